@@ -1,0 +1,46 @@
+// The element types a value can have.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+namespace tracestep {
+
+enum class DType : std::uint8_t { kF64, kF32, kBF16, kF16, kI64, kI32, kU8, kBool };
+
+inline constexpr DType kAllDTypes[] = {DType::kF64, DType::kF32, DType::kBF16, DType::kF16,
+                                       DType::kI64, DType::kI32, DType::kU8,   DType::kBool};
+
+// Bytes per element.
+constexpr std::size_t size_of(DType dtype) {
+  switch (dtype) {
+    case DType::kF64:
+    case DType::kI64: return 8;
+    case DType::kF32:
+    case DType::kI32: return 4;
+    case DType::kBF16:
+    case DType::kF16: return 2;
+    case DType::kU8:
+    case DType::kBool: return 1;
+  }
+  return 0;
+}
+
+constexpr bool is_floating(DType dtype) {
+  return dtype <= DType::kF16;
+}
+// The two 16-bit floating types: stored narrow, computed in float32.
+constexpr bool is_low_precision(DType dtype) {
+  return dtype == DType::kBF16 || dtype == DType::kF16;
+}
+constexpr bool is_integer(DType dtype) {
+  return dtype > DType::kF16 && dtype < DType::kBool;
+}
+
+// The short name used in programs and tables: "f32", "bf16", "i64", "bool".
+std::string_view name_of(DType dtype);
+std::optional<DType> parse_dtype(std::string_view name);
+
+}  // namespace tracestep

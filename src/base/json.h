@@ -1,0 +1,72 @@
+// A JSON value with ordered object keys. The parser and the writer are nlohmann-json, kept behind
+// this header because every file that includes that library takes seconds to compile.
+#pragma once
+
+#include <cstdint>
+#include <initializer_list>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+#include <vector>
+
+namespace tracestep {
+
+class Json {
+ public:
+  using Array = std::vector<Json>;
+  using Object = std::vector<std::pair<std::string, Json>>;
+
+  Json() = default;
+  Json(bool v) : value_(v) {}
+  Json(int v) : value_(static_cast<std::int64_t>(v)) {}
+  Json(std::int64_t v) : value_(v) {}
+  Json(std::uint64_t v) : value_(static_cast<std::int64_t>(v)) {}
+  Json(double v) : value_(v) {}
+  Json(const char* v) : value_(std::string(v)) {}
+  Json(std::string v) : value_(std::move(v)) {}
+  Json(std::string_view v) : value_(std::string(v)) {}
+  Json(Array v) : value_(std::move(v)) {}
+  Json(Object v) : value_(std::move(v)) {}
+
+  static Json array() { return Json(Array{}); }
+  static Json object() { return Json(Object{}); }
+
+  bool is_null() const { return std::holds_alternative<std::monostate>(value_); }
+  bool is_bool() const { return std::holds_alternative<bool>(value_); }
+  bool is_int() const { return std::holds_alternative<std::int64_t>(value_); }
+  bool is_number() const { return is_int() || std::holds_alternative<double>(value_); }
+  bool is_string() const { return std::holds_alternative<std::string>(value_); }
+  bool is_array() const { return std::holds_alternative<Array>(value_); }
+  bool is_object() const { return std::holds_alternative<Object>(value_); }
+
+  // Each throws Error{kInput} when the value has another type.
+  bool as_bool() const;
+  std::int64_t as_int() const;
+  double as_double() const;
+  const std::string& as_string() const;
+  const Array& items() const;
+  const Object& members() const;
+
+  // The member `key`, or nullptr; O(members).
+  const Json* find(std::string_view key) const;
+  // The member `key`; Error{kInput} naming the key when it is missing.
+  const Json& at(std::string_view key) const;
+  // Object: the member `key`, added (as null) when missing.
+  Json& operator[](std::string_view key);
+  void push_back(Json v);
+  std::size_t size() const;
+
+  // `indent` < 0 gives one line. NaN and infinities are written as null.
+  std::string dump(int indent = -1) const;
+  // Throws Error{kInput} with byte position; duplicate keys and trailing text are errors.
+  // `where` names the file for the message.
+  static Json parse(std::string_view text, const std::string& where);
+
+  friend bool operator==(const Json&, const Json&) = default;
+
+ private:
+  std::variant<std::monostate, bool, std::int64_t, double, std::string, Array, Object> value_;
+};
+
+}  // namespace tracestep
