@@ -1,0 +1,170 @@
+#include "ir/builder.h"
+
+#include <fmt/ranges.h>
+
+#include "base/suggest.h"
+
+namespace tracestep {
+namespace {
+
+void check_arity(const OpDef& op, std::size_t given) {
+  const std::size_t named = op.inputs.size();
+  if (op.is_variadic() ? given + 1 >= named && given > 0 : given == named) return;
+  // Trailing operands written "name?" may be left out.
+  std::size_t required = named;
+  while (required > 0 && op.inputs[required - 1].ends_with("?")) --required;
+  if (!op.is_variadic() && given >= required && given <= named) return;
+  fail_usage(op.name, "{} operands given; it takes {}", given, fmt::join(op.inputs, ", "));
+}
+
+}  // namespace
+
+Val Builder::leaf(LeafKind kind, std::string_view name, Type type, Role role) {
+  if (name.empty()) fail_usage("program", "a leaf needs a name");
+  if (program_.find_leaf(name) != kNoValue) {
+    fail_usage("program", "leaf '{}' exists already", name);
+  }
+  const auto id = static_cast<ValueId>(program_.values.size());
+  Value value;
+  value.layout = {id, 0, contiguous_strides(type.shape)};
+  value.type = std::move(type);
+  value.leaf = kind;
+  value.role = role;
+  value.name = std::string(name);
+  program_.values.push_back(std::move(value));
+  program_.leaves.push_back(id);
+  return {this, id};
+}
+
+std::vector<Val> Builder::call(const OpDef& op, std::vector<Val> inputs, Attrs attrs, Here here) {
+  check_arity(op, inputs.size());
+  Node node;
+  node.op = &op;
+  node.attrs = checked_attrs(op, std::move(attrs));
+  std::vector<Type> types;
+  for (const Val& v : inputs) {
+    TRACESTEP_CHECK(v.builder == this && v.id != kNoValue, "{}: operand of another builder",
+                    op.name);
+    node.inputs.push_back(v.id);
+    types.push_back(type(v));
+  }
+  const std::vector<Type> results = op.infer({op, node.attrs, types, {}});
+
+  std::optional<Layout> view;
+  if (op.view) {
+    const Layout& from = program_.value(node.inputs.at(0)).layout;
+    view = op.view({op, node.attrs, types, results}, from);
+    if (view) view->base = from.base;
+  }
+  node.origins = origins_for(here);
+  node.made_by = context_.made_by;
+  node.epoch = context_.epoch;
+  const auto id = static_cast<NodeId>(program_.nodes.size());
+  std::vector<Val> out;
+  for (std::size_t i = 0; i < results.size(); ++i) {
+    node.outputs.push_back(add_result(id, static_cast<int>(i), results[i], view));
+    out.push_back({this, node.outputs.back()});
+  }
+  program_.nodes.push_back(std::move(node));
+  return out;
+}
+
+Val Builder::call1(std::string_view op, std::vector<Val> inputs, Attrs attrs, Here here) {
+  return call(find_op(op), std::move(inputs), std::move(attrs), here).front();
+}
+
+ValueId Builder::add_result(NodeId node, int index, Type type, std::optional<Layout> view) {
+  const auto id = static_cast<ValueId>(program_.values.size());
+  Value value;
+  value.layout = view ? *view : Layout{id, 0, contiguous_strides(type.shape)};
+  value.type = std::move(type);
+  value.producer = node;
+  value.output_index = index;
+  program_.values.push_back(std::move(value));
+  return id;
+}
+
+Attrs Builder::checked_attrs(const OpDef& op, Attrs attrs) const {
+  for (const auto& [name, value] : attrs.entries()) {
+    const AttrDef* def = op.find_attr(name);
+    if (def == nullptr) {
+      std::vector<std::string> known;
+      for (const AttrDef& d : op.attrs) known.push_back(d.name);
+      const auto close = closest(name, known);
+      throw Error(ErrorCode::kUsage, op.name, fmt::format("there is no attribute '{}'", name),
+                  close ? fmt::format("did you mean '{}'?", *close) : "");
+    }
+    if (def->kind != kind_of(value)) {
+      fail_usage(op.name, "attribute '{}' has the wrong kind of value", name);
+    }
+  }
+  for (const AttrDef& def : op.attrs) {
+    if (attrs.find(def.name) != nullptr) continue;
+    if (!def.fallback) fail_usage(op.name, "attribute '{}' is missing: {}", def.name, def.doc);
+    attrs.set(def.name, *def.fallback);
+  }
+  return attrs;
+}
+
+std::vector<Origin> Builder::origins_for(const Here& here) const {
+  if (!context_.origins.empty()) return context_.origins;
+  return {{context_.path, context_.phase, here.file_name(), static_cast<int>(here.line())}};
+}
+
+void Builder::output(std::string_view name, Val value) {
+  if (program_.find_output(name) != kNoValue) {
+    fail_usage("program", "output '{}' exists already", name);
+  }
+  program_.outputs.push_back({std::string(name), value.id});
+}
+
+void Builder::update(Val leaf, Val value) {
+  const Value& target = program_.value(leaf.id);
+  if (target.leaf != LeafKind::kParameter && target.leaf != LeafKind::kState) {
+    fail_usage("update", "only a parameter or a state can be updated");
+  }
+  if (target.type != type(value)) {
+    fail_usage("update", "{} is {}, its new value {}", target.name, target.type.str(),
+               type(value).str());
+  }
+  for (const Update& u : program_.updates) {
+    if (u.leaf == leaf.id) fail_usage("update", "{} is updated twice", target.name);
+  }
+  program_.updates.push_back({leaf.id, value.id});
+}
+
+Builder::Guard Builder::scope(std::string_view path) {
+  Guard guard(this);
+  const auto append = [path](std::string& to) {
+    if (!to.empty() && !path.empty()) to += '.';
+    to += path;
+  };
+  append(context_.path);
+  for (Origin& origin : context_.origins) append(origin.path);
+  return guard;
+}
+
+Builder::Guard Builder::phase(Phase phase) {
+  Guard guard(this);
+  context_.phase = phase;
+  return guard;
+}
+
+Builder::Guard Builder::made_by(std::string_view pass) {
+  Guard guard(this);
+  context_.made_by = std::string(pass);
+  return guard;
+}
+
+Builder::Guard Builder::like(const Node& node, const Phase* phase) {
+  Guard guard(this);
+  context_.origins = node.origins;
+  context_.made_by = node.made_by;
+  context_.epoch = node.epoch;
+  if (phase != nullptr) {
+    for (Origin& origin : context_.origins) origin.phase = *phase;
+  }
+  return guard;
+}
+
+}  // namespace tracestep

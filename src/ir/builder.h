@@ -1,0 +1,96 @@
+// Builder: the only way to make a Program. It infers types and layouts, fills in attribute
+// defaults, records where every node comes from, and rejects what does not fit at the call.
+#pragma once
+
+#include <source_location>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "ir/op_def.h"
+#include "ir/program.h"
+
+namespace tracestep {
+
+// Where a call stands in our or the user's source; a default argument of every op function.
+using Here = std::source_location;
+
+class Builder {
+ public:
+  explicit Builder(std::string name) { program_.name = std::move(name); }
+  Builder(const Builder&) = delete;
+  Builder& operator=(const Builder&) = delete;
+
+  // Leaves; names are unique. Error{kUsage} otherwise.
+  Val input(std::string_view name, Type type) { return leaf(LeafKind::kInput, name, type); }
+  Val parameter(std::string_view name, Type type) {
+    return leaf(LeafKind::kParameter, name, type);
+  }
+  Val state(std::string_view name, Type type, Role role = Role::kOptimizerState) {
+    return leaf(LeafKind::kState, name, type, role);
+  }
+  Val leaf(LeafKind kind, std::string_view name, Type type, Role role = Role::kNone);
+
+  // Adds a node and returns its results.
+  std::vector<Val> call(const OpDef& op, std::vector<Val> inputs, Attrs attrs = {},
+                        Here here = Here::current());
+  // The same for an op with one result.
+  Val call1(std::string_view op, std::vector<Val> inputs, Attrs attrs = {},
+            Here here = Here::current());
+
+  void output(std::string_view name, Val value);
+  void update(Val leaf, Val value);
+  void set_role(Val value, Role role) { mutable_value(value).role = role; }
+
+  const Type& type(Val value) const { return program_.type(value.id); }
+  const Program& program() const { return program_; }
+  // The same builder, seen as a handle to an existing value.
+  Val at(ValueId id) { return {this, id}; }
+
+  // Hands the program out; the builder is empty afterwards.
+  Program finish() { return std::move(program_); }
+
+  // What new nodes inherit.
+  struct Context {
+    std::string path;
+    Phase phase = Phase::kForward;
+    std::string made_by;
+    std::vector<Origin> origins;  // non-empty: used instead of path and phase
+    int epoch = 0;
+  };
+
+  // Nodes made while one of these is alive get `path` appended, or another phase, or take over
+  // the origins of an existing node (rewrites).
+  class [[nodiscard]] Guard {
+   public:
+    Guard(Guard&& other) noexcept : builder_(other.builder_), saved_(std::move(other.saved_)) {
+      other.builder_ = nullptr;
+    }
+    Guard& operator=(Guard&&) = delete;
+    ~Guard() {
+      if (builder_ != nullptr) builder_->context_ = std::move(saved_);
+    }
+
+   private:
+    friend class Builder;
+    explicit Guard(Builder* builder) : builder_(builder), saved_(builder->context_) {}
+    Builder* builder_;
+    Context saved_;
+  };
+  Guard scope(std::string_view path);
+  Guard phase(Phase phase);
+  Guard made_by(std::string_view pass);
+  // New nodes take the origins (and epoch) of `node`, with their phase replaced when given.
+  Guard like(const Node& node, const Phase* phase = nullptr);
+
+ private:
+  Value& mutable_value(Val v) { return program_.values[static_cast<std::size_t>(v.id)]; }
+  std::vector<Origin> origins_for(const Here& here) const;
+  Attrs checked_attrs(const OpDef& op, Attrs attrs) const;
+  ValueId add_result(NodeId node, int index, Type type, std::optional<Layout> view);
+
+  Program program_;
+  Context context_;
+};
+
+}  // namespace tracestep

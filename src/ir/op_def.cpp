@@ -1,0 +1,95 @@
+#include "ir/op_def.h"
+
+#include <map>
+#include <mutex>
+
+#include "base/suggest.h"
+#include "ir/builder.h"
+
+namespace tracestep {
+namespace {
+
+struct Registry {
+  std::mutex mutex;
+  std::map<std::string, std::unique_ptr<OpDef>, std::less<>> by_name;
+  std::vector<const OpDef*> in_order;
+};
+
+Registry& registry() {
+  static Registry instance;
+  return instance;
+}
+
+}  // namespace
+
+const Type& Val::type() const { return builder->type(*this); }
+
+std::string_view name_of(KernelClass kernel_class) {
+  switch (kernel_class) {
+    case KernelClass::kGemm: return "gemm";
+    case KernelClass::kElementwise: return "elementwise";
+    case KernelClass::kReduction: return "reduction";
+    case KernelClass::kAttention: return "attention";
+    case KernelClass::kGather: return "gather";
+    case KernelClass::kOptimizer: return "optimizer";
+    case KernelClass::kCopy: return "copy";
+    case KernelClass::kGenerator: return "generator";
+    case KernelClass::kView: return "view";
+    case KernelClass::kCollective: return "collective";
+    case KernelClass::kFused: return "fused";
+  }
+  return "?";
+}
+
+std::string_view name_of(PrecisionClass precision_class) {
+  switch (precision_class) {
+    case PrecisionClass::kLow: return "low";
+    case PrecisionClass::kFull: return "full";
+    case PrecisionClass::kPromote: return "promote";
+    case PrecisionClass::kKeep: return "keep";
+  }
+  return "?";
+}
+
+const AttrDef* OpDef::find_attr(std::string_view attr) const {
+  for (const AttrDef& def : attrs) {
+    if (def.name == attr) return &def;
+  }
+  return nullptr;
+}
+
+const OpDef& register_op(OpDef op) {
+  if (op.name.empty() || !op.infer) fail_usage("register_op", "an op needs a name and a type rule");
+  Registry& r = registry();
+  const std::lock_guard lock(r.mutex);
+  if (r.by_name.contains(op.name)) fail_usage("register_op", "op '{}' exists already", op.name);
+  auto owned = std::make_unique<OpDef>(std::move(op));
+  const OpDef* raw = owned.get();
+  r.by_name.emplace(raw->name, std::move(owned));
+  r.in_order.push_back(raw);
+  return *raw;
+}
+
+const OpDef* find_op_or_null(std::string_view name) {
+  Registry& r = registry();
+  const std::lock_guard lock(r.mutex);
+  auto found = r.by_name.find(name);
+  return found == r.by_name.end() ? nullptr : found->second.get();
+}
+
+const OpDef& find_op(std::string_view name) {
+  if (const OpDef* op = find_op_or_null(name)) return *op;
+  std::vector<std::string> names;
+  for (const OpDef* op : all_ops()) names.push_back(op->name);
+  const auto close = closest(name, names);
+  throw Error(ErrorCode::kUsage, "program", fmt::format("there is no op '{}'", name),
+              close ? fmt::format("did you mean '{}'?", *close) : "");
+}
+
+std::vector<const OpDef*> all_ops() {
+  Registry& r = registry();
+  const std::lock_guard lock(r.mutex);
+  return r.in_order;
+}
+
+}  // namespace tracestep

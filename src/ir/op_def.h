@@ -1,0 +1,133 @@
+// OpDef: everything the project knows about an op, in one record. Type inference, autograd,
+// autocast, cost model, planner, documentation and tests read it; no pass keeps a list of ops.
+// The records themselves live in ops/; a program's own ops are registered the same way.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "ir/program.h"
+
+namespace tracestep {
+
+class Builder;
+
+// A handle to a value under construction; cheap to copy. Default: "no value".
+struct Val {
+  Builder* builder = nullptr;
+  ValueId id = kNoValue;
+
+  explicit operator bool() const { return id != kNoValue; }
+  const Type& type() const;
+  const Shape& shape() const { return type().shape; }
+  DType dtype() const { return type().dtype; }
+  std::int64_t dim(int i) const { return i < 0 ? shape().back(-i - 1) : shape()[i]; }
+};
+
+// What kind of kernel runs the op: the rows of a time table.
+enum class KernelClass : std::uint8_t {
+  kGemm,
+  kElementwise,
+  kReduction,
+  kAttention,
+  kGather,
+  kOptimizer,
+  kCopy,
+  kGenerator,
+  kView,
+  kCollective,
+  kFused,
+};
+std::string_view name_of(KernelClass kernel_class);
+
+// What mixed precision does with the op.
+enum class PrecisionClass : std::uint8_t {
+  kLow,      // run in the low dtype (matrix products)
+  kFull,     // run in float32 (norms, softmax, losses, optimizer)
+  kPromote,  // run in the widest input dtype
+  kKeep,     // takes any dtype as it is (movement)
+};
+std::string_view name_of(PrecisionClass precision_class);
+
+struct AttrDef {
+  std::string name;
+  AttrKind kind;
+  std::optional<AttrValue> fallback;  // nullopt: must be given
+  std::string doc;
+};
+
+// A call as type rules and cost formulas see it. `outputs` is empty while types are inferred.
+struct OpCall {
+  const OpDef& op;
+  const Attrs& attrs;
+  std::span<const Type> inputs;
+  std::span<const Type> outputs;
+};
+
+// A call as gradient rules and decompositions see it: they build IR through the values' builder.
+struct OpExpansion {
+  Builder& builder;
+  const Attrs& attrs;
+  std::span<const Val> inputs;
+  std::span<const Val> outputs;       // gradient rules: the forward results
+  std::span<const Val> output_grads;  // gradient rules: "no value" where nothing flows back
+  std::vector<bool> wanted;           // gradient rules: which inputs need a gradient
+};
+
+struct Donation {
+  int output;
+  int input;
+};
+
+struct OpDef {
+  std::string name;
+  std::string doc;     // one line
+  std::string source;  // paper, section or equation; empty for arithmetic
+  std::vector<std::string> inputs;   // operand names; "xs..." as the last: one or more
+  std::vector<std::string> outputs;  // result names
+  std::vector<AttrDef> attrs;
+  KernelClass kernel_class = KernelClass::kElementwise;
+  PrecisionClass precision_class = PrecisionClass::kPromote;
+
+  // Result types; throws Error{kUsage, "[op]"} when the operands do not fit.
+  std::function<std::vector<Type>(const OpCall&)> infer;
+  // Movement ops: the result as a view of input 0, or nullopt when it needs a copy first.
+  std::function<std::optional<Layout>(const OpCall&, const Layout& input)> view;
+  // Which strides the kernels take for an input; the `materialize` pass copies others.
+  std::function<bool(int input, const Type&, const Strides&)> accepts;
+  // Gradients of the inputs ("no value" where none flows); empty: not differentiable.
+  std::function<std::vector<Val>(const OpExpansion&)> gradient;
+  // The same results from simpler ops; empty: the op is primitive.
+  std::function<std::vector<Val>(const OpExpansion&)> decompose;
+  // Floating-point operations (multiply and add count one each); empty: none.
+  std::function<std::int64_t(const OpCall&)> flops;
+  // Bytes read beyond / instead of "every distinct input element once"; empty: that.
+  std::function<std::int64_t(const OpCall&)> bytes_read;
+
+  // Outputs that may take an input's storage when nobody reads that input afterwards.
+  std::vector<Donation> donates;
+  // Cheaper to compute again than to keep (elementwise, casts, generators).
+  bool cheap_to_recompute = false;
+  // No kernel of its own on any back end: always decomposed.
+  bool always_decompose = false;
+
+  bool is_view() const { return static_cast<bool>(view); }
+  bool is_variadic() const { return !inputs.empty() && inputs.back().ends_with("..."); }
+  const AttrDef* find_attr(std::string_view attr) const;
+};
+
+// Adds an op; the reference stays valid. Throws Error{kUsage} when the name is taken or the
+// record has neither type rule nor name.
+const OpDef& register_op(OpDef op);
+// Error{kUsage} with the closest name when there is none.
+const OpDef& find_op(std::string_view name);
+const OpDef* find_op_or_null(std::string_view name);
+// In order of registration.
+std::vector<const OpDef*> all_ops();
+
+}  // namespace tracestep

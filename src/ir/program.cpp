@@ -1,0 +1,68 @@
+#include "ir/program.h"
+
+namespace tracestep {
+
+std::string Type::str() const { return fmt::format("{}{}", name_of(dtype), shape.str()); }
+
+ValueId Program::find_leaf(std::string_view wanted) const {
+  for (ValueId id : leaves) {
+    if (value(id).name == wanted) return id;
+  }
+  return kNoValue;
+}
+
+ValueId Program::find_output(std::string_view wanted) const {
+  for (const Output& output : outputs) {
+    if (output.name == wanted) return output.value;
+  }
+  return kNoValue;
+}
+
+std::string_view name_of(LeafKind kind) {
+  switch (kind) {
+    case LeafKind::kNone: return "none";
+    case LeafKind::kInput: return "input";
+    case LeafKind::kParameter: return "parameter";
+    case LeafKind::kState: return "state";
+  }
+  return "?";
+}
+
+std::string_view name_of(Role role) {
+  switch (role) {
+    case Role::kNone: return "none";
+    case Role::kGradient: return "gradient";
+    case Role::kOptimizerState: return "optimizer_state";
+    case Role::kWeightCast: return "weight_cast";
+    case Role::kCache: return "cache";
+  }
+  return "?";
+}
+
+std::string_view name_of(Phase phase) {
+  switch (phase) {
+    case Phase::kForward: return "forward";
+    case Phase::kBackward: return "backward";
+    case Phase::kOptimizer: return "optimizer";
+    case Phase::kCommunication: return "communication";
+  }
+  return "?";
+}
+
+bool covers_base(const Program& program, ValueId id) {
+  const Value& v = program.value(id);
+  return v.layout.offset == 0 && v.type.count() == program.type(v.layout.base).count() &&
+         is_contiguous(v.type.shape, v.layout.strides);
+}
+
+bool is_view(const Program& program, ValueId id) { return program.value(id).layout.base != id; }
+
+std::int64_t parameter_count(const Program& program) {
+  std::int64_t total = 0;
+  for (ValueId id : program.leaves) {
+    if (program.value(id).leaf == LeafKind::kParameter) total += program.type(id).count();
+  }
+  return total;
+}
+
+}  // namespace tracestep

@@ -1,0 +1,121 @@
+// Program: a training step as data. Typed SSA over values with explicit layouts, leaves for what
+// lives outside the step (inputs, parameters, state), and explicit updates of those leaves.
+// Plain structs: only the Builder (ir/builder.h) makes them and passes make new ones.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/dims.h"
+#include "base/dtype.h"
+#include "ir/attrs.h"
+
+namespace tracestep {
+
+using ValueId = std::int32_t;  // index into Program::values
+using NodeId = std::int32_t;   // index into Program::nodes
+inline constexpr ValueId kNoValue = -1;
+inline constexpr NodeId kNoNode = -1;
+
+struct OpDef;
+
+struct Type {
+  DType dtype = DType::kF32;
+  Shape shape;
+
+  std::int64_t count() const { return shape.product(); }
+  std::int64_t bytes() const { return count() * static_cast<std::int64_t>(size_of(dtype)); }
+  std::string str() const;  // "f32[4,128]"
+  friend bool operator==(const Type&, const Type&) = default;
+};
+
+// Where a value's elements lie: `base` owns the bytes (itself, unless the value is a view).
+struct Layout {
+  ValueId base = kNoValue;
+  std::int64_t offset = 0;  // elements from the start of the base
+  Strides strides;          // elements
+  friend bool operator==(const Layout&, const Layout&) = default;
+};
+
+enum class LeafKind : std::uint8_t { kNone, kInput, kParameter, kState };
+
+// What a value is to the person who reads the memory report; exact because passes set it.
+enum class Role : std::uint8_t { kNone, kGradient, kOptimizerState, kWeightCast, kCache };
+
+enum class Phase : std::uint8_t { kForward, kBackward, kOptimizer, kCommunication };
+inline constexpr Phase kAllPhases[] = {Phase::kForward, Phase::kBackward, Phase::kOptimizer,
+                                       Phase::kCommunication};
+
+// Where a node comes from: the model path, the phase and the line that asked for it.
+struct Origin {
+  std::string path;  // "layers.3.attn.softmax"
+  Phase phase = Phase::kForward;
+  std::string file;  // relative to the source tree; empty if unknown
+  int line = 0;
+};
+
+struct Value {
+  Type type;
+  Layout layout;
+  NodeId producer = kNoNode;  // kNoNode: a leaf
+  int output_index = 0;       // which output of the producer
+  LeafKind leaf = LeafKind::kNone;
+  Role role = Role::kNone;
+  std::string name;  // leaves only
+};
+
+struct Node {
+  const OpDef* op = nullptr;
+  Attrs attrs;
+  std::vector<ValueId> inputs;
+  std::vector<ValueId> outputs;
+  std::vector<Origin> origins;  // at least one; a fused node has several
+  std::string made_by;          // the pass that made it; empty: the person's own call
+  int epoch = 0;                // recomputed nodes have another epoch and are never merged
+
+  const Origin& origin() const { return origins.front(); }
+};
+
+struct Output {
+  std::string name;
+  ValueId value = kNoValue;
+};
+
+// After the step, `leaf` holds `value`. The old value of `leaf` may not be read by nodes that come
+// after the producer of `value`.
+struct Update {
+  ValueId leaf = kNoValue;
+  ValueId value = kNoValue;
+};
+
+struct Program {
+  std::string name;
+  std::vector<Value> values;
+  std::vector<Node> nodes;  // in execution order: inputs come before their readers
+  std::vector<ValueId> leaves;
+  std::vector<Output> outputs;
+  std::vector<Update> updates;
+
+  const Value& value(ValueId id) const { return values[static_cast<std::size_t>(id)]; }
+  const Node& node(NodeId id) const { return nodes[static_cast<std::size_t>(id)]; }
+  const Type& type(ValueId id) const { return value(id).type; }
+  // The leaf or output called `name`, or kNoValue.
+  ValueId find_leaf(std::string_view name) const;
+  ValueId find_output(std::string_view name) const;
+};
+
+std::string_view name_of(LeafKind kind);
+std::string_view name_of(Role role);
+std::string_view name_of(Phase phase);
+
+// True when `value` walks the whole of its base in row-major order (it may be a reshape).
+bool covers_base(const Program& program, ValueId value);
+// True when the op of the producer makes views and this value is one.
+bool is_view(const Program& program, ValueId value);
+
+// Total parameters (elements of the parameter leaves).
+std::int64_t parameter_count(const Program& program);
+
+}  // namespace tracestep

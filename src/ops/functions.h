@@ -1,0 +1,90 @@
+// Op functions: how programs are written. Each adds one node (or a few) to the builder of its
+// operands. Shapes, dtypes, gradients, costs and sources stand in the op's record and in
+// docs/ops.md. Binary functions broadcast by the usual right-aligned rule, as explicit views.
+#pragma once
+
+#include <vector>
+
+#include "ir/builder.h"
+
+namespace tracestep::ops {
+
+// Makes every op of this folder known; calling it again does nothing.
+void register_all();
+
+// --- generators -----------------------------------------------------------------------------
+Val fill(Builder& b, double value, Type type, Here here = Here::current());
+// 0, 1, 2, … along `axis`.
+Val iota(Builder& b, Type type, int axis, Here here = Here::current());
+struct RopeTable {
+  Val cos, sin;  // [T, D/2]
+};
+RopeTable rope_table(Builder& b, std::int64_t length, std::int64_t width, double theta,
+                     DType dtype = DType::kF32, Here here = Here::current());
+
+// --- elementwise ------------------------------------------------------------------------------
+Val unary(std::string_view op, Val x, Here here = Here::current());
+Val binary(std::string_view op, Val a, Val b, Here here = Here::current());
+Val add(Val a, Val b, Here here = Here::current());
+Val sub(Val a, Val b, Here here = Here::current());
+Val mul(Val a, Val b, Here here = Here::current());
+Val div(Val a, Val b, Here here = Here::current());
+Val affine(Val x, double scale, double shift = 0.0, Here here = Here::current());
+Val select(Val condition, Val if_true, Val if_false, Here here = Here::current());
+Val cast(Val x, DType dtype, Here here = Here::current());
+Val silu(Val x, Here here = Here::current());
+Val swiglu(Val gate, Val up, Here here = Here::current());
+
+// --- movement (views) -------------------------------------------------------------------------
+Val reshape(Val x, Shape shape, Here here = Here::current());
+Val permute(Val x, Dims axes, Here here = Here::current());
+// Elements start <= i < stop of one axis.
+Val slice(Val x, int axis, std::int64_t start, std::int64_t stop, Here here = Here::current());
+Val broadcast_to(Val x, Shape shape, Here here = Here::current());
+// Not differentiated through.
+Val stop_gradient(Val x, Here here = Here::current());
+
+// --- movement (copies) ------------------------------------------------------------------------
+Val concat(std::vector<Val> xs, int axis, Here here = Here::current());
+Val copy(Val x, Here here = Here::current());
+// `base` with `piece` written at `position` (a rank-0 i64) along `axis`.
+Val write_slice(Val base, Val piece, Val position, int axis, Here here = Here::current());
+
+// --- reductions -------------------------------------------------------------------------------
+Val sum(Val x, Dims axes, bool keepdims = false, Here here = Here::current());
+Val max(Val x, Dims axes, bool keepdims = false, Here here = Here::current());
+// Sums `x` down to `shape`, the inverse of broadcast_to.
+Val sum_to(Val x, const Shape& shape, Here here = Here::current());
+
+// --- products, gathers ------------------------------------------------------------------------
+struct MatmulOptions {
+  bool transpose_a = false;
+  bool transpose_b = false;
+};
+Val matmul(Val a, Val b, MatmulOptions options = {}, Here here = Here::current());
+// x: [..., in], weight: [out, in] → [..., out]
+Val linear(Val x, Val weight, Here here = Here::current());
+Val gather(Val table, Val indices, Here here = Here::current());
+Val take_along(Val x, Val indices, Here here = Here::current());
+
+// --- composites -------------------------------------------------------------------------------
+struct SoftmaxOptions {
+  double scale = 1.0;
+  bool causal = false;
+};
+// `position` (optional, rank-0 i64): row i sees columns <= i + position.
+Val softmax(Val x, SoftmaxOptions options = {}, Val position = {}, Here here = Here::current());
+Val log_sum_exp(Val x, Here here = Here::current());
+Val rms_norm(Val x, Val weight, double eps = 1e-5, Here here = Here::current());
+Val rope(Val x, RopeTable table, bool inverse = false, Here here = Here::current());
+struct AttentionOptions {
+  bool causal = true;
+  double scale = 0.0;  // 0: 1/sqrt(D)
+};
+Val attention(Val q, Val k, Val v, AttentionOptions options = {}, Val position = {},
+              Here here = Here::current());
+// Mean over rows of -log softmax(logits)[target]. logits: [N,V], targets: i64 [N] → [].
+Val cross_entropy(Val logits, Val targets, Here here = Here::current());
+Val global_norm(std::vector<Val> xs, Here here = Here::current());
+
+}  // namespace tracestep::ops

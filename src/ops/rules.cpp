@@ -1,0 +1,92 @@
+#include "ops/rules.h"
+
+namespace tracestep::rules {
+namespace {
+
+std::string operand(const OpCall& call, int i) {
+  const auto at = std::min(static_cast<std::size_t>(i), call.op.inputs.size() - 1);
+  return fmt::format("{} {}", call.op.inputs[at], call.inputs[static_cast<std::size_t>(i)].str());
+}
+
+const Type& type(const OpCall& call, int i) { return call.inputs[static_cast<std::size_t>(i)]; }
+
+}  // namespace
+
+void require_floating(const OpCall& call, int i) {
+  if (!is_floating(type(call, i).dtype)) {
+    fail_usage(call.op.name, "{} is not floating point; cast it first", operand(call, i));
+  }
+}
+
+void require_integer(const OpCall& call, int i) {
+  if (!is_integer(type(call, i).dtype)) {
+    fail_usage(call.op.name, "{} does not hold indices; i64 is expected", operand(call, i));
+  }
+}
+
+void require_same_dtype(const OpCall& call, int a, int b) {
+  if (type(call, a).dtype != type(call, b).dtype) {
+    fail_usage(call.op.name, "dtypes differ: {}, {}; cast one of them", operand(call, a),
+               operand(call, b));
+  }
+}
+
+void require_shape(const OpCall& call, int i, const Shape& shape) {
+  if (type(call, i).shape != shape) {
+    fail_usage(call.op.name, "{} has the wrong shape; {} is expected", operand(call, i),
+               shape.str());
+  }
+}
+
+void require_min_rank(const OpCall& call, int i, int rank) {
+  if (type(call, i).shape.rank() < rank) {
+    fail_usage(call.op.name, "{} has too few dimensions; at least {} are expected",
+               operand(call, i), rank);
+  }
+}
+
+int normalized_axis(const OpCall& call, std::int64_t axis, int rank) {
+  const std::int64_t at = axis < 0 ? axis + rank : axis;
+  if (at < 0 || at >= rank) {
+    fail_usage(call.op.name, "axis {} does not exist in a tensor of {} dimensions", axis, rank);
+  }
+  return static_cast<int>(at);
+}
+
+DType accumulation_dtype(DType dtype) { return dtype == DType::kF64 ? DType::kF64 : DType::kF32; }
+
+std::vector<Type> same_type(const OpCall& call) {
+  for (int i = 1; i < static_cast<int>(call.inputs.size()); ++i) {
+    require_same_dtype(call, 0, i);
+    if (type(call, i).shape != type(call, 0).shape) {
+      fail_usage(call.op.name, "shapes differ: {}, {}; broadcast one of them", operand(call, 0),
+                 operand(call, i));
+    }
+  }
+  return {call.inputs[0]};
+}
+
+std::vector<Type> same_floating(const OpCall& call) {
+  require_floating(call, 0);
+  return same_type(call);
+}
+
+bool any_strides(int, const Type&, const Strides&) { return true; }
+
+bool contiguous(int, const Type& type, const Strides& strides) {
+  return is_contiguous(type.shape, strides);
+}
+
+bool unit_inner_stride(int, const Type& type, const Strides& strides) {
+  return type.shape.empty() || type.shape.back() <= 1 || strides.back() == 1;
+}
+
+std::function<std::int64_t(const OpCall&)> per_result(std::int64_t per_element) {
+  return [per_element](const OpCall& call) { return per_element * call.outputs[0].count(); };
+}
+
+std::function<std::int64_t(const OpCall&)> per_operand(int input, std::int64_t per_element) {
+  return [=](const OpCall& call) { return per_element * type(call, input).count(); };
+}
+
+}  // namespace tracestep::rules

@@ -1,0 +1,39 @@
+// Type, layout and cost rules that several op records share.
+#pragma once
+
+#include <string>
+
+#include "ir/op_def.h"
+
+namespace tracestep::rules {
+
+// --- checks; each throws Error{kUsage, "[op]"} -------------------------------------------------
+void require_floating(const OpCall& call, int input);
+void require_integer(const OpCall& call, int input);
+void require_same_dtype(const OpCall& call, int a, int b);
+void require_shape(const OpCall& call, int input, const Shape& shape);
+void require_min_rank(const OpCall& call, int input, int rank);
+// `axis` may be negative; returns it counted from the front.
+int normalized_axis(const OpCall& call, std::int64_t axis, int rank);
+
+// The dtype sums and statistics are kept in: f64 for f64, otherwise f32.
+DType accumulation_dtype(DType dtype);
+
+// --- type rules --------------------------------------------------------------------------------
+// Every operand floating, same type; one result of that type.
+std::vector<Type> same_floating(const OpCall& call);
+// Operands of one type, of any dtype.
+std::vector<Type> same_type(const OpCall& call);
+
+// --- layouts -----------------------------------------------------------------------------------
+bool any_strides(int input, const Type& type, const Strides& strides);
+bool contiguous(int input, const Type& type, const Strides& strides);
+bool unit_inner_stride(int input, const Type& type, const Strides& strides);
+
+// --- cost --------------------------------------------------------------------------------------
+// `per_element` operations for each element of result 0.
+std::function<std::int64_t(const OpCall&)> per_result(std::int64_t per_element);
+// `per_element` operations for each element of operand `input`.
+std::function<std::int64_t(const OpCall&)> per_operand(int input, std::int64_t per_element);
+
+}  // namespace tracestep::rules

@@ -1,0 +1,202 @@
+// Scalar functors: the arithmetic of every elementwise op, written once. This file includes
+// nothing; it uses one fixed vocabulary (operators, exp, log, sqrt, rsqrt, abs, min, max, sin,
+// cos, less, less_equal, equal, select, constant) that is overloaded for float, for SIMD vectors
+// and for device code, so eager, vector and run-time compiled kernels cannot disagree.
+// `V` is the computing type (float32 or a vector of it); `M` its mask type.
+#pragma once
+
+// The lists that kernels instantiate: X(op name, functor).
+#define TRACESTEP_UNARY_OPS(X) \
+  X(neg, Neg)                  \
+  X(abs, Abs)                  \
+  X(square, Square)            \
+  X(reciprocal, Reciprocal)    \
+  X(exp, Exp)                  \
+  X(log, Log)                  \
+  X(sqrt, Sqrt)                \
+  X(rsqrt, Rsqrt)              \
+  X(sigmoid, Sigmoid)          \
+  X(relu, Relu)                \
+  X(silu, Silu)
+
+#define TRACESTEP_BINARY_OPS(X) \
+  X(add, Add)                   \
+  X(sub, Sub)                   \
+  X(mul, Mul)                   \
+  X(div, Div)                   \
+  X(maximum, Maximum)           \
+  X(minimum, Minimum)           \
+  X(silu_grad, SiluGrad)        \
+  X(swiglu, Swiglu)
+
+#define TRACESTEP_COMPARE_OPS(X) \
+  X(eq, Equal)                   \
+  X(lt, Less)                    \
+  X(le, LessEqual)
+
+namespace tracestep::scalar {
+
+struct Neg {
+  template <class V>
+  V operator()(V x) const {
+    return constant(x, 0.0f) - x;
+  }
+};
+struct Abs {
+  template <class V>
+  V operator()(V x) const {
+    return abs(x);
+  }
+};
+struct Square {
+  template <class V>
+  V operator()(V x) const {
+    return x * x;
+  }
+};
+struct Reciprocal {
+  template <class V>
+  V operator()(V x) const {
+    return constant(x, 1.0f) / x;
+  }
+};
+struct Exp {
+  template <class V>
+  V operator()(V x) const {
+    return exp(x);
+  }
+};
+struct Log {
+  template <class V>
+  V operator()(V x) const {
+    return log(x);
+  }
+};
+struct Sqrt {
+  template <class V>
+  V operator()(V x) const {
+    return sqrt(x);
+  }
+};
+struct Rsqrt {
+  template <class V>
+  V operator()(V x) const {
+    return rsqrt(x);
+  }
+};
+struct Sigmoid {
+  template <class V>
+  V operator()(V x) const {
+    return constant(x, 1.0f) / (constant(x, 1.0f) + exp(constant(x, 0.0f) - x));
+  }
+};
+struct Relu {
+  template <class V>
+  V operator()(V x) const {
+    return max(x, constant(x, 0.0f));
+  }
+};
+struct Silu {
+  template <class V>
+  V operator()(V x) const {
+    return x / (constant(x, 1.0f) + exp(constant(x, 0.0f) - x));
+  }
+};
+
+struct Add {
+  template <class V>
+  V operator()(V a, V b) const {
+    return a + b;
+  }
+};
+struct Sub {
+  template <class V>
+  V operator()(V a, V b) const {
+    return a - b;
+  }
+};
+struct Mul {
+  template <class V>
+  V operator()(V a, V b) const {
+    return a * b;
+  }
+};
+struct Div {
+  template <class V>
+  V operator()(V a, V b) const {
+    return a / b;
+  }
+};
+struct Maximum {
+  template <class V>
+  V operator()(V a, V b) const {
+    return max(a, b);
+  }
+};
+struct Minimum {
+  template <class V>
+  V operator()(V a, V b) const {
+    return min(a, b);
+  }
+};
+// d silu(x) = s(x) (1 + x (1 - s(x))), times the gradient g.
+struct SiluGrad {
+  template <class V>
+  V operator()(V g, V x) const {
+    const V one = constant(x, 1.0f);
+    const V s = one / (one + exp(constant(x, 0.0f) - x));
+    return g * (s * (one + x * (one - s)));
+  }
+};
+struct Swiglu {
+  template <class V>
+  V operator()(V gate, V up) const {
+    return Silu()(gate) * up;
+  }
+};
+
+struct Equal {
+  template <class V>
+  auto operator()(V a, V b) const {
+    return equal(a, b);
+  }
+};
+struct Less {
+  template <class V>
+  auto operator()(V a, V b) const {
+    return less(a, b);
+  }
+};
+struct LessEqual {
+  template <class V>
+  auto operator()(V a, V b) const {
+    return less_equal(a, b);
+  }
+};
+
+// y = x * scale + shift
+struct Affine {
+  template <class V>
+  V operator()(V x, V scale, V shift) const {
+    return x * scale + shift;
+  }
+};
+
+// AdamW (Loshchilov and Hutter 2019), decoupled decay first, epsilon added to the uncorrected
+// root: the bias corrections are inside `step_size`.
+template <class V>
+struct AdamwResult {
+  V parameter, m, v;
+};
+struct Adamw {
+  template <class V>
+  AdamwResult<V> operator()(V p, V g, V m, V v, V decay, V step_size, V beta1, V beta2,
+                            V eps) const {
+    const V one = constant(p, 1.0f);
+    const V m1 = m * beta1 + g * (one - beta1);
+    const V v1 = v * beta2 + g * g * (one - beta2);
+    return {p * decay - step_size * m1 / (sqrt(v1) + eps), m1, v1};
+  }
+};
+
+}  // namespace tracestep::scalar
