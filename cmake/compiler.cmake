@@ -1,0 +1,49 @@
+# How every file is compiled. No -march=native: a binary must run on any x86-64 machine (SIMD is
+# chosen at run time) and must give the same bits there, hence -ffp-contract=off as well.
+if(NOT CMAKE_BUILD_TYPE)
+  set(CMAKE_BUILD_TYPE Release CACHE STRING "Build type" FORCE)
+endif()
+if(TRACESTEP_SANITIZE)
+  set(CMAKE_CXX_FLAGS_RELEASE "-O1 -g1")
+else()
+  set(CMAKE_CXX_FLAGS_RELEASE "-O3 -g1")  # without NDEBUG: the verifier and CHECKs stay on
+endif()
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+
+find_program(TRACESTEP_CCACHE ccache)
+if(TRACESTEP_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${TRACESTEP_CCACHE})
+  set(CMAKE_CUDA_COMPILER_LAUNCHER ${TRACESTEP_CCACHE})
+endif()
+
+# --as-needed keeps processes that use no GEMM from loading the 40 MB of oneDNN at start.
+add_link_options(-Wl,--as-needed)
+find_program(TRACESTEP_LINKER NAMES mold ld.lld)
+if(TRACESTEP_LINKER)
+  cmake_path(GET TRACESTEP_LINKER FILENAME linker_name)
+  string(REPLACE "ld.lld" "lld" linker_name ${linker_name})
+  add_link_options(-fuse-ld=${linker_name})
+endif()
+
+# Paths in source locations and debug information are relative to the repository.
+add_compile_options($<$<COMPILE_LANGUAGE:CXX>:-ffile-prefix-map=${CMAKE_SOURCE_DIR}/=>)
+
+add_library(tracestep_options INTERFACE)
+target_include_directories(tracestep_options INTERFACE ${CMAKE_SOURCE_DIR}/src)
+target_compile_definitions(tracestep_options INTERFACE TRACESTEP_VERSION="${PROJECT_VERSION}"
+                           TRACESTEP_BUILD_TYPE="${CMAKE_BUILD_TYPE}")
+# g++ 12 at -O3 sees overflows inside fmt's compile-time parser that are not there.
+set(cxx_flags -ffp-contract=off -Wall -Wextra -Wconversion -Wshadow -Wno-stringop-overflow)
+if(TRACESTEP_WERROR)
+  list(APPEND cxx_flags -Werror)
+endif()
+if(TRACESTEP_SANITIZE)
+  set(sanitizers -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer)
+  list(APPEND cxx_flags ${sanitizers})
+  target_link_options(tracestep_options INTERFACE ${sanitizers})
+endif()
+target_compile_options(tracestep_options INTERFACE "$<$<COMPILE_LANGUAGE:CXX>:${cxx_flags}>")

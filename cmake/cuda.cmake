@@ -1,0 +1,22 @@
+# The CUDA back end: off unless asked for with -DTRACESTEP_CUDA=ON (preset `cuda`).
+if(TRACESTEP_CUDA)
+  file(GLOB_RECURSE cuda_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/backends/cuda/*.cpp
+       ${CMAKE_SOURCE_DIR}/src/backends/cuda/*.cu)
+  if(cuda_sources)
+    if(NOT CMAKE_CUDA_ARCHITECTURES)  # named, because the build machine may have no GPU to ask
+      set(CMAKE_CUDA_ARCHITECTURES 80-real 90a-real 90-virtual)
+    endif()
+    find_program(CMAKE_CUDA_COMPILER nvcc PATHS /usr/local/cuda/bin)
+    enable_language(CUDA)
+    set(CMAKE_CUDA_STANDARD 20)
+    find_package(CUDAToolkit REQUIRED)
+    tracestep_folder(backends/cuda DEPS runtime USES_PRIVATE CUDA::cudart_static)
+    list(APPEND concrete_backends backends/cuda)
+    message(STATUS "CUDA ${CUDAToolkit_VERSION}, architectures ${CMAKE_CUDA_ARCHITECTURES}")
+    tracestep_note("CUDA back end" ON "")
+  else()
+    tracestep_note("CUDA back end" OFF "src/backends/cuda holds no sources to compile")
+  endif()
+else()
+  tracestep_note("CUDA back end" OFF "configure with --preset cuda (needs the CUDA toolkit)")
+endif()
