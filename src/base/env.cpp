@@ -1,0 +1,83 @@
+#include "base/env.h"
+
+#include <array>
+#include <cstdlib>
+
+#include "base/error.h"
+#include "base/units.h"
+
+namespace tracestep::env {
+namespace {
+
+constexpr int kMaxThreads = 4096;
+
+#ifdef NDEBUG
+constexpr bool kVerifyByDefault = false;
+#else
+constexpr bool kVerifyByDefault = true;
+#endif
+
+constexpr Variable kThreads = {"OMP_NUM_THREADS", "threads of the CPU back end (or --threads)",
+                               "every core this process may use"};
+constexpr Variable kNoColor = {"NO_COLOR", "any value: no colours in text output", "unset"};
+constexpr Variable kVerify = {"TRACESTEP_VERIFY", "1: check the program after every pass; 0: not",
+                              kVerifyByDefault ? "1" : "0"};
+constexpr Variable kAllocator = {
+    "TRACESTEP_ALLOCATOR", "caching, or guarded (slow; finds writes out of bounds)", "caching"};
+constexpr Variable kLog = {"TRACESTEP_LOG", "quiet, warn, info or debug: messages on stderr",
+                           "info"};
+
+constexpr Variable kTerm = {"TERM", "dumb: no progress line", "as the terminal sets it"};
+
+constexpr std::array<Variable, 6> kAll = {kThreads, kNoColor, kVerify, kAllocator, kLog, kTerm};
+
+}  // namespace
+
+std::span<const Variable> variables() {
+  return kAll;
+}
+
+std::optional<std::string> value_of(const Variable& variable) {
+  const char* text = std::getenv(std::string(variable.name).c_str());
+  if (text == nullptr || *text == '\0') return std::nullopt;
+  return std::string(text);
+}
+
+std::optional<int> threads() {
+  const auto text = value_of(kThreads);
+  if (!text) return std::nullopt;
+  const std::string first = text->substr(0, text->find(','));
+  return static_cast<int>(parse_int(std::string(kThreads.name), first, 1, kMaxThreads));
+}
+
+bool no_color() {
+  return value_of(kNoColor).has_value();
+}
+
+bool verify_after_every_pass() {
+  const auto text = value_of(kVerify);
+  if (!text) return kVerifyByDefault;
+  return parse_int(std::string(kVerify.name), *text, 0, 1) == 1;
+}
+
+bool guarded_allocator() {
+  const std::string text = value_of(kAllocator).value_or("caching");
+  if (text == "guarded") return true;
+  if (text == "caching") return false;
+  fail_usage(std::string(kAllocator.name), "unknown allocator \"{}\"; caching or guarded", text);
+}
+
+LogLevel log_level() {
+  const std::string text = value_of(kLog).value_or("info");
+  if (text == "quiet") return LogLevel::kQuiet;
+  if (text == "warn") return LogLevel::kWarn;
+  if (text == "info") return LogLevel::kInfo;
+  if (text == "debug") return LogLevel::kDebug;
+  fail_usage(std::string(kLog.name), "unknown level \"{}\"; quiet, warn, info or debug", text);
+}
+
+bool dumb_terminal() {
+  return value_of(kTerm) == "dumb";
+}
+
+}  // namespace tracestep::env

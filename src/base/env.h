@@ -1,0 +1,45 @@
+// Every environment variable the program reads, in one place: nothing else calls getenv. `doctor`
+// prints the table.
+#pragma once
+
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace tracestep {
+
+// How much the program says on stderr; each level includes the ones before it.
+enum class LogLevel { kQuiet, kWarn, kInfo, kDebug };
+
+namespace env {
+
+struct Variable {
+  std::string_view name;
+  std::string_view doc;
+  std::string_view default_value;
+};
+
+// All of them, in the order of the accessors below.
+std::span<const Variable> variables();
+// The text a variable has now, or nothing when it is unset or empty.
+std::optional<std::string> value_of(const Variable& variable);
+
+// Each accessor reads the environment anew and throws Error{kUsage} naming the variable when its
+// text makes no sense.
+
+// OMP_NUM_THREADS: threads to use; of a list ("4,2") the first entry.
+std::optional<int> threads();
+// NO_COLOR: any text but the empty one turns colours off.
+bool no_color();
+// TRACESTEP_VERIFY: run the verifier after every pass; on by default in builds with assertions.
+bool verify_after_every_pass();
+// TRACESTEP_ALLOCATOR: true for the allocator that never reuses memory and patterns its borders.
+bool guarded_allocator();
+// TRACESTEP_LOG.
+LogLevel log_level();
+// TERM=dumb: the terminal cannot rewrite a line.
+bool dumb_terminal();
+
+}  // namespace env
+}  // namespace tracestep

@@ -1,0 +1,63 @@
+// What the program says while it works, always on stderr: messages by level, and one progress line
+// that is only there when stderr is a terminal. Results go to stdout, elsewhere.
+#pragma once
+
+#include <chrono>
+#include <string>
+#include <string_view>
+
+#include <fmt/format.h>
+
+#include "base/env.h"
+
+namespace tracestep {
+
+// Overrides the level of TRACESTEP_LOG.
+void set_log_level(LogLevel level);
+LogLevel log_level();
+
+// Writes `message` as one line, above the progress line when one is showing.
+void log_message(LogLevel level, std::string_view message);
+
+template <class... Args>
+void log_warn(fmt::format_string<Args...> format, Args&&... args) {
+  if (log_level() < LogLevel::kWarn) return;
+  log_message(LogLevel::kWarn, fmt::format(format, std::forward<Args>(args)...));
+}
+
+template <class... Args>
+void log_info(fmt::format_string<Args...> format, Args&&... args) {
+  if (log_level() < LogLevel::kInfo) return;
+  log_message(LogLevel::kInfo, fmt::format(format, std::forward<Args>(args)...));
+}
+
+template <class... Args>
+void log_debug(fmt::format_string<Args...> format, Args&&... args) {
+  if (log_level() < LogLevel::kDebug) return;
+  log_message(LogLevel::kDebug, fmt::format(format, std::forward<Args>(args)...));
+}
+
+// True when stderr is a terminal that can rewrite a line.
+bool stderr_is_terminal();
+
+// One line that is rewritten in place; one at a time. Costs nothing when stderr is a file.
+class ProgressLine {
+ public:
+  ProgressLine();
+  ~ProgressLine() { done(); }
+  ProgressLine(const ProgressLine&) = delete;
+  ProgressLine& operator=(const ProgressLine&) = delete;
+
+  // Shows `text`, cut to the terminal's width; at most twenty times a second.
+  void update(std::string_view text);
+  // Removes the line.
+  void done();
+  // False when updates are not shown, so that the caller need not make a text.
+  bool is_shown() const { return shown_; }
+
+ private:
+  bool shown_;
+  std::chrono::steady_clock::time_point next_{};
+};
+
+}  // namespace tracestep

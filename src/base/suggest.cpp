@@ -1,0 +1,69 @@
+// Restricted Damerau-Levenshtein distance over three rows.
+#include "base/suggest.h"
+
+#include <algorithm>
+#include <cctype>
+#include <numeric>
+
+namespace tracestep {
+namespace {
+
+// Long words are never typing slips of flags; the bound keeps hostile input cheap.
+constexpr std::size_t kMaxWord = 64;
+
+bool same_letter(char a, char b) {
+  return std::tolower(static_cast<unsigned char>(a)) == std::tolower(static_cast<unsigned char>(b));
+}
+
+template <class Candidates>
+std::optional<std::string> closest_of(std::string_view word, const Candidates& candidates) {
+  if (word.empty() || word.size() > kMaxWord) return std::nullopt;
+  const int limit = std::max(1, static_cast<int>(word.size() + 1) / 3);
+  int best = limit + 1;
+  std::optional<std::string> answer;
+  for (std::string_view candidate : candidates) {
+    if (candidate.size() > kMaxWord) continue;
+    const int distance = edit_distance(word, candidate);
+    // A word that shares no letter with the candidate is not a slip of it.
+    if (distance >= best || distance >= static_cast<int>(candidate.size())) continue;
+    best = distance;
+    answer = std::string(candidate);
+  }
+  return answer;
+}
+
+}  // namespace
+
+int edit_distance(std::string_view a, std::string_view b) {
+  std::vector<int> before(b.size() + 1), above(b.size() + 1), row(b.size() + 1);
+  std::iota(above.begin(), above.end(), 0);
+  for (std::size_t i = 1; i <= a.size(); ++i) {
+    row[0] = static_cast<int>(i);
+    for (std::size_t j = 1; j <= b.size(); ++j) {
+      const int replaced = above[j - 1] + (same_letter(a[i - 1], b[j - 1]) ? 0 : 1);
+      row[j] = std::min({above[j] + 1, row[j - 1] + 1, replaced});
+      if (i > 1 && j > 1 && same_letter(a[i - 1], b[j - 2]) && same_letter(a[i - 2], b[j - 1])) {
+        row[j] = std::min(row[j], before[j - 2] + 1);
+      }
+    }
+    std::swap(before, above);
+    std::swap(above, row);
+  }
+  return above[b.size()];
+}
+
+std::optional<std::string> closest(std::string_view word, std::span<const std::string> candidates) {
+  return closest_of(word, candidates);
+}
+
+std::optional<std::string> closest(std::string_view word,
+                                   std::span<const std::string_view> candidates) {
+  return closest_of(word, candidates);
+}
+
+std::string did_you_mean(std::string_view word, std::span<const std::string> candidates) {
+  const auto found = closest(word, candidates);
+  return found ? "; did you mean " + *found + "?" : std::string();
+}
+
+}  // namespace tracestep

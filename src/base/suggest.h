@@ -1,0 +1,25 @@
+// "did you mean ...": the known word nearest to a mistyped one.
+#pragma once
+
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace tracestep {
+
+// Insertions, deletions, replacements and swaps of neighbours that turn `a` into `b`, ignoring
+// upper and lower case.
+int edit_distance(std::string_view a, std::string_view b);
+
+// The candidate nearest to `word`, when it is near enough to be what was meant (about one slip in
+// three letters); the first of several equally near ones.
+std::optional<std::string> closest(std::string_view word, std::span<const std::string> candidates);
+std::optional<std::string> closest(std::string_view word,
+                                   std::span<const std::string_view> candidates);
+
+// "; did you mean X?" or nothing: to be appended to a message or used as its hint.
+std::string did_you_mean(std::string_view word, std::span<const std::string> candidates);
+
+}  // namespace tracestep

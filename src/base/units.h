@@ -1,0 +1,39 @@
+// Numbers with units, as people write and read them: strict parsing of flag values and short
+// human forms for tables and messages. Bytes are powers of two only, and say so (KiB, MiB, GiB).
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <string>
+#include <string_view>
+
+namespace tracestep {
+
+// A whole number in [min, max]. Errors: kUsage naming `where` (the flag), the text seen and the
+// range, for anything else: `8abc`, `1e3`, ` 4`, `+4`, an empty text, -0, beyond 64 bits.
+std::int64_t parse_int(const std::string& where, std::string_view text,
+                       std::int64_t min = std::numeric_limits<std::int64_t>::min(),
+                       std::int64_t max = std::numeric_limits<std::int64_t>::max());
+
+// A finite decimal number in [min, max]. Errors: as parse_int, also for `nan`, `inf`, `1e309`,
+// and for -0 where negative numbers are not allowed.
+double parse_real(const std::string& where, std::string_view text,
+                  double min = std::numeric_limits<double>::lowest(),
+                  double max = std::numeric_limits<double>::max());
+
+// "123", "123B", "512MiB", "1.5GiB": bytes, rounded down to a whole one. Errors: kUsage; "GB" is
+// refused with a hint because it means two different things.
+std::int64_t parse_bytes(const std::string& where, std::string_view text);
+
+// "512 B", "1.50 GiB".
+std::string format_bytes(std::int64_t bytes);
+// Three or four significant digits: "850 ns", "12.3 µs", "4.56 ms", "1.23 s", "2 min 03 s".
+std::string format_duration_ms(double ms);
+// "999", "1.23 k", "128.63 M", "3.41 B" (10^9).
+std::string format_count(double count);
+// "1.23 TFLOP": work, not a rate.
+std::string format_flops(double flops);
+// "1.23 TFLOP/s".
+std::string format_flop_rate(double flops_per_second);
+
+}  // namespace tracestep

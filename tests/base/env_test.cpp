@@ -1,0 +1,77 @@
+#include "base/env.h"
+
+#include <cstdlib>
+#include <set>
+
+#include <gtest/gtest.h>
+
+#include "base/error.h"
+
+namespace tracestep {
+namespace {
+
+// Sets a variable for one test and puts the old text back.
+class ScopedVariable {
+ public:
+  ScopedVariable(const char* name, const char* text) : name_(name) {
+    if (const char* old = std::getenv(name)) old_ = old;
+    setenv(name, text, 1);
+  }
+  ~ScopedVariable() {
+    if (old_) {
+      setenv(name_, old_->c_str(), 1);
+    } else {
+      unsetenv(name_);
+    }
+  }
+
+ private:
+  const char* name_;
+  std::optional<std::string> old_;
+};
+
+TEST(EnvTest, EveryVariableIsListedOnceWithItsMeaning) {
+  std::set<std::string_view> names;
+  for (const env::Variable& v : env::variables()) {
+    EXPECT_TRUE(names.insert(v.name).second) << v.name;
+    EXPECT_FALSE(v.doc.empty());
+    EXPECT_FALSE(v.default_value.empty());
+  }
+  EXPECT_TRUE(names.contains("OMP_NUM_THREADS"));
+}
+
+TEST(EnvTest, ThreadsTakeTheFirstOfAList) {
+  const ScopedVariable list("OMP_NUM_THREADS", "4,2");
+  EXPECT_EQ(env::threads(), 4);
+}
+
+TEST(EnvTest, EmptyMeansUnset) {
+  const ScopedVariable threads("OMP_NUM_THREADS", ""), color("NO_COLOR", "");
+  EXPECT_EQ(env::threads(), std::nullopt);
+  EXPECT_FALSE(env::no_color());
+}
+
+TEST(EnvTest, NonsenseIsAnErrorNamingTheVariable) {
+  const ScopedVariable threads("OMP_NUM_THREADS", "many"), verify("TRACESTEP_VERIFY", "yes");
+  const ScopedVariable allocator("TRACESTEP_ALLOCATOR", "fast"), log("TRACESTEP_LOG", "loud");
+  EXPECT_THROW(env::threads(), Error);
+  EXPECT_THROW(env::verify_after_every_pass(), Error);
+  EXPECT_THROW(env::log_level(), Error);
+  try {
+    env::guarded_allocator();
+    FAIL();
+  } catch (const Error& e) {
+    EXPECT_EQ(e.where(), "TRACESTEP_ALLOCATOR");
+  }
+}
+
+TEST(EnvTest, KnownValuesAreUnderstood) {
+  const ScopedVariable verify("TRACESTEP_VERIFY", "1"), log("TRACESTEP_LOG", "quiet");
+  const ScopedVariable allocator("TRACESTEP_ALLOCATOR", "guarded");
+  EXPECT_TRUE(env::verify_after_every_pass());
+  EXPECT_TRUE(env::guarded_allocator());
+  EXPECT_EQ(env::log_level(), LogLevel::kQuiet);
+}
+
+}  // namespace
+}  // namespace tracestep

@@ -1,0 +1,32 @@
+#include "base/suggest.h"
+
+#include <gtest/gtest.h>
+
+namespace tracestep {
+namespace {
+
+const std::vector<std::string> kFlags = {"--batch", "--context", "--steps", "--seed"};
+
+TEST(SuggestTest, DistancesCountSlips) {
+  EXPECT_EQ(edit_distance("", "abc"), 3);
+  EXPECT_EQ(edit_distance("kitten", "sitting"), 3);
+  EXPECT_EQ(edit_distance("ab", "ba"), 1);
+  EXPECT_EQ(edit_distance("ABC", "abc"), 0);
+}
+
+TEST(SuggestTest, ANearWordIsFoundAndAFarOneIsNot) {
+  EXPECT_EQ(closest("--bacth", kFlags), "--batch");
+  EXPECT_EQ(closest("--contxt", kFlags), "--context");
+  EXPECT_EQ(closest("--wildly-different", kFlags), std::nullopt);
+  EXPECT_EQ(closest("", kFlags), std::nullopt);
+  EXPECT_EQ(closest(std::string(1000000, 'x'), kFlags), std::nullopt);
+  EXPECT_EQ(closest("x", std::vector<std::string>{"y"}), std::nullopt);
+}
+
+TEST(SuggestTest, TheHintIsEmptyWithoutAGuess) {
+  EXPECT_EQ(did_you_mean("--sed", kFlags), "; did you mean --seed?");
+  EXPECT_EQ(did_you_mean("qqqqqq", kFlags), "");
+}
+
+}  // namespace
+}  // namespace tracestep
