@@ -49,12 +49,6 @@ if(missing_packages)
                       "  apt-get install ${missing_packages}")
 endif()
 
-find_package(spdlog QUIET)
-if(spdlog_FOUND)
-  set(TRACESTEP_SPDLOG spdlog::spdlog)
-endif()
-tracestep_note("spdlog" "${spdlog_FOUND}" "install libspdlog-dev")
-
 find_path(SENTENCEPIECE_INCLUDE sentencepiece_trainer.h)
 find_library(SENTENCEPIECE_LIBRARY sentencepiece)
 find_library(SENTENCEPIECE_TRAIN_LIBRARY sentencepiece_train)

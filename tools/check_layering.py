@@ -1,0 +1,129 @@
+#!/usr/bin/env python3
+"""Checks who includes whom: the folder table of docs/architecture.md, as data.
+
+Every broken rule is printed as file:line with the rule; the exit status is 1 if there is one.
+Usage: check_layering.py [REPOSITORY]
+"""
+import re
+import sys
+from pathlib import Path
+
+# Folder of src/ -> folders it may include. What those may include is allowed too (transitively),
+# and a folder may always include itself. A folder without a row is an error: decide its place.
+ROWS = {
+    "base": [],  # included by everybody, includes only std and third party
+    "record": ["base"],
+    "ir": ["base"],
+    "ops": ["ir"],
+    "analysis": ["ops"],  # facts about a program, never a change
+    "passes": ["analysis"],
+    "runtime": ["analysis", "record"],
+    # Back ends see the interfaces of runtime; never each other, passes or exec.
+    "backends/reference": ["runtime"],
+    "backends/null": ["runtime"],
+    "backends/cpu": ["runtime"],
+    "backends/cuda": ["runtime"],
+    "backends/comm/local": ["runtime"],
+    "backends/comm/mpi": ["runtime"],
+    "backends/comm/nccl": ["runtime"],
+    "exec": ["passes", "runtime"],
+    "nn": ["ops"],  # layers only build programs
+    "train": ["nn", "exec"],
+    "lab": ["train"],
+    "capi": ["runtime", "backends/*"],
+    "cli": ["*"],  # one file per command; may name everything
+}
+
+# Headers that stay where they are: pattern of the included path -> (folders or files, reason).
+CONFINED = [
+    (r"(cuda|cublas|cudnn|curand|cupti|nvrtc|nvtx|nvToolsExt|nvml|cute/|cutlass/|mma\.h)",
+     ["backends/cuda/", "backends/comm/nccl/"], "CUDA headers"),
+    (r"nccl", ["backends/comm/nccl/"], "NCCL"),
+    (r"mpi\.h$", ["backends/comm/mpi/"], "MPI"),
+    (r"(oneapi/|dnnl)", ["backends/cpu/"], "oneDNN"),
+    (r"hwy/", ["backends/cpu/"], "Highway"),
+    (r"sentencepiece", ["train/"], "SentencePiece"),
+    (r"CLI/", ["cli/"], "CLI11 (slow to compile)"),
+    (r"nlohmann/", ["base/json.cpp"], "nlohmann-json (slow to compile)"),
+]
+
+INCLUDE = re.compile(r'^\s*#\s*include\s*(?:"([^"]+)"|<([^>]+)>)')
+SOURCES = {".h", ".cpp", ".cu", ".cuh"}
+
+
+def row_of(path):
+    """The longest row that is a folder above `path` (relative to src/), or None."""
+    fits = [row for row in ROWS if path.startswith(row + "/")]
+    return max(fits, key=len) if fits else None
+
+
+def allowed_rows(row):
+    """All rows that `row` may include, itself and `base` among them."""
+    seen, todo = set(), [row, "base"]
+    while todo:
+        name = todo.pop()
+        if name == "*" or name.endswith("/*"):
+            todo += [other for other in ROWS if other.startswith(name[:-1])]
+        elif name not in seen:
+            seen.add(name)
+            todo += ROWS[name]
+    return seen
+
+
+def broken_by_project_include(path, row, target, root):
+    """The rule that `#include "target"` in src/`path` breaks, or None."""
+    if ".." in Path(target).parts:
+        return "include paths are relative to src/, without '..'"
+    if not (root / "src" / target).is_file():
+        return f'no file src/{target}; "..." includes are relative to src/, <...> for libraries'
+    if path.startswith("backends/reference/") and target.startswith("ops/scalar/"):
+        return "the reference back end is an oracle: it shares no formula with ops/scalar/"
+    other = row_of(target)
+    if other not in allowed_rows(row):
+        direct = ", ".join(ROWS[row]) or "nothing"
+        return f"{row}/ may include {direct} (and what they may), not {other}/"
+    return None
+
+
+def broken_by_library_include(path, target):
+    for pattern, places, what in CONFINED:
+        if re.match(pattern, target) and not path.startswith(tuple(places)):
+            return f"{what} may be included only in src/{', src/'.join(places)}"
+    return None
+
+
+def check_file(file, root):
+    path = file.relative_to(root / "src").as_posix()
+    row = row_of(path)
+    if row is None:
+        yield 1, f"src/{Path(path).parent} has no row in the layering table"
+        return
+    for number, line in enumerate(file.read_text(encoding="utf-8").splitlines(), 1):
+        match = INCLUDE.match(line)
+        if not match:
+            continue
+        project, library = match.groups()
+        if path.startswith("ops/scalar/"):
+            broken = "scalar functors include nothing: their text is compiled in several places"
+        else:
+            broken = broken_by_library_include(path, project or library)
+            if not broken and project:
+                broken = broken_by_project_include(path, row, project, root)
+        if broken:
+            yield number, f"#include of {project or library}: {broken}"
+
+
+def main():
+    root = Path(sys.argv[1] if len(sys.argv) > 1 else Path(__file__).parents[1]).resolve()
+    files = sorted(f for f in (root / "src").rglob("*") if f.suffix in SOURCES)
+    problems = 0
+    for file in files:
+        for number, text in check_file(file, root):
+            problems += 1
+            print(f"{file.relative_to(root)}:{number}: {text}")
+    print(f"layering: {len(files)} files, {problems} broken rules")
+    return 1 if problems else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
