@@ -1,0 +1,51 @@
+// What a buffer is for. Stated by the program, never guessed from sizes: the memory map predicts
+// with it and the allocator records with it.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+namespace tracestep {
+
+enum class Category : std::uint8_t {
+  kParameter,
+  kGradient,
+  kOptimizerState,
+  kActivation,  // saved for backward
+  kTemporary,
+  kWeightCast,
+  kWorkspace,
+  kCollective,
+  kInput,
+};
+
+inline constexpr Category kAllCategories[] = {
+    Category::kParameter,  Category::kGradient,   Category::kOptimizerState,
+    Category::kActivation, Category::kTemporary,  Category::kWeightCast,
+    Category::kWorkspace,  Category::kCollective, Category::kInput};
+
+// The name used in tables: "parameter", "optimizer_state", "weight_cast".
+constexpr std::string_view name_of(Category category) {
+  switch (category) {
+    case Category::kParameter: return "parameter";
+    case Category::kGradient: return "gradient";
+    case Category::kOptimizerState: return "optimizer_state";
+    case Category::kActivation: return "activation";
+    case Category::kTemporary: return "temporary";
+    case Category::kWeightCast: return "weight_cast";
+    case Category::kWorkspace: return "workspace";
+    case Category::kCollective: return "collective";
+    case Category::kInput: return "input";
+  }
+  return "unknown";
+}
+
+constexpr std::optional<Category> parse_category(std::string_view name) {
+  for (Category category : kAllCategories) {
+    if (name_of(category) == name) return category;
+  }
+  return std::nullopt;
+}
+
+}  // namespace tracestep
