@@ -21,6 +21,8 @@ const AttrValue* Attrs::find(std::string_view name) const {
   return nullptr;
 }
 
-AttrKind kind_of(const AttrValue& value) { return static_cast<AttrKind>(value.index()); }
+AttrKind kind_of(const AttrValue& value) {
+  return static_cast<AttrKind>(value.index());
+}
 
 }  // namespace tracestep

@@ -23,9 +23,7 @@ class Builder {
 
   // Leaves; names are unique. Error{kUsage} otherwise.
   Val input(std::string_view name, Type type) { return leaf(LeafKind::kInput, name, type); }
-  Val parameter(std::string_view name, Type type) {
-    return leaf(LeafKind::kParameter, name, type);
-  }
+  Val parameter(std::string_view name, Type type) { return leaf(LeafKind::kParameter, name, type); }
   Val state(std::string_view name, Type type, Role role = Role::kOptimizerState) {
     return leaf(LeafKind::kState, name, type, role);
   }
@@ -80,6 +78,8 @@ class Builder {
   Guard scope(std::string_view path);
   Guard phase(Phase phase);
   Guard made_by(std::string_view pass);
+  // Marks new nodes of the innermost guard as made by `pass`.
+  void set_made_by(std::string_view pass) { context_.made_by = std::string(pass); }
   // New nodes take the origins (and epoch) of `node`, with their phase replaced when given.
   Guard like(const Node& node, const Phase* phase = nullptr);
 

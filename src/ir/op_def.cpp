@@ -22,7 +22,9 @@ Registry& registry() {
 
 }  // namespace
 
-const Type& Val::type() const { return builder->type(*this); }
+const Type& Val::type() const {
+  return builder->type(*this);
+}
 
 std::string_view name_of(KernelClass kernel_class) {
   switch (kernel_class) {

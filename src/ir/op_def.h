@@ -16,6 +16,7 @@
 namespace tracestep {
 
 class Builder;
+struct DeviceTraits;
 
 // A handle to a value under construction; cheap to copy. Default: "no value".
 struct Val {
@@ -85,32 +86,35 @@ struct Donation {
 };
 
 struct OpDef {
-  std::string name;
-  std::string doc;     // one line
-  std::string source;  // paper, section or equation; empty for arithmetic
-  std::vector<std::string> inputs;   // operand names; "xs..." as the last: one or more
-  std::vector<std::string> outputs;  // result names
-  std::vector<AttrDef> attrs;
+  std::string name = {};
+  std::string doc = {};                   // one line
+  std::string source = {};                // paper, section or equation; empty for arithmetic
+  std::vector<std::string> inputs = {};   // operand names; "xs..." as the last: one or more
+  std::vector<std::string> outputs = {};  // result names
+  std::vector<AttrDef> attrs = {};
   KernelClass kernel_class = KernelClass::kElementwise;
   PrecisionClass precision_class = PrecisionClass::kPromote;
 
   // Result types; throws Error{kUsage, "[op]"} when the operands do not fit.
-  std::function<std::vector<Type>(const OpCall&)> infer;
+  std::function<std::vector<Type>(const OpCall&)> infer = {};
   // Movement ops: the result as a view of input 0, or nullopt when it needs a copy first.
-  std::function<std::optional<Layout>(const OpCall&, const Layout& input)> view;
+  std::function<std::optional<Layout>(const OpCall&, const Layout& input)> view = {};
   // Which strides the kernels take for an input; the `materialize` pass copies others.
-  std::function<bool(int input, const Type&, const Strides&)> accepts;
+  std::function<bool(int input, const Type&, const Strides&)> accepts = {};
   // Gradients of the inputs ("no value" where none flows); empty: not differentiable.
-  std::function<std::vector<Val>(const OpExpansion&)> gradient;
+  std::function<std::vector<Val>(const OpExpansion&)> gradient = {};
   // The same results from simpler ops; empty: the op is primitive.
-  std::function<std::vector<Val>(const OpExpansion&)> decompose;
+  std::function<std::vector<Val>(const OpExpansion&)> decompose = {};
   // Floating-point operations (multiply and add count one each); empty: none.
-  std::function<std::int64_t(const OpCall&)> flops;
+  std::function<std::int64_t(const OpCall&)> flops = {};
+  // Scratch bytes the kernels of such a device need besides operands and results: a pure function,
+  // obeyed by the kernels, so that peaks can be predicted. Empty: none.
+  std::function<std::int64_t(const OpCall&, const DeviceTraits&)> workspace = {};
   // Bytes read beyond / instead of "every distinct input element once"; empty: that.
-  std::function<std::int64_t(const OpCall&)> bytes_read;
+  std::function<std::int64_t(const OpCall&)> bytes_read = {};
 
   // Outputs that may take an input's storage when nobody reads that input afterwards.
-  std::vector<Donation> donates;
+  std::vector<Donation> donates = {};
   // Cheaper to compute again than to keep (elementwise, casts, generators).
   bool cheap_to_recompute = false;
   // No kernel of its own on any back end: always decomposed.

@@ -2,7 +2,9 @@
 
 namespace tracestep {
 
-std::string Type::str() const { return fmt::format("{}{}", name_of(dtype), shape.str()); }
+std::string Type::str() const {
+  return fmt::format("{}{}", name_of(dtype), shape.str());
+}
 
 ValueId Program::find_leaf(std::string_view wanted) const {
   for (ValueId id : leaves) {
@@ -55,7 +57,9 @@ bool covers_base(const Program& program, ValueId id) {
          is_contiguous(v.type.shape, v.layout.strides);
 }
 
-bool is_view(const Program& program, ValueId id) { return program.value(id).layout.base != id; }
+bool is_view(const Program& program, ValueId id) {
+  return program.value(id).layout.base != id;
+}
 
 std::int64_t parameter_count(const Program& program) {
   std::int64_t total = 0;

@@ -102,8 +102,7 @@ class Verifier {
     const auto not_stale = [&](ValueId read, NodeId by) {
       const ValueId base = program_.value(read).layout.base;
       const auto found = updated_at.find(base);
-      TRACESTEP_CHECK(found == updated_at.end() || by <= found->second ||
-                          found->second == kNoNode,
+      TRACESTEP_CHECK(found == updated_at.end() || by <= found->second || found->second == kNoNode,
                       "{} reads the old value of {} after its update",
                       by < end ? describe(by) : "an output", program_.value(base).name);
     };
@@ -121,6 +120,8 @@ class Verifier {
 
 }  // namespace
 
-void verify(const Program& program, VerifyStage stage) { Verifier(program, stage).run(); }
+void verify(const Program& program, VerifyStage stage) {
+  Verifier(program, stage).run();
+}
 
 }  // namespace tracestep

@@ -33,15 +33,17 @@ Val iota(Builder& b, Type type, int axis, Here here) {
                  here);
 }
 
-RopeTable rope_table(Builder& b, std::int64_t length, std::int64_t width, double theta,
-                     DType dtype, Here here) {
+RopeTable rope_table(Builder& b, std::int64_t length, std::int64_t width, double theta, DType dtype,
+                     Here here) {
   const auto out =
       b.call(find_op("rope_table"), {},
              {{"length", length}, {"width", width}, {"theta", theta}, {"dtype", dtype}}, here);
   return {out[0], out[1]};
 }
 
-Val unary(std::string_view op, Val x, Here here) { return x.builder->call1(op, {x}, {}, here); }
+Val unary(std::string_view op, Val x, Here here) {
+  return x.builder->call1(op, {x}, {}, here);
+}
 
 Val binary(std::string_view op, Val a, Val b, Here here) {
   const Shape shape = broadcast_shape(a, b, op);
@@ -49,12 +51,24 @@ Val binary(std::string_view op, Val a, Val b, Here here) {
                           here);
 }
 
-Val add(Val a, Val b, Here here) { return binary("add", a, b, here); }
-Val sub(Val a, Val b, Here here) { return binary("sub", a, b, here); }
-Val mul(Val a, Val b, Here here) { return binary("mul", a, b, here); }
-Val div(Val a, Val b, Here here) { return binary("div", a, b, here); }
-Val silu(Val x, Here here) { return unary("silu", x, here); }
-Val swiglu(Val gate, Val up, Here here) { return binary("swiglu", gate, up, here); }
+Val add(Val a, Val b, Here here) {
+  return binary("add", a, b, here);
+}
+Val sub(Val a, Val b, Here here) {
+  return binary("sub", a, b, here);
+}
+Val mul(Val a, Val b, Here here) {
+  return binary("mul", a, b, here);
+}
+Val div(Val a, Val b, Here here) {
+  return binary("div", a, b, here);
+}
+Val silu(Val x, Here here) {
+  return unary("silu", x, here);
+}
+Val swiglu(Val gate, Val up, Here here) {
+  return binary("swiglu", gate, up, here);
+}
 
 Val affine(Val x, double scale, double shift, Here here) {
   return x.builder->call1("affine", {x}, {{"scale", scale}, {"shift", shift}}, here);
@@ -63,11 +77,11 @@ Val affine(Val x, double scale, double shift, Here here) {
 Val select(Val condition, Val if_true, Val if_false, Here here) {
   Shape shape = broadcast_shape(if_true, if_false, "select");
   if (condition.shape().rank() > shape.rank()) shape = condition.shape();
-  return if_true.builder->call1("select",
-                                {broadcast_to(condition, shape, here),
-                                 broadcast_to(if_true, shape, here),
-                                 broadcast_to(if_false, shape, here)},
-                                {}, here);
+  return if_true.builder->call1(
+      "select",
+      {broadcast_to(condition, shape, here), broadcast_to(if_true, shape, here),
+       broadcast_to(if_false, shape, here)},
+      {}, here);
 }
 
 Val cast(Val x, DType dtype, Here here) {
@@ -94,8 +108,12 @@ Val broadcast_to(Val x, Shape shape, Here here) {
   return x.builder->call1("broadcast", {x}, {{"shape", shape}}, here);
 }
 
-Val stop_gradient(Val x, Here here) { return unary("stop_gradient", x, here); }
-Val copy(Val x, Here here) { return unary("copy", x, here); }
+Val stop_gradient(Val x, Here here) {
+  return unary("stop_gradient", x, here);
+}
+Val copy(Val x, Here here) {
+  return unary("copy", x, here);
+}
 
 Val concat(std::vector<Val> xs, int axis, Here here) {
   Builder& b = *xs.at(0).builder;
@@ -103,8 +121,8 @@ Val concat(std::vector<Val> xs, int axis, Here here) {
 }
 
 Val write_slice(Val base, Val piece, Val position, int axis, Here here) {
-  return base.builder->call1("write_slice", {base, piece, position},
-                             {{"axis", std::int64_t{axis}}}, here);
+  return base.builder->call1("write_slice", {base, piece, position}, {{"axis", std::int64_t{axis}}},
+                             here);
 }
 
 Val sum(Val x, Dims axes, bool keepdims, Here here) {
@@ -159,7 +177,9 @@ Val softmax(Val x, SoftmaxOptions options, Val position, Here here) {
                           {{"scale", options.scale}, {"causal", options.causal}}, here);
 }
 
-Val log_sum_exp(Val x, Here here) { return unary("log_sum_exp", x, here); }
+Val log_sum_exp(Val x, Here here) {
+  return unary("log_sum_exp", x, here);
+}
 
 Val rms_norm(Val x, Val weight, double eps, Here here) {
   return x.builder->call1("rms_norm", {x, weight}, {{"eps", eps}}, here);
@@ -174,8 +194,8 @@ Val attention(Val q, Val k, Val v, AttentionOptions options, Val position, Here 
   if (position) operands.push_back(position);
   const double scale =
       options.scale != 0.0 ? options.scale : 1.0 / std::sqrt(static_cast<double>(q.dim(-1)));
-  return q.builder->call1("attention", operands,
-                          {{"scale", scale}, {"causal", options.causal}}, here);
+  return q.builder->call1("attention", operands, {{"scale", scale}, {"causal", options.causal}},
+                          here);
 }
 
 Val cross_entropy(Val logits, Val targets, Here here) {

@@ -8,7 +8,9 @@ std::string operand(const OpCall& call, int i) {
   return fmt::format("{} {}", call.op.inputs[at], call.inputs[static_cast<std::size_t>(i)].str());
 }
 
-const Type& type(const OpCall& call, int i) { return call.inputs[static_cast<std::size_t>(i)]; }
+const Type& type(const OpCall& call, int i) {
+  return call.inputs[static_cast<std::size_t>(i)];
+}
 
 }  // namespace
 
@@ -53,7 +55,9 @@ int normalized_axis(const OpCall& call, std::int64_t axis, int rank) {
   return static_cast<int>(at);
 }
 
-DType accumulation_dtype(DType dtype) { return dtype == DType::kF64 ? DType::kF64 : DType::kF32; }
+DType accumulation_dtype(DType dtype) {
+  return dtype == DType::kF64 ? DType::kF64 : DType::kF32;
+}
 
 std::vector<Type> same_type(const OpCall& call) {
   for (int i = 1; i < static_cast<int>(call.inputs.size()); ++i) {
@@ -71,7 +75,9 @@ std::vector<Type> same_floating(const OpCall& call) {
   return same_type(call);
 }
 
-bool any_strides(int, const Type&, const Strides&) { return true; }
+bool any_strides(int, const Type&, const Strides&) {
+  return true;
+}
 
 bool contiguous(int, const Type& type, const Strides& strides) {
   return is_contiguous(type.shape, strides);

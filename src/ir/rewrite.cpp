@@ -1,0 +1,84 @@
+#include "ir/rewrite.h"
+
+namespace tracestep {
+
+Rewriter::Rewriter(const Program& from, std::string_view pass)
+    : from_(from), pass_(pass), builder_(from.name), map_(from.values.size()) {
+  for (ValueId id : from.leaves) {
+    const Value& v = from.value(id);
+    map_[static_cast<std::size_t>(id)] = builder_.leaf(v.leaf, v.name, v.type, v.role);
+  }
+}
+
+Val Rewriter::map(ValueId old) const {
+  const Val found = map_[static_cast<std::size_t>(old)];
+  TRACESTEP_CHECK(found, "pass {}: value {} was dropped but is still read", pass_, old);
+  return {const_cast<Builder*>(&builder_), found.id};
+}
+
+std::vector<Val> Rewriter::inputs(const Node& node) const {
+  std::vector<Val> out;
+  for (ValueId id : node.inputs) out.push_back(map(id));
+  return out;
+}
+
+std::vector<Val> Rewriter::copy(const Node& node) {
+  const auto guard = builder_.like(node);
+  const std::vector<Val> out = builder_.call(*node.op, inputs(node), node.attrs);
+  replace(node, out);
+  return out;
+}
+
+void Rewriter::replace(const Node& node, const std::vector<Val>& values) {
+  TRACESTEP_CHECK(values.size() == node.outputs.size(), "pass {}: results of {}", pass_,
+                  node.op->name);
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    const auto old = static_cast<std::size_t>(node.outputs[i]);
+    map_[old] = values[i];
+    const Role role = from_.values[old].role;
+    if (values[i] && role != Role::kNone) builder_.set_role(values[i], role);
+  }
+}
+
+Builder::Guard Rewriter::from(const Node& node, const Phase* phase) {
+  auto guard = builder_.like(node, phase);
+  builder_.set_made_by(pass_);
+  return guard;
+}
+
+Program Rewriter::finish() {
+  for (const Update& u : from_.updates) builder_.update(map(u.leaf), map(u.value));
+  for (const Output& o : from_.outputs) builder_.output(o.name, map(o.value));
+  return builder_.finish();
+}
+
+std::vector<Val> inline_program(Builder& builder, const Program& body,
+                                std::span<const Val> inputs) {
+  TRACESTEP_CHECK(inputs.size() == body.leaves.size(), "{}: operands of the body", body.name);
+  std::vector<Val> map(body.values.size());
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    map[static_cast<std::size_t>(body.leaves[i])] = inputs[i];
+  }
+  for (const Node& node : body.nodes) {
+    const bool anonymous = node.origins.size() == 1 && node.origin().path.empty();
+    std::vector<Val> operands;
+    for (ValueId id : node.inputs) operands.push_back(map[static_cast<std::size_t>(id)]);
+    std::vector<Val> results;
+    if (anonymous) {
+      results = builder.call(*node.op, operands, node.attrs);
+    } else {
+      const auto guard = builder.like(node);
+      results = builder.call(*node.op, operands, node.attrs);
+    }
+    for (std::size_t i = 0; i < results.size(); ++i) {
+      map[static_cast<std::size_t>(node.outputs[i])] = results[i];
+      const Role role = body.value(node.outputs[i]).role;
+      if (role != Role::kNone) builder.set_role(results[i], role);
+    }
+  }
+  std::vector<Val> out;
+  for (const Output& o : body.outputs) out.push_back(map[static_cast<std::size_t>(o.value)]);
+  return out;
+}
+
+}  // namespace tracestep

@@ -1,0 +1,48 @@
+// Making a new program from an old one: the loop that every pass shares.
+#pragma once
+
+#include <vector>
+
+#include "ir/builder.h"
+
+namespace tracestep {
+
+// Copies a program node by node into a new builder while a pass replaces what it wants to.
+//
+//   Rewriter r(program, "fuse");
+//   for (const Node& node : program.nodes) {
+//     if (interesting(node)) r.replace(node, build_something(r.builder(), r.inputs(node)));
+//     else r.copy(node);
+//   }
+//   return r.finish();
+class Rewriter {
+ public:
+  // Leaves are copied at once. `pass` marks the nodes that the pass makes itself.
+  Rewriter(const Program& from, std::string_view pass);
+
+  Builder& builder() { return builder_; }
+  // The new value that stands for `old`.
+  Val map(ValueId old) const;
+  std::vector<Val> inputs(const Node& node) const;
+  // Copies `node` with its origins; its results stand for the old ones.
+  std::vector<Val> copy(const Node& node);
+  // `values` stand for the results of `node` ("no value": nobody reads that one).
+  void replace(const Node& node, const std::vector<Val>& values);
+  // While alive, nodes made through builder() take the origins of `node`.
+  [[nodiscard]] Builder::Guard from(const Node& node, const Phase* phase = nullptr);
+
+  // Copies updates and outputs and hands the program out.
+  Program finish();
+
+ private:
+  const Program& from_;
+  std::string pass_;
+  Builder builder_;
+  std::vector<Val> map_;
+};
+
+// Adds the nodes of `body` to `builder` with its leaves bound to `inputs`; returns the values of
+// its outputs. Roles and origins are kept, except that empty origins take the builder's own.
+std::vector<Val> inline_program(Builder& builder, const Program& body, std::span<const Val> inputs);
+
+}  // namespace tracestep

@@ -1,0 +1,95 @@
+// SiLU and SwiGLU with their gradients; each is one elementwise kernel.
+#include "ops/functions.h"
+#include "ops/registers.h"
+#include "ops/rules.h"
+
+namespace tracestep::ops {
+namespace {
+
+using Expansion = const OpExpansion&;
+
+void register_silu() {
+  register_op(
+      {.name = "silu",
+       .doc = "x · sigmoid(x)",
+       .source = "Elfwing et al. 2017",
+       .inputs = {"x"},
+       .outputs = {"y"},
+       .infer = rules::same_floating,
+       .accepts = rules::any_strides,
+       .gradient =
+           [](Expansion e) {
+             return std::vector{e.builder.call1("silu_grad", {e.output_grads[0], e.inputs[0]})};
+           },
+       .decompose =
+           [](Expansion e) { return std::vector{mul(e.inputs[0], unary("sigmoid", e.inputs[0]))}; },
+       .flops = rules::per_result(5),
+       .donates = {{0, 0}},
+       .cheap_to_recompute = true});
+
+  register_op({.name = "silu_grad",
+               .doc = "dy · s(x) (1 + x (1 - s(x))), with s the sigmoid",
+               .inputs = {"dy", "x"},
+               .outputs = {"dx"},
+               .infer = rules::same_floating,
+               .accepts = rules::any_strides,
+               .decompose =
+                   [](Expansion e) {
+                     const Val dy = e.inputs[0], x = e.inputs[1];
+                     const Val s = unary("sigmoid", x);
+                     const Val inner = affine(mul(x, affine(s, -1.0, 1.0)), 1.0, 1.0);
+                     return std::vector{mul(dy, mul(s, inner))};
+                   },
+               .flops = rules::per_result(9),
+               .donates = {{0, 0}, {0, 1}},
+               .cheap_to_recompute = true});
+}
+
+void register_swiglu() {
+  register_op(
+      {.name = "swiglu",
+       .doc = "silu(gate) · up",
+       .source = "Shazeer 2020, GLU Variants",
+       .inputs = {"gate", "up"},
+       .outputs = {"y"},
+       .infer = rules::same_floating,
+       .accepts = rules::any_strides,
+       .gradient =
+           [](Expansion e) {
+             return e.builder.call(find_op("swiglu_grad"),
+                                   {e.output_grads[0], e.inputs[0], e.inputs[1]});
+           },
+       .decompose = [](Expansion e) { return std::vector{mul(silu(e.inputs[0]), e.inputs[1])}; },
+       .flops = rules::per_result(6),
+       .donates = {{0, 0}, {0, 1}},
+       .cheap_to_recompute = true});
+
+  register_op({.name = "swiglu_grad",
+               .doc = "Gradients of gate and up, with the sigmoid computed again.",
+               .inputs = {"dy", "gate", "up"},
+               .outputs = {"dgate", "dup"},
+               .infer =
+                   [](const OpCall& c) {
+                     const Type type = rules::same_floating(c)[0];
+                     return std::vector{type, type};
+                   },
+               .accepts = rules::any_strides,
+               .decompose =
+                   [](Expansion e) {
+                     const Val dy = e.inputs[0], gate = e.inputs[1], up = e.inputs[2];
+                     const Val dgate = e.builder.call1("silu_grad", {mul(dy, up), gate});
+                     return std::vector{dgate, mul(dy, silu(gate))};
+                   },
+               .flops = rules::per_result(12),
+               .donates = {{0, 1}, {1, 2}},
+               .cheap_to_recompute = true});
+}
+
+}  // namespace
+
+void register_activations() {
+  register_silu();
+  register_swiglu();
+}
+
+}  // namespace tracestep::ops

@@ -1,0 +1,88 @@
+// Mean cross-entropy of rows of logits against target indices.
+#include "ops/functions.h"
+#include "ops/registers.h"
+#include "ops/rules.h"
+
+namespace tracestep::ops {
+namespace {
+
+using Expansion = const OpExpansion&;
+
+void check_rows(const OpCall& c, int logits, int targets) {
+  const Type& type = c.inputs[static_cast<std::size_t>(logits)];
+  rules::require_floating(c, logits);
+  if (type.shape.rank() != 2 || type.count() == 0) {
+    fail_usage(c.op.name, "logits are {}; non-empty [N,V] is expected", type.str());
+  }
+  rules::require_integer(c, targets);
+  rules::require_shape(c, targets, {type.shape[0]});
+}
+
+std::vector<Type> forward_type(const OpCall& c) {
+  check_rows(c, 0, 1);
+  const DType wide = rules::accumulation_dtype(c.inputs[0].dtype);
+  return {{wide, {}}, {wide, {c.inputs[0].shape[0]}}};
+}
+
+std::vector<Val> decomposed(Expansion e) {
+  const Val logits = cast(e.inputs[0], rules::accumulation_dtype(e.inputs[0].dtype()));
+  const Val lse = log_sum_exp(logits);
+  const Val losses = sub(lse, take_along(logits, e.inputs[1]));
+  const auto rows = static_cast<double>(logits.dim(0));
+  return {affine(sum(losses, {0}), 1.0 / rows), lse};
+}
+
+std::vector<Val> forward_gradient(Expansion e) {
+  if (e.output_grads[1]) {
+    fail_usage("cross_entropy", "no gradient flows through the second result; use log_sum_exp");
+  }
+  return {e.builder.call1("cross_entropy_grad",
+                          {e.output_grads[0], e.inputs[0], e.inputs[1], e.outputs[1]}),
+          Val{}};
+}
+
+std::vector<Val> gradient_decomposed(Expansion e) {
+  const Val logits = cast(e.inputs[1], rules::accumulation_dtype(e.inputs[1].dtype()));
+  const std::int64_t rows = logits.dim(0), vocab = logits.dim(1);
+  const Val p = unary("exp", sub(logits, reshape(e.inputs[3], {rows, 1})));
+  const Val one = broadcast_to(fill(e.builder, 1.0, {logits.dtype(), {}}), {rows});
+  const Val hit = e.builder.call1("put_along", {one, e.inputs[2]}, {{"size", vocab}});
+  const Val scale = affine(e.inputs[0], 1.0 / static_cast<double>(rows));
+  return {cast(mul(sub(p, hit), scale), e.inputs[1].dtype())};
+}
+
+}  // namespace
+
+void register_cross_entropy() {
+  register_op({.name = "cross_entropy",
+               .doc = "Mean over rows of log Σ exp(logits) - logits[target]; also the row sums.",
+               .inputs = {"logits", "targets"},
+               .outputs = {"loss", "lse"},
+               .kernel_class = KernelClass::kReduction,
+               .precision_class = PrecisionClass::kFull,
+               .infer = forward_type,
+               .accepts = rules::contiguous,
+               .gradient = forward_gradient,
+               .decompose = decomposed,
+               .flops = rules::per_operand(0, 4)});
+
+  register_op({.name = "cross_entropy_grad",
+               .doc = "dloss/N · (softmax(logits) - onehot(target)), written over the logits.",
+               .inputs = {"dloss", "logits", "targets", "lse"},
+               .outputs = {"dlogits"},
+               .kernel_class = KernelClass::kReduction,
+               .precision_class = PrecisionClass::kFull,
+               .infer =
+                   [](const OpCall& c) {
+                     check_rows(c, 1, 2);
+                     rules::require_shape(c, 0, {});
+                     rules::require_shape(c, 3, {c.inputs[1].shape[0]});
+                     return std::vector{c.inputs[1]};
+                   },
+               .accepts = rules::contiguous,
+               .decompose = gradient_decomposed,
+               .flops = rules::per_result(3),
+               .donates = {{0, 1}}});
+}
+
+}  // namespace tracestep::ops

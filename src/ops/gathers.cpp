@@ -1,0 +1,99 @@
+// Gathers by index and their transposes. Sums into one row are made in the order of the indices.
+#include "ops/functions.h"
+#include "ops/registers.h"
+#include "ops/rules.h"
+
+namespace tracestep::ops {
+namespace {
+
+using Expansion = const OpExpansion&;
+
+OpDef gather_op(std::string name, std::string doc, std::vector<std::string> inputs) {
+  return {.name = std::move(name),
+          .doc = std::move(doc),
+          .inputs = std::move(inputs),
+          .outputs = {"y"},
+          .kernel_class = KernelClass::kGather,
+          .precision_class = PrecisionClass::kKeep,
+          .accepts = rules::contiguous};
+}
+
+Shape without_last(const Shape& shape) {
+  return Shape(std::span(shape.begin(), static_cast<std::size_t>(shape.rank() - 1)));
+}
+
+void register_rows() {
+  OpDef gather =
+      gather_op("gather", "Rows of a table by index (embedding look-up).", {"table", "indices"});
+  gather.infer = [](const OpCall& c) {
+    rules::require_integer(c, 1);
+    if (c.inputs[0].shape.rank() != 2) rules::require_shape(c, 0, {0, 0});
+    Shape out = c.inputs[1].shape;
+    out.push_back(c.inputs[0].shape[1]);
+    return std::vector{Type{c.inputs[0].dtype, out}};
+  };
+  gather.bytes_read = [](const OpCall& c) { return c.outputs[0].bytes() + c.inputs[1].bytes(); };
+  gather.gradient = [](Expansion e) {
+    return std::vector{e.builder.call1("scatter_add", {e.output_grads[0], e.inputs[1]},
+                                       {{"rows", e.inputs[0].shape()[0]}}),
+                       Val{}};
+  };
+  register_op(std::move(gather));
+
+  OpDef scatter =
+      gather_op("scatter_add", "Zeros, with rows of x added at their indices.", {"x", "indices"});
+  scatter.attrs = {{"rows", AttrKind::kInt, std::nullopt, "rows of the result"}};
+  scatter.infer = [](const OpCall& c) {
+    rules::require_integer(c, 1);
+    rules::require_min_rank(c, 0, 1);
+    rules::require_shape(c, 1, without_last(c.inputs[0].shape));
+    return std::vector{
+        Type{c.inputs[0].dtype, {c.attrs.integer("rows"), c.inputs[0].shape.back()}}};
+  };
+  scatter.flops = rules::per_operand(0, 1);
+  scatter.gradient = [](Expansion e) {
+    return std::vector{ops::gather(e.output_grads[0], e.inputs[1]), Val{}};
+  };
+  register_op(std::move(scatter));
+}
+
+void register_elements() {
+  OpDef take = gather_op("take_along", "One element of each row of x: y[i] = x[i, indices[i]].",
+                         {"x", "indices"});
+  take.infer = [](const OpCall& c) {
+    rules::require_integer(c, 1);
+    rules::require_min_rank(c, 0, 1);
+    rules::require_shape(c, 1, without_last(c.inputs[0].shape));
+    return std::vector{Type{c.inputs[0].dtype, c.inputs[1].shape}};
+  };
+  take.bytes_read = [](const OpCall& c) { return c.outputs[0].bytes() + c.inputs[1].bytes(); };
+  take.gradient = [](Expansion e) {
+    return std::vector{e.builder.call1("put_along", {e.output_grads[0], e.inputs[1]},
+                                       {{"size", e.inputs[0].shape().back()}}),
+                       Val{}};
+  };
+  register_op(std::move(take));
+
+  OpDef put = gather_op("put_along", "Zeros, with y[i, indices[i]] = x[i].", {"x", "indices"});
+  put.attrs = {{"size", AttrKind::kInt, std::nullopt, "length of the new last axis"}};
+  put.infer = [](const OpCall& c) {
+    rules::require_integer(c, 1);
+    rules::require_shape(c, 1, c.inputs[0].shape);
+    Shape out = c.inputs[0].shape;
+    out.push_back(c.attrs.integer("size"));
+    return std::vector{Type{c.inputs[0].dtype, out}};
+  };
+  put.gradient = [](Expansion e) {
+    return std::vector{take_along(e.output_grads[0], e.inputs[1]), Val{}};
+  };
+  register_op(std::move(put));
+}
+
+}  // namespace
+
+void register_gathers() {
+  register_rows();
+  register_elements();
+}
+
+}  // namespace tracestep::ops

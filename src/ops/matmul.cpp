@@ -1,0 +1,95 @@
+// Matrix product, batched, with either operand read transposed.
+#include "ops/functions.h"
+#include "ops/registers.h"
+#include "ops/rules.h"
+
+namespace tracestep::ops {
+namespace {
+
+struct Sides {
+  std::int64_t m, n, k_a, k_b;
+};
+
+Sides sides(const OpCall& c) {
+  const Shape& a = c.inputs[0].shape;
+  const Shape& b = c.inputs[1].shape;
+  const bool ta = c.attrs.flag("transpose_a"), tb = c.attrs.flag("transpose_b");
+  return {ta ? a.back(0) : a.back(1), tb ? b.back(1) : b.back(0), ta ? a.back(1) : a.back(0),
+          tb ? b.back(0) : b.back(1)};
+}
+
+std::vector<Type> product_type(const OpCall& c) {
+  rules::require_floating(c, 0);
+  rules::require_same_dtype(c, 0, 1);
+  rules::require_min_rank(c, 0, 2);
+  rules::require_min_rank(c, 1, 2);
+  const Shape& a = c.inputs[0].shape;
+  const Shape& b = c.inputs[1].shape;
+  const Sides s = sides(c);
+  if (s.k_a != s.k_b) {
+    const bool other = c.attrs.flag("transpose_b") ? b.back(1) == s.k_a : b.back(0) == s.k_a;
+    throw Error(ErrorCode::kUsage, c.op.name,
+                fmt::format("inner sizes differ: lhs {}, rhs {}", a.str(), b.str()),
+                other ? "did you mean transpose_b?" : "");
+  }
+  if (a.rank() != b.rank()) {
+    fail_usage(c.op.name, "ranks differ: lhs {}, rhs {}; reshape one of them", a.str(), b.str());
+  }
+  Shape out = a;
+  for (int i = 0; i < a.rank() - 2; ++i) {
+    if (a[i] != b[i]) {
+      fail_usage(c.op.name, "batch sizes differ: lhs {}, rhs {}", a.str(), b.str());
+    }
+  }
+  out[out.rank() - 2] = s.m;
+  out[out.rank() - 1] = s.n;
+  return {{c.inputs[0].dtype, out}};
+}
+
+// One unit stride among the last two dimensions (the other at least as long as a row), and batch
+// dimensions that collapse to one stride: what every GEMM library takes.
+bool gemm_operand(int, const Type& type, const Strides& strides) {
+  const Shape& shape = type.shape;
+  const int r = shape.rank();
+  if (type.count() == 0) return true;
+  const std::int64_t rows = shape[r - 2], cols = shape[r - 1];
+  const bool by_rows = (cols == 1 || strides[r - 1] == 1) && (rows == 1 || strides[r - 2] >= cols);
+  const bool by_cols = (rows == 1 || strides[r - 2] == 1) && (cols == 1 || strides[r - 1] >= rows);
+  if (!by_rows && !by_cols) return false;
+  std::int64_t expected = -1;
+  for (int i = r - 3; i >= 0; --i) {
+    if (shape[i] == 1) continue;
+    if (expected >= 0 && strides[i] != expected) return false;
+    expected = strides[i] * shape[i];
+  }
+  return true;
+}
+
+std::vector<Val> product_gradient(const OpExpansion& e) {
+  const Val a = e.inputs[0], b = e.inputs[1], g = e.output_grads[0];
+  const bool ta = e.attrs.flag("transpose_a"), tb = e.attrs.flag("transpose_b");
+  std::vector<Val> out(2);
+  // C = A' B', with ' the optional transpose: dA' = G B'^T, dB' = A'^T G.
+  if (e.wanted[0]) out[0] = ta ? matmul(b, g, {tb, true}) : matmul(g, b, {false, !tb});
+  if (e.wanted[1]) out[1] = tb ? matmul(g, a, {true, ta}) : matmul(a, g, {!ta, false});
+  return out;
+}
+
+}  // namespace
+
+void register_matmul() {
+  register_op({.name = "matmul",
+               .doc = "Batched matrix product A·B, accumulated in float32 (float64 for f64).",
+               .inputs = {"a", "b"},
+               .outputs = {"y"},
+               .attrs = {{"transpose_a", AttrKind::kBool, AttrValue(false), "a is [...,K,M]"},
+                         {"transpose_b", AttrKind::kBool, AttrValue(false), "b is [...,N,K]"}},
+               .kernel_class = KernelClass::kGemm,
+               .precision_class = PrecisionClass::kLow,
+               .infer = product_type,
+               .accepts = gemm_operand,
+               .gradient = product_gradient,
+               .flops = [](const OpCall& c) { return 2 * c.outputs[0].count() * sides(c).k_a; }});
+}
+
+}  // namespace tracestep::ops

@@ -1,0 +1,22 @@
+// Every file of op records has one function that registers them; `register_all` calls each.
+#pragma once
+
+namespace tracestep::ops {
+
+void register_generators();
+void register_elementwise();
+void register_movement();
+void register_reductions();
+void register_matmul();
+void register_gathers();
+void register_softmax();
+void register_activations();
+void register_rms_norm();
+void register_rope();
+void register_attention();
+void register_cross_entropy();
+void register_optimizers();
+void register_fused();
+void register_collectives();
+
+}  // namespace tracestep::ops

@@ -1,0 +1,90 @@
+// The allocator of a device: exact tags on every allocation, statistics of what was requested,
+// and a limit that makes any device behave like a smaller one.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "record/recorder.h"
+
+namespace tracestep {
+
+// Where the bytes come from: the system, a driver, or nowhere (the null device).
+class MemorySource {
+ public:
+  virtual ~MemorySource() = default;
+  // At least 512-byte aligned; nullptr when there is no more.
+  virtual void* map(std::int64_t bytes) = 0;
+  virtual void unmap(void* address, std::int64_t bytes) = 0;
+  // False: the addresses must never be read or written (null device, device memory).
+  virtual bool host_accessible() const { return true; }
+};
+
+// What an allocation is for; exact, from the program.
+struct AllocationTag {
+  Category category = Category::kTemporary;
+  std::int32_t node = -1;  // the node that asked; -1: outside a step
+  std::string_view label;  // leaf or output name; must outlive the allocation
+};
+
+struct LiveAllocation {
+  std::uint64_t address;
+  std::int64_t requested_bytes;
+  AllocationTag tag;
+};
+
+// The live set goes with the error: what to blame is known exactly.
+class OutOfMemory : public Error {
+ public:
+  OutOfMemory(const std::string& device, std::int64_t requested_bytes, std::int64_t limit_bytes,
+              std::vector<LiveAllocation> live);
+  std::int64_t requested_bytes() const { return requested_bytes_; }
+  std::int64_t limit_bytes() const { return limit_bytes_; }  // 0: the machine's own end
+  const std::vector<LiveAllocation>& live() const { return live_; }
+
+ private:
+  std::int64_t requested_bytes_, limit_bytes_;
+  std::vector<LiveAllocation> live_;
+};
+
+struct AllocatorStats {
+  std::int64_t requested_bytes = 0;       // live, as asked for
+  std::int64_t peak_requested_bytes = 0;  // since reset_peak()
+  std::int64_t allocated_bytes = 0;       // live, rounded up
+  std::int64_t reserved_bytes = 0;        // taken from the source, guard zones included
+  std::int64_t peak_reserved_bytes = 0;
+  std::int64_t allocation_count = 0;  // calls so far
+  std::int64_t map_count = 0;         // of them, how often the source was asked
+};
+
+class Allocator {
+ public:
+  virtual ~Allocator() = default;
+  // 64-byte aligned at least; nullptr for 0 bytes. Throws OutOfMemory.
+  virtual void* allocate(std::int64_t bytes, const AllocationTag& tag) = 0;
+  virtual void free(void* address) = 0;
+  virtual const AllocatorStats& stats() const = 0;
+  virtual void reset_peak() = 0;
+  // Gives cached memory back to the source.
+  virtual void trim() = 0;
+  // Of live requested bytes, as predictions count them; 0: none.
+  virtual void set_limit(std::int64_t bytes) = 0;
+  virtual std::int64_t limit() const = 0;
+  // Records every event while set; nullptr: off.
+  virtual void set_recorder(Recorder* recorder) = 0;
+  // In address order.
+  virtual std::vector<LiveAllocation> live() const = 0;
+};
+
+// Splits and coalesces blocks of large segments, best fit; O(log n), about 50 ns a call.
+std::unique_ptr<Allocator> make_caching_allocator(std::string device, MemorySource& source);
+
+// Finds stray writes and reads: no reuse, patterned zones before and after every block (checked
+// when it is freed), results poisoned, sanitizer poisoning of freed blocks. Host memory only.
+std::unique_ptr<Allocator> make_guarded_allocator(std::string device, MemorySource& source);
+
+}  // namespace tracestep

@@ -1,0 +1,38 @@
+// Device: what executors, stores and measurements need of a back end.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "ir/device_traits.h"
+#include "runtime/allocator.h"
+#include "runtime/kernel.h"
+
+namespace tracestep {
+
+class Device {
+ public:
+  virtual ~Device() = default;
+  virtual const std::string& name() const = 0;  // "cpu", "null", "reference", "cuda:0"
+  virtual const DeviceTraits& traits() const = 0;
+  virtual Allocator& allocator() = 0;
+  // nullptr: the op must be decomposed, or cannot run here.
+  virtual Kernel find_kernel(const OpDef& op) const = 0;
+  // Whether kernels exist for values of this dtype.
+  virtual bool supports(DType dtype) const = 0;
+  // False for a device that plans and counts but has no numbers.
+  virtual bool computes() const { return true; }
+
+  // Blocking copies between host and device memory.
+  virtual void copy_in(void* device, const void* host, std::int64_t bytes) = 0;
+  virtual void copy_out(void* host, const void* device, std::int64_t bytes) = 0;
+  // Waits until all issued work is done.
+  virtual void synchronize() {}
+  // Native stream for KernelCall::stream.
+  virtual void* stream() { return nullptr; }
+  // Bytes of physical memory this process holds on the device, by the system's own count; 0: not
+  // known. `untracked` = this - reserved - the same at start.
+  virtual std::int64_t resident_bytes() const { return 0; }
+};
+
+}  // namespace tracestep
