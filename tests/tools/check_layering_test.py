@@ -1,0 +1,76 @@
+"""Plants one broken rule per case and expects tools/check_layering.py to name the line."""
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+CHECK = Path(__file__).resolve().parents[2] / "tools" / "check_layering.py"
+
+
+def run_check(files):
+    """Output and exit status of the check over a repository of `files` (path -> text)."""
+    with tempfile.TemporaryDirectory() as folder:
+        for path, text in files.items():
+            file = Path(folder, "src", path)
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(text, encoding="utf-8")
+        done = subprocess.run([sys.executable, CHECK, folder], capture_output=True, text=True,
+                              check=False)
+        return done.stdout, done.returncode
+
+
+class CheckLayeringTest(unittest.TestCase):
+    def expect_broken(self, path, include, words, target=None):
+        files = {path: f"// head\n#include {include}\n"}
+        if target:
+            files[target] = ""
+        output, status = run_check(files)
+        self.assertEqual(status, 1, output)
+        self.assertIn(f"src/{path}:2: ", output)
+        self.assertIn(words, output)
+
+    def test_transitive_rows_and_libraries_are_allowed(self):
+        output, status = run_check({
+            "lab/report/a.cpp": '#include "base/a.h"\n#include "passes/a.h"\n#include <vector>\n',
+            "capi/a.cpp": '#include "backends/cpu/a.h"\n',
+            "backends/cpu/a.h": "#include <oneapi/dnnl/dnnl.h>\n",
+            "base/a.h": "", "passes/a.h": ""})
+        self.assertEqual(status, 0, output)
+
+    def test_an_arrow_against_the_rows_is_found(self):
+        self.expect_broken("ir/a.h", '"ops/a.h"', "ir/ may include base", "ops/a.h")
+
+    def test_a_back_end_does_not_see_another(self):
+        self.expect_broken("backends/cpu/a.h", '"backends/null/a.h"', "not backends/null/",
+                           "backends/null/a.h")
+
+    def test_concrete_back_ends_are_named_only_at_the_edge(self):
+        self.expect_broken("lab/a.h", '"backends/cpu/a.h"', "not backends/cpu/",
+                           "backends/cpu/a.h")
+
+    def test_the_oracle_does_not_see_the_scalar_functors(self):
+        self.expect_broken("backends/reference/a.h", '"ops/scalar/a.h"', "oracle",
+                           "ops/scalar/a.h")
+
+    def test_scalar_functors_include_nothing(self):
+        self.expect_broken("ops/scalar/a.h", "<cmath>", "include nothing")
+
+    def test_libraries_stay_in_their_folders(self):
+        for header in ("cuda_runtime.h", "cublasLt.h", "nccl.h", "mpi.h", "dnnl.hpp",
+                       "oneapi/dnnl/dnnl.h", "hwy/highway.h", "CLI/CLI.hpp",
+                       "nlohmann/json.hpp", "sentencepiece_trainer.h"):
+            self.expect_broken("runtime/a.h", f"<{header}>", "may be included only in")
+
+    def test_a_missing_file_and_a_way_upwards_are_found(self):
+        self.expect_broken("ir/a.h", '"ir/none.h"', "no file src/ir/none.h")
+        self.expect_broken("ir/a.h", '"../base/a.h"', "without '..'", "base/a.h")
+
+    def test_a_folder_without_a_row_is_found(self):
+        output, status = run_check({"extras/a.h": ""})
+        self.assertEqual(status, 1)
+        self.assertIn("no row in the layering table", output)
+
+
+if __name__ == "__main__":
+    unittest.main()
