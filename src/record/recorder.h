@@ -15,7 +15,7 @@
 namespace tracestep {
 
 // No node: work that belongs to the whole step, such as loading a batch.
-inline constexpr std::int32_t kNoNode = -1;
+inline constexpr std::int32_t kWholeStep = -1;
 
 // Nanoseconds of a clock that never goes back; differences mean something, the value does not.
 inline std::int64_t now_ns() {
@@ -33,7 +33,7 @@ std::string_view name_of(MemoryAction action);
 struct MemoryEvent {
   MemoryAction action = MemoryAction::kAlloc;
   Category category = Category::kTemporary;
-  std::int32_t node = kNoNode;
+  std::int32_t node = kWholeStep;
   std::uint64_t address = 0;         // 0 for kOom
   std::int64_t requested_bytes = 0;  // what the program asked for
   std::int64_t rounded_bytes = 0;    // what the allocator set aside for it
@@ -41,9 +41,9 @@ struct MemoryEvent {
   std::int64_t live_requested_bytes = 0;  // of all blocks, after this event
 };
 
-// A node at work, or the whole step when node is kNoNode.
+// A node at work, or the whole step when node is kWholeStep.
 struct Span {
-  std::int32_t node = kNoNode;
+  std::int32_t node = kWholeStep;
   std::int64_t start_ns = 0;
   std::int64_t end_ns = 0;
 };
