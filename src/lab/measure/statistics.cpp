@@ -1,0 +1,169 @@
+#include "lab/measure/statistics.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <vector>
+
+namespace tracestep {
+namespace {
+
+constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+// Beyond these sizes the normal approximation is closer than anyone can tell.
+constexpr std::size_t kExactBinomial = 1000;
+constexpr std::size_t kExactPairs = 400;
+
+std::vector<double> sorted(std::span<const double> samples) {
+  std::vector<double> out(samples.begin(), samples.end());
+  std::sort(out.begin(), out.end());
+  return out;
+}
+
+double quantile_of_sorted(const std::vector<double>& s, double p) {
+  if (s.empty()) return kNan;
+  const double position = p * static_cast<double>(s.size() - 1);
+  const auto below = static_cast<std::size_t>(position);
+  const std::size_t above = std::min(below + 1, s.size() - 1);
+  return s[below] + (position - static_cast<double>(below)) * (s[above] - s[below]);
+}
+
+double squared_deviations(std::span<const double> samples) {
+  const double mean = mean_of(samples);
+  double sum = 0;
+  for (double x : samples) sum += (x - mean) * (x - mean);
+  return sum;
+}
+
+double normal_tail(double z) {
+  return 0.5 * std::erfc(z / std::sqrt(2.0));
+}
+
+// P(B <= k) for B ~ Binomial(n, 1/2).
+double half_binomial_cdf(std::size_t k, std::size_t n) {
+  if (n > kExactBinomial) {
+    const double count = static_cast<double>(n);
+    return normal_tail((count / 2 - static_cast<double>(k) - 0.5) / (std::sqrt(count) / 2));
+  }
+  double term = std::pow(0.5, static_cast<double>(n)), sum = term;
+  for (std::size_t i = 1; i <= k; ++i) {
+    term *= static_cast<double>(n - i + 1) / static_cast<double>(i);
+    sum += term;
+  }
+  return sum;
+}
+
+// The probability that U <= u when all orders are equally likely: counts, per value of U, the ways
+// to place the first list, adding one element of the second list at a time.
+double exact_u_cdf(std::size_t n, std::size_t m, std::size_t u) {
+  // ways[i][v]: orders of i elements of a among the elements of b seen so far with U = v.
+  std::vector<std::vector<double>> ways(n + 1, std::vector<double>(n * m + 1, 0.0));
+  for (std::size_t i = 0; i <= n; ++i) ways[i][0] = 1;
+  for (std::size_t j = 1; j <= m; ++j) {
+    // An element of a placed after j elements of b adds j pairs.
+    for (std::size_t i = 1; i <= n; ++i) {
+      for (std::size_t v = i * j; v >= j; --v) ways[i][v] += ways[i - 1][v - j];
+    }
+  }
+  double below = 0, all = 0;
+  for (std::size_t v = 0; v <= n * m; ++v) {
+    all += ways[n][v];
+    if (v <= u) below += ways[n][v];
+  }
+  return below / all;
+}
+
+struct RankSum {
+  double ranks_of_a = 0;
+  double tie_term = 0;  // sum of t^3 - t over groups of t equal samples
+};
+
+RankSum rank_sum(std::span<const double> a, std::span<const double> b) {
+  std::vector<std::pair<double, bool>> all;
+  for (double x : a) all.emplace_back(x, true);
+  for (double x : b) all.emplace_back(x, false);
+  std::sort(all.begin(), all.end());
+  RankSum out;
+  for (std::size_t i = 0; i < all.size();) {
+    std::size_t end = i;
+    while (end < all.size() && all[end].first == all[i].first) ++end;
+    const double ties = static_cast<double>(end - i);
+    const double rank = (static_cast<double>(i + end) + 1) / 2;
+    out.tie_term += ties * ties * ties - ties;
+    for (; i < end; ++i) out.ranks_of_a += all[i].second ? rank : 0.0;
+  }
+  return out;
+}
+
+}  // namespace
+
+double mean_of(std::span<const double> samples) {
+  if (samples.empty()) return kNan;
+  double sum = 0;
+  for (double x : samples) sum += x;
+  return sum / static_cast<double>(samples.size());
+}
+
+double sample_std_of(std::span<const double> samples) {
+  if (samples.size() < 2) return samples.empty() ? kNan : 0.0;
+  return std::sqrt(squared_deviations(samples) / static_cast<double>(samples.size() - 1));
+}
+
+double population_std_of(std::span<const double> samples) {
+  if (samples.empty()) return kNan;
+  return std::sqrt(squared_deviations(samples) / static_cast<double>(samples.size()));
+}
+
+double median_of(std::span<const double> samples) {
+  return quantile_of(samples, 0.5);
+}
+
+double min_of(std::span<const double> samples) {
+  return samples.empty() ? kNan : *std::min_element(samples.begin(), samples.end());
+}
+
+double max_of(std::span<const double> samples) {
+  return samples.empty() ? kNan : *std::max_element(samples.begin(), samples.end());
+}
+
+double quantile_of(std::span<const double> samples, double p) {
+  return quantile_of_sorted(sorted(samples), p);
+}
+
+Summary summarize(std::span<const double> samples) {
+  const std::vector<double> s = sorted(samples);
+  return {.count = static_cast<std::int64_t>(s.size()),
+          .mean = mean_of(samples),
+          .sample_std = sample_std_of(samples),
+          .median = quantile_of_sorted(s, 0.5),
+          .min = min_of(samples),
+          .max = max_of(samples),
+          .p95 = quantile_of_sorted(s, 0.95)};
+}
+
+Interval median_interval(std::span<const double> samples, double confidence) {
+  const std::vector<double> s = sorted(samples);
+  if (s.empty()) return {kNan, kNan, 0};
+  // s[k] and its mirror image leave out the cases with at most k samples on one side.
+  const auto coverage = [&](std::size_t k) { return 1 - 2 * half_binomial_cdf(k, s.size()); };
+  std::size_t k = 0;
+  while (k + 1 < s.size() / 2 && coverage(k + 1) >= confidence) ++k;
+  return {s[k], s[s.size() - 1 - k], std::max(0.0, coverage(k))};
+}
+
+double mann_whitney_p(std::span<const double> a, std::span<const double> b) {
+  if (a.empty() || b.empty()) return 1;
+  const double n = static_cast<double>(a.size()), m = static_cast<double>(b.size());
+  const RankSum ranks = rank_sum(a, b);
+  const double u_of_a = ranks.ranks_of_a - n * (n + 1) / 2;
+  const double u = std::min(u_of_a, n * m - u_of_a);
+  if (ranks.tie_term == 0 && a.size() * b.size() <= kExactPairs) {
+    return std::min(1.0, 2 * exact_u_cdf(a.size(), b.size(), static_cast<std::size_t>(u)));
+  }
+  const double count = n + m;
+  const double variance = n * m / 12 * (count + 1 - ranks.tie_term / (count * (count - 1)));
+  if (variance <= 0) return 1;  // all samples are equal
+  const double z = (n * m / 2 - u - 0.5) / std::sqrt(variance);
+  return std::min(1.0, 2 * normal_tail(z));
+}
+
+}  // namespace tracestep

@@ -1,0 +1,48 @@
+// Statistics of timing samples. Timings are skewed and have outliers, so the median is what to
+// compare; mean and deviation are there because other people's tables give them.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+namespace tracestep {
+
+// All of these are NaN (written as null) for an empty list; none needs sorted samples.
+double mean_of(std::span<const double> samples);
+// With n - 1 in the denominator; 0 for a single sample.
+double sample_std_of(std::span<const double> samples);
+// With n in the denominator, for comparison with tables that use it.
+double population_std_of(std::span<const double> samples);
+double median_of(std::span<const double> samples);
+double min_of(std::span<const double> samples);
+double max_of(std::span<const double> samples);
+// The value below which the fraction `p` in [0, 1] lies, interpolated linearly between order
+// statistics at position p (n - 1) (type 7 of Hyndman and Fan, 1996, as NumPy and R do).
+double quantile_of(std::span<const double> samples, double p);
+
+struct Summary {
+  std::int64_t count = 0;
+  double mean, sample_std, median, min, max, p95;
+};
+Summary summarize(std::span<const double> samples);
+
+struct Interval {
+  double low, high;
+  // The probability that such an interval holds the true median; below the one asked for when
+  // there are too few samples (fewer than six for 95 %).
+  double coverage;
+};
+
+// The narrowest symmetric pair of order statistics that covers the median with at least
+// probability `confidence`. Makes no assumption on the distribution.
+Interval median_interval(std::span<const double> samples, double confidence = 0.95);
+
+// The two-sided p-value of the Mann-Whitney U test: how likely a difference in order as large as
+// this is if both lists come from one distribution. Exact for short lists without ties, else the
+// normal approximation with tie and continuity corrections. 1 when a list is empty.
+// Source: Mann and Whitney, "On a test of whether one of two random variables is stochastically
+// larger than the other", 1947.
+double mann_whitney_p(std::span<const double> a, std::span<const double> b);
+
+}  // namespace tracestep

@@ -1,0 +1,93 @@
+// Cells as people read them: 1.50 GiB, 128,625,408, yes, and "-" where there is nothing.
+#include <algorithm>
+#include <cmath>
+
+#include <fmt/format.h>
+
+#include "base/units.h"
+#include "lab/report/writers.h"
+
+namespace tracestep {
+namespace {
+
+constexpr const char* kEmpty = "-";
+// Contexts and widths stay plain; longer numbers are grouped by thousands.
+constexpr std::int64_t kGroupFrom = 10000;
+
+std::string grouped(std::int64_t value) {
+  std::string text = std::to_string(value);
+  if (value > -kGroupFrom && value < kGroupFrom) return text;
+  const std::size_t first_digit = value < 0 ? 1 : 0;
+  for (std::size_t i = text.size(); i > first_digit + 3;) text.insert(i -= 3, ",");
+  return text;
+}
+
+std::string real(double value, int digits) {
+  if (!std::isfinite(value)) return kEmpty;
+  return digits < 0 ? fmt::format("{:.4g}", value) : fmt::format("{:.{}f}", value, digits);
+}
+
+// One line, without characters that would move a terminal's cursor.
+std::string printable(std::string text) {
+  for (char& c : text) {
+    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = ' ';
+  }
+  return text;
+}
+
+std::string display_cell(const Json& cell, const Column& column) {
+  if (cell.is_null()) return kEmpty;
+  switch (column.kind) {
+    case ColumnKind::kText: return printable(cell.as_string());
+    case ColumnKind::kInt: return grouped(cell.as_int());
+    case ColumnKind::kReal: return real(cell.as_double(), column.digits);
+    case ColumnKind::kBytes: return format_bytes(cell.as_int());
+    case ColumnKind::kBool: return cell.as_bool() ? "yes" : "no";
+    case ColumnKind::kReals:
+    case ColumnKind::kStructured: break;
+  }
+  return kEmpty;
+}
+
+bool is_shown(const Column& column) {
+  return !column.data_only && column.kind != ColumnKind::kReals &&
+         column.kind != ColumnKind::kStructured;
+}
+
+std::string header(const Column& column) {
+  const std::string& title = column.title.empty() ? column.name : column.title;
+  // Bytes carry their unit in every cell.
+  if (column.unit.empty() || column.kind == ColumnKind::kBytes) return title;
+  return fmt::format("{} ({})", title, column.unit);
+}
+
+}  // namespace
+
+DisplayTable display(const Table& table) {
+  DisplayTable out;
+  out.rows.resize(table.rows.size());
+  for (std::size_t c = 0; c < table.columns.size(); ++c) {
+    const Column& column = table.columns[c];
+    if (!is_shown(column)) continue;
+    out.headers.push_back(printable(header(column)));
+    out.is_right_aligned.push_back(column.kind != ColumnKind::kText &&
+                                   column.kind != ColumnKind::kBool);
+    for (std::size_t r = 0; r < table.rows.size(); ++r) {
+      out.rows[r].push_back(display_cell(table.rows[r][c], column));
+    }
+  }
+  return out;
+}
+
+std::size_t display_width(const std::string& text) {
+  return static_cast<std::size_t>(std::ranges::count_if(
+      text, [](char c) { return (static_cast<unsigned char>(c) & 0xc0u) != 0x80u; }));
+}
+
+std::string padded(const std::string& text, std::size_t width, bool is_right_aligned) {
+  const std::size_t used = display_width(text);
+  const std::string fill(width > used ? width - used : 0, ' ');
+  return is_right_aligned ? fill + text : text + fill;
+}
+
+}  // namespace tracestep

@@ -1,0 +1,69 @@
+// Raw values as objects, one per row, with the meaning and unit of each column beside them.
+#include <ostream>
+
+#include "lab/report/writers.h"
+
+namespace tracestep {
+namespace {
+
+Json rows_of(const Table& table) {
+  Json::Array rows;
+  rows.reserve(table.rows.size());
+  for (const auto& cells : table.rows) {
+    Json::Object row;
+    row.reserve(cells.size());
+    for (std::size_t c = 0; c < cells.size(); ++c) {
+      row.emplace_back(table.columns[c].name, cells[c]);
+    }
+    rows.emplace_back(std::move(row));
+  }
+  return rows;
+}
+
+const char* unit_of(const Column& column) {
+  if (!column.unit.empty()) return column.unit.c_str();
+  return column.kind == ColumnKind::kBytes ? "bytes" : nullptr;
+}
+
+Json columns_of(const Table& table) {
+  Json columns = Json::object();
+  for (const Column& column : table.columns) {
+    Json facts = Json::object();
+    if (const char* unit = unit_of(column)) facts["unit"] = unit;
+    if (!column.description.empty()) facts["description"] = column.description;
+    if (facts.size() > 0) columns[column.name] = std::move(facts);
+  }
+  return columns;
+}
+
+void add_table(const Table& table, Json& out) {
+  out["columns"] = columns_of(table);
+  out["rows"] = rows_of(table);
+  if (table.notes.empty()) return;
+  out["notes"] = Json::array();
+  for (const std::string& note : table.notes) out["notes"].push_back(note);
+}
+
+}  // namespace
+
+void write_json(const Document& document, std::ostream& out) {
+  Json json = Json::object();
+  json["schema"] = document.schema;
+  json["environment"] = document.environment;
+  if (document.tables.empty()) {
+    json["rows"] = Json::array();
+  } else {
+    add_table(document.tables.front(), json);
+  }
+  if (document.tables.size() > 1) {
+    json["tables"] = Json::object();
+    for (const Table& table : document.tables) {
+      Json& entry = json["tables"][table.name];
+      entry["title"] = table.title;
+      add_table(table, entry);
+    }
+  }
+  out << json.dump(2) << '\n';
+}
+
+}  // namespace tracestep

@@ -1,0 +1,121 @@
+#include "lab/report/table.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <sstream>
+
+#include "base/error.h"
+#include "base/suggest.h"
+#include "lab/report/writers.h"
+#include "train/output_file.h"
+
+namespace tracestep {
+namespace {
+
+struct NamedFormat {
+  const char* name;
+  Format format;
+  void (*write)(const Document&, std::ostream&);
+};
+
+constexpr std::array<NamedFormat, 6> kFormats = {{{"text", Format::kText, write_text},
+                                                  {"markdown", Format::kMarkdown, write_markdown},
+                                                  {"csv", Format::kCsv, write_csv},
+                                                  {"json", Format::kJson, write_json},
+                                                  {"latex", Format::kLatex, write_latex},
+                                                  {"typst", Format::kTypst, write_typst}}};
+
+bool fits(const Json& cell, ColumnKind kind) {
+  if (cell.is_null()) return true;
+  switch (kind) {
+    case ColumnKind::kText: return cell.is_string();
+    case ColumnKind::kInt:
+    case ColumnKind::kBytes: return cell.is_int();
+    case ColumnKind::kReal: return cell.is_number();
+    case ColumnKind::kBool: return cell.is_bool();
+    case ColumnKind::kReals:
+      return cell.is_array() &&
+             std::ranges::all_of(cell.items(), [](const Json& x) { return x.is_number(); });
+    case ColumnKind::kStructured: return cell.is_object() || cell.is_array();
+  }
+  return false;
+}
+
+void write_stdout(const std::string& text) {
+  const bool written = std::fwrite(text.data(), 1, text.size(), stdout) == text.size();
+  if (written && std::fflush(stdout) == 0) return;
+  throw Error(ErrorCode::kOutput, "stdout",
+              fmt::format("the result cannot be written: {}", std::strerror(errno)));
+}
+
+}  // namespace
+
+void Table::add_row(std::vector<Json> cells) {
+  TRACESTEP_CHECK(cells.size() == columns.size(), "table {}: {} cells for {} columns", name,
+                  cells.size(), columns.size());
+  for (std::size_t i = 0; i < cells.size(); ++i) {
+    TRACESTEP_CHECK(fits(cells[i], columns[i].kind), "table {}, column {}: {} is of another kind",
+                    name, columns[i].name, cells[i].dump());
+  }
+  rows.push_back(std::move(cells));
+}
+
+Table key_value_table(std::string name, std::string title, const Json& object) {
+  Table table{.name = std::move(name),
+              .title = std::move(title),
+              .columns = {{.name = "item"}, {.name = "value"}}};
+  for (const auto& [key, value] : object.members()) {
+    if (value.is_object() || value.is_null()) continue;
+    if (value.is_string()) {
+      table.add_row({key, value});
+    } else if (value.is_array()) {
+      std::string list;
+      for (const Json& item : value.items()) {
+        list += (list.empty() ? "" : " ") + (item.is_string() ? item.as_string() : item.dump());
+      }
+      table.add_row({key, list});
+    } else {
+      table.add_row({key, value.dump()});
+    }
+  }
+  return table;
+}
+
+Format parse_format(const std::string& where, std::string_view name) {
+  std::vector<std::string> names;
+  for (const NamedFormat& known : kFormats) {
+    if (name == known.name) return known.format;
+    names.emplace_back(known.name);
+  }
+  throw Error(ErrorCode::kUsage, where,
+              fmt::format("unknown format \"{}\"{}", name, did_you_mean(name, names)),
+              fmt::format("one of {}", kFormatNames));
+}
+
+void write(const Document& document, Format format, std::ostream& out) {
+  for (const NamedFormat& known : kFormats) {
+    if (known.format == format) known.write(document, out);
+  }
+}
+
+std::string to_string(const Document& document, Format format) {
+  std::ostringstream out;
+  write(document, format, out);
+  return out.str();
+}
+
+void write_output(const Document& document, Format format, const std::string& path) {
+  const std::string text = to_string(document, format);
+  if (path.empty()) {
+    write_stdout(text);
+  } else {
+    write_file(path, text);
+  }
+}
+
+}  // namespace tracestep

@@ -1,0 +1,71 @@
+// The one table model that every command fills and every writer prints. A cell holds the raw value
+// (bytes as bytes, times in the column's unit); how it looks is the writer's business.
+#pragma once
+
+#include <cstdint>
+#include <iosfwd>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/json.h"
+
+namespace tracestep {
+
+enum class ColumnKind {
+  kText,
+  kInt,
+  kReal,
+  kBytes,  // whole bytes; people see "1.50 GiB"
+  kBool,
+  kReals,       // a list of numbers: only in csv and json
+  kStructured,  // an object or a list of objects: only in csv and json
+};
+
+struct Column {
+  std::string name = {};   // the key in csv and json: "mean_ms"
+  std::string title = {};  // what people see; `name` when empty
+  std::string unit = {};   // "ms"; shown after the title
+  ColumnKind kind = ColumnKind::kText;
+  int digits = -1;  // decimals of a real number; -1 gives four significant digits
+  std::string description = {};
+  bool data_only = false;  // left out of the formats for people
+};
+
+struct Table {
+  std::string name = {};   // the key of this table in json
+  std::string title = {};  // one line above it; may be empty
+  std::vector<Column> columns = {};
+  std::vector<std::vector<Json>> rows = {};  // null is an empty cell
+  std::vector<std::string> notes = {};       // one line each, below it
+
+  // A row of one cell per column. CHECKs that the number and the types of the cells fit.
+  void add_row(std::vector<Json> cells);
+};
+
+// "item" and "value" of every scalar member: the environment as a table.
+Table key_value_table(std::string name, std::string title, const Json& object);
+
+struct Document {
+  std::string schema;  // names the layout of the rows: "tracestep.bench/1"
+  Json environment;
+  std::vector<Table> tables;
+};
+
+enum class Format { kText, kMarkdown, kCsv, kJson, kLatex, kTypst };
+
+inline constexpr std::string_view kFormatNames = "text, markdown, csv, json, latex, typst";
+// Error{kUsage} naming `where` (the flag) and the known formats.
+Format parse_format(const std::string& where, std::string_view name);
+
+// json: {"schema", "environment", "columns", "rows", "notes"} of the first table; with more than
+// one, all of them also under "tables" by name. csv: RFC 4180; an empty line between tables.
+void write(const Document& document, Format format, std::ostream& out);
+std::string to_string(const Document& document, Format format);
+
+// Writes to the file `path`, which appears whole or not at all, or to stdout when it is empty.
+// Error{kOutput} when that fails. Use check_writable() of train/output_file.h before the work.
+void write_output(const Document& document, Format format, const std::string& path);
+
+}  // namespace tracestep

@@ -1,0 +1,42 @@
+#include "lab/measure/environment.h"
+
+#include <regex>
+
+#include <gtest/gtest.h>
+
+namespace tracestep {
+namespace {
+
+TEST(EnvironmentTest, TheMachineAndTheBuildAreNamed) {
+  const Json e = capture_environment({}, 3);
+  EXPECT_TRUE(e.at("tool").as_string().starts_with("tracestep "));
+  EXPECT_TRUE(std::regex_match(e.at("date_utc").as_string(),
+                               std::regex(R"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ)")));
+  EXPECT_EQ(e.at("threads").as_int(), 3);
+  EXPECT_EQ(e.at("cores").as_int(), allowed_cores());
+  EXPECT_GE(allowed_cores(), 1);
+  EXPECT_GT(e.at("memory_total_bytes").as_int(), 1 << 20);
+  for (const char* key : {"commit", "compiler", "build_type", "cpu", "simd", "kernel", "libc"}) {
+    EXPECT_NE(e.find(key), nullptr) << key;
+  }
+  EXPECT_EQ(Json::parse(e.dump(2), "environment"), e);
+}
+
+TEST(EnvironmentTest, FoldersAreRemovedFromArguments) {
+  EXPECT_EQ(without_folders("./build/tracestep"), "tracestep");
+  EXPECT_EQ(without_folders("--tokens=/home/me/x.bin"), "--tokens=x.bin");
+  EXPECT_EQ(without_folders("/data/text/"), "text/");
+  EXPECT_EQ(without_folders("/"), "/");
+  EXPECT_EQ(without_folders("--output="), "--output=");
+  EXPECT_EQ(without_folders("128,256"), "128,256");
+}
+
+TEST(EnvironmentTest, NothingNamesAPerson) {
+  const std::vector<std::string> command = {"/home/somebody/tracestep", "--output=/secret/a.json"};
+  const std::string text = capture_environment(command).dump();
+  EXPECT_EQ(text.find("somebody"), std::string::npos);
+  EXPECT_EQ(text.find("secret"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace tracestep

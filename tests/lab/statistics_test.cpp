@@ -1,0 +1,90 @@
+#include "lab/measure/statistics.h"
+
+#include <cmath>
+#include <numeric>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+namespace tracestep {
+namespace {
+
+const std::vector<double> kFive = {2, 9, 4, 5, 5};
+
+TEST(StatisticsTest, MomentsSayWhichDeviationTheyAre) {
+  EXPECT_DOUBLE_EQ(mean_of(kFive), 5);
+  EXPECT_DOUBLE_EQ(sample_std_of(kFive), std::sqrt(26.0 / 4));
+  EXPECT_DOUBLE_EQ(population_std_of(kFive), std::sqrt(26.0 / 5));
+  EXPECT_EQ(sample_std_of(std::vector<double>{3}), 0);
+}
+
+TEST(StatisticsTest, QuantilesInterpolateBetweenOrderStatistics) {
+  EXPECT_EQ(median_of(kFive), 5);
+  EXPECT_EQ(median_of(std::vector<double>{4, 1, 3, 2}), 2.5);
+  EXPECT_DOUBLE_EQ(quantile_of(kFive, 0.95), 5 + 0.8 * 4);
+  EXPECT_EQ(quantile_of(kFive, 0), 2);
+  EXPECT_EQ(quantile_of(kFive, 1), 9);
+}
+
+TEST(StatisticsTest, AnEmptyListHasNoStatistics) {
+  const std::vector<double> none;
+  const Summary s = summarize(none);
+  EXPECT_EQ(s.count, 0);
+  for (double x : {s.mean, s.sample_std, s.median, s.min, s.max, s.p95}) EXPECT_TRUE(std::isnan(x));
+  EXPECT_EQ(mann_whitney_p(none, kFive), 1);
+  EXPECT_EQ(median_interval(none).coverage, 0);
+}
+
+TEST(StatisticsTest, TheMedianIntervalTakesTheTabulatedOrderStatistics) {
+  std::vector<double> samples(10);
+  std::iota(samples.begin(), samples.end(), 1.0);
+  const Interval ten = median_interval(samples);  // 2nd and 9th: coverage 1 - 22/1024
+  EXPECT_EQ(ten.low, 2);
+  EXPECT_EQ(ten.high, 9);
+  EXPECT_NEAR(ten.coverage, 1 - 22.0 / 1024, 1e-12);
+  samples.resize(100);
+  std::iota(samples.begin(), samples.end(), 1.0);
+  EXPECT_EQ(median_interval(samples).low, 40);  // 40th and 61st
+  EXPECT_EQ(median_interval(samples).high, 61);
+  samples.resize(5000);
+  std::iota(samples.begin(), samples.end(), 1.0);
+  EXPECT_NEAR(median_interval(samples).low, 2500 - 1.96 * std::sqrt(5000.0) / 2, 2);
+}
+
+TEST(StatisticsTest, TooFewSamplesSaySoInTheCoverage) {
+  const Interval five = median_interval(kFive);
+  EXPECT_EQ(five.low, 2);
+  EXPECT_EQ(five.high, 9);
+  EXPECT_DOUBLE_EQ(five.coverage, 1 - 2.0 / 32);
+  EXPECT_EQ(median_interval(std::vector<double>{3}).coverage, 0);
+}
+
+TEST(StatisticsTest, TheExactTestMatchesTheTables) {
+  // Fully separated lists of 3 and 3, 4 and 4, 5 and 5: 2 / binomial(2n, n).
+  for (const auto& [n, p] : {std::pair{3, 2.0 / 20}, {4, 2.0 / 70}, {5, 2.0 / 252}}) {
+    std::vector<double> a(static_cast<std::size_t>(n)), b(a);
+    std::iota(a.begin(), a.end(), 0.0);
+    std::iota(b.begin(), b.end(), 100.0);
+    EXPECT_NEAR(mann_whitney_p(a, b), p, 1e-12);
+    EXPECT_NEAR(mann_whitney_p(b, a), p, 1e-12);
+  }
+  // U = 7 of 5 x 6: 2 P(U <= 7) = 2 * 41 / 462.
+  const std::vector<double> a = {1, 2, 3, 7, 9}, b = {4, 5, 6, 8, 10, 11};
+  EXPECT_NEAR(mann_whitney_p(a, b), 2 * 41.0 / 462, 1e-12);
+}
+
+TEST(StatisticsTest, TiesUseTheCorrectedNormalApproximation) {
+  const std::vector<double> same(8, 2.0);
+  EXPECT_EQ(mann_whitney_p(same, same), 1);
+  std::vector<double> a(20), b(20);
+  for (std::size_t i = 0; i < 20; ++i) {
+    a[i] = static_cast<double>(i / 2);
+    b[i] = static_cast<double>(i / 2) + 6;
+  }
+  EXPECT_LT(mann_whitney_p(a, b), 1e-4);
+  EXPECT_DOUBLE_EQ(mann_whitney_p(a, b), mann_whitney_p(b, a));
+  EXPECT_GT(mann_whitney_p(a, a), 0.9);
+}
+
+}  // namespace
+}  // namespace tracestep

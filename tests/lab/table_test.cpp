@@ -1,0 +1,159 @@
+#include "lab/report/table.h"
+
+#include <filesystem>
+#include <limits>
+
+#include <gtest/gtest.h>
+
+#include "base/error.h"
+
+namespace tracestep {
+namespace {
+
+Table small_table() {
+  Table table{.name = "times",
+              .title = "Step time",
+              .columns = {{.name = "size", .title = "model"},
+                          {.name = "parameters", .kind = ColumnKind::kInt},
+                          {.name = "mean_ms",
+                           .title = "mean",
+                           .unit = "ms",
+                           .kind = ColumnKind::kReal,
+                           .digits = 2,
+                           .description = "arithmetic mean"},
+                          {.name = "peak_bytes", .title = "peak", .kind = ColumnKind::kBytes},
+                          {.name = "ok", .kind = ColumnKind::kBool},
+                          {.name = "samples_ms", .kind = ColumnKind::kReals}}};
+  table.add_row({"small", 128625408, 12.345, std::int64_t{3} << 29, true, Json::Array{1.5, 2}});
+  table.add_row({"a|b,\"c\" µ_$", 7, Json(), Json(), false, Json()});
+  return table;
+}
+
+Document document() {
+  Json environment = Json::object();
+  environment["threads"] = 2;
+  Table table = small_table();
+  table.notes = {"100 % of it"};
+  return {"tracestep.test/1", environment, {table}};
+}
+
+TEST(TableTest, ATextTableAlignsNumbersRightAndUsesHumanUnits) {
+  EXPECT_EQ(to_string(document(), Format::kText),
+            "Step time\n"
+            "\n"
+            "model         parameters  mean (ms)      peak  ok\n"
+            "-----------  -----------  ---------  --------  ---\n"
+            "small        128,625,408      12.35  1.50 GiB  yes\n"
+            "a|b,\"c\" µ_$            7          -         -  no\n"
+            "\n"
+            "100 % of it\n");
+}
+
+TEST(TableTest, AMarkdownTablePadsItsColumns) {
+  EXPECT_EQ(to_string(document(), Format::kMarkdown),
+            "### Step time\n"
+            "\n"
+            "| model        |  parameters | mean (ms) |     peak | ok  |\n"
+            "| ------------ | ----------: | --------: | -------: | --- |\n"
+            "| small        | 128,625,408 |     12.35 | 1.50 GiB | yes |\n"
+            "| a\\|b,\"c\" µ_$ |           7 |         - |        - | no  |\n"
+            "\n"
+            "100 % of it\n");
+}
+
+TEST(TableTest, CsvQuotesWhatNeedsItAndKeepsRawValues) {
+  EXPECT_EQ(to_string(document(), Format::kCsv),
+            "size,parameters,mean_ms,peak_bytes,ok,samples_ms\r\n"
+            "small,128625408,12.345,1610612736,true,\"[1.5,2]\"\r\n"
+            "\"a|b,\"\"c\"\" µ_$\",7,,,false,\r\n");
+}
+
+TEST(TableTest, JsonHasSchemaEnvironmentAndRawRows) {
+  const Json json = Json::parse(to_string(document(), Format::kJson), "out");
+  EXPECT_EQ(json.at("schema").as_string(), "tracestep.test/1");
+  EXPECT_EQ(json.at("environment").at("threads").as_int(), 2);
+  const Json& row = json.at("rows").items()[0];
+  EXPECT_EQ(row.at("peak_bytes").as_int(), std::int64_t{3} << 29);
+  EXPECT_EQ(row.at("samples_ms").size(), 2u);
+  EXPECT_TRUE(json.at("rows").items()[1].at("mean_ms").is_null());
+  EXPECT_EQ(json.at("columns").at("mean_ms").at("description").as_string(), "arithmetic mean");
+  EXPECT_EQ(json.at("columns").at("peak_bytes").at("unit").as_string(), "bytes");
+  EXPECT_EQ(json.find("tables"), nullptr);
+}
+
+TEST(TableTest, SeveralTablesAreAlsoKeyedByNameInJson) {
+  Document two = document();
+  two.tables.push_back(key_value_table("machine", "Machine", two.environment));
+  const Json json = Json::parse(to_string(two, Format::kJson), "out");
+  EXPECT_EQ(json.at("rows").size(), 2u);
+  EXPECT_EQ(json.at("tables").at("times").at("rows"), json.at("rows"));
+  EXPECT_EQ(json.at("tables").at("machine").at("rows").items()[0].at("value").as_string(), "2");
+  EXPECT_NE(to_string(two, Format::kText).find("\n\nMachine\n\nitem     value\n"),
+            std::string::npos);
+}
+
+TEST(TableTest, LatexEscapesItsSpecialCharacters) {
+  const std::string latex = to_string(document(), Format::kLatex);
+  EXPECT_NE(latex.find("\\begin{tabular}{lrrrl}"), std::string::npos);
+  EXPECT_NE(latex.find("  a|b,\\textquotedbl{}c\\textquotedbl{} µ\\_\\$ & 7 & -{} & -{} & no \\\\"),
+            std::string::npos);
+  EXPECT_NE(latex.find("100 \\% of it"), std::string::npos);
+}
+
+TEST(TableTest, TypstCellsAreStringLiterals) {
+  const std::string typst = to_string(document(), Format::kTypst);
+  EXPECT_NE(typst.find("columns: 5,"), std::string::npos);
+  EXPECT_NE(typst.find(R"( "a|b,\"c\" µ_$", "7", "-", "-", "no",)"), std::string::npos);
+}
+
+TEST(TableTest, ColumnsForDataOnlyStayOutOfTheFormatsForPeople) {
+  Document d{"s", Json::object(), {}};
+  Table table{.name = "t", .columns = {{.name = "a"}}};
+  table.columns.push_back({.name = "hidden", .data_only = true});
+  table.add_row({"line\nbreak \x1b[31m", "x"});
+  d.tables.push_back(table);
+  for (Format f : {Format::kText, Format::kMarkdown, Format::kLatex, Format::kTypst}) {
+    EXPECT_EQ(to_string(d, f).find("hidden"), std::string::npos);
+    EXPECT_EQ(to_string(d, f).find('\x1b'), std::string::npos);
+  }
+  EXPECT_NE(to_string(d, Format::kCsv).find("a,hidden\r\n\"line\nbreak"), std::string::npos);
+}
+
+TEST(TableTest, NumbersThatAreNoNumbersAreEmpty) {
+  Table table{.name = "t", .columns = {{.name = "x", .kind = ColumnKind::kReal}}};
+  table.add_row({std::numeric_limits<double>::quiet_NaN()});
+  table.add_row({0.000123456});
+  const Document d{"s", Json::object(), {table}};
+  EXPECT_EQ(to_string(d, Format::kText), "        x\n---------\n        -\n0.0001235\n");
+  EXPECT_EQ(to_string(d, Format::kCsv), "x\r\n\r\n0.000123456\r\n");
+}
+
+TEST(TableTest, UnknownFormatsSuggestAKnownOne) {
+  EXPECT_EQ(parse_format("--format", "typst"), Format::kTypst);
+  try {
+    parse_format("--format", "jsn");
+    FAIL();
+  } catch (const Error& e) {
+    EXPECT_EQ(e.code(), ErrorCode::kUsage);
+    EXPECT_STREQ(e.what(),
+                 "[--format] unknown format \"jsn\"; did you mean json?; one of text, markdown, "
+                 "csv, json, latex, typst");
+  }
+}
+
+TEST(TableTest, AnOutputFileAppearsWholeAndAFolderIsRefused) {
+  const std::filesystem::path folder = testing::TempDir();
+  const std::string path = (folder / "tracestep_table_test.json").string();
+  write_output(document(), Format::kJson, path);
+  EXPECT_EQ(std::filesystem::file_size(path), to_string(document(), Format::kJson).size());
+  std::filesystem::remove(path);
+  try {
+    write_output(document(), Format::kJson, folder.string());
+    FAIL();
+  } catch (const Error& e) {
+    EXPECT_EQ(e.code(), ErrorCode::kOutput);
+  }
+}
+
+}  // namespace
+}  // namespace tracestep
