@@ -2,7 +2,9 @@
 // with it and the allocator records with it.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <iterator>
 #include <optional>
 #include <string_view>
 
@@ -24,6 +26,7 @@ inline constexpr Category kAllCategories[] = {
     Category::kParameter,  Category::kGradient,   Category::kOptimizerState,
     Category::kActivation, Category::kTemporary,  Category::kWeightCast,
     Category::kWorkspace,  Category::kCollective, Category::kInput};
+inline constexpr std::size_t kCategoryCount = std::size(kAllCategories);
 
 // The name used in tables: "parameter", "optimizer_state", "weight_cast".
 constexpr std::string_view name_of(Category category) {

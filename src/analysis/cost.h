@@ -1,0 +1,32 @@
+// FLOPs and bytes of nodes and programs, from the op records.
+#pragma once
+
+#include <cstdint>
+
+#include "ir/device_traits.h"
+#include "ir/program.h"
+
+namespace tracestep {
+
+// Counting convention: one multiply, add, compare or transcendental is one operation; a matrix
+// product of [M,K]·[K,N] is 2·M·N·K. Bytes: every distinct element read once and written once.
+struct Cost {
+  std::int64_t flops = 0;
+  std::int64_t bytes_read = 0;
+  std::int64_t bytes_written = 0;
+
+  Cost& operator+=(const Cost& other);
+};
+
+Cost cost_of(const Program& program, const Node& node);
+Cost total_cost(const Program& program);
+// FLOPs of matrix products alone: the model FLOPs of the usual formulas.
+std::int64_t gemm_flops(const Program& program);
+
+// Scratch bytes of the node on such a device, as its op record says.
+std::int64_t workspace_bytes(const Program& program, const Node& node, const DeviceTraits& traits);
+
+// Nodes that are kernels: everything but views.
+std::int64_t launch_count(const Program& program);
+
+}  // namespace tracestep

@@ -1,0 +1,146 @@
+#include "analysis/memory_map.h"
+
+#include <algorithm>
+#include <map>
+
+#include <fmt/format.h>
+
+#include "analysis/cost.h"
+#include "ir/op_def.h"
+
+namespace tracestep {
+namespace {
+
+std::size_t at(std::int32_t id) {
+  return static_cast<std::size_t>(id);
+}
+
+// Walks a step as an executor does: results and workspace are allocated, the node runs, the
+// workspace goes, then what nobody reads any more. `live(node, bytes)` is called at the fullest
+// moment of each node.
+template <class Live>
+void walk(const Program& program, const Storage& storage, const DeviceTraits& traits,
+          Live&& live_at) {
+  std::int64_t live = 0;
+  for (const Buffer& b : storage.buffers) live += b.first == kNoNode ? b.bytes : 0;
+  for (std::size_t i = 0; i < program.nodes.size(); ++i) {
+    if (!storage.runs[i]) continue;
+    for (int b : storage.allocated_at[i]) live += storage.buffers[at(b)].bytes;
+    const std::int64_t workspace = workspace_bytes(program, program.nodes[i], traits);
+    live_at(static_cast<NodeId>(i), live + workspace, workspace);
+    for (int b : storage.freed_after[i]) live -= storage.buffers[at(b)].bytes;
+  }
+}
+
+std::string why_alive(const Program& program, const Buffer& buffer, NodeId end) {
+  const Value& owner = program.value(buffer.owner);
+  if (owner.leaf != LeafKind::kNone) {
+    return fmt::format("{}: there before and after the step", name_of(owner.leaf));
+  }
+  if (buffer.last >= end) {
+    for (const Output& o : program.outputs) {
+      if (program.value(o.value).layout.base == buffer.owner) return "result \"" + o.name + "\"";
+    }
+    return "kept until the end of the step";
+  }
+  const Node& reader = program.node(buffer.last);
+  const std::string_view prefix =
+      buffer.category == Category::kActivation ? "saved for backward: read by " : "read by ";
+  return fmt::format("{}{} of {} ({})", prefix, reader.op->name,
+                     reader.origin().path.empty() ? "the program" : reader.origin().path,
+                     name_of(reader.origin().phase));
+}
+
+MappedBuffer describe(const Program& program, const Buffer& buffer, NodeId end) {
+  const Value& owner = program.value(buffer.owner);
+  MappedBuffer out;
+  out.bytes = buffer.bytes;
+  out.category = buffer.category;
+  out.first = buffer.first;
+  out.last = buffer.last;
+  out.reason = why_alive(program, buffer, end);
+  if (owner.leaf != LeafKind::kNone) {
+    out.path = owner.name;
+    out.op = std::string(name_of(owner.leaf));
+  } else {
+    const Node& node = program.node(owner.producer);
+    out.path = node.origin().path;
+    out.op = node.op->name;
+    out.phase = node.origin().phase;
+  }
+  return out;
+}
+
+bool alive_at(const MappedBuffer& b, NodeId node) {
+  return b.first == kNoNode || (b.first <= node && node <= b.last);
+}
+
+}  // namespace
+
+MemoryMap map_memory(const Program& program, const DeviceTraits& traits) {
+  const Storage storage = plan_storage(program);
+  const auto end = static_cast<NodeId>(program.nodes.size());
+  MemoryMap out;
+  for (const Buffer& b : storage.buffers) {
+    out.buffers.push_back(describe(program, b, end));
+    if (b.first == kNoNode) out.leaf_bytes += b.bytes;
+  }
+  out.peak_bytes = out.leaf_bytes;
+  walk(program, storage, traits, [&](NodeId id, std::int64_t live, std::int64_t workspace) {
+    const Node& node = program.node(id);
+    if (workspace > 0) {
+      out.buffers.push_back({workspace, Category::kWorkspace, node.origin().phase, id, id,
+                             node.origin().path, node.op->name, "scratch of " + node.op->name});
+    }
+    std::int64_t& phase_peak = out.by_phase[static_cast<std::size_t>(node.origin().phase)];
+    phase_peak = std::max(phase_peak, live);
+    if (live > out.peak_bytes) {
+      out.peak_bytes = live;
+      out.peak_node = id;
+    }
+  });
+  for (MappedBuffer& b : out.buffers) {
+    b.at_peak = alive_at(b, out.peak_node);
+    if (b.at_peak) out.by_category[static_cast<std::size_t>(b.category)] += b.bytes;
+  }
+  return out;
+}
+
+std::int64_t predicted_peak_bytes(const Program& program, const Storage& storage,
+                                  const DeviceTraits& traits) {
+  std::int64_t peak = 0;
+  for (const Buffer& b : storage.buffers) peak += b.first == kNoNode ? b.bytes : 0;
+  walk(program, storage, traits,
+       [&](NodeId, std::int64_t live, std::int64_t) { peak = std::max(peak, live); });
+  return peak;
+}
+
+std::vector<SavedValue> saved_for_backward(const Program& program) {
+  std::map<ValueId, SavedValue> by_base;
+  for (const Node& node : program.nodes) {
+    if (node.origin().phase != Phase::kBackward) continue;
+    if (node.op->is_view() && is_view(program, node.outputs[0])) continue;
+    for (ValueId input : node.inputs) {
+      const ValueId base = program.value(input).layout.base;
+      const Value& v = program.value(base);
+      if (v.producer == kNoNode) continue;
+      const Node& maker = program.node(v.producer);
+      if (maker.origin().phase != Phase::kForward) continue;
+      SavedValue& saved = by_base[base];
+      if (saved.value == kNoValue) {
+        saved = {base,
+                 v.type.bytes(),
+                 maker.origin().path,
+                 maker.op->name,
+                 {},
+                 cost_of(program, maker).flops};
+      }
+      saved.readers.push_back(node.op->name + " " + node.origin().path);
+    }
+  }
+  std::vector<SavedValue> out;
+  for (auto& [base, saved] : by_base) out.push_back(std::move(saved));
+  return out;
+}
+
+}  // namespace tracestep

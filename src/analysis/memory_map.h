@@ -1,0 +1,55 @@
+// Memory map: every byte of a step before it runs. The executors allocate in the order assumed
+// here, so the peak is a theorem; tests hold it against the allocator's own count to the byte.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "analysis/storage.h"
+#include "ir/device_traits.h"
+
+namespace tracestep {
+
+struct MappedBuffer {
+  std::int64_t bytes = 0;
+  Category category = Category::kTemporary;
+  Phase phase = Phase::kForward;  // of the node that allocates it
+  NodeId first = kNoNode, last = kNoNode;
+  std::string path;    // model path, or the leaf's name
+  std::string op;      // producing op; "input", "parameter" or "state" for a leaf
+  std::string reason;  // why it is alive as long as it is
+  bool at_peak = false;
+};
+
+struct MemoryMap {
+  std::vector<MappedBuffer> buffers;  // workspaces included, in order of allocation
+  std::int64_t peak_bytes = 0;
+  NodeId peak_node = kNoNode;                              // the node running at the peak
+  std::array<std::int64_t, kCategoryCount> by_category{};  // bytes alive at the peak
+  std::array<std::int64_t, 4> by_phase{};                  // highest total while a phase runs
+  std::int64_t leaf_bytes = 0;                             // alive before and after the step
+};
+
+MemoryMap map_memory(const Program& program, const DeviceTraits& traits);
+
+// The peak alone, without names: what a sweep needs.
+std::int64_t predicted_peak_bytes(const Program& program, const Storage& storage,
+                                  const DeviceTraits& traits);
+
+// A forward value that backward reads: what is kept, by whom it was made and who wants it.
+struct SavedValue {
+  ValueId value = kNoValue;
+  std::int64_t bytes = 0;
+  std::string path;
+  std::string op;
+  std::vector<std::string> readers;  // "op path" of the backward nodes that read it
+  std::int64_t recompute_flops = 0;  // of the node that made it
+};
+
+// In program order; parameters and inputs are not listed (they are there anyway). Values that
+// share one buffer through a reshape are listed once.
+std::vector<SavedValue> saved_for_backward(const Program& program);
+
+}  // namespace tracestep

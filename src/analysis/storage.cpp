@@ -1,0 +1,234 @@
+#include "analysis/storage.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "ir/op_def.h"
+
+namespace tracestep {
+namespace {
+
+std::size_t at(std::int32_t id) {
+  return static_cast<std::size_t>(id);
+}
+
+class Planner {
+ public:
+  explicit Planner(const Program& program)
+      : program_(program),
+        end_(static_cast<NodeId>(program.nodes.size())),
+        last_read_(program.values.size(), kNoNode),
+        forced_(program.values.size(), kNoValue) {
+    out_.buffer_of.assign(program.values.size(), -1);
+    out_.allocated_at.resize(program.nodes.size());
+    out_.freed_after.resize(program.nodes.size());
+    out_.runs.assign(program.nodes.size(), true);
+  }
+
+  Storage run() {
+    find_last_reads();
+    for (const Update& u : program_.updates) force_in_place(u);
+    for (ValueId id : program_.leaves) add_buffer(id, kNoNode);
+    for (NodeId id = 0; id < end_; ++id) place(id);
+    lifetimes();
+    for (std::size_t b = 0; b < out_.buffers.size(); ++b) categorize(b);
+    return std::move(out_);
+  }
+
+ private:
+  ValueId base(ValueId id) const { return program_.value(id).layout.base; }
+  bool makes_views(const Node& node) const {
+    return node.op->is_view() && is_view(program_, node.outputs[0]);
+  }
+
+  // A view reads nothing itself; its readers read the base.
+  void find_last_reads() {
+    for (NodeId id = 0; id < end_; ++id) {
+      const Node& node = program_.node(id);
+      if (makes_views(node)) continue;
+      for (ValueId input : node.inputs) last_read_[at(base(input))] = id;
+    }
+    for (const Output& o : program_.outputs) last_read_[at(base(o.value))] = end_;
+    for (const Update& u : program_.updates) last_read_[at(base(u.value))] = end_;
+  }
+
+  // Follows donations from an updated leaf's new value back to the leaf.
+  bool force_in_place(const Update& u) {
+    std::vector<std::pair<ValueId, ValueId>> chain;  // output, input
+    if (u.value == u.leaf || !walk_back(u.value, u.leaf, chain)) return false;
+    for (const auto& [output, input] : chain) forced_[at(output)] = input;
+    return true;
+  }
+
+  bool walk_back(ValueId value, ValueId leaf, std::vector<std::pair<ValueId, ValueId>>& chain) {
+    const Value& v = program_.value(value);
+    if (v.producer == kNoNode || v.layout.base != value) return false;
+    const Node& node = program_.node(v.producer);
+    for (const Donation& d : node.op->donates) {
+      if (d.output != v.output_index || at(d.input) >= node.inputs.size()) continue;
+      const ValueId input = node.inputs[at(d.input)];
+      if (!may_donate(v.producer, input, value)) continue;
+      chain.emplace_back(value, base(input));
+      if (base(input) == leaf || walk_back(base(input), leaf, chain)) return true;
+      chain.pop_back();
+    }
+    return false;
+  }
+
+  // `input` covers its buffer, `node` is its last reader and reads it in no other layout.
+  bool may_donate(NodeId node, ValueId input, ValueId output) const {
+    const ValueId owner = base(input);
+    if (!covers_base(program_, input) || last_read_[at(owner)] != node) return false;
+    if (program_.type(owner).bytes() != program_.type(output).bytes()) return false;
+    for (ValueId other : program_.node(node).inputs) {
+      if (base(other) == owner && !covers_base(program_, other)) return false;
+    }
+    return true;
+  }
+
+  void add_buffer(ValueId owner, NodeId first) {
+    out_.buffer_of[at(owner)] = static_cast<int>(out_.buffers.size());
+    if (first != kNoNode) {
+      out_.allocated_at[at(first)].push_back(static_cast<int>(out_.buffers.size()));
+    }
+    out_.buffers.push_back({owner, program_.type(owner).bytes(), first, first});
+  }
+
+  void place(NodeId id) {
+    const Node& node = program_.node(id);
+    if (makes_views(node)) {
+      out_.runs[at(id)] = false;
+      for (ValueId v : node.outputs) out_.buffer_of[at(v)] = out_.buffer_of[at(base(v))];
+      return;
+    }
+    const bool dead = std::all_of(node.outputs.begin(), node.outputs.end(),
+                                  [&](ValueId v) { return last_read_[at(v)] == kNoNode; });
+    std::set<int> taken;
+    for (ValueId output : node.outputs) {
+      // A node that nobody reads still runs, so it needs somewhere to write.
+      if (last_read_[at(output)] == kNoNode && !dead) continue;
+      const int donated = donor(id, output, taken);
+      if (donated >= 0) {
+        out_.buffer_of[at(output)] = donated;
+        taken.insert(donated);
+      } else {
+        add_buffer(output, id);
+      }
+    }
+  }
+
+  // The buffer that `output` takes over, or -1.
+  int donor(NodeId id, ValueId output, const std::set<int>& taken) const {
+    if (forced_[at(output)] != kNoValue) return out_.buffer_of[at(forced_[at(output)])];
+    const Node& node = program_.node(id);
+    for (const Donation& d : node.op->donates) {
+      if (d.output != program_.value(output).output_index) continue;
+      if (at(d.input) >= node.inputs.size()) continue;
+      const ValueId input = node.inputs[at(d.input)];
+      const ValueId owner = base(input);
+      const int buffer = out_.buffer_of[at(owner)];
+      if (program_.value(owner).leaf != LeafKind::kNone || in_leaf(buffer)) continue;
+      if (taken.contains(buffer) || !may_donate(id, input, output)) continue;
+      if (promised_elsewhere(node, output, owner)) continue;
+      return buffer;
+    }
+    return -1;
+  }
+
+  bool in_leaf(int buffer) const { return out_.buffers[at(buffer)].first == kNoNode; }
+
+  // Another output of the node must have this input's buffer to update its leaf in place.
+  bool promised_elsewhere(const Node& node, ValueId output, ValueId owner) const {
+    return std::any_of(node.outputs.begin(), node.outputs.end(), [&](ValueId other) {
+      return other != output && forced_[at(other)] == owner;
+    });
+  }
+
+  void lifetimes() {
+    for (std::size_t v = 0; v < program_.values.size(); ++v) {
+      const int b = out_.buffer_of[v];
+      if (b < 0) continue;
+      Buffer& buffer = out_.buffers[at(b)];
+      buffer.last = std::max(buffer.last, last_read_[v]);
+    }
+    for (std::size_t b = 0; b < out_.buffers.size(); ++b) {
+      Buffer& buffer = out_.buffers[b];
+      if (buffer.first == kNoNode) {
+        buffer.last = end_;
+      } else if (buffer.last < end_) {
+        out_.freed_after[at(buffer.last)].push_back(static_cast<int>(b));
+      }
+    }
+    for (std::size_t v = 0; v < program_.values.size(); ++v) {
+      if (out_.buffer_of[v] >= 0) members_[out_.buffer_of[v]].push_back(static_cast<ValueId>(v));
+    }
+    read_in_backward_.assign(program_.values.size(), false);
+    for (const Node& node : program_.nodes) {
+      if (makes_views(node) || node.origin().phase == Phase::kForward) continue;
+      for (ValueId input : node.inputs) read_in_backward_[at(base(input))] = true;
+    }
+    for (const Output& o : program_.outputs) {
+      if (o.name.starts_with("saved.")) read_in_backward_[at(base(o.value))] = true;
+    }
+  }
+
+  Category category(ValueId id) const {
+    const Value& v = program_.value(id);
+    switch (v.role) {
+      case Role::kGradient: return Category::kGradient;
+      case Role::kOptimizerState: return Category::kOptimizerState;
+      case Role::kWeightCast: return Category::kWeightCast;
+      case Role::kCache: return Category::kActivation;
+      case Role::kNone: break;
+    }
+    if (v.leaf == LeafKind::kParameter) return Category::kParameter;
+    if (v.leaf == LeafKind::kInput) return Category::kInput;
+    if (v.leaf == LeafKind::kState) return Category::kOptimizerState;
+    const Node& node = program_.node(v.producer);
+    if (node.op->kernel_class == KernelClass::kCollective) return Category::kCollective;
+    const bool saved =
+        node.origin().phase == Phase::kForward && read_in_backward_[at(v.layout.base)];
+    return saved ? Category::kActivation : Category::kTemporary;
+  }
+
+  // A buffer that several values pass through is called after the one that matters most.
+  void categorize(std::size_t b) {
+    Buffer& buffer = out_.buffers[b];
+    buffer.category = category(buffer.owner);
+    if (buffer.category != Category::kTemporary) return;
+    for (ValueId id : members_[static_cast<int>(b)]) {
+      if (is_view(program_, id)) continue;
+      const Category c = category(id);
+      if (c != Category::kTemporary) buffer.category = c;
+      if (c == Category::kGradient) return;
+    }
+  }
+
+  const Program& program_;
+  NodeId end_;
+  std::vector<NodeId> last_read_;  // by base value
+  std::vector<ValueId> forced_;    // by value: whose buffer it must have
+  std::vector<bool> read_in_backward_;
+  std::map<int, std::vector<ValueId>> members_;
+  Storage out_;
+};
+
+}  // namespace
+
+Storage plan_storage(const Program& program) {
+  return Planner(program).run();
+}
+
+std::vector<Update> updates_out_of_place(const Program& program, const Storage& storage) {
+  std::vector<Update> out;
+  for (const Update& u : program.updates) {
+    const bool whole = u.value == u.leaf || covers_base(program, u.value);
+    if (!whole || storage.buffer_of[at(u.value)] != storage.buffer_of[at(u.leaf)]) {
+      out.push_back(u);
+    }
+  }
+  return out;
+}
+
+}  // namespace tracestep

@@ -1,0 +1,161 @@
+#include "passes/autograd.h"
+
+#include "ir/rewrite.h"
+
+namespace tracestep {
+namespace {
+
+constexpr Phase kBackwardPhase = Phase::kBackward;
+
+class Autograd {
+ public:
+  Autograd(const Program& program, const AutogradOptions& options)
+      : program_(program),
+        options_(options),
+        rewriter_(program, "autograd"),
+        needed_(program.values.size(), false),
+        gradients_(program.values.size()) {}
+
+  Program run() {
+    const ValueId loss = program_.find_output(options_.loss);
+    if (loss == kNoValue || !program_.type(loss).shape.empty() ||
+        !is_floating(program_.type(loss).dtype)) {
+      fail_usage("autograd", "there is no floating rank-0 output '{}' to differentiate",
+                 options_.loss);
+    }
+    mark_needed();
+    for (const Node& node : program_.nodes) rewriter_.copy(node);
+    seed(loss);
+    for (std::size_t i = program_.nodes.size(); i-- > 0;) backward(program_.nodes[i]);
+    for (ValueId leaf : program_.leaves) {
+      if (wants(program_.value(leaf))) finish_leaf(leaf);
+    }
+    return rewriter_.finish();
+  }
+
+ private:
+  static std::size_t at(ValueId id) { return static_cast<std::size_t>(id); }
+
+  bool wants(const Value& leaf) const {
+    if (!is_floating(leaf.type.dtype)) return false;
+    return leaf.leaf == LeafKind::kParameter || (options_.inputs && leaf.leaf == LeafKind::kInput);
+  }
+
+  // A value needs a gradient when a wanted leaf flows into it through floating values.
+  void mark_needed() {
+    for (ValueId leaf : program_.leaves) needed_[at(leaf)] = wants(program_.value(leaf));
+    for (const Node& node : program_.nodes) {
+      bool any = false;
+      for (ValueId input : node.inputs) any = any || needed_[at(input)];
+      for (ValueId output : node.outputs) {
+        needed_[at(output)] = any && is_floating(program_.type(output).dtype);
+      }
+    }
+  }
+
+  void seed(ValueId loss) {
+    Builder& b = rewriter_.builder();
+    const auto maker = program_.value(loss).producer;
+    if (maker == kNoNode) return;
+    const auto guard = rewriter_.from(program_.node(maker), &kBackwardPhase);
+    const Type& type = program_.type(loss);
+    gradients_[at(loss)] =
+        b.call1("fill", {}, {{"value", 1.0}, {"dtype", type.dtype}, {"shape", type.shape}});
+  }
+
+  void backward(const Node& node) {
+    std::vector<Val> output_grads, outputs;
+    bool any = false;
+    for (ValueId output : node.outputs) {
+      output_grads.push_back(gradients_[at(output)]);
+      outputs.push_back(rewriter_.map(output));
+      any = any || output_grads.back();
+    }
+    std::vector<bool> wanted;
+    bool some_wanted = false;
+    for (ValueId input : node.inputs) {
+      wanted.push_back(needed_[at(input)]);
+      some_wanted = some_wanted || wanted.back();
+    }
+    if (!any || !some_wanted) return;
+    if (!node.op->gradient) {
+      fail_usage("autograd",
+                 "{} ({}) has no gradient rule and lies between a parameter and the "
+                 "loss; decompose it first",
+                 node.op->name, node.origin().path);
+    }
+    std::vector<Val> grads;
+    {
+      const auto guard = rewriter_.from(node, &kBackwardPhase);
+      const std::vector<Val> inputs = rewriter_.inputs(node);
+      grads = node.op->gradient(
+          {rewriter_.builder(), node.attrs, inputs, outputs, output_grads, wanted});
+    }
+    TRACESTEP_CHECK(grads.size() == node.inputs.size(), "gradient rule of {}", node.op->name);
+    for (std::size_t i = 0; i < grads.size(); ++i) {
+      if (wanted[i] && grads[i]) accumulate(node.inputs[i], grads[i]);
+    }
+  }
+
+  void accumulate(ValueId value, Val grad) {
+    TRACESTEP_CHECK(grad.type() == program_.type(value), "gradient of value {} is {}, not {}",
+                    value, grad.type().str(), program_.type(value).str());
+    Val& slot = gradients_[at(value)];
+    if (!slot) {
+      slot = grad;
+      return;
+    }
+    const NodeId producer = program_.value(value).producer;
+    if (producer == kNoNode) {
+      const auto path = rewriter_.builder().scope(leaf_path(value));
+      const auto phase = rewriter_.builder().phase(Phase::kBackward);
+      const auto pass = rewriter_.builder().made_by("autograd");
+      slot = rewriter_.builder().call1("add", {slot, grad});
+    } else {
+      const auto guard = rewriter_.from(program_.node(producer), &kBackwardPhase);
+      slot = rewriter_.builder().call1("add", {slot, grad});
+    }
+  }
+
+  std::string leaf_path(ValueId leaf) const { return program_.value(leaf).name; }
+
+  void finish_leaf(ValueId id) {
+    Builder& b = rewriter_.builder();
+    const Value& leaf = program_.value(id);
+    const auto path = b.scope(leaf_path(id));
+    const auto phase = b.phase(Phase::kBackward);
+    const auto pass = b.made_by("autograd");
+    Val grad = gradients_[at(id)];
+    if (!grad) {
+      grad = b.call1("fill", {},
+                     {{"value", 0.0}, {"dtype", leaf.type.dtype}, {"shape", leaf.type.shape}});
+    }
+    const std::string name = gradient_name(leaf.name);
+    if (options_.kind == GradientKind::kTransient) {
+      b.set_role(grad, Role::kGradient);
+      b.output(name, grad);
+      return;
+    }
+    const Val state = b.state(name, leaf.type, Role::kGradient);
+    b.update(state, options_.kind == GradientKind::kPersistent ? b.call1("assign", {state, grad})
+                                                               : b.call1("add", {state, grad}));
+  }
+
+  const Program& program_;
+  AutogradOptions options_;
+  Rewriter rewriter_;
+  std::vector<bool> needed_;
+  std::vector<Val> gradients_;
+};
+
+}  // namespace
+
+std::string gradient_name(std::string_view parameter) {
+  return "grad." + std::string(parameter);
+}
+
+Program autograd(const Program& program, const AutogradOptions& options) {
+  return Autograd(program, options).run();
+}
+
+}  // namespace tracestep

@@ -1,0 +1,137 @@
+#include "passes/pipeline.h"
+
+#include <chrono>
+
+#include "base/suggest.h"
+#include "ir/print.h"
+#include "ir/verify.h"
+#include "passes/decompose.h"
+#include "passes/keep_saved.h"
+#include "passes/materialize.h"
+#include "passes/schedule.h"
+#include "passes/simplify.h"
+
+namespace tracestep {
+namespace {
+
+using Options = PipelineOptions;
+
+struct Pass {
+  std::string name;
+  std::string doc;
+  std::function<bool(const Options&)> needed;
+  std::function<Program(const Program&, const Options&)> run;
+  VerifyStage stage = VerifyStage::kBuilt;
+};
+
+bool always(const Options&) {
+  return true;
+}
+bool differentiates(const Options& o) {
+  return o.mode != Mode::kInference;
+}
+bool steps(const Options& o) {
+  return o.mode == Mode::kStep;
+}
+
+bool has_kernel(const Options& o, const OpDef& op) {
+  return o.has_kernel ? o.has_kernel(op) : !op.always_decompose;
+}
+
+// Primitive granularity expands all; fused granularity keeps what autograd can differentiate.
+Program decompose_first(const Program& p, const Options& o) {
+  return decompose(p, [&](const OpDef& op) {
+    return o.granularity == Granularity::kPrimitive || (!op.gradient && !has_kernel(o, op));
+  });
+}
+
+Program lower(const Program& p, const Options& o) {
+  return decompose(p, [&](const OpDef& op) {
+    return o.granularity == Granularity::kPrimitive || !has_kernel(o, op);
+  });
+}
+
+const std::vector<Pass>& passes() {
+  // Before autograd: primitive programs save what plain framework code saves. After the optimizer:
+  // gradient and update composites are expanded too, and what the device has no kernel for.
+  static const std::vector<Pass> all{
+      {"decompose", "composites into parts, as the granularity says", always, decompose_first},
+      {"autograd", "gradients of the loss by every parameter", differentiates,
+       [](const Program& p, const Options& o) { return autograd(p, {.kind = o.gradients}); }},
+      {"optimizer", "parameter updates from gradients", steps,
+       [](const Program& p, const Options& o) { return optimizer(p, o.optimizer); }},
+      {"lower", "expands what has no kernel on the device", always, lower},
+      {"simplify", "common subexpressions, identities, dead code", always,
+       [](const Program& p, const Options&) { return simplify(p); }},
+      {"keep_saved", "forward alone, holding what backward would read",
+       [](const Options& o) { return o.mode == Mode::kForward; },
+       [](const Program& p, const Options&) { return keep_saved(p); }},
+      {"materialize", "explicit copies where a layout needs one", always,
+       [](const Program& p, const Options&) { return materialize(p); }, VerifyStage::kMaterialized},
+      {"schedule", "order: constants directly before their first reader", always,
+       [](const Program& p, const Options&) { return schedule(p); }, VerifyStage::kBuilt},
+  };
+  return all;
+}
+
+void check_names(const Options& options) {
+  std::vector<std::string> names;
+  for (const Pass& pass : passes()) names.push_back(pass.name);
+  std::set<std::string> asked = options.disabled;
+  if (!options.stop_after.empty()) asked.insert(options.stop_after);
+  for (const std::string& name : asked) {
+    if (std::find(names.begin(), names.end(), name) != names.end()) continue;
+    const auto close = closest(name, names);
+    throw Error(ErrorCode::kUsage, "passes", fmt::format("there is no pass '{}'", name),
+                close ? fmt::format("did you mean '{}'?", *close) : "");
+  }
+}
+
+}  // namespace
+
+std::string_view name_of(Granularity granularity) {
+  return granularity == Granularity::kPrimitive ? "primitive" : "fused";
+}
+
+std::string_view name_of(Mode mode) {
+  switch (mode) {
+    case Mode::kInference: return "inference";
+    case Mode::kForward: return "forward";
+    case Mode::kForwardBackward: return "forward-backward";
+    case Mode::kStep: return "step";
+  }
+  return "?";
+}
+
+std::vector<std::pair<std::string, std::string>> pipeline_passes() {
+  std::vector<std::pair<std::string, std::string>> out;
+  for (const Pass& pass : passes()) out.emplace_back(pass.name, pass.doc);
+  return out;
+}
+
+PipelineResult run_pipeline(const Program& program, const PipelineOptions& options) {
+  check_names(options);
+  PipelineResult out{program, {}};
+  VerifyStage stage = VerifyStage::kBuilt;
+  for (const Pass& pass : passes()) {
+    PassReport report{pass.name, pass.doc};
+    report.nodes_before = static_cast<std::int64_t>(out.program.nodes.size());
+    if (pass.needed(options) && !options.disabled.contains(pass.name)) {
+      const auto start = std::chrono::steady_clock::now();
+      Program next = pass.run(out.program, options);
+      const auto stop = std::chrono::steady_clock::now();
+      report.ms = std::chrono::duration<double, std::milli>(stop - start).count();
+      report.ran = true;
+      report.changed = !(next == out.program);
+      out.program = std::move(next);
+      if (pass.stage == VerifyStage::kMaterialized) stage = pass.stage;
+      if (options.verify) verify(out.program, stage);
+    }
+    report.nodes_after = static_cast<std::int64_t>(out.program.nodes.size());
+    out.reports.push_back(std::move(report));
+    if (pass.name == options.stop_after) break;
+  }
+  return out;
+}
+
+}  // namespace tracestep

@@ -1,0 +1,61 @@
+// The ordered pipeline: which passes turn a forward program into what runs, and what each did.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "ir/op_def.h"
+#include "passes/autograd.h"
+#include "passes/optimizer.h"
+
+namespace tracestep {
+
+enum class Granularity : std::uint8_t {
+  kPrimitive,  // as plain framework code writes it: max, subtract, exp, sum, divide
+  kFused,      // composites keep their own kernels
+};
+
+enum class Mode : std::uint8_t { kInference, kForward, kForwardBackward, kStep };
+inline constexpr Mode kAllModes[] = {Mode::kInference, Mode::kForward, Mode::kForwardBackward,
+                                     Mode::kStep};
+
+std::string_view name_of(Granularity granularity);
+std::string_view name_of(Mode mode);
+
+struct PipelineOptions {
+  Granularity granularity = Granularity::kFused;
+  Mode mode = Mode::kInference;
+  GradientKind gradients = GradientKind::kTransient;
+  OptimizerOptions optimizer;
+  // Whether the device has a kernel; empty: for every op that is not always decomposed.
+  std::function<bool(const OpDef&)> has_kernel;
+  std::set<std::string> disabled;  // passes that are switched off
+  std::string stop_after;          // last pass to run; empty: all
+  bool verify = true;              // after every pass
+};
+
+struct PassReport {
+  std::string name;
+  std::string doc;
+  double ms = 0.0;
+  bool ran = false;      // false: switched off, or not needed in this mode
+  bool changed = false;  // by comparison of the programs, not by the pass's own word
+  std::int64_t nodes_before = 0, nodes_after = 0;
+};
+
+struct PipelineResult {
+  Program program;
+  std::vector<PassReport> reports;
+};
+
+// Names and one-line descriptions in order.
+std::vector<std::pair<std::string, std::string>> pipeline_passes();
+
+// Throws Error{kUsage} for an unknown pass name (with the closest), what passes throw, and
+// std::logic_error from the verifier.
+PipelineResult run_pipeline(const Program& program, const PipelineOptions& options);
+
+}  // namespace tracestep

@@ -1,0 +1,98 @@
+#include "passes/simplify.h"
+
+#include <map>
+
+#include <fmt/format.h>
+
+#include "ir/print.h"
+#include "ir/rewrite.h"
+
+namespace tracestep {
+namespace {
+
+std::string key_of(const Node& node, const std::vector<Val>& inputs) {
+  std::string key =
+      fmt::format("{}#{}@{}", node.op->name, node.epoch, static_cast<int>(node.origin().phase));
+  for (const auto& [name, value] : node.attrs.entries()) key += "|" + name + "=" + print(value);
+  for (const Val& v : inputs) key += fmt::format(",{}", v.id);
+  return key;
+}
+
+// The value that the node repeats, or "no value".
+Val identity(const Node& node, const std::vector<Val>& in, const Program& so_far) {
+  const std::string& op = node.op->name;
+  const auto maker = [&](Val v) -> const Node* {
+    const NodeId id = so_far.value(v.id).producer;
+    return id == kNoNode ? nullptr : &so_far.node(id);
+  };
+  const bool same_shape = node.op->is_view() && !in.empty() && in.size() == 1;
+  if (same_shape && node.op->find_attr("shape") != nullptr &&
+      node.attrs.ints("shape") == in[0].shape()) {
+    return in[0];
+  }
+  if (op == "cast" && node.attrs.dtype("dtype") == in[0].dtype()) return in[0];
+  if (op == "affine" && node.attrs.real("scale") == 1.0 && node.attrs.real("shift") == 0.0) {
+    return in[0];
+  }
+  if (op == "permute") {
+    const Node* before = maker(in[0]);
+    if (before != nullptr && before->op == node.op) {
+      const Dims& first = before->attrs.ints("axes");
+      const Dims& second = node.attrs.ints("axes");
+      bool undone = true;
+      for (int i = 0; i < second.rank(); ++i) {
+        undone = undone && first[static_cast<int>(second[i])] == i;
+      }
+      if (undone) return {in[0].builder, before->inputs[0]};
+    }
+  }
+  return {};
+}
+
+Program merge_equal(const Program& program) {
+  Rewriter r(program, "simplify");
+  std::map<std::string, std::vector<Val>> seen;
+  for (const Node& node : program.nodes) {
+    const std::vector<Val> inputs = r.inputs(node);
+    if (const Val same = identity(node, inputs, r.builder().program())) {
+      r.replace(node, {same});
+      continue;
+    }
+    const std::string key = key_of(node, inputs);
+    const bool pure = node.op->kernel_class != KernelClass::kCollective;
+    const auto found = seen.find(key);
+    if (pure && found != seen.end()) {
+      r.replace(node, found->second);
+    } else {
+      seen.emplace(key, r.copy(node));
+    }
+  }
+  return r.finish();
+}
+
+}  // namespace
+
+Program remove_dead_nodes(const Program& program) {
+  std::vector<bool> live(program.values.size(), false);
+  const auto mark = [&](ValueId id) { live[static_cast<std::size_t>(id)] = true; };
+  for (const Output& o : program.outputs) mark(o.value);
+  for (const Update& u : program.updates) mark(u.value);
+  std::vector<bool> keep(program.nodes.size(), false);
+  for (std::size_t i = program.nodes.size(); i-- > 0;) {
+    const Node& node = program.nodes[i];
+    for (ValueId id : node.outputs) keep[i] = keep[i] || live[static_cast<std::size_t>(id)];
+    if (!keep[i]) continue;
+    for (ValueId id : node.inputs) mark(id);
+  }
+  Rewriter r(program, "simplify");
+  for (std::size_t i = 0; i < program.nodes.size(); ++i) {
+    if (keep[i]) r.copy(program.nodes[i]);
+  }
+  return r.finish();
+}
+
+Program simplify(const Program& program) {
+  return remove_dead_nodes(merge_equal(program));
+}
+
+}  // namespace tracestep
