@@ -1,7 +1,5 @@
 #include "lab/measure/environment.h"
 
-#include <regex>
-
 #include <gtest/gtest.h>
 
 namespace tracestep {
@@ -10,8 +8,9 @@ namespace {
 TEST(EnvironmentTest, TheMachineAndTheBuildAreNamed) {
   const Json e = capture_environment({}, 3);
   EXPECT_TRUE(e.at("tool").as_string().starts_with("tracestep "));
-  EXPECT_TRUE(std::regex_match(e.at("date_utc").as_string(),
-                               std::regex(R"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ)")));
+  std::string date = e.at("date_utc").as_string();
+  for (char& c : date) c = c >= '0' && c <= '9' ? '9' : c;
+  EXPECT_EQ(date, "9999-99-99T99:99:99Z");
   EXPECT_EQ(e.at("threads").as_int(), 3);
   EXPECT_EQ(e.at("cores").as_int(), allowed_cores());
   EXPECT_GE(allowed_cores(), 1);
