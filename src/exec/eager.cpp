@@ -1,0 +1,209 @@
+#include "exec/eager.h"
+
+#include <cstring>
+
+#include "analysis/cost.h"
+#include "analysis/memory_map.h"
+
+namespace tracestep {
+namespace {
+
+std::size_t at(std::int32_t id) {
+  return static_cast<std::size_t>(id);
+}
+
+// Copies a strided host view into row-major order.
+void gather(const TensorRef& from, std::byte* to) {
+  const std::size_t size = size_of(from.dtype);
+  if (from.contiguous()) {
+    if (from.count() > 0) std::memcpy(to, from.data, static_cast<std::size_t>(from.count()) * size);
+    return;
+  }
+  const int rank = from.shape.rank();
+  Dims index = Dims::filled(rank, 0);
+  const auto* base = static_cast<const std::byte*>(from.data);
+  for (std::int64_t n = from.count(); n > 0; --n) {
+    std::int64_t offset = 0;
+    for (int i = 0; i < rank; ++i) offset += index[i] * from.strides[i];
+    std::memcpy(to, base + offset * static_cast<std::int64_t>(size), size);
+    to += size;
+    for (int i = rank - 1; i >= 0 && ++index[i] == from.shape[i]; --i) index[i] = 0;
+  }
+}
+
+}  // namespace
+
+EagerExecutor::EagerExecutor(Store& store, Program program)
+    : store_(store),
+      device_(store.device()),
+      program_(std::move(program)),
+      storage_(plan_storage(program_)) {
+  predicted_peak_bytes_ = tracestep::predicted_peak_bytes(program_, storage_, device_.traits());
+  for (std::size_t i = 0; i < program_.nodes.size(); ++i) {
+    if (storage_.runs[i]) launches_.push_back(make_launch(static_cast<NodeId>(i)));
+  }
+  buffers_.assign(storage_.buffers.size(), nullptr);
+  allocate_leaves();
+}
+
+EagerExecutor::~EagerExecutor() {
+  free_temporaries();
+  for (ValueId id : program_.leaves) {
+    if (program_.value(id).leaf != LeafKind::kInput) continue;
+    device_.allocator().free(buffers_[at(storage_.buffer_of[at(id)])]);
+  }
+}
+
+EagerExecutor::Slot EagerExecutor::slot(ValueId id) const {
+  const Value& v = program_.value(id);
+  Slot out;
+  out.buffer = storage_.buffer_of[at(id)];
+  out.offset_bytes = v.layout.offset * static_cast<std::int64_t>(size_of(v.type.dtype));
+  out.ref = {nullptr, v.type.dtype, v.type.shape, v.layout.strides};
+  return out;
+}
+
+EagerExecutor::Launch EagerExecutor::make_launch(NodeId id) const {
+  const Node& node = program_.node(id);
+  Launch out;
+  out.node = id;
+  out.kernel = device_.find_kernel(*node.op);
+  if (out.kernel == nullptr) {
+    fail_usage(node.op->name, "has no kernel on {}{}", device_.name(),
+               node.op->kernel_class == KernelClass::kCollective ? "; it needs a group of processes"
+                                                                 : "; give it a decomposition");
+  }
+  for (const auto* list : {&node.inputs, &node.outputs}) {
+    for (ValueId v : *list) {
+      const DType dtype = program_.type(v).dtype;
+      if (!device_.supports(dtype)) {
+        fail_usage(node.op->name, "{} is not supported on {}", name_of(dtype), device_.name());
+      }
+    }
+  }
+  for (ValueId v : node.inputs) out.inputs.push_back(slot(v));
+  for (ValueId v : node.outputs) out.outputs.push_back(slot(v));
+  out.workspace_bytes = workspace_bytes(program_, node, device_.traits());
+  return out;
+}
+
+void EagerExecutor::allocate_leaves() {
+  store_.bind(program_);
+  try {
+    for (ValueId id : program_.leaves) {
+      const Value& leaf = program_.value(id);
+      void*& data = buffers_[at(storage_.buffer_of[at(id)])];
+      data = leaf.leaf == LeafKind::kInput
+                 ? device_.allocator().allocate(leaf.type.bytes(),
+                                                {Category::kInput, kWholeStep, leaf.name})
+                 : store_.at(leaf.name).data;
+    }
+  } catch (...) {
+    for (ValueId id : program_.leaves) {
+      if (program_.value(id).leaf != LeafKind::kInput) continue;
+      device_.allocator().free(buffers_[at(storage_.buffer_of[at(id)])]);
+    }
+    throw;
+  }
+}
+
+void EagerExecutor::set_input(std::string_view name, const TensorView& value) {
+  const ValueId id = program_.find_leaf(name);
+  if (id == kNoValue || program_.value(id).leaf != LeafKind::kInput) {
+    fail_usage("input", "program {} has no input '{}'", program_.name, name);
+  }
+  const Type& type = program_.type(id);
+  if (type != Type{value.dtype, value.shape}) {
+    fail_usage("input", "{} is {}, the new value {}", name, type.str(),
+               Type{value.dtype, value.shape}.str());
+  }
+  if (type.bytes() == 0) return;
+  device_.copy_in(buffers_[at(storage_.buffer_of[at(id)])], value.bytes.data(), type.bytes());
+}
+
+RunClocks EagerExecutor::run(Recorder* recorder) {
+  RunClocks clocks;
+  clocks.issue_start_ns = now_ns();
+  release_outputs();
+  clocks.first_start_ns = now_ns();
+  try {
+    for (Launch& launch : launches_) run_one(launch, recorder);
+  } catch (...) {
+    free_temporaries();
+    throw;
+  }
+  clocks.last_end_ns = now_ns();
+  return clocks;
+}
+
+void EagerExecutor::run_one(Launch& launch, Recorder* recorder) {
+  Allocator& allocator = device_.allocator();
+  for (int b : storage_.allocated_at[at(launch.node)]) {
+    const Buffer& buffer = storage_.buffers[at(b)];
+    buffers_[at(b)] = allocator.allocate(buffer.bytes, {buffer.category, launch.node, {}});
+  }
+  void* workspace = nullptr;
+  if (launch.workspace_bytes > 0) {
+    workspace = allocator.allocate(launch.workspace_bytes, {Category::kWorkspace, launch.node, {}});
+  }
+  inputs_.clear();
+  outputs_.clear();
+  for (Slot& s : launch.inputs) {
+    s.ref.data = address(s);
+    inputs_.push_back(s.ref);
+  }
+  for (Slot& s : launch.outputs) {
+    s.ref.data = s.buffer < 0 ? nullptr : address(s);
+    outputs_.push_back(s.ref);
+  }
+  const bool timed = recorder != nullptr && recorder->records_spans();
+  const std::int64_t start = timed ? now_ns() : 0;
+  try {
+    launch.kernel(
+        {program_.node(launch.node),
+         inputs_,
+         outputs_,
+         {static_cast<std::byte*>(workspace), static_cast<std::size_t>(launch.workspace_bytes)},
+         device_.stream()});
+  } catch (...) {
+    allocator.free(workspace);
+    throw;
+  }
+  if (timed) recorder->add(Span{launch.node, start, now_ns()});
+  allocator.free(workspace);
+  for (int b : storage_.freed_after[at(launch.node)]) {
+    allocator.free(buffers_[at(b)]);
+    buffers_[at(b)] = nullptr;
+  }
+}
+
+void EagerExecutor::free_temporaries() {
+  for (std::size_t b = 0; b < buffers_.size(); ++b) {
+    if (storage_.buffers[b].first == kNoNode || buffers_[b] == nullptr) continue;
+    device_.allocator().free(buffers_[b]);
+    buffers_[b] = nullptr;
+  }
+}
+
+void EagerExecutor::release_outputs() {
+  free_temporaries();
+}
+
+HostTensor EagerExecutor::output(std::string_view name) const {
+  const ValueId id = program_.find_output(name);
+  if (id == kNoValue) fail_usage("output", "program {} has no output '{}'", program_.name, name);
+  Slot s = slot(id);
+  // Views are copied out with their whole base and gathered on the host.
+  const Type& base = program_.type(program_.value(id).layout.base);
+  TRACESTEP_CHECK(base.bytes() == 0 || buffers_[at(s.buffer)] != nullptr,
+                  "output {} read before a run", name);
+  std::vector<std::byte> bytes(static_cast<std::size_t>(base.bytes()));
+  device_.synchronize();
+  if (!bytes.empty()) device_.copy_out(bytes.data(), buffers_[at(s.buffer)], base.bytes());
+  HostTensor out = HostTensor::zeros(s.ref.dtype, s.ref.shape);
+  s.ref.data = bytes.data() + s.offset_bytes;
+  gather(s.ref, out.bytes.data());
+  return out;
+}
+
+}  // namespace tracestep

@@ -1,0 +1,67 @@
+// The eager executor: ops in program order, each its own kernel launch, buffers from the device's
+// allocator, freed after their last reader.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "analysis/storage.h"
+#include "exec/executor.h"
+
+namespace tracestep {
+
+class EagerExecutor : public Executor {
+ public:
+  // Binds the leaves in `store` and allocates the inputs. `program` has been materialized.
+  // Throws Error{kUsage} when an op or a dtype has no kernel on the device.
+  EagerExecutor(Store& store, Program program);
+  ~EagerExecutor() override;
+  EagerExecutor(const EagerExecutor&) = delete;
+  EagerExecutor& operator=(const EagerExecutor&) = delete;
+
+  const Program& program() const override { return program_; }
+  const Storage& storage() const { return storage_; }
+  void set_input(std::string_view name, const TensorView& value) override;
+  RunClocks run(Recorder* recorder = nullptr) override;
+  HostTensor output(std::string_view name) const override;
+  void release_outputs() override;
+  std::int64_t launches() const override { return static_cast<std::int64_t>(launches_.size()); }
+  std::int64_t predicted_peak_bytes() const override { return predicted_peak_bytes_; }
+
+ private:
+  // One operand or result: which buffer, and what it looks like there.
+  struct Slot {
+    int buffer = -1;
+    std::int64_t offset_bytes = 0;
+    TensorRef ref;
+  };
+  struct Launch {
+    NodeId node = kNoNode;
+    Kernel kernel = nullptr;
+    std::vector<Slot> inputs, outputs;
+    std::int64_t workspace_bytes = 0;
+  };
+
+  Launch make_launch(NodeId id) const;
+  Slot slot(ValueId id) const;
+  void allocate_leaves();
+  void run_one(Launch& launch, Recorder* recorder);
+  void free_temporaries();
+  std::byte* address(const Slot& slot) const {
+    return static_cast<std::byte*>(buffers_[static_cast<std::size_t>(slot.buffer)]) +
+           slot.offset_bytes;
+  }
+
+  Store& store_;
+  Device& device_;
+  Program program_;
+  Storage storage_;
+  std::vector<Launch> launches_;
+  std::vector<void*> buffers_;               // by buffer index; nullptr: not alive
+  std::vector<TensorRef> inputs_, outputs_;  // scratch of run_one
+  std::int64_t predicted_peak_bytes_ = 0;
+};
+
+}  // namespace tracestep

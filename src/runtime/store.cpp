@@ -1,0 +1,90 @@
+#include "runtime/store.h"
+
+namespace tracestep {
+namespace {
+
+Category category_of(const Value& leaf) {
+  if (leaf.leaf == LeafKind::kParameter) return Category::kParameter;
+  switch (leaf.role) {
+    case Role::kGradient: return Category::kGradient;
+    case Role::kWeightCast: return Category::kWeightCast;
+    case Role::kCache: return Category::kActivation;
+    case Role::kOptimizerState:
+    case Role::kNone: break;
+  }
+  return Category::kOptimizerState;
+}
+
+}  // namespace
+
+Store::~Store() {
+  for (auto& [name, entry] : entries_) device_.allocator().free(entry.data);
+}
+
+void Store::bind(const Program& program) {
+  for (ValueId id : program.leaves) {
+    const Value& leaf = program.value(id);
+    if (leaf.leaf == LeafKind::kInput) continue;
+    const auto found = entries_.find(leaf.name);
+    if (found != entries_.end()) {
+      if (found->second.type != leaf.type) {
+        fail_usage("store", "{} is {}, program {} expects {}", leaf.name, found->second.type.str(),
+                   program.name, leaf.type.str());
+      }
+      continue;
+    }
+    const auto slot = entries_.emplace(leaf.name, Entry{leaf.type, leaf.leaf, category_of(leaf)});
+    Entry& entry = slot.first->second;
+    try {
+      entry.data = device_.allocator().allocate(leaf.type.bytes(),
+                                                {entry.category, kWholeStep, slot.first->first});
+    } catch (...) {
+      entries_.erase(slot.first);
+      throw;
+    }
+    if (leaf.leaf == LeafKind::kState) zero(leaf.name);
+  }
+}
+
+const Store::Entry* Store::find(std::string_view name) const {
+  const auto found = entries_.find(name);
+  return found == entries_.end() ? nullptr : &found->second;
+}
+
+const Store::Entry& Store::at(std::string_view name) const {
+  const Entry* entry = find(name);
+  if (entry == nullptr) fail_usage("store", "there is no tensor called '{}'", name);
+  return *entry;
+}
+
+std::vector<std::string> Store::names(LeafKind kind) const {
+  std::vector<std::string> out;
+  for (const auto& [name, entry] : entries_) {
+    if (entry.kind == kind) out.push_back(name);
+  }
+  return out;
+}
+
+void Store::set(std::string_view name, const TensorView& value) {
+  const Entry& entry = at(name);
+  if (entry.type != Type{value.dtype, value.shape}) {
+    fail_usage("store", "{} is {}, the new value {}", name, entry.type.str(),
+               Type{value.dtype, value.shape}.str());
+  }
+  if (!value.bytes.empty()) device_.copy_in(entry.data, value.bytes.data(), entry.type.bytes());
+}
+
+HostTensor Store::get(std::string_view name) const {
+  const Entry& entry = at(name);
+  HostTensor out = HostTensor::zeros(entry.type.dtype, entry.type.shape);
+  if (!out.bytes.empty()) device_.copy_out(out.bytes.data(), entry.data, entry.type.bytes());
+  return out;
+}
+
+void Store::zero(std::string_view name) {
+  if (!device_.computes()) return;
+  const Entry& entry = at(name);
+  set(name, HostTensor::zeros(entry.type.dtype, entry.type.shape));
+}
+
+}  // namespace tracestep
