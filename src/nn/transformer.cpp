@@ -1,0 +1,171 @@
+#include "nn/transformer.h"
+
+#include "ops/functions.h"
+
+namespace tracestep {
+namespace {
+
+using namespace ops;
+
+// What attention of every layer shares.
+struct AttentionContext {
+  RopeTable table;
+  Val position;  // set while decoding
+  std::int64_t cache_length = 0;
+};
+
+class Model {
+ public:
+  Model(Builder& b, const ModelConfig& config) : b_(b), c_(config) {
+    register_all();
+    validate(config);
+  }
+
+  Val run(Val tokens, const AttentionContext& attention) {
+    Val x;
+    {
+      const auto scope = b_.scope("token_embeddings");
+      x = gather(weight("token_embeddings.weight", {c_.vocab, c_.d_model}), tokens);
+    }
+    for (std::int64_t i = 0; i < c_.layers; ++i) x = layer(i, x, attention);
+    x = norm("ln_final", x, "ln_final.weight");
+    const auto scope = b_.scope("lm_head");
+    return linear(x, weight("lm_head.weight", {c_.vocab, c_.d_model}));
+  }
+
+  AttentionContext full_context(std::int64_t length) {
+    const auto scope = b_.scope("rope");
+    return {rope_table(b_, length, c_.head_width(), c_.rope_theta), {}, 0};
+  }
+
+  // The table's row for the one position that is decoded.
+  AttentionContext one_position(Val position, std::int64_t length) {
+    const auto scope = b_.scope("rope");
+    const RopeTable all = rope_table(b_, length, c_.head_width(), c_.rope_theta);
+    const Val row = reshape(position, {1});
+    return {{gather(all.cos, row), gather(all.sin, row)}, position, length};
+  }
+
+ private:
+  Val weight(const std::string& name, Shape shape) {
+    return b_.parameter(name, {c_.parameter_dtype, shape});
+  }
+
+  Val norm(std::string_view scope_name, Val x, const std::string& name) {
+    const auto scope = b_.scope(scope_name);
+    return rms_norm(x, weight(name, {c_.d_model}), c_.norm_eps);
+  }
+
+  Val project(std::string_view scope_name, Val x, const std::string& prefix, std::int64_t out,
+              std::int64_t in) {
+    const auto scope = b_.scope(scope_name);
+    return linear(x, weight(prefix + "." + std::string(scope_name) + ".weight", {out, in}));
+  }
+
+  Val layer(std::int64_t index, Val x, const AttentionContext& context) {
+    const std::string prefix = fmt::format("layers.{}", index);
+    const auto scope = b_.scope(prefix);
+    const Val attended = attend(index, norm("ln1", x, prefix + ".ln1.weight"), context);
+    {
+      const auto residual = b_.scope("attn.residual");
+      x = add(x, attended);
+    }
+    const Val fed = feed_forward(norm("ln2", x, prefix + ".ln2.weight"), prefix + ".ffn");
+    const auto residual = b_.scope("ffn.residual");
+    return add(x, fed);
+  }
+
+  // [B,T,C] → [B,H,T,D]
+  Val heads(Val x) {
+    return permute(reshape(x, {x.dim(0), x.dim(1), c_.heads, c_.head_width()}), {0, 2, 1, 3});
+  }
+
+  Val attend(std::int64_t index, Val x, const AttentionContext& context) {
+    const std::string prefix = fmt::format("layers.{}.attn", index);
+    const auto scope = b_.scope("attn");
+    const std::int64_t width = c_.d_model;
+    const Val q = rotate(heads(project("q_proj", x, prefix, width, width)), context);
+    Val k = rotate(heads(project("k_proj", x, prefix, width, width)), context);
+    Val v = heads(project("v_proj", x, prefix, width, width));
+    if (context.position) {
+      k = cached(fmt::format("cache.{}.k", index), k, context);
+      v = cached(fmt::format("cache.{}.v", index), v, context);
+    }
+    const Val mixed = attention(q, k, v, {.causal = true}, context.position);
+    const Val joined = reshape(permute(mixed, {0, 2, 1, 3}), {x.dim(0), x.dim(1), width});
+    return project("output_proj", joined, prefix, width, width);
+  }
+
+  Val rotate(Val x, const AttentionContext& context) {
+    const auto scope = b_.scope("rope");
+    return rope(x, context.table);
+  }
+
+  Val cached(const std::string& name, Val piece, const AttentionContext& context) {
+    const auto scope = b_.scope("cache");
+    Shape shape = piece.shape();
+    shape[2] = context.cache_length;
+    const Val cache = b_.state(name, {piece.dtype(), shape}, Role::kCache);
+    const Val updated = write_slice(cache, piece, context.position, 2);
+    b_.update(cache, updated);
+    return updated;
+  }
+
+  Val feed_forward(Val x, const std::string& prefix) {
+    const auto scope = b_.scope("ffn");
+    const Val gate = project("w1", x, prefix, c_.d_ff, c_.d_model);
+    const Val up = project("w3", x, prefix, c_.d_ff, c_.d_model);
+    Val hidden;
+    {
+      const auto act = b_.scope("swiglu");
+      hidden = swiglu(gate, up);
+    }
+    return project("w2", hidden, prefix, c_.d_model, c_.d_ff);
+  }
+
+  Builder& b_;
+  ModelConfig c_;
+};
+
+Val token_input(Builder& b, std::string_view name, BatchShape shape) {
+  return b.input(name, {DType::kI64, {shape.batch, shape.context}});
+}
+
+}  // namespace
+
+Val transformer_lm(Builder& b, const ModelConfig& config, Val tokens) {
+  Model model(b, config);
+  return model.run(tokens, model.full_context(tokens.dim(1)));
+}
+
+Program logits_program(const ModelConfig& config, BatchShape shape) {
+  Builder b("logits");
+  b.output("logits", transformer_lm(b, config, token_input(b, "tokens", shape)));
+  return b.finish();
+}
+
+Program loss_program(const ModelConfig& config, BatchShape shape, bool with_logits,
+                     double loss_scale) {
+  Builder b("loss");
+  const Val tokens = token_input(b, "tokens", shape);
+  const Val targets = token_input(b, "targets", shape);
+  const Val logits = transformer_lm(b, config, tokens);
+  const auto scope = b.scope("loss");
+  const std::int64_t rows = shape.batch * shape.context;
+  Val loss = cross_entropy(reshape(logits, {rows, config.vocab}), reshape(targets, {rows}));
+  if (loss_scale != 1.0) loss = affine(loss, loss_scale);
+  b.output("loss", loss);
+  if (with_logits) b.output("logits", logits);
+  return b.finish();
+}
+
+Program decode_program(const ModelConfig& config, BatchShape shape) {
+  Builder b("decode");
+  const Val tokens = b.input("tokens", {DType::kI64, {shape.batch, 1}});
+  const Val position = b.input("position", {DType::kI64, {}});
+  Model model(b, config);
+  b.output("logits", model.run(tokens, model.one_position(position, shape.context)));
+  return b.finish();
+}
+
+}  // namespace tracestep
