@@ -1,0 +1,149 @@
+#include "train/safetensors.h"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cstring>
+#include <limits>
+
+#include "base/json.h"
+#include "train/output_file.h"
+#include "train/safetensors_header.h"
+#include "train/utf8.h"
+
+namespace tracestep {
+namespace {
+
+static_assert(std::endian::native == std::endian::little, "the format is little-endian");
+
+// Also the writer's order: the format sorts by this rank, descending.
+constexpr std::array<std::pair<DType, std::string_view>, 8> kNames = {{
+    {DType::kBool, "BOOL"},
+    {DType::kU8, "U8"},
+    {DType::kF16, "F16"},
+    {DType::kBF16, "BF16"},
+    {DType::kI32, "I32"},
+    {DType::kF32, "F32"},
+    {DType::kF64, "F64"},
+    {DType::kI64, "I64"},
+}};
+
+std::size_t rank_of(DType dtype) {
+  std::size_t i = 0;
+  while (kNames[i].first != dtype) ++i;
+  return i;
+}
+
+std::optional<DType> dtype_of(std::string_view name) {
+  for (const auto& [dtype, text] : kNames) {
+    if (text == name) return dtype;
+  }
+  return std::nullopt;
+}
+
+using Named = std::pair<const std::string, TensorView>;
+
+std::vector<const Named*> in_file_order(const TensorMap& tensors) {
+  std::vector<const Named*> order;
+  for (const Named& tensor : tensors) order.push_back(&tensor);
+  std::ranges::stable_sort(order, [](const Named* a, const Named* b) {
+    return rank_of(a->second.dtype) > rank_of(b->second.dtype);
+  });
+  return order;
+}
+
+void check_text(const std::string& text, const char* what) {
+  if (is_utf8(text) && text.find('\0') == std::string::npos) return;
+  fail_usage("safetensors", "{} {} is not text without NUL", what, printable(text));
+}
+
+Json metadata_json(std::map<std::string, std::string> metadata) {
+  metadata["format"] = "pt";
+  Json::Object out;
+  for (const auto& [key, value] : metadata) {
+    check_text(key, "the metadata key");
+    check_text(value, "the metadata value");
+    out.emplace_back(key, value);
+  }
+  return Json(std::move(out));
+}
+
+std::string header_of(const std::vector<const Named*>& order,
+                      const std::map<std::string, std::string>& metadata) {
+  Json::Object header;
+  header.emplace_back("__metadata__", metadata_json(metadata));
+  std::uint64_t offset = 0;
+  for (const Named* named : order) {
+    const auto& [name, tensor] = *named;
+    check_text(name, "the tensor name");
+    if (name == "__metadata__") fail_usage("safetensors", "no tensor can be called {}", name);
+    TRACESTEP_CHECK(
+        tensor.bytes.size() == static_cast<std::size_t>(tensor.count()) * size_of(tensor.dtype),
+        "{}: {} bytes for {}", name, tensor.bytes.size(), tensor.shape.str());
+    Json::Array shape(tensor.shape.begin(), tensor.shape.end());
+    const std::uint64_t end = offset + tensor.bytes.size();
+    header.emplace_back(name, Json::Object{{"dtype", kNames[rank_of(tensor.dtype)].second},
+                                           {"shape", std::move(shape)},
+                                           {"data_offsets", Json::Array{offset, end}}});
+    offset = end;
+  }
+  std::string text = Json(std::move(header)).dump();
+  text.append((8 - text.size() % 8) % 8, ' ');
+  return text;
+}
+
+}  // namespace
+
+SafetensorsFile::SafetensorsFile(const std::filesystem::path& path) : file_(path, "safetensors") {
+  SafetensorsHeader header = parse_safetensors_header(file_.bytes(), path.string());
+  entries_ = std::move(header.entries);
+  metadata_ = std::move(header.metadata);
+  data_ = file_.bytes().subspan(header.data_start);
+  for (std::size_t i = 0; i < entries_.size(); ++i) index_.emplace(entries_[i].name, i);
+}
+
+const SafetensorsFile::Entry* SafetensorsFile::find(std::string_view name) const {
+  const auto it = index_.find(name);
+  return it == index_.end() ? nullptr : &entries_[it->second];
+}
+
+TensorView SafetensorsFile::view(std::string_view name) const {
+  const Entry* entry = find(name);
+  const std::string where = path().string();
+  if (entry == nullptr) {
+    fail_input("safetensors", "{} has no tensor {}", where, printable(name));
+  }
+  const std::optional<DType> dtype = dtype_of(entry->dtype);
+  if (!dtype) {
+    fail_input("safetensors",
+               "{}: tensor {} is {}, which cannot be read; convert it to one of F64, F32, BF16, "
+               "F16, I64, I32, U8, BOOL",
+               where, printable(name), entry->dtype);
+  }
+  if (entry->shape.size() > kMaxRank) {
+    fail_input("safetensors", "{}: tensor {} has {} dimensions; at most {} can be read", where,
+               printable(name), entry->shape.size(), kMaxRank);
+  }
+  return {*dtype, Shape(std::span<const std::int64_t>(entry->shape)),
+          data_.subspan(entry->begin, entry->end - entry->begin)};
+}
+
+TensorMap SafetensorsFile::views() const {
+  TensorMap out;
+  for (const Entry& entry : entries_) out.emplace(entry.name, view(entry.name));
+  return out;
+}
+
+void write_safetensors(const std::filesystem::path& path, const TensorMap& tensors,
+                       const std::map<std::string, std::string>& metadata) {
+  const std::vector<const Named*> order = in_file_order(tensors);
+  const std::string header = header_of(order, metadata);
+  const std::uint64_t size = header.size();
+  OutputFile file(path);
+  file.write(std::as_bytes(std::span(&size, 1)));
+  file.write(header);
+  for (const Named* named : order) file.write(named->second.bytes);
+  file.commit();
+}
+
+}  // namespace tracestep

@@ -1,0 +1,62 @@
+// The safetensors format: a length, a JSON header, the bytes of all tensors.
+// Reading maps the file and checks the whole header before any tensor is looked at; writing is all
+// or nothing. Source: the format's public description and its reference reader.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/host_tensor.h"
+#include "train/mapped_file.h"
+
+namespace tracestep {
+
+using TensorMap = std::map<std::string, TensorView>;
+
+class SafetensorsFile {
+ public:
+  struct Entry {
+    std::string name;
+    std::string dtype;  // as the file says it: "F32", "BF16", also types that cannot be read here
+    std::vector<std::int64_t> shape;
+    std::uint64_t begin = 0, end = 0;  // bytes, from the start of the data
+  };
+
+  // Errors: kInput naming the file and the tensor when the file is not a regular file or breaks
+  // any rule of the format.
+  explicit SafetensorsFile(const std::filesystem::path& path);
+
+  // In the order of their bytes in the file.
+  const std::vector<Entry>& entries() const { return entries_; }
+  const std::map<std::string, std::string>& metadata() const { return metadata_; }
+  const std::filesystem::path& path() const { return file_.path(); }
+  // nullptr when the file has no tensor of this name.
+  const Entry* find(std::string_view name) const;
+
+  // The tensor in the mapped file, at any alignment; valid while this object lives.
+  // Errors: kInput when it is missing, of a type or rank that cannot be held.
+  TensorView view(std::string_view name) const;
+  HostTensor read(std::string_view name) const { return view(name).copy(); }
+  // All of them.
+  TensorMap views() const;
+
+ private:
+  MappedFile file_;
+  std::vector<Entry> entries_;
+  std::map<std::string, std::size_t, std::less<>> index_;
+  std::map<std::string, std::string> metadata_;
+  std::span<const std::byte> data_;
+};
+
+// Writes `tensors`, largest element type first and then by name, with the header padded to 8 bytes.
+// `metadata` is added to the {"format": "pt"} that other readers insist on.
+// Errors: kUsage for a name that the format cannot hold, kOutput as OutputFile.
+void write_safetensors(const std::filesystem::path& path, const TensorMap& tensors,
+                       const std::map<std::string, std::string>& metadata = {});
+
+}  // namespace tracestep
