@@ -1,0 +1,44 @@
+// Batches: which tokens step number s trains on. A pure function of the step, so that a resumed run
+// continues exactly without saving any position.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+#include "base/host_tensor.h"
+#include "train/token_file.h"
+
+namespace tracestep {
+
+enum class Order { kSequential, kShuffled };
+std::optional<Order> parse_order(std::string_view name);
+
+struct Batch {
+  HostTensor tokens, targets;  // i64 [B,T]; each target is the token that follows
+};
+
+class Batches {
+ public:
+  struct Options {
+    std::int64_t batch = 1, context = 1;  // B, T
+    Order order = Order::kSequential;
+    std::uint64_t seed = 0;
+  };
+
+  // Errors: kUsage when B or T is no positive number or B*T does not fit; kInput when there are
+  // fewer than T + 1 tokens.
+  Batches(TokenSourcePtr tokens, const Options& options);
+
+  // The batch of step `step` >= 0. With sequential order row b starts at token (step*B + b)*T,
+  // going round at the end; shuffled, at a random token that has T more behind it.
+  Batch at(std::int64_t step) const;
+  // The first token of row number `row` = step*B + b.
+  std::int64_t start_of(std::int64_t row) const;
+
+ private:
+  TokenSourcePtr tokens_;
+  Options options_;
+};
+
+}  // namespace tracestep

@@ -1,0 +1,185 @@
+// The only file that knows SentencePiece. Builds without that library have byte vocabularies only.
+#include "train/bpe_tokenizer.h"
+
+#include "base/error.h"
+
+#ifdef TRACESTEP_HAS_SENTENCEPIECE
+#include <algorithm>
+#include <unordered_map>
+
+#include <sentencepiece_processor.h>
+#include <sentencepiece_trainer.h>
+
+#include "train/output_file.h"
+
+namespace tracestep {
+namespace {
+
+constexpr std::int64_t kMinBpeTokens = 300, kMaxBpeTokens = 1'000'000;
+constexpr std::size_t kMaxTrainingBytes = std::size_t{16} << 20;
+// Lines are cut here for training and encoding: the library's memory grows with the line.
+constexpr std::size_t kMaxLineBytes = 4000;
+
+// Takes the next line off `text`, its newline included; cut at kMaxLineBytes, between characters.
+std::string_view take_line(std::string_view& text) {
+  const std::size_t newline = text.find('\n');
+  std::size_t size = newline == text.npos ? text.size() : newline + 1;
+  if (size > kMaxLineBytes) {
+    size = kMaxLineBytes;
+    const auto continues = [&](std::size_t i) {
+      return (static_cast<unsigned char>(text[i]) & 0xc0) == 0x80;
+    };
+    while (size > kMaxLineBytes - 4 && continues(size)) --size;
+  }
+  const std::string_view line = text.substr(0, size);
+  text.remove_prefix(size);
+  return line;
+}
+
+// Every k-th line, so that a long text is sampled evenly and always in the same way.
+class Lines : public sentencepiece::SentenceIterator {
+ public:
+  explicit Lines(std::string_view text)
+      : rest_(text), stride_(text.size() / kMaxTrainingBytes + 1) {
+    Next();
+  }
+
+  bool done() const override { return done_; }
+  const std::string& value() const override { return line_; }
+  sentencepiece::util::Status status() const override { return {}; }
+
+  void Next() override {
+    for (std::size_t i = 1; i < stride_ && !rest_.empty(); ++i) take_line(rest_);
+    done_ = rest_.empty();
+    if (done_) return;
+    std::string_view line = take_line(rest_);
+    if (line.ends_with('\n')) line.remove_suffix(1);
+    line_ = line;
+  }
+
+ private:
+  std::string_view rest_;
+  std::size_t stride_;
+  std::string line_;
+  bool done_ = false;
+};
+
+class BpeTokenizer : public Tokenizer {
+ public:
+  BpeTokenizer(const std::string& model, const std::string& origin) {
+    const auto status = processor_.LoadFromSerializedProto(model);
+    if (!status.ok() || processor_.GetPieceSize() <= 0) {
+      fail_input("tokenizer", "{} is no tokenizer file", origin);
+    }
+  }
+
+  std::string name() const override { return "bpe"; }
+  std::int64_t vocab_size() const override { return processor_.GetPieceSize(); }
+
+  // Line by line: newline is a piece of its own, so no piece ever spans two lines.
+  std::vector<std::int32_t> encode(std::string_view text) const override {
+    std::vector<std::int32_t> out;
+    std::vector<int> ids;
+    while (!text.empty()) {
+      const auto status = processor_.Encode(take_line(text), &ids);
+      if (!status.ok()) fail_input("tokenizer", "encoding failed: {}", status.ToString());
+      out.insert(out.end(), ids.begin(), ids.end());
+    }
+    return out;
+  }
+
+  std::string decode(std::span<const std::int64_t> tokens) const override {
+    std::vector<int> ids;
+    for (std::int64_t token : tokens) {
+      ids.push_back(static_cast<int>(check_token(token, vocab_size())));
+    }
+    std::string out;
+    const auto status = processor_.Decode(ids, &out);
+    if (!status.ok()) fail_input("tokenizer", "decoding failed: {}", status.ToString());
+    return out;
+  }
+
+  void save(const std::filesystem::path& path) const override {
+    write_file(path, processor_.serialized_model_proto());
+  }
+
+ private:
+  sentencepiece::SentencePieceProcessor processor_;
+};
+
+// Identity normalisation and byte fallback keep the text exactly; one thread keeps the vocabulary
+// the same on every machine.
+std::unordered_map<std::string, std::string> training_options(std::int64_t vocab_size) {
+  return {{"model_type", "bpe"},
+          {"vocab_size", std::to_string(vocab_size)},
+          {"hard_vocab_limit", "false"},
+          {"byte_fallback", "true"},
+          {"character_coverage", "0.9999"},
+          {"normalization_rule_name", "identity"},
+          {"remove_extra_whitespaces", "false"},
+          {"add_dummy_prefix", "false"},
+          {"allow_whitespace_only_pieces", "true"},  // indentation is one token
+          {"split_digits", "true"},
+          {"user_defined_symbols", "\n"},
+          {"bos_id", "-1"},
+          {"eos_id", "-1"},
+          {"max_sentence_length", std::to_string(kMaxLineBytes + 1)},
+          {"num_threads", "1"},
+          {"minloglevel", "3"}};
+}
+
+}  // namespace
+
+bool has_bpe() {
+  return true;
+}
+
+std::unique_ptr<Tokenizer> train_bpe(std::string_view text, std::int64_t vocab_size) {
+  if (vocab_size < kMinBpeTokens || vocab_size > kMaxBpeTokens) {
+    fail_usage("tokenizer", "a vocabulary of {}; byte-pair encoding takes {} to {}", vocab_size,
+               kMinBpeTokens, kMaxBpeTokens);
+  }
+  if (text.find_first_not_of(" \t\r\n") == text.npos) {
+    fail_input("tokenizer", "there is no text to train on");
+  }
+  Lines lines(text);
+  std::string model;
+  const auto status =
+      sentencepiece::SentencePieceTrainer::Train(training_options(vocab_size), &lines, &model);
+  if (!status.ok()) fail_input("tokenizer", "training failed: {}", status.ToString());
+  return std::make_unique<BpeTokenizer>(model, "the trained model");
+}
+
+std::unique_ptr<Tokenizer> load_bpe(const std::string& model, const std::string& origin) {
+  return std::make_unique<BpeTokenizer>(model, origin);
+}
+
+}  // namespace tracestep
+
+#else
+
+namespace tracestep {
+namespace {
+
+[[noreturn]] void fail_missing() {
+  throw Error(ErrorCode::kUsage, "tokenizer", "this build has no byte-pair encoding",
+              "use bytes, or build with libsentencepiece-dev installed");
+}
+
+}  // namespace
+
+bool has_bpe() {
+  return false;
+}
+
+std::unique_ptr<Tokenizer> train_bpe(std::string_view, std::int64_t) {
+  fail_missing();
+}
+
+std::unique_ptr<Tokenizer> load_bpe(const std::string&, const std::string&) {
+  fail_missing();
+}
+
+}  // namespace tracestep
+
+#endif

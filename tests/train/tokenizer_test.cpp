@@ -1,0 +1,172 @@
+#include "train/tokenizer.h"
+
+#include <sys/stat.h>
+
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "train/temp_folder.h"
+#include "train/text_source.h"
+#include "train/utf8.h"
+
+namespace tracestep {
+namespace {
+
+std::vector<std::int64_t> wide(const std::vector<std::int32_t>& ids) {
+  return {ids.begin(), ids.end()};
+}
+
+std::string round_trip(const Tokenizer& tokenizer, std::string_view text) {
+  return tokenizer.decode(wide(tokenizer.encode(text)));
+}
+
+std::string sample_text() {
+  std::string text;
+  for (int i = 0; i < 300; ++i) {
+    text += fmt::format("the training step number {} reads tokens,\n\twrites  gradients\n", i);
+  }
+  return text;
+}
+
+class BpeTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (!has_bpe()) GTEST_SKIP() << "this build has no SentencePiece";
+  }
+};
+
+TEST(TokenizerTest, BytesAreTheirOwnTokens) {
+  const auto tokenizer = byte_tokenizer();
+  std::string every;
+  for (int i = 0; i < 256; ++i) every += static_cast<char>(i);
+  EXPECT_EQ(tokenizer->vocab_size(), 256);
+  EXPECT_EQ(tokenizer->encode("\xff")[0], 255);
+  EXPECT_EQ(round_trip(*tokenizer, every), every);
+  for (std::int64_t id : {-1, 256}) {
+    EXPECT_TRUE(contains(
+        message_of(ErrorCode::kInput, [&] { tokenizer->decode(std::vector<std::int64_t>{id}); }),
+        "beyond the vocabulary of 256"));
+  }
+}
+
+TEST_F(BpeTest, BpeCompressesAndGivesTheTextBackExactly) {
+  const std::string text = sample_text();
+  const auto tokenizer = train_bpe(text, 500);
+  EXPECT_LE(tokenizer->vocab_size(), 500);
+  EXPECT_LT(tokenizer->encode(text).size(), text.size() / 3);
+  for (std::int32_t id : tokenizer->encode(text)) ASSERT_LT(id, tokenizer->vocab_size());
+  EXPECT_EQ(round_trip(*tokenizer, text), text);
+  for (const char* other : {"", " ", "\n", "\n\n  \n", "  two  spaces ", "tabs\t\tand\r\nreturns",
+                            "\xe6\xbc\xa2\xe5\xad\x97 unseen \xf0\x9f\x98\x80", "no newline"}) {
+    EXPECT_EQ(round_trip(*tokenizer, other), other);
+  }
+  const std::string long_line(50'000, 'x');
+  EXPECT_EQ(round_trip(*tokenizer, long_line), long_line);
+  EXPECT_EQ(round_trip(*tokenizer, "a\xff"), "a\xef\xbf\xbd");
+}
+
+TEST_F(BpeTest, BpeTrainingGivesTheSameModelEveryTime) {
+  const TempFolder folder;
+  train_bpe(sample_text(), 400)->save(folder / "a");
+  train_bpe(sample_text(), 400)->save(folder / "b");
+  EXPECT_EQ(content_of(folder / "a"), content_of(folder / "b"));
+}
+
+TEST_F(BpeTest, AShortTextGivesASmallerVocabulary) {
+  const auto tokenizer = train_bpe("a few words only", 10'000);
+  EXPECT_GE(tokenizer->vocab_size(), 256);
+  EXPECT_LT(tokenizer->vocab_size(), 400);
+  EXPECT_EQ(round_trip(*tokenizer, "other letters: qzj"), "other letters: qzj");
+}
+
+TEST_F(BpeTest, ImpossibleTrainingIsRefused) {
+  message_of(ErrorCode::kUsage, [] { train_bpe("text", 256); });
+  message_of(ErrorCode::kUsage, [] { train_bpe("text", 1'000'001); });
+  message_of(ErrorCode::kInput, [] { train_bpe("", 1000); });
+  message_of(ErrorCode::kInput, [] { train_bpe(" \n\n", 1000); });
+}
+
+TEST_F(BpeTest, BothKindsAreSavedAndLoaded) {
+  const TempFolder folder;
+  const auto bpe = train_bpe(sample_text(), 400);
+  bpe->save(folder / "bpe");
+  byte_tokenizer()->save(folder / "bytes");
+  EXPECT_EQ(load_tokenizer(folder / "bpe")->encode("the step"), bpe->encode("the step"));
+  EXPECT_EQ(load_tokenizer(folder / "bpe")->name(), "bpe");
+  EXPECT_EQ(load_tokenizer(folder / "bytes")->name(), "bytes");
+}
+
+TEST_F(BpeTest, FilesThatAreNoTokenizerAreRefused) {
+  const TempFolder folder;
+  std::string cut;
+  train_bpe(sample_text(), 400)->save(folder / "bpe");
+  cut = content_of(folder / "bpe");
+  for (const std::string& content : {std::string(), std::string("hello"), std::string(100, '\0'),
+                                     cut.substr(0, cut.size() / 2)}) {
+    folder.write("bad", content);
+    message_of(ErrorCode::kInput, [&] { load_tokenizer(folder / "bad"); });
+  }
+  message_of(ErrorCode::kInput, [&] { load_tokenizer(folder / "missing"); });
+}
+
+TEST(Utf8Test, OnlyWellFormedCharactersCount) {
+  EXPECT_TRUE(is_utf8("a\xc3\xa9\xe6\xbc\xa2\xf0\x9f\x98\x80\xf4\x8f\xbf\xbf"));
+  for (const char* bad : {"\x80", "\xc0\x80", "\xc1\xbf", "\xc3", "\xe0\x80\x80", "\xed\xa0\x80",
+                          "\xf0\x80\x80\x80", "\xf4\x90\x80\x80", "\xf5\x80\x80\x80", "\xe6\xbc"}) {
+    EXPECT_FALSE(is_utf8(bad));
+  }
+}
+
+TEST(Utf8Test, PrintableTextCannotDriveATerminal) {
+  EXPECT_EQ(printable("a\n\tb\x1b[2J\x7f\xc2\x9b"), "a\n\tb\\x1b[2J\\x7f\\x9b");
+  EXPECT_EQ(printable("\xff\xe6\xbc"), "\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd");
+}
+
+TEST(TextSourceTest, AFolderIsReadInOrderWithoutHiddenBinaryOrLinkedFiles) {
+  const TempFolder folder;
+  folder.write("b.txt", "B");
+  folder.write("a/z.txt", "Z\n");
+  folder.write("a/y.txt", "Y");
+  folder.write("empty", "");
+  folder.write(".hidden", "no");
+  folder.write(".git/config", "no");
+  folder.write("binary", std::string_view("a\0b", 3));
+  std::filesystem::create_symlink(folder.path(), folder / "loop");
+  std::filesystem::create_symlink("b.txt", folder / "link");
+  ASSERT_EQ(mkfifo((folder / "fifo").c_str(), 0600), 0);
+
+  const std::vector paths = {folder.path()};
+  const TextSource source = read_text(paths);
+  EXPECT_EQ(source.text, "Y\nZ\nB");
+  EXPECT_EQ(source.files.size(), 3u);
+  EXPECT_EQ(source.skipped_binary_count, 1);
+}
+
+TEST(TextSourceTest, FilesAreReadByteForByteAndJoinedByNewlines) {
+  const TempFolder folder;
+  const std::vector one = {folder.write("1", "\xff one")};
+  EXPECT_EQ(read_text(one).text, "\xff one");
+  const std::vector two = {folder / "1", folder.write("2", "two\n"), folder / "1"};
+  EXPECT_EQ(read_text(two).text, "\xff one\ntwo\n\xff one");
+}
+
+TEST(TextSourceTest, PathsWithoutTextAreRefused) {
+  const TempFolder folder;
+  ASSERT_EQ(mkfifo((folder / "fifo").c_str(), 0600), 0);
+  folder.write("binary", std::string_view("\0", 1));
+  folder.write("nothing", "");
+  std::filesystem::create_directory(folder / "void");
+  const auto refused = [&](const char* name) {
+    const std::vector paths = {folder / name};
+    return message_of(ErrorCode::kInput, [&] { read_text(paths); });
+  };
+  EXPECT_TRUE(contains(refused("missing"), "does not exist"));
+  EXPECT_TRUE(contains(refused("fifo"), "not a regular file"));
+  EXPECT_TRUE(contains(refused("binary"), "is a binary file"));
+  EXPECT_TRUE(contains(refused("nothing"), "there is no text"));
+  EXPECT_TRUE(contains(refused("void"), "there is no text"));
+}
+
+}  // namespace
+}  // namespace tracestep
