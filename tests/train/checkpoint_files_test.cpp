@@ -1,0 +1,235 @@
+#include "train/checkpoint_files.h"
+
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <numeric>
+#include <set>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "train/temp_folder.h"
+
+namespace tracestep {
+namespace {
+
+namespace fs = std::filesystem;
+
+HostTensor filled(std::int64_t count, float value) {
+  HostTensor out = HostTensor::zeros(DType::kF32, {count});
+  std::ranges::fill(out.as<float>(), value);
+  return out;
+}
+
+void save(CheckpointWriter& writer, std::int64_t step, std::int64_t count = 100) {
+  const HostTensor weight = filled(count, static_cast<float>(step)), moment = filled(count, 0.5f);
+  Json meta = Json::object();
+  meta["loss"] = 1.0 / static_cast<double>(step + 3);
+  meta["seed"] = std::int64_t{1} << 60;
+  writer.save(step, {{"w", weight}}, {{"m", moment}}, meta);
+}
+
+std::set<std::string> names_in(const fs::path& folder) {
+  std::set<std::string> names;
+  for (const auto& entry : fs::directory_iterator(folder)) names.insert(entry.path().filename());
+  return names;
+}
+
+void flip_byte(const fs::path& path, std::size_t from_end) {
+  std::string content = content_of(path);
+  content[content.size() - from_end] ^= 1;
+  std::ofstream(path, std::ios::binary) << content;
+}
+
+TEST(CheckpointFilesTest, WhatWasSavedIsLoaded) {
+  const TempFolder folder;
+  CheckpointWriter writer(folder / "a/b");
+  save(writer, 100);
+  const auto found = load_checkpoint(folder / "a/b");
+  ASSERT_TRUE(found);
+  EXPECT_EQ(found->step, 100);
+  EXPECT_EQ(found->model.read("w").as<float>()[99], 100.0f);
+  EXPECT_EQ(found->state.read("m").as<float>()[0], 0.5f);
+  EXPECT_EQ(found->meta.at("loss").as_double(), 1.0 / 103);
+  EXPECT_EQ(found->meta.at("seed").as_int(), std::int64_t{1} << 60);
+  EXPECT_TRUE(found->warnings.empty());
+  EXPECT_EQ(names_in(folder / "a/b"), (std::set<std::string>{".lock", "latest", "step-00000100"}));
+  EXPECT_EQ(content_of(folder / "a/b/latest"), "step-00000100\n");
+}
+
+TEST(CheckpointFilesTest, NothingIsFoundInAnEmptyOrMissingFolder) {
+  const TempFolder folder;
+  EXPECT_FALSE(load_checkpoint(folder / "missing"));
+  EXPECT_FALSE(load_checkpoint(folder.path()));
+  folder.write("step-1/meta.json", "not ours");
+  folder.write("notes", "");
+  EXPECT_FALSE(load_checkpoint(folder.path()));
+  const CheckpointWriter writer(folder.path());
+  EXPECT_FALSE(load_checkpoint(folder.path()));
+  EXPECT_TRUE(contains(message_of(ErrorCode::kInput, [&] { load_checkpoint(folder / "notes"); }),
+                       "is not a folder of checkpoints"));
+}
+
+TEST(CheckpointFilesTest, OnlyTheLastFewAreKept) {
+  const TempFolder folder;
+  CheckpointWriter writer(folder.path());
+  for (std::int64_t step : {1, 2, 3, 123456789}) save(writer, step);
+  EXPECT_EQ(names_in(folder.path()),
+            (std::set<std::string>{".lock", "latest", "step-00000003", "step-123456789"}));
+  EXPECT_EQ(load_checkpoint(folder.path())->step, 123456789);
+  message_of(ErrorCode::kUsage, [&] { CheckpointWriter(folder / "other", 0); });
+}
+
+TEST(CheckpointFilesTest, SavingAStepAgainReplacesIt) {
+  const TempFolder folder;
+  CheckpointWriter writer(folder.path());
+  save(writer, 5, 100);
+  save(writer, 5, 200);
+  EXPECT_EQ(load_checkpoint(folder.path())->model.read("w").count(), 200);
+  EXPECT_EQ(names_in(folder.path()), (std::set<std::string>{".lock", "latest", "step-00000005"}));
+}
+
+TEST(CheckpointFilesTest, ARunThatStartsOverIsNotShadowedByLaterSteps) {
+  const TempFolder folder;
+  CheckpointWriter writer(folder.path());
+  save(writer, 900);
+  for (std::int64_t step : {1, 2, 3}) save(writer, step);
+  EXPECT_EQ(load_checkpoint(folder.path())->step, 3);
+  EXPECT_TRUE(fs::exists(folder / "step-00000900"));
+}
+
+TEST(CheckpointFilesTest, EveryKindOfDamageFallsBackToTheOneBefore) {
+  using Damage = void (*)(const fs::path&);
+  const std::vector<Damage> kinds = {
+      [](const fs::path& f) { flip_byte(f / "model.safetensors", 1); },
+      [](const fs::path& f) { flip_byte(f / "state.safetensors", 200); },
+      [](const fs::path& f) { flip_byte(f / "meta.json", 30); },
+      [](const fs::path& f) { fs::resize_file(f / "model.safetensors", 50); },
+      [](const fs::path& f) { fs::resize_file(f / "state.safetensors", 0); },
+      [](const fs::path& f) { fs::resize_file(f / "meta.json", 20); },
+      [](const fs::path& f) { fs::remove(f / "meta.json"); },
+      [](const fs::path& f) { fs::remove(f / "state.safetensors"); },
+      [](const fs::path& f) { fs::remove_all(f); },
+  };
+  for (std::size_t i = 0; i < kinds.size(); ++i) {
+    const TempFolder folder;
+    CheckpointWriter writer(folder.path());
+    save(writer, 1);
+    save(writer, 2);
+    kinds[i](folder / "step-00000002");
+    const auto found = load_checkpoint(folder.path());
+    ASSERT_TRUE(found) << i;
+    EXPECT_EQ(found->step, 1) << i;
+    EXPECT_EQ(found->warnings.size(), fs::exists(folder / "step-00000002") ? 1u : 0u) << i;
+  }
+}
+
+TEST(CheckpointFilesTest, DamageEverywhereIsAnErrorNotAFreshStart) {
+  const TempFolder folder;
+  CheckpointWriter writer(folder.path());
+  save(writer, 1);
+  flip_byte(folder / "step-00000001/model.safetensors", 1);
+  const std::string message =
+      message_of(ErrorCode::kInput, [&] { load_checkpoint(folder.path()); });
+  EXPECT_TRUE(contains(message, "no undamaged checkpoint"));
+  EXPECT_TRUE(contains(message, "does not match its checksum"));
+}
+
+TEST(CheckpointFilesTest, AMissingOrNonsenseLatestDoesNotMatter) {
+  const TempFolder folder;
+  CheckpointWriter writer(folder.path());
+  save(writer, 1);
+  save(writer, 2);
+  for (const char* content : {"", "step-7", "../../etc", "step-00000099\n"}) {
+    folder.write("latest", content);
+    EXPECT_EQ(load_checkpoint(folder.path())->step, 2) << content;
+  }
+  fs::remove(folder / "latest");
+  EXPECT_EQ(load_checkpoint(folder.path())->step, 2);
+}
+
+TEST(CheckpointFilesTest, LeftoversOfAnInterruptedSaveAreCleanedOrPutBack) {
+  const TempFolder folder;
+  { save(*std::make_unique<CheckpointWriter>(folder.path()), 4); }
+  folder.write(".tmp-step-00000009/model.safetensors", "half");
+  folder.write(".tracestep-1-1.tmp", "half");
+  folder.write(".old-step-00000004/meta.json", "replaced");
+  fs::rename(folder / "step-00000004", folder / "kept");
+  fs::remove_all(folder / ".old-step-00000004");
+  fs::rename(folder / "kept", folder / ".old-step-00000004");
+  const CheckpointWriter writer(folder.path());
+  EXPECT_EQ(names_in(folder.path()), (std::set<std::string>{".lock", "latest", "step-00000004"}));
+  EXPECT_EQ(load_checkpoint(folder.path())->step, 4);
+}
+
+TEST(CheckpointFilesTest, TwoWritersCannotShareAFolder) {
+  const TempFolder folder;
+  const CheckpointWriter writer(folder.path());
+  EXPECT_TRUE(contains(message_of(ErrorCode::kOutput, [&] { CheckpointWriter(folder.path()); }),
+                       "another process writes its checkpoints there"));
+}
+
+TEST(CheckpointFilesTest, PlacesThatCannotBeWrittenAreRefused) {
+  const TempFolder folder;
+  folder.write("file", "");
+  EXPECT_TRUE(contains(message_of(ErrorCode::kOutput, [&] { CheckpointWriter(folder / "file"); }),
+                       "it is not a folder"));
+  message_of(ErrorCode::kOutput, [&] { CheckpointWriter(folder / "file/below"); });
+  message_of(ErrorCode::kOutput, [&] { CheckpointWriter("/proc/checkpoints"); });
+}
+
+TEST(CheckpointFilesTest, AFullDiskLeavesTheEarlierCheckpoint) {
+  const TempFolder folder;
+  CheckpointWriter writer(folder.path());
+  save(writer, 1);
+  // A limit on file size stands in for the full disk: the write fails half-way in the same place.
+  rlimit before{};
+  getrlimit(RLIMIT_FSIZE, &before);
+  const auto old_handler = std::signal(SIGXFSZ, SIG_IGN);
+  const rlimit small{64 << 10, before.rlim_max};
+  setrlimit(RLIMIT_FSIZE, &small);
+  std::string message;
+  try {
+    save(writer, 2, 100'000);
+  } catch (const Error& e) {
+    message = e.code() == ErrorCode::kOutput ? e.what() : "another code";
+  }
+  setrlimit(RLIMIT_FSIZE, &before);
+  std::signal(SIGXFSZ, old_handler);
+  EXPECT_TRUE(contains(message, "model.safetensors cannot be written: File too large"));
+  EXPECT_EQ(names_in(folder.path()), (std::set<std::string>{".lock", "latest", "step-00000001"}));
+  EXPECT_EQ(load_checkpoint(folder.path())->step, 1);
+}
+
+TEST(CheckpointFilesTest, AKilledWriterAlwaysLeavesACompleteCheckpoint) {
+  const TempFolder folder;
+  {
+    CheckpointWriter writer(folder.path());
+    save(writer, 0);
+  }
+  std::int64_t last = 0;
+  for (int round = 0; round < 12; ++round) {
+    const pid_t child = fork();
+    ASSERT_GE(child, 0);
+    if (child == 0) {
+      CheckpointWriter writer(folder.path());
+      for (std::int64_t step = last + 1;; ++step) save(writer, step, 20'000);
+    }
+    usleep(static_cast<useconds_t>(2000 + 3700 * round));
+    kill(child, SIGKILL);
+    waitpid(child, nullptr, 0);
+    const CheckpointWriter cleaner(folder.path());
+    const auto found = load_checkpoint(folder.path());
+    ASSERT_TRUE(found);
+    EXPECT_TRUE(found->warnings.empty());
+    EXPECT_GE(found->step, last);
+    EXPECT_EQ(found->model.read("w").as<float>()[0], static_cast<float>(found->step));
+    last = found->step;
+  }
+}
+
+}  // namespace
+}  // namespace tracestep
