@@ -1,0 +1,59 @@
+// One cell of a benchmark: a model, a mode and a device; its times by four clocks and its bytes.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/json.h"
+#include "lab/report/table.h"
+#include "record/recorder.h"
+#include "train/step_program.h"
+
+namespace tracestep {
+
+using DeviceFactory = std::function<std::unique_ptr<Device>()>;
+
+struct CellSpec {
+  StepSpec step;
+  std::string precision = "fp32";  // fp32, bf16-pure, fp16-pure
+  std::string executor = "eager";
+  int warmup = 5;
+  int steps = 10;
+  int instrumented_steps = 3;  // separate runs with spans, for the busy clock
+  std::uint64_t seed = 0;
+};
+
+struct CellResult {
+  CellSpec spec;
+  std::string device;
+  std::string status = "ok";  // or "oom"
+  std::string detail;         // why it is "oom"
+  std::int64_t parameters = 0;
+  std::vector<double> samples_ms, warmup_ms;
+  double wall_ms = 0, issue_ms = 0, device_span_ms = 0, device_busy_ms = 0;  // medians
+  double instrumented_wall_ms = 0;  // what recording spans costs, to be compared with wall_ms
+  std::int64_t peak_bytes = 0, predicted_peak_bytes = 0, untracked_bytes = 0;
+  std::int64_t flops = 0;  // of matrix products
+  std::int64_t launches = 0;
+  double loss = 0;  // of the last step; 0 for inference
+
+  // What attribution needs: the program, and the spans and events of the last instrumented step.
+  Program program;
+  std::vector<Span> spans;
+  std::int64_t span_ns = 0;  // first start to last end of that step
+  std::vector<MemoryEvent> memory_events;
+};
+
+// Builds, warms up, times, then records. Out of memory is a result, not an exception.
+CellResult measure_cell(const DeviceFactory& make_device, const CellSpec& spec);
+
+// The columns of `bench`, and a result as a row of them.
+std::vector<Column> cell_columns();
+std::vector<Json> cell_row(const CellResult& result);
+
+// Applies "fp32", "bf16-pure", "fp16-pure" to a model; Error{kUsage} for others.
+void apply_precision(ModelConfig& model, std::string_view precision);
+
+}  // namespace tracestep

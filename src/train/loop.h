@@ -1,0 +1,99 @@
+// The training loop: batches in, updated weights, a log line per step and checkpoints out.
+#pragma once
+
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/json.h"
+#include "exec/executor.h"
+#include "nn/transformer.h"
+#include "passes/pipeline.h"
+#include "train/batches.h"
+#include "train/schedule.h"
+#include "train/signals.h"
+#include "train/token_file.h"
+
+namespace tracestep {
+
+struct TrainOptions {
+  ModelConfig model;
+  BatchShape shape;
+  std::int64_t steps = 200;
+  std::int64_t accumulate = 1;  // micro-batches per step
+  Order order = Order::kShuffled;
+  std::uint64_t seed = 0;
+  Schedule schedule;
+  OptimizerOptions optimizer;  // weight decay and clip included
+  Granularity ops = Granularity::kFused;
+  std::filesystem::path init;         // weights to start from; empty: from the seed
+  std::filesystem::path save;         // weights at the end; empty: nowhere
+  std::filesystem::path log;          // one JSON line per step; empty: nowhere
+  std::filesystem::path checkpoint;   // folder; empty: none
+  std::int64_t checkpoint_every = 0;  // steps; 0: only at the end and when interrupted
+  bool resume = false;                // from the newest checkpoint, if there is one
+  std::int64_t validate_every = 0;    // steps; 0: never
+  std::int64_t validation_batches = 8;
+};
+
+struct TrainStep {
+  std::int64_t step = 0;  // counted from 1 in logs and messages
+  double loss = 0.0, grad_norm = 0.0, lr = 0.0, tokens_per_s = 0.0;
+  std::optional<double> validation_loss;
+};
+
+struct TrainResult {
+  std::vector<TrainStep> steps;  // of this run
+  std::int64_t resumed_from = 0;
+  bool interrupted = false;
+};
+
+// Trains on `tokens` (validation loss on `validation`, if given). `progress` is called after every
+// step. Output places are tried before the first step. The log is continued on resume: lines of
+// steps that are trained again are replaced.
+// Throws Error (kUsage, kInput, kOutput), OutOfMemory, DeviceError; what was saved stays complete.
+TrainResult train(Device& device, const TrainOptions& options, TokenSourcePtr tokens,
+                  TokenSourcePtr validation, const StopSignal* stop,
+                  const std::function<void(const TrainStep&)>& progress);
+
+struct EvalOptions {
+  ModelConfig model;
+  BatchShape shape;
+  Granularity ops = Granularity::kFused;
+  std::filesystem::path init;
+  std::uint64_t seed = 0;
+  std::int64_t batches = 0;         // sequential batches to average over; 0: all, at least one
+  std::filesystem::path logits;     // safetensors "logits" [B,T,V] of the first batch; empty: none
+  std::filesystem::path gradients;  // the first batch's gradients; empty: none
+};
+
+struct EvalResult {
+  double loss = 0.0;
+  double perplexity = 0.0;
+  double first_batch_loss = 0.0;
+  std::int64_t batches = 0, tokens = 0;
+};
+
+EvalResult evaluate(Device& device, const EvalOptions& options, TokenSourcePtr tokens);
+
+struct GenerateOptions {
+  ModelConfig model;
+  std::int64_t context = 256;  // longest text, prompt included
+  std::filesystem::path init;
+  std::uint64_t seed = 0;
+  std::vector<std::int64_t> prompt;  // token ids; at least one
+  std::int64_t tokens = 128;         // to sample
+  double temperature = 1.0;          // 0: always the most likely
+  std::int64_t top_k = 0;            // 0: all
+  double top_p = 1.0;
+};
+
+// Samples with a KV cache, one token a run; `emit` gets each new token. Stops at the context.
+std::vector<std::int64_t> generate(Device& device, const GenerateOptions& options,
+                                   const StopSignal* stop,
+                                   const std::function<void(std::int64_t)>& emit);
+
+}  // namespace tracestep

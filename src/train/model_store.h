@@ -1,0 +1,36 @@
+// Weights in a store: made from a seed, or read from and written to safetensors files under the
+// names of nn/transformer.h.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <string>
+
+#include "nn/config.h"
+#include "runtime/store.h"
+#include "train/safetensors.h"
+
+namespace tracestep {
+
+// Truncated normal at ±3σ: σ² = 2/(in+out) for matrices, σ = 1 for the embedding; norm weights are
+// one. A value depends on (seed, tensor name, index) alone: the same on every device.
+// Source: the course's reference model.
+void initialize_parameters(Store& store, std::uint64_t seed);
+
+// Reads every parameter of the store. Throws Error{kInput} naming the tensor that is missing, has
+// another shape or a dtype other than the parameter's, and for tensors the model does not have.
+void load_parameters(Store& store, const SafetensorsFile& file);
+
+// The model's sizes as its tensors tell them (heads are not in the tensors: taken from the file's
+// "heads" metadata, else from `fallback`). Throws Error{kInput}: the file is no such model.
+ModelConfig config_of(const SafetensorsFile& file, const ModelConfig& fallback);
+
+// Host copies of all parameters, or of all states whose name starts with `prefix`.
+std::map<std::string, HostTensor> parameters_of(const Store& store);
+std::map<std::string, HostTensor> states_of(const Store& store, std::string_view prefix);
+// Writes all parameters, with the model's sizes as metadata. Throws Error{kOutput}.
+void save_parameters(const Store& store, const ModelConfig& config,
+                     const std::filesystem::path& path);
+
+}  // namespace tracestep
