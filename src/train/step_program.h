@@ -13,7 +13,7 @@ struct StepSpec {
   Mode mode = Mode::kStep;
   Granularity ops = Granularity::kFused;
   GradientKind gradients = GradientKind::kTransient;
-  OptimizerOptions optimizer;
+  OptimizerOptions optimizer = {};
   bool verify = false;
 };
 

@@ -1,0 +1,85 @@
+#include <cmath>
+
+#include "exec/eager.h"
+#include "train/loop.h"
+#include "train/model_store.h"
+#include "train/output_file.h"
+#include "train/step_program.h"
+
+namespace tracestep {
+namespace {
+
+PipelineOptions lowering(const EvalOptions& options, Mode mode, Device& device) {
+  StepSpec spec{options.model, options.shape, mode, options.ops};
+  PipelineOptions out = pipeline_options(spec);
+  out.has_kernel = [&device](const OpDef& op) { return device.find_kernel(op) != nullptr; };
+  return out;
+}
+
+void load(Store& store, const EvalOptions& options) {
+  if (options.init.empty()) return initialize_parameters(store, options.seed);
+  load_parameters(store, SafetensorsFile(options.init));
+}
+
+void set_batch(Executor& executor, const Batch& batch) {
+  executor.set_input("tokens", batch.tokens);
+  executor.set_input("targets", batch.targets);
+}
+
+// The first batch's gradients, under the parameters' names.
+void write_gradients(Store& store, const EvalOptions& options, Device& device, const Batch& batch) {
+  EagerExecutor backward(store, run_pipeline(loss_program(options.model, options.shape),
+                                             lowering(options, Mode::kForwardBackward, device))
+                                    .program);
+  set_batch(backward, batch);
+  backward.run();
+  std::map<std::string, HostTensor> gradients;
+  for (const std::string& name : store.names(LeafKind::kParameter)) {
+    gradients.emplace(name, backward.output(gradient_name(name)));
+  }
+  write_safetensors(options.gradients, TensorMap(gradients.begin(), gradients.end()));
+}
+
+// Whole batches in the source; at least one, which may wrap.
+std::int64_t batch_count(const EvalOptions& options, const TokenSource& tokens) {
+  const std::int64_t per_batch = options.shape.batch * options.shape.context;
+  const std::int64_t available = std::max<std::int64_t>(1, (tokens.size() - 1) / per_batch);
+  return options.batches > 0 ? std::min(options.batches, available) : available;
+}
+
+}  // namespace
+
+EvalResult evaluate(Device& device, const EvalOptions& options, TokenSourcePtr tokens) {
+  for (const auto* path : {&options.logits, &options.gradients}) {
+    if (!path->empty()) check_writable(*path);
+  }
+  check_vocabulary(*tokens, options.model.vocab);
+  const Batches batches(tokens,
+                        {options.shape.batch, options.shape.context, Order::kSequential, 0});
+  Store store(device);
+  const bool want_logits = !options.logits.empty();
+  EagerExecutor forward(store, run_pipeline(loss_program(options.model, options.shape, want_logits),
+                                            lowering(options, Mode::kInference, device))
+                                   .program);
+  load(store, options);
+
+  EvalResult out;
+  out.batches = batch_count(options, *tokens);
+  out.tokens = out.batches * options.shape.batch * options.shape.context;
+  double total = 0.0;
+  for (std::int64_t i = 0; i < out.batches; ++i) {
+    set_batch(forward, batches.at(i));
+    forward.run();
+    const double loss = forward.scalar("loss");
+    total += loss;
+    if (i > 0) continue;
+    out.first_batch_loss = loss;
+    if (want_logits) write_safetensors(options.logits, {{"logits", forward.output("logits")}});
+  }
+  out.loss = total / static_cast<double>(out.batches);
+  out.perplexity = std::exp(out.loss);
+  if (!options.gradients.empty()) write_gradients(store, options, device, batches.at(0));
+  return out;
+}
+
+}  // namespace tracestep

@@ -1,0 +1,116 @@
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "base/random.h"
+#include "exec/eager.h"
+#include "train/loop.h"
+#include "train/model_store.h"
+#include "train/step_program.h"
+
+namespace tracestep {
+namespace {
+
+HostTensor integer_tensor(std::int64_t value, const Shape& shape) {
+  return HostTensor::of<std::int64_t>(DType::kI64, shape, std::span(&value, 1));
+}
+
+std::vector<double> widened(const HostTensor& logits) {
+  std::vector<double> out;
+  switch (logits.dtype) {
+    case DType::kF64:
+      for (double x : logits.as<double>()) out.push_back(x);
+      break;
+    case DType::kF32:
+      for (float x : logits.as<float>()) out.push_back(static_cast<double>(x));
+      break;
+    case DType::kBF16:
+      for (BF16 x : logits.as<BF16>()) out.push_back(static_cast<double>(to_float(x)));
+      break;
+    default:
+      for (F16 x : logits.as<F16>()) out.push_back(static_cast<double>(to_float(x)));
+      break;
+  }
+  return out;
+}
+
+// Temperature, top-k and nucleus sampling (Holtzman et al. 2020) with one uniform draw.
+std::int64_t sample(std::vector<double> logits, const GenerateOptions& options, double uniform) {
+  std::vector<std::int64_t> order(logits.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::stable_sort(order.begin(), order.end(), [&](std::int64_t a, std::int64_t b) {
+    return logits[static_cast<std::size_t>(a)] > logits[static_cast<std::size_t>(b)];
+  });
+  if (options.temperature == 0.0) return order[0];
+  if (options.top_k > 0 && static_cast<std::size_t>(options.top_k) < order.size()) {
+    order.resize(static_cast<std::size_t>(options.top_k));
+  }
+  const double top = logits[static_cast<std::size_t>(order[0])];
+  std::vector<double> weights;
+  double total = 0.0;
+  for (std::int64_t id : order) {
+    weights.push_back(std::exp((logits[static_cast<std::size_t>(id)] - top) / options.temperature));
+    total += weights.back();
+  }
+  double kept = 0.0;
+  std::size_t count = 0;
+  while (count < weights.size() && (count == 0 || kept < options.top_p * total)) {
+    kept += weights[count++];
+  }
+  double at = uniform * kept;
+  for (std::size_t i = 0; i < count; ++i) {
+    at -= weights[i];
+    if (at < 0.0) return order[i];
+  }
+  return order[count - 1];
+}
+
+void check(const GenerateOptions& o) {
+  if (o.prompt.empty()) fail_usage("--prompt", "is empty; at least one token is needed");
+  if (o.temperature < 0.0) fail_usage("--temperature", "{} is negative", o.temperature);
+  if (o.top_p <= 0.0 || o.top_p > 1.0) fail_usage("--top-p", "{} is not in (0, 1]", o.top_p);
+  if (static_cast<std::int64_t>(o.prompt.size()) > o.context) {
+    fail_usage("--prompt", "{} tokens do not fit into a context of {}", o.prompt.size(), o.context);
+  }
+  for (std::int64_t id : o.prompt) {
+    if (id < 0 || id >= o.model.vocab) {
+      fail_usage("--prompt", "token {} is beyond the vocabulary of {}", id, o.model.vocab);
+    }
+  }
+}
+
+}  // namespace
+
+std::vector<std::int64_t> generate(Device& device, const GenerateOptions& options,
+                                   const StopSignal* stop,
+                                   const std::function<void(std::int64_t)>& emit) {
+  check(options);
+  Store store(device);
+  PipelineOptions lower;
+  lower.has_kernel = [&device](const OpDef& op) { return device.find_kernel(op) != nullptr; };
+  EagerExecutor decode(
+      store, run_pipeline(decode_program(options.model, {1, options.context}), lower).program);
+  if (options.init.empty()) {
+    initialize_parameters(store, options.seed);
+  } else {
+    load_parameters(store, SafetensorsFile(options.init));
+  }
+  const CounterRng rng(options.seed, "sampling");
+  std::vector<std::int64_t> text = options.prompt, out;
+  for (std::int64_t position = 0; position < options.context; ++position) {
+    if (stop != nullptr && stop->requested()) break;
+    const auto at = static_cast<std::size_t>(position);
+    decode.set_input("tokens", integer_tensor(text[at], {1, 1}));
+    decode.set_input("position", integer_tensor(position, {}));
+    decode.run();
+    if (at + 1 < text.size()) continue;  // still reading the prompt
+    if (static_cast<std::int64_t>(out.size()) >= options.tokens) break;
+    out.push_back(sample(widened(decode.output("logits")), options,
+                         rng.uniform(static_cast<std::uint64_t>(position))));
+    text.push_back(out.back());
+    if (emit) emit(out.back());
+  }
+  return out;
+}
+
+}  // namespace tracestep

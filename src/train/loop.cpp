@@ -1,0 +1,273 @@
+#include "train/loop.h"
+
+#include <chrono>
+#include <cmath>
+#include <fstream>
+
+#include "exec/eager.h"
+#include "train/checkpoint_files.h"
+#include "train/log_file.h"
+#include "train/model_store.h"
+#include "train/output_file.h"
+#include "train/step_program.h"
+
+namespace tracestep {
+namespace {
+
+HostTensor scalar_tensor(double value) {
+  const auto narrow = static_cast<float>(value);
+  return HostTensor::of<float>(DType::kF32, {}, std::span(&narrow, 1));
+}
+
+double seconds_since(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+// Everything a running training holds: the store, and the programs that work on it.
+class Trainer {
+ public:
+  Trainer(Device& device, const TrainOptions& options, TokenSourcePtr tokens,
+          TokenSourcePtr validation)
+      : options_(options), store_(device), batches_(tokens, batch_options()) {
+    options_.schedule.check();
+    build(device);
+    if (validation) {
+      validation_.emplace(validation, Batches::Options{options.shape.batch, options.shape.context,
+                                                       Order::kSequential, 0});
+      StepSpec spec = spec_of(Mode::kForwardBackward);
+      PipelineOptions evaluate = pipeline_options(spec);
+      evaluate.mode = Mode::kInference;  // the loss, nothing kept for backward
+      evaluate.has_kernel = [&device](const OpDef& op) {
+        return device.find_kernel(op) != nullptr;
+      };
+      evaluator_ = std::make_unique<EagerExecutor>(
+          store_, run_pipeline(loss_program(options.model, options.shape), evaluate).program);
+    }
+  }
+
+  Store& store() { return store_; }
+
+  TrainStep step(std::int64_t index) {
+    const auto start = std::chrono::steady_clock::now();
+    TrainStep out;
+    out.step = index + 1;
+    out.lr = options_.schedule.at(out.step);
+    if (options_.accumulate > 1) {
+      accumulate(index, out);
+    } else {
+      set_batch(*step_, batches_.at(index));
+      set_rates(*step_, out);
+      step_->run();
+      out.loss = step_->scalar("loss");
+      out.grad_norm = step_->scalar("grad_norm");
+      step_->release_outputs();
+    }
+    const std::int64_t tokens = options_.shape.batch * options_.shape.context * options_.accumulate;
+    out.tokens_per_s = static_cast<double>(tokens) / seconds_since(start);
+    return out;
+  }
+
+  double validate() {
+    double total = 0.0;
+    for (std::int64_t i = 0; i < options_.validation_batches; ++i) {
+      set_batch(*evaluator_, validation_->at(i));
+      evaluator_->run();
+      total += evaluator_->scalar("loss");
+    }
+    evaluator_->release_outputs();
+    return total / static_cast<double>(options_.validation_batches);
+  }
+
+  bool can_validate() const { return evaluator_ != nullptr; }
+
+ private:
+  Batches::Options batch_options() const {
+    return {options_.shape.batch, options_.shape.context, options_.order, options_.seed};
+  }
+
+  StepSpec spec_of(Mode mode) const {
+    StepSpec spec{options_.model, options_.shape, mode, options_.ops};
+    spec.optimizer = options_.optimizer;
+    spec.optimizer.report_norm = true;
+    return spec;
+  }
+
+  void build(Device& device) {
+    if (options_.accumulate == 1) {
+      step_ = std::make_unique<EagerExecutor>(store_, step_program(spec_of(Mode::kStep), device));
+      return;
+    }
+    // The first micro-batch overwrites the gradients, the others add; then one update.
+    const double scale = 1.0 / static_cast<double>(options_.accumulate);
+    const auto micro = [&](GradientKind kind) {
+      StepSpec spec = spec_of(Mode::kForwardBackward);
+      spec.gradients = kind;
+      PipelineOptions options = pipeline_options(spec);
+      options.has_kernel = [&device](const OpDef& op) { return device.find_kernel(op) != nullptr; };
+      return std::make_unique<EagerExecutor>(
+          store_, run_pipeline(loss_program(options_.model, options_.shape, false, scale), options)
+                      .program);
+    };
+    first_ = micro(GradientKind::kPersistent);
+    next_ = micro(GradientKind::kAccumulate);
+    step_ = std::make_unique<EagerExecutor>(store_, update_program(device));
+  }
+
+  // The optimizer alone, on the gradient states.
+  Program update_program(Device& device) const {
+    Builder b("update");
+    for (const std::string& name : store_.names(LeafKind::kParameter)) {
+      const Type& type = store_.at(name).type;
+      b.parameter(name, type);
+      b.state(gradient_name(name), type, Role::kGradient);
+    }
+    OptimizerOptions options = options_.optimizer;
+    options.report_norm = true;
+    PipelineOptions lower;
+    lower.granularity = options_.ops;
+    lower.mode = Mode::kInference;
+    lower.has_kernel = [&device](const OpDef& op) { return device.find_kernel(op) != nullptr; };
+    return run_pipeline(optimizer(b.finish(), options), lower).program;
+  }
+
+  void accumulate(std::int64_t index, TrainStep& out) {
+    for (std::int64_t i = 0; i < options_.accumulate; ++i) {
+      Executor& micro = i == 0 ? *first_ : *next_;
+      set_batch(micro, batches_.at(index * options_.accumulate + i));
+      micro.run();
+      out.loss += micro.scalar("loss");
+      micro.release_outputs();
+    }
+    set_rates(*step_, out);
+    step_->run();
+    out.grad_norm = step_->scalar("grad_norm");
+    step_->release_outputs();
+  }
+
+  static void set_batch(Executor& executor, const Batch& batch) {
+    executor.set_input("tokens", batch.tokens);
+    executor.set_input("targets", batch.targets);
+  }
+
+  void set_rates(Executor& executor, const TrainStep& step) const {
+    executor.set_input("lr", scalar_tensor(step.lr));
+    if (options_.optimizer.kind != OptimizerKind::kAdamw) return;
+    const OptimizerOptions& o = options_.optimizer;
+    executor.set_input("step_size", scalar_tensor(step_size(step.lr, o.beta1, o.beta2, step.step)));
+  }
+
+  TrainOptions options_;
+  Store store_;
+  Batches batches_;
+  std::optional<Batches> validation_;
+  std::unique_ptr<Executor> step_, first_, next_, evaluator_;
+};
+
+// What must be the same for a resumed run to continue the interrupted one exactly.
+Json fingerprint(const TrainOptions& o, const TokenSource& tokens) {
+  Json out = Json::object();
+  const ModelConfig& m = o.model;
+  out["model"] = Json(Json::Array{m.vocab, m.d_model, m.d_ff, m.layers, m.heads});
+  out["batch"] = o.shape.batch;
+  out["context"] = o.shape.context;
+  out["accumulate"] = o.accumulate;
+  out["order"] = o.order == Order::kSequential ? "sequential" : "shuffled";
+  out["seed"] = static_cast<std::int64_t>(o.seed);
+  out["tokens"] = tokens.size();
+  return out;
+}
+
+void save_checkpoint(CheckpointWriter& writer, const Store& store, std::int64_t step,
+                     const Json& meta) {
+  const auto model = parameters_of(store);
+  const auto state = states_of(store, "adamw.");
+  writer.save(step, TensorMap(model.begin(), model.end()), TensorMap(state.begin(), state.end()),
+              meta);
+}
+
+// Restores weights and optimizer state; returns the steps already done.
+std::int64_t restore(Store& store, const Checkpoint& checkpoint, const Json& expected) {
+  for (const auto& [key, value] : expected.members()) {
+    const Json* saved = checkpoint.meta.find(key);
+    if (saved == nullptr || !(*saved == value)) {
+      throw Error(ErrorCode::kUsage, "--resume",
+                  fmt::format("the checkpoint was trained with another {}: {}, now {}", key,
+                              saved == nullptr ? "nothing" : saved->dump(), value.dump()),
+                  "use the same options, or an empty folder");
+    }
+  }
+  load_parameters(store, checkpoint.model);
+  for (const std::string& name : store.names(LeafKind::kState)) {
+    if (name.starts_with("adamw.")) store.set(name, checkpoint.state.view(name));
+  }
+  return checkpoint.step;
+}
+
+void check_outputs(const TrainOptions& options) {
+  for (const auto* path : {&options.save, &options.log}) {
+    if (!path->empty()) check_writable(*path);
+  }
+}
+
+void check_numbers(const TrainOptions& o) {
+  if (o.steps < 0) fail_usage("--steps", "{} is negative", o.steps);
+  if (o.accumulate < 1) fail_usage("--accumulate", "{} is not positive", o.accumulate);
+  if (o.checkpoint_every < 0) {
+    fail_usage("--checkpoint-every", "{} is negative", o.checkpoint_every);
+  }
+}
+
+}  // namespace
+
+TrainResult train(Device& device, const TrainOptions& options, TokenSourcePtr tokens,
+                  TokenSourcePtr validation, const StopSignal* stop,
+                  const std::function<void(const TrainStep&)>& progress) {
+  check_numbers(options);
+  check_outputs(options);
+  check_vocabulary(*tokens, options.model.vocab);
+  const Json meta = fingerprint(options, *tokens);
+  Trainer trainer(device, options, tokens, validation);
+  Store& store = trainer.store();
+  TrainResult out;
+
+  std::optional<CheckpointWriter> writer;
+  std::optional<Checkpoint> resumed;
+  if (!options.checkpoint.empty()) {
+    writer.emplace(options.checkpoint);
+    if (options.resume) resumed = load_checkpoint(options.checkpoint);
+  }
+  if (resumed) {
+    out.resumed_from = restore(store, *resumed, meta);
+  } else if (!options.init.empty()) {
+    load_parameters(store, SafetensorsFile(options.init));
+  } else {
+    initialize_parameters(store, options.seed);
+  }
+
+  LogFile log(options.log, out.resumed_from);
+  std::int64_t saved_at = resumed ? resumed->step : -1;
+  std::int64_t step = out.resumed_from;
+  while (step < options.steps && (stop == nullptr || !stop->requested())) {
+    TrainStep record = trainer.step(step++);
+    if (trainer.can_validate() && options.validate_every > 0 &&
+        step % options.validate_every == 0) {
+      record.validation_loss = trainer.validate();
+    }
+    log.add(record);
+    out.steps.push_back(record);
+    if (progress) progress(record);
+    if (writer && options.checkpoint_every > 0 && step % options.checkpoint_every == 0) {
+      log.flush();
+      save_checkpoint(*writer, store, step, meta);
+      saved_at = step;
+    }
+  }
+  log.flush();
+  out.interrupted = step < options.steps;
+  if (writer && saved_at != step) save_checkpoint(*writer, store, step, meta);
+  if (!options.save.empty() && !out.interrupted)
+    save_parameters(store, options.model, options.save);
+  return out;
+}
+
+}  // namespace tracestep

@@ -1,0 +1,155 @@
+#include "train/model_store.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <set>
+#include <thread>
+
+#include "base/half.h"
+#include "base/random.h"
+
+namespace tracestep {
+namespace {
+
+constexpr double kTruncation = 3.0;  // in σ
+
+// How a tensor is initialised, by its name and shape.
+struct Initial {
+  bool ones = false;
+  double sigma = 0.0;
+};
+
+Initial initial_of(std::string_view name, const Shape& shape) {
+  if (shape.rank() != 2) return {.ones = true};
+  if (name == "token_embeddings.weight") return {.sigma = 1.0};
+  return {.sigma = std::sqrt(2.0 / static_cast<double>(shape[0] + shape[1]))};
+}
+
+void store_value(HostTensor& out, std::int64_t index, double value) {
+  const auto i = static_cast<std::size_t>(index);
+  switch (out.dtype) {
+    case DType::kF64: out.as<double>()[i] = value; return;
+    case DType::kF32: out.as<float>()[i] = static_cast<float>(value); return;
+    case DType::kBF16: out.as<BF16>()[i] = to_bf16(static_cast<float>(value)); return;
+    case DType::kF16: out.as<F16>()[i] = to_f16(static_cast<float>(value)); return;
+    default: fail_usage("init", "parameters of {} cannot be initialised", name_of(out.dtype));
+  }
+}
+
+void fill_range(HostTensor& out, const Initial& initial, std::uint64_t seed, std::string_view name,
+                std::int64_t begin, std::int64_t end) {
+  const CounterRng rng(seed, name);
+  const TruncatedNormal normal(kTruncation);
+  for (std::int64_t i = begin; i < end; ++i) {
+    const double value =
+        initial.ones ? 1.0 : initial.sigma * normal(rng, static_cast<std::uint64_t>(i));
+    store_value(out, i, value);
+  }
+}
+
+HostTensor initial_tensor(const Type& type, std::uint64_t seed, const std::string& name) {
+  HostTensor out = HostTensor::zeros(type.dtype, type.shape);
+  const Initial initial = initial_of(name, type.shape);
+  const std::int64_t count = type.count();
+  const auto workers = static_cast<std::int64_t>(
+      count < (1 << 16) ? 1 : std::max(1u, std::thread::hardware_concurrency()));
+  std::vector<std::jthread> threads;
+  for (std::int64_t w = 1; w < workers; ++w) {
+    threads.emplace_back([&, w] {
+      fill_range(out, initial, seed, name, count * w / workers, count * (w + 1) / workers);
+    });
+  }
+  fill_range(out, initial, seed, name, 0, count / workers);
+  return out;
+}
+
+std::int64_t integer_of(const std::map<std::string, std::string>& metadata, const std::string& key,
+                        std::int64_t fallback) {
+  const auto found = metadata.find(key);
+  if (found == metadata.end()) return fallback;
+  std::int64_t out = fallback;
+  std::from_chars(found->second.data(), found->second.data() + found->second.size(), out);
+  return out;
+}
+
+const SafetensorsFile::Entry& matrix(const SafetensorsFile& file, const std::string& name) {
+  const auto* entry = file.find(name);
+  if (entry == nullptr || entry->shape.size() != 2) {
+    fail_input(file.path().string(), "there is no matrix '{}': not a model of this kind", name);
+  }
+  return *entry;
+}
+
+}  // namespace
+
+void initialize_parameters(Store& store, std::uint64_t seed) {
+  if (!store.device().computes()) return;
+  for (const std::string& name : store.names(LeafKind::kParameter)) {
+    store.set(name, initial_tensor(store.at(name).type, seed, name));
+  }
+}
+
+void load_parameters(Store& store, const SafetensorsFile& file) {
+  const std::string where = file.path().string();
+  const std::vector<std::string> names = store.names(LeafKind::kParameter);
+  const std::set<std::string> wanted(names.begin(), names.end());
+  for (const auto& entry : file.entries()) {
+    if (!wanted.contains(entry.name)) {
+      fail_input(where, "the model has no tensor '{}'", entry.name);
+    }
+  }
+  for (const std::string& name : names) {
+    if (file.find(name) == nullptr) fail_input(where, "tensor '{}' is missing", name);
+    const TensorView value = file.view(name);
+    const Type& type = store.at(name).type;
+    const Type given{value.dtype, value.shape};
+    if (given != type) {
+      fail_input(where, "tensor '{}' is {}, the model expects {}", name, given.str(), type.str());
+    }
+    store.set(name, value);
+  }
+}
+
+ModelConfig config_of(const SafetensorsFile& file, const ModelConfig& fallback) {
+  ModelConfig out = fallback;
+  out.name = "custom";
+  const auto& embedding = matrix(file, "token_embeddings.weight");
+  out.vocab = embedding.shape[0];
+  out.d_model = embedding.shape[1];
+  out.d_ff = matrix(file, "layers.0.ffn.w1.weight").shape[0];
+  out.layers = 0;
+  while (file.find(fmt::format("layers.{}.ln1.weight", out.layers)) != nullptr) ++out.layers;
+  out.heads = integer_of(file.metadata(), "heads", fallback.heads);
+  validate(out);
+  return out;
+}
+
+std::map<std::string, HostTensor> parameters_of(const Store& store) {
+  std::map<std::string, HostTensor> out;
+  for (const std::string& name : store.names(LeafKind::kParameter)) {
+    out.emplace(name, store.get(name));
+  }
+  return out;
+}
+
+std::map<std::string, HostTensor> states_of(const Store& store, std::string_view prefix) {
+  std::map<std::string, HostTensor> out;
+  for (const std::string& name : store.names(LeafKind::kState)) {
+    if (name.starts_with(prefix)) out.emplace(name, store.get(name));
+  }
+  return out;
+}
+
+void save_parameters(const Store& store, const ModelConfig& config,
+                     const std::filesystem::path& path) {
+  const auto tensors = parameters_of(store);
+  write_safetensors(path, TensorMap(tensors.begin(), tensors.end()),
+                    {{"heads", std::to_string(config.heads)},
+                     {"layers", std::to_string(config.layers)},
+                     {"d_model", std::to_string(config.d_model)},
+                     {"d_ff", std::to_string(config.d_ff)},
+                     {"vocab", std::to_string(config.vocab)}});
+}
+
+}  // namespace tracestep
