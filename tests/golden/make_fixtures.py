@@ -111,7 +111,7 @@ def first_batch(weights, tokens, dtype):
 
 
 def train(weights, tokens, dtype, clip):
-    """Ten AdamW steps; each loss is the one before its update, each norm the one before clipping."""
+    """Ten AdamW steps; losses are from before the update, norms from before clipping."""
     lm = new_model(weights, dtype)
     optimizer = model.CourseAdamW(lm.parameters.values(), LEARNING_RATE, WEIGHT_DECAY)
     losses, norms = [], []
