@@ -41,6 +41,7 @@ struct CellResult {
 
   // What attribution needs: the program, and the spans and events of the last instrumented step.
   Program program;
+  DeviceTraits traits;
   std::vector<Span> spans;
   std::int64_t span_ns = 0;  // first start to last end of that step
   std::vector<MemoryEvent> memory_events;

@@ -1,0 +1,288 @@
+#include "lab/measure/cell.h"
+
+#include <algorithm>
+
+#include "analysis/cost.h"
+#include "analysis/memory_map.h"
+#include "base/random.h"
+#include "exec/eager.h"
+#include "lab/measure/statistics.h"
+#include "train/model_store.h"
+#include "train/schedule.h"
+
+namespace tracestep {
+namespace {
+
+constexpr double kMsPerNs = 1e-6;
+constexpr double kLearningRate = 1e-3;  // of the timed optimizer steps
+
+HostTensor random_tokens(const CellSpec& spec, std::string_view stream) {
+  const BatchShape shape = spec.step.shape;
+  HostTensor out = HostTensor::zeros(DType::kI64, {shape.batch, shape.context});
+  const CounterRng rng(spec.seed, stream);
+  std::uint64_t index = 0;
+  for (std::int64_t& token : out.as<std::int64_t>()) {
+    token = static_cast<std::int64_t>(
+        rng.below(index++, static_cast<std::uint64_t>(spec.step.model.vocab)));
+  }
+  return out;
+}
+
+HostTensor scalar_tensor(double value) {
+  const auto narrow = static_cast<float>(value);
+  return HostTensor::of<float>(DType::kF32, {}, std::span(&narrow, 1));
+}
+
+void set_inputs(Executor& executor, const CellSpec& spec) {
+  const Program& program = executor.program();
+  const auto has = [&](std::string_view name) { return program.find_leaf(name) != kNoValue; };
+  executor.set_input("tokens", random_tokens(spec, "tokens"));
+  if (has("targets")) executor.set_input("targets", random_tokens(spec, "targets"));
+  if (has("lr")) executor.set_input("lr", scalar_tensor(kLearningRate));
+  if (has("step_size")) {
+    const OptimizerOptions& o = spec.step.optimizer;
+    executor.set_input("step_size", scalar_tensor(step_size(kLearningRate, o.beta1, o.beta2, 1)));
+  }
+}
+
+struct Sample {
+  double wall_ms, issue_ms, span_ms;
+};
+
+Sample timed_run(Executor& executor, Device& device, Recorder* recorder = nullptr) {
+  const std::int64_t start = now_ns();
+  const RunClocks clocks = executor.run(recorder);
+  device.synchronize();
+  const std::int64_t end = now_ns();
+  const std::int64_t span = clocks.last_end_ns - clocks.first_start_ns;
+  return {static_cast<double>(end - start) * kMsPerNs,
+          static_cast<double>(clocks.last_end_ns - clocks.issue_start_ns) * kMsPerNs,
+          static_cast<double>(span) * kMsPerNs};
+}
+
+double busy_ms_of(const std::vector<Span>& spans) {
+  std::int64_t total = 0;
+  for (const Span& s : spans) total += s.end_ns - s.start_ns;
+  return static_cast<double>(total) * kMsPerNs;
+}
+
+void time_steps(Executor& executor, Device& device, CellResult& out) {
+  for (int i = 0; i < out.spec.warmup; ++i) {
+    out.warmup_ms.push_back(timed_run(executor, device).wall_ms);
+  }
+  std::vector<double> spans;
+  for (int i = 0; i < out.spec.steps; ++i) {
+    const Sample sample = timed_run(executor, device);
+    out.samples_ms.push_back(sample.wall_ms);
+    spans.push_back(sample.span_ms);
+  }
+  out.wall_ms = median_of(out.samples_ms);
+  out.device_span_ms = median_of(spans);
+}
+
+// Separate runs with spans: recording costs a little, so it never touches the timed ones.
+void record_steps(Executor& executor, Device& device, CellResult& out) {
+  Recorder recorder({.spans = true, .memory = true});
+  recorder.reserve(static_cast<std::size_t>(executor.launches()) * 2,
+                   static_cast<std::size_t>(executor.launches()) * 12);
+  std::vector<double> busy, wall;
+  device.allocator().set_recorder(&recorder);
+  for (int i = 0; i < out.spec.instrumented_steps; ++i) {
+    executor.release_outputs();
+    recorder.clear();
+    const Sample sample = timed_run(executor, device, &recorder);
+    wall.push_back(sample.wall_ms);
+    busy.push_back(busy_ms_of(recorder.spans()));
+    out.span_ns = static_cast<std::int64_t>(sample.span_ms / kMsPerNs);
+  }
+  device.allocator().set_recorder(nullptr);
+  out.spans = recorder.spans();
+  out.memory_events = recorder.memory_events();
+  if (busy.empty()) return;
+  out.device_busy_ms = median_of(busy);
+  out.instrumented_wall_ms = median_of(wall);
+}
+
+void measure(Device& device, CellResult& out) {
+  const std::int64_t resident_at_start = device.resident_bytes();
+  Store store(device);
+  EagerExecutor executor(store, step_program(out.spec.step, device));
+  out.program = executor.program();
+  out.predicted_peak_bytes = executor.predicted_peak_bytes();
+  out.parameters = parameter_count(out.program);
+  out.flops = gemm_flops(out.program);
+  out.launches = executor.launches();
+  initialize_parameters(store, out.spec.seed);
+  set_inputs(executor, out.spec);
+  device.allocator().reset_peak();
+  time_steps(executor, device, out);
+  record_steps(executor, device, out);
+  // Issuing is what is left of the wall when the nodes' own time is taken away (host device).
+  out.issue_ms = std::max(0.0, out.wall_ms - out.device_busy_ms);
+  const AllocatorStats& stats = device.allocator().stats();
+  out.peak_bytes = stats.peak_requested_bytes;
+  if (resident_at_start > 0) {
+    out.untracked_bytes = device.resident_bytes() - stats.reserved_bytes - resident_at_start;
+  }
+  if (out.spec.step.mode != Mode::kInference && device.computes()) {
+    out.loss = executor.scalar("loss");
+  }
+}
+
+}  // namespace
+
+void apply_precision(ModelConfig& model, std::string_view precision) {
+  if (precision == "fp32") {
+    model.parameter_dtype = DType::kF32;
+  } else if (precision == "bf16-pure") {
+    model.parameter_dtype = DType::kBF16;
+  } else if (precision == "fp16-pure") {
+    model.parameter_dtype = DType::kF16;
+  } else {
+    fail_usage("--precision", "'{}' is not available; fp32, bf16-pure and fp16-pure are",
+               precision);
+  }
+}
+
+CellResult measure_cell(const DeviceFactory& make_device, const CellSpec& spec) {
+  CellResult out;
+  out.spec = spec;
+  apply_precision(out.spec.step.model, spec.precision);
+  if (spec.executor != "eager") {
+    fail_usage("--executor", "'{}' is not available; eager is", spec.executor);
+  }
+  const std::unique_ptr<Device> device = make_device();
+  out.device = device->name();
+  out.traits = device->traits();
+  try {
+    measure(*device, out);
+  } catch (const OutOfMemory& e) {
+    out.status = "oom";
+    out.detail = e.what();
+    out.samples_ms.clear();
+    // What it would have needed is known all the same.
+    if (out.predicted_peak_bytes == 0) {
+      const Program program = step_program(out.spec.step, *device);
+      out.predicted_peak_bytes =
+          tracestep::predicted_peak_bytes(program, plan_storage(program), device->traits());
+      out.parameters = parameter_count(program);
+      out.flops = gemm_flops(program);
+      out.launches = launch_count(program);
+    }
+  }
+  return out;
+}
+
+std::vector<Column> cell_columns() {
+  using K = ColumnKind;
+  const auto real = [](std::string name, std::string title, std::string text) {
+    return Column{.name = std::move(name),
+                  .title = std::move(title),
+                  .unit = "ms",
+                  .kind = K::kReal,
+                  .digits = 3,
+                  .description = std::move(text)};
+  };
+  return {
+      {.name = "size", .description = "preset, or custom"},
+      {.name = "context", .kind = K::kInt, .description = "tokens per row (T)"},
+      {.name = "batch", .kind = K::kInt, .description = "rows (B)"},
+      {.name = "vocab", .kind = K::kInt, .description = "vocabulary (V)", .data_only = true},
+      {.name = "mode", .description = "what a step does"},
+      {.name = "precision", .description = "of parameters and activations"},
+      {.name = "ops", .description = "granularity of the program"},
+      {.name = "executor", .description = "how it runs", .data_only = true},
+      {.name = "device", .description = "where it runs"},
+      {.name = "status", .description = "ok or oom"},
+      {.name = "parameters", .kind = K::kInt, .description = "elements", .data_only = true},
+      {.name = "samples_ms", .kind = K::kReals, .description = "wall time of each timed step"},
+      real("mean_ms", "mean", "of the samples"),
+      real("std_ms", "std", "sample standard deviation"),
+      real("median_ms", "median", "of the samples"),
+      real("min_ms", "min", "of the samples"),
+      real("p95_ms", "p95", "95th percentile, linear between samples"),
+      {.name = "warmup_ms", .kind = K::kReals, .description = "wall time of each warm-up step"},
+      real("wall_ms", "wall", "median time from call to finished"),
+      real("issue_ms", "issue", "host time of the wall outside kernels"),
+      real("device_span_ms", "span", "first kernel start to last kernel end"),
+      real("device_busy_ms", "busy", "sum of kernel times, from separate recorded steps"),
+      {.name = "peak_bytes",
+       .title = "peak",
+       .kind = K::kBytes,
+       .description = "requested bytes at the peak, by the allocator"},
+      {.name = "predicted_peak_bytes",
+       .title = "predicted",
+       .kind = K::kBytes,
+       .description = "the same from the program alone"},
+      {.name = "untracked_bytes",
+       .title = "untracked",
+       .kind = K::kBytes,
+       .description = "resident memory beyond what was reserved, since the start"},
+      {.name = "flops", .kind = K::kInt, .description = "of matrix products", .data_only = true},
+      {.name = "tflops",
+       .title = "TFLOP/s",
+       .kind = K::kReal,
+       .digits = 3,
+       .description = "flops over the median"},
+      {.name = "tokens_per_s",
+       .title = "tokens/s",
+       .kind = K::kReal,
+       .digits = 0,
+       .description = "batch times context over the median"},
+      {.name = "launches", .kind = K::kInt, .description = "kernels per step"},
+      {.name = "instrumented_wall_ms",
+       .kind = K::kReal,
+       .digits = 3,
+       .description = "median wall of the recorded steps",
+       .data_only = true},
+      {.name = "detail", .description = "why the status is not ok", .data_only = true},
+  };
+}
+
+std::vector<Json> cell_row(const CellResult& r) {
+  const bool ok = r.status == "ok";
+  const Summary s = summarize(r.samples_ms);
+  const auto when_ok = [&](Json v) { return ok ? v : Json(); };
+  const auto list = [](const std::vector<double>& values) {
+    Json out = Json::array();
+    for (double v : values) out.push_back(v);
+    return out;
+  };
+  const StepSpec& spec = r.spec.step;
+  const double seconds = s.median * 1e-3;
+  const auto tokens = static_cast<double>(spec.shape.batch * spec.shape.context);
+  const bool timed = ok && seconds > 0.0;
+  return {spec.model.name,
+          spec.shape.context,
+          spec.shape.batch,
+          spec.model.vocab,
+          name_of(spec.mode),
+          r.spec.precision,
+          name_of(spec.ops),
+          r.spec.executor,
+          r.device,
+          r.status,
+          r.parameters,
+          list(r.samples_ms),
+          when_ok(s.mean),
+          when_ok(s.sample_std),
+          when_ok(s.median),
+          when_ok(s.min),
+          when_ok(s.p95),
+          list(r.warmup_ms),
+          when_ok(r.wall_ms),
+          when_ok(r.issue_ms),
+          when_ok(r.device_span_ms),
+          when_ok(r.device_busy_ms),
+          when_ok(r.peak_bytes),
+          r.predicted_peak_bytes,
+          when_ok(r.untracked_bytes),
+          r.flops,
+          timed ? Json(static_cast<double>(r.flops) / seconds * 1e-12) : Json(),
+          timed ? Json(tokens / seconds) : Json(),
+          r.launches,
+          when_ok(r.instrumented_wall_ms),
+          r.detail.empty() ? Json() : Json(r.detail)};
+}
+
+}  // namespace tracestep
