@@ -1,0 +1,52 @@
+// What every allocator does the same way: the limit, the statistics, the recorded events and the
+// out-of-memory error. Where blocks lie is left to the classes built on it.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "runtime/allocator.h"
+
+namespace tracestep {
+
+// Not thread-safe: used by the thread that issues the step.
+class AccountedAllocator : public Allocator {
+ public:
+  AccountedAllocator(const AccountedAllocator&) = delete;
+  AccountedAllocator& operator=(const AccountedAllocator&) = delete;
+
+  const AllocatorStats& stats() const override { return stats_; }
+  void reset_peak() override;
+  void set_limit(std::int64_t bytes) override;
+  std::int64_t limit() const override { return limit_; }
+  void set_recorder(Recorder* recorder) override { recorder_ = recorder; }
+
+ protected:
+  AccountedAllocator(std::string device, MemorySource& source)
+      : device_(std::move(device)), source_(source) {}
+
+  const std::string& device() const { return device_; }
+  bool host_accessible() const { return source_.host_accessible(); }
+
+  // Throws OutOfMemory when `bytes` more would pass the limit or could not be addressed.
+  void check_request(std::int64_t bytes, const AllocationTag& tag);
+  void count_alloc(const LiveAllocation& block, std::int64_t rounded_bytes);
+  void count_free(const LiveAllocation& block, std::int64_t rounded_bytes);
+  // From and to the source, counted as reserved; nullptr when the source has no more.
+  void* map(std::int64_t bytes, const AllocationTag& tag);
+  void unmap(void* address, std::int64_t bytes);
+  // `limit_bytes` as in the error: 0 when it was the source that gave out.
+  [[noreturn]] void out_of_memory(std::int64_t bytes, std::int64_t limit_bytes,
+                                  const AllocationTag& tag);
+
+ private:
+  void record(MemoryAction action, const LiveAllocation& block, std::int64_t rounded_bytes);
+
+  const std::string device_;
+  MemorySource& source_;
+  AllocatorStats stats_;
+  std::int64_t limit_ = 0;
+  Recorder* recorder_ = nullptr;
+};
+
+}  // namespace tracestep

@@ -1,0 +1,34 @@
+// Telling the address sanitizer which bytes nobody may touch; nothing in other builds.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#if defined(__SANITIZE_ADDRESS__)
+#define TRACESTEP_ASAN 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define TRACESTEP_ASAN 1
+#endif
+#endif
+
+#ifdef TRACESTEP_ASAN
+#include <sanitizer/asan_interface.h>
+#endif
+
+namespace tracestep {
+
+inline void forbid_access([[maybe_unused]] const void* begin, [[maybe_unused]] std::int64_t bytes) {
+#ifdef TRACESTEP_ASAN
+  ASAN_POISON_MEMORY_REGION(begin, static_cast<std::size_t>(bytes));
+#endif
+}
+
+// Also before memory goes back to its source: the marks would stay for the next owner.
+inline void allow_access([[maybe_unused]] const void* begin, [[maybe_unused]] std::int64_t bytes) {
+#ifdef TRACESTEP_ASAN
+  ASAN_UNPOISON_MEMORY_REGION(begin, static_cast<std::size_t>(bytes));
+#endif
+}
+
+}  // namespace tracestep

@@ -1,0 +1,81 @@
+// Memory sources for the allocator tests: one of host memory that can run dry, and one of
+// addresses that must never be touched.
+#pragma once
+
+#include <bit>
+#include <cstdint>
+#include <cstdlib>
+#include <limits>
+#include <map>
+
+#include <gtest/gtest.h>
+
+#include "runtime/allocator.h"
+
+namespace tracestep {
+
+class TestSource : public MemorySource {
+ public:
+  ~TestSource() override { EXPECT_TRUE(mapped_.empty()) << "mappings were not given back"; }
+
+  void* map(std::int64_t bytes) override {
+    if (bytes > capacity - mapped_bytes()) return nullptr;
+    void* const address = obtain(bytes);
+    mapped_[address] = bytes;
+    return address;
+  }
+  void unmap(void* address, std::int64_t bytes) override {
+    ASSERT_EQ(mapped_.count(address), 1U);
+    EXPECT_EQ(mapped_[address], bytes);
+    mapped_.erase(address);
+    give_back(address);
+  }
+
+  std::int64_t mapped_bytes() const {
+    std::int64_t total = 0;
+    for (const auto& [address, bytes] : mapped_) total += bytes;
+    return total;
+  }
+  std::size_t mapping_count() const { return mapped_.size(); }
+
+  std::int64_t capacity = std::numeric_limits<std::int64_t>::max();
+
+ protected:
+  virtual void* obtain(std::int64_t bytes) = 0;
+  virtual void give_back(void* address) = 0;
+
+ private:
+  std::map<void*, std::int64_t> mapped_;
+};
+
+class HostSource final : public TestSource {
+ protected:
+  void* obtain(std::int64_t bytes) override {
+    return std::aligned_alloc(512, static_cast<std::size_t>(bytes));
+  }
+  void give_back(void* address) override { std::free(address); }
+};
+
+// Each mapping far from the last; `stride` below zero makes later mappings lie lower.
+class AddressSource final : public TestSource {
+ public:
+  explicit AddressSource(std::int64_t stride = std::int64_t{1} << 40) : stride_(stride) {}
+  bool host_accessible() const override { return false; }
+
+ protected:
+  void* obtain(std::int64_t) override {
+    next_ += static_cast<std::uint64_t>(stride_);
+    return std::bit_cast<void*>(next_);
+  }
+  void give_back(void*) override {}
+
+ private:
+  std::int64_t stride_;
+  std::uint64_t next_ = std::uint64_t{1} << 60;
+};
+
+inline std::uint64_t address_of(const void* pointer) {
+  return std::bit_cast<std::uint64_t>(pointer);
+}
+
+}  // namespace tracestep
