@@ -1,0 +1,61 @@
+// The guarded allocator: finds stray writes and reads. Every block is a mapping of its own:
+//
+//   | zone, 320 bytes | user bytes, 64-byte aligned | zone, 320 bytes or a little more |
+//
+// Zones hold a pattern that is verified when the block is freed. User bytes start as 0xFF, which
+// is NaN in every float dtype and -1 in the integer ones. A freed block waits in a bounded
+// quarantine, filled with another NaN, and is verified again when it leaves. In sanitizer builds
+// zones and freed blocks cannot be touched at all.
+#pragma once
+
+#include <cstddef>
+#include <deque>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "runtime/accounted_allocator.h"
+
+namespace tracestep {
+
+// Errors: free, check_all and trim throw DeviceError with the tag of the damaged block and the
+// bytes that were overwritten; what they were asked to do is done nevertheless.
+class GuardedAllocator final : public AccountedAllocator {
+ public:
+  // Errors: kUsage when the host cannot read and write the memory of the source.
+  GuardedAllocator(std::string device, MemorySource& source);
+  ~GuardedAllocator() override;  // logs damage instead of throwing
+
+  void* allocate(std::int64_t bytes, const AllocationTag& tag) override;
+  void free(void* address) override;
+  void trim() override;  // empties the quarantine
+  std::vector<LiveAllocation> live() const override;
+
+  // Verifies all live blocks and all in quarantine.
+  void check_all();
+
+ private:
+  struct Block {
+    std::byte* mapping = nullptr;
+    std::int64_t mapped_bytes = 0;
+    std::int64_t bytes = 0;
+    AllocationTag tag;
+    std::string label;  // a block in quarantine outlives what the tag points to
+
+    std::byte* user() const;
+    std::byte* end() const { return mapping + mapped_bytes; }
+  };
+  using Damage = std::optional<std::string>;
+
+  Damage damage_of(const Block& block, bool freed) const;
+  void release(const Block& block);
+  Damage empty_quarantine(std::int64_t bytes_to_keep);
+  void throw_if(const char* call, const Damage& damage) const;
+
+  std::map<std::uint64_t, Block> live_;  // by user address
+  std::deque<Block> quarantine_;         // oldest first
+  std::int64_t quarantine_bytes_ = 0;
+};
+
+}  // namespace tracestep
