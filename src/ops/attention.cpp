@@ -59,7 +59,8 @@ void register_attention() {
                .infer = attention_type,
                .accepts = rules::any_strides,
                .decompose = naive,
-               .flops = attention_flops});
+               .flops = attention_flops,
+               .always_decompose = true});
 }
 
 }  // namespace tracestep::ops

@@ -54,7 +54,8 @@ void register_fused() {
                    [](const OpExpansion& e) {
                      return inline_program(e.builder, e.attrs.region("body"), e.inputs);
                    },
-               .flops = body_flops});
+               .flops = body_flops,
+               .always_decompose = true});
 }
 
 }  // namespace tracestep::ops

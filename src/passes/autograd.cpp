@@ -91,8 +91,9 @@ class Autograd {
       grads = node.op->gradient(
           {rewriter_.builder(), node.attrs, inputs, outputs, output_grads, wanted});
     }
-    TRACESTEP_CHECK(grads.size() == node.inputs.size(), "gradient rule of {}", node.op->name);
-    for (std::size_t i = 0; i < grads.size(); ++i) {
+    // A rule may answer for optional operands that are not there.
+    TRACESTEP_CHECK(grads.size() >= node.inputs.size(), "gradient rule of {}", node.op->name);
+    for (std::size_t i = 0; i < node.inputs.size(); ++i) {
       if (wanted[i] && grads[i]) accumulate(node.inputs[i], grads[i]);
     }
   }

@@ -12,20 +12,20 @@ class Copies {
  public:
   explicit Copies(Rewriter& r) : r_(r) {}
 
-  // A contiguous copy of `v` made for `reader`, shared within a phase.
+  // A contiguous copy of `v`, made for `reader` and shared by all later readers: what backward
+  // keeps is then the copy instead of the original, as many bytes.
   Val of(Val v, const Node& reader) {
-    const auto key = std::make_pair(v.id, reader.origin().phase);
-    const auto found = made_.find(key);
+    const auto found = made_.find(v.id);
     if (found != made_.end()) return found->second;
     const auto guard = r_.from(reader);
     const Val out = r_.builder().call1("copy", {v});
-    made_.emplace(key, out);
+    made_.emplace(v.id, out);
     return out;
   }
 
  private:
   Rewriter& r_;
-  std::map<std::pair<ValueId, Phase>, Val> made_;
+  std::map<ValueId, Val> made_;
 };
 
 Program insert_copies(const Program& program) {

@@ -41,7 +41,8 @@ bool has_kernel(const Options& o, const OpDef& op) {
 // Primitive granularity expands all; fused granularity keeps what autograd can differentiate.
 Program decompose_first(const Program& p, const Options& o) {
   return decompose(p, [&](const OpDef& op) {
-    return o.granularity == Granularity::kPrimitive || (!op.gradient && !has_kernel(o, op));
+    const bool kept = op.gradient || (!differentiates(o) && has_kernel(o, op));
+    return o.granularity == Granularity::kPrimitive || !kept;
   });
 }
 

@@ -2,9 +2,18 @@
 // nothing; it uses one fixed vocabulary (operators, exp, log, sqrt, rsqrt, abs, min, max, sin,
 // cos, less, less_equal, equal, select, constant) that is overloaded for float, for SIMD vectors
 // and for device code, so eager, vector and run-time compiled kernels cannot disagree.
-// `V` is the computing type (float32 or a vector of it); `M` its mask type.
-#pragma once
+// `V` is the computing type (float32 or a vector of it).
+//
+// Compiler target options apply where a template's text stands, so a file compiled for several
+// SIMD targets includes this one again for each: it defines TRACESTEP_FUNCTORS_NAMESPACE as that
+// target's own namespace first. Everybody else just includes it.
+#if !defined(TRACESTEP_OPS_SCALAR_FUNCTORS_H) || defined(TRACESTEP_FUNCTORS_NAMESPACE)
+#define TRACESTEP_OPS_SCALAR_FUNCTORS_H
+#ifndef TRACESTEP_FUNCTORS_NAMESPACE
+#define TRACESTEP_FUNCTORS_NAMESPACE tracestep::scalar
+#endif
 
+#ifndef TRACESTEP_UNARY_OPS
 // The lists that kernels instantiate: X(op name, functor).
 #define TRACESTEP_UNARY_OPS(X) \
   X(neg, Neg)                  \
@@ -33,8 +42,9 @@
   X(eq, Equal)                   \
   X(lt, Less)                    \
   X(le, LessEqual)
+#endif
 
-namespace tracestep::scalar {
+namespace TRACESTEP_FUNCTORS_NAMESPACE {
 
 struct Neg {
   template <class V>
@@ -199,4 +209,7 @@ struct Adamw {
   }
 };
 
-}  // namespace tracestep::scalar
+}  // namespace TRACESTEP_FUNCTORS_NAMESPACE
+
+#undef TRACESTEP_FUNCTORS_NAMESPACE
+#endif  // TRACESTEP_OPS_SCALAR_FUNCTORS_H

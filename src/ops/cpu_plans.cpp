@@ -1,0 +1,86 @@
+#include "ops/cpu_plans.h"
+
+#include <algorithm>
+#include <limits>
+
+namespace tracestep {
+namespace {
+
+std::int64_t ceil_div(std::int64_t a, std::int64_t b) {
+  return (a + b - 1) / b;
+}
+std::int64_t round_up(std::int64_t a, std::int64_t unit) {
+  return ceil_div(a, unit) * unit;
+}
+
+// A strip of packed b (16 columns with AVX2, 32 with AVX-512) of this many rows takes half of L1.
+constexpr std::int64_t kBlockK = 256;
+// A packed block of a takes half of a 512 KiB L2.
+constexpr std::int64_t kBlockM = 264;
+constexpr std::int64_t kBlockN = 400;
+// The widest strips of any SIMD target: packed blocks are padded to whole strips.
+constexpr std::int64_t kRowStrip = 16, kColumnStrip = 64;
+
+void choose_k(GemmPlan& plan) {
+  const std::int64_t chunks = std::max<std::int64_t>(1, ceil_div(plan.k, kBlockK));
+  plan.block_k = round_up(std::max<std::int64_t>(1, ceil_div(plan.k, chunks)), 8);
+  plan.blocks_k = std::max<std::int64_t>(1, ceil_div(plan.k, plan.block_k));
+  // Few result tiles and a long K: the K range is cut as well, for machines of up to 16 cores.
+  const std::int64_t tiles = plan.batch * ceil_div(plan.m, 128) * ceil_div(plan.n, 128);
+  if (tiles < 16 && plan.k >= 1024) {
+    plan.splits = std::clamp<std::int64_t>(std::min(plan.k / 512, 16 / tiles), 1, plan.blocks_k);
+  }
+}
+
+// The cut with the shortest makespan: cycles of the micro-kernel (16 multiply-adds each) plus
+// packing (4 elements each), for the thread with the most blocks.
+void choose_blocks(GemmPlan& plan, int threads) {
+  double best = std::numeric_limits<double>::max();
+  const std::int64_t least_m = std::max<std::int64_t>(1, ceil_div(plan.m, kBlockM));
+  const std::int64_t least_n = std::max<std::int64_t>(1, ceil_div(plan.n, kBlockN));
+  for (std::int64_t pm = least_m; pm <= 4 * least_m + 4; ++pm) {
+    for (std::int64_t pn = least_n; pn <= 4 * least_n + 4; ++pn) {
+      const std::int64_t bm = round_up(ceil_div(plan.m, pm), 2);
+      const std::int64_t bn = round_up(ceil_div(plan.n, pn), kColumnStrip);
+      const std::int64_t blocks_m = ceil_div(plan.m, bm), blocks_n = ceil_div(plan.n, bn);
+      const std::int64_t jobs = plan.batch * blocks_m * blocks_n * plan.splits;
+      const auto area = static_cast<double>(round_up(bm, 6)) * static_cast<double>(bn);
+      const double cost = static_cast<double>(ceil_div(jobs, threads)) *
+                          (area / 16.0 + static_cast<double>(bm + bn) / 4.0);
+      if (cost >= best * 0.999) continue;
+      best = cost;
+      plan.block_m = bm, plan.block_n = bn;
+      plan.blocks_m = blocks_m, plan.blocks_n = blocks_n;
+    }
+  }
+}
+
+}  // namespace
+
+std::int64_t GemmPlan::packed_a() const {
+  return is_vector ? 0 : (round_up(block_m, kRowStrip) + kRowStrip) * block_k;
+}
+std::int64_t GemmPlan::packed_b() const {
+  return is_vector ? 0 : round_up(block_n, kColumnStrip) * block_k;
+}
+
+std::int64_t GemmPlan::workspace_bytes(int threads) const {
+  if (batch * m * n == 0 || k == 0) return 0;
+  const std::int64_t floats = is_vector ? batch * k : floats_per_thread() * threads + partials();
+  return floats * static_cast<std::int64_t>(sizeof(float));
+}
+
+GemmPlan plan_gemm(std::int64_t batch, std::int64_t m, std::int64_t n, std::int64_t k, DType dtype,
+                   int threads) {
+  GemmPlan plan{.batch = batch, .m = m, .n = n, .k = k};
+  plan.is_vector = m == 1 || n == 1;
+  if (batch * m * n == 0 || k == 0 || plan.is_vector) return plan;
+  choose_k(plan);
+  choose_blocks(plan, std::max(1, threads));
+  // Low precision cannot hold a sum between two stretches of K.
+  const bool narrow = is_low_precision(dtype) && plan.splits == 1;
+  plan.result_block = narrow ? plan.block_m * plan.block_n : 0;
+  return plan;
+}
+
+}  // namespace tracestep

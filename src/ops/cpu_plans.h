@@ -1,0 +1,33 @@
+// How the CPU kernels cut their work, as pure functions of shape and thread count: the op records
+// predict workspace from these plans, and the kernels obey them.
+#pragma once
+
+#include <cstdint>
+
+#include "ir/op_def.h"
+
+namespace tracestep {
+
+// The packed matrix product. Bits depend on `block_k` and `splits` only, which do not look at the
+// number of threads; the blocks of the result do, to give every thread the same share.
+struct GemmPlan {
+  std::int64_t batch = 1, m = 0, n = 0, k = 0;
+  std::int64_t block_m = 0, block_n = 0, block_k = 0;
+  std::int64_t blocks_m = 0, blocks_n = 0, blocks_k = 0;
+  std::int64_t splits = 1;  // parts of K, summed in order at the end
+  bool is_vector = false;   // m or n is 1: no packing, each matrix element is used once
+
+  std::int64_t jobs() const { return batch * blocks_m * blocks_n * splits; }
+  // Floats of scratch that one thread needs: packed a, packed b, a block of the result.
+  std::int64_t packed_a() const;
+  std::int64_t packed_b() const;
+  std::int64_t result_block = 0;
+  std::int64_t floats_per_thread() const { return packed_a() + packed_b() + result_block; }
+  // Floats of partial results of all splits.
+  std::int64_t partials() const { return splits > 1 ? splits * batch * m * n : 0; }
+  std::int64_t workspace_bytes(int threads) const;
+};
+GemmPlan plan_gemm(std::int64_t batch, std::int64_t m, std::int64_t n, std::int64_t k,
+                   DType dtype, int threads);
+
+}  // namespace tracestep
