@@ -1,0 +1,65 @@
+#include "backends/null/null_device.h"
+
+#include <utility>
+
+namespace tracestep {
+namespace {
+
+// Addresses that nobody may read: they only go up, so none is ever given out twice.
+class NowhereSource final : public MemorySource {
+ public:
+  void* map(std::int64_t bytes) override {
+    const std::uint64_t address = next_;
+    next_ += (static_cast<std::uint64_t>(bytes) + kPage - 1) / kPage * kPage;
+    return reinterpret_cast<void*>(address);  // NOLINT(performance-no-int-to-ptr)
+  }
+  void unmap(void*, std::int64_t) override {}
+  bool host_accessible() const override { return false; }
+
+ private:
+  static constexpr std::uint64_t kPage = 4096;
+  std::uint64_t next_ = std::uint64_t{1} << 40;  // far from anything a program could own
+};
+
+bool has_kernel_by_default(const OpDef& op) {
+  return !op.is_view() && !op.always_decompose && op.kernel_class != KernelClass::kFused &&
+         op.kernel_class != KernelClass::kAttention;
+}
+
+void do_nothing(const KernelCall&) {}
+
+class NullDevice final : public Device {
+ public:
+  explicit NullDevice(NullOptions options)
+      : traits_(std::move(options.traits)),
+        has_kernel_(options.has_kernel ? std::move(options.has_kernel) : has_kernel_by_default),
+        allocator_(make_caching_allocator(name_, source_)) {
+    allocator_->set_limit(options.memory_limit);
+  }
+
+  const std::string& name() const override { return name_; }
+  const DeviceTraits& traits() const override { return traits_; }
+  Allocator& allocator() override { return *allocator_; }
+  Kernel find_kernel(const OpDef& op) const override {
+    return has_kernel_(op) ? do_nothing : nullptr;
+  }
+  bool supports(DType) const override { return true; }
+  bool computes() const override { return false; }
+  void copy_in(void*, const void*, std::int64_t) override {}
+  void copy_out(void*, const void*, std::int64_t) override {}
+
+ private:
+  const std::string name_ = "null";
+  const DeviceTraits traits_;
+  const std::function<bool(const OpDef&)> has_kernel_;
+  NowhereSource source_;
+  std::unique_ptr<Allocator> allocator_;
+};
+
+}  // namespace
+
+std::unique_ptr<Device> make_null_device(NullOptions options) {
+  return std::make_unique<NullDevice>(std::move(options));
+}
+
+}  // namespace tracestep

@@ -1,0 +1,58 @@
+// SiLU and SwiGLU, with derivatives taken by hand.
+//
+// With s = 1/(1+e^-x):  silu = x s,  ds/dx = s (1 - s),  dsilu/dx = s + x s (1 - s).
+#include <cmath>
+
+#include "backends/reference/kernels.h"
+#include "backends/reference/tensor_access.h"
+
+namespace tracestep::reference {
+namespace {
+
+double logistic(double x) {
+  return 1 / (1 + std::exp(-x));
+}
+double silu_of(double x) {
+  return x * logistic(x);
+}
+double silu_slope(double x) {
+  const double s = logistic(x);
+  return s + x * s * (1 - s);
+}
+
+void silu(const KernelCall& call) {
+  const View<double> x(call.inputs[0]), y(call.outputs[0]);
+  for_each_index(call.outputs[0].shape, [&](const Dims& i) { y[i] = silu_of(x[i]); });
+}
+
+void silu_grad(const KernelCall& call) {
+  const View<double> dy(call.inputs[0]), x(call.inputs[1]), dx(call.outputs[0]);
+  for_each_index(call.outputs[0].shape, [&](const Dims& i) { dx[i] = dy[i] * silu_slope(x[i]); });
+}
+
+void swiglu(const KernelCall& call) {
+  const View<double> gate(call.inputs[0]), up(call.inputs[1]), y(call.outputs[0]);
+  for_each_index(call.outputs[0].shape, [&](const Dims& i) { y[i] = silu_of(gate[i]) * up[i]; });
+}
+
+// The results may lie in the storage of gate and up: both are read before either is written.
+void swiglu_grad(const KernelCall& call) {
+  const View<double> dy(call.inputs[0]), gate(call.inputs[1]), up(call.inputs[2]);
+  const View<double> dgate(call.outputs[0]), dup(call.outputs[1]);
+  for_each_index(call.inputs[0].shape, [&](const Dims& i) {
+    const double g = gate[i], u = up[i], d = dy[i];
+    if (dgate) dgate[i] = d * u * silu_slope(g);
+    if (dup) dup[i] = d * silu_of(g);
+  });
+}
+
+}  // namespace
+
+void add_activations(KernelTable& table) {
+  table.add("silu", silu);
+  table.add("silu_grad", silu_grad);
+  table.add("swiglu", swiglu);
+  table.add("swiglu_grad", swiglu_grad);
+}
+
+}  // namespace tracestep::reference

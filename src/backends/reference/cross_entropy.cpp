@@ -1,0 +1,53 @@
+// Mean cross-entropy: loss = (1/N) Σ_rows (log Σ_j e^(z_j) - z_target).
+// Its gradient is (e^(z_j - lse) - [j = target]) / N per logit, since Σ_j e^(z_j) = e^lse.
+#include <cmath>
+#include <limits>
+
+#include "backends/reference/kernels.h"
+#include "backends/reference/tensor_access.h"
+
+namespace tracestep::reference {
+namespace {
+
+void cross_entropy(const KernelCall& call) {
+  const TensorRef& targets = call.inputs[1];
+  const std::int64_t rows = call.inputs[0].shape[0], vocab = call.inputs[0].shape[1];
+  const View<double> logits(call.inputs[0]), loss(call.outputs[0]), lse(call.outputs[1]);
+  long double total = 0;
+  for (std::int64_t row = 0; row < rows; ++row) {
+    double top = -std::numeric_limits<double>::infinity();
+    for (std::int64_t j = 0; j < vocab; ++j) top = std::max(top, logits[{row, j}]);
+    long double sum = 0;
+    for (std::int64_t j = 0; j < vocab; ++j) sum += std::exp(logits[{row, j}] - top);
+    const double log_sum = top + std::log(static_cast<double>(sum));
+    const std::int64_t target =
+        checked_index("cross_entropy", integer_at(targets, {row}), {row}, vocab);
+    total += log_sum - logits[{row, target}];
+    if (lse) lse[{row}] = log_sum;
+  }
+  if (loss) loss[{}] = static_cast<double>(total / static_cast<long double>(rows));
+}
+
+void cross_entropy_grad(const KernelCall& call) {
+  const TensorRef& targets = call.inputs[2];
+  const std::int64_t rows = call.inputs[1].shape[0], vocab = call.inputs[1].shape[1];
+  const View<double> dloss(call.inputs[0]), logits(call.inputs[1]), lse(call.inputs[3]);
+  const View<double> dlogits(call.outputs[0]);
+  for (std::int64_t row = 0; row < rows; ++row) {
+    const std::int64_t target =
+        checked_index("cross_entropy_grad", integer_at(targets, {row}), {row}, vocab);
+    for (std::int64_t j = 0; j < vocab; ++j) {
+      const double p = std::exp(logits[{row, j}] - lse[{row}]);
+      dlogits[{row, j}] = dloss[{}] * (p - (j == target ? 1 : 0)) / static_cast<double>(rows);
+    }
+  }
+}
+
+}  // namespace
+
+void add_cross_entropy(KernelTable& table) {
+  table.add("cross_entropy", cross_entropy);
+  table.add("cross_entropy_grad", cross_entropy_grad);
+}
+
+}  // namespace tracestep::reference

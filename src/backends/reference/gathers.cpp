@@ -1,0 +1,85 @@
+// Gathers and their transposes; an index outside the table is a mistake in the data.
+#include "backends/reference/kernels.h"
+#include "backends/reference/tensor_access.h"
+
+namespace tracestep::reference {
+namespace {
+
+void zero_fill(const TensorRef& y) {
+  with_type(y.dtype, [&](auto zero) {
+    const View<decltype(zero)> out(y);
+    for_each_index(y.shape, [&](const Dims& i) { out[i] = zero; });
+  });
+}
+
+// y[i, c] = table[indices[i], c]
+void gather(const KernelCall& call) {
+  const TensorRef& table = call.inputs[0];
+  const TensorRef& indices = call.inputs[1];
+  with_type(table.dtype, [&](auto zero) {
+    const View<decltype(zero)> from(table), y(call.outputs[0]);
+    for_each_index(indices.shape, [&](const Dims& i) {
+      const std::int64_t row = checked_index("gather", integer_at(indices, i), i, table.shape[0]);
+      for (std::int64_t c = 0; c < table.shape[1]; ++c) y[appended(i, c)] = from[{row, c}];
+    });
+  });
+}
+
+// y[indices[i], c] += x[i, c], from zero
+void scatter_add(const KernelCall& call) {
+  const TensorRef& x = call.inputs[0];
+  const TensorRef& indices = call.inputs[1];
+  const TensorRef& y = call.outputs[0];
+  zero_fill(y);
+  with_type(x.dtype, [&](auto zero) {
+    using T = decltype(zero);
+    const View<T> from(x), to(y);
+    for_each_index(indices.shape, [&](const Dims& i) {
+      const std::int64_t row = checked_index("scatter_add", integer_at(indices, i), i, y.shape[0]);
+      for (std::int64_t c = 0; c < y.shape[1]; ++c) {
+        T& sum = to[{row, c}];
+        sum = static_cast<T>(sum + from[appended(i, c)]);
+      }
+    });
+  });
+}
+
+// y[i] = x[i, indices[i]]
+void take_along(const KernelCall& call) {
+  const TensorRef& x = call.inputs[0];
+  const TensorRef& indices = call.inputs[1];
+  with_type(x.dtype, [&](auto zero) {
+    const View<decltype(zero)> from(x), y(call.outputs[0]);
+    for_each_index(indices.shape, [&](const Dims& i) {
+      const std::int64_t at =
+          checked_index("take_along", integer_at(indices, i), i, x.shape.back());
+      y[i] = from[appended(i, at)];
+    });
+  });
+}
+
+// y[i, indices[i]] = x[i], zero elsewhere
+void put_along(const KernelCall& call) {
+  const TensorRef& x = call.inputs[0];
+  const TensorRef& indices = call.inputs[1];
+  const TensorRef& y = call.outputs[0];
+  zero_fill(y);
+  with_type(x.dtype, [&](auto zero) {
+    const View<decltype(zero)> from(x), to(y);
+    for_each_index(x.shape, [&](const Dims& i) {
+      const std::int64_t at = checked_index("put_along", integer_at(indices, i), i, y.shape.back());
+      to[appended(i, at)] = from[i];
+    });
+  });
+}
+
+}  // namespace
+
+void add_gathers(KernelTable& table) {
+  table.add("gather", gather);
+  table.add("scatter_add", scatter_add);
+  table.add("take_along", take_along);
+  table.add("put_along", put_along);
+}
+
+}  // namespace tracestep::reference

@@ -1,0 +1,77 @@
+#include "backends/reference/reference_device.h"
+
+#include <cstring>
+#include <new>
+
+#include "backends/reference/kernels.h"
+
+namespace tracestep {
+namespace {
+
+// Plain host memory.
+class HeapSource final : public MemorySource {
+ public:
+  void* map(std::int64_t bytes) override {
+    return ::operator new(static_cast<std::size_t>(bytes), kAlignment, std::nothrow);
+  }
+  void unmap(void* address, std::int64_t) override { ::operator delete(address, kAlignment); }
+
+ private:
+  static constexpr std::align_val_t kAlignment{512};
+};
+
+KernelTable all_kernels() {
+  KernelTable table;
+  reference::add_generators(table);
+  reference::add_arithmetic(table);
+  reference::add_selection(table);
+  reference::add_activations(table);
+  reference::add_movement(table);
+  reference::add_reductions(table);
+  reference::add_matmul(table);
+  reference::add_gathers(table);
+  reference::add_softmax(table);
+  reference::add_rms_norm(table);
+  reference::add_rope(table);
+  reference::add_attention(table);
+  reference::add_cross_entropy(table);
+  reference::add_adamw(table);
+  return table;
+}
+
+class ReferenceDevice final : public Device {
+ public:
+  explicit ReferenceDevice(const ReferenceOptions& options)
+      : kernels_(all_kernels()),
+        allocator_(options.guarded ? make_guarded_allocator(name_, source_)
+                                   : make_caching_allocator(name_, source_)) {
+    allocator_->set_limit(options.memory_limit);
+  }
+
+  const std::string& name() const override { return name_; }
+  const DeviceTraits& traits() const override { return traits_; }
+  Allocator& allocator() override { return *allocator_; }
+  Kernel find_kernel(const OpDef& op) const override { return kernels_.find(op.name); }
+  bool supports(DType dtype) const override { return dtype == DType::kF64 || !is_floating(dtype); }
+  void copy_in(void* device, const void* host, std::int64_t bytes) override {
+    if (bytes > 0) std::memcpy(device, host, static_cast<std::size_t>(bytes));
+  }
+  void copy_out(void* host, const void* device, std::int64_t bytes) override {
+    if (bytes > 0) std::memcpy(host, device, static_cast<std::size_t>(bytes));
+  }
+
+ private:
+  const std::string name_ = "reference";
+  const DeviceTraits traits_{.kind = "reference"};
+  const KernelTable kernels_;
+  HeapSource source_;
+  std::unique_ptr<Allocator> allocator_;
+};
+
+}  // namespace
+
+std::unique_ptr<Device> make_reference_device(const ReferenceOptions& options) {
+  return std::make_unique<ReferenceDevice>(options);
+}
+
+}  // namespace tracestep
