@@ -40,7 +40,7 @@ class Builder {
   void update(Val leaf, Val value);
   void set_role(Val value, Role role) { mutable_value(value).role = role; }
 
-  const Type& type(Val value) const { return program_.type(value.id); }
+  Type type(Val value) const { return program_.type(value.id); }
   const Program& program() const { return program_; }
   // The same builder, seen as a handle to an existing value.
   Val at(ValueId id) { return {this, id}; }

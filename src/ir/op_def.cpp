@@ -22,7 +22,7 @@ Registry& registry() {
 
 }  // namespace
 
-const Type& Val::type() const {
+Type Val::type() const {
   return builder->type(*this);
 }
 

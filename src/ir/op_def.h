@@ -24,8 +24,8 @@ struct Val {
   ValueId id = kNoValue;
 
   explicit operator bool() const { return id != kNoValue; }
-  const Type& type() const;
-  const Shape& shape() const { return type().shape; }
+  Type type() const;  // a copy: adding nodes moves the values
+  Shape shape() const { return type().shape; }
   DType dtype() const { return type().dtype; }
   std::int64_t dim(int i) const { return i < 0 ? shape().back(-i - 1) : shape()[i]; }
 };

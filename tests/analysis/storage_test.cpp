@@ -1,0 +1,162 @@
+#include "analysis/storage.h"
+
+#include <gtest/gtest.h>
+
+#include "analysis/cost.h"
+#include "analysis/memory_map.h"
+#include "ir/parse.h"
+#include "nn/transformer.h"
+#include "ops/functions.h"
+#include "passes/pipeline.h"
+
+namespace tracestep {
+namespace {
+
+class StorageTest : public ::testing::Test {
+ protected:
+  void SetUp() override { ops::register_all(); }
+
+  static Program model_program(Mode mode, Granularity granularity) {
+    const ModelConfig config{.vocab = 19, .d_model = 8, .d_ff = 12, .layers = 2, .heads = 2};
+    PipelineOptions options;
+    options.mode = mode;
+    options.granularity = granularity;
+    return run_pipeline(loss_program(config, {.batch = 2, .context = 5}), options).program;
+  }
+};
+
+TEST_F(StorageTest, ABufferIsReusedInPlaceAfterItsLastReaderOnly) {
+  const Program program = parse_program(R"(program "p" {
+    input %x : f32[4]
+    %0 : f32[4] = exp(%x)
+    %1 : f32[4] = neg(%0)
+    %2 : f32[4] = add(%0, %1)
+    output "y" = %2
+  })");
+  const Storage storage = plan_storage(program);
+  // %0 is read again after neg, so neg gets its own buffer; add may take one of the two.
+  EXPECT_NE(storage.buffer_of[1], storage.buffer_of[2]);
+  EXPECT_EQ(storage.buffer_of[3], storage.buffer_of[1]);
+  EXPECT_NE(storage.buffer_of[0], storage.buffer_of[1]) << "inputs are never overwritten";
+}
+
+TEST_F(StorageTest, AViewOwnsNoBytesAndKeepsItsBaseAlive) {
+  const Program program = parse_program(R"(program "p" {
+    input %x : f32[2,3]
+    %0 : f32[2,3] = exp(%x)
+    %1 : f32[3,2] = permute(%0) {axes=[1,0]}
+    %2 : f32[3,2] = neg(%1)
+    output "y" = %2
+  })");
+  const Storage storage = plan_storage(program);
+  EXPECT_EQ(storage.buffer_of[1], storage.buffer_of[2]);
+  EXPECT_FALSE(storage.runs[1]);
+  EXPECT_NE(storage.buffer_of[3], storage.buffer_of[1]) << "another order: not in place";
+  EXPECT_EQ(storage.buffers[static_cast<std::size_t>(storage.buffer_of[1])].last, 2);
+}
+
+TEST_F(StorageTest, ALeafIsOverwrittenOnlyByItsOwnUpdate) {
+  const Program program = parse_program(R"(program "p" {
+    parameter %w : f32[4]
+    input %g : f32[4]
+    %0 : f32[4] = affine(%w) {scale=0.9}
+    %1 : f32[4] = sub(%0, %g)
+    update %w = %1
+  })");
+  const Storage storage = plan_storage(program);
+  EXPECT_EQ(storage.buffer_of[3], storage.buffer_of[0]);
+  EXPECT_TRUE(updates_out_of_place(program, storage).empty());
+  const Program no_update = parse_program(R"(program "p" {
+    parameter %w : f32[4]
+    %0 : f32[4] = neg(%w)
+    output "y" = %0
+  })");
+  const Storage kept = plan_storage(no_update);
+  EXPECT_NE(kept.buffer_of[1], kept.buffer_of[0]);
+}
+
+TEST_F(StorageTest, ResultsThatNobodyReadsAreNotAllocated) {
+  const Program program = parse_program(R"(program "p" {
+    parameter %x : f32[2,3]
+    parameter %w : f32[3]
+    %0, %1 : f32[2,3], f32[2] = rms_norm(%x, %w)
+    output "y" = %0
+  })");
+  EXPECT_EQ(plan_storage(program).buffer_of[3], -1);
+}
+
+TEST_F(StorageTest, NoTwoLiveValuesOverlapInAnyModelProgram) {
+  for (Mode mode : kAllModes) {
+    if (mode == Mode::kInference) continue;
+    for (Granularity g : {Granularity::kPrimitive, Granularity::kFused}) {
+      const Program program = model_program(mode, g);
+      const Storage storage = plan_storage(program);
+      // Replays the step: after each node, which value does each buffer hold?
+      std::vector<ValueId> holds(storage.buffers.size(), kNoValue);
+      for (ValueId id : program.leaves) {
+        holds[static_cast<std::size_t>(storage.buffer_of[static_cast<std::size_t>(id)])] = id;
+      }
+      for (std::size_t i = 0; i < program.nodes.size(); ++i) {
+        if (!storage.runs[i]) continue;
+        for (ValueId input : program.nodes[i].inputs) {
+          const ValueId base = program.value(input).layout.base;
+          const int b = storage.buffer_of[static_cast<std::size_t>(base)];
+          ASSERT_EQ(holds[static_cast<std::size_t>(b)], base)
+              << name_of(mode) << ": node " << i << " " << program.nodes[i].op->name
+              << " reads a value that was overwritten";
+        }
+        for (ValueId output : program.nodes[i].outputs) {
+          const int b = storage.buffer_of[static_cast<std::size_t>(output)];
+          if (b >= 0) holds[static_cast<std::size_t>(b)] = output;
+        }
+      }
+      for (const Update& u : program.updates) {
+        EXPECT_EQ(storage.buffer_of[static_cast<std::size_t>(u.value)],
+                  storage.buffer_of[static_cast<std::size_t>(u.leaf)]);
+      }
+    }
+  }
+}
+
+TEST_F(StorageTest, ThePeakIsAtLeastWhatAnyNodeNeedsAtOnce) {
+  const Program program = model_program(Mode::kStep, Granularity::kFused);
+  const MemoryMap map = map_memory(program, {});
+  for (const Node& node : program.nodes) {
+    std::int64_t needed = 0;
+    for (ValueId id : node.outputs) needed += program.type(id).bytes();
+    EXPECT_GE(map.peak_bytes, needed);
+  }
+  std::int64_t by_category = 0;
+  for (std::int64_t bytes : map.by_category) by_category += bytes;
+  EXPECT_EQ(by_category, map.peak_bytes) << "categories add up to the peak";
+  EXPECT_EQ(map.peak_bytes, predicted_peak_bytes(program, plan_storage(program), {}));
+}
+
+TEST_F(StorageTest, EveryBufferHasAPathAnOpAndAReason) {
+  for (const MappedBuffer& b :
+       map_memory(model_program(Mode::kStep, Granularity::kPrimitive), {}).buffers) {
+    EXPECT_FALSE(b.path.empty()) << b.op;
+    EXPECT_FALSE(b.op.empty());
+    EXPECT_FALSE(b.reason.empty()) << b.path << " " << b.op;
+  }
+}
+
+TEST_F(StorageTest, AnAllReduceAndAFusedNodeWrittenByHandArePlanned) {
+  const Program program = parse_program(R"(program "p" {
+    parameter %w : f32[8]
+    %0 : f32[8] = fused(%w) {body=program "b" {
+      input %a : f32[8]
+      %0 : f32[8] = exp(%a)
+      %1 : f32[8] = neg(%0)
+      output "y" = %1
+    }} @ mlp forward
+    %1 : f32[8] = all_reduce(%0) {op="mean"} @ sync communication
+    output "y" = %1
+  })");
+  const MemoryMap map = map_memory(program, {});
+  EXPECT_EQ(map.peak_bytes, 2 * 32) << "the collective works in place, the body keeps nothing";
+  EXPECT_EQ(total_cost(program).flops, 16);
+}
+
+}  // namespace
+}  // namespace tracestep

@@ -1,0 +1,182 @@
+#include "train/loop.h"
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+
+#include "backends/cpu/cpu_device.h"
+#include "exec/eager.h"
+#include "ops/functions.h"
+#include "support/host_values.h"
+#include "train/model_store.h"
+#include "train/step_program.h"
+#include "train/temp_folder.h"
+
+namespace tracestep {
+namespace {
+
+using testing::to_doubles;
+
+TokenSourcePtr some_tokens() {
+  std::vector<std::int32_t> tokens;
+  std::uint32_t state = 7;
+  for (int i = 0; i < 1500; ++i) {
+    state = state * 1664525u + 1013904223u;
+    tokens.push_back(static_cast<std::int32_t>((state >> 24) % 23));
+  }
+  return memory_tokens("test tokens", tokens);
+}
+
+TrainOptions tiny_options() {
+  TrainOptions out;
+  out.model = {.vocab = 23, .d_model = 16, .d_ff = 32, .layers = 2, .heads = 2};
+  out.shape = {.batch = 4, .context = 8};
+  out.steps = 12;
+  out.seed = 3;
+  out.schedule = {ScheduleKind::kCosine, 1e-2, 1e-3, 2, 12};
+  out.optimizer.weight_decay = 0.1;
+  out.optimizer.clip = 1.0;
+  return out;
+}
+
+TrainResult run(const TrainOptions& options, int threads = 2) {
+  const auto device = make_cpu_device({.threads = threads});
+  return train(*device, options, some_tokens(), nullptr, nullptr, {});
+}
+
+std::string bytes_of(const std::filesystem::path& path) {
+  std::ifstream in(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+class LoopTest : public ::testing::Test {
+ protected:
+  void SetUp() override { ops::register_all(); }
+  TempFolder folder_;
+};
+
+TEST_F(LoopTest, TheLossFalls) {
+  const TrainResult result = run(tiny_options());
+  EXPECT_LT(result.steps.back().loss, result.steps.front().loss);
+  EXPECT_GT(result.steps.front().grad_norm, 0.0);
+}
+
+TEST_F(LoopTest, AResumedRunIsBitIdenticalToAnUninterruptedOne) {
+  TrainOptions whole = tiny_options();
+  whole.save = folder_.path() / "whole.safetensors";
+  whole.log = folder_.path() / "whole.jsonl";
+  const TrainResult expected = run(whole);
+
+  TrainOptions part = tiny_options();
+  part.checkpoint = folder_.path() / "checkpoints";
+  part.checkpoint_every = 5;
+  part.resume = true;
+  part.steps = 7;  // "killed" after a checkpoint at 5 and one at 7
+  run(part);
+  part.steps = 12;
+  part.save = folder_.path() / "resumed.safetensors";
+  const TrainResult resumed = run(part, 3);
+  EXPECT_EQ(resumed.resumed_from, 7);
+  ASSERT_EQ(resumed.steps.size(), 5u);
+  for (std::size_t i = 0; i < 5; ++i) {
+    EXPECT_EQ(resumed.steps[i].loss, expected.steps[i + 7].loss);
+    EXPECT_EQ(resumed.steps[i].grad_norm, expected.steps[i + 7].grad_norm);
+  }
+  EXPECT_TRUE(bytes_of(whole.save) == bytes_of(part.save));
+}
+
+TEST_F(LoopTest, ResumingWithAnotherModelIsRefused) {
+  TrainOptions options = tiny_options();
+  options.checkpoint = folder_.path() / "checkpoints";
+  options.resume = true;
+  options.steps = 2;
+  run(options);
+  options.shape.batch = 2;
+  EXPECT_THROW(run(options), Error);
+}
+
+TEST_F(LoopTest, AccumulationOverMicroBatchesGivesTheGradientOfTheWholeBatch) {
+  TrainOptions whole = tiny_options();
+  whole.order = Order::kSequential;
+  whole.steps = 4;
+  TrainOptions split = whole;
+  split.shape.batch = 2;
+  split.accumulate = 2;
+  const TrainResult a = run(whole), b = run(split);
+  for (std::size_t i = 0; i < a.steps.size(); ++i) {
+    EXPECT_NEAR(a.steps[i].loss, b.steps[i].loss, 2e-5);
+    EXPECT_NEAR(a.steps[i].grad_norm, b.steps[i].grad_norm, 1e-4);
+  }
+}
+
+TEST_F(LoopTest, TheLogIsContinuedWithoutRepeatingSteps) {
+  TrainOptions options = tiny_options();
+  options.checkpoint = folder_.path() / "checkpoints";
+  options.log = folder_.path() / "log.jsonl";
+  options.resume = true;
+  options.steps = 4;
+  run(options);
+  options.steps = 6;
+  run(options);
+  std::ifstream in(options.log);
+  std::string line;
+  std::int64_t expected = 1;
+  while (std::getline(in, line)) {
+    EXPECT_EQ(Json::parse(line, "log").at("step").as_int(), expected++);
+  }
+  EXPECT_EQ(expected, 7);
+}
+
+TEST_F(LoopTest, AnUnwritableOutputIsFoundBeforeTheFirstStep) {
+  TrainOptions options = tiny_options();
+  options.save = folder_.path() / "missing" / "w.safetensors";
+  int steps = 0;
+  const auto device = make_cpu_device({.threads = 1});
+  EXPECT_THROW(
+      train(*device, options, some_tokens(), nullptr, nullptr, [&](const TrainStep&) { ++steps; }),
+      Error);
+  EXPECT_EQ(steps, 0);
+}
+
+TEST_F(LoopTest, CachedDecodingGivesTheLogitsOfTheWholeSequence) {
+  const auto device = make_cpu_device({.threads = 2});
+  Store store(*device);
+  const TrainOptions options = tiny_options();
+  constexpr std::int64_t kLength = 6;
+  StepSpec spec{options.model, {1, kLength}, Mode::kInference};
+  EagerExecutor full(store, step_program(spec, *device));
+  PipelineOptions lower = pipeline_options(spec);
+  lower.has_kernel = [&](const OpDef& op) { return device->find_kernel(op) != nullptr; };
+  EagerExecutor decode(store,
+                       run_pipeline(decode_program(options.model, {1, kLength}), lower).program);
+  initialize_parameters(store, 5);
+  const std::vector<std::int64_t> tokens{3, 1, 4, 1, 5, 9};
+  full.set_input("tokens", HostTensor::of<std::int64_t>(DType::kI64, {1, kLength}, tokens));
+  full.run();
+  const std::vector<double> expected = to_doubles(full.output("logits"));
+  for (std::int64_t i = 0; i < kLength; ++i) {
+    const auto at = static_cast<std::size_t>(i);
+    decode.set_input("tokens",
+                     HostTensor::of<std::int64_t>(DType::kI64, {1, 1}, std::span(&tokens[at], 1)));
+    decode.set_input("position", HostTensor::of<std::int64_t>(DType::kI64, {}, std::span(&i, 1)));
+    decode.run();
+    const std::vector<double> row = to_doubles(decode.output("logits"));
+    for (std::size_t v = 0; v < row.size(); ++v) {
+      EXPECT_NEAR(row[v], expected[at * row.size() + v], 1e-5);
+    }
+  }
+}
+
+TEST_F(LoopTest, SamplingDependsOnTheSeedAlone) {
+  const auto device = make_cpu_device({.threads = 2});
+  GenerateOptions options{
+      .model = tiny_options().model, .context = 16, .seed = 9, .prompt = {1, 2}};
+  options.tokens = 10;
+  const auto a = generate(*device, options, nullptr, {});
+  const auto b = generate(*device, options, nullptr, {});
+  EXPECT_EQ(a, b);
+  EXPECT_EQ(a.size(), 10u);
+}
+
+}  // namespace
+}  // namespace tracestep
