@@ -1,0 +1,95 @@
+#include "backends/op_cases.h"
+
+#include <ostream>
+
+namespace tracestep::testing {
+
+Operand plain(Shape shape, double low, double high) {
+  return {.shape = shape, .low = low, .high = high};
+}
+Operand stored(Shape shape, Stored how, double low, double high) {
+  return {.shape = shape, .low = low, .high = high, .stored = how};
+}
+Operand wide(Shape shape, double low, double high) {
+  return {.shape = shape, .low = low, .high = high, .holds = Holds::kWide};
+}
+Operand indices(Shape shape, std::int64_t size) {
+  return {.shape = shape,
+          .low = 0.0,
+          .high = static_cast<double>(size - 1),
+          .holds = Holds::kIndex,
+          .differentiable = false};
+}
+Operand position(std::int64_t value) {
+  const auto at = static_cast<double>(value);
+  return {.shape = {}, .low = at, .high = at, .holds = Holds::kIndex, .differentiable = false};
+}
+Operand constant(Operand operand) {
+  operand.differentiable = false;
+  return operand;
+}
+
+std::vector<OpCase> elementwise_cases(int count, double low, double high) {
+  const auto all = [&](Shape shape, Stored how) {
+    return OpCase{
+        std::vector<Operand>(static_cast<std::size_t>(count), stored(shape, how, low, high))};
+  };
+  std::vector<OpCase> cases{all({}, Stored::kPlain),          all({0, 3}, Stored::kPlain),
+                            all({1, 1}, Stored::kPlain),      all({1031}, Stored::kPlain),
+                            all({67, 131}, Stored::kPlain),   all({7, 31}, Stored::kTransposed),
+                            all({3, 5, 17}, Stored::kSliced), all({2, 3, 5, 9}, Stored::kHeads),
+                            all({13, 37}, Stored::kBroadcast)};
+  // Operands that differ in how they lie.
+  if (count > 1) {
+    OpCase mixed = all({29, 23}, Stored::kPlain);
+    mixed.operands.back().stored = Stored::kTransposed;
+    cases.push_back(mixed);
+    mixed.operands.front().stored = Stored::kBroadcast;
+    cases.push_back(mixed);
+  }
+  return cases;
+}
+
+std::vector<OpCase> with_attrs(std::vector<OpCase> cases, const Attrs& attrs) {
+  for (OpCase& c : cases) c.attrs = attrs;
+  return cases;
+}
+
+std::vector<OpCase> with_range(std::vector<OpCase> cases, int operand, double low, double high) {
+  for (OpCase& c : cases) {
+    Operand& o = c.operands.at(static_cast<std::size_t>(operand));
+    o.low = low;
+    o.high = high;
+  }
+  return cases;
+}
+
+std::ostream& operator<<(std::ostream& out, const OpTest& test) {
+  return out << test.op;
+}
+
+const std::vector<OpTest>& op_tests() {
+  static const std::vector<OpTest> all = [] {
+    std::vector<OpTest> out;
+    for (auto* family : {elementwise_tests, movement_tests, product_tests, composite_tests}) {
+      for (OpTest& test : family()) out.push_back(std::move(test));
+    }
+    return out;
+  }();
+  return all;
+}
+
+const std::vector<Unsupported>& unsupported_ops() {
+  static const std::vector<Unsupported> all{
+      {"reference", "fused", "put back in place: the oracle runs ops one by one"},
+      {"reference", "all_reduce", "one device has nobody to talk to"},
+      {"cpu", "fused", "put back in place until there is a kernel for regions"},
+      {"cpu", "all_reduce", "runs on a group of processes, not on a device"},
+      {"cpu", "attention", "decomposed into two products around a softmax"},
+      {"null", "fused", "stands for devices that decompose it"},
+      {"null", "attention", "stands for devices that decompose it"},
+  };
+  return all;
+}
+
+}  // namespace tracestep::testing

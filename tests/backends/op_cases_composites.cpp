@@ -1,0 +1,155 @@
+#include "backends/op_cases.h"
+
+namespace tracestep::testing {
+namespace {
+
+constexpr auto kTransposed = Stored::kTransposed;
+constexpr auto kHeads = Stored::kHeads;
+
+OpTest composite(std::string op, std::vector<OpCase> cases, std::vector<int> gradient_outputs) {
+  return {.op = std::move(op),
+          .bound = Bound::kUnfused,
+          .cases = std::move(cases),
+          .gradient_outputs = std::move(gradient_outputs)};
+}
+
+// --- softmax -----------------------------------------------------------------------------------
+std::vector<OpCase> softmax_cases() {
+  const Attrs causal{{"causal", true}, {"scale", 0.7}};
+  return {{{plain({5, 7})}},
+          {{plain({1031})}},
+          {{plain({3, 4, 17}, -40.0, 40.0)}, {{"scale", 0.5}}},
+          {{plain({9, 1})}},
+          {{plain({0, 7})}},
+          {{stored({13, 5}, kTransposed)}},
+          {{plain({2, 33, 33})}, causal},
+          {{plain({3, 19})}, causal},
+          {{plain({1, 1})}, causal},
+          {{plain({2, 3, 8}), position(2)}, causal},
+          {{plain({2, 1, 129}), position(0)}, causal}};
+}
+
+std::vector<OpCase> softmax_grad_cases() {
+  std::vector<OpCase> out;
+  for (const Shape& shape : {Shape{5, 7}, Shape{1031}, Shape{3, 4, 17}, Shape{9, 1}, Shape{0, 7}}) {
+    out.push_back({{plain(shape), plain(shape, 0.0, 0.3)}, {{"scale", 0.7}}});
+  }
+  return out;
+}
+
+std::vector<OpCase> row_cases() {
+  return {{{plain({5, 7})}}, {{plain({1031})}}, {{plain({3, 4, 17}, -40.0, 40.0)}},
+          {{plain({1, 1})}}, {{plain({0, 7})}}, {{stored({13, 5}, kTransposed)}}};
+}
+
+// --- rms_norm ----------------------------------------------------------------------------------
+std::vector<OpCase> rms_norm_cases() {
+  return {{{plain({5, 7}), plain({7})}},
+          {{plain({3, 4, 17}), plain({17})}, {{"eps", 0.1}}},
+          {{plain({67, 257}), plain({257})}},
+          {{plain({2, 1}), plain({1})}},
+          {{plain({0, 7}), plain({7})}},
+          {{plain({31}), plain({31})}},
+          {{stored({5, 7}, kTransposed), plain({7})}},
+          {{plain({5, 33}), wide({33})}}};
+}
+
+std::vector<OpCase> rms_norm_grad_cases() {
+  const auto on = [](const Shape& shape, const Shape& rows, bool wide_weight = false) {
+    const Shape width{shape.back()};
+    return OpCase{{plain(shape), plain(shape), wide_weight ? wide(width) : plain(width),
+                   wide(rows, 0.5, 1.5)}};
+  };
+  return {on({5, 7}, {5}), on({3, 4, 17}, {3, 4}), on({67, 257}, {67}),   on({2, 1}, {2}),
+          on({0, 7}, {0}), on({31}, {}),           on({5, 33}, {5}, true)};
+}
+
+// --- rope --------------------------------------------------------------------------------------
+std::vector<OpCase> rope_cases() {
+  const auto on = [](Operand x, bool wide_table, bool inverse) {
+    const Shape table{x.shape.back(1), x.shape.back() / 2};
+    const Operand angle = constant(wide_table ? wide(table, -1.0, 1.0) : plain(table, -1.0, 1.0));
+    return OpCase{{x, angle, angle}, {{"inverse", inverse}}};
+  };
+  return {on(plain({2, 3, 5, 6}), false, false),
+          on(plain({2, 3, 5, 6}), true, true),
+          on(plain({7, 2}), true, false),
+          on(plain({1, 64}), false, true),
+          on(plain({3, 0, 4}), true, false),
+          on(stored({2, 3, 5, 34}, kHeads), true, false),
+          on(stored({2, 3, 5, 16}, kHeads), false, true)};
+}
+
+// --- attention ---------------------------------------------------------------------------------
+std::vector<OpCase> attention_cases() {
+  const auto on = [](Shape q, std::int64_t keys, bool causal, Stored how = Stored::kPlain) {
+    Shape kv = q;
+    kv[kv.rank() - 2] = keys;
+    return OpCase{{stored(q, how), stored(kv, how), stored(kv, how)},
+                  {{"scale", 0.4}, {"causal", causal}}};
+  };
+  OpCase cached = on({2, 1, 8}, 9, true);
+  cached.operands.push_back(position(5));
+  return {on({2, 3, 5, 4}, 5, true),
+          on({2, 3, 5, 4}, 5, false),
+          on({7, 3}, 11, true),
+          on({1, 1}, 1, true),
+          on({2, 3, 33, 16}, 33, true, kHeads),
+          on({0, 4, 2}, 4, false),
+          cached};
+}
+
+// --- cross-entropy -----------------------------------------------------------------------------
+OpCase cross_entropy_on(std::int64_t rows, std::int64_t vocab, double reach = 2.0) {
+  return {{plain({rows, vocab}, -reach, reach), indices({rows}, vocab)}};
+}
+
+OpCase cross_entropy_grad_on(std::int64_t rows, std::int64_t vocab) {
+  return {
+      {wide({}, 0.5, 1.5), plain({rows, vocab}), indices({rows}, vocab), wide({rows}, 1.0, 3.0)}};
+}
+
+// --- adamw -------------------------------------------------------------------------------------
+OpCase adamw_on(Shape shape, bool wide_state, double weight_decay, bool clipped) {
+  const auto state = [&](double low, double high) {
+    return wide_state ? wide(shape, low, high) : plain(shape, low, high);
+  };
+  OpCase out{{plain(shape), plain(shape), state(-1.0, 1.0), state(0.01, 1.0), wide({}, 1e-3, 1e-2),
+              wide({}, 1e-3, 1e-2)},
+             {{"weight_decay", weight_decay}, {"beta2", 0.95}}};
+  if (clipped) out.operands.push_back(wide({}, 0.1, 0.9));
+  return out;
+}
+
+}  // namespace
+
+std::vector<OpTest> composite_tests() {
+  return {
+      composite("softmax", softmax_cases(), {0}),
+      composite("softmax_grad", softmax_grad_cases(), {}),
+      composite("log_sum_exp", row_cases(), {0}),
+      composite("silu", elementwise_cases(1, -9.0, 9.0), {0}),
+      composite("silu_grad", elementwise_cases(2, -6.0, 6.0), {}),
+      composite("swiglu", elementwise_cases(2, -6.0, 6.0), {0}),
+      composite("swiglu_grad", elementwise_cases(3, -3.0, 3.0), {}),
+      composite("rms_norm", rms_norm_cases(), {0}),
+      composite("rms_norm_grad", rms_norm_grad_cases(), {}),
+      composite("rope", rope_cases(), {0}),
+      composite("attention", attention_cases(), {0}),
+      composite("cross_entropy",
+                {cross_entropy_on(5, 7), cross_entropy_on(1, 1), cross_entropy_on(129, 257),
+                 cross_entropy_on(3, 1031, 30.0)},
+                {0}),
+      composite("cross_entropy_grad",
+                {cross_entropy_grad_on(5, 7), cross_entropy_grad_on(1, 1),
+                 cross_entropy_grad_on(67, 257)},
+                {}),
+      composite("adamw",
+                {adamw_on({1031}, true, 0.1, false), adamw_on({3, 5}, true, 0.0, true),
+                 adamw_on({0}, true, 0.1, false), adamw_on({1}, true, 0.1, true),
+                 adamw_on({67, 31}, false, 0.1, true)},
+                {}),
+  };
+}
+
+}  // namespace tracestep::testing

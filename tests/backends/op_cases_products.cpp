@@ -1,0 +1,125 @@
+// Products, reductions and gathers.
+#include "backends/op_cases.h"
+
+namespace tracestep::testing {
+namespace {
+
+constexpr auto kTransposed = Stored::kTransposed;
+constexpr auto kSliced = Stored::kSliced;
+constexpr auto kBroadcast = Stored::kBroadcast;
+constexpr auto kHeads = Stored::kHeads;
+
+OpCase reduced(Operand x, Dims axes, bool keepdims = false) {
+  return {{x}, {{"axes", axes}, {"keepdims", keepdims}}};
+}
+
+std::vector<OpCase> reduction_cases() {
+  return {reduced(plain({1031}), {0}),
+          reduced(plain({5, 7}), {1}),
+          reduced(plain({5, 7}), {0}, true),
+          reduced(plain({5, 7}), {1, 0}),
+          reduced(plain({5, 7}), {}),
+          reduced(plain({}), {}),
+          reduced(plain({1, 1}), {-1}, true),
+          reduced(plain({0, 3}), {1}),
+          reduced(plain({0, 3}), {0}),
+          reduced(plain({129, 257}), {0}),
+          reduced(plain({129, 257}), {1}),
+          reduced(plain({3, 4, 17}), {0, 2}),
+          reduced(plain({2, 3, 5, 7}), {1, 3}, true),
+          reduced(stored({33, 19}, kTransposed), {0}),
+          reduced(stored({33, 19}, kTransposed), {1}),
+          reduced(stored({3, 5, 17}, kSliced), {1}),
+          reduced(stored({3, 5, 17}, kSliced), {-1}),
+          reduced(stored({31, 13}, kBroadcast), {0}),
+          reduced(stored({2, 3, 5, 9}, kHeads), {2, 3})};
+}
+
+OpCase product(Operand a, Operand b, bool transpose_a = false, bool transpose_b = false) {
+  return {{a, b}, {{"transpose_a", transpose_a}, {"transpose_b", transpose_b}}};
+}
+
+OpTest matmul() {
+  return {
+      .op = "matmul",
+      .bound = Bound::kTerms,
+      .cases = {product(plain({5, 7}), plain({7, 3})), product(plain({7, 5}), plain({7, 3}), true),
+                product(plain({5, 7}), plain({3, 7}), false, true),
+                product(plain({7, 5}), plain({3, 7}), true, true),
+                product(plain({1, 1}), plain({1, 1})), product(plain({1, 257}), plain({257, 1})),
+                product(plain({0, 4}), plain({4, 3})), product(plain({3, 0}), plain({0, 5})),
+                product(plain({67, 131}), plain({131, 97})),
+                product(plain({131, 67}), plain({97, 131}), true, true),
+                product(plain({17, 1031}), plain({19, 1031}), false, true),
+                product(plain({2, 3, 5, 7}), plain({2, 3, 7, 4})),
+                product(plain({2, 3, 5, 7}), plain({2, 3, 4, 7}), false, true),
+                product(stored({2, 3, 5, 8}, kHeads), stored({2, 3, 9, 8}, kHeads), false, true),
+                product(stored({1, 3, 5, 8}, kHeads), stored({1, 3, 8, 9}, kHeads)),
+                product(stored({33, 21}, kTransposed), stored({21, 15}, kTransposed)),
+                product(stored({33, 21}, kSliced), stored({21, 15}, kSliced)),
+                product(stored({3, 5, 7}, kBroadcast), plain({3, 7, 4})),
+                product(plain({3, 5, 7}), stored({3, 4, 7}, kBroadcast), false, true)}};
+}
+
+OpCase scattered(Operand x, Operand at, std::int64_t rows) {
+  return {{x, at}, {{"rows", rows}}};
+}
+OpCase put(Operand x, Operand at, std::int64_t size) {
+  return {{x, at}, {{"size", size}}};
+}
+
+std::vector<OpTest> gather_tests() {
+  return {
+      {.op = "gather",
+       .bound = Bound::kExact,
+       .cases = {{{plain({11, 5}), indices({7}, 11)}},
+                 {{plain({300, 33}), indices({2, 65}, 300)}},
+                 {{stored({11, 5}, kTransposed), indices({2, 3}, 11)}},
+                 {{plain({4, 3}), indices({0}, 4)}},
+                 {{plain({1, 1}), indices({}, 1)}}},
+       .dtypes = kNumberTypes},
+      {.op = "scatter_add",
+       .bound = Bound::kTerms,
+       .cases = {scattered(plain({7, 5}), indices({7}, 4), 4),
+                 scattered(plain({2, 65, 33}), indices({2, 65}, 50), 53),
+                 scattered(plain({400, 3}), indices({400}, 2), 2),
+                 scattered(plain({0, 3}), indices({0}, 4), 4),
+                 scattered(stored({9, 5}, kTransposed), indices({9}, 9), 9),
+                 scattered(plain({5}), indices({}, 3), 3)}},
+      {.op = "take_along",
+       .bound = Bound::kExact,
+       .cases = {{{plain({7, 5}), indices({7}, 5)}},
+                 {{plain({2, 3, 131}), indices({2, 3}, 131)}},
+                 {{plain({9}), indices({}, 9)}},
+                 {{plain({0, 4}), indices({0}, 4)}},
+                 {{stored({13, 6}, kTransposed), indices({13}, 6)}}},
+       .dtypes = kNumberTypes},
+      {.op = "put_along",
+       .bound = Bound::kExact,
+       .cases = {put(plain({7}), indices({7}, 5), 5), put(plain({2, 3}), indices({2, 3}, 131), 131),
+                 put(plain({}), indices({}, 9), 9), put(plain({0}), indices({0}, 4), 4)},
+       .dtypes = kNumberTypes},
+  };
+}
+
+}  // namespace
+
+std::vector<OpTest> product_tests() {
+  std::vector<OpTest> out{
+      {.op = "sum", .bound = Bound::kTerms, .cases = reduction_cases()},
+      {.op = "max", .bound = Bound::kExact, .cases = reduction_cases()},
+      {.op = "global_norm",
+       .bound = Bound::kUnfused,
+       .cases = {{{plain({1031})}},
+                 {{plain({5, 7}), plain({3}), plain({2, 3, 17})}},
+                 {{plain({})}},
+                 {{plain({0, 3}), plain({1, 1})}},
+                 {{plain({300, 257}), stored({9, 5}, kTransposed)}}},
+       .gradient_outputs = {}},
+      matmul(),
+  };
+  for (OpTest& test : gather_tests()) out.push_back(std::move(test));
+  return out;
+}
+
+}  // namespace tracestep::testing

@@ -1,0 +1,48 @@
+// What the tests of the op matrix share: programs made from the records of op_cases.h.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "backends/op_cases.h"
+#include "ir/op_def.h"
+#include "runtime/device.h"
+#include "support/run_program.h"
+
+namespace tracestep::testing {
+
+struct BuildOptions {
+  DType dtype = DType::kF64;
+  // Operands are first copied, so that the op may write over the copies.
+  bool donate = false;
+  // The results to read; empty: all.
+  std::vector<int> results = {};
+};
+
+// Leaves "x0", "x1", … as stored; outputs "y0", "y1", …
+Program build_program(const OpTest& test, const OpCase& c, const BuildOptions& options);
+// The same with a rank-0 output "loss": the sum of the differentiable results, weighted by the
+// inputs "w0", "w1", …
+Program build_loss(const OpTest& test, const OpCase& c);
+
+// Random values for the leaves of either program, in the ranges of the operands.
+Tensors leaf_values(const Program& program, const OpCase& c);
+
+// The records for which `wanted` holds, and how a test made from one is called.
+std::vector<OpTest> records(bool (*wanted)(const OpTest&));
+std::string name_of_record(const ::testing::TestParamInfo<OpTest>& of);
+
+// "rms_norm case 3 f32: [5,7] transposed [7]"
+std::string describe(const OpTest& test, std::size_t index, DType dtype);
+
+struct Backend {
+  std::string name;
+  std::unique_ptr<Device> (*make)(int threads);  // with the guarded allocator, where it computes
+};
+// The back ends that compute, the oracle left out.
+const std::vector<Backend>& backends_under_test();
+
+}  // namespace tracestep::testing

@@ -1,0 +1,78 @@
+#include "support/run_program.h"
+
+#include "backends/reference/reference_device.h"
+#include "exec/eager.h"
+#include "ir/op_def.h"
+#include "ir/verify.h"
+#include "passes/as_float64.h"
+#include "passes/decompose.h"
+#include "passes/materialize.h"
+#include "support/host_values.h"
+
+namespace tracestep::testing {
+namespace {
+
+void set_leaves(EagerExecutor& executor, Store& store, const Tensors& leaves) {
+  const Program& program = executor.program();
+  for (ValueId id : program.leaves) {
+    const Value& leaf = program.value(id);
+    const auto found = leaves.find(leaf.name);
+    if (found == leaves.end()) {
+      TRACESTEP_CHECK(leaf.leaf == LeafKind::kState, "no value for leaf {}", leaf.name);
+      continue;
+    }
+    const HostTensor value = converted(found->second, leaf.type.dtype);
+    if (leaf.leaf == LeafKind::kInput) {
+      executor.set_input(leaf.name, value);
+    } else {
+      store.set(leaf.name, value);
+    }
+  }
+}
+
+}  // namespace
+
+Tensors run_program(Device& device, const Program& program, const Tensors& leaves) {
+  const auto lacks_kernel = [&](const OpDef& op) {
+    return !op.is_view() && device.find_kernel(op) == nullptr;
+  };
+  const Program executable = materialize(decompose(program, lacks_kernel));
+  verify(executable, VerifyStage::kMaterialized);
+  const std::int64_t before = device.allocator().stats().requested_bytes;
+  Tensors out;
+  {
+    Store store(device);
+    EagerExecutor executor(store, executable);
+    set_leaves(executor, store, leaves);
+    device.allocator().reset_peak();
+    executor.run();
+    const std::int64_t peak = device.allocator().stats().peak_requested_bytes - before;
+    TRACESTEP_CHECK(peak == executor.predicted_peak_bytes(), "peak of {}: {} bytes, predicted {}",
+                    program.name, peak, executor.predicted_peak_bytes());
+    for (const Output& output : program.outputs) out[output.name] = executor.output(output.name);
+    for (const Update& update : program.updates) {
+      const std::string& name = program.value(update.leaf).name;
+      out[name] = store.get(name);
+    }
+  }
+  TRACESTEP_CHECK(device.allocator().stats().requested_bytes == before, "{} leaks", program.name);
+  device.allocator().trim();  // the guarded allocator looks for damage
+  return out;
+}
+
+Tensors reference_values(const Program& program, const Tensors& leaves) {
+  const auto device = make_reference_device({.guarded = true});
+  return run_program(*device, as_float64(program), leaves);
+}
+
+Tensors random_leaves(const Program& program, double low, double high) {
+  Tensors out;
+  for (ValueId id : program.leaves) {
+    const Value& leaf = program.value(id);
+    const bool counts = !is_floating(leaf.type.dtype);
+    out[leaf.name] = random_tensor(leaf.type, leaf.name, counts ? 0.0 : low, high);
+  }
+  return out;
+}
+
+}  // namespace tracestep::testing
