@@ -83,4 +83,18 @@ GemmPlan plan_gemm(std::int64_t batch, std::int64_t m, std::int64_t n, std::int6
   return plan;
 }
 
+std::int64_t reduction_parts(std::int64_t results, std::int64_t reduced) {
+  if (results == 0 || results >= 16384) return 1;
+  return std::clamp<std::int64_t>(std::min(reduced / 16, results * reduced / 65536), 1, 64);
+}
+
+std::int64_t reduction_workspace_bytes(std::int64_t results, std::int64_t reduced) {
+  const std::int64_t parts = reduction_parts(results, reduced);
+  return parts > 1 ? parts * results * static_cast<std::int64_t>(sizeof(double)) : 0;
+}
+
+std::int64_t rms_norm_rows_per_block(std::int64_t rows) {
+  return std::max<std::int64_t>(16, ceil_div(rows, 64));
+}
+
 }  // namespace tracestep

@@ -27,7 +27,19 @@ struct GemmPlan {
   std::int64_t partials() const { return splits > 1 ? splits * batch * m * n : 0; }
   std::int64_t workspace_bytes(int threads) const;
 };
-GemmPlan plan_gemm(std::int64_t batch, std::int64_t m, std::int64_t n, std::int64_t k,
-                   DType dtype, int threads);
+GemmPlan plan_gemm(std::int64_t batch, std::int64_t m, std::int64_t n, std::int64_t k, DType dtype,
+                   int threads);
+
+// Parts into which the reduced elements of each result are cut, so that few results of many
+// elements keep all threads busy; each part leaves one double per result in the workspace.
+std::int64_t reduction_parts(std::int64_t results, std::int64_t reduced);
+std::int64_t reduction_workspace_bytes(std::int64_t results, std::int64_t reduced);
+
+// Elements per partial sum of global_norm.
+inline constexpr std::int64_t kNormChunk = 65536;
+
+// Rows whose weight gradients rms_norm_grad sums in one go; every block of rows leaves one float
+// per column.
+std::int64_t rms_norm_rows_per_block(std::int64_t rows);
 
 }  // namespace tracestep

@@ -1,4 +1,5 @@
 // Gathers by index and their transposes. Sums into one row are made in the order of the indices.
+#include "ir/device_traits.h"
 #include "ops/functions.h"
 #include "ops/registers.h"
 #include "ops/rules.h"
@@ -51,6 +52,12 @@ void register_rows() {
         Type{c.inputs[0].dtype, {c.attrs.integer("rows"), c.inputs[0].shape.back()}}};
   };
   scatter.flops = rules::per_operand(0, 1);
+  // Where each row's indices begin, and the indices sorted by row.
+  scatter.workspace = [](const OpCall& c, const DeviceTraits& traits) -> std::int64_t {
+    if (traits.kind != "cpu") return 0;
+    const std::int64_t entries = c.attrs.integer("rows") + 2 + c.inputs[1].count();
+    return entries * static_cast<std::int64_t>(sizeof(std::int64_t));
+  };
   scatter.gradient = [](Expansion e) {
     return std::vector{ops::gather(e.output_grads[0], e.inputs[1]), Val{}};
   };

@@ -1,4 +1,6 @@
 // Optimizer updates and the global gradient norm, as ops of the same program.
+#include "ir/device_traits.h"
+#include "ops/cpu_plans.h"
 #include "ops/functions.h"
 #include "ops/registers.h"
 #include "ops/rules.h"
@@ -87,7 +89,13 @@ void register_global_norm() {
              std::int64_t n = 0;
              for (const Type& t : c.inputs) n += 2 * t.count();
              return n;
-           }});
+           },
+       // One partial sum per chunk of each operand.
+       .workspace = [](const OpCall& c, const DeviceTraits& traits) -> std::int64_t {
+         std::int64_t chunks = 0;
+         for (const Type& t : c.inputs) chunks += (t.count() + kNormChunk - 1) / kNormChunk;
+         return traits.kind == "cpu" ? chunks * static_cast<std::int64_t>(sizeof(double)) : 0;
+       }});
 }
 
 }  // namespace

@@ -1,4 +1,6 @@
 // Root-mean-square normalisation over the last axis; statistics in float32 whatever x is stored in.
+#include "ir/device_traits.h"
+#include "ops/cpu_plans.h"
 #include "ops/functions.h"
 #include "ops/registers.h"
 #include "ops/rules.h"
@@ -69,6 +71,14 @@ std::vector<Val> gradient_decomposed(Expansion e) {
   return {cast(dx, x.dtype()), cast(dw, e.inputs[2].dtype())};
 }
 
+// One partial gradient of w per block of rows.
+std::int64_t gradient_workspace(const OpCall& c, const DeviceTraits& traits) {
+  const std::int64_t width = c.inputs[2].count();
+  if (traits.kind != "cpu" || width == 0) return 0;
+  const std::int64_t rows = c.inputs[1].count() / width, step = rms_norm_rows_per_block(rows);
+  return (rows + step - 1) / step * width * static_cast<std::int64_t>(sizeof(float));
+}
+
 }  // namespace
 
 void register_rms_norm() {
@@ -101,6 +111,7 @@ void register_rms_norm() {
                .accepts = rules::contiguous,
                .decompose = gradient_decomposed,
                .flops = rules::per_result(10),
+               .workspace = gradient_workspace,
                .donates = {{0, 0}}});
 }
 

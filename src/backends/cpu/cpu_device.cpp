@@ -1,0 +1,73 @@
+#include "backends/cpu/cpu_device.h"
+
+#include <cstring>
+
+#include "backends/cpu/kernels.h"
+#include "backends/cpu/memory_source.h"
+#include "backends/cpu/threads.h"
+
+namespace tracestep {
+namespace {
+
+KernelTable make_table() {
+  KernelTable table;
+  cpu::add_elementwise_kernels(table);
+  cpu::add_cast_kernels(table);
+  cpu::add_copy_kernels(table);
+  cpu::add_generator_kernels(table);
+  cpu::add_reduction_kernels(table);
+  cpu::add_matmul_kernels(table);
+  cpu::add_gather_kernels(table);
+  cpu::add_softmax_kernels(table);
+  cpu::add_cross_entropy_kernels(table);
+  cpu::add_rms_norm_kernels(table);
+  cpu::add_rope_kernels(table);
+  cpu::add_optimizer_kernels(table);
+  return table;
+}
+
+class CpuDevice : public Device {
+ public:
+  explicit CpuDevice(const CpuOptions& options)
+      : threads_{options.threads > 0 ? options.threads : cpu::allowed_cores()},
+        allocator_(options.guarded ? make_guarded_allocator(name_, source_)
+                                   : make_caching_allocator(name_, source_)),
+        table_(make_table()) {
+    traits_.kind = "cpu";
+    traits_.threads = threads_.count;
+    allocator_->set_limit(options.memory_limit);
+  }
+
+  const std::string& name() const override { return name_; }
+  const DeviceTraits& traits() const override { return traits_; }
+  Allocator& allocator() override { return *allocator_; }
+  Kernel find_kernel(const OpDef& op) const override { return table_.find(op.name); }
+  bool supports(DType dtype) const override { return dtype != DType::kF64; }
+  void copy_in(void* device, const void* host, std::int64_t bytes) override {
+    if (bytes > 0) std::memcpy(device, host, static_cast<std::size_t>(bytes));
+  }
+  void copy_out(void* host, const void* device, std::int64_t bytes) override {
+    if (bytes > 0) std::memcpy(host, device, static_cast<std::size_t>(bytes));
+  }
+  void* stream() override { return &threads_; }
+  std::int64_t resident_bytes() const override { return cpu::process_resident_bytes(); }
+
+ private:
+  const std::string name_ = "cpu";
+  DeviceTraits traits_;
+  cpu::CpuThreads threads_;
+  cpu::HugePageSource source_;
+  std::unique_ptr<Allocator> allocator_;
+  KernelTable table_;
+};
+
+}  // namespace
+
+std::unique_ptr<Device> make_cpu_device(const CpuOptions& options) {
+  if (options.threads < 0) {
+    fail_usage("cpu", "{} threads; a positive number, or 0 for all cores", options.threads);
+  }
+  return std::make_unique<CpuDevice>(options);
+}
+
+}  // namespace tracestep

@@ -1,0 +1,22 @@
+// The CPU device: float32 arithmetic on float32, bfloat16 and float16 storage, integers for
+// positions and indices, one OpenMP pool.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "runtime/device.h"
+
+namespace tracestep {
+
+struct CpuOptions {
+  int threads = 0;                // 0: every core this process may use
+  bool guarded = false;           // the allocator that finds stray reads and writes
+  std::int64_t memory_limit = 0;  // of live requested bytes; 0: none
+};
+
+// Error{kUsage} when `threads` is negative. Kernels find their threads through KernelCall::stream,
+// so that several devices may differ.
+std::unique_ptr<Device> make_cpu_device(const CpuOptions& options = {});
+
+}  // namespace tracestep

@@ -1,0 +1,140 @@
+// Look-ups by index and their transposes. Sums into one row are made in the order of the indices:
+// indices are sorted by row first (stably, by counting), then every row has one writer.
+#include <cstring>
+
+#include "backends/cpu/kernels.h"
+#include "backends/cpu/plain_chunks.h"
+#include "base/half.h"
+
+namespace tracestep::cpu {
+namespace {
+
+std::int64_t checked_index(const KernelCall& call, std::int64_t i, std::int64_t size) {
+  const std::int64_t index = integer_at(call.inputs[1], i);
+  if (index < 0 || index >= size) {
+    fail_usage(call.node.op->name, "index {} at position {} is outside [0, {})", index, i, size);
+  }
+  return index;
+}
+
+std::int64_t rows_per_chunk(std::int64_t width) {
+  return std::max<std::int64_t>(1, kPlainChunk / std::max<std::int64_t>(1, width));
+}
+
+// f(begin, end) for ranges of rows.
+template <class F>
+void for_row_ranges(const KernelCall& call, std::int64_t rows, std::int64_t width, const F& f) {
+  const std::int64_t step = rows_per_chunk(width);
+  for_plain(call, (rows + step - 1) / step,
+            [&](std::int64_t chunk) { f(chunk * step, std::min(rows, (chunk + 1) * step)); });
+}
+
+void gather_kernel(const KernelCall& call) {
+  const TensorRef &table = call.inputs[0], &y = call.outputs[0];
+  const std::int64_t rows = call.inputs[1].count(), width = table.shape[1];
+  const auto bytes = static_cast<std::size_t>(width) * size_of(y.dtype);
+  for_row_ranges(call, rows, width, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i) {
+      const auto from = static_cast<std::size_t>(checked_index(call, i, table.shape[0]));
+      std::memcpy(y.as<std::byte>() + static_cast<std::size_t>(i) * bytes,
+                  table.as<const std::byte>() + from * bytes, bytes);
+    }
+  });
+}
+
+float widened(float x) {
+  return x;
+}
+float widened(BF16 x) {
+  return to_float(x);
+}
+float widened(F16 x) {
+  return to_float(x);
+}
+void round_to(float x, float& y) {
+  y = x;
+}
+void round_to(float x, BF16& y) {
+  y = to_bf16(x);
+}
+void round_to(float x, F16& y) {
+  y = to_f16(x);
+}
+
+// y = the sum of rows of x named by `members`, in their order, in float32.
+template <class T>
+void sum_rows(const T* x, std::int64_t width, std::span<const std::int64_t> members, T* y) {
+  constexpr std::int64_t kColumns = 512;
+  float total[kColumns];
+  for (std::int64_t c = 0; c < width; c += kColumns) {
+    const std::int64_t n = std::min(kColumns, width - c);
+    std::fill(total, total + n, 0.0f);
+    for (const std::int64_t row : members) {
+      const T* from = x + row * width + c;
+      for (std::int64_t j = 0; j < n; ++j) total[j] += widened(from[j]);
+    }
+    for (std::int64_t j = 0; j < n; ++j) round_to(total[j], y[c + j]);
+  }
+}
+
+template <class T>
+void scatter_rows(const KernelCall& call) {
+  const TensorRef &x = call.inputs[0], &y = call.outputs[0];
+  const std::int64_t rows = y.shape[0], width = y.shape[1], count = call.inputs[1].count();
+  auto* start = reinterpret_cast<std::int64_t*>(call.workspace.data());  // [rows + 2]
+  std::int64_t* members = start + rows + 2;                              // [count]
+  std::fill(start, start + rows + 2, 0);
+  for (std::int64_t i = 0; i < count; ++i) ++start[checked_index(call, i, rows) + 2];
+  for (std::int64_t r = 0; r < rows; ++r) start[r + 2] += start[r + 1];
+  for (std::int64_t i = 0; i < count; ++i) members[start[integer_at(call.inputs[1], i) + 1]++] = i;
+  for_row_ranges(call, rows, width, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t r = begin; r < end; ++r) {
+      const std::span of_row(members + start[r], static_cast<std::size_t>(start[r + 1] - start[r]));
+      sum_rows(x.as<const T>(), width, of_row, y.as<T>() + r * width);
+    }
+  });
+}
+
+void scatter_add_kernel(const KernelCall& call) {
+  switch (call.outputs[0].dtype) {
+    case DType::kBF16: scatter_rows<BF16>(call); break;
+    case DType::kF16: scatter_rows<F16>(call); break;
+    default: scatter_rows<float>(call); break;
+  }
+}
+
+void take_along_kernel(const KernelCall& call) {
+  const TensorRef &x = call.inputs[0], &y = call.outputs[0];
+  const std::int64_t width = x.shape.back();
+  const std::size_t bytes = size_of(x.dtype);
+  for (std::int64_t i = 0; i < y.count(); ++i) {
+    const auto from = static_cast<std::size_t>(i * width + checked_index(call, i, width));
+    std::memcpy(y.as<std::byte>() + static_cast<std::size_t>(i) * bytes,
+                x.as<const std::byte>() + from * bytes, bytes);
+  }
+}
+
+void put_along_kernel(const KernelCall& call) {
+  const TensorRef &x = call.inputs[0], &y = call.outputs[0];
+  const std::int64_t width = y.shape.back();
+  const std::size_t bytes = size_of(x.dtype);
+  for_row_ranges(call, x.count(), width, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i) {
+      std::byte* row = y.as<std::byte>() + static_cast<std::size_t>(i * width) * bytes;
+      std::memset(row, 0, static_cast<std::size_t>(width) * bytes);
+      std::memcpy(row + static_cast<std::size_t>(checked_index(call, i, width)) * bytes,
+                  x.as<const std::byte>() + static_cast<std::size_t>(i) * bytes, bytes);
+    }
+  });
+}
+
+}  // namespace
+
+void add_gather_kernels(KernelTable& table) {
+  table.add("gather", gather_kernel);
+  table.add("scatter_add", scatter_add_kernel);
+  table.add("take_along", take_along_kernel);
+  table.add("put_along", put_along_kernel);
+}
+
+}  // namespace tracestep::cpu

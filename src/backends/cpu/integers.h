@@ -1,0 +1,12 @@
+// Elementwise arithmetic on integers and booleans: positions, masks, counters.
+#pragma once
+
+#include "runtime/kernel.h"
+
+namespace tracestep::cpu {
+
+// add, sub, mul, div, maximum, minimum, eq, lt, le on two operands of one integer type. Sums and
+// products wrap around; division truncates, and by zero gives zero.
+void integer_elementwise(const KernelCall& call);
+
+}  // namespace tracestep::cpu

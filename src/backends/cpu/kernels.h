@@ -1,0 +1,27 @@
+// The kernels of the CPU back end: each file fills in its part of the table, compiled for the best
+// SIMD target this machine has.
+#pragma once
+
+#include "runtime/kernel.h"
+
+namespace tracestep::cpu {
+
+struct NamedKernel {
+  const char* op;
+  Kernel kernel;
+};
+
+void add_elementwise_kernels(KernelTable& table);
+void add_cast_kernels(KernelTable& table);
+void add_copy_kernels(KernelTable& table);
+void add_generator_kernels(KernelTable& table);
+void add_reduction_kernels(KernelTable& table);
+void add_matmul_kernels(KernelTable& table);
+void add_gather_kernels(KernelTable& table);
+void add_softmax_kernels(KernelTable& table);
+void add_cross_entropy_kernels(KernelTable& table);
+void add_rms_norm_kernels(KernelTable& table);
+void add_rope_kernels(KernelTable& table);
+void add_optimizer_kernels(KernelTable& table);
+
+}  // namespace tracestep::cpu

@@ -1,0 +1,250 @@
+// matmul: blocks of the result are shared by the threads; see ops/cpu_plans.h for the cut and
+// gemm-inl.h for one block. Matrices with one row or column are not packed.
+#include "backends/cpu/kernels.h"
+#include "backends/cpu/targets.h"
+#include "ops/cpu_plans.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "backends/cpu/matmul.cpp"
+#include <hwy/foreach_target.h>
+
+#include <hwy/highway.h>
+
+#include "backends/cpu/gemm-inl.h"
+#include "backends/cpu/tiles-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace tracestep::cpu::HWY_NAMESPACE {
+namespace {
+
+// An operand as [batch, outer, k] whichever way it is stored: outer is m for a, n for b.
+struct Matrix {
+  const std::byte* data;
+  DType dtype;
+  std::int64_t batch_stride, outer_stride, k_stride;  // elements
+
+  const std::byte* at(std::int64_t batch, std::int64_t outer, std::int64_t k) const {
+    const std::int64_t i = batch * batch_stride + outer * outer_stride + k * k_stride;
+    return data + i * static_cast<std::int64_t>(size_of(dtype));
+  }
+};
+
+// The batch dimensions collapse to one stride (the op record takes nothing else).
+std::int64_t batch_stride(const TensorRef& x) {
+  for (int i = x.shape.rank() - 3; i >= 0; --i) {
+    if (x.shape[i] != 1) return x.strides[i];
+  }
+  return 0;
+}
+
+Matrix as_matrix(const TensorRef& x, bool k_first) {
+  const std::int64_t rows = x.strides.back(1), columns = x.strides.back(0);
+  return {x.as<const std::byte>(), x.dtype, batch_stride(x), k_first ? columns : rows,
+          k_first ? rows : columns};
+}
+
+// With one row (column) the other stride may be anything: make exactly one of them 1.
+void normalise(Matrix& x, std::int64_t outer, std::int64_t k) {
+  if (outer == 1 && x.k_stride != 1) x.outer_stride = 1;
+  if (k == 1 && x.outer_stride != 1) x.k_stride = 1;
+}
+
+template <std::int64_t kWidth>
+void pack_block(const Matrix& x, std::int64_t batch, std::int64_t outer, std::int64_t count,
+                std::int64_t k_begin, std::int64_t k, float* dst) {
+  const std::byte* src = x.at(batch, outer, k_begin);
+  switch (x.dtype) {
+    case DType::kBF16:
+      pack<kWidth>(reinterpret_cast<const BF16*>(src), x.outer_stride, x.k_stride, count, k, dst);
+      break;
+    case DType::kF16:
+      pack<kWidth>(reinterpret_cast<const F16*>(src), x.outer_stride, x.k_stride, count, k, dst);
+      break;
+    default:
+      pack<kWidth>(reinterpret_cast<const float*>(src), x.outer_stride, x.k_stride, count, k, dst);
+      break;
+  }
+}
+
+struct Product {
+  GemmPlan plan;
+  Matrix a, b;
+  TensorRef y;
+  float* scratch;   // floats_per_thread() for each thread
+  float* partials;  // [splits, batch, m, n]
+};
+
+// One block of the result over one part of K.
+void run_job(const Product& p, std::int64_t job, int thread) {
+  const GemmPlan& plan = p.plan;
+  // Blocks of one column panel are neighbours: they read the same part of b.
+  const std::int64_t bm = job % plan.blocks_m;
+  const std::int64_t bn = job / plan.blocks_m % plan.blocks_n;
+  const std::int64_t split = job / (plan.blocks_m * plan.blocks_n) % plan.splits;
+  const std::int64_t batch = job / (plan.blocks_m * plan.blocks_n * plan.splits);
+  const std::int64_t i = bm * plan.block_m, j = bn * plan.block_n;
+  const std::int64_t m = std::min(plan.block_m, plan.m - i), n = std::min(plan.block_n, plan.n - j);
+
+  float* packed_a = p.scratch + thread * plan.floats_per_thread();
+  float* packed_b = packed_a + plan.packed_a();
+  float* block = packed_b + plan.packed_b();
+  const std::int64_t at = (batch * plan.m + i) * plan.n + j;
+  float* c = nullptr;
+  std::int64_t ldc = plan.n;
+  if (plan.splits > 1) {
+    c = p.partials + split * plan.batch * plan.m * plan.n + at;
+  } else if (p.y.dtype == DType::kF32) {
+    c = p.y.as<float>() + at;
+  } else {
+    c = block;
+    ldc = plan.block_n;
+  }
+  const std::int64_t first = split * plan.blocks_k / plan.splits;
+  const std::int64_t last = (split + 1) * plan.blocks_k / plan.splits;
+  for (std::int64_t chunk = first; chunk < last; ++chunk) {
+    const std::int64_t k_begin = chunk * plan.block_k;
+    const std::int64_t k = std::min(plan.block_k, plan.k - k_begin);
+    pack_block<kColumns>(p.b, batch, j, n, k_begin, k, packed_b);
+    pack_block<kRows>(p.a, batch, i, m, k_begin, k, packed_a);
+    multiply_packed(chunk > first, m, n, k, packed_a, packed_b, c, ldc);
+  }
+  if (c != block) return;
+  const auto bytes = static_cast<std::int64_t>(size_of(p.y.dtype));
+  for (std::int64_t r = 0; r < m; ++r) {
+    from_floats(block + r * ldc, n, p.y.dtype, p.y.as<std::byte>() + (at + r * plan.n) * bytes);
+  }
+}
+
+// The parts of K are added in their order.
+void combine(const KernelCall& call, const Product& p) {
+  const std::int64_t count = p.y.count();
+  for_tiles(call, count, [&](std::int64_t begin, std::int64_t n) {
+    Tile tile;
+    float* y = destination(p.y, begin, tile);
+    map([](V x) HWY_ATTR { return x; }, n, y, p.partials + begin);
+    for (std::int64_t s = 1; s < p.plan.splits; ++s) {
+      map(functors::Add(), n, y, static_cast<const float*>(y), p.partials + s * count + begin);
+    }
+    finish(p.y, begin, n, tile);
+  });
+}
+
+// --- one row or one column: y[r] = Σ_k x[k] w[r, k] -------------------------------------------
+
+constexpr std::int64_t kVectorRows = 256;
+
+float dot_row(const std::byte* row, DType dtype, const float* x, std::int64_t k) {
+  const auto bytes = static_cast<std::int64_t>(size_of(dtype));
+  double total = 0;
+  for (std::int64_t i = 0; i < k; i += kTile) {
+    const std::int64_t n = std::min(kTile, k - i);
+    Tile tile;
+    const float* w = reinterpret_cast<const float*>(row) + i;
+    if (dtype != DType::kF32) {
+      to_floats(row + i * bytes, dtype, 1, n, tile.data);
+      w = tile.data;
+    }
+    total += sum_of(functors::Mul(), n, w, x + i);
+  }
+  return static_cast<float>(total);
+}
+
+// Rows that lie side by side: all of them at once, one k after the other.
+void add_columns(const Matrix& w, const std::byte* first, const float* x, std::int64_t k,
+                 std::int64_t rows, float* y) {
+  const auto step = w.k_stride * static_cast<std::int64_t>(size_of(w.dtype));
+  double total[kVectorRows] = {};
+  alignas(64) float part[kVectorRows] = {};
+  alignas(64) float column[kVectorRows];
+  for (std::int64_t i = 0; i < k; ++i) {
+    to_floats(first + i * step, w.dtype, 1, rows, column);
+    const V scale = splat(x[i]);
+    map([&](V s, V c) HWY_ATTR { return s + scale * c; }, rows, part,
+        static_cast<const float*>(part), static_cast<const float*>(column));
+    if (i % 256 == 255 || i + 1 == k) {  // short float sums inside a double one
+      for (std::int64_t r = 0; r < rows; ++r) total[r] += static_cast<double>(part[r]);
+      std::fill(part, part + rows, 0.0f);
+    }
+  }
+  for (std::int64_t r = 0; r < rows; ++r) y[r] = static_cast<float>(total[r]);
+}
+
+void multiply_vector(const KernelCall& call, Product& p) {
+  const GemmPlan& plan = p.plan;
+  const bool is_row = plan.m == 1;
+  const std::int64_t rows = is_row ? plan.n : plan.m;
+  const Matrix& w = is_row ? p.b : p.a;
+  const Matrix& x = is_row ? p.a : p.b;
+  for (std::int64_t batch = 0; batch < plan.batch; ++batch) {
+    to_floats(x.at(batch, 0, 0), x.dtype, x.k_stride, plan.k, p.scratch + batch * plan.k);
+  }
+  const std::int64_t per_chunk =
+      std::clamp<std::int64_t>(4 * kChunk / plan.k / 16 * 16, 16, kVectorRows);
+  const std::int64_t chunks = (rows + per_chunk - 1) / per_chunk;
+  const auto bytes = static_cast<std::int64_t>(size_of(p.y.dtype));
+  for_chunks(call, plan.batch * chunks, [&](std::int64_t chunk, int) {
+    const std::int64_t batch = chunk / chunks, begin = chunk % chunks * per_chunk;
+    const std::int64_t n = std::min(per_chunk, rows - begin);
+    const float* vector = p.scratch + batch * plan.k;
+    float y[kVectorRows];
+    if (w.k_stride == 1 || plan.k == 1) {
+      for (std::int64_t r = 0; r < n; ++r) {
+        y[r] = dot_row(w.at(batch, begin + r, 0), w.dtype, vector, plan.k);
+      }
+    } else {
+      add_columns(w, w.at(batch, begin, 0), vector, plan.k, n, y);
+    }
+    from_floats(y, n, p.y.dtype, p.y.as<std::byte>() + (batch * rows + begin) * bytes);
+  });
+}
+
+void matmul_kernel(const KernelCall& call) {
+  const TensorRef &a = call.inputs[0], &b = call.inputs[1], &y = call.outputs[0];
+  const bool ta = call.node.attrs.flag("transpose_a"), tb = call.node.attrs.flag("transpose_b");
+  const std::int64_t m = y.shape.back(1), n = y.shape.back(0);
+  const std::int64_t k = ta ? a.shape.back(1) : a.shape.back(0);
+  if (y.count() == 0) return;
+  if (k == 0) {
+    std::memset(y.data, 0, static_cast<std::size_t>(y.count()) * size_of(y.dtype));
+    return;
+  }
+  const std::int64_t batch = y.count() / (m * n);
+  Product p{.plan = plan_gemm(batch, m, n, k, y.dtype, threads_of(call)),
+            .a = as_matrix(a, ta),
+            .b = as_matrix(b, !tb),
+            .y = y,
+            .scratch = reinterpret_cast<float*>(call.workspace.data()),
+            .partials = nullptr};
+  normalise(p.a, m, k);
+  normalise(p.b, n, k);
+  if (p.plan.is_vector) {
+    multiply_vector(call, p);
+    return;
+  }
+  p.partials = p.scratch + p.plan.floats_per_thread() * threads_of(call);
+  for_chunks(call, p.plan.jobs(), [&](std::int64_t job, int thread) { run_job(p, job, thread); });
+  if (p.plan.splits > 1) combine(call, p);
+}
+
+constexpr NamedKernel kMatmul[] = {{"matmul", matmul_kernel}};
+
+}  // namespace
+
+std::span<const NamedKernel> matmul_kernels() {
+  return kMatmul;
+}
+
+}  // namespace tracestep::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace tracestep::cpu {
+
+HWY_EXPORT(matmul_kernels);
+
+void add_matmul_kernels(KernelTable& table) {
+  for (const NamedKernel& k : HWY_DYNAMIC_DISPATCH(matmul_kernels)()) table.add(k.op, k.kernel);
+}
+
+}  // namespace tracestep::cpu
+#endif

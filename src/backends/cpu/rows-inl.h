@@ -1,0 +1,60 @@
+// Reductions over one row of a dense operand: tiles in float32, their results in float64.
+#if defined(TRACESTEP_BACKENDS_CPU_ROWS_INL_H) == defined(HWY_TARGET_TOGGLE)
+#ifdef TRACESTEP_BACKENDS_CPU_ROWS_INL_H
+#undef TRACESTEP_BACKENDS_CPU_ROWS_INL_H
+#else
+#define TRACESTEP_BACKENDS_CPU_ROWS_INL_H
+#endif
+
+#include <cmath>
+#include <limits>
+
+#include "backends/cpu/tiles-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace tracestep::cpu::HWY_NAMESPACE {
+
+// f(at, n) for tiles that cover begin <= i < begin + width.
+template <class F>
+HWY_INLINE void for_row_tiles(std::int64_t begin, std::int64_t width, const F& f) {
+  for (std::int64_t i = 0; i < width; i += kTile) f(begin + i, std::min(kTile, width - i));
+}
+
+HWY_INLINE float plain_sum(std::int64_t n, const float* x) {
+  return sum_of([](V v) HWY_ATTR { return v; }, n, x);
+}
+
+// max(scale · x); -inf over nothing.
+HWY_INLINE float row_max(const Operand& x, std::int64_t begin, std::int64_t width, float scale) {
+  const float sign = scale < 0 ? -1.0f : 1.0f;
+  float top = -std::numeric_limits<float>::infinity();
+  for_row_tiles(begin, width, [&](std::int64_t at, std::int64_t n) {
+    Tile tile;
+    const float* values = read(x, at, n, tile);
+    if (sign < 0) {
+      map(functors::Neg(), n, tile.data, values);
+      values = tile.data;
+    }
+    const float own = max_of(n, values, -std::numeric_limits<float>::infinity());
+    if (!(own <= top)) top = own;
+  });
+  return top * std::abs(scale);
+}
+
+// log Σ exp(x), shifted by the maximum.
+HWY_INLINE float row_log_sum_exp(const Operand& x, std::int64_t begin, std::int64_t width) {
+  const float top = row_max(x, begin, width, 1.0f);
+  double total = 0;
+  for_row_tiles(begin, width, [&](std::int64_t at, std::int64_t n) {
+    Tile tile;
+    const V shift = splat(top);
+    total += static_cast<double>(
+        sum_of([=](V v) HWY_ATTR { return exp(v - shift); }, n, read(x, at, n, tile)));
+  });
+  return static_cast<float>(std::log(total) + static_cast<double>(top));
+}
+
+}  // namespace tracestep::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif  // TRACESTEP_BACKENDS_CPU_ROWS_INL_H

@@ -1,0 +1,286 @@
+// The vector type `V` that the scalar functors compute with, its vocabulary, and conversion of
+// stored elements to float32 and back. Included once per SIMD target.
+#if defined(TRACESTEP_BACKENDS_CPU_SIMD_INL_H) == defined(HWY_TARGET_TOGGLE)
+#ifdef TRACESTEP_BACKENDS_CPU_SIMD_INL_H
+#undef TRACESTEP_BACKENDS_CPU_SIMD_INL_H
+#else
+#define TRACESTEP_BACKENDS_CPU_SIMD_INL_H
+#endif
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+
+#include "backends/cpu/targets.h"
+
+#include <hwy/highway.h>
+
+#include <hwy/contrib/math/math-inl.h>
+
+#include "base/dtype.h"
+#include "base/half.h"
+
+HWY_BEFORE_NAMESPACE();
+#define TRACESTEP_FUNCTORS_NAMESPACE tracestep::cpu::HWY_NAMESPACE::functors
+#include "ops/scalar/functors.h"
+
+namespace tracestep::cpu::HWY_NAMESPACE {
+
+namespace hn = hwy::HWY_NAMESPACE;
+
+using D = hn::ScalableTag<float>;
+using DI = hn::RebindToSigned<D>;
+using DU = hn::RebindToUnsigned<D>;
+
+// Lanes of one vector; a constant, as no scalable target is compiled.
+constexpr std::int64_t kLanes = static_cast<std::int64_t>(HWY_LANES(float));
+
+struct V {
+  hn::Vec<D> v;
+};
+struct M {
+  hn::Mask<D> m;
+};
+
+HWY_INLINE V splat(float x) {
+  return {hn::Set(D(), x)};
+}
+HWY_INLINE V load(const float* p) {
+  return {hn::LoadU(D(), p)};
+}
+HWY_INLINE void store(V x, float* p) {
+  hn::StoreU(x.v, D(), p);
+}
+
+HWY_INLINE V constant(V, float x) {
+  return splat(x);
+}
+HWY_INLINE V operator+(V a, V b) {
+  return {hn::Add(a.v, b.v)};
+}
+HWY_INLINE V operator-(V a, V b) {
+  return {hn::Sub(a.v, b.v)};
+}
+HWY_INLINE V operator*(V a, V b) {
+  return {hn::Mul(a.v, b.v)};
+}
+HWY_INLINE V operator/(V a, V b) {
+  return {hn::Div(a.v, b.v)};
+}
+HWY_INLINE V abs(V a) {
+  return {hn::Abs(a.v)};
+}
+HWY_INLINE V sqrt(V a) {
+  return {hn::Sqrt(a.v)};
+}
+HWY_INLINE V rsqrt(V a) {
+  return splat(1.0f) / sqrt(a);
+}
+HWY_INLINE V log(V a) {
+  return {hn::Log(D(), a.v)};
+}
+HWY_INLINE M less(V a, V b) {
+  return {hn::Lt(a.v, b.v)};
+}
+HWY_INLINE M less_equal(V a, V b) {
+  return {hn::Le(a.v, b.v)};
+}
+HWY_INLINE M equal(V a, V b) {
+  return {hn::Eq(a.v, b.v)};
+}
+HWY_INLINE V select(M m, V a, V b) {
+  return {hn::IfThenElse(m.m, a.v, b.v)};
+}
+// A NaN on either side wins, as in most array libraries.
+HWY_INLINE V max(V a, V b) {
+  return select(M{hn::Eq(a.v, a.v)}, select(less(a, b), b, select(equal(b, b), a, b)), a);
+}
+HWY_INLINE V min(V a, V b) {
+  return select(M{hn::Eq(a.v, a.v)}, select(less(b, a), b, select(equal(b, b), a, b)), a);
+}
+
+// e^x within 1 ulp or so, from overflow to subnormals: x = n·ln2 + r, a polynomial of degree 6 in
+// r (relative error 1.1e-8), and 2^n applied in two halves, as 2^128 and 2^-149 are no floats.
+HWY_INLINE V exp(V x) {
+  const D d;
+  const DI di;
+  const auto clamped = hn::Min(hn::Max(x.v, hn::Set(d, -104.0f)), hn::Set(d, 89.0f));
+  const auto n = hn::Round(hn::Mul(clamped, hn::Set(d, 0x1.715476p+0f)));
+  auto r = hn::NegMulAdd(n, hn::Set(d, 0x1.62e4p-1f), clamped);
+  r = hn::NegMulAdd(n, hn::Set(d, 0x1.7f7d1cp-20f), r);
+  auto q = hn::MulAdd(hn::Set(d, 0x1.6d113cp-10f), r, hn::Set(d, 0x1.120ba2p-7f));
+  q = hn::MulAdd(q, r, hn::Set(d, 0x1.55551ap-5f));
+  q = hn::MulAdd(q, r, hn::Set(d, 0x1.5554dcp-3f));
+  q = hn::MulAdd(q, r, hn::Set(d, 0.5f));
+  q = hn::MulAdd(q, hn::Mul(r, r), r);
+  const auto e = hn::Add(q, hn::Set(d, 1.0f));
+  const auto exponent = hn::ConvertTo(di, n);
+  const auto half = hn::ShiftRight<1>(exponent);
+  const auto bias = hn::Set(di, 127);
+  const auto low = hn::BitCast(d, hn::ShiftLeft<23>(hn::Add(half, bias)));
+  const auto high = hn::BitCast(d, hn::ShiftLeft<23>(hn::Add(hn::Sub(exponent, half), bias)));
+  const auto y = hn::Mul(hn::Mul(e, low), high);
+  return {hn::IfThenElse(hn::Eq(x.v, x.v), y, x.v)};
+}
+
+// --- partial vectors: the same arithmetic on a padded copy ------------------------------------
+
+HWY_INLINE V load_n(const float* p, std::int64_t n, float padding = 1.0f) {
+  alignas(64) float lanes[kLanes];
+  for (std::int64_t i = 0; i < kLanes; ++i) lanes[i] = i < n ? p[i] : padding;
+  return {hn::Load(D(), lanes)};
+}
+HWY_INLINE void store_n(V x, float* p, std::int64_t n) {
+  alignas(64) float lanes[kLanes];
+  hn::Store(x.v, D(), lanes);
+  for (std::int64_t i = 0; i < n; ++i) p[i] = lanes[i];
+}
+
+// y[i] = f(a[i], …) for 0 <= i < n; y may be one of the operands.
+template <class F, class... In>
+HWY_INLINE void map(F f, std::int64_t n, float* y, const In*... in) {
+  std::int64_t i = 0;
+  for (; i + kLanes <= n; i += kLanes) store(f(load(in + i)...), y + i);
+  if (i < n) store_n(f(load_n(in + i, n - i)...), y + i, n - i);
+}
+
+// --- sums: four vectors of partial sums, then their lanes, always in this order ----------------
+
+// Σ f(a[i], …), with f giving a V; n small (a tile): the error is that of n/(4·lanes) additions.
+template <class F, class... In>
+HWY_INLINE float sum_of(F f, std::int64_t n, const In*... in) {
+  V s0 = splat(0.0f), s1 = s0, s2 = s0, s3 = s0;
+  std::int64_t i = 0;
+  for (; i + 4 * kLanes <= n; i += 4 * kLanes) {
+    s0 = s0 + f(load(in + i)...);
+    s1 = s1 + f(load(in + i + kLanes)...);
+    s2 = s2 + f(load(in + i + 2 * kLanes)...);
+    s3 = s3 + f(load(in + i + 3 * kLanes)...);
+  }
+  for (; i + kLanes <= n; i += kLanes) s0 = s0 + f(load(in + i)...);
+  if (i < n) {
+    const V last = f(load_n(in + i, n - i)...);
+    alignas(64) float lanes[kLanes];
+    hn::Store(last.v, D(), lanes);
+    for (std::int64_t k = n - i; k < kLanes; ++k) lanes[k] = 0.0f;
+    s1 = s1 + load(lanes);
+  }
+  const V total = (s0 + s1) + (s2 + s3);
+  return hn::GetLane(hn::SumOfLanes(D(), total.v));
+}
+
+HWY_INLINE float max_of(std::int64_t n, const float* a, float start) {
+  V m0 = splat(start), m1 = m0;
+  std::int64_t i = 0;
+  for (; i + 2 * kLanes <= n; i += 2 * kLanes) {
+    m0 = max(m0, load(a + i));
+    m1 = max(m1, load(a + i + kLanes));
+  }
+  for (; i + kLanes <= n; i += kLanes) m0 = max(m0, load(a + i));
+  if (i < n) m1 = max(m1, load_n(a + i, n - i, start));
+  alignas(64) float lanes[kLanes];
+  hn::Store(max(m0, m1).v, D(), lanes);
+  float top = lanes[0];
+  for (std::int64_t k = 1; k < kLanes; ++k) {
+    if (lanes[k] > top || lanes[k] != lanes[k]) top = lanes[k];
+    if (top != top) break;
+  }
+  return top;
+}
+
+// --- stored elements to float32 and back -------------------------------------------------------
+
+HWY_INLINE V load(const BF16* p) {
+  const hn::Rebind<std::uint16_t, D> d16;
+  const auto bits = hn::LoadU(d16, reinterpret_cast<const std::uint16_t*>(p));
+  return {hn::BitCast(D(), hn::ShiftLeft<16>(hn::PromoteTo(DU(), bits)))};
+}
+HWY_INLINE void store(V x, BF16* p) {
+  const DU du;
+  const hn::Rebind<std::uint16_t, D> d16;
+  const auto u = hn::BitCast(du, x.v);
+  const auto odd = hn::And(hn::ShiftRight<16>(u), hn::Set(du, 1));
+  const auto rounded = hn::ShiftRight<16>(hn::Add(u, hn::Add(odd, hn::Set(du, 0x7fff))));
+  const auto nan = hn::Or(hn::ShiftRight<16>(u), hn::Set(du, 0x40));
+  const auto is_nan = hn::RebindMask(du, hn::Ne(x.v, x.v));
+  const auto bits = hn::IfThenElse(is_nan, nan, rounded);
+  hn::StoreU(hn::DemoteTo(d16, hn::BitCast(DI(), bits)), d16, reinterpret_cast<std::uint16_t*>(p));
+}
+#if HWY_TARGET == HWY_SCALAR
+HWY_INLINE V load(const F16* p) {
+  return splat(to_float(*p));
+}
+HWY_INLINE void store(V x, F16* p) {
+  *p = to_f16(hn::GetLane(x.v));
+}
+#else
+HWY_INLINE V load(const F16* p) {
+  const hn::Rebind<hwy::float16_t, D> d16;
+  return {hn::PromoteTo(D(), hn::LoadU(d16, reinterpret_cast<const hwy::float16_t*>(p)))};
+}
+HWY_INLINE void store(V x, F16* p) {
+  const hn::Rebind<hwy::float16_t, D> d16;
+  hn::StoreU(hn::DemoteTo(d16, x.v), d16, reinterpret_cast<hwy::float16_t*>(p));
+}
+#endif
+
+HWY_INLINE float widen(float x) {
+  return x;
+}
+HWY_INLINE float widen(BF16 x) {
+  return to_float(x);
+}
+HWY_INLINE float widen(F16 x) {
+  return to_float(x);
+}
+HWY_INLINE void narrow(float x, float* p) {
+  *p = x;
+}
+HWY_INLINE void narrow(float x, BF16* p) {
+  *p = to_bf16(x);
+}
+HWY_INLINE void narrow(float x, F16* p) {
+  *p = to_f16(x);
+}
+
+template <class T>
+HWY_INLINE void widen_run(const T* src, std::int64_t stride, std::int64_t n, float* dst) {
+  if (stride == 1) {
+    std::int64_t i = 0;
+    for (; i + kLanes <= n; i += kLanes) store(load(src + i), dst + i);
+    for (; i < n; ++i) dst[i] = widen(src[i]);
+  } else if (stride == 0) {
+    std::fill(dst, dst + n, widen(*src));
+  } else {
+    for (std::int64_t i = 0; i < n; ++i) dst[i] = widen(src[i * stride]);
+  }
+}
+
+HWY_INLINE void to_floats(const void* src, DType dtype, std::int64_t stride, std::int64_t n,
+                          float* dst) {
+  switch (dtype) {
+    case DType::kBF16: widen_run(static_cast<const BF16*>(src), stride, n, dst); break;
+    case DType::kF16: widen_run(static_cast<const F16*>(src), stride, n, dst); break;
+    default: widen_run(static_cast<const float*>(src), stride, n, dst); break;
+  }
+}
+
+template <class T>
+HWY_INLINE void narrow_run(const float* src, std::int64_t n, T* dst) {
+  std::int64_t i = 0;
+  for (; i + kLanes <= n; i += kLanes) store(load(src + i), dst + i);
+  for (; i < n; ++i) narrow(src[i], dst + i);
+}
+
+HWY_INLINE void from_floats(const float* src, std::int64_t n, DType dtype, void* dst) {
+  switch (dtype) {
+    case DType::kBF16: narrow_run(src, n, static_cast<BF16*>(dst)); break;
+    case DType::kF16: narrow_run(src, n, static_cast<F16*>(dst)); break;
+    default: std::memcpy(dst, src, static_cast<std::size_t>(n) * sizeof(float)); break;
+  }
+}
+
+}  // namespace tracestep::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif  // TRACESTEP_BACKENDS_CPU_SIMD_INL_H

@@ -1,0 +1,108 @@
+#include "backends/cpu/threads.h"
+
+#include <omp.h>
+#include <sched.h>
+
+#include <algorithm>
+#include <atomic>
+#include <exception>
+#include <limits>
+#include <mutex>
+#include <vector>
+
+namespace tracestep::cpu {
+namespace {
+
+std::vector<int> allowed_core_ids() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  std::vector<int> ids;
+  if (sched_getaffinity(0, sizeof(set), &set) != 0) return ids;
+  for (int i = 0; i < CPU_SETSIZE; ++i) {
+    if (CPU_ISSET(i, &set)) ids.push_back(i);
+  }
+  return ids;
+}
+
+// As they were before any thread was pinned.
+const std::vector<int>& cores_at_start() {
+  static const std::vector<int> ids = allowed_core_ids();
+  return ids;
+}
+
+// Without pinning, a worker woken after a pause can be placed on the core where its master already
+// spins, which costs milliseconds. Only a team that fills all allowed cores is pinned (a smaller
+// one may share the machine with others), and of several masters only the first one's.
+bool team_is_pinned(int team) {
+  static std::atomic<bool> taken = false;
+  thread_local const bool is_first = !taken.exchange(true);
+  return is_first && team == static_cast<int>(cores_at_start().size()) &&
+         omp_get_proc_bind() == omp_proc_bind_false;
+}
+
+void pin_once(int thread) {
+  thread_local bool done = false;
+  if (done) return;
+  done = true;
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  CPU_SET(cores_at_start()[static_cast<std::size_t>(thread)], &set);
+  sched_setaffinity(0, sizeof(set), &set);  // a refusal costs speed only
+}
+
+// The exception of the lowest chunk, so that a message does not depend on the threads either.
+class FirstError {
+ public:
+  void capture(std::int64_t chunk) {
+    const std::lock_guard lock(mutex_);
+    if (chunk >= chunk_) return;
+    chunk_ = chunk;
+    error_ = std::current_exception();
+  }
+  void rethrow() const {
+    if (error_) std::rethrow_exception(error_);
+  }
+
+ private:
+  std::mutex mutex_;
+  std::int64_t chunk_ = std::numeric_limits<std::int64_t>::max();
+  std::exception_ptr error_;
+};
+
+}  // namespace
+
+int allowed_cores() {
+  // With OMP_PROC_BIND the master is bound before main(): OpenMP still knows all the cores.
+  return std::max({1, static_cast<int>(cores_at_start().size()), omp_get_num_procs()});
+}
+
+int threads_of(const KernelCall& call) {
+  static const int all = allowed_cores();
+  return call.stream != nullptr ? static_cast<const CpuThreads*>(call.stream)->count : all;
+}
+
+void run_chunks(int threads, std::int64_t chunks, ChunkBody body, const void* context) {
+  if (threads <= 1 || chunks <= 1) {
+    for (std::int64_t i = 0; i < chunks; ++i) body(context, i, 0);
+    return;
+  }
+  const bool pinned = team_is_pinned(threads);
+  std::atomic<std::int64_t> next = 0;
+  FirstError error;
+  // The team size never varies: libgomp ends and restarts threads when it does.
+#pragma omp parallel num_threads(threads)
+  {
+    const int thread = omp_get_thread_num();
+    if (pinned) pin_once(thread);
+    for (std::int64_t i = next++; i < chunks; i = next++) {
+      try {
+        body(context, i, thread);
+      } catch (...) {
+        error.capture(i);
+      }
+    }
+  }
+  error.rethrow();
+}
+
+}  // namespace tracestep::cpu

@@ -1,0 +1,29 @@
+// The one thread pool (OpenMP). Work is cut into chunks by shape, never by thread count, and every
+// chunk writes its own results: which thread runs which chunk cannot change a bit.
+#pragma once
+
+#include <cstdint>
+
+#include "runtime/kernel.h"
+
+namespace tracestep::cpu {
+
+// What KernelCall::stream points to on a CPU device.
+struct CpuThreads {
+  int count = 1;
+};
+
+// Cores this process may run on.
+int allowed_cores();
+
+// Threads that share this call; without a stream, every allowed core.
+int threads_of(const KernelCall& call);
+
+using ChunkBody = void (*)(const void* context, std::int64_t chunk, int thread);
+
+// Calls body(context, chunk, thread) once for every chunk < chunks, on up to `threads` threads,
+// each taking the next chunk when it is free; thread < threads. Rethrows the exception of the
+// lowest chunk that threw one.
+void run_chunks(int threads, std::int64_t chunks, ChunkBody body, const void* context);
+
+}  // namespace tracestep::cpu

@@ -1,0 +1,149 @@
+// matmul on the CPU: every layout, storage type and edge against a float64 product, and the same
+// bits for any number of threads.
+#include <cmath>
+
+#include <gtest/gtest.h>
+
+#include "backends/cpu_support.h"
+
+namespace tracestep {
+namespace {
+
+using cpu_test::Operand;
+
+struct Case {
+  std::int64_t batch, m, n, k;
+  bool ta = false, tb = false;
+  DType dtype = DType::kF32;
+};
+
+struct Sides {
+  Operand a, b;
+};
+
+Sides operands(const Case& c) {
+  const Shape a = c.ta ? Shape{c.batch, c.k, c.m} : Shape{c.batch, c.m, c.k};
+  const Shape b = c.tb ? Shape{c.batch, c.n, c.k} : Shape{c.batch, c.k, c.n};
+  return {cpu_test::dense(cpu_test::random_floats(c.dtype, a, 1)),
+          cpu_test::dense(cpu_test::random_floats(c.dtype, b, 2))};
+}
+
+double at(const Operand& x, const std::vector<double>& values, std::int64_t batch, std::int64_t i,
+          std::int64_t j) {
+  const std::int64_t index = x.offset + batch * x.strides[0] + i * x.strides[1] + j * x.strides[2];
+  return values[static_cast<std::size_t>(index)];
+}
+
+// |error| <= 16·2^-24·Σ|terms|, plus 1.02 roundings to low precision.
+void expect_product(const Case& c, const Sides& s) {
+  const auto y =
+      cpu_test::run("matmul", {s.a, s.b}, {{"transpose_a", c.ta}, {"transpose_b", c.tb}});
+  const std::vector<double> a = cpu_test::values_of(s.a.storage);
+  const std::vector<double> b = cpu_test::values_of(s.b.storage);
+  const std::vector<double> got = cpu_test::values_of(y[0]);
+  const double half_ulp = c.dtype == DType::kBF16 ? 0x1p-9 : c.dtype == DType::kF16 ? 0x1p-12 : 0;
+  std::size_t at_y = 0;
+  for (std::int64_t batch = 0; batch < c.batch; ++batch) {
+    for (std::int64_t i = 0; i < c.m; ++i) {
+      for (std::int64_t j = 0; j < c.n; ++j, ++at_y) {
+        double sum = 0, terms = 0;
+        for (std::int64_t k = 0; k < c.k; ++k) {
+          const double x = c.ta ? at(s.a, a, batch, k, i) : at(s.a, a, batch, i, k);
+          const double w = c.tb ? at(s.b, b, batch, j, k) : at(s.b, b, batch, k, j);
+          sum += x * w;
+          terms += std::abs(x * w);
+        }
+        // float16 has subnormals of 2^-24 here.
+        const double bound =
+            16 * 0x1p-24 * terms + 1.02 * 2 * half_ulp * std::abs(sum) + (half_ulp > 0 ? 1e-7 : 0);
+        ASSERT_LE(std::abs(got[at_y] - sum), bound) << batch << ',' << i << ',' << j;
+      }
+    }
+  }
+}
+
+TEST(CpuMatmulTest, EveryOrientationAndOddSizeIsRight) {
+  for (const auto& [m, n, k] : {std::array<std::int64_t, 3>{1, 1, 1},
+                                {2, 3, 5},
+                                {7, 17, 31},
+                                {16, 16, 16},
+                                {13, 1, 300},
+                                {1, 70, 301},
+                                {65, 129, 258},
+                                {300, 410, 37},
+                                {6, 400, 777},
+                                {1, 1, 1000},
+                                {271, 2, 8}}) {
+    for (const bool ta : {false, true}) {
+      for (const bool tb : {false, true}) {
+        const Case c{.batch = 1, .m = m, .n = n, .k = k, .ta = ta, .tb = tb};
+        SCOPED_TRACE(testing::Message() << m << 'x' << n << 'x' << k << ' ' << ta << tb);
+        expect_product(c, operands(c));
+      }
+    }
+  }
+}
+
+TEST(CpuMatmulTest, LowPrecisionIsRoundedOnce) {
+  for (const DType dtype : {DType::kBF16, DType::kF16}) {
+    for (const bool ta : {false, true}) {
+      for (const bool tb : {false, true}) {
+        for (const auto& [m, n, k] :
+             {std::array<std::int64_t, 3>{33, 65, 600}, {1, 40, 300}, {40, 1, 300}, {9, 9, 2048}}) {
+          const Case c{.batch = 2, .m = m, .n = n, .k = k, .ta = ta, .tb = tb, .dtype = dtype};
+          SCOPED_TRACE(testing::Message() << m << 'x' << n << 'x' << k << ' ' << ta << tb);
+          expect_product(c, operands(c));
+        }
+      }
+    }
+  }
+}
+
+TEST(CpuMatmulTest, BatchesAndViewsAreRead) {
+  const Case c{.batch = 3, .m = 10, .n = 12, .k = 9};
+  Sides s = operands(c);
+  // a: heads side by side, [10, 3, 9] seen as [3, 10, 9]; b: columns of a wider matrix.
+  s.a.storage.shape = {10, 3, 9};
+  s.a.strides = {9, 27, 1};
+  s.b.storage = cpu_test::random_floats(DType::kF32, {3, 9, 20}, 5);
+  s.b.strides = {180, 20, 1};
+  s.b.offset = 4;
+  expect_product(c, s);
+}
+
+TEST(CpuMatmulTest, OneMatrixServesAllBatches) {
+  const Case c{.batch = 4, .m = 5, .n = 6, .k = 7};
+  Sides s = operands(c);
+  s.b.storage = cpu_test::random_floats(DType::kF32, {1, 7, 6}, 5);
+  s.b.strides = {0, 6, 1};
+  expect_product(c, s);
+}
+
+TEST(CpuMatmulTest, NothingToSumGivesZeros) {
+  const auto y = cpu_test::run("matmul", {cpu_test::dense(HostTensor::zeros(DType::kF32, {3, 0})),
+                                          cpu_test::dense(HostTensor::zeros(DType::kF32, {0, 4}))});
+  for (const double v : cpu_test::values_of(y[0])) EXPECT_EQ(v, 0.0);
+}
+
+TEST(CpuMatmulTest, EmptyResultsAreFine) {
+  const auto y = cpu_test::run("matmul", {cpu_test::dense(HostTensor::zeros(DType::kF32, {0, 5})),
+                                          cpu_test::dense(HostTensor::zeros(DType::kF32, {5, 4}))});
+  EXPECT_EQ(y[0].count(), 0);
+}
+
+TEST(CpuMatmulTest, BitsDoNotDependOnThreads) {
+  for (const Case& c : {Case{1, 33, 40, 5000, false, true}, Case{1, 300, 500, 700, true, false},
+                        Case{2, 8, 8, 9000}, Case{1, 1, 700, 900, false, true},
+                        Case{1, 200, 130, 2100, false, true, DType::kBF16}}) {
+    const Sides s = operands(c);
+    const Attrs attrs{{"transpose_a", c.ta}, {"transpose_b", c.tb}};
+    const auto expected = cpu_test::run("matmul", {s.a, s.b}, attrs, {.threads = 1});
+    for (const int threads : {2, 3, 7, 16}) {
+      const auto y = cpu_test::run("matmul", {s.a, s.b}, attrs, {.threads = threads});
+      EXPECT_EQ(y[0].bytes, expected[0].bytes) << threads << " threads, k = " << c.k;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace tracestep
