@@ -27,11 +27,16 @@ class Parser {
 
  private:
   // --- characters and tokens ---------------------------------------------------------------
-  [[noreturn]] void fail(const std::string& message) const {
-    const std::string_view before = text_.substr(0, at_);
+  [[noreturn]] void fail(const std::string& message) const { fail_at(at_, message); }
+  // About the word that was read last.
+  [[noreturn]] void fail_word(const std::string& message) const { fail_at(word_, message); }
+  // About the line as a whole.
+  [[noreturn]] void fail_line(const std::string& message) const { fail_at(line_, message); }
+  [[noreturn]] void fail_at(std::size_t at, const std::string& message) const {
+    const std::string_view before = text_.substr(0, at);
     const auto line = 1 + std::count(before.begin(), before.end(), '\n');
     const std::size_t start = before.rfind('\n');
-    const std::size_t column = at_ - (start == std::string_view::npos ? 0 : start + 1) + 1;
+    const std::size_t column = at - (start == std::string_view::npos ? 0 : start + 1) + 1;
     throw Error(ErrorCode::kInput, fmt::format("{}:{}:{}", where_, line, column), message);
   }
   void skip_space() {
@@ -66,6 +71,7 @@ class Parser {
   std::string word(std::string_view what) {
     const std::string_view w = peek_word();
     if (w.empty()) fail(fmt::format("{} expected", what));
+    word_ = at_;
     at_ += w.size();
     return std::string(w);
   }
@@ -89,14 +95,14 @@ class Parser {
     const std::string w = word("an integer");
     std::int64_t out = 0;
     const auto [end, error] = std::from_chars(w.data(), w.data() + w.size(), out);
-    if (error != std::errc() || end != w.data() + w.size()) fail("'" + w + "' is no integer");
+    if (error != std::errc() || end != w.data() + w.size()) fail_word("'" + w + "' is no integer");
     return out;
   }
   double real() {
     const std::string w = word("a number");
     char* end = nullptr;
     const double out = std::strtod(w.c_str(), &end);
-    if (end != w.c_str() + w.size()) fail("'" + w + "' is no number");
+    if (end != w.c_str() + w.size()) fail_word("'" + w + "' is no number");
     return out;
   }
   Dims dims() {
@@ -112,7 +118,7 @@ class Parser {
   DType dtype() {
     const std::string w = word("a dtype");
     const auto found = parse_dtype(w);
-    if (!found) fail("'" + w + "' is no dtype");
+    if (!found) fail_word("'" + w + "' is no dtype");
     return *found;
   }
   Type type() {
@@ -130,7 +136,7 @@ class Parser {
     for (Role r : {Role::kGradient, Role::kOptimizerState, Role::kWeightCast, Role::kCache}) {
       if (w == name_of(r)) return r;
     }
-    fail("'" + w + "' is no role");
+    fail_word("'" + w + "' is no role");
   }
   std::string value_name() {
     expect('%');
@@ -152,7 +158,9 @@ class Parser {
   using Names = std::map<std::string, Val, std::less<>>;
 
   void line(Builder& builder, Names& names) {
-    if (peek() == '%') return node(builder, names);
+    const char first = peek();
+    line_ = at_;
+    if (first == '%') return node(builder, names);
     const std::string kind = word("a line");
     // The mistakes below are found by the builder; say where in the text they stand.
     if (kind == "update") {
@@ -175,7 +183,7 @@ class Parser {
     for (LeafKind k : {LeafKind::kInput, LeafKind::kParameter, LeafKind::kState}) {
       if (kind == name_of(k)) leaf_kind = k;
     }
-    if (leaf_kind == LeafKind::kNone) fail("'" + kind + "' starts no line");
+    if (leaf_kind == LeafKind::kNone) fail_word("'" + kind + "' starts no line");
     const std::string name = value_name();
     expect(':');
     const Type t = type();
@@ -186,7 +194,7 @@ class Parser {
   Val known(const Names& names) {
     const std::string name = value_name();
     const auto found = names.find(name);
-    if (found == names.end()) fail("there is no value %" + name);
+    if (found == names.end()) fail_word("there is no value %" + name);
     return found->second;
   }
 
@@ -195,7 +203,7 @@ class Parser {
     try {
       f();
     } catch (const Error& e) {
-      fail(e.what());
+      fail_line(e.what());
     }
   }
 
@@ -221,7 +229,9 @@ class Parser {
       operands.push_back(known(names));
     }
     Attrs attrs;
+    const std::size_t line = line_;
     if (accept('{')) attrs = attributes(*op);
+    line_ = line;  // a region has lines of its own
     Node like;
     if (accept('#')) like.epoch = static_cast<int>(integer());
     origins(like);
@@ -235,15 +245,17 @@ class Parser {
             const std::vector<Type>& types, const std::vector<Role>& roles,
             const std::vector<Val>& values) {
     if (results.size() != values.size() || types.size() != values.size()) {
-      fail(fmt::format("the op has {} results", values.size()));
+      fail_line(fmt::format("the op has {} results", values.size()));
     }
     for (std::size_t i = 0; i < values.size(); ++i) {
       if (types[i] != values[i].type()) {
-        fail(fmt::format("%{} is written as {}, inferred as {}", results[i], types[i].str(),
-                         values[i].type().str()));
+        fail_line(fmt::format("%{} is written as {}, inferred as {}", results[i], types[i].str(),
+                              values[i].type().str()));
       }
       builder.set_role(values[i], roles[i]);
-      if (!names.emplace(results[i], values[i]).second) fail("%" + results[i] + " exists already");
+      if (!names.emplace(results[i], values[i]).second) {
+        fail_line("%" + results[i] + " exists already");
+      }
     }
   }
 
@@ -252,7 +264,7 @@ class Parser {
     do {
       const std::string name = word("an attribute");
       const AttrDef* def = op.find_attr(name);
-      if (def == nullptr) fail(fmt::format("{} has no attribute '{}'", op.name, name));
+      if (def == nullptr) fail_word(fmt::format("{} has no attribute '{}'", op.name, name));
       expect('=');
       out.set(name, attribute(def->kind));
     } while (accept(','));
@@ -288,7 +300,7 @@ class Parser {
         for (Phase p : kAllPhases) {
           if (phase == name_of(p)) origin.phase = p, found = true;
         }
-        if (!found) fail("'" + phase + "' is no phase");
+        if (!found) fail_word("'" + phase + "' is no phase");
         location(origin);
         node.origins.push_back(std::move(origin));
       } while (accept('|'));
@@ -308,7 +320,9 @@ class Parser {
 
   std::string_view text_;
   const std::string& where_;
-  std::size_t at_ = 0;
+  std::size_t at_ = 0;    // the next character
+  std::size_t word_ = 0;  // where the last word began
+  std::size_t line_ = 0;  // where the line that is being read began
   int depth_ = 0;
 };
 
