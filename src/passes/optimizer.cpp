@@ -45,14 +45,25 @@ class OptimizerPass {
     for (ValueId id : program_.leaves) {
       const Value& leaf = program_.value(id);
       if (leaf.leaf != LeafKind::kParameter) continue;
-      ValueId gradient = program_.find_output(gradient_name(leaf.name));
-      if (gradient == kNoValue) gradient = program_.find_leaf(gradient_name(leaf.name));
+      const ValueId gradient = gradient_of(leaf.name);
       if (gradient == kNoValue) {
         fail_usage("optimizer", "parameter {} has no gradient; run autograd first", leaf.name);
       }
       out.push_back({r.map(id), r.map(gradient), leaf.name});
     }
     return out;
+  }
+
+  // The output, or the state leaf: its new value where this very program makes one.
+  ValueId gradient_of(const std::string& parameter) const {
+    const std::string name = gradient_name(parameter);
+    const ValueId output = program_.find_output(name);
+    if (output != kNoValue) return output;
+    const ValueId state = program_.find_leaf(name);
+    for (const Update& u : program_.updates) {
+      if (u.leaf == state) return u.value;
+    }
+    return state;
   }
 
   // min(1, clip / (norm + 1e-6)), or "no value".

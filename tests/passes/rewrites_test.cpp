@@ -188,6 +188,21 @@ TEST_F(RewritesTest, OptimizerTurnsGradientOutputsIntoUpdates) {
   EXPECT_EQ(sgd.updates.size(), 1u);
 }
 
+TEST_F(RewritesTest, OptimizerReadsTheNewValueOfAPersistentGradient) {
+  const Program program = parse_program(R"(program "p" {
+    parameter %w : f32[4]
+    %0 : f32[4] = square(%w)
+    %1 : f32[] = sum(%0) {axes=[0]}
+    output "loss" = %1
+  })");
+  PipelineOptions options;
+  options.mode = Mode::kStep;
+  options.gradients = GradientKind::kPersistent;
+  const Program out = run_pipeline(program, options).program;
+  verify(out, VerifyStage::kMaterialized);
+  EXPECT_EQ(out.updates.size(), 4u) << "gradient, parameter and both moments";
+}
+
 TEST_F(RewritesTest, KeepSavedHoldsWhatBackwardWouldRead) {
   const Program out = keep_saved(parse_program(R"(program "p" {
     parameter %x : f32[4]
