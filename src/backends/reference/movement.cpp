@@ -51,8 +51,10 @@ void write_slice(const KernelCall& call) {
   const TensorRef& y = call.outputs[0];
   const int axis = axis_of(call.node.attrs.integer("axis"), base.shape.rank());
   const std::int64_t position = integer_at(call.inputs[2], {});
-  const std::int64_t room = base.shape[axis] - piece.shape[axis];
-  checked_index("write_slice", position, {}, room + 1);
+  if (position < 0 || position + piece.shape[axis] > base.shape[axis]) {
+    fail_usage("write_slice", "position {} with {} elements does not fit into {} along axis {}",
+               position, piece.shape[axis], base.shape.str(), axis);
+  }
   if (y.data != base.data) copy_elements(base, y);
   copy_elements(piece, y, axis, position);
 }

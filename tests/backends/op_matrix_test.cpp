@@ -1,0 +1,263 @@
+// The op matrix: every op × back end × dtype against the float64 oracle, from one record per op.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+
+#include "backends/null/null_device.h"
+#include "backends/op_matrix.h"
+#include "backends/reference/reference_device.h"
+#include "ops/functions.h"
+#include "passes/decompose.h"
+#include "support/host_values.h"
+
+namespace tracestep::testing {
+namespace {
+
+constexpr double kFloat32Terms = 16.0 * 0x1p-24;
+constexpr double kRoundings = 1.02;
+
+// Calls f(case, program, dtype, what) for every case in every dtype that the op is tried with.
+template <class F>
+void for_each_case(const OpTest& test, F&& f) {
+  for (DType dtype : test.dtypes) {
+    for (std::size_t i = 0; i < test.cases.size(); ++i) {
+      const std::string what = describe(test, i, dtype);
+      SCOPED_TRACE(what);
+      f(test.cases[i], dtype);
+      if (::testing::Test::HasFatalFailure()) return;
+    }
+  }
+}
+
+// The operands with all values and real attributes made positive: what the op makes of them is the
+// sum of the absolute terms of each result.
+std::vector<double> absolute_terms(const OpTest& test, const OpCase& c, DType dtype, Tensors leaves,
+                                   const std::string& output) {
+  OpTest positive = test;
+  if (!test.terms_op.empty()) positive.op = test.terms_op;
+  OpCase magnitudes = c;
+  for (const auto& [name, value] : c.attrs.entries()) {
+    if (const auto* real = std::get_if<double>(&value)) magnitudes.attrs.set(name, std::abs(*real));
+  }
+  for (auto& [name, tensor] : leaves) {
+    std::vector<double> values = to_doubles(tensor);
+    for (double& x : values) x = std::abs(x);
+    tensor = from_doubles(tensor.dtype, tensor.shape, values);
+  }
+  const Program program = build_program(positive, magnitudes, {.dtype = dtype});
+  return to_doubles(reference_values(program, leaves).at(output));
+}
+
+// Each element within the bound of its own: one rounding of the result, plus float32 arithmetic.
+void expect_within(const HostTensor& actual, const std::vector<double>& expected,
+                   const std::vector<double>& terms) {
+  const std::vector<double> got = to_doubles(actual);
+  ASSERT_EQ(got.size(), expected.size());
+  for (std::size_t i = 0; i < got.size(); ++i) {
+    if (got[i] == expected[i] || (std::isnan(got[i]) && std::isnan(expected[i]))) continue;
+    double bound = is_floating(actual.dtype) ? kFloat32Terms * std::abs(terms[i]) : 0.0;
+    if (is_low_precision(actual.dtype)) {
+      bound += 0.5 * kRoundings * ulp(actual.dtype, std::abs(expected[i]) + bound);
+    }
+    ASSERT_LE(std::abs(got[i] - expected[i]), bound)
+        << "element " << i << ": " << got[i] << ", expected " << expected[i];
+  }
+}
+
+void expect_exact(const HostTensor& actual, const HostTensor& expected) {
+  ASSERT_EQ(actual.shape, expected.shape);
+  const std::vector<double> got = to_doubles(actual);
+  const std::vector<double> rounded = to_doubles(converted(expected, actual.dtype));
+  for (std::size_t i = 0; i < got.size(); ++i) {
+    ASSERT_TRUE(got[i] == rounded[i])
+        << "element " << i << ": " << got[i] << ", expected " << rounded[i];
+  }
+}
+
+// No worse than twice what the op's parts do in the same dtype, plus a floor for parts that happen
+// to be exact.
+void expect_as_good_as_parts(const HostTensor& actual, const HostTensor& parts,
+                             const std::vector<double>& expected) {
+  const std::vector<double> got = to_doubles(actual);
+  const double largest = max_abs(expected);
+  double floor = kFloat32Terms * largest;
+  if (is_low_precision(actual.dtype)) floor += 0.5 * kRoundings * ulp(actual.dtype, largest);
+  const double unfused = max_difference(to_doubles(parts), expected);
+  EXPECT_LE(max_difference(got, expected), 2.0 * unfused + floor)
+      << "the parts are off by " << unfused;
+}
+
+bool has_kernel(const Device& device, const std::string& op) {
+  return device.find_kernel(find_op(op)) != nullptr;
+}
+
+bool any(const OpTest&) {
+  return true;
+}
+bool donates(const OpTest& test) {
+  return !find_op(test.op).donates.empty();
+}
+bool has_several_results(const OpTest& test) {
+  return find_op(test.op).outputs.size() > 1;
+}
+
+class OpMatrixTest : public ::testing::TestWithParam<OpTest> {};
+class DonatingOpTest : public ::testing::TestWithParam<OpTest> {};
+class ManyResultsTest : public ::testing::TestWithParam<OpTest> {};
+
+TEST_P(OpMatrixTest, EveryBackendAgreesWithTheReference) {
+  const OpTest& test = GetParam();
+  for (const Backend& backend : backends_under_test()) {
+    const auto device = backend.make(2);
+    if (!has_kernel(*device, test.op)) continue;  // its parts have records of their own
+    for_each_case(test, [&](const OpCase& c, DType dtype) {
+      const Program program = build_program(test, c, {.dtype = dtype});
+      const Tensors leaves = leaf_values(program, c);
+      const Tensors actual = run_program(*device, program, leaves);
+      const Tensors expected = reference_values(program, leaves);
+      Tensors parts;
+      if (test.bound == Bound::kUnfused) {
+        const Program unfused = decompose(program, [](const OpDef&) { return true; });
+        parts = run_program(*device, unfused, leaves);
+      }
+      for (const auto& [name, tensor] : actual) {
+        SCOPED_TRACE(backend.name + " " + name);
+        const std::vector<double> exact = to_doubles(expected.at(name));
+        switch (test.bound) {
+          case Bound::kExact: expect_exact(tensor, expected.at(name)); break;
+          case Bound::kResult: expect_within(tensor, exact, exact); break;
+          case Bound::kTerms:
+            expect_within(tensor, exact, absolute_terms(test, c, dtype, leaves, name));
+            break;
+          case Bound::kUnfused: expect_as_good_as_parts(tensor, parts.at(name), exact); break;
+        }
+      }
+    });
+  }
+}
+
+void expect_same_bytes(const Tensors& actual, const Tensors& expected) {
+  for (const auto& [name, tensor] : actual) {
+    EXPECT_TRUE(tensor.bytes == expected.at(name).bytes) << name << " has other bits";
+  }
+}
+
+TEST_P(DonatingOpTest, ResultsAreTheSameInTheStorageOfAnOperand) {
+  const OpTest& test = GetParam();
+  for (const Backend& backend : backends_under_test()) {
+    const auto device = backend.make(2);
+    if (!has_kernel(*device, test.op)) continue;
+    for_each_case(test, [&](const OpCase& c, DType dtype) {
+      const Program plain = build_program(test, c, {.dtype = dtype});
+      const Program donating = build_program(test, c, {.dtype = dtype, .donate = true});
+      const Tensors leaves = leaf_values(plain, c);
+      expect_same_bytes(run_program(*device, donating, leaves),
+                        run_program(*device, plain, leaves));
+    });
+  }
+  const auto oracle = make_reference_device({.guarded = true});
+  for (const OpCase& c : test.cases) {
+    const Program plain = build_program(test, c, {});
+    const Tensors leaves = leaf_values(plain, c);
+    expect_same_bytes(run_program(*oracle, build_program(test, c, {.donate = true}), leaves),
+                      run_program(*oracle, plain, leaves));
+  }
+}
+
+TEST_P(ManyResultsTest, AResultIsTheSameWhenNobodyReadsTheOthers) {
+  const OpTest& test = GetParam();
+  const auto results = static_cast<int>(find_op(test.op).outputs.size());
+  std::vector<std::unique_ptr<Device>> devices;
+  for (const Backend& backend : backends_under_test()) devices.push_back(backend.make(2));
+  devices.push_back(make_reference_device({.guarded = true}));
+  for (const auto& device : devices) {
+    if (!has_kernel(*device, test.op)) continue;
+    const DType dtype = device->supports(DType::kF32) ? DType::kF32 : DType::kF64;
+    for (const OpCase& c : test.cases) {
+      const Program all = build_program(test, c, {.dtype = dtype});
+      const Tensors leaves = leaf_values(all, c);
+      const Tensors expected = run_program(*device, all, leaves);
+      for (int i = 0; i < results; ++i) {
+        const Program one = build_program(test, c, {.dtype = dtype, .results = {i}});
+        expect_same_bytes(run_program(*device, one, leaves), expected);
+      }
+    }
+  }
+}
+
+TEST_P(OpMatrixTest, TheNumberOfThreadsDoesNotChangeABit) {
+  const OpTest& test = GetParam();
+  for (const Backend& backend : backends_under_test()) {
+    const auto one = backend.make(1), three = backend.make(3);
+    if (!has_kernel(*one, test.op)) continue;
+    for_each_case(test, [&](const OpCase& c, DType dtype) {
+      const Program program = build_program(test, c, {.dtype = dtype});
+      const Tensors leaves = leaf_values(program, c);
+      expect_same_bytes(run_program(*three, program, leaves), run_program(*one, program, leaves));
+    });
+  }
+}
+
+TEST_P(OpMatrixTest, TheNullDeviceRunsWhateverItStandsFor) {
+  const OpTest& test = GetParam();
+  const auto device = make_null_device();
+  for_each_case(test, [&](const OpCase& c, DType dtype) {
+    const Program program = build_program(test, c, {.dtype = dtype});
+    run_program(*device, program, leaf_values(program, c));
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(All, OpMatrixTest, ::testing::ValuesIn(records(any)), name_of_record);
+INSTANTIATE_TEST_SUITE_P(All, DonatingOpTest, ::testing::ValuesIn(records(donates)),
+                         name_of_record);
+INSTANTIATE_TEST_SUITE_P(All, ManyResultsTest, ::testing::ValuesIn(records(has_several_results)),
+                         name_of_record);
+
+// --- nothing is forgotten ----------------------------------------------------------------------
+bool needs_record(const OpDef& op) {
+  return !op.is_view() && op.kernel_class != KernelClass::kFused &&
+         op.kernel_class != KernelClass::kCollective;
+}
+
+TEST(OpMatrixSupportTest, EveryOpHasExactlyOneRecord) {
+  ops::register_all();
+  std::multiset<std::string> recorded;
+  for (const OpTest& test : op_tests()) {
+    EXPECT_FALSE(test.cases.empty()) << test.op;
+    recorded.insert(test.op);
+  }
+  for (const OpDef* op : all_ops()) {
+    EXPECT_EQ(recorded.count(op->name), needs_record(*op) ? 1U : 0U) << op->name;
+  }
+}
+
+TEST(OpMatrixSupportTest, EveryOpHasAKernelOnEveryBackendOrAReasonWhyNot) {
+  ops::register_all();
+  std::vector<std::unique_ptr<Device>> devices;
+  devices.push_back(make_reference_device());
+  devices.push_back(make_null_device());
+  for (const Backend& backend : backends_under_test()) devices.push_back(backend.make(1));
+  for (const auto& device : devices) {
+    for (const OpDef* op : all_ops()) {
+      if (op->is_view()) continue;
+      const auto listed = std::ranges::find_if(unsupported_ops(), [&](const Unsupported& u) {
+        return u.backend == device->name() && u.op == op->name && !u.reason.empty();
+      });
+      EXPECT_NE(listed != unsupported_ops().end(), device->find_kernel(*op) != nullptr)
+          << op->name << " on " << device->name();
+    }
+  }
+}
+
+TEST(OpMatrixSupportTest, WhatHasNoKernelAnywhereHasADecomposition) {
+  ops::register_all();
+  for (const Unsupported& u : unsupported_ops()) {
+    const OpDef& op = find_op(u.op);
+    EXPECT_TRUE(op.decompose || op.kernel_class == KernelClass::kCollective) << u.op;
+  }
+}
+
+}  // namespace
+}  // namespace tracestep::testing
