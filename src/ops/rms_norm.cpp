@@ -94,6 +94,9 @@ void register_rms_norm() {
                .accepts = rules::contiguous,
                .gradient =
                    [](Expansion e) {
+                     if (e.output_grads[1]) {
+                       fail_usage("rms_norm", "no gradient flows through the second result");
+                     }
                      return e.builder.call(
                          find_op("rms_norm_grad"),
                          {e.output_grads[0], e.inputs[0], e.inputs[1], e.outputs[1]});

@@ -140,6 +140,20 @@ INSTANTIATE_TEST_SUITE_P(All, DifferentiableCompositeTest,
                          })),
                          name_of_record);
 
+TEST(OpGradientSupportTest, WhatIsKeptForBackwardCannotBeDifferentiated) {
+  ops::register_all();
+  Builder b("statistics");
+  const Val x = b.input("x", {DType::kF64, {3, 4}});
+  const auto normed = b.call(find_op("rms_norm"), {x, b.input("w", {DType::kF64, {4}})});
+  const auto entropy = b.call(find_op("cross_entropy"), {x, b.input("t", {DType::kI64, {3}})});
+  b.output("of rstd", ops::sum(normed[1], {0}));
+  b.output("of lse", ops::sum(entropy[1], {0}));
+  const Program program = b.finish();
+  for (const char* loss : {"of rstd", "of lse"}) {
+    EXPECT_THROW(autograd(program, {.loss = loss, .inputs = true}), Error) << loss;
+  }
+}
+
 TEST(OpGradientSupportTest, EveryRecordWithAGradientRuleIsDifferentiated) {
   ops::register_all();
   for (const OpTest& test : op_tests()) {
