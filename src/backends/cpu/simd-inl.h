@@ -76,8 +76,14 @@ HWY_INLINE V sqrt(V a) {
 HWY_INLINE V rsqrt(V a) {
   return splat(1.0f) / sqrt(a);
 }
+// The library's own takes positive finite numbers only. Elsewhere the square root is right, except
+// at zero: NaN of NaN and of what is negative, infinity of infinity.
 HWY_INLINE V log(V a) {
-  return {hn::Log(D(), a.v)};
+  const D d;
+  const auto zero = hn::Zero(d), infinity = hn::Inf(d);
+  const auto elsewhere = hn::IfThenElse(hn::Eq(a.v, zero), hn::Neg(infinity), hn::Sqrt(a.v));
+  const auto usual = hn::And(hn::Gt(a.v, zero), hn::Lt(a.v, infinity));
+  return {hn::IfThenElse(usual, hn::Log(d, a.v), elsewhere)};
 }
 HWY_INLINE M less(V a, V b) {
   return {hn::Lt(a.v, b.v)};
