@@ -1,0 +1,120 @@
+#include "cli/arguments.h"
+
+#include <algorithm>
+
+#include <CLI/CLI.hpp>
+
+#include "base/error.h"
+#include "base/suggest.h"
+#include "cli/output.h"
+
+namespace tracestep::cli {
+namespace {
+
+bool asks_for_help(const std::string& word) {
+  return word == "--help" || word == "-h" || word == "help";
+}
+
+const Command& find_command(std::span<const Command> commands, const std::string& name) {
+  std::vector<std::string> names;
+  for (const Command& command : commands) {
+    if (command.name == name) return command;
+    names.push_back(command.name);
+  }
+  const bool is_flag = name.starts_with("-");
+  throw Error(ErrorCode::kUsage, "tracestep",
+              is_flag
+                  ? fmt::format("the command comes first, then {}", name)
+                  : fmt::format("there is no command \"{}\"{}", name, did_you_mean(name, names)),
+              "tracestep --help lists them");
+}
+
+void add_option(CLI::App& app, const Option& option) {
+  if (option.max_values == 0) {
+    app.add_flag_callback(option.flag, [&option] { option.read(option.flag, ""); });
+    return;
+  }
+  app.add_option_function<std::vector<std::string>>(
+         option.flag,
+         [&option](const std::vector<std::string>& values) {
+           const int count = static_cast<int>(values.size());
+           if (count < option.min_values) {
+             fail_usage(option.flag, "{} values are needed: {}", option.min_values,
+                        option.value_name);
+           }
+           if (count > option.max_values) fail_usage(option.flag, "it is there more than once");
+           for (const std::string& value : values) option.read(option.flag, value);
+         })
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
+      ->expected(option.min_values, option.max_values);
+}
+
+[[noreturn]] void fail_unknown(const Command& command, const std::string& word) {
+  std::vector<std::string> flags{"--help"};
+  for (const Option& option : command.options.options()) flags.push_back(option.flag);
+  const std::string flag = word.substr(0, word.find('='));
+  const std::string hint = fmt::format("tracestep {} --help lists the options", command.name);
+  if (flag.starts_with("-")) {
+    throw Error(ErrorCode::kUsage, command.name,
+                fmt::format("unknown option {}{}", flag, did_you_mean(flag, flags)), hint);
+  }
+  throw Error(ErrorCode::kUsage, command.name, fmt::format("\"{}\" belongs to no option", word),
+              hint);
+}
+
+// CLI11 would read "--resume=false" as a switch that is off.
+void check_switches(const Command& command, std::span<const std::string> arguments) {
+  for (const Option& option : command.options.options()) {
+    if (option.max_values > 0) continue;
+    for (const std::string& word : arguments) {
+      if (word.starts_with(option.flag + "=")) fail_usage(option.flag, "it takes no value");
+    }
+  }
+}
+
+// The option whose values are too few: CLI11 names it at the start of its message.
+[[noreturn]] void fail_missing_value(const Command& command, const std::string& message) {
+  for (const Option& option : command.options.options()) {
+    if (message.starts_with(option.flag + ":") || message.starts_with(option.flag + " ")) {
+      throw Error(ErrorCode::kUsage, option.flag, "the value is missing",
+                  fmt::format("give {} {}", option.flag, option.value_name));
+    }
+  }
+  fail_usage(command.name, "{}", message);
+}
+
+}  // namespace
+
+const Command* parse_arguments(std::span<const Command> commands,
+                               std::span<const std::string> arguments) {
+  if (arguments.empty()) {
+    throw Error(ErrorCode::kUsage, "tracestep", "a command is missing",
+                "tracestep --help lists them");
+  }
+  if (asks_for_help(arguments[0])) {
+    write_text(arguments.size() > 1 ? help_text(find_command(commands, arguments[1]))
+                                    : help_text(commands),
+               {});
+    return nullptr;
+  }
+  const std::string& first = arguments[0];
+  const Command& command = find_command(commands, first == "--version" ? "version" : first);
+  check_switches(command, arguments);
+  CLI::App app;
+  app.allow_extras();
+  for (const Option& option : command.options.options()) add_option(app, option);
+  try {
+    // CLI11 takes the words last to first.
+    app.parse(std::vector<std::string>(arguments.rbegin(), arguments.rend() - 1));
+  } catch (const CLI::CallForHelp&) {
+    write_text(help_text(command), {});
+    return nullptr;
+  } catch (const CLI::ParseError& error) {
+    fail_missing_value(command, error.what());
+  }
+  const std::vector<std::string> left = app.remaining();
+  if (!left.empty()) fail_unknown(command, left.front());
+  return &command;
+}
+
+}  // namespace tracestep::cli

@@ -1,0 +1,78 @@
+#include "cli/ceilings_table.h"
+
+#include "backends/cpu/ceilings.h"
+#include "base/error.h"
+#include "cli/devices.h"
+
+namespace tracestep::cli {
+namespace {
+
+Column rate(std::string name, std::string title, std::string unit, std::string description = "") {
+  return {.name = std::move(name),
+          .title = std::move(title),
+          .unit = std::move(unit),
+          .kind = ColumnKind::kReal,
+          .digits = 1,
+          .description = std::move(description)};
+}
+
+Table arithmetic(const CpuCeilings& c) {
+  Table table{.name = "arithmetic",
+              .title = "Peak arithmetic",
+              .columns = {{.name = "simd", .title = "SIMD"},
+                          {.name = "threads", .kind = ColumnKind::kInt},
+                          rate("fma_gflops", "float32 multiply-add", "GFLOP/s"),
+                          rate("products_f32_percent", "matrix products, float32", "% of peak"),
+                          rate("products_bf16_percent", "bfloat16 storage", "% of peak")}};
+  table.add_row({c.simd, c.threads, c.fma_gflops, 100.0 * c.weighted_share(DType::kF32),
+                 100.0 * c.weighted_share(DType::kBF16)});
+  return table;
+}
+
+Table bandwidth(const CpuCeilings& c) {
+  Table table{.name = "bandwidth",
+              .title = "Memory bandwidth",
+              .columns = {{.name = "array_bytes", .title = "array", .kind = ColumnKind::kBytes},
+                          rate("copy_gb_s", "copy", "GB/s", "y = x"),
+                          rate("copy_streaming_gb_s", "streaming copy", "GB/s",
+                               "stores that bypass the caches"),
+                          rate("triad_gb_s", "triad", "GB/s", "y = a + s b"),
+                          rate("update_gb_s", "update", "GB/s",
+                               "four arrays read, three written in place, as AdamW does")}};
+  for (const BandwidthCeiling& b : c.bandwidths) {
+    table.add_row({b.array_bytes, b.copy_gb_s, b.copy_streaming_gb_s, b.triad_gb_s, b.update_gb_s});
+  }
+  return table;
+}
+
+Table products(const CpuCeilings& c) {
+  Table table{.name = "products",
+              .title = "Matrix products of training",
+              .columns = {{.name = "product"},
+                          {.name = "dtype"},
+                          {.name = "m", .kind = ColumnKind::kInt},
+                          {.name = "n", .kind = ColumnKind::kInt},
+                          {.name = "k", .kind = ColumnKind::kInt},
+                          rate("gflops", "speed", "GFLOP/s"),
+                          rate("peak_gflops", "peak", "GFLOP/s", "measured beside it"),
+                          rate("share_percent", "share", "%")}};
+  for (const ProductCeiling& p : c.products) {
+    table.add_row(
+        {p.name, name_of(p.dtype), p.m, p.n, p.k, p.gflops, p.peak_gflops, 100.0 * p.share()});
+  }
+  return table;
+}
+
+}  // namespace
+
+std::vector<Table> ceiling_tables(const RunOptions& run) {
+  if (run.device != "cpu") {
+    throw Error(ErrorCode::kUsage, "--ceilings",
+                fmt::format("{} has no ceilings to measure", run.device), "use --device cpu");
+  }
+  const auto device = make_device(run);
+  const CpuCeilings measured = measure_cpu_ceilings(*device);
+  return {arithmetic(measured), bandwidth(measured), products(measured)};
+}
+
+}  // namespace tracestep::cli

@@ -1,0 +1,14 @@
+// What the machine can do at best, as tables: what every speed is a share of.
+#pragma once
+
+#include <vector>
+
+#include "cli/options.h"
+#include "lab/report/table.h"
+
+namespace tracestep::cli {
+
+// Measures for about ten seconds. Errors as make_device(); kUsage for a device other than cpu.
+std::vector<Table> ceiling_tables(const RunOptions& run);
+
+}  // namespace tracestep::cli

@@ -1,0 +1,42 @@
+// What a command of the program is: words for people, options, and a function that does it.
+#pragma once
+
+#include <functional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "cli/option_set.h"
+
+namespace tracestep::cli {
+
+struct Command {
+  std::string name = {};
+  std::string summary = {};  // one line: the question it answers
+  std::string details = {};  // a few sentences for `--help`
+  std::vector<std::pair<std::string, std::string>> examples = {};  // arguments, what they show
+  OptionSet options = {};                                          // they fill what `run` reads
+  // `arguments`: the whole command line, for the record. Returns the exit status.
+  std::function<int(std::span<const std::string> arguments)> run = {};
+};
+
+Command bench_command();
+Command memory_command();
+Command show_command();
+Command train_command();
+Command eval_command();
+Command generate_command();
+Command study_command();
+Command doctor_command();
+Command version_command();
+
+// All of them, in the order of the help text.
+const std::vector<Command>& all_commands();
+
+// The help of the program and of one command, at most 100 columns wide.
+std::string help_text(std::span<const Command> commands);
+std::string help_text(const Command& command);
+// docs/cli.md.
+std::string cli_reference(std::span<const Command> commands);
+
+}  // namespace tracestep::cli

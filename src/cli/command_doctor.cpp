@@ -1,0 +1,122 @@
+// tracestep doctor: what this machine and this build have, what is missing, and the ceilings that
+// speed is compared with.
+#include <filesystem>
+#include <memory>
+
+#include "base/env.h"
+#include "base/log.h"
+#include "cli/ceilings_table.h"
+#include "cli/command.h"
+#include "cli/devices.h"
+#include "cli/output.h"
+#include "train/tokenizer.h"
+
+namespace tracestep::cli {
+namespace {
+
+struct DoctorOptions {
+  RunOptions run;
+  OutputOptions output;
+  bool ceilings = false;
+};
+
+bool exists(const char* path) {
+  std::error_code ignored;
+  return std::filesystem::exists(path, ignored);
+}
+
+bool has_simd(const Json& environment, std::string_view flag) {
+  for (const Json& found : environment.at("simd").items()) {
+    if (found.as_string() == flag) return true;
+  }
+  return false;
+}
+
+Table parts_table(const Json& environment) {
+  Table table{.name = "parts",
+              .title = "What is there",
+              .columns = {{.name = "part"}, {.name = "state"}, {.name = "note"}}};
+  const bool avx512 = has_simd(environment, "avx512f"), avx2 = has_simd(environment, "avx2");
+  const bool neon = has_simd(environment, "asimd");
+  table.add_row({"device cpu", "ok",
+                 "float32, bfloat16 and float16 storage; oneDNN for float32 "
+                 "matrix products"});
+  table.add_row({"SIMD", avx512 || avx2 || neon ? "ok" : "slow",
+                 avx512 ? "AVX-512"
+                 : avx2 ? "AVX2"
+                 : neon ? "NEON"
+                        : "neither AVX2 nor AVX-512: scalar "
+                          "kernels"});
+  table.add_row({"huge pages", environment.at("huge_pages") == Json("never") ? "off" : "ok",
+                 environment.at("huge_pages") == Json("never")
+                     ? "large buffers are slower to touch; set transparent_hugepage to madvise"
+                     : "used for large buffers"});
+  table.add_row({"device reference", "ok", "float64, slow: the oracle of the tests"});
+  table.add_row({"device null", "ok", "plans and counts bytes, computes nothing"});
+  const bool driver = exists("/proc/driver/nvidia/version");
+  table.add_row({"device cuda", "missing",
+                 driver ? "this build has no CUDA back end; an NVIDIA driver is here"
+                        : "this build has no CUDA back end; no NVIDIA driver here either"});
+  table.add_row({"bpe vocabularies", has_bpe() ? "ok" : "missing",
+                 has_bpe() ? "SentencePiece"
+                           : "install libsentencepiece-dev and build again; bytes work without"});
+  return table;
+}
+
+Table variables_table() {
+  Table table{.name = "variables",
+              .title = "Environment variables",
+              .columns = {{.name = "variable"},
+                          {.name = "value"},
+                          {.name = "default_value", .title = "default"},
+                          {.name = "doc", .title = "meaning"}}};
+  for (const env::Variable& variable : env::variables()) {
+    const auto value = env::value_of(variable);
+    table.add_row(
+        {variable.name, value ? Json(*value) : Json(), variable.default_value, variable.doc});
+  }
+  return table;
+}
+
+int run_doctor(const DoctorOptions& o, std::span<const std::string> arguments) {
+  check_device(o.run);
+  probe_output(o.output);
+  const Json environment = environment_of(arguments, o.run);
+  std::vector<Table> tables{key_value_table("machine", "This machine and build", environment),
+                            parts_table(environment), variables_table()};
+  if (o.ceilings) {
+    ProgressLine progress;
+    progress.update("measuring the machine's ceilings");
+    for (Table& table : ceiling_tables(o.run)) tables.push_back(std::move(table));
+  }
+  write_tables(o.output, "tracestep.doctor/1", environment, std::move(tables));
+  return 0;
+}
+
+}  // namespace
+
+Command doctor_command() {
+  const auto options = std::make_shared<DoctorOptions>();
+  Command command{
+      .name = "doctor",
+      .summary = "what this machine has, what is missing, its measured ceilings",
+      .details =
+          "Reports the machine, the build, the devices and libraries, and every environment "
+          "variable the program reads. --ceilings measures what the machine can do at "
+          "best, so that every speed can be read as a share of it.",
+      .examples = {{"", "the report"}, {"--ceilings --threads 1", "peak speeds of one thread"}}};
+  OptionSet& set = command.options;
+  set.group("What to measure");
+  set.toggle("--ceilings", options->ceilings,
+             "peak multiply-adds, bandwidth, matrix products; about ten seconds");
+  set.text("--device", "NAME", options->run.device, "cpu");
+  set.integer("--threads", options->run.threads, {1, 4096},
+              "CPU threads; OMP_NUM_THREADS, else all allowed cores");
+  add_output_options(set, options->output);
+  command.run = [options](std::span<const std::string> arguments) {
+    return run_doctor(*options, arguments);
+  };
+  return command;
+}
+
+}  // namespace tracestep::cli

@@ -1,0 +1,92 @@
+// tracestep eval: loss and perplexity of weights on tokens, and the first batch's tensors for
+// comparison with any other framework.
+#include <memory>
+
+#include "base/error.h"
+#include "cli/command.h"
+#include "cli/devices.h"
+#include "cli/output.h"
+#include "cli/token_input.h"
+#include "lab/measure/cell.h"
+#include "train/loop.h"
+
+namespace tracestep::cli {
+namespace {
+
+struct EvalCommand {
+  EvalOptions eval;
+  TokenOptions tokens;
+  ModelOptions model;
+  RunOptions run;
+  OutputOptions output;
+};
+
+Table result_table(const EvalResult& r) {
+  Table table{.name = "eval",
+              .columns = {{.name = "loss",
+                           .kind = ColumnKind::kReal,
+                           .digits = 6,
+                           .description = "mean cross-entropy in nats per token"},
+                          {.name = "perplexity", .kind = ColumnKind::kReal, .digits = 3},
+                          {.name = "first_batch_loss",
+                           .title = "first batch loss",
+                           .kind = ColumnKind::kReal,
+                           .digits = 6},
+                          {.name = "batches", .kind = ColumnKind::kInt},
+                          {.name = "tokens", .kind = ColumnKind::kInt}}};
+  table.add_row({r.loss, r.perplexity, r.first_batch_loss, r.batches, r.tokens});
+  return table;
+}
+
+int run_eval(EvalCommand o, std::span<const std::string> arguments) {
+  check_device(o.run);
+  const Json environment = environment_of(arguments, o.run);
+  probe_output(o.output);
+  const TokenInput input = open_tokens(o.tokens);
+  o.eval.model = model_for(o.model, o.eval.init, input.tokenizer.get(), "tiny");
+  check_shape(o.eval.model, o.eval.shape);
+  apply_precision(o.eval.model, only("--precision", o.run.precisions));
+  o.eval.ops = granularity_of(only("--ops", o.run.ops));
+  o.eval.seed = o.run.seed;
+  const auto device = make_device(o.run);
+  const EvalResult result = evaluate(*device, o.eval, input.tokens);
+  write_tables(o.output, "tracestep.eval/1", environment, {result_table(result)});
+  return 0;
+}
+
+}  // namespace
+
+Command eval_command() {
+  const auto options = std::make_shared<EvalCommand>();
+  Command command{
+      .name = "eval",
+      .summary = "loss, logits and gradients of given weights",
+      .details =
+          "Reads the tokens in sequential batches and averages the loss. --logits and "
+          "--gradients write the tensors of the first batch (logits [B,T,V]; gradients "
+          "under the parameters' names), so that any framework can be compared. The model's "
+          "sizes come from the weights; --heads where the file does not tell.",
+      .examples = {{"--init W.safetensors --tokens valid.bin --token-dtype uint16",
+                    "loss and perplexity over the whole file"},
+                   {"--init W.safetensors --tokens valid.bin --token-dtype uint16 --batches 1 "
+                    "--logits L.safetensors --gradients G.safetensors",
+                    "one batch, to be compared tensor by tensor"}}};
+  OptionSet& set = command.options;
+  add_token_options(set, options->tokens);
+  add_shape_options(set, options->eval.shape);
+  set.integer("--batches", options->eval.batches, {1}, "batches to average over; all");
+  set.group("Files");
+  set.path("--init", "FILE", options->eval.init, "the weights (safetensors); from --seed");
+  set.path("--logits", "FILE", options->eval.logits, "logits of the first batch (safetensors)");
+  set.path("--gradients", "FILE", options->eval.gradients,
+           "gradients of the first batch (safetensors)");
+  add_model_options(set, options->model);
+  add_run_options(set, options->run);
+  add_output_options(set, options->output);
+  command.run = [options](std::span<const std::string> arguments) {
+    return run_eval(*options, arguments);
+  };
+  return command;
+}
+
+}  // namespace tracestep::cli

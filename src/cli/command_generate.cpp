@@ -1,0 +1,162 @@
+// tracestep generate: samples from a model, showing the text as it comes.
+#include <chrono>
+#include <memory>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "cli/command.h"
+#include "cli/devices.h"
+#include "cli/output.h"
+#include "cli/text_stream.h"
+#include "cli/token_input.h"
+#include "lab/measure/cell.h"
+#include "train/loop.h"
+
+namespace tracestep::cli {
+namespace {
+
+struct GenerateCommand {
+  GenerateOptions generate;
+  std::string prompt, prompt_tokens, tokenizer;
+  std::int64_t context = 0;  // 0: as long as the prompt and what is sampled
+  ModelOptions model;
+  RunOptions run;
+  OutputOptions output;
+};
+
+// The tokenizer asked for, else the one saved beside the weights; nullptr: none.
+std::unique_ptr<Tokenizer> find_tokenizer(const GenerateCommand& o) {
+  if (!o.tokenizer.empty()) return tokenizer_called(o.tokenizer);
+  const std::filesystem::path beside = o.generate.init.string() + ".tokenizer";
+  std::error_code ignored;
+  if (!o.generate.init.empty() && std::filesystem::exists(beside, ignored)) {
+    return load_tokenizer(beside);
+  }
+  return nullptr;
+}
+
+std::vector<std::int64_t> prompt_of(const GenerateCommand& o, const Tokenizer* tokenizer) {
+  const bool has_numbers = !o.prompt_tokens.empty();
+  if (has_numbers == !o.prompt.empty()) {
+    throw Error(ErrorCode::kUsage, "--prompt",
+                has_numbers ? "--prompt-tokens is given as well" : "there is nothing to continue",
+                "give --prompt TEXT or --prompt-tokens N[,N]");
+  }
+  std::vector<std::int64_t> out;
+  if (has_numbers) {
+    for (std::size_t start = 0; start <= o.prompt_tokens.size();) {
+      const std::size_t comma = std::min(o.prompt_tokens.find(',', start), o.prompt_tokens.size());
+      out.push_back(parse_int("--prompt-tokens", o.prompt_tokens.substr(start, comma - start), 0));
+      start = comma + 1;
+    }
+    return out;
+  }
+  if (tokenizer == nullptr) {
+    throw Error(ErrorCode::kUsage, "--prompt", "no tokenizer is known for this model",
+                "give --tokenizer bytes or FILE, or --prompt-tokens");
+  }
+  for (std::int32_t token : tokenizer->encode(o.prompt)) out.push_back(token);
+  return out;
+}
+
+Table result_table(const GenerateCommand& o, const Tokenizer* tokenizer,
+                   const std::vector<std::int64_t>& tokens, double seconds) {
+  Table table{.name = "generate",
+              .columns = {{.name = "text"},
+                          {.name = "prompt_tokens", .kind = ColumnKind::kInt},
+                          {.name = "new_tokens", .kind = ColumnKind::kInt},
+                          {.name = "tokens", .kind = ColumnKind::kReals},
+                          {.name = "tokens_per_s", .kind = ColumnKind::kReal}}};
+  std::string text;
+  TextStream stream(tokenizer, [&](std::string_view piece) { text += piece; });
+  Json numbers = Json::array();
+  for (std::int64_t token : tokens) {
+    stream.add(token);
+    numbers.push_back(token);
+  }
+  stream.finish();
+  const auto count = static_cast<std::int64_t>(tokens.size());
+  table.add_row({text, static_cast<std::int64_t>(o.generate.prompt.size()), count,
+                 std::move(numbers), static_cast<double>(count) / seconds});
+  return table;
+}
+
+// Prompt and continuation as they come, on stdout.
+std::vector<std::int64_t> stream_text(const GenerateCommand& o, Device& device,
+                                      const Tokenizer* tokenizer, const StopSignal& stop) {
+  TextStream stream(tokenizer, [](std::string_view piece) { write_text(piece, {}); });
+  for (std::int64_t token : o.generate.prompt) stream.add(token);
+  std::vector<std::int64_t> tokens =
+      generate(device, o.generate, &stop, [&](std::int64_t token) { stream.add(token); });
+  stream.finish();
+  write_text("\n", {});
+  return tokens;
+}
+
+int run_generate(GenerateCommand o, std::span<const std::string> arguments) {
+  check_device(o.run);
+  const Json environment = environment_of(arguments, o.run);
+  probe_output(o.output);
+  const auto tokenizer = find_tokenizer(o);
+  o.generate.prompt = prompt_of(o, tokenizer.get());
+  const auto needed = static_cast<std::int64_t>(o.generate.prompt.size()) + o.generate.tokens;
+  o.generate.context = o.context > 0 ? o.context : needed;
+  o.generate.model = model_for(o.model, o.generate.init, tokenizer.get(), "tiny");
+  check_shape(o.generate.model, {1, o.generate.context});
+  apply_precision(o.generate.model, only("--precision", o.run.precisions));
+  o.generate.seed = o.run.seed;
+  if (o.generate.init.empty()) log_warn("no --init: the weights are random");
+  const auto device = make_device(o.run);
+  const StopSignal stop;
+  const auto start = std::chrono::steady_clock::now();
+  if (o.output.format == Format::kText && o.output.path.empty()) {
+    stream_text(o, *device, tokenizer.get(), stop);
+    return stop.exit_status();
+  }
+  const std::vector<std::int64_t> tokens = generate(*device, o.generate, &stop, {});
+  const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - start;
+  write_tables(o.output, "tracestep.generate/1", environment,
+               {result_table(o, tokenizer.get(), tokens, passed.count())});
+  return stop.exit_status();
+}
+
+}  // namespace
+
+Command generate_command() {
+  const auto options = std::make_shared<GenerateCommand>();
+  Command command{
+      .name = "generate",
+      .summary = "continue a text with a trained model",
+      .details =
+          "Samples one token at a time with a key-value cache and shows them as they come. "
+          "The tokenizer is the one that train saved beside the weights, unless "
+          "--tokenizer says otherwise; without one, token numbers go in and out.",
+      .examples = {{"--init tiny.safetensors --prompt \"The step \"", "128 more tokens"},
+                   {"--init tiny.safetensors --prompt \"The step \" --temperature 0",
+                    "always the most likely token"},
+                   {"--init W.safetensors --prompt-tokens 1,2,3 --top-k 40 --format json",
+                    "numbers instead of text"}}};
+  OptionSet& set = command.options;
+  set.group("Text");
+  set.text("--prompt", "TEXT", options->prompt, "what to continue");
+  set.text("--prompt-tokens", "N[,N]", options->prompt_tokens, "the same, as token numbers");
+  set.integer("--max-tokens", options->generate.tokens, kShapeRange, "tokens to sample; 128");
+  set.integer("--context", options->context, kShapeRange,
+              "longest text, prompt included; as long as needed");
+  set.path("--init", "FILE", options->generate.init, "the weights (safetensors); from --seed");
+  set.text("--tokenizer", "bytes|FILE", options->tokenizer, "FILE.tokenizer beside --init");
+  set.group("Sampling");
+  set.real("--temperature", options->generate.temperature, {}, "0 is always the most likely; 1");
+  set.integer("--top-k", options->generate.top_k, {0}, "only the K most likely; 0, which is all");
+  set.real("--top-p", options->generate.top_p, {0.0, 1.0},
+           "only the most likely that make up this probability; 1");
+  add_model_options(set, options->model);
+  add_run_options(set, options->run);
+  add_output_options(set, options->output);
+  command.run = [options](std::span<const std::string> arguments) {
+    return run_generate(*options, arguments);
+  };
+  return command;
+}
+
+}  // namespace tracestep::cli

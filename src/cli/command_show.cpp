@@ -1,0 +1,174 @@
+// tracestep show: the program of a step after any pass, what the passes did, and the ops.
+#include <memory>
+
+#include "base/env.h"
+#include "base/error.h"
+#include "cli/command.h"
+#include "cli/devices.h"
+#include "cli/ops_doc.h"
+#include "cli/output.h"
+#include "cli/text_diff.h"
+#include "ir/print.h"
+#include "lab/measure/cell.h"
+#include "train/step_program.h"
+
+namespace tracestep::cli {
+namespace {
+
+constexpr const char* kStart = "start";  // the program before the first pass
+
+struct ShowOptions {
+  ModelOptions model;
+  RunOptions run;
+  OutputOptions output;
+  BatchShape shape{.batch = 4, .context = 512};
+  std::string mode = "step";
+  std::string after, docs;
+  std::vector<std::string> diff, disabled;
+  bool passes = false, locations = false, ops_list = false;
+};
+
+std::vector<std::string> pass_names(bool with_start) {
+  std::vector<std::string> out;
+  if (with_start) out.emplace_back(kStart);
+  for (const auto& [name, doc] : pipeline_passes()) out.push_back(name);
+  return out;
+}
+
+// The program and the device whose kernels decide what is expanded; "null" stands for any.
+class Pipeline {
+ public:
+  explicit Pipeline(const ShowOptions& o) : options_(o) {
+    spec_.model = model_of(o.model, "small");
+    check_shape(spec_.model, o.shape);
+    apply_precision(spec_.model, only("--precision", o.run.precisions));
+    spec_.shape = o.shape;
+    spec_.mode = mode_of(o.mode);
+    spec_.ops = granularity_of(only("--ops", o.run.ops));
+    spec_.verify = env::verify_after_every_pass();
+    device_ = make_device(o.run);
+  }
+
+  PipelineResult run(const std::string& after) const {
+    if (after == kStart) return {forward_program(spec_), {}};
+    PipelineOptions options = pipeline_options(spec_);
+    options.has_kernel = [this](const OpDef& op) { return device_->find_kernel(op) != nullptr; };
+    options.disabled.insert(options_.disabled.begin(), options_.disabled.end());
+    options.stop_after = after;
+    return run_pipeline(forward_program(spec_), options);
+  }
+
+  std::string text(const std::string& after) const {
+    return print(run(after).program, {.locations = options_.locations});
+  }
+
+ private:
+  const ShowOptions& options_;
+  StepSpec spec_;
+  std::unique_ptr<Device> device_;
+};
+
+Table pass_table(const std::vector<PassReport>& reports) {
+  Table table{
+      .name = "passes",
+      .title = "What each pass did",
+      .columns = {
+          {.name = "pass"},
+          {.name = "ran", .kind = ColumnKind::kBool},
+          {.name = "changed", .kind = ColumnKind::kBool},
+          {.name = "ms", .title = "time", .unit = "ms", .kind = ColumnKind::kReal, .digits = 2},
+          {.name = "nodes_before", .title = "nodes before", .kind = ColumnKind::kInt},
+          {.name = "nodes_after", .title = "after", .kind = ColumnKind::kInt},
+          {.name = "doc", .title = "what it does"}}};
+  for (const PassReport& r : reports) {
+    table.add_row({r.name, r.ran, r.changed, r.ms, r.nodes_before, r.nodes_after, r.doc});
+  }
+  return table;
+}
+
+int count_of_views(const ShowOptions& o) {
+  return (o.passes ? 1 : 0) + (o.ops_list ? 1 : 0) + (o.diff.empty() ? 0 : 1) +
+         (o.docs.empty() ? 0 : 1) + (o.after.empty() ? 0 : 1);
+}
+
+void show_text(const ShowOptions& o, const std::string& text) {
+  if (o.output.format != Format::kText) {
+    throw Error(ErrorCode::kUsage, "--format", "a program is plain text",
+                "--format goes with --passes and --ops-list");
+  }
+  write_text(text, o.output.path);
+}
+
+int run_show(const ShowOptions& o, std::span<const std::string> arguments) {
+  if (count_of_views(o) > 1) {
+    fail_usage("show", "give one of --after, --diff, --passes, --ops-list and --docs");
+  }
+  check_device(o.run);
+  probe_output(o.output);
+  if (o.docs == "ops") return show_text(o, ops_page()), 0;
+  if (o.docs == "cli") return show_text(o, cli_reference(all_commands())), 0;
+  const Json environment = environment_of(arguments, o.run);
+  if (o.ops_list) return write_tables(o.output, "tracestep.ops/1", environment, {ops_table()}), 0;
+  const Pipeline pipeline(o);
+  if (o.passes) {
+    write_tables(o.output, "tracestep.passes/1", environment,
+                 {pass_table(pipeline.run("").reports)});
+  } else if (!o.diff.empty()) {
+    const std::string difference =
+        program_diff(pipeline.text(o.diff.front()), pipeline.text(o.diff.back()));
+    show_text(o, difference.empty() ? "no difference\n" : difference);
+  } else {
+    show_text(o, pipeline.text(o.after));
+  }
+  return 0;
+}
+
+void add_show_options(OptionSet& set, ShowOptions& o) {
+  const auto names = std::make_shared<std::vector<std::string>>(pass_names(true));
+  set.group("What to show");
+  set.choice("--mode", o.mode, kModeNames, "what the step does; step");
+  set.value("--after", "PASS", "the program after this pass (start: before the first); the last",
+            [&o, names](const std::string& where, const std::string& text) {
+              check_choice(where, text, *names);
+              o.after = text;
+            });
+  set.values("--diff", "PASS PASS", 2, 2, "what changed between two passes",
+             [&o, names](const std::string& where, const std::string& text) {
+               check_choice(where, text, *names);
+               o.diff.push_back(text);
+             });
+  set.choices("--disable", o.disabled, pass_names(false), "passes to leave out");
+  set.toggle("--passes", o.passes, "a table of the passes: time, nodes, whether they changed it");
+  set.toggle("--locations", o.locations, "with the source line that made each node");
+  set.toggle("--ops-list", o.ops_list, "a table of all ops");
+  set.choice("--docs", o.docs, {"ops", "cli"}, "the pages docs/ops.md and docs/cli.md");
+}
+
+}  // namespace
+
+Command show_command() {
+  const auto options = std::make_shared<ShowOptions>();
+  options->run.device = "null";
+  Command command{
+      .name = "show",
+      .summary = "print the program of a step, after any pass",
+      .details =
+          "Prints the step as text: one line per value, with its type, the model path it "
+          "comes from and its phase. The device decides which ops have kernels; by default "
+          "none is asked (null). Line numbers are left out when two programs are compared.",
+      .examples = {
+          {"--size tiny --mode forward --after start", "the model as it was built"},
+          {"--size tiny --ops primitive --diff decompose autograd", "what the gradients add"},
+          {"--size small --passes", "the passes, their time and what they changed"}}};
+  add_show_options(command.options, *options);
+  add_shape_options(command.options, options->shape);
+  add_model_options(command.options, options->model);
+  add_run_options(command.options, options->run);
+  add_output_options(command.options, options->output);
+  command.run = [options](std::span<const std::string> arguments) {
+    return run_show(*options, arguments);
+  };
+  return command;
+}
+
+}  // namespace tracestep::cli

@@ -1,0 +1,219 @@
+// tracestep train: trains on text or tokens, with a log, checkpoints and an exact resume.
+#include <chrono>
+#include <memory>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "base/units.h"
+#include "cli/command.h"
+#include "cli/devices.h"
+#include "cli/output.h"
+#include "cli/token_input.h"
+#include "lab/measure/cell.h"
+#include "lab/measure/statistics.h"
+#include "train/loop.h"
+#include "train/output_file.h"
+
+namespace tracestep::cli {
+namespace {
+
+constexpr double kDefaultValidationFraction = 0.05;
+
+struct TrainCommand {
+  TrainOptions train;
+  TokenOptions tokens;
+  ModelOptions model;
+  RunOptions run;
+  OutputOptions output;
+  double validation_fraction = 0.0;
+};
+
+void add_schedule_options(OptionSet& set, TrainOptions& train) {
+  set.group("Training");
+  set.integer("--steps", train.steps, {1}, "optimizer steps; 200");
+  set.integer("--accumulate", train.accumulate, {1, 1 << 20}, "batches added up per step; 1");
+  set.value("--order", "sequential|shuffled", "where batches start in the tokens; shuffled",
+            [&train](const std::string& where, const std::string& text) {
+              static const std::vector<std::string> names{"sequential", "shuffled"};
+              check_choice(where, text, names);
+              train.order = *parse_order(text);
+            });
+  set.real("--lr", train.schedule.lr, {}, "learning rate; 0.001");
+  set.value("--schedule", "constant|cosine", "of the learning rate; constant",
+            [&train](const std::string& where, const std::string& text) {
+              static const std::vector<std::string> names{"constant", "cosine"};
+              check_choice(where, text, names);
+              train.schedule.kind = *parse_schedule(text);
+            });
+  set.integer("--warmup-steps", train.schedule.warmup_steps, {0}, "linear warm-up of the rate; 0");
+  set.real("--lr-min", train.schedule.lr_min, {}, "where the cosine ends; 0");
+  set.real("--clip", train.optimizer.clip, {}, "largest global gradient norm; 0, which is off");
+  set.real("--weight-decay", train.optimizer.weight_decay, {}, "decoupled, on all tensors; 0");
+}
+
+void add_file_options(OptionSet& set, TrainCommand& o) {
+  set.group("Files");
+  set.path("--init", "FILE", o.train.init, "weights to start from (safetensors)");
+  set.path("--save", "FILE", o.train.save, "weights at the end; the tokenizer goes beside it");
+  set.path("--log", "FILE", o.train.log, "one JSON line per step");
+  set.path("--checkpoint", "DIR", o.train.checkpoint, "folder of checkpoints");
+  set.integer("--checkpoint-every", o.train.checkpoint_every, {1},
+              "steps between checkpoints; only at the end and when interrupted");
+  set.toggle("--resume", o.train.resume, "continue from the newest checkpoint, if there is one");
+  set.group("Validation");
+  set.integer("--validate-every", o.train.validate_every, {1}, "steps; never");
+  set.real("--validation-fraction", o.validation_fraction, {0.0, 1.0},
+           "of the tokens, from their end; 0.05 with --validate-every");
+}
+
+void check_together(const TrainCommand& o) {
+  const TrainOptions& t = o.train;
+  if (t.checkpoint.empty() && t.resume) fail_usage("--resume", "it needs --checkpoint DIR");
+  if (t.checkpoint.empty() && t.checkpoint_every > 0) {
+    fail_usage("--checkpoint-every", "it needs --checkpoint DIR");
+  }
+  if (t.validate_every == 0 && o.validation_fraction > 0) {
+    fail_usage("--validation-fraction", "it needs --validate-every N");
+  }
+  if (t.validate_every > 0 && o.validation_fraction >= 1.0) {
+    fail_usage("--validation-fraction", "1 leaves nothing to train on");
+  }
+}
+
+std::filesystem::path tokenizer_path(const TrainCommand& o) {
+  return o.train.save.string() + ".tokenizer";
+}
+
+std::string progress_text(const TrainStep& step, std::int64_t steps, double seconds_left) {
+  return fmt::format("step {}/{}  loss {:.4f}  lr {:.2e}  {} tokens/s  {} left", step.step, steps,
+                     step.loss, step.lr, format_count(step.tokens_per_s),
+                     format_duration_ms(seconds_left * 1e3));
+}
+
+Table summary(const TrainCommand& o, const TrainResult& result, std::int64_t parameters,
+              double seconds) {
+  Table table{
+      .name = "train",
+      .title = "Training",
+      .columns = {
+          {.name = "status"},
+          {.name = "parameters", .kind = ColumnKind::kInt},
+          {.name = "steps", .kind = ColumnKind::kInt},
+          {.name = "resumed_from", .title = "resumed from", .kind = ColumnKind::kInt},
+          {.name = "first_loss", .title = "first loss", .kind = ColumnKind::kReal, .digits = 4},
+          {.name = "loss", .title = "last loss", .kind = ColumnKind::kReal, .digits = 4},
+          {.name = "validation_loss",
+           .title = "validation loss",
+           .kind = ColumnKind::kReal,
+           .digits = 4},
+          {.name = "tokens_per_s",
+           .title = "tokens/s",
+           .kind = ColumnKind::kReal,
+           .digits = 0,
+           .description = "median over the steps"},
+          {.name = "seconds", .unit = "s", .kind = ColumnKind::kReal, .digits = 1}}};
+  std::vector<double> rates;
+  Json validation;
+  for (const TrainStep& step : result.steps) {
+    rates.push_back(step.tokens_per_s);
+    if (step.validation_loss) validation = *step.validation_loss;
+  }
+  const bool none = result.steps.empty();
+  const auto done = result.resumed_from + static_cast<std::int64_t>(result.steps.size());
+  table.add_row({result.interrupted ? "interrupted" : "done", parameters, done, result.resumed_from,
+                 none ? Json() : Json(result.steps.front().loss),
+                 none ? Json() : Json(result.steps.back().loss), validation,
+                 none ? Json() : Json(median_of(rates)), seconds});
+  if (!o.train.save.empty() && !result.interrupted) {
+    table.notes.push_back("weights: " + o.train.save.string());
+  }
+  if (!o.train.checkpoint.empty()) {
+    table.notes.push_back("checkpoints: " + o.train.checkpoint.string());
+  }
+  return table;
+}
+
+TrainResult run_loop(const TrainCommand& o, Device& device, const TokenSplit& split,
+                     const StopSignal& stop) {
+  ProgressLine progress;
+  const auto start = std::chrono::steady_clock::now();
+  std::int64_t done = 0;
+  return train(device, o.train, split.train, split.validation, &stop, [&](const TrainStep& step) {
+    ++done;
+    if (!progress.is_shown()) return;
+    const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - start;
+    const auto left = static_cast<double>(o.train.steps - step.step);
+    progress.update(
+        progress_text(step, o.train.steps, passed.count() / static_cast<double>(done) * left));
+  });
+}
+
+int run_train(TrainCommand o, std::span<const std::string> arguments) {
+  check_together(o);
+  check_device(o.run);
+  const Json environment = environment_of(arguments, o.run);
+  probe_output(o.output);
+  TokenInput input = open_tokens(o.tokens);
+  const bool saves_tokenizer = input.tokenizer && !o.train.save.empty();
+  if (saves_tokenizer) check_writable(tokenizer_path(o));
+  o.train.model = model_for(o.model, o.train.init, input.tokenizer.get(), "tiny");
+  check_shape(o.train.model, o.train.shape);
+  apply_precision(o.train.model, only("--precision", o.run.precisions));
+  o.train.ops = granularity_of(only("--ops", o.run.ops));
+  o.train.seed = o.run.seed;
+  o.train.schedule.total_steps = o.train.steps;
+  TokenSplit split{input.tokens, nullptr};
+  if (o.train.validate_every > 0) {
+    split = split_tokens(input.tokens, o.validation_fraction > 0 ? o.validation_fraction
+                                                                 : kDefaultValidationFraction);
+  }
+  const auto device = make_device(o.run);
+  const auto start = std::chrono::steady_clock::now();
+  const StopSignal stop;
+  const TrainResult result = run_loop(o, *device, split, stop);
+  if (saves_tokenizer && !result.interrupted) input.tokenizer->save(tokenizer_path(o));
+  const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
+  write_tables(o.output, "tracestep.train/1", environment,
+               {summary(o, result, parameter_formula(o.train.model), seconds.count())});
+  if (!result.interrupted) return 0;
+  log_warn("stopped by a signal; {}", o.train.checkpoint.empty()
+                                          ? "nothing was saved, as there is no --checkpoint"
+                                          : "--resume continues from the checkpoint");
+  return stop.exit_status();
+}
+
+}  // namespace
+
+Command train_command() {
+  const auto options = std::make_shared<TrainCommand>();
+  Command command{
+      .name = "train",
+      .summary = "train a model on text or tokens",
+      .details =
+          "Trains with AdamW and writes one JSON line per step. Ctrl-C stops after the "
+          "step under way and saves a checkpoint; --resume continues exactly, to the bit. "
+          "Without a size the model is tiny (4 layers, 256 wide), or that of --init. "
+          "Sequential order: row b of step s starts at token (s*B + b)*T and reading goes "
+          "round at the end.",
+      .examples = {{"--text docs README.md --steps 200 --save tiny.safetensors",
+                    "bytes of text files; generate finds the tokenizer beside the weights"},
+                   {"--text book.txt --tokenizer bpe --validate-every 50 --log run.jsonl",
+                    "a vocabulary trained on the spot, and a validation loss"},
+                   {"--tokens train.bin --token-dtype uint16 --size small --steps 1000 "
+                    "--checkpoint run --checkpoint-every 100 --resume",
+                    "a long run that may be interrupted and called again"}}};
+  OptionSet& set = command.options;
+  add_token_options(set, options->tokens);
+  add_shape_options(set, options->train.shape);
+  add_schedule_options(set, options->train);
+  add_file_options(set, *options);
+  add_model_options(set, options->model);
+  add_run_options(set, options->run);
+  add_output_options(set, options->output);
+  command.run = [options](std::span<const std::string> arguments) {
+    return run_train(*options, arguments);
+  };
+  return command;
+}
+
+}  // namespace tracestep::cli

@@ -1,0 +1,42 @@
+// tracestep version: which build this is.
+#include <memory>
+
+#include "cli/command.h"
+#include "cli/options.h"
+#include "cli/output.h"
+
+namespace tracestep::cli {
+namespace {
+
+int run_version(const OutputOptions& output, std::span<const std::string> arguments) {
+  probe_output(output);
+  const Json environment = environment_of(arguments, {});
+  const auto text = [&](const char* key) {
+    const Json& value = environment.at(key);
+    return value.is_string() ? value.as_string() : "unknown";
+  };
+  if (output.format == Format::kText) {
+    write_text(fmt::format("{} ({}, {})\n", text("tool"), text("build_type"), text("compiler")),
+               output.path);
+    return 0;
+  }
+  Table table{.name = "version",
+              .columns = {{.name = "tool"}, {.name = "build_type"}, {.name = "compiler"}}};
+  table.add_row({text("tool"), text("build_type"), text("compiler")});
+  write_tables(output, "tracestep.version/1", environment, {table});
+  return 0;
+}
+
+}  // namespace
+
+Command version_command() {
+  const auto output = std::make_shared<OutputOptions>();
+  Command command{.name = "version", .summary = "which build is this"};
+  add_output_options(command.options, *output);
+  command.run = [output](std::span<const std::string> arguments) {
+    return run_version(*output, arguments);
+  };
+  return command;
+}
+
+}  // namespace tracestep::cli

@@ -1,0 +1,97 @@
+// The list of commands, and what `--help` and docs/cli.md say of them.
+#include <fmt/format.h>
+
+#include "cli/command.h"
+#include "cli/text_wrap.h"
+
+namespace tracestep::cli {
+namespace {
+
+constexpr std::size_t kFlagColumns = 34;  // flags and their values, before the explanation
+
+constexpr const char* kExitCodes =
+    "0 done (also a sweep with rows that ran out of memory)   1 failed\n"
+    "2 unknown command, flag, value or device   3 an input is missing or malformed\n"
+    "4 a single run ran out of memory   5 an output cannot be written\n"
+    "6 the device is missing   130, 143 ended by Ctrl-C or SIGTERM\n";
+
+std::string option_line(const Option& option) {
+  std::string lead = "  " + option.flag;
+  if (!option.value_name.empty()) lead += " " + option.value_name;
+  return wrapped(lead + " ", kFlagColumns, option.doc);
+}
+
+}  // namespace
+
+const std::vector<Command>& all_commands() {
+  static const std::vector<Command> commands = [] {
+    std::vector<Command> out;
+    for (auto* make : {bench_command, memory_command, show_command, train_command, eval_command,
+                       generate_command, study_command, doctor_command, version_command}) {
+      out.push_back(make());
+    }
+    return out;
+  }();
+  return commands;
+}
+
+std::string help_text(std::span<const Command> commands) {
+  std::string out =
+      "tracestep: what a Transformer training step does, where its time and its bytes go.\n\n"
+      "Usage: tracestep COMMAND [OPTION]...\n\n";
+  for (const Command& command : commands) {
+    out += fmt::format("  {:<10} {}\n", command.name, command.summary);
+  }
+  return out +
+         "\ntracestep COMMAND --help explains a command. Results go to stdout, progress and "
+         "messages to stderr.\n\nExit status:\n" +
+         kExitCodes;
+}
+
+std::string help_text(const Command& command) {
+  std::string out = fmt::format("tracestep {}: {}\n\n", command.name, command.summary);
+  out += fmt::format("Usage: tracestep {}{}\n\n", command.name,
+                     command.options.options().empty() ? "" : " [OPTION]...");
+  if (!command.details.empty()) out += wrapped("", 0, command.details) + "\n";
+  std::string group;
+  for (const Option& option : command.options.options()) {
+    if (option.group != group) out += (group.empty() ? "" : "\n") + option.group + ":\n";
+    group = option.group;
+    out += option_line(option);
+  }
+  if (!command.examples.empty()) out += "\nExamples:\n";
+  for (const auto& [arguments, meaning] : command.examples) {
+    out += fmt::format("  tracestep {}{}{}\n      {}\n", command.name, arguments.empty() ? "" : " ",
+                       arguments, meaning);
+  }
+  return out;
+}
+
+std::string cli_reference(std::span<const Command> commands) {
+  std::string out =
+      "# The command line\n\n"
+      "One program, one command per question. Results go to stdout, or whole to `--output FILE`;\n"
+      "progress and messages go to stderr. Written by `tracestep show --docs cli`; a test keeps\n"
+      "it equal to what `--help` says.\n\n"
+      "| exit status | meaning |\n|---|---|\n"
+      "| 0 | done; also a sweep with rows that ran out of memory (`status` is `oom`) |\n"
+      "| 1 | the run failed |\n"
+      "| 2 | usage: an unknown command, flag, value or device name, sizes that do not fit |\n"
+      "| 3 | an input is missing, not a regular file, or malformed |\n"
+      "| 4 | a single run ran out of memory |\n"
+      "| 5 | an output cannot be written; found before the work starts |\n"
+      "| 6 | the device is missing from this build or machine |\n"
+      "| 130, 143 | ended by Ctrl-C (SIGINT) or SIGTERM |\n\n"
+      "Messages read `tracestep: [where] what is wrong with the values seen; what would be\n"
+      "right`. Numbers are read strictly: `8abc`, `1e309`, `-0` and 2^63 are errors. Sizes in\n"
+      "bytes take `KiB`, `MiB`, `GiB` and `TiB`. Lists are separated by commas.\n\n"
+      "Every JSON result is an object with `schema` (the name and version of its layout),\n"
+      "`environment` (machine, build and arguments, without folders or names of people),\n"
+      "`columns` (units and meaning) and `rows`.\n";
+  for (const Command& command : commands) {
+    out += fmt::format("\n## {}\n\n```text\n{}```\n", command.name, help_text(command));
+  }
+  return out;
+}
+
+}  // namespace tracestep::cli

@@ -1,0 +1,24 @@
+// From a device name of the command line to a device. Concrete back ends are named only here.
+#pragma once
+
+#include <memory>
+
+#include "cli/options.h"
+#include "runtime/device.h"
+
+namespace tracestep::cli {
+
+// Error{kUsage} for names that mean nothing (with the nearest one), Error{kDevice} for devices that
+// this build or this machine does not have. Cheap: nothing is started.
+void check_device(const RunOptions& run);
+
+// A fresh device with the threads and the memory limit of `run`. Errors as check_device().
+std::unique_ptr<Device> make_device(const RunOptions& run);
+
+// The CPU threads of this run: --threads, else OMP_NUM_THREADS, else all allowed cores.
+int threads_of(const RunOptions& run);
+
+// Traits of the device asked for, for predictions without a device.
+DeviceTraits traits_of(const RunOptions& run);
+
+}  // namespace tracestep::cli

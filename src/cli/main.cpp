@@ -1,0 +1,41 @@
+// The program `tracestep`: runs a command and turns what it throws into a message and exit status.
+#include <cstdio>
+#include <new>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "cli/arguments.h"
+#include "cli/command.h"
+
+namespace tracestep::cli {
+namespace {
+
+void say(const std::string& message) {
+  std::fputs(("tracestep: " + message + "\n").c_str(), stderr);
+}
+
+int run(std::span<const std::string> arguments) {
+  const Command* command = parse_arguments(all_commands(), arguments);
+  return command == nullptr ? 0 : command->run(arguments);
+}
+
+}  // namespace
+}  // namespace tracestep::cli
+
+int main(int argc, char** argv) {
+  using namespace tracestep;
+  using namespace tracestep::cli;
+  try {
+    return run(std::vector<std::string>(argv + (argc > 0 ? 1 : 0), argv + argc));
+  } catch (const Error& error) {
+    say(error.what());
+    return exit_code(error.code());
+  } catch (const std::bad_alloc&) {
+    say("[memory] the machine has no more memory for this; use a smaller size, batch or context");
+    return exit_code(ErrorCode::kOutOfMemory);
+  } catch (const std::exception& error) {
+    say(std::string(error.what()) + "; this is a mistake in tracestep, please report it");
+    return exit_code(ErrorCode::kFailed);
+  }
+}

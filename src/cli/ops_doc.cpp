@@ -1,0 +1,116 @@
+#include "cli/ops_doc.h"
+
+#include <fmt/ranges.h>
+
+#include "cli/text_wrap.h"
+#include "ir/op_def.h"
+#include "ir/print.h"
+#include "ops/functions.h"
+
+namespace tracestep::cli {
+namespace {
+
+std::string yes_no(bool value) {
+  return value ? "yes" : "no";
+}
+
+// "y = softmax(x, position?)".
+std::string signature(const OpDef& op) {
+  return fmt::format("{} = {}({})", fmt::join(op.outputs, ", "), op.name,
+                     fmt::join(op.inputs, ", "));
+}
+
+std::string_view meaning_of(PrecisionClass precision) {
+  switch (precision) {
+    case PrecisionClass::kLow: return "in the low dtype";
+    case PrecisionClass::kFull: return "in float32";
+    case PrecisionClass::kPromote: return "in the widest dtype of its operands";
+    case PrecisionClass::kKeep: return "in any dtype, as it is";
+  }
+  return "?";
+}
+
+std::string donations(const OpDef& op) {
+  std::string out;
+  for (const Donation& d : op.donates) {
+    out += fmt::format("{}{} may take the storage of {}", out.empty() ? "" : "; ",
+                       op.outputs[static_cast<std::size_t>(d.output)],
+                       op.inputs[static_cast<std::size_t>(d.input)]);
+  }
+  return out;
+}
+
+std::string facts(const OpDef& op) {
+  std::string out = fmt::format("Kernel class {}; mixed precision runs it {}.",
+                                name_of(op.kernel_class), meaning_of(op.precision_class));
+  out += fmt::format(" Gradient: {}.", yes_no(static_cast<bool>(op.gradient)));
+  out += fmt::format(" Decomposition: {}{}.", yes_no(static_cast<bool>(op.decompose)),
+                     op.always_decompose ? ", always used" : "");
+  if (op.is_view()) out += " A view where the layout allows it.";
+  if (op.cheap_to_recompute) out += " Cheaper to compute again than to keep.";
+  if (!op.donates.empty()) out += " Storage: " + donations(op) + ".";
+  return out;
+}
+
+std::string attribute_line(const AttrDef& attr) {
+  return wrapped(
+      "- ", 2,
+      fmt::format("`{}` ({}): {}", attr.name,
+                  attr.fallback ? "default " + print(*attr.fallback) : "must be given", attr.doc));
+}
+
+std::string section(const OpDef& op) {
+  std::string out =
+      fmt::format("### {}\n\n`{}`\n\n{}\n", op.name, signature(op), wrapped("", 0, op.doc));
+  for (const AttrDef& attr : op.attrs) out += attribute_line(attr);
+  if (!op.attrs.empty()) out += "\n";
+  out += wrapped("", 0, facts(op));
+  if (!op.source.empty()) out += "\n" + wrapped("", 0, "Source: " + op.source + ".");
+  return out;
+}
+
+}  // namespace
+
+std::string ops_page() {
+  ops::register_all();
+  std::string out =
+      "# Ops\n\n"
+      "Every op of a program, from its record in `src/ops/`. Written by\n"
+      "`tracestep show --docs ops`; a test keeps it equal to the records. `xs...` is one or more\n"
+      "operands, `x?` one that may be left out. Elementwise ops take operands of one shape: the\n"
+      "functions that build programs broadcast by explicit views.\n";
+  std::vector<KernelClass> classes;
+  for (const OpDef* op : all_ops()) {
+    if (std::ranges::find(classes, op->kernel_class) == classes.end()) {
+      classes.push_back(op->kernel_class);
+    }
+  }
+  for (KernelClass kernel_class : classes) {
+    out += fmt::format("\n## Kernel class: {}\n", name_of(kernel_class));
+    for (const OpDef* op : all_ops()) {
+      if (op->kernel_class == kernel_class) out += "\n" + section(*op);
+    }
+  }
+  return out;
+}
+
+Table ops_table() {
+  ops::register_all();
+  Table table{.name = "ops",
+              .title = "Ops",
+              .columns = {{.name = "op"},
+                          {.name = "call"},
+                          {.name = "kernel_class", .title = "class"},
+                          {.name = "precision"},
+                          {.name = "gradient", .kind = ColumnKind::kBool},
+                          {.name = "decomposition", .kind = ColumnKind::kBool},
+                          {.name = "doc", .title = "what it computes"}}};
+  for (const OpDef* op : all_ops()) {
+    table.add_row({op->name, signature(*op), name_of(op->kernel_class),
+                   name_of(op->precision_class), static_cast<bool>(op->gradient),
+                   static_cast<bool>(op->decompose), op->doc});
+  }
+  return table;
+}
+
+}  // namespace tracestep::cli

@@ -1,0 +1,117 @@
+#include "cli/option_set.h"
+
+#include <algorithm>
+
+#include <fmt/ranges.h>
+
+#include "base/error.h"
+#include "base/suggest.h"
+
+namespace tracestep::cli {
+namespace {
+
+const std::string& not_empty(const std::string& where, const std::string& text) {
+  if (text.empty()) fail_usage(where, "the value is empty");
+  return text;
+}
+
+}  // namespace
+
+std::vector<std::string> split_list(const std::string& where, std::string_view text) {
+  std::vector<std::string> out;
+  for (std::size_t start = 0; start <= text.size();) {
+    const std::size_t comma = std::min(text.find(',', start), text.size());
+    std::string part(text.substr(start, comma - start));
+    if (part.empty()) {
+      throw Error(ErrorCode::kUsage, where, fmt::format("\"{}\" has an empty entry", text),
+                  "separate values by one comma, without spaces");
+    }
+    if (std::ranges::find(out, part) != out.end()) fail_usage(where, "{} is there twice", part);
+    out.push_back(std::move(part));
+    start = comma + 1;
+  }
+  return out;
+}
+
+void check_choice(const std::string& where, const std::string& text,
+                  std::span<const std::string> names) {
+  if (std::ranges::find(names, text) != names.end()) return;
+  throw Error(ErrorCode::kUsage, where,
+              fmt::format("there is no \"{}\"{}", text, did_you_mean(text, names)),
+              fmt::format("{}{}", names.size() > 1 ? "one of " : "only ", fmt::join(names, ", ")));
+}
+
+void OptionSet::values(std::string flag, std::string value_name, int min, int max, std::string doc,
+                       Option::Read read) {
+  options_.push_back(
+      {group_, std::move(flag), std::move(value_name), std::move(doc), std::move(read), min, max});
+}
+
+void OptionSet::value(std::string flag, std::string value_name, std::string doc,
+                      Option::Read read) {
+  values(std::move(flag), std::move(value_name), 1, 1, std::move(doc), std::move(read));
+}
+
+void OptionSet::toggle(std::string flag, bool& out, std::string doc) {
+  values(std::move(flag), "", 0, 0, std::move(doc),
+         [&out](const std::string&, const std::string&) { out = true; });
+}
+
+void OptionSet::text(std::string flag, std::string value_name, std::string& out, std::string doc) {
+  value(
+      std::move(flag), std::move(value_name), std::move(doc),
+      [&out](const std::string& where, const std::string& text) { out = not_empty(where, text); });
+}
+
+void OptionSet::path(std::string flag, std::string value_name, std::filesystem::path& out,
+                     std::string doc) {
+  value(
+      std::move(flag), std::move(value_name), std::move(doc),
+      [&out](const std::string& where, const std::string& text) { out = not_empty(where, text); });
+}
+
+void OptionSet::bytes(std::string flag, std::int64_t& out, std::string doc) {
+  value(std::move(flag), "SIZE", std::move(doc),
+        [&out](const std::string& where, const std::string& text) {
+          out = parse_bytes(where, text);
+          if (out < 1) fail_usage(where, "\"{}\" leaves no memory at all", text);
+        });
+}
+
+void OptionSet::real(std::string flag, double& out, RealRange range, std::string doc) {
+  value(std::move(flag), "X", std::move(doc),
+        [&out, range](const std::string& where, const std::string& text) {
+          out = parse_real(where, text, range.min, range.max);
+        });
+}
+
+void OptionSet::integers(std::string flag, std::vector<std::int64_t>& out, IntRange range,
+                         std::string doc) {
+  value(std::move(flag), "N[,N]", std::move(doc),
+        [&out, range](const std::string& where, const std::string& text) {
+          out.clear();
+          for (const std::string& part : split_list(where, text)) {
+            out.push_back(parse_int(where, part, range.min, range.max));
+          }
+        });
+}
+
+void OptionSet::choice(std::string flag, std::string& out, std::vector<std::string> names,
+                       std::string doc) {
+  value(std::move(flag), fmt::format("{}", fmt::join(names, "|")), std::move(doc),
+        [&out, names](const std::string& where, const std::string& text) {
+          check_choice(where, text, names);
+          out = text;
+        });
+}
+
+void OptionSet::choices(std::string flag, std::vector<std::string>& out,
+                        std::vector<std::string> names, std::string doc) {
+  value(std::move(flag), "NAME[,NAME]", fmt::format("{}: {}", doc, fmt::join(names, ", ")),
+        [&out, names](const std::string& where, const std::string& text) {
+          out = split_list(where, text);
+          for (const std::string& part : out) check_choice(where, part, names);
+        });
+}
+
+}  // namespace tracestep::cli

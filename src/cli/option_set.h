@@ -1,0 +1,95 @@
+// The options of one command as plain records: what `--help`, docs/cli.md and the parser read.
+// Each option says how its text becomes a value; values are checked strictly as they are read.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <limits>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/units.h"
+
+namespace tracestep::cli {
+
+struct Option {
+  // `flag` is there for messages; called once for every value, or once with "" for a switch.
+  using Read = std::function<void(const std::string& flag, const std::string& text)>;
+
+  std::string group;
+  std::string flag;        // "--batch"
+  std::string value_name;  // "N"; empty: a switch
+  std::string doc;
+  Read read;
+  int min_values = 1;
+  int max_values = 1;
+};
+
+// A range of numbers for messages and checks.
+struct IntRange {
+  std::int64_t min = 1;
+  std::int64_t max = std::numeric_limits<std::int64_t>::max();
+};
+struct RealRange {
+  double min = 0.0;
+  double max = std::numeric_limits<double>::max();
+};
+
+class OptionSet {
+ public:
+  // The heading in help texts of the options that follow.
+  void group(std::string title) { group_ = std::move(title); }
+
+  void toggle(std::string flag, bool& out, std::string doc);
+  void value(std::string flag, std::string value_name, std::string doc, Option::Read read);
+  // Several words after one flag.
+  void values(std::string flag, std::string value_name, int min, int max, std::string doc,
+              Option::Read read);
+  void text(std::string flag, std::string value_name, std::string& out, std::string doc);
+  void path(std::string flag, std::string value_name, std::filesystem::path& out, std::string doc);
+  void bytes(std::string flag, std::int64_t& out, std::string doc);
+  void real(std::string flag, double& out, RealRange range, std::string doc);
+
+  // `out`: any integer type, or an optional one.
+  template <class T>
+  void integer(std::string flag, T& out, IntRange range, std::string doc) {
+    value(std::move(flag), "N", std::move(doc),
+          [&out, range](const std::string& where, const std::string& text) {
+            out = static_cast<typename ValueOf<T>::type>(
+                parse_int(where, text, range.min, range.max));
+          });
+  }
+  // "--context 128,256".
+  void integers(std::string flag, std::vector<std::int64_t>& out, IntRange range, std::string doc);
+  // One of `names`; the other form takes a list of them.
+  void choice(std::string flag, std::string& out, std::vector<std::string> names, std::string doc);
+  void choices(std::string flag, std::vector<std::string>& out, std::vector<std::string> names,
+               std::string doc);
+
+  const std::vector<Option>& options() const { return options_; }
+
+ private:
+  template <class T>
+  struct ValueOf {
+    using type = T;
+  };
+  template <class T>
+  struct ValueOf<std::optional<T>> {
+    using type = T;
+  };
+
+  std::string group_ = "Options";
+  std::vector<Option> options_;
+};
+
+// "a,b" as its parts. Error{kUsage} naming `where` when a part is empty or there twice.
+std::vector<std::string> split_list(const std::string& where, std::string_view text);
+// Error{kUsage} naming `where`, the nearest name and all names, unless `text` is one of `names`.
+void check_choice(const std::string& where, const std::string& text,
+                  std::span<const std::string> names);
+
+}  // namespace tracestep::cli

@@ -1,0 +1,24 @@
+// Where results go: stdout or a file that appears whole or not at all.
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "cli/options.h"
+#include "lab/report/table.h"
+
+namespace tracestep::cli {
+
+// Error{kOutput} when --output names a place that cannot be written; before the work starts.
+void probe_output(const OutputOptions& output);
+
+// Plain text to `path`, or to stdout when it is empty. Error{kOutput}.
+void write_text(std::string_view text, const std::filesystem::path& path);
+
+// Tables with the environment of this run. `schema`: "tracestep.bench/1".
+void write_tables(const OutputOptions& output, std::string schema, Json environment,
+                  std::vector<Table> tables);
+
+}  // namespace tracestep::cli

@@ -1,0 +1,42 @@
+#include "cli/text_wrap.h"
+
+#include <algorithm>
+
+namespace tracestep::cli {
+namespace {
+
+constexpr std::size_t kColumns = 100;
+
+// Characters of a UTF-8 text.
+std::size_t columns(std::string_view text) {
+  return static_cast<std::size_t>(std::ranges::count_if(
+      text, [](char c) { return (static_cast<unsigned char>(c) & 0xc0u) != 0x80u; }));
+}
+
+}  // namespace
+
+std::string wrapped(std::string lead, std::size_t indent, std::string_view text) {
+  std::string out, line = std::move(lead);
+  if (line.size() < indent) line.resize(indent, ' ');
+  if (line.size() > indent) {
+    out += line + "\n";
+    line.assign(indent, ' ');
+  }
+  bool is_first = true;
+  while (!text.empty()) {
+    const std::size_t space = std::min(text.find(' '), text.size());
+    const std::string_view word = text.substr(0, space);
+    if (!is_first && columns(line) + 1 + columns(word) > kColumns) {
+      out += line + "\n";
+      line.assign(indent, ' ');
+      is_first = true;
+    }
+    if (!is_first) line += ' ';
+    line += word;
+    is_first = false;
+    text.remove_prefix(std::min(space + 1, text.size()));
+  }
+  return out + line + "\n";
+}
+
+}  // namespace tracestep::cli

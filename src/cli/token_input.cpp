@@ -1,0 +1,123 @@
+#include "cli/token_input.h"
+
+#include "base/error.h"
+#include "base/log.h"
+#include "train/model_store.h"
+#include "train/text_source.h"
+
+namespace tracestep::cli {
+namespace {
+
+TokenInput read_text_tokens(const TokenOptions& options) {
+  const TextSource source = read_text(options.text);
+  TokenInput out;
+  if (options.tokenizer == "bpe") {
+    log_info("training a vocabulary of {} tokens on {} bytes of text", options.bpe_vocab,
+             source.text.size());
+    out.tokenizer = train_bpe(source.text, options.bpe_vocab);
+  } else {
+    out.tokenizer = tokenizer_called(options.tokenizer.empty() ? "bytes" : options.tokenizer);
+  }
+  out.tokens = memory_tokens(options.text.front().string(), out.tokenizer->encode(source.text));
+  return out;
+}
+
+// The head count of a file that does not say it: that of the preset with the same widths.
+std::optional<std::int64_t> heads_of_preset(const ModelConfig& sizes) {
+  for (const ModelConfig& p : model_presets()) {
+    if (p.d_model == sizes.d_model && p.d_ff == sizes.d_ff && p.layers == sizes.layers) {
+      return p.heads;
+    }
+  }
+  return std::nullopt;
+}
+
+ModelConfig model_in_file(const ModelOptions& options, const std::filesystem::path& init) {
+  const SafetensorsFile file(init);
+  ModelConfig guess;
+  guess.heads = options.heads.value_or(1);
+  // With one head the sizes always fit together; the real count is put in below.
+  ModelConfig config = config_of(file, guess);
+  if (options.heads) {
+    config.heads = *options.heads;
+  } else if (!file.metadata().contains("heads")) {
+    const auto heads = heads_of_preset(config);
+    if (!heads) {
+      throw Error(
+          ErrorCode::kUsage, "--heads",
+          fmt::format("{} does not say how many attention heads its model has", init.string()),
+          "give --heads");
+    }
+    config.heads = *heads;
+  }
+  if (options.vocab && *options.vocab != config.vocab) {
+    fail_usage("--vocab", "{} is not the vocabulary of {}, which is {}", *options.vocab,
+               init.string(), config.vocab);
+  }
+  validate(config);
+  return config;
+}
+
+}  // namespace
+
+void add_token_options(OptionSet& set, TokenOptions& tokens) {
+  set.group("Tokens");
+  set.path("--tokens", "FILE", tokens.tokens,
+           "token file: headerless, .npy or with the llm.c header");
+  set.value("--token-dtype", "uint16|uint32", "element type of a headerless token file",
+            [&tokens](const std::string& where, const std::string& text) {
+              tokens.dtype = parse_token_dtype(text);
+              if (tokens.dtype) return;
+              static const std::vector<std::string> names{"uint16", "uint32"};
+              check_choice(where, text, names);
+            });
+  set.values("--text", "PATH...", 1, 1 << 20, "text files and folders, instead of --tokens",
+             [&tokens](const std::string& where, const std::string& text) {
+               if (text.empty()) fail_usage(where, "a path is empty");
+               tokens.text.emplace_back(text);
+             });
+  set.text("--tokenizer", "NAME|FILE", tokens.tokenizer,
+           "bytes, bpe (trained on the text) or a saved tokenizer; bytes");
+  set.integer("--bpe-vocab", tokens.bpe_vocab, {300, 1 << 20}, "tokens of a bpe vocabulary; 4096");
+}
+
+std::unique_ptr<Tokenizer> tokenizer_called(const std::string& name) {
+  return name == "bytes" ? byte_tokenizer() : load_tokenizer(name);
+}
+
+TokenInput open_tokens(const TokenOptions& options) {
+  const bool has_file = !options.tokens.empty();
+  if (has_file == !options.text.empty()) {
+    throw Error(ErrorCode::kUsage, has_file ? "--text" : "--tokens",
+                has_file ? "--tokens is given as well" : "there is nothing to read",
+                "give --tokens FILE or --text PATH...");
+  }
+  if (!has_file) {
+    if (options.dtype) fail_usage("--token-dtype", "it goes with --tokens, not with --text");
+    return read_text_tokens(options);
+  }
+  if (!options.tokenizer.empty()) {
+    fail_usage("--tokenizer", "it goes with --text; --tokens are numbers already");
+  }
+  return {open_token_file(options.tokens, options.dtype), nullptr};
+}
+
+ModelConfig model_for(const ModelOptions& options, const std::filesystem::path& init,
+                      const Tokenizer* tokenizer, std::string_view fallback) {
+  const bool has_sizes = !options.sizes.empty() || options.d_model || options.d_ff ||
+                         options.layers || (options.heads && init.empty());
+  ModelConfig config;
+  if (!has_sizes && !init.empty()) {
+    config = model_in_file(options, init);
+  } else {
+    config = model_of(options, fallback);
+    if (tokenizer != nullptr && !options.vocab) config.vocab = tokenizer->vocab_size();
+  }
+  if (tokenizer != nullptr && tokenizer->vocab_size() > config.vocab) {
+    fail_usage("--vocab", "the tokenizer has {} tokens, the model only {}", tokenizer->vocab_size(),
+               config.vocab);
+  }
+  return config;
+}
+
+}  // namespace tracestep::cli

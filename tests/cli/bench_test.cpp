@@ -1,0 +1,175 @@
+// bench and memory: grids, limits, interrupted sweeps. On the null device, which takes no time.
+#include <algorithm>
+
+#include <gtest/gtest.h>
+
+#include "base/json.h"
+#include "cli/run_binary.h"
+#include "train/temp_folder.h"
+
+namespace tracestep {
+namespace {
+
+const char* const kSmallModel = " --d-model 32 --d-ff 64 --layers 2 --heads 2 --vocab 50";
+
+Json json_of(const std::string& arguments, int status = 0, const RunHow& how = {}) {
+  const ProgramRun run = run_tracestep(words_of(arguments + " --format json"), how);
+  EXPECT_EQ(run.status, status) << arguments << "\n" << run.err;
+  return Json::parse(run.out, arguments);
+}
+
+TEST(BenchTest, AGridHasOneRowPerCellWithAllColumns) {
+  const Json result = json_of(std::string("bench --device null --context 8,16 --mode inference,step"
+                                          " --ops primitive,fused --warmup 1 --steps 2") +
+                              kSmallModel);
+  EXPECT_EQ(result.at("schema").as_string(), "tracestep.bench/1");
+  EXPECT_TRUE(result.at("environment").is_object());
+  const auto& rows = result.at("rows").items();
+  ASSERT_EQ(rows.size(), 8u);
+  for (const char* column : {"size",
+                             "context",
+                             "batch",
+                             "vocab",
+                             "mode",
+                             "precision",
+                             "ops",
+                             "executor",
+                             "device",
+                             "status",
+                             "parameters",
+                             "samples_ms",
+                             "mean_ms",
+                             "std_ms",
+                             "median_ms",
+                             "min_ms",
+                             "p95_ms",
+                             "warmup_ms",
+                             "wall_ms",
+                             "issue_ms",
+                             "device_span_ms",
+                             "device_busy_ms",
+                             "peak_bytes",
+                             "predicted_peak_bytes",
+                             "untracked_bytes",
+                             "flops",
+                             "tflops",
+                             "tokens_per_s",
+                             "launches"}) {
+    EXPECT_NE(rows[0].find(column), nullptr) << column;
+  }
+  for (const Json& row : rows) {
+    EXPECT_EQ(row.at("status").as_string(), "ok");
+    EXPECT_EQ(row.at("peak_bytes"), row.at("predicted_peak_bytes"));
+    EXPECT_EQ(row.at("samples_ms").size(), 2u);
+    EXPECT_EQ(row.at("warmup_ms").size(), 1u);
+  }
+}
+
+TEST(BenchTest, ASweepGoesOnAfterARowThatRunsOutOfMemory) {
+  const std::string arguments = std::string(
+                                    "bench --device null --mode step --steps 1 --warmup 0 "
+                                    "--context 512,8 --memory-limit 8MiB") +
+                                kSmallModel;
+  const Json result = json_of(arguments);
+  ASSERT_EQ(result.at("rows").size(), 2u);
+  EXPECT_EQ(result.at("rows").items()[0].at("status").as_string(), "oom");
+  EXPECT_TRUE(result.at("rows").items()[0].at("median_ms").is_null());
+  EXPECT_EQ(result.at("rows").items()[1].at("status").as_string(), "ok");
+}
+
+TEST(BenchTest, ASingleCellThatRunsOutOfMemoryEndsWithStatusFour) {
+  const Json result = json_of(std::string("bench --device null --mode step --steps 1 --warmup 0 "
+                                          "--context 512 --memory-limit 1MiB") +
+                                  kSmallModel,
+                              4);
+  EXPECT_EQ(result.at("rows").items()[0].at("status").as_string(), "oom");
+}
+
+TEST(BenchTest, AnInterruptedGridContinuesWithItsFinishedRows) {
+  const TempFolder folder;
+  const std::string grid = std::string(
+                               "bench --device null --mode inference,step --steps 3 "
+                               "--warmup 0 --resume grid.jsonl") +
+                           kSmallModel;
+  const RunHow here{.folder = folder.path()};
+  const Json first = json_of(grid + " --context 8", 0, here);
+  const std::string kept = content_of(folder / "grid.jsonl");
+  ASSERT_EQ(std::ranges::count(kept, '\n'), 2);
+  // Killed in the middle of its second row.
+  folder.write("grid.jsonl", kept.substr(0, kept.size() - 20));
+  const Json second = json_of(grid + " --context 8,16", 0, here);
+  ASSERT_EQ(second.at("rows").size(), 4u);
+  EXPECT_EQ(second.at("rows").items()[0], first.at("rows").items()[0]);
+  EXPECT_EQ(std::ranges::count(content_of(folder / "grid.jsonl"), '\n'), 4);
+  // Nothing is left to measure: the same rows, byte for byte.
+  const Json third = json_of(grid + " --context 8,16", 0, here);
+  EXPECT_EQ(third.at("rows"), second.at("rows"));
+}
+
+TEST(BenchTest, ARowOfOtherParametersIsMeasuredAgain) {
+  const TempFolder folder;
+  const std::string grid =
+      std::string("bench --device null --context 8 --warmup 0 --resume grid.jsonl") + kSmallModel;
+  const RunHow here{.folder = folder.path()};
+  json_of(grid + " --steps 1", 0, here);
+  json_of(grid + " --steps 2", 0, here);
+  json_of(grid + " --steps 2 --memory-limit 1GiB", 0, here);
+  EXPECT_EQ(std::ranges::count(content_of(folder / "grid.jsonl"), '\n'), 3);
+}
+
+TEST(BenchTest, AResultInJsonCanBeResumedToo) {
+  const TempFolder folder;
+  const std::string grid = std::string("bench --device null --warmup 0 --steps 2") + kSmallModel;
+  const RunHow here{.folder = folder.path()};
+  run_tracestep(words_of(grid + " --context 8 --format json --output grid.json"), here);
+  const Json before = Json::parse(content_of(folder / "grid.json"), "grid.json");
+  const Json after = json_of(grid + " --context 8,16 --resume grid.json", 0, here);
+  EXPECT_EQ(after.at("rows").items()[0], before.at("rows").items()[0]);
+  const Json file = Json::parse(content_of(folder / "grid.json"), "grid.json");
+  EXPECT_EQ(file.at("rows"), after.at("rows"));
+}
+
+TEST(MemoryTest, PredictionsAreWhatBenchMeasures) {
+  const std::string grid = std::string(
+                               " --context 16 --mode "
+                               "inference,forward,forward-backward,step"
+                               " --ops primitive,fused") +
+                           kSmallModel;
+  const Json predicted = json_of("memory --predict" + grid);
+  const Json measured = json_of("bench --device cpu --warmup 0 --steps 1" + grid);
+  ASSERT_EQ(predicted.at("rows").size(), 8u);
+  ASSERT_EQ(measured.at("rows").size(), 8u);
+  for (std::size_t i = 0; i < 8; ++i) {
+    const Json& a = predicted.at("rows").items()[i];
+    const Json& b = measured.at("rows").items()[i];
+    EXPECT_EQ(a.at("mode"), b.at("mode"));
+    EXPECT_EQ(a.at("peak_bytes"), b.at("peak_bytes")) << a.at("mode").dump() << a.at("ops").dump();
+    std::int64_t total = 0;
+    for (const auto& [category, bytes] : a.at("by_category").members()) total += bytes.as_int();
+    EXPECT_EQ(total, a.at("peak_bytes").as_int());
+  }
+}
+
+TEST(MemoryTest, EveryPresetHasItsParameterCountAndItsLargestBuffers) {
+  const Json result =
+      json_of("memory --predict --size small,medium,large,xl,2.7B --mode inference --context 128");
+  const std::int64_t counts[] = {128625408, 423183360, 969411840, 1998235200, 3406809600};
+  ASSERT_EQ(result.at("rows").size(), std::size(counts));
+  for (std::size_t i = 0; i < std::size(counts); ++i) {
+    const Json& row = result.at("rows").items()[i];
+    EXPECT_EQ(row.at("parameters").as_int(), counts[i]);
+    ASSERT_EQ(row.at("largest").size(), 10u);
+    for (const char* key : {"path", "op", "bytes", "category", "phase", "reason"}) {
+      EXPECT_NE(row.at("largest").items()[0].find(key), nullptr) << key;
+    }
+  }
+}
+
+TEST(MemoryTest, TheStatusComparesThePeakWithTheLimit) {
+  const Json result = json_of("memory --predict --size small,xl --memory-limit 8GiB");
+  EXPECT_EQ(result.at("rows").items()[0].at("status").as_string(), "ok");
+  EXPECT_EQ(result.at("rows").items()[1].at("status").as_string(), "oom");
+}
+
+}  // namespace
+}  // namespace tracestep

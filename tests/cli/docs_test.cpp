@@ -1,0 +1,54 @@
+// The pages that the program writes about itself are the committed ones, and help works.
+#include <gtest/gtest.h>
+
+#include "cli/command.h"
+#include "cli/run_binary.h"
+#include "train/temp_folder.h"
+
+namespace tracestep {
+namespace {
+
+std::string committed(const char* page) {
+  return content_of(std::filesystem::path(TRACESTEP_SOURCE_DIR) / "docs" / page);
+}
+
+TEST(DocsTest, TheOpsPageIsWhatTheOpRecordsSay) {
+  const ProgramRun run = run_tracestep(words_of("show --docs ops"));
+  EXPECT_EQ(run.status, 0) << run.err;
+  EXPECT_EQ(run.out, committed("ops.md"))
+      << "write it anew: tracestep show --docs ops --output docs/ops.md";
+}
+
+TEST(DocsTest, TheCommandLinePageIsWhatHelpSays) {
+  EXPECT_EQ(cli::cli_reference(cli::all_commands()), committed("cli.md"))
+      << "write it anew: tracestep show --docs cli --output docs/cli.md";
+}
+
+TEST(DocsTest, EveryCommandExplainsItselfWithExamples) {
+  for (const cli::Command& command : cli::all_commands()) {
+    const ProgramRun run = run_tracestep({command.name, "--help"});
+    EXPECT_EQ(run.status, 0) << command.name;
+    EXPECT_EQ(run.err, "");
+    EXPECT_EQ(run.out, cli::help_text(command));
+    EXPECT_FALSE(command.summary.empty());
+    if (command.name != "version") {
+      EXPECT_TRUE(contains(run.out, "Examples:"));
+    }
+  }
+  EXPECT_TRUE(contains(run_tracestep({"--help"}).out, "Usage: tracestep COMMAND"));
+  EXPECT_TRUE(contains(run_tracestep({"--version"}).out, "tracestep "));
+}
+
+TEST(DocsTest, HelpFitsIntoAHundredColumns) {
+  for (const cli::Command& command : cli::all_commands()) {
+    std::istringstream lines(cli::help_text(command));
+    for (std::string line; std::getline(lines, line);) {
+      // Examples stay on one line, so that they can be copied.
+      if (line.starts_with("  tracestep ")) continue;
+      EXPECT_LE(line.size(), 100u) << line;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace tracestep

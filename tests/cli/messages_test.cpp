@@ -1,0 +1,157 @@
+// What a person gets for a mistake: one clear line on stderr and the right exit status.
+#include <sys/stat.h>
+
+#include <gtest/gtest.h>
+
+#include "cli/run_binary.h"
+#include "train/temp_folder.h"
+
+namespace tracestep {
+namespace {
+
+struct Mistake {
+  const char* arguments;
+  int status;
+  const char* message;  // a part of it
+};
+
+void check(const Mistake& mistake, const std::filesystem::path& folder = {}) {
+  const ProgramRun run = run_tracestep(words_of(mistake.arguments), {.folder = folder});
+  EXPECT_EQ(run.status, mistake.status) << mistake.arguments << "\n" << run.err;
+  EXPECT_TRUE(contains(run.err, mistake.message)) << mistake.arguments;
+  EXPECT_TRUE(run.err.starts_with("tracestep: [")) << run.err;
+  EXPECT_EQ(run.out, "") << mistake.arguments;
+}
+
+TEST(MessagesTest, UnknownWordsAreAnsweredWithTheNearestKnownOne) {
+  for (const Mistake& m : {
+           Mistake{"", 2, "a command is missing"},
+           Mistake{"benhc", 2, "did you mean bench?"},
+           Mistake{"--size small", 2, "the command comes first"},
+           Mistake{"bench --sise small", 2, "unknown option --sise; did you mean --size?"},
+           Mistake{"bench small", 2, "\"small\" belongs to no option"},
+           Mistake{"bench --size smal", 2, "did you mean small?"},
+           Mistake{"bench --mode stp", 2, "did you mean step?"},
+           Mistake{"bench --format jsn", 2, "did you mean json?"},
+           Mistake{"bench --device cpuu", 2, "did you mean cpu?"},
+           Mistake{"show --after autogrd", 2, "did you mean autograd?"},
+           Mistake{"show --disable simplfy", 2, "did you mean simplify?"},
+           Mistake{"train --order shufled", 2, "did you mean shuffled?"},
+       }) {
+    check(m);
+  }
+}
+
+TEST(MessagesTest, NumbersAreReadStrictly) {
+  for (const Mistake& m : {
+           Mistake{"bench --batch 8abc", 2, "[--batch] \"8abc\" is not a whole number"},
+           Mistake{"bench --batch -0", 2, "[--batch] \"-0\" is out of range"},
+           Mistake{"bench --batch 0", 2, "[--batch] \"0\" is out of range"},
+           Mistake{"bench --batch -4", 2, "[--batch] \"-4\" is out of range"},
+           Mistake{"bench --batch 9223372036854775808", 2, "[--batch] "},
+           Mistake{"bench --context 128,,256", 2, "[--context] \"128,,256\" has an empty entry"},
+           Mistake{"bench --context 128,128", 2, "[--context] 128 is there twice"},
+           Mistake{"train --lr 1e309", 2, "[--lr] "},
+           Mistake{"train --lr nan", 2, "[--lr] \"nan\" is not a number"},
+           Mistake{"train --lr -1", 2, "[--lr] \"-1\" is out of range"},
+           Mistake{"train --clip -0", 2, "[--clip] \"-0\" is out of range"},
+           Mistake{"train --seed 1.5", 2, "[--seed] \"1.5\" is not a whole number"},
+           Mistake{"bench --memory-limit 16GB", 2, "write 16GiB"},
+           Mistake{"bench --threads 0", 2, "[--threads] \"0\" is out of range"},
+           Mistake{"bench --batch", 2, "[--batch] the value is missing"},
+           Mistake{"bench --batch=", 2, "[--batch] the value is missing"},
+           Mistake{"bench --batch 1 --batch 2", 2, "[--batch] it is there more than once"},
+           Mistake{"memory --predict=3", 2, "[--predict] it takes no value"},
+           Mistake{"show --diff decompose", 2, "[--diff] 2 values are needed"},
+       }) {
+    check(m);
+  }
+}
+
+TEST(MessagesTest, WhatIsNotAvailableIsRefusedWithWhatIs) {
+  for (const Mistake& m : {
+           Mistake{"bench --precision bf16", 2,
+                   "autocast (bf16 over float32 parameters) is not available; one of fp32, "
+                   "bf16-pure, fp16-pure"},
+           Mistake{"bench --executor compiled", 2, "use eager"},
+           Mistake{"bench --attention flash", 2, "use naive"},
+           Mistake{"bench --device cuda", 6, "this build has no CUDA back end; use cpu"},
+           Mistake{"bench --device cuda:99", 6, "this build has no CUDA back end"},
+           Mistake{"memory --size small", 2, "add --predict"},
+       }) {
+    check(m);
+  }
+}
+
+TEST(MessagesTest, OptionsThatContradictEachOtherAreNamed) {
+  for (const Mistake& m : {
+           Mistake{"bench --size small --d-model 64", 2, "[--size]"},
+           Mistake{"bench --d-model 64", 2, "[--d-ff]"},
+           Mistake{"bench --d-model 64 --d-ff 64 --layers 1 --heads 5", 2, "[--heads]"},
+           Mistake{"bench --context 1048576 --batch 1048576", 2, "more than an exbibyte"},
+           Mistake{"train", 2, "give --tokens FILE or --text PATH..."},
+           Mistake{"train --tokens a --text b", 2, "[--text] --tokens is given as well"},
+           Mistake{"train --text a --resume", 2, "[--resume] it needs --checkpoint"},
+           Mistake{"train --text a --checkpoint-every 5", 2, "[--checkpoint-every] it needs"},
+           Mistake{"train --text a --validation-fraction 0.1", 2, "it needs --validate-every"},
+           Mistake{"train --tokens a --tokenizer bytes", 2, "[--tokenizer] it goes with --text"},
+           Mistake{"generate", 2, "[--prompt] there is nothing to continue"},
+           Mistake{"generate --prompt a", 2, "no tokenizer is known"},
+           Mistake{"show --passes --ops-list", 2, "[show] give one of"},
+           Mistake{"show --format json --size tiny", 2, "[--format] a program is plain text"},
+       }) {
+    check(m);
+  }
+}
+
+TEST(MessagesTest, InputsThatCannotBeReadEndWithStatusThree) {
+  const TempFolder folder;
+  folder.write("empty.bin", "");
+  folder.write("odd.bin", "abc");
+  folder.write("large.bin", std::string("\x01\x00\xff\xff\x02\x00\x03\x00", 8));
+  folder.write("text.txt", "some text that is long enough");
+  folder.write("nul.txt", std::string("a\0b", 3));
+  folder.write("bad.safetensors", "this is no tensor file");
+  std::filesystem::create_directory(folder / "folder");
+  ASSERT_EQ(::mkfifo((folder / "fifo").c_str(), 0600), 0);
+  for (const Mistake& m : {
+           Mistake{"eval --tokens missing.bin --token-dtype uint16", 3, "does not exist"},
+           Mistake{"eval --tokens empty.bin --token-dtype uint16", 3, "empty.bin"},
+           Mistake{"eval --tokens odd.bin --token-dtype uint16", 3, "odd.bin"},
+           Mistake{"eval --tokens folder --token-dtype uint16", 3, "folder"},
+           Mistake{"eval --tokens fifo --token-dtype uint16", 3, "FIFO"},
+           Mistake{"eval --tokens large.bin --token-dtype uint16 --context 2 --vocab 100", 3,
+                   "beyond the vocabulary of 100"},
+           Mistake{"eval --text text.txt --context 512", 3, "a context of 512 needs"},
+           Mistake{"train --text missing.txt", 3, "missing.txt"},
+           Mistake{"train --text nul.txt", 3, "binary"},
+           Mistake{"train --text text.txt --tokenizer missing.model", 3, "missing.model"},
+           Mistake{"eval --text text.txt --init bad.safetensors", 3, "bad.safetensors"},
+           Mistake{"eval --text text.txt --init missing.safetensors", 3, "missing.safetensors"},
+           Mistake{"bench --resume text.txt --device null --size tiny", 3, "text.txt"},
+       }) {
+    check(m, folder.path());
+  }
+}
+
+TEST(MessagesTest, OutputsThatCannotBeWrittenAreFoundBeforeTheWork) {
+  const TempFolder folder;
+  folder.write("text.txt", std::string(1000, 'x'));
+  std::filesystem::create_directory(folder / "folder");
+  ASSERT_EQ(::mkfifo((folder / "fifo").c_str(), 0600), 0);
+  for (const Mistake& m : {
+           Mistake{"bench --size xl --output missing/out.json", 5, "missing/out.json"},
+           Mistake{"memory --predict --output folder", 5, "it is a directory"},
+           Mistake{"show --size tiny --output fifo", 5, "not a regular file"},
+           Mistake{"bench --size xl --resume missing/grid.jsonl", 5, "missing/grid.jsonl"},
+           Mistake{"train --text text.txt --save missing/w.safetensors", 5, "missing/"},
+           Mistake{"train --text text.txt --log folder", 5, "it is a directory"},
+           Mistake{"eval --text text.txt --logits missing/l.safetensors", 5, "missing/"},
+           Mistake{"doctor --output missing/d.txt", 5, "missing/d.txt"},
+       }) {
+    check(m, folder.path());
+  }
+}
+
+}  // namespace
+}  // namespace tracestep

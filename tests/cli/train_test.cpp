@@ -1,0 +1,121 @@
+// train, eval and generate, as a person calls them.
+#include <csignal>
+
+#include <gtest/gtest.h>
+
+#include "base/json.h"
+#include "cli/run_binary.h"
+#include "train/safetensors.h"
+#include "train/temp_folder.h"
+
+namespace tracestep {
+namespace {
+
+const std::string kSizes = " --d-model 32 --d-ff 64 --layers 1 --heads 2 --batch 2 --context 16";
+
+std::string some_text() {
+  std::string out;
+  for (int i = 0; i < 200; ++i) out += "the quick brown fox jumps over the lazy dog. ";
+  return out;
+}
+
+class TrainTest : public testing::Test {
+ protected:
+  TrainTest() { folder_.write("text.txt", some_text()); }
+
+  ProgramRun run(const std::string& arguments, RunHow how = {}) const {
+    how.folder = folder_.path();
+    return run_tracestep(words_of(arguments), how);
+  }
+  std::string file(const char* name) const { return content_of(folder_ / name); }
+
+  TempFolder folder_;
+};
+
+TEST_F(TrainTest, TrainingWritesALogWeightsAndATokenizer) {
+  const ProgramRun done =
+      run("train --text text.txt --steps 30 --lr 0.01 --log log.jsonl "
+          "--save w.safetensors --format json" +
+          kSizes);
+  ASSERT_EQ(done.status, 0) << done.err;
+  const Json row = Json::parse(done.out, "train").at("rows").items()[0];
+  EXPECT_EQ(row.at("status").as_string(), "done");
+  EXPECT_EQ(row.at("steps").as_int(), 30);
+  EXPECT_LT(row.at("loss").as_double(), row.at("first_loss").as_double() - 0.5);
+  const std::string log = file("log.jsonl");
+  EXPECT_EQ(std::ranges::count(log, '\n'), 30);
+  const Json line = Json::parse(log.substr(0, log.find('\n')), "log");
+  for (const char* key : {"step", "loss", "grad_norm", "lr", "tokens_per_s"}) {
+    EXPECT_NE(line.find(key), nullptr) << key;
+  }
+
+  // The model's sizes and the tokenizer are found with the weights.
+  const ProgramRun text =
+      run("generate --init w.safetensors --prompt 'the ' --max-tokens 12 "
+          "--temperature 0");
+  ASSERT_EQ(text.status, 0) << text.err;
+  EXPECT_TRUE(text.out.starts_with("the "));
+  EXPECT_EQ(text.out.back(), '\n');
+  const ProgramRun loss =
+      run("eval --init w.safetensors --text text.txt --batch 2 --context 16 "
+          "--batches 3 --logits l.safetensors --gradients g.safetensors "
+          "--format json");
+  ASSERT_EQ(loss.status, 0) << loss.err;
+  const Json result = Json::parse(loss.out, "eval").at("rows").items()[0];
+  EXPECT_NEAR(result.at("perplexity").as_double(), std::exp(result.at("loss").as_double()), 1e-6);
+  EXPECT_EQ(SafetensorsFile(folder_ / "l.safetensors").view("logits").shape, (Shape{2, 16, 256}));
+  EXPECT_NE(SafetensorsFile(folder_ / "g.safetensors").find("lm_head.weight"), nullptr);
+}
+
+TEST_F(TrainTest, AResumedRunEndsWithTheSameWeights) {
+  const std::string common = " --text text.txt --lr 0.01" + kSizes;
+  ASSERT_EQ(run("train --steps 12 --save whole.safetensors" + common).status, 0);
+  const std::string checkpointed =
+      "train --checkpoint run --checkpoint-every 4 --resume --save parts.safetensors" + common;
+  ASSERT_EQ(run(checkpointed + " --steps 8").status, 0);
+  const ProgramRun rest = run(checkpointed + " --steps 12 --format json");
+  ASSERT_EQ(rest.status, 0) << rest.err;
+  EXPECT_EQ(Json::parse(rest.out, "train").at("rows").items()[0].at("resumed_from").as_int(), 8);
+  EXPECT_EQ(file("whole.safetensors"), file("parts.safetensors"));
+}
+
+TEST_F(TrainTest, ASignalSavesACheckpointAndEndsWithItsNumber) {
+  for (const auto& [signal, status] : {std::pair{SIGINT, 130}, std::pair{SIGTERM, 143}}) {
+    const ProgramRun stopped =
+        run("train --text text.txt --steps 100000000 --checkpoint run" + std::to_string(signal) +
+                kSizes,
+            {.while_running = [signal = signal](pid_t child) { ::kill(child, signal); },
+             .delay_ms = 1500});
+    EXPECT_EQ(stopped.status, status) << stopped.err;
+    EXPECT_TRUE(contains(stopped.err, "--resume continues"));
+    EXPECT_TRUE(std::filesystem::exists(folder_ / ("run" + std::to_string(signal)) / "latest"));
+  }
+}
+
+TEST_F(TrainTest, TooLittleMemoryIsAClearMessageAndStatusFour) {
+  const ProgramRun done = run("train --text text.txt --memory-limit 100KiB" + kSizes);
+  EXPECT_EQ(done.status, 4);
+  EXPECT_TRUE(contains(done.err, "out of memory"));
+}
+
+TEST_F(TrainTest, TokenNumbersNeedNoTokenizer) {
+  std::string tokens;
+  for (int i = 0; i < 400; ++i) tokens += std::string{static_cast<char>(i % 50), 0};
+  folder_.write("tokens.bin", tokens);
+  const ProgramRun done =
+      run("train --tokens tokens.bin --token-dtype uint16 --vocab 50 --steps 2 "
+          "--order sequential --schedule cosine --clip 1 --weight-decay 0.1 "
+          "--save w.safetensors" +
+          kSizes);
+  ASSERT_EQ(done.status, 0) << done.err;
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "w.safetensors.tokenizer"));
+  const ProgramRun numbers =
+      run("generate --init w.safetensors --prompt-tokens 1,2,3 --max-tokens 4 --format json");
+  ASSERT_EQ(numbers.status, 0) << numbers.err;
+  const Json row = Json::parse(numbers.out, "generate").at("rows").items()[0];
+  EXPECT_EQ(row.at("new_tokens").as_int(), 4);
+  EXPECT_EQ(row.at("prompt_tokens").as_int(), 3);
+}
+
+}  // namespace
+}  // namespace tracestep
