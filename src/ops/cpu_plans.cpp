@@ -17,9 +17,10 @@ std::int64_t round_up(std::int64_t a, std::int64_t unit) {
 constexpr std::int64_t kBlockK = 256;
 // A packed block of a takes half of a 512 KiB L2.
 constexpr std::int64_t kBlockM = 264;
-constexpr std::int64_t kBlockN = 400;
+// Only the scratch of a low-precision block bounds its width: b is packed strip by strip.
+constexpr std::int64_t kBlockN = 1024;
 // The widest strips of any SIMD target: packed blocks are padded to whole strips.
-constexpr std::int64_t kRowStrip = 16, kColumnStrip = 64;
+constexpr std::int64_t kRowStrip = 16, kColumnStrip = 32;
 
 void choose_k(GemmPlan& plan) {
   const std::int64_t chunks = std::max<std::int64_t>(1, ceil_div(plan.k, kBlockK));
@@ -33,7 +34,7 @@ void choose_k(GemmPlan& plan) {
 }
 
 // The cut with the shortest makespan: cycles of the micro-kernel (16 multiply-adds each) plus
-// packing (4 elements each), for the thread with the most blocks.
+// packing (2 elements each), for the thread with the most blocks.
 void choose_blocks(GemmPlan& plan, int threads) {
   double best = std::numeric_limits<double>::max();
   const std::int64_t least_m = std::max<std::int64_t>(1, ceil_div(plan.m, kBlockM));
@@ -46,7 +47,7 @@ void choose_blocks(GemmPlan& plan, int threads) {
       const std::int64_t jobs = plan.batch * blocks_m * blocks_n * plan.splits;
       const auto area = static_cast<double>(round_up(bm, 6)) * static_cast<double>(bn);
       const double cost = static_cast<double>(ceil_div(jobs, threads)) *
-                          (area / 16.0 + static_cast<double>(bm + bn) / 4.0);
+                          (area / 16.0 + static_cast<double>(bm + bn) / 2.0);
       if (cost >= best * 0.999) continue;
       best = cost;
       plan.block_m = bm, plan.block_n = bn;
@@ -61,7 +62,7 @@ std::int64_t GemmPlan::packed_a() const {
   return is_vector ? 0 : (round_up(block_m, kRowStrip) + kRowStrip) * block_k;
 }
 std::int64_t GemmPlan::packed_b() const {
-  return is_vector ? 0 : round_up(block_n, kColumnStrip) * block_k;
+  return is_vector ? 0 : kColumnStrip * block_k;
 }
 
 std::int64_t GemmPlan::workspace_bytes(int threads) const {

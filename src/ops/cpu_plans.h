@@ -18,7 +18,8 @@ struct GemmPlan {
   bool is_vector = false;   // m or n is 1: no packing, each matrix element is used once
 
   std::int64_t jobs() const { return batch * blocks_m * blocks_n * splits; }
-  // Floats of scratch that one thread needs: packed a, packed b, a block of the result.
+  // Floats of scratch that one thread needs: a packed block of a, a packed strip of b, and, for low
+  // precision, a block of the result.
   std::int64_t packed_a() const;
   std::int64_t packed_b() const;
   std::int64_t result_block = 0;

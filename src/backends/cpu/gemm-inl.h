@@ -37,7 +37,6 @@ HWY_NOINLINE void micro_kernel(std::int64_t k, const float* HWY_RESTRICT a,
   for (std::int64_t i = 0; i < k; ++i) {
     const auto b0 = hn::Load(d, b);
     const auto b1 = hn::Load(d, b + kLanes);
-    hwy::Prefetch(b + 8 * kColumns);
 #pragma GCC unroll 16
     for (int r = 0; r < kRows; ++r) {
       const auto x = hn::Set(d, a[r]);
@@ -101,43 +100,25 @@ HWY_INLINE void transpose_quad(const T* src, std::int64_t stride, float* dst, st
   hn::StoreU(hn::BitCast(d, hn::InterleaveLower(d64, u01, u23)), d, dst + 2 * width);
   hn::StoreU(hn::BitCast(d, hn::InterleaveUpper(d64, u01, u23)), d, dst + 3 * width);
 }
+
+// The same for two rows.
+template <class T>
+HWY_INLINE void transpose_pair(const T* src, std::int64_t stride, float* dst, std::int64_t width) {
+  const Quad d;
+  const hn::Half<Quad> half;
+  const auto r0 = load_quad(src), r1 = load_quad(src + stride);
+  const auto lower = hn::InterleaveLower(d, r0, r1), upper = hn::InterleaveUpper(d, r0, r1);
+  hn::StoreU(hn::LowerHalf(half, lower), half, dst);
+  hn::StoreU(hn::UpperHalf(half, lower), half, dst + width);
+  hn::StoreU(hn::LowerHalf(half, upper), half, dst + 2 * width);
+  hn::StoreU(hn::UpperHalf(half, upper), half, dst + 3 * width);
+}
 #endif
 
-// One strip: dst[i * kWidth + j] = src[j * stride_j + i * stride_i] for i < k, j < width, zero for
-// width <= j < kWidth. One of the strides is 1.
+// dst[i * kWidth + j] = src[j * stride_j + i * stride_i] for any strides; zero from `width` on.
 template <std::int64_t kWidth, class T>
-HWY_INLINE void pack_strip(const T* src, std::int64_t stride_j, std::int64_t stride_i,
-                           std::int64_t width, std::int64_t k, float* dst) {
-  if (width == kWidth && stride_j == 1) {
-    for (std::int64_t i = 0; i < k; ++i, src += stride_i, dst += kWidth) {
-      std::int64_t j = 0;
-      for (; j + kLanes <= kWidth; j += kLanes) store(load(src + j), dst + j);
-#pragma GCC unroll 16
-      for (; j < kWidth; ++j) dst[j] = widen(src[j]);
-    }
-    return;
-  }
-#if HWY_TARGET != HWY_SCALAR
-  if (width == kWidth && stride_i == 1) {
-    const std::int64_t whole = k / 4 * 4;
-    // All rows of one cache line's worth of columns before the next ones.
-    for (std::int64_t i = 0; i < whole; i += 4) {
-      std::int64_t j = 0;
-      for (; j + 4 <= kWidth; j += 4) {
-        transpose_quad(src + j * stride_j + i, stride_j, dst + i * kWidth + j, kWidth);
-      }
-      for (; j < kWidth; ++j) {
-        for (std::int64_t s = 0; s < 4; ++s) {
-          dst[(i + s) * kWidth + j] = widen(src[j * stride_j + i + s]);
-        }
-      }
-    }
-    for (std::int64_t i = whole; i < k; ++i) {
-      for (std::int64_t j = 0; j < kWidth; ++j) dst[i * kWidth + j] = widen(src[j * stride_j + i]);
-    }
-    return;
-  }
-#endif
+HWY_INLINE void pack_any(const T* src, std::int64_t stride_j, std::int64_t stride_i,
+                         std::int64_t width, std::int64_t k, float* dst) {
   for (std::int64_t i = 0; i < k; ++i) {
     for (std::int64_t j = 0; j < kWidth; ++j) {
       dst[i * kWidth + j] = j < width ? widen(src[j * stride_j + i * stride_i]) : 0.0f;
@@ -145,29 +126,106 @@ HWY_INLINE void pack_strip(const T* src, std::int64_t stride_j, std::int64_t str
   }
 }
 
+// Whole strips with the elements of one i side by side. A few i at a time, so that the lines they
+// come from stay in L1 even where their distance is a multiple of a page.
 template <std::int64_t kWidth, class T>
-HWY_NOINLINE void pack(const T* src, std::int64_t stride_j, std::int64_t stride_i,
-                       std::int64_t count, std::int64_t k, float* dst) {
-  for (std::int64_t j = 0; j < count; j += kWidth) {
-    pack_strip<kWidth>(src + j * stride_j, stride_j, stride_i, std::min(kWidth, count - j), k, dst);
-    dst += kWidth * k;
+HWY_INLINE void pack_rows(const T* src, std::int64_t stride_i, std::int64_t strips, std::int64_t k,
+                          float* dst) {
+  constexpr std::int64_t kGroup = 8;
+  for (std::int64_t first = 0; first < k; first += kGroup) {
+    const std::int64_t last = std::min(k, first + kGroup);
+    for (std::int64_t s = 0; s < strips; ++s) {
+      float* to = dst + s * kWidth * k;
+      for (std::int64_t i = first; i < last; ++i) {
+        const T* from = src + i * stride_i + s * kWidth;
+        std::int64_t j = 0;
+        for (; j + kLanes <= kWidth; j += kLanes) store(load(from + j), to + i * kWidth + j);
+#if HWY_TARGET != HWY_SCALAR
+        for (; j + 4 <= kWidth; j += 4) {
+          hn::StoreU(load_quad(from + j), Quad(), to + i * kWidth + j);
+        }
+#endif
+        for (; j < kWidth; ++j) to[i * kWidth + j] = widen(from[j]);
+      }
+    }
   }
 }
 
-// c[m, n] (+)= the product of packed blocks; a strip of b stays in L1 while all of a passes by.
-HWY_NOINLINE inline void multiply_packed(bool accumulate, std::int64_t m, std::int64_t n,
-                                         std::int64_t k, const float* a, const float* b, float* c,
-                                         std::int64_t ldc) {
+#if HWY_TARGET != HWY_SCALAR
+// A whole strip with the elements of one j side by side: transposed in squares. The 16 elements of
+// a cache line are used up before the next rows, again because rows may be pages apart.
+template <std::int64_t kWidth, class T>
+HWY_INLINE void pack_columns(const T* src, std::int64_t stride_j, std::int64_t k, float* dst) {
+  constexpr std::int64_t kLine = 16, kSquares = kWidth / 4 * 4;
+  static_assert(kWidth - kSquares == 0 || kWidth - kSquares == 2);
+  const std::int64_t whole = k / 4 * 4;
+  for (std::int64_t first = 0; first < whole; first += kLine) {
+    const std::int64_t last = std::min(whole, first + kLine);
+    for (std::int64_t j = 0; j < kSquares; j += 4) {
+      const T* from = src + j * stride_j;
+      for (std::int64_t i = first; i < last; i += 4) {
+        transpose_quad(from + i, stride_j, dst + i * kWidth + j, kWidth);
+      }
+    }
+    if constexpr (kSquares < kWidth) {
+      const T* from = src + kSquares * stride_j;
+      for (std::int64_t i = first; i < last; i += 4) {
+        transpose_pair(from + i, stride_j, dst + i * kWidth + kSquares, kWidth);
+      }
+    }
+  }
+  pack_any<kWidth>(src + whole, stride_j, 1, kWidth, k - whole, dst + whole * kWidth);
+}
+#endif
+
+// Strips of kWidth: dst[(j / kWidth) * kWidth * k + i * kWidth + j % kWidth] is element (j, i) for
+// j < count, i < k, and zero up to the end of the last strip. One of the strides is 1.
+template <std::int64_t kWidth, class T>
+HWY_NOINLINE void pack(const T* src, std::int64_t stride_j, std::int64_t stride_i,
+                       std::int64_t count, std::int64_t k, float* dst) {
+  std::int64_t j = 0;
+  if (stride_j == 1) {
+    const std::int64_t strips = count / kWidth;
+    pack_rows<kWidth>(src, stride_i, strips, k, dst);
+    j = strips * kWidth;
+  }
+#if HWY_TARGET != HWY_SCALAR
+  if (stride_i == 1 && stride_j != 1) {
+    for (; j + kWidth <= count; j += kWidth) {
+      pack_columns<kWidth>(src + j * stride_j, stride_j, k, dst + j * k);
+    }
+  }
+#endif
+  for (; j < count; j += kWidth) {
+    pack_any<kWidth>(src + j * stride_j, stride_j, stride_i, std::min(kWidth, count - j), k,
+                     dst + j * k);
+  }
+}
+
+template <class T>
+struct Panel {
+  const T* data;
+  std::int64_t stride_j, stride_i;
+};
+
+// c[m, n] (+)= packed a times b, k deep. Every strip of b is packed right before its use, into
+// `strip` (kColumns * k floats), which stays in L1 while all of a passes by.
+template <class T>
+HWY_NOINLINE void multiply_panel(bool accumulate, std::int64_t m, std::int64_t n, std::int64_t k,
+                                 const float* a, const Panel<T>& b, float* strip, float* c,
+                                 std::int64_t ldc) {
   for (std::int64_t j = 0; j < n; j += kColumns) {
+    const T* src = b.data + j * b.stride_j;
+    pack<kColumns>(src, b.stride_j, b.stride_i, std::min(kColumns, n - j), k, strip);
     const float* a_strip = a;
     for (std::int64_t i = 0; i < m; i += kRows, a_strip += kRows * k) {
       float* out = c + i * ldc + j;
       if (i + kRows <= m && j + kColumns <= n) {
-        micro_kernel(accumulate, k, a_strip, b, out, ldc);
+        micro_kernel(accumulate, k, a_strip, strip, out, ldc);
         continue;
       }
       alignas(64) float edge[kRows * kColumns];
-      micro_kernel<false>(k, a_strip, b, edge, kColumns);
+      micro_kernel<false>(k, a_strip, strip, edge, kColumns);
       for (std::int64_t r = 0; r < std::min(kRows, m - i); ++r) {
         for (std::int64_t s = 0; s < std::min(kColumns, n - j); ++s) {
           const float x = edge[r * kColumns + s];
@@ -175,7 +233,6 @@ HWY_NOINLINE inline void multiply_packed(bool accumulate, std::int64_t m, std::i
         }
       }
     }
-    b += kColumns * k;
   }
 }
 

@@ -43,27 +43,27 @@ Matrix as_matrix(const TensorRef& x, bool k_first) {
           k_first ? rows : columns};
 }
 
+// A part of the result, and the stretch of k that is being added to it.
+struct Block {
+  std::int64_t batch, i, j, m, n;
+  std::int64_t first_k = 0, k_begin = 0, k = 0;
+};
+
 // With one row (column) the other stride may be anything: make exactly one of them 1.
 void normalise(Matrix& x, std::int64_t outer, std::int64_t k) {
   if (outer == 1 && x.k_stride != 1) x.outer_stride = 1;
   if (k == 1 && x.outer_stride != 1) x.k_stride = 1;
 }
 
-template <std::int64_t kWidth>
-void pack_block(const Matrix& x, std::int64_t batch, std::int64_t outer, std::int64_t count,
-                std::int64_t k_begin, std::int64_t k, float* dst) {
-  const std::byte* src = x.at(batch, outer, k_begin);
-  switch (x.dtype) {
-    case DType::kBF16:
-      pack<kWidth>(reinterpret_cast<const BF16*>(src), x.outer_stride, x.k_stride, count, k, dst);
-      break;
-    case DType::kF16:
-      pack<kWidth>(reinterpret_cast<const F16*>(src), x.outer_stride, x.k_stride, count, k, dst);
-      break;
-    default:
-      pack<kWidth>(reinterpret_cast<const float*>(src), x.outer_stride, x.k_stride, count, k, dst);
-      break;
-  }
+// c[m, n] (+)= rows i.. of a times columns j.. of b over one stretch of k.
+template <class T>
+void multiply_block(const Matrix& a, const Matrix& b, const Block& x, float* packed_a, float* strip,
+                    float* c, std::int64_t ldc) {
+  const auto* a_src = reinterpret_cast<const T*>(a.at(x.batch, x.i, x.k_begin));
+  const auto* b_src = reinterpret_cast<const T*>(b.at(x.batch, x.j, x.k_begin));
+  pack<kRows>(a_src, a.outer_stride, a.k_stride, x.m, x.k, packed_a);
+  multiply_panel<T>(x.k_begin > x.first_k, x.m, x.n, x.k, packed_a,
+                    {b_src, b.outer_stride, b.k_stride}, strip, c, ldc);
 }
 
 struct Product {
@@ -82,13 +82,14 @@ void run_job(const Product& p, std::int64_t job, int thread) {
   const std::int64_t bn = job / plan.blocks_m % plan.blocks_n;
   const std::int64_t split = job / (plan.blocks_m * plan.blocks_n) % plan.splits;
   const std::int64_t batch = job / (plan.blocks_m * plan.blocks_n * plan.splits);
-  const std::int64_t i = bm * plan.block_m, j = bn * plan.block_n;
-  const std::int64_t m = std::min(plan.block_m, plan.m - i), n = std::min(plan.block_n, plan.n - j);
+  Block x{.batch = batch, .i = bm * plan.block_m, .j = bn * plan.block_n, .m = 0, .n = 0};
+  x.m = std::min(plan.block_m, plan.m - x.i);
+  x.n = std::min(plan.block_n, plan.n - x.j);
 
   float* packed_a = p.scratch + thread * plan.floats_per_thread();
-  float* packed_b = packed_a + plan.packed_a();
-  float* block = packed_b + plan.packed_b();
-  const std::int64_t at = (batch * plan.m + i) * plan.n + j;
+  float* strip = packed_a + plan.packed_a();
+  float* block = strip + plan.packed_b();
+  const std::int64_t at = (batch * plan.m + x.i) * plan.n + x.j;
   float* c = nullptr;
   std::int64_t ldc = plan.n;
   if (plan.splits > 1) {
@@ -99,19 +100,21 @@ void run_job(const Product& p, std::int64_t job, int thread) {
     c = block;
     ldc = plan.block_n;
   }
-  const std::int64_t first = split * plan.blocks_k / plan.splits;
   const std::int64_t last = (split + 1) * plan.blocks_k / plan.splits;
-  for (std::int64_t chunk = first; chunk < last; ++chunk) {
-    const std::int64_t k_begin = chunk * plan.block_k;
-    const std::int64_t k = std::min(plan.block_k, plan.k - k_begin);
-    pack_block<kColumns>(p.b, batch, j, n, k_begin, k, packed_b);
-    pack_block<kRows>(p.a, batch, i, m, k_begin, k, packed_a);
-    multiply_packed(chunk > first, m, n, k, packed_a, packed_b, c, ldc);
+  x.first_k = split * plan.blocks_k / plan.splits * plan.block_k;
+  for (std::int64_t chunk = split * plan.blocks_k / plan.splits; chunk < last; ++chunk) {
+    x.k_begin = chunk * plan.block_k;
+    x.k = std::min(plan.block_k, plan.k - x.k_begin);
+    switch (p.a.dtype) {
+      case DType::kBF16: multiply_block<BF16>(p.a, p.b, x, packed_a, strip, c, ldc); break;
+      case DType::kF16: multiply_block<F16>(p.a, p.b, x, packed_a, strip, c, ldc); break;
+      default: multiply_block<float>(p.a, p.b, x, packed_a, strip, c, ldc); break;
+    }
   }
   if (c != block) return;
   const auto bytes = static_cast<std::int64_t>(size_of(p.y.dtype));
-  for (std::int64_t r = 0; r < m; ++r) {
-    from_floats(block + r * ldc, n, p.y.dtype, p.y.as<std::byte>() + (at + r * plan.n) * bytes);
+  for (std::int64_t r = 0; r < x.m; ++r) {
+    from_floats(block + r * ldc, x.n, p.y.dtype, p.y.as<std::byte>() + (at + r * plan.n) * bytes);
   }
 }
 

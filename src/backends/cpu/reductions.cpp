@@ -81,13 +81,14 @@ void reduce_rows(const Operand& x, const Split& s, std::int64_t result, std::int
 
 // Neighbouring results have neighbouring elements: all of them at once, one reduced index after
 // the other; at most 64 in float32 before they go into float64.
-constexpr std::int64_t kColumns = 256;
+constexpr std::int64_t kColumns = kTile;
 
 template <class R>
 void reduce_columns(const Operand& kept, const Operand& reduced, std::int64_t result,
                     std::int64_t count, std::int64_t begin, std::int64_t end, double* out) {
   Tile part;
   std::fill(out, out + count, R::kStart);
+  Operand row = kept;
   std::int64_t filled = 0;
   const auto flush = [&] {
     for (std::int64_t c = 0; c < count && filled > 0; ++c) {
@@ -98,7 +99,6 @@ void reduce_columns(const Operand& kept, const Operand& reduced, std::int64_t re
   for_runs(reduced, begin, end - begin,
            [&](const std::byte* p, std::int64_t stride, std::int64_t n) {
              for (std::int64_t i = 0; i < n; ++i) {
-               Operand row = kept;
                row.data = p + i * stride * kept.element_bytes;
                Tile tile;
                const float* values = read(row, result, count, tile);

@@ -99,34 +99,35 @@ HWY_INLINE V select(M m, V a, V b) {
 }
 // A NaN on either side wins, as in most array libraries.
 HWY_INLINE V max(V a, V b) {
-  return select(M{hn::Eq(a.v, a.v)}, select(less(a, b), b, select(equal(b, b), a, b)), a);
+  return {hn::IfThenElse(hn::Ne(b.v, b.v), b.v, hn::IfThenElse(hn::Lt(a.v, b.v), b.v, a.v))};
 }
 HWY_INLINE V min(V a, V b) {
-  return select(M{hn::Eq(a.v, a.v)}, select(less(b, a), b, select(equal(b, b), a, b)), a);
+  return {hn::IfThenElse(hn::Ne(b.v, b.v), b.v, hn::IfThenElse(hn::Lt(b.v, a.v), b.v, a.v))};
 }
 
-// e^x within 1 ulp or so, from overflow to subnormals: x = n·ln2 + r, a polynomial of degree 6 in
-// r (relative error 1.1e-8), and 2^n applied in two halves, as 2^128 and 2^-149 are no floats.
+// e^x within 1e-7, zero where the result would be subnormal: x = n·ln2 + r, a polynomial of degree
+// 6 in r (relative error 1.1e-8), and n added to the exponent bits. Adding 1.5·2^23 rounds to an
+// integer and leaves it in the low bits of the sum.
 HWY_INLINE V exp(V x) {
   const D d;
-  const DI di;
-  const auto clamped = hn::Min(hn::Max(x.v, hn::Set(d, -104.0f)), hn::Set(d, 89.0f));
-  const auto n = hn::Round(hn::Mul(clamped, hn::Set(d, 0x1.715476p+0f)));
-  auto r = hn::NegMulAdd(n, hn::Set(d, 0x1.62e4p-1f), clamped);
+  const DU du;
+  const auto shifter = hn::Set(d, 0x1.8p23f);
+  const auto shifted = hn::MulAdd(x.v, hn::Set(d, 0x1.715476p+0f), shifter);
+  const auto n = hn::Sub(shifted, shifter);
+  auto r = hn::NegMulAdd(n, hn::Set(d, 0x1.62e4p-1f), x.v);
   r = hn::NegMulAdd(n, hn::Set(d, 0x1.7f7d1cp-20f), r);
   auto q = hn::MulAdd(hn::Set(d, 0x1.6d113cp-10f), r, hn::Set(d, 0x1.120ba2p-7f));
   q = hn::MulAdd(q, r, hn::Set(d, 0x1.55551ap-5f));
   q = hn::MulAdd(q, r, hn::Set(d, 0x1.5554dcp-3f));
   q = hn::MulAdd(q, r, hn::Set(d, 0.5f));
-  q = hn::MulAdd(q, hn::Mul(r, r), r);
-  const auto e = hn::Add(q, hn::Set(d, 1.0f));
-  const auto exponent = hn::ConvertTo(di, n);
-  const auto half = hn::ShiftRight<1>(exponent);
-  const auto bias = hn::Set(di, 127);
-  const auto low = hn::BitCast(d, hn::ShiftLeft<23>(hn::Add(half, bias)));
-  const auto high = hn::BitCast(d, hn::ShiftLeft<23>(hn::Add(hn::Sub(exponent, half), bias)));
-  const auto y = hn::Mul(hn::Mul(e, low), high);
-  return {hn::IfThenElse(hn::Eq(x.v, x.v), y, x.v)};
+  q = hn::MulAdd(q, r, hn::Set(d, 1.0f));
+  q = hn::MulAdd(q, r, hn::Set(d, 1.0f));
+  const auto exponent = hn::ShiftLeft<23>(hn::BitCast(du, shifted));
+  const auto y = hn::BitCast(d, hn::Add(hn::BitCast(du, q), exponent));
+  // Beyond the largest argument, and for NaN: x·inf is inf, or NaN.
+  const auto large = hn::Mul(x.v, hn::Set(d, __builtin_inff()));
+  const auto finite = hn::IfThenElse(hn::Le(x.v, hn::Set(d, 0x1.62e42ep+6f)), y, large);
+  return {hn::IfThenZeroElse(hn::Lt(x.v, hn::Set(d, -0x1.5d589ep+6f)), finite)};
 }
 
 // --- partial vectors: the same arithmetic on a padded copy ------------------------------------
@@ -176,21 +177,26 @@ HWY_INLINE float sum_of(F f, std::int64_t n, const In*... in) {
 }
 
 HWY_INLINE float max_of(std::int64_t n, const float* a, float start) {
-  V m0 = splat(start), m1 = m0;
+  const D d;
+  auto m0 = hn::Set(d, start), m1 = m0;
+  auto ordered = hn::Eq(m0, m0);  // false in a lane that has seen a NaN
   std::int64_t i = 0;
   for (; i + 2 * kLanes <= n; i += 2 * kLanes) {
-    m0 = max(m0, load(a + i));
-    m1 = max(m1, load(a + i + kLanes));
+    const auto x0 = load(a + i).v, x1 = load(a + i + kLanes).v;
+    m0 = hn::Max(m0, x0);
+    m1 = hn::Max(m1, x1);
+    ordered = hn::And(ordered, hn::And(hn::Eq(x0, x0), hn::Eq(x1, x1)));
   }
-  for (; i + kLanes <= n; i += kLanes) m0 = max(m0, load(a + i));
-  if (i < n) m1 = max(m1, load_n(a + i, n - i, start));
+  for (; i < n; i += kLanes) {
+    const auto x = (i + kLanes <= n ? load(a + i) : load_n(a + i, n - i, start)).v;
+    m0 = hn::Max(m0, x);
+    ordered = hn::And(ordered, hn::Eq(x, x));
+  }
+  if (!hn::AllTrue(d, ordered)) return __builtin_nanf("");
   alignas(64) float lanes[kLanes];
-  hn::Store(max(m0, m1).v, D(), lanes);
+  hn::Store(hn::Max(m0, m1), d, lanes);
   float top = lanes[0];
-  for (std::int64_t k = 1; k < kLanes; ++k) {
-    if (lanes[k] > top || lanes[k] != lanes[k]) top = lanes[k];
-    if (top != top) break;
-  }
+  for (std::int64_t k = 1; k < kLanes; ++k) top = std::max(top, lanes[k]);
   return top;
 }
 

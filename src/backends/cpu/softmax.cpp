@@ -44,14 +44,14 @@ void softmax_row(const Operand& x, std::int64_t begin, std::int64_t visible, flo
       total += static_cast<double>(sum_of(f, n, values));
     }
   });
-  const V sum = splat(static_cast<float>(total));
+  const V inverse = splat(static_cast<float>(1.0 / total));
   for_row_tiles(begin, visible, [&](std::int64_t at, std::int64_t n) {
     Tile x_tile, y_tile;
     float* out = destination(y, at, y_tile);
     if (wide) {
-      map([=](V e) HWY_ATTR { return e / sum; }, n, out, static_cast<const float*>(out));
+      map([=](V e) HWY_ATTR { return e * inverse; }, n, out, static_cast<const float*>(out));
     } else {
-      map([=](V v) HWY_ATTR { return f(v) / sum; }, n, out, read(x, at, n, x_tile));
+      map([=](V v) HWY_ATTR { return f(v) * inverse; }, n, out, read(x, at, n, x_tile));
     }
     finish(y, at, n, y_tile);
   });

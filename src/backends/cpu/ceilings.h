@@ -1,0 +1,57 @@
+// What this machine can do at best, measured: every speed is judged as a ratio to one of these.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "runtime/device.h"
+
+namespace tracestep {
+
+// Bytes moved per second, by the names of the STREAM benchmark (McCalpin 1995); stores that bypass
+// the caches are counted without the read that a plain store needs first.
+struct BandwidthCeiling {
+  std::int64_t array_bytes = 0;  // of one array
+  double copy_gb_s = 0;          // y = x
+  double copy_streaming_gb_s = 0;
+  double triad_gb_s = 0;   // y = a + s·b
+  double update_gb_s = 0;  // four arrays read, three of them written in place, as AdamW does
+};
+
+// One matrix product, against a peak measured right before and after it.
+struct ProductCeiling {
+  std::string name;  // "768x3072 forward"
+  DType dtype = DType::kF32;
+  std::int64_t m = 0, n = 0, k = 0;
+  double gflops = 0;
+  double peak_gflops = 0;
+  double share() const { return gflops / peak_gflops; }
+};
+
+struct CpuCeilings {
+  int threads = 1;
+  std::string simd;       // "AVX2"
+  double fma_gflops = 0;  // float32 multiply-add, all threads
+  std::vector<BandwidthCeiling> bandwidths;
+  std::vector<ProductCeiling> products;
+  // Of all products of `dtype`: floating-point operations over the time they would take at peak.
+  double weighted_share(DType dtype) const;
+};
+
+struct CeilingOptions {
+  std::int64_t tokens = 512;  // rows of the products
+  int repeats = 5;            // medians of this many runs
+  bool with_products = true;
+};
+
+// About ten seconds on two cores. Memory: up to 1 GiB of the device, given back.
+CpuCeilings measure_cpu_ceilings(Device& cpu, const CeilingOptions& options = {});
+
+// Four arrays of that size each, the best of `repeats` passes.
+BandwidthCeiling measure_bandwidth(Device& cpu, std::int64_t array_bytes, int repeats = 5);
+
+// float32 multiply-add peak of all threads of the device, in GFLOP/s; one run of about 5 to 20 ms.
+double measure_fma_gflops(Device& cpu);
+
+}  // namespace tracestep
