@@ -1,5 +1,5 @@
 # How every file is compiled. No -march=native: a binary must run on any x86-64 machine (SIMD is
-# chosen at run time) and must give the same bits there, hence -ffp-contract=off as well.
+# chosen at run time) and the compiler may not merge multiply and add on its own: -ffp-contract=off.
 if(NOT CMAKE_BUILD_TYPE)
   set(CMAKE_BUILD_TYPE Release CACHE STRING "Build type" FORCE)
 endif()
