@@ -1,7 +1,6 @@
 #include "cli/ceilings_table.h"
 
 #include "backends/cpu/ceilings.h"
-#include "base/error.h"
 #include "cli/devices.h"
 
 namespace tracestep::cli {
@@ -66,10 +65,6 @@ Table products(const CpuCeilings& c) {
 }  // namespace
 
 std::vector<Table> ceiling_tables(const RunOptions& run) {
-  if (run.device != "cpu") {
-    throw Error(ErrorCode::kUsage, "--ceilings",
-                fmt::format("{} has no ceilings to measure", run.device), "use --device cpu");
-  }
   const auto device = make_device(run);
   const CpuCeilings measured = measure_cpu_ceilings(*device);
   return {arithmetic(measured), bandwidth(measured), products(measured)};

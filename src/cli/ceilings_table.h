@@ -8,7 +8,7 @@
 
 namespace tracestep::cli {
 
-// Measures for about ten seconds. Errors as make_device(); kUsage for a device other than cpu.
+// Measures for about ten seconds. `run` names the CPU.
 std::vector<Table> ceiling_tables(const RunOptions& run);
 
 }  // namespace tracestep::cli

@@ -79,7 +79,7 @@ Table variables_table() {
 }
 
 int run_doctor(const DoctorOptions& o, std::span<const std::string> arguments) {
-  check_device(o.run);
+  check_device(o.run, {"cpu"});
   probe_output(o.output);
   const Json environment = environment_of(arguments, o.run);
   std::vector<Table> tables{key_value_table("machine", "This machine and build", environment),

@@ -103,7 +103,7 @@ int run_show(const ShowOptions& o, std::span<const std::string> arguments) {
   if (count_of_views(o) > 1) {
     fail_usage("show", "give one of --after, --diff, --passes, --ops-list and --docs");
   }
-  check_device(o.run);
+  check_device(o.run, {"cpu", "reference", "null"});
   probe_output(o.output);
   if (o.docs == "ops") return show_text(o, ops_page()), 0;
   if (o.docs == "cli") return show_text(o, cli_reference(all_commands())), 0;
@@ -163,7 +163,8 @@ Command show_command() {
   add_show_options(command.options, *options);
   add_shape_options(command.options, options->shape);
   add_model_options(command.options, options->model);
-  add_run_options(command.options, options->run);
+  add_run_options(command.options, options->run,
+                  "whose kernels decide what is expanded: null (any), cpu or reference");
   add_output_options(command.options, options->output);
   command.run = [options](std::span<const std::string> arguments) {
     return run_show(*options, arguments);

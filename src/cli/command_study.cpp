@@ -171,7 +171,7 @@ Table cells_table(const Study& study) {
 }
 
 int run_study(const StudyOptions& o, std::span<const std::string> arguments) {
-  check_device(o.run);
+  check_device(o.run, {"cpu"});
   const Json environment = environment_of(arguments, o.run);
   std::error_code error;
   fs::create_directories(o.folder, error);

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include <fmt/ranges.h>
+
 #include "backends/cpu/cpu_device.h"
 #include "backends/cpu/threads.h"
 #include "backends/null/null_device.h"
@@ -31,17 +33,22 @@ int threads_of(const RunOptions& run) {
   return env::threads().value_or(cpu::allowed_cores());
 }
 
-void check_device(const RunOptions& run) {
+void check_device(const RunOptions& run, std::initializer_list<const char*> usable) {
   if (is_cuda(run.device)) {
     throw Error(ErrorCode::kDevice, "--device",
                 fmt::format("{} is not there: this build has no CUDA back end", run.device),
                 "use cpu");
   }
   check_choice("--device", run.device, kNames);
+  if (std::ranges::find(usable, run.device) != usable.end()) return;
+  throw Error(ErrorCode::kUsage, "--device",
+              run.device == "null" ? "null computes nothing, and this command needs numbers"
+                                   : "reference runs float64 programs, which only tests make",
+              fmt::format("use {}", fmt::join(usable, " or ")));
 }
 
 std::unique_ptr<Device> make_device(const RunOptions& run) {
-  check_device(run);
+  check_device(run, {"cpu", "reference", "null"});
   if (run.device == "reference") {
     return make_reference_device(
         {.guarded = env::guarded_allocator(), .memory_limit = run.memory_limit_bytes});

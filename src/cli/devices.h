@@ -1,6 +1,7 @@
 // From a device name of the command line to a device. Concrete back ends are named only here.
 #pragma once
 
+#include <initializer_list>
 #include <memory>
 
 #include "cli/options.h"
@@ -8,11 +9,13 @@
 
 namespace tracestep::cli {
 
-// Error{kUsage} for names that mean nothing (with the nearest one), Error{kDevice} for devices that
-// this build or this machine does not have. Cheap: nothing is started.
-void check_device(const RunOptions& run);
+// Error{kUsage} for names that mean nothing (with the nearest one) and for devices other than
+// `usable`, which the command can do its work on; Error{kDevice} for devices that this build or
+// this machine does not have. Cheap: nothing is started.
+void check_device(const RunOptions& run, std::initializer_list<const char*> usable);
 
-// A fresh device with the threads and the memory limit of `run`. Errors as check_device().
+// A fresh device with the threads and the memory limit of `run`. Errors as check_device() for any
+// device.
 std::unique_ptr<Device> make_device(const RunOptions& run);
 
 // The CPU threads of this run: --threads, else OMP_NUM_THREADS, else all allowed cores.

@@ -93,9 +93,9 @@ void add_model_options(OptionSet& set, ModelOptions& model) {
   set.integer("--vocab", model.vocab, kVocabRange, "vocabulary V; 10000");
 }
 
-void add_run_options(OptionSet& set, RunOptions& run) {
+void add_run_options(OptionSet& set, RunOptions& run, std::string devices) {
   set.group("How it runs");
-  set.text("--device", "NAME", run.device, "cpu, reference (float64, slow) or null (no numbers)");
+  set.text("--device", "NAME", run.device, std::move(devices));
   set.integer("--threads", run.threads, {1, kMaxThreads},
               "CPU threads; OMP_NUM_THREADS, else all allowed cores");
   add_precision(set, run);
@@ -104,7 +104,7 @@ void add_run_options(OptionSet& set, RunOptions& run) {
             "behave like a device with this much memory, as 16GiB");
   set.integer("--seed", run.seed, {0}, "of weights, batches and sampling; 0");
   set.toggle("--deterministic", run.deterministic,
-             "refuse what cannot promise the same bits again (cpu, reference and null can)");
+             "refuse what cannot promise the same bits again (the cpu can)");
 }
 
 void add_output_options(OptionSet& set, OutputOptions& output) {

@@ -44,7 +44,8 @@ struct OutputOptions {
 };
 
 void add_model_options(OptionSet& set, ModelOptions& model);
-void add_run_options(OptionSet& set, RunOptions& run);
+// `devices`: what --device can be for this command.
+void add_run_options(OptionSet& set, RunOptions& run, std::string devices);
 void add_output_options(OptionSet& set, OutputOptions& output);
 // --batch and --context of commands that take one of each.
 void add_shape_options(OptionSet& set, BatchShape& shape);
