@@ -43,12 +43,18 @@ void rms_norm_kernel(const KernelCall& call) {
   });
 }
 
+struct GradOperands {
+  Operand dy, x, w;
+  const float* rstd;
+  TensorRef dx;
+};
+
 // One row: dw += dy ∘ normed, and dx, which may be the storage of dy. A tile of dw is updated
 // before dx is written.
-void grad_row(const KernelCall& call, std::int64_t row, std::int64_t width, float* dw) {
-  const Operand dy(call.inputs[0]), x(call.inputs[1]), w(call.inputs[2]);
-  const TensorRef& dx = call.outputs[0];
-  const V rstd = splat(call.inputs[3].as<const float>()[row]);
+void grad_row(const GradOperands& o, std::int64_t row, std::int64_t width, float* dw) {
+  const Operand &dy = o.dy, &x = o.x, &w = o.w;
+  const TensorRef& dx = o.dx;
+  const V rstd = splat(o.rstd[row]);
   const std::int64_t begin = row * width;
   double inner = 0;
   for_row_tiles(begin, width, [&](std::int64_t at, std::int64_t n) {
@@ -81,11 +87,14 @@ void rms_norm_grad_kernel(const KernelCall& call) {
   const std::int64_t step = rms_norm_rows_per_block(rows);
   const std::int64_t blocks = (rows + step - 1) / step;
   auto* partials = reinterpret_cast<float*>(call.workspace.data());  // [blocks, width]
+  const GradOperands operands{Operand(call.inputs[0]), Operand(call.inputs[1]),
+                              Operand(call.inputs[2]), call.inputs[3].as<const float>(),
+                              call.outputs[0]};
   for_chunks(call, blocks, [&](std::int64_t block, int) {
     float* own = partials + block * width;
     std::fill(own, own + width, 0.0f);
     const std::int64_t end = std::min(rows, (block + 1) * step);
-    for (std::int64_t row = block * step; row < end; ++row) grad_row(call, row, width, own);
+    for (std::int64_t row = block * step; row < end; ++row) grad_row(operands, row, width, own);
   });
   if (dw.data == nullptr) return;
   for_row_tiles(0, width, [&](std::int64_t at, std::int64_t n) {

@@ -124,8 +124,8 @@ HWY_INLINE V exp(V x) {
   q = hn::MulAdd(q, r, hn::Set(d, 1.0f));
   const auto exponent = hn::ShiftLeft<23>(hn::BitCast(du, shifted));
   const auto y = hn::BitCast(d, hn::Add(hn::BitCast(du, q), exponent));
-  // Beyond the largest argument, and for NaN: x·inf is inf, or NaN.
-  const auto large = hn::Mul(x.v, hn::Set(d, __builtin_inff()));
+  // Beyond the largest argument, and for NaN: x + inf is inf, or NaN.
+  const auto large = hn::Add(x.v, hn::Set(d, __builtin_inff()));
   const auto finite = hn::IfThenElse(hn::Le(x.v, hn::Set(d, 0x1.62e42ep+6f)), y, large);
   return {hn::IfThenZeroElse(hn::Lt(x.v, hn::Set(d, -0x1.5d589ep+6f)), finite)};
 }
