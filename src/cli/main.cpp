@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "cli/arguments.h"
 #include "cli/command.h"
+#include "ops/functions.h"
 
 namespace tracestep::cli {
 namespace {
@@ -16,6 +17,7 @@ void say(const std::string& message) {
 }
 
 int run(std::span<const std::string> arguments) {
+  ops::register_all();  // every command may build programs
   const Command* command = parse_arguments(all_commands(), arguments);
   return command == nullptr ? 0 : command->run(arguments);
 }
