@@ -15,8 +15,8 @@ std::int64_t round_up(std::int64_t a, std::int64_t unit) {
 
 // A strip of packed b (16 columns with AVX2, 32 with AVX-512) of this many rows takes half of L1.
 constexpr std::int64_t kBlockK = 256;
-// A packed block of a takes half of a 512 KiB L2.
-constexpr std::int64_t kBlockM = 264;
+// A packed block of a may take all of a 512 KiB L2: it is read in one direction, ahead of its use.
+constexpr std::int64_t kBlockM = 528;
 // Only the scratch of a low-precision block bounds its width: b is packed strip by strip.
 constexpr std::int64_t kBlockN = 1024;
 // The widest strips of any SIMD target: packed blocks are padded to whole strips.

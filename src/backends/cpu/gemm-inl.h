@@ -21,15 +21,15 @@ namespace tracestep::cpu::HWY_NAMESPACE {
 constexpr std::int64_t kRows = HWY_TARGET == HWY_AVX3 ? 14 : 6;
 constexpr std::int64_t kColumns = 2 * kLanes;
 
-// c[kRows, kColumns] (+)= a[k, kRows]ᵀ b[k, kColumns], both packed.
-template <bool kAccumulate>
+// c[kTile, kColumns] (+)= a[k, kRows]ᵀ b[k, kColumns], both packed; kTile <= kRows.
+template <bool kAccumulate, std::int64_t kTile>
 HWY_NOINLINE void micro_kernel(std::int64_t k, const float* HWY_RESTRICT a,
                                const float* HWY_RESTRICT b, float* HWY_RESTRICT c,
                                std::int64_t ldc) {
   const D d;
-  hn::Vec<D> acc[kRows][2];
+  hn::Vec<D> acc[kTile][2];
 #pragma GCC unroll 16
-  for (int r = 0; r < kRows; ++r) {
+  for (int r = 0; r < kTile; ++r) {
     acc[r][0] = hn::Zero(d);
     acc[r][1] = hn::Zero(d);
     hwy::Prefetch(c + r * ldc);
@@ -38,7 +38,7 @@ HWY_NOINLINE void micro_kernel(std::int64_t k, const float* HWY_RESTRICT a,
     const auto b0 = hn::Load(d, b);
     const auto b1 = hn::Load(d, b + kLanes);
 #pragma GCC unroll 16
-    for (int r = 0; r < kRows; ++r) {
+    for (int r = 0; r < kTile; ++r) {
       const auto x = hn::Set(d, a[r]);
       acc[r][0] = hn::MulAdd(x, b0, acc[r][0]);
       acc[r][1] = hn::MulAdd(x, b1, acc[r][1]);
@@ -47,7 +47,7 @@ HWY_NOINLINE void micro_kernel(std::int64_t k, const float* HWY_RESTRICT a,
     b += kColumns;
   }
 #pragma GCC unroll 16
-  for (int r = 0; r < kRows; ++r) {
+  for (int r = 0; r < kTile; ++r) {
     float* row = c + r * ldc;
     if constexpr (kAccumulate) {
       acc[r][0] = hn::Add(hn::LoadU(d, row), acc[r][0]);
@@ -58,12 +58,25 @@ HWY_NOINLINE void micro_kernel(std::int64_t k, const float* HWY_RESTRICT a,
   }
 }
 
-HWY_INLINE void micro_kernel(bool accumulate, std::int64_t k, const float* a, const float* b,
-                             float* c, std::int64_t ldc) {
+// The last rows of a block take the smallest tile that holds them.
+template <std::int64_t kTile>
+HWY_INLINE void tile_kernel(bool accumulate, std::int64_t k, const float* a, const float* b,
+                            float* c, std::int64_t ldc) {
   if (accumulate) {
-    micro_kernel<true>(k, a, b, c, ldc);
+    micro_kernel<true, kTile>(k, a, b, c, ldc);
   } else {
-    micro_kernel<false>(k, a, b, c, ldc);
+    micro_kernel<false, kTile>(k, a, b, c, ldc);
+  }
+}
+HWY_INLINE std::int64_t tile_rows(std::int64_t rows) {
+  return rows <= 4 ? 4 : rows <= 8 && kRows > 8 ? 8 : kRows;
+}
+HWY_INLINE void micro_kernel(std::int64_t tile, bool accumulate, std::int64_t k, const float* a,
+                             const float* b, float* c, std::int64_t ldc) {
+  switch (tile) {
+    case 4: tile_kernel<4>(accumulate, k, a, b, c, ldc); break;
+    case 8: tile_kernel<std::min<std::int64_t>(8, kRows)>(accumulate, k, a, b, c, ldc); break;
+    default: tile_kernel<kRows>(accumulate, k, a, b, c, ldc); break;
   }
 }
 
@@ -220,13 +233,14 @@ HWY_NOINLINE void multiply_panel(bool accumulate, std::int64_t m, std::int64_t n
     const float* a_strip = a;
     for (std::int64_t i = 0; i < m; i += kRows, a_strip += kRows * k) {
       float* out = c + i * ldc + j;
-      if (i + kRows <= m && j + kColumns <= n) {
-        micro_kernel(accumulate, k, a_strip, strip, out, ldc);
+      const std::int64_t rows = std::min(kRows, m - i), tile = tile_rows(rows);
+      if (rows == tile && j + kColumns <= n) {
+        micro_kernel(tile, accumulate, k, a_strip, strip, out, ldc);
         continue;
       }
       alignas(64) float edge[kRows * kColumns];
-      micro_kernel<false>(k, a_strip, strip, edge, kColumns);
-      for (std::int64_t r = 0; r < std::min(kRows, m - i); ++r) {
+      micro_kernel(tile, false, k, a_strip, strip, edge, kColumns);
+      for (std::int64_t r = 0; r < rows; ++r) {
         for (std::int64_t s = 0; s < std::min(kColumns, n - j); ++s) {
           const float x = edge[r * kColumns + s];
           out[r * ldc + s] = accumulate ? out[r * ldc + s] + x : x;
