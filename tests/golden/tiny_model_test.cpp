@@ -150,7 +150,8 @@ TEST_P(TinyModelTest, TenStepsInFloat64AgreeWithPyTorchMuchCloser) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Granularities, TinyModelTest,
-                         ::testing::Values(Granularity::kPrimitive, Granularity::kFused));
+                         ::testing::Values(Granularity::kPrimitive, Granularity::kFused),
+                         [](const auto& info) { return std::string(name_of(info.param)); });
 
 }  // namespace
 }  // namespace tracestep
