@@ -17,7 +17,7 @@ struct KernelCall {
   std::span<const TensorRef> inputs;   // layouts the op record accepts
   std::span<const TensorRef> outputs;  // contiguous; may share storage with a donated input
   std::span<std::byte> workspace;      // as many bytes as the op record says, uninitialised
-  void* stream = nullptr;              // native stream of the device; nullptr on the host
+  void* stream = nullptr;              // Device::stream() of the device that runs it
 };
 
 // Nothing is checked inside but return codes: types and layouts were checked when the program was
