@@ -11,6 +11,12 @@ if(TRACESTEP_CUDA)
     set(CMAKE_CUDA_STANDARD 20)
     find_package(CUDAToolkit REQUIRED)
     tracestep_folder(backends/cuda DEPS runtime USES_PRIVATE CUDA::cudart_static)
+    # fmt 9 takes nvcc for a compiler without constexpr.
+    set(cuda_flags -DFMT_USE_CONSTEXPR=1 --expt-relaxed-constexpr
+        -Xcompiler=-Wall,-Wextra)
+    target_compile_options(tracestep_backends_cuda PRIVATE
+                           "$<$<COMPILE_LANGUAGE:CUDA>:${cuda_flags}>")
+    target_compile_definitions(tracestep_backends_cuda PUBLIC TRACESTEP_WITH_CUDA)
     list(APPEND concrete_backends backends/cuda)
     message(STATUS "CUDA ${CUDAToolkit_VERSION}, architectures ${CMAKE_CUDA_ARCHITECTURES}")
     tracestep_note("CUDA back end" ON "")

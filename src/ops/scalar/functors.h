@@ -13,6 +13,14 @@
 #define TRACESTEP_FUNCTORS_NAMESPACE tracestep::scalar
 #endif
 
+#ifndef TRACESTEP_FUNCTION
+#ifdef __CUDACC__
+#define TRACESTEP_FUNCTION __host__ __device__
+#else
+#define TRACESTEP_FUNCTION
+#endif
+#endif
+
 #ifndef TRACESTEP_UNARY_OPS
 // The lists that kernels instantiate: X(op name, functor).
 #define TRACESTEP_UNARY_OPS(X) \
@@ -48,111 +56,111 @@ namespace TRACESTEP_FUNCTORS_NAMESPACE {
 
 struct Neg {
   template <class V>
-  V operator()(V x) const {
+  TRACESTEP_FUNCTION V operator()(V x) const {
     return constant(x, 0.0f) - x;
   }
 };
 struct Abs {
   template <class V>
-  V operator()(V x) const {
+  TRACESTEP_FUNCTION V operator()(V x) const {
     return abs(x);
   }
 };
 struct Square {
   template <class V>
-  V operator()(V x) const {
+  TRACESTEP_FUNCTION V operator()(V x) const {
     return x * x;
   }
 };
 struct Reciprocal {
   template <class V>
-  V operator()(V x) const {
+  TRACESTEP_FUNCTION V operator()(V x) const {
     return constant(x, 1.0f) / x;
   }
 };
 struct Exp {
   template <class V>
-  V operator()(V x) const {
+  TRACESTEP_FUNCTION V operator()(V x) const {
     return exp(x);
   }
 };
 struct Log {
   template <class V>
-  V operator()(V x) const {
+  TRACESTEP_FUNCTION V operator()(V x) const {
     return log(x);
   }
 };
 struct Sqrt {
   template <class V>
-  V operator()(V x) const {
+  TRACESTEP_FUNCTION V operator()(V x) const {
     return sqrt(x);
   }
 };
 struct Rsqrt {
   template <class V>
-  V operator()(V x) const {
+  TRACESTEP_FUNCTION V operator()(V x) const {
     return rsqrt(x);
   }
 };
 struct Sigmoid {
   template <class V>
-  V operator()(V x) const {
+  TRACESTEP_FUNCTION V operator()(V x) const {
     return constant(x, 1.0f) / (constant(x, 1.0f) + exp(constant(x, 0.0f) - x));
   }
 };
 struct Relu {
   template <class V>
-  V operator()(V x) const {
+  TRACESTEP_FUNCTION V operator()(V x) const {
     return max(x, constant(x, 0.0f));
   }
 };
 struct Silu {
   template <class V>
-  V operator()(V x) const {
+  TRACESTEP_FUNCTION V operator()(V x) const {
     return x / (constant(x, 1.0f) + exp(constant(x, 0.0f) - x));
   }
 };
 
 struct Add {
   template <class V>
-  V operator()(V a, V b) const {
+  TRACESTEP_FUNCTION V operator()(V a, V b) const {
     return a + b;
   }
 };
 struct Sub {
   template <class V>
-  V operator()(V a, V b) const {
+  TRACESTEP_FUNCTION V operator()(V a, V b) const {
     return a - b;
   }
 };
 struct Mul {
   template <class V>
-  V operator()(V a, V b) const {
+  TRACESTEP_FUNCTION V operator()(V a, V b) const {
     return a * b;
   }
 };
 struct Div {
   template <class V>
-  V operator()(V a, V b) const {
+  TRACESTEP_FUNCTION V operator()(V a, V b) const {
     return a / b;
   }
 };
 struct Maximum {
   template <class V>
-  V operator()(V a, V b) const {
+  TRACESTEP_FUNCTION V operator()(V a, V b) const {
     return max(a, b);
   }
 };
 struct Minimum {
   template <class V>
-  V operator()(V a, V b) const {
+  TRACESTEP_FUNCTION V operator()(V a, V b) const {
     return min(a, b);
   }
 };
 // d silu(x) = s(x) (1 + x (1 - s(x))), times the gradient g.
 struct SiluGrad {
   template <class V>
-  V operator()(V g, V x) const {
+  TRACESTEP_FUNCTION V operator()(V g, V x) const {
     const V one = constant(x, 1.0f);
     const V s = one / (one + exp(constant(x, 0.0f) - x));
     return g * (s * (one + x * (one - s)));
@@ -160,26 +168,26 @@ struct SiluGrad {
 };
 struct Swiglu {
   template <class V>
-  V operator()(V gate, V up) const {
+  TRACESTEP_FUNCTION V operator()(V gate, V up) const {
     return Silu()(gate) * up;
   }
 };
 
 struct Equal {
   template <class V>
-  auto operator()(V a, V b) const {
+  TRACESTEP_FUNCTION auto operator()(V a, V b) const {
     return equal(a, b);
   }
 };
 struct Less {
   template <class V>
-  auto operator()(V a, V b) const {
+  TRACESTEP_FUNCTION auto operator()(V a, V b) const {
     return less(a, b);
   }
 };
 struct LessEqual {
   template <class V>
-  auto operator()(V a, V b) const {
+  TRACESTEP_FUNCTION auto operator()(V a, V b) const {
     return less_equal(a, b);
   }
 };
@@ -187,7 +195,7 @@ struct LessEqual {
 // y = x * scale + shift
 struct Affine {
   template <class V>
-  V operator()(V x, V scale, V shift) const {
+  TRACESTEP_FUNCTION V operator()(V x, V scale, V shift) const {
     return x * scale + shift;
   }
 };
@@ -200,8 +208,8 @@ struct AdamwResult {
 };
 struct Adamw {
   template <class V>
-  AdamwResult<V> operator()(V p, V g, V m, V v, V decay, V step_size, V beta1, V beta2,
-                            V eps) const {
+  TRACESTEP_FUNCTION AdamwResult<V> operator()(V p, V g, V m, V v, V decay, V step_size, V beta1,
+                                               V beta2, V eps) const {
     const V one = constant(p, 1.0f);
     const V m1 = m * beta1 + g * (one - beta1);
     const V v1 = v * beta2 + g * g * (one - beta2);

@@ -1,0 +1,25 @@
+// Return codes of the CUDA runtime as errors that say which call failed and, in a step, in which
+// op.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <string>
+
+#include "base/error.h"
+
+namespace tracestep::cuda {
+
+// Throws DeviceError{device, call, CUDA's own words}; no memory is an error like any other here
+// (the allocator asks through a MemorySource, which returns nullptr instead).
+[[noreturn]] void fail(cudaError_t status, const std::string& call);
+
+inline void check(cudaError_t status, const char* call) {
+  if (status != cudaSuccess) [[unlikely]]
+    fail(status, call);
+}
+
+}  // namespace tracestep::cuda
+
+// The call as written is what the message names.
+#define TRACESTEP_CUDA(call) ::tracestep::cuda::check(call, #call)

@@ -1,0 +1,22 @@
+// The kernels of the CUDA back end: each file fills in its part of the table. All compute in
+// float32 and round once to the result's dtype; all are deterministic.
+#pragma once
+
+#include "runtime/kernel.h"
+
+namespace tracestep::cuda {
+
+void add_elementwise_kernels(KernelTable& table);
+void add_cast_kernels(KernelTable& table);
+void add_copy_kernels(KernelTable& table);
+void add_generator_kernels(KernelTable& table);
+void add_reduction_kernels(KernelTable& table);
+void add_matmul_kernels(KernelTable& table);
+void add_gather_kernels(KernelTable& table);
+void add_softmax_kernels(KernelTable& table);
+void add_cross_entropy_kernels(KernelTable& table);
+void add_rms_norm_kernels(KernelTable& table);
+void add_rope_kernels(KernelTable& table);
+void add_optimizer_kernels(KernelTable& table);
+
+}  // namespace tracestep::cuda

@@ -1,0 +1,46 @@
+// Launching kernels on the stream of a call.
+#pragma once
+
+#include <algorithm>
+#include <type_traits>
+
+#include "backends/cuda/check.h"
+#include "backends/cuda/stream.h"
+
+namespace tracestep::cuda {
+
+struct Grid {
+  unsigned blocks = 1;   // blockIdx.x
+  unsigned threads = 1;  // threadIdx.x
+  unsigned shared_bytes = 0;
+  unsigned blocks_y = 1, blocks_z = 1;
+};
+
+// Launches `kernel`; nothing to do when a dimension is 0. Throws DeviceError with the op's name.
+// More than 48 KiB of dynamic shared memory must have been allowed (cudaFuncSetAttribute) before.
+template <class... P>
+void launch(const KernelCall& call, const Grid& grid, void (*kernel)(P...),
+            std::type_identity_t<P>... arguments) {
+  if (grid.blocks == 0 || grid.blocks_y == 0 || grid.blocks_z == 0) return;
+  void* pointers[] = {const_cast<void*>(static_cast<const void*>(&arguments))...};
+  const cudaError_t status = cudaLaunchKernel(
+      reinterpret_cast<const void*>(kernel), dim3(grid.blocks, grid.blocks_y, grid.blocks_z),
+      dim3(grid.threads), pointers, grid.shared_bytes, stream_of(call).handle);
+  if (status != cudaSuccess) [[unlikely]]
+    fail_launch(call, status);
+}
+
+constexpr std::int64_t ceil_div(std::int64_t a, std::int64_t b) {
+  return (a + b - 1) / b;
+}
+
+// Blocks for `work` items of which a block does `per_block` at a time, and `waves` times what the
+// device holds at most: kernels walk the rest in a loop. At least one block.
+inline unsigned blocks_for(const KernelCall& call, std::int64_t work, std::int64_t per_block,
+                           int resident_per_multiprocessor, int waves = 4) {
+  const std::int64_t most =
+      std::int64_t{stream_of(call).multiprocessors} * resident_per_multiprocessor * waves;
+  return static_cast<unsigned>(std::clamp<std::int64_t>(ceil_div(work, per_block), 1, most));
+}
+
+}  // namespace tracestep::cuda

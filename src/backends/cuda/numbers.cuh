@@ -1,0 +1,145 @@
+// Numbers in device code: element types and their conversion to float32, in which all arithmetic
+// is done; the vocabulary of ops/scalar/functors.h; packs of elements read and written at once.
+#pragma once
+
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
+#include <cstdint>
+
+#include "base/dtype.h"
+#include "ops/scalar/functors.h"
+
+namespace tracestep::cuda {
+
+// --- the computing type ---------------------------------------------------------------------
+// A float32 that finds the functors' vocabulary by its namespace.
+struct Real {
+  float v;
+};
+
+__device__ inline Real operator+(Real a, Real b) {
+  return {a.v + b.v};
+}
+__device__ inline Real operator-(Real a, Real b) {
+  return {a.v - b.v};
+}
+__device__ inline Real operator*(Real a, Real b) {
+  return {a.v * b.v};
+}
+__device__ inline Real operator/(Real a, Real b) {
+  return {a.v / b.v};
+}
+__device__ inline Real constant(Real, float x) {
+  return {x};
+}
+__device__ inline Real exp(Real x) {
+  return {expf(x.v)};
+}
+__device__ inline Real log(Real x) {
+  return {logf(x.v)};
+}
+__device__ inline Real sqrt(Real x) {
+  return {sqrtf(x.v)};
+}
+__device__ inline Real rsqrt(Real x) {
+  return {rsqrtf(x.v)};
+}
+__device__ inline Real abs(Real x) {
+  return {fabsf(x.v)};
+}
+// NaN wins, as in IEEE 754 maximum.
+__device__ inline float maximum(float a, float b) {
+  float y;
+  asm("max.NaN.f32 %0, %1, %2;" : "=f"(y) : "f"(a), "f"(b));
+  return y;
+}
+__device__ inline float minimum(float a, float b) {
+  float y;
+  asm("min.NaN.f32 %0, %1, %2;" : "=f"(y) : "f"(a), "f"(b));
+  return y;
+}
+__device__ inline Real max(Real a, Real b) {
+  return {maximum(a.v, b.v)};
+}
+__device__ inline Real min(Real a, Real b) {
+  return {minimum(a.v, b.v)};
+}
+__device__ inline bool less(Real a, Real b) {
+  return a.v < b.v;
+}
+__device__ inline bool less_equal(Real a, Real b) {
+  return a.v <= b.v;
+}
+__device__ inline bool equal(Real a, Real b) {
+  return a.v == b.v;
+}
+__device__ inline Real select(bool c, Real a, Real b) {
+  return c ? a : b;
+}
+
+// --- element types ----------------------------------------------------------------------------
+using BF16 = __nv_bfloat16;
+using F16 = __half;
+
+__device__ inline float to_float(float x) {
+  return x;
+}
+__device__ inline float to_float(BF16 x) {
+  return __bfloat162float(x);
+}
+__device__ inline float to_float(F16 x) {
+  return __half2float(x);
+}
+// Round to nearest, ties to even; overflow to infinity.
+template <class T>
+__device__ inline T from_float(float x);
+template <>
+__device__ inline float from_float<float>(float x) {
+  return x;
+}
+template <>
+__device__ inline BF16 from_float<BF16>(float x) {
+  return __float2bfloat16_rn(x);
+}
+template <>
+__device__ inline F16 from_float<F16>(float x) {
+  return __float2half_rn(x);
+}
+
+// Calls f(T{}) with the element type of a floating dtype that this back end computes in.
+template <class F>
+void with_floating(DType dtype, F&& f) {
+  switch (dtype) {
+    case DType::kBF16: return f(BF16{});
+    case DType::kF16: return f(F16{});
+    default: return f(float{});
+  }
+}
+
+// --- packs ----------------------------------------------------------------------------------
+// N neighbouring elements, moved by one instruction where N·size is 4, 8 or 16 bytes.
+template <class T, int N>
+struct alignas(sizeof(T) * N) Pack {
+  T at[N];
+};
+
+// Elements of T in 16 bytes.
+template <class T>
+inline constexpr int kPack = 16 / static_cast<int>(sizeof(T));
+
+template <int N, class T>
+__device__ inline Pack<T, N> load_pack(const T* address) {
+  return *reinterpret_cast<const Pack<T, N>*>(address);
+}
+template <int N, class T>
+__device__ inline void store_pack(T* address, const Pack<T, N>& pack) {
+  *reinterpret_cast<Pack<T, N>*>(address) = pack;
+}
+
+// Whether `address` may be read in packs of `bytes`.
+inline bool is_aligned(const void* address, std::size_t bytes) {
+  return reinterpret_cast<std::uintptr_t>(address) % bytes == 0;
+}
+
+}  // namespace tracestep::cuda

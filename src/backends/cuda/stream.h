@@ -1,0 +1,42 @@
+// What KernelCall::stream points to on this back end, and how a kernel reports bad data.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <cstdint>
+
+#include "runtime/kernel.h"
+
+namespace tracestep::cuda {
+
+class Gemm;
+
+// What a kernel found wrong with its data. The host sees it at the next synchronisation and throws
+// Error{kUsage}; until then the kernel went on with a harmless value.
+enum class FaultKind : std::int32_t {
+  kNone,
+  kIndex,     // an index outside [0, bound)
+  kPosition,  // a position that does not leave room
+};
+struct Fault {
+  std::int32_t kind;  // FaultKind; the first one stays
+  std::int64_t value, bound;
+};
+
+struct CudaStream {
+  cudaStream_t handle = nullptr;
+  int device = 0;
+  int multiprocessors = 1;
+  int compute_capability = 80;  // 10 * major + minor
+  Fault* fault = nullptr;       // host memory that the device can write
+  Gemm* gemm = nullptr;
+};
+
+// DeviceError that names the op.
+[[noreturn]] void fail_launch(const KernelCall& call, cudaError_t status);
+
+inline const CudaStream& stream_of(const KernelCall& call) {
+  return *static_cast<const CudaStream*>(call.stream);
+}
+
+}  // namespace tracestep::cuda

@@ -1,0 +1,107 @@
+// Strided operands in device code: several operands of one shape, walked together in the row-major
+// order of that shape. Dimensions that lie behind each other in all of them are merged.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+#include "backends/cuda/launch.cuh"
+#include "runtime/tensor_ref.h"
+
+namespace tracestep::cuda {
+
+// n / value for 0 <= n < 2^31 by a multiplication (Granlund and Montgomery 1994).
+struct Divisor {
+  std::uint32_t value = 1, multiplier = 1, shift = 0;
+
+  Divisor() = default;
+  explicit Divisor(std::uint32_t d) : value(d) {
+    while ((std::uint64_t{1} << shift) < d) ++shift;
+    multiplier = static_cast<std::uint32_t>(
+        ((std::uint64_t{1} << 32) * ((std::uint64_t{1} << shift) - d)) / d + 1);
+  }
+  __device__ std::uint32_t divide(std::uint32_t n) const {
+    return (__umulhi(n, multiplier) + n) >> shift;
+  }
+};
+
+// Where element i of the common shape lies in each of `kOperands` operands.
+template <int kOperands>
+struct Walk {
+  int rank = 0;  // merged; 0: one element
+  std::int64_t count = 1;
+  std::int64_t sizes[kMaxRank] = {};  // [0] is the innermost dimension
+  Divisor divisors[kMaxRank];
+  std::int64_t strides[kMaxRank][kOperands] = {};  // elements
+
+  // All operands are dense in this order: element i lies at offset i.
+  bool is_dense() const {
+    if (rank == 0) return true;
+    if (rank > 1) return false;
+    for (int k = 0; k < kOperands; ++k) {
+      if (strides[0][k] != 1) return false;
+    }
+    return true;
+  }
+  bool fits_32_bits() const { return count < (std::int64_t{1} << 31); }
+
+  // Index is uint32_t when fits_32_bits(), else uint64_t.
+  template <class Index>
+  __device__ void offsets(Index i, std::int64_t (&out)[kOperands]) const {
+#pragma unroll
+    for (int k = 0; k < kOperands; ++k) out[k] = 0;
+#pragma unroll
+    for (int d = 0; d < kMaxRank; ++d) {
+      if (d >= rank) break;
+      Index quotient, rest;
+      if (d + 1 == rank) {
+        quotient = 0;
+        rest = i;
+      } else {
+        if constexpr (sizeof(Index) == 4) {
+          quotient = divisors[d].divide(i);
+        } else {
+          quotient = i / static_cast<Index>(sizes[d]);
+        }
+        rest = i - quotient * static_cast<Index>(sizes[d]);
+      }
+#pragma unroll
+      for (int k = 0; k < kOperands; ++k) {
+        out[k] += static_cast<std::int64_t>(rest) * strides[d][k];
+      }
+      i = quotient;
+    }
+  }
+};
+
+// `strides[k]` are those of operand k over `shape`.
+template <int kOperands>
+Walk<kOperands> make_walk(const Shape& shape, const std::array<Strides, kOperands>& strides) {
+  Walk<kOperands> out;
+  out.count = shape.product();
+  for (int i = shape.rank() - 1; i >= 0; --i) {
+    if (shape[i] == 1) continue;
+    bool merges = out.rank > 0;
+    for (int k = 0; k < kOperands && merges; ++k) {
+      const std::int64_t* last = out.strides[out.rank - 1];
+      merges = strides[static_cast<std::size_t>(k)][i] == last[k] * out.sizes[out.rank - 1];
+    }
+    if (merges) {
+      out.sizes[out.rank - 1] *= shape[i];
+      continue;
+    }
+    out.sizes[out.rank] = shape[i];
+    for (int k = 0; k < kOperands; ++k) {
+      out.strides[out.rank][k] = strides[static_cast<std::size_t>(k)][i];
+    }
+    ++out.rank;
+  }
+  if (out.fits_32_bits()) {
+    for (int d = 0; d < out.rank; ++d) {
+      out.divisors[d] = Divisor(static_cast<std::uint32_t>(out.sizes[d]));
+    }
+  }
+  return out;
+}
+
+}  // namespace tracestep::cuda
