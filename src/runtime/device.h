@@ -6,7 +6,9 @@
 
 #include "ir/device_traits.h"
 #include "runtime/allocator.h"
+#include "runtime/device_facts.h"
 #include "runtime/kernel.h"
+#include "runtime/range_sink.h"
 
 namespace tracestep {
 
@@ -33,6 +35,16 @@ class Device {
   // Bytes of physical memory this process holds on the device, by the system's own count; 0: not
   // known. `untracked` = this - reserved - the same at start.
   virtual std::int64_t resident_bytes() const { return 0; }
+
+  // Its clocks, power and heat now; empty for a device that has no such counters. May take
+  // milliseconds.
+  virtual DeviceFacts facts() const { return {}; }
+  // How kernels were chosen where there is a choice, as "first heuristic"; empty: there is none.
+  virtual std::string choices() const { return {}; }
+  // Where to name ranges; nullptr: no profiler listens.
+  virtual RangeSink* ranges() { return nullptr; }
+  // Tells a profiler that waits for it to start or to stop recording.
+  virtual void profile(bool on) { (void)on; }
 };
 
 }  // namespace tracestep

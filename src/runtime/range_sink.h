@@ -1,0 +1,35 @@
+// Named ranges of host time for a profiler that is attached from outside. Names are registered
+// once, so that opening a range costs one call with a number.
+#pragma once
+
+#include <string_view>
+
+namespace tracestep {
+
+class RangeSink {
+ public:
+  virtual ~RangeSink() = default;
+  // The number of a name; the same for the same name.
+  virtual int register_name(std::string_view name) = 0;
+  // Ranges nest per thread: pop() closes the one opened last.
+  virtual void push(int id) = 0;
+  virtual void pop() = 0;
+};
+
+// A range around a block of code; `sink` may be nullptr.
+class ScopedRange {
+ public:
+  ScopedRange(RangeSink* sink, std::string_view name) : sink_(sink) {
+    if (sink_ != nullptr) sink_->push(sink_->register_name(name));
+  }
+  ~ScopedRange() {
+    if (sink_ != nullptr) sink_->pop();
+  }
+  ScopedRange(const ScopedRange&) = delete;
+  ScopedRange& operator=(const ScopedRange&) = delete;
+
+ private:
+  RangeSink* sink_;
+};
+
+}  // namespace tracestep
