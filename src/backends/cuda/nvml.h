@@ -1,0 +1,65 @@
+// NVML, the driver's management library: clocks, power, heat and why clocks are low. Found at run
+// time; a library, a function or a counter that is not there leaves its facts out.
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "runtime/device_facts.h"
+
+namespace tracestep::cuda {
+
+// Opened once per process through library(); made with functions of one's own in tests.
+class Nvml {
+ public:
+  // The address of a function by its name, or nullptr.
+  using Find = std::function<void*(const char* name)>;
+
+  // `find` empty: there is no library, for the reason `problem`.
+  explicit Nvml(const Find& find, std::string problem = {});
+  static const Nvml& library();
+
+  bool is_there() const { return problem_.empty(); }
+  // Why it is not there; empty when it is.
+  const std::string& problem() const { return problem_; }
+  // "580.65.06"; empty: not known.
+  std::string driver_version() const;
+
+ private:
+  friend class NvmlDevice;
+  struct Functions {
+    int (*init)() = nullptr;
+    const char* (*error_string)(int) = nullptr;
+    int (*driver_version)(char*, unsigned) = nullptr;
+    int (*handle_by_pci)(const char*, void**) = nullptr;
+    int (*clock)(void*, int, unsigned*) = nullptr;
+    int (*power_usage)(void*, unsigned*) = nullptr;
+    int (*power_limit)(void*, unsigned*) = nullptr;
+    int (*temperature)(void*, int, unsigned*) = nullptr;
+    int (*clock_reasons)(void*, unsigned long long*) = nullptr;
+    int (*violation)(void*, int, void*) = nullptr;
+    int (*memory)(void*, void*) = nullptr;
+    int (*processes)(void*, unsigned*, void*) = nullptr;
+  };
+
+  Functions f_;
+  std::string problem_;
+};
+
+// One GPU as NVML sees it. CUDA numbers the visible devices and NVML all of them, so they meet at
+// the address on the PCI bus.
+class NvmlDevice {
+ public:
+  // `pci_bus_id` as CUDA writes it: "0000:1B:00.0". Without the library or the device every fact
+  // is left out.
+  NvmlDevice(const Nvml& nvml, const std::string& pci_bus_id);
+
+  // Reads all of them now; takes the driver a few hundred microseconds to some milliseconds.
+  DeviceFacts facts() const;
+
+ private:
+  const Nvml& nvml_;
+  void* handle_ = nullptr;  // nullptr: not there
+};
+
+}  // namespace tracestep::cuda

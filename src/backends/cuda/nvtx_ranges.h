@@ -1,0 +1,11 @@
+// Ranges for Nsight tools, in a domain of our own.
+#pragma once
+
+#include "runtime/range_sink.h"
+
+namespace tracestep::cuda {
+
+// The ranges of this process, or nullptr when no tool listens: then nothing is spent on them.
+RangeSink* nvtx_ranges();
+
+}  // namespace tracestep::cuda
