@@ -43,6 +43,7 @@ EagerExecutor::EagerExecutor(Store& store, Program program)
     if (storage_.runs[i]) launches_.push_back(make_launch(static_cast<NodeId>(i)));
   }
   buffers_.assign(storage_.buffers.size(), nullptr);
+  if (RangeSink* sink = device_.ranges()) ranges_ = std::make_unique<StepRanges>(*sink, program_);
   allocate_leaves();
 }
 
@@ -129,14 +130,18 @@ RunClocks EagerExecutor::run(Recorder* recorder) {
   try {
     for (Launch& launch : launches_) run_one(launch, recorder);
   } catch (...) {
+    if (ranges_ != nullptr) ranges_->leave();
     free_temporaries();
     throw;
   }
+  if (ranges_ != nullptr) ranges_->leave();
   clocks.last_end_ns = now_ns();
   return clocks;
 }
 
 void EagerExecutor::run_one(Launch& launch, Recorder* recorder) {
+  if (ranges_ != nullptr) [[unlikely]]
+    ranges_->enter(launch.node);
   Allocator& allocator = device_.allocator();
   for (int b : storage_.allocated_at[at(launch.node)]) {
     const Buffer& buffer = storage_.buffers[at(b)];

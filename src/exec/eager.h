@@ -9,6 +9,7 @@
 
 #include "analysis/storage.h"
 #include "exec/executor.h"
+#include "exec/step_ranges.h"
 
 namespace tracestep {
 
@@ -62,6 +63,7 @@ class EagerExecutor : public Executor {
   std::vector<void*> buffers_;               // by buffer index; nullptr: not alive
   std::vector<TensorRef> inputs_, outputs_;  // scratch of run_one
   std::int64_t predicted_peak_bytes_ = 0;
+  std::unique_ptr<StepRanges> ranges_;  // only while a profiler listens
 };
 
 }  // namespace tracestep

@@ -77,26 +77,13 @@ std::map<Category, std::int64_t> measured_at_peak(const CellResult& result) {
 
 }  // namespace
 
-std::string component_of(std::string_view path) {
-  if (path.empty()) return "program";
-  if (path.starts_with("layers.")) {
-    const std::size_t after = path.find('.', 7);
-    return std::string(after == std::string_view::npos ? std::string_view("layers")
-                                                       : path.substr(after + 1));
-  }
-  return std::string(path);
-}
-
 Table time_by_component(const CellResult& result) {
   std::map<std::string, PhaseTimes> times;
   PhaseTimes sum{};
   for (const Span& s : result.spans) {
     if (s.node < 0) continue;
     for_each_origin(result.program.node(s.node), ms_of(s), [&](const Origin& o, double ms) {
-      std::string component = component_of(o.path);
-      // Gradients of a weight are charged to its layer: "ffn.w1.weight" → "ffn.w1".
-      if (component.ends_with(".weight")) component.resize(component.size() - 7);
-      times[component][static_cast<std::size_t>(o.phase)] += ms;
+      times[component_of(o.path)][static_cast<std::size_t>(o.phase)] += ms;
       sum[static_cast<std::size_t>(o.phase)] += ms;
     });
   }

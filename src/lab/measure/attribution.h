@@ -2,12 +2,10 @@
 // Everything adds up to the whole; what is between nodes is a row of its own.
 #pragma once
 
+#include "analysis/component.h"
 #include "lab/measure/cell.h"
 
 namespace tracestep {
-
-// "layers.3.attn.softmax" → "attn.softmax": layers are added up.
-std::string component_of(std::string_view path);
 
 // Rows: component; columns: milliseconds per phase, total, share; the last rows are "gaps" (host
 // time between nodes) and "total" (the span).

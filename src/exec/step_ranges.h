@@ -1,0 +1,36 @@
+// Ranges of one step for a profiler: phase, and inside it the component whose kernels are issued.
+#pragma once
+
+#include <vector>
+
+#include "ir/program.h"
+#include "runtime/range_sink.h"
+
+namespace tracestep {
+
+class StepRanges {
+ public:
+  // Registers the names that the program needs.
+  StepRanges(RangeSink& sink, const Program& program);
+  ~StepRanges() { leave(); }
+  StepRanges(const StepRanges&) = delete;
+  StepRanges& operator=(const StepRanges&) = delete;
+
+  // The node is issued next: closes and opens ranges where phase or component change. A node with
+  // several origins is shown under its first one.
+  void enter(NodeId node);
+  // Closes what is open.
+  void leave();
+
+ private:
+  static constexpr int kNone = -1;
+  struct Place {
+    int phase = kNone, component = kNone;
+  };
+
+  RangeSink& sink_;
+  std::vector<Place> places_;  // by node
+  Place open_;
+};
+
+}  // namespace tracestep
