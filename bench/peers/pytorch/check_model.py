@@ -20,12 +20,13 @@ def main():
     batch = (tokens[0], tokens[1])
     course = model.CourseModel(config, parameters)
     # Merging is a concatenation, so it applies to gradients as it does to weights.
-    expected = None
-    worst = 0.0
+    as_merged = model.BestModel(config, parameters).merged
+    expected = as_merged(gradients(course, batch))
+    einsum = as_merged(gradients(model.CourseModel(config, parameters, use_einsum=True), batch))
+    worst = max(float((einsum[n] - want).norm() / want.norm()) for n, want in expected.items())
     for use_sdpa in (True, False):
         for use_rms_norm in (True, False):
             best = model.BestModel(config, parameters, use_sdpa, use_rms_norm)
-            expected = expected or best.merged(gradients(course, batch))
             got = gradients(best, batch)
             for name, want in expected.items():
                 worst = max(worst, float((got[name] - want).norm() / want.norm()))

@@ -1,9 +1,10 @@
 """The course's Llama-like language model in plain PyTorch, in two forms.
 
 `course` writes every composite out in elementary tensor operations, as a first
-implementation does; `best` is the fastest form that plain PyTorch offers without
-compiling. Both hold the same parameters under the same names, so that weights,
-losses and gradients can be exchanged. Runs on torch 1.13 and later.
+implementation does; `best` is the fastest form that plain PyTorch offers, and its
+blocks can be compiled. Both hold the same parameters under the same names, so that
+weights, losses and gradients can be exchanged. A model lives where its parameters
+do. Runs on torch 1.13 and later.
 """
 
 import dataclasses
@@ -33,6 +34,7 @@ class Config:
 
 
 SIZES = {
+    "tiny": dict(d_model=256, d_ff=1024, layers=4, heads=4),
     "small": dict(d_model=768, d_ff=3072, layers=12, heads=12),
     "medium": dict(d_model=1024, d_ff=4096, layers=24, heads=16),
     "large": dict(d_model=1280, d_ff=5120, layers=36, heads=20),
@@ -61,12 +63,12 @@ def parameter_shapes(config):
     return shapes
 
 
-def init_parameters(config, seed=0, dtype=torch.float32):
+def init_parameters(config, seed=0, dtype=torch.float32, device="cpu"):
     """Draws truncated normals at three sigma, sigma^2 = 2/(in+out); embedding sigma 1; norms 1."""
     torch.manual_seed(seed)
     parameters = {}
     for name, shape in parameter_shapes(config).items():
-        tensor = torch.empty(shape, dtype=dtype)
+        tensor = torch.empty(shape, dtype=dtype, device=device)
         if len(shape) == 1:
             tensor.fill_(1.0)
         else:
@@ -121,9 +123,21 @@ def causal_mask(context):
     return torch.tril(torch.ones(context, context, dtype=torch.bool))
 
 
-def attention(q, k, v, mask):
+def multiply_transposed(a, b):
+    """a bᵀ over the last dimensions."""
+    return a @ b.transpose(-1, -2)
+
+
+def einsum_transposed(a, b):
+    """The same as the course writes it; torch turns it into a batched product."""
+    if b.dim() == 2:
+        return torch.einsum("...i,oi->...o", a, b)
+    return torch.einsum("...qd,...kd->...qk", a, b)
+
+
+def attention(q, k, v, mask, product=multiply_transposed):
     """Scaled dot-product attention, q k v [..., T, D], everything materialised."""
-    scores = q @ k.transpose(-1, -2) / math.sqrt(q.shape[-1])
+    scores = product(q, k) / math.sqrt(q.shape[-1])
     scores = torch.where(mask, scores, torch.tensor(float("-inf"), dtype=scores.dtype))
     return softmax(scores) @ v
 
@@ -137,17 +151,22 @@ def cross_entropy(logits, targets):
 
 
 class CourseModel:
-    """Course granularity: separate projections and every composite in elementary operations."""
+    """Course granularity: separate projections and every composite in elementary operations.
 
-    def __init__(self, config, parameters):
+    `use_einsum` writes products as einsum: the course's way, other rounding, more host work.
+    """
+
+    def __init__(self, config, parameters, use_einsum=False):
         self.config = config
+        self.product = einsum_transposed if use_einsum else multiply_transposed
         self.parameters = {n: p.detach().clone().requires_grad_() for n, p in parameters.items()}
-        dtype = self.parameters["ln_final.weight"].dtype
-        self.cos, self.sin = rope_tables(config.context, config.d_head, dtype)
-        self.mask = causal_mask(config.context)
+        like = self.parameters["ln_final.weight"]
+        tables = rope_tables(config.context, config.d_head, like.dtype)
+        self.cos, self.sin = (table.to(like.device) for table in tables)
+        self.mask = causal_mask(config.context).to(like.device)
 
     def linear(self, x, name):
-        return x @ self.parameters[f"{name}.weight"].transpose(0, 1)
+        return self.product(x, self.parameters[f"{name}.weight"])
 
     def split_heads(self, x):
         batch, context, _ = x.shape
@@ -158,7 +177,7 @@ class CourseModel:
         q, k, v = (self.split_heads(self.linear(x, f"{layer}.{n}_proj")) for n in "qkv")
         cos, sin = self.cos[:context], self.sin[:context]
         mask = self.mask[:context, :context]
-        y = attention(rope(q, cos, sin), rope(k, cos, sin), v, mask)
+        y = attention(rope(q, cos, sin), rope(k, cos, sin), v, mask, self.product)
         y = y.transpose(1, 2).reshape(batch, context, width)
         return self.linear(y, f"{layer}.output_proj")
 
@@ -180,24 +199,37 @@ class CourseModel:
         return cross_entropy(logits.flatten(0, 1), targets.flatten())
 
 
+BLOCK_WEIGHTS = ("ln1", "attn.qkv", "attn.output_proj", "ln2", "ffn.gate_up", "ffn.w2")
+
+
 class BestModel:
     """The fastest plain-PyTorch form: merged projections, fused library composites.
 
     `use_sdpa` and `use_rms_norm` pick a library kernel where the installed torch has one.
+    `compile_blocks` compiles one Transformer block, which all layers then share.
     """
 
-    def __init__(self, config, parameters, use_sdpa=True, use_rms_norm=True):
+    def __init__(self, config, parameters, use_sdpa=True, use_rms_norm=True,
+                 compile_blocks=False):
         self.config = config
         self.use_sdpa = use_sdpa and hasattr(F, "scaled_dot_product_attention")
         self.use_rms_norm = use_rms_norm and hasattr(F, "rms_norm")
         self.parameters = {}
         for name, tensor in self.merged(parameters).items():
             self.parameters[name] = tensor.detach().clone().requires_grad_()
-        dtype = self.parameters["ln_final.weight"].dtype
-        cos, sin = rope_tables(config.context, config.d_head, dtype)
-        self.cos, self.sin = cos[:, None, :], sin[:, None, :]
-        hidden = ~causal_mask(config.context)
-        self.bias = torch.zeros(hidden.shape, dtype=dtype).masked_fill_(hidden, float("-inf"))
+        like = self.parameters["ln_final.weight"]
+        tables = rope_tables(config.context, config.d_head, like.dtype)
+        self.cos, self.sin = (table[:, None, :].to(like.device) for table in tables)
+        self.bias = None
+        if not self.use_sdpa:
+            hidden = ~causal_mask(config.context).to(like.device)
+            self.bias = torch.zeros(hidden.shape, dtype=like.dtype, device=like.device)
+            self.bias.masked_fill_(hidden, float("-inf"))
+        # A block's weights are arguments, so that one compilation serves every layer.
+        self.block_weights = [tuple(self.parameters[f"layers.{i}.{name}.weight"]
+                                    for name in BLOCK_WEIGHTS) for i in range(config.layers)]
+        if compile_blocks:
+            self.block = torch.compile(self.block, dynamic=False)
 
     def merged(self, parameters):
         """Replaces q, k, v by one qkv weight and w1, w3 by one gate_up weight."""
@@ -210,8 +242,7 @@ class BestModel:
                 [merged.pop(f"{ffn}.{n}.weight") for n in ("w1", "w3")])
         return merged
 
-    def norm(self, x, name):
-        weight = self.parameters[f"{name}.weight"]
+    def norm(self, x, weight):
         if self.use_rms_norm:
             return F.rms_norm(x, (x.shape[-1],), weight, RMS_NORM_EPS)
         return rms_norm(x, weight)
@@ -224,27 +255,32 @@ class BestModel:
         scores = (q * (1.0 / math.sqrt(q.shape[-1]))) @ k.transpose(-1, -2)
         return torch.softmax(scores + self.bias[:context, :context], dim=-1) @ v
 
-    def attention_block(self, x, layer):
+    def attention_block(self, x, qkv_weight, output_weight):
         batch, context, width = x.shape
-        qkv = F.linear(x, self.parameters[f"{layer}.qkv.weight"])
+        qkv = F.linear(x, qkv_weight)
         qkv = qkv.view(batch, context, 3, self.config.heads, self.config.d_head)
         q, k, v = qkv.unbind(dim=2)
         cos, sin = self.cos[:context], self.sin[:context]
-        q, k = rope(q, cos, sin), rope(k, cos, sin)
+        # The tables are float32; under autocast q and k return to the dtype of v.
+        q, k = rope(q, cos, sin).to(v.dtype), rope(k, cos, sin).to(v.dtype)
         y = self.attend(q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2))
         y = y.transpose(1, 2).reshape(batch, context, width)
-        return F.linear(y, self.parameters[f"{layer}.output_proj.weight"])
+        return F.linear(y, output_weight)
 
-    def feed_forward(self, x, layer):
-        gate, up = F.linear(x, self.parameters[f"{layer}.gate_up.weight"]).chunk(2, dim=-1)
-        return F.linear(F.silu(gate) * up, self.parameters[f"{layer}.w2.weight"])
+    def feed_forward(self, x, gate_up_weight, down_weight):
+        gate, up = F.linear(x, gate_up_weight).chunk(2, dim=-1)
+        return F.linear(F.silu(gate) * up, down_weight)
+
+    def block(self, x, ln1, qkv, output_proj, ln2, gate_up, down):
+        x = x + self.attention_block(self.norm(x, ln1), qkv, output_proj)
+        return x + self.feed_forward(self.norm(x, ln2), gate_up, down)
 
     def logits(self, tokens):
         x = F.embedding(tokens, self.parameters["token_embeddings.weight"])
-        for i in range(self.config.layers):
-            x = x + self.attention_block(self.norm(x, f"layers.{i}.ln1"), f"layers.{i}.attn")
-            x = x + self.feed_forward(self.norm(x, f"layers.{i}.ln2"), f"layers.{i}.ffn")
-        return F.linear(self.norm(x, "ln_final"), self.parameters["lm_head.weight"])
+        for weights in self.block_weights:
+            x = self.block(x, *weights)
+        x = self.norm(x, self.parameters["ln_final.weight"])
+        return F.linear(x, self.parameters["lm_head.weight"])
 
     def loss(self, tokens, targets):
         return F.cross_entropy(self.logits(tokens).flatten(0, 1), targets.flatten())
@@ -257,6 +293,8 @@ class CourseAdamW:
         self.parameters = list(parameters)
         self.lr, self.weight_decay, self.betas, self.eps = lr, weight_decay, betas, eps
         self.step_count = 0
+        # What torch's gradient scaler asks an optimizer for.
+        self.param_groups = [{"params": self.parameters}]
         self.m = [torch.zeros_like(p) for p in self.parameters]
         self.v = [torch.zeros_like(p) for p in self.parameters]
 
@@ -276,10 +314,15 @@ class CourseAdamW:
             p.grad = None
 
 
-def make_best_adamw(parameters, lr, weight_decay, variant="fused"):
-    """torch.optim.AdamW as `fused`, `foreach` or `loop`; raises where torch lacks the variant."""
+def make_best_adamw(parameters, lr, weight_decay, variant="fused", capturable=False):
+    """torch.optim.AdamW as `fused`, `foreach` or `loop`; raises where torch lacks the variant.
+
+    `capturable`: its step count lives on the device, so that a CUDA graph may hold the step.
+    """
     flags = {"fused": dict(fused=True), "foreach": dict(foreach=True), "loop": dict(foreach=False)}
-    return torch.optim.AdamW(list(parameters), lr=lr, weight_decay=weight_decay, **flags[variant])
+    more = dict(capturable=True) if capturable else {}
+    return torch.optim.AdamW(list(parameters), lr=lr, weight_decay=weight_decay, **flags[variant],
+                             **more)
 
 
 @torch.no_grad()
