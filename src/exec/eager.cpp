@@ -44,6 +44,7 @@ EagerExecutor::EagerExecutor(Store& store, Program program)
   }
   buffers_.assign(storage_.buffers.size(), nullptr);
   if (RangeSink* sink = device_.ranges()) ranges_ = std::make_unique<StepRanges>(*sink, program_);
+  marks_ = device_.make_marks(2);
   allocate_leaves();
 }
 
@@ -122,24 +123,44 @@ void EagerExecutor::set_input(std::string_view name, const TensorView& value) {
   device_.copy_in(buffers_[at(storage_.buffer_of[at(id)])], value.bytes.data(), type.bytes());
 }
 
-RunClocks EagerExecutor::run(Recorder* recorder) {
-  RunClocks clocks;
-  clocks.issue_start_ns = now_ns();
+void EagerExecutor::run(Recorder* recorder) {
   release_outputs();
-  clocks.first_start_ns = now_ns();
+  marks_->set(kFirst);
   try {
-    for (Launch& launch : launches_) run_one(launch, recorder);
+    issue(recorder != nullptr && recorder->records_spans() ? recorder : nullptr);
   } catch (...) {
+    device_.release();
     if (ranges_ != nullptr) ranges_->leave();
     free_temporaries();
     throw;
   }
   if (ranges_ != nullptr) ranges_->leave();
-  clocks.last_end_ns = now_ns();
-  return clocks;
+  marks_->set(kLast);
 }
 
-void EagerExecutor::run_one(Launch& launch, Recorder* recorder) {
+// With a recorder, the device is held while a group of launches is issued, so that the marks around
+// them measure the device alone.
+void EagerExecutor::issue(Recorder* recorder) {
+  if (recorder == nullptr) {
+    for (Launch& launch : launches_) run_one(launch, nullptr, 0);
+    return;
+  }
+  constexpr std::size_t kGroup = 64;
+  if (span_marks_ == nullptr) span_marks_ = device_.make_marks(2 * launches_.size());
+  for (std::size_t i = 0; i < launches_.size(); ++i) {
+    if (i % kGroup == 0) device_.hold();
+    run_one(launches_[i], span_marks_.get(), 2 * i);
+    if (i % kGroup == kGroup - 1) device_.release();
+  }
+  device_.release();
+  if (launches_.empty()) return;
+  for (std::size_t i = 0; i < launches_.size(); ++i) {
+    recorder->add(Span{launches_[i].node, span_marks_->between_ns(0, 2 * i),
+                       span_marks_->between_ns(0, 2 * i + 1)});
+  }
+}
+
+void EagerExecutor::run_one(Launch& launch, Marks* marks, std::size_t mark) {
   if (ranges_ != nullptr) [[unlikely]]
     ranges_->enter(launch.node);
   Allocator& allocator = device_.allocator();
@@ -161,8 +182,7 @@ void EagerExecutor::run_one(Launch& launch, Recorder* recorder) {
     s.ref.data = s.buffer < 0 ? nullptr : address(s);
     outputs_.push_back(s.ref);
   }
-  const bool timed = recorder != nullptr && recorder->records_spans();
-  const std::int64_t start = timed ? now_ns() : 0;
+  if (marks != nullptr) marks->set(mark);
   try {
     launch.kernel(
         {program_.node(launch.node),
@@ -174,7 +194,7 @@ void EagerExecutor::run_one(Launch& launch, Recorder* recorder) {
     allocator.free(workspace);
     throw;
   }
-  if (timed) recorder->add(Span{launch.node, start, now_ns()});
+  if (marks != nullptr) marks->set(mark + 1);
   allocator.free(workspace);
   for (int b : storage_.freed_after[at(launch.node)]) {
     allocator.free(buffers_[at(b)]);

@@ -25,7 +25,8 @@ class EagerExecutor : public Executor {
   const Program& program() const override { return program_; }
   const Storage& storage() const { return storage_; }
   void set_input(std::string_view name, const TensorView& value) override;
-  RunClocks run(Recorder* recorder = nullptr) override;
+  void run(Recorder* recorder = nullptr) override;
+  std::int64_t device_span_ns() override { return marks_->between_ns(kFirst, kLast); }
   HostTensor output(std::string_view name) const override;
   void release_outputs() override;
   std::int64_t launches() const override { return static_cast<std::int64_t>(launches_.size()); }
@@ -48,7 +49,9 @@ class EagerExecutor : public Executor {
   Launch make_launch(NodeId id) const;
   Slot slot(ValueId id) const;
   void allocate_leaves();
-  void run_one(Launch& launch, Recorder* recorder);
+  void issue(Recorder* recorder);
+  // Sets marks[mark] before and marks[mark + 1] after the kernel, when there are marks.
+  void run_one(Launch& launch, Marks* marks, std::size_t mark);
   void free_temporaries();
   std::byte* address(const Slot& slot) const {
     return static_cast<std::byte*>(buffers_[static_cast<std::size_t>(slot.buffer)]) +
@@ -60,8 +63,11 @@ class EagerExecutor : public Executor {
   Program program_;
   Storage storage_;
   std::vector<Launch> launches_;
-  std::vector<void*> buffers_;               // by buffer index; nullptr: not alive
-  std::vector<TensorRef> inputs_, outputs_;  // scratch of run_one
+  std::vector<void*> buffers_;                         // by buffer index; nullptr: not alive
+  std::vector<TensorRef> inputs_, outputs_;            // scratch of run_one
+  static constexpr std::size_t kFirst = 0, kLast = 1;  // of marks_
+  std::unique_ptr<Marks> marks_;
+  std::unique_ptr<Marks> span_marks_;  // start and end of each launch; made when first needed
   std::int64_t predicted_peak_bytes_ = 0;
   std::unique_ptr<StepRanges> ranges_;  // only while a profiler listens
 };

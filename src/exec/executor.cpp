@@ -2,6 +2,14 @@
 
 namespace tracestep {
 
+void Executor::set_scalar(std::string_view name, double value) {
+  const ValueId id = program().find_leaf(name);
+  const bool is_wide = id != kNoValue && program().type(id).dtype == DType::kF64;
+  const auto narrow = static_cast<float>(value);
+  set_input(name, is_wide ? HostTensor::of<double>(DType::kF64, {}, std::span(&value, 1))
+                          : HostTensor::of<float>(DType::kF32, {}, std::span(&narrow, 1)));
+}
+
 double Executor::scalar(std::string_view name) const {
   const HostTensor value = output(name);
   TRACESTEP_CHECK(value.count() == 1, "output {} is {}", name, value.shape.str());

@@ -12,13 +12,6 @@
 
 namespace tracestep {
 
-// Host times of one run; on a device that computes asynchronously they are those of the calls.
-struct RunClocks {
-  std::int64_t issue_start_ns = 0;  // entering run()
-  std::int64_t first_start_ns = 0;  // first kernel starts
-  std::int64_t last_end_ns = 0;     // last kernel ends (host device) or is issued
-};
-
 class Executor {
  public:
   virtual ~Executor() = default;
@@ -27,9 +20,15 @@ class Executor {
   // Copies a host tensor into the input leaf; it stays until it is set again.
   // Throws Error{kUsage}: no such input, another type.
   virtual void set_input(std::string_view name, const TensorView& value) = 0;
-  // One step. Updates are visible in the store afterwards. Throws OutOfMemory, DeviceError; all
-  // temporaries are freed then. With a recorder, spans (and the allocator's events) go to it.
-  virtual RunClocks run(Recorder* recorder = nullptr) = 0;
+  // A number for a floating rank-0 input, in the input's dtype.
+  void set_scalar(std::string_view name, double value);
+  // Issues one step; on an asynchronous device it may still be running afterwards. Updates are in
+  // the store for whatever is issued next. Throws OutOfMemory, DeviceError; all temporaries are
+  // freed then. With a recorder that takes spans, run() waits for the device and adds the
+  // spans, in nanoseconds from the first kernel's start.
+  virtual void run(Recorder* recorder = nullptr) = 0;
+  // From the first kernel's start to the last one's end in the last run; waits for it.
+  virtual std::int64_t device_span_ns() = 0;
   // An output of the last run, copied to the host; valid until the next run.
   virtual HostTensor output(std::string_view name) const = 0;
   // The same for a floating rank-0 output.

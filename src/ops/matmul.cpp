@@ -1,6 +1,7 @@
 // Matrix product, batched, with either operand read transposed.
 #include "ir/device_traits.h"
 #include "ops/cpu_plans.h"
+#include "ops/cuda_plans.h"
 #include "ops/functions.h"
 #include "ops/registers.h"
 #include "ops/rules.h"
@@ -78,8 +79,9 @@ std::vector<Val> product_gradient(const OpExpansion& e) {
 }
 
 std::int64_t product_workspace(const OpCall& c, const DeviceTraits& traits) {
-  if (traits.kind != "cpu") return 0;
   const Type& y = c.outputs[0];
+  if (traits.kind == "cuda") return y.count() == 0 ? 0 : kCudaGemmWorkspaceBytes;
+  if (traits.kind != "cpu") return 0;
   const Sides s = sides(c);
   const std::int64_t batch = y.count() == 0 ? 0 : y.count() / (s.m * s.n);
   return plan_gemm(batch, s.m, s.n, s.k_a, y.dtype, traits.threads).workspace_bytes(traits.threads);

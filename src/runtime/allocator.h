@@ -87,4 +87,7 @@ std::unique_ptr<Allocator> make_caching_allocator(std::string device, MemorySour
 // when it is freed), results poisoned, sanitizer poisoning of freed blocks. Host memory only.
 std::unique_ptr<Allocator> make_guarded_allocator(std::string device, MemorySource& source);
 
+// Every allocation is the source's own: slow, and what memory checkers want to see.
+std::unique_ptr<Allocator> make_plain_allocator(std::string device, MemorySource& source);
+
 }  // namespace tracestep

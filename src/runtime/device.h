@@ -12,6 +12,17 @@
 
 namespace tracestep {
 
+// Points in the work of a device, and when it reached them. On a device that computes as it is
+// asked these are host times; otherwise events of its stream.
+class Marks {
+ public:
+  virtual ~Marks() = default;
+  // Sets mark i behind everything issued so far.
+  virtual void set(std::size_t i) = 0;
+  // Waits until the device reached marks i and j; nanoseconds from i to j.
+  virtual std::int64_t between_ns(std::size_t i, std::size_t j) = 0;
+};
+
 class Device {
  public:
   virtual ~Device() = default;
@@ -28,13 +39,25 @@ class Device {
   // Blocking copies between host and device memory.
   virtual void copy_in(void* device, const void* host, std::int64_t bytes) = 0;
   virtual void copy_out(void* host, const void* device, std::int64_t bytes) = 0;
-  // Waits until all issued work is done.
+  // Waits until all issued work is done; throws what went wrong in it.
   virtual void synchronize() {}
+  // Whether kernels return before their work is done.
+  virtual bool is_asynchronous() const { return false; }
+  // Room for `count` marks.
+  virtual std::unique_ptr<Marks> make_marks(std::size_t count);
+  // Between hold() and release() an asynchronous device only queues what it is given, so that marks
+  // measure its work and not the host's pace. Nothing that waits for the device may be called in
+  // between, and at most a few hundred kernels may be issued.
+  virtual void hold() {}
+  virtual void release() {}
   // Native stream for KernelCall::stream.
   virtual void* stream() { return nullptr; }
   // Bytes of physical memory this process holds on the device, by the system's own count; 0: not
-  // known. `untracked` = this - reserved - the same at start.
+  // known. What of it is not in resident_reserved_bytes() is untracked.
   virtual std::int64_t resident_bytes() const { return 0; }
+  // Of the allocator's reserved bytes those with physical memory behind them: all, unless the
+  // system gives memory only when it is touched.
+  virtual std::int64_t resident_reserved_bytes() { return allocator().stats().reserved_bytes; }
 
   // Its clocks, power and heat now; empty for a device that has no such counters. May take
   // milliseconds.

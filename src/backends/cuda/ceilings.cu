@@ -1,0 +1,187 @@
+#include <algorithm>
+#include <memory>
+
+#include "backends/cuda/ceilings.h"
+#include "backends/cuda/events.h"
+#include "backends/cuda/gemm.h"
+#include "backends/cuda/launch.cuh"
+#include "backends/cuda/numbers.cuh"
+#include "ops/cuda_plans.h"
+#include "record/recorder.h"
+
+namespace tracestep {
+namespace cuda {
+namespace {
+
+constexpr int kThreads = 512;
+
+__global__ void empty_kernel() {}
+
+// Four packs in flight per thread.
+__global__ void copy_packs(const uint4* x, uint4* y, std::int64_t packs) {
+  const std::int64_t block = std::int64_t{kThreads} * 4;
+  for (std::int64_t first = blockIdx.x * block + threadIdx.x; first < packs;
+       first += gridDim.x * block) {
+    uint4 held[4];
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      if (first + i * kThreads < packs) held[i] = __ldcs(x + first + i * kThreads);
+    }
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      if (first + i * kThreads < packs) __stcs(y + first + i * kThreads, held[i]);
+    }
+  }
+}
+
+// Uniform in [-1, 1): products of zeros run faster than real ones.
+template <class T>
+__global__ void fill_random(T* x, std::int64_t count) {
+  const std::int64_t step = std::int64_t{gridDim.x} * blockDim.x;
+  for (std::int64_t i = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < count; i += step) {
+    std::uint32_t h = static_cast<std::uint32_t>(i) * 0x9e3779b9u + 0x7f4a7c15u;
+    h = (h ^ (h >> 16)) * 0x85ebca6bu;
+    h = (h ^ (h >> 13)) * 0xc2b2ae35u;
+    h ^= h >> 16;
+    x[i] = from_float<T>(static_cast<float>(h >> 8) * 0x1p-23f - 1.0f);
+  }
+}
+
+double median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  return values[values.size() / 2];
+}
+
+// Device memory for as long as it lives.
+class Block {
+ public:
+  Block(Device& device, std::int64_t bytes)
+      : device_(device), data_(device.allocator().allocate(bytes, {.label = "ceilings"})) {}
+  ~Block() { device_.allocator().free(data_); }
+  Block(const Block&) = delete;
+  Block& operator=(const Block&) = delete;
+  void* data() const { return data_; }
+
+ private:
+  Device& device_;
+  void* data_;
+};
+
+const CudaStream& cuda_stream(Device& device) {
+  return *static_cast<const CudaStream*>(device.stream());
+}
+
+void fill(Device& device, void* data, std::int64_t count, DType dtype) {
+  const unsigned blocks = static_cast<unsigned>(cuda_stream(device).multiprocessors) * 4;
+  const cudaStream_t stream = cuda_stream(device).handle;
+  with_floating(dtype, [&](auto zero) {
+    using T = decltype(zero);
+    fill_random<T><<<blocks, 256, 0, stream>>>(static_cast<T*>(data), count);
+  });
+  TRACESTEP_CUDA(cudaGetLastError());
+}
+
+GemmProblem square(std::int64_t size, DType dtype) {
+  GemmProblem p;
+  p.m = p.n = p.k = p.a_leading = p.b_leading = size;
+  p.b_transposed = true;
+  p.dtype = dtype;
+  return p;
+}
+
+double product_tflops(Device& device, const std::string& precision, DType dtype,
+                      std::int64_t size) {
+  const std::int64_t bytes = size * size * static_cast<std::int64_t>(size_of(dtype));
+  const Block a(device, bytes), b(device, bytes), y(device, bytes);
+  const Block workspace(device, kCudaGemmWorkspaceBytes);
+  fill(device, a.data(), size * size, dtype);
+  fill(device, b.data(), size * size, dtype);
+  Gemm gemm(cuda_stream(device), {precision == "tf32", false, {}}, kCudaGemmWorkspaceBytes, "");
+  const auto marks = device.make_marks(2);
+  std::vector<double> times;
+  for (int i = 0; i < 8; ++i) {
+    marks->set(0);
+    gemm.multiply(square(size, dtype), a.data(), b.data(), y.data(), workspace.data());
+    marks->set(1);
+    const auto ns = static_cast<double>(marks->between_ns(0, 1));
+    if (i > 2) times.push_back(ns);
+  }
+  const auto flops =
+      2.0 * static_cast<double>(size) * static_cast<double>(size) * static_cast<double>(size);
+  return flops / median(times) * 1e-3;
+}
+
+}  // namespace
+}  // namespace cuda
+
+double measure_cuda_copy_gb_s(Device& device, std::int64_t array_bytes, int repeats) {
+  const cuda::Block x(device, array_bytes), y(device, array_bytes);
+  cuda::fill(device, x.data(), array_bytes / 4, DType::kF32);
+  const std::int64_t packs = array_bytes / 16;
+  const unsigned blocks = static_cast<unsigned>(
+      std::min<std::int64_t>(cuda::ceil_div(packs, cuda::kThreads * 4), std::int64_t{1} << 30));
+  const auto marks = device.make_marks(2);
+  std::vector<double> times;
+  for (int i = 0; i < repeats; ++i) {
+    marks->set(0);
+    cuda::copy_packs<<<blocks, cuda::kThreads, 0, cuda::cuda_stream(device).handle>>>(
+        static_cast<const uint4*>(x.data()), static_cast<uint4*>(y.data()), packs);
+    TRACESTEP_CUDA(cudaGetLastError());
+    marks->set(1);
+    times.push_back(static_cast<double>(marks->between_ns(0, 1)));
+  }
+  return 2.0 * static_cast<double>(array_bytes) / cuda::median(times);
+}
+
+double measure_cuda_launch_ns(Device& device, int launches) {
+  const cudaStream_t stream = cuda::cuda_stream(device).handle;
+  std::vector<double> times;
+  for (int round = 0; round < 9; ++round) {
+    device.synchronize();
+    const std::int64_t start = now_ns();
+    for (int i = 0; i < launches; ++i) cuda::empty_kernel<<<1, 32, 0, stream>>>();
+    times.push_back(static_cast<double>(now_ns() - start) / launches);
+    TRACESTEP_CUDA(cudaGetLastError());
+  }
+  device.synchronize();
+  return cuda::median(times);
+}
+
+double measure_cuda_gemm_issue_ns(Device& device, int calls) {
+  constexpr std::int64_t kSize = 64;
+  const cuda::Block a(device, kSize * kSize * 4), b(device, kSize * kSize * 4),
+      y(device, kSize * kSize * 4), workspace(device, kCudaGemmWorkspaceBytes);
+  cuda::fill(device, a.data(), kSize * kSize, DType::kF32);
+  cuda::fill(device, b.data(), kSize * kSize, DType::kF32);
+  std::vector<double> times;
+  for (int round = 0; round < 9; ++round) {
+    device.synchronize();
+    const std::int64_t start = now_ns();
+    cuda::cuda_stream(device).gemm->repeat(cuda::square(kSize, DType::kF32), a.data(), b.data(),
+                                           y.data(), workspace.data(), calls);
+    times.push_back(static_cast<double>(now_ns() - start) / calls);
+  }
+  device.synchronize();
+  return cuda::median(times);
+}
+
+CudaCeilings measure_cuda_ceilings(Device& device) {
+  CudaCeilings out;
+  out.copy_gb_s = measure_cuda_copy_gb_s(device, std::int64_t{1} << 30);
+  out.launch_ns = measure_cuda_launch_ns(device);
+  out.gemm_issue_ns = measure_cuda_gemm_issue_ns(device);
+  struct Case {
+    const char* precision;
+    DType dtype;
+  };
+  for (const Case& c : {Case{"fp32", DType::kF32}, Case{"tf32", DType::kF32},
+                        Case{"bf16", DType::kBF16}, Case{"fp16", DType::kF16}}) {
+    for (std::int64_t size : {4096, 8192}) {
+      out.products.push_back(
+          {c.precision, size, cuda::product_tflops(device, c.precision, c.dtype, size)});
+    }
+  }
+  return out;
+}
+
+}  // namespace tracestep

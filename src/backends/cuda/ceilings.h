@@ -1,0 +1,35 @@
+// What this GPU and its driver can do at best, measured: every speed is judged as a ratio to one of
+// these.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "runtime/device.h"
+
+namespace tracestep {
+
+// A square matrix product of random values through the library.
+struct CudaProductCeiling {
+  std::string precision;  // "fp32", "tf32", "bf16", "fp16"
+  std::int64_t size = 0;  // m = n = k
+  double tflops = 0;
+};
+
+struct CudaCeilings {
+  double copy_gb_s = 0;      // bytes read and written per second, arrays far beyond the caches
+  double launch_ns = 0;      // host time of one launch in a loop of empty kernels
+  double gemm_issue_ns = 0;  // host time of one call in a loop over one small prepared product
+  std::vector<CudaProductCeiling> products;
+};
+
+// About two seconds; up to 2 GiB of the device, given back. `cuda` is made by make_cuda_device().
+CudaCeilings measure_cuda_ceilings(Device& cuda);
+
+// The first two and the third alone: what kernels and issue times are compared with.
+double measure_cuda_copy_gb_s(Device& cuda, std::int64_t array_bytes, int repeats = 9);
+double measure_cuda_launch_ns(Device& cuda, int launches = 1000);
+double measure_cuda_gemm_issue_ns(Device& cuda, int calls = 500);
+
+}  // namespace tracestep

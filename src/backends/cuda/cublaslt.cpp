@@ -1,0 +1,67 @@
+#include "backends/cuda/cublaslt.h"
+
+#include <dlfcn.h>
+
+#include <fmt/format.h>
+
+namespace tracestep::cuda {
+namespace {
+
+// The version this was compiled with first: another one's structures may differ.
+void* open_library() {
+  const std::string name = fmt::format("libcublasLt.so.{}", CUBLAS_VER_MAJOR);
+  const std::string folder = fmt::format("/usr/local/cuda-{}/lib64/", CUBLAS_VER_MAJOR);
+  for (const std::string& path : {name, "/usr/local/cuda/lib64/" + name, folder + name}) {
+    if (void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL)) return library;
+  }
+  return nullptr;
+}
+
+CublasLt load() {
+  CublasLt out;
+  void* library = open_library();
+  if (library == nullptr) {
+    out.problem = fmt::format(
+        "libcublasLt.so.{} is not there; install the CUDA {} libraries or set "
+        "LD_LIBRARY_PATH",
+        CUBLAS_VER_MAJOR, CUBLAS_VER_MAJOR);
+    return out;
+  }
+  const auto get = [&]<class F>(F& function, const char* name) {
+    function = reinterpret_cast<F>(dlsym(library, name));
+    if (function == nullptr && out.problem.empty()) {
+      out.problem = fmt::format("libcublasLt has no {}", name);
+    }
+  };
+  get(out.create, "cublasLtCreate");
+  get(out.destroy, "cublasLtDestroy");
+  get(out.version, "cublasLtGetVersion");
+  get(out.matmul, "cublasLtMatmul");
+  get(out.heuristic, "cublasLtMatmulAlgoGetHeuristic");
+  get(out.check, "cublasLtMatmulAlgoCheck");
+  get(out.desc_create, "cublasLtMatmulDescCreate");
+  get(out.desc_destroy, "cublasLtMatmulDescDestroy");
+  get(out.desc_set, "cublasLtMatmulDescSetAttribute");
+  get(out.layout_create, "cublasLtMatrixLayoutCreate");
+  get(out.layout_destroy, "cublasLtMatrixLayoutDestroy");
+  get(out.layout_set, "cublasLtMatrixLayoutSetAttribute");
+  get(out.preference_create, "cublasLtMatmulPreferenceCreate");
+  get(out.preference_destroy, "cublasLtMatmulPreferenceDestroy");
+  get(out.preference_set, "cublasLtMatmulPreferenceSetAttribute");
+  return out;
+}
+
+}  // namespace
+
+const CublasLt& cublaslt() {
+  static const CublasLt loaded = load();
+  return loaded;
+}
+
+std::string cublaslt_name() {
+  if (!cublaslt().problem.empty()) return {};
+  const std::size_t v = cublaslt().version();  // major * 10000 + minor * 100 + patch
+  return fmt::format("cuBLASLt {}.{}.{}", v / 10000, v / 100 % 100, v % 100);
+}
+
+}  // namespace tracestep::cuda

@@ -1,0 +1,193 @@
+#include "backends/cuda/cuda_device.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "backends/cuda/check.h"
+#include "backends/cuda/cublaslt.h"
+#include "backends/cuda/events.h"
+#include "backends/cuda/gate.h"
+#include "backends/cuda/gemm.h"
+#include "backends/cuda/kernels.h"
+#include "backends/cuda/memory_source.h"
+#include "backends/cuda/transfers.h"
+#include "ops/cuda_plans.h"
+
+namespace tracestep {
+namespace {
+
+constexpr int kOldestCapability = 80;
+
+KernelTable make_table() {
+  KernelTable table;
+  cuda::add_elementwise_kernels(table);
+  cuda::add_cast_kernels(table);
+  cuda::add_copy_kernels(table);
+  cuda::add_generator_kernels(table);
+  cuda::add_reduction_kernels(table);
+  cuda::add_matmul_kernels(table);
+  cuda::add_gather_kernels(table);
+  cuda::add_softmax_kernels(table);
+  cuda::add_cross_entropy_kernels(table);
+  cuda::add_rms_norm_kernels(table);
+  cuda::add_rope_kernels(table);
+  cuda::add_optimizer_kernels(table);
+  return table;
+}
+
+std::string version_text(int version) {
+  return fmt::format("{}.{}", version / 1000, version % 1000 / 10);
+}
+
+[[noreturn]] void fail_device(const std::string& message, const std::string& hint = {}) {
+  throw Error(ErrorCode::kDevice, "cuda", message, hint);
+}
+
+// Selects the device for this thread; Error{kDevice} when it cannot be used.
+cudaDeviceProp open_device(int index) {
+  const CudaProbe probe = probe_cuda();
+  if (probe.devices == 0) fail_device(probe.problem, "use --device cpu");
+  if (index < 0 || index >= probe.devices) {
+    fail_device(fmt::format("there is no cuda:{}; this machine has {} ({})", index, probe.devices,
+                            probe.names.front()),
+                fmt::format("cuda:0 to cuda:{}", probe.devices - 1));
+  }
+  cudaDeviceProp properties{};
+  TRACESTEP_CUDA(cudaGetDeviceProperties(&properties, index));
+  if (properties.major * 10 + properties.minor < kOldestCapability) {
+    fail_device(fmt::format("{} has compute capability {}.{}; this build needs 8.0 or later",
+                            properties.name, properties.major, properties.minor));
+  }
+  TRACESTEP_CUDA(cudaSetDevice(index));
+  return properties;
+}
+
+class Stream {
+ public:
+  Stream() { TRACESTEP_CUDA(cudaStreamCreateWithFlags(&handle_, cudaStreamNonBlocking)); }
+  ~Stream() {
+    cudaStreamSynchronize(handle_);
+    cudaStreamDestroy(handle_);
+  }
+  Stream(const Stream&) = delete;
+  Stream& operator=(const Stream&) = delete;
+  cudaStream_t handle() const { return handle_; }
+
+ private:
+  cudaStream_t handle_ = nullptr;
+};
+
+class CudaDevice final : public Device {
+ public:
+  explicit CudaDevice(const CudaOptions& options)
+      : properties_(open_device(options.index)),
+        name_(fmt::format("cuda:{}", options.index)),
+        allocator_(make_allocator(options)),
+        fault_memory_(sizeof(cuda::Fault)),
+        transfers_(stream_.handle()),
+        gate_(stream_.handle()),
+        table_(make_table()) {
+    traits_.kind = "cuda";
+    allocator_->set_limit(options.memory_limit);
+    std::memset(fault_memory_.data(), 0, sizeof(cuda::Fault));
+    context_.handle = stream_.handle();
+    context_.device = options.index;
+    context_.multiprocessors = properties_.multiProcessorCount;
+    context_.compute_capability = properties_.major * 10 + properties_.minor;
+    context_.fault = static_cast<cuda::Fault*>(fault_memory_.data());
+    gemm_ = std::make_unique<cuda::Gemm>(
+        context_, cuda::GemmOptions{options.tf32, options.tune, options.tune_file},
+        kCudaGemmWorkspaceBytes, properties_.name);
+    context_.gemm = gemm_.get();
+  }
+
+  const std::string& name() const override { return name_; }
+  const DeviceTraits& traits() const override { return traits_; }
+  Allocator& allocator() override { return *allocator_; }
+  Kernel find_kernel(const OpDef& op) const override { return table_.find(op.name); }
+  bool supports(DType dtype) const override { return dtype != DType::kF64; }
+  void copy_in(void* device, const void* host, std::int64_t bytes) override {
+    transfers_.in(device, host, bytes);
+  }
+  void copy_out(void* host, const void* device, std::int64_t bytes) override {
+    transfers_.out(host, device, bytes);
+    throw_fault();
+  }
+  void synchronize() override {
+    TRACESTEP_CUDA(cudaStreamSynchronize(stream_.handle()));
+    throw_fault();
+  }
+  bool is_asynchronous() const override { return true; }
+  std::unique_ptr<Marks> make_marks(std::size_t count) override {
+    return std::make_unique<cuda::EventMarks>(stream_.handle(), count);
+  }
+  void hold() override { gate_.shut(); }
+  void release() override { gate_.open(); }
+  void* stream() override { return &context_; }
+  std::int64_t resident_bytes() const override {
+    std::size_t free = 0, total = 0;
+    TRACESTEP_CUDA(cudaMemGetInfo(&free, &total));
+    return static_cast<std::int64_t>(total - free);
+  }
+
+ private:
+  std::unique_ptr<Allocator> make_allocator(const CudaOptions& options) {
+    if (options.guarded) return make_guarded_allocator(name_, source_);
+    return options.pooled ? make_caching_allocator(name_, source_)
+                          : make_plain_allocator(name_, source_);
+  }
+
+  // What kernels found wrong with their data since the last time.
+  void throw_fault() {
+    const cuda::Fault fault = *context_.fault;
+    if (fault.kind == 0) return;
+    std::memset(fault_memory_.data(), 0, sizeof(cuda::Fault));
+    if (static_cast<cuda::FaultKind>(fault.kind) == cuda::FaultKind::kIndex) {
+      fail_usage(name_, "an index is {}, outside [0, {})", fault.value, fault.bound);
+    }
+    fail_usage(name_, "position {} leaves no room; at most {}", fault.value, fault.bound);
+  }
+
+  const cudaDeviceProp properties_;
+  const std::string name_;
+  DeviceTraits traits_;
+  Stream stream_;
+  cuda::DeviceMemory source_;
+  std::unique_ptr<Allocator> allocator_;
+  cuda::PinnedMemory fault_memory_;
+  cuda::Transfers transfers_;
+  cuda::Gate gate_;
+  cuda::CudaStream context_;
+  std::unique_ptr<cuda::Gemm> gemm_;
+  KernelTable table_;
+};
+
+}  // namespace
+
+CudaProbe probe_cuda() {
+  CudaProbe out;
+  int driver = 0, runtime = 0;
+  if (cudaDriverGetVersion(&driver) == cudaSuccess && driver > 0) out.driver = version_text(driver);
+  if (cudaRuntimeGetVersion(&runtime) == cudaSuccess) out.runtime = version_text(runtime);
+  out.gemm_library = cuda::cublaslt_name();
+  const cudaError_t status = cudaGetDeviceCount(&out.devices);
+  if (status != cudaSuccess) {
+    cudaGetLastError();
+    out.devices = 0;
+    out.problem = driver == 0 ? "there is no NVIDIA driver" : cudaGetErrorString(status);
+    return out;
+  }
+  if (out.devices == 0) out.problem = "the NVIDIA driver finds no GPU";
+  for (int i = 0; i < out.devices; ++i) {
+    cudaDeviceProp properties{};
+    const bool known = cudaGetDeviceProperties(&properties, i) == cudaSuccess;
+    out.names.emplace_back(known ? properties.name : "unknown");
+  }
+  return out;
+}
+
+std::unique_ptr<Device> make_cuda_device(const CudaOptions& options) {
+  return std::make_unique<CudaDevice>(options);
+}
+
+}  // namespace tracestep

@@ -1,0 +1,38 @@
+// The CUDA back end: one NVIDIA GPU, one stream, float32, bfloat16 and float16. Everything of CUDA
+// is found at run time: a program with this back end starts and runs on machines without a driver.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "runtime/device.h"
+
+namespace tracestep {
+
+struct CudaOptions {
+  int index = 0;                  // as the driver counts
+  bool guarded = false;           // the guarded allocator; slow
+  bool pooled = true;             // false: every allocation is the driver's (for memory checkers)
+  std::int64_t memory_limit = 0;  // live requested bytes; 0: what the card has
+  bool tf32 = false;              // float32 matrix products with 10-bit mantissas
+  bool tune = false;              // time the first candidates of each new matrix product
+  std::string tune_file = {};     // where choices are read from and, when tuning, kept
+};
+
+struct CudaProbe {
+  int devices = 0;                      // that this back end can use or explain
+  std::string problem = {};             // why there are none
+  std::string driver = {};              // "13.0": the CUDA version the driver speaks
+  std::string runtime = {};             // that of this build
+  std::string gemm_library = {};        // "cuBLASLt 13.0.2", empty: not found
+  std::vector<std::string> names = {};  // "NVIDIA H200", one per device
+};
+
+// Looks, and never throws.
+CudaProbe probe_cuda();
+
+// Throws Error{kDevice}: no driver, no such index, a GPU older than compute capability 8.0.
+std::unique_ptr<Device> make_cuda_device(const CudaOptions& options = {});
+
+}  // namespace tracestep

@@ -1,0 +1,29 @@
+#include "backends/cuda/events.h"
+
+#include <cmath>
+
+#include "backends/cuda/check.h"
+
+namespace tracestep::cuda {
+
+EventMarks::EventMarks(cudaStream_t stream, std::size_t count)
+    : stream_(stream), events_(count, nullptr) {
+  for (cudaEvent_t& event : events_) TRACESTEP_CUDA(cudaEventCreate(&event));
+}
+
+EventMarks::~EventMarks() {
+  for (cudaEvent_t event : events_) cudaEventDestroy(event);
+}
+
+void EventMarks::set(std::size_t i) {
+  TRACESTEP_CUDA(cudaEventRecord(events_[i], stream_));
+}
+
+std::int64_t EventMarks::between_ns(std::size_t i, std::size_t j) {
+  float ms = 0.0f;
+  TRACESTEP_CUDA(cudaEventSynchronize(events_[j]));
+  TRACESTEP_CUDA(cudaEventElapsedTime(&ms, events_[i], events_[j]));
+  return std::llround(static_cast<double>(ms) * 1e6);
+}
+
+}  // namespace tracestep::cuda

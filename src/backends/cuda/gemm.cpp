@@ -1,0 +1,271 @@
+#include "backends/cuda/gemm.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <limits>
+#include <unordered_map>
+#include <vector>
+
+#include "backends/cuda/check.h"
+#include "backends/cuda/cublaslt.h"
+#include "backends/cuda/events.h"
+#include "backends/cuda/tuning_file.h"
+
+namespace tracestep::cuda {
+namespace {
+
+constexpr int kCandidates = 8;
+constexpr int kTimedRuns = 5;  // of each candidate, after one to warm up
+
+static_assert(sizeof(cublasLtMatmulAlgo_t) == sizeof(AlgorithmBits));
+
+void check_blas(cublasStatus_t status, const char* call) {
+  if (status == CUBLAS_STATUS_SUCCESS) return;
+  throw DeviceError("cuda", call, fmt::format("cuBLASLt status {}", static_cast<int>(status)));
+}
+
+cudaDataType_t data_type(DType dtype) {
+  switch (dtype) {
+    case DType::kBF16: return CUDA_R_16BF;
+    case DType::kF16: return CUDA_R_16F;
+    default: return CUDA_R_32F;
+  }
+}
+
+struct Hash {
+  std::size_t operator()(const GemmProblem& p) const {
+    std::size_t h = 0;
+    const auto mix = [&](std::int64_t x) {
+      h = (h ^ static_cast<std::size_t>(x)) * 0x9e3779b97f4a7c15u;
+      h ^= h >> 29;
+    };
+    for (std::int64_t x : {p.m, p.n, p.k, p.batch, p.a_leading, p.b_leading, p.a_batch, p.b_batch})
+      mix(x);
+    mix(p.a_alignment | p.b_alignment << 9 | p.y_alignment << 18);
+    mix(static_cast<int>(p.dtype) * 4 + p.a_transposed * 2 + p.b_transposed);
+    return h;
+  }
+};
+
+// The library's own description of a problem. It thinks in columns: a matrix stored row by row is
+// its transpose, so it is asked for yᵀ = B'ᵀ · A'ᵀ.
+struct Plan {
+  cublasLtMatmulDesc_t desc = nullptr;
+  cublasLtMatrixLayout_t a = nullptr, b = nullptr, y = nullptr;
+  cublasLtMatmulAlgo_t algorithm{};
+};
+
+}  // namespace
+
+std::string GemmProblem::str() const {
+  return fmt::format("{} m{} n{} k{} batch{} a{}{}+{}/{} b{}{}+{}/{} y/{}", name_of(dtype), m, n, k,
+                     batch, a_transposed ? "t" : "n", a_leading, a_batch, a_alignment,
+                     b_transposed ? "t" : "n", b_leading, b_batch, b_alignment, y_alignment);
+}
+
+struct Gemm::Impl {
+  const CudaStream& stream;
+  const GemmOptions options;
+  const std::size_t workspace_bytes;
+  const CublasLt& library;
+  cublasLtHandle_t handle = nullptr;
+  TuningFile tuned;
+  int products_tuned = 0;
+  std::unordered_map<GemmProblem, Plan, Hash> plans;
+
+  Impl(const CudaStream& s, GemmOptions o, std::int64_t bytes, const std::string& device)
+      : stream(s),
+        options(std::move(o)),
+        workspace_bytes(static_cast<std::size_t>(bytes)),
+        library(cublaslt()),
+        tuned(options.tune_file, device, cublaslt_name()) {
+    if (!library.problem.empty()) throw Error(ErrorCode::kDevice, "cuda", library.problem);
+    check_blas(library.create(&handle), "cublasLtCreate");
+  }
+
+  ~Impl() {
+    for (auto& [problem, plan] : plans) release(plan);
+    if (handle != nullptr) library.destroy(handle);
+  }
+
+  void release(const Plan& plan) const {
+    if (plan.a != nullptr) library.layout_destroy(plan.a);
+    if (plan.b != nullptr) library.layout_destroy(plan.b);
+    if (plan.y != nullptr) library.layout_destroy(plan.y);
+    if (plan.desc != nullptr) library.desc_destroy(plan.desc);
+  }
+
+  template <class T>
+  void set(cublasLtMatmulDesc_t desc, cublasLtMatmulDescAttributes_t attribute, T value) const {
+    check_blas(library.desc_set(desc, attribute, &value, sizeof value),
+               "cublasLtMatmulDescSetAttribute");
+  }
+
+  cublasLtMatrixLayout_t layout(DType dtype, std::int64_t rows, std::int64_t columns,
+                                std::int64_t leading, std::int64_t batch,
+                                std::int64_t stride) const {
+    cublasLtMatrixLayout_t out = nullptr;
+    check_blas(library.layout_create(&out, data_type(dtype), static_cast<std::uint64_t>(rows),
+                                     static_cast<std::uint64_t>(columns), leading),
+               "cublasLtMatrixLayoutCreate");
+    const auto count = static_cast<std::int32_t>(batch);
+    check_blas(library.layout_set(out, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &count, sizeof count),
+               "cublasLtMatrixLayoutSetAttribute");
+    check_blas(library.layout_set(out, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &stride,
+                                  sizeof stride),
+               "cublasLtMatrixLayoutSetAttribute");
+    return out;
+  }
+
+  Plan describe_problem(const GemmProblem& p) const {
+    Plan out;
+    const bool tf32 = options.tf32 && p.dtype == DType::kF32;
+    check_blas(library.desc_create(
+                   &out.desc, tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F, CUDA_R_32F),
+               "cublasLtMatmulDescCreate");
+    set(out.desc, CUBLASLT_MATMUL_DESC_TRANSA, p.b_transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
+    set(out.desc, CUBLASLT_MATMUL_DESC_TRANSB, p.a_transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
+    out.b = p.b_transposed ? layout(p.dtype, p.k, p.n, p.b_leading, p.batch, p.b_batch)
+                           : layout(p.dtype, p.n, p.k, p.b_leading, p.batch, p.b_batch);
+    out.a = p.a_transposed ? layout(p.dtype, p.m, p.k, p.a_leading, p.batch, p.a_batch)
+                           : layout(p.dtype, p.k, p.m, p.a_leading, p.batch, p.a_batch);
+    out.y = layout(p.dtype, p.n, p.m, p.n, p.batch, p.m * p.n);
+    return out;
+  }
+
+  // The library's candidates, best first. Reductions over parts of k go through the workspace in
+  // float32 and in a fixed order, or not at all.
+  std::vector<cublasLtMatmulAlgo_t> candidates(const GemmProblem& p, const Plan& plan,
+                                               int wanted) const {
+    cublasLtMatmulPreference_t preference = nullptr;
+    check_blas(library.preference_create(&preference), "cublasLtMatmulPreferenceCreate");
+    const auto prefer = [&](cublasLtMatmulPreferenceAttributes_t attribute, auto value) {
+      check_blas(library.preference_set(preference, attribute, &value, sizeof value),
+                 "cublasLtMatmulPreferenceSetAttribute");
+    };
+    prefer(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, workspace_bytes);
+    prefer(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
+           static_cast<std::uint32_t>(CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE));
+    prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, static_cast<std::uint32_t>(p.b_alignment));
+    prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, static_cast<std::uint32_t>(p.a_alignment));
+    prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, static_cast<std::uint32_t>(p.y_alignment));
+    prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, static_cast<std::uint32_t>(p.y_alignment));
+    std::array<cublasLtMatmulHeuristicResult_t, kCandidates> results{};
+    int found = 0;
+    const cublasStatus_t status =
+        library.heuristic(handle, plan.desc, plan.b, plan.a, plan.y, plan.y, preference, wanted,
+                          results.data(), &found);
+    library.preference_destroy(preference);
+    std::vector<cublasLtMatmulAlgo_t> out;
+    for (int i = 0; i < found && status == CUBLAS_STATUS_SUCCESS; ++i) {
+      const auto& result = results[static_cast<std::size_t>(i)];
+      if (result.state == CUBLAS_STATUS_SUCCESS) out.push_back(result.algo);
+    }
+    if (out.empty()) {
+      throw DeviceError("cuda", "matmul",
+                        fmt::format("cuBLASLt has no algorithm for {} (status {})", p.str(),
+                                    static_cast<int>(status)));
+    }
+    return out;
+  }
+
+  cublasStatus_t run(const Plan& plan, const cublasLtMatmulAlgo_t& algorithm, const void* a,
+                     const void* b, void* y, void* workspace) const {
+    const float one = 1.0f, zero = 0.0f;
+    return library.matmul(handle, plan.desc, &one, b, plan.b, a, plan.a, &zero, y, plan.y, y,
+                          plan.y, &algorithm, workspace, workspace_bytes, stream.handle);
+  }
+
+  // Microseconds of one run, the fastest of a few; infinity when the algorithm does not run.
+  double time(const Plan& plan, const cublasLtMatmulAlgo_t& algorithm, const void* a, const void* b,
+              void* y, void* workspace) const {
+    double best = std::numeric_limits<double>::infinity();
+    EventMarks marks(stream.handle, 2);
+    for (int i = 0; i <= kTimedRuns; ++i) {
+      marks.set(0);
+      if (run(plan, algorithm, a, b, y, workspace) != CUBLAS_STATUS_SUCCESS) return best;
+      marks.set(1);
+      const double us = static_cast<double>(marks.between_ns(0, 1)) * 1e-3;
+      if (i > 0) best = std::min(best, us);
+    }
+    return best;
+  }
+
+  cublasLtMatmulAlgo_t fastest(const GemmProblem& p, const Plan& plan, const void* a, const void* b,
+                               void* y, void* workspace) {
+    cublasLtMatmulAlgo_t best{};
+    double best_us = std::numeric_limits<double>::infinity();
+    for (const cublasLtMatmulAlgo_t& algorithm : candidates(p, plan, kCandidates)) {
+      const double us = time(plan, algorithm, a, b, y, workspace);
+      if (us >= best_us) continue;
+      best = algorithm;
+      best_us = us;
+    }
+    AlgorithmBits bits{};
+    std::memcpy(bits.data(), &best, sizeof best);
+    tuned.add(p.str(), bits, best_us);
+    return best;
+  }
+
+  bool restore(const GemmProblem& p, Plan& plan) const {
+    const auto bits = tuned.find(p.str());
+    if (!bits) return false;
+    cublasLtMatmulAlgo_t algorithm{};
+    std::memcpy(&algorithm, bits->data(), sizeof algorithm);
+    cublasLtMatmulHeuristicResult_t result{};
+    const cublasStatus_t status =
+        library.check(handle, plan.desc, plan.b, plan.a, plan.y, plan.y, &algorithm, &result);
+    if (status != CUBLAS_STATUS_SUCCESS || result.workspaceSize > workspace_bytes) return false;
+    plan.algorithm = algorithm;
+    return true;
+  }
+
+  const Plan& plan_for(const GemmProblem& p, const void* a, const void* b, void* y,
+                       void* workspace) {
+    const auto found = plans.find(p);
+    if (found != plans.end()) return found->second;
+    Plan plan = describe_problem(p);
+    try {
+      if (restore(p, plan)) {
+        ++products_tuned;
+      } else if (options.tune) {
+        plan.algorithm = fastest(p, plan, a, b, y, workspace);
+        ++products_tuned;
+      } else {
+        plan.algorithm = candidates(p, plan, 1).front();
+      }
+    } catch (...) {
+      release(plan);
+      throw;
+    }
+    return plans.emplace(p, plan).first->second;
+  }
+};
+
+Gemm::Gemm(const CudaStream& stream, GemmOptions options, std::int64_t workspace_bytes,
+           const std::string& device_name)
+    : impl_(std::make_unique<Impl>(stream, std::move(options), workspace_bytes, device_name)) {}
+
+Gemm::~Gemm() = default;
+
+void Gemm::multiply(const GemmProblem& problem, const void* a, const void* b, void* y,
+                    void* workspace) {
+  const Plan& plan = impl_->plan_for(problem, a, b, y, workspace);
+  check_blas(impl_->run(plan, plan.algorithm, a, b, y, workspace), "cublasLtMatmul");
+}
+
+void Gemm::repeat(const GemmProblem& problem, const void* a, const void* b, void* y,
+                  void* workspace, int times) {
+  const Plan& plan = impl_->plan_for(problem, a, b, y, workspace);
+  for (int i = 0; i < times; ++i) {
+    check_blas(impl_->run(plan, plan.algorithm, a, b, y, workspace), "cublasLtMatmul");
+  }
+}
+
+std::string Gemm::describe() const {
+  if (impl_->products_tuned == 0) return "first heuristic";
+  return fmt::format("tuned {} of {} products", impl_->products_tuned, impl_->plans.size());
+}
+
+}  // namespace tracestep::cuda

@@ -1,0 +1,61 @@
+// Matrix products through cuBLASLt. Each problem (shape, strides, dtype, alignment) is planned
+// once: the library's first choice without atomic reductions, or, when tuning, the fastest of its
+// first candidates, timed on this device and kept in a file.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "backends/cuda/stream.h"
+#include "base/dtype.h"
+
+namespace tracestep::cuda {
+
+// y[b] = A'[b] · B'[b], all row by row: A' is [m,k], B' is [k,n], y is dense.
+struct GemmProblem {
+  std::int64_t m = 0, n = 0, k = 0, batch = 1;
+  std::int64_t a_leading = 0, b_leading = 0;  // elements from row to row as stored
+  std::int64_t a_batch = 0, b_batch = 0;      // elements from matrix to matrix
+  bool a_transposed = false;                  // stored as [k,m]
+  bool b_transposed = false;                  // stored as [n,k]
+  DType dtype = DType::kF32;
+  // Bytes that the addresses of all matrices are multiples of, 256 at most.
+  std::int32_t a_alignment = 256, b_alignment = 256, y_alignment = 256;
+
+  friend bool operator==(const GemmProblem&, const GemmProblem&) = default;
+  // "m512 n768 k768 …": the key of the tuning file.
+  std::string str() const;
+};
+
+struct GemmOptions {
+  bool tf32 = false;
+  bool tune = false;
+  std::string tune_file;
+};
+
+class Gemm {
+ public:
+  // `workspace_bytes`: what every product gets. Throws Error{kDevice} without the library,
+  // Error{kInput} for a tuning file that is malformed.
+  Gemm(const CudaStream& stream, GemmOptions options, std::int64_t workspace_bytes,
+       const std::string& device_name);
+  ~Gemm();
+  Gemm(const Gemm&) = delete;
+  Gemm& operator=(const Gemm&) = delete;
+
+  // Queues the product. Throws DeviceError.
+  void multiply(const GemmProblem& problem, const void* a, const void* b, void* y, void* workspace);
+  // The same product `times` times without looking it up again: the bare loop that issue times are
+  // compared with.
+  void repeat(const GemmProblem& problem, const void* a, const void* b, void* y, void* workspace,
+              int times);
+  // How choices were made: "first heuristic", "tuned 12 of 14 products (FILE)".
+  std::string describe() const;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace tracestep::cuda

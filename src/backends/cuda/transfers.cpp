@@ -1,0 +1,44 @@
+#include "backends/cuda/transfers.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "backends/cuda/check.h"
+
+namespace tracestep::cuda {
+
+Transfers::Transfers(cudaStream_t stream) : stream_(stream) {
+  for (cudaEvent_t& event : free_) {
+    TRACESTEP_CUDA(cudaEventCreateWithFlags(&event, cudaEventDisableTiming));
+  }
+}
+
+Transfers::~Transfers() {
+  for (cudaEvent_t event : free_) cudaEventDestroy(event);
+}
+
+void Transfers::in(void* device, const void* host, std::int64_t bytes) {
+  for (std::int64_t done = 0; done < bytes; done += kPieceBytes) {
+    const auto n = static_cast<std::size_t>(std::min(kPieceBytes, bytes - done));
+    auto* piece = static_cast<std::byte*>(staging_.data()) + next_ * kPieceBytes;
+    TRACESTEP_CUDA(cudaEventSynchronize(free_[next_]));
+    std::memcpy(piece, static_cast<const std::byte*>(host) + done, n);
+    TRACESTEP_CUDA(cudaMemcpyAsync(static_cast<std::byte*>(device) + done, piece, n,
+                                   cudaMemcpyHostToDevice, stream_));
+    TRACESTEP_CUDA(cudaEventRecord(free_[next_], stream_));
+    next_ = (next_ + 1) % kPieces;
+  }
+}
+
+void Transfers::out(void* host, const void* device, std::int64_t bytes) {
+  for (std::int64_t done = 0; done < bytes; done += kPieceBytes) {
+    const auto n = static_cast<std::size_t>(std::min(kPieceBytes, bytes - done));
+    auto* piece = static_cast<std::byte*>(staging_.data()) + next_ * kPieceBytes;
+    TRACESTEP_CUDA(cudaMemcpyAsync(piece, static_cast<const std::byte*>(device) + done, n,
+                                   cudaMemcpyDeviceToHost, stream_));
+    TRACESTEP_CUDA(cudaStreamSynchronize(stream_));
+    std::memcpy(static_cast<std::byte*>(host) + done, piece, n);
+  }
+}
+
+}  // namespace tracestep::cuda

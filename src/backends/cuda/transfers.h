@@ -1,0 +1,33 @@
+// Copies between host and device memory on one stream, through pinned staging buffers.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <cstdint>
+
+#include "backends/cuda/memory_source.h"
+
+namespace tracestep::cuda {
+
+class Transfers {
+ public:
+  explicit Transfers(cudaStream_t stream);
+  ~Transfers();
+  Transfers(const Transfers&) = delete;
+  Transfers& operator=(const Transfers&) = delete;
+  // The host memory may be reused when it returns; the device has it for what is issued next.
+  void in(void* device, const void* host, std::int64_t bytes);
+  // Waits for all issued work; the host has the bytes when it returns.
+  void out(void* host, const void* device, std::int64_t bytes);
+
+ private:
+  static constexpr std::int64_t kPieceBytes = std::int64_t{4} << 20;
+  static constexpr int kPieces = 2;  // one is filled while the other travels
+
+  cudaStream_t stream_;
+  PinnedMemory staging_{kPieces * kPieceBytes};
+  cudaEvent_t free_[kPieces] = {};  // the copy out of this piece has been done
+  int next_ = 0;
+};
+
+}  // namespace tracestep::cuda

@@ -1,0 +1,93 @@
+#include "backends/cuda/tuning_file.h"
+
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include <fmt/format.h>
+
+#include "base/error.h"
+#include "base/json.h"
+
+namespace tracestep::cuda {
+namespace {
+
+constexpr std::string_view kSchema = "tracestep.gemm-tuning.v1";
+
+std::string to_hex(const AlgorithmBits& bits) {
+  std::string out;
+  for (std::uint64_t word : bits) out += fmt::format("{:016x}", word);
+  return out;
+}
+
+AlgorithmBits from_hex(const std::string& text, const std::string& path) {
+  AlgorithmBits out{};
+  const bool digits = text.find_first_not_of("0123456789abcdef") == std::string::npos;
+  if (text.size() != 16 * out.size() || !digits) {
+    fail_input(path, "'{}' is no algorithm: 128 hexadecimal digits", text);
+  }
+  for (std::size_t i = 0; i < out.size(); ++i) {
+    out[i] = std::stoull(text.substr(16 * i, 16), nullptr, 16);
+  }
+  return out;
+}
+
+}  // namespace
+
+TuningFile::TuningFile(std::string path, const std::string& device, const std::string& library)
+    : path_(std::move(path)), owner_(device + "; " + library) {
+  if (!path_.empty() && std::filesystem::exists(path_)) read();
+}
+
+std::optional<AlgorithmBits> TuningFile::find(const std::string& problem) const {
+  const auto found = choices_.find({owner_, problem});
+  if (found == choices_.end()) return std::nullopt;
+  return found->second.algorithm;
+}
+
+void TuningFile::add(const std::string& problem, const AlgorithmBits& algorithm,
+                     double microseconds) {
+  choices_[{owner_, problem}] = {algorithm, microseconds};
+  if (!path_.empty()) write();
+}
+
+void TuningFile::read() {
+  std::ifstream file(path_);
+  std::stringstream text;
+  text << file.rdbuf();
+  if (!file) fail_input(path_, "cannot be read");
+  const Json json = Json::parse(text.str(), path_);
+  if (json.at("schema").as_string() != kSchema) {
+    fail_input(path_, "is no tuning file: schema '{}', not '{}'", json.at("schema").as_string(),
+               kSchema);
+  }
+  for (const Json& row : json.at("choices").items()) {
+    choices_[{row.at("device").as_string(), row.at("problem").as_string()}] = {
+        from_hex(row.at("algorithm").as_string(), path_), row.at("microseconds").as_double()};
+  }
+}
+
+void TuningFile::write() const {
+  Json json = Json::object();
+  json["schema"] = kSchema;
+  Json rows = Json::array();
+  for (const auto& [key, choice] : choices_) {
+    Json row = Json::object();
+    row["device"] = key.first;
+    row["problem"] = key.second;
+    row["algorithm"] = to_hex(choice.algorithm);
+    row["microseconds"] = choice.microseconds;
+    rows.push_back(std::move(row));
+  }
+  json["choices"] = std::move(rows);
+  const std::string part = path_ + ".part";
+  std::ofstream file(part);
+  file << json.dump(1) << '\n';
+  file.close();
+  if (!file || std::rename(part.c_str(), path_.c_str()) != 0) {
+    throw Error(ErrorCode::kOutput, path_, "the tuning file cannot be written");
+  }
+}
+
+}  // namespace tracestep::cuda
