@@ -30,6 +30,8 @@ struct CellResult {
   std::string device;
   std::string status = "ok";  // or "oom"
   std::string detail;         // why it is "oom"
+  DeviceFacts facts_before, facts_after;  // around the timed steps
+  std::string choices;                    // Device::choices()
   std::int64_t parameters = 0;
   std::vector<double> samples_ms, warmup_ms;
   double wall_ms = 0, issue_ms = 0, device_span_ms = 0, device_busy_ms = 0;  // medians
