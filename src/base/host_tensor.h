@@ -90,4 +90,7 @@ struct TensorView {
   HostTensor copy() const { return {dtype, shape, {bytes.begin(), bytes.end()}}; }
 };
 
+// The same numbers in float64, exactly; integers and booleans stay as they are.
+HostTensor widened(const TensorView& tensor);
+
 }  // namespace tracestep

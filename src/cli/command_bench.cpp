@@ -104,7 +104,7 @@ Measured measure_grid(const std::vector<GridCell>& cells, const BenchOptions& op
 }
 
 int run_bench(const BenchOptions& options, std::span<const std::string> arguments) {
-  check_device(options.grid.run, {"cpu", "null"});
+  check_device(options.grid.run, {"cpu", "reference", "null"});
   probe_output(options.output);
   const std::vector<GridCell> cells = grid_cells(options.grid);
   const Json environment = environment_of(arguments, options.grid.run);

@@ -40,11 +40,17 @@ void check_device(const RunOptions& run, std::initializer_list<const char*> usab
                 "use cpu");
   }
   check_choice("--device", run.device, kNames);
-  if (std::ranges::find(usable, run.device) != usable.end()) return;
-  throw Error(ErrorCode::kUsage, "--device",
-              run.device == "null" ? "null computes nothing, and this command needs numbers"
-                                   : "reference runs float64 programs, which only tests make",
-              fmt::format("use {}", fmt::join(usable, " or ")));
+  if (std::ranges::find(usable, run.device) == usable.end()) {
+    throw Error(ErrorCode::kUsage, "--device",
+                run.device == "null"
+                    ? "null computes nothing, and this command needs numbers"
+                    : "reference, the slow float64 oracle, is not for this command",
+                fmt::format("use {}", fmt::join(usable, " or ")));
+  }
+  if (run.device == "reference" && run.precisions != RunOptions().precisions) {
+    throw Error(ErrorCode::kUsage, "--precision",
+                "reference computes in float64 and has no other precision", "leave it out");
+  }
 }
 
 std::unique_ptr<Device> make_device(const RunOptions& run) {

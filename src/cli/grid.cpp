@@ -9,7 +9,8 @@ void add_grid_options(OptionSet& set, GridOptions& grid) {
   set.integers("--context", grid.contexts, kShapeRange, "tokens in a sequence, T; 512");
   set.integer("--batch", grid.batch, kShapeRange, "sequences in a batch, B; 4");
   add_model_options(set, grid.model);
-  add_run_options(set, grid.run, "cpu, or null (plans and counts, computes nothing)");
+  add_run_options(set, grid.run,
+                  "cpu; reference (float64, slow); null (plans and counts, computes nothing)");
 }
 
 std::vector<GridCell> grid_cells(const GridOptions& grid) {

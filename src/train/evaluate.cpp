@@ -9,11 +9,8 @@
 namespace tracestep {
 namespace {
 
-PipelineOptions lowering(const EvalOptions& options, Mode mode, Device& device) {
-  StepSpec spec{options.model, options.shape, mode, options.ops};
-  PipelineOptions out = pipeline_options(spec);
-  out.has_kernel = [&device](const OpDef& op) { return device.find_kernel(op) != nullptr; };
-  return out;
+PipelineOptions lowering(const EvalOptions& options, Mode mode) {
+  return pipeline_options({options.model, options.shape, mode, options.ops});
 }
 
 void load(Store& store, const EvalOptions& options) {
@@ -28,9 +25,8 @@ void set_batch(Executor& executor, const Batch& batch) {
 
 // The first batch's gradients, under the parameters' names.
 void write_gradients(Store& store, const EvalOptions& options, Device& device, const Batch& batch) {
-  EagerExecutor backward(store, run_pipeline(loss_program(options.model, options.shape),
-                                             lowering(options, Mode::kForwardBackward, device))
-                                    .program);
+  EagerExecutor backward(store, lowered(loss_program(options.model, options.shape),
+                                        lowering(options, Mode::kForwardBackward), device));
   set_batch(backward, batch);
   backward.run();
   std::map<std::string, HostTensor> gradients;
@@ -58,9 +54,8 @@ EvalResult evaluate(Device& device, const EvalOptions& options, TokenSourcePtr t
                         {options.shape.batch, options.shape.context, Order::kSequential, 0});
   Store store(device);
   const bool want_logits = !options.logits.empty();
-  EagerExecutor forward(store, run_pipeline(loss_program(options.model, options.shape, want_logits),
-                                            lowering(options, Mode::kInference, device))
-                                   .program);
+  EagerExecutor forward(store, lowered(loss_program(options.model, options.shape, want_logits),
+                                       lowering(options, Mode::kInference), device));
   load(store, options);
 
   EvalResult out;

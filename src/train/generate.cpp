@@ -15,27 +15,9 @@ HostTensor integer_tensor(std::int64_t value, const Shape& shape) {
   return HostTensor::of<std::int64_t>(DType::kI64, shape, std::span(&value, 1));
 }
 
-std::vector<double> widened(const HostTensor& logits) {
-  std::vector<double> out;
-  switch (logits.dtype) {
-    case DType::kF64:
-      for (double x : logits.as<double>()) out.push_back(x);
-      break;
-    case DType::kF32:
-      for (float x : logits.as<float>()) out.push_back(static_cast<double>(x));
-      break;
-    case DType::kBF16:
-      for (BF16 x : logits.as<BF16>()) out.push_back(static_cast<double>(to_float(x)));
-      break;
-    default:
-      for (F16 x : logits.as<F16>()) out.push_back(static_cast<double>(to_float(x)));
-      break;
-  }
-  return out;
-}
-
 // Temperature, top-k and nucleus sampling (Holtzman et al. 2020) with one uniform draw.
-std::int64_t sample(std::vector<double> logits, const GenerateOptions& options, double uniform) {
+std::int64_t sample(std::span<const double> logits, const GenerateOptions& options,
+                    double uniform) {
   std::vector<std::int64_t> order(logits.size());
   std::iota(order.begin(), order.end(), 0);
   std::stable_sort(order.begin(), order.end(), [&](std::int64_t a, std::int64_t b) {
@@ -86,10 +68,8 @@ std::vector<std::int64_t> generate(Device& device, const GenerateOptions& option
                                    const std::function<void(std::int64_t)>& emit) {
   check(options);
   Store store(device);
-  PipelineOptions lower;
-  lower.has_kernel = [&device](const OpDef& op) { return device.find_kernel(op) != nullptr; };
-  EagerExecutor decode(
-      store, run_pipeline(decode_program(options.model, {1, options.context}), lower).program);
+  EagerExecutor decode(store,
+                       lowered(decode_program(options.model, {1, options.context}), {}, device));
   if (options.init.empty()) {
     initialize_parameters(store, options.seed);
   } else {
@@ -105,8 +85,9 @@ std::vector<std::int64_t> generate(Device& device, const GenerateOptions& option
     decode.run();
     if (at + 1 < text.size()) continue;  // still reading the prompt
     if (static_cast<std::int64_t>(out.size()) >= options.tokens) break;
-    out.push_back(sample(widened(decode.output("logits")), options,
-                         rng.uniform(static_cast<std::uint64_t>(position))));
+    const HostTensor logits = widened(decode.output("logits"));
+    out.push_back(
+        sample(logits.as<double>(), options, rng.uniform(static_cast<std::uint64_t>(position))));
     text.push_back(out.back());
     if (emit) emit(out.back());
   }

@@ -14,11 +14,6 @@
 namespace tracestep {
 namespace {
 
-HostTensor scalar_tensor(double value) {
-  const auto narrow = static_cast<float>(value);
-  return HostTensor::of<float>(DType::kF32, {}, std::span(&narrow, 1));
-}
-
 double seconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
@@ -37,11 +32,8 @@ class Trainer {
       StepSpec spec = spec_of(Mode::kForwardBackward);
       PipelineOptions evaluate = pipeline_options(spec);
       evaluate.mode = Mode::kInference;  // the loss, nothing kept for backward
-      evaluate.has_kernel = [&device](const OpDef& op) {
-        return device.find_kernel(op) != nullptr;
-      };
       evaluator_ = std::make_unique<EagerExecutor>(
-          store_, run_pipeline(loss_program(options.model, options.shape), evaluate).program);
+          store_, lowered(loss_program(options.model, options.shape), evaluate, device));
     }
   }
 
@@ -102,11 +94,9 @@ class Trainer {
     const auto micro = [&](GradientKind kind) {
       StepSpec spec = spec_of(Mode::kForwardBackward);
       spec.gradients = kind;
-      PipelineOptions options = pipeline_options(spec);
-      options.has_kernel = [&device](const OpDef& op) { return device.find_kernel(op) != nullptr; };
       return std::make_unique<EagerExecutor>(
-          store_, run_pipeline(loss_program(options_.model, options_.shape, false, scale), options)
-                      .program);
+          store_, lowered(loss_program(options_.model, options_.shape, false, scale),
+                          pipeline_options(spec), device));
     };
     first_ = micro(GradientKind::kPersistent);
     next_ = micro(GradientKind::kAccumulate);
@@ -126,8 +116,7 @@ class Trainer {
     PipelineOptions lower;
     lower.granularity = options_.ops;
     lower.mode = Mode::kInference;
-    lower.has_kernel = [&device](const OpDef& op) { return device.find_kernel(op) != nullptr; };
-    return run_pipeline(optimizer(b.finish(), options), lower).program;
+    return lowered(optimizer(b.finish(), options), lower, device);
   }
 
   void accumulate(std::int64_t index, TrainStep& out) {
@@ -150,10 +139,10 @@ class Trainer {
   }
 
   void set_rates(Executor& executor, const TrainStep& step) const {
-    executor.set_input("lr", scalar_tensor(step.lr));
+    executor.set_scalar("lr", step.lr);
     if (options_.optimizer.kind != OptimizerKind::kAdamw) return;
     const OptimizerOptions& o = options_.optimizer;
-    executor.set_input("step_size", scalar_tensor(step_size(step.lr, o.beta1, o.beta2, step.step)));
+    executor.set_scalar("step_size", step_size(step.lr, o.beta1, o.beta2, step.step));
   }
 
   TrainOptions options_;
@@ -198,7 +187,7 @@ std::int64_t restore(Store& store, const Checkpoint& checkpoint, const Json& exp
   }
   load_parameters(store, checkpoint.model);
   for (const std::string& name : store.names(LeafKind::kState)) {
-    if (name.starts_with("adamw.")) store.set(name, checkpoint.state.view(name));
+    if (name.starts_with("adamw.")) load_tensor(store, name, checkpoint.state.view(name));
   }
   return checkpoint.step;
 }

@@ -81,7 +81,21 @@ const SafetensorsFile::Entry& matrix(const SafetensorsFile& file, const std::str
   return *entry;
 }
 
+// Only a store of a device that computes in float64 holds parameters of it.
+bool is_widened(const Type& from, const Type& to) {
+  return to.dtype == DType::kF64 && is_floating(from.dtype) && from.shape == to.shape;
+}
+
 }  // namespace
+
+void load_tensor(Store& store, const std::string& name, const TensorView& value) {
+  const Type& type = store.at(name).type;
+  if (value.dtype != type.dtype && is_widened({value.dtype, value.shape}, type)) {
+    store.set(name, widened(value));
+  } else {
+    store.set(name, value);
+  }
+}
 
 void initialize_parameters(Store& store, std::uint64_t seed) {
   if (!store.device().computes()) return;
@@ -104,10 +118,10 @@ void load_parameters(Store& store, const SafetensorsFile& file) {
     const TensorView value = file.view(name);
     const Type& type = store.at(name).type;
     const Type given{value.dtype, value.shape};
-    if (given != type) {
+    if (given != type && !is_widened(given, type)) {
       fail_input(where, "tensor '{}' is {}, the model expects {}", name, given.str(), type.str());
     }
-    store.set(name, value);
+    load_tensor(store, name, value);
   }
 }
 

@@ -18,8 +18,13 @@ namespace tracestep {
 // Source: the course's reference model.
 void initialize_parameters(Store& store, std::uint64_t seed);
 
-// Reads every parameter of the store. Throws Error{kInput} naming the tensor that is missing, has
-// another shape or a dtype other than the parameter's, and for tensors the model does not have.
+// Sets a parameter or state; narrower numbers are widened where the store holds float64.
+// Throws Error{kUsage} for another shape or dtype.
+void load_tensor(Store& store, const std::string& name, const TensorView& value);
+
+// Reads every parameter of the store, widening as load_tensor() does. Throws Error{kInput} naming
+// the tensor that is missing, has another shape or a dtype other than the parameter's, and for
+// tensors the model does not have.
 void load_parameters(Store& store, const SafetensorsFile& file);
 
 // The model's sizes as its tensors tell them (heads are not in the tensors: taken from the file's

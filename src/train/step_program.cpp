@@ -1,12 +1,13 @@
 #include "train/step_program.h"
 
+#include "passes/as_float64.h"
+
 namespace tracestep {
 namespace {
 
-Program lowered(const StepSpec& spec, PipelineOptions options) {
-  Program out = run_pipeline(forward_program(spec), options).program;
-  out.name = fmt::format("{} {}", name_of(spec.mode), spec.model.name);
-  return out;
+Program named(Program program, const StepSpec& spec) {
+  program.name = fmt::format("{} {}", name_of(spec.mode), spec.model.name);
+  return program;
 }
 
 }  // namespace
@@ -26,14 +27,18 @@ PipelineOptions pipeline_options(const StepSpec& spec) {
   return options;
 }
 
-Program step_program(const StepSpec& spec, const Device& device) {
-  PipelineOptions options = pipeline_options(spec);
+Program lowered(const Program& forward, PipelineOptions options, const Device& device) {
   options.has_kernel = [&device](const OpDef& op) { return device.find_kernel(op) != nullptr; };
-  return lowered(spec, options);
+  Program out = run_pipeline(forward, options).program;
+  return device.supports(DType::kF32) ? out : as_float64(out);
+}
+
+Program step_program(const StepSpec& spec, const Device& device) {
+  return named(lowered(forward_program(spec), pipeline_options(spec), device), spec);
 }
 
 Program step_program(const StepSpec& spec) {
-  return lowered(spec, pipeline_options(spec));
+  return named(run_pipeline(forward_program(spec), pipeline_options(spec)).program, spec);
 }
 
 }  // namespace tracestep

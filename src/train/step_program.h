@@ -19,8 +19,11 @@ struct StepSpec {
 
 // Inference builds logits alone; the other modes the loss on given targets.
 Program forward_program(const StepSpec& spec);
-// Pipeline options for a device that has `has_kernel`.
+// The options of all passes that the spec decides; `has_kernel` is left empty.
 PipelineOptions pipeline_options(const StepSpec& spec);
+// `forward` after all passes, for `device`'s kernels. A device that has no float32 (the reference)
+// gets the same program in float64: parameters, states and rates as well.
+Program lowered(const Program& forward, PipelineOptions options, const Device& device);
 // The program after all passes, for `device`'s kernels.
 Program step_program(const StepSpec& spec, const Device& device);
 // The same for a device whose kernels are not known: every op but the always decomposed has one.

@@ -65,6 +65,17 @@ TEST(BenchTest, AGridHasOneRowPerCellWithAllColumns) {
   }
 }
 
+TEST(BenchTest, TheOracleIsMeasuredLikeAnyDevice) {
+  const Json result = json_of(std::string("bench --device reference --context 4 --batch 1 "
+                                          "--mode inference,step --warmup 0 --steps 1") +
+                              kSmallModel);
+  ASSERT_EQ(result.at("rows").size(), 2u);
+  for (const Json& row : result.at("rows").items()) {
+    EXPECT_EQ(row.at("status").as_string(), "ok");
+    EXPECT_EQ(row.at("peak_bytes"), row.at("predicted_peak_bytes"));
+  }
+}
+
 TEST(BenchTest, ASweepGoesOnAfterARowThatRunsOutOfMemory) {
   const std::string arguments = std::string(
                                     "bench --device null --mode step --steps 1 --warmup 0 "

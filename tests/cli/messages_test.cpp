@@ -78,7 +78,9 @@ TEST(MessagesTest, WhatIsNotAvailableIsRefusedWithWhatIs) {
            Mistake{"bench --device cuda", 6, "this build has no CUDA back end; use cpu"},
            Mistake{"bench --device cuda:99", 6, "this build has no CUDA back end"},
            Mistake{"memory --size small", 2, "add --predict"},
-           Mistake{"bench --device reference", 2, "use cpu or null"},
+           Mistake{"memory --predict --device reference", 2, "use cpu or null"},
+           Mistake{"bench --device reference --precision bf16-pure", 2,
+                   "[--precision] reference computes in float64"},
            Mistake{"train --device null --text a", 2, "null computes nothing"},
        }) {
     check(m);

@@ -92,6 +92,34 @@ TEST_F(TrainTest, ASignalSavesACheckpointAndEndsWithItsNumber) {
   }
 }
 
+TEST_F(TrainTest, TheOracleTrainsEvaluatesAndContinues) {
+  const std::string train =
+      "train --device reference --text text.txt --lr 0.01 --checkpoint run "
+      "--resume --save w.safetensors" +
+      kSizes;
+  ASSERT_EQ(run(train + " --steps 1").status, 0);
+  const ProgramRun rest = run(train + " --steps 2 --format json");
+  ASSERT_EQ(rest.status, 0) << rest.err;
+  EXPECT_EQ(Json::parse(rest.out, "train").at("rows").items()[0].at("resumed_from").as_int(), 1);
+  EXPECT_EQ(SafetensorsFile(folder_ / "w.safetensors").view("lm_head.weight").dtype, DType::kF64);
+  const ProgramRun loss =
+      run("eval --device reference --init w.safetensors --text text.txt --batch 1 --context 8 "
+          "--batches 1 --gradients g.safetensors");
+  EXPECT_EQ(loss.status, 0) << loss.err;
+  const ProgramRun text =
+      run("generate --device reference --init w.safetensors --prompt 'the ' --max-tokens 2");
+  EXPECT_EQ(text.status, 0) << text.err;
+  // Narrow weights are widened; wide ones do not fit a narrow store.
+  ASSERT_EQ(run("train --text text.txt --steps 1 --save narrow.safetensors" + kSizes).status, 0);
+  EXPECT_EQ(run("eval --device reference --init narrow.safetensors --text text.txt --batch 1 "
+                "--context 8 --batches 1")
+                .status,
+            0);
+  const ProgramRun narrowed = run("eval --init w.safetensors --text text.txt --context 8");
+  EXPECT_EQ(narrowed.status, 3);
+  EXPECT_TRUE(contains(narrowed.err, "is f64"));
+}
+
 TEST_F(TrainTest, TooLittleMemoryIsAClearMessageAndStatusFour) {
   const ProgramRun done = run("train --text text.txt --memory-limit 100KiB" + kSizes);
   EXPECT_EQ(done.status, 4);

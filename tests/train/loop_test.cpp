@@ -5,6 +5,7 @@
 #include <fstream>
 
 #include "backends/cpu/cpu_device.h"
+#include "backends/reference/reference_device.h"
 #include "exec/eager.h"
 #include "ops/functions.h"
 #include "support/host_values.h"
@@ -59,6 +60,21 @@ TEST_F(LoopTest, TheLossFalls) {
   const TrainResult result = run(tiny_options());
   EXPECT_LT(result.steps.back().loss, result.steps.front().loss);
   EXPECT_GT(result.steps.front().grad_norm, 0.0);
+}
+
+TEST_F(LoopTest, TheOracleTakesTheSameSteps) {
+  TrainOptions options = tiny_options();
+  options.steps = 3;
+  for (std::int64_t accumulate : {1, 2}) {
+    options.accumulate = accumulate;
+    const TrainResult expected = run(options);
+    const auto oracle = make_reference_device();
+    const TrainResult wide = train(*oracle, options, some_tokens(), some_tokens(), nullptr, {});
+    for (std::size_t i = 0; i < 3; ++i) {
+      EXPECT_NEAR(wide.steps[i].loss, expected.steps[i].loss, 2e-5);
+      EXPECT_NEAR(wide.steps[i].grad_norm, expected.steps[i].grad_norm, 1e-4);
+    }
+  }
 }
 
 TEST_F(LoopTest, AResumedRunIsBitIdenticalToAnUninterruptedOne) {
@@ -145,10 +161,8 @@ TEST_F(LoopTest, CachedDecodingGivesTheLogitsOfTheWholeSequence) {
   constexpr std::int64_t kLength = 6;
   StepSpec spec{options.model, {1, kLength}, Mode::kInference};
   EagerExecutor full(store, step_program(spec, *device));
-  PipelineOptions lower = pipeline_options(spec);
-  lower.has_kernel = [&](const OpDef& op) { return device->find_kernel(op) != nullptr; };
-  EagerExecutor decode(store,
-                       run_pipeline(decode_program(options.model, {1, kLength}), lower).program);
+  EagerExecutor decode(
+      store, lowered(decode_program(options.model, {1, kLength}), pipeline_options(spec), *device));
   initialize_parameters(store, 5);
   const std::vector<std::int64_t> tokens{3, 1, 4, 1, 5, 9};
   full.set_input("tokens", HostTensor::of<std::int64_t>(DType::kI64, {1, kLength}, tokens));

@@ -1,0 +1,32 @@
+#include "base/host_tensor.h"
+
+namespace tracestep {
+namespace {
+
+template <class T, class Convert>
+HostTensor each_widened(const TensorView& tensor, Convert convert) {
+  HostTensor out = HostTensor::zeros(DType::kF64, tensor.shape);
+  const std::byte* from = tensor.bytes.data();
+  for (double& x : out.as<double>()) {
+    T value;
+    std::memcpy(&value, from, sizeof(T));  // a view of a file may lie at any address
+    x = convert(value);
+    from += sizeof(T);
+  }
+  return out;
+}
+
+}  // namespace
+
+HostTensor widened(const TensorView& tensor) {
+  const auto from_float = [](float x) { return static_cast<double>(x); };
+  const auto from_half = [](auto x) { return static_cast<double>(to_float(x)); };
+  switch (tensor.dtype) {
+    case DType::kF32: return each_widened<float>(tensor, from_float);
+    case DType::kBF16: return each_widened<BF16>(tensor, from_half);
+    case DType::kF16: return each_widened<F16>(tensor, from_half);
+    default: return tensor.copy();
+  }
+}
+
+}  // namespace tracestep
