@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdlib>
-#include <cstring>
 #include <functional>
 #include <memory>
 #include <vector>
@@ -14,7 +13,7 @@
 
 #include "backends/cpu/ceilings.h"
 #include "backends/cpu/cpu_device.h"
-#include "ir/builder.h"
+#include "op_runner.h"
 #include "ops/functions.h"
 
 namespace tracestep {
@@ -33,63 +32,6 @@ double seconds(const std::function<void()>& f) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
 }
 
-// One op with dense operands of small values, ready to be called again and again.
-class Runner {
- public:
-  Runner(Device& device, std::string_view op, const std::vector<Type>& inputs, Attrs attrs,
-         const std::vector<int>& donated)
-      : device_(device), builder_("bench") {
-    std::vector<Val> leaves;
-    for (const Type& type : inputs) {
-      leaves.push_back(builder_.input(fmt::format("x{}", leaves.size()), type));
-      inputs_.push_back(tensor(type));
-    }
-    const auto results = builder_.call(find_op(op), leaves, std::move(attrs));
-    std::vector<Type> types;
-    for (std::size_t i = 0; i < results.size(); ++i) {
-      types.push_back(results[i].type());
-      const int donor = i < donated.size() ? donated[i] : -1;
-      outputs_.push_back(donor >= 0 ? inputs_[static_cast<std::size_t>(donor)]
-                                    : tensor(types.back()));
-    }
-    const Node& node = builder_.program().nodes.back();
-    kernel_ = device.find_kernel(*node.op);
-    std::int64_t bytes = 0;
-    if (node.op->workspace) {
-      bytes = node.op->workspace({*node.op, node.attrs, inputs, types}, device.traits());
-    }
-    workspace_ = {static_cast<std::byte*>(allocate(bytes)), static_cast<std::size_t>(bytes)};
-    run();
-  }
-  Runner(const Runner&) = delete;
-  Runner& operator=(const Runner&) = delete;
-  ~Runner() {
-    for (void* block : blocks_) device_.allocator().free(block);
-  }
-
-  void run() {
-    kernel_({builder_.program().nodes.back(), inputs_, outputs_, workspace_, device_.stream()});
-  }
-
- private:
-  void* allocate(std::int64_t bytes) {
-    if (bytes == 0) return nullptr;
-    blocks_.push_back(device_.allocator().allocate(bytes, {.label = "bench"}));
-    std::memset(blocks_.back(), 0, static_cast<std::size_t>(bytes));
-    return blocks_.back();
-  }
-  TensorRef tensor(const Type& type) {
-    return {allocate(type.bytes()), type.dtype, type.shape, contiguous_strides(type.shape)};
-  }
-
-  Device& device_;
-  Builder builder_;
-  Kernel kernel_ = nullptr;
-  std::vector<TensorRef> inputs_, outputs_;
-  std::vector<void*> blocks_;
-  std::span<std::byte> workspace_;
-};
-
 struct Row {
   std::string name;
   std::string op;
@@ -102,7 +44,7 @@ struct Row {
 };
 
 void print_row(Device& device, const Row& row) {
-  Runner runner(device, row.op, row.inputs, row.attrs, row.donated);
+  OpRunner runner(device, row.op, row.inputs, row.attrs, row.donated);
   const std::int64_t streams = row.is_update ? 7 : 3;
   const std::int64_t array_bytes =
       std::max<std::int64_t>(1 << 20, row.bytes / streams / 4096 * 4096);
