@@ -3,13 +3,14 @@
 
 #include "cli/command.h"
 #include "cli/run_binary.h"
+#include "support/paths.h"
 #include "train/temp_folder.h"
 
 namespace tracestep {
 namespace {
 
 std::string committed(const char* page) {
-  return content_of(std::filesystem::path(TRACESTEP_SOURCE_DIR) / "docs" / page);
+  return content_of(testing::source_folder() / "docs" / page);
 }
 
 TEST(DocsTest, TheOpsPageIsWhatTheOpRecordsSay) {

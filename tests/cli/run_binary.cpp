@@ -9,6 +9,7 @@
 #include <stdexcept>
 #include <thread>
 
+#include "support/paths.h"
 #include "train/temp_folder.h"
 
 namespace tracestep {
@@ -31,7 +32,7 @@ void redirect(int fd, const std::filesystem::path& path) {
   std::vector<char*> argv{const_cast<char*>("tracestep")};
   for (const std::string& a : arguments) argv.push_back(const_cast<char*>(a.c_str()));
   argv.push_back(nullptr);
-  ::execv(TRACESTEP_BINARY, argv.data());
+  ::execv(testing::program_path().c_str(), argv.data());
   ::_exit(127);
 }
 

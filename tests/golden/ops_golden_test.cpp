@@ -9,6 +9,7 @@
 #include "passes/autograd.h"
 #include "passes/decompose.h"
 #include "support/host_values.h"
+#include "support/paths.h"
 #include "support/run_program.h"
 #include "train/safetensors.h"
 
@@ -24,7 +25,7 @@ struct Golden {
 };
 
 const SafetensorsFile& fixtures() {
-  static const SafetensorsFile file(TRACESTEP_SOURCE_DIR "/tests/golden/ops.safetensors");
+  static const SafetensorsFile file(source_folder() / "tests/golden/ops.safetensors");
   return file;
 }
 

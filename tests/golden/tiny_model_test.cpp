@@ -12,6 +12,7 @@
 #include "ops/functions.h"
 #include "passes/as_float64.h"
 #include "support/host_values.h"
+#include "support/paths.h"
 #include "train/loop.h"
 #include "train/model_store.h"
 #include "train/step_program.h"
@@ -21,7 +22,7 @@ namespace {
 
 using testing::to_doubles;
 
-const std::filesystem::path kFolder = std::filesystem::path(TRACESTEP_SOURCE_DIR) / "tests/golden";
+const std::filesystem::path kFolder = testing::source_folder() / "tests/golden";
 const ModelConfig kTiny{.vocab = 97, .d_model = 32, .d_ff = 64, .layers = 2, .heads = 4};
 constexpr BatchShape kShape{.batch = 3, .context = 16};
 constexpr int kSteps = 10;
