@@ -23,13 +23,23 @@ constexpr Variable kNoColor = {"NO_COLOR", "any value: no colours in text output
 constexpr Variable kVerify = {"TRACESTEP_VERIFY", "1: check the program after every pass; 0: not",
                               kVerifyByDefault ? "1" : "0"};
 constexpr Variable kAllocator = {
-    "TRACESTEP_ALLOCATOR", "caching, or guarded (slow; finds writes out of bounds)", "caching"};
+    "TRACESTEP_ALLOCATOR",
+    "caching, guarded (slow; finds writes out of bounds), or plain (cuda: nothing is pooled)",
+    "caching"};
 constexpr Variable kLog = {"TRACESTEP_LOG", "quiet, warn, info or debug: messages on stderr",
                            "info"};
 
 constexpr Variable kTerm = {"TERM", "dumb: no progress line", "as the terminal sets it"};
 
 constexpr std::array<Variable, 6> kAll = {kThreads, kNoColor, kVerify, kAllocator, kLog, kTerm};
+
+// One of the three names.
+std::string allocator_name() {
+  std::string text = value_of(kAllocator).value_or("caching");
+  if (text == "caching" || text == "guarded" || text == "plain") return text;
+  fail_usage(std::string(kAllocator.name), "unknown allocator \"{}\"; caching, guarded or plain",
+             text);
+}
 
 }  // namespace
 
@@ -61,10 +71,11 @@ bool verify_after_every_pass() {
 }
 
 bool guarded_allocator() {
-  const std::string text = value_of(kAllocator).value_or("caching");
-  if (text == "guarded") return true;
-  if (text == "caching") return false;
-  fail_usage(std::string(kAllocator.name), "unknown allocator \"{}\"; caching or guarded", text);
+  return allocator_name() == "guarded";
+}
+
+bool plain_allocator() {
+  return allocator_name() == "plain";
 }
 
 LogLevel log_level() {

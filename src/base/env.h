@@ -36,6 +36,8 @@ bool no_color();
 bool verify_after_every_pass();
 // TRACESTEP_ALLOCATOR: true for the allocator that never reuses memory and patterns its borders.
 bool guarded_allocator();
+// The same variable: true when every allocation shall be the device's own, for memory checkers.
+bool plain_allocator();
 // TRACESTEP_LOG.
 LogLevel log_level();
 // TERM=dumb: the terminal cannot rewrite a line.

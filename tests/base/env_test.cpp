@@ -70,7 +70,11 @@ TEST(EnvTest, KnownValuesAreUnderstood) {
   const ScopedVariable allocator("TRACESTEP_ALLOCATOR", "guarded");
   EXPECT_TRUE(env::verify_after_every_pass());
   EXPECT_TRUE(env::guarded_allocator());
+  EXPECT_FALSE(env::plain_allocator());
   EXPECT_EQ(env::log_level(), LogLevel::kQuiet);
+  const ScopedVariable plain("TRACESTEP_ALLOCATOR", "plain");
+  EXPECT_TRUE(env::plain_allocator());
+  EXPECT_FALSE(env::guarded_allocator());
 }
 
 }  // namespace
