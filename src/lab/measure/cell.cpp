@@ -6,6 +6,7 @@
 #include "analysis/memory_map.h"
 #include "base/random.h"
 #include "exec/eager.h"
+#include "lab/measure/facts_json.h"
 #include "lab/measure/statistics.h"
 #include "train/model_store.h"
 #include "train/schedule.h"
@@ -28,15 +29,20 @@ HostTensor random_tokens(const CellSpec& spec, std::string_view stream) {
   return out;
 }
 
+HostTensor scalar_tensor(double value) {
+  const auto narrow = static_cast<float>(value);
+  return HostTensor::of<float>(DType::kF32, {}, std::span(&narrow, 1));
+}
+
 void set_inputs(Executor& executor, const CellSpec& spec) {
   const Program& program = executor.program();
   const auto has = [&](std::string_view name) { return program.find_leaf(name) != kNoValue; };
   executor.set_input("tokens", random_tokens(spec, "tokens"));
   if (has("targets")) executor.set_input("targets", random_tokens(spec, "targets"));
-  if (has("lr")) executor.set_scalar("lr", kLearningRate);
+  if (has("lr")) executor.set_input("lr", scalar_tensor(kLearningRate));
   if (has("step_size")) {
     const OptimizerOptions& o = spec.step.optimizer;
-    executor.set_scalar("step_size", step_size(kLearningRate, o.beta1, o.beta2, 1));
+    executor.set_input("step_size", scalar_tensor(step_size(kLearningRate, o.beta1, o.beta2, 1)));
   }
 }
 
@@ -45,6 +51,7 @@ struct Sample {
 };
 
 Sample timed_run(Executor& executor, Device& device, Recorder* recorder = nullptr) {
+  const ScopedRange range(device.ranges(), "step");
   const std::int64_t start = now_ns();
   const RunClocks clocks = executor.run(recorder);
   device.synchronize();
@@ -55,6 +62,29 @@ Sample timed_run(Executor& executor, Device& device, Recorder* recorder = nullpt
           static_cast<double>(span) * kMsPerNs};
 }
 
+// What a profiler records: the timed steps and nothing else. The device's state is read on both
+// sides of it.
+class MeasuredRegion {
+ public:
+  MeasuredRegion(Device& device, CellResult& out) : device_(device), out_(out) {
+    out_.facts_before = device_.facts();
+    device_.profile(true);
+    range_.emplace(device_.ranges(), "measure");
+  }
+  ~MeasuredRegion() {
+    range_.reset();
+    device_.profile(false);
+    out_.facts_after = device_.facts();
+  }
+  MeasuredRegion(const MeasuredRegion&) = delete;
+  MeasuredRegion& operator=(const MeasuredRegion&) = delete;
+
+ private:
+  Device& device_;
+  CellResult& out_;
+  std::optional<ScopedRange> range_;
+};
+
 double busy_ms_of(const std::vector<Span>& spans) {
   std::int64_t total = 0;
   for (const Span& s : spans) total += s.end_ns - s.start_ns;
@@ -63,8 +93,10 @@ double busy_ms_of(const std::vector<Span>& spans) {
 
 void time_steps(Executor& executor, Device& device, CellResult& out) {
   for (int i = 0; i < out.spec.warmup; ++i) {
+    const ScopedRange range(device.ranges(), "warm-up");
     out.warmup_ms.push_back(timed_run(executor, device).wall_ms);
   }
+  const MeasuredRegion region(device, out);
   std::vector<double> spans;
   for (int i = 0; i < out.spec.steps; ++i) {
     const Sample sample = timed_run(executor, device);
@@ -73,6 +105,7 @@ void time_steps(Executor& executor, Device& device, CellResult& out) {
   }
   out.wall_ms = median_of(out.samples_ms);
   out.device_span_ms = median_of(spans);
+  out.choices = device.choices();
 }
 
 // Separate runs with spans: recording costs a little, so it never touches the timed ones.
@@ -230,6 +263,20 @@ std::vector<Column> cell_columns() {
        .digits = 3,
        .description = "median wall of the recorded steps",
        .data_only = true},
+      {.name = "choices",
+       .description = "how kernels were chosen where there is a choice",
+       .data_only = true},
+      {.name = "throttled",
+       .description = "what slowed the device down during the timed steps",
+       .data_only = true},
+      {.name = "facts_before",
+       .kind = K::kStructured,
+       .description = "clocks, power and temperature of the device before the timed steps",
+       .data_only = true},
+      {.name = "facts_after",
+       .kind = K::kStructured,
+       .description = "the same after them",
+       .data_only = true},
       {.name = "detail", .description = "why the status is not ok", .data_only = true},
   };
 }
@@ -238,6 +285,7 @@ std::vector<Json> cell_row(const CellResult& r) {
   const bool ok = r.status == "ok";
   const Summary s = summarize(r.samples_ms);
   const auto when_ok = [&](Json v) { return ok ? v : Json(); };
+  const auto text = [](const std::string& v) { return v.empty() ? Json() : Json(v); };
   const auto list = [](const std::vector<double>& values) {
     Json out = Json::array();
     for (double v : values) out.push_back(v);
@@ -277,7 +325,11 @@ std::vector<Json> cell_row(const CellResult& r) {
           timed ? Json(tokens / seconds) : Json(),
           r.launches,
           when_ok(r.instrumented_wall_ms),
-          r.detail.empty() ? Json() : Json(r.detail)};
+          text(r.choices),
+          text(throttled_between(r.facts_before, r.facts_after)),
+          to_json(r.facts_before),
+          to_json(r.facts_after),
+          text(r.detail)};
 }
 
 }  // namespace tracestep
