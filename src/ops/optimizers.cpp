@@ -16,6 +16,9 @@ std::vector<Type> adamw_type(const OpCall& c) {
     rules::require_shape(c, i, c.inputs[0].shape);
   }
   for (int i = 4; i < static_cast<int>(c.inputs.size()); ++i) rules::require_shape(c, i, {});
+  if (c.inputs.size() > 7 && c.inputs[7].dtype != DType::kBool) {
+    fail_usage(c.op.name, "`apply` is {}; bool is expected", c.inputs[7].str());
+  }
   return {c.inputs[0], c.inputs[2], c.inputs[3]};
 }
 
@@ -31,16 +34,20 @@ std::vector<Val> adamw_decomposed(Expansion e) {
   const Val root = affine(unary("sqrt", v1), 1.0, e.attrs.real("eps"));
   const Val step = div(mul(m1, cast(e.inputs[5], dtype)), root);
   const Val p1 = sub(mul(p, cast(decay, p.dtype())), cast(step, p.dtype()));
-  return {p1, m1, v1};
+  if (e.inputs.size() <= 7) return {p1, m1, v1};
+  const Val apply = broadcast_to(e.inputs[7], p.shape());
+  return {select(apply, p1, p), select(apply, m1, m), select(apply, v1, v)};
 }
 
 void register_adamw() {
   register_op(
       {.name = "adamw",
-       .doc = "p ← p(1 - lr·weight_decay) - step_size·m/(√v + eps), with m and v updated first; "
-              "step_size = lr·√(1-β2ᵗ)/(1-β1ᵗ). grad_scale multiplies the gradient (clipping).",
+       .doc =
+           "p ← p(1 - lr·weight_decay) - step_size·m/(√v + eps), with m and v updated first; "
+           "step_size = lr·√(1-β2ᵗ)/(1-β1ᵗ). grad_scale multiplies the gradient (clipping, "
+           "unscaling); where apply is false p, m and v stay as they are, whatever the gradient.",
        .source = "Loshchilov and Hutter 2019, alg. 2",
-       .inputs = {"p", "grad", "m", "v", "lr", "step_size", "grad_scale?"},
+       .inputs = {"p", "grad", "m", "v", "lr", "step_size", "grad_scale?", "apply?"},
        .outputs = {"p_new", "m_new", "v_new"},
        .attrs = {{"beta1", AttrKind::kReal, AttrValue(0.9), "decay of m"},
                  {"beta2", AttrKind::kReal, AttrValue(0.999), "decay of v"},

@@ -120,6 +120,13 @@ OpCase adamw_on(Shape shape, bool wide_state, double weight_decay, bool clipped)
   if (clipped) out.operands.push_back(wide({}, 0.1, 0.9));
   return out;
 }
+// With the operand `apply`: a step that counts, or one that leaves everything as it was.
+OpCase adamw_if(bool apply, Shape shape, bool wide_state) {
+  OpCase out = adamw_on(std::move(shape), wide_state, 0.1, true);
+  const double value = apply ? 1.0 : 0.0;
+  out.operands.push_back({.shape = {}, .low = value, .high = value, .holds = Holds::kBool});
+  return out;
+}
 
 }  // namespace
 
@@ -147,7 +154,9 @@ std::vector<OpTest> composite_tests() {
       composite("adamw",
                 {adamw_on({1031}, true, 0.1, false), adamw_on({3, 5}, true, 0.0, true),
                  adamw_on({0}, true, 0.1, false), adamw_on({1}, true, 0.1, true),
-                 adamw_on({67, 31}, false, 0.1, true)},
+                 adamw_on({67, 31}, false, 0.1, true), adamw_if(true, {1031}, true),
+                 adamw_if(false, {1031}, true), adamw_if(false, {67, 31}, false),
+                 adamw_if(false, {0}, true)},
                 {}),
   };
 }

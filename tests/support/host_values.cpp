@@ -81,7 +81,8 @@ HostTensor random_tensor(const Type& type, std::string_view name, double low, do
   std::vector<double> values(static_cast<std::size_t>(type.count()));
   for (std::size_t i = 0; i < values.size(); ++i) {
     if (type.dtype == DType::kBool) {
-      values[i] = static_cast<double>(rng.below(i, 2));
+      const bool either = low <= 0.0 && high >= 1.0;
+      values[i] = either ? static_cast<double>(rng.below(i, 2)) : static_cast<double>(low > 0.0);
     } else if (is_integer(type.dtype)) {
       const auto choices = static_cast<std::uint64_t>(high - low) + 1;
       values[i] = low + static_cast<double>(rng.below(i, choices));

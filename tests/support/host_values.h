@@ -18,7 +18,7 @@ HostTensor from_doubles(DType dtype, const Shape& shape, std::span<const double>
 HostTensor converted(const TensorView& tensor, DType dtype);
 
 // Uniform in [low, high], a function of the name alone; whole numbers for integers, 0 or 1 for
-// booleans.
+// booleans (both, where the range holds both).
 HostTensor random_tensor(const Type& type, std::string_view name, double low = -2.0,
                          double high = 2.0);
 

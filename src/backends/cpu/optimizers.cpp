@@ -1,4 +1,6 @@
 // AdamW in one pass: four streams in, three out, usually in place.
+#include <algorithm>
+
 #include "backends/cpu/kernels.h"
 #include "backends/cpu/numbers.h"
 #include "backends/cpu/targets.h"
@@ -56,9 +58,20 @@ void update_tile(const Factors& f, std::int64_t n, const Streams& s) {
   store_n(r.v, s.v_new + i, rest);
 }
 
+// A step that is not applied: the old values, also where the results have storage of their own.
+void keep_tile(std::int64_t n, const Streams& s) {
+  const auto keep = [n](const float* from, float* to) {
+    if (from != to) std::copy(from, from + n, to);
+  };
+  keep(s.p, s.p_new);
+  keep(s.m, s.m_new);
+  keep(s.v, s.v_new);
+}
+
 void adamw_kernel(const KernelCall& call) {
   const Operand p(call.inputs[0]), g(call.inputs[1]), m(call.inputs[2]), v(call.inputs[3]);
   const Factors factors = factors_of(call);
+  const bool apply = call.inputs.size() <= 7 || *call.inputs[7].as<const std::uint8_t>() != 0;
   const auto results = call.outputs;
   for_tiles(call, call.inputs[0].count(), [&](std::int64_t begin, std::int64_t n) {
     Tile p_tile, g_tile, m_tile, v_tile, out[3];
@@ -66,9 +79,18 @@ void adamw_kernel(const KernelCall& call) {
     for (std::size_t i = 0; i < 3; ++i) {
       to[i] = results[i].data != nullptr ? destination(results[i], begin, out[i]) : out[i].data;
     }
-    update_tile(factors, n,
-                {read(p, begin, n, p_tile), read(g, begin, n, g_tile), read(m, begin, n, m_tile),
-                 read(v, begin, n, v_tile), to[0], to[1], to[2]});
+    const Streams streams{read(p, begin, n, p_tile),
+                          read(g, begin, n, g_tile),
+                          read(m, begin, n, m_tile),
+                          read(v, begin, n, v_tile),
+                          to[0],
+                          to[1],
+                          to[2]};
+    if (apply) {
+      update_tile(factors, n, streams);
+    } else {
+      keep_tile(n, streams);
+    }
     for (std::size_t i = 0; i < 3; ++i) {
       if (results[i].data != nullptr) finish(results[i], begin, n, out[i]);
     }
