@@ -8,11 +8,11 @@ if(TRACESTEP_CUDA)
     endif()
     find_program(CMAKE_CUDA_COMPILER nvcc PATHS /usr/local/cuda/bin)
     enable_language(CUDA)
-    set(CMAKE_CUDA_STANDARD 20)
+    set(CMAKE_CUDA_FLAGS_RELEASE "-O3")  # without NDEBUG, as in compiler.cmake
     find_package(CUDAToolkit REQUIRED)
     tracestep_folder(backends/cuda DEPS runtime USES_PRIVATE CUDA::cudart_static)
-    # fmt 9 takes nvcc for a compiler without constexpr.
-    set(cuda_flags -DFMT_USE_CONSTEXPR=1 --expt-relaxed-constexpr
+    # CMake 3.25 does not know nvcc's C++20; fmt 9 takes nvcc for a compiler without constexpr.
+    set(cuda_flags -std=c++20 -DFMT_USE_CONSTEXPR=1 --expt-relaxed-constexpr
         -Xcompiler=-Wall,-Wextra)
     target_compile_options(tracestep_backends_cuda PRIVATE
                            "$<$<COMPILE_LANGUAGE:CUDA>:${cuda_flags}>")
