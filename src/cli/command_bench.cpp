@@ -1,11 +1,14 @@
 // tracestep bench: how long a step takes, and how many bytes, over a grid of cells.
+#include <algorithm>
 #include <memory>
 
 #include "base/error.h"
 #include "base/log.h"
 #include "cli/command.h"
 #include "cli/devices.h"
+#include "cli/cuda.h"
 #include "cli/grid.h"
+#include "cli/nsys_hint.h"
 #include "cli/output.h"
 #include "cli/resume_file.h"
 #include "lab/measure/cell.h"
@@ -21,6 +24,7 @@ struct BenchOptions {
   std::filesystem::path resume;
   int warmup = 5;
   int steps = 10;
+  bool nsys_hint = false;
 };
 
 CellSpec spec_of(const GridCell& cell, const BenchOptions& options) {
@@ -56,6 +60,7 @@ Json cell_key(const CellSpec& spec, const RunOptions& run, const Json& environme
   key["warmup"] = spec.warmup;
   key["steps"] = spec.steps;
   key["tool"] = environment.at("tool");
+  if (const Json* file = environment.find("tuning_file")) key["tuning_file"] = *file;
   return key;
 }
 
@@ -71,6 +76,14 @@ std::vector<Column> columns() {
 std::string label(const CellSpec& spec) {
   return fmt::format("{} context {} {} {} {}", spec.step.model.name, spec.step.shape.context,
                      name_of(spec.step.mode), spec.precision, name_of(spec.step.ops));
+}
+
+// A row that was measured on a device held back says so where people read it.
+void note_throttling(Table& table, const std::string& label) {
+  const auto column = std::ranges::find(table.columns, "throttled", &Column::name);
+  const Json& why = table.rows.back()[static_cast<std::size_t>(column - table.columns.begin())];
+  if (why.is_null()) return;
+  table.notes.push_back(fmt::format("{}: measured while throttled: {}", label, why.as_string()));
 }
 
 struct Measured {
@@ -90,21 +103,38 @@ Measured measure_grid(const std::vector<GridCell>& cells, const BenchOptions& op
     const Json key = cell_key(spec, run, environment);
     if (const std::vector<Json>* row = finished.find(key)) {
       out.table.add_row(*row);
+      note_throttling(out.table, label(spec));
       continue;
     }
     progress.update(fmt::format("{}/{}  {}", i + 1, cells.size(), label(spec)));
-    const CellResult result = measure_cell([&run] { return make_device(run); }, spec);
+    const CellResult result = measure_cell([&] { return make_device(run, spec.precision); }, spec);
     std::vector<Json> row = cell_row(result);
     row.push_back(key);
     finished.add(row);
     out.table.add_row(std::move(row));
+    note_throttling(out.table, label(spec));
     if (result.status == "oom") out.oom_detail = result.detail;
   }
   return out;
 }
 
+void print_nsys_hint(const BenchOptions& options, std::span<const std::string> arguments) {
+  if (!cuda_index(options.grid.run.device)) {
+    throw Error(ErrorCode::kUsage, "--nsys-hint",
+                fmt::format("nsys sees what a GPU does; this runs on {}", options.grid.run.device),
+                "add --device cuda");
+  }
+  std::error_code ignored;
+  const auto self = std::filesystem::read_symlink("/proc/self/exe", ignored);
+  const std::size_t cells = grid_cells(options.grid).size();
+  write_text(nsys_command(self.empty() ? "tracestep" : self, arguments, cells) + "\n", {});
+}
+
 int run_bench(const BenchOptions& options, std::span<const std::string> arguments) {
-  check_device(options.grid.run, {"cpu", "reference", "null"});
+  const RunOptions& run = options.grid.run;
+  const DeviceUse use = options.nsys_hint ? DeviceUse::kPlan : DeviceUse::kRun;
+  check_device(run, {"cpu", "cuda", "reference", "null"}, use);
+  if (options.nsys_hint) return print_nsys_hint(options, arguments), 0;
   probe_output(options.output);
   const std::vector<GridCell> cells = grid_cells(options.grid);
   const Json environment = environment_of(arguments, options.grid.run);
@@ -140,6 +170,8 @@ Command bench_command() {
   set.integer("--steps", options->steps, {1, 1000000}, "timed steps, one sample each; 10");
   set.path("--resume", "FILE", options->resume,
            "keep finished rows here and skip those that are there (JSON lines, or a JSON result)");
+  set.toggle("--nsys-hint", options->nsys_hint,
+             "print the nsys command line that records just the timed steps, and end");
   add_grid_options(set, options->grid);
   add_output_options(set, options->output);
   command.run = [options](std::span<const std::string> arguments) {

@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "cli/ceilings_table.h"
 #include "cli/command.h"
+#include "cli/cuda.h"
 #include "cli/devices.h"
 #include "cli/output.h"
 #include "train/tokenizer.h"
@@ -19,11 +20,6 @@ struct DoctorOptions {
   OutputOptions output;
   bool ceilings = false;
 };
-
-bool exists(const char* path) {
-  std::error_code ignored;
-  return std::filesystem::exists(path, ignored);
-}
 
 bool has_simd(const Json& environment, std::string_view flag) {
   for (const Json& found : environment.at("simd").items()) {
@@ -53,10 +49,7 @@ Table parts_table(const Json& environment) {
                      : "used for large buffers"});
   table.add_row({"device reference", "ok", "float64, slow: the oracle of the tests"});
   table.add_row({"device null", "ok", "plans and counts bytes, computes nothing"});
-  const bool driver = exists("/proc/driver/nvidia/version");
-  table.add_row({"device cuda", "missing",
-                 driver ? "this build has no CUDA back end; an NVIDIA driver is here"
-                        : "this build has no CUDA back end; no NVIDIA driver here either"});
+  add_cuda_parts(table);
   table.add_row({"bpe vocabularies", has_bpe() ? "ok" : "missing",
                  has_bpe() ? "SentencePiece"
                            : "install libsentencepiece-dev and build again; bytes work without"});

@@ -39,7 +39,7 @@ Table result_table(const EvalResult& r) {
 }
 
 int run_eval(EvalCommand o, std::span<const std::string> arguments) {
-  check_device(o.run, {"cpu", "reference"});
+  check_device(o.run, {"cpu", "cuda", "reference"});
   const Json environment = environment_of(arguments, o.run);
   probe_output(o.output);
   const TokenInput input = open_tokens(o.tokens);
@@ -81,7 +81,7 @@ Command eval_command() {
   set.path("--gradients", "FILE", options->eval.gradients,
            "gradients of the first batch (safetensors)");
   add_model_options(set, options->model);
-  add_run_options(set, options->run, "cpu, or reference (float64, slow)");
+  add_run_options(set, options->run, "cpu; cuda[:N]; reference (float64, slow)");
   add_output_options(set, options->output);
   command.run = [options](std::span<const std::string> arguments) {
     return run_eval(*options, arguments);

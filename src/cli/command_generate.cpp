@@ -94,7 +94,7 @@ std::vector<std::int64_t> stream_text(const GenerateCommand& o, Device& device,
 }
 
 int run_generate(GenerateCommand o, std::span<const std::string> arguments) {
-  check_device(o.run, {"cpu", "reference"});
+  check_device(o.run, {"cpu", "cuda", "reference"});
   const Json environment = environment_of(arguments, o.run);
   probe_output(o.output);
   const auto tokenizer = find_tokenizer(o);
@@ -151,7 +151,7 @@ Command generate_command() {
   set.real("--top-p", options->generate.top_p, {0.0, 1.0},
            "only the most likely that make up this probability; 1");
   add_model_options(set, options->model);
-  add_run_options(set, options->run, "cpu, or reference (float64, slow)");
+  add_run_options(set, options->run, "cpu; cuda[:N]; reference (float64, slow)");
   add_output_options(set, options->output);
   command.run = [options](std::span<const std::string> arguments) {
     return run_generate(*options, arguments);

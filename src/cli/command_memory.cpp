@@ -143,7 +143,7 @@ int run_memory(const MemoryOptions& options, std::span<const std::string> argume
     throw Error(ErrorCode::kUsage, "memory", "measuring on a device is not available here",
                 "add --predict; bench shows the measured peak beside the predicted one");
   }
-  check_device(options.grid.run, {"cpu", "null"});
+  check_device(options.grid.run, {"cpu", "cuda", "null"}, DeviceUse::kPlan);
   probe_output(options.output);
   const std::vector<GridCell> cells = grid_cells(options.grid);
   std::vector<Table> tables{peak_table(), category_table(), {}};

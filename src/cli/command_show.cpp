@@ -103,7 +103,7 @@ int run_show(const ShowOptions& o, std::span<const std::string> arguments) {
   if (count_of_views(o) > 1) {
     fail_usage("show", "give one of --after, --diff, --passes, --ops-list and --docs");
   }
-  check_device(o.run, {"cpu", "reference", "null"});
+  check_device(o.run, {"cpu", "cuda", "reference", "null"});
   probe_output(o.output);
   if (o.docs == "ops") return show_text(o, ops_page()), 0;
   if (o.docs == "cli") return show_text(o, cli_reference(all_commands())), 0;

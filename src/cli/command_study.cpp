@@ -171,7 +171,7 @@ Table cells_table(const Study& study) {
 }
 
 int run_study(const StudyOptions& o, std::span<const std::string> arguments) {
-  check_device(o.run, {"cpu"});
+  check_device(o.run, {"cpu", "cuda"});
   const Json environment = environment_of(arguments, o.run);
   std::error_code error;
   fs::create_directories(o.folder, error);
@@ -216,7 +216,7 @@ Command study_command() {
   set.integer("--train-steps", options->train_steps, {1, 1000000}, "200");
   set.toggle("--quick", options->quick, "two timed steps per cell");
   set.group("How it runs");
-  set.text("--device", "NAME", options->run.device, "cpu");
+  set.text("--device", "NAME", options->run.device, "cpu, or cuda[:N]");
   set.integer("--threads", options->run.threads, {1, 4096},
               "CPU threads; OMP_NUM_THREADS, else all allowed cores");
   set.bytes("--memory-limit", options->run.memory_limit_bytes,

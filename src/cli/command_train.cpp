@@ -150,7 +150,7 @@ TrainResult run_loop(const TrainCommand& o, Device& device, const TokenSplit& sp
 
 int run_train(TrainCommand o, std::span<const std::string> arguments) {
   check_together(o);
-  check_device(o.run, {"cpu", "reference"});
+  check_device(o.run, {"cpu", "cuda", "reference"});
   const Json environment = environment_of(arguments, o.run);
   probe_output(o.output);
   TokenInput input = open_tokens(o.tokens);
@@ -208,7 +208,7 @@ Command train_command() {
   add_schedule_options(set, options->train);
   add_file_options(set, *options);
   add_model_options(set, options->model);
-  add_run_options(set, options->run, "cpu, or reference (float64, slow)");
+  add_run_options(set, options->run, "cpu; cuda[:N]; reference (float64, slow)");
   add_output_options(set, options->output);
   command.run = [options](std::span<const std::string> arguments) {
     return run_train(*options, arguments);

@@ -10,19 +10,15 @@
 #include "backends/reference/reference_device.h"
 #include "base/env.h"
 #include "base/error.h"
+#include "cli/cuda.h"
 
 namespace tracestep::cli {
 namespace {
 
-const std::vector<std::string> kNames{"cpu", "reference", "null"};
+const std::vector<std::string> kNames{"cpu", "cuda", "reference", "null"};
 
-// "cuda" or "cuda:3".
-bool is_cuda(std::string_view name) {
-  if (!name.starts_with("cuda")) return false;
-  name.remove_prefix(4);
-  if (name.empty()) return true;
-  if (name[0] != ':' || name.size() == 1) return false;
-  return std::ranges::all_of(name.substr(1), [](char c) { return c >= '0' && c <= '9'; });
+bool has_precision(const RunOptions& run, std::string_view name) {
+  return std::ranges::find(run.precisions, name) != run.precisions.end();
 }
 
 }  // namespace
@@ -33,13 +29,19 @@ int threads_of(const RunOptions& run) {
   return env::threads().value_or(cpu::allowed_cores());
 }
 
-void check_device(const RunOptions& run, std::initializer_list<const char*> usable) {
-  if (is_cuda(run.device)) {
-    throw Error(ErrorCode::kDevice, "--device",
-                fmt::format("{} is not there: this build has no CUDA back end", run.device),
-                "use cpu");
+void check_device(const RunOptions& run, std::initializer_list<const char*> usable, DeviceUse use) {
+  const bool is_cuda = cuda_index(run.device).has_value();
+  if (!is_cuda) check_choice("--device", run.device, kNames);
+  if (has_precision(run, "tf32") && !is_cuda) {
+    throw Error(ErrorCode::kUsage, "--precision",
+                fmt::format("tf32 is how a GPU multiplies; {} has no such products", run.device),
+                "use fp32, or --device cuda");
   }
-  check_choice("--device", run.device, kNames);
+  check_tuning(run);
+  if (is_cuda) {
+    if (use == DeviceUse::kRun) check_cuda(run);
+    return;
+  }
   if (std::ranges::find(usable, run.device) == usable.end()) {
     throw Error(ErrorCode::kUsage, "--device",
                 run.device == "null"
@@ -53,8 +55,11 @@ void check_device(const RunOptions& run, std::initializer_list<const char*> usab
   }
 }
 
-std::unique_ptr<Device> make_device(const RunOptions& run) {
-  check_device(run, {"cpu", "reference", "null"});
+std::unique_ptr<Device> make_device(const RunOptions& run, std::string_view precision) {
+  check_device(run, {"cpu", "cuda", "reference", "null"});
+  if (cuda_index(run.device)) {
+    return make_cuda(run, precision.empty() ? run.precisions.front() : precision);
+  }
   if (run.device == "reference") {
     return make_reference_device(
         {.guarded = env::guarded_allocator(), .memory_limit = run.memory_limit_bytes});
@@ -68,7 +73,11 @@ std::unique_ptr<Device> make_device(const RunOptions& run) {
 }
 
 DeviceTraits traits_of(const RunOptions& run) {
-  return {.kind = run.device == "reference" ? "reference" : "cpu", .threads = threads_of(run)};
+  const bool is_cuda = cuda_index(run.device).has_value();
+  return {.kind = is_cuda                     ? "cuda"
+                  : run.device == "reference" ? "reference"
+                                              : "cpu",
+          .threads = threads_of(run)};
 }
 
 }  // namespace tracestep::cli

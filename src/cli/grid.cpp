@@ -10,7 +10,7 @@ void add_grid_options(OptionSet& set, GridOptions& grid) {
   set.integer("--batch", grid.batch, kShapeRange, "sequences in a batch, B; 4");
   add_model_options(set, grid.model);
   add_run_options(set, grid.run,
-                  "cpu; reference (float64, slow); null (plans and counts, computes nothing)");
+                  "cpu; cuda[:N]; reference (float64, slow); null (plans and counts only)");
 }
 
 std::vector<GridCell> grid_cells(const GridOptions& grid) {

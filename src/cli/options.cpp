@@ -3,6 +3,7 @@
 #include <fmt/ranges.h>
 
 #include "base/error.h"
+#include "cli/cuda.h"
 #include "cli/devices.h"
 #include "lab/measure/environment.h"
 
@@ -104,7 +105,11 @@ void add_run_options(OptionSet& set, RunOptions& run, std::string devices) {
             "behave like a device with this much memory, as 16GiB");
   set.integer("--seed", run.seed, {0}, "of weights, batches and sampling; 0");
   set.toggle("--deterministic", run.deterministic,
-             "refuse what cannot promise the same bits again (the cpu can)");
+             "refuse what cannot promise the same bits again: choices by time not made yet");
+  set.toggle("--tune", run.tune,
+             "cuda: time the algorithms for each new matrix product, keep the fastest");
+  set.path("--tune-file", "FILE", run.tune_file,
+           "where choices are kept and found; tracestep-tuning.json with --tune");
 }
 
 void add_output_options(OptionSet& set, OutputOptions& output) {
@@ -189,6 +194,7 @@ Json environment_of(std::span<const std::string> arguments, const RunOptions& ru
   out["device_memory_limit_bytes"] =
       run.memory_limit_bytes > 0 ? Json(run.memory_limit_bytes) : Json();
   out["seed"] = run.seed;
+  add_cuda_environment(run, out);
   return out;
 }
 

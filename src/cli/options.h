@@ -36,6 +36,13 @@ struct RunOptions {
   std::int64_t memory_limit_bytes = 0;  // 0: none
   std::uint64_t seed = 0;
   bool deterministic = false;
+  bool tune = false;  // time the candidates of matrix products that have no choice yet
+  std::filesystem::path tune_file;  // empty: the one of tuning_path()
+
+  // Where choices are kept.
+  std::filesystem::path tuning_path() const {
+    return tune_file.empty() ? "tracestep-tuning.json" : tune_file;
+  }
 };
 
 struct OutputOptions {

@@ -1,0 +1,25 @@
+// What a GPU is, for the environment of a result and for `doctor`; no device is started for it.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace tracestep {
+
+struct CudaDeviceInfo {
+  std::string name;                // "NVIDIA H200"
+  std::string compute_capability;  // "9.0"
+  std::string pci_bus_id;          // "0000:1B:00.0"
+  int multiprocessors = 0;
+  std::int64_t memory_bytes = 0;
+};
+
+// All empty for an index that is not there. Never throws.
+CudaDeviceInfo cuda_device_info(int index);
+
+// The version of the driver itself, "580.65.06", by NVML; empty: not known.
+std::string nvidia_driver_version();
+// Why there are no clocks, power and heat to read; empty: NVML is there.
+std::string nvml_problem();
+
+}  // namespace tracestep

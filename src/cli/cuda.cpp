@@ -1,0 +1,179 @@
+#include "cli/cuda.h"
+
+#include <algorithm>
+#include <filesystem>
+
+#include <fmt/format.h>
+
+#include "base/env.h"
+#include "base/error.h"
+#include "base/units.h"
+#include "train/output_file.h"
+#ifdef TRACESTEP_WITH_CUDA
+#include "backends/cuda/cuda_device.h"
+#include "backends/cuda/device_info.h"
+#endif
+
+namespace tracestep::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int kNoSuchIndex = 1 << 20;  // more than any machine has
+
+bool is_there(const fs::path& path) {
+  std::error_code ignored;
+  return fs::exists(path, ignored);
+}
+
+[[noreturn]] void not_there(const RunOptions& run, const std::string& why,
+                            const std::string& hint) {
+  throw Error(ErrorCode::kDevice, "--device", fmt::format("{} is not there: {}", run.device, why),
+              hint);
+}
+
+bool has_driver() {
+  return is_there("/proc/driver/nvidia/version");
+}
+
+}  // namespace
+
+std::optional<int> cuda_index(std::string_view device) {
+  if (!device.starts_with("cuda")) return std::nullopt;
+  device.remove_prefix(4);
+  if (device.empty()) return 0;
+  if (device[0] != ':' || device.size() == 1) return std::nullopt;
+  int index = 0;
+  for (char c : device.substr(1)) {
+    if (c < '0' || c > '9') return std::nullopt;
+    index = std::min(10 * index + (c - '0'), kNoSuchIndex);
+  }
+  return index;
+}
+
+void check_tuning(const RunOptions& run) {
+  if (!run.tune && run.tune_file.empty()) return;
+  const char* const flag = run.tune ? "--tune" : "--tune-file";
+  if (!cuda_index(run.device)) {
+    throw Error(
+        ErrorCode::kUsage, flag,
+        fmt::format("{} has one algorithm per matrix product and nothing to choose", run.device),
+        "use --device cuda, or leave it out");
+  }
+  const fs::path file = run.tuning_path();
+  const bool has_file = is_there(file);
+  if (run.tune && run.deterministic && !has_file) {
+    throw Error(ErrorCode::kUsage, "--deterministic",
+                fmt::format("--tune chooses by times, and {} holds no choices yet: another run "
+                            "might choose otherwise",
+                            file.string()),
+                "run once without --deterministic, then with both");
+  }
+  if (!run.tune && !has_file) {
+    throw Error(ErrorCode::kInput, "--tune-file", fmt::format("{} does not exist", file.string()),
+                "make it with --tune --tune-file FILE");
+  }
+  if (run.tune) check_writable(file);
+}
+
+#ifdef TRACESTEP_WITH_CUDA
+
+void check_cuda(const RunOptions& run) {
+  const CudaProbe probe = probe_cuda();
+  if (probe.devices == 0) not_there(run, probe.problem, "see tracestep doctor, or use cpu");
+  if (cuda_index(run.device).value_or(kNoSuchIndex) < probe.devices) return;
+  not_there(run,
+            probe.devices == 1 ? "this machine has one CUDA device"
+                               : fmt::format("this machine has {} CUDA devices", probe.devices),
+            probe.devices == 1 ? std::string("use cuda:0")
+                               : fmt::format("use cuda:0 to cuda:{}", probe.devices - 1));
+}
+
+std::unique_ptr<Device> make_cuda(const RunOptions& run, std::string_view precision) {
+  check_cuda(run);
+  check_tuning(run);
+  const bool is_tuned = run.tune || !run.tune_file.empty();
+  return make_cuda_device({.index = *cuda_index(run.device),
+                           .guarded = env::guarded_allocator(),
+                           .pooled = !env::plain_allocator(),
+                           .memory_limit = run.memory_limit_bytes,
+                           .tf32 = precision == "tf32",
+                           // Choices of the file are kept to; new ones would depend on times.
+                           .tune = run.tune && !run.deterministic,
+                           .tune_file = is_tuned ? run.tuning_path().string() : std::string()});
+}
+
+void add_cuda_environment(const RunOptions& run, Json& environment) {
+  const std::optional<int> index = cuda_index(run.device);
+  if (!index) return;
+  const auto or_null = [](const std::string& text) { return text.empty() ? Json() : Json(text); };
+  const CudaProbe probe = probe_cuda();
+  const CudaDeviceInfo info = cuda_device_info(*index);
+  environment["gpu"] = or_null(info.name);
+  environment["gpu_compute_capability"] = or_null(info.compute_capability);
+  environment["gpu_multiprocessors"] =
+      info.multiprocessors > 0 ? Json(info.multiprocessors) : Json();
+  environment["gpu_memory_bytes"] = info.memory_bytes > 0 ? Json(info.memory_bytes) : Json();
+  environment["gpu_driver"] = or_null(nvidia_driver_version());
+  environment["cuda_driver"] = or_null(probe.driver);
+  environment["cuda_runtime"] = or_null(probe.runtime);
+  environment["gemm_library"] = or_null(probe.gemm_library);
+  const bool is_tuned = run.tune || !run.tune_file.empty();
+  environment["tuning_file"] = is_tuned ? Json(run.tuning_path().filename().string()) : Json();
+}
+
+void add_cuda_parts(Table& parts) {
+  const CudaProbe probe = probe_cuda();
+  parts.add_row(
+      {"device cuda", probe.devices > 0 ? "ok" : "missing",
+       probe.devices > 0
+           ? fmt::format("built with CUDA {}; float32, bfloat16 and float16", probe.runtime)
+           : probe.problem});
+  for (int i = 0; i < probe.devices; ++i) {
+    const CudaDeviceInfo info = cuda_device_info(i);
+    parts.add_row({fmt::format("device cuda:{}", i), "ok",
+                   fmt::format("{}, {}, compute capability {}", info.name,
+                               format_bytes(info.memory_bytes), info.compute_capability)});
+  }
+  const std::string version = nvidia_driver_version();
+  const bool driver_found = !probe.driver.empty() || has_driver();
+  parts.add_row({"NVIDIA driver", driver_found ? "ok" : "missing",
+                 driver_found
+                     ? fmt::format("{}, speaks CUDA {}", version.empty() ? "unknown" : version,
+                                   probe.driver.empty() ? "unknown" : probe.driver)
+                     : "without it only the other devices work"});
+  const bool has_gemm = !probe.gemm_library.empty();
+  parts.add_row({"cuBLASLt", has_gemm ? "ok" : "missing",
+                 has_gemm ? probe.gemm_library
+                          : "matrix products on cuda need it; install the CUDA libraries or set "
+                            "LD_LIBRARY_PATH"});
+  const std::string problem = nvml_problem();
+  parts.add_row({"NVML", problem.empty() ? "ok" : "missing",
+                 problem.empty()
+                     ? "clocks, power and heat of every row"
+                     : fmt::format("{}; rows say nothing of clocks and heat", problem)});
+}
+
+#else
+
+void check_cuda(const RunOptions& run) {
+  not_there(run, "this build has no CUDA back end",
+            "build with the CUDA toolkit (cmake --preset cuda), or use cpu");
+}
+
+std::unique_ptr<Device> make_cuda(const RunOptions& run, std::string_view) {
+  check_cuda(run);
+  return nullptr;
+}
+
+void add_cuda_environment(const RunOptions&, Json&) {}
+
+void add_cuda_parts(Table& parts) {
+  parts.add_row({"device cuda", "missing",
+                 has_driver() ? "this build has no CUDA back end; an NVIDIA driver is here"
+                              : "this build has no CUDA back end; no NVIDIA driver here either"});
+}
+
+#endif
+
+}  // namespace tracestep::cli

@@ -1,0 +1,36 @@
+// What `--device cuda` means in this build and on this machine. Only cuda.cpp knows whether the
+// CUDA back end was built; without it everything here says so.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string_view>
+
+#include "base/json.h"
+#include "cli/options.h"
+#include "lab/report/table.h"
+#include "runtime/device.h"
+
+namespace tracestep::cli {
+
+// 0 for "cuda", 3 for "cuda:3"; nothing for other names.
+std::optional<int> cuda_index(std::string_view device);
+
+// Error{kDevice}: no back end in this build, no driver, no such device.
+void check_cuda(const RunOptions& run);
+
+// Error{kUsage}, {kInput}, {kOutput}: --tune, --tune-file and --deterministic that do not fit
+// together or to the device.
+void check_tuning(const RunOptions& run);
+
+// Errors as check_cuda(), and for a GPU that is too old.
+std::unique_ptr<Device> make_cuda(const RunOptions& run, std::string_view precision);
+
+// Adds the GPU, the driver and the libraries to the environment of a result on `run.device`; adds
+// nothing for other devices, nulls for what is not known.
+void add_cuda_environment(const RunOptions& run, Json& environment);
+
+// Adds rows of part, state and note: the back end, each GPU, driver and libraries.
+void add_cuda_parts(Table& parts);
+
+}  // namespace tracestep::cli
