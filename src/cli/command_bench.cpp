@@ -5,8 +5,8 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "cli/command.h"
-#include "cli/devices.h"
 #include "cli/cuda.h"
+#include "cli/devices.h"
 #include "cli/grid.h"
 #include "cli/nsys_hint.h"
 #include "cli/output.h"
@@ -91,8 +91,9 @@ struct Measured {
   std::string oom_detail = {};  // of the last cell that ran out of memory
 };
 
+// The rows of all cells, or of those that were finished when `stop` came.
 Measured measure_grid(const std::vector<GridCell>& cells, const BenchOptions& options,
-                      const Json& environment) {
+                      const Json& environment, const StopSignal& stop) {
   const RunOptions& run = options.grid.run;
   Measured out{
       .table = {.name = "bench", .title = "Time and memory of a step", .columns = columns()}};
@@ -138,8 +139,14 @@ int run_bench(const BenchOptions& options, std::span<const std::string> argument
   probe_output(options.output);
   const std::vector<GridCell> cells = grid_cells(options.grid);
   const Json environment = environment_of(arguments, options.grid.run);
-  Measured measured = measure_grid(cells, options, environment);
+  const StopSignal stop;
+  Measured measured = measure_grid(cells, options, environment, stop);
   write_tables(options.output, kSchema, environment, {measured.table});
+  if (measured.table.rows.size() < cells.size()) {
+    log_warn("stopped by a signal after {} of {} rows{}", measured.table.rows.size(), cells.size(),
+             options.resume.empty() ? "; with --resume FILE a grid can go on" : "");
+    return stop.exit_status();
+  }
   if (cells.size() > 1 || measured.oom_detail.empty()) return 0;
   throw Error(ErrorCode::kOutOfMemory, "bench", measured.oom_detail,
               "try a smaller --batch or --context, or a larger --memory-limit");
@@ -156,7 +163,8 @@ Command bench_command() {
           "Measures every combination of sizes, contexts, modes, precisions and "
           "granularities: warm-up steps apart, one sample per step, by four clocks, with "
           "the peak of requested memory beside the predicted one. A row that runs out of "
-          "memory says oom, and the sweep goes on. inference keeps nothing for backward; "
+          "memory says oom, and the sweep goes on; Ctrl-C ends it with the rows that are "
+          "done. inference keeps nothing for backward; "
           "forward keeps what backward would need.",
       .examples = {{"--size small --context 128 --mode forward,forward-backward,step",
                     "the three ways to run a small model"},

@@ -1,5 +1,6 @@
 // bench and memory: grids, limits, interrupted sweeps. On the null device, which takes no time.
 #include <algorithm>
+#include <csignal>
 
 #include <gtest/gtest.h>
 
@@ -62,6 +63,9 @@ TEST(BenchTest, AGridHasOneRowPerCellWithAllColumns) {
     EXPECT_EQ(row.at("peak_bytes"), row.at("predicted_peak_bytes"));
     EXPECT_EQ(row.at("samples_ms").size(), 2u);
     EXPECT_EQ(row.at("warmup_ms").size(), 1u);
+    // Nothing was computed, so nothing was fast.
+    EXPECT_TRUE(row.at("tflops").is_null());
+    EXPECT_TRUE(row.at("tokens_per_s").is_null());
   }
 }
 
@@ -115,6 +119,17 @@ TEST(BenchTest, AnInterruptedGridContinuesWithItsFinishedRows) {
   // Nothing is left to measure: the same rows, byte for byte.
   const Json third = json_of(grid + " --context 8,16", 0, here);
   EXPECT_EQ(third.at("rows"), second.at("rows"));
+}
+
+TEST(BenchTest, ASignalEndsTheSweepWithTheRowsThatAreDone) {
+  // The first cell is done in no time, the second would take minutes.
+  const ProgramRun run = run_tracestep(
+      words_of("bench --device reference --batch 1 --context 2,512 --mode step --warmup 0 "
+               "--steps 200 --d-model 16 --d-ff 16 --layers 1 --heads 2 --vocab 20 --format json"),
+      {.while_running = [](pid_t child) { ::kill(child, SIGINT); }, .delay_ms = 2000});
+  EXPECT_EQ(run.status, 130) << run.err;
+  EXPECT_TRUE(contains(run.err, "stopped by a signal after 1 of 2 rows")) << run.err;
+  EXPECT_EQ(Json::parse(run.out, "bench").at("rows").size(), 1u);
 }
 
 TEST(BenchTest, ARowOfOtherParametersIsMeasuredAgain) {

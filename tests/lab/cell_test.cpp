@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "backends/cpu/cpu_device.h"
+#include "backends/null/null_device.h"
 #include "lab/measure/attribution.h"
 #include "ops/functions.h"
 
@@ -57,6 +58,30 @@ TEST_F(CellTest, ForwardKeepsMoreThanInference) {
   const auto inference = measure_cell(cpu(), tiny_cell(Mode::kInference, Granularity::kFused));
   const auto forward = measure_cell(cpu(), tiny_cell(Mode::kForward, Granularity::kFused));
   EXPECT_GT(forward.peak_bytes, inference.peak_bytes);
+}
+
+TEST_F(CellTest, MemoryOutsideTheAllocatorIsNeverNegative) {
+  // The segments are 20 MiB and more, of which this model touches a little.
+  for (int i = 0; i < 3; ++i) {
+    const CellResult r = measure_cell(cpu(), tiny_cell(Mode::kStep, Granularity::kPrimitive));
+    ASSERT_TRUE(r.untracked_bytes.has_value());
+    EXPECT_GE(*r.untracked_bytes, 0) << "run " << i;
+    EXPECT_LT(*r.untracked_bytes, 64 << 20) << "run " << i;
+  }
+  const auto nowhere = [] { return make_null_device({}); };
+  const CellResult planned = measure_cell(nowhere, tiny_cell(Mode::kStep, Granularity::kPrimitive));
+  EXPECT_TRUE(cell(planned, "untracked_bytes").is_null());
+}
+
+TEST_F(CellTest, WhereNothingIsComputedThereIsNoSpeedAndNoLoss) {
+  const CellSpec spec = tiny_cell(Mode::kStep, Granularity::kFused);
+  const CellResult planned = measure_cell([] { return make_null_device({}); }, spec);
+  EXPECT_FALSE(planned.loss.has_value());
+  EXPECT_TRUE(cell(planned, "tflops").is_null());
+  EXPECT_TRUE(cell(planned, "tokens_per_s").is_null());
+  const CellResult computed = measure_cell(cpu(), spec);
+  EXPECT_GT(computed.loss.value_or(0.0), 0.0);
+  EXPECT_GT(cell(computed, "tflops").as_double(), 0.0);
 }
 
 TEST_F(CellTest, OutOfMemoryIsARowWithWhatItWouldHaveNeeded) {

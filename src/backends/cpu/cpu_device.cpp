@@ -51,6 +51,7 @@ class CpuDevice : public Device {
   }
   void* stream() override { return &threads_; }
   std::int64_t resident_bytes() const override { return cpu::process_resident_bytes(); }
+  std::int64_t resident_reserved_bytes() override { return source_.resident_bytes(); }
 
  private:
   const std::string name_ = "cpu";

@@ -1,9 +1,14 @@
 #include "backends/cpu/memory_source.h"
 
+#include <malloc.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
+#include <fstream>
+#include <string>
+#include <vector>
 
 namespace tracestep::cpu {
 namespace {
@@ -29,20 +34,36 @@ void* HugePageSource::map(std::int64_t bytes) {
   if (head > 0) munmap(begin, static_cast<std::size_t>(head));
   munmap(begin + head + wanted, static_cast<std::size_t>(kHugePage - head));
   madvise(begin + head, static_cast<std::size_t>(wanted), MADV_HUGEPAGE);
+  mapped_.emplace(begin + head, wanted);
   return begin + head;
 }
 
 void HugePageSource::unmap(void* address, std::int64_t bytes) {
   munmap(address, static_cast<std::size_t>(mapped_bytes(bytes)));
+  mapped_.erase(static_cast<std::byte*>(address));
+}
+
+std::int64_t HugePageSource::resident_bytes() const {
+  const std::int64_t page = sysconf(_SC_PAGESIZE);
+  std::vector<unsigned char> is_there;
+  std::int64_t pages = 0;
+  for (const auto& [begin, bytes] : mapped_) {
+    is_there.resize(static_cast<std::size_t>(bytes / page));
+    if (mincore(begin, static_cast<std::size_t>(bytes), is_there.data()) != 0) continue;
+    pages += std::ranges::count_if(is_there, [](unsigned char p) { return (p & 1u) != 0; });
+  }
+  return pages * page;
 }
 
 std::int64_t process_resident_bytes() {
-  std::FILE* file = std::fopen("/proc/self/statm", "r");
-  if (file == nullptr) return 0;
-  long total = 0, resident = 0;
-  const int fields = std::fscanf(file, "%ld %ld", &total, &resident);
-  std::fclose(file);
-  return fields == 2 ? resident * sysconf(_SC_PAGESIZE) : 0;
+  malloc_trim(0);
+  // The counters of statm lag behind by some pages per thread; the rollup walks the page tables.
+  std::ifstream rollup("/proc/self/smaps_rollup");
+  for (std::string line; std::getline(rollup, line);) {
+    long long kib = 0;
+    if (std::sscanf(line.c_str(), "Anonymous: %lld kB", &kib) == 1) return kib * 1024;
+  }
+  return 0;
 }
 
 }  // namespace tracestep::cpu

@@ -1,6 +1,8 @@
 // Memory of the CPU device: anonymous mappings on 2 MiB pages where the system has them.
 #pragma once
 
+#include <map>
+
 #include "runtime/allocator.h"
 
 namespace tracestep::cpu {
@@ -9,9 +11,16 @@ class HugePageSource : public MemorySource {
  public:
   void* map(std::int64_t bytes) override;
   void unmap(void* address, std::int64_t bytes) override;
+
+  // Bytes of what is mapped here that have been touched, and so hold physical memory.
+  std::int64_t resident_bytes() const;
+
+ private:
+  std::map<std::byte*, std::int64_t> mapped_;  // bytes by address
 };
 
-// Bytes of physical memory this process holds; 0: not known.
+// Bytes of anonymous physical memory this process holds (heap, stacks, mappings; no code and no
+// file), after the heap's free pages went back to the system; 0: not known.
 std::int64_t process_resident_bytes();
 
 }  // namespace tracestep::cpu

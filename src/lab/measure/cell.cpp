@@ -29,20 +29,15 @@ HostTensor random_tokens(const CellSpec& spec, std::string_view stream) {
   return out;
 }
 
-HostTensor scalar_tensor(double value) {
-  const auto narrow = static_cast<float>(value);
-  return HostTensor::of<float>(DType::kF32, {}, std::span(&narrow, 1));
-}
-
 void set_inputs(Executor& executor, const CellSpec& spec) {
   const Program& program = executor.program();
   const auto has = [&](std::string_view name) { return program.find_leaf(name) != kNoValue; };
   executor.set_input("tokens", random_tokens(spec, "tokens"));
   if (has("targets")) executor.set_input("targets", random_tokens(spec, "targets"));
-  if (has("lr")) executor.set_input("lr", scalar_tensor(kLearningRate));
+  if (has("lr")) executor.set_scalar("lr", kLearningRate);
   if (has("step_size")) {
     const OptimizerOptions& o = spec.step.optimizer;
-    executor.set_input("step_size", scalar_tensor(step_size(kLearningRate, o.beta1, o.beta2, 1)));
+    executor.set_scalar("step_size", step_size(kLearningRate, o.beta1, o.beta2, 1));
   }
 }
 
@@ -53,13 +48,19 @@ struct Sample {
 Sample timed_run(Executor& executor, Device& device, Recorder* recorder = nullptr) {
   const ScopedRange range(device.ranges(), "step");
   const std::int64_t start = now_ns();
-  const RunClocks clocks = executor.run(recorder);
+  executor.run(recorder);
+  const std::int64_t issued = now_ns();
   device.synchronize();
   const std::int64_t end = now_ns();
-  const std::int64_t span = clocks.last_end_ns - clocks.first_start_ns;
   return {static_cast<double>(end - start) * kMsPerNs,
-          static_cast<double>(clocks.last_end_ns - clocks.issue_start_ns) * kMsPerNs,
-          static_cast<double>(span) * kMsPerNs};
+          static_cast<double>(issued - start) * kMsPerNs,
+          static_cast<double>(executor.device_span_ns()) * kMsPerNs};
+}
+
+struct Interrupted {};
+
+void check_stop(const StopSignal* stop) {
+  if (stop != nullptr && stop->requested()) throw Interrupted();
 }
 
 // What a profiler records: the timed steps and nothing else. The device's state is read on both
@@ -91,31 +92,50 @@ double busy_ms_of(const std::vector<Span>& spans) {
   return static_cast<double>(total) * kMsPerNs;
 }
 
-void time_steps(Executor& executor, Device& device, CellResult& out) {
+void time_steps(Executor& executor, Device& device, const StopSignal* stop, CellResult& out) {
   for (int i = 0; i < out.spec.warmup; ++i) {
     const ScopedRange range(device.ranges(), "warm-up");
+    check_stop(stop);
     out.warmup_ms.push_back(timed_run(executor, device).wall_ms);
   }
   const MeasuredRegion region(device, out);
-  std::vector<double> spans;
+  std::vector<double> spans, issues;
   for (int i = 0; i < out.spec.steps; ++i) {
+    check_stop(stop);
     const Sample sample = timed_run(executor, device);
     out.samples_ms.push_back(sample.wall_ms);
+    issues.push_back(sample.issue_ms);
     spans.push_back(sample.span_ms);
   }
   out.wall_ms = median_of(out.samples_ms);
+  out.issue_ms = median_of(issues);
   out.device_span_ms = median_of(spans);
   out.choices = device.choices();
 }
 
+// Records the events of an allocator while it lives, in a recorder that must live longer.
+class Recording {
+ public:
+  Recording(Allocator& allocator, Recorder& recorder) : allocator_(allocator) {
+    allocator_.set_recorder(&recorder);
+  }
+  ~Recording() { allocator_.set_recorder(nullptr); }
+  Recording(const Recording&) = delete;
+  Recording& operator=(const Recording&) = delete;
+
+ private:
+  Allocator& allocator_;
+};
+
 // Separate runs with spans: recording costs a little, so it never touches the timed ones.
-void record_steps(Executor& executor, Device& device, CellResult& out) {
+void record_steps(Executor& executor, Device& device, const StopSignal* stop, CellResult& out) {
   Recorder recorder({.spans = true, .memory = true});
   recorder.reserve(static_cast<std::size_t>(executor.launches()) * 2,
                    static_cast<std::size_t>(executor.launches()) * 12);
   std::vector<double> busy, wall;
-  device.allocator().set_recorder(&recorder);
   for (int i = 0; i < out.spec.instrumented_steps; ++i) {
+    check_stop(stop);
+    const Recording recording(device.allocator(), recorder);
     executor.release_outputs();
     recorder.clear();
     const Sample sample = timed_run(executor, device, &recorder);
@@ -123,7 +143,6 @@ void record_steps(Executor& executor, Device& device, CellResult& out) {
     busy.push_back(busy_ms_of(recorder.spans()));
     out.span_ns = static_cast<std::int64_t>(sample.span_ms / kMsPerNs);
   }
-  device.allocator().set_recorder(nullptr);
   out.spans = recorder.spans();
   out.memory_events = recorder.memory_events();
   if (busy.empty()) return;
@@ -131,8 +150,15 @@ void record_steps(Executor& executor, Device& device, CellResult& out) {
   out.instrumented_wall_ms = median_of(wall);
 }
 
-void measure(Device& device, CellResult& out) {
-  const std::int64_t resident_at_start = device.resident_bytes();
+// Physical memory outside the allocator's segments.
+std::optional<std::int64_t> outside_bytes(Device& device) {
+  const std::int64_t resident = device.resident_bytes();  // before the next line takes some
+  if (resident == 0) return std::nullopt;
+  return resident - device.resident_reserved_bytes();
+}
+
+void measure(Device& device, const StopSignal* stop, CellResult& out) {
+  const std::optional<std::int64_t> outside_at_start = outside_bytes(device);
   Store store(device);
   EagerExecutor executor(store, step_program(out.spec.step, device));
   out.program = executor.program();
@@ -143,15 +169,12 @@ void measure(Device& device, CellResult& out) {
   initialize_parameters(store, out.spec.seed);
   set_inputs(executor, out.spec);
   device.allocator().reset_peak();
-  time_steps(executor, device, out);
-  record_steps(executor, device, out);
-  // Issuing is what is left of the wall when the nodes' own time is taken away (host device).
-  out.issue_ms = std::max(0.0, out.wall_ms - out.device_busy_ms);
-  const AllocatorStats& stats = device.allocator().stats();
-  out.peak_bytes = stats.peak_requested_bytes;
-  if (resident_at_start > 0) {
-    out.untracked_bytes = device.resident_bytes() - stats.reserved_bytes - resident_at_start;
-  }
+  time_steps(executor, device, stop, out);
+  if (outside_at_start) out.untracked_bytes = *outside_bytes(device) - *outside_at_start;
+  record_steps(executor, device, stop, out);
+  // Where kernels run inside the calls, issuing is what is left of the wall without their own time.
+  if (!device.is_asynchronous()) out.issue_ms = std::max(0.0, out.wall_ms - out.device_busy_ms);
+  out.peak_bytes = device.allocator().stats().peak_requested_bytes;
   if (out.spec.step.mode != Mode::kInference && device.computes()) {
     out.loss = executor.scalar("loss");
   }
@@ -172,7 +195,8 @@ void apply_precision(ModelConfig& model, std::string_view precision) {
   }
 }
 
-CellResult measure_cell(const DeviceFactory& make_device, const CellSpec& spec) {
+CellResult measure_cell(const DeviceFactory& make_device, const CellSpec& spec,
+                        const StopSignal* stop) {
   CellResult out;
   out.spec = spec;
   apply_precision(out.spec.step.model, spec.precision);
@@ -182,8 +206,12 @@ CellResult measure_cell(const DeviceFactory& make_device, const CellSpec& spec) 
   const std::unique_ptr<Device> device = make_device();
   out.device = device->name();
   out.traits = device->traits();
+  out.computes = device->computes();
   try {
-    measure(*device, out);
+    measure(*device, stop, out);
+  } catch (const Interrupted&) {
+    out.status = "interrupted";
+    out.samples_ms.clear();
   } catch (const OutOfMemory& e) {
     out.status = "oom";
     out.detail = e.what();
@@ -245,18 +273,18 @@ std::vector<Column> cell_columns() {
       {.name = "untracked_bytes",
        .title = "untracked",
        .kind = K::kBytes,
-       .description = "resident memory beyond what was reserved, since the start"},
+       .description = "physical memory outside the allocator's segments, since the start"},
       {.name = "flops", .kind = K::kInt, .description = "of matrix products", .data_only = true},
       {.name = "tflops",
        .title = "TFLOP/s",
        .kind = K::kReal,
        .digits = 3,
-       .description = "flops over the median"},
+       .description = "flops over the median; empty where nothing is computed"},
       {.name = "tokens_per_s",
        .title = "tokens/s",
        .kind = K::kReal,
        .digits = 0,
-       .description = "batch times context over the median"},
+       .description = "batch times context over the median; empty likewise"},
       {.name = "launches", .kind = K::kInt, .description = "kernels per step"},
       {.name = "instrumented_wall_ms",
        .kind = K::kReal,
@@ -294,7 +322,7 @@ std::vector<Json> cell_row(const CellResult& r) {
   const StepSpec& spec = r.spec.step;
   const double seconds = s.median * 1e-3;
   const auto tokens = static_cast<double>(spec.shape.batch * spec.shape.context);
-  const bool timed = ok && seconds > 0.0;
+  const bool has_speed = ok && r.computes && seconds > 0.0;
   return {spec.model.name,
           spec.shape.context,
           spec.shape.batch,
@@ -319,10 +347,10 @@ std::vector<Json> cell_row(const CellResult& r) {
           when_ok(r.device_busy_ms),
           when_ok(r.peak_bytes),
           r.predicted_peak_bytes,
-          when_ok(r.untracked_bytes),
+          when_ok(r.untracked_bytes ? Json(*r.untracked_bytes) : Json()),
           r.flops,
-          timed ? Json(static_cast<double>(r.flops) / seconds * 1e-12) : Json(),
-          timed ? Json(tokens / seconds) : Json(),
+          has_speed ? Json(static_cast<double>(r.flops) / seconds * 1e-12) : Json(),
+          has_speed ? Json(tokens / seconds) : Json(),
           r.launches,
           when_ok(r.instrumented_wall_ms),
           text(r.choices),

@@ -3,12 +3,14 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "base/json.h"
 #include "lab/report/table.h"
 #include "record/recorder.h"
+#include "train/signals.h"
 #include "train/step_program.h"
 
 namespace tracestep {
@@ -28,18 +30,20 @@ struct CellSpec {
 struct CellResult {
   CellSpec spec;
   std::string device;
-  std::string status = "ok";  // or "oom"
-  std::string detail;         // why it is "oom"
+  std::string status = "ok";              // "oom", or "interrupted": there are no numbers then
+  std::string detail;                     // why it is "oom"
   DeviceFacts facts_before, facts_after;  // around the timed steps
   std::string choices;                    // Device::choices()
   std::int64_t parameters = 0;
   std::vector<double> samples_ms, warmup_ms;
   double wall_ms = 0, issue_ms = 0, device_span_ms = 0, device_busy_ms = 0;  // medians
   double instrumented_wall_ms = 0;  // what recording spans costs, to be compared with wall_ms
-  std::int64_t peak_bytes = 0, predicted_peak_bytes = 0, untracked_bytes = 0;
-  std::int64_t flops = 0;  // of matrix products
+  std::int64_t peak_bytes = 0, predicted_peak_bytes = 0;
+  std::optional<std::int64_t> untracked_bytes;  // none where the system does not tell
+  std::int64_t flops = 0;                       // of matrix products
   std::int64_t launches = 0;
-  double loss = 0;  // of the last step; 0 for inference
+  bool computes = true;        // false: nothing was computed, so times say nothing of speed
+  std::optional<double> loss;  // of the last step; none for inference
 
   // What attribution needs: the program, and the spans and events of the last instrumented step.
   Program program;
@@ -49,8 +53,10 @@ struct CellResult {
   std::vector<MemoryEvent> memory_events;
 };
 
-// Builds, warms up, times, then records. Out of memory is a result, not an exception.
-CellResult measure_cell(const DeviceFactory& make_device, const CellSpec& spec);
+// Builds, warms up, times, then records. Out of memory is a result, not an exception; so is a
+// signal to stop, which is looked at between steps.
+CellResult measure_cell(const DeviceFactory& make_device, const CellSpec& spec,
+                        const StopSignal* stop = nullptr);
 
 // The columns of `bench`, and a result as a row of them.
 std::vector<Column> cell_columns();
