@@ -108,7 +108,9 @@ Measured measure_grid(const std::vector<GridCell>& cells, const BenchOptions& op
       continue;
     }
     progress.update(fmt::format("{}/{}  {}", i + 1, cells.size(), label(spec)));
-    const CellResult result = measure_cell([&] { return make_device(run, spec.precision); }, spec);
+    const CellResult result =
+        measure_cell([&] { return make_device(run, spec.precision); }, spec, &stop);
+    if (result.status == "interrupted") break;
     std::vector<Json> row = cell_row(result);
     row.push_back(key);
     finished.add(row);
