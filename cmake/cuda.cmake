@@ -9,10 +9,14 @@ if(TRACESTEP_CUDA)
     find_program(CMAKE_CUDA_COMPILER nvcc PATHS /usr/local/cuda/bin)
     enable_language(CUDA)
     set(CMAKE_CUDA_FLAGS_RELEASE "-O3")  # without NDEBUG, as in compiler.cmake
+    set(CMAKE_CUDA_STANDARD 20)
+    if(NOT CMAKE_CUDA20_STANDARD_COMPILE_OPTION)  # CMake 3.25 does not know it
+      set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION -std=c++20)
+    endif()
     find_package(CUDAToolkit REQUIRED)
     tracestep_folder(backends/cuda DEPS runtime USES_PRIVATE CUDA::cudart_static)
-    # CMake 3.25 does not know nvcc's C++20; fmt 9 takes nvcc for a compiler without constexpr.
-    set(cuda_flags -std=c++20 -DFMT_USE_CONSTEXPR=1 --expt-relaxed-constexpr
+    # fmt 9 takes nvcc for a compiler without constexpr.
+    set(cuda_flags -DFMT_USE_CONSTEXPR=1 --expt-relaxed-constexpr
         -Xcompiler=-Wall,-Wextra)
     target_compile_options(tracestep_backends_cuda PRIVATE
                            "$<$<COMPILE_LANGUAGE:CUDA>:${cuda_flags}>")
