@@ -6,6 +6,7 @@
 
 #include "exec/eager.h"
 #include "train/checkpoint_files.h"
+#include "train/fingerprint.h"
 #include "train/log_file.h"
 #include "train/model_store.h"
 #include "train/output_file.h"
@@ -152,20 +153,6 @@ class Trainer {
   std::unique_ptr<Executor> step_, first_, next_, evaluator_;
 };
 
-// What must be the same for a resumed run to continue the interrupted one exactly.
-Json fingerprint(const TrainOptions& o, const TokenSource& tokens) {
-  Json out = Json::object();
-  const ModelConfig& m = o.model;
-  out["model"] = Json(Json::Array{m.vocab, m.d_model, m.d_ff, m.layers, m.heads});
-  out["batch"] = o.shape.batch;
-  out["context"] = o.shape.context;
-  out["accumulate"] = o.accumulate;
-  out["order"] = o.order == Order::kSequential ? "sequential" : "shuffled";
-  out["seed"] = static_cast<std::int64_t>(o.seed);
-  out["tokens"] = tokens.size();
-  return out;
-}
-
 void save_checkpoint(CheckpointWriter& writer, const Store& store, std::int64_t step,
                      const Json& meta) {
   const auto model = parameters_of(store);
@@ -176,15 +163,7 @@ void save_checkpoint(CheckpointWriter& writer, const Store& store, std::int64_t 
 
 // Restores weights and optimizer state; returns the steps already done.
 std::int64_t restore(Store& store, const Checkpoint& checkpoint, const Json& expected) {
-  for (const auto& [key, value] : expected.members()) {
-    const Json* saved = checkpoint.meta.find(key);
-    if (saved == nullptr || !(*saved == value)) {
-      throw Error(ErrorCode::kUsage, "--resume",
-                  fmt::format("the checkpoint was trained with another {}: {}, now {}", key,
-                              saved == nullptr ? "nothing" : saved->dump(), value.dump()),
-                  "use the same options, or an empty folder");
-    }
-  }
+  check_same_run(checkpoint.meta, expected);
   load_parameters(store, checkpoint.model);
   for (const std::string& name : store.names(LeafKind::kState)) {
     if (name.starts_with("adamw.")) load_tensor(store, name, checkpoint.state.view(name));
@@ -214,7 +193,7 @@ TrainResult train(Device& device, const TrainOptions& options, TokenSourcePtr to
   check_numbers(options);
   check_outputs(options);
   check_vocabulary(*tokens, options.model.vocab);
-  const Json meta = fingerprint(options, *tokens);
+  const Json meta = fingerprint(options, *tokens, validation.get());
   Trainer trainer(device, options, tokens, validation);
   Store& store = trainer.store();
   TrainResult out;
