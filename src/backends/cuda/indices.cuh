@@ -1,0 +1,48 @@
+// Integer operands in device code, and what a kernel does about one that is out of range: it
+// leaves a Fault for the host and goes on with "no index".
+#pragma once
+
+#include <cstdint>
+
+#include "backends/cuda/stream.h"
+#include "runtime/tensor_ref.h"
+
+namespace tracestep::cuda {
+
+// A dense operand of an integer dtype.
+struct Indices {
+  const void* data;
+  DType dtype;
+
+  explicit Indices(const TensorRef& operand) : data(operand.data), dtype(operand.dtype) {}
+
+  __device__ std::int64_t at(std::int64_t i) const {
+    switch (dtype) {
+      case DType::kI64: return static_cast<const std::int64_t*>(data)[i];
+      case DType::kI32: return static_cast<const std::int32_t*>(data)[i];
+      default: return static_cast<const std::uint8_t*>(data)[i];
+    }
+  }
+};
+
+// The first fault stays. Atomic among the threads of this device, which is enough: the host reads
+// it when they are done.
+__device__ inline void report(Fault* fault, FaultKind kind, std::int64_t value,
+                              std::int64_t bound) {
+  const auto none = static_cast<std::int32_t>(FaultKind::kNone);
+  if (*static_cast<volatile std::int32_t*>(&fault->kind) != none) return;
+  if (atomicCAS(&fault->kind, none, static_cast<std::int32_t>(kind)) != none) return;
+  fault->value = value;
+  fault->bound = bound;
+}
+
+inline constexpr std::int64_t kNoIndex = -1;
+
+// The index in [0, bound), or kNoIndex and a fault.
+__device__ inline std::int64_t checked_index(std::int64_t index, std::int64_t bound, Fault* fault) {
+  if (index >= 0 && index < bound) return index;
+  report(fault, FaultKind::kIndex, index, bound);
+  return kNoIndex;
+}
+
+}  // namespace tracestep::cuda

@@ -1,0 +1,41 @@
+// Floating operands whose dtype a kernel looks up as it runs: scalars, statistics, weights. The
+// branch is the same for all threads; streams of data are templates of their element type instead.
+#pragma once
+
+#include "backends/cuda/numbers.cuh"
+#include "runtime/tensor_ref.h"
+
+namespace tracestep::cuda {
+
+// Floating elements, by their offset from the first.
+struct AnyFloat {
+  const void* data = nullptr;
+  DType dtype = DType::kF32;
+
+  AnyFloat() = default;
+  explicit AnyFloat(const TensorRef& x) : data(x.data), dtype(x.dtype) {}
+  __device__ float at(std::int64_t i) const {
+    switch (dtype) {
+      case DType::kBF16: return to_float(static_cast<const BF16*>(data)[i]);
+      case DType::kF16: return to_float(static_cast<const F16*>(data)[i]);
+      default: return static_cast<const float*>(data)[i];
+    }
+  }
+};
+
+struct AnyFloatResult {
+  void* data = nullptr;
+  DType dtype = DType::kF32;
+
+  AnyFloatResult() = default;
+  explicit AnyFloatResult(const TensorRef& y) : data(y.data), dtype(y.dtype) {}
+  __device__ void put(std::int64_t i, float x) const {
+    switch (dtype) {
+      case DType::kBF16: static_cast<BF16*>(data)[i] = from_float<BF16>(x); break;
+      case DType::kF16: static_cast<F16*>(data)[i] = from_float<F16>(x); break;
+      default: static_cast<float*>(data)[i] = x;
+    }
+  }
+};
+
+}  // namespace tracestep::cuda
