@@ -1,5 +1,6 @@
 // Gathers by index and their transposes. Sums into one row are made in the order of the indices.
 #include "ir/device_traits.h"
+#include "ops/cuda_plans.h"
 #include "ops/functions.h"
 #include "ops/registers.h"
 #include "ops/rules.h"
@@ -54,8 +55,10 @@ void register_rows() {
   scatter.flops = rules::per_operand(0, 1);
   // Where each row's indices begin, and the indices sorted by row.
   scatter.workspace = [](const OpCall& c, const DeviceTraits& traits) -> std::int64_t {
+    const std::int64_t rows = c.attrs.integer("rows"), count = c.inputs[1].count();
+    if (traits.kind == "cuda") return plan_scatter(rows, count).workspace_bytes;
     if (traits.kind != "cpu") return 0;
-    const std::int64_t entries = c.attrs.integer("rows") + 2 + c.inputs[1].count();
+    const std::int64_t entries = rows + 2 + count;
     return entries * static_cast<std::int64_t>(sizeof(std::int64_t));
   };
   scatter.gradient = [](Expansion e) {
