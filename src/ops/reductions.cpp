@@ -68,7 +68,9 @@ void register_reductions() {
   sum.gradient = [](Expansion e) { return std::vector{spread(e, e.output_grads[0])}; };
   register_op(std::move(sum));
 
-  OpDef max = reduction("max", "Maximum over `axes`; -inf over nothing. Ties share the gradient.");
+  OpDef max = reduction(
+      "max",
+      "Maximum over `axes`; -inf over nothing, NaN where any is NaN. Ties share the gradient.");
   max.gradient = [](Expansion e) {
     const Val x = e.inputs[0];
     const Val hit = cast(binary("eq", x, spread(e, e.outputs[0])), x.dtype());

@@ -58,7 +58,7 @@ class SpecialValuesTest : public ::testing::Test {
 
 TEST_F(SpecialValuesTest, OpsOfOneOperand) {
   for (const char* op :
-       {"neg", "abs", "square", "reciprocal", "exp", "log", "sqrt", "rsqrt", "sigmoid"}) {
+       {"neg", "abs", "square", "reciprocal", "exp", "log", "sqrt", "rsqrt", "sigmoid", "relu"}) {
     const HostTensor x = floats(kSpecial);
     Builder b(op);
     b.output("y", ops::unary(op, b.input("x", {DType::kF32, x.shape})));
@@ -71,12 +71,36 @@ TEST_F(SpecialValuesTest, OpsOfTwoOperands) {
   for (double a : kSpecial) {
     for (double c : kSpecial) left.push_back(a), right.push_back(c);
   }
-  for (const char* op : {"add", "sub", "mul", "div"}) {
+  for (const char* op : {"add", "sub", "mul", "div", "maximum", "minimum"}) {
     const HostTensor x = floats(left), y = floats(right);
     Builder b(op);
     b.output("y", ops::binary(op, b.input("a", {DType::kF32, x.shape}),
                               b.input("b", {DType::kF32, y.shape})));
     expect_agreement(b.finish(), {{"a", x}, {"b", y}}, left);
+  }
+}
+
+TEST_F(SpecialValuesTest, NotANumberWinsEveryMaximum) {
+  for (const char* op : {"maximum", "minimum"}) {
+    const std::vector<double> left{kNaN, 1.0, kNaN, kNaN, kInf},
+        right{1.0, kNaN, kNaN, -kInf, kNaN};
+    Builder b(op);
+    b.output("y",
+             ops::binary(op, b.input("a", {DType::kF32, {5}}), b.input("b", {DType::kF32, {5}})));
+    const Tensors out = reference_values(b.finish(), {{"a", floats(left)}, {"b", floats(right)}});
+    for (double y : to_doubles(out.at("y"))) EXPECT_TRUE(std::isnan(y)) << op;
+  }
+  // At any place of a row, between larger and smaller numbers.
+  for (std::size_t place : {0u, 1u, 500u, 1030u}) {
+    std::vector<double> values(1031);
+    for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<double>(i % 17) - 8.0;
+    values[place] = kNaN;
+    const HostTensor x = floats(values);
+    Builder b("max");
+    b.output("y", ops::max(b.input("x", {DType::kF32, x.shape}), {0}));
+    const Program program = b.finish();
+    EXPECT_TRUE(std::isnan(to_doubles(reference_values(program, {{"x", x}}).at("y"))[0]));
+    expect_agreement(program, {{"x", x}}, {kNaN});
   }
 }
 

@@ -57,6 +57,12 @@ TEST_F(TypeRulesTest, MatmulNamesBothSidesAndGuessesTheTranspose) {
                  "[matmul] a f32[5] has too few dimensions; at least 2 are expected");
 }
 
+TEST_F(TypeRulesTest, IntegersAreAddedButNotDivided) {
+  EXPECT_EQ(add(x({3}, kI64), x({3}, kI64)).type().str(), "i64[3]");
+  EXPECT_MESSAGE(div(x({3}, kI64), x({3}, kI64)),
+                 "[div] a i64[3] is not floating point; cast it first");
+}
+
 TEST_F(TypeRulesTest, MatmulTypesFollowTheTransposes) {
   EXPECT_EQ(matmul(x({2, 4, 5}), x({2, 5, 7})).type().str(), "f32[2,4,7]");
   EXPECT_EQ(matmul(x({5, 4}), x({7, 5}), {true, true}).type().str(), "f32[4,7]");

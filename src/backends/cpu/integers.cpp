@@ -49,15 +49,6 @@ void run(const KernelCall& call) {
   if (op == "mul") {
     return wrapped([](U a, U b) { return static_cast<U>(std::uint64_t{a} * std::uint64_t{b}); });
   }
-  if (op == "div") {
-    return apply<T, T>(call, [](T a, T b) -> T {
-      if (b == 0) return 0;
-      if (std::is_signed_v<T> && b == static_cast<T>(-1)) {
-        return static_cast<T>(U{0} - static_cast<U>(a));
-      }
-      return static_cast<T>(a / b);
-    });
-  }
   if (op == "maximum") return apply<T, T>(call, [](T a, T b) { return std::max(a, b); });
   if (op == "minimum") return apply<T, T>(call, [](T a, T b) { return std::min(a, b); });
   if (op == "eq") return apply<T, std::uint8_t>(call, [](T a, T b) { return a == b; });

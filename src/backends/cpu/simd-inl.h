@@ -99,10 +99,10 @@ HWY_INLINE V select(M m, V a, V b) {
 }
 // A NaN on either side wins, as in most array libraries.
 HWY_INLINE V max(V a, V b) {
-  return {hn::IfThenElse(hn::Ne(b.v, b.v), b.v, hn::IfThenElse(hn::Lt(a.v, b.v), b.v, a.v))};
+  return {hn::IfThenElse(hn::IsNaN(b.v), b.v, hn::IfThenElse(hn::Lt(a.v, b.v), b.v, a.v))};
 }
 HWY_INLINE V min(V a, V b) {
-  return {hn::IfThenElse(hn::Ne(b.v, b.v), b.v, hn::IfThenElse(hn::Lt(b.v, a.v), b.v, a.v))};
+  return {hn::IfThenElse(hn::IsNaN(b.v), b.v, hn::IfThenElse(hn::Lt(b.v, a.v), b.v, a.v))};
 }
 
 // e^x within 1e-7, zero where the result would be subnormal: x = n·ln2 + r, a polynomial of degree

@@ -37,7 +37,7 @@ double sigmoid(double x) {
   return 1 / (1 + std::exp(-x));
 }
 double relu(double x) {
-  return x > 0 ? x : 0;
+  return x > 0 || std::isnan(x) ? x : 0;
 }
 
 template <double f(double)>
@@ -81,26 +81,23 @@ struct Mul {
     return static_cast<T>(wide(a) * wide(b));
   }
 };
-struct Div {
-  static double of(double a, double b) { return a / b; }
-  // Towards zero; a division by zero is a mistake in the program.
-  template <class T>
-  static T of(T a, T b) {
-    if (b == 0) fail_usage("div", "{} / 0: integers have no infinity; cast to f32 first", +a);
-    return b == static_cast<T>(-1) && std::is_signed_v<T> ? Sub::of(T{0}, a)
-                                                          : static_cast<T>(a / b);
-  }
-};
+template <class T>
+bool is_nan(T x) {
+  if constexpr (std::is_floating_point_v<T>) return std::isnan(x);
+  return false;
+}
+
+// A NaN on either side wins: one in `a` is neither smaller nor larger, so `a` stays.
 struct Maximum {
   template <class T>
   static T of(T a, T b) {
-    return a < b ? b : a;
+    return a < b || is_nan(b) ? b : a;
   }
 };
 struct Minimum {
   template <class T>
   static T of(T a, T b) {
-    return b < a ? b : a;
+    return b < a || is_nan(b) ? b : a;
   }
 };
 
@@ -115,6 +112,11 @@ void binary(const KernelCall& call) {
       y[i] = dtype == DType::kBool ? static_cast<T>(value != 0) : value;
     });
   });
+}
+
+void div(const KernelCall& call) {
+  const View<double> a(call.inputs[0]), b(call.inputs[1]), y(call.outputs[0]);
+  for_each_index(call.outputs[0].shape, [&](const Dims& i) { y[i] = a[i] / b[i]; });
 }
 
 // --- comparison --------------------------------------------------------------------------------
@@ -165,7 +167,7 @@ void add_arithmetic(KernelTable& table) {
   table.add("add", binary<Add>);
   table.add("sub", binary<Sub>);
   table.add("mul", binary<Mul>);
-  table.add("div", binary<Div>);
+  table.add("div", div);
   table.add("maximum", binary<Maximum>);
   table.add("minimum", binary<Minimum>);
   table.add("eq", compare<Equal>);

@@ -45,7 +45,7 @@ struct Sum {
 };
 struct Max {
   static double start() { return -std::numeric_limits<double>::infinity(); }
-  static double step(double top, double x) { return x > top ? x : top; }
+  static double step(double top, double x) { return x > top || std::isnan(x) ? x : top; }
 };
 
 void sum(const KernelCall& call) {
