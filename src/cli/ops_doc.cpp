@@ -47,6 +47,7 @@ std::string facts(const OpDef& op) {
   out += fmt::format(" Decomposition: {}{}.", yes_no(static_cast<bool>(op.decompose)),
                      op.always_decompose ? ", always used" : "");
   if (op.is_view()) out += " A view where the layout allows it.";
+  if (op.identity) out += " Left out by simplify where it changes nothing.";
   if (op.cheap_to_recompute) out += " Cheaper to compute again than to keep.";
   if (!op.donates.empty()) out += " Storage: " + donations(op) + ".";
   return out;

@@ -70,7 +70,8 @@ struct OpCall {
   std::span<const Type> outputs;
 };
 
-// A call as gradient rules and decompositions see it: they build IR through the values' builder.
+// A call as gradient rules, decompositions and identities see it: the first two build IR through
+// the values' builder.
 struct OpExpansion {
   Builder& builder;
   const Attrs& attrs;
@@ -105,6 +106,9 @@ struct OpDef {
   std::function<std::vector<Val>(const OpExpansion&)> gradient = {};
   // The same results from simpler ops; empty: the op is primitive.
   std::function<std::vector<Val>(const OpExpansion&)> decompose = {};
+  // The operand that a call repeats when it changes nothing, else "no value": what `simplify` puts
+  // in its place. Empty: every call changes something.
+  std::function<Val(const OpExpansion&)> identity = {};
   // Floating-point operations (multiply and add count one each); empty: none.
   std::function<std::int64_t(const OpCall&)> flops = {};
   // Scratch bytes the kernels of such a device need besides operands and results: a pure function,

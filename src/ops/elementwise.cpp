@@ -9,6 +9,7 @@ namespace {
 
 using Expansion = const OpExpansion&;
 using Gradient = std::function<std::vector<Val>(const OpExpansion&)>;
+using TypeRule = std::function<std::vector<Type>(const OpCall&)>;
 
 struct Elementwise {
   std::string name;
@@ -30,12 +31,12 @@ void register_unary(const Elementwise& e) {
                .cheap_to_recompute = true});
 }
 
-void register_binary(const Elementwise& e) {
+void register_binary(const Elementwise& e, TypeRule infer = rules::same_type) {
   register_op({.name = e.name,
                .doc = e.doc,
                .inputs = {"a", "b"},
                .outputs = {"y"},
-               .infer = rules::same_type,
+               .infer = std::move(infer),
                .accepts = rules::any_strides,
                .gradient = e.gradient,
                .flops = rules::per_result(e.flops),
@@ -93,7 +94,7 @@ void register_unaries() {
                     const Val s = e.outputs[0];
                     return std::vector{mul(e.output_grads[0], mul(s, affine(s, -1.0, 1.0)))};
                   }});
-  register_unary({"relu", "max(x, 0); gradient 0 at 0", 1, [](Expansion e) {
+  register_unary({"relu", "max(x, 0), NaN for NaN; gradient 0 at 0", 1, [](Expansion e) {
                     const Val zero = zero_like(e, e.outputs[0]);
                     return std::vector{
                         select(binary("lt", zero, e.outputs[0]), e.output_grads[0], zero)};
@@ -113,13 +114,16 @@ void register_binaries() {
                      return std::vector{e.wanted[0] ? mul(g, e.inputs[1]) : Val{},
                                         e.wanted[1] ? mul(g, e.inputs[0]) : Val{}};
                    }});
-  register_binary({"div", "a / b", 1, [](Expansion e) {
+  // Floating only: integers have neither infinity nor one way to round.
+  register_binary({"div", "a / b, of floating operands", 1,
+                   [](Expansion e) {
                      const Val g = e.output_grads[0], b = e.inputs[1];
                      std::vector<Val> out(2);
                      if (e.wanted[0]) out[0] = div(g, b);
                      if (e.wanted[1]) out[1] = unary("neg", mul(g, div(e.outputs[0], b)));
                      return out;
-                   }});
+                   }},
+                  rules::same_floating);
   // Where both operands are equal the first one gets the gradient.
   const auto pick = [](bool larger) {
     return [larger](Expansion e) {
@@ -129,8 +133,8 @@ void register_binaries() {
       return std::vector{select(first, g, zero), select(first, zero, g)};
     };
   };
-  register_binary({"maximum", "The larger operand.", 1, pick(true)});
-  register_binary({"minimum", "The smaller operand.", 1, pick(false)});
+  register_binary({"maximum", "The larger operand; NaN where either is NaN.", 1, pick(true)});
+  register_binary({"minimum", "The smaller operand; NaN where either is NaN.", 1, pick(false)});
 }
 
 void register_others() {
@@ -149,6 +153,11 @@ void register_others() {
                .gradient =
                    [](Expansion e) {
                      return std::vector{affine(e.output_grads[0], e.attrs.real("scale"))};
+                   },
+               .identity =
+                   [](Expansion e) {
+                     const bool same = e.attrs.real("scale") == 1.0 && e.attrs.real("shift") == 0.0;
+                     return same ? e.inputs[0] : Val{};
                    },
                .flops = rules::per_result(2),
                .donates = {{0, 0}},
@@ -195,6 +204,10 @@ void register_others() {
                      const DType from = e.inputs[0].dtype();
                      if (!is_floating(from)) return std::vector{Val{}};
                      return std::vector{cast(e.output_grads[0], from)};
+                   },
+               .identity =
+                   [](Expansion e) {
+                     return e.attrs.dtype("dtype") == e.inputs[0].dtype() ? e.inputs[0] : Val{};
                    },
                .cheap_to_recompute = true});
 }

@@ -49,6 +49,24 @@ std::optional<Strides> reshaped_strides(const Shape& from, const Strides& stride
   return out;
 }
 
+// For ops whose result shape is an attribute.
+Val same_shape(Expansion e) {
+  return e.attrs.ints("shape") == e.inputs[0].shape() ? e.inputs[0] : Val{};
+}
+
+// What a permutation undoes: the operand of the one right before it.
+Val undone(Expansion e) {
+  const Program& program = e.builder.program();
+  const NodeId before = program.value(e.inputs[0].id).producer;
+  if (before == kNoNode || program.node(before).op->name != "permute") return {};
+  const Dims& first = program.node(before).attrs.ints("axes");
+  const Dims& second = e.attrs.ints("axes");
+  for (int i = 0; i < second.rank(); ++i) {
+    if (first[static_cast<int>(second[i])] != i) return {};
+  }
+  return e.builder.at(program.node(before).inputs[0]);
+}
+
 void view_op(OpDef op) {
   op.inputs = {"x"};
   op.outputs = {"y"};
@@ -59,29 +77,29 @@ void view_op(OpDef op) {
 }
 
 void register_reshape() {
-  view_op({.name = "reshape",
-           .doc = "The same elements in row-major order under another shape.",
-           .attrs = {{"shape", AttrKind::kInts, std::nullopt, "new shape"}},
-           .infer =
-               [](const OpCall& c) {
-                 const Shape& shape = c.attrs.ints("shape");
-                 if (shape.product() != c.inputs[0].count()) {
-                   fail_usage(c.op.name, "{} has {} elements, {} would have {}",
-                              c.inputs[0].shape.str(), c.inputs[0].count(), shape.str(),
-                              shape.product());
-                 }
-                 return std::vector{Type{c.inputs[0].dtype, shape}};
-               },
-           .view = [](const OpCall& c, const Layout& from) -> std::optional<Layout> {
-             const auto strides =
-                 reshaped_strides(c.inputs[0].shape, from.strides, c.attrs.ints("shape"));
-             if (!strides) return std::nullopt;
-             return Layout{kNoValue, from.offset, *strides};
+  view_op(
+      {.name = "reshape",
+       .doc = "The same elements in row-major order under another shape.",
+       .attrs = {{"shape", AttrKind::kInts, std::nullopt, "new shape"}},
+       .infer =
+           [](const OpCall& c) {
+             const Shape& shape = c.attrs.ints("shape");
+             if (shape.product() != c.inputs[0].count()) {
+               fail_usage(c.op.name, "{} has {} elements, {} would have {}",
+                          c.inputs[0].shape.str(), c.inputs[0].count(), shape.str(),
+                          shape.product());
+             }
+             return std::vector{Type{c.inputs[0].dtype, shape}};
            },
-           .gradient =
-               [](Expansion e) {
-                 return std::vector{reshape(e.output_grads[0], e.inputs[0].shape())};
-               }});
+       .view = [](const OpCall& c, const Layout& from) -> std::optional<Layout> {
+         const auto strides =
+             reshaped_strides(c.inputs[0].shape, from.strides, c.attrs.ints("shape"));
+         if (!strides) return std::nullopt;
+         return Layout{kNoValue, from.offset, *strides};
+       },
+       .gradient =
+           [](Expansion e) { return std::vector{reshape(e.output_grads[0], e.inputs[0].shape())}; },
+       .identity = same_shape});
 }
 
 void register_permute() {
@@ -117,7 +135,8 @@ void register_permute() {
                  Dims inverse = axes;
                  for (int i = 0; i < axes.rank(); ++i) inverse[static_cast<int>(axes[i])] = i;
                  return std::vector{permute(e.output_grads[0], inverse)};
-               }});
+               },
+           .identity = undone});
 }
 
 void register_slice() {
@@ -159,36 +178,36 @@ void register_slice() {
 }
 
 void register_broadcast() {
-  view_op({.name = "broadcast",
-           .doc = "Repeats dimensions of size 1 (and missing leading ones) without copying.",
-           .attrs = {{"shape", AttrKind::kInts, std::nullopt, "result shape"}},
-           .infer =
-               [](const OpCall& c) {
-                 const Shape& from = c.inputs[0].shape;
-                 const Shape& to = c.attrs.ints("shape");
-                 bool fits = from.rank() <= to.rank();
-                 for (int i = 0; fits && i < from.rank(); ++i) {
-                   fits = from.back(i) == 1 || from.back(i) == to.back(i);
-                 }
-                 if (!fits) {
-                   fail_usage(c.op.name, "{} does not broadcast to {}", from.str(), to.str());
-                 }
-                 return std::vector{Type{c.inputs[0].dtype, to}};
-               },
-           .view = [](const OpCall& c, const Layout& from) -> std::optional<Layout> {
-             const Shape& shape = c.inputs[0].shape;
+  view_op(
+      {.name = "broadcast",
+       .doc = "Repeats dimensions of size 1 (and missing leading ones) without copying.",
+       .attrs = {{"shape", AttrKind::kInts, std::nullopt, "result shape"}},
+       .infer =
+           [](const OpCall& c) {
+             const Shape& from = c.inputs[0].shape;
              const Shape& to = c.attrs.ints("shape");
-             Strides out = Dims::filled(to.rank(), 0);
-             for (int i = 0; i < shape.rank(); ++i) {
-               const int at = to.rank() - 1 - i;
-               if (shape.back(i) == to[at]) out[at] = from.strides.back(i);
+             bool fits = from.rank() <= to.rank();
+             for (int i = 0; fits && i < from.rank(); ++i) {
+               fits = from.back(i) == 1 || from.back(i) == to.back(i);
              }
-             return Layout{kNoValue, from.offset, out};
+             if (!fits) {
+               fail_usage(c.op.name, "{} does not broadcast to {}", from.str(), to.str());
+             }
+             return std::vector{Type{c.inputs[0].dtype, to}};
            },
-           .gradient =
-               [](Expansion e) {
-                 return std::vector{sum_to(e.output_grads[0], e.inputs[0].shape())};
-               }});
+       .view = [](const OpCall& c, const Layout& from) -> std::optional<Layout> {
+         const Shape& shape = c.inputs[0].shape;
+         const Shape& to = c.attrs.ints("shape");
+         Strides out = Dims::filled(to.rank(), 0);
+         for (int i = 0; i < shape.rank(); ++i) {
+           const int at = to.rank() - 1 - i;
+           if (shape.back(i) == to[at]) out[at] = from.strides.back(i);
+         }
+         return Layout{kNoValue, from.offset, out};
+       },
+       .gradient =
+           [](Expansion e) { return std::vector{sum_to(e.output_grads[0], e.inputs[0].shape())}; },
+       .identity = same_shape});
 
   view_op({.name = "stop_gradient",
            .doc = "The identity; gradients do not flow back through it.",

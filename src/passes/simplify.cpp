@@ -18,35 +18,10 @@ std::string key_of(const Node& node, const std::vector<Val>& inputs) {
   return key;
 }
 
-// The value that the node repeats, or "no value".
-Val identity(const Node& node, const std::vector<Val>& in, const Program& so_far) {
-  const std::string& op = node.op->name;
-  const auto maker = [&](Val v) -> const Node* {
-    const NodeId id = so_far.value(v.id).producer;
-    return id == kNoNode ? nullptr : &so_far.node(id);
-  };
-  const bool same_shape = node.op->is_view() && !in.empty() && in.size() == 1;
-  if (same_shape && node.op->find_attr("shape") != nullptr &&
-      node.attrs.ints("shape") == in[0].shape()) {
-    return in[0];
-  }
-  if (op == "cast" && node.attrs.dtype("dtype") == in[0].dtype()) return in[0];
-  if (op == "affine" && node.attrs.real("scale") == 1.0 && node.attrs.real("shift") == 0.0) {
-    return in[0];
-  }
-  if (op == "permute") {
-    const Node* before = maker(in[0]);
-    if (before != nullptr && before->op == node.op) {
-      const Dims& first = before->attrs.ints("axes");
-      const Dims& second = node.attrs.ints("axes");
-      bool undone = true;
-      for (int i = 0; i < second.rank(); ++i) {
-        undone = undone && first[static_cast<int>(second[i])] == i;
-      }
-      if (undone) return {in[0].builder, before->inputs[0]};
-    }
-  }
-  return {};
+// The operand that the node repeats, or "no value".
+Val identity(Builder& builder, const Node& node, const std::vector<Val>& inputs) {
+  if (!node.op->identity) return {};
+  return node.op->identity({builder, node.attrs, inputs, {}, {}, {}});
 }
 
 Program merge_equal(const Program& program) {
@@ -54,7 +29,7 @@ Program merge_equal(const Program& program) {
   std::map<std::string, std::vector<Val>> seen;
   for (const Node& node : program.nodes) {
     const std::vector<Val> inputs = r.inputs(node);
-    if (const Val same = identity(node, inputs, r.builder().program())) {
+    if (const Val same = identity(r.builder(), node, inputs)) {
       r.replace(node, {same});
       continue;
     }
