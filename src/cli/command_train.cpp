@@ -85,8 +85,11 @@ std::filesystem::path tokenizer_path(const TrainCommand& o) {
 }
 
 std::string progress_text(const TrainStep& step, std::int64_t steps, double seconds_left) {
-  return fmt::format("step {}/{}  loss {:.4f}  lr {:.2e}  {} tokens/s  {} left", step.step, steps,
-                     step.loss, step.lr, format_count(step.tokens_per_s),
+  const std::string scale = step.loss_scale ? fmt::format("scale {:g}  skipped {}  ",
+                                                          *step.loss_scale, step.skipped_steps)
+                                            : "";
+  return fmt::format("step {}/{}  loss {:.4f}  lr {:.2e}  {}{} tokens/s  {} left", step.step, steps,
+                     step.loss, step.lr, scale, format_count(step.tokens_per_s),
                      format_duration_ms(seconds_left * 1e3));
 }
 

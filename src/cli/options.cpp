@@ -31,19 +31,6 @@ void refuse(const std::string& where, const std::string& text,
   check_choice(where, text, names);
 }
 
-void add_precision(OptionSet& set, RunOptions& run) {
-  set.value("--precision", "NAME[,NAME]",
-            "fp32, bf16-pure or fp16-pure (stored so, added up in float32); fp32",
-            [&run](const std::string& where, const std::string& text) {
-              static const std::vector<std::string> names{"fp32", "bf16-pure", "fp16-pure"};
-              static constexpr Unavailable kAutocast[] = {
-                  {"bf16", "autocast (bf16 over float32 parameters) is not available"},
-                  {"fp16", "autocast (fp16 over float32 parameters) is not available"}};
-              run.precisions = split_list(where, text);
-              for (const std::string& p : run.precisions) refuse(where, p, kAutocast, names);
-            });
-}
-
 void add_implementations(OptionSet& set, RunOptions& run) {
   set.choices("--ops", run.ops, {"primitive", "fused"},
               "composites in parts, as plain framework code, or with their own kernels");
@@ -99,7 +86,13 @@ void add_run_options(OptionSet& set, RunOptions& run, std::string devices) {
   set.text("--device", "NAME", run.device, std::move(devices));
   set.integer("--threads", run.threads, {1, kMaxThreads},
               "CPU threads; OMP_NUM_THREADS, else all allowed cores");
-  add_precision(set, run);
+  set.value("--precision", "NAME[,NAME]",
+            "fp32; bf16 or fp16 for matrix products alone, over float32 weights; bf16-pure or "
+            "fp16-pure for all that is stored; fp32",
+            [&run](const std::string& where, const std::string& text) {
+              run.precisions = split_list(where, text);
+              for (const std::string& p : run.precisions) check_choice(where, p, precision_names());
+            });
   add_implementations(set, run);
   set.bytes("--memory-limit", run.memory_limit_bytes,
             "behave like a device with this much memory, as 16GiB");

@@ -61,6 +61,10 @@ bool is_view(const Program& program, ValueId id) {
   return program.value(id).layout.base != id;
 }
 
+std::string component_path(std::string_view parameter) {
+  return std::string(parameter.substr(0, std::min(parameter.rfind('.'), parameter.size())));
+}
+
 std::int64_t parameter_count(const Program& program) {
   std::int64_t total = 0;
   for (ValueId id : program.leaves) {

@@ -115,6 +115,9 @@ bool covers_base(const Program& program, ValueId value);
 // True when the op of the producer makes views and this value is one.
 bool is_view(const Program& program, ValueId value);
 
+// The model path of a parameter's owner: "layers.0.attn.q_proj" of "layers.0.attn.q_proj.weight".
+std::string component_path(std::string_view parameter);
+
 // Total parameters (elements of the parameter leaves).
 std::int64_t parameter_count(const Program& program);
 

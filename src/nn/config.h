@@ -1,4 +1,4 @@
-// The sizes of a model, and the presets of the field's reference study.
+// The sizes and the precision of a model, and the presets of the field's reference study.
 #pragma once
 
 #include <cstdint>
@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "base/dtype.h"
+#include "base/precision.h"
 
 namespace tracestep {
 
@@ -20,7 +20,7 @@ struct ModelConfig {
   std::int64_t heads = 12;     // H
   double rope_theta = 10000.0;
   double norm_eps = 1e-5;
-  DType parameter_dtype = DType::kF32;
+  Precision precision = {};
 
   std::int64_t head_width() const { return d_model / heads; }  // D
 };

@@ -48,7 +48,7 @@ class Model {
 
  private:
   Val weight(const std::string& name, Shape shape) {
-    return b_.parameter(name, {c_.parameter_dtype, shape});
+    return b_.parameter(name, {c_.precision.parameters, shape});
   }
 
   Val norm(std::string_view scope_name, Val x, const std::string& name) {

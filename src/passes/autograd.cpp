@@ -59,6 +59,12 @@ class Autograd {
     if (maker == kNoNode) return;
     const auto guard = rewriter_.from(program_.node(maker), &kBackwardPhase);
     const Type& type = program_.type(loss);
+    if (options_.scaled) {
+      const Val scale = loss_scale_state(b);
+      gradients_[at(loss)] =
+          scale.dtype() == type.dtype ? scale : b.call1("cast", {scale}, {{"dtype", type.dtype}});
+      return;
+    }
     gradients_[at(loss)] =
         b.call1("fill", {}, {{"value", 1.0}, {"dtype", type.dtype}, {"shape", type.shape}});
   }

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "ir/program.h"
+#include "passes/loss_scaling.h"
 
 namespace tracestep {
 
@@ -16,6 +16,8 @@ enum class GradientKind : std::uint8_t {
 struct AutogradOptions {
   std::string loss = "loss";  // a rank-0 floating output
   GradientKind kind = GradientKind::kTransient;
+  // Starts from the state "loss_scale" instead of 1: all gradients come out that much larger.
+  bool scaled = false;
   // Differentiates by floating inputs too (tests, the attention benchmark).
   bool inputs = false;
 };

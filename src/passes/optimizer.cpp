@@ -1,20 +1,23 @@
 #include "passes/optimizer.h"
 
+#include <limits>
+
 #include "ir/rewrite.h"
+#include "ops/functions.h"
 #include "passes/autograd.h"
 
 namespace tracestep {
 namespace {
 
-// "layers.0.attn.q_proj.weight" → "layers.0.attn.q_proj"
-std::string component_of(const std::string& parameter) {
-  const std::size_t dot = parameter.rfind('.');
-  return dot == std::string::npos ? parameter : parameter.substr(0, dot);
-}
-
 struct Pair {
   Val parameter, gradient;
   std::string name;
+};
+
+// How the updates use all gradients; "no value" where nothing is to be done.
+struct Use {
+  Val scale;  // factor on the gradients
+  Val apply;  // rank-0 bool: whether the step counts
 };
 
 class OptimizerPass {
@@ -34,8 +37,9 @@ class OptimizerPass {
     const std::vector<Pair> pairs = collect(r);
     lr_ = b.input("lr", {DType::kF32, {}});
     if (options_.kind == OptimizerKind::kAdamw) step_size_ = b.input("step_size", lr_.type());
-    const Val scale = clip_scale(b, pairs);
-    for (const Pair& pair : pairs) update(b, pair, scale);
+    const Use use = prepare(b, pairs);
+    for (const Pair& pair : pairs) update(b, pair, use);
+    if (use.apply) update_loss_scale(b, options_.loss_scaling, use.apply);
     return r.finish();
   }
 
@@ -66,33 +70,47 @@ class OptimizerPass {
     return state;
   }
 
-  // min(1, clip / (norm + 1e-6)), or "no value".
-  Val clip_scale(Builder& b, const std::vector<Pair>& pairs) const {
-    if (options_.clip <= 0.0 && !options_.report_norm) return {};
+  Use prepare(Builder& b, const std::vector<Pair>& pairs) const {
+    const bool scaled = options_.loss_scaling.enabled;
+    if (options_.clip <= 0.0 && !options_.report_norm && !scaled) return {};
     const auto guard = b.scope("grad_norm");
     std::vector<Val> gradients;
     for (const Pair& pair : pairs) gradients.push_back(pair.gradient);
-    const Val norm = b.call1("global_norm", gradients);
+    Val norm = b.call1("global_norm", gradients);
+    Use out;
+    if (scaled) {
+      // One infinite or NaN element makes the norm so, and no comparison with NaN holds.
+      const double infinity = std::numeric_limits<double>::infinity();
+      out.apply = ops::binary("lt", norm, ops::fill(b, infinity, norm.type()));
+      out.scale = b.call1("reciprocal", {loss_scale_state(b)});
+      norm = ops::mul(norm, out.scale);
+    }
     b.output("grad_norm", norm);
-    if (options_.clip <= 0.0) return {};
-    const Val padded = b.call1("affine", {norm}, {{"shift", 1e-6}});
-    const Val ratio =
-        b.call1("affine", {b.call1("reciprocal", {padded})}, {{"scale", options_.clip}});
-    const Val one =
-        b.call1("fill", {}, {{"value", 1.0}, {"dtype", norm.dtype()}, {"shape", Dims{}}});
-    return b.call1("minimum", {ratio, one});
+    if (options_.clip <= 0.0) return out;
+    const Val clipping = clip_factor(b, norm);
+    out.scale = out.scale ? ops::mul(out.scale, clipping) : clipping;
+    return out;
   }
 
-  void update(Builder& b, const Pair& pair, Val scale) const {
-    const auto guard = b.scope(component_of(pair.name));
-    if (options_.kind == OptimizerKind::kSgd) return sgd(b, pair, scale);
+  // min(1, clip / (norm + 1e-6))
+  Val clip_factor(Builder& b, Val norm) const {
+    const Val padded = ops::affine(norm, 1.0, 1e-6);
+    const Val ratio = ops::affine(ops::unary("reciprocal", padded), options_.clip);
+    return ops::binary("minimum", ratio, ops::fill(b, 1.0, norm.type()));
+  }
+
+  void update(Builder& b, const Pair& pair, const Use& use) const {
+    const auto guard = b.scope(component_path(pair.name));
+    if (options_.kind == OptimizerKind::kSgd) return sgd(b, pair, use);
     const DType state_dtype = DType::kF32;
     const Type type{pair.parameter.dtype() == DType::kF64 ? DType::kF64 : state_dtype,
                     pair.parameter.shape()};
     const Val m = b.state("adamw.m." + pair.name, type);
     const Val v = b.state("adamw.v." + pair.name, type);
     std::vector<Val> operands{pair.parameter, pair.gradient, m, v, lr_, step_size_};
-    if (scale) operands.push_back(scale);
+    for (const Val& more : {use.scale, use.apply}) {
+      if (more) operands.push_back(more);
+    }
     const auto out = b.call(find_op("adamw"), operands,
                             {{"beta1", options_.beta1},
                              {"beta2", options_.beta2},
@@ -104,7 +122,7 @@ class OptimizerPass {
   }
 
   // p ← p - lr·(scale·g)
-  void sgd(Builder& b, const Pair& pair, Val scale) const {
+  void sgd(Builder& b, const Pair& pair, const Use& use) const {
     const auto spread = [&](Val x) {
       const Val same = x.dtype() == pair.parameter.dtype()
                            ? x
@@ -113,8 +131,13 @@ class OptimizerPass {
       return b.call1("broadcast", {same}, {{"shape", pair.parameter.shape()}});
     };
     Val step = b.call1("mul", {pair.gradient, spread(lr_)});
-    if (scale) step = b.call1("mul", {step, spread(scale)});
-    b.update(pair.parameter, b.call1("sub", {pair.parameter, step}));
+    if (use.scale) step = b.call1("mul", {step, spread(use.scale)});
+    Val moved = b.call1("sub", {pair.parameter, step});
+    if (use.apply) {
+      const Val apply = ops::broadcast_to(use.apply, moved.shape());
+      moved = ops::select(apply, moved, pair.parameter);
+    }
+    b.update(pair.parameter, moved);
   }
 
   const Program& program_;

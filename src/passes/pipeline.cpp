@@ -5,6 +5,7 @@
 #include "base/suggest.h"
 #include "ir/print.h"
 #include "ir/verify.h"
+#include "passes/autocast.h"
 #include "passes/decompose.h"
 #include "passes/keep_saved.h"
 #include "passes/materialize.h"
@@ -30,6 +31,9 @@ bool always(const Options&) {
 bool differentiates(const Options& o) {
   return o.mode != Mode::kInference;
 }
+bool casts(const Options& o) {
+  return o.autocast.has_value();
+}
 bool steps(const Options& o) {
   return o.mode == Mode::kStep;
 }
@@ -46,6 +50,10 @@ Program decompose_first(const Program& p, const Options& o) {
   });
 }
 
+Program differentiate(const Program& p, const Options& o) {
+  return autograd(p, {.kind = o.gradients, .scaled = o.optimizer.loss_scaling.enabled});
+}
+
 Program lower(const Program& p, const Options& o) {
   return decompose(p, [&](const OpDef& op) {
     return o.granularity == Granularity::kPrimitive || !has_kernel(o, op);
@@ -57,8 +65,9 @@ const std::vector<Pass>& passes() {
   // gradient and update composites are expanded too, and what the device has no kernel for.
   static const std::vector<Pass> all{
       {"decompose", "composites into parts, as the granularity says", always, decompose_first},
-      {"autograd", "gradients of the loss by every parameter", differentiates,
-       [](const Program& p, const Options& o) { return autograd(p, {.kind = o.gradients}); }},
+      {"autocast", "matrix products in the low dtype, sums and norms in float32", casts,
+       [](const Program& p, const Options& o) { return autocast(p, *o.autocast); }},
+      {"autograd", "gradients of the loss by every parameter", differentiates, differentiate},
       {"optimizer", "parameter updates from gradients", steps,
        [](const Program& p, const Options& o) { return optimizer(p, o.optimizer); }},
       {"lower", "expands what has no kernel on the device", always, lower},

@@ -29,12 +29,13 @@ struct PipelineOptions {
   Granularity granularity = Granularity::kFused;
   Mode mode = Mode::kInference;
   GradientKind gradients = GradientKind::kTransient;
-  OptimizerOptions optimizer;
+  OptimizerOptions optimizer = {};     // its loss scaling also scales what autograd starts from
+  std::optional<DType> autocast = {};  // low dtype of mixed precision; none: off
   // Whether the device has a kernel; empty: for every op that is not always decomposed.
-  std::function<bool(const OpDef&)> has_kernel;
-  std::set<std::string> disabled;  // passes that are switched off
-  std::string stop_after;          // last pass to run; empty: all
-  bool verify = true;              // after every pass
+  std::function<bool(const OpDef&)> has_kernel = {};
+  std::set<std::string> disabled = {};  // passes that are switched off
+  std::string stop_after = {};          // last pass to run; empty: all
+  bool verify = true;                   // after every pass
 };
 
 struct PassReport {

@@ -23,15 +23,33 @@ void set_batch(Executor& executor, const Batch& batch) {
   executor.set_input("targets", batch.targets);
 }
 
+// Exact, as the scale is a power of two.
+void unscale(HostTensor& gradient) {
+  const auto divide = [](auto values) {
+    for (auto& x : values) x /= static_cast<std::decay_t<decltype(x)>>(kInitialLossScale);
+  };
+  if (gradient.dtype == DType::kF64) {
+    divide(gradient.as<double>());
+  } else {
+    divide(gradient.as<float>());
+  }
+}
+
 // The first batch's gradients, under the parameters' names.
 void write_gradients(Store& store, const EvalOptions& options, Device& device, const Batch& batch) {
-  EagerExecutor backward(store, lowered(loss_program(options.model, options.shape),
-                                        lowering(options, Mode::kForwardBackward), device));
+  PipelineOptions passes = lowering(options, Mode::kForwardBackward);
+  const bool scaled = scales_loss(options.model.precision);
+  passes.optimizer.loss_scaling.enabled = scaled;
+  EagerExecutor backward(store,
+                         lowered(loss_program(options.model, options.shape), passes, device));
+  initialize_states(store);
   set_batch(backward, batch);
   backward.run();
   std::map<std::string, HostTensor> gradients;
   for (const std::string& name : store.names(LeafKind::kParameter)) {
-    gradients.emplace(name, backward.output(gradient_name(name)));
+    HostTensor gradient = backward.output(gradient_name(name));
+    if (scaled) unscale(gradient);
+    gradients.emplace(name, std::move(gradient));
   }
   write_safetensors(options.gradients, TensorMap(gradients.begin(), gradients.end()));
 }

@@ -68,8 +68,8 @@ std::vector<std::int64_t> generate(Device& device, const GenerateOptions& option
                                    const std::function<void(std::int64_t)>& emit) {
   check(options);
   Store store(device);
-  EagerExecutor decode(store,
-                       lowered(decode_program(options.model, {1, options.context}), {}, device));
+  EagerExecutor decode(store, lowered(decode_program(options.model, {1, options.context}),
+                                      {.autocast = options.model.precision.autocast}, device));
   if (options.init.empty()) {
     initialize_parameters(store, options.seed);
   } else {

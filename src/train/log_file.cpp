@@ -39,6 +39,10 @@ void LogFile::add(const TrainStep& step) {
   line["lr"] = step.lr;
   line["tokens_per_s"] = step.tokens_per_s;
   if (step.validation_loss) line["validation_loss"] = *step.validation_loss;
+  if (step.loss_scale) {
+    line["loss_scale"] = *step.loss_scale;
+    line["skipped_steps"] = step.skipped_steps;
+  }
   file_ << line.dump() << '\n';
   flush();
 }

@@ -15,7 +15,8 @@ class LogFile {
   // path logs nothing. Throws Error{kOutput}.
   LogFile(const std::filesystem::path& path, std::int64_t resumed_from);
 
-  // {"step":…,"loss":…,"grad_norm":…,"lr":…,"tokens_per_s":…[,"validation_loss":…]}
+  // {"step":…,"loss":…,"grad_norm":…,"lr":…,"tokens_per_s":…[,"validation_loss":…]
+  //  [,"loss_scale":…,"skipped_steps":…]}; a norm that is infinite or NaN is null.
   // Throws Error{kOutput} when the disk is full.
   void add(const TrainStep& step);
   void flush();

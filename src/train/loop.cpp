@@ -26,6 +26,7 @@ class Trainer {
           TokenSourcePtr validation)
       : options_(options), store_(device), batches_(tokens, batch_options()) {
     options_.schedule.check();
+    options_.optimizer.loss_scaling.enabled = scales_loss(options_.model.precision);
     build(device);
     if (validation) {
       validation_.emplace(validation, Batches::Options{options.shape.batch, options.shape.context,
@@ -45,6 +46,10 @@ class Trainer {
     TrainStep out;
     out.step = index + 1;
     out.lr = options_.schedule.at(out.step);
+    if (is_scaled()) {
+      out.loss_scale = state_value(kLossScale);
+      out.skipped_steps = skipped_steps();  // those before this one: what set_rates() asks for
+    }
     if (options_.accumulate > 1) {
       accumulate(index, out);
     } else {
@@ -55,6 +60,7 @@ class Trainer {
       out.grad_norm = step_->scalar("grad_norm");
       step_->release_outputs();
     }
+    if (is_scaled()) out.skipped_steps = skipped_steps();
     const std::int64_t tokens = options_.shape.batch * options_.shape.context * options_.accumulate;
     out.tokens_per_s = static_cast<double>(tokens) / seconds_since(start);
     return out;
@@ -76,6 +82,15 @@ class Trainer {
  private:
   Batches::Options batch_options() const {
     return {options_.shape.batch, options_.shape.context, options_.order, options_.seed};
+  }
+
+  bool is_scaled() const { return options_.optimizer.loss_scaling.enabled; }
+
+  double state_value(std::string_view name) const {
+    return widened(store_.get(name)).as<double>()[0];
+  }
+  std::int64_t skipped_steps() const {
+    return static_cast<std::int64_t>(state_value(kSkippedSteps));
   }
 
   StepSpec spec_of(Mode mode) const {
@@ -143,7 +158,9 @@ class Trainer {
     executor.set_scalar("lr", step.lr);
     if (options_.optimizer.kind != OptimizerKind::kAdamw) return;
     const OptimizerOptions& o = options_.optimizer;
-    executor.set_scalar("step_size", step_size(step.lr, o.beta1, o.beta2, step.step));
+    // Skipped steps do not count: they left the moments as they were.
+    const std::int64_t t = step.step - step.skipped_steps;
+    executor.set_scalar("step_size", step_size(step.lr, o.beta1, o.beta2, t));
   }
 
   TrainOptions options_;
@@ -156,9 +173,15 @@ class Trainer {
 void save_checkpoint(CheckpointWriter& writer, const Store& store, std::int64_t step,
                      const Json& meta) {
   const auto model = parameters_of(store);
-  const auto state = states_of(store, "adamw.");
+  auto state = states_of(store, "adamw.");
+  state.merge(states_of(store, kLossScale));
   writer.save(step, TensorMap(model.begin(), model.end()), TensorMap(state.begin(), state.end()),
               meta);
+}
+
+// Not the gradients of accumulation, which every step makes anew.
+bool is_saved(std::string_view state) {
+  return state.starts_with("adamw.") || state.starts_with(kLossScale);
 }
 
 // Restores weights and optimizer state; returns the steps already done.
@@ -166,7 +189,7 @@ std::int64_t restore(Store& store, const Checkpoint& checkpoint, const Json& exp
   check_same_run(checkpoint.meta, expected);
   load_parameters(store, checkpoint.model);
   for (const std::string& name : store.names(LeafKind::kState)) {
-    if (name.starts_with("adamw.")) load_tensor(store, name, checkpoint.state.view(name));
+    if (is_saved(name)) load_tensor(store, name, checkpoint.state.view(name));
   }
   return checkpoint.step;
 }
@@ -196,6 +219,7 @@ TrainResult train(Device& device, const TrainOptions& options, TokenSourcePtr to
   const Json meta = fingerprint(options, *tokens, validation.get());
   Trainer trainer(device, options, tokens, validation);
   Store& store = trainer.store();
+  initialize_states(store);
   TrainResult out;
 
   std::optional<CheckpointWriter> writer;

@@ -29,7 +29,7 @@ struct TrainOptions {
   Schedule schedule;
   OptimizerOptions optimizer;  // weight decay and clip included
   Granularity ops = Granularity::kFused;
-  std::filesystem::path init;         // weights to start from; empty: from the seed
+  std::filesystem::path init = {};    // weights to start from; empty: from the seed
   std::filesystem::path save;         // weights at the end; empty: nowhere
   std::filesystem::path log;          // one JSON line per step; empty: nowhere
   std::filesystem::path checkpoint;   // folder; empty: none
@@ -43,6 +43,10 @@ struct TrainStep {
   std::int64_t step = 0;  // counted from 1 in logs and messages
   double loss = 0.0, grad_norm = 0.0, lr = 0.0, tokens_per_s = 0.0;
   std::optional<double> validation_loss;
+  // Under loss scaling: the scale that the step ran with, and the steps so far (this one included)
+  // that changed nothing because a gradient was infinite or NaN.
+  std::optional<double> loss_scale;
+  std::int64_t skipped_steps = 0;
 };
 
 struct TrainResult {
@@ -63,11 +67,12 @@ struct EvalOptions {
   ModelConfig model;
   BatchShape shape;
   Granularity ops = Granularity::kFused;
-  std::filesystem::path init;
+  std::filesystem::path init = {};
   std::uint64_t seed = 0;
-  std::int64_t batches = 0;         // sequential batches to average over; 0: all, at least one
-  std::filesystem::path logits;     // safetensors "logits" [B,T,V] of the first batch; empty: none
-  std::filesystem::path gradients;  // the first batch's gradients; empty: none
+  std::int64_t batches = 0;  // sequential batches to average over; 0: all, at least one
+  std::filesystem::path logits =
+      {};  // safetensors "logits" [B,T,V] of the first batch; empty: none
+  std::filesystem::path gradients = {};  // the first batch's gradients; empty: none
 };
 
 struct EvalResult {
@@ -82,7 +87,7 @@ EvalResult evaluate(Device& device, const EvalOptions& options, TokenSourcePtr t
 struct GenerateOptions {
   ModelConfig model;
   std::int64_t context = 256;  // longest text, prompt included
-  std::filesystem::path init;
+  std::filesystem::path init = {};
   std::uint64_t seed = 0;
   std::vector<std::int64_t> prompt;  // token ids; at least one
   std::int64_t tokens = 128;         // to sample

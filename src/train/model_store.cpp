@@ -8,6 +8,7 @@
 
 #include "base/half.h"
 #include "base/random.h"
+#include "passes/loss_scaling.h"
 
 namespace tracestep {
 namespace {
@@ -97,8 +98,16 @@ void load_tensor(Store& store, const std::string& name, const TensorView& value)
   }
 }
 
+void initialize_states(Store& store) {
+  const std::string name(kLossScale);
+  if (!store.device().computes() || store.find(name) == nullptr) return;
+  const auto scale = static_cast<float>(kInitialLossScale);
+  load_tensor(store, name, HostTensor::of<float>(DType::kF32, {}, std::span(&scale, 1)));
+}
+
 void initialize_parameters(Store& store, std::uint64_t seed) {
   if (!store.device().computes()) return;
+  initialize_states(store);
   for (const std::string& name : store.names(LeafKind::kParameter)) {
     store.set(name, initial_tensor(store.at(name).type, seed, name));
   }

@@ -15,8 +15,11 @@ namespace tracestep {
 
 // Truncated normal at ±3σ: σ² = 2/(in+out) for matrices, σ = 1 for the embedding; norm weights are
 // one. A value depends on (seed, tensor name, index) alone: the same on every device.
-// Source: the course's reference model.
+// The states are initialised as well. Source: the course's reference model.
 void initialize_parameters(Store& store, std::uint64_t seed);
+
+// States that do not start at zero: the loss scale, where there is one.
+void initialize_states(Store& store);
 
 // Sets a parameter or state; narrower numbers are widened where the store holds float64.
 // Throws Error{kUsage} for another shape or dtype.

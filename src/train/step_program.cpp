@@ -12,6 +12,10 @@ Program named(Program program, const StepSpec& spec) {
 
 }  // namespace
 
+bool scales_loss(const Precision& precision) {
+  return precision.autocast == DType::kF16;
+}
+
 Program forward_program(const StepSpec& spec) {
   return spec.mode == Mode::kInference ? logits_program(spec.model, spec.shape)
                                        : loss_program(spec.model, spec.shape);
@@ -24,6 +28,10 @@ PipelineOptions pipeline_options(const StepSpec& spec) {
   options.gradients = spec.gradients;
   options.optimizer = spec.optimizer;
   options.verify = spec.verify;
+  options.autocast = spec.model.precision.autocast;
+  options.optimizer.loss_scaling.enabled =
+      scales_loss(spec.model.precision) &&
+      (spec.mode == Mode::kStep || spec.gradients != GradientKind::kTransient);
   return options;
 }
 

@@ -17,9 +17,14 @@ struct StepSpec {
   bool verify = false;
 };
 
+// Whether training in this precision scales the loss: float16 has too few exponents for gradients.
+bool scales_loss(const Precision& precision);
+
 // Inference builds logits alone; the other modes the loss on given targets.
 Program forward_program(const StepSpec& spec);
-// The options of all passes that the spec decides; `has_kernel` is left empty.
+// The options of all passes that the spec decides; `has_kernel` is left empty. The loss is scaled
+// where an optimizer will use the gradients; transient gradients of `forward-backward` are those of
+// the loss itself.
 PipelineOptions pipeline_options(const StepSpec& spec);
 // `forward` after all passes, for `device`'s kernels. A device that has no float32 (the reference)
 // gets the same program in float64: parameters, states and rates as well.

@@ -70,9 +70,9 @@ TEST(MessagesTest, NumbersAreReadStrictly) {
 
 TEST(MessagesTest, WhatIsNotAvailableIsRefusedWithWhatIs) {
   for (const Mistake& m : {
-           Mistake{"bench --precision bf16", 2,
-                   "autocast (bf16 over float32 parameters) is not available; one of fp32, "
-                   "bf16-pure, fp16-pure"},
+           Mistake{"bench --precision bf17", 2, "one of fp32, bf16, fp16, bf16-pure, fp16-pure"},
+           Mistake{"bench --device reference --precision bf16", 2,
+                   "[--precision] reference computes in float64"},
            Mistake{"bench --executor compiled", 2, "use eager"},
            Mistake{"bench --attention flash", 2, "use naive"},
            Mistake{"bench --device cuda", 6, "this build has no CUDA back end; use cpu"},

@@ -152,7 +152,7 @@ TEST_P(TinyModelTest, TenStepsInFloat64AgreeWithPyTorchMuchCloser) {
 
 INSTANTIATE_TEST_SUITE_P(Granularities, TinyModelTest,
                          ::testing::Values(Granularity::kPrimitive, Granularity::kFused),
-                         [](const auto& info) { return std::string(name_of(info.param)); });
+                         [](const auto& p) { return std::string(name_of(p.param)); });
 
 }  // namespace
 }  // namespace tracestep

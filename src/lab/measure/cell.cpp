@@ -183,16 +183,7 @@ void measure(Device& device, const StopSignal* stop, CellResult& out) {
 }  // namespace
 
 void apply_precision(ModelConfig& model, std::string_view precision) {
-  if (precision == "fp32") {
-    model.parameter_dtype = DType::kF32;
-  } else if (precision == "bf16-pure") {
-    model.parameter_dtype = DType::kBF16;
-  } else if (precision == "fp16-pure") {
-    model.parameter_dtype = DType::kF16;
-  } else {
-    fail_usage("--precision", "'{}' is not available; fp32, bf16-pure and fp16-pure are",
-               precision);
-  }
+  model.precision = parse_precision("--precision", precision);
 }
 
 CellResult measure_cell(const DeviceFactory& make_device, const CellSpec& spec,

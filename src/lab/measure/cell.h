@@ -19,7 +19,7 @@ using DeviceFactory = std::function<std::unique_ptr<Device>()>;
 
 struct CellSpec {
   StepSpec step;
-  std::string precision = "fp32";  // fp32, bf16-pure, fp16-pure
+  std::string precision = "fp32";  // a name of base/precision.h
   std::string executor = "eager";
   int warmup = 5;
   int steps = 10;
@@ -62,7 +62,7 @@ CellResult measure_cell(const DeviceFactory& make_device, const CellSpec& spec,
 std::vector<Column> cell_columns();
 std::vector<Json> cell_row(const CellResult& result);
 
-// Applies "fp32", "bf16-pure", "fp16-pure" to a model; Error{kUsage} for others.
+// Gives the model the precision of this name (base/precision.h); Error{kUsage} for others.
 void apply_precision(ModelConfig& model, std::string_view precision);
 
 }  // namespace tracestep

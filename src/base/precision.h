@@ -1,0 +1,29 @@
+// Precision: how a model's numbers are stored and what its matrix products run in.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/dtype.h"
+
+namespace tracestep {
+
+struct Precision {
+  DType parameters = DType::kF32;
+  // Mixed precision: the low dtype that the `autocast` pass brings in, over wider parameters.
+  std::optional<DType> autocast;
+
+  friend bool operator==(const Precision&, const Precision&) = default;
+};
+
+// "fp32", "bf16" and "fp16" (autocast over float32 parameters), "bf16-pure" and "fp16-pure"
+// (everything stored so).
+const std::vector<std::string>& precision_names();
+// Error{kUsage, `where`} for another name, with the closest.
+Precision parse_precision(std::string_view where, std::string_view name);
+// The inverse.
+std::string name_of(const Precision& precision);
+
+}  // namespace tracestep

@@ -1,0 +1,34 @@
+// Dynamic loss scaling (Micikevicius et al. 2018, sec. 3.2): float16 gradients underflow, so
+// backward starts from a large factor instead of 1, the optimizer divides by it, and a step whose
+// gradients overflowed changes nothing but the factor. All of it are nodes on rank-0 states; the
+// host never branches on them.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+#include "ir/builder.h"
+
+namespace tracestep {
+
+struct LossScaling {
+  bool enabled = false;
+  double growth = 2.0;                  // factor after `growth_interval` good steps in a row
+  double backoff = 0.5;                 // factor after a step that overflowed
+  std::int64_t growth_interval = 2000;  // good steps
+};
+
+// Rank-0 float32 states (counts are exact up to 2^24). Whoever makes the store sets the first one
+// to kInitialLossScale; the others start at zero.
+inline constexpr std::string_view kLossScale = "loss_scale";
+inline constexpr std::string_view kGoodSteps = "loss_scale.good_steps";        // in a row
+inline constexpr std::string_view kSkippedSteps = "loss_scale.skipped_steps";  // in all
+inline constexpr double kInitialLossScale = 65536.0;
+
+// The state leaf `name` of the program under construction, made when it is not there yet.
+Val loss_scale_state(Builder& b, std::string_view name = kLossScale);
+
+// Updates the three states after a step; `good` (rank-0 bool): no gradient was infinite or NaN.
+void update_loss_scale(Builder& b, const LossScaling& options, Val good);
+
+}  // namespace tracestep
