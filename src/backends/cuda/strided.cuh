@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstdint>
+#include <type_traits>
 
 #include "backends/cuda/launch.cuh"
 #include "runtime/tensor_ref.h"
@@ -44,6 +45,10 @@ struct Walk {
     return true;
   }
   bool fits_32_bits() const { return count < (std::int64_t{1} << 31); }
+
+  void set_divisors() {
+    for (int d = 0; d < rank; ++d) divisors[d] = Divisor(static_cast<std::uint32_t>(sizes[d]));
+  }
 
   // Index is uint32_t when fits_32_bits(), else uint64_t.
   template <class Index>
@@ -96,12 +101,31 @@ Walk<kOperands> make_walk(const Shape& shape, const std::array<Strides, kOperand
     }
     ++out.rank;
   }
-  if (out.fits_32_bits()) {
-    for (int d = 0; d < out.rank; ++d) {
-      out.divisors[d] = Divisor(static_cast<std::uint32_t>(out.sizes[d]));
-    }
-  }
+  if (out.fits_32_bits()) out.set_divisors();
   return out;
+}
+
+// Calls f(part, first, offsets) for parts of the walk that fit 32 bits, in order: `first` elements
+// lie before the part, and its operands begin at `offsets`.
+template <int kOperands, class F>
+void for_parts(const Walk<kOperands>& walk, const F& f, std::int64_t first = 0,
+               const std::type_identity_t<std::array<std::int64_t, kOperands>>& offsets = {}) {
+  if (walk.fits_32_bits()) return f(walk, first, offsets);
+  const int outer = walk.rank - 1;
+  const std::int64_t slice = walk.count / walk.sizes[outer];
+  const std::int64_t slices = std::max<std::int64_t>(1, ((std::int64_t{1} << 31) - 1) / slice);
+  for (std::int64_t begin = 0; begin < walk.sizes[outer]; begin += slices) {
+    Walk<kOperands> part = walk;
+    part.sizes[outer] = std::min(slices, walk.sizes[outer] - begin);
+    part.count = slice * part.sizes[outer];
+    if (part.sizes[outer] == 1) --part.rank;
+    if (part.fits_32_bits()) part.set_divisors();
+    std::array<std::int64_t, kOperands> part_offsets = offsets;
+    for (int k = 0; k < kOperands; ++k) {
+      part_offsets[static_cast<std::size_t>(k)] += begin * walk.strides[outer][k];
+    }
+    for_parts(part, f, first + begin * slice, part_offsets);
+  }
 }
 
 }  // namespace tracestep::cuda

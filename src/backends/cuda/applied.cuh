@@ -1,0 +1,107 @@
+// The scalar functors on elements as they are stored: which type each dtype is computed in.
+#pragma once
+
+#include <type_traits>
+
+#include "backends/cuda/numbers.cuh"
+
+namespace tracestep::cuda {
+
+// An integer or bool. Sums and products wrap around; a bool holds whether they are not 0.
+template <class T>
+struct Whole {
+  T v;
+};
+
+// Unsigned, because signed overflow is undefined.
+template <class T>
+__device__ inline auto wide(Whole<T> x) {
+  if constexpr (sizeof(T) == 8) {
+    return static_cast<std::uint64_t>(x.v);
+  } else {
+    return static_cast<std::uint32_t>(x.v);
+  }
+}
+template <class T>
+__device__ inline Whole<T> operator+(Whole<T> a, Whole<T> b) {
+  return {static_cast<T>(wide(a) + wide(b))};
+}
+template <class T>
+__device__ inline Whole<T> operator-(Whole<T> a, Whole<T> b) {
+  return {static_cast<T>(wide(a) - wide(b))};
+}
+template <class T>
+__device__ inline Whole<T> operator*(Whole<T> a, Whole<T> b) {
+  return {static_cast<T>(wide(a) * wide(b))};
+}
+template <class T>
+__device__ inline Whole<T> max(Whole<T> a, Whole<T> b) {
+  return a.v < b.v ? b : a;
+}
+template <class T>
+__device__ inline Whole<T> min(Whole<T> a, Whole<T> b) {
+  return b.v < a.v ? b : a;
+}
+template <class T>
+__device__ inline bool less(Whole<T> a, Whole<T> b) {
+  return a.v < b.v;
+}
+template <class T>
+__device__ inline bool less_equal(Whole<T> a, Whole<T> b) {
+  return a.v <= b.v;
+}
+template <class T>
+__device__ inline bool equal(Whole<T> a, Whole<T> b) {
+  return a.v == b.v;
+}
+
+// --- stored and computed ----------------------------------------------------------------------
+template <class T>
+inline constexpr bool kIsFloating =
+    std::is_same_v<T, float> || std::is_same_v<T, BF16> || std::is_same_v<T, F16>;
+
+template <class T>
+__device__ inline auto computed(T x) {
+  if constexpr (kIsFloating<T>) {
+    return Number<sizeof(T) == 2>{to_float(x)};
+  } else {
+    return Whole<T>{x};
+  }
+}
+template <class T, bool r>
+__device__ inline T stored(Number<r> x) {
+  return from_float<T>(x.v);
+}
+template <class T>
+__device__ inline T stored(Whole<T> x) {
+  return x.v;
+}
+template <class T>
+__device__ inline bool stored(bool x) {
+  return x;
+}
+
+// The functor F on elements of type T.
+template <class F, class T>
+struct Applied {
+  template <class... X>
+  __device__ auto operator()(X... x) const {
+    return stored<T>(F()(computed(x)...));
+  }
+};
+
+// Calls f(T{}) with the element type of any dtype of this back end.
+template <class F>
+void with_number(DType dtype, F&& f) {
+  switch (dtype) {
+    case DType::kBF16: return f(BF16{});
+    case DType::kF16: return f(F16{});
+    case DType::kI64: return f(std::int64_t{});
+    case DType::kI32: return f(std::int32_t{});
+    case DType::kU8: return f(std::uint8_t{});
+    case DType::kBool: return f(bool{});
+    default: return f(float{});
+  }
+}
+
+}  // namespace tracestep::cuda
