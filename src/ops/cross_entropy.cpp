@@ -68,7 +68,7 @@ void register_cross_entropy() {
                .flops = rules::per_operand(0, 4),
                // The loss of every row, summed in order at the end.
                .workspace = [](const OpCall& c, const DeviceTraits& traits) -> std::int64_t {
-                 if (traits.kind != "cpu") return 0;
+                 if (traits.kind != "cpu" && traits.kind != "cuda") return 0;
                  return c.inputs[0].shape[0] * static_cast<std::int64_t>(sizeof(float));
                }});
 

@@ -22,4 +22,24 @@ struct ScatterPlan {
 };
 ScatterPlan plan_scatter(std::int64_t rows, std::int64_t count);
 
+// sum, max: parts into which the reduced elements of each result are cut, so that few results of
+// many elements keep a whole card busy; each part leaves a float per result in the workspace.
+struct ReductionPlan {
+  std::int64_t row_parts = 1;     // where the elements of a result lie together
+  std::int64_t column_parts = 1;  // where neighbouring results lie together
+  std::int64_t workspace_bytes = 0;
+};
+ReductionPlan plan_reduction(std::int64_t results, std::int64_t reduced);
+
+// global_norm: elements of an operand that leave one float in the workspace.
+inline constexpr std::int64_t kCudaNormPart = 32768;
+std::int64_t cuda_norm_parts(std::int64_t count);
+
+// rms_norm_grad: rows whose weight gradients one block sums; it leaves a float per column.
+struct RmsNormGradPlan {
+  std::int64_t rows_per_part = 1, parts = 0;
+  std::int64_t workspace_bytes = 0;
+};
+RmsNormGradPlan plan_rms_norm_grad(std::int64_t rows, std::int64_t width);
+
 }  // namespace tracestep

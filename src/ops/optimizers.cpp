@@ -1,6 +1,7 @@
 // Optimizer updates and the global gradient norm, as ops of the same program.
 #include "ir/device_traits.h"
 #include "ops/cpu_plans.h"
+#include "ops/cuda_plans.h"
 #include "ops/functions.h"
 #include "ops/registers.h"
 #include "ops/rules.h"
@@ -99,9 +100,12 @@ void register_global_norm() {
            },
        // One partial sum per chunk of each operand.
        .workspace = [](const OpCall& c, const DeviceTraits& traits) -> std::int64_t {
-         std::int64_t chunks = 0;
-         for (const Type& t : c.inputs) chunks += (t.count() + kNormChunk - 1) / kNormChunk;
-         return traits.kind == "cpu" ? chunks * static_cast<std::int64_t>(sizeof(double)) : 0;
+         std::int64_t cpu_bytes = 0, cuda_bytes = 0;
+         for (const Type& t : c.inputs) {
+           cpu_bytes += (t.count() + kNormChunk - 1) / kNormChunk * std::int64_t{sizeof(double)};
+           cuda_bytes += cuda_norm_parts(t.count()) * std::int64_t{sizeof(float)};
+         }
+         return traits.kind == "cpu" ? cpu_bytes : traits.kind == "cuda" ? cuda_bytes : 0;
        }});
 }
 

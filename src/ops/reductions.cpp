@@ -1,6 +1,7 @@
 // Reductions over a list of axes, accumulated in float32 (float64 for f64) in a fixed order.
 #include "ir/device_traits.h"
 #include "ops/cpu_plans.h"
+#include "ops/cuda_plans.h"
 #include "ops/functions.h"
 #include "ops/registers.h"
 #include "ops/rules.h"
@@ -42,7 +43,9 @@ Val spread(Expansion e, Val y) {
 
 std::int64_t reduction_workspace(const OpCall& c, const DeviceTraits& traits) {
   const std::int64_t results = c.outputs[0].count(), all = c.inputs[0].count();
-  if (traits.kind != "cpu" || results == 0) return 0;
+  if (results == 0) return 0;
+  if (traits.kind == "cuda") return plan_reduction(results, all / results).workspace_bytes;
+  if (traits.kind != "cpu") return 0;
   return reduction_workspace_bytes(results, all / results);
 }
 

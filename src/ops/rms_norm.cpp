@@ -1,6 +1,7 @@
 // Root-mean-square normalisation over the last axis; statistics in float32 whatever x is stored in.
 #include "ir/device_traits.h"
 #include "ops/cpu_plans.h"
+#include "ops/cuda_plans.h"
 #include "ops/functions.h"
 #include "ops/registers.h"
 #include "ops/rules.h"
@@ -73,9 +74,10 @@ std::vector<Val> gradient_decomposed(Expansion e) {
 
 // One partial gradient of w per block of rows.
 std::int64_t gradient_workspace(const OpCall& c, const DeviceTraits& traits) {
-  const std::int64_t width = c.inputs[2].count();
+  const std::int64_t width = c.inputs[2].count(), rows = c.inputs[3].count();
+  if (traits.kind == "cuda") return plan_rms_norm_grad(rows, width).workspace_bytes;
   if (traits.kind != "cpu" || width == 0) return 0;
-  const std::int64_t rows = c.inputs[1].count() / width, step = rms_norm_rows_per_block(rows);
+  const std::int64_t step = rms_norm_rows_per_block(rows);
   return (rows + step - 1) / step * width * static_cast<std::int64_t>(sizeof(float));
 }
 

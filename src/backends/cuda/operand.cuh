@@ -21,6 +21,26 @@ struct AnyFloat {
       default: return static_cast<const float*>(data)[i];
     }
   }
+  // N neighbours from i on; `data` must be aligned to as many and i be a multiple of N.
+  template <int N>
+  __device__ void load(std::int64_t i, float (&out)[N]) const {
+    switch (dtype) {
+      case DType::kBF16: return load_as<BF16, N>(i, out);
+      case DType::kF16: return load_as<F16, N>(i, out);
+      default: return load_as<float, N>(i, out);
+    }
+  }
+  bool is_aligned_to(int elements) const {
+    return is_aligned(data, static_cast<std::size_t>(elements) * size_of(dtype));
+  }
+
+ private:
+  template <class T, int N>
+  __device__ void load_as(std::int64_t i, float (&out)[N]) const {
+    const Pack<T, N> pack = load_pack<N>(static_cast<const T*>(data) + i);
+#pragma unroll
+    for (int j = 0; j < N; ++j) out[j] = to_float(pack.at[j]);
+  }
 };
 
 struct AnyFloatResult {

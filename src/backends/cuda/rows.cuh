@@ -131,14 +131,18 @@ __device__ inline float lanes_reduce(float x, int lanes, float* scratch) {
   return warp_reduce<F>(x);
 }
 
-// The sum of an array in registers, in pairs.
-template <int kCount>
-__device__ inline float sum_in_pairs(const float* x) {
+// An array in registers, combined in pairs.
+template <class F, int kCount>
+__device__ inline float fold_in_pairs(const float* x) {
   if constexpr (kCount == 1) {
     return x[0];
   } else {
-    return sum_in_pairs<kCount / 2>(x) + sum_in_pairs<kCount / 2>(x + kCount / 2);
+    return F()(fold_in_pairs<F, kCount / 2>(x), fold_in_pairs<F, kCount / 2>(x + kCount / 2));
   }
+}
+template <int kCount>
+__device__ inline float sum_in_pairs(const float* x) {
+  return fold_in_pairs<Plus, kCount>(x);
 }
 
 // 2^x, off by at most two units in the last place; results below the normal numbers become 0.
