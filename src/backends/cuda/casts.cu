@@ -19,6 +19,7 @@ void cast(const KernelCall& call) {
   });
 }
 
+// Bits are moved as they are, so that every dtype of one size shares the code.
 struct Select {
   template <class T>
   __device__ T operator()(std::uint8_t condition, T a, T b) const {
@@ -26,19 +27,13 @@ struct Select {
   }
 };
 
-// Bits are moved as they are, so that every dtype of one size shares the code.
-template <class T>
-void select_bits(const KernelCall& call) {
-  map<std::uint8_t, T, T>(call, Select(), Result<T>(call.outputs[0]), call.inputs);
-}
-
 void select(const KernelCall& call) {
-  switch (size_of(call.outputs[0].dtype)) {
-    case 1: return select_bits<std::uint8_t>(call);
-    case 2: return select_bits<std::uint16_t>(call);
-    case 4: return select_bits<std::uint32_t>(call);
-    default: return select_bits<std::uint64_t>(call);
-  }
+  const auto bytes = static_cast<std::int64_t>(size_of(call.outputs[0].dtype));
+  with_bytes(bytes, [&]<class T>(T) {
+    if constexpr (sizeof(T) <= 8) {
+      map<std::uint8_t, T, T>(call, Select(), Result<T>(call.outputs[0]), call.inputs);
+    }
+  });
 }
 
 }  // namespace

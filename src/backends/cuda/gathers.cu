@@ -13,18 +13,6 @@ constexpr int kThreads = 256;
 constexpr int kResident = 8;  // blocks of kThreads threads per multiprocessor
 constexpr int kAhead = 4;     // loads in flight per thread
 
-// Calls f(T{}) with the unsigned integer of `bytes`; 16: uint4.
-template <class F>
-void with_bytes(std::int64_t bytes, F&& f) {
-  switch (bytes) {
-    case 16: return f(uint4{});
-    case 8: return f(std::uint64_t{});
-    case 4: return f(std::uint32_t{});
-    case 2: return f(std::uint16_t{});
-    default: return f(std::uint8_t{});
-  }
-}
-
 // --- gather -----------------------------------------------------------------------------------
 // y[i,:] = table[indices[i],:], in chunks of a row. A warp reads neighbouring chunks.
 template <class Chunk, class Index>

@@ -149,6 +149,18 @@ void with_floating(DType dtype, F&& f) {
   }
 }
 
+// Calls f(T{}) with the unsigned integer of `bytes`, for bits that are only moved; 16: uint4.
+template <class F>
+void with_bytes(std::int64_t bytes, F&& f) {
+  switch (bytes) {
+    case 16: return f(uint4{});
+    case 8: return f(std::uint64_t{});
+    case 4: return f(std::uint32_t{});
+    case 2: return f(std::uint16_t{});
+    default: return f(std::uint8_t{});
+  }
+}
+
 // --- packs ----------------------------------------------------------------------------------
 // N neighbouring elements, moved by one instruction where N·size is 4, 8 or 16 bytes.
 template <class T, int N>

@@ -1,0 +1,82 @@
+// Movement that does copy: elements are moved as bits, whatever they are.
+#include "backends/cuda/kernels.h"
+#include "backends/cuda/place.h"
+
+namespace tracestep::cuda {
+namespace {
+
+int axis_of(const KernelCall& call) {
+  const auto axis = static_cast<int>(call.node.attrs.integer("axis"));
+  return axis < 0 ? axis + call.outputs[0].shape.rank() : axis;
+}
+
+// Entries [start, start + extent) along `axis`.
+TensorRef part_of(const TensorRef& whole, int axis, std::int64_t start, std::int64_t extent) {
+  TensorRef part = whole;
+  part.shape[axis] = extent;
+  part.data = whole.as<std::byte>() +
+              start * whole.strides[axis] * static_cast<std::int64_t>(size_of(whole.dtype));
+  return part;
+}
+
+void copy_to(const KernelCall& call, const TensorRef& x, const TensorRef& y) {
+  if (x.data != y.data) place(call, x, y);
+}
+
+void copy(const KernelCall& call) {
+  copy_to(call, call.inputs[0], call.outputs[0]);
+}
+
+void assign(const KernelCall& call) {
+  copy_to(call, call.inputs[1], call.outputs[0]);
+}
+
+void clear(const KernelCall& call, const TensorRef& y) {
+  TensorRef zeros = y;
+  zeros.data = nullptr;
+  zeros.strides = Strides::filled(y.shape.rank(), 0);
+  place(call, zeros, y);
+}
+
+void pad_slice(const KernelCall& call) {
+  const TensorRef &x = call.inputs[0], &y = call.outputs[0];
+  const int axis = axis_of(call);
+  const std::int64_t start = call.node.attrs.integer("start");
+  const std::int64_t end = start + x.shape[axis];
+  clear(call, part_of(y, axis, 0, start));
+  clear(call, part_of(y, axis, end, y.shape[axis] - end));
+  place(call, x, part_of(y, axis, start, x.shape[axis]));
+}
+
+void concat(const KernelCall& call) {
+  const int axis = axis_of(call);
+  std::int64_t start = 0;
+  for (const TensorRef& x : call.inputs) {
+    place(call, x, part_of(call.outputs[0], axis, start, x.shape[axis]));
+    start += x.shape[axis];
+  }
+}
+
+void write_slice(const KernelCall& call) {
+  const TensorRef &piece = call.inputs[1], &position = call.inputs[2], &y = call.outputs[0];
+  const int axis = axis_of(call);
+  copy_to(call, call.inputs[0], y);
+  place(call, piece, part_of(y, axis, 0, piece.shape[axis]),
+        {.data = position.data,
+         .dtype = position.dtype,
+         .step = y.strides[axis],
+         .most = y.shape[axis] - piece.shape[axis],
+         .fault = stream_of(call).fault});
+}
+
+}  // namespace
+
+void add_copy_kernels(KernelTable& table) {
+  table.add("copy", copy);
+  table.add("assign", assign);
+  table.add("pad_slice", pad_slice);
+  table.add("concat", concat);
+  table.add("write_slice", write_slice);
+}
+
+}  // namespace tracestep::cuda

@@ -1,0 +1,23 @@
+// Moving elements as bits: an operand of any strides into a dense tensor or a part of it.
+#pragma once
+
+#include "backends/cuda/stream.h"
+
+namespace tracestep::cuda {
+
+// Where along an axis a piece begins, known to the device alone. A position that leaves no room is
+// a fault, and nothing is moved.
+struct Position {
+  const void* data = nullptr;  // one integer; nullptr: 0
+  DType dtype = DType::kI64;
+  std::int64_t step = 0;  // elements from one position to the next
+  std::int64_t most = 0;
+  Fault* fault = nullptr;
+};
+
+// The elements of `from` (data == nullptr: zeros, with strides of 0) to `to`, a dense tensor or a
+// part of one, of the same shape and dtype.
+void place(const KernelCall& call, const TensorRef& from, const TensorRef& to,
+           const Position& position = {});
+
+}  // namespace tracestep::cuda
