@@ -27,6 +27,7 @@ class AccountedAllocator : public Allocator {
 
   const std::string& device() const { return device_; }
   bool host_accessible() const { return source_.host_accessible(); }
+  MemorySource& source() const { return source_; }
 
   // Throws OutOfMemory when `bytes` more would pass the limit or could not be addressed.
   void check_request(std::int64_t bytes, const AllocationTag& tag);

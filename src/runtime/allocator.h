@@ -22,6 +22,10 @@ class MemorySource {
   virtual void unmap(void* address, std::int64_t bytes) = 0;
   // False: the addresses must never be read or written (null device, device memory).
   virtual bool host_accessible() const { return true; }
+  // Whether such memory can be written and read by copies; they wait for all work issued before.
+  virtual bool host_copies() const { return false; }
+  virtual void copy_in(void* /*address*/, const void* /*host*/, std::int64_t /*bytes*/) {}
+  virtual void copy_out(void* /*host*/, const void* /*address*/, std::int64_t /*bytes*/) {}
 };
 
 // What an allocation is for; exact, from the program.
@@ -84,7 +88,8 @@ class Allocator {
 std::unique_ptr<Allocator> make_caching_allocator(std::string device, MemorySource& source);
 
 // Finds stray writes and reads: no reuse, patterned zones before and after every block (checked
-// when it is freed), results poisoned, sanitizer poisoning of freed blocks. Host memory only.
+// when it is freed), results poisoned, sanitizer poisoning of freed blocks. In device memory every
+// call copies and waits. Error{kUsage} where the source has no memory to look at.
 std::unique_ptr<Allocator> make_guarded_allocator(std::string device, MemorySource& source);
 
 // Every allocation is the source's own: slow, and what memory checkers want to see.

@@ -31,32 +31,19 @@ std::byte byte_of(std::uint16_t pattern, std::int64_t index) {
   return static_cast<std::byte>(index % 2 == 0 ? pattern & 0xFF : pattern >> 8);
 }
 
-void fill(std::byte* begin, std::int64_t bytes, std::uint16_t pattern) {
+void fill_host(std::byte* begin, std::int64_t bytes, std::uint16_t pattern) {
   const std::byte both[2] = {byte_of(pattern, 0), byte_of(pattern, 1)};
   for (std::int64_t i = 0; i + 1 < bytes; i += 2) std::memcpy(begin + i, both, 2);
   if (bytes % 2 != 0) begin[bytes - 1] = both[0];
 }
 
-struct ByteRange {
-  std::int64_t first, last;  // inclusive
-};
-
-// The smallest range with all bytes that differ from the pattern; nullopt: none does.
-std::optional<ByteRange> changed(const std::byte* begin, std::int64_t bytes,
-                                 std::uint16_t pattern) {
-  const auto differs = [&](std::int64_t i) { return begin[i] != byte_of(pattern, i); };
-  const std::int64_t head = std::min<std::int64_t>(bytes, 2);
-  bool same = true;
-  for (std::int64_t i = 0; i < head; ++i) same = same && !differs(i);
-  // A block that equals itself two bytes on repeats its first two.
-  if (same && bytes > 2) {
-    same = std::memcmp(begin, begin + 2, static_cast<std::size_t>(bytes - 2)) == 0;
+// Whether all bytes are as fill_host() leaves them.
+bool has_pattern(const std::byte* begin, std::int64_t bytes, std::uint16_t pattern) {
+  for (std::int64_t i = 0; i < std::min<std::int64_t>(bytes, 2); ++i) {
+    if (begin[i] != byte_of(pattern, i)) return false;
   }
-  if (same) return std::nullopt;
-  ByteRange range{0, bytes - 1};
-  while (!differs(range.first)) ++range.first;
-  while (!differs(range.last)) --range.last;
-  return range;
+  // A block that equals itself two bytes on repeats its first two.
+  return bytes <= 2 || std::memcmp(begin, begin + 2, static_cast<std::size_t>(bytes - 2)) == 0;
 }
 
 }  // namespace
@@ -67,10 +54,9 @@ std::byte* GuardedAllocator::Block::user() const {
 
 GuardedAllocator::GuardedAllocator(std::string device, MemorySource& source)
     : AccountedAllocator(std::move(device), source) {
-  if (!host_accessible()) {
+  if (!host_accessible() && !source.host_copies()) {
     throw Error(ErrorCode::kUsage, this->device(),
-                "the guarded allocator writes patterns from the host, and this device's memory is "
-                "not accessible to the host",
+                "the guarded allocator writes patterns, and this device has no memory to write",
                 "run the check on the cpu, or use the caching allocator");
   }
 }
@@ -107,8 +93,8 @@ void* GuardedAllocator::allocate(std::int64_t bytes, const AllocationTag& tag) {
   fill(block.mapping, kZoneBytes, kZonePattern);
   fill(user, bytes, kUninitialised);
   fill(user + bytes, block.end() - (user + bytes), kZonePattern);
-  forbid_access(mapping, mapped);
-  allow_access(user, bytes);
+  forbid(mapping, mapped);
+  allow(user, bytes);
   const auto address = std::bit_cast<std::uint64_t>(user);
   live_.emplace(address, block);
   count_alloc({address, bytes, tag}, rounded);
@@ -131,7 +117,7 @@ void GuardedAllocator::free(void* address) {
   } else {
     older = empty_quarantine(kQuarantineBytes - block.mapped_bytes);
     fill(block.user(), block.bytes, kFreed);
-    forbid_access(block.mapping, block.mapped_bytes);
+    forbid(block.mapping, block.mapped_bytes);
     quarantine_bytes_ += block.mapped_bytes;
     quarantine_.push_back(block);
   }
@@ -154,16 +140,48 @@ void GuardedAllocator::check_all() {
   for (const Block& block : quarantine_) throw_if("check_all", damage_of(block, true));
 }
 
+void GuardedAllocator::allow(const void* begin, std::int64_t bytes) const {
+  if (host_accessible()) allow_access(begin, bytes);
+}
+
+void GuardedAllocator::forbid(const void* begin, std::int64_t bytes) const {
+  if (host_accessible()) forbid_access(begin, bytes);
+}
+
+void GuardedAllocator::fill(std::byte* begin, std::int64_t bytes, std::uint16_t pattern) {
+  if (host_accessible()) return fill_host(begin, bytes, pattern);
+  std::vector<std::byte> copy(static_cast<std::size_t>(bytes));
+  fill_host(copy.data(), bytes, pattern);
+  source().copy_in(begin, copy.data(), bytes);
+}
+
+std::optional<GuardedAllocator::ByteRange> GuardedAllocator::changed(const std::byte* begin,
+                                                                     std::int64_t bytes,
+                                                                     std::uint16_t pattern) const {
+  std::vector<std::byte> copy;
+  if (!host_accessible()) {
+    copy.resize(static_cast<std::size_t>(bytes));
+    source().copy_out(copy.data(), begin, bytes);
+    begin = copy.data();
+  }
+  if (has_pattern(begin, bytes, pattern)) return std::nullopt;
+  const auto differs = [&](std::int64_t i) { return begin[i] != byte_of(pattern, i); };
+  ByteRange range{0, bytes - 1};
+  while (!differs(range.first)) ++range.first;
+  while (!differs(range.last)) --range.last;
+  return range;
+}
+
 // Says which bytes were overwritten, counted from the first byte of the block; nullopt: none.
 GuardedAllocator::Damage GuardedAllocator::damage_of(const Block& block, bool freed) const {
-  allow_access(block.mapping, block.mapped_bytes);
+  allow(block.mapping, block.mapped_bytes);
   std::byte* const user = block.user();
   const auto before = changed(block.mapping, kZoneBytes, kZonePattern);
   const auto inside =
       freed ? changed(user, block.bytes, kFreed) : std::optional<ByteRange>(std::nullopt);
   const auto after = changed(user + block.bytes, block.end() - (user + block.bytes), kZonePattern);
-  forbid_access(block.mapping, block.mapped_bytes);
-  if (!freed) allow_access(user, block.bytes);
+  forbid(block.mapping, block.mapped_bytes);
+  if (!freed) allow(user, block.bytes);
   std::string places;
   const auto add = [&](const char* place, const std::optional<ByteRange>& range,
                        std::int64_t shift) {
@@ -196,7 +214,7 @@ GuardedAllocator::Damage GuardedAllocator::empty_quarantine(std::int64_t bytes_t
 }
 
 void GuardedAllocator::release(const Block& block) {
-  allow_access(block.mapping, block.mapped_bytes);
+  allow(block.mapping, block.mapped_bytes);
   unmap(block.mapping, block.mapped_bytes);
 }
 

@@ -23,7 +23,7 @@ namespace tracestep {
 // bytes that were overwritten; what they were asked to do is done nevertheless.
 class GuardedAllocator final : public AccountedAllocator {
  public:
-  // Errors: kUsage when the host cannot read and write the memory of the source.
+  // Errors: kUsage when there is no memory behind the addresses of the source.
   GuardedAllocator(std::string device, MemorySource& source);
   ~GuardedAllocator() override;  // logs damage instead of throwing
 
@@ -46,8 +46,18 @@ class GuardedAllocator final : public AccountedAllocator {
     std::byte* user() const;
     std::byte* end() const { return mapping + mapped_bytes; }
   };
+  struct ByteRange {
+    std::int64_t first, last;  // inclusive
+  };
   using Damage = std::optional<std::string>;
 
+  // For the address sanitizer, which knows host memory alone.
+  void allow(const void* begin, std::int64_t bytes) const;
+  void forbid(const void* begin, std::int64_t bytes) const;
+  void fill(std::byte* begin, std::int64_t bytes, std::uint16_t pattern);
+  // The smallest range with all bytes that differ from the pattern; nullopt: none does.
+  std::optional<ByteRange> changed(const std::byte* begin, std::int64_t bytes,
+                                   std::uint16_t pattern) const;
   Damage damage_of(const Block& block, bool freed) const;
   void release(const Block& block);
   Damage empty_quarantine(std::int64_t bytes_to_keep);

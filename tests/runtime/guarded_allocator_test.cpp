@@ -206,7 +206,25 @@ TEST(GuardedAllocatorSanitizerTest, TheSanitizerSeesTouchesOfZonesAndFreedBlocks
 }
 #endif
 
-TEST(GuardedAllocatorOnADeviceTest, MemoryTheHostCannotTouchIsRefused) {
+TEST(GuardedAllocatorOnADeviceTest, StrayWritesAreFoundByCopies) {
+  CopiesSource source;
+  GuardedAllocator allocator("cuda:0", source);
+  void* const block = allocator.allocate(1000, {Category::kActivation, 12, "scores"});
+  std::vector<std::uint16_t> values(500);
+  source.copy_out(values.data(), block, 1000);
+  EXPECT_THAT(values, testing::Each(0xFFFF));
+  allocator.check_all();
+  const std::uint8_t stray = 7;
+  source.copy_in(static_cast<std::uint8_t*>(block) + 1003, &stray, 1);
+  EXPECT_THAT(damage_seen_by([&] { allocator.free(block); }),
+              HasSubstr("was written after its end, at offset 1003"));
+  void* const other = allocator.allocate(8, {Category::kActivation, 13, "values"});
+  allocator.free(other);
+  source.copy_in(other, &stray, 1);
+  EXPECT_THAT(damage_seen_by([&] { allocator.trim(); }), HasSubstr("after it was freed"));
+}
+
+TEST(GuardedAllocatorOnADeviceTest, AddressesWithoutMemoryAreRefused) {
   AddressSource source;
   try {
     make_guarded_allocator("cuda:0", source);

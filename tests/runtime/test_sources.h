@@ -5,6 +5,7 @@
 #include <bit>
 #include <cstdint>
 #include <cstdlib>
+#include <cstring>
 #include <limits>
 #include <map>
 
@@ -54,6 +55,32 @@ class HostSource final : public TestSource {
     return std::aligned_alloc(512, static_cast<std::size_t>(bytes));
   }
   void give_back(void* address) override { std::free(address); }
+};
+
+// Memory that only copies reach, as a card's: addresses are off by a constant, so that a touch of
+// the host is a crash.
+class CopiesSource final : public TestSource {
+ public:
+  bool host_accessible() const override { return false; }
+  bool host_copies() const override { return true; }
+  void copy_in(void* address, const void* host, std::int64_t bytes) override {
+    std::memcpy(shifted(address, -kShift), host, static_cast<std::size_t>(bytes));
+  }
+  void copy_out(void* host, const void* address, std::int64_t bytes) override {
+    std::memcpy(host, shifted(address, -kShift), static_cast<std::size_t>(bytes));
+  }
+
+ protected:
+  void* obtain(std::int64_t bytes) override {
+    return shifted(std::aligned_alloc(512, static_cast<std::size_t>(bytes)), kShift);
+  }
+  void give_back(void* address) override { std::free(shifted(address, -kShift)); }
+
+ private:
+  static constexpr std::int64_t kShift = std::int64_t{1} << 56;
+  static void* shifted(const void* address, std::int64_t by) {
+    return std::bit_cast<void*>(std::bit_cast<std::int64_t>(address) + by);
+  }
 };
 
 // Each mapping far from the last; `stride` below zero makes later mappings lie lower.

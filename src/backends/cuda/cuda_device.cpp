@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include <cuda_profiler_api.h>
+
 #include "backends/cuda/check.h"
 #include "backends/cuda/cublaslt.h"
 #include "backends/cuda/events.h"
@@ -10,6 +12,9 @@
 #include "backends/cuda/gemm.h"
 #include "backends/cuda/kernels.h"
 #include "backends/cuda/memory_source.h"
+#include "backends/cuda/nvml.h"
+#include "backends/cuda/nvtx_ranges.h"
+#include "backends/cuda/pinned_memory.h"
 #include "backends/cuda/transfers.h"
 #include "ops/cuda_plans.h"
 
@@ -62,6 +67,13 @@ cudaDeviceProp open_device(int index) {
   return properties;
 }
 
+// "0000:1B:00.0"
+std::string pci_address(int index) {
+  char text[32] = "";
+  TRACESTEP_CUDA(cudaDeviceGetPCIBusId(text, sizeof(text), index));
+  return text;
+}
+
 class Stream {
  public:
   Stream() { TRACESTEP_CUDA(cudaStreamCreateWithFlags(&handle_, cudaStreamNonBlocking)); }
@@ -82,10 +94,13 @@ class CudaDevice final : public Device {
   explicit CudaDevice(const CudaOptions& options)
       : properties_(open_device(options.index)),
         name_(fmt::format("cuda:{}", options.index)),
+        gate_(stream_.handle()),
+        source_(gate_),
         allocator_(make_allocator(options)),
+        can_hold_(options.pooled && !options.guarded),
         fault_memory_(sizeof(cuda::Fault)),
         transfers_(stream_.handle()),
-        gate_(stream_.handle()),
+        nvml_(cuda::Nvml::library(), pci_address(options.index)),
         table_(make_table()) {
     traits_.kind = "cuda";
     allocator_->set_limit(options.memory_limit);
@@ -121,9 +136,15 @@ class CudaDevice final : public Device {
   std::unique_ptr<Marks> make_marks(std::size_t count) override {
     return std::make_unique<cuda::EventMarks>(stream_.handle(), count);
   }
-  void hold() override { gate_.shut(); }
+  void hold() override {
+    if (can_hold_) gate_.shut();
+  }
   void release() override { gate_.open(); }
   void* stream() override { return &context_; }
+  DeviceFacts facts() const override { return nvml_.facts(); }
+  std::string choices() const override { return gemm_->describe(); }
+  RangeSink* ranges() override { return cuda::nvtx_ranges(); }
+  void profile(bool on) override { TRACESTEP_CUDA(on ? cudaProfilerStart() : cudaProfilerStop()); }
   std::int64_t resident_bytes() const override {
     std::size_t free = 0, total = 0;
     TRACESTEP_CUDA(cudaMemGetInfo(&free, &total));
@@ -152,11 +173,13 @@ class CudaDevice final : public Device {
   const std::string name_;
   DeviceTraits traits_;
   Stream stream_;
+  cuda::Gate gate_;
   cuda::DeviceMemory source_;
   std::unique_ptr<Allocator> allocator_;
+  const bool can_hold_;  // without a pool every allocation asks the driver, which waits
   cuda::PinnedMemory fault_memory_;
   cuda::Transfers transfers_;
-  cuda::Gate gate_;
+  cuda::NvmlDevice nvml_;
   cuda::CudaStream context_;
   std::unique_ptr<cuda::Gemm> gemm_;
   KernelTable table_;

@@ -3,7 +3,7 @@
 
 #include <cuda_runtime_api.h>
 
-#include "backends/cuda/memory_source.h"
+#include "backends/cuda/pinned_memory.h"
 
 namespace tracestep::cuda {
 

@@ -5,6 +5,7 @@
 namespace tracestep::cuda {
 
 void* DeviceMemory::map(std::int64_t bytes) {
+  gate_.open();
   void* address = nullptr;
   const cudaError_t status = cudaMalloc(&address, static_cast<std::size_t>(bytes));
   if (status == cudaErrorMemoryAllocation) {
@@ -16,15 +17,23 @@ void* DeviceMemory::map(std::int64_t bytes) {
 }
 
 void DeviceMemory::unmap(void* address, std::int64_t) {
+  gate_.open();
   cudaFree(address);  // after a lost device there is nobody to tell
 }
 
-PinnedMemory::PinnedMemory(std::int64_t bytes) {
-  TRACESTEP_CUDA(cudaHostAlloc(&data_, static_cast<std::size_t>(bytes), cudaHostAllocMapped));
+void DeviceMemory::copy_in(void* address, const void* host, std::int64_t bytes) {
+  gate_.open();
+  TRACESTEP_CUDA(cudaDeviceSynchronize());
+  TRACESTEP_CUDA(
+      cudaMemcpy(address, host, static_cast<std::size_t>(bytes), cudaMemcpyHostToDevice));
+  TRACESTEP_CUDA(cudaDeviceSynchronize());  // from pageable memory it may still be on its way
 }
 
-PinnedMemory::~PinnedMemory() {
-  cudaFreeHost(data_);
+void DeviceMemory::copy_out(void* host, const void* address, std::int64_t bytes) {
+  gate_.open();
+  TRACESTEP_CUDA(cudaDeviceSynchronize());
+  TRACESTEP_CUDA(
+      cudaMemcpy(host, address, static_cast<std::size_t>(bytes), cudaMemcpyDeviceToHost));
 }
 
 }  // namespace tracestep::cuda

@@ -1,29 +1,25 @@
-// Device memory by plain allocations, and pinned host memory.
+// Device memory by plain allocations of the driver.
 #pragma once
 
+#include "backends/cuda/gate.h"
 #include "runtime/allocator.h"
 
 namespace tracestep::cuda {
 
+// Opens the gate before it calls the driver, which may wait for all work of the device.
 class DeviceMemory final : public MemorySource {
  public:
+  explicit DeviceMemory(Gate& gate) : gate_(gate) {}
   // nullptr when the card has no more.
   void* map(std::int64_t bytes) override;
   void unmap(void* address, std::int64_t bytes) override;
   bool host_accessible() const override { return false; }
-};
-
-// Page-locked host memory; mapped, so that kernels can reach it by the same address.
-class PinnedMemory {
- public:
-  explicit PinnedMemory(std::int64_t bytes);
-  ~PinnedMemory();
-  PinnedMemory(const PinnedMemory&) = delete;
-  PinnedMemory& operator=(const PinnedMemory&) = delete;
-  void* data() const { return data_; }
+  bool host_copies() const override { return true; }
+  void copy_in(void* address, const void* host, std::int64_t bytes) override;
+  void copy_out(void* host, const void* address, std::int64_t bytes) override;
 
  private:
-  void* data_ = nullptr;
+  Gate& gate_;
 };
 
 }  // namespace tracestep::cuda

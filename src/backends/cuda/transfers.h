@@ -5,7 +5,7 @@
 
 #include <cstdint>
 
-#include "backends/cuda/memory_source.h"
+#include "backends/cuda/pinned_memory.h"
 
 namespace tracestep::cuda {
 
