@@ -13,11 +13,12 @@ struct Named {
   Precision precision;
 };
 
-constexpr Named kNamed[] = {{"fp32", {DType::kF32, std::nullopt}},
+constexpr Named kNamed[] = {{"fp32", {DType::kF32}},
+                            {"tf32", {DType::kF32, std::nullopt, true}},
                             {"bf16", {DType::kF32, DType::kBF16}},
                             {"fp16", {DType::kF32, DType::kF16}},
-                            {"bf16-pure", {DType::kBF16, std::nullopt}},
-                            {"fp16-pure", {DType::kF16, std::nullopt}}};
+                            {"bf16-pure", {DType::kBF16}},
+                            {"fp16-pure", {DType::kF16}}};
 
 }  // namespace
 

@@ -13,12 +13,14 @@ namespace tracestep {
 struct Precision {
   DType parameters = DType::kF32;
   // Mixed precision: the low dtype that the `autocast` pass brings in, over wider parameters.
-  std::optional<DType> autocast;
+  std::optional<DType> autocast = {};
+  // float32 products of operands rounded to 10 bits (TensorFloat-32), on a GPU that has them.
+  bool tf32 = false;
 
   friend bool operator==(const Precision&, const Precision&) = default;
 };
 
-// "fp32", "bf16" and "fp16" (autocast over float32 parameters), "bf16-pure" and "fp16-pure"
+// "fp32", "tf32", "bf16" and "fp16" (autocast over float32 parameters), "bf16-pure" and "fp16-pure"
 // (everything stored so).
 const std::vector<std::string>& precision_names();
 // Error{kUsage, `where`} for another name, with the closest.

@@ -87,7 +87,8 @@ void add_run_options(OptionSet& set, RunOptions& run, std::string devices) {
   set.integer("--threads", run.threads, {1, kMaxThreads},
               "CPU threads; OMP_NUM_THREADS, else all allowed cores");
   set.value("--precision", "NAME[,NAME]",
-            "fp32; bf16 or fp16 for matrix products alone, over float32 weights; bf16-pure or "
+            "fp32; tf32 (cuda alone) rounds what products read; bf16 or fp16 for matrix products "
+            "alone, over float32 weights; bf16-pure or "
             "fp16-pure for all that is stored; fp32",
             [&run](const std::string& where, const std::string& text) {
               run.precisions = split_list(where, text);

@@ -70,15 +70,15 @@ TEST(MessagesTest, NumbersAreReadStrictly) {
 
 TEST(MessagesTest, WhatIsNotAvailableIsRefusedWithWhatIs) {
   for (const Mistake& m : {
-           Mistake{"bench --precision bf17", 2, "one of fp32, bf16, fp16, bf16-pure, fp16-pure"},
+           Mistake{"bench --precision bf17", 2, "one of fp32, tf32, bf16, fp16, bf16-pure, fp16-pure"},
            Mistake{"bench --device reference --precision bf16", 2,
                    "[--precision] reference computes in float64"},
            Mistake{"bench --executor compiled", 2, "use eager"},
            Mistake{"bench --attention flash", 2, "use naive"},
-           Mistake{"bench --device cuda", 6, "this build has no CUDA back end; use cpu"},
+           Mistake{"bench --device cuda", 6, "cuda is not there: this build has no CUDA back end"},
            Mistake{"bench --device cuda:99", 6, "this build has no CUDA back end"},
            Mistake{"memory --size small", 2, "add --predict"},
-           Mistake{"memory --predict --device reference", 2, "use cpu or null"},
+           Mistake{"memory --predict --device reference", 2, "use cpu or cuda or null"},
            Mistake{"bench --device reference --precision bf16-pure", 2,
                    "[--precision] reference computes in float64"},
            Mistake{"train --device null --text a", 2, "null computes nothing"},
