@@ -26,20 +26,27 @@ std::vector<OpCase> softmax_cases() {
           {{plain({3, 19})}, causal},
           {{plain({1, 1})}, causal},
           {{plain({2, 3, 8}), position(2)}, causal},
-          {{plain({2, 1, 129}), position(0)}, causal}};
+          {{plain({2, 1, 129}), position(0)}, causal},
+          // Whole packs, in a warp and in a block, and rows that no kernel keeps in registers.
+          {{plain({9, 64})}},
+          {{plain({2, 256, 256})}, causal},
+          {{plain({3, 2304})}, {{"scale", -0.3}}},
+          {{plain({2, 40003})}}};
 }
 
 std::vector<OpCase> softmax_grad_cases() {
   std::vector<OpCase> out;
-  for (const Shape& shape : {Shape{5, 7}, Shape{1031}, Shape{3, 4, 17}, Shape{9, 1}, Shape{0, 7}}) {
+  for (const Shape& shape : {Shape{5, 7}, Shape{1031}, Shape{3, 4, 17}, Shape{9, 1}, Shape{0, 7},
+                             Shape{9, 64}, Shape{5, 2304}, Shape{2, 40003}}) {
     out.push_back({{plain(shape), plain(shape, 0.0, 0.3)}, {{"scale", 0.7}}});
   }
   return out;
 }
 
 std::vector<OpCase> row_cases() {
-  return {{{plain({5, 7})}}, {{plain({1031})}}, {{plain({3, 4, 17}, -40.0, 40.0)}},
-          {{plain({1, 1})}}, {{plain({0, 7})}}, {{stored({13, 5}, kTransposed)}}};
+  return {{{plain({5, 7})}},  {{plain({1031})}},    {{plain({3, 4, 17}, -40.0, 40.0)}},
+          {{plain({1, 1})}},  {{plain({0, 7})}},    {{stored({13, 5}, kTransposed)}},
+          {{plain({9, 64})}}, {{plain({2, 40003})}}};
 }
 
 // --- rms_norm ----------------------------------------------------------------------------------
@@ -51,7 +58,10 @@ std::vector<OpCase> rms_norm_cases() {
           {{plain({0, 7}), plain({7})}},
           {{plain({31}), plain({31})}},
           {{stored({5, 7}, kTransposed), plain({7})}},
-          {{plain({5, 33}), wide({33})}}};
+          {{plain({5, 33}), wide({33})}},
+          {{plain({9, 64}), plain({64})}},
+          {{plain({5, 768}), wide({768})}},
+          {{plain({2, 20003}), plain({20003})}}};
 }
 
 std::vector<OpCase> rms_norm_grad_cases() {
@@ -60,8 +70,10 @@ std::vector<OpCase> rms_norm_grad_cases() {
     return OpCase{{plain(shape), plain(shape), wide_weight ? wide(width) : plain(width),
                    wide(rows, 0.5, 1.5)}};
   };
-  return {on({5, 7}, {5}), on({3, 4, 17}, {3, 4}), on({67, 257}, {67}),   on({2, 1}, {2}),
-          on({0, 7}, {0}), on({31}, {}),           on({5, 33}, {5}, true)};
+  return {on({5, 7}, {5}),        on({3, 4, 17}, {3, 4}), on({67, 257}, {67}),
+          on({2, 1}, {2}),        on({0, 7}, {0}),        on({31}, {}),
+          on({5, 33}, {5}, true), on({1031, 16}, {1031}), on({70, 768}, {70}, true),
+          on({3, 4097}, {3}),     on({5, 9001}, {5})};
 }
 
 // --- rope --------------------------------------------------------------------------------------
@@ -143,14 +155,16 @@ std::vector<OpTest> composite_tests() {
       composite("rms_norm_grad", rms_norm_grad_cases(), {}),
       composite("rope", rope_cases(), {0}),
       composite("attention", attention_cases(), {0}),
-      composite("cross_entropy",
-                {cross_entropy_on(5, 7), cross_entropy_on(1, 1), cross_entropy_on(129, 257),
-                 cross_entropy_on(3, 1031, 30.0)},
-                {0}),
-      composite("cross_entropy_grad",
-                {cross_entropy_grad_on(5, 7), cross_entropy_grad_on(1, 1),
-                 cross_entropy_grad_on(67, 257)},
-                {}),
+      composite(
+          "cross_entropy",
+          {cross_entropy_on(5, 7), cross_entropy_on(1, 1), cross_entropy_on(129, 257),
+           cross_entropy_on(3, 1031, 30.0), cross_entropy_on(9, 64), cross_entropy_on(2, 40003)},
+          {0}),
+      composite(
+          "cross_entropy_grad",
+          {cross_entropy_grad_on(5, 7), cross_entropy_grad_on(1, 1), cross_entropy_grad_on(67, 257),
+           cross_entropy_grad_on(9, 64), cross_entropy_grad_on(2, 40003)},
+          {}),
       composite("adamw",
                 {adamw_on({1031}, true, 0.1, false), adamw_on({3, 5}, true, 0.0, true),
                  adamw_on({0}, true, 0.1, false), adamw_on({1}, true, 0.1, true),

@@ -14,28 +14,22 @@ OpCase reduced(Operand x, Dims axes, bool keepdims = false) {
 }
 
 std::vector<OpCase> reduction_cases() {
-  return {reduced(plain({1031}), {0}),
-          reduced(plain({5, 7}), {1}),
-          reduced(plain({5, 7}), {0}, true),
-          reduced(plain({5, 7}), {1, 0}),
-          reduced(plain({5, 7}), {}),
-          reduced(plain({}), {}),
-          reduced(plain({1, 1}), {-1}, true),
-          reduced(plain({0, 3}), {1}),
-          reduced(plain({0, 3}), {0}),
-          reduced(plain({129, 257}), {0}),
-          reduced(plain({129, 257}), {1}),
-          reduced(plain({200003}), {0}),
-          reduced(plain({4099, 35}), {0}),
-          reduced(plain({3, 70001}), {1}),
-          reduced(plain({3, 4, 17}), {0, 2}),
-          reduced(plain({2, 3, 5, 7}), {1, 3}, true),
-          reduced(stored({33, 19}, kTransposed), {0}),
-          reduced(stored({33, 19}, kTransposed), {1}),
-          reduced(stored({3, 5, 17}, kSliced), {1}),
-          reduced(stored({3, 5, 17}, kSliced), {-1}),
-          reduced(stored({31, 13}, kBroadcast), {0}),
-          reduced(stored({2, 3, 5, 9}, kHeads), {2, 3})};
+  return {reduced(plain({1031}), {0}), reduced(plain({5, 7}), {1}),
+          reduced(plain({5, 7}), {0}, true), reduced(plain({5, 7}), {1, 0}),
+          reduced(plain({5, 7}), {}), reduced(plain({}), {}), reduced(plain({1, 1}), {-1}, true),
+          reduced(plain({0, 3}), {1}), reduced(plain({0, 3}), {0}), reduced(plain({129, 257}), {0}),
+          reduced(plain({129, 257}), {1}), reduced(plain({200003}), {0}),
+          reduced(plain({4099, 35}), {0}), reduced(plain({3, 70001}), {1}),
+          reduced(plain({3, 4, 17}), {0, 2}), reduced(plain({2, 3, 5, 7}), {1, 3}, true),
+          reduced(stored({33, 19}, kTransposed), {0}), reduced(stored({33, 19}, kTransposed), {1}),
+          reduced(stored({3, 5, 17}, kSliced), {1}), reduced(stored({3, 5, 17}, kSliced), {-1}),
+          reduced(stored({31, 13}, kBroadcast), {0}), reduced(stored({2, 3, 5, 9}, kHeads), {2, 3}),
+          // Whole packs of neighbouring results or elements, and few results of many elements.
+          reduced(plain({2048, 64}), {0}), reduced(plain({3, 40, 64}), {1}),
+          reduced(plain({5, 16, 8, 32}), {0, 2}), reduced(plain({7, 2304}), {1}),
+          reduced(plain({3, 65536}), {1}), reduced(plain({4, 4096}), {0}),
+          reduced(stored({6, 64, 3, 16}, kHeads), {1}),
+          reduced(stored({65, 1000}, kSliced), {0, 1})};
 }
 
 OpCase product(Operand a, Operand b, bool transpose_a = false, bool transpose_b = false) {
@@ -122,7 +116,8 @@ std::vector<OpTest> product_tests() {
                  {{plain({5, 7}), plain({3}), plain({2, 3, 17})}},
                  {{plain({})}},
                  {{plain({0, 3}), plain({1, 1})}},
-                 {{plain({300, 257}), stored({9, 5}, kTransposed)}}},
+                 {{plain({300, 257}), stored({9, 5}, kTransposed)}},
+                 {{plain({65536}), plain({0}), plain({70001}), plain({2, 3})}}},
        .gradient_outputs = {}},
       matmul(),
   };

@@ -71,7 +71,8 @@ TEST(OpErrorsTest, AnIndexOutsideTheTableIsNamedOnEveryBackend) {
     EXPECT_EQ(device.allocator().stats().requested_bytes, 0);
   };
   expect_named(*make_reference_device({.guarded = true}), DType::kF64);
-  for (const Backend& backend : backends_under_test()) expect_named(*backend.make(2), DType::kF32);
+  for (const Backend& backend : backends_under_test())
+    expect_named(*backend.make({.threads = 2, .guarded = true}), DType::kF32);
 }
 
 }  // namespace

@@ -3,13 +3,12 @@
 
 #include <gtest/gtest.h>
 
-#include <memory>
 #include <string>
 #include <vector>
 
 #include "backends/op_cases.h"
 #include "ir/op_def.h"
-#include "runtime/device.h"
+#include "support/backends.h"
 #include "support/run_program.h"
 
 namespace tracestep::testing {
@@ -37,12 +36,5 @@ std::string name_of_record(const ::testing::TestParamInfo<OpTest>& of);
 
 // "rms_norm case 3 f32: [5,7] transposed [7]"
 std::string describe(const OpTest& test, std::size_t index, DType dtype);
-
-struct Backend {
-  std::string name;
-  std::unique_ptr<Device> (*make)(int threads);  // with the guarded allocator, where it computes
-};
-// The back ends that compute, the oracle left out.
-const std::vector<Backend>& backends_under_test();
 
 }  // namespace tracestep::testing

@@ -110,7 +110,7 @@ class ManyResultsTest : public ::testing::TestWithParam<OpTest> {};
 TEST_P(OpMatrixTest, EveryBackendAgreesWithTheReference) {
   const OpTest& test = GetParam();
   for (const Backend& backend : backends_under_test()) {
-    const auto device = backend.make(2);
+    const auto device = backend.make({.threads = 2, .guarded = true});
     if (!has_kernel(*device, test.op)) continue;  // its parts have records of their own
     for_each_case(test, [&](const OpCase& c, DType dtype) {
       const Program program = build_program(test, c, {.dtype = dtype});
@@ -147,7 +147,7 @@ void expect_same_bytes(const Tensors& actual, const Tensors& expected) {
 TEST_P(DonatingOpTest, ResultsAreTheSameInTheStorageOfAnOperand) {
   const OpTest& test = GetParam();
   for (const Backend& backend : backends_under_test()) {
-    const auto device = backend.make(2);
+    const auto device = backend.make({.threads = 2, .guarded = true});
     if (!has_kernel(*device, test.op)) continue;
     for_each_case(test, [&](const OpCase& c, DType dtype) {
       const Program plain = build_program(test, c, {.dtype = dtype});
@@ -170,7 +170,8 @@ TEST_P(ManyResultsTest, AResultIsTheSameWhenNobodyReadsTheOthers) {
   const OpTest& test = GetParam();
   const auto results = static_cast<int>(find_op(test.op).outputs.size());
   std::vector<std::unique_ptr<Device>> devices;
-  for (const Backend& backend : backends_under_test()) devices.push_back(backend.make(2));
+  for (const Backend& backend : backends_under_test())
+    devices.push_back(backend.make({.threads = 2, .guarded = true}));
   devices.push_back(make_reference_device({.guarded = true}));
   for (const auto& device : devices) {
     if (!has_kernel(*device, test.op)) continue;
@@ -190,7 +191,8 @@ TEST_P(ManyResultsTest, AResultIsTheSameWhenNobodyReadsTheOthers) {
 TEST_P(OpMatrixTest, TheNumberOfThreadsDoesNotChangeABit) {
   const OpTest& test = GetParam();
   for (const Backend& backend : backends_under_test()) {
-    const auto one = backend.make(1), three = backend.make(3);
+    const auto one = backend.make({.threads = 1, .guarded = true}),
+               three = backend.make({.threads = 3, .guarded = true});
     if (!has_kernel(*one, test.op)) continue;
     for_each_case(test, [&](const OpCase& c, DType dtype) {
       const Program program = build_program(test, c, {.dtype = dtype});
@@ -238,7 +240,8 @@ TEST(OpMatrixSupportTest, EveryOpHasAKernelOnEveryBackendOrAReasonWhyNot) {
   std::vector<std::unique_ptr<Device>> devices;
   devices.push_back(make_reference_device());
   devices.push_back(make_null_device());
-  for (const Backend& backend : backends_under_test()) devices.push_back(backend.make(1));
+  for (const Backend& backend : backends_under_test())
+    devices.push_back(backend.make({.threads = 1, .guarded = true}));
   for (const auto& device : devices) {
     for (const OpDef* op : all_ops()) {
       if (op->is_view()) continue;

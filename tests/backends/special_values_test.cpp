@@ -45,7 +45,7 @@ class SpecialValuesTest : public ::testing::Test {
                                const std::vector<double>& inputs) {
     const std::vector<double> expected = to_doubles(reference_values(program, leaves).at("y"));
     for (const Backend& backend : backends_under_test()) {
-      const auto device = backend.make(2);
+      const auto device = backend.make({.threads = 2, .guarded = true});
       SCOPED_TRACE(program.name + " on " + backend.name);
       expect_alike(to_doubles(run_program(*device, program, leaves).at("y")), expected, inputs);
     }
@@ -150,7 +150,7 @@ TEST_F(SpecialValuesTest, CastsRoundToNearestEvenUpToTheEnds) {
     const Program program = b.finish();
     const std::vector<double> expected = to_doubles(converted(x, dtype));
     for (const Backend& backend : backends_under_test()) {
-      const auto device = backend.make(1);
+      const auto device = backend.make({.threads = 1, .guarded = true});
       const Tensors out = run_program(*device, program, {{"x", x}});
       EXPECT_EQ(max_difference(to_doubles(out.at("y")), expected), 0.0) << name_of(dtype);
       EXPECT_EQ(max_difference(to_doubles(out.at("back")), expected), 0.0) << name_of(dtype);

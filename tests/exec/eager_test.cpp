@@ -2,11 +2,11 @@
 
 #include <gtest/gtest.h>
 
-#include "backends/cpu/cpu_device.h"
 #include "backends/null/null_device.h"
 #include "backends/reference/reference_device.h"
 #include "ir/parse.h"
 #include "ops/functions.h"
+#include "support/backends.h"
 #include "support/host_values.h"
 #include "train/model_store.h"
 #include "train/step_program.h"
@@ -45,7 +45,7 @@ class EagerTest : public ::testing::TestWithParam<std::string> {
   void SetUp() override { ops::register_all(); }
   static std::unique_ptr<Device> make(bool guarded = false) {
     if (GetParam() == "null") return make_null_device();
-    return make_cpu_device({.threads = 2, .guarded = guarded});
+    return testing::backend_named(GetParam()).make({.guarded = guarded});
   }
 };
 
@@ -150,13 +150,19 @@ TEST_P(EagerTest, ALimitBelowThePredictedPeakIsOutOfMemoryAndAtItIsNot) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Devices, EagerTest, ::testing::Values("null", "cpu"));
+INSTANTIATE_TEST_SUITE_P(Planned, EagerTest, ::testing::Values("null"));
+INSTANTIATE_TEST_SUITE_P(Devices, EagerTest, ::testing::ValuesIn(testing::backend_names()));
 
-TEST(EagerNumbersTest, PrimitiveAndFusedProgramsAgreeOnTheCpu) {
-  ops::register_all();
+class EagerNumbersTest : public ::testing::TestWithParam<std::string> {
+ protected:
+  void SetUp() override { ops::register_all(); }
+};
+INSTANTIATE_TEST_SUITE_P(Devices, EagerNumbersTest, ::testing::ValuesIn(testing::backend_names()));
+
+TEST_P(EagerNumbersTest, PrimitiveAndFusedProgramsAgree) {
   std::vector<std::vector<double>> losses;
   for (Granularity ops : {Granularity::kPrimitive, Granularity::kFused}) {
-    const auto device = make_cpu_device({.threads = 2});
+    const auto device = testing::backend_named(GetParam()).make({});
     Store store(*device);
     EagerExecutor executor(store, step_program(small_step(Mode::kStep, ops), *device));
     initialize_parameters(store, 1);
@@ -174,11 +180,10 @@ TEST(EagerNumbersTest, PrimitiveAndFusedProgramsAgreeOnTheCpu) {
   EXPECT_LT(losses[0].back(), losses[0].front());
 }
 
-TEST(EagerNumbersTest, AnyNumberOfThreadsGivesTheSameBits) {
-  ops::register_all();
+TEST_P(EagerNumbersTest, AnyNumberOfThreadsGivesTheSameBits) {
   std::vector<std::byte> expected;
   for (int threads : {1, 2, 3, 7, 16}) {
-    const auto device = make_cpu_device({.threads = threads});
+    const auto device = testing::backend_named(GetParam()).make({.threads = threads});
     Store store(*device);
     EagerExecutor executor(store,
                            step_program(small_step(Mode::kStep, Granularity::kFused), *device));

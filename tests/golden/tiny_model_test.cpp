@@ -5,12 +5,12 @@
 #include <fstream>
 #include <sstream>
 
-#include "backends/cpu/cpu_device.h"
 #include "backends/reference/reference_device.h"
 #include "base/json.h"
 #include "exec/eager.h"
 #include "ops/functions.h"
 #include "passes/as_float64.h"
+#include "support/backends.h"
 #include "support/host_values.h"
 #include "support/paths.h"
 #include "train/loop.h"
@@ -58,15 +58,14 @@ class TinyModelTest : public ::testing::TestWithParam<Granularity> {
   void SetUp() override { ops::register_all(); }
 };
 
-TEST_P(TinyModelTest, LogitsAndEveryGradientAgreeWithPyTorch) {
-  const auto device = make_cpu_device({.threads = 2, .guarded = true});
+void expect_logits_and_gradients(Device& device, Granularity ops) {
   const auto folder = std::filesystem::path(::testing::TempDir());
-  EvalOptions options{.model = kTiny, .shape = kShape, .ops = GetParam()};
+  EvalOptions options{.model = kTiny, .shape = kShape, .ops = ops};
   options.init = kFolder / "tiny_weights.safetensors";
   options.batches = 1;
   options.logits = folder / "logits.safetensors";
   options.gradients = folder / "gradients.safetensors";
-  evaluate(*device, options, tiny_tokens());
+  evaluate(device, options, tiny_tokens());
   const SafetensorsFile expected(kFolder / "tiny_expected.safetensors");
   const SafetensorsFile logits(options.logits), gradients(options.gradients);
   EXPECT_LE(max_difference(to_doubles(logits.view("logits")), to_doubles(expected.view("logits"))),
@@ -77,6 +76,13 @@ TEST_P(TinyModelTest, LogitsAndEveryGradientAgreeWithPyTorch) {
                           to_doubles(expected.view("grad." + entry.name))),
               1e-5)
         << entry.name;
+  }
+}
+
+TEST_P(TinyModelTest, LogitsAndEveryGradientAgreeWithPyTorch) {
+  for (const testing::Backend& backend : testing::backends_under_test()) {
+    SCOPED_TRACE(backend.name);
+    expect_logits_and_gradients(*backend.make({.guarded = true}), GetParam());
   }
 }
 
@@ -134,11 +140,14 @@ void expect_like_pytorch(const Run& run, bool clipped, double loss_bound, double
   }
 }
 
-TEST_P(TinyModelTest, TenStepsOnTheCpuAgreeWithPyTorch) {
+TEST_P(TinyModelTest, TenStepsAgreeWithPyTorch) {
   for (bool clipped : {false, true}) {
-    const auto device = make_cpu_device({.threads = 2});
-    expect_like_pytorch(ten_steps(*device, GetParam(), clipped ? 1.0 : 0.0, false), clipped, 1e-4,
-                        1e-4);
+    for (const testing::Backend& backend : testing::backends_under_test()) {
+      SCOPED_TRACE(backend.name);
+      const auto device = backend.make({});
+      expect_like_pytorch(ten_steps(*device, GetParam(), clipped ? 1.0 : 0.0, false), clipped, 1e-4,
+                          1e-4);
+    }
   }
 }
 

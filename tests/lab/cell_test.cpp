@@ -2,10 +2,10 @@
 
 #include <gtest/gtest.h>
 
-#include "backends/cpu/cpu_device.h"
 #include "backends/null/null_device.h"
 #include "lab/measure/attribution.h"
 #include "ops/functions.h"
+#include "support/backends.h"
 
 namespace tracestep {
 namespace {
@@ -22,10 +22,6 @@ CellSpec tiny_cell(Mode mode, Granularity ops) {
   return out;
 }
 
-DeviceFactory cpu(std::int64_t limit = 0) {
-  return [limit] { return make_cpu_device({.threads = 2, .memory_limit = limit}); };
-}
-
 Json cell(const CellResult& result, std::string_view column) {
   const std::vector<Column> columns = cell_columns();
   const std::vector<Json> row = cell_row(result);
@@ -36,15 +32,21 @@ Json cell(const CellResult& result, std::string_view column) {
   return {};
 }
 
-class CellTest : public ::testing::Test {
+class CellTest : public ::testing::TestWithParam<std::string> {
  protected:
   void SetUp() override { ops::register_all(); }
+  static DeviceFactory device(std::int64_t limit = 0) {
+    return [name = GetParam(), limit] {
+      return testing::backend_named(name).make({.memory_limit = limit});
+    };
+  }
 };
+INSTANTIATE_TEST_SUITE_P(Devices, CellTest, ::testing::ValuesIn(testing::backend_names()));
 
-TEST_F(CellTest, EveryModeAndGranularityHasTheBytesThatWerePredicted) {
+TEST_P(CellTest, EveryModeAndGranularityHasTheBytesThatWerePredicted) {
   for (Mode mode : kAllModes) {
     for (Granularity ops : {Granularity::kPrimitive, Granularity::kFused}) {
-      const CellResult result = measure_cell(cpu(), tiny_cell(mode, ops));
+      const CellResult result = measure_cell(device(), tiny_cell(mode, ops));
       EXPECT_EQ(result.status, "ok");
       EXPECT_EQ(result.peak_bytes, result.predicted_peak_bytes) << name_of(mode);
       EXPECT_EQ(result.samples_ms.size(), 3u);
@@ -54,16 +56,16 @@ TEST_F(CellTest, EveryModeAndGranularityHasTheBytesThatWerePredicted) {
   }
 }
 
-TEST_F(CellTest, ForwardKeepsMoreThanInference) {
-  const auto inference = measure_cell(cpu(), tiny_cell(Mode::kInference, Granularity::kFused));
-  const auto forward = measure_cell(cpu(), tiny_cell(Mode::kForward, Granularity::kFused));
+TEST_P(CellTest, ForwardKeepsMoreThanInference) {
+  const auto inference = measure_cell(device(), tiny_cell(Mode::kInference, Granularity::kFused));
+  const auto forward = measure_cell(device(), tiny_cell(Mode::kForward, Granularity::kFused));
   EXPECT_GT(forward.peak_bytes, inference.peak_bytes);
 }
 
-TEST_F(CellTest, MemoryOutsideTheAllocatorIsNeverNegative) {
+TEST_P(CellTest, MemoryOutsideTheAllocatorIsNeverNegative) {
   // The segments are 20 MiB and more, of which this model touches a little.
   for (int i = 0; i < 3; ++i) {
-    const CellResult r = measure_cell(cpu(), tiny_cell(Mode::kStep, Granularity::kPrimitive));
+    const CellResult r = measure_cell(device(), tiny_cell(Mode::kStep, Granularity::kPrimitive));
     ASSERT_TRUE(r.untracked_bytes.has_value());
     EXPECT_GE(*r.untracked_bytes, 0) << "run " << i;
     EXPECT_LT(*r.untracked_bytes, 64 << 20) << "run " << i;
@@ -73,30 +75,30 @@ TEST_F(CellTest, MemoryOutsideTheAllocatorIsNeverNegative) {
   EXPECT_TRUE(cell(planned, "untracked_bytes").is_null());
 }
 
-TEST_F(CellTest, WhereNothingIsComputedThereIsNoSpeedAndNoLoss) {
+TEST_P(CellTest, WhereNothingIsComputedThereIsNoSpeedAndNoLoss) {
   const CellSpec spec = tiny_cell(Mode::kStep, Granularity::kFused);
   const CellResult planned = measure_cell([] { return make_null_device({}); }, spec);
   EXPECT_FALSE(planned.loss.has_value());
   EXPECT_TRUE(cell(planned, "tflops").is_null());
   EXPECT_TRUE(cell(planned, "tokens_per_s").is_null());
-  const CellResult computed = measure_cell(cpu(), spec);
+  const CellResult computed = measure_cell(device(), spec);
   EXPECT_GT(computed.loss.value_or(0.0), 0.0);
   EXPECT_GT(cell(computed, "tflops").as_double(), 0.0);
 }
 
-TEST_F(CellTest, OutOfMemoryIsARowWithWhatItWouldHaveNeeded) {
+TEST_P(CellTest, OutOfMemoryIsARowWithWhatItWouldHaveNeeded) {
   const CellSpec spec = tiny_cell(Mode::kStep, Granularity::kFused);
-  const CellResult fits = measure_cell(cpu(), spec);
-  const CellResult tight = measure_cell(cpu(fits.peak_bytes - 1), spec);
+  const CellResult fits = measure_cell(device(), spec);
+  const CellResult tight = measure_cell(device(fits.peak_bytes - 1), spec);
   EXPECT_EQ(tight.status, "oom");
   EXPECT_EQ(tight.predicted_peak_bytes, fits.peak_bytes);
   EXPECT_TRUE(cell(tight, "median_ms").is_null());
   EXPECT_FALSE(tight.detail.empty());
-  EXPECT_EQ(measure_cell(cpu(fits.peak_bytes), spec).status, "ok");
+  EXPECT_EQ(measure_cell(device(fits.peak_bytes), spec).status, "ok");
 }
 
-TEST_F(CellTest, TimesAddUpToTheSpanAndBytesToThePeak) {
-  const CellResult result = measure_cell(cpu(), tiny_cell(Mode::kStep, Granularity::kPrimitive));
+TEST_P(CellTest, TimesAddUpToTheSpanAndBytesToThePeak) {
+  const CellResult result = measure_cell(device(), tiny_cell(Mode::kStep, Granularity::kPrimitive));
   for (const Table& table : {time_by_component(result), time_by_class(result)}) {
     const std::size_t column = table.name == "time_by_class" ? 2 : 4;
     double sum = 0.0;
@@ -112,24 +114,24 @@ TEST_F(CellTest, TimesAddUpToTheSpanAndBytesToThePeak) {
   for (const auto& row : bytes.rows) EXPECT_EQ(row[1].as_int(), row[2].as_int()) << row[0].dump();
 }
 
-TEST_F(CellTest, TheClocksAreInOrder) {
-  const CellResult r = measure_cell(cpu(), tiny_cell(Mode::kStep, Granularity::kFused));
+TEST_P(CellTest, TheClocksAreInOrder) {
+  const CellResult r = measure_cell(device(), tiny_cell(Mode::kStep, Granularity::kFused));
   EXPECT_GT(r.device_busy_ms, 0.0);
   EXPECT_GE(r.wall_ms * 1.001, r.device_span_ms);
   EXPECT_GE(static_cast<double>(r.span_ns) * 1e-6, 0.0);
   EXPECT_EQ(r.launches, static_cast<std::int64_t>(r.spans.size()));
 }
 
-TEST_F(CellTest, AnUnknownPrecisionOrExecutorIsNamed) {
+TEST_P(CellTest, AnUnknownPrecisionOrExecutorIsNamed) {
   CellSpec spec = tiny_cell(Mode::kStep, Granularity::kFused);
   spec.precision = "fp8";
-  EXPECT_THROW(measure_cell(cpu(), spec), Error);
+  EXPECT_THROW(measure_cell(device(), spec), Error);
   spec.precision = "fp32";
   spec.executor = "compiled";
-  EXPECT_THROW(measure_cell(cpu(), spec), Error);
+  EXPECT_THROW(measure_cell(device(), spec), Error);
 }
 
-TEST_F(CellTest, ComponentsAddUpLayers) {
+TEST(ComponentTest, LayersAreAddedUp) {
   EXPECT_EQ(component_of("layers.3.attn.softmax"), "attn.softmax");
   EXPECT_EQ(component_of("lm_head"), "lm_head");
   EXPECT_EQ(component_of(""), "program");

@@ -1,0 +1,169 @@
+// The CUDA device itself: what it refuses, what it reports, and what it leaves behind.
+#ifdef TRACESTEP_WITH_CUDA
+#include "backends/cuda/cuda_device.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdio>
+
+#include "exec/eager.h"
+#include "ops/functions.h"
+#include "support/host_values.h"
+#include "support/run_program.h"
+#include "train/model_store.h"
+#include "train/step_program.h"
+
+namespace tracestep {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr std::int64_t kMiB = std::int64_t{1} << 20;
+constexpr int kCycles = 1000;
+
+bool has_gpu() {
+  return probe_cuda().devices > 0;
+}
+
+std::string message_of_making(int index) {
+  try {
+    make_cuda_device({.index = index});
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kDevice);
+    return error.what();
+  }
+  return "no error";
+}
+
+std::int64_t resident_host_bytes() {
+  long pages = 0, resident = 0;
+  if (std::FILE* file = std::fopen("/proc/self/statm", "r")) {
+    if (std::fscanf(file, "%ld %ld", &pages, &resident) != 2) resident = 0;
+    std::fclose(file);
+  }
+  return resident * 4096;
+}
+
+StepSpec small_step() {
+  StepSpec spec;
+  spec.model = {.vocab = 101, .d_model = 64, .d_ff = 136, .layers = 2, .heads = 2};
+  spec.shape = {.batch = 2, .context = 33};
+  spec.mode = Mode::kStep;
+  return spec;
+}
+
+// The parameters after `steps` steps on fixed tokens, as bytes.
+std::vector<std::byte> train_some(Device& device, const StepSpec& spec, int steps) {
+  Store store(device);
+  EagerExecutor executor(store, step_program(spec, device));
+  initialize_parameters(store, 1);
+  for (const char* name : {"tokens", "targets"}) {
+    const Type& type = executor.program().type(executor.program().find_leaf(name));
+    executor.set_input(name, testing::random_tensor(type, name, 0.0, 100.0));
+  }
+  for (const char* name : {"lr", "step_size"}) {
+    executor.set_input(name, testing::from_doubles(DType::kF32, {}, std::vector{0.01}));
+  }
+  for (int i = 0; i < steps; ++i) executor.run();
+  std::vector<std::byte> bytes;
+  for (const auto& [name, tensor] : parameters_of(store)) {
+    bytes.insert(bytes.end(), tensor.bytes.begin(), tensor.bytes.end());
+  }
+  return bytes;
+}
+
+class CudaDeviceTest : public ::testing::Test {
+ protected:
+  void SetUp() override { ops::register_all(); }
+};
+
+TEST_F(CudaDeviceTest, WithoutAGpuTheReasonIsGiven) {
+  if (has_gpu()) {
+    EXPECT_EQ(probe_cuda().problem, "");
+    return;
+  }
+  EXPECT_NE(probe_cuda().problem, "");
+  EXPECT_THAT(message_of_making(0), HasSubstr(probe_cuda().problem));
+}
+
+TEST_F(CudaDeviceTest, AnIndexThatIsNotThereIsRefused) {
+  EXPECT_THAT(message_of_making(99), HasSubstr(has_gpu() ? "there is no cuda:99" : "[cuda]"));
+  EXPECT_THAT(message_of_making(-1), HasSubstr(has_gpu() ? "there is no cuda:-1" : "[cuda]"));
+}
+
+// Everything below needs a device.
+class CudaGpuTest : public CudaDeviceTest {
+ protected:
+  void SetUp() override {
+    if (!has_gpu()) GTEST_SKIP() << probe_cuda().problem;
+    CudaDeviceTest::SetUp();
+  }
+};
+
+TEST_F(CudaGpuTest, AnIndexOutsideATableIsAnErrorAndNotACrash) {
+  const auto device = make_cuda_device();
+  Builder b("gather");
+  const Val table = b.input("table", {DType::kF32, {5, 8}});
+  b.output("y", b.call1("gather", {table, b.input("rows", {DType::kI64, {3}})}));
+  const Program program = b.finish();
+  testing::Tensors leaves{
+      {"table", testing::random_tensor({DType::kF32, {5, 8}}, "table")},
+      {"rows", testing::from_doubles(DType::kI64, {3}, std::vector{1.0, 7.0, 2.0})}};
+  try {
+    testing::run_program(*device, program, leaves);
+    ADD_FAILURE() << "no error";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kUsage);
+    EXPECT_THAT(error.what(), HasSubstr("an index is 7, outside [0, 5)"));
+  }
+  leaves["rows"] = testing::from_doubles(DType::kI64, {3}, std::vector{1.0, 4.0, 2.0});
+  EXPECT_NO_THROW(testing::run_program(*device, program, leaves));
+}
+
+TEST_F(CudaGpuTest, MoreThanTheCardHasIsOutOfMemoryAndLeavesItUsable) {
+  const auto device = make_cuda_device();
+  EXPECT_THROW(device->allocator().allocate(std::int64_t{1} << 50, {.label = "huge"}), OutOfMemory);
+  const auto after = train_some(*device, small_step(), 1);
+  EXPECT_FALSE(after.empty());
+}
+
+TEST_F(CudaGpuTest, TheSameSeedGivesTheSameBits) {
+  for (const char* precision : {"fp32", "bf16", "fp16"}) {
+    for (Granularity ops : {Granularity::kPrimitive, Granularity::kFused}) {
+      StepSpec spec = small_step();
+      spec.model.precision = parse_precision("test", precision);
+      spec.ops = ops;
+      const auto first = make_cuda_device(), second = make_cuda_device({.guarded = true});
+      EXPECT_EQ(train_some(*first, spec, 8), train_some(*second, spec, 8)) << precision;
+    }
+  }
+}
+
+TEST_F(CudaGpuTest, ItsStateCanBeRead) {
+  const auto device = make_cuda_device();
+  EXPECT_GT(device->resident_bytes(), 0);
+  EXPECT_THAT(device->choices(), HasSubstr("first heuristic"));
+  const DeviceFacts facts = device->facts();
+  if (facts.sm_clock_mhz) {
+    EXPECT_GT(*facts.sm_clock_mhz, 0);
+  }
+}
+
+TEST_F(CudaGpuTest, AThousandDevicesLeaveMemoryWhereItWas) {
+  const auto cycle = [] {
+    const auto device = make_cuda_device();
+    train_some(*device, small_step(), 1);
+  };
+  // Libraries and the driver load their code at first use.
+  for (int i = 0; i < 20; ++i) cycle();
+  const auto watcher = make_cuda_device();
+  const std::int64_t host = resident_host_bytes(), card = watcher->resident_bytes();
+  for (int i = 0; i < kCycles; ++i) cycle();
+  EXPECT_LE(watcher->resident_bytes() - card, 0);
+  EXPECT_LE(resident_host_bytes() - host, 4 * kMiB);
+}
+
+}  // namespace
+}  // namespace tracestep
+#endif
