@@ -147,7 +147,7 @@ struct Held {
 template <int N>
 __device__ void store_partials(const GradientArgs& args, const float (&dw)[kHeld], int team,
                                int lane) {
-  __shared__ alignas(32) float sums[kTeamThreads * kHeld];  // [teams, kHeld * lanes]
+  alignas(32) __shared__ float sums[kTeamThreads * kHeld];  // [teams, kHeld * lanes]
   const int width = static_cast<int>(args.width), held = kHeld * args.lanes;
   const int teams = static_cast<int>(blockDim.x) / args.lanes;
   float* out = args.partials + blockIdx.x * args.width;
