@@ -3,9 +3,8 @@
 JOBS ?= $(shell nproc)
 CTEST_JOBS ?= 2
 NVCC := $(or $(shell command -v nvcc),$(wildcard /usr/local/cuda/bin/nvcc))
-CUDA_SOURCES := $(wildcard src/backends/cuda/*.cu src/backends/cuda/*/*.cu)
 
-.PHONY: help build study test test-gpu build-cuda bench fmt lint sanitize clean
+.PHONY: help build study test build-cuda test-gpu bench-gpu gpu-bundle bench fmt lint sanitize clean
 .DEFAULT_GOAL := help
 
 help: ## this list
@@ -26,9 +25,7 @@ test: ## everything, built and tested
 	@ctest --test-dir build --output-on-failure -j$(CTEST_JOBS)
 
 build-cuda: ## the CUDA back end, in build-cuda/ (needs nvcc, no GPU)
-ifeq ($(CUDA_SOURCES),)
-	@echo "build-cuda: src/backends/cuda holds no .cu file, so there is nothing to compile"
-else ifeq ($(NVCC),)
+ifeq ($(NVCC),)
 	@echo "build-cuda: nvcc is missing; install the CUDA toolkit (Debian: nvidia-cuda-toolkit)" >&2
 	@exit 1
 else
@@ -38,13 +35,16 @@ else
 	@cmake --build build-cuda -j $(JOBS)
 endif
 
-test-gpu: build-cuda ## the back end tests on a GPU
-ifeq ($(CUDA_SOURCES),)
-	@echo "test-gpu: no CUDA back end in this version, so there is nothing to test on a GPU"
-else
-	@nvidia-smi -L || { echo "test-gpu: no GPU or no driver on this machine" >&2; exit 1; }
-	@ctest --test-dir build-cuda --output-on-failure -L backend
-endif
+test-gpu: build-cuda ## what needs a GPU: back ends, steps, memory checkers; out/test-gpu.json
+	@tools/test_gpu
+
+bench-gpu: build-cuda ## PyTorch and tracestep in turns on a GPU; out/gpu.md
+	@mkdir -p out
+	@python3 bench/peers/compare_gpu.py --markdown out/gpu.md --json out/gpu.json
+
+gpu-bundle: build-cuda ## all of that in one archive for another machine: out/tracestep-gpu.tar.xz
+	@cmake --build build-cuda -j $(JOBS) --target bench
+	@tools/gpu_bundle
 
 bench: ## build and run the benchmarks of bench/
 	@tools/bootstrap bench
