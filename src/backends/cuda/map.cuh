@@ -6,6 +6,7 @@
 // dense operand.
 #pragma once
 
+#include <cstring>
 #include <span>
 #include <utility>
 
@@ -33,9 +34,43 @@ struct Result {
 };
 
 // --- device -----------------------------------------------------------------------------------
+// N elements as whole registers: nothing is taken apart before all loads are on their way.
+template <class X, int N>
+struct Raw {
+  static constexpr int kBytes = N * static_cast<int>(sizeof(X));
+  Pack<std::uint32_t, (kBytes + 3) / 4> words;
+  bool repeats = false;  // the first element stands for all
+
+  __device__ void load(const X* x) {
+    if constexpr (kBytes >= 4) {
+      words = load_pack<kBytes / 4>(reinterpret_cast<const std::uint32_t*>(x));
+    } else if constexpr (kBytes == 2) {
+      words.at[0] = *reinterpret_cast<const std::uint16_t*>(x);
+    } else {
+      words.at[0] = *reinterpret_cast<const std::uint8_t*>(x);
+    }
+  }
+  __device__ void load_repeated(const X* x) {
+    Raw<X, 1> one;
+    one.load(x);
+#pragma unroll
+    for (int i = 0; i < (static_cast<int>(sizeof(X)) + 3) / 4; ++i) words.at[i] = one.words.at[i];
+    repeats = true;
+  }
+  __device__ Pack<X, N> pack() const {
+    Pack<X, N> out;
+    memcpy(&out, &words, kBytes);
+#pragma unroll
+    for (int j = 1; j < N; ++j) {
+      if (repeats) out.at[j] = out.at[0];
+    }
+    return out;
+  }
+};
+
 template <class X, int N, int kAhead>
 struct Loaded {
-  Pack<X, N> at[kAhead];
+  Raw<X, N> at[kAhead];
 };
 
 // 16 bytes of the widest type; of single bytes fewer, since each takes a register.
@@ -57,27 +92,22 @@ __device__ Loaded<X, N, kAhead> load_dense(const X* x, Index first, Index packs)
 #pragma unroll
   for (int k = 0; k < kAhead; ++k) {
     const Index pack = first + k * kMapThreads;
-    if (pack < packs) out.at[k] = load_pack<N>(x + static_cast<std::int64_t>(pack) * N);
+    if (pack < packs) out.at[k].load(x + static_cast<std::int64_t>(pack) * N);
   }
   return out;
 }
 
-// As above, at `offsets`; an operand that repeats has one element where others have a pack.
+// As above, at `offsets`. An operand that repeats has one element where others have a pack.
 template <int N, int kOperand, class X, int kAhead, int kOperands>
-__device__ Loaded<X, N, kAhead> load_strided(const X* x, bool repeats, std::uint32_t first,
-                                             std::uint32_t packs,
+__device__ Loaded<X, N, kAhead> load_strided(const X* x, bool repeats,
                                              const std::int64_t (&offsets)[kAhead][kOperands]) {
   Loaded<X, N, kAhead> out;
 #pragma unroll
   for (int k = 0; k < kAhead; ++k) {
-    if (first + k * kMapThreads >= packs) continue;
-    const X* at = x + offsets[k][kOperand];
-    if (N == 1 || !repeats) {
-      out.at[k] = load_pack<N>(at);
+    if (N > 1 && repeats) {
+      out.at[k].load_repeated(x + offsets[k][kOperand]);
     } else {
-      const X value = *at;
-#pragma unroll
-      for (int j = 0; j < N; ++j) out.at[k].at[j] = value;
+      out.at[k].load(x + offsets[k][kOperand]);
     }
   }
   return out;
@@ -99,7 +129,7 @@ __device__ void put_all(const F& f, const Sink& sink, std::int64_t begin, Index 
   for (int k = 0; k < kAhead; ++k) {
     const Index pack = first + k * kMapThreads;
     if (pack < packs) {
-      put_one<N>(f, sink, begin + static_cast<std::int64_t>(pack) * N, x.at[k]...);
+      put_one<N>(f, sink, begin + static_cast<std::int64_t>(pack) * N, x.at[k].pack()...);
     }
   }
 }
@@ -125,12 +155,11 @@ __device__ void map_walk(const F& f, const Sink& sink, std::int64_t begin,
   const std::uint32_t first = blockIdx.x * (kMapThreads * kAhead) + threadIdx.x;
   std::int64_t offsets[kAhead][sizeof...(X)];
 #pragma unroll
-  for (int a = 0; a < kAhead; ++a) {
-    if (first + a * kMapThreads < packs) walk.offsets(first + a * kMapThreads, offsets[a]);
+  for (int a = 0; a < kAhead; ++a) {  // behind the end: the last pack, once more
+    walk.offsets(::min(first + a * kMapThreads, packs - 1), offsets[a]);
   }
-  put_all(
-      f, sink, begin, first, packs,
-      load_strided<N, static_cast<int>(k)>(x, walk.strides[0][k] == 0, first, packs, offsets)...);
+  put_all(f, sink, begin, first, packs,
+          load_strided<N, static_cast<int>(k)>(x, walk.strides[0][k] == 0, offsets)...);
 }
 
 // The walk is in packs: neighbours in its innermost dimension are N elements apart.

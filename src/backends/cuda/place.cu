@@ -49,8 +49,8 @@ __device__ Chunk repeated(const std::byte* element, int element_bytes) {
   }
 }
 
-// The walk counts chunks, its strides bytes: of the source, of the destination. A source that
-// repeats along the innermost dimension has one element for a chunk; one at nullptr is zeros.
+// The walk counts chunks, its strides bytes: of the source, of the destination. `y` is where
+// position 0 is.
 template <class Chunk>
 __global__ void __launch_bounds__(kThreads, 4)
     copy_chunks_kernel(const std::byte* x, std::byte* y, Walk<2> walk, int element_bytes,
@@ -58,23 +58,37 @@ __global__ void __launch_bounds__(kThreads, 4)
   std::int64_t start;
   if (!find_position(position, start)) return;
   y += start * element_bytes;
-  const bool repeats = walk.rank > 0 && walk.strides[0][0] == 0;
   const auto count = static_cast<std::uint32_t>(walk.count);
   const std::uint32_t first = blockIdx.x * (kThreads * kAhead) + threadIdx.x;
   std::int64_t offsets[kAhead][2];
-  Chunk chunks[kAhead] = {};
+  Chunk chunks[kAhead];
 #pragma unroll
-  for (int k = 0; k < kAhead; ++k) {
-    if (first + k * kThreads >= count) continue;
-    walk.offsets(first + k * kThreads, offsets[k]);
-    if (x == nullptr) continue;
-    const std::byte* from = x + offsets[k][0];
-    chunks[k] =
-        repeats ? repeated<Chunk>(from, element_bytes) : *reinterpret_cast<const Chunk*>(from);
+  for (int k = 0; k < kAhead; ++k) {  // behind the end: the last chunk, once more
+    walk.offsets(::min(first + k * kThreads, count - 1), offsets[k]);
   }
+#pragma unroll
+  for (int k = 0; k < kAhead; ++k) chunks[k] = *reinterpret_cast<const Chunk*>(x + offsets[k][0]);
 #pragma unroll
   for (int k = 0; k < kAhead; ++k) {
     if (first + k * kThreads < count) *reinterpret_cast<Chunk*>(y + offsets[k][1]) = chunks[k];
+  }
+}
+
+// As above, for a source that has one element where the destination has a chunk; nullptr: zeros.
+template <class Chunk>
+__global__ void __launch_bounds__(kThreads)
+    repeat_elements_kernel(const std::byte* x, std::byte* y, Walk<2> walk, int element_bytes,
+                           Position position) {
+  std::int64_t start;
+  if (!find_position(position, start)) return;
+  y += start * element_bytes;
+  const auto count = static_cast<std::uint32_t>(walk.count);
+  const std::uint32_t begin = blockIdx.x * (kThreads * kAhead) + threadIdx.x;
+  for (std::uint32_t i = begin; i < ::min(begin + kThreads * kAhead, count); i += kThreads) {
+    std::int64_t offsets[2];
+    walk.offsets(i, offsets);
+    *reinterpret_cast<Chunk*>(y + offsets[1]) =
+        x == nullptr ? Chunk{} : repeated<Chunk>(x + offsets[0], element_bytes);
   }
 }
 
@@ -104,12 +118,13 @@ std::int64_t chunk_bytes(const Walk<2>& walk, const void* from, const void* to,
 template <class Chunk>
 void copy_chunks(const KernelCall& call, const TensorRef& from, const TensorRef& to,
                  const Walk<2>& walk, const Position& position) {
-  const int element_bytes = static_cast<int>(size_of(to.dtype));
+  const auto element_bytes = static_cast<int>(size_of(to.dtype));
+  const bool repeats = from.data == nullptr || (walk.rank > 0 && walk.strides[0][0] == 0);
+  const auto kernel = repeats ? repeat_elements_kernel<Chunk> : copy_chunks_kernel<Chunk>;
   for_parts(walk, [&](const Walk<2>& part, std::int64_t, const std::array<std::int64_t, 2>& at) {
     const Grid grid{.blocks = static_cast<unsigned>(ceil_div(part.count, kThreads * kAhead)),
                     .threads = kThreads};
-    launch(call, grid, copy_chunks_kernel<Chunk>,
-           from.data == nullptr ? nullptr : from.as<const std::byte>() + at[0],
+    launch(call, grid, kernel, from.data == nullptr ? nullptr : from.as<const std::byte>() + at[0],
            to.as<std::byte>() + at[1], part, element_bytes, position);
   });
 }
