@@ -154,9 +154,11 @@ void EagerExecutor::issue(Recorder* recorder) {
   }
   device_.release();
   if (launches_.empty()) return;
+  const std::int64_t overhead = device_.mark_overhead_ns();
   for (std::size_t i = 0; i < launches_.size(); ++i) {
-    recorder->add(Span{launches_[i].node, span_marks_->between_ns(0, 2 * i),
-                       span_marks_->between_ns(0, 2 * i + 1)});
+    const std::int64_t begin = span_marks_->between_ns(0, 2 * i);
+    const std::int64_t end = span_marks_->between_ns(0, 2 * i + 1);
+    recorder->add(Span{launches_[i].node, begin, std::max(begin, end - overhead)});
   }
 }
 

@@ -22,6 +22,8 @@ class MemorySource {
   virtual void unmap(void* address, std::int64_t bytes) = 0;
   // False: the addresses must never be read or written (null device, device memory).
   virtual bool host_accessible() const { return true; }
+  // What kernels may count on for every block, in bytes: the guarded allocator gives no more.
+  virtual std::int64_t block_alignment() const { return 64; }
   // Whether such memory can be written and read by copies; they wait for all work issued before.
   virtual bool host_copies() const { return false; }
   virtual void copy_in(void* /*address*/, const void* /*host*/, std::int64_t /*bytes*/) {}
@@ -68,7 +70,7 @@ struct AllocatorStats {
 class Allocator {
  public:
   virtual ~Allocator() = default;
-  // 64-byte aligned at least; nullptr for 0 bytes. Throws OutOfMemory.
+  // Aligned to the source's block_alignment() at least; nullptr for 0 bytes. Throws OutOfMemory.
   virtual void* allocate(std::int64_t bytes, const AllocationTag& tag) = 0;
   virtual void free(void* address) = 0;
   virtual const AllocatorStats& stats() const = 0;

@@ -45,6 +45,9 @@ class Device {
   virtual bool is_asynchronous() const { return false; }
   // Room for `count` marks.
   virtual std::unique_ptr<Marks> make_marks(std::size_t count);
+  // What lies between two marks with nothing in between; what is measured between marks is that
+  // much too long.
+  virtual std::int64_t mark_overhead_ns() { return 0; }
   // Between hold() and release() an asynchronous device only queues what it is given, so that marks
   // measure its work and not the host's pace. Nothing that waits for the device may be called in
   // between, and at most a few hundred kernels may be issued.

@@ -11,10 +11,11 @@
 namespace tracestep {
 namespace {
 
-// Longer than any SIMD vector. An odd multiple of 64: kernels that count on more than the promised
-// alignment fail here.
-constexpr std::int64_t kZoneBytes = 320;
-constexpr std::int64_t kAlignment = 64;
+// Longer than any SIMD vector. An odd multiple of the alignment: kernels that count on more than
+// was promised fail here.
+constexpr std::int64_t zone_bytes(std::int64_t alignment) {
+  return (alignment < 256 ? 5 : 3) * alignment;
+}
 constexpr std::int64_t kMappingUnit = 512;
 constexpr std::int64_t kQuarantineBytes = std::int64_t{64} << 20;
 
@@ -48,12 +49,10 @@ bool has_pattern(const std::byte* begin, std::int64_t bytes, std::uint16_t patte
 
 }  // namespace
 
-std::byte* GuardedAllocator::Block::user() const {
-  return mapping + kZoneBytes;
-}
-
 GuardedAllocator::GuardedAllocator(std::string device, MemorySource& source)
-    : AccountedAllocator(std::move(device), source) {
+    : AccountedAllocator(std::move(device), source),
+      alignment_(source.block_alignment()),
+      zone_bytes_(zone_bytes(alignment_)) {
   if (!host_accessible() && !source.host_copies()) {
     throw Error(ErrorCode::kUsage, this->device(),
                 "the guarded allocator writes patterns, and this device has no memory to write",
@@ -76,8 +75,8 @@ GuardedAllocator::~GuardedAllocator() {
 void* GuardedAllocator::allocate(std::int64_t bytes, const AllocationTag& tag) {
   if (bytes == 0) return nullptr;
   check_request(bytes, tag);
-  const std::int64_t rounded = round_up(bytes, kAlignment);
-  const std::int64_t mapped = round_up(rounded + 2 * kZoneBytes, kMappingUnit);
+  const std::int64_t rounded = round_up(bytes, alignment_);
+  const std::int64_t mapped = round_up(rounded + 2 * zone_bytes_, kMappingUnit);
   void* mapping = map(mapped, tag);
   if (mapping == nullptr) {
     trim();
@@ -85,12 +84,13 @@ void* GuardedAllocator::allocate(std::int64_t bytes, const AllocationTag& tag) {
   }
   if (mapping == nullptr) out_of_memory(bytes, 0, tag);
   const Block block{.mapping = static_cast<std::byte*>(mapping),
+                    .user = static_cast<std::byte*>(mapping) + zone_bytes_,
                     .mapped_bytes = mapped,
                     .bytes = bytes,
                     .tag = tag,
                     .label = std::string(tag.label)};
-  std::byte* const user = block.user();
-  fill(block.mapping, kZoneBytes, kZonePattern);
+  std::byte* const user = block.user;
+  fill(block.mapping, zone_bytes_, kZonePattern);
   fill(user, bytes, kUninitialised);
   fill(user + bytes, block.end() - (user + bytes), kZonePattern);
   forbid(mapping, mapped);
@@ -110,13 +110,13 @@ void GuardedAllocator::free(void* address) {
   live_.erase(found);
   const Damage damage = damage_of(block, false);
   count_free({std::bit_cast<std::uint64_t>(address), block.bytes, block.tag},
-             round_up(block.bytes, kAlignment));
+             round_up(block.bytes, alignment_));
   Damage older;
   if (damage || block.mapped_bytes > kQuarantineBytes) {
     release(block);  // a damaged one was reported: once is enough
   } else {
     older = empty_quarantine(kQuarantineBytes - block.mapped_bytes);
-    fill(block.user(), block.bytes, kFreed);
+    fill(block.user, block.bytes, kFreed);
     forbid(block.mapping, block.mapped_bytes);
     quarantine_bytes_ += block.mapped_bytes;
     quarantine_.push_back(block);
@@ -175,8 +175,8 @@ std::optional<GuardedAllocator::ByteRange> GuardedAllocator::changed(const std::
 // Says which bytes were overwritten, counted from the first byte of the block; nullopt: none.
 GuardedAllocator::Damage GuardedAllocator::damage_of(const Block& block, bool freed) const {
   allow(block.mapping, block.mapped_bytes);
-  std::byte* const user = block.user();
-  const auto before = changed(block.mapping, kZoneBytes, kZonePattern);
+  std::byte* const user = block.user;
+  const auto before = changed(block.mapping, zone_bytes_, kZonePattern);
   const auto inside =
       freed ? changed(user, block.bytes, kFreed) : std::optional<ByteRange>(std::nullopt);
   const auto after = changed(user + block.bytes, block.end() - (user + block.bytes), kZonePattern);
@@ -191,7 +191,7 @@ GuardedAllocator::Damage GuardedAllocator::damage_of(const Block& block, bool fr
                           first == last ? "" : "s", first);
     if (first != last) places += fmt::format(" to {}", last);
   };
-  add("before its start", before, -kZoneBytes);
+  add("before its start", before, -zone_bytes_);
   add("after it was freed", inside, 0);
   add("after its end", after, block.bytes);
   if (places.empty()) return std::nullopt;

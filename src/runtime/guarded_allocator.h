@@ -1,6 +1,6 @@
 // The guarded allocator: finds stray writes and reads. Every block is a mapping of its own:
 //
-//   | zone, 320 bytes | user bytes, 64-byte aligned | zone, 320 bytes or a little more |
+//   | zone | user bytes, aligned as the source promises and no more | zone or a little more |
 //
 // Zones hold a pattern that is verified when the block is freed. User bytes start as 0xFF, which
 // is NaN in every float dtype and -1 in the integer ones. A freed block waits in a bounded
@@ -38,12 +38,12 @@ class GuardedAllocator final : public AccountedAllocator {
  private:
   struct Block {
     std::byte* mapping = nullptr;
+    std::byte* user = nullptr;
     std::int64_t mapped_bytes = 0;
     std::int64_t bytes = 0;
     AllocationTag tag;
     std::string label;  // a block in quarantine outlives what the tag points to
 
-    std::byte* user() const;
     std::byte* end() const { return mapping + mapped_bytes; }
   };
   struct ByteRange {
@@ -63,6 +63,7 @@ class GuardedAllocator final : public AccountedAllocator {
   Damage empty_quarantine(std::int64_t bytes_to_keep);
   void throw_if(const char* call, const Damage& damage) const;
 
+  const std::int64_t alignment_, zone_bytes_;
   std::map<std::uint64_t, Block> live_;  // by user address
   std::deque<Block> quarantine_;         // oldest first
   std::int64_t quarantine_bytes_ = 0;

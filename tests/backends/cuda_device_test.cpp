@@ -115,7 +115,7 @@ TEST_F(CudaGpuTest, AnIndexOutsideATableIsAnErrorAndNotACrash) {
     ADD_FAILURE() << "no error";
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ErrorCode::kUsage);
-    EXPECT_THAT(error.what(), HasSubstr("an index is 7, outside [0, 5)"));
+    EXPECT_THAT(error.what(), HasSubstr("[gather] index 7 is outside [0, 5)"));
   }
   leaves["rows"] = testing::from_doubles(DType::kI64, {3}, std::vector{1.0, 4.0, 2.0});
   EXPECT_NO_THROW(testing::run_program(*device, program, leaves));

@@ -86,6 +86,9 @@ const std::vector<Unsupported>& unsupported_ops() {
       {"cpu", "fused", "put back in place until there is a kernel for regions"},
       {"cpu", "all_reduce", "runs on a group of processes, not on a device"},
       {"cpu", "attention", "decomposed into two products around a softmax"},
+      {"cuda", "fused", "put back in place until there is a kernel for regions"},
+      {"cuda", "all_reduce", "runs on a group of processes, not on a device"},
+      {"cuda", "attention", "decomposed into two products around a softmax"},
       {"null", "fused", "stands for devices that decompose it"},
       {"null", "attention", "stands for devices that decompose it"},
   };

@@ -246,7 +246,7 @@ TEST(OpMatrixSupportTest, EveryOpHasAKernelOnEveryBackendOrAReasonWhyNot) {
     for (const OpDef* op : all_ops()) {
       if (op->is_view()) continue;
       const auto listed = std::ranges::find_if(unsupported_ops(), [&](const Unsupported& u) {
-        return u.backend == device->name() && u.op == op->name && !u.reason.empty();
+        return device->name().starts_with(u.backend) && u.op == op->name && !u.reason.empty();
       });
       EXPECT_NE(listed != unsupported_ops().end(), device->find_kernel(*op) != nullptr)
           << op->name << " on " << device->name();

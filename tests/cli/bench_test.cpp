@@ -52,6 +52,7 @@ TEST(BenchTest, AGridHasOneRowPerCellWithAllColumns) {
                              "peak_bytes",
                              "predicted_peak_bytes",
                              "untracked_bytes",
+                             "outside_bytes",
                              "flops",
                              "tflops",
                              "tokens_per_s",

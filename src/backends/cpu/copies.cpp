@@ -111,8 +111,9 @@ void write_slice_kernel(const KernelCall& call) {
   const int axis = axis_of(call);
   const std::int64_t position = integer_at(call.inputs[2], 0);
   if (position < 0 || position + piece.shape[axis] > y.shape[axis]) {
-    fail_usage("write_slice", "position {} with {} elements does not fit into {} along axis {}",
-               position, piece.shape[axis], y.shape.str(), axis);
+    fail_usage("write_slice",
+               "position {} leaves no room for {} elements of {} along axis {}; at most {}",
+               position, piece.shape[axis], y.shape.str(), axis, y.shape[axis] - piece.shape[axis]);
   }
   copy_to(call, call.inputs[0], y);
   place(call, piece, y, axis, position);

@@ -66,7 +66,7 @@ void write_slice(const KernelCall& call) {
          .dtype = position.dtype,
          .step = y.strides[axis],
          .most = y.shape[axis] - piece.shape[axis],
-         .fault = stream_of(call).fault});
+         .faults = faults_of(call)});
 }
 
 }  // namespace

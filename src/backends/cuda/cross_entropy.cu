@@ -15,7 +15,7 @@ struct LossArgs {
   float* losses;  // one per row
   std::int64_t rows, width;
   int lanes;
-  Fault* fault;
+  FaultPlace faults;
 };
 
 template <class T>
@@ -29,7 +29,7 @@ __global__ void __launch_bounds__(kOnlineThreads) cross_entropy_kernel(LossArgs 
   std::int64_t target = kNoIndex;
   float hit = 0.0f;
   if (writes) {  // early, so that nobody waits for it at the end
-    target = checked_index(args.targets.at(row), args.width, args.fault);
+    target = checked_index(args.targets.at(row), args.width, args.faults);
     if (target != kNoIndex) hit = to_float(logits[target]);
   }
   const std::int64_t columns = row < args.rows ? args.width : 0;
@@ -55,7 +55,7 @@ void cross_entropy(const KernelCall& call) {
                     .rows = rows,
                     .width = width,
                     .lanes = plan.lanes,
-                    .fault = stream_of(call).fault});
+                    .faults = faults_of(call)});
   });
   if (loss.data == nullptr) return;
   sum_partials(call, losses, rows, loss.as<float>(), Scaled{1.0f / static_cast<float>(rows)});
@@ -74,7 +74,7 @@ struct GradientArgs {
   std::int64_t rows, width;
   float inverse_rows;
   int lanes;
-  Fault* fault;
+  FaultPlace faults;
 };
 
 // blockIdx.y: which part of a long row. The packs are aligned in the logits.
@@ -91,7 +91,7 @@ __global__ void __launch_bounds__(kGradientThreads) cross_entropy_grad_kernel(Gr
   const std::int64_t step = std::int64_t{args.lanes} * kSize;
   const std::int64_t lane = static_cast<int>(threadIdx.x) % args.lanes;
   const std::int64_t first = blockIdx.y * kGradientPacks * step + lane * kSize - shift;
-  const std::int64_t target = checked_index(args.targets.at(row), args.width, args.fault);
+  const std::int64_t target = checked_index(args.targets.at(row), args.width, args.faults);
   const float lse = args.lse.at(row), scale = args.dloss.at(0) * args.inverse_rows;
   for (std::int64_t begin = first; begin < args.width; begin += gridDim.y * kGradientPacks * step) {
     Pack<T, kSize> packs[kGradientPacks];
@@ -122,7 +122,7 @@ void cross_entropy_grad(const KernelCall& call) {
                     .width = width,
                     .inverse_rows = 1.0f / static_cast<float>(rows),
                     .lanes = 1,
-                    .fault = stream_of(call).fault};
+                    .faults = faults_of(call)};
   with_floating(logits.dtype, [&]<class T>(T) {
     const std::int64_t packs = packs_of_rows<T>(logits.data, width);
     const RowPlan plan = plan_rows(packs, kGradientPacks, kGradientThreads);

@@ -18,7 +18,7 @@ constexpr int kAhead = 4;     // loads in flight per thread
 template <class Chunk, class Index>
 __global__ void __launch_bounds__(kThreads)
     gather_rows_kernel(const Chunk* table, Indices indices, Chunk* y, RowWidth row_chunks,
-                       std::int64_t table_rows, Index count, Fault* fault) {
+                       std::int64_t table_rows, Index count, FaultPlace faults) {
   const Index stride = static_cast<Index>(gridDim.x) * kThreads;
   Index first = static_cast<Index>(blockIdx.x) * kThreads + threadIdx.x;
   for (; first < count; first += kAhead * stride) {
@@ -30,7 +30,7 @@ __global__ void __launch_bounds__(kThreads)
       from[k] = kNoIndex;
       if (i >= count) continue;
       const Index row = row_chunks.row_of(i);
-      const std::int64_t index = checked_index(indices.at(row), table_rows, fault);
+      const std::int64_t index = checked_index(indices.at(row), table_rows, faults);
       const auto column = static_cast<std::int64_t>(i - row * static_cast<Index>(row_chunks.value));
       if (index != kNoIndex) from[k] = index * row_chunks.value + column;
     }
@@ -66,7 +66,7 @@ void gather_rows(const KernelCall& call) {
     with_index(chunks, [&]<class Index>(Index) {
       launch(call, grid, gather_rows_kernel<Chunk, Index>, table.as<const Chunk>(),
              Indices(call.inputs[1]), y.as<Chunk>(), RowWidth(row_bytes / bytes), table.shape[0],
-             static_cast<Index>(chunks), stream_of(call).fault);
+             static_cast<Index>(chunks), faults_of(call));
     });
   });
 }
@@ -75,10 +75,10 @@ void gather_rows(const KernelCall& call) {
 template <class Element>
 __global__ void __launch_bounds__(kThreads)
     take_elements_kernel(const Element* x, Indices indices, Element* y, std::int64_t width,
-                         std::int64_t count, Fault* fault) {
+                         std::int64_t count, FaultPlace faults) {
   const std::int64_t stride = std::int64_t{gridDim.x} * kThreads;
   for (std::int64_t i = std::int64_t{blockIdx.x} * kThreads + threadIdx.x; i < count; i += stride) {
-    const std::int64_t column = checked_index(indices.at(i), width, fault);
+    const std::int64_t column = checked_index(indices.at(i), width, faults);
     y[i] = column != kNoIndex ? x[i * width + column] : Element{};
   }
 }
@@ -90,7 +90,7 @@ void take_elements(const KernelCall& call) {
   const Grid grid{.blocks = blocks_for(call, count, kThreads, kResident), .threads = kThreads};
   with_bytes(static_cast<std::int64_t>(size_of(x.dtype)), [&]<class Element>(Element) {
     launch(call, grid, take_elements_kernel<Element>, x.as<const Element>(),
-           Indices(call.inputs[1]), y.as<Element>(), x.shape.back(), count, stream_of(call).fault);
+           Indices(call.inputs[1]), y.as<Element>(), x.shape.back(), count, faults_of(call));
   });
 }
 
@@ -99,7 +99,7 @@ void take_elements(const KernelCall& call) {
 template <class Element, int kElements, class Index>
 __global__ void __launch_bounds__(kThreads)
     put_elements_kernel(const Element* x, Indices indices, Element* y, RowWidth width, Index count,
-                        Fault* fault) {
+                        FaultPlace faults) {
   const auto columns = static_cast<Index>(width.value);
   const Index stride = static_cast<Index>(gridDim.x) * kThreads * kElements;
   Index first = (static_cast<Index>(blockIdx.x) * kThreads + threadIdx.x) * kElements;
@@ -108,7 +108,7 @@ __global__ void __launch_bounds__(kThreads)
     Pack<Element, kElements> pack = {};
     Index row = width.row_of(first);
     for (Index begin = row * columns; begin < end; begin += columns, ++row) {
-      const std::int64_t column = checked_index(indices.at(row), width.value, fault);
+      const std::int64_t column = checked_index(indices.at(row), width.value, faults);
       const Index hot = begin + static_cast<Index>(column);
       if (column == kNoIndex || hot < first || hot >= end) continue;
       const Element value = x[row];
@@ -140,7 +140,7 @@ void put_elements(const KernelCall& call) {
       with_index(count, [&]<class Index>(Index) {
         launch(call, grid, put_elements_kernel<Element, kElements, Index>, x.as<const Element>(),
                Indices(call.inputs[1]), y.as<Element>(), RowWidth(y.shape.back()),
-               static_cast<Index>(count), stream_of(call).fault);
+               static_cast<Index>(count), faults_of(call));
       });
     }
   });

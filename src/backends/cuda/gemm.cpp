@@ -252,7 +252,12 @@ Gemm::~Gemm() = default;
 void Gemm::multiply(const GemmProblem& problem, const void* a, const void* b, void* y,
                     void* workspace) {
   const Plan& plan = impl_->plan_for(problem, a, b, y, workspace);
-  check_blas(impl_->run(plan, plan.algorithm, a, b, y, workspace), "cublasLtMatmul");
+  const cublasStatus_t status = impl_->run(plan, plan.algorithm, a, b, y, workspace);
+  if (status == CUBLAS_STATUS_SUCCESS) [[likely]]
+    return;
+  throw DeviceError("cuda", "cublasLtMatmul",
+                    fmt::format("status {} for {}, operands at {}, {}, {}, workspace at {}",
+                                static_cast<int>(status), problem.str(), a, b, y, workspace));
 }
 
 void Gemm::repeat(const GemmProblem& problem, const void* a, const void* b, void* y,

@@ -27,21 +27,24 @@ struct Indices {
 
 // The first fault stays. Atomic among the threads of this device, which is enough: the host reads
 // it when they are done.
-__device__ inline void report(Fault* fault, FaultKind kind, std::int64_t value,
+__device__ inline void report(const FaultPlace& place, FaultKind kind, std::int64_t value,
                               std::int64_t bound) {
+  Fault* const fault = place.fault;
   const auto none = static_cast<std::int32_t>(FaultKind::kNone);
   if (*static_cast<volatile std::int32_t*>(&fault->kind) != none) return;
   if (atomicCAS(&fault->kind, none, static_cast<std::int32_t>(kind)) != none) return;
   fault->value = value;
   fault->bound = bound;
+  fault->op = place.op;
 }
 
 inline constexpr std::int64_t kNoIndex = -1;
 
 // The index in [0, bound), or kNoIndex and a fault.
-__device__ inline std::int64_t checked_index(std::int64_t index, std::int64_t bound, Fault* fault) {
+__device__ inline std::int64_t checked_index(std::int64_t index, std::int64_t bound,
+                                             const FaultPlace& faults) {
   if (index >= 0 && index < bound) return index;
-  report(fault, FaultKind::kIndex, index, bound);
+  report(faults, FaultKind::kIndex, index, bound);
   return kNoIndex;
 }
 

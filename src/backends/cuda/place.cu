@@ -25,7 +25,7 @@ __device__ bool find_position(const Position& position, std::int64_t& offset) {
   }
   offset = at * position.step;
   if (at >= 0 && at <= position.most) return true;
-  report(position.fault, FaultKind::kPosition, at, position.most);
+  report(position.faults, FaultKind::kPosition, at, position.most);
   return false;
 }
 

@@ -12,7 +12,7 @@ struct Position {
   DType dtype = DType::kI64;
   std::int64_t step = 0;  // elements from one position to the next
   std::int64_t most = 0;
-  Fault* fault = nullptr;
+  FaultPlace faults;
 };
 
 // The elements of `from` (data == nullptr: zeros, with strides of 0) to `to`, a dense tensor or a

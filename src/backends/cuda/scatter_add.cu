@@ -45,10 +45,10 @@ struct SortShared {
 struct FromIndices {
   Indices indices;
   unsigned rows;
-  Fault* fault;
+  FaultPlace faults;
 
   __device__ Member at(unsigned i) const {
-    const std::int64_t row = checked_index(indices.at(i), rows, fault);
+    const std::int64_t row = checked_index(indices.at(i), rows, faults);
     return {row != kNoIndex ? static_cast<unsigned>(row) : rows, i};
   }
 };
@@ -299,7 +299,7 @@ void scatter_add(const KernelCall& call) {
   const int passes = std::max(1, (width_of_row + kDigitBits - 1) / kDigitBits);
   const int bits = (width_of_row + passes - 1) / passes;
   launch(call, {.blocks = 1, .threads = kSortThreads}, sort_by_row_kernel,
-         FromIndices{Indices(indices), static_cast<unsigned>(rows), stream_of(call).fault},
+         FromIndices{Indices(indices), static_cast<unsigned>(rows), faults_of(call)},
          static_cast<unsigned>(count), passes, bits, scratch);
   if (y.count() == 0) return;
   with_floating(y.dtype, [&]<class T>(T) {

@@ -21,6 +21,12 @@ enum class FaultKind : std::int32_t {
 struct Fault {
   std::int32_t kind;  // FaultKind; the first one stays
   std::int64_t value, bound;
+  const char* op;  // on the host
+};
+// What a kernel needs to leave a fault.
+struct FaultPlace {
+  Fault* fault = nullptr;
+  const char* op = nullptr;
 };
 
 struct CudaStream {
@@ -37,6 +43,10 @@ struct CudaStream {
 
 inline const CudaStream& stream_of(const KernelCall& call) {
   return *static_cast<const CudaStream*>(call.stream);
+}
+
+inline FaultPlace faults_of(const KernelCall& call) {
+  return {stream_of(call).fault, call.node.op->name.c_str()};
 }
 
 }  // namespace tracestep::cuda

@@ -52,8 +52,9 @@ void write_slice(const KernelCall& call) {
   const int axis = axis_of(call.node.attrs.integer("axis"), base.shape.rank());
   const std::int64_t position = integer_at(call.inputs[2], {});
   if (position < 0 || position + piece.shape[axis] > base.shape[axis]) {
-    fail_usage("write_slice", "position {} with {} elements does not fit into {} along axis {}",
-               position, piece.shape[axis], base.shape.str(), axis);
+    fail_usage(
+        "write_slice", "position {} leaves no room for {} elements of {} along axis {}; at most {}",
+        position, piece.shape[axis], base.shape.str(), axis, base.shape[axis] - piece.shape[axis]);
   }
   if (y.data != base.data) copy_elements(base, y);
   copy_elements(piece, y, axis, position);

@@ -170,7 +170,12 @@ void measure(Device& device, const StopSignal* stop, CellResult& out) {
   set_inputs(executor, out.spec);
   device.allocator().reset_peak();
   time_steps(executor, device, stop, out);
-  if (outside_at_start) out.untracked_bytes = *outside_bytes(device) - *outside_at_start;
+  out.outside_bytes = outside_bytes(device);
+  if (outside_at_start && out.outside_bytes) {
+    const std::int64_t growth = *out.outside_bytes - *outside_at_start;
+    // Below zero others gave memory back meanwhile: what is ours cannot be told.
+    if (growth >= 0) out.untracked_bytes = growth;
+  }
   record_steps(executor, device, stop, out);
   // Where kernels run inside the calls, issuing is what is left of the wall without their own time.
   if (!device.is_asynchronous()) out.issue_ms = std::max(0.0, out.wall_ms - out.device_busy_ms);
@@ -265,6 +270,11 @@ std::vector<Column> cell_columns() {
        .title = "untracked",
        .kind = K::kBytes,
        .description = "physical memory outside the allocator's segments, since the start"},
+      {.name = "outside_bytes",
+       .kind = K::kBytes,
+       .description = "the same in all: the program's code and libraries; on a GPU the driver's "
+                      "count of used memory, other processes included, less the segments",
+       .data_only = true},
       {.name = "flops", .kind = K::kInt, .description = "of matrix products", .data_only = true},
       {.name = "tflops",
        .title = "TFLOP/s",
@@ -339,6 +349,7 @@ std::vector<Json> cell_row(const CellResult& r) {
           when_ok(r.peak_bytes),
           r.predicted_peak_bytes,
           when_ok(r.untracked_bytes ? Json(*r.untracked_bytes) : Json()),
+          when_ok(r.outside_bytes ? Json(*r.outside_bytes) : Json()),
           r.flops,
           has_speed ? Json(static_cast<double>(r.flops) / seconds * 1e-12) : Json(),
           has_speed ? Json(tokens / seconds) : Json(),

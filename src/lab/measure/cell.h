@@ -40,6 +40,7 @@ struct CellResult {
   double instrumented_wall_ms = 0;  // what recording spans costs, to be compared with wall_ms
   std::int64_t peak_bytes = 0, predicted_peak_bytes = 0;
   std::optional<std::int64_t> untracked_bytes;  // none where the system does not tell
+  std::optional<std::int64_t> outside_bytes;    // likewise
   std::int64_t flops = 0;                       // of matrix products
   std::int64_t launches = 0;
   bool computes = true;        // false: nothing was computed, so times say nothing of speed
