@@ -70,7 +70,8 @@ TEST(MessagesTest, NumbersAreReadStrictly) {
 
 TEST(MessagesTest, WhatIsNotAvailableIsRefusedWithWhatIs) {
   for (const Mistake& m : {
-           Mistake{"bench --precision bf17", 2, "one of fp32, tf32, bf16, fp16, bf16-pure, fp16-pure"},
+           Mistake{"bench --precision bf17", 2,
+                   "one of fp32, tf32, bf16, fp16, bf16-pure, fp16-pure"},
            Mistake{"bench --device reference --precision bf16", 2,
                    "[--precision] reference computes in float64"},
            Mistake{"bench --executor compiled", 2, "use eager"},
