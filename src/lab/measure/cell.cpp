@@ -4,42 +4,16 @@
 
 #include "analysis/cost.h"
 #include "analysis/memory_map.h"
-#include "base/random.h"
 #include "exec/eager.h"
 #include "lab/measure/facts_json.h"
 #include "lab/measure/statistics.h"
+#include "lab/measure/step_inputs.h"
 #include "train/model_store.h"
-#include "train/schedule.h"
 
 namespace tracestep {
 namespace {
 
 constexpr double kMsPerNs = 1e-6;
-constexpr double kLearningRate = 1e-3;  // of the timed optimizer steps
-
-HostTensor random_tokens(const CellSpec& spec, std::string_view stream) {
-  const BatchShape shape = spec.step.shape;
-  HostTensor out = HostTensor::zeros(DType::kI64, {shape.batch, shape.context});
-  const CounterRng rng(spec.seed, stream);
-  std::uint64_t index = 0;
-  for (std::int64_t& token : out.as<std::int64_t>()) {
-    token = static_cast<std::int64_t>(
-        rng.below(index++, static_cast<std::uint64_t>(spec.step.model.vocab)));
-  }
-  return out;
-}
-
-void set_inputs(Executor& executor, const CellSpec& spec) {
-  const Program& program = executor.program();
-  const auto has = [&](std::string_view name) { return program.find_leaf(name) != kNoValue; };
-  executor.set_input("tokens", random_tokens(spec, "tokens"));
-  if (has("targets")) executor.set_input("targets", random_tokens(spec, "targets"));
-  if (has("lr")) executor.set_scalar("lr", kLearningRate);
-  if (has("step_size")) {
-    const OptimizerOptions& o = spec.step.optimizer;
-    executor.set_scalar("step_size", step_size(kLearningRate, o.beta1, o.beta2, 1));
-  }
-}
 
 struct Sample {
   double wall_ms, issue_ms, span_ms;
@@ -167,7 +141,7 @@ void measure(Device& device, const StopSignal* stop, CellResult& out) {
   out.flops = gemm_flops(out.program);
   out.launches = executor.launches();
   initialize_parameters(store, out.spec.seed);
-  set_inputs(executor, out.spec);
+  set_step_inputs(executor, out.spec.step, out.spec.seed);
   device.allocator().reset_peak();
   time_steps(executor, device, stop, out);
   out.outside_bytes = outside_bytes(device);

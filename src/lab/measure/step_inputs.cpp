@@ -1,0 +1,36 @@
+#include "lab/measure/step_inputs.h"
+
+#include "base/random.h"
+#include "train/schedule.h"
+
+namespace tracestep {
+namespace {
+
+constexpr double kLearningRate = 1e-3;
+
+HostTensor random_tokens(const StepSpec& spec, std::uint64_t seed, std::string_view stream) {
+  HostTensor out = HostTensor::zeros(DType::kI64, {spec.shape.batch, spec.shape.context});
+  const CounterRng rng(seed, stream);
+  std::uint64_t index = 0;
+  for (std::int64_t& token : out.as<std::int64_t>()) {
+    token =
+        static_cast<std::int64_t>(rng.below(index++, static_cast<std::uint64_t>(spec.model.vocab)));
+  }
+  return out;
+}
+
+}  // namespace
+
+void set_step_inputs(Executor& executor, const StepSpec& spec, std::uint64_t seed) {
+  const Program& program = executor.program();
+  const auto has = [&](std::string_view name) { return program.find_leaf(name) != kNoValue; };
+  executor.set_input("tokens", random_tokens(spec, seed, "tokens"));
+  if (has("targets")) executor.set_input("targets", random_tokens(spec, seed, "targets"));
+  if (has("lr")) executor.set_scalar("lr", kLearningRate);
+  if (has("step_size")) {
+    const OptimizerOptions& o = spec.optimizer;
+    executor.set_scalar("step_size", step_size(kLearningRate, o.beta1, o.beta2, 1));
+  }
+}
+
+}  // namespace tracestep
