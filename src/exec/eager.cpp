@@ -185,6 +185,8 @@ void EagerExecutor::run_one(Launch& launch, Marks* marks, std::size_t mark) {
     outputs_.push_back(s.ref);
   }
   if (marks != nullptr) marks->set(mark);
+  if (tracer_ != nullptr) [[unlikely]]
+    tracer_->enter(launch.node);
   try {
     launch.kernel(
         {program_.node(launch.node),
@@ -193,9 +195,12 @@ void EagerExecutor::run_one(Launch& launch, Marks* marks, std::size_t mark) {
          {static_cast<std::byte*>(workspace), static_cast<std::size_t>(launch.workspace_bytes)},
          device_.stream()});
   } catch (...) {
+    if (tracer_ != nullptr) tracer_->leave();
     allocator.free(workspace);
     throw;
   }
+  if (tracer_ != nullptr) [[unlikely]]
+    tracer_->leave();
   if (marks != nullptr) marks->set(mark + 1);
   allocator.free(workspace);
   for (int b : storage_.freed_after[at(launch.node)]) {

@@ -26,6 +26,7 @@ class EagerExecutor : public Executor {
   const Storage& storage() const { return storage_; }
   void set_input(std::string_view name, const TensorView& value) override;
   void run(Recorder* recorder = nullptr) override;
+  void set_tracer(ActivityTracer* tracer) override { tracer_ = tracer; }
   std::int64_t device_span_ns() override { return marks_->between_ns(kFirst, kLast); }
   HostTensor output(std::string_view name) const override;
   void release_outputs() override;
@@ -70,6 +71,7 @@ class EagerExecutor : public Executor {
   std::unique_ptr<Marks> span_marks_;  // start and end of each launch; made when first needed
   std::int64_t predicted_peak_bytes_ = 0;
   std::unique_ptr<StepRanges> ranges_;  // only while a profiler listens
+  ActivityTracer* tracer_ = nullptr;    // while the device's own profiler records
 };
 
 }  // namespace tracestep

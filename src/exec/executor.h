@@ -27,6 +27,8 @@ class Executor {
   // freed then. With a recorder that takes spans, run() waits for the device and adds the
   // spans, in nanoseconds from the first kernel's start.
   virtual void run(Recorder* recorder = nullptr) = 0;
+  // Tells `tracer` which node each launch belongs to, until it is set to nullptr.
+  virtual void set_tracer(ActivityTracer* tracer) = 0;
   // From the first kernel's start to the last one's end in the last run; waits for it.
   virtual std::int64_t device_span_ns() = 0;
   // An output of the last run, copied to the host; valid until the next run.

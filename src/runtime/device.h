@@ -5,6 +5,7 @@
 #include <string>
 
 #include "ir/device_traits.h"
+#include "runtime/activity_tracer.h"
 #include "runtime/allocator.h"
 #include "runtime/device_facts.h"
 #include "runtime/kernel.h"
@@ -69,6 +70,11 @@ class Device {
   virtual std::string choices() const { return {}; }
   // Where to name ranges; nullptr: no profiler listens.
   virtual RangeSink* ranges() { return nullptr; }
+  // The device's own profiler; nullptr: it has none, or `problem` says why it cannot be used.
+  virtual std::unique_ptr<ActivityTracer> make_activity_tracer(std::string& problem) {
+    problem.clear();
+    return nullptr;
+  }
   // Tells a profiler that waits for it to start or to stop recording.
   virtual void profile(bool on) { (void)on; }
 };

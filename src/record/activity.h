@@ -1,0 +1,47 @@
+// What a device's own profiler saw: kernels, copies and fills with their true times, and the calls
+// of the driver that asked for them. Filled by a back end's ActivityTracer (runtime/).
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "record/recorder.h"
+
+namespace tracestep {
+
+enum class ActivityKind : std::uint8_t { kKernel, kCopy, kFill };
+
+// One piece of work on the device.
+struct Activity {
+  ActivityKind kind = ActivityKind::kKernel;
+  std::int32_t node = kWholeStep;  // that asked for it; kWholeStep: no node did
+  std::int32_t name = 0;           // index into ActivityTrace::names
+  std::int64_t start_ns = 0;       // of the clock of now_ns()
+  std::int64_t end_ns = 0;
+  std::uint32_t correlation = 0;  // the call that asked for it
+  std::uint32_t device = 0, context = 0, stream = 0;
+  std::int64_t bytes = 0;  // copies and fills
+  // Kernels.
+  std::array<std::int64_t, 3> grid{}, block{};
+  std::int64_t registers_per_thread = 0;
+  std::int64_t shared_bytes = 0;  // static and dynamic, per block
+};
+
+// One call of the driver or the runtime, on the host.
+struct ApiCall {
+  std::int32_t name = 0;
+  std::int64_t start_ns = 0, end_ns = 0;
+  std::uint32_t correlation = 0;
+  std::uint32_t thread = 0;
+};
+
+struct ActivityTrace {
+  std::vector<std::string> names;
+  std::vector<Activity> activities;  // by start
+  std::vector<ApiCall> calls;        // by start
+  std::int64_t dropped = 0;          // records that the profiler lost: 0, or nothing can be trusted
+};
+
+}  // namespace tracestep
