@@ -62,6 +62,24 @@ void add_option(CLI::App& app, const Option& option) {
               hint);
 }
 
+// The words that belong to no flag, in order.
+void read_positionals(const Command& command, std::span<const std::string> words) {
+  for (const std::string& word : words) {
+    if (word.starts_with("-")) fail_unknown(command, word);
+  }
+  const std::vector<Positional>& positionals = command.options.positionals();
+  if (words.size() > positionals.size()) fail_unknown(command, words[positionals.size()]);
+  for (std::size_t i = 0; i < positionals.size(); ++i) {
+    if (i < words.size()) {
+      positionals[i].read(positionals[i].name, words[i]);
+    } else if (positionals[i].is_required) {
+      throw Error(ErrorCode::kUsage, command.name,
+                  fmt::format("{} is missing: {}", positionals[i].name, positionals[i].doc),
+                  fmt::format("tracestep {} --help shows how it is called", command.name));
+    }
+  }
+}
+
 // CLI11 would read "--resume=false" as a switch that is off.
 void check_switches(const Command& command, std::span<const std::string> arguments) {
   for (const Option& option : command.options.options()) {
@@ -112,8 +130,7 @@ const Command* parse_arguments(std::span<const Command> commands,
   } catch (const CLI::ParseError& error) {
     fail_missing_value(command, error.what());
   }
-  const std::vector<std::string> left = app.remaining();
-  if (!left.empty()) fail_unknown(command, left.front());
+  read_positionals(command, app.remaining());
   return &command;
 }
 

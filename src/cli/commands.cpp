@@ -50,9 +50,16 @@ std::string help_text(std::span<const Command> commands) {
 
 std::string help_text(const Command& command) {
   std::string out = fmt::format("tracestep {}: {}\n\n", command.name, command.summary);
-  out += fmt::format("Usage: tracestep {}{}\n\n", command.name,
-                     command.options.options().empty() ? "" : " [OPTION]...");
+  out += fmt::format("Usage: tracestep {}", command.name);
+  for (const Positional& p : command.options.positionals()) {
+    out += p.is_required ? " " + p.name : fmt::format(" [{}]", p.name);
+  }
+  out += command.options.options().empty() ? "\n\n" : " [OPTION]...\n\n";
   if (!command.details.empty()) out += wrapped("", 0, command.details) + "\n";
+  for (const Positional& p : command.options.positionals()) {
+    out += wrapped("  " + p.name + " ", kFlagColumns, p.doc);
+  }
+  if (!command.options.positionals().empty()) out += "\n";
   std::string group;
   for (const Option& option : command.options.options()) {
     if (option.group != group) out += (group.empty() ? "" : "\n") + option.group + ":\n";

@@ -114,4 +114,11 @@ void OptionSet::choices(std::string flag, std::vector<std::string>& out,
         });
 }
 
+void OptionSet::positional(std::string name, std::string& out, std::string doc, bool is_required) {
+  positionals_.push_back(
+      {std::move(name), std::move(doc),
+       [&out](const std::string& where, const std::string& text) { out = not_empty(where, text); },
+       is_required});
+}
+
 }  // namespace tracestep::cli

@@ -29,6 +29,14 @@ struct Option {
   int max_values = 1;
 };
 
+// A word without a flag, found by its place: "tracestep compare A B".
+struct Positional {
+  std::string name;  // "A": what help texts and messages call it
+  std::string doc;
+  std::function<void(const std::string& name, const std::string& text)> read;
+  bool is_required = true;
+};
+
 // A range of numbers for messages and checks.
 struct IntRange {
   std::int64_t min = 1;
@@ -70,7 +78,11 @@ class OptionSet {
   void choices(std::string flag, std::vector<std::string>& out, std::vector<std::string> names,
                std::string doc);
 
+  // The next word without a flag.
+  void positional(std::string name, std::string& out, std::string doc, bool is_required = true);
+
   const std::vector<Option>& options() const { return options_; }
+  const std::vector<Positional>& positionals() const { return positionals_; }
 
  private:
   template <class T>
@@ -84,6 +96,7 @@ class OptionSet {
 
   std::string group_ = "Options";
   std::vector<Option> options_;
+  std::vector<Positional> positionals_;
 };
 
 // "a,b" as its parts. Error{kUsage} naming `where` when a part is empty or there twice.
