@@ -1,0 +1,71 @@
+// A memory snapshot as PyTorch's tools read it: what the segments hold at the end, and every event
+// that led there. Written as a pickle (for memory_viz and `pickle.load`) and as JSON with the same
+// structure.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace tracestep {
+
+// A scope, innermost first in a stack: "layers.7.attn.softmax" in the file that asked for it.
+struct SnapshotFrame {
+  std::string file, name;
+  int line = 0;
+  friend auto operator<=>(const SnapshotFrame&, const SnapshotFrame&) = default;
+};
+
+struct SnapshotBlock {
+  std::int64_t address = 0, bytes = 0, requested_bytes = 0;
+  bool is_active = false;
+  int stack = 0;
+};
+
+// Blocks tile the segment in address order, free ones included.
+struct SnapshotSegment {
+  std::int64_t address = 0, bytes = 0;
+  bool is_small = false;
+  std::vector<SnapshotBlock> blocks;
+};
+
+struct SnapshotEvent {
+  std::string action;        // "alloc", "free_requested", "segment_alloc", "oom", ...
+  std::int64_t address = 0;  // of "oom": what the device still has free
+  std::int64_t bytes = 0;
+  std::int64_t time_us = 0;  // since 1970
+  int stack = 0;
+  std::string category;  // empty: none
+};
+
+// A mark on the time line: the start or end of a phase.
+struct SnapshotAnnotation {
+  std::string name;
+  bool is_start = false;
+  std::int64_t time_us = 0;
+};
+
+struct MemorySnapshot {
+  int device = 0;
+  std::vector<std::vector<SnapshotFrame>> stacks = {{}};  // the first one is empty
+  std::vector<SnapshotSegment> segments;
+  std::vector<SnapshotEvent> events;
+  std::vector<SnapshotAnnotation> annotations;
+  std::vector<std::pair<std::string, std::string>> settings;
+  std::int64_t left_out = 0;  // events that --max-entries dropped
+};
+
+// Protocol 2, plain data only. Stacks are shared between events; events and blocks never are,
+// because the viewer writes into them.
+std::string pickle_of(const MemorySnapshot& snapshot);
+// The same as text; pairs are lists of two.
+std::string json_of(const MemorySnapshot& snapshot);
+
+// What the viewer takes for granted, checked by replaying the events backwards from the segments:
+// blocks tile their segments, every event lies in a segment that is there at that moment, every
+// free has its alloc, what is live at the end is active. Empty: all of it holds; else the first
+// broken rule.
+std::string broken_rule(const MemorySnapshot& snapshot);
+
+}  // namespace tracestep

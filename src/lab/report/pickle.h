@@ -1,0 +1,50 @@
+// A writer of Python's pickle format, protocol 2, for plain data: numbers, text, lists, dicts and
+// pairs. No classes and no calls, so that whoever reads it may refuse them.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace tracestep {
+
+// Appends to a string. Containers are opened and closed in order; a dict takes key and value in
+// turn. Every text is stored once and fetched afterwards.
+class PickleWriter {
+ public:
+  PickleWriter() { out_ += "\x80\x02"; }
+
+  void none() { out_ += 'N'; }
+  void boolean(bool value) { out_ += value ? '\x88' : '\x89'; }
+  void integer(std::int64_t value);
+  void real(double value);
+  void text(std::string_view value);
+  void pair(std::int64_t first, std::int64_t second);
+
+  void begin_list();
+  // Before every item. Lists are appended to in batches, which readers need for long ones.
+  void next_item();
+  void end_list();
+  void begin_dict() { out_ += "}("; }
+  void end_dict() { out_ += 'u'; }
+
+  // Keeps what was written last, to be fetched again: one object in two places for the reader.
+  int remember();
+  void fetch(int memo);
+
+  // The finished file.
+  std::string finish() && { return std::move(out_ += '.'); }
+
+ private:
+  void little_endian(std::uint64_t value, int bytes);
+
+  std::string out_;
+  std::map<std::string, int, std::less<>> texts_;
+  int memos_ = 0;
+  std::vector<int> batched_;  // items in the open batch of each open list
+};
+
+}  // namespace tracestep
