@@ -1,10 +1,12 @@
 // CUDA kernels beside what the card can do at best: memory-bound ones against a copy that moves as
 // many bytes, and the host time of the eager executor against bare loops of launches. All in one
 // run; every figure is a median.
-//   bench_cuda_kernels [MILLIONS OF ELEMENTS]
+//   bench_cuda_kernels [MILLIONS OF ELEMENTS [PART OF A NAME]]: with a name only what it is part of
 #include <algorithm>
 #include <cstdlib>
 #include <memory>
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include <fmt/format.h>
@@ -34,7 +36,10 @@ struct Row {
   std::int64_t bytes = 0;  // moved at least: every input read and every result written once
 };
 
+std::string_view wanted;  // part of a name; empty: everything
+
 void print_row(Device& device, const Row& row) {
+  if (row.name.find(wanted) == std::string::npos) return;
   OpRunner runner(device, row.op, row.inputs, row.attrs, row.donated);
   const double copy =
       measure_cuda_copy_gb_s(device, std::max<std::int64_t>(row.bytes / 2 / 16 * 16, 1 << 20), 5);
@@ -140,17 +145,25 @@ void print_issue_times(Device& device) {
       launch, op, op - launch, gemm, product, product - gemm);
 }
 
+void print_ceilings(Device& device) {
+  const CudaCeilings c = measure_cuda_ceilings(device);
+  fmt::print("copy {:.0f} GB/s\n", c.copy_gb_s);
+  for (const auto& p : c.products) {
+    fmt::print("matmul {}^3 {}: {:.1f} TFLOP/s\n", p.size, p.precision, p.tflops);
+  }
+}
+
 }  // namespace
 }  // namespace tracestep
 
 int main(int argc, char** argv) {
   tracestep::ops::register_all();
   const auto device = tracestep::make_cuda_device();
-  tracestep::print_issue_times(*device);
-  const tracestep::CudaCeilings c = tracestep::measure_cuda_ceilings(*device);
-  fmt::print("copy {:.0f} GB/s\n", c.copy_gb_s);
-  for (const auto& p : c.products) {
-    fmt::print("matmul {}^3 {}: {:.1f} TFLOP/s\n", p.size, p.precision, p.tflops);
+  if (argc > 2) {
+    tracestep::wanted = argv[2];
+  } else {
+    tracestep::print_issue_times(*device);
+    tracestep::print_ceilings(*device);
   }
   tracestep::print_memory_bound(*device, argc > 1 ? std::atoi(argv[1]) : 128);
   return 0;
