@@ -21,6 +21,7 @@ struct Command {
 };
 
 Command bench_command();
+Command profile_command();
 Command memory_command();
 Command show_command();
 Command train_command();

@@ -10,6 +10,7 @@
 #include "base/units.h"
 #include "train/output_file.h"
 #ifdef TRACESTEP_WITH_CUDA
+#include "backends/cuda/ceilings.h"
 #include "backends/cuda/cuda_device.h"
 #include "backends/cuda/device_info.h"
 #endif
@@ -103,6 +104,48 @@ std::unique_ptr<Device> make_cuda(const RunOptions& run, std::string_view precis
                            .tune_file = is_tuned ? run.tuning_path().string() : std::string()});
 }
 
+double cuda_roof_tflops(const RunOptions& run, std::string_view precision) {
+  RunOptions plain = run;  // without the run's memory limit, and making no choices for its file
+  plain.memory_limit_bytes = 0;
+  plain.tune = false;
+  plain.tune_file.clear();
+  const auto device = make_cuda(plain, precision);
+  // bf16 and bf16-pure multiply alike.
+  const std::string_view kind = precision.substr(0, precision.find('-'));
+  double best = 0.0;
+  for (const CudaProductCeiling& product : measure_cuda_ceilings(*device).products) {
+    if (product.precision == kind) best = std::max(best, product.tflops);
+  }
+  return best;
+}
+
+Ceilings cuda_ceilings(const RunOptions& run, std::string_view precision) {
+  RunOptions plain = run;  // as above
+  plain.memory_limit_bytes = 0;
+  plain.tune = false;
+  plain.tune_file.clear();
+  const auto device = make_cuda(plain, precision);
+  const CudaCeilings measured = measure_cuda_ceilings(*device);
+  Ceilings out;
+  out.bandwidth_gb_s = measured.copy_gb_s;
+  const auto keep = [&](DType dtype, double tflops) {
+    double& best = out.products_gflops[dtype];
+    best = std::max(best, tflops * 1e3);
+  };
+  for (const CudaProductCeiling& p : measured.products) {
+    if (p.precision == "fp32") {
+      out.arithmetic_gflops = std::max(out.arithmetic_gflops, p.tflops * 1e3);
+    }
+    if (p.precision == (precision == "tf32" ? "tf32" : "fp32")) keep(DType::kF32, p.tflops);
+    if (p.precision == "bf16") keep(DType::kBF16, p.tflops);
+    if (p.precision == "fp16") keep(DType::kF16, p.tflops);
+  }
+  out.how =
+      "copy of arrays of 1 GiB; square products of random numbers through the library, the best of "
+      "4096 and 8192; arithmetic outside products: the float32 product";
+  return out;
+}
+
 void add_cuda_environment(const RunOptions& run, Json& environment) {
   const std::optional<int> index = cuda_index(run.device);
   if (!index) return;
@@ -164,6 +207,15 @@ void check_cuda(const RunOptions& run) {
 std::unique_ptr<Device> make_cuda(const RunOptions& run, std::string_view) {
   check_cuda(run);
   return nullptr;
+}
+
+double cuda_roof_tflops(const RunOptions&, std::string_view) {
+  return 0.0;
+}
+
+Ceilings cuda_ceilings(const RunOptions& run, std::string_view) {
+  check_cuda(run);
+  return {};
 }
 
 void add_cuda_environment(const RunOptions&, Json&) {}

@@ -8,6 +8,7 @@
 
 #include "base/json.h"
 #include "cli/options.h"
+#include "lab/measure/ceilings.h"
 #include "lab/report/table.h"
 #include "runtime/device.h"
 
@@ -25,6 +26,12 @@ void check_tuning(const RunOptions& run);
 
 // Errors as check_cuda(), and for a GPU that is too old.
 std::unique_ptr<Device> make_cuda(const RunOptions& run, std::string_view precision);
+
+// The fastest matrix product of this precision that the device reaches, in TFLOP/s; 0: not known.
+double cuda_roof_tflops(const RunOptions& run, std::string_view precision);
+
+// The GPU's measured ceilings for `precision`; errors as make_cuda().
+Ceilings cuda_ceilings(const RunOptions& run, std::string_view precision);
 
 // Adds the GPU, the driver and the libraries to the environment of a result on `run.device`; adds
 // nothing for other devices, nulls for what is not known.

@@ -195,7 +195,7 @@ void record_activities(Executor& executor, Device& device, ActivityTracer& trace
   }
   out.memory_events = recorder.memory_events();
   if (out.trace.dropped > 0) {
-    throw Error(ErrorCode::kDevice, "profile",
+    throw Error(ErrorCode::kFailed, "profile",
                 fmt::format("the profiler lost {} records", out.trace.dropped),
                 "profile fewer steps or a smaller model");
   }

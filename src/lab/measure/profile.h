@@ -60,7 +60,7 @@ struct Profile {
   double plain_wall_ms = 0, plain_issue_ms = 0, plain_span_ms = 0;
 };
 
-// Error{kDevice} when the profiler lost records.
+// Error{kFailed} when the profiler lost records.
 Profile profile_step(const DeviceFactory& make_device, const ProfileSpec& spec,
                      const StopSignal* stop = nullptr);
 

@@ -1,0 +1,174 @@
+// tracestep profile: which kernels a step runs, for which part of the model, and how near to what
+// the device can do.
+#include <filesystem>
+#include <memory>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "cli/command.h"
+#include "cli/device_ceilings.h"
+#include "cli/devices.h"
+#include "cli/grid.h"
+#include "cli/output.h"
+#include "lab/report/chrome_trace.h"
+#include "lab/study/profile_tables.h"
+#include "train/output_file.h"
+
+namespace tracestep::cli {
+namespace fs = std::filesystem;
+namespace {
+
+struct ProfileOptions {
+  GridOptions grid;
+  OutputOptions output;
+  fs::path trace;
+  std::vector<std::string> components;
+  int warmup = 2;
+  int plain_steps = 5;
+  int steps = 3;
+  bool no_ceilings = false;
+  bool executor_spans = false;
+};
+
+ProfileSpec spec_of(const GridCell& cell, const ProfileOptions& o) {
+  return {.step = cell.step,
+          .precision = cell.precision,
+          .warmup = o.warmup,
+          .plain_steps = o.plain_steps,
+          .steps = o.steps,
+          .seed = o.grid.run.seed,
+          .use_tracer = !o.executor_spans};
+}
+
+// FILE, or for one of several cells its folder and name with the cell's label before the endings.
+fs::path trace_path(const ProfileOptions& o, const Profile& profile, std::size_t cells) {
+  if (cells == 1) return o.trace;
+  std::string name = o.trace.filename().string(), label = label_of(profile);
+  for (char& c : label) c = c == ' ' ? '-' : c;
+  return o.trace.parent_path() / name.insert(std::min(name.find('.'), name.size()), "." + label);
+}
+
+std::vector<ProfiledCell> profile_cells(const std::vector<GridCell>& cells, const ProfileOptions& o,
+                                        const Json& environment, const StopSignal& stop) {
+  const RunOptions& run = o.grid.run;
+  std::map<std::string, Ceilings> ceilings;
+  std::vector<ProfiledCell> out;
+  ProgressLine progress;
+  for (const GridCell& cell : cells) {
+    const std::string& precision = cell.precision;
+    if (!o.no_ceilings && !ceilings.contains(precision)) {
+      progress.update("measuring the device's ceilings");
+      ceilings[precision] = device_ceilings(run, precision);
+    }
+    const ProfileSpec spec = spec_of(cell, o);
+    progress.update(fmt::format("{}/{}  {} {}", out.size() + 1, cells.size(), spec.step.model.name,
+                                name_of(spec.step.mode)));
+    ProfiledCell result{profile_step([&] { return make_device(run, precision); }, spec, &stop),
+                        ceilings[precision],
+                        {}};
+    if (result.profile.status == "interrupted") break;
+    result.work = work_of(result.profile, result.ceilings);
+    if (!result.profile.problem.empty()) log_warn("{}", result.profile.problem);
+    if (!o.trace.empty() && result.profile.status == "ok") {
+      write_chrome_trace(result.profile, environment, trace_path(o, result.profile, cells.size()));
+    }
+    out.push_back(std::move(result));
+  }
+  return out;
+}
+
+void add_cell_tables(const ProfileOptions& o, const ProfiledCell& cell, bool is_only,
+                     std::vector<Table>& tables) {
+  const ComponentFilter filter("--components", o.components, cell.profile.program);
+  for (Table table : {attention_table(cell), kernel_table(cell, filter), kind_table(cell, filter),
+                      matrix_table(cell, filter)}) {
+    table.title += fmt::format(": {}, {}", label_of(cell.profile), cell.profile.source);
+    if (!is_only) table.name += "@" + label_of(cell.profile);
+    if (!table.rows.empty()) tables.push_back(std::move(table));
+  }
+}
+
+int run_profile(const ProfileOptions& o, std::span<const std::string> arguments) {
+  const RunOptions& run = o.grid.run;
+  check_device(run, {"cpu", "cuda", "reference"});
+  probe_output(o.output);
+  const std::vector<GridCell> grid = grid_cells(o.grid);
+  for (const GridCell& cell : grid) {
+    ComponentFilter("--components", o.components, step_program(cell.step));
+  }
+  if (!o.trace.empty()) check_writable(o.trace);
+  const Json environment = environment_of(arguments, run);
+  const StopSignal stop;
+  const std::vector<ProfiledCell> cells = profile_cells(grid, o, environment, stop);
+  int failures = 0;
+  std::vector<Table> tables{pass_table(cells), clock_table(cells),
+                            launch_check_table(cells, &failures)};
+  for (const ProfiledCell& cell : cells) {
+    if (cell.profile.status == "ok") add_cell_tables(o, cell, cells.size() == 1, tables);
+  }
+  if (!cells.empty() && cells[0].ceilings.known()) {
+    tables.push_back(ceiling_table(cells[0].ceilings));
+  }
+  write_tables(o.output, "tracestep.profile/1", environment, std::move(tables));
+  if (cells.size() < grid.size()) return stop.exit_status();
+  if (failures > 0) {
+    throw Error(ErrorCode::kFailed, "profile",
+                fmt::format("{} checks of the launches differ", failures),
+                "the table launch_check says which; the other tables rest on them");
+  }
+  if (cells.size() == 1 && cells[0].profile.status == "oom") {
+    throw Error(ErrorCode::kOutOfMemory, "profile", cells[0].profile.detail,
+                "try a smaller --batch or --context");
+  }
+  return 0;
+}
+
+}  // namespace
+
+Command profile_command() {
+  const auto options = std::make_shared<ProfileOptions>();
+  options->grid.modes = {"inference", "step"};
+  options->grid.contexts = {128};
+  Command command{
+      .name = "profile",
+      .summary = "which kernels a step runs, for which part of the model",
+      .details =
+          "Records every kernel of a few steps, on a GPU with CUPTI, on the CPU with the "
+          "executor's own clock, each under the node of the program that asked for it. Prints "
+          "the share of matrix products per pass, four clocks, whether what ran is what the "
+          "program says must run, attention's softmax beside its products, kernels as nsys "
+          "prints them, other kernels by kind, and the matrix of component, phase and kernel, "
+          "which adds up to the whole step. Plain steps are timed before recording starts.",
+      .examples = {{"--size small --context 512", "inference and training, side by side"},
+                   {"--size small --mode step --components attention --trace step.json.gz",
+                    "attention alone; a trace for Perfetto and Holistic Trace Analysis"},
+                   {"--size small --mode step --ops primitive", "as plain framework code runs"}}};
+  OptionSet& set = command.options;
+  set.group("What to profile");
+  set.choices("--mode", options->grid.modes, kModeNames, "what a step does; inference,step");
+  set.integers("--context", options->grid.contexts, kShapeRange, "tokens in a sequence, T; 128");
+  set.integer("--batch", options->grid.batch, kShapeRange, "sequences in a batch, B; 4");
+  set.value("--components", "NAME[,NAME]",
+            "only these parts in the tables by kernel: attention, ffn, attn.softmax, ...",
+            [options](const std::string& where, const std::string& text) {
+              options->components = split_list(where, text);
+            });
+  set.path("--trace", "FILE", options->trace,
+           "also write a Chrome trace, as .json or .json.gz; one per cell");
+  set.integer("--steps", options->steps, {1, 1000}, "profiled steps; 3");
+  set.integer("--plain-steps", options->plain_steps, {1, 1000000},
+              "steps timed without recording, before; 5");
+  set.integer("--warmup", options->warmup, {0, 1000000}, "steps before the clock counts; 2");
+  set.toggle("--no-ceilings", options->no_ceilings, "do not measure ceilings: no rooflines");
+  set.toggle("--executor-spans", options->executor_spans,
+             "cuda: the executor's events instead of CUPTI");
+  add_model_options(set, options->grid.model);
+  add_run_options(set, options->grid.run, "cpu; cuda[:N]; reference (float64, slow)");
+  add_output_options(set, options->output);
+  command.run = [options](std::span<const std::string> arguments) {
+    return run_profile(*options, arguments);
+  };
+  return command;
+}
+
+}  // namespace tracestep::cli
