@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "cli/bench_warmup.h"
 #include "cli/command.h"
 #include "cli/cuda.h"
 #include "cli/devices.h"
@@ -11,12 +12,16 @@
 #include "cli/nsys_hint.h"
 #include "cli/output.h"
 #include "cli/resume_file.h"
+#include "cli/roof.h"
 #include "lab/measure/cell.h"
+#include "lab/measure/sampling.h"
+#include "lab/measure/validity.h"
 
 namespace tracestep::cli {
 namespace {
 
 constexpr const char* kSchema = "tracestep.bench/1";
+constexpr const char* kWarmupSchema = "tracestep.warmup/1";
 
 struct BenchOptions {
   GridOptions grid;
@@ -25,7 +30,16 @@ struct BenchOptions {
   int warmup = 5;
   int steps = 10;
   bool nsys_hint = false;
+  std::vector<std::int64_t> warmup_study;
+  SamplingRule noise = {.max_noise_percent = 0, .max_steps = 0, .max_seconds = 60.0};
+  std::optional<double> roof;  // TFLOP/s; none: measured; 0: none known
 };
+
+// Left out, the cap is a hundred times what was asked for at least.
+int max_steps_of(const BenchOptions& options) {
+  constexpr int kTimes = 100;
+  return options.noise.max_steps > 0 ? options.noise.max_steps : options.steps * kTimes;
+}
 
 CellSpec spec_of(const GridCell& cell, const BenchOptions& options) {
   return {.step = cell.step,
@@ -33,7 +47,10 @@ CellSpec spec_of(const GridCell& cell, const BenchOptions& options) {
           .executor = options.grid.run.executor,
           .warmup = options.warmup,
           .steps = options.steps,
-          .seed = options.grid.run.seed};
+          .seed = options.grid.run.seed,
+          .max_noise_percent = options.noise.max_noise_percent,
+          .max_steps = max_steps_of(options),
+          .max_seconds = options.noise.max_seconds};
 }
 
 // Everything the numbers of a row depend on, apart from the machine.
@@ -59,6 +76,11 @@ Json cell_key(const CellSpec& spec, const RunOptions& run, const Json& environme
   key["seed"] = run.seed;
   key["warmup"] = spec.warmup;
   key["steps"] = spec.steps;
+  if (spec.max_noise_percent > 0) {
+    key["max_noise_percent"] = spec.max_noise_percent;
+    key["max_steps"] = spec.max_steps;
+    key["max_seconds"] = spec.max_seconds;
+  }
   key["tool"] = environment.at("tool");
   if (const Json* file = environment.find("tuning_file")) key["tuning_file"] = *file;
   return key;
@@ -70,6 +92,9 @@ std::vector<Column> columns() {
                  .kind = ColumnKind::kStructured,
                  .description = "all parameters of the row; --resume finds rows by it",
                  .data_only = true});
+  out.push_back({.name = "verdict",
+                 .description = "of the validity checker, on this row alone: ok, or the worst of "
+                                "note, doubt and invalid with its codes"});
   return out;
 }
 
@@ -78,18 +103,30 @@ std::string label(const CellSpec& spec) {
                      name_of(spec.step.mode), spec.precision, name_of(spec.step.ops));
 }
 
-// A row that was measured on a device held back says so where people read it.
-void note_throttling(Table& table, const std::string& label) {
-  const auto column = std::ranges::find(table.columns, "throttled", &Column::name);
-  const Json& why = table.rows.back()[static_cast<std::size_t>(column - table.columns.begin())];
-  if (why.is_null()) return;
-  table.notes.push_back(fmt::format("{}: measured while throttled: {}", label, why.as_string()));
-}
-
 struct Measured {
   Table table;
   std::string oom_detail = {};  // of the last cell that ran out of memory
 };
+
+// 0 for a row without a speed.
+double tflops_of(const CellResult& result) {
+  if (result.status != "ok" || !result.computes || result.wall_ms <= 0) return 0.0;
+  return static_cast<double>(result.flops) / result.wall_ms * 1e-9;
+}
+
+Json verdict_of(std::vector<Json> row, const Json& environment) {
+  const ResultRow result = ResultRow::of(columns(), row, environment);
+  return result.text("status") == "ok" ? Json(summary_of(judge(result))) : Json();
+}
+
+// What the validity checker says of all rows together, below the table.
+void add_validity(Table& table, const Json& environment) {
+  std::vector<ResultRow> rows;
+  for (const auto& row : table.rows) {
+    rows.push_back(ResultRow::of(table.columns, row, environment));
+  }
+  for (std::string& note : validity_notes(rows)) table.notes.push_back(std::move(note));
+}
 
 // The rows of all cells, or of those that were finished when `stop` came.
 Measured measure_grid(const std::vector<GridCell>& cells, const BenchOptions& options,
@@ -98,26 +135,29 @@ Measured measure_grid(const std::vector<GridCell>& cells, const BenchOptions& op
   Measured out{
       .table = {.name = "bench", .title = "Time and memory of a step", .columns = columns()}};
   ResumeFile finished(options.resume, out.table.columns, kSchema);
+  Roof roof(run);
   ProgressLine progress;
   for (std::size_t i = 0; i < cells.size(); ++i) {
     const CellSpec spec = spec_of(cells[i], options);
     const Json key = cell_key(spec, run, environment);
     if (const std::vector<Json>* row = finished.find(key)) {
       out.table.add_row(*row);
-      note_throttling(out.table, label(spec));
       continue;
     }
     progress.update(fmt::format("{}/{}  {}", i + 1, cells.size(), label(spec)));
-    const CellResult result =
-        measure_cell([&] { return make_device(run, spec.precision); }, spec, &stop);
+    if (!options.roof) roof.tflops(spec.precision);  // before the row, not in the middle of it
+    CellResult result = measure_cell([&] { return make_device(run, spec.precision); }, spec, &stop);
     if (result.status == "interrupted") break;
+    result.spec.roof_tflops =
+        options.roof ? *options.roof : roof.tflops_for(spec.precision, tflops_of(result));
     std::vector<Json> row = cell_row(result);
     row.push_back(key);
+    row.push_back(verdict_of(row, environment));
     finished.add(row);
     out.table.add_row(std::move(row));
-    note_throttling(out.table, label(spec));
     if (result.status == "oom") out.oom_detail = result.detail;
   }
+  add_validity(out.table, environment);
   return out;
 }
 
@@ -133,12 +173,38 @@ void print_nsys_hint(const BenchOptions& options, std::span<const std::string> a
   write_text(nsys_command(self.empty() ? "tracestep" : self, arguments, cells) + "\n", {});
 }
 
+int run_warmup_study(const BenchOptions& options, std::span<const std::string> arguments) {
+  const auto refuse = [](const char* flag, const char* why) {
+    throw Error(ErrorCode::kUsage, flag, fmt::format("--warmup-study {}", why), "leave one out");
+  };
+  if (!options.resume.empty()) refuse("--resume", "measures every row anew");
+  if (options.noise.max_noise_percent > 0) {
+    refuse("--max-noise", "compares deviations, which needs the same number of steps everywhere");
+  }
+  const std::vector<GridCell> cells = grid_cells(options.grid);
+  const Json environment = environment_of(arguments, options.grid.run);
+  const StopSignal stop;
+  Table table = warmup_study(cells, options.warmup_study, arguments, stop);
+  const bool is_whole = table.rows.size() == cells.size() * options.warmup_study.size();
+  write_tables(options.output, kWarmupSchema, environment, {std::move(table)});
+  return is_whole ? 0 : stop.exit_status();
+}
+
+void check_sampling(const BenchOptions& options) {
+  if (options.noise.max_noise_percent <= 0 || max_steps_of(options) >= options.steps) return;
+  throw Error(ErrorCode::kUsage, "--max-steps",
+              fmt::format("{} is less than --steps {}", options.noise.max_steps, options.steps),
+              "with --max-noise, --steps is the least and --max-steps the most");
+}
+
 int run_bench(const BenchOptions& options, std::span<const std::string> arguments) {
   const RunOptions& run = options.grid.run;
   const DeviceUse use = options.nsys_hint ? DeviceUse::kPlan : DeviceUse::kRun;
   check_device(run, {"cpu", "cuda", "reference", "null"}, use);
   if (options.nsys_hint) return print_nsys_hint(options, arguments), 0;
+  check_sampling(options);
   probe_output(options.output);
+  if (!options.warmup_study.empty()) return run_warmup_study(options, arguments);
   const std::vector<GridCell> cells = grid_cells(options.grid);
   const Json environment = environment_of(arguments, options.grid.run);
   const StopSignal stop;
@@ -167,17 +233,36 @@ Command bench_command() {
           "the peak of requested memory beside the predicted one. A row that runs out of "
           "memory says oom, and the sweep goes on; Ctrl-C ends it with the rows that are "
           "done. inference keeps nothing for backward; "
-          "forward keeps what backward would need.",
+          "forward keeps what backward would need. Below the table stands what the validity "
+          "checker says of the rows: docs/timing.md lists its checks.",
       .examples = {{"--size small --context 128 --mode forward,forward-backward,step",
                     "the three ways to run a small model"},
                    {"--size tiny --context 128 --ops primitive,fused --format markdown",
                     "what composite kernels save"},
+                   {"--size tiny --max-noise 1", "as many steps as a median within 1 % takes"},
+                   {"--size tiny --warmup-study 0,1,2,5", "what the first steps cost, and why"},
                    {"--size small,medium,large --context 128,256 --resume grid.jsonl",
                     "a grid that can be interrupted and called again"}}};
   OptionSet& set = command.options;
   set.group("What to measure");
   set.integer("--warmup", options->warmup, {0, 1000000}, "steps before the clock counts; 5");
   set.integer("--steps", options->steps, {1, 1000000}, "timed steps, one sample each; 10");
+  set.integers("--warmup-study", options->warmup_study, {0, 1000000},
+               "instead of a table of cells: each cell with each of these numbers of warm-up "
+               "steps, every time in a new process");
+  set.real("--max-noise", options->noise.max_noise_percent, {0.001, 1000.0},
+           "percent: time steps until half the 95 % interval of the median is below it, --steps "
+           "at least");
+  set.integer("--max-steps", options->noise.max_steps, {1, 1000000},
+              "with --max-noise, the most timed steps; 100 times --steps");
+  set.real("--max-seconds", options->noise.max_seconds, {0.001, 1e6},
+           "with --max-noise, the most time in timed steps; 60");
+  set.value("--roof", "X",
+            "TFLOP/s that the device cannot exceed, for the validity checker; measured before the "
+            "first row when left out, 0: none known",
+            [options](const std::string& where, const std::string& text) {
+              options->roof = parse_real(where, text, 0.0, 1e9);
+            });
   set.path("--resume", "FILE", options->resume,
            "keep finished rows here and skip those that are there (JSON lines, or a JSON result)");
   set.toggle("--nsys-hint", options->nsys_hint,

@@ -156,6 +156,54 @@ TEST(BenchTest, AResultInJsonCanBeResumedToo) {
   EXPECT_EQ(file.at("rows"), after.at("rows"));
 }
 
+TEST(BenchTest, SamplingByNoiseNamesWhyItEnded) {
+  const std::string cell = std::string("bench --context 8 --mode inference --warmup 1 --roof 0") +
+                           " --d-model 16 --d-ff 16 --layers 1 --heads 2 --vocab 20";
+  const Json easy = json_of(cell + " --max-noise 1000 --steps 7");
+  EXPECT_EQ(easy.at("rows").items()[0].at("stopped_by").as_string(), "noise");
+  EXPECT_EQ(easy.at("rows").items()[0].at("samples_ms").size(), 7u);
+  const Json hard = json_of(cell + " --max-noise 0.001 --max-steps 12");
+  EXPECT_EQ(hard.at("rows").items()[0].at("stopped_by").as_string(), "max-steps");
+  EXPECT_EQ(hard.at("rows").items()[0].at("samples_ms").size(), 12u);
+  EXPECT_TRUE(contains(hard.at("notes").dump(), "criterion_not_met"));
+  const Json& row = hard.at("rows").items()[0];
+  EXPECT_LE(row.at("interval_low_ms").as_double(), row.at("median_ms").as_double());
+  EXPECT_GE(row.at("interval_high_ms").as_double(), row.at("median_ms").as_double());
+}
+
+TEST(BenchTest, TheValidityCheckerSpeaksUnderEveryTable) {
+  const Json result = json_of(std::string("bench --context 8 --mode inference,step --warmup 0 "
+                                          "--steps 3 --roof 0.000000001") +
+                              kSmallModel);
+  for (const Json& row : result.at("rows").items()) {
+    EXPECT_EQ(row.at("verdict").as_string(), "invalid: faster_than_the_roof");
+  }
+  const std::string notes = result.at("notes").dump();
+  for (const char* planted : {"no_warmup", "too_few_samples", "faster_than_the_roof",
+                              "validity: 0 of 2 measured rows without objection"}) {
+    EXPECT_TRUE(contains(notes, planted)) << planted;
+  }
+}
+
+TEST(BenchTest, TheWarmupStudyStartsAProcessForEveryRow) {
+  const Json result = json_of(std::string("bench --device null --context 8 --mode inference,step "
+                                          "--steps 3 --warmup-study 0,2") +
+                              kSmallModel);
+  EXPECT_EQ(result.at("schema").as_string(), "tracestep.warmup/1");
+  const auto& rows = result.at("rows").items();
+  ASSERT_EQ(rows.size(), 4u);
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    const std::int64_t warmup = i % 2 == 0 ? 0 : 2;
+    EXPECT_EQ(rows[i].at("mode").as_string(), i < 2 ? "inference" : "step");
+    EXPECT_EQ(rows[i].at("warmup").as_int(), warmup);
+    EXPECT_EQ(rows[i].at("steps").as_int(), 3);
+    EXPECT_EQ(rows[i].at("steps_ms").size(), static_cast<std::size_t>(warmup) + 3);
+    EXPECT_EQ(rows[i].at("start_ms"), rows[i].at("steps_ms").items()[0]);
+  }
+  const ProgramRun both = run_tracestep(words_of("bench --warmup-study 0,1 --max-noise 1"));
+  EXPECT_EQ(both.status, 2);
+}
+
 TEST(MemoryTest, PredictionsAreWhatBenchMeasures) {
   const std::string grid = std::string(
                                " --context 16 --mode "

@@ -1,11 +1,14 @@
 #include "lab/measure/cell.h"
 
+#include <sys/resource.h>
+
 #include <algorithm>
 
 #include "analysis/cost.h"
 #include "analysis/memory_map.h"
 #include "exec/eager.h"
 #include "lab/measure/facts_json.h"
+#include "lab/measure/sampling.h"
 #include "lab/measure/statistics.h"
 #include "lab/measure/step_inputs.h"
 #include "train/model_store.h"
@@ -66,21 +69,46 @@ double busy_ms_of(const std::vector<Span>& spans) {
   return static_cast<double>(total) * kMsPerNs;
 }
 
+std::int64_t major_faults() {
+  rusage usage{};
+  return getrusage(RUSAGE_SELF, &usage) == 0 ? usage.ru_majflt : 0;
+}
+
+// What one graph holds for backward.
+std::int64_t saved_bytes_of(const Program& program, Mode mode) {
+  std::int64_t total = 0;
+  if (mode == Mode::kForward) {
+    for (const Output& o : program.outputs) {
+      if (o.name.starts_with("saved.")) total += program.type(o.value).bytes();
+    }
+    return total;
+  }
+  for (const SavedValue& saved : saved_for_backward(program)) total += saved.bytes;
+  return total;
+}
+
 void time_steps(Executor& executor, Device& device, const StopSignal* stop, CellResult& out) {
   for (int i = 0; i < out.spec.warmup; ++i) {
     const ScopedRange range(device.ranges(), "warm-up");
     check_stop(stop);
     out.warmup_ms.push_back(timed_run(executor, device).wall_ms);
   }
+  const SamplingRule rule{.steps = out.spec.steps,
+                          .max_noise_percent = out.spec.max_noise_percent,
+                          .max_steps = out.spec.max_steps,
+                          .max_seconds = out.spec.max_seconds};
   const MeasuredRegion region(device, out);
+  out.profiled = device.ranges() != nullptr;
+  const std::int64_t faults_before = major_faults();
   std::vector<double> spans, issues;
-  for (int i = 0; i < out.spec.steps; ++i) {
+  while ((out.stopped_by = end_of_sampling(rule, out.samples_ms)).empty()) {
     check_stop(stop);
     const Sample sample = timed_run(executor, device);
     out.samples_ms.push_back(sample.wall_ms);
     issues.push_back(sample.issue_ms);
     spans.push_back(sample.span_ms);
   }
+  out.major_faults = major_faults() - faults_before;
   out.wall_ms = median_of(out.samples_ms);
   out.issue_ms = median_of(issues);
   out.device_span_ms = median_of(spans);
@@ -139,8 +167,9 @@ void measure(Device& device, const StopSignal* stop, CellResult& out) {
   out.predicted_peak_bytes = executor.predicted_peak_bytes();
   out.parameters = parameter_count(out.program);
   out.flops = gemm_flops(out.program);
+  out.saved_bytes = saved_bytes_of(out.program, out.spec.step.mode);
   out.launches = executor.launches();
-  initialize_parameters(store, out.spec.seed);
+  initialize_for_timing(store, out.spec.seed);
   set_step_inputs(executor, out.spec.step, out.spec.seed);
   device.allocator().reset_peak();
   time_steps(executor, device, stop, out);
@@ -227,6 +256,20 @@ std::vector<Column> cell_columns() {
       real("median_ms", "median", "of the samples"),
       real("min_ms", "min", "of the samples"),
       real("p95_ms", "p95", "95th percentile, linear between samples"),
+      real("interval_low_ms", "95 % from",
+           "lower end of the 95 % interval of the median, an order statistic; empty with fewer "
+           "than six samples"),
+      real("interval_high_ms", "95 % to", "the upper end"),
+      {.name = "noise_percent",
+       .title = "noise",
+       .unit = "±%",
+       .kind = K::kReal,
+       .digits = 2,
+       .description = "half that interval, in percent of the median"},
+      {.name = "stopped_by",
+       .description = "why sampling ended: steps (as many as asked for), noise (--max-noise is "
+                      "met), max-steps or max-seconds (it is not)",
+       .data_only = true},
       {.name = "warmup_ms", .kind = K::kReals, .description = "wall time of each warm-up step"},
       real("wall_ms", "wall", "median time from call to finished"),
       real("issue_ms", "issue", "host time of the wall outside kernels"),
@@ -249,12 +292,27 @@ std::vector<Column> cell_columns() {
        .description = "the same in all: the program's code and libraries; on a GPU the driver's "
                       "count of used memory, other processes included, less the segments",
        .data_only = true},
+      {.name = "saved_bytes",
+       .kind = K::kBytes,
+       .description = "forward values kept for backward, by the program",
+       .data_only = true},
+      {.name = "major_faults",
+       .kind = K::kInt,
+       .description = "pages that came from disk during the timed steps",
+       .data_only = true},
       {.name = "flops", .kind = K::kInt, .description = "of matrix products", .data_only = true},
       {.name = "tflops",
        .title = "TFLOP/s",
        .kind = K::kReal,
        .digits = 3,
        .description = "flops over the median; empty where nothing is computed"},
+      {.name = "roof_tflops",
+       .title = "roof",
+       .unit = "TFLOP/s",
+       .kind = K::kReal,
+       .digits = 3,
+       .description = "what the device reaches at best, measured before the first row",
+       .data_only = true},
       {.name = "tokens_per_s",
        .title = "tokens/s",
        .kind = K::kReal,
@@ -265,6 +323,10 @@ std::vector<Column> cell_columns() {
        .kind = K::kReal,
        .digits = 3,
        .description = "median wall of the recorded steps",
+       .data_only = true},
+      {.name = "profiled",
+       .kind = K::kBool,
+       .description = "a profiler listened to the timed steps",
        .data_only = true},
       {.name = "choices",
        .description = "how kernels were chosen where there is a choice",
@@ -287,6 +349,8 @@ std::vector<Column> cell_columns() {
 std::vector<Json> cell_row(const CellResult& r) {
   const bool ok = r.status == "ok";
   const Summary s = summarize(r.samples_ms);
+  const Interval interval = median_interval(r.samples_ms);
+  const bool has_interval = ok && interval.coverage >= 0.95;
   const auto when_ok = [&](Json v) { return ok ? v : Json(); };
   const auto text = [](const std::string& v) { return v.empty() ? Json() : Json(v); };
   const auto list = [](const std::vector<double>& values) {
@@ -315,6 +379,10 @@ std::vector<Json> cell_row(const CellResult& r) {
           when_ok(s.median),
           when_ok(s.min),
           when_ok(s.p95),
+          has_interval ? Json(interval.low) : Json(),
+          has_interval ? Json(interval.high) : Json(),
+          has_interval ? Json(noise_percent_of(r.samples_ms)) : Json(),
+          when_ok(text(r.stopped_by)),
           list(r.warmup_ms),
           when_ok(r.wall_ms),
           when_ok(r.issue_ms),
@@ -324,11 +392,15 @@ std::vector<Json> cell_row(const CellResult& r) {
           r.predicted_peak_bytes,
           when_ok(r.untracked_bytes ? Json(*r.untracked_bytes) : Json()),
           when_ok(r.outside_bytes ? Json(*r.outside_bytes) : Json()),
+          r.saved_bytes,
+          when_ok(r.major_faults),
           r.flops,
           has_speed ? Json(static_cast<double>(r.flops) / seconds * 1e-12) : Json(),
+          r.spec.roof_tflops > 0 ? Json(r.spec.roof_tflops) : Json(),
           has_speed ? Json(tokens / seconds) : Json(),
           r.launches,
           when_ok(r.instrumented_wall_ms),
+          when_ok(r.profiled),
           text(r.choices),
           text(throttled_between(r.facts_before, r.facts_after)),
           to_json(r.facts_before),

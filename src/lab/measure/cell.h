@@ -25,6 +25,11 @@ struct CellSpec {
   int steps = 10;
   int instrumented_steps = 3;  // separate runs with spans, for the busy clock
   std::uint64_t seed = 0;
+  // Sampling by noise: `steps` is then the least, see SamplingRule.
+  double max_noise_percent = 0;
+  int max_steps = 1000;
+  double max_seconds = 60.0;
+  double roof_tflops = 0;  // what the device reaches at best, for the row; 0: not known
 };
 
 struct CellResult {
@@ -36,11 +41,15 @@ struct CellResult {
   std::string choices;                    // Device::choices()
   std::int64_t parameters = 0;
   std::vector<double> samples_ms, warmup_ms;
+  std::string stopped_by;         // end_of_sampling()
+  std::int64_t major_faults = 0;  // pages that came from disk during the timed steps
+  bool profiled = false;          // a profiler listened to them
   double wall_ms = 0, issue_ms = 0, device_span_ms = 0, device_busy_ms = 0;  // medians
   double instrumented_wall_ms = 0;  // what recording spans costs, to be compared with wall_ms
   std::int64_t peak_bytes = 0, predicted_peak_bytes = 0;
   std::optional<std::int64_t> untracked_bytes;  // none where the system does not tell
   std::optional<std::int64_t> outside_bytes;    // likewise
+  std::int64_t saved_bytes = 0;                 // forward values kept for backward, by the program
   std::int64_t flops = 0;                       // of matrix products
   std::int64_t launches = 0;
   bool computes = true;        // false: nothing was computed, so times say nothing of speed

@@ -1,0 +1,65 @@
+#include "cli/child_process.h"
+
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <memory>
+#include <vector>
+
+#include "base/error.h"
+
+namespace tracestep::cli {
+namespace {
+
+using File = std::unique_ptr<std::FILE, int (*)(std::FILE*)>;
+
+[[noreturn]] void fail(const char* what, int error) {
+  throw Error(ErrorCode::kFailed, "new process",
+              fmt::format("{} is not possible: {}", what, std::strerror(error)));
+}
+
+// What the process writes goes to files, so that neither stream can block it.
+File temporary_file() {
+  File out(std::tmpfile(), &std::fclose);
+  if (out == nullptr) fail("a temporary file", errno);
+  return out;
+}
+
+std::string content_of(std::FILE* file) {
+  std::rewind(file);
+  std::string out;
+  char chunk[4096];
+  for (std::size_t n; (n = std::fread(chunk, 1, sizeof chunk, file)) > 0;) out.append(chunk, n);
+  return out;
+}
+
+}  // namespace
+
+ProcessResult run_self(std::span<const std::string> arguments) {
+  std::string program = "tracestep";
+  std::vector<char*> argv{program.data()};
+  std::vector<std::string> words(arguments.begin(), arguments.end());
+  for (std::string& word : words) argv.push_back(word.data());
+  argv.push_back(nullptr);
+  const File out = temporary_file(), err = temporary_file();
+  posix_spawn_file_actions_t actions;
+  posix_spawn_file_actions_init(&actions);
+  posix_spawn_file_actions_adddup2(&actions, fileno(out.get()), STDOUT_FILENO);
+  posix_spawn_file_actions_adddup2(&actions, fileno(err.get()), STDERR_FILENO);
+  pid_t child = 0;
+  const int error = posix_spawn(&child, "/proc/self/exe", &actions, nullptr, argv.data(), environ);
+  posix_spawn_file_actions_destroy(&actions);
+  if (error != 0) fail("starting this program again", error);
+  int state = 0;
+  while (waitpid(child, &state, 0) < 0) {
+    if (errno != EINTR) fail("waiting for a process", errno);
+  }
+  return {WIFEXITED(state) ? WEXITSTATUS(state) : 128 + WTERMSIG(state), content_of(out.get()),
+          content_of(err.get())};
+}
+
+}  // namespace tracestep::cli

@@ -1,0 +1,33 @@
+#include "lab/measure/sampling.h"
+
+#include <limits>
+
+#include "lab/measure/statistics.h"
+
+namespace tracestep {
+namespace {
+
+constexpr double kConfidence = 0.95;
+
+}  // namespace
+
+double noise_percent_of(std::span<const double> samples) {
+  const Interval interval = median_interval(samples, kConfidence);
+  const double median = median_of(samples);
+  if (interval.coverage < kConfidence || !(median > 0)) {
+    return std::numeric_limits<double>::quiet_NaN();
+  }
+  return 100.0 * (interval.high - interval.low) / 2 / median;
+}
+
+std::string end_of_sampling(const SamplingRule& rule, std::span<const double> samples_ms) {
+  const auto count = static_cast<int>(samples_ms.size());
+  if (rule.max_noise_percent <= 0) return count >= rule.steps ? "steps" : "";
+  if (count >= rule.steps && noise_percent_of(samples_ms) <= rule.max_noise_percent) return "noise";
+  if (count >= rule.max_steps) return "max-steps";
+  double total_ms = 0;
+  for (double ms : samples_ms) total_ms += ms;
+  return total_ms >= rule.max_seconds * 1e3 ? "max-seconds" : "";
+}
+
+}  // namespace tracestep

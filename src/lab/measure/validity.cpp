@@ -1,0 +1,211 @@
+// Rows, severities and what is printed; the checks themselves are in validity_checks.cpp.
+#include "lab/measure/validity.h"
+
+#include <algorithm>
+#include <array>
+
+#include <fmt/format.h>
+
+namespace tracestep {
+namespace {
+
+// The columns that say what was measured, and not what came out.
+constexpr std::array<std::string_view, 8> kKeys = {"size", "context",   "batch", "vocab",
+                                                   "mode", "precision", "ops",   "device"};
+
+bool is_ok(const ResultRow& row) {
+  return row.text("status") == "ok";
+}
+
+// The time of `slow` lies above that of `fast` beyond what either varies by.
+bool is_clearly_faster(const ResultRow& fast, const ResultRow& slow) {
+  const std::vector<double> a = fast.numbers("samples_ms"), b = slow.numbers("samples_ms");
+  return !a.empty() && !b.empty() && *std::ranges::max_element(a) < *std::ranges::min_element(b);
+}
+
+// Of two rows that differ in their mode alone, the one with more FLOPs cannot be the faster one.
+std::optional<Verdict> more_work_in_less_time(const ResultRow& row, const ResultRow& other) {
+  constexpr double kMoreWork = 1.5;
+  constexpr std::array<std::string_view, 1> kMode = {"mode"};
+  if (!row.is_like(other, kMode)) return {};
+  const auto mine = row.number("flops"), theirs = other.number("flops");
+  if (!mine || !theirs || *mine < kMoreWork * *theirs || !is_clearly_faster(row, other)) return {};
+  return Verdict{
+      "more_work_in_less_time", Severity::kInvalid,
+      fmt::format("{:.1f} times the FLOPs of {} in {:.2f} of its time: labels are swapped, "
+                  "or a wait is missing",
+                  *mine / *theirs, other.label(),
+                  *row.number("median_ms") / *other.number("median_ms"))};
+}
+
+// A kernel at a larger size is not many times slower per FLOP, unless its memory is somewhere else.
+std::optional<Verdict> collapsed_speed(const ResultRow& row, const ResultRow& other) {
+  constexpr double kCollapse = 10.0;
+  constexpr std::array<std::string_view, 5> kSizes = {"size", "context", "batch", "vocab", "mode"};
+  if (!row.is_like(other, kSizes)) return {};
+  const auto mine = row.number("flops"), theirs = other.number("flops");
+  const auto my_ms = row.number("median_ms"), their_ms = other.number("median_ms");
+  if (!mine || !theirs || !my_ms || !their_ms || *mine < *theirs || *theirs <= 0) return {};
+  const double ratio = *my_ms / *mine * (*theirs / *their_ms);
+  if (!(ratio > kCollapse)) return {};
+  return Verdict{
+      "collapsed_speed", Severity::kDoubt,
+      fmt::format("{:.0f} times the time per FLOP of {}, which has fewer FLOPs: memory of the host "
+                  "in use, or the device was held back; not a time of this device",
+                  ratio, other.label())};
+}
+
+std::string note_line(const ResultRow& row, const Verdict& verdict) {
+  return fmt::format("{}: {}: {} ({})", name_of(verdict.severity), row.label(), verdict.text,
+                     verdict.code);
+}
+
+}  // namespace
+
+ResultRow::ResultRow(Json cells, Json environment)
+    : cells_(std::move(cells)), environment_(std::move(environment)) {}
+
+ResultRow ResultRow::of(const std::vector<Column>& columns, const std::vector<Json>& cells,
+                        const Json& environment) {
+  Json::Object object;
+  for (std::size_t i = 0; i < columns.size() && i < cells.size(); ++i) {
+    object.emplace_back(columns[i].name, cells[i]);
+  }
+  return ResultRow(std::move(object), environment);
+}
+
+const Json* ResultRow::find(std::string_view column) const {
+  const Json* cell = cells_.is_object() ? cells_.find(column) : nullptr;
+  return cell == nullptr || cell->is_null() ? nullptr : cell;
+}
+
+std::optional<double> ResultRow::number(std::string_view column) const {
+  const Json* cell = find(column);
+  if (cell == nullptr || !cell->is_number()) return {};
+  return cell->as_double();
+}
+
+std::optional<bool> ResultRow::truth(std::string_view column) const {
+  const Json* cell = find(column);
+  if (cell == nullptr || !cell->is_bool()) return {};
+  return cell->as_bool();
+}
+
+std::string ResultRow::text(std::string_view column) const {
+  const Json* cell = find(column);
+  return cell == nullptr || !cell->is_string() ? std::string() : cell->as_string();
+}
+
+std::vector<double> ResultRow::numbers(std::string_view column) const {
+  const Json* cell = find(column);
+  std::vector<double> out;
+  if (cell == nullptr || !cell->is_array()) return out;
+  for (const Json& item : cell->items()) {
+    if (item.is_number()) out.push_back(item.as_double());
+  }
+  return out;
+}
+
+std::optional<double> ResultRow::environment_number(std::string_view item) const {
+  const Json* value = environment_.is_object() ? environment_.find(item) : nullptr;
+  if (value == nullptr || !value->is_number()) return {};
+  return value->as_double();
+}
+
+const Json* ResultRow::parameters() const {
+  const Json* cell = find("cell");
+  return cell == nullptr || !cell->is_object() ? nullptr : cell;
+}
+
+std::string ResultRow::label() const {
+  std::string out;
+  for (std::string_view key : {"size", "context", "mode", "precision", "ops"}) {
+    const Json* cell = find(key);
+    if (cell == nullptr) continue;
+    out += (out.empty() ? "" : " ") + (cell->is_string() ? cell->as_string() : cell->dump());
+  }
+  return out.empty() ? "row" : out;
+}
+
+bool ResultRow::is_like(const ResultRow& other, std::span<const std::string_view> except) const {
+  return std::ranges::all_of(kKeys, [&](std::string_view key) {
+    if (std::ranges::find(except, key) != except.end()) return true;
+    const Json *mine = find(key), *theirs = other.find(key);
+    if (mine == nullptr || theirs == nullptr) return mine == theirs;
+    return *mine == *theirs;
+  });
+}
+
+std::string_view name_of(Severity severity) {
+  switch (severity) {
+    case Severity::kNote: return "note";
+    case Severity::kDoubt: return "doubt";
+    case Severity::kInvalid: return "invalid";
+  }
+  return "?";
+}
+
+std::vector<Verdict> judge(const ResultRow& row) {
+  std::vector<Verdict> out;
+  if (!is_ok(row)) return out;
+  for (const RowCheck& check : row_checks()) {
+    if (auto verdict = check.check(row)) out.push_back(std::move(*verdict));
+  }
+  return out;
+}
+
+std::vector<RowVerdict> judge_together(std::span<const ResultRow> rows) {
+  std::vector<RowVerdict> out;
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    if (!is_ok(rows[i]) || !rows[i].number("tflops")) continue;
+    // The first row that shows it is enough.
+    for (auto* check : {more_work_in_less_time, collapsed_speed}) {
+      for (std::size_t j = 0; j < rows.size(); ++j) {
+        if (i == j || !is_ok(rows[j])) continue;
+        auto verdict = check(rows[i], rows[j]);
+        if (!verdict) continue;
+        out.push_back({i, std::move(*verdict)});
+        break;
+      }
+    }
+  }
+  return out;
+}
+
+std::string summary_of(std::span<const Verdict> verdicts) {
+  if (verdicts.empty()) return "ok";
+  const Severity worst =
+      std::ranges::max_element(verdicts, {}, [](const Verdict& v) { return v.severity; })->severity;
+  std::string codes;
+  for (const Verdict& v : verdicts) {
+    if (v.severity == worst) codes += (codes.empty() ? "" : ", ") + v.code;
+  }
+  return fmt::format("{}: {}", name_of(worst), codes);
+}
+
+std::vector<std::string> validity_notes(std::span<const ResultRow> rows) {
+  std::vector<std::string> out;
+  std::vector<bool> is_doubted(rows.size(), false);
+  const auto add = [&](std::size_t i, const Verdict& verdict) {
+    out.push_back(note_line(rows[i], verdict));
+    if (verdict.severity != Severity::kNote) is_doubted[i] = true;
+  };
+  const std::vector<RowVerdict> together = judge_together(rows);
+  std::size_t measured = 0;
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    if (is_ok(rows[i])) ++measured;
+    for (const Verdict& verdict : judge(rows[i])) add(i, verdict);
+    for (const RowVerdict& v : together) {
+      if (v.row == i) add(i, v.verdict);
+    }
+  }
+  if (measured == 0) return out;
+  const auto doubted = static_cast<std::size_t>(std::ranges::count(is_doubted, true));
+  out.push_back(
+      fmt::format("validity: {} of {} measured rows without objection ({} checks of a "
+                  "row, 2 of rows together)",
+                  measured - doubted, measured, row_checks().size()));
+  return out;
+}
+
+}  // namespace tracestep

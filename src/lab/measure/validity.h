@@ -1,0 +1,83 @@
+// The validity checker: what makes a row of `bench` say something else than its label. Every check
+// is a pure function of rows as they stand in the table or in a JSON result, so that files of any
+// age can be judged, and a test can plant each fault.
+#pragma once
+
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/json.h"
+#include "lab/report/table.h"
+
+namespace tracestep {
+
+// Cells by the names of their columns, and the environment of the run. A column that is missing or
+// empty takes the checks that need it out.
+class ResultRow {
+ public:
+  // `cells`: an object, as in "rows" of a JSON result.
+  explicit ResultRow(Json cells, Json environment = Json::object());
+  static ResultRow of(const std::vector<Column>& columns, const std::vector<Json>& cells,
+                      const Json& environment);
+
+  std::optional<double> number(std::string_view column) const;
+  std::optional<bool> truth(std::string_view column) const;
+  std::string text(std::string_view column) const;             // empty: not there
+  std::vector<double> numbers(std::string_view column) const;  // likewise
+  std::optional<double> environment_number(std::string_view item) const;
+  // The structured parameters of the row ("cell"), or nullptr.
+  const Json* parameters() const;
+
+  // "small 128 step fp32 fused": what people call the row.
+  std::string label() const;
+  // Whether all columns that name what was measured are the same, those of `except` apart.
+  bool is_like(const ResultRow& other, std::span<const std::string_view> except) const;
+
+ private:
+  const Json* find(std::string_view column) const;
+
+  Json cells_, environment_;
+};
+
+enum class Severity {
+  kNote,     // true, and needed to read the number
+  kDoubt,    // the number may be off by more than it seems
+  kInvalid,  // the number is not what its label says
+};
+std::string_view name_of(Severity severity);
+
+struct Verdict {
+  std::string code;  // "launch_bound"
+  Severity severity = Severity::kNote;
+  std::string text;  // the figures, and what would be right
+};
+
+struct RowCheck {
+  std::string_view code;
+  std::string_view doc;  // when it speaks
+  std::optional<Verdict> (*check)(const ResultRow& row);
+};
+// All checks of single rows, in the order in which they speak.
+std::span<const RowCheck> row_checks();
+
+std::vector<Verdict> judge(const ResultRow& row);
+
+// What only shows beside other rows: more work in less time (labels swapped, a wait missing), and a
+// speed that collapses with size (memory of the host in use). By index of the row.
+struct RowVerdict {
+  std::size_t row = 0;
+  Verdict verdict;
+};
+std::vector<RowVerdict> judge_together(std::span<const ResultRow> rows);
+
+// "ok", "notes: launch_bound", "doubt: unsteady" or "invalid: two_graphs, unsteady": the worst
+// severity, with the codes of that severity and above.
+std::string summary_of(std::span<const Verdict> verdicts);
+
+// The lines below a table: one per verdict, then how many rows stand without doubt.
+std::vector<std::string> validity_notes(std::span<const ResultRow> rows);
+
+}  // namespace tracestep

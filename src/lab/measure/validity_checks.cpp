@@ -1,0 +1,353 @@
+// The checks of single rows. Each reads columns of `bench` and speaks when its fault is there; the
+// limits are wide enough that a sound row on a busy machine stays silent.
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include <fmt/format.h>
+
+#include "base/units.h"
+#include "lab/measure/sampling.h"
+#include "lab/measure/statistics.h"
+#include "lab/measure/validity.h"
+#include "nn/config.h"
+
+namespace tracestep {
+namespace {
+
+using Found = std::optional<Verdict>;
+
+bool computes(const ResultRow& row) {
+  return row.number("tflops").has_value();
+}
+
+std::int64_t bytes(double value) {
+  return static_cast<std::int64_t>(value);
+}
+
+// --- the samples ------------------------------------------------------------------------------
+
+Found too_few_samples(const ResultRow& row) {
+  constexpr std::size_t kFewest = 6;  // the first count whose range covers the median at 95 %
+  const std::vector<double> samples = row.numbers("samples_ms");
+  if (samples.empty() || samples.size() >= kFewest || !computes(row)) return {};
+  return Verdict{
+      "too_few_samples", Severity::kDoubt,
+      fmt::format("{} samples hold the median with {:.0f} % at best; 95 % need {} (--steps {})",
+                  samples.size(), 100 * median_interval(samples).coverage, kFewest, kFewest)};
+}
+
+// How many times the first sample is as long as the median of the others; 0: cannot be told.
+double first_over_rest(const std::vector<double>& samples) {
+  if (samples.size() < 3) return 0;
+  const double rest = median_of(std::span(samples).subspan(1));
+  return rest > 0 ? samples[0] / rest : 0;
+}
+
+Found no_warmup(const ResultRow& row) {
+  const std::vector<double> samples = row.numbers("samples_ms");
+  if (samples.empty() || !row.numbers("warmup_ms").empty() || !computes(row)) return {};
+  const double factor = first_over_rest(samples);
+  return Verdict{"no_warmup", Severity::kDoubt,
+                 factor > 0 ? fmt::format("without warm-up the first step is a sample: {:.2f} "
+                                          "times the median of the others",
+                                          factor)
+                            : "without warm-up the first step is a sample"};
+}
+
+Found warmup_too_short(const ResultRow& row) {
+  constexpr double kStandsOut = 1.25;
+  const std::vector<double> samples = row.numbers("samples_ms");
+  const std::vector<double> warmup = row.numbers("warmup_ms");
+  if (warmup.empty() || samples.size() < 4 || !computes(row)) return {};
+  const double factor = first_over_rest(samples);
+  const double longest = *std::max_element(samples.begin() + 1, samples.end());
+  if (factor < kStandsOut || samples[0] <= longest) return {};
+  return Verdict{"warmup_too_short", Severity::kDoubt,
+                 fmt::format("after {} warm-up steps the first sample is still {:.2f} times the "
+                             "median of the others and the longest of all",
+                             warmup.size(), factor)};
+}
+
+Found unsteady(const ResultRow& row) {
+  constexpr double kNoisePercent = 5.0;
+  constexpr double kTail = 1.25;
+  const std::vector<double> samples = row.numbers("samples_ms");
+  if (!computes(row)) return {};
+  const double noise = noise_percent_of(samples), median = median_of(samples);
+  const double tail = quantile_of(samples, 0.95) / median;
+  if (noise > kNoisePercent) {
+    return Verdict{"unsteady", Severity::kDoubt,
+                   fmt::format("the 95 % interval of the median is ±{:.1f} % wide; measure longer "
+                               "or on a quieter machine",
+                               noise)};
+  }
+  if (samples.size() < 3 || !(tail > kTail)) return {};
+  return Verdict{"unsteady", Severity::kDoubt,
+                 fmt::format("the 95th percentile is {:.2f} times the median", tail)};
+}
+
+// The second half against the first: a shift that chance explains once in a hundred times.
+Found drifting(const ResultRow& row) {
+  constexpr double kSignificance = 0.01, kShift = 0.02;
+  const std::vector<double> samples = row.numbers("samples_ms");
+  if (samples.size() < 10 || !computes(row)) return {};
+  const std::span<const double> all(samples);
+  const auto first = all.first(all.size() / 2), second = all.last(all.size() / 2);
+  const double shift = median_of(second) / median_of(first) - 1;
+  const double p = mann_whitney_p(first, second);
+  if (std::abs(shift) < kShift || p >= kSignificance) return {};
+  return Verdict{"drifting", Severity::kDoubt,
+                 fmt::format("the second half of the samples is {:+.1f} % off the first (p = "
+                             "{:.2g}): clocks, heat or other work changed meanwhile",
+                             100 * shift, p)};
+}
+
+Found criterion_not_met(const ResultRow& row) {
+  const std::string ended = row.text("stopped_by");
+  if (!ended.starts_with("max-")) return {};
+  const std::vector<double> samples = row.numbers("samples_ms");
+  return Verdict{"criterion_not_met", Severity::kDoubt,
+                 fmt::format("--max-noise was not met: ±{:.2f} % when --{} ended it after {} steps",
+                             noise_percent_of(samples), ended, samples.size())};
+}
+
+// --- the clocks -------------------------------------------------------------------------------
+
+// The device worked longer than a person waited: somebody did not wait.
+Found missing_synchronization(const ResultRow& row) {
+  constexpr double kSpanOverWall = 1.10;  // both of the same steps
+  constexpr double kBusyOverWall = 1.50;  // busy is of other, recorded steps
+  const auto wall = row.number("wall_ms"), span = row.number("device_span_ms");
+  const auto busy = row.number("device_busy_ms");
+  if (!computes(row) || !wall || *wall <= 0) return {};
+  const bool long_span = span && *span > kSpanOverWall * *wall;
+  const bool long_busy = busy && *busy > kBusyOverWall * *wall;
+  if (!long_span && !long_busy) return {};
+  return Verdict{
+      "missing_synchronization", Severity::kInvalid,
+      fmt::format("the wall clock says {:.3f} ms, but the device {} {:.3f} ms: it "
+                  "stopped before the work was done",
+                  *wall, long_span ? "spans" : "is busy for", long_span ? *span : *busy)};
+}
+
+Found launch_bound(const ResultRow& row) {
+  constexpr double kBusyShare = 0.80;
+  const auto wall = row.number("wall_ms"), busy = row.number("device_busy_ms");
+  if (!computes(row) || !wall || !busy || *busy <= 0 || *busy >= kBusyShare * *wall) return {};
+  const auto launches = row.number("launches");
+  const std::string each =
+      launches && *launches > 0
+          ? fmt::format(", {:.1f} µs per launch", (*wall - *busy) / *launches * 1e3)
+          : std::string();
+  return Verdict{"launch_bound", Severity::kNote,
+                 fmt::format("kernels work {:.0f} % of the wall time; the rest is the host's{}: "
+                             "this row measures the host as much as the kernels",
+                             100 * *busy / *wall, each)};
+}
+
+Found instrument_cost(const ResultRow& row) {
+  constexpr double kCost = 1.05;
+  const auto recorded = row.number("instrumented_wall_ms"), wall = row.number("wall_ms");
+  const std::vector<double> samples = row.numbers("samples_ms");
+  if (!computes(row) || !recorded || !wall || samples.empty() || *wall <= 0) return {};
+  // Beyond what the timed steps vary by themselves.
+  if (*recorded < kCost * std::max(*wall, quantile_of(samples, 0.95))) return {};
+  return Verdict{"instrument_cost", Severity::kNote,
+                 fmt::format("recorded steps take {:.0f} % longer than timed ones: busy time and "
+                             "shares by component are theirs",
+                             100 * (*recorded / *wall - 1))};
+}
+
+Found profiled(const ResultRow& row) {
+  if (!row.truth("profiled").value_or(false)) return {};
+  return Verdict{"profiled", Severity::kDoubt,
+                 "a profiler listened while the steps were timed: host times are inflated; time "
+                 "and profile in separate runs"};
+}
+
+Found throttled(const ResultRow& row) {
+  const std::string why = row.text("throttled");
+  if (why.empty()) return {};
+  return Verdict{"throttled", Severity::kDoubt, "measured while throttled: " + why};
+}
+
+// --- speed, units and labels ------------------------------------------------------------------
+
+Found faster_than_the_roof(const ResultRow& row) {
+  constexpr double kMargin = 1.05;  // ceilings are measured too
+  const auto speed = row.number("tflops"), roof = row.number("roof_tflops");
+  if (!speed || !roof || *roof <= 0 || *speed <= kMargin * *roof) return {};
+  return Verdict{"faster_than_the_roof", Severity::kInvalid,
+                 fmt::format("{:.3f} TFLOP/s are {:.0f} % of the {:.3f} that the device reaches at "
+                             "best: time, FLOPs or unit are wrong",
+                             *speed, 100 * *speed / *roof, *roof)};
+}
+
+bool differs(double a, double b) {
+  return std::abs(a - b) > 1e-6 * std::max(std::abs(a), std::abs(b));
+}
+
+Found unit_mix_up(const ResultRow& row) {
+  const std::vector<double> samples = row.numbers("samples_ms");
+  const auto median = row.number("median_ms"), flops = row.number("flops");
+  const auto speed = row.number("tflops"), tokens = row.number("tokens_per_s");
+  const auto batch = row.number("batch"), context = row.number("context");
+  const auto wrong = [](std::string_view what, double is, double should_be) {
+    return Verdict{"unit_mix_up", Severity::kInvalid,
+                   fmt::format("{} says {:.6g}, its parts give {:.6g}", what, is, should_be)};
+  };
+  if (!samples.empty() && median && differs(*median, median_of(samples))) {
+    return wrong("median_ms", *median, median_of(samples));
+  }
+  if (!median || *median <= 0) return {};
+  if (speed && flops && differs(*speed, *flops / *median * 1e-9)) {
+    return wrong("tflops", *speed, *flops / *median * 1e-9);
+  }
+  if (tokens && batch && context && differs(*tokens, *batch * *context / *median * 1e3)) {
+    return wrong("tokens_per_s", *tokens, *batch * *context / *median * 1e3);
+  }
+  return {};
+}
+
+// The model that a row's label names; nothing for sizes of one's own without their parameters.
+std::optional<ModelConfig> labelled_model(const ResultRow& row) {
+  const std::string size = row.text("size");
+  ModelConfig out;
+  const auto known = std::ranges::find(model_presets(), size, &ModelConfig::name);
+  if (known != model_presets().end()) {
+    out = *known;
+  } else if (const Json* cell = row.parameters()) {
+    const auto get = [cell](std::string_view key, std::int64_t& field) {
+      const Json* value = cell->find(key);
+      if (value == nullptr || !value->is_int()) return false;
+      field = value->as_int();
+      return true;
+    };
+    if (!get("d_model", out.d_model) || !get("d_ff", out.d_ff) || !get("layers", out.layers)) {
+      return {};
+    }
+  } else {
+    return {};
+  }
+  const auto vocab = row.number("vocab");
+  if (!vocab) return {};
+  out.vocab = static_cast<std::int64_t>(*vocab);
+  return out;
+}
+
+// 2BT(4C² + 3CF)L + 2BTCV + 4BT²CL, three times for a mode with backward.
+double flops_formula(const ModelConfig& m, double batch, double context, std::string_view mode) {
+  const auto real = [](std::int64_t v) { return static_cast<double>(v); };
+  const double width = real(m.d_model), layers = real(m.layers), rows = batch * context;
+  const double forward = 2 * rows * (4 * width * width + 3 * width * real(m.d_ff)) * layers +
+                         2 * rows * width * real(m.vocab) + 4 * rows * context * width * layers;
+  return mode == "forward-backward" || mode == "step" ? 3 * forward : forward;
+}
+
+Found swapped_label(const ResultRow& row) {
+  const auto found = [](std::string text) {
+    return Verdict{"swapped_label", Severity::kInvalid, std::move(text)};
+  };
+  if (const Json* cell = row.parameters()) {
+    for (std::string_view key : {"size", "mode", "precision", "ops"}) {
+      const Json* asked = cell->find(key);
+      if (asked == nullptr || !asked->is_string() || asked->as_string() == row.text(key)) continue;
+      return found(fmt::format("the row says {} {}, but {} was asked for", key, row.text(key),
+                               asked->as_string()));
+    }
+  }
+  const std::optional<ModelConfig> model = labelled_model(row);
+  if (!model) return {};
+  const auto parameters = row.number("parameters"), flops = row.number("flops");
+  const double expected_parameters = static_cast<double>(parameter_formula(*model));
+  if (parameters && *parameters > 0 && differs(*parameters, expected_parameters)) {
+    return found(fmt::format("{:.0f} parameters are not those of {}, which has {:.0f}", *parameters,
+                             row.text("size"), expected_parameters));
+  }
+  const auto batch = row.number("batch"), context = row.number("context");
+  if (!flops || *flops <= 0 || !batch || !context) return {};
+  const double expected = flops_formula(*model, *batch, *context, row.text("mode"));
+  if (!differs(*flops, expected)) return {};
+  return found(
+      fmt::format("{:.6g} FLOPs are not those of this label, {:.6g} (they are {:.3f} of "
+                  "it)",
+                  *flops, expected, *flops / expected));
+}
+
+// --- memory -----------------------------------------------------------------------------------
+
+Found two_graphs(const ResultRow& row) {
+  const auto peak = row.number("peak_bytes"), predicted = row.number("predicted_peak_bytes");
+  const auto saved = row.number("saved_bytes");
+  if (!peak || !predicted || *peak == *predicted) return {};
+  const double excess = *peak - *predicted;
+  // Half of what one step saves: the rest of the second graph may overlap with freed memory.
+  if (saved && *saved > 0 && excess >= *saved / 2) {
+    return Verdict{"two_graphs", Severity::kInvalid,
+                   fmt::format("the peak is {} above the predicted one, and a step saves {}: the "
+                               "graph of the step before was still alive",
+                               format_bytes(bytes(excess)), format_bytes(bytes(*saved)))};
+  }
+  return Verdict{
+      "peak_differs", Severity::kInvalid,
+      fmt::format("the measured peak is {} {} the predicted one",
+                  format_bytes(bytes(std::abs(excess))), excess > 0 ? "above" : "below")};
+}
+
+Found host_spill(const ResultRow& row) {
+  constexpr double kFaultsPerStep = 16;
+  const auto faults = row.number("major_faults");
+  const auto steps = static_cast<double>(row.numbers("samples_ms").size());
+  if (faults && steps > 0 && *faults > kFaultsPerStep * steps) {
+    return Verdict{"host_spill", Severity::kInvalid,
+                   fmt::format("{:.0f} pages per step came back from disk: this is the time of "
+                               "swapping; use a smaller batch or context",
+                               *faults / steps)};
+  }
+  const auto peak = row.number("peak_bytes"), outside = row.number("outside_bytes");
+  const bool on_gpu = row.text("device").starts_with("cuda");
+  auto room = row.environment_number(on_gpu ? "gpu_memory_bytes" : "memory_limit_bytes");
+  if (!room && !on_gpu) room = row.environment_number("memory_total_bytes");
+  if (!computes(row) || !peak || !room || *peak + outside.value_or(0) <= *room) return {};
+  return Verdict{
+      "host_spill", Severity::kInvalid,
+      fmt::format("{} in use on a device of {}: part of it lies elsewhere, and the time "
+                  "is that of moving it",
+                  format_bytes(bytes(*peak + outside.value_or(0))), format_bytes(bytes(*room)))};
+}
+
+Found nothing_computed(const ResultRow& row) {
+  if (row.text("device") != "null") return {};
+  return Verdict{"nothing_computed", Severity::kNote,
+                 "this device plans and counts; its times are those of the host alone"};
+}
+
+constexpr std::array<RowCheck, 17> kChecks = {{
+    {"nothing_computed", "the device has no numbers", nothing_computed},
+    {"too_few_samples", "fewer than six: no 95 % interval", too_few_samples},
+    {"no_warmup", "the first step is a sample", no_warmup},
+    {"warmup_too_short", "the first sample stands out", warmup_too_short},
+    {"unsteady", "a wide interval or a long tail", unsteady},
+    {"drifting", "the halves of the samples differ", drifting},
+    {"criterion_not_met", "a cap came before --max-noise", criterion_not_met},
+    {"missing_synchronization", "the device worked longer than the wall clock ran",
+     missing_synchronization},
+    {"launch_bound", "kernels work less than 80 % of the time", launch_bound},
+    {"instrument_cost", "recording slows steps down by more than 5 %", instrument_cost},
+    {"profiled", "a profiler listened to the timed steps", profiled},
+    {"throttled", "clocks were held back", throttled},
+    {"faster_than_the_roof", "more TFLOP/s than the device's ceiling", faster_than_the_roof},
+    {"unit_mix_up", "a derived figure does not follow from its parts", unit_mix_up},
+    {"swapped_label", "parameters or FLOPs are those of another label", swapped_label},
+    {"two_graphs", "the peak is not the predicted one", two_graphs},
+    {"host_spill", "more memory in use than there is", host_spill},
+}};
+
+}  // namespace
+
+std::span<const RowCheck> row_checks() {
+  return kChecks;
+}
+
+}  // namespace tracestep
