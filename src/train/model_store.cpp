@@ -49,7 +49,23 @@ void fill_range(HostTensor& out, const Initial& initial, std::uint64_t seed, std
   }
 }
 
-HostTensor initial_tensor(const Type& type, std::uint64_t seed, const std::string& name) {
+// Four values from one draw, uniform with the variance of the initial values.
+void fill_range_uniform(HostTensor& out, const Initial& initial, std::uint64_t seed,
+                        std::string_view name, std::int64_t begin, std::int64_t end) {
+  const CounterRng rng(seed, name);
+  const double width = initial.sigma * std::sqrt(12.0) * 0x1p-32;
+  Uint32x4 draw{};
+  for (std::int64_t i = begin; i < end; ++i) {
+    if (i == begin || i % 4 == 0) draw = rng.at(static_cast<std::uint64_t>(i / 4));
+    const double centred = static_cast<double>(draw[static_cast<std::size_t>(i % 4)]) - 0x1p31;
+    store_value(out, i, initial.ones ? 1.0 : width * centred);
+  }
+}
+
+using Fill = void (*)(HostTensor&, const Initial&, std::uint64_t, std::string_view, std::int64_t,
+                      std::int64_t);
+
+HostTensor filled_tensor(Fill fill, const Type& type, std::uint64_t seed, const std::string& name) {
   HostTensor out = HostTensor::zeros(type.dtype, type.shape);
   const Initial initial = initial_of(name, type.shape);
   const std::int64_t count = type.count();
@@ -57,11 +73,10 @@ HostTensor initial_tensor(const Type& type, std::uint64_t seed, const std::strin
       count < (1 << 16) ? 1 : std::max(1u, std::thread::hardware_concurrency()));
   std::vector<std::jthread> threads;
   for (std::int64_t w = 1; w < workers; ++w) {
-    threads.emplace_back([&, w] {
-      fill_range(out, initial, seed, name, count * w / workers, count * (w + 1) / workers);
-    });
+    threads.emplace_back(
+        [&, w] { fill(out, initial, seed, name, count * w / workers, count * (w + 1) / workers); });
   }
-  fill_range(out, initial, seed, name, 0, count / workers);
+  fill(out, initial, seed, name, 0, count / workers);
   return out;
 }
 
@@ -105,12 +120,24 @@ void initialize_states(Store& store) {
   load_tensor(store, name, HostTensor::of<float>(DType::kF32, {}, std::span(&scale, 1)));
 }
 
-void initialize_parameters(Store& store, std::uint64_t seed) {
+namespace {
+
+void fill_parameters(Fill fill, Store& store, std::uint64_t seed) {
   if (!store.device().computes()) return;
   initialize_states(store);
   for (const std::string& name : store.names(LeafKind::kParameter)) {
-    store.set(name, initial_tensor(store.at(name).type, seed, name));
+    store.set(name, filled_tensor(fill, store.at(name).type, seed, name));
   }
+}
+
+}  // namespace
+
+void initialize_parameters(Store& store, std::uint64_t seed) {
+  fill_parameters(fill_range, store, seed);
+}
+
+void initialize_for_timing(Store& store, std::uint64_t seed) {
+  fill_parameters(fill_range_uniform, store, seed);
 }
 
 void load_parameters(Store& store, const SafetensorsFile& file) {

@@ -18,6 +18,10 @@ namespace tracestep {
 // The states are initialised as well. Source: the course's reference model.
 void initialize_parameters(Store& store, std::uint64_t seed);
 
+// Quicker, for measurements that make models again and again: uniform values with the same mean and
+// variance. Also a function of (seed, tensor name, index) alone.
+void initialize_for_timing(Store& store, std::uint64_t seed);
+
 // States that do not start at zero: the loss scale, where there is one.
 void initialize_states(Store& store);
 

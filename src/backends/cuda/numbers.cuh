@@ -172,13 +172,46 @@ struct alignas(sizeof(T) * N) Pack {
 template <class T>
 inline constexpr int kPack = 16 / static_cast<int>(sizeof(T));
 
+// One word of so many bytes: 1, 2, 4, 8 or 16.
+template <int kBytes>
+struct WordOf;
+template <>
+struct WordOf<1> {
+  using Type = std::uint8_t;
+};
+template <>
+struct WordOf<2> {
+  using Type = std::uint16_t;
+};
+template <>
+struct WordOf<4> {
+  using Type = std::uint32_t;
+};
+template <>
+struct WordOf<8> {
+  using Type = uint2;
+};
+template <>
+struct WordOf<16> {
+  using Type = uint4;
+};
+
 template <int N, class T>
 __device__ inline Pack<T, N> load_pack(const T* address) {
   return *reinterpret_cast<const Pack<T, N>*>(address);
 }
+
+// To global memory, in words as wide as can be. They are spelt out: the compiler would merge an
+// assignment with the stores of a branch that handles the ends of a row, into stores of single
+// elements.
 template <int N, class T>
 __device__ inline void store_pack(T* address, const Pack<T, N>& pack) {
-  *reinterpret_cast<Pack<T, N>*>(address) = pack;
+  constexpr int kBytes = N * static_cast<int>(sizeof(T)), kWord = kBytes < 16 ? kBytes : 16;
+  using Word = typename WordOf<kWord>::Type;
+  Word words[kBytes / kWord];
+  memcpy(words, &pack, sizeof words);
+#pragma unroll
+  for (int i = 0; i < kBytes / kWord; ++i) __stwb(reinterpret_cast<Word*>(address) + i, words[i]);
 }
 
 // Whether `address` may be read in packs of `bytes`.

@@ -158,7 +158,7 @@ __device__ void store_partials(const GradientArgs& args, const float (&dw)[kHeld
 #pragma unroll
     for (int i = 0; i < N; ++i) own.at[i] = dw[k * N + i];
     if (teams > 1) {
-      store_pack(sums + team * held + column, own);
+      *reinterpret_cast<Pack<float, N>*>(sums + team * held + column) = own;
     } else if (column < width) {
       store_pack(out + column, own);
     }
