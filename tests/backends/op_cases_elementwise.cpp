@@ -84,6 +84,9 @@ std::vector<OpTest> elementwise_tests() {
       cast(),
   };
   for (OpTest& test : out) {
+    if (test.op == "add" || test.op == "sub" || test.op == "mul") {
+      test.dtypes.push_back(DType::kBool);
+    }
     if (test.op != "div") continue;
     test.cases = with_range(test.cases, 1, 1.0, 3.0);
     test.dtypes = kFloatingTypes;
