@@ -7,6 +7,7 @@
 
 #include "backends/cuda/check.h"
 #include "backends/cuda/cublaslt.h"
+#include "backends/cuda/cupti_tracer.h"
 #include "backends/cuda/events.h"
 #include "backends/cuda/gate.h"
 #include "backends/cuda/gemm.h"
@@ -148,6 +149,9 @@ class CudaDevice final : public Device {
   DeviceFacts facts() const override { return nvml_.facts(); }
   std::string choices() const override { return gemm_->describe(); }
   RangeSink* ranges() override { return cuda::nvtx_ranges(); }
+  std::unique_ptr<ActivityTracer> make_activity_tracer(std::string& problem) override {
+    return cuda::make_cupti_tracer(problem);
+  }
   void profile(bool on) override { TRACESTEP_CUDA(on ? cudaProfilerStart() : cudaProfilerStop()); }
   std::int64_t resident_bytes() const override {
     std::size_t free = 0, total = 0;

@@ -1,0 +1,70 @@
+#include "backends/cuda/cupti.h"
+
+#include <cupti_version.h>
+#include <dlfcn.h>
+
+#include <fmt/format.h>
+
+namespace tracestep::cuda {
+namespace {
+
+constexpr int kMajor = CUPTI_API_VERSION / 10000;
+
+// The version this was compiled with: another one's records may differ.
+void* open_library() {
+  const std::string name = fmt::format("libcupti.so.{}", kMajor);
+  const std::string folder = fmt::format("/usr/local/cuda-{}", kMajor);
+  for (const std::string& path :
+       {name, "/usr/local/cuda/lib64/" + name, "/usr/local/cuda/extras/CUPTI/lib64/" + name,
+        folder + "/lib64/" + name, folder + "/extras/CUPTI/lib64/" + name}) {
+    if (void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL)) return library;
+  }
+  return nullptr;
+}
+
+Cupti load() {
+  Cupti out;
+  void* library = open_library();
+  if (library == nullptr) {
+    out.problem = fmt::format(
+        "libcupti.so.{} is not there: install the CUDA {} toolkit's CUPTI or set LD_LIBRARY_PATH",
+        kMajor, kMajor);
+    return out;
+  }
+  const auto get = [&]<class F>(F& function, const char* name) {
+    function = reinterpret_cast<F>(dlsym(library, name));
+    if (function == nullptr && out.problem.empty()) {
+      out.problem = fmt::format("libcupti has no {}", name);
+    }
+  };
+  get(out.register_callbacks, "cuptiActivityRegisterCallbacks");
+  get(out.register_clock, "cuptiActivityRegisterTimestampCallback");
+  get(out.enable, "cuptiActivityEnable");
+  get(out.disable, "cuptiActivityDisable");
+  get(out.enable_driver_call, "cuptiActivityEnableDriverApi");
+  get(out.next_record, "cuptiActivityGetNextRecord");
+  get(out.dropped_records, "cuptiActivityGetNumDroppedRecords");
+  get(out.flush_all, "cuptiActivityFlushAll");
+  get(out.push_id, "cuptiActivityPushExternalCorrelationId");
+  get(out.pop_id, "cuptiActivityPopExternalCorrelationId");
+  get(out.call_name, "cuptiGetCallbackName");
+  get(out.result_text, "cuptiGetResultString");
+  return out;
+}
+
+}  // namespace
+
+std::string Cupti::text_of(CUptiResult result) const {
+  const char* text = nullptr;
+  if (result_text == nullptr || result_text(result, &text) != CUPTI_SUCCESS || text == nullptr) {
+    return fmt::format("error {}", static_cast<int>(result));
+  }
+  return text;
+}
+
+const Cupti& cupti() {
+  static const Cupti loaded = load();
+  return loaded;
+}
+
+}  // namespace tracestep::cuda

@@ -1,0 +1,34 @@
+// CUPTI, the profiling library of CUDA, found at run time.
+#pragma once
+
+#include <cupti_activity.h>
+#include <cupti_callbacks.h>
+
+#include <string>
+
+namespace tracestep::cuda {
+
+struct Cupti {
+  std::string problem;  // why it cannot be used; empty: all below is set
+
+  decltype(&cuptiActivityRegisterCallbacks) register_callbacks = nullptr;
+  decltype(&cuptiActivityRegisterTimestampCallback) register_clock = nullptr;
+  decltype(&cuptiActivityEnable) enable = nullptr;
+  decltype(&cuptiActivityDisable) disable = nullptr;
+  decltype(&cuptiActivityEnableDriverApi) enable_driver_call = nullptr;
+  decltype(&cuptiActivityGetNextRecord) next_record = nullptr;
+  decltype(&cuptiActivityGetNumDroppedRecords) dropped_records = nullptr;
+  decltype(&cuptiActivityFlushAll) flush_all = nullptr;
+  decltype(&cuptiActivityPushExternalCorrelationId) push_id = nullptr;
+  decltype(&cuptiActivityPopExternalCorrelationId) pop_id = nullptr;
+  decltype(&cuptiGetCallbackName) call_name = nullptr;
+  decltype(&cuptiGetResultString) result_text = nullptr;
+
+  // "CUPTI_ERROR_NOT_INITIALIZED"
+  std::string text_of(CUptiResult result) const;
+};
+
+// Loaded when first asked for: a process that is not profiled has nothing of it.
+const Cupti& cupti();
+
+}  // namespace tracestep::cuda
