@@ -26,6 +26,7 @@ class MemorySource {
   virtual std::int64_t block_alignment() const { return 64; }
   // Whether such memory can be written and read by copies; they wait for all work issued before.
   virtual bool host_copies() const { return false; }
+  virtual void set_bytes(void* /*address*/, std::uint8_t /*value*/, std::int64_t /*bytes*/) {}
   virtual void copy_in(void* /*address*/, const void* /*host*/, std::int64_t /*bytes*/) {}
   virtual void copy_out(void* /*host*/, const void* /*address*/, std::int64_t /*bytes*/) {}
 };

@@ -18,6 +18,8 @@ constexpr std::int64_t zone_bytes(std::int64_t alignment) {
 }
 constexpr std::int64_t kMappingUnit = 512;
 constexpr std::int64_t kQuarantineBytes = std::int64_t{64} << 20;
+// Where each look is a copy, large blocks are too slow to watch.
+constexpr std::int64_t kCopiedQuarantineBytes = std::int64_t{4} << 20;
 
 // Patterns of two bytes, all different. The last two are NaN in f64, f32, bf16 and f16.
 constexpr std::uint16_t kZonePattern = 0xA55A;
@@ -52,7 +54,8 @@ bool has_pattern(const std::byte* begin, std::int64_t bytes, std::uint16_t patte
 GuardedAllocator::GuardedAllocator(std::string device, MemorySource& source)
     : AccountedAllocator(std::move(device), source),
       alignment_(source.block_alignment()),
-      zone_bytes_(zone_bytes(alignment_)) {
+      zone_bytes_(zone_bytes(alignment_)),
+      quarantine_limit_(host_accessible() ? kQuarantineBytes : kCopiedQuarantineBytes) {
   if (!host_accessible() && !source.host_copies()) {
     throw Error(ErrorCode::kUsage, this->device(),
                 "the guarded allocator writes patterns, and this device has no memory to write",
@@ -112,10 +115,10 @@ void GuardedAllocator::free(void* address) {
   count_free({std::bit_cast<std::uint64_t>(address), block.bytes, block.tag},
              round_up(block.bytes, alignment_));
   Damage older;
-  if (damage || block.mapped_bytes > kQuarantineBytes) {
+  if (damage || block.mapped_bytes > quarantine_limit_) {
     release(block);  // a damaged one was reported: once is enough
   } else {
-    older = empty_quarantine(kQuarantineBytes - block.mapped_bytes);
+    older = empty_quarantine(quarantine_limit_ - block.mapped_bytes);
     fill(block.user, block.bytes, kFreed);
     forbid(block.mapping, block.mapped_bytes);
     quarantine_bytes_ += block.mapped_bytes;
@@ -150,6 +153,9 @@ void GuardedAllocator::forbid(const void* begin, std::int64_t bytes) const {
 
 void GuardedAllocator::fill(std::byte* begin, std::int64_t bytes, std::uint16_t pattern) {
   if (host_accessible()) return fill_host(begin, bytes, pattern);
+  if (pattern % 256 == pattern / 256) {
+    return source().set_bytes(begin, static_cast<std::uint8_t>(pattern % 256), bytes);
+  }
   std::vector<std::byte> copy(static_cast<std::size_t>(bytes));
   fill_host(copy.data(), bytes, pattern);
   source().copy_in(begin, copy.data(), bytes);

@@ -63,7 +63,7 @@ class GuardedAllocator final : public AccountedAllocator {
   Damage empty_quarantine(std::int64_t bytes_to_keep);
   void throw_if(const char* call, const Damage& damage) const;
 
-  const std::int64_t alignment_, zone_bytes_;
+  const std::int64_t alignment_, zone_bytes_, quarantine_limit_;
   std::map<std::uint64_t, Block> live_;  // by user address
   std::deque<Block> quarantine_;         // oldest first
   std::int64_t quarantine_bytes_ = 0;

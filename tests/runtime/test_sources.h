@@ -63,6 +63,9 @@ class CopiesSource final : public TestSource {
  public:
   bool host_accessible() const override { return false; }
   bool host_copies() const override { return true; }
+  void set_bytes(void* address, std::uint8_t value, std::int64_t bytes) override {
+    std::memset(shifted(address, -kShift), value, static_cast<std::size_t>(bytes));
+  }
   void copy_in(void* address, const void* host, std::int64_t bytes) override {
     std::memcpy(shifted(address, -kShift), host, static_cast<std::size_t>(bytes));
   }

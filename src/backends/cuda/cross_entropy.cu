@@ -91,18 +91,26 @@ __global__ void __launch_bounds__(kGradientThreads) cross_entropy_grad_kernel(Gr
   const std::int64_t step = std::int64_t{args.lanes} * kSize;
   const std::int64_t lane = static_cast<int>(threadIdx.x) % args.lanes;
   const std::int64_t first = blockIdx.y * kGradientPacks * step + lane * kSize - shift;
-  const std::int64_t target = checked_index(args.targets.at(row), args.width, args.faults);
-  const float lse = args.lse.at(row), scale = args.dloss.at(0) * args.inverse_rows;
+  std::int64_t target = 0;
+  float lse = 0.0f, scale = 0.0f;
+  bool is_known = false;  // they are read while the first packs are on their way
   for (std::int64_t begin = first; begin < args.width; begin += gridDim.y * kGradientPacks * step) {
     Pack<T, kSize> packs[kGradientPacks];
     load_row(logits, Packs<std::int64_t>{begin, step}, args.width, args.width, true, T{}, packs);
+    if (!is_known) {
+      target = checked_index(args.targets.at(row), args.width, args.faults);
+      lse = args.lse.at(row);
+      scale = args.dloss.at(0) * args.inverse_rows;
+      is_known = true;
+    }
 #pragma unroll
     for (int k = 0; k < kGradientPacks; ++k) {
-      const std::int64_t at = begin + k * step;
+      const std::int64_t at = begin + k * step, hit_at = target - at;
+      const int hit = hit_at >= 0 && hit_at < kSize ? static_cast<int>(hit_at) : -1;
 #pragma unroll
       for (int i = 0; i < kSize; ++i) {
         const float p = fast_exp2((to_float(packs[k].at[i]) - lse) * kLog2e);
-        packs[k].at[i] = from_float<T>((at + i == target ? p - 1.0f : p) * scale);
+        packs[k].at[i] = from_float<T>((i == hit ? p - 1.0f : p) * scale);
       }
       store_row_pack(dlogits, at, args.width, aligned, packs[k]);
     }

@@ -21,6 +21,13 @@ void DeviceMemory::unmap(void* address, std::int64_t) {
   cudaFree(address);  // after a lost device there is nobody to tell
 }
 
+void DeviceMemory::set_bytes(void* address, std::uint8_t value, std::int64_t bytes) {
+  gate_.open();
+  TRACESTEP_CUDA(cudaDeviceSynchronize());
+  TRACESTEP_CUDA(cudaMemset(address, value, static_cast<std::size_t>(bytes)));
+  TRACESTEP_CUDA(cudaDeviceSynchronize());
+}
+
 void DeviceMemory::copy_in(void* address, const void* host, std::int64_t bytes) {
   gate_.open();
   TRACESTEP_CUDA(cudaDeviceSynchronize());

@@ -16,6 +16,7 @@ class DeviceMemory final : public MemorySource {
   bool host_accessible() const override { return false; }
   std::int64_t block_alignment() const override { return 256; }
   bool host_copies() const override { return true; }
+  void set_bytes(void* address, std::uint8_t value, std::int64_t bytes) override;
   void copy_in(void* address, const void* host, std::int64_t bytes) override;
   void copy_out(void* host, const void* address, std::int64_t bytes) override;
 

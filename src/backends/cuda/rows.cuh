@@ -63,6 +63,12 @@ template <int kCount, class T, class Index>
 __device__ inline void load_row(const T* row, const Packs<Index>& packs, Index visible, Index width,
                                 bool aligned, T outside, Pack<T, kPack<T>> (&out)[kCount]) {
   constexpr int kSize = kPack<T>;
+  const Index last = packs.first + (kCount - 1) * packs.step;
+  if (aligned && packs.first >= 0 && last + kSize <= visible) {  // nothing to leave out
+#pragma unroll
+    for (int k = 0; k < kCount; ++k) out[k] = load_pack<kSize>(row + packs.first + k * packs.step);
+    return;
+  }
   bool whole = aligned;
 #pragma unroll
   for (int k = 0; k < kCount; ++k) {
