@@ -22,6 +22,7 @@ struct Command {
 
 Command bench_command();
 Command profile_command();
+Command precision_command();
 Command memory_command();
 Command show_command();
 Command train_command();

@@ -54,6 +54,14 @@ std::vector<ProfiledCell> profile_cells(const std::vector<GridCell>& cells, cons
   std::map<std::string, Ceilings> ceilings;
   std::vector<ProfiledCell> out;
   ProgressLine progress;
+  // All plain times come before the first profiler.
+  std::vector<std::optional<PlainTimes>> plain;
+  for (const GridCell& cell : cells) {
+    progress.update(fmt::format("timing {}/{}  {} {}", plain.size() + 1, cells.size(),
+                                cell.step.model.name, name_of(cell.step.mode)));
+    plain.push_back(time_plain_steps([&] { return make_device(run, cell.precision); },
+                                     spec_of(cell, o), &stop));
+  }
   for (const GridCell& cell : cells) {
     const std::string& precision = cell.precision;
     if (!o.no_ceilings && !ceilings.contains(precision)) {
@@ -61,11 +69,12 @@ std::vector<ProfiledCell> profile_cells(const std::vector<GridCell>& cells, cons
       ceilings[precision] = device_ceilings(run, precision);
     }
     const ProfileSpec spec = spec_of(cell, o);
-    progress.update(fmt::format("{}/{}  {} {}", out.size() + 1, cells.size(), spec.step.model.name,
-                                name_of(spec.step.mode)));
-    ProfiledCell result{profile_step([&] { return make_device(run, precision); }, spec, &stop),
-                        ceilings[precision],
-                        {}};
+    progress.update(fmt::format("profiling {}/{}  {} {}", out.size() + 1, cells.size(),
+                                spec.step.model.name, name_of(spec.step.mode)));
+    ProfiledCell result{
+        profile_step([&] { return make_device(run, precision); }, spec, &stop, plain[out.size()]),
+        ceilings[precision],
+        {}};
     if (result.profile.status == "interrupted") break;
     result.work = work_of(result.profile, result.ceilings);
     if (!result.profile.problem.empty()) log_warn("{}", result.profile.problem);

@@ -26,7 +26,7 @@ Json gpu_environment() {
 
 struct Event {
   const Json* json = nullptr;
-  std::string name, phase, category;
+  std::string name = {}, phase = {}, category = {};
   std::int64_t pid = 0, tid = 0;
   double start = 0, end = 0;  // microseconds
 };

@@ -24,12 +24,13 @@ Program two_nodes() {
 
 Profile empty_profile() {
   Profile p;
-  p.spec = {.step = {.model = {.name = "two", .layers = 1}, .mode = Mode::kInference}, .steps = 2};
+  p.spec.step.model.name = "two";
+  p.spec.step.model.layers = 1;
+  p.spec.step.mode = Mode::kInference;
+  p.spec.steps = 2;
   p.device = "by hand";
   p.program = two_nodes();
-  p.plain_wall_ms = 0.008;
-  p.plain_issue_ms = 0.002;
-  p.plain_span_ms = 0.006;
+  p.plain = {.wall_ms = 0.008, .issue_ms = 0.002, .span_ms = 0.006};
   for (std::int64_t start : {std::int64_t{0}, kNextStep}) {
     p.steps.push_back({start, start + 2000, start + 10000, start + 1000, start + 7000});
   }

@@ -10,10 +10,10 @@
 namespace tracestep {
 
 struct Ceilings {
-  double bandwidth_gb_s = 0;                // bytes read and written, arrays beyond the caches
-  double arithmetic_gflops = 0;             // of everything but matrix products
-  std::map<DType, double> products_gflops;  // matrix products, by the dtype of their operands
-  std::string how;                          // one line: how they were measured
+  double bandwidth_gb_s = 0;                     // bytes read and written, arrays beyond the caches
+  double arithmetic_gflops = 0;                  // of everything but matrix products
+  std::map<DType, double> products_gflops = {};  // matrix products, by the dtype of their operands
+  std::string how = {};                          // one line: how they were measured
 
   bool known() const { return bandwidth_gb_s > 0 && arithmetic_gflops > 0; }
 };

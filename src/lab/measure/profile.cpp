@@ -81,24 +81,38 @@ double ms_between(std::int64_t start, std::int64_t end) {
   return static_cast<double>(end - start) * kMsPerNs;
 }
 
-void run_plain(Executor& executor, Device& device, const StopSignal* stop, Profile& out) {
-  for (int i = 0; i < out.spec.warmup; ++i) {
+void warm_up(Executor& executor, Device& device, const StopSignal* stop, const ProfileSpec& spec) {
+  for (int i = 0; i < spec.warmup; ++i) {
     check_stop(stop);
     timed_step(executor, device, nullptr);
   }
+}
+
+PlainTimes run_plain(Executor& executor, Device& device, const StopSignal* stop,
+                     const ProfileSpec& spec) {
   std::vector<double> wall, issue, span;
-  for (int i = 0; i < out.spec.plain_steps; ++i) {
+  for (int i = 0; i < spec.plain_steps; ++i) {
     check_stop(stop);
     const ProfiledStep step = timed_step(executor, device, nullptr);
     wall.push_back(ms_between(step.start_ns, step.end_ns));
     issue.push_back(ms_between(step.start_ns, step.issued_ns));
     span.push_back(static_cast<double>(executor.device_span_ns()) * kMsPerNs);
   }
-  if (wall.empty()) return;
-  out.plain_wall_ms = median_of(wall);
-  out.plain_issue_ms = median_of(issue);
-  out.plain_span_ms = median_of(span);
+  if (wall.empty()) return {};
+  return {median_of(wall), median_of(issue), median_of(span)};
 }
+
+// A cell that is ready to run.
+struct Ready {
+  Store store;
+  EagerExecutor executor;
+
+  Ready(Device& device, const ProfileSpec& spec)
+      : store(device), executor(store, step_program(spec.step, device)) {
+    initialize_parameters(store, spec.seed);
+    set_step_inputs(executor, spec.step, spec.seed);
+  }
+};
 
 // The numbers of names, given out in the order of first use.
 class Names {
@@ -202,13 +216,13 @@ void record_activities(Executor& executor, Device& device, ActivityTracer& trace
   place_activities(out);
 }
 
-void profile_on(Device& device, const StopSignal* stop, Profile& out) {
-  Store store(device);
-  EagerExecutor executor(store, step_program(out.spec.step, device));
+void profile_on(Device& device, const StopSignal* stop, const std::optional<PlainTimes>& plain,
+                Profile& out) {
+  Ready ready(device, out.spec);
+  EagerExecutor& executor = ready.executor;
   out.program = executor.program();
-  initialize_parameters(store, out.spec.seed);
-  set_step_inputs(executor, out.spec.step, out.spec.seed);
-  run_plain(executor, device, stop, out);
+  warm_up(executor, device, stop, out.spec);
+  out.plain = plain ? *plain : run_plain(executor, device, stop, out.spec);
   std::unique_ptr<ActivityTracer> tracer;
   if (out.spec.use_tracer) tracer = device.make_activity_tracer(out.problem);
   if (tracer != nullptr) {
@@ -224,8 +238,24 @@ std::string kernel_name(const Program& program, const Node& node) {
   return fmt::format("{} {}", node.op->name, name_of(program.type(node.outputs[0]).dtype));
 }
 
+std::optional<PlainTimes> time_plain_steps(const DeviceFactory& make_device,
+                                           const ProfileSpec& spec, const StopSignal* stop) {
+  ProfileSpec with_precision = spec;
+  apply_precision(with_precision.step.model, spec.precision);
+  const std::unique_ptr<Device> device = make_device();
+  try {
+    Ready ready(*device, with_precision);
+    warm_up(ready.executor, *device, stop, spec);
+    return run_plain(ready.executor, *device, stop, spec);
+  } catch (const Interrupted&) {
+    return std::nullopt;
+  } catch (const OutOfMemory&) {
+    return std::nullopt;
+  }
+}
+
 Profile profile_step(const DeviceFactory& make_device, const ProfileSpec& spec,
-                     const StopSignal* stop) {
+                     const StopSignal* stop, const std::optional<PlainTimes>& plain) {
   Profile out;
   out.spec = spec;
   apply_precision(out.spec.step.model, spec.precision);
@@ -233,7 +263,7 @@ Profile profile_step(const DeviceFactory& make_device, const ProfileSpec& spec,
   out.device = device->name();
   out.is_asynchronous = device->is_asynchronous();
   try {
-    profile_on(*device, stop, out);
+    profile_on(*device, stop, plain, out);
   } catch (const Interrupted&) {
     out.status = "interrupted";
   } catch (const OutOfMemory& e) {

@@ -22,6 +22,11 @@ struct ProfileSpec {
   bool use_tracer = true;  // false: the executor's spans, whatever the device has
 };
 
+// Medians of steps that nobody records.
+struct PlainTimes {
+  double wall_ms = 0, issue_ms = 0, span_ms = 0;
+};
+
 // One kernel, copy or fill of a profiled step. Times are those of now_ns().
 struct ProfiledLaunch {
   std::int32_t step = 0;
@@ -56,13 +61,21 @@ struct Profile {
   std::vector<ProfiledLaunch> launches;  // by step, then by start
   ActivityTrace trace;                   // empty when the records are spans
   std::vector<MemoryEvent> memory_events;
-  // Medians of the plain steps.
-  double plain_wall_ms = 0, plain_issue_ms = 0, plain_span_ms = 0;
+  PlainTimes plain;
 };
 
-// Error{kFailed} when the profiler lost records.
+// Times the plain steps of a cell; nothing when it runs out of memory or is interrupted. A profiler
+// that was once attached to the process may slow everything that follows, so whoever profiles
+// several cells times all of them first.
+std::optional<PlainTimes> time_plain_steps(const DeviceFactory& make_device,
+                                           const ProfileSpec& spec,
+                                           const StopSignal* stop = nullptr);
+
+// `plain`: known already; else it is timed before the profile. Error{kFailed} when the profiler
+// lost records.
 Profile profile_step(const DeviceFactory& make_device, const ProfileSpec& spec,
-                     const StopSignal* stop = nullptr);
+                     const StopSignal* stop = nullptr,
+                     const std::optional<PlainTimes>& plain = std::nullopt);
 
 // The name that a node's kernel has where no profiler knows a better one: "matmul f32".
 std::string kernel_name(const Program& program, const Node& node);

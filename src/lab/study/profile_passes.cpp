@@ -207,18 +207,18 @@ Table clock_table(std::span<const ProfiledCell> cells) {
     const double outside = wall - w.span_ms;
     // Where kernels run inside the calls, issuing is what is left of the wall without them.
     const double issue =
-        p.is_asynchronous ? p.plain_issue_ms : std::max(0.0, p.plain_wall_ms - w.busy_ms);
+        p.is_asynchronous ? p.plain.issue_ms : std::max(0.0, p.plain.wall_ms - w.busy_ms);
     std::vector<Json> row = cell_label(p);
-    row.insert(row.end(), {p.plain_wall_ms, issue, p.plain_span_ms, wall, w.span_ms, w.busy_ms,
-                           w.gaps_ms, outside, percent(w.busy_ms, p.plain_wall_ms),
-                           percent(wall - p.plain_wall_ms, p.plain_wall_ms),
+    row.insert(row.end(), {p.plain.wall_ms, issue, p.plain.span_ms, wall, w.span_ms, w.busy_ms,
+                           w.gaps_ms, outside, percent(w.busy_ms, p.plain.wall_ms),
+                           percent(wall - p.plain.wall_ms, p.plain.wall_ms),
                            wall - outside - w.gaps_ms - w.busy_ms + w.overlap_ms});
     table.add_row(std::move(row));
-    if (p.is_asynchronous && w.busy_ms < 0.5 * p.plain_wall_ms) {
+    if (p.is_asynchronous && w.busy_ms < 0.5 * p.plain.wall_ms) {
       table.notes.push_back(fmt::format(
           "{}: kernels run for {:.0f} % of the wall; the rest is the host issuing them ({:.3f} ms "
           "for {} launches), so this time says little about the device",
-          label_of(p), percent(w.busy_ms, p.plain_wall_ms), issue,
+          label_of(p), percent(w.busy_ms, p.plain.wall_ms), issue,
           p.launches.size() / p.steps.size()));
     }
   }
