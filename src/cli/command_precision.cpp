@@ -103,7 +103,8 @@ Command precision_command() {
           "be 10 and are not, here and by the device's kernels, with the addition after which they "
           "stall. autocast: the dtype of every value of a small model under mixed precision, and "
           "why. norms: which step of RMS norm and layer norm fails in which format. steps: time, "
-          "peak and error against float64 of a model's step in each precision.",
+          "peak and error against float64 of a model's step in each precision; fp32, bf16 and fp16 "
+          "unless --precision says otherwise.",
       .examples = {{"--part accumulation,formats", "sums and formats alone"},
                    {"--part steps --size small,medium --precision fp32,bf16,bf16-pure",
                     "what a step costs and loses"},
