@@ -1,185 +1,289 @@
-// tracestep memory: where the bytes of a step go, worked out from its program without a device.
+// tracestep memory: where the bytes of a step go, predicted from its program and measured on a
+// device, buffer by buffer.
 #include <algorithm>
 #include <memory>
 
-#include "analysis/memory_map.h"
+#include "backends/null/null_device.h"
 #include "base/error.h"
+#include "base/log.h"
+#include "base/units.h"
 #include "cli/command.h"
 #include "cli/devices.h"
 #include "cli/grid.h"
 #include "cli/output.h"
-#include "train/step_program.h"
+#include "lab/study/memory_advice.h"
+#include "lab/study/memory_formulas.h"
+#include "lab/study/saved_tables.h"
+#include "lab/study/snapshot_of.h"
+#include "lab/study/trace_fingerprint.h"
+#include "train/mapped_file.h"
+#include "train/output_file.h"
 
 namespace tracestep::cli {
 namespace {
-
-constexpr std::size_t kLargest = 10;
 
 struct MemoryOptions {
   GridOptions grid;
   OutputOptions output;
   bool predict = false;
+  int warmup = 1;
+  int cost_steps = 2;
+  std::vector<std::string> tables;
+  std::size_t timeline_rows = 40;
+  std::size_t largest = 10;
+  std::filesystem::path snapshot, snapshot_json, fingerprint;
+  std::size_t max_entries = 1'000'000;
+  std::string account_as;
+  Accounting accounting;
 };
 
-Json by_category(const MemoryMap& map) {
-  Json out = Json::object();
-  for (Category c : kAllCategories) {
-    out[name_of(c)] = map.by_category[static_cast<std::size_t>(c)];
-  }
+constexpr const char* kCourse = "course-pytorch";
+
+// The tables of one cell, in the order of a report. Those that are long are left out for people
+// unless they are asked for.
+struct OneTable {
+  const char* name;
+  bool is_long;
+  Table (*make)(const MemoryCell& cell, const MemoryOptions& options);
+};
+
+constexpr OneTable kTables[] = {
+    {"categories", false,
+     [](const MemoryCell& c, const MemoryOptions&) { return category_table(c); }},
+    {"phases", false, [](const MemoryCell& c, const MemoryOptions&) { return phase_table(c); }},
+    {"contract", false,
+     [](const MemoryCell& c, const MemoryOptions&) { return contract_table(c); }},
+    {"formulas", false, [](const MemoryCell& c, const MemoryOptions&) { return formula_table(c); }},
+    {"holders", false, [](const MemoryCell& c, const MemoryOptions&) { return holder_table(c); }},
+    {"largest", false,
+     [](const MemoryCell& c, const MemoryOptions& o) { return largest_table(c, o.largest); }},
+    {"saved_by_op", false,
+     [](const MemoryCell& c, const MemoryOptions&) { return saved_by_op_table(c); }},
+    {"saved_by_block", false,
+     [](const MemoryCell& c, const MemoryOptions&) { return saved_by_block_table(c); }},
+    {"timeline", true,
+     [](const MemoryCell& c, const MemoryOptions& o) {
+       return timeline_table(c, o.timeline_rows);
+     }},
+    {"ledger", true, [](const MemoryCell& c, const MemoryOptions&) { return ledger_table(c); }},
+    {"buffers", true, [](const MemoryCell& c, const MemoryOptions&) { return buffer_table(c); }},
+};
+
+std::vector<std::string> table_names() {
+  std::vector<std::string> out{"all"};
+  for (const OneTable& t : kTables) out.emplace_back(t.name);
   return out;
 }
 
-Json by_phase(const MemoryMap& map) {
-  Json out = Json::object();
-  for (Phase phase : kAllPhases) {
-    out[name_of(phase)] = map.by_phase[static_cast<std::size_t>(phase)];
+bool has_snapshot(const MemoryOptions& o) {
+  return !o.snapshot.empty() || !o.snapshot_json.empty();
+}
+
+void check_options(const MemoryOptions& o, std::size_t cells) {
+  if (cells > 1 && has_snapshot(o)) {
+    throw Error(ErrorCode::kUsage, "--snapshot",
+                fmt::format("a snapshot is of one step, and this is a grid of {}", cells),
+                "give one size, context, mode, precision and granularity");
   }
+  if (cells > 1 && !o.tables.empty()) {
+    throw Error(ErrorCode::kUsage, "--tables",
+                fmt::format("these tables are of one step, and this is a grid of {}", cells),
+                "give one size, context, mode, precision and granularity");
+  }
+  if (!o.account_as.empty() && !o.predict) {
+    throw Error(ErrorCode::kUsage, "--account-as", "a form of another implementation predicts",
+                "add --predict");
+  }
+  if (!o.snapshot.empty()) check_writable(o.snapshot);
+  if (!o.snapshot_json.empty()) check_writable(o.snapshot_json);
+}
+
+void write_snapshot(const MemoryOptions& o, const MemoryRun& run) {
+  if (!has_snapshot(o)) return;
+  // A CPU's blocks have an entry of their own in the viewer's menu; alone it is the first.
+  const MemorySnapshot snapshot = snapshot_of(run, o.max_entries);
+  if (const std::string broken = broken_rule(snapshot); !broken.empty() && !snapshot.left_out) {
+    log_warn("snapshot: viewers may refuse it: {}", broken);
+  }
+  if (snapshot.left_out > 0) {
+    log_warn("snapshot: {} older events are left out; --max-entries is {}", snapshot.left_out,
+             o.max_entries);
+  }
+  const auto write = [](const std::filesystem::path& path, const std::string& bytes) {
+    if (path.empty()) return;
+    write_file(path, bytes);
+    log_info("snapshot: {} in {}", format_bytes(std::ssize(bytes)), path.string());
+  };
+  write(o.snapshot, pickle_of(snapshot));
+  write(o.snapshot_json, json_of(snapshot));
+}
+
+// The step as it runs on the device, or on one that has its traits and no numbers.
+MemoryRun recorded(const GridCell& cell, const MemoryOptions& o, bool is_only) {
+  MemoryRunSpec spec{.step = cell.step,
+                     .warmup = o.predict ? 0 : o.warmup,
+                     .times = is_only,
+                     .cost_steps = is_only ? o.cost_steps : 0,
+                     .seed = o.grid.run.seed};
+  if (!o.predict) {
+    return run_memory([&] { return make_device(o.grid.run, cell.precision); }, spec);
+  }
+  const NullOptions null{.traits = traits_of(o.grid.run),
+                         .memory_limit = o.grid.run.memory_limit_bytes};
+  return run_memory([&] { return make_null_device(null); }, spec);
+}
+
+MemoryCell cell_of(const GridCell& cell, const MemoryOptions& o, bool is_only) {
+  MemoryCell out{.precision = cell.precision,
+                 .run = o.predict ? predict_memory(cell.step, traits_of(o.grid.run))
+                                  : recorded(cell, o, is_only),
+                 .limit_bytes = o.grid.run.memory_limit_bytes};
+  if (!o.account_as.empty()) out.accounted = accounted_peak(cell.step, o.accounting);
   return out;
 }
 
-// The largest buffers of the whole step; of equal ones the earliest.
-std::vector<MappedBuffer> largest(const MemoryMap& map) {
-  std::vector<MappedBuffer> out = map.buffers;
-  std::ranges::stable_sort(out, std::greater{}, &MappedBuffer::bytes);
-  out.resize(std::min(out.size(), kLargest));
-  return out;
+bool runs_out(const MemoryCell& cell) {
+  const std::int64_t limit = cell.limit_bytes;
+  return cell.run.status == "oom" || (limit > 0 && cell.run.map.peak_bytes > limit);
 }
 
-Json as_json(const MappedBuffer& b) {
-  Json out = Json::object();
-  out["path"] = b.path;
-  out["op"] = b.op;
-  out["bytes"] = b.bytes;
-  out["category"] = name_of(b.category);
-  out["phase"] = name_of(b.phase);
-  out["at_peak"] = b.at_peak;
-  out["reason"] = b.reason;
-  return out;
-}
-
-Table peak_table() {
-  return {.name = "memory",
-          .title = "Predicted bytes of a step",
-          .columns = {
-              {.name = "size"},
-              {.name = "context", .kind = ColumnKind::kInt},
-              {.name = "batch", .kind = ColumnKind::kInt},
-              {.name = "vocab", .kind = ColumnKind::kInt},
-              {.name = "mode"},
-              {.name = "precision"},
-              {.name = "ops"},
-              {.name = "status", .description = "ok, or oom against --memory-limit"},
-              {.name = "parameters", .kind = ColumnKind::kInt},
-              {.name = "peak_bytes",
-               .title = "peak",
-               .kind = ColumnKind::kBytes,
-               .description = "the most that is alive at any moment, as requested"},
-              {.name = "by_category",
-               .kind = ColumnKind::kStructured,
-               .description = "bytes alive at the peak"},
-              {.name = "by_phase",
-               .kind = ColumnKind::kStructured,
-               .description = "the highest total while a phase runs"},
-              {.name = "largest",
-               .kind = ColumnKind::kStructured,
-               .description = "the ten largest buffers, and why each is alive"},
-          }};
-}
-
-std::string cell_name(const GridCell& cell) {
-  return fmt::format("{} {} {} {} {}", cell.step.model.name, cell.step.shape.context,
-                     name_of(cell.step.mode), cell.precision, name_of(cell.step.ops));
-}
-
-Table category_table() {
-  Table table{
-      .name = "by_category", .title = "Bytes alive at the peak", .columns = {{.name = "cell"}}};
-  for (Category c : kAllCategories) {
-    std::string title(name_of(c));
-    std::ranges::replace(title, '_', ' ');
-    table.columns.push_back(
-        {.name = std::string(name_of(c)), .title = title, .kind = ColumnKind::kBytes});
+void add_failure(const MemoryCell& cell, const GridCell& grid, const MemoryOptions& o,
+                 std::vector<Table>& tables) {
+  MemoryCell failed = cell;
+  if (!cell.run.oom) failed.run = recorded(grid, o, false);
+  if (!failed.run.oom) return;
+  tables.push_back(failure_table(failed));
+  tables.push_back(failure_holder_table(failed));
+  // Where the device itself gave out, what was live is what there is.
+  std::int64_t limit = failed.run.oom->limit_bytes;
+  for (const LiveAllocation& block : failed.run.oom->live) {
+    if (failed.run.oom->limit_bytes == 0) limit += block.requested_bytes;
   }
-  return table;
+  tables.push_back(remedy_table(failed, limit));
 }
 
-Table largest_table(const std::vector<MappedBuffer>& buffers) {
-  Table table{.name = "largest",
-              .title = "The largest buffers",
-              .columns = {{.name = "path"},
-                          {.name = "op"},
-                          {.name = "bytes", .kind = ColumnKind::kBytes},
-                          {.name = "category"},
-                          {.name = "phase"},
-                          {.name = "at_peak", .title = "at peak", .kind = ColumnKind::kBool},
-                          {.name = "reason"}}};
-  for (const MappedBuffer& b : buffers) {
-    table.add_row(
-        {b.path, b.op, b.bytes, name_of(b.category), name_of(b.phase), b.at_peak, b.reason});
+void add_one_cell(const MemoryCell& cell, const MemoryOptions& o, std::vector<Table>& tables) {
+  const auto wanted = [&](const OneTable& t) {
+    if (o.tables.empty()) return !t.is_long || o.output.format == Format::kJson;
+    return std::ranges::any_of(o.tables,
+                               [&](const std::string& n) { return n == "all" || n == t.name; });
+  };
+  for (const OneTable& t : kTables) {
+    if (wanted(t)) tables.push_back(t.make(cell, o));
   }
-  return table;
 }
 
-void add_cell(const GridCell& cell, const MemoryOptions& options, std::vector<Table>& tables) {
-  const Program program = step_program(cell.step);
-  const MemoryMap map = map_memory(program, traits_of(options.grid.run));
-  const std::vector<MappedBuffer> top = largest(map);
-  Json top_json = Json::array();
-  for (const MappedBuffer& b : top) top_json.push_back(as_json(b));
-  const std::int64_t limit = options.grid.run.memory_limit_bytes;
-  const StepSpec& step = cell.step;
-  tables[0].add_row({step.model.name, step.shape.context, step.shape.batch, step.model.vocab,
-                     name_of(step.mode), cell.precision, name_of(step.ops),
-                     limit > 0 && map.peak_bytes > limit ? "oom" : "ok", parameter_count(program),
-                     map.peak_bytes, by_category(map), by_phase(map), std::move(top_json)});
-  std::vector<Json> row{cell_name(cell)};
-  for (std::int64_t bytes : map.by_category) row.emplace_back(bytes);
-  tables[1].add_row(std::move(row));
-  tables[2] = largest_table(top);
-}
-
-int run_memory(const MemoryOptions& options, std::span<const std::string> arguments) {
-  if (!options.predict) {
-    throw Error(ErrorCode::kUsage, "memory", "measuring on a device is not available here",
-                "add --predict; bench shows the measured peak beside the predicted one");
+// Reads a snapshot instead of running a step.
+int run_fingerprint(const MemoryOptions& o, std::span<const std::string> arguments) {
+  probe_output(o.output);
+  const ModelConfig model = model_of(o.grid.model, "small");
+  if (o.grid.contexts.size() > 1) {
+    throw Error(ErrorCode::kUsage, "--context", "a snapshot is of one context", "give one");
   }
-  check_device(options.grid.run, {"cpu", "cuda", "null"}, DeviceUse::kPlan);
-  probe_output(options.output);
-  const std::vector<GridCell> cells = grid_cells(options.grid);
-  std::vector<Table> tables{peak_table(), category_table(), {}};
-  for (const GridCell& cell : cells) add_cell(cell, options, tables);
-  if (cells.size() > 1) tables.pop_back();  // the largest buffers of one cell only
-  // In csv and json the first table has it all.
-  const Format format = options.output.format;
-  if (format == Format::kCsv || format == Format::kJson) tables.resize(1);
-  write_tables(options.output, "tracestep.memory/1", environment_of(arguments, options.grid.run),
-               std::move(tables));
+  const MappedFile file(o.fingerprint);
+  const auto bytes = file.bytes();
+  const MemoryTrace trace = read_trace({reinterpret_cast<const char*>(bytes.data()), bytes.size()},
+                                       o.fingerprint.string());
+  const Fingerprint found =
+      fingerprint_of(trace, model, {.batch = o.grid.batch, .context = o.grid.contexts[0]});
+  write_tables(o.output, "tracestep.fingerprint/1", environment_of(arguments, o.grid.run),
+               {found.table});
   return 0;
+}
+
+int run_memory_command(const MemoryOptions& o, std::span<const std::string> arguments) {
+  if (!o.fingerprint.empty()) return run_fingerprint(o, arguments);
+  check_device(o.grid.run, {"cpu", "cuda", "null"}, o.predict ? DeviceUse::kPlan : DeviceUse::kRun);
+  probe_output(o.output);
+  const std::vector<GridCell> grid = grid_cells(o.grid);
+  check_options(o, grid.size());
+  const Json environment = environment_of(arguments, o.grid.run);
+  const bool is_only = grid.size() == 1;
+  std::vector<MemoryCell> cells;
+  ProgressLine progress;
+  for (const GridCell& cell : grid) {
+    progress.update(fmt::format("memory  {} {} {} {}", cell.step.model.name,
+                                cell.step.shape.context, name_of(cell.step.mode), cell.precision));
+    cells.push_back(cell_of(cell, o, is_only));
+  }
+  progress.done();
+  std::vector<Table> tables{peak_table(cells)};
+  if (!is_only) {
+    tables.push_back(category_grid(cells));
+  } else if (runs_out(cells[0]) && !cells[0].accounted) {
+    add_failure(cells[0], grid[0], o, tables);
+    if (cells[0].run.status == "ok") add_one_cell(cells[0], o, tables);
+  } else {
+    add_one_cell(cells[0], o, tables);
+  }
+  if (is_only && has_snapshot(o)) {
+    write_snapshot(o, o.predict ? recorded(grid[0], o, false) : cells[0].run);
+  }
+  // A file of comma-separated values is one table: the first, or those asked for.
+  if (o.output.format == Format::kCsv) {
+    if (o.tables.empty()) {
+      tables.resize(1);
+    } else {
+      tables.erase(tables.begin());
+    }
+  }
+  write_tables(o.output, "tracestep.memory/2", environment, std::move(tables));
+  return is_only && cells[0].run.status == "oom" ? 4 : 0;
 }
 
 }  // namespace
 
 Command memory_command() {
   const auto options = std::make_shared<MemoryOptions>();
+  MemoryOptions& o = *options;
   Command command{
       .name = "memory",
       .summary = "where do the bytes of a step go",
       .details =
-          "Predicts the peak of a step, to the byte of requested memory, from its program: "
-          "no device is touched and nothing is computed. One row per combination of sizes, "
-          "contexts, modes, precisions and granularities.",
-      .examples = {{"--predict --size 2.7B --context 512 --mode step",
+          "Runs one step with every allocation recorded and sets it against what the program "
+          "predicts, buffer by buffer: peaks, phases, categories, the largest buffers with the "
+          "line that asked for them, what is saved for backward and what computing it again would "
+          "take. With --predict no device is touched and nothing is computed. A step that does "
+          "not fit is explained: who held the memory, and the smallest change that fits. A grid "
+          "of sizes, contexts, modes, precisions and granularities gives one row each.",
+      .examples = {{"--size tiny --context 128", "one step of the tiny model, measured"},
+                   {"--predict --size 2.7B --context 512 --mode step",
                     "one step of the 2.7B model, with its largest buffers"},
+                   {"--size tiny --context 128 --snapshot step.pickle",
+                    "a snapshot for PyTorch's memory viewer"},
                    {"--predict --size small,medium,large --mode inference,step --format csv",
                     "a table for a spreadsheet"},
-                   {"--predict --size xl --memory-limit 80GiB --batch 16",
-                    "would it fit? status says ok or oom"}}};
-  command.options.group("What to map");
-  command.options.toggle("--predict", options->predict, "work the bytes out from the program");
-  add_grid_options(command.options, options->grid);
-  add_output_options(command.options, options->output);
+                   {"--predict --size xl --memory-limit 40GiB --batch 16",
+                    "would it fit, and if not, what would"}}};
+  OptionSet& set = command.options;
+  set.group("What to map");
+  set.toggle("--predict", o.predict, "work the bytes out from the program; touch no device");
+  add_grid_options(set, o.grid);
+  set.group("How it is measured");
+  set.integer("--warmup", o.warmup, {0, 1000}, "steps before the recorded one; 1");
+  set.integer("--cost-steps", o.cost_steps, {0, 1000},
+              "pairs of steps with and without recording, for what it costs; 2");
+  set.group("What to show");
+  set.choices("--tables", o.tables, table_names(), "of one step; those that fit on a screen");
+  set.integer("--largest", o.largest, {1, 100000}, "how many of the largest buffers; 10");
+  set.integer("--timeline-rows", o.timeline_rows, {0, 1000000},
+              "stretches of the time line; 0: every kernel; 40");
+  set.path("--snapshot", "FILE", o.snapshot, "the step as a pickle for PyTorch's memory_viz");
+  set.path("--snapshot-json", "FILE", o.snapshot_json, "the same as JSON");
+  set.path("--fingerprint", "FILE", o.fingerprint,
+           "read a snapshot, ours or PyTorch's, of a model of this size, and tell the "
+           "implementation by sizes and counts");
+  set.integer("--max-entries", o.max_entries, {1, 100'000'000},
+              "events in a snapshot, the newest; 1000000");
+  set.choice("--account-as", o.account_as, {kCourse},
+             "decide the status by the closed form of another implementation (fp32)");
+  set.integer("--saved-scores", o.accounting.saved_scores, {0, 16},
+              "its tensors of B·H·T² per layer; 2");
+  set.integer("--live-graphs", o.accounting.live_graphs, {1, 16},
+              "its graphs alive at once in mode forward; 2");
+  add_output_options(set, o.output);
   command.run = [options](std::span<const std::string> arguments) {
-    return run_memory(*options, arguments);
+    return run_memory_command(*options, arguments);
   };
   return command;
 }

@@ -6,8 +6,8 @@
 #include <gtest/gtest.h>
 
 #include "base/json.h"
-#include "lab/python.h"
 #include "lab/report/pickle.h"
+#include "support/python.h"
 
 namespace tracestep {
 namespace {

@@ -234,6 +234,14 @@ class Runner {
   std::size_t warmup_begin_ = SIZE_MAX, step_begin_ = SIZE_MAX;
 };
 
+void plan(Program program, const DeviceTraits& traits, MemoryRun& run) {
+  run.program = std::move(program);
+  run.traits = traits;
+  run.storage = plan_storage(run.program);
+  run.map = map_memory(run.program, traits);
+  run.parameters = parameter_count(run.program);
+}
+
 OutOfMemoryState state_of(const OutOfMemory& e, const MemoryRun& run, Device& device) {
   OutOfMemoryState out{.requested_bytes = e.requested_bytes(),
                        .limit_bytes = e.limit_bytes(),
@@ -250,17 +258,23 @@ OutOfMemoryState state_of(const OutOfMemory& e, const MemoryRun& run, Device& de
 
 }  // namespace
 
+MemoryRun predict_memory(const StepSpec& spec, const DeviceTraits& traits) {
+  MemoryRun run;
+  run.spec.step = spec;
+  run.computes = false;
+  plan(step_program(spec), traits, run);
+  find_moments(run);
+  return run;
+}
+
 MemoryRun run_memory(const DeviceFactory& make_device, const MemoryRunSpec& spec) {
   MemoryRun run;
   run.spec = spec;
+  run.measured = true;
   const std::unique_ptr<Device> device = make_device();
   run.device = device->name();
-  run.traits = device->traits();
   run.computes = device->computes();
-  run.program = step_program(spec.step, *device);
-  run.storage = plan_storage(run.program);
-  run.map = map_memory(run.program, run.traits);
-  run.parameters = parameter_count(run.program);
+  plan(step_program(spec.step, *device), device->traits(), run);
   Runner runner(*device, run);
   try {
     runner.go();

@@ -49,6 +49,7 @@ struct Moment {
 struct MemoryRun {
   MemoryRunSpec spec;
   std::string device, status = "ok";  // or "oom"
+  bool measured = false;              // false: predicted alone, there are no events
   bool computes = true;
   Program program;
   DeviceTraits traits;
@@ -78,6 +79,9 @@ struct MemoryRun {
 
 // Out of memory is a result, not an exception.
 MemoryRun run_memory(const DeviceFactory& make_device, const MemoryRunSpec& spec);
+
+// The same without a device and without events: what its program says.
+MemoryRun predict_memory(const StepSpec& spec, const DeviceTraits& traits);
 
 // Blocks and buffers that have no partner, or another size, or another life than predicted; empty:
 // the prediction is exact in every buffer. Each a sentence.

@@ -31,12 +31,12 @@ struct SnapshotSegment {
 };
 
 struct SnapshotEvent {
-  std::string action;        // "alloc", "free_requested", "segment_alloc", "oom", ...
+  std::string action = {};   // "alloc", "free_requested", "segment_alloc", "oom", ...
   std::int64_t address = 0;  // of "oom": what the device still has free
   std::int64_t bytes = 0;
   std::int64_t time_us = 0;  // since 1970
   int stack = 0;
-  std::string category;  // empty: none
+  std::string category = {};  // empty: none
 };
 
 // A mark on the time line: the start or end of a phase.

@@ -1,4 +1,4 @@
-#include "lab/python.h"
+#include "support/python.h"
 
 #include <cstdio>
 #include <cstdlib>

@@ -1,0 +1,32 @@
+// What another implementation would hold at its peak, by closed forms: the same cell, counted as
+// plain PyTorch code counts it.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "train/step_program.h"
+
+namespace tracestep {
+
+struct Accounting {
+  // How many tensors of B·H·T² each layer keeps: 2 for exp and weights, 3 with masked scores.
+  int saved_scores = 2;
+  // Whole graphs that are alive at once. A loop that times the forward pass and keeps the last
+  // result while it computes the next one holds two; a backward pass frees the graph.
+  int live_graphs = 2;
+};
+
+struct AccountedPeak {
+  std::int64_t bytes = 0;
+  std::string formula;  // with this cell's numbers
+};
+
+// Float32, gradients set to none after every step, temporaries left out. Modes: `forward` holds
+// weights and the live graphs; `forward-backward` one graph, and gradients while they grow; `step`
+// the optimizer's states besides. Error{kUsage} for inference and other precisions, for which
+// there is no such form.
+AccountedPeak accounted_peak(const StepSpec& step, const Accounting& as);
+
+}  // namespace tracestep

@@ -1,0 +1,117 @@
+// memory: measured beside predicted, the tables of one step, snapshots, steps that do not fit.
+#include <algorithm>
+#include <filesystem>
+
+#include <gtest/gtest.h>
+
+#include "base/json.h"
+#include "cli/run_binary.h"
+#include "support/python.h"
+#include "train/temp_folder.h"
+
+namespace tracestep {
+namespace {
+
+const std::string kSmallModel =
+    " --d-model 32 --d-ff 64 --layers 2 --heads 2 --vocab 50 --context 16 --batch 2 --threads 1";
+
+Json json_of(const std::string& arguments, int status = 0) {
+  const ProgramRun run = run_tracestep(words_of("memory " + arguments + " --format json"));
+  EXPECT_EQ(run.status, status) << arguments << "\n" << run.err;
+  return Json::parse(run.out, arguments);
+}
+
+TEST(MemoryCommandTest, MeasuredPeaksAreThePredictedOnesInAGrid) {
+  const Json result = json_of(
+      "--mode inference,forward,forward-backward,step --precision fp32,bf16 --ops "
+      "primitive,fused --device cpu" +
+      kSmallModel);
+  EXPECT_EQ(result.at("schema").as_string(), "tracestep.memory/2");
+  const auto& rows = result.at("rows").items();
+  ASSERT_EQ(rows.size(), 16u);
+  for (const Json& row : rows) {
+    EXPECT_EQ(row.at("status").as_string(), "ok");
+    EXPECT_EQ(row.at("measured_peak_bytes"), row.at("predicted_peak_bytes"));
+    EXPECT_EQ(row.at("residual_bytes").as_int(), 4 * 2 * 16 * 32);
+    const bool casts = row.at("precision").as_string() == "bf16";
+    EXPECT_EQ(row.at("weight_cast_bytes").as_int() > 0, casts);
+    EXPECT_EQ(row.at("versus_fp32_percent").is_null(), !casts);
+  }
+}
+
+TEST(MemoryCommandTest, OneStepHasAllItsTablesInTheData) {
+  const Json result = json_of("--mode step" + kSmallModel);
+  const Json& tables = result.at("tables");
+  for (const char* name :
+       {"memory", "categories", "phases", "contract", "formulas", "holders", "largest",
+        "saved_by_op", "saved_by_block", "timeline", "ledger", "buffers"}) {
+    EXPECT_NE(tables.find(name), nullptr) << name;
+  }
+}
+
+TEST(MemoryCommandTest, ChosenTablesAreShownAndOthersAreNot) {
+  const ProgramRun run =
+      run_tracestep(words_of("memory --predict --tables timeline --timeline-rows 3" + kSmallModel));
+  EXPECT_EQ(run.status, 0) << run.err;
+  EXPECT_NE(run.out.find("Active memory"), std::string::npos);
+  EXPECT_EQ(run.out.find("Who holds"), std::string::npos);
+  const ProgramRun csv =
+      run_tracestep(words_of("memory --predict --tables ledger --format csv" + kSmallModel));
+  EXPECT_TRUE(csv.out.starts_with("path,op,")) << csv.out.substr(0, 80);
+}
+
+TEST(MemoryCommandTest, ASnapshotIsReadByPythonWithItsTwin) {
+  const TempFolder folder;
+  const auto pickle = folder / "step.pickle", twin = folder / "step.json";
+  for (const std::string how : {"--device cpu", "--predict"}) {
+    const Json result = json_of(how + " --mode step --snapshot " + pickle.string() +
+                                " --snapshot-json " + twin.string() + kSmallModel);
+    const PythonRun python = check_snapshot_files(pickle, twin);
+    if (!python.has_python) GTEST_SKIP() << "needs python3";
+    EXPECT_EQ(python.status, 0) << python.out;
+    const std::int64_t peak = result.at("rows").items()[0].at("predicted_peak_bytes").as_int();
+    EXPECT_EQ(python.out, std::to_string(peak) + "\n");
+  }
+}
+
+TEST(MemoryCommandTest, ASnapshotIsOfOneStep) {
+  const ProgramRun run = run_tracestep(
+      words_of("memory --predict --mode step,forward --snapshot /tmp/x.pickle" + kSmallModel));
+  EXPECT_EQ(run.status, 2);
+  EXPECT_NE(run.err.find("--snapshot"), std::string::npos);
+}
+
+TEST(MemoryCommandTest, WhatDoesNotFitIsExplainedTheSameWayPredictedAndMeasured) {
+  const std::string arguments =
+      "--mode step --ops primitive --memory-limit 1MiB --vocab 500 "
+      "--d-model 32 --d-ff 64 --layers 2 --heads 2 --context 64 --batch "
+      "4 --threads 1";
+  const Json measured = json_of("--device cpu " + arguments, 4);
+  const Json predicted = json_of("--predict " + arguments);
+  for (const char* name : {"failure", "failure_holders", "remedies"}) {
+    EXPECT_EQ(measured.at("tables").at(name).at("rows"), predicted.at("tables").at(name).at("rows"))
+        << name;
+  }
+  EXPECT_EQ(measured.at("rows").items()[0].at("status").as_string(), "oom");
+  EXPECT_EQ(predicted.at("rows").items()[0].at("status").as_string(), "oom");
+  for (const Json& row : measured.at("tables").at("remedies").at("rows").items()) {
+    EXPECT_LE(row.at("peak_bytes").as_int(), 1 << 20);
+  }
+}
+
+TEST(MemoryCommandTest, AnotherAccountingDecidesTheStatus) {
+  const Json result = json_of(
+      "--predict --mode forward --ops primitive --size medium,xl --context 512,1024 "
+      "--memory-limit 39.4GiB --account-as course-pytorch");
+  std::string statuses;
+  for (const Json& row : result.at("rows").items()) {
+    statuses += row.at("status").as_string() == "ok" ? '+' : '-';
+    EXPECT_GT(row.at("accounted_bytes").as_int(), 0);
+  }
+  EXPECT_EQ(statuses, "+---");  // medium 512, medium 1024, xl 512, xl 1024
+  const ProgramRun run = run_tracestep(words_of("memory --account-as course-pytorch --size small"));
+  EXPECT_EQ(run.status, 2);
+}
+
+}  // namespace
+}  // namespace tracestep

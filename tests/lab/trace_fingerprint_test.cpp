@@ -1,0 +1,129 @@
+// Reading snapshots back, ours and others', and telling implementations apart by them.
+#include "lab/study/trace_fingerprint.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "backends/null/null_device.h"
+#include "base/error.h"
+#include "lab/report/unpickle.h"
+#include "lab/study/snapshot_of.h"
+#include "ops/functions.h"
+
+namespace tracestep {
+namespace {
+
+using namespace std::string_literals;
+
+TEST(UnpickleTest, TheNewerOpcodesOfPlainDataAreRead) {
+  // {"a": [1, (2, "b"), -3, 1.5, None, True]} as protocol 4 writes it.
+  const std::string bytes = "\x80\x04\x95\x00\x00\x00\x00\x00\x00\x00\x00"s + "}\x94\x8c\x01"s +
+                            "a\x94]\x94("s + "K\x01K\x02\x8c\x01"s +
+                            "b\x94\x86\x94J\xfd\xff\xff\xff"s +
+                            "G\x3f\xf8\x00\x00\x00\x00\x00\x00N\x88"s + "es."s;
+  const PickleRef root = unpickle(bytes, "test");
+  const auto& list = root->find("a")->items();
+  ASSERT_EQ(list.size(), 6u);
+  EXPECT_EQ(list[0]->as_int(), 1);
+  EXPECT_EQ(list[1]->items()[1]->as_text(), "b");
+  EXPECT_EQ(list[2]->as_int(), -3);
+  EXPECT_EQ(std::get<double>(list[3]->data), 1.5);
+  EXPECT_EQ(root->find("nothing"), nullptr);
+}
+
+TEST(UnpickleTest, WhatIsFetchedAgainIsTheSameObjectWithWhatWasAddedLater) {
+  // A list is stored while it is empty, filled, and fetched: [[7], [7]].
+  const PickleRef root = unpickle("\x80\x02](]q\x00K\x07"s + "ah\x00"s + "e."s, "test");
+  ASSERT_EQ(root->items().size(), 2u);
+  EXPECT_EQ(root->items()[1]->items().size(), 1u);
+  EXPECT_EQ(root->items()[0].get(), root->items()[1].get());
+}
+
+TEST(UnpickleTest, ObjectsCallsAndBrokenFilesAreRefused) {
+  const auto message = [](const std::string& bytes) {
+    try {
+      unpickle(bytes, "file");
+    } catch (const Error& e) {
+      EXPECT_EQ(e.code(), ErrorCode::kInput);
+      return std::string(e.what());
+    }
+    return std::string("read");
+  };
+  EXPECT_THAT(message("\x80\x02"s + "cos\nsystem\n."s), ::testing::HasSubstr("plain data"));
+  EXPECT_THAT(message("\x80\x02K\x01R."s), ::testing::HasSubstr("plain data"));
+  EXPECT_THAT(message("\x80\x02X\xff\xff\xff\x7f"s + "a"s), ::testing::HasSubstr("ends"));
+  EXPECT_THAT(message("\x80\x02"s), ::testing::HasSubstr("ends"));
+  EXPECT_THAT(message("\x80\x02."s), ::testing::HasSubstr("empty"));
+  EXPECT_THAT(message("\x80\x02K\x01"s + "a."s), ::testing::HasSubstr("empty"));
+  EXPECT_THAT(message("\x80\x02K\x01K\x02"s + "a."s), ::testing::HasSubstr("no list"));
+  EXPECT_THAT(message("\x80\x02h\x05."s), ::testing::HasSubstr("not stored"));
+  EXPECT_THAT(message("\x80\x02"s + "e."s), ::testing::HasSubstr("mark"));
+  EXPECT_THAT(message("hello"), ::testing::HasSubstr("no pickle"));
+}
+
+class FingerprintTest : public ::testing::Test {
+ protected:
+  void SetUp() override { ops::register_all(); }
+
+  // Six layers; no two of its tensors are of one size.
+  static ModelConfig model(std::string_view precision = "fp32") {
+    ModelConfig out{.vocab = 70, .d_model = 48, .d_ff = 112, .layers = 6, .heads = 4};
+    apply_precision(out, precision);
+    return out;
+  }
+  static constexpr BatchShape kShape{.batch = 3, .context = 40};
+
+  static Fingerprint of(Mode mode, Granularity ops, std::string_view precision, bool as_json) {
+    MemoryRunSpec spec;
+    spec.step = {.model = model(precision), .shape = kShape, .mode = mode, .ops = ops};
+    const MemoryRun run = run_memory([] { return make_null_device(); }, spec);
+    const MemorySnapshot snapshot = snapshot_of(run);
+    const std::string bytes = as_json ? json_of(snapshot) : pickle_of(snapshot);
+    return fingerprint_of(read_trace(bytes, "snapshot"), model(), kShape);
+  }
+};
+
+TEST_F(FingerprintTest, TheNumberOfKeptScoresTellsTheSoftmaxApart) {
+  for (bool as_json : {false, true}) {
+    for (Mode mode : {Mode::kForward, Mode::kForwardBackward}) {
+      EXPECT_EQ(of(mode, Granularity::kPrimitive, "fp32", as_json).scores_per_layer, 2);
+      EXPECT_EQ(of(mode, Granularity::kFused, "fp32", as_json).scores_per_layer, 1);
+    }
+    EXPECT_EQ(of(Mode::kInference, Granularity::kPrimitive, "fp32", as_json).scores_per_layer, 0);
+  }
+}
+
+TEST_F(FingerprintTest, MasksAndNarrowWeightsAreSeen) {
+  const Fingerprint plain = of(Mode::kForward, Granularity::kPrimitive, "fp32", false);
+  EXPECT_TRUE(plain.has_mask);
+  EXPECT_FALSE(plain.has_weight_copies);
+  EXPECT_EQ(plain.score_bytes, 4);
+  const Fingerprint fused = of(Mode::kForward, Granularity::kFused, "bf16", false);
+  EXPECT_FALSE(fused.has_mask);
+  EXPECT_TRUE(fused.has_weight_copies);
+}
+
+TEST_F(FingerprintTest, ATraceOfAnotherProgramIsReadByItsEventsAlone) {
+  // As another framework would write it: six layers that keep three tensors each, and a weight
+  // from before the recording.
+  const std::int64_t scores = 4 * 3 * 4 * 40 * 40;
+  MemorySnapshot s;
+  for (int i = 0; i < 18; ++i) {
+    const std::int64_t address = 0x1000 + i * 0x40000;
+    s.events.push_back({"alloc", address, scores, i, 0, ""});
+  }
+  s.segments = {{0x1000, 18 * 0x40000, false, {}}};
+  for (int i = 0; i < 18; ++i) {
+    s.segments[0].blocks.push_back({0x1000 + i * 0x40000, 0x40000, scores, true, 0});
+  }
+  const Fingerprint found = fingerprint_of(read_trace(pickle_of(s), "theirs"), model(), kShape);
+  EXPECT_EQ(found.scores_per_layer, 3);
+}
+
+TEST_F(FingerprintTest, AFileThatIsNoSnapshotIsRefused) {
+  EXPECT_THROW(read_trace("\x80\x02}.", "x"), Error);
+  EXPECT_THROW(read_trace("{}", "x"), Error);
+}
+
+}  // namespace
+}  // namespace tracestep
