@@ -63,7 +63,7 @@ std::string Cupti::text_of(CUptiResult result) const {
 }
 
 const Cupti& cupti() {
-  static const Cupti loaded = load();
+  static const Cupti& loaded = *new Cupti(load());  // CUPTI may call while the process ends
   return loaded;
 }
 

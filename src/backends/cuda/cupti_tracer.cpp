@@ -31,7 +31,8 @@ struct Sink {
   bool is_taken = false;  // by a tracer
 };
 Sink& sink() {
-  static Sink instance;
+  // Never destroyed: CUPTI may hand back a buffer while the process ends.
+  static Sink& instance = *new Sink;
   return instance;
 }
 
