@@ -8,6 +8,7 @@
 #include "base/units.h"
 #include "ir/op_def.h"
 #include "lab/study/columns.h"
+#include "lab/study/memory_totals.h"
 
 namespace tracestep {
 namespace {
@@ -268,7 +269,7 @@ Table failure_holder_table(const MemoryCell& cell) {
       rest.bytes += h.bytes;
       continue;
     }
-    table.add_row({std::get<0>(key), std::get<1>(key), name_of(std::get<2>(key)), h.count, h.bytes,
+    table.add_row({std::get<0>(key), std::get<1>(key), words_of(std::get<2>(key)), h.count, h.bytes,
                    share(h.bytes), h.reason});
   }
   if (rest.count > 0) {

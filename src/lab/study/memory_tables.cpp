@@ -1,164 +1,21 @@
 #include "lab/study/memory_tables.h"
 
 #include <algorithm>
-#include <array>
 #include <map>
 #include <tuple>
 
 #include "analysis/component.h"
-#include "analysis/cost.h"
-#include "analysis/saved_ledger.h"
 #include "ir/op_def.h"
 #include "lab/study/columns.h"
+#include "lab/study/memory_totals.h"
 
 namespace tracestep {
 namespace {
 
 constexpr std::size_t kHolders = 25;
 
-using ByCategory = std::array<std::int64_t, kCategoryCount>;
-
-std::size_t at(std::int32_t id) {
-  return static_cast<std::size_t>(id);
-}
 std::size_t at(Category c) {
   return static_cast<std::size_t>(c);
-}
-double percent(std::int64_t part, std::int64_t whole) {
-  return whole > 0 ? 100.0 * static_cast<double>(part) / static_cast<double>(whole) : 0.0;
-}
-std::string words(std::string_view name) {
-  std::string out(name);
-  std::ranges::replace(out, '_', ' ');
-  return out;
-}
-Json when(bool condition, Json value) {
-  if (!condition) value = Json();
-  return value;
-}
-
-struct CategoryTotals {
-  ByCategory peak{}, highest{};  // at the peak of all; the most of each at any moment
-};
-
-// By the program: buffers come and go at their nodes.
-CategoryTotals predicted_totals(const MemoryRun& run) {
-  std::vector<ByCategory> change(run.program.nodes.size() + 1);
-  CategoryTotals out;
-  ByCategory live{};
-  for (const MappedBuffer& b : run.map.buffers) {
-    if (b.first == kNoNode) {
-      live[at(b.category)] += b.bytes;
-      continue;
-    }
-    change[at(b.first)][at(b.category)] += b.bytes;
-    if (at(b.last) < run.program.nodes.size()) change[at(b.last) + 1][at(b.category)] -= b.bytes;
-  }
-  out.highest = live;
-  for (const ByCategory& delta : change) {
-    for (std::size_t c = 0; c < kCategoryCount; ++c) {
-      live[c] += delta[c];
-      out.highest[c] = std::max(out.highest[c], live[c]);
-    }
-  }
-  out.peak = run.map.by_category;
-  return out;
-}
-
-// By the recorded events.
-CategoryTotals measured_totals(const MemoryRun& run) {
-  CategoryTotals out;
-  ByCategory live{};
-  std::int64_t peak = -1;
-  for (std::size_t i = 0; i < run.events.size(); ++i) {
-    const MemoryEvent& e = run.events[i];
-    const bool is_alloc = e.action == MemoryAction::kAlloc;
-    if (!is_alloc && e.action != MemoryAction::kFree) continue;
-    live[at(e.category)] += is_alloc ? e.requested_bytes : -e.requested_bytes;
-    for (std::size_t c = 0; c < kCategoryCount; ++c) {
-      out.highest[c] = std::max(out.highest[c], live[c]);
-    }
-    if (e.live_requested_bytes > peak && (i + 1 >= run.step_begin)) {
-      peak = e.live_requested_bytes;
-      out.peak = live;
-    }
-  }
-  return out;
-}
-
-Json object_of(const ByCategory& bytes) {
-  Json out = Json::object();
-  for (Category c : kAllCategories) out[name_of(c)] = bytes[at(c)];
-  return out;
-}
-
-Json phases_of(const MemoryRun& run) {
-  Json out = Json::object();
-  for (Phase phase : kAllPhases) {
-    out[name_of(phase)] = run.map.by_phase[static_cast<std::size_t>(phase)];
-  }
-  return out;
-}
-
-// The largest buffers of the whole step; of equal ones the earliest.
-std::vector<std::size_t> largest(const MemoryMap& map, std::size_t count) {
-  std::vector<std::size_t> out(map.buffers.size());
-  for (std::size_t i = 0; i < out.size(); ++i) out[i] = i;
-  std::ranges::stable_sort(out, std::greater{},
-                           [&](std::size_t i) { return map.buffers[i].bytes; });
-  out.resize(std::min(out.size(), count));
-  return out;
-}
-
-Json largest_json(const MemoryRun& run) {
-  Json out = Json::array();
-  for (std::size_t i : largest(run.map, 10)) {
-    const MappedBuffer& b = run.map.buffers[i];
-    Json item = Json::object();
-    item["path"] = b.path;
-    item["op"] = b.op;
-    item["source"] = source_of(run.program, b);
-    item["bytes"] = b.bytes;
-    item["category"] = name_of(b.category);
-    item["phase"] = name_of(b.phase);
-    item["at_peak"] = b.at_peak;
-    item["reason"] = b.reason;
-    out.push_back(std::move(item));
-  }
-  return out;
-}
-
-// The peak of the same cell in fp32, if it is in the grid.
-const MemoryCell* in_fp32(std::span<const MemoryCell> cells, const MemoryCell& of) {
-  const StepSpec& a = of.run.spec.step;
-  for (const MemoryCell& cell : cells) {
-    const StepSpec& b = cell.run.spec.step;
-    if (cell.precision == "fp32" && a.model.name == b.model.name && a.mode == b.mode &&
-        a.ops == b.ops && a.shape.batch == b.shape.batch && a.shape.context == b.shape.context) {
-      return &cell;
-    }
-  }
-  return nullptr;
-}
-
-// One tensor of the residual stream, as the program has it: the embedding's result.
-std::int64_t residual_bytes(const Program& program) {
-  for (const Node& node : program.nodes) {
-    if (node.origin().path == "token_embeddings" && node.origin().phase == Phase::kForward &&
-        node.op->name == "gather") {
-      return program.type(node.outputs[0]).bytes();
-    }
-  }
-  return 0;
-}
-
-// Without the narrow copies of weights, which have a column of their own.
-std::int64_t saved_bytes(const Program& program) {
-  std::int64_t out = 0;
-  for (const LedgerItem& item : saved_ledger(program)) {
-    if (program.value(item.value).role != Role::kWeightCast) out += item.bytes;
-  }
-  return out;
 }
 
 std::string place_of(const Program& program, NodeId id) {
@@ -206,101 +63,6 @@ std::pair<std::string, std::string> holder_of(const MappedBuffer& buffer) {
   return {component_of(buffer.path), buffer.op};
 }
 
-Table peak_table(std::span<const MemoryCell> cells) {
-  Table table{.name = "memory", .title = "Bytes of a step"};
-  const bool accounts =
-      std::ranges::any_of(cells, [](const MemoryCell& c) { return c.accounted.has_value(); });
-  const auto hidden_unless = [](bool shown, Column column) {
-    column.data_only = !shown;
-    return column;
-  };
-  table.columns = {
-      text_column("size"),
-      int_column("context"),
-      int_column("batch"),
-      data_only(int_column("vocab")),
-      text_column("mode"),
-      text_column("precision"),
-      text_column("ops"),
-      text_column("device", {}, "empty: predicted, no device was used"),
-      text_column("status", {}, "ok, or oom against --memory-limit"),
-      data_only(int_column("parameters")),
-      data_only(bytes_column("peak_bytes", "peak", "measured where it was, else predicted")),
-      bytes_column("predicted_peak_bytes", "predicted peak",
-                   "the most that is alive at any moment, as requested, from the program alone"),
-      bytes_column("measured_peak_bytes", "measured peak", "the same by the allocator"),
-      bytes_column("saved_bytes", "saved",
-                   "kept from forward for backward, without narrow copies of weights"),
-      bytes_column("weight_cast_bytes", "weight copy",
-                   "narrow copies of weights, the most at any moment"),
-      bytes_column("residual_bytes", "residual", "one tensor of the residual stream"),
-      real_column("versus_fp32_percent", "vs fp32", "%", 1, "of the predicted peak"),
-      hidden_unless(accounts, bytes_column("accounted_bytes", "accounted",
-                                           "the peak by --account-as, which decides the status")),
-      hidden_unless(accounts, text_column("accounted_as", "formula")),
-      data_only(bytes_column("reserved_bytes", "reserved", "segments at their most, measured")),
-      {.name = "by_category",
-       .kind = ColumnKind::kStructured,
-       .description = "bytes alive at the predicted peak"},
-      {.name = "by_phase",
-       .kind = ColumnKind::kStructured,
-       .description = "the highest predicted total while a phase runs"},
-      {.name = "largest",
-       .kind = ColumnKind::kStructured,
-       .description = "the ten largest buffers, and why each is alive"}};
-  for (const MemoryCell& cell : cells) {
-    const MemoryRun& run = cell.run;
-    const StepSpec& step = run.spec.step;
-    const std::int64_t predicted = run.map.peak_bytes;
-    const std::int64_t needed = cell.accounted ? cell.accounted->bytes : predicted;
-    const bool fits = run.status == "ok" && (cell.limit_bytes == 0 || needed <= cell.limit_bytes);
-    const bool measured = run.measured && run.status == "ok";
-    const MemoryCell* fp32 = in_fp32(cells, cell);
-    const double ratio = fp32 == nullptr ? 1.0
-                                         : static_cast<double>(predicted) /
-                                               static_cast<double>(fp32->run.map.peak_bytes);
-    table.add_row({step.model.name,
-                   step.shape.context,
-                   step.shape.batch,
-                   step.model.vocab,
-                   name_of(step.mode),
-                   cell.precision,
-                   name_of(step.ops),
-                   when(!run.device.empty(), run.device),
-                   fits ? "ok" : "oom",
-                   run.parameters,
-                   measured ? run.peak_bytes : predicted,
-                   predicted,
-                   when(measured, run.peak_bytes),
-                   saved_bytes(run.program),
-                   predicted_totals(run).highest[at(Category::kWeightCast)],
-                   residual_bytes(run.program),
-                   when(fp32 != nullptr && fp32 != &cell, 100.0 * (ratio - 1.0)),
-                   cell.accounted ? Json(cell.accounted->bytes) : Json(),
-                   cell.accounted ? Json(cell.accounted->formula) : Json(),
-                   when(measured, run.peak_reserved_bytes),
-                   object_of(run.map.by_category),
-                   phases_of(run),
-                   largest_json(run)});
-  }
-  return table;
-}
-
-Table category_grid(std::span<const MemoryCell> cells) {
-  Table table{.name = "by_category",
-              .title = "Bytes alive at the predicted peak",
-              .columns = {text_column("cell")}};
-  for (Category c : kAllCategories) {
-    table.columns.push_back(bytes_column(std::string(name_of(c)), words(name_of(c))));
-  }
-  for (const MemoryCell& cell : cells) {
-    std::vector<Json> row{label_of(cell)};
-    for (std::int64_t bytes : cell.run.map.by_category) row.emplace_back(bytes);
-    table.add_row(std::move(row));
-  }
-  return table;
-}
-
 Table category_table(const MemoryCell& cell) {
   Table table{.name = "categories", .title = "Bytes by category"};
   table.columns = {text_column("category", {}, "stated by the program"),
@@ -320,8 +82,8 @@ Table category_table(const MemoryCell& cell) {
   for (Category c : kAllCategories) {
     const std::size_t i = at(c);
     if (predicted.highest[i] == 0 && measured.highest[i] == 0) continue;
-    table.add_row({words(name_of(c)), predicted.peak[i], when(run.measured, measured.peak[i]),
-                   percent(predicted.peak[i], total), predicted.highest[i],
+    table.add_row({words_of(c), predicted.peak[i], when(run.measured, measured.peak[i]),
+                   percent_of(predicted.peak[i], total), predicted.highest[i],
                    when(run.measured, measured.highest[i])});
   }
   table.add_row({"unattributed", std::int64_t{0},
@@ -372,10 +134,10 @@ Table largest_table(const MemoryCell& cell, std::size_t count) {
                    text_column("phase"),
                    {.name = "at_peak", .title = "at peak", .kind = ColumnKind::kBool},
                    text_column("reason", {}, "why it is alive as long as it is")};
-  for (std::size_t i : largest(cell.run.map, count)) {
+  for (std::size_t i : largest_buffers(cell.run.map, count)) {
     const MappedBuffer& b = cell.run.map.buffers[i];
-    table.add_row({b.path, b.op, source_of(cell.run.program, b), b.bytes,
-                   words(name_of(b.category)), name_of(b.phase), b.at_peak, b.reason});
+    table.add_row({b.path, b.op, source_of(cell.run.program, b), b.bytes, words_of(b.category),
+                   name_of(b.phase), b.at_peak, b.reason});
   }
   return table;
 }
@@ -421,16 +183,16 @@ Table holder_table(const MemoryCell& cell) {
       rest.largest = std::max(rest.largest, h.largest);
       continue;
     }
-    table.add_row({component, op, words(name_of(category)), h.count, h.largest, h.bytes,
-                   percent(h.bytes, map.peak_bytes), h.reason});
+    table.add_row({component, op, words_of(category), h.count, h.largest, h.bytes,
+                   percent_of(h.bytes, map.peak_bytes), h.reason});
   }
   if (rest.count > 0) {
     table.add_row({fmt::format("{} more", sorted.size() - kHolders), Json(), Json(), rest.count,
-                   rest.largest, rest.bytes, percent(rest.bytes, map.peak_bytes),
+                   rest.largest, rest.bytes, percent_of(rest.bytes, map.peak_bytes),
                    "each less than those above"});
   }
   table.add_row({"unattributed", Json(), Json(), std::int64_t{0}, Json(), map.peak_bytes - total,
-                 percent(map.peak_bytes - total, map.peak_bytes), Json()});
+                 percent_of(map.peak_bytes - total, map.peak_bytes), Json()});
   table.add_row({"total", Json(), Json(), count, Json(), map.peak_bytes, 100.0, Json()});
   return table;
 }
@@ -468,9 +230,9 @@ Table buffer_table(const MemoryCell& cell) {
     const bool in_step = h != nullptr && b.first != kNoNode;
     table.add_row(
         {static_cast<std::int64_t>(i), b.path, b.op, source_of(run.program, b),
-         words(name_of(b.category)), name_of(b.phase),
-         when(b.first != kNoNode, std::int64_t{b.first}), when(b.last < end, std::int64_t{b.last}),
-         b.bytes, h == nullptr ? Json() : Json(h->requested_bytes),
+         words_of(b.category), name_of(b.phase), when(b.first != kNoNode, std::int64_t{b.first}),
+         when(b.last < end, std::int64_t{b.last}), b.bytes,
+         h == nullptr ? Json() : Json(h->requested_bytes),
          h == nullptr ? Json() : Json(h->requested_bytes - b.bytes),
          h == nullptr ? Json() : Json(h->rounded_bytes), in_step ? Json(ms(h->alloc)) : Json(),
          in_step && h->free ? Json(ms(*h->free)) : Json(), b.reason});

@@ -8,13 +8,10 @@
 #include "analysis/saved_ledger.h"
 #include "ir/op_def.h"
 #include "lab/study/columns.h"
+#include "lab/study/memory_totals.h"
 
 namespace tracestep {
 namespace {
-
-double percent(std::int64_t part, std::int64_t whole) {
-  return whole > 0 ? 100.0 * static_cast<double>(part) / static_cast<double>(whole) : 0.0;
-}
 
 // What computing again takes, added up.
 struct Price {
@@ -156,7 +153,7 @@ Table saved_by_op_table(const MemoryCell& cell) {
   Price all;
   for (const auto& [key, sum] : sorted) {
     std::vector<Json> row{key.first,   key.second, sum.count,
-                          sum.largest, sum.bytes,  percent(sum.bytes, total),
+                          sum.largest, sum.bytes,  percent_of(sum.bytes, total),
                           sum.reader};
     add_price(row, run, sum.price, sum.bytes);
     table.add_row(std::move(row));
@@ -190,7 +187,7 @@ Table saved_by_block_table(const MemoryCell& cell) {
         block.values,
         block.bytes,
         block.bytes * block.blocks,
-        percent(block.bytes * block.blocks, total)};
+        percent_of(block.bytes * block.blocks, total)};
     add_price(row, run, block.price, block.bytes * block.blocks);
     table.add_row(std::move(row));
     all += block.price;
