@@ -29,7 +29,9 @@ const Command& find_command(std::span<const Command> commands, const std::string
               "tracestep --help lists them");
 }
 
-void add_option(CLI::App& app, const Option& option) {
+// `takes_more`: whether words beyond what the option needs are its own (and then an error), or left
+// for the words of the command.
+void add_option(CLI::App& app, const Option& option, bool takes_more) {
   if (option.max_values == 0) {
     app.add_flag_callback(option.flag, [&option] { option.read(option.flag, ""); });
     return;
@@ -46,7 +48,8 @@ void add_option(CLI::App& app, const Option& option) {
            for (const std::string& value : values) option.read(option.flag, value);
          })
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
-      ->expected(option.min_values, option.max_values);
+      ->expected(option.min_values, option.max_values)
+      ->allow_extra_args(takes_more);
 }
 
 [[noreturn]] void fail_unknown(const Command& command, const std::string& word) {
@@ -120,7 +123,8 @@ const Command* parse_arguments(std::span<const Command> commands,
   check_switches(command, arguments);
   CLI::App app;
   app.allow_extras();
-  for (const Option& option : command.options.options()) add_option(app, option);
+  const bool takes_more = command.options.positionals().empty();
+  for (const Option& option : command.options.options()) add_option(app, option, takes_more);
   try {
     // CLI11 takes the words last to first.
     app.parse(std::vector<std::string>(arguments.rbegin(), arguments.rend() - 1));

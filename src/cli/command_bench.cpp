@@ -250,7 +250,7 @@ Command bench_command() {
   set.integers("--warmup-study", options->warmup_study, {0, 1000000},
                "instead of a table of cells: each cell with each of these numbers of warm-up "
                "steps, every time in a new process");
-  set.real("--max-noise", options->noise.max_noise_percent, {0.001, 1000.0},
+  set.real("--max-noise", options->noise.max_noise_percent, {0.001, 1e9},
            "percent: time steps until half the 95 % interval of the median is below it, --steps "
            "at least");
   set.integer("--max-steps", options->noise.max_steps, {1, 1000000},

@@ -159,7 +159,7 @@ TEST(BenchTest, AResultInJsonCanBeResumedToo) {
 TEST(BenchTest, SamplingByNoiseNamesWhyItEnded) {
   const std::string cell = std::string("bench --context 8 --mode inference --warmup 1 --roof 0") +
                            " --d-model 16 --d-ff 16 --layers 1 --heads 2 --vocab 20";
-  const Json easy = json_of(cell + " --max-noise 1000 --steps 7");
+  const Json easy = json_of(cell + " --max-noise 1000000000 --steps 7");
   EXPECT_EQ(easy.at("rows").items()[0].at("stopped_by").as_string(), "noise");
   EXPECT_EQ(easy.at("rows").items()[0].at("samples_ms").size(), 7u);
   const Json hard = json_of(cell + " --max-noise 0.001 --max-steps 12");

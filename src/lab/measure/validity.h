@@ -23,6 +23,8 @@ class ResultRow {
   static ResultRow of(const std::vector<Column>& columns, const std::vector<Json>& cells,
                       const Json& environment);
 
+  // The cell, or nullptr when it is missing or empty.
+  const Json* find(std::string_view column) const;
   std::optional<double> number(std::string_view column) const;
   std::optional<bool> truth(std::string_view column) const;
   std::string text(std::string_view column) const;             // empty: not there
@@ -37,8 +39,6 @@ class ResultRow {
   bool is_like(const ResultRow& other, std::span<const std::string_view> except) const;
 
  private:
-  const Json* find(std::string_view column) const;
-
   Json cells_, environment_;
 };
 

@@ -1,0 +1,74 @@
+// tracestep compare: two results beside each other, row by row, with what chance explains.
+#include <memory>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "cli/command.h"
+#include "cli/output.h"
+#include "lab/measure/environment.h"
+#include "lab/study/compare.h"
+
+namespace tracestep::cli {
+namespace {
+
+struct CompareCommandOptions {
+  std::string a, b;
+  double margin_percent = 2.0;
+  std::optional<double> fail_percent;
+  std::vector<std::string> ignored;
+  OutputOptions output;
+};
+
+int run_compare(const CompareCommandOptions& o, std::span<const std::string> arguments) {
+  probe_output(o.output);
+  const ResultFile a = read_result(o.a), b = read_result(o.b);
+  ComparisonReport report = compare_results(
+      a, b,
+      {.margin = o.margin_percent / 100, .ignored = o.ignored, .fail_percent = o.fail_percent});
+  write_tables(o.output, "tracestep.compare/1", capture_environment(arguments),
+               {std::move(report.environment), std::move(report.rows)});
+  if (report.regressions.empty()) return 0;
+  for (const std::string& line : report.regressions) log_warn("regression: {}", line);
+  return exit_code(ErrorCode::kFailed);
+}
+
+}  // namespace
+
+Command compare_command() {
+  const auto options = std::make_shared<CompareCommandOptions>();
+  Command command{
+      .name = "compare",
+      .summary = "is this run faster than that one, or is it noise",
+      .details =
+          "Matches the rows of two JSON results of bench or attention by what they measured, says "
+          "first what differs between the machines and builds, then for each pair the ratio of the "
+          "medians with its 95 % interval, and whether B is the same, faster, slower, or cannot be "
+          "told.",
+      .examples = {{"before.json after.json", "what a change did"},
+                   {"main.json branch.json --fail-on-regression 3",
+                    "exit status 1 when a row is over 3 % slower, beyond noise"},
+                   {"fp32.json bf16.json --ignore precision", "what bfloat16 brings"}}};
+  OptionSet& set = command.options;
+  set.positional("A", options->a, "a JSON result (bench or attention, --format json)");
+  set.positional("B", options->b, "the one that is held against it");
+  set.group("How to compare");
+  set.value("--ignore", "NAME[,NAME]", "columns that may differ in rows that are matched",
+            [options](const std::string& where, const std::string& text) {
+              options->ignored = split_list(where, text);
+            });
+  set.real("--margin", options->margin_percent, {0.0, 100.0},
+           "percent: what lies within it is the same; 2");
+  set.value("--fail-on-regression", "X",
+            "exit with status 1 when a row is slower, beyond noise, by more than X percent, or "
+            "is no longer ok",
+            [options](const std::string& where, const std::string& text) {
+              options->fail_percent = parse_real(where, text, 0.0, 1e6);
+            });
+  add_output_options(set, options->output);
+  command.run = [options](std::span<const std::string> arguments) {
+    return run_compare(*options, arguments);
+  };
+  return command;
+}
+
+}  // namespace tracestep::cli

@@ -1,0 +1,61 @@
+// Two results of the same command beside each other: rows matched by what they measured, how the
+// times differ, and whether that is more than chance.
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "lab/measure/validity.h"
+#include "lab/report/table.h"
+
+namespace tracestep {
+
+// A JSON result as it was read.
+struct ResultFile {
+  std::string name;  // what messages call it
+  std::string schema;
+  Json environment;
+  std::vector<ResultRow> rows;
+};
+
+// Error{kInput}: not there, not a JSON result, of a command that has no samples to compare.
+ResultFile read_result(const std::filesystem::path& path);
+
+enum class Change {
+  kSame,     // the interval of the ratio lies within the margin
+  kFaster,   // it lies below 1, and Mann-Whitney agrees
+  kSlower,   // it lies above 1, likewise
+  kUnclear,  // neither: measure more
+};
+std::string_view name_of(Change change);
+
+struct Comparison {
+  double ratio;      // median of B over median of A
+  double low, high;  // 95 % interval; NaN with fewer than six samples on a side
+  double p;          // Mann-Whitney, two-sided
+  Change change = Change::kUnclear;
+};
+
+// `margin`: 0.02 takes what lies within 2 % of each other for the same.
+Comparison compare_samples(std::span<const double> a, std::span<const double> b, double margin);
+
+struct CompareOptions {
+  double margin = 0.02;
+  std::vector<std::string> ignored;         // key columns that may differ between matched rows
+  std::optional<double> fail_percent = {};  // slower by more than this is a regression
+};
+
+struct ComparisonReport {
+  Table environment;  // what differs, but for dates and arguments
+  Table rows;
+  std::vector<std::string> regressions;  // one line each; only with fail_percent
+};
+
+// Error{kUsage}: files of different commands, an ignored column that is no key, keys that do not
+// tell the rows of one file apart.
+ComparisonReport compare_results(const ResultFile& a, const ResultFile& b,
+                                 const CompareOptions& options);
+
+}  // namespace tracestep

@@ -1,0 +1,61 @@
+// compare: two results of bench, from files to exit status.
+#include <gtest/gtest.h>
+
+#include "base/json.h"
+#include "cli/run_binary.h"
+#include "train/temp_folder.h"
+
+namespace tracestep {
+namespace {
+
+// One row of `bench` with ten samples around `ms`.
+std::string result(double ms) {
+  Json samples = Json::array();
+  for (int i = 0; i < 10; ++i) samples.push_back(ms * (1 + 0.001 * i));
+  Json row = Json::object();
+  row["size"] = "tiny";
+  row["mode"] = "step";
+  row["status"] = "ok";
+  row["samples_ms"] = samples;
+  Json rows = Json::array();
+  rows.push_back(row);
+  Json out = Json::object();
+  out["schema"] = "tracestep.bench/1";
+  out["environment"] = Json::object();
+  out["rows"] = rows;
+  return out.dump();
+}
+
+TEST(CompareCommandTest, ARegressionEndsWithStatusOne) {
+  const TempFolder folder;
+  folder.write("a.json", result(100));
+  folder.write("b.json", result(110));
+  const RunHow here{.folder = folder.path()};
+  EXPECT_EQ(run_tracestep(words_of("compare a.json b.json"), here).status, 0);
+  const ProgramRun gate =
+      run_tracestep(words_of("compare a.json b.json --fail-on-regression 5 --format json"), here);
+  EXPECT_EQ(gate.status, 1);
+  EXPECT_TRUE(contains(gate.err, "regression: tiny step: +10.0 %")) << gate.err;
+  const Json out = Json::parse(gate.out, "compare");
+  EXPECT_EQ(out.at("schema").as_string(), "tracestep.compare/1");
+  const Json& row = out.at("tables").at("compare").at("rows").items().at(0);
+  EXPECT_EQ(row.at("verdict").as_string(), "slower");
+  EXPECT_EQ(run_tracestep(words_of("compare --fail-on-regression 20 a.json b.json"), here).status,
+            0);
+}
+
+TEST(CompareCommandTest, FilesThatAreNoResultsAreNamed) {
+  const TempFolder folder;
+  folder.write("a.json", result(100));
+  folder.write("b.json", "{\"rows\": []}");
+  folder.write("c.json", "{\"schema\": \"tracestep.doctor/1\"}");
+  const RunHow here{.folder = folder.path()};
+  EXPECT_EQ(run_tracestep(words_of("compare a.json b.json"), here).status, 3);
+  EXPECT_EQ(run_tracestep(words_of("compare a.json c.json"), here).status, 3);
+  EXPECT_EQ(run_tracestep(words_of("compare a.json none.json"), here).status, 3);
+  EXPECT_EQ(run_tracestep(words_of("compare a.json"), here).status, 2);
+  EXPECT_EQ(run_tracestep(words_of("compare a.json a.json a.json"), here).status, 2);
+}
+
+}  // namespace
+}  // namespace tracestep

@@ -1,0 +1,145 @@
+#include "lab/study/compare.h"
+
+#include <cmath>
+
+#include <gtest/gtest.h>
+
+#include "base/error.h"
+
+namespace tracestep {
+namespace {
+
+std::vector<double> around(double center, double step = 0.01) {
+  std::vector<double> out;
+  for (int i = -4; i <= 4; ++i) out.push_back(center * (1 + step * 0.1 * i));
+  return out;
+}
+
+Json list(const std::vector<double>& values) {
+  Json out = Json::array();
+  for (double v : values) out.push_back(v);
+  return out;
+}
+
+Json row_of(const char* mode, std::vector<double> samples, const char* precision = "fp32") {
+  Json row = Json::object();
+  row["size"] = "tiny";
+  row["context"] = 128;
+  row["mode"] = mode;
+  row["precision"] = precision;
+  row["status"] = "ok";
+  row["samples_ms"] = list(samples);
+  return row;
+}
+
+ResultFile file_of(std::vector<Json> rows, const char* commit = "one") {
+  Json environment = Json::object();
+  environment["commit"] = commit;
+  environment["cpu"] = "some";
+  environment["date_utc"] = commit;  // never worth a line
+  ResultFile out{"file.json", "tracestep.bench/1", environment, {}};
+  for (Json& row : rows) out.rows.emplace_back(std::move(row), environment);
+  return out;
+}
+
+std::string verdict(const ComparisonReport& report, std::size_t row) {
+  return report.rows.rows.at(row).at(1).as_string();
+}
+
+TEST(CompareTest, FourVerdicts) {
+  const auto change = [](const std::vector<double>& a, const std::vector<double>& b) {
+    return compare_samples(a, b, 0.02).change;
+  };
+  EXPECT_EQ(change(around(100), around(100.1)), Change::kSame);
+  EXPECT_EQ(change(around(100), around(80)), Change::kFaster);
+  EXPECT_EQ(change(around(100), around(125)), Change::kSlower);
+  EXPECT_EQ(change(around(100, 3.0), around(108, 3.0)), Change::kUnclear);
+  // Clearly apart, but three samples cannot show it: the best p is 2/20.
+  const std::vector<double> few = {100, 101, 102}, twice = {200, 201, 202};
+  EXPECT_EQ(change(few, twice), Change::kUnclear);
+  EXPECT_NEAR(compare_samples(few, twice, 0.02).p, 0.1, 1e-12);
+}
+
+TEST(CompareTest, TheRatioIsThatOfTheMedians) {
+  const Comparison c = compare_samples(around(100), around(125), 0.02);
+  EXPECT_DOUBLE_EQ(c.ratio, 1.25);
+  EXPECT_GT(c.low, 1.24);
+  EXPECT_LT(c.high, 1.26);
+  // Nine and nine, fully apart: 2 / binomial(18, 9).
+  EXPECT_NEAR(c.p, 2.0 / 48620, 1e-12);
+}
+
+TEST(CompareTest, RowsMeetByWhatTheyMeasuredAndNotByPlace) {
+  const auto report =
+      compare_results(file_of({row_of("forward", around(10)), row_of("step", around(30))}),
+                      file_of({row_of("step", around(60)), row_of("forward", around(10))}), {});
+  ASSERT_EQ(report.rows.rows.size(), 2u);
+  EXPECT_EQ(verdict(report, 0), "same");
+  EXPECT_EQ(verdict(report, 1), "slower");
+}
+
+TEST(CompareTest, RowsWithoutAPartnerAreNamed) {
+  const auto report = compare_results(file_of({row_of("forward", around(10))}),
+                                      file_of({row_of("step", around(10))}), {});
+  ASSERT_EQ(report.rows.rows.size(), 2u);
+  EXPECT_EQ(verdict(report, 0), "only in A");
+  EXPECT_EQ(verdict(report, 1), "only in B");
+}
+
+TEST(CompareTest, IgnoredColumnsMayDiffer) {
+  const auto a = file_of({row_of("step", around(10), "fp32")});
+  const auto b = file_of({row_of("step", around(5), "bf16")});
+  EXPECT_EQ(verdict(compare_results(a, b, {}), 0), "only in A");
+  const auto report = compare_results(a, b, {.ignored = {"precision"}});
+  ASSERT_EQ(report.rows.rows.size(), 1u);
+  EXPECT_EQ(verdict(report, 0), "faster");
+  EXPECT_NE(report.rows.rows[0][0].as_string().find("fp32 → bf16"), std::string::npos);
+  EXPECT_THROW(compare_results(a, b, {.ignored = {"precison"}}), Error);
+  const auto both =
+      file_of({row_of("step", around(10), "fp32"), row_of("step", around(5), "bf16")});
+  EXPECT_THROW(compare_results(both, b, {.ignored = {"precision"}}), Error);
+}
+
+TEST(CompareTest, TheEnvironmentShowsOnlyWhatDiffers) {
+  const auto same = compare_results(file_of({}), file_of({}), {});
+  EXPECT_TRUE(same.environment.rows.empty());
+  const auto other = compare_results(file_of({}, "one"), file_of({}, "two"), {});
+  ASSERT_EQ(other.environment.rows.size(), 1u);
+  EXPECT_EQ(other.environment.rows[0][0].as_string(), "commit");
+}
+
+TEST(CompareTest, ARegressionIsSlowerBeyondNoiseAndBeyondThePercentage) {
+  const auto a = file_of({row_of("step", around(100))});
+  const auto regressions = [&](Json row, double percent) {
+    return compare_results(a, file_of({std::move(row)}), {.fail_percent = percent})
+        .regressions.size();
+  };
+  EXPECT_EQ(regressions(row_of("step", around(110)), 5), 1u);
+  EXPECT_EQ(regressions(row_of("step", around(110)), 15), 0u);
+  EXPECT_EQ(regressions(row_of("step", around(90)), 0), 0u);
+  Json gone = row_of("step", {});
+  gone["status"] = "oom";
+  EXPECT_EQ(regressions(gone, 5), 1u);
+}
+
+TEST(CompareTest, AnInvalidRowIsNotCompared) {
+  Json late = row_of("step", around(50));
+  late["wall_ms"] = 50.0;
+  late["device_span_ms"] = 400.0;
+  late["tflops"] = 1.0;
+  late["warmup_ms"] = list({1.0});
+  const auto report = compare_results(file_of({row_of("step", around(100))}), file_of({late}),
+                                      {.fail_percent = 0.0});
+  EXPECT_EQ(verdict(report, 0), "invalid");
+  EXPECT_NE(report.rows.rows[0].back().as_string().find("missing_synchronization"),
+            std::string::npos);
+}
+
+TEST(CompareTest, FilesOfDifferentCommandsAreRefused) {
+  ResultFile other = file_of({});
+  other.schema = "tracestep.attention/1";
+  EXPECT_THROW(compare_results(file_of({}), other, {}), Error);
+}
+
+}  // namespace
+}  // namespace tracestep
