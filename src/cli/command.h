@@ -28,6 +28,7 @@ Command show_command();
 Command train_command();
 Command eval_command();
 Command generate_command();
+Command attention_command();
 Command compare_command();
 Command study_command();
 Command doctor_command();

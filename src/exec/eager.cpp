@@ -142,6 +142,7 @@ void EagerExecutor::run(Recorder* recorder) {
 // them measure the device alone.
 void EagerExecutor::issue(Recorder* recorder) {
   if (recorder == nullptr) {
+    if (!pauses_.empty()) return issue_with_pauses();
     for (Launch& launch : launches_) run_one(launch, nullptr, 0);
     return;
   }
@@ -160,6 +161,15 @@ void EagerExecutor::issue(Recorder* recorder) {
     const std::int64_t end = span_marks_->between_ns(0, 2 * i + 1);
     recorder->add(Span{launches_[i].node, begin, std::max(begin, end - overhead)});
   }
+}
+
+void EagerExecutor::issue_with_pauses() {
+  std::size_t next = 0;
+  for (Launch& launch : launches_) {
+    while (next < pauses_.size() && launch.node >= pauses_[next].node) pauses_[next++].act();
+    run_one(launch, nullptr, 0);
+  }
+  while (next < pauses_.size()) pauses_[next++].act();
 }
 
 void EagerExecutor::run_one(Launch& launch, Marks* marks, std::size_t mark) {

@@ -2,6 +2,7 @@
 // allocator, freed after their last reader.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -24,6 +25,16 @@ class EagerExecutor : public Executor {
 
   const Program& program() const override { return program_; }
   const Storage& storage() const { return storage_; }
+
+  // Called in the middle of a run, before the first kernel of `node` or a later one; it may wait
+  // for the device and read the allocator. How a measurement times a part of a step by itself.
+  struct Pause {
+    NodeId node = kNoNode;
+    std::function<void()> act;
+  };
+  // In order of nodes. Runs that record spans do not pause: they hold the device.
+  void set_pauses(std::vector<Pause> pauses) { pauses_ = std::move(pauses); }
+
   void set_input(std::string_view name, const TensorView& value) override;
   void run(Recorder* recorder = nullptr) override;
   void set_tracer(ActivityTracer* tracer) override { tracer_ = tracer; }
@@ -51,6 +62,7 @@ class EagerExecutor : public Executor {
   Slot slot(ValueId id) const;
   void allocate_leaves();
   void issue(Recorder* recorder);
+  void issue_with_pauses();
   // Sets marks[mark] before and marks[mark + 1] after the kernel, when there are marks.
   void run_one(Launch& launch, Marks* marks, std::size_t mark);
   void free_temporaries();
@@ -64,6 +76,7 @@ class EagerExecutor : public Executor {
   Program program_;
   Storage storage_;
   std::vector<Launch> launches_;
+  std::vector<Pause> pauses_;
   std::vector<void*> buffers_;                         // by buffer index; nullptr: not alive
   std::vector<TensorRef> inputs_, outputs_;            // scratch of run_one
   static constexpr std::size_t kFirst = 0, kLast = 1;  // of marks_

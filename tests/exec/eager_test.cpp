@@ -65,6 +65,29 @@ TEST_P(EagerTest, TheMeasuredPeakIsThePredictedOneToTheByte) {
   }
 }
 
+TEST_P(EagerTest, APauseComesBeforeItsNodeWithWhatIsAliveThere) {
+  const auto device = make();
+  Store store(*device);
+  EagerExecutor executor(store,
+                         step_program(small_step(Mode::kStep, Granularity::kFused), *device));
+  initialize_parameters(store, 1);
+  set_inputs(executor);
+  const Storage& storage = executor.storage();
+  const auto middle = static_cast<NodeId>(executor.program().nodes.size() / 2);
+  std::int64_t planned = 0;
+  for (const Buffer& b : storage.buffers) {
+    if (b.first == kNoNode || (b.first < middle && b.last >= middle)) planned += b.bytes;
+  }
+  std::vector<std::int64_t> live;
+  const auto look = [&] { live.push_back(device->allocator().stats().requested_bytes); };
+  executor.set_pauses({{middle, look}, {static_cast<NodeId>(1 << 20), look}});
+  executor.run();
+  ASSERT_EQ(live.size(), 2u);  // one beyond the last node comes at the end
+  EXPECT_EQ(live[0], planned);
+  executor.run();
+  EXPECT_EQ(live[2], planned);
+}
+
 TEST_P(EagerTest, AnUnplannedAllocationIsNoticed) {
   const auto device = make();
   Store store(*device);
