@@ -78,7 +78,6 @@ TEST(MessagesTest, WhatIsNotAvailableIsRefusedWithWhatIs) {
            Mistake{"bench --attention flash", 2, "use naive"},
            Mistake{"bench --device cuda", 6, "cuda is not there: this build has no CUDA back end"},
            Mistake{"bench --device cuda:99", 6, "this build has no CUDA back end"},
-           Mistake{"memory --size small", 2, "add --predict"},
            Mistake{"memory --predict --device reference", 2, "use cpu or cuda or null"},
            Mistake{"bench --device reference --precision bf16-pure", 2,
                    "[--precision] reference computes in float64"},

@@ -43,7 +43,8 @@ void run(const KernelCall& call) {
   const std::string_view op = call.node.op->name;
   const auto wrapped = [&](auto f) {
     if (call.inputs[0].dtype == DType::kBool) {  // 0 or 1, whatever the sum
-      return apply<T, T>(call, [f](T a, T b) { return f(static_cast<U>(a), static_cast<U>(b)) != 0; });
+      return apply<T, T>(call,
+                         [f](T a, T b) { return f(static_cast<U>(a), static_cast<U>(b)) != 0; });
     }
     apply<T, T>(call, [f](T a, T b) { return f(static_cast<U>(a), static_cast<U>(b)); });
   };

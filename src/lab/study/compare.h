@@ -43,7 +43,7 @@ Comparison compare_samples(std::span<const double> a, std::span<const double> b,
 
 struct CompareOptions {
   double margin = 0.02;
-  std::vector<std::string> ignored;         // key columns that may differ between matched rows
+  std::vector<std::string> ignored = {};    // key columns that may differ between matched rows
   std::optional<double> fail_percent = {};  // slower by more than this is a regression
 };
 
