@@ -142,11 +142,18 @@ std::int32_t CuptiRecords::call_name(CUpti_CallbackDomain domain, std::uint32_t 
   return calls_[key] = name(is_known ? plain_call_name(text) : fmt::format("call {}", id));
 }
 
+// Libraries launch some kernels by calls that CUPTI has no record of. Correlation ids are given out
+// in the order of calls, and one thread issues a step: what lies between two calls of one node is
+// that node's.
+std::int32_t CuptiRecords::node_at(std::uint32_t correlation) const {
+  const auto next = node_of_.lower_bound(correlation);
+  if (next == node_of_.end()) return -1;
+  if (next->first == correlation) return next->second;
+  return next != node_of_.begin() && std::prev(next)->second == next->second ? next->second : -1;
+}
+
 ActivityTrace CuptiRecords::take() {
-  for (Activity& a : trace_.activities) {
-    const auto found = node_of_.find(a.correlation);
-    if (found != node_of_.end()) a.node = found->second;
-  }
+  for (Activity& a : trace_.activities) a.node = node_at(a.correlation);
   std::ranges::stable_sort(trace_.activities, {}, &Activity::start_ns);
   std::ranges::stable_sort(trace_.calls, {}, &ApiCall::start_ns);
   // A call of the runtime may show up once more as the driver's, inside: the outer one stays.
