@@ -16,8 +16,10 @@ set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
 
 find_program(TRACESTEP_CCACHE ccache)
 if(TRACESTEP_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
-  set(CMAKE_CXX_COMPILER_LAUNCHER ${TRACESTEP_CCACHE})
-  set(CMAKE_CUDA_COMPILER_LAUNCHER ${TRACESTEP_CCACHE})
+  # Whatever the build folder: build-cuda takes most host objects over from build.
+  set(launcher ${CMAKE_COMMAND} -E env CCACHE_NOHASHDIR=1 ${TRACESTEP_CCACHE})
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${launcher})
+  set(CMAKE_CUDA_COMPILER_LAUNCHER ${launcher})
 endif()
 
 # --as-needed keeps processes that use no GEMM from loading the 40 MB of oneDNN at start.
