@@ -281,6 +281,8 @@ Command memory_command() {
               "its tensors of B·H·T² per layer; 2");
   set.integer("--live-graphs", o.accounting.live_graphs, {1, 16},
               "its graphs alive at once in mode forward; 2");
+  set.toggle("--kept-gradients", o.accounting.kept_gradients,
+             "its gradients stay allocated between steps");
   add_output_options(set, o.output);
   command.run = [options](std::span<const std::string> arguments) {
     return run_memory_command(*options, arguments);

@@ -6,9 +6,22 @@
 #include "lab/study/memory_formulas.h"
 
 namespace tracestep {
+namespace {
+
+constexpr std::int64_t kFloat = 4;
+
+// `held`: copies of the weights' size that are there all the time. Gradients are one more: beside
+// the graph when they are kept, else they grow while the graph goes.
+AccountedPeak with_backward(std::int64_t held, std::int64_t p, std::int64_t graph, bool kept) {
+  const std::int64_t fixed = kFloat * held, all = kFloat * (held + 1);
+  if (kept) return {all * p + graph, fmt::format("{}·{} + {}", all, p, graph)};
+  return {std::max(fixed * p + graph, all * p),
+          fmt::format("max({}·{} + {}, {}·{})", fixed, p, graph, all, p)};
+}
+
+}  // namespace
 
 AccountedPeak accounted_peak(const StepSpec& step, const Accounting& as) {
-  constexpr std::int64_t kFloat = 4;
   if (step.model.precision != Precision{}) {
     fail_usage("--account-as", "there is a form for fp32 alone, not for {}",
                name_of(step.model.precision));
@@ -20,12 +33,8 @@ AccountedPeak accounted_peak(const StepSpec& step, const Accounting& as) {
     case Mode::kForward:
       return {kFloat * p + as.live_graphs * graph,
               fmt::format("4·{} + {} graphs × {}", p, as.live_graphs, graph)};
-    case Mode::kForwardBackward:
-      return {std::max(kFloat * p + graph, 2 * kFloat * p),
-              fmt::format("max(4·{} + {}, 8·{})", p, graph, p)};
-    case Mode::kStep:
-      return {std::max(3 * kFloat * p + graph, 4 * kFloat * p),
-              fmt::format("max(12·{} + {}, 16·{})", p, graph, p)};
+    case Mode::kForwardBackward: return with_backward(1, p, graph, as.kept_gradients);
+    case Mode::kStep: return with_backward(3, p, graph, as.kept_gradients);
     case Mode::kInference: break;
   }
   fail_usage("--account-as",

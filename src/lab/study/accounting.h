@@ -16,6 +16,8 @@ struct Accounting {
   // Whole graphs that are alive at once. A loop that times the forward pass and keeps the last
   // result while it computes the next one holds two; a backward pass frees the graph.
   int live_graphs = 2;
+  // Gradients stay allocated between steps, as when they are set to zero instead of to none.
+  bool kept_gradients = false;
 };
 
 struct AccountedPeak {
@@ -23,10 +25,10 @@ struct AccountedPeak {
   std::string formula;  // with this cell's numbers
 };
 
-// Float32, gradients set to none after every step, temporaries left out. Modes: `forward` holds
-// weights and the live graphs; `forward-backward` one graph, and gradients while they grow; `step`
-// the optimizer's states besides. Error{kUsage} for inference and other precisions, for which
-// there is no such form.
+// Float32, temporaries left out; gradients set to none after every step unless they are kept.
+// Modes: `forward` holds weights and the live graphs; `forward-backward` one graph, and gradients
+// while they grow (all along when kept); `step` AdamW's states besides. Error{kUsage} for inference
+// and other precisions, for which there is no such form.
 AccountedPeak accounted_peak(const StepSpec& step, const Accounting& as);
 
 }  // namespace tracestep
