@@ -1,0 +1,421 @@
+// Attention forward on Hopper: a warpgroup's warp feeds tiles of Q, K and V to shared memory, two
+// or three warpgroups of 64 query rows each multiply and take the softmax. The scores of the next
+// block of keys are multiplied while the softmax of this one is taken (overlap), and the warpgroups
+// take turns at the matrix units (turns, "ping-pong"), so that one's softmax runs under another's
+// products. What is wrong where shows in the ladder of bench/kernels/attention.
+// Sources: Shah et al. 2024, "FlashAttention-3", Alg. 1 and 2; the rescaling threshold: Dao et al.
+// 2025, "FlashAttention-4".
+#pragma once
+
+#include <cuda.h>
+
+#include <cstdint>
+
+#include "backends/cuda/attention/hopper_softmax.cuh"
+#include "backends/cuda/attention/hopper_tiles.cuh"
+#include "backends/cuda/attention/ptx.cuh"
+
+namespace tracestep::cuda {
+
+// What a forward kernel is made of. The ladder changes one switch at a time.
+template <class TypeOf, int kD_, int kGroups_, int kN_, bool kCausal_>
+struct ForwardTraits {
+  using T = TypeOf;                         // __nv_bfloat16 or __half
+  static constexpr int kD = kD_;            // head width
+  static constexpr int kGroups = kGroups_;  // consuming warpgroups, 64 query rows each
+  static constexpr int kN = kN_;            // keys of a block; causal: a multiple of 64
+  static constexpr bool kCausal = kCausal_;
+  static constexpr int kStages = 2;          // blocks of K and V in flight
+  static constexpr bool kOverlap = true;     // next scores under this softmax
+  static constexpr bool kTurns = true;       // warpgroups take turns at the matrix units
+  static constexpr float kThreshold = 8.0F;  // growth of the maximum (log2) that rescales O
+  static constexpr int kPolynomial = 0;      // of 16 exponentials, on the multiply-add units
+};
+
+struct ForwardParameters {
+  CUtensorMap q, k, v, o;
+  float* lse;
+  int* counter;  // tiles handed out so far; null: tile, tile + gridDim.x, ...
+  int queries, keys, heads;
+  int row_tiles, tiles;  // of a head; of all
+  float scale_log2;      // scale * log2 e
+};
+
+template <class Traits>
+struct ForwardLayout {
+  static constexpr int kM = 64 * Traits::kGroups, kThreads = 128 * (Traits::kGroups + 1);
+  using Q = Tile<kM, Traits::kD>;
+  using K = Tile<Traits::kN, Traits::kD>;  // also V
+  using O = Tile<64, Traits::kD>;          // of one warpgroup
+  static constexpr int kQ = 0, kK = Q::kBytes, kV = kK + Traits::kStages * K::kBytes,
+                       kO = kV + Traits::kStages * K::kBytes,
+                       kEnd = kO + Traits::kGroups * O::kBytes;
+  // Barriers: 8 bytes each.
+  static constexpr int kQFull = kEnd, kQEmpty = kQFull + 8, kTileFull = kQEmpty + 8,
+                       kTileEmpty = kTileFull + 16, kKFull = kTileEmpty + 16,
+                       kKEmpty = kKFull + 8 * Traits::kStages,
+                       kVFull = kKEmpty + 8 * Traits::kStages,
+                       kVEmpty = kVFull + 8 * Traits::kStages,
+                       kTileIndex = kVEmpty + 8 * Traits::kStages;
+  static constexpr int kBytes = kTileIndex + 8 + 1024;  // with room to align to 1024
+  static_assert(Q::kBytes % 1024 == 0 && K::kBytes % 1024 == 0 && O::kBytes % 1024 == 0);
+  static_assert(kBytes <= 232448, "more than a block's shared memory");
+};
+
+// A position in a ring of kStages buffers, and the parity of the round.
+template <int kStages>
+struct Ring {
+  int stage = 0;
+  std::uint32_t parity = 0;
+  __device__ __forceinline__ void advance() {
+    if (++stage == kStages) {
+      stage = 0;
+      parity ^= 1;
+    }
+  }
+};
+
+// Which tile: tiles of a head come one after the other, those with most keys first.
+struct ForwardTile {
+  int row, head, batch, head_of_all;
+  __device__ __forceinline__ ForwardTile(const ForwardParameters& p, int index, int rows) {
+    head_of_all = index / p.row_tiles;
+    row = (p.row_tiles - 1 - index % p.row_tiles) * rows;
+    batch = head_of_all / p.heads;
+    head = head_of_all % p.heads;
+  }
+};
+
+// Blocks of keys that rows up to `last_row` see.
+template <class Traits>
+__device__ __forceinline__ int key_blocks(const ForwardParameters& p, int last_row) {
+  const int keys = Traits::kCausal ? min(p.keys, last_row + 1) : p.keys;
+  return (keys + Traits::kN - 1) / Traits::kN;
+}
+
+// --- the producer: one thread --------------------------------------------------------------------
+template <class Traits>
+__device__ __forceinline__ void produce_forward(const ForwardParameters& p, std::uint32_t shared,
+                                                int* tile_slots) {
+  using Layout = ForwardLayout<Traits>;
+  using K = typename Layout::K;
+  Ring<Traits::kStages> ring_k, ring_v;
+  Ring<2> ring_tile;
+  std::uint32_t parity_q = 0;
+  const auto load_k = [&](const ForwardTile& tile, int block) {
+    const std::uint32_t full = shared + Layout::kKFull + 8 * ring_k.stage;
+    barrier_wait(shared + Layout::kKEmpty + 8 * ring_k.stage, ring_k.parity ^ 1);
+    barrier_arrive_expect(full, K::kBytes);
+    load_box(shared + Layout::kK + ring_k.stage * K::kBytes, &p.k, full, block * Traits::kN,
+             tile.head, tile.batch);
+    ring_k.advance();
+  };
+  const auto load_v = [&](const ForwardTile& tile, int block) {
+    const std::uint32_t full = shared + Layout::kVFull + 8 * ring_v.stage;
+    barrier_wait(shared + Layout::kVEmpty + 8 * ring_v.stage, ring_v.parity ^ 1);
+    barrier_arrive_expect(full, K::kBytes);
+    load_box(shared + Layout::kV + ring_v.stage * K::kBytes, &p.v, full, block * Traits::kN,
+             tile.head, tile.batch);
+    ring_v.advance();
+  };
+  int index = static_cast<int>(blockIdx.x);
+  while (true) {
+    // Tell the consumers which tile is next; -1: none.
+    barrier_wait(shared + Layout::kTileEmpty + 8 * ring_tile.stage, ring_tile.parity ^ 1);
+    tile_slots[ring_tile.stage] = index < p.tiles ? index : -1;
+    barrier_arrive(shared + Layout::kTileFull + 8 * ring_tile.stage);
+    ring_tile.advance();
+    if (index >= p.tiles) return;
+    const ForwardTile tile(p, index, Layout::kM);
+    index = p.counter != nullptr ? atomicAdd(p.counter, 1) + static_cast<int>(gridDim.x)
+                                 : index + static_cast<int>(gridDim.x);
+    const int blocks = key_blocks<Traits>(p, min(tile.row + Layout::kM, p.queries) - 1);
+    barrier_wait(shared + Layout::kQEmpty, parity_q ^ 1);
+    parity_q ^= 1;
+    barrier_arrive_expect(shared + Layout::kQFull, Layout::Q::kBytes);
+    load_box(shared + Layout::kQ, &p.q, shared + Layout::kQFull, tile.row, tile.head, tile.batch);
+    load_k(tile, blocks - 1);
+    for (int block = blocks - 1; block > 0; --block) {
+      load_k(tile, block - 1);
+      load_v(tile, block);
+    }
+    load_v(tile, 0);
+  }
+}
+
+// --- a consumer: one warpgroup -------------------------------------------------------------------
+template <class Traits>
+class ForwardConsumer {
+  using Layout = ForwardLayout<Traits>;
+  using T = typename Traits::T;
+  using Q = typename Layout::Q;
+  using K = typename Layout::K;
+  static constexpr int kD = Traits::kD, kN = Traits::kN, kGroups = Traits::kGroups;
+  static constexpr int kTurnBarrier = 2;  // named barriers: + group
+  static constexpr int kGroupBarrier = 2 + kGroups;
+
+ public:
+  __device__ __forceinline__ ForwardConsumer(const ForwardParameters& parameters,
+                                             std::uint32_t shared_base, int group_index,
+                                             int thread_index)
+      : p_(parameters), shared_(shared_base), group_(group_index), thread_(thread_index) {}
+
+  __device__ __forceinline__ void run(const int* tile_slots) {
+    if (Traits::kTurns && group_ == kGroups - 1) pass_turn();  // group 0 begins
+    Ring<2> ring_tile;
+    while (true) {
+      barrier_wait(shared_ + Layout::kTileFull + 8 * ring_tile.stage, ring_tile.parity);
+      const int index = *const_cast<const volatile int*>(tile_slots + ring_tile.stage);
+      release(Layout::kTileEmpty + 8 * ring_tile.stage);
+      ring_tile.advance();
+      if (index < 0) break;
+      attend(ForwardTile(p_, index, Layout::kM));
+    }
+    if (Traits::kTurns && group_ == 0) take_turn();  // nothing may stay pending on a barrier
+    if (thread_ == 0) bulk_wait_read<0>();
+  }
+
+ private:
+  __device__ __forceinline__ void take_turn() { named_sync(kTurnBarrier + group_, 256); }
+  __device__ __forceinline__ void pass_turn() {
+    named_arrive(kTurnBarrier + (group_ + 1 == kGroups ? 0 : group_ + 1), 256);
+  }
+  // One arrival per warp.
+  __device__ __forceinline__ void release(int barrier) {
+    __syncwarp();
+    if (thread_ % 32 == 0) barrier_arrive(shared_ + barrier);
+  }
+
+  __device__ __forceinline__ void multiply_scores() {
+    const std::uint64_t q = Q::along_rows(shared_ + Layout::kQ + group_ * 64 * Q::kSwizzle);
+    const std::uint64_t k = K::along_rows(shared_ + Layout::kK + ring_k_.stage * K::kBytes);
+    wgmma_fence();
+#pragma unroll
+    for (int step = 0; step < kD / 16; ++step)
+      Wgmma<T, kN>::template ss<0, 0>(s_, q + Q::along_step(step), k + K::along_step(step),
+                                      step > 0);
+    wgmma_commit();
+  }
+  __device__ __forceinline__ void multiply_values() {
+    const std::uint64_t v = K::down_rows(shared_ + Layout::kV + ring_v_.stage * K::kBytes);
+    wgmma_fence();
+#pragma unroll
+    for (int step = 0; step < kN / 16; ++step)
+      Wgmma<T, kD>::template rs<1>(o_, p16_ + 4 * step, v + K::down_step(step), 1);
+    wgmma_commit();
+  }
+  __device__ __forceinline__ void wait_k() {
+    barrier_wait(shared_ + Layout::kKFull + 8 * ring_k_.stage, ring_k_.parity);
+  }
+  __device__ __forceinline__ void wait_v() {
+    barrier_wait(shared_ + Layout::kVFull + 8 * ring_v_.stage, ring_v_.parity);
+  }
+  __device__ __forceinline__ void free_k() {
+    release(Layout::kKEmpty + 8 * ring_k_.stage);
+    ring_k_.advance();
+  }
+  __device__ __forceinline__ void free_v() {
+    release(Layout::kVEmpty + 8 * ring_v_.stage);
+    ring_v_.advance();
+  }
+
+  // Scores of keys that do not exist or lie in a row's future become -infinity.
+  __device__ __forceinline__ void mask(int block, int first_row) {
+    const int begin = block * kN;
+    const bool is_diagonal = Traits::kCausal && begin + kN - 1 > first_row;
+    if (!is_diagonal && begin + kN <= p_.keys) return;
+    const int lane = thread_ % 32;
+    const int row = first_row + thread_ / 32 * 16 + lane / 4;
+    const int column = begin + lane % 4 * 2;
+    // Columns that row and row + 8 see, relative to this thread's first.
+    const int end0 = (Traits::kCausal ? min(p_.keys, row + 1) : p_.keys) - column;
+    const int end1 = (Traits::kCausal ? min(p_.keys, row + 9) : p_.keys) - column;
+#pragma unroll
+    for (int j = 0; j < kN / 8; ++j) {
+#pragma unroll
+      for (int e = 0; e < 2; ++e) {
+        if (8 * j + e >= end0) s_[4 * j + e] = -INFINITY;
+        if (8 * j + e >= end1) s_[4 * j + 2 + e] = -INFINITY;
+      }
+    }
+  }
+
+  __device__ __forceinline__ void round_probabilities() {
+#pragma unroll
+    for (int i = 0; i < kN / 4; ++i) p16_[i] = pack<T>(s_[2 * i], s_[2 * i + 1]);
+  }
+
+  __device__ __forceinline__ void attend(const ForwardTile& tile) {
+    const int first_row = tile.row + group_ * 64;
+    const int all_blocks = key_blocks<Traits>(p_, min(tile.row + Layout::kM, p_.queries) - 1);
+    const int blocks = min(all_blocks, key_blocks<Traits>(p_, first_row + 63));
+    barrier_wait(shared_ + Layout::kQFull, parity_q_);
+    parity_q_ ^= 1;
+    for (int skipped = blocks; skipped < all_blocks; ++skipped) skip_block(skipped > blocks);
+#pragma unroll
+    for (int i = 0; i < kD / 2; ++i) o_[i] = 0;
+
+    wait_k();
+    multiply_scores();
+    wgmma_wait<0>();
+    pin(s_);
+    free_k();
+    mask(blocks - 1, first_row);
+    softmax_.template begin<Traits::kPolynomial>(s_, p_.scale_log2);
+    round_probabilities();
+    for (int block = blocks - 2; block >= 0; --block) {
+      if constexpr (Traits::kOverlap)
+        step_overlapped(block, first_row);
+      else
+        step_in_order(block, first_row);
+    }
+    release(Layout::kQEmpty);
+    wait_v();
+    multiply_values();
+    wgmma_wait<0>();
+    pin(o_);
+    free_v();
+    finish(tile, first_row);
+  }
+
+  // The scores of `block` are multiplied, then, while their softmax is taken, P V of the block
+  // before.
+  __device__ __forceinline__ void step_overlapped(int block, int first_row) {
+    wait_k();
+    if (Traits::kTurns) take_turn();
+    multiply_scores();
+    wait_v();
+    multiply_values();
+    if (Traits::kTurns) pass_turn();
+    wgmma_wait<1>();
+    pin(s_);
+    free_k();
+    mask(block, first_row);
+    float factor[2];
+    const bool grows = softmax_.template advance<Traits::kPolynomial>(s_, p_.scale_log2,
+                                                                      Traits::kThreshold, factor);
+    wgmma_wait<0>();
+    pin(o_);
+    pin(p16_);
+    free_v();
+    round_probabilities();
+    if (grows) scale_rows(o_, factor);
+  }
+
+  __device__ __forceinline__ void step_in_order(int block, int first_row) {
+    wait_v();
+    if (Traits::kTurns) take_turn();
+    multiply_values();
+    wait_k();
+    multiply_scores();
+    if (Traits::kTurns) pass_turn();
+    wgmma_wait<0>();
+    pin(s_);
+    pin(o_);
+    pin(p16_);
+    free_v();
+    free_k();
+    mask(block, first_row);
+    float factor[2];
+    const bool grows = softmax_.template advance<Traits::kPolynomial>(s_, p_.scale_log2,
+                                                                      Traits::kThreshold, factor);
+    round_probabilities();
+    if (grows) scale_rows(o_, factor);
+  }
+
+  // A block that only rows of later warpgroups see: keeps rings and turns in step.
+  __device__ __forceinline__ void skip_block(bool) {
+    wait_k();
+    free_k();
+    wait_v();
+    free_v();
+    if (Traits::kTurns) {
+      take_turn();
+      pass_turn();
+    }
+  }
+
+  __device__ __forceinline__ void finish(const ForwardTile& tile, int first_row) {
+    float factor[2], lse[2];
+    softmax_.end(factor, lse, p_.scale_log2);
+    scale_rows(o_, factor);
+    const int row = first_row + thread_ / 32 * 16 + thread_ % 32 / 4;
+    float* lse_of_head = p_.lse + std::int64_t{tile.head_of_all} * p_.queries;
+    if (thread_ % 4 == 0) {
+      if (row < p_.queries) lse_of_head[row] = lse[0];
+      if (row + 8 < p_.queries) lse_of_head[row + 8] = lse[1];
+    }
+    // Through shared memory, once the copy engine has read what the last tile left there.
+    const std::uint32_t staged = shared_ + Layout::kO + group_ * Layout::O::kBytes;
+    if (thread_ == 0) bulk_wait_read<0>();
+    named_sync(kGroupBarrier + group_, 128);
+    store_fragment<T, typename Layout::O, kD / 8>(staged, o_, 0, thread_);
+    fence_async();
+    named_sync(kGroupBarrier + group_, 128);
+    if (thread_ == 0) {
+      if (first_row < p_.queries) store_box(&p_.o, staged, first_row, tile.head, tile.batch);
+      bulk_commit();
+    }
+  }
+
+  const ForwardParameters& p_;
+  std::uint32_t shared_;
+  int group_, thread_;
+  Ring<Traits::kStages> ring_k_, ring_v_;
+  std::uint32_t parity_q_ = 0;
+  RowSoftmax softmax_;
+  float s_[kN / 2];            // scores, then probabilities, of a block
+  float o_[kD / 2];            // sum of P V
+  std::uint32_t p16_[kN / 4];  // P of the block whose P V is next, rounded
+};
+
+// Registers per thread of the producer's and the consumers' warpgroups.
+template <int kGroups>
+struct RegisterShare {
+  static constexpr int kProducer = kGroups == 1 ? 56 : kGroups == 2 ? 40 : 32;
+  static constexpr int kConsumer = kGroups == 1 ? 256 - 8 : kGroups == 2 ? 232 : 160;
+};
+
+template <class Traits>
+__global__ void __launch_bounds__(ForwardLayout<Traits>::kThreads, 1)
+    hopper_attention_forward_kernel(const __grid_constant__ ForwardParameters p) {
+#ifdef TRACESTEP_HOPPER_CODE
+  using Layout = ForwardLayout<Traits>;
+  constexpr int kGroups = Traits::kGroups;
+  extern __shared__ unsigned char dynamic[];
+  const std::uint32_t raw = shared_address(dynamic);
+  const std::uint32_t shared = (raw + 1023) / 1024 * 1024;
+  int* tile_slots = reinterpret_cast<int*>(dynamic + (shared - raw) + Layout::kTileIndex);
+  if (threadIdx.x == 0) {
+    prefetch_map(&p.q);
+    prefetch_map(&p.k);
+    prefetch_map(&p.v);
+    prefetch_map(&p.o);
+    barrier_init(shared + Layout::kQFull, 1);
+    barrier_init(shared + Layout::kQEmpty, 4 * kGroups);
+    for (int i = 0; i < 2; ++i) {
+      barrier_init(shared + Layout::kTileFull + 8 * i, 1);
+      barrier_init(shared + Layout::kTileEmpty + 8 * i, 4 * kGroups);
+    }
+    for (int i = 0; i < Traits::kStages; ++i) {
+      barrier_init(shared + Layout::kKFull + 8 * i, 1);
+      barrier_init(shared + Layout::kKEmpty + 8 * i, 4 * kGroups);
+      barrier_init(shared + Layout::kVFull + 8 * i, 1);
+      barrier_init(shared + Layout::kVEmpty + 8 * i, 4 * kGroups);
+    }
+    barrier_init_fence();
+  }
+  __syncthreads();
+  const int group = __shfl_sync(0xffffffffU, static_cast<int>(threadIdx.x) / 128, 0);
+  if (group == 0) {
+    give_registers<RegisterShare<kGroups>::kProducer>();
+    if (threadIdx.x == 0) produce_forward<Traits>(p, shared, tile_slots);
+  } else {
+    take_registers<RegisterShare<kGroups>::kConsumer>();
+    ForwardConsumer<Traits> consumer(p, shared, group - 1, static_cast<int>(threadIdx.x) % 128);
+    consumer.run(tile_slots);
+  }
+#endif
+}
+
+}  // namespace tracestep::cuda

@@ -1,0 +1,127 @@
+// The running softmax of two rows per thread over blocks of scores, in the fragment layout of a
+// warpgroup's accumulators (wgmma.cuh): four neighbouring lanes share a row.
+#pragma once
+
+#include <cstdint>
+
+#include "backends/cuda/attention/ptx.cuh"
+
+namespace tracestep::cuda {
+
+// 2^x on the multiply-add units: x = n + f, |f| <= 1/2, a cubic in f, n added to the exponent. Its
+// relative error, 1e-4, is far below the rounding of P to 16 bits. For x in [-inf, 127].
+__device__ __forceinline__ float exp2_polynomial(float x) {
+  constexpr float kShift = 12582912.0F;  // 1.5 * 2^23: the sum's low bits are round(x)
+  x = fmaxf(x, -126.0F);
+  const float shifted = x + kShift;
+  const float f = x - (shifted - kShift);
+  float y = fmaf(f, 0.0558234F, 0.2401397F);
+  y = fmaf(y, f, 0.6931472F);
+  y = fmaf(y, f, 1.0F);
+  return __int_as_float(__float_as_int(y) + (__float_as_int(shifted) << 23));
+}
+
+// Rows of accumulators times factors.
+template <int K>
+__device__ __forceinline__ void scale_rows(float (&d)[K], const float (&factor)[2]) {
+#pragma unroll
+  for (int i = 0; i < K; ++i) d[i] *= factor[i / 2 % 2];
+}
+
+class RowSoftmax {
+ public:
+  // The first block: s becomes exp(scale s - scale max s).
+  template <int kPolynomial, int K>
+  __device__ __forceinline__ void begin(float (&s)[K], float scale_log2) {
+#pragma unroll
+    for (int r = 0; r < 2; ++r) maximum_[r] = row_maximum(s, r);
+    exponentiate<kPolynomial>(s, scale_log2);
+    row_sums(s, sum_[0], sum_[1]);
+  }
+
+  // Another block. The reference maximum stays until a row of the warp grows by more than
+  // `threshold` in log2: what was summed before is then to be multiplied by `factor`, and true is
+  // returned. Exact all the same: numerator and denominator share the reference.
+  template <int kPolynomial, int K>
+  __device__ __forceinline__ bool advance(float (&s)[K], float scale_log2, float threshold,
+                                          float (&factor)[2]) {
+    float largest[2];
+    bool outgrown = false;
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      largest[r] = fmaxf(maximum_[r], row_maximum(s, r));
+      outgrown = outgrown || (largest[r] - maximum_[r]) * scale_log2 > threshold;
+    }
+    const bool grows = __any_sync(0xffffffffU, outgrown);
+    if (grows) {
+#pragma unroll
+      for (int r = 0; r < 2; ++r) {
+        factor[r] = exp2_fast((maximum_[r] - largest[r]) * scale_log2);
+        maximum_[r] = largest[r];
+        sum_[r] *= factor[r];
+      }
+    } else {
+      factor[0] = factor[1] = 1.0F;
+    }
+    exponentiate<kPolynomial>(s, scale_log2);
+    float sums[2];
+    row_sums(s, sums[0], sums[1]);
+    sum_[0] += sums[0];
+    sum_[1] += sums[1];
+    return grows;
+  }
+
+  // Factors that finish the rows of the numerator, and the natural log-sum-exp.
+  __device__ __forceinline__ void end(float (&factor)[2], float (&lse)[2], float scale_log2) {
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      float sum = sum_[r];
+      sum += __shfl_xor_sync(0xffffffffU, sum, 1);
+      sum += __shfl_xor_sync(0xffffffffU, sum, 2);
+      factor[r] = 1.0F / sum;
+      lse[r] = (maximum_[r] * scale_log2 + log2f(sum)) * 0.693147181F;
+    }
+  }
+
+ private:
+  template <int K>
+  static __device__ __forceinline__ float row_maximum(const float (&s)[K], int r) {
+    float a = fmaxf(s[2 * r], s[2 * r + 1]), b = fmaxf(s[2 * r + 4], s[2 * r + 5]);
+#pragma unroll
+    for (int j = 2; j < K / 4; j += 2) {
+      a = fmaxf(a, fmaxf(s[4 * j + 2 * r], s[4 * j + 2 * r + 1]));
+      b = fmaxf(b, fmaxf(s[4 * j + 4 + 2 * r], s[4 * j + 4 + 2 * r + 1]));
+    }
+    a = fmaxf(a, b);
+    a = fmaxf(a, __shfl_xor_sync(0xffffffffU, a, 1));
+    return fmaxf(a, __shfl_xor_sync(0xffffffffU, a, 2));
+  }
+
+  template <int kPolynomial, int K>
+  __device__ __forceinline__ void exponentiate(float (&s)[K], float scale_log2) const {
+    const float offset[2] = {maximum_[0] * scale_log2, maximum_[1] * scale_log2};
+#pragma unroll
+    for (int i = 0; i < K; ++i) {
+      const float x = fmaf(s[i], scale_log2, -offset[i / 2 % 2]);
+      s[i] = i % 16 < kPolynomial ? exp2_polynomial(x) : exp2_fast(x);
+    }
+  }
+
+  template <int K>
+  static __device__ __forceinline__ void row_sums(const float (&s)[K], float& sum0, float& sum1) {
+    float a[4] = {s[0], s[2], s[1], s[3]};
+#pragma unroll
+    for (int j = 1; j < K / 4; ++j) {
+      a[0] += s[4 * j];
+      a[1] += s[4 * j + 2];
+      a[2] += s[4 * j + 1];
+      a[3] += s[4 * j + 3];
+    }
+    sum0 = a[0] + a[2];
+    sum1 = a[1] + a[3];
+  }
+
+  float maximum_[2], sum_[2];
+};
+
+}  // namespace tracestep::cuda

@@ -1,0 +1,69 @@
+// Tiles of 16-bit numbers in shared memory as the copy engine writes them and the matrix units read
+// them: columns in panels of one swizzle width, panels one after the other, each [row][column].
+// Bits 4..6 of an address are xored with bits 7..9 (as many as the swizzle width has), so that
+// neither eight rows of a column nor eight columns of a row meet in one bank.
+#pragma once
+
+#include <cstdint>
+
+#include "backends/cuda/attention/ptx.cuh"
+
+namespace tracestep::cuda {
+
+// The widest swizzle whose panels divide a row of D elements: 128, 64 or 32 bytes.
+constexpr int swizzle_bytes(int width) {
+  return width % 64 == 0 ? 128 : width % 32 == 0 ? 64 : 32;
+}
+
+template <int kRows, int kWidth>
+struct Tile {
+  static constexpr int kSwizzle = swizzle_bytes(kWidth);
+  static constexpr int kColumns = kSwizzle / 2;  // of a panel
+  static constexpr int kPanels = kWidth / kColumns;
+  static constexpr int kPanelBytes = kRows * kSwizzle;
+  static constexpr int kBytes = kPanels * kPanelBytes;
+  static_assert(kWidth % kColumns == 0 && kRows % 8 == 0);
+
+  // Matrix descriptor ("Matrix Descriptor Format"): address, the two strides in 16-byte units, and
+  // the swizzle mode (1: 128, 2: 64, 3: 32 bytes).
+  static constexpr std::uint64_t kMode = kSwizzle == 128 ? 1 : kSwizzle == 64 ? 2 : 3;
+  // K along a row (`kAcross`: 1) or down the rows (0).
+  static __device__ __forceinline__ std::uint64_t along_rows(std::uint32_t address) {
+    return (kMode << 62) | (std::uint64_t{8 * kSwizzle / 16} << 32) | (std::uint64_t{1} << 16) |
+           (address >> 4);
+  }
+  static __device__ __forceinline__ std::uint64_t down_rows(std::uint32_t address) {
+    return (kMode << 62) | (std::uint64_t{8 * kSwizzle / 16} << 32) |
+           (std::uint64_t{kPanelBytes / 16} << 16) | (address >> 4);
+  }
+  // What to add to a descriptor for the step-th 16 columns (along) or 16 rows (down).
+  static constexpr int along_step(int step) {
+    return (step * 16 / kColumns * kPanelBytes + step * 16 % kColumns * 2) / 16;
+  }
+  static constexpr int down_step(int step) { return step * 16 * kSwizzle / 16; }
+
+  // Byte offset of eight columns (chunk) of a row.
+  static __device__ __forceinline__ int offset(int row, int chunk) {
+    constexpr int kChunks = kColumns / 8;
+    const int twist = row / (128 / kSwizzle) % kChunks;
+    return chunk / kChunks * kPanelBytes + row * kSwizzle + ((chunk % kChunks) ^ twist) * 16;
+  }
+};
+
+// 64 x (8 kChunks) accumulators of a warpgroup, rounded to T, into rows first_row.. of a tile, from
+// column 8 first_chunk.
+template <class T, class TileOf, int kChunks, int K>
+__device__ __forceinline__ void store_fragment(std::uint32_t tile, const float (&d)[K], int row0,
+                                               int thread) {
+  static_assert(kChunks % 2 == 0);
+  const int lane = thread % 32;
+  const int row = row0 + thread / 32 * 16 + lane % 16;
+#pragma unroll
+  for (int j = 0; j < kChunks; j += 2) {
+    const float* x = d + 4 * j;
+    store_matrices(tile + TileOf::offset(row, j + lane / 16), pack<T>(x[0], x[1]),
+                   pack<T>(x[2], x[3]), pack<T>(x[4], x[5]), pack<T>(x[6], x[7]));
+  }
+}
+
+}  // namespace tracestep::cuda

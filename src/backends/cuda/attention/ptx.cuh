@@ -1,0 +1,196 @@
+// Thin wrappers of the Hopper instructions that attention uses and C++ has no name for: barriers in
+// shared memory, the tensor copy engine (TMA), bulk reductions, warpgroup products, register
+// hand-over, named barriers, stores of matrix fragments. One function each; nothing here decides.
+// Callers are compiled for sm_90a only (kHopperCode). Products themselves: wgmma.cuh.
+// Source: PTX ISA 8.x, sections named at each group.
+#pragma once
+
+#include <cuda.h>
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
+#include <cstdint>
+
+#include "backends/cuda/attention/wgmma.cuh"
+
+// Device code of this family is empty for every other architecture.
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+#define TRACESTEP_HOPPER_CODE 1
+#endif
+
+namespace tracestep::cuda {
+
+// An address in shared memory as PTX takes it.
+__device__ __forceinline__ std::uint32_t shared_address(const void* pointer) {
+  return static_cast<std::uint32_t>(__cvta_generic_to_shared(pointer));
+}
+
+// --- mbarrier ("Parallel Synchronization and Communication Instructions: mbarrier") -------------
+// A barrier counts arrivals and bytes still to come; its phase flips when both are complete.
+// Waiting for parity p returns once the phase of parity p is complete: a fresh barrier is in phase
+// 0, so a wait for parity 1 returns at once.
+__device__ __forceinline__ void barrier_init(std::uint32_t barrier, int arrivals) {
+  asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(arrivals));
+}
+// Makes the initialisation visible to the copy engine.
+__device__ __forceinline__ void barrier_init_fence() {
+  asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+}
+__device__ __forceinline__ void barrier_arrive(std::uint32_t barrier) {
+  asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
+}
+// One arrival, and `bytes` more to wait for.
+__device__ __forceinline__ void barrier_arrive_expect(std::uint32_t barrier, int bytes) {
+  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes)
+               : "memory");
+}
+__device__ __forceinline__ void barrier_wait(std::uint32_t barrier, std::uint32_t parity) {
+  asm volatile(
+      "{\n.reg .pred done;\n"
+      "again:\n"
+      "mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n"
+      "@done bra complete;\n"
+      "bra again;\n"
+      "complete:\n}\n" ::"r"(barrier),
+      "r"(parity)
+      : "memory");
+}
+
+// --- named barriers ("barrier{.cta}"): `threads` in all, whole warps ----------------------------
+__device__ __forceinline__ void named_sync(int barrier, int threads) {
+  asm volatile("bar.sync %0, %1;" ::"r"(barrier), "r"(threads) : "memory");
+}
+__device__ __forceinline__ void named_arrive(int barrier, int threads) {
+  asm volatile("bar.arrive %0, %1;" ::"r"(barrier), "r"(threads) : "memory");
+}
+
+// --- TMA ("Data Movement and Conversion Instructions: cp.async.bulk") ----------------------------
+__device__ __forceinline__ void prefetch_map(const CUtensorMap* map) {
+  asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
+}
+// A box of a tensor [batch][head][panel][row][column], see tensor_map.h, to shared memory; its
+// bytes count on `barrier`. What lies outside the tensor arrives as zeros.
+__device__ __forceinline__ void load_box(std::uint32_t target, const CUtensorMap* map,
+                                         std::uint32_t barrier, int row, int head, int batch) {
+  asm volatile(
+      "cp.async.bulk.tensor.5d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
+      " [%0], [%1, {%3, %4, %3, %5, %6}], [%2];" ::"r"(target),
+      "l"(map), "r"(barrier), "r"(0), "r"(row), "r"(head), "r"(batch)
+      : "memory");
+}
+// The same back to global memory; what lies outside the tensor is not written.
+__device__ __forceinline__ void store_box(const CUtensorMap* map, std::uint32_t source, int row,
+                                          int head, int batch) {
+  asm volatile(
+      "cp.async.bulk.tensor.5d.global.shared::cta.tile.bulk_group"
+      " [%0, {%2, %3, %2, %4, %5}], [%1];" ::"l"(map),
+      "r"(source), "r"(0), "r"(row), "r"(head), "r"(batch)
+      : "memory");
+}
+// `bytes` (a multiple of 16) in a row.
+__device__ __forceinline__ void load_bytes(std::uint32_t target, const void* source, int bytes,
+                                           std::uint32_t barrier) {
+  asm volatile(
+      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::
+          "r"(target),
+      "l"(source), "r"(bytes), "r"(barrier)
+      : "memory");
+}
+// target[i] += source[i] for the float32 in `bytes`; single additions are atomic.
+__device__ __forceinline__ void add_floats(float* target, std::uint32_t source, int bytes) {
+  asm volatile(
+      "cp.reduce.async.bulk.global.shared::cta.bulk_group.add.f32 [%0], [%1], %2;" ::"l"(target),
+      "r"(source), "r"(bytes)
+      : "memory");
+}
+__device__ __forceinline__ void bulk_commit() {
+  asm volatile("cp.async.bulk.commit_group;" ::: "memory");
+}
+// Until at most kPending groups of this thread still read their shared memory.
+template <int kPending>
+__device__ __forceinline__ void bulk_wait_read() {
+  asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(kPending) : "memory");
+}
+// Until at most kPending groups of this thread are not complete.
+template <int kPending>
+__device__ __forceinline__ void bulk_wait() {
+  asm volatile("cp.async.bulk.wait_group %0;" ::"n"(kPending) : "memory");
+}
+// Ordinary writes to shared memory before it are seen by the copy engine and the matrix units.
+__device__ __forceinline__ void fence_async() {
+  asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+}
+
+// --- warpgroups ("Asynchronous Warpgroup Level Matrix Instructions", "setmaxnreg") ---------------
+__device__ __forceinline__ void wgmma_fence() {
+  asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+}
+__device__ __forceinline__ void wgmma_commit() {
+  asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+}
+// The compiler must not move uses of `r` across this point: products in flight own it.
+template <int K>
+__device__ __forceinline__ void pin(float (&r)[K]) {
+#pragma unroll
+  for (int i = 0; i < K; ++i) asm volatile("" : "+f"(r[i])::"memory");
+}
+template <int K>
+__device__ __forceinline__ void pin(std::uint32_t (&r)[K]) {
+#pragma unroll
+  for (int i = 0; i < K; ++i) asm volatile("" : "+r"(r[i])::"memory");
+}
+// Until at most kPending committed groups are not complete.
+template <int kPending>
+__device__ __forceinline__ void wgmma_wait() {
+  asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(kPending) : "memory");
+}
+template <int kCount>
+__device__ __forceinline__ void give_registers() {
+  asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(kCount));
+}
+template <int kCount>
+__device__ __forceinline__ void take_registers() {
+  asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(kCount));
+}
+
+// --- fragments ----------------------------------------------------------------------------------
+// Four 8x8 matrices of 16-bit numbers; lane i gives the address of row i % 8 of matrix i / 8.
+__device__ __forceinline__ void store_matrices(std::uint32_t address, std::uint32_t a,
+                                               std::uint32_t b, std::uint32_t c, std::uint32_t d) {
+  asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(address),
+               "r"(a), "r"(b), "r"(c), "r"(d)
+               : "memory");
+}
+__device__ __forceinline__ void store_float4(std::uint32_t address, float a, float b, float c,
+                                             float d) {
+  asm volatile("st.shared.v4.f32 [%0], {%1, %2, %3, %4};" ::"r"(address), "f"(a), "f"(b), "f"(c),
+               "f"(d)
+               : "memory");
+}
+__device__ __forceinline__ float2 load_float2(std::uint32_t address) {
+  float2 x;
+  asm volatile("ld.shared.v2.f32 {%0, %1}, [%2];" : "=f"(x.x), "=f"(x.y) : "r"(address));
+  return x;
+}
+// Rounded to nearest; `low` goes to the lower half.
+template <class T>
+__device__ __forceinline__ std::uint32_t pack(float low, float high);
+template <>
+__device__ __forceinline__ std::uint32_t pack<__nv_bfloat16>(float low, float high) {
+  std::uint32_t r;
+  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(high), "f"(low));
+  return r;
+}
+template <>
+__device__ __forceinline__ std::uint32_t pack<__half>(float low, float high) {
+  std::uint32_t r;
+  asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(high), "f"(low));
+  return r;
+}
+__device__ __forceinline__ float exp2_fast(float x) {
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+
+}  // namespace tracestep::cuda
