@@ -1,0 +1,77 @@
+// Attention without the T×T matrix on a GPU: what the op's kernel, the C interface and the ladder of
+// benchmarks call. Two families of kernels stand behind it: Hopper (sm_90a: TMA, wgmma) and portable
+// (sm_80 and later: mma.sync, cp.async); `choose_family` says which one runs a call.
+// Sources: Dao 2023, "FlashAttention-2", Alg. 1 and 2; Shah et al. 2024, "FlashAttention-3".
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include <cuda_runtime_api.h>
+
+namespace tracestep::cuda {
+
+enum class AttentionDType : std::uint8_t { kF32, kBF16, kF16 };
+
+enum class AttentionFamily : std::uint8_t { kAuto, kPortable, kHopper };
+
+// How float32 operands reach the tensor cores. Other dtypes ignore it.
+enum class AttentionF32 : std::uint8_t {
+  kSplit3,  // three bfloat16 parts, six products: about float32 accuracy
+  kTF32,    // one TF32 product: 10 bits of mantissa
+};
+
+// A tensor [batch, heads, rows, width] in elements; the last axis is contiguous (stride 1).
+struct AttentionStrides {
+  std::int64_t batch = 0, head = 0, row = 0;
+};
+
+struct AttentionShape {
+  AttentionDType dtype = AttentionDType::kBF16;
+  int batch = 1, heads = 1;
+  int queries = 0, keys = 0;  // T_q, T_k
+  int width = 0;              // D <= 256, of q, k, v and o
+  float scale = 1.0F;         // on the scores
+  bool causal = false;        // query i sees keys 0 .. i + offset
+  int offset = 0;             // 0: aligned top left; keys - queries: bottom right, as the ops are
+  bool deterministic = true;  // backward: the same bits every run
+  AttentionF32 f32 = AttentionF32::kSplit3;
+  AttentionFamily family = AttentionFamily::kAuto;
+};
+
+// o = softmax(scale q k^T) v; lse[batch, heads, queries] (float32, contiguous) is the natural
+// log-sum-exp of the scaled visible scores. Results that nobody reads are nullptr, here and below; a
+// query that sees no key is 0 with an lse of -inf.
+struct AttentionForward {
+  AttentionShape shape;
+  const void *q = nullptr, *k = nullptr, *v = nullptr;
+  void* o = nullptr;
+  float* lse = nullptr;
+  AttentionStrides q_strides, k_strides, v_strides, o_strides;
+  void* workspace = nullptr;  // attention_forward_workspace(shape) bytes, 256-byte aligned
+};
+
+struct AttentionBackward {
+  AttentionShape shape;
+  const void *q = nullptr, *k = nullptr, *v = nullptr, *o = nullptr, *d_o = nullptr;
+  const float* lse = nullptr;
+  void *dq = nullptr, *dk = nullptr, *dv = nullptr;
+  AttentionStrides q_strides, k_strides, v_strides, o_strides, do_strides;
+  AttentionStrides dq_strides, dk_strides, dv_strides;
+  void* workspace = nullptr;  // attention_backward_workspace(shape) bytes, 256-byte aligned
+};
+
+// Pure functions of the shape and of whether the device is Hopper, so that peaks are predictable.
+std::int64_t attention_forward_workspace(const AttentionShape& shape, bool is_hopper);
+std::int64_t attention_backward_workspace(const AttentionShape& shape, bool is_hopper);
+
+// The family that runs `shape` on a device of this kind. kHopper only where is_hopper, the dtype has
+// 16 bits, the width is one of the tuned ones and rows are 16-byte aligned (`is_aligned`).
+AttentionFamily choose_family(const AttentionShape& shape, bool is_hopper, bool is_aligned);
+
+// Enqueue on `stream`; nothing is allocated, nothing waits. Return a CUDA error of the launch.
+// Bad shapes are the caller's to refuse (width > 256, negative sizes); empty tensors are fine.
+cudaError_t attention_forward(const AttentionForward& call, bool is_hopper, cudaStream_t stream);
+cudaError_t attention_backward(const AttentionBackward& call, bool is_hopper, cudaStream_t stream);
+
+}  // namespace tracestep::cuda
