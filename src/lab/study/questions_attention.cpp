@@ -1,0 +1,186 @@
+// Questions about attention alone, and those that stand apart: training, published tables.
+#include <algorithm>
+#include <cmath>
+
+#include "lab/study/questions.h"
+
+namespace tracestep {
+namespace {
+
+using Row = Evidence::Row;
+
+const Evidence::Where kPlain = {{"saved", "weights"}, {"status", "ok"}};
+
+Row longest(const Evidence& e) {
+  return e.largest("attention", kPlain, "context");
+}
+
+std::string times(const Evidence& e) {
+  const Row last = longest(e);
+  std::string out;
+  double least = 1e300, most = 0;
+  for (const Row& row :
+       e.rows("attention",
+              {{"saved", "weights"}, {"status", "ok"}, {"context", last.whole("context")}})) {
+    out += fmt::format("{}width {}: {} and {}", out.empty() ? "" : "; ", row.whole("width"),
+                       row.duration("forward_median_ms"), row.duration("backward_median_ms"));
+    least = std::min(least, row.number("backward_over_forward"));
+    most = std::max(most, row.number("backward_over_forward"));
+  }
+  const auto half = e.find("attention", {{"saved", "weights"},
+                                         {"status", "ok"},
+                                         {"width", last.whole("width")},
+                                         {"context", last.whole("context") / 2}});
+  require(half.has_value(), "half the longest context was not measured");
+  const double growth = over(last.number("forward_median_ms"), half->number("forward_median_ms"));
+  return fmt::format(
+      "Batch {}, context {}, forward and backward apart: {}. Backward takes {:.2f} to {:.2f} times "
+      "forward. Doubling the context to {} makes forward {:.2f} times as long{}",
+      last.whole("batch"), last.whole("context"), out, least, most, last.whole("context"), growth,
+      growth > 3.0   ? ": about four times, as S² work does."
+      : growth > 2.2 ? ": less than the four times of S² work."
+                     : ", far from the four times of S² work: something else still rules.");
+}
+
+std::string growth(const Evidence& e) {
+  std::string out;
+  for (const Row& row : e.rows("attention_scaling", {{"saved", "weights"}})) {
+    const double tensors = row.number("tensors");
+    require(row.number("largest_error_percent") < 1.0,
+            fmt::format("a·S² + b·S + c misses the bytes at width {} by {:.1f} %",
+                        row.whole("width"), row.number("largest_error_percent")));
+    const double whole = std::round(tensors);
+    out +=
+        fmt::format("{}at width {} they fit {:.2f} bytes per S² ({:.2f} tensors of B·S²{})",
+                    out.empty() ? "" : "; ", row.whole("width"), row.number("bytes_per_s2"),
+                    tensors, std::abs(tensors - whole) < 0.05 ? "" : ", which is no whole number");
+  }
+  const Row last = longest(e);
+  return fmt::format(
+      "Bytes before backward: {}. At context {} and width {} they are {}; the peak is "
+      "{}.",
+      out, last.whole("context"), last.whole("width"), last.bytes("before_backward_bytes"),
+      last.bytes("peak_bytes"));
+}
+
+std::string variants(const Evidence& e) {
+  std::string out;
+  double before = 0;
+  bool rises = true;
+  for (const char* saved : {"weights", "scores+weights", "scores+exp+weights"}) {
+    const Row row = e.row("attention_scaling", {{"saved", saved}, {"precision", "fp32"}});
+    const double tensors = row.number("tensors");
+    rises = rises && tensors > before + 0.5;
+    before = tensors;
+    out += fmt::format("{}{}: {:.2f}", out.empty() ? "" : ", ", saved, tensors);
+  }
+  require(rises, fmt::format("the variants do not differ by one tensor each ({})", out));
+  return fmt::format(
+      "N² tensors alive before backward, by what an implementation keeps: {}. So the "
+      "bytes alone tell the implementations apart, and their times are not of the "
+      "same work.",
+      out);
+}
+
+std::string out_of_memory(const Evidence& e) {
+  const std::vector<Row> all = e.rows("attention", {{"saved", "weights"}});
+  std::size_t failed = 0;
+  std::string first;
+  for (const Row& row : all) {
+    if (row.text("status") != "oom") continue;
+    ++failed;
+    if (first.empty()) {
+      first = fmt::format("width {}, context {}", row.whole("width"), row.whole("context"));
+    }
+  }
+  std::string out =
+      failed == 0
+          ? fmt::format("None of these {} cells ran out of memory. ", all.size())
+          : fmt::format("{} of {} cells ran out of memory, first {}. ", failed, all.size(), first);
+  for (const Row& row : e.rows("attention_predicted")) {
+    if (row.truth("fits")) continue;
+    return out + fmt::format(
+                     "Predicted from the program, the first context that does not fit this "
+                     "device's {} at width {} is {}: it needs {} at the peak.",
+                     row.bytes("device_bytes"), row.whole("width"), row.whole("context"),
+                     row.bytes("peak_bytes"));
+  }
+  const Row last = e.largest("attention_predicted", {}, "context");
+  return out + fmt::format("Predicted from the program, {} still fits {} ({} at the peak).",
+                           last.whole("context"), last.bytes("device_bytes"),
+                           last.bytes("peak_bytes"));
+}
+
+std::string removes(const Evidence& e) {
+  const Row last = longest(e);
+  const double bytes = last.number("before_backward_bytes"), square = last.number("saved_bytes");
+  const double share = 100.0 * over(square, bytes);
+  return fmt::format(
+      "Of the {} before backward at context {}, width {}, {} ({:.1f} %) are tensors "
+      "of S²; the rest, {}, grows with S. {}",
+      bytes_text(bytes), last.whole("context"), last.whole("width"), bytes_text(square), share,
+      bytes_text(bytes - square),
+      share > 50.0 ? "Only an attention that never stores the scores, and computes "
+                     "them again in backward tile by tile, removes the larger part."
+                   : "At this size the S² part is not yet what matters.");
+}
+
+std::string training(const Evidence& e) {
+  const std::vector<Row> rows = e.rows("training");
+  require(rows.size() >= 2, "there is one step only");
+  const double first = rows.front().number("loss"), last = rows.back().number("loss");
+  std::string out = fmt::format("After {} steps the loss is {:.3f}, from {:.3f}. ",
+                                rows.back().whole("step"), last, first);
+  if (!(last < first)) return out + "The model did not learn.";
+  if (const auto validation = rows.back().number_if("validation_loss")) {
+    out += fmt::format("On text that is not trained on it is {:.3f}. ", *validation);
+  }
+  return out + (last < 0.8 * first ? "The model learns." : "The model learns, but little so far.");
+}
+
+std::string published(const Evidence& e) {
+  std::size_t agree = 0, explainable = 0, suspicious = 0, other = 0;
+  for (const Row& row : e.rows("published")) {
+    const std::string verdict = row.text("verdict");
+    ++(verdict == "agree"         ? agree
+       : verdict == "explainable" ? explainable
+       : verdict == "suspicious"  ? suspicious
+                                  : other);
+  }
+  std::string out = fmt::format(
+      "Of the published tables, {} agree with this run or with the program, {} differ for a reason "
+      "that their own figures show, and {} are suspicious",
+      agree, explainable, suspicious);
+  return out + (other > 0 ? fmt::format("; {} have nothing here to be held against.", other) : ".");
+}
+
+constexpr Question kAttention[] = {
+    {"attention-times", "Attention",
+     "How long do attention's forward and its backward alone take as the context grows?",
+     "tracestep attention", times},
+    {"attention-bytes", "Attention", "How do attention's bytes grow with the context?",
+     "tracestep attention", growth},
+    {"attention-variants", "Attention", "What do one, two or three saved N² tensors cost?",
+     "tracestep attention --saved weights,scores+weights,scores+exp+weights", variants},
+    {"attention-limit", "Attention", "Where does attention run out of memory?",
+     "tracestep attention --memory-limit 40GiB", out_of_memory},
+    {"attention-cure", "Attention", "What would remove the cost?", "tracestep attention", removes},
+};
+
+constexpr Question kOther[] = {
+    {"training", "Training", "Does the loss fall?", "tracestep train", training},
+    {"published", "Published tables", "Do the published tables agree with this run?",
+     "tracestep study", published},
+};
+
+}  // namespace
+
+std::span<const Question> attention_questions() {
+  return kAttention;
+}
+
+std::span<const Question> other_questions() {
+  return kOther;
+}
+
+}  // namespace tracestep
