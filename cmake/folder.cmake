@@ -14,6 +14,7 @@ function(tracestep_folder folder)
     add_library(${target} STATIC ${sources})
     target_link_libraries(${target} PUBLIC tracestep_options ${arg_DEPS} ${arg_USES}
                           PRIVATE ${arg_USES_PRIVATE})
+    tracestep_precompile(${target} ${tracestep_common_headers})
   else()
     add_library(${target} INTERFACE)
     target_link_libraries(${target} INTERFACE tracestep_options ${arg_DEPS} ${arg_USES}
