@@ -32,18 +32,23 @@ else
 	@tools/bootstrap build
 	@echo "build-cuda: architectures 80-real 90a-real 90-virtual, $(NVCC)"
 	@cmake --preset cuda -DCMAKE_CUDA_COMPILER=$(NVCC)
-	@cmake --build build-cuda -j $(JOBS)
+	@cmake --build build-cuda -j $(JOBS) --target program
 endif
 
-test-gpu: build-cuda ## what needs a GPU: back ends, steps, memory checkers; out/test-gpu.json
+.PHONY: gpu-tests
+gpu-tests: build-cuda
+	@tools/bootstrap test
+	@cmake --preset cuda --log-level=WARNING
+	@cmake --build build-cuda -j $(JOBS) --target gpu_tests bench
+
+test-gpu: gpu-tests ## what needs a GPU: back ends, steps, memory checkers; out/test-gpu.json
 	@tools/test_gpu
 
 bench-gpu: build-cuda ## PyTorch and tracestep in turns on a GPU; out/gpu.md
 	@mkdir -p out
 	@python3 bench/peers/compare_gpu.py --markdown out/gpu.md --json out/gpu.json
 
-gpu-bundle: build-cuda ## all of that in one archive for another machine: out/tracestep-gpu.tar.xz
-	@cmake --build build-cuda -j $(JOBS) --target bench
+gpu-bundle: gpu-tests ## all of that in one archive for another machine: out/tracestep-gpu.tar.xz
 	@tools/gpu_bundle
 
 bench: ## build and run the benchmarks of bench/
