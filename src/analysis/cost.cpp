@@ -59,10 +59,15 @@ Cost total_cost(const Program& program) {
   return total;
 }
 
+bool is_product(const Node& node) {
+  return node.op->kernel_class == KernelClass::kGemm ||
+         node.op->kernel_class == KernelClass::kAttention;
+}
+
 std::int64_t gemm_flops(const Program& program) {
   std::int64_t total = 0;
   for (const Node& node : program.nodes) {
-    if (node.op->kernel_class == KernelClass::kGemm) total += cost_of(program, node).flops;
+    if (is_product(node)) total += cost_of(program, node).flops;
   }
   return total;
 }

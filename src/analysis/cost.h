@@ -20,6 +20,8 @@ struct Cost {
 
 Cost cost_of(const Program& program, const Node& node);
 Cost total_cost(const Program& program);
+// Whether the node is a matrix product, or a kernel made of such: attention.
+bool is_product(const Node& node);
 // FLOPs of matrix products alone: the model FLOPs of the usual formulas.
 std::int64_t gemm_flops(const Program& program);
 

@@ -60,6 +60,13 @@ const AttrDef* OpDef::find_attr(std::string_view attr) const {
   return nullptr;
 }
 
+const OpForm* OpDef::find_form(std::string_view form) const {
+  for (const OpForm& known : forms) {
+    if (known.name == form) return &known;
+  }
+  return nullptr;
+}
+
 const OpDef& register_op(OpDef op) {
   if (op.name.empty() || !op.infer) fail_usage("register_op", "an op needs a name and a type rule");
   Registry& r = registry();

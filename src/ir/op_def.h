@@ -86,6 +86,12 @@ struct Donation {
   int input;
 };
 
+// Another way to compute an op, from other ops: chosen by name, by the pass `choose`.
+struct OpForm {
+  std::string name;
+  std::function<std::vector<Val>(const OpExpansion&)> expand;
+};
+
 struct OpDef {
   std::string name = {};
   std::string doc = {};                   // one line
@@ -106,6 +112,8 @@ struct OpDef {
   std::function<std::vector<Val>(const OpExpansion&)> gradient = {};
   // The same results from simpler ops; empty: the op is primitive.
   std::function<std::vector<Val>(const OpExpansion&)> decompose = {};
+  // Other forms of the op that a person may ask for instead of the decomposition.
+  std::vector<OpForm> forms = {};
   // The operand that a call repeats when it changes nothing, else "no value": what `simplify` puts
   // in its place. Empty: every call changes something.
   std::function<Val(const OpExpansion&)> identity = {};
@@ -123,10 +131,13 @@ struct OpDef {
   bool cheap_to_recompute = false;
   // No kernel of its own on any back end: always decomposed.
   bool always_decompose = false;
+  // Somebody asked for it by name: whole in primitive programs too where there is a kernel.
+  bool stays_whole = false;
 
   bool is_view() const { return static_cast<bool>(view); }
   bool is_variadic() const { return !inputs.empty() && inputs.back().ends_with("..."); }
   const AttrDef* find_attr(std::string_view attr) const;
+  const OpForm* find_form(std::string_view form) const;
 };
 
 // Adds an op; the reference stays valid. Throws Error{kUsage} when the name is taken or the

@@ -9,16 +9,7 @@ namespace {
 using Expansion = const OpExpansion&;
 
 std::vector<Type> attention_type(const OpCall& c) {
-  for (int i = 0; i < 3; ++i) {
-    rules::require_floating(c, i);
-    rules::require_same_dtype(c, 0, i);
-    rules::require_min_rank(c, i, 2);
-  }
-  const Shape& q = c.inputs[0].shape;
-  Shape kv = q;
-  if (c.inputs[1].shape.rank() == q.rank()) kv[q.rank() - 2] = c.inputs[1].shape.back(1);
-  rules::require_shape(c, 1, kv);
-  rules::require_shape(c, 2, kv);
+  rules::require_attention_operands(c, 0);
   return {c.inputs[0]};
 }
 
@@ -36,6 +27,24 @@ std::vector<Val> naive(Expansion e) {
   }
   const auto guard = b.scope("values");
   return {matmul(weights, e.inputs[2])};
+}
+
+// The tiled kernel knows no position: with one there are few queries, and no matrix to avoid. Where
+// there are heads, its result lies as [..., T, H, D], which the projection behind it reads as rows.
+std::vector<Val> flash(Expansion e) {
+  if (e.inputs.size() > 3) return naive(e);
+  const auto guard = e.builder.scope("flash");
+  const int rank = e.inputs[0].shape().rank();
+  const bool has_heads = rank >= 4;
+  const Val y = e.builder.call(find_op("flash_attention"), {e.inputs.begin(), e.inputs.end()},
+                               {{"scale", e.attrs.real("scale")},
+                                {"causal", e.attrs.flag("causal")},
+                                {"token_major", has_heads}})[0];
+  if (!has_heads) return {y};
+  Dims axes;
+  for (int i = 0; i < rank; ++i) axes.push_back(i);
+  std::swap(axes[rank - 3], axes[rank - 2]);
+  return {permute(y, axes)};
 }
 
 std::int64_t attention_flops(const OpCall& c) {
@@ -59,6 +68,7 @@ void register_attention() {
                .infer = attention_type,
                .accepts = rules::any_strides,
                .decompose = naive,
+               .forms = {{"naive", naive}, {"flash", flash}},
                .flops = attention_flops,
                .always_decompose = true});
 }

@@ -94,6 +94,57 @@ std::int64_t reduction_workspace_bytes(std::int64_t results, std::int64_t reduce
   return parts > 1 ? parts * results * static_cast<std::int64_t>(sizeof(double)) : 0;
 }
 
+// Every tile of a thread may begin a little later than the one before it ends.
+constexpr std::int64_t kSlack = 16 * AttentionPlan::kAligned;
+
+AttentionPlan plan_attention(const AttentionSizes& sizes) {
+  AttentionPlan plan{.sizes = sizes};
+  plan.padded_width = round_up(sizes.width, AttentionPlan::kWidestStrip);
+  // Keys, their gradients and both panels of scores should stay in an L2 of 512 KiB.
+  plan.backward_keys = sizes.width <= 64 ? 192 : 96;
+  return plan;
+}
+
+std::int64_t AttentionPlan::forward_floats_per_thread() const {
+  const std::int64_t tall = kKeys + kTallestStrip;
+  const std::int64_t keys_and_values = tall * (sizes.width + padded_width);
+  const std::int64_t queries_and_results = kQueries * (sizes.width + padded_width);
+  constexpr std::int64_t kStatistics = 3 * kQueries;
+  return round_up(keys_and_values + queries_and_results + tall * kQueries + kStatistics + kSlack,
+                  kAligned);
+}
+
+std::int64_t AttentionPlan::forward_bytes(int threads) const {
+  if (sizes.is_empty()) return 0;
+  return forward_floats_per_thread() * threads * static_cast<std::int64_t>(sizeof(float));
+}
+
+std::int64_t AttentionPlan::inner_floats() const {
+  return round_up(sizes.heads * sizes.queries, kAligned);
+}
+std::int64_t AttentionPlan::dq_floats() const {
+  return is_low_precision(sizes.dtype)
+             ? round_up(sizes.heads * sizes.queries * sizes.width, kAligned)
+             : 0;
+}
+std::int64_t AttentionPlan::turn_counters() const {
+  return round_up(sizes.heads * ceil_div(sizes.queries, kLeastPanel), kAligned);
+}
+
+std::int64_t AttentionPlan::backward_floats_per_thread() const {
+  const std::int64_t tall = backward_keys + kTallestStrip;
+  const std::int64_t keys = tall * (2 * sizes.width + 3 * padded_width);
+  const std::int64_t queries = kQueries * 2 * (sizes.width + padded_width);
+  return round_up(keys + queries + 2 * tall * kQueries + 2 * kQueries + kSlack, kAligned);
+}
+
+std::int64_t AttentionPlan::backward_bytes(int threads) const {
+  if (sizes.is_empty()) return 0;
+  const std::int64_t floats =
+      inner_floats() + dq_floats() + turn_counters() + backward_floats_per_thread() * threads;
+  return floats * static_cast<std::int64_t>(sizeof(float));
+}
+
 std::int64_t rms_norm_rows_per_block(std::int64_t rows) {
   return std::max<std::int64_t>(16, ceil_div(rows, 64));
 }

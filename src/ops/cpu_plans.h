@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "ir/op_def.h"
+#include "ops/attention_sizes.h"
 
 namespace tracestep {
 
@@ -42,5 +43,31 @@ inline constexpr std::int64_t kNormChunk = 65536;
 // Rows whose weight gradients rms_norm_grad sums in one go; every block of rows leaves one float
 // per column.
 std::int64_t rms_norm_rows_per_block(std::int64_t rows);
+
+// flash_attention and its gradient. Every thread has scratch for its own tiles, in floats; what all
+// share comes first. Tiles are counted in the widest strips of any SIMD target.
+struct AttentionPlan {
+  static constexpr std::int64_t kQueries = 224;    // of a forward tile, and of a backward panel
+  static constexpr std::int64_t kLeastPanel = 48;  // the smallest panel of any target
+  static constexpr std::int64_t kKeys = 72;        // of a forward tile, before rounding up
+  static constexpr std::int64_t kWidestStrip = 32, kTallestStrip = 14;
+  static constexpr std::int64_t kAligned = 16;  // floats; a tile begins at a multiple
+
+  AttentionSizes sizes;
+  std::int64_t padded_width = 0;
+  std::int64_t backward_keys = 0;  // that stay while queries pass by, before rounding up
+
+  std::int64_t forward_floats_per_thread() const;
+  std::int64_t forward_bytes(int threads) const;
+
+  // Shared: the inner products dy·y of all rows, the gradient of q in float32 where its dtype is
+  // narrower, and for every panel of queries how many key blocks have been there (32 bits each).
+  std::int64_t inner_floats() const;
+  std::int64_t dq_floats() const;
+  std::int64_t turn_counters() const;
+  std::int64_t backward_floats_per_thread() const;
+  std::int64_t backward_bytes(int threads) const;
+};
+AttentionPlan plan_attention(const AttentionSizes& sizes);
 
 }  // namespace tracestep

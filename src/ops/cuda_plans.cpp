@@ -58,4 +58,14 @@ RmsNormGradPlan plan_rms_norm_grad(std::int64_t rows, std::int64_t width) {
   return plan;
 }
 
+std::int64_t cuda_attention_forward_bytes(const AttentionSizes& sizes) {
+  return 0 * sizes.heads;
+}
+
+std::int64_t cuda_attention_backward_bytes(const AttentionSizes& sizes) {
+  if (sizes.is_empty()) return 0;
+  // The inner products dy·y of all rows, and the gradient of q in float32.
+  return sizes.heads * sizes.queries * (1 + sizes.width) * kFloat;
+}
+
 }  // namespace tracestep

@@ -5,6 +5,8 @@
 
 #include <cstdint>
 
+#include "ops/attention_sizes.h"
+
 namespace tracestep {
 
 // What every matrix product may use: the size that cuBLASLt's kernels for Hopper want.
@@ -41,5 +43,9 @@ struct RmsNormGradPlan {
   std::int64_t workspace_bytes = 0;
 };
 RmsNormGradPlan plan_rms_norm_grad(std::int64_t rows, std::int64_t width);
+
+// flash_attention and its gradient: room for whichever family of kernels runs the call.
+std::int64_t cuda_attention_forward_bytes(const AttentionSizes& sizes);
+std::int64_t cuda_attention_backward_bytes(const AttentionSizes& sizes);
 
 }  // namespace tracestep

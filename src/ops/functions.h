@@ -74,6 +74,8 @@ struct SoftmaxOptions {
 };
 // `position` (optional, rank-0 i64): row i sees columns <= i + position.
 Val softmax(Val x, SoftmaxOptions options = {}, Val position = {}, Here here = Here::current());
+// true where row i sees column j: j <= i + (cols - rows), or j <= i + position. [rows, cols]
+Val causal_mask(Builder& b, std::int64_t rows, std::int64_t cols, Val position = {});
 Val log_sum_exp(Val x, Here here = Here::current());
 Val rms_norm(Val x, Val weight, double eps = 1e-5, Here here = Here::current());
 Val rope(Val x, RopeTable table, bool inverse = false, Here here = Here::current());

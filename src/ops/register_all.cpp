@@ -19,6 +19,7 @@ void register_all() {
     register_rms_norm();
     register_rope();
     register_attention();
+    register_flash_attention();
     register_cross_entropy();
     register_optimizers();
     register_fused();

@@ -14,6 +14,7 @@ void register_activations();
 void register_rms_norm();
 void register_rope();
 void register_attention();
+void register_flash_attention();
 void register_cross_entropy();
 void register_optimizers();
 void register_fused();

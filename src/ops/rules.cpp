@@ -47,6 +47,19 @@ void require_min_rank(const OpCall& call, int i, int rank) {
   }
 }
 
+void require_attention_operands(const OpCall& call, int q) {
+  for (int i = q; i < q + 3; ++i) {
+    require_floating(call, i);
+    require_same_dtype(call, q, i);
+    require_min_rank(call, i, 2);
+  }
+  Shape kv = type(call, q).shape;
+  const Shape& k = type(call, q + 1).shape;
+  if (k.rank() == kv.rank()) kv[kv.rank() - 2] = k.back(1);
+  require_shape(call, q + 1, kv);
+  require_shape(call, q + 2, kv);
+}
+
 int normalized_axis(const OpCall& call, std::int64_t axis, int rank) {
   const std::int64_t at = axis < 0 ? axis + rank : axis;
   if (at < 0 || at >= rank) {

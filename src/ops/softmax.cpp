@@ -11,15 +11,6 @@ namespace {
 
 using Expansion = const OpExpansion&;
 
-// true where column j may be seen from row i: j <= i + (Tk - Tq), or j <= i + position.
-Val causal_mask(Builder& b, std::int64_t rows, std::int64_t cols, Val position) {
-  const Type type{DType::kI64, {rows, cols}};
-  const Val row = iota(b, type, 0), col = iota(b, type, 1);
-  const Val offset =
-      position ? position : fill(b, static_cast<double>(cols - rows), {DType::kI64, {}});
-  return binary("le", col, add(row, offset));
-}
-
 std::vector<Type> softmax_type(const OpCall& c) {
   rules::require_floating(c, 0);
   rules::require_min_rank(c, 0, c.attrs.flag("causal") ? 2 : 1);
@@ -131,6 +122,14 @@ void register_log_sum_exp() {
 }
 
 }  // namespace
+
+Val causal_mask(Builder& b, std::int64_t rows, std::int64_t cols, Val position) {
+  const Type type{DType::kI64, {rows, cols}};
+  const Val row = iota(b, type, 0), col = iota(b, type, 1);
+  const Val offset =
+      position ? position : fill(b, static_cast<double>(cols - rows), {DType::kI64, {}});
+  return binary("le", col, add(row, offset));
+}
 
 void register_softmax() {
   register_softmax_pair();

@@ -6,6 +6,7 @@
 #include "ir/print.h"
 #include "ir/verify.h"
 #include "passes/autocast.h"
+#include "passes/choose.h"
 #include "passes/decompose.h"
 #include "passes/keep_saved.h"
 #include "passes/materialize.h"
@@ -42,11 +43,19 @@ bool has_kernel(const Options& o, const OpDef& op) {
   return o.has_kernel ? o.has_kernel(op) : !op.always_decompose;
 }
 
+bool chooses(const Options& o) {
+  return o.attention != AttentionForm::kNaive;
+}
+// Primitive programs have no composites but those that somebody asked for.
+bool is_taken_apart(const Options& o, const OpDef& op) {
+  return o.granularity == Granularity::kPrimitive && !op.stays_whole;
+}
+
 // Primitive granularity expands all; fused granularity keeps what autograd can differentiate.
 Program decompose_first(const Program& p, const Options& o) {
   return decompose(p, [&](const OpDef& op) {
     const bool kept = op.gradient || (!differentiates(o) && has_kernel(o, op));
-    return o.granularity == Granularity::kPrimitive || !kept;
+    return is_taken_apart(o, op) || !kept;
   });
 }
 
@@ -55,15 +64,17 @@ Program differentiate(const Program& p, const Options& o) {
 }
 
 Program lower(const Program& p, const Options& o) {
-  return decompose(p, [&](const OpDef& op) {
-    return o.granularity == Granularity::kPrimitive || !has_kernel(o, op);
-  });
+  return decompose(p, [&](const OpDef& op) { return is_taken_apart(o, op) || !has_kernel(o, op); });
 }
 
 const std::vector<Pass>& passes() {
   // Before autograd: primitive programs save what plain framework code saves. After the optimizer:
   // gradient and update composites are expanded too, and what the device has no kernel for.
   static const std::vector<Pass> all{
+      {"choose", "attention in the form that was asked for", chooses,
+       [](const Program& p, const Options& o) {
+         return choose(p, {{"attention", std::string(name_of(o.attention))}});
+       }},
       {"decompose", "composites into parts, as the granularity says", always, decompose_first},
       {"autocast", "matrix products in the low dtype, sums and norms in float32", casts,
        [](const Program& p, const Options& o) { return autocast(p, *o.autocast); }},
@@ -101,6 +112,10 @@ void check_names(const Options& options) {
 
 std::string_view name_of(Granularity granularity) {
   return granularity == Granularity::kPrimitive ? "primitive" : "fused";
+}
+
+std::string_view name_of(AttentionForm form) {
+  return form == AttentionForm::kNaive ? "naive" : "flash";
 }
 
 std::string_view name_of(Mode mode) {

@@ -18,18 +18,26 @@ enum class Granularity : std::uint8_t {
   kFused,      // composites keep their own kernels
 };
 
+// How attention is computed; the names are those of the op's forms.
+enum class AttentionForm : std::uint8_t {
+  kNaive,  // two matrix products around a softmax
+  kFlash,  // one kernel, tile by tile, without the matrix of scores
+};
+
 enum class Mode : std::uint8_t { kInference, kForward, kForwardBackward, kStep };
 inline constexpr Mode kAllModes[] = {Mode::kInference, Mode::kForward, Mode::kForwardBackward,
                                      Mode::kStep};
 
 std::string_view name_of(Granularity granularity);
+std::string_view name_of(AttentionForm form);
 std::string_view name_of(Mode mode);
 
 struct PipelineOptions {
   Granularity granularity = Granularity::kFused;
   Mode mode = Mode::kInference;
   GradientKind gradients = GradientKind::kTransient;
-  OptimizerOptions optimizer = {};     // its loss scaling also scales what autograd starts from
+  OptimizerOptions optimizer = {};  // its loss scaling also scales what autograd starts from
+  AttentionForm attention = AttentionForm::kNaive;
   std::optional<DType> autocast = {};  // low dtype of mixed precision; none: off
   // Whether the device has a kernel; empty: for every op that is not always decomposed.
   std::function<bool(const OpDef&)> has_kernel = {};

@@ -24,6 +24,7 @@ Program forward_program(const StepSpec& spec) {
 PipelineOptions pipeline_options(const StepSpec& spec) {
   PipelineOptions options;
   options.granularity = spec.ops;
+  options.attention = spec.attention;
   options.mode = spec.mode;
   options.gradients = spec.gradients;
   options.optimizer = spec.optimizer;

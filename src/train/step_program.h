@@ -12,6 +12,7 @@ struct StepSpec {
   BatchShape shape;
   Mode mode = Mode::kStep;
   Granularity ops = Granularity::kFused;
+  AttentionForm attention = AttentionForm::kNaive;
   GradientKind gradients = GradientKind::kTransient;
   OptimizerOptions optimizer = {};
   bool verify = false;

@@ -22,8 +22,7 @@ class NowhereSource final : public MemorySource {
 };
 
 bool has_kernel_by_default(const OpDef& op) {
-  return !op.is_view() && !op.always_decompose && op.kernel_class != KernelClass::kFused &&
-         op.kernel_class != KernelClass::kAttention;
+  return !op.is_view() && !op.always_decompose && op.kernel_class != KernelClass::kFused;
 }
 
 void do_nothing(const KernelCall&) {}

@@ -5,19 +5,20 @@
 
 namespace tracestep::reference {
 
-void add_generators(KernelTable& table);     // fill, iota, rope_table
-void add_arithmetic(KernelTable& table);     // neg … relu, add … minimum, eq lt le, affine
-void add_selection(KernelTable& table);      // select, cast
-void add_activations(KernelTable& table);    // silu, swiglu and their gradients
-void add_movement(KernelTable& table);       // copy, assign, pad_slice, concat, write_slice
-void add_reductions(KernelTable& table);     // sum, max, global_norm
-void add_matmul(KernelTable& table);         // matmul
-void add_gathers(KernelTable& table);        // gather, scatter_add, take_along, put_along
-void add_softmax(KernelTable& table);        // softmax, softmax_grad, log_sum_exp
-void add_rms_norm(KernelTable& table);       // rms_norm, rms_norm_grad
-void add_rope(KernelTable& table);           // rope
-void add_attention(KernelTable& table);      // attention
-void add_cross_entropy(KernelTable& table);  // cross_entropy, cross_entropy_grad
-void add_adamw(KernelTable& table);          // adamw
+void add_generators(KernelTable& table);       // fill, iota, rope_table
+void add_arithmetic(KernelTable& table);       // neg … relu, add … minimum, eq lt le, affine
+void add_selection(KernelTable& table);        // select, cast
+void add_activations(KernelTable& table);      // silu, swiglu and their gradients
+void add_movement(KernelTable& table);         // copy, assign, pad_slice, concat, write_slice
+void add_reductions(KernelTable& table);       // sum, max, global_norm
+void add_matmul(KernelTable& table);           // matmul
+void add_gathers(KernelTable& table);          // gather, scatter_add, take_along, put_along
+void add_softmax(KernelTable& table);          // softmax, softmax_grad, log_sum_exp
+void add_rms_norm(KernelTable& table);         // rms_norm, rms_norm_grad
+void add_rope(KernelTable& table);             // rope
+void add_attention(KernelTable& table);        // attention
+void add_flash_attention(KernelTable& table);  // flash_attention, flash_attention_grad
+void add_cross_entropy(KernelTable& table);    // cross_entropy, cross_entropy_grad
+void add_adamw(KernelTable& table);            // adamw
 
 }  // namespace tracestep::reference

@@ -1,0 +1,245 @@
+// FlashAttention-2 in plain code (Dao 2023, alg. 1 and 2), one head after the other: the teaching
+// version of the kernels on the CPU and the GPU. Nothing of size T_q·T_k is ever stored, only one
+// tile of scores; the numbers in brackets are lines of the paper's algorithms.
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include "backends/reference/kernels.h"
+#include "backends/reference/tensor_access.h"
+
+namespace tracestep::reference {
+namespace {
+
+constexpr std::int64_t kQueryTile = 8, kKeyTile = 16;  // B_r and B_c
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+// A small dense matrix: a tile that a kernel would keep on chip.
+struct Tile {
+  std::int64_t rows, columns;
+  std::vector<double> values;
+
+  Tile(std::int64_t r, std::int64_t c, double value = 0.0)
+      : rows(r), columns(c), values(static_cast<std::size_t>(r * c), value) {}
+  double& operator()(std::int64_t r, std::int64_t c) {
+    return values[static_cast<std::size_t>(r * columns + c)];
+  }
+  double operator()(std::int64_t r, std::int64_t c) const {
+    return values[static_cast<std::size_t>(r * columns + c)];
+  }
+};
+
+// a bᵀ, a b and aᵀ b.
+Tile times_transposed(const Tile& a, const Tile& b) {
+  Tile out(a.rows, b.rows);
+  for (std::int64_t i = 0; i < a.rows; ++i) {
+    for (std::int64_t j = 0; j < b.rows; ++j) {
+      for (std::int64_t d = 0; d < a.columns; ++d) out(i, j) += a(i, d) * b(j, d);
+    }
+  }
+  return out;
+}
+void add_product(const Tile& a, const Tile& b, Tile& out) {
+  for (std::int64_t i = 0; i < a.rows; ++i) {
+    for (std::int64_t j = 0; j < a.columns; ++j) {
+      for (std::int64_t d = 0; d < b.columns; ++d) out(i, d) += a(i, j) * b(j, d);
+    }
+  }
+}
+void add_transposed_product(const Tile& a, const Tile& b, Tile& out) {
+  for (std::int64_t i = 0; i < a.rows; ++i) {
+    for (std::int64_t j = 0; j < a.columns; ++j) {
+      for (std::int64_t d = 0; d < b.columns; ++d) out(j, d) += a(i, j) * b(i, d);
+    }
+  }
+}
+
+// The rows of one head: [..., H, T, D], or [..., T, H, D] where tokens come first.
+class Rows {
+ public:
+  Rows(const TensorRef& tensor, const Dims& head, bool token_major)
+      : view_(tensor), head_(head), token_major_(token_major), width_(tensor.shape.back()) {}
+
+  Tile read(std::int64_t first, std::int64_t count) const {
+    Tile out(count, width_);
+    for (std::int64_t i = 0; i < count; ++i) {
+      for (std::int64_t d = 0; d < width_; ++d) out(i, d) = view_[at(first + i, d)];
+    }
+    return out;
+  }
+  void write(std::int64_t first, const Tile& tile) const {
+    if (!view_) return;  // nobody reads this result
+    for (std::int64_t i = 0; i < tile.rows; ++i) {
+      for (std::int64_t d = 0; d < width_; ++d) view_[at(first + i, d)] = tile(i, d);
+    }
+  }
+
+ private:
+  Dims at(std::int64_t token, std::int64_t d) const {
+    if (!token_major_) return appended(appended(head_, token), d);
+    const Dims before = prefix(head_, head_.rank() - 1);
+    return appended(appended(appended(before, token), head_.back()), d);
+  }
+
+  View<double> view_;
+  Dims head_;
+  bool token_major_;
+  std::int64_t width_;
+};
+
+// What both directions share about a call whose q stands at operand `q`.
+struct Sizes {
+  double scale;
+  bool causal, token_major;
+  std::int64_t queries, keys, width;
+
+  Sizes(const KernelCall& call, std::size_t q)
+      : scale(call.node.attrs.real("scale")),
+        causal(call.node.attrs.flag("causal")),
+        token_major(call.node.attrs.flag("token_major")),
+        queries(call.inputs[q].shape.back(1)),
+        keys(call.inputs[q + 1].shape.back(1)),
+        width(call.inputs[q].shape.back()) {}
+
+  // The first key that query i does not see.
+  std::int64_t visible(std::int64_t i) const {
+    return causal ? std::min(keys, i + (keys - queries) + 1) : keys;
+  }
+  bool sees(std::int64_t i, std::int64_t j) const { return j < visible(i); }
+};
+
+// scale · q kᵀ of a tile, -inf where a query does not see a key.
+Tile scores_of(const Sizes& s, const Tile& q, const Tile& k, std::int64_t i0, std::int64_t j0) {
+  Tile out = times_transposed(q, k);
+  for (std::int64_t i = 0; i < out.rows; ++i) {
+    for (std::int64_t j = 0; j < out.columns; ++j) {
+      out(i, j) = s.sees(i0 + i, j0 + j) ? s.scale * out(i, j) : -kInfinity;
+    }
+  }
+  return out;
+}
+
+// --- forward: algorithm 1 ----------------------------------------------------------------------
+
+// What a row of queries has seen so far: the largest score m, and sums of e^(score - m), l of them
+// as they are and o weighted by the values.
+struct Running {
+  std::vector<double> m, l;
+  Tile o;
+
+  Running(std::int64_t rows, std::int64_t width)
+      : m(static_cast<std::size_t>(rows), -kInfinity),
+        l(static_cast<std::size_t>(rows), 0.0),
+        o(rows, width) {}
+
+  // One more tile of scores; they become weights.
+  void add(Tile& scores, const Tile& v) {
+    for (std::int64_t i = 0; i < scores.rows; ++i) {
+      double& top = m[static_cast<std::size_t>(i)];
+      const double before = top;
+      for (std::int64_t j = 0; j < scores.columns; ++j) top = std::max(top, scores(i, j));  // (9)
+      // What was summed with the old maximum is brought to the new one.
+      const double correction = std::exp(before - top);
+      double& sum = l[static_cast<std::size_t>(i)];
+      sum *= correction;
+      for (std::int64_t d = 0; d < o.columns; ++d) o(i, d) *= correction;  // (10)
+      for (std::int64_t j = 0; j < scores.columns; ++j) {
+        scores(i, j) = std::exp(scores(i, j) - top);
+        sum += scores(i, j);
+      }
+    }
+    add_product(scores, v, o);
+  }
+};
+
+void forward_head(const KernelCall& call, const Sizes& s, const Dims& head) {
+  const Rows q(call.inputs[0], head, false), k(call.inputs[1], head, false);
+  const Rows v(call.inputs[2], head, false), y(call.outputs[0], head, s.token_major);
+  const View<double> lse(call.outputs[1]);
+  for (std::int64_t i0 = 0; i0 < s.queries; i0 += kQueryTile) {  // (3)
+    const std::int64_t rows = std::min(kQueryTile, s.queries - i0);
+    const Tile q_tile = q.read(i0, rows);
+    Running running(rows, s.width);
+    // Tiles of keys that none of these queries sees are left out.
+    const std::int64_t end = s.visible(i0 + rows - 1);
+    for (std::int64_t j0 = 0; j0 < end; j0 += kKeyTile) {  // (6)
+      const std::int64_t columns = std::min(kKeyTile, end - j0);
+      Tile scores = scores_of(s, q_tile, k.read(j0, columns), i0, j0);  // (8)
+      running.add(scores, v.read(j0, columns));
+    }
+    for (std::int64_t i = 0; i < rows; ++i) {
+      const auto row = static_cast<std::size_t>(i);
+      const double sum = running.l[row];
+      // A row without keys is zero, with a log-sum-exp of -inf.
+      for (std::int64_t d = 0; d < s.width; ++d) running.o(i, d) /= sum > 0 ? sum : 1;  // (12)
+      if (lse) lse[appended(head, i0 + i)] = running.m[row] + std::log(sum);            // (13)
+    }
+    y.write(i0, running.o);
+  }
+}
+
+void flash_attention(const KernelCall& call) {
+  const Sizes sizes(call, 0);
+  const Shape& q = call.inputs[0].shape;
+  for_each_index(prefix(q, q.rank() - 2),
+                 [&](const Dims& head) { forward_head(call, sizes, head); });
+}
+
+// --- backward: algorithm 2 ---------------------------------------------------------------------
+
+// With p = e^(scores - lse), the weights: dv = pᵀ dy, dp = dy vᵀ, ds = p ∘ (dp - D), where D is the
+// inner product of dy and y, row by row; then dq = scale ds k and dk = scale dsᵀ q.
+void backward_head(const KernelCall& call, const Sizes& s, const Dims& head) {
+  const Rows dy(call.inputs[0], head, s.token_major), q(call.inputs[1], head, false);
+  const Rows k(call.inputs[2], head, false), v(call.inputs[3], head, false);
+  const Rows y(call.inputs[4], head, s.token_major);
+  const View<double> lse(call.inputs[5]);
+  Tile dq(s.queries, s.width);  // on a device: in its memory, added to tile by tile
+  for (std::int64_t j0 = 0; j0 < s.keys; j0 += kKeyTile) {  // (5)
+    const std::int64_t columns = std::min(kKeyTile, s.keys - j0);
+    const Tile k_tile = k.read(j0, columns), v_tile = v.read(j0, columns);
+    Tile dk(columns, s.width), dv(columns, s.width);
+    for (std::int64_t i0 = 0; i0 < s.queries; i0 += kQueryTile) {  // (8)
+      const std::int64_t rows = std::min(kQueryTile, s.queries - i0);
+      if (s.visible(i0 + rows - 1) <= j0) continue;  // nobody here sees a key of the tile
+      const Tile q_tile = q.read(i0, rows), dy_tile = dy.read(i0, rows), y_tile = y.read(i0, rows);
+      Tile p = scores_of(s, q_tile, k_tile, i0, j0);      // (10)
+      const Tile dp = times_transposed(dy_tile, v_tile);  // (13)
+      Tile ds(rows, columns);
+      for (std::int64_t i = 0; i < rows; ++i) {
+        double inner = 0;
+        for (std::int64_t d = 0; d < s.width; ++d) inner += dy_tile(i, d) * y_tile(i, d);  // (4)
+        for (std::int64_t j = 0; j < columns; ++j) {
+          p(i, j) = std::exp(p(i, j) - lse[appended(head, i0 + i)]);  // (11)
+          ds(i, j) = s.scale * p(i, j) * (dp(i, j) - inner);          // (14)
+        }
+      }
+      add_transposed_product(p, dy_tile, dv);  // (12)
+      add_transposed_product(ds, q_tile, dk);  // (16)
+      Tile dq_tile(rows, s.width);
+      add_product(ds, k_tile, dq_tile);  // (15)
+      for (std::int64_t i = 0; i < rows; ++i) {
+        for (std::int64_t d = 0; d < s.width; ++d) dq(i0 + i, d) += dq_tile(i, d);
+      }
+    }
+    Rows(call.outputs[1], head, s.token_major).write(j0, dk);
+    Rows(call.outputs[2], head, s.token_major).write(j0, dv);
+  }
+  Rows(call.outputs[0], head, s.token_major).write(0, dq);
+}
+
+void flash_attention_grad(const KernelCall& call) {
+  const Sizes sizes(call, 1);
+  const Shape& q = call.inputs[1].shape;
+  for_each_index(prefix(q, q.rank() - 2),
+                 [&](const Dims& head) { backward_head(call, sizes, head); });
+}
+
+}  // namespace
+
+void add_flash_attention(KernelTable& table) {
+  table.add("flash_attention", flash_attention);
+  table.add("flash_attention_grad", flash_attention_grad);
+}
+
+}  // namespace tracestep::reference

@@ -1,0 +1,222 @@
+// Attention tile by tile, without the matrix of scores in memory, and its gradient, which computes
+// the scores again from q, k and the log-sum-exp of their rows.
+#include <cmath>
+#include <limits>
+#include <utility>
+
+#include "ir/device_traits.h"
+#include "ops/cpu_plans.h"
+#include "ops/cuda_plans.h"
+#include "ops/functions.h"
+#include "ops/registers.h"
+#include "ops/rules.h"
+
+namespace tracestep::ops {
+namespace {
+
+using Expansion = const OpExpansion&;
+
+constexpr std::int64_t kMostWidth = 256;  // what a tile of any device has room for
+
+// [..., H, T, D] ↔ [..., T, H, D]
+Shape heads_moved(Shape shape) {
+  std::swap(shape[shape.rank() - 3], shape[shape.rank() - 2]);
+  return shape;
+}
+Val heads_moved(Val x) {
+  Dims axes;
+  for (int i = 0; i < x.shape().rank(); ++i) axes.push_back(i);
+  return permute(x, heads_moved(axes));
+}
+
+bool is_token_major(const Attrs& attrs) {
+  return attrs.flag("token_major");
+}
+
+// The type of y and of the gradient of `x`.
+Type result_type(const OpCall& c, const Type& x) {
+  return is_token_major(c.attrs) ? Type{x.dtype, heads_moved(x.shape)} : x;
+}
+
+Type lse_type(const Type& q) {
+  const Shape& s = q.shape;
+  return {rules::accumulation_dtype(q.dtype),
+          Shape(std::span(s.begin(), static_cast<std::size_t>(s.rank() - 1)))};
+}
+
+void check_operands(const OpCall& c, int q) {
+  rules::require_attention_operands(c, q);
+  const Shape& shape = c.inputs[static_cast<std::size_t>(q)].shape;
+  if (is_token_major(c.attrs)) rules::require_min_rank(c, q, 3);
+  if (shape.back() < 1 || shape.back() > kMostWidth) {
+    fail_usage(c.op.name, "the width {} does not fit a tile; 1 to {}, or naive attention",
+               shape.back(), kMostWidth);
+  }
+  const std::int64_t queries = shape.back(1);
+  const std::int64_t keys = c.inputs[static_cast<std::size_t>(q) + 1].shape.back(1);
+  if (c.attrs.flag("causal") && queries > keys) {
+    fail_usage(c.op.name,
+               "{} queries with {} keys: the first {} see no key; causal needs as many "
+               "keys as queries",
+               queries, keys, queries - keys);
+  }
+}
+
+std::vector<Type> forward_type(const OpCall& c) {
+  check_operands(c, 0);
+  return {result_type(c, c.inputs[0]), lse_type(c.inputs[0])};
+}
+
+std::vector<Type> gradient_type(const OpCall& c) {
+  check_operands(c, 1);
+  const Type& q = c.inputs[1];
+  for (int i : {0, 4}) {
+    rules::require_same_dtype(c, 1, i);
+    rules::require_shape(c, i, result_type(c, q).shape);
+  }
+  rules::require_shape(c, 5, lse_type(q).shape);
+  return {result_type(c, q), result_type(c, c.inputs[2]), result_type(c, c.inputs[3])};
+}
+
+// Rows of any distance; the log-sum-exps are one array.
+bool rows_and_statistics(int input, const Type& type, const Strides& strides) {
+  return input < 5 ? rules::unit_inner_stride(input, type, strides)
+                   : rules::contiguous(input, type, strides);
+}
+
+// --- from simpler ops --------------------------------------------------------------------------
+
+// scale · q kᵀ in the dtype of statistics, hidden ones at -inf.
+Val scores_of(Val q, Val k, const Attrs& attrs) {
+  Val x = matmul(q, k, {.transpose_b = true});
+  x = affine(cast(x, rules::accumulation_dtype(x.dtype())), attrs.real("scale"));
+  if (!attrs.flag("causal")) return x;
+  const Val hidden = fill(*x.builder, -std::numeric_limits<double>::infinity(), {x.dtype(), {}});
+  return select(causal_mask(*x.builder, x.dim(-2), x.dim(-1)), x, hidden);
+}
+
+std::vector<Val> forward_decomposed(Expansion e) {
+  const Val q = e.inputs[0], k = e.inputs[1], v = e.inputs[2];
+  const Val scores = scores_of(q, k, e.attrs);
+  const Val y = matmul(cast(softmax(scores), q.dtype()), v);
+  return {is_token_major(e.attrs) ? heads_moved(y) : y, log_sum_exp(scores)};
+}
+
+std::vector<Val> gradient_decomposed(Expansion e) {
+  const bool moved = is_token_major(e.attrs);
+  const Val dy = moved ? heads_moved(e.inputs[0]) : e.inputs[0];
+  const Val y = moved ? heads_moved(e.inputs[4]) : e.inputs[4];
+  const Val q = e.inputs[1], k = e.inputs[2], v = e.inputs[3], lse = e.inputs[5];
+  const DType wide = rules::accumulation_dtype(q.dtype());
+  Shape column = lse.shape();
+  column.push_back(1);
+  const Val p = unary("exp", sub(scores_of(q, k, e.attrs), reshape(lse, column)));
+  const Val inner = sum(mul(cast(dy, wide), cast(y, wide)), {q.shape().rank() - 1}, true);
+  const Val dp = cast(matmul(dy, v, {.transpose_b = true}), wide);
+  const Val ds = cast(affine(mul(p, sub(dp, inner)), e.attrs.real("scale")), q.dtype());
+  std::vector<Val> out{matmul(ds, k), matmul(ds, q, {.transpose_a = true}),
+                       matmul(cast(p, q.dtype()), dy, {.transpose_a = true})};
+  if (moved) {
+    for (Val& x : out) x = heads_moved(x);
+  }
+  return out;
+}
+
+std::vector<Val> forward_gradient(Expansion e) {
+  if (e.output_grads[1]) {
+    fail_usage("flash_attention", "no gradient flows through the second result; use log_sum_exp");
+  }
+  std::vector<Val> out = e.builder.call(
+      find_op("flash_attention_grad"),
+      {e.output_grads[0], e.inputs[0], e.inputs[1], e.inputs[2], e.outputs[0], e.outputs[1]},
+      e.attrs);
+  if (is_token_major(e.attrs)) {
+    for (Val& x : out) x = heads_moved(x);
+  }
+  return out;
+}
+
+// --- cost --------------------------------------------------------------------------------------
+
+AttentionSizes sizes_of(const Type& q, const Type& k) {
+  const Shape& s = q.shape;
+  const std::int64_t rows = s.back(1) * s.back();
+  return {.heads = rows == 0 ? 0 : s.product() / rows,
+          .queries = s.back(1),
+          .keys = k.shape.back(1),
+          .width = s.back(),
+          .dtype = q.dtype};
+}
+
+// `products` of [T_q, T_k] and D; a causal call leaves out half of the last square of keys.
+std::int64_t flops_of(const AttentionSizes& a, bool causal, std::int64_t products) {
+  const std::int64_t all = 2 * a.queries * a.keys;
+  const std::int64_t twice_the_pairs = causal ? all - a.queries * a.queries : all;
+  return products * a.heads * twice_the_pairs * a.width;
+}
+
+std::int64_t forward_workspace(const OpCall& c, const DeviceTraits& traits) {
+  const AttentionSizes a = sizes_of(c.inputs[0], c.inputs[1]);
+  if (traits.kind == "cpu") return plan_attention(a).forward_bytes(traits.threads);
+  return traits.kind == "cuda" ? cuda_attention_forward_bytes(a) : 0;
+}
+
+std::int64_t gradient_workspace(const OpCall& c, const DeviceTraits& traits) {
+  const AttentionSizes a = sizes_of(c.inputs[1], c.inputs[2]);
+  if (traits.kind == "cpu") return plan_attention(a).backward_bytes(traits.threads);
+  return traits.kind == "cuda" ? cuda_attention_backward_bytes(a) : 0;
+}
+
+std::vector<AttrDef> attributes() {
+  return {{"scale", AttrKind::kReal, std::nullopt, "factor on the scores"},
+          {"causal", AttrKind::kBool, AttrValue(true), "query i sees keys j <= i + (Tk - Tq)"},
+          {"token_major", AttrKind::kBool, AttrValue(false),
+           "results as [..., T, H, D] for operands [..., H, T, D]"}};
+}
+
+void register_gradient() {
+  register_op({.name = "flash_attention_grad",
+               .doc = "The gradients of q, k and v: the weights are computed again, tile by tile.",
+               .source = "Dao 2023, FlashAttention-2, alg. 2",
+               .inputs = {"dy", "q", "k", "v", "y", "lse"},
+               .outputs = {"dq", "dk", "dv"},
+               .attrs = attributes(),
+               .kernel_class = KernelClass::kAttention,
+               .precision_class = PrecisionClass::kLow,
+               .infer = gradient_type,
+               .accepts = rows_and_statistics,
+               .decompose = gradient_decomposed,
+               .flops =
+                   [](const OpCall& c) {
+                     return flops_of(sizes_of(c.inputs[1], c.inputs[2]), c.attrs.flag("causal"), 5);
+                   },
+               .workspace = gradient_workspace,
+               .stays_whole = true});
+}
+
+}  // namespace
+
+void register_flash_attention() {
+  register_op({.name = "flash_attention",
+               .doc = "softmax(scale · q kᵀ) v over [..., T, D] without the matrix of scores; also "
+                      "the log-sum-exp of each row of scores.",
+               .source = "Dao 2023, FlashAttention-2, alg. 1",
+               .inputs = {"q", "k", "v"},
+               .outputs = {"y", "lse"},
+               .attrs = attributes(),
+               .kernel_class = KernelClass::kAttention,
+               .precision_class = PrecisionClass::kLow,
+               .infer = forward_type,
+               .accepts = rules::unit_inner_stride,
+               .gradient = forward_gradient,
+               .decompose = forward_decomposed,
+               .flops =
+                   [](const OpCall& c) {
+                     return flops_of(sizes_of(c.inputs[0], c.inputs[1]), c.attrs.flag("causal"), 2);
+                   },
+               .workspace = forward_workspace,
+               .stays_whole = true});
+  register_gradient();
+}
+
+}  // namespace tracestep::ops
