@@ -71,7 +71,8 @@ std::ostream& operator<<(std::ostream& out, const OpTest& test) {
 const std::vector<OpTest>& op_tests() {
   static const std::vector<OpTest> all = [] {
     std::vector<OpTest> out;
-    for (auto* family : {elementwise_tests, movement_tests, product_tests, composite_tests}) {
+    for (auto* family :
+         {elementwise_tests, movement_tests, product_tests, composite_tests, attention_tests}) {
       for (OpTest& test : family()) out.push_back(std::move(test));
     }
     return out;

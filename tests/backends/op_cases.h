@@ -73,6 +73,7 @@ std::vector<OpTest> elementwise_tests();
 std::vector<OpTest> movement_tests();
 std::vector<OpTest> product_tests();
 std::vector<OpTest> composite_tests();
+std::vector<OpTest> attention_tests();
 
 inline const std::vector<DType> kFloatingTypes{DType::kF32, DType::kBF16, DType::kF16};
 inline const std::vector<DType> kNumberTypes{DType::kF32, DType::kBF16, DType::kF16,

@@ -1,0 +1,120 @@
+// Products of attention tiles. A panel holds scores of a stretch of keys (its rows) and kPanel
+// queries (its columns): what is done to a query is done to a lane, without a sum across lanes.
+#if defined(TRACESTEP_BACKENDS_CPU_ATTENTION_INL_H) == defined(HWY_TARGET_TOGGLE)
+#ifdef TRACESTEP_BACKENDS_CPU_ATTENTION_INL_H
+#undef TRACESTEP_BACKENDS_CPU_ATTENTION_INL_H
+#else
+#define TRACESTEP_BACKENDS_CPU_ATTENTION_INL_H
+#endif
+
+#include "backends/cpu/attention_heads.h"
+#include "backends/cpu/gemm-inl.h"
+#include "ops/cpu_plans.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace tracestep::cpu::HWY_NAMESPACE {
+
+// Queries side by side: whole register tiles, whether they are columns of a product or rows.
+constexpr std::int64_t kPanel = HWY_TARGET == HWY_AVX3 ? 224 : 48;
+static_assert(kPanel % kRows == 0 && kPanel % kColumns == 0);
+static_assert(kPanel >= AttentionPlan::kLeastPanel && kPanel <= AttentionPlan::kQueries);
+static_assert(kRows <= AttentionPlan::kTallestStrip && kColumns <= AttentionPlan::kWidestStrip);
+
+constexpr std::int64_t kAligned = AttentionPlan::kAligned;
+constexpr std::int64_t rounded_up(std::int64_t x, std::int64_t unit) {
+  return (x + unit - 1) / unit * unit;
+}
+
+// What becomes of a sum `x` for row r of a result that holds `row` so far.
+struct AddTo {
+  HWY_INLINE V operator()(std::int64_t, V x, const float* row) const { return load(row) + x; }
+};
+struct AddScaled {
+  float scale;
+  HWY_INLINE V operator()(std::int64_t, V x, const float* row) const {
+    return {hn::MulAdd(x.v, hn::Set(D(), scale), load(row).v)};
+  }
+};
+struct SetScaled {
+  float scale;
+  HWY_INLINE V operator()(std::int64_t, V x, const float*) const { return x * splat(scale); }
+};
+struct Rescaled {  // the rows so far, each times its own factor
+  const float* factors;
+  HWY_INLINE V operator()(std::int64_t r, V x, const float* row) const {
+    return {hn::MulAdd(load(row).v, hn::Set(D(), factors[r]), x.v)};
+  }
+};
+
+// c[kRows, kColumns] from Σ_k a(r, k) b(k, ·) over a panel a, whose element (r, k) stands at
+// r · kStrideR + k · kStrideK, and a packed strip b.
+template <std::int64_t kStrideR, std::int64_t kStrideK, class Finish>
+HWY_NOINLINE void panel_kernel(std::int64_t k, const float* HWY_RESTRICT a,
+                               const float* HWY_RESTRICT b, float* HWY_RESTRICT c, std::int64_t ldc,
+                               Finish finish) {
+  const D d;
+  hn::Vec<D> acc[kRows][2];
+#pragma GCC unroll 16
+  for (int r = 0; r < kRows; ++r) {
+    acc[r][0] = hn::Zero(d);
+    acc[r][1] = hn::Zero(d);
+    hwy::Prefetch(c + r * ldc);
+  }
+  for (std::int64_t i = 0; i < k; ++i) {
+    const auto b0 = hn::Load(d, b);
+    const auto b1 = hn::Load(d, b + kLanes);
+#pragma GCC unroll 16
+    for (int r = 0; r < kRows; ++r) {
+      const auto x = hn::Set(d, a[r * kStrideR]);
+      acc[r][0] = hn::MulAdd(x, b0, acc[r][0]);
+      acc[r][1] = hn::MulAdd(x, b1, acc[r][1]);
+    }
+    a += kStrideK;
+    b += kColumns;
+  }
+#pragma GCC unroll 16
+  for (int r = 0; r < kRows; ++r) {
+    float* row = c + r * ldc;
+    store(finish(r, {acc[r][0]}, row), row);
+    store(finish(r, {acc[r][1]}, row + kLanes), row + kLanes);
+  }
+}
+
+// panel[keys, queries] = keys (packed strips of kRows) times queries (packed strips of kColumns),
+// both `width` deep, in whole register tiles.
+HWY_INLINE void score_panel(std::int64_t keys, std::int64_t queries, std::int64_t width,
+                            const float* packed_keys, const float* packed_queries, float* panel) {
+  for (std::int64_t c = 0; c < queries; c += kColumns) {
+    for (std::int64_t r = 0; r < keys; r += kRows) {
+      micro_kernel<false, kRows>(width, packed_keys + r * width, packed_queries + c * width,
+                                 panel + r * kPanel + c, kPanel);
+    }
+  }
+}
+
+// Rows [T, width] of any distance as strips of kWidth rows: what one side of scores is packed to.
+template <std::int64_t kWidth, class T>
+HWY_INLINE void pack_across(const T* rows, std::int64_t stride, std::int64_t count,
+                            std::int64_t width, float* dst) {
+  pack<kWidth>(rows, stride, 1, count, width, dst);
+}
+// The same rows as strips of kColumns columns: what panels are multiplied by.
+template <class T>
+HWY_INLINE void pack_along(const T* rows, std::int64_t stride, std::int64_t count,
+                           std::int64_t width, float* dst) {
+  pack<kColumns>(rows, 1, stride, width, count, dst);
+}
+
+HWY_INLINE void scale_all(float* x, std::int64_t n, float scale) {
+  map([=](V v) HWY_ATTR { return v * splat(scale); }, n, x, static_cast<const float*>(x));
+}
+
+// Columns of panel row `key` that belong to queries before `first_query`, the first that sees it.
+HWY_INLINE std::int64_t hidden_columns(std::int64_t first_query, std::int64_t panel_start) {
+  return std::clamp<std::int64_t>(first_query - panel_start, 0, kPanel);
+}
+
+}  // namespace tracestep::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif  // TRACESTEP_BACKENDS_CPU_ATTENTION_INL_H

@@ -1,0 +1,79 @@
+// Heads: an operand or result of flash_attention as one matrix [T, D] per head, its rows in one
+// piece and any distance apart.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+
+#include "runtime/kernel.h"
+
+namespace tracestep::cpu {
+
+struct Heads {
+  std::byte* data = nullptr;
+  DType dtype = DType::kF32;
+  std::int64_t element_bytes = 4;
+  Shape shape;              // of the axes that count heads
+  Strides strides;          // likewise
+  std::int64_t row_stride;  // elements
+
+  // `x` is [..., H, T, D], or [..., T, H, D] where tokens come first.
+  Heads(const TensorRef& x, bool token_major)
+      : data(x.as<std::byte>()),
+        dtype(x.dtype),
+        element_bytes(static_cast<std::int64_t>(size_of(x.dtype))) {
+    const int rows = x.shape.rank() - (token_major ? 3 : 2);
+    for (int i = 0; i < x.shape.rank() - 1; ++i) {
+      if (i == rows) continue;
+      shape.push_back(x.shape[i]);
+      strides.push_back(x.strides[i]);
+    }
+    row_stride = x.strides[rows];
+  }
+
+  // False for a result that nobody reads.
+  explicit operator bool() const { return data != nullptr; }
+  // Row `row` of head `head`.
+  std::byte* at(std::int64_t head, std::int64_t row) const {
+    std::int64_t offset = row * row_stride;
+    for (int i = shape.rank() - 1; i >= 0; --i) {
+      offset += head % shape[i] * strides[i];
+      head /= shape[i];
+    }
+    return data + offset * element_bytes;
+  }
+  template <class T>
+  const T* rows(std::int64_t head, std::int64_t row) const {
+    return reinterpret_cast<const T*>(at(head, row));
+  }
+};
+
+// What one call computes; `q` is the index of its operand q.
+struct AttentionProblem {
+  float scale;
+  bool causal, token_major;
+  std::int64_t heads, queries, keys, width;
+
+  AttentionProblem(const KernelCall& call, std::size_t q)
+      : scale(static_cast<float>(call.node.attrs.real("scale"))),
+        causal(call.node.attrs.flag("causal")),
+        token_major(call.node.attrs.flag("token_major")),
+        queries(call.inputs[q].shape.back(1)),
+        keys(call.inputs[q + 1].shape.back(1)),
+        width(call.inputs[q].shape.back()) {
+    const std::int64_t count = call.inputs[q].count();
+    heads = count == 0 ? 0 : count / (queries * width);
+  }
+
+  // The first key that query i does not see.
+  std::int64_t visible(std::int64_t i) const {
+    return causal ? std::min(keys, i + (keys - queries) + 1) : keys;
+  }
+  // The first query that sees key j.
+  std::int64_t first_query(std::int64_t j) const {
+    return causal ? std::max<std::int64_t>(0, j - (keys - queries)) : 0;
+  }
+};
+
+}  // namespace tracestep::cpu

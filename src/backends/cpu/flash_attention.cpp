@@ -1,0 +1,217 @@
+// flash_attention: a tile of queries stays in L2 while tiles of keys and values pass by; scores
+// exist for one panel at a time. What a row has seen is its maximum, its sum and its result, as in
+// Dao 2023, alg. 1. One row is computed in one order, whatever the threads and tiles are.
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+#include "backends/cpu/kernels.h"
+#include "backends/cpu/targets.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "backends/cpu/flash_attention.cpp"
+#include <hwy/foreach_target.h>
+
+#include <hwy/highway.h>
+
+#include "backends/cpu/attention-inl.h"
+#include "backends/cpu/tiles-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace tracestep::cpu::HWY_NAMESPACE {
+namespace {
+
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
+constexpr std::int64_t kKeyTile = rounded_up(AttentionPlan::kKeys, kRows);
+constexpr std::int64_t kMostQueries = std::max<std::int64_t>(1, 192 / kPanel) * kPanel;
+
+struct Forward {
+  AttentionProblem p;
+  Heads q, k, v, y;
+  float* lse;  // [heads, queries], or nullptr
+
+  explicit Forward(const KernelCall& call)
+      : p(call, 0),
+        q(call.inputs[0], false),
+        k(call.inputs[1], false),
+        v(call.inputs[2], false),
+        y(call.outputs[0], p.token_major),
+        lse(call.outputs[1].as<float>()) {}
+
+  // Queries of a tile: tiles of about one size.
+  std::int64_t tile() const {
+    const std::int64_t tiles = (p.queries + kMostQueries - 1) / kMostQueries;
+    return rounded_up((p.queries + tiles - 1) / tiles, kPanel);
+  }
+};
+
+// Of one thread.
+struct Scratch {
+  std::int64_t ldo;  // of the results
+  float *q, *k, *v, *panel, *o, *top, *sum, *factor;
+
+  Scratch(float* at, std::int64_t width) : ldo(rounded_up(width, kColumns)) {
+    const auto take = [&at](std::int64_t n) {
+      float* out = at;
+      at += rounded_up(n, kAligned);
+      return out;
+    };
+    q = take(kMostQueries * width);
+    o = take(kMostQueries * ldo);
+    k = take(kKeyTile * width);
+    v = take(kKeyTile * ldo);
+    panel = take(kKeyTile * kPanel);
+    top = take(kMostQueries);
+    sum = take(kMostQueries);
+    factor = take(kPanel);
+  }
+};
+
+// Scores become e^(score - maximum); `factor` brings what was summed so far to the new maximum.
+HWY_NOINLINE void add_scores(std::int64_t keys, std::int64_t queries, float* panel, float* top,
+                             float* sum, float* factor) {
+  const D d;
+  for (std::int64_t c = 0; c < queries; c += kLanes) {
+    float* column = panel + c;
+    const V before = load(top + c);
+    auto m0 = before.v, m1 = before.v;
+    std::int64_t j = 0;
+    for (; j + 2 <= keys; j += 2) {
+      m0 = hn::Max(m0, hn::LoadU(d, column + j * kPanel));
+      m1 = hn::Max(m1, hn::LoadU(d, column + (j + 1) * kPanel));
+    }
+    if (j < keys) m0 = hn::Max(m0, hn::LoadU(d, column + j * kPanel));
+    const V now{hn::Max(m0, m1)};
+    V total = splat(0.0f);
+    for (j = 0; j < keys; ++j) {
+      const V e = exp(load(column + j * kPanel) - now);
+      store(e, column + j * kPanel);
+      total = total + e;
+    }
+    const V f = exp(before - now);
+    store(now, top + c);
+    store(f, factor + c);
+    store(load(sum + c) * f + total, sum + c);
+  }
+}
+
+// Hides keys first_key … from queries that come before them.
+void hide(const AttentionProblem& p, std::int64_t first_key, std::int64_t keys,
+          std::int64_t first_query, float* panel) {
+  for (std::int64_t j = 0; j < keys; ++j) {
+    const std::int64_t n = hidden_columns(p.first_query(first_key + j), first_query);
+    std::fill_n(panel + j * kPanel, n, -kInfinity);
+  }
+}
+
+// One tile of keys and values, packed, against the queries first, first + 1, … of a panel.
+void add_tile(const AttentionProblem& p, const Scratch& s, std::int64_t first_key,
+              std::int64_t keys, std::int64_t first, std::int64_t at, std::int64_t queries) {
+  const std::int64_t seen = std::min(keys, p.visible(first + queries - 1) - first_key);
+  if (seen <= 0) return;
+  const std::int64_t rows = rounded_up(queries, kRows), columns = rounded_up(rows, kColumns);
+  score_panel(seen, columns, p.width, s.k, s.q + at * p.width, s.panel);
+  if (p.visible(first) < first_key + seen) hide(p, first_key, seen, first, s.panel);
+  add_scores(seen, columns, s.panel, s.top + at, s.sum + at, s.factor);
+  for (std::int64_t d = 0; d < s.ldo; d += kColumns) {
+    for (std::int64_t r = 0; r < rows; r += kRows) {
+      panel_kernel<1, kPanel>(seen, s.panel + r, s.v + d * keys, s.o + (at + r) * s.ldo + d, s.ldo,
+                              Rescaled{s.factor + r});
+    }
+  }
+}
+
+void finish_rows(const Forward& f, const Scratch& s, std::int64_t head, std::int64_t first,
+                 std::int64_t count) {
+  for (std::int64_t i = 0; i < count; ++i) {
+    if (f.lse != nullptr) {
+      f.lse[head * f.p.queries + first + i] = s.top[i] + std::log(s.sum[i]);
+    }
+    if (!f.y) continue;
+    float* row = s.o + i * s.ldo;
+    const V total = splat(s.sum[i]);
+    map([=](V x) HWY_ATTR { return x / total; }, s.ldo, row, static_cast<const float*>(row));
+    from_floats(row, f.p.width, f.y.dtype, f.y.at(head, first + i));
+  }
+}
+
+template <class T>
+void run_tile(const Forward& f, std::int64_t head, std::int64_t first, float* scratch) {
+  const AttentionProblem& p = f.p;
+  const Scratch s(scratch, p.width);
+  const std::int64_t count = std::min(f.tile(), p.queries - first);
+  pack_across<kColumns>(f.q.rows<T>(head, first), f.q.row_stride, count, p.width, s.q);
+  const std::int64_t packed = rounded_up(count, kColumns);
+  scale_all(s.q, packed * p.width, p.scale);
+  const std::int64_t whole = rounded_up(count, kPanel);
+  std::fill_n(s.q + packed * p.width, (whole - packed) * p.width, 0.0f);
+  std::fill_n(s.o, whole * s.ldo, 0.0f);
+  std::fill_n(s.top, whole, -kInfinity);
+  std::fill_n(s.sum, whole, 0.0f);
+  const std::int64_t end = p.visible(first + count - 1);
+  for (std::int64_t j = 0; j < end; j += kKeyTile) {
+    const std::int64_t keys = std::min(kKeyTile, end - j);
+    pack_across<kRows>(f.k.rows<T>(head, j), f.k.row_stride, keys, p.width, s.k);
+    pack_along(f.v.rows<T>(head, j), f.v.row_stride, keys, p.width, s.v);
+    for (std::int64_t at = 0; at < count; at += kPanel) {
+      add_tile(p, s, j, keys, first + at, at, std::min(kPanel, count - at));
+    }
+  }
+  finish_rows(f, s, head, first, count);
+}
+
+// Without keys there is nothing to average.
+void write_nothing(const Forward& f, const KernelCall& call) {
+  const TensorRef& y = call.outputs[0];
+  if (f.y) std::memset(y.data, 0, static_cast<std::size_t>(y.count()) * size_of(y.dtype));
+  if (f.lse != nullptr) std::fill_n(f.lse, f.p.heads * f.p.queries, -kInfinity);
+}
+
+void flash_attention_kernel(const KernelCall& call) {
+  const Forward f(call);
+  if (f.p.heads * f.p.queries == 0) return;
+  if (f.p.keys == 0) return write_nothing(f, call);
+  const AttentionPlan plan = plan_attention({.heads = f.p.heads,
+                                             .queries = f.p.queries,
+                                             .keys = f.p.keys,
+                                             .width = f.p.width,
+                                             .dtype = f.q.dtype});
+  auto* scratch = reinterpret_cast<float*>(call.workspace.data());
+  const std::int64_t tile = f.tile(), tiles = (f.p.queries + tile - 1) / tile;
+  // The last queries see most keys: they come first.
+  for_chunks(call, tiles * f.p.heads, [&](std::int64_t chunk, int thread) {
+    const std::int64_t head = chunk % f.p.heads;
+    const std::int64_t first = (tiles - 1 - chunk / f.p.heads) * tile;
+    float* own = scratch + thread * plan.forward_floats_per_thread();
+    switch (f.q.dtype) {
+      case DType::kBF16: run_tile<BF16>(f, head, first, own); break;
+      case DType::kF16: run_tile<F16>(f, head, first, own); break;
+      default: run_tile<float>(f, head, first, own); break;
+    }
+  });
+}
+
+constexpr NamedKernel kFlashAttention[] = {{"flash_attention", flash_attention_kernel}};
+
+}  // namespace
+
+std::span<const NamedKernel> flash_attention_kernels() {
+  return kFlashAttention;
+}
+
+}  // namespace tracestep::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace tracestep::cpu {
+
+HWY_EXPORT(flash_attention_kernels);
+
+void add_flash_attention_kernels(KernelTable& table) {
+  for (const NamedKernel& k : HWY_DYNAMIC_DISPATCH(flash_attention_kernels)()) {
+    table.add(k.op, k.kernel);
+  }
+}
+
+}  // namespace tracestep::cpu
+#endif

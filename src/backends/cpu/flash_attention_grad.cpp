@@ -1,0 +1,339 @@
+// The gradient of flash_attention: a block of keys and values stays while panels of queries pass by
+// (Dao 2023, alg. 2). Gradients of the block grow in the thread's own scratch. That of q is shared:
+// each panel takes the blocks in their order, one turn after the other, so that its sums have the
+// same bits for any number of threads.
+#include <atomic>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <thread>
+
+#include "backends/cpu/kernels.h"
+#include "backends/cpu/targets.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "backends/cpu/flash_attention_grad.cpp"
+#include <hwy/foreach_target.h>
+
+#include <hwy/highway.h>
+
+#include "backends/cpu/attention-inl.h"
+#include "backends/cpu/tiles-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace tracestep::cpu::HWY_NAMESPACE {
+namespace {
+
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
+
+struct Backward {
+  AttentionProblem p;
+  Heads dy, q, k, v, y, dq, dk, dv;
+  const float* lse;  // [heads, queries]
+  AttentionPlan plan;
+  std::int64_t block;   // keys that stay
+  std::int64_t panels;  // of queries
+  float* inner;         // [heads, queries]: dy·y
+  float* wide_dq;       // [heads, queries, width] where the dtype of q is narrow
+  std::int32_t* turns;  // [heads, panels]: blocks that have been there
+  float* scratch;
+
+  explicit Backward(const KernelCall& call)
+      : p(call, 1),
+        dy(call.inputs[0], p.token_major),
+        q(call.inputs[1], false),
+        k(call.inputs[2], false),
+        v(call.inputs[3], false),
+        y(call.inputs[4], p.token_major),
+        dq(call.outputs[0], p.token_major),
+        dk(call.outputs[1], p.token_major),
+        dv(call.outputs[2], p.token_major),
+        lse(call.inputs[5].as<const float>()),
+        plan(plan_attention({.heads = p.heads,
+                             .queries = p.queries,
+                             .keys = p.keys,
+                             .width = p.width,
+                             .dtype = q.dtype})),
+        block(rounded_up(plan.backward_keys, kRows)),
+        panels((p.queries + kPanel - 1) / kPanel),
+        inner(reinterpret_cast<float*>(call.workspace.data())),
+        wide_dq(inner + plan.inner_floats()),
+        turns(reinterpret_cast<std::int32_t*>(wide_dq + plan.dq_floats())),
+        scratch(wide_dq + plan.dq_floats() + plan.turn_counters()) {}
+
+  bool is_narrow() const { return q.dtype != DType::kF32; }
+};
+
+// Of one thread.
+struct Scratch {
+  std::int64_t ldo;                       // of the gradients
+  float *k, *v, *k_along, *dk, *dv;       // the block; the first two in strips of kRows
+  float *q, *dy, *q_along, *dy_along;     // the panel; the first two in strips of kColumns
+  float *weights, *slopes, *lse, *inner;  // p and ds, and statistics of the panel's queries
+
+  Scratch(float* at, std::int64_t width, std::int64_t block) : ldo(rounded_up(width, kColumns)) {
+    const auto take = [&at](std::int64_t n) {
+      float* out = at;
+      at += rounded_up(n, kAligned);
+      return out;
+    };
+    k = take(block * width);
+    v = take(block * width);
+    k_along = take(block * ldo);
+    dk = take(block * ldo);
+    dv = take(block * ldo);
+    q = take(kPanel * width);
+    dy = take(kPanel * width);
+    q_along = take(kPanel * ldo);
+    dy_along = take(kPanel * ldo);
+    weights = take(block * kPanel);
+    slopes = take(block * kPanel);
+    lse = take(kPanel);
+    inner = take(kPanel);
+  }
+};
+
+// A block of keys that meets a panel of queries.
+struct Meeting {
+  std::int64_t head, panel;
+  std::int64_t first_key, keys;  // those that the panel's last query sees
+  std::int64_t first_query, queries;
+  bool is_first, is_last;  // of the blocks that the panel meets
+};
+
+// --- the panel ---------------------------------------------------------------------------------
+
+template <class T>
+void pack_panel(const Backward& b, const Scratch& s, const Meeting& m) {
+  const std::int64_t width = b.p.width;
+  const T *q = b.q.rows<T>(m.head, m.first_query), *dy = b.dy.rows<T>(m.head, m.first_query);
+  pack_across<kColumns>(q, b.q.row_stride, m.queries, width, s.q);
+  pack_across<kColumns>(dy, b.dy.row_stride, m.queries, width, s.dy);
+  pack_along(q, b.q.row_stride, m.queries, width, s.q_along);
+  pack_along(dy, b.dy.row_stride, m.queries, width, s.dy_along);
+  const std::int64_t packed = rounded_up(m.queries, kColumns), rest = kPanel - packed;
+  scale_all(s.q, packed * width, b.p.scale);
+  std::fill_n(s.q + packed * width, rest * width, 0.0f);
+  std::fill_n(s.dy + packed * width, rest * width, 0.0f);
+  const std::int64_t at = m.head * b.p.queries + m.first_query;
+  std::copy_n(b.lse + at, m.queries, s.lse);
+  std::copy_n(b.inner + at, m.queries, s.inner);
+  // Queries that are not there have no weights.
+  std::fill_n(s.lse + m.queries, kPanel - m.queries, kInfinity);
+  std::fill_n(s.inner + m.queries, kPanel - m.queries, 0.0f);
+}
+
+// p = e^(scores - lse) in place of scores, and ds = p ∘ (dp - D) in place of dp; zero where a key
+// is hidden or is not there.
+HWY_NOINLINE void weigh(const Backward& b, const Scratch& s, const Meeting& m,
+                        std::int64_t columns) {
+  for (std::int64_t j = 0; j < rounded_up(m.keys, kRows); ++j) {
+    float *p = s.weights + j * kPanel, *ds = s.slopes + j * kPanel;
+    const std::int64_t hidden =
+        j < m.keys ? hidden_columns(b.p.first_query(m.first_key + j), m.first_query) : kPanel;
+    const std::int64_t from = hidden / kLanes * kLanes;
+    for (std::int64_t c = from; c < columns; c += kLanes) {
+      const V weight = exp(load(p + c) - load(s.lse + c));
+      store(weight, p + c);
+      store(weight * (load(ds + c) - load(s.inner + c)), ds + c);
+    }
+    std::fill_n(p, hidden, 0.0f);
+    std::fill_n(ds, hidden, 0.0f);
+  }
+}
+
+// --- products ----------------------------------------------------------------------------------
+
+// gradient[keys, width] += panel[keys, queries] rows[queries, width]
+void add_to_block(const Scratch& s, const Meeting& m, const float* panel, const float* rows,
+                  float* gradient) {
+  for (std::int64_t d = 0; d < s.ldo; d += kColumns) {
+    for (std::int64_t r = 0; r < m.keys; r += kRows) {
+      panel_kernel<kPanel, 1>(m.queries, panel + r * kPanel, rows + d * m.queries,
+                              gradient + r * s.ldo + d, s.ldo, AddTo());
+    }
+  }
+}
+
+// dq[queries, width] (+)= scale · slopesᵀ keys; `packed` is how many keys k_along holds.
+void add_to_queries(const Backward& b, const Scratch& s, const Meeting& m, std::int64_t packed,
+                    float* dq, std::int64_t ldq) {
+  const std::int64_t width = b.p.width;
+  for (std::int64_t d = 0; d < width; d += kColumns) {
+    const float* keys = s.k_along + d * packed;
+    for (std::int64_t r = 0; r < m.queries; r += kRows) {
+      float* out = dq + r * ldq + d;
+      if (r + kRows <= m.queries && d + kColumns <= width) {
+        if (m.is_first) {
+          panel_kernel<1, kPanel>(m.keys, s.slopes + r, keys, out, ldq, SetScaled{b.p.scale});
+        } else {
+          panel_kernel<1, kPanel>(m.keys, s.slopes + r, keys, out, ldq, AddScaled{b.p.scale});
+        }
+        continue;
+      }
+      alignas(64) float edge[kRows * kColumns];
+      const std::int64_t rows = std::min(kRows, m.queries - r);
+      const std::int64_t columns = std::min(kColumns, width - d);
+      panel_kernel<1, kPanel>(m.keys, s.slopes + r, keys, edge, kColumns, SetScaled{b.p.scale});
+      for (std::int64_t i = 0; i < rows; ++i) {
+        for (std::int64_t c = 0; c < columns; ++c) {
+          const float x = edge[i * kColumns + c];
+          out[i * ldq + c] = m.is_first ? x : out[i * ldq + c] + x;
+        }
+      }
+    }
+  }
+}
+
+// --- turns -------------------------------------------------------------------------------------
+
+// Waits until all blocks before `block` have been at the panel. They are further ahead: chunks are
+// handed out in order, and the first that is under way waits for nobody.
+void wait_for_turn(std::int32_t& turn, std::int64_t block) {
+  const std::atomic_ref<std::int32_t> blocks(turn);
+  for (int tries = 0; blocks.load(std::memory_order_acquire) != block; ++tries) {
+    if (tries > 1000) std::this_thread::yield();
+  }
+}
+void end_turn(std::int32_t& turn, std::int64_t block) {
+  std::atomic_ref<std::int32_t>(turn).store(static_cast<std::int32_t>(block + 1),
+                                            std::memory_order_release);
+}
+
+void give_to_queries(const Backward& b, const Scratch& s, const Meeting& m, std::int64_t packed,
+                     std::int64_t block) {
+  std::int32_t& turn = b.turns[m.head * b.panels + m.panel];
+  wait_for_turn(turn, block);
+  if (b.is_narrow()) {
+    float* rows = b.wide_dq + (m.head * b.p.queries + m.first_query) * b.p.width;
+    add_to_queries(b, s, m, packed, rows, b.p.width);
+    for (std::int64_t i = 0; m.is_last && i < m.queries; ++i) {
+      from_floats(rows + i * b.p.width, b.p.width, b.dq.dtype, b.dq.at(m.head, m.first_query + i));
+    }
+  } else {
+    add_to_queries(b, s, m, packed, reinterpret_cast<float*>(b.dq.at(m.head, m.first_query)),
+                   b.dq.row_stride);
+  }
+  end_turn(turn, block);
+}
+
+// --- the block ---------------------------------------------------------------------------------
+
+template <class T>
+void meet(const Backward& b, const Scratch& s, const Meeting& m, std::int64_t packed,
+          std::int64_t block) {
+  pack_panel<T>(b, s, m);
+  const std::int64_t columns = rounded_up(rounded_up(m.queries, kRows), kColumns);
+  score_panel(m.keys, columns, b.p.width, s.k, s.q, s.weights);
+  score_panel(m.keys, columns, b.p.width, s.v, s.dy, s.slopes);
+  weigh(b, s, m, columns);
+  if (b.dv) add_to_block(s, m, s.weights, s.dy_along, s.dv);
+  if (b.dk) add_to_block(s, m, s.slopes, s.q_along, s.dk);
+  if (b.dq) give_to_queries(b, s, m, packed, block);
+}
+
+void write_rows(const Heads& to, std::int64_t head, std::int64_t first, std::int64_t count,
+                std::int64_t width, const float* rows, std::int64_t ld) {
+  for (std::int64_t i = 0; to && i < count; ++i) {
+    from_floats(rows + i * ld, width, to.dtype, to.at(head, first + i));
+  }
+}
+
+template <class T>
+void run_block(const Backward& b, std::int64_t head, std::int64_t block, float* scratch) {
+  const AttentionProblem& p = b.p;
+  const Scratch s(scratch, p.width, b.block);
+  const std::int64_t first = block * b.block, keys = std::min(b.block, p.keys - first);
+  const T *k = b.k.rows<T>(head, first), *v = b.v.rows<T>(head, first);
+  pack_across<kRows>(k, b.k.row_stride, keys, p.width, s.k);
+  pack_across<kRows>(v, b.v.row_stride, keys, p.width, s.v);
+  pack_along(k, b.k.row_stride, keys, p.width, s.k_along);
+  std::fill_n(s.dk, b.block * s.ldo, 0.0f);
+  std::fill_n(s.dv, b.block * s.ldo, 0.0f);
+  for (std::int64_t panel = p.first_query(first) / kPanel; panel < b.panels; ++panel) {
+    Meeting m{.head = head,
+              .panel = panel,
+              .first_key = first,
+              .keys = 0,
+              .first_query = panel * kPanel,
+              .queries = 0,
+              .is_first = block == 0,
+              .is_last = false};
+    m.queries = std::min(kPanel, p.queries - m.first_query);
+    const std::int64_t end = p.visible(m.first_query + m.queries - 1);
+    m.keys = std::min(keys, end - first);
+    m.is_last = end <= first + keys;
+    meet<T>(b, s, m, keys, block);
+  }
+  scale_all(s.dk, keys * s.ldo, p.scale);
+  write_rows(b.dk, head, first, keys, p.width, s.dk, s.ldo);
+  write_rows(b.dv, head, first, keys, p.width, s.dv, s.ldo);
+}
+
+// --- the call ----------------------------------------------------------------------------------
+
+constexpr std::int64_t kMostWidth = 256;
+
+void find_inner_products(const KernelCall& call, const Backward& b) {
+  const std::int64_t width = b.p.width;
+  for_rows(call, b.p.heads * b.p.queries, width, [&](std::int64_t row) {
+    alignas(64) float dy[kMostWidth], y[kMostWidth];
+    const std::int64_t head = row / b.p.queries, query = row % b.p.queries;
+    to_floats(b.dy.at(head, query), b.dy.dtype, 1, width, dy);
+    to_floats(b.y.at(head, query), b.y.dtype, 1, width, y);
+    b.inner[row] =
+        sum_of(functors::Mul(), width, static_cast<const float*>(dy), static_cast<const float*>(y));
+  });
+}
+
+void write_zeros(const KernelCall& call) {
+  for (const TensorRef& out : call.outputs) {
+    if (out.data == nullptr) continue;
+    std::memset(out.data, 0, static_cast<std::size_t>(out.count()) * size_of(out.dtype));
+  }
+}
+
+void flash_attention_grad_kernel(const KernelCall& call) {
+  const Backward b(call);
+  if (b.p.heads * b.p.queries * b.p.keys == 0) return write_zeros(call);
+  find_inner_products(call, b);
+  std::fill_n(b.turns, b.p.heads * b.panels, 0);
+  // The first blocks of keys are seen by most queries: they come first. Those of one head are far
+  // apart where there are many, and follow each other through the panels where there are few.
+  const std::int64_t blocks = (b.p.keys + b.block - 1) / b.block;
+  for_chunks(call, blocks * b.p.heads, [&](std::int64_t chunk, int thread) {
+    const std::int64_t head = chunk % b.p.heads, block = chunk / b.p.heads;
+    float* own = b.scratch + thread * b.plan.backward_floats_per_thread();
+    switch (b.q.dtype) {
+      case DType::kBF16: run_block<BF16>(b, head, block, own); break;
+      case DType::kF16: run_block<F16>(b, head, block, own); break;
+      default: run_block<float>(b, head, block, own); break;
+    }
+  });
+}
+
+constexpr NamedKernel kFlashAttentionGrad[] = {
+    {"flash_attention_grad", flash_attention_grad_kernel}};
+
+}  // namespace
+
+std::span<const NamedKernel> flash_attention_grad_kernels() {
+  return kFlashAttentionGrad;
+}
+
+}  // namespace tracestep::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace tracestep::cpu {
+
+HWY_EXPORT(flash_attention_grad_kernels);
+
+void add_flash_attention_grad_kernels(KernelTable& table) {
+  for (const NamedKernel& k : HWY_DYNAMIC_DISPATCH(flash_attention_grad_kernels)()) {
+    table.add(k.op, k.kernel);
+  }
+}
+
+}  // namespace tracestep::cpu
+#endif

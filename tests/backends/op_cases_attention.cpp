@@ -1,0 +1,106 @@
+// Tiled attention: shapes that end inside a tile of every kernel, and scores that strain them.
+#include "backends/op_cases.h"
+
+namespace tracestep::testing {
+namespace {
+
+struct Wish {
+  Shape q;
+  std::int64_t keys = 0;
+  bool causal = true;
+  Stored how = Stored::kPlain;
+  double reach = 1.0;
+  double scale = 0.3;
+  bool token_major = false;
+};
+
+Attrs attrs_of(const Wish& w) {
+  return {{"scale", w.scale}, {"causal", w.causal}, {"token_major", w.token_major}};
+}
+
+Shape with_tokens(Shape shape, std::int64_t tokens) {
+  shape[shape.rank() - 2] = tokens;
+  return shape;
+}
+
+Shape as_result(const Wish& w) {
+  Shape out = w.q;
+  if (w.token_major) std::swap(out[out.rank() - 3], out[out.rank() - 2]);
+  return out;
+}
+
+OpCase forward_on(const Wish& w) {
+  const Shape kv = with_tokens(w.q, w.keys);
+  const auto operand = [&](const Shape& s) { return stored(s, w.how, -w.reach, w.reach); };
+  return {{operand(w.q), operand(kv), stored(kv, w.how)}, attrs_of(w)};
+}
+
+// With any y and log-sum-exp: the kernel's formula does not ask where they come from.
+OpCase backward_on(const Wish& w) {
+  const Shape kv = with_tokens(w.q, w.keys), rows = Shape(std::span(w.q.begin(), w.q.end() - 1));
+  const auto operand = [&](const Shape& s) { return stored(s, w.how, -w.reach, w.reach); };
+  return {{stored(as_result(w), w.how), operand(w.q), operand(kv), stored(kv, w.how),
+           plain(as_result(w)), wide(rows, 2.0, 3.0)},
+          attrs_of(w)};
+}
+
+std::vector<Wish> wishes() {
+  return {{{2, 3, 5, 4}, 5},
+          {{2, 3, 5, 4}, 7, false},
+          {{1, 1}, 1},
+          {{1, 16}, 1, false},
+          {{7, 1}, 7},
+          {{0, 4, 2}, 4, false},
+          {{3, 0, 8}, 5},
+          {{2, 4, 8}, 0, false},
+          // One query of a long row; one key for everybody.
+          {{3, 1, 64}, 131},
+          {{2, 67, 16}, 1, false},
+          {{2, 13, 59}, 101},
+          {{2, 101, 80}, 13, false},
+          {{53, 111}, 53},
+          {{131, 128}, 131},
+          {{64, 256}, 64},
+          // More than one tile of queries and of keys, in either direction.
+          {{257, 8}, 331},
+          {{401, 3}, 401},
+          {{233, 16}, 97, false},
+          // As a model stores heads, and parts of something larger.
+          {{2, 3, 33, 16}, 33, true, Stored::kHeads},
+          {{2, 3, 77, 64}, 77, true, Stored::kHeads, 1.0, 0.125, true},
+          {{2, 3, 19, 34}, 29, true, Stored::kSliced, 1.0, 0.2, true},
+          {{3, 21, 24}, 21, true, Stored::kBroadcast},
+          {{3, 21, 24}, 21, false, Stored::kTransposed}};
+}
+
+std::vector<OpCase> forward_cases() {
+  std::vector<OpCase> out;
+  for (const Wish& w : wishes()) out.push_back(forward_on(w));
+  // All scores equal; a negative scale.
+  OpCase equal = forward_on({{2, 83, 32}, 83, true});
+  equal.operands[0].low = equal.operands[0].high = 0.0;
+  out.push_back(equal);
+  out.push_back(forward_on({{3, 29, 16}, 29, true, Stored::kPlain, 1.0, -0.4}));
+  return out;
+}
+
+std::vector<OpCase> backward_cases() {
+  std::vector<OpCase> out;
+  for (Wish w : wishes()) {
+    w.reach = 0.5;
+    out.push_back(backward_on(w));
+  }
+  return out;
+}
+
+}  // namespace
+
+std::vector<OpTest> attention_tests() {
+  return {{.op = "flash_attention", .bound = Bound::kUnfused, .cases = forward_cases()},
+          {.op = "flash_attention_grad",
+           .bound = Bound::kUnfused,
+           .cases = backward_cases(),
+           .gradient_outputs = {}}};
+}
+
+}  // namespace tracestep::testing
