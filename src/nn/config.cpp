@@ -57,4 +57,11 @@ std::int64_t parameter_formula(const ModelConfig& c) {
          c.d_model;
 }
 
+double forward_flops(const ModelConfig& c, double batch, double context) {
+  const auto real = [](std::int64_t v) { return static_cast<double>(v); };
+  const double width = real(c.d_model), layers = real(c.layers), rows = batch * context;
+  return 2 * rows * (4 * width * width + 3 * width * real(c.d_ff)) * layers +
+         2 * rows * width * real(c.vocab) + 4 * rows * context * width * layers;
+}
+
 }  // namespace tracestep

@@ -36,5 +36,7 @@ void validate(const ModelConfig& config);
 
 // 2VC + L(4C² + 3CF + 2C) + C
 std::int64_t parameter_formula(const ModelConfig& config);
+// FLOPs of a forward pass's matrix products: 2BT(4C² + 3CF)L + 2BTCV + 4BT²CL.
+double forward_flops(const ModelConfig& config, double batch, double context);
 
 }  // namespace tracestep

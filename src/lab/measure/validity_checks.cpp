@@ -239,12 +239,9 @@ std::optional<ModelConfig> labelled_model(const ResultRow& row) {
   return out;
 }
 
-// 2BT(4C² + 3CF)L + 2BTCV + 4BT²CL, three times for a mode with backward.
+// Three times the forward pass for a mode with backward.
 double flops_formula(const ModelConfig& m, double batch, double context, std::string_view mode) {
-  const auto real = [](std::int64_t v) { return static_cast<double>(v); };
-  const double width = real(m.d_model), layers = real(m.layers), rows = batch * context;
-  const double forward = 2 * rows * (4 * width * width + 3 * width * real(m.d_ff)) * layers +
-                         2 * rows * width * real(m.vocab) + 4 * rows * context * width * layers;
+  const double forward = forward_flops(m, batch, context);
   return mode == "forward-backward" || mode == "step" ? 3 * forward : forward;
 }
 
