@@ -25,6 +25,26 @@ constexpr std::int64_t rounded_up(std::int64_t x, std::int64_t unit) {
   return (x + unit - 1) / unit * unit;
 }
 
+// 2^x within 8e-8 for x <= 126, at least 2^-126, NaN for NaN: x = n + r, a polynomial of degree 6
+// in r (relative error 2e-9), and n added to the exponent bits. Scores are kept in units of log 2.
+HWY_INLINE V exp2(V x) {
+  const D d;
+  const DU du;
+  const auto shifter = hn::Set(d, 0x1.8p23f);
+  const auto at_least = hn::Max(hn::Set(d, -126.0f), x.v);  // the second of two where one is NaN
+  const auto shifted = hn::Add(at_least, shifter);
+  const auto r = hn::Sub(at_least, hn::Sub(shifted, shifter));
+  auto q = hn::MulAdd(hn::Set(d, 0x1.41fbbep-13f), r, hn::Set(d, 0x1.5f3e54p-10f));
+  q = hn::MulAdd(q, r, hn::Set(d, 0x1.3b2d4cp-7f));
+  q = hn::MulAdd(q, r, hn::Set(d, 0x1.c6aee8p-5f));
+  q = hn::MulAdd(q, r, hn::Set(d, 0x1.ebfbdcp-3f));
+  q = hn::MulAdd(q, r, hn::Set(d, 0x1.62e430p-1f));
+  q = hn::MulAdd(q, r, hn::Set(d, 1.0f));
+  const auto exponent = hn::ShiftLeft<23>(hn::BitCast(du, shifted));
+  return {hn::BitCast(d, hn::Add(hn::BitCast(du, q), exponent))};
+}
+constexpr float kLog2E = 1.44269504f, kLn2 = 0.693147181f;
+
 // What becomes of a sum `x` for row r of a result that holds `row` so far.
 struct AddTo {
   HWY_INLINE V operator()(std::int64_t, V x, const float* row) const { return load(row) + x; }

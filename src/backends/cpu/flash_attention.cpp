@@ -67,7 +67,7 @@ struct Scratch {
   }
 };
 
-// Scores become e^(score - maximum); `factor` brings what was summed so far to the new maximum.
+// Scores become 2^(score - maximum); `factor` brings what was summed so far to the new maximum.
 HWY_NOINLINE void add_scores(std::int64_t keys, std::int64_t queries, float* panel, float* top,
                              float* sum, float* factor) {
   const D d;
@@ -84,23 +84,23 @@ HWY_NOINLINE void add_scores(std::int64_t keys, std::int64_t queries, float* pan
     const V now{hn::Max(m0, m1)};
     V total = splat(0.0f);
     for (j = 0; j < keys; ++j) {
-      const V e = exp(load(column + j * kPanel) - now);
+      const V e = exp2(load(column + j * kPanel) - now);
       store(e, column + j * kPanel);
       total = total + e;
     }
-    const V f = exp(before - now);
+    const V f = exp2(before - now);
     store(now, top + c);
     store(f, factor + c);
     store(load(sum + c) * f + total, sum + c);
   }
 }
 
-// Hides keys first_key … from queries that come before them.
+// Gives keys first_key … a `value` for queries that come before them.
 void hide(const AttentionProblem& p, std::int64_t first_key, std::int64_t keys,
-          std::int64_t first_query, float* panel) {
+          std::int64_t first_query, float value, float* panel) {
   for (std::int64_t j = 0; j < keys; ++j) {
     const std::int64_t n = hidden_columns(p.first_query(first_key + j), first_query);
-    std::fill_n(panel + j * kPanel, n, -kInfinity);
+    std::fill_n(panel + j * kPanel, n, value);
   }
 }
 
@@ -111,8 +111,11 @@ void add_tile(const AttentionProblem& p, const Scratch& s, std::int64_t first_ke
   if (seen <= 0) return;
   const std::int64_t rows = rounded_up(queries, kRows), columns = rounded_up(rows, kColumns);
   score_panel(seen, columns, p.width, s.k, s.q + at * p.width, s.panel);
-  if (p.visible(first) < first_key + seen) hide(p, first_key, seen, first, s.panel);
+  const bool hides = p.visible(first) < first_key + seen;
+  if (hides) hide(p, first_key, seen, first, -kInfinity, s.panel);
   add_scores(seen, columns, s.panel, s.top + at, s.sum + at, s.factor);
+  // A hidden key's weight is tiny so far, and must be nothing.
+  if (hides) hide(p, first_key, seen, first, 0.0f, s.panel);
   for (std::int64_t d = 0; d < s.ldo; d += kColumns) {
     for (std::int64_t r = 0; r < rows; r += kRows) {
       panel_kernel<1, kPanel>(seen, s.panel + r, s.v + d * keys, s.o + (at + r) * s.ldo + d, s.ldo,
@@ -125,7 +128,7 @@ void finish_rows(const Forward& f, const Scratch& s, std::int64_t head, std::int
                  std::int64_t count) {
   for (std::int64_t i = 0; i < count; ++i) {
     if (f.lse != nullptr) {
-      f.lse[head * f.p.queries + first + i] = s.top[i] + std::log(s.sum[i]);
+      f.lse[head * f.p.queries + first + i] = kLn2 * s.top[i] + std::log(s.sum[i]);
     }
     if (!f.y) continue;
     float* row = s.o + i * s.ldo;
@@ -142,7 +145,7 @@ void run_tile(const Forward& f, std::int64_t head, std::int64_t first, float* sc
   const std::int64_t count = std::min(f.tile(), p.queries - first);
   pack_across<kColumns>(f.q.rows<T>(head, first), f.q.row_stride, count, p.width, s.q);
   const std::int64_t packed = rounded_up(count, kColumns);
-  scale_all(s.q, packed * p.width, p.scale);
+  scale_all(s.q, packed * p.width, p.scale * kLog2E);
   const std::int64_t whole = rounded_up(count, kPanel);
   std::fill_n(s.q + packed * p.width, (whole - packed) * p.width, 0.0f);
   std::fill_n(s.o, whole * s.ldo, 0.0f);

@@ -112,18 +112,18 @@ void pack_panel(const Backward& b, const Scratch& s, const Meeting& m) {
   pack_along(q, b.q.row_stride, m.queries, width, s.q_along);
   pack_along(dy, b.dy.row_stride, m.queries, width, s.dy_along);
   const std::int64_t packed = rounded_up(m.queries, kColumns), rest = kPanel - packed;
-  scale_all(s.q, packed * width, b.p.scale);
+  scale_all(s.q, packed * width, b.p.scale * kLog2E);
   std::fill_n(s.q + packed * width, rest * width, 0.0f);
   std::fill_n(s.dy + packed * width, rest * width, 0.0f);
   const std::int64_t at = m.head * b.p.queries + m.first_query;
-  std::copy_n(b.lse + at, m.queries, s.lse);
+  map([](V x) HWY_ATTR { return x * splat(kLog2E); }, m.queries, s.lse, b.lse + at);
   std::copy_n(b.inner + at, m.queries, s.inner);
   // Queries that are not there have no weights.
   std::fill_n(s.lse + m.queries, kPanel - m.queries, kInfinity);
   std::fill_n(s.inner + m.queries, kPanel - m.queries, 0.0f);
 }
 
-// p = e^(scores - lse) in place of scores, and ds = p ∘ (dp - D) in place of dp; zero where a key
+// p = 2^(scores - lse) in place of scores, and ds = p ∘ (dp - D) in place of dp; zero where a key
 // is hidden or is not there.
 HWY_NOINLINE void weigh(const Backward& b, const Scratch& s, const Meeting& m,
                         std::int64_t columns) {
@@ -133,7 +133,7 @@ HWY_NOINLINE void weigh(const Backward& b, const Scratch& s, const Meeting& m,
         j < m.keys ? hidden_columns(b.p.first_query(m.first_key + j), m.first_query) : kPanel;
     const std::int64_t from = hidden / kLanes * kLanes;
     for (std::int64_t c = from; c < columns; c += kLanes) {
-      const V weight = exp(load(p + c) - load(s.lse + c));
+      const V weight = exp2(load(p + c) - load(s.lse + c));
       store(weight, p + c);
       store(weight * (load(ds + c) - load(s.inner + c)), ds + c);
     }
