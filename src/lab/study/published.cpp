@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "lab/study/columns.h"
 #include "lab/study/compare.h"
+#include "nn/config.h"
 #include "train/mapped_file.h"
 
 namespace tracestep {
@@ -109,6 +110,27 @@ Json or_null(double value) {
   return value > 0 ? Json(value) : Json();
 }
 
+// What a study's fastest fp32 cell says of a device that it does not name.
+std::string fastest(const Published& published, std::span<const TimeReplay> judged,
+                    const PublishedStudy& study) {
+  double best = 0;
+  for (std::size_t i = 0; i < judged.size(); ++i) {
+    const PublishedTime& t = published.times[i];
+    const bool counts = t.study == study.id && t.device.empty() && t.precision == "fp32" &&
+                        t.context > 0 && !t.is_oom &&
+                        judged[i].verdict.agreement != Agreement::kSuspicious;
+    if (!counts) continue;
+    const double passes = t.pass == "forward" ? 1 : t.pass == "backward" ? 2 : 3;
+    best =
+        std::max(best, passes * forward_flops(preset(t.size), 4, static_cast<double>(t.context)) /
+                           t.ms * 1e-9);
+  }
+  if (best == 0) return {};
+  const double a100 = known_device("A100")->fp32_tflops;
+  return fmt::format("; its fastest fp32 cell reaches {:.1f} TFLOP/s, {} an A100 has", best,
+                     best > a100 ? "more than" : "less than");
+}
+
 Table summary_table(const Published& published, std::span<const TimeReplay> judged) {
   Table table{.name = "published",
               .title = "Published tables of times beside ours",
@@ -140,7 +162,8 @@ Table summary_table(const Published& published, std::span<const TimeReplay> judg
                    or_null(c.pace.by_high), reasons});
   }
   for (const PublishedStudy& s : published.studies) {
-    table.notes.push_back(fmt::format("write-up {}: {}", s.id, s.about));
+    table.notes.push_back(
+        fmt::format("write-up {}: {}{}", s.id, s.about, fastest(published, judged, s)));
   }
   table.notes.push_back(
       "agree: as the pace of the two devices has it, within a factor of 1.5; explainable: another "

@@ -121,10 +121,9 @@ class Judge {
  private:
   ReplayVerdict verdict_of(const PublishedTime& t, const TimeReplay& replay) const {
     if (t.is_oom) return judge_out_of_memory(published_, t);
-    for (auto rule :
-         {&Judge::faster_than_the_roof, &Judge::sum_below_its_part, &Judge::short_backward,
-          &Judge::host_memory, &Judge::no_warmup, &Judge::missing_wait, &Judge::profiler,
-          &Judge::slow_low_precision, &Judge::host_range}) {
+    for (auto rule : {&Judge::missing_wait, &Judge::sum_below_its_part, &Judge::short_backward,
+                      &Judge::faster_than_the_roof, &Judge::host_memory, &Judge::no_warmup,
+                      &Judge::slow_low_precision, &Judge::profiler, &Judge::host_range}) {
       if (Verdict v = (this->*rule)(t)) return *v;
     }
     return beside_ours(t, replay);
@@ -167,22 +166,40 @@ class Judge {
     return out;
   }
 
-  // Time that does not grow with the work: what the host takes to launch it.
-  std::string held_up_by(const PublishedTime& t) const {
-    if (t.is_oom) return {};
-    constexpr double kSameTime = 1.12, kMoreWork = 1.4;
+  // The same cell in fp32 by the same clock.
+  const PublishedTime* in_fp32(const PublishedTime& t) const {
+    if (t.precision == "fp32" || t.context == 0) return nullptr;
     for (const PublishedTime& other : published_.times) {
-      if (&other == &t || other.is_oom || other.pass != t.pass || !is_same_table(t, other))
+      if (other.study == t.study && other.precision == "fp32" && other.clock == t.clock &&
+          other.size == t.size && other.context == t.context && other.pass == t.pass &&
+          !other.is_oom) {
+        return &other;
+      }
+    }
+    return nullptr;
+  }
+
+  // Time that does not grow with the work: what the host takes to launch it. Looked for among
+  // cells of one clock; of one table where contexts are not stated.
+  std::string held_up_by(const PublishedTime& t) const {
+    constexpr double kSameTime = 1.12, kMoreWork = 1.4;
+    if (t.is_oom) return {};
+    for (const PublishedTime& other : published_.times) {
+      if (other.study != t.study || other.device != t.device || other.precision != t.precision) {
         continue;
-      const bool per_layer = other.context == t.context;
-      if (!per_layer && other.size != t.size) continue;
+      }
+      if (&other == &t || other.is_oom || other.pass != t.pass || other.clock != t.clock) continue;
+      if ((other.warmup == 0) != (t.warmup == 0)) continue;
+      if (t.context == 0 && !is_same_table(t, other)) continue;
+      if (other.context != t.context && other.size != t.size) continue;
       const double mine = t.ms / layers_of(t), theirs = other.ms / layers_of(other);
       const double work = flops_of(t) / layers_of(t), its = flops_of(other) / layers_of(other);
       if (std::max(mine, theirs) > kSameTime * std::min(mine, theirs)) continue;
       if (std::max(work, its) < kMoreWork * std::min(work, its)) continue;
-      return fmt::format(
-          "{:.3g} ms per layer, as {} {} ({:.3g} ms) with {:.2g} times its work", mine, other.size,
-          other.context > 0 ? std::to_string(other.context) : "there", theirs, its / work);
+      const std::string where =
+          other.context > 0 ? fmt::format("{}/{}", other.size, other.context) : other.size;
+      return fmt::format("{:.3g} ms per layer, and {:.3g} ms at {} with {:.2g} times the work",
+                         mine, theirs, where, its / work);
     }
     return {};
   }
@@ -195,6 +212,12 @@ class Judge {
     if (device == nullptr || t.context == 0) return {};
     const double reached = flops_of(t) / t.ms * 1e-9, roof = device->tflops(t.precision);
     if (reached <= roof) return {};
+    if (t.clock == PublishedClock::kHostRange) {
+      return suspicious("missing_synchronization",
+                        fmt::format("{:.1f} TFLOP/s on a device with {:.1f}: the range ends before "
+                                    "the work does",
+                                    reached, roof));
+    }
     return suspicious("faster_than_the_roof",
                       fmt::format("{:.1f} TFLOP/s on a device with {:.1f}", reached, roof));
   }
@@ -233,7 +256,7 @@ class Judge {
   // ---------------------------------------------------------------------
 
   Verdict no_warmup(const PublishedTime& t) const {
-    constexpr double kCostsMore = 1.2, kSpread = 0.5;
+    constexpr double kCostsMore = 1.1, kSpread = 0.5;
     if (t.warmup != 0) return {};
     if (const PublishedTime* warm = reference(t); warm != nullptr && t.ms > kCostsMore * warm->ms) {
       return explainable("no_warmup",
@@ -260,7 +283,8 @@ class Judge {
     }
     if (t.pass != "backward") return {};
     const PublishedTime* forward = in_table(t, "forward");
-    if (forward == nullptr || !missing_wait(*forward)) return {};
+    if (forward == nullptr) return {};
+    if (!missing_wait(*forward) && !faster_than_the_roof(*forward)) return {};
     return suspicious("missing_synchronization",
                       "its forward range ends before forward does: the rest is counted here");
   }
@@ -268,25 +292,27 @@ class Judge {
   Verdict profiler(const PublishedTime& t) const {
     constexpr double kInflated = 1.15;
     if (t.clock != PublishedClock::kProfiled) return {};
-    const PublishedTime* plain = reference(t);
-    if (plain == nullptr || t.ms < kInflated * plain->ms) return {};
-    return explainable("profiler",
-                       fmt::format("{:.2f} times the {} ms that it has without a profiler",
-                                   t.ms / plain->ms, plain->ms));
+    if (const PublishedTime* plain = reference(t)) {
+      if (t.ms < kInflated * plain->ms) return {};
+      return explainable("profiler",
+                         fmt::format("{:.2f} times the {} ms that it has without a profiler",
+                                     t.ms / plain->ms, plain->ms));
+    }
+    // No time without one, but its fp32 partner has, and takes about as long under it.
+    const PublishedTime* partner = in_fp32(t);
+    if (partner == nullptr || t.ms < partner->ms / kSlack || !profiler(*partner)) return {};
+    return explainable("profiler", fmt::format("as long as its fp32 partner, {} ms, of which most "
+                                               "is the profiler's",
+                                               partner->ms));
   }
 
   Verdict slow_low_precision(const PublishedTime& t) const {
     constexpr double kSlower = 1.5;
-    if (t.precision == "fp32" || t.context == 0) return {};
-    for (const PublishedTime& other : published_.times) {
-      if (other.study != t.study || other.precision != "fp32" || other.clock != t.clock) continue;
-      if (other.size != t.size || other.context != t.context || other.pass != t.pass) continue;
-      if (other.is_oom || t.ms < kSlower * other.ms) continue;
-      return suspicious("slower_in_low_precision",
-                        fmt::format("{:.1f} times its own fp32 time, {} ms: a run to repeat",
-                                    t.ms / other.ms, other.ms));
-    }
-    return {};
+    const PublishedTime* partner = in_fp32(t);
+    if (partner == nullptr || t.ms < kSlower * partner->ms) return {};
+    return suspicious("slower_in_low_precision",
+                      fmt::format("{:.1f} times its own fp32 time, {} ms: a run to repeat",
+                                  t.ms / partner->ms, partner->ms));
   }
 
   Verdict host_range(const PublishedTime& t) const {
@@ -347,9 +373,10 @@ class Judge {
                                     "give {:.2f} to {:.2f}",
                                     pace.ratio, pace.by_low, pace.by_high));
     }
+    constexpr double kHeldUp = 1.15;
     const double off = ratio / pace.ratio;
+    if (off > kHeldUp && !held_up.empty()) return explainable("launch_bound", held_up);
     if (off <= kSlack && off >= 1 / kSlack) return agree("same_pace", against(pace.ratio));
-    if (off > 1 && !held_up.empty()) return explainable("launch_bound", held_up);
     for (double unit : {1000.0, 1e-3}) {
       if (off > unit / kSlack && off < unit * kSlack) {
         return explainable("unit", against(pace.ratio) +
