@@ -135,7 +135,7 @@ std::int64_t AttentionPlan::backward_floats_per_thread() const {
   const std::int64_t tall = backward_keys + kTallestStrip;
   const std::int64_t keys = tall * (2 * sizes.width + 3 * padded_width);
   const std::int64_t queries = kQueries * 2 * (sizes.width + padded_width);
-  return round_up(keys + queries + 2 * tall * kQueries + 2 * kQueries + kSlack, kAligned);
+  return round_up(keys + queries + 2 * tall * kQueries + 3 * kQueries + kSlack, kAligned);
 }
 
 std::int64_t AttentionPlan::backward_bytes(int threads) const {

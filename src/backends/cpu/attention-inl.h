@@ -43,7 +43,7 @@ HWY_INLINE V exp2(V x) {
   const auto exponent = hn::ShiftLeft<23>(hn::BitCast(du, shifted));
   return {hn::BitCast(d, hn::Add(hn::BitCast(du, q), exponent))};
 }
-constexpr float kLog2E = 1.44269504f, kLn2 = 0.693147181f;
+constexpr double kLog2E = 1.4426950408889634, kLn2 = 0.6931471805599453;
 
 // What becomes of a sum `x` for row r of a result that holds `row` so far.
 struct AddTo {

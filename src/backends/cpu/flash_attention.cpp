@@ -128,7 +128,10 @@ void finish_rows(const Forward& f, const Scratch& s, std::int64_t head, std::int
                  std::int64_t count) {
   for (std::int64_t i = 0; i < count; ++i) {
     if (f.lse != nullptr) {
-      f.lse[head * f.p.queries + first + i] = kLn2 * s.top[i] + std::log(s.sum[i]);
+      // Rounded once: backward knows weights no better than this number.
+      const double lse =
+          kLn2 * static_cast<double>(s.top[i]) + std::log(static_cast<double>(s.sum[i]));
+      f.lse[head * f.p.queries + first + i] = static_cast<float>(lse);
     }
     if (!f.y) continue;
     float* row = s.o + i * s.ldo;
@@ -145,7 +148,7 @@ void run_tile(const Forward& f, std::int64_t head, std::int64_t first, float* sc
   const std::int64_t count = std::min(f.tile(), p.queries - first);
   pack_across<kColumns>(f.q.rows<T>(head, first), f.q.row_stride, count, p.width, s.q);
   const std::int64_t packed = rounded_up(count, kColumns);
-  scale_all(s.q, packed * p.width, p.scale * kLog2E);
+  scale_all(s.q, packed * p.width, static_cast<float>(p.scale * kLog2E));
   const std::int64_t whole = rounded_up(count, kPanel);
   std::fill_n(s.q + packed * p.width, (whole - packed) * p.width, 0.0f);
   std::fill_n(s.o, whole * s.ldo, 0.0f);

@@ -66,10 +66,11 @@ struct Backward {
 
 // Of one thread.
 struct Scratch {
-  std::int64_t ldo;                       // of the gradients
-  float *k, *v, *k_along, *dk, *dv;       // the block; the first two in strips of kRows
-  float *q, *dy, *q_along, *dy_along;     // the panel; the first two in strips of kColumns
-  float *weights, *slopes, *lse, *inner;  // p and ds, and statistics of the panel's queries
+  std::int64_t ldo;                    // of the gradients
+  float *k, *v, *k_along, *dk, *dv;    // the block; the first two in strips of kRows
+  float *q, *dy, *q_along, *dy_along;  // the panel; the first two in strips of kColumns
+  float *weights, *slopes, *lse, *lse_rest,
+      *inner;  // p and ds, and statistics of the panel's queries
 
   Scratch(float* at, std::int64_t width, std::int64_t block) : ldo(rounded_up(width, kColumns)) {
     const auto take = [&at](std::int64_t n) {
@@ -89,6 +90,7 @@ struct Scratch {
     weights = take(block * kPanel);
     slopes = take(block * kPanel);
     lse = take(kPanel);
+    lse_rest = take(kPanel);
     inner = take(kPanel);
   }
 };
@@ -112,14 +114,21 @@ void pack_panel(const Backward& b, const Scratch& s, const Meeting& m) {
   pack_along(q, b.q.row_stride, m.queries, width, s.q_along);
   pack_along(dy, b.dy.row_stride, m.queries, width, s.dy_along);
   const std::int64_t packed = rounded_up(m.queries, kColumns), rest = kPanel - packed;
-  scale_all(s.q, packed * width, b.p.scale * kLog2E);
+  scale_all(s.q, packed * width, static_cast<float>(b.p.scale * kLog2E));
   std::fill_n(s.q + packed * width, rest * width, 0.0f);
   std::fill_n(s.dy + packed * width, rest * width, 0.0f);
   const std::int64_t at = m.head * b.p.queries + m.first_query;
-  map([](V x) HWY_ATTR { return x * splat(kLog2E); }, m.queries, s.lse, b.lse + at);
+  // To base two, as the scores are, in two parts: of scores near 10,000 one has ten bits behind the
+  // point.
+  for (std::int64_t i = 0; i < m.queries; ++i) {
+    const double lse = static_cast<double>(b.lse[at + i]) * kLog2E;
+    s.lse[i] = static_cast<float>(lse);
+    s.lse_rest[i] = static_cast<float>(lse - static_cast<double>(s.lse[i]));
+  }
   std::copy_n(b.inner + at, m.queries, s.inner);
   // Queries that are not there have no weights.
   std::fill_n(s.lse + m.queries, kPanel - m.queries, kInfinity);
+  std::fill_n(s.lse_rest + m.queries, kPanel - m.queries, 0.0f);
   std::fill_n(s.inner + m.queries, kPanel - m.queries, 0.0f);
 }
 
@@ -133,7 +142,7 @@ HWY_NOINLINE void weigh(const Backward& b, const Scratch& s, const Meeting& m,
         j < m.keys ? hidden_columns(b.p.first_query(m.first_key + j), m.first_query) : kPanel;
     const std::int64_t from = hidden / kLanes * kLanes;
     for (std::int64_t c = from; c < columns; c += kLanes) {
-      const V weight = exp2(load(p + c) - load(s.lse + c));
+      const V weight = exp2((load(p + c) - load(s.lse + c)) - load(s.lse_rest + c));
       store(weight, p + c);
       store(weight * (load(ds + c) - load(s.inner + c)), ds + c);
     }

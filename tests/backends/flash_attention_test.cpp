@@ -1,0 +1,269 @@
+// Tiled attention as a whole: values, gradients and log-sum-exps against the float64 oracle's naive
+// formula, scores that strain the running maximum, masks to the bit, and the same bits whoever
+// computes them.
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "ops/functions.h"
+#include "passes/as_float64.h"
+#include "passes/autograd.h"
+#include "passes/choose.h"
+#include "passes/decompose.h"
+#include "support/backends.h"
+#include "support/host_values.h"
+#include "support/run_program.h"
+
+namespace tracestep::testing {
+namespace {
+
+struct Sizes {
+  Shape q;
+  std::int64_t keys = 0;
+  bool causal = true;
+  DType dtype = DType::kF32;
+  double scale = 0.0;  // 0: 1/sqrt(D)
+};
+
+Type keys_of(const Sizes& s) {
+  Shape shape = s.q;
+  shape[shape.rank() - 2] = s.keys;
+  return {s.dtype, shape};
+}
+
+double scale_of(const Sizes& s) {
+  return s.scale != 0.0 ? s.scale : 1.0 / std::sqrt(static_cast<double>(s.q.back()));
+}
+
+Program differentiated(Builder& b, Val y) {
+  Dims all;
+  for (int i = 0; i < y.shape().rank(); ++i) all.push_back(i);
+  b.output("loss", ops::sum(ops::mul(y, b.input("dy", y.type())), all));
+  return autograd(b.finish(), {.inputs = true});
+}
+
+// Outputs "y", "lse", "loss" and the gradients of all inputs.
+Program flash_program(const Sizes& s) {
+  ops::register_all();
+  Builder b("flash");
+  const Val q = b.input("q", {s.dtype, s.q});
+  const Val k = b.input("k", keys_of(s)), v = b.input("v", keys_of(s));
+  const std::vector<Val> results =
+      b.call(find_op("flash_attention"), {q, k, v},
+             {{"scale", scale_of(s)}, {"causal", s.causal}, {"token_major", false}});
+  b.output("y", results[0]);
+  b.output("lse", results[1]);
+  return differentiated(b, results[0]);
+}
+
+// The same from two products around a softmax.
+Program naive_program(const Sizes& s) {
+  ops::register_all();
+  Builder b("naive");
+  const Val q = b.input("q", {s.dtype, s.q});
+  const Val k = b.input("k", keys_of(s)), v = b.input("v", keys_of(s));
+  const Val scores = ops::affine(ops::matmul(q, k, {.transpose_b = true}), scale_of(s));
+  const Val y = ops::matmul(ops::softmax(scores, {.scale = 1.0, .causal = s.causal}), v);
+  b.output("y", y);
+  return differentiated(b, y);
+}
+
+Tensors leaves_of(const Program& program, double reach = 1.0) {
+  Tensors out;
+  for (ValueId id : program.leaves) {
+    const Value& leaf = program.value(id);
+    const bool is_score = leaf.name == "q" || leaf.name == "k";
+    const double r = is_score ? reach : 1.0;
+    out[leaf.name] = random_tensor(leaf.type, leaf.name, -r, r);
+  }
+  return out;
+}
+
+const std::vector<std::string>& compared() {
+  static const std::vector<std::string> names{"y", "grad.q", "grad.k", "grad.v"};
+  return names;
+}
+
+// Twice the error of the unfused form in the same dtype, and a few roundings of the largest value
+// or of the terms that it is a sum of.
+void expect_as_good_as_naive(const Sizes& s, const Tensors& leaves, double largest_term = 0) {
+  const Program flash = flash_program(s), naive = naive_program(s);
+  const Tensors exact = reference_values(naive, leaves);
+  for (const Backend& backend : backends_under_test()) {
+    const auto device = backend.make({.threads = 2, .guarded = true});
+    const Tensors got = run_program(*device, flash, leaves);
+    const Tensors unfused = run_program(*device, naive, leaves);
+    for (const std::string& name : compared()) {
+      const std::vector<double> expected = to_doubles(exact.at(name));
+      const double largest = max_abs(expected);
+      const double term = name == "y" ? largest : std::max(largest, largest_term);
+      const double floor =
+          16 * 0x1p-24 * term + (is_low_precision(s.dtype) ? ulp(s.dtype, term) : 0);
+      EXPECT_LE(max_difference(to_doubles(got.at(name)), expected),
+                2 * max_difference(to_doubles(unfused.at(name)), expected) + floor)
+          << backend.name << " " << name;
+    }
+  }
+}
+
+// rtol = atol = 1e-2 on every element, of what the naive formula gives in float64.
+TEST(FlashAttentionTest, FourHeadsOf128By64AreWithinAHundredth) {
+  for (DType dtype : {DType::kF32, DType::kBF16}) {
+    for (bool causal : {true, false}) {
+      const Sizes s{.q = {4, 128, 64}, .keys = 128, .causal = causal, .dtype = dtype};
+      const Program program = flash_program(s);
+      const Tensors leaves = leaves_of(program, 2.0);
+      Tensors exact = reference_values(naive_program(s), leaves);
+      exact["lse"] = reference_values(program, leaves).at("lse");
+      for (const Backend& backend : backends_under_test()) {
+        const auto device = backend.make({});
+        const Tensors got = run_program(*device, program, leaves);
+        for (const char* name : {"y", "lse", "grad.q", "grad.k", "grad.v"}) {
+          const std::vector<double> a = to_doubles(got.at(name)), b = to_doubles(exact.at(name));
+          ASSERT_EQ(a.size(), b.size());
+          for (std::size_t i = 0; i < a.size(); ++i) {
+            ASSERT_NEAR(a[i], b[i], 1e-2 + 1e-2 * std::abs(b[i])) << backend.name << " " << name;
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(FlashAttentionTest, ErrorsAreNoMoreThanTwiceThoseOfTheNaiveForm) {
+  for (DType dtype : {DType::kF32, DType::kBF16, DType::kF16}) {
+    for (bool causal : {true, false}) {
+      const Sizes s{.q = {149, 80}, .keys = 211, .causal = causal, .dtype = dtype};
+      SCOPED_TRACE(std::string(name_of(dtype)) + (causal ? " causal" : ""));
+      expect_as_good_as_naive(s, leaves_of(flash_program(s)));
+    }
+  }
+}
+
+// Scores of some 10,000 of both signs: nearly all weights are 0 or 1.
+TEST(FlashAttentionTest, LargeScoresNeitherOverflowNorVanish) {
+  for (DType dtype : {DType::kF32, DType::kBF16, DType::kF16}) {
+    const Sizes s{.q = {2, 67, 16}, .keys = 67, .dtype = dtype, .scale = 1.0};
+    SCOPED_TRACE(name_of(dtype));
+    const Program program = flash_program(s);
+    const Tensors leaves = leaves_of(program, 60.0);
+    const Tensors exact = reference_values(program, leaves);
+    EXPECT_GT(max_abs(to_doubles(exact.at("lse"))), 9000);
+    // Backward knows a weight no better than the log-sum-exp of its row, in float32.
+    expect_as_good_as_naive(s, leaves, dtype == DType::kF32 ? 1e4 : 60.0);
+  }
+}
+
+TEST(FlashAttentionTest, EqualScoresGiveTheMeanOfWhatIsVisible) {
+  const Sizes s{.q = {1, 83, 32}, .keys = 83};
+  const Program program = flash_program(s);
+  Tensors leaves = leaves_of(program);
+  for (const char* name : {"q", "k"}) {
+    std::vector<double> same(static_cast<std::size_t>(leaves.at(name).shape.product()), 12.5);
+    leaves[name] = from_doubles(DType::kF32, leaves.at(name).shape, same);
+  }
+  const std::vector<double> v = to_doubles(leaves.at("v"));
+  for (const Backend& backend : backends_under_test()) {
+    const auto device = backend.make({});
+    const std::vector<double> y = to_doubles(run_program(*device, program, leaves).at("y"));
+    std::vector<double> sums(32, 0.0);
+    for (std::size_t i = 0; i < y.size(); ++i) {
+      sums[i % 32] += v[i];
+      EXPECT_NEAR(y[i], sums[i % 32] / static_cast<double>(i / 32 + 1), 1e-6) << backend.name;
+    }
+  }
+}
+
+TEST(FlashAttentionTest, TheFirstCausalRowIsItsValueAndTheFutureChangesNoBit) {
+  const Sizes s{.q = {2, 203, 24}, .keys = 203};
+  const Program program = flash_program(s);
+  const Tensors leaves = leaves_of(program);
+  Tensors later = leaves;  // other keys and values from row 100 on
+  constexpr std::int64_t kFrom = 100;
+  for (const char* name : {"k", "v"}) {
+    const std::span<float> values = later.at(name).as<float>();
+    for (std::int64_t i = 0; i < std::ssize(values); ++i) {
+      if (i / 24 % 203 >= kFrom) values[static_cast<std::size_t>(i)] *= -3.0f;
+    }
+  }
+  for (const Backend& backend : backends_under_test()) {
+    const auto device = backend.make({});
+    const std::vector<double> y = to_doubles(run_program(*device, program, leaves).at("y"));
+    const std::vector<double> other = to_doubles(run_program(*device, program, later).at("y"));
+    const std::vector<double> v = to_doubles(leaves.at("v"));
+    for (std::size_t i = 0; i < y.size(); ++i) {
+      const std::int64_t row = static_cast<std::int64_t>(i) / 24 % 203;
+      if (row == 0) EXPECT_EQ(y[i], v[i]) << backend.name;
+      if (row < kFrom) ASSERT_EQ(y[i], other[i]) << backend.name << " row " << row;
+    }
+  }
+}
+
+// Several blocks of keys, so that many threads take turns at the gradient of the queries.
+TEST(FlashAttentionTest, SixteenThreadsGiveTheBitsOfOne) {
+  for (DType dtype : {DType::kF32, DType::kBF16}) {
+    for (bool causal : {true, false}) {
+      const Sizes s{.q = {2, 701, 72}, .keys = 701, .causal = causal, .dtype = dtype};
+      const Program program = flash_program(s);
+      const Tensors leaves = leaves_of(program);
+      const Backend& cpu = backend_named("cpu");
+      const auto one = cpu.make({.threads = 1}), many = cpu.make({.threads = 16});
+      const Tensors expected = run_program(*one, program, leaves);
+      for (int run = 0; run < 3; ++run) {
+        for (const auto& [name, tensor] : run_program(*many, program, leaves)) {
+          EXPECT_TRUE(tensor.bytes == expected.at(name).bytes) << name << " has other bits";
+        }
+      }
+    }
+  }
+}
+
+TEST(FlashAttentionTest, RepeatsHaveTheSameBits) {
+  const Sizes s{.q = {3, 150, 64}, .keys = 150, .dtype = DType::kBF16};
+  const Program program = flash_program(s);
+  const Tensors leaves = leaves_of(program);
+  for (const Backend& backend : backends_under_test()) {
+    const auto device = backend.make({});
+    const Tensors expected = run_program(*device, program, leaves);
+    for (int run = 0; run < 20; ++run) {
+      for (const auto& [name, tensor] : run_program(*device, program, leaves)) {
+        ASSERT_TRUE(tensor.bytes == expected.at(name).bytes) << backend.name << " " << name;
+      }
+    }
+  }
+}
+
+TEST(FlashAttentionTest, TheChosenFormIsTheNaiveOneInFloat64) {
+  ops::register_all();
+  for (const Shape& shape : {Shape{2, 3, 21, 8}, Shape{5, 19, 6}, Shape{11, 4}}) {
+    Builder b("attention");
+    const Type type{DType::kF64, shape};
+    const Val q = b.input("q", type), k = b.input("k", type), v = b.input("v", type);
+    b.output("y", ops::attention(q, k, v));
+    const Program program = b.finish();
+    const Program flash = choose(program, {{"attention", "flash"}});
+    const Tensors leaves = leaves_of(program);
+    const Tensors expected = reference_values(program, leaves);
+    EXPECT_LE(max_difference(to_doubles(reference_values(flash, leaves).at("y")),
+                             to_doubles(expected.at("y"))),
+              1e-14);
+    EXPECT_THROW(choose(program, {{"attention", "sparse"}}), Error);
+  }
+}
+
+TEST(FlashAttentionTest, WhatNoTileHoldsIsRefused) {
+  ops::register_all();
+  const auto attend = [](Shape q, Shape k, bool causal) {
+    Builder b("refused");
+    const Val key = b.input("k", {DType::kF32, k});
+    b.call(find_op("flash_attention"), {b.input("q", {DType::kF32, q}), key, key},
+           {{"scale", 1.0}, {"causal", causal}});
+  };
+  EXPECT_THROW(attend({8, 257}, {8, 257}, true), Error);
+  EXPECT_THROW(attend({8, 4}, {7, 4}, true), Error);  // the first query would see no key
+  EXPECT_NO_THROW(attend({8, 4}, {7, 4}, false));
+  EXPECT_NO_THROW(attend({8, 256}, {8, 256}, true));
+}
+
+}  // namespace
+}  // namespace tracestep::testing
