@@ -58,14 +58,55 @@ RmsNormGradPlan plan_rms_norm_grad(std::int64_t rows, std::int64_t width) {
   return plan;
 }
 
-std::int64_t cuda_attention_forward_bytes(const AttentionSizes& sizes) {
-  return 0 * sizes.heads;
+// --- flash_attention ---------------------------------------------------------------------------
+
+namespace {
+
+// The widths that kernels are made for; others are padded to the next.
+std::int64_t padded_width(std::int64_t width) {
+  for (const std::int64_t padded : {16, 32, 64, 80, 96, 128}) {
+    if (width <= padded) return padded;
+  }
+  return 256;
 }
 
-std::int64_t cuda_attention_backward_bytes(const AttentionSizes& sizes) {
-  if (sizes.is_empty()) return 0;
-  // The inner products dy·y of all rows, and the gradient of q in float32.
-  return sizes.heads * sizes.queries * (1 + sizes.width) * kFloat;
+std::int64_t piece(std::int64_t bytes) {
+  constexpr std::int64_t kAligned = 256;
+  return ceil_div(bytes, kAligned) * kAligned;
+}
+
+// float32 operands as two float16 parts, and the range of every head: 32 bytes.
+std::int64_t split_bytes(const AttentionSizes& a, std::int64_t of_queries, std::int64_t of_keys) {
+  const std::int64_t row = padded_width(a.width) * 4;
+  return piece(a.heads * 32) + of_queries * piece(a.heads * a.queries * row) +
+         of_keys * piece(a.heads * a.keys * row);
+}
+
+// Some float of every query, in whole blocks of 128.
+std::int64_t statistic_bytes(const AttentionSizes& a, std::int64_t floats = 1) {
+  return piece(a.heads * ceil_div(a.queries, 128) * 128 * floats * kFloat);
+}
+
+// Whether kernels for Hopper may run it: they add up dq in memory, taking turns.
+bool is_for_hopper(const AttentionSizes& a) {
+  return a.width == 64 || a.width == 80 || a.width == 96 || a.width == 128;
+}
+
+}  // namespace
+
+std::int64_t cuda_attention_forward_bytes(const AttentionSizes& a) {
+  if (a.is_empty()) return 0;
+  if (a.dtype == DType::kF32) return split_bytes(a, 1, 2);
+  return is_for_hopper(a) ? piece(1) : 0;  // the counter of tiles
+}
+
+std::int64_t cuda_attention_backward_bytes(const AttentionSizes& a) {
+  if (a.is_empty()) return 0;
+  if (a.dtype == DType::kF32) return 4 * statistic_bytes(a) + split_bytes(a, 2, 2);
+  const std::int64_t statistics = 2 * statistic_bytes(a);
+  if (!is_for_hopper(a)) return statistics;
+  const std::int64_t turns = piece(a.heads * ceil_div(a.queries, 128) * 2 * 2 * 4);
+  return statistics + statistic_bytes(a, a.width) + turns;
 }
 
 }  // namespace tracestep

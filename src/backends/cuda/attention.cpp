@@ -1,0 +1,154 @@
+// flash_attention and its gradient: operands as the record accepts them, handed to the kernels of
+// backends/cuda/attention as they lie.
+#include "backends/cuda/attention/attention.h"
+
+#include "backends/cuda/kernels.h"
+#include "backends/cuda/stream.h"
+
+namespace tracestep::cuda {
+namespace {
+
+constexpr int kHopper = 90;
+
+AttentionDType dtype_of(const TensorRef& x) {
+  switch (x.dtype) {
+    case DType::kBF16: return AttentionDType::kBF16;
+    case DType::kF16: return AttentionDType::kF16;
+    default: return AttentionDType::kF32;
+  }
+}
+
+// The axes of an operand [..., H, T, D] or of a result [..., T, H, D]: which count heads, and which
+// counts rows.
+struct Axes {
+  int rows, heads, batch;  // -1: there is none
+
+  Axes(int rank, bool token_major) {
+    rows = rank - (token_major ? 3 : 2);
+    heads = token_major ? rank - 2 : rank - 3;
+    batch = rank - 4;
+  }
+};
+
+AttentionStrides strides_of(const TensorRef& x, bool token_major) {
+  const Axes axes(x.shape.rank(), token_major);
+  const auto stride = [&](int axis) { return axis < 0 ? 0 : x.strides[axis]; };
+  return {.batch = stride(axes.batch), .head = stride(axes.heads), .row = stride(axes.rows)};
+}
+
+AttentionShape shape_of(const KernelCall& call, const TensorRef& q, const TensorRef& k) {
+  const Shape& s = q.shape;
+  const auto size = [&](int axis) { return axis < 0 ? 1 : static_cast<int>(s[axis]); };
+  const Axes axes(s.rank(), false);
+  AttentionShape out;
+  out.dtype = dtype_of(q);
+  out.batch = size(axes.batch);
+  out.heads = size(axes.heads);
+  out.queries = size(axes.rows);
+  out.keys = static_cast<int>(k.shape.back(1));
+  out.width = static_cast<int>(s.back());
+  out.scale = static_cast<float>(call.node.attrs.real("scale"));
+  out.causal = call.node.attrs.flag("causal");
+  out.offset = out.keys - out.queries;
+  return out;
+}
+
+// What lies before the batch axis is done one entry after the other. Calls f(offset) with the
+// function that gives a tensor's first element of that entry.
+template <class F>
+void for_each_outer(const TensorRef& q, F&& f) {
+  const int outer = std::max(0, q.shape.rank() - 4);
+  Dims at = Dims::filled(outer, 0);
+  std::int64_t count = 1;
+  for (int i = 0; i < outer; ++i) count *= q.shape[i];
+  for (std::int64_t n = 0; n < count; ++n) {
+    f([&at](const TensorRef& x) -> std::byte* {
+      if (x.data == nullptr) return nullptr;
+      std::int64_t offset = 0;
+      for (int i = 0; i < at.rank(); ++i) offset += at[i] * x.strides[i];
+      return x.as<std::byte>() + offset * static_cast<std::int64_t>(size_of(x.dtype));
+    });
+    for (int i = outer - 1; i >= 0 && ++at[i] == q.shape[i]; --i) at[i] = 0;
+  }
+}
+
+void check(const KernelCall& call, cudaError_t status) {
+  if (status != cudaSuccess) fail_launch(call, status);
+}
+
+bool is_hopper(const CudaStream& stream) {
+  return stream.compute_capability == kHopper;
+}
+
+void flash_attention_kernel(const KernelCall& call) {
+  const TensorRef &q = call.inputs[0], &k = call.inputs[1], &v = call.inputs[2];
+  const TensorRef &y = call.outputs[0], &lse = call.outputs[1];
+  if (q.count() == 0) return;
+  const bool token_major = call.node.attrs.flag("token_major");
+  const CudaStream& stream = stream_of(call);
+  AttentionForward forward;
+  forward.shape = shape_of(call, q, k);
+  forward.q_strides = strides_of(q, false);
+  forward.k_strides = strides_of(k, false);
+  forward.v_strides = strides_of(v, false);
+  forward.o_strides = strides_of(y, token_major);
+  forward.workspace = call.workspace.data();
+  for_each_outer(q, [&](const auto& first_of) {
+    forward.q = first_of(q);
+    forward.k = first_of(k);
+    forward.v = first_of(v);
+    forward.o = first_of(y);
+    forward.lse = reinterpret_cast<float*>(first_of(lse));
+    check(call, attention_forward(forward, is_hopper(stream), stream.handle));
+  });
+}
+
+// Without queries or keys nothing flows back.
+void clear(const KernelCall& call, const CudaStream& stream) {
+  for (const TensorRef& x : call.outputs) {
+    if (x.data == nullptr || x.count() == 0) continue;
+    const std::size_t bytes = static_cast<std::size_t>(x.count()) * size_of(x.dtype);
+    check(call, cudaMemsetAsync(x.data, 0, bytes, stream.handle));
+  }
+}
+
+void flash_attention_grad_kernel(const KernelCall& call) {
+  const TensorRef &dy = call.inputs[0], &q = call.inputs[1], &k = call.inputs[2];
+  const TensorRef &v = call.inputs[3], &y = call.inputs[4], &lse = call.inputs[5];
+  const TensorRef &dq = call.outputs[0], &dk = call.outputs[1], &dv = call.outputs[2];
+  const bool token_major = call.node.attrs.flag("token_major");
+  const CudaStream& stream = stream_of(call);
+  if (q.count() == 0 || k.count() == 0) return clear(call, stream);
+  AttentionBackward backward;
+  backward.shape = shape_of(call, q, k);
+  backward.q_strides = strides_of(q, false);
+  backward.k_strides = strides_of(k, false);
+  backward.v_strides = strides_of(v, false);
+  backward.o_strides = strides_of(y, token_major);
+  backward.do_strides = strides_of(dy, token_major);
+  backward.dq_strides = strides_of(dq, token_major);
+  backward.dk_strides = strides_of(dk, token_major);
+  backward.dv_strides = strides_of(dv, token_major);
+  backward.workspace = call.workspace.data();
+  for_each_outer(q, [&](const auto& first_of) {
+    backward.q = first_of(q);
+    backward.k = first_of(k);
+    backward.v = first_of(v);
+    backward.o = first_of(y);
+    backward.d_o = first_of(dy);
+    backward.lse = reinterpret_cast<const float*>(first_of(lse));
+    backward.dq = first_of(dq);
+    backward.dk = first_of(dk);
+    backward.dv = first_of(dv);
+    check(call, attention_backward(backward, is_hopper(stream), stream.handle));
+  });
+}
+
+}  // namespace
+
+void add_attention_kernels(KernelTable& table) {
+  table.add("flash_attention", flash_attention_kernel);
+  table.add("flash_attention_grad", flash_attention_grad_kernel);
+}
+
+}  // namespace tracestep::cuda
