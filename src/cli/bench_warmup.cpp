@@ -12,9 +12,10 @@ namespace tracestep::cli {
 namespace {
 
 // Each names something that a process gets of its own. All take one value.
-constexpr std::array<std::string_view, 12> kOwn = {
-    "--warmup-study", "--warmup", "--format",    "--output", "--resume",    "--size",
-    "--context",      "--mode",   "--precision", "--ops",    "--max-noise", "--roof"};
+constexpr std::array<std::string_view, 13> kOwn = {
+    "--warmup-study", "--warmup",  "--format",   "--output",    "--resume",
+    "--size",         "--context", "--mode",     "--precision", "--ops",
+    "--max-noise",    "--roof",    "--attention"};
 
 std::vector<std::string> arguments_of(const GridCell& cell, std::int64_t warmup,
                                       std::span<const std::string> arguments) {
@@ -28,6 +29,7 @@ std::vector<std::string> arguments_of(const GridCell& cell, std::int64_t warmup,
   add("--mode", std::string(name_of(cell.step.mode)));
   add("--precision", cell.precision);
   add("--ops", std::string(name_of(cell.step.ops)));
+  add("--attention", std::string(name_of(cell.step.attention)));
   add("--warmup", std::to_string(warmup));
   add("--roof", "0");
   add("--format", "json");

@@ -1,6 +1,7 @@
 // tracestep attention: one attention by itself over widths and contexts.
 #include <algorithm>
 #include <memory>
+#include <optional>
 
 #include "base/error.h"
 #include "base/log.h"
@@ -16,30 +17,73 @@ namespace {
 
 constexpr const char* kSchema = "tracestep.attention/1";
 
+// What a sweep is made of where no flag says otherwise.
+struct Sweep {
+  std::string_view name;
+  std::int64_t batch;
+  std::vector<std::int64_t> contexts;
+  std::vector<std::string> precisions, attention;
+};
+
+const std::vector<Sweep>& sweeps() {
+  static const std::vector<Sweep> all = {
+      {"grid", 8, {256, 1024, 4096, 8192, 16384}, {"fp32"}, {"naive"}},
+      {"flash",
+       1,
+       {128, 256, 512, 1024, 2048, 4096, 8192, 16384, 32768, 65536},
+       {"bf16-pure", "fp32"},
+       {"naive", "flash"}}};
+  return all;
+}
+
 struct AttentionOptions {
-  AttentionSpec base;  // batch, warm-up, steps and time of every cell
+  AttentionSpec base;  // warm-up, steps and time of every cell
+  std::string sweep = "grid";
+  std::optional<std::int64_t> batch;
   std::vector<std::int64_t> widths = {16, 32, 64, 128};
-  std::vector<std::int64_t> contexts = {256, 1024, 4096, 8192, 16384};
-  std::vector<std::string> masks = {"causal"};
+  std::vector<std::int64_t> contexts;
+  std::vector<std::string> masks = {"causal"}, attention, precisions;
   std::vector<SavedScores> saved = {{}};
   RunOptions run;
   OutputOptions output;
 };
 
+// What no flag has said, from the sweep.
+void complete(AttentionOptions& o) {
+  const Sweep& sweep = *std::ranges::find(sweeps(), o.sweep, &Sweep::name);
+  o.base.batch = o.batch.value_or(sweep.batch);
+  o.base.seed = o.run.seed;
+  if (o.contexts.empty()) o.contexts = sweep.contexts;
+  if (o.precisions.empty()) o.precisions = sweep.precisions;
+  if (o.attention.empty()) o.attention = sweep.attention;
+}
+
+// The forms that a cell is run in: naive once for every set of saved tensors.
+std::vector<AttentionSpec> forms_of(const AttentionOptions& o, AttentionSpec spec) {
+  std::vector<AttentionSpec> out;
+  for (const std::string& name : o.attention) {
+    spec.attention = attention_of(name);
+    const std::size_t sets = spec.attention == AttentionForm::kFlash ? 1 : o.saved.size();
+    for (std::size_t i = 0; i < sets; ++i) {
+      spec.saved = spec.attention == AttentionForm::kFlash ? SavedScores{} : o.saved[i];
+      out.push_back(spec);
+    }
+  }
+  return out;
+}
+
 std::vector<AttentionSpec> specs_of(const AttentionOptions& o) {
   std::vector<AttentionSpec> out;
-  for (const std::string& precision : o.run.precisions) {
-    for (const SavedScores& saved : o.saved) {
+  for (const std::string& precision : o.precisions) {
+    for (const AttentionSpec& form : forms_of(o, o.base)) {
       for (const std::string& mask : o.masks) {
         for (std::int64_t width : o.widths) {
           for (std::int64_t context : o.contexts) {
-            AttentionSpec spec = o.base;
+            AttentionSpec spec = form;
             spec.width = width;
             spec.context = context;
             spec.causal = mask == "causal";
-            spec.saved = saved;
             spec.precision = precision;
-            spec.seed = o.run.seed;
             out.push_back(spec);
           }
         }
@@ -85,8 +129,10 @@ void add_limit_notes(std::span<const AttentionResult> results, const RunOptions&
       next.context, next.width, format_bytes(bytes.before_backward), format_bytes(bytes.peak)));
 }
 
-int run_attention(const AttentionOptions& o, std::span<const std::string> arguments) {
+int run_attention(AttentionOptions o, std::span<const std::string> arguments) {
+  complete(o);
   RunOptions run = o.run;
+  run.precisions = o.precisions;
   check_device(run, {"cpu", "cuda", "null"});
   probe_output(o.output);
   const Json environment = environment_of(arguments, run);
@@ -98,8 +144,9 @@ int run_attention(const AttentionOptions& o, std::span<const std::string> argume
   {
     ProgressLine progress;
     for (const AttentionSpec& spec : specs) {
-      progress.update(fmt::format("{}/{}  width {} context {} {}", results.size() + 1, specs.size(),
-                                  spec.width, spec.context, name_of(spec.saved)));
+      progress.update(fmt::format("{}/{}  width {} context {} {} {}", results.size() + 1,
+                                  specs.size(), spec.width, spec.context, name_of(spec.attention),
+                                  spec.precision));
       const double known = roof.tflops(spec.precision);
       AttentionResult result =
           measure_attention([&] { return make_device(run, spec.precision); }, spec, &stop);
@@ -119,13 +166,19 @@ int run_attention(const AttentionOptions& o, std::span<const std::string> argume
 
 void add_what(OptionSet& set, const std::shared_ptr<AttentionOptions>& o) {
   set.group("What to measure");
-  set.integer("--batch", o->base.batch, kShapeRange, "sequences in a batch, B; 8");
+  set.choice("--sweep", o->sweep, {"grid", "flash"},
+             "grid: naive attention, batch 8, fp32, contexts 256,1024,4096,8192,16384; flash: both "
+             "forms, batch 1, bf16-pure and fp32, contexts 128 to 65536; grid");
+  set.integer("--batch", o->batch, kShapeRange, "sequences in a batch, B; as --sweep");
   set.integers("--width", o->widths, kShapeRange, "width of q, k and v, D; 16,32,64,128");
-  set.integers("--context", o->contexts, kShapeRange, "S; 256,1024,4096,8192,16384");
+  set.integers("--context", o->contexts, kShapeRange, "S; as --sweep");
+  set.choices("--attention", o->attention, kAttentionNames,
+              "two matrix products around a softmax, or tile by tile without N² tensors; as "
+              "--sweep");
   set.choices("--mask", o->masks, {"causal", "none"}, "whether the future is hidden");
   set.value("--saved", "SET[,SET]",
-            "N² tensors that are alive when backward starts, joined by +: weights alone, or with "
-            "exp (softmax in parts) and scores (held); weights",
+            "naive: N² tensors that are alive when backward starts, joined by +: weights alone, or "
+            "with exp (softmax in parts) and scores (held); weights",
             [o](const std::string& where, const std::string& text) {
               o->saved.clear();
               for (const std::string& part : split_list(where, text)) {
@@ -146,11 +199,13 @@ Command attention_command() {
       .name = "attention",
       .summary = "what does attention cost as the context grows",
       .details =
-          "Times softmax(q kT / sqrt(D)) v by itself, without heads: forward, and backward apart "
-          "from it. Shows the bytes alive between the two, the peak, and fits how they grow with "
+          "Times softmax(q kT / sqrt(D)) v by itself, without heads: forward, backward apart from "
+          "it, and both together. Shows the bytes alive between the two, the peak, and fits how "
+          "they grow with "
           "the context: bytes per S² over those of one N² tensor say how many are saved. A cell "
           "that does not fit says oom, and the others go on.",
-      .examples = {{"--width 16,64 --context 256,1024,2048 --steps 20", "a part of the grid"},
+      .examples = {{"--sweep flash --max-seconds 1", "both forms, up to 65536 tokens"},
+                   {"--width 16,64 --context 256,1024,2048 --steps 20", "a part of the grid"},
                    {"--device null --saved weights,scores+weights,scores+exp+weights",
                     "the bytes of one, two and three saved N² tensors, without a run"},
                    {"--device cuda --memory-limit 40GiB", "the grid on a smaller card"}}};
@@ -160,7 +215,8 @@ Command attention_command() {
   set.text("--device", "NAME", options->run.device, "cpu; cuda[:N]; null (bytes only)");
   set.integer("--threads", options->run.threads, {1, 4096},
               "CPU threads; OMP_NUM_THREADS, else all allowed cores");
-  set.choices("--precision", options->run.precisions, precision_names(), "of q, k, v and products");
+  set.choices("--precision", options->precisions, precision_names(),
+              "of q, k, v and products; as --sweep");
   set.bytes("--memory-limit", options->run.memory_limit_bytes,
             "behave like a device with this much memory; on a CPU nine tenths of what is there");
   set.integer("--seed", options->run.seed, {0}, "of the values; 0");

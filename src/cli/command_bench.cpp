@@ -68,7 +68,7 @@ Json cell_key(const CellSpec& spec, const RunOptions& run, const Json& environme
   key["mode"] = name_of(spec.step.mode);
   key["precision"] = spec.precision;
   key["ops"] = name_of(spec.step.ops);
-  key["attention"] = run.attention;
+  key["attention"] = name_of(spec.step.attention);
   key["executor"] = spec.executor;
   key["device"] = run.device;
   key["threads"] = environment.at("threads");
@@ -99,8 +99,9 @@ std::vector<Column> columns() {
 }
 
 std::string label(const CellSpec& spec) {
-  return fmt::format("{} context {} {} {} {}", spec.step.model.name, spec.step.shape.context,
-                     name_of(spec.step.mode), spec.precision, name_of(spec.step.ops));
+  return fmt::format("{} context {} {} {} {} {}", spec.step.model.name, spec.step.shape.context,
+                     name_of(spec.step.mode), spec.precision, name_of(spec.step.ops),
+                     name_of(spec.step.attention));
 }
 
 struct Measured {
@@ -228,8 +229,8 @@ Command bench_command() {
       .name = "bench",
       .summary = "how long does a step take, and how many bytes",
       .details =
-          "Measures every combination of sizes, contexts, modes, precisions and "
-          "granularities: warm-up steps apart, one sample per step, by four clocks, with "
+          "Measures every combination of sizes, contexts, modes, precisions, granularities and "
+          "forms of attention: warm-up steps apart, one sample per step, by four clocks, with "
           "the peak of requested memory beside the predicted one. A row that runs out of "
           "memory says oom, and the sweep goes on; Ctrl-C ends it with the rows that are "
           "done. inference keeps nothing for backward; "

@@ -47,6 +47,7 @@ int run_eval(EvalCommand o, std::span<const std::string> arguments) {
   check_shape(o.eval.model, o.eval.shape);
   apply_precision(o.eval.model, only("--precision", o.run.precisions));
   o.eval.ops = granularity_of(only("--ops", o.run.ops));
+  o.eval.attention = attention_of(only("--attention", o.run.attention));
   o.eval.seed = o.run.seed;
   const auto device = make_device(o.run);
   const EvalResult result = evaluate(*device, o.eval, input.tokens);

@@ -45,6 +45,7 @@ class Pipeline {
     spec_.shape = o.shape;
     spec_.mode = mode_of(o.mode);
     spec_.ops = granularity_of(only("--ops", o.run.ops));
+    spec_.attention = attention_of(only("--attention", o.run.attention));
     spec_.verify = env::verify_after_every_pass();
     device_ = make_device(o.run);
   }

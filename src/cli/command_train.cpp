@@ -163,6 +163,7 @@ int run_train(TrainCommand o, std::span<const std::string> arguments) {
   check_shape(o.train.model, o.train.shape);
   apply_precision(o.train.model, only("--precision", o.run.precisions));
   o.train.ops = granularity_of(only("--ops", o.run.ops));
+  o.train.attention = attention_of(only("--attention", o.run.attention));
   o.train.seed = o.run.seed;
   o.train.schedule.total_steps = o.train.steps;
   TokenSplit split{input.tokens, nullptr};

@@ -21,13 +21,16 @@ std::vector<GridCell> grid_cells(const GridOptions& grid) {
       for (const std::string& mode : grid.modes) {
         for (const std::string& precision : grid.run.precisions) {
           for (const std::string& ops : grid.run.ops) {
-            GridCell cell{{.model = model,
-                           .shape = {grid.batch, context},
-                           .mode = mode_of(mode),
-                           .ops = granularity_of(ops)},
-                          precision};
-            apply_precision(cell.step.model, precision);
-            out.push_back(std::move(cell));
+            for (const std::string& attention : grid.run.attention) {
+              GridCell cell{{.model = model,
+                             .shape = {grid.batch, context},
+                             .mode = mode_of(mode),
+                             .ops = granularity_of(ops),
+                             .attention = attention_of(attention)},
+                            precision};
+              apply_precision(cell.step.model, precision);
+              out.push_back(std::move(cell));
+            }
           }
         }
       }

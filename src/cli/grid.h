@@ -1,4 +1,5 @@
-// Sizes × contexts × modes × ops × precisions: the cells that `bench` and `memory` work through.
+// Sizes × contexts × modes × precisions × ops × forms of attention: the cells that `bench` and
+// `memory` work through.
 #pragma once
 
 #include <string>
@@ -24,7 +25,8 @@ struct GridCell {
 
 void add_grid_options(OptionSet& set, GridOptions& grid);
 
-// In the order of a person's table: by size, then context, mode, precision, granularity.
+// In the order of a person's table: by size, then context, mode, precision, granularity, form of
+// attention.
 // Error{kUsage} for combinations that make no program.
 std::vector<GridCell> grid_cells(const GridOptions& grid);
 

@@ -34,15 +34,9 @@ void refuse(const std::string& where, const std::string& text,
 void add_implementations(OptionSet& set, RunOptions& run) {
   set.choices("--ops", run.ops, {"primitive", "fused"},
               "composites in parts, as plain framework code, or with their own kernels");
-  set.value("--attention", "naive", "how attention runs: as its formula says",
-            [&run](const std::string& where, const std::string& text) {
-              static const std::vector<std::string> names{"naive"};
-              static constexpr Unavailable kOthers[] = {
-                  {"flash", "tiled attention (flash) is not available"},
-                  {"compiled", "compiled attention is not available"}};
-              refuse(where, text, kOthers, names);
-              run.attention = text;
-            });
+  set.choices("--attention", run.attention, kAttentionNames,
+              "two matrix products around a softmax, or one kernel that goes tile by tile and "
+              "keeps no matrix of scores");
   set.value("--executor", "eager", "op by op, each its own kernel",
             [&run](const std::string& where, const std::string& text) {
               static const std::vector<std::string> names{"eager"};
@@ -148,6 +142,10 @@ Mode mode_of(std::string_view name) {
 
 Granularity granularity_of(std::string_view name) {
   return name == "primitive" ? Granularity::kPrimitive : Granularity::kFused;
+}
+
+AttentionForm attention_of(std::string_view name) {
+  return name == "flash" ? AttentionForm::kFlash : AttentionForm::kNaive;
 }
 
 std::vector<ModelConfig> models_of(const ModelOptions& options, std::string_view fallback) {

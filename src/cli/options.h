@@ -31,7 +31,7 @@ struct RunOptions {
   int threads = 0;  // 0: OMP_NUM_THREADS, else all allowed cores
   std::vector<std::string> precisions = {"fp32"};
   std::vector<std::string> ops = {"fused"};
-  std::string attention = "naive";
+  std::vector<std::string> attention = {"naive"};
   std::string executor = "eager";
   std::int64_t memory_limit_bytes = 0;  // 0: none
   std::uint64_t seed = 0;
@@ -64,6 +64,8 @@ inline const std::vector<std::string> kModeNames = {"inference", "forward", "for
                                                     "step"};
 Mode mode_of(std::string_view name);
 Granularity granularity_of(std::string_view name);
+inline const std::vector<std::string> kAttentionNames = {"naive", "flash"};
+AttentionForm attention_of(std::string_view name);
 
 // The models asked for; `fallback` when none was. Error{kUsage}: both ways at once, a size of the
 // four missing, sizes that do not fit together.

@@ -10,7 +10,7 @@ namespace tracestep {
 namespace {
 
 PipelineOptions lowering(const EvalOptions& options, Mode mode) {
-  return pipeline_options({options.model, options.shape, mode, options.ops});
+  return pipeline_options({options.model, options.shape, mode, options.ops, options.attention});
 }
 
 void load(Store& store, const EvalOptions& options) {

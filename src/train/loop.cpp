@@ -94,7 +94,7 @@ class Trainer {
   }
 
   StepSpec spec_of(Mode mode) const {
-    StepSpec spec{options_.model, options_.shape, mode, options_.ops};
+    StepSpec spec{options_.model, options_.shape, mode, options_.ops, options_.attention};
     spec.optimizer = options_.optimizer;
     spec.optimizer.report_norm = true;
     return spec;

@@ -29,6 +29,7 @@ struct TrainOptions {
   Schedule schedule;
   OptimizerOptions optimizer;  // weight decay and clip included
   Granularity ops = Granularity::kFused;
+  AttentionForm attention = AttentionForm::kNaive;
   std::filesystem::path init = {};    // weights to start from; empty: from the seed
   std::filesystem::path save;         // weights at the end; empty: nowhere
   std::filesystem::path log;          // one JSON line per step; empty: nowhere
@@ -67,6 +68,7 @@ struct EvalOptions {
   ModelConfig model;
   BatchShape shape;
   Granularity ops = Granularity::kFused;
+  AttentionForm attention = AttentionForm::kNaive;
   std::filesystem::path init = {};
   std::uint64_t seed = 0;
   std::int64_t batches = 0;  // sequential batches to average over; 0: all, at least one

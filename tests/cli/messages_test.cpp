@@ -75,7 +75,7 @@ TEST(MessagesTest, WhatIsNotAvailableIsRefusedWithWhatIs) {
            Mistake{"bench --device reference --precision bf16", 2,
                    "[--precision] reference computes in float64"},
            Mistake{"bench --executor compiled", 2, "use eager"},
-           Mistake{"bench --attention flash", 2, "use naive"},
+           Mistake{"bench --attention fast", 2, "one of naive, flash"},
            Mistake{"bench --device cuda", 6, "cuda is not there: this build has no CUDA back end"},
            Mistake{"bench --device cuda:99", 6, "this build has no CUDA back end"},
            Mistake{"memory --predict --device reference", 2, "use cpu or cuda or null"},

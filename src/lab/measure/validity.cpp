@@ -10,8 +10,8 @@ namespace tracestep {
 namespace {
 
 // The columns that say what was measured, and not what came out.
-constexpr std::array<std::string_view, 8> kKeys = {"size", "context",   "batch", "vocab",
-                                                   "mode", "precision", "ops",   "device"};
+constexpr std::array<std::string_view, 9> kKeys = {
+    "size", "context", "batch", "vocab", "mode", "precision", "ops", "attention", "device"};
 
 bool is_ok(const ResultRow& row) {
   return row.text("status") == "ok";
@@ -119,7 +119,7 @@ const Json* ResultRow::parameters() const {
 
 std::string ResultRow::label() const {
   std::string out;
-  for (std::string_view key : {"size", "context", "mode", "precision", "ops"}) {
+  for (std::string_view key : {"size", "context", "mode", "precision", "ops", "attention"}) {
     const Json* cell = find(key);
     if (cell == nullptr) continue;
     out += (out.empty() ? "" : " ") + (cell->is_string() ? cell->as_string() : cell->dump());

@@ -112,8 +112,10 @@ void count_work(const AttentionProgram& p, AttentionResult& out) {
     if (part == nullptr || !storage.runs[i]) continue;
     const Node& node = p.program.nodes[i];
     ++part->launches;
-    if (node.op->kernel_class == KernelClass::kGemm) {
+    ++out.whole.launches;
+    if (is_product(node)) {
       part->flops += cost_of(p.program, node).flops;
+      out.whole.flops += cost_of(p.program, node).flops;
     }
   }
 }
@@ -162,6 +164,22 @@ void check_stop(const StopSignal* stop) {
   if (stop != nullptr && stop->requested()) throw Interrupted();
 }
 
+// Steps that stop nowhere, one sample each; as long as the parts were timed.
+void time_whole(EagerExecutor& executor, Device& device, const StopSignal* stop,
+                AttentionResult& out) {
+  executor.set_pauses({});
+  const std::size_t steps = out.forward.samples_ms.size();
+  for (std::size_t i = 0; i <= steps; ++i) {
+    check_stop(stop);
+    device.synchronize();
+    const std::int64_t start = now_ns();
+    executor.run();
+    device.synchronize();
+    const double ms = static_cast<double>(now_ns() - start) * kMsPerNs;
+    (i == 0 ? out.whole.warmup_ms : out.whole.samples_ms).push_back(ms);
+  }
+}
+
 void time_parts(PartTimer& timer, Device& device, const StopSignal* stop, AttentionResult& out) {
   for (int i = 0; i < out.spec.warmup; ++i) {
     check_stop(stop);
@@ -187,22 +205,25 @@ void time_parts(PartTimer& timer, Device& device, const StopSignal* stop, Attent
 void record_parts(EagerExecutor& executor, Device& device, const AttentionProgram& p,
                   AttentionResult& out) {
   constexpr int kSteps = 3;
-  std::vector<double> forward, backward;
+  std::vector<double> forward, backward, whole;
   for (int i = 0; i < kSteps; ++i) {
     Recorder recorder({.spans = true});
     executor.run(&recorder);
     device.synchronize();
-    double forward_ms = 0, backward_ms = 0;
+    double forward_ms = 0, backward_ms = 0, whole_ms = 0;
     for (const Span& span : recorder.spans()) {
       const double ms = static_cast<double>(span.end_ns - span.start_ns) * kMsPerNs;
+      whole_ms += ms;
       if (p.is_forward(span.node)) forward_ms += ms;
       if (p.is_backward(span.node)) backward_ms += ms;
     }
     forward.push_back(forward_ms);
     backward.push_back(backward_ms);
+    whole.push_back(whole_ms);
   }
   out.forward.busy_ms = median_of(forward);
   out.backward.busy_ms = median_of(backward);
+  out.whole.busy_ms = median_of(whole);
 }
 
 void measure(Device& device, const StopSignal* stop, AttentionResult& out) {
@@ -218,6 +239,7 @@ void measure(Device& device, const StopSignal* stop, AttentionResult& out) {
   device.allocator().reset_peak();
   PartTimer timer(executor, device, p);
   time_parts(timer, device, stop, out);
+  time_whole(executor, device, stop, out);
   record_parts(executor, device, p, out);
   out.peak_bytes = device.allocator().stats().peak_requested_bytes;
 }
@@ -226,6 +248,10 @@ void measure(Device& device, const StopSignal* stop, AttentionResult& out) {
 
 std::string name_of(const SavedScores& saved) {
   return std::string(saved.scores ? "scores+" : "") + (saved.exp ? "exp+" : "") + "weights";
+}
+
+std::string saved_name(const AttentionSpec& spec) {
+  return spec.attention == AttentionForm::kFlash ? "lse" : name_of(spec.saved);
 }
 
 SavedScores parse_saved(const std::string& where, const std::string& text) {
@@ -260,6 +286,7 @@ AttentionProgram attention_program(const AttentionSpec& spec, const Device& devi
   PipelineOptions options;
   options.mode = Mode::kForwardBackward;
   options.granularity = spec.saved.exp ? Granularity::kPrimitive : Granularity::kFused;
+  options.attention = spec.attention;
   options.autocast = precision.autocast;
   options.verify = false;
   AttentionProgram out{.program =
@@ -313,6 +340,7 @@ AttentionResult measure_attention(const DeviceFactory& make_device, const Attent
   if (out.status != "ok") {
     out.forward.samples_ms.clear();
     out.backward.samples_ms.clear();
+    out.whole.samples_ms.clear();
   }
   return out;
 }

@@ -27,12 +27,16 @@ SavedScores parse_saved(const std::string& where, const std::string& text);
 struct AttentionSpec {
   std::int64_t batch = 8, context = 256, width = 16;  // B, T, D; there are no heads
   bool causal = true;
-  SavedScores saved = {};
+  SavedScores saved = {};  // of the naive form; flash saves none
+  AttentionForm attention = AttentionForm::kNaive;
   std::string precision = "fp32";
   int warmup = 5, steps = 100;
   double max_seconds = 0;  // of timed steps; 0: no end but `steps`
   std::uint64_t seed = 0;
 };
+
+// "lse" for the flash form: one number for each row of scores.
+std::string saved_name(const AttentionSpec& spec);
 
 // One part of a step: its own times, from a device that is idle to one that is idle again.
 struct AttentionPart {
@@ -49,6 +53,8 @@ struct AttentionResult {
   std::string detail;
   bool computes = true;
   AttentionPart forward, backward;
+  // Steps of their own that stop nowhere: both parts, with the two small kernels of the loss.
+  AttentionPart whole;
   // Live requested bytes when forward is done, and at the fullest moment of the whole step.
   std::int64_t before_backward_bytes = 0, predicted_before_backward_bytes = 0;
   std::int64_t peak_bytes = 0, predicted_peak_bytes = 0;

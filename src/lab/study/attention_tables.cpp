@@ -29,8 +29,8 @@ Json list(const std::vector<double>& values) {
 }
 
 std::string label_of(const AttentionSpec& spec) {
-  return fmt::format("width {} {} {}", spec.width, spec.causal ? "causal" : "unmasked",
-                     name_of(spec.saved));
+  return fmt::format("width {} {} {} {}", spec.width, spec.causal ? "causal" : "unmasked",
+                     name_of(spec.attention), saved_name(spec));
 }
 
 // Bytes of one N² tensor: B·S² elements of the dtype that scores are computed in.
@@ -67,13 +67,14 @@ std::vector<Column> columns() {
       int_column("width", "", "D; there are no heads"),
       int_column("context", "", "S"),
       {.name = "causal", .kind = ColumnKind::kBool},
-      text_column("saved", "", "N² tensors alive when backward starts"),
+      text_column("attention", "", "its form: naive or flash"),
+      text_column("saved", "", "N² tensors alive when backward starts, or lse, one row of numbers"),
       text_column("precision"),
       text_column("device"),
       text_column("status", "", "ok or oom"),
       int_column("steps", "n", "timed steps"),
   };
-  for (const char* part : {"forward", "backward"}) {
+  for (const char* part : {"forward", "backward", "whole"}) {
     for (Column& column : part_columns(part)) out.push_back(std::move(column));
   }
   for (Column column :
@@ -156,13 +157,15 @@ std::vector<Json> row_of(const AttentionResult& r) {
                            r.spec.width,
                            r.spec.context,
                            r.spec.causal,
-                           name_of(r.spec.saved),
+                           name_of(r.spec.attention),
+                           saved_name(r.spec),
                            r.spec.precision,
                            r.device,
                            r.status,
                            static_cast<std::int64_t>(r.forward.samples_ms.size())};
   add_part(r.forward, has_speed, ok, row);
   add_part(r.backward, has_speed, ok, row);
+  add_part(r.whole, has_speed, ok, row);
   for (Json cell : {has_speed ? Json(backward / forward) : Json(), when_ok(r.before_backward_bytes),
                     Json(r.predicted_before_backward_bytes), when_ok(r.peak_bytes),
                     Json(r.predicted_peak_bytes), Json(r.saved_bytes),
@@ -237,7 +240,8 @@ Table attention_table(std::span<const AttentionResult> results, const Json& envi
   }
   table.notes.push_back(
       "forward: from the call until the last kernel of y is done; backward: from the gradient of y "
-      "until those of q, k and v are done, the forward pass not in it");
+      "until those of q, k and v are done, the forward pass not in it; whole: steps of their own "
+      "that stop nowhere, with the loss's two small kernels");
   const bool computed = std::ranges::any_of(results, &AttentionResult::computes);
   if (!computed) {
     table.notes.push_back("this device plans and counts: bytes are those of a run, times are not");
@@ -253,6 +257,7 @@ Table attention_scaling_table(std::span<const AttentionResult> results) {
               .columns = {int_column("batch"),
                           int_column("width"),
                           {.name = "causal", .kind = ColumnKind::kBool},
+                          text_column("attention"),
                           text_column("saved"),
                           text_column("precision"),
                           int_column("points", "", "contexts that ran"),
@@ -268,7 +273,7 @@ Table attention_scaling_table(std::span<const AttentionResult> results) {
   std::map<Key, std::vector<const AttentionResult*>> groups;
   for (const AttentionResult& r : results) {
     if (r.status != "ok") continue;
-    groups[{r.spec.batch, r.spec.width, r.spec.causal, name_of(r.spec.saved), r.spec.precision}]
+    groups[{r.spec.batch, r.spec.width, r.spec.causal, saved_name(r.spec), r.spec.precision}]
         .push_back(&r);
   }
   for (const auto& [key, cells] : groups) {
@@ -282,9 +287,9 @@ Table attention_scaling_table(std::span<const AttentionResult> results) {
     const QuadraticFit fit = fit_quadratic(s, before), of_peak = fit_quadratic(s, peak);
     const AttentionSpec& spec = cells.front()->spec;
     const double one = square_bytes(spec);
-    table.add_row({spec.batch, spec.width, spec.causal, name_of(spec.saved), spec.precision,
-                   static_cast<std::int64_t>(cells.size()), fit.a, fit.a / one, fit.b,
-                   100 * fit.largest_error, of_peak.a, of_peak.a / one});
+    table.add_row({spec.batch, spec.width, spec.causal, name_of(spec.attention), saved_name(spec),
+                   spec.precision, static_cast<std::int64_t>(cells.size()), fit.a, fit.a / one,
+                   fit.b, 100 * fit.largest_error, of_peak.a, of_peak.a / one});
     const AttentionResult& last = **std::ranges::max_element(
         cells, {}, [](const AttentionResult* r) { return r->spec.context; });
     const auto largest = static_cast<double>(last.spec.context);

@@ -38,8 +38,10 @@ const std::vector<Layout>& layouts() {
         "precision", "ops", "attention", "executor", "device"},
        {{"samples_ms", ""}}},
       {"tracestep.attention/1",
-       {"batch", "context", "width", "causal", "saved", "precision", "device"},
-       {{"forward_samples_ms", "forward"}, {"backward_samples_ms", "backward"}}},
+       {"batch", "context", "width", "causal", "attention", "saved", "precision", "device"},
+       {{"forward_samples_ms", "forward"},
+        {"backward_samples_ms", "backward"},
+        {"whole_samples_ms", "whole"}}},
   };
   return all;
 }

@@ -89,6 +89,7 @@ class Search {
     Changes out;
     for (const Remedy& r : from) {
       if (auto next = fused(r)) out.push_back(std::move(*next));
+      if (auto next = flash(r)) out.push_back(std::move(*next));
       if (auto next = precision(r, "bf16")) out.push_back(std::move(*next));
       if (r.step.shape.batch == 1) continue;
       Remedy least = r;
@@ -102,6 +103,7 @@ class Search {
     Changes out;
     for (const Remedy& r : from) {
       if (auto next = fused(r)) out.push_back(std::move(*next));
+      if (auto next = flash(r)) out.push_back(std::move(*next));
       if (auto next = batch(r)) out.push_back(std::move(*next));
       if (auto next = precision(r, "bf16")) out.push_back(std::move(*next));
       if (auto next = context(r)) out.push_back(std::move(*next));
@@ -113,6 +115,12 @@ class Search {
   std::optional<Remedy> fused(Remedy r) {
     if (r.step.ops == Granularity::kFused) return std::nullopt;
     r.step.ops = Granularity::kFused;
+    return described(r);
+  }
+
+  std::optional<Remedy> flash(Remedy r) {
+    if (r.step.attention == AttentionForm::kFlash) return std::nullopt;
+    r.step.attention = AttentionForm::kFlash;
     return described(r);
   }
 
@@ -175,6 +183,7 @@ class Search {
       r.command += fmt::format("{}{} {}", r.command.empty() ? "" : " ", flag, to);
     };
     changed("--ops", "ops", name_of(a.ops), name_of(b.ops));
+    changed("--attention", "attention", name_of(a.attention), name_of(b.attention));
     changed("--batch", "batch", a.shape.batch, b.shape.batch);
     changed("--precision", "precision", start_.precision, r.precision);
     changed("--context", "context", a.shape.context, b.shape.context);

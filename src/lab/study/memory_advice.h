@@ -1,5 +1,5 @@
 // What to do when a step does not fit: who holds the memory at the failing request, and which
-// changes of batch, context, precision or granularity fit, with what each costs.
+// changes of batch, context, precision, granularity or attention fit, with what each costs.
 #pragma once
 
 #include <optional>
@@ -25,7 +25,7 @@ struct Remedy {
   double flops_ratio = 1.0, moved_ratio = 1.0, kernels_ratio = 1.0;
 };
 
-// The smallest first: a change that keeps numbers and task before one that does not (fused,
+// The smallest first: a change that keeps numbers and task before one that does not (fused, flash,
 // batch, precision, context), several at once only when none does alone. Empty: nothing fits.
 std::vector<Remedy> remedies(const MemoryCell& cell, std::int64_t limit_bytes);
 Table remedy_table(const MemoryCell& cell, std::int64_t limit_bytes);

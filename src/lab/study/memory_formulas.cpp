@@ -38,6 +38,18 @@ std::optional<std::int64_t> bytes_of_value(const Program& program, std::string_v
   return std::nullopt;
 }
 
+bool is_flash(const StepSpec& step) {
+  return step.attention == AttentionForm::kFlash;
+}
+
+const char* saved_formula(const StepSpec& step) {
+  if (step.ops == Granularity::kFused) {
+    return is_flash(step) ? "(8·BTC + 3·BTF + BHT + 2·BT)·s" : "(8·BTC + 3·BTF + BHT² + 2·BT)·s";
+  }
+  return is_flash(step) ? "(10·BTC + 5·BTF + 2·BT + BHT)·s"
+                        : "(10·BTC + 5·BTF + 2·BHT² + 2·BT + BHT)·s";
+}
+
 std::int64_t role_bytes(const Program& program, LeafKind kind) {
   std::int64_t out = 0;
   for (ValueId id : program.leaves) {
@@ -131,12 +143,10 @@ class Rows {
   }
 
   void saved() {
-    const bool fused = step_.ops == Granularity::kFused;
-    const std::int64_t layer = saved_elements_per_layer(step_.model, step_.shape, step_.ops) * n_.s;
-    const std::int64_t once = saved_bytes_once(step_.model, step_.shape, step_.ops, n_.s);
+    const std::int64_t layer = saved_elements_per_layer(step_) * n_.s;
+    const std::int64_t once = saved_bytes_once(step_, n_.s);
     const Saved found = saved_of(run_.program, n_.l);
-    add("saved by one layer",
-        fused ? "(8·BTC + 3·BTF + BHT² + 2·BT)·s" : "(10·BTC + 5·BTF + 2·BHT² + 2·BT + BHT)·s",
+    add("saved by one layer", saved_formula(step_),
         fmt::format("BTC {}, BTF {}, BHT² {}", n_.btc(), n_.btf(), n_.bhtt()), layer,
         found.per_layer);
     add("saved by the whole model", "L·layer + once",
@@ -193,20 +203,20 @@ class Rows {
 
 }  // namespace
 
-std::int64_t saved_elements_per_layer(const ModelConfig& model, BatchShape shape, Granularity ops) {
-  const Letters n({.model = model, .shape = shape});
-  const std::int64_t rows = 2 * n.b * n.t;
-  if (ops == Granularity::kFused) return 8 * n.btc() + 3 * n.btf() + n.bhtt() + rows;
-  return 10 * n.btc() + 5 * n.btf() + 2 * n.bhtt() + rows + n.b * n.h * n.t;
+std::int64_t saved_elements_per_layer(const StepSpec& step) {
+  const Letters n(step);
+  const bool fused = step.ops == Granularity::kFused, flash = is_flash(step);
+  const std::int64_t rows = 2 * n.b * n.t, rows_of_heads = n.b * n.h * n.t;
+  if (fused) return 8 * n.btc() + 3 * n.btf() + (flash ? rows_of_heads : n.bhtt()) + rows;
+  return 10 * n.btc() + 5 * n.btf() + (flash ? 0 : 2 * n.bhtt()) + rows + rows_of_heads;
 }
 
-std::int64_t saved_bytes_once(const ModelConfig& model, BatchShape shape, Granularity ops,
-                              std::int64_t element_bytes) {
-  const Letters n({.model = model, .shape = shape});
-  const bool fused = ops == Granularity::kFused;
-  const std::int64_t rows = n.b * n.t, tables = n.t * model.head_width();
+std::int64_t saved_bytes_once(const StepSpec& step, std::int64_t element_bytes) {
+  const Letters n(step);
+  const bool fused = step.ops == Granularity::kFused;
+  const std::int64_t rows = n.b * n.t, tables = n.t * step.model.head_width();
   const std::int64_t elements = (fused ? 2 : 3) * n.btc() + rows + rows * n.v + rows + tables;
-  return elements * element_bytes + (fused ? 0 : n.t * n.t);
+  return elements * element_bytes + (fused || is_flash(step) ? 0 : n.t * n.t);
 }
 
 std::int64_t course_elements_per_layer(const ModelConfig& model, BatchShape shape, int scores) {

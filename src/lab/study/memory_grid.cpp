@@ -52,7 +52,8 @@ const MemoryCell* in_fp32(std::span<const MemoryCell> cells, const MemoryCell& o
   for (const MemoryCell& cell : cells) {
     const StepSpec& b = cell.run.spec.step;
     if (cell.precision == "fp32" && a.model.name == b.model.name && a.mode == b.mode &&
-        a.ops == b.ops && a.shape.batch == b.shape.batch && a.shape.context == b.shape.context) {
+        a.ops == b.ops && a.attention == b.attention && a.shape.batch == b.shape.batch &&
+        a.shape.context == b.shape.context) {
       return &cell;
     }
   }
@@ -97,6 +98,7 @@ Table peak_table(std::span<const MemoryCell> cells) {
       text_column("mode"),
       text_column("precision"),
       text_column("ops"),
+      text_column("attention"),
       text_column("device", {}, "empty: predicted, no device was used"),
       text_column("status", {}, "ok, or oom against --memory-limit"),
       data_only(int_column("parameters")),
@@ -141,6 +143,7 @@ Table peak_table(std::span<const MemoryCell> cells) {
                    name_of(step.mode),
                    cell.precision,
                    name_of(step.ops),
+                   name_of(step.attention),
                    when(!run.device.empty(), run.device),
                    fits ? "ok" : "oom",
                    run.parameters,

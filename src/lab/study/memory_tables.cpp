@@ -35,8 +35,8 @@ std::string bar(std::int64_t bytes, std::int64_t whole) {
 
 std::string label_of(const MemoryCell& cell) {
   const StepSpec& step = cell.run.spec.step;
-  return fmt::format("{} {} {} {} {}", step.model.name, step.shape.context, name_of(step.mode),
-                     cell.precision, name_of(step.ops));
+  return fmt::format("{} {} {} {} {} {}", step.model.name, step.shape.context, name_of(step.mode),
+                     cell.precision, name_of(step.ops), name_of(step.attention));
 }
 
 std::string source_of(const Program& program, const MappedBuffer& buffer) {

@@ -102,6 +102,7 @@ Table precision_step_table(std::span<const PrecisionCell> cells) {
       text_column("mode"),
       text_column("precision"),
       text_column("ops"),
+      text_column("attention"),
       text_column("status"),
       real_column("median_ms", "median", "ms", 3),
       real_column("std_ms", "std", "ms", 3),
@@ -115,7 +116,8 @@ Table precision_step_table(std::span<const PrecisionCell> cells) {
   const auto same = [](const CellResult& a, const CellResult& b) {
     const StepSpec &s = a.spec.step, &t = b.spec.step;
     return s.model.name == t.model.name && s.shape.context == t.shape.context &&
-           s.shape.batch == t.shape.batch && s.mode == t.mode && s.ops == t.ops;
+           s.shape.batch == t.shape.batch && s.mode == t.mode && s.ops == t.ops &&
+           s.attention == t.attention;
   };
   for (const PrecisionCell& cell : cells) {
     const CellResult& r = cell.result;
@@ -131,7 +133,7 @@ Table precision_step_table(std::span<const PrecisionCell> cells) {
       return cell.error ? Json((*cell.error).*member) : Json();
     };
     table.add_row({s.model.name, s.shape.context, name_of(s.mode), r.spec.precision, name_of(s.ops),
-                   r.status, ok ? Json(median) : Json(),
+                   name_of(s.attention), r.status, ok ? Json(median) : Json(),
                    ok ? Json(sample_std_of(r.samples_ms)) : Json(),
                    has_base ? Json(median_of(base->result.samples_ms) / median) : Json(),
                    ok ? Json(r.peak_bytes) : Json(),

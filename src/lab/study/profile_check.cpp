@@ -28,7 +28,7 @@ class Check {
  public:
   explicit Check(const ProfiledCell& cell) : p_(cell.profile) {
     for (const Node& node : p_.program.nodes) {
-      if (is_forward(node) && is_gemm(node) &&
+      if (is_forward(node) && is_product(node) &&
           std::ranges::any_of(node.inputs, [&](ValueId v) { return is_weight(p_.program, v); })) {
         weight_paths_.insert(node.origin().path);
       }
@@ -77,7 +77,6 @@ class Check {
 
  private:
   static bool is_forward(const Node& node) { return node.origin().phase == Phase::kForward; }
-  static bool is_gemm(const Node& node) { return node.op->kernel_class == KernelClass::kGemm; }
 
   bool must_run(const Node& node) const {
     return !(node.op->is_view() && is_view(p_.program, node.outputs[0]));
@@ -89,7 +88,7 @@ class Check {
     Products out;
     for (std::size_t i = 0; i < p_.program.nodes.size(); ++i) {
       const Node& node = p_.program.nodes[i];
-      if (!is_gemm(node) || node.origin().phase != phase) continue;
+      if (!is_product(node) || node.origin().phase != phase) continue;
       if (only_those_that_ran && !ran_always(i)) continue;
       ++(weight_paths_.contains(node.origin().path) ? out.weights : out.attention);
     }
@@ -144,17 +143,20 @@ Table launch_check_table(std::span<const ProfiledCell> cells, int* failures) {
     const Check check(cell);
     const std::int64_t layers = cell.profile.spec.step.model.layers;
     const Mode mode = cell.profile.spec.step.mode;
-    const std::int64_t weights = 7 * layers + 1, attention = 2 * layers;
+    const bool is_flash = cell.profile.spec.step.attention == AttentionForm::kFlash;
+    const std::int64_t weights = 7 * layers + 1, attention = (is_flash ? 1 : 2) * layers;
     const Products in = check.expected(Phase::kForward), ran = check.ran(Phase::kForward);
     rows.add("weight products, forward", fmt::format("7L + 1, L = {}", layers), weights, in.weights,
              ran.weights);
-    rows.add("attention products, forward", "2L", attention, in.attention, ran.attention);
+    rows.add("attention products, forward", is_flash ? "L, one kernel for both" : "2L", attention,
+             in.attention, ran.attention);
     if (mode == Mode::kForwardBackward || mode == Mode::kStep) {
       const Products in_b = check.expected(Phase::kBackward), ran_b = check.ran(Phase::kBackward);
       rows.add("weight products, backward", "twice forward's", 2 * weights, in_b.weights,
                ran_b.weights);
-      rows.add("attention products, backward", "twice forward's", 2 * attention, in_b.attention,
-               ran_b.attention);
+      rows.add("attention products, backward",
+               is_flash ? "L, one kernel for all" : "twice forward's",
+               (is_flash ? 1 : 2) * attention, in_b.attention, ran_b.attention);
     }
     const std::string missing = check.first_missing();
     rows.add("all nodes that are no views", "each has a kernel", check.nodes(), check.nodes(),

@@ -18,13 +18,14 @@ double ratio(double a, double b) {
 }
 
 std::vector<Column> cell_label_columns() {
-  return {text_column("size"), int_column("context"), text_column("mode"), text_column("precision"),
-          text_column("ops")};
+  return {text_column("size"),      int_column("context"), text_column("mode"),
+          text_column("precision"), text_column("ops"),    text_column("attention")};
 }
 
 std::vector<Json> cell_label(const Profile& p) {
   const StepSpec& s = p.spec.step;
-  return {s.model.name, s.shape.context, name_of(s.mode), p.spec.precision, name_of(s.ops)};
+  return {s.model.name,     s.shape.context, name_of(s.mode),
+          p.spec.precision, name_of(s.ops),  name_of(s.attention)};
 }
 
 // Time of a pass, split by what multiplies matrices, and by kernel.
@@ -86,7 +87,7 @@ std::map<std::string, Pass> passes_of(const ProfiledCell& cell) {
 bool same_but_mode(const Profile& a, const Profile& b) {
   const StepSpec &s = a.spec.step, &t = b.spec.step;
   return s.model.name == t.model.name && s.shape.batch == t.shape.batch &&
-         s.shape.context == t.shape.context && s.ops == t.ops &&
+         s.shape.context == t.shape.context && s.ops == t.ops && s.attention == t.attention &&
          a.spec.precision == b.spec.precision && a.device == b.device;
 }
 
@@ -117,8 +118,8 @@ std::string share_note(const ProfiledCell& inference, const ProfiledCell& traini
 
 std::string label_of(const Profile& p) {
   const StepSpec& s = p.spec.step;
-  return fmt::format("{} context {} {} {} {}", s.model.name, s.shape.context, name_of(s.mode),
-                     p.spec.precision, name_of(s.ops));
+  return fmt::format("{} context {} {} {} {} {}", s.model.name, s.shape.context, name_of(s.mode),
+                     p.spec.precision, name_of(s.ops), name_of(s.attention));
 }
 
 Table pass_table(std::span<const ProfiledCell> cells) {

@@ -89,7 +89,7 @@ class Collector {
 
   void add_cost(const Node& node, WorkSums& sums) const {
     const Cost cost = cost_of(profile_.program, node);
-    const bool is_gemm = node.op->kernel_class == KernelClass::kGemm;
+    const bool is_gemm = is_product(node);
     const DType dtype =
         profile_.program.type(node.inputs.empty() ? node.outputs[0] : node.inputs[0]).dtype;
     const RoofTime roof = roof_time(cost, is_gemm, dtype, ceilings_);
@@ -168,7 +168,8 @@ StepWork work_of(const Profile& profile, const Ceilings& ceilings) {
 }
 
 bool is_product(const Work& work) {
-  return work.has_node && work.kernel_class == KernelClass::kGemm;
+  return work.has_node &&
+         (work.kernel_class == KernelClass::kGemm || work.kernel_class == KernelClass::kAttention);
 }
 
 ComponentFilter::ComponentFilter(const std::string& where, const std::vector<std::string>& names,
