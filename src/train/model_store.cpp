@@ -65,10 +65,9 @@ void fill_range_uniform(HostTensor& out, const Initial& initial, std::uint64_t s
 using Fill = void (*)(HostTensor&, const Initial&, std::uint64_t, std::string_view, std::int64_t,
                       std::int64_t);
 
-HostTensor filled_tensor(Fill fill, const Type& type, std::uint64_t seed, const std::string& name) {
-  HostTensor out = HostTensor::zeros(type.dtype, type.shape);
-  const Initial initial = initial_of(name, type.shape);
-  const std::int64_t count = type.count();
+void fill_tensor(Fill fill, HostTensor& out, std::uint64_t seed, const std::string& name) {
+  const Initial initial = initial_of(name, out.shape);
+  const std::int64_t count = out.count();
   const auto workers = static_cast<std::int64_t>(
       count < (1 << 16) ? 1 : std::max(1u, std::thread::hardware_concurrency()));
   std::vector<std::jthread> threads;
@@ -77,7 +76,6 @@ HostTensor filled_tensor(Fill fill, const Type& type, std::uint64_t seed, const 
         [&, w] { fill(out, initial, seed, name, count * w / workers, count * (w + 1) / workers); });
   }
   fill(out, initial, seed, name, 0, count / workers);
-  return out;
 }
 
 std::int64_t integer_of(const std::map<std::string, std::string>& metadata, const std::string& key,
@@ -125,8 +123,14 @@ namespace {
 void fill_parameters(Fill fill, Store& store, std::uint64_t seed) {
   if (!store.device().computes()) return;
   initialize_states(store);
+  HostTensor tensor;  // one for all: fresh pages for billions of values take longer than the values
   for (const std::string& name : store.names(LeafKind::kParameter)) {
-    store.set(name, filled_tensor(fill, store.at(name).type, seed, name));
+    const Type& type = store.at(name).type;
+    tensor.dtype = type.dtype;
+    tensor.shape = type.shape;
+    tensor.bytes.resize(static_cast<std::size_t>(type.bytes()));
+    fill_tensor(fill, tensor, seed, name);
+    store.set(name, tensor);
   }
 }
 
