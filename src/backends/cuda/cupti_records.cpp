@@ -143,17 +143,18 @@ std::int32_t CuptiRecords::call_name(CUpti_CallbackDomain domain, std::uint32_t 
 }
 
 // Libraries launch some kernels by calls that CUPTI has no record of. Correlation ids are given out
-// in the order of calls, and one thread issues a step: what lies between two calls of one node is
-// that node's.
+// in the order of calls, and one thread issues a step: such a launch belongs to whom the last call
+// before it belongs to, and the tracer makes one at the begin and at the end of each node.
 std::int32_t CuptiRecords::node_at(std::uint32_t correlation) const {
-  const auto next = node_of_.lower_bound(correlation);
-  if (next == node_of_.end()) return -1;
-  if (next->first == correlation) return next->second;
-  return next != node_of_.begin() && std::prev(next)->second == next->second ? next->second : -1;
+  const auto next = node_of_.upper_bound(correlation);
+  return next == node_of_.begin() ? -1 : std::prev(next)->second;
 }
 
 ActivityTrace CuptiRecords::take() {
+  for (const ApiCall& c : trace_.calls) node_of_.try_emplace(c.correlation, -1);
   for (Activity& a : trace_.activities) a.node = node_at(a.correlation);
+  const std::int32_t mark = name("cudaPeekAtLastError");
+  std::erase_if(trace_.calls, [&](const ApiCall& c) { return c.name == mark; });
   std::ranges::stable_sort(trace_.activities, {}, &Activity::start_ns);
   std::ranges::stable_sort(trace_.calls, {}, &ApiCall::start_ns);
   // A call of the runtime may show up once more as the driver's, inside: the outer one stays.

@@ -99,14 +99,19 @@ class CuptiTracer final : public ActivityTracer {
   void start() override { take_all(); }  // what came before is forgotten
   void enter(NodeId node) override {
     cupti_.push_id(CUPTI_EXTERNAL_CORRELATION_KIND_CUSTOM0, static_cast<std::uint64_t>(node) + 1);
+    mark();
   }
   void leave() override {
     std::uint64_t last = 0;
     cupti_.pop_id(CUPTI_EXTERNAL_CORRELATION_KIND_CUSTOM0, &last);
+    mark();
   }
   ActivityTrace stop() override { return take_all(); }
 
  private:
+  // A call with a record of its own, that does nothing: where a node's launches begin and end.
+  static void mark() { static_cast<void>(cudaPeekAtLastError()); }
+
   ActivityTrace take_all() {
     TRACESTEP_CUDA(cudaDeviceSynchronize());
     const CUptiResult result = cupti_.flush_all(kFlushForced);
