@@ -92,6 +92,41 @@ __global__ void reference_forward_kernel(AttentionShape s, const T* q, const T* 
   if (threadIdx.x == 0) lse[blockIdx.x] = largest + log(total);
 }
 
+// One block per query: its share of dK and dV by atomic additions in double, its dQ directly.
+template <class T>
+__global__ void reference_backward_kernel(AttentionShape s, const T* q, const T* k, const T* v,
+                                          const double* o, const double* lse, const T* d_o,
+                                          double* dq, double* dk, double* dv) {
+  extern __shared__ double ds[];
+  const std::int64_t head = blockIdx.x / s.queries;
+  const int row = static_cast<int>(blockIdx.x % s.queries);
+  const int seen = s.causal ? min(s.keys, row + 1) : s.keys;
+  const std::int64_t at = (head * s.queries + row) * s.width;
+  double delta = 0;
+  for (int d = 0; d < s.width; ++d) delta += o[at + d] * double(float(d_o[at + d]));
+  for (int j = threadIdx.x; j < seen; j += blockDim.x) {
+    const std::int64_t key = (head * s.keys + j) * s.width;
+    double score = 0, dp = 0;
+    for (int d = 0; d < s.width; ++d) {
+      score += double(float(q[at + d])) * double(float(k[key + d]));
+      dp += double(float(d_o[at + d])) * double(float(v[key + d]));
+    }
+    const double p = exp(score * double(s.scale) - lse[blockIdx.x]);
+    ds[j] = p * (dp - delta) * double(s.scale);
+    for (int d = 0; d < s.width; ++d) {
+      atomicAdd(dv + key + d, p * double(float(d_o[at + d])));
+      atomicAdd(dk + key + d, ds[j] * double(float(q[at + d])));
+    }
+  }
+  __syncthreads();
+  for (int d = threadIdx.x; d < s.width; d += blockDim.x) {
+    double sum = 0;
+    for (int j = 0; j < seen; ++j)
+      sum += ds[j] * double(float(k[(head * s.keys + j) * s.width + d]));
+    dq[at + d] = sum;
+  }
+}
+
 template <class T>
 std::vector<double> to_host(const Array<T>& x) {
   std::vector<T> raw(x.count);

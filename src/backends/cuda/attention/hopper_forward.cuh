@@ -11,6 +11,7 @@
 
 #include <cstdint>
 
+#include "backends/cuda/attention/hopper_ring.cuh"
 #include "backends/cuda/attention/hopper_softmax.cuh"
 #include "backends/cuda/attention/hopper_tiles.cuh"
 #include "backends/cuda/attention/ptx.cuh"
@@ -34,9 +35,11 @@ struct ForwardTraits {
 
 struct ForwardParameters {
   CUtensorMap q, k, v, o;
-  float* lse;
+  float* lse;    // or null
   int* counter;  // tiles handed out so far; null: tile, tile + gridDim.x, ...
   int queries, keys, heads;
+  int offset;  // causal: query i sees keys 0 .. i + offset
+  bool has_o;
   int row_tiles, tiles;  // of a head; of all
   float scale_log2;      // scale * log2 e
 };
@@ -62,19 +65,6 @@ struct ForwardLayout {
   static_assert(kBytes <= 232448, "more than a block's shared memory");
 };
 
-// A position in a ring of kStages buffers, and the parity of the round.
-template <int kStages>
-struct Ring {
-  int stage = 0;
-  std::uint32_t parity = 0;
-  __device__ __forceinline__ void advance() {
-    if (++stage == kStages) {
-      stage = 0;
-      parity ^= 1;
-    }
-  }
-};
-
 // Which tile: tiles of a head come one after the other, those with most keys first.
 struct ForwardTile {
   int row, head, batch, head_of_all;
@@ -86,11 +76,11 @@ struct ForwardTile {
   }
 };
 
-// Blocks of keys that rows up to `last_row` see.
+// Blocks of keys that rows up to `last_row` see; at least one, were it all masked.
 template <class Traits>
 __device__ __forceinline__ int key_blocks(const ForwardParameters& p, int last_row) {
-  const int keys = Traits::kCausal ? min(p.keys, last_row + 1) : p.keys;
-  return (keys + Traits::kN - 1) / Traits::kN;
+  const int keys = Traits::kCausal ? min(p.keys, last_row + 1 + p.offset) : p.keys;
+  return max(1, (keys + Traits::kN - 1) / Traits::kN);
 }
 
 // --- the producer: one thread --------------------------------------------------------------------
@@ -135,6 +125,7 @@ __device__ __forceinline__ void produce_forward(const ForwardParameters& p, std:
     barrier_arrive_expect(shared + Layout::kQFull, Layout::Q::kBytes);
     load_box(shared + Layout::kQ, &p.q, shared + Layout::kQFull, tile.row, tile.head, tile.batch);
     load_k(tile, blocks - 1);
+#pragma unroll 1  // few registers have to do
     for (int block = blocks - 1; block > 0; --block) {
       load_k(tile, block - 1);
       load_v(tile, block);
@@ -222,14 +213,14 @@ class ForwardConsumer {
   // Scores of keys that do not exist or lie in a row's future become -infinity.
   __device__ __forceinline__ void mask(int block, int first_row) {
     const int begin = block * kN;
-    const bool is_diagonal = Traits::kCausal && begin + kN - 1 > first_row;
+    const bool is_diagonal = Traits::kCausal && begin + kN - 1 > first_row + p_.offset;
     if (!is_diagonal && begin + kN <= p_.keys) return;
     const int lane = thread_ % 32;
     const int row = first_row + thread_ / 32 * 16 + lane / 4;
     const int column = begin + lane % 4 * 2;
     // Columns that row and row + 8 see, relative to this thread's first.
-    const int end0 = (Traits::kCausal ? min(p_.keys, row + 1) : p_.keys) - column;
-    const int end1 = (Traits::kCausal ? min(p_.keys, row + 9) : p_.keys) - column;
+    const int end0 = (Traits::kCausal ? min(p_.keys, row + 1 + p_.offset) : p_.keys) - column;
+    const int end1 = (Traits::kCausal ? min(p_.keys, row + 9 + p_.offset) : p_.keys) - column;
 #pragma unroll
     for (int j = 0; j < kN / 8; ++j) {
 #pragma unroll
@@ -341,7 +332,7 @@ class ForwardConsumer {
     scale_rows(o_, factor);
     const int row = first_row + thread_ / 32 * 16 + thread_ % 32 / 4;
     float* lse_of_head = p_.lse + std::int64_t{tile.head_of_all} * p_.queries;
-    if (thread_ % 4 == 0) {
+    if (p_.lse != nullptr && thread_ % 4 == 0) {
       if (row < p_.queries) lse_of_head[row] = lse[0];
       if (row + 8 < p_.queries) lse_of_head[row + 8] = lse[1];
     }
@@ -353,7 +344,8 @@ class ForwardConsumer {
     fence_async();
     named_sync(kGroupBarrier + group_, 128);
     if (thread_ == 0) {
-      if (first_row < p_.queries) store_box(&p_.o, staged, first_row, tile.head, tile.batch);
+      if (p_.has_o && first_row < p_.queries)
+        store_box(&p_.o, staged, first_row, tile.head, tile.batch);
       bulk_commit();
     }
   }

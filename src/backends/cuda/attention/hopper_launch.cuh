@@ -1,9 +1,13 @@
-// Launching the Hopper forward kernel for a call.
+// Launching the Hopper kernels for a call.
 #pragma once
 
 #include <algorithm>
+#include <type_traits>
 
+#include "backends/cuda/attention/hopper_backward.cuh"
+#include "backends/cuda/attention/hopper_backward_rows.cuh"
 #include "backends/cuda/attention/hopper_forward.cuh"
+#include "backends/cuda/attention/hopper_workspace.h"
 #include "backends/cuda/attention/tensor_map.h"
 
 namespace tracestep::cuda {
@@ -51,7 +55,9 @@ cudaError_t launch_hopper_forward(const AttentionForward& call, int* counter, cu
   map_rows(p.q, shape, call.q, call.q_strides, shape.queries, Layout::kM, status);
   map_rows(p.k, shape, call.k, call.k_strides, shape.keys, Traits::kN, status);
   map_rows(p.v, shape, call.v, call.v_strides, shape.keys, Traits::kN, status);
-  map_rows(p.o, shape, call.o, call.o_strides, shape.queries, 64, status);
+  // Results that nobody reads have no map; the kernel is told.
+  p.has_o = call.o != nullptr;
+  if (p.has_o) map_rows(p.o, shape, call.o, call.o_strides, shape.queries, 64, status);
   if (status != cudaSuccess) return status;
   p.lse = call.lse;
   p.queries = shape.queries;
@@ -59,6 +65,7 @@ cudaError_t launch_hopper_forward(const AttentionForward& call, int* counter, cu
   p.heads = shape.heads;
   p.row_tiles = (shape.queries + Layout::kM - 1) / Layout::kM;
   p.tiles = p.row_tiles * shape.heads * shape.batch;
+  p.offset = shape.offset;
   p.scale_log2 = shape.scale * 1.44269504F;
   const int blocks = std::min(p.tiles, multiprocessor_count());
   if (counter != nullptr && p.tiles > blocks) {
@@ -70,6 +77,72 @@ cudaError_t launch_hopper_forward(const AttentionForward& call, int* counter, cu
   static const cudaError_t allowed = allow_shared(kernel, Layout::kBytes);
   if (allowed != cudaSuccess) return allowed;
   kernel<<<static_cast<unsigned>(blocks), Layout::kThreads, Layout::kBytes, stream>>>(p);
+  return cudaGetLastError();
+}
+
+inline BackwardRows backward_rows(const AttentionBackward& call,
+                                  const HopperBackwardWorkspace& layout) {
+  char* workspace = static_cast<char*>(call.workspace);
+  const auto floats = [&](std::int64_t at) { return reinterpret_cast<float*>(workspace + at); };
+  BackwardRows rows{};
+  rows.o = call.o;
+  rows.d_o = call.d_o;
+  rows.dq = call.dq;
+  rows.lse = call.lse;
+  rows.o_strides = call.o_strides;
+  rows.do_strides = call.do_strides;
+  rows.dq_strides = call.dq_strides;
+  rows.lse2 = floats(layout.lse2);
+  rows.delta = floats(layout.delta);
+  rows.dq_sums = floats(layout.dq_sums);
+  if (call.shape.deterministic) rows.turns = reinterpret_cast<int*>(workspace + layout.turns);
+  rows.queries = call.shape.queries;
+  rows.heads = call.shape.heads;
+  rows.width = call.shape.width;
+  rows.row_blocks = static_cast<int>(layout.padded_queries / 64);
+  rows.scale = call.shape.scale;
+  return rows;
+}
+
+template <class Traits>
+cudaError_t launch_hopper_backward(const AttentionBackward& call, cudaStream_t stream) {
+  using Layout = BackwardLayout<Traits>;
+  using T = typename Traits::T;
+  const AttentionShape& shape = call.shape;
+  BackwardParameters p{};
+  cudaError_t status = cudaSuccess;
+  map_rows(p.q, shape, call.q, call.q_strides, shape.queries, Traits::kM, status);
+  map_rows(p.d_o, shape, call.d_o, call.do_strides, shape.queries, Traits::kM, status);
+  map_rows(p.k, shape, call.k, call.k_strides, shape.keys, Traits::kN, status);
+  map_rows(p.v, shape, call.v, call.v_strides, shape.keys, Traits::kN, status);
+  p.has_dk = call.dk != nullptr;
+  p.has_dv = call.dv != nullptr;
+  if (p.has_dk) map_rows(p.dk, shape, call.dk, call.dk_strides, shape.keys, 64, status);
+  if (p.has_dv) map_rows(p.dv, shape, call.dv, call.dv_strides, shape.keys, 64, status);
+  if (status != cudaSuccess) return status;
+  const HopperBackwardWorkspace layout = hopper_backward_workspace(shape);
+  const BackwardRows rows = backward_rows(call, layout);
+  p.lse2 = rows.lse2;
+  p.delta = rows.delta;
+  p.dq_sums = rows.dq_sums;
+  p.turns = rows.turns;
+  p.queries = shape.queries;
+  p.keys = shape.keys;
+  p.heads = shape.heads;
+  p.padded_queries = static_cast<int>(layout.padded_queries);
+  p.key_blocks = (shape.keys + Traits::kN - 1) / Traits::kN;
+  p.offset = shape.offset;
+  p.scale = shape.scale;
+  p.scale_log2 = shape.scale * 1.44269504F;
+  auto* kernel = hopper_attention_backward_kernel<Traits>;
+  static const cudaError_t allowed = allow_shared(kernel, Layout::kBytes);
+  if (allowed != cudaSuccess) return allowed;
+  const unsigned heads = static_cast<unsigned>(shape.batch * shape.heads);
+  const unsigned row_blocks = heads * static_cast<unsigned>(rows.row_blocks);
+  prepare_attention_backward_kernel<T><<<row_blocks, 256, 0, stream>>>(rows);
+  kernel<<<heads* static_cast<unsigned>(p.key_blocks), 384, Layout::kBytes, stream>>>(p);
+  if (call.dq != nullptr)
+    finish_attention_backward_kernel<T, Traits::kD><<<row_blocks, 128, 0, stream>>>(rows);
   return cudaGetLastError();
 }
 

@@ -56,7 +56,8 @@ class RowSoftmax {
     if (grows) {
 #pragma unroll
       for (int r = 0; r < 2; ++r) {
-        factor[r] = exp2_fast((maximum_[r] - largest[r]) * scale_log2);
+        factor[r] = largest[r] == -INFINITY ? 1.0F  // nothing seen yet
+                                            : exp2_fast((maximum_[r] - largest[r]) * scale_log2);
         maximum_[r] = largest[r];
         sum_[r] *= factor[r];
       }
@@ -78,7 +79,7 @@ class RowSoftmax {
       float sum = sum_[r];
       sum += __shfl_xor_sync(0xffffffffU, sum, 1);
       sum += __shfl_xor_sync(0xffffffffU, sum, 2);
-      factor[r] = 1.0F / sum;
+      factor[r] = sum == 0 ? 0.0F : 1.0F / sum;  // no key is seen: o = 0, LSE = -infinity
       lse[r] = (maximum_[r] * scale_log2 + log2f(sum)) * 0.693147181F;
     }
   }
@@ -99,7 +100,10 @@ class RowSoftmax {
 
   template <int kPolynomial, int K>
   __device__ __forceinline__ void exponentiate(float (&s)[K], float scale_log2) const {
-    const float offset[2] = {maximum_[0] * scale_log2, maximum_[1] * scale_log2};
+    float offset[2];
+#pragma unroll
+    for (int r = 0; r < 2; ++r)
+      offset[r] = maximum_[r] == -INFINITY ? 0.0F : maximum_[r] * scale_log2;
 #pragma unroll
     for (int i = 0; i < K; ++i) {
       const float x = fmaf(s[i], scale_log2, -offset[i / 2 % 2]);

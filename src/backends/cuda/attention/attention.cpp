@@ -1,0 +1,82 @@
+// Chooses the family of kernels that runs a call.
+#include "backends/cuda/attention/attention.h"
+
+#include <algorithm>
+#include <initializer_list>
+
+#include "backends/cuda/attention/hopper.h"
+#include "backends/cuda/attention/portable.h"
+
+namespace tracestep::cuda {
+namespace {
+
+// The copy engine wants addresses and strides in multiples of 16 bytes; an axis of one element has
+// no stride to speak of. Nobody's result (null) is aligned.
+bool is_aligned(const void* data, const AttentionStrides& strides, const AttentionShape& shape,
+                int rows) {
+  const auto fits = [](std::int64_t stride, int extent) {
+    return extent <= 1 || (stride > 0 && stride % 8 == 0);
+  };
+  return data == nullptr ||
+         (reinterpret_cast<std::uintptr_t>(data) % 16 == 0 && fits(strides.batch, shape.batch) &&
+          fits(strides.head, shape.heads) && fits(strides.row, rows));
+}
+
+bool is_aligned(const AttentionForward& c) {
+  const int queries = c.shape.queries, keys = c.shape.keys;
+  return is_aligned(c.q, c.q_strides, c.shape, queries) &&
+         is_aligned(c.k, c.k_strides, c.shape, keys) &&
+         is_aligned(c.v, c.v_strides, c.shape, keys) &&
+         is_aligned(c.o, c.o_strides, c.shape, queries);
+}
+
+bool is_aligned(const AttentionBackward& c) {
+  const int queries = c.shape.queries, keys = c.shape.keys;
+  return is_aligned(c.q, c.q_strides, c.shape, queries) &&
+         is_aligned(c.k, c.k_strides, c.shape, keys) &&
+         is_aligned(c.v, c.v_strides, c.shape, keys) &&
+         is_aligned(c.o, c.o_strides, c.shape, queries) &&
+         is_aligned(c.d_o, c.do_strides, c.shape, queries) &&
+         is_aligned(c.dq, c.dq_strides, c.shape, queries) &&
+         is_aligned(c.dk, c.dk_strides, c.shape, keys) &&
+         is_aligned(c.dv, c.dv_strides, c.shape, keys);
+}
+
+}  // namespace
+
+AttentionFamily choose_family(const AttentionShape& shape, bool is_hopper, bool is_aligned) {
+  const bool possible = is_hopper && is_aligned && hopper_supports(shape);
+  return possible && shape.family != AttentionFamily::kPortable ? AttentionFamily::kHopper
+                                                                : AttentionFamily::kPortable;
+}
+
+// Alignment is known at the call only, so the workspace is enough for either family.
+std::int64_t attention_forward_workspace(const AttentionShape& shape, bool is_hopper) {
+  if (shape.dtype == AttentionDType::kF32) return float32_forward_workspace(shape);
+  const std::int64_t portable = portable_forward_workspace(shape);
+  if (choose_family(shape, is_hopper, true) == AttentionFamily::kPortable) return portable;
+  return std::max(portable, hopper_forward_workspace_bytes(shape));
+}
+
+std::int64_t attention_backward_workspace(const AttentionShape& shape, bool is_hopper) {
+  if (shape.dtype == AttentionDType::kF32) return float32_backward_workspace(shape);
+  const std::int64_t portable = portable_backward_workspace(shape);
+  if (choose_family(shape, is_hopper, true) == AttentionFamily::kPortable) return portable;
+  return std::max(portable, hopper_backward_workspace_bytes(shape));
+}
+
+cudaError_t attention_forward(const AttentionForward& call, bool is_hopper, cudaStream_t stream) {
+  if (call.shape.dtype == AttentionDType::kF32) return float32_forward(call, stream);
+  return choose_family(call.shape, is_hopper, is_aligned(call)) == AttentionFamily::kHopper
+             ? hopper_forward(call, stream)
+             : portable_forward(call, stream);
+}
+
+cudaError_t attention_backward(const AttentionBackward& call, bool is_hopper, cudaStream_t stream) {
+  if (call.shape.dtype == AttentionDType::kF32) return float32_backward(call, stream);
+  return choose_family(call.shape, is_hopper, is_aligned(call)) == AttentionFamily::kHopper
+             ? hopper_backward(call, stream)
+             : portable_backward(call, stream);
+}
+
+}  // namespace tracestep::cuda

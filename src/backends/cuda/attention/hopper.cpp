@@ -1,0 +1,31 @@
+#include "backends/cuda/attention/hopper.h"
+
+#include "backends/cuda/attention/hopper_workspace.h"
+
+namespace tracestep::cuda {
+
+bool hopper_supports(const AttentionShape& shape) {
+  const int d = shape.width;
+  return shape.dtype != AttentionDType::kF32 && (d == 64 || d == 80 || d == 96 || d == 128) &&
+         shape.queries > 0 && shape.keys > 0 && shape.scale > 0;
+}
+
+std::int64_t hopper_forward_workspace_bytes(const AttentionShape&) {
+  return kHopperForwardWorkspace;
+}
+
+std::int64_t hopper_backward_workspace_bytes(const AttentionShape& shape) {
+  return hopper_backward_workspace(shape).bytes;
+}
+
+cudaError_t hopper_forward(const AttentionForward& call, cudaStream_t stream) {
+  return call.shape.dtype == AttentionDType::kF16 ? hopper::forward_f16(call, stream)
+                                                  : hopper::forward_bf16(call, stream);
+}
+
+cudaError_t hopper_backward(const AttentionBackward& call, cudaStream_t stream) {
+  return call.shape.dtype == AttentionDType::kF16 ? hopper::backward_f16(call, stream)
+                                                  : hopper::backward_bf16(call, stream);
+}
+
+}  // namespace tracestep::cuda

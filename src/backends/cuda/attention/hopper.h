@@ -1,0 +1,28 @@
+// The Hopper family of attention kernels (sm_90a: the copy engine, warpgroup products): 16-bit
+// operands of width 64, 80, 96 or 128 whose rows start at multiples of 16 bytes. attention.cpp
+// chooses among families; this is what it calls here.
+#pragma once
+
+#include "backends/cuda/attention/attention.h"
+
+namespace tracestep::cuda {
+
+// Dtype and width; alignment is the caller's to check.
+bool hopper_supports(const AttentionShape& shape);
+
+// Forward: the counter that hands out tiles. Backward: float32 sums of dQ and two numbers a query.
+std::int64_t hopper_forward_workspace_bytes(const AttentionShape& shape);
+std::int64_t hopper_backward_workspace_bytes(const AttentionShape& shape);
+
+cudaError_t hopper_forward(const AttentionForward& call, cudaStream_t stream);
+cudaError_t hopper_backward(const AttentionBackward& call, cudaStream_t stream);
+
+// The parts of the above that are compiled by themselves, one file each.
+namespace hopper {
+cudaError_t forward_bf16(const AttentionForward& call, cudaStream_t stream);
+cudaError_t forward_f16(const AttentionForward& call, cudaStream_t stream);
+cudaError_t backward_bf16(const AttentionBackward& call, cudaStream_t stream);
+cudaError_t backward_f16(const AttentionBackward& call, cudaStream_t stream);
+}  // namespace hopper
+
+}  // namespace tracestep::cuda

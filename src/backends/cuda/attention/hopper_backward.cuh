@@ -1,0 +1,505 @@
+// Attention backward on Hopper: a block keeps 128 keys (K, V, dK, dV; 64 per consuming warpgroup)
+// and walks the queries. Scores are computed transposed, S' = K Q' and dP' = V dO', so that P' and
+// dS' lie in registers as the left operands of dV += P' dO and dK += dS' Q; dS also goes through
+// shared memory for dQ = dS K, which two more warps add to float32 sums in global memory by bulk
+// reductions. S' of the next block of queries is multiplied under dK, dQ and the exponentials of
+// this one. In ordered mode the additions of a block of queries wait for their turn: the same bits
+// every run. Sources: Dao 2023, "FlashAttention-2", Alg. 2; Shah et al. 2024, "FlashAttention-3",
+// Appendix B.
+#pragma once
+
+#include <cuda.h>
+
+#include <cstdint>
+
+#include "backends/cuda/attention/hopper_ring.cuh"
+#include "backends/cuda/attention/hopper_tiles.cuh"
+#include "backends/cuda/attention/ptx.cuh"
+
+namespace tracestep::cuda {
+
+template <class TypeOf, int kD_, int kM_, bool kCausal_>
+struct BackwardTraits {
+  using T = TypeOf;               // __nv_bfloat16 or __half
+  static constexpr int kD = kD_;  // head width
+  static constexpr int kM = kM_;  // queries of a block: 64 or 128
+  static constexpr int kN = 128;  // keys of a block
+  static constexpr bool kCausal = kCausal_;
+  static constexpr int kQStages = 3;   // blocks of Q in flight
+  static constexpr int kDOStages = 2;  // of dO
+  // Both make room for accumulators: dV waits for dS and P is rounded with it; dK of the block
+  // before is complete before the exponentials are taken.
+  static constexpr bool kAhead = true;
+  static constexpr bool kLateValues = true, kEarlyKeys = false;
+  static constexpr int kProducerRegisters = 24, kConsumerRegisters = 240;
+};
+
+struct BackwardParameters {
+  CUtensorMap q, k, v, d_o, dk, dv;
+  const float *lse2, *delta;  // [heads of all][padded_queries]; LSE in log2
+  float* dq_sums;             // [heads of all][padded_queries / 64][D / 8][128][4]
+  int* turns;                 // [heads of all][blocks of queries][2], zeros; null: in any order
+  int queries, keys, heads, padded_queries, key_blocks;
+  int offset;  // causal: query i sees keys 0 .. i + offset
+  bool has_dk, has_dv;
+  float scale, scale_log2;
+};
+
+template <class Traits>
+struct BackwardLayout {
+  static constexpr int kD = Traits::kD, kM = Traits::kM, kN = Traits::kN, kThreads = 384;
+  using Q = Tile<kM, kD>;    // also dO
+  using K = Tile<kN, kD>;    // also V
+  using Out = Tile<64, kD>;  // dK or dV of a warpgroup
+  using DS = Tile<kN, kM>;   // [key][query]
+  // dQ: with 128 queries a warpgroup takes 64 of them, with 64 it takes kQColumns of the columns,
+  // the second one from D - kQColumns on; what the first also has (kQShared) it leaves out.
+  static constexpr int kQColumns = kM == 128 ? kD : kD == 128 ? 64 : kD == 96 ? 64 : 48;
+  static constexpr int kQFirst = kM == 128 ? 0 : kD - kQColumns;
+  static constexpr int kQShared = kM == 128 ? 0 : 2 * kQColumns - kD;
+  static constexpr int kQBytes = kQColumns * 64 * 4;
+  static constexpr int kRowBytes = kM * 4;  // LSE or delta of a block
+
+  static constexpr int kK = 0, kV = K::kBytes, kQ = kV + K::kBytes,
+                       kDO = kQ + Traits::kQStages * Q::kBytes,
+                       kDS = kDO + Traits::kDOStages * Q::kBytes, kDQ = kDS + 2 * DS::kBytes,
+                       kLse = kDQ + 2 * kQBytes, kDelta = kLse + Traits::kQStages * kRowBytes,
+                       kEnd = kDelta + Traits::kDOStages * kRowBytes;
+  static constexpr int kKFull = kEnd, kVFull = kKFull + 8, kQFull = kVFull + 8,
+                       kQEmpty = kQFull + 8 * Traits::kQStages,
+                       kDOFull = kQEmpty + 8 * Traits::kQStages,
+                       kDOEmpty = kDOFull + 8 * Traits::kDOStages,
+                       kDQFull = kDOEmpty + 8 * Traits::kDOStages, kDQEmpty = kDQFull + 16;
+  static constexpr int kBytes = kDQEmpty + 16 + 1024;
+  static_assert(Q::kBytes % 1024 == 0 && K::kBytes % 1024 == 0 && DS::kBytes % 1024 == 0 &&
+                kQBytes % 1024 == 0);
+  static_assert(kBytes <= 232448, "more than a block's shared memory");
+};
+
+// Which keys, and which blocks of queries see them.
+template <class Traits>
+struct BackwardTile {
+  int block, first_key, head, batch, head_of_all, begin, end;
+  __device__ __forceinline__ explicit BackwardTile(const BackwardParameters& p) {
+    const int x = static_cast<int>(blockIdx.x) % p.key_blocks;
+    // Causal: the first keys are seen by most queries and go first; in ordered mode a block waits
+    // for the one of the next keys, which then has to be there already.
+    block = Traits::kCausal && p.turns != nullptr ? p.key_blocks - 1 - x : x;
+    first_key = block * Traits::kN;
+    head_of_all = static_cast<int>(blockIdx.x) / p.key_blocks;
+    head = head_of_all % p.heads;
+    batch = head_of_all / p.heads;
+    end = (p.queries + Traits::kM - 1) / Traits::kM;
+    begin = Traits::kCausal ? min(end, max(0, first_key - p.offset) / Traits::kM) : 0;
+  }
+  // How many blocks of keys add to dQ of a block of queries before this one does.
+  __device__ __forceinline__ int turn(int query_block, const BackwardParameters& p) const {
+    if (!Traits::kCausal) return block;
+    const int last = (query_block * Traits::kM + Traits::kM - 1 + p.offset) / Traits::kN;
+    return min(last, p.key_blocks - 1) - block;
+  }
+};
+
+// --- producer: one thread
+// -------------------------------------------------------------------------
+template <class Traits>
+__device__ __forceinline__ void produce_backward(const BackwardParameters& p,
+                                                 std::uint32_t shared) {
+  using Layout = BackwardLayout<Traits>;
+  using Q = typename Layout::Q;
+  using K = typename Layout::K;
+  const BackwardTile<Traits> tile(p);
+  if (tile.begin == tile.end) return;
+  Ring<Traits::kQStages> ring_q;
+  Ring<Traits::kDOStages> ring_do;
+  const std::int64_t rows_before = std::int64_t{tile.head_of_all} * p.padded_queries;
+  barrier_arrive_expect(shared + Layout::kKFull, K::kBytes);
+  load_box(shared + Layout::kK, &p.k, shared + Layout::kKFull, tile.first_key, tile.head,
+           tile.batch);
+  barrier_arrive_expect(shared + Layout::kVFull, K::kBytes);
+  load_box(shared + Layout::kV, &p.v, shared + Layout::kVFull, tile.first_key, tile.head,
+           tile.batch);
+#pragma unroll 1  // 24 registers have to do
+  for (int block = tile.begin; block < tile.end; ++block) {
+    const int row = block * Traits::kM;
+    barrier_wait(shared + Layout::kQEmpty + 8 * ring_q.stage, ring_q.parity ^ 1);
+    const std::uint32_t q_full = shared + Layout::kQFull + 8 * ring_q.stage;
+    barrier_arrive_expect(q_full, Q::kBytes + Layout::kRowBytes);
+    load_box(shared + Layout::kQ + ring_q.stage * Q::kBytes, &p.q, q_full, row, tile.head,
+             tile.batch);
+    load_bytes(shared + Layout::kLse + ring_q.stage * Layout::kRowBytes, p.lse2 + rows_before + row,
+               Layout::kRowBytes, q_full);
+    ring_q.advance();
+    barrier_wait(shared + Layout::kDOEmpty + 8 * ring_do.stage, ring_do.parity ^ 1);
+    const std::uint32_t do_full = shared + Layout::kDOFull + 8 * ring_do.stage;
+    barrier_arrive_expect(do_full, Q::kBytes + Layout::kRowBytes);
+    load_box(shared + Layout::kDO + ring_do.stage * Q::kBytes, &p.d_o, do_full, row, tile.head,
+             tile.batch);
+    load_bytes(shared + Layout::kDelta + ring_do.stage * Layout::kRowBytes,
+               p.delta + rows_before + row, Layout::kRowBytes, do_full);
+    ring_do.advance();
+  }
+}
+
+// --- one thread adds a warpgroup's dQ to the sums
+// ---------------------------------------------------
+__device__ __forceinline__ int load_acquire(const int* address) {
+  int x;
+  asm volatile("ld.acquire.gpu.s32 %0, [%1];" : "=r"(x) : "l"(address) : "memory");
+  return x;
+}
+__device__ __forceinline__ void add_release(int* address) {
+  asm volatile("red.release.gpu.global.add.s32 [%0], 1;" ::"l"(address) : "memory");
+}
+
+template <class Traits>
+__device__ __forceinline__ void drain_queries(const BackwardParameters& p, std::uint32_t shared,
+                                              int group) {
+  using Layout = BackwardLayout<Traits>;
+  constexpr int kD = Traits::kD, kM = Traits::kM;
+  const BackwardTile<Traits> tile(p);
+  const int left_out = group == 1 ? Layout::kQShared * 64 : 0;  // floats
+  const int bytes = Layout::kQBytes - 4 * left_out;
+  const std::uint32_t source = shared + Layout::kDQ + group * Layout::kQBytes + 4 * left_out;
+  float* target = p.dq_sums + std::int64_t{tile.head_of_all} * p.padded_queries * kD +
+                  (kM == 128 ? group * 64 * kD : (Layout::kQFirst * group) * 64 + left_out);
+  int* turns = p.turns;
+  if (turns != nullptr) turns += std::int64_t{tile.head_of_all} * tile.end * 2 + group;
+  std::uint32_t parity = 0;
+  for (int block = tile.begin; block < tile.end; ++block) {
+    barrier_wait(shared + Layout::kDQFull + 8 * group, parity);
+    parity ^= 1;
+    if (turns != nullptr)
+      while (load_acquire(turns + 2 * block) != tile.turn(block, p)) {
+      }
+    add_floats(target + std::int64_t{block} * kM * kD, source, bytes);
+    bulk_commit();
+    bulk_wait_read<0>();
+    barrier_arrive(shared + Layout::kDQEmpty + 8 * group);
+    if (turns != nullptr) {
+      bulk_wait<0>();
+      __threadfence();
+      add_release(turns + 2 * block);
+    }
+  }
+  bulk_wait<0>();
+}
+
+// --- a consumer: one warpgroup
+// ----------------------------------------------------------------------
+template <class Traits>
+class BackwardConsumer {
+  using Layout = BackwardLayout<Traits>;
+  using T = typename Traits::T;
+  using Q = typename Layout::Q;
+  using K = typename Layout::K;
+  using DS = typename Layout::DS;
+  static constexpr int kD = Traits::kD, kM = Traits::kM, kN = Traits::kN;
+  static constexpr int kBothGroups = 1;  // named barrier
+
+ public:
+  __device__ __forceinline__ BackwardConsumer(const BackwardParameters& parameters,
+                                              std::uint32_t shared_base, int group_index)
+      : p_(parameters), shared_(shared_base), group_(group_index) {
+    const BackwardTile<Traits> tile(parameters);
+    const int first_key = tile.first_key + group_index * 64;
+    keys_left_ = parameters.keys - first_key;
+    distance_ = first_key - parameters.offset - tile.begin * kM;
+    count_ = tile.end - tile.begin;
+  }
+
+  __device__ __forceinline__ void run() {
+#pragma unroll
+    for (int i = 0; i < kD / 2; ++i) dk_[i] = dv_[i] = 0;
+    pin(dk_);  // zeros before products are in flight, not after
+    pin(dv_);
+    if (count_ > 0) {
+      barrier_wait(shared_ + Layout::kKFull, 0);
+      if constexpr (Traits::kAhead) {
+        multiply_scores(ring_q_);
+        wgmma_wait<0>();
+        pin(s_);
+      }
+      barrier_wait(shared_ + Layout::kVFull, 0);
+      for (; done_ + 1 < count_; ++done_) step<false>();
+      step<true>();
+      wgmma_wait<0>();
+      pin(dk_);
+      pin(dv_);
+    }
+    finish();
+  }
+
+ private:
+  // Of the warpgroup; read anew each time, for want of registers.
+  static __device__ __forceinline__ int thread() {
+    int t;
+    asm volatile("mov.u32 %0, %%tid.x;" : "=r"(t));
+    return t & 127;
+  }
+  __device__ __forceinline__ void release(int barrier) {
+    __syncwarp();
+    if (thread() % 32 == 0) barrier_arrive(shared_ + barrier);
+  }
+  // S' = K Q', of the block of Q at `ring`.
+  __device__ __forceinline__ void multiply_scores(const Ring<Traits::kQStages>& ring) {
+    barrier_wait(shared_ + Layout::kQFull + 8 * ring.stage, ring.parity);
+    const std::uint64_t k =
+        K::along_rows(recomputed(shared_) + Layout::kK + group_ * 64 * K::kSwizzle);
+    const std::uint64_t q = Q::along_rows(shared_ + Layout::kQ + ring.stage * Q::kBytes);
+    forget(s_);
+    wgmma_fence();
+#pragma unroll
+    for (int i = 0; i < kD / 16; ++i)
+      Wgmma<T, kM>::template ss<0, 0>(s_, k + K::along_step(i), q + Q::along_step(i), i > 0);
+    wgmma_commit();
+  }
+  // dP' = V dO'.
+  __device__ __forceinline__ void multiply_dp() {
+    barrier_wait(shared_ + Layout::kDOFull + 8 * buffer(), static_cast<unsigned>(done_ / 2 & 1));
+    const std::uint64_t v =
+        K::along_rows(recomputed(shared_) + Layout::kV + group_ * 64 * K::kSwizzle);
+    const std::uint64_t d_o = Q::along_rows(shared_ + Layout::kDO + buffer() * Q::kBytes);
+    forget(dp_);
+    wgmma_fence();
+#pragma unroll
+    for (int i = 0; i < kD / 16; ++i)
+      Wgmma<T, kM>::template ss<0, 0>(dp_, v + K::along_step(i), d_o + Q::along_step(i), i > 0);
+    wgmma_commit();
+  }
+  __device__ __forceinline__ void multiply_dv() {
+    const std::uint64_t d_o = Q::down_rows(shared_ + Layout::kDO + buffer() * Q::kBytes);
+    wgmma_fence();
+#pragma unroll
+    for (int i = 0; i < kM / 16; ++i)
+      Wgmma<T, kD>::template rs<1>(dv_, p16_ + 4 * i, d_o + Q::down_step(i), 1);
+    wgmma_commit();
+  }
+  __device__ __forceinline__ void multiply_dk() {
+    const std::uint64_t q = Q::down_rows(shared_ + Layout::kQ + ring_q_.stage * Q::kBytes);
+    wgmma_fence();
+#pragma unroll
+    for (int i = 0; i < kM / 16; ++i)
+      Wgmma<T, kD>::template rs<1>(dk_, ds16_ + 4 * i, q + Q::down_step(i), 1);
+    wgmma_commit();
+  }
+  // dQ = dS K over all keys of the block; both operands lie across their rows.
+  __device__ __forceinline__ void multiply_dq() {
+    const std::uint64_t ds =
+        DS::down_rows(recomputed(shared_) + Layout::kDS + buffer() * DS::kBytes +
+                      (kM == 128 ? group_ * DS::kPanelBytes : 0));
+    const std::uint64_t k = K::down_rows(recomputed(shared_) + Layout::kK +
+                                         group_ * (Layout::kQFirst / K::kColumns) * K::kPanelBytes);
+    static_assert(Layout::kQFirst % K::kColumns == 0);
+    forget(dq_);
+    wgmma_fence();
+#pragma unroll
+    for (int i = 0; i < kN / 16; ++i)
+      Wgmma<T, Layout::kQColumns>::template ss<1, 1>(dq_, ds + DS::down_step(i),
+                                                     k + K::down_step(i), i > 0);
+    wgmma_commit();
+  }
+
+  // Scores of keys that do not exist or lie in a query's future become -infinity.
+  __device__ __forceinline__ void mask() {
+    const int distance = distance_ - done_ * kM;  // of the first key past the first query's last
+    if (!(Traits::kCausal && distance + 63 > 0) && keys_left_ >= 64) return;
+    const int t = thread(), lane = t % 32, row = t / 32 * 16 + lane / 4;
+    // Of this thread's columns, from which on a key is seen.
+    const int never = 2 * kM, seen = distance + row - lane % 4 * 2;
+    const int begin0 = row >= keys_left_ ? never : Traits::kCausal ? seen : 0;
+    const int begin1 = row + 8 >= keys_left_ ? never : Traits::kCausal ? seen + 8 : 0;
+#pragma unroll
+    for (int j = 0; j < kM / 8; ++j) {
+#pragma unroll
+      for (int e = 0; e < 2; ++e) {
+        if (8 * j + e < begin0) s_[4 * j + e] = -INFINITY;
+        if (8 * j + e < begin1) s_[4 * j + 2 + e] = -INFINITY;
+      }
+    }
+  }
+
+  // P' = exp2(scale S' - LSE)
+  __device__ __forceinline__ void exponentiate() {
+    const std::uint32_t lse =
+        shared_ + Layout::kLse + ring_q_.stage * Layout::kRowBytes + thread() % 4 * 8;
+#pragma unroll
+    for (int j = 0; j < kM / 8; ++j) {
+      const float2 l = load_float2(lse + 32 * j);
+      s_[4 * j] = exp2_fast(fmaf(s_[4 * j], p_.scale_log2, -l.x));
+      s_[4 * j + 1] = exp2_fast(fmaf(s_[4 * j + 1], p_.scale_log2, -l.y));
+      s_[4 * j + 2] = exp2_fast(fmaf(s_[4 * j + 2], p_.scale_log2, -l.x));
+      s_[4 * j + 3] = exp2_fast(fmaf(s_[4 * j + 3], p_.scale_log2, -l.y));
+      if constexpr (!Traits::kLateValues) round_probabilities(j);
+    }
+  }
+  __device__ __forceinline__ void round_probabilities(int j) {
+    p16_[2 * j] = pack<T>(s_[4 * j], s_[4 * j + 1]);
+    p16_[2 * j + 1] = pack<T>(s_[4 * j + 2], s_[4 * j + 3]);
+  }
+  // dS' = P' (dP' - delta)
+  __device__ __forceinline__ void differentiate() {
+    const std::uint32_t delta =
+        shared_ + Layout::kDelta + buffer() * Layout::kRowBytes + thread() % 4 * 8;
+#pragma unroll
+    for (int j = 0; j < kM / 8; ++j) {
+      const float2 d = load_float2(delta + 32 * j);
+      if constexpr (Traits::kLateValues) round_probabilities(j);
+      ds16_[2 * j] =
+          pack<T>(s_[4 * j] * (dp_[4 * j] - d.x), s_[4 * j + 1] * (dp_[4 * j + 1] - d.y));
+      ds16_[2 * j + 1] =
+          pack<T>(s_[4 * j + 2] * (dp_[4 * j + 2] - d.x), s_[4 * j + 3] * (dp_[4 * j + 3] - d.y));
+    }
+  }
+  __device__ __forceinline__ void store_ds() {
+    const int t = thread(), lane = t % 32;
+    const std::uint32_t tile = shared_ + Layout::kDS + buffer() * DS::kBytes;
+    const int row = group_ * 64 + t / 32 * 16 + lane % 16;
+#pragma unroll
+    for (int j = 0; j < kM / 8; j += 2)
+      store_matrices(tile + DS::offset(row, j + lane / 16), ds16_[2 * j], ds16_[2 * j + 1],
+                     ds16_[2 * j + 2], ds16_[2 * j + 3]);
+    fence_async();
+  }
+  static __device__ __forceinline__ int previous(int stage) {
+    return stage == 0 ? Traits::kQStages - 1 : stage - 1;
+  }
+  // Two buffers of dO and of dS alternate; so do the phases of the barrier below.
+  __device__ __forceinline__ int buffer() const {
+    static_assert(Traits::kDOStages == 2);
+    return done_ & 1;
+  }
+  __device__ __forceinline__ void hand_over_dq() {
+    barrier_wait(shared_ + Layout::kDQEmpty + 8 * group_, static_cast<unsigned>(buffer() ^ 1));
+    const std::uint32_t target = shared_ + Layout::kDQ + group_ * Layout::kQBytes + thread() * 16;
+#pragma unroll
+    for (int j = 0; j < Layout::kQColumns / 8; ++j)
+      store_float4(target + j * 2048, dq_[4 * j], dq_[4 * j + 1], dq_[4 * j + 2], dq_[4 * j + 3]);
+    fence_async();
+    release(Layout::kDQFull + 8 * group_);
+  }
+
+  template <bool kLast>
+  __device__ __forceinline__ void step() {
+    if constexpr (!Traits::kAhead) multiply_scores(ring_q_);
+    multiply_dp();
+    if constexpr (!Traits::kAhead) {
+      wgmma_wait<1>();
+      pin(s_);
+      pin(ds16_);
+    }
+    mask();
+    exponentiate();
+    if constexpr (!Traits::kLateValues) multiply_dv();
+    wgmma_wait<Traits::kLateValues ? 0 : 1>();  // in flight: dV
+    pin(dp_);
+    if constexpr (!Traits::kEarlyKeys) {
+      pin(ds16_);
+      if (done_ > 0) release(Layout::kQEmpty + 8 * previous(ring_q_.stage));
+    }
+    differentiate();
+    if constexpr (Traits::kLateValues) multiply_dv();
+    store_ds();
+    wgmma_wait<0>();
+    pin(p16_);
+    release(Layout::kDOEmpty + 8 * buffer());
+    named_sync(kBothGroups, 256);  // dS of both is there; dQ of the block before last is done
+    multiply_dq();
+    Ring<Traits::kQStages> next = ring_q_;
+    next.advance();
+    if constexpr (!kLast && Traits::kAhead) multiply_scores(next);
+    multiply_dk();
+    wgmma_wait<kLast || !Traits::kAhead ? 1 : 2>();  // in flight: the next scores, dK
+    pin(dq_);
+    hand_over_dq();
+    if constexpr (!kLast && Traits::kAhead) {
+      wgmma_wait<Traits::kEarlyKeys ? 0 : 1>();  // in flight: dK
+      pin(s_);
+    }
+    if constexpr (!kLast && Traits::kEarlyKeys) {
+      if constexpr (!Traits::kAhead) wgmma_wait<0>();
+      pin(ds16_);
+      release(Layout::kQEmpty + 8 * ring_q_.stage);
+    }
+    ring_q_ = next;
+  }
+
+  __device__ __forceinline__ void finish() {
+    named_sync(kBothGroups, 256);  // nobody reads K and V any more
+#pragma unroll
+    for (int i = 0; i < kD / 2; ++i) dk_[i] *= p_.scale;
+    using Out = typename Layout::Out;
+    const std::uint32_t dk = shared_ + Layout::kK + group_ * Out::kBytes;
+    const std::uint32_t dv = shared_ + Layout::kV + group_ * Out::kBytes;
+    store_fragment<T, Out, kD / 8>(dk, dk_, 0, thread());
+    store_fragment<T, Out, kD / 8>(dv, dv_, 0, thread());
+    fence_async();
+    named_sync(2 + group_, 128);
+    if (thread() == 0 && keys_left_ > 0) {
+      const BackwardTile<Traits> tile(p_);
+      const int first_key = tile.first_key + group_ * 64;
+      if (p_.has_dk) store_box(&p_.dk, dk, first_key, tile.head, tile.batch);
+      if (p_.has_dv) store_box(&p_.dv, dv, first_key, tile.head, tile.batch);
+      bulk_commit();
+      bulk_wait_read<0>();
+    }
+  }
+
+  const BackwardParameters& p_;
+  std::uint32_t shared_;
+  int group_;
+  int keys_left_;         // from this warpgroup's first on
+  int distance_;          // of this warpgroup's first key past the last that the first query sees
+  int done_ = 0, count_;  // blocks of queries
+  Ring<Traits::kQStages> ring_q_;
+  float s_[kM / 2], dp_[kM / 2];
+  float dk_[kD / 2], dv_[kD / 2], dq_[Layout::kQColumns / 2];
+  std::uint32_t p16_[kM / 4], ds16_[kM / 4];
+};
+
+template <class Traits>
+__global__ void __launch_bounds__(384, 1)
+    hopper_attention_backward_kernel(const __grid_constant__ BackwardParameters p) {
+#ifdef TRACESTEP_HOPPER_CODE
+  using Layout = BackwardLayout<Traits>;
+  extern __shared__ unsigned char dynamic[];
+  const std::uint32_t shared = (shared_address(dynamic) + 1023) / 1024 * 1024;
+  if (threadIdx.x == 0) {
+    prefetch_map(&p.q);
+    prefetch_map(&p.k);
+    prefetch_map(&p.v);
+    prefetch_map(&p.d_o);
+    prefetch_map(&p.dk);
+    prefetch_map(&p.dv);
+    barrier_init(shared + Layout::kKFull, 1);
+    barrier_init(shared + Layout::kVFull, 1);
+    for (int i = 0; i < Traits::kQStages; ++i) {
+      barrier_init(shared + Layout::kQFull + 8 * i, 1);
+      barrier_init(shared + Layout::kQEmpty + 8 * i, 8);
+    }
+    for (int i = 0; i < Traits::kDOStages; ++i) {
+      barrier_init(shared + Layout::kDOFull + 8 * i, 1);
+      barrier_init(shared + Layout::kDOEmpty + 8 * i, 8);
+    }
+    for (int i = 0; i < 2; ++i) {
+      barrier_init(shared + Layout::kDQFull + 8 * i, 4);
+      barrier_init(shared + Layout::kDQEmpty + 8 * i, 1);
+    }
+    barrier_init_fence();
+  }
+  __syncthreads();
+  const int warp = __shfl_sync(0xffffffffU, static_cast<int>(threadIdx.x) / 32, 0);
+  if (warp < 4) {
+    give_registers<Traits::kProducerRegisters>();
+    if (threadIdx.x == 0) produce_backward<Traits>(p, shared);
+    if (threadIdx.x == 32) drain_queries<Traits>(p, shared, 0);
+    if (threadIdx.x == 64) drain_queries<Traits>(p, shared, 1);
+  } else {
+    take_registers<Traits::kConsumerRegisters>();
+    BackwardConsumer<Traits> consumer(p, shared, warp / 4 - 1);
+    consumer.run();
+  }
+#endif
+}
+
+}  // namespace tracestep::cuda

@@ -1,0 +1,109 @@
+// What happens to the rows of queries before and after the backward kernel: delta = rowsum(O dO)
+// and the log-sum-exp in log2, padded to whole blocks, and cleared sums before; dQ from its sums
+// after.
+#pragma once
+
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
+#include <cstdint>
+
+#include "backends/cuda/attention/attention.h"
+#include "backends/cuda/attention/ptx.cuh"
+
+namespace tracestep::cuda {
+
+struct BackwardRows {
+  const void *o, *d_o;
+  void* dq;
+  const float* lse;
+  AttentionStrides o_strides, do_strides, dq_strides;
+  float *lse2, *delta, *dq_sums;          // as BackwardParameters
+  int* turns;                             // or null
+  int queries, heads, width, row_blocks;  // of 64 rows, of a head
+  float scale;
+};
+
+// Row `row` of this block's head, in elements.
+__device__ __forceinline__ std::int64_t row_offset(const AttentionStrides& strides, int head_of_all,
+                                                   int heads, int row) {
+  return head_of_all / heads * strides.batch + head_of_all % heads * strides.head +
+         row * strides.row;
+}
+
+template <class T>
+__device__ __forceinline__ float product_sum(uint4 a, uint4 b) {
+  const T *x = reinterpret_cast<const T*>(&a), *y = reinterpret_cast<const T*>(&b);
+  float sum = 0;
+#pragma unroll
+  for (int i = 0; i < 8; ++i) sum = fmaf(static_cast<float>(x[i]), static_cast<float>(y[i]), sum);
+  return sum;
+}
+
+// 64 rows per block, 16 lanes of 8 elements per row.
+template <class T>
+__global__ void __launch_bounds__(256) prepare_attention_backward_kernel(const BackwardRows p) {
+  const int head = static_cast<int>(blockIdx.x) / p.row_blocks;
+  const int first = static_cast<int>(blockIdx.x) % p.row_blocks * 64;
+  const int thread = static_cast<int>(threadIdx.x), column = thread % 16 * 8;
+  float sums[4];
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    const int row = first + i * 16 + thread / 16;
+    sums[i] = 0;
+    if (row < p.queries && column < p.width) {
+      const T* o = static_cast<const T*>(p.o) + row_offset(p.o_strides, head, p.heads, row);
+      const T* d_o = static_cast<const T*>(p.d_o) + row_offset(p.do_strides, head, p.heads, row);
+      sums[i] = product_sum<T>(*reinterpret_cast<const uint4*>(o + column),
+                               *reinterpret_cast<const uint4*>(d_o + column));
+    }
+  }
+  float4* clear = reinterpret_cast<float4*>(p.dq_sums + std::int64_t{blockIdx.x} * 64 * p.width);
+  for (int i = thread; i < 16 * p.width; i += 256) clear[i] = make_float4(0, 0, 0, 0);
+  if (p.turns != nullptr && thread < 2) p.turns[std::int64_t{blockIdx.x} * 2 + thread] = 0;
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+#pragma unroll
+    for (int step = 8; step > 0; step /= 2) sums[i] += __shfl_xor_sync(0xffffffffU, sums[i], step);
+    const int row = first + i * 16 + thread / 16;
+    if (thread % 16 != 0) continue;
+    const std::int64_t padded = (std::int64_t{head} * p.row_blocks) * 64 + row;
+    p.delta[padded] = sums[i];
+    // Rows past the end have Q = dO = 0: any finite P does. A row that saw no key has P = 0.
+    float lse = 0;
+    if (row < p.queries) lse = p.lse[std::int64_t{head} * p.queries + row];
+    p.lse2[padded] = lse == -INFINITY ? INFINITY : lse * 1.44269504F;
+  }
+}
+
+// 64 rows per block of 128 threads, which stand for the warpgroup whose fragments were summed.
+template <class T, int kD>
+__global__ void __launch_bounds__(128) finish_attention_backward_kernel(const BackwardRows p) {
+  constexpr int kPitch = kD + 8;  // keeps rows out of each other's banks
+  __shared__ alignas(16) T rows[64 * kPitch];
+  const int head = static_cast<int>(blockIdx.x) / p.row_blocks;
+  const int first = static_cast<int>(blockIdx.x) % p.row_blocks * 64;
+  const int thread = static_cast<int>(threadIdx.x), lane = thread % 32;
+  const int row = thread / 32 * 16 + lane / 4;
+  const float4* sums =
+      reinterpret_cast<const float4*>(p.dq_sums) + std::int64_t{blockIdx.x} * 16 * kD;
+#pragma unroll
+  for (int j = 0; j < kD / 8; ++j) {
+    const float4 x = sums[j * 128 + thread];
+    const int column = j * 8 + lane % 4 * 2;
+    *reinterpret_cast<std::uint32_t*>(rows + row * kPitch + column) =
+        pack<T>(x.x * p.scale, x.y * p.scale);
+    *reinterpret_cast<std::uint32_t*>(rows + (row + 8) * kPitch + column) =
+        pack<T>(x.z * p.scale, x.w * p.scale);
+  }
+  __syncthreads();
+  for (int i = thread; i < 64 * kD / 8; i += 128) {
+    const int r = i / (kD / 8), column = i % (kD / 8) * 8;
+    if (first + r >= p.queries) break;
+    T* out = static_cast<T*>(p.dq) + row_offset(p.dq_strides, head, p.heads, first + r);
+    *reinterpret_cast<uint4*>(out + column) =
+        *reinterpret_cast<const uint4*>(rows + r * kPitch + column);
+  }
+}
+
+}  // namespace tracestep::cuda

@@ -1,0 +1,157 @@
+// The C interface of the attention kernels: checks what a caller can get wrong, then hands over.
+// Empty in builds without the CUDA back end.
+#include "capi/tracestep_attention.h"
+
+#ifdef TRACESTEP_WITH_CUDA
+
+#include <cuda_runtime_api.h>
+
+#include "backends/cuda/attention/attention.h"
+
+namespace {
+
+namespace cuda = tracestep::cuda;
+
+int check(const tracestep_attention_shape& s) {
+  if (s.dtype < TRACESTEP_FLOAT32 || s.dtype > TRACESTEP_FLOAT16) return TRACESTEP_BAD_DTYPE;
+  const bool sizes = s.batch >= 0 && s.heads >= 0 && s.queries >= 0 && s.keys >= 0;
+  const bool fits = sizes && s.width >= 1 && s.width <= 256 && s.scale > 0;
+  return fits ? TRACESTEP_SUCCESS : TRACESTEP_BAD_SHAPE;
+}
+
+// 10 major + minor of the current device, or 0.
+int compute_capability() {
+  int device = 0, major = 0, minor = 0;
+  if (cudaGetDevice(&device) != cudaSuccess ||
+      cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device) != cudaSuccess ||
+      cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device) != cudaSuccess)
+    return 0;
+  return 10 * major + minor;
+}
+constexpr int kOldest = 80, kHopper = 90;
+
+cuda::AttentionShape translate(const tracestep_attention_shape& s) {
+  cuda::AttentionShape out;
+  out.dtype = s.dtype == TRACESTEP_FLOAT32   ? cuda::AttentionDType::kF32
+              : s.dtype == TRACESTEP_FLOAT16 ? cuda::AttentionDType::kF16
+                                             : cuda::AttentionDType::kBF16;
+  out.batch = s.batch;
+  out.heads = s.heads;
+  out.queries = s.queries;
+  out.keys = s.keys;
+  out.width = s.width;
+  out.scale = s.scale;
+  out.causal = s.causal != 0;
+  out.offset = s.offset;
+  out.deterministic = s.deterministic != 0;
+  out.f32 = s.tf32 != 0 ? cuda::AttentionF32::kTF32 : cuda::AttentionF32::kSplit3;
+  out.family = s.family == TRACESTEP_FAMILY_PORTABLE ? cuda::AttentionFamily::kPortable
+                                                     : cuda::AttentionFamily::kAuto;
+  return out;
+}
+
+cuda::AttentionStrides translate(const tracestep_strides& s) {
+  return {.batch = s.batch, .head = s.head, .row = s.row};
+}
+
+bool is_enough(const void* workspace, std::int64_t given, std::int64_t needed) {
+  return needed == 0 || (workspace != nullptr && given >= needed &&
+                         reinterpret_cast<std::uintptr_t>(workspace) % 256 == 0);
+}
+
+bool is_empty(const tracestep_attention_shape& s) {
+  return s.batch == 0 || s.heads == 0;
+}
+
+using Size = std::int64_t (*)(const cuda::AttentionShape&, bool);
+std::int64_t workspace(const tracestep_attention_shape* shape, Size size) {
+  if (shape == nullptr) return TRACESTEP_BAD_POINTER;
+  if (const int status = check(*shape); status != TRACESTEP_SUCCESS) return status;
+  const int capability = compute_capability();
+  if (capability < kOldest) return TRACESTEP_NO_DEVICE;
+  return is_empty(*shape) ? 0 : size(translate(*shape), capability == kHopper);
+}
+
+}  // namespace
+
+int64_t tracestep_attention_forward_workspace(const tracestep_attention_shape* shape) {
+  return workspace(shape, cuda::attention_forward_workspace);
+}
+
+int64_t tracestep_attention_backward_workspace(const tracestep_attention_shape* shape) {
+  return workspace(shape, cuda::attention_backward_workspace);
+}
+
+int tracestep_attention_forward(const tracestep_attention_forward_call* call) {
+  if (call == nullptr) return TRACESTEP_BAD_POINTER;
+  const std::int64_t needed = tracestep_attention_forward_workspace(&call->shape);
+  if (needed < 0) return static_cast<int>(needed);
+  if (is_empty(call->shape) || call->shape.queries == 0) return TRACESTEP_SUCCESS;
+  const bool has_keys = call->k != nullptr && call->v != nullptr;
+  if (call->q == nullptr || (call->shape.keys > 0 && !has_keys)) return TRACESTEP_BAD_POINTER;
+  if (!is_enough(call->workspace, call->workspace_bytes, needed)) return TRACESTEP_BAD_WORKSPACE;
+  const cuda::AttentionForward forward{.shape = translate(call->shape),
+                                       .q = call->q,
+                                       .k = call->k,
+                                       .v = call->v,
+                                       .o = call->o,
+                                       .lse = call->lse,
+                                       .q_strides = translate(call->q_strides),
+                                       .k_strides = translate(call->k_strides),
+                                       .v_strides = translate(call->v_strides),
+                                       .o_strides = translate(call->o_strides),
+                                       .workspace = call->workspace};
+  return cuda::attention_forward(forward, compute_capability() == kHopper,
+                                 static_cast<cudaStream_t>(call->stream));
+}
+
+int tracestep_attention_backward(const tracestep_attention_backward_call* call) {
+  if (call == nullptr) return TRACESTEP_BAD_POINTER;
+  const std::int64_t needed = tracestep_attention_backward_workspace(&call->shape);
+  if (needed < 0) return static_cast<int>(needed);
+  if (is_empty(call->shape)) return TRACESTEP_SUCCESS;
+  const bool has_rows =
+      call->q != nullptr && call->o != nullptr && call->d_o != nullptr && call->lse != nullptr;
+  const bool has_keys = call->k != nullptr && call->v != nullptr;
+  if ((call->shape.queries > 0 && !has_rows) || (call->shape.keys > 0 && !has_keys))
+    return TRACESTEP_BAD_POINTER;
+  if (!is_enough(call->workspace, call->workspace_bytes, needed)) return TRACESTEP_BAD_WORKSPACE;
+  const cuda::AttentionBackward backward{.shape = translate(call->shape),
+                                         .q = call->q,
+                                         .k = call->k,
+                                         .v = call->v,
+                                         .o = call->o,
+                                         .d_o = call->d_o,
+                                         .lse = call->lse,
+                                         .dq = call->dq,
+                                         .dk = call->dk,
+                                         .dv = call->dv,
+                                         .q_strides = translate(call->q_strides),
+                                         .k_strides = translate(call->k_strides),
+                                         .v_strides = translate(call->v_strides),
+                                         .o_strides = translate(call->o_strides),
+                                         .do_strides = translate(call->do_strides),
+                                         .dq_strides = translate(call->dq_strides),
+                                         .dk_strides = translate(call->dk_strides),
+                                         .dv_strides = translate(call->dv_strides),
+                                         .workspace = call->workspace};
+  return cuda::attention_backward(backward, compute_capability() == kHopper,
+                                  static_cast<cudaStream_t>(call->stream));
+}
+
+const char* tracestep_attention_message(int status) {
+  switch (status) {
+    case TRACESTEP_SUCCESS: return "enqueued";
+    case TRACESTEP_BAD_SHAPE:
+      return "sizes must not be negative, width must be 1 to 256, scale above 0";
+    case TRACESTEP_BAD_POINTER: return "a tensor that the call needs is NULL";
+    case TRACESTEP_BAD_WORKSPACE:
+      return "the workspace must lie at a multiple of 256 bytes and be as large as "
+             "tracestep_attention_..._workspace says";
+    case TRACESTEP_BAD_DTYPE: return "dtype must be 0 (float32), 1 (bfloat16) or 2 (float16)";
+    case TRACESTEP_NO_DEVICE: return "there is no current CUDA device of sm_80 or later";
+    default: return cudaGetErrorString(static_cast<cudaError_t>(status));
+  }
+}
+
+#endif  // TRACESTEP_WITH_CUDA
