@@ -15,7 +15,7 @@ build: ## the program, at build/tracestep
 	@cmake --preset release --log-level=WARNING
 	@cmake --build build -j $(JOBS) --target program
 
-study: build ## train, time and explain a small model; the report goes to out/
+study: build ## every experiment in some minutes, with the questions answered: out/study.html
 	./build/tracestep study --output-dir out
 
 test: ## everything, built and tested

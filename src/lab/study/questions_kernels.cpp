@@ -15,13 +15,14 @@ Row main_pass(const Evidence& e, const char* mode, const char* pass = "all") {
 }
 
 std::string label(const Row& row) {
-  return fmt::format("{} context {} {} {} {}", row.text("size"), row.whole("context"),
-                     row.text("mode"), row.text("precision"), row.text("ops"));
+  return fmt::format("{} context {} {} {} {} {}", row.text("size"), row.whole("context"),
+                     row.text("mode"), row.text("precision"), row.text("ops"),
+                     row.text("attention"));
 }
 
 // Another row of the same table that differs from `row` in what `other` says.
 Row beside(const Evidence& e, const char* table, const Row& row, Evidence::Where other) {
-  for (const char* column : {"size", "mode", "precision", "ops"}) {
+  for (const char* column : {"size", "mode", "precision", "ops", "attention"}) {
     if (std::ranges::none_of(other, [&](const auto& o) { return o.first == column; })) {
       other.emplace_back(column, row.text(column));
     }

@@ -9,21 +9,24 @@ namespace {
 
 using Row = Evidence::Row;
 
-constexpr const char* kPlanned = "2.7B";  // the size of the grid that is predicted
-
 // The measured training step with the highest peak; its own tables are called by its label.
 Row main_cell(const Evidence& e) {
   return e.largest("memory", {{"mode", "step"}, {"status", "ok"}}, "measured_peak_bytes");
 }
 
 std::string label(const Row& row) {
-  return fmt::format("{} {} {} {} {}", row.text("size"), row.whole("context"), row.text("mode"),
-                     row.text("precision"), row.text("ops"));
+  return fmt::format("{} {} {} {} {} {}", row.text("size"), row.whole("context"), row.text("mode"),
+                     row.text("precision"), row.text("ops"), row.text("attention"));
+}
+
+// The size of the grid that is predicted.
+std::string planned_size(const Evidence& e) {
+  return e.largest("memory_grid", {}, "parameters").text("size");
 }
 
 std::vector<Row> planned(const Evidence& e, const char* mode, const char* precision) {
   std::vector<Row> out =
-      e.rows("memory_grid", {{"size", kPlanned}, {"mode", mode}, {"precision", precision}});
+      e.rows("memory_grid", {{"size", planned_size(e)}, {"mode", mode}, {"precision", precision}});
   std::ranges::sort(out, {}, [](const Row& row) { return row.whole("context"); });
   return out;
 }
@@ -82,7 +85,7 @@ std::string peaks(const Evidence& e) {
         last > 2.2 * before ? "more than twice as much, so the T² part already counts."
                             : "no more than twice as much, so the growth is linear here.");
   }
-  return fmt::format("{}, predicted from the program: {}. {}", kPlanned, out, growth);
+  return fmt::format("{}, predicted from the program: {}. {}", planned_size(e), out, growth);
 }
 
 std::string low_precision(const Evidence& e) {
@@ -105,7 +108,7 @@ std::string low_precision(const Evidence& e) {
   return fmt::format(
       "{} under bfloat16 autocast, against float32: {}. {} The float32 weights stay, "
       "and up to {} of narrow copies of them come on top.",
-      kPlanned, out, reading, bytes_text(copies));
+      planned_size(e), out, reading, bytes_text(copies));
 }
 
 std::string which_forward(const Evidence& e) {
@@ -117,7 +120,7 @@ std::string which_forward(const Evidence& e) {
   return fmt::format(
       "{} at context {}: {} when nothing is kept for backward, {} when forward keeps it, {} for a "
       "whole step. {}",
-      kPlanned, forward.whole("context"), inference.bytes("predicted_peak_bytes"),
+      planned_size(e), forward.whole("context"), inference.bytes("predicted_peak_bytes"),
       forward.bytes("predicted_peak_bytes"), step.bytes("predicted_peak_bytes"),
       ratio > 1.2 ? fmt::format("A forward peak is only comparable with its mode: the first two "
                                 "differ {:.1f} times.",
@@ -142,19 +145,19 @@ std::string residual(const Evidence& e) {
   return fmt::format(
       "One tensor of the residual stream of {} in float32 is {}: B·T·C·4 bytes, {}. "
       "That is one tensor, not the step's activations.",
-      kPlanned, out,
+      planned_size(e), out,
       linear ? "in proportion to the context" : "but not in proportion to the context");
 }
 
 std::string static_bytes(const Evidence& e) {
-  const Row size = e.row("sizes", {{"size", kPlanned}});
+  const Row size = e.row("sizes", {{"size", planned_size(e)}});
   const double parameters = size.number("parameters"), bytes = size.number("static_bytes");
   const double each = over(bytes, parameters);
   std::string out = fmt::format(
       "{} has {:.0f} parameters. With weights, gradients and AdamW's two moments in float32 that "
       "is "
       "{:.0f} bytes each, {} before any activation. ",
-      kPlanned, parameters, each, bytes_text(bytes));
+      planned_size(e), parameters, each, bytes_text(bytes));
   if (const auto room = size.number_if("device_bytes")) {
     out += *room < bytes ? fmt::format("This device's {} cannot hold that.", bytes_text(*room))
                          : fmt::format("This device has {}.", bytes_text(*room));

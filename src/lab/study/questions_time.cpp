@@ -1,6 +1,7 @@
 // Questions about the time of whole steps: passes, warm-up, noise, sizes, contexts.
 #include <algorithm>
 #include <cmath>
+#include <map>
 
 #include "lab/measure/statistics.h"
 #include "lab/study/questions.h"
@@ -94,27 +95,36 @@ std::string warm_up(const Evidence& e) {
   out += unsettled == 0
              ? "No leading step is 10 % above those at the end of its process."
              : fmt::format(
-                   "Up to {} leading steps are 10 % above those at the end of their process, "
-                   "so fewer warm-up steps than that would differ.",
-                   unsettled);
+                   "The first {} of a process lie 10 % or more above those at its end, so fewer "
+                   "warm-up steps than that would differ.",
+                   unsettled == 1 ? "step" : fmt::format("{} steps", unsettled));
   return out;
 }
 
 std::string validity(const Evidence& e) {
   const std::vector<Row> rows = e.rows("validity");
   std::size_t sound = 0;
-  std::string doubts;
+  struct Doubt {
+    std::size_t count = 0;
+    std::string first;
+  };
+  std::map<std::string, Doubt> doubts;
   for (const Row& row : rows) {
     const std::string verdict = row.text("verdict");
     if (verdict == "ok" || verdict.starts_with("notes")) {
       ++sound;
-    } else {
-      doubts += fmt::format("{}{}: {}", doubts.empty() ? "" : "; ", row.text("cell"), verdict);
+      continue;
     }
+    Doubt& doubt = doubts[verdict];
+    if (doubt.count++ == 0) doubt.first = row.text("cell");
   }
-  std::string out = fmt::format("{} of {} timed rows stand without a doubt of the validity checker",
-                                sound, rows.size());
-  return doubts.empty() ? out + "." : out + ". The others: " + doubts + ".";
+  std::string out = fmt::format(
+      "{} of {} timed rows stand without a doubt of the validity checker. ", sound, rows.size());
+  for (const auto& [verdict, doubt] : doubts) {
+    out += fmt::format("{} with {} (first: {}). ", doubt.count, verdict, doubt.first);
+  }
+  return out + (sound == rows.size() ? "Every time is what its label says."
+                                     : "Read those with the reasons in the table.");
 }
 
 std::string sizes(const Evidence& e) {
@@ -184,9 +194,11 @@ std::string contexts(const Evidence& e) {
 std::string fused(const Evidence& e) {
   const Row row = e.largest("granularity", {{"mode", "step"}}, "primitive_ms");
   const std::string verdict = row.text("verdict");
-  require(verdict != "unclear",
-          fmt::format("for {} the ratio of {:.3f} is not more than chance (p = {:.3f})",
-                      row.text("size"), row.number("ratio"), row.number("p")));
+  require(
+      verdict != "unclear",
+      fmt::format("for {} these samples do not tell a ratio of {:.3f} from chance (p = {:.3f}; an "
+                  "interval takes six of each)",
+                  row.text("size"), row.number("ratio"), row.number("p")));
   const double ratio = row.number("ratio");
   return fmt::format(
       "{}: a step takes {} with one kernel per composite and {} in primitive ops, as plain "

@@ -1,0 +1,110 @@
+#include "cli/study_training.h"
+
+#include <algorithm>
+#include <chrono>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "base/units.h"
+#include "cli/devices.h"
+#include "cli/text_stream.h"
+#include "train/text_source.h"
+#include "train/tokenizer.h"
+
+namespace tracestep::cli {
+namespace fs = std::filesystem;
+namespace {
+
+constexpr std::int64_t kSteps = 200, kLeastSteps = 20;
+constexpr double kValidationFraction = 0.05;
+// Validation and sampling take a part of the time too.
+constexpr double kShareOfSteps = 0.8;
+
+std::vector<fs::path> texts_here() {
+  std::vector<fs::path> out;
+  for (const char* path : {"README.md", "docs", "src", "/usr/share/common-licenses"}) {
+    std::error_code ignored;
+    if (fs::exists(path, ignored)) out.emplace_back(path);
+  }
+  if (out.empty()) {
+    throw Error(ErrorCode::kInput, "study", "there is no text to train on",
+                "run it in the folder of the repository");
+  }
+  return out;
+}
+
+std::string sample_text(Device& device, const StudyTrainingOptions& o, const fs::path& weights,
+                        const Tokenizer& tokenizer) {
+  GenerateOptions options;
+  options.model = o.model;
+  options.init = weights;
+  options.seed = o.run.seed;
+  options.temperature = 0.7;
+  for (std::int32_t token : tokenizer.encode("The ")) options.prompt.push_back(token);
+  std::string out;
+  TextStream stream(&tokenizer, [&](std::string_view piece) { out += piece; });
+  for (std::int64_t token : options.prompt) stream.add(token);
+  generate(device, options, nullptr, [&](std::int64_t token) { stream.add(token); });
+  stream.finish();
+  return out;
+}
+
+TrainOptions train_options(const StudyTrainingOptions& o, std::int64_t steps) {
+  TrainOptions out;
+  out.model = o.model;
+  out.shape = o.shape;
+  out.steps = steps;
+  out.seed = o.run.seed;
+  out.schedule = {.kind = ScheduleKind::kCosine,
+                  .lr = 3e-3,
+                  .lr_min = 3e-4,
+                  .warmup_steps = std::min<std::int64_t>(20, steps / 2),
+                  .total_steps = steps};
+  out.optimizer.weight_decay = 0.1;
+  out.optimizer.clip = 1.0;
+  out.validate_every = std::max<std::int64_t>(1, steps / 4);
+  out.save = o.folder / "tiny.safetensors";
+  out.log = o.folder / "train.jsonl";
+  return out;
+}
+
+std::int64_t steps_for(const StudyTrainingOptions& o, double seconds, double step_ms) {
+  if (o.steps) return *o.steps;
+  if (step_ms <= 0.0) return kSteps;
+  const auto fitting = static_cast<std::int64_t>(kShareOfSteps * seconds / (step_ms * 1e-3));
+  return std::clamp(fitting, kLeastSteps, kSteps);
+}
+
+}  // namespace
+
+StudyTraining train_for_study(const StudyTrainingOptions& o, double seconds, double step_ms) {
+  const std::vector<fs::path> paths = texts_here();
+  const TextSource source = read_text(paths);
+  const auto tokenizer = byte_tokenizer();
+  StudyTraining out;
+  out.model = o.model;
+  out.shape = o.shape;
+  for (const fs::path& path : paths) out.texts.push_back(path.string());
+  out.file_count = static_cast<std::int64_t>(source.files.size());
+  out.text_bytes = static_cast<std::int64_t>(source.text.size());
+  const TrainOptions options = train_options(o, steps_for(o, seconds, step_ms));
+  log_info("study: training {} for {} steps on {} files, {}", o.model.name, options.steps,
+           out.file_count, format_bytes(out.text_bytes));
+  const TokenSplit split =
+      split_tokens(memory_tokens("text", tokenizer->encode(source.text)), kValidationFraction);
+  const auto device = make_device(o.run);
+  const auto start = std::chrono::steady_clock::now();
+  ProgressLine progress;
+  out.result =
+      train(*device, options, split.train, split.validation, nullptr, [&](const TrainStep& step) {
+        progress.update(
+            fmt::format("training  step {}/{}  loss {:.3f}", step.step, options.steps, step.loss));
+      });
+  out.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  progress.done();
+  tokenizer->save(options.save.string() + ".tokenizer");
+  out.sample = sample_text(*device, o, options.save, *tokenizer);
+  return out;
+}
+
+}  // namespace tracestep::cli

@@ -1,0 +1,229 @@
+// Builds the page from what it carries: `report`, the JSON of the run, with every figure, and
+// `layout`, which says how columns are shown and what stands in which section.
+'use strict';
+
+const report = JSON.parse(document.getElementById('report').textContent);
+const layout = JSON.parse(document.getElementById('layout').textContent);
+
+function make(tag, attributes, ...children) {
+  const node = document.createElement(tag);
+  for (const [key, value] of Object.entries(attributes || {})) {
+    if (key === 'text') node.textContent = value;
+    else if (key.startsWith('on')) node.addEventListener(key.slice(2), value);
+    else node.setAttribute(key, value);
+  }
+  node.append(...children);
+  return node;
+}
+
+const rowsOf = name => (report.tables[name] || {rows: []}).rows;
+const columnsOf = name => (layout.tables[name] || {columns: []}).columns;
+const columnOf = (table, name) => columnsOf(table).find(c => c.name === name) || {name};
+const anchorOf = name => 'table-' + name.replace(/[^A-Za-z0-9_.-]+/g, '-');
+
+// --- figures as people read them -----------------------------------------------------------------
+
+function bytes(value) {
+  const units = ['B', 'KiB', 'MiB', 'GiB', 'TiB', 'PiB'];
+  let size = Math.abs(value), unit = 0;
+  while (size >= 1024 && unit + 1 < units.length) { size /= 1024; ++unit; }
+  return (value < 0 ? '-' : '') + (unit === 0 ? size : size.toFixed(2)) + ' ' + units[unit];
+}
+
+function significant(value) {
+  if (value === 0) return '0';
+  const size = Math.abs(value);
+  if (size >= 1e5 || size < 1e-4) return value.toExponential(3).replace(/\.?0+e/, 'e');
+  return String(Number(value.toPrecision(4)));
+}
+
+function whole(value) {
+  return Math.abs(value) < 10000 ? String(value)
+                                 : String(value).replace(/\B(?=(\d{3})+(?!\d))/g, ',');
+}
+
+function shown(value, column) {
+  if (value === null || value === undefined) return '–';
+  switch (column.kind) {
+    case 'bytes': return bytes(value);
+    case 'int': return whole(value);
+    case 'real': return column.digits >= 0 ? value.toFixed(column.digits) : significant(value);
+    case 'bool': return value ? 'yes' : 'no';
+    default: return String(value);
+  }
+}
+
+// With its unit and no more digits than an eye can use, for labels in a chart.
+function labelled(value, column) {
+  const unit = column.unit && column.kind !== 'bytes' ? ' ' + column.unit : '';
+  return (column.kind === 'bytes' ? bytes(value) : significant(value)) + unit;
+}
+
+const titleOf = column => column.title || column.name;
+
+// --- downloads -------------------------------------------------------------------------------------
+
+function save(name, type, text) {
+  const link = make('a', {href: URL.createObjectURL(new Blob([text], {type})), download: name});
+  document.body.append(link);
+  link.click();
+  link.remove();
+  setTimeout(() => URL.revokeObjectURL(link.href), 1000);
+}
+
+function csvOf(name) {
+  const columns = columnsOf(name).map(c => c.name);
+  const cell = value => {
+    if (value === null || value === undefined) return '';
+    const text = typeof value === 'object' ? JSON.stringify(value) : String(value);
+    return /[",\r\n]/.test(text) ? '"' + text.replace(/"/g, '""') + '"' : text;
+  };
+  const lines = [columns.map(cell)];
+  for (const row of rowsOf(name)) lines.push(columns.map(c => cell(row[c])));
+  return lines.map(line => line.join(',')).join('\r\n') + '\r\n';
+}
+
+// --- tables ----------------------------------------------------------------------------------------
+
+// Short texts stay on one line.
+function cellOf(text, isNumber) {
+  return make('td', {class: isNumber ? 'number' : text.length <= 40 ? 'short' : '', text});
+}
+
+function tableBlock(name) {
+  const table = report.tables[name];
+  const columns = columnsOf(name).filter(c => !c.hidden);
+  const isNumber = c => c.kind === 'int' || c.kind === 'real' || c.kind === 'bytes';
+  const body = make('tbody');
+  const order = table.rows.map((row, index) => ({row, index}));
+  const fill = () => body.replaceChildren(...order.map(({row, index}) => make(
+      'tr', {id: anchorOf(name) + '-' + (index + 1)},
+      ...columns.map(c => cellOf(shown(row[c.name], c), isNumber(c))))));
+  let sorted = null, down = false;
+  const sortBy = column => {
+    down = sorted === column ? !down : isNumber(column);
+    sorted = column;
+    order.sort((a, b) => {
+      const x = a.row[column.name], y = b.row[column.name];
+      if (x === null || x === undefined) return 1;
+      if (y === null || y === undefined) return -1;
+      return (x < y ? -1 : x > y ? 1 : a.index - b.index) * (down ? -1 : 1);
+    });
+    fill();
+  };
+  fill();
+  const head = make('tr', {}, ...columns.map(c => {
+    const unit = c.unit && c.kind !== 'bytes' ? ` (${c.unit})` : '';
+    return make('th', {class: isNumber(c) ? 'number' : '', scope: 'col', text: titleOf(c) + unit,
+                       title: c.description || 'sort', onclick: () => sortBy(c)});
+  }));
+  const file = name.replace(/[^A-Za-z0-9_.-]+/g, '-');
+  const block = make('div', {class: 'block', id: anchorOf(name)},
+    make('div', {class: 'head'}, make('h3', {text: table.title || name}),
+      make('span', {class: 'soft'}, `${table.rows.length} rows · ${name} `,
+        make('button', {text: 'CSV', type: 'button', onclick: () => save(file + '.csv', 'text/csv', csvOf(name))}), ' ',
+        make('button', {text: 'JSON', type: 'button',
+          onclick: () => save(file + '.json', 'application/json', JSON.stringify(table, null, 2))}))),
+    make('div', {class: 'scroll', tabindex: '0'}, make('table', {}, make('thead', {}, head), body)));
+  if (table.notes) {
+    block.append(make('ul', {class: 'notes'}, ...table.notes.map(text => make('li', {text}))));
+  }
+  return block;
+}
+
+function markRows(ref) {
+  document.querySelectorAll('tr.marked').forEach(row => row.classList.remove('marked'));
+  for (const index of ref.rows) {
+    const row = document.getElementById(anchorOf(ref.table) + '-' + (index + 1));
+    if (row) row.classList.add('marked');
+  }
+  const first = document.getElementById(anchorOf(ref.table) + '-' + (ref.rows[0] + 1));
+  if (first) first.scrollIntoView({block: 'center'});
+}
+
+// --- answers ---------------------------------------------------------------------------------------
+
+function answerCard(answer) {
+  const byTable = new Map();
+  for (const {table, row} of answer.rows) {
+    if (!byTable.has(table)) byTable.set(table, {table, rows: []});
+    byTable.get(table).rows.push(row);
+  }
+  const links = [...byTable.values()].map(ref => make('a', {
+    href: '#' + anchorOf(ref.table), text: `${ref.table} ${ref.rows.map(r => r + 1).join(', ')}`,
+    onclick: event => { event.preventDefault(); markRows(ref); }}));
+  return make('article', {class: 'answer' + (answer.refused ? ' refused' : ''), id: 'answer-' + answer.id},
+    make('h4', {text: answer.question}), make('p', {text: answer.answer}),
+    make('p', {class: 'rests'}, answer.refused ? 'Looked at: ' : 'Rests on: ',
+         ...(links.length ? links : ['no table'])),
+    make('p', {}, make('code', {text: answer.command})));
+}
+
+function answersSection() {
+  const section = make('section', {id: 'answers'}, make('h2', {text: 'Questions and answers'}));
+  const rows = rowsOf('answers');
+  const refused = rows.filter(a => a.refused).length;
+  section.append(make('p', {text: `${rows.length - refused} of ${rows.length} questions are answered ` +
+    'from this run\'s figures; a red edge marks those that its data do not support. The rows that an ' +
+    'answer rests on are marked in their tables when you follow its link.'}));
+  for (const topic of new Set(rows.map(a => a.topic))) {
+    section.append(make('h3', {text: topic}),
+      make('div', {class: 'answers'}, ...rows.filter(a => a.topic === topic).map(answerCard)));
+  }
+  return section;
+}
+
+// --- the page --------------------------------------------------------------------------------------
+
+// Paragraphs, and blocks of code between lines of three backquotes.
+function prose(text) {
+  return text.split(/\n\n+/).map(part => {
+    const code = part.match(/^```\w*\n([\s\S]*?)\n?```$/);
+    return code ? make('pre', {text: code[1]}) : make('p', {text: part.replace(/\n/g, ' ')});
+  });
+}
+
+function sectionOf(plan) {
+  const words = rowsOf('readings').find(r => r.id === plan.id) || {title: plan.id, reading: ''};
+  const section = make('section', {id: 'section-' + anchorOf(plan.id)}, make('h2', {text: words.title}),
+                       ...prose(words.reading));
+  for (const chart of plan.charts) section.append(figureOf(chart));
+  for (const table of plan.tables) section.append(tableBlock(table));
+  return section;
+}
+
+function environmentSection() {
+  const rows = Object.entries(report.environment || {})
+    .filter(([, value]) => value !== null)
+    .map(([key, value]) => make('tr', {}, make('td', {text: key}),
+      make('td', {text: typeof value === 'object' ? JSON.stringify(value) : String(value)})));
+  return make('section', {id: 'environment'}, make('h2', {text: 'Where this was measured'}),
+    make('div', {class: 'scroll'}, make('table', {}, make('tbody', {}, ...rows))));
+}
+
+function setTheme(theme) {
+  document.documentElement.dataset.theme = theme;
+}
+
+function build() {
+  const dark = window.matchMedia('(prefers-color-scheme: dark)');
+  setTheme(dark.matches ? 'dark' : 'light');
+  dark.addEventListener('change', event => setTheme(event.matches ? 'dark' : 'light'));
+  const main = document.querySelector('main'), nav = document.querySelector('nav');
+  const link = (id, text) => nav.append(make('a', {href: '#' + id, text}));
+  document.getElementById('theme').addEventListener('click', () =>
+    setTheme(document.documentElement.dataset.theme === 'dark' ? 'light' : 'dark'));
+  document.getElementById('json').addEventListener('click', () =>
+    save('study.json', 'application/json', JSON.stringify(report, null, 2)));
+  if (report.tables.answers) {
+    main.append(answersSection());
+    link('answers', 'Questions and answers');
+  }
+  for (const plan of layout.sections) {
+    const section = sectionOf(plan);
+    main.append(section);
+    link(section.id, section.querySelector('h2').textContent);
+  }
+  main.append(environmentSection());
+  link('environment', 'Where this was measured');
+}

@@ -1,0 +1,118 @@
+#include "lab/study/study.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "base/error.h"
+#include "lab/study/columns.h"
+
+namespace tracestep {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+// In the order in which they run; what is cheap and what others need comes first. A part ends at
+// its share of the whole time, and what it leaves over goes to those after it.
+struct Part {
+  const char* name;
+  double until;  // share of the budget
+  std::vector<StudySection> (*run)(StudyContext& context);
+};
+constexpr Part kParts[] = {{"number formats", 0.05, number_part},
+                           {"predictions", 0.12, plan_part},
+                           {"attention alone", 0.22, attention_part},
+                           {"time of steps", 0.50, cell_part},
+                           {"training", 0.60, training_part},
+                           {"time per context", 0.68, scaling_part},
+                           {"warm-up", 0.74, warm_up_part},
+                           {"precision", 0.80, precision_part},
+                           {"bytes of steps", 0.90, memory_part},
+                           {"kernels of steps", 1.00, profile_part},
+                           {"validity", 1.00, review_part}};
+
+// The order in which people read: what a step costs first, what it rests on later.
+constexpr const char* kReadingOrder[] = {
+    "time",      "components", "scaling", "warmup",   "profile",   "memory",   "attention",
+    "precision", "numbers",    "plans",   "training", "published", "validity", "parts"};
+
+std::size_t place_of(const StudySection& section) {
+  const std::string first = section.id.substr(0, section.id.find('-'));
+  return static_cast<std::size_t>(std::ranges::find(kReadingOrder, first) -
+                                  std::begin(kReadingOrder));
+}
+
+Table part_table() {
+  Table table{.name = "parts", .title = "What ran, and for how long"};
+  table.columns = {text_column("part"), real_column("seconds", "time", "s", 1),
+                   int_column("left_out", "left out", "cells for which there was no time"),
+                   text_column("status")};
+  return table;
+}
+
+Table reading_table(const std::vector<StudySection>& sections) {
+  Table table{.name = "readings", .title = "The sections in words"};
+  table.columns = {text_column("id"), text_column("title"), text_column("reading")};
+  for (const StudySection& s : sections) table.add_row({s.id, s.title, s.reading});
+  return table;
+}
+
+}  // namespace
+
+double StudyContext::seconds_left() const {
+  return std::chrono::duration<double>(deadline - Clock::now()).count();
+}
+
+bool StudyContext::has_time_for(double seconds) {
+  if (seconds_left() > std::max(0.0, seconds)) return true;
+  ++left_out;
+  return false;
+}
+
+DeviceFactory StudyContext::device(std::string precision) const {
+  return [make = machine.make_device, name = std::move(precision)] { return make(name); };
+}
+
+StudyReport run_study(const StudyMachine& machine, const StudySizes& sizes, double budget_seconds,
+                      const std::function<void(const std::string& what)>& announce) {
+  StudyContext context{.machine = machine, .sizes = sizes, .announce = announce};
+  StudyReport out;
+  Table parts = part_table();
+  const Clock::time_point start = Clock::now();
+  for (const Part& part : kParts) {
+    const Clock::time_point begin = Clock::now();
+    context.deadline = start + std::chrono::duration_cast<Clock::duration>(
+                                   std::chrono::duration<double>(part.until * budget_seconds));
+    context.left_out = 0;
+    std::vector<StudySection> made = part.run(context);
+    parts.add_row({part.name, seconds_since(begin), context.left_out,
+                   made.empty()           ? "left out"
+                   : context.left_out > 0 ? "in part"
+                                          : "done"});
+    for (StudySection& section : made) out.sections.push_back(std::move(section));
+  }
+  out.sections.push_back(
+      {.id = "parts",
+       .title = "What ran",
+       .reading =
+           fmt::format("The study had {:.1f} minutes and took {:.1f}. With more time (--budget) "
+                       "cells that were left out run as well, and others take more samples.",
+                       budget_seconds / 60.0, seconds_since(start) / 60.0),
+       .tables = {std::move(parts)}});
+  std::ranges::stable_sort(out.sections, {}, place_of);
+  for (const StudySection& section : out.sections) {
+    out.tables.insert(out.tables.end(), section.tables.begin(), section.tables.end());
+  }
+  // The first table is the one that other programs compare runs by.
+  std::ranges::stable_partition(out.tables, [](const Table& t) { return t.name == "cells"; });
+  out.answers = answer_all(out.tables);
+  out.tables.push_back(answers_table(out.answers));
+  out.tables.push_back(reading_table(out.sections));
+  return out;
+}
+
+}  // namespace tracestep

@@ -1,0 +1,131 @@
+// `tracestep study`: which experiments it runs, at which sizes and within which time, and the
+// sections that come of them. Every part is one of the experiments of this folder.
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "lab/measure/cell.h"
+#include "lab/report/html.h"
+#include "lab/study/answers.h"
+#include "lab/study/attention.h"
+#include "lab/study/memory_tables.h"
+#include "lab/study/precision_tables.h"
+#include "lab/study/profile_tables.h"
+#include "train/loop.h"
+
+namespace tracestep {
+
+// What training left behind.
+struct StudyTraining {
+  ModelConfig model;
+  BatchShape shape;
+  std::vector<std::string> texts;  // the paths that were read
+  std::int64_t file_count = 0, text_bytes = 0;
+  TrainResult result;
+  double seconds = 0.0;
+  std::string sample;  // text from the trained model
+};
+
+// What a study needs from whoever starts it.
+struct StudyMachine {
+  std::function<std::unique_ptr<Device>(std::string_view precision)> make_device;
+  DeviceFactory make_reference;
+  std::function<Ceilings(std::string_view precision)> ceilings;
+  // Trains a small model for about so many seconds; `step_ms`: what one of its steps takes.
+  std::function<StudyTraining(double seconds, double step_ms)> train;
+  // The warm-up study of one cell, each row from a process of its own; empty: left out.
+  std::function<Table(const StepSpec& step, const std::vector<std::int64_t>& warmups)> warm_up;
+  DeviceTraits traits;
+  std::int64_t memory_bytes = 0;  // 0: not known
+  std::uint64_t seed = 0;
+  Json environment;
+};
+
+// The sizes of all experiments.
+struct StudySizes {
+  std::vector<ModelConfig> models;  // timed in every mode, smallest first; the first is trained
+  BatchShape shape;
+  int steps = 10;  // timed ones of a cell; fewer when time is short
+  ModelConfig scaled;
+  std::vector<std::int64_t> contexts;  // of `scaled`, each twice the one before
+  std::vector<std::int64_t> warmups;
+  ModelConfig precise;
+  std::vector<std::string> precisions;  // of `precise`
+  ErrorSpec error;
+  ModelConfig planned;  // predicted only
+  std::vector<std::int64_t> planned_contexts;
+  std::vector<StepSpec> recorded;  // memory
+  std::vector<StepSpec> profiled;  // each also as inference
+  AttentionSpec attention;         // batch, steps and time of its cells
+  std::vector<std::int64_t> widths, attention_contexts, variant_contexts;
+};
+StudySizes cpu_study_sizes();
+StudySizes gpu_study_sizes();
+// A short look: fewer and smaller cells of everything.
+StudySizes quick_study_sizes();
+
+// Titled tables with a few plain sentences each.
+struct StudySection {
+  std::string id = {}, title = {};
+  std::string reading = {};        // what the tables show, in words and with this run's numbers
+  std::vector<Table> tables = {};  // the first `shown` also stand in the Markdown page
+  std::size_t shown = SIZE_MAX;
+  std::vector<Chart> charts = {};
+};
+
+// One measured cell: its row, and the step taken apart for those that are shown so.
+struct StudyCell {
+  CellSpec spec;
+  CellResult result;
+};
+
+// What a part works with, and what it leaves to later parts.
+struct StudyContext {
+  const StudyMachine& machine;
+  const StudySizes& sizes;
+  std::function<void(const std::string& what)> announce;
+  std::chrono::steady_clock::time_point deadline = {};  // of the part that runs
+  int left_out = 0;                                     // cells for which there was no time
+  std::vector<StudyCell> cells = {}, scaling = {};
+  std::vector<AttentionResult> attention = {};
+  Table warm_up = {};
+  std::optional<StudyTraining> training = {};
+
+  double seconds_left() const;
+  // Whether work of so many seconds may begin; counts a cell that may not.
+  bool has_time_for(double seconds);
+  DeviceFactory device(std::string precision = "fp32") const;
+};
+
+// The parts; each returns sections, none when it could not begin.
+std::vector<StudySection> number_part(StudyContext& context);
+std::vector<StudySection> plan_part(StudyContext& context);
+std::vector<StudySection> attention_part(StudyContext& context);
+std::vector<StudySection> cell_part(StudyContext& context);
+std::vector<StudySection> training_part(StudyContext& context);
+std::vector<StudySection> scaling_part(StudyContext& context);
+std::vector<StudySection> warm_up_part(StudyContext& context);
+std::vector<StudySection> precision_part(StudyContext& context);
+std::vector<StudySection> memory_part(StudyContext& context);
+std::vector<StudySection> profile_part(StudyContext& context);
+std::vector<StudySection> review_part(StudyContext& context);  // validity, published tables
+
+struct StudyReport {
+  std::vector<Answer> answers;
+  std::vector<StudySection> sections;  // in reading order
+  std::vector<Table> tables;           // of all sections, then answers and readings; names differ
+};
+
+// Runs all parts, each within its share of the time. No part begins after `budget_seconds`.
+StudyReport run_study(const StudyMachine& machine, const StudySizes& sizes, double budget_seconds,
+                      const std::function<void(const std::string& what)>& announce);
+
+// study.md: the answers, the sections, and the environment at the end.
+std::string study_page(const StudyReport& report, const Json& environment);
+// The answers as a person reads them in a terminal.
+std::string answers_text(std::span<const Answer> answers);
+
+}  // namespace tracestep

@@ -1,0 +1,253 @@
+// Parts of the study that take single steps apart: their bytes, their kernels, attention alone.
+#include "base/units.h"
+#include "lab/measure/statistics.h"
+#include "lab/study/attention_tables.h"
+#include "lab/study/memory_formulas.h"
+#include "lab/study/memory_stack.h"
+#include "lab/study/saved_tables.h"
+#include "lab/study/study.h"
+
+namespace tracestep {
+namespace {
+
+// What one step like this took when cells were timed; 0: not timed.
+double seconds_of(const StudyContext& context, const StepSpec& step) {
+  double out = 0;
+  for (const StudyCell& cell : context.cells) {
+    const StepSpec& s = cell.spec.step;
+    if (s.model.name == step.model.name && s.mode == step.mode && cell.result.status == "ok") {
+      out = std::max(out, median_of(cell.result.samples_ms) * 1e-3);
+    }
+  }
+  return out;
+}
+
+void add(Table table, const std::string& label, std::vector<Table>& out) {
+  if (table.rows.empty()) return;
+  table.title += ": " + label;
+  table.name += "@" + label;
+  out.push_back(std::move(table));
+}
+
+StudySection memory_section(const MemoryCell& cell) {
+  const std::string label = label_of(cell);
+  StudySection out{.id = "memory-" + label,
+                   .title = "Bytes of one step: " + label,
+                   .reading =
+                       "What is alive through the step, who holds the peak, and what is kept "
+                       "for backward with the price of computing it again."};
+  for (Table table : {category_table(cell), phase_table(cell), contract_table(cell),
+                      formula_table(cell), holder_table(cell), largest_table(cell),
+                      saved_by_op_table(cell), saved_by_block_table(cell)}) {
+    add(std::move(table), label, out.tables);
+  }
+  out.shown = out.tables.size();
+  add(stack_table(cell), label, out.tables);
+  out.charts = {{.kind = "timeline",
+                 .title = "Active memory through the step",
+                 .table = "stack@" + label,
+                 .options = Json::object()},
+                {.kind = "bars",
+                 .title = "Saved for backward",
+                 .table = "saved_by_op@" + label,
+                 .options = Json::Object{{"label", Json::Array{"component", "op"}},
+                                         {"values", Json::Array{"bytes"}},
+                                         {"skip", Json::Array{"total"}},
+                                         {"top", 14}}}};
+  return out;
+}
+
+StudySection profile_section(const ProfiledCell& cell) {
+  const std::string label = label_of(cell.profile);
+  StudySection out{.id = "profile-" + label,
+                   .title = "Kernels of one step: " + label,
+                   .reading = fmt::format("Recorded by the {}. The matrix of component, phase and "
+                                          "kernel adds up to the step's span.",
+                                          cell.profile.source)};
+  for (Table table :
+       {attention_table(cell), kind_table(cell), kernel_table(cell), matrix_table(cell)}) {
+    add(std::move(table), label, out.tables);
+  }
+  const std::string matrix = "matrix@" + label;
+  out.charts = {{.kind = "bars",
+                 .title = "Time by component and phase",
+                 .table = matrix,
+                 .options = Json::Object{{"label", Json::Array{"component"}},
+                                         {"values", Json::Array{"ms"}},
+                                         {"stack", "phase"},
+                                         {"skip", Json::Array{"total"}},
+                                         {"top", 24}}},
+                {.kind = "bars",
+                 .title = "Time by kernel and phase",
+                 .table = matrix,
+                 .options = Json::Object{{"label", Json::Array{"kernel"}},
+                                         {"values", Json::Array{"ms"}},
+                                         {"stack", "phase"},
+                                         {"top", 16}}}};
+  if (cell.ceilings.known()) {
+    out.charts.push_back({.kind = "roofline",
+                          .title = "Roofline: what each kernel reaches, and what it could",
+                          .table = matrix,
+                          .options = Json::Object{{"ceilings", "ceilings"}, {"series", "phase"}}});
+  }
+  return out;
+}
+
+std::vector<ProfileSpec> profile_specs(StudyContext& context) {
+  constexpr int kWarmup = 1, kPlain = 3, kRecorded = 1;
+  std::vector<ProfileSpec> out;
+  for (const StepSpec& step : context.sizes.profiled) {
+    const double each = seconds_of(context, step) * (kWarmup + kPlain + 1 + kRecorded);
+    if (!context.has_time_for(1.5 * each)) continue;
+    for (Mode mode : {Mode::kInference, Mode::kStep}) {
+      out.push_back({.step = step,
+                     .warmup = kWarmup,
+                     .plain_steps = kPlain,
+                     .steps = kRecorded,
+                     .seed = context.machine.seed});
+      out.back().step.mode = mode;
+    }
+  }
+  return out;
+}
+
+std::vector<AttentionSpec> attention_specs(const StudySizes& sizes) {
+  std::vector<AttentionSpec> out;
+  AttentionSpec spec = sizes.attention;
+  for (std::int64_t width : sizes.widths) {
+    for (std::int64_t tokens : sizes.attention_contexts) {
+      spec.width = width;
+      spec.context = tokens;
+      out.push_back(spec);
+    }
+  }
+  AttentionSpec flash = sizes.attention;
+  flash.attention = AttentionForm::kFlash;
+  for (std::int64_t tokens : sizes.attention_contexts) {
+    flash.width = sizes.widths.back();
+    flash.context = tokens;
+    out.push_back(flash);
+  }
+  spec.width = sizes.widths.front();
+  spec.steps = std::min(spec.steps, 5);
+  for (SavedScores saved :
+       {SavedScores{.scores = true}, SavedScores{.scores = true, .exp = true}}) {
+    for (std::int64_t tokens : sizes.variant_contexts) {
+      spec.context = tokens;
+      spec.saved = saved;
+      out.push_back(spec);
+    }
+  }
+  return out;
+}
+
+Chart attention_chart(const char* title, Json::Array columns, const char* saved) {
+  return {.kind = "lines",
+          .title = title,
+          .table = "attention",
+          .options = Json::Object{{"x", "context"},
+                                  {"y", std::move(columns)},
+                                  {"series", Json::Array{"width"}},
+                                  {"where", Json::Object{{"saved", saved}}},
+                                  {"log", "xy"}}};
+}
+
+}  // namespace
+
+std::vector<StudySection> memory_part(StudyContext& context) {
+  constexpr int kSteps = 3;  // warm-up, recorded, timed by kernel
+  std::vector<MemoryCell> cells;
+  for (const StepSpec& step : context.sizes.recorded) {
+    if (!context.has_time_for(kSteps * seconds_of(context, step))) continue;
+    context.announce(fmt::format("recording the bytes of {}", step.model.name));
+    const MemoryRunSpec spec{.step = step, .warmup = 1, .seed = context.machine.seed};
+    cells.push_back({.precision = "fp32", .run = run_memory(context.device(), spec)});
+  }
+  if (cells.empty()) return {};
+  Table all = peak_table(cells);
+  all.columns.resize(all.columns.size() - 3);  // structured: told by the other tables
+  for (auto& row : all.rows) row.resize(all.columns.size());
+  std::vector<StudySection> out;
+  out.push_back({.id = "memory",
+                 .title = "Bytes of a step",
+                 .reading =
+                     "Predicted comes from the program alone, before anything runs; measured "
+                     "from the allocator's own record. Parameters and the optimizer's two "
+                     "states are there all the time; activations are what forward keeps for "
+                     "backward; temporaries live for a few kernels.",
+                 .tables = {std::move(all)}});
+  for (const MemoryCell& cell : cells) {
+    if (cell.run.status == "ok") out.push_back(memory_section(cell));
+  }
+  return out;
+}
+
+std::vector<StudySection> profile_part(StudyContext& context) {
+  const std::vector<ProfileSpec> specs = profile_specs(context);
+  if (specs.empty()) return {};
+  context.announce(fmt::format("profiling {} steps", specs.size()));
+  // All plain times come before the first profiler.
+  std::vector<std::optional<PlainTimes>> plain;
+  for (const ProfileSpec& spec : specs) plain.push_back(time_plain_steps(context.device(), spec));
+  const Ceilings ceilings =
+      context.machine.ceilings ? context.machine.ceilings("fp32") : Ceilings{};
+  std::vector<ProfiledCell> cells;
+  for (const ProfileSpec& spec : specs) {
+    ProfiledCell cell{
+        profile_step(context.device(), spec, nullptr, plain[cells.size()]), ceilings, {}};
+    cell.work = work_of(cell.profile, ceilings);
+    cells.push_back(std::move(cell));
+  }
+  StudySection summary{
+      .id = "profile",
+      .title = "Kernels and clocks",
+      .reading =
+          "What ran, by which clock, and whether it is what the program says "
+          "must run.",
+      .tables = {pass_table(cells), clock_table(cells), launch_check_table(cells)},
+      .charts = {
+          {.kind = "bars",
+           .title = "Four clocks: the parts of a profiled step's wall time",
+           .table = "clocks",
+           .options = Json::Object{{"label", Json::Array{"size", "mode", "ops"}},
+                                   {"values", Json::Array{"busy_ms", "gaps_ms", "outside_ms"}}}}}};
+  if (ceilings.known()) summary.tables.push_back(ceiling_table(ceilings));
+  std::vector<StudySection> out{std::move(summary)};
+  for (const ProfiledCell& cell : cells) {
+    const bool is_step = cell.profile.spec.step.mode == Mode::kStep;
+    if (is_step && cell.profile.status == "ok") out.push_back(profile_section(cell));
+  }
+  return out;
+}
+
+std::vector<StudySection> attention_part(StudyContext& context) {
+  const std::vector<AttentionSpec> specs = attention_specs(context.sizes);
+  context.announce(fmt::format("attention alone, {} cells", specs.size()));
+  for (const AttentionSpec& spec : specs) {
+    // Warm-up, the timed seconds of two parts, and three recorded steps.
+    if (!context.has_time_for(spec.max_seconds)) continue;
+    context.attention.push_back(measure_attention(context.device(), spec));
+  }
+  if (context.attention.empty()) return {};
+  return {{.id = "attention",
+           .title = "Attention alone",
+           .reading =
+               "softmax(q kᵀ/√D) v by itself, without heads: forward, and backward apart from "
+               "it, with the bytes that stand between the two. A slope of two in these "
+               "logarithmic charts is growth with S².",
+           .tables = {attention_table(context.attention, context.machine.environment),
+                      attention_scaling_table(context.attention)},
+           .charts = {attention_chart("Forward and backward",
+                                      {"forward_median_ms", "backward_median_ms"}, "weights"),
+                      attention_chart("Bytes before backward, and at the peak",
+                                      {"before_backward_bytes", "peak_bytes"}, "weights"),
+                      {.kind = "lines",
+                       .title = "Bytes before backward, by what is kept for it",
+                       .table = "attention",
+                       .options = Json::Object{{"x", "context"},
+                                               {"y", Json::Array{"before_backward_bytes"}},
+                                               {"series", Json::Array{"saved", "width"}},
+                                               {"log", "xy"}}}}}};
+}
+
+}  // namespace tracestep

@@ -1,0 +1,89 @@
+// The sizes of a study's experiments: what two CPU cores, or one large GPU, do in some minutes.
+#include "lab/study/study.h"
+
+namespace tracestep {
+namespace {
+
+constexpr std::int64_t kBytes = 256;  // the vocabulary of a model that is trained on bytes
+
+ModelConfig byte_model(std::string_view size) {
+  ModelConfig out = preset(size);
+  out.vocab = kBytes;
+  return out;
+}
+
+StepSpec step_of(std::string_view size, BatchShape shape, Granularity ops,
+                 Mode mode = Mode::kStep) {
+  return {.model = preset(size), .shape = shape, .mode = mode, .ops = ops};
+}
+
+}  // namespace
+
+StudySizes cpu_study_sizes() {
+  const BatchShape shape{.batch = 4, .context = 128};
+  StudySizes out;
+  out.models = {byte_model("tiny"), preset("small")};
+  out.shape = shape;
+  out.scaled = byte_model("tiny");
+  out.contexts = {32, 64, 128, 256, 512};
+  out.warmups = {0, 1, 2, 5};
+  out.precise = byte_model("tiny");
+  out.precisions = {"fp32", "bf16", "fp16"};
+  out.planned = preset("2.7B");
+  out.planned_contexts = {128, 256, 512};
+  out.recorded = {step_of("tiny", shape, Granularity::kPrimitive),
+                  step_of("small", shape, Granularity::kPrimitive)};
+  out.profiled = {step_of("tiny", shape, Granularity::kPrimitive),
+                  step_of("small", shape, Granularity::kFused)};
+  out.attention = {.batch = 8, .warmup = 1, .steps = 20, .max_seconds = 1.0};
+  out.widths = {16, 64};
+  out.attention_contexts = {256, 512, 1024, 2048};
+  out.variant_contexts = {128, 256, 512};
+  return out;
+}
+
+StudySizes gpu_study_sizes() {
+  const BatchShape shape{.batch = 4, .context = 512};
+  StudySizes out;
+  out.models = {byte_model("tiny"), preset("small"), preset("medium"), preset("large")};
+  out.shape = shape;
+  out.scaled = preset("medium");
+  out.contexts = {128, 256, 512, 1024};
+  out.warmups = {0, 1, 2, 5};
+  out.precise = preset("large");
+  out.precisions = {"fp32", "tf32", "bf16", "fp16"};
+  out.planned = preset("2.7B");
+  out.planned_contexts = {128, 256, 512};
+  out.recorded = {step_of("medium", shape, Granularity::kPrimitive),
+                  step_of("large", shape, Granularity::kPrimitive),
+                  step_of("large", shape, Granularity::kFused)};
+  out.profiled = {step_of("small", shape, Granularity::kPrimitive),
+                  step_of("large", shape, Granularity::kPrimitive),
+                  step_of("large", shape, Granularity::kFused)};
+  out.attention = {.batch = 8, .warmup = 5, .steps = 100, .max_seconds = 2.0};
+  out.widths = {16, 32, 64, 128};
+  out.attention_contexts = {256, 1024, 2048, 4096, 8192, 16384};
+  out.variant_contexts = {1024, 2048, 4096};
+  return out;
+}
+
+StudySizes quick_study_sizes() {
+  const BatchShape shape{.batch = 2, .context = 32};
+  StudySizes out = cpu_study_sizes();
+  out.models = {byte_model("tiny")};
+  out.shape = shape;
+  out.steps = 6;
+  out.contexts = {16, 32, 64};
+  out.warmups = {0, 2};
+  out.precisions = {"fp32", "bf16"};
+  out.error = {.layers = 1, .tokens = 8};
+  out.recorded = {step_of("tiny", shape, Granularity::kPrimitive)};
+  out.profiled = {step_of("tiny", shape, Granularity::kFused)};
+  out.attention.steps = 3;
+  out.widths = {16};
+  out.attention_contexts = {64, 128, 256};
+  out.variant_contexts = {32, 64, 128};
+  return out;
+}
+
+}  // namespace tracestep

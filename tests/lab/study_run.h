@@ -1,0 +1,18 @@
+// A study of models that are too small to be of use, run once for all tests: every table that the
+// real one has, within about a second.
+#pragma once
+
+#include "lab/study/study.h"
+
+namespace tracestep::testing {
+
+// With times that are set, not measured: forward 10 ms, with backward 30 ms, a step 35 ms;
+// primitive ops take 1.5 times as long, the larger size 8 times. Bytes, counts and numbers are as
+// measured.
+const StudyReport& small_study();
+
+// The cell of the first row with these cells, to be read or changed. CHECKs that it is there.
+Json& cell_of(std::vector<Table>& tables, std::string_view table, const Evidence::Where& where,
+              std::string_view column);
+
+}  // namespace tracestep::testing
