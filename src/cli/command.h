@@ -30,6 +30,7 @@ Command eval_command();
 Command generate_command();
 Command attention_command();
 Command compare_command();
+Command explain_command();
 Command study_command();
 Command doctor_command();
 Command version_command();

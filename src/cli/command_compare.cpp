@@ -7,6 +7,7 @@
 #include "cli/output.h"
 #include "lab/measure/environment.h"
 #include "lab/study/compare.h"
+#include "lab/study/published.h"
 
 namespace tracestep::cli {
 namespace {
@@ -16,11 +17,33 @@ struct CompareCommandOptions {
   double margin_percent = 2.0;
   std::optional<double> fail_percent;
   std::vector<std::string> ignored;
+  bool published = false;
   OutputOptions output;
 };
 
+// Tables of others beside the rows of one result or two.
+int run_published(const CompareCommandOptions& o, std::span<const std::string> arguments) {
+  ReplayInput ours = read_replay_input(o.a);
+  if (!o.b.empty()) {
+    ReplayInput more = read_replay_input(o.b);
+    ours.rows.insert(ours.rows.end(), more.rows.begin(), more.rows.end());
+    if (ours.gpu.empty()) ours.gpu = more.gpu;
+  }
+  std::vector<Table> tables = replay_published(published_tables(), ours);
+  // A file of comma-separated values is one table: the cells.
+  if (o.output.format == Format::kCsv) tables = {tables[1]};
+  write_tables(o.output, "tracestep.published/1", capture_environment(arguments),
+               std::move(tables));
+  return 0;
+}
+
 int run_compare(const CompareCommandOptions& o, std::span<const std::string> arguments) {
   probe_output(o.output);
+  if (o.published) return run_published(o, arguments);
+  if (o.b.empty()) {
+    throw Error(ErrorCode::kUsage, "compare", "B is missing",
+                "name a second result, or give --published for tables of others");
+  }
   const ResultFile a = read_result(o.a), b = read_result(o.b);
   ComparisonReport report = compare_results(
       a, b,
@@ -43,15 +66,22 @@ Command compare_command() {
           "Matches the rows of two JSON results of bench or attention by what they measured, says "
           "first what differs between the machines and builds, then for each pair the ratio of the "
           "medians with its 95 % interval, and whether B is the same, faster, slower, or cannot be "
-          "told.",
+          "told. With --published the rows are held against five published write-ups instead: "
+          "which "
+          "of their cells agree, which are explained by what their own data show, and which are "
+          "suspicious.",
       .examples = {{"before.json after.json", "what a change did"},
                    {"main.json branch.json --fail-on-regression 3",
                     "exit status 1 when a row is over 3 % slower, beyond noise"},
-                   {"fp32.json bf16.json --ignore precision", "what bfloat16 brings"}}};
+                   {"fp32.json bf16.json --ignore precision", "what bfloat16 brings"},
+                   {"bench.json attention.json --published --format markdown",
+                    "published tables beside two results of this machine"}}};
   OptionSet& set = command.options;
   set.positional("A", options->a, "a JSON result (bench or attention, --format json)");
-  set.positional("B", options->b, "the one that is held against it");
+  set.positional("B", options->b, "the one that is held against it", false);
   set.group("How to compare");
+  set.toggle("--published", options->published,
+             "hold published tables against the rows of A (and B); a bench result may be CSV");
   set.value("--ignore", "NAME[,NAME]", "columns that may differ in rows that are matched",
             [options](const std::string& where, const std::string& text) {
               options->ignored = split_list(where, text);

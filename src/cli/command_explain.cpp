@@ -1,0 +1,125 @@
+// tracestep explain: a topic of the study with its formulas, worked numbers and traps.
+#include <algorithm>
+#include <memory>
+
+#include "base/error.h"
+#include "cli/command.h"
+#include "cli/devices.h"
+#include "cli/output.h"
+#include "lab/measure/cell.h"
+#include "lab/measure/environment.h"
+#include "lab/study/explain.h"
+#include "lab/study/published.h"
+#include "ops/functions.h"
+
+namespace tracestep::cli {
+namespace {
+
+struct ExplainOptions {
+  std::string topic;
+  std::string from;
+  ModelOptions model;
+  std::optional<std::int64_t> batch, context;
+  OutputOptions output;
+};
+
+// The first row of the file that ran and is of the sizes asked for.
+ResultRow row_of(const ExplainOptions& o) {
+  const ReplayInput file = read_replay_input(o.from);
+  const std::string size = o.model.sizes.empty() ? "" : only("--size", o.model.sizes);
+  for (const ResultRow& row : file.rows) {
+    if (row.text("status") != "ok" || row.numbers("samples_ms").empty()) continue;
+    if (!size.empty() && row.text("size") != size) continue;
+    if (o.context && row.number("context") != static_cast<double>(*o.context)) continue;
+    if (o.batch && row.number("batch") != static_cast<double>(*o.batch)) continue;
+    return row;
+  }
+  throw Error(ErrorCode::kInput, o.from, "no row of these sizes ran and has samples",
+              "name a result of bench as JSON, and sizes that are in it");
+}
+
+// Without a file: a small step on one core of this machine, well under a second.
+ResultRow measured_row() {
+  RunOptions run;
+  run.threads = 1;
+  CellSpec spec{.step = {.model = preset("tiny"), .shape = {1, 32}, .mode = Mode::kForwardBackward},
+                .warmup = 3,
+                .steps = 9,
+                .instrumented_steps = 3};
+  const CellResult result = measure_cell([&] { return make_device(run); }, spec);
+  return ResultRow::of(cell_columns(), cell_row(result), Json::object());
+}
+
+// The model of the row where it is a preset, so that formulas are of what was measured.
+ExplainInput input_of(const ExplainOptions& o,
+                      const std::shared_ptr<std::optional<ResultRow>>& row) {
+  ExplainInput input;
+  const auto& presets = model_presets();
+  std::string fallback = "small";
+  input.shape = {4, 512};
+  if (*row) {
+    const std::string size = (*row)->text("size");
+    if (std::ranges::find(presets, size, &ModelConfig::name) != presets.end()) fallback = size;
+    input.shape.context = static_cast<std::int64_t>((*row)->number("context").value_or(512));
+    input.shape.batch = static_cast<std::int64_t>((*row)->number("batch").value_or(4));
+  }
+  input.model = model_of(o.model, fallback);
+  if (o.batch) input.shape.batch = *o.batch;
+  if (o.context) input.shape.context = *o.context;
+  check_shape(input.model, input.shape);
+  input.row = [row] {
+    if (!*row) *row = measured_row();
+    return **row;
+  };
+  return input;
+}
+
+int run_explain(const ExplainOptions& o, std::span<const std::string> arguments) {
+  probe_output(o.output);
+  std::vector<Table> tables;
+  if (o.topic.empty()) {
+    tables = {topic_table()};
+  } else {
+    const Topic& topic = topic_named(o.topic);
+    ops::register_all();
+    const auto row = std::make_shared<std::optional<ResultRow>>();
+    if (!o.from.empty()) *row = row_of(o);
+    tables = explain(topic, input_of(o, row));
+    // A file of comma-separated values is one table.
+    if (o.output.format == Format::kCsv) tables.resize(1);
+  }
+  write_tables(o.output, "tracestep.explain/1", capture_environment(arguments), std::move(tables));
+  return 0;
+}
+
+}  // namespace
+
+Command explain_command() {
+  const auto options = std::make_shared<ExplainOptions>();
+  Command command{
+      .name = "explain",
+      .summary = "a topic: its formulas with worked numbers, and the traps",
+      .details =
+          "Without a topic it lists them. Numbers are computed from the program of a model, from "
+          "the number formats, and, where a topic is about time, from a row of a bench result "
+          "(--from) or from a small step that is measured then and there.",
+      .examples = {{"", "the topics"},
+                   {"oom --size xl --context 512", "what one graph and two graphs hold"},
+                   {"warm-up --from bench.json", "with the numbers of a run"},
+                   {"softmax --size 2.7B --format markdown", "FLOPs and bytes beside each other"}}};
+  OptionSet& set = command.options;
+  set.positional("TOPIC", options->topic, "what to explain; without it, the list", false);
+  set.group("Whose numbers");
+  set.text("--from", "FILE", options->from,
+           "a result of bench, JSON or CSV; its first row that fits");
+  add_model_options(set, options->model);
+  set.integer("--batch", options->batch, kShapeRange, "sequences (B); 4, or the row's");
+  set.integer("--context", options->context, kShapeRange, "tokens of each (T); 512, or the row's");
+  add_output_options(set, options->output);
+  command.run = [options](std::span<const std::string> arguments) {
+    return run_explain(*options, arguments);
+  };
+  return command;
+}
+
+}  // namespace tracestep::cli

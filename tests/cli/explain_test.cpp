@@ -1,0 +1,62 @@
+// explain and the replay of published tables, from files to what is printed.
+#include <gtest/gtest.h>
+
+#include "base/json.h"
+#include "cli/run_binary.h"
+#include "support/paths.h"
+#include "train/temp_folder.h"
+
+namespace tracestep {
+namespace {
+
+Json rows_of(const std::string& arguments, const std::filesystem::path& folder = {}) {
+  const ProgramRun run = run_tracestep(words_of(arguments + " --format json"), {.folder = folder});
+  EXPECT_EQ(run.status, 0) << run.err;
+  return Json::parse(run.out, arguments).at("rows");
+}
+
+TEST(ExplainCommandTest, WithoutATopicItListsThem) {
+  EXPECT_GE(rows_of("explain").size(), 22u);
+  const ProgramRun wrong = run_tracestep(words_of("explain rooflin"));
+  EXPECT_EQ(wrong.status, 2);
+  EXPECT_TRUE(contains(wrong.err, "did you mean roofline?")) << wrong.err;
+}
+
+TEST(ExplainCommandTest, NumbersComeFromTheModelOrFromAResult) {
+  const Json residual = rows_of("explain residual-stream --size 2.7B --context 256");
+  EXPECT_EQ(residual.items()[0].at("value").as_double(), 4.0 * 4 * 256 * 2560);
+  const TempFolder folder;
+  ASSERT_EQ(run_tracestep(words_of("bench --size tiny --context 16 --batch 1 --mode inference "
+                                   "--warmup 2 --steps 6 --format json --output run.json"),
+                          {.folder = folder.path()})
+                .status,
+            0);
+  const Json run = rows_of("explain warm-up --from run.json", folder.path());
+  const Json file = Json::parse(content_of(folder.path() / "run.json"), "run.json");
+  EXPECT_EQ(run.items()[0].at("value").as_double(),
+            file.at("rows").items()[0].at("median_ms").as_double());
+  EXPECT_EQ(run_tracestep(words_of("explain warm-up --from run.json --size xl"),
+                          {.folder = folder.path()})
+                .status,
+            3);
+}
+
+TEST(PublishedCommandTest, ACommittedResultIsHeldAgainstPublishedTables) {
+  const std::string csv =
+      (testing::source_folder() / "bench" / "results" / "cuda-h200-grid.csv").string();
+  const ProgramRun run = run_tracestep({"compare", csv, "--published", "--format", "json"});
+  ASSERT_EQ(run.status, 0) << run.err;
+  const Json out = Json::parse(run.out, "replay");
+  EXPECT_EQ(out.at("schema").as_string(), "tracestep.published/1");
+  std::int64_t verdicts = 0;
+  for (const Json& row : out.at("tables").at("published").at("rows").items()) {
+    for (const char* column : {"agree", "explainable", "suspicious", "not_compared"}) {
+      verdicts += row.at(column).as_int();
+    }
+  }
+  EXPECT_EQ(verdicts, std::ssize(out.at("tables").at("published_times").at("rows").items()));
+  EXPECT_EQ(run_tracestep({"compare", csv}).status, 2);
+}
+
+}  // namespace
+}  // namespace tracestep
