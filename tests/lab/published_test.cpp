@@ -210,6 +210,9 @@ TEST_F(PublishedTest, APeakFollowsTheFormOfItsLabelOrOfAnother) {
   EXPECT_EQ(verdict_of({"E", "step", "2.7B", "fp32", 512, 70}),
             "explainable GB of 10^9 bytes: AdamW, gradients set to none");
   EXPECT_TRUE(verdict_of({"B", "forward", "2.7B", "fp32", 512, 30}).starts_with("suspicious"));
+  const std::string autocast = verdict_of({"B", "forward", "2.7B", "bf16", 256, 27.51});
+  EXPECT_TRUE(autocast.starts_with("agree GiB: our program under autocast")) << autocast;
+  EXPECT_TRUE(verdict_of({"B", "forward", "2.7B", "bf16", 256, 14}).starts_with("suspicious"));
 }
 
 TEST_F(PublishedTest, SavedSquaresTellTheImplementation) {
