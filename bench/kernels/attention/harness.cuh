@@ -71,7 +71,7 @@ __global__ void reference_forward_kernel(AttentionShape s, const T* q, const T* 
   extern __shared__ double scores[];
   const std::int64_t head = blockIdx.x / s.queries;
   const int row = static_cast<int>(blockIdx.x % s.queries);
-  const int seen = s.causal ? min(s.keys, row + 1) : s.keys;
+  const int seen = s.causal ? max(0, min(s.keys, row + 1 + s.offset)) : s.keys;
   const T* qr = q + (head * s.queries + row) * s.width;
   for (int j = threadIdx.x; j < seen; j += blockDim.x) {
     double sum = 0;
@@ -87,7 +87,7 @@ __global__ void reference_forward_kernel(AttentionShape s, const T* q, const T* 
     double sum = 0;
     for (int j = 0; j < seen; ++j)
       sum += exp(scores[j] - largest) * double(float(v[(head * s.keys + j) * s.width + d]));
-    o[(head * s.queries + row) * s.width + d] = sum / total;
+    o[(head * s.queries + row) * s.width + d] = seen > 0 ? sum / total : 0.0;
   }
   if (threadIdx.x == 0) lse[blockIdx.x] = largest + log(total);
 }
@@ -100,7 +100,7 @@ __global__ void reference_backward_kernel(AttentionShape s, const T* q, const T*
   extern __shared__ double ds[];
   const std::int64_t head = blockIdx.x / s.queries;
   const int row = static_cast<int>(blockIdx.x % s.queries);
-  const int seen = s.causal ? min(s.keys, row + 1) : s.keys;
+  const int seen = s.causal ? max(0, min(s.keys, row + 1 + s.offset)) : s.keys;
   const std::int64_t at = (head * s.queries + row) * s.width;
   double delta = 0;
   for (int d = 0; d < s.width; ++d) delta += o[at + d] * double(float(d_o[at + d]));

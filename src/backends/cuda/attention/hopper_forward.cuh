@@ -61,7 +61,8 @@ struct ForwardLayout {
                        kVEmpty = kVFull + 8 * Traits::kStages,
                        kTileIndex = kVEmpty + 8 * Traits::kStages;
   static constexpr int kBytes = kTileIndex + 8 + 1024;  // with room to align to 1024
-  static_assert(Q::kBytes % 1024 == 0 && K::kBytes % 1024 == 0 && O::kBytes % 1024 == 0);
+  // Every tile starts at a multiple of its swizzle's pattern, eight rows.
+  static_assert(Q::kBytes % (8 * Q::kSwizzle) == 0 && K::kBytes % (8 * Q::kSwizzle) == 0);
   static_assert(kBytes <= 232448, "more than a block's shared memory");
 };
 
@@ -242,7 +243,8 @@ class ForwardConsumer {
     const int blocks = min(all_blocks, key_blocks<Traits>(p_, first_row + 63));
     barrier_wait(shared_ + Layout::kQFull, parity_q_);
     parity_q_ ^= 1;
-    for (int skipped = blocks; skipped < all_blocks; ++skipped) skip_block(skipped > blocks);
+#pragma unroll 1
+    for (int skipped = blocks; skipped < all_blocks; ++skipped) skip_block();
 #pragma unroll
     for (int i = 0; i < kD / 2; ++i) o_[i] = 0;
 
@@ -315,7 +317,7 @@ class ForwardConsumer {
   }
 
   // A block that only rows of later warpgroups see: keeps rings and turns in step.
-  __device__ __forceinline__ void skip_block(bool) {
+  __device__ __forceinline__ void skip_block() {
     wait_k();
     free_k();
     wait_v();

@@ -1,0 +1,138 @@
+"""Correctness of tracestep's attention against float64, at the bar of an unfused path in torch."""
+
+import dataclasses
+import math
+
+import torch
+
+
+@dataclasses.dataclass
+class Case:
+    dtype: torch.dtype
+    batch: int
+    heads: int
+    queries: int
+    keys: int
+    width: int
+    causal: bool
+    kind: str = "normal"  # normal, large (logits of 1e4), equal (all logits), strided, bottom
+    deterministic: bool = True
+
+    def __str__(self):
+        dtype = str(self.dtype).replace("torch.", "")
+        return (f"{dtype} {self.batch}x{self.heads}x{self.queries}x{self.keys}x{self.width}"
+                f"{' causal' if self.causal else ''} {self.kind}"
+                f"{'' if self.deterministic else ' any-order'}")
+
+    @property
+    def offset(self):
+        return self.keys - self.queries if self.kind == "bottom" else 0
+
+
+def cases(dtypes, widths):
+    sizes = ((1, 1, 1, 1), (2, 3, 128, 128), (1, 2, 257, 131), (1, 2, 127, 509), (1, 1, 1, 300),
+             (2, 2, 1021, 1021))
+    for dtype in dtypes:
+        for width in widths:
+            for causal in (False, True):
+                for size in sizes:
+                    yield Case(dtype, *size, width, causal)
+                for kind in ("large", "equal", "strided", "bottom"):
+                    yield Case(dtype, 1, 2, 300, 340, width, causal, kind)
+                yield Case(dtype, 1, 2, 340, 300, width, causal, "bottom")
+                yield Case(dtype, 2, 2, 700, 700, width, causal, deterministic=False)
+
+
+def make_inputs(case, generator):
+    def tensor(rows):
+        shape = (case.batch, case.heads, rows, case.width)
+        if case.kind == "strided":  # [batch, rows, heads, width], seen as the others
+            shape = (case.batch, rows, case.heads, case.width)
+        x = torch.randn(shape, device="cuda", generator=generator, dtype=torch.float32)
+        x = x.to(case.dtype)
+        return x.transpose(1, 2) if case.kind == "strided" else x
+    q, k, v, g = (tensor(n) for n in (case.queries, case.keys, case.keys, case.queries))
+    if case.kind == "large":
+        q = (q * (1e4 / 3 / math.sqrt(case.width))).to(case.dtype)
+    if case.kind == "equal":
+        k = k[:, :, :1].expand_as(k).contiguous()
+    return q, k, v, g
+
+
+def unfused(case, q, k, v, g):
+    """o, lse, dq, dk, dv with the matrix of scores, in the dtype of the operands."""
+    q, k, v = (x.detach().clone().requires_grad_() for x in (q, k, v))
+    scores = (q @ k.transpose(-1, -2)) * (1 / math.sqrt(case.width))
+    seen = torch.ones(case.queries, case.keys, dtype=torch.bool, device=q.device)
+    if case.causal:
+        seen = seen.tril(case.offset)
+    some = seen.any(-1, keepdim=True)  # queries that see a key; the others give 0
+    scores = scores.masked_fill(~seen & some, -math.inf)
+    lse = torch.logsumexp(scores, -1).masked_fill(~some.squeeze(-1), -math.inf)
+    o = (torch.softmax(scores, -1) * some) @ v
+    return [o.detach(), lse.detach(), *torch.autograd.grad(o, (q, k, v), g)]
+
+
+def distance(x, y):
+    """||x - y|| / ||y||, infinities that agree left out."""
+    x, y = x.double(), y.double()
+    agree = torch.isinf(y) & (x == y)
+    x, y = x.masked_fill(agree, 0.0), y.masked_fill(agree, 0.0)
+    return (torch.linalg.vector_norm(x - y) / torch.linalg.vector_norm(y).clamp_min(1e-3)).item()
+
+
+def poisoned(like, guard=64):
+    """A tensor of NaN between guard zones of a pattern, strided as `like`; and the zones."""
+    size = like.numel()
+    block = torch.full((size + 2 * guard,), 7.0, dtype=like.dtype, device=like.device)
+    block[guard:guard + size] = math.nan
+    order = sorted(range(like.dim()), key=lambda i: -like.stride(i))
+    inner = block[guard:guard + size].view([like.size(i) for i in order])
+    view = inner.permute([order.index(i) for i in range(like.dim())])
+    return view, (block[:guard], block[guard + size:])
+
+
+def check_case(library, case, generator, repeats):
+    """Worst error over the unfused path's; raises where something is wrong."""
+    q, k, v, g = make_inputs(case, generator)
+    exact = unfused(case, *(x.double() for x in (q, k, v, g)))
+    usual = unfused(case, q, k, v, g)
+    options = dict(offset=case.offset, deterministic=case.deterministic)
+    o, o_zones = poisoned(q)
+    lse, lse_zones = poisoned(torch.empty(q.shape[:3], dtype=torch.float32, device="cuda"))
+    grads, zones = zip(*(poisoned(x) for x in (q, k, v)))
+    library.forward(q, k, v, case.causal, o, lse, offset=case.offset)
+    library.backward(q, k, v, o, g, lse, case.causal, list(grads), **options)
+    results = [o, lse, *grads]
+    for pair in (o_zones, lse_zones, *zones):
+        for zone in pair:
+            assert bool((zone == 7.0).all()), f"{case}: wrote outside a result"
+    floor = {torch.float32: 1e-6}.get(case.dtype, 2e-3 if case.dtype == torch.bfloat16 else 3e-4)
+    worst = 0.0
+    for name, ours, theirs, right in zip(("o", "lse", "dq", "dk", "dv"), results, usual, exact):
+        error, bar = distance(ours, right), max(2 * distance(theirs, right), floor)
+        scale = torch.linalg.vector_norm(right.double().nan_to_num(0.0, 0.0, 0.0)).item()
+        if not error <= bar and scale > 1e-2:
+            raise AssertionError(f"{case}: {name} off by {error:.2e}, the bar is {bar:.2e}")
+        worst = max(worst, error / bar if scale > 1e-2 else 0.0)
+    for _ in range(repeats):
+        again, _ = library.forward(q, k, v, case.causal, offset=case.offset)
+        assert torch.equal(again, o), f"{case}: forward differs between runs"
+        if case.deterministic:
+            others = library.backward(q, k, v, o, g, lse, case.causal, **options)
+            assert all(torch.equal(a, b) for a, b in zip(others, grads)), (
+                f"{case}: backward differs between runs")
+    return worst
+
+
+def run_checks(library, dtypes, widths, repeats):
+    """(cases passed, messages of those that failed)."""
+    generator = torch.Generator("cuda").manual_seed(1)
+    passed, failures = 0, []
+    for case in cases(dtypes, widths):
+        try:
+            check_case(library, case, generator, repeats)
+            passed += 1
+        except (AssertionError, RuntimeError) as error:
+            failures.append(str(error))
+    return passed, failures

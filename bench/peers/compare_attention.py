@@ -1,0 +1,199 @@
+#!/usr/bin/env python3
+"""Runs tracestep's attention beside PyTorch's scaled_dot_product_attention on one GPU.
+
+First tracestep's results are checked against float64 (bench/peers/attention_checks.py). Then, shape
+by shape, everybody is timed in turns, as replays of a CUDA graph, so that all meet the card in the
+same state and nobody pays for Python; a time is the median over the rounds. TFLOP/s count
+4 B H T^2 D forward and 2.5 times that backward, halved when causal.
+
+    python3 bench/peers/compare_attention.py --library build-cuda/libtracestep_attention.so
+"""
+
+import argparse
+import json
+import pathlib
+import statistics
+import sys
+
+import torch
+import torch.nn.functional as F
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+from attention_checks import run_checks
+from attention_library import Library
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+BACKENDS = {"cudnn": SDPBackend.CUDNN_ATTENTION, "flash2": SDPBackend.FLASH_ATTENTION}
+# batch, heads, tokens, width, causal
+SHAPES = (
+    (1, 16, 16384, 128, True), (1, 16, 16384, 128, False), (1, 32, 16384, 64, True),
+    (1, 32, 16384, 64, False), (1, 16, 16384, 64, True), (2, 32, 8192, 80, True),
+    (2, 32, 8192, 80, False), (2, 16, 8192, 128, True), (2, 32, 8192, 64, True),
+    (8, 16, 2048, 128, True), (8, 32, 2048, 64, True), (8, 32, 2048, 80, True),
+    (4, 48, 1024, 128, True), (16, 25, 1024, 64, True), (32, 16, 512, 128, True),
+    (32, 32, 512, 64, True), (32, 32, 512, 80, True))
+
+
+def parse_arguments():
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--library", default=str(ROOT / "build-cuda/libtracestep_attention.so"))
+    parser.add_argument("--dtype", default="bf16", choices=("bf16", "fp16"))
+    parser.add_argument("--family", default="auto", choices=("auto", "portable"))
+    parser.add_argument("--shapes", help="BxHxTxD with c behind it when causal; comma separated")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--turn-ms", type=float, default=20, help="replays last about as long")
+    parser.add_argument("--check-widths", default="64,80,96,128,32,59,111")
+    parser.add_argument("--check-repeats", type=int, default=3, help="equal bits, per case")
+    parser.add_argument("--no-check", action="store_true")
+    parser.add_argument("--no-time", action="store_true")
+    parser.add_argument("--markdown", metavar="FILE")
+    parser.add_argument("--json", metavar="FILE")
+    return parser.parse_args()
+
+
+def capture(run, stream):
+    """A graph of run(), after calls that let libraries settle."""
+    with torch.cuda.stream(stream):
+        for _ in range(2):
+            run()
+    stream.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph, stream=stream):
+        run()
+    return graph
+
+
+def torch_graphs(backend, q, k, v, g, causal, stream):
+    """Graphs of forward and backward of one back end of torch's attention."""
+    q, k, v = (x.detach().clone().requires_grad_() for x in (q, k, v))
+
+    def attend():
+        with sdpa_kernel(backend):
+            return F.scaled_dot_product_attention(q, k, v, is_causal=causal)
+
+    with torch.no_grad():
+        forward = capture(attend, stream)
+    with torch.cuda.stream(stream):
+        o = attend()
+    backward = capture(lambda: torch.autograd.grad(o, (q, k, v), g, retain_graph=True), stream)
+    # The graphs know addresses only: what they read and write has to stay.
+    return {"forward": forward, "backward": backward, "kept": (q, k, v, g, o)}
+
+
+def our_graphs(library, q, k, v, g, causal, stream, **options):
+    o, lse = library.forward(q, k, v, causal, **options)
+    shape = library.shape(q, k, causal, **options)
+    grads = [torch.empty_like(x) for x in (q, k, v)]
+    spaces = [library._workspace(which, shape, q) for which in ("forward", "backward")]
+    return {
+        "forward": capture(
+            lambda: library.forward(q, k, v, causal, o, lse, spaces[0], **options), stream),
+        "backward": capture(
+            lambda: library.backward(q, k, v, o, g, lse, causal, grads, spaces[1], **options),
+            stream),
+        "kept": (q, k, v, g, o, lse, grads, spaces)}
+
+
+def turn(graph, count):
+    """Milliseconds of one replay, from `count` in a row."""
+    begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    graph.replay()
+    begin.record()
+    for _ in range(count):
+        graph.replay()
+    end.record()
+    end.synchronize()
+    return begin.elapsed_time(end) / count
+
+
+def time_shape(library, options, dtype, shape):
+    batch, heads, tokens, width, causal = shape
+    make = torch.Generator("cuda").manual_seed(2)
+    q, k, v, g = (torch.randn((batch, heads, tokens, width), device="cuda", dtype=torch.float32,
+                              generator=make).to(dtype) for _ in range(4))
+    stream = torch.cuda.Stream()
+    people = {}
+    for name, extra in (("ours", False), ("ordered", True)):
+        people[name] = our_graphs(library, q, k, v, g, causal, stream, deterministic=extra,
+                                  family=options.family)
+    for name, backend in BACKENDS.items():
+        try:
+            people[name] = torch_graphs(backend, q, k, v, g, causal, stream)
+        except RuntimeError as error:  # a back end that does not take this shape
+            print(f"  {name}: {str(error).splitlines()[0]}", file=sys.stderr)
+    times = {name: {"forward": [], "backward": []} for name in people}
+    for _ in range(options.rounds):
+        for phase in ("forward", "backward"):
+            for name, graphs in people.items():
+                count = max(1, min(200, int(options.turn_ms / turn(graphs[phase], 1))))
+                times[name][phase].append(turn(graphs[phase], count))
+    flops = 4.0 * batch * heads * tokens * tokens * width / (2 if causal else 1)
+    row = {"shape": f"{batch}x{heads}x{tokens}x{width}", "causal": causal}
+    for name, phases in times.items():
+        for phase, samples in phases.items():
+            ms = statistics.median(samples)
+            work = flops * (1.0 if phase == "forward" else 2.5)
+            row[f"{name} {phase}"] = {"ms": ms, "tflops": work / ms / 1e9,
+                                      "spread": (max(samples) - min(samples)) / ms}
+    return row
+
+
+def table(rows):
+    def cell(row, name, phase):
+        x = row.get(f"{name} {phase}")
+        return "" if x is None else f"{x['ms']:.3f} ({x['tflops']:.0f})"
+
+    def ratio(row, phase):
+        ours, best = row[f"ours {phase}"]["ms"], [
+            row[f"{name} {phase}"]["ms"] for name in BACKENDS if f"{name} {phase}" in row]
+        return f"{min(best) / ours:.2f}" if best else ""
+
+    lines = ["| shape | causal | pass | ours, ms (TFLOP/s) | in order | cuDNN | FlashAttention-2 "
+             "| best of torch / ours |", "|---|---|---|---:|---:|---:|---:|---:|"]
+    for row in rows:
+        for phase in ("forward", "backward"):
+            cells = [cell(row, name, phase) for name in ("ours", "ordered", "cudnn", "flash2")]
+            if phase == "forward":
+                cells[1] = ""
+            lines.append(f"| {row['shape']} | {'yes' if row['causal'] else 'no'} | {phase} | "
+                         + " | ".join(cells) + f" | {ratio(row, phase)} |")
+    return "\n".join(lines)
+
+
+def parse_shapes(text):
+    for word in text.split(","):
+        causal = word.endswith("c")
+        yield (*(int(n) for n in word.rstrip("c").split("x")), causal)
+
+
+def main():
+    options = parse_arguments()
+    library = Library(options.library)
+    dtype = {"bf16": torch.bfloat16, "fp16": torch.float16}[options.dtype]
+    failures = []
+    if not options.no_check:
+        widths = [int(n) for n in options.check_widths.split(",")]
+        passed, failures = run_checks(library, (torch.bfloat16, torch.float16), widths,
+                                      options.check_repeats)
+        print(f"checks: {passed} passed, {len(failures)} failed")
+        for message in failures[:20]:
+            print("  " + message)
+    rows = []
+    if not options.no_time:
+        shapes = list(parse_shapes(options.shapes)) if options.shapes else SHAPES
+        for shape in shapes:
+            rows.append(time_shape(library, options, dtype, shape))
+        print(table(rows))
+    if options.markdown:
+        pathlib.Path(options.markdown).write_text(table(rows) + "\n")
+    if options.json:
+        about = {"device": torch.cuda.get_device_name(), "torch": torch.__version__,
+                 "cudnn": torch.backends.cudnn.version(), "dtype": options.dtype}
+        pathlib.Path(options.json).write_text(
+            json.dumps({**about, "failures": failures, "rows": rows}, indent=1) + "\n")
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
