@@ -105,7 +105,8 @@ class PlantedFaultTest : public ::testing::Test {
 
   static CellResult measured(Faults faults, Mode mode = Mode::kForward, int warmup = 1) {
     const auto make = [&]() -> std::unique_ptr<Device> {
-      return std::make_unique<StreamDevice>(testing::backend_named("cpu").make({}), faults);
+      return std::make_unique<StreamDevice>(testing::backend_named("cpu").make({.threads = 1}),
+                                            faults);
     };
     return measure_cell(make, spec(mode, warmup));
   }

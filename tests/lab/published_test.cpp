@@ -230,6 +230,37 @@ TEST_F(PublishedTest, SavedSquaresTellTheImplementation) {
   EXPECT_TRUE(reason(44).starts_with("suspicious")) << reason(44);
 }
 
+TEST_F(PublishedTest, AttentionOfOnePaceAgreesUntilAFigureIsAltered) {
+  // Ours: naive forms that take B's times by three; a flash row that must not be looked at.
+  ReplayInput ours;
+  for (const PublishedAttention& a : published_.attention) {
+    if (a.study != "B") continue;
+    for (const char* form : {"naive", "flash"}) {
+      Json row = Json::object();
+      row["batch"] = 8;
+      row["width"] = a.width;
+      row["context"] = a.context;
+      row["attention"] = form;
+      row["saved"] = "scores+exp+weights";
+      row["precision"] = "fp32";
+      row["status"] = "ok";
+      row["forward_median_ms"] = form[0] == 'n' ? a.forward_ms / 3 : 0.01;
+      row["backward_median_ms"] = a.backward_ms / 3;
+      ours.rows.emplace_back(std::move(row));
+    }
+  }
+  const auto verdict_of = [&](std::size_t index) {
+    return cell_text(attention_replay_table(published_, ours), index, "verdict");
+  };
+  EXPECT_EQ(verdict_of(24), "agree");  // B, width 16, context 16384: 105.4 and 290.6 ms
+  published_.attention[24].forward_ms = 200;
+  EXPECT_EQ(verdict_of(24), "suspicious");
+  published_.attention[24].forward_ms = 300;  // above backward
+  EXPECT_EQ(verdict_of(24), "suspicious");
+  published_.attention[24].forward_ms = 15;  // 34 GB in less than 2.04 TB/s move
+  EXPECT_EQ(verdict_of(24), "suspicious");
+}
+
 TEST_F(PublishedTest, SharesAddUpToNoMoreThanTheWhole) {
   const auto worst = [&] {
     const Table table = share_replay_table(published_);

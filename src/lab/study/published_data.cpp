@@ -333,9 +333,14 @@ std::vector<PublishedShares> shares() {
 const PublishedDevice* known_device(std::string_view name) {
   // Dense products with float32 sums, without TF32 for fp32; bytes of the device's memory.
   static const PublishedDevice kDevices[] = {
-      {"RTX 5090", 104.8, 209.5, 1792, 31.3}, {"A800", 19.5, 312, 2039, 79.2},
-      {"A100 40 GB", 19.5, 312, 1555, 39.4},  {"A100", 19.5, 312, 2039, 79.2},
-      {"H100", 66.9, 989, 3350, 79.2},        {"H200", 66.9, 989, 4800, 139.8},
+      {"RTX 5090", 104.8, 209.5, 1792, 31.3},
+      {"A800", 19.5, 312, 2039, 79.2},
+      {"A100 40 GB", 19.5, 312, 1555, 39.4},
+      {"A100-SXM4-40GB", 19.5, 312, 1555, 39.4},
+      {"A100-PCIE-40GB", 19.5, 312, 1555, 39.4},
+      {"A100", 19.5, 312, 2039, 79.2},
+      {"H100", 66.9, 989, 3350, 79.2},
+      {"H200", 66.9, 989, 4800, 139.8},
       {"B200", 80, 2250, 8000, 178},
   };
   if (name.empty()) return nullptr;

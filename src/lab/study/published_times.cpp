@@ -57,6 +57,7 @@ class OurTimes {
       const auto batch = row.number("batch"), vocab = row.number("vocab");
       if (!context || !ms || row.text("status") != "ok" || row.text("size").empty()) continue;
       if (batch.value_or(kBatch) != kBatch || vocab.value_or(10000) != 10000) continue;
+      if (row.text("attention") == "flash") continue;  // theirs keep the scores
       const std::string key =
           key_of(row.text("size"), *context, row.text("precision"), row.text("mode"));
       // Plain PyTorch code runs op by op: our primitive rows are nearest to it.
