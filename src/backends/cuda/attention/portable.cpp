@@ -1,0 +1,305 @@
+// Calls of the portable attention kernels: what they need in memory and their arguments.
+#include "backends/cuda/attention/portable.h"
+
+#include <algorithm>
+
+#include "backends/cuda/attention/portable_kernels.h"
+
+namespace tracestep::cuda {
+namespace {
+
+using namespace portable;
+
+constexpr std::int64_t kRowStep = 128;  // rows of the largest block
+
+std::int64_t batch_heads(const AttentionShape& shape) {
+  return std::int64_t{shape.batch} * shape.heads;
+}
+
+std::int64_t round_up(std::int64_t bytes, std::int64_t to) {
+  return (bytes + to - 1) / to * to;
+}
+
+// Whether every row of a tensor starts at a multiple of 16 bytes.
+bool rows_are_aligned(const void* data, const AttentionStrides& strides, std::int64_t item) {
+  const std::int64_t all =
+      reinterpret_cast<std::intptr_t>(data) | (strides.batch | strides.head | strides.row) * item;
+  return all % 16 == 0;
+}
+
+std::int64_t item_bytes(const AttentionShape& shape) {
+  return shape.dtype == AttentionDType::kF32 ? 4 : 2;
+}
+
+TileView view_of(const void* data, const AttentionStrides& strides, int rows) {
+  return {.data = data,
+          .strides = strides,
+          .plane = 0,
+          .rows = rows,
+          .is_aligned = rows_are_aligned(data, strides, 2)};
+}
+
+ResultView result_of(void* data, const AttentionStrides& strides, const AttentionShape& shape) {
+  return {.data = data,
+          .strides = strides,
+          .is_float = shape.dtype == AttentionDType::kF32,
+          .is_aligned = rows_are_aligned(data, strides, item_bytes(shape))};
+}
+
+// Hands out pieces of a workspace at multiples of 256 bytes; without one it only counts.
+class Pieces {
+ public:
+  explicit Pieces(void* workspace) : start_(static_cast<char*>(workspace)) {}
+  template <class T>
+  T* take(std::int64_t count) {
+    char* piece = start_ == nullptr ? nullptr : start_ + bytes_;
+    bytes_ += round_up(count * static_cast<std::int64_t>(sizeof(T)), 256);
+    return reinterpret_cast<T*>(piece);
+  }
+  std::int64_t bytes() const { return bytes_; }
+
+ private:
+  char* start_;
+  std::int64_t bytes_ = 0;
+};
+
+struct StatsPieces {
+  float *lse2, *delta, *exponent, *correction;
+  int pitch;
+};
+
+StatsPieces take_stats(Pieces& pieces, const AttentionShape& shape) {
+  StatsPieces stats{};
+  stats.pitch = static_cast<int>(round_up(shape.queries, kRowStep));
+  const std::int64_t count = batch_heads(shape) * stats.pitch;
+  stats.lse2 = pieces.take<float>(count);
+  stats.delta = pieces.take<float>(count);
+  if (shape.dtype == AttentionDType::kF32) {
+    stats.exponent = pieces.take<float>(count);
+    stats.correction = pieces.take<float>(count);
+  }
+  return stats;
+}
+
+// The parts of float32 operands: `operands` is what splits them, `view` what the kernels read.
+struct SplitPieces {
+  SplitOperands operands;
+  TileView view[kOperands];
+};
+
+SplitPieces take_parts(Pieces& pieces, const AttentionShape& shape, bool has_gradient) {
+  SplitPieces result;
+  SplitOperands& operands = result.operands;
+  operands.batch = shape.batch;
+  operands.heads = shape.heads;
+  operands.width = shape.width;
+  operands.padded = padded_width(shape.width);
+  operands.parts = shape.f32 == AttentionF32::kSplit3 ? 2 : 1;
+  operands.ranges = pieces.take<HeadRange>(batch_heads(shape));
+  for (int which = kQ; which < (has_gradient ? kOperands : kDO); ++which) {
+    const int rows = which == kQ || which == kDO ? shape.queries : shape.keys;
+    const std::int64_t plane = std::int64_t{rows} * operands.padded;
+    operands.operand[which].rows = rows;
+    operands.operand[which].parts =
+        pieces.take<std::uint16_t>(batch_heads(shape) * plane * operands.parts);
+    result.view[which] = {
+        .data = operands.operand[which].parts,
+        .strides = {plane * operands.parts * shape.heads, plane * operands.parts, operands.padded},
+        .plane = plane,
+        .rows = rows,
+        .is_aligned = true};
+  }
+  return result;
+}
+
+void set_operand(SplitPieces& pieces, Operand which, const void* data,
+                 const AttentionStrides& strides) {
+  pieces.operands.operand[which].data = static_cast<const float*>(data);
+  pieces.operands.operand[which].strides = strides;
+}
+
+ForwardParams forward_params(const AttentionForward& call) {
+  const AttentionShape& shape = call.shape;
+  ForwardParams params;
+  params.o = result_of(call.o, call.o_strides, shape);
+  params.lse = call.lse;
+  params.heads = shape.heads;
+  params.batch_heads = static_cast<int>(batch_heads(shape));
+  params.width = shape.width;
+  params.scale = shape.scale;
+  params.causal = shape.causal;
+  params.offset = shape.offset;
+  return params;
+}
+
+bool is_empty(const AttentionShape& shape) {
+  return batch_heads(shape) == 0 || shape.width == 0 || (shape.queries == 0 && shape.keys == 0);
+}
+
+// Everything but the operands, which come as they are or in parts.
+void set_backward_params(BackwardParams& params, const AttentionShape& shape,
+                         const StatsPieces& stats) {
+  params.lse2 = stats.lse2;
+  params.delta = stats.delta;
+  params.exponent = stats.exponent;
+  params.correction = stats.correction;
+  params.query_pitch = stats.pitch;
+  params.heads = shape.heads;
+  params.batch_heads = static_cast<int>(batch_heads(shape));
+  params.width = shape.width;
+  params.scale = shape.scale;
+  params.causal = shape.causal;
+  params.offset = shape.offset;
+}
+
+cudaError_t prepare_stats(const AttentionBackward& call, const StatsPieces& pieces,
+                          cudaStream_t stream) {
+  const AttentionShape& shape = call.shape;
+  QueryStats stats;
+  stats.o = call.o;
+  stats.d_o = call.d_o;
+  stats.o_strides = call.o_strides;
+  stats.do_strides = call.do_strides;
+  stats.lse = call.lse;
+  stats.lse2 = pieces.lse2;
+  stats.delta = pieces.delta;
+  stats.exponent = pieces.exponent;
+  stats.dtype = shape.dtype;
+  stats.batch = shape.batch;
+  stats.heads = shape.heads;
+  stats.rows = shape.queries;
+  stats.pitch = pieces.pitch;
+  stats.width = shape.width;
+  stats.is_aligned = rows_are_aligned(call.o, call.o_strides, item_bytes(shape)) &&
+                     rows_are_aligned(call.d_o, call.do_strides, item_bytes(shape));
+  return find_query_stats(stats, stream);
+}
+
+// The arguments of the two kernels from views of q, k, v and dO.
+struct BothParams {
+  BackwardParams keys, queries;
+};
+
+BothParams backward_params(const AttentionBackward& call, const StatsPieces& stats,
+                           const TileView (&view)[kOperands]) {
+  BothParams both;
+  set_backward_params(both.keys, call.shape, stats);
+  set_backward_params(both.queries, call.shape, stats);
+  both.keys.x = both.queries.y = view[kK];
+  both.keys.x_pair = both.queries.y_pair = view[kV];
+  both.keys.y = both.queries.x = view[kQ];
+  both.keys.y_pair = both.queries.x_pair = view[kDO];
+  both.keys.gradient = result_of(call.dk, call.dk_strides, call.shape);
+  both.keys.value_gradient = result_of(call.dv, call.dv_strides, call.shape);
+  both.queries.gradient = result_of(call.dq, call.dq_strides, call.shape);
+  return both;
+}
+
+}  // namespace
+
+int portable::padded_width(int width) {
+  for (const int padded : {16, 32, 64, 80, 96, 128}) {
+    if (width <= padded) return padded;
+  }
+  return 256;
+}
+
+std::int64_t portable_forward_workspace(const AttentionShape&) {
+  return 0;
+}
+
+std::int64_t portable_backward_workspace(const AttentionShape& shape) {
+  Pieces pieces(nullptr);
+  take_stats(pieces, shape);
+  return pieces.bytes();
+}
+
+cudaError_t portable_forward(const AttentionForward& call, cudaStream_t stream) {
+  const AttentionShape& shape = call.shape;
+  if (is_empty(shape)) return cudaSuccess;
+  ForwardParams params = forward_params(call);
+  params.q = view_of(call.q, call.q_strides, shape.queries);
+  params.k = view_of(call.k, call.k_strides, shape.keys);
+  params.v = view_of(call.v, call.v_strides, shape.keys);
+  const int width = padded_width(shape.width);
+  return shape.dtype == AttentionDType::kBF16 ? forward_bf16(width, params, stream)
+                                              : forward_f16(width, params, stream);
+}
+
+cudaError_t portable_backward(const AttentionBackward& call, cudaStream_t stream) {
+  const AttentionShape& shape = call.shape;
+  if (is_empty(shape)) return cudaSuccess;
+  Pieces pieces(call.workspace);
+  const StatsPieces stats = take_stats(pieces, shape);
+  if (const cudaError_t status = prepare_stats(call, stats, stream); status != cudaSuccess) {
+    return status;
+  }
+  const TileView view[kOperands] = {view_of(call.q, call.q_strides, shape.queries),
+                                    view_of(call.k, call.k_strides, shape.keys),
+                                    view_of(call.v, call.v_strides, shape.keys),
+                                    view_of(call.d_o, call.do_strides, shape.queries)};
+  const BothParams both = backward_params(call, stats, view);
+  const int width = padded_width(shape.width);
+  return shape.dtype == AttentionDType::kBF16
+             ? backward_bf16(width, both.keys, both.queries, stream)
+             : backward_f16(width, both.keys, both.queries, stream);
+}
+
+std::int64_t float32_forward_workspace(const AttentionShape& shape) {
+  Pieces pieces(nullptr);
+  take_parts(pieces, shape, /*has_gradient=*/false);
+  return pieces.bytes();
+}
+
+std::int64_t float32_backward_workspace(const AttentionShape& shape) {
+  Pieces pieces(nullptr);
+  take_stats(pieces, shape);
+  take_parts(pieces, shape, /*has_gradient=*/true);
+  return pieces.bytes();
+}
+
+cudaError_t float32_forward(const AttentionForward& call, cudaStream_t stream) {
+  const AttentionShape& shape = call.shape;
+  if (is_empty(shape)) return cudaSuccess;
+  Pieces pieces(call.workspace);
+  SplitPieces split = take_parts(pieces, shape, /*has_gradient=*/false);
+  set_operand(split, kQ, call.q, call.q_strides);
+  set_operand(split, kK, call.k, call.k_strides);
+  set_operand(split, kV, call.v, call.v_strides);
+  if (const cudaError_t status = split_operands(split.operands, stream); status != cudaSuccess) {
+    return status;
+  }
+  ForwardParams params = forward_params(call);
+  params.q = split.view[kQ];
+  params.k = split.view[kK];
+  params.v = split.view[kV];
+  params.ranges = split.operands.ranges;
+  const int width = split.operands.padded;
+  return split.operands.parts == 2 ? forward_split(width, params, stream)
+                                   : forward_f16(width, params, stream);
+}
+
+cudaError_t float32_backward(const AttentionBackward& call, cudaStream_t stream) {
+  const AttentionShape& shape = call.shape;
+  if (is_empty(shape)) return cudaSuccess;
+  Pieces pieces(call.workspace);
+  const StatsPieces stats = take_stats(pieces, shape);
+  SplitPieces split = take_parts(pieces, shape, /*has_gradient=*/true);
+  set_operand(split, kQ, call.q, call.q_strides);
+  set_operand(split, kK, call.k, call.k_strides);
+  set_operand(split, kV, call.v, call.v_strides);
+  set_operand(split, kDO, call.d_o, call.do_strides);
+  if (const cudaError_t status = prepare_stats(call, stats, stream); status != cudaSuccess) {
+    return status;
+  }
+  if (const cudaError_t status = split_operands(split.operands, stream); status != cudaSuccess) {
+    return status;
+  }
+  BothParams both = backward_params(call, stats, split.view);
+  both.keys.ranges = both.queries.ranges = split.operands.ranges;
+  const int width = split.operands.padded;
+  return split.operands.parts == 2 ? backward_split(width, both.keys, both.queries, stream)
+                                   : backward_f16(width, both.keys, both.queries, stream);
+}
+
+}  // namespace tracestep::cuda

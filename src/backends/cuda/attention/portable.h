@@ -1,0 +1,25 @@
+// The portable family of attention kernels (sm_80 and later: mma.sync, cp.async): bfloat16 and
+// float16 as they are, float32 through float16 parts. attention.cpp chooses among families; this is
+// what it calls here. Widths up to 256, any lengths, any strides; always deterministic.
+#pragma once
+
+#include "backends/cuda/attention/attention.h"
+
+namespace tracestep::cuda {
+
+// Operands of 16 bits. Forward needs no workspace; backward 8 bytes a query.
+std::int64_t portable_forward_workspace(const AttentionShape& shape);
+std::int64_t portable_backward_workspace(const AttentionShape& shape);
+cudaError_t portable_forward(const AttentionForward& call, cudaStream_t stream);
+cudaError_t portable_backward(const AttentionBackward& call, cudaStream_t stream);
+
+// float32 operands. Each is multiplied by a power of two of its head and stored as float16: in two
+// parts whose sum carries 22 bits (kSplit3: three products, about float32 accuracy, relative to the
+// largest element of a head), or in one (kTF32: TF32's 10 bits of mantissa). The workspace holds
+// the parts: 4 or 2 bytes an element of q, k, v and, backward, dO.
+std::int64_t float32_forward_workspace(const AttentionShape& shape);
+std::int64_t float32_backward_workspace(const AttentionShape& shape);
+cudaError_t float32_forward(const AttentionForward& call, cudaStream_t stream);
+cudaError_t float32_backward(const AttentionBackward& call, cudaStream_t stream);
+
+}  // namespace tracestep::cuda

@@ -1,0 +1,52 @@
+// The instantiated portable kernels, each file of them behind one function, and the kernels that
+// prepare their operands.
+#pragma once
+
+#include "backends/cuda/attention/portable_params.h"
+
+namespace tracestep::cuda::portable {
+
+// The width that the kernels are compiled for which serves `width`; the columns between are zeros.
+int padded_width(int width);
+
+// `width` is a padded one. Split: float16 in two parts, results in float32.
+cudaError_t forward_bf16(int width, const ForwardParams& params, cudaStream_t stream);
+cudaError_t forward_f16(int width, const ForwardParams& params, cudaStream_t stream);
+cudaError_t forward_split(int width, const ForwardParams& params, cudaStream_t stream);
+
+// Both kernels of the backward pass: `keys` has K and V resident, `queries` Q and dO.
+cudaError_t backward_bf16(int width, const BackwardParams& keys, const BackwardParams& queries,
+                          cudaStream_t stream);
+cudaError_t backward_f16(int width, const BackwardParams& keys, const BackwardParams& queries,
+                         cudaStream_t stream);
+cudaError_t backward_split(int width, const BackwardParams& keys, const BackwardParams& queries,
+                           cudaStream_t stream);
+
+// What the backward kernels want to know of every query, see BackwardParams. `exponent` may be
+// null.
+struct QueryStats {
+  const void *o = nullptr, *d_o = nullptr;
+  AttentionStrides o_strides, do_strides;
+  const float* lse = nullptr;
+  float *lse2 = nullptr, *delta = nullptr, *exponent = nullptr;
+  AttentionDType dtype = AttentionDType::kBF16;
+  int batch = 1, heads = 1, rows = 0, pitch = 0, width = 0;
+  bool is_aligned = true;  // rows of o and dO start at multiples of 16 bytes
+};
+cudaError_t find_query_stats(const QueryStats& stats, cudaStream_t stream);
+
+// One float32 operand on its way to parts [batch_heads, parts, rows, padded width].
+struct SplitOperand {
+  const float* data = nullptr;
+  AttentionStrides strides;
+  void* parts = nullptr;
+  int rows = 0;
+};
+struct SplitOperands {
+  SplitOperand operand[kOperands];  // q, k, v, dO; those without data are skipped
+  HeadRange* ranges = nullptr;      // [batch_heads], written here
+  int batch = 1, heads = 1, width = 0, padded = 0, parts = 2;
+};
+cudaError_t split_operands(const SplitOperands& operands, cudaStream_t stream);
+
+}  // namespace tracestep::cuda::portable
