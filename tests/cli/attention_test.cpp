@@ -42,5 +42,23 @@ TEST(AttentionCommandTest, SavedTensorsAndMasksAreDimensionsOfTheGrid) {
   EXPECT_EQ(run_tracestep(words_of("attention --device reference")).status, 2);
 }
 
+TEST(AttentionCommandTest, TheFlashSweepHasBothFormsAndSixtyFourThousandTokens) {
+  const Json result = json_of("--device null --sweep flash --width 16,128 --warmup 0 --steps 1");
+  const auto& rows = result.at("rows").items();
+  EXPECT_EQ(rows.size(), 80u);  // 10 contexts, 2 widths, 2 forms, 2 precisions
+  std::int64_t naive = 0, flash = 0;
+  for (const Json& row : rows) {
+    if (row.at("context").as_int() != 65536 || row.at("width").as_int() != 128) continue;
+    if (row.at("precision").as_string() != "fp32") continue;
+    EXPECT_EQ(row.at("batch").as_int(), 1);
+    const bool is_flash = row.at("attention").as_string() == "flash";
+    EXPECT_EQ(row.at("saved").as_string(), is_flash ? "lse" : "weights");
+    (is_flash ? flash : naive) = row.at("before_backward_bytes").as_int();
+  }
+  const std::int64_t tensor = std::int64_t{65536} * 128 * 4;
+  EXPECT_EQ(flash, 5 * tensor + 65536 * 4);
+  EXPECT_EQ(naive, 5 * tensor + std::int64_t{65536} * 65536 * 4);
+}
+
 }  // namespace
 }  // namespace tracestep

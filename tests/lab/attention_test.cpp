@@ -1,8 +1,10 @@
 // The attention benchmark: its parts, its bytes against formulas worked out by hand, its fit.
 #include "lab/study/attention.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "analysis/saved_ledger.h"
 #include "backends/null/null_device.h"
 #include "base/error.h"
 #include "lab/study/attention_tables.h"
@@ -78,6 +80,83 @@ TEST(AttentionTest, BackwardHasTwiceTheProductsOfForward) {
   EXPECT_EQ(r.backward.flops, 2 * r.forward.flops);
 }
 
+AttentionSpec flash_of(std::int64_t context, std::int64_t width, const char* precision = "fp32") {
+  AttentionSpec spec = spec_of(context, width);
+  spec.attention = AttentionForm::kFlash;
+  spec.precision = precision;
+  return spec;
+}
+
+TEST(FlashAttentionBytesTest, OneNumberForEachRowIsSavedBesideTheTensors) {
+  const auto device = planning()();
+  const AttentionSpec spec = flash_of(128, 64);
+  const AttentionProgram p = attention_program(spec, *device);
+  std::vector<Shape> saved;
+  for (const LedgerItem& item : saved_ledger(p.program)) {
+    saved.push_back(p.program.type(item.value).shape);
+  }
+  // q, k and v are parameters here, which a ledger does not list.
+  EXPECT_THAT(saved, ::testing::UnorderedElementsAre(Shape{2, 128, 64}, Shape{2, 128}));
+}
+
+TEST(FlashAttentionBytesTest, EveryBackEndHoldsWhatWasPredictedAndItGrowsWithTheContextAlone) {
+  for (const std::string& name : testing::backend_names()) {
+    for (const char* precision : {"fp32", "bf16-pure", "bf16"}) {
+      std::vector<double> contexts, before, peak;
+      for (std::int64_t context : {64, 128, 256, 512}) {
+        const AttentionSpec spec = flash_of(context, 16, precision);
+        const AttentionResult r =
+            measure_attention([&] { return testing::backend_named(name).make({}); }, spec);
+        ASSERT_EQ(r.status, "ok") << r.detail;
+        EXPECT_EQ(r.before_backward_bytes, r.predicted_before_backward_bytes) << precision;
+        EXPECT_EQ(r.peak_bytes, r.predicted_peak_bytes) << precision;
+        EXPECT_EQ(r.saved_bytes, 0);
+        EXPECT_EQ(r.whole.samples_ms.size(), 3u);
+        if (std::string_view(precision) == "fp32") {
+          EXPECT_EQ(r.before_backward_bytes, five_tensors(spec) + spec.batch * context * 4);
+        }
+        contexts.push_back(static_cast<double>(context));
+        before.push_back(static_cast<double>(r.before_backward_bytes));
+        peak.push_back(static_cast<double>(r.peak_bytes));
+      }
+      EXPECT_NEAR(fit_quadratic(contexts, before).a, 0.0, 1e-9) << precision;
+      // Workspaces come in whole blocks.
+      EXPECT_NEAR(fit_quadratic(contexts, peak).a, 0.0, 1e-2) << name << " " << precision;
+    }
+  }
+}
+
+TEST(FlashAttentionBytesTest, ACausalCallCountsHalfAndBackwardTwoAndAHalfTimes) {
+  const AttentionResult naive = measure_attention(planning(), spec_of(32, 8));
+  const AttentionResult flash = measure_attention(planning(), flash_of(32, 8));
+  EXPECT_EQ(2 * flash.forward.flops, naive.forward.flops);
+  EXPECT_EQ(2 * flash.backward.flops, 5 * flash.forward.flops);
+  EXPECT_EQ(flash.whole.flops, flash.forward.flops + flash.backward.flops);
+}
+
+// The step of a whole model: in each layer one tensor of B·H·T numbers, and none of B·H·T².
+TEST(FlashAttentionBytesTest, AModelSavesNothingOfTheSizeOfItsScores) {
+  StepSpec step{.model = {.vocab = 31, .d_model = 24, .d_ff = 40, .layers = 3, .heads = 2},
+                .shape = {.batch = 2, .context = 37}};
+  step.attention = AttentionForm::kFlash;
+  for (Granularity ops : {Granularity::kFused, Granularity::kPrimitive}) {
+    step.ops = ops;
+    const Program program = step_program(step);
+    int rows = 0;
+    for (const LedgerItem& item : saved_ledger(program)) {
+      const Shape& shape = program.type(item.value).shape;
+      EXPECT_NE(shape.product(), 2 * 2 * 37 * 37) << program.node(item.producer).op->name;
+      rows += shape == Shape{2, 2, 37} ? 1 : 0;
+    }
+    EXPECT_EQ(rows, 3) << name_of(ops);
+    std::int64_t kernels = 0;
+    for (const Node& node : program.nodes) {
+      kernels += node.op->kernel_class == KernelClass::kAttention ? 1 : 0;
+    }
+    EXPECT_EQ(kernels, 6) << name_of(ops);
+  }
+}
+
 TEST(AttentionTest, TheLossIsInNeitherPart) {
   const auto device = planning()();
   const AttentionProgram p = attention_program(spec_of(32, 8), *device);
@@ -143,10 +222,10 @@ TEST(AttentionTest, BytesPerSquaredContextCountTheSavedTensors) {
     const Table table = attention_scaling_table(results);
     ASSERT_EQ(table.rows.size(), 1u);
     // B·4 = 8 bytes per S² and tensor.
-    EXPECT_NEAR(table.rows[0][6].as_double(), 8 * count, 1e-6);
-    EXPECT_NEAR(table.rows[0][7].as_double(), count, 1e-6);
+    EXPECT_NEAR(table.rows[0][7].as_double(), 8 * count, 1e-6);
+    EXPECT_NEAR(table.rows[0][8].as_double(), count, 1e-6);
     // Five tensors of B·D floats, and for softmax in parts B sums.
-    EXPECT_NEAR(table.rows[0][8].as_double(), 5 * 2 * 16 * 4 + (count == 3 ? 8 : 0), 1e-3);
+    EXPECT_NEAR(table.rows[0][9].as_double(), 5 * 2 * 16 * 4 + (count == 3 ? 8 : 0), 1e-3);
   }
 }
 

@@ -14,8 +14,10 @@ namespace {
 
 constexpr int kSteps = 200;
 
-std::vector<double> losses_on(Device& device, Granularity ops, const char* precision = "fp32") {
+std::vector<double> losses_on(Device& device, Granularity ops, const char* precision = "fp32",
+                              AttentionForm attention = AttentionForm::kNaive) {
   TrainOptions options;
+  options.attention = attention;
   options.model = {.vocab = 29, .d_model = 16, .d_ff = 32, .layers = 2, .heads = 2};
   options.model.precision = parse_precision("test", precision);
   options.shape = {.batch = 2, .context = 9};
@@ -66,6 +68,18 @@ TEST(AgreementTest, TwoHundredStepsFollowTheOracle) {
       const double gap = largest_gap(losses_on(*device, ops), expected);
       EXPECT_LE(gap, 1e-4) << backend.name << " " << name_of(ops);
       RecordProperty(backend.name + "_" + std::string(name_of(ops)), std::to_string(gap));
+    }
+  }
+}
+
+TEST(AgreementTest, TiledAttentionFollowsTheOracleAsWell) {
+  const std::vector<double>& expected = oracle_losses();
+  for (const testing::Backend& backend : testing::backends_under_test()) {
+    for (const auto& [precision, bound] : {std::pair{"fp32", 1e-4}, std::pair{"bf16", 0.02}}) {
+      const auto device = backend.make({});
+      const std::vector<double> losses =
+          losses_on(*device, Granularity::kFused, precision, AttentionForm::kFlash);
+      EXPECT_LE(largest_gap(losses, expected), bound) << backend.name << " " << precision;
     }
   }
 }
