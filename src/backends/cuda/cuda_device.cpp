@@ -37,6 +37,7 @@ KernelTable make_table() {
   cuda::add_cross_entropy_kernels(table);
   cuda::add_rms_norm_kernels(table);
   cuda::add_rope_kernels(table);
+  cuda::add_attention_kernels(table);
   cuda::add_optimizer_kernels(table);
   return table;
 }
