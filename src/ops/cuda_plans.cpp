@@ -95,7 +95,7 @@ bool is_for_hopper(const AttentionSizes& a) {
 }  // namespace
 
 std::int64_t cuda_attention_forward_bytes(const AttentionSizes& a) {
-  if (a.is_empty()) return 0;
+  if (a.heads * a.queries == 0) return 0;
   if (a.dtype == DType::kF32) return split_bytes(a, 1, 2);
   return is_for_hopper(a) ? piece(1) : 0;  // the counter of tiles
 }
