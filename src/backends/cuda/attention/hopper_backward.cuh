@@ -29,8 +29,10 @@ struct BackwardTraits {
   static constexpr int kDOStages = 2;  // of dO
   // Both make room for accumulators: dV waits for dS and P is rounded with it; dK of the block
   // before is complete before the exponentials are taken.
-  static constexpr bool kAhead = true;
-  static constexpr bool kLateValues = true, kEarlyKeys = false;
+  static constexpr bool kAhead = true;  // next scores under this block's dK and dQ
+  // dV waits for dS and P is rounded with it; dK is complete before the next block begins. Both
+  // leave registers to the accumulators, and were faster wherever they were not needed.
+  static constexpr bool kLateValues = true, kEarlyKeys = true;
   static constexpr int kProducerRegisters = 24, kConsumerRegisters = 240;
 };
 
@@ -303,7 +305,7 @@ class BackwardConsumer {
   // Scores of keys that do not exist or lie in a query's future become -infinity.
   __device__ __forceinline__ void mask() {
     const int distance = distance_ - done_ * kM;  // of the first key past the first query's last
-    if (!(Traits::kCausal && distance + 63 > 0) && keys_left_ >= 64) return;
+    if (__builtin_expect(!(Traits::kCausal && distance + 63 > 0) && keys_left_ >= 64, 1)) return;
     const int t = thread(), lane = t % 32, row = t / 32 * 16 + lane / 4;
     // Of this thread's columns, from which on a key is seen.
     const int never = 2 * kM, seen = distance + row - lane % 4 * 2;

@@ -27,6 +27,7 @@ struct ForwardTraits {
   static constexpr int kN = kN_;            // keys of a block; causal: a multiple of 64
   static constexpr bool kCausal = kCausal_;
   static constexpr int kStages = 2;          // blocks of K and V in flight
+  static constexpr int kQStages = 2;         // tiles of Q: the next is loaded early
   static constexpr bool kOverlap = true;     // next scores under this softmax
   static constexpr bool kTurns = true;       // warpgroups take turns at the matrix units
   static constexpr float kThreshold = 8.0F;  // growth of the maximum (log2) that rescales O
@@ -50,13 +51,13 @@ struct ForwardLayout {
   using Q = Tile<kM, Traits::kD>;
   using K = Tile<Traits::kN, Traits::kD>;  // also V
   using O = Tile<64, Traits::kD>;          // of one warpgroup
-  static constexpr int kQ = 0, kK = Q::kBytes, kV = kK + Traits::kStages * K::kBytes,
-                       kO = kV + Traits::kStages * K::kBytes,
+  static constexpr int kQ = 0, kK = Traits::kQStages * Q::kBytes,
+                       kV = kK + Traits::kStages * K::kBytes, kO = kV + Traits::kStages * K::kBytes,
                        kEnd = kO + Traits::kGroups * O::kBytes;
   // Barriers: 8 bytes each.
-  static constexpr int kQFull = kEnd, kQEmpty = kQFull + 8, kTileFull = kQEmpty + 8,
-                       kTileEmpty = kTileFull + 16, kKFull = kTileEmpty + 16,
-                       kKEmpty = kKFull + 8 * Traits::kStages,
+  static constexpr int kQFull = kEnd, kQEmpty = kQFull + 8 * Traits::kQStages,
+                       kTileFull = kQEmpty + 8 * Traits::kQStages, kTileEmpty = kTileFull + 16,
+                       kKFull = kTileEmpty + 16, kKEmpty = kKFull + 8 * Traits::kStages,
                        kVFull = kKEmpty + 8 * Traits::kStages,
                        kVEmpty = kVFull + 8 * Traits::kStages,
                        kTileIndex = kVEmpty + 8 * Traits::kStages;
@@ -92,7 +93,7 @@ __device__ __forceinline__ void produce_forward(const ForwardParameters& p, std:
   using K = typename Layout::K;
   Ring<Traits::kStages> ring_k, ring_v;
   Ring<2> ring_tile;
-  std::uint32_t parity_q = 0;
+  Ring<Traits::kQStages> ring_q;
   const auto load_k = [&](const ForwardTile& tile, int block) {
     const std::uint32_t full = shared + Layout::kKFull + 8 * ring_k.stage;
     barrier_wait(shared + Layout::kKEmpty + 8 * ring_k.stage, ring_k.parity ^ 1);
@@ -121,10 +122,12 @@ __device__ __forceinline__ void produce_forward(const ForwardParameters& p, std:
     index = p.counter != nullptr ? atomicAdd(p.counter, 1) + static_cast<int>(gridDim.x)
                                  : index + static_cast<int>(gridDim.x);
     const int blocks = key_blocks<Traits>(p, min(tile.row + Layout::kM, p.queries) - 1);
-    barrier_wait(shared + Layout::kQEmpty, parity_q ^ 1);
-    parity_q ^= 1;
-    barrier_arrive_expect(shared + Layout::kQFull, Layout::Q::kBytes);
-    load_box(shared + Layout::kQ, &p.q, shared + Layout::kQFull, tile.row, tile.head, tile.batch);
+    const std::uint32_t q_full = shared + Layout::kQFull + 8 * ring_q.stage;
+    barrier_wait(shared + Layout::kQEmpty + 8 * ring_q.stage, ring_q.parity ^ 1);
+    barrier_arrive_expect(q_full, Layout::Q::kBytes);
+    load_box(shared + Layout::kQ + ring_q.stage * Layout::Q::kBytes, &p.q, q_full, tile.row,
+             tile.head, tile.batch);
+    ring_q.advance();
     load_k(tile, blocks - 1);
 #pragma unroll 1  // few registers have to do
     for (int block = blocks - 1; block > 0; --block) {
@@ -179,7 +182,8 @@ class ForwardConsumer {
   }
 
   __device__ __forceinline__ void multiply_scores() {
-    const std::uint64_t q = Q::along_rows(shared_ + Layout::kQ + group_ * 64 * Q::kSwizzle);
+    const std::uint64_t q =
+        Q::along_rows(shared_ + Layout::kQ + ring_q_.stage * Q::kBytes + group_ * 64 * Q::kSwizzle);
     const std::uint64_t k = K::along_rows(shared_ + Layout::kK + ring_k_.stage * K::kBytes);
     wgmma_fence();
 #pragma unroll
@@ -215,7 +219,7 @@ class ForwardConsumer {
   __device__ __forceinline__ void mask(int block, int first_row) {
     const int begin = block * kN;
     const bool is_diagonal = Traits::kCausal && begin + kN - 1 > first_row + p_.offset;
-    if (!is_diagonal && begin + kN <= p_.keys) return;
+    if (__builtin_expect(!is_diagonal && begin + kN <= p_.keys, 1)) return;
     const int lane = thread_ % 32;
     const int row = first_row + thread_ / 32 * 16 + lane / 4;
     const int column = begin + lane % 4 * 2;
@@ -241,8 +245,7 @@ class ForwardConsumer {
     const int first_row = tile.row + group_ * 64;
     const int all_blocks = key_blocks<Traits>(p_, min(tile.row + Layout::kM, p_.queries) - 1);
     const int blocks = min(all_blocks, key_blocks<Traits>(p_, first_row + 63));
-    barrier_wait(shared_ + Layout::kQFull, parity_q_);
-    parity_q_ ^= 1;
+    barrier_wait(shared_ + Layout::kQFull + 8 * ring_q_.stage, ring_q_.parity);
 #pragma unroll 1
     for (int skipped = blocks; skipped < all_blocks; ++skipped) skip_block();
 #pragma unroll
@@ -262,7 +265,8 @@ class ForwardConsumer {
       else
         step_in_order(block, first_row);
     }
-    release(Layout::kQEmpty);
+    release(Layout::kQEmpty + 8 * ring_q_.stage);
+    ring_q_.advance();
     wait_v();
     multiply_values();
     wgmma_wait<0>();
@@ -356,7 +360,7 @@ class ForwardConsumer {
   std::uint32_t shared_;
   int group_, thread_;
   Ring<Traits::kStages> ring_k_, ring_v_;
-  std::uint32_t parity_q_ = 0;
+  Ring<Traits::kQStages> ring_q_;
   RowSoftmax softmax_;
   float s_[kN / 2];            // scores, then probabilities, of a block
   float o_[kD / 2];            // sum of P V
@@ -385,8 +389,10 @@ __global__ void __launch_bounds__(ForwardLayout<Traits>::kThreads, 1)
     prefetch_map(&p.k);
     prefetch_map(&p.v);
     prefetch_map(&p.o);
-    barrier_init(shared + Layout::kQFull, 1);
-    barrier_init(shared + Layout::kQEmpty, 4 * kGroups);
+    for (int i = 0; i < Traits::kQStages; ++i) {
+      barrier_init(shared + Layout::kQFull + 8 * i, 1);
+      barrier_init(shared + Layout::kQEmpty + 8 * i, 4 * kGroups);
+    }
     for (int i = 0; i < 2; ++i) {
       barrier_init(shared + Layout::kTileFull + 8 * i, 1);
       barrier_init(shared + Layout::kTileEmpty + 8 * i, 4 * kGroups);
