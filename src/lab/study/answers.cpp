@@ -43,6 +43,25 @@ std::vector<Answer> answer_all(std::span<const Table> tables) {
   return out;
 }
 
+namespace {
+
+// "1, 4, 7 to 12"
+std::string list_of(const std::vector<std::size_t>& rows) {
+  std::string out;
+  for (std::size_t i = 0; i < rows.size();) {
+    std::size_t end = i + 1;
+    while (end < rows.size() && rows[end] == rows[end - 1] + 1) ++end;
+    const bool is_run = end - i > 2;
+    if (!is_run) end = i + 1;
+    out += fmt::format("{}{}", out.empty() ? "" : ", ", rows[i]);
+    if (is_run) out += fmt::format(" to {}", rows[end - 1]);
+    i = end;
+  }
+  return out;
+}
+
+}  // namespace
+
 std::string rests_on(const Answer& answer) {
   std::vector<std::pair<std::string, std::vector<std::size_t>>> by_table;
   for (const RowRef& ref : answer.rows) {
@@ -52,7 +71,7 @@ std::string rests_on(const Answer& answer) {
   std::vector<std::string> words;
   for (const auto& [table, rows] : by_table) {
     words.push_back(
-        fmt::format("{} {} {}", table, rows.size() == 1 ? "row" : "rows", fmt::join(rows, ", ")));
+        fmt::format("{} {} {}", table, rows.size() == 1 ? "row" : "rows", list_of(rows)));
   }
   return fmt::format("{}", fmt::join(words, "; "));
 }

@@ -76,10 +76,10 @@ std::string peaks(const Evidence& e) {
                       rows[n - 2].number("predicted_peak_bytes"),
                before = rows[n - 2].number("predicted_peak_bytes") -
                         rows[n - 3].number("predicted_peak_bytes");
-  std::string growth =
-      "The peak does not grow over the first contexts: there the static bytes set "
-      "it.";
-  if (before > 0.0) {
+  std::string growth = fmt::format(
+      "Over the first contexts of a step the static bytes set the peak; the last doubling adds {}.",
+      bytes_text(last));
+  if (before > 0.01 * rows[n - 2].number("predicted_peak_bytes")) {
     growth = fmt::format(
         "The last doubling adds {} and the one before {}: {}", bytes_text(last), bytes_text(before),
         last > 2.2 * before ? "more than twice as much, so the T² part already counts."
@@ -95,7 +95,8 @@ std::string low_precision(const Evidence& e) {
   for (const char* mode : {"forward", "step"}) {
     for (const Row& row : planned(e, mode, "bf16")) {
       const double change = row.number("versus_fp32_percent");
-      (change > 0 ? has_more : has_less) = true;
+      has_more = has_more || change > 0.05;
+      has_less = has_less || change < -0.05;
       copies = std::max(copies, row.number("weight_cast_bytes"));
       out += fmt::format("{}{} {} {:+.1f} %", out.empty() ? "" : ", ", mode, row.whole("context"),
                          change);
@@ -103,8 +104,9 @@ std::string low_precision(const Evidence& e) {
   }
   const char* reading = has_more && has_less
                             ? "It takes more where weights rule and less where activations do."
-                        : has_more ? "Here it takes more everywhere."
-                                   : "Here it takes less everywhere.";
+                        : has_more ? "It saves nothing at any of these."
+                        : has_less ? "It takes less, or as much, at all of these."
+                                   : "It makes no difference.";
   return fmt::format(
       "{} under bfloat16 autocast, against float32: {}. {} The float32 weights stay, "
       "and up to {} of narrow copies of them come on top.",

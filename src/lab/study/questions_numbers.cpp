@@ -88,7 +88,7 @@ std::string norms(const Evidence& e) {
   const Row half = e.row("formats", {{"format", "f16"}});
   return fmt::format(
       "Layer norm, one step at a time in the narrow format: {}Squares overflow float16 above "
-      "{:.0f}, "
+      "{:.1f}, "
       "and 1e-5 is {} number there. So bfloat16 {} the range, and sums still want float32.",
       out, half.number("largest_square"),
       half.truth("epsilon_is_normal") ? "a normal" : "no normal",

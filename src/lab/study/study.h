@@ -88,11 +88,11 @@ struct StudyContext {
   const StudySizes& sizes;
   std::function<void(const std::string& what)> announce;
   std::chrono::steady_clock::time_point deadline = {};  // of the part that runs
-  int left_out = 0;                                     // cells for which there was no time
+  int begun = 0, left_out = 0;  // cells for which there was time, and for which there was none
   std::vector<StudyCell> cells = {}, scaling = {};
+  std::vector<MemoryCell> memory = {};
   std::vector<AttentionResult> attention = {};
-  Table warm_up = {};
-  std::optional<StudyTraining> training = {};
+  std::vector<StudySection> sections = {};
 
   double seconds_left() const;
   // Whether work of so many seconds may begin; counts a cell that may not.
@@ -100,18 +100,24 @@ struct StudyContext {
   DeviceFactory device(std::string precision = "fp32") const;
 };
 
-// The parts; each returns sections, none when it could not begin.
-std::vector<StudySection> number_part(StudyContext& context);
-std::vector<StudySection> plan_part(StudyContext& context);
-std::vector<StudySection> attention_part(StudyContext& context);
-std::vector<StudySection> cell_part(StudyContext& context);
-std::vector<StudySection> training_part(StudyContext& context);
-std::vector<StudySection> scaling_part(StudyContext& context);
-std::vector<StudySection> warm_up_part(StudyContext& context);
-std::vector<StudySection> precision_part(StudyContext& context);
-std::vector<StudySection> memory_part(StudyContext& context);
-std::vector<StudySection> profile_part(StudyContext& context);
-std::vector<StudySection> review_part(StudyContext& context);  // validity, published tables
+// The parts: each adds its sections, or cells for those of the last part.
+void number_part(StudyContext& context);
+void plan_part(StudyContext& context);
+void attention_part(StudyContext& context);
+void first_cell_part(StudyContext& context);  // of the smallest model
+void other_cell_part(StudyContext& context);  // of the others
+void training_part(StudyContext& context);
+void scaling_part(StudyContext& context);
+void warm_up_part(StudyContext& context);
+void precision_part(StudyContext& context);
+void first_memory_part(StudyContext& context);
+void other_memory_part(StudyContext& context);
+void profile_part(StudyContext& context);
+void review_part(StudyContext& context);  // validity, published tables, what was gathered
+
+// Sections of all cells that were gathered.
+void add_cell_sections(StudyContext& context);
+void add_memory_sections(StudyContext& context);
 
 struct StudyReport {
   std::vector<Answer> answers;

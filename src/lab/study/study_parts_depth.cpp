@@ -59,11 +59,12 @@ StudySection memory_section(const MemoryCell& cell) {
 
 StudySection profile_section(const ProfiledCell& cell) {
   const std::string label = label_of(cell.profile);
-  StudySection out{.id = "profile-" + label,
-                   .title = "Kernels of one step: " + label,
-                   .reading = fmt::format("Recorded by the {}. The matrix of component, phase and "
-                                          "kernel adds up to the step's span.",
-                                          cell.profile.source)};
+  StudySection out{
+      .id = "profile-" + label,
+      .title = "Kernels of one step: " + label,
+      .reading = fmt::format("Source of the records: {}. The matrix of component, phase and "
+                             "kernel adds up to the step's span.",
+                             cell.profile.source)};
   for (Table table :
        {attention_table(cell), kind_table(cell), kernel_table(cell), matrix_table(cell)}) {
     add(std::move(table), label, out.tables);
@@ -154,37 +155,48 @@ Chart attention_chart(const char* title, Json::Array columns, const char* saved)
 
 }  // namespace
 
-std::vector<StudySection> memory_part(StudyContext& context) {
+namespace {
+
+void record(StudyContext& context, const StepSpec& step) {
   constexpr int kSteps = 3;  // warm-up, recorded, timed by kernel
-  std::vector<MemoryCell> cells;
-  for (const StepSpec& step : context.sizes.recorded) {
-    if (!context.has_time_for(kSteps * seconds_of(context, step))) continue;
-    context.announce(fmt::format("recording the bytes of {}", step.model.name));
-    const MemoryRunSpec spec{.step = step, .warmup = 1, .seed = context.machine.seed};
-    cells.push_back({.precision = "fp32", .run = run_memory(context.device(), spec)});
-  }
-  if (cells.empty()) return {};
-  Table all = peak_table(cells);
-  all.columns.resize(all.columns.size() - 3);  // structured: told by the other tables
-  for (auto& row : all.rows) row.resize(all.columns.size());
-  std::vector<StudySection> out;
-  out.push_back({.id = "memory",
-                 .title = "Bytes of a step",
-                 .reading =
-                     "Predicted comes from the program alone, before anything runs; measured "
-                     "from the allocator's own record. Parameters and the optimizer's two "
-                     "states are there all the time; activations are what forward keeps for "
-                     "backward; temporaries live for a few kernels.",
-                 .tables = {std::move(all)}});
-  for (const MemoryCell& cell : cells) {
-    if (cell.run.status == "ok") out.push_back(memory_section(cell));
-  }
-  return out;
+  if (!context.has_time_for(kSteps * seconds_of(context, step))) return;
+  context.announce(fmt::format("recording the bytes of {}", step.model.name));
+  const MemoryRunSpec spec{.step = step, .warmup = 1, .seed = context.machine.seed};
+  context.memory.push_back({.precision = "fp32", .run = run_memory(context.device(), spec)});
 }
 
-std::vector<StudySection> profile_part(StudyContext& context) {
+}  // namespace
+
+void first_memory_part(StudyContext& context) {
+  record(context, context.sizes.recorded.front());
+}
+
+void other_memory_part(StudyContext& context) {
+  const auto& steps = context.sizes.recorded;
+  for (std::size_t i = 1; i < steps.size(); ++i) record(context, steps[i]);
+}
+
+void add_memory_sections(StudyContext& context) {
+  if (context.memory.empty()) return;
+  Table all = peak_table(context.memory);
+  all.columns.resize(all.columns.size() - 3);  // structured: told by the other tables
+  for (auto& row : all.rows) row.resize(all.columns.size());
+  context.sections.push_back(
+      {.id = "memory",
+       .title = "Bytes of a step",
+       .reading = "Predicted comes from the program alone, before anything runs; measured from the "
+                  "allocator's own record. Parameters and the optimizer's two states are there all "
+                  "the time; activations are what forward keeps for backward; temporaries live for "
+                  "a few kernels.",
+       .tables = {std::move(all)}});
+  for (const MemoryCell& cell : context.memory) {
+    if (cell.run.status == "ok") context.sections.push_back(memory_section(cell));
+  }
+}
+
+void profile_part(StudyContext& context) {
   const std::vector<ProfileSpec> specs = profile_specs(context);
-  if (specs.empty()) return {};
+  if (specs.empty()) return;
   context.announce(fmt::format("profiling {} steps", specs.size()));
   // All plain times come before the first profiler.
   std::vector<std::optional<PlainTimes>> plain;
@@ -212,15 +224,16 @@ std::vector<StudySection> profile_part(StudyContext& context) {
            .options = Json::Object{{"label", Json::Array{"size", "mode", "ops"}},
                                    {"values", Json::Array{"busy_ms", "gaps_ms", "outside_ms"}}}}}};
   if (ceilings.known()) summary.tables.push_back(ceiling_table(ceilings));
-  std::vector<StudySection> out{std::move(summary)};
+  context.sections.push_back(std::move(summary));
   for (const ProfiledCell& cell : cells) {
     const bool is_step = cell.profile.spec.step.mode == Mode::kStep;
-    if (is_step && cell.profile.status == "ok") out.push_back(profile_section(cell));
+    if (is_step && cell.profile.status == "ok") {
+      context.sections.push_back(profile_section(cell));
+    }
   }
-  return out;
 }
 
-std::vector<StudySection> attention_part(StudyContext& context) {
+void attention_part(StudyContext& context) {
   const std::vector<AttentionSpec> specs = attention_specs(context.sizes);
   context.announce(fmt::format("attention alone, {} cells", specs.size()));
   for (const AttentionSpec& spec : specs) {
@@ -228,26 +241,26 @@ std::vector<StudySection> attention_part(StudyContext& context) {
     if (!context.has_time_for(spec.max_seconds)) continue;
     context.attention.push_back(measure_attention(context.device(), spec));
   }
-  if (context.attention.empty()) return {};
-  return {{.id = "attention",
-           .title = "Attention alone",
-           .reading =
-               "softmax(q kᵀ/√D) v by itself, without heads: forward, and backward apart from "
-               "it, with the bytes that stand between the two. A slope of two in these "
-               "logarithmic charts is growth with S².",
-           .tables = {attention_table(context.attention, context.machine.environment),
-                      attention_scaling_table(context.attention)},
-           .charts = {attention_chart("Forward and backward",
-                                      {"forward_median_ms", "backward_median_ms"}, "weights"),
-                      attention_chart("Bytes before backward, and at the peak",
-                                      {"before_backward_bytes", "peak_bytes"}, "weights"),
-                      {.kind = "lines",
-                       .title = "Bytes before backward, by what is kept for it",
-                       .table = "attention",
-                       .options = Json::Object{{"x", "context"},
-                                               {"y", Json::Array{"before_backward_bytes"}},
-                                               {"series", Json::Array{"saved", "width"}},
-                                               {"log", "xy"}}}}}};
+  if (context.attention.empty()) return;
+  context.sections.push_back(
+      {.id = "attention",
+       .title = "Attention alone",
+       .reading = "softmax(q kᵀ/√D) v by itself, without heads: forward, and backward apart from "
+                  "it, with the bytes that stand between the two. A slope of two in these "
+                  "logarithmic charts is growth with S².",
+       .tables = {attention_table(context.attention, context.machine.environment),
+                  attention_scaling_table(context.attention)},
+       .charts = {attention_chart("Forward and backward",
+                                  {"forward_median_ms", "backward_median_ms"}, "weights"),
+                  attention_chart("Bytes before backward, and at the peak",
+                                  {"before_backward_bytes", "peak_bytes"}, "weights"),
+                  {.kind = "lines",
+                   .title = "Bytes before backward, by what is kept for it",
+                   .table = "attention",
+                   .options = Json::Object{{"x", "context"},
+                                           {"y", Json::Array{"before_backward_bytes"}},
+                                           {"series", Json::Array{"saved", "width"}},
+                                           {"log", "xy"}}}}});
 }
 
 }  // namespace tracestep

@@ -123,19 +123,19 @@ Table attention_prediction(StudyContext& context) {
 
 }  // namespace
 
-std::vector<StudySection> number_part(StudyContext& context) {
+void number_part(StudyContext& context) {
   context.announce("sums, formats, autocast and normalisation");
   const auto device = context.machine.make_device("fp32");
-  return {{.id = "numbers",
-           .title = "Number formats",
-           .reading =
-               "What the formats hold, where sums in them go wrong, which dtype mixed "
-               "precision gives each value, and which step of a normalisation needs float32.",
-           .tables = {accumulation_table(device.get()), format_table(), autocast_table(),
-                      precision_class_table(), norm_table(context.machine.seed)}}};
+  context.sections.push_back(
+      {.id = "numbers",
+       .title = "Number formats",
+       .reading = "What the formats hold, where sums in them go wrong, which dtype mixed "
+                  "precision gives each value, and which step of a normalisation needs float32.",
+       .tables = {accumulation_table(device.get()), format_table(), autocast_table(),
+                  precision_class_table(), norm_table(context.machine.seed)}});
 }
 
-std::vector<StudySection> plan_part(StudyContext& context) {
+void plan_part(StudyContext& context) {
   context.announce("predicting what larger models take");
   StudySection out{
       .id = "plans",
@@ -159,7 +159,7 @@ std::vector<StudySection> plan_part(StudyContext& context) {
                                          {"y", Json::Array{"two_graphs_bytes"}},
                                          {"series", Json::Array{"size"}},
                                          {"log", "xy"}}}};
-  return {out};
+  context.sections.push_back(std::move(out));
 }
 
 }  // namespace tracestep

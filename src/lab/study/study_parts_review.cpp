@@ -57,12 +57,14 @@ StudySection published_section(const StudyContext& context, std::vector<ResultRo
 
 }  // namespace
 
-std::vector<StudySection> review_part(StudyContext& context) {
+void review_part(StudyContext& context) {
+  add_cell_sections(context);
+  add_memory_sections(context);
   const Json& environment = context.machine.environment;
   std::vector<ResultRow> rows = rows_of(context.cells, environment);
   for (ResultRow& row : rows_of(context.scaling, environment)) rows.push_back(std::move(row));
-  if (rows.empty()) return {};
-  return {validity_section(rows), published_section(context, rows)};
+  if (!rows.empty()) context.sections.push_back(validity_section(rows));
+  context.sections.push_back(published_section(context, std::move(rows)));
 }
 
 }  // namespace tracestep

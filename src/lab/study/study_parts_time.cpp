@@ -17,35 +17,68 @@ double median_ms(const StudyCell& cell) {
   return median_of(cell.result.samples_ms);
 }
 
-// What a step of a cell will take, from the last cell like it; 0: nothing is known.
-double guess_ms(const std::vector<StudyCell>& cells, const StepSpec& step) {
+// How many forward passes a step of this mode is worth.
+double weight_of(Mode mode) {
+  return mode == Mode::kStep ? 3.5 : mode == Mode::kForwardBackward ? 3.0 : 1.0;
+}
+
+// What a step of a cell will take in seconds, from the last cell of its model, or of another one by
+// the work there is; 0: nothing is known.
+double guess_seconds(const std::vector<StudyCell>& cells, const StepSpec& step) {
   const auto work = [](const StepSpec& s) {
-    return static_cast<double>(parameter_formula(s.model)) *
+    return weight_of(s.mode) * static_cast<double>(parameter_formula(s.model)) *
            static_cast<double>(s.shape.batch * s.shape.context);
   };
-  double out = 0;
+  double same_mode = 0, same_model = 0, other = 0;
   for (const StudyCell& cell : cells) {
-    if (cell.result.status != "ok" || cell.spec.step.mode != step.mode) continue;
-    out = median_ms(cell) * work(step) / work(cell.spec.step);
+    const StepSpec& s = cell.spec.step;
+    if (cell.result.status != "ok") continue;
+    const double guess = median_ms(cell) * 1e-3 * work(step) / work(s);
+    const bool is_model = s.model.name == step.model.name;
+    (is_model && s.mode == step.mode ? same_mode : is_model ? same_model : other) = guess;
   }
-  return out;
+  return same_mode > 0 ? same_mode : same_model > 0 ? same_model : other;
+}
+
+void measure_steps(StudyContext& context, const StepSpec& step, int warmup, int steps,
+                   std::vector<StudyCell>& out) {
+  CellSpec spec;
+  spec.step = step;
+  spec.warmup = warmup;
+  spec.steps = steps;
+  spec.instrumented_steps = 1;
+  spec.seed = context.machine.seed;
+  out.push_back({spec, measure_cell(context.device(), spec)});
 }
 
 // Measures unless there is no time for a few steps; as many steps as a share of the time allows.
 void measure(StudyContext& context, const StepSpec& step, double share,
              std::vector<StudyCell>& out) {
   constexpr int kLeast = 3, kBeside = 2;  // timed steps; warm-up and the recorded one
-  const double guess = guess_ms(out, step) * 1e-3;
+  const double guess = guess_seconds(out, step);
   if (!context.has_time_for(guess * (kLeast + kBeside))) return;
   const double room = share * context.seconds_left();
   int steps = context.sizes.steps;
   if (guess > 0) steps = std::clamp(static_cast<int>(room / guess) - kBeside, kLeast, steps);
-  const CellSpec spec{.step = step,
-                      .warmup = 1,
-                      .steps = steps,
-                      .instrumented_steps = 1,
-                      .seed = context.machine.seed};
-  out.push_back({spec, measure_cell(context.device(), spec)});
+  measure_steps(context, step, 1, steps, out);
+}
+
+void time_model(StudyContext& context, const ModelConfig& model, double share) {
+  context.announce(
+      fmt::format("timing {}: {} modes, primitive and fused", model.name, std::size(kAllModes)));
+  // One step tells what the others will take, before there is no way back. It is no sample.
+  std::vector<StudyCell> known = context.cells;
+  const StepSpec first{.model = model, .shape = context.sizes.shape, .mode = Mode::kForward};
+  const double guess = guess_seconds(known, first);
+  if (guess > 0 && context.seconds_left() > 2 * guess) measure_steps(context, first, 0, 1, known);
+  for (Mode mode : {Mode::kForward, Mode::kForwardBackward, Mode::kStep, Mode::kInference}) {
+    for (Granularity ops : {Granularity::kFused, Granularity::kPrimitive}) {
+      const std::size_t before = known.size();
+      measure(context, {.model = model, .shape = context.sizes.shape, .mode = mode, .ops = ops},
+              share, known);
+      if (known.size() > before) context.cells.push_back(known.back());
+    }
+  }
 }
 
 Table time_table(std::string name, std::string title, const std::vector<StudyCell>& cells) {
@@ -166,18 +199,16 @@ StudySection component_section(const std::vector<StudyCell>& cells) {
 
 }  // namespace
 
-std::vector<StudySection> cell_part(StudyContext& context) {
-  for (const ModelConfig& model : context.sizes.models) {
-    context.announce(
-        fmt::format("timing {}: {} modes, primitive and fused", model.name, std::size(kAllModes)));
-    // The last size gets what is left; a cell of it about an eighth of that.
-    for (Mode mode : {Mode::kForward, Mode::kForwardBackward, Mode::kStep, Mode::kInference}) {
-      for (Granularity ops : {Granularity::kFused, Granularity::kPrimitive}) {
-        measure(context, {.model = model, .shape = context.sizes.shape, .mode = mode, .ops = ops},
-                0.15, context.cells);
-      }
-    }
-  }
+void first_cell_part(StudyContext& context) {
+  time_model(context, context.sizes.models.front(), 0.15);
+}
+
+void other_cell_part(StudyContext& context) {
+  const auto& models = context.sizes.models;
+  for (std::size_t i = 1; i < models.size(); ++i) time_model(context, models[i], 0.15);
+}
+
+void add_cell_sections(StudyContext& context) {
   StudySection out{
       .id = "time",
       .title = "Time of a step",
@@ -195,10 +226,11 @@ std::vector<StudySection> cell_part(StudyContext& context) {
                   .table = "time",
                   .options = Json::Object{{"label", Json::Array{"size", "mode", "ops"}},
                                           {"values", Json::Array{"median_ms"}}}}}};
-  return {out, component_section(context.cells)};
+  context.sections.push_back(std::move(out));
+  context.sections.push_back(component_section(context.cells));
 }
 
-std::vector<StudySection> scaling_part(StudyContext& context) {
+void scaling_part(StudyContext& context) {
   const StudySizes& sizes = context.sizes;
   context.announce(
       fmt::format("timing {} at {} contexts", sizes.scaled.name, sizes.contexts.size()));
@@ -209,42 +241,42 @@ std::vector<StudySection> scaling_part(StudyContext& context) {
     }
   }
   Table table = time_table("scaling", "Time per context", context.scaling);
-  return {{.id = "scaling",
-           .title = "Time per context",
-           .reading = "The same model with longer sequences: linear layers grow with T, attention "
-                      "with T². Both axes are logarithmic, so a slope of one is proportional.",
-           .tables = {std::move(table)},
-           .charts = {{.kind = "lines",
-                       .title = "Median time of a step",
-                       .table = "scaling",
-                       .options = Json::Object{{"x", "context"},
-                                               {"y", Json::Array{"median_ms"}},
-                                               {"series", Json::Array{"size", "mode"}},
-                                               {"log", "xy"}}}}}};
+  context.sections.push_back(
+      {.id = "scaling",
+       .title = "Time per context",
+       .reading = "The same model with longer sequences: linear layers grow with T, attention "
+                  "with T². Both axes are logarithmic, so a slope of one is proportional.",
+       .tables = {std::move(table)},
+       .charts = {{.kind = "lines",
+                   .title = "Median time of a step",
+                   .table = "scaling",
+                   .options = Json::Object{{"x", "context"},
+                                           {"y", Json::Array{"median_ms"}},
+                                           {"series", Json::Array{"size", "mode"}},
+                                           {"log", "xy"}}}}});
 }
 
-std::vector<StudySection> warm_up_part(StudyContext& context) {
+void warm_up_part(StudyContext& context) {
   const StudySizes& sizes = context.sizes;
   const StepSpec step{.model = preset("tiny"), .shape = sizes.shape};
-  const double each = guess_ms(context.cells, step) * 1e-3;
+  const double each = guess_seconds(context.cells, step);
   // Five timed steps and one recorded one in each process.
   double seconds = 0;
   for (std::int64_t warmup : sizes.warmups) seconds += each * static_cast<double>(warmup + 6);
-  if (!context.machine.warm_up || !context.has_time_for(seconds)) return {};
+  if (!context.machine.warm_up || !context.has_time_for(seconds)) return;
   context.announce("warm-up: fresh processes");
-  context.warm_up = context.machine.warm_up(step, sizes.warmups);
-  return {{.id = "warmup",
-           .title = "Warm-up",
-           .reading =
-               "Each row is a process of its own with the same number of timed steps, so that "
-               "means and deviations can be compared.",
-           .tables = {context.warm_up},
-           .charts = {{.kind = "lines",
-                       .title = "Every step of each process, warm-up first",
-                       .table = "warmup",
-                       .options = Json::Object{{"list", "steps_ms"},
-                                               {"x_title", "step of the process"},
-                                               {"series", Json::Array{"warmup"}}}}}}};
+  context.sections.push_back(
+      {.id = "warmup",
+       .title = "Warm-up",
+       .reading = "Each row is a process of its own with the same number of timed steps, so that "
+                  "means and deviations can be compared.",
+       .tables = {context.machine.warm_up(step, sizes.warmups)},
+       .charts = {{.kind = "lines",
+                   .title = "Every step of each process, warm-up first",
+                   .table = "warmup",
+                   .options = Json::Object{{"list", "steps_ms"},
+                                           {"x_title", "step of the process"},
+                                           {"series", Json::Array{"warmup"}}}}}});
 }
 
 }  // namespace tracestep

@@ -57,35 +57,37 @@ std::string reading_of(const StudyTraining& t) {
       std::exp(last), as_code(t.sample));
 }
 
+// The longest step of the smallest model: on a machine with other work to do, the safe guess.
 double step_ms_of(const StudyContext& context, Mode mode) {
+  double out = 0;
   for (const StudyCell& cell : context.cells) {
-    if (cell.spec.step.mode == mode && cell.result.status == "ok") {
-      return median_of(cell.result.samples_ms);  // the smallest model comes first
-    }
+    const bool is_first = cell.spec.step.model.name == context.sizes.models.front().name;
+    if (!is_first || cell.spec.step.mode != mode || cell.result.status != "ok") continue;
+    out = std::max(out, max_of(cell.result.samples_ms));
   }
-  return 0.0;
+  return out;
 }
 
 }  // namespace
 
-std::vector<StudySection> training_part(StudyContext& context) {
-  if (!context.machine.train) return {};
+void training_part(StudyContext& context) {
+  if (!context.machine.train) return;
   // Always: half of the questions have no need of it, and a reader expects it.
-  context.training = context.machine.train(std::max(1.0, context.seconds_left()),
-                                           step_ms_of(context, Mode::kStep));
-  const StudyTraining& t = *context.training;
-  return {{.id = "training",
-           .title = "Training on bytes",
-           .reading = reading_of(t),
-           .tables = {loss_table(t)},
-           .charts = {{.kind = "lines",
-                       .title = "Loss, nats per byte",
-                       .table = "training",
-                       .options = Json::Object{{"x", "step"},
-                                               {"y", Json::Array{"loss", "validation_loss"}}}}}}};
+  const StudyTraining t = context.machine.train(std::max(1.0, context.seconds_left()),
+                                                step_ms_of(context, Mode::kStep));
+  context.sections.push_back(
+      {.id = "training",
+       .title = "Training on bytes",
+       .reading = reading_of(t),
+       .tables = {loss_table(t)},
+       .charts = {{.kind = "lines",
+                   .title = "Loss, nats per byte",
+                   .table = "training",
+                   .options = Json::Object{{"x", "step"},
+                                           {"y", Json::Array{"loss", "validation_loss"}}}}}});
 }
 
-std::vector<StudySection> precision_part(StudyContext& context) {
+void precision_part(StudyContext& context) {
   const StudySizes& sizes = context.sizes;
   std::vector<PrecisionCell> cells;
   for (const std::string& precision : sizes.precisions) {
@@ -108,24 +110,24 @@ std::vector<StudySection> precision_part(StudyContext& context) {
     }
     cells.push_back(std::move(cell));
   }
-  if (cells.empty()) return {};
-  return {{.id = "precision",
-           .title = "A step in each precision",
-           .reading =
-               "Time, peak and error of the same step. On a CPU every format is multiplied in "
-               "float32, so a lower precision saves bytes and no arithmetic.",
-           .tables = {precision_step_table(cells)},
-           .charts = {{.kind = "bars",
-                       .title = "Median time",
-                       .table = "steps",
-                       .options = Json::Object{{"label", Json::Array{"size", "precision"}},
-                                               {"values", Json::Array{"median_ms"}}}},
-                      {.kind = "bars",
-                       .title = "Error of the gradients against float64",
-                       .table = "steps",
-                       .options = Json::Object{{"label", Json::Array{"size", "precision"}},
-                                               {"values", Json::Array{"gradient_error"}},
-                                               {"log", "x"}}}}}};
+  if (cells.empty()) return;
+  context.sections.push_back(
+      {.id = "precision",
+       .title = "A step in each precision",
+       .reading = "Time, peak and error of the same step. On a CPU every format is multiplied in "
+                  "float32, so a lower precision saves bytes and no arithmetic.",
+       .tables = {precision_step_table(cells)},
+       .charts = {{.kind = "bars",
+                   .title = "Median time",
+                   .table = "steps",
+                   .options = Json::Object{{"label", Json::Array{"size", "precision"}},
+                                           {"values", Json::Array{"median_ms"}}}},
+                  {.kind = "bars",
+                   .title = "Error of the gradients against float64",
+                   .table = "steps",
+                   .options = Json::Object{{"label", Json::Array{"size", "precision"}},
+                                           {"values", Json::Array{"gradient_error"}},
+                                           {"log", "x"}}}}});
 }
 
 }  // namespace tracestep

@@ -143,6 +143,19 @@ function markRows(ref) {
 
 // --- answers ---------------------------------------------------------------------------------------
 
+// "1, 4, 7 to 12"
+function listOf(rows) {
+  const out = [];
+  for (let i = 0; i < rows.length;) {
+    let end = i + 1;
+    while (end < rows.length && rows[end] === rows[end - 1] + 1) ++end;
+    if (end - i <= 2) end = i + 1;
+    out.push(end - i > 1 ? `${rows[i]} to ${rows[end - 1]}` : String(rows[i]));
+    i = end;
+  }
+  return out.join(', ');
+}
+
 function answerCard(answer) {
   const byTable = new Map();
   for (const {table, row} of answer.rows) {
@@ -150,7 +163,7 @@ function answerCard(answer) {
     byTable.get(table).rows.push(row);
   }
   const links = [...byTable.values()].map(ref => make('a', {
-    href: '#' + anchorOf(ref.table), text: `${ref.table} ${ref.rows.map(r => r + 1).join(', ')}`,
+    href: '#' + anchorOf(ref.table), text: `${ref.table} ${listOf(ref.rows.map(r => r + 1))}`,
     onclick: event => { event.preventDefault(); markRows(ref); }}));
   return make('article', {class: 'answer' + (answer.refused ? ' refused' : ''), id: 'answer-' + answer.id},
     make('h4', {text: answer.question}), make('p', {text: answer.answer}),
