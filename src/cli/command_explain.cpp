@@ -50,27 +50,39 @@ ResultRow measured_row() {
   return ResultRow::of(cell_columns(), cell_row(result), Json::object());
 }
 
-// The model of the row where it is a preset, so that formulas are of what was measured.
-ExplainInput input_of(const ExplainOptions& o,
-                      const std::shared_ptr<std::optional<ResultRow>>& row) {
-  ExplainInput input;
+// The model that was measured: a preset, or sizes of one's own from the row's parameters.
+ModelConfig model_of_row(const ResultRow& row) {
+  const std::string size = row.text("size");
   const auto& presets = model_presets();
-  std::string fallback = "small";
-  input.shape = {4, 512};
-  if (*row) {
-    const std::string size = (*row)->text("size");
-    if (std::ranges::find(presets, size, &ModelConfig::name) != presets.end()) fallback = size;
-    input.shape.context = static_cast<std::int64_t>((*row)->number("context").value_or(512));
-    input.shape.batch = static_cast<std::int64_t>((*row)->number("batch").value_or(4));
+  const auto known = std::ranges::find(presets, size, &ModelConfig::name);
+  ModelConfig out = known != presets.end() ? *known : preset("small");
+  const auto take = [](std::int64_t& field, const Json* value) {
+    if (value != nullptr && value->is_int()) field = value->as_int();
+  };
+  if (const Json* own = row.parameters(); own != nullptr && known == presets.end()) {
+    out.name = size;
+    take(out.d_model, own->find("d_model"));
+    take(out.d_ff, own->find("d_ff"));
+    take(out.layers, own->find("layers"));
+    take(out.heads, own->find("heads"));
   }
-  input.model = model_of(o.model, fallback);
+  take(out.vocab, row.find("vocab"));
+  return out;
+}
+
+// `row`: of the file; without one a small step is measured when a topic asks for it.
+ExplainInput input_of(const ExplainOptions& o, const std::optional<ResultRow>& row) {
+  ExplainInput input{.model = model_of(o.model, "small"), .shape = {4, 512}, .row = measured_row};
+  if (row) {
+    if (!o.model.is_given()) input.model = model_of_row(*row);
+    input.shape = {static_cast<std::int64_t>(row->number("batch").value_or(4)),
+                   static_cast<std::int64_t>(row->number("context").value_or(512))};
+    input.row = [found = *row] { return found; };
+  }
   if (o.batch) input.shape.batch = *o.batch;
   if (o.context) input.shape.context = *o.context;
+  validate(input.model);
   check_shape(input.model, input.shape);
-  input.row = [row] {
-    if (!*row) *row = measured_row();
-    return **row;
-  };
   return input;
 }
 
@@ -82,8 +94,8 @@ int run_explain(const ExplainOptions& o, std::span<const std::string> arguments)
   } else {
     const Topic& topic = topic_named(o.topic);
     ops::register_all();
-    const auto row = std::make_shared<std::optional<ResultRow>>();
-    if (!o.from.empty()) *row = row_of(o);
+    std::optional<ResultRow> row;
+    if (!o.from.empty()) row = row_of(o);
     tables = explain(topic, input_of(o, row));
     // A file of comma-separated values is one table.
     if (o.output.format == Format::kCsv) tables.resize(1);

@@ -89,6 +89,7 @@ struct StatusMatch {
 // Against the device's memory, or against the limit that fits best when it is not stated.
 StatusMatch match_statuses(const StatusTable& table, const Form& form) {
   std::vector<double> bytes;
+  bytes.reserve(table.cells.size());
   for (const PublishedTime* t : table.cells) bytes.push_back(form.bytes(t->size, t->context));
   const auto differing = [&](double limit) {
     StatusMatch out{limit, {}};

@@ -228,8 +228,8 @@ std::vector<std::string> split(std::string_view line, std::string_view separator
   }
 }
 
-std::vector<std::string> words_of(const std::string& line) {
-  std::istringstream in(line);
+std::vector<std::string> words_of(std::string_view line) {
+  std::istringstream in{std::string(line)};
   std::vector<std::string> out;
   for (std::string word; in >> word;) out.push_back(std::move(word));
   return out;
@@ -257,9 +257,9 @@ std::vector<PublishedTime> times() {
   std::vector<PublishedTime> out;
   PublishedTime head;
   std::vector<std::string> contexts;
-  for_each_line(kTimes, [&](const std::string& line) {
+  for_each_line(kTimes, [&](std::string_view line) {
     if (line.starts_with("= ")) {
-      const std::vector<std::string> part = split(std::string_view(line).substr(2), " | ");
+      const std::vector<std::string> part = split(line.substr(2), " | ");
       head = {.study = part.at(0),
               .table = part.at(1),
               .device = stated(part.at(2)),
@@ -290,7 +290,7 @@ std::vector<PublishedTime> times() {
 
 std::vector<PublishedPeak> peaks() {
   std::vector<PublishedPeak> out;
-  for_each_line(kPeaks, [&](const std::string& line) {
+  for_each_line(kPeaks, [&](std::string_view line) {
     const std::vector<std::string> word = words_of(line);
     for (std::size_t i = 0; i < 3; ++i) {
       if (word.at(4 + i) == "-") continue;
@@ -304,7 +304,7 @@ std::vector<PublishedPeak> peaks() {
 std::vector<PublishedAttention> attention() {
   constexpr std::int64_t kContexts[] = {256, 1024, 4096, 8192, 16384};
   std::vector<PublishedAttention> out;
-  for_each_line(kAttention, [&](const std::string& line) {
+  for_each_line(kAttention, [&](std::string_view line) {
     const std::vector<std::string> word = words_of(line);
     const double unit = word.at(3) == "GiB" ? 1024 : 1;
     for (std::size_t i = 0; i < 5; ++i) {

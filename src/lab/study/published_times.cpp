@@ -415,6 +415,7 @@ class Judge {
 std::vector<TimeReplay> judge_times(const Published& published, const ReplayInput& ours) {
   const Judge judge(published, ours);
   std::vector<TimeReplay> out;
+  out.reserve(published.times.size());
   for (const PublishedTime& t : published.times) out.push_back(judge.judge(t));
   return out;
 }
