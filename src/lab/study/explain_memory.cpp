@@ -236,6 +236,9 @@ std::vector<Table> explain_flash_attention(const ExplainInput& input) {
   out.ratio("all at once", "Σ e^(x − m)", "", all);
   out.ratio("log-sum-exp, which is kept", "m + ln l", "", m + std::log(sum));
   out.note("the gradient needs no row of weights either: dS = P∘(dP − rowsum(O∘dO))");
+  out.note(
+      "in plain code, tile by tile: src/backends/reference/flash_attention.cpp; the kernels: "
+      "docs/flash-attention.md; to run it: --attention flash");
   out.note(sizes(input));
   return {out.table()};
 }
