@@ -4,8 +4,6 @@
 
 #ifdef TRACESTEP_WITH_CUDA
 
-#include <cuda_runtime_api.h>
-
 #include "backends/cuda/attention/attention.h"
 
 namespace {
