@@ -11,10 +11,16 @@ cudaError_t forward_split(int width, const ForwardParams& params, cudaStream_t s
     case 16: return launch_forward<F16, 2, 16, 2, 4, 64, 2>(params, stream);
     case 32: return launch_forward<F16, 2, 32, 2, 4, 64, 2>(params, stream);
     case 64: return launch_forward<F16, 2, 64, 2, 4, 64, 2>(params, stream);
-    case 80: return launch_forward<F16, 2, 80, 1, 8, 64, 1>(params, stream);
-    case 96: return launch_forward<F16, 2, 96, 1, 8, 64, 1>(params, stream);
-    case 128: return launch_forward<F16, 2, 128, 1, 8, 64, 1>(params, stream);
-    default: return launch_forward<F16, 2, 256, 1, 4, 32, 1>(params, stream);
+    case 80: return launch_forward<F16, 2, 80, 2, 4, 32, 2>(params, stream);
+    case 96: return launch_forward<F16, 2, 96, 2, 4, 32, 2>(params, stream);
+    case 128:
+      return has_shared_memory(ForwardShared<2, 128, 1, 8, 64>::kBytes)
+                 ? launch_forward<F16, 2, 128, 1, 8, 64, 1>(params, stream)
+                 : launch_forward<F16, 2, 128, 1, 8, 32, 1>(params, stream);
+    default:
+      return has_shared_memory(ForwardShared<2, 256, 1, 4, 32>::kBytes)
+                 ? launch_forward<F16, 2, 256, 1, 4, 32, 1>(params, stream)
+                 : launch_forward<F16, 2, 256, 1, 4, 16, 1>(params, stream);
   }
 }
 

@@ -20,30 +20,33 @@ std::int64_t round_up(std::int64_t bytes, std::int64_t to) {
   return (bytes + to - 1) / to * to;
 }
 
-// Whether every row of a tensor starts at a multiple of 16 bytes.
-bool rows_are_aligned(const void* data, const AttentionStrides& strides, std::int64_t item) {
-  const std::int64_t all =
-      reinterpret_cast<std::intptr_t>(data) | (strides.batch | strides.head | strides.row) * item;
+// Whether every row of a tensor starts at a multiple of 16 bytes. An axis of one element is not
+// walked along, whatever its stride.
+bool rows_are_aligned(const void* data, const AttentionStrides& strides,
+                      const AttentionShape& shape, int rows) {
+  const std::int64_t item = shape.dtype == AttentionDType::kF32 ? 4 : 2;
+  std::int64_t all = reinterpret_cast<std::intptr_t>(data);
+  if (shape.batch > 1) all |= strides.batch * item;
+  if (shape.heads > 1) all |= strides.head * item;
+  if (rows > 1) all |= strides.row * item;
   return all % 16 == 0;
 }
 
-std::int64_t item_bytes(const AttentionShape& shape) {
-  return shape.dtype == AttentionDType::kF32 ? 4 : 2;
-}
-
-TileView view_of(const void* data, const AttentionStrides& strides, int rows) {
+TileView view_of(const void* data, const AttentionStrides& strides, const AttentionShape& shape,
+                 int rows) {
   return {.data = data,
           .strides = strides,
           .plane = 0,
           .rows = rows,
-          .is_aligned = rows_are_aligned(data, strides, 2)};
+          .is_aligned = rows_are_aligned(data, strides, shape, rows)};
 }
 
-ResultView result_of(void* data, const AttentionStrides& strides, const AttentionShape& shape) {
+ResultView result_of(void* data, const AttentionStrides& strides, const AttentionShape& shape,
+                     int rows) {
   return {.data = data,
           .strides = strides,
           .is_float = shape.dtype == AttentionDType::kF32,
-          .is_aligned = rows_are_aligned(data, strides, item_bytes(shape))};
+          .is_aligned = rows_are_aligned(data, strides, shape, rows)};
 }
 
 // Hands out pieces of a workspace at multiples of 256 bytes; without one it only counts.
@@ -121,7 +124,7 @@ void set_operand(SplitPieces& pieces, Operand which, const void* data,
 ForwardParams forward_params(const AttentionForward& call) {
   const AttentionShape& shape = call.shape;
   ForwardParams params;
-  params.o = result_of(call.o, call.o_strides, shape);
+  params.o = result_of(call.o, call.o_strides, shape, shape.queries);
   params.lse = call.lse;
   params.heads = shape.heads;
   params.batch_heads = static_cast<int>(batch_heads(shape));
@@ -170,8 +173,8 @@ cudaError_t prepare_stats(const AttentionBackward& call, const StatsPieces& piec
   stats.rows = shape.queries;
   stats.pitch = pieces.pitch;
   stats.width = shape.width;
-  stats.is_aligned = rows_are_aligned(call.o, call.o_strides, item_bytes(shape)) &&
-                     rows_are_aligned(call.d_o, call.do_strides, item_bytes(shape));
+  stats.is_aligned = rows_are_aligned(call.o, call.o_strides, shape, shape.queries) &&
+                     rows_are_aligned(call.d_o, call.do_strides, shape, shape.queries);
   return find_query_stats(stats, stream);
 }
 
@@ -189,9 +192,9 @@ BothParams backward_params(const AttentionBackward& call, const StatsPieces& sta
   both.keys.x_pair = both.queries.y_pair = view[kV];
   both.keys.y = both.queries.x = view[kQ];
   both.keys.y_pair = both.queries.x_pair = view[kDO];
-  both.keys.gradient = result_of(call.dk, call.dk_strides, call.shape);
-  both.keys.value_gradient = result_of(call.dv, call.dv_strides, call.shape);
-  both.queries.gradient = result_of(call.dq, call.dq_strides, call.shape);
+  both.keys.gradient = result_of(call.dk, call.dk_strides, call.shape, call.shape.keys);
+  both.keys.value_gradient = result_of(call.dv, call.dv_strides, call.shape, call.shape.keys);
+  both.queries.gradient = result_of(call.dq, call.dq_strides, call.shape, call.shape.queries);
   return both;
 }
 
@@ -218,9 +221,9 @@ cudaError_t portable_forward(const AttentionForward& call, cudaStream_t stream) 
   const AttentionShape& shape = call.shape;
   if (is_empty(shape)) return cudaSuccess;
   ForwardParams params = forward_params(call);
-  params.q = view_of(call.q, call.q_strides, shape.queries);
-  params.k = view_of(call.k, call.k_strides, shape.keys);
-  params.v = view_of(call.v, call.v_strides, shape.keys);
+  params.q = view_of(call.q, call.q_strides, shape, shape.queries);
+  params.k = view_of(call.k, call.k_strides, shape, shape.keys);
+  params.v = view_of(call.v, call.v_strides, shape, shape.keys);
   const int width = padded_width(shape.width);
   return shape.dtype == AttentionDType::kBF16 ? forward_bf16(width, params, stream)
                                               : forward_f16(width, params, stream);
@@ -234,10 +237,10 @@ cudaError_t portable_backward(const AttentionBackward& call, cudaStream_t stream
   if (const cudaError_t status = prepare_stats(call, stats, stream); status != cudaSuccess) {
     return status;
   }
-  const TileView view[kOperands] = {view_of(call.q, call.q_strides, shape.queries),
-                                    view_of(call.k, call.k_strides, shape.keys),
-                                    view_of(call.v, call.v_strides, shape.keys),
-                                    view_of(call.d_o, call.do_strides, shape.queries)};
+  const TileView view[kOperands] = {view_of(call.q, call.q_strides, shape, shape.queries),
+                                    view_of(call.k, call.k_strides, shape, shape.keys),
+                                    view_of(call.v, call.v_strides, shape, shape.keys),
+                                    view_of(call.d_o, call.do_strides, shape, shape.queries)};
   const BothParams both = backward_params(call, stats, view);
   const int width = padded_width(shape.width);
   return shape.dtype == AttentionDType::kBF16

@@ -67,7 +67,8 @@ struct BackwardShared {
   static constexpr int kFragments = kMT * (kN / 16) * 512;  // of P of a group, and as much of dS
   static constexpr int kExchange = kShare == 1 ? 0 : 2 * kGroups * kFragments;
   static constexpr int kOwnStats = (kHasPair ? 2 : 1) * kX + 2 * kStage + kExchange;  // where
-  static constexpr int kBytes = kOwnStats + (kG == Gradient::kQueries ? 8 * kRows : 0);
+  static constexpr int kOwnBytes = kParts == 2 ? 16 : 8;                              // of a row
+  static constexpr int kBytes = kOwnStats + (kG == Gradient::kQueries ? kOwnBytes * kRows : 0);
 };
 
 // kShare = 2: two warps have the same rows; each computes the scores of half the rows passing by
@@ -137,22 +138,27 @@ __global__ void __launch_bounds__(kWarps * 32, kBlocks)
   float acc[kMT][kFirst ? kColumns / 8 : 1][4] = {};
   float value_acc[kMT][kValues ? kColumns / 8 : 1][4] = {};
 
-  // What is known of the block's own rows when they are queries: lse2, and delta times its level.
-  // The row's own power of two is made a factor of P, of which here only dS is made.
+  // What is known of the block's own rows when they are queries: lse2, delta times its level and,
+  // for two parts, the factor of dP. With one part the row's own power of two is made a factor of
+  // P, of which here only dS is made; with two it would be lost in the last bits of a large lse2.
+  constexpr int kOwnBytes = Shared::kOwnBytes;
   const std::uint32_t own_stats = x_tile + Shared::kOwnStats;
   if constexpr (kQueries) {
     for (int i = thread; i < kRows; i += kThreads) {
       const std::int64_t row = stats_row + first + i;
       const float exponent = p.ranges != nullptr ? p.exponent[row] : 0;
-      store_shared(own_stats + i * 8, __float_as_uint(p.lse2[row] + exponent));
-      store_shared(own_stats + i * 8 + 4, __float_as_uint(p.delta[row] * scaling.level));
+      const float power = kIsCorrected ? exp2f(-exponent) : 1;
+      const std::uint32_t to = own_stats + i * kOwnBytes;
+      store_shared(to, __float_as_uint(p.lse2[row] + (kIsCorrected ? 0 : exponent)));
+      store_shared(to + 4, __float_as_uint(p.delta[row] * scaling.level * power));
+      if (kIsCorrected) store_shared(to + 8, __float_as_uint(scaling.grad * power));
     }
   }
   float own_sum[kMT][2] = {};
 
 #pragma unroll 1
   for (int step = 0; step < steps; ++step) {
-    const LaneOffsets<kD> lanes = lane_offsets.in(step);
+    const LaneOffsets<kD> lanes = kParts == 2 ? lane_offsets.in(step) : lane_offsets;
     wait_for_copies<0>();
     __syncthreads();  // this stage is there for all, and nobody reads the other one any more
     if (step + 1 < steps) load_stage(step + 1);
@@ -174,7 +180,7 @@ __global__ void __launch_bounds__(kWarps * 32, kBlocks)
     const auto load_own = [&] {
 #pragma unroll
       for (int i = 0; i < 2 * kMT; ++i) {
-        own[i / 2][i % 2] = load_shared_pair(own_stats + (warp_rows + i * 8 + g) * 8);
+        own[i / 2][i % 2] = load_shared_pair(own_stats + (warp_rows + i * 8 + g) * kOwnBytes);
       }
     };
     if constexpr (kQueries) load_own();
@@ -257,6 +263,14 @@ __global__ void __launch_bounds__(kWarps * 32, kBlocks)
           ds, x_pair_rows, own_y + Shared::kY, lanes);
       if constexpr (kQueries && kD > 64)
         load_own();  // again: wide heads have no registers to spare
+      float own_grad[kMT][2];
+#pragma unroll
+      for (int i = 0; i < 2 * kMT; ++i) {
+        own_grad[i / 2][i % 2] =
+            kQueries && kIsCorrected
+                ? load_shared_pair(own_stats + (warp_rows + i * 8 + g) * kOwnBytes + 8).x
+                : scaling.grad;
+      }
 #pragma unroll
       for (int n = 0; n < kNT; ++n) {
         float2 level = {};
@@ -270,7 +284,7 @@ __global__ void __launch_bounds__(kWarps * 32, kBlocks)
 #pragma unroll
           for (int e = 0; e < 4; ++e) {
             const float minus = kQueries ? own[mt][e / 2].y : e % 2 == 0 ? level.x : level.y;
-            ds[mt][n][e] = s[mt][n][e] * fmaf(ds[mt][n][e], scaling.grad, -minus);
+            ds[mt][n][e] = s[mt][n][e] * fmaf(ds[mt][n][e], own_grad[mt][e / 2], -minus);
           }
         }
       }
@@ -314,7 +328,7 @@ __global__ void __launch_bounds__(kWarps * 32, kBlocks)
         float sum = own_sum[mt][half];
         sum += __shfl_xor_sync(0xFFFFFFFF, sum, 1);
         sum += __shfl_xor_sync(0xFFFFFFFF, sum, 2);
-        const float correction = sum == 0 ? 0 : exp2f(kShift - exponent) / sum;
+        const float correction = sum == 0 ? 0 : exp2f(kShift) / sum;
         factor[mt][half] *= correction;
         if (t == 0) p.correction[row] = correction;
       }

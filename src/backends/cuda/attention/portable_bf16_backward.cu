@@ -33,7 +33,7 @@ cudaError_t backward_bf16(int width, const BackwardParams& keys, const BackwardP
                   launch_backward<BF16, 1, 128, 2, 4, 32, 2, kQueries>);
     default:
       return both(launch_backward<BF16, 1, 256, 1, 8, 32, 1, kKeysValues, 2>,
-                  launch_backward<BF16, 1, 256, 1, 8, 32, 1, kQueries, 2>);
+                  launch_backward<BF16, 1, 256, 1, 8, 32, 1, kQueries>);
   }
 }
 

@@ -14,7 +14,10 @@ cudaError_t forward_f16(int width, const ForwardParams& params, cudaStream_t str
     case 80: return launch_forward<F16, 1, 80, 2, 4, 64, 2>(params, stream);
     case 96: return launch_forward<F16, 1, 96, 2, 4, 64, 2>(params, stream);
     case 128: return launch_forward<F16, 1, 128, 2, 4, 64, 2>(params, stream);
-    default: return launch_forward<F16, 1, 256, 1, 8, 64, 1>(params, stream);
+    default:
+      return has_shared_memory(ForwardShared<1, 256, 1, 8, 64>::kBytes)
+                 ? launch_forward<F16, 1, 256, 1, 8, 64, 1>(params, stream)
+                 : launch_forward<F16, 1, 256, 1, 8, 32, 1>(params, stream);
   }
 }
 

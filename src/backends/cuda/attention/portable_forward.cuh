@@ -78,7 +78,7 @@ __global__ void __launch_bounds__(kWarps * 32, kBlocks)
 
 #pragma unroll 1
   for (int step = 0; step < steps; ++step) {
-    const LaneOffsets<kD> lanes = lane_offsets.in(step);
+    const LaneOffsets<kD> lanes = kParts == 2 ? lane_offsets.in(step) : lane_offsets;
     wait_for_copies<0>();
     __syncthreads();  // this stage is there for all, and nobody reads the other one any more
     if (step + 1 < steps) load_stage(step + 1);
@@ -193,6 +193,15 @@ cudaError_t allow_shared(int bytes) {
       cudaFuncSetAttribute(kKernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
   if (status == cudaSuccess) allowed.fetch_or(bit, std::memory_order_relaxed);
   return status;
+}
+
+// Whether a block may have so much shared memory: 227 KiB on Hopper, 163 KiB on an A100.
+inline bool has_shared_memory(int bytes) {
+  int device = 0, most = 0;
+  return cudaGetDevice(&device) == cudaSuccess &&
+         cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, device) ==
+             cudaSuccess &&
+         bytes <= most;
 }
 
 // Launches the kernel of one configuration; rows of float16 or bfloat16 parts.

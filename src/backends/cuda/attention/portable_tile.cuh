@@ -186,11 +186,11 @@ __device__ __forceinline__ void multiply_columns(float (&acc)[kMT][kD / 8][4],
     }
   } else {
     // Which of the two tricks against spilled registers works was found by trying.
-    constexpr bool kSettles = kMT * kN <= 64;
+    constexpr bool kSettles = kD > 32 && kMT * kN <= 64;
     constexpr int kStep = kMT == 1 && kD % 32 == 0 ? 2 : 1;  // four sums at least in flight
 #pragma unroll
     for (int n = 0; n < kD / 16; n += kStep) {
-      if (!kSettles && n > 0) stay_behind(lanes.rows_chunk, (2 << 24) + 16 * n);
+      if (kD > 32 && !kSettles && n > 0) stay_behind(lanes.rows_chunk, (2 << 24) + 16 * n);
       float sum[kMT][2 * kStep][4] = {};
 #pragma unroll
       for (int k = 0; k < kN / 16; ++k) {
