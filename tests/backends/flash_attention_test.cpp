@@ -203,13 +203,13 @@ TEST(FlashAttentionTest, TheFirstCausalRowIsItsValueAndTheFutureChangesNoBit) {
 TEST(FlashAttentionTest, SixteenThreadsGiveTheBitsOfOne) {
   for (DType dtype : {DType::kF32, DType::kBF16}) {
     for (bool causal : {true, false}) {
-      const Sizes s{.q = {2, 701, 72}, .keys = 701, .causal = causal, .dtype = dtype};
+      const Sizes s{.q = {2, 401, 72}, .keys = 401, .causal = causal, .dtype = dtype};
       const Program program = flash_program(s);
       const Tensors leaves = leaves_of(program);
       const Backend& cpu = backend_named("cpu");
       const auto one = cpu.make({.threads = 1}), many = cpu.make({.threads = 16});
       const Tensors expected = run_program(*one, program, leaves);
-      for (int run = 0; run < 3; ++run) {
+      for (int run = 0; run < 2; ++run) {
         for (const auto& [name, tensor] : run_program(*many, program, leaves)) {
           EXPECT_TRUE(tensor.bytes == expected.at(name).bytes) << name << " has other bits";
         }
