@@ -5,6 +5,7 @@
 #include <array>
 #include <charconv>
 #include <map>
+#include <sstream>
 
 #include <fmt/format.h>
 
@@ -56,6 +57,16 @@ Json cell_of(const std::string& text) {
   return text;
 }
 
+// A list, as the CSV writer has it ("[1,2]") or with spaces between the numbers.
+Json list_of(std::string text) {
+  std::ranges::replace_if(
+      text, [](char c) { return c == '[' || c == ']' || c == ','; }, ' ');
+  std::istringstream in(text);
+  Json out = Json::array();
+  for (double value = 0; in >> value;) out.push_back(value);
+  return out;
+}
+
 ReplayInput read_csv(const std::filesystem::path& path, std::string_view text) {
   const std::string name = path.filename().string();
   const auto rows = parse_csv(text);
@@ -70,7 +81,8 @@ ReplayInput read_csv(const std::filesystem::path& path, std::string_view text) {
   for (std::size_t r = 1; r < rows.size(); ++r) {
     Json::Object cells;
     for (std::size_t c = 0; c < rows[0].size() && c < rows[r].size(); ++c) {
-      cells.emplace_back(rows[0][c], cell_of(rows[r][c]));
+      const bool is_list = rows[0][c] == "samples_ms" || rows[0][c] == "warmup_ms";
+      cells.emplace_back(rows[0][c], is_list ? list_of(rows[r][c]) : cell_of(rows[r][c]));
     }
     out.rows.emplace_back(Json(std::move(cells)));
   }
