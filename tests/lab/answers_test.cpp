@@ -344,6 +344,10 @@ TEST(AnswersTest, TheTableOfAnswersNamesRowsForPeopleAndForPrograms) {
                  .rows = {{"clocks", 1, {"ms"}}, {"passes", 0, {"ms"}}, {"passes", 3, {"ms"}}},
                  .command = "tracestep profile"};
   EXPECT_EQ(rests_on(a), "clocks row 2; passes rows 1, 4");
+  Answer many = a;
+  many.rows.clear();
+  for (std::size_t row : {4, 0, 1, 2, 6, 7}) many.rows.push_back({"norms", row, {}});
+  EXPECT_EQ(rests_on(many), "norms rows 5, 1 to 3, 7, 8");
   const std::vector<Answer> answers{a};
   const Table table = answers_table(answers);
   ASSERT_EQ(table.rows.size(), 1u);
