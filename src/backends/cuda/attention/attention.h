@@ -17,8 +17,8 @@ enum class AttentionFamily : std::uint8_t { kAuto, kPortable, kHopper };
 
 // How float32 operands reach the tensor cores. Other dtypes ignore it.
 enum class AttentionF32 : std::uint8_t {
-  kSplit3,  // three bfloat16 parts, six products: about float32 accuracy
-  kTF32,    // one TF32 product: 10 bits of mantissa
+  kSplit3,  // two float16 parts, scaled, three products: about float32 accuracy
+  kTF32,    // one float16 part, scaled: the 10 bits of mantissa of TF32 at twice its rate
 };
 
 // A tensor [batch, heads, rows, width] in elements; the last axis is contiguous (stride 1).

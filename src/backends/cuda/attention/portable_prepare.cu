@@ -79,14 +79,11 @@ __device__ __forceinline__ float finite_magnitude(float x) {
 }
 
 // ranges[head] = the largest magnitude and the largest sum of squares of a row; maxima do not
-// depend on the order. blockIdx: rows, heads, operands.
-__global__ void __launch_bounds__(kThreads)
-    attention_measure_operands_kernel(const __grid_constant__ SplitOperands p) {
-  const SplitOperand& x = p.operand[blockIdx.z];
-  if (x.data == nullptr) return;
+// depend on the order.
+__device__ __forceinline__ void measure_head(const SplitOperands& p, const SplitOperand& x,
+                                             int batch_head) {
   const int lane = static_cast<int>(threadIdx.x) % kLanes;
-  const int batch = static_cast<int>(blockIdx.y) / p.heads,
-            head = static_cast<int>(blockIdx.y) % p.heads;
+  const int batch = batch_head / p.heads, head = batch_head % p.heads;
   const float* start = x.data + batch * x.strides.batch + head * x.strides.head;
   const bool is_aligned =
       reinterpret_cast<std::uintptr_t>(start) % 16 == 0 && x.strides.row % 4 == 0;
@@ -116,25 +113,33 @@ __global__ void __launch_bounds__(kThreads)
     largest = fmaxf(largest, __shfl_xor_sync(0xFFFFFFFF, largest, step));
   }
   if (threadIdx.x % 32 != 0) return;
-  HeadRange& range = p.ranges[blockIdx.y];
+  HeadRange& range = p.ranges[batch_head];
   atomicMax(&range.magnitude[blockIdx.z], __float_as_uint(magnitude));
   atomicMax(&range.squares[blockIdx.z], __float_as_uint(largest));
 }
 
-// One thread a chunk of eight columns. blockIdx: chunks, heads, operands.
+// blockIdx: rows, heads, operands.
 __global__ void __launch_bounds__(kThreads)
-    attention_split_operands_kernel(const __grid_constant__ SplitOperands p) {
+    attention_measure_operands_kernel(const __grid_constant__ SplitOperands p) {
   const SplitOperand& x = p.operand[blockIdx.z];
   if (x.data == nullptr) return;
-  const int batch = static_cast<int>(blockIdx.y) / p.heads,
-            head = static_cast<int>(blockIdx.y) % p.heads;
+  for (int batch_head = static_cast<int>(blockIdx.y); batch_head < p.batch * p.heads;
+       batch_head += static_cast<int>(gridDim.y)) {
+    measure_head(p, x, batch_head);
+  }
+}
+
+// One thread a chunk of eight columns.
+__device__ __forceinline__ void split_head(const SplitOperands& p, const SplitOperand& x,
+                                           int batch_head) {
+  const int batch = batch_head / p.heads, head = batch_head % p.heads;
   const float* start = x.data + batch * x.strides.batch + head * x.strides.head;
   const bool is_aligned =
       reinterpret_cast<std::uintptr_t>(start) % 16 == 0 && x.strides.row % 4 == 0;
-  const float scale = ldexpf(1, scale_exponent(p.ranges[blockIdx.y].magnitude[blockIdx.z]));
+  const float scale = ldexpf(1, scale_exponent(p.ranges[batch_head].magnitude[blockIdx.z]));
   const int chunks = p.padded / 8;
   const std::int64_t plane = std::int64_t{x.rows} * p.padded;
-  F16* to = static_cast<F16*>(x.parts) + blockIdx.y * plane * p.parts;
+  F16* to = static_cast<F16*>(x.parts) + batch_head * plane * p.parts;
   const std::int64_t count = std::int64_t{x.rows} * chunks;
   for (std::int64_t index = blockIdx.x * std::int64_t{kThreads} + threadIdx.x; index < count;
        index += std::int64_t{kThreads} * gridDim.x) {
@@ -150,6 +155,17 @@ __global__ void __launch_bounds__(kThreads)
     auto* chunk = reinterpret_cast<uint4*>(to + index * 8);
     *chunk = make_uint4(high[0], high[1], high[2], high[3]);
     if (p.parts == 2) chunk[plane / 8] = make_uint4(low[0], low[1], low[2], low[3]);
+  }
+}
+
+// blockIdx: chunks, heads, operands.
+__global__ void __launch_bounds__(kThreads)
+    attention_split_operands_kernel(const __grid_constant__ SplitOperands p) {
+  const SplitOperand& x = p.operand[blockIdx.z];
+  if (x.data == nullptr) return;
+  for (int batch_head = static_cast<int>(blockIdx.y); batch_head < p.batch * p.heads;
+       batch_head += static_cast<int>(gridDim.y)) {
+    split_head(p, x, batch_head);
   }
 }
 
@@ -185,11 +201,11 @@ cudaError_t split_operands(const SplitOperands& operands, cudaStream_t stream) {
     return static_cast<unsigned>(
         std::clamp<std::int64_t>((work + kThreads - 1) / kThreads, 1, most));
   };
-  attention_measure_operands_kernel<<<dim3(blocks(std::int64_t{rows} * kLanes), heads, kOperands),
-                                      kThreads, 0, stream>>>(operands);
-  attention_split_operands_kernel<<<dim3(blocks(std::int64_t{rows} * (operands.padded / 8)), heads,
-                                         kOperands),
-                                    kThreads, 0, stream>>>(operands);
+  const unsigned grid_heads = std::min(heads, 65535U);
+  const dim3 measure(blocks(std::int64_t{rows} * kLanes), grid_heads, kOperands);
+  const dim3 split(blocks(std::int64_t{rows} * (operands.padded / 8)), grid_heads, kOperands);
+  attention_measure_operands_kernel<<<measure, kThreads, 0, stream>>>(operands);
+  attention_split_operands_kernel<<<split, kThreads, 0, stream>>>(operands);
   return cudaGetLastError();
 }
 
