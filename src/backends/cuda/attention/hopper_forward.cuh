@@ -31,7 +31,6 @@ struct ForwardTraits {
   static constexpr bool kOverlap = true;     // next scores under this softmax
   static constexpr bool kTurns = true;       // warpgroups take turns at the matrix units
   static constexpr float kThreshold = 8.0F;  // growth of the maximum (log2) that rescales O
-  static constexpr int kPolynomial = 0;      // of 16 exponentials, on the multiply-add units
 };
 
 struct ForwardParameters {
@@ -257,7 +256,7 @@ class ForwardConsumer {
     pin(s_);
     free_k();
     mask(blocks - 1, first_row);
-    softmax_.template begin<Traits::kPolynomial>(s_, p_.scale_log2);
+    softmax_.begin(s_, p_.scale_log2);
     round_probabilities();
     for (int block = blocks - 2; block >= 0; --block) {
       if constexpr (Traits::kOverlap)
@@ -289,8 +288,7 @@ class ForwardConsumer {
     free_k();
     mask(block, first_row);
     float factor[2];
-    const bool grows = softmax_.template advance<Traits::kPolynomial>(s_, p_.scale_log2,
-                                                                      Traits::kThreshold, factor);
+    const bool grows = softmax_.advance(s_, p_.scale_log2, Traits::kThreshold, factor);
     wgmma_wait<0>();
     pin(o_);
     pin(p16_);
@@ -314,8 +312,7 @@ class ForwardConsumer {
     free_k();
     mask(block, first_row);
     float factor[2];
-    const bool grows = softmax_.template advance<Traits::kPolynomial>(s_, p_.scale_log2,
-                                                                      Traits::kThreshold, factor);
+    const bool grows = softmax_.advance(s_, p_.scale_log2, Traits::kThreshold, factor);
     round_probabilities();
     if (grows) scale_rows(o_, factor);
   }

@@ -8,19 +8,6 @@
 
 namespace tracestep::cuda {
 
-// 2^x on the multiply-add units: x = n + f, |f| <= 1/2, a cubic in f, n added to the exponent. Its
-// relative error, 1e-4, is far below the rounding of P to 16 bits. For x in [-inf, 127].
-__device__ __forceinline__ float exp2_polynomial(float x) {
-  constexpr float kShift = 12582912.0F;  // 1.5 * 2^23: the sum's low bits are round(x)
-  x = fmaxf(x, -126.0F);
-  const float shifted = x + kShift;
-  const float f = x - (shifted - kShift);
-  float y = fmaf(f, 0.0558234F, 0.2401397F);
-  y = fmaf(y, f, 0.6931472F);
-  y = fmaf(y, f, 1.0F);
-  return __int_as_float(__float_as_int(y) + (__float_as_int(shifted) << 23));
-}
-
 // Rows of accumulators times factors.
 template <int K>
 __device__ __forceinline__ void scale_rows(float (&d)[K], const float (&factor)[2]) {
@@ -31,18 +18,18 @@ __device__ __forceinline__ void scale_rows(float (&d)[K], const float (&factor)[
 class RowSoftmax {
  public:
   // The first block: s becomes exp(scale s - scale max s).
-  template <int kPolynomial, int K>
+  template <int K>
   __device__ __forceinline__ void begin(float (&s)[K], float scale_log2) {
 #pragma unroll
     for (int r = 0; r < 2; ++r) maximum_[r] = row_maximum(s, r);
-    exponentiate<kPolynomial>(s, scale_log2);
+    exponentiate(s, scale_log2);
     row_sums(s, sum_[0], sum_[1]);
   }
 
   // Another block. The reference maximum stays until a row of the warp grows by more than
   // `threshold` in log2: what was summed before is then to be multiplied by `factor`, and true is
   // returned. Exact all the same: numerator and denominator share the reference.
-  template <int kPolynomial, int K>
+  template <int K>
   __device__ __forceinline__ bool advance(float (&s)[K], float scale_log2, float threshold,
                                           float (&factor)[2]) {
     float largest[2];
@@ -64,7 +51,7 @@ class RowSoftmax {
     } else {
       factor[0] = factor[1] = 1.0F;
     }
-    exponentiate<kPolynomial>(s, scale_log2);
+    exponentiate(s, scale_log2);
     float sums[2];
     row_sums(s, sums[0], sums[1]);
     sum_[0] += sums[0];
@@ -98,17 +85,14 @@ class RowSoftmax {
     return fmaxf(a, __shfl_xor_sync(0xffffffffU, a, 2));
   }
 
-  template <int kPolynomial, int K>
+  template <int K>
   __device__ __forceinline__ void exponentiate(float (&s)[K], float scale_log2) const {
     float offset[2];
 #pragma unroll
     for (int r = 0; r < 2; ++r)
       offset[r] = maximum_[r] == -INFINITY ? 0.0F : maximum_[r] * scale_log2;
 #pragma unroll
-    for (int i = 0; i < K; ++i) {
-      const float x = fmaf(s[i], scale_log2, -offset[i / 2 % 2]);
-      s[i] = i % 16 < kPolynomial ? exp2_polynomial(x) : exp2_fast(x);
-    }
+    for (int i = 0; i < K; ++i) s[i] = exp2_fast(fmaf(s[i], scale_log2, -offset[i / 2 % 2]));
   }
 
   template <int K>
