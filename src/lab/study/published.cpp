@@ -51,9 +51,15 @@ std::vector<std::vector<std::string>> parse_csv(std::string_view text) {
 
 Json cell_of(const std::string& text) {
   if (text.empty()) return {};
-  double value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error == std::errc() && end == text.data() + text.size()) return value;
+  const char* const end = text.data() + text.size();
+  const auto reads = [&](auto& value) {
+    const auto [stop, error] = std::from_chars(text.data(), end, value);
+    return error == std::errc() && stop == end;
+  };
+  std::int64_t whole = 0;
+  double real = 0;
+  if (reads(whole)) return whole;
+  if (reads(real)) return real;
   return text;
 }
 
