@@ -84,17 +84,24 @@ class Search {
     return r.step.shape.batch != start_.step.shape.batch ? 1 : 0;
   }
 
-  // Changes without a size, on top of each of `from`: where a search goes on from.
+  // Changes without a size, on top of each of `from`, each set of them once: where a search goes on
+  // from.
   Changes fixed(const Changes& from) {
     Changes out;
+    const auto add = [&out](std::optional<Remedy> next) {
+      if (!next) return;
+      const bool is_new =
+          std::ranges::none_of(out, [&](const Remedy& o) { return o.command == next->command; });
+      if (is_new) out.push_back(std::move(*next));
+    };
     for (const Remedy& r : from) {
-      if (auto next = fused(r)) out.push_back(std::move(*next));
-      if (auto next = flash(r)) out.push_back(std::move(*next));
-      if (auto next = precision(r, "bf16")) out.push_back(std::move(*next));
+      add(fused(r));
+      add(flash(r));
+      add(precision(r, "bf16"));
       if (r.step.shape.batch == 1) continue;
       Remedy least = r;
       least.step.shape.batch = 1;
-      out.push_back(described(least));
+      add(described(least));
     }
     return out;
   }
