@@ -1,6 +1,6 @@
-// Attention without the T×T matrix on a GPU: what the op's kernel, the C interface and the ladder of
-// benchmarks call. Two families of kernels stand behind it: Hopper (sm_90a: TMA, wgmma) and portable
-// (sm_80 and later: mma.sync, cp.async); `choose_family` says which one runs a call.
+// Attention without the T×T matrix on a GPU: what the op's kernel, the C interface and the ladder
+// of benchmarks call. Two families of kernels stand behind it: Hopper (sm_90a: TMA, wgmma) and
+// portable (sm_80 and later: mma.sync, cp.async); `choose_family` says which one runs a call.
 // Sources: Dao 2023, "FlashAttention-2", Alg. 1 and 2; Shah et al. 2024, "FlashAttention-3".
 #pragma once
 
@@ -40,8 +40,8 @@ struct AttentionShape {
 };
 
 // o = softmax(scale q k^T) v; lse[batch, heads, queries] (float32, contiguous) is the natural
-// log-sum-exp of the scaled visible scores. Results that nobody reads are nullptr, here and below; a
-// query that sees no key is 0 with an lse of -inf.
+// log-sum-exp of the scaled visible scores. Results that nobody reads are nullptr, here and below;
+// a query that sees no key is 0 with an lse of -inf.
 struct AttentionForward {
   AttentionShape shape;
   const void *q = nullptr, *k = nullptr, *v = nullptr;
@@ -65,8 +65,8 @@ struct AttentionBackward {
 std::int64_t attention_forward_workspace(const AttentionShape& shape, bool is_hopper);
 std::int64_t attention_backward_workspace(const AttentionShape& shape, bool is_hopper);
 
-// The family that runs `shape` on a device of this kind. kHopper only where is_hopper, the dtype has
-// 16 bits, the width is one of the tuned ones and rows are 16-byte aligned (`is_aligned`).
+// The family that runs `shape` on a device of this kind. kHopper only where is_hopper, the dtype
+// has 16 bits, the width is one of the tuned ones and rows are 16-byte aligned (`is_aligned`).
 AttentionFamily choose_family(const AttentionShape& shape, bool is_hopper, bool is_aligned);
 
 // Enqueue on `stream`; nothing is allocated, nothing waits. Return a CUDA error of the launch.
