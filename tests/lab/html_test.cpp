@@ -2,13 +2,17 @@
 #include "lab/report/html.h"
 
 #include <algorithm>
-#include <cctype>
+#include <cstdlib>
+#include <filesystem>
+#include <sstream>
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "base/error.h"
 #include "lab/study_run.h"
+#include "train/temp_folder.h"
 
 namespace tracestep {
 namespace {
@@ -120,9 +124,50 @@ TEST(HtmlTest, EveryTableOfTheRunStandsInASectionOnce) {
   std::ranges::sort(names);
   EXPECT_EQ(std::ranges::adjacent_find(names), names.end());
   EXPECT_EQ(names.size() + 2, study.tables.size());  // and those of answers and of readings
+  const std::string page = page_of(study);
   for (const std::string& name : names) {
-    EXPECT_THAT(page_of(study), HasSubstr("\"" + name + "\""));
+    EXPECT_THAT(page, HasSubstr("\"" + name + "\""));
   }
+}
+
+// Empty where there is none.
+std::string browser() {
+  const char* path = std::getenv("PATH");
+  std::istringstream folders(path == nullptr ? "" : path);
+  for (std::string folder; std::getline(folders, folder, ':');) {
+    for (const char* name : {"chromium", "chromium-browser", "google-chrome"}) {
+      const std::filesystem::path program = std::filesystem::path(folder) / name;
+      if (std::filesystem::exists(program)) return program.string();
+    }
+  }
+  return "";
+}
+
+TEST(HtmlTest, ABrowserDrawsItAllWithoutAnErrorAndWithoutANetwork) {
+  if (browser().empty()) GTEST_SKIP() << "there is no browser of the Chromium family";
+  const StudyReport& study = small_study();
+  const TempFolder folder;
+  const std::filesystem::path page = folder.write("study.html", page_of(study));
+  const std::string command = fmt::format(
+      "'{}' --headless --no-sandbox --disable-gpu --user-data-dir='{}' --virtual-time-budget=1000 "
+      "--host-resolver-rules='MAP * ~NOTFOUND' --enable-logging=stderr --dump-dom 'file://{}' "
+      "> '{}' 2> '{}'",
+      browser(), (folder / "profile").string(), page.string(), (folder / "dom").string(),
+      (folder / "log").string());
+  ASSERT_EQ(std::system(command.c_str()), 0) << content_of(folder / "log");
+  // What a page says on its console stands in the log with this word.
+  EXPECT_THAT(content_of(folder / "log"), Not(HasSubstr("CONSOLE")));
+  const std::string dom = content_of(folder / "dom");
+  EXPECT_THAT(dom, Not(HasSubstr(">There are no rows to draw")));
+  EXPECT_THAT(dom, Not(HasSubstr(">There is no measured roof")));
+  std::size_t charts = 0, rows = 0;
+  for (const StudySection& section : study.sections) {
+    charts += section.charts.size();
+    for (const Table& table : section.tables) rows += table.rows.size();
+  }
+  EXPECT_EQ(count(dom, "<svg"), charts);
+  EXPECT_EQ(count(dom, "<tr id=\"table-"), rows);
+  for (const Answer& a : study.answers) EXPECT_THAT(dom, HasSubstr("id=\"answer-" + a.id + "\""));
 }
 
 TEST(HtmlTest, AnotherFileIsNoPage) {
