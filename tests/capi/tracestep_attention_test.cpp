@@ -1,0 +1,53 @@
+// What the C interface refuses before anything is enqueued; needs no GPU. The kernels behind it are
+// compared with float64 by bench/peers/compare_attention.py and as ops by the op matrix.
+#include "capi/tracestep_attention.h"
+
+#ifdef TRACESTEP_WITH_CUDA
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+namespace {
+
+tracestep_attention_shape small_shape() {
+  tracestep_attention_shape s{};
+  s.dtype = TRACESTEP_BFLOAT16;
+  s.batch = s.heads = 1;
+  s.queries = s.keys = 8;
+  s.width = 64;
+  s.scale = 0.125F;
+  return s;
+}
+
+TEST(TracestepAttentionTest, ABadShapeIsRefusedByItsKind) {
+  tracestep_attention_shape wide = small_shape(), negative = small_shape(), dtype = small_shape();
+  wide.width = 257;
+  negative.keys = -1;
+  dtype.dtype = 3;
+  EXPECT_EQ(tracestep_attention_forward_workspace(&wide), TRACESTEP_BAD_SHAPE);
+  EXPECT_EQ(tracestep_attention_backward_workspace(&negative), TRACESTEP_BAD_SHAPE);
+  EXPECT_EQ(tracestep_attention_forward_workspace(&dtype), TRACESTEP_BAD_DTYPE);
+}
+
+TEST(TracestepAttentionTest, NothingGivenIsABadPointer) {
+  EXPECT_EQ(tracestep_attention_forward(nullptr), TRACESTEP_BAD_POINTER);
+  EXPECT_EQ(tracestep_attention_backward(nullptr), TRACESTEP_BAD_POINTER);
+  EXPECT_EQ(tracestep_attention_backward_workspace(nullptr), TRACESTEP_BAD_POINTER);
+}
+
+TEST(TracestepAttentionTest, ACallWithoutTensorsIsRefusedOrFindsNoDevice) {
+  tracestep_attention_forward_call call{};
+  call.shape = small_shape();
+  const int status = tracestep_attention_forward(&call);
+  EXPECT_TRUE(status == TRACESTEP_BAD_POINTER || status == TRACESTEP_NO_DEVICE) << status;
+}
+
+TEST(TracestepAttentionTest, EveryStatusHasItsMessage) {
+  for (int status = TRACESTEP_NO_DEVICE; status <= TRACESTEP_SUCCESS; ++status)
+    EXPECT_FALSE(std::string(tracestep_attention_message(status)).empty());
+}
+
+}  // namespace
+
+#endif  // TRACESTEP_WITH_CUDA
