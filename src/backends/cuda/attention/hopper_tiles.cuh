@@ -27,7 +27,7 @@ struct Tile {
   // Matrix descriptor ("Matrix Descriptor Format"): address, the two strides in 16-byte units, and
   // the swizzle mode (1: 128, 2: 64, 3: 32 bytes).
   static constexpr std::uint64_t kMode = kSwizzle == 128 ? 1 : kSwizzle == 64 ? 2 : 3;
-  // K along a row (`kAcross`: 1) or down the rows (0).
+  // The product's K axis runs along a row, or down the rows.
   static __device__ __forceinline__ std::uint64_t along_rows(std::uint32_t address) {
     return (kMode << 62) | (std::uint64_t{8 * kSwizzle / 16} << 32) | (std::uint64_t{1} << 16) |
            (address >> 4);
@@ -50,8 +50,7 @@ struct Tile {
   }
 };
 
-// 64 x (8 kChunks) accumulators of a warpgroup, rounded to T, into rows first_row.. of a tile, from
-// column 8 first_chunk.
+// 64 x (8 kChunks) accumulators of a warpgroup, rounded to T, into rows row0.. of a tile.
 template <class T, class TileOf, int kChunks, int K>
 __device__ __forceinline__ void store_fragment(std::uint32_t tile, const float (&d)[K], int row0,
                                                int thread) {
