@@ -176,7 +176,7 @@ std::vector<AttrDef> attributes() {
 
 void register_gradient() {
   register_op({.name = "flash_attention_grad",
-               .doc = "The gradients of q, k and v: the weights are computed again, tile by tile.",
+               .doc = "The gradients of q, k and v, from forward's y and lse, tile by tile.",
                .source = "Dao 2023, FlashAttention-2, alg. 2",
                .inputs = {"dy", "q", "k", "v", "y", "lse"},
                .outputs = {"dq", "dk", "dv"},

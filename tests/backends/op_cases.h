@@ -2,11 +2,13 @@
 // decomposition, donation and support tests are all made from these.
 #pragma once
 
+#include <functional>
 #include <iosfwd>
 #include <string>
 #include <vector>
 
 #include "ir/program.h"
+#include "support/run_program.h"
 
 namespace tracestep::testing {
 
@@ -37,6 +39,8 @@ struct Operand {
 struct OpCase {
   std::vector<Operand> operands;
   Attrs attrs = {};  // an attribute `dtype` that is missing is the dtype under test
+  // Makes operands fit each other, where an op asks for that; empty: any values do.
+  std::function<void(Tensors&)> settle = {};
 };
 
 // What a result may differ by from the float64 answer for the same (rounded) operands.
@@ -54,6 +58,7 @@ struct OpTest {
   std::vector<DType> dtypes = {DType::kF32, DType::kBF16, DType::kF16};
   std::string terms_op = {};                // kTerms: computes Σ|terms| instead of the op itself
   std::vector<int> gradient_outputs = {0};  // results that gradients may flow from
+  double floor_share = 16 * 0x1p-24;        // kUnfused: of the largest value, allowed in any case
 };
 
 // What a failing test prints.

@@ -128,6 +128,7 @@ Tensors leaf_values(const Program& program, const OpCase& c) {
     if (counts) low = 1, high = 11;
     out[leaf.name] = random_tensor(leaf.type, leaf.name, low, high);
   }
+  if (c.settle) c.settle(out);
   return out;
 }
 

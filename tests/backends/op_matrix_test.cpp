@@ -79,10 +79,10 @@ void expect_exact(const HostTensor& actual, const HostTensor& expected) {
 // No worse than twice what the op's parts do in the same dtype, plus a floor for parts that happen
 // to be exact.
 void expect_as_good_as_parts(const HostTensor& actual, const HostTensor& parts,
-                             const std::vector<double>& expected) {
+                             const std::vector<double>& expected, double floor_share) {
   const std::vector<double> got = to_doubles(actual);
   const double largest = max_abs(expected);
-  double floor = kFloat32Terms * largest;
+  double floor = floor_share * largest;
   if (is_low_precision(actual.dtype)) floor += 0.5 * kRoundings * ulp(actual.dtype, largest);
   const double unfused = max_difference(to_doubles(parts), expected);
   EXPECT_LE(max_difference(got, expected), 2.0 * unfused + floor)
@@ -131,7 +131,9 @@ TEST_P(OpMatrixTest, EveryBackendAgreesWithTheReference) {
           case Bound::kTerms:
             expect_within(tensor, exact, absolute_terms(test, c, dtype, leaves, name));
             break;
-          case Bound::kUnfused: expect_as_good_as_parts(tensor, parts.at(name), exact); break;
+          case Bound::kUnfused:
+            expect_as_good_as_parts(tensor, parts.at(name), exact, test.floor_share);
+            break;
         }
       }
     });

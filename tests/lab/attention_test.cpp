@@ -120,8 +120,8 @@ TEST(FlashAttentionBytesTest, EveryBackEndHoldsWhatWasPredictedAndItGrowsWithThe
         peak.push_back(static_cast<double>(r.peak_bytes));
       }
       EXPECT_NEAR(fit_quadratic(contexts, before).a, 0.0, 1e-9) << precision;
-      // Workspaces come in whole blocks.
-      EXPECT_NEAR(fit_quadratic(contexts, peak).a, 0.0, 1e-2) << name << " " << precision;
+      // Workspaces come in whole blocks; a matrix of scores would be 4 and more.
+      EXPECT_NEAR(fit_quadratic(contexts, peak).a, 0.0, 0.1) << name << " " << precision;
     }
   }
 }
