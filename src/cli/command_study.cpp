@@ -27,7 +27,7 @@ struct StudyOptions {
   RunOptions run;
 };
 
-constexpr double kMinutes = 6.0, kQuickMinutes = 1.5;
+constexpr double kMinutes = 2.5, kQuickMinutes = 1.0;
 
 void announce(const std::string& what) {
   log_info("study: {}", what);
@@ -149,7 +149,7 @@ Command study_command() {
   set.group("The study");
   set.path("--output-dir", "DIR", options->folder, "where the report goes; out");
   set.real("--budget", options->budget_minutes, {0.05, 10000},
-           "minutes; what does not fit is left out and named; 6, with --quick 1.5");
+           "minutes; what does not fit is left out and named; 2.5, with --quick 1");
   set.integer("--train-steps", options->train_steps, {1, 1000000},
               "200, or as many as the time allows");
   set.toggle("--quick", options->quick, "small sizes and few samples");
