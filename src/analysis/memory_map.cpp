@@ -139,6 +139,7 @@ std::vector<SavedValue> saved_for_backward(const Program& program) {
     }
   }
   std::vector<SavedValue> out;
+  out.reserve(by_base.size());
   for (auto& [base, saved] : by_base) out.push_back(std::move(saved));
   return out;
 }
