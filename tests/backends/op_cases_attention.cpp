@@ -101,6 +101,7 @@ std::vector<OpCase> forward_cases() {
 std::vector<OpCase> backward_cases() {
   std::vector<OpCase> out;
   for (Wish w : wishes()) {
+    if (w.keys == 1) continue;  // dq and dk are 0 then: no size to measure an error by
     w.reach = 0.5;
     out.push_back(backward_on(w));
   }
