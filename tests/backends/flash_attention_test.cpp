@@ -140,6 +140,16 @@ TEST(FlashAttentionTest, ErrorsAreNoMoreThanTwiceThoseOfTheNaiveForm) {
   }
 }
 
+// Its weight is 1 whatever the score, so dq and dk are 0 and dv is the sum of dy. What is left of
+// dq and dk is measured by the terms that cancel.
+TEST(FlashAttentionTest, OneKeyForEverybodyTakesAllOfTheGradient) {
+  for (const Shape& q : {Shape{1, 16}, Shape{2, 67, 16}}) {
+    const Sizes s{.q = q, .keys = 1, .causal = false};
+    SCOPED_TRACE(q.str());
+    expect_as_good_as_naive(s, leaves_of(flash_program(s)), 16.0);
+  }
+}
+
 // Scores of some 10,000 of both signs: nearly all weights are 0 or 1.
 TEST(FlashAttentionTest, LargeScoresNeitherOverflowNorVanish) {
   for (DType dtype : {DType::kF32, DType::kBF16, DType::kF16}) {
