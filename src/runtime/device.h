@@ -40,6 +40,8 @@ class Device {
   // Blocking copies between host and device memory.
   virtual void copy_in(void* device, const void* host, std::int64_t bytes) = 0;
   virtual void copy_out(void* host, const void* device, std::int64_t bytes) = 0;
+  // Sets device memory to zero bits, before whatever is issued next.
+  virtual void zero(void* device, std::int64_t bytes) = 0;
   // Waits until all issued work is done; throws what went wrong in it.
   virtual void synchronize() {}
   // Whether kernels return before their work is done.

@@ -82,9 +82,8 @@ HostTensor Store::get(std::string_view name) const {
 }
 
 void Store::zero(std::string_view name) {
-  if (!device_.computes()) return;
   const Entry& entry = at(name);
-  set(name, HostTensor::zeros(entry.type.dtype, entry.type.shape));
+  device_.zero(entry.data, entry.type.bytes());
 }
 
 }  // namespace tracestep

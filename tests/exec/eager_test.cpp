@@ -49,6 +49,20 @@ class EagerTest : public ::testing::TestWithParam<std::string> {
   }
 };
 
+TEST_P(EagerTest, StatesStartAtZeroAlsoInUsedMemory) {
+  const auto device = make();
+  const Program program = step_program(small_step(Mode::kStep, Granularity::kFused), *device);
+  for (int round = 0; round < 2; ++round) {
+    Store store(*device);
+    store.bind(program);
+    for (const std::string& name : store.names(LeafKind::kState)) {
+      const Type& type = store.at(name).type;
+      EXPECT_EQ(testing::max_abs(to_doubles(store.get(name))), 0.0) << name;
+      store.set(name, testing::random_tensor(type, name, 1.0, 2.0));
+    }
+  }
+}
+
 TEST_P(EagerTest, TheMeasuredPeakIsThePredictedOneToTheByte) {
   for (Mode mode : kAllModes) {
     for (Granularity ops : {Granularity::kPrimitive, Granularity::kFused}) {

@@ -61,6 +61,7 @@ class LeakyDevice final : public Device {
   void copy_out(void* to, const void* from, std::int64_t n) override {
     device_->copy_out(to, from, n);
   }
+  void zero(void* device, std::int64_t bytes) override { device_->zero(device, bytes); }
 
  private:
   std::unique_ptr<Device> device_ = make_null_device();

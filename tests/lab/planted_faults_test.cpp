@@ -44,6 +44,7 @@ class StreamDevice final : public Device {
   void copy_out(void* host, const void* device, std::int64_t bytes) override {
     device_->copy_out(host, device, bytes);
   }
+  void zero(void* device, std::int64_t bytes) override { device_->zero(device, bytes); }
   bool is_asynchronous() const override { return true; }
   void* stream() override { return this; }
   void synchronize() override {

@@ -31,6 +31,7 @@ class FaultingDevice final : public Device {
     throw_if_lost("copy_out");
     device_->copy_out(host, device, bytes);
   }
+  void zero(void* device, std::int64_t bytes) override { device_->zero(device, bytes); }
   void synchronize() override {
     throw_if_lost("synchronize");
     device_->synchronize();

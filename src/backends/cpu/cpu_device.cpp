@@ -51,6 +51,9 @@ class CpuDevice : public Device {
   void copy_out(void* host, const void* device, std::int64_t bytes) override {
     if (bytes > 0) std::memcpy(host, device, static_cast<std::size_t>(bytes));
   }
+  void zero(void* device, std::int64_t bytes) override {
+    if (bytes > 0) std::memset(device, 0, static_cast<std::size_t>(bytes));
+  }
   void* stream() override { return &threads_; }
   std::int64_t resident_bytes() const override { return cpu::process_resident_bytes(); }
   std::int64_t resident_reserved_bytes() override { return source_.resident_bytes(); }

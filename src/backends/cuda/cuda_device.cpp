@@ -130,6 +130,10 @@ class CudaDevice final : public Device {
     transfers_.out(host, device, bytes);
     throw_fault();
   }
+  void zero(void* device, std::int64_t bytes) override {
+    if (bytes == 0) return;
+    TRACESTEP_CUDA(cudaMemsetAsync(device, 0, static_cast<std::size_t>(bytes), stream_.handle()));
+  }
   void synchronize() override {
     TRACESTEP_CUDA(cudaStreamSynchronize(stream_.handle()));
     throw_fault();

@@ -46,6 +46,7 @@ class NullDevice final : public Device {
   bool computes() const override { return false; }
   void copy_in(void*, const void*, std::int64_t) override {}
   void copy_out(void*, const void*, std::int64_t) override {}
+  void zero(void*, std::int64_t) override {}
 
  private:
   const std::string name_ = "null";

@@ -60,6 +60,9 @@ class ReferenceDevice final : public Device {
   void copy_out(void* host, const void* device, std::int64_t bytes) override {
     if (bytes > 0) std::memcpy(host, device, static_cast<std::size_t>(bytes));
   }
+  void zero(void* device, std::int64_t bytes) override {
+    if (bytes > 0) std::memset(device, 0, static_cast<std::size_t>(bytes));
+  }
 
  private:
   const std::string name_ = "reference";
