@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <memory>
 #include <set>
 #include <thread>
 
@@ -27,19 +28,30 @@ Initial initial_of(std::string_view name, const Shape& shape) {
   return {.sigma = std::sqrt(2.0 / static_cast<double>(shape[0] + shape[1]))};
 }
 
-void store_value(HostTensor& out, std::int64_t index, double value) {
-  const auto i = static_cast<std::size_t>(index);
+// A parameter's values on the host, to be written.
+struct Values {
+  DType dtype;
+  std::byte* bytes;
+};
+
+void store_value(const Values& out, std::int64_t index, double value) {
   switch (out.dtype) {
-    case DType::kF64: out.as<double>()[i] = value; return;
-    case DType::kF32: out.as<float>()[i] = static_cast<float>(value); return;
-    case DType::kBF16: out.as<BF16>()[i] = to_bf16(static_cast<float>(value)); return;
-    case DType::kF16: out.as<F16>()[i] = to_f16(static_cast<float>(value)); return;
+    case DType::kF64: reinterpret_cast<double*>(out.bytes)[index] = value; return;
+    case DType::kF32:
+      reinterpret_cast<float*>(out.bytes)[index] = static_cast<float>(value);
+      return;
+    case DType::kBF16:
+      reinterpret_cast<BF16*>(out.bytes)[index] = to_bf16(static_cast<float>(value));
+      return;
+    case DType::kF16:
+      reinterpret_cast<F16*>(out.bytes)[index] = to_f16(static_cast<float>(value));
+      return;
     default: fail_usage("init", "parameters of {} cannot be initialised", name_of(out.dtype));
   }
 }
 
-void fill_range(HostTensor& out, const Initial& initial, std::uint64_t seed, std::string_view name,
-                std::int64_t begin, std::int64_t end) {
+void fill_range(const Values& out, const Initial& initial, std::uint64_t seed,
+                std::string_view name, std::int64_t begin, std::int64_t end) {
   const CounterRng rng(seed, name);
   const TruncatedNormal normal(kTruncation);
   for (std::int64_t i = begin; i < end; ++i) {
@@ -50,7 +62,7 @@ void fill_range(HostTensor& out, const Initial& initial, std::uint64_t seed, std
 }
 
 // Four values from one draw, uniform with the variance of the initial values.
-void fill_range_uniform(HostTensor& out, const Initial& initial, std::uint64_t seed,
+void fill_range_uniform(const Values& out, const Initial& initial, std::uint64_t seed,
                         std::string_view name, std::int64_t begin, std::int64_t end) {
   const CounterRng rng(seed, name);
   const double width = initial.sigma * std::sqrt(12.0) * 0x1p-32;
@@ -62,12 +74,13 @@ void fill_range_uniform(HostTensor& out, const Initial& initial, std::uint64_t s
   }
 }
 
-using Fill = void (*)(HostTensor&, const Initial&, std::uint64_t, std::string_view, std::int64_t,
+using Fill = void (*)(const Values&, const Initial&, std::uint64_t, std::string_view, std::int64_t,
                       std::int64_t);
 
-void fill_tensor(Fill fill, HostTensor& out, std::uint64_t seed, const std::string& name) {
-  const Initial initial = initial_of(name, out.shape);
-  const std::int64_t count = out.count();
+void fill_tensor(Fill fill, const Values& out, const Shape& shape, std::uint64_t seed,
+                 const std::string& name) {
+  const Initial initial = initial_of(name, shape);
+  const std::int64_t count = shape.product();
   const auto workers = static_cast<std::int64_t>(
       count < (1 << 16) ? 1 : std::max(1u, std::thread::hardware_concurrency()));
   std::vector<std::jthread> threads;
@@ -123,14 +136,16 @@ namespace {
 void fill_parameters(Fill fill, Store& store, std::uint64_t seed) {
   if (!store.device().computes()) return;
   initialize_states(store);
-  HostTensor tensor;  // one for all: fresh pages for billions of values take longer than the values
-  for (const std::string& name : store.names(LeafKind::kParameter)) {
+  const std::vector<std::string> names = store.names(LeafKind::kParameter);
+  std::int64_t largest = 0;
+  for (const std::string& name : names) largest = std::max(largest, store.at(name).type.bytes());
+  // One for all, never cleared: fresh pages for billions of values take longer than the values.
+  const auto bytes = std::make_unique_for_overwrite<std::byte[]>(static_cast<std::size_t>(largest));
+  for (const std::string& name : names) {
     const Type& type = store.at(name).type;
-    tensor.dtype = type.dtype;
-    tensor.shape = type.shape;
-    tensor.bytes.resize(static_cast<std::size_t>(type.bytes()));
-    fill_tensor(fill, tensor, seed, name);
-    store.set(name, tensor);
+    fill_tensor(fill, {type.dtype, bytes.get()}, type.shape, seed, name);
+    store.set(name,
+              {type.dtype, type.shape, {bytes.get(), static_cast<std::size_t>(type.bytes())}});
   }
 }
 

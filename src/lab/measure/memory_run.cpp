@@ -138,7 +138,7 @@ class Runner {
     Store store(device_);
     EagerExecutor executor(store, run_.program);
     recorder_.reserve(0, run_.program.nodes.size() * 8);
-    if (device_.computes()) initialize_parameters(store, run_.spec.seed);
+    if (device_.computes()) initialize_for_timing(store, run_.spec.seed);
     set_step_inputs(executor, run_.spec.step, run_.spec.seed);
     run_.leaf_at = leaves_in(device_.allocator().live());
     warm_up(executor);

@@ -109,7 +109,7 @@ struct Ready {
 
   Ready(Device& device, const ProfileSpec& spec)
       : store(device), executor(store, step_program(spec.step, device)) {
-    initialize_parameters(store, spec.seed);
+    initialize_for_timing(store, spec.seed);
     set_step_inputs(executor, spec.step, spec.seed);
   }
 };
