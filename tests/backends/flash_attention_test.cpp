@@ -13,6 +13,9 @@
 #include "support/backends.h"
 #include "support/host_values.h"
 #include "support/run_program.h"
+#ifdef TRACESTEP_WITH_CUDA
+#include "backends/cuda/cuda_device.h"
+#endif
 
 namespace tracestep::testing {
 namespace {
@@ -228,20 +231,44 @@ TEST(FlashAttentionTest, SixteenThreadsGiveTheBitsOfOne) {
   }
 }
 
+// Often where thousands of blocks race.
 TEST(FlashAttentionTest, RepeatsHaveTheSameBits) {
-  const Sizes s{.q = {3, 150, 64}, .keys = 150, .dtype = DType::kBF16};
-  const Program program = flash_program(s);
-  const Tensors leaves = leaves_of(program);
-  for (const Backend& backend : backends_under_test()) {
-    const auto device = backend.make({});
-    const Tensors expected = run_program(*device, program, leaves);
-    for (int run = 0; run < 20; ++run) {
-      for (const auto& [name, tensor] : run_program(*device, program, leaves)) {
-        ASSERT_TRUE(tensor.bytes == expected.at(name).bytes) << backend.name << " " << name;
+  for (DType dtype : {DType::kBF16, DType::kF32}) {
+    const Sizes s{.q = {3, 150, 64}, .keys = 150, .dtype = dtype};
+    const Program program = flash_program(s);
+    const Tensors leaves = leaves_of(program);
+    for (const Backend& backend : backends_under_test()) {
+      const auto device = backend.make({});
+      const Tensors expected = run_program(*device, program, leaves);
+      const int runs = device->is_asynchronous() ? 1000 : 20;
+      for (int run = 0; run < runs; ++run) {
+        for (const auto& [name, tensor] : run_program(*device, program, leaves)) {
+          ASSERT_TRUE(tensor.bytes == expected.at(name).bytes) << backend.name << " " << name;
+        }
       }
     }
   }
 }
+
+#ifdef TRACESTEP_WITH_CUDA
+// Rounding operands to 10 bits shows, and costs no more than that.
+TEST(FlashAttentionTest, Tf32ReachesTheTilesOfAGpu) {
+  if (probe_cuda().devices == 0) GTEST_SKIP() << "no GPU";
+  const Sizes s{.q = {2, 300, 64}, .keys = 300};
+  const Program program = flash_program(s);
+  const Tensors leaves = leaves_of(program), exact = reference_values(program, leaves);
+  for (const bool tf32 : {false, true}) {
+    const auto device = make_cuda_device({.guarded = true, .tf32 = tf32});
+    const Tensors got = run_program(*device, program, leaves);
+    for (const std::string& name : compared()) {
+      const std::vector<double> expected = to_doubles(exact.at(name));
+      const double error = max_difference(to_doubles(got.at(name)), expected) / max_abs(expected);
+      EXPECT_LE(error, tf32 ? 5e-3 : 5e-6) << name << (tf32 ? " tf32" : " fp32");
+      if (tf32) EXPECT_GE(error, 1e-5) << name;
+    }
+  }
+}
+#endif
 
 TEST(FlashAttentionTest, TheChosenFormIsTheNaiveOneInFloat64) {
   ops::register_all();

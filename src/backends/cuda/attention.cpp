@@ -50,6 +50,7 @@ AttentionShape shape_of(const KernelCall& call, const TensorRef& q, const Tensor
   out.scale = static_cast<float>(call.node.attrs.real("scale"));
   out.causal = call.node.attrs.flag("causal");
   out.offset = out.keys - out.queries;
+  if (stream_of(call).tf32) out.f32 = AttentionF32::kTF32;
   return out;
 }
 

@@ -112,6 +112,7 @@ class CudaDevice final : public Device {
     context_.multiprocessors = properties_.multiProcessorCount;
     context_.compute_capability = properties_.major * 10 + properties_.minor;
     context_.fault = static_cast<cuda::Fault*>(fault_memory_.data());
+    context_.tf32 = options.tf32;
     gemm_ = std::make_unique<cuda::Gemm>(
         context_, cuda::GemmOptions{options.tf32, options.tune, options.tune_file},
         kCudaGemmWorkspaceBytes, properties_.name);

@@ -36,6 +36,7 @@ struct CudaStream {
   int compute_capability = 80;  // 10 * major + minor
   Fault* fault = nullptr;       // host memory that the device can write
   Gemm* gemm = nullptr;
+  bool tf32 = false;  // products of float32 may round their operands to 10 bits of mantissa
 };
 
 // DeviceError that names the op.
