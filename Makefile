@@ -39,7 +39,7 @@ endif
 gpu-tests: build-cuda
 	@tools/bootstrap test
 	@cmake --preset cuda --log-level=WARNING
-	@cmake --build build-cuda -j $(JOBS) --target gpu_tests bench
+	@cmake --build build-cuda -j $(JOBS) --target gpu_tests bench tracestep_attention
 
 test-gpu: gpu-tests ## what needs a GPU: back ends, steps, memory checkers; out/test-gpu.json
 	@tools/test_gpu

@@ -25,6 +25,8 @@ from attention_checks import run_checks
 from attention_library import Library
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+NAME = "libtracestep_attention.so"
+PLACES = (ROOT / "build-cuda" / NAME, ROOT / NAME)  # of a checkout; of an unpacked bundle
 BACKENDS = {"cudnn": SDPBackend.CUDNN_ATTENTION, "flash2": SDPBackend.FLASH_ATTENTION}
 # batch, heads, tokens, width, causal
 SHAPES = (
@@ -39,7 +41,8 @@ SHAPES = (
 def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--library", default=str(ROOT / "build-cuda/libtracestep_attention.so"))
+    parser.add_argument("--library", metavar="FILE",
+                        default=str(next((p for p in PLACES if p.exists()), PLACES[0])))
     parser.add_argument("--dtype", default="bf16", choices=("bf16", "fp16"))
     parser.add_argument("--family", default="auto", choices=("auto", "portable"))
     parser.add_argument("--shapes", help="BxHxTxD with c behind it when causal; comma separated")
