@@ -34,6 +34,7 @@ std::vector<PrecisionCell> measure(const PrecisionOptions& o, const StopSignal& 
   reference.memory_limit_bytes = 0;
   reference.tune = false;
   reference.tune_file.clear();
+  StepErrors errors([&] { return make_device(reference); }, o.error);
   std::vector<PrecisionCell> out;
   ProgressLine progress;
   const std::vector<GridCell> cells = grid_cells(o.grid);
@@ -53,8 +54,7 @@ std::vector<PrecisionCell> measure(const PrecisionOptions& o, const StopSignal& 
     if (o.error.layers > 0) {
       progress.update(fmt::format("{}/{}  {} {} against float64", out.size() + 1, cells.size(),
                                   spec.step.model.name, spec.precision));
-      measured.error = step_error(
-          device, [&] { return make_device(reference); }, spec, o.error);
+      measured.error = errors.of(device, spec);
     }
     out.push_back(std::move(measured));
   }

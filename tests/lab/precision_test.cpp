@@ -90,10 +90,16 @@ TEST_P(PrecisionDeviceTest, NarrowerFormatsAreFurtherFromFloat64) {
   spec.step.model = {.vocab = 50, .d_model = 32, .d_ff = 48, .layers = 3, .heads = 2};
   spec.step.shape = {.batch = 2, .context = 16};
   const auto device = [] { return testing::backend_named(GetParam()).make({}); };
-  const auto reference = [] { return make_reference_device({}); };
+  int references = 0;
+  StepErrors errors(
+      [&] {
+        ++references;
+        return make_reference_device({});
+      },
+      {.layers = 2, .tokens = 8});
   const auto error = [&](const char* precision) {
     spec.precision = precision;
-    return step_error(device, reference, spec, {.layers = 2, .tokens = 8});
+    return errors.of(device, spec).value();
   };
   const StepError full = error("fp32"), half = error("fp16"), brain = error("bf16");
   EXPECT_EQ(full.layers, 2);
@@ -104,6 +110,10 @@ TEST_P(PrecisionDeviceTest, NarrowerFormatsAreFurtherFromFloat64) {
   EXPECT_GT(brain.logits, 4 * half.logits);
   EXPECT_GT(brain.gradients, 2 * half.gradients);
   EXPECT_LT(brain.logits, 0.05);
+  EXPECT_EQ(references, 1) << "the exact step does not depend on the precision";
+  spec.step.model.d_ff = 64;
+  error("fp32");
+  EXPECT_EQ(references, 2);
 }
 
 TEST(FormatTableTest, TheFormatsAreTheStandardOnes) {

@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "base/half.h"
 #include "exec/eager.h"
+#include "ir/print.h"
 #include "lab/measure/statistics.h"
 #include "lab/measure/step_inputs.h"
 #include "lab/study/columns.h"
@@ -49,8 +50,15 @@ struct Distance {
   double relative() const { return size > 0 ? std::sqrt(difference / size) : 0.0; }
 };
 
+// All that the exact numbers depend on.
+std::string key_of(const StepSpec& spec, std::uint64_t seed) {
+  return fmt::format("{}\n{}", seed, print(loss_program(spec.model, spec.shape, true)));
+}
+
+}  // namespace
+
 // Loss, logits and gradients of the cut model on one device. The executor stays alive for reading.
-class CutModel {
+class StepErrors::CutModel {
  public:
   CutModel(const DeviceFactory& make_device, const StepSpec& spec, std::uint64_t seed)
       : device_(make_device()), store_(*device_) {
@@ -71,27 +79,35 @@ class CutModel {
   std::unique_ptr<EagerExecutor> executor_;
 };
 
-}  // namespace
+StepErrors::StepErrors(DeviceFactory make_reference, const ErrorSpec& error)
+    : make_reference_(std::move(make_reference)), error_(error) {}
+StepErrors::~StepErrors() = default;
 
-StepError step_error(const DeviceFactory& make_device, const DeviceFactory& make_reference,
-                     const CellSpec& spec, const ErrorSpec& error) {
+std::optional<StepError> StepErrors::of(const DeviceFactory& make_device, const CellSpec& spec) {
+  if (error_.layers == 0) return std::nullopt;
   StepSpec cut = spec.step;
   cut.mode = Mode::kForwardBackward;
   cut.gradients = GradientKind::kTransient;
-  cut.model.layers = std::min(cut.model.layers, error.layers);
-  cut.shape = {.batch = 1, .context = std::min(cut.shape.context, error.tokens)};
+  cut.model.layers = std::min(cut.model.layers, error_.layers);
+  cut.shape = {.batch = 1, .context = std::min(cut.shape.context, error_.tokens)};
   StepSpec exact_spec = cut;
   exact_spec.model.precision = {};
   apply_precision(cut.model, spec.precision);
-  const CutModel exact(make_reference, exact_spec, spec.seed);
+  std::string key = key_of(exact_spec, spec.seed);
+  if (key != exact_key_) {
+    exact_key_.clear();
+    exact_.reset();  // not two at a time
+    exact_ = std::make_unique<CutModel>(make_reference_, exact_spec, spec.seed);
+    exact_key_ = std::move(key);
+  }
   const CutModel model(make_device, cut, spec.seed);
   Distance loss, logits, gradients;
-  loss.add(model.output("loss"), exact.output("loss"));
-  logits.add(model.output("logits"), exact.output("logits"));
-  for (const Output& o : exact.outputs()) {
-    if (o.name.starts_with("grad.")) gradients.add(model.output(o.name), exact.output(o.name));
+  loss.add(model.output("loss"), exact_->output("loss"));
+  logits.add(model.output("logits"), exact_->output("logits"));
+  for (const Output& o : exact_->outputs()) {
+    if (o.name.starts_with("grad.")) gradients.add(model.output(o.name), exact_->output(o.name));
   }
-  return {cut.model.layers, loss.relative(), logits.relative(), gradients.relative()};
+  return StepError{cut.model.layers, loss.relative(), logits.relative(), gradients.relative()};
 }
 
 Table precision_step_table(std::span<const PrecisionCell> cells) {

@@ -2,6 +2,7 @@
 // precision runs in which, and what a step in it costs and loses.
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -65,9 +66,26 @@ struct StepError {
   std::int64_t layers = 0;
   double loss = 0, logits = 0, gradients = 0;  // relative, of norms
 };
-// The model cut to `error.layers`, with the same seed, on the device and on the reference.
-StepError step_error(const DeviceFactory& make_device, const DeviceFactory& make_reference,
-                     const CellSpec& spec, const ErrorSpec& error);
+// The same step in float64, against which precisions are measured: of the model cut to
+// `error.layers`, with the same seed. What the reference gives is kept from one call to the next
+// for as long as all but the precision stays: it takes far longer than what it is compared with.
+class StepErrors {
+ public:
+  StepErrors(DeviceFactory make_reference, const ErrorSpec& error);
+  ~StepErrors();
+  StepErrors(const StepErrors&) = delete;
+  StepErrors& operator=(const StepErrors&) = delete;
+
+  // nullopt when no layers are asked for.
+  std::optional<StepError> of(const DeviceFactory& make_device, const CellSpec& spec);
+
+ private:
+  class CutModel;
+  const DeviceFactory make_reference_;
+  const ErrorSpec error_;
+  std::unique_ptr<CutModel> exact_;
+  std::string exact_key_;  // what it is the answer to
+};
 
 struct PrecisionCell {
   CellResult result;

@@ -89,6 +89,7 @@ void training_part(StudyContext& context) {
 
 void precision_part(StudyContext& context) {
   const StudySizes& sizes = context.sizes;
+  StepErrors errors(context.machine.make_reference, sizes.error);
   std::vector<PrecisionCell> cells;
   for (const std::string& precision : sizes.precisions) {
     CellSpec spec;
@@ -104,11 +105,8 @@ void precision_part(StudyContext& context) {
     if (!context.has_time_for(guess * (spec.steps + 3))) continue;
     context.announce(fmt::format("{} in {}", sizes.precise.name, precision));
     const DeviceFactory device = context.device(precision);
-    PrecisionCell cell{measure_cell(device, spec), {}};
-    if (sizes.error.layers > 0) {
-      cell.error = step_error(device, context.machine.make_reference, spec, sizes.error);
-    }
-    cells.push_back(std::move(cell));
+    CellResult result = measure_cell(device, spec);
+    cells.push_back({std::move(result), errors.of(device, spec)});
   }
   if (cells.empty()) return;
   context.sections.push_back(
