@@ -89,7 +89,8 @@ std::int64_t statistic_bytes(const AttentionSizes& a, std::int64_t floats = 1) {
 
 // Whether kernels for Hopper may run it: they add up dq in memory, taking turns.
 bool is_for_hopper(const AttentionSizes& a) {
-  return a.width == 64 || a.width == 80 || a.width == 96 || a.width == 128;
+  if (a.width == 80 || a.width == 96 || a.width == 128) return true;
+  return a.width % 8 == 0 && a.width > 16 && a.width <= 64;
 }
 
 }  // namespace
@@ -106,7 +107,7 @@ std::int64_t cuda_attention_backward_bytes(const AttentionSizes& a) {
   const std::int64_t statistics = 2 * statistic_bytes(a);
   if (!is_for_hopper(a)) return statistics;
   const std::int64_t turns = piece(a.heads * ceil_div(a.queries, 128) * 2 * 2 * 4);
-  return statistics + statistic_bytes(a, a.width) + turns;
+  return statistics + statistic_bytes(a, a.width < 64 ? 64 : a.width) + turns;
 }
 
 }  // namespace tracestep

@@ -17,7 +17,7 @@ AttentionDType dtype_of(DType dtype) {
 
 TEST(CudaAttentionWorkspaceTest, TheRecordsPromiseWhatTheKernelsTake) {
   for (DType dtype : {DType::kF32, DType::kBF16, DType::kF16}) {
-    for (int width : {1, 16, 31, 64, 80, 90, 96, 111, 128, 200, 256}) {
+    for (int width : {1, 16, 24, 31, 32, 60, 64, 80, 90, 96, 111, 128, 200, 256}) {
       for (int queries : {1, 127, 128, 1000, 4097}) {
         for (int heads : {1, 3, 48}) {
           const AttentionSizes sizes{.heads = heads,

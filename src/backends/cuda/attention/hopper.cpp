@@ -5,8 +5,7 @@
 namespace tracestep::cuda {
 
 bool hopper_supports(const AttentionShape& shape) {
-  const int d = shape.width;
-  return shape.dtype != AttentionDType::kF32 && (d == 64 || d == 80 || d == 96 || d == 128) &&
+  return shape.dtype != AttentionDType::kF32 && hopper_width(shape.width) > 0 &&
          shape.queries > 0 && shape.keys > 0 && shape.scale > 0;
 }
 

@@ -18,9 +18,10 @@ struct BackwardRows {
   void* dq;
   const float* lse;
   AttentionStrides o_strides, do_strides, dq_strides;
-  float *lse2, *delta, *dq_sums;          // as BackwardParameters
-  int* turns;                             // or null
-  int queries, heads, width, row_blocks;  // of 64 rows, of a head
+  float *lse2, *delta, *dq_sums;            // as BackwardParameters
+  int* turns;                               // or null
+  int queries, heads, width, padded_width;  // dq_sums have padded_width columns
+  int row_blocks;                           // of 64 rows, of a head
   float scale;
 };
 
@@ -58,8 +59,9 @@ __global__ void __launch_bounds__(256) prepare_attention_backward_kernel(const B
                                *reinterpret_cast<const uint4*>(d_o + column));
     }
   }
-  float4* clear = reinterpret_cast<float4*>(p.dq_sums + std::int64_t{blockIdx.x} * 64 * p.width);
-  for (int i = thread; i < 16 * p.width; i += 256) clear[i] = make_float4(0, 0, 0, 0);
+  float4* clear =
+      reinterpret_cast<float4*>(p.dq_sums + std::int64_t{blockIdx.x} * 64 * p.padded_width);
+  for (int i = thread; i < 16 * p.padded_width; i += 256) clear[i] = make_float4(0, 0, 0, 0);
   if (p.turns != nullptr && thread < 2) p.turns[std::int64_t{blockIdx.x} * 2 + thread] = 0;
 #pragma unroll
   for (int i = 0; i < 4; ++i) {
@@ -100,6 +102,7 @@ __global__ void __launch_bounds__(128) finish_attention_backward_kernel(const Ba
   for (int i = thread; i < 64 * kD / 8; i += 128) {
     const int r = i / (kD / 8), column = i % (kD / 8) * 8;
     if (first + r >= p.queries) break;
+    if (column >= p.width) continue;
     T* out = static_cast<T*>(p.dq) + row_offset(p.dq_strides, head, p.heads, first + r);
     *reinterpret_cast<uint4*>(out + column) =
         *reinterpret_cast<const uint4*>(rows + r * kPitch + column);

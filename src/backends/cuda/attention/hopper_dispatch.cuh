@@ -22,7 +22,7 @@ struct TunedBackward : BackwardTraits<T, kD, kD == 64 ? 128 : 64, kCausal> {};
 template <class F>
 cudaError_t with_tuned_shape(const AttentionShape& shape, F&& f) {
   const auto with_width = [&](auto causal) {
-    switch (shape.width) {
+    switch (hopper_width(shape.width)) {
       case 64: return f(std::integral_constant<int, 64>{}, causal);
       case 80: return f(std::integral_constant<int, 80>{}, causal);
       case 96: return f(std::integral_constant<int, 96>{}, causal);

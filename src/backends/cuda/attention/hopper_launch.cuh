@@ -34,7 +34,8 @@ inline void map_rows(CUtensorMap& map, const AttentionShape& shape, const void* 
                               .heads = shape.heads,
                               .rows = rows,
                               .width = shape.width,
-                              .box_rows = box_rows},
+                              .box_rows = box_rows,
+                              .box_width = hopper_width(shape.width)},
                              map);
 }
 
@@ -99,6 +100,7 @@ inline BackwardRows backward_rows(const AttentionBackward& call,
   rows.queries = call.shape.queries;
   rows.heads = call.shape.heads;
   rows.width = call.shape.width;
+  rows.padded_width = hopper_width(call.shape.width);
   rows.row_blocks = static_cast<int>(layout.padded_queries / 64);
   rows.scale = call.shape.scale;
   return rows;

@@ -7,6 +7,14 @@
 
 namespace tracestep::cuda {
 
+// The width that kernels are made for and that holds this one; 0: there is none. The copy engine
+// fills the columns between them with zeros, which it can within one panel of 64. Up to 16 the
+// portable kernels are faster.
+inline int hopper_width(int width) {
+  if (width == 80 || width == 96 || width == 128) return width;
+  return width % 8 == 0 && width > 16 && width <= 64 ? 64 : 0;
+}
+
 struct HopperBackwardWorkspace {
   std::int64_t padded_queries;                      // whole blocks of 128
   std::int64_t lse2, delta, dq_sums, turns, bytes;  // offsets, and all of it
@@ -20,7 +28,7 @@ inline HopperBackwardWorkspace hopper_backward_workspace(const AttentionShape& s
   w.lse2 = 0;
   w.delta = up(w.lse2 + rows * 4, 256);
   w.dq_sums = up(w.delta + rows * 4, 256);
-  w.turns = up(w.dq_sums + rows * shape.width * 4, 256);
+  w.turns = up(w.dq_sums + rows * hopper_width(shape.width) * 4, 256);
   w.bytes = w.turns + (shape.deterministic ? up(rows / 64 * 2 * 4, 256) : 0);
   return w;
 }

@@ -1,5 +1,7 @@
 #include "backends/cuda/attention/tensor_map.h"
 
+#include <algorithm>
+
 namespace tracestep::cuda {
 namespace {
 
@@ -22,15 +24,15 @@ Encode find_encode() {
 cudaError_t encode_tensor_map(const TensorMapRequest& request, CUtensorMap& map) {
   static const Encode encode = find_encode();
   if (encode == nullptr) return cudaErrorNotSupported;
-  const int columns = request.width % 64 == 0 ? 64 : request.width % 32 == 0 ? 32 : 16;
-  const int panels = request.width / columns;
+  const int columns = request.box_width % 64 == 0 ? 64 : request.box_width % 32 == 0 ? 32 : 16;
+  const int panels = request.box_width / columns;
   const auto count = [](int n) { return static_cast<cuuint64_t>(n); };
   // The stride of an axis of one element is never used, but must be valid.
   const auto stride = [](std::int64_t elements, int extent) {
     return extent > 1 ? static_cast<cuuint64_t>(elements) * 2 : cuuint64_t{16};
   };
-  const cuuint64_t extents[5] = {count(columns), count(request.rows), count(panels),
-                                 count(request.heads), count(request.batch)};
+  const cuuint64_t extents[5] = {count(std::min(columns, request.width)), count(request.rows),
+                                 count(panels), count(request.heads), count(request.batch)};
   const cuuint64_t strides[4] = {stride(request.strides.row, request.rows), count(columns) * 2,
                                  stride(request.strides.head, request.heads),
                                  stride(request.strides.batch, request.batch)};

@@ -10,13 +10,14 @@
 namespace tracestep::cuda {
 
 // A tensor [batch, heads, rows, width] of 16-bit numbers, seen as [batch][head][panel][row][column]
-// with panels of one swizzle width, in boxes of box_rows whole rows of one head.
+// with panels of one swizzle width, in boxes of box_rows whole rows of one head. A box may be wider
+// than the tensor if it is one panel.
 struct TensorMapRequest {
   const void* data = nullptr;  // 16-byte aligned, as all strides
   AttentionStrides strides;
   AttentionDType dtype = AttentionDType::kBF16;
   int batch = 1, heads = 1, rows = 1, width = 64;
-  int box_rows = 64;
+  int box_rows = 64, box_width = 64;  // columns past `width` are read as zeros and not written
 };
 
 cudaError_t encode_tensor_map(const TensorMapRequest& request, CUtensorMap& map);
