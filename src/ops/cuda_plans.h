@@ -39,6 +39,8 @@ std::int64_t cuda_norm_parts(std::int64_t count);
 
 // rms_norm_grad: rows whose weight gradients one block sums; it leaves a float per column.
 struct RmsNormGradPlan {
+  static constexpr std::int64_t kMostRows = 64;  // of a part; more would make its sums long
+
   std::int64_t rows_per_part = 1, parts = 0;
   std::int64_t workspace_bytes = 0;
 };

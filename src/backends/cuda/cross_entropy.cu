@@ -14,27 +14,27 @@ struct LossArgs {
   float* lse;     // nullptr: nobody reads it
   float* losses;  // one per row
   std::int64_t rows, width;
-  int lanes;
+  RowPlan plan;
   FaultPlace faults;
 };
 
-template <class T>
-__global__ void __launch_bounds__(kOnlineThreads) cross_entropy_kernel(LossArgs args) {
+template <class T, bool kWhole>
+__global__ void __launch_bounds__(kOnlineThreads, 2) cross_entropy_kernel(LossArgs args) {
   __shared__ float scratch[2 * kWarp];
-  const int rows_per_block = static_cast<int>(blockDim.x) / args.lanes;
-  const std::int64_t row = std::int64_t{blockIdx.x} * rows_per_block + threadIdx.x / args.lanes;
-  const int lane = static_cast<int>(threadIdx.x) % args.lanes;
+  const std::int64_t row = args.plan.row();
+  const int lane = args.plan.lane();
   const bool writes = lane == 0 && row < args.rows;
   const T* logits = static_cast<const T*>(args.logits) + row * args.width;
-  std::int64_t target = kNoIndex;
+  // Its use is behind the row: a wait for it before would hold up the loads of the row.
+  std::int64_t target = writes ? args.targets.at(row) : 0;
+  const std::int64_t columns = row < args.rows ? args.width : 0;
+  OnlineSum sum = online_sum<kWhole>(logits, columns, columns, 1.0f, kLog2e, lane, args.plan.lanes);
   float hit = 0.0f;
-  if (writes) {  // early, so that nobody waits for it at the end
-    target = checked_index(args.targets.at(row), args.width, args.faults);
+  if (writes) {  // on its way while the lanes agree
+    target = checked_index(target, args.width, args.faults);
     if (target != kNoIndex) hit = to_float(logits[target]);
   }
-  const std::int64_t columns = row < args.rows ? args.width : 0;
-  const OnlineSum sum =
-      online_sum(logits, columns, columns, 1.0f, kLog2e, lane, args.lanes, scratch);
+  sum.combine(kLog2e, args.plan.lanes, scratch);
   if (!writes) return;
   const float lse = log_of(sum);
   if (args.lse != nullptr) args.lse[row] = lse;
@@ -47,14 +47,16 @@ void cross_entropy(const KernelCall& call) {
   auto* losses = reinterpret_cast<float*>(call.workspace.data());
   with_floating(logits.dtype, [&]<class T>(T) {
     const RowPlan plan = plan_online_rows<T>(logits.data, rows, width);
-    launch(call, {.blocks = plan.blocks(rows), .threads = plan.threads()}, cross_entropy_kernel<T>,
+    const auto kernel = are_whole<T>(width, logits.data) ? cross_entropy_kernel<T, true>
+                                                         : cross_entropy_kernel<T, false>;
+    launch(call, {.blocks = plan.blocks(rows), .threads = plan.threads()}, kernel,
            LossArgs{.logits = logits.data,
                     .targets = Indices(call.inputs[1]),
                     .lse = lse.as<float>(),
                     .losses = losses,
                     .rows = rows,
                     .width = width,
-                    .lanes = plan.lanes,
+                    .plan = plan,
                     .faults = faults_of(call)});
   });
   if (loss.data == nullptr) return;
@@ -63,7 +65,9 @@ void cross_entropy(const KernelCall& call) {
 
 // --- gradient ---------------------------------------------------------------------------------
 constexpr unsigned kGradientThreads = 256;
-constexpr int kGradientPacks = 4;  // in flight per thread
+// Blocks that a multiprocessor holds: as many as the registers of their packs allow.
+template <int kCount, bool kWhole>
+constexpr int kGradientBlocks = kCount == 4 && kWhole ? 5 : 4;
 
 struct GradientArgs {
   AnyFloat dloss;
@@ -73,52 +77,76 @@ struct GradientArgs {
   void* dlogits;  // may be the storage of the logits
   std::int64_t rows, width;
   float inverse_rows;
-  int lanes;
+  RowPlan plan;
   FaultPlace faults;
 };
 
-// blockIdx.y: which part of a long row. The packs are aligned in the logits.
-template <class T>
-__global__ void __launch_bounds__(kGradientThreads) cross_entropy_grad_kernel(GradientArgs args) {
+// p·scale with p = exp(x - lse) and, of the target, (p - 1)·scale. The exponent is a multiply-add
+// of base 2; what rounding lse·log2(e) took from all exponents of a row is put back into its
+// factors.
+struct RowGradient {
+  float shift, scale, one;
+
+  __device__ RowGradient(float lse, float row_scale) : shift(lse * kLog2e) {
+    float lost = fmaf(lse, kLog2e, -shift) * kLn2;
+    if (!(fabsf(lost) < 1.0f)) lost = 0.0f;  // infinities
+    scale = row_scale * (1.0f - lost);
+    one = 1.0f + lost;
+  }
+
+  // `hit`: which element is the target's, outside [0, kPack<T>) if none is.
+  template <class T>
+  __device__ RowPack<T> operator()(const RowPack<T>& logits, int hit) const {
+    constexpr int kSize = kPack<T>;
+    float p[kSize];
+    logits.floats(p);
+#pragma unroll
+    for (int i = 0; i < kSize; ++i) p[i] = fast_exp2(fmaf(p[i], kLog2e, -shift));
+    if (static_cast<unsigned>(hit) < kSize) {  // one pack of the row: all others skip this
+#pragma unroll
+      for (int i = 0; i < kSize; ++i) p[i] -= i == hit ? one : 0.0f;
+    }
+#pragma unroll
+    for (int i = 0; i < kSize; ++i) p[i] *= scale;
+    return RowPack<T>::rounded(p);
+  }
+};
+
+// blockIdx.y and z: which part of a long row. The packs are aligned in the logits. There is no
+// loop, since what all turns of one share would be waited for before the first loads of the row.
+template <class T, int kCount, bool kWhole>
+__global__ void __launch_bounds__(kGradientThreads, kGradientBlocks<kCount, kWhole>)
+    cross_entropy_grad_kernel(GradientArgs args) {
   constexpr int kSize = kPack<T>;
-  const int rows_per_block = static_cast<int>(blockDim.x) / args.lanes;
-  const std::int64_t row = std::int64_t{blockIdx.x} * rows_per_block + threadIdx.x / args.lanes;
+  const std::int64_t row = args.plan.row();
   if (row >= args.rows) return;
   const T* logits = static_cast<const T*>(args.logits) + row * args.width;
   T* dlogits = static_cast<T*>(args.dlogits) + row * args.width;
-  const int shift = pack_shift(logits);
+  const int shift = row_shift<kWhole>(logits);
   const bool aligned = pack_shift(dlogits) == shift;
-  const std::int64_t step = std::int64_t{args.lanes} * kSize;
-  const std::int64_t lane = static_cast<int>(threadIdx.x) % args.lanes;
-  const std::int64_t first = blockIdx.y * kGradientPacks * step + lane * kSize - shift;
-  std::int64_t target = 0;
-  float lse = 0.0f, scale = 0.0f;
-  bool is_known = false;  // they are read while the first packs are on their way
-  for (std::int64_t begin = first; begin < args.width; begin += gridDim.y * kGradientPacks * step) {
-    Pack<T, kSize> packs[kGradientPacks];
-    load_row(logits, Packs<std::int64_t>{begin, step}, args.width, args.width, true, T{}, packs);
-    if (!is_known) {
-      target = checked_index(args.targets.at(row), args.width, args.faults);
-      lse = args.lse.at(row);
-      scale = args.dloss.at(0) * args.inverse_rows;
-      is_known = true;
-    }
+  const int first = args.plan.lane() * kSize, step = args.plan.lanes * kSize;
+  const int part = kCount * step;
+  const std::int64_t begin = part * (std::int64_t{blockIdx.z} * gridDim.y + blockIdx.y);
+  const RowRange<kWhole> range(shift, begin, args.width, args.width);
+  if (first >= range.high) return;
+  RowPack<T> packs[kCount];
+  load_row(logits - shift + begin, first, step, range, T{}, packs);
+  // All of this is read while the packs are on their way.
+  const std::int64_t target = args.targets.at(row);
+  const float scale = args.dloss.at(0) * args.inverse_rows;
+  const RowGradient gradient(args.lse.at(row), scale);
+  const std::int64_t hit = checked_index(target, args.width, args.faults) + shift - begin;
+  const int near = hit >= 0 && hit < part ? static_cast<int>(hit) : -1;
 #pragma unroll
-    for (int k = 0; k < kGradientPacks; ++k) {
-      const std::int64_t at = begin + k * step, hit_at = target - at;
-      const int hit = hit_at >= 0 && hit_at < kSize ? static_cast<int>(hit_at) : -1;
-#pragma unroll
-      for (int i = 0; i < kSize; ++i) {
-        const float p = fast_exp2((to_float(packs[k].at[i]) - lse) * kLog2e);
-        packs[k].at[i] = from_float<T>((i == hit ? p - 1.0f : p) * scale);
-      }
-      store_row_pack(dlogits, at, args.width, aligned, packs[k]);
-    }
+  for (int k = 0; k < kCount; ++k) {
+    const int at = first + k * step;
+    if (at >= range.high) break;
+    store_row_pack(dlogits - shift + begin, at, range, aligned, gradient(packs[k], near - at));
   }
 }
 
 void cross_entropy_grad(const KernelCall& call) {
-  constexpr std::int64_t kMostBlocksPerRow = 65535;
+  constexpr std::int64_t kMostY = 65535;
   const TensorRef &logits = call.inputs[1], &dlogits = call.outputs[0];
   const std::int64_t rows = logits.shape[0], width = logits.shape[1];
   GradientArgs args{.dloss = AnyFloat(call.inputs[0]),
@@ -129,18 +157,26 @@ void cross_entropy_grad(const KernelCall& call) {
                     .rows = rows,
                     .width = width,
                     .inverse_rows = 1.0f / static_cast<float>(rows),
-                    .lanes = 1,
+                    .plan = {},
                     .faults = faults_of(call)};
+  if (width == 0) return;
   with_floating(logits.dtype, [&]<class T>(T) {
+    // Threads of long rows have more packs on their way, while they wait for what a row has one of.
+    // Parts are equal: a short last one would leave most of its block's threads with nothing.
     const std::int64_t packs = packs_of_rows<T>(logits.data, width);
-    const RowPlan plan = plan_rows(packs, kGradientPacks, kGradientThreads);
-    args.lanes = plan.lanes;
-    const std::int64_t blocks_per_row = ceil_div(packs, kGradientPacks * plan.lanes);
+    const bool whole = are_whole<T>(width, logits.data, dlogits.data);
+    const int held = whole && packs > 4 * kGradientThreads ? 8 : 4;
+    const std::int64_t parts = ceil_div(packs, held * kGradientThreads);
+    args.plan = plan_rows(ceil_div(packs, parts), held, kGradientThreads);
+    const auto kernel = !whole      ? cross_entropy_grad_kernel<T, 4, false>
+                        : held == 4 ? cross_entropy_grad_kernel<T, 4, true>
+                                    : cross_entropy_grad_kernel<T, 8, true>;
     launch(call,
-           {.blocks = plan.blocks(rows),
-            .threads = plan.threads(),
-            .blocks_y = static_cast<unsigned>(std::min(blocks_per_row, kMostBlocksPerRow))},
-           cross_entropy_grad_kernel<T>, args);
+           {.blocks = args.plan.blocks(rows),
+            .threads = args.plan.threads(),
+            .blocks_y = static_cast<unsigned>(std::min(parts, kMostY)),
+            .blocks_z = static_cast<unsigned>(ceil_div(parts, kMostY))},
+           kernel, args);
   });
 }
 

@@ -2,20 +2,28 @@
 // (Milakov and Gimelshein 2018). Shared by softmax of long rows, log-sum-exp and cross-entropy.
 #pragma once
 
-#include "backends/cuda/rows.cuh"
+#include "backends/cuda/row_packs.cuh"
 
 namespace tracestep::cuda {
 
-// Packs that a thread has in flight, and most threads of a row.
-inline constexpr int kOnlinePacks = 4;
+// Packs that a thread has in flight. Of 16-bit elements twice as many: a pack of them takes twice
+// as long to add, and meanwhile the loads of other threads must keep the memory busy.
+template <class T, bool kWhole>
+inline constexpr int kOnlinePacks = kWhole && sizeof(T) == 2 ? 8 : 4;
+// Most threads of a row.
 inline constexpr unsigned kOnlineThreads = 512;
 
 // Many rows keep the device busy best in small blocks, a few need all the threads they can use.
+// Threads that walk take equal shares.
 template <class T>
 RowPlan plan_online_rows(const void* data, std::int64_t rows, std::int64_t width) {
   constexpr std::int64_t kManyRows = 1024;
-  return plan_rows(packs_of_rows<T>(data, width), kOnlinePacks,
-                   rows < kManyRows ? kOnlineThreads : kOnlineThreads / 4);
+  const bool whole = are_whole<T>(width, data);
+  const int held = whole ? kOnlinePacks<T, true> : kOnlinePacks<T, false>;
+  const auto most = rows < kManyRows ? kOnlineThreads : static_cast<unsigned>(kWarp * held);
+  const std::int64_t packs = packs_of_rows<T>(data, width);
+  const std::int64_t turns = std::max<std::int64_t>(1, ceil_div(packs, std::int64_t{held} * most));
+  return plan_rows(ceil_div(packs, turns), held, most);
 }
 
 // Σ e^(c·x - c·top) over what was seen, c > 0. Exponents are multiply-adds of base 2.
@@ -23,22 +31,39 @@ struct OnlineSum {
   float top = Largest::kNeutral, total = 0.0f;
 
   // -inf adds nothing, also while there is nothing else.
-  template <int kCount>
-  __device__ void add(const float (&x)[kCount], float c) {
-    float largest = x[0];
+  template <class T, int kCount>
+  __device__ void add(const RowPack<T> (&packs)[kCount], float c) {
+    constexpr int kSize = kPack<T>;
+    const float shift = raise(largest_of(packs), c);
+    float sums[kCount];
 #pragma unroll
-    for (int i = 1; i < kCount; ++i) largest = maximum(largest, x[i]);
-    const float shift = raise(largest, c);
-    float e[kCount];
+    for (int k = 0; k < kCount; ++k) {
+      float e[kSize];
+      packs[k].floats(e);
 #pragma unroll
-    for (int i = 0; i < kCount; ++i) e[i] = fast_exp2(fmaf(x[i], c, -shift));
-    total += sum_in_pairs<kCount>(e);
+      for (int i = 0; i < kSize; ++i) e[i] = fast_exp2(fmaf(e[i], c, -shift));
+      sums[k] = sum_in_pairs<kSize>(e);
+    }
+    total += sum_in_pairs<kCount>(sums);
   }
 
-  // All lanes of a row get the sum over the row. `scratch`: 2 * kWarp floats.
+  // All lanes of a row get the sum over the row; beyond a warp they are the block, and there is one
+  // barrier. `scratch`: 2 * kWarp floats.
   __device__ void combine(float c, int lanes, float* scratch) {
-    raise(lanes_reduce<Largest>(top, lanes, scratch), c);
-    total = lanes_reduce<Plus>(total, lanes, scratch + kWarp);
+    const int in_warp = ::min(lanes, kWarp);
+    raise(lanes_reduce<Largest>(top, in_warp, nullptr), c);
+    total = lanes_reduce<Plus>(total, in_warp, nullptr);
+    if (lanes <= kWarp) return;
+    const int lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp, warps = lanes / kWarp;
+    if (lane == 0) {
+      scratch[warp] = top;
+      scratch[kWarp + warp] = total;
+    }
+    __syncthreads();
+    top = lane < warps ? scratch[lane] : Largest::kNeutral;
+    total = lane < warps ? scratch[kWarp + lane] : 0.0f;
+    raise(warp_reduce<Largest>(top), c);
+    total = warp_reduce<Plus>(total);
   }
 
  private:
@@ -52,26 +77,24 @@ struct OnlineSum {
   }
 };
 
-// The online sum over [0, visible) of a row, by all its lanes; elements times `sign` (1 or -1).
-template <class T>
+// A lane's part of the online sum over [0, visible) of a row; elements times `sign` (1 or -1).
+template <bool kWhole, class T>
 __device__ inline OnlineSum online_sum(const T* row, std::int64_t visible, std::int64_t width,
-                                       float sign, float c, int lane, int lanes, float* scratch) {
-  constexpr int kSize = kPack<T>;
-  const std::int64_t step = std::int64_t{lanes} * kSize;
+                                       float sign, float c, int lane, int lanes) {
+  constexpr int kSize = kPack<T>, kCount = kOnlinePacks<T, kWhole>;
+  const int shift = row_shift<kWhole>(row), step = lanes * kSize;
   OnlineSum sum;
-  for (std::int64_t begin = std::int64_t{lane} * kSize - pack_shift(row); begin < visible;
-       begin += kOnlinePacks * step) {
-    Pack<T, kSize> packs[kOnlinePacks];
-    load_row(row, Packs<std::int64_t>{begin, step}, visible, width, true,
+  for (std::int64_t begin = 0; begin < visible + shift; begin += kCount * step) {
+    RowPack<T> packs[kCount];
+    const RowRange<kWhole> range(shift, begin, visible, width);
+    load_row(row - shift + begin, lane * kSize, step, range,
              from_float<T>(sign * Largest::kNeutral), packs);
-    float x[kOnlinePacks * kSize];
+    if (sign < 0) {
 #pragma unroll
-    for (int i = 0; i < kOnlinePacks * kSize; ++i) {
-      x[i] = sign * to_float(packs[i / kSize].at[i % kSize]);
+      for (int k = 0; k < kCount; ++k) packs[k].negate();
     }
-    sum.add(x, c);
+    sum.add(packs, c);
   }
-  sum.combine(c, lanes, scratch);
   return sum;
 }
 

@@ -2,6 +2,7 @@
 // every block takes a fixed number of rows and leaves one partial sum per column.
 #include "backends/cuda/dense_reduce.cuh"
 #include "backends/cuda/kernels.h"
+#include "backends/cuda/row_packs.cuh"
 #include "ops/cuda_plans.h"
 
 namespace tracestep::cuda {
@@ -115,116 +116,186 @@ struct GradientArgs {
   void* dx;         // may be dy's storage; nullptr: nobody reads it
   float* partials;  // [blocks, width]; nullptr: nobody reads dw
   std::int64_t rows, width, rows_per_block;
-  int lanes;
+  float inverse_width;
+  int lanes, teams;
 };
 
-// Elements of a row that a thread holds, and threads of a row that fits in registers.
-constexpr int kHeld = 16;
-constexpr unsigned kGradientLanes = 512;
+// The widest rows that a block keeps in registers.
+constexpr int kWidest = 8192;
+// Elements of a row that a thread holds, in packs of N. Single ones take an address each.
+template <int N>
+constexpr int kHeld = N > 1 ? 16 : 8;
 // Threads of a block with several rows at a time.
 constexpr int kTeamThreads = 256;
 
-// A thread's part of dy and x: kHeld / N packs, `lanes` packs apart.
+// A thread's part of dy and x: packs of N elements, `lanes` packs apart.
 template <class T, int N>
 struct Held {
-  Pack<T, N> dy[kHeld / N], x[kHeld / N];
+  static constexpr int kPacks = kHeld<N> / N;
 
-  __device__ void load(const GradientArgs& args, std::int64_t row, bool is_row, int lane) {
-    const T* from_dy = static_cast<const T*>(args.dy) + row * args.width;
-    const T* from_x = static_cast<const T*>(args.x) + row * args.width;
+  RowPack<T, N> dy[kPacks], x[kPacks];
+
+  // `at`: where the thread's part of the row begins, behind the block's; it has `packs` packs.
+  __device__ void load(const GradientArgs& args, std::int64_t block, int at, int packs) {
+    const T* from_dy = static_cast<const T*>(args.dy) + block + at;
+    const T* from_x = static_cast<const T*>(args.x) + block + at;
 #pragma unroll
-    for (int k = 0; k < kHeld / N; ++k) {
-      const int column = (k * args.lanes + lane) * N;
-      dy[k] = x[k] = {};
-      if (!is_row || column >= args.width) continue;
-      dy[k] = load_pack<N>(from_dy + column);
-      x[k] = load_pack<N>(from_x + column);
+    for (int k = 0; k < kPacks; ++k) {
+      dy[k] = x[k] = RowPack<T, N>::filled(T{});
+      if (k >= packs) continue;
+      dy[k] = RowPack<T, N>::load(from_dy + k * args.lanes * N);
+      x[k] = RowPack<T, N>::load(from_x + k * args.lanes * N);
+    }
+  }
+
+  // Σ dy·w·x·rstd; adds dy·x·rstd to dw.
+  __device__ float add(float rstd, const float (&w)[kHeld<N>], float (&dw)[kHeld<N>]) const {
+    float sums[kPacks];
+#pragma unroll
+    for (int k = 0; k < kPacks; ++k) {
+      float dys[N], normed[N];
+      dy[k].floats(dys);
+      x[k].floats(normed);
+      sums[k] = 0.0f;
+#pragma unroll
+      for (int i = 0; i < N; ++i) {
+        normed[i] *= rstd;
+        dw[k * N + i] += dys[i] * normed[i];
+        sums[k] += dys[i] * w[k * N + i] * normed[i];
+      }
+    }
+    return sum_in_pairs<kPacks>(sums);
+  }
+
+  // `inner`: the mean of dy·w·x·rstd over the row.
+  __device__ void store_dx(const GradientArgs& args, std::int64_t block, int at, int packs,
+                           float rstd, const float (&w)[kHeld<N>], float inner) const {
+    T* dx = static_cast<T*>(args.dx) + block + at;
+    const float factor = rstd * inner;
+#pragma unroll
+    for (int k = 0; k < kPacks; ++k) {
+      float out[N], xs[N];
+      dy[k].floats(out);
+      x[k].floats(xs);
+#pragma unroll
+      for (int i = 0; i < N; ++i) out[i] = (out[i] * w[k * N + i] - xs[i] * factor) * rstd;
+      if (k < packs) RowPack<T, N>::rounded(out).store(dx + k * args.lanes * N);
     }
   }
 };
 
+// The lanes of a team agree on several sums at the price of one barrier. `scratch`: kWarp of each.
+template <int kCount>
+__device__ void sum_lanes(float (&sums)[kCount], int lanes, int first_warp,
+                          float (&scratch)[kCount][kWarp]) {
+  if (lanes < kWarp) {
+#pragma unroll
+    for (int r = 0; r < kCount; ++r) sums[r] = lanes_reduce<Plus>(sums[r], lanes, nullptr);
+    return;
+  }
+  const int lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp, warps = lanes / kWarp;
+#pragma unroll
+  for (int r = 0; r < kCount; ++r) sums[r] = warp_reduce<Plus>(sums[r]);
+  if (warps == 1) return;
+#pragma unroll
+  for (int r = 0; r < kCount; ++r) {
+    if (lane == 0) scratch[r][warp] = sums[r];
+  }
+  __syncthreads();
+#pragma unroll
+  for (int r = 0; r < kCount; ++r) {
+    sums[r] = warp_reduce<Plus>(lane < warps ? scratch[r][first_warp + lane] : 0.0f);
+  }
+}
+
 // The sums of all teams of the block, a row of partial results.
 template <int N>
-__device__ void store_partials(const GradientArgs& args, const float (&dw)[kHeld], int team,
+__device__ void store_partials(const GradientArgs& args, const float (&dw)[kHeld<N>], int team,
                                int lane) {
-  alignas(32) __shared__ float sums[kTeamThreads * kHeld];  // [teams, kHeld * lanes]
-  const int width = static_cast<int>(args.width), held = kHeld * args.lanes;
-  const int teams = static_cast<int>(blockDim.x) / args.lanes;
+  alignas(32) __shared__ float sums[kTeamThreads * kHeld<N>];  // [teams, held]
+  const int width = static_cast<int>(args.width), held = kHeld<N> * args.lanes;
   float* out = args.partials + blockIdx.x * args.width;
 #pragma unroll
-  for (int k = 0; k < kHeld / N; ++k) {
+  for (int k = 0; k < kHeld<N> / N; ++k) {
     const int column = (k * args.lanes + lane) * N;
     Pack<float, N> own;
 #pragma unroll
     for (int i = 0; i < N; ++i) own.at[i] = dw[k * N + i];
-    if (teams > 1) {
+    if (args.teams > 1) {
       *reinterpret_cast<Pack<float, N>*>(sums + team * held + column) = own;
     } else if (column < width) {
       store_pack(out + column, own);
     }
   }
-  if (teams == 1) return;
+  if (args.teams == 1) return;
   __syncthreads();  // the sums of all teams are there
   for (int column = static_cast<int>(threadIdx.x); column < width; column += blockDim.x) {
     float total = 0.0f;
-    for (int t = 0; t < teams; ++t) total += sums[t * held + column];
+    for (int t = 0; t < args.teams; ++t) total += sums[t * held + column];
     out[column] = total;
   }
 }
 
-// Teams of `lanes` threads take every row of the block in turn; while one is worked on, the next
-// one is on its way, if it can be moved in packs. Packs of N elements are aligned in all rows.
-template <class T, int N>
-__global__ void __launch_bounds__(kGradientLanes) rms_norm_grad_kernel(GradientArgs args) {
+// Teams of `lanes` threads take the rows of the block in turn; while some are worked on, the next
+// ones are on their way, if they can be moved in packs, which are aligned in all rows. A team works
+// on kTogether rows at once: rows of 16-bit elements are half as many bytes, and half as many steps
+// that wait for a sum and for each other keep as many on their way.
+template <class T, int N, int kTogether = 1>
+__global__ void __launch_bounds__(kWidest / kHeld<N>) rms_norm_grad_kernel(GradientArgs args) {
   constexpr bool kAhead = N > 1;
-  __shared__ float scratch[2][kWarp];
+  __shared__ float scratch[2][kTogether][kWarp], rstds[RmsNormGradPlan::kMostRows];
   const int team = static_cast<int>(threadIdx.x) / args.lanes;
   const int lane = static_cast<int>(threadIdx.x) % args.lanes;
-  const int teams = static_cast<int>(blockDim.x) / args.lanes;
-  float w[kHeld], dw[kHeld];
+  const int width = static_cast<int>(args.width), step = args.lanes * N;
+  const int first_warp = team * (args.lanes / kWarp);
+  const int packs = (width - lane * N + step - 1) / step;  // at most kHeld<N> / N
+  const std::int64_t first_row = blockIdx.x * args.rows_per_block;
+  const int rows = static_cast<int>(::min(args.rows_per_block, args.rows - first_row));
+  const std::int64_t block = first_row * args.width;  // what lies behind it fits in 32 bits
+  const int first = lane * N;
+  Held<T, N> own[kTogether], next[kTogether];
+  const auto load = [&](Held<T, N>(&held)[kTogether], int row) {
 #pragma unroll
-  for (int i = 0; i < kHeld; ++i) {
+    for (int r = 0; r < kTogether; ++r, row += args.teams) {
+      held[r].load(args, block, first + row * width, row < rows ? packs : 0);
+    }
+  };
+  if constexpr (kAhead) load(next, team);
+  for (int row = static_cast<int>(threadIdx.x); row < rows; row += blockDim.x) {
+    rstds[row] = args.rstd.at(first_row + row);
+  }
+  float w[kHeld<N>], dw[kHeld<N>];
+#pragma unroll
+  for (int i = 0; i < kHeld<N>; ++i) {
     const int column = (i / N * args.lanes + lane) * N + i % N;
-    w[i] = column < args.width ? args.w.at(column) : 0.0f;
+    w[i] = column < width ? args.w.at(column) : 0.0f;
     dw[i] = 0.0f;
   }
-  const std::int64_t begin = blockIdx.x * args.rows_per_block;
-  const std::int64_t end = ::min(begin + args.rows_per_block, args.rows);
-  Held<T, N> own, next;
-  if constexpr (kAhead) next.load(args, begin + team, begin + team < end, lane);
+  __syncthreads();  // all rstds are there
   int turn = 0;
-  for (std::int64_t first = begin; first < end; first += teams, turn ^= 1) {
-    const std::int64_t row = first + team;
+  for (int begin = 0; begin < rows; begin += kTogether * args.teams, turn ^= 1) {
+    const int row = begin + team;
     if constexpr (kAhead) {
-      own = next;
-      next.load(args, row + teams, row + teams < end, lane);
+#pragma unroll
+      for (int r = 0; r < kTogether; ++r) own[r] = next[r];
+      load(next, row + kTogether * args.teams);
     } else {
-      own.load(args, row, row < end, lane);
+      load(own, row);
     }
-    const float rstd = row < end ? args.rstd.at(row) : 0.0f;
-    float terms[kHeld];
+    float inner[kTogether];
 #pragma unroll
-    for (int i = 0; i < kHeld; ++i) {
-      const float dy = to_float(own.dy[i / N].at[i % N]);
-      const float normed = to_float(own.x[i / N].at[i % N]) * rstd;
-      terms[i] = dy * w[i] * normed;
-      dw[i] += dy * normed;
+    for (int r = 0; r < kTogether; ++r) {
+      const int at = row + r * args.teams;
+      inner[r] = own[r].add(at < rows ? rstds[at] : 0.0f, w, dw);
     }
-    const float inner = lanes_reduce<Plus>(sum_in_pairs<kHeld>(terms), args.lanes, scratch[turn]) /
-                        static_cast<float>(args.width);
-    if (args.dx == nullptr || row >= end) continue;
-    T* dx = static_cast<T*>(args.dx) + row * args.width;
+    sum_lanes(inner, args.lanes, first_warp, scratch[turn]);
+    if (args.dx == nullptr) continue;
 #pragma unroll
-    for (int k = 0; k < kHeld / N; ++k) {
-      Pack<T, N> out;
-#pragma unroll
-      for (int i = 0; i < N; ++i) {
-        const float normed = to_float(own.x[k].at[i]) * rstd;
-        out.at[i] =
-            from_float<T>((to_float(own.dy[k].at[i]) * w[k * N + i] - normed * inner) * rstd);
-      }
-      const int column = (k * args.lanes + lane) * N;
-      if (column < args.width) store_pack(dx + column, out);
+    for (int r = 0; r < kTogether; ++r) {
+      const int at = row + r * args.teams;
+      if (at >= rows) continue;
+      own[r].store_dx(args, block, first + at * width, packs, rstds[at], w,
+                      inner[r] * args.inverse_width);
     }
   }
   if (args.partials != nullptr) store_partials<N>(args, dw, team, lane);
@@ -248,8 +319,7 @@ __global__ void __launch_bounds__(kMostThreads) rms_norm_grad_long_rows_kernel(G
       inner += term * args.w.at(i);
       if (args.partials != nullptr) dw[i] = row == begin ? term : dw[i] + term;
     }
-    inner = lanes_reduce<Plus>(inner, args.lanes, scratch[(row - begin) % 2]) /
-            static_cast<float>(args.width);
+    inner = lanes_reduce<Plus>(inner, args.lanes, scratch[(row - begin) % 2]) * args.inverse_width;
     if (args.dx == nullptr) continue;
     for (std::int64_t i = threadIdx.x; i < args.width; i += blockDim.x) {
       const float normed = to_float(x[i]) * rstd;
@@ -274,17 +344,24 @@ void rms_norm_grad(const KernelCall& call) {
                     .rows = rows,
                     .width = width,
                     .rows_per_block = plan.rows_per_part,
-                    .lanes = static_cast<int>(kMostThreads)};
+                    .inverse_width = 1.0f / static_cast<float>(width),
+                    .lanes = static_cast<int>(kMostThreads),
+                    .teams = 1};
   with_floating(x.dtype, [&]<class T>(T) {
     const bool packed = width % kPack<T> == 0 && is_aligned(dy.data, 16) &&
                         is_aligned(x.data, 16) && is_aligned(dx.data, 16);
-    auto kernel = packed ? rms_norm_grad_kernel<T, kPack<T>> : rms_norm_grad_kernel<T, 1>;
     unsigned threads = kMostThreads;
-    if (width > std::int64_t{kHeld} * kGradientLanes) {
-      kernel = rms_norm_grad_long_rows_kernel<T>;
-    } else {
-      args.lanes = plan_rows(ceil_div(width, kHeld), 1, kGradientLanes).lanes;
-      threads = static_cast<unsigned>(std::max(1, kTeamThreads / args.lanes) * args.lanes);
+    auto kernel = rms_norm_grad_long_rows_kernel<T>;
+    if (width <= kWidest) {
+      const int held = packed ? kHeld<kPack<T>> : kHeld<1>;
+      args.lanes = plan_rows(ceil_div(width, held), 1, static_cast<unsigned>(kWidest / held)).lanes;
+      args.teams = std::max(1, kTeamThreads / args.lanes);
+      threads = static_cast<unsigned>(args.teams * args.lanes);
+      // Where a row takes the block, the registers of a second one cost more than its steps.
+      const bool together = sizeof(T) == 2 && args.lanes < kTeamThreads;
+      kernel = !packed    ? rms_norm_grad_kernel<T, 1>
+               : together ? rms_norm_grad_kernel<T, kPack<T>, static_cast<int>(4 / sizeof(T))>
+                          : rms_norm_grad_kernel<T, kPack<T>>;
     }
     launch(call, {.blocks = static_cast<unsigned>(plan.parts), .threads = threads}, kernel, args);
   });

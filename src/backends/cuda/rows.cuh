@@ -19,11 +19,18 @@ inline constexpr unsigned kMostThreads = 1024;
 struct RowPlan {
   int lanes = 1;
   int rows_per_block = 1;
+  int shift = 31;  // of several rows: lanes == 1 << shift, so that no thread has to divide
 
   unsigned threads() const { return static_cast<unsigned>(lanes * rows_per_block); }
   unsigned blocks(std::int64_t rows) const {
     return static_cast<unsigned>(ceil_div(rows, rows_per_block));
   }
+
+  // Of this thread.
+  __device__ std::int64_t row() const {
+    return std::int64_t{blockIdx.x} * rows_per_block + (threadIdx.x >> shift);
+  }
+  __device__ int lane() const { return static_cast<int>(threadIdx.x & ((1u << shift) - 1)); }
 };
 
 // Lanes for rows of `packs`, of which a thread takes up to `packs_per_thread` at a time; rows
@@ -35,7 +42,8 @@ inline RowPlan plan_rows(std::int64_t packs, int packs_per_thread, unsigned most
       std::clamp<std::int64_t>(ceil_div(packs, packs_per_thread), 1, std::int64_t{most_lanes}));
   if (wanted > kWarp) return {static_cast<int>((wanted + kWarp - 1) / kWarp * kWarp), 1};
   const unsigned lanes = std::bit_ceil(wanted);
-  return {static_cast<int>(lanes), static_cast<int>(threads / lanes)};
+  return {static_cast<int>(lanes), static_cast<int>(threads / lanes),
+          static_cast<int>(std::bit_width(lanes)) - 1};
 }
 
 // Packs that cover a row of `width` elements at `data` and all rows behind it.
@@ -118,8 +126,9 @@ __device__ inline void store_row_pack(T* row, Index begin, Index width, bool ali
   }
 }
 
-// The lanes of a row agree on a result, in an order that `lanes` decides. Beyond a warp there is
-// one barrier, and `scratch` (one float per warp) may be used again behind the next barrier only.
+// The lanes of a row agree on a result, in an order that `lanes` decides. Beyond a warp they are
+// the block, there is one barrier, and `scratch` (one float per warp) may be used again behind the
+// next barrier only.
 template <class F>
 __device__ inline float lanes_reduce(float x, int lanes, float* scratch) {
   if (lanes < kWarp) {
@@ -133,7 +142,7 @@ __device__ inline float lanes_reduce(float x, int lanes, float* scratch) {
   const int lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp, warps = lanes / kWarp;
   if (lane == 0) scratch[warp] = x;
   __syncthreads();
-  x = lane < warps ? scratch[warp / warps * warps + lane] : F::kNeutral;
+  x = lane < warps ? scratch[lane] : F::kNeutral;
   return warp_reduce<F>(x);
 }
 

@@ -1,11 +1,12 @@
 // softmax, its gradient and log-sum-exp over dense rows. Rows of up to 4 packs per thread stay in
-// registers; longer ones are read twice. Hidden columns of a causal row are never read.
+// registers; longer ones are read twice. Packs of hidden columns of a causal row are never read.
 #include <cmath>
 #include <limits>
 
 #include "backends/cuda/indices.cuh"
 #include "backends/cuda/kernels.h"
 #include "backends/cuda/online.cuh"
+#include "backends/cuda/row_width.cuh"
 
 namespace tracestep::cuda {
 namespace {
@@ -17,10 +18,11 @@ struct SoftmaxArgs {
   const void* x;
   void* y;
   std::int64_t rows, width;
-  float sign, c;         // scale * log2(e) = sign * c, c > 0
-  std::int64_t queries;  // rows of a causal mask; 0: nothing is hidden
-  Indices position;      // of the first query; no data: the last query sees all
-  int lanes;
+  float sign, c;  // scale * log2(e) = sign * c, c > 0
+  bool is_causal;
+  RowWidth queries;  // rows of a causal mask
+  Indices position;  // of the first query; no data: the last query sees all
+  RowPlan plan;
 };
 
 // A thread's row, and how much of it there is to read. Rows behind the last one have no columns.
@@ -29,22 +31,23 @@ struct RowOfThread {
   int lane;
 };
 
-__device__ std::int64_t remainder(std::int64_t a, std::int64_t b) {
-  if ((a | b) >> 32 != 0) return a % b;
-  return static_cast<std::uint32_t>(a) % static_cast<std::uint32_t>(b);
+__device__ std::int64_t query_of(const SoftmaxArgs& args, std::int64_t row) {
+  if (row >> 31 != 0) return row % args.queries.value;
+  if (args.queries.value >> 31 != 0) return row;
+  const auto r = static_cast<std::uint32_t>(row);
+  return r - args.queries.row_of(r) * static_cast<std::uint32_t>(args.queries.value);
 }
 
 __device__ RowOfThread row_of_thread(const SoftmaxArgs& args) {
-  const int rows_per_block = static_cast<int>(blockDim.x) / args.lanes;
   RowOfThread at;
-  at.row = std::int64_t{blockIdx.x} * rows_per_block + threadIdx.x / args.lanes;
-  at.lane = static_cast<int>(threadIdx.x) % args.lanes;
+  at.row = args.plan.row();
+  at.lane = args.plan.lane();
   at.width = at.row < args.rows ? args.width : 0;
   at.visible = at.width;
-  if (args.queries > 0) {
+  if (args.is_causal) {
     const std::int64_t offset =
-        args.position.data != nullptr ? args.position.at(0) : args.width - args.queries;
-    const std::int64_t seen = remainder(at.row, args.queries) + offset + 1;
+        args.position.data != nullptr ? args.position.at(0) : args.width - args.queries.value;
+    const std::int64_t seen = query_of(args, at.row) + offset + 1;
     at.visible = seen < 0 ? 0 : seen < at.width ? seen : at.width;
   }
   return at;
@@ -55,72 +58,91 @@ __device__ float value_of_hidden(std::int64_t visible) {
   return visible > 0 ? 0.0f : __int_as_float(0x7fffffff);
 }
 
-template <class T, int kCount>
+// exp2(x·c - top)
+template <class T>
+__device__ void weights_of(const RowPack<T>& x, float c, float top, float (&e)[kPack<T>]) {
+  x.floats(e);
+#pragma unroll
+  for (int i = 0; i < kPack<T>; ++i) e[i] = fast_exp2(fmaf(e[i], c, -top));
+}
+
+// A pack of the result from unscaled weights; packs without visible columns need none.
+template <bool kWhole, class T>
+__device__ void store_weights(T* y, int begin, const RowRange<kWhole>& range, bool as_packs,
+                              float (&e)[kPack<T>], float inverse, float hidden) {
+  constexpr int kSize = kPack<T>;
+  RowPack<T> out = RowPack<T>::filled(from_float<T>(hidden));
+  if (begin < range.visible) {
+#pragma unroll
+    for (int i = 0; i < kSize; ++i) e[i] *= inverse;
+    out = RowPack<T>::rounded(e);
+    if (begin + kSize > range.visible) {
+      out.fill_from(range.visible - begin, from_float<T>(hidden));
+    }
+  }
+  store_row_pack(y, begin, range, as_packs, out);
+}
+
+template <class T, int kCount, bool kWhole>
 __global__ void __launch_bounds__(kMostThreads) softmax_kernel(SoftmaxArgs args) {
   constexpr int kSize = kPack<T>;
   __shared__ float scratch[2 * kWarp];
   const RowOfThread at = row_of_thread(args);
-  const int width = static_cast<int>(at.width), visible = static_cast<int>(at.visible);
   const T* x = static_cast<const T*>(args.x) + at.row * args.width;
   T* y = static_cast<T*>(args.y) + at.row * args.width;
-  const int shift = pack_shift(x);
-  const Packs<int> mine{at.lane * kSize - shift, args.lanes * kSize};
-  Pack<T, kSize> packs[kCount];
-  load_row(x, mine, visible, width, true, from_float<T>(args.sign * Largest::kNeutral), packs);
-  float e[kCount * kSize];
-  float top = Largest::kNeutral;
+  const int lanes = args.plan.lanes, shift = row_shift<kWhole>(x);
+  const int first = at.lane * kSize, step = lanes * kSize;
+  const RowRange<kWhole> range(shift, 0, at.visible, at.width);
+  RowPack<T> packs[kCount];
+  load_row(x - shift, first, step, range, from_float<T>(args.sign * Largest::kNeutral), packs);
+  if (args.sign < 0) {
 #pragma unroll
-  for (int i = 0; i < kCount * kSize; ++i) {
-    e[i] = args.sign * to_float(packs[i / kSize].at[i % kSize]);
-    top = maximum(top, e[i]);
+    for (int k = 0; k < kCount; ++k) packs[k].negate();
   }
-  top = lanes_reduce<Largest>(top, args.lanes, scratch) * args.c;
+  const float top = lanes_reduce<Largest>(largest_of(packs), lanes, scratch) * args.c;
+  float e[kCount][kSize], sums[kCount];
 #pragma unroll
-  for (int i = 0; i < kCount * kSize; ++i) e[i] = fast_exp2(fmaf(e[i], args.c, -top));
-  const float total =
-      lanes_reduce<Plus>(sum_in_pairs<kCount * kSize>(e), args.lanes, scratch + kWarp);
-  const float inverse = 1.0f / total, hidden = value_of_hidden(visible);
-  const bool aligned = pack_shift(y) == shift;
+  for (int k = 0; k < kCount; ++k) {  // half of a causal mask's packs are hidden: nothing to do
+    sums[k] = 0.0f;
+    if (first + k * step >= range.visible) continue;
+    weights_of(packs[k], args.c, top, e[k]);
+    sums[k] = sum_in_pairs<kSize>(e[k]);
+  }
+  const float total = lanes_reduce<Plus>(sum_in_pairs<kCount>(sums), lanes, scratch + kWarp);
+  const float inverse = 1.0f / total, hidden = value_of_hidden(at.visible);
+  const bool as_packs = pack_shift(y) == shift;
 #pragma unroll
   for (int k = 0; k < kCount; ++k) {
-    const int begin = mine.first + k * mine.step;
-    Pack<T, kSize> out;
-#pragma unroll
-    for (int i = 0; i < kSize; ++i) {
-      out.at[i] = from_float<T>(begin + i < visible ? e[k * kSize + i] * inverse : hidden);
-    }
-    store_row_pack(y, begin, width, aligned, out);
+    const int begin = first + k * step;
+    if (begin >= range.high) break;
+    store_weights(y - shift, begin, range, as_packs, e[k], inverse, hidden);
   }
 }
 
-template <class T>
-__global__ void __launch_bounds__(kLongRowThreads) softmax_long_rows_kernel(SoftmaxArgs args) {
-  constexpr int kSize = kPack<T>;
+template <class T, bool kWhole>
+__global__ void __launch_bounds__(kLongRowThreads, 2) softmax_long_rows_kernel(SoftmaxArgs args) {
+  constexpr int kSize = kPack<T>, kCount = 4;
   __shared__ float scratch[2 * kWarp];
   const RowOfThread at = row_of_thread(args);
+  const int lanes = args.plan.lanes;
   const T* x = static_cast<const T*>(args.x) + at.row * args.width;
   T* y = static_cast<T*>(args.y) + at.row * args.width;
-  const OnlineSum sum =
-      online_sum(x, at.visible, at.width, args.sign, args.c, at.lane, args.lanes, scratch);
-  const float top = sum.top * args.c, inverse = 1.0f / sum.total;
+  OnlineSum sum = online_sum<kWhole>(x, at.visible, at.width, args.sign, args.c, at.lane, lanes);
+  sum.combine(args.c, lanes, scratch);
+  const float c = args.sign * args.c, top = sum.top * args.c, inverse = 1.0f / sum.total;
   const float hidden = value_of_hidden(at.visible);
-  const int shift = pack_shift(x);
-  const bool aligned = pack_shift(y) == shift;
-  const std::int64_t step = std::int64_t{args.lanes} * kSize;
-  for (std::int64_t begin = std::int64_t{at.lane} * kSize - shift; begin < at.width;
-       begin += kOnlinePacks * step) {
-    Pack<T, kSize> packs[kOnlinePacks];
-    load_row(x, Packs<std::int64_t>{begin, step}, at.visible, at.width, true, T{}, packs);
+  const int shift = row_shift<kWhole>(x), first = at.lane * kSize, step = lanes * kSize;
+  const bool as_packs = pack_shift(y) == shift;
+  for (std::int64_t begin = 0; begin < at.width + shift; begin += kCount * step) {
+    const RowRange<kWhole> range(shift, begin, at.visible, at.width);
+    RowPack<T> packs[kCount];
+    load_row(x - shift + begin, first, step, range, T{}, packs);
 #pragma unroll
-    for (int k = 0; k < kOnlinePacks; ++k) {
-      const std::int64_t first = begin + k * step;
-#pragma unroll
-      for (int i = 0; i < kSize; ++i) {
-        const float v = args.sign * to_float(packs[k].at[i]);
-        const float p = fast_exp2(fmaf(v, args.c, -top)) * inverse;
-        packs[k].at[i] = from_float<T>(first + i < at.visible ? p : hidden);
-      }
-      store_row_pack(y, first, at.width, aligned, packs[k]);
+    for (int k = 0; k < kCount; ++k) {
+      float e[kSize];
+      weights_of(packs[k], c, top, e);
+      if (first + k * step >= range.high) break;
+      store_weights(y - shift + begin, first + k * step, range, as_packs, e, inverse, hidden);
     }
   }
 }
@@ -139,19 +161,31 @@ void softmax(const KernelCall& call) {
                    .width = y.shape.back(),
                    .sign = scale < 0 ? -1.0f : 1.0f,
                    .c = c,
-                   .queries = is_causal ? y.shape.back(1) : 0,
+                   .is_causal = is_causal,
+                   .queries = RowWidth(is_causal ? y.shape.back(1) : 1),
                    .position = Indices(has_position ? call.inputs[1] : TensorRef{}),
-                   .lanes = 1};
+                   .plan = {}};
   with_floating(y.dtype, [&]<class T>(T) {
     const std::int64_t packs = packs_of_rows<T>(x.data, args.width);
-    const bool fits = packs <= 4 * std::int64_t{kMostThreads}, is_short = packs <= 2 * kWarp;
-    const RowPlan plan = fits ? plan_rows(packs, is_short ? 2 : 4, kMostThreads)
-                              : RowPlan{static_cast<int>(kLongRowThreads), 1};
-    args.lanes = plan.lanes;
-    const auto kernel = !fits      ? softmax_long_rows_kernel<T>
-                        : is_short ? softmax_kernel<T, 2>
-                                   : softmax_kernel<T, 4>;
-    launch(call, {.blocks = plan.blocks(args.rows), .threads = plan.threads()}, kernel, args);
+    const bool fits = packs <= 4 * std::int64_t{kMostThreads};
+    const auto run = [&]<bool kWhole>(std::bool_constant<kWhole>) {
+      // Packs of a thread of a short row. Where ends of rows of 16-bit elements must be taken
+      // apart, fewer threads do it.
+      constexpr int kShort = kWhole || sizeof(T) == 4 ? 2 : 4;
+      const int held = packs <= 2 * kWarp ? kShort : 4;
+      args.plan = fits ? plan_rows(packs, held, kMostThreads)
+                       : RowPlan{static_cast<int>(kLongRowThreads), 1};
+      const auto kernel = !fits       ? softmax_long_rows_kernel<T, kWhole>
+                          : held == 4 ? softmax_kernel<T, 4, kWhole>
+                                      : softmax_kernel<T, kShort, kWhole>;
+      launch(call, {.blocks = args.plan.blocks(args.rows), .threads = args.plan.threads()}, kernel,
+             args);
+    };
+    if (are_whole<T>(args.width, x.data, y.data)) {
+      run(std::true_type{});
+    } else {
+      run(std::false_type{});
+    }
   });
 }
 
@@ -254,16 +288,15 @@ void softmax_grad(const KernelCall& call) {
 }
 
 // --- log-sum-exp ------------------------------------------------------------------------------
-template <class T>
-__global__ void __launch_bounds__(kOnlineThreads)
-    log_sum_exp_kernel(const T* x, T* y, std::int64_t rows, std::int64_t width, int lanes) {
+template <class T, bool kWhole>
+__global__ void __launch_bounds__(kOnlineThreads, 2)
+    log_sum_exp_kernel(const T* x, T* y, std::int64_t rows, std::int64_t width, RowPlan plan) {
   __shared__ float scratch[2 * kWarp];
-  const int rows_per_block = static_cast<int>(blockDim.x) / lanes;
-  const std::int64_t row = std::int64_t{blockIdx.x} * rows_per_block + threadIdx.x / lanes;
-  const std::int64_t columns = row < rows ? width : 0;
-  const int lane = static_cast<int>(threadIdx.x) % lanes;
-  const OnlineSum sum =
-      online_sum(x + row * width, columns, columns, 1.0f, kLog2e, lane, lanes, scratch);
+  const std::int64_t row = plan.row(), columns = row < rows ? width : 0;
+  const int lane = plan.lane();
+  OnlineSum sum =
+      online_sum<kWhole>(x + row * width, columns, columns, 1.0f, kLog2e, lane, plan.lanes);
+  sum.combine(kLog2e, plan.lanes, scratch);
   if (row >= rows || lane != 0) return;
   y[row] = from_float<T>(width > 0 ? log_of(sum) : Largest::kNeutral);
 }
@@ -273,9 +306,12 @@ void log_sum_exp(const KernelCall& call) {
   const std::int64_t width = x.shape.back(), rows = y.count();
   if (rows == 0) return;
   with_floating(y.dtype, [&]<class T>(T) {
-    const RowPlan plan = plan_rows(packs_of_rows<T>(x.data, width), kOnlinePacks, kLongRowThreads);
-    launch(call, {.blocks = plan.blocks(rows), .threads = plan.threads()}, log_sum_exp_kernel<T>,
-           x.as<const T>(), y.as<T>(), rows, width, plan.lanes);
+    const bool whole = are_whole<T>(width, x.data);
+    const int held = whole ? kOnlinePacks<T, true> : kOnlinePacks<T, false>;
+    const RowPlan plan = plan_rows(packs_of_rows<T>(x.data, width), held, kOnlineThreads);
+    const auto kernel = whole ? log_sum_exp_kernel<T, true> : log_sum_exp_kernel<T, false>;
+    launch(call, {.blocks = plan.blocks(rows), .threads = plan.threads()}, kernel, x.as<const T>(),
+           y.as<T>(), rows, width, plan);
   });
 }
 
