@@ -111,6 +111,18 @@ std::vector<AttentionShape> awkward_shapes(int width, bool causal, bool determin
       shapes.push_back(shape_of(n[0], n[1], n[2], n[3], width, causal, deterministic, n[4]));
   return shapes;
 }
+// Forward alone: one query, and more tiles than a device holds, of few rows or of sections that do
+// not divide the heads.
+std::vector<AttentionShape> forward_shapes(int width, bool causal) {
+  std::vector<AttentionShape> shapes = awkward_shapes(width, causal, false);
+  const int sizes[][5] = {{3, 5, 1, 1, 0},          {2, 3, 1, 77, 76},
+                          {5, 67, 64, 64, 0},       {1, 170, 193, 320, 64},
+                          {1, 170, 257, 129, -128}, {2, 41, 700, 2100, 1400}};
+  for (const auto& n : sizes)
+    if (causal || n[4] == 0)
+      shapes.push_back(shape_of(n[0], n[1], n[2], n[3], width, causal, false, n[4]));
+  return shapes;
+}
 
 struct Reference {
   Array<double> o, lse, dq, dk, dv;
@@ -141,7 +153,7 @@ constexpr double kBar = 1e-2;  // two roundings to bfloat16
 
 bool check_forward(const Launch& launch, int width, bool causal) {
   bool ok = true;
-  for (const AttentionShape& s : awkward_shapes(width, causal, false)) {
+  for (const AttentionShape& s : forward_shapes(width, causal)) {
     Problem p(s, 3);
     const Reference right(p);
     check(launch(p), "forward");
@@ -154,8 +166,10 @@ bool check_forward(const Launch& launch, int width, bool causal) {
 // What a backward rung needs from forward; all rungs are causal, of width 64 or 128.
 cudaError_t plain_forward(Problem& p) {
   return p.shape.width == 64
-             ? launch_hopper_forward<TunedForward<T, 64, true, true>>(p.forward, nullptr, nullptr)
-             : launch_hopper_forward<TunedForward<T, 128, true, true>>(p.forward, nullptr, nullptr);
+             ? launch_hopper_forward<TunedForward<T, 64, true, ForwardForm::kPair>>(
+                   p.forward, nullptr, nullptr)
+             : launch_hopper_forward<TunedForward<T, 128, true, ForwardForm::kPair>>(
+                   p.forward, nullptr, nullptr);
 }
 
 bool check_backward(const Launch& launch, int width, bool causal, bool deterministic) {
@@ -178,7 +192,7 @@ bool check_backward(const Launch& launch, int width, bool causal, bool determini
 template <int kD, int kN, int kGroups = 2>
 struct OneBlock : ForwardTraits<T, kD, kGroups, kN, true> {
   static constexpr int kStages = 1, kQStages = 1;
-  static constexpr bool kOverlap = false, kTurns = false;
+  static constexpr bool kOverlap = false, kTurns = false, kSections = false;
   static constexpr float kThreshold = 0;
 };
 struct TwoBlocks : OneBlock<128, 128> {
@@ -193,13 +207,25 @@ struct InTurns : Overlapped {
 struct RarelyRescaled : InTurns {
   static constexpr float kThreshold = 8;
 };
-using Tuned128 = TunedForward<T, 128, true, true>;
-struct Untaken : Tuned128 {
+struct EarlyQ : RarelyRescaled {
+  static constexpr int kQStages = 2;
+};
+using Tuned128 = TunedForward<T, 128, true, ForwardForm::kPair>;
+template <class Traits>
+struct Untaken : Traits {
   static constexpr bool kTurns = false;
 };
-// Width 64: two or three warpgroups.
-using Two64 = TunedForward<T, 64, true, true>;
-using Three64 = TunedForward<T, 64, true, false>;
+template <class Traits>
+struct HeadByHead : Traits {
+  static constexpr bool kSections = false;
+};
+// Width 64: two or three warpgroups, two teams of two, four.
+using Two64 = HeadByHead<TunedForward<T, 64, true, ForwardForm::kPair>>;
+using Long64 = TunedForward<T, 64, true, ForwardForm::kTrio>;
+using Short64 = TunedForward<T, 64, true, ForwardForm::kTeams>;
+struct Four64 : ForwardTraits<T, 64, 4, 64, true> {
+  static constexpr int kStages = 3;
+};
 struct BackwardInOrder : BackwardTraits<T, 128, 64, true> {
   static constexpr int kQStages = 1;
   static constexpr bool kAhead = false;
@@ -240,6 +266,8 @@ struct Rung {
 std::vector<Rung> rungs() {
   const AttentionShape wide = shape_of(1, 16, 16384, 16384, 128, true);
   const AttentionShape narrow = shape_of(1, 32, 16384, 16384, 64, true);
+  const AttentionShape short64 = shape_of(32, 32, 512, 512, 64, true);
+  const AttentionShape middle64 = shape_of(8, 32, 2048, 2048, 64, true);
   AttentionShape ordered = wide, ordered64 = narrow;
   ordered.deterministic = ordered64.deterministic = true;
   return {
@@ -249,10 +277,22 @@ std::vector<Rung> rungs() {
       {"+ next scores under softmax", wide, true, forward_rung<Overlapped>(true)},
       {"+ warpgroups in turns", wide, true, forward_rung<InTurns>(true)},
       {"+ O rescaled when needed", wide, true, forward_rung<RarelyRescaled>(true)},
-      {"+ next Q early: the library's", wide, true, forward_rung<Tuned128>(true)},
-      {"  the same without turns", wide, true, forward_rung<Untaken>(true)},
+      {"+ next Q early", wide, true, forward_rung<EarlyQ>(true)},
+      {"+ sections: the library's", wide, true, forward_rung<Tuned128>(true)},
+      {"  the same without turns", wide, true, forward_rung<Untaken<Tuned128>>(true)},
       {"D 64, two warpgroups", narrow, true, forward_rung<Two64>(true)},
-      {"D 64, three: the library's", narrow, true, forward_rung<Three64>(true)},
+      {"D 64, three", narrow, true, forward_rung<HeadByHead<Long64>>(true)},
+      {"D 64, + sections: library's", narrow, true, forward_rung<Long64>(true)},
+      {"D 64, two teams of two", narrow, true, forward_rung<Short64>(true)},
+      {"512 tokens, two warpgroups", short64, true, forward_rung<Two64>(true)},
+      {"512, three", short64, true, forward_rung<HeadByHead<Long64>>(true)},
+      {"512, two teams of two", short64, true, forward_rung<HeadByHead<Short64>>(true)},
+      {"512, + sections: the library's", short64, true, forward_rung<Short64>(true)},
+      {"  the same without turns", short64, true, forward_rung<Untaken<Short64>>(true)},
+      {"  four warpgroups of a tile", short64, true, forward_rung<Four64>(true)},
+      {"2048 tokens, two warpgroups", middle64, true, forward_rung<Two64>(true)},
+      {"2048, three, sections", middle64, true, forward_rung<Long64>(true)},
+      {"2048, two teams: the library's", middle64, true, forward_rung<Short64>(true)},
       {"one block of Q at a time", wide, false, backward_rung<BackwardInOrder>()},
       {"+ loads of the next Q", wide, false, backward_rung<BackwardTwoBlocks>()},
       {"+ next scores early: library's", wide, false, backward_rung<BackwardTuned>()},
@@ -278,12 +318,13 @@ void time_in_turns(const std::vector<Rung*>& all, int rounds) {
       std::this_thread::sleep_for(std::chrono::milliseconds(20));
       check(rung->launch(*rung->problem), rung->name);
       cudaEventRecord(begin);
-      for (int k = 0; k < 4; ++k) check(rung->launch(*rung->problem), rung->name);
+      const int launches = rung->shape.queries > 4096 ? 4 : 20;
+      for (int k = 0; k < launches; ++k) check(rung->launch(*rung->problem), rung->name);
       cudaEventRecord(end);
       check(cudaEventSynchronize(end), rung->name);
       float ms = 0;
       cudaEventElapsedTime(&ms, begin, end);
-      rung->ms.push_back(ms / 4);
+      rung->ms.push_back(ms / static_cast<float>(launches));
     }
   }
 }
@@ -307,7 +348,8 @@ int main(int count, char** arguments) {
       std::printf("%s: %s\n", rung.name, rung.ok ? "right" : "WRONG");
       continue;
     }
-    auto& problem = problems[std::to_string(s.width) + (s.deterministic ? " ordered" : "")];
+    auto& problem = problems[std::to_string(s.width) + " x " + std::to_string(s.queries) +
+                             (s.deterministic ? " ordered" : "")];
     if (problem == nullptr) problem = std::make_unique<Problem>(s);
     rung.problem = problem.get();
     check(plain_forward(*problem), "forward");

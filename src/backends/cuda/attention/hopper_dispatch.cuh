@@ -7,13 +7,30 @@
 
 namespace tracestep::cuda {
 
-// Long sequences: three warpgroups hide the exponentials of narrow heads best. Short ones: tiles of
-// 128 queries waste fewer masked scores and leave fewer multiprocessors idle at the end.
-inline constexpr int kShortQueries = 2048;
+// How a forward kernel is shared out. Two warpgroups with 128 keys at a time are for wide heads,
+// and for so few tiles that each has a multiprocessor to itself. Narrow heads, whose exponentials
+// take as long as their products, want more warps: two teams of two for short sequences, whose
+// tiles of 128 queries waste less, three warpgroups for long ones.
+enum class ForwardForm { kPair, kTeams, kTrio };
 
-template <class T, int kD, bool kCausal, bool kShort>
-struct TunedForward
-    : ForwardTraits<T, kD, !kShort && kD < 96 ? 3 : 2, !kShort && kD == 80 ? 112 : 128, kCausal> {};
+template <class T, int kD, bool kCausal, ForwardForm kForm>
+struct TunedForward : ForwardTraits<T, kD, 2, 128, kCausal> {};
+template <class T, int kD, bool kCausal>
+struct TunedForward<T, kD, kCausal, ForwardForm::kTrio>
+    : ForwardTraits<T, kD, 3, kD == 80 ? 112 : 128, kCausal> {};
+template <class T, int kD, bool kCausal>
+struct TunedForward<T, kD, kCausal, ForwardForm::kTeams> : ForwardTraits<T, kD, 2, 64, kCausal> {
+  static constexpr int kTeams = 2, kStages = 3;
+};
+
+inline ForwardForm forward_form(const AttentionShape& shape) {
+  const int width = hopper_width(shape.width);
+  const int tiles = shape.batch * shape.heads * ((shape.queries + 127) / 128);
+  if (width > 80) return ForwardForm::kPair;
+  if (shape.queries <= 2048 && tiles <= multiprocessor_count()) return ForwardForm::kPair;
+  if (width == 80) return shape.queries < 512 ? ForwardForm::kPair : ForwardForm::kTrio;
+  return shape.queries <= (shape.causal ? 2048 : 1024) ? ForwardForm::kTeams : ForwardForm::kTrio;
+}
 
 template <class T, int kD, bool kCausal>
 struct TunedBackward : BackwardTraits<T, kD, kD == 64 ? 128 : 64, kCausal> {};
@@ -35,14 +52,21 @@ cudaError_t with_tuned_shape(const AttentionShape& shape, F&& f) {
 
 template <class T>
 cudaError_t tuned_forward(const AttentionForward& call, cudaStream_t stream) {
+  using enum ForwardForm;
+  const ForwardForm form = forward_form(call.shape);
   return with_tuned_shape(call.shape, [&](auto width, auto causal) {
     int* counter = static_cast<int*>(call.workspace);
-    if constexpr (width() < 96) {
-      if (call.shape.queries > kShortQueries)
-        return launch_hopper_forward<TunedForward<T, width(), causal(), false>>(call, counter,
+    if constexpr (width() == 64) {
+      if (form == kTeams)
+        return launch_hopper_forward<TunedForward<T, width(), causal(), kTeams>>(call, counter,
+                                                                                 stream);
+    }
+    if constexpr (width() <= 80) {
+      if (form == kTrio)
+        return launch_hopper_forward<TunedForward<T, width(), causal(), kTrio>>(call, counter,
                                                                                 stream);
     }
-    return launch_hopper_forward<TunedForward<T, width(), causal(), true>>(call, counter, stream);
+    return launch_hopper_forward<TunedForward<T, width(), causal(), kPair>>(call, counter, stream);
   });
 }
 

@@ -1,8 +1,10 @@
-// Attention forward on Hopper: a warpgroup's warp feeds tiles of Q, K and V to shared memory, two
-// or three warpgroups of 64 query rows each multiply and take the softmax. The scores of the next
+// Attention forward on Hopper: a warpgroup's warps feed tiles of Q, K and V to shared memory, two
+// to four warpgroups of 64 query rows each multiply and take the softmax. The scores of the next
 // block of keys are multiplied while the softmax of this one is taken (overlap), and the warpgroups
 // take turns at the matrix units (turns, "ping-pong"), so that one's softmax runs under another's
-// products. What each of these is worth: the ladder, bench/kernels/attention/hopper.cu.
+// products. Where tiles are short, two teams of two warpgroups have a tile each: what a tile cannot
+// overlap with itself (its first scores, its end) runs under the other's. What each of these is
+// worth: the ladder, bench/kernels/attention/hopper.cu.
 // Sources: Shah et al. 2024, "FlashAttention-3", Alg. 1 and 2; the rescaling threshold: Dao et al.
 // 2025, "FlashAttention-4".
 #pragma once
@@ -27,45 +29,56 @@ class ForwardConsumer {
   using Q = typename Layout::Q;
   using K = typename Layout::K;
   static constexpr int kD = Traits::kD, kN = Traits::kN, kGroups = Traits::kGroups;
-  static constexpr int kTurnBarrier = 2;  // named barriers: + group
-  static constexpr int kGroupBarrier = 2 + kGroups;
 
  public:
   __device__ __forceinline__ ForwardConsumer(const ForwardParameters& parameters,
                                              std::uint32_t shared_base, int group_index,
-                                             int thread_index)
-      : p_(parameters), shared_(shared_base), group_(group_index), thread_(thread_index) {}
+                                             int first_barrier)
+      : p_(parameters),
+        shared_(shared_base),
+        group_(group_index),
+        barrier_(first_barrier + group_index) {}
 
-  __device__ __forceinline__ void run(const int* tile_slots) {
+  __device__ __forceinline__ void run() {
     if (Traits::kTurns && group_ == kGroups - 1) pass_turn();  // group 0 begins
-    Ring<2> ring_tile;
     while (true) {
-      barrier_wait(shared_ + Layout::kTileFull + 8 * ring_tile.stage, ring_tile.parity);
-      const int index = *const_cast<const volatile int*>(tile_slots + ring_tile.stage);
-      release(Layout::kTileEmpty + 8 * ring_tile.stage);
-      ring_tile.advance();
-      if (index < 0) break;
-      attend(ForwardTile(p_, index, Layout::kM));
+      barrier_wait(shared_ + Layout::kQFull + 8 * ring_q_.stage, ring_q_.parity);
+      const int row = tile().row;
+      if (row < 0) break;
+      attend(row);
+      release(Layout::kQEmpty + 8 * ring_q_.stage);
+      ring_q_.advance();
     }
     if (Traits::kTurns && group_ == 0) take_turn();  // nothing may stay pending on a barrier
-    if (thread_ == 0) bulk_wait_read<0>();
+    if (thread() == 0) bulk_wait_read<0>();
   }
 
  private:
-  __device__ __forceinline__ void take_turn() { named_sync(kTurnBarrier + group_, 256); }
+  using BlockRing = Ring<Traits::kStages>;
+  // Of the warpgroup; read anew each time, for want of registers.
+  static __device__ __forceinline__ int thread() {
+    int t;
+    asm volatile("mov.u32 %0, %%tid.x;" : "=r"(t));
+    return t & 127;
+  }
+  __device__ __forceinline__ void take_turn() { named_sync(barrier_, 256); }
   __device__ __forceinline__ void pass_turn() {
-    named_arrive(kTurnBarrier + (group_ + 1 == kGroups ? 0 : group_ + 1), 256);
+    named_arrive(group_ + 1 == kGroups ? barrier_ + 1 - kGroups : barrier_ + 1, 256);
+  }
+  // The tile of the Q that is next or in use; read anew, for want of registers.
+  __device__ __forceinline__ ForwardTile tile() const {
+    return ForwardTile::load(shared_ + Layout::kTiles + 16 * ring_q_.stage);
   }
   // One arrival per warp.
   __device__ __forceinline__ void release(int barrier) {
     __syncwarp();
-    if (thread_ % 32 == 0) barrier_arrive(shared_ + barrier);
+    if (thread() % 32 == 0) barrier_arrive(shared_ + barrier);
   }
 
-  __device__ __forceinline__ void multiply_scores() {
+  __device__ __forceinline__ void multiply_scores(const BlockRing& ring) {
     const std::uint64_t q =
         Q::along_rows(shared_ + Layout::kQ + ring_q_.stage * Q::kBytes + group_ * 64 * Q::kSwizzle);
-    const std::uint64_t k = K::along_rows(shared_ + Layout::kK + ring_k_.stage * K::kBytes);
+    const std::uint64_t k = K::along_rows(shared_ + Layout::kK + ring.stage * K::kBytes);
     wgmma_fence();
 #pragma unroll
     for (int step = 0; step < kD / 16; ++step)
@@ -74,26 +87,31 @@ class ForwardConsumer {
     wgmma_commit();
   }
   __device__ __forceinline__ void multiply_values() {
-    const std::uint64_t v = K::down_rows(shared_ + Layout::kV + ring_v_.stage * K::kBytes);
+    const std::uint64_t v = K::down_rows(shared_ + Layout::kV + ring_.stage * K::kBytes);
     wgmma_fence();
 #pragma unroll
     for (int step = 0; step < kN / 16; ++step)
       Wgmma<T, kD>::template rs<1>(o_, p16_ + 4 * step, v + K::down_step(step), 1);
     wgmma_commit();
   }
-  __device__ __forceinline__ void wait_k() {
-    barrier_wait(shared_ + Layout::kKFull + 8 * ring_k_.stage, ring_k_.parity);
+  __device__ __forceinline__ void wait_k(const BlockRing& ring) {
+    barrier_wait(shared_ + Layout::kKFull + 8 * ring.stage, ring.parity);
+  }
+  __device__ __forceinline__ void free_k(const BlockRing& ring) {
+    release(Layout::kKEmpty + 8 * ring.stage);
   }
   __device__ __forceinline__ void wait_v() {
-    barrier_wait(shared_ + Layout::kVFull + 8 * ring_v_.stage, ring_v_.parity);
+    barrier_wait(shared_ + Layout::kVFull + 8 * ring_.stage, ring_.parity);
   }
-  __device__ __forceinline__ void free_k() {
-    release(Layout::kKEmpty + 8 * ring_k_.stage);
-    ring_k_.advance();
-  }
+  // The end of a block: its K was free before.
   __device__ __forceinline__ void free_v() {
-    release(Layout::kVEmpty + 8 * ring_v_.stage);
-    ring_v_.advance();
+    release(Layout::kVEmpty + 8 * ring_.stage);
+    ring_.advance();
+  }
+  __device__ __forceinline__ BlockRing next_block() const {
+    BlockRing ring = ring_;
+    ring.advance();
+    return ring;
   }
 
   // Scores of keys that do not exist or lie in a row's future become -infinity.
@@ -101,8 +119,8 @@ class ForwardConsumer {
     const int begin = block * kN;
     const bool is_diagonal = Traits::kCausal && begin + kN - 1 > first_row + p_.offset;
     if (__builtin_expect(!is_diagonal && begin + kN <= p_.keys, 1)) return;
-    const int lane = thread_ % 32;
-    const int row = first_row + thread_ / 32 * 16 + lane / 4;
+    const int thread = this->thread(), lane = thread % 32;
+    const int row = first_row + thread / 32 * 16 + lane / 4;
     const int column = begin + lane % 4 * 2;
     // Columns that row and row + 8 see, relative to this thread's first.
     const int end0 = (Traits::kCausal ? min(p_.keys, row + 1 + p_.offset) : p_.keys) - column;
@@ -122,21 +140,21 @@ class ForwardConsumer {
     for (int i = 0; i < kN / 4; ++i) p16_[i] = pack<T>(s_[2 * i], s_[2 * i + 1]);
   }
 
-  __device__ __forceinline__ void attend(const ForwardTile& tile) {
-    const int first_row = tile.row + group_ * 64;
-    const int all_blocks = key_blocks<Traits>(p_, min(tile.row + Layout::kM, p_.queries) - 1);
+  // A tile of queries from `tile_row` on.
+  __device__ __forceinline__ void attend(int tile_row) {
+    const int first_row = tile_row + group_ * 64;
+    const int all_blocks = key_blocks<Traits>(p_, min(tile_row + Layout::kM, p_.queries) - 1);
     const int blocks = min(all_blocks, key_blocks<Traits>(p_, first_row + 63));
-    barrier_wait(shared_ + Layout::kQFull + 8 * ring_q_.stage, ring_q_.parity);
 #pragma unroll 1
     for (int skipped = blocks; skipped < all_blocks; ++skipped) skip_block();
 #pragma unroll
     for (int i = 0; i < kD / 2; ++i) o_[i] = 0;
 
-    wait_k();
-    multiply_scores();
+    wait_k(ring_);
+    multiply_scores(ring_);
     wgmma_wait<0>();
     pin(s_);
-    free_k();
+    free_k(ring_);
     mask(blocks - 1, first_row);
     softmax_.begin(s_, p_.scale_log2);
     round_probabilities();
@@ -146,28 +164,27 @@ class ForwardConsumer {
       else
         step_in_order(block, first_row);
     }
-    release(Layout::kQEmpty + 8 * ring_q_.stage);
-    ring_q_.advance();
     wait_v();
     multiply_values();
     wgmma_wait<0>();
     pin(o_);
     free_v();
-    finish(tile, first_row);
+    finish(first_row);
   }
 
   // The scores of `block` are multiplied, then, while their softmax is taken, P V of the block
   // before.
   __device__ __forceinline__ void step_overlapped(int block, int first_row) {
-    wait_k();
+    const BlockRing next = next_block();
+    wait_k(next);
     if (Traits::kTurns) take_turn();
-    multiply_scores();
+    multiply_scores(next);
     wait_v();
     multiply_values();
     if (Traits::kTurns) pass_turn();
     wgmma_wait<1>();
     pin(s_);
-    free_k();
+    free_k(next);
     mask(block, first_row);
     float factor[2];
     const bool grows = softmax_.advance(s_, p_.scale_log2, Traits::kThreshold, factor);
@@ -180,18 +197,19 @@ class ForwardConsumer {
   }
 
   __device__ __forceinline__ void step_in_order(int block, int first_row) {
+    const BlockRing next = next_block();
     wait_v();
     if (Traits::kTurns) take_turn();
     multiply_values();
-    wait_k();
-    multiply_scores();
+    wait_k(next);
+    multiply_scores(next);
     if (Traits::kTurns) pass_turn();
     wgmma_wait<0>();
     pin(s_);
     pin(o_);
     pin(p16_);
     free_v();
-    free_k();
+    free_k(next);
     mask(block, first_row);
     float factor[2];
     const bool grows = softmax_.advance(s_, p_.scale_log2, Traits::kThreshold, factor);
@@ -201,8 +219,8 @@ class ForwardConsumer {
 
   // A block that only rows of later warpgroups see: keeps rings and turns in step.
   __device__ __forceinline__ void skip_block() {
-    wait_k();
-    free_k();
+    wait_k(ring_);
+    free_k(ring_);
     wait_v();
     free_v();
     if (Traits::kTurns) {
@@ -211,24 +229,26 @@ class ForwardConsumer {
     }
   }
 
-  __device__ __forceinline__ void finish(const ForwardTile& tile, int first_row) {
+  __device__ __forceinline__ void finish(int first_row) {
+    const ForwardTile tile = this->tile();
+    const int thread = this->thread();
     float factor[2], lse[2];
     softmax_.end(factor, lse, p_.scale_log2);
     scale_rows(o_, factor);
-    const int row = first_row + thread_ / 32 * 16 + thread_ % 32 / 4;
+    const int row = first_row + thread / 32 * 16 + thread % 32 / 4;
     float* lse_of_head = p_.lse + std::int64_t{tile.head_of_all} * p_.queries;
-    if (p_.lse != nullptr && thread_ % 4 == 0) {
+    if (p_.lse != nullptr && thread % 4 == 0) {
       if (row < p_.queries) lse_of_head[row] = lse[0];
       if (row + 8 < p_.queries) lse_of_head[row + 8] = lse[1];
     }
     // Through shared memory, once the copy engine has read what the last tile left there.
     const std::uint32_t staged = shared_ + Layout::kO + group_ * Layout::O::kBytes;
-    if (thread_ == 0) bulk_wait_read<0>();
-    named_sync(kGroupBarrier + group_, 128);
-    store_fragment<T, typename Layout::O, kD / 8>(staged, o_, 0, thread_);
+    if (thread == 0) bulk_wait_read<0>();
+    named_sync(barrier_ + kGroups, 128);
+    store_fragment<T, typename Layout::O, kD / 8>(staged, o_, 0, thread);
     fence_async();
-    named_sync(kGroupBarrier + group_, 128);
-    if (thread_ == 0) {
+    named_sync(barrier_ + kGroups, 128);
+    if (thread == 0) {
       if (p_.has_o && first_row < p_.queries)
         store_box(&p_.o, staged, first_row, tile.head, tile.batch);
       bulk_commit();
@@ -237,8 +257,9 @@ class ForwardConsumer {
 
   const ForwardParameters& p_;
   std::uint32_t shared_;
-  int group_, thread_;
-  Ring<Traits::kStages> ring_k_, ring_v_;
+  int group_;
+  int barrier_;     // named: of this warpgroup's turn; + kGroups: of itself
+  BlockRing ring_;  // of the block whose P V is next
   Ring<Traits::kQStages> ring_q_;
   RowSoftmax softmax_;
   float s_[kN / 2];            // scores, then probabilities, of a block
@@ -246,53 +267,63 @@ class ForwardConsumer {
   std::uint32_t p16_[kN / 4];  // P of the block whose P V is next, rounded
 };
 
-// Registers per thread of the producer's and the consumers' warpgroups.
+// Registers per thread of the producer's and of kGroups consuming warpgroups.
 template <int kGroups>
 struct RegisterShare {
   static constexpr int kProducer = kGroups == 1 ? 56 : kGroups == 2 ? 40 : 32;
-  static constexpr int kConsumer = kGroups == 1 ? 256 - 8 : kGroups == 2 ? 232 : 160;
+  static constexpr int kConsumer = kGroups == 1   ? 256 - 8
+                                   : kGroups == 2 ? 232
+                                   : kGroups == 3 ? 160
+                                                  : 112;
 };
+
+// Of one team.
+template <class Traits>
+__device__ __forceinline__ void init_barriers(std::uint32_t shared) {
+  using Layout = ForwardLayout<Traits>;
+  constexpr int kWarps = 4 * Traits::kGroups;
+  for (int i = 0; i < Traits::kQStages; ++i) {
+    barrier_init(shared + Layout::kQFull + 8 * i, 1);
+    barrier_init(shared + Layout::kQEmpty + 8 * i, kWarps);
+  }
+  for (int i = 0; i < Traits::kStages; ++i) {
+    barrier_init(shared + Layout::kKFull + 8 * i, 1);
+    barrier_init(shared + Layout::kKEmpty + 8 * i, kWarps);
+    barrier_init(shared + Layout::kVFull + 8 * i, 1);
+    barrier_init(shared + Layout::kVEmpty + 8 * i, kWarps);
+  }
+}
 
 template <class Traits>
 __global__ void __launch_bounds__(ForwardLayout<Traits>::kThreads, 1)
     hopper_attention_forward_kernel(const __grid_constant__ ForwardParameters p) {
 #ifdef TRACESTEP_HOPPER_CODE
   using Layout = ForwardLayout<Traits>;
+  using Registers = RegisterShare<Traits::kTeams * Traits::kGroups>;
   constexpr int kGroups = Traits::kGroups;
   extern __shared__ unsigned char dynamic[];
-  const std::uint32_t raw = shared_address(dynamic);
-  const std::uint32_t shared = (raw + 1023) / 1024 * 1024;
-  int* tile_slots = reinterpret_cast<int*>(dynamic + (shared - raw) + Layout::kTileIndex);
+  const std::uint32_t shared = (shared_address(dynamic) + 1023) / 1024 * 1024;
   if (threadIdx.x == 0) {
     prefetch_map(&p.q);
     prefetch_map(&p.k);
     prefetch_map(&p.v);
     prefetch_map(&p.o);
-    for (int i = 0; i < Traits::kQStages; ++i) {
-      barrier_init(shared + Layout::kQFull + 8 * i, 1);
-      barrier_init(shared + Layout::kQEmpty + 8 * i, 4 * kGroups);
-    }
-    for (int i = 0; i < 2; ++i) {
-      barrier_init(shared + Layout::kTileFull + 8 * i, 1);
-      barrier_init(shared + Layout::kTileEmpty + 8 * i, 4 * kGroups);
-    }
-    for (int i = 0; i < Traits::kStages; ++i) {
-      barrier_init(shared + Layout::kKFull + 8 * i, 1);
-      barrier_init(shared + Layout::kKEmpty + 8 * i, 4 * kGroups);
-      barrier_init(shared + Layout::kVFull + 8 * i, 1);
-      barrier_init(shared + Layout::kVEmpty + 8 * i, 4 * kGroups);
-    }
+    for (int team = 0; team < Traits::kTeams; ++team)
+      init_barriers<Traits>(shared + team * Layout::kTeamBytes);
     barrier_init_fence();
   }
   __syncthreads();
-  const int group = __shfl_sync(0xffffffffU, static_cast<int>(threadIdx.x) / 128, 0);
-  if (group == 0) {
-    give_registers<RegisterShare<kGroups>::kProducer>();
-    if (threadIdx.x == 0) produce_forward<Traits>(p, shared, tile_slots);
+  const int warp = __shfl_sync(0xffffffffU, static_cast<int>(threadIdx.x) / 32, 0);
+  if (warp < 4) {
+    give_registers<Registers::kProducer>();
+    if (warp < Traits::kTeams && threadIdx.x % 32 == 0)
+      produce_forward<Traits>(p, shared + warp * Layout::kTeamBytes, warp);
   } else {
-    take_registers<RegisterShare<kGroups>::kConsumer>();
-    ForwardConsumer<Traits> consumer(p, shared, group - 1, static_cast<int>(threadIdx.x) % 128);
-    consumer.run(tile_slots);
+    take_registers<Registers::kConsumer>();
+    const int group = warp / 4 - 1, team = group / kGroups;
+    ForwardConsumer<Traits> consumer(p, shared + team * Layout::kTeamBytes, group % kGroups,
+                                     1 + team * 2 * kGroups);
+    consumer.run();
   }
 #endif
 }

@@ -17,30 +17,34 @@ template <class TypeOf, int kD_, int kGroups_, int kN_, bool kCausal_>
 struct ForwardTraits {
   using T = TypeOf;                         // __nv_bfloat16 or __half
   static constexpr int kD = kD_;            // head width
-  static constexpr int kGroups = kGroups_;  // consuming warpgroups, 64 query rows each
-  static constexpr int kN = kN_;            // keys of a block; causal: a multiple of 64
+  static constexpr int kGroups = kGroups_;  // warpgroups of a tile, 64 query rows each
+  static constexpr int kN = kN_;            // keys of a block
   static constexpr bool kCausal = kCausal_;
-  static constexpr int kStages = 2;          // blocks of K and V in flight
-  static constexpr int kQStages = 2;         // tiles of Q: the next is loaded early
-  static constexpr bool kOverlap = true;     // next scores under this softmax
-  static constexpr bool kTurns = true;       // warpgroups take turns at the matrix units
-  static constexpr float kThreshold = 8.0F;  // growth of the maximum (log2) that rescales O
+  static constexpr int kTeams = 1;             // tiles at a time, each with kGroups warpgroups
+  static constexpr int kStages = 2;            // blocks of K and V in flight
+  static constexpr int kQStages = 2;           // tiles of Q: the next is loaded early
+  static constexpr bool kOverlap = true;       // next scores under this softmax
+  static constexpr bool kTurns = true;         // warpgroups take turns at the matrix units
+  static constexpr float kThreshold = 8.0F;    // growth of the maximum (log2) that rescales O
+  static constexpr bool kSections = kCausal_;  // the longest tiles of several heads come first
 };
 
 struct ForwardParameters {
   CUtensorMap q, k, v, o;
   float* lse;    // or null
-  int* counter;  // tiles handed out so far; null: tile, tile + gridDim.x, ...
+  int* counter;  // tiles handed out so far; null: tile, tile + teams, ...
   int queries, keys, heads;
   int offset;  // causal: query i sees keys 0 .. i + offset
   bool has_o;
-  int row_tiles, tiles;  // of a head; of all
-  float scale_log2;      // scale * log2 e
+  int row_tiles, tiles;          // of a head; of all
+  int all_heads, section_heads;  // of all batches; those whose tiles are mixed, see ForwardTile
+  float scale_log2;              // scale * log2 e
 };
 
 template <class Traits>
 struct ForwardLayout {
-  static constexpr int kM = 64 * Traits::kGroups, kThreads = 128 * (Traits::kGroups + 1);
+  static constexpr int kM = 64 * Traits::kGroups;
+  static constexpr int kThreads = 128 * (1 + Traits::kTeams * Traits::kGroups);
   using Q = Tile<kM, Traits::kD>;
   using K = Tile<Traits::kN, Traits::kD>;  // also V
   using O = Tile<64, Traits::kD>;          // of one warpgroup
@@ -49,27 +53,51 @@ struct ForwardLayout {
                        kEnd = kO + Traits::kGroups * O::kBytes;
   // Barriers: 8 bytes each.
   static constexpr int kQFull = kEnd, kQEmpty = kQFull + 8 * Traits::kQStages,
-                       kTileFull = kQEmpty + 8 * Traits::kQStages, kTileEmpty = kTileFull + 16,
-                       kKFull = kTileEmpty + 16, kKEmpty = kKFull + 8 * Traits::kStages,
+                       kKFull = kQEmpty + 8 * Traits::kQStages,
+                       kKEmpty = kKFull + 8 * Traits::kStages,
                        kVFull = kKEmpty + 8 * Traits::kStages,
                        kVEmpty = kVFull + 8 * Traits::kStages,
-                       kTileIndex = kVEmpty + 8 * Traits::kStages;
-  static constexpr int kBytes = kTileIndex + 8 + 1024;  // with room to align to 1024
+                       kTiles = kVEmpty + 8 * Traits::kStages;  // which tile each Q is of
+  static constexpr int kTeamBytes = (kTiles + 16 * Traits::kQStages + 1023) / 1024 * 1024;
+  static constexpr int kBytes = Traits::kTeams * kTeamBytes + 1024;  // with room to align to 1024
   // Every tile starts at a multiple of its swizzle's pattern, eight rows.
   static_assert(Q::kBytes % (8 * Q::kSwizzle) == 0 && K::kBytes % (8 * Q::kSwizzle) == 0);
+  static_assert(kTiles % 16 == 0);
   static_assert(kBytes <= 232448, "more than a block's shared memory");
 };
 
-// Which tile: tiles of a head come one after the other, those with most keys first.
+// Which tile. Those of a section of heads come one after the other, those with most keys first, so
+// that what is left for the end is short.
 struct ForwardTile {
-  int row, head, batch, head_of_all;
-  __device__ __forceinline__ ForwardTile(const ForwardParameters& p, int index, int rows) {
-    head_of_all = index / p.row_tiles;
-    row = (p.row_tiles - 1 - index % p.row_tiles) * rows;
-    batch = head_of_all / p.heads;
-    head = head_of_all % p.heads;
+  int row, head, batch, head_of_all;  // row < 0: no tile
+
+  __device__ __forceinline__ void store(std::uint32_t address) const {
+    asm volatile("st.shared.v4.b32 [%0], {%1, %2, %3, %4};" ::"r"(address), "r"(row), "r"(head),
+                 "r"(batch), "r"(head_of_all)
+                 : "memory");
+  }
+  static __device__ __forceinline__ ForwardTile load(std::uint32_t address) {
+    ForwardTile tile;
+    asm volatile("ld.shared.v4.b32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(tile.row), "=r"(tile.head), "=r"(tile.batch), "=r"(tile.head_of_all)
+                 : "r"(address)
+                 : "memory");
+    return tile;
   }
 };
+__device__ __forceinline__ ForwardTile forward_tile(const ForwardParameters& p, int index,
+                                                    int rows) {
+  if (index >= p.tiles) return {.row = -1};
+  const int section_tiles = p.section_heads * p.row_tiles;
+  const int section = index / section_tiles, first_head = section * p.section_heads;
+  const int heads = min(p.section_heads, p.all_heads - first_head);
+  const int place = index - section * section_tiles, step = place / heads;
+  const int head_of_all = first_head + place - step * heads;
+  return {.row = (p.row_tiles - 1 - step) * rows,
+          .head = head_of_all % p.heads,
+          .batch = head_of_all / p.heads,
+          .head_of_all = head_of_all};
+}
 
 // Blocks of keys that rows up to `last_row` see; at least one, were it all masked.
 template <class Traits>
@@ -78,14 +106,13 @@ __device__ __forceinline__ int key_blocks(const ForwardParameters& p, int last_r
   return max(1, (keys + Traits::kN - 1) / Traits::kN);
 }
 
-// --- the producer: one thread --------------------------------------------------------------------
+// --- the producer: one thread of a team ----------------------------------------------------------
 template <class Traits>
 __device__ __forceinline__ void produce_forward(const ForwardParameters& p, std::uint32_t shared,
-                                                int* tile_slots) {
+                                                int team) {
   using Layout = ForwardLayout<Traits>;
   using K = typename Layout::K;
   Ring<Traits::kStages> ring_k, ring_v;
-  Ring<2> ring_tile;
   Ring<Traits::kQStages> ring_q;
   const auto load_k = [&](const ForwardTile& tile, int block) {
     const std::uint32_t full = shared + Layout::kKFull + 8 * ring_k.stage;
@@ -103,24 +130,23 @@ __device__ __forceinline__ void produce_forward(const ForwardParameters& p, std:
              tile.head, tile.batch);
     ring_v.advance();
   };
-  int index = static_cast<int>(blockIdx.x);
+  const int teams = static_cast<int>(gridDim.x) * Traits::kTeams;  // of all blocks
+  int index = static_cast<int>(blockIdx.x) + team * static_cast<int>(gridDim.x);
   while (true) {
-    // Tell the consumers which tile is next; -1: none.
-    barrier_wait(shared + Layout::kTileEmpty + 8 * ring_tile.stage, ring_tile.parity ^ 1);
-    tile_slots[ring_tile.stage] = index < p.tiles ? index : -1;
-    barrier_arrive(shared + Layout::kTileFull + 8 * ring_tile.stage);
-    ring_tile.advance();
-    if (index >= p.tiles) return;
-    const ForwardTile tile(p, index, Layout::kM);
-    index = p.counter != nullptr ? atomicAdd(p.counter, 1) + static_cast<int>(gridDim.x)
-                                 : index + static_cast<int>(gridDim.x);
-    const int blocks = key_blocks<Traits>(p, min(tile.row + Layout::kM, p.queries) - 1);
+    const ForwardTile tile = forward_tile(p, index, Layout::kM);
     const std::uint32_t q_full = shared + Layout::kQFull + 8 * ring_q.stage;
     barrier_wait(shared + Layout::kQEmpty + 8 * ring_q.stage, ring_q.parity ^ 1);
+    tile.store(shared + Layout::kTiles + 16 * ring_q.stage);
+    if (tile.row < 0) {
+      barrier_arrive(q_full);
+      return;
+    }
     barrier_arrive_expect(q_full, Layout::Q::kBytes);
     load_box(shared + Layout::kQ + ring_q.stage * Layout::Q::kBytes, &p.q, q_full, tile.row,
              tile.head, tile.batch);
     ring_q.advance();
+    index = (p.counter != nullptr ? atomicAdd(p.counter, 1) : index) + teams;
+    const int blocks = key_blocks<Traits>(p, min(tile.row + Layout::kM, p.queries) - 1);
     load_k(tile, blocks - 1);
 #pragma unroll 1  // few registers have to do
     for (int block = blocks - 1; block > 0; --block) {

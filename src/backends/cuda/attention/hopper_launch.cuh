@@ -46,6 +46,18 @@ cudaError_t allow_shared(void (*kernel)(P...), int bytes) {
                               cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
 }
 
+// Heads of a section, for the order of tiles. The larger, the better do short tiles fill the end,
+// as long as K and V of a section stay in the L2 cache until its next row of tiles reads them
+// again; where rows are few, the tiles' own Q and O take much of it.
+inline int section_heads(const AttentionShape& shape) {
+  const int heads = shape.batch * shape.heads;
+  const std::int64_t most = std::int64_t{shape.keys < 1024 ? 16 : 32} << 20;
+  const std::int64_t head_bytes = std::int64_t{shape.keys} * shape.width * 4;  // K and V
+  const int fitting = static_cast<int>(std::clamp<std::int64_t>(most / head_bytes, 1, heads));
+  const int sections = (heads + fitting - 1) / fitting;  // as equal as can be
+  return (heads + sections - 1) / sections;
+}
+
 // `counter`: 4 bytes of scratch for handing out tiles as multiprocessors come free, or null.
 template <class Traits>
 cudaError_t launch_hopper_forward(const AttentionForward& call, int* counter, cudaStream_t stream) {
@@ -68,8 +80,10 @@ cudaError_t launch_hopper_forward(const AttentionForward& call, int* counter, cu
   p.tiles = p.row_tiles * shape.heads * shape.batch;
   p.offset = shape.offset;
   p.scale_log2 = shape.scale * 1.44269504F;
+  p.all_heads = shape.heads * shape.batch;
+  p.section_heads = Traits::kSections ? section_heads(shape) : 1;
   const int blocks = std::min(p.tiles, multiprocessor_count());
-  if (counter != nullptr && p.tiles > blocks) {
+  if (counter != nullptr && p.tiles > blocks * Traits::kTeams) {
     status = cudaMemsetAsync(counter, 0, sizeof(int), stream);
     if (status != cudaSuccess) return status;
     p.counter = counter;
