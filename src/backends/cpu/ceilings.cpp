@@ -164,7 +164,7 @@ double best_pass(int threads, int pass, std::int64_t count, float* const* arrays
     float* const* arrays;
   };
   // Large stretches, and whole vectors of every target.
-  const std::int64_t step = std::max<std::int64_t>(4096, count / (4 * threads) / 64 * 64);
+  const std::int64_t step = std::max<std::int64_t>(4096, count / (std::int64_t{4} * threads) / 64 * 64);
   const Work work{pass, count, step, arrays};
   const auto body = [](const void* context, std::int64_t chunk, int) {
     const Work& w = *static_cast<const Work*>(context);
@@ -227,7 +227,8 @@ void measure_products(Device& device, const CeilingOptions& options, CpuCeilings
       {{768, 768}, {768, 3072}, {3072, 768}, {768, 10000}, {1024, 4096}}};  // in, out
   const std::int64_t t = options.tokens;
   for (const DType dtype : {DType::kF32, DType::kBF16}) {
-    for (const auto& [in, width] : kLayers) {
+    for (const auto& layer : kLayers) {
+      const std::int64_t in = layer[0], width = layer[1];
       const auto add = [&](const char* what, std::int64_t m, std::int64_t n, std::int64_t k,
                            bool ta, bool tb) {
         ProductCeiling p{.name = fmt::format("{}x{} {}", in, width, what), .dtype = dtype};

@@ -15,7 +15,7 @@ template <class Int, class Real>
 Int to_integer(Real x) {
   if (std::isnan(x)) return 0;
   // 2^63 and 2^31 are exact in every floating type; the largest integers are not.
-  constexpr double kEnd = -2.0 * static_cast<double>(std::numeric_limits<Int>::min() / 2);
+  constexpr double kEnd = -static_cast<double>(std::numeric_limits<Int>::min());
   if (std::numeric_limits<Int>::is_signed) {
     if (static_cast<double>(x) >= kEnd) return std::numeric_limits<Int>::max();
     if (static_cast<double>(x) < -kEnd) return std::numeric_limits<Int>::min();
@@ -23,7 +23,7 @@ Int to_integer(Real x) {
     if (static_cast<double>(x) >= static_cast<double>(std::numeric_limits<Int>::max())) {
       return std::numeric_limits<Int>::max();
     }
-    if (x < Real(0)) return 0;
+    if (x < Real{0}) return 0;
   }
   return static_cast<Int>(x);
 }
@@ -47,7 +47,7 @@ void put_number(void* data, DType dtype, std::int64_t i, Number x) {
     case DType::kI64: static_cast<std::int64_t*>(data)[i] = as_integer(std::int64_t{}); break;
     case DType::kI32: static_cast<std::int32_t*>(data)[i] = as_integer(std::int32_t{}); break;
     case DType::kU8: static_cast<std::uint8_t*>(data)[i] = as_integer(std::uint8_t{}); break;
-    case DType::kBool: static_cast<std::uint8_t*>(data)[i] = x != Number(0); break;
+    case DType::kBool: static_cast<std::uint8_t*>(data)[i] = x != Number{0}; break;
   }
 }
 
