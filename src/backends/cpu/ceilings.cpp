@@ -164,7 +164,8 @@ double best_pass(int threads, int pass, std::int64_t count, float* const* arrays
     float* const* arrays;
   };
   // Large stretches, and whole vectors of every target.
-  const std::int64_t step = std::max<std::int64_t>(4096, count / (std::int64_t{4} * threads) / 64 * 64);
+  const std::int64_t step =
+      std::max<std::int64_t>(4096, count / (std::int64_t{4} * threads) / 64 * 64);
   const Work work{pass, count, step, arrays};
   const auto body = [](const void* context, std::int64_t chunk, int) {
     const Work& w = *static_cast<const Work*>(context);
