@@ -26,6 +26,7 @@
 extern "C" {
 #endif
 
+/* NOLINTBEGIN(readability-identifier-naming): C has no namespaces */
 typedef enum {
   TRACESTEP_FLOAT32 = 0,
   TRACESTEP_BFLOAT16 = 1,
@@ -46,6 +47,7 @@ typedef enum {
   TRACESTEP_BAD_DTYPE = -4,     /* outside tracestep_dtype */
   TRACESTEP_NO_DEVICE = -5      /* no current CUDA device, or older than sm_80 */
 } tracestep_status;
+/* NOLINTEND(readability-identifier-naming) */
 
 typedef struct {
   int32_t dtype; /* tracestep_dtype */

@@ -63,7 +63,7 @@ std::vector<std::string> without_flags(std::span<const std::string> arguments,
   std::vector<std::string> out;
   for (std::size_t i = 0; i < arguments.size(); ++i) {
     const std::string& word = arguments[i];
-    const std::string_view flag = std::string_view(word).substr(0, word.find('='));
+    const std::string_view flag = std::string_view{word}.substr(0, word.find('='));
     if (std::ranges::find(dropped, flag) == dropped.end()) {
       out.push_back(word);
     } else if (flag.size() == word.size()) {

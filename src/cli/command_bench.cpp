@@ -123,6 +123,7 @@ Json verdict_of(std::vector<Json> row, const Json& environment) {
 // What the validity checker says of all rows together, below the table.
 void add_validity(Table& table, const Json& environment) {
   std::vector<ResultRow> rows;
+  rows.reserve(table.rows.size());
   for (const auto& row : table.rows) {
     rows.push_back(ResultRow::of(table.columns, row, environment));
   }
