@@ -6,8 +6,9 @@
 //   nvcc -std=c++20 -O3 -gencode arch=compute_90a,code=sm_90a --expt-relaxed-constexpr -Isrc
 //        bench/kernels/attention/hopper.cu src/backends/cuda/attention/tensor_map.cpp -o hopper
 //
-// `hopper check` ends after the checks (under compute-sanitizer, say). TFLOP/s count 4 B H T^2 D
-// forward and 2.5 times that backward, halved when causal.
+// `hopper check` ends after the checks (under compute-sanitizer, say), `hopper check NAME` checks
+// only the rungs with NAME in theirs. TFLOP/s count 4 B H T^2 D forward and 2.5 times that
+// backward, halved when causal.
 #include <chrono>
 #include <map>
 #include <memory>
@@ -339,6 +340,10 @@ int all_right(const std::vector<Rung>& all) {
 int main(int count, char** arguments) {
   const bool only_check = count > 1 && std::string(arguments[1]) == "check";
   std::vector<Rung> all = rungs();
+  if (only_check && count > 2)
+    std::erase_if(all, [&](const Rung& rung) {
+      return std::string(rung.name).find(arguments[2]) == std::string::npos;
+    });
   std::map<std::string, std::unique_ptr<Problem>> problems;
   for (Rung& rung : all) {
     const AttentionShape& s = rung.shape;
