@@ -19,10 +19,8 @@ struct BackwardTraits {
   static constexpr int kM = kM_;  // queries of a block: 64 or 128
   static constexpr int kN = 128;  // keys of a block
   static constexpr bool kCausal = kCausal_;
-  static constexpr int kQStages = 3;   // blocks of Q in flight
-  static constexpr int kDOStages = 2;  // of dO
-  // Both make room for accumulators: dV waits for dS and P is rounded with it; dK of the block
-  // before is complete before the exponentials are taken.
+  static constexpr int kQStages = 3;    // blocks of Q in flight
+  static constexpr int kDOStages = 2;   // of dO
   static constexpr bool kAhead = true;  // next scores under this block's dK and dQ
   // dV waits for dS and P is rounded with it; dK is complete before the next block begins. Both
   // leave registers to the accumulators, and were faster wherever they were not needed.
