@@ -112,32 +112,30 @@ std::vector<ProfileSpec> profile_specs(StudyContext& context) {
   return out;
 }
 
+// What the questions rest on first, for when the time does not last for all: the widest heads in
+// both forms, then what is saved; the other widths after them.
 std::vector<AttentionSpec> attention_specs(const StudySizes& sizes) {
   std::vector<AttentionSpec> out;
-  AttentionSpec spec = sizes.attention;
-  for (std::int64_t width : sizes.widths) {
-    for (std::int64_t tokens : sizes.attention_contexts) {
-      spec.width = width;
+  const auto add = [&](AttentionSpec spec, std::int64_t width,
+                       const std::vector<std::int64_t>& contexts) {
+    spec.width = width;
+    for (std::int64_t tokens : contexts) {
       spec.context = tokens;
       out.push_back(spec);
     }
-  }
-  AttentionSpec flash = sizes.attention;
+  };
+  AttentionSpec flash = sizes.attention, variant = sizes.attention;
   flash.attention = AttentionForm::kFlash;
-  for (std::int64_t tokens : sizes.attention_contexts) {
-    flash.width = sizes.widths.back();
-    flash.context = tokens;
-    out.push_back(flash);
-  }
-  spec.width = sizes.widths.front();
-  spec.steps = std::min(spec.steps, 5);
+  variant.steps = std::min(variant.steps, 5);
+  add(sizes.attention, sizes.widths.back(), sizes.attention_contexts);
+  add(flash, sizes.widths.back(), sizes.attention_contexts);
   for (SavedScores saved :
        {SavedScores{.scores = true}, SavedScores{.scores = true, .exp = true}}) {
-    for (std::int64_t tokens : sizes.variant_contexts) {
-      spec.context = tokens;
-      spec.saved = saved;
-      out.push_back(spec);
-    }
+    variant.saved = saved;
+    add(variant, sizes.widths.front(), sizes.variant_contexts);
+  }
+  for (std::size_t i = 0; i + 1 < sizes.widths.size(); ++i) {
+    add(sizes.attention, sizes.widths[i], sizes.attention_contexts);
   }
   return out;
 }

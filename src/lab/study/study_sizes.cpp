@@ -60,7 +60,7 @@ StudySizes gpu_study_sizes() {
   out.profiled = {step_of("small", shape, Granularity::kPrimitive),
                   step_of("large", shape, Granularity::kPrimitive),
                   step_of("large", shape, Granularity::kFused)};
-  out.attention = {.batch = 8, .warmup = 5, .steps = 100, .max_seconds = 2.0};
+  out.attention = {.batch = 8, .warmup = 3, .steps = 30, .max_seconds = 0.5};
   out.widths = {16, 32, 64, 128};
   out.attention_contexts = {256, 1024, 2048, 4096, 8192, 16384};
   out.variant_contexts = {1024, 2048, 4096};
