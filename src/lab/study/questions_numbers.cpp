@@ -130,11 +130,12 @@ std::string lower_precision(const Evidence& e) {
   const double peak = over(low.number("peak_bytes"), full.number("peak_bytes"));
   return fmt::format(
       "{} {}, context {}: float32 takes {} and bfloat16 autocast {}: {}. The peak is {} against {} "
-      "({:+.0f} %). Against float64, gradients are off by {:.2g} in float32 and {:.2g} in bfloat16 "
+      "({}). Against float64, gradients are off by {:.2g} in float32 and {:.2g} in bfloat16 "
       "(relative, of norms).",
       low.text("size"), low.text("mode"), low.whole("context"), full.duration("median_ms"),
       low.duration("median_ms"), what, low.bytes("peak_bytes"), full.bytes("peak_bytes"),
-      100.0 * (peak - 1.0), full.number("gradient_error"), low.number("gradient_error"));
+      std::abs(peak - 1.0) < 0.005 ? "the same" : fmt::format("{:+.0f} %", 100.0 * (peak - 1.0)),
+      full.number("gradient_error"), low.number("gradient_error"));
 }
 
 constexpr Question kQuestions[] = {

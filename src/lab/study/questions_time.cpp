@@ -62,7 +62,7 @@ std::string pass_times(const Evidence& e) {
                    "samples overlap. ",
                    format_duration_ms(std::abs(optimizer_ms)));
   out += fmt::format(
-      "The samples lie within {:.0f} % (forward), {:.0f} % and {:.0f} % (whole step) "
+      "The samples lie within {:.1f} % (forward), {:.1f} % and {:.1f} % (whole step) "
       "of their medians, {} of each.",
       spread_percent(forward), spread_percent(both), spread_percent(step), s.size());
   return out;

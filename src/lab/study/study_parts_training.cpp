@@ -112,8 +112,10 @@ void precision_part(StudyContext& context) {
   context.sections.push_back(
       {.id = "precision",
        .title = "A step in each precision",
-       .reading = "Time, peak and error of the same step. On a CPU every format is multiplied in "
-                  "float32, so a lower precision saves bytes and no arithmetic.",
+       .reading =
+           "Time, peak and error of the same step. A CPU multiplies every format in float32 "
+           "here, so there a lower precision saves bytes and no arithmetic; a GPU multiplies "
+           "16-bit operands and TF32 on matrix units of their own.",
        .tables = {precision_step_table(cells)},
        .charts = {{.kind = "bars",
                    .title = "Median time",

@@ -198,12 +198,32 @@ function barsOf(chart) {
   return {list, names: inOrder(names)};
 }
 
+// Names of kernels are long: without return type and namespaces, and of those that begin alike the
+// beginning and what follows the part that they share.
+const kLabelLetters = 38, kHeadLetters = 14;
+function shortened(labels) {
+  const plain = labels.map(l => l.replace(/^void /, '').replace(/(\w+|\(anonymous namespace\))::/g, ''));
+  const shared = (a, b) => {
+    let n = 0;
+    while (n < Math.min(a.length, b.length) && a[n] === b[n]) ++n;
+    return n;
+  };
+  return plain.map((label, i) => {
+    if (label.length <= kLabelLetters) return label;
+    const same = Math.max(0, ...plain.map((other, k) => k === i ? 0 : shared(label, other)));
+    const room = kLabelLetters - kHeadLetters - 1;
+    const from = Math.min(Math.max(same - 4, kHeadLetters), label.length - room);
+    return from <= kHeadLetters ? label.slice(0, kLabelLetters - 1) + '…'
+      : label.slice(0, kHeadLetters) + '…' + label.slice(from, from + room);
+  });
+}
+
 function bars(chart) {
   const {list, names} = barsOf(chart), column = columnOf(chart.table, chart.values[0]);
   if (!list.length) return [make('p', {class: 'soft', text: 'There are no rows to draw.'})];
   const rowHeight = 21, top = 28, logX = (chart.log || '').includes('x');
-  const widest = Math.max(...list.map(b => b.label.length));
-  const left = Math.min(310, 22 + widest * 6.7);
+  const labels = shortened(list.map(b => b.label)), widest = Math.max(...labels.map(l => l.length));
+  const left = Math.min(330, 22 + widest * 7.8);
   const box = {left, right: kWidth - 104, top, bottom: top + list.length * rowHeight + 4};
   const svg = draw('svg', {viewBox: `0 0 ${kWidth} ${box.bottom + 30}`, role: 'img', 'aria-label': chart.title});
   const high = Math.max(...list.map(b => b.sum)), sums = list.map(b => b.sum).filter(v => v > 0);
@@ -217,7 +237,7 @@ function bars(chart) {
   svg.append(draw('text', {x: box.left, y: box.top - 10, text: titleOf(column) + unit}));
   list.forEach((bar, i) => {
     const y = box.top + i * rowHeight + 3;
-    svg.append(draw('text', {x: box.left - 8, y: y + 13, 'text-anchor': 'end', text: bar.label}));
+    svg.append(draw('text', {x: box.left - 8, y: y + 13, 'text-anchor': 'end', text: labels[i]}));
     let sum = low;
     for (const name of names) {
       const value = bar.parts.get(name);
@@ -256,13 +276,19 @@ function roofline(chart) {
   const middle = Math.sqrt(start * knee), words = draw('g', {});
   words.append(draw('text', {class: 'over', x: x.at(middle) - 8, y: y.at(middle * bandwidth.value) - 10,
     'text-anchor': 'end', text: `${significant(bandwidth.value)} GB/s`}));
-  // Ceilings of one height share a line.
-  const heights = new Map();
-  for (const c of flat) heights.set(c.value, [...(heights.get(c.value) || []), c.ceiling]);
-  for (const [value, labels] of heights) {
-    svg.append(draw('path', {class: 'axis', 'stroke-width': 2, d: `M${x.at(value / bandwidth.value)} ${y.at(value)}H${box.right}`}));
-    words.append(draw('text', {class: 'over', x: box.right, y: y.at(value) - 8, 'text-anchor': 'end',
-                    text: `${significant(value)} GFLOP/s: ${labels.length > 1 ? labels.length + ' ceilings' : labels[0]}`}));
+  // Ceilings so close that their words would overlap share them.
+  const groups = [];
+  for (const c of [...flat].sort((a, b) => b.value - a.value)) {
+    svg.append(draw('path', {class: 'axis', 'stroke-width': 2, d: `M${x.at(c.value / bandwidth.value)} ${y.at(c.value)}H${box.right}`}));
+    const last = groups[groups.length - 1];
+    if (last && y.at(c.value) - y.at(last[0].value) < 16) last.push(c);
+    else groups.push([c]);
+  }
+  for (const group of groups) {
+    const [unit, name] = group[0].value >= 1e4 ? [1e3, 'TFLOP/s'] : [1, 'GFLOP/s'];
+    const ends = [group[group.length - 1], group[0]].map(c => significant(c.value / unit));
+    words.append(draw('text', {class: 'over', x: box.right, y: y.at(group[0].value) - 8, 'text-anchor': 'end',
+                    text: `${[...new Set(ends)].join(' to ')} ${name}: ${group.length > 1 ? group.length + ' ceilings' : group[0].ceiling}`}));
   }
   const phases = inOrder([...new Set(rows.map(r => r[chart.series]))]), most = Math.max(...rows.map(r => r.ms));
   for (const r of [...rows].sort((a, b) => b.ms - a.ms)) {

@@ -87,7 +87,7 @@ function csvOf(name) {
 
 // Short texts stay on one line.
 function cellOf(text, isNumber) {
-  return make('td', {class: isNumber ? 'number' : text.length <= 40 ? 'short' : '', text});
+  return make('td', {class: isNumber ? 'number' : text.length <= 40 ? 'short' : text.length <= 120 ? 'long' : 'longer', text});
 }
 
 function tableBlock(name) {
