@@ -1,6 +1,7 @@
 #include "cli/ceilings_table.h"
 
 #include "backends/cpu/ceilings.h"
+#include "cli/cuda.h"
 #include "cli/devices.h"
 
 namespace tracestep::cli {
@@ -65,6 +66,7 @@ Table products(const CpuCeilings& c) {
 }  // namespace
 
 std::vector<Table> ceiling_tables(const RunOptions& run) {
+  if (cuda_index(run.device)) return cuda_ceiling_tables(run);
   const auto device = make_device(run);
   const CpuCeilings measured = measure_cpu_ceilings(*device);
   return {arithmetic(measured), bandwidth(measured), products(measured)};

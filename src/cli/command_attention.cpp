@@ -155,8 +155,11 @@ int run_attention(AttentionOptions o, std::span<const std::string> arguments) {
       results.push_back(std::move(result));
     }
   }
-  std::vector<Table> tables{attention_table(results, environment),
-                            attention_scaling_table(results)};
+  std::vector<Table> tables{attention_table(results, environment)};
+  // A fit wants three contexts.
+  if (Table scaling = attention_scaling_table(results); !scaling.rows.empty()) {
+    tables.push_back(std::move(scaling));
+  }
   add_limit_notes(results, run, tables[0]);
   write_tables(o.output, kSchema, environment, std::move(tables));
   if (results.size() == specs.size()) return 0;

@@ -269,7 +269,8 @@ Command bench_command() {
            "keep finished rows here and skip those that are there (JSON lines, or a JSON result)");
   set.toggle("--nsys-hint", options->nsys_hint,
              "print the nsys command line that records just the timed steps, and end");
-  add_grid_options(set, options->grid);
+  add_grid_options(set, options->grid,
+                   "cpu; cuda[:N]; reference (float64, slow); null (plans and counts only)");
   add_output_options(set, options->output);
   command.run = [options](std::span<const std::string> arguments) {
     return run_bench(*options, arguments);

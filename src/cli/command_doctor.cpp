@@ -34,9 +34,10 @@ Table parts_table(const Json& environment) {
               .columns = {{.name = "part"}, {.name = "state"}, {.name = "note"}}};
   const bool avx512 = has_simd(environment, "avx512f"), avx2 = has_simd(environment, "avx2");
   const bool neon = has_simd(environment, "asimd");
-  table.add_row({"device cpu", "ok",
-                 "float32, bfloat16 and float16 storage; oneDNN for float32 "
-                 "matrix products"});
+  table.add_row(
+      {"device cpu", "ok",
+       fmt::format("float32, bfloat16 and float16 storage; {}",
+                   avx512 ? "oneDNN for float32 matrix products" : "matrix products of its own")});
   table.add_row({"SIMD", avx512 || avx2 || neon ? "ok" : "slow",
                  avx512 ? "AVX-512"
                  : avx2 ? "AVX2"
@@ -72,7 +73,7 @@ Table variables_table() {
 }
 
 int run_doctor(const DoctorOptions& o, std::span<const std::string> arguments) {
-  check_device(o.run, {"cpu"});
+  check_device(o.run, {"cpu", "cuda"}, o.ceilings ? DeviceUse::kRun : DeviceUse::kPlan);
   probe_output(o.output);
   const Json environment = environment_of(arguments, o.run);
   std::vector<Table> tables{key_value_table("machine", "This machine and build", environment),
@@ -101,8 +102,8 @@ Command doctor_command() {
   OptionSet& set = command.options;
   set.group("What to measure");
   set.toggle("--ceilings", options->ceilings,
-             "peak multiply-adds, bandwidth, matrix products; about ten seconds");
-  set.text("--device", "NAME", options->run.device, "cpu");
+             "peak multiply-adds, bandwidth, matrix products; about ten seconds on a CPU");
+  set.text("--device", "NAME", options->run.device, "whose ceilings: cpu, cuda[:N]");
   set.integer("--threads", options->run.threads, {1, 4096},
               "CPU threads; OMP_NUM_THREADS, else all allowed cores");
   add_output_options(set, options->output);

@@ -258,7 +258,7 @@ Command memory_command() {
   OptionSet& set = command.options;
   set.group("What to map");
   set.toggle("--predict", o.predict, "work the bytes out from the program; touch no device");
-  add_grid_options(set, o.grid);
+  add_grid_options(set, o.grid, "cpu; cuda[:N]; null (plans and counts only)");
   set.group("How it is measured");
   set.integer("--warmup", o.warmup, {0, 1000}, "steps before the recorded one; 1");
   set.integer("--cost-steps", o.cost_steps, {0, 1000},

@@ -165,7 +165,7 @@ Command show_command() {
   add_shape_options(command.options, options->shape);
   add_model_options(command.options, options->model);
   add_run_options(command.options, options->run,
-                  "whose kernels decide what is expanded: null (any), cpu or reference");
+                  "whose kernels decide what is expanded: null (any), cpu, cuda or reference");
   add_output_options(command.options, options->output);
   command.run = [options](std::span<const std::string> arguments) {
     return run_show(*options, arguments);

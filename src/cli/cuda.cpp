@@ -104,28 +104,32 @@ std::unique_ptr<Device> make_cuda(const RunOptions& run, std::string_view precis
                            .tune_file = is_tuned ? run.tuning_path().string() : std::string()});
 }
 
-double cuda_roof_tflops(const RunOptions& run, std::string_view precision) {
-  RunOptions plain = run;  // without the run's memory limit, and making no choices for its file
+namespace {
+
+// Without the run's memory limit, and making no choices for its file.
+CudaCeilings measured_ceilings(const RunOptions& run, std::string_view precision) {
+  RunOptions plain = run;
   plain.memory_limit_bytes = 0;
   plain.tune = false;
   plain.tune_file.clear();
   const auto device = make_cuda(plain, precision);
+  return measure_cuda_ceilings(*device);
+}
+
+}  // namespace
+
+double cuda_roof_tflops(const RunOptions& run, std::string_view precision) {
   // bf16 and bf16-pure multiply alike.
   const std::string_view kind = precision.substr(0, precision.find('-'));
   double best = 0.0;
-  for (const CudaProductCeiling& product : measure_cuda_ceilings(*device).products) {
+  for (const CudaProductCeiling& product : measured_ceilings(run, precision).products) {
     if (product.precision == kind) best = std::max(best, product.tflops);
   }
   return best;
 }
 
 Ceilings cuda_ceilings(const RunOptions& run, std::string_view precision) {
-  RunOptions plain = run;  // as above
-  plain.memory_limit_bytes = 0;
-  plain.tune = false;
-  plain.tune_file.clear();
-  const auto device = make_cuda(plain, precision);
-  const CudaCeilings measured = measure_cuda_ceilings(*device);
+  const CudaCeilings measured = measured_ceilings(run, precision);
   Ceilings out;
   out.bandwidth_gb_s = measured.copy_gb_s;
   const auto keep = [&](DType dtype, double tflops) {
@@ -144,6 +148,36 @@ Ceilings cuda_ceilings(const RunOptions& run, std::string_view precision) {
       "copy of arrays of 1 GiB; square products of random numbers through the library, the best of "
       "4096 and 8192; arithmetic outside products: the float32 product";
   return out;
+}
+
+std::vector<Table> cuda_ceiling_tables(const RunOptions& run) {
+  const auto real = [](std::string name, std::string title, std::string unit, int digits,
+                       std::string description = "") {
+    return Column{.name = std::move(name),
+                  .title = std::move(title),
+                  .unit = std::move(unit),
+                  .kind = ColumnKind::kReal,
+                  .digits = digits,
+                  .description = std::move(description)};
+  };
+  const CudaCeilings measured = measured_ceilings(run, "fp32");
+  Table memory{
+      .name = "bandwidth",
+      .title = "Memory, and the host's part",
+      .columns = {
+          real("copy_gb_s", "copy", "GB/s", 1, "read and written, arrays of 1 GiB"),
+          real("launch_ns", "launch", "ns", 0, "of an empty kernel, by the host"),
+          real("product_issue_ns", "product", "ns", 0, "a call of the library, by the host")}};
+  memory.add_row({measured.copy_gb_s, measured.launch_ns, measured.gemm_issue_ns});
+  Table products{.name = "products",
+                 .title = "Square matrix products",
+                 .columns = {{.name = "precision"},
+                             {.name = "size", .title = "M = N = K", .kind = ColumnKind::kInt},
+                             real("tflops", "speed", "TFLOP/s", 1)}};
+  for (const CudaProductCeiling& p : measured.products) {
+    products.add_row({p.precision, p.size, p.tflops});
+  }
+  return {memory, products};
 }
 
 void add_cuda_environment(const RunOptions& run, Json& environment) {
@@ -214,6 +248,11 @@ double cuda_roof_tflops(const RunOptions&, std::string_view) {
 }
 
 Ceilings cuda_ceilings(const RunOptions& run, std::string_view) {
+  check_cuda(run);
+  return {};
+}
+
+std::vector<Table> cuda_ceiling_tables(const RunOptions& run) {
   check_cuda(run);
   return {};
 }

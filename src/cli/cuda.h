@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <string_view>
+#include <vector>
 
 #include "base/json.h"
 #include "cli/options.h"
@@ -32,6 +33,10 @@ double cuda_roof_tflops(const RunOptions& run, std::string_view precision);
 
 // The GPU's measured ceilings for `precision`; errors as make_cuda().
 Ceilings cuda_ceilings(const RunOptions& run, std::string_view precision);
+
+// What `doctor --ceilings` shows of a GPU: memory, issuing, square matrix products in every
+// precision; errors as make_cuda().
+std::vector<Table> cuda_ceiling_tables(const RunOptions& run);
 
 // Adds the GPU, the driver and the libraries to the environment of a result on `run.device`; adds
 // nothing for other devices, nulls for what is not known.

@@ -4,13 +4,12 @@
 
 namespace tracestep::cli {
 
-void add_grid_options(OptionSet& set, GridOptions& grid) {
+void add_grid_options(OptionSet& set, GridOptions& grid, std::string devices) {
   set.choices("--mode", grid.modes, kModeNames, "what a step does");
   set.integers("--context", grid.contexts, kShapeRange, "tokens in a sequence, T; 512");
   set.integer("--batch", grid.batch, kShapeRange, "sequences in a batch, B; 4");
   add_model_options(set, grid.model);
-  add_run_options(set, grid.run,
-                  "cpu; cuda[:N]; reference (float64, slow); null (plans and counts only)");
+  add_run_options(set, grid.run, std::move(devices));
 }
 
 std::vector<GridCell> grid_cells(const GridOptions& grid) {

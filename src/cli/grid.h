@@ -23,7 +23,7 @@ struct GridCell {
   std::string precision;
 };
 
-void add_grid_options(OptionSet& set, GridOptions& grid);
+void add_grid_options(OptionSet& set, GridOptions& grid, std::string devices);
 
 // In the order of a person's table: by size, then context, mode, precision, granularity, form of
 // attention.

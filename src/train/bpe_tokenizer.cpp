@@ -5,6 +5,7 @@
 
 #ifdef TRACESTEP_HAS_SENTENCEPIECE
 #include <algorithm>
+#include <charconv>
 #include <unordered_map>
 
 #include <sentencepiece_processor.h>
@@ -128,6 +129,22 @@ std::unordered_map<std::string, std::string> training_options(std::int64_t vocab
           {"minloglevel", "3"}};
 }
 
+// The library says "... smaller than required_chars. 320 vs 337. ..." of a vocabulary without room
+// for all characters, and else what went wrong inside it.
+[[noreturn]] void fail_training(const std::string& message, std::int64_t vocab_size) {
+  constexpr std::string_view kBefore = " vs ";
+  const std::size_t at = message.find(kBefore, message.find("required_chars. "));
+  std::int64_t needed = 0;
+  if (at != message.npos) {
+    std::from_chars(message.data() + at + kBefore.size(), message.data() + message.size(), needed);
+  }
+  if (needed <= vocab_size) fail_input("tokenizer", "training failed: {}", message);
+  throw Error(
+      ErrorCode::kInput, "tokenizer",
+      fmt::format("a vocabulary of {} has no room for the characters of this text", vocab_size),
+      fmt::format("give --bpe-vocab {} or more", needed));
+}
+
 }  // namespace
 
 bool has_bpe() {
@@ -146,7 +163,7 @@ std::unique_ptr<Tokenizer> train_bpe(std::string_view text, std::int64_t vocab_s
   std::string model;
   const auto status =
       sentencepiece::SentencePieceTrainer::Train(training_options(vocab_size), &lines, &model);
-  if (!status.ok()) fail_input("tokenizer", "training failed: {}", status.ToString());
+  if (!status.ok()) fail_training(status.ToString(), vocab_size);
   return std::make_unique<BpeTokenizer>(model, "the trained model");
 }
 

@@ -78,6 +78,8 @@ TEST(MessagesTest, WhatIsNotAvailableIsRefusedWithWhatIs) {
            Mistake{"bench --attention fast", 2, "one of naive, flash"},
            Mistake{"bench --device cuda", 6, "cuda is not there: this build has no CUDA back end"},
            Mistake{"bench --device cuda:99", 6, "this build has no CUDA back end"},
+           Mistake{"doctor --ceilings --device cuda", 6, "this build has no CUDA back end"},
+           Mistake{"doctor --device null", 2, "use cpu or cuda"},
            Mistake{"memory --predict --device reference", 2, "use cpu or cuda or null"},
            Mistake{"bench --device reference --precision bf16-pure", 2,
                    "[--precision] reference computes in float64"},
@@ -115,6 +117,7 @@ TEST(MessagesTest, InputsThatCannotBeReadEndWithStatusThree) {
   folder.write("large.bin", std::string("\x01\x00\xff\xff\x02\x00\x03\x00", 8));
   folder.write("text.txt", "some text that is long enough");
   folder.write("nul.txt", std::string("a\0b", 3));
+  folder.write("letters.txt", "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789");
   folder.write("bad.safetensors", "this is no tensor file");
   std::filesystem::create_directory(folder / "folder");
   ASSERT_EQ(::mkfifo((folder / "fifo").c_str(), 0600), 0);
@@ -132,6 +135,9 @@ TEST(MessagesTest, InputsThatCannotBeReadEndWithStatusThree) {
            Mistake{"train --text text.txt --tokenizer missing.model", 3, "missing.model"},
            Mistake{"eval --text text.txt --init bad.safetensors", 3, "bad.safetensors"},
            Mistake{"eval --text text.txt --init missing.safetensors", 3, "missing.safetensors"},
+           Mistake{"generate --init missing.safetensors --prompt a", 3, "[--init] missing.safet"},
+           Mistake{"train --text letters.txt --tokenizer bpe --bpe-vocab 300", 3,
+                   "has no room for the characters of this text"},
            Mistake{"bench --resume text.txt --device null --size tiny", 3, "text.txt"},
        }) {
     check(m, folder.path());

@@ -122,9 +122,11 @@ Found missing_synchronization(const ResultRow& row) {
   const auto busy = row.number("device_busy_ms");
   if (!computes(row) || !wall || *wall <= 0) return {};
   const bool long_span = span && *span > kSpanOverWall * *wall;
-  // Against the longest sample: a machine with other work on it stretches single steps many times.
+  // Against the longest step, the recorded ones among them: a machine with other work on it
+  // stretches single steps many times.
   const std::vector<double> samples = row.numbers("samples_ms");
-  const double longest = samples.empty() ? *wall : std::max(*wall, max_of(samples));
+  const double longest = std::max({*wall, samples.empty() ? 0.0 : max_of(samples),
+                                   row.number("instrumented_wall_ms").value_or(0.0)});
   const bool long_busy = busy && *busy > kBusyOverWall * longest;
   if (!long_span && !long_busy) return {};
   return Verdict{
