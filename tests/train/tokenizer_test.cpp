@@ -85,6 +85,9 @@ TEST_F(BpeTest, ImpossibleTrainingIsRefused) {
   message_of(ErrorCode::kUsage, [] { train_bpe("text", 1'000'001); });
   message_of(ErrorCode::kInput, [] { train_bpe("", 1000); });
   message_of(ErrorCode::kInput, [] { train_bpe(" \n\n", 1000); });
+  const std::string letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789";
+  EXPECT_TRUE(contains(message_of(ErrorCode::kInput, [&] { train_bpe(letters, 300); }),
+                       "has no room for the characters of this text"));
 }
 
 TEST_F(BpeTest, BothKindsAreSavedAndLoaded) {
