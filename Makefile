@@ -52,7 +52,7 @@ gpu-bundle: gpu-tests ## all of that in one archive for another machine: out/tra
 	@tools/gpu_bundle
 
 bench: ## build and run the benchmarks of bench/
-	@tools/bootstrap bench
+	@tools/bootstrap build
 	@cmake --preset release --log-level=WARNING
 	@cmake --build build -j $(JOBS) --target program bench
 	@for program in build/bench/bench_*; do \

@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "base/half.h"
+#include "base/host_tensor.h"
 #include "base/random.h"
 #include "ir/builder.h"
 #include "runtime/device.h"

@@ -66,8 +66,6 @@ tracestep_note("SentencePiece (BPE vocabularies)" "${sentencepiece_found}"
 
 find_package(GTest QUIET)
 tracestep_note("tests" "${GTest_FOUND}" "install libgtest-dev and libgmock-dev")
-find_package(benchmark QUIET)
-tracestep_note("kernel benchmarks" "${benchmark_FOUND}" "install libbenchmark-dev")
 tracestep_note("compiler cache" "${TRACESTEP_CCACHE}" "install ccache")
 tracestep_note("fast linker" "${TRACESTEP_LINKER}" "install mold or lld")
 tracestep_note("sanitizers" "${TRACESTEP_SANITIZE}" "configure with --preset sanitize")

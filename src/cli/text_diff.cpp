@@ -34,6 +34,7 @@ std::string without_numbers(std::string_view line) {
 std::vector<int> keys_of(const std::vector<std::string_view>& lines,
                          std::map<std::string, int>& known) {
   std::vector<int> out;
+  out.reserve(lines.size());
   for (std::string_view line : lines) {
     out.push_back(
         known.emplace(without_numbers(line), static_cast<int>(known.size())).first->second);
