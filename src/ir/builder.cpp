@@ -27,7 +27,7 @@ Val Builder::leaf(LeafKind kind, std::string_view name, Type type, Role role) {
   const auto id = static_cast<ValueId>(program_.values.size());
   Value value;
   value.layout = {id, 0, contiguous_strides(type.shape)};
-  value.type = std::move(type);
+  value.type = type;
   value.leaf = kind;
   value.role = role;
   value.name = std::string(name);
@@ -77,7 +77,7 @@ ValueId Builder::add_result(NodeId node, int index, Type type, std::optional<Lay
   const auto id = static_cast<ValueId>(program_.values.size());
   Value value;
   value.layout = view ? *view : Layout{id, 0, contiguous_strides(type.shape)};
-  value.type = std::move(type);
+  value.type = type;
   value.producer = node;
   value.output_index = index;
   program_.values.push_back(std::move(value));
@@ -89,6 +89,7 @@ Attrs Builder::checked_attrs(const OpDef& op, Attrs attrs) const {
     const AttrDef* def = op.find_attr(name);
     if (def == nullptr) {
       std::vector<std::string> known;
+      known.reserve(op.attrs.size());
       for (const AttrDef& d : op.attrs) known.push_back(d.name);
       const auto close = closest(name, known);
       throw Error(ErrorCode::kUsage, op.name, fmt::format("there is no attribute '{}'", name),

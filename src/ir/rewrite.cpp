@@ -18,13 +18,14 @@ Val Rewriter::map(ValueId old) const {
 
 std::vector<Val> Rewriter::inputs(const Node& node) const {
   std::vector<Val> out;
+  out.reserve(node.inputs.size());
   for (ValueId id : node.inputs) out.push_back(map(id));
   return out;
 }
 
 std::vector<Val> Rewriter::copy(const Node& node) {
   const auto guard = builder_.like(node);
-  const std::vector<Val> out = builder_.call(*node.op, inputs(node), node.attrs);
+  std::vector<Val> out = builder_.call(*node.op, inputs(node), node.attrs);
   replace(node, out);
   return out;
 }
@@ -62,6 +63,7 @@ std::vector<Val> inline_program(Builder& builder, const Program& body,
   for (const Node& node : body.nodes) {
     const bool anonymous = node.origins.size() == 1 && node.origin().path.empty();
     std::vector<Val> operands;
+    operands.reserve(node.inputs.size());
     for (ValueId id : node.inputs) operands.push_back(map[static_cast<std::size_t>(id)]);
     std::vector<Val> results;
     if (anonymous) {
@@ -77,6 +79,7 @@ std::vector<Val> inline_program(Builder& builder, const Program& body,
     }
   }
   std::vector<Val> out;
+  out.reserve(body.outputs.size());
   for (const Output& o : body.outputs) out.push_back(map[static_cast<std::size_t>(o.value)]);
   return out;
 }

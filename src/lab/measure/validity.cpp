@@ -29,13 +29,14 @@ std::optional<Verdict> more_work_in_less_time(const ResultRow& row, const Result
   constexpr std::array<std::string_view, 1> kMode = {"mode"};
   if (!row.is_like(other, kMode)) return {};
   const auto mine = row.number("flops"), theirs = other.number("flops");
-  if (!mine || !theirs || *mine < kMoreWork * *theirs || !is_clearly_faster(row, other)) return {};
+  const auto time = row.number("median_ms"), other_time = other.number("median_ms");
+  if (!mine || !theirs || !time || !other_time) return {};
+  if (*mine < kMoreWork * *theirs || !is_clearly_faster(row, other)) return {};
   return Verdict{
       "more_work_in_less_time", Severity::kInvalid,
       fmt::format("{:.1f} times the FLOPs of {} in {:.2f} of its time: labels are swapped, "
                   "or a wait is missing",
-                  *mine / *theirs, other.label(),
-                  *row.number("median_ms") / *other.number("median_ms"))};
+                  *mine / *theirs, other.label(), *time / *other_time)};
 }
 
 // A kernel at a larger size is not many times slower per FLOP, unless its memory is somewhere else.

@@ -29,6 +29,7 @@ void write_table(const Table& table, std::ostream& out) {
   if (!table.title.empty()) out << table.title << "\n\n";
   write_line(shown.headers, widths, shown.is_right_aligned, out);
   std::vector<std::string> rule;
+  rule.reserve(widths.size());
   for (std::size_t width : widths) rule.emplace_back(width, '-');
   write_line(rule, widths, shown.is_right_aligned, out);
   for (const auto& row : shown.rows) write_line(row, widths, shown.is_right_aligned, out);

@@ -69,6 +69,7 @@ std::string rests_on(const Answer& answer) {
     by_table.back().second.push_back(ref.row + 1);
   }
   std::vector<std::string> words;
+  words.reserve(by_table.size());
   for (const auto& [table, rows] : by_table) {
     words.push_back(
         fmt::format("{} {} {}", table, rows.size() == 1 ? "row" : "rows", list_of(rows)));

@@ -69,6 +69,7 @@ std::string rule_of(PrecisionClass precision_class) {
 
 std::string operands_of(const Program& program, const Node& node) {
   std::vector<std::string_view> out;
+  out.reserve(node.inputs.size());
   for (ValueId id : node.inputs) out.push_back(name_of(program.type(id).dtype));
   return fmt::format("{}", fmt::join(out, ", "));
 }
