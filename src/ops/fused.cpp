@@ -20,6 +20,7 @@ std::vector<Type> body_types(const OpCall& c) {
     }
   }
   std::vector<Type> out;
+  out.reserve(body.outputs.size());
   for (const Output& o : body.outputs) out.push_back(body.type(o.value));
   if (out.empty()) fail_usage(c.op.name, "the body has no outputs");
   return out;

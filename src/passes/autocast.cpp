@@ -55,7 +55,7 @@ class Autocast {
       case PrecisionClass::kLow: return low_;
       case PrecisionClass::kFull: return DType::kF32;
       case PrecisionClass::kPromote:
-      case PrecisionClass::kKeep: return *common;
+      case PrecisionClass::kKeep: return common.value_or(from);
     }
     return from;
   }

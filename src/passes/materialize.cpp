@@ -35,6 +35,7 @@ Program insert_copies(const Program& program) {
     std::vector<Val> inputs = r.inputs(node);
     const Program& so_far = r.builder().program();
     std::vector<Type> types;
+    types.reserve(inputs.size());
     for (const Val& v : inputs) types.push_back(v.type());
     if (node.op->is_view()) {
       std::vector<Type> results{program.type(node.outputs[0])};

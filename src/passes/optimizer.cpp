@@ -75,6 +75,7 @@ class OptimizerPass {
     if (options_.clip <= 0.0 && !options_.report_norm && !scaled) return {};
     const auto guard = b.scope("grad_norm");
     std::vector<Val> gradients;
+    gradients.reserve(pairs.size());
     for (const Pair& pair : pairs) gradients.push_back(pair.gradient);
     Val norm = b.call1("global_norm", gradients);
     Use out;

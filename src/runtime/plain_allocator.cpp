@@ -39,6 +39,7 @@ class PlainAllocator final : public AccountedAllocator {
 
   std::vector<LiveAllocation> live() const override {
     std::vector<LiveAllocation> out;
+    out.reserve(blocks_.size());
     for (const auto& [address, block] : blocks_) out.push_back(block);
     return out;
   }

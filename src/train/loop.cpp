@@ -67,6 +67,7 @@ class Trainer {
   }
 
   double validate() {
+    TRACESTEP_CHECK(validation_.has_value(), "there is no text to validate on");
     double total = 0.0;
     for (std::int64_t i = 0; i < options_.validation_batches; ++i) {
       set_batch(*evaluator_, validation_->at(i));

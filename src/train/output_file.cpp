@@ -33,7 +33,7 @@ fs::path folder_of(const fs::path& path) {
 fs::path resolve(const fs::path& path) {
   std::error_code error;
   if (!fs::is_symlink(path, error)) return path;
-  const fs::path target = fs::weakly_canonical(path, error);
+  fs::path target = fs::weakly_canonical(path, error);
   if (error) fail_output(path, error.message());
   return target;
 }

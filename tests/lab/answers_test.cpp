@@ -132,8 +132,8 @@ std::vector<Change> changes() {
        {{"size", "small"}, {"mode", "step"}},
        "verdict",
        "unclear",
-       "fused is faster",
-       "No answer"},
+       "small: a step takes",
+       "tiny: a step takes"},
       {"fused",
        "granularity",
        {{"size", "small"}, {"mode", "step"}},
@@ -334,6 +334,16 @@ TEST(AnswersTest, ChangedDataChangeTheAnswerOrTakeItAway) {
     EXPECT_NE(after.text, before) << c.id;
     EXPECT_EQ(after.refused, after.text.starts_with("No answer")) << c.id;
   }
+}
+
+TEST(AnswersTest, SamplesThatTellNothingApartGiveNoAnswer) {
+  std::vector<Table> tables = small_study().tables;
+  for (const char* size : {"tiny", "small"}) {
+    cell_of(tables, "granularity", {{"size", size}, {"mode", "step"}}, "verdict") = "unclear";
+  }
+  const Answer after = answer(question_of("fused"), tables);
+  EXPECT_TRUE(after.refused);
+  EXPECT_THAT(after.text, HasSubstr("for small these samples do not tell"));
 }
 
 TEST(AnswersTest, TheTableOfAnswersNamesRowsForPeopleAndForPrograms) {

@@ -122,7 +122,9 @@ void set_times(std::vector<Table>& tables) {
                                       {"p", Json(0.001)},
                                       {"verdict", Json("faster")}}) {
     set("granularity", {{"mode", "step"}, {"size", "small"}}, column, value);
+    set("granularity", {{"mode", "step"}, {"size", "tiny"}}, column, value);
   }
+  set("granularity", {{"mode", "step"}, {"size", "tiny"}}, "primitive_ms", 42.0);
   set("clocks", {{"mode", "step"}}, "cost_percent", 1.0);
   for (const auto& [precision, ms] : {std::pair{"fp32", 100.0}, {"bf16", 50.0}}) {
     set("steps", {{"precision", precision}}, "median_ms", ms);

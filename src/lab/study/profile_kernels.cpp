@@ -216,6 +216,7 @@ Table kind_table(const ProfiledCell& cell, const ComponentFilter& filter) {
     kind.sums += w.sums;
   }
   std::vector<Kind> kinds;
+  kinds.reserve(by_op.size());
   for (auto& [op, kind] : by_op) kinds.push_back(std::move(kind));
   std::ranges::stable_sort(kinds, std::greater{}, [](const Kind& k) { return k.sums.ms; });
   Table table{.name = "kinds", .title = "Kernels that multiply no matrices, by kind"};

@@ -198,6 +198,7 @@ void profile_part(StudyContext& context) {
   context.announce(fmt::format("profiling {} steps", specs.size()));
   // All plain times come before the first profiler.
   std::vector<std::optional<PlainTimes>> plain;
+  plain.reserve(specs.size());
   for (const ProfileSpec& spec : specs) plain.push_back(time_plain_steps(context.device(), spec));
   const Ceilings ceilings =
       context.machine.ceilings ? context.machine.ceilings("fp32") : Ceilings{};

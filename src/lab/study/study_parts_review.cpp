@@ -11,6 +11,7 @@ namespace {
 std::vector<ResultRow> rows_of(const std::vector<StudyCell>& cells, const Json& environment) {
   const std::vector<Column> columns = cell_columns();
   std::vector<ResultRow> out;
+  out.reserve(cells.size());
   for (const StudyCell& cell : cells) {
     out.push_back(ResultRow::of(columns, cell_row(cell.result), environment));
   }
@@ -21,6 +22,7 @@ StudySection validity_section(const std::vector<ResultRow>& rows) {
   Table table{.name = "validity", .title = "What the validity checker says of every timed cell"};
   table.columns = {text_column("cell"), text_column("verdict"), text_column("why")};
   std::vector<std::vector<Verdict>> verdicts;
+  verdicts.reserve(rows.size());
   for (const ResultRow& row : rows) verdicts.push_back(judge(row));
   for (RowVerdict& v : judge_together(rows)) verdicts[v.row].push_back(std::move(v.verdict));
   for (std::size_t i = 0; i < rows.size(); ++i) {

@@ -41,6 +41,7 @@ std::string as_code(std::string text) {
 
 std::string reading_of(const StudyTraining& t) {
   std::vector<double> rates;
+  rates.reserve(t.result.steps.size());
   for (const TrainStep& s : t.result.steps) rates.push_back(s.tokens_per_s);
   const double first = t.result.steps.front().loss, last = t.result.steps.back().loss;
   return fmt::format(

@@ -39,7 +39,8 @@ struct FromJson {
   }
   static std::int64_t integer(Node n) { return n->is_int() ? n->as_int() : 0; }
   static std::string_view text(Node n) {
-    return n->is_string() ? std::string_view(n->as_string()) : std::string_view();
+    if (!n->is_string()) return {};
+    return n->as_string();
   }
 };
 
