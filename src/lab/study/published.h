@@ -113,8 +113,7 @@ ReplayInput replay_input(std::vector<ResultRow> rows, const Json& environment);
 // be mixed; without any, only what the published tables say of themselves is found.
 std::vector<Table> replay_published(const Published& published, const ReplayInput& ours);
 
-// --- the parts
-// ------------------------------------------------------------------------------------
+// --- the parts -----------------------------------------------------------------------------------
 
 // How many times as long theirs took as ours, for cells that neither host nor profiler holds up.
 struct Pace {

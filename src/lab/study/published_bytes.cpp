@@ -50,8 +50,7 @@ std::vector<Form> forms_of(std::string_view pass, int scores) {
           form("AdamW, gradients kept", Mode::kStep, 1, true)};
 }
 
-// --- statuses
-// -------------------------------------------------------------------------------------
+// --- statuses ------------------------------------------------------------------------------------
 
 // Cells of one table and pass whose status is given.
 struct StatusTable {
@@ -110,8 +109,7 @@ StatusMatch match_statuses(const StatusTable& table, const Form& form) {
   return best;
 }
 
-// --- peaks
-// ----------------------------------------------------------------------------------------
+// --- peaks ---------------------------------------------------------------------------------------
 
 struct NamedBytes {
   std::string name;

@@ -7,12 +7,12 @@
 
 #include "lab/measure/statistics.h"
 #include "lab/study/published.h"
+#include "lab/study/published_ours.h"
 #include "nn/config.h"
 
 namespace tracestep {
 namespace {
 
-constexpr double kBatch = 4;
 constexpr double kSlack = 1.5;  // cells of one pace differ by less than this factor
 
 using Verdict = std::optional<ReplayVerdict>;
@@ -48,51 +48,6 @@ bool is_same_table(const PublishedTime& a, const PublishedTime& b) {
   return a.study == b.study && a.table == b.table;
 }
 
-// Medians of our rows by cell and pass.
-class OurTimes {
- public:
-  explicit OurTimes(const ReplayInput& ours) : gpu_(ours.gpu) {
-    for (const ResultRow& row : ours.rows) {
-      const auto context = row.number("context"), ms = row.number("median_ms");
-      const auto batch = row.number("batch"), vocab = row.number("vocab");
-      if (!context || !ms || row.text("status") != "ok" || row.text("size").empty()) continue;
-      if (batch.value_or(kBatch) != kBatch || vocab.value_or(10000) != 10000) continue;
-      if (row.text("attention") == "flash") continue;  // theirs keep the scores
-      const std::string key =
-          key_of(row.text("size"), *context, row.text("precision"), row.text("mode"));
-      // Plain PyTorch code runs op by op: our primitive rows are nearest to it.
-      const bool is_plain = row.text("ops") == "primitive";
-      if (is_plain || !ms_.contains(key)) ms_[key] = *ms;
-    }
-  }
-
-  // 0: none.
-  double find(const PublishedTime& t) const {
-    const auto of = [&](std::string_view mode) {
-      const auto found =
-          ms_.find(key_of(t.size, static_cast<double>(t.context), t.precision, mode));
-      return found == ms_.end() ? 0.0 : found->second;
-    };
-    if (t.pass == "forward") return of("forward");
-    if (t.pass == "step") return of("step");
-    const double both = of("forward-backward");
-    if (t.pass == "forward+backward") return both;
-    const double forward = of("forward");
-    return both > forward && forward > 0 ? both - forward : 0.0;
-  }
-
-  const std::string& gpu() const { return gpu_; }
-
- private:
-  static std::string key_of(std::string_view size, double context, std::string_view precision,
-                            std::string_view mode) {
-    return fmt::format("{}|{}|{}|{}", size, context, precision, mode);
-  }
-
-  std::map<std::string, double> ms_;
-  std::string gpu_;
-};
-
 class Judge {
  public:
   Judge(const Published& published, const ReplayInput& ours)
@@ -101,7 +56,7 @@ class Judge {
       const PublishedTime& t = published.times[i];
       const ModelConfig model = preset(t.size);
       const double context = t.context > 0 ? static_cast<double>(t.context) : 1.0;
-      facts_[i].flops = passes_of(t.pass) * forward_flops(model, kBatch, context);
+      facts_[i].flops = passes_of(t.pass) * forward_flops(model, kPublishedBatch, context);
       facts_[i].layers = static_cast<double>(model.layers);
     }
     for (const PublishedTime& t : published.times) facts_[index_of(t)].launch_bound = held_up_by(t);
@@ -143,8 +98,7 @@ class Judge {
     return t.study + "|" + t.device + "|" + t.precision;
   }
 
-  // --- cells of the same study
-  // --------------------------------------------------------------------
+  // --- cells of the same study -------------------------------------------------------------------
 
   const PublishedTime* in_table(const PublishedTime& t, std::string_view pass) const {
     for (const PublishedTime& other : published_.times) {
@@ -205,8 +159,7 @@ class Judge {
     return {};
   }
 
-  // --- what cannot be
-  // ------------------------------------------------------------------------------
+  // --- what cannot be ----------------------------------------------------------------------------
 
   Verdict faster_than_the_roof(const PublishedTime& t) const {
     const PublishedDevice* device = known_device(t.device);
@@ -253,8 +206,7 @@ class Judge {
                                   t.ms / forward->ms));
   }
 
-  // --- what the clock really was
-  // ---------------------------------------------------------------------
+  // --- what the clock really was -----------------------------------------------------------------
 
   Verdict no_warmup(const PublishedTime& t) const {
     constexpr double kCostsMore = 1.1, kSpread = 0.5;
@@ -322,8 +274,7 @@ class Judge {
                        "what the host took inside the range, not what the device took");
   }
 
-  // --- beside ours
-  // ---------------------------------------------------------------------------------
+  // --- beside ours -------------------------------------------------------------------------------
 
   Pace measure_pace(const PublishedTime& t) const {
     std::vector<double> ratios;

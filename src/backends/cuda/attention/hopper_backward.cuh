@@ -19,8 +19,7 @@
 
 namespace tracestep::cuda {
 
-// --- a consumer: one warpgroup
-// ----------------------------------------------------------------------
+// --- a consumer: one warpgroup -------------------------------------------------------------------
 template <class Traits>
 class BackwardConsumer {
   using Layout = BackwardLayout<Traits>;

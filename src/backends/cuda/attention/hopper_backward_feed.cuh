@@ -94,8 +94,7 @@ struct BackwardTile {
   }
 };
 
-// --- producer: one thread
-// -------------------------------------------------------------------------
+// --- producer: one thread ------------------------------------------------------------------------
 template <class Traits>
 __device__ __forceinline__ void produce_backward(const BackwardParameters& p,
                                                  std::uint32_t shared) {
@@ -135,8 +134,7 @@ __device__ __forceinline__ void produce_backward(const BackwardParameters& p,
   }
 }
 
-// --- one thread adds a warpgroup's dQ to the sums
-// ---------------------------------------------------
+// --- one thread adds a warpgroup's dQ to the sums ------------------------------------------------
 __device__ __forceinline__ int load_acquire(const int* address) {
   int x;
   asm volatile("ld.acquire.gpu.s32 %0, [%1];" : "=r"(x) : "l"(address) : "memory");
