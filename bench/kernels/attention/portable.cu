@@ -328,7 +328,9 @@ bool run_check(const Case& c) {
   std::printf("%s %dx%dx%d,%d d%d %s v%d l%d:", name_of(c), c.batch, c.heads, c.queries, c.keys,
               c.width, c.causal ? "causal" : "full", static_cast<int>(c.values), c.layout);
   for (const Row& row : rows) {
-    const bool fine = row.ours <= std::max(2 * row.theirs, floor);
+    // The unfused path may be lucky, but a score of 10,000 has a last bit of 1e-3.
+    const bool is_few_bits = f32 && c.values == Values::kLargeLogits && row.name[1] == 'K';
+    const bool fine = row.ours <= std::max(2 * row.theirs, is_few_bits ? 3.5e-4 : floor);
     good &= fine;
     std::printf(" %s %.1e/%.1e%s", row.name, row.ours, row.theirs, fine ? "" : " <-- ");
   }
@@ -387,13 +389,19 @@ std::vector<Case> check_cases() {
     }
     for (const int width : {1, 7, 59, 111, 200})
       cases.push_back({dtype, 1, 2, 131, 131, width, true});
+    for (const int rows : {150, 227, 304}) {
+      for (const int width : {16, 32, 64, 80, 128}) {
+        for (const bool causal : {false, true}) {
+          cases.push_back({dtype, 2, 2, rows, rows, width, causal, Values::kLargeLogits});
+        }
+      }
+    }
     for (const bool causal : {false, true}) {
       cases.push_back({dtype, 2, 3, 1, 1, 64, causal});
       cases.push_back({dtype, 1, 2, 1, 197, 64, causal});
       cases.push_back({dtype, 1, 2, 197, 1, 64, causal});
       cases.push_back({dtype, 1, 1, 101, 499, 80, causal});
       cases.push_back({dtype, 1, 1, 499, 101, 128, causal});
-      cases.push_back({dtype, 2, 2, 150, 150, 64, causal, Values::kLargeLogits});
       cases.push_back({dtype, 1, 2, 150, 150, 32, causal, Values::kEqual});
       cases.push_back({dtype, 1, 2, 150, 150, 64, causal, Values::kSmallGradient});
       cases.push_back({dtype, 2, 3, 150, 150, 64, causal, Values::kNormal, 1});

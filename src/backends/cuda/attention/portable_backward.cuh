@@ -22,6 +22,7 @@ struct BackwardScaling {
   float grad = 1, level = 1;  // see above
   float gradient_factor = 1;  // on the sum of dS' Y
   float value_factor = 1;     // on the sum of P' dO'
+  bool is_large = false;      // scores
 };
 
 template <class E, Gradient kG>
@@ -34,6 +35,7 @@ __device__ __forceinline__ BackwardScaling find_scaling(const BackwardParams& p,
   s.value_factor = ldexpf(1, -kShift);
   if (p.ranges == nullptr) return s;
   const HeadRange& r = p.ranges[batch_head];
+  s.is_large = has_large_scores(p.scale, r);
   const int q = scale_exponent(r.magnitude[kQ]), k = scale_exponent(r.magnitude[kK]);
   const int v = scale_exponent(r.magnitude[kV]), d_o = scale_exponent(r.magnitude[kDO]);
   s.c = ldexpf(s.c, -q - k);
@@ -174,8 +176,13 @@ __global__ void __launch_bounds__(kWarps * 32, kBlocks)
     const int own_row = row + share * kOwn;
 
     float s[kMT][kNT][4] = {};
-    multiply_rows<E, kParts, kD, kMT, kOwn, Shared::kXPlane, Shared::kYPlane, !kQueries>(
-        s, x_rows, own_y, lanes);
+    if (kParts == 2 && scaling.is_large) {
+      multiply_rows_rounded<E, kD, kMT, kOwn, Shared::kXPlane, Shared::kYPlane, !kQueries>(
+          s, x_rows, own_y, lanes);
+    } else {
+      multiply_rows<E, kParts, kD, kMT, kOwn, Shared::kXPlane, Shared::kYPlane, !kQueries>(
+          s, x_rows, own_y, lanes);
+    }
     float2 own[kMT][2] = {};
     const auto load_own = [&] {
 #pragma unroll

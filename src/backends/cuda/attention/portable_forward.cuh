@@ -60,8 +60,10 @@ __global__ void __launch_bounds__(kWarps * 32, kBlocks)
   // Scores become exponents of two by one multiplication: 2^(c s - c max). A negative scale turns
   // the scores around first, so that the largest is the largest; 0 must not meet a masked score.
   float c = p.scale * kLog2E, o_factor = 1;
+  bool is_large = false;
   if (p.ranges != nullptr) {
     const HeadRange& range = p.ranges[batch_head];
+    is_large = has_large_scores(p.scale, range);
     c = ldexpf(c, -scale_exponent(range.magnitude[kQ]) - scale_exponent(range.magnitude[kK]));
     o_factor = ldexpf(1, -scale_exponent(range.magnitude[kV]));
   }
@@ -88,8 +90,13 @@ __global__ void __launch_bounds__(kWarps * 32, kBlocks)
 
     const std::uint32_t k_tile = kv_tiles + (step & 1) * 2 * Shared::kTile;
     float s[kMT][kNT][4] = {};
-    multiply_rows<E, kParts, kD, kMT, kN, Shared::kQPlane, Shared::kPlane, false>(s, q_rows, k_tile,
-                                                                                  lanes);
+    if (kParts == 2 && is_large) {
+      multiply_rows_rounded<E, kD, kMT, kN, Shared::kQPlane, Shared::kPlane, false>(s, q_rows,
+                                                                                    k_tile, lanes);
+    } else {
+      multiply_rows<E, kParts, kD, kMT, kN, Shared::kQPlane, Shared::kPlane, false>(s, q_rows,
+                                                                                    k_tile, lanes);
+    }
     if (is_negative) {
 #pragma unroll
       for (int i = 0; i < kMT * kNT * 4; ++i) (&s[0][0][0])[i] = -(&s[0][0][0])[i];
@@ -127,9 +134,10 @@ __global__ void __launch_bounds__(kWarps * 32, kBlocks)
         maximum = fmaxf(maximum, __shfl_xor_sync(0xFFFFFFFF, maximum, 2));
         is_rescaled |= maximum != largest[mt][half];
         const float shown = maximum == -INFINITY ? 0 : maximum;  // a row that has seen nothing yet
-        kept[mt][half] = exp2_fast((largest[mt][half] - shown) * c);
-        largest[mt][half] = maximum;
+        // Both origins as they were rounded: large ones are off by more than the probabilities.
         const float origin = fmaf(-shown, c, kShift);
+        kept[mt][half] = exp2_fast(origin - fmaf(-largest[mt][half], c, kShift));
+        largest[mt][half] = maximum;
         float total = 0;
 #pragma unroll
         for (int n = 0; n < kNT; ++n) {

@@ -23,6 +23,13 @@ __host__ __device__ inline int root_exponent(std::uint32_t squares_bits) {
   return ((exponent < -140 ? -140 : exponent) >> 1) + 1;
 }
 
+// Whether scores, as exponents of two, may be so large that the last bits of their sum show: the
+// bound is the product of the longest rows. Normal data stay far below.
+__device__ __forceinline__ bool has_large_scores(float scale, const HeadRange& range) {
+  const int exponent = root_exponent(range.squares[kQ]) + root_exponent(range.squares[kK]);
+  return ldexpf(fabsf(scale), exponent) > 512;
+}
+
 template <class E>
 __device__ __forceinline__ const E* head_start(const TileView& view, int batch, int head) {
   return static_cast<const E*>(view.data) + batch * view.strides.batch + head * view.strides.head;
@@ -124,6 +131,44 @@ __device__ __forceinline__ void multiply_rows(float (&acc)[kMT][kN / 8][4], std:
             multiply<E>(acc[mt][2 * n + half], a[pa % kParts][mt], b[pb % kParts][2 * half],
                         b[pb % kParts][2 * half + 1]);
           }
+        }
+      }
+    }
+  }
+}
+
+// The same with two parts for scores so large that the last bits of their sum show. Tensor cores
+// cut sums off instead of rounding them, which three products for 16 columns make some units of the
+// last place; here the sum of 16 columns is made apart and added in float32.
+template <class E, int kD, int kMT, int kN, int kXPlane, int kYPlane, bool kSwapped>
+__device__ __forceinline__ void multiply_rows_rounded(float (&acc)[kMT][kN / 8][4], std::uint32_t x,
+                                                      std::uint32_t y,
+                                                      const LaneOffsets<kD>& lanes) {
+  constexpr int kPitch = TileLayout<kD>::kPitch;
+#pragma unroll
+  for (int ks = 0; ks < kD / 16; ++ks) {
+    const std::uint32_t a_from = x + lanes.rows + (lanes.rows_chunk ^ (ks * 32));
+    const std::uint32_t b_from = y + lanes.columns + (lanes.columns_chunk ^ (ks * 32));
+#pragma unroll
+    for (int mt = 0; mt < kMT; ++mt) {
+      std::uint32_t a[2][4];
+      load_matrices(a[0], a_from + mt * 16 * kPitch);
+      load_matrices(a[1], a_from + kXPlane + mt * 16 * kPitch);
+#pragma unroll
+      for (int n = 0; n < kN / 16; ++n) {
+        std::uint32_t b[2][4];
+        load_matrices(b[0], b_from + n * 16 * kPitch);
+        load_matrices(b[1], b_from + kYPlane + n * 16 * kPitch);
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+          float sum[4] = {};
+          multiply<E>(sum, a[!kSwapped], b[kSwapped][2 * half], b[kSwapped][2 * half + 1]);
+          multiply<E>(sum, a[kSwapped], b[!kSwapped][2 * half], b[!kSwapped][2 * half + 1]);
+          multiply<E>(sum, a[0], b[0][2 * half], b[0][2 * half + 1]);
+          float(&total)[4] = acc[mt][2 * n + half];
+#pragma unroll
+          for (int e = 0; e < 4; ++e) total[e] += sum[e];
+          settle(total, lanes.rows_chunk, 1 << 24);
         }
       }
     }
