@@ -119,7 +119,7 @@ std::int64_t AttentionPlan::forward_bytes(int threads) const {
   return forward_floats_per_thread() * threads * static_cast<std::int64_t>(sizeof(float));
 }
 
-std::int64_t AttentionPlan::inner_floats() const {
+std::int64_t AttentionPlan::row_floats() const {
   return round_up(sizes.heads * sizes.queries, kAligned);
 }
 std::int64_t AttentionPlan::dq_floats() const {
@@ -141,7 +141,7 @@ std::int64_t AttentionPlan::backward_floats_per_thread() const {
 std::int64_t AttentionPlan::backward_bytes(int threads) const {
   if (sizes.is_empty()) return 0;
   const std::int64_t floats =
-      inner_floats() + dq_floats() + turn_counters() + backward_floats_per_thread() * threads;
+      2 * row_floats() + dq_floats() + turn_counters() + backward_floats_per_thread() * threads;
   return floats * static_cast<std::int64_t>(sizeof(float));
 }
 

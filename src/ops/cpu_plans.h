@@ -60,9 +60,9 @@ struct AttentionPlan {
   std::int64_t forward_floats_per_thread() const;
   std::int64_t forward_bytes(int threads) const;
 
-  // Shared: the inner products dy·y of all rows, the gradient of q in float32 where its dtype is
-  // narrower, and for every panel of queries how many key blocks have been there (32 bits each).
-  std::int64_t inner_floats() const;
+  // Shared: two numbers for every row, the gradient of q in float32 where its dtype is narrower,
+  // and for every panel of queries how many key blocks have been there (32 bits each).
+  std::int64_t row_floats() const;
   std::int64_t dq_floats() const;
   std::int64_t turn_counters() const;
   std::int64_t backward_floats_per_thread() const;

@@ -153,17 +153,29 @@ TEST(FlashAttentionTest, OneKeyForEverybodyTakesAllOfTheGradient) {
   }
 }
 
-// Scores of some 10,000 of both signs: nearly all weights are 0 or 1.
+// Scores of some 10,000 of both signs: nearly all weights are 0 or 1, and the others depend on the
+// last bits of the scores and of the log-sum-exp.
 TEST(FlashAttentionTest, LargeScoresNeitherOverflowNorVanish) {
-  for (DType dtype : {DType::kF32, DType::kBF16, DType::kF16}) {
-    const Sizes s{.q = {2, 67, 16}, .keys = 67, .dtype = dtype, .scale = 1.0};
-    SCOPED_TRACE(name_of(dtype));
-    const Program program = flash_program(s);
-    const Tensors leaves = leaves_of(program, 60.0);
-    const Tensors exact = reference_values(program, leaves);
-    EXPECT_GT(max_abs(to_doubles(exact.at("lse"))), 9000);
-    // Backward knows a weight no better than the log-sum-exp of its row, in float32.
-    expect_as_good_as_naive(s, leaves, dtype == DType::kF32 ? 1e4 : 60.0);
+  struct Case {
+    std::int64_t rows, width;
+    double reach;  // of q and k
+  };
+  for (const Case& c : {Case{67, 16, 60.0}, Case{150, 64, 42.0}, Case{131, 128, 35.0}}) {
+    for (DType dtype : {DType::kF32, DType::kBF16, DType::kF16}) {
+      for (bool causal : {true, false}) {
+        const Sizes s{.q = {4, c.rows, c.width},
+                      .keys = c.rows,
+                      .causal = causal,
+                      .dtype = dtype,
+                      .scale = 1.0};
+        SCOPED_TRACE(std::string(name_of(dtype)) + (causal ? " causal " : " ") + s.q.str());
+        const Program program = flash_program(s);
+        const Tensors leaves = leaves_of(program, c.reach);
+        const Tensors exact = reference_values(program, leaves);
+        EXPECT_GT(max_abs(to_doubles(exact.at("lse"))), 9000);
+        expect_as_good_as_naive(s, leaves, c.reach);
+      }
+    }
   }
 }
 
@@ -206,8 +218,12 @@ TEST(FlashAttentionTest, TheFirstCausalRowIsItsValueAndTheFutureChangesNoBit) {
     const std::vector<double> v = to_doubles(leaves.at("v"));
     for (std::size_t i = 0; i < y.size(); ++i) {
       const std::int64_t row = static_cast<std::int64_t>(i) / 24 % 203;
-      if (row == 0) EXPECT_NEAR(y[i], v[i], 1e-6) << backend.name;  // values come in two parts
-      if (row < kFrom) ASSERT_EQ(y[i], other[i]) << backend.name << " row " << row;
+      if (row == 0) {
+        EXPECT_NEAR(y[i], v[i], 1e-6) << backend.name;  // values come in two parts
+      }
+      if (row < kFrom) {
+        ASSERT_EQ(y[i], other[i]) << backend.name << " row " << row;
+      }
     }
   }
 }

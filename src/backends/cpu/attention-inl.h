@@ -129,6 +129,16 @@ HWY_INLINE void scale_all(float* x, std::int64_t n, float scale) {
   map([=](V v) HWY_ATTR { return v * splat(scale); }, n, x, static_cast<const float*>(x));
 }
 
+// Calls f with a value of the type that a dtype is stored as.
+template <class F>
+HWY_INLINE void with_type(DType dtype, const F& f) {
+  switch (dtype) {
+    case DType::kBF16: f(BF16()); break;
+    case DType::kF16: f(F16()); break;
+    default: f(0.0f); break;
+  }
+}
+
 // Columns of panel row `key` that belong to queries before `first_query`, the first that sees it.
 HWY_INLINE std::int64_t hidden_columns(std::int64_t first_query, std::int64_t panel_start) {
   return std::clamp<std::int64_t>(first_query - panel_start, 0, kPanel);

@@ -189,11 +189,7 @@ void flash_attention_kernel(const KernelCall& call) {
     const std::int64_t head = chunk % f.p.heads;
     const std::int64_t first = (tiles - 1 - chunk / f.p.heads) * tile;
     float* own = scratch + thread * plan.forward_floats_per_thread();
-    switch (f.q.dtype) {
-      case DType::kBF16: run_tile<BF16>(f, head, first, own); break;
-      case DType::kF16: run_tile<F16>(f, head, first, own); break;
-      default: run_tile<float>(f, head, first, own); break;
-    }
+    with_type(f.q.dtype, [&](auto type) { run_tile<decltype(type)>(f, head, first, own); });
   });
 }
 

@@ -34,6 +34,7 @@ struct Backward {
   std::int64_t block;   // keys that stay
   std::int64_t panels;  // of queries
   float* inner;         // [heads, queries]: dy·y
+  float* missing;       // [heads, queries]: what lse lacks, to base two
   float* wide_dq;       // [heads, queries, width] where the dtype of q is narrow
   std::int32_t* turns;  // [heads, panels]: blocks that have been there
   float* scratch;
@@ -57,10 +58,12 @@ struct Backward {
         block(rounded_up(plan.backward_keys, kRows)),
         panels((p.queries + kPanel - 1) / kPanel),
         inner(reinterpret_cast<float*>(call.workspace.data())),
-        wide_dq(inner + plan.inner_floats()),
+        missing(inner + plan.row_floats()),
+        wide_dq(missing + plan.row_floats()),
         turns(reinterpret_cast<std::int32_t*>(wide_dq + plan.dq_floats())),
         scratch(wide_dq + plan.dq_floats() + plan.turn_counters()) {}
 
+  float* own(int thread) const { return scratch + thread * plan.backward_floats_per_thread(); }
   bool is_narrow() const { return q.dtype != DType::kF32; }
 };
 
@@ -97,10 +100,10 @@ struct Scratch {
 
 // A block of keys that meets a panel of queries.
 struct Meeting {
-  std::int64_t head, panel;
-  std::int64_t first_key, keys;  // those that the panel's last query sees
-  std::int64_t first_query, queries;
-  bool is_first, is_last;  // of the blocks that the panel meets
+  std::int64_t head = 0, panel = 0;
+  std::int64_t first_key = 0, keys = 0;  // those that the panel's last query sees
+  std::int64_t first_query = 0, queries = 0;
+  bool is_first = false, is_last = false;  // of the blocks that the panel meets
 };
 
 // --- the panel ---------------------------------------------------------------------------------
@@ -121,7 +124,8 @@ void pack_panel(const Backward& b, const Scratch& s, const Meeting& m) {
   // To base two, as the scores are, in two parts: of scores near 10,000 one has ten bits behind the
   // point.
   for (std::int64_t i = 0; i < m.queries; ++i) {
-    const double lse = static_cast<double>(b.lse[at + i]) * kLog2E;
+    const double lse =
+        static_cast<double>(b.lse[at + i]) * kLog2E + static_cast<double>(b.missing[at + i]);
     s.lse[i] = static_cast<float>(lse);
     s.lse_rest[i] = static_cast<float>(lse - static_cast<double>(s.lse[i]));
   }
@@ -263,11 +267,8 @@ void run_block(const Backward& b, std::int64_t head, std::int64_t block, float* 
     Meeting m{.head = head,
               .panel = panel,
               .first_key = first,
-              .keys = 0,
               .first_query = panel * kPanel,
-              .queries = 0,
-              .is_first = block == 0,
-              .is_last = false};
+              .is_first = block == 0};
     m.queries = std::min(kPanel, p.queries - m.first_query);
     const std::int64_t end = p.visible(m.first_query + m.queries - 1);
     m.keys = std::min(keys, end - first);
@@ -295,6 +296,43 @@ void find_inner_products(const KernelCall& call, const Backward& b) {
   });
 }
 
+// Rows whose lse is so large that its rounding shows in the weights: they are summed once ahead,
+// and what the sum lacks to 1 is made good.
+constexpr float kLargeLse = 256.0f;
+
+template <class T>
+void find_missing(const Backward& b, Meeting m, float* scratch) {
+  const AttentionProblem& p = b.p;
+  const std::int64_t at = m.head * p.queries + m.first_query;
+  std::fill_n(b.missing + at, m.queries, 0.0f);
+  if (std::none_of(b.lse + at, b.lse + at + m.queries,
+                   [](float lse) { return std::abs(lse) > kLargeLse; })) {
+    return;
+  }
+  const Scratch s(scratch, p.width, b.block);
+  pack_panel<T>(b, s, m);
+  const std::int64_t columns = rounded_up(rounded_up(m.queries, kRows), kColumns);
+  const std::int64_t end = p.visible(m.first_query + m.queries - 1);
+  std::fill_n(s.inner, kPanel, 0.0f);  // the sums; nobody asks for dy·y here
+  for (; m.first_key < end; m.first_key += b.block) {
+    m.keys = std::min(b.block, end - m.first_key);
+    pack_across<kRows>(b.k.rows<T>(m.head, m.first_key), b.k.row_stride, m.keys, p.width, s.k);
+    score_panel(m.keys, columns, p.width, s.k, s.q, s.weights);
+    for (std::int64_t j = 0; j < m.keys; ++j) {
+      float* row = s.weights + j * kPanel;
+      const std::int64_t hidden = hidden_columns(p.first_query(m.first_key + j), m.first_query);
+      std::fill_n(row, hidden, -kInfinity);
+      for (std::int64_t c = hidden / kLanes * kLanes; c < columns; c += kLanes) {
+        const V weight = exp2((load(row + c) - load(s.lse + c)) - load(s.lse_rest + c));
+        store(load(s.inner + c) + weight, s.inner + c);
+      }
+    }
+  }
+  for (std::int64_t i = 0; i < m.queries; ++i) {
+    if (s.inner[i] > 0.0f) b.missing[at + i] = std::log2(s.inner[i]);
+  }
+}
+
 void write_zeros(const KernelCall& call) {
   for (const TensorRef& out : call.outputs) {
     if (out.data == nullptr) continue;
@@ -306,18 +344,20 @@ void flash_attention_grad_kernel(const KernelCall& call) {
   const Backward b(call);
   if (b.p.heads * b.p.queries * b.p.keys == 0) return write_zeros(call);
   find_inner_products(call, b);
+  for_chunks(call, b.p.heads * b.panels, [&](std::int64_t chunk, int thread) {
+    Meeting m{.head = chunk / b.panels, .panel = chunk % b.panels};
+    m.first_query = m.panel * kPanel;
+    m.queries = std::min(kPanel, b.p.queries - m.first_query);
+    with_type(b.q.dtype, [&](auto type) { find_missing<decltype(type)>(b, m, b.own(thread)); });
+  });
   std::fill_n(b.turns, b.p.heads * b.panels, 0);
   // The first blocks of keys are seen by most queries: they come first. Those of one head are far
   // apart where there are many, and follow each other through the panels where there are few.
   const std::int64_t blocks = (b.p.keys + b.block - 1) / b.block;
   for_chunks(call, blocks * b.p.heads, [&](std::int64_t chunk, int thread) {
     const std::int64_t head = chunk % b.p.heads, block = chunk / b.p.heads;
-    float* own = b.scratch + thread * b.plan.backward_floats_per_thread();
-    switch (b.q.dtype) {
-      case DType::kBF16: run_block<BF16>(b, head, block, own); break;
-      case DType::kF16: run_block<F16>(b, head, block, own); break;
-      default: run_block<float>(b, head, block, own); break;
-    }
+    with_type(b.q.dtype,
+              [&](auto type) { run_block<decltype(type)>(b, head, block, b.own(thread)); });
   });
 }
 
