@@ -65,6 +65,7 @@ void print_row(Device& device, const Row& row) {
 void print_memory_bound(Device& device) {
   const Type hidden{DType::kF32, {2048, 768}}, wide{DType::kF32, {2048, 3072}};
   const Type scores{DType::kF32, {48, 512, 512}}, weight{DType::kF32, {768}};
+  const Type cached{DType::kF32, {128, 896}};  // with its result in the L2 caches of two cores
   const Type logits{DType::kF32, {2048, 10000}}, targets{DType::kI64, {2048}};
   const Type flat{DType::kF32, {1 << 25}}, one{DType::kF32, {}}, rows{DType::kF32, {2048}};
   const std::int64_t n_hidden = hidden.count(), n_wide = wide.count(), n_scores = scores.count();
@@ -72,6 +73,8 @@ void print_memory_bound(Device& device) {
       {"add 2048x3072", "add", {wide, wide}, {}, {}, n_wide, 12 * n_wide},
       {"add 2048x3072 in place", "add", {wide, wide}, {}, {0}, n_wide, 12 * n_wide},
       {"silu 2048x3072", "silu", {wide}, {}, {}, n_wide, 8 * n_wide},
+      {"silu 128x896, cached", "silu", {cached}, {}, {}, cached.count(), 8 * cached.count()},
+      {"softmax 128x896, cached", "softmax", {cached}, {}, {0}, cached.count(), 8 * cached.count()},
       {"swiglu 2048x3072", "swiglu", {wide, wide}, {}, {}, n_wide, 12 * n_wide},
       {"swiglu_grad 2048x3072", "swiglu_grad", {wide, wide, wide}, {}, {1, 2}, n_wide, 20 * n_wide},
       {"rms_norm 2048x768", "rms_norm", {hidden, weight}, {}, {}, n_hidden, 8 * n_hidden},

@@ -21,13 +21,37 @@ constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
 TEST(CpuKernelsTest, TheExponentialIsWithinAFewUlpUpToOverflow) {
   std::vector<float> x;
-  for (float v = -87.3f; v < 88.7f; v += 0.0137f) x.push_back(v);
+  for (float v = -86.9f; v < 88.7f; v += 0.0137f) x.push_back(v);
   const auto n = static_cast<std::int64_t>(x.size());
   const std::vector<double> y = values_of(run("exp", {dense(floats(DType::kF32, {n}, x))})[0]);
   for (std::size_t i = 0; i < x.size(); ++i) {
     const double exact = std::exp(static_cast<double>(x[i]));
     ASSERT_NEAR(y[i], exact, 1.2e-7 * exact) << x[i];
   }
+}
+
+// Whose exponential has a shorter way of its own.
+TEST(CpuKernelsTest, SigmoidAndSiluAreWithinAFewUlp) {
+  std::vector<float> x;
+  for (float v = -85.0f; v < 85.0f; v += 0.0137f) x.push_back(v);
+  const auto n = static_cast<std::int64_t>(x.size());
+  const std::vector<double> sigmoid =
+      values_of(run("sigmoid", {dense(floats(DType::kF32, {n}, x))})[0]);
+  const std::vector<double> silu = values_of(run("silu", {dense(floats(DType::kF32, {n}, x))})[0]);
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    const auto v = static_cast<double>(x[i]);
+    const double exact = 1 / (1 + std::exp(-v)), near = 2.5e-7 + (v < 0 ? -2e-8 * v : 0);
+    ASSERT_NEAR(sigmoid[i], exact, near * exact) << v;
+    ASSERT_NEAR(silu[i], v * exact, near * std::abs(v) * exact) << v;
+  }
+  const float ends[] = {-kInfinity, kInfinity, 200.0f, -200.0f, NAN};
+  const std::vector<double> y =
+      values_of(run("sigmoid", {dense(floats(DType::kF32, {5}, ends))})[0]);
+  EXPECT_EQ(y[0], 0.0);
+  EXPECT_EQ(y[1], 1.0);
+  EXPECT_EQ(y[2], 1.0);
+  EXPECT_EQ(y[3], 0.0);
+  EXPECT_TRUE(std::isnan(y[4]));
 }
 
 TEST(CpuKernelsTest, TheExponentialOfTheExtremes) {

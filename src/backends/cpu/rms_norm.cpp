@@ -36,6 +36,7 @@ void rms_norm_kernel(const KernelCall& call) {
     if (y.data == nullptr) return;
     for_row_tiles(begin, width, [&](std::int64_t at, std::int64_t n) {
       Tile x_tile, w_tile, y_tile;
+      if (x.dtype == DType::kF32) fetch(reinterpret_cast<const float*>(x.data) + at + width, n);
       map([=](V v, V weight) HWY_ATTR { return weight * (v * splat(scale)); }, n,
           destination(y, at, y_tile), read(x, at, n, x_tile), read(w, at - begin, n, w_tile));
       finish(y, at, n, y_tile);

@@ -9,6 +9,8 @@
 #include <cmath>
 #include <limits>
 
+#include <hwy/cache_control.h>
+
 #include "backends/cpu/tiles-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -20,8 +22,11 @@ HWY_INLINE void for_row_tiles(std::int64_t begin, std::int64_t width, const F& f
   for (std::int64_t i = 0; i < width; i += kTile) f(begin + i, std::min(kTile, width - i));
 }
 
-HWY_INLINE float plain_sum(std::int64_t n, const float* x) {
-  return sum_of([](V v) HWY_ATTR { return v; }, n, x);
+// Asks for the n numbers behind p, which come while others are computed with. They need not exist.
+HWY_INLINE void fetch(const float* p, std::int64_t n) {
+  for (std::int64_t i = 0; i < n; i += 64 / static_cast<std::int64_t>(sizeof(float))) {
+    hwy::Prefetch(p + i);
+  }
 }
 
 // max(scale · x); -inf over nothing.
@@ -41,16 +46,25 @@ HWY_INLINE float row_max(const Operand& x, std::int64_t begin, std::int64_t widt
   return top * std::abs(scale);
 }
 
-// log Σ exp(x), shifted by the maximum.
+// log Σ exp(x): the sum so far is worth less under every new maximum.
 HWY_INLINE float row_log_sum_exp(const Operand& x, std::int64_t begin, std::int64_t width) {
-  const float top = row_max(x, begin, width, 1.0f);
+  constexpr float kNothing = -std::numeric_limits<float>::infinity();
+  float top = kNothing;
   double total = 0;
   for_row_tiles(begin, width, [&](std::int64_t at, std::int64_t n) {
     Tile tile;
+    const float* values = read(x, at, n, tile);
+    const float own = max_of(n, values, kNothing);
+    if (own == kNothing) return;
+    fetch(values + n, kTile);  // also of the next row
+    if (!(own <= top)) {
+      total *= std::exp(static_cast<double>(top) - static_cast<double>(own));
+      top = own;
+    }
     const V shift = splat(top);
-    total += static_cast<double>(
-        sum_of([=](V v) HWY_ATTR { return exp(v - shift); }, n, read(x, at, n, tile)));
+    total += static_cast<double>(sum_of([=](V v) HWY_ATTR { return exp(v - shift); }, n, values));
   });
+  if (top == kNothing && width > 0) total = std::numeric_limits<double>::quiet_NaN();  // -inf + inf
   return static_cast<float>(std::log(total) + static_cast<double>(top));
 }
 

@@ -105,29 +105,55 @@ HWY_INLINE V min(V a, V b) {
   return {hn::IfThenElse(hn::IsNaN(b.v), b.v, hn::IfThenElse(hn::Lt(b.v, a.v), b.v, a.v))};
 }
 
-// e^x within 1e-7, zero where the result would be subnormal: x = n·ln2 + r, a polynomial of degree
-// 6 in r (relative error 1.1e-8), and n added to the exponent bits. Adding 1.5·2^23 rounds to an
-// integer and leaves it in the low bits of the sum.
+HWY_INLINE V multiply_subtract(V a, V b, V c) {  // a b - c, rounded once
+  return {hn::MulSub(a.v, b.v, c.v)};
+}
+
+// e^x within 1e-7, zero below e^-87: x = n·ln2 + r, and twice a polynomial of degree 6 in r
+// (relative error 1.1e-8) times 2^(n-1), which exists for every n that a finite result needs and is
+// zero for the least. Adding 1.5·2^23 rounds to an integer and leaves it in the low bits of the
+// sum.
 HWY_INLINE V exp(V x) {
   const D d;
   const DU du;
+  // The second of two where one is NaN.
+  const auto bounded = hn::Min(hn::Set(d, 89.0f), hn::Max(hn::Set(d, -87.5f), x.v));
   const auto shifter = hn::Set(d, 0x1.8p23f);
-  const auto shifted = hn::MulAdd(x.v, hn::Set(d, 0x1.715476p+0f), shifter);
+  const auto shifted = hn::MulAdd(bounded, hn::Set(d, 0x1.715476p+0f), shifter);
   const auto n = hn::Sub(shifted, shifter);
-  auto r = hn::NegMulAdd(n, hn::Set(d, 0x1.62e4p-1f), x.v);
+  auto r = hn::NegMulAdd(n, hn::Set(d, 0x1.62e4p-1f), bounded);
   r = hn::NegMulAdd(n, hn::Set(d, 0x1.7f7d1cp-20f), r);
-  auto q = hn::MulAdd(hn::Set(d, 0x1.6d113cp-10f), r, hn::Set(d, 0x1.120ba2p-7f));
-  q = hn::MulAdd(q, r, hn::Set(d, 0x1.55551ap-5f));
-  q = hn::MulAdd(q, r, hn::Set(d, 0x1.5554dcp-3f));
-  q = hn::MulAdd(q, r, hn::Set(d, 0.5f));
+  auto q = hn::MulAdd(hn::Set(d, 0x1.6d113cp-9f), r, hn::Set(d, 0x1.120ba2p-6f));
+  q = hn::MulAdd(q, r, hn::Set(d, 0x1.55551ap-4f));
+  q = hn::MulAdd(q, r, hn::Set(d, 0x1.5554dcp-2f));
   q = hn::MulAdd(q, r, hn::Set(d, 1.0f));
-  q = hn::MulAdd(q, r, hn::Set(d, 1.0f));
+  q = hn::MulAdd(q, r, hn::Set(d, 2.0f));
+  q = hn::MulAdd(q, r, hn::Set(d, 2.0f));
   const auto exponent = hn::ShiftLeft<23>(hn::BitCast(du, shifted));
-  const auto y = hn::BitCast(d, hn::Add(hn::BitCast(du, q), exponent));
-  // Beyond the largest argument, and for NaN: x + inf is inf, or NaN.
-  const auto large = hn::Add(x.v, hn::Set(d, __builtin_inff()));
-  const auto finite = hn::IfThenElse(hn::Le(x.v, hn::Set(d, 0x1.62e42ep+6f)), y, large);
-  return {hn::IfThenZeroElse(hn::Lt(x.v, hn::Set(d, -0x1.5d589ep+6f)), finite)};
+  const auto power = hn::BitCast(d, hn::Add(exponent, hn::Set(du, 126u << 23)));
+  return {hn::Mul(q, power)};
+}
+
+// 1 + e^-x within 1e-7 for |x| <= 5, 2e-8 |x| beyond: as above, to base two, without the low part
+// of its logarithm and with the addition in place of the last multiplication.
+HWY_INLINE V one_plus_exp_of_minus(V x) {
+  const D d;
+  const DU du;
+  const auto bounded = hn::Min(hn::Set(d, 87.5f), hn::Max(hn::Set(d, -89.0f), x.v));
+  const auto log2e = hn::Set(d, 0x1.715476p+0f);
+  const auto shifter = hn::Set(d, 0x1.8p23f);
+  const auto shifted = hn::NegMulAdd(bounded, log2e, shifter);
+  const auto n = hn::Sub(shifted, shifter);
+  const auto r = hn::NegMulSub(bounded, log2e, n);
+  auto q = hn::MulAdd(hn::Set(d, 0x1.41fbbep-12f), r, hn::Set(d, 0x1.5f3e54p-9f));
+  q = hn::MulAdd(q, r, hn::Set(d, 0x1.3b2d4cp-6f));
+  q = hn::MulAdd(q, r, hn::Set(d, 0x1.c6aee8p-4f));
+  q = hn::MulAdd(q, r, hn::Set(d, 0x1.ebfbdcp-2f));
+  q = hn::MulAdd(q, r, hn::Set(d, 0x1.62e430p+0f));
+  q = hn::MulAdd(q, r, hn::Set(d, 2.0f));
+  const auto exponent = hn::ShiftLeft<23>(hn::BitCast(du, shifted));
+  const auto power = hn::BitCast(d, hn::Add(exponent, hn::Set(du, 126u << 23)));
+  return {hn::MulAdd(q, power, hn::Set(d, 1.0f))};
 }
 
 // --- partial vectors: the same arithmetic on a padded copy ------------------------------------
@@ -174,6 +200,32 @@ HWY_INLINE float sum_of(F f, std::int64_t n, const In*... in) {
   }
   const V total = (s0 + s1) + (s2 + s3);
   return hn::GetLane(hn::SumOfLanes(D(), total.v));
+}
+
+// The same, with the values stored to y.
+template <class F, class... In>
+HWY_INLINE float map_and_sum(F f, std::int64_t n, float* y, const In*... in) {
+  V s0 = splat(0.0f), s1 = s0, s2 = s0, s3 = s0;
+  std::int64_t i = 0;
+  const auto step = [&](std::int64_t at) HWY_ATTR {
+    const V v = f(load(in + at)...);
+    store(v, y + at);
+    return v;
+  };
+  for (; i + 4 * kLanes <= n; i += 4 * kLanes) {
+    s0 = s0 + step(i);
+    s1 = s1 + step(i + kLanes);
+    s2 = s2 + step(i + 2 * kLanes);
+    s3 = s3 + step(i + 3 * kLanes);
+  }
+  for (; i + kLanes <= n; i += kLanes) s0 = s0 + step(i);
+  const V total = (s0 + s1) + (s2 + s3);
+  float sum = hn::GetLane(hn::SumOfLanes(D(), total.v));
+  if (i < n) {
+    store_n(f(load_n(in + i, n - i)...), y + i, n - i);
+    for (; i < n; ++i) sum += y[i];
+  }
+  return sum;
 }
 
 HWY_INLINE float max_of(std::int64_t n, const float* a, float start) {

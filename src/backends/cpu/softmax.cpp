@@ -22,7 +22,7 @@ namespace {
 // e^(scale·x - top)
 struct Exponential {
   float scale, top;
-  HWY_INLINE V operator()(V x) const { return exp(x * splat(scale) - splat(top)); }
+  HWY_INLINE V operator()(V x) const { return exp(multiply_subtract(x, splat(scale), splat(top))); }
 };
 
 // y[0, visible) = softmax(scale·x), zeros behind. Float32 rows keep the exponentials in y; narrow
@@ -38,8 +38,8 @@ void softmax_row(const Operand& x, std::int64_t begin, std::int64_t visible, flo
     const float* values = read(x, at, n, x_tile);
     float* e = destination(y, at, e_tile);
     if (wide) {
-      map(f, n, e, values);
-      total += static_cast<double>(plain_sum(n, e));
+      fetch(values + n, n);  // the next row follows
+      total += static_cast<double>(map_and_sum(f, n, e, values));
     } else {
       total += static_cast<double>(sum_of(f, n, values));
     }

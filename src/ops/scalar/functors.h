@@ -102,10 +102,15 @@ struct Rsqrt {
     return rsqrt(x);
   }
 };
+// 1 + e^-x, which a computing type may overload: vectors have a shorter way.
+template <class V>
+TRACESTEP_FUNCTION V one_plus_exp_of_minus(V x) {
+  return constant(x, 1.0f) + exp(constant(x, 0.0f) - x);
+}
 struct Sigmoid {
   template <class V>
   TRACESTEP_FUNCTION V operator()(V x) const {
-    return constant(x, 1.0f) / (constant(x, 1.0f) + exp(constant(x, 0.0f) - x));
+    return constant(x, 1.0f) / one_plus_exp_of_minus(x);
   }
 };
 struct Relu {
@@ -117,7 +122,7 @@ struct Relu {
 struct Silu {
   template <class V>
   TRACESTEP_FUNCTION V operator()(V x) const {
-    return x / (constant(x, 1.0f) + exp(constant(x, 0.0f) - x));
+    return x / one_plus_exp_of_minus(x);
   }
 };
 
@@ -162,7 +167,7 @@ struct SiluGrad {
   template <class V>
   TRACESTEP_FUNCTION V operator()(V g, V x) const {
     const V one = constant(x, 1.0f);
-    const V s = one / (one + exp(constant(x, 0.0f) - x));
+    const V s = one / one_plus_exp_of_minus(x);
     return g * (s * (one + x * (one - s)));
   }
 };
