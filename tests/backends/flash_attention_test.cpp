@@ -14,6 +14,7 @@
 #include "support/host_values.h"
 #include "support/run_program.h"
 #ifdef TRACESTEP_WITH_CUDA
+#include "backends/cuda/attention/portable.h"
 #include "backends/cuda/cuda_device.h"
 #endif
 
@@ -280,9 +281,28 @@ TEST(FlashAttentionTest, Tf32ReachesTheTilesOfAGpu) {
       const std::vector<double> expected = to_doubles(exact.at(name));
       const double error = max_difference(to_doubles(got.at(name)), expected) / max_abs(expected);
       EXPECT_LE(error, tf32 ? 5e-3 : 5e-6) << name << (tf32 ? " tf32" : " fp32");
-      if (tf32) EXPECT_GE(error, 1e-5) << name;
+      if (tf32) {
+        EXPECT_GE(error, 1e-5) << name;
+      }
     }
   }
+}
+
+// What is chosen where blocks have less shared memory than on the GPU at hand: on an A100, and on
+// GPUs of 8.6 and 8.9.
+TEST(FlashAttentionTest, WideHeadsFitSmallerGpus) {
+  if (probe_cuda().devices == 0) GTEST_SKIP() << "no GPU";
+  for (const int kib : {163, 99}) {
+    cuda::limit_portable_shared_memory(kib * 1024);
+    for (DType dtype : {DType::kF32, DType::kBF16, DType::kF16}) {
+      for (std::int64_t width : {128, 200}) {
+        const Sizes s{.q = {2, 149, width}, .keys = 149, .dtype = dtype};
+        SCOPED_TRACE(std::string(name_of(dtype)) + " " + s.q.str());
+        expect_as_good_as_naive(s, leaves_of(flash_program(s)));
+      }
+    }
+  }
+  cuda::limit_portable_shared_memory(0);
 }
 #endif
 

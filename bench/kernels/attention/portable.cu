@@ -1,10 +1,11 @@
 // The portable attention kernels alone: `portable check` compares them with float64 and with the
-// unfused path of the same dtype, on shapes, strides and values chosen to break them; `portable
-// time` prints milliseconds and TFLOP/s (4 B H T^2 D forward, 2.5 times that backward, half when
-// causal).
+// unfused path of the same dtype, on shapes, strides and values chosen to break them (`portable
+// check 99` where blocks have no more than 99 KiB of shared memory); `portable time` prints
+// milliseconds and TFLOP/s (4 B H T^2 D forward, 2.5 times that backward, half when causal).
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <functional>
 #include <string>
@@ -431,6 +432,7 @@ std::vector<Case> check_cases() {
 
 int main(int argc, char** argv) {
   const std::string mode = argc > 1 ? argv[1] : "check";
+  if (argc > 2) limit_portable_shared_memory(std::atoi(argv[2]) * 1024);
   if (mode == "check") {
     int failed = 0;
     for (const Case& c : check_cases()) failed += !run_check(c);

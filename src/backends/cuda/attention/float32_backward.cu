@@ -4,52 +4,49 @@
 
 namespace tracestep::cuda::portable {
 
-// Numbers as in float32_forward.cu, of the kernel for dK and dV and of that for dQ.
+// Numbers and lists as in portable_dispatch.cuh: the kernel for dQ, then those for dK and dV.
 cudaError_t backward_split(int width, const BackwardParams& keys, const BackwardParams& queries,
                            cudaStream_t stream) {
   constexpr auto kKeysValues = Gradient::kKeysValues, kQueries = Gradient::kQueries,
                  kKeys = Gradient::kKeys, kValues = Gradient::kValues;
-  const auto both = [&](auto launch_keys, auto launch_queries) {
-    const cudaError_t status = launch_queries(queries, stream);
-    return status != cudaSuccess ? status : launch_keys(keys, stream);
-  };
-  // dK and dV of wide heads do not fit in the registers together.
-  const auto wide = [&](auto launch_queries, auto launch_keys, auto launch_values) {
-    const cudaError_t status = both(launch_keys, launch_queries);
-    return status != cudaSuccess ? status : launch_values(keys, stream);
+  const auto both = [&](auto of_queries, auto of_keys) {
+    const cudaError_t status = of_queries.launch(queries, stream);
+    return status != cudaSuccess ? status : of_keys.launch(keys, stream);
   };
   switch (width) {
     case 16:
-      return both(launch_backward<F16, 2, 16, 2, 4, 32, 2, kKeysValues>,
-                  launch_backward<F16, 2, 16, 2, 4, 32, 2, kQueries>);
+      return both(FirstOf<kBackward<F16, 2, 16, 2, 4, 32, 2, kQueries>>(),
+                  FirstOf<kBackward<F16, 2, 16, 2, 4, 32, 2, kKeysValues>>());
     case 32:
-      return both(launch_backward<F16, 2, 32, 2, 4, 32, 2, kKeysValues>,
-                  launch_backward<F16, 2, 32, 2, 4, 32, 2, kQueries>);
+      return both(FirstOf<kBackward<F16, 2, 32, 2, 4, 32, 2, kQueries>>(),
+                  FirstOf<kBackward<F16, 2, 32, 2, 4, 32, 2, kKeysValues>>());
     case 64:
-      return both(launch_backward<F16, 2, 64, 2, 4, 32, 2, kKeysValues>,
-                  launch_backward<F16, 2, 64, 2, 4, 32, 2, kQueries>);
+      return both(FirstOf<kBackward<F16, 2, 64, 2, 4, 32, 2, kQueries>>(),
+                  FirstOf<kBackward<F16, 2, 64, 2, 4, 32, 2, kKeysValues>>());
     case 80:
-      return both(launch_backward<F16, 2, 80, 1, 4, 32, 2, kKeysValues>,
-                  launch_backward<F16, 2, 80, 1, 4, 32, 2, kQueries>);
+      return both(FirstOf<kBackward<F16, 2, 80, 1, 4, 32, 2, kQueries>>(),
+                  FirstOf<kBackward<F16, 2, 80, 1, 4, 32, 2, kKeysValues>>());
     case 96:
-      return both(launch_backward<F16, 2, 96, 1, 4, 32, 2, kKeysValues>,
-                  launch_backward<F16, 2, 96, 1, 4, 32, 2, kQueries>);
+      return both(FirstOf<kBackward<F16, 2, 96, 1, 4, 32, 2, kQueries>>(),
+                  FirstOf<kBackward<F16, 2, 96, 1, 4, 32, 2, kKeysValues>>());
     case 128:
-      if (has_shared_memory(BackwardShared<2, 128, 1, 8, 32, kKeysValues, 1>::kBytes)) {
-        return both(launch_backward<F16, 2, 128, 1, 8, 32, 1, kKeysValues>,
-                    launch_backward<F16, 2, 128, 1, 8, 32, 1, kQueries>);
-      }
-      return both(launch_backward<F16, 2, 128, 1, 4, 32, 1, kKeysValues>,
-                  launch_backward<F16, 2, 128, 1, 4, 32, 1, kQueries>);
-    default:
-      if (has_shared_memory(BackwardShared<2, 256, 1, 4, 16, kQueries, 1>::kBytes)) {
-        return wide(launch_backward<F16, 2, 256, 1, 4, 16, 1, kQueries>,
-                    launch_backward<F16, 2, 256, 1, 4, 16, 1, kKeys>,
-                    launch_backward<F16, 2, 256, 1, 4, 16, 1, kValues>);
-      }
-      return wide(launch_backward<F16, 2, 256, 1, 2, 16, 1, kQueries>,
-                  launch_backward<F16, 2, 256, 1, 2, 16, 1, kKeys>,
-                  launch_backward<F16, 2, 256, 1, 2, 16, 1, kValues>);
+      return both(FirstOf<kBackward<F16, 2, 128, 1, 8, 32, 1, kQueries>,
+                          kBackward<F16, 2, 128, 1, 4, 32, 1, kQueries>,
+                          kBackward<F16, 2, 128, 1, 4, 16, 1, kQueries>>(),
+                  FirstOf<kBackward<F16, 2, 128, 1, 8, 32, 1, kKeysValues>,
+                          kBackward<F16, 2, 128, 1, 4, 32, 1, kKeysValues>,
+                          kBackward<F16, 2, 128, 1, 4, 16, 1, kKeysValues>>());
+    default: {  // dK and dV of wide heads do not fit in the registers together
+      const cudaError_t status = both(FirstOf<kBackward<F16, 2, 256, 1, 4, 16, 1, kQueries>,
+                                              kBackward<F16, 2, 256, 1, 2, 16, 1, kQueries>,
+                                              kBackward<F16, 2, 256, 1, 1, 16, 1, kQueries>>(),
+                                      FirstOf<kBackward<F16, 2, 256, 1, 4, 16, 1, kKeys>,
+                                              kBackward<F16, 2, 256, 1, 2, 16, 1, kKeys>,
+                                              kBackward<F16, 2, 256, 1, 1, 16, 1, kKeys>>());
+      if (status != cudaSuccess) return status;
+      return FirstOf<kBackward<F16, 2, 256, 1, 4, 16, 1, kValues>,
+                     kBackward<F16, 2, 256, 1, 2, 16, 1, kValues>>::launch(keys, stream);
+    }
   }
 }
 

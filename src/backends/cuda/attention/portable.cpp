@@ -2,6 +2,7 @@
 #include "backends/cuda/attention/portable.h"
 
 #include <algorithm>
+#include <atomic>
 
 #include "backends/cuda/attention/portable_kernels.h"
 
@@ -199,6 +200,23 @@ BothParams backward_params(const AttentionBackward& call, const StatsPieces& sta
 }
 
 }  // namespace
+
+namespace {
+std::atomic<int> shared_memory_bound{0};
+}  // namespace
+
+void limit_portable_shared_memory(int bytes) {
+  shared_memory_bound = bytes;
+}
+
+int portable::shared_memory_limit() {
+  int device = 0, bytes = kLeastSharedMemory;
+  if (cudaGetDevice(&device) == cudaSuccess) {
+    cudaDeviceGetAttribute(&bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, device);
+  }
+  const int bound = shared_memory_bound;
+  return bound == 0 ? bytes : std::min(bytes, bound);
+}
 
 int portable::padded_width(int width) {
   for (const int padded : {16, 32, 64, 80, 96, 128}) {

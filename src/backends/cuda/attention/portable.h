@@ -22,4 +22,8 @@ std::int64_t float32_backward_workspace(const AttentionShape& shape);
 cudaError_t float32_forward(const AttentionForward& call, cudaStream_t stream);
 cudaError_t float32_backward(const AttentionBackward& call, cudaStream_t stream);
 
+// Lets blocks have no more shared memory than this many bytes, to run on one GPU what is chosen on
+// smaller ones (99 KiB at least); 0: what the device has. For tests.
+void limit_portable_shared_memory(int bytes);
+
 }  // namespace tracestep::cuda

@@ -373,4 +373,10 @@ cudaError_t launch_backward(const BackwardParams& params, cudaStream_t stream) {
   return cudaGetLastError();
 }
 
+template <class E, int kParts, int kD, int kMT, int kWarps, int kN, int kBlocks, Gradient kG,
+          int kShare = 1>
+inline constexpr Configuration<BackwardParams> kBackward{
+    BackwardShared<kParts, kD, kMT, kWarps, kN, kG, kShare>::kBytes,
+    launch_backward<E, kParts, kD, kMT, kWarps, kN, kBlocks, kG, kShare>};
+
 }  // namespace tracestep::cuda::portable

@@ -5,6 +5,7 @@
 
 #include <atomic>
 
+#include "backends/cuda/attention/portable_kernels.h"
 #include "backends/cuda/attention/portable_tile.cuh"
 
 namespace tracestep::cuda::portable {
@@ -203,14 +204,28 @@ cudaError_t allow_shared(int bytes) {
   return status;
 }
 
-// Whether a block may have so much shared memory: 227 KiB on Hopper, 163 KiB on an A100.
-inline bool has_shared_memory(int bytes) {
-  int device = 0, most = 0;
-  return cudaGetDevice(&device) == cudaSuccess &&
-         cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, device) ==
-             cudaSuccess &&
-         bytes <= most;
-}
+// A kernel of one configuration: the shared memory of a block, and how it is launched.
+template <class Params>
+struct Configuration {
+  int bytes;
+  cudaError_t (*launch)(const Params& params, cudaStream_t stream);
+};
+
+// Configurations of falling size; the first that fits the device is launched. The last one always
+// fits.
+template <const auto&... kConfigurations>
+struct FirstOf {
+  template <class Params>
+  static cudaError_t launch(const Params& params, cudaStream_t stream) {
+    constexpr int kCount = sizeof...(kConfigurations);
+    constexpr Configuration<Params> kAll[] = {kConfigurations...};
+    static_assert(kAll[kCount - 1].bytes <= kLeastSharedMemory);
+    const int most = kCount == 1 ? kLeastSharedMemory : shared_memory_limit();
+    int i = 0;
+    while (i + 1 < kCount && kAll[i].bytes > most) ++i;
+    return kAll[i].launch(params, stream);
+  }
+};
 
 // Launches the kernel of one configuration; rows of float16 or bfloat16 parts.
 template <class E, int kParts, int kD, int kMT, int kWarps, int kN, int kBlocks>
@@ -227,5 +242,9 @@ cudaError_t launch_forward(const ForwardParams& params, cudaStream_t stream) {
   kKernel<<<blocks, kWarps * 32, Shared::kBytes, stream>>>(params);
   return cudaGetLastError();
 }
+template <class E, int kParts, int kD, int kMT, int kWarps, int kN, int kBlocks>
+inline constexpr Configuration<ForwardParams> kForward{
+    ForwardShared<kParts, kD, kMT, kWarps, kN>::kBytes,
+    launch_forward<E, kParts, kD, kMT, kWarps, kN, kBlocks>};
 
 }  // namespace tracestep::cuda::portable

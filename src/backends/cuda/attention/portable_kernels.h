@@ -9,6 +9,11 @@ namespace tracestep::cuda::portable {
 // The width that the kernels are compiled for which serves `width`; the columns between are zeros.
 int padded_width(int width);
 
+// Bytes of shared memory that a block may have on any GPU from 8.0 on (8.6 and 8.9; 163 KiB on an
+// A100, 227 on Hopper), and that one of the current device may.
+inline constexpr int kLeastSharedMemory = 99 * 1024;
+int shared_memory_limit();
+
 // `width` is a padded one. Split: float16 in two parts, results in float32.
 cudaError_t forward_bf16(int width, const ForwardParams& params, cudaStream_t stream);
 cudaError_t forward_f16(int width, const ForwardParams& params, cudaStream_t stream);
