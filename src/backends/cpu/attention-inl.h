@@ -80,15 +80,24 @@ HWY_NOINLINE void panel_kernel(std::int64_t k, const float* HWY_RESTRICT a,
     acc[r][1] = hn::Zero(d);
     hwy::Prefetch(c + r * ldc);
   }
-  for (std::int64_t i = 0; i < k; ++i) {
-    const auto b0 = hn::Load(d, b);
-    const auto b1 = hn::Load(d, b + kLanes);
+  const auto step = [&](std::int64_t i) HWY_ATTR {
+    const auto b0 = hn::Load(d, b + i * kColumns);
+    const auto b1 = hn::Load(d, b + i * kColumns + kLanes);
 #pragma GCC unroll 16
     for (int r = 0; r < kRows; ++r) {
-      const auto x = hn::Set(d, a[r * kStrideR]);
+      const auto x = hn::Set(d, a[r * kStrideR + i * kStrideK]);
       acc[r][0] = hn::MulAdd(x, b0, acc[r][0]);
       acc[r][1] = hn::MulAdd(x, b1, acc[r][1]);
     }
+  };
+  for (; k >= kUnroll; k -= kUnroll) {
+#pragma GCC unroll 16
+    for (int i = 0; i < kUnroll; ++i) step(i);
+    a += kUnroll * kStrideK;
+    b += kUnroll * kColumns;
+  }
+  for (; k > 0; --k) {
+    step(0);
     a += kStrideK;
     b += kColumns;
   }

@@ -20,6 +20,10 @@ namespace tracestep::cpu::HWY_NAMESPACE {
 // fit into 16 (AVX2) or 32 (AVX-512) registers.
 constexpr std::int64_t kRows = HWY_TARGET == HWY_AVX3 ? 14 : 6;
 constexpr std::int64_t kColumns = 2 * kLanes;
+// Steps of k in one turn of the innermost loops. With six rows a step is 24 instructions for 12
+// multiply-adds: on Zen 3 one a turn keeps their units at 78 or 88 % of peak, by where the loop
+// begins; four at 90, eight at 82. Fourteen rows have 28.
+constexpr int kUnroll = HWY_TARGET == HWY_AVX3 ? 1 : 4;
 
 // c[kTile, kColumns] (+)= a[k, kRows]ᵀ b[k, kColumns], both packed; kTile <= kRows.
 template <bool kAccumulate, std::int64_t kTile>
@@ -34,15 +38,24 @@ HWY_NOINLINE void micro_kernel(std::int64_t k, const float* HWY_RESTRICT a,
     acc[r][1] = hn::Zero(d);
     hwy::Prefetch(c + r * ldc);
   }
-  for (std::int64_t i = 0; i < k; ++i) {
-    const auto b0 = hn::Load(d, b);
-    const auto b1 = hn::Load(d, b + kLanes);
+  const auto step = [&](std::int64_t i) HWY_ATTR {
+    const auto b0 = hn::Load(d, b + i * kColumns);
+    const auto b1 = hn::Load(d, b + i * kColumns + kLanes);
 #pragma GCC unroll 16
     for (int r = 0; r < kTile; ++r) {
-      const auto x = hn::Set(d, a[r]);
+      const auto x = hn::Set(d, a[i * kRows + r]);
       acc[r][0] = hn::MulAdd(x, b0, acc[r][0]);
       acc[r][1] = hn::MulAdd(x, b1, acc[r][1]);
     }
+  };
+  for (; k >= kUnroll; k -= kUnroll) {
+#pragma GCC unroll 16
+    for (int i = 0; i < kUnroll; ++i) step(i);
+    a += kUnroll * kRows;
+    b += kUnroll * kColumns;
+  }
+  for (; k > 0; --k) {
+    step(0);
     a += kRows;
     b += kColumns;
   }
