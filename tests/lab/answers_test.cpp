@@ -318,7 +318,13 @@ std::vector<Change> changes() {
        "Measured: the flash form",
        "No answer"},
       {"training", "training", {{"step", 10}}, "loss", 5.0, "The model learns.", "did not learn"},
-      {"validity", "validity", {}, "verdict", "doubt: unsteady", "timed rows", "doubt: unsteady"},
+      {"validity",
+       "validity",
+       {},
+       "verdict",
+       "doubt: unsteady",
+       "Every time is what its label says.",
+       "1 with doubt: unsteady"},
   };
 }
 

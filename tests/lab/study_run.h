@@ -7,8 +7,8 @@
 namespace tracestep::testing {
 
 // With times that are set, not measured: forward 10 ms, with backward 30 ms, a step 35 ms;
-// primitive ops take 1.5 times as long, the larger size 8 times. Bytes, counts and numbers are as
-// measured.
+// primitive ops take 1.5 times as long, the larger size 8 times; all of them valid. Bytes, counts
+// and numbers are as measured.
 const StudyReport& small_study();
 
 // The cell of the first row with these cells, to be read or changed. CHECKs that it is there.
