@@ -27,10 +27,12 @@ void matmul(const KernelCall& call) {
   const View<double> out(y);
   for_each_index(y.shape, [&](const Dims& i) {
     const Dims batch = prefix(i, i.rank() - 2);
-    const Line row = line_of(a, batch, i.back(1), !transpose_a);
-    const Line column = line_of(b, batch, i.back(0), transpose_b);
     long double total = 0;
-    for (std::int64_t k = 0; k < depth; ++k) total += row[k] * column[k];
+    if (depth > 0) {  // an empty operand has no element to begin a line at
+      const Line row = line_of(a, batch, i.back(1), !transpose_a);
+      const Line column = line_of(b, batch, i.back(0), transpose_b);
+      for (std::int64_t k = 0; k < depth; ++k) total += row[k] * column[k];
+    }
     out[i] = static_cast<double>(total);
   });
 }
