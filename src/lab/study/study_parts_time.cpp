@@ -58,9 +58,9 @@ void measure(StudyContext& context, const StepSpec& step, double share,
   const double guess = guess_seconds(out, step);
   if (!context.has_time_for(guess * (kLeast + kBeside))) return;
   const double room = share * context.seconds_left();
-  int steps = context.sizes.steps;
-  if (guess > 0) steps = std::clamp(static_cast<int>(room / guess) - kBeside, kLeast, steps);
-  measure_steps(context, step, 1, steps, out);
+  double steps = context.sizes.steps;
+  if (guess > 0) steps = std::clamp<double>(room / guess - kBeside, kLeast, steps);
+  measure_steps(context, step, 1, static_cast<int>(steps), out);
 }
 
 void time_model(StudyContext& context, const ModelConfig& model, double share) {
