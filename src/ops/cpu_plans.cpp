@@ -86,7 +86,9 @@ GemmPlan plan_gemm(std::int64_t batch, std::int64_t m, std::int64_t n, std::int6
 
 std::int64_t reduction_parts(std::int64_t results, std::int64_t reduced) {
   if (results == 0 || results >= 16384) return 1;
-  return std::clamp<std::int64_t>(std::min(reduced / 16, results * reduced / 65536), 1, 64);
+  // About 64 jobs for tiles of 1024 results: every part costs its own pass over the results.
+  const std::int64_t most = std::clamp<std::int64_t>(65536 / results, 1, 64);
+  return std::clamp<std::int64_t>(std::min(reduced / 16, results * reduced / 65536), 1, most);
 }
 
 std::int64_t reduction_workspace_bytes(std::int64_t results, std::int64_t reduced) {

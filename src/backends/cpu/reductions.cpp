@@ -13,7 +13,7 @@
 
 #include <hwy/highway.h>
 
-#include "backends/cpu/tiles-inl.h"
+#include "backends/cpu/rows-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace tracestep::cpu::HWY_NAMESPACE {
@@ -79,35 +79,53 @@ void reduce_rows(const Operand& x, const Split& s, std::int64_t result, std::int
   }
 }
 
-// Neighbouring results have neighbouring elements: all of them at once, one reduced index after
-// the other; at most 64 in float32 before they go into float64.
+// Neighbouring results have neighbouring elements: all of them at once, four reduced indices in one
+// go, so that what they come to is read and written a quarter as often; at most 64 in float32
+// before they go into float64.
 constexpr std::int64_t kColumns = kTile;
+constexpr int kAtOnce = 4, kFlush = 64;
 
 template <class R>
 void reduce_columns(const Operand& kept, const Operand& reduced, std::int64_t result,
                     std::int64_t count, std::int64_t begin, std::int64_t end, double* out) {
-  Tile part;
-  std::fill(out, out + count, R::kStart);
-  Operand row = kept;
-  std::int64_t filled = 0;
+  const R fold;
+  Tile part, copies[kAtOnce];
+  const float* rows[kAtOnce];
+  std::fill_n(out, count, R::kStart);
+  std::fill_n(part.data, count, static_cast<float>(R::kStart));
+  int waiting = 0, filled = 0;  // rows that were read, and those in `part`
+  const auto fold_in = [&] {
+    const float* now = part.data;
+    if (waiting == kAtOnce) {
+      map([&](V p, V a, V b, V c, V d) HWY_ATTR { return fold(p, fold(fold(a, b), fold(c, d))); },
+          count, part.data, now, rows[0], rows[1], rows[2], rows[3]);
+    } else {
+      for (int i = 0; i < waiting; ++i) map(fold, count, part.data, now, rows[i]);
+    }
+    filled += waiting;
+    waiting = 0;
+  };
   const auto flush = [&] {
-    for (std::int64_t c = 0; c < count && filled > 0; ++c) {
+    fold_in();
+    for (std::int64_t c = 0; c < count; ++c) {
       out[c] = R::combine(out[c], static_cast<double>(part.data[c]));
+      part.data[c] = static_cast<float>(R::kStart);
     }
     filled = 0;
   };
+  const std::int64_t floats = count * kept.element_bytes / std::int64_t{sizeof(float)};
+  Operand row = kept;
   for_runs(reduced, begin, end - begin,
            [&](const std::byte* p, std::int64_t stride, std::int64_t n) {
              for (std::int64_t i = 0; i < n; ++i) {
                row.data = p + i * stride * kept.element_bytes;
-               Tile tile;
-               const float* values = read(row, result, count, tile);
-               if (filled == 0) {
-                 std::copy(values, values + count, part.data);
-               } else {
-                 map(R(), count, part.data, static_cast<const float*>(part.data), values);
+               if (kept.is_dense && i + kAtOnce < n) {
+                 const std::byte* later = row.at(result + kAtOnce * stride);
+                 fetch(reinterpret_cast<const float*>(later), floats);
                }
-               if (++filled == 64) flush();
+               rows[waiting] = read(row, result, count, copies[waiting]);
+               if (++waiting == kAtOnce) fold_in();
+               if (filled == kFlush) flush();
              }
            });
   flush();
