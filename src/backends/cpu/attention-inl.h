@@ -72,35 +72,8 @@ template <std::int64_t kStrideR, std::int64_t kStrideK, class Finish>
 HWY_NOINLINE void panel_kernel(std::int64_t k, const float* HWY_RESTRICT a,
                                const float* HWY_RESTRICT b, float* HWY_RESTRICT c, std::int64_t ldc,
                                Finish finish) {
-  const D d;
   hn::Vec<D> acc[kRows][2];
-#pragma GCC unroll 16
-  for (int r = 0; r < kRows; ++r) {
-    acc[r][0] = hn::Zero(d);
-    acc[r][1] = hn::Zero(d);
-    hwy::Prefetch(c + r * ldc);
-  }
-  const auto step = [&](std::int64_t i) HWY_ATTR {
-    const auto b0 = hn::Load(d, b + i * kColumns);
-    const auto b1 = hn::Load(d, b + i * kColumns + kLanes);
-#pragma GCC unroll 16
-    for (int r = 0; r < kRows; ++r) {
-      const auto x = hn::Set(d, a[r * kStrideR + i * kStrideK]);
-      acc[r][0] = hn::MulAdd(x, b0, acc[r][0]);
-      acc[r][1] = hn::MulAdd(x, b1, acc[r][1]);
-    }
-  };
-  for (; k >= kUnroll; k -= kUnroll) {
-#pragma GCC unroll 16
-    for (int i = 0; i < kUnroll; ++i) step(i);
-    a += kUnroll * kStrideK;
-    b += kUnroll * kColumns;
-  }
-  for (; k > 0; --k) {
-    step(0);
-    a += kStrideK;
-    b += kColumns;
-  }
+  multiply_tile<kRows, kStrideR, kStrideK>(k, a, b, c, ldc, acc);
 #pragma GCC unroll 16
   for (int r = 0; r < kRows; ++r) {
     float* row = c + r * ldc;

@@ -25,13 +25,13 @@ constexpr std::int64_t kColumns = 2 * kLanes;
 // begins; four at 90, eight at 82. Fourteen rows have 28.
 constexpr int kUnroll = HWY_TARGET == HWY_AVX3 ? 1 : 4;
 
-// c[kTile, kColumns] (+)= a[k, kRows]ᵀ b[k, kColumns], both packed; kTile <= kRows.
-template <bool kAccumulate, std::int64_t kTile>
-HWY_NOINLINE void micro_kernel(std::int64_t k, const float* HWY_RESTRICT a,
-                               const float* HWY_RESTRICT b, float* HWY_RESTRICT c,
-                               std::int64_t ldc) {
+// The register tile of Σ_k a(r, k) b(k, ·), where a(r, k) stands at r · kStrideR + k · kStrideK and
+// b is a packed strip. The rows c of the result are fetched meanwhile.
+template <std::int64_t kTile, std::int64_t kStrideR, std::int64_t kStrideK>
+HWY_INLINE void multiply_tile(std::int64_t k, const float* HWY_RESTRICT a,
+                              const float* HWY_RESTRICT b, const float* c, std::int64_t ldc,
+                              hn::Vec<D> (&acc)[kTile][2]) {
   const D d;
-  hn::Vec<D> acc[kTile][2];
 #pragma GCC unroll 16
   for (int r = 0; r < kTile; ++r) {
     acc[r][0] = hn::Zero(d);
@@ -43,7 +43,7 @@ HWY_NOINLINE void micro_kernel(std::int64_t k, const float* HWY_RESTRICT a,
     const auto b1 = hn::Load(d, b + i * kColumns + kLanes);
 #pragma GCC unroll 16
     for (int r = 0; r < kTile; ++r) {
-      const auto x = hn::Set(d, a[i * kRows + r]);
+      const auto x = hn::Set(d, a[r * kStrideR + i * kStrideK]);
       acc[r][0] = hn::MulAdd(x, b0, acc[r][0]);
       acc[r][1] = hn::MulAdd(x, b1, acc[r][1]);
     }
@@ -51,14 +51,24 @@ HWY_NOINLINE void micro_kernel(std::int64_t k, const float* HWY_RESTRICT a,
   for (; k >= kUnroll; k -= kUnroll) {
 #pragma GCC unroll 16
     for (int i = 0; i < kUnroll; ++i) step(i);
-    a += kUnroll * kRows;
+    a += kUnroll * kStrideK;
     b += kUnroll * kColumns;
   }
   for (; k > 0; --k) {
     step(0);
-    a += kRows;
+    a += kStrideK;
     b += kColumns;
   }
+}
+
+// c[kTile, kColumns] (+)= a[k, kRows]ᵀ b[k, kColumns], both packed; kTile <= kRows.
+template <bool kAccumulate, std::int64_t kTile>
+HWY_NOINLINE void micro_kernel(std::int64_t k, const float* HWY_RESTRICT a,
+                               const float* HWY_RESTRICT b, float* HWY_RESTRICT c,
+                               std::int64_t ldc) {
+  const D d;
+  hn::Vec<D> acc[kTile][2];
+  multiply_tile<kTile, 1, kRows>(k, a, b, c, ldc, acc);
 #pragma GCC unroll 16
   for (int r = 0; r < kTile; ++r) {
     float* row = c + r * ldc;
