@@ -176,11 +176,6 @@ class Search {
   }
 
   Remedy described(Remedy r) {
-    const Figures f = figures_of(r.step, traits_);
-    r.peak_bytes = f.peak_bytes;
-    r.flops_ratio = f.flops / now_.flops;
-    r.moved_ratio = f.moved / now_.moved;
-    r.kernels_ratio = f.kernels / now_.kernels;
     const StepSpec &a = start_.step, &b = r.step;
     r.what.clear();
     r.command.clear();
@@ -194,6 +189,14 @@ class Search {
     changed("--batch", "batch", a.shape.batch, b.shape.batch);
     changed("--precision", "precision", start_.precision, r.precision);
     changed("--context", "context", a.shape.context, b.shape.context);
+    // The flags say all that differs; many ways lead to the same ones.
+    const auto [known, is_new] = figures_.try_emplace(r.command);
+    Figures& f = known->second;
+    if (is_new) f = figures_of(r.step, traits_);
+    r.peak_bytes = f.peak_bytes;
+    r.flops_ratio = f.flops / now_.flops;
+    r.moved_ratio = f.moved / now_.moved;
+    r.kernels_ratio = f.kernels / now_.kernels;
     return r;
   }
 
@@ -201,6 +204,7 @@ class Search {
   DeviceTraits traits_;
   Remedy start_;
   Figures now_;
+  std::map<std::string, Figures> figures_;  // by command
 };
 
 const char* consequence(const MemoryCell& cell, const Remedy& r) {
