@@ -167,6 +167,16 @@ TEST(CpuKernelsTest, MaximaKeepNaN) {
       values_of(run("max", {dense(floats(DType::kF32, {2, 3}, x))}, {{"axes", Dims{1}}})[0]);
   EXPECT_TRUE(std::isnan(y[0]));
   EXPECT_EQ(y[1], 7.0);
+  // Over rows, several of which are taken at once: one of four, and one of what is left over.
+  std::vector<float> rows(11 * 3, 1.0f);
+  rows[2 * 3] = NAN;
+  rows[10 * 3 + 1] = NAN;
+  rows[7 * 3 + 2] = 5;
+  const auto z =
+      values_of(run("max", {dense(floats(DType::kF32, {11, 3}, rows))}, {{"axes", Dims{0}}})[0]);
+  EXPECT_TRUE(std::isnan(z[0]));
+  EXPECT_TRUE(std::isnan(z[1]));
+  EXPECT_EQ(z[2], 5.0);
 }
 
 TEST(CpuKernelsTest, ScatterAddSumsRepeatedRows) {

@@ -84,6 +84,7 @@ void reduce_rows(const Operand& x, const Split& s, std::int64_t result, std::int
 // before they go into float64.
 constexpr std::int64_t kColumns = kTile;
 constexpr int kAtOnce = 4, kFlush = 64;
+static_assert(kFlush % kAtOnce == 0);
 
 template <class R>
 void reduce_columns(const Operand& kept, const Operand& reduced, std::int64_t result,
