@@ -81,7 +81,7 @@ constexpr bool kHasLibrary = true;
 constexpr bool kHasLibrary = false;
 #endif
 // oneDNN's sums depend on the size of the block, so its cut may not depend on the threads: it is
-// the one for this many. More would leave each too small; with fewer, threads would have nothing.
+// the one for this many. Machines with more leave some idle.
 constexpr int kLibraryShares = 16;
 
 bool takes_library(const TensorRef& y) {
