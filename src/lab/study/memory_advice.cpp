@@ -191,8 +191,8 @@ class Search {
     changed("--context", "context", a.shape.context, b.shape.context);
     // The flags say all that differs; many ways lead to the same ones.
     const auto [known, is_new] = figures_.try_emplace(r.command);
-    Figures& f = known->second;
-    if (is_new) f = figures_of(r.step, traits_);
+    if (is_new) known->second = figures_of(r.step, traits_);
+    const Figures& f = known->second;
     r.peak_bytes = f.peak_bytes;
     r.flops_ratio = f.flops / now_.flops;
     r.moved_ratio = f.moved / now_.moved;
