@@ -1,6 +1,6 @@
 # Shortcuts; CMake does the work. Every target may be run twice: the second time is quick and
 # needs no network. Variables: JOBS (compile jobs), ALL=1 (lint: all files, not only changed ones;
-# sanitize: also the tests that start the program).
+# sanitize: also the end-to-end tests).
 JOBS ?= $(shell nproc)
 CTEST_JOBS ?= 2
 NVCC := $(or $(shell command -v nvcc),$(wildcard /usr/local/cuda/bin/nvcc))
@@ -70,7 +70,7 @@ lint: ## format check, layering, clang-tidy on changed files (ALL=1: on all)
 	@cmake --preset release --log-level=WARNING
 	@tools/tidy $(if $(ALL),--all)
 
-sanitize: ## the library's tests under the address and undefined-behaviour sanitizers (ALL=1: the program's too)
+sanitize: ## the library's tests under the address and undefined-behaviour sanitizers (ALL=1: end-to-end tests too)
 	@tools/bootstrap test
 	@cmake --preset sanitize --log-level=WARNING
 	@cmake --build build-sanitize -j $(JOBS) --target $(if $(ALL),all,library_tests)
