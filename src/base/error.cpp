@@ -12,6 +12,8 @@ int exit_code(ErrorCode code) {
     case ErrorCode::kOutOfMemory: return 4;
     case ErrorCode::kOutput: return 5;
     case ErrorCode::kDevice: return 6;
+    case ErrorCode::kUndecided: return 7;
+    case ErrorCode::kNotFinite: return 8;
   }
   return 1;
 }

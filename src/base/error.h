@@ -17,6 +17,8 @@ enum class ErrorCode {
   kOutOfMemory,  // 4: a single run out of memory
   kOutput,       // 5: an output cannot be written
   kDevice,       // 6: the device is missing
+  kUndecided,    // 7: a gate that cannot be judged: rows are missing, invalid or unclear
+  kNotFinite,    // 8: training met an infinity or a NaN
 };
 
 // The process exit status for `code`.
