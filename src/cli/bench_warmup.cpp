@@ -74,13 +74,13 @@ std::vector<std::string> without_flags(std::span<const std::string> arguments,
 }
 
 Table warmup_study(const std::vector<GridCell>& cells, const std::vector<std::int64_t>& warmups,
-                   std::span<const std::string> arguments, const StopSignal& stop) {
+                   std::span<const std::string> arguments, const StopSignal* stop) {
   std::vector<ResultRow> rows;
   ProgressLine progress;
   const std::size_t total = cells.size() * warmups.size();
   for (const GridCell& cell : cells) {
     for (std::int64_t warmup : warmups) {
-      if (stop.requested()) return warmup_table(rows);
+      if (stop != nullptr && stop->requested()) return warmup_table(rows);
       progress.update(fmt::format("{}/{}  {} context {} {}, {} warm-up steps, a new process",
                                   rows.size() + 1, total, cell.step.model.name,
                                   cell.step.shape.context, name_of(cell.step.mode), warmup));

@@ -138,7 +138,7 @@ int run_attention(AttentionOptions o, std::span<const std::string> arguments) {
   const Json environment = environment_of(arguments, run);
   run.memory_limit_bytes = limit_of(run, environment);
   const std::vector<AttentionSpec> specs = specs_of(o);
-  const StopSignal stop;
+  const StopSignal stop("the cells measured so far are written");
   Roof roof(run);
   std::vector<AttentionResult> results;
   {

@@ -185,8 +185,8 @@ int run_warmup_study(const BenchOptions& options, std::span<const std::string> a
   }
   const std::vector<GridCell> cells = grid_cells(options.grid);
   const Json environment = environment_of(arguments, options.grid.run);
-  const StopSignal stop;
-  Table table = warmup_study(cells, options.warmup_study, arguments, stop);
+  const StopSignal stop("the rows measured so far are written");
+  Table table = warmup_study(cells, options.warmup_study, arguments, &stop);
   const bool is_whole = table.rows.size() == cells.size() * options.warmup_study.size();
   write_tables(options.output, kWarmupSchema, environment, {std::move(table)});
   return is_whole ? 0 : stop.exit_status();
@@ -209,7 +209,7 @@ int run_bench(const BenchOptions& options, std::span<const std::string> argument
   if (!options.warmup_study.empty()) return run_warmup_study(options, arguments);
   const std::vector<GridCell> cells = grid_cells(options.grid);
   const Json environment = environment_of(arguments, options.grid.run);
-  const StopSignal stop;
+  const StopSignal stop("the rows measured so far are written");
   Measured measured = measure_grid(cells, options, environment, stop);
   write_tables(options.output, kSchema, environment, {measured.table});
   if (measured.table.rows.size() < cells.size()) {

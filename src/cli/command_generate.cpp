@@ -110,7 +110,7 @@ int run_generate(GenerateCommand o, std::span<const std::string> arguments) {
   o.generate.seed = o.run.seed;
   if (o.generate.init.empty()) log_warn("no --init: the weights are random");
   const auto device = make_device(o.run);
-  const StopSignal stop;
+  const StopSignal stop("the text ends with the token under way");
   const auto start = std::chrono::steady_clock::now();
   if (o.output.format == Format::kText && o.output.path.empty()) {
     stream_text(o, *device, tokenizer.get(), stop);

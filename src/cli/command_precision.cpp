@@ -79,7 +79,7 @@ int run_precision(const PrecisionOptions& o, std::span<const std::string> argume
   if (o.has("norms")) tables.push_back(norm_table(run.seed));
   int status = 0;
   if (o.has("steps")) {
-    const StopSignal stop;
+    const StopSignal stop("the cells measured so far are written");
     const std::vector<PrecisionCell> cells = measure(o, stop);
     if (cells.size() < grid_cells(o.grid).size()) status = stop.exit_status();
     tables.push_back(precision_step_table(cells));

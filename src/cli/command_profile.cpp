@@ -107,7 +107,7 @@ int run_profile(const ProfileOptions& o, std::span<const std::string> arguments)
   }
   if (!o.trace.empty()) check_writable(o.trace);
   const Json environment = environment_of(arguments, run);
-  const StopSignal stop;
+  const StopSignal stop("the cells measured so far are written");
   const std::vector<ProfiledCell> cells = profile_cells(grid, o, environment, stop);
   int failures = 0;
   std::vector<Table> tables{pass_table(cells), clock_table(cells),

@@ -56,8 +56,7 @@ Table warm_up(const StudyOptions& o, const StepSpec& step,
   if (o.run.threads > 0) {
     arguments.insert(arguments.end(), {"--threads", std::to_string(o.run.threads)});
   }
-  const StopSignal stop;
-  return warmup_study({GridCell{.step = step, .precision = "fp32"}}, warmups, arguments, stop);
+  return warmup_study({GridCell{.step = step, .precision = "fp32"}}, warmups, arguments, nullptr);
 }
 
 StudySizes sizes_of(const StudyOptions& o) {

@@ -173,7 +173,9 @@ int run_train(TrainCommand o, std::span<const std::string> arguments) {
   }
   const auto device = make_device(o.run);
   const auto start = std::chrono::steady_clock::now();
-  const StopSignal stop;
+  const StopSignal stop(o.train.checkpoint.empty()
+                            ? "training ends after the step under way"
+                            : "training ends after the step under way, with a checkpoint");
   const TrainResult result = run_loop(o, *device, split, stop);
   if (saves_tokenizer && !result.interrupted) input.tokenizer->save(tokenizer_path(o));
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/signals.h"
 #include "cli/arguments.h"
 #include "cli/command.h"
 #include "ops/functions.h"
@@ -29,6 +30,7 @@ int main(int argc, char** argv) {
   using namespace tracestep;
   using namespace tracestep::cli;
   try {
+    take_signals();  // before any library could start a thread
     return run(std::vector<std::string>(argv + (argc > 0 ? 1 : 0), argv + argc));
   } catch (const Error& error) {
     say(error.what());

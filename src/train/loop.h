@@ -9,12 +9,12 @@
 #include <vector>
 
 #include "base/json.h"
+#include "base/signals.h"
 #include "exec/executor.h"
 #include "nn/transformer.h"
 #include "passes/pipeline.h"
 #include "train/batches.h"
 #include "train/schedule.h"
-#include "train/signals.h"
 #include "train/token_file.h"
 
 namespace tracestep {

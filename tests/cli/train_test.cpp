@@ -80,13 +80,15 @@ TEST_F(TrainTest, AResumedRunEndsWithTheSameWeights) {
 }
 
 TEST_F(TrainTest, ASignalSavesACheckpointAndEndsWithItsNumber) {
-  for (const auto& [signal, status] : {std::pair{SIGINT, 130}, std::pair{SIGTERM, 143}}) {
+  for (const auto& [signal, status] :
+       {std::pair{SIGINT, 130}, std::pair{SIGTERM, 143}, std::pair{SIGHUP, 129}}) {
     const ProgramRun stopped =
         run("train --text text.txt --steps 100000000 --checkpoint run" + std::to_string(signal) +
                 kSizes,
             {.while_running = [signal = signal](pid_t child) { ::kill(child, signal); },
              .delay_ms = 1500});
     EXPECT_EQ(stopped.status, status) << stopped.err;
+    EXPECT_TRUE(contains(stopped.err, "received: training ends after the step under way"));
     EXPECT_TRUE(contains(stopped.err, "--resume continues"));
     EXPECT_TRUE(std::filesystem::exists(folder_ / ("run" + std::to_string(signal)) / "latest"));
   }

@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "base/json.h"
+#include "base/signals.h"
 #include "lab/report/table.h"
 #include "record/recorder.h"
-#include "train/signals.h"
 #include "train/step_program.h"
 
 namespace tracestep {

@@ -1,0 +1,124 @@
+#include "base/signals.h"
+
+#include <unistd.h>
+
+#include <array>
+#include <atomic>
+#include <mutex>
+#include <optional>
+#include <thread>
+
+#include "base/error.h"
+#include "base/log.h"
+
+namespace tracestep {
+namespace {
+
+struct Taken {
+  int number;
+  const char* name;
+};
+constexpr std::array<Taken, 3> kTaken = {
+    {{SIGINT, "SIGINT"}, {SIGTERM, "SIGTERM"}, {SIGHUP, "SIGHUP"}}};
+
+const char* name_of(int number) {
+  for (const Taken& taken : kTaken) {
+    if (taken.number == number) return taken.name;
+  }
+  return "a signal";
+}
+
+// What the waiting thread and StopSignal share. Never destroyed: the thread outlives main().
+struct State {
+  std::mutex mutex;
+  std::optional<std::string> what_follows;  // of the StopSignal that is alive
+  std::atomic<int> received{0};             // by it
+};
+
+State& state() {
+  static State* const shared = new State;
+  return *shared;
+}
+
+sigset_t& mask_before() {
+  static sigset_t mask = [] {
+    sigset_t current;
+    pthread_sigmask(SIG_SETMASK, nullptr, &current);
+    return current;
+  }();
+  return mask;
+}
+
+bool is_ignored(int number) {
+  struct sigaction action {};
+  sigaction(number, nullptr, &action);
+  return action.sa_handler == SIG_IGN;
+}
+
+// As if nothing had ever been blocked: whoever waits for this process sees which signal it was.
+[[noreturn]] void die_of(int number) {
+  sigset_t one;
+  sigemptyset(&one);
+  sigaddset(&one, number);
+  ::kill(::getpid(), number);
+  pthread_sigmask(SIG_UNBLOCK, &one, nullptr);
+  ::_exit(128 + number);
+}
+
+void hear(int number) {
+  State& shared = state();
+  const std::lock_guard lock(shared.mutex);
+  if (!shared.what_follows) die_of(number);
+  if (shared.received != 0) ::_exit(128 + number);
+  shared.received = number;
+  log_warn("{} received: {}; another one ends the program at once", name_of(number),
+           *shared.what_follows);
+}
+
+void wait_for(sigset_t set) {
+  for (;;) {
+    int number = 0;
+    if (sigwait(&set, &number) == 0) hear(number);
+  }
+}
+
+}  // namespace
+
+void take_signals() {
+  static bool done = false;
+  TRACESTEP_CHECK(!done, "signals are taken already");
+  done = true;
+  mask_before();
+  state();
+  std::signal(SIGXFSZ, SIG_IGN);
+  sigset_t set;
+  sigemptyset(&set);
+  for (const Taken& taken : kTaken) {
+    if (!is_ignored(taken.number)) sigaddset(&set, taken.number);
+  }
+  pthread_sigmask(SIG_BLOCK, &set, nullptr);
+  std::thread(wait_for, set).detach();
+}
+
+const sigset_t& mask_before_signals() {
+  return mask_before();
+}
+
+StopSignal::StopSignal(std::string what_follows) {
+  State& shared = state();
+  const std::lock_guard lock(shared.mutex);
+  TRACESTEP_CHECK(!shared.what_follows, "two StopSignals at a time");
+  shared.what_follows = std::move(what_follows);
+  shared.received = 0;
+}
+
+StopSignal::~StopSignal() {
+  const std::lock_guard lock(state().mutex);
+  state().what_follows.reset();
+}
+
+int StopSignal::signal_number() const {
+  return state().received;
+}
+
+}  // namespace tracestep
