@@ -24,7 +24,6 @@ if(TRACESTEP_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
   set(CMAKE_CUDA_COMPILER_LAUNCHER ${launcher})
 endif()
 
-# --as-needed keeps processes that use no GEMM from loading the 40 MB of oneDNN at start.
 add_link_options(-Wl,--as-needed)
 find_program(TRACESTEP_LINKER NAMES mold ld.lld)
 if(TRACESTEP_LINKER)

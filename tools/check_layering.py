@@ -40,7 +40,6 @@ CONFINED = [
      ["backends/cuda/", "backends/comm/nccl/"], "CUDA headers"),
     (r"nccl", ["backends/comm/nccl/"], "NCCL"),
     (r"mpi\.h$", ["backends/comm/mpi/"], "MPI"),
-    (r"(oneapi/|dnnl)", ["backends/cpu/"], "oneDNN"),
     (r"hwy/", ["backends/cpu/"], "Highway"),
     (r"sentencepiece", ["train/"], "SentencePiece"),
     (r"CLI/", ["cli/"], "CLI11 (slow to compile)"),

@@ -34,10 +34,7 @@ Table parts_table(const Json& environment) {
               .columns = {{.name = "part"}, {.name = "state"}, {.name = "note"}}};
   const bool avx512 = has_simd(environment, "avx512f"), avx2 = has_simd(environment, "avx2");
   const bool neon = has_simd(environment, "asimd");
-  table.add_row(
-      {"device cpu", "ok",
-       fmt::format("float32, bfloat16 and float16 storage; {}",
-                   avx512 ? "oneDNN for float32 matrix products" : "matrix products of its own")});
+  table.add_row({"device cpu", "ok", "float32, bfloat16 and float16 storage"});
   table.add_row({"SIMD", avx512 || avx2 || neon ? "ok" : "slow",
                  avx512 ? "AVX-512"
                  : avx2 ? "AVX2"

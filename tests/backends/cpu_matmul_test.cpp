@@ -1,6 +1,11 @@
 // matmul on the CPU: every layout, storage type and edge against a float64 product, and the same
 // bits for any number of threads.
+#include <sys/time.h>
+
+#include <atomic>
+#include <chrono>
 #include <cmath>
+#include <csignal>
 
 #include <gtest/gtest.h>
 
@@ -143,6 +148,42 @@ TEST(CpuMatmulTest, BitsDoNotDependOnThreads) {
       EXPECT_EQ(y[0].bytes, expected[0].bytes) << threads << " threads, k = " << c.k;
     }
   }
+}
+
+// What a profiler does to a host program that calls us: a handler on whatever stack runs.
+std::atomic<int> interruptions{0};
+
+class Timer {
+ public:
+  explicit Timer(std::chrono::microseconds period) {
+    struct sigaction action {};
+    action.sa_handler = [](int) { ++interruptions; };
+    action.sa_flags = SA_RESTART;
+    sigaction(SIGPROF, &action, &before_);
+    const timeval every{0, period.count()};
+    const itimerval timer{every, every};
+    setitimer(ITIMER_PROF, &timer, nullptr);
+  }
+  ~Timer() {
+    const itimerval none{};
+    setitimer(ITIMER_PROF, &none, nullptr);
+    sigaction(SIGPROF, &before_, nullptr);
+  }
+  Timer(const Timer&) = delete;
+  Timer& operator=(const Timer&) = delete;
+
+ private:
+  struct sigaction before_ {};
+};
+
+TEST(CpuMatmulTest, SignalsDuringAProductChangeNothing) {
+  const Case c{.batch = 1, .m = 520, .n = 768, .k = 768, .tb = true};
+  const Sides s = operands(c);
+  const auto product = [&] { return cpu_test::run("matmul", {s.a, s.b}, {{"transpose_b", true}}); };
+  const std::vector<double> quiet = cpu_test::values_of(product()[0]);
+  const Timer timer{std::chrono::milliseconds(1)};
+  interruptions = 0;
+  while (interruptions < 100) ASSERT_EQ(cpu_test::values_of(product()[0]), quiet);
 }
 
 }  // namespace

@@ -34,7 +34,7 @@ class CheckLayeringTest(unittest.TestCase):
         output, status = run_check({
             "lab/report/a.cpp": '#include "base/a.h"\n#include "passes/a.h"\n#include <vector>\n',
             "capi/a.cpp": '#include "backends/cpu/a.h"\n',
-            "backends/cpu/a.h": "#include <oneapi/dnnl/dnnl.h>\n",
+            "backends/cpu/a.h": "#include <hwy/highway.h>\n",
             "base/a.h": "", "passes/a.h": ""})
         self.assertEqual(status, 0, output)
 
@@ -57,9 +57,8 @@ class CheckLayeringTest(unittest.TestCase):
         self.expect_broken("ops/scalar/a.h", "<cmath>", "include nothing")
 
     def test_libraries_stay_in_their_folders(self):
-        for header in ("cuda_runtime.h", "cublasLt.h", "nccl.h", "mpi.h", "dnnl.hpp",
-                       "oneapi/dnnl/dnnl.h", "hwy/highway.h", "CLI/CLI.hpp",
-                       "nlohmann/json.hpp", "sentencepiece_trainer.h"):
+        for header in ("cuda_runtime.h", "cublasLt.h", "nccl.h", "mpi.h", "hwy/highway.h",
+                       "CLI/CLI.hpp", "nlohmann/json.hpp", "sentencepiece_trainer.h"):
             self.expect_broken("runtime/a.h", f"<{header}>", "may be included only in")
 
     def test_a_missing_file_and_a_way_upwards_are_found(self):

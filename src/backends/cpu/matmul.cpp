@@ -1,7 +1,6 @@
 // matmul: blocks of the result are shared by the threads; see ops/cpu_plans.h for the cut, and
-// gemm-inl.h or onednn_gemm.h for one block. Matrices with one row or column are not packed.
+// gemm-inl.h for one block. Matrices with one row or column are not packed.
 #include "backends/cpu/kernels.h"
-#include "backends/cpu/onednn_gemm.h"
 #include "backends/cpu/targets.h"
 #include "ops/cpu_plans.h"
 
@@ -75,28 +74,6 @@ struct Product {
   float* partials;  // [splits, batch, m, n]
 };
 
-#if HWY_TARGET == HWY_AVX3
-constexpr bool kHasLibrary = true;
-#else
-constexpr bool kHasLibrary = false;
-#endif
-// oneDNN's sums depend on the size of the block, so its cut may not depend on the threads: it is
-// the one for this many. Machines with more leave some idle.
-constexpr int kLibraryShares = 16;
-
-bool takes_library(const TensorRef& y) {
-  return kHasLibrary && y.dtype == DType::kF32;
-}
-
-void run_library_block(const Matrix& a, const Matrix& b, const Block& x, float* c,
-                       std::int64_t ldc) {
-  const auto view = [&](const Matrix& m, std::int64_t outer) {
-    return FloatMatrix{reinterpret_cast<const float*>(m.at(x.batch, outer, x.first_k)),
-                       m.outer_stride, m.k_stride};
-  };
-  onednn_multiply(x.m, x.n, x.k, view(a, x.i), view(b, x.j), c, ldc);
-}
-
 // One block of the result over one part of K.
 void run_job(const Product& p, std::int64_t job, int thread) {
   const GemmPlan& plan = p.plan;
@@ -126,11 +103,6 @@ void run_job(const Product& p, std::int64_t job, int thread) {
   const std::int64_t first = split * plan.blocks_k / plan.splits;
   const std::int64_t last = (split + 1) * plan.blocks_k / plan.splits;
   x.first_k = first * plan.block_k;
-  if (takes_library(p.y)) {
-    x.k = std::min(plan.k, last * plan.block_k) - x.first_k;
-    run_library_block(p.a, p.b, x, c, ldc);
-    return;
-  }
   for (std::int64_t chunk = first; chunk < last; ++chunk) {
     x.k_begin = chunk * plan.block_k;
     x.k = std::min(plan.block_k, plan.k - x.k_begin);
@@ -254,7 +226,6 @@ void matmul_kernel(const KernelCall& call) {
     return;
   }
   p.partials = p.scratch + p.plan.floats_per_thread() * threads_of(call);
-  if (takes_library(y)) p.plan = plan_gemm(batch, m, n, k, y.dtype, kLibraryShares);
   for_chunks(call, p.plan.jobs(), [&](std::int64_t job, int thread) { run_job(p, job, thread); });
   if (p.plan.splits > 1) combine(call, p);
 }
