@@ -5,7 +5,7 @@ JOBS ?= $(shell nproc)
 CTEST_JOBS ?= 2
 NVCC := $(or $(shell command -v nvcc),$(wildcard /usr/local/cuda/bin/nvcc))
 
-.PHONY: help build study test build-cuda test-gpu bench-gpu gpu-bundle bench fmt lint sanitize clean
+.PHONY: help build study test build-cuda test-gpu bench-gpu gpu-bundle bench soak fmt lint sanitize clean
 .DEFAULT_GOAL := help
 
 help: ## this list
@@ -58,6 +58,10 @@ bench: ## build and run the benchmarks of bench/
 	@cmake --build build -j $(JOBS) --target program bench
 	@for program in build/bench/bench_*; do \
 	  if [ -x "$$program" ]; then echo "== $$program" && "$$program" || exit 1; fi; done
+
+SCALE ?= 1
+soak: build ## signals, kills, damaged folders, full disks, fuzzers: hours at SCALE=1; out/soak.md
+	@tools/soak/run.py --scale $(SCALE)
 
 fmt: ## format all C++ in place
 	@tools/bootstrap lint
