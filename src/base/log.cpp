@@ -7,6 +7,8 @@
 #include <cstdio>
 #include <mutex>
 
+#include "base/utf8.h"
+
 namespace tracestep {
 namespace {
 
@@ -56,7 +58,7 @@ void log_message(LogLevel level, std::string_view message) {
   const std::lock_guard lock(mutex);
   if (!progress_text.empty()) put(kEraseLine);
   if (level == LogLevel::kWarn) put("warning: ");
-  put(message);
+  put(message_line(message));
   put("\n");
   put(progress_text);
   std::fflush(stderr);
@@ -73,8 +75,9 @@ void ProgressLine::update(std::string_view text) {
   const auto now = std::chrono::steady_clock::now();
   if (now < next_) return;
   next_ = now + kRedrawInterval;
+  const std::string line = message_line(text);
   const std::lock_guard lock(mutex);
-  progress_text = cut(text, terminal_columns() - 1);
+  progress_text = cut(line, terminal_columns() - 1);
   put(kEraseLine);
   put(progress_text);
   std::fflush(stderr);

@@ -16,7 +16,8 @@ namespace tracestep {
 void set_log_level(LogLevel level);
 LogLevel log_level();
 
-// Writes `message` as one line, above the progress line when one is showing.
+// Writes `message` as one line (message_line() of base/utf8.h), above the progress line when one is
+// showing.
 void log_message(LogLevel level, std::string_view message);
 
 template <class... Args>

@@ -2,10 +2,12 @@
 #include <cstdio>
 #include <new>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/error.h"
 #include "base/signals.h"
+#include "base/utf8.h"
 #include "cli/arguments.h"
 #include "cli/command.h"
 #include "ops/functions.h"
@@ -13,8 +15,9 @@
 namespace tracestep::cli {
 namespace {
 
-void say(const std::string& message) {
-  std::fputs(("tracestep: " + message + "\n").c_str(), stderr);
+// Messages quote names and values from files, which may hold any bytes, and any number of them.
+void say(std::string_view message) {
+  std::fputs(("tracestep: " + message_line(message) + "\n").c_str(), stderr);
 }
 
 int run(std::span<const std::string> arguments) {

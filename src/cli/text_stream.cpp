@@ -4,7 +4,7 @@
 
 #include <fmt/format.h>
 
-#include "train/utf8.h"
+#include "base/utf8.h"
 
 namespace tracestep::cli {
 namespace {

@@ -5,7 +5,7 @@
 #include <string_view>
 
 #include "base/error.h"
-#include "train/utf8.h"
+#include "base/utf8.h"
 
 namespace tracestep {
 namespace {

@@ -9,7 +9,7 @@
 #include "base/json.h"
 #include "train/output_file.h"
 #include "train/safetensors_header.h"
-#include "train/utf8.h"
+#include "base/utf8.h"
 
 namespace tracestep {
 namespace {

@@ -7,7 +7,7 @@
 #include <tuple>
 
 #include "base/json.h"
-#include "train/utf8.h"
+#include "base/utf8.h"
 
 namespace tracestep {
 namespace {

@@ -8,7 +8,7 @@
 #include "base/error.h"
 #include "train/mapped_file.h"
 #include "train/npy.h"
-#include "train/utf8.h"
+#include "base/utf8.h"
 
 namespace tracestep {
 namespace {

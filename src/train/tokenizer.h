@@ -19,7 +19,7 @@ class Tokenizer {
   virtual std::int64_t vocab_size() const = 0;
   virtual std::vector<std::int32_t> encode(std::string_view text) const = 0;
   // The raw bytes of `tokens`; may be no valid UTF-8 (a cut character), so show it through
-  // printable() of train/utf8.h. Errors: kInput for an id outside the vocabulary.
+  // printable() of base/utf8.h. Errors: kInput for an id outside the vocabulary.
   virtual std::string decode(std::span<const std::int64_t> tokens) const = 0;
   // Writes a file that load_tokenizer() reads. Errors: kOutput.
   virtual void save(const std::filesystem::path& path) const = 0;

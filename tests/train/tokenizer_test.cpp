@@ -6,9 +6,9 @@
 
 #include <gtest/gtest.h>
 
+#include "base/utf8.h"
 #include "train/temp_folder.h"
 #include "train/text_source.h"
-#include "train/utf8.h"
 
 namespace tracestep {
 namespace {

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "base/units.h"
+#include "base/utf8.h"
 #include "lab/report/writers.h"
 
 namespace tracestep {
@@ -27,18 +28,17 @@ std::string real(double value, int digits) {
   return digits < 0 ? fmt::format("{:.4g}", value) : fmt::format("{:.{}f}", value, digits);
 }
 
-// One line, without characters that would move a terminal's cursor.
-std::string printable(std::string text) {
-  for (char& c : text) {
-    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = ' ';
-  }
-  return text;
+// One line, without bytes that would move a terminal's cursor; names of kernels come from outside.
+std::string one_line(std::string text) {
+  std::ranges::replace_if(
+      text, [](char c) { return c == '\n' || c == '\t'; }, ' ');
+  return escaped(text);
 }
 
 std::string display_cell(const Json& cell, const Column& column) {
   if (cell.is_null()) return kEmpty;
   switch (column.kind) {
-    case ColumnKind::kText: return printable(cell.as_string());
+    case ColumnKind::kText: return one_line(cell.as_string());
     case ColumnKind::kInt: return grouped(cell.as_int());
     case ColumnKind::kReal: return real(cell.as_double(), column.digits);
     case ColumnKind::kBytes: return format_bytes(cell.as_int());
@@ -69,7 +69,7 @@ DisplayTable display(const Table& table) {
   for (std::size_t c = 0; c < table.columns.size(); ++c) {
     const Column& column = table.columns[c];
     if (!is_shown(column)) continue;
-    out.headers.push_back(printable(header(column)));
+    out.headers.push_back(one_line(header(column)));
     out.is_right_aligned.push_back(column.kind != ColumnKind::kText &&
                                    column.kind != ColumnKind::kBool);
     for (std::size_t r = 0; r < table.rows.size(); ++r) {

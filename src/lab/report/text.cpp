@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <ostream>
 
+#include "base/utf8.h"
 #include "lab/report/writers.h"
 
 namespace tracestep {
@@ -34,7 +35,7 @@ void write_table(const Table& table, std::ostream& out) {
   write_line(rule, widths, shown.is_right_aligned, out);
   for (const auto& row : shown.rows) write_line(row, widths, shown.is_right_aligned, out);
   if (!table.notes.empty()) out << '\n';
-  for (const std::string& note : table.notes) out << note << '\n';
+  for (const std::string& note : table.notes) out << escaped(note) << '\n';
 }
 
 }  // namespace
