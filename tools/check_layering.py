@@ -43,7 +43,7 @@ CONFINED = [
     (r"hwy/", ["backends/cpu/"], "Highway"),
     (r"sentencepiece", ["train/"], "SentencePiece"),
     (r"CLI/", ["cli/"], "CLI11 (slow to compile)"),
-    (r"nlohmann/", ["base/json.cpp"], "nlohmann-json (slow to compile)"),
+    (r"nlohmann/", ["base/json"], "nlohmann-json (slow to compile)"),
     (r"utf8\.h$", ["base/utf8.cpp"], "UTF8-CPP"),
 ]
 

@@ -1,22 +1,22 @@
-// Json over nlohmann-json: its SAX parser (UTF-8 checks, iterative, so hostile nesting costs no
-// stack) feeds a builder of our own that rejects duplicate keys and keeps integers exact.
+// Json from the parser's events: duplicate keys are refused, integers stay exact, and the values
+// may take some times the memory of the text, not more.
 #include "base/json.h"
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
-#include <limits>
-#include <unordered_set>
 
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/json_events.h"
+#include "base/utf8.h"
 
 namespace tracestep {
 namespace {
 
-// Deeper files are an attack or an accident; destroying and writing a value recurses this deep.
-constexpr std::size_t kMaxDepth = 256;
-constexpr std::size_t kMaxMessageBytes = 200;
+constexpr std::size_t kMemoryPerByte = 3, kMemoryBytes = std::size_t{64} << 20;
+constexpr std::size_t kMaxNameBytes = 200;
 
 const char* type_name(const Json& json) {
   if (json.is_null()) return "null";
@@ -32,85 +32,69 @@ const char* type_name(const Json& json) {
   fail_input("json", "{} where {} is needed", type_name(json), wanted);
 }
 
-// The library's message without its "[json.exception...] parse error at line...: " head, and cut:
-// it quotes the last token, which may be as long as the file.
-std::string short_message(std::string_view message) {
-  if (const std::size_t end = message.find("column "); end != std::string_view::npos) {
-    if (const std::size_t colon = message.find(": ", end); colon != std::string_view::npos) {
-      message.remove_prefix(colon + 2);
-    }
-  }
-  if (message.size() <= kMaxMessageBytes) return std::string(message);
-  std::size_t cut = kMaxMessageBytes;
-  while (cut > 0 && (static_cast<unsigned char>(message[cut]) & 0xc0u) == 0x80u) --cut;
-  return std::string(message.substr(0, cut)) + "...";
-}
-
-// Receives the parser's events and builds the value bottom-up. Every event returns true to go on.
-class Builder : public nlohmann::json_sax<nlohmann::json> {
+// Receives the parser's events and builds the value bottom-up.
+class Builder : public JsonEvents {
  public:
-  explicit Builder(const std::string& where) : where_(where) {}
+  Builder(const std::string& where, std::size_t text_bytes)
+      : where_(where), left_(kMemoryPerByte * text_bytes + kMemoryBytes) {}
 
   Json take() { return std::move(root_); }
 
-  bool null() override { return add(Json()); }
-  bool boolean(bool v) override { return add(Json(v)); }
-  bool number_integer(number_integer_t v) override { return add(Json(std::int64_t{v})); }
-  bool number_unsigned(number_unsigned_t v) override {
-    // Beyond int64 only a double can hold it; as_int() then refuses it rather than wrapping.
-    if (v > static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max())) {
-      return add(Json(static_cast<double>(v)));
-    }
-    return add(Json(static_cast<std::int64_t>(v)));
+  void null() override { add(Json()); }
+  void boolean(bool v) override { add(Json(v)); }
+  void integer(std::int64_t v) override { add(Json(v)); }
+  void real(double v) override { add(Json(v)); }
+  void text(std::string& v) override {
+    charge(v.size());
+    add(Json(std::move(v)));
   }
-  bool number_float(number_float_t v, const string_t&) override { return add(Json(v)); }
-  bool string(string_t& v) override { return add(Json(std::move(v))); }
-  bool binary(binary_t&) override { fail_input(where_, "binary values are not JSON"); }
-
-  bool start_object(std::size_t) override { return open(true); }
-  bool start_array(std::size_t) override { return open(false); }
-  bool end_object() override { return close(); }
-  bool end_array() override { return close(); }
-
-  bool key(string_t& v) override {
-    Frame& frame = stack_.back();
-    if (!frame.keys.insert(v).second) {
-      fail_input(where_, "not valid JSON: the key \"{}\" occurs twice in one object",
-                 short_message(v));
-    }
-    frame.key = std::move(v);
-    return true;
+  void key(std::string& v) override {
+    charge(v.size() + 2 * sizeof v);
+    stack_.back().key = std::move(v);
   }
-
-  bool parse_error(std::size_t position, const std::string&,
-                   const nlohmann::detail::exception& e) override {
-    fail_input(where_, "not valid JSON at byte {}: {}", position, short_message(e.what()));
-  }
+  void begin_object() override { stack_.push_back({.is_object = true}); }
+  void begin_array() override { stack_.push_back({.is_object = false}); }
+  void end_object() override { close(); }
+  void end_array() override { close(); }
 
  private:
   struct Frame {
     bool is_object;
-    std::string key;
-    std::unordered_set<std::string> keys;
-    Json::Object members;
-    Json::Array items;
+    std::string key = {};
+    Json::Object members = {};
+    Json::Array items = {};
   };
 
-  bool open(bool is_object) {
-    if (stack_.size() == kMaxDepth) {
-      fail_input(where_, "JSON nested deeper than {} levels", kMaxDepth);
+  // Values take more than their text where that is short: "[0,0,0" may not ask for any memory.
+  void charge(std::size_t bytes) {
+    if (bytes > left_) {
+      fail_input(where_, "its values need more than {} times its size in memory", kMemoryPerByte);
     }
-    stack_.push_back({is_object, {}, {}, {}, {}});
-    return true;
+    left_ -= bytes;
   }
 
-  bool close() {
+  void close() {
     Frame frame = std::move(stack_.back());
     stack_.pop_back();
-    return add(frame.is_object ? Json(std::move(frame.members)) : Json(std::move(frame.items)));
+    if (frame.is_object) check_keys(frame.members);
+    frame.members.shrink_to_fit();
+    frame.items.shrink_to_fit();
+    add(frame.is_object ? Json(std::move(frame.members)) : Json(std::move(frame.items)));
   }
 
-  bool add(Json value) {
+  void check_keys(const Json::Object& members) const {
+    std::vector<std::string_view> keys;
+    keys.reserve(members.size());
+    for (const auto& [key, value] : members) keys.emplace_back(key);
+    std::ranges::sort(keys);
+    const auto twice = std::ranges::adjacent_find(keys);
+    if (twice == keys.end()) return;
+    fail_input(where_, "not valid JSON: the key \"{}\" occurs twice in one object",
+               message_line(*twice, kMaxNameBytes));
+  }
+
+  void add(Json value) {
+    charge(2 * sizeof value);  // a vector that grows holds twice what is in it
     if (stack_.empty()) {
       root_ = std::move(value);
     } else if (Frame& frame = stack_.back(); frame.is_object) {
@@ -118,10 +102,10 @@ class Builder : public nlohmann::json_sax<nlohmann::json> {
     } else {
       frame.items.push_back(std::move(value));
     }
-    return true;
   }
 
-  std::string where_;
+  const std::string& where_;
+  std::size_t left_;  // bytes of memory
   std::vector<Frame> stack_;
   Json root_;
 };
@@ -279,8 +263,8 @@ std::string Json::dump(int indent) const {
 }
 
 Json Json::parse(std::string_view text, const std::string& where) {
-  Builder builder(where);
-  nlohmann::json::sax_parse(text.begin(), text.end(), &builder);
+  Builder builder(where, text.size());
+  parse_json(text, where, builder);
   return builder.take();
 }
 
