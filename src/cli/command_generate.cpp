@@ -3,6 +3,7 @@
 #include <memory>
 
 #include "base/error.h"
+#include "base/input_file.h"
 #include "base/log.h"
 #include "cli/command.h"
 #include "cli/devices.h"
@@ -11,7 +12,6 @@
 #include "cli/token_input.h"
 #include "lab/measure/cell.h"
 #include "train/loop.h"
-#include "train/mapped_file.h"
 
 namespace tracestep::cli {
 namespace {
@@ -98,8 +98,7 @@ int run_generate(GenerateCommand o, std::span<const std::string> arguments) {
   check_device(o.run, {"cpu", "cuda", "reference"});
   const Json environment = environment_of(arguments, o.run);
   probe_output(o.output);
-  if (!o.generate.init.empty())
-    (void)MappedFile(o.generate.init, "--init");  // before its tokenizer
+  if (!o.generate.init.empty()) (void)InputFile(o.generate.init, "--init");  // before its tokenizer
   const auto tokenizer = find_tokenizer(o);
   o.generate.prompt = prompt_of(o, tokenizer.get());
   const auto needed = static_cast<std::int64_t>(o.generate.prompt.size()) + o.generate.tokens;

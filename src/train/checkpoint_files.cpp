@@ -15,6 +15,7 @@
 
 #include "base/error.h"
 #include "train/checksum.h"
+#include "train/mapped_file.h"
 #include "train/output_file.h"
 
 namespace tracestep {

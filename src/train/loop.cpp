@@ -190,7 +190,7 @@ std::int64_t restore(Store& store, const Checkpoint& checkpoint, const Json& exp
   check_same_run(checkpoint.meta, expected);
   load_parameters(store, checkpoint.model);
   for (const std::string& name : store.names(LeafKind::kState)) {
-    if (is_saved(name)) load_tensor(store, name, checkpoint.state.view(name));
+    if (is_saved(name)) load_tensor(store, name, checkpoint.state.read(name));
   }
   return checkpoint.step;
 }

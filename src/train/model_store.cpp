@@ -170,13 +170,12 @@ void load_parameters(Store& store, const SafetensorsFile& file) {
   }
   for (const std::string& name : names) {
     if (file.find(name) == nullptr) fail_input(where, "tensor '{}' is missing", name);
-    const TensorView value = file.view(name);
+    const Type given = file.type(name);
     const Type& type = store.at(name).type;
-    const Type given{value.dtype, value.shape};
     if (given != type && !is_widened(given, type)) {
       fail_input(where, "tensor '{}' is {}, the model expects {}", name, given.str(), type.str());
     }
-    load_tensor(store, name, value);
+    load_tensor(store, name, file.read(name));
   }
 }
 

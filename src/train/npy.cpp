@@ -10,6 +10,7 @@
 namespace tracestep {
 namespace {
 
+constexpr std::size_t kMaxShape = 64;
 constexpr std::string_view kMagic = "\x93NUMPY";
 
 std::string_view text_of(std::span<const std::byte> bytes) {
@@ -38,7 +39,7 @@ class DictParser {
         header.shape = tuple();
         has_shape = true;
       } else {
-        fail(fmt::format("unexpected or repeated key {}", printable(key)));
+        fail(fmt::format("unexpected or repeated key {}", message_line(key)));
       }
       if (!accept(',')) {
         expect('}');
@@ -104,6 +105,7 @@ class DictParser {
       std::int64_t value = 0;
       const auto [end, error] = std::from_chars(text_.data(), text_.data() + text_.size(), value);
       if (error != std::errc() || value < 0) fail("shape is not a tuple of whole numbers");
+      if (out.size() == kMaxShape) fail(fmt::format("more than {} dimensions", kMaxShape));
       text_.remove_prefix(static_cast<std::size_t>(end - text_.data()));
       out.push_back(value);
       if (!accept(',')) {
@@ -138,6 +140,10 @@ NpyHeader parse_npy_header(std::span<const std::byte> file, const std::string& n
   const std::size_t text_at = version_at + 2 + length_bytes;
   std::uint32_t length = 0;
   if (file.size() >= text_at) std::memcpy(&length, &file[version_at + 2], length_bytes);
+  if (length > kMaxNpyHeaderBytes - text_at) {
+    fail_input("npy", "{}: a header of {} bytes; at most {} are read", name, length,
+               kMaxNpyHeaderBytes - text_at);
+  }
   if (file.size() < text_at || length > file.size() - text_at) {
     fail_input("npy", "{} is truncated in its header", name);
   }

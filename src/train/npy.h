@@ -19,8 +19,12 @@ struct NpyHeader {
 
 bool is_npy(std::span<const std::byte> file);
 
-// `file` is the whole file, `name` what messages call it. Errors: kInput for anything but a plain
-// header: descr a string (no records), fortran_order, shape, nothing else.
-NpyHeader parse_npy_header(std::span<const std::byte> file, const std::string& name);
+// More than any header that NumPy writes for an array without named fields.
+inline constexpr std::size_t kMaxNpyHeaderBytes = std::size_t{1} << 16;
+
+// `start` is the whole file or its first kMaxNpyHeaderBytes, `name` what messages call it. Errors:
+// kInput for anything but a plain header: descr a string (no records), fortran_order, shape (at
+// most 64 dimensions), nothing else, within these bytes.
+NpyHeader parse_npy_header(std::span<const std::byte> start, const std::string& name);
 
 }  // namespace tracestep

@@ -4,12 +4,12 @@
 #include <array>
 #include <bit>
 #include <cstring>
-#include <limits>
+#include <numeric>
 
 #include "base/json.h"
+#include "base/utf8.h"
 #include "train/output_file.h"
 #include "train/safetensors_header.h"
-#include "base/utf8.h"
 
 namespace tracestep {
 namespace {
@@ -95,19 +95,29 @@ std::string header_of(const std::vector<const Named*>& order,
 }  // namespace
 
 SafetensorsFile::SafetensorsFile(const std::filesystem::path& path) : file_(path, "safetensors") {
-  SafetensorsHeader header = parse_safetensors_header(file_.bytes(), path.string());
+  const std::string name = path.string();
+  std::array<std::byte, sizeof(std::uint64_t)> start{};
+  const auto known = std::span(start).first(std::min<std::size_t>(start.size(), file_.size()));
+  file_.read(0, known);
+  std::string text(safetensors_header_bytes(known, file_.size(), name), '\0');
+  file_.read(start.size(), std::as_writable_bytes(std::span(text)));
+  data_start_ = start.size() + text.size();
+  SafetensorsHeader header = parse_safetensors_header(text, file_.size() - data_start_, name);
   entries_ = std::move(header.entries);
   metadata_ = std::move(header.metadata);
-  data_ = file_.bytes().subspan(header.data_start);
-  for (std::size_t i = 0; i < entries_.size(); ++i) index_.emplace(entries_[i].name, i);
+  by_name_.resize(entries_.size());
+  std::iota(by_name_.begin(), by_name_.end(), 0u);
+  std::ranges::sort(
+      by_name_, {}, [&](std::uint32_t i) -> auto& { return entries_[i].name; });
 }
 
 const SafetensorsFile::Entry* SafetensorsFile::find(std::string_view name) const {
-  const auto it = index_.find(name);
-  return it == index_.end() ? nullptr : &entries_[it->second];
+  const auto name_of = [&](std::uint32_t i) -> std::string_view { return entries_[i].name; };
+  const auto it = std::ranges::lower_bound(by_name_, name, {}, name_of);
+  return it == by_name_.end() || name_of(*it) != name ? nullptr : &entries_[*it];
 }
 
-TensorView SafetensorsFile::view(std::string_view name) const {
+Type SafetensorsFile::type(std::string_view name) const {
   const Entry* entry = find(name);
   const std::string where = path().string();
   if (entry == nullptr) {
@@ -124,13 +134,14 @@ TensorView SafetensorsFile::view(std::string_view name) const {
     fail_input("safetensors", "{}: tensor {} has {} dimensions; at most {} can be read", where,
                printable(name), entry->shape.size(), kMaxRank);
   }
-  return {*dtype, Shape(std::span<const std::int64_t>(entry->shape)),
-          data_.subspan(entry->begin, entry->end - entry->begin)};
+  return {*dtype, Shape(std::span<const std::int64_t>(entry->shape))};
 }
 
-TensorMap SafetensorsFile::views() const {
-  TensorMap out;
-  for (const Entry& entry : entries_) out.emplace(entry.name, view(entry.name));
+HostTensor SafetensorsFile::read(std::string_view name) const {
+  const auto [dtype, shape] = type(name);
+  const Entry& entry = *find(name);
+  HostTensor out{dtype, shape, std::vector<std::byte>(entry.end - entry.begin)};
+  file_.read(data_start_ + entry.begin, out.bytes);
   return out;
 }
 

@@ -1,6 +1,7 @@
 // The safetensors format: a length, a JSON header, the bytes of all tensors.
-// Reading maps the file and checks the whole header before any tensor is looked at; writing is all
-// or nothing. Source: the format's public description and its reference reader.
+// Reading checks the whole header before any tensor is looked at, and then takes one tensor at a
+// time from the file; writing is all or nothing. Source: the format's public description and its
+// reference reader.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +13,8 @@
 #include <vector>
 
 #include "base/host_tensor.h"
-#include "train/mapped_file.h"
+#include "base/input_file.h"
+#include "ir/program.h"
 
 namespace tracestep {
 
@@ -22,7 +24,7 @@ class SafetensorsFile {
  public:
   struct Entry {
     std::string name;
-    std::string dtype;  // as the file says it: "F32", "BF16", also types that cannot be read here
+    std::string_view dtype;  // the format's name: "F32", also types that cannot be read here
     std::vector<std::int64_t> shape;
     std::uint64_t begin = 0, end = 0;  // bytes, from the start of the data
   };
@@ -38,19 +40,18 @@ class SafetensorsFile {
   // nullptr when the file has no tensor of this name.
   const Entry* find(std::string_view name) const;
 
-  // The tensor in the mapped file, at any alignment; valid while this object lives.
-  // Errors: kInput when it is missing, of a type or rank that cannot be held.
-  TensorView view(std::string_view name) const;
-  HostTensor read(std::string_view name) const { return view(name).copy(); }
-  // All of them.
-  TensorMap views() const;
+  // Without reading its bytes. Errors: kInput when it is missing, of a type or rank that cannot be
+  // held.
+  Type type(std::string_view name) const;
+  // Errors: as type(); also when the file was cut short since it was opened.
+  HostTensor read(std::string_view name) const;
 
  private:
-  MappedFile file_;
+  InputFile file_;
   std::vector<Entry> entries_;
-  std::map<std::string, std::size_t, std::less<>> index_;
+  std::vector<std::uint32_t> by_name_;  // places in entries_
   std::map<std::string, std::string> metadata_;
-  std::span<const std::byte> data_;
+  std::uint64_t data_start_ = 0;
 };
 
 // Writes `tensors`, largest element type first and then by name, with the header padded to 8 bytes.

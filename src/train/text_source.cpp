@@ -1,19 +1,20 @@
 #include "train/text_source.h"
 
 #include <algorithm>
-#include <cstring>
 #include <system_error>
 
 #include <fmt/ranges.h>
 
 #include "base/error.h"
-#include "train/mapped_file.h"
+#include "base/input_file.h"
+#include "base/reading_progress.h"
 
 namespace tracestep {
 namespace fs = std::filesystem;
 namespace {
 
 constexpr std::size_t kMaxTextBytes = std::size_t{4} << 30;
+constexpr std::size_t kPieceBytes = std::size_t{1} << 20;  // read at once
 
 bool is_hidden(const fs::path& path) {
   return path.filename().native().starts_with('.');
@@ -57,16 +58,43 @@ class Reader {
 
   // False for a binary file.
   bool add_file(const fs::path& path) {
-    const MappedFile file(path, "text");
-    const auto bytes = file.bytes();
-    if (bytes.empty()) return true;
-    if (std::memchr(bytes.data(), 0, bytes.size()) != nullptr) return false;
-    if (bytes.size() > kMaxTextBytes - std::min(kMaxTextBytes, out_.text.size() + 1)) {
+    const InputFile file(path, "text");
+    if (file.size() == 0) return true;
+    const std::size_t before = out_.text.size();
+    if (file.size() > kMaxTextBytes - std::min(kMaxTextBytes, before + 1)) {
+      if (starts_binary(file)) return false;
       fail_input("text", "the text grows beyond {} bytes at {}", kMaxTextBytes, path.string());
     }
-    if (!out_.text.empty() && out_.text.back() != '\n') out_.text += '\n';
-    out_.text.append(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+    if (before > 0 && out_.text.back() != '\n') out_.text += '\n';
+    if (!append(file)) {
+      out_.text.resize(before);
+      return false;
+    }
     out_.files.push_back(path);
+    return true;
+  }
+
+  // A binary file of any size must not stop a folder from being read.
+  static bool starts_binary(const InputFile& file) {
+    std::string start(std::min<std::size_t>(file.size(), kPieceBytes), '\0');
+    file.read(0, std::as_writable_bytes(std::span(start)));
+    return start.find('\0') != start.npos;
+  }
+
+  // False at the first NUL, with what was read so far.
+  bool append(const InputFile& file) {
+    ReadingProgress progress("reading " + file.path().string(),
+                             static_cast<std::int64_t>(file.size()));
+    out_.text.reserve(out_.text.size() + file.size());
+    for (std::uint64_t at = 0; at < file.size();) {
+      const std::size_t before = out_.text.size();
+      out_.text.resize(before + std::min<std::size_t>(file.size() - at, kPieceBytes));
+      const auto piece = std::span(out_.text).subspan(before);
+      file.read(at, std::as_writable_bytes(piece));
+      if (out_.text.find('\0', before) != std::string::npos) return false;
+      at += piece.size();
+      progress.update(static_cast<std::int64_t>(at));
+    }
     return true;
   }
 

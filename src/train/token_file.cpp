@@ -6,9 +6,10 @@
 #include <cstring>
 
 #include "base/error.h"
-#include "train/mapped_file.h"
-#include "train/npy.h"
+#include "base/input_file.h"
+#include "base/reading_progress.h"
 #include "base/utf8.h"
+#include "train/npy.h"
 
 namespace tracestep {
 namespace {
@@ -29,7 +30,7 @@ constexpr const char* name_of(Width width) {
   return "?";
 }
 
-// memcpy per element: data may start at any byte of the file.
+// memcpy per element: bytes are no numbers to the compiler.
 template <class T>
 void widen(const std::byte* from, std::span<std::int64_t> out) {
   for (std::size_t i = 0; i < out.size(); ++i) {
@@ -45,9 +46,11 @@ struct Layout {
   std::size_t start = 0, count = 0;
 };
 
+constexpr std::size_t kPieceBytes = std::size_t{1} << 16;  // read at once
+
 class FileTokens : public TokenSource {
  public:
-  FileTokens(MappedFile file, const Layout& layout)
+  FileTokens(InputFile file, const Layout& layout)
       : file_(std::move(file)), name_(file_.path().string()), layout_(layout) {}
 
   std::int64_t size() const override { return static_cast<std::int64_t>(layout_.count); }
@@ -55,8 +58,20 @@ class FileTokens : public TokenSource {
 
  private:
   void copy(std::int64_t start, std::span<std::int64_t> out) const override {
-    const std::size_t skipped = static_cast<std::size_t>(start) * bytes_of(layout_.width);
-    const std::byte* from = file_.bytes().data() + layout_.start + skipped;
+    const std::size_t width = bytes_of(layout_.width);
+    std::uint64_t offset = layout_.start + static_cast<std::uint64_t>(start) * width;
+    alignas(std::int64_t) std::array<std::byte, kPieceBytes> piece;
+    while (!out.empty()) {
+      const std::size_t count = std::min(out.size(), kPieceBytes / width);
+      const auto bytes = std::span(piece).first(count * width);
+      file_.read(offset, bytes);
+      widen_all(bytes.data(), out.first(count));
+      out = out.subspan(count);
+      offset += bytes.size();
+    }
+  }
+
+  void widen_all(const std::byte* from, std::span<std::int64_t> out) const {
     switch (layout_.width) {
       case Width::kUint16: return widen<std::uint16_t>(from, out);
       case Width::kUint32: return widen<std::uint32_t>(from, out);
@@ -65,7 +80,7 @@ class FileTokens : public TokenSource {
     }
   }
 
-  MappedFile file_;
+  InputFile file_;
   std::string name_;
   Layout layout_;
 };
@@ -87,8 +102,9 @@ class MemoryTokens : public TokenSource {
   std::vector<std::int32_t> tokens_;
 };
 
-Layout npy_layout(std::span<const std::byte> file, const std::string& name) {
-  const NpyHeader header = parse_npy_header(file, name);
+// `start` is the start of the file, all that a header may take of it.
+Layout npy_layout(std::span<const std::byte> start, std::uint64_t size, const std::string& name) {
+  const NpyHeader header = parse_npy_header(start, name);
   constexpr std::array<std::pair<std::string_view, Width>, 4> kKnown = {{{"<u2", Width::kUint16},
                                                                          {"<u4", Width::kUint32},
                                                                          {"<i4", Width::kInt32},
@@ -96,14 +112,14 @@ Layout npy_layout(std::span<const std::byte> file, const std::string& name) {
   const auto known = std::ranges::find(kKnown, header.descr, [](auto& p) { return p.first; });
   if (known == kKnown.end()) {
     fail_input("tokens", "{}: element type {}; <u2, <u4, <i4 and <i8 can be read", name,
-               printable(header.descr));
+               message_line(header.descr));
   }
   if (header.shape.size() != 1 || header.fortran_order) {
     fail_input("tokens", "{}: {} dimensions{}; tokens are one dimension in C order", name,
                header.shape.size(), header.fortran_order ? " in Fortran order" : "");
   }
   const auto count = static_cast<std::uint64_t>(header.shape[0]);
-  const std::size_t held = file.size() - header.data_start;
+  const std::uint64_t held = size - header.data_start;
   const std::size_t width = bytes_of(known->second);
   if (held % width != 0 || held / width != count) {
     fail_input("tokens", "{}: the header says {} tokens of {} bytes, the file has {} bytes of data",
@@ -116,10 +132,11 @@ constexpr std::size_t kLlmcHeaderBytes = 1024;
 constexpr std::int32_t kLlmcGpt2 = 20240520, kLlmcEval = 20240522, kLlmcLlama3 = 20240801;
 
 // nullopt when the file does not start with a header of llm.c.
-std::optional<Layout> llmc_layout(std::span<const std::byte> file, const std::string& name) {
+std::optional<Layout> llmc_layout(std::span<const std::byte> start, std::uint64_t size,
+                                  const std::string& name) {
   std::array<std::int32_t, 3> header{};
-  if (file.size() < sizeof(header)) return std::nullopt;
-  std::memcpy(header.data(), file.data(), sizeof(header));
+  if (start.size() < sizeof(header)) return std::nullopt;
+  std::memcpy(header.data(), start.data(), sizeof(header));
   const auto [magic, version, claimed] = header;
   if (magic == kLlmcEval && version == 1) {
     fail_input("tokens", "{} is an llm.c evaluation file; a token file is needed", name);
@@ -130,14 +147,14 @@ std::optional<Layout> llmc_layout(std::span<const std::byte> file, const std::st
   const Width width = is_gpt2 ? Width::kUint16 : Width::kUint32;
   const auto count = static_cast<std::size_t>(std::max(claimed, 0));
   const std::size_t expected = kLlmcHeaderBytes + count * bytes_of(width);
-  if (claimed < 0 || file.size() != expected) {
+  if (claimed < 0 || size != expected) {
     fail_input("tokens", "{}: its llm.c header says {} tokens, so {} bytes; the file has {}", name,
-               claimed, expected, file.size());
+               claimed, expected, size);
   }
   return Layout{width, kLlmcHeaderBytes, count};
 }
 
-Layout headerless_layout(std::size_t size, const std::string& name,
+Layout headerless_layout(std::uint64_t size, const std::string& name,
                          std::optional<TokenDType> dtype) {
   if (!dtype) {
     throw Error(ErrorCode::kUsage, "tokens", name + " does not say how wide its tokens are",
@@ -160,17 +177,18 @@ void check_agreement(const Layout& layout, const std::string& name, TokenDType d
               "leave --token-dtype out");
 }
 
-Layout find_layout(const MappedFile& file, const std::string& name,
+Layout find_layout(const InputFile& file, const std::string& name,
                    std::optional<TokenDType> dtype) {
-  const std::span<const std::byte> bytes = file.bytes();
-  if (bytes.empty()) fail_input("tokens", "{} is empty", name);
+  if (file.size() == 0) fail_input("tokens", "{} is empty", name);
+  std::vector<std::byte> start(std::min<std::uint64_t>(file.size(), kMaxNpyHeaderBytes));
+  file.read(0, start);
   std::optional<Layout> layout;
-  if (is_npy(bytes) || file.path().extension() == ".npy") {
-    layout = npy_layout(bytes, name);
+  if (is_npy(start) || file.path().extension() == ".npy") {
+    layout = npy_layout(start, file.size(), name);
   } else {
-    layout = llmc_layout(bytes, name);
+    layout = llmc_layout(start, file.size(), name);
   }
-  if (!layout) return headerless_layout(bytes.size(), name, dtype);
+  if (!layout) return headerless_layout(file.size(), name, dtype);
   if (dtype) check_agreement(*layout, name, *dtype);
   return *layout;
 }
@@ -214,7 +232,7 @@ std::optional<TokenDType> parse_token_dtype(std::string_view name) {
 }
 
 TokenSourcePtr open_token_file(const std::filesystem::path& path, std::optional<TokenDType> dtype) {
-  MappedFile file(path, "tokens");
+  InputFile file(path, "tokens");
   const std::string name = path.string();
   const Layout layout = find_layout(file, name, dtype);
   if (layout.count == 0) fail_input("tokens", "{} holds no tokens", name);
@@ -226,18 +244,30 @@ TokenSourcePtr memory_tokens(std::string name, std::vector<std::int32_t> tokens)
   return std::make_shared<MemoryTokens>(std::move(name), std::move(tokens));
 }
 
-void check_vocabulary(const TokenSource& tokens, std::int64_t vocabulary) {
-  std::array<std::int64_t, 4096> buffer;
-  for (std::int64_t at = 0; at < tokens.size(); at += std::ssize(buffer)) {
-    const std::int64_t count = std::min<std::int64_t>(std::ssize(buffer), tokens.size() - at);
-    const auto part = std::span(buffer).first(static_cast<std::size_t>(count));
-    tokens.read(at, part);
-    const auto bad =
-        std::ranges::find_if(part, [&](std::int64_t id) { return id < 0 || id >= vocabulary; });
-    if (bad == part.end()) continue;
-    fail_input("tokens", "{}: token {} at position {} is beyond the vocabulary of {}",
-               tokens.name(), *bad, at + (bad - part.begin()), vocabulary);
+void for_each_block(const TokenSource& tokens, const TokenVisitor& visit) {
+  constexpr std::int64_t kBlock = std::int64_t{1} << 15;
+  ReadingProgress progress("reading " + tokens.name(), tokens.size());
+  std::vector<std::int64_t> buffer(static_cast<std::size_t>(std::min(kBlock, tokens.size())));
+  for (std::int64_t at = 0; at < tokens.size(); at += kBlock) {
+    const std::int64_t count = std::min(kBlock, tokens.size() - at);
+    const auto block = std::span(buffer).first(static_cast<std::size_t>(count));
+    tokens.read(at, block);
+    visit(at, block);
+    progress.update(at + count);
   }
+}
+
+void check_vocabulary(const TokenSource& tokens, std::int64_t vocabulary) {
+  const auto is_beyond = [=](std::int64_t id) { return id < 0 || id >= vocabulary; };
+  for_each_block(tokens, [&](std::int64_t start, std::span<const std::int64_t> block) {
+    // Without a way out the loop takes several ids at once.
+    bool has_beyond = false;
+    for (std::int64_t id : block) has_beyond |= is_beyond(id);
+    if (!has_beyond) return;
+    const auto bad = std::ranges::find_if(block, is_beyond);
+    fail_input("tokens", "{}: token {} at position {} is beyond the vocabulary of {}",
+               tokens.name(), *bad, start + (bad - block.begin()), vocabulary);
+  });
 }
 
 TokenSplit split_tokens(const TokenSourcePtr& tokens, double fraction) {

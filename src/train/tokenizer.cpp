@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "base/input_file.h"
 #include "train/bpe_tokenizer.h"
-#include "train/mapped_file.h"
 #include "train/output_file.h"
 
 namespace tracestep {
@@ -12,6 +12,7 @@ namespace {
 
 constexpr std::string_view kByteFile = "tracestep byte tokenizer 1\n";
 constexpr std::int64_t kByteCount = 256;
+constexpr std::uint64_t kMaxFileBytes = std::uint64_t{64} << 20;  // a million pieces and more
 
 class ByteTokenizer : public Tokenizer {
  public:
@@ -47,8 +48,7 @@ std::unique_ptr<Tokenizer> byte_tokenizer() {
 }
 
 std::unique_ptr<Tokenizer> load_tokenizer(const std::filesystem::path& path) {
-  const MappedFile file(path, "tokenizer");
-  const std::string content(reinterpret_cast<const char*>(file.bytes().data()), file.size());
+  const std::string content = read_text_file(path, "tokenizer", kMaxFileBytes);
   if (content == kByteFile) return byte_tokenizer();
   if (content.empty()) fail_input("tokenizer", "{} is empty", path.string());
   return load_bpe(content, path.string());

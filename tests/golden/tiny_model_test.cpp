@@ -68,12 +68,12 @@ void expect_logits_and_gradients(Device& device, Granularity ops) {
   evaluate(device, options, tiny_tokens());
   const SafetensorsFile expected(kFolder / "tiny_expected.safetensors");
   const SafetensorsFile logits(options.logits), gradients(options.gradients);
-  EXPECT_LE(max_difference(to_doubles(logits.view("logits")), to_doubles(expected.view("logits"))),
+  EXPECT_LE(max_difference(to_doubles(logits.read("logits")), to_doubles(expected.read("logits"))),
             2e-4);
   EXPECT_EQ(gradients.entries().size() + 1, expected.entries().size());
   for (const auto& entry : gradients.entries()) {
-    EXPECT_LE(relative_l2(to_doubles(gradients.view(entry.name)),
-                          to_doubles(expected.view("grad." + entry.name))),
+    EXPECT_LE(relative_l2(to_doubles(gradients.read(entry.name)),
+                          to_doubles(expected.read("grad." + entry.name))),
               1e-5)
         << entry.name;
   }
@@ -104,7 +104,7 @@ Run ten_steps(Device& device, Granularity ops, double clip, bool wide) {
   EagerExecutor executor(store, std::move(program));
   const SafetensorsFile weights(kFolder / "tiny_weights.safetensors");
   for (const std::string& name : store.names(LeafKind::kParameter)) {
-    store.set(name, testing::converted(weights.view(name), store.at(name).type.dtype));
+    store.set(name, testing::converted(weights.read(name), store.at(name).type.dtype));
   }
   const Batches batches(tiny_tokens(), {kShape.batch, kShape.context, Order::kSequential, 0});
   const auto set_scalar = [&](const char* name, double value) {
@@ -136,7 +136,7 @@ void expect_like_pytorch(const Run& run, bool clipped, double loss_bound, double
   const SafetensorsFile after(kFolder / (clipped ? "tiny_weights_after10_clipped.safetensors"
                                                  : "tiny_weights_after10.safetensors"));
   for (const auto& [name, values] : run.weights) {
-    EXPECT_LE(relative_l2(values, to_doubles(after.view(name))), weight_bound) << name;
+    EXPECT_LE(relative_l2(values, to_doubles(after.read(name))), weight_bound) << name;
   }
 }
 

@@ -58,7 +58,7 @@ TEST(SafetensorsTest, EveryElementTypeSurvivesWritingAndReading) {
     EXPECT_EQ(read.shape, tensor.shape) << name;
     EXPECT_EQ(read.bytes, tensor.bytes) << name;
   }
-  EXPECT_EQ(file.views().size(), tensors.size());
+  EXPECT_EQ(file.entries().size(), tensors.size());
 }
 
 TEST(SafetensorsTest, TheHeaderIsPaddedOrderedAndMarkedForOtherReaders) {

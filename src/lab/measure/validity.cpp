@@ -64,6 +64,9 @@ std::string note_line(const ResultRow& row, const Verdict& verdict) {
 }  // namespace
 
 ResultRow::ResultRow(Json cells, Json environment)
+    : ResultRow(std::move(cells), std::make_shared<const Json>(std::move(environment))) {}
+
+ResultRow::ResultRow(Json cells, std::shared_ptr<const Json> environment)
     : cells_(std::move(cells)), environment_(std::move(environment)) {}
 
 ResultRow ResultRow::of(const std::vector<Column>& columns, const std::vector<Json>& cells,
@@ -108,7 +111,7 @@ std::vector<double> ResultRow::numbers(std::string_view column) const {
 }
 
 std::optional<double> ResultRow::environment_number(std::string_view item) const {
-  const Json* value = environment_.is_object() ? environment_.find(item) : nullptr;
+  const Json* value = environment_->is_object() ? environment_->find(item) : nullptr;
   if (value == nullptr || !value->is_number()) return {};
   return value->as_double();
 }

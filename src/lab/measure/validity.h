@@ -3,6 +3,7 @@
 // age can be judged, and a test can plant each fault.
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -20,6 +21,8 @@ class ResultRow {
  public:
   // `cells`: an object, as in "rows" of a JSON result.
   explicit ResultRow(Json cells, Json environment = Json::object());
+  // The environment that all rows of a result share.
+  ResultRow(Json cells, std::shared_ptr<const Json> environment);
   static ResultRow of(const std::vector<Column>& columns, const std::vector<Json>& cells,
                       const Json& environment);
 
@@ -39,7 +42,8 @@ class ResultRow {
   bool is_like(const ResultRow& other, std::span<const std::string_view> except) const;
 
  private:
-  Json cells_, environment_;
+  Json cells_;
+  std::shared_ptr<const Json> environment_;
 };
 
 enum class Severity {

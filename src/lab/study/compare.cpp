@@ -10,11 +10,11 @@
 #include <fmt/ranges.h>
 
 #include "base/error.h"
+#include "base/input_file.h"
 #include "base/suggest.h"
 #include "lab/measure/bootstrap.h"
 #include "lab/measure/statistics.h"
 #include "lab/study/columns.h"
-#include "train/mapped_file.h"
 
 namespace tracestep {
 namespace {
@@ -296,12 +296,7 @@ std::string_view name_of(Change change) {
 
 ResultFile read_result(const std::filesystem::path& path) {
   const std::string name = path.filename().string();
-  Json document;
-  {
-    const MappedFile file(path, name);
-    const auto* text = reinterpret_cast<const char*>(file.bytes().data());
-    document = Json::parse({text, file.bytes().size()}, name);
-  }
+  const Json document = Json::parse(read_text_file(path, name, kMaxResultBytes), name);
   const Json* schema = document.is_object() ? document.find("schema") : nullptr;
   if (schema == nullptr || !schema->is_string()) {
     throw Error(ErrorCode::kInput, name, "it is no JSON result: there is no \"schema\"",
@@ -315,7 +310,12 @@ ResultFile read_result(const std::filesystem::path& path) {
                 fmt::format("one of {}", fmt::join(known, ", ")));
   }
   ResultFile out{name, schema->as_string(), document.at("environment"), {}};
-  for (const Json& row : document.at("rows").items()) out.rows.emplace_back(row, out.environment);
+  const auto environment = std::make_shared<const Json>(out.environment);
+  const Json::Array& rows = document.at("rows").items();
+  if (rows.size() > kMaxResultRows) {
+    fail_input(name, "{} rows; at most {} are read", rows.size(), kMaxResultRows);
+  }
+  for (const Json& row : rows) out.rows.emplace_back(row, environment);
   return out;
 }
 

@@ -2,6 +2,8 @@
 // times differ, and whether that is more than chance.
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <filesystem>
 #include <optional>
 #include <string>
@@ -20,7 +22,12 @@ struct ResultFile {
   std::vector<ResultRow> rows;
 };
 
-// Error{kInput}: not there, not a JSON result, of a command that has no samples to compare.
+// A result of a hundred thousand rows is none of ours, nor one of this size.
+inline constexpr std::uint64_t kMaxResultBytes = std::uint64_t{16} << 20;
+inline constexpr std::size_t kMaxResultRows = 10000;
+
+// Error{kInput}: not there, not a JSON result, of a command that has no samples to compare, beyond
+// these limits.
 ResultFile read_result(const std::filesystem::path& path);
 
 enum class Change {

@@ -10,23 +10,30 @@
 #include <fmt/format.h>
 
 #include "base/error.h"
+#include "base/input_file.h"
 #include "lab/study/columns.h"
 #include "lab/study/compare.h"
 #include "nn/config.h"
-#include "train/mapped_file.h"
 
 namespace tracestep {
 namespace {
 
+constexpr std::size_t kMaxCells = std::size_t{1} << 20, kMaxColumnName = 100;
+
 // RFC 4180: fields in quotes may hold commas, line ends and doubled quotes.
-std::vector<std::vector<std::string>> parse_csv(std::string_view text) {
+std::vector<std::vector<std::string>> parse_csv(std::string_view text, const std::string& name) {
   std::vector<std::vector<std::string>> rows;
   std::vector<std::string> row;
   std::string field;
   bool quoted = false;
-  const auto end_row = [&] {
+  std::size_t cells = 0;
+  const auto end_cell = [&] {
+    if (++cells > kMaxCells) fail_input(name, "more than {} cells", kMaxCells);
     row.push_back(std::move(field));
     field.clear();
+  };
+  const auto end_row = [&] {
+    end_cell();
     if (row.size() > 1 || !row[0].empty()) rows.push_back(std::move(row));
     row.clear();
   };
@@ -39,8 +46,7 @@ std::vector<std::vector<std::string>> parse_csv(std::string_view text) {
     } else if (quoted || (c != ',' && c != '\n' && c != '\r')) {
       field += c;
     } else if (c == ',') {
-      row.push_back(std::move(field));
-      field.clear();
+      end_cell();
     } else if (c == '\n') {
       end_row();
     }
@@ -75,13 +81,21 @@ Json list_of(std::string text) {
 
 ReplayInput read_csv(const std::filesystem::path& path, std::string_view text) {
   const std::string name = path.filename().string();
-  const auto rows = parse_csv(text);
+  const auto rows = parse_csv(text, name);
   static constexpr std::array<std::string_view, 6> kNeeded = {"size",      "context", "mode",
                                                               "precision", "status",  "median_ms"};
   for (std::string_view column : kNeeded) {
     if (!rows.empty() && std::ranges::find(rows[0], column) != rows[0].end()) continue;
     throw Error(ErrorCode::kInput, name, fmt::format("there is no column \"{}\"", column),
                 "give a result of bench as JSON or CSV, or one of attention as JSON");
+  }
+  for (const std::string& column : rows[0]) {
+    if (column.size() > kMaxColumnName) {
+      fail_input(name, "a column has a name of {} bytes", column.size());
+    }
+  }
+  if (rows.size() > kMaxResultRows) {
+    fail_input(name, "{} rows; at most {} are read", rows.size(), kMaxResultRows);
   }
   ReplayInput out;
   for (std::size_t r = 1; r < rows.size(); ++r) {
@@ -214,9 +228,7 @@ ReplayInput replay_input(std::vector<ResultRow> rows, const Json& environment) {
 
 ReplayInput read_replay_input(const std::filesystem::path& path) {
   if (path.extension() == ".csv") {
-    const MappedFile file(path, path.filename().string());
-    const auto bytes = file.bytes();
-    return read_csv(path, {reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+    return read_csv(path, read_text_file(path, path.filename().string(), kMaxResultBytes));
   }
   ResultFile file = read_result(path);
   return replay_input(std::move(file.rows), file.environment);

@@ -1,0 +1,46 @@
+// InputFile: a regular file, read part by part and never mapped. So when somebody else cuts it
+// short meanwhile, that is an error with a message and not a signal that ends the process.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <span>
+#include <string>
+
+namespace tracestep {
+
+class InputFile {
+ public:
+  // Errors: kInput when `path` is missing, unreadable, or anything but a regular file; never blocks
+  // on a FIFO. `where` is the part in brackets of all messages.
+  explicit InputFile(std::filesystem::path path, std::string where = "file");
+  // Takes over `fd`, which is open for reading; `path` is for messages. Errors as above.
+  InputFile(int fd, std::filesystem::path path, std::string where);
+  ~InputFile();
+  InputFile(InputFile&& other) noexcept;
+  InputFile& operator=(InputFile&& other) noexcept;
+
+  // Bytes, when it was opened.
+  std::uint64_t size() const { return size_; }
+  const std::filesystem::path& path() const { return path_; }
+
+  // Fills `out` with the bytes from `offset` on; several threads may read at once.
+  // Errors: kInput when the file ends before `out` is full, or cannot be read.
+  void read(std::uint64_t offset, std::span<std::byte> out) const;
+
+ private:
+  [[noreturn]] void fail_short() const;
+
+  std::filesystem::path path_;
+  std::string where_;
+  int fd_ = -1;
+  std::uint64_t size_ = 0;
+};
+
+// The whole of a file that is small by its nature.
+// Errors: kInput as above, and for more than `limit` bytes.
+std::string read_text_file(const std::filesystem::path& path, const std::string& where,
+                           std::uint64_t limit);
+
+}  // namespace tracestep

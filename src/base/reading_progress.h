@@ -1,0 +1,32 @@
+// How far a long reading is, for whoever waits for it.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <string>
+
+#include "base/log.h"
+
+namespace tracestep {
+
+// Silent at first, since most files are small. After `patience` a terminal gets a progress line,
+// and a log one message with the time that is left.
+class ReadingProgress {
+ public:
+  // `what` starts both: "checking train.bin". `total` is in any unit.
+  ReadingProgress(std::string what, std::int64_t total,
+                  std::chrono::milliseconds patience = std::chrono::seconds{2});
+
+  // Costs a look at the clock.
+  void update(std::int64_t done);
+
+ private:
+  std::string what_;
+  std::int64_t total_;
+  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+  std::chrono::milliseconds patience_;
+  bool has_logged_ = false;
+  ProgressLine line_;
+};
+
+}  // namespace tracestep
