@@ -16,7 +16,6 @@
 #include "lab/study/saved_tables.h"
 #include "lab/study/snapshot_of.h"
 #include "lab/study/trace_fingerprint.h"
-#include "train/mapped_file.h"
 #include "train/output_file.h"
 
 namespace tracestep::cli {
@@ -180,10 +179,7 @@ int run_fingerprint(const MemoryOptions& o, std::span<const std::string> argumen
   if (o.grid.contexts.size() > 1) {
     throw Error(ErrorCode::kUsage, "--context", "a snapshot is of one context", "give one");
   }
-  const MappedFile file(o.fingerprint);
-  const auto bytes = file.bytes();
-  const MemoryTrace trace = read_trace({reinterpret_cast<const char*>(bytes.data()), bytes.size()},
-                                       o.fingerprint.string());
+  const MemoryTrace trace = read_trace_file(o.fingerprint);
   const Fingerprint found =
       fingerprint_of(trace, model, {.batch = o.grid.batch, .context = o.grid.contexts[0]});
   write_tables(o.output, "tracestep.fingerprint/1", environment_of(arguments, o.grid.run),

@@ -21,28 +21,30 @@ TEST(UnpickleTest, TheNewerOpcodesOfPlainDataAreRead) {
                             "a\x94]\x94("s + "K\x01K\x02\x8c\x01"s +
                             "b\x94\x86\x94J\xfd\xff\xff\xff"s +
                             "G\x3f\xf8\x00\x00\x00\x00\x00\x00N\x88"s + "es."s;
-  const PickleRef root = unpickle(bytes, "test");
-  const auto& list = root->find("a")->items();
+  const Pickle pickle(bytes, "test");
+  const PickleValue list = *pickle.root().find("a");
   ASSERT_EQ(list.size(), 6u);
-  EXPECT_EQ(list[0]->as_int(), 1);
-  EXPECT_EQ(list[1]->items()[1]->as_text(), "b");
-  EXPECT_EQ(list[2]->as_int(), -3);
-  EXPECT_EQ(std::get<double>(list[3]->data), 1.5);
-  EXPECT_EQ(root->find("nothing"), nullptr);
+  EXPECT_EQ(list[0].as_int(), 1);
+  EXPECT_EQ(list[1][1].as_text(), "b");
+  EXPECT_EQ(list[2].as_int(), -3);
+  EXPECT_FALSE(pickle.root().find("nothing"));
 }
 
 TEST(UnpickleTest, WhatIsFetchedAgainIsTheSameObjectWithWhatWasAddedLater) {
   // A list is stored while it is empty, filled, and fetched: [[7], [7]].
-  const PickleRef root = unpickle("\x80\x02](]q\x00K\x07"s + "ah\x00"s + "e."s, "test");
-  ASSERT_EQ(root->items().size(), 2u);
-  EXPECT_EQ(root->items()[1]->items().size(), 1u);
-  EXPECT_EQ(root->items()[0].get(), root->items()[1].get());
+  const std::string bytes = "\x80\x02](]q\x00K\x07"s + "ah\x00"s + "e."s;
+  const Pickle pickle(bytes, "test");
+  const PickleValue list = pickle.root();
+  ASSERT_EQ(list.size(), 2u);
+  EXPECT_EQ(list[1].size(), 1u);
+  EXPECT_EQ(list[1][0].as_int(), 7);
+  EXPECT_EQ(list[0], list[1]);
 }
 
 TEST(UnpickleTest, ObjectsCallsAndBrokenFilesAreRefused) {
   const auto message = [](const std::string& bytes) {
     try {
-      unpickle(bytes, "file");
+      Pickle(bytes, "file");
     } catch (const Error& e) {
       EXPECT_EQ(e.code(), ErrorCode::kInput);
       return std::string(e.what());

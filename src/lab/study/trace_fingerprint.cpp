@@ -1,113 +1,15 @@
 #include "lab/study/trace_fingerprint.h"
 
 #include <algorithm>
-#include <map>
-#include <set>
 
-#include "base/error.h"
-#include "lab/report/unpickle.h"
+#include <fmt/format.h>
+
 #include "lab/study/columns.h"
 
 namespace tracestep {
 namespace {
 
 constexpr std::int64_t kRounding = 512;  // of blocks, where a trace has no requested sizes
-
-// --- reading ------------------------------------------------------------------------------------
-
-// The two forms of a file, by the few questions that are asked of them.
-struct FromPickle {
-  using Node = const PickleValue*;
-  static Node find(Node n, std::string_view key) { return n->find(key); }
-  static std::vector<Node> items(Node n) {
-    std::vector<Node> out;
-    for (const PickleRef& item : n->items()) out.push_back(item.get());
-    return out;
-  }
-  static std::int64_t integer(Node n) { return n->as_int(); }
-  static std::string_view text(Node n) { return n->as_text(); }
-};
-
-struct FromJson {
-  using Node = const Json*;
-  static Node find(Node n, std::string_view key) { return n->is_object() ? n->find(key) : nullptr; }
-  static std::vector<Node> items(Node n) {
-    std::vector<Node> out;
-    if (!n->is_array()) return out;
-    for (const Json& item : n->items()) out.push_back(&item);
-    return out;
-  }
-  static std::int64_t integer(Node n) { return n->is_int() ? n->as_int() : 0; }
-  static std::string_view text(Node n) {
-    if (!n->is_string()) return {};
-    return n->as_string();
-  }
-};
-
-template <class Form>
-class TraceReader {
- public:
-  using Node = typename Form::Node;
-
-  MemoryTrace read(Node root, const std::string& where) {
-    Node traces = Form::find(root, "device_traces");
-    Node segments = Form::find(root, "segments");
-    if (traces == nullptr || segments == nullptr) {
-      fail_input(where, "this is no memory snapshot: it has no 'segments' and 'device_traces'");
-    }
-    for (Node device : Form::items(traces)) {
-      if (out_.events.empty()) read_events(device);  // the first device with a trace
-    }
-    for (Node segment : Form::items(segments)) read_blocks(segment);
-    if (out_.events.empty() && out_.there_before.empty()) {
-      fail_input(where, "the snapshot holds no events and no blocks");
-    }
-    return std::move(out_);
-  }
-
- private:
-  std::int64_t number(Node n, std::string_view key) const {
-    Node found = Form::find(n, key);
-    return found == nullptr ? 0 : Form::integer(found);
-  }
-
-  void read_events(Node device) {
-    for (Node event : Form::items(device)) {
-      Node action = Form::find(event, "action");
-      if (action == nullptr) continue;
-      const std::string_view name = Form::text(action);
-      const std::int64_t address = number(event, "addr"), bytes = number(event, "size");
-      if (name == "alloc") {
-        out_.events.push_back({true, address, bytes});
-        live_.insert(address);
-      } else if (name == "free_completed" || name == "free") {
-        out_.events.push_back({false, address, bytes});
-        if (live_.erase(address) == 0) out_.there_before.push_back(bytes);
-      }
-    }
-  }
-
-  // Blocks that are active at the end and that no event made.
-  void read_blocks(Node segment) {
-    Node blocks = Form::find(segment, "blocks");
-    if (blocks == nullptr) return;
-    std::int64_t address = number(segment, "address");
-    for (Node block : Form::items(blocks)) {
-      Node state = Form::find(block, "state");
-      const std::int64_t size = number(block, "size");
-      if (state != nullptr && Form::text(state) == "active_allocated" && !live_.contains(address)) {
-        const std::int64_t requested = number(block, "requested_size");
-        out_.there_before.push_back(requested > 0 ? requested : size);
-      }
-      address += size;
-    }
-  }
-
-  MemoryTrace out_;
-  std::set<std::int64_t> live_;
-};
-
-// --- counting -----------------------------------------------------------------------------------
 
 enum class Kind { kScores, kMask, kResidual, kHidden, kLogits, kWeight };
 
@@ -176,15 +78,6 @@ const char* reading_of(int scores) {
 }
 
 }  // namespace
-
-MemoryTrace read_trace(std::string_view bytes, const std::string& where) {
-  if (!bytes.empty() && bytes[0] == '{') {
-    const Json root = Json::parse(bytes, where);
-    return TraceReader<FromJson>().read(&root, where);
-  }
-  const PickleRef root = unpickle(bytes, where);
-  return TraceReader<FromPickle>().read(root.get(), where);
-}
 
 Fingerprint fingerprint_of(const MemoryTrace& trace, const ModelConfig& model, BatchShape shape) {
   std::vector<Wanted> wanted = wanted_of(model, shape);

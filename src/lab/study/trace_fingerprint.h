@@ -3,27 +3,11 @@
 // snapshots of ours and of PyTorch.
 #pragma once
 
-#include <string>
-#include <string_view>
-#include <vector>
-
 #include "lab/report/table.h"
+#include "lab/study/memory_trace.h"
 #include "nn/transformer.h"
 
 namespace tracestep {
-
-struct TraceEvent {
-  bool is_alloc = true;  // false: the block is free from here on
-  std::int64_t address = 0, bytes = 0;
-};
-
-struct MemoryTrace {
-  std::vector<std::int64_t> there_before;  // bytes of blocks that no event allocates
-  std::vector<TraceEvent> events;
-};
-
-// A snapshot as pickle or JSON. Error{kInput}: neither, or without events.
-MemoryTrace read_trace(std::string_view bytes, const std::string& where);
 
 // What the trace says of a model of these sizes.
 struct Fingerprint {

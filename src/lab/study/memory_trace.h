@@ -1,0 +1,29 @@
+// The allocations in a memory snapshot, ours or PyTorch's, as pickle or as JSON. Only they are
+// kept, so that a snapshot takes little more memory than its file.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace tracestep {
+
+struct TraceEvent {
+  bool is_alloc = true;  // false: the block is free from here on
+  std::int64_t address = 0, bytes = 0;
+};
+
+struct MemoryTrace {
+  std::vector<std::int64_t> there_before;  // bytes of blocks that no event allocates
+  std::vector<TraceEvent> events;          // of the first device that has any
+};
+
+// Errors: kInput for what is neither form, has no events and no blocks, or addresses beyond 64
+// bits.
+MemoryTrace read_trace(std::string_view bytes, const std::string& where);
+// Errors: as above, and for a file of more than 1 GiB.
+MemoryTrace read_trace_file(const std::filesystem::path& path);
+
+}  // namespace tracestep
