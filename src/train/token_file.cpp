@@ -258,12 +258,13 @@ void for_each_block(const TokenSource& tokens, const TokenVisitor& visit) {
 }
 
 void check_vocabulary(const TokenSource& tokens, std::int64_t vocabulary) {
-  const auto is_beyond = [=](std::int64_t id) { return id < 0 || id >= vocabulary; };
+  // A negative id is a huge one.
+  const auto limit = static_cast<std::uint64_t>(vocabulary);
+  const auto is_beyond = [=](std::int64_t id) { return static_cast<std::uint64_t>(id) >= limit; };
   for_each_block(tokens, [&](std::int64_t start, std::span<const std::int64_t> block) {
-    // Without a way out the loop takes several ids at once.
-    bool has_beyond = false;
-    for (std::int64_t id : block) has_beyond |= is_beyond(id);
-    if (!has_beyond) return;
+    std::uint64_t count = 0;  // of all: a loop without a way out is twice as fast
+    for (std::int64_t id : block) count += is_beyond(id) ? 1 : 0;
+    if (count == 0) return;
     const auto bad = std::ranges::find_if(block, is_beyond);
     fail_input("tokens", "{}: token {} at position {} is beyond the vocabulary of {}",
                tokens.name(), *bad, start + (bad - block.begin()), vocabulary);

@@ -1,10 +1,12 @@
 #include "base/json.h"
 
+#include <cmath>
 #include <limits>
 
 #include <gtest/gtest.h>
 
 #include "base/error.h"
+#include "support/allocation_peak.h"
 
 namespace tracestep {
 namespace {
@@ -74,6 +76,23 @@ TEST(JsonTest, HostileNestingAndHugeTokensAreShortErrors) {
   EXPECT_NE(error_of(std::string(257, '[')).find("256 levels"), std::string::npos);
   EXPECT_NE(error_of(std::string(1000000, '[')).find("256 levels"), std::string::npos);
   EXPECT_LT(error_of("\"" + std::string(1000000, 'x')).size(), 400u);
+}
+
+TEST(JsonTest, ValuesThatTakeFarMoreMemoryThanTheirTextAreRefused) {
+  for (std::string_view element : {"0,", "[],", "{},", "\"\",", "{\"\":0},"}) {
+    std::string text = "[";
+    while (text.size() < (std::size_t{12} << 20)) text += element;
+    text.back() = ']';
+    const std::size_t peak = testing::allocation_peak_of([&] {
+      EXPECT_NE(error_of(text).find("more than 3 times its size in memory"), std::string::npos);
+    });
+    EXPECT_LT(peak, 3 * text.size() + (std::size_t{100} << 20)) << element;
+  }
+}
+
+TEST(JsonTest, MinusZeroIsNoInteger) {
+  EXPECT_THROW(Json::parse("-0", "x").as_int(), Error);
+  EXPECT_TRUE(std::signbit(Json::parse("-0", "x").as_double()));
 }
 
 TEST(JsonTest, InvalidUtf8IsReplacedWhenWritten) {

@@ -20,6 +20,15 @@ TEST_F(LogTest, MessagesAreLinesOnStderrUpToTheLevel) {
   EXPECT_EQ(testing::internal::GetCapturedStderr(), "read 3 files\nwarning: slow\n");
 }
 
+TEST_F(LogTest, AMessageStaysOneLineOfTextOfBoundedLength) {
+  testing::internal::CaptureStderr();
+  log_warn("{}", "a\x1b[2J\nb\xff");
+  log_info("{}", std::string(1'000'000, 'x'));
+  const std::string said = testing::internal::GetCapturedStderr();
+  EXPECT_TRUE(said.starts_with("warning: a\\x1b[2J\\x0ab\\xff\nxxx")) << said.substr(0, 60);
+  EXPECT_LT(said.size(), 4200u);
+}
+
 TEST_F(LogTest, TheProgressLineIsSilentWithoutATerminal) {
   testing::internal::CaptureStderr();
   {

@@ -9,6 +9,7 @@
 #include "lab/report/unpickle.h"
 #include "lab/study/snapshot_of.h"
 #include "ops/functions.h"
+#include "support/allocation_peak.h"
 
 namespace tracestep {
 namespace {
@@ -61,6 +62,81 @@ TEST(UnpickleTest, ObjectsCallsAndBrokenFilesAreRefused) {
   EXPECT_THAT(message("\x80\x02h\x05."s), ::testing::HasSubstr("not stored"));
   EXPECT_THAT(message("\x80\x02"s + "e."s), ::testing::HasSubstr("mark"));
   EXPECT_THAT(message("hello"), ::testing::HasSubstr("no pickle"));
+}
+
+TEST(UnpickleTest, NestingCostsNoStackAndReferencesToItselfDoNotLeak) {
+  // Lists in lists: 40,000 of them within the bounds of memory, five times as many beyond.
+  const auto nested = [](std::size_t depth) {
+    return "\x80\x02"s + std::string(depth, ']') + std::string(depth - 1, 'a') + ".";
+  };
+  EXPECT_EQ(Pickle(nested(40'000), "x").root().size(), 1u);
+  EXPECT_THROW(read_trace(nested(40'000), "x"), Error);
+  EXPECT_THROW(Pickle(nested(200'000), "x"), Error);
+  const std::string itself = "\x80\x02]q\x00h\x00"s + "a.";
+  const Pickle pickle(itself, "x");
+  EXPECT_EQ(pickle.root()[0], pickle.root());
+}
+
+TEST(UnpickleTest, ValuesTakeAFewTimesTheFileInMemory) {
+  for (std::string_view op : {"N", "(", "]", "}", "]\x94", "K\x01", "]N\x85", "(N.t", "\x94"}) {
+    std::string bytes = "\x80\x02]";
+    while (bytes.size() < (std::size_t{4} << 20)) bytes += op;
+    bytes += ".";
+    const std::size_t peak = testing::allocation_peak_of([&] {
+      try {
+        Pickle(bytes, "x");
+      } catch (const Error&) {
+      }
+    });
+    EXPECT_LT(peak, 4 * bytes.size() + (std::size_t{2} << 20)) << op;
+  }
+}
+
+TEST(UnpickleTest, ContainersThatGrowInTurnKeepTheirItems) {
+  // Two lists, memos 0 and 1, get one number each in turn; the pair of both is the result.
+  std::string bytes = "\x80\x02]q\x00]q\x01"s;
+  for (int i = 0; i < 100; ++i) {
+    for (char memo : {'\0', '\1'}) {
+      bytes += "h"s + memo + "K" + static_cast<char>(i) + "a0"s;
+      bytes.pop_back();
+    }
+  }
+  bytes += "h\x00h\x01\x86."s;
+  const Pickle pickle(bytes, "x");
+  const PickleValue pair = pickle.root();
+  for (std::size_t side : {0u, 1u}) {
+    ASSERT_EQ(pair[side].size(), 100u);
+    for (std::size_t i = 0; i < 100; ++i) EXPECT_EQ(pair[side][i].as_int(), std::int64_t(i));
+  }
+}
+
+TEST(MemoryTraceTest, AddressesBeyond64BitsAreRefused) {
+  const auto snapshot = [](const char* address, const char* size) {
+    return fmt::format(
+        R"({{"device_traces":[],"segments":[{{"address":{},"blocks":[{{"state":"active_allocated",)"
+        R"("size":{}}},{{"state":"active_allocated","size":{}}}]}}]}})",
+        address, size, size);
+  };
+  EXPECT_EQ(read_trace(snapshot("4096", "512"), "x").there_before,
+            (std::vector<std::int64_t>{512, 512}));
+  EXPECT_THROW(read_trace(snapshot("0", "9223372036854775807"), "x"), Error);
+  EXPECT_THROW(read_trace(snapshot("9223372036854775807", "1"), "x"), Error);
+}
+
+TEST(MemoryTraceTest, ValuesThatNameEachOtherAgainAndAgainDoNotTakeForever) {
+  // A dict of a hundred thousand members that are no event's, named as an event as often.
+  std::string bytes =
+      "\x80\x02}q\x00(X\x08\x00\x00\x00segments]X\x0d\x00\x00\x00"s + "device_traces](](}q\x01("s;
+  for (int i = 0; i < 100'000; ++i) bytes += "NN";
+  bytes += "u";
+  for (int i = 0; i < 100'000; ++i) bytes += "h\x01"s;
+  bytes += "eeu.";
+  try {
+    read_trace(bytes, "x");
+    FAIL();
+  } catch (const Error& e) {
+    EXPECT_THAT(e.what(), ::testing::HasSubstr("name each other too often"));
+  }
 }
 
 class FingerprintTest : public ::testing::Test {

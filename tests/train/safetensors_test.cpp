@@ -8,6 +8,7 @@
 
 #include <gtest/gtest.h>
 
+#include "support/allocation_peak.h"
 #include "train/temp_folder.h"
 
 namespace tracestep {
@@ -177,7 +178,7 @@ TEST(SafetensorsTest, MalformedEntriesAreRefused) {
   EXPECT_TRUE(contains(refused(entry("U8", "[0]", "[0,0,0]")), "has no data_offsets"));
   EXPECT_TRUE(contains(refused(entry("U9", "[0]", "[0,0]")), "unknown dtype U9"));
   EXPECT_TRUE(contains(refused(entry("F4", "[1]", "[0,1]")), "4 bits are not whole bytes"));
-  for (const char* dim : {"-1", "1.0", "1e2", "\"1\"", "null", "[1]", "18446744073709551616",
+  for (const char* dim : {"-1", "-0", "1.0", "1e2", "\"1\"", "null", "[1]", "18446744073709551616",
                           "18446744073709551615", "9223372036854775808"}) {
     EXPECT_TRUE(contains(refused(entry("U8", fmt::format("[{}]", dim), "[0,1]")),
                          "shape must hold whole numbers"))
@@ -217,6 +218,60 @@ TEST(SafetensorsTest, HolesAndOverlapsAreRefused) {
   EXPECT_TRUE(contains(two("[1,3]", "[3,5]"), "leaving a hole"));
   EXPECT_TRUE(contains(two("[0,2]", "[1,3]"), "inside the one before"));
   EXPECT_TRUE(contains(two("[0,2]", "[0,2]"), "inside the one before"));
+}
+
+TEST(SafetensorsTest, AHeaderTakesAFewTimesItsSizeInMemory) {
+  const TempFolder folder;
+  const auto peak_of = [&](const std::string& header) {
+    const auto path = folder.write("f", with_length(header, "x"));
+    return testing::allocation_peak_of([&] {
+      try {
+        SafetensorsFile file(path);
+      } catch (const Error&) {
+      }
+    });
+  };
+  const auto repeated = [](auto&& element) {
+    std::string out;
+    for (int i = 0; out.size() < (std::size_t{4} << 20); ++i) out += element(i) + ",";
+    out.pop_back();
+    return out;
+  };
+  const auto one = [](int) -> std::string { return "1"; };
+  const std::string tensor = entry("U8", "[1]", "[0,1]");
+  const std::vector<std::string> headers = {
+      "{" + repeated([](int i) {
+        return fmt::format("\"{}\":{}", i, entry("U8", "[0]", "[0,0]"));
+      }) + "}",
+      "{\"a\":" + entry("U8", "[" + repeated(one) + "]", "[0,1]") + "}",
+      "{\"a\":" + entry("U8", "[1]", "[" + repeated(one) + "]") + "}",
+      "{\"a\":{\"new\":[" + repeated(one) + "]," + tensor.substr(1) + "}",
+      "{\"__metadata__\":{" + repeated([](int i) { return fmt::format("\"{}\":\"\"", i); }) + "}}",
+      "{\"" + repeated(one) + "\":" + tensor + "}",
+  };
+  for (const std::string& header : headers) {
+    EXPECT_LT(peak_of(header), 4 * header.size() + (std::size_t{9} << 20)) << header.substr(0, 60);
+  }
+}
+
+TEST(SafetensorsTest, BoundsOfCountsAreHeld) {
+  std::string ones = "1", members;
+  for (int i = 0; i < 64; ++i) ones += ",1";
+  EXPECT_TRUE(
+      contains(refused_header("{\"a\":" + entry("U8", "[" + ones + "]", "[0,1]") + "}", "x"),
+               "more than 64 dimensions"));
+  for (int i = 0; i < 70'000; ++i) members += fmt::format("{}\"{}\":\"\"", i > 0 ? "," : "", i);
+  EXPECT_TRUE(
+      contains(refused_header("{\"__metadata__\":{" + members + "}}"), "more than 65536 members"));
+}
+
+TEST(SafetensorsTest, AFileThatIsCutShortWhileItIsUsedIsAnErrorAndNoSignal) {
+  const TempFolder folder;
+  write_safetensors(folder / "w", {{"a", counted(DType::kF32, {1 << 16})}});
+  const SafetensorsFile file(folder / "w");
+  std::filesystem::resize_file(folder / "w", 4096);
+  EXPECT_TRUE(contains(message_of(ErrorCode::kInput, [&] { file.read("a"); }),
+                       "it was cut short while in use"));
 }
 
 TEST(SafetensorsTest, AnInterruptedWriteLeavesTheOldFile) {

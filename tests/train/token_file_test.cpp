@@ -155,6 +155,39 @@ TEST_F(TokenFileTest, WhatIsNoRegularFileIsRefused) {
   EXPECT_TRUE(contains(refused(folder_ / std::string(5000, 'x')), "cannot be opened"));
 }
 
+TEST_F(TokenFileTest, AFileThatIsCutShortWhileItIsUsedIsAnErrorAndNoSignal) {
+  const auto path = folder_.write("tokens.bin", std::string(1 << 20, '\0'));
+  const TokenSourcePtr tokens = open_token_file(path, TokenDType::kUint16);
+  EXPECT_EQ(all(*tokens, 500'000, 2), (Ids{0, 0}));
+  std::filesystem::resize_file(path, 10);
+  EXPECT_EQ(all(*tokens, 0, 5).size(), 5u);
+  EXPECT_TRUE(contains(message_of(ErrorCode::kInput, [&] { all(*tokens, 500'000, 2); }),
+                       "had 1048576 bytes when it was opened and has 10 now"));
+  EXPECT_TRUE(contains(message_of(ErrorCode::kInput, [&] { check_vocabulary(*tokens, 10); }),
+                       "it was cut short while in use"));
+}
+
+TEST_F(TokenFileTest, ALongHeaderOfNumpyIsRefused) {
+  const std::string space(1 << 17, ' ');
+  EXPECT_TRUE(
+      contains(refused(npy(npy_dict("<u2", "(1,)") + space, "ab", 2)), "at most 65524 are read"));
+  std::string ones;
+  for (int i = 0; i < 65; ++i) ones += "1,";
+  EXPECT_TRUE(
+      contains(refused(npy(npy_dict("<u2", "(" + ones + ")"), "ab")), "more than 64 dimensions"));
+}
+
+TEST(TokenSourceTest, EveryBlockIsVisitedOnceInOrder) {
+  std::vector<std::int32_t> ids(100'000);
+  std::iota(ids.begin(), ids.end(), 0);
+  std::int64_t next = 0;
+  for_each_block(*memory_tokens("memory", ids), [&](std::int64_t start, auto block) {
+    EXPECT_EQ(start, next);
+    for (std::int64_t id : block) ASSERT_EQ(id, next++);
+  });
+  EXPECT_EQ(next, 100'000);
+}
+
 TEST(TokenSourceTest, ReadingGoesRoundAtTheEndAsOftenAsNeeded) {
   const TokenSourcePtr tokens = memory_tokens("memory", {10, 11, 12});
   EXPECT_EQ(all(*tokens, 2, 8), (Ids{12, 10, 11, 12, 10, 11, 12, 10}));

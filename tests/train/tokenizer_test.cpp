@@ -6,7 +6,6 @@
 
 #include <gtest/gtest.h>
 
-#include "base/utf8.h"
 #include "train/temp_folder.h"
 #include "train/text_source.h"
 
@@ -113,17 +112,23 @@ TEST_F(BpeTest, FilesThatAreNoTokenizerAreRefused) {
   message_of(ErrorCode::kInput, [&] { load_tokenizer(folder / "missing"); });
 }
 
-TEST(Utf8Test, OnlyWellFormedCharactersCount) {
-  EXPECT_TRUE(is_utf8("a\xc3\xa9\xe6\xbc\xa2\xf0\x9f\x98\x80\xf4\x8f\xbf\xbf"));
-  for (const char* bad : {"\x80", "\xc0\x80", "\xc1\xbf", "\xc3", "\xe0\x80\x80", "\xed\xa0\x80",
-                          "\xf0\x80\x80\x80", "\xf4\x90\x80\x80", "\xf5\x80\x80\x80", "\xe6\xbc"}) {
-    EXPECT_FALSE(is_utf8(bad));
-  }
+TEST(TokenizerTest, AFileOfAnySizeIsRefusedBeforeItIsRead) {
+  const TempFolder folder;
+  folder.write("large", "");
+  std::filesystem::resize_file(folder / "large", std::uint64_t{1} << 40);
+  EXPECT_TRUE(contains(message_of(ErrorCode::kInput, [&] { load_tokenizer(folder / "large"); }),
+                       "at most 64.00 MiB"));
 }
 
-TEST(Utf8Test, PrintableTextCannotDriveATerminal) {
-  EXPECT_EQ(printable("a\n\tb\x1b[2J\x7f\xc2\x9b"), "a\n\tb\\x1b[2J\\x7f\\x9b");
-  EXPECT_EQ(printable("\xff\xe6\xbc"), "\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd");
+TEST(TextSourceTest, ALargeBinaryFileInAFolderIsPassedOver) {
+  const TempFolder folder;
+  folder.write("a.txt", "A");
+  folder.write("image", "");
+  std::filesystem::resize_file(folder / "image", std::uint64_t{1} << 40);
+  const std::vector<std::filesystem::path> paths{folder.path()};
+  const TextSource source = read_text(paths);
+  EXPECT_EQ(source.text, "A");
+  EXPECT_EQ(source.skipped_binary_count, 1);
 }
 
 TEST(TextSourceTest, AFolderIsReadInOrderWithoutHiddenBinaryOrLinkedFiles) {

@@ -1,0 +1,80 @@
+// What a person gets when a file is hostile, enormous, or changes under the program: one line of
+// text and exit status 3, never a signal.
+#include <chrono>
+#include <thread>
+
+#include <gtest/gtest.h>
+
+#include "base/utf8.h"
+#include "cli/run_binary.h"
+#include "train/temp_folder.h"
+
+namespace tracestep {
+namespace {
+
+constexpr const char* kTiny = " --vocab 64 --d-model 16 --d-ff 32 --heads 1 --layers 1 --context 8";
+
+class ReadersTest : public ::testing::Test {
+ protected:
+  ProgramRun run(const std::string& arguments, std::function<void(pid_t)> while_running = {}) {
+    return run_tracestep(words_of(arguments),
+                         {.folder = folder_.path(), .while_running = std::move(while_running)});
+  }
+  void expect_refusal(const ProgramRun& run, std::string_view part) {
+    EXPECT_EQ(run.status, 3) << run.err;
+    EXPECT_TRUE(contains(run.err, part));
+  }
+
+  TempFolder folder_;
+};
+
+TEST_F(ReadersTest, ATokenFileThatIsCutShortDuringTrainingEndsTheRunWithAMessage) {
+  const auto tokens = folder_.write("t.bin", std::string(1 << 20, '\0'));
+  const auto cut = [&](pid_t) {
+    while (content_of(folder_ / "log").empty()) {  // the first step is done
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    }
+    std::filesystem::resize_file(tokens, 100);
+  };
+  expect_refusal(run(std::string("train --tokens t.bin --token-dtype uint16 --order shuffled "
+                                 "--steps 1000000 --log log --threads 1") +
+                         kTiny,
+                     cut),
+                 "had 1048576 bytes when it was opened and has 100 now");
+}
+
+TEST_F(ReadersTest, ASnapshotThatIsNestedDeepEndsWithAMessage) {
+  folder_.write("deep.pickle",
+                "\x80\x02" + std::string(180'000, ']') + std::string(179'999, 'a') + ".");
+  expect_refusal(run("memory --fingerprint deep.pickle"), "deep.pickle");
+}
+
+TEST_F(ReadersTest, EnormousFilesAreRefusedBeforeTheyAreRead) {
+  folder_.write("text.txt", "some text to read");
+  folder_.write("large", "");
+  std::filesystem::resize_file(folder_ / "large", std::uint64_t{1} << 40);
+  expect_refusal(run("train --text text.txt --tokenizer large --steps 1"), "at most 64.00 MiB");
+  expect_refusal(run("compare large large"), "at most 16.00 MiB");
+  std::filesystem::rename(folder_ / "large", folder_ / "large.csv");
+  expect_refusal(run("compare large.csv --published"), "at most 16.00 MiB");
+  std::filesystem::rename(folder_ / "large.csv", folder_ / "large");
+  expect_refusal(run("memory --fingerprint large"), "at most 1.00 GiB");
+  expect_refusal(run("eval --text text.txt --init large"), "the header");
+}
+
+TEST_F(ReadersTest, WhatAFileHoldsCannotReachTheTerminalAsItIs) {
+  const std::string name = "\x1b[31mred\x07\xff" + std::string(100'000, 'x');
+  std::string json = "{\"schema\":\"\\u001b[31mred\\u0007" + std::string(100'000, 'x') + "\"}";
+  folder_.write("r.json", json);
+  const ProgramRun run = this->run("compare r.json r.json");
+  expect_refusal(run, "\\x1b[31mred\\x07xxx");
+  EXPECT_LT(run.err.size(), 4200u);
+  EXPECT_TRUE(is_utf8(run.err));
+  const ProgramRun flag = run_tracestep({"bench", "--size", name});
+  EXPECT_EQ(flag.status, 2);
+  EXPECT_TRUE(contains(flag.err, "\\x1b[31mred\\x07\\xff"));
+  EXPECT_LT(flag.err.size(), 4200u);
+}
+
+}  // namespace
+}  // namespace tracestep

@@ -1,0 +1,51 @@
+#include "support/allocation_peak.h"
+
+#include <malloc.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstdlib>
+#include <new>
+
+namespace {
+
+std::atomic<std::ptrdiff_t> live_bytes, peak_bytes;
+
+void* counted(void* block) {
+  if (block == nullptr) throw std::bad_alloc();
+  const auto size = static_cast<std::ptrdiff_t>(malloc_usable_size(block));
+  const std::ptrdiff_t live = live_bytes += size;
+  std::ptrdiff_t seen = peak_bytes;
+  while (live > seen && !peak_bytes.compare_exchange_weak(seen, live)) {
+  }
+  return block;
+}
+
+void release(void* block) {
+  if (block == nullptr) return;
+  live_bytes -= static_cast<std::ptrdiff_t>(malloc_usable_size(block));
+  std::free(block);
+}
+
+}  // namespace
+
+void* operator new(std::size_t size) {
+  return counted(std::malloc(std::max<std::size_t>(size, 1)));
+}
+void operator delete(void* block) noexcept {
+  release(block);
+}
+void operator delete(void* block, std::size_t) noexcept {
+  release(block);
+}
+
+namespace tracestep::testing {
+
+std::size_t allocation_peak_of(const std::function<void()>& run) {
+  const std::ptrdiff_t before = live_bytes;
+  peak_bytes = before;
+  run();
+  return static_cast<std::size_t>(peak_bytes - before);
+}
+
+}  // namespace tracestep::testing
