@@ -21,7 +21,9 @@ void update_loss_scale(Builder& b, const LossScaling& options, Val good) {
   // After a failed step the streak starts anew, as it does after the scale has grown.
   b.update(streak, ops::select(good, ops::select(due, zero, longer), zero));
   b.update(skipped, ops::select(good, skipped, ops::affine(skipped, 1.0, 1.0)));
-  b.update(scale, ops::select(good, kept, ops::affine(scale, options.backoff)));
+  Val reduced = ops::affine(scale, options.backoff);
+  if (options.floor > 0.0) reduced = ops::binary("maximum", reduced, constant(options.floor));
+  b.update(scale, ops::select(good, kept, reduced));
 }
 
 }  // namespace tracestep

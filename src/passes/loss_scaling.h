@@ -16,6 +16,7 @@ struct LossScaling {
   double growth = 2.0;                  // factor after `growth_interval` good steps in a row
   double backoff = 0.5;                 // factor after a step that overflowed
   std::int64_t growth_interval = 2000;  // good steps
+  double floor = 0.0;                   // the scale never falls below
 };
 
 // Rank-0 float32 states (counts are exact up to 2^24). Whoever makes the store sets the first one
@@ -24,6 +25,10 @@ inline constexpr std::string_view kLossScale = "loss_scale";
 inline constexpr std::string_view kGoodSteps = "loss_scale.good_steps";        // in a row
 inline constexpr std::string_view kSkippedSteps = "loss_scale.skipped_steps";  // in all
 inline constexpr double kInitialLossScale = 65536.0;
+// The floor of training. Below 1 a factor no longer lifts gradients out of the underflow but pushes
+// them into it, and gradients that overflow by themselves tell of a run that diverges: halving on
+// and on would only hide it.
+inline constexpr double kLossScaleFloor = 1.0;
 
 // The state leaf `name` of the program under construction, made when it is not there yet.
 Val loss_scale_state(Builder& b, std::string_view name = kLossScale);

@@ -37,9 +37,10 @@ class OptimizerPass {
     const std::vector<Pair> pairs = collect(r);
     lr_ = b.input("lr", {DType::kF32, {}});
     if (options_.kind == OptimizerKind::kAdamw) step_size_ = b.input("step_size", lr_.type());
-    const Use use = prepare(b, pairs);
+    const ValueId loss = program_.find_output("loss");
+    const Use use = prepare(b, pairs, loss == kNoValue ? Val{} : r.map(loss));
     for (const Pair& pair : pairs) update(b, pair, use);
-    if (use.apply) update_loss_scale(b, options_.loss_scaling, use.apply);
+    if (options_.loss_scaling.enabled) update_loss_scale(b, options_.loss_scaling, use.apply);
     return r.finish();
   }
 
@@ -70,27 +71,45 @@ class OptimizerPass {
     return state;
   }
 
-  Use prepare(Builder& b, const std::vector<Pair>& pairs) const {
-    const bool scaled = options_.loss_scaling.enabled;
-    if (options_.clip <= 0.0 && !options_.report_norm && !scaled) return {};
-    const auto guard = b.scope("grad_norm");
+  // `loss`: "no value" when another program computes it.
+  Use prepare(Builder& b, const std::vector<Pair>& pairs, Val loss) const {
+    const bool scaled = options_.loss_scaling.enabled, guarded = options_.guard_finite;
+    if (options_.clip <= 0.0 && !options_.report_norm && !scaled && !guarded) return {};
+    const auto scope = b.scope("grad_norm");
     std::vector<Val> gradients;
     gradients.reserve(pairs.size());
     for (const Pair& pair : pairs) gradients.push_back(pair.gradient);
     Val norm = b.call1("global_norm", gradients);
     Use out;
     if (scaled) {
-      // One infinite or NaN element makes the norm so, and no comparison with NaN holds.
-      const double infinity = std::numeric_limits<double>::infinity();
-      out.apply = ops::binary("lt", norm, ops::fill(b, infinity, norm.type()));
+      if (!guarded) out.apply = is_below(b, norm, std::numeric_limits<double>::infinity());
       out.scale = b.call1("reciprocal", {loss_scale_state(b)});
       norm = ops::mul(norm, out.scale);
     }
     b.output("grad_norm", norm);
-    if (options_.clip <= 0.0) return out;
-    const Val clipping = clip_factor(b, norm);
-    out.scale = out.scale ? ops::mul(out.scale, clipping) : clipping;
+    if (guarded) {
+      out.apply = is_finite(b, norm, loss);
+      b.output("applied", out.apply);
+    }
+    if (options_.clip > 0.0) {
+      const Val clipping = clip_factor(b, norm);
+      out.scale = out.scale ? ops::mul(out.scale, clipping) : clipping;
+    }
+    // The operands of adamw go by their place: `apply` never without a scale before it.
+    const bool by_place = options_.kind == OptimizerKind::kAdamw;
+    if (by_place && out.apply && !out.scale) out.scale = ops::fill(b, 1.0, norm.type());
     return out;
+  }
+
+  // One infinite or NaN element makes a norm or a sum so, and no comparison with NaN holds.
+  static Val is_below(Builder& b, Val x, double limit) {
+    return ops::binary("lt", x, ops::fill(b, limit, x.type()));
+  }
+
+  static Val is_finite(Builder& b, Val norm, Val loss) {
+    if (!loss) return is_below(b, norm, kGradNormLimit);
+    const Val size = ops::cast(ops::unary("abs", loss), norm.dtype());
+    return is_below(b, ops::add(norm, size), kGradNormLimit);
   }
 
   // min(1, clip / (norm + 1e-6))

@@ -9,6 +9,11 @@ namespace tracestep {
 
 enum class OptimizerKind : std::uint8_t { kAdamw, kSgd };
 
+// From this norm on, gradients count as infinite: AdamW averages their squares, and the square of
+// 2^64 is infinite in float32. So it is on every back end, whether it adds squares in float32 or in
+// something wider.
+inline constexpr double kGradNormLimit = 0x1p64;
+
 struct OptimizerOptions {
   OptimizerKind kind = OptimizerKind::kAdamw;
   double beta1 = 0.9;
@@ -17,6 +22,7 @@ struct OptimizerOptions {
   double weight_decay = 0.0;
   double clip = 0.0;              // largest global gradient norm; 0: off
   bool report_norm = false;       // output "grad_norm" even without clipping
+  bool guard_finite = false;      // a step that is not finite changes nothing; output "applied"
   LossScaling loss_scaling = {};  // gradients are scaled by the state "loss_scale"
 };
 
@@ -28,6 +34,10 @@ struct OptimizerOptions {
 // "grad_norm" see the true ones), and a step with an infinite or NaN gradient leaves parameters, m
 // and v as they are. Such a step does not count for t: take the state "loss_scale.skipped_steps"
 // off the number of steps.
+//
+// With `guard_finite` that holds without loss scaling too, for gradients whose norm is not below
+// kGradNormLimit and for an infinite or NaN output "loss", where the program has one. The rank-0
+// bool output "applied" tells.
 Program optimizer(const Program& program, const OptimizerOptions& options);
 
 }  // namespace tracestep
