@@ -234,14 +234,20 @@ void EagerExecutor::release_outputs() {
 HostTensor EagerExecutor::output(std::string_view name) const {
   const ValueId id = program_.find_output(name);
   if (id == kNoValue) fail_usage("output", "program {} has no output '{}'", program_.name, name);
+  std::optional<HostTensor> out = value(id);
+  TRACESTEP_CHECK(out.has_value(), "output {} read before a run", name);
+  return *std::move(out);
+}
+
+std::optional<HostTensor> EagerExecutor::value(ValueId id) const {
   Slot s = slot(id);
   // Views are copied out with their whole base and gathered on the host.
   const Type& base = program_.type(program_.value(id).layout.base);
-  TRACESTEP_CHECK(base.bytes() == 0 || buffers_[at(s.buffer)] != nullptr,
-                  "output {} read before a run", name);
+  const void* buffer = s.buffer < 0 ? nullptr : buffers_[at(s.buffer)];
+  if (buffer == nullptr && base.bytes() > 0) return std::nullopt;
   std::vector<std::byte> bytes(static_cast<std::size_t>(base.bytes()));
   device_.synchronize();
-  if (!bytes.empty()) device_.copy_out(bytes.data(), buffers_[at(s.buffer)], base.bytes());
+  if (!bytes.empty()) device_.copy_out(bytes.data(), buffer, base.bytes());
   HostTensor out = HostTensor::zeros(s.ref.dtype, s.ref.shape);
   s.ref.data = bytes.data() + s.offset_bytes;
   gather(s.ref, out.bytes.data());

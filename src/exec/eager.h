@@ -5,6 +5,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -40,6 +41,9 @@ class EagerExecutor : public Executor {
   void set_tracer(ActivityTracer* tracer) override { tracer_ = tracer; }
   std::int64_t device_span_ns() override { return marks_->between_ns(kFirst, kLast); }
   HostTensor output(std::string_view name) const override;
+  // A value, copied to the host; nullopt when it has no buffer. In a pause, what was computed right
+  // before: nobody has had the chance to write over it.
+  std::optional<HostTensor> value(ValueId id) const;
   void release_outputs() override;
   std::int64_t launches() const override { return static_cast<std::int64_t>(launches_.size()); }
   std::int64_t predicted_peak_bytes() const override { return predicted_peak_bytes_; }

@@ -1,0 +1,35 @@
+// Where the first infinity or NaN is: in given tensors, or among the results of a step.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "ir/program.h"
+#include "train/safetensors.h"
+
+namespace tracestep {
+
+class EagerExecutor;
+
+struct NotFinite {
+  std::string what;  // "lm_head.weight", "the result of softmax at layers.0.attn (forward)"
+  DType dtype = DType::kF32;
+  std::int64_t infinite = 0, nan = 0, count = 0;  // elements; `count` in all
+  std::optional<Phase> phase = {};                // of a result
+
+  // "lm_head.weight holds 2 NaN and 1 infinite of 4096 values".
+  std::string str() const;
+};
+
+// nullopt when every element is finite; integers and booleans are.
+std::optional<NotFinite> find_not_finite(const std::string& name, const TensorView& tensor);
+// The first one by name.
+std::optional<NotFinite> find_not_finite(const TensorMap& tensors);
+
+// Runs the program once more, on the inputs that are set, and looks at each node's results as they
+// come: what updates a leaf updates it again. Infinities that a constant brings in are meant, as
+// are those of a causal mask. nullopt when every result is finite.
+std::optional<NotFinite> find_not_finite(EagerExecutor& executor);
+
+}  // namespace tracestep
