@@ -1,8 +1,10 @@
 // tracestep eval: loss and perplexity of weights on tokens, and the first batch's tensors for
 // comparison with any other framework.
+#include <cmath>
 #include <memory>
 
 #include "base/error.h"
+#include "base/log.h"
 #include "cli/command.h"
 #include "cli/devices.h"
 #include "cli/output.h"
@@ -38,6 +40,17 @@ Table result_table(const EvalResult& r) {
   return table;
 }
 
+int finite_status(const EvalResult& result) {
+  if (result.not_finite) {
+    log_warn("not finite: {}", result.not_finite->str());
+  } else if (std::isfinite(result.loss)) {
+    return 0;
+  } else {
+    log_warn("the loss is {}", result.loss);
+  }
+  return exit_code(ErrorCode::kNotFinite);
+}
+
 int run_eval(EvalCommand o, std::span<const std::string> arguments) {
   check_device(o.run, {"cpu", "cuda", "reference"});
   const Json environment = environment_of(arguments, o.run);
@@ -52,7 +65,7 @@ int run_eval(EvalCommand o, std::span<const std::string> arguments) {
   const auto device = make_device(o.run);
   const EvalResult result = evaluate(*device, o.eval, input.tokens);
   write_tables(o.output, "tracestep.eval/1", environment, {result_table(result)});
-  return 0;
+  return finite_status(result);
 }
 
 }  // namespace

@@ -13,9 +13,15 @@ PipelineOptions lowering(const EvalOptions& options, Mode mode) {
   return pipeline_options({options.model, options.shape, mode, options.ops, options.attention});
 }
 
-void load(Store& store, const EvalOptions& options) {
-  if (options.init.empty()) return initialize_parameters(store, options.seed);
-  load_parameters(store, SafetensorsFile(options.init));
+// Returns the first weight that is not finite.
+std::optional<NotFinite> load(Store& store, const EvalOptions& options) {
+  if (options.init.empty()) {
+    initialize_parameters(store, options.seed);
+    return std::nullopt;
+  }
+  const SafetensorsFile file(options.init);
+  load_parameters(store, file);
+  return find_not_finite(file.views());
 }
 
 void set_batch(Executor& executor, const Batch& batch) {
@@ -35,8 +41,9 @@ void unscale(HostTensor& gradient) {
   }
 }
 
-// The first batch's gradients, under the parameters' names.
-void write_gradients(Store& store, const EvalOptions& options, Device& device, const Batch& batch) {
+// The first batch's gradients, under the parameters' names; returns the first that is not finite.
+std::optional<NotFinite> write_gradients(Store& store, const EvalOptions& options, Device& device,
+                                         const Batch& batch) {
   PipelineOptions passes = lowering(options, Mode::kForwardBackward);
   const bool scaled = scales_loss(options.model.precision);
   passes.optimizer.loss_scaling.enabled = scaled;
@@ -51,7 +58,9 @@ void write_gradients(Store& store, const EvalOptions& options, Device& device, c
     if (scaled) unscale(gradient);
     gradients.emplace(name, std::move(gradient));
   }
-  write_safetensors(options.gradients, TensorMap(gradients.begin(), gradients.end()));
+  const TensorMap tensors(gradients.begin(), gradients.end());
+  write_safetensors(options.gradients, tensors);
+  return find_not_finite(tensors);
 }
 
 // Whole batches in the source; at least one, which may wrap.
@@ -74,9 +83,8 @@ EvalResult evaluate(Device& device, const EvalOptions& options, TokenSourcePtr t
   const bool want_logits = !options.logits.empty();
   EagerExecutor forward(store, lowered(loss_program(options.model, options.shape, want_logits),
                                        lowering(options, Mode::kInference), device));
-  load(store, options);
-
   EvalResult out;
+  out.not_finite = load(store, options);
   out.batches = batch_count(options, *tokens);
   out.tokens = out.batches * options.shape.batch * options.shape.context;
   double total = 0.0;
@@ -85,13 +93,17 @@ EvalResult evaluate(Device& device, const EvalOptions& options, TokenSourcePtr t
     forward.run();
     const double loss = forward.scalar("loss");
     total += loss;
-    if (i > 0) continue;
-    out.first_batch_loss = loss;
-    if (want_logits) write_safetensors(options.logits, {{"logits", forward.output("logits")}});
+    if (i == 0) {
+      out.first_batch_loss = loss;
+      if (want_logits) write_safetensors(options.logits, {{"logits", forward.output("logits")}});
+    }
+    if (!out.not_finite && !std::isfinite(loss)) out.not_finite = find_not_finite(forward);
   }
   out.loss = total / static_cast<double>(out.batches);
   out.perplexity = std::exp(out.loss);
-  if (!options.gradients.empty()) write_gradients(store, options, device, batches.at(0));
+  if (options.gradients.empty()) return out;
+  const auto bad = write_gradients(store, options, device, batches.at(0));
+  if (!out.not_finite) out.not_finite = bad;
   return out;
 }
 

@@ -47,6 +47,22 @@ std::int64_t sample(std::span<const double> logits, const GenerateOptions& optio
   return order[count - 1];
 }
 
+void load(Store& store, const GenerateOptions& options) {
+  if (options.init.empty()) return initialize_parameters(store, options.seed);
+  const SafetensorsFile file(options.init);
+  load_parameters(store, file);
+  if (const auto bad = find_not_finite(file.views())) {
+    throw Error(ErrorCode::kNotFinite, options.init.string(), bad->str(), "take other weights");
+  }
+}
+
+void check_finite(const HostTensor& logits, std::int64_t position) {
+  if (const auto bad = find_not_finite("the vector of logits", logits)) {
+    throw Error(ErrorCode::kNotFinite, fmt::format("token {}", position + 1), bad->str(),
+                "the weights are finite, what they compute is not");
+  }
+}
+
 void check(const GenerateOptions& o) {
   if (o.prompt.empty()) fail_usage("--prompt", "is empty; at least one token is needed");
   if (o.temperature < 0.0) fail_usage("--temperature", "{} is negative", o.temperature);
@@ -70,11 +86,7 @@ std::vector<std::int64_t> generate(Device& device, const GenerateOptions& option
   Store store(device);
   EagerExecutor decode(store, lowered(decode_program(options.model, {1, options.context}),
                                       {.autocast = options.model.precision.autocast}, device));
-  if (options.init.empty()) {
-    initialize_parameters(store, options.seed);
-  } else {
-    load_parameters(store, SafetensorsFile(options.init));
-  }
+  load(store, options);
   const CounterRng rng(options.seed, "sampling");
   std::vector<std::int64_t> text = options.prompt, out;
   for (std::int64_t position = 0; position < options.context; ++position) {
@@ -86,6 +98,7 @@ std::vector<std::int64_t> generate(Device& device, const GenerateOptions& option
     if (at + 1 < text.size()) continue;  // still reading the prompt
     if (static_cast<std::int64_t>(out.size()) >= options.tokens) break;
     const HostTensor logits = widened(decode.output("logits"));
+    check_finite(logits, position);
     out.push_back(
         sample(logits.as<double>(), options, rng.uniform(static_cast<std::uint64_t>(position))));
     text.push_back(out.back());

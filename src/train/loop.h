@@ -14,6 +14,7 @@
 #include "nn/transformer.h"
 #include "passes/pipeline.h"
 #include "train/batches.h"
+#include "train/not_finite.h"
 #include "train/schedule.h"
 #include "train/token_file.h"
 
@@ -82,8 +83,11 @@ struct EvalResult {
   double perplexity = 0.0;
   double first_batch_loss = 0.0;
   std::int64_t batches = 0, tokens = 0;
+  // The first weight, result or gradient that is infinite or NaN, where one is.
+  std::optional<NotFinite> not_finite;
 };
 
+// Also with weights that are not finite, of which the result tells.
 EvalResult evaluate(Device& device, const EvalOptions& options, TokenSourcePtr tokens);
 
 struct GenerateOptions {
@@ -99,6 +103,7 @@ struct GenerateOptions {
 };
 
 // Samples with a KV cache, one token a run; `emit` gets each new token. Stops at the context.
+// Errors: kNotFinite for weights or logits that are infinite or NaN.
 std::vector<std::int64_t> generate(Device& device, const GenerateOptions& options,
                                    const StopSignal* stop,
                                    const std::function<void(std::int64_t)>& emit);
