@@ -113,20 +113,15 @@ Table summary(const TrainCommand& o, const TrainResult& result, std::int64_t par
            .title = "tokens/s",
            .kind = ColumnKind::kReal,
            .digits = 0,
-           .description = "median over the steps"},
+           .description =
+               fmt::format("median over the last {} steps at most", TrainResult::kRecentSteps)},
           {.name = "seconds", .unit = "s", .kind = ColumnKind::kReal, .digits = 1}}};
-  std::vector<double> rates;
-  Json validation;
-  for (const TrainStep& step : result.steps) {
-    rates.push_back(step.tokens_per_s);
-    if (step.validation_loss) validation = *step.validation_loss;
-  }
-  const bool none = result.steps.empty();
-  const auto done = result.resumed_from + static_cast<std::int64_t>(result.steps.size());
-  table.add_row({result.interrupted ? "interrupted" : "done", parameters, done, result.resumed_from,
-                 none ? Json() : Json(result.steps.front().loss),
-                 none ? Json() : Json(result.steps.back().loss), validation,
-                 none ? Json() : Json(median_of(rates)), seconds});
+  const bool none = result.steps == 0;
+  table.add_row({result.interrupted ? "interrupted" : "done", parameters,
+                 result.resumed_from + result.steps, result.resumed_from,
+                 none ? Json() : Json(result.first.loss), none ? Json() : Json(result.last.loss),
+                 result.validation_loss ? Json(*result.validation_loss) : Json(),
+                 none ? Json() : Json(median_of(result.recent_rates)), seconds});
   if (!o.train.save.empty() && !result.interrupted) {
     table.notes.push_back("weights: " + o.train.save.string());
   }

@@ -14,7 +14,7 @@ constexpr const char* kExitCodes =
     "2 unknown command, flag, value or device   3 an input is missing or malformed\n"
     "4 a single run ran out of memory   5 an output cannot be written\n"
     "6 the device is missing   7 a gate that cannot be judged (compare --fail-on-regression)\n"
-    "8 training met a number that is not finite   129, 130, 143 ended by SIGHUP, Ctrl-C, SIGTERM\n";
+    "8 met a number that is not finite   129, 130, 143 ended by SIGHUP, Ctrl-C, SIGTERM\n";
 
 std::string option_line(const Option& option) {
   std::string lead = "  " + option.flag;
@@ -92,8 +92,7 @@ std::string cli_reference(std::span<const Command> commands) {
       "| 5 | an output cannot be written; found before the work starts |\n"
       "| 6 | the device is missing from this build or machine |\n"
       "| 7 | a gate that cannot be judged: rows are missing, invalid, empty or unclear |\n"
-      "| 8 | training met a loss or a gradient that is not finite, and stopped before the update "
-      "|\n"
+      "| 8 | a loss, gradient or weight is not finite; `train` stops before the update |\n"
       "| 129, 130, 143 | ended by SIGHUP, Ctrl-C (SIGINT) or SIGTERM |\n\n"
       "Messages read `tracestep: [where] what is wrong with the values seen; what would be\n"
       "right`. Numbers are read strictly: `8abc`, `1e309`, `-0` and 2^63 are errors. Sizes in\n"

@@ -95,11 +95,11 @@ StudyTraining train_for_study(const StudyTrainingOptions& o, double seconds, dou
   const auto device = make_device(o.run);
   const auto start = std::chrono::steady_clock::now();
   ProgressLine progress;
-  out.result =
-      train(*device, options, split.train, split.validation, nullptr, [&](const TrainStep& step) {
-        progress.update(
-            fmt::format("training  step {}/{}  loss {:.3f}", step.step, options.steps, step.loss));
-      });
+  train(*device, options, split.train, split.validation, nullptr, [&](const TrainStep& step) {
+    out.steps.push_back(step);
+    progress.update(
+        fmt::format("training  step {}/{}  loss {:.3f}", step.step, options.steps, step.loss));
+  });
   out.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   progress.done();
   tokenizer->save(options.save.string() + ".tokenizer");

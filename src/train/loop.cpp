@@ -1,183 +1,45 @@
 #include "train/loop.h"
 
-#include <chrono>
+#include <algorithm>
 #include <cmath>
-#include <fstream>
 
-#include "exec/eager.h"
 #include "train/checkpoint_files.h"
+#include "train/diagnosis.h"
 #include "train/fingerprint.h"
 #include "train/log_file.h"
 #include "train/model_store.h"
 #include "train/output_file.h"
-#include "train/step_program.h"
+#include "train/trainer.h"
 
 namespace tracestep {
 namespace {
 
-double seconds_since(std::chrono::steady_clock::time_point start) {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-}
+// The checkpoints of one run, if it has any.
+struct Checkpoints {
+  std::optional<CheckpointWriter> writer = {};
+  std::filesystem::path folder;
+  Json meta;
+  std::int64_t saved_at = -1;  // the newest of this run; -1: none
 
-// Everything a running training holds: the store, and the programs that work on it.
-class Trainer {
- public:
-  Trainer(Device& device, const TrainOptions& options, TokenSourcePtr tokens,
-          TokenSourcePtr validation)
-      : options_(options), store_(device), batches_(tokens, batch_options()) {
-    options_.schedule.check();
-    options_.optimizer.loss_scaling.enabled = scales_loss(options_.model.precision);
-    build(device);
-    if (validation) {
-      validation_.emplace(validation, Batches::Options{options.shape.batch, options.shape.context,
-                                                       Order::kSequential, 0});
-      StepSpec spec = spec_of(Mode::kForwardBackward);
-      PipelineOptions evaluate = pipeline_options(spec);
-      evaluate.mode = Mode::kInference;  // the loss, nothing kept for backward
-      evaluator_ = std::make_unique<EagerExecutor>(
-          store_, lowered(loss_program(options.model, options.shape), evaluate, device));
-    }
+  std::string last_finite() const {
+    if (!writer) return "nothing is saved without --checkpoint";
+    if (saved_at < 0) return fmt::format("there is no checkpoint in {} yet", folder.string());
+    return fmt::format("the last finite checkpoint is step {} in {}", saved_at, folder.string());
   }
-
-  Store& store() { return store_; }
-
-  TrainStep step(std::int64_t index) {
-    const auto start = std::chrono::steady_clock::now();
-    TrainStep out;
-    out.step = index + 1;
-    out.lr = options_.schedule.at(out.step);
-    if (is_scaled()) {
-      out.loss_scale = state_value(kLossScale);
-      out.skipped_steps = skipped_steps();  // those before this one: what set_rates() asks for
-    }
-    if (options_.accumulate > 1) {
-      accumulate(index, out);
-    } else {
-      set_batch(*step_, batches_.at(index));
-      set_rates(*step_, out);
-      step_->run();
-      out.loss = step_->scalar("loss");
-      out.grad_norm = step_->scalar("grad_norm");
-      step_->release_outputs();
-    }
-    if (is_scaled()) out.skipped_steps = skipped_steps();
-    const std::int64_t tokens = options_.shape.batch * options_.shape.context * options_.accumulate;
-    out.tokens_per_s = static_cast<double>(tokens) / seconds_since(start);
-    return out;
-  }
-
-  double validate() {
-    TRACESTEP_CHECK(validation_.has_value(), "there is no text to validate on");
-    double total = 0.0;
-    for (std::int64_t i = 0; i < options_.validation_batches; ++i) {
-      set_batch(*evaluator_, validation_->at(i));
-      evaluator_->run();
-      total += evaluator_->scalar("loss");
-    }
-    evaluator_->release_outputs();
-    return total / static_cast<double>(options_.validation_batches);
-  }
-
-  bool can_validate() const { return evaluator_ != nullptr; }
-
- private:
-  Batches::Options batch_options() const {
-    return {options_.shape.batch, options_.shape.context, options_.order, options_.seed};
-  }
-
-  bool is_scaled() const { return options_.optimizer.loss_scaling.enabled; }
-
-  double state_value(std::string_view name) const {
-    return widened(store_.get(name)).as<double>()[0];
-  }
-  std::int64_t skipped_steps() const {
-    return static_cast<std::int64_t>(state_value(kSkippedSteps));
-  }
-
-  StepSpec spec_of(Mode mode) const {
-    StepSpec spec{options_.model, options_.shape, mode, options_.ops, options_.attention};
-    spec.optimizer = options_.optimizer;
-    spec.optimizer.report_norm = true;
-    return spec;
-  }
-
-  void build(Device& device) {
-    if (options_.accumulate == 1) {
-      step_ = std::make_unique<EagerExecutor>(store_, step_program(spec_of(Mode::kStep), device));
-      return;
-    }
-    // The first micro-batch overwrites the gradients, the others add; then one update.
-    const double scale = 1.0 / static_cast<double>(options_.accumulate);
-    const auto micro = [&](GradientKind kind) {
-      StepSpec spec = spec_of(Mode::kForwardBackward);
-      spec.gradients = kind;
-      return std::make_unique<EagerExecutor>(
-          store_, lowered(loss_program(options_.model, options_.shape, false, scale),
-                          pipeline_options(spec), device));
-    };
-    first_ = micro(GradientKind::kPersistent);
-    next_ = micro(GradientKind::kAccumulate);
-    step_ = std::make_unique<EagerExecutor>(store_, update_program(device));
-  }
-
-  // The optimizer alone, on the gradient states.
-  Program update_program(Device& device) const {
-    Builder b("update");
-    for (const std::string& name : store_.names(LeafKind::kParameter)) {
-      const Type& type = store_.at(name).type;
-      b.parameter(name, type);
-      b.state(gradient_name(name), type, Role::kGradient);
-    }
-    OptimizerOptions options = options_.optimizer;
-    options.report_norm = true;
-    PipelineOptions lower;
-    lower.granularity = options_.ops;
-    lower.mode = Mode::kInference;
-    return lowered(optimizer(b.finish(), options), lower, device);
-  }
-
-  void accumulate(std::int64_t index, TrainStep& out) {
-    for (std::int64_t i = 0; i < options_.accumulate; ++i) {
-      Executor& micro = i == 0 ? *first_ : *next_;
-      set_batch(micro, batches_.at(index * options_.accumulate + i));
-      micro.run();
-      out.loss += micro.scalar("loss");
-      micro.release_outputs();
-    }
-    set_rates(*step_, out);
-    step_->run();
-    out.grad_norm = step_->scalar("grad_norm");
-    step_->release_outputs();
-  }
-
-  static void set_batch(Executor& executor, const Batch& batch) {
-    executor.set_input("tokens", batch.tokens);
-    executor.set_input("targets", batch.targets);
-  }
-
-  void set_rates(Executor& executor, const TrainStep& step) const {
-    executor.set_scalar("lr", step.lr);
-    if (options_.optimizer.kind != OptimizerKind::kAdamw) return;
-    const OptimizerOptions& o = options_.optimizer;
-    // Skipped steps do not count: they left the moments as they were.
-    const std::int64_t t = step.step - step.skipped_steps;
-    executor.set_scalar("step_size", step_size(step.lr, o.beta1, o.beta2, t));
-  }
-
-  TrainOptions options_;
-  Store store_;
-  Batches batches_;
-  std::optional<Batches> validation_;
-  std::unique_ptr<Executor> step_, first_, next_, evaluator_;
 };
 
-void save_checkpoint(CheckpointWriter& writer, const Store& store, std::int64_t step,
-                     const Json& meta) {
+// Writes nothing, and returns what is not finite, when something is.
+std::optional<NotFinite> save_checkpoint(Checkpoints& to, const Store& store, std::int64_t step) {
   const auto model = parameters_of(store);
   auto state = states_of(store, "adamw.");
   state.merge(states_of(store, kLossScale));
-  writer.save(step, TensorMap(model.begin(), model.end()), TensorMap(state.begin(), state.end()),
-              meta);
+  const TensorMap weights(model.begin(), model.end()), states(state.begin(), state.end());
+  for (const TensorMap* tensors : {&weights, &states}) {
+    if (auto found = find_not_finite(*tensors)) return found;
+  }
+  to.writer->save(step, weights, states, to.meta);
+  to.saved_at = step;
+  return std::nullopt;
 }
 
 // Not the gradients of accumulation, which every step makes anew.
@@ -185,14 +47,41 @@ bool is_saved(std::string_view state) {
   return state.starts_with("adamw.") || state.starts_with(kLossScale);
 }
 
+// From a file that is not finite every step would only repeat it.
+void check_finite(const TensorMap& tensors, const std::filesystem::path& from) {
+  if (const auto found = find_not_finite(tensors)) {
+    throw Error(ErrorCode::kNotFinite, from.string(), found->str(), "train from other weights");
+  }
+}
+
 // Restores weights and optimizer state; returns the steps already done.
 std::int64_t restore(Store& store, const Checkpoint& checkpoint, const Json& expected) {
   check_same_run(checkpoint.meta, expected);
+  check_finite(checkpoint.model.views(), checkpoint.folder);
+  check_finite(checkpoint.state.views(), checkpoint.folder);
   load_parameters(store, checkpoint.model);
   for (const std::string& name : store.names(LeafKind::kState)) {
     if (is_saved(name)) load_tensor(store, name, checkpoint.state.read(name));
   }
   return checkpoint.step;
+}
+
+// Weights from the newest checkpoint, a file or the seed; returns the steps already done.
+std::int64_t start(Store& store, const TrainOptions& options, Checkpoints& checkpoints) {
+  initialize_states(store);
+  if (!options.checkpoint.empty()) {
+    checkpoints.writer.emplace(options.checkpoint);
+    const auto newest = options.resume ? load_checkpoint(options.checkpoint) : std::nullopt;
+    if (newest) return checkpoints.saved_at = restore(store, *newest, checkpoints.meta);
+  }
+  if (options.init.empty()) {
+    initialize_parameters(store, options.seed);
+  } else {
+    const SafetensorsFile file(options.init);
+    load_parameters(store, file);
+    check_finite(file.views(), options.init);
+  }
+  return 0;
 }
 
 void check_outputs(const TrainOptions& options) {
@@ -209,7 +98,89 @@ void check_numbers(const TrainOptions& o) {
   }
 }
 
+class Run {
+ public:
+  Run(Device& device, const TrainOptions& options, TokenSourcePtr tokens, TokenSourcePtr validation)
+      : options_(options),
+        checkpoints_{.folder = options.checkpoint,
+                     .meta = fingerprint(options, *tokens, validation.get())},
+        trainer_(device, options, tokens, validation) {
+    out_.resumed_from = step_ = start(trainer_.store(), options, checkpoints_);
+    log_.emplace(options.log, step_);
+  }
+
+  TrainResult go(const StopSignal* stop, const std::function<void(const TrainStep&)>& progress) {
+    while (step_ < options_.steps && (stop == nullptr || !stop->requested())) {
+      one_step(progress);
+      if (is_due(options_.checkpoint_every)) save_or_end();
+    }
+    out_.interrupted = step_ < options_.steps;
+    if (checkpoints_.saved_at != step_) save_or_end();
+    if (options_.save.empty() || out_.interrupted) return out_;
+    const auto bad = save_parameters(trainer_.store(), options_.model, options_.save);
+    if (bad) end(bad);
+    return out_;
+  }
+
+ private:
+  bool is_due(std::int64_t every) const { return every > 0 && step_ % every == 0; }
+
+  void one_step(const std::function<void(const TrainStep&)>& progress) {
+    TrainStep record = trainer_.step(step_);
+    if (!record.not_finite) {
+      ++step_;
+      if (trainer_.can_validate() && is_due(options_.validate_every)) {
+        record.validation_loss = trainer_.validate();
+      }
+    }
+    log_->add(record);
+    out_.add(record);
+    if (progress) progress(record);
+    if (record.not_finite) end_at_this_step();
+    if (!std::isfinite(record.validation_loss.value_or(0.0))) {
+      end(trainer_.find_cause_in_validation());
+    }
+  }
+
+  // The steps before it are kept; the search comes last, as it computes the step again.
+  [[noreturn]] void end_at_this_step() {
+    if (checkpoints_.writer && step_ > std::max(checkpoints_.saved_at, out_.resumed_from)) {
+      save_checkpoint(checkpoints_, trainer_.store(), step_);
+    }
+    end(trainer_.find_cause(step_));
+  }
+
+  void save_or_end() {
+    if (!checkpoints_.writer) return;
+    if (const auto bad = save_checkpoint(checkpoints_, trainer_.store(), step_)) end(bad);
+  }
+
+  [[noreturn]] void end(const std::optional<NotFinite>& cause) {
+    throw not_finite_error(options_, out_.last, trainer_.store(), cause,
+                           checkpoints_.last_finite());
+  }
+
+  TrainOptions options_;
+  Checkpoints checkpoints_;
+  Trainer trainer_;
+  TrainResult out_;
+  std::optional<LogFile> log_;
+  std::int64_t step_ = 0;  // steps done
+};
+
 }  // namespace
+
+void TrainResult::add(const TrainStep& step) {
+  if (steps == 0) first = step;
+  last = step;
+  if (step.validation_loss) validation_loss = step.validation_loss;
+  if (recent_rates.size() < kRecentSteps) {
+    recent_rates.push_back(step.tokens_per_s);
+  } else {
+    recent_rates[static_cast<std::size_t>(steps) % kRecentSteps] = step.tokens_per_s;
+  }
+  ++steps;
+}
 
 TrainResult train(Device& device, const TrainOptions& options, TokenSourcePtr tokens,
                   TokenSourcePtr validation, const StopSignal* stop,
@@ -217,50 +188,7 @@ TrainResult train(Device& device, const TrainOptions& options, TokenSourcePtr to
   check_numbers(options);
   check_outputs(options);
   check_vocabulary(*tokens, options.model.vocab);
-  const Json meta = fingerprint(options, *tokens, validation.get());
-  Trainer trainer(device, options, tokens, validation);
-  Store& store = trainer.store();
-  initialize_states(store);
-  TrainResult out;
-
-  std::optional<CheckpointWriter> writer;
-  std::optional<Checkpoint> resumed;
-  if (!options.checkpoint.empty()) {
-    writer.emplace(options.checkpoint);
-    if (options.resume) resumed = load_checkpoint(options.checkpoint);
-  }
-  if (resumed) {
-    out.resumed_from = restore(store, *resumed, meta);
-  } else if (!options.init.empty()) {
-    load_parameters(store, SafetensorsFile(options.init));
-  } else {
-    initialize_parameters(store, options.seed);
-  }
-
-  LogFile log(options.log, out.resumed_from);
-  std::int64_t saved_at = resumed ? resumed->step : -1;
-  std::int64_t step = out.resumed_from;
-  while (step < options.steps && (stop == nullptr || !stop->requested())) {
-    TrainStep record = trainer.step(step++);
-    if (trainer.can_validate() && options.validate_every > 0 &&
-        step % options.validate_every == 0) {
-      record.validation_loss = trainer.validate();
-    }
-    log.add(record);
-    out.steps.push_back(record);
-    if (progress) progress(record);
-    if (writer && options.checkpoint_every > 0 && step % options.checkpoint_every == 0) {
-      log.flush();
-      save_checkpoint(*writer, store, step, meta);
-      saved_at = step;
-    }
-  }
-  log.flush();
-  out.interrupted = step < options.steps;
-  if (writer && saved_at != step) save_checkpoint(*writer, store, step, meta);
-  if (!options.save.empty() && !out.interrupted)
-    save_parameters(store, options.model, options.save);
-  return out;
+  return Run(device, options, tokens, validation).go(stop, progress);
 }
 
 }  // namespace tracestep

@@ -49,18 +49,34 @@ struct TrainStep {
   // that changed nothing because a gradient was infinite or NaN.
   std::optional<double> loss_scale;
   std::int64_t skipped_steps = 0;
+  // The loss or a gradient is infinite or NaN, and no loss scale would mend it: the step changed
+  // nothing and is the last one.
+  bool not_finite = false;
 };
 
+// What is known of a run at its end, in bounded memory: each step is told to `progress` alone.
 struct TrainResult {
-  std::vector<TrainStep> steps;  // of this run
+  static constexpr std::size_t kRecentSteps = 1000;
+
+  std::int64_t steps = 0;                 // of this run
+  TrainStep first, last;                  // where there are steps
+  std::optional<double> validation_loss;  // the last one measured
+  std::vector<double> recent_rates;       // tokens/s of the last kRecentSteps steps, in no order
   std::int64_t resumed_from = 0;
   bool interrupted = false;
+
+  void add(const TrainStep& step);
 };
 
 // Trains on `tokens` (validation loss on `validation`, if given). `progress` is called after every
 // step. Output places are tried before the first step. The log is continued on resume: lines of
 // steps that are trained again are replaced.
-// Throws Error (kUsage, kInput, kOutput), OutOfMemory, DeviceError; what was saved stays complete.
+//
+// Training ends with kNotFinite at a loss, a gradient, a validation loss or a number to be saved
+// that is infinite or NaN: the message has the step, the first tensor that is not finite, the
+// likely reason, and the last finite checkpoint. The steps done until then are saved, where they
+// are finite. Throws Error (kUsage, kInput, kOutput, kNotFinite), OutOfMemory, DeviceError; what
+// was saved stays complete.
 TrainResult train(Device& device, const TrainOptions& options, TokenSourcePtr tokens,
                   TokenSourcePtr validation, const StopSignal* stop,
                   const std::function<void(const TrainStep&)>& progress);

@@ -209,15 +209,18 @@ std::map<std::string, HostTensor> states_of(const Store& store, std::string_view
   return out;
 }
 
-void save_parameters(const Store& store, const ModelConfig& config,
-                     const std::filesystem::path& path) {
-  const auto tensors = parameters_of(store);
-  write_safetensors(path, TensorMap(tensors.begin(), tensors.end()),
+std::optional<NotFinite> save_parameters(const Store& store, const ModelConfig& config,
+                                         const std::filesystem::path& path) {
+  const auto values = parameters_of(store);
+  const TensorMap tensors(values.begin(), values.end());
+  if (auto found = find_not_finite(tensors)) return found;
+  write_safetensors(path, tensors,
                     {{"heads", std::to_string(config.heads)},
                      {"layers", std::to_string(config.layers)},
                      {"d_model", std::to_string(config.d_model)},
                      {"d_ff", std::to_string(config.d_ff)},
                      {"vocab", std::to_string(config.vocab)}});
+  return std::nullopt;
 }
 
 }  // namespace tracestep

@@ -9,6 +9,7 @@
 
 #include "nn/config.h"
 #include "runtime/store.h"
+#include "train/not_finite.h"
 #include "train/safetensors.h"
 
 namespace tracestep {
@@ -41,8 +42,9 @@ ModelConfig config_of(const SafetensorsFile& file, const ModelConfig& fallback);
 // Host copies of all parameters, or of all states whose name starts with `prefix`.
 std::map<std::string, HostTensor> parameters_of(const Store& store);
 std::map<std::string, HostTensor> states_of(const Store& store, std::string_view prefix);
-// Writes all parameters, with the model's sizes as metadata. Throws Error{kOutput}.
-void save_parameters(const Store& store, const ModelConfig& config,
-                     const std::filesystem::path& path);
+// Writes all parameters, with the model's sizes as metadata; nothing when one is infinite or NaN,
+// which it returns. Throws Error{kOutput}.
+std::optional<NotFinite> save_parameters(const Store& store, const ModelConfig& config,
+                                         const std::filesystem::path& path);
 
 }  // namespace tracestep

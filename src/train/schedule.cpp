@@ -1,6 +1,7 @@
 #include "train/schedule.h"
 
 #include <cmath>
+#include <limits>
 #include <numbers>
 
 #include "base/error.h"
@@ -14,8 +15,9 @@ std::optional<ScheduleKind> parse_schedule(std::string_view name) {
 }
 
 void Schedule::check() const {
-  if (!std::isfinite(lr) || lr < 0) {
-    fail_usage("schedule", "the learning rate is {}; a finite number of at least 0 is needed", lr);
+  if (!std::isfinite(static_cast<float>(lr)) || lr < 0) {
+    fail_usage("schedule", "the learning rate is {}; a number from 0 to {:.3g} is needed", lr,
+               std::numeric_limits<float>::max());
   }
   if (kind == ScheduleKind::kCosine && !(lr_min >= 0 && lr_min <= lr)) {
     fail_usage("schedule", "the lowest learning rate is {}; it must lie between 0 and {}", lr_min,

@@ -12,6 +12,7 @@ enum class FaultKind {
   kLostAtLaunch,       // the launch fails, as when a driver refuses it
   kLostAtSynchronize,  // the launch succeeds, and the next wait tells of the loss
   kOutOfMemory,        // from this launch on there is no more memory
+  kNotFiniteResult,    // the launch leaves NaN in its first result, once
 };
 
 class FaultingDevice final : public Device {
@@ -44,12 +45,16 @@ class FaultingDevice final : public Device {
   void release() override { device_->release(); }
   void* stream() override { return this; }
 
+  // The next fault: at this launch from now on.
+  void break_after(int launches) { launches_left_ = launches; }
+  int launches_left() const { return launches_left_; }
   // As if it had been replaced.
   void repair();
 
  private:
   static void run(const KernelCall& call);
   void count_launch(const KernelCall& call);
+  void spoil(const TensorRef& result);
   void throw_if_lost(const char* call) const;
 
   std::unique_ptr<Device> device_;

@@ -37,10 +37,8 @@ std::vector<double> losses_on(Device& device, Granularity ops, const char* preci
                              : static_cast<std::int32_t>((state >> 16) % 29));
   }
   std::vector<double> out;
-  for (const TrainStep& step :
-       train(device, options, memory_tokens("tokens", tokens), nullptr, nullptr, {}).steps) {
-    out.push_back(step.loss);
-  }
+  train(device, options, memory_tokens("tokens", tokens), nullptr, nullptr,
+        [&](const TrainStep& step) { out.push_back(step.loss); });
   return out;
 }
 

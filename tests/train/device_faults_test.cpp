@@ -43,7 +43,7 @@ class DeviceFaultsTest : public ::testing::TestWithParam<std::string> {
       expect(device);
       EXPECT_EQ(device.allocator().stats().requested_bytes, 0);
       device.repair();
-      EXPECT_LT(train_on(device).steps.back().loss, 10.0);
+      EXPECT_LT(train_on(device).last.loss, 10.0);
       EXPECT_EQ(device.allocator().stats().requested_bytes, 0);
     }
   }

@@ -24,7 +24,7 @@ struct StudyTraining {
   BatchShape shape;
   std::vector<std::string> texts;  // the paths that were read
   std::int64_t file_count = 0, text_bytes = 0;
-  TrainResult result;
+  std::vector<TrainStep> steps;
   double seconds = 0.0;
   std::string sample;  // text from the trained model
 };

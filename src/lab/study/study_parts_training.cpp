@@ -22,7 +22,7 @@ Table loss_table(const StudyTraining& t) {
                    real_column("grad_norm", "gradient norm", "", 2),
                    real_column("lr", "learning rate", "", -1),
                    real_column("tokens_per_s", "tokens/s", "", 0)};
-  const auto& steps = t.result.steps;
+  const auto& steps = t.steps;
   const std::size_t stride = std::max<std::size_t>(1, steps.size() / kShownSteps);
   for (std::size_t i = 0; i < steps.size(); ++i) {
     const TrainStep& s = steps[i];
@@ -41,9 +41,9 @@ std::string as_code(std::string text) {
 
 std::string reading_of(const StudyTraining& t) {
   std::vector<double> rates;
-  rates.reserve(t.result.steps.size());
-  for (const TrainStep& s : t.result.steps) rates.push_back(s.tokens_per_s);
-  const double first = t.result.steps.front().loss, last = t.result.steps.back().loss;
+  rates.reserve(t.steps.size());
+  for (const TrainStep& s : t.steps) rates.push_back(s.tokens_per_s);
+  const double first = t.steps.front().loss, last = t.steps.back().loss;
   return fmt::format(
       "A model of {} parameters ({} layers, {} wide, one token per byte) was trained for {} steps "
       "of {} × {} tokens on {} files ({}) from {}: {} in all, {:.0f} tokens/s at the median. The "
@@ -52,7 +52,7 @@ std::string reading_of(const StudyTraining& t) {
       "loss is measured on the last part of the text, which is not trained on.\n\nWhat it writes "
       "when asked to continue \"The \":\n\n{}",
       format_count(static_cast<double>(parameter_formula(t.model))), t.model.layers,
-      t.model.d_model, t.result.steps.size(), t.shape.batch, t.shape.context, t.file_count,
+      t.model.d_model, t.steps.size(), t.shape.batch, t.shape.context, t.file_count,
       format_bytes(t.text_bytes), fmt::join(t.texts, ", "), format_duration_ms(t.seconds * 1e3),
       median_of(rates), t.model.vocab, std::log(static_cast<double>(t.model.vocab)), first, last,
       std::exp(last), as_code(t.sample));

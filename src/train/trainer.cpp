@@ -1,0 +1,218 @@
+#include "train/trainer.h"
+
+#include <chrono>
+#include <cmath>
+#include <limits>
+
+#include "base/log.h"
+#include "train/model_store.h"
+
+namespace tracestep {
+namespace {
+
+// In a row; a scale that is far too high costs a few at the start of a run.
+constexpr std::int64_t kManySkips = 10;
+
+double seconds_since(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+OptimizerOptions guarded(OptimizerOptions options, const Precision& precision) {
+  options.report_norm = true;
+  options.guard_finite = true;
+  options.loss_scaling.enabled = scales_loss(precision);
+  options.loss_scaling.floor = kLossScaleFloor;
+  return options;
+}
+
+void set_batch(Executor& executor, const Batch& batch) {
+  executor.set_input("tokens", batch.tokens);
+  executor.set_input("targets", batch.targets);
+}
+
+void set_states(Store& store, const std::map<std::string, HostTensor>& states) {
+  for (const auto& [name, value] : states) store.set(name, value);
+}
+
+}  // namespace
+
+Trainer::Trainer(Device& device, const TrainOptions& options, TokenSourcePtr tokens,
+                 TokenSourcePtr validation)
+    : options_(options), store_(device), batches_(tokens, batch_options()) {
+  options_.schedule.check();
+  options_.optimizer = guarded(options.optimizer, options.model.precision);
+  build(device);
+  if (!validation) return;
+  validation_.emplace(validation, Batches::Options{options.shape.batch, options.shape.context,
+                                                   Order::kSequential, 0});
+  build_evaluator(device);
+}
+
+Batches::Options Trainer::batch_options() const {
+  return {options_.shape.batch, options_.shape.context, options_.order, options_.seed};
+}
+
+StepSpec Trainer::spec_of(Mode mode) const {
+  StepSpec spec{options_.model, options_.shape, mode, options_.ops, options_.attention};
+  spec.optimizer = options_.optimizer;
+  return spec;
+}
+
+void Trainer::build(Device& device) {
+  if (options_.accumulate == 1) {
+    step_ = std::make_unique<EagerExecutor>(store_, step_program(spec_of(Mode::kStep), device));
+    return;
+  }
+  // The first micro-batch overwrites the gradients, the others add; then one update.
+  const double scale = 1.0 / static_cast<double>(options_.accumulate);
+  const auto micro = [&](GradientKind kind) {
+    StepSpec spec = spec_of(Mode::kForwardBackward);
+    spec.gradients = kind;
+    return std::make_unique<EagerExecutor>(
+        store_, lowered(loss_program(options_.model, options_.shape, false, scale),
+                        pipeline_options(spec), device));
+  };
+  first_ = micro(GradientKind::kPersistent);
+  next_ = micro(GradientKind::kAccumulate);
+  step_ = std::make_unique<EagerExecutor>(store_, update_program(device));
+}
+
+void Trainer::build_evaluator(Device& device) {
+  PipelineOptions options = pipeline_options(spec_of(Mode::kForwardBackward));
+  options.mode = Mode::kInference;  // the loss, nothing kept for backward
+  evaluator_ = std::make_unique<EagerExecutor>(
+      store_, lowered(loss_program(options_.model, options_.shape), options, device));
+}
+
+// The optimizer alone, on the gradient states.
+Program Trainer::update_program(Device& device) const {
+  Builder b("update");
+  for (const std::string& name : store_.names(LeafKind::kParameter)) {
+    const Type& type = store_.at(name).type;
+    b.parameter(name, type);
+    b.state(gradient_name(name), type, Role::kGradient);
+  }
+  PipelineOptions lower;
+  lower.granularity = options_.ops;
+  lower.mode = Mode::kInference;
+  return lowered(optimizer(b.finish(), options_.optimizer), lower, device);
+}
+
+double Trainer::state_value(std::string_view name) const {
+  return widened(store_.get(name)).as<double>()[0];
+}
+
+TrainStep Trainer::step(std::int64_t index) {
+  const auto start = std::chrono::steady_clock::now();
+  TrainStep out;
+  out.step = index + 1;
+  out.lr = options_.schedule.at(out.step);
+  if (is_scaled()) {
+    out.loss_scale = state_value(kLossScale);
+    // Those before this one: what set_rates() asks for.
+    out.skipped_steps = static_cast<std::int64_t>(state_value(kSkippedSteps));
+  }
+  const auto before = states_of(store_, kLossScale);
+  const bool applied = run_step(index, out);
+  // No scale mends a loss, and none below the floor would mend gradients.
+  const bool skipped =
+      !applied && is_scaled() && std::isfinite(out.loss) && *out.loss_scale > kLossScaleFloor;
+  out.not_finite = !applied && !skipped;
+  if (out.not_finite) set_states(store_, before);
+  if (skipped) ++out.skipped_steps;
+  warn_of_skips(out, skipped);
+  const std::int64_t tokens = options_.shape.batch * options_.shape.context * options_.accumulate;
+  out.tokens_per_s = static_cast<double>(tokens) / seconds_since(start);
+  return out;
+}
+
+// True when the step was applied.
+bool Trainer::run_step(std::int64_t index, TrainStep& out) {
+  if (options_.accumulate > 1) return accumulate(index, out) && update(out);
+  set_batch(*step_, batches_.at(index));
+  return update(out);
+}
+
+// False when a loss is not finite: then there is nothing to update with.
+bool Trainer::accumulate(std::int64_t index, TrainStep& out) {
+  for (std::int64_t i = 0; i < options_.accumulate; ++i) {
+    EagerExecutor& executor = micro(i);
+    set_batch(executor, batches_.at(index * options_.accumulate + i));
+    executor.run();
+    out.loss += executor.scalar("loss");
+    executor.release_outputs();
+  }
+  out.grad_norm = std::numeric_limits<double>::quiet_NaN();
+  return std::isfinite(out.loss);
+}
+
+bool Trainer::update(TrainStep& out) {
+  set_rates(out);
+  step_->run();
+  if (options_.accumulate == 1) out.loss = step_->scalar("loss");
+  out.grad_norm = step_->scalar("grad_norm");
+  const bool applied = step_->output("applied").as<std::uint8_t>()[0] != 0;
+  step_->release_outputs();
+  return applied;
+}
+
+void Trainer::set_rates(const TrainStep& step) {
+  step_->set_scalar("lr", step.lr);
+  if (options_.optimizer.kind != OptimizerKind::kAdamw) return;
+  const OptimizerOptions& o = options_.optimizer;
+  // Skipped steps do not count: they left the moments as they were.
+  const std::int64_t t = step.step - step.skipped_steps;
+  step_->set_scalar("step_size", step_size(step.lr, o.beta1, o.beta2, t));
+}
+
+void Trainer::warn_of_skips(const TrainStep& step, bool skipped) {
+  skips_in_a_row_ = skipped ? skips_in_a_row_ + 1 : 0;
+  if (skips_in_a_row_ == kManySkips) {
+    log_warn("step {}: the {}th in a row whose gradients overflow float16; the loss scale is {:g}",
+             step.step, kManySkips, state_value(kLossScale));
+  }
+  if (skipped && state_value(kLossScale) <= kLossScaleFloor) {
+    log_warn("step {}: the loss scale is at its floor of {:g}; the next overflow ends the run",
+             step.step, kLossScaleFloor);
+  }
+}
+
+std::optional<NotFinite> Trainer::find_cause(std::int64_t index) {
+  const auto parameters = parameters_of(store_), moments = states_of(store_, "adamw.");
+  for (const auto* tensors : {&parameters, &moments}) {
+    if (auto found = find_not_finite(TensorMap(tensors->begin(), tensors->end()))) return found;
+  }
+  const auto before = states_of(store_, kLossScale);
+  std::optional<NotFinite> found;
+  for (std::int64_t i = 0; i < options_.accumulate && !found; ++i) {
+    EagerExecutor& executor = options_.accumulate > 1 ? micro(i) : *step_;
+    set_batch(executor, batches_.at(index * options_.accumulate + i));
+    found = find_not_finite(executor);
+  }
+  if (!found && options_.accumulate > 1) found = find_not_finite(*step_);
+  set_states(store_, before);
+  return found;
+}
+
+double Trainer::validate() {
+  TRACESTEP_CHECK(validation_.has_value(), "there is no text to validate on");
+  double total = 0.0;
+  for (std::int64_t i = 0; i < options_.validation_batches; ++i) {
+    set_batch(*evaluator_, validation_->at(i));
+    evaluator_->run();
+    total += evaluator_->scalar("loss");
+  }
+  evaluator_->release_outputs();
+  return total / static_cast<double>(options_.validation_batches);
+}
+
+std::optional<NotFinite> Trainer::find_cause_in_validation() {
+  std::optional<NotFinite> found;
+  for (std::int64_t i = 0; i < options_.validation_batches && !found; ++i) {
+    set_batch(*evaluator_, validation_->at(i));
+    found = find_not_finite(*evaluator_);
+  }
+  return found;
+}
+
+}  // namespace tracestep
