@@ -1,6 +1,8 @@
 #include "lab/measure/bootstrap.h"
 
+#include <array>
 #include <cmath>
+#include <map>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -16,6 +18,63 @@ std::vector<double> drawn(std::uint64_t seed, std::size_t count, double scale) {
   std::vector<double> out;
   for (std::size_t i = 0; i < count; ++i) out.push_back(scale * std::exp(0.1 * rng.normal(i)));
   return out;
+}
+
+// The median of a list that is drawn as a whole: what MedianResampler does in one step.
+double drawn_median(const std::vector<double>& samples, const CounterRng& rng,
+                    std::uint64_t& index) {
+  std::vector<double> list;
+  for (std::size_t i = 0; i < samples.size(); ++i) {
+    list.push_back(samples[rng.below(index++, samples.size())]);
+  }
+  return median_of(list);
+}
+
+TEST(BootstrapTest, MediansAreDistributedAsThoseOfListsDrawnWhole) {
+  constexpr int kDraws = 100000;
+  for (const std::size_t n : {1u, 2u, 3u, 6u, 7u, 12u, 33u, 40u}) {
+    std::vector<double> samples;  // powers: every pair of middle samples has a median of its own
+    for (std::size_t i = 0; i < n; ++i) samples.push_back(std::pow(1.5, static_cast<double>(i)));
+    MedianResampler resampler(samples, CounterRng(n, "places"));
+    const CounterRng rng(n, "whole");
+    std::uint64_t index = 0;
+    std::map<double, std::array<int, 2>> counts;
+    for (int i = 0; i < kDraws; ++i) {
+      ++counts[resampler.next()][0];
+      ++counts[drawn_median(samples, rng, index)][1];
+    }
+    // The chi-square statistic of two samples; rare medians are counted together.
+    double statistic = 0, rare[2] = {0, 0};
+    int cells = 0;
+    const auto add = [&](double x, double y) {
+      statistic += (x - y) * (x - y) / (x + y);
+      ++cells;
+    };
+    for (const auto& [median, seen] : counts) {
+      if (seen[0] + seen[1] >= 20) {
+        add(seen[0], seen[1]);
+      } else {
+        rare[0] += seen[0];
+        rare[1] += seen[1];
+      }
+    }
+    if (rare[0] + rare[1] > 0) add(rare[0], rare[1]);
+    // Mean and deviation of a chi-square are its degrees of freedom and the root of twice them.
+    const double freedom = cells - 1;
+    EXPECT_LE(statistic, freedom + 4 * std::sqrt(2 * freedom) + 1e-9) << n;
+  }
+}
+
+TEST(BootstrapTest, AMillionSamplesTakeNoLongerThanAFew) {
+  // Drawn whole, this would be eight thousand million numbers: minutes. No clock is looked at; the
+  // test's own limit of time would end it.
+  const auto a = drawn(1, 1000000, 10), b = drawn(2, 1000000, 11);
+  const Interval interval = ratio_interval(a, b);
+  EXPECT_LT(interval.low, 1.1);
+  EXPECT_GT(interval.high, 1.1);
+  // The deviation of a median of n: 1.2533 sigma / sqrt(n), here twice, of 10 % each.
+  const double expected = 2 * 1.96 * 1.2533 * 0.1 * std::sqrt(2.0) * 1.1 / 1000;
+  EXPECT_NEAR(interval.high - interval.low, expected, 0.1 * expected);
 }
 
 TEST(BootstrapTest, TheSameListsGiveTheSameInterval) {

@@ -1,29 +1,50 @@
 #include "lab/measure/bootstrap.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
-#include <vector>
-
-#include "base/random.h"
 
 namespace tracestep {
 namespace {
 
 constexpr std::size_t kFewest = 6;
 
-// The median of one resample; `index` counts the draws of the stream.
-double resampled_median(std::span<const double> samples, const CounterRng& rng,
-                        std::uint64_t& index, std::vector<double>& scratch) {
-  const std::size_t n = samples.size();
-  scratch.resize(n);
-  for (double& x : scratch) x = samples[rng.below(index++, n)];
-  const auto middle = scratch.begin() + static_cast<std::ptrdiff_t>(n / 2);
-  std::nth_element(scratch.begin(), middle, scratch.end());
-  if (n % 2 == 1) return *middle;
-  return (*std::max_element(scratch.begin(), middle) + *middle) / 2;
+}  // namespace
+
+MedianResampler::MedianResampler(std::span<const double> samples, const CounterRng& rng)
+    : sorted_(samples.begin(), samples.end()), rng_(rng) {
+  std::ranges::sort(sorted_);
 }
 
-}  // namespace
+// Source: Marsaglia and Tsang, "A simple method for generating gamma variables", 2000; for
+// shape >= 1.
+double MedianResampler::gamma(double shape) {
+  const double d = shape - 1.0 / 3.0, c = 1.0 / std::sqrt(9.0 * d);
+  while (true) {
+    const double z = rng_.normal(index_++);
+    const double root = 1.0 + c * z;
+    const double u = 1.0 - rng_.uniform(index_++);  // in (0, 1]
+    if (root <= 0) continue;
+    const double v = root * root * root;
+    if (std::log(u) < 0.5 * z * z + d - d * v + d * std::log(v)) return d * v;
+  }
+}
+
+double MedianResampler::sample_at(double uniform) const {
+  const auto n = sorted_.size();
+  return sorted_[std::min(static_cast<std::size_t>(uniform * static_cast<double>(n)), n - 1)];
+}
+
+double MedianResampler::next() {
+  const std::size_t n = sorted_.size(), above = n / 2;  // how many lie above the (lower) middle
+  const double of_below = gamma(static_cast<double>(n - above));
+  const double of_above = gamma(static_cast<double>(above + 1));
+  const double lower = of_below / (of_below + of_above);
+  if (n % 2 == 1) return sample_at(lower);
+  // The upper middle one is the smallest of `above` uniform numbers between the lower one and 1.
+  const double rest = std::pow(1.0 - rng_.uniform(index_++), 1.0 / static_cast<double>(above));
+  return (sample_at(lower) + sample_at(1.0 - (1.0 - lower) * rest)) / 2;
+}
 
 Interval ratio_interval(std::span<const double> a, std::span<const double> b, double confidence,
                         std::uint64_t seed, int resamples) {
@@ -31,14 +52,11 @@ Interval ratio_interval(std::span<const double> a, std::span<const double> b, do
   if (a.size() < kFewest || b.size() < kFewest || !(median_of(a) > 0) || !(median_of(b) > 0)) {
     return {kNan, kNan, 0};
   }
-  const CounterRng rng_a(seed, "bootstrap.a"), rng_b(seed, "bootstrap.b");
-  std::uint64_t index_a = 0, index_b = 0;
-  std::vector<double> scratch, ratios;
+  MedianResampler of_a(a, CounterRng(seed, "bootstrap.a"));
+  MedianResampler of_b(b, CounterRng(seed, "bootstrap.b"));
+  std::vector<double> ratios;
   ratios.reserve(static_cast<std::size_t>(resamples));
-  for (int i = 0; i < resamples; ++i) {
-    const double of_b = resampled_median(b, rng_b, index_b, scratch);
-    ratios.push_back(of_b / resampled_median(a, rng_a, index_a, scratch));
-  }
+  for (int i = 0; i < resamples; ++i) ratios.push_back(of_b.next() / of_a.next());
   const double tail = (1 - confidence) / 2;
   return {quantile_of(ratios, tail), quantile_of(ratios, 1 - tail), confidence};
 }

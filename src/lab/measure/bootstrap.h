@@ -3,10 +3,32 @@
 
 #include <cstdint>
 #include <span>
+#include <vector>
 
+#include "base/random.h"
 #include "lab/measure/statistics.h"
 
 namespace tracestep {
+
+// Medians of lists that are drawn with repetition from one list and are as long as it. Only the
+// places of the middle samples are drawn, not the whole list: of n uniform numbers the k-th
+// smallest has a Beta(k, n + 1 - k) distribution, so a median costs the same for any n, and its
+// distribution is exactly that of drawing all n.
+// Source: David and Nagaraja, "Order Statistics", 2003, chapter 2.
+class MedianResampler {
+ public:
+  // `samples`: at least one.
+  MedianResampler(std::span<const double> samples, const CounterRng& rng);
+  double next();
+
+ private:
+  double gamma(double shape);
+  double sample_at(double uniform) const;
+
+  std::vector<double> sorted_;
+  CounterRng rng_;
+  std::uint64_t index_ = 0;  // draws so far
+};
 
 // median(b) / median(a) of resampled lists, `resamples` times: the middle `confidence` of them.
 // The same lists, seed and count give the same interval on every machine. NaN, with coverage 0,
