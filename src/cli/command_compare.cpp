@@ -39,7 +39,13 @@ int run_published(const CompareCommandOptions& o, std::span<const std::string> a
 
 int run_compare(const CompareCommandOptions& o, std::span<const std::string> arguments) {
   probe_output(o.output);
-  if (o.published) return run_published(o, arguments);
+  if (o.published) {
+    if (o.fail_percent) {
+      throw Error(ErrorCode::kUsage, "--fail-on-regression",
+                  "--published holds no two runs against each other", "leave one out");
+    }
+    return run_published(o, arguments);
+  }
   if (o.b.empty()) {
     throw Error(ErrorCode::kUsage, "compare", "B is missing",
                 "name a second result, or give --published for tables of others");
@@ -50,9 +56,10 @@ int run_compare(const CompareCommandOptions& o, std::span<const std::string> arg
       {.margin = o.margin_percent / 100, .ignored = o.ignored, .fail_percent = o.fail_percent});
   write_tables(o.output, "tracestep.compare/1", capture_environment(arguments),
                {std::move(report.environment), std::move(report.rows)});
-  if (report.regressions.empty()) return 0;
   for (const std::string& line : report.regressions) log_warn("regression: {}", line);
-  return exit_code(ErrorCode::kFailed);
+  for (const std::string& line : report.undecided) log_warn("cannot be judged: {}", line);
+  if (!report.regressions.empty()) return exit_code(ErrorCode::kFailed);
+  return report.undecided.empty() ? 0 : exit_code(ErrorCode::kUndecided);
 }
 
 }  // namespace
@@ -70,12 +77,13 @@ Command compare_command() {
           "which "
           "of their cells agree, which are explained by what their own data show, and which are "
           "suspicious.",
-      .examples = {{"before.json after.json", "what a change did"},
-                   {"main.json branch.json --fail-on-regression 3",
-                    "exit status 1 when a row is over 3 % slower, beyond noise"},
-                   {"fp32.json bf16.json --ignore precision", "what bfloat16 brings"},
-                   {"bench.json attention.json --published --format markdown",
-                    "published tables beside two results of this machine"}}};
+      .examples = {
+          {"before.json after.json", "what a change did"},
+          {"main.json branch.json --fail-on-regression 3",
+           "exit status 1 when a row is over 3 % slower, beyond noise; 7 when that cannot be told"},
+          {"fp32.json bf16.json --ignore precision", "what bfloat16 brings"},
+          {"bench.json attention.json --published --format markdown",
+           "published tables beside two results of this machine"}}};
   OptionSet& set = command.options;
   set.positional("A", options->a, "a JSON result (bench or attention, --format json)");
   set.positional("B", options->b, "the one that is held against it", false);
@@ -88,12 +96,14 @@ Command compare_command() {
             });
   set.real("--margin", options->margin_percent, {0.0, 100.0},
            "percent: what lies within it is the same; 2");
-  set.value("--fail-on-regression", "X",
-            "exit with status 1 when a row is slower, beyond noise, by more than X percent, or "
-            "is no longer ok",
-            [options](const std::string& where, const std::string& text) {
-              options->fail_percent = parse_real(where, text, 0.0, 1e6);
-            });
+  set.value(
+      "--fail-on-regression", "X",
+      "a gate: exit with status 1 when a row is slower, beyond noise, by more than X percent, "
+      "or is no longer ok; else with 7 when one cannot be judged (missing in B, invalid, "
+      "unclear, without samples), which is then named",
+      [options](const std::string& where, const std::string& text) {
+        options->fail_percent = parse_real(where, text, 0.0, 1e6);
+      });
   add_output_options(set, options->output);
   command.run = [options](std::span<const std::string> arguments) {
     return run_compare(*options, arguments);

@@ -44,6 +44,38 @@ TEST(CompareCommandTest, ARegressionEndsWithStatusOne) {
             0);
 }
 
+TEST(CompareCommandTest, AGateThatCannotBeJudgedEndsWithStatusSevenAndSaysWhy) {
+  const TempFolder folder;
+  Json document = Json::parse(result(100), "a");
+  folder.write("a.json", document.dump());
+  document["rows"] = Json::array();
+  folder.write("empty.json", document.dump());
+  // Three times slower, and the median is not that of the samples.
+  document = Json::parse(result(300), "b");
+  Json row = document.at("rows").items()[0];
+  row["median_ms"] = 1.0;
+  document["rows"] = Json::Array{row};
+  folder.write("invalid.json", document.dump());
+  row["samples_ms"] = Json::array();
+  document["rows"] = Json::Array{row};
+  folder.write("nothing.json", document.dump());
+  const RunHow here{.folder = folder.path()};
+  const std::pair<const char*, const char*> cases[] = {
+      {"empty.json", "cannot be judged: tiny step: only in A"},
+      {"invalid.json", "cannot be judged: tiny step: B invalid: unit_mix_up"},
+      {"nothing.json", "cannot be judged: tiny step: no samples in B"}};
+  for (const auto& [file, why] : cases) {
+    const std::string call = std::string("compare a.json ") + file;
+    EXPECT_EQ(run_tracestep(words_of(call), here).status, 0) << file;
+    const ProgramRun gate = run_tracestep(words_of(call + " --fail-on-regression 5"), here);
+    EXPECT_EQ(gate.status, 7) << file;
+    EXPECT_TRUE(contains(gate.err, why));
+  }
+  const ProgramRun published =
+      run_tracestep(words_of("compare a.json --published --fail-on-regression 5"), here);
+  EXPECT_EQ(published.status, 2) << published.err;
+}
+
 TEST(CompareCommandTest, FilesThatAreNoResultsAreNamed) {
   const TempFolder folder;
   folder.write("a.json", result(100));

@@ -122,17 +122,91 @@ TEST(CompareTest, ARegressionIsSlowerBeyondNoiseAndBeyondThePercentage) {
   EXPECT_EQ(regressions(gone, 5), 1u);
 }
 
-TEST(CompareTest, AnInvalidRowIsNotCompared) {
-  Json late = row_of("step", around(50));
-  late["wall_ms"] = 50.0;
-  late["device_span_ms"] = 400.0;
+// Its wait is missing: the wall clock says less than the device.
+Json invalid_row(double ms) {
+  Json late = row_of("step", around(ms));
+  late["wall_ms"] = ms;
+  late["device_span_ms"] = 8 * ms;
   late["tflops"] = 1.0;
   late["warmup_ms"] = list({1.0});
+  return late;
+}
+
+TEST(CompareTest, AnInvalidRowIsNotCompared) {
+  const Json late = invalid_row(50);
   const auto report = compare_results(file_of({row_of("step", around(100))}), file_of({late}),
                                       {.fail_percent = 0.0});
   EXPECT_EQ(verdict(report, 0), "invalid");
   EXPECT_NE(report.rows.rows[0].back().as_string().find("missing_synchronization"),
             std::string::npos);
+}
+
+TEST(CompareTest, WhatTheGateCannotJudgeIsNamedAndDoesNotPass) {
+  const auto with = [](Json row, const char* column, Json value) {
+    row[column] = std::move(value);
+    return row;
+  };
+  const Json good = row_of("step", around(100));
+  struct {
+    std::vector<Json> a, b;
+    const char* why;
+  } const cases[] = {
+      {{good}, {}, "tiny context 128 step fp32: only in A"},
+      {{good}, {row_of("forward", around(100))}, "only in A"},
+      {{}, {good}, "nothing was timed in both files"},
+      {{}, {}, "nothing was timed in both files"},
+      {{good}, {row_of("step", {})}, "no samples in B"},
+      {{row_of("step", {})}, {good}, "no samples in A"},
+      {{good}, {with(good, "samples_ms", Json::Array{100.0, Json()})}, "no numbers"},
+      {{good}, {with(good, "samples_ms", "many")}, "no samples in B"},
+      {{good}, {invalid_row(300)}, "B invalid: missing_synchronization"},
+      {{invalid_row(300)}, {good}, "A invalid: missing_synchronization"},
+      {{good}, {row_of("step", {300, 301, 302})}, "unclear, fewer than six samples"},
+      {{row_of("step", around(100, 3.0))}, {row_of("step", around(108, 3.0))}, "unclear, "},
+      {{good}, {row_of("step", around(-100))}, "unclear, "},
+      {{good}, {with(good, "status", Json())}, "status ok → none"},
+      {{with(good, "status", "odd")}, {good}, "status odd → ok"},
+      {{with(good, "status", "oom")}, {with(good, "status", "oom")}, "nothing was timed"},
+  };
+  for (const auto& c : cases) {
+    const auto report = compare_results(file_of(c.a), file_of(c.b), {.fail_percent = 5.0});
+    EXPECT_TRUE(report.regressions.empty()) << c.why;
+    ASSERT_EQ(report.undecided.size(), 1u) << c.why;
+    EXPECT_NE(report.undecided[0].find(c.why), std::string::npos) << report.undecided[0];
+    // Without the gate nothing is judged.
+    EXPECT_TRUE(compare_results(file_of(c.a), file_of(c.b), {}).undecided.empty()) << c.why;
+  }
+}
+
+TEST(CompareTest, TheGatePassesWhatItHasSeenToBeRight) {
+  Json gone = row_of("forward", {});
+  gone["status"] = "oom";
+  struct {
+    std::vector<Json> a, b;
+  } const cases[] = {
+      {{row_of("step", around(100))}, {row_of("step", around(100.1))}},
+      {{row_of("step", around(100))}, {row_of("step", around(80))}},
+      // Rows that only B has, and rows that never ran.
+      {{row_of("step", around(100)), gone}, {row_of("step", around(100)), gone}},
+      {{row_of("step", around(100))}, {row_of("step", around(100)), row_of("forward", {})}},
+      {{row_of("step", around(100)), gone},
+       {row_of("step", around(100)), row_of("forward", around(100))}},
+      // Too wide to be the same, but no part of the interval is beyond the limit.
+      {{row_of("step", around(100, 0.5))}, {row_of("step", around(98, 0.5))}},
+  };
+  for (const auto& c : cases) {
+    const auto report = compare_results(file_of(c.a), file_of(c.b), {.fail_percent = 20.0});
+    EXPECT_TRUE(report.regressions.empty());
+    EXPECT_TRUE(report.undecided.empty()) << report.undecided[0];
+  }
+}
+
+TEST(CompareTest, ARegressionIsOneWhateverElseCannotBeJudged) {
+  const auto report =
+      compare_results(file_of({row_of("step", around(100)), row_of("forward", around(10))}),
+                      file_of({row_of("step", around(150))}), {.fail_percent = 5.0});
+  EXPECT_EQ(report.regressions.size(), 1u);
+  EXPECT_EQ(report.undecided.size(), 1u);
 }
 
 TEST(CompareTest, FilesOfDifferentCommandsAreRefused) {

@@ -1,120 +1,23 @@
 #include "lab/study/compare.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
-#include <map>
-#include <set>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include "base/error.h"
 #include "base/input_file.h"
-#include "base/suggest.h"
 #include "lab/measure/bootstrap.h"
 #include "lab/measure/statistics.h"
 #include "lab/study/columns.h"
+#include "lab/study/compare_gate.h"
+#include "lab/study/compare_rows.h"
 
 namespace tracestep {
 namespace {
 
 constexpr double kConfidence = 0.95;
-
-// What rows of a command are told apart by, and where their samples are.
-struct Layout {
-  std::string_view schema;
-  std::vector<std::string_view> keys;  // columns, or members of "cell"
-  struct Measure {
-    std::string_view samples, name;  // the column, and what is timed; empty: the row as such
-  };
-  std::vector<Measure> measures;
-};
-
-const std::vector<Layout>& layouts() {
-  static const std::vector<Layout> all = {
-      {"tracestep.bench/1",
-       {"size", "d_model", "d_ff", "layers", "heads", "vocab", "context", "batch", "mode",
-        "precision", "ops", "attention", "executor", "device"},
-       {{"samples_ms", ""}}},
-      {"tracestep.attention/1",
-       {"batch", "context", "width", "causal", "attention", "saved", "precision", "device"},
-       {{"forward_samples_ms", "forward"},
-        {"backward_samples_ms", "backward"},
-        {"whole_samples_ms", "whole"}}},
-  };
-  return all;
-}
-
-const Layout* layout_of(std::string_view schema) {
-  const auto found = std::ranges::find(layouts(), schema, &Layout::schema);
-  return found == layouts().end() ? nullptr : &*found;
-}
-
-const Json* key_of(const ResultRow& row, std::string_view key) {
-  if (const Json* cell = row.find(key)) return cell;
-  const Json* parameters = row.parameters();
-  return parameters == nullptr ? nullptr : parameters->find(key);
-}
-
-std::string words(const Json& value) {
-  return value.is_string() ? value.as_string() : value.dump();
-}
-
-// The keys that are compared, as one text.
-std::string identity(const ResultRow& row, const Layout& layout,
-                     const std::vector<std::string>& ignored) {
-  std::string out;
-  for (std::string_view key : layout.keys) {
-    if (std::ranges::find(ignored, key) != ignored.end()) continue;
-    const Json* value = key_of(row, key);
-    out += fmt::format("{}={};", key, value == nullptr ? "" : value->dump());
-  }
-  return out;
-}
-
-// What people call a pair of rows; where they differ both are named.
-std::string pair_label(const ResultRow& a, const ResultRow& b, const Layout& layout) {
-  static const std::set<std::string_view> kQuiet = {"d_model", "d_ff",      "layers",  "heads",
-                                                    "vocab",   "attention", "executor"};
-  std::string out;
-  for (std::string_view key : layout.keys) {
-    const Json *left = key_of(a, key), *right = key_of(b, key);
-    if (left == nullptr || right == nullptr) continue;
-    const bool same = *left == *right;
-    if (same && kQuiet.contains(key)) continue;
-    std::string text = same ? words(*left) : fmt::format("{} → {}", words(*left), words(*right));
-    if (left->is_number() || left->is_bool()) text = fmt::format("{} {}", key, text);
-    out += (out.empty() ? "" : " ") + text;
-  }
-  return out.empty() ? "row" : out;
-}
-
-std::map<std::string, const ResultRow*> by_identity(const ResultFile& file, const Layout& layout,
-                                                    const std::vector<std::string>& ignored) {
-  std::map<std::string, const ResultRow*> out;
-  for (const ResultRow& row : file.rows) {
-    const auto [found, is_new] = out.emplace(identity(row, layout, ignored), &row);
-    if (is_new) continue;
-    throw Error(ErrorCode::kUsage, file.name,
-                fmt::format("two rows are the same but for what is ignored: {} and {}",
-                            pair_label(*found->second, *found->second, layout),
-                            pair_label(row, row, layout)),
-                "ignore fewer columns, or give files in which the others tell all rows apart");
-  }
-  return out;
-}
-
-void check_ignored(const Layout& layout, const std::vector<std::string>& ignored) {
-  const std::vector<std::string> keys(layout.keys.begin(), layout.keys.end());
-  for (const std::string& name : ignored) {
-    if (std::ranges::find(keys, name) != keys.end()) continue;
-    throw Error(ErrorCode::kUsage, "--ignore",
-                fmt::format("rows of {} have no key \"{}\"{}", layout.schema, name,
-                            did_you_mean(name, keys)),
-                fmt::format("one of {}", fmt::join(keys, ", ")));
-  }
-}
 
 // Facts that differ in every pair of runs and say nothing of the machine.
 bool is_of_the_run(std::string_view item) {
@@ -168,6 +71,20 @@ std::string objections(const ResultRow& row) {
   return verdicts.empty() ? std::string() : summary_of(verdicts);
 }
 
+// Of both rows: "A doubt: unsteady; B invalid: two_graphs".
+std::string both_objections(const ResultRow& a, const ResultRow& b) {
+  const std::string of_a = objections(a), of_b = objections(b);
+  std::string out = of_a.empty() ? "" : "A " + of_a;
+  if (!of_b.empty()) out += (out.empty() ? "B " : "; B ") + of_b;
+  return out;
+}
+
+// Entries of the list of samples; a NaN is stored as null and is no number any more.
+std::size_t listed(const ResultRow& row, const ResultLayout::Measure& measure) {
+  const Json* list = row.find(measure.samples);
+  return list != nullptr && list->is_array() ? list->size() : 0;
+}
+
 Json peak_of(const ResultRow& row) {
   const auto bytes = row.number("peak_bytes");
   return bytes ? Json(static_cast<std::int64_t>(*bytes)) : Json();
@@ -179,7 +96,7 @@ Json finite(double value) {
 
 class Report {
  public:
-  Report(const ResultFile& a, const ResultFile& b, const Layout& layout,
+  Report(const ResultFile& a, const ResultFile& b, const ResultLayout& layout,
          const CompareOptions& options)
       : layout_(layout), options_(options) {
     out_.environment = environment_table(a, b);
@@ -188,58 +105,71 @@ class Report {
     const auto rows_of_b = by_identity(b, layout, options.ignored);
     for (const ResultRow& row : a.rows) {
       const auto found = rows_of_b.find(identity(row, layout, options.ignored));
-      if (found == rows_of_b.end()) {
-        add_lonely(row, "only in A");
-      } else {
+      if (found != rows_of_b.end()) {
         add_pair(row, *found->second);
+        continue;
       }
+      const std::string label = pair_label(row, row, layout_);
+      add_words(label, "only in A");
+      gate_.undecide(label, "only in A");
     }
     for (const ResultRow& row : b.rows) {
-      if (!rows_of_a.contains(identity(row, layout, options.ignored))) {
-        add_lonely(row, "only in B");
-      }
+      if (rows_of_a.contains(identity(row, layout, options.ignored))) continue;
+      add_words(pair_label(row, row, layout_), "only in B");
     }
     add_notes();
+    gate_.finish(tested_);
   }
+  Report(const Report&) = delete;
+  Report& operator=(const Report&) = delete;
 
   ComparisonReport finish() { return std::move(out_); }
 
  private:
-  void add_lonely(const ResultRow& row, const char* where) {
+  // A row of words instead of figures.
+  void add_words(const std::string& label, const std::string& verdict) {
     std::vector<Json> cells(out_.rows.columns.size());
-    cells[0] = pair_label(row, row, layout_);
-    cells[1] = where;
+    cells[0] = label;
+    cells[1] = verdict;
     out_.rows.add_row(std::move(cells));
   }
 
   void add_pair(const ResultRow& a, const ResultRow& b) {
     const std::string label = pair_label(a, b, layout_);
     const std::string status_a = a.text("status"), status_b = b.text("status");
-    if (status_a != "ok" || status_b != "ok") {
-      add_lonely(a, "");
-      out_.rows.rows.back()[0] = label;
-      out_.rows.rows.back()[1] =
-          status_a == status_b ? status_a : fmt::format("{} → {}", status_a, status_b);
-      if (options_.fail_percent && status_a == "ok") {
-        out_.regressions.push_back(fmt::format("{}: {} → {}", label, status_a, status_b));
-      }
-      return;
-    }
-    for (const Layout::Measure& measure : layout_.measures) add_measure(label, measure, a, b);
+    if (status_a == "ok" && status_b == "ok") return add_measures(label, a, b);
+    add_words(label, status_a == status_b ? status_a : fmt::format("{} → {}", status_a, status_b));
+    gate_.judge_statuses(label, status_a, status_b);
   }
 
-  void add_measure(const std::string& row_label, const Layout::Measure& measure, const ResultRow& a,
-                   const ResultRow& b) {
-    const std::string label =
-        measure.name.empty() ? row_label : fmt::format("{} {}", row_label, measure.name);
+  // What A has no samples of was not measured there: an attention row may be of forward alone.
+  void add_measures(const std::string& row_label, const ResultRow& a, const ResultRow& b) {
+    const std::string against = both_objections(a, b);
+    bool is_measured = false;
+    for (const ResultLayout::Measure& measure : layout_.measures) {
+      if (a.numbers(measure.samples).empty()) continue;
+      is_measured = true;
+      add_measure(measure.name.empty() ? row_label : fmt::format("{} {}", row_label, measure.name),
+                  measure, a, b, against);
+    }
+    if (is_measured) return;
+    add_words(row_label, "no samples in A");
+    gate_.undecide(row_label, "no samples in A");
+  }
+
+  void add_measure(const std::string& label, const ResultLayout::Measure& measure,
+                   const ResultRow& a, const ResultRow& b, const std::string& against) {
     const std::vector<double> left = a.numbers(measure.samples), right = b.numbers(measure.samples);
-    if (left.empty() || right.empty()) return;
+    if (right.empty()) {
+      add_words(label, "no samples in B");
+      return gate_.undecide(label, "no samples in B");
+    }
+    if (left.size() != listed(a, measure) || right.size() != listed(b, measure)) {
+      add_words(label, "samples that are no numbers");
+      return gate_.undecide(label, "samples that are no numbers");
+    }
     const Comparison c = compare_samples(left, right, options_.margin);
-    const std::string of_a = objections(a), of_b = objections(b);
-    const bool is_valid = !of_a.starts_with("invalid") && !of_b.starts_with("invalid");
-    std::string against;
-    if (!of_a.empty()) against = "A " + of_a;
-    if (!of_b.empty()) against += (against.empty() ? "B " : "; B ") + of_b;
+    const bool is_valid = against.find("invalid") == std::string::npos;
     out_.rows.add_row({label, is_valid ? name_of(c.change) : "invalid",
                        static_cast<std::int64_t>(left.size()),
                        static_cast<std::int64_t>(right.size()), median_of(left), median_of(right),
@@ -247,11 +177,11 @@ class Report {
                        against.empty() ? Json() : Json(against)});
     ++tested_;
     if (left.size() != right.size()) other_counts_ = true;
-    if (!options_.fail_percent || !is_valid || c.change != Change::kSlower) return;
-    if (c.ratio <= 1 + *options_.fail_percent / 100) return;
-    out_.regressions.push_back(fmt::format("{}: {:+.1f} % ({:+.1f} to {:+.1f} %)", label,
-                                           100 * (c.ratio - 1), 100 * (c.low - 1),
-                                           100 * (c.high - 1)));
+    if (is_valid) {
+      gate_.judge_change(label, c);
+    } else {
+      gate_.undecide(label, against);
+    }
   }
 
   void add_notes() {
@@ -275,9 +205,10 @@ class Report {
     }
   }
 
-  const Layout& layout_;
+  const ResultLayout& layout_;
   const CompareOptions& options_;
   ComparisonReport out_;
+  Gate gate_{options_.fail_percent, out_};
   int tested_ = 0;
   bool other_counts_ = false;
 };
@@ -303,11 +234,9 @@ ResultFile read_result(const std::filesystem::path& path) {
                 "write one with --format json --output FILE");
   }
   if (layout_of(schema->as_string()) == nullptr) {
-    std::vector<std::string_view> known;
-    for (const Layout& layout : layouts()) known.push_back(layout.schema);
     throw Error(ErrorCode::kInput, name,
                 fmt::format("rows of {} have no samples to compare", schema->as_string()),
-                fmt::format("one of {}", fmt::join(known, ", ")));
+                fmt::format("one of {}", fmt::join(compared_schemas(), ", ")));
   }
   ResultFile out{name, schema->as_string(), document.at("environment"), {}};
   const auto environment = std::make_shared<const Json>(out.environment);
@@ -344,7 +273,7 @@ ComparisonReport compare_results(const ResultFile& a, const ResultFile& b,
                 fmt::format("{} is {} and {} is {}", a.name, a.schema, b.name, b.schema),
                 "compare two results of the same command");
   }
-  const Layout* layout = layout_of(a.schema);
+  const ResultLayout* layout = layout_of(a.schema);
   TRACESTEP_CHECK(layout != nullptr, "no layout for {}", a.schema);
   check_ignored(*layout, options.ignored);
   return Report(a, b, *layout, options).finish();

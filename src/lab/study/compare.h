@@ -50,14 +50,18 @@ Comparison compare_samples(std::span<const double> a, std::span<const double> b,
 
 struct CompareOptions {
   double margin = 0.02;
-  std::vector<std::string> ignored = {};    // key columns that may differ between matched rows
-  std::optional<double> fail_percent = {};  // slower by more than this is a regression
+  std::vector<std::string> ignored = {};  // key columns that may differ between matched rows
+  // The gate: slower by more than this is a regression, and what cannot be told is named.
+  std::optional<double> fail_percent = {};
 };
 
 struct ComparisonReport {
   Table environment;  // what differs, but for dates and arguments
   Table rows;
-  std::vector<std::string> regressions;  // one line each; only with fail_percent
+  // One line each, the cell and why; only with fail_percent. The gate is passed when both are
+  // empty.
+  std::vector<std::string> regressions;
+  std::vector<std::string> undecided;  // neither passed nor failed
 };
 
 // Error{kUsage}: files of different commands, an ignored column that is no key, keys that do not
