@@ -1,93 +1,126 @@
 #include "cli/resume_file.h"
 
-#include <cerrno>
-#include <cstdio>
-#include <cstring>
-#include <system_error>
+#include <algorithm>
+#include <array>
 
 #include "base/error.h"
 #include "base/log.h"
-#include "train/mapped_file.h"
-#include "train/output_file.h"
 
 namespace tracestep::cli {
-namespace fs = std::filesystem;
 namespace {
 
 constexpr std::string_view kCell = "cell";
+constexpr std::string_view kLinesSchema = "tracestep.bench.resume/1";
+constexpr std::int64_t kMostBytes = std::int64_t{1} << 30;
+// Members of a result of one table; a file with others would lose them when it is rewritten.
+constexpr std::array<std::string_view, 5> kDocumentMembers = {"schema", "environment", "columns",
+                                                              "rows", "notes"};
 
-// Whether the whole text is one JSON result with a schema; a single line of JSON has none.
-bool is_document(std::string_view text, Json& out) {
-  try {
-    out = Json::parse(text, "--resume");
-  } catch (const Error&) {
-    return false;
-  }
-  return out.is_object() && out.find("schema") != nullptr;
+std::string header_line() {
+  return Json(Json::Object{{"schema", kLinesSchema}}).dump() + "\n";
 }
 
-[[noreturn]] void fail_output(const fs::path& path) {
-  throw Error(ErrorCode::kOutput, "--resume",
-              fmt::format("{} cannot be written: {}", path.string(), std::strerror(errno)));
+bool is_header(const Json& line) {
+  const Json* schema = line.is_object() ? line.find("schema") : nullptr;
+  return schema != nullptr && *schema == Json(kLinesSchema);
+}
+
+std::optional<Json> parsed(std::string_view text) {
+  try {
+    return Json::parse(text, "--resume");
+  } catch (const Error&) {
+    return {};
+  }
 }
 
 }  // namespace
 
-ResumeFile::ResumeFile(fs::path path, std::vector<Column> columns, std::string schema)
-    : path_(std::move(path)), columns_(std::move(columns)), schema_(std::move(schema)) {
-  if (path_.empty()) return;
-  std::error_code ignored;  // opening it will tell
-  if (fs::exists(path_, ignored)) read();
-  check_writable(path_);
+ResumeFile::ResumeFile(const std::filesystem::path& path, std::vector<Column> columns,
+                       std::string schema)
+    : name_(path.string()), columns_(std::move(columns)), schema_(std::move(schema)) {
+  if (path.empty()) return;
+  file_.emplace(path, "--resume");
+  const std::string text = file_->read(kMostBytes);
+  if (text.empty()) {
+    file_->append(header_line());
+  } else if (!read_document(text)) {
+    read_lines(text);
+  }
 }
 
-void ResumeFile::read() {
-  std::string text;
-  {
-    const MappedFile file(path_, "--resume");
-    text.assign(reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size());
+void ResumeFile::refuse(const std::string& reason) const {
+  throw Error(ErrorCode::kInput, name_,
+              fmt::format("it holds neither rows of bench nor a JSON result of it: {}", reason),
+              "name another file, or one that does not exist yet");
+}
+
+// False when the text is no JSON result. One line of JSON lines has no schema, but for the header.
+bool ResumeFile::read_document(std::string_view text) {
+  const std::optional<Json> document = parsed(text);
+  if (!document || !document->is_object() || is_header(*document)) return false;
+  const Json* schema = document->find("schema");
+  if (schema == nullptr) return false;
+  if (!(*schema == Json(schema_))) {
+    refuse(fmt::format("its schema is {}, not {}", schema->dump(), schema_));
   }
-  Json document;
-  if (!is_document(text, document)) return read_lines(text);
+  for (const auto& [member, value] : document->members()) {
+    if (std::ranges::find(kDocumentMembers, member) != kDocumentMembers.end()) continue;
+    refuse(fmt::format("bench writes no \"{}\"", member));
+  }
   is_document_ = true;
-  const std::string where = path_.string();
-  if (!(document.at("schema") == Json(schema_))) {
-    fail_input(where, "its schema is {}, not {}", document.at("schema").dump(), schema_);
-  }
-  environment_ = document.at("environment");
-  for (const Json& row : document.at("rows").items()) remember(row, where);
+  environment_ = document->at("environment");
+  for (const Json& row : document->at("rows").items()) remember(row, name_);
+  return true;
 }
 
 void ResumeFile::read_lines(std::string_view text) {
-  const std::size_t whole = text.rfind('\n') == std::string_view::npos ? 0 : text.rfind('\n') + 1;
-  if (whole < text.size()) {
-    // Killed while it wrote: that cell is measured again. A file that never had a whole line and
-    // does not start like a row is something else, and must not be cut.
-    if (whole == 0 && text[0] != '{') {
-      fail_input(path_.string(), "it holds neither rows of bench nor a JSON result of it");
-    }
-  }
   int number = 0;
-  for (std::string_view left = text.substr(0, whole); !left.empty();) {
-    const std::size_t end = left.find('\n');
-    const std::string where = fmt::format("{}:{}", path_.string(), ++number);
-    if (end > 0) remember(Json::parse(left.substr(0, end), where), where);
-    left.remove_prefix(end + 1);
+  bool is_proven = false;
+  for (std::size_t begin = 0; begin < text.size();) {
+    const std::size_t end = text.find('\n', begin);
+    const std::string_view line = text.substr(begin, end - begin);
+    ++number;
+    if (end == std::string_view::npos && !parsed(line)) {
+      // Killed while it wrote: that cell is measured again.
+      if (!is_proven || !is_part_of_row(line)) refuse(fmt::format("line {} is no row", number));
+      log_warn("[--resume] the last line of {} was cut short; its cell is measured again", name_);
+      return file_->cut(static_cast<std::int64_t>(begin));
+    }
+    if (!line.empty()) {
+      read_line(line, number);
+      is_proven = true;
+    }
+    if (end == std::string_view::npos) return file_->append("\n");
+    begin = end + 1;
   }
-  if (whole == text.size()) return;
-  log_warn("[--resume] the last line of {} was cut short; its cell is measured again",
-           path_.string());
-  std::error_code error;
-  fs::resize_file(path_, whole, error);
-  if (error) {
-    errno = error.value();
-    fail_output(path_);
-  }
+  if (!is_proven) refuse("there are only empty lines");
+}
+
+void ResumeFile::read_line(std::string_view line, int number) {
+  const std::optional<Json> json = parsed(line);
+  if (!json) refuse(fmt::format("line {} is no JSON", number));
+  if (number == 1 && is_header(*json)) return;
+  remember(*json, fmt::format("{}:{}", name_, number));
+}
+
+// Whether a line of ours may begin like this.
+bool ResumeFile::is_part_of_row(std::string_view line) const {
+  const std::string start = fmt::format("{{\"{}\":", columns_.front().name);
+  return line.starts_with(start) || start.starts_with(line);
 }
 
 void ResumeFile::remember(const Json& row, const std::string& where) {
-  if (!row.is_object()) fail_input(where, "a row is an object of column names and values");
-  if (row.find(kCell) == nullptr) fail_input(where, "the row has no \"cell\"");
+  const auto fail = [&](const std::string& reason) {
+    refuse(fmt::format("{}: {}", where, reason));
+  };
+  if (!row.is_object()) fail("a row is an object of column names and values");
+  const Json* cell = row.find(kCell);
+  if (cell == nullptr || !cell->is_object()) fail("the row has no \"cell\"");
+  for (const auto& [name, value] : row.members()) {
+    if (std::ranges::find(columns_, name, &Column::name) == columns_.end()) {
+      fail(fmt::format("bench writes no column \"{}\"", name));
+    }
+  }
   std::vector<Json> cells;
   for (const Column& column : columns_) {
     const Json* value = row.find(column.name);
@@ -97,9 +130,9 @@ void ResumeFile::remember(const Json& row, const std::string& where) {
   try {
     probe.add_row(cells);
   } catch (const std::logic_error&) {
-    fail_input(where, "the row has values of another kind than bench writes");
+    fail("the row has values of another kind than bench writes");
   }
-  const auto [found, is_new] = by_cell_.emplace(row.at(kCell).dump(), rows_.size());
+  const auto [found, is_new] = by_cell_.emplace(cell->dump(), rows_.size());
   if (is_new) {
     rows_.push_back(std::move(cells));
   } else {
@@ -113,28 +146,15 @@ const std::vector<Json>* ResumeFile::find(const Json& cell) const {
 }
 
 void ResumeFile::add(const std::vector<Json>& row) {
-  if (path_.empty()) return;
+  if (!file_) return;
   rows_.push_back(row);
   if (is_document_) {
-    rewrite();
-  } else {
-    append(row);
+    const Table table{.name = "bench", .columns = columns_, .rows = rows_};
+    return file_->replace(to_string({schema_, environment_, {table}}, Format::kJson));
   }
-}
-
-void ResumeFile::append(const std::vector<Json>& row) const {
   Json object = Json::object();
   for (std::size_t i = 0; i < columns_.size(); ++i) object[columns_[i].name] = row[i];
-  const std::string line = object.dump() + "\n";
-  std::FILE* file = std::fopen(path_.c_str(), "ae");
-  if (file == nullptr) fail_output(path_);
-  const bool wrote = std::fwrite(line.data(), 1, line.size(), file) == line.size();
-  if ((std::fclose(file) != 0) || !wrote) fail_output(path_);
-}
-
-void ResumeFile::rewrite() const {
-  Table table{.name = "bench", .columns = columns_, .rows = rows_};
-  write_output({schema_, environment_, {std::move(table)}}, Format::kJson, path_.string());
+  file_->append(object.dump() + "\n");
 }
 
 }  // namespace tracestep::cli

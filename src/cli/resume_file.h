@@ -3,41 +3,46 @@
 
 #include <filesystem>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "base/json.h"
+#include "cli/locked_file.h"
 #include "lab/report/table.h"
 
 namespace tracestep::cli {
 
-// Either JSON lines, one object per row, appended to; or a whole JSON result of `bench`, rewritten
-// after each row. The column "cell" holds all parameters of a row and is what rows are found by.
+// Either JSON lines, a header and one object per row, appended to; or a whole JSON result of
+// `bench`, rewritten after each row. The column "cell" holds all parameters of a row and is what
+// rows are found by. Nothing of a file is touched before all of it has been seen to be ours.
 class ResumeFile {
  public:
-  // An empty path keeps nothing. Errors: kInput when the file is there and is neither kind, kOutput
-  // when it cannot be written. A last line that was cut short is dropped.
-  ResumeFile(std::filesystem::path path, std::vector<Column> columns, std::string schema);
+  // An empty path keeps nothing. The file is made when it is missing, and locked until the end.
+  // Errors: kInput when it is there and is neither kind; kOutput when it cannot be written, or
+  // another process writes it. A last line that was cut short is dropped.
+  ResumeFile(const std::filesystem::path& path, std::vector<Column> columns, std::string schema);
 
   // The finished row of this cell, or nullptr.
   const std::vector<Json>* find(const Json& cell) const;
   // Keeps a row; on return it is in the file. Errors: kOutput.
   void add(const std::vector<Json>& row);
 
-  std::size_t size() const { return rows_.size(); }
-
  private:
-  void read();
+  void read(std::string_view text);
+  bool read_document(std::string_view text);
   void read_lines(std::string_view text);
+  void read_line(std::string_view line, int number);
+  bool is_part_of_row(std::string_view line) const;
   void remember(const Json& row, const std::string& where);
-  void append(const std::vector<Json>& row) const;
-  void rewrite() const;
-  Json environment_;
+  [[noreturn]] void refuse(const std::string& reason) const;
 
-  std::filesystem::path path_;
+  std::string name_;  // what messages call it
   std::vector<Column> columns_;
   std::string schema_;
+  std::optional<LockedFile> file_;
   bool is_document_ = false;
+  Json environment_;  // of a document
   std::vector<std::vector<Json>> rows_;
   std::map<std::string, std::size_t> by_cell_;  // "cell" as text → index in rows_
 };

@@ -22,6 +22,8 @@ class OutputFile {
 
   void write(std::span<const std::byte> bytes);
   void write(std::string_view text);
+  // Of the open file, for a lock that holds before the file has its name.
+  int descriptor() const { return fd_; }
   // Flushes to disk and takes the name `path`, replacing what was there.
   void commit();
 

@@ -1,5 +1,4 @@
 // bench and memory: grids, limits, interrupted sweeps. On the null device, which takes no time.
-#include <algorithm>
 #include <csignal>
 
 #include <gtest/gtest.h>
@@ -101,27 +100,6 @@ TEST(BenchTest, ASingleCellThatRunsOutOfMemoryEndsWithStatusFour) {
   EXPECT_EQ(result.at("rows").items()[0].at("status").as_string(), "oom");
 }
 
-TEST(BenchTest, AnInterruptedGridContinuesWithItsFinishedRows) {
-  const TempFolder folder;
-  const std::string grid = std::string(
-                               "bench --device null --mode inference,step --steps 3 "
-                               "--warmup 0 --resume grid.jsonl") +
-                           kSmallModel;
-  const RunHow here{.folder = folder.path()};
-  const Json first = json_of(grid + " --context 8", 0, here);
-  const std::string kept = content_of(folder / "grid.jsonl");
-  ASSERT_EQ(std::ranges::count(kept, '\n'), 2);
-  // Killed in the middle of its second row.
-  folder.write("grid.jsonl", kept.substr(0, kept.size() - 20));
-  const Json second = json_of(grid + " --context 8,16", 0, here);
-  ASSERT_EQ(second.at("rows").size(), 4u);
-  EXPECT_EQ(second.at("rows").items()[0], first.at("rows").items()[0]);
-  EXPECT_EQ(std::ranges::count(content_of(folder / "grid.jsonl"), '\n'), 4);
-  // Nothing is left to measure: the same rows, byte for byte.
-  const Json third = json_of(grid + " --context 8,16", 0, here);
-  EXPECT_EQ(third.at("rows"), second.at("rows"));
-}
-
 TEST(BenchTest, ASignalEndsTheSweepWithTheRowsThatAreDone) {
   // The first cell is done in no time, the second would take minutes.
   const ProgramRun run = run_tracestep(
@@ -131,29 +109,6 @@ TEST(BenchTest, ASignalEndsTheSweepWithTheRowsThatAreDone) {
   EXPECT_EQ(run.status, 130) << run.err;
   EXPECT_TRUE(contains(run.err, "stopped by a signal after 1 of 2 rows")) << run.err;
   EXPECT_EQ(Json::parse(run.out, "bench").at("rows").size(), 1u);
-}
-
-TEST(BenchTest, ARowOfOtherParametersIsMeasuredAgain) {
-  const TempFolder folder;
-  const std::string grid =
-      std::string("bench --device null --context 8 --warmup 0 --resume grid.jsonl") + kSmallModel;
-  const RunHow here{.folder = folder.path()};
-  json_of(grid + " --steps 1", 0, here);
-  json_of(grid + " --steps 2", 0, here);
-  json_of(grid + " --steps 2 --memory-limit 1GiB", 0, here);
-  EXPECT_EQ(std::ranges::count(content_of(folder / "grid.jsonl"), '\n'), 3);
-}
-
-TEST(BenchTest, AResultInJsonCanBeResumedToo) {
-  const TempFolder folder;
-  const std::string grid = std::string("bench --device null --warmup 0 --steps 2") + kSmallModel;
-  const RunHow here{.folder = folder.path()};
-  run_tracestep(words_of(grid + " --context 8 --format json --output grid.json"), here);
-  const Json before = Json::parse(content_of(folder / "grid.json"), "grid.json");
-  const Json after = json_of(grid + " --context 8,16 --resume grid.json", 0, here);
-  EXPECT_EQ(after.at("rows").items()[0], before.at("rows").items()[0]);
-  const Json file = Json::parse(content_of(folder / "grid.json"), "grid.json");
-  EXPECT_EQ(file.at("rows"), after.at("rows"));
 }
 
 TEST(BenchTest, SamplingByNoiseNamesWhyItEnded) {
