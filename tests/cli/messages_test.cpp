@@ -1,5 +1,8 @@
 // What a person gets for a mistake: one clear line on stderr and the right exit status.
+#include <sys/resource.h>
 #include <sys/stat.h>
+
+#include <algorithm>
 
 #include <gtest/gtest.h>
 
@@ -157,6 +160,28 @@ TEST(MessagesTest, OutputsThatCannotBeWrittenAreFoundBeforeTheWork) {
            Mistake{"doctor --output missing/d.txt", 5, "missing/d.txt"},
        }) {
     check(m, folder.path());
+  }
+}
+
+TEST(MessagesTest, ThreadsThatCannotBeStartedAreAMessageOfOurs) {
+  // Stacks that no address space holds.
+  const auto huge_stacks = [] {
+    rlimit limit{};
+    ::getrlimit(RLIMIT_STACK, &limit);
+    limit.rlim_cur = std::min<rlim_t>(limit.rlim_max, rlim_t{1} << 46);
+    ::setrlimit(RLIMIT_STACK, &limit);
+  };
+  const std::string model = " --context 8 --d-model 16 --d-ff 16 --layers 1 --heads 2 --vocab 20";
+  for (const std::string command : {"bench --roof 0 --warmup 0 --steps 1", "memory"}) {
+    const ProgramRun run =
+        run_tracestep(words_of(command + " --threads 4" + model), {.before_start = huge_stacks});
+    EXPECT_EQ(run.status, 1) << run.err;
+    EXPECT_TRUE(contains(run.err, "tracestep: [cpu] 4 threads could not be started: "));
+    EXPECT_TRUE(contains(run.err, "; use --threads "));
+    EXPECT_EQ(
+        run_tracestep(words_of(command + " --threads 1" + model), {.before_start = huge_stacks})
+            .status,
+        0);
   }
 }
 

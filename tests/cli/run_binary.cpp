@@ -29,6 +29,7 @@ void redirect(int fd, const std::filesystem::path& path) {
   }
   redirect(STDOUT_FILENO, captured / "out");
   redirect(STDERR_FILENO, captured / "err");
+  if (how.before_start) how.before_start();
   std::vector<char*> argv{const_cast<char*>("tracestep")};
   for (const std::string& a : arguments) argv.push_back(const_cast<char*>(a.c_str()));
   argv.push_back(nullptr);

@@ -23,6 +23,7 @@ struct RunHow {
   std::vector<std::string> environment = {};  // "NAME=value", added to this one
   std::function<void(pid_t)> while_running = {};
   int delay_ms = 0;
+  std::function<void()> before_start = {};  // in the new process: limits of its resources
 };
 
 ProgramRun run_tracestep(const std::vector<std::string>& arguments, const RunHow& how = {});

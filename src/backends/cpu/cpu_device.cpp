@@ -35,6 +35,7 @@ class CpuDevice : public Device {
         allocator_(options.guarded ? make_guarded_allocator(name_, source_)
                                    : make_caching_allocator(name_, source_)),
         table_(make_table()) {
+    cpu::require_threads(threads_.count);
     traits_.kind = "cpu";
     traits_.threads = threads_.count;
     allocator_->set_limit(options.memory_limit);

@@ -15,8 +15,8 @@ struct CpuOptions {
   std::int64_t memory_limit = 0;  // of live requested bytes; 0: none
 };
 
-// Error{kUsage} when `threads` is negative. Kernels find their threads through KernelCall::stream,
-// so that several devices may differ.
+// Error{kUsage} when `threads` is negative, kFailed when so many cannot be started. Kernels find
+// their threads through KernelCall::stream, so that several devices may differ.
 std::unique_ptr<Device> make_cpu_device(const CpuOptions& options = {});
 
 }  // namespace tracestep

@@ -19,6 +19,11 @@ int allowed_cores();
 // Threads that share this call; without a stream, every allowed core.
 int threads_of(const KernelCall& call);
 
+// OpenMP ends the process, with a message of its own, when it cannot start a thread: so they are
+// started once beforehand, all at the same time, and ended again. Costs some 10 µs a thread, once
+// per process and number. Error{kFailed} naming how many could be had.
+void require_threads(int threads);
+
 using ChunkBody = void (*)(const void* context, std::int64_t chunk, int thread);
 
 // Calls body(context, chunk, thread) once for every chunk < chunks, on up to `threads` threads,
