@@ -20,7 +20,7 @@ int allowed_cores();
 int threads_of(const KernelCall& call);
 
 // OpenMP ends the process, with a message of its own, when it cannot start a thread: so they are
-// started once beforehand, all at the same time, and ended again. Costs some 10 µs a thread, once
+// started once beforehand, all at the same time, and ended again. Costs tens of µs a thread, once
 // per process and number. Error{kFailed} naming how many could be had.
 void require_threads(int threads);
 

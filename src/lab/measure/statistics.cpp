@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <ranges>
 #include <vector>
 
 namespace tracestep {
@@ -92,18 +93,19 @@ struct RankSum {
 };
 
 RankSum rank_sum(std::span<const double> a, std::span<const double> b) {
-  std::vector<std::pair<double, bool>> all;
-  for (double x : a) all.emplace_back(x, true);
-  for (double x : b) all.emplace_back(x, false);
-  std::sort(all.begin(), all.end());
+  const std::vector<double> sa = sorted(a), sb = sorted(b);
   RankSum out;
-  for (std::size_t i = 0; i < all.size();) {
-    std::size_t end = i;
-    while (end < all.size() && all[end].first == all[i].first) ++end;
-    const double ties = static_cast<double>(end - i);
-    const double rank = (static_cast<double>(i + end) + 1) / 2;
+  auto i = sa.begin(), j = sb.begin();
+  double before = 0;
+  while (i != sa.end() || j != sb.end()) {
+    const double value = i == sa.end() ? *j : j == sb.end() ? *i : std::min(*i, *j);
+    double of_a = 0, of_b = 0;
+    for (; i != sa.end() && *i == value; ++i) ++of_a;
+    for (; j != sb.end() && *j == value; ++j) ++of_b;
+    const double ties = of_a + of_b;
     out.tie_term += ties * ties * ties - ties;
-    for (; i < end; ++i) out.ranks_of_a += all[i].second ? rank : 0.0;
+    out.ranks_of_a += of_a * (before + (ties + 1) / 2);
+    before += ties;
   }
   return out;
 }
@@ -166,8 +168,11 @@ Interval median_interval(std::span<const double> samples, double confidence) {
   if (s.empty()) return {kNan, kNan, 0};
   // s[k] and its mirror image leave out the cases with at most k samples on one side.
   const auto coverage = [&](std::size_t k) { return 1 - 2 * half_binomial_cdf(k, s.size()); };
-  std::size_t k = 0;
-  while (k + 1 < s.size() / 2 && coverage(k + 1) >= confidence) ++k;
+  // The last k that still covers enough; wider pairs cover more.
+  const auto candidates = std::views::iota(std::size_t{1}, std::max(s.size() / 2, std::size_t{1}));
+  const auto first_bad = std::ranges::partition_point(
+      candidates, [&](std::size_t candidate) { return coverage(candidate) >= confidence; });
+  const auto k = static_cast<std::size_t>(first_bad - candidates.begin());
   return {s[k], s[s.size() - 1 - k], std::max(0.0, coverage(k))};
 }
 
