@@ -1,6 +1,7 @@
 // tracestep memory: where the bytes of a step go, predicted from its program and measured on a
 // device, buffer by buffer.
 #include <algorithm>
+#include <cstdlib>
 #include <memory>
 
 #include "backends/null/null_device.h"
@@ -146,6 +147,25 @@ bool runs_out(const MemoryCell& cell) {
   return cell.run.status == "oom" || (limit > 0 && cell.run.map.peak_bytes > limit);
 }
 
+std::int64_t needed_bytes(const MemoryCell& cell) {
+  return cell.accounted ? cell.accounted->bytes : cell.run.map.peak_bytes;
+}
+
+// The answer to "would it fit", which a report of a hundred lines must not hide.
+std::string verdict_of(std::span<const MemoryCell> cells, std::int64_t limit) {
+  const auto fitting = std::ranges::count_if(cells, [limit](const MemoryCell& cell) {
+    return cell.run.status == "ok" && needed_bytes(cell) <= limit;
+  });
+  const std::string limited = format_bytes(limit);
+  if (cells.size() > 1)
+    return fmt::format("{} of {} steps fit in {}", fitting, cells.size(), limited);
+  const std::int64_t peak = needed_bytes(cells[0]);
+  return fmt::format("{}: the peak is {}, {} {} the limit of {}",
+                     fitting == 1 ? "It fits" : "It does not fit", format_bytes(peak),
+                     format_bytes(std::abs(peak - limit)), peak > limit ? "above" : "below",
+                     limited);
+}
+
 void add_failure(const MemoryCell& cell, const GridCell& grid, const MemoryOptions& o,
                  std::vector<Table>& tables) {
   MemoryCell failed = cell;
@@ -204,6 +224,10 @@ int run_memory_command(const MemoryOptions& o, std::span<const std::string> argu
   }
   progress.done();
   std::vector<Table> tables{peak_table(cells)};
+  if (const std::int64_t limit = o.grid.run.memory_limit_bytes;
+      limit > 0 && o.output.format == Format::kText) {
+    tables[0].title = verdict_of(cells, limit) + "\n\n" + tables[0].title;
+  }
   if (!is_only) {
     tables.push_back(category_grid(cells));
   } else if (runs_out(cells[0]) && !cells[0].accounted) {

@@ -113,5 +113,18 @@ TEST(MemoryCommandTest, AnotherAccountingDecidesTheStatus) {
   EXPECT_EQ(run.status, 2);
 }
 
+TEST(MemoryCommandTest, TheFirstLineSaysWhetherItFitsAndByHowMuch) {
+  const std::string command = "memory --predict --size small --memory-limit ";
+  const auto first_line = [&](const std::string& more) {
+    const std::string out = run_tracestep(words_of(command + more)).out;
+    return out.substr(0, out.find('\n'));
+  };
+  EXPECT_EQ(first_line("1GiB"),
+            "It does not fit: the peak is 3.53 GiB, 2.53 GiB above the limit of 1.00 GiB");
+  EXPECT_EQ(first_line("4GiB"),
+            "It fits: the peak is 3.53 GiB, 481.23 MiB below the limit of 4.00 GiB");
+  EXPECT_EQ(first_line("4GiB --context 128,1024"), "1 of 2 steps fit in 4.00 GiB");
+}
+
 }  // namespace
 }  // namespace tracestep
