@@ -1,6 +1,7 @@
 // `tracestep study` as a person runs it: three files that say the same.
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <sstream>
 
 #include <gmock/gmock.h>
@@ -50,6 +51,27 @@ TEST(StudyTest, WritesAPageWithTheNumbersOfItsJsonAndSaysWhatItLeftOut) {
     const bool is_no_answer = answer.at("answer").as_string().starts_with("No answer");
     EXPECT_EQ(answer.at("refused").as_bool(), is_no_answer) << answer.at("id").as_string();
   }
+}
+
+TEST(StudyTest, APartThatRunsOutOfMemoryIsNamedAndTheOthersGoOn) {
+  const TempFolder temp;
+  const ProgramRun run = run_tracestep(
+      words_of("study --quick --budget 0.05 --train-steps 1 --threads 1 --memory-limit 60MiB "
+               "--output-dir " +
+               temp.path().string()),
+      {.folder = testing::source_folder()});
+  ASSERT_EQ(run.status, 0) << run.err;
+  EXPECT_THAT(run.out, HasSubstr("No answer: training ran out of memory"));
+  const Json data = Json::parse(text_of(temp.path() / "study.json"), "study.json");
+  std::map<std::string, std::string> status;
+  for (const Json& part : data.at("tables").at("parts").at("rows").items()) {
+    status[part.at("part").as_string()] = part.at("status").as_string();
+    const bool is_out = part.at("status").as_string() == "out of memory";
+    EXPECT_EQ(part.at("detail").is_null(), !is_out) << part.dump();
+  }
+  EXPECT_EQ(status["training"], "out of memory");
+  EXPECT_EQ(status["number formats"], "done");
+  EXPECT_TRUE(status.contains("review"));
 }
 
 }  // namespace

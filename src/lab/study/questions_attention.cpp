@@ -146,6 +146,8 @@ std::string removes(const Evidence& e) {
 }
 
 std::string training(const Evidence& e) {
+  const bool had_memory = !e.find("parts", {{"part", "training"}, {"status", "out of memory"}});
+  require(had_memory, "training ran out of memory");
   const std::vector<Row> rows = e.rows("training");
   require(rows.size() >= 2, "there is one step only");
   const double first = rows.front().number("loss"), last = rows.back().number("loss");

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "lab/study/columns.h"
+#include "runtime/allocator.h"
 
 namespace tracestep {
 namespace {
@@ -54,8 +55,25 @@ Table part_table() {
   Table table{.name = "parts", .title = "What ran, and for how long"};
   table.columns = {text_column("part"), real_column("seconds", "time", "s", 1),
                    int_column("left_out", "left out", "cells for which there was no time"),
-                   text_column("status")};
+                   text_column("status", "", "done, in part, left out or out of memory"),
+                   text_column("detail", "", "of what ran out of memory")};
   return table;
+}
+
+std::string status_of(const StudyContext& context) {
+  if (context.left_out == 0) return "done";
+  return context.begun > 0 ? "in part" : "left out";
+}
+
+// What a part was short of, or nothing. What it had gathered stays, and the other parts go on.
+std::string run_part(const Part& part, StudyContext& context) {
+  try {
+    part.run(context);
+    return {};
+  } catch (const OutOfMemory& error) {
+    context.announce(fmt::format("{} ran out of memory, and is left out", part.name));
+    return error.message();
+  }
 }
 
 Table reading_table(const std::vector<StudySection>& sections) {
@@ -99,11 +117,10 @@ StudyReport run_study(const StudyMachine& machine, const StudySizes& sizes, doub
         std::max(planned, begin + seconds(0.25 * (part.until - before) * budget_seconds));
     before = part.until;
     context.begun = context.left_out = 0;
-    part.run(context);
+    const std::string lack = run_part(part, context);
     parts.add_row({part.name, seconds_since(begin), context.left_out,
-                   context.left_out == 0 ? "done"
-                   : context.begun > 0   ? "in part"
-                                         : "left out"});
+                   lack.empty() ? status_of(context) : "out of memory",
+                   lack.empty() ? Json() : Json(lack)});
   }
   out.sections = std::move(context.sections);
   out.sections.push_back(
