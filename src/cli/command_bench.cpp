@@ -1,5 +1,6 @@
 // tracestep bench: how long a step takes, and how many bytes, over a grid of cells.
 #include <algorithm>
+#include <chrono>
 #include <memory>
 
 #include "base/error.h"
@@ -11,6 +12,7 @@
 #include "cli/grid.h"
 #include "cli/nsys_hint.h"
 #include "cli/output.h"
+#include "cli/remaining_time.h"
 #include "cli/resume_file.h"
 #include "cli/roof.h"
 #include "lab/measure/cell.h"
@@ -130,6 +132,15 @@ void add_validity(Table& table, const Json& environment) {
   for (std::string& note : validity_notes(rows)) table.notes.push_back(std::move(note));
 }
 
+// What a cell takes beside others of the same device, in FLOPs; recorded steps included.
+double cost_of(const CellSpec& spec) {
+  const bool has_backward =
+      spec.step.mode == Mode::kForwardBackward || spec.step.mode == Mode::kStep;
+  return forward_flops(spec.step.model, static_cast<double>(spec.step.shape.batch),
+                       static_cast<double>(spec.step.shape.context)) *
+         (has_backward ? 3 : 1) * (spec.warmup + spec.steps + spec.instrumented_steps);
+}
+
 // The rows of all cells, or of those that were finished when `stop` came.
 Measured measure_grid(const std::vector<GridCell>& cells, const BenchOptions& options,
                       const Json& environment, const StopSignal& stop) {
@@ -139,6 +150,11 @@ Measured measure_grid(const std::vector<GridCell>& cells, const BenchOptions& op
   ResumeFile finished(options.resume, out.table.columns, kSchema);
   Roof roof(run);
   ProgressLine progress;
+  RemainingTime remaining;
+  for (const GridCell& cell : cells) {
+    const CellSpec spec = spec_of(cell, options);
+    if (finished.find(cell_key(spec, run, environment)) == nullptr) remaining.plan(cost_of(spec));
+  }
   for (std::size_t i = 0; i < cells.size(); ++i) {
     const CellSpec spec = spec_of(cells[i], options);
     const Json key = cell_key(spec, run, environment);
@@ -146,10 +162,15 @@ Measured measure_grid(const std::vector<GridCell>& cells, const BenchOptions& op
       out.table.add_row(*row);
       continue;
     }
-    progress.update(fmt::format("{}/{}  {}", i + 1, cells.size(), label(spec)));
+    progress.update(
+        fmt::format("{}/{}  {}  {}", i + 1, cells.size(), label(spec), remaining.text()));
     if (!options.roof) roof.tflops(spec.precision);  // before the row, not in the middle of it
+    const auto start = std::chrono::steady_clock::now();
     CellResult result = measure_cell([&] { return make_device(run, spec.precision); }, spec, &stop);
     if (result.status == "interrupted") break;
+    remaining.finish(
+        cost_of(spec),
+        std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
     result.spec.roof_tflops =
         options.roof ? *options.roof : roof.tflops_for(spec.precision, tflops_of(result));
     std::vector<Json> row = cell_row(result);
