@@ -16,9 +16,9 @@ set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
 
 find_program(TRACESTEP_CCACHE ccache)
 if(TRACESTEP_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
-  # Whatever the build folder: build-cuda takes most host objects over from build.
+  # Whatever the folder: build-cuda takes most host objects over from build, a clone from another.
   # The two kinds of sloppiness are what ccache asks for to serve files with precompiled headers.
-  set(launcher ${CMAKE_COMMAND} -E env CCACHE_NOHASHDIR=1
+  set(launcher ${CMAKE_COMMAND} -E env CCACHE_BASEDIR=${CMAKE_SOURCE_DIR} CCACHE_NOHASHDIR=1
       CCACHE_SLOPPINESS=pch_defines,time_macros ${TRACESTEP_CCACHE})
   set(CMAKE_CXX_COMPILER_LAUNCHER ${launcher})
   set(CMAKE_CUDA_COMPILER_LAUNCHER ${launcher})
@@ -32,8 +32,11 @@ if(TRACESTEP_LINKER)
   add_link_options(-fuse-ld=${linker_name})
 endif()
 
-# Paths in source locations and debug information are relative to the repository.
-add_compile_options($<$<COMPILE_LANGUAGE:CXX>:-ffile-prefix-map=${CMAKE_SOURCE_DIR}/=>)
+# Paths in source locations and debug information are relative to the repository, whether the
+# compiler is given absolute ones or, by ccache, those from the build folder.
+file(RELATIVE_PATH up ${CMAKE_BINARY_DIR} ${CMAKE_SOURCE_DIR})
+add_compile_options("$<$<COMPILE_LANGUAGE:CXX>:-ffile-prefix-map=${CMAKE_SOURCE_DIR}/=>"
+                    "$<$<COMPILE_LANGUAGE:CXX>:-ffile-prefix-map=${up}=>")
 
 add_library(tracestep_options INTERFACE)
 target_include_directories(tracestep_options INTERFACE ${CMAKE_SOURCE_DIR}/src)
