@@ -43,6 +43,12 @@ endif()
 add_library(tracestep_dnnl INTERFACE)
 target_include_directories(tracestep_dnnl SYSTEM INTERFACE ${DNNL_INCLUDE})
 target_link_libraries(tracestep_dnnl INTERFACE ${DNNL_LIBRARY})
+find_path(XXHASH_INCLUDE xxhash.h)  # the header alone: nothing is linked
+if(NOT XXHASH_INCLUDE)
+  list(APPEND missing_packages libxxhash-dev)
+endif()
+add_library(tracestep_xxhash INTERFACE)
+target_include_directories(tracestep_xxhash SYSTEM INTERFACE ${XXHASH_INCLUDE})
 if(missing_packages)
   list(JOIN missing_packages " " missing_packages)
   message(FATAL_ERROR "libraries are missing: run tools/bootstrap, or as root\n"

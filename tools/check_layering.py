@@ -43,6 +43,7 @@ CONFINED = [
     (r"(oneapi/|dnnl)", ["backends/cpu/"], "oneDNN"),
     (r"hwy/", ["backends/cpu/"], "Highway"),
     (r"sentencepiece", ["train/"], "SentencePiece"),
+    (r"xxhash", ["train/hash.cpp"], "xxHash (slow to compile)"),
     (r"CLI/", ["cli/"], "CLI11 (slow to compile)"),
     (r"nlohmann/", ["base/json.cpp"], "nlohmann-json (slow to compile)"),
 ]
