@@ -1,4 +1,5 @@
-// A 64-bit checksum of bytes, to find files damaged on disk. Not a defence against forgery.
+// The 64-bit checksum of checkpoints with the schema tracestep.checkpoint/1, to read them. What is
+// written now has XXH3 (train/hash.h).
 #pragma once
 
 #include <bit>
@@ -12,7 +13,7 @@ namespace tracestep {
 // Four independent lanes of 8 bytes each, so that it runs at memory speed: every word is mixed in
 // by an exclusive or and an odd multiplication, both reversible, so a change in one word always
 // changes the result.
-inline std::uint64_t checksum(std::span<const std::byte> bytes) {
+inline std::uint64_t checksum_1(std::span<const std::byte> bytes) {
   constexpr std::uint64_t kOdd = 0x9e3779b97f4a7c15u;
   constexpr std::size_t kBlock = 4 * sizeof(std::uint64_t);
   const auto mix = [](std::uint64_t lane, std::uint64_t word) {

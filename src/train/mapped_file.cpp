@@ -22,13 +22,6 @@ const char* kind_of(mode_t mode) {
   return "of an unknown kind";
 }
 
-struct Descriptor {
-  int fd;
-  ~Descriptor() {
-    if (fd >= 0) ::close(fd);
-  }
-};
-
 void require_regular(const std::string& where, const std::string& path, const struct stat& info) {
   if (S_ISREG(info.st_mode)) return;
   fail_input(where, "{} is {}, not a regular file", path, kind_of(info.st_mode));
@@ -45,14 +38,29 @@ MappedFile::MappedFile(const std::filesystem::path& path, const std::string& whe
   }
   require_regular(where, name, info);
   // O_NONBLOCK: what was a file a moment ago may be a FIFO now.
-  const Descriptor file{::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)};
-  if (file.fd < 0 || ::fstat(file.fd, &info) != 0) {
+  map(FileHandle(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)), where);
+}
+
+MappedFile::MappedFile(const Directory& folder, const std::string& name, const std::string& where)
+    : path_(folder.path() / name) {
+  const FileHandle file = folder.open_file(name, O_RDONLY);
+  if (!file.is_open() && errno == ENOENT) fail_input(where, "{} does not exist", path_.string());
+  if (!file.is_open() && errno == ELOOP) {
+    fail_input(where, "{} is a symbolic link", path_.string());
+  }
+  map(file, where);
+}
+
+void MappedFile::map(const FileHandle& file, const std::string& where) {
+  const std::string name = path_.string();
+  struct stat info {};
+  if (!file.is_open() || ::fstat(file.get(), &info) != 0) {
     fail_input(where, "{} cannot be read: {}", name, std::strerror(errno));
   }
   require_regular(where, name, info);
   if (info.st_size == 0) return;
   const auto size = static_cast<std::size_t>(info.st_size);
-  void* data = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, file.fd, 0);
+  void* data = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, file.get(), 0);
   if (data == MAP_FAILED) fail_input(where, "{} cannot be mapped: {}", name, std::strerror(errno));
   bytes_ = {static_cast<const std::byte*>(data), size};
 }

@@ -7,6 +7,8 @@
 #include <span>
 #include <string>
 
+#include "train/directory.h"
+
 namespace tracestep {
 
 class MappedFile {
@@ -15,6 +17,8 @@ class MappedFile {
   // Errors: kInput when `path` is missing, unreadable, or anything but a regular file; never blocks
   // on a FIFO. `where` is the part in brackets of the message.
   explicit MappedFile(const std::filesystem::path& path, const std::string& where = "file");
+  // The member `name` of a folder; a symbolic link is an error as well.
+  MappedFile(const Directory& folder, const std::string& name, const std::string& where);
   ~MappedFile();
   MappedFile(MappedFile&& other) noexcept;
   MappedFile& operator=(MappedFile&& other) noexcept;
@@ -25,6 +29,8 @@ class MappedFile {
   const std::filesystem::path& path() const { return path_; }
 
  private:
+  void map(const FileHandle& file, const std::string& where);
+
   std::filesystem::path path_;
   std::span<const std::byte> bytes_;
 };

@@ -30,6 +30,7 @@ class SafetensorsFile {
   // Errors: kInput naming the file and the tensor when the file is not a regular file or breaks
   // any rule of the format.
   explicit SafetensorsFile(const std::filesystem::path& path);
+  explicit SafetensorsFile(MappedFile file);
 
   // In the order of their bytes in the file.
   const std::vector<Entry>& entries() const { return entries_; }
@@ -58,5 +59,6 @@ class SafetensorsFile {
 // Errors: kUsage for a name that the format cannot hold, kOutput as OutputFile.
 void write_safetensors(const std::filesystem::path& path, const TensorMap& tensors,
                        const std::map<std::string, std::string>& metadata = {});
+void write_safetensors(const Directory& folder, const std::string& name, const TensorMap& tensors);
 
 }  // namespace tracestep
