@@ -4,6 +4,7 @@
 #include <cmath>
 #include <fstream>
 
+#include "base/log.h"
 #include "exec/eager.h"
 #include "train/checkpoint_files.h"
 #include "train/fingerprint.h"
@@ -186,8 +187,7 @@ bool is_saved(std::string_view state) {
 }
 
 // Restores weights and optimizer state; returns the steps already done.
-std::int64_t restore(Store& store, const Checkpoint& checkpoint, const Json& expected) {
-  check_same_run(checkpoint.meta, expected);
+std::int64_t restore(Store& store, const Checkpoint& checkpoint) {
   load_parameters(store, checkpoint.model);
   for (const std::string& name : store.names(LeafKind::kState)) {
     if (is_saved(name)) load_tensor(store, name, checkpoint.state.view(name));
@@ -209,6 +209,34 @@ void check_numbers(const TrainOptions& o) {
   }
 }
 
+// Looks at every token, so that a bad one is known before the first step.
+RunContent content_of(const Device& device, const TrainOptions& options, const TokenSource& tokens,
+                      const TokenSource* validation) {
+  const bool is_needed = !options.checkpoint.empty();  // hashes cost time
+  Hash text;
+  RunContent out{.device = device.name(), .tokens = tokens.size()};
+  check_vocabulary(tokens, options.model.vocab, is_needed ? &text : nullptr);
+  if (validation != nullptr) {
+    check_vocabulary(*validation, options.model.vocab, is_needed ? &text : nullptr);
+    out.validation_tokens = validation->size();
+  }
+  out.text = text.text();
+  if (is_needed && !options.init.empty()) out.init = hash_text(MappedFile(options.init).bytes());
+  return out;
+}
+
+// The checkpoint to go on from, if there is one; its damaged neighbours are warnings.
+std::optional<Checkpoint> open_checkpoints(CheckpointWriter& writer, const TrainOptions& options) {
+  if (!options.resume) {
+    writer.start_anew(options.overwrite);
+    return std::nullopt;
+  }
+  std::optional<Checkpoint> found = writer.load();
+  if (!found) return std::nullopt;
+  for (const std::string& warning : found->warnings) log_warn("[checkpoint] {}", warning);
+  return found;
+}
+
 }  // namespace
 
 TrainResult train(Device& device, const TrainOptions& options, TokenSourcePtr tokens,
@@ -216,21 +244,21 @@ TrainResult train(Device& device, const TrainOptions& options, TokenSourcePtr to
                   const std::function<void(const TrainStep&)>& progress) {
   check_numbers(options);
   check_outputs(options);
-  check_vocabulary(*tokens, options.model.vocab);
-  const Json meta = fingerprint(options, *tokens, validation.get());
+  std::optional<CheckpointWriter> writer;
+  std::optional<Checkpoint> resumed;
+  if (!options.checkpoint.empty()) {
+    writer.emplace(options.checkpoint);
+    resumed = open_checkpoints(*writer, options);
+  }
+  Json meta = fingerprint(options, content_of(device, options, *tokens, validation.get()));
+  if (resumed) meta = continue_run(resumed->meta, meta, options.change, resumed->step);
   Trainer trainer(device, options, tokens, validation);
   Store& store = trainer.store();
   initialize_states(store);
   TrainResult out;
 
-  std::optional<CheckpointWriter> writer;
-  std::optional<Checkpoint> resumed;
-  if (!options.checkpoint.empty()) {
-    writer.emplace(options.checkpoint);
-    if (options.resume) resumed = load_checkpoint(options.checkpoint);
-  }
   if (resumed) {
-    out.resumed_from = restore(store, *resumed, meta);
+    out.resumed_from = restore(store, *resumed);
   } else if (!options.init.empty()) {
     load_parameters(store, SafetensorsFile(options.init));
   } else {

@@ -226,12 +226,13 @@ TokenSourcePtr memory_tokens(std::string name, std::vector<std::int32_t> tokens)
   return std::make_shared<MemoryTokens>(std::move(name), std::move(tokens));
 }
 
-void check_vocabulary(const TokenSource& tokens, std::int64_t vocabulary) {
+void check_vocabulary(const TokenSource& tokens, std::int64_t vocabulary, Hash* hash) {
   std::array<std::int64_t, 4096> buffer;
   for (std::int64_t at = 0; at < tokens.size(); at += std::ssize(buffer)) {
     const std::int64_t count = std::min<std::int64_t>(std::ssize(buffer), tokens.size() - at);
     const auto part = std::span(buffer).first(static_cast<std::size_t>(count));
     tokens.read(at, part);
+    if (hash != nullptr) hash->add(std::as_bytes(part));
     const auto bad =
         std::ranges::find_if(part, [&](std::int64_t id) { return id < 0 || id >= vocabulary; });
     if (bad == part.end()) continue;

@@ -27,6 +27,7 @@ void redirect(int fd, const std::filesystem::path& path) {
     const std::size_t equals = variable.find('=');
     ::setenv(variable.substr(0, equals).c_str(), variable.c_str() + equals + 1, 1);
   }
+  if (how.in_child) how.in_child();
   redirect(STDOUT_FILENO, captured / "out");
   redirect(STDERR_FILENO, captured / "err");
   std::vector<char*> argv{const_cast<char*>("tracestep")};

@@ -17,12 +17,14 @@ struct ProgramRun {
 };
 
 // `folder`: the working directory; empty: this one. `while_running` is called once, with the
-// process, `delay_ms` after the start.
+// process, `delay_ms` after the start. `in_child` is called in the new process before it becomes
+// the program: for limits.
 struct RunHow {
   std::filesystem::path folder = {};
   std::vector<std::string> environment = {};  // "NAME=value", added to this one
   std::function<void(pid_t)> while_running = {};
   int delay_ms = 0;
+  std::function<void()> in_child = {};
 };
 
 ProgramRun run_tracestep(const std::vector<std::string>& arguments, const RunHow& how = {});
