@@ -13,6 +13,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "train/output_file.h"
+#include "train/utf8.h"
 
 namespace tracestep {
 namespace fs = std::filesystem;
@@ -76,6 +77,11 @@ std::vector<std::int64_t> in_order_of_trust(const Directory& folder,
   return steps;
 }
 
+// What is wrong with a checkpoint; the message may quote bytes of it.
+std::string damage_of(const Error& error) {
+  return "damaged: " + printable(error.message());
+}
+
 std::optional<Checkpoint> load_newest(const Directory& folder,
                                       std::map<std::int64_t, bool>& is_whole) {
   std::vector<std::string> damage;
@@ -87,7 +93,7 @@ std::optional<Checkpoint> load_newest(const Directory& folder,
       is_whole[step] = true;
       return found;
     } catch (const Error& e) {
-      damage.push_back(fmt::format("{} is damaged: {}", checkpoint_name(step), e.message()));
+      damage.push_back(fmt::format("{} is {}", checkpoint_name(step), damage_of(e)));
       is_whole[step] = false;
     }
   }
@@ -242,8 +248,7 @@ bool CheckpointWriter::is_whole(std::int64_t step) {
     read_checkpoint(folder_, step);
     return is_whole_[step] = true;
   } catch (const Error& e) {
-    log_warn("[checkpoint] {} is damaged and is left as it is: {}", checkpoint_name(step),
-             e.message());
+    log_warn("[checkpoint] {} is {}; it stays as it is", checkpoint_name(step), damage_of(e));
     return is_whole_[step] = false;
   }
 }

@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/suggest.h"
+#include "train/utf8.h"
 
 namespace tracestep {
 namespace {
@@ -96,8 +97,9 @@ std::vector<std::string> names_of_changes() {
   return out;
 }
 
+// Values of a checkpoint may be anything.
 std::string text_of(const Json& value) {
-  return value.is_string() ? value.as_string() : value.dump();
+  return printable(value.is_string() ? value.as_string() : value.dump());
 }
 
 // Checkpoints with the schema tracestep.checkpoint/1 hold numbers of tokens in the place of the

@@ -125,6 +125,13 @@ TEST(FingerprintTest, AllDifferencesAreNamedAtOnceWithBothValues) {
               HasSubstr("use the same options, or another folder"));
 }
 
+TEST(FingerprintTest, AReceivedCheckpointSendsNoEscapeSequences) {
+  Json saved = some_run();
+  saved["order"] = "\x1b[2J";
+  const std::string message = difference(saved, some_run());
+  EXPECT_THAT(message, HasSubstr("another --order: \\x1b[2J, now shuffled"));
+}
+
 TEST(FingerprintTest, AnUnknownNameIsRefusedWithAllNames) {
   const Names names{"lr", "wieght-decay"};
   const std::string message = message_of(ErrorCode::kUsage, [&] { check_changes(names); });
