@@ -44,10 +44,13 @@ fs::path resolve(fs::path path) {
   return path;
 }
 
-Directory open_folder_of(const fs::path& path) {
+// The folder of `path`, without what killed processes left there.
+Directory swept_folder_of(const fs::path& path) {
   if (!path.has_filename()) fail_output(path, "the name of a file is missing");
-  if (auto folder = Directory::open(folder_of(path))) return *folder;
-  fail_output(path, std::strerror(errno));
+  const auto folder = Directory::open(folder_of(path));
+  if (!folder) fail_output(path, std::strerror(errno));
+  remove_stale_temporaries(*folder);
+  return *folder;
 }
 
 // Not the process's number: in containers every program is number 1.
@@ -78,9 +81,7 @@ bool hold(const FileHandle& file) {
 OutputFile::OutputFile(const fs::path& path) : OutputFile(Resolved{resolve(path)}) {}
 
 OutputFile::OutputFile(const Resolved& place)
-    : OutputFile(open_folder_of(place.path), place.path.filename().string()) {
-  remove_stale_temporaries(folder_);
-}
+    : OutputFile(swept_folder_of(place.path), place.path.filename().string()) {}
 
 OutputFile::OutputFile(const Directory& folder, const std::string& name)
     : folder_(folder), name_(name) {

@@ -31,14 +31,17 @@ class HalfWay {
     go_ = go[1];
     for (int fd : {ready[0], ready[1], go[0]}) ::close(fd);
   }
-  ~HalfWay() { ::close(go_); }
+  ~HalfWay() {
+    ::close(go_);
+    kill();
+  }
 
   int finish() {
     EXPECT_EQ(::write(go_, "x", 1), 1);
     return wait();
   }
   void kill() {
-    ::kill(child_, SIGKILL);
+    if (child_ > 0) ::kill(child_, SIGKILL);
     wait();
   }
 
@@ -56,9 +59,9 @@ class HalfWay {
     }
     ::_exit(0);
   }
-  int wait() const {
+  int wait() {
     int status = 0;
-    ::waitpid(child_, &status, 0);
+    if (child_ > 0) ::waitpid(std::exchange(child_, 0), &status, 0);
     return status;
   }
 

@@ -29,6 +29,12 @@ def leftovers(folder):
     return [p for p in folder.rglob(".*") if p.name != ".lock"] if folder.exists() else []
 
 
+def seconds_of(training, steps, *arguments):
+    start = time.monotonic()
+    training.run(steps, *arguments)
+    return time.monotonic() - start
+
+
 def kill_after(training, seconds, arguments):
     """True when the kill came before the end."""
     with subprocess.Popen(training.command(STEPS, *arguments), cwd=training.folder,
@@ -44,7 +50,8 @@ def check_rest(battery, training, expected, saved, arguments):
     if done.returncode != 0:
         return
     battery.check(done.stderr == "", f"said {done.stderr}")
-    battery.check(resumed_from(done) >= saved, f"from {resumed_from(done)}, though {saved} was saved")
+    start = resumed_from(done)
+    battery.check(start >= saved, f"went on from {start}, though {saved} was saved")
     battery.check((training.folder / "w").read_bytes() == expected, "other weights")
     log = [json.loads(line)["step"] for line in (training.folder / "log").read_text().splitlines()]
     battery.check(log == list(range(1, STEPS + 1)), f"the steps of the log are {log}")
@@ -60,13 +67,12 @@ def main():
         expected = training.weights_of(STEPS)
         arguments = ["--checkpoint", "c", "--checkpoint-every", "1", "--resume", "--save", "w",
                      "--log", "log"]
-        start = time.monotonic()
-        training.run(STEPS, *arguments)
-        whole = time.monotonic() - start
+        before_saves = seconds_of(training, 1)
+        whole = seconds_of(training, STEPS, *arguments)
         while battery.summary["runs"] < battery.options.count:
             shutil.rmtree(folder / "c")
             for _ in range(numbers.choice([1, 1, 2, 3])):
-                if kill_after(training, numbers.uniform(0.1, 0.95) * whole, arguments):
+                if kill_after(training, numbers.uniform(before_saves, whole), arguments):
                     battery.add("kills")
                 battery.add("inside_saves", 1 if leftovers(folder / "c") else 0)
             battery.add("runs")
