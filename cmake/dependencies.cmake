@@ -35,6 +35,12 @@ tracestep_require(utf8cpp libutfcpp-dev CONFIG)
 tracestep_require(CLI11 libcli11-dev)
 tracestep_require(ZLIB zlib1g-dev)
 tracestep_require(hwy libhwy-dev CONFIG)
+find_path(XXHASH_INCLUDE xxhash.h)  # the header alone: nothing is linked
+if(NOT XXHASH_INCLUDE)
+  list(APPEND missing_packages libxxhash-dev)
+endif()
+add_library(tracestep_xxhash INTERFACE)
+target_include_directories(tracestep_xxhash SYSTEM INTERFACE ${XXHASH_INCLUDE})
 if(missing_packages)
   list(JOIN missing_packages " " missing_packages)
   message(FATAL_ERROR "libraries are missing: run tools/bootstrap, or as root\n"

@@ -4,9 +4,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <utility>
+#include <vector>
 
 #include "base/error.h"
 #include "base/units.h"
@@ -86,6 +88,26 @@ void InputFile::read(std::uint64_t offset, std::span<std::byte> out) const {
   }
 }
 
+std::string InputFile::text(std::uint64_t limit) const {
+  if (size_ > limit) {
+    fail_input(where_, "{} has {} bytes; at most {} are read", path_.string(), size_,
+               format_bytes(static_cast<std::int64_t>(limit)));
+  }
+  std::string out(size_, '\0');
+  read(0, std::as_writable_bytes(std::span(out)));
+  return out;
+}
+
+void InputFile::for_each_part(const std::function<void(std::span<const std::byte>)>& visit) const {
+  constexpr std::uint64_t kPart = std::uint64_t{1} << 20;
+  std::vector<std::byte> buffer(std::min(kPart, size_));
+  for (std::uint64_t at = 0; at < size_; at += kPart) {
+    const auto part = std::span(buffer).first(std::min(kPart, size_ - at));
+    read(at, part);
+    visit(part);
+  }
+}
+
 void InputFile::fail_short() const {
   struct stat info {};
   if (::fstat(fd_, &info) != 0) info.st_size = 0;
@@ -98,14 +120,7 @@ void InputFile::fail_short() const {
 
 std::string read_text_file(const std::filesystem::path& path, const std::string& where,
                            std::uint64_t limit) {
-  const InputFile file(path, where);
-  if (file.size() > limit) {
-    fail_input(where, "{} has {} bytes; at most {} are read", path.string(), file.size(),
-               format_bytes(static_cast<std::int64_t>(limit)));
-  }
-  std::string out(file.size(), '\0');
-  file.read(0, std::as_writable_bytes(std::span(out)));
-  return out;
+  return InputFile(path, where).text(limit);
 }
 
 }  // namespace tracestep

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <span>
 #include <string>
 
@@ -28,6 +29,10 @@ class InputFile {
   // Fills `out` with the bytes from `offset` on; several threads may read at once.
   // Errors: kInput when the file ends before `out` is full, or cannot be read.
   void read(std::uint64_t offset, std::span<std::byte> out) const;
+  // All of it, for a file that is small by its nature. Errors: also for more than `limit` bytes.
+  std::string text(std::uint64_t limit) const;
+  // Hands all bytes to `visit` in order, in parts of 1 MiB (the last one may be shorter).
+  void for_each_part(const std::function<void(std::span<const std::byte>)>& visit) const;
 
  private:
   [[noreturn]] void fail_short() const;
@@ -38,8 +43,7 @@ class InputFile {
   std::uint64_t size_ = 0;
 };
 
-// The whole of a file that is small by its nature.
-// Errors: kInput as above, and for more than `limit` bytes.
+// The whole of a small file. Errors as InputFile and InputFile::text().
 std::string read_text_file(const std::filesystem::path& path, const std::string& where,
                            std::uint64_t limit);
 

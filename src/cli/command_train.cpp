@@ -11,6 +11,7 @@
 #include "cli/token_input.h"
 #include "lab/measure/cell.h"
 #include "lab/measure/statistics.h"
+#include "train/fingerprint.h"
 #include "train/loop.h"
 #include "train/output_file.h"
 
@@ -60,6 +61,14 @@ void add_file_options(OptionSet& set, TrainCommand& o) {
   set.integer("--checkpoint-every", o.train.checkpoint_every, {1},
               "steps between checkpoints; only at the end and when interrupted");
   set.toggle("--resume", o.train.resume, "continue from the newest checkpoint, if there is one");
+  set.value("--change", "NAME[,NAME]",
+            "options that may differ from the checkpoint's, such as lr,schedule",
+            [&o](const std::string& where, const std::string& text) {
+              o.train.change = split_list(where, text);
+              check_changes(o.train.change);
+            });
+  set.toggle("--overwrite", o.train.overwrite,
+             "start anew where checkpoints are; they go once the first new one is written");
   set.group("Validation");
   set.integer("--validate-every", o.train.validate_every, {1}, "steps; never");
   set.real("--validation-fraction", o.validation_fraction, {0.0, 1.0},
@@ -69,6 +78,11 @@ void add_file_options(OptionSet& set, TrainCommand& o) {
 void check_together(const TrainCommand& o) {
   const TrainOptions& t = o.train;
   if (t.checkpoint.empty() && t.resume) fail_usage("--resume", "it needs --checkpoint DIR");
+  if (!t.resume && !t.change.empty()) fail_usage("--change", "it needs --resume");
+  if (t.checkpoint.empty() && t.overwrite) fail_usage("--overwrite", "it needs --checkpoint DIR");
+  if (t.resume && t.overwrite) {
+    fail_usage("--overwrite", "it starts anew, --resume continues; give one of them");
+  }
   if (t.checkpoint.empty() && t.checkpoint_every > 0) {
     fail_usage("--checkpoint-every", "it needs --checkpoint DIR");
   }

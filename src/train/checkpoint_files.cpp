@@ -2,149 +2,108 @@
 
 #include <fcntl.h>
 #include <sys/file.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
-#include <charconv>
 #include <cstring>
 #include <system_error>
 
 #include <fmt/ranges.h>
 
 #include "base/error.h"
-#include "train/checksum.h"
-#include "train/mapped_file.h"
+#include "base/input_file.h"
+#include "base/log.h"
+#include "base/utf8.h"
 #include "train/output_file.h"
 
 namespace tracestep {
 namespace fs = std::filesystem;
 namespace {
 
-constexpr std::string_view kPrefix = "step-";
+constexpr const char* kLatest = "latest";
+constexpr const char* kLock = ".lock";
 constexpr std::string_view kTemporary = ".tmp-", kReplaced = ".old-";
-constexpr std::string_view kSchema = "tracestep.checkpoint/1";
-constexpr std::array<const char*, 2> kTensorFiles = {"model.safetensors", "state.safetensors"};
 
-std::string folder_name(std::int64_t step) {
-  return fmt::format("{}{:08}", kPrefix, step);
+using Kind = Directory::Kind;
+
+std::string temporary_name(std::int64_t step) {
+  return std::string(kTemporary) + checkpoint_name(step);
 }
 
-// The step that a folder of this name holds; nullopt for any other name.
-std::optional<std::int64_t> step_of(const std::string& name) {
-  if (!name.starts_with(kPrefix)) return std::nullopt;
-  std::int64_t step = -1;
-  const char* last = name.data() + name.size();
-  const auto [end, error] = std::from_chars(name.data() + kPrefix.size(), last, step);
-  if (error != std::errc() || end != last || step < 0 || name != folder_name(step)) {
-    return std::nullopt;
-  }
-  return step;
+std::string replaced_name(std::int64_t step) {
+  return std::string(kReplaced) + checkpoint_name(step);
 }
 
-std::string text_of(std::span<const std::byte> bytes) {
-  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+// The step of a name that starts with `prefix`.
+std::optional<std::int64_t> step_after(std::string_view prefix, std::string_view name) {
+  if (!name.starts_with(prefix)) return std::nullopt;
+  return checkpoint_step(name.substr(prefix.size()));
 }
 
-std::string checksum_text(std::span<const std::byte> bytes) {
-  return fmt::format("{:016x}", checksum(bytes));
-}
-
-std::string checksum_text(const std::string& text) {
-  return checksum_text(std::as_bytes(std::span(text)));
-}
-
-// Every step below `folder`, newest first. Errors: kInput when it cannot be listed.
-std::vector<std::int64_t> list_steps(const fs::path& folder) {
-  std::error_code error;
+// Every step in `folder`, newest first, whatever has its name.
+std::vector<std::int64_t> list_steps(const Directory& folder) {
   std::vector<std::int64_t> steps;
-  fs::directory_iterator it(folder, error);
-  for (; !error && it != fs::directory_iterator(); it.increment(error)) {
-    if (const auto step = step_of(it->path().filename().string())) steps.push_back(*step);
-  }
-  if (error) {
-    fail_input("checkpoint", "{} cannot be read: {}", folder.string(), error.message());
+  for (const std::string& name : folder.names()) {
+    if (const auto step = checkpoint_step(name)) steps.push_back(*step);
   }
   std::ranges::sort(steps, std::greater());
   return steps;
 }
 
-// The step that DIR/latest names; nullopt when it is missing or names nothing.
-std::optional<std::int64_t> latest_step(const fs::path& folder) {
-  try {
-    std::string name = text_of(MappedFile(folder / "latest", "checkpoint").bytes());
-    if (name.ends_with('\n')) name.pop_back();
-    return step_of(name);
-  } catch (const Error&) {
-    return std::nullopt;
-  }
+// The step that DIR/latest names; nullopt when it is missing. Errors: kInput when it names nothing.
+std::optional<std::int64_t> latest_step(const Directory& folder) {
+  if (!folder.has(kLatest)) return std::nullopt;
+  constexpr std::uint64_t kLongestName = 64;
+  const InputFile file = folder.open_input(kLatest, "checkpoint");
+  std::string name = file.text(kLongestName);
+  if (name.ends_with('\n')) name.pop_back();
+  if (const auto step = checkpoint_step(name)) return step;
+  fail_input("checkpoint", "{} names no checkpoint", file.path().string());
 }
 
 // `latest` first; then what came before it; then later steps, which another run may have left.
-std::vector<std::int64_t> in_order_of_trust(const fs::path& folder) {
+std::vector<std::int64_t> in_order_of_trust(const Directory& folder,
+                                            std::vector<std::string>& warnings) {
   std::vector<std::int64_t> steps = list_steps(folder);
-  if (const auto latest = latest_step(folder)) {
+  try {
+    const auto latest = latest_step(folder);
+    if (!latest) return steps;
     std::ranges::stable_partition(steps, [&](std::int64_t step) { return step <= *latest; });
+    if (!folder.has(checkpoint_name(*latest))) {
+      warnings.push_back(
+          fmt::format("{} is missing, though {} names it", checkpoint_name(*latest), kLatest));
+    }
+  } catch (const Error& e) {
+    warnings.push_back(e.message());
   }
   return steps;
 }
 
-Json meta_document(const fs::path& folder, std::int64_t step, const Json& meta) {
-  Json files = Json::object();
-  for (const char* name : kTensorFiles) {
-    const MappedFile file(folder / name, "checkpoint");
-    files[name]["bytes"] = static_cast<std::int64_t>(file.size());
-    files[name]["checksum"] = checksum_text(file.bytes());
-  }
-  Json out = Json::object();
-  out["schema"] = kSchema;
-  out["step"] = step;
-  out["files"] = std::move(files);
-  out["meta"] = meta;
-  out["checksum"] = checksum_text(out.dump());
-  return out;
+// What is wrong with a checkpoint; the message may quote bytes of it.
+std::string damage_of(const Error& error) {
+  return "damaged: " + printable(error.message());
 }
 
-// The document without its own checksum, verified. Errors: kInput.
-Json read_meta(const fs::path& folder, std::int64_t step) {
-  const fs::path path = folder / "meta.json";
-  const Json document = Json::parse(text_of(MappedFile(path, "checkpoint").bytes()), path.string());
-  const std::string& sum = document.at("checksum").as_string();
-  Json::Object members = document.members();
-  std::erase_if(members, [](const auto& member) { return member.first == "checksum"; });
-  Json rest(std::move(members));
-  if (checksum_text(rest.dump()) != sum) {
-    fail_input("checkpoint", "{} does not match its checksum", path.string());
-  }
-  if (rest.at("schema").as_string() != kSchema || rest.at("step").as_int() != step) {
-    fail_input("checkpoint", "{} is not the {} of step {}", path.string(), kSchema, step);
-  }
-  return rest;
-}
-
-SafetensorsFile read_tensors(const fs::path& path, const Json& expected) {
-  {
-    const MappedFile file(path, "checkpoint");
-    const auto size = static_cast<std::int64_t>(file.size());
-    if (size != expected.at("bytes").as_int() ||
-        checksum_text(file.bytes()) != expected.at("checksum").as_string()) {
-      fail_input("checkpoint", "{} does not match its checksum", path.string());
+std::optional<Checkpoint> load_newest(const Directory& folder,
+                                      std::map<std::int64_t, bool>& is_whole) {
+  std::vector<std::string> damage;
+  const std::vector<std::int64_t> steps = in_order_of_trust(folder, damage);
+  for (std::int64_t step : steps) {
+    try {
+      Checkpoint found = read_checkpoint(folder, step);
+      found.warnings = std::move(damage);
+      is_whole[step] = true;
+      return found;
+    } catch (const Error& e) {
+      damage.push_back(fmt::format("{} is {}", checkpoint_name(step), damage_of(e)));
+      is_whole[step] = false;
     }
   }
-  return SafetensorsFile(path);
-}
-
-Checkpoint load_step(const fs::path& root, std::int64_t step) {
-  const fs::path folder = root / folder_name(step);
-  const Json document = read_meta(folder, step);
-  const Json& files = document.at("files");
-  return {step,
-          folder,
-          read_tensors(folder / kTensorFiles[0], files.at(kTensorFiles[0])),
-          read_tensors(folder / kTensorFiles[1], files.at(kTensorFiles[1])),
-          document.at("meta"),
-          {}};
+  if (damage.empty()) return std::nullopt;
+  throw Error(ErrorCode::kInput, "checkpoint",
+              fmt::format("{} has no undamaged checkpoint: {}", folder.path().string(),
+                          fmt::join(damage, "; ")),
+              "start anew in another folder, or in this one with --overwrite");
 }
 
 [[noreturn]] void fail_output(const fs::path& path, const std::string& reason) {
@@ -152,148 +111,167 @@ Checkpoint load_step(const fs::path& root, std::int64_t step) {
               fmt::format("{} cannot be written: {}", path.string(), reason));
 }
 
-void rename_or_fail(const fs::path& from, const fs::path& to) {
+Directory made_folder(const fs::path& path) {
   std::error_code error;
-  fs::rename(from, to, error);
-  if (error) fail_output(to, error.message());
+  const fs::file_status status = fs::status(path, error);
+  if (fs::exists(status) && !fs::is_directory(status)) fail_output(path, "it is not a folder");
+  fs::create_directories(path, error);
+  if (error) fail_output(path, error.message());
+  if (auto folder = Directory::open(path)) return *folder;
+  fail_output(path, std::strerror(errno));
 }
 
-void make_folder(const fs::path& folder) {
-  std::error_code error;
-  fs::create_directories(folder, error);
-  if (error) fail_output(folder, error.message());
+// Of what is no longer needed: at worst disk space is lost until the next start.
+void discard(const Directory& folder, const std::string& name) {
+  try {
+    folder.remove(name);
+  } catch (const Error& e) {
+    log_warn("{}", e.what());
+  }
 }
 
-// Removes a folder in the end even when it is not written to the end.
+// Makes a folder, and removes it in the end unless it was renamed.
 class TemporaryFolder {
  public:
-  explicit TemporaryFolder(fs::path path) : path_(std::move(path)) { make_folder(path_); }
-  ~TemporaryFolder() {
-    std::error_code ignored;
-    fs::remove_all(path_, ignored);
+  TemporaryFolder(const Directory& parent, std::string name)
+      : parent_(parent), name_(std::move(name)) {
+    parent_.remove(name_);
+    parent_.make_folder(name_);
   }
+  ~TemporaryFolder() { discard(parent_, name_); }
   TemporaryFolder(const TemporaryFolder&) = delete;
   TemporaryFolder& operator=(const TemporaryFolder&) = delete;
-  const fs::path& path() const { return path_; }
 
  private:
-  fs::path path_;
+  const Directory& parent_;
+  std::string name_;
 };
 
 }  // namespace
 
-std::optional<Checkpoint> load_checkpoint(const fs::path& folder) {
-  std::error_code error;
-  const fs::file_status status = fs::status(folder, error);
-  if (status.type() == fs::file_type::not_found) return std::nullopt;
-  if (!fs::is_directory(status)) {
-    fail_input("checkpoint", "{} is not a folder of checkpoints", folder.string());
+std::optional<Checkpoint> load_checkpoint(const fs::path& path) {
+  std::map<std::int64_t, bool> is_whole;
+  if (const auto folder = Directory::open(path, ErrorCode::kInput)) {
+    return load_newest(*folder, is_whole);
   }
-  std::vector<std::string> damage;
-  for (std::int64_t step : in_order_of_trust(folder)) {
-    try {
-      Checkpoint found = load_step(folder, step);
-      found.warnings = std::move(damage);
-      return found;
-    } catch (const Error& e) {
-      damage.push_back(fmt::format("{} is damaged: {}", folder_name(step), e.what()));
-    }
+  if (errno == ENOENT) return std::nullopt;
+  if (errno == ENOTDIR) {
+    fail_input("checkpoint", "{} is not a folder of checkpoints", path.string());
   }
-  if (damage.empty()) return std::nullopt;
-  throw Error(
-      ErrorCode::kInput, "checkpoint",
-      fmt::format("{} has no undamaged checkpoint: {}", folder.string(), fmt::join(damage, "; ")),
-      "start without --resume in another folder");
+  fail_input("checkpoint", "{} cannot be read: {}", path.string(), std::strerror(errno));
 }
 
 CheckpointWriter::CheckpointWriter(const fs::path& folder, int keep)
-    : folder_(folder), keep_(keep) {
+    : folder_(made_folder(folder)), keep_(keep) {
   if (keep < 1) fail_usage("checkpoint", "{} checkpoints cannot be kept; at least 1", keep);
-  std::error_code error;
-  const fs::file_status status = fs::status(folder, error);
-  if (fs::exists(status) && !fs::is_directory(status)) fail_output(folder, "it is not a folder");
-  make_folder(folder);
-  const fs::path lock = folder / ".lock";
-  lock_ = ::open(lock.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0666);
-  if (lock_ < 0) fail_output(folder, std::strerror(errno));
-  // Some network file systems have no locks; then the user must see to it.
-  if (::flock(lock_, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
-    ::close(lock_);
-    fail_output(folder, "another process writes its checkpoints there");
+  lock();
+  const auto latest = folder_.kind_of(kLatest);
+  if (latest == Kind::kFolder || latest == Kind::kOther) {
+    fail_output(folder_.path() / kLatest, "it is not a regular file");
   }
-  try {
-    remove_leftovers();
-  } catch (...) {
-    ::close(lock_);
-    throw;
-  }
+  remove_stale_temporaries(folder_);
+  remove_leftovers();
 }
 
-CheckpointWriter::~CheckpointWriter() {
-  ::close(lock_);
+void CheckpointWriter::lock() {
+  lock_ = folder_.open_file(kLock, O_RDWR | O_CREAT, 0666);
+  if (!lock_.is_open()) {
+    fail_output(folder_.path() / kLock,
+                errno == ELOOP ? "it is a symbolic link" : std::strerror(errno));
+  }
+  // Some network file systems have no locks; then the user must see to it.
+  if (::flock(lock_.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
+    fail_output(folder_.path(), "another process writes its checkpoints there");
+  }
 }
 
 void CheckpointWriter::remove_leftovers() {
-  std::error_code error;
-  std::vector<fs::path> leftovers;
-  fs::directory_iterator it(folder_, error);
-  for (; !error && it != fs::directory_iterator(); it.increment(error)) {
-    const std::string name = it->path().filename().string();
-    const bool is_temporary_file = name.starts_with(".tracestep-") && name.ends_with(".tmp");
-    if (name.starts_with(kTemporary) || name.starts_with(kReplaced) || is_temporary_file) {
-      leftovers.push_back(it->path());
+  for (const std::string& name : folder_.names()) {
+    const auto replaced = step_after(kReplaced, name);
+    if (replaced && folder_.kind_of(name) == Kind::kFolder &&
+        !folder_.has(checkpoint_name(*replaced))) {
+      // Killed between taking the old one away and putting the new one in place: put it back.
+      folder_.rename(name, checkpoint_name(*replaced));
+    } else if (replaced || step_after(kTemporary, name)) {
+      folder_.remove(name);
     }
   }
-  for (const fs::path& path : leftovers) {
-    // Killed between taking the old one away and putting the new one in place: put it back.
-    const std::string name = path.filename().string();
-    const fs::path final_path = folder_ / name.substr(std::min(name.size(), kReplaced.size()));
-    if (!error && name.starts_with(kReplaced) && !fs::exists(final_path)) {
-      rename_or_fail(path, final_path);
-    } else if (!error) {
-      fs::remove_all(path, error);
-    }
-  }
-  if (error) fail_output(folder_, error.message());
+}
+
+std::optional<Checkpoint> CheckpointWriter::load() {
+  return load_newest(folder_, is_whole_);
+}
+
+void CheckpointWriter::start_anew(bool overwrite) {
+  overwritten_ = list_steps(folder_);
+  if (overwritten_.empty() || overwrite) return;
+  throw Error(ErrorCode::kUsage, "--checkpoint",
+              fmt::format("{} holds {} of an earlier run, {} the newest", folder_.path().string(),
+                          overwritten_.size() == 1 ? "a checkpoint" : "checkpoints",
+                          checkpoint_name(overwritten_.front())),
+              "continue it with --resume, start anew with --overwrite, which removes them once the "
+              "first new one is written, or take another folder");
 }
 
 void CheckpointWriter::save(std::int64_t step, const TensorMap& model, const TensorMap& state,
                             const Json& meta) {
-  const std::string name = folder_name(step);
-  const TemporaryFolder temporary(folder_ / (std::string(kTemporary) + name));
-  write_safetensors(temporary.path() / kTensorFiles[0], model);
-  write_safetensors(temporary.path() / kTensorFiles[1], state);
-  write_file(temporary.path() / "meta.json",
-             meta_document(temporary.path(), step, meta).dump(2) + "\n");
-  sync_directory(temporary.path());
+  const TemporaryFolder temporary(folder_, temporary_name(step));
+  const Directory inside = folder_.open_folder(temporary_name(step));
+  write_checkpoint(inside, step, model, state, meta);
+  inside.sync();
+  put_in_place(step);
+  folder_.sync();
+  write_file(folder_, kLatest, checkpoint_name(step) + "\n");
+  is_whole_[step] = true;
+  discard(folder_, replaced_name(step));
+  for (std::int64_t old : std::exchange(overwritten_, {})) {
+    if (old != step) remove_step(old);
+  }
+  prune(step);
+}
 
-  const fs::path place = folder_ / name;
-  const fs::path replaced = folder_ / (std::string(kReplaced) + name);
-  std::error_code ignored;
-  fs::remove_all(replaced, ignored);
-  const bool replaces = fs::exists(place);
-  if (replaces) rename_or_fail(place, replaced);
+void CheckpointWriter::put_in_place(std::int64_t step) {
+  const std::string place = checkpoint_name(step), replaced = replaced_name(step);
+  folder_.remove(replaced);
+  const bool replaces = folder_.has(place);
+  if (replaces) folder_.rename(place, replaced);
   try {
-    rename_or_fail(temporary.path(), place);
+    folder_.rename(temporary_name(step), place);
   } catch (const Error&) {
-    if (replaces) fs::rename(replaced, place, ignored);
+    if (replaces) folder_.rename(replaced, place);
     throw;
   }
-  sync_directory(folder_);
-  write_file(folder_ / "latest", name + "\n");
-  fs::remove_all(replaced, ignored);  // at worst disk space is lost until the next start
-  prune(step);
+}
+
+bool CheckpointWriter::is_whole(std::int64_t step) {
+  const auto known = is_whole_.find(step);
+  if (known != is_whole_.end()) return known->second;
+  try {
+    read_checkpoint(folder_, step);
+    return is_whole_[step] = true;
+  } catch (const Error& e) {
+    log_warn("[checkpoint] {} is {}; it stays as it is", checkpoint_name(step), damage_of(e));
+    return is_whole_[step] = false;
+  }
 }
 
 void CheckpointWriter::prune(std::int64_t step) {
   int kept = 0;
   for (std::int64_t old : list_steps(folder_)) {
-    if (old > step || ++kept <= keep_) continue;
+    if (old > step || !is_whole(old)) continue;
+    if (++kept > keep_) remove_step(old);
+  }
+}
+
+void CheckpointWriter::remove_step(std::int64_t step) {
+  try {
     // Out of sight first: a half-removed folder must not look like a damaged checkpoint.
-    const fs::path hidden = folder_ / (std::string(kTemporary) + folder_name(old));
-    std::error_code error;
-    fs::rename(folder_ / folder_name(old), hidden, error);
-    if (!error) fs::remove_all(hidden, error);
+    folder_.remove(temporary_name(step));
+    folder_.rename(checkpoint_name(step), temporary_name(step));
+    folder_.remove(temporary_name(step));
+    is_whole_.erase(step);
+  } catch (const Error& e) {
+    log_warn("{}", e.what());
   }
 }
 

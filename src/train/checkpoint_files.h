@@ -1,26 +1,19 @@
-// Checkpoints on disk: DIR/step-00000100/{model.safetensors, state.safetensors, meta.json} and
-// DIR/latest. Whatever moment the process or the machine dies, the newest complete checkpoint stays
-// readable: each is written beside, flushed, and then renamed into place.
+// A folder of checkpoints: DIR/step-00000100 (checkpoint_format.h) and DIR/latest. Whatever moment
+// the process or the machine dies, the newest complete checkpoint stays readable: each is written
+// beside, flushed, and then renamed into place. Symbolic links among the members are never
+// followed: what is written replaces them, what is read counts as damaged.
 #pragma once
 
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "base/json.h"
-#include "train/safetensors.h"
+#include "train/checkpoint_format.h"
 
 namespace tracestep {
-
-struct Checkpoint {
-  std::int64_t step = 0;
-  std::filesystem::path folder;
-  SafetensorsFile model, state;
-  Json meta;                          // what the run stored
-  std::vector<std::string> warnings;  // newer checkpoints that were damaged, and how
-};
 
 // The newest complete checkpoint below `folder`, its checksums verified; nullopt when there is no
 // checkpoint. A damaged one is passed over with a warning.
@@ -31,25 +24,35 @@ std::optional<Checkpoint> load_checkpoint(const std::filesystem::path& folder);
 class CheckpointWriter {
  public:
   // Makes the folder if needed, locks it, and removes what an interrupted save left behind. `keep`
-  // checkpoints (at least 1) stay, older ones are removed.
+  // undamaged checkpoints (at least 1) stay, older ones are removed. Damaged ones count for nothing
+  // and stay where they are.
   // Errors: kOutput when it cannot be written or another process holds it.
   explicit CheckpointWriter(const std::filesystem::path& folder, int keep = 2);
-  ~CheckpointWriter();
-  CheckpointWriter(const CheckpointWriter&) = delete;
-  CheckpointWriter& operator=(const CheckpointWriter&) = delete;
+
+  // As load_checkpoint().
+  std::optional<Checkpoint> load();
+  // Before a run that begins at its first step. With `overwrite` the checkpoints that are there are
+  // removed as soon as the first save() is done, not before; without, they are an error, kUsage.
+  void start_anew(bool overwrite);
 
   // On return the checkpoint is on the disk. One of the same step is replaced; those of later steps
-  // (of another run) are left alone, but `latest` no longer names them.
+  // are left alone, but `latest` no longer names them. What cannot be removed is a warning.
   // Errors: kOutput (disk full); then the earlier checkpoints are as they were.
   void save(std::int64_t step, const TensorMap& model, const TensorMap& state, const Json& meta);
 
  private:
+  void lock();
   void remove_leftovers();
+  void put_in_place(std::int64_t step);
+  bool is_whole(std::int64_t step);
   void prune(std::int64_t step);
+  void remove_step(std::int64_t step);
 
-  std::filesystem::path folder_;
+  Directory folder_;
   int keep_;
-  int lock_ = -1;
+  FileHandle lock_;
+  std::map<std::int64_t, bool> is_whole_;  // of the steps that were written or verified so far
+  std::vector<std::int64_t> overwritten_;  // to be removed after the first save
 };
 
 }  // namespace tracestep

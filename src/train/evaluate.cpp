@@ -21,7 +21,7 @@ std::optional<NotFinite> load(Store& store, const EvalOptions& options) {
   }
   const SafetensorsFile file(options.init);
   load_parameters(store, file);
-  return find_not_finite(file.views());
+  return find_not_finite(file);
 }
 
 void set_batch(Executor& executor, const Batch& batch) {

@@ -1,96 +1,205 @@
 #include "train/fingerprint.h"
 
+#include <algorithm>
+
+#include <fmt/ranges.h>
+
 #include "base/error.h"
+#include "base/log.h"
+#include "base/suggest.h"
+#include "base/utf8.h"
 
 namespace tracestep {
 namespace {
 
-struct Entry {
-  const char* key;
-  const char* flags;
+constexpr const char* kChanges = "changes";
+
+struct Run {
+  const TrainOptions& options;
+  const RunContent& content;
+
+  bool is_cosine() const { return options.schedule.kind == ScheduleKind::kCosine; }
+  std::int64_t tokens() const { return content.tokens + content.validation_tokens; }
 };
 
-// Which flags decide an entry. The tokens come last: the flags before explain them better.
-constexpr Entry kEntries[] = {{"model", "--size (vocab, d_model, d_ff, layers, heads)"},
-                              {"batch", "--batch"},
-                              {"context", "--context"},
-                              {"accumulate", "--accumulate"},
-                              {"order", "--order"},
-                              {"precision", "--precision"},
-                              {"seed", "--seed"}};
+struct Entry {
+  const char* key;  // in checkpoints, and after --change
+  const char* flags;
+  Json (*value)(const Run&);  // null: does not apply; then an entry before it says why
+  bool may_change = true;
+};
 
-std::int64_t count_of(const Json& run, const char* key) {
-  const Json* found = run.find(key);
-  return found == nullptr ? 0 : found->as_int();
+Json model_of(const Run& run) {
+  const ModelConfig& m = run.options.model;
+  return Json::Array{m.vocab, m.d_model, m.d_ff, m.layers, m.heads};
 }
 
-std::string text_of(const Json* value) {
-  if (value == nullptr) return "nothing";
-  return value->is_string() ? value->as_string() : value->dump();
+// No flag sets these; another caller of the library may.
+Json optimizer_of(const Run& run) {
+  const OptimizerOptions& o = run.options.optimizer;
+  const LossScaling& scaling = o.loss_scaling;
+  const char* kind = o.kind == OptimizerKind::kAdamw ? "adamw" : "sgd";
+  return Json::Array{
+      kind, o.beta1, o.beta2, o.eps, scaling.growth, scaling.backoff, scaling.growth_interval};
 }
 
-[[noreturn]] void refuse(std::string_view flags, std::string_view before, std::string_view now) {
-  throw Error(
-      ErrorCode::kUsage, "--resume",
-      fmt::format("the checkpoint was trained with another {}: {}, now {}", flags, before, now),
-      "use the same options, or an empty folder");
+std::string tokens_text(std::int64_t tokens) {
+  return fmt::format("{} tokens", tokens);
 }
 
-std::int64_t held_out(const Json& run) {
-  return count_of(run, "validation_tokens");
+std::string validation_text(std::int64_t held_out, std::int64_t tokens) {
+  return held_out == 0 ? "off" : fmt::format("{} of {}", held_out, tokens_text(tokens));
 }
 
-std::int64_t all_tokens(const Json& run) {
-  return count_of(run, "tokens") + held_out(run);
-}
+using R = const Run&;
+const Entry kEntries[] = {
+    {"model", "--size (vocab, d_model, d_ff, layers, heads)", model_of, false},
+    {"optimizer", "optimizer", optimizer_of, false},
+    // One GPU of a machine is as good as another: "cuda:1" is "cuda".
+    {"device", "--device",
+     [](R r) -> Json { return r.content.device.substr(0, r.content.device.find(':')); }},
+    {"precision", "--precision", [](R r) -> Json { return name_of(r.options.model.precision); }},
+    {"ops", "--ops", [](R r) -> Json { return name_of(r.options.ops); }},
+    {"attention", "--attention", [](R r) -> Json { return name_of(r.options.attention); }},
+    {"batch", "--batch", [](R r) -> Json { return r.options.shape.batch; }},
+    {"context", "--context", [](R r) -> Json { return r.options.shape.context; }},
+    {"accumulate", "--accumulate", [](R r) -> Json { return r.options.accumulate; }},
+    {"order", "--order",
+     [](R r) -> Json { return r.options.order == Order::kSequential ? "sequential" : "shuffled"; }},
+    {"seed", "--seed", [](R r) -> Json { return r.options.seed; }},
+    {"lr", "--lr", [](R r) -> Json { return r.options.schedule.lr; }},
+    {"schedule", "--schedule", [](R r) -> Json { return r.is_cosine() ? "cosine" : "constant"; }},
+    {"warmup-steps", "--warmup-steps", [](R r) -> Json { return r.options.schedule.warmup_steps; }},
+    {"lr-min", "--lr-min",
+     [](R r) { return r.is_cosine() ? Json(r.options.schedule.lr_min) : Json(); }},
+    {"steps", "--steps",
+     [](R r) { return r.is_cosine() ? Json(r.options.schedule.total_steps) : Json(); }},
+    {"clip", "--clip", [](R r) -> Json { return r.options.optimizer.clip; }},
+    {"weight-decay", "--weight-decay",
+     [](R r) -> Json { return r.options.optimizer.weight_decay; }},
+    {"init", "--init",
+     [](R r) -> Json {
+       return r.content.init.empty() ? "none" : "weights with the hash " + r.content.init;
+     }},
+    {"text", "--text, --tokens or --tokenizer",
+     [](R r) -> Json {
+       return fmt::format("{} with the hash {}", tokens_text(r.tokens()), r.content.text);
+     }},
+    {"validation", "--validate-every or --validation-fraction",
+     [](R r) -> Json { return validation_text(r.content.validation_tokens, r.tokens()); }},
+};
 
-std::string share_of(const Json& run) {
-  return fmt::format("{} of {} tokens", held_out(run), all_tokens(run));
-}
-
-std::string validation_of(const Json& run) {
-  if (held_out(run) == 0) return "off";
-  return fmt::format("{}, which keeps {} for validation", count_of(run, "validate_every"),
-                     share_of(run));
-}
-
-// Validation takes its tokens from those trained on, so its flags change their number, too.
-void check_tokens(const Json& saved, const Json& now) {
-  if (count_of(saved, "tokens") == count_of(now, "tokens")) return;
-  if (all_tokens(saved) != all_tokens(now)) {
-    refuse("--text or --tokens", fmt::format("{} tokens", all_tokens(saved)),
-           fmt::format("{} tokens", all_tokens(now)));
+std::vector<std::string> names_of_changes() {
+  std::vector<std::string> out;
+  for (const Entry& entry : kEntries) {
+    if (entry.may_change) out.emplace_back(entry.key);
   }
-  if (held_out(saved) == 0 || held_out(now) == 0) {
-    refuse("--validate-every", validation_of(saved), validation_of(now));
+  return out;
+}
+
+// Values of a checkpoint may be anything.
+std::string text_of(const Json& value) {
+  return printable(value.is_string() ? value.as_string() : value.dump());
+}
+
+// Checkpoints with the schema tracestep.checkpoint/1 hold numbers of tokens in the place of the
+// last two entries.
+Json upgraded(const Json& saved, const Json& now) {
+  const Json *tokens = saved.find("tokens"), *held_out = saved.find("validation_tokens");
+  if (tokens == nullptr || held_out == nullptr) return saved;
+  const std::int64_t all = tokens->as_int() + held_out->as_int();
+  Json out = saved;
+  out["validation"] = validation_text(held_out->as_int(), all);
+  // Of a text of the same length nothing is known, so it is no difference.
+  if (!now.at("text").as_string().starts_with(tokens_text(all))) out["text"] = tokens_text(all);
+  return out;
+}
+
+struct Difference {
+  const Entry* entry;
+  Json before, now;
+};
+
+// Also the keys that only `now` has.
+std::vector<Difference> differences_of(const Json& saved, const Json& now,
+                                       std::vector<std::string>& unknown) {
+  std::vector<Difference> out;
+  const Json run = upgraded(saved, now);
+  for (const Entry& entry : kEntries) {
+    const Json* before = run.find(entry.key);
+    const Json& after = now.at(entry.key);
+    if (after.is_null()) continue;
+    if (before == nullptr) {
+      unknown.emplace_back(entry.key);
+    } else if (!before->is_null() && before->dump() != after.dump()) {
+      out.push_back({&entry, *before, after});
+    }
   }
-  refuse("--validation-fraction", share_of(saved), share_of(now));
+  return out;
+}
+
+[[noreturn]] void refuse(const std::vector<Difference>& refused) {
+  std::vector<std::string> texts, keys;
+  bool may_change = true;
+  for (const auto& [entry, before, now] : refused) {
+    texts.push_back(
+        fmt::format("another {}: {}, now {}", entry->flags, text_of(before), text_of(now)));
+    keys.emplace_back(entry->key);
+    may_change = may_change && entry->may_change;
+  }
+  throw Error(ErrorCode::kUsage, "--resume",
+              fmt::format("the checkpoint was trained with {}", fmt::join(texts, "; ")),
+              may_change ? fmt::format("use the same options, or go on with these by --change {}",
+                                       fmt::join(keys, ","))
+                         : "use the same options, or another folder");
 }
 
 }  // namespace
 
-Json fingerprint(const TrainOptions& o, const TokenSource& tokens, const TokenSource* validation) {
+Json fingerprint(const TrainOptions& options, const RunContent& content) {
   Json out = Json::object();
-  const ModelConfig& m = o.model;
-  out["model"] = Json(Json::Array{m.vocab, m.d_model, m.d_ff, m.layers, m.heads});
-  out["batch"] = o.shape.batch;
-  out["context"] = o.shape.context;
-  out["accumulate"] = o.accumulate;
-  out["order"] = o.order == Order::kSequential ? "sequential" : "shuffled";
-  out["precision"] = name_of(m.precision);
-  out["seed"] = static_cast<std::int64_t>(o.seed);
-  out["tokens"] = tokens.size();
-  out["validation_tokens"] = validation == nullptr ? 0 : validation->size();
-  out["validate_every"] = o.validate_every;
+  for (const Entry& entry : kEntries) out[entry.key] = entry.value({options, content});
   return out;
 }
 
-void check_same_run(const Json& saved, const Json& now) {
-  for (const auto& [key, flags] : kEntries) {
-    const Json *before = saved.find(key), *after = now.find(key);
-    if (before == nullptr || !(*before == *after)) refuse(flags, text_of(before), text_of(after));
+void check_changes(std::span<const std::string> names) {
+  const std::vector<std::string> known = names_of_changes();
+  for (const std::string& name : names) {
+    if (std::ranges::find(known, name) != known.end()) continue;
+    const bool is_fixed = std::ranges::any_of(
+        kEntries, [&](const Entry& entry) { return !entry.may_change && entry.key == name; });
+    throw Error(ErrorCode::kUsage, "--change",
+                is_fixed ? fmt::format("{} cannot change in the middle of a run", name)
+                         : fmt::format("there is no \"{}\"{}", name, did_you_mean(name, known)),
+                fmt::format("one of {}", fmt::join(known, ", ")));
   }
-  check_tokens(saved, now);
+}
+
+Json continue_run(const Json& saved, const Json& now, std::span<const std::string> changes,
+                  std::int64_t step) {
+  std::vector<std::string> unknown;
+  std::vector<Difference> taken = differences_of(saved, now, unknown), refused;
+  std::erase_if(taken, [&](const Difference& difference) {
+    if (std::ranges::find(changes, difference.entry->key) != changes.end()) return false;
+    refused.push_back(difference);
+    return true;
+  });
+  if (!refused.empty()) refuse(refused);
+  if (!unknown.empty()) {
+    log_warn(
+        "[--resume] not recorded by the version that wrote the checkpoint, so not compared: {}",
+        fmt::join(unknown, ", "));
+  }
+  Json out = now;
+  if (const Json* earlier = saved.find(kChanges)) out[kChanges] = *earlier;
+  for (const auto& [entry, before, after] : taken) {
+    log_warn("[--resume] {} changes after step {}: {}, now {}", entry->flags, step, text_of(before),
+             text_of(after));
+    if (out.find(kChanges) == nullptr) out[kChanges] = Json::array();
+    out[kChanges].push_back(Json::Object{
+        {"after_step", step}, {"option", entry->key}, {"before", before}, {"now", after}});
+  }
+  return out;
 }
 
 }  // namespace tracestep

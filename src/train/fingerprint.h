@@ -1,16 +1,36 @@
-// What must be the same for a resumed run to continue the interrupted one exactly.
+// What must be the same for a resumed run to continue the interrupted one exactly: one table of
+// entries, each with the flags that decide it.
 #pragma once
 
+#include <span>
+#include <string>
+#include <vector>
+
 #include "base/json.h"
+#include "train/hash.h"
 #include "train/loop.h"
 
 namespace tracestep {
 
-// Kept in every checkpoint. `validation` may be nullptr.
-Json fingerprint(const TrainOptions& options, const TokenSource& tokens,
-                 const TokenSource* validation);
+// What a run is, apart from its options.
+struct RunContent {
+  std::string device;  // as Device::name()
+  std::int64_t tokens = 0, validation_tokens = 0;
+  std::string text = {};  // hash of all ids: those trained on, then those of validation
+  std::string init = {};  // hash of the file of weights; empty: made from the seed
+};
 
-// Throws Error{kUsage} naming the flag that differs, what it was and what it is now.
-void check_same_run(const Json& saved, const Json& now);
+// Kept in every checkpoint.
+Json fingerprint(const TrainOptions& options, const RunContent& content);
+
+// Error{kUsage, "--change"} unless every name is that of an entry that may change.
+void check_changes(std::span<const std::string> names);
+
+// For a run `now` that goes on from a checkpoint of the run `saved` at `step`: what its own
+// checkpoints keep, which is `now` and, under "changes", every change so far. A change that is
+// taken and entries that the checkpoint lacks are warnings. Throws Error{kUsage} naming, for every
+// entry that differs and is not in `changes`, the flag, what it was and what it is now.
+Json continue_run(const Json& saved, const Json& now, std::span<const std::string> changes,
+                  std::int64_t step);
 
 }  // namespace tracestep

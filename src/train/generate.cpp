@@ -51,7 +51,7 @@ void load(Store& store, const GenerateOptions& options) {
   if (options.init.empty()) return initialize_parameters(store, options.seed);
   const SafetensorsFile file(options.init);
   load_parameters(store, file);
-  if (const auto bad = find_not_finite(file.views())) {
+  if (const auto bad = find_not_finite(file)) {
     throw Error(ErrorCode::kNotFinite, options.init.string(), bad->str(), "take other weights");
   }
 }

@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/log.h"
 #include "train/checkpoint_files.h"
 #include "train/diagnosis.h"
 #include "train/fingerprint.h"
+#include "train/hash.h"
 #include "train/log_file.h"
 #include "train/model_store.h"
 #include "train/output_file.h"
@@ -17,6 +19,7 @@ namespace {
 // The checkpoints of one run, if it has any.
 struct Checkpoints {
   std::optional<CheckpointWriter> writer = {};
+  std::optional<Checkpoint> resumed = {};  // until its tensors are in the store
   std::filesystem::path folder;
   Json meta;
   std::int64_t saved_at = -1;  // the newest of this run; -1: none
@@ -27,6 +30,21 @@ struct Checkpoints {
     return fmt::format("the last finite checkpoint is step {} in {}", saved_at, folder.string());
   }
 };
+
+// With the checkpoint to go on from, if there is one; its damaged neighbours are warnings.
+Checkpoints open_checkpoints(const TrainOptions& options) {
+  Checkpoints out{.folder = options.checkpoint, .meta = {}};
+  if (options.checkpoint.empty()) return out;
+  out.writer.emplace(options.checkpoint);
+  if (!options.resume) {
+    out.writer->start_anew(options.overwrite);
+    return out;
+  }
+  out.resumed = out.writer->load();
+  if (!out.resumed) return out;
+  for (const std::string& warning : out.resumed->warnings) log_warn("[checkpoint] {}", warning);
+  return out;
+}
 
 // Writes nothing, and returns what is not finite, when something is.
 std::optional<NotFinite> save_checkpoint(Checkpoints& to, const Store& store, std::int64_t step) {
@@ -48,17 +66,17 @@ bool is_saved(std::string_view state) {
 }
 
 // From a file that is not finite every step would only repeat it.
-void check_finite(const TensorMap& tensors, const std::filesystem::path& from) {
-  if (const auto found = find_not_finite(tensors)) {
-    throw Error(ErrorCode::kNotFinite, from.string(), found->str(), "train from other weights");
+void check_finite(const SafetensorsFile& file) {
+  if (const auto found = find_not_finite(file)) {
+    throw Error(ErrorCode::kNotFinite, file.path().string(), found->str(),
+                "train from other weights");
   }
 }
 
 // Restores weights and optimizer state; returns the steps already done.
-std::int64_t restore(Store& store, const Checkpoint& checkpoint, const Json& expected) {
-  check_same_run(checkpoint.meta, expected);
-  check_finite(checkpoint.model.views(), checkpoint.folder);
-  check_finite(checkpoint.state.views(), checkpoint.folder);
+std::int64_t restore(Store& store, const Checkpoint& checkpoint) {
+  check_finite(checkpoint.model);
+  check_finite(checkpoint.state);
   load_parameters(store, checkpoint.model);
   for (const std::string& name : store.names(LeafKind::kState)) {
     if (is_saved(name)) load_tensor(store, name, checkpoint.state.read(name));
@@ -69,17 +87,17 @@ std::int64_t restore(Store& store, const Checkpoint& checkpoint, const Json& exp
 // Weights from the newest checkpoint, a file or the seed; returns the steps already done.
 std::int64_t start(Store& store, const TrainOptions& options, Checkpoints& checkpoints) {
   initialize_states(store);
-  if (!options.checkpoint.empty()) {
-    checkpoints.writer.emplace(options.checkpoint);
-    const auto newest = options.resume ? load_checkpoint(options.checkpoint) : std::nullopt;
-    if (newest) return checkpoints.saved_at = restore(store, *newest, checkpoints.meta);
+  if (checkpoints.resumed) {
+    checkpoints.saved_at = restore(store, *checkpoints.resumed);
+    checkpoints.resumed.reset();
+    return checkpoints.saved_at;
   }
   if (options.init.empty()) {
     initialize_parameters(store, options.seed);
   } else {
     const SafetensorsFile file(options.init);
+    check_finite(file);
     load_parameters(store, file);
-    check_finite(file.views(), options.init);
   }
   return 0;
 }
@@ -98,12 +116,38 @@ void check_numbers(const TrainOptions& o) {
   }
 }
 
+// Looks at every token, so that a bad one is known before the first step.
+RunContent content_of(const Device& device, const TrainOptions& options, const TokenSource& tokens,
+                      const TokenSource* validation) {
+  const bool is_needed = !options.checkpoint.empty();  // hashes cost time
+  Hash text;
+  RunContent out{.device = device.name(), .tokens = tokens.size()};
+  check_vocabulary(tokens, options.model.vocab, is_needed ? &text : nullptr);
+  if (validation != nullptr) {
+    check_vocabulary(*validation, options.model.vocab, is_needed ? &text : nullptr);
+    out.validation_tokens = validation->size();
+  }
+  out.text = text.text();
+  if (is_needed && !options.init.empty()) out.init = hash_file(InputFile(options.init, "--init"));
+  return out;
+}
+
+// The folder first, so that one in use is refused before a long scan of the tokens.
+Checkpoints open_run(const Device& device, const TrainOptions& options, const TokenSource& tokens,
+                     const TokenSource* validation) {
+  Checkpoints out = open_checkpoints(options);
+  out.meta = fingerprint(options, content_of(device, options, tokens, validation));
+  if (out.resumed) {
+    out.meta = continue_run(out.resumed->meta, out.meta, options.change, out.resumed->step);
+  }
+  return out;
+}
+
 class Run {
  public:
   Run(Device& device, const TrainOptions& options, TokenSourcePtr tokens, TokenSourcePtr validation)
       : options_(options),
-        checkpoints_{.folder = options.checkpoint,
-                     .meta = fingerprint(options, *tokens, validation.get())},
+        checkpoints_(open_run(device, options, *tokens, validation.get())),
         trainer_(device, options, tokens, validation) {
     out_.resumed_from = step_ = start(trainer_.store(), options, checkpoints_);
     log_.emplace(options.log, step_);
@@ -187,7 +231,6 @@ TrainResult train(Device& device, const TrainOptions& options, TokenSourcePtr to
                   const std::function<void(const TrainStep&)>& progress) {
   check_numbers(options);
   check_outputs(options);
-  check_vocabulary(*tokens, options.model.vocab);
   return Run(device, options, tokens, validation).go(stop, progress);
 }
 

@@ -37,7 +37,9 @@ struct TrainOptions {
   std::filesystem::path checkpoint;   // folder; empty: none
   std::int64_t checkpoint_every = 0;  // steps; 0: only at the end and when interrupted
   bool resume = false;                // from the newest checkpoint, if there is one
-  std::int64_t validate_every = 0;    // steps; 0: never
+  bool overwrite = false;  // checkpoints of an earlier run, once the first new one is there
+  std::vector<std::string> change;  // entries of the fingerprint that may differ on resume
+  std::int64_t validate_every = 0;  // steps; 0: never
   std::int64_t validation_batches = 8;
 };
 
@@ -69,7 +71,8 @@ struct TrainResult {
 };
 
 // Trains on `tokens` (validation loss on `validation`, if given). `progress` is called after every
-// step. Output places are tried before the first step. The log is continued on resume: lines of
+// step. Output places are tried before the first step; a folder with checkpoints needs `resume` or
+// `overwrite`. The log is continued on resume: lines of
 // steps that are trained again are replaced.
 //
 // Training ends with kNotFinite at a loss, a gradient, a validation loss or a number to be saved

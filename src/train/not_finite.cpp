@@ -103,6 +103,13 @@ std::optional<NotFinite> find_not_finite(const TensorMap& tensors) {
   return std::nullopt;
 }
 
+std::optional<NotFinite> find_not_finite(const SafetensorsFile& file) {
+  for (const SafetensorsFile::Entry& entry : file.entries()) {
+    if (auto found = find_not_finite(entry.name, file.read(entry.name))) return found;
+  }
+  return std::nullopt;
+}
+
 std::optional<NotFinite> find_not_finite(EagerExecutor& executor) {
   Search search(executor);
   std::vector<EagerExecutor::Pause> pauses;

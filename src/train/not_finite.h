@@ -26,6 +26,8 @@ struct NotFinite {
 std::optional<NotFinite> find_not_finite(const std::string& name, const TensorView& tensor);
 // The first one by name.
 std::optional<NotFinite> find_not_finite(const TensorMap& tensors);
+// The first one in the file, read tensor by tensor.
+std::optional<NotFinite> find_not_finite(const SafetensorsFile& file);
 
 // Runs the program once more, on the inputs that are set, and looks at each node's results as they
 // come: what updates a leaf updates it again. Infinities that a constant brings in are meant, as

@@ -1,14 +1,16 @@
 #include "train/output_file.h"
 
 #include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
-#include <atomic>
+#include <algorithm>
 #include <cerrno>
+#include <climits>
 #include <cstring>
-#include <string>
+#include <random>
 #include <system_error>
-#include <utility>
 
 #include "base/error.h"
 
@@ -16,57 +18,111 @@ namespace tracestep {
 namespace fs = std::filesystem;
 namespace {
 
+constexpr std::string_view kTemporaryPrefix = ".tracestep-", kTemporarySuffix = ".tmp";
+constexpr std::size_t kTemporaryDigits = 16;
+constexpr int kMostAttempts = 100;
+constexpr int kMostLinks = 40;
+
 [[noreturn]] void fail_output(const fs::path& path, const std::string& reason) {
   throw Error(ErrorCode::kOutput, "output",
               fmt::format("{} cannot be written: {}", path.string(), reason));
-}
-
-[[noreturn]] void fail_errno(const fs::path& path, int error) {
-  fail_output(path, std::strerror(error));
 }
 
 fs::path folder_of(const fs::path& path) {
   return path.has_parent_path() ? path.parent_path() : fs::path(".");
 }
 
-// The file that `path` stands for: renaming onto a symbolic link would replace the link.
-fs::path resolve(const fs::path& path) {
+// The file that `path` stands for, there or not: renaming onto a symbolic link would replace the
+// link.
+fs::path resolve(fs::path path) {
   std::error_code error;
-  if (!fs::is_symlink(path, error)) return path;
-  fs::path target = fs::weakly_canonical(path, error);
-  if (error) fail_output(path, error.message());
-  return target;
+  for (int i = 0; i < kMostLinks && fs::is_symlink(path, error); ++i) {
+    const fs::path target = fs::read_symlink(path, error);
+    if (error) fail_output(path, error.message());
+    path = folder_of(path) / target;
+  }
+  return path;
+}
+
+// The folder of `path`, without what killed processes left there.
+Directory swept_folder_of(const fs::path& path) {
+  if (!path.has_filename()) fail_output(path, "the name of a file is missing");
+  const auto folder = Directory::open(folder_of(path));
+  if (!folder) fail_output(path, std::strerror(errno));
+  remove_stale_temporaries(*folder);
+  return *folder;
+}
+
+// Not the process's number: in containers every program is number 1.
+std::string random_name() {
+  std::random_device device;
+  const std::uint64_t bits = std::uint64_t{device()} << 32 | device();
+  return fmt::format("{}{:0{}x}{}", kTemporaryPrefix, bits, kTemporaryDigits, kTemporarySuffix);
+}
+
+bool is_temporary(std::string_view name) {
+  if (!name.starts_with(kTemporaryPrefix) || !name.ends_with(kTemporarySuffix)) return false;
+  name.remove_prefix(kTemporaryPrefix.size());
+  name.remove_suffix(std::min(name.size(), kTemporarySuffix.size()));
+  return name.size() == kTemporaryDigits &&
+         name.find_first_not_of("0123456789abcdef") == std::string_view::npos;
+}
+
+// Marks a new temporary file as in use. False when somebody took it for a stale one before.
+bool hold(const FileHandle& file) {
+  // Other failures: a file system without locks, where nobody removes what is stale either.
+  if (::flock(file.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) return false;
+  struct stat info {};
+  return ::fstat(file.get(), &info) == 0 && info.st_nlink > 0;
 }
 
 }  // namespace
 
-OutputFile::OutputFile(const fs::path& path) : path_(resolve(path)) {
-  static std::atomic<unsigned> counter{0};
-  std::error_code error;
-  if (!path_.has_filename()) fail_output(path, "the name of a file is missing");
-  const fs::file_status status = fs::status(path_, error);
-  if (fs::is_directory(status)) fail_output(path, "it is a directory");
-  if (fs::exists(status) && !fs::is_regular_file(status)) {
-    fail_output(path, "it exists and is not a regular file");
+OutputFile::OutputFile(const fs::path& path) : OutputFile(Resolved{resolve(path)}) {}
+
+OutputFile::OutputFile(const Resolved& place)
+    : OutputFile(swept_folder_of(place.path), place.path.filename().string()) {}
+
+OutputFile::OutputFile(const Directory& folder, const std::string& name)
+    : folder_(folder), name_(name) {
+  const auto kind = folder_.kind_of(name_);
+  if (name_.size() > NAME_MAX) fail(ENAMETOOLONG);
+  if (kind == Directory::Kind::kFolder) fail_output(folder_.path() / name_, "it is a directory");
+  if (kind == Directory::Kind::kOther) {
+    fail_output(folder_.path() / name_, "it exists and is not a regular file");
   }
-  if (fs::exists(status) && ::access(path_.c_str(), W_OK) != 0) fail_errno(path, errno);
-  if (path_.filename().native().size() > 255) fail_errno(path, ENAMETOOLONG);
-  temporary_ = folder_of(path_) / fmt::format(".tracestep-{}-{}.tmp", ::getpid(), counter++);
-  fd_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-  if (fd_ < 0) fail_errno(path, errno);
+  if (kind == Directory::Kind::kFile && ::faccessat(folder_.fd(), name_.c_str(), W_OK, 0) != 0) {
+    fail(errno);
+  }
+  create_temporary();
 }
 
 OutputFile::~OutputFile() {
-  if (fd_ < 0) return;
-  ::close(fd_);
-  ::unlink(temporary_.c_str());
+  if (file_.is_open()) ::unlinkat(folder_.fd(), temporary_.c_str(), 0);
+}
+
+void OutputFile::create_temporary() {
+  for (int i = 0; i < kMostAttempts; ++i) {
+    temporary_ = random_name();
+    FileHandle file = folder_.open_file(temporary_, O_WRONLY | O_CREAT | O_EXCL, 0666);
+    if (!file.is_open() && errno == EEXIST) continue;
+    if (!file.is_open()) fail(errno);
+    if (!hold(file)) continue;
+    file_ = std::move(file);
+    return;
+  }
+  fail(EEXIST);
+}
+
+void OutputFile::fail(int error) const {
+  fail_output(folder_.path() / name_, std::strerror(error));
 }
 
 void OutputFile::write(std::span<const std::byte> bytes) {
   while (!bytes.empty()) {
-    const ssize_t written = ::write(fd_, bytes.data(), bytes.size());
+    const ssize_t written = ::write(file_.get(), bytes.data(), bytes.size());
     if (written < 0 && errno == EINTR) continue;
-    if (written < 0) fail_errno(path_, errno);
+    if (written < 0) fail(errno);
     bytes = bytes.subspan(static_cast<std::size_t>(written));
   }
 }
@@ -77,11 +133,10 @@ void OutputFile::write(std::string_view text) {
 
 void OutputFile::commit() {
   // EINVAL: a file system that has nothing to flush.
-  if (::fsync(fd_) != 0 && errno != EINVAL) fail_errno(path_, errno);
-  if (::rename(temporary_.c_str(), path_.c_str()) != 0) fail_errno(path_, errno);
-  const int fd = std::exchange(fd_, -1);
-  if (::close(fd) != 0) fail_errno(path_, errno);
-  sync_directory(folder_of(path_));
+  if (::fsync(file_.get()) != 0 && errno != EINVAL) fail(errno);
+  folder_.rename(temporary_, name_);
+  if (const int error = file_.close(); error != 0) fail(error);
+  folder_.sync();
 }
 
 void write_file(const fs::path& path, std::string_view text) {
@@ -90,16 +145,24 @@ void write_file(const fs::path& path, std::string_view text) {
   file.commit();
 }
 
+void write_file(const Directory& folder, const std::string& name, std::string_view text) {
+  OutputFile file(folder, name);
+  file.write(text);
+  file.commit();
+}
+
 void check_writable(const fs::path& path) {
   OutputFile probe(path);
 }
 
-void sync_directory(const fs::path& folder) {
-  const int fd = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (fd < 0) fail_errno(folder, errno);
-  const int failure = ::fsync(fd) == 0 || errno == EINVAL ? 0 : errno;
-  ::close(fd);
-  if (failure != 0) fail_errno(folder, failure);
+void remove_stale_temporaries(const Directory& folder) {
+  for (const std::string& name : folder.names()) {
+    if (!is_temporary(name) || folder.kind_of(name) != Directory::Kind::kFile) continue;
+    const FileHandle file = folder.open_file(name, O_WRONLY);
+    if (file.is_open() && ::flock(file.get(), LOCK_EX | LOCK_NB) == 0) {
+      ::unlinkat(folder.fd(), name.c_str(), 0);
+    }
+  }
 }
 
 }  // namespace tracestep

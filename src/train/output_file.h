@@ -5,16 +5,23 @@
 #include <cstddef>
 #include <filesystem>
 #include <span>
+#include <string>
 #include <string_view>
+
+#include "train/directory.h"
 
 namespace tracestep {
 
 class OutputFile {
  public:
+  // A path that the person named: a symbolic link is followed, so the link itself stays. What
+  // processes that have ended left unfinished in the folder is removed.
   // Creates the temporary file, so that a place that cannot be written is known at once.
-  // Errors (all members): kOutput naming the path and the reason. An existing `path` must be a
-  // regular file; a symbolic link is followed, so the link itself stays.
+  // Errors (all members): kOutput naming the path and the reason. What already has the name must be
+  // a regular file.
   explicit OutputFile(const std::filesystem::path& path);
+  // A member of a folder: a symbolic link of this name is replaced, never followed.
+  OutputFile(const Directory& folder, const std::string& name);
   // Removes the temporary file unless it was committed.
   ~OutputFile();
   OutputFile(const OutputFile&) = delete;
@@ -23,20 +30,33 @@ class OutputFile {
   void write(std::span<const std::byte> bytes);
   void write(std::string_view text);
   // Of the open file, for a lock that holds before the file has its name.
-  int descriptor() const { return fd_; }
-  // Flushes to disk and takes the name `path`, replacing what was there.
+  int descriptor() const { return file_.get(); }
+  // Flushes to disk and takes the name, replacing what was there.
   void commit();
 
  private:
-  std::filesystem::path path_, temporary_;
-  int fd_ = -1;
+  struct Resolved {
+    std::filesystem::path path;
+  };
+  explicit OutputFile(const Resolved& place);
+  void create_temporary();
+  [[noreturn]] void fail(int error) const;
+
+  Directory folder_;
+  std::string name_, temporary_;
+  FileHandle file_;
 };
 
-// Writes `text` to `path` in the same all-or-nothing way.
+// Writes `text` in the same all-or-nothing way.
 void write_file(const std::filesystem::path& path, std::string_view text);
+void write_file(const Directory& folder, const std::string& name, std::string_view text);
 // Proves that `path` can be written, and leaves it as it is: for checks before a long run.
 void check_writable(const std::filesystem::path& path);
-// Makes renames and removals inside `folder` survive a power failure.
-void sync_directory(const std::filesystem::path& folder);
+
+// Removes the temporary files that processes left in `folder` when they were killed: those of our
+// pattern, ".tracestep-", 16 hexadecimal digits, ".tmp", that no process holds locked. A process
+// holds its own locked until they are whole, so nobody else's are touched. What cannot be removed
+// stays.
+void remove_stale_temporaries(const Directory& folder);
 
 }  // namespace tracestep

@@ -94,8 +94,11 @@ std::string header_of(const std::vector<const Named*>& order,
 
 }  // namespace
 
-SafetensorsFile::SafetensorsFile(const std::filesystem::path& path) : file_(path, "safetensors") {
-  const std::string name = path.string();
+SafetensorsFile::SafetensorsFile(const std::filesystem::path& path)
+    : SafetensorsFile(InputFile(path, "safetensors")) {}
+
+SafetensorsFile::SafetensorsFile(InputFile file) : file_(std::move(file)) {
+  const std::string name = file_.path().string();
   std::array<std::byte, sizeof(std::uint64_t)> start{};
   const auto known = std::span(start).first(std::min<std::size_t>(start.size(), file_.size()));
   file_.read(0, known);
@@ -145,16 +148,30 @@ HostTensor SafetensorsFile::read(std::string_view name) const {
   return out;
 }
 
-void write_safetensors(const std::filesystem::path& path, const TensorMap& tensors,
-                       const std::map<std::string, std::string>& metadata) {
+namespace {
+
+template <class Open>
+void write_tensors(const TensorMap& tensors, const std::map<std::string, std::string>& metadata,
+                   const Open& open) {
   const std::vector<const Named*> order = in_file_order(tensors);
   const std::string header = header_of(order, metadata);
   const std::uint64_t size = header.size();
-  OutputFile file(path);
+  OutputFile file = open();
   file.write(std::as_bytes(std::span(&size, 1)));
   file.write(header);
   for (const Named* named : order) file.write(named->second.bytes);
   file.commit();
+}
+
+}  // namespace
+
+void write_safetensors(const std::filesystem::path& path, const TensorMap& tensors,
+                       const std::map<std::string, std::string>& metadata) {
+  write_tensors(tensors, metadata, [&] { return OutputFile(path); });
+}
+
+void write_safetensors(const Directory& folder, const std::string& name, const TensorMap& tensors) {
+  write_tensors(tensors, {}, [&] { return OutputFile(folder, name); });
 }
 
 }  // namespace tracestep

@@ -15,6 +15,7 @@
 #include "base/host_tensor.h"
 #include "base/input_file.h"
 #include "ir/program.h"
+#include "train/directory.h"
 
 namespace tracestep {
 
@@ -32,6 +33,7 @@ class SafetensorsFile {
   // Errors: kInput naming the file and the tensor when the file is not a regular file or breaks
   // any rule of the format.
   explicit SafetensorsFile(const std::filesystem::path& path);
+  explicit SafetensorsFile(InputFile file);
 
   // In the order of their bytes in the file.
   const std::vector<Entry>& entries() const { return entries_; }
@@ -59,5 +61,6 @@ class SafetensorsFile {
 // Errors: kUsage for a name that the format cannot hold, kOutput as OutputFile.
 void write_safetensors(const std::filesystem::path& path, const TensorMap& tensors,
                        const std::map<std::string, std::string>& metadata = {});
+void write_safetensors(const Directory& folder, const std::string& name, const TensorMap& tensors);
 
 }  // namespace tracestep

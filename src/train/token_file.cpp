@@ -257,11 +257,12 @@ void for_each_block(const TokenSource& tokens, const TokenVisitor& visit) {
   }
 }
 
-void check_vocabulary(const TokenSource& tokens, std::int64_t vocabulary) {
+void check_vocabulary(const TokenSource& tokens, std::int64_t vocabulary, Hash* hash) {
   // A negative id is a huge one.
   const auto limit = static_cast<std::uint64_t>(vocabulary);
   const auto is_beyond = [=](std::int64_t id) { return static_cast<std::uint64_t>(id) >= limit; };
   for_each_block(tokens, [&](std::int64_t start, std::span<const std::int64_t> block) {
+    if (hash != nullptr) hash->add(std::as_bytes(block));
     std::uint64_t count = 0;  // of all: a loop without a way out is twice as fast
     for (std::int64_t id : block) count += is_beyond(id) ? 1 : 0;
     if (count == 0) return;

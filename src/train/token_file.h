@@ -11,6 +11,8 @@
 #include <string_view>
 #include <vector>
 
+#include "train/hash.h"
+
 namespace tracestep {
 
 class TokenSource {
@@ -51,9 +53,10 @@ TokenSourcePtr memory_tokens(std::string name, std::vector<std::int32_t> tokens)
 using TokenVisitor = std::function<void(std::int64_t start, std::span<const std::int64_t> block)>;
 void for_each_block(const TokenSource& tokens, const TokenVisitor& visit);
 
-// Reads every token once. Errors: kInput `FILE: token 50257 at position 17 is beyond the
-// vocabulary of 10000` for the first id outside [0, vocabulary).
-void check_vocabulary(const TokenSource& tokens, std::int64_t vocabulary);
+// Reads every token once, and adds them to `hash`, each as 8 bytes, if there is one. Errors: kInput
+// `FILE: token 50257 at position 17 is beyond the vocabulary of 10000` for the first id outside [0,
+// vocabulary).
+void check_vocabulary(const TokenSource& tokens, std::int64_t vocabulary, Hash* hash = nullptr);
 
 struct TokenSplit {
   TokenSourcePtr train, validation;

@@ -95,6 +95,7 @@ TEST(CheckpointFilesTest, SavingAStepAgainReplacesIt) {
 TEST(CheckpointFilesTest, ARunThatStartsOverIsNotShadowedByLaterSteps) {
   const TempFolder folder;
   CheckpointWriter writer(folder.path());
+  writer.start_anew(false);
   save(writer, 900);
   for (std::int64_t step : {1, 2, 3}) save(writer, step);
   EXPECT_EQ(load_checkpoint(folder.path())->step, 3);
@@ -123,7 +124,8 @@ TEST(CheckpointFilesTest, EveryKindOfDamageFallsBackToTheOneBefore) {
     const auto found = load_checkpoint(folder.path());
     ASSERT_TRUE(found) << i;
     EXPECT_EQ(found->step, 1) << i;
-    EXPECT_EQ(found->warnings.size(), fs::exists(folder / "step-00000002") ? 1u : 0u) << i;
+    ASSERT_EQ(found->warnings.size(), 1u) << i;
+    EXPECT_TRUE(contains(found->warnings[0], "step-00000002 is ")) << i;
   }
 }
 
@@ -145,17 +147,155 @@ TEST(CheckpointFilesTest, AMissingOrNonsenseLatestDoesNotMatter) {
   save(writer, 2);
   for (const char* content : {"", "step-7", "../../etc", "step-00000099\n"}) {
     folder.write("latest", content);
-    EXPECT_EQ(load_checkpoint(folder.path())->step, 2) << content;
+    const auto found = load_checkpoint(folder.path());
+    EXPECT_EQ(found->step, 2) << content;
+    EXPECT_EQ(found->warnings.size(), 1u) << content;
   }
   fs::remove(folder / "latest");
   EXPECT_EQ(load_checkpoint(folder.path())->step, 2);
+}
+
+TEST(CheckpointFilesTest, ALatestWithoutItsCheckpointIsNoFreshStart) {
+  const TempFolder folder;
+  folder.write("latest", "step-00000007\n");
+  EXPECT_TRUE(contains(message_of(ErrorCode::kInput, [&] { load_checkpoint(folder.path()); }),
+                       "step-00000007 is missing, though latest names it"));
+}
+
+TEST(CheckpointFilesTest, DamagedCheckpointsStayAndNothingGoodGoesForThem) {
+  const TempFolder folder;
+  {
+    CheckpointWriter writer(folder.path(), 4);
+    for (std::int64_t step : {1, 2, 3, 4}) save(writer, step);
+  }
+  flip_byte(folder / "step-00000002/state.safetensors", 1);
+  flip_byte(folder / "step-00000004/model.safetensors", 1);
+  CheckpointWriter writer(folder.path(), 2);
+  EXPECT_EQ(writer.load()->step, 3);
+  save(writer, 5);
+  // 5 and 3 are whole; 1 is one too many; 2 and 4 are for a person to look at.
+  EXPECT_EQ(names_in(folder.path()),
+            (std::set<std::string>{".lock", "latest", "step-00000002", "step-00000003",
+                                   "step-00000004", "step-00000005"}));
+  flip_byte(folder / "step-00000005/model.safetensors", 1);
+  EXPECT_EQ(load_checkpoint(folder.path())->step, 3);
+}
+
+TEST(CheckpointFilesTest, AnEarlierRunIsRemovedOnlyOnceTheFirstNewCheckpointIsThere) {
+  const TempFolder folder;
+  {
+    CheckpointWriter writer(folder.path());
+    for (std::int64_t step : {8, 9}) save(writer, step);
+  }
+  CheckpointWriter writer(folder.path());
+  const std::string message = message_of(ErrorCode::kUsage, [&] { writer.start_anew(false); });
+  EXPECT_TRUE(contains(message, "step-00000009 the newest"));
+  EXPECT_TRUE(contains(message, "--overwrite"));
+  writer.start_anew(true);
+  EXPECT_EQ(load_checkpoint(folder.path())->step, 9);
+  save(writer, 1);
+  EXPECT_EQ(names_in(folder.path()), (std::set<std::string>{".lock", "latest", "step-00000001"}));
+  save(writer, 2);
+  EXPECT_EQ(load_checkpoint(folder.path())->step, 2);
+  EXPECT_TRUE(fs::exists(folder / "step-00000001"));
+}
+
+// A folder outside that every kind of link leads to; nothing may happen to it.
+class CheckpointLinksTest : public testing::Test {
+ protected:
+  CheckpointLinksTest() {
+    outside_.write("file", "precious");
+    outside_.write("folder/file", "precious");
+    CheckpointWriter writer(folder_.path());
+    save(writer, 1);
+    save(writer, 2);
+  }
+  void TearDown() override {
+    EXPECT_EQ(content_of(outside_ / "file"), "precious");
+    EXPECT_EQ(content_of(outside_ / "folder/file"), "precious");
+    EXPECT_EQ(names_in(outside_ / "folder"), std::set<std::string>{"file"});
+    EXPECT_EQ(names_in(outside_.path()), (std::set<std::string>{"file", "folder"}));
+  }
+  // Puts a link in the place of a member.
+  void link(const char* member, const char* target) const {
+    fs::remove_all(folder_ / member);
+    fs::create_symlink(outside_ / target, folder_ / member);
+  }
+
+  TempFolder folder_, outside_;
+};
+
+TEST_F(CheckpointLinksTest, ALinkAsLatestIsReplacedAndNotFollowed) {
+  link("latest", "file");
+  CheckpointWriter writer(folder_.path());
+  const auto found = writer.load();
+  EXPECT_EQ(found->step, 2);
+  ASSERT_EQ(found->warnings.size(), 1u);
+  EXPECT_TRUE(contains(found->warnings[0], "latest is a symbolic link"));
+  save(writer, 3);
+  EXPECT_FALSE(fs::is_symlink(folder_ / "latest"));
+  EXPECT_EQ(content_of(folder_ / "latest"), "step-00000003\n");
+}
+
+TEST_F(CheckpointLinksTest, ALinkAsCheckpointIsDamageAndIsNeitherReadNorWrittenThrough) {
+  fs::copy(folder_ / "step-00000002", folder_ / "elsewhere");
+  link("step-00000002", "folder");
+  {
+    CheckpointWriter writer(folder_.path());
+    const auto found = writer.load();
+    EXPECT_EQ(found->step, 1);
+    EXPECT_TRUE(contains(found->warnings.at(0), "step-00000002 is a symbolic link"));
+    save(writer, 2);
+  }
+  EXPECT_FALSE(fs::is_symlink(folder_ / "step-00000002"));
+  // A whole one elsewhere is no better: it is not this folder's to keep or to remove.
+  fs::remove_all(folder_ / "step-00000002");
+  fs::create_directory_symlink("elsewhere", folder_ / "step-00000002");
+  EXPECT_EQ(load_checkpoint(folder_.path())->step, 1);
+  CheckpointWriter writer(folder_.path());
+  writer.start_anew(true);
+  save(writer, 9);
+  EXPECT_FALSE(fs::is_symlink(fs::symlink_status(folder_ / "step-00000002")));
+  EXPECT_EQ(names_in(folder_ / "elsewhere").size(), 3u);
+}
+
+TEST_F(CheckpointLinksTest, ALinkAsFileOfACheckpointIsDamage) {
+  fs::copy(folder_ / "step-00000002/model.safetensors", folder_ / "copy");
+  fs::remove(folder_ / "step-00000002/model.safetensors");
+  fs::create_symlink("../copy", folder_ / "step-00000002/model.safetensors");
+  const auto found = load_checkpoint(folder_.path());
+  EXPECT_EQ(found->step, 1);
+  EXPECT_TRUE(contains(found->warnings.at(0), "model.safetensors is a symbolic link"));
+}
+
+TEST_F(CheckpointLinksTest, LinksAsLeftoversGoAndWhatTheyPointToStays) {
+  for (const char* name : {".tmp-step-00000003", ".old-step-00000002", ".old-step-00000007"}) {
+    link(name, "folder");
+  }
+  folder_.write(".tmp-step-00000004/half", "");
+  fs::create_symlink(outside_ / "folder", folder_ / ".tmp-step-00000004/link");
+  CheckpointWriter writer(folder_.path());
+  save(writer, 3);
+  EXPECT_EQ(names_in(folder_.path()),
+            (std::set<std::string>{".lock", "latest", "step-00000002", "step-00000003"}));
+  // Also one that comes while the run goes on.
+  link(".tmp-step-00000004", "folder");
+  link(".old-step-00000004", "folder");
+  save(writer, 4);
+  EXPECT_EQ(load_checkpoint(folder_.path())->step, 4);
+}
+
+TEST_F(CheckpointLinksTest, ALinkAsLockIsRefused) {
+  link(".lock", "file");
+  EXPECT_TRUE(contains(message_of(ErrorCode::kOutput, [&] { CheckpointWriter(folder_.path()); }),
+                       ".lock cannot be written: it is a symbolic link"));
 }
 
 TEST(CheckpointFilesTest, LeftoversOfAnInterruptedSaveAreCleanedOrPutBack) {
   const TempFolder folder;
   { save(*std::make_unique<CheckpointWriter>(folder.path()), 4); }
   folder.write(".tmp-step-00000009/model.safetensors", "half");
-  folder.write(".tracestep-1-1.tmp", "half");
+  folder.write(".tracestep-0123456789abcdef.tmp", "half");
   folder.write(".old-step-00000004/meta.json", "replaced");
   fs::rename(folder / "step-00000004", folder / "kept");
   fs::remove_all(folder / ".old-step-00000004");

@@ -4,55 +4,177 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
+#include "train/temp_folder.h"
 
 namespace tracestep {
 namespace {
 
 using testing::HasSubstr;
+using Names = std::vector<std::string>;
 
-TokenSourcePtr tokens_of(std::int64_t count) {
-  return memory_tokens("test tokens", std::vector<std::int32_t>(static_cast<std::size_t>(count)));
+TrainOptions some_options() {
+  TrainOptions out;
+  out.schedule = {ScheduleKind::kCosine, 1e-3, 1e-4, 5, 100};
+  return out;
 }
 
-Json run_of(std::int64_t tokens, std::int64_t validation = 0, std::int64_t validate_every = 0,
-            std::int64_t batch = 4) {
-  TrainOptions options;
-  options.shape.batch = batch;
-  options.validate_every = validate_every;
-  const TokenSourcePtr held = validation > 0 ? tokens_of(validation) : nullptr;
-  return fingerprint(options, *tokens_of(tokens), held.get());
+RunContent some_content() {
+  return {.device = "cpu", .tokens = 950, .validation_tokens = 50, .text = "0123", .init = ""};
+}
+
+Json some_run() {
+  return fingerprint(some_options(), some_content());
+}
+
+// What a checkpoint would give back.
+Json stored(const Json& run) {
+  return Json::parse(run.dump(), "run");
 }
 
 std::string difference(const Json& saved, const Json& now) {
-  try {
-    check_same_run(saved, now);
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "";
+  return message_of(ErrorCode::kUsage, [&] { continue_run(stored(saved), now, {}, 1); });
+}
+
+// One run for every option that changes the bits, under the name of its entry.
+std::vector<std::pair<std::string, Json>> other_runs() {
+  std::vector<std::pair<std::string, Json>> out;
+  const auto add = [&](const char* key, void (*change)(TrainOptions&, RunContent&)) {
+    TrainOptions options = some_options();
+    RunContent content = some_content();
+    change(options, content);
+    out.emplace_back(key, fingerprint(options, content));
+  };
+  add("model", [](TrainOptions& o, RunContent&) { o.model.layers += 1; });
+  add("optimizer", [](TrainOptions& o, RunContent&) { o.optimizer.beta2 = 0.95; });
+  add("device", [](TrainOptions&, RunContent& c) { c.device = "cuda:0"; });
+  add("precision", [](TrainOptions& o, RunContent&) { o.model.precision.autocast = DType::kBF16; });
+  add("ops", [](TrainOptions& o, RunContent&) { o.ops = Granularity::kPrimitive; });
+  add("attention", [](TrainOptions& o, RunContent&) { o.attention = AttentionForm::kFlash; });
+  add("batch", [](TrainOptions& o, RunContent&) { o.shape.batch += 1; });
+  add("context", [](TrainOptions& o, RunContent&) { o.shape.context += 1; });
+  add("accumulate", [](TrainOptions& o, RunContent&) { o.accumulate = 2; });
+  add("order", [](TrainOptions& o, RunContent&) { o.order = Order::kSequential; });
+  add("seed", [](TrainOptions& o, RunContent&) { o.seed = 1; });
+  add("lr", [](TrainOptions& o, RunContent&) { o.schedule.lr = 2e-3; });
+  add("schedule", [](TrainOptions& o, RunContent&) { o.schedule.kind = ScheduleKind::kConstant; });
+  add("warmup-steps", [](TrainOptions& o, RunContent&) { o.schedule.warmup_steps = 6; });
+  add("lr-min", [](TrainOptions& o, RunContent&) { o.schedule.lr_min = 0; });
+  add("steps", [](TrainOptions& o, RunContent&) { o.schedule.total_steps = 101; });
+  add("clip", [](TrainOptions& o, RunContent&) { o.optimizer.clip = 1; });
+  add("weight-decay", [](TrainOptions& o, RunContent&) { o.optimizer.weight_decay = 0.1; });
+  add("init", [](TrainOptions&, RunContent& c) { c.init = "4567"; });
+  add("text", [](TrainOptions&, RunContent& c) { c.text = "89ab"; });
+  add("validation", [](TrainOptions&, RunContent& c) {
+    c.tokens += c.validation_tokens;
+    c.validation_tokens = 0;
+  });
+  return out;
 }
 
 TEST(FingerprintTest, TheSameRunMayContinue) {
-  EXPECT_EQ(difference(run_of(950, 50, 10), run_of(950, 50, 10)), "");
-  EXPECT_EQ(difference(run_of(950, 50, 10), run_of(950, 50, 20)), "") << "only how often";
+  const Json run = some_run();
+  EXPECT_EQ(continue_run(stored(run), run, {}, 1), run);
+  TrainOptions free = some_options();
+  free.validate_every = 7;
+  free.steps = 50;  // the schedule's own length is another number
+  EXPECT_EQ(continue_run(stored(run), fingerprint(free, some_content()), {}, 1), run);
+  TrainOptions constant = some_options();
+  constant.schedule = {};
+  const Json short_run = fingerprint(constant, some_content());
+  constant.schedule.total_steps = 200;
+  EXPECT_EQ(fingerprint(constant, some_content()), short_run) << "--steps may be raised";
 }
 
-TEST(FingerprintTest, TheFlagThatDiffersIsNamedWithBothValues) {
-  EXPECT_THAT(difference(run_of(1000), run_of(1000, 0, 0, 8)),
-              HasSubstr("another --batch: 4, now 8"));
-  EXPECT_THAT(difference(run_of(1000), run_of(2000)),
-              HasSubstr("another --text or --tokens: 1000 tokens, now 2000 tokens"));
+TEST(FingerprintTest, EveryOptionThatChangesTheBitsIsAnEntryOfItsOwn) {
+  const auto runs = other_runs();
+  EXPECT_EQ(runs.size(), some_run().size()) << "an entry without a case here";
+  for (const auto& [key, run] : runs) {
+    EXPECT_THAT(difference(some_run(), run), HasSubstr("trained with another ")) << key;
+    EXPECT_FALSE(run.at(key) == some_run().at(key)) << key;
+  }
 }
 
-TEST(FingerprintTest, ValidationExplainsADifferentNumberOfTokens) {
-  EXPECT_THAT(difference(run_of(950, 50, 10), run_of(1000)),
-              HasSubstr("another --validate-every: 10, which keeps 50 of 1000 tokens for "
-                        "validation, now off"));
-  EXPECT_THAT(difference(run_of(1000), run_of(950, 50, 10)),
-              HasSubstr("another --validate-every: off, now 10, which keeps 50"));
-  EXPECT_THAT(
-      difference(run_of(950, 50, 10), run_of(900, 100, 10)),
-      HasSubstr("another --validation-fraction: 50 of 1000 tokens, now 100 of 1000 tokens"));
+TEST(FingerprintTest, AChangeIsTakenWhenItIsNamedAndKeptFromThenOn) {
+  for (const auto& [key, run] : other_runs()) {
+    const Names names{key};
+    if (key == "model" || key == "optimizer") {
+      EXPECT_THAT(message_of(ErrorCode::kUsage, [&] { check_changes(names); }),
+                  HasSubstr(key + " cannot change"));
+      continue;
+    }
+    check_changes(names);
+    const Json kept = continue_run(stored(some_run()), run, names, 8);
+    const Json& change = kept.at("changes").items().at(0);
+    EXPECT_EQ(change.at("option").as_string(), key);
+    EXPECT_EQ(change.at("after_step").as_int(), 8);
+    EXPECT_EQ(change.at("now"), run.at(key));
+    const Json again = continue_run(stored(kept), run, names, 9);
+    EXPECT_EQ(again.at("changes").size(), 1u) << "nothing new: " << key;
+  }
+}
+
+TEST(FingerprintTest, AllDifferencesAreNamedAtOnceWithBothValues) {
+  TrainOptions options = some_options();
+  options.shape.batch = 8;
+  options.schedule.lr = 0.5;
+  const std::string message = difference(some_run(), fingerprint(options, some_content()));
+  EXPECT_THAT(message, HasSubstr("another --batch: 4, now 8; another --lr: 0.001, now 0.5"));
+  EXPECT_THAT(message, HasSubstr("--change batch,lr"));
+  options.model.layers = 3;
+  EXPECT_THAT(difference(some_run(), fingerprint(options, some_content())),
+              HasSubstr("use the same options, or another folder"));
+}
+
+TEST(FingerprintTest, AReceivedCheckpointSendsNoEscapeSequences) {
+  Json saved = some_run();
+  saved["order"] = "\x1b[2J";
+  const std::string message = difference(saved, some_run());
+  EXPECT_THAT(message, HasSubstr("another --order: \\x1b[2J, now shuffled"));
+}
+
+TEST(FingerprintTest, AnUnknownNameIsRefusedWithAllNames) {
+  const Names names{"lr", "wieght-decay"};
+  const std::string message = message_of(ErrorCode::kUsage, [&] { check_changes(names); });
+  EXPECT_THAT(message, HasSubstr("there is no \"wieght-decay\"; did you mean weight-decay?"));
+  EXPECT_THAT(message, HasSubstr("one of device, precision, "));
+}
+
+TEST(FingerprintTest, ValidationAndTextExplainADifferentNumberOfTokens) {
+  RunContent content = some_content();
+  content.tokens = 1000;
+  content.validation_tokens = 0;
+  EXPECT_THAT(difference(some_run(), fingerprint(some_options(), content)),
+              HasSubstr("another --validate-every or --validation-fraction: 50 of 1000 tokens, "
+                        "now off"));
+  content.text = "ffff";
+  EXPECT_THAT(difference(some_run(), fingerprint(some_options(), content)),
+              HasSubstr("another --text, --tokens or --tokenizer: 1000 tokens with the hash 0123, "
+                        "now 1000 tokens with the hash ffff"));
+}
+
+// As the first version of checkpoints has it.
+Json earlier_run(std::int64_t tokens, std::int64_t held_out) {
+  Json out = Json::object();
+  for (const char* key :
+       {"model", "batch", "context", "accumulate", "order", "precision", "seed"}) {
+    out[key] = some_run().at(key);
+  }
+  out["tokens"] = tokens;
+  out["validation_tokens"] = held_out;
+  out["validate_every"] = 10;
+  return out;
+}
+
+TEST(FingerprintTest, AnEarlierVersionsCheckpointIsComparedByWhatItHolds) {
+  testing::internal::CaptureStderr();
+  EXPECT_EQ(continue_run(earlier_run(950, 50), some_run(), {}, 1), some_run());
+  EXPECT_THAT(testing::internal::GetCapturedStderr(),
+              HasSubstr("not recorded by the version that wrote the checkpoint, so not compared: "
+                        "optimizer, device, ops, attention, lr, "));
+  EXPECT_THAT(difference(earlier_run(9500, 500), some_run()),
+              HasSubstr("--tokenizer: 10000 tokens, now 1000 tokens with"));
+  EXPECT_THAT(difference(earlier_run(1000, 0), some_run()),
+              HasSubstr("--validation-fraction: off, now 50 of 1000 tokens"));
 }
 
 }  // namespace

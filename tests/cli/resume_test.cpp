@@ -1,0 +1,251 @@
+// Checkpoints of train as a person meets them: links, damage, changed options, folders in use.
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <csignal>
+
+#include <gtest/gtest.h>
+
+#include "base/json.h"
+#include "cli/run_binary.h"
+#include "support/paths.h"
+#include "train/temp_folder.h"
+
+namespace tracestep {
+namespace {
+
+namespace fs = std::filesystem;
+
+class ResumeTest : public ::testing::Test {
+ protected:
+  ResumeTest() {
+    fs::copy(testing::source_folder() / "tests/cli/checkpoint_1", folder_ / "earlier",
+             fs::copy_options::recursive);
+    fs::rename(folder_ / "earlier/tokens.bin", folder_ / "tokens.bin");
+  }
+
+  // A tiny model, with checkpoints in the folder c.
+  ProgramRun train(const std::string& more, RunHow how = {}) const {
+    return train_at("--lr 0.01 --checkpoint c " + more, std::move(how));
+  }
+  ProgramRun train_at(const std::string& more, RunHow how = {}) const {
+    how.folder = folder_.path();
+    return run_tracestep(
+        words_of("train --tokens tokens.bin --token-dtype uint16 --vocab 16 --d-model 8 --d-ff 8 "
+                 "--layers 1 --heads 2 --batch 2 --context 4 --format json " +
+                 more),
+        how);
+  }
+  std::string file(const std::string& name) const { return content_of(folder_ / name); }
+  void flip_last_byte(const std::string& name) const {
+    std::string content = file(name);
+    content.back() ^= 1;
+    folder_.write(name, content);
+  }
+  // The weights of `steps` steps in one go.
+  std::string uninterrupted(int steps) const {
+    const ProgramRun whole =
+        train_at(fmt::format("--lr 0.01 --steps {} --save whole.safetensors", steps));
+    EXPECT_EQ(whole.status, 0) << whole.err;
+    return file("whole.safetensors");
+  }
+  static std::int64_t resumed_from(const ProgramRun& run) {
+    return Json::parse(run.out, "train").at("rows").items()[0].at("resumed_from").as_int();
+  }
+
+  TempFolder folder_;
+};
+
+TEST_F(ResumeTest, AFolderOfLinksReachesNoFileOutside) {
+  ASSERT_EQ(train("--steps 4 --checkpoint-every 2").status, 0);
+  folder_.write("victim", "precious");
+  folder_.write("folder/file", "precious");
+  fs::remove(folder_ / "c/latest");
+  fs::create_symlink("../victim", folder_ / "c/latest");
+  for (const char* name : {".tmp-step-00000005", ".tmp-step-00000002", ".old-step-00000005"}) {
+    fs::create_directory_symlink("../folder", folder_ / "c" / name);
+  }
+  const ProgramRun run = train("--steps 5 --resume --save w.safetensors");
+  EXPECT_EQ(run.status, 0) << run.err;
+  EXPECT_TRUE(contains(run.err, "latest is a symbolic link"));
+  EXPECT_EQ(file("victim"), "precious");
+  EXPECT_EQ(file("folder/file"), "precious");
+  EXPECT_EQ(std::distance(fs::directory_iterator(folder_ / "folder"), {}), 1);
+  EXPECT_EQ(file("c/latest"), "step-00000005\n");
+  EXPECT_EQ(file("w.safetensors"), uninterrupted(5));
+}
+
+TEST_F(ResumeTest, ACheckpointThatIsALinkElsewhereIsNotTouched) {
+  ASSERT_EQ(train("--steps 2 --checkpoint-every 1").status, 0);
+  fs::rename(folder_ / "c/step-00000002", folder_ / "elsewhere");
+  fs::create_directory_symlink("../elsewhere", folder_ / "c/step-00000002");
+  const std::string meta = file("elsewhere/meta.json");
+  const ProgramRun run = train("--steps 2 --resume --save w.safetensors");
+  EXPECT_EQ(run.status, 0) << run.err;
+  EXPECT_EQ(resumed_from(run), 1);
+  EXPECT_TRUE(contains(run.err, "step-00000002 is a symbolic link"));
+  EXPECT_FALSE(fs::is_symlink(folder_ / "c/step-00000002"));
+  EXPECT_EQ(file("elsewhere/meta.json"), meta);
+  EXPECT_EQ(file("w.safetensors"), uninterrupted(2));
+}
+
+TEST_F(ResumeTest, ADamagedCheckpointIsSaidAndDoesNotPushOutAGoodOne) {
+  ASSERT_EQ(train("--steps 4 --checkpoint-every 2").status, 0);
+  flip_last_byte("c/step-00000004/model.safetensors");
+  const ProgramRun run = train("--steps 5 --resume --save w.safetensors");
+  EXPECT_EQ(run.status, 0) << run.err;
+  EXPECT_EQ(resumed_from(run), 2);
+  EXPECT_TRUE(contains(run.err, "warning: [checkpoint] step-00000004 is damaged: "));
+  EXPECT_EQ(file("w.safetensors"), uninterrupted(5));
+  // The newest is damaged as well: the good one before is still there.
+  flip_last_byte("c/step-00000005/state.safetensors");
+  const ProgramRun again = train("--steps 5 --resume --save w.safetensors");
+  EXPECT_EQ(again.status, 0) << again.err;
+  EXPECT_EQ(resumed_from(again), 2);
+  EXPECT_EQ(file("w.safetensors"), uninterrupted(5));
+}
+
+TEST_F(ResumeTest, ADamagedCheckpointAloneIsAnError) {
+  ASSERT_EQ(train("--steps 2").status, 0);
+  flip_last_byte("c/step-00000002/model.safetensors");
+  const ProgramRun run = train("--steps 3 --resume");
+  EXPECT_EQ(run.status, 3);
+  EXPECT_TRUE(contains(run.err, "model.safetensors does not match its checksum"));
+}
+
+TEST_F(ResumeTest, AnotherTextOfTheSameLengthIsAnotherRun) {
+  ASSERT_EQ(train("--steps 2").status, 0);
+  std::string tokens = file("tokens.bin");
+  tokens[100] ^= 1;
+  folder_.write("tokens.bin", tokens);
+  const ProgramRun refused = train("--steps 3 --resume");
+  EXPECT_EQ(refused.status, 2);
+  EXPECT_TRUE(contains(refused.err, "another --text, --tokens or --tokenizer: 120 tokens with"));
+  const ProgramRun taken = train("--steps 3 --resume --change text");
+  EXPECT_EQ(taken.status, 0) << taken.err;
+  EXPECT_EQ(resumed_from(taken), 2);
+}
+
+TEST_F(ResumeTest, AChangedOptionIsRefusedOrTakenAndRecorded) {
+  ASSERT_EQ(train("--steps 2").status, 0);
+  for (const char* change : {"--clip 1", "--weight-decay 0.1", "--schedule cosine",
+                             "--warmup-steps 3", "--attention flash", "--ops primitive"}) {
+    const ProgramRun refused = train(std::string("--steps 3 --resume ") + change);
+    EXPECT_EQ(refused.status, 2) << change;
+    const std::string flag(change, std::string_view(change).find(' '));
+    EXPECT_TRUE(contains(refused.err, "the checkpoint was trained with another " + flag + ": "));
+  }
+  const std::string faster = "--lr 0.02 --checkpoint c --resume ";
+  const ProgramRun refused = train_at(faster + "--steps 3");
+  EXPECT_EQ(refused.status, 2);
+  EXPECT_TRUE(contains(refused.err,
+                       "another --lr: 0.01, now 0.02; use the same options, or go on "
+                       "with these by --change lr"));
+  const ProgramRun taken = train_at(faster + "--steps 3 --change lr");
+  EXPECT_EQ(taken.status, 0) << taken.err;
+  EXPECT_TRUE(contains(taken.err, "warning: [--resume] --lr changes after step 2: 0.01, now 0.02"));
+  const ProgramRun rest = train_at(faster + "--steps 4");
+  EXPECT_EQ(rest.status, 0) << rest.err;
+  const Json meta = Json::parse(file("c/step-00000004/meta.json"), "meta").at("meta");
+  ASSERT_EQ(meta.at("changes").size(), 1u);
+  EXPECT_EQ(meta.at("changes").items()[0].dump(),
+            R"({"after_step":2,"option":"lr","before":0.01,"now":0.02})");
+}
+
+TEST_F(ResumeTest, AnotherDeviceIsAnotherRun) {
+  ASSERT_EQ(train("--steps 1").status, 0);
+  const ProgramRun refused = train("--steps 2 --resume --device reference");
+  EXPECT_EQ(refused.status, 2);
+  EXPECT_TRUE(contains(refused.err, "another --device: cpu, now reference"));
+  EXPECT_EQ(train("--steps 2 --resume --threads 1").status, 0) << "threads change no bits";
+}
+
+TEST_F(ResumeTest, FlagsThatDoNotGoTogetherAreRefused) {
+  const auto refused = [&](const std::string& more, const char* part) {
+    const ProgramRun run = train_at(more);
+    EXPECT_EQ(run.status, 2) << more;
+    EXPECT_TRUE(contains(run.err, part));
+  };
+  refused("--checkpoint c --resume --change lrr",
+          "[--change] there is no \"lrr\"; did you mean lr");
+  refused("--checkpoint c --resume --change model", "[--change] model cannot change");
+  refused("--checkpoint c --change lr", "[--change] it needs --resume");
+  refused("--overwrite", "[--overwrite] it needs --checkpoint");
+  refused("--checkpoint c --overwrite --resume", "[--overwrite] it starts anew");
+}
+
+TEST_F(ResumeTest, AFolderInUseNeedsAWordAboutIt) {
+  ASSERT_EQ(train("--steps 4 --checkpoint-every 2").status, 0);
+  const std::string meta = file("c/step-00000004/meta.json");
+  const ProgramRun refused = train("--steps 3");
+  EXPECT_EQ(refused.status, 2);
+  EXPECT_TRUE(contains(refused.err,
+                       "[--checkpoint] c holds checkpoints of an earlier run, "
+                       "step-00000004 the newest"));
+  // What fails before its first checkpoint has removed nothing.
+  const ProgramRun failed = train("--steps 3 --overwrite --memory-limit 1KiB");
+  EXPECT_EQ(failed.status, 4) << failed.err;
+  EXPECT_EQ(file("c/step-00000004/meta.json"), meta);
+  EXPECT_EQ(file("c/latest"), "step-00000004\n");
+  const ProgramRun anew = train("--steps 3 --overwrite");
+  EXPECT_EQ(anew.status, 0) << anew.err;
+  EXPECT_EQ(resumed_from(anew), 0);
+  EXPECT_FALSE(fs::exists(folder_ / "c/step-00000004"));
+  EXPECT_FALSE(fs::exists(folder_ / "c/step-00000002"));
+  EXPECT_EQ(file("c/latest"), "step-00000003\n");
+}
+
+TEST_F(ResumeTest, ACheckpointOfTheVersionBeforeIsContinued) {
+  const ProgramRun run = train_at("--lr 0.01 --checkpoint earlier --resume --steps 6");
+  ASSERT_EQ(run.status, 0) << run.err;
+  EXPECT_EQ(resumed_from(run), 4);
+  const Json row = Json::parse(run.out, "train").at("rows").items()[0];
+  EXPECT_NEAR(row.at("first_loss").as_double(), 3.2175, 2e-4) << "what that version went on with";
+  EXPECT_NEAR(row.at("loss").as_double(), 2.7739, 2e-4);
+  EXPECT_TRUE(contains(run.err, "not recorded by the version that wrote the checkpoint"));
+  EXPECT_TRUE(contains(file("earlier/step-00000006/meta.json"), "tracestep.checkpoint/2"));
+  const ProgramRun rest = train_at("--lr 0.01 --checkpoint earlier --resume --steps 7");
+  EXPECT_EQ(rest.status, 0) << rest.err;
+  EXPECT_EQ(rest.err.find("not recorded"), std::string::npos) << "said once: " << rest.err;
+  folder_.write("earlier/latest", "step-00000004\n");
+  EXPECT_EQ(train_at("--lr 0.01 --checkpoint earlier --resume --steps 7 --batch 3").status, 2);
+}
+
+TEST_F(ResumeTest, AFileThatGrowsTooLargeIsAnErrorAndTheCheckpointBeforeStays) {
+  ASSERT_EQ(train("--steps 1").status, 0);
+  const std::string meta = file("c/step-00000001/meta.json");
+  const ProgramRun full = train("--steps 2 --resume", {.before_start = [] {
+                                  std::signal(SIGXFSZ, SIG_IGN);
+                                  const rlimit small{4096, 4096};
+                                  ::setrlimit(RLIMIT_FSIZE, &small);
+                                }});
+  EXPECT_EQ(full.status, 5);
+  EXPECT_TRUE(contains(full.err, "state.safetensors cannot be written: File too large"));
+  EXPECT_EQ(file("c/step-00000001/meta.json"), meta);
+  const ProgramRun rest = train("--steps 2 --resume --save w.safetensors");
+  EXPECT_EQ(rest.status, 0) << rest.err;
+  EXPECT_EQ(file("w.safetensors"), uninterrupted(2));
+}
+
+TEST_F(ResumeTest, LeftoversOfAProcessOfTheSameNumberDoNotBlock) {
+  const ProgramRun run =
+      train("--steps 1 --save w.safetensors --log log.jsonl", {.before_start = [] {
+              for (int i = 0; i < 100; ++i) {
+                const auto name = fmt::format(".tracestep-{}-{}.tmp", ::getpid(), i);
+                std::ofstream(name) << "of an earlier container";
+              }
+            }});
+  EXPECT_EQ(run.status, 0) << run.err;
+}
+
+TEST_F(ResumeTest, TokensOfValidationAreCheckedAsWell) {
+  std::string tokens = file("tokens.bin");
+  tokens[tokens.size() - 2] = 99;
+  folder_.write("tokens.bin", tokens);
+  const ProgramRun run = train("--steps 1 --validate-every 1");
+  EXPECT_EQ(run.status, 3);
+  EXPECT_TRUE(contains(run.err, "token 99"));
+}
+
+}  // namespace
+}  // namespace tracestep
