@@ -19,6 +19,7 @@ enum class Stored {
   kHeads,       // axes 1 and 2 swapped, as attention reads [B,T,H,D]
   kSliced,      // a part of a larger tensor
   kBroadcast,   // the first axis repeats one entry
+  kReshaped,    // dense, but axes of size 1 have a stride of 0, as reshape leaves them
 };
 
 enum class Holds {

@@ -8,6 +8,7 @@ constexpr auto kTransposed = Stored::kTransposed;
 constexpr auto kSliced = Stored::kSliced;
 constexpr auto kBroadcast = Stored::kBroadcast;
 constexpr auto kHeads = Stored::kHeads;
+constexpr auto kReshaped = Stored::kReshaped;
 
 OpCase reduced(Operand x, Dims axes, bool keepdims = false) {
   return {{x}, {{"axes", axes}, {"keepdims", keepdims}}};
@@ -36,8 +37,30 @@ OpCase product(Operand a, Operand b, bool transpose_a = false, bool transpose_b 
   return {{a, b}, {{"transpose_a", transpose_a}, {"transpose_b", transpose_b}}};
 }
 
+// Sizes of 1 leave a stride without meaning, which libraries are picky about: every combination of
+// them, of transposes, and of how far rows lie apart.
+std::vector<OpCase> products_of_ones() {
+  constexpr std::int64_t kMore = 5;
+  std::vector<OpCase> out;
+  for (int bits = 0; bits < 32; ++bits) {
+    const auto size = [&](int bit) { return (bits & bit) != 0 ? kMore : std::int64_t{1}; };
+    const std::int64_t m = size(1), n = size(2), k = size(4);
+    const bool ta = (bits & 8) != 0, tb = (bits & 16) != 0;
+    const Dims a = ta ? Dims{k, m} : Dims{m, k}, b = tb ? Dims{n, k} : Dims{k, n};
+    for (const Stored how : {Stored::kPlain, kSliced, kTransposed, kReshaped}) {
+      out.push_back(product(stored({a[0], a[1]}, how), stored({b[0], b[1]}, how), ta, tb));
+    }
+    for (const std::int64_t batch : {1, 3}) {
+      out.push_back(product(plain({batch, a[0], a[1]}), plain({batch, b[0], b[1]}), ta, tb));
+    }
+    out.push_back(
+        product(stored({2, 3, a[0], a[1]}, kHeads), stored({2, 3, b[0], b[1]}, kHeads), ta, tb));
+  }
+  return out;
+}
+
 OpTest matmul() {
-  return {
+  OpTest out{
       .op = "matmul",
       .bound = Bound::kTerms,
       .cases = {product(plain({5, 7}), plain({7, 3})),
@@ -61,6 +84,8 @@ OpTest matmul() {
                 product(stored({33, 21}, kSliced), stored({21, 15}, kSliced)),
                 product(stored({3, 5, 7}, kBroadcast), plain({3, 7, 4})),
                 product(plain({3, 5, 7}), stored({3, 4, 7}, kBroadcast), false, true)}};
+  for (OpCase& one : products_of_ones()) out.cases.push_back(std::move(one));
+  return out;
 }
 
 OpCase scattered(Operand x, Operand at, std::int64_t rows) {

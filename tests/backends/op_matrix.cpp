@@ -56,6 +56,11 @@ Val add_operand(Builder& b, const std::string& name, const Operand& operand, DTy
       single[0] = 1;
       return ops::broadcast_to(b.input(name, {dtype, single}), shape);
     }
+    case Stored::kReshaped: {
+      Shape with_one{1};
+      for (const std::int64_t d : shape) with_one.push_back(d);
+      return ops::reshape(b.input(name, {dtype, with_one}), shape);
+    }
   }
   return {};
 }
@@ -146,7 +151,8 @@ std::string name_of_record(const ::testing::TestParamInfo<OpTest>& of) {
 }
 
 std::string describe(const OpTest& test, std::size_t index, DType dtype) {
-  constexpr std::string_view kHow[] = {"", " transposed", " heads", " sliced", " broadcast"};
+  constexpr std::string_view kHow[] = {"",        " transposed", " heads",
+                                       " sliced", " broadcast",  " reshaped"};
   std::string text = fmt::format("{} case {} {}:", test.op, index, name_of(dtype));
   for (const Operand& o : test.cases[index].operands) {
     text += fmt::format(" {}{}", o.shape.str(), kHow[static_cast<int>(o.stored)]);
