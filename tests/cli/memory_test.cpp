@@ -114,16 +114,18 @@ TEST(MemoryCommandTest, AnotherAccountingDecidesTheStatus) {
 }
 
 TEST(MemoryCommandTest, TheFirstLineSaysWhetherItFitsAndByHowMuch) {
-  const std::string command = "memory --predict --size small --memory-limit ";
   const auto first_line = [&](const std::string& more) {
-    const std::string out = run_tracestep(words_of(command + more)).out;
+    const std::string out = run_tracestep(words_of("memory --predict --d-model 32 --d-ff 64 "
+                                                   "--layers 2 --heads 2 --vocab 50 --batch 2 " +
+                                                   more))
+                                .out;
     return out.substr(0, out.find('\n'));
   };
-  EXPECT_EQ(first_line("1GiB"),
-            "It does not fit: the peak is 3.53 GiB, 2.53 GiB above the limit of 1.00 GiB");
-  EXPECT_EQ(first_line("4GiB"),
-            "It fits: the peak is 3.53 GiB, 481.23 MiB below the limit of 4.00 GiB");
-  EXPECT_EQ(first_line("4GiB --context 128,1024"), "1 of 2 steps fit in 4.00 GiB");
+  EXPECT_EQ(first_line("--context 64 --memory-limit 1000KiB"),
+            "It does not fit: the peak is 1023.14 KiB, 23.14 KiB above the limit of 1000.00 KiB");
+  EXPECT_EQ(first_line("--context 64 --memory-limit 16MiB"),
+            "It fits: the peak is 1023.14 KiB, 15.00 MiB below the limit of 16.00 MiB");
+  EXPECT_EQ(first_line("--context 8,64 --memory-limit 1000KiB"), "1 of 2 steps fit in 1000.00 KiB");
 }
 
 }  // namespace

@@ -26,7 +26,8 @@ TEST(SizesOfOneTest, BenchRunsThemInEveryForm) {
                              "--attention naive,flash --format json ") +
                  sizes));
     ASSERT_EQ(run.status, 0) << sizes << "\n" << run.err;
-    for (const Json& row : Json::parse(run.out, sizes).at("rows").items()) {
+    const Json result = Json::parse(run.out, sizes);
+    for (const Json& row : result.at("rows").items()) {
       EXPECT_EQ(row.at("status").as_string(), "ok") << sizes;
     }
   }
