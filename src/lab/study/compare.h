@@ -23,7 +23,7 @@ struct ResultFile {
 };
 
 // A result of a hundred thousand rows is none of ours, nor one of this size.
-inline constexpr std::uint64_t kMaxResultBytes = std::uint64_t{16} << 20;
+inline constexpr std::uint64_t kMaxResultBytes = std::uint64_t{256} << 20;
 inline constexpr std::size_t kMaxResultRows = 10000;
 
 // Error{kInput}: not there, not a JSON result, of a command that has no samples to compare, beyond
