@@ -75,9 +75,9 @@ StudyTraining training() {
     step.step = i;
     step.loss = 4.0 - 0.2 * i;
     step.tokens_per_s = 100.0;
-    out.result.steps.push_back(step);
+    out.steps.push_back(step);
   }
-  out.result.steps.back().validation_loss = 2.5;
+  out.steps.back().validation_loss = 2.5;
   out.sample = "The </script> end.";  // what a page must not break at
   return out;
 }

@@ -28,6 +28,7 @@ struct Step {
   bool scaled = true;
   std::vector<double> x = {3.0, 4.0};
   double scale = 1024.0, good_steps = 0.0, skipped_steps = 0.0;
+  double floor = 0.0;
 };
 
 HostTensor number(double value) {
@@ -48,7 +49,7 @@ Tensors run(const Step& s) {
   options.optimizer.kind = s.kind;
   options.optimizer.clip = s.clip;
   options.optimizer.report_norm = true;
-  options.optimizer.loss_scaling = {.enabled = s.scaled, .growth_interval = 3};
+  options.optimizer.loss_scaling = {.enabled = s.scaled, .growth_interval = 3, .floor = s.floor};
   const Program program = run_pipeline(forward, options).program;
   const auto device = make_cpu_device({.threads = 2, .guarded = true});
   const auto values = [](std::vector<double> v) {
@@ -127,6 +128,15 @@ TEST_P(LossScalingTest, TheScaleGrowsAfterEnoughGoodStepsInARow) {
   EXPECT_EQ(value(after, "loss_scale"), 2048.0);
   EXPECT_EQ(value(after, "loss_scale.good_steps"), 0.0);
   EXPECT_EQ(value(after, "loss_scale.skipped_steps"), 1.0);
+}
+
+TEST_P(LossScalingTest, TheScaleStopsAtItsFloor) {
+  Step overflow = step();
+  overflow.x = {3.0, kInfinity};
+  overflow.scale = 1.5;
+  EXPECT_EQ(value(run(overflow), "loss_scale"), 0.75);
+  overflow.floor = 1.0;
+  EXPECT_EQ(value(run(overflow), "loss_scale"), 1.0);
 }
 
 INSTANTIATE_TEST_SUITE_P(
