@@ -1,12 +1,14 @@
 #include "base/signals.h"
 
+#include <pthread.h>
 #include <unistd.h>
 
 #include <array>
 #include <atomic>
+#include <cstring>
+#include <memory>
 #include <mutex>
 #include <optional>
-#include <thread>
 
 #include "base/error.h"
 #include "base/log.h"
@@ -75,11 +77,31 @@ void hear(int number) {
            *shared.what_follows);
 }
 
-void wait_for(sigset_t set) {
+void* wait_for(void* set) {
+  const std::unique_ptr<sigset_t> taken(static_cast<sigset_t*>(set));
   for (;;) {
     int number = 0;
-    if (sigwait(&set, &number) == 0) hear(number);
+    if (sigwait(taken.get(), &number) == 0) hear(number);
   }
+}
+
+// A thread with a stack of its own size: a limit for the others must not keep the program from
+// starting.
+void start_waiting(const sigset_t& set) {
+  constexpr std::size_t kStackBytes = std::size_t{256} << 10;
+  pthread_attr_t attributes;
+  pthread_attr_init(&attributes);
+  pthread_attr_setstacksize(&attributes, kStackBytes);
+  pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
+  auto taken = std::make_unique<sigset_t>(set);
+  pthread_t thread{};
+  const int error = pthread_create(&thread, &attributes, wait_for, taken.get());
+  pthread_attr_destroy(&attributes);
+  if (error != 0) {
+    throw Error(ErrorCode::kFailed, "signals",
+                fmt::format("no thread can be started: {}", std::strerror(error)));
+  }
+  (void)taken.release();
 }
 
 }  // namespace
@@ -97,7 +119,7 @@ void take_signals() {
     if (!is_ignored(taken.number)) sigaddset(&set, taken.number);
   }
   pthread_sigmask(SIG_BLOCK, &set, nullptr);
-  std::thread(wait_for, set).detach();
+  start_waiting(set);
 }
 
 const sigset_t& mask_before_signals() {

@@ -115,10 +115,11 @@ TEST(MemoryCommandTest, AnotherAccountingDecidesTheStatus) {
 
 TEST(MemoryCommandTest, TheFirstLineSaysWhetherItFitsAndByHowMuch) {
   const auto first_line = [&](const std::string& more) {
-    const std::string out = run_tracestep(words_of("memory --predict --d-model 32 --d-ff 64 "
-                                                   "--layers 2 --heads 2 --vocab 50 --batch 2 " +
-                                                   more))
-                                .out;
+    const std::string out =
+        run_tracestep(words_of("memory --predict --d-model 32 --d-ff 64 "
+                               "--layers 2 --heads 2 --vocab 50 --batch 2 --threads 2 " +
+                               more))
+            .out;
     return out.substr(0, out.find('\n'));
   };
   EXPECT_EQ(first_line("--context 64 --memory-limit 1000KiB"),

@@ -86,7 +86,7 @@ TEST_F(NotFiniteRunTest, ADivergedRunEndsWithStatusEightAndCanBeResumedWithASmal
   const std::string train =
       "train --text text.txt --checkpoint c --checkpoint-every 5 --log log.jsonl --resume" + kSizes;
   ASSERT_EQ(run(train + " --steps 10").status, 0);
-  EXPECT_EQ(run(train + " --steps 20 --lr 1e30").status, 8);
+  EXPECT_EQ(run(train + " --steps 20 --lr 1e30 --change lr").status, 8);
   EXPECT_EQ(finite_checkpoints(), 2);
   fs::remove_all(folder_ / "c/step-00000011");
   const ProgramRun resumed = run(train + " --steps 20 --format json");

@@ -54,9 +54,9 @@ TEST_F(ReadersTest, EnormousFilesAreRefusedBeforeTheyAreRead) {
   folder_.write("large", "");
   std::filesystem::resize_file(folder_ / "large", std::uint64_t{1} << 40);
   expect_refusal(run("train --text text.txt --tokenizer large --steps 1"), "at most 64.00 MiB");
-  expect_refusal(run("compare large large"), "at most 16.00 MiB");
+  expect_refusal(run("compare large large"), "at most 256.00 MiB");
   std::filesystem::rename(folder_ / "large", folder_ / "large.csv");
-  expect_refusal(run("compare large.csv --published"), "at most 16.00 MiB");
+  expect_refusal(run("compare large.csv --published"), "at most 256.00 MiB");
   std::filesystem::rename(folder_ / "large.csv", folder_ / "large");
   expect_refusal(run("memory --fingerprint large"), "at most 1.00 GiB");
   expect_refusal(run("eval --text text.txt --init large"), "the header");

@@ -135,6 +135,7 @@ TEST_F(DivergenceTest, AnUpdateThatOverflowsIsNeitherSavedNorDoesItRemoveWhatIsG
   options_.resume = true;
   options_.schedule.lr = 3e38;
   options_.optimizer.weight_decay = 10.0;
+  options_.change = {"lr", "weight-decay"};
   options_.checkpoint_every = 1;
   const std::string message = failure();
   EXPECT_THAT(message, HasSubstr("[step 5] what it leaves is not saved; first, "));
