@@ -3,7 +3,7 @@
 if(NOT CMAKE_BUILD_TYPE)
   set(CMAKE_BUILD_TYPE Release CACHE STRING "Build type" FORCE)
 endif()
-if(TRACESTEP_SANITIZE)
+if(TRACESTEP_SANITIZE OR TRACESTEP_FUZZ)
   set(CMAKE_CXX_FLAGS_RELEASE "-O1 -g1")
 else()
   set(CMAKE_CXX_FLAGS_RELEASE "-O3 -g1")  # without NDEBUG: the verifier and CHECKs stay on
@@ -53,6 +53,12 @@ if(TRACESTEP_SANITIZE)
   set(sanitizers -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer)
   list(APPEND cxx_flags ${sanitizers})
   target_link_options(tracestep_options INTERFACE ${sanitizers})
+endif()
+if(TRACESTEP_FUZZ)  # warnings are the other compiler's business
+  set(cxx_flags -w -ffp-contract=off -fsanitize=fuzzer-no-link,address,undefined
+      -fno-sanitize-recover=all -fprofile-instr-generate -fcoverage-mapping)
+  target_link_options(tracestep_options INTERFACE -fsanitize=address,undefined
+                                                  -fprofile-instr-generate)
 endif()
 target_compile_options(tracestep_options INTERFACE "$<$<COMPILE_LANGUAGE:CXX>:${cxx_flags}>")
 

@@ -7,6 +7,17 @@
 namespace tracestep {
 namespace {
 
+// Every count and every place in a value must fit 64 bits, in bytes of the widest type.
+void check_size(std::string_view where, const Shape& shape) {
+  std::int64_t bytes = sizeof(double);
+  for (std::int64_t d : shape) {
+    if (__builtin_mul_overflow(bytes, std::max<std::int64_t>(d, 1), &bytes)) {
+      fail_usage(std::string(where), "a value of {} has more bytes than 64 bits can count",
+                 shape.str());
+    }
+  }
+}
+
 void check_arity(const OpDef& op, std::size_t given) {
   const std::size_t named = op.inputs.size();
   if (op.is_variadic() ? given + 1 >= named && given > 0 : given == named) return;
@@ -24,6 +35,7 @@ Val Builder::leaf(LeafKind kind, std::string_view name, Type type, Role role) {
   if (program_.find_leaf(name) != kNoValue) {
     fail_usage("program", "leaf '{}' exists already", name);
   }
+  check_size(name, type.shape);
   const auto id = static_cast<ValueId>(program_.values.size());
   Value value;
   value.layout = {id, 0, contiguous_strides(type.shape)};
@@ -49,6 +61,7 @@ std::vector<Val> Builder::call(const OpDef& op, std::vector<Val> inputs, Attrs a
     types.push_back(type(v));
   }
   const std::vector<Type> results = op.infer({op, node.attrs, types, {}});
+  for (const Type& result : results) check_size(op.name, result.shape);
 
   std::optional<Layout> view;
   if (op.view) {

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
+#include <cstdlib>
 #include <map>
 
 #include "ir/builder.h"
@@ -19,6 +21,11 @@ class Parser {
   Parser(std::string_view text, const std::string& where) : text_(text), where_(where) {}
 
   Program whole() {
+    if (text_.size() > kMaxProgramBytes) {
+      throw Error(
+          ErrorCode::kInput, where_,
+          fmt::format("a text of {} bytes; at most {} are read", text_.size(), kMaxProgramBytes));
+    }
     Program out = program();
     skip_space();
     if (at_ != text_.size()) fail("text after the closing brace");
@@ -91,9 +98,10 @@ class Parser {
     ++at_;
     return out;
   }
-  std::int64_t integer() {
+  template <class Integer = std::int64_t>
+  Integer integer() {
     const std::string w = word("an integer");
-    std::int64_t out = 0;
+    Integer out = 0;
     const auto [end, error] = std::from_chars(w.data(), w.data() + w.size(), out);
     if (error != std::errc() || end != w.data() + w.size()) fail_word("'" + w + "' is no integer");
     return out;
@@ -102,7 +110,7 @@ class Parser {
     const std::string w = word("a number");
     char* end = nullptr;
     const double out = std::strtod(w.c_str(), &end);
-    if (end != w.c_str() + w.size()) fail_word("'" + w + "' is no number");
+    if (end != w.c_str() + w.size() || std::isnan(out)) fail_word("'" + w + "' is no number");
     return out;
   }
   Dims dims() {
@@ -160,6 +168,7 @@ class Parser {
   void line(Builder& builder, Names& names) {
     const char first = peek();
     line_ = at_;
+    if (++lines_ > kMaxProgramLines) fail(fmt::format("more than {} lines", kMaxProgramLines));
     if (first == '%') return node(builder, names);
     const std::string kind = word("a line");
     // The mistakes below are found by the builder; say where in the text they stand.
@@ -185,6 +194,9 @@ class Parser {
     }
     if (leaf_kind == LeafKind::kNone) fail_word("'" + kind + "' starts no line");
     const std::string name = value_name();
+    if (name.find_first_not_of("0123456789") == name.npos) {
+      fail_word("'" + name + "' is a name for the result of a node");
+    }
     expect(':');
     const Type t = type();
     const Role r = role();
@@ -233,7 +245,7 @@ class Parser {
     if (accept('{')) attrs = attributes(*op);
     line_ = line;  // a region has lines of its own
     Node like;
-    if (accept('#')) like.epoch = static_cast<int>(integer());
+    if (accept('#')) like.epoch = integer<int>();
     origins(like);
     auto guard = builder.like(like);
     std::vector<Val> values;
@@ -315,7 +327,7 @@ class Parser {
     if (w.empty() || at_ + w.size() >= text_.size() || text_[at_ + w.size()] != ':') return;
     origin.file = std::string(w);
     at_ += w.size() + 1;
-    origin.line = static_cast<int>(integer());
+    origin.line = integer<int>();
   }
 
   std::string_view text_;
@@ -324,6 +336,7 @@ class Parser {
   std::size_t word_ = 0;  // where the last word began
   std::size_t line_ = 0;  // where the line that is being read began
   int depth_ = 0;
+  std::size_t lines_ = 0;
 };
 
 }  // namespace

@@ -162,6 +162,8 @@ TEST(GzipTest, WhatIsCompressedComesBack) {
   EXPECT_LT(gzip(text).size(), text.size() / 2);
   EXPECT_THROW(gunzip(gzip(text).substr(0, 1000)), Error);
   EXPECT_THROW(gunzip("no gzip"), Error);
+  EXPECT_EQ(gunzip(gzip(text), text.size()), text);
+  EXPECT_THROW(gunzip(gzip(text), text.size() - 1), Error);
 }
 
 }  // namespace

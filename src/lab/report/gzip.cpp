@@ -18,10 +18,11 @@ Bytef* bytes_of(std::string_view text) {
   return reinterpret_cast<Bytef*>(const_cast<char*>(text.data()));
 }
 
-// Feeds `input` to `step` (deflate or inflate) in pieces and collects what comes out; returns the
-// last status.
+// Feeds `input` to `step` (deflate or inflate) in pieces and collects what comes out, until that is
+// more than `max_bytes`; returns the last status.
 template <class Step>
-int pump(z_stream& z, std::string_view input, std::string& out, Step&& step) {
+int pump(z_stream& z, std::string_view input, std::size_t max_bytes, std::string& out,
+         Step&& step) {
   std::string buffer(kChunk, '\0');
   int status = Z_OK;
   do {
@@ -34,6 +35,7 @@ int pump(z_stream& z, std::string_view input, std::string& out, Step&& step) {
       z.avail_out = static_cast<uInt>(buffer.size());
       status = step(z, input.empty());
       out.append(buffer, 0, buffer.size() - z.avail_out);
+      if (out.size() > max_bytes) return status;
     } while (z.avail_out == 0 && status == Z_OK);
   } while (!input.empty() && status != Z_STREAM_END && (status == Z_OK || status == Z_BUF_ERROR));
   return status;
@@ -47,7 +49,7 @@ std::string gzip(std::string_view text) {
                                Z_DEFAULT_STRATEGY) == Z_OK,
                   "zlib does not start");
   std::string out;
-  const int status = pump(z, text, out, [](z_stream& s, bool is_last) {
+  const int status = pump(z, text, text.max_size(), out, [](z_stream& s, bool is_last) {
     return deflate(&s, is_last ? Z_FINISH : Z_NO_FLUSH);
   });
   deflateEnd(&z);
@@ -55,12 +57,14 @@ std::string gzip(std::string_view text) {
   return out;
 }
 
-std::string gunzip(std::string_view data) {
+std::string gunzip(std::string_view data, std::size_t max_bytes) {
   z_stream z{};
   TRACESTEP_CHECK(inflateInit2(&z, kGzipWindow) == Z_OK, "zlib does not start");
   std::string out;
-  const int status = pump(z, data, out, [](z_stream& s, bool) { return inflate(&s, Z_NO_FLUSH); });
+  const int status =
+      pump(z, data, max_bytes, out, [](z_stream& s, bool) { return inflate(&s, Z_NO_FLUSH); });
   inflateEnd(&z);
+  if (out.size() > max_bytes) fail_input("gzip", "the text has more than {} bytes", max_bytes);
   if (status != Z_STREAM_END) fail_input("gzip", "the data are damaged or cut off");
   return out;
 }

@@ -1,0 +1,15 @@
+// JSON results, compared with themselves.
+#include "fuzz/fuzz_target.h"
+#include "lab/study/compare.h"
+
+using namespace tracestep;
+using namespace tracestep::fuzzing;
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  const MemoryFile bytes(text_of(data, size));
+  accepts([&] {
+    const ResultFile result = read_result(bytes.path());
+    compare_results(result, result, {});
+  });
+  return 0;
+}
