@@ -34,9 +34,9 @@ endif()
 
 # Paths in source locations and debug information are relative to the repository, whether the
 # compiler is given absolute ones or, by ccache, those from the build folder.
-file(RELATIVE_PATH up ${CMAKE_BINARY_DIR} ${CMAKE_SOURCE_DIR})
+cmake_path(RELATIVE_PATH CMAKE_SOURCE_DIR BASE_DIRECTORY ${CMAKE_BINARY_DIR} OUTPUT_VARIABLE up)
 add_compile_options("$<$<COMPILE_LANGUAGE:CXX>:-ffile-prefix-map=${CMAKE_SOURCE_DIR}/=>"
-                    "$<$<COMPILE_LANGUAGE:CXX>:-ffile-prefix-map=${up}=>")
+                    "$<$<COMPILE_LANGUAGE:CXX>:-ffile-prefix-map=${up}/=>")
 
 add_library(tracestep_options INTERFACE)
 target_include_directories(tracestep_options INTERFACE ${CMAKE_SOURCE_DIR}/src)
