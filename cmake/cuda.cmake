@@ -14,31 +14,16 @@ if(TRACESTEP_CUDA)
       set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION -std=c++20)
     endif()
     find_package(CUDAToolkit REQUIRED)
-    tracestep_folder(backends/cuda DEPS runtime USES_PRIVATE CUDA::cudart_static)
     # fmt 9 takes nvcc for a compiler without constexpr.
     set(cuda_flags -DFMT_USE_CONSTEXPR=1 --expt-relaxed-constexpr
         -Xcompiler=-Wall,-Wextra)
+    include(capi)  # tracestep_attention
+    tracestep_folder(backends/cuda EXCEPT attention DEPS runtime
+                     USES_PRIVATE tracestep_attention CUDA::cudart_static)
     target_compile_options(tracestep_backends_cuda PRIVATE
                            "$<$<COMPILE_LANGUAGE:CUDA>:${cuda_flags}>")
     target_compile_definitions(tracestep_backends_cuda PUBLIC TRACESTEP_WITH_CUDA)
-    # The attention kernels also go into a shared library, see capi.cmake.
-    file(GLOB attention_sources CONFIGURE_DEPENDS
-         ${CMAKE_SOURCE_DIR}/src/backends/cuda/attention/*.cpp
-         ${CMAKE_SOURCE_DIR}/src/backends/cuda/attention/*.cu)
-    set_source_files_properties(
-      ${attention_sources} PROPERTIES SKIP_PRECOMPILE_HEADERS ON
-      COMPILE_OPTIONS "$<IF:$<COMPILE_LANGUAGE:CUDA>,-Xcompiler=-fPIC,-fPIC>")
-    # A register that does not fit stops the build; tools/check_hopper_kernels also looks for
-    # products that the assembler serialised.
-    file(GLOB hopper_sources CONFIGURE_DEPENDS
-         ${CMAKE_SOURCE_DIR}/src/backends/cuda/attention/hopper_*.cu)
-    set_property(SOURCE ${hopper_sources} APPEND PROPERTY
-                 COMPILE_OPTIONS -Xptxas=--warn-on-spills,-Werror)
     list(APPEND concrete_backends backends/cuda)
-    set(TRACESTEP_CUDA_RUNTIME CUDA::cudart_static)
-    # Programs find the libraries that tools/gpu_bundle packs beside them, and these each other.
-    set(CMAKE_BUILD_RPATH "$ORIGIN/lib;$ORIGIN/../lib")
-    add_link_options(LINKER:--disable-new-dtags)
     message(STATUS "CUDA ${CUDAToolkit_VERSION}, architectures ${CMAKE_CUDA_ARCHITECTURES}")
     tracestep_note("CUDA back end" ON "")
   else()

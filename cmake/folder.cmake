@@ -1,17 +1,34 @@
-# tracestep_folder(NAME [DEPS folder...] [USES target...] [USES_PRIVATE target...])
-# makes the library tracestep_<name> of src/<NAME>/**.cpp (slashes become underscores). DEPS are
-# folders, passed on to users; USES are library targets passed on, USES_PRIVATE ones are not.
-# A folder of headers only becomes an INTERFACE library.
+# Static libraries, except beside CUDA kernels: these are large, so there every folder is a shared
+# library in lib/, and the programs of a build hold the kernels once. What belongs together finds
+# each other by relative paths, wherever the build folder or a bundle of it lies; --no-undefined
+# because a folder must name what it uses.
+if(TRACESTEP_CUDA)
+  set(BUILD_SHARED_LIBS ON)
+  set(CMAKE_LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/lib)
+  set(CMAKE_BUILD_RPATH_USE_ORIGIN ON)
+  set(CMAKE_BUILD_RPATH "$ORIGIN/lib;$ORIGIN/../lib")
+  add_link_options(LINKER:--disable-new-dtags LINKER:--no-undefined)
+endif()
+
+# tracestep_folder(NAME [EXCEPT folder] [DEPS folder...] [USES target...] [USES_PRIVATE target...])
+# makes the library tracestep_<name> of src/<NAME>/**.cpp (slashes become underscores), without the
+# folder in it that EXCEPT names. DEPS are folders, passed on to users; USES are library targets
+# passed on, USES_PRIVATE ones are not. A folder of headers only becomes an INTERFACE library.
 function(tracestep_folder folder)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "DEPS;USES;USES_PRIVATE")
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "EXCEPT" "DEPS;USES;USES_PRIVATE")
   string(REPLACE "/" "_" target "tracestep_${folder}")
   set(directory ${CMAKE_SOURCE_DIR}/src/${folder})
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${directory}/*.cpp ${directory}/*.cu)
   list(REMOVE_ITEM sources ${directory}/main.cpp)
+  if(arg_EXCEPT)
+    list(FILTER sources EXCLUDE REGEX "^${directory}/${arg_EXCEPT}/")
+  endif()
   list(TRANSFORM arg_DEPS REPLACE "/" "_")
   list(TRANSFORM arg_DEPS PREPEND tracestep_)
   if(sources)
-    add_library(${target} STATIC ${sources})
+    add_library(${target} ${sources})
+    # A definition of its own would keep the compiler's cache from serving both kinds of library.
+    set_target_properties(${target} PROPERTIES DEFINE_SYMBOL "")
     target_link_libraries(${target} PUBLIC tracestep_options ${arg_DEPS} ${arg_USES}
                           PRIVATE ${arg_USES_PRIVATE})
     tracestep_precompile(${target} ${tracestep_common_headers})

@@ -1,8 +1,6 @@
 // The C interface of the attention kernels: checks what a caller can get wrong, then hands over.
-// Empty in builds without the CUDA back end.
+// Compiled where the CUDA back end is.
 #include "capi/tracestep_attention.h"
-
-#ifdef TRACESTEP_WITH_CUDA
 
 #include "backends/cuda/attention/attention.h"
 
@@ -151,5 +149,3 @@ const char* tracestep_attention_message(int status) {
     default: return cudaGetErrorString(static_cast<cudaError_t>(status));
   }
 }
-
-#endif  // TRACESTEP_WITH_CUDA
