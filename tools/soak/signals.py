@@ -17,7 +17,7 @@ import time
 from pathlib import Path
 
 MODEL = ["--d-model", "128", "--d-ff", "256", "--layers", "2", "--heads", "4"]
-STEPS = 400
+STEPS = 200
 TRAIN = ["train", *MODEL, "--batch", "4", "--context", "64", "--steps", str(STEPS)]
 MEASURING = {
     "bench": ["bench", *MODEL, "--batch", "4", "--context", "64", "--steps", "100000"],
@@ -74,7 +74,7 @@ class Battery:
         process = self.start([*TRAIN, *files], folder)
         while process.poll() is None and not (log.exists() and log.stat().st_size > 0):
             time.sleep(0.001)
-        time.sleep(self.random.uniform(0.0, 0.8))
+        time.sleep(self.random.uniform(0.0, 0.5))
         if process.poll() is None:
             process.send_signal(number)
             self.check_end("train", number, process)
