@@ -16,10 +16,6 @@ struct Types {
   }
 };
 
-bool is_free(const Program& program, const Node& node) {
-  return node.op->is_view() && is_view(program, node.outputs[0]);
-}
-
 // A broadcast dimension (stride 0) is read once.
 std::int64_t distinct_bytes(const Value& value) {
   std::int64_t n = 1;
@@ -40,7 +36,7 @@ Cost& Cost::operator+=(const Cost& other) {
 
 Cost cost_of(const Program& program, const Node& node) {
   Cost out;
-  if (is_free(program, node)) return out;
+  if (makes_views(program, node)) return out;
   const Types types(program, node);
   const OpCall call{*node.op, node.attrs, types.inputs, types.outputs};
   if (node.op->flops) out.flops = node.op->flops(call);
@@ -80,7 +76,7 @@ std::int64_t workspace_bytes(const Program& program, const Node& node, const Dev
 
 std::int64_t launch_count(const Program& program) {
   std::int64_t n = 0;
-  for (const Node& node : program.nodes) n += is_free(program, node) ? 0 : 1;
+  for (const Node& node : program.nodes) n += makes_views(program, node) ? 0 : 1;
   return n;
 }
 

@@ -1,7 +1,6 @@
 #include "analysis/memory_map.h"
 
 #include <algorithm>
-#include <map>
 
 #include <fmt/format.h>
 
@@ -113,35 +112,6 @@ std::int64_t predicted_peak_bytes(const Program& program, const Storage& storage
   walk(program, storage, traits,
        [&](NodeId, std::int64_t live, std::int64_t) { peak = std::max(peak, live); });
   return peak;
-}
-
-std::vector<SavedValue> saved_for_backward(const Program& program) {
-  std::map<ValueId, SavedValue> by_base;
-  for (const Node& node : program.nodes) {
-    if (node.origin().phase != Phase::kBackward) continue;
-    if (node.op->is_view() && is_view(program, node.outputs[0])) continue;
-    for (ValueId input : node.inputs) {
-      const ValueId base = program.value(input).layout.base;
-      const Value& v = program.value(base);
-      if (v.producer == kNoNode) continue;
-      const Node& maker = program.node(v.producer);
-      if (maker.origin().phase != Phase::kForward) continue;
-      SavedValue& saved = by_base[base];
-      if (saved.value == kNoValue) {
-        saved = {base,
-                 v.type.bytes(),
-                 maker.origin().path,
-                 maker.op->name,
-                 {},
-                 cost_of(program, maker).flops};
-      }
-      saved.readers.push_back(node.op->name + " " + node.origin().path);
-    }
-  }
-  std::vector<SavedValue> out;
-  out.reserve(by_base.size());
-  for (auto& [base, saved] : by_base) out.push_back(std::move(saved));
-  return out;
 }
 
 }  // namespace tracestep

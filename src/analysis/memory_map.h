@@ -38,18 +38,4 @@ MemoryMap map_memory(const Program& program, const DeviceTraits& traits);
 std::int64_t predicted_peak_bytes(const Program& program, const Storage& storage,
                                   const DeviceTraits& traits);
 
-// A forward value that backward reads: what is kept, by whom it was made and who wants it.
-struct SavedValue {
-  ValueId value = kNoValue;
-  std::int64_t bytes = 0;
-  std::string path;
-  std::string op;
-  std::vector<std::string> readers;  // "op path" of the backward nodes that read it
-  std::int64_t recompute_flops = 0;  // of the node that made it
-};
-
-// In program order; parameters and inputs are not listed (they are there anyway). Values that
-// share one buffer through a reshape are listed once.
-std::vector<SavedValue> saved_for_backward(const Program& program);
-
 }  // namespace tracestep

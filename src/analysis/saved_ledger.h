@@ -3,11 +3,11 @@
 #pragma once
 
 #include <cstdint>
-#include <set>
 #include <string>
 #include <vector>
 
 #include "analysis/cost.h"
+#include "analysis/saved.h"
 #include "ir/program.h"
 
 namespace tracestep {
@@ -19,21 +19,13 @@ struct Recompute {
   Cost cost;
 };
 
-struct LedgerItem {
-  ValueId value = kNoValue;
-  NodeId producer = kNoNode;
-  std::int64_t bytes = 0;
-  std::vector<NodeId> readers = {};  // backward nodes, in order; empty: mode `forward` keeps it
-  NodeId last_reader = kNoNode;
+struct LedgerItem : Saved {
+  NodeId last_reader = kNoNode;  // kNoNode: mode `forward`, where outputs keep it
   Recompute again = {};
 };
 
-// In program order. Values that share one buffer through a reshape are listed once; parameters and
-// inputs are not listed: they are there anyway.
+// In program order.
 std::vector<LedgerItem> saved_ledger(const Program& program);
-
-// The values that nodes of later phases read, or outputs `saved.N`, by the buffer's first owner.
-std::set<ValueId> saved_values(const Program& program);
 
 // "layers.3" of "layers.3.attn.softmax"; what belongs to no layer is "once".
 std::string block_of(const std::string& path);

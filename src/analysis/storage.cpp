@@ -4,6 +4,7 @@
 #include <map>
 #include <set>
 
+#include "analysis/saved.h"
 #include "ir/op_def.h"
 
 namespace tracestep {
@@ -32,21 +33,19 @@ class Planner {
     for (ValueId id : program_.leaves) add_buffer(id, kNoNode);
     for (NodeId id = 0; id < end_; ++id) place(id);
     lifetimes();
+    for (const Saved& saved : saved_for_backward(program_)) saved_.insert(saved.value);
     for (std::size_t b = 0; b < out_.buffers.size(); ++b) categorize(b);
     return std::move(out_);
   }
 
  private:
   ValueId base(ValueId id) const { return program_.value(id).layout.base; }
-  bool makes_views(const Node& node) const {
-    return node.op->is_view() && is_view(program_, node.outputs[0]);
-  }
 
   // A view reads nothing itself; its readers read the base.
   void find_last_reads() {
     for (NodeId id = 0; id < end_; ++id) {
       const Node& node = program_.node(id);
-      if (makes_views(node)) continue;
+      if (makes_views(program_, node)) continue;
       for (ValueId input : node.inputs) last_read_[at(base(input))] = id;
     }
     for (const Output& o : program_.outputs) last_read_[at(base(o.value))] = end_;
@@ -97,7 +96,7 @@ class Planner {
 
   void place(NodeId id) {
     const Node& node = program_.node(id);
-    if (makes_views(node)) {
+    if (makes_views(program_, node)) {
       out_.runs[at(id)] = false;
       for (ValueId v : node.outputs) out_.buffer_of[at(v)] = out_.buffer_of[at(base(v))];
       return;
@@ -163,14 +162,6 @@ class Planner {
     for (std::size_t v = 0; v < program_.values.size(); ++v) {
       if (out_.buffer_of[v] >= 0) members_[out_.buffer_of[v]].push_back(static_cast<ValueId>(v));
     }
-    read_in_backward_.assign(program_.values.size(), false);
-    for (const Node& node : program_.nodes) {
-      if (makes_views(node) || node.origin().phase == Phase::kForward) continue;
-      for (ValueId input : node.inputs) read_in_backward_[at(base(input))] = true;
-    }
-    for (const Output& o : program_.outputs) {
-      if (o.name.starts_with("saved.")) read_in_backward_[at(base(o.value))] = true;
-    }
   }
 
   Category category(ValueId id) const {
@@ -187,9 +178,7 @@ class Planner {
     if (v.leaf == LeafKind::kState) return Category::kOptimizerState;
     const Node& node = program_.node(v.producer);
     if (node.op->kernel_class == KernelClass::kCollective) return Category::kCollective;
-    const bool saved =
-        node.origin().phase == Phase::kForward && read_in_backward_[at(v.layout.base)];
-    return saved ? Category::kActivation : Category::kTemporary;
+    return saved_.contains(v.layout.base) ? Category::kActivation : Category::kTemporary;
   }
 
   // A buffer that several values pass through is called after the one that matters most.
@@ -209,7 +198,7 @@ class Planner {
   NodeId end_;
   std::vector<NodeId> last_read_;  // by base value
   std::vector<ValueId> forced_;    // by value: whose buffer it must have
-  std::vector<bool> read_in_backward_;
+  std::set<ValueId> saved_;        // by base value
   std::map<int, std::vector<ValueId>> members_;
   Storage out_;
 };

@@ -86,6 +86,10 @@ const OpDef* find_op_or_null(std::string_view name) {
   return found == r.by_name.end() ? nullptr : found->second.get();
 }
 
+bool makes_views(const Program& program, const Node& node) {
+  return node.op->is_view() && is_view(program, node.outputs[0]);
+}
+
 const OpDef& find_op(std::string_view name) {
   if (const OpDef* op = find_op_or_null(name)) return *op;
   std::vector<std::string> names;

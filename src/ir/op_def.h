@@ -140,6 +140,9 @@ struct OpDef {
   const OpForm* find_form(std::string_view form) const;
 };
 
+// True when the node only makes views: it launches nothing and owns no bytes.
+bool makes_views(const Program& program, const Node& node);
+
 // Adds an op; the reference stays valid. Throws Error{kUsage} when the name is taken or the
 // record has neither type rule nor name.
 const OpDef& register_op(OpDef op);

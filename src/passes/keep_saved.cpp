@@ -1,32 +1,27 @@
 #include "passes/keep_saved.h"
 
-#include <set>
-
 #include <fmt/format.h>
 
-#include "ir/rewrite.h"
+#include "analysis/saved.h"
 #include "passes/simplify.h"
 
 namespace tracestep {
+namespace {
+
+bool is_forward(const Program& program, ValueId id) {
+  const NodeId producer = program.value(id).producer;
+  return producer != kNoNode && program.node(producer).origin().phase == Phase::kForward;
+}
+
+}  // namespace
 
 Program keep_saved(const Program& program) {
-  std::set<ValueId> forward, saved;
-  for (const Node& node : program.nodes) {
-    if (node.origin().phase == Phase::kForward) {
-      forward.insert(node.outputs.begin(), node.outputs.end());
-      continue;
-    }
-    for (ValueId input : node.inputs) {
-      if (forward.contains(input)) saved.insert(program.value(input).layout.base);
-    }
-  }
   Program body = program;
   body.updates.clear();
-  std::erase_if(body.outputs, [&](const Output& o) { return !forward.contains(o.value); });
+  std::erase_if(body.outputs, [&](const Output& o) { return !is_forward(program, o.value); });
   int index = 0;
-  for (ValueId id : saved) {
-    if (program.value(id).producer == kNoNode) continue;  // a leaf is there anyway
-    body.outputs.push_back({fmt::format("saved.{}", index++), id});
+  for (const Saved& saved : saved_for_backward(program)) {
+    body.outputs.push_back({fmt::format("{}{}", kSavedOutput, index++), saved.value});
   }
   return remove_dead_nodes(body);
 }

@@ -202,11 +202,8 @@ TEST_F(MemoryTablesTest, PrecisionsAreComparedWithFp32OfTheSameCell) {
 TEST_F(MemoryTablesTest, SavedBytesPerOpAndPerBlockAddUpToTheSameTotal) {
   for (Mode mode : {Mode::kForward, Mode::kForwardBackward, Mode::kStep}) {
     const MemoryCell cell = cell_on_null(tiny_step(mode, Granularity::kFused));
-    std::int64_t total = 0;
-    for (const SavedValue& v : saved_for_backward(
-             cell_on_null(tiny_step(Mode::kStep, Granularity::kFused)).run.program)) {
-      total += v.bytes;
-    }
+    const std::int64_t total =
+        saved_bytes(cell_on_null(tiny_step(Mode::kStep, Granularity::kFused)).run.program);
     const Table ops = saved_by_op_table(cell), blocks = saved_by_block_table(cell);
     EXPECT_EQ(sum(ops, "bytes"), total) << name_of(mode);
     EXPECT_EQ(sum(blocks, "bytes"), total) << name_of(mode);

@@ -6,6 +6,7 @@
 
 #include "analysis/cost.h"
 #include "analysis/memory_map.h"
+#include "analysis/saved.h"
 #include "exec/eager.h"
 #include "lab/measure/sampling.h"
 #include "lab/measure/statistics.h"
@@ -71,19 +72,6 @@ double busy_ms_of(const std::vector<Span>& spans) {
 std::int64_t major_faults() {
   rusage usage{};
   return getrusage(RUSAGE_SELF, &usage) == 0 ? usage.ru_majflt : 0;
-}
-
-// What one graph holds for backward.
-std::int64_t saved_bytes_of(const Program& program, Mode mode) {
-  std::int64_t total = 0;
-  if (mode == Mode::kForward) {
-    for (const Output& o : program.outputs) {
-      if (o.name.starts_with("saved.")) total += program.type(o.value).bytes();
-    }
-    return total;
-  }
-  for (const SavedValue& saved : saved_for_backward(program)) total += saved.bytes;
-  return total;
 }
 
 void time_steps(Executor& executor, Device& device, const StopSignal* stop, CellResult& out) {
@@ -166,7 +154,7 @@ void measure(Device& device, const StopSignal* stop, CellResult& out) {
   out.predicted_peak_bytes = executor.predicted_peak_bytes();
   out.parameters = parameter_count(out.program);
   out.flops = gemm_flops(out.program);
-  out.saved_bytes = saved_bytes_of(out.program, out.spec.step.mode);
+  out.saved_bytes = saved_bytes(out.program);
   out.launches = executor.launches();
   initialize_for_timing(store, out.spec.seed);
   set_step_inputs(executor, out.spec.step, out.spec.seed);

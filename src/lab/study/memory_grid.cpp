@@ -1,7 +1,7 @@
 // The tables of a grid of cells; those of one cell are in memory_tables.cpp.
 #include <algorithm>
 
-#include "analysis/saved_ledger.h"
+#include "analysis/saved.h"
 #include "ir/op_def.h"
 #include "lab/study/columns.h"
 #include "lab/study/memory_tables.h"
@@ -72,10 +72,10 @@ std::int64_t residual_bytes(const Program& program) {
 }
 
 // Without the narrow copies of weights, which have a column of their own.
-std::int64_t saved_bytes(const Program& program) {
+std::int64_t saved_activation_bytes(const Program& program) {
   std::int64_t out = 0;
-  for (const LedgerItem& item : saved_ledger(program)) {
-    if (program.value(item.value).role != Role::kWeightCast) out += item.bytes;
+  for (const Saved& saved : saved_for_backward(program)) {
+    if (program.value(saved.value).role != Role::kWeightCast) out += saved.bytes;
   }
   return out;
 }
@@ -150,7 +150,7 @@ Table peak_table(std::span<const MemoryCell> cells) {
                    measured ? run.peak_bytes : predicted,
                    predicted,
                    when(measured, run.peak_bytes),
-                   saved_bytes(run.program),
+                   saved_activation_bytes(run.program),
                    predicted_totals(run).highest[at(Category::kWeightCast)],
                    residual_bytes(run.program),
                    when(fp32 != nullptr && fp32 != &cell, 100.0 * (ratio - 1.0)),

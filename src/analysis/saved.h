@@ -1,0 +1,29 @@
+// What a step saves for backward: the one definition that storage, the ledger, `keep_saved` and
+// every table read.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "ir/program.h"
+
+namespace tracestep {
+
+// A value that a forward node made and a backward node reads, itself or through views.
+struct Saved {
+  ValueId value = kNoValue;  // the base: what owns the bytes; views of it are not listed
+  NodeId producer = kNoNode;
+  std::int64_t bytes = 0;
+  std::vector<NodeId> readers = {};  // backward nodes, in order; empty: an output `saved.N`
+};
+
+// In program order. Parameters and inputs are not listed: they are there anyway. Where backward is
+// gone (mode `forward`), the outputs `saved.N` tell what it would have read. O(nodes).
+std::vector<Saved> saved_for_backward(const Program& program);
+
+// The prefix of those outputs' names.
+inline constexpr std::string_view kSavedOutput = "saved.";
+
+std::int64_t saved_bytes(const Program& program);
+
+}  // namespace tracestep
