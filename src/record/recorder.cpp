@@ -17,7 +17,6 @@ std::string_view name_of(MemoryAction action) {
 
 std::string_view name_of(Counter counter) {
   switch (counter) {
-    case Counter::kLaunches: return "launches";
     case Counter::kAllocations: return "allocations";
     case Counter::kSegmentAllocations: return "segment_allocations";
   }

@@ -49,8 +49,8 @@ struct Span {
 };
 
 // Always counted: an addition costs nothing.
-enum class Counter : std::uint8_t { kLaunches, kAllocations, kSegmentAllocations };
-inline constexpr std::size_t kCounterCount = 3;
+enum class Counter : std::uint8_t { kAllocations, kSegmentAllocations };
+inline constexpr std::size_t kCounterCount = 2;
 
 std::string_view name_of(Counter counter);
 
@@ -65,8 +65,6 @@ class Recorder {
   Recorder() = default;
   explicit Recorder(Options options) : options_(options) {}
 
-  // What is recorded from now on; what is there stays.
-  void set_options(Options options) { options_ = options; }
   bool records_spans() const { return options_.spans; }
   bool records_memory() const { return options_.memory; }
 

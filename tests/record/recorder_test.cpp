@@ -33,10 +33,10 @@ TEST(RecorderTest, ClearForgetsEverythingAndKeepsTheRoom) {
   Recorder recorder({.spans = true, .memory = true});
   recorder.reserve(100, 200);
   recorder.add(Span{});
-  recorder.count(Counter::kLaunches, 3);
-  EXPECT_EQ(recorder.count_of(Counter::kLaunches), 3);
+  recorder.count(Counter::kAllocations, 3);
+  EXPECT_EQ(recorder.count_of(Counter::kAllocations), 3);
   recorder.clear();
-  EXPECT_EQ(recorder.count_of(Counter::kLaunches), 0);
+  EXPECT_EQ(recorder.count_of(Counter::kAllocations), 0);
   EXPECT_TRUE(recorder.spans().empty());
   EXPECT_GE(recorder.memory_events().capacity(), 200u);
 }

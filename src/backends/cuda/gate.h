@@ -16,7 +16,6 @@ class Gate {
   // Shut; it opens by itself after two seconds, so that a mistake is a slow step and no hang.
   void shut();
   void open();
-  bool is_shut() const { return shut_; }
 
  private:
   cudaStream_t stream_;
