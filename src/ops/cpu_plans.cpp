@@ -1,17 +1,12 @@
 #include "ops/cpu_plans.h"
 
+#include "base/integers.h"
+
 #include <algorithm>
 #include <limits>
 
 namespace tracestep {
 namespace {
-
-std::int64_t ceil_div(std::int64_t a, std::int64_t b) {
-  return (a + b - 1) / b;
-}
-std::int64_t round_up(std::int64_t a, std::int64_t unit) {
-  return ceil_div(a, unit) * unit;
-}
 
 // A strip of packed b (16 columns with AVX2, 32 with AVX-512) of this many rows takes half of L1.
 constexpr std::int64_t kBlockK = 256;

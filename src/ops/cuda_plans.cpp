@@ -1,5 +1,7 @@
 #include "ops/cuda_plans.h"
 
+#include "base/integers.h"
+
 #include <algorithm>
 
 namespace tracestep {
@@ -10,10 +12,6 @@ constexpr std::int64_t kBlocks = 1024;
 constexpr std::int64_t kElementsPerBlock = 16384;
 
 constexpr std::int64_t kFloat = 4;
-
-std::int64_t ceil_div(std::int64_t a, std::int64_t b) {
-  return (a + b - 1) / b;
-}
 
 }  // namespace
 

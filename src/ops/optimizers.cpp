@@ -1,4 +1,5 @@
 // Optimizer updates and the global gradient norm, as ops of the same program.
+#include "base/integers.h"
 #include "ir/device_traits.h"
 #include "ops/cpu_plans.h"
 #include "ops/cuda_plans.h"
@@ -102,7 +103,7 @@ void register_global_norm() {
        .workspace = [](const OpCall& c, const DeviceTraits& traits) -> std::int64_t {
          std::int64_t cpu_bytes = 0, cuda_bytes = 0;
          for (const Type& t : c.inputs) {
-           cpu_bytes += (t.count() + kNormChunk - 1) / kNormChunk * std::int64_t{sizeof(double)};
+           cpu_bytes += ceil_div(t.count(), kNormChunk) * std::int64_t{sizeof(double)};
            cuda_bytes += cuda_norm_parts(t.count()) * std::int64_t{sizeof(float)};
          }
          return traits.kind == "cpu" ? cpu_bytes : traits.kind == "cuda" ? cuda_bytes : 0;

@@ -1,4 +1,5 @@
 // Root-mean-square normalisation over the last axis; statistics in float32 whatever x is stored in.
+#include "base/integers.h"
 #include "ir/device_traits.h"
 #include "ops/cpu_plans.h"
 #include "ops/cuda_plans.h"
@@ -78,7 +79,7 @@ std::int64_t gradient_workspace(const OpCall& c, const DeviceTraits& traits) {
   if (traits.kind == "cuda") return plan_rms_norm_grad(rows, width).workspace_bytes;
   if (traits.kind != "cpu" || width == 0) return 0;
   const std::int64_t step = rms_norm_rows_per_block(rows);
-  return (rows + step - 1) / step * width * static_cast<std::int64_t>(sizeof(float));
+  return ceil_div(rows, step) * width * static_cast<std::int64_t>(sizeof(float));
 }
 
 }  // namespace

@@ -11,6 +11,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "base/integers.h"
 #include "runtime/accounted_allocator.h"
 #include "runtime/sanitizer.h"
 
@@ -23,10 +24,6 @@ constexpr std::int64_t kAlignment = 512;  // what the sources promise
 constexpr std::int64_t kMaxSmallBytes = kMiB;
 constexpr std::int64_t kGranuleBytes = 2 * kMiB;  // a huge page
 constexpr std::int64_t kLargeSegmentBytes = 20 * kMiB;
-
-constexpr std::int64_t round_up(std::int64_t bytes, std::int64_t unit) {
-  return (bytes + unit - 1) / unit * unit;
-}
 
 struct Block;
 

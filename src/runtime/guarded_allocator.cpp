@@ -5,6 +5,7 @@
 #include <cstring>
 #include <utility>
 
+#include "base/integers.h"
 #include "base/log.h"
 #include "runtime/sanitizer.h"
 
@@ -25,10 +26,6 @@ constexpr std::int64_t kCopiedQuarantineBytes = std::int64_t{4} << 20;
 constexpr std::uint16_t kZonePattern = 0xA55A;
 constexpr std::uint16_t kUninitialised = 0xFFFF;
 constexpr std::uint16_t kFreed = 0xFFFD;
-
-constexpr std::int64_t round_up(std::int64_t bytes, std::int64_t unit) {
-  return (bytes + unit - 1) / unit * unit;
-}
 
 std::byte byte_of(std::uint16_t pattern, std::int64_t index) {
   return static_cast<std::byte>(index % 2 == 0 ? pattern & 0xFF : pattern >> 8);

@@ -9,6 +9,7 @@
 
 #include "backends/cpu/attention_heads.h"
 #include "backends/cpu/gemm-inl.h"
+#include "base/integers.h"
 #include "ops/cpu_plans.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -21,10 +22,6 @@ static_assert(kPanel >= AttentionPlan::kLeastPanel && kPanel <= AttentionPlan::k
 static_assert(kRows <= AttentionPlan::kTallestStrip && kColumns <= AttentionPlan::kWidestStrip);
 
 constexpr std::int64_t kAligned = AttentionPlan::kAligned;
-constexpr std::int64_t rounded_up(std::int64_t x, std::int64_t unit) {
-  return (x + unit - 1) / unit * unit;
-}
-
 // 2^x within 8e-8 for x <= 126, at least 2^-126, NaN for NaN: x = n + r, a polynomial of degree 6
 // in r (relative error 2e-9), and n added to the exponent bits. Scores are kept in units of log 2.
 HWY_INLINE V exp2(V x) {

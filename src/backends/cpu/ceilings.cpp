@@ -7,6 +7,7 @@
 
 #include "backends/cpu/targets.h"
 #include "backends/cpu/threads.h"
+#include "base/integers.h"
 #include "ir/builder.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -178,7 +179,7 @@ double best_pass(int threads, int pass, std::int64_t count, float* const* arrays
   for (int i = 0; i < repeats; ++i) {
     best = std::min(best, seconds([&] {
                             for (int r = 0; r < rounds; ++r) {
-                              cpu::run_chunks(threads, (count + step - 1) / step, body, &work);
+                              cpu::run_chunks(threads, ceil_div(count, step), body, &work);
                             }
                           }) / rounds);
   }

@@ -16,13 +16,14 @@
 
 #include "backends/cpu/attention-inl.h"
 #include "backends/cpu/tiles-inl.h"
+#include "base/integers.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace tracestep::cpu::HWY_NAMESPACE {
 namespace {
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
-constexpr std::int64_t kKeyTile = rounded_up(AttentionPlan::kKeys, kRows);
+constexpr std::int64_t kKeyTile = round_up(AttentionPlan::kKeys, kRows);
 constexpr std::int64_t kMostQueries = std::max<std::int64_t>(1, 192 / kPanel) * kPanel;
 
 struct Forward {
@@ -40,8 +41,8 @@ struct Forward {
 
   // Queries of a tile: tiles of about one size.
   std::int64_t tile() const {
-    const std::int64_t tiles = (p.queries + kMostQueries - 1) / kMostQueries;
-    return rounded_up((p.queries + tiles - 1) / tiles, kPanel);
+    const std::int64_t tiles = ceil_div(p.queries, kMostQueries);
+    return round_up((p.queries + tiles - 1) / tiles, kPanel);
   }
 };
 
@@ -50,10 +51,10 @@ struct Scratch {
   std::int64_t ldo;  // of the results
   float *q, *k, *v, *panel, *o, *top, *sum, *factor;
 
-  Scratch(float* at, std::int64_t width) : ldo(rounded_up(width, kColumns)) {
+  Scratch(float* at, std::int64_t width) : ldo(round_up(width, kColumns)) {
     const auto take = [&at](std::int64_t n) {
       float* out = at;
-      at += rounded_up(n, kAligned);
+      at += round_up(n, kAligned);
       return out;
     };
     q = take(kMostQueries * width);
@@ -109,7 +110,7 @@ void add_tile(const AttentionProblem& p, const Scratch& s, std::int64_t first_ke
               std::int64_t keys, std::int64_t first, std::int64_t at, std::int64_t queries) {
   const std::int64_t seen = std::min(keys, p.visible(first + queries - 1) - first_key);
   if (seen <= 0) return;
-  const std::int64_t rows = rounded_up(queries, kRows), columns = rounded_up(rows, kColumns);
+  const std::int64_t rows = round_up(queries, kRows), columns = round_up(rows, kColumns);
   score_panel(seen, columns, p.width, s.k, s.q + at * p.width, s.panel);
   const bool hides = p.visible(first) < first_key + seen;
   if (hides) hide(p, first_key, seen, first, -kInfinity, s.panel);
@@ -147,9 +148,9 @@ void run_tile(const Forward& f, std::int64_t head, std::int64_t first, float* sc
   const Scratch s(scratch, p.width);
   const std::int64_t count = std::min(f.tile(), p.queries - first);
   pack_across<kColumns>(f.q.rows<T>(head, first), f.q.row_stride, count, p.width, s.q);
-  const std::int64_t packed = rounded_up(count, kColumns);
+  const std::int64_t packed = round_up(count, kColumns);
   scale_all(s.q, packed * p.width, static_cast<float>(p.scale * kLog2E));
-  const std::int64_t whole = rounded_up(count, kPanel);
+  const std::int64_t whole = round_up(count, kPanel);
   std::fill_n(s.q + packed * p.width, (whole - packed) * p.width, 0.0f);
   std::fill_n(s.o, whole * s.ldo, 0.0f);
   std::fill_n(s.top, whole, -kInfinity);

@@ -19,6 +19,7 @@
 
 #include "backends/cpu/attention-inl.h"
 #include "backends/cpu/tiles-inl.h"
+#include "base/integers.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace tracestep::cpu::HWY_NAMESPACE {
@@ -55,8 +56,8 @@ struct Backward {
                              .keys = p.keys,
                              .width = p.width,
                              .dtype = q.dtype})),
-        block(rounded_up(plan.backward_keys, kRows)),
-        panels((p.queries + kPanel - 1) / kPanel),
+        block(round_up(plan.backward_keys, kRows)),
+        panels(ceil_div(p.queries, kPanel)),
         inner(reinterpret_cast<float*>(call.workspace.data())),
         missing(inner + plan.row_floats()),
         wide_dq(missing + plan.row_floats()),
@@ -75,10 +76,10 @@ struct Scratch {
   float *weights, *slopes, *lse, *lse_rest,
       *inner;  // p and ds, and statistics of the panel's queries
 
-  Scratch(float* at, std::int64_t width, std::int64_t block) : ldo(rounded_up(width, kColumns)) {
+  Scratch(float* at, std::int64_t width, std::int64_t block) : ldo(round_up(width, kColumns)) {
     const auto take = [&at](std::int64_t n) {
       float* out = at;
-      at += rounded_up(n, kAligned);
+      at += round_up(n, kAligned);
       return out;
     };
     k = take(block * width);
@@ -116,7 +117,7 @@ void pack_panel(const Backward& b, const Scratch& s, const Meeting& m) {
   pack_across<kColumns>(dy, b.dy.row_stride, m.queries, width, s.dy);
   pack_along(q, b.q.row_stride, m.queries, width, s.q_along);
   pack_along(dy, b.dy.row_stride, m.queries, width, s.dy_along);
-  const std::int64_t packed = rounded_up(m.queries, kColumns), rest = kPanel - packed;
+  const std::int64_t packed = round_up(m.queries, kColumns), rest = kPanel - packed;
   scale_all(s.q, packed * width, static_cast<float>(b.p.scale * kLog2E));
   std::fill_n(s.q + packed * width, rest * width, 0.0f);
   std::fill_n(s.dy + packed * width, rest * width, 0.0f);
@@ -140,7 +141,7 @@ void pack_panel(const Backward& b, const Scratch& s, const Meeting& m) {
 // is hidden or is not there.
 HWY_NOINLINE void weigh(const Backward& b, const Scratch& s, const Meeting& m,
                         std::int64_t columns) {
-  for (std::int64_t j = 0; j < rounded_up(m.keys, kRows); ++j) {
+  for (std::int64_t j = 0; j < round_up(m.keys, kRows); ++j) {
     float *p = s.weights + j * kPanel, *ds = s.slopes + j * kPanel;
     const std::int64_t hidden =
         j < m.keys ? hidden_columns(b.p.first_query(m.first_key + j), m.first_query) : kPanel;
@@ -236,7 +237,7 @@ template <class T>
 void meet(const Backward& b, const Scratch& s, const Meeting& m, std::int64_t packed,
           std::int64_t block) {
   pack_panel<T>(b, s, m);
-  const std::int64_t columns = rounded_up(rounded_up(m.queries, kRows), kColumns);
+  const std::int64_t columns = round_up(round_up(m.queries, kRows), kColumns);
   score_panel(m.keys, columns, b.p.width, s.k, s.q, s.weights);
   score_panel(m.keys, columns, b.p.width, s.v, s.dy, s.slopes);
   weigh(b, s, m, columns);
@@ -311,7 +312,7 @@ void find_missing(const Backward& b, Meeting m, float* scratch) {
   }
   const Scratch s(scratch, p.width, b.block);
   pack_panel<T>(b, s, m);
-  const std::int64_t columns = rounded_up(rounded_up(m.queries, kRows), kColumns);
+  const std::int64_t columns = round_up(round_up(m.queries, kRows), kColumns);
   const std::int64_t end = p.visible(m.first_query + m.queries - 1);
   std::fill_n(s.inner, kPanel, 0.0f);  // the sums; nobody asks for dy·y here
   for (; m.first_key < end; m.first_key += b.block) {
@@ -353,7 +354,7 @@ void flash_attention_grad_kernel(const KernelCall& call) {
   std::fill_n(b.turns, b.p.heads * b.panels, 0);
   // The first blocks of keys are seen by most queries: they come first. Those of one head are far
   // apart where there are many, and follow each other through the panels where there are few.
-  const std::int64_t blocks = (b.p.keys + b.block - 1) / b.block;
+  const std::int64_t blocks = ceil_div(b.p.keys, b.block);
   for_chunks(call, blocks * b.p.heads, [&](std::int64_t chunk, int thread) {
     const std::int64_t head = chunk % b.p.heads, block = chunk / b.p.heads;
     with_type(b.q.dtype,

@@ -1,5 +1,7 @@
 #include "backends/cpu/memory_source.h"
 
+#include "base/integers.h"
+
 #include <malloc.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -16,7 +18,7 @@ namespace {
 constexpr std::int64_t kHugePage = std::int64_t{2} << 20;
 
 std::int64_t mapped_bytes(std::int64_t bytes) {
-  return (bytes + kHugePage - 1) / kHugePage * kHugePage;
+  return round_up(bytes, kHugePage);
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 
 #include "backends/cpu/kernels.h"
 #include "backends/cpu/targets.h"
+#include "base/integers.h"
 #include "ops/cpu_plans.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -162,7 +163,7 @@ void reduce_kernel(const KernelCall& call) {
       by_columns
           ? kColumns
           : std::clamp<std::int64_t>(kChunk / std::max<std::int64_t>(1, s.reduced), 1, kColumns);
-  const std::int64_t groups = (s.results + step - 1) / step;
+  const std::int64_t groups = ceil_div(s.results, step);
   for_chunks(call, groups * parts, [&](std::int64_t job, int) {
     const std::int64_t part = job / groups, first = job % groups * step;
     const std::int64_t count = std::min(step, s.results - first);
@@ -196,7 +197,7 @@ void global_norm_kernel(const KernelCall& call) {
   for (const TensorRef& input : call.inputs) {
     const Operand x(input);
     const std::int64_t count = input.count(), first = chunks;
-    const std::int64_t own = (count + kNormChunk - 1) / kNormChunk;
+    const std::int64_t own = ceil_div(count, kNormChunk);
     for_chunks(call, own, [&](std::int64_t chunk, int) {
       const std::int64_t end = std::min(count, (chunk + 1) * kNormChunk);
       double total = 0;

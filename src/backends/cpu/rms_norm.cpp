@@ -3,6 +3,7 @@
 
 #include "backends/cpu/kernels.h"
 #include "backends/cpu/targets.h"
+#include "base/integers.h"
 #include "ops/cpu_plans.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -86,7 +87,7 @@ void rms_norm_grad_kernel(const KernelCall& call) {
   if (width == 0) return;
   const std::int64_t rows = call.inputs[1].count() / width;
   const std::int64_t step = rms_norm_rows_per_block(rows);
-  const std::int64_t blocks = (rows + step - 1) / step;
+  const std::int64_t blocks = ceil_div(rows, step);
   auto* partials = reinterpret_cast<float*>(call.workspace.data());  // [blocks, width]
   const GradOperands operands{Operand(call.inputs[0]), Operand(call.inputs[1]),
                               Operand(call.inputs[2]), call.inputs[3].as<const float>(),

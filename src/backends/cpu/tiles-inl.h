@@ -10,6 +10,7 @@
 #include "backends/cpu/operand.h"
 #include "backends/cpu/simd-inl.h"
 #include "backends/cpu/threads.h"
+#include "base/integers.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace tracestep::cpu::HWY_NAMESPACE {
@@ -66,7 +67,7 @@ void for_chunks(const KernelCall& call, std::int64_t chunks, const F& f) {
 // f(begin, n) for tiles of n <= kTile elements that cover 0 <= i < count.
 template <class F>
 void for_tiles(const KernelCall& call, std::int64_t count, const F& f) {
-  for_chunks(call, (count + kChunk - 1) / kChunk, [&](std::int64_t chunk, int) {
+  for_chunks(call, ceil_div(count, kChunk), [&](std::int64_t chunk, int) {
     const std::int64_t end = std::min(count, (chunk + 1) * kChunk);
     for (std::int64_t i = chunk * kChunk; i < end; i += kTile) f(i, std::min(kTile, end - i));
   });
@@ -77,7 +78,7 @@ template <class F>
 void for_rows(const KernelCall& call, std::int64_t rows, std::int64_t width, const F& f) {
   const std::int64_t per_chunk =
       std::max<std::int64_t>(1, kChunk / std::max<std::int64_t>(1, width));
-  for_chunks(call, (rows + per_chunk - 1) / per_chunk, [&](std::int64_t chunk, int) {
+  for_chunks(call, ceil_div(rows, per_chunk), [&](std::int64_t chunk, int) {
     const std::int64_t end = std::min(rows, (chunk + 1) * per_chunk);
     for (std::int64_t row = chunk * per_chunk; row < end; ++row) f(row);
   });

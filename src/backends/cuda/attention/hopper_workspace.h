@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "backends/cuda/attention/attention.h"
+#include "base/integers.h"
 
 namespace tracestep::cuda {
 
@@ -21,15 +22,14 @@ struct HopperBackwardWorkspace {
 };
 
 inline HopperBackwardWorkspace hopper_backward_workspace(const AttentionShape& shape) {
-  const auto up = [](std::int64_t n, std::int64_t unit) { return (n + unit - 1) / unit * unit; };
   HopperBackwardWorkspace w{};
-  w.padded_queries = up(shape.queries, 128);
+  w.padded_queries = round_up(shape.queries, 128);
   const std::int64_t rows = std::int64_t{shape.batch} * shape.heads * w.padded_queries;
   w.lse2 = 0;
-  w.delta = up(w.lse2 + rows * 4, 256);
-  w.dq_sums = up(w.delta + rows * 4, 256);
-  w.turns = up(w.dq_sums + rows * hopper_width(shape.width) * 4, 256);
-  w.bytes = w.turns + (shape.deterministic ? up(rows / 64 * 2 * 4, 256) : 0);
+  w.delta = round_up(w.lse2 + rows * 4, 256);
+  w.dq_sums = round_up(w.delta + rows * 4, 256);
+  w.turns = round_up(w.dq_sums + rows * hopper_width(shape.width) * 4, 256);
+  w.bytes = w.turns + (shape.deterministic ? round_up(rows / 64 * 2 * 4, 256) : 0);
   return w;
 }
 

@@ -5,6 +5,7 @@
 #include <atomic>
 
 #include "backends/cuda/attention/portable_kernels.h"
+#include "base/integers.h"
 
 namespace tracestep::cuda {
 namespace {
@@ -15,10 +16,6 @@ constexpr std::int64_t kRowStep = 128;  // rows of the largest block
 
 std::int64_t batch_heads(const AttentionShape& shape) {
   return std::int64_t{shape.batch} * shape.heads;
-}
-
-std::int64_t round_up(std::int64_t bytes, std::int64_t to) {
-  return (bytes + to - 1) / to * to;
 }
 
 // Whether every row of a tensor starts at a multiple of 16 bytes. An axis of one element is not
