@@ -131,7 +131,8 @@ struct OpDef {
   bool cheap_to_recompute = false;
   // No kernel of its own on any back end: always decomposed.
   bool always_decompose = false;
-  // Somebody asked for it by name: whole in primitive programs too where there is a kernel.
+  // Chosen explicitly (`--attention flash`), so primitive granularity does not take it apart where
+  // the device has a kernel for it.
   bool stays_whole = false;
 
   bool is_view() const { return static_cast<bool>(view); }

@@ -61,10 +61,10 @@ void poison(Store& store, const std::string& name) {
 }
 
 // The loss stays finite; what flows back from the large last matrix through the norms of the small
-// embedding does not: beyond 2^64 in float32, beyond 65504 in float16.
+// embedding does not: each of them multiplies it by up to 316, as epsilon is 1e-5.
 void make_gradients_overflow(Store& store, const Case& c) {
   set_all(store, "token_embeddings.weight", 1e-4);
-  set_all(store, "lm_head.weight", c.precision == "fp16" ? 1e4 : 2e17);
+  set_all(store, "lm_head.weight", c.precision == "fp16" ? 1e4 : 5e37);
 }
 
 // Everything that a step may change, but for the gradients that each step makes anew.
