@@ -51,7 +51,7 @@ def fuzz(target, args, folder):
     new.mkdir()
     crash = OUT / f"{target}-"
     command = [str(BUILD / "tests/fuzz" / f"fuzz_{target}"), str(new),
-               str(ROOT / "tests/fuzz/corpus" / target), "-print_final_stats=1", "-timeout=10",
+               str(ROOT / "tests/fuzz/corpus" / target), "-print_final_stats=1", "-timeout=60",
                f"-max_len={MAX_BYTES.get(target, 16384)}", "-rss_limit_mb=2048",
                f"-artifact_prefix={crash}", f"-seed={args.seed}"]
     command.append(f"-runs={args.runs}" if args.runs else
