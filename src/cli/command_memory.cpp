@@ -199,6 +199,7 @@ int run_fingerprint(const MemoryOptions& o, std::span<const std::string> argumen
   if (o.grid.contexts.size() > 1) {
     throw Error(ErrorCode::kUsage, "--context", "a snapshot is of one context", "give one");
   }
+  check_shape(model, {.batch = o.grid.batch, .context = o.grid.contexts[0]});
   const MemoryTrace trace = read_trace_file(o.fingerprint);
   const Fingerprint found =
       fingerprint_of(trace, model, {.batch = o.grid.batch, .context = o.grid.contexts[0]});

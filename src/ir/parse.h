@@ -9,8 +9,8 @@
 
 namespace tracestep {
 
-// A step of the largest preset is a hundredth of either.
-inline constexpr std::size_t kMaxProgramBytes = std::size_t{64} << 20, kMaxProgramLines = 100'000;
+// A step of the largest preset is a small part of either.
+inline constexpr std::size_t kMaxProgramBytes = std::size_t{64} << 20, kMaxProgramLines = 50'000;
 
 // Throws Error{kInput} for a text beyond these limits, and with `where:line:column`; types written
 // in the text must be the inferred ones. `where` names the source in messages.

@@ -126,6 +126,22 @@ std::string error_of(const std::string& lines) {
   return "nothing was thrown";
 }
 
+TEST_F(TextFormTest, WhatNoProgramHoldsIsRefused) {
+  const std::pair<std::string, std::string_view> cases[] = {
+      {"input %x : f32[9223372036854775807,2]\n", "than 64 bits can count"},
+      {"input %x : f32[4611686018427387904,0,4]\n", "than 64 bits can count"},
+      // A product that is larger than its operands let see.
+      {"input %a : f32[1099511627776,1]\ninput %b : f32[1,1099511627776]\n"
+       "%0 : f32[1099511627776,1099511627776] = matmul(%a, %b)\n",
+       "than 64 bits can count"},
+      {"input %0 : f32[]\n", "a name for the result of a node"},
+      {"input %x : f32[]\n%0 : f32[] = exp(%x) #99999999999\n", "is no integer"},
+  };
+  for (const auto& [lines, what] : cases) {
+    EXPECT_NE(error_of(lines).find(what), std::string::npos) << error_of(lines);
+  }
+}
+
 TEST_F(TextFormTest, EveryMistakeIsNamedWithItsLineAndColumn) {
   const struct {
     std::string lines, where, what;
