@@ -1,22 +1,27 @@
+/* clang-format off */
 /* Attention without the T x T matrix on NVIDIA GPUs (sm_80 and later), for any program that has
  * device pointers and a stream: o = softmax(scale q k^T) v and its gradient. The kernels are those
  * of the ops flash_attention and flash_attention_grad. Plain C; nothing else of tracestep is
  * needed.
  *
  * Shapes   q, o, d_o, dq: [batch, heads, queries, width]; k, v, dk, dv: [batch, heads, keys,
- * width]; lse: [batch, heads, queries]. width <= 256; 64, 80, 96 and 128 have kernels of their own
- *          on Hopper. Any queries and keys, 0 included.
- * Dtypes   all tensors have the shape's dtype, lse is float32; sums and exponentials are float32.
- * Strides  in elements; the last axis is contiguous, lse wholly. The Hopper kernels run when
- * pointers and strides are multiples of 16 bytes, the portable ones otherwise. Units    scale
- * multiplies q k^T, usually 1/sqrt(width), and is positive; lse is the natural logarithm of the sum
- * of exp(scale q k^T) over the keys that a query sees. Memory   device pointers of the current
- * device; nothing is allocated. The workspace is scratch, at a multiple of 256 bytes, and may be
- * used again when the call's work on the stream is done. Order    the work is enqueued on the
- * stream; the call returns at once and can be captured in a graph. Distinct streams need distinct
- * workspaces. Errors   0: enqueued. Below 0: refused, nothing was enqueued. Above 0: a cudaError_t
- * of the launch. tracestep_attention_message() says what one means.
+ *          width]; lse: [batch, heads, queries]. width <= 256; 64, 80, 96 and 128 have kernels of
+ *          their own on Hopper. Any queries and keys, 0 included.
+ * Dtypes   All tensors have the shape's dtype; lse is float32. Sums and exponentials are float32.
+ * Strides  In elements. The last axis is contiguous, and lse is contiguous as a whole. The Hopper
+ *          kernels run when pointers and strides are multiples of 16 bytes, the portable ones
+ *          otherwise.
+ * Units    scale multiplies q k^T, usually 1/sqrt(width), and is positive. lse is the natural
+ *          logarithm of the sum of exp(scale q k^T) over the keys that a query sees.
+ * Memory   Device pointers of the current device; nothing is allocated. The workspace is scratch,
+ *          at a multiple of 256 bytes, and may be used again when the call's work on the stream is
+ *          done.
+ * Order    The work is enqueued on the stream; the call returns at once and can be captured in a
+ *          graph. Distinct streams need distinct workspaces.
+ * Errors   0: enqueued. Below 0: refused, nothing was enqueued. Above 0: a cudaError_t of the
+ *          launch. tracestep_attention_message() says what a status means.
  */
+/* clang-format on */
 #ifndef TRACESTEP_ATTENTION_H_
 #define TRACESTEP_ATTENTION_H_
 

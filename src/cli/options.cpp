@@ -50,7 +50,7 @@ void add_implementations(OptionSet& set, RunOptions& run) {
 ModelConfig custom_model(const ModelOptions& o) {
   const auto need = [](const char* flag, const std::optional<std::int64_t>& value) {
     if (value) return *value;
-    throw Error(ErrorCode::kUsage, flag, "a model of your own needs it too",
+    throw Error(ErrorCode::kUsage, flag, "a model given by its sizes needs this one as well",
                 "give --d-model, --d-ff, --layers and --heads, or --size");
   };
   ModelConfig config;
@@ -93,7 +93,8 @@ void add_run_options(OptionSet& set, RunOptions& run, std::string devices) {
             "behave like a device with this much memory, as 16GiB");
   set.integer("--seed", run.seed, {0}, "of weights, batches and sampling; 0");
   set.toggle("--deterministic", run.deterministic,
-             "refuse what cannot promise the same bits again: choices by time not made yet");
+             "refuse what may give other bits when run again: --tune for a product that has no "
+             "choice yet");
   set.toggle("--tune", run.tune,
              "cuda: time the algorithms for each new matrix product, keep the fastest");
   set.path("--tune-file", "FILE", run.tune_file,

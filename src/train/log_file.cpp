@@ -1,24 +1,34 @@
 #include "train/log_file.h"
 
+#include "base/input_file.h"
 #include "base/json.h"
 #include "train/output_file.h"
 
 namespace tracestep {
 namespace {
 
+constexpr std::uint64_t kMostBytes = std::uint64_t{1} << 30;
+
+bool is_kept(std::string_view line, const std::string& where, std::int64_t last_step) {
+  try {
+    return Json::parse(line, where).at("step").as_int() <= last_step;
+  } catch (const Error&) {
+    return false;
+  }
+}
+
 // The lines of an earlier run whose steps will not be trained again. A torn last line goes.
 std::string kept_lines(const std::filesystem::path& path, std::int64_t last_step) {
-  std::ifstream in(path);
-  std::string out, line;
-  while (std::getline(in, line)) {
-    try {
-      if (Json::parse(line, path.string()).at("step").as_int() > last_step) break;
-    } catch (const Error&) {
-      break;
-    }
-    out += line + "\n";
+  std::error_code error;
+  if (!std::filesystem::exists(path, error)) return "";
+  std::string text = read_text_file(path, "--log", kMostBytes);
+  std::size_t kept = 0;
+  for (std::size_t end; (end = text.find('\n', kept)) != std::string::npos; kept = end + 1) {
+    const std::string_view line = std::string_view(text).substr(kept, end - kept);
+    if (!is_kept(line, path.string(), last_step)) break;
   }
-  return out;
+  text.resize(kept);
+  return text;
 }
 
 }  // namespace

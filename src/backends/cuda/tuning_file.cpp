@@ -3,11 +3,11 @@
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
-#include <sstream>
 
 #include <fmt/format.h>
 
 #include "base/error.h"
+#include "base/input_file.h"
 #include "base/json.h"
 
 namespace tracestep::cuda {
@@ -53,11 +53,8 @@ void TuningFile::add(const std::string& problem, const AlgorithmBits& algorithm,
 }
 
 void TuningFile::read() {
-  std::ifstream file(path_);
-  std::stringstream text;
-  text << file.rdbuf();
-  if (!file) fail_input(path_, "cannot be read");
-  const Json json = Json::parse(text.str(), path_);
+  constexpr std::uint64_t kMostBytes = std::uint64_t{16} << 20;
+  const Json json = Json::parse(read_text_file(path_, path_, kMostBytes), path_);
   if (json.at("schema").as_string() != kSchema) {
     fail_input(path_, "is no tuning file: schema '{}', not '{}'", json.at("schema").as_string(),
                kSchema);

@@ -11,7 +11,7 @@ namespace tracestep::cuda {
 namespace {
 
 // The copy engine wants addresses and strides in multiples of 16 bytes; an axis of one element has
-// no stride to speak of. Nobody's result (null) is aligned.
+// no stride to speak of. A result that is not wanted (null) is aligned, too.
 bool is_aligned(const void* data, const AttentionStrides& strides, const AttentionShape& shape,
                 int rows) {
   const auto fits = [](std::int64_t stride, int extent) {
