@@ -106,6 +106,12 @@ int run_generate(GenerateCommand o, std::span<const std::string> arguments) {
   o.generate.model = model_for(o.model, o.generate.init, tokenizer.get(), "tiny");
   check_shape(o.generate.model, {1, o.generate.context});
   apply_precision(o.generate.model, only("--precision", o.run.precisions));
+  o.generate.ops = granularity_of(only("--ops", o.run.ops));
+  if (attention_of(only("--attention", o.run.attention)) != AttentionForm::kNaive) {
+    throw Error(ErrorCode::kUsage, "--attention",
+                "flash goes through many queries at a time; sampling has one",
+                "leave it out, or give naive");
+  }
   o.generate.seed = o.run.seed;
   if (o.generate.init.empty()) log_warn("no --init: the weights are random");
   const auto device = make_device(o.run);

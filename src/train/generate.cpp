@@ -84,8 +84,10 @@ std::vector<std::int64_t> generate(Device& device, const GenerateOptions& option
                                    const std::function<void(std::int64_t)>& emit) {
   check(options);
   Store store(device);
-  EagerExecutor decode(store, lowered(decode_program(options.model, {1, options.context}),
-                                      {.autocast = options.model.precision.autocast}, device));
+  const PipelineOptions passes{.granularity = options.ops,
+                               .autocast = options.model.precision.autocast};
+  EagerExecutor decode(
+      store, lowered(decode_program(options.model, {1, options.context}), passes, device));
   load(store, options);
   const CounterRng rng(options.seed, "sampling");
   std::vector<std::int64_t> text = options.prompt, out;

@@ -112,6 +112,7 @@ EvalResult evaluate(Device& device, const EvalOptions& options, TokenSourcePtr t
 struct GenerateOptions {
   ModelConfig model;
   std::int64_t context = 256;  // longest text, prompt included
+  Granularity ops = Granularity::kFused;
   std::filesystem::path init = {};
   std::uint64_t seed = 0;
   std::vector<std::int64_t> prompt;  // token ids; at least one
