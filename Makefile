@@ -61,7 +61,8 @@ bench: ## build and run the benchmarks of bench/
 
 SCALE ?= 1
 soak: build ## signals, kills, damaged folders, full disks, fuzzers: hours at SCALE=1; out/soak.md
-	@tools/soak/run.py --scale $(SCALE)
+	@tools/bootstrap fuzz
+	@tools/soak/run.py --scale $(SCALE) --jobs $(JOBS)
 
 fmt: ## format all C++ in place
 	@tools/bootstrap lint

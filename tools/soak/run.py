@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """Runs the long batteries one after the other and writes a table of what they found.
 
-    tools/soak/run.py [--scale 0.01] [--only signals,fuzz] [--output out/soak.md]
+    tools/soak/run.py [--scale 0.01] [--only signals,fuzz] [--jobs N] [--output out/soak.md]
 
 Never part of CI: at full scale they take hours. Each battery is a program of this folder whose last
-line is a JSON summary; --scale multiplies how much each does.
+line is a JSON summary; --scale multiplies how much each does, --jobs shares it among as many
+processes with seeds of their own (but for those that build first).
 """
 import argparse
 import json
@@ -24,6 +25,7 @@ BATTERIES = [
     ("safetensors_headers.py", "--count", 30000, "headers beside the reference library"),
     ("fuzz.py", "--runs", 1000000, "executions of every fuzz target"),
 ]
+BUILDING = ("safetensors_headers.py", "fuzz.py")
 
 
 def summary_of(output):
@@ -33,21 +35,30 @@ def summary_of(output):
     return {}
 
 
-def run(script, flag, amount):
+def run(script, flag, amount, jobs):
+    """(whether all went well, the summaries of all processes added up)"""
     begin = time.monotonic()
-    done = subprocess.run([sys.executable, HERE / script, flag, str(amount)], text=True,
-                          stdout=subprocess.PIPE)
-    sys.stdout.write(done.stdout)
+    jobs = 1 if script in BUILDING else jobs
+    shares = [["--seed", str(seed)] for seed in range(1, jobs + 1)]
+    command = [sys.executable, HERE / script, flag, str(-(-amount // len(shares)))]
+    running = [subprocess.Popen([*command, *share], text=True, stdout=subprocess.PIPE)
+               for share in shares]
+    summaries = []
+    for process in running:
+        output = process.communicate()[0]
+        sys.stdout.write(output)
+        summaries.append(summary_of(output))
     sys.stdout.flush()
-    summary = summary_of(done.stdout)
-    summary.setdefault("seconds", round(time.monotonic() - begin, 1))
-    return done.returncode, summary
+    total = {key: sum(s.get(key, 0) for s in summaries) for key in ("runs", "faults")}
+    total["seconds"] = round(time.monotonic() - begin, 1)
+    return all(p.returncode == 0 for p in running) and all(summaries), total
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--scale", type=float, default=1.0)
     parser.add_argument("--only", default="", help="names of batteries, separated by commas")
+    parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--output", default="out/soak.md")
     options = parser.parse_args()
     only = set(filter(None, options.only.split(",")))
@@ -59,11 +70,11 @@ def main():
             continue
         amount = max(1, round(full * options.scale))
         print(f"== {name}: {amount} {what}", flush=True)
-        status, summary = run(script, flag, amount)
-        failed |= status != 0
-        faults = summary.get("faults", "?") if status == 0 else summary.get("faults", "broke off")
-        lines.append(f"| {name} | {amount} {what} | {summary.get('runs', '?')} | {faults} "
-                     f"| {summary['seconds']} |")
+        is_fine, total = run(script, flag, amount, options.jobs)
+        failed |= not is_fine
+        faults = total["faults"] if is_fine or total["faults"] else "broke off"
+        lines.append(f"| {name} | {amount} {what} | {total['runs']} | {faults} "
+                     f"| {total['seconds']} |")
     Path(options.output).parent.mkdir(parents=True, exist_ok=True)
     Path(options.output).write_text(
         f"# Long batteries\n\n{platform.machine()}, {platform.platform()}.\n\n" + "\n".join(lines)
