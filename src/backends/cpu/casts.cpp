@@ -1,4 +1,6 @@
 // cast and select: values of any dtype.
+#include <algorithm>
+
 #include "backends/cpu/kernels.h"
 #include "backends/cpu/numbers.h"
 #include "backends/cpu/targets.h"
@@ -66,7 +68,16 @@ void select_bits(const KernelCall& call) {
     });
     return buffer;
   };
+  // One condition for all, as that of an update: a copy, or nothing where the result is in place.
+  const bool is_single = condition.walk.shape.rank() == 1 && condition.walk.inner_stride() == 0;
+  const Operand& chosen = y.count() > 0 && *condition.data != std::byte{0} ? a : b;
   for_tiles(call, y.count(), [&](std::int64_t begin, std::int64_t n) {
+    if (is_single) {
+      T* out = y.as<T>() + begin;
+      const T* values = gather(chosen, begin, n, out);
+      if (values != out) std::copy_n(values, n, out);
+      return;
+    }
     std::uint8_t c_buffer[kTile];
     T a_buffer[kTile], b_buffer[kTile];
     const std::uint8_t* c = gather(condition, begin, n, c_buffer);
