@@ -113,6 +113,7 @@ void take_signals() {
   mask_before();
   state();
   std::signal(SIGXFSZ, SIG_IGN);
+  std::signal(SIGPIPE, SIG_IGN);
   sigset_t set;
   sigemptyset(&set);
   for (const Taken& taken : kTaken) {
@@ -124,6 +125,11 @@ void take_signals() {
 
 const sigset_t& mask_before_signals() {
   return mask_before();
+}
+
+void end_by_broken_pipe() {
+  std::signal(SIGPIPE, SIG_DFL);
+  die_of(SIGPIPE);
 }
 
 StopSignal::StopSignal(std::string what_follows) {

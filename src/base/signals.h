@@ -10,12 +10,18 @@ namespace tracestep {
 
 // Blocks SIGINT, SIGTERM and SIGHUP for the calling thread and all that it starts from then on, and
 // starts the thread that waits for them. One that the process was told to ignore (nohup) stays
-// ignored. SIGXFSZ is ignored from then on: writing beyond the limit of file sizes is an error of
-// that write, as on a full disk. To be called once, before any other thread is there.
+// ignored. SIGXFSZ and SIGPIPE are ignored from then on: writing beyond the limit of file sizes, or
+// to a reader that has gone, is an error of that write, as on a full disk. To be called once,
+// before any other thread is there.
 void take_signals();
 
-// The mask from before take_signals(): what a new process must start with.
+// The mask from before take_signals(): what a new process must start with, besides the default
+// action for the two that are ignored.
 const sigset_t& mask_before_signals();
+
+// Ends the process by SIGPIPE, without a word: when the reader of a result has seen enough (`|
+// head`).
+[[noreturn]] void end_by_broken_pipe();
 
 // While it lives the first signal only asks the run to stop at its next safe point, which a line on
 // stderr confirms at once; a second one ends the process. Without one, the first does. Needs

@@ -53,7 +53,12 @@ ProcessResult run_self(std::span<const std::string> arguments) {
   posix_spawn_file_actions_adddup2(&actions, fileno(err.get()), STDERR_FILENO);
   posix_spawnattr_t attributes;
   posix_spawnattr_init(&attributes);
-  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK);
+  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
+  sigset_t ignored;
+  sigemptyset(&ignored);
+  sigaddset(&ignored, SIGXFSZ);
+  sigaddset(&ignored, SIGPIPE);
+  posix_spawnattr_setsigdefault(&attributes, &ignored);
   posix_spawnattr_setsigmask(&attributes, &mask_before_signals());
   pid_t child = 0;
   const int error =

@@ -168,6 +168,13 @@ int run_train(TrainCommand o, std::span<const std::string> arguments) {
   TokenInput input = open_tokens(o.tokens);
   const bool saves_tokenizer = input.tokenizer && !o.train.save.empty();
   if (saves_tokenizer) check_writable(tokenizer_path(o));
+  std::error_code error;
+  if (!input.tokenizer && !o.train.save.empty() &&
+      std::filesystem::exists(tokenizer_path(o), error)) {
+    throw Error(ErrorCode::kUsage, "--save",
+                fmt::format("{} is the tokenizer of other weights", tokenizer_path(o).string()),
+                "give another name, or remove it: --tokens have no tokenizer");
+  }
   o.train.model = model_for(o.model, o.train.init, input.tokenizer.get(), "tiny");
   check_shape(o.train.model, o.train.shape);
   apply_precision(o.train.model, only("--precision", o.run.precisions));
@@ -191,9 +198,11 @@ int run_train(TrainCommand o, std::span<const std::string> arguments) {
   write_tables(o.output, "tracestep.train/1", environment,
                {summary(o, result, parameter_formula(o.train.model), seconds.count())});
   if (!result.interrupted) return 0;
-  log_warn("stopped by a signal; {}", o.train.checkpoint.empty()
-                                          ? "nothing was saved, as there is no --checkpoint"
-                                          : "--resume continues from the checkpoint");
+  const bool keeps_earlier = o.train.overwrite && result.steps == 0;
+  log_warn("stopped by a signal; {}",
+           o.train.checkpoint.empty() ? "nothing was saved, as there is no --checkpoint"
+           : keeps_earlier            ? "no step was done, so the earlier checkpoints stay"
+                                      : "--resume continues from the checkpoint");
   return stop.exit_status();
 }
 

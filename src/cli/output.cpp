@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "base/error.h"
+#include "base/signals.h"
 #include "train/output_file.h"
 
 namespace tracestep::cli {
@@ -16,6 +17,7 @@ void probe_output(const OutputOptions& output) {
 void write_text(std::string_view text, const std::filesystem::path& path) {
   if (!path.empty()) return write_file(path, text);
   if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size() || std::fflush(stdout) != 0) {
+    if (errno == EPIPE) end_by_broken_pipe();
     throw Error(ErrorCode::kOutput, "output",
                 fmt::format("stdout cannot be written: {}", std::strerror(errno)));
   }

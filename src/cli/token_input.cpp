@@ -32,15 +32,24 @@ std::optional<std::int64_t> heads_of_preset(const ModelConfig& sizes) {
   return std::nullopt;
 }
 
+// Weights fit any number of heads, and mean something else with another one.
+void check_heads(std::int64_t asked, std::int64_t in_file, const std::filesystem::path& init) {
+  if (asked == in_file) return;
+  fail_usage("--heads", "{} is not the number of heads in {}, which is {}", asked, init.string(),
+             in_file);
+}
+
 ModelConfig model_in_file(const ModelOptions& options, const std::filesystem::path& init) {
   const SafetensorsFile file(init);
   ModelConfig guess;
   guess.heads = options.heads.value_or(1);
   // With one head the sizes always fit together; the real count is put in below.
   ModelConfig config = config_of(file, guess);
-  if (options.heads) {
+  if (file.metadata().contains("heads")) {
+    check_heads(options.heads.value_or(config.heads), config.heads, init);
+  } else if (options.heads) {
     config.heads = *options.heads;
-  } else if (!file.metadata().contains("heads")) {
+  } else {
     const auto heads = heads_of_preset(config);
     if (!heads) {
       throw Error(
@@ -111,6 +120,12 @@ ModelConfig model_for(const ModelOptions& options, const std::filesystem::path& 
     config = model_in_file(options, init);
   } else {
     config = model_of(options, fallback);
+    if (!init.empty()) {
+      const SafetensorsFile file(init);
+      if (file.metadata().contains("heads")) {
+        check_heads(config.heads, config_of(file, config).heads, init);
+      }
+    }
     if (tokenizer != nullptr && !options.vocab) config.vocab = tokenizer->vocab_size();
   }
   if (tokenizer != nullptr && tokenizer->vocab_size() > config.vocab) {

@@ -91,6 +91,10 @@ std::optional<Checkpoint> load_newest(const Directory& folder,
   for (std::int64_t step : steps) {
     try {
       Checkpoint found = read_checkpoint(folder, step);
+      if (step > steps.front()) {  // trusted less than an earlier one
+        damage.push_back(fmt::format("{} is later than {} says: it may be another run's",
+                                     checkpoint_name(step), kLatest));
+      }
       found.warnings = std::move(damage);
       is_whole[step] = true;
       return found;

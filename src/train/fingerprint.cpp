@@ -80,7 +80,8 @@ const Entry kEntries[] = {
     {"init", "--init",
      [](R r) -> Json {
        return r.content.init.empty() ? "none" : "weights with the hash " + r.content.init;
-     }},
+     },
+     false},
     {"text", "--text, --tokens or --tokenizer",
      [](R r) -> Json {
        return fmt::format("{} with the hash {}", tokens_text(r.tokens()), r.content.text);

@@ -1,7 +1,12 @@
 #include "train/log_file.h"
 
+#include <algorithm>
+#include <optional>
+#include <span>
+
 #include "base/input_file.h"
 #include "base/json.h"
+#include "base/log.h"
 #include "train/output_file.h"
 
 namespace tracestep {
@@ -9,12 +14,20 @@ namespace {
 
 constexpr std::uint64_t kMostBytes = std::uint64_t{1} << 30;
 
-bool is_kept(std::string_view line, const std::string& where, std::int64_t last_step) {
+// The step of a line that a log may hold; nullopt for any other text.
+std::optional<std::int64_t> step_in(std::string_view line) {
   try {
-    return Json::parse(line, where).at("step").as_int() <= last_step;
+    const Json json = Json::parse(line, "--log");
+    return json.find("loss") == nullptr ? std::nullopt : std::optional(json.at("step").as_int());
   } catch (const Error&) {
-    return false;
+    return std::nullopt;
   }
+}
+
+[[noreturn]] void refuse(const std::filesystem::path& path, std::size_t line) {
+  throw Error(ErrorCode::kInput, "--log",
+              fmt::format("line {} of {} is none of a training log", line, path.string()),
+              "name another file, or remove this one");
 }
 
 // The lines of an earlier run whose steps will not be trained again. A torn last line goes.
@@ -22,16 +35,37 @@ std::string kept_lines(const std::filesystem::path& path, std::int64_t last_step
   std::error_code error;
   if (!std::filesystem::exists(path, error)) return "";
   std::string text = read_text_file(path, "--log", kMostBytes);
-  std::size_t kept = 0;
+  std::size_t kept = 0, number = 0;
+  std::int64_t last_kept = last_step;
   for (std::size_t end; (end = text.find('\n', kept)) != std::string::npos; kept = end + 1) {
-    const std::string_view line = std::string_view(text).substr(kept, end - kept);
-    if (!is_kept(line, path.string(), last_step)) break;
+    const auto step = step_in(std::string_view(text).substr(kept, end - kept));
+    ++number;
+    if (!step) refuse(path, number);
+    if (*step > last_step) break;
+    last_kept = *step;
+  }
+  if (last_kept != last_step) {
+    log_warn("[--log] {} ends with step {}, the checkpoint is step {}: it may be another run's log",
+             path.string(), last_kept, last_step);
   }
   text.resize(kept);
   return text;
 }
 
 }  // namespace
+
+void check_log(const std::filesystem::path& path) {
+  std::error_code error;
+  if (path.empty() || !std::filesystem::exists(path, error)) return;
+  const InputFile file(path, "--log");
+  constexpr std::uint64_t kLongestLine = 4096;
+  std::string start(std::min(file.size(), kLongestLine), '\0');
+  file.read(0, std::as_writable_bytes(std::span(start)));
+  const std::size_t end = start.find('\n');
+  // Without a whole line it is new, or was torn in its first one.
+  const bool is_torn = end == std::string::npos && start.starts_with("{\"step\":");
+  if (!start.empty() && !is_torn && !step_in(start.substr(0, end))) refuse(path, 1);
+}
 
 LogFile::LogFile(const std::filesystem::path& path, std::int64_t resumed_from) : path_(path) {
   if (path_.empty()) return;

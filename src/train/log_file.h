@@ -9,10 +9,14 @@
 
 namespace tracestep {
 
+// Throws Error{kInput} when there is a file at `path` that is no log: it would be overwritten.
+void check_log(const std::filesystem::path& path);
+
 class LogFile {
  public:
-  // Starts the file anew, or, after a resume, keeps its lines up to step `resumed_from`. An empty
-  // path logs nothing. Throws Error{kOutput}.
+  // Starts the file anew, or, after a resume, keeps its lines up to step `resumed_from`; warns when
+  // they end before it. An empty path logs nothing. Throws Error{kOutput}, and kInput for lines that
+  // are none of a log.
   LogFile(const std::filesystem::path& path, std::int64_t resumed_from);
 
   // {"step":…,"loss":…,"grad_norm":…,"lr":…,"tokens_per_s":…[,"validation_loss":…]

@@ -41,7 +41,11 @@ Checkpoints open_checkpoints(const TrainOptions& options) {
     return out;
   }
   out.resumed = out.writer->load();
-  if (!out.resumed) return out;
+  if (!out.resumed) {
+    log_info("[--resume] there is no checkpoint in {} yet: training starts at step 1",
+             options.checkpoint.string());
+    return out;
+  }
   for (const std::string& warning : out.resumed->warnings) log_warn("[checkpoint] {}", warning);
   return out;
 }
@@ -79,7 +83,9 @@ std::int64_t restore(Store& store, const Checkpoint& checkpoint) {
   check_finite(checkpoint.state);
   load_parameters(store, checkpoint.model);
   for (const std::string& name : store.names(LeafKind::kState)) {
-    if (is_saved(name)) load_tensor(store, name, checkpoint.state.read(name));
+    // A precision that scales the loss may be new: then the scale starts anew.
+    const bool is_new = name.starts_with(kLossScale) && checkpoint.state.find(name) == nullptr;
+    if (is_saved(name) && !is_new) load_tensor(store, name, checkpoint.state.read(name));
   }
   return checkpoint.step;
 }
@@ -106,6 +112,7 @@ void check_outputs(const TrainOptions& options) {
   for (const auto* path : {&options.save, &options.log}) {
     if (!path->empty()) check_writable(*path);
   }
+  check_log(options.log);
 }
 
 void check_numbers(const TrainOptions& o) {
@@ -150,16 +157,24 @@ class Run {
         checkpoints_(open_run(device, options, *tokens, validation.get())),
         trainer_(device, options, tokens, validation) {
     out_.resumed_from = step_ = start(trainer_.store(), options, checkpoints_);
+    if (step_ > options.steps) {
+      log_warn("[--resume] {} steps are done already, more than --steps {}", step_, options.steps);
+    }
     log_.emplace(options.log, step_);
   }
 
   TrainResult go(const StopSignal* stop, const std::function<void(const TrainStep&)>& progress) {
-    while (step_ < options_.steps && (stop == nullptr || !stop->requested())) {
-      one_step(progress);
-      if (is_due(options_.checkpoint_every)) save_or_end();
+    try {
+      while (step_ < options_.steps && (stop == nullptr || !stop->requested())) {
+        one_step(progress);
+        if (is_due(options_.checkpoint_every)) save_or_end();
+      }
+    } catch (const Error& error) {
+      keep_what_is_done(error);
+      throw;
     }
     out_.interrupted = step_ < options_.steps;
-    if (checkpoints_.saved_at != step_) save_or_end();
+    if (checkpoints_.saved_at != step_ && may_save()) save_or_end();
     if (options_.save.empty() || out_.interrupted) return out_;
     const auto bad = save_parameters(trainer_.store(), options_.model, options_.save);
     if (bad) end(bad);
@@ -186,12 +201,36 @@ class Run {
     }
   }
 
-  // The steps before it are kept; the search comes last, as it computes the step again.
+  // With --overwrite the first checkpoint removes those of the earlier run: an untrained one may
+  // not.
+  bool may_save() const { return !options_.overwrite || step_ > 0; }
+
+  // The steps before it are kept, unless that removed an earlier run for one that failed. The
+  // search comes last, as it computes the step again.
   [[noreturn]] void end_at_this_step() {
+    const bool replaces = options_.overwrite && checkpoints_.saved_at < 0;
+    if (!replaces) save_steps_done();
+    end(trainer_.find_cause(step_));
+  }
+
+  void save_steps_done() {
     if (checkpoints_.writer && step_ > std::max(checkpoints_.saved_at, out_.resumed_from)) {
       save_checkpoint(checkpoints_, trainer_.store(), step_);
     }
-    end(trainer_.find_cause(step_));
+  }
+
+  // A text that cannot be read and a log that cannot be written leave the weights between two
+  // steps.
+  void keep_what_is_done(const Error& error) {
+    if (error.code() != ErrorCode::kInput && error.code() != ErrorCode::kOutput) return;
+    try {
+      save_steps_done();
+    } catch (const Error&) {  // the disk is full for this, too: the first error is the one to tell
+    }
+    if (checkpoints_.saved_at == step_ && step_ > out_.resumed_from) {
+      log_warn("[checkpoint] the steps up to the error are saved: step {} in {}", step_,
+               options_.checkpoint.string());
+    }
   }
 
   void save_or_end() {

@@ -25,7 +25,21 @@ OptimizerOptions guarded(OptimizerOptions options, const Precision& precision) {
   return options;
 }
 
-void set_batch(Executor& executor, const Batch& batch) {
+// All ids were looked at before the first step, but a file may be written to meanwhile.
+void check_ids(const HostTensor& ids, std::int64_t vocab) {
+  for (const std::int64_t id : ids.as<std::int64_t>()) {
+    if (id >= 0 && id < vocab) continue;
+    throw Error(ErrorCode::kInput, "tokens",
+                fmt::format("token {} is beyond the vocabulary of {}, though none was before the "
+                            "first step",
+                            id, vocab),
+                "leave input files alone until the run has ended");
+  }
+}
+
+void set_batch(Executor& executor, const Batch& batch, std::int64_t vocab) {
+  check_ids(batch.tokens, vocab);
+  check_ids(batch.targets, vocab);
   executor.set_input("tokens", batch.tokens);
   executor.set_input("targets", batch.targets);
 }
@@ -129,7 +143,7 @@ TrainStep Trainer::step(std::int64_t index) {
 // True when the step was applied.
 bool Trainer::run_step(std::int64_t index, TrainStep& out) {
   if (options_.accumulate > 1) return accumulate(index, out) && update(out);
-  set_batch(*step_, batches_.at(index));
+  set_batch(*step_, batches_.at(index), options_.model.vocab);
   return update(out);
 }
 
@@ -137,7 +151,7 @@ bool Trainer::run_step(std::int64_t index, TrainStep& out) {
 bool Trainer::accumulate(std::int64_t index, TrainStep& out) {
   for (std::int64_t i = 0; i < options_.accumulate; ++i) {
     EagerExecutor& executor = micro(i);
-    set_batch(executor, batches_.at(index * options_.accumulate + i));
+    set_batch(executor, batches_.at(index * options_.accumulate + i), options_.model.vocab);
     executor.run();
     out.loss += executor.scalar("loss");
     executor.release_outputs();
@@ -186,7 +200,7 @@ std::optional<NotFinite> Trainer::find_cause(std::int64_t index) {
   std::optional<NotFinite> found;
   for (std::int64_t i = 0; i < options_.accumulate && !found; ++i) {
     EagerExecutor& executor = options_.accumulate > 1 ? micro(i) : *step_;
-    set_batch(executor, batches_.at(index * options_.accumulate + i));
+    set_batch(executor, batches_.at(index * options_.accumulate + i), options_.model.vocab);
     found = find_not_finite(executor);
   }
   if (!found && options_.accumulate > 1) found = find_not_finite(*step_);
@@ -198,7 +212,7 @@ double Trainer::validate() {
   TRACESTEP_CHECK(validation_.has_value(), "there is no text to validate on");
   double total = 0.0;
   for (std::int64_t i = 0; i < options_.validation_batches; ++i) {
-    set_batch(*evaluator_, validation_->at(i));
+    set_batch(*evaluator_, validation_->at(i), options_.model.vocab);
     evaluator_->run();
     total += evaluator_->scalar("loss");
   }
@@ -209,7 +223,7 @@ double Trainer::validate() {
 std::optional<NotFinite> Trainer::find_cause_in_validation() {
   std::optional<NotFinite> found;
   for (std::int64_t i = 0; i < options_.validation_batches && !found; ++i) {
-    set_batch(*evaluator_, validation_->at(i));
+    set_batch(*evaluator_, validation_->at(i), options_.model.vocab);
     found = find_not_finite(*evaluator_);
   }
   return found;

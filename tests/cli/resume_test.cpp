@@ -2,7 +2,9 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <csignal>
+#include <fstream>
 
 #include <gtest/gtest.h>
 
@@ -245,6 +247,111 @@ TEST_F(ResumeTest, TokensOfValidationAreCheckedAsWell) {
   const ProgramRun run = train("--steps 1 --validate-every 1");
   EXPECT_EQ(run.status, 3);
   EXPECT_TRUE(contains(run.err, "token 99"));
+}
+
+// `… 2>&1 | tee log`, when Ctrl-C ends tee as well.
+TEST_F(ResumeTest, ASignalSavesACheckpointThoughNobodyReadsTheMessages) {
+  for (int number : {SIGINT, SIGTERM, SIGHUP}) {
+    const ProgramRun run = train_at(fmt::format("--steps 100000000 --checkpoint p{}", number),
+                                    {.while_running = [=](pid_t child) { ::kill(child, number); },
+                                     .delay_ms = 700,
+                                     .before_start =
+                                         [] {
+                                           int ends[2];
+                                           if (::pipe(ends) != 0) ::_exit(125);
+                                           ::dup2(ends[1], STDERR_FILENO);
+                                           ::close(ends[0]);
+                                         }});
+    EXPECT_EQ(run.status, 128 + number);
+    EXPECT_TRUE(fs::exists(folder_ / fmt::format("p{}/latest", number)));
+  }
+}
+
+TEST_F(ResumeTest, ALogThatCannotBeWrittenLosesNoStep) {
+  const ProgramRun full = train("--steps 100000000 --log log.jsonl", {.before_start = [] {
+                                  const rlimit small{65536, 65536};
+                                  ::setrlimit(RLIMIT_FSIZE, &small);
+                                }});
+  EXPECT_EQ(full.status, 5) << full.err;
+  EXPECT_TRUE(contains(full.err, "the steps up to the error are saved")) << full.err;
+  const std::string log = file("log.jsonl");
+  const auto lines = std::count(log.begin(), log.end(), '\n');
+  EXPECT_GE(std::stoll(file("c/latest").substr(5)), lines);
+}
+
+TEST_F(ResumeTest, TokensThatChangeDuringTheRunEndItWithTheStepsDoneSaved) {
+  const ProgramRun run =
+      train("--steps 100000000", {.while_running =
+                                      [this](pid_t) {
+                                        std::string tokens = file("tokens.bin");
+                                        std::ranges::fill(tokens, '\x7f');
+                                        std::fstream out(folder_ / "tokens.bin",
+                                                         std::ios::in | std::ios::out);
+                                        out << tokens;
+                                      },
+                                  .delay_ms = 700});
+  EXPECT_EQ(run.status, 3) << run.err;
+  EXPECT_TRUE(contains(run.err, "though none was before the first step"));
+  EXPECT_TRUE(fs::exists(folder_ / "c/latest"));
+}
+
+TEST_F(ResumeTest, AFileThatIsNoLogIsNotOverwritten) {
+  folder_.write("notes.txt", "my notes\n");
+  EXPECT_EQ(train("--steps 1 --log notes.txt").status, 3);
+  EXPECT_EQ(file("notes.txt"), "my notes\n");
+  ASSERT_EQ(train("--steps 3 --log log.jsonl").status, 0);
+  folder_.write("log.jsonl", file("log.jsonl") + "my note\n" + file("log.jsonl"));
+  const std::string before = file("log.jsonl");
+  EXPECT_EQ(train("--steps 9 --resume --log log.jsonl").status, 3);
+  EXPECT_EQ(file("log.jsonl"), before);
+}
+
+TEST_F(ResumeTest, ALogThatEndsBeforeTheCheckpointIsNamed) {
+  ASSERT_EQ(train("--steps 4 --log log.jsonl").status, 0);
+  const std::string log = file("log.jsonl");
+  folder_.write("log.jsonl", log.substr(0, log.find('\n') + 1));
+  const ProgramRun run = train("--steps 5 --resume --log log.jsonl");
+  EXPECT_EQ(run.status, 0);
+  EXPECT_TRUE(contains(run.err, "ends with step 1, the checkpoint is step 4")) << run.err;
+}
+
+TEST_F(ResumeTest, AnotherNumberOfHeadsThanThatOfTheWeightsIsRefused) {
+  ASSERT_EQ(train("--steps 1 --save w.safetensors").status, 0);
+  const std::string eval =
+      "eval --tokens tokens.bin --token-dtype uint16 --batch 2 --context 4 "
+      "--init w.safetensors";
+  const RunHow here{.folder = folder_.path()};
+  EXPECT_EQ(run_tracestep(words_of(eval), here).status, 0);
+  EXPECT_EQ(run_tracestep(words_of(eval + " --heads 2"), here).status, 0);
+  EXPECT_EQ(run_tracestep(words_of(eval + " --heads 1"), here).status, 2);
+  const ProgramRun sizes =
+      run_tracestep(words_of(eval + " --vocab 16 --d-model 8 --d-ff 8 --layers 1 --heads 4"), here);
+  EXPECT_EQ(sizes.status, 2);
+  EXPECT_TRUE(contains(sizes.err, "w.safetensors, which is 2")) << sizes.err;
+}
+
+TEST_F(ResumeTest, APrecisionThatScalesTheLossCanBeChangedTo) {
+  ASSERT_EQ(train("--steps 2").status, 0);
+  const ProgramRun run = train("--steps 4 --resume --precision fp16 --change precision");
+  EXPECT_EQ(run.status, 0) << run.err;
+  EXPECT_EQ(train("--steps 5 --resume --precision fp16 --init x --change init").status, 2);
+}
+
+TEST_F(ResumeTest, ATokenizerOfOtherWeightsIsNotLeftBesideNewOnes) {
+  folder_.write("w.safetensors.tokenizer", "of a text");
+  EXPECT_EQ(train("--steps 1 --save w.safetensors").status, 2);
+  EXPECT_FALSE(fs::exists(folder_ / "w.safetensors"));
+}
+
+TEST_F(ResumeTest, ALaterCheckpointThanLatestIsNamedAsDoubtful) {
+  ASSERT_EQ(train("--steps 4 --checkpoint-every 4").status, 0);
+  fs::copy(folder_ / "c", folder_ / "other", fs::copy_options::recursive);
+  ASSERT_EQ(train_at("--lr 0.01 --checkpoint other --resume --steps 6").status, 0);
+  fs::copy(folder_ / "other/step-00000006", folder_ / "c/step-00000006");
+  flip_last_byte("c/step-00000004/model.safetensors");
+  const ProgramRun run = train("--steps 7 --resume");
+  EXPECT_EQ(run.status, 0) << run.err;
+  EXPECT_TRUE(contains(run.err, "it may be another run's")) << run.err;
 }
 
 }  // namespace

@@ -10,6 +10,7 @@
 #include <sstream>
 
 #include "base/error.h"
+#include "base/signals.h"
 #include "base/suggest.h"
 #include "lab/report/writers.h"
 #include "train/output_file.h"
@@ -49,6 +50,7 @@ bool fits(const Json& cell, ColumnKind kind) {
 void write_stdout(const std::string& text) {
   const bool written = std::fwrite(text.data(), 1, text.size(), stdout) == text.size();
   if (written && std::fflush(stdout) == 0) return;
+  if (errno == EPIPE) end_by_broken_pipe();
   throw Error(ErrorCode::kOutput, "stdout",
               fmt::format("the result cannot be written: {}", std::strerror(errno)));
 }
