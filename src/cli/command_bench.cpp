@@ -226,6 +226,10 @@ int run_bench(const BenchOptions& options, std::span<const std::string> argument
   check_device(run, {"cpu", "cuda", "reference", "null"}, use);
   if (options.nsys_hint) return print_nsys_hint(options, arguments), 0;
   check_sampling(options);
+  const NamedPath outputs[] = {{"--resume", options.resume},
+                               {"--tune-file", run.tune_file},
+                               {"--output", options.output.path}};
+  check_apart({}, outputs);
   probe_output(options.output);
   if (!options.warmup_study.empty()) return run_warmup_study(options, arguments);
   const std::vector<GridCell> cells = grid_cells(options.grid);

@@ -38,6 +38,8 @@ int run_published(const CompareCommandOptions& o, std::span<const std::string> a
 }
 
 int run_compare(const CompareCommandOptions& o, std::span<const std::string> arguments) {
+  const NamedPath inputs[] = {{"A", o.a}, {"B", o.b}}, output[] = {{"--output", o.output.path}};
+  check_apart(inputs, output);
   probe_output(o.output);
   if (o.published) {
     if (o.fail_percent) {

@@ -87,6 +87,8 @@ ExplainInput input_of(const ExplainOptions& o, const std::optional<ResultRow>& r
 }
 
 int run_explain(const ExplainOptions& o, std::span<const std::string> arguments) {
+  const NamedPath input[] = {{"--from", o.from}}, output[] = {{"--output", o.output.path}};
+  check_apart(input, output);
   probe_output(o.output);
   std::vector<Table> tables;
   if (o.topic.empty()) {

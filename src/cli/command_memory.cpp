@@ -209,6 +209,11 @@ int run_fingerprint(const MemoryOptions& o, std::span<const std::string> argumen
 }
 
 int run_memory_command(const MemoryOptions& o, std::span<const std::string> arguments) {
+  const NamedPath input[] = {{"--fingerprint", o.fingerprint}};
+  const NamedPath outputs[] = {{"--snapshot", o.snapshot},
+                               {"--snapshot-json", o.snapshot_json},
+                               {"--output", o.output.path}};
+  check_apart(input, outputs);
   if (!o.fingerprint.empty()) return run_fingerprint(o, arguments);
   check_device(o.grid.run, {"cpu", "cuda", "null"}, o.predict ? DeviceUse::kPlan : DeviceUse::kRun);
   probe_output(o.output);

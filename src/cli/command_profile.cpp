@@ -100,6 +100,9 @@ void add_cell_tables(const ProfileOptions& o, const ProfiledCell& cell, bool is_
 int run_profile(const ProfileOptions& o, std::span<const std::string> arguments) {
   const RunOptions& run = o.grid.run;
   check_device(run, {"cpu", "cuda", "reference"});
+  const NamedPath outputs[] = {
+      {"--trace", o.trace}, {"--tune-file", run.tune_file}, {"--output", o.output.path}};
+  check_apart({}, outputs);
   probe_output(o.output);
   const std::vector<GridCell> grid = grid_cells(o.grid);
   for (const GridCell& cell : grid) {

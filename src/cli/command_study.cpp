@@ -56,6 +56,9 @@ Table warm_up(const StudyOptions& o, const StepSpec& step,
   if (o.run.threads > 0) {
     arguments.insert(arguments.end(), {"--threads", std::to_string(o.run.threads)});
   }
+  if (o.run.memory_limit_bytes > 0) {
+    arguments.insert(arguments.end(), {"--memory-limit", std::to_string(o.run.memory_limit_bytes)});
+  }
   return warmup_study({GridCell{.step = step, .precision = "fp32"}}, warmups, arguments, nullptr);
 }
 
@@ -109,6 +112,9 @@ int run_study_command(const StudyOptions& o, std::span<const std::string> argume
   fs::create_directories(o.folder, error);
   const fs::path text = o.folder / "study.md", data = o.folder / "study.json",
                  page = o.folder / "study.html";
+  const NamedPath outputs[] = {
+      {"--output-dir", text}, {"--output-dir", data}, {"--output-dir", page}};
+  check_apart({}, outputs);
   for (const fs::path& path : {text, data, page}) check_writable(path);
   const StudySizes sizes = sizes_of(o);
   const double minutes = o.budget_minutes > 0 ? o.budget_minutes

@@ -9,6 +9,43 @@
 #include "train/output_file.h"
 
 namespace tracestep::cli {
+namespace fs = std::filesystem;
+namespace {
+
+// Where a file that is written to `path` comes to lie: links are followed, also to what is not
+// there yet.
+fs::path resolved(const fs::path& path) {
+  constexpr int kMostLinks = 40;
+  std::error_code error;
+  fs::path out = fs::absolute(path, error);
+  for (int i = 0; i < kMostLinks && fs::is_symlink(out, error); ++i) {
+    out = out.parent_path() / fs::read_symlink(out, error);
+  }
+  const fs::path canonical = fs::weakly_canonical(out, error);
+  return error ? out.lexically_normal() : canonical;
+}
+
+bool is_same_file(const fs::path& a, const fs::path& b) {
+  if (a.empty() || b.empty()) return false;
+  std::error_code error;
+  return fs::equivalent(a, b, error) || resolved(a) == resolved(b);
+}
+
+}  // namespace
+
+void check_apart(std::span<const NamedPath> inputs, std::span<const NamedPath> outputs) {
+  const auto check = [](const NamedPath& output, const NamedPath& other, const char* loss) {
+    if (!is_same_file(output.path, other.path)) return;
+    throw Error(
+        ErrorCode::kUsage, output.flag,
+        fmt::format("{} is the file of {} as well{}", output.path.string(), other.flag, loss),
+        "name another file");
+  };
+  for (std::size_t i = 0; i < outputs.size(); ++i) {
+    for (const NamedPath& input : inputs) check(outputs[i], input, ", which would be lost");
+    for (const NamedPath& other : outputs.first(i)) check(outputs[i], other, "");
+  }
+}
 
 void probe_output(const OutputOptions& output) {
   if (!output.path.empty()) check_writable(output.path);

@@ -1,6 +1,7 @@
 // Where results go: stdout or a file that appears whole or not at all.
 #pragma once
 
+#include <filesystem>
 #include <span>
 #include <string>
 #include <string_view>
@@ -10,6 +11,16 @@
 #include "lab/report/table.h"
 
 namespace tracestep::cli {
+
+// A file of the command line: the flag that named it, and where it is.
+struct NamedPath {
+  std::string flag;
+  std::filesystem::path path;  // empty: not given
+};
+
+// Error{kUsage} when an output is the same file as an input or another output, by whatever links
+// and spellings; before anything is written.
+void check_apart(std::span<const NamedPath> inputs, std::span<const NamedPath> outputs);
 
 // Error{kOutput} when --output names a place that cannot be written; before the work starts.
 void probe_output(const OutputOptions& output);
