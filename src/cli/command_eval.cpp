@@ -54,6 +54,11 @@ int finite_status(const EvalResult& result) {
 int run_eval(EvalCommand o, std::span<const std::string> arguments) {
   check_device(o.run, {"cpu", "cuda", "reference"});
   const Json environment = environment_of(arguments, o.run);
+  std::vector<NamedPath> inputs{{"--tokens", o.tokens.tokens}, {"--init", o.eval.init}};
+  for (const std::filesystem::path& text : o.tokens.text) inputs.push_back({"--text", text});
+  check_apart(inputs, std::vector<NamedPath>{{"--logits", o.eval.logits},
+                                             {"--gradients", o.eval.gradients},
+                                             {"--output", o.output.path}});
   probe_output(o.output);
   const TokenInput input = open_tokens(o.tokens);
   o.eval.model = model_for(o.model, o.eval.init, input.tokenizer.get(), "tiny");

@@ -97,6 +97,8 @@ std::vector<std::int64_t> stream_text(const GenerateCommand& o, Device& device,
 int run_generate(GenerateCommand o, std::span<const std::string> arguments) {
   check_device(o.run, {"cpu", "cuda", "reference"});
   const Json environment = environment_of(arguments, o.run);
+  check_apart(std::vector<NamedPath>{{"--init", o.generate.init}},
+              std::vector<NamedPath>{{"--output", o.output.path}});
   probe_output(o.output);
   if (!o.generate.init.empty()) (void)InputFile(o.generate.init, "--init");  // before its tokenizer
   const auto tokenizer = find_tokenizer(o);

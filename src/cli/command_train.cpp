@@ -160,10 +160,23 @@ TrainResult run_loop(const TrainCommand& o, Device& device, const TokenSplit& sp
   });
 }
 
+// Not --save onto --init: a model may be trained further in its place.
+void check_files(const TrainCommand& o) {
+  std::vector<NamedPath> inputs{{"--tokens", o.tokens.tokens}};
+  for (const std::filesystem::path& text : o.tokens.text) inputs.push_back({"--text", text});
+  std::vector<NamedPath> outputs{
+      {"--save", o.train.save}, {"--log", o.train.log}, {"--output", o.output.path}};
+  if (!o.train.save.empty()) outputs.push_back({"--save's tokenizer", tokenizer_path(o)});
+  check_apart(inputs, outputs);
+  check_apart(std::vector<NamedPath>{{"--init", o.train.init}},
+              std::vector<NamedPath>{{"--log", o.train.log}, {"--output", o.output.path}});
+}
+
 int run_train(TrainCommand o, std::span<const std::string> arguments) {
   check_together(o);
   check_device(o.run, {"cpu", "cuda", "reference"});
   const Json environment = environment_of(arguments, o.run);
+  check_files(o);
   probe_output(o.output);
   TokenInput input = open_tokens(o.tokens);
   const bool saves_tokenizer = input.tokenizer && !o.train.save.empty();

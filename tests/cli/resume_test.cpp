@@ -354,5 +354,29 @@ TEST_F(ResumeTest, ALaterCheckpointThanLatestIsNamedAsDoubtful) {
   EXPECT_TRUE(contains(run.err, "it may be another run's")) << run.err;
 }
 
+TEST_F(ResumeTest, NoOutputMayBeAnInputOrAnotherOutput) {
+  ASSERT_EQ(train("--steps 1 --save w.safetensors").status, 0);
+  const std::string tokens = file("tokens.bin"), weights = file("w.safetensors");
+  for (const char* files :
+       {"--log tokens.bin", "--save ./tokens.bin", "--log x --save x",
+        "--init w.safetensors --log w.safetensors", "--save z --log z.tokenizer"}) {
+    EXPECT_EQ(train_at(std::string("--steps 1 ") + files).status, 2) << files;
+  }
+  const RunHow here{.folder = folder_.path()};
+  const std::string eval =
+      "eval --tokens tokens.bin --token-dtype uint16 --batch 2 --context 4 "
+      "--init w.safetensors ";
+  EXPECT_EQ(run_tracestep(words_of(eval + "--logits w.safetensors"), here).status, 2);
+  EXPECT_EQ(run_tracestep(words_of(eval + "--logits x --gradients x"), here).status, 2);
+  EXPECT_EQ(run_tracestep(words_of("generate --init w.safetensors --prompt-tokens 1 --output "
+                                   "w.safetensors"),
+                          here)
+                .status,
+            2);
+  EXPECT_EQ(file("tokens.bin"), tokens);
+  EXPECT_EQ(file("w.safetensors"), weights);
+  EXPECT_EQ(train_at("--steps 1 --init w.safetensors --save w.safetensors").status, 0);
+}
+
 }  // namespace
 }  // namespace tracestep
