@@ -118,7 +118,10 @@ TEST_P(TrainerTest, GradientsThatOverflowStopTheStepBeforeAnythingChanges) {
   const Tensors before = contents(store());
   const TrainStep step = trainer_->step(2);
   EXPECT_TRUE(step.not_finite);
-  EXPECT_TRUE(std::isfinite(step.loss)) << step.loss;
+  // The fused loss of a GPU holds logits up to 1e9; beyond, it is what stops the step.
+  const bool has_loss =
+      is_scaled() || GetParam().backend != "cuda" || GetParam().ops == Granularity::kPrimitive;
+  EXPECT_EQ(std::isfinite(step.loss), has_loss) << step.loss;
   expect_equal(before, contents(store()));
   trainer_->find_cause(2);
   expect_equal(before, contents(store()));
