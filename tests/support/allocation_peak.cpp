@@ -32,6 +32,13 @@ void release(void* block) {
 void* operator new(std::size_t size) {
   return counted(std::malloc(std::max<std::size_t>(size, 1)));
 }
+void* operator new(std::size_t size, const std::nothrow_t&) noexcept {
+  void* const block = std::malloc(std::max<std::size_t>(size, 1));
+  return block == nullptr ? nullptr : counted(block);
+}
+void operator delete(void* block, const std::nothrow_t&) noexcept {
+  release(block);
+}
 void operator delete(void* block) noexcept {
   release(block);
 }
