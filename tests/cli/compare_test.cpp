@@ -81,7 +81,17 @@ TEST(CompareCommandTest, FilesThatAreNoResultsAreNamed) {
   folder.write("a.json", result(100));
   folder.write("b.json", "{\"rows\": []}");
   folder.write("c.json", "{\"schema\": \"tracestep.doctor/1\"}");
+  const std::string bench = "{\"schema\": \"tracestep.bench/1\"";
+  folder.write("d.json", bench + ", \"rows\": []}");
+  folder.write("e.json", bench + ", \"environment\": {}, \"rows\": 1}");
   const RunHow here{.folder = folder.path()};
+  for (const std::string file : {"d.json", "e.json"}) {
+    for (const std::string& call : {"compare a.json " + file, "explain warm-up --from " + file}) {
+      const ProgramRun run = run_tracestep(words_of(call), here);
+      EXPECT_EQ(run.status, 3) << call;
+      EXPECT_TRUE(contains(run.err, "[" + file + "] it is no whole JSON result")) << run.err;
+    }
+  }
   EXPECT_EQ(run_tracestep(words_of("compare a.json b.json"), here).status, 3);
   EXPECT_EQ(run_tracestep(words_of("compare a.json c.json"), here).status, 3);
   EXPECT_EQ(run_tracestep(words_of("compare a.json none.json"), here).status, 3);

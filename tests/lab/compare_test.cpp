@@ -157,13 +157,17 @@ TEST(CompareTest, WhatTheGateCannotJudgeIsNamedAndDoesNotPass) {
       {{}, {}, "nothing was timed in both files"},
       {{good}, {row_of("step", {})}, "no samples in B"},
       {{row_of("step", {})}, {good}, "no samples in A"},
-      {{good}, {with(good, "samples_ms", Json::Array{100.0, Json()})}, "no numbers"},
+      {{good}, {with(good, "samples_ms", Json::Array{100.0, Json()})}, "no positive numbers"},
+      {{with(good, "samples_ms", Json())}, {good}, "no samples in A"},
+      {{with(good, "samples_ms", "x")}, {good}, "no samples in A"},
+      {{with(good, "samples_ms", Json::Array{Json(), Json()})}, {good}, "no samples in A"},
+      {{with(good, "samples_ms", Json::Array{100.0, 0.0})}, {good}, "no positive numbers"},
       {{good}, {with(good, "samples_ms", "many")}, "no samples in B"},
       {{good}, {invalid_row(300)}, "B invalid: missing_synchronization"},
       {{invalid_row(300)}, {good}, "A invalid: missing_synchronization"},
       {{good}, {row_of("step", {300, 301, 302})}, "unclear, fewer than six samples"},
-      {{row_of("step", around(100, 3.0))}, {row_of("step", around(108, 3.0))}, "unclear, "},
-      {{good}, {row_of("step", around(-100))}, "unclear, "},
+      {{row_of("step", around(100, 2.0))}, {row_of("step", around(108, 2.0))}, "unclear, "},
+      {{good}, {row_of("step", around(-100))}, "no positive numbers"},
       {{good}, {with(good, "status", Json())}, "status ok → none"},
       {{with(good, "status", "odd")}, {good}, "status odd → ok"},
       {{with(good, "status", "oom")}, {with(good, "status", "oom")}, "nothing was timed"},
@@ -176,6 +180,68 @@ TEST(CompareTest, WhatTheGateCannotJudgeIsNamedAndDoesNotPass) {
     // Without the gate nothing is judged.
     EXPECT_TRUE(compare_results(file_of(c.a), file_of(c.b), {}).undecided.empty()) << c.why;
   }
+}
+
+TEST(CompareTest, TheMarginDoesNotHideWhatTheGateAsksFor) {
+  const auto gate = [](double b_ms, double spread, double margin) {
+    return compare_results(file_of({row_of("step", around(100, spread))}),
+                           file_of({row_of("step", around(b_ms, spread))}),
+                           {.margin = margin, .fail_percent = 1.0});
+  };
+  // Certain, and within what the table calls the same.
+  for (double margin : {0.02, 0.5}) {
+    const auto slower = gate(101.8, 0.0001, margin);
+    EXPECT_EQ(verdict(slower, 0), "same");
+    EXPECT_EQ(slower.regressions.size(), 1u);
+    EXPECT_TRUE(slower.undecided.empty());
+  }
+  // The same by a wide margin, and perhaps more than the limit.
+  const auto unknown = gate(100, 0.2, 0.5);
+  EXPECT_EQ(verdict(unknown, 0), "same");
+  EXPECT_TRUE(unknown.regressions.empty());
+  ASSERT_EQ(unknown.undecided.size(), 1u);
+  EXPECT_NE(unknown.undecided[0].find("same, "), std::string::npos) << unknown.undecided[0];
+  EXPECT_TRUE(gate(100.1, 0.001, 0.5).undecided.empty());
+}
+
+TEST(CompareTest, DamagedSamplesOfAPartDoNotHideIt) {
+  const auto attention = [](Json backward) {
+    Json row = row_of("step", {});
+    row["forward_samples_ms"] = list(around(100));
+    row["backward_samples_ms"] = std::move(backward);
+    ResultFile out = file_of({row});
+    out.schema = "tracestep.attention/1";
+    return out;
+  };
+  const auto undecided = [&](Json a, Json b) {
+    return compare_results(attention(std::move(a)), attention(std::move(b)), {.fail_percent = 5.0})
+        .undecided.size();
+  };
+  const Json times = list(around(900));
+  for (const Json& damaged : {Json(), Json("x"), Json::array(), Json(Json::Array{Json()})}) {
+    EXPECT_EQ(undecided(damaged, times), 1u) << damaged.dump();
+    EXPECT_EQ(undecided(times, damaged), 1u) << damaged.dump();
+  }
+  // Measured in neither.
+  EXPECT_EQ(undecided(Json(), Json::array()), 0u);
+}
+
+TEST(CompareTest, WhatOnlyShowsBesideOtherRowsIsAnObjectionToo) {
+  const auto grid = [](double step_ms) {
+    const auto row = [](const char* mode, double ms, double flops) {
+      Json out = row_of(mode, around(ms));
+      out["flops"] = flops;
+      out["median_ms"] = ms;
+      out["tflops"] = flops / ms * 1e-9;
+      return out;
+    };
+    return file_of({row("forward", 100, 1e9), row("step", step_ms, 3e9)});
+  };
+  // A step in half the time of its forward pass.
+  const auto report = compare_results(grid(300), grid(50), {.fail_percent = 5.0});
+  EXPECT_EQ(verdict(report, 1), "invalid");
+  ASSERT_EQ(report.undecided.size(), 1u);
+  EXPECT_NE(report.undecided[0].find("B invalid: more_work_in_less_time"), std::string::npos);
 }
 
 TEST(CompareTest, TheGatePassesWhatItHasSeenToBeRight) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -18,6 +19,7 @@ namespace tracestep {
 namespace {
 
 constexpr double kConfidence = 0.95;
+constexpr double kSignificance = 1 - kConfidence;
 
 // Facts that differ in every pair of runs and say nothing of the machine.
 bool is_of_the_run(std::string_view item) {
@@ -65,24 +67,38 @@ std::vector<Column> columns() {
           text_column("objections", "", "of the validity checker, notes left out")};
 }
 
-std::string objections(const ResultRow& row) {
-  std::vector<Verdict> verdicts = judge(row);
-  std::erase_if(verdicts, [](const Verdict& v) { return v.severity == Severity::kNote; });
-  return verdicts.empty() ? std::string() : summary_of(verdicts);
-}
+// What the validity checker says of the rows of a file, alone and beside each other.
+class Objections {
+ public:
+  explicit Objections(const ResultFile& file) {
+    for (RowVerdict& v : judge_together(file.rows)) {
+      together_[&file.rows[v.row]].push_back(std::move(v.verdict));
+    }
+  }
 
-// Of both rows: "A doubt: unsteady; B invalid: two_graphs".
-std::string both_objections(const ResultRow& a, const ResultRow& b) {
-  const std::string of_a = objections(a), of_b = objections(b);
-  std::string out = of_a.empty() ? "" : "A " + of_a;
-  if (!of_b.empty()) out += (out.empty() ? "B " : "; B ") + of_b;
-  return out;
-}
+  std::string of(const ResultRow& row) const {
+    std::vector<Verdict> verdicts = judge(row);
+    if (const auto found = together_.find(&row); found != together_.end()) {
+      verdicts.insert(verdicts.end(), found->second.begin(), found->second.end());
+    }
+    std::erase_if(verdicts, [](const Verdict& v) { return v.severity == Severity::kNote; });
+    return verdicts.empty() ? std::string() : summary_of(verdicts);
+  }
 
-// Entries of the list of samples; a NaN is stored as null and is no number any more.
-std::size_t listed(const ResultRow& row, const ResultLayout::Measure& measure) {
+ private:
+  std::map<const ResultRow*, std::vector<Verdict>> together_;
+};
+
+bool has_samples(const ResultRow& row, const ResultLayout::Measure& measure) {
   const Json* list = row.find(measure.samples);
-  return list != nullptr && list->is_array() ? list->size() : 0;
+  return list != nullptr && !(list->is_array() && list->size() == 0);
+}
+
+// Whether every entry of the list is a time; a NaN is stored as null and is no number any more.
+bool are_times(const ResultRow& row, const ResultLayout::Measure& measure) {
+  const std::vector<double> samples = row.numbers(measure.samples);
+  return samples.size() == row.find(measure.samples)->size() &&
+         std::ranges::all_of(samples, [](double ms) { return std::isfinite(ms) && ms > 0; });
 }
 
 Json peak_of(const ResultRow& row) {
@@ -98,7 +114,7 @@ class Report {
  public:
   Report(const ResultFile& a, const ResultFile& b, const ResultLayout& layout,
          const CompareOptions& options)
-      : layout_(layout), options_(options) {
+      : layout_(layout), options_(options), against_a_(a), against_b_(b) {
     out_.environment = environment_table(a, b);
     out_.rows = {.name = "compare", .title = "B against A", .columns = columns()};
     const auto rows_of_a = by_identity(a, layout, options.ignored);
@@ -142,12 +158,20 @@ class Report {
     gate_.judge_statuses(label, status_a, status_b);
   }
 
-  // What A has no samples of was not measured there: an attention row may be of forward alone.
+  // Of both rows: "A doubt: unsteady; B invalid: two_graphs".
+  std::string both_objections(const ResultRow& a, const ResultRow& b) const {
+    const std::string of_a = against_a_.of(a), of_b = against_b_.of(b);
+    std::string out = of_a.empty() ? "" : "A " + of_a;
+    if (!of_b.empty()) out += (out.empty() ? "B " : "; B ") + of_b;
+    return out;
+  }
+
+  // What neither has samples of was not measured: an attention row may be of forward alone.
   void add_measures(const std::string& row_label, const ResultRow& a, const ResultRow& b) {
     const std::string against = both_objections(a, b);
     bool is_measured = false;
     for (const ResultLayout::Measure& measure : layout_.measures) {
-      if (a.numbers(measure.samples).empty()) continue;
+      if (!has_samples(a, measure) && !has_samples(b, measure)) continue;
       is_measured = true;
       add_measure(measure.name.empty() ? row_label : fmt::format("{} {}", row_label, measure.name),
                   measure, a, b, against);
@@ -160,13 +184,14 @@ class Report {
   void add_measure(const std::string& label, const ResultLayout::Measure& measure,
                    const ResultRow& a, const ResultRow& b, const std::string& against) {
     const std::vector<double> left = a.numbers(measure.samples), right = b.numbers(measure.samples);
-    if (right.empty()) {
-      add_words(label, "no samples in B");
-      return gate_.undecide(label, "no samples in B");
-    }
-    if (left.size() != listed(a, measure) || right.size() != listed(b, measure)) {
-      add_words(label, "samples that are no numbers");
-      return gate_.undecide(label, "samples that are no numbers");
+    const char* missing = left.empty()    ? "no samples in A"
+                          : right.empty() ? "no samples in B"
+                          : !are_times(a, measure) || !are_times(b, measure)
+                              ? "samples that are no positive numbers"
+                              : nullptr;
+    if (missing != nullptr) {
+      add_words(label, missing);
+      return gate_.undecide(label, missing);
     }
     const Comparison c = compare_samples(left, right, options_.margin);
     const bool is_valid = against.find("invalid") == std::string::npos;
@@ -207,6 +232,7 @@ class Report {
 
   const ResultLayout& layout_;
   const CompareOptions& options_;
+  const Objections against_a_, against_b_;
   ComparisonReport out_;
   Gate gate_{options_.fail_percent, out_};
   int tested_ = 0;
@@ -225,6 +251,15 @@ std::string_view name_of(Change change) {
   return "?";
 }
 
+void check_members(const Json& document, const std::string& name) {
+  const auto refuse = [&](const char* what) {
+    fail_input(name, "it is no whole JSON result: there is no {}", what);
+  };
+  const Json *environment = document.find("environment"), *rows = document.find("rows");
+  if (environment == nullptr || !environment->is_object()) refuse("object \"environment\"");
+  if (rows == nullptr || !rows->is_array()) refuse("array \"rows\"");
+}
+
 ResultFile read_result(const std::filesystem::path& path) {
   const std::string name = path.filename().string();
   const Json document = Json::parse(read_text_file(path, name, kMaxResultBytes), name);
@@ -238,6 +273,7 @@ ResultFile read_result(const std::filesystem::path& path) {
                 fmt::format("rows of {} have no samples to compare", schema->as_string()),
                 fmt::format("one of {}", fmt::join(compared_schemas(), ", ")));
   }
+  check_members(document, name);
   ResultFile out{name, schema->as_string(), document.at("environment"), {}};
   const auto environment = std::make_shared<const Json>(out.environment);
   const Json::Array& rows = document.at("rows").items();
@@ -248,8 +284,11 @@ ResultFile read_result(const std::filesystem::path& path) {
   return out;
 }
 
+bool is_slower(const Comparison& c) {
+  return c.low > 1 && c.p < kSignificance;
+}
+
 Comparison compare_samples(std::span<const double> a, std::span<const double> b, double margin) {
-  constexpr double kSignificance = 1 - kConfidence;
   const Interval interval = ratio_interval(a, b, kConfidence);
   Comparison out{.ratio = median_of(b) / median_of(a),
                  .low = interval.low,
@@ -260,7 +299,7 @@ Comparison compare_samples(std::span<const double> a, std::span<const double> b,
     out.change = Change::kSame;
   } else if (out.high < 1 && out.p < kSignificance) {
     out.change = Change::kFaster;
-  } else if (out.low > 1 && out.p < kSignificance) {
+  } else if (is_slower(out)) {
     out.change = Change::kSlower;
   }
   return out;

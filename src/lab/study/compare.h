@@ -26,6 +26,9 @@ struct ResultFile {
 inline constexpr std::uint64_t kMaxResultBytes = std::uint64_t{256} << 20;
 inline constexpr std::size_t kMaxResultRows = 10000;
 
+// Error{kInput} naming the file when a result has no environment or no rows.
+void check_members(const Json& document, const std::string& name);
+
 // Error{kInput}: not there, not a JSON result, of a command that has no samples to compare, beyond
 // these limits.
 ResultFile read_result(const std::filesystem::path& path);
@@ -47,6 +50,9 @@ struct Comparison {
 
 // `margin`: 0.02 takes what lies within 2 % of each other for the same.
 Comparison compare_samples(std::span<const double> a, std::span<const double> b, double margin);
+
+// Whether it lies above 1 beyond chance, however little.
+bool is_slower(const Comparison& comparison);
 
 struct CompareOptions {
   double margin = 0.02;

@@ -41,9 +41,13 @@ void Gate::judge_change(const std::string& label, const Comparison& c) {
       std::isfinite(c.low) ? fmt::format("{:+.1f} % ({:+.1f} to {:+.1f} %)", 100 * (c.ratio - 1),
                                          100 * (c.low - 1), 100 * (c.high - 1))
                            : "fewer than six samples on a side, or a median of zero";
-  if (c.change == Change::kSlower && c.ratio > limit) regress(label, figures);
-  // A wide interval that ends below the limit shows as much as the gate asks for.
-  if (c.change == Change::kUnclear && !(c.high <= limit)) undecide(label, "unclear, " + figures);
+  // Not by the verdict, which the margin is a part of. A wide interval that ends below the limit
+  // shows as much as the gate asks for.
+  if (is_slower(c) && c.ratio > limit) {
+    regress(label, figures);
+  } else if (!(c.high <= limit)) {
+    undecide(label, fmt::format("{}, {}", name_of(c.change), figures));
+  }
 }
 
 void Gate::finish(int tested) {
