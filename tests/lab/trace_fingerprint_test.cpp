@@ -42,6 +42,36 @@ TEST(UnpickleTest, WhatIsFetchedAgainIsTheSameObjectWithWhatWasAddedLater) {
   EXPECT_EQ(list[0], list[1]);
 }
 
+TEST(TraceTest, ValuesNamedFarTooOftenAreRefused) {
+  const auto text = [](const std::string& t) { return "\x8c"s + static_cast<char>(t.size()) + t; };
+  const auto refusal = [](const std::string& bytes) {
+    try {
+      read_trace(bytes, "file");
+    } catch (const Error& e) {
+      return std::string(e.what());
+    }
+    return std::string("read");
+  };
+  const auto times = [](int n, const std::string& what) {
+    std::string out;
+    for (int i = 0; i < n; ++i) out += what;
+    return out;
+  };
+  // One event, or one segment of a few blocks, stored at place 0 and then named by two bytes; the
+  // rest of the file is there to be allowed more.
+  const int n = 100'000;
+  const std::string rest = text("rest") + "X\x40\x0d\x03\x00"s + std::string(200'000, 'a');
+  const std::string event = "}q\x00("s + text("action") + text("alloc") + text("addr") + "K\x01u"s;
+  const std::string block = "}("s + text("state") + text("active_allocated") + "u"s;
+  const std::string segment = "}q\x00"s + text("blocks") + "]("s + times(8, block) + "es"s;
+  EXPECT_THAT(refusal("\x80\x04}("s + rest + text("device_traces") + "](]("s + event +
+                      times(n, "h\x00"s) + "ee"s + text("segments") + "]u."s),
+              ::testing::HasSubstr("too often"));
+  EXPECT_THAT(refusal("\x80\x04}("s + rest + text("device_traces") + "]"s + text("segments") +
+                      "]("s + segment + times(n, "h\x00"s) + "eu."s),
+              ::testing::HasSubstr("too often"));
+}
+
 TEST(UnpickleTest, ObjectsCallsAndBrokenFilesAreRefused) {
   const auto message = [](const std::string& bytes) {
     try {

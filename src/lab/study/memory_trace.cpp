@@ -11,6 +11,7 @@ namespace tracestep {
 namespace {
 
 constexpr std::uint64_t kMaxFileBytes = std::uint64_t{1} << 30;
+constexpr std::size_t kSpareBytes = std::size_t{1} << 20;
 
 [[noreturn]] void fail_kind(const std::string& where) {
   fail_input(where, "this is no memory snapshot: it has no 'segments' and 'device_traces'");
@@ -38,6 +39,10 @@ struct Block {
 
 class TraceBuilder {
  public:
+  // The most that it stores of one, as an event or a block and as a node of the live addresses.
+  static constexpr std::size_t kEventBytes = sizeof(TraceEvent) + 6 * sizeof(std::int64_t);
+  static constexpr std::size_t kBlockBytes = 3 * sizeof(std::int64_t);
+
   explicit TraceBuilder(const std::string& where) : where_(where) {}
 
   bool has_events() const { return !out_.events.empty(); }
@@ -99,11 +104,16 @@ class TraceBuilder {
 
 // --- pickle -------------------------------------------------------------------------------------
 
-// A pickle may name one object many times; walking all of that must not take forever.
+// A pickle may name one object many times; walking all of that must take neither time nor memory
+// beyond what a file of this size that names each once would take.
 class PickleWalk {
  public:
   PickleWalk(std::string_view bytes, const std::string& where)
-      : pickle_(bytes, where), where_(where), builder_(where), looks_left_(8 * bytes.size()) {}
+      : pickle_(bytes, where),
+        where_(where),
+        builder_(where),
+        looks_left_(2 * bytes.size()),
+        memory_left_(3 * bytes.size() + kSpareBytes) {}
 
   MemoryTrace read() {
     const auto traces = find(pickle_.root(), "device_traces");
@@ -137,9 +147,12 @@ class PickleWalk {
       f(list[i]);
     }
   }
-  void look(std::size_t values) {
-    if (values > looks_left_) fail_input(where_, "its values name each other too often");
-    looks_left_ -= values;
+  void look(std::size_t values) { spend(looks_left_, values); }
+  // What the builder keeps of a value; those that it does not keep count as well.
+  void keep(std::size_t bytes) { spend(memory_left_, bytes); }
+  void spend(std::size_t& left, std::size_t amount) {
+    if (amount > left) fail_input(where_, "its values name each other too often");
+    left -= amount;
   }
 
   void read_event(const PickleValue& event) {
@@ -147,6 +160,7 @@ class PickleWalk {
     out.set_action(text(event, "action"));
     out.address = number(event, "addr");
     out.bytes = number(event, "size");
+    keep(TraceBuilder::kEventBytes);
     builder_.add(out);
   }
 
@@ -157,6 +171,7 @@ class PickleWalk {
         out.set_state(text(block, "state"));
         out.bytes = number(block, "size");
         out.requested = number(block, "requested_size");
+        keep(TraceBuilder::kBlockBytes);
         builder_.add(out);
       });
     }
@@ -166,7 +181,7 @@ class PickleWalk {
   Pickle pickle_;
   const std::string& where_;
   TraceBuilder builder_;
-  std::size_t looks_left_;
+  std::size_t looks_left_, memory_left_;
 };
 
 // --- JSON ---------------------------------------------------------------------------------------
