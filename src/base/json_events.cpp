@@ -76,6 +76,10 @@ class Adapter : public nlohmann::json_sax<nlohmann::json> {
 }  // namespace
 
 void parse_json(std::string_view text, const std::string& where, JsonEvents& events) {
+  // The library takes one for the end of the text.
+  if (const std::size_t nul = text.find('\0'); nul != std::string_view::npos) {
+    fail_input(where, "not valid JSON at byte {}: a NUL byte", nul + 1);
+  }
   Adapter adapter(where, events);
   nlohmann::json::sax_parse(text.begin(), text.end(), &adapter);
 }

@@ -66,6 +66,12 @@ TEST(JsonTest, BrokenTextIsAnErrorWithItsPosition) {
   }
 }
 
+TEST(JsonTest, ANulByteIsNoEndOfTheText) {
+  const std::string behind("[1]\0precious", 12);
+  EXPECT_NE(error_of(behind).find("at byte 4: a NUL byte"), std::string::npos) << error_of(behind);
+  EXPECT_NE(error_of(std::string("\"a\0b\"", 5)), "no error");
+}
+
 TEST(JsonTest, DuplicateKeysAreRejectedInOneObjectOnly) {
   EXPECT_NE(error_of(R"({"a":1,"a":2})").find("\"a\" occurs twice"), std::string::npos);
   EXPECT_EQ(error_of(R"({"a":{"a":1},"b":{"a":2}})"), "no error");
