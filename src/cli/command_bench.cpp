@@ -147,7 +147,7 @@ Measured measure_grid(const std::vector<GridCell>& cells, const BenchOptions& op
   const RunOptions& run = options.grid.run;
   Measured out{
       .table = {.name = "bench", .title = "Time and memory of a step", .columns = columns()}};
-  ResumeFile finished(options.resume, out.table.columns, kSchema);
+  ResumeFile finished(options.resume, out.table.columns, kSchema, environment);
   Roof roof(run);
   ProgressLine progress;
   RemainingTime remaining;

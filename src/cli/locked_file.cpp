@@ -35,7 +35,8 @@ int write_all(int fd, std::string_view text) {
 LockedFile::LockedFile(std::filesystem::path path, std::string where)
     : path_(std::move(path)), where_(std::move(where)) {
   struct stat named {};
-  is_ours_ = ::stat(path_.c_str(), &named) != 0 && errno == ENOENT;
+  // A link that leads nowhere yet is not ours to remove.
+  is_ours_ = ::lstat(path_.c_str(), &named) != 0 && errno == ENOENT;
   while (!lock()) {
   }
 }

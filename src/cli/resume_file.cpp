@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "lab/study/compare.h"
 
 namespace tracestep::cli {
 namespace {
@@ -36,14 +37,16 @@ std::optional<Json> parsed(std::string_view text) {
 }  // namespace
 
 ResumeFile::ResumeFile(const std::filesystem::path& path, std::vector<Column> columns,
-                       std::string schema)
+                       std::string schema, const Json& environment)
     : name_(path.string()), columns_(std::move(columns)), schema_(std::move(schema)) {
   if (path.empty()) return;
   file_.emplace(path, "--resume");
   const std::string text = file_->read(kMostBytes);
   if (text.empty()) {
     file_->append(header_line());
-  } else if (!read_document(text)) {
+  } else if (read_document(text)) {
+    warn_of_other_machine(environment);
+  } else {
     read_lines(text);
   }
 }
@@ -68,9 +71,27 @@ bool ResumeFile::read_document(std::string_view text) {
     refuse(fmt::format("bench writes no \"{}\"", member));
   }
   is_document_ = true;
+  check_members(*document, name_);
   environment_ = document->at("environment");
   for (const Json& row : document->at("rows").items()) remember(row, name_);
   return true;
+}
+
+// A document has one environment for the rows of all machines.
+void ResumeFile::warn_of_other_machine(const Json& here) const {
+  const Json missing;
+  std::string differences;
+  for (std::string_view item : {"cpu", "gpu", "threads"}) {
+    const Json *then = environment_.find(item), *now = here.find(item);
+    if (then == nullptr) continue;
+    if (now == nullptr) now = &missing;
+    if (*then == *now) continue;
+    differences += fmt::format("{}{} was {} and is {}", differences.empty() ? "" : ", ", item,
+                               then->dump(), now->dump());
+  }
+  if (differences.empty()) return;
+  log_warn("[--resume] the rows of {} are of another machine, and it keeps that environment: {}",
+           name_, differences);
 }
 
 void ResumeFile::read_lines(std::string_view text) {

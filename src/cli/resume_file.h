@@ -18,10 +18,12 @@ namespace tracestep::cli {
 // rows are found by. Nothing of a file is touched before all of it has been seen to be ours.
 class ResumeFile {
  public:
+  // `environment`: of this run; a document of another machine is warned of, for it keeps its own.
   // An empty path keeps nothing. The file is made when it is missing, and locked until the end.
   // Errors: kInput when it is there and is neither kind; kOutput when it cannot be written, or
   // another process writes it. A last line that was cut short is dropped.
-  ResumeFile(const std::filesystem::path& path, std::vector<Column> columns, std::string schema);
+  ResumeFile(const std::filesystem::path& path, std::vector<Column> columns, std::string schema,
+             const Json& environment);
 
   // The finished row of this cell, or nullptr.
   const std::vector<Json>* find(const Json& cell) const;
@@ -31,6 +33,7 @@ class ResumeFile {
  private:
   void read(std::string_view text);
   bool read_document(std::string_view text);
+  void warn_of_other_machine(const Json& here) const;
   void read_lines(std::string_view text);
   void read_line(std::string_view line, int number);
   bool is_part_of_row(std::string_view line) const;

@@ -6,6 +6,7 @@
 #include <thread>
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
 #include "base/json.h"
 #include "cli/run_binary.h"
@@ -94,6 +95,7 @@ TEST(BenchResumeTest, AFileOfSomethingElseIsRefusedAndStaysAsItIs) {
         rows + R"({"name":"x"})",
         rows + R"({"name":"x"})" + "\n" + rows,
         std::string(R"({"schema":"other/1","rows":[]})"),
+        std::string(R"({"schema":"tracestep.bench/1","rows":[]})"),
         std::string(
             R"({"schema":"tracestep.bench/1","environment":{},"rows":[{"cell":{},"a":1}]})"),
         std::string(R"({"schema":"tracestep.bench/1","environment":{},"rows":[],"mine":1})")}) {
@@ -123,6 +125,33 @@ TEST(BenchResumeTest, AResultInJsonCanBeResumedToo) {
   EXPECT_EQ(after.items()[0], before.at("rows").items()[0]);
   const Json file = Json::parse(content_of(folder / "grid.json"), "grid.json");
   EXPECT_EQ(file.at("rows"), after);
+}
+
+TEST(BenchResumeTest, AResultOfAnotherMachineIsWarnedOf) {
+  const TempFolder folder;
+  bench(folder, "--context 8 --output grid.json");
+  const ProgramRun same = bench(folder, "--context 8 --resume grid.json");
+  EXPECT_EQ(same.err.find("another machine"), std::string::npos) << same.err;
+  Json document = Json::parse(content_of(folder / "grid.json"), "grid.json");
+  document["environment"]["cpu"] = "an abacus";
+  folder.write("grid.json", document.dump());
+  const ProgramRun other = bench(folder, "--context 8 --resume grid.json");
+  EXPECT_EQ(other.status, 0) << other.err;
+  EXPECT_TRUE(contains(other.err, "cpu was \"an abacus\" and is ")) << other.err;
+}
+
+TEST(BenchResumeTest, ALinkThatLeadsNowhereYetStaysWhenNothingCanBeWritten) {
+  const TempFolder folder;
+  std::filesystem::create_symlink("new.jsonl", folder / "link.jsonl");
+  const ProgramRun run =
+      run_tracestep(words_of(std::string(kGrid) + " --context 8 --resume link.jsonl"),
+                    {.folder = folder.path(), .before_start = [] {
+                       std::signal(SIGXFSZ, SIG_IGN);
+                       const rlimit small{8, 8};
+                       ::setrlimit(RLIMIT_FSIZE, &small);
+                     }});
+  EXPECT_EQ(run.status, 5) << run.err;
+  EXPECT_TRUE(std::filesystem::is_symlink(folder / "link.jsonl"));
 }
 
 // Runs a grid whose first cell takes no time and whose second takes minutes, and `meanwhile` once
