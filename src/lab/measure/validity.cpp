@@ -3,6 +3,9 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
+#include <limits>
+#include <map>
 
 #include <fmt/format.h>
 
@@ -17,43 +20,73 @@ bool is_ok(const ResultRow& row) {
   return row.text("status") == "ok";
 }
 
-// The time of `slow` lies above that of `fast` beyond what either varies by.
-bool is_clearly_faster(const ResultRow& fast, const ResultRow& slow) {
-  const std::vector<double> a = fast.numbers("samples_ms"), b = slow.numbers("samples_ms");
-  return !a.empty() && !b.empty() && *std::ranges::max_element(a) < *std::ranges::min_element(b);
-}
+// What rows are held against each other by, taken once from each. NaN: not there.
+struct Facts {
+  explicit Facts(const ResultRow& of) : row(&of) {
+    constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+    const std::vector<double> samples = of.numbers("samples_ms");
+    flops = of.number("flops").value_or(kNan);
+    median = of.number("median_ms").value_or(kNan);
+    least = samples.empty() ? kNan : *std::ranges::min_element(samples);
+    most = samples.empty() ? kNan : *std::ranges::max_element(samples);
+  }
 
-// Of two rows that differ in their mode alone, the one with more FLOPs cannot be the faster one.
-std::optional<Verdict> more_work_in_less_time(const ResultRow& row, const ResultRow& other) {
+  const ResultRow* row;
+  double flops, median, least, most;
+};
+
+// Of two rows that differ in their mode alone, the one with more FLOPs cannot be the faster one:
+// its time lies below the other's beyond what either varies by.
+std::optional<Verdict> more_work_in_less_time(const Facts& row, const Facts& other) {
   constexpr double kMoreWork = 1.5;
-  constexpr std::array<std::string_view, 1> kMode = {"mode"};
-  if (!row.is_like(other, kMode)) return {};
-  const auto mine = row.number("flops"), theirs = other.number("flops");
-  const auto time = row.number("median_ms"), other_time = other.number("median_ms");
-  if (!mine || !theirs || !time || !other_time) return {};
-  if (*mine < kMoreWork * *theirs || !is_clearly_faster(row, other)) return {};
+  if (!(row.flops >= kMoreWork * other.flops) || !(row.most < other.least)) return {};
+  if (std::isnan(row.median) || std::isnan(other.median)) return {};
   return Verdict{
       "more_work_in_less_time", Severity::kInvalid,
       fmt::format("{:.1f} times the FLOPs of {} in {:.2f} of its time: labels are swapped, "
                   "or a wait is missing",
-                  *mine / *theirs, other.label(), *time / *other_time)};
+                  row.flops / other.flops, other.row->label(), row.median / other.median)};
 }
 
 // A kernel at a larger size is not many times slower per FLOP, unless its memory is somewhere else.
-std::optional<Verdict> collapsed_speed(const ResultRow& row, const ResultRow& other) {
+std::optional<Verdict> collapsed_speed(const Facts& row, const Facts& other) {
   constexpr double kCollapse = 10.0;
-  constexpr std::array<std::string_view, 5> kSizes = {"size", "context", "batch", "vocab", "mode"};
-  if (!row.is_like(other, kSizes)) return {};
-  const auto mine = row.number("flops"), theirs = other.number("flops");
-  const auto my_ms = row.number("median_ms"), their_ms = other.number("median_ms");
-  if (!mine || !theirs || !my_ms || !their_ms || *mine < *theirs || *theirs <= 0) return {};
-  const double ratio = *my_ms / *mine * (*theirs / *their_ms);
+  if (!(row.flops >= other.flops) || other.flops <= 0) return {};
+  const double ratio = row.median / row.flops * (other.flops / other.median);
   if (!(ratio > kCollapse)) return {};
   return Verdict{
       "collapsed_speed", Severity::kDoubt,
       fmt::format("{:.0f} times the time per FLOP of {}, which has fewer FLOPs: memory of the host "
                   "in use, or the device was held back; not a time of this device",
-                  ratio, other.label())};
+                  ratio, other.row->label())};
+}
+
+// A check of two rows that differ in these columns at most.
+struct PairCheck {
+  std::optional<Verdict> (*check)(const Facts& row, const Facts& other);
+  std::span<const std::string_view> except;
+};
+constexpr std::array<std::string_view, 1> kMode = {"mode"};
+constexpr std::array<std::string_view, 5> kSizes = {"size", "context", "batch", "vocab", "mode"};
+constexpr PairCheck kPairChecks[] = {{more_work_in_less_time, kMode}, {collapsed_speed, kSizes}};
+
+// The rows that ran, in lists of those that are alike but for the columns of `except`.
+std::vector<std::vector<std::size_t>> alike(std::span<const ResultRow> rows,
+                                            std::span<const std::string_view> except) {
+  std::map<std::string, std::vector<std::size_t>> lists;
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    if (!is_ok(rows[i])) continue;
+    std::string alike;
+    for (std::string_view key : kKeys) {
+      if (std::ranges::find(except, key) != except.end()) continue;
+      const Json* cell = rows[i].find(key);
+      alike += (cell == nullptr ? std::string() : cell->dump()) + '\n';
+    }
+    lists[alike].push_back(i);
+  }
+  std::vector<std::vector<std::size_t>> out;
+  for (auto& [text, list] : lists) out.push_back(std::move(list));
+  return out;
 }
 
 std::string note_line(const ResultRow& row, const Verdict& verdict) {
@@ -131,15 +164,6 @@ std::string ResultRow::label() const {
   return out.empty() ? "row" : out;
 }
 
-bool ResultRow::is_like(const ResultRow& other, std::span<const std::string_view> except) const {
-  return std::ranges::all_of(kKeys, [&](std::string_view key) {
-    if (std::ranges::find(except, key) != except.end()) return true;
-    const Json *mine = find(key), *theirs = other.find(key);
-    if (mine == nullptr || theirs == nullptr) return mine == theirs;
-    return *mine == *theirs;
-  });
-}
-
 std::string_view name_of(Severity severity) {
   switch (severity) {
     case Severity::kNote: return "note";
@@ -159,20 +183,24 @@ std::vector<Verdict> judge(const ResultRow& row) {
 }
 
 std::vector<RowVerdict> judge_together(std::span<const ResultRow> rows) {
+  const std::vector<Facts> facts(rows.begin(), rows.end());
   std::vector<RowVerdict> out;
-  for (std::size_t i = 0; i < rows.size(); ++i) {
-    if (!is_ok(rows[i]) || !rows[i].number("tflops")) continue;
-    // The first row that shows it is enough.
-    for (auto* check : {more_work_in_less_time, collapsed_speed}) {
-      for (std::size_t j = 0; j < rows.size(); ++j) {
-        if (i == j || !is_ok(rows[j])) continue;
-        auto verdict = check(rows[i], rows[j]);
-        if (!verdict) continue;
-        out.push_back({i, std::move(*verdict)});
-        break;
+  for (const PairCheck& check : kPairChecks) {
+    for (const std::vector<std::size_t>& list : alike(rows, check.except)) {
+      for (std::size_t i : list) {
+        if (!rows[i].number("tflops")) continue;
+        // The first row that shows it is enough.
+        for (std::size_t j : list) {
+          if (i == j) continue;
+          auto verdict = check.check(facts[i], facts[j]);
+          if (!verdict) continue;
+          out.push_back({i, std::move(*verdict)});
+          break;
+        }
       }
     }
   }
+  std::ranges::stable_sort(out, {}, &RowVerdict::row);
   return out;
 }
 

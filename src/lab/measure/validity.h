@@ -38,8 +38,6 @@ class ResultRow {
 
   // "small 128 step fp32 fused": what people call the row.
   std::string label() const;
-  // Whether all columns that name what was measured are the same, those of `except` apart.
-  bool is_like(const ResultRow& other, std::span<const std::string_view> except) const;
 
  private:
   Json cells_;
