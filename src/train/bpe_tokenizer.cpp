@@ -6,6 +6,7 @@
 #ifdef TRACESTEP_HAS_SENTENCEPIECE
 #include <algorithm>
 #include <charconv>
+#include <exception>
 #include <unordered_map>
 
 #include <sentencepiece_processor.h>
@@ -68,10 +69,7 @@ class Lines : public sentencepiece::SentenceIterator {
 class BpeTokenizer : public Tokenizer {
  public:
   BpeTokenizer(const std::string& model, const std::string& origin) {
-    const auto status = processor_.LoadFromSerializedProto(model);
-    if (!status.ok() || processor_.GetPieceSize() <= 0) {
-      fail_input("tokenizer", "{} is no tokenizer file", origin);
-    }
+    if (!load(model)) fail_input("tokenizer", "{} is no tokenizer file", origin);
   }
 
   std::string name() const override { return "bpe"; }
@@ -105,6 +103,15 @@ class BpeTokenizer : public Tokenizer {
   }
 
  private:
+  // The library throws, too, for some pieces that no vocabulary can hold.
+  bool load(const std::string& model) {
+    try {
+      return processor_.LoadFromSerializedProto(model).ok() && processor_.GetPieceSize() > 0;
+    } catch (const std::exception&) {
+      return false;
+    }
+  }
+
   sentencepiece::SentencePieceProcessor processor_;
 };
 

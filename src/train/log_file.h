@@ -15,8 +15,8 @@ void check_log(const std::filesystem::path& path);
 class LogFile {
  public:
   // Starts the file anew, or, after a resume, keeps its lines up to step `resumed_from`; warns when
-  // they end before it. An empty path logs nothing. Throws Error{kOutput}, and kInput for lines that
-  // are none of a log.
+  // they end before it. An empty path logs nothing. Throws Error{kOutput}, and kInput for lines
+  // that are none of a log.
   LogFile(const std::filesystem::path& path, std::int64_t resumed_from);
 
   // {"step":…,"loss":…,"grad_norm":…,"lr":…,"tokens_per_s":…[,"validation_loss":…]
