@@ -1,5 +1,6 @@
 #include "passes/optimizer.h"
 
+#include <cmath>
 #include <limits>
 
 #include "ir/rewrite.h"
@@ -82,15 +83,12 @@ class OptimizerPass {
     Val norm = b.call1("global_norm", gradients);
     Use out;
     if (scaled) {
-      if (!guarded) out.apply = is_below(b, norm, std::numeric_limits<double>::infinity());
+      if (!guarded) out.apply = is_below(norm, std::numeric_limits<double>::infinity());
       out.scale = b.call1("reciprocal", {loss_scale_state(b)});
       norm = ops::mul(norm, out.scale);
     }
     b.output("grad_norm", norm);
-    if (guarded) {
-      out.apply = is_finite(b, norm, loss);
-      b.output("applied", out.apply);
-    }
+    if (guarded) out.apply = is_finite(norm, loss);
     if (options_.clip > 0.0) {
       const Val clipping = clip_factor(b, norm);
       out.scale = out.scale ? ops::mul(out.scale, clipping) : clipping;
@@ -101,15 +99,16 @@ class OptimizerPass {
     return out;
   }
 
-  // One infinite or NaN element makes a norm or a sum so, and no comparison with NaN holds.
-  static Val is_below(Builder& b, Val x, double limit) {
-    return ops::binary("lt", x, ops::fill(b, limit, x.type()));
+  // One infinite or NaN element makes a norm so, and no comparison with NaN holds.
+  static Val is_below(Val norm, double limit) {
+    return ops::binary("lt", norm, ops::fill(*norm.builder, limit, norm.type()));
   }
 
-  static Val is_finite(Builder& b, Val norm, Val loss) {
-    if (!loss) return is_below(b, norm, kGradNormLimit);
-    const Val size = ops::cast(ops::unary("abs", loss), norm.dtype());
-    return is_below(b, ops::add(norm, size), kGradNormLimit);
+  // In two launches: 0·loss + limit is the limit, or NaN where the loss is infinite or NaN.
+  static Val is_finite(Val norm, Val loss) {
+    if (!loss) return is_below(norm, kGradNormLimit);
+    const Val limit = ops::affine(ops::cast(loss, norm.dtype()), 0.0, kGradNormLimit);
+    return ops::binary("lt", norm, limit);
   }
 
   // min(1, clip / (norm + 1e-6))
@@ -169,6 +168,10 @@ class OptimizerPass {
 
 Program optimizer(const Program& program, const OptimizerOptions& options) {
   return OptimizerPass(program, options).run();
+}
+
+bool is_applied(double grad_norm, double loss) {
+  return grad_norm < kGradNormLimit && std::isfinite(loss);
 }
 
 }  // namespace tracestep

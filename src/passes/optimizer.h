@@ -22,7 +22,7 @@ struct OptimizerOptions {
   double weight_decay = 0.0;
   double clip = 0.0;              // largest global gradient norm; 0: off
   bool report_norm = false;       // output "grad_norm" even without clipping
-  bool guard_finite = false;      // a step that is not finite changes nothing; output "applied"
+  bool guard_finite = false;      // a step that is not finite changes nothing
   LossScaling loss_scaling = {};  // gradients are scaled by the state "loss_scale"
 };
 
@@ -36,8 +36,10 @@ struct OptimizerOptions {
 // off the number of steps.
 //
 // With `guard_finite` that holds without loss scaling too, for gradients whose norm is not below
-// kGradNormLimit and for an infinite or NaN output "loss", where the program has one. The rank-0
-// bool output "applied" tells.
+// kGradNormLimit and for an infinite or NaN output "loss", where the program has one. Whoever reads
+// "grad_norm" and "loss" knows which: see is_applied().
 Program optimizer(const Program& program, const OptimizerOptions& options);
+// Whether a guarded step with these outputs changed anything.
+bool is_applied(double grad_norm, double loss);
 
 }  // namespace tracestep

@@ -165,9 +165,8 @@ bool Trainer::update(TrainStep& out) {
   step_->run();
   if (options_.accumulate == 1) out.loss = step_->scalar("loss");
   out.grad_norm = step_->scalar("grad_norm");
-  const bool applied = step_->output("applied").as<std::uint8_t>()[0] != 0;
   step_->release_outputs();
-  return applied;
+  return is_applied(out.grad_norm, out.loss);
 }
 
 void Trainer::set_rates(const TrainStep& step) {
