@@ -29,7 +29,18 @@ ROWS = {
     "exec": ["passes", "runtime"],
     "nn": ["ops"],  # layers only build programs
     "train": ["nn", "exec"],
-    "lab": ["train"],
+    # The lab: below all subjects what every one needs, above them the study.
+    "lab/report": ["train"],
+    "lab/measure": ["lab/report"],
+    "lab/time": ["lab/measure"],
+    "lab/memory": ["lab/measure"],
+    "lab/profile": ["lab/measure"],
+    "lab/attention": ["lab/measure"],
+    "lab/compare": ["lab/measure"],
+    "lab/precision": ["lab/time"],  # its cells are timed ones
+    "lab/published": ["lab/compare", "lab/memory"],
+    "lab/explain": ["lab/memory", "lab/precision", "lab/published"],
+    "lab/study": ["lab/*"],
     "capi": ["runtime", "backends/*"],
     "cli": ["*"],  # one file per command; may name everything
 }

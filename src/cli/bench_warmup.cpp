@@ -6,7 +6,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "cli/child_process.h"
-#include "lab/study/warmup.h"
+#include "lab/time/tables.h"
 
 namespace tracestep::cli {
 namespace {

@@ -10,7 +10,7 @@
 #include "cli/devices.h"
 #include "cli/output.h"
 #include "cli/roof.h"
-#include "lab/study/attention_tables.h"
+#include "lab/attention/tables.h"
 
 namespace tracestep::cli {
 namespace {

@@ -15,9 +15,9 @@
 #include "cli/remaining_time.h"
 #include "cli/resume_file.h"
 #include "cli/roof.h"
-#include "lab/measure/cell.h"
 #include "lab/measure/sampling.h"
 #include "lab/measure/validity.h"
+#include "lab/time/cell.h"
 
 namespace tracestep::cli {
 namespace {

@@ -5,9 +5,9 @@
 #include "base/log.h"
 #include "cli/command.h"
 #include "cli/output.h"
+#include "lab/compare/compare.h"
 #include "lab/measure/environment.h"
-#include "lab/study/compare.h"
-#include "lab/study/published.h"
+#include "lab/published/published.h"
 
 namespace tracestep::cli {
 namespace {

@@ -9,7 +9,7 @@
 #include "cli/devices.h"
 #include "cli/output.h"
 #include "cli/token_input.h"
-#include "lab/measure/cell.h"
+#include "lab/time/cell.h"
 #include "train/loop.h"
 
 namespace tracestep::cli {

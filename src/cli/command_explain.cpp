@@ -6,10 +6,10 @@
 #include "cli/command.h"
 #include "cli/devices.h"
 #include "cli/output.h"
-#include "lab/measure/cell.h"
+#include "lab/explain/explain.h"
 #include "lab/measure/environment.h"
-#include "lab/study/explain.h"
-#include "lab/study/published.h"
+#include "lab/published/published.h"
+#include "lab/time/cell.h"
 #include "ops/functions.h"
 
 namespace tracestep::cli {

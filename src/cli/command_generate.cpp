@@ -10,7 +10,7 @@
 #include "cli/output.h"
 #include "cli/text_stream.h"
 #include "cli/token_input.h"
-#include "lab/measure/cell.h"
+#include "lab/time/cell.h"
 #include "train/loop.h"
 
 namespace tracestep::cli {

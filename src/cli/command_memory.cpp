@@ -12,11 +12,11 @@
 #include "cli/devices.h"
 #include "cli/grid.h"
 #include "cli/output.h"
-#include "lab/study/memory_advice.h"
-#include "lab/study/memory_formulas.h"
-#include "lab/study/saved_tables.h"
-#include "lab/study/snapshot_of.h"
-#include "lab/study/trace_fingerprint.h"
+#include "lab/memory/advice.h"
+#include "lab/memory/fingerprint.h"
+#include "lab/memory/formulas.h"
+#include "lab/memory/saved.h"
+#include "lab/memory/snapshot_of.h"
 #include "train/output_file.h"
 
 namespace tracestep::cli {

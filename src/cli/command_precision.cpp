@@ -8,7 +8,7 @@
 #include "cli/devices.h"
 #include "cli/grid.h"
 #include "cli/output.h"
-#include "lab/study/precision_tables.h"
+#include "lab/precision/tables.h"
 
 namespace tracestep::cli {
 namespace {

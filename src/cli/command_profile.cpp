@@ -10,8 +10,8 @@
 #include "cli/devices.h"
 #include "cli/grid.h"
 #include "cli/output.h"
-#include "lab/report/chrome_trace.h"
-#include "lab/study/profile_tables.h"
+#include "lab/profile/chrome_trace.h"
+#include "lab/profile/tables.h"
 #include "train/output_file.h"
 
 namespace tracestep::cli {

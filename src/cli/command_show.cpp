@@ -9,7 +9,7 @@
 #include "cli/output.h"
 #include "cli/text_diff.h"
 #include "ir/print.h"
-#include "lab/measure/cell.h"
+#include "lab/time/cell.h"
 #include "train/step_program.h"
 
 namespace tracestep::cli {

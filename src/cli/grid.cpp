@@ -1,6 +1,6 @@
 #include "cli/grid.h"
 
-#include "lab/measure/cell.h"
+#include "lab/time/cell.h"
 
 namespace tracestep::cli {
 

@@ -5,7 +5,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
-#include "lab/study/compare.h"
+#include "lab/compare/compare.h"
 
 namespace tracestep::cli {
 namespace {

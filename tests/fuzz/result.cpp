@@ -1,6 +1,6 @@
 // JSON results, compared with themselves.
 #include "fuzz/fuzz_target.h"
-#include "lab/study/compare.h"
+#include "lab/compare/compare.h"
 
 using namespace tracestep;
 using namespace tracestep::fuzzing;

@@ -4,7 +4,7 @@
 #include <filesystem>
 #include <string>
 
-#include "lab/report/memory_snapshot.h"
+#include "lab/memory/snapshot.h"
 
 namespace tracestep {
 

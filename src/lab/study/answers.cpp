@@ -2,15 +2,19 @@
 
 #include <fmt/ranges.h>
 
-#include "lab/study/columns.h"
-#include "lab/study/questions.h"
+#include "lab/attention/tables.h"
+#include "lab/memory/tables.h"
+#include "lab/precision/tables.h"
+#include "lab/profile/tables.h"
+#include "lab/report/columns.h"
+#include "lab/time/tables.h"
 
 namespace tracestep {
 
 std::span<const Question> questions() {
   static const std::vector<Question> all = [] {
     std::vector<Question> out;
-    for (const auto& part : {time_questions(), kernel_questions(), number_questions(),
+    for (const auto& part : {time_questions(), profile_questions(), precision_questions(),
                              memory_questions(), attention_questions(), other_questions()}) {
       out.insert(out.end(), part.begin(), part.end());
     }

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "lab/study/evidence.h"
+#include "lab/report/question.h"
 
 namespace tracestep {
 
@@ -19,13 +19,10 @@ struct Answer {
   std::string command;  // measures the rows again
 };
 
-struct Question {
-  std::string_view id, topic, question, command;
-  std::string (*compose)(const Evidence& evidence);  // throws Unsupported
-};
-
-// All of them, in the order of a report.
+// Those of every subject, in the order of a report.
 std::span<const Question> questions();
+// Those that stand apart: training, published tables.
+std::span<const Question> other_questions();
 
 Answer answer(const Question& question, std::span<const Table> tables);
 std::vector<Answer> answer_all(std::span<const Table> tables);

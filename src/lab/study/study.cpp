@@ -5,7 +5,7 @@
 #include <fmt/format.h>
 
 #include "base/error.h"
-#include "lab/study/columns.h"
+#include "lab/report/columns.h"
 #include "runtime/allocator.h"
 
 namespace tracestep {

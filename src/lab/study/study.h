@@ -7,13 +7,13 @@
 #include <string>
 #include <vector>
 
-#include "lab/measure/cell.h"
+#include "lab/attention/run.h"
+#include "lab/memory/tables.h"
+#include "lab/precision/tables.h"
+#include "lab/profile/tables.h"
 #include "lab/report/html.h"
 #include "lab/study/answers.h"
-#include "lab/study/attention.h"
-#include "lab/study/memory_tables.h"
-#include "lab/study/precision_tables.h"
-#include "lab/study/profile_tables.h"
+#include "lab/time/cell.h"
 #include "train/loop.h"
 
 namespace tracestep {

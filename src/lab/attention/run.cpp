@@ -1,0 +1,348 @@
+#include "lab/attention/run.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "analysis/cost.h"
+#include "analysis/memory_map.h"
+#include "base/error.h"
+#include "base/half.h"
+#include "base/random.h"
+#include "exec/eager.h"
+#include "lab/measure/statistics.h"
+#include "ops/functions.h"
+#include "train/step_program.h"
+
+namespace tracestep {
+namespace {
+
+constexpr double kMsPerNs = 1e-6;
+constexpr const char* kLossScope = "loss";
+
+Program forward_graph(const AttentionSpec& spec, DType dtype) {
+  ops::register_all();
+  Builder b("attention");
+  const Type type{dtype, {spec.batch, spec.context, spec.width}};
+  const Val q = b.parameter("q", type), k = b.parameter("k", type), v = b.parameter("v", type);
+  const Val upstream = b.input("upstream", type);
+  Val y;
+  {
+    const auto scope = b.scope("attention");
+    y = ops::attention(q, k, v, {.causal = spec.causal});
+  }
+  const auto scope = b.scope(kLossScope);
+  b.output("loss", ops::sum(ops::mul(y, upstream), {0, 1, 2}));
+  return b.finish();
+}
+
+// The scores are an output as well: alive until the step is over.
+void hold_scores(Program& program) {
+  ValueId found = kNoValue;
+  for (const Node& node : program.nodes) {
+    if (node.origin().phase == Phase::kForward && node.origin().path == "attention.scores" &&
+        node.op->kernel_class == KernelClass::kGemm) {
+      found = node.outputs[0];
+    }
+  }
+  TRACESTEP_CHECK(found != kNoValue, "no product of scores in {}", program.name);
+  program.outputs.push_back({"held.scores", program.value(found).layout.base});
+}
+
+bool is_loss(const Node& node) {
+  return node.origin().path == kLossScope;
+}
+
+// N² tensors among what is alive before backward.
+std::int64_t saved_bytes_of(const AttentionProgram& p, const AttentionSpec& spec) {
+  const Storage storage = plan_storage(p.program);
+  std::int64_t total = 0;
+  for (const Buffer& buffer : storage.buffers) {
+    if (buffer.first == kNoNode || buffer.first >= p.forward_end || buffer.last < p.forward_end) {
+      continue;
+    }
+    const Type& type = p.program.type(buffer.owner);
+    const bool is_square = type.shape.rank() == 3 && type.shape[1] == spec.context &&
+                           type.shape[2] == spec.context && type.shape[0] == spec.batch;
+    if (is_square && is_floating(type.dtype)) total += buffer.bytes;
+  }
+  return total;
+}
+
+// Uniform in [-1, 1).
+HostTensor random_tensor(const Type& type, std::uint64_t seed, std::string_view name) {
+  const CounterRng rng(seed, name);
+  HostTensor out = HostTensor::zeros(type.dtype, type.shape);
+  const auto fill = [&rng](auto values, auto&& convert) {
+    std::uint64_t index = 0;
+    for (auto& x : values) x = convert(2 * rng.uniform(index++) - 1);
+  };
+  switch (type.dtype) {
+    case DType::kF64: fill(out.as<double>(), [](double x) { return x; }); break;
+    case DType::kBF16:
+      fill(out.as<BF16>(), [](double x) { return to_bf16(static_cast<float>(x)); });
+      break;
+    case DType::kF16:
+      fill(out.as<F16>(), [](double x) { return to_f16(static_cast<float>(x)); });
+      break;
+    default: fill(out.as<float>(), [](double x) { return static_cast<float>(x); }); break;
+  }
+  return out;
+}
+
+void set_values(Store& store, Executor& executor, std::uint64_t seed) {
+  const Program& program = executor.program();
+  for (const char* name : {"q", "k", "v", "upstream"}) {
+    const HostTensor value = random_tensor(program.type(program.find_leaf(name)), seed, name);
+    if (std::string_view(name) == "upstream") {
+      executor.set_input(name, value);
+    } else {
+      store.set(name, value);
+    }
+  }
+}
+
+void count_work(const AttentionProgram& p, AttentionResult& out) {
+  const Storage storage = plan_storage(p.program);
+  for (std::size_t i = 0; i < p.program.nodes.size(); ++i) {
+    const auto id = static_cast<NodeId>(i);
+    AttentionPart* part = p.is_forward(id)    ? &out.forward
+                          : p.is_backward(id) ? &out.backward
+                                              : nullptr;
+    if (part == nullptr || !storage.runs[i]) continue;
+    const Node& node = p.program.nodes[i];
+    ++part->launches;
+    ++out.whole.launches;
+    if (is_product(node)) {
+      part->flops += cost_of(p.program, node).flops;
+      out.whole.flops += cost_of(p.program, node).flops;
+    }
+  }
+}
+
+// Times the parts of a run by stopping in between.
+class PartTimer {
+ public:
+  PartTimer(EagerExecutor& executor, Device& device, const AttentionProgram& p)
+      : executor_(executor), device_(device) {
+    executor.set_pauses({{p.forward_end, [this] { end_forward(); }},
+                         {p.backward_begin, [this] { begin_backward(); }}});
+  }
+
+  void run() {
+    device_.synchronize();
+    const std::int64_t start = now_ns();
+    executor_.run();
+    device_.synchronize();
+    const std::int64_t end = now_ns();
+    forward_ms = static_cast<double>(forward_end_ns_ - start) * kMsPerNs;
+    backward_ms = static_cast<double>(end - backward_begin_ns_) * kMsPerNs;
+  }
+
+  double forward_ms = 0, backward_ms = 0;
+  std::int64_t live_bytes = 0;  // when forward was done
+
+ private:
+  void end_forward() {
+    device_.synchronize();
+    forward_end_ns_ = now_ns();
+    live_bytes = device_.allocator().stats().requested_bytes;
+  }
+  void begin_backward() {
+    device_.synchronize();
+    backward_begin_ns_ = now_ns();
+  }
+
+  EagerExecutor& executor_;
+  Device& device_;
+  std::int64_t forward_end_ns_ = 0, backward_begin_ns_ = 0;
+};
+
+struct Interrupted {};
+
+void check_stop(const StopSignal* stop) {
+  if (stop != nullptr && stop->requested()) throw Interrupted();
+}
+
+// Steps that stop nowhere, one sample each; as long as the parts were timed.
+void time_whole(EagerExecutor& executor, Device& device, const StopSignal* stop,
+                AttentionResult& out) {
+  executor.set_pauses({});
+  const std::size_t steps = out.forward.samples_ms.size();
+  for (std::size_t i = 0; i <= steps; ++i) {
+    check_stop(stop);
+    device.synchronize();
+    const std::int64_t start = now_ns();
+    executor.run();
+    device.synchronize();
+    const double ms = static_cast<double>(now_ns() - start) * kMsPerNs;
+    (i == 0 ? out.whole.warmup_ms : out.whole.samples_ms).push_back(ms);
+  }
+}
+
+void time_parts(PartTimer& timer, Device& device, const StopSignal* stop, AttentionResult& out) {
+  for (int i = 0; i < out.spec.warmup; ++i) {
+    check_stop(stop);
+    timer.run();
+    out.forward.warmup_ms.push_back(timer.forward_ms);
+    out.backward.warmup_ms.push_back(timer.backward_ms);
+  }
+  out.facts_before = device.facts();
+  const std::int64_t start = now_ns();
+  for (int i = 0; i < out.spec.steps; ++i) {
+    const double seconds = static_cast<double>(now_ns() - start) * 1e-9;
+    if (i > 0 && out.spec.max_seconds > 0 && seconds > out.spec.max_seconds) break;
+    check_stop(stop);
+    timer.run();
+    out.forward.samples_ms.push_back(timer.forward_ms);
+    out.backward.samples_ms.push_back(timer.backward_ms);
+  }
+  out.before_backward_bytes = timer.live_bytes;
+  out.facts_after = device.facts();
+}
+
+// Steps of their own with a span per kernel, which pause nowhere; medians.
+void record_parts(EagerExecutor& executor, Device& device, const AttentionProgram& p,
+                  AttentionResult& out) {
+  constexpr int kSteps = 3;
+  std::vector<double> forward, backward, whole;
+  for (int i = 0; i < kSteps; ++i) {
+    Recorder recorder({.spans = true});
+    executor.run(&recorder);
+    device.synchronize();
+    double forward_ms = 0, backward_ms = 0, whole_ms = 0;
+    for (const Span& span : recorder.spans()) {
+      const double ms = static_cast<double>(span.end_ns - span.start_ns) * kMsPerNs;
+      whole_ms += ms;
+      if (p.is_forward(span.node)) forward_ms += ms;
+      if (p.is_backward(span.node)) backward_ms += ms;
+    }
+    forward.push_back(forward_ms);
+    backward.push_back(backward_ms);
+    whole.push_back(whole_ms);
+  }
+  out.forward.busy_ms = median_of(forward);
+  out.backward.busy_ms = median_of(backward);
+  out.whole.busy_ms = median_of(whole);
+}
+
+void measure(Device& device, const StopSignal* stop, AttentionResult& out) {
+  const AttentionProgram p = attention_program(out.spec, device);
+  count_work(p, out);
+  out.saved_bytes = saved_bytes_of(p, out.spec);
+  out.predicted_before_backward_bytes = live_bytes_before(p.program, p.forward_end);
+  out.predicted_peak_bytes =
+      predicted_peak_bytes(p.program, plan_storage(p.program), device.traits());
+  Store store(device);
+  EagerExecutor executor(store, p.program);
+  set_values(store, executor, out.spec.seed);
+  device.allocator().reset_peak();
+  PartTimer timer(executor, device, p);
+  time_parts(timer, device, stop, out);
+  time_whole(executor, device, stop, out);
+  record_parts(executor, device, p, out);
+  out.peak_bytes = device.allocator().stats().peak_requested_bytes;
+}
+
+}  // namespace
+
+std::string name_of(const SavedScores& saved) {
+  return std::string(saved.scores ? "scores+" : "") + (saved.exp ? "exp+" : "") + "weights";
+}
+
+std::string saved_name(const AttentionSpec& spec) {
+  return spec.attention == AttentionForm::kFlash ? "lse" : name_of(spec.saved);
+}
+
+SavedScores parse_saved(const std::string& where, const std::string& text) {
+  SavedScores out;
+  bool weights = false;
+  for (std::size_t start = 0; start <= text.size();) {
+    const std::size_t plus = std::min(text.find('+', start), text.size());
+    const std::string part = text.substr(start, plus - start);
+    bool* field = part == "scores"    ? &out.scores
+                  : part == "exp"     ? &out.exp
+                  : part == "weights" ? &weights
+                                      : nullptr;
+    if (field == nullptr || *field) {
+      throw Error(ErrorCode::kUsage, where,
+                  field == nullptr ? fmt::format("there is no N² tensor \"{}\"", part)
+                                   : fmt::format("{} is there twice", part),
+                  "join scores, exp and weights by +, as scores+weights");
+    }
+    *field = true;
+    start = plus + 1;
+  }
+  if (!weights) {
+    throw Error(ErrorCode::kUsage, where,
+                fmt::format("\"{}\" is without the weights, which backward reads", text),
+                fmt::format("use {}", name_of(out)));
+  }
+  return out;
+}
+
+AttentionProgram attention_program(const AttentionSpec& spec, const Device& device) {
+  const Precision precision = parse_precision("--precision", spec.precision);
+  PipelineOptions options;
+  options.mode = Mode::kForwardBackward;
+  options.granularity = spec.saved.exp ? Granularity::kPrimitive : Granularity::kFused;
+  options.attention = spec.attention;
+  options.autocast = precision.autocast;
+  options.verify = false;
+  AttentionProgram out{.program =
+                           lowered(forward_graph(spec, precision.parameters), options, device)};
+  out.program.name = "attention";
+  if (spec.saved.scores) hold_scores(out.program);
+  const Storage storage = plan_storage(out.program);
+  for (std::size_t i = 0; i < out.program.nodes.size(); ++i) {
+    if (!storage.runs[i]) continue;
+    const Node& node = out.program.nodes[i];
+    const auto id = static_cast<NodeId>(i);
+    if (out.forward_end == kNoNode && is_loss(node)) out.forward_end = id;
+    const bool is_backward = node.origin().phase == Phase::kBackward && !is_loss(node);
+    if (out.backward_begin == kNoNode && is_backward) out.backward_begin = id;
+  }
+  TRACESTEP_CHECK(out.forward_end != kNoNode && out.backward_begin > out.forward_end,
+                  "the parts of {} are not in order", out.program.name);
+  return out;
+}
+
+std::int64_t live_bytes_before(const Program& program, NodeId node) {
+  std::int64_t total = 0;
+  for (const Buffer& buffer : plan_storage(program).buffers) {
+    const bool is_leaf = buffer.first == kNoNode;
+    if (is_leaf || (buffer.first < node && buffer.last >= node)) total += buffer.bytes;
+  }
+  return total;
+}
+
+AttentionBytes predict_attention(const AttentionSpec& spec, const Device& device) {
+  const AttentionProgram p = attention_program(spec, device);
+  return {live_bytes_before(p.program, p.forward_end),
+          predicted_peak_bytes(p.program, plan_storage(p.program), device.traits())};
+}
+
+AttentionResult measure_attention(const DeviceFactory& make_device, const AttentionSpec& spec,
+                                  const StopSignal* stop) {
+  AttentionResult out;
+  out.spec = spec;
+  const std::unique_ptr<Device> device = make_device();
+  out.device = device->name();
+  out.computes = device->computes();
+  try {
+    measure(*device, stop, out);
+  } catch (const Interrupted&) {
+    out.status = "interrupted";
+  } catch (const OutOfMemory& e) {
+    out.status = "oom";
+    out.detail = e.what();
+  }
+  if (out.status != "ok") {
+    out.forward.samples_ms.clear();
+    out.backward.samples_ms.clear();
+    out.whole.samples_ms.clear();
+  }
+  return out;
+}
+
+}  // namespace tracestep

@@ -1,0 +1,32 @@
+// What the attention benchmark found, as tables: every cell, and how memory grows with the context.
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "lab/attention/run.h"
+#include "lab/report/table.h"
+
+namespace tracestep {
+
+struct Question;  // lab/report/question.h
+
+// a·S² + b·S + c through the points by least squares.
+struct QuadraticFit {
+  double a = 0, b = 0, c = 0;
+  double largest_error = 0;  // |fit − value| / value, over the points
+};
+// Needs three different abscissas; CHECKs it.
+QuadraticFit fit_quadratic(std::span<const double> s, std::span<const double> values);
+
+// Every cell; below it what the validity checker says.
+Table attention_table(std::span<const AttentionResult> results, const Json& environment);
+
+// One row per width, mask, saved tensors and precision with three contexts or more that ran.
+Table attention_scaling_table(std::span<const AttentionResult> results);
+
+// What the study asks of these tables.
+std::span<const Question> attention_questions();
+
+}  // namespace tracestep

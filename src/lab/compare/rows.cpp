@@ -1,0 +1,107 @@
+#include "lab/compare/rows.h"
+
+#include <algorithm>
+#include <set>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "base/error.h"
+#include "base/suggest.h"
+
+namespace tracestep {
+namespace {
+
+const std::vector<ResultLayout>& layouts() {
+  static const std::vector<ResultLayout> all = {
+      {"tracestep.bench/1",
+       {"size", "d_model", "d_ff", "layers", "heads", "vocab", "context", "batch", "mode",
+        "precision", "ops", "attention", "executor", "device"},
+       {{"samples_ms", ""}}},
+      {"tracestep.attention/1",
+       {"batch", "context", "width", "causal", "attention", "saved", "precision", "device"},
+       {{"forward_samples_ms", "forward"},
+        {"backward_samples_ms", "backward"},
+        {"whole_samples_ms", "whole"}}},
+  };
+  return all;
+}
+
+const Json* key_of(const ResultRow& row, std::string_view key) {
+  if (const Json* cell = row.find(key)) return cell;
+  const Json* parameters = row.parameters();
+  return parameters == nullptr ? nullptr : parameters->find(key);
+}
+
+}  // namespace
+
+std::vector<std::string_view> compared_schemas() {
+  std::vector<std::string_view> out;
+  for (const ResultLayout& layout : layouts()) out.push_back(layout.schema);
+  return out;
+}
+
+const ResultLayout* layout_of(std::string_view schema) {
+  const auto found = std::ranges::find(layouts(), schema, &ResultLayout::schema);
+  return found == layouts().end() ? nullptr : &*found;
+}
+
+std::string words(const Json& value) {
+  return value.is_string() ? value.as_string() : value.dump();
+}
+
+std::string identity(const ResultRow& row, const ResultLayout& layout,
+                     const std::vector<std::string>& ignored) {
+  std::string out;
+  for (std::string_view key : layout.keys) {
+    if (std::ranges::find(ignored, key) != ignored.end()) continue;
+    const Json* value = key_of(row, key);
+    out += fmt::format("{}={};", key, value == nullptr ? "" : value->dump());
+  }
+  return out;
+}
+
+std::string pair_label(const ResultRow& a, const ResultRow& b, const ResultLayout& layout) {
+  static const std::set<std::string_view> kQuiet = {"d_model", "d_ff",      "layers",  "heads",
+                                                    "vocab",   "attention", "executor"};
+  std::string out;
+  for (std::string_view key : layout.keys) {
+    const Json *left = key_of(a, key), *right = key_of(b, key);
+    if (left == nullptr || right == nullptr) continue;
+    const bool same = *left == *right;
+    if (same && kQuiet.contains(key)) continue;
+    std::string text = same ? words(*left) : fmt::format("{} → {}", words(*left), words(*right));
+    if (left->is_number() || left->is_bool()) text = fmt::format("{} {}", key, text);
+    out += (out.empty() ? "" : " ") + text;
+  }
+  return out.empty() ? "row" : out;
+}
+
+std::map<std::string, const ResultRow*> by_identity(const ResultFile& file,
+                                                    const ResultLayout& layout,
+                                                    const std::vector<std::string>& ignored) {
+  std::map<std::string, const ResultRow*> out;
+  for (const ResultRow& row : file.rows) {
+    const auto [found, is_new] = out.emplace(identity(row, layout, ignored), &row);
+    if (is_new) continue;
+    throw Error(ErrorCode::kUsage, file.name,
+                fmt::format("two rows are the same but for what is ignored: {} and {}",
+                            pair_label(*found->second, *found->second, layout),
+                            pair_label(row, row, layout)),
+                "ignore fewer columns, or give files in which the others tell all rows apart");
+  }
+  return out;
+}
+
+void check_ignored(const ResultLayout& layout, const std::vector<std::string>& ignored) {
+  const std::vector<std::string> keys(layout.keys.begin(), layout.keys.end());
+  for (const std::string& name : ignored) {
+    if (std::ranges::find(keys, name) != keys.end()) continue;
+    throw Error(ErrorCode::kUsage, "--ignore",
+                fmt::format("rows of {} have no key \"{}\"{}", layout.schema, name,
+                            did_you_mean(name, keys)),
+                fmt::format("one of {}", fmt::join(keys, ", ")));
+  }
+}
+
+}  // namespace tracestep

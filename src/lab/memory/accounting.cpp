@@ -1,0 +1,44 @@
+#include "lab/memory/accounting.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "lab/memory/formulas.h"
+
+namespace tracestep {
+namespace {
+
+constexpr std::int64_t kFloat = 4;
+
+// `held`: copies of the weights' size that are there all the time. Gradients are one more: beside
+// the graph when they are kept, else they grow while the graph goes.
+AccountedPeak with_backward(std::int64_t held, std::int64_t p, std::int64_t graph, bool kept) {
+  const std::int64_t fixed = kFloat * held, all = kFloat * (held + 1);
+  if (kept) return {all * p + graph, fmt::format("{}·{} + {}", all, p, graph)};
+  return {std::max(fixed * p + graph, all * p),
+          fmt::format("max({}·{} + {}, {}·{})", fixed, p, graph, all, p)};
+}
+
+}  // namespace
+
+AccountedPeak accounted_peak(const StepSpec& step, const Accounting& as) {
+  if (step.model.precision != Precision{}) {
+    fail_usage("--account-as", "there is a form for fp32 alone, not for {}",
+               name_of(step.model.precision));
+  }
+  const std::int64_t p = parameter_formula(step.model);
+  const std::int64_t graph = kFloat * step.model.layers *
+                             course_elements_per_layer(step.model, step.shape, as.saved_scores);
+  switch (step.mode) {
+    case Mode::kForward:
+      return {kFloat * p + as.live_graphs * graph,
+              fmt::format("4·{} + {} graphs × {}", p, as.live_graphs, graph)};
+    case Mode::kForwardBackward: return with_backward(1, p, graph, as.kept_gradients);
+    case Mode::kStep: return with_backward(3, p, graph, as.kept_gradients);
+    case Mode::kInference: break;
+  }
+  fail_usage("--account-as",
+             "there is no form for inference; use forward, forward-backward or step");
+}
+
+}  // namespace tracestep

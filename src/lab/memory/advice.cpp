@@ -1,0 +1,329 @@
+#include "lab/memory/advice.h"
+
+#include <algorithm>
+#include <map>
+#include <tuple>
+
+#include "analysis/cost.h"
+#include "base/units.h"
+#include "ir/op_def.h"
+#include "lab/memory/totals.h"
+#include "lab/report/columns.h"
+
+namespace tracestep {
+namespace {
+
+constexpr std::size_t kHolders = 10;
+
+std::int64_t live_bytes(const OutOfMemoryState& oom) {
+  std::int64_t out = 0;
+  for (const LiveAllocation& block : oom.live) out += block.requested_bytes;
+  return out;
+}
+
+struct Figures {
+  std::int64_t peak_bytes = 0;
+  double flops = 0, moved = 0, kernels = 0;  // per token
+};
+
+Figures figures_of(const StepSpec& step, const DeviceTraits& traits) {
+  const Program program = step_program(step);
+  const Cost cost = total_cost(program);
+  const auto tokens = static_cast<double>(step.shape.batch * step.shape.context);
+  return {predicted_peak_bytes(program, plan_storage(program), traits),
+          static_cast<double>(cost.flops) / tokens,
+          static_cast<double>(cost.bytes_read + cost.bytes_written) / tokens,
+          static_cast<double>(launch_count(program)) / tokens};
+}
+
+// A change of one thing; `apply` makes it as small as fits, or says that it does not apply.
+class Search {
+ public:
+  Search(const MemoryCell& cell, std::int64_t limit)
+      : limit_(limit),
+        traits_(cell.run.traits),
+        start_{.step = cell.run.spec.step, .precision = cell.precision},
+        now_(figures_of(start_.step, traits_)) {}
+
+  // Single changes, also on top of fused ops, which change nothing else; if none fits, pairs on top
+  // of each that helps; then all together.
+  std::vector<Remedy> run() {
+    std::vector<Remedy> level{start_}, first{start_};
+    if (auto next = fused(start_)) first.push_back(std::move(*next));
+    std::vector<Remedy> found = fitting(one_more(first));
+    for (int depth = 1; found.empty() && depth < 4; ++depth) {
+      level = fixed(level);
+      if (level.empty()) break;
+      found = fitting(one_more(level));
+    }
+    return found;
+  }
+
+ private:
+  using Changes = std::vector<Remedy>;
+
+  bool fits(const Remedy& r) const { return r.peak_bytes > 0 && r.peak_bytes <= limit_; }
+
+  // Those that fit, each once, what changes least in meaning first.
+  Changes fitting(Changes all) const {
+    Changes out;
+    for (Remedy& r : all) {
+      const bool is_new =
+          std::ranges::none_of(out, [&](const Remedy& o) { return o.command == r.command; });
+      if (fits(r) && is_new) out.push_back(std::move(r));
+    }
+    std::ranges::stable_sort(out, {}, [&](const Remedy& r) {
+      return std::tuple(severity(r), -r.step.shape.batch * r.step.shape.context);
+    });
+    return out;
+  }
+
+  int severity(const Remedy& r) const {
+    if (r.step.shape.context != start_.step.shape.context) return 4;
+    if (r.precision != start_.precision) return r.precision.ends_with("-pure") ? 3 : 2;
+    return r.step.shape.batch != start_.step.shape.batch ? 1 : 0;
+  }
+
+  // Changes without a size, on top of each of `from`, each set of them once: where a search goes on
+  // from.
+  Changes fixed(const Changes& from) {
+    Changes out;
+    const auto add = [&out](std::optional<Remedy> next) {
+      if (!next) return;
+      const bool is_new =
+          std::ranges::none_of(out, [&](const Remedy& o) { return o.command == next->command; });
+      if (is_new) out.push_back(std::move(*next));
+    };
+    for (const Remedy& r : from) {
+      add(fused(r));
+      add(flash(r));
+      add(precision(r, "bf16"));
+      if (r.step.shape.batch == 1) continue;
+      Remedy least = r;
+      least.step.shape.batch = 1;
+      add(described(least));
+    }
+    return out;
+  }
+
+  Changes one_more(const Changes& from) {
+    Changes out;
+    for (const Remedy& r : from) {
+      if (auto next = fused(r)) out.push_back(std::move(*next));
+      if (auto next = flash(r)) out.push_back(std::move(*next));
+      if (auto next = batch(r)) out.push_back(std::move(*next));
+      if (auto next = precision(r, "bf16")) out.push_back(std::move(*next));
+      if (auto next = context(r)) out.push_back(std::move(*next));
+      if (auto next = precision(r, "bf16-pure")) out.push_back(std::move(*next));
+    }
+    return out;
+  }
+
+  std::optional<Remedy> fused(Remedy r) {
+    if (r.step.ops == Granularity::kFused) return std::nullopt;
+    r.step.ops = Granularity::kFused;
+    return described(r);
+  }
+
+  std::optional<Remedy> flash(Remedy r) {
+    if (r.step.attention == AttentionForm::kFlash) return std::nullopt;
+    r.step.attention = AttentionForm::kFlash;
+    return described(r);
+  }
+
+  std::optional<Remedy> precision(Remedy r, const char* name) {
+    if (r.precision == name || r.precision.ends_with("-pure")) return std::nullopt;
+    if (r.precision == "fp16" && std::string_view(name) == "bf16") return std::nullopt;
+    r.precision = name;
+    apply_precision(r.step.model, name);
+    return described(r);
+  }
+
+  std::optional<Remedy> batch(const Remedy& r) {
+    return largest(r.step.shape.batch - 1, [&](std::int64_t n) {
+      Remedy out = r;
+      out.step.shape.batch = n;
+      return out;
+    });
+  }
+
+  // In steps of 64 tokens as far as it goes: odd lengths are slow.
+  std::optional<Remedy> context(const Remedy& r) {
+    const std::int64_t now = r.step.shape.context, unit = now > 64 ? 64 : 1;
+    return largest((now - 1) / unit, [&](std::int64_t n) {
+      Remedy out = r;
+      out.step.shape.context = n * unit;
+      return out;
+    });
+  }
+
+  // The largest n in [1, most] with which it fits; peaks grow with n.
+  template <class With>
+  std::optional<Remedy> largest(std::int64_t most, With&& with) {
+    std::int64_t low = 1, high = most;
+    std::optional<Remedy> best;
+    while (low <= high) {
+      const std::int64_t n = low + (high - low) / 2;
+      Remedy r = described(with(n));
+      if (fits(r)) {
+        best = std::move(r);
+        low = n + 1;
+      } else {
+        high = n - 1;
+      }
+    }
+    return best;
+  }
+
+  Remedy described(Remedy r) {
+    const StepSpec &a = start_.step, &b = r.step;
+    r.what.clear();
+    r.command.clear();
+    const auto changed = [&](const char* flag, const char* name, auto from, auto to) {
+      if (from == to) return;
+      r.what += fmt::format("{}{} {} → {}", r.what.empty() ? "" : ", ", name, from, to);
+      r.command += fmt::format("{}{} {}", r.command.empty() ? "" : " ", flag, to);
+    };
+    changed("--ops", "ops", name_of(a.ops), name_of(b.ops));
+    changed("--attention", "attention", name_of(a.attention), name_of(b.attention));
+    changed("--batch", "batch", a.shape.batch, b.shape.batch);
+    changed("--precision", "precision", start_.precision, r.precision);
+    changed("--context", "context", a.shape.context, b.shape.context);
+    // The flags say all that differs; many ways lead to the same ones.
+    const auto [known, is_new] = figures_.try_emplace(r.command);
+    if (is_new) known->second = figures_of(r.step, traits_);
+    const Figures& f = known->second;
+    r.peak_bytes = f.peak_bytes;
+    r.flops_ratio = f.flops / now_.flops;
+    r.moved_ratio = f.moved / now_.moved;
+    r.kernels_ratio = f.kernels / now_.kernels;
+    return r;
+  }
+
+  std::int64_t limit_;
+  DeviceTraits traits_;
+  Remedy start_;
+  Figures now_;
+  std::map<std::string, Figures> figures_;  // by command
+};
+
+const char* consequence(const MemoryCell& cell, const Remedy& r) {
+  const StepSpec &a = cell.run.spec.step, &b = r.step;
+  if (a.shape.context != b.shape.context) return "another task: the model sees less text";
+  if (cell.precision != r.precision) return "other roundings";
+  if (a.shape.batch != b.shape.batch) return "smaller batch; accumulate gradients for the same one";
+  return "same numbers up to rounding";
+}
+
+}  // namespace
+
+Table failure_table(const MemoryCell& cell) {
+  const OutOfMemoryState& oom = *cell.run.oom;
+  const Program& program = cell.run.program;
+  Table table{.name = "failure",
+              .title = "Out of memory",
+              .columns = {text_column("item"), text_column("value")}};
+  const bool in_step = oom.node != kNoNode;
+  table.add_row({"phase", in_step ? name_of(program.node(oom.node).origin().phase)
+                                  : std::string_view("before the step: weights, states, inputs")});
+  if (in_step) {
+    const Node& node = program.node(oom.node);
+    table.add_row({"node", fmt::format("{} of {} ({}:{})", node.op->name, node.origin().path,
+                                       node.origin().file, node.origin().line)});
+    const auto done = static_cast<std::int64_t>(cell.run.moments.size());
+    table.add_row({"kernels before it", fmt::format("{} of {}", std::max<std::int64_t>(0, done - 1),
+                                                    launch_count(program))});
+  }
+  const std::int64_t live = live_bytes(oom);
+  table.add_row({"asked for", fmt::format("{} of {}", format_bytes(oom.requested_bytes),
+                                          name_of(oom.category))});
+  table.add_row({"live", fmt::format("{} in {} blocks", format_bytes(live), oom.live.size())});
+  table.add_row(
+      {"limit", oom.limit_bytes > 0 ? format_bytes(oom.limit_bytes) : "the device's own end"});
+  if (oom.limit_bytes > 0) {
+    table.add_row({"missing here", format_bytes(live + oom.requested_bytes - oom.limit_bytes)});
+    table.add_row({"missing at the peak", format_bytes(cell.run.map.peak_bytes - oom.limit_bytes)});
+  }
+  table.add_row({"predicted peak", format_bytes(cell.run.map.peak_bytes)});
+  return table;
+}
+
+Table failure_holder_table(const MemoryCell& cell) {
+  struct Held {
+    std::int64_t count = 0, bytes = 0;
+    std::string reason;
+  };
+  using Key = std::tuple<std::string, std::string, Category>;
+  std::map<Key, Held> held;
+  std::int64_t total = 0, count = 0;
+  for (const Holding& h : cell.run.holdings) {
+    const MappedBuffer* b = cell.run.buffer(h);
+    if (h.free) continue;
+    const auto [component, op] =
+        b == nullptr ? std::pair<std::string, std::string>("not predicted", "") : holder_of(*b);
+    Held& entry = held[{component, op, b == nullptr ? Category::kTemporary : b->category}];
+    ++entry.count;
+    entry.bytes += h.requested_bytes;
+    if (entry.reason.empty() && b != nullptr) entry.reason = b->reason;
+    total += h.requested_bytes;
+    ++count;
+  }
+  std::vector<std::pair<Key, Held>> sorted(held.begin(), held.end());
+  std::ranges::stable_sort(sorted, std::greater{}, [](const auto& h) { return h.second.bytes; });
+  Table table{.name = "failure_holders", .title = "Who held the memory then"};
+  table.columns = {text_column("component", {}, "model path, layers added up"),
+                   text_column("op"),
+                   text_column("category"),
+                   int_column("buffers"),
+                   bytes_column("bytes"),
+                   real_column("share_percent", "share", "%", 1),
+                   text_column("reason", {}, "of the first of them")};
+  const auto share = [&](std::int64_t bytes) {
+    return total > 0 ? 100.0 * static_cast<double>(bytes) / static_cast<double>(total) : 0.0;
+  };
+  Held rest;
+  for (std::size_t i = 0; i < sorted.size(); ++i) {
+    const auto& [key, h] = sorted[i];
+    if (i >= kHolders) {
+      rest.count += h.count;
+      rest.bytes += h.bytes;
+      continue;
+    }
+    table.add_row({std::get<0>(key), std::get<1>(key), words_of(std::get<2>(key)), h.count, h.bytes,
+                   share(h.bytes), h.reason});
+  }
+  if (rest.count > 0) {
+    table.add_row({fmt::format("{} more", sorted.size() - kHolders), Json(), Json(), rest.count,
+                   rest.bytes, share(rest.bytes), Json()});
+  }
+  table.add_row({"total", Json(), Json(), count, total, 100.0, Json()});
+  return table;
+}
+
+std::vector<Remedy> remedies(const MemoryCell& cell, std::int64_t limit_bytes) {
+  return Search(cell, limit_bytes).run();
+}
+
+Table remedy_table(const MemoryCell& cell, std::int64_t limit_bytes) {
+  Table table{.name = "remedies", .title = "What would fit, the smallest change first"};
+  table.columns = {text_column("change"),
+                   bytes_column("peak_bytes", "predicted peak"),
+                   bytes_column("spare_bytes", "to spare"),
+                   real_column("flops_per_token", "FLOPs per token", "×", 3, "1: as before"),
+                   real_column("moved_per_token", "bytes moved per token", "×", 3),
+                   real_column("kernels_per_token", "kernels per token", "×", 3),
+                   text_column("consequence"),
+                   text_column("flags")};
+  for (const Remedy& r : remedies(cell, limit_bytes)) {
+    table.add_row({r.what, r.peak_bytes, limit_bytes - r.peak_bytes, r.flops_ratio, r.moved_ratio,
+                   r.kernels_ratio, consequence(cell, r), r.command});
+  }
+  if (table.rows.empty()) {
+    table.notes.push_back(fmt::format(
+        "nothing fits into {}: not with one sequence, fused ops and low precision either",
+        format_bytes(limit_bytes)));
+  }
+  return table;
+}
+
+}  // namespace tracestep

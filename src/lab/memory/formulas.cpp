@@ -1,0 +1,243 @@
+#include "lab/memory/formulas.h"
+
+#include "analysis/saved_ledger.h"
+#include "base/units.h"
+#include "ir/op_def.h"
+#include "lab/report/columns.h"
+
+namespace tracestep {
+namespace {
+
+struct Letters {
+  std::int64_t b, t, c, f, h, l, v, p, s;  // s: bytes of an element
+
+  explicit Letters(const StepSpec& step)
+      : b(step.shape.batch),
+        t(step.shape.context),
+        c(step.model.d_model),
+        f(step.model.d_ff),
+        h(step.model.heads),
+        l(step.model.layers),
+        v(step.model.vocab),
+        p(parameter_formula(step.model)),
+        s(static_cast<std::int64_t>(size_of(step.model.precision.parameters))) {}
+  std::int64_t btc() const { return b * t * c; }
+  std::int64_t btf() const { return b * t * f; }
+  std::int64_t bhtt() const { return b * h * t * t; }
+};
+
+// Bytes of the first forward value whose path ends so and whose element count is this.
+std::optional<std::int64_t> bytes_of_value(const Program& program, std::string_view path,
+                                           std::int64_t count) {
+  for (const Node& node : program.nodes) {
+    if (node.origin().phase != Phase::kForward || !node.origin().path.ends_with(path)) continue;
+    for (ValueId id : node.outputs) {
+      if (program.type(id).count() == count) return program.type(id).bytes();
+    }
+  }
+  return std::nullopt;
+}
+
+bool is_flash(const StepSpec& step) {
+  return step.attention == AttentionForm::kFlash;
+}
+
+const char* saved_formula(const StepSpec& step) {
+  if (step.ops == Granularity::kFused) {
+    return is_flash(step) ? "(8·BTC + 3·BTF + BHT + 2·BT)·s" : "(8·BTC + 3·BTF + BHT² + 2·BT)·s";
+  }
+  return is_flash(step) ? "(10·BTC + 5·BTF + 2·BT + BHT)·s"
+                        : "(10·BTC + 5·BTF + 2·BHT² + 2·BT + BHT)·s";
+}
+
+std::int64_t role_bytes(const Program& program, LeafKind kind) {
+  std::int64_t out = 0;
+  for (ValueId id : program.leaves) {
+    if (program.value(id).leaf == kind) out += program.type(id).bytes();
+  }
+  return out;
+}
+
+struct Saved {
+  std::int64_t total = 0, per_layer = 0;
+};
+
+// Of the last layer: its input counts for the one before, its result for the norm after it; the
+// first one also makes the mask that all share.
+Saved saved_of(const Program& program, std::int64_t layers) {
+  Saved out;
+  const std::string last = fmt::format("layers.{}", layers - 1);
+  for (const LedgerItem& item : saved_ledger(program)) {
+    out.total += item.bytes;
+    const std::string block = block_of(program.node(item.producer).origin().path);
+    if (block == last) out.per_layer += item.bytes;
+  }
+  return out;
+}
+
+class Rows {
+ public:
+  Rows(const MemoryCell& cell, Table& table)
+      : run_(cell.run), step_(cell.run.spec.step), n_(step_), table_(table) {
+    is_uniform_ = !step_.model.precision.autocast.has_value();
+    saves_ = step_.mode != Mode::kInference;
+  }
+
+  void add_all() {
+    sizes();
+    static_bytes();
+    activations();
+    if (saves_ && is_uniform_) saved();
+    if (step_.model.precision.autocast) weight_copy();
+    peak();
+  }
+
+ private:
+  void add(std::string what, std::string formula, std::string numbers, std::int64_t bytes,
+           std::optional<std::int64_t> program, std::optional<std::int64_t> measured = {}) {
+    Json difference;
+    if (program && bytes > 0) {
+      difference = 100.0 * (static_cast<double>(*program) / static_cast<double>(bytes) - 1.0);
+    }
+    table_.add_row({std::move(what), std::move(formula), std::move(numbers), bytes,
+                    program ? Json(*program) : Json(), measured ? Json(*measured) : Json(),
+                    difference});
+  }
+
+  void sizes() {
+    add("weights", "s·P, P = 2VC + L(4C² + 3CF + 2C) + C",
+        fmt::format("{} × (2·{}·{} + {}·(4·{}² + 3·{}·{} + 2·{}) + {}) = {} × {}", n_.s, n_.v, n_.c,
+                    n_.l, n_.c, n_.c, n_.f, n_.c, n_.c, n_.s, n_.p),
+        n_.s * n_.p, role_bytes(run_.program, LeafKind::kParameter),
+        measured(Category::kParameter));
+  }
+
+  void static_bytes() {
+    if (step_.mode != Mode::kStep) return;
+    add("weights, gradients and AdamW kept all the time", "16·P (fp32: 4 + 4 + 8)",
+        fmt::format("16 × {}", n_.p), 16 * n_.p, std::nullopt);
+    add("the same with transient gradients", "12·P (fp32: 4 + 8)", fmt::format("12 × {}", n_.p),
+        12 * n_.p,
+        role_bytes(run_.program, LeafKind::kParameter) +
+            role_bytes(run_.program, LeafKind::kState));
+  }
+
+  void activations() {
+    // Under autocast the element is the op's own: its size is read from the program.
+    const auto value = [&](const char* what, const char* letters, std::string numbers,
+                           const char* path, std::int64_t count) {
+      const auto found = bytes_of_value(run_.program, path, count);
+      const std::int64_t size =
+          is_uniform_ || !found ? n_.s : *found / std::max<std::int64_t>(1, count);
+      add(what, fmt::format("{}·s", letters), fmt::format("{} × {}", numbers, size), count * size,
+          found);
+    };
+    value("one tensor of the residual stream", "BTC", fmt::format("{}·{}·{}", n_.b, n_.t, n_.c),
+          "token_embeddings", n_.btc());
+    value("attention weights of one layer", "BHT²", fmt::format("{}·{}·{}²", n_.b, n_.h, n_.t),
+          "layers.0.attn.softmax", n_.bhtt());
+    value("feed-forward hidden of one layer", "BTF", fmt::format("{}·{}·{}", n_.b, n_.t, n_.f),
+          "layers.0.ffn.swiglu", n_.btf());
+    value("logits", "BTV", fmt::format("{}·{}·{}", n_.b, n_.t, n_.v), "lm_head",
+          n_.b * n_.t * n_.v);
+  }
+
+  void saved() {
+    const std::int64_t layer = saved_elements_per_layer(step_) * n_.s;
+    const std::int64_t once = saved_bytes_once(step_, n_.s);
+    const Saved found = saved_of(run_.program, n_.l);
+    add("saved by one layer", saved_formula(step_),
+        fmt::format("BTC {}, BTF {}, BHT² {}", n_.btc(), n_.btf(), n_.bhtt()), layer,
+        found.per_layer);
+    add("saved by the whole model", "L·layer + once",
+        fmt::format("{} × {} + {}", n_.l, layer, once), n_.l * layer + once, found.total);
+    const std::int64_t course = course_elements_per_layer(step_.model, step_.shape) * n_.s;
+    add("saved by the course's PyTorch code, all layers", "L·(10·BTC + 5·BTF + 2·BHT²)·s",
+        fmt::format("{} × {}", n_.l, course), n_.l * course, found.total);
+  }
+
+  void weight_copy() {
+    const std::int64_t multiplied = n_.p - n_.v * n_.c - (2 * n_.l + 1) * n_.c;
+    std::int64_t copies = 0;
+    for (const MappedBuffer& b : run_.map.buffers) {
+      if (b.category == Category::kWeightCast) copies += b.bytes;
+    }
+    add("narrow copies of all weights that are multiplied", "2·(L(4C² + 3CF) + VC)",
+        fmt::format("2 × {}", multiplied), 2 * multiplied, copies);
+  }
+
+  void peak() {
+    if (step_.mode == Mode::kStep && is_uniform_ && n_.s == 4) {
+      const std::int64_t saved = saved_of(run_.program, n_.l).total;
+      const std::int64_t a = 12 * n_.p + saved, b = 16 * n_.p;
+      add("peak of a step, without temporaries", "max(12·P + saved, 16·P)",
+          fmt::format("max({} + {}, {})", 12 * n_.p, saved, b), std::max(a, b), run_.map.peak_bytes,
+          measured_peak());
+      return;
+    }
+    add("peak", "by the program", "every buffer by its first and last reader", run_.map.peak_bytes,
+        run_.map.peak_bytes, measured_peak());
+  }
+
+  std::optional<std::int64_t> measured_peak() const {
+    if (!run_.measured || run_.status != "ok") return std::nullopt;
+    return run_.peak_bytes;
+  }
+
+  std::optional<std::int64_t> measured(Category category) const {
+    if (!run_.measured || run_.status != "ok") return std::nullopt;
+    std::int64_t out = 0;
+    for (const Holding& h : run_.holdings) {
+      const MappedBuffer* b = run_.buffer(h);
+      if (b != nullptr && b->category == category && b->first == kNoNode) out += h.requested_bytes;
+    }
+    return out;
+  }
+
+  const MemoryRun& run_;
+  const StepSpec& step_;
+  Letters n_;
+  Table& table_;
+  bool is_uniform_, saves_;
+};
+
+}  // namespace
+
+std::int64_t saved_elements_per_layer(const StepSpec& step) {
+  const Letters n(step);
+  const bool fused = step.ops == Granularity::kFused, flash = is_flash(step);
+  const std::int64_t rows = 2 * n.b * n.t, rows_of_heads = n.b * n.h * n.t;
+  if (fused) return 8 * n.btc() + 3 * n.btf() + (flash ? rows_of_heads : n.bhtt()) + rows;
+  return 10 * n.btc() + 5 * n.btf() + (flash ? 0 : 2 * n.bhtt()) + rows + rows_of_heads;
+}
+
+std::int64_t saved_bytes_once(const StepSpec& step, std::int64_t element_bytes) {
+  const Letters n(step);
+  const bool fused = step.ops == Granularity::kFused;
+  const std::int64_t rows = n.b * n.t, tables = n.t * step.model.head_width();
+  const std::int64_t elements = (fused ? 2 : 3) * n.btc() + rows + rows * n.v + rows + tables;
+  return elements * element_bytes + (fused || is_flash(step) ? 0 : n.t * n.t);
+}
+
+std::int64_t course_elements_per_layer(const ModelConfig& model, BatchShape shape, int scores) {
+  const Letters n({.model = model, .shape = shape});
+  return 10 * n.btc() + 5 * n.btf() + scores * n.bhtt();
+}
+
+Table formula_table(const MemoryCell& cell) {
+  Table table{.name = "formulas", .title = "Formulas with this cell's numbers"};
+  table.columns = {text_column("quantity"),
+                   text_column("formula"),
+                   text_column("numbers", "with numbers"),
+                   bytes_column("bytes", "by the formula"),
+                   bytes_column("program_bytes", "by the program"),
+                   bytes_column("measured_bytes", "measured"),
+                   real_column("difference_percent", "program vs formula", "%", 2)};
+  Rows(cell, table).add_all();
+  table.notes.push_back(
+      "s is the bytes of an element; letters as in docs/glossary.md; formulas count elements, so "
+      "one that forgets s is wrong by a factor of four");
+  return table;
+}
+
+}  // namespace tracestep

@@ -1,0 +1,90 @@
+// One step with every allocation recorded, set against what its program predicts: which buffer each
+// block is, when it came and went, and whether anything is there that nobody predicted.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "analysis/memory_map.h"
+#include "lab/measure/measurement.h"
+#include "record/recorder.h"
+
+namespace tracestep {
+
+struct MemoryRunSpec {
+  StepSpec step;
+  int warmup = 1;      // steps before the recorded one
+  bool times = true;   // a further step tells what each kernel takes: the price of computing again
+  int cost_steps = 0;  // pairs of steps with and without recording, for what recording costs
+  std::uint64_t seed = 0;
+};
+
+// What was there when a request failed.
+struct OutOfMemoryState {
+  std::int64_t requested_bytes = 0, limit_bytes = 0, reserved_bytes = 0;
+  NodeId node = kNoNode;  // who asked; kNoNode: a weight, a state or an input, before the step
+  Category category = Category::kTemporary;
+  std::vector<LiveAllocation> live;
+  std::string message;
+};
+
+// A block of the recorded run and the buffer it is.
+struct Holding {
+  int buffer = -1;                  // index into MemoryMap::buffers; -1: nobody predicted it
+  std::size_t alloc = 0;            // index into MemoryRun::events
+  std::optional<std::size_t> free;  // none: alive at the end
+  std::int64_t requested_bytes = 0, rounded_bytes = 0;
+};
+
+// The fullest moment of one node: its results and its workspace are there, nothing is freed yet.
+struct Moment {
+  NodeId node = kNoNode;
+  std::size_t event = 0;  // the last event before it
+  std::int64_t measured_bytes = 0, predicted_bytes = 0;
+  std::int64_t time_ns = 0;  // host time since the recorded step began
+};
+
+struct MemoryRun {
+  MemoryRunSpec spec;
+  std::string device, status = "ok";  // or "oom"
+  bool measured = false;              // false: predicted alone, there are no events
+  bool computes = true;
+  Program program;
+  DeviceTraits traits;
+  Storage storage;
+  MemoryMap map;  // what is predicted
+  std::int64_t parameters = 0;
+
+  // Every event since the device was made, in order; the blocks of warm-up steps are left out.
+  std::vector<MemoryEvent> events;
+  std::map<std::uint64_t, std::string> leaf_at;  // the leaf's name, by the address of its block
+  std::size_t step_begin = 0;                    // the first event of the recorded step
+  std::int64_t step_begin_ns = 0, step_end_ns = 0;
+  std::int64_t clock_to_unix_ns = 0;
+  std::int64_t peak_bytes = 0, peak_reserved_bytes = 0;  // measured by the allocator
+  std::vector<Holding> holdings;
+  std::vector<Moment> moments;        // by node that runs, in order
+  std::vector<std::int64_t> node_ns;  // kernel time by node; empty: not measured
+  std::optional<OutOfMemoryState> oom;
+
+  // With cost_steps: medians of whole steps, and the price of one event by itself.
+  double step_ms = 0, recorded_step_ms = 0, event_ns = 0;
+
+  const MappedBuffer* buffer(const Holding& h) const {
+    return h.buffer < 0 ? nullptr : &map.buffers[static_cast<std::size_t>(h.buffer)];
+  }
+};
+
+// Out of memory is a result, not an exception.
+MemoryRun run_memory(const DeviceFactory& make_device, const MemoryRunSpec& spec);
+
+// The same without a device and without events: what its program says.
+MemoryRun predict_memory(const StepSpec& spec, const DeviceTraits& traits);
+
+// Blocks and buffers that have no partner, or another size, or another life than predicted; empty:
+// the prediction is exact in every buffer. Each a sentence.
+std::vector<std::string> surprises(const MemoryRun& run);
+
+}  // namespace tracestep

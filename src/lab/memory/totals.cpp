@@ -1,0 +1,84 @@
+#include "lab/memory/totals.h"
+
+#include <algorithm>
+
+namespace tracestep {
+namespace {
+
+std::size_t at(std::int32_t id) {
+  return static_cast<std::size_t>(id);
+}
+std::size_t at(Category c) {
+  return static_cast<std::size_t>(c);
+}
+
+}  // namespace
+
+CategoryTotals predicted_totals(const MemoryRun& run) {
+  std::vector<ByCategory> change(run.program.nodes.size() + 1);
+  CategoryTotals out;
+  ByCategory live{};
+  for (const MappedBuffer& b : run.map.buffers) {
+    if (b.first == kNoNode) {
+      live[at(b.category)] += b.bytes;
+      continue;
+    }
+    change[at(b.first)][at(b.category)] += b.bytes;
+    if (at(b.last) < run.program.nodes.size()) change[at(b.last) + 1][at(b.category)] -= b.bytes;
+  }
+  out.highest = live;
+  for (const ByCategory& delta : change) {
+    for (std::size_t c = 0; c < kCategoryCount; ++c) {
+      live[c] += delta[c];
+      out.highest[c] = std::max(out.highest[c], live[c]);
+    }
+  }
+  out.peak = run.map.by_category;
+  return out;
+}
+
+CategoryTotals measured_totals(const MemoryRun& run) {
+  CategoryTotals out;
+  ByCategory live{};
+  std::int64_t peak = -1;
+  for (std::size_t i = 0; i < run.events.size(); ++i) {
+    const MemoryEvent& e = run.events[i];
+    const bool is_alloc = e.action == MemoryAction::kAlloc;
+    if (!is_alloc && e.action != MemoryAction::kFree) continue;
+    live[at(e.category)] += is_alloc ? e.requested_bytes : -e.requested_bytes;
+    for (std::size_t c = 0; c < kCategoryCount; ++c) {
+      out.highest[c] = std::max(out.highest[c], live[c]);
+    }
+    if (e.live_requested_bytes > peak && (i + 1 >= run.step_begin)) {
+      peak = e.live_requested_bytes;
+      out.peak = live;
+    }
+  }
+  return out;
+}
+
+std::vector<std::size_t> largest_buffers(const MemoryMap& map, std::size_t count) {
+  std::vector<std::size_t> out(map.buffers.size());
+  for (std::size_t i = 0; i < out.size(); ++i) out[i] = i;
+  std::ranges::stable_sort(out, std::greater{},
+                           [&](std::size_t i) { return map.buffers[i].bytes; });
+  out.resize(std::min(out.size(), count));
+  return out;
+}
+
+std::string words_of(Category category) {
+  std::string out(name_of(category));
+  std::ranges::replace(out, '_', ' ');
+  return out;
+}
+
+double percent_of(std::int64_t part, std::int64_t whole) {
+  return whole > 0 ? 100.0 * static_cast<double>(part) / static_cast<double>(whole) : 0.0;
+}
+
+Json when(bool condition, Json value) {
+  if (!condition) value = Json();
+  return value;
+}
+
+}  // namespace tracestep

@@ -1,0 +1,35 @@
+// What the tables of memory are counted from: bytes per category, and small helpers of theirs.
+#pragma once
+
+#include <array>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/json.h"
+#include "lab/memory/run.h"
+
+namespace tracestep {
+
+using ByCategory = std::array<std::int64_t, kCategoryCount>;
+
+struct CategoryTotals {
+  ByCategory peak{}, highest{};  // at the peak of all; the most of each at any moment
+};
+
+// By the program: buffers come and go at their nodes.
+CategoryTotals predicted_totals(const MemoryRun& run);
+// By the recorded events.
+CategoryTotals measured_totals(const MemoryRun& run);
+
+// Indices of the largest buffers of the whole step; of equal ones the earliest.
+std::vector<std::size_t> largest_buffers(const MemoryMap& map, std::size_t count);
+
+// "optimizer state"
+std::string words_of(Category category);
+// Of nothing: 0.
+double percent_of(std::int64_t part, std::int64_t whole);
+// An empty cell unless the condition holds.
+Json when(bool condition, Json value);
+
+}  // namespace tracestep

@@ -1,0 +1,154 @@
+// Sums in narrow formats: where they go wrong and where they stop.
+#include <cmath>
+
+#include "base/half.h"
+#include "exec/eager.h"
+#include "lab/precision/tables.h"
+#include "lab/report/columns.h"
+#include "ops/functions.h"
+#include "train/step_program.h"
+
+namespace tracestep {
+namespace {
+
+float rounded(float x, DType dtype) {
+  if (dtype == DType::kBF16) return to_float(to_bf16(x));
+  if (dtype == DType::kF16) return to_float(to_f16(x));
+  return x;
+}
+
+HostTensor scalar_of(DType dtype, float x) {
+  HostTensor out = HostTensor::zeros(dtype, {});
+  if (dtype == DType::kBF16) {
+    out.as<BF16>()[0] = to_bf16(x);
+  } else if (dtype == DType::kF16) {
+    out.as<F16>()[0] = to_f16(x);
+  } else {
+    out.as<float>()[0] = x;
+  }
+  return out;
+}
+
+double value_of(const HostTensor& x) {
+  if (x.dtype == DType::kBF16) return static_cast<double>(to_float(x.as<BF16>()[0]));
+  if (x.dtype == DType::kF16) return static_cast<double>(to_float(x.as<F16>()[0]));
+  return static_cast<double>(x.as<float>()[0]);
+}
+
+// The next number of the format above x.
+double spacing(DType dtype, double x) {
+  const auto at = static_cast<float>(x);
+  if (dtype == DType::kF32) {
+    return static_cast<double>(std::nextafter(at, INFINITY)) - static_cast<double>(at);
+  }
+  const int mantissa_bits = dtype == DType::kBF16 ? 7 : 10;
+  return std::ldexp(1.0, std::ilogb(at) - mantissa_bits);
+}
+
+Program addition(const Accumulation& e) {
+  ops::register_all();
+  Builder b("accumulation");
+  const Val sum = b.state("sum", {e.sum_dtype, {}});
+  Val term = b.parameter("term", {e.term_dtype, {}});
+  if (e.term_dtype != e.sum_dtype) term = ops::cast(term, e.sum_dtype);
+  b.update(sum, ops::add(sum, term));
+  return b.finish();
+}
+
+std::string exact(double x) {
+  return fmt::format("{}", x);
+}
+
+}  // namespace
+
+std::vector<Accumulation> accumulations() {
+  using D = DType;
+  return {{"1: f32 + f32", 1000, 0.01, D::kF32, D::kF32},
+          {"2: f16 + f16", 1000, 0.01, D::kF16, D::kF16},
+          {"3: f32 + f16", 1000, 0.01, D::kF32, D::kF16},
+          {"4: f32 + f16, cast first", 1000, 0.01, D::kF32, D::kF16},
+          {"5: bf16 + bf16", 1000, 0.01, D::kBF16, D::kBF16},
+          {"6: f32 + bf16", 1000, 0.01, D::kF32, D::kBF16},
+          {"7: longer, f32 + f32", 10000, 0.001, D::kF32, D::kF32},
+          {"7: longer, f16 + f16", 10000, 0.001, D::kF16, D::kF16},
+          {"7: longer, bf16 + bf16", 10000, 0.001, D::kBF16, D::kBF16}};
+}
+
+Accumulated accumulate(const Accumulation& e) {
+  const float term = rounded(static_cast<float>(e.term), e.term_dtype);
+  float sum = 0;
+  Accumulated out{0, e.count};
+  for (std::int64_t i = 0; i < e.count; ++i) {
+    const float next = rounded(sum + term, e.sum_dtype);
+    if (next == sum) {  // and so for all that follow
+      out.stall = i;
+      break;
+    }
+    sum = next;
+  }
+  out.value = static_cast<double>(sum);
+  return out;
+}
+
+std::optional<double> accumulate_on(Device& device, const Accumulation& e) {
+  if (!device.supports(e.sum_dtype) || !device.supports(e.term_dtype) || !device.computes()) {
+    return std::nullopt;
+  }
+  Store store(device);
+  PipelineOptions options;
+  options.mode = Mode::kInference;
+  EagerExecutor executor(store, lowered(addition(e), options, device));
+  store.set("term", scalar_of(e.term_dtype, static_cast<float>(e.term)));
+  for (std::int64_t i = 0; i < e.count; ++i) executor.run();
+  device.synchronize();
+  return value_of(store.get("sum"));
+}
+
+Table accumulation_table(Device* device) {
+  Table table{.name = "accumulation", .title = "Sums that should be 10"};
+  table.columns = {
+      text_column("experiment", "", "format of the sum + format of the terms"),
+      int_column("count", "additions"),
+      text_column("term"),
+      text_column("term_stored", "stored as", "the term in its format"),
+      text_column("sum", "", "every digit"),
+      data_only(real_column("value", "", "", 17)),
+      real_column("error", "error", "", 6),
+      int_column("stalls_after", "stalls after", "additions that changed the sum"),
+      real_column("spacing", "spacing there", "", -1, "between neighbours of the sum's format")};
+  if (device != nullptr) {
+    table.columns.push_back(text_column("device_sum", "on " + device->name()));
+    table.columns.push_back({.name = "same_bits", .title = "same", .kind = ColumnKind::kBool});
+  }
+  for (const Accumulation& e : accumulations()) {
+    const Accumulated host = accumulate(e);
+    const float stored = rounded(static_cast<float>(e.term), e.term_dtype);
+    const bool stalls = host.stall < e.count;
+    std::vector<Json> row{e.name,
+                          e.count,
+                          exact(e.term),
+                          exact(static_cast<double>(stored)),
+                          exact(host.value),
+                          host.value,
+                          host.value - e.term * static_cast<double>(e.count),
+                          stalls ? Json(host.stall) : Json(),
+                          spacing(e.sum_dtype, host.value)};
+    if (device != nullptr) {
+      const std::optional<double> value = accumulate_on(*device, e);
+      row.resize(row.size() + 2);  // empty where the device has no such format
+      if (value) {
+        row[row.size() - 2] = exact(*value);
+        row.back() = *value == host.value;
+      }
+    }
+    table.add_row(std::move(row));
+  }
+  table.notes = {
+      "a sum stalls where the term is less than half the spacing: the rounded result is the old "
+      "sum, for ever",
+      "f32 + f16 overshoots because 0.01 as a float16 is above 0.01, not because of the sum",
+      "an op takes operands of one dtype here, so 3 and 4 run as one program, cast then add"};
+  return table;
+}
+
+}  // namespace tracestep

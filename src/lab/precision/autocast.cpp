@@ -1,0 +1,153 @@
+// What mixed precision does to a small model, read from the program behind the pass.
+#include <algorithm>
+#include <map>
+
+#include <fmt/ranges.h>
+
+#include "lab/precision/tables.h"
+#include "lab/report/columns.h"
+#include "ops/functions.h"
+#include "passes/autocast.h"
+#include "passes/autograd.h"
+
+namespace tracestep {
+namespace {
+
+constexpr std::int64_t kRows = 4, kIn = 20, kHidden = 10, kClasses = 5;
+constexpr PrecisionClass kClassesOfOps[] = {PrecisionClass::kLow, PrecisionClass::kFull,
+                                            PrecisionClass::kPromote, PrecisionClass::kKeep};
+
+// (x - mean) / sqrt(variance + eps) · weight over the last axis (Ba, Kiros and Hinton 2016, eq. 4),
+// written out, so that each of its ops is cast by its own class.
+Val layer_norm(Val x, Val weight) {
+  const double part = 1.0 / static_cast<double>(x.dim(-1));
+  const auto mean = [&](Val v) {
+    return ops::broadcast_to(ops::affine(ops::sum(v, {1}, true), part), v.shape());
+  };
+  const Val centred = ops::sub(x, mean(x));
+  const Val variance = mean(ops::unary("square", centred));
+  const Val scale = ops::unary("rsqrt", ops::affine(variance, 1.0, 1e-5));
+  return ops::mul(ops::mul(centred, scale), ops::broadcast_to(weight, x.shape()));
+}
+
+// The model of the study's mixed-precision question. What the table tells of is an output.
+Program toy_model() {
+  ops::register_all();
+  Builder b("toy");
+  const Val x = b.input("x", {DType::kF32, {kRows, kIn}});
+  const Val targets = b.input("targets", {DType::kI64, {kRows}});
+  const auto weight = [&](const char* name, Shape shape) {
+    return b.parameter(name, {DType::kF32, shape});
+  };
+  const auto shown = [&](const char* name, auto&& make) {
+    const auto scope = b.scope(name);
+    const Val v = make();
+    b.output(name, v);
+    return v;
+  };
+  const Val fc1 = shown("fc1", [&] {
+    return ops::linear(x, weight("fc1.weight", {kHidden, kIn}));
+  });
+  const Val relu = shown("relu", [&] { return ops::unary("relu", fc1); });
+  const Val ln = shown("ln", [&] { return layer_norm(relu, weight("ln.weight", {kHidden})); });
+  const Val logits = shown("logits", [&] {
+    return ops::linear(ln, weight("fc2.weight", {kClasses, kHidden}));
+  });
+  shown("loss", [&] { return ops::cross_entropy(logits, targets); });
+  return b.finish();
+}
+
+std::string rule_of(PrecisionClass precision_class) {
+  switch (precision_class) {
+    case PrecisionClass::kLow: return "operands are cast to the low dtype";
+    case PrecisionClass::kFull: return "low operands are cast to f32";
+    case PrecisionClass::kPromote: return "operands are cast to the widest among them";
+    case PrecisionClass::kKeep: return "takes operands as they are";
+  }
+  return {};
+}
+
+std::string operands_of(const Program& program, const Node& node) {
+  std::vector<std::string_view> out;
+  out.reserve(node.inputs.size());
+  for (ValueId id : node.inputs) out.push_back(name_of(program.type(id).dtype));
+  return fmt::format("{}", fmt::join(out, ", "));
+}
+
+bool has_narrow_copy(const Program& program, ValueId leaf) {
+  return std::ranges::any_of(program.values, [&](const Value& v) {
+    return v.role == Role::kWeightCast && program.node(v.producer).inputs[0] == leaf;
+  });
+}
+
+void add_value(Table& table, DType low, const Program& program, const std::string& title,
+               ValueId id) {
+  const Value& v = program.value(id);
+  if (v.producer == kNoNode) {
+    table.add_row({name_of(low), title, name_of(v.type.dtype), Json(), Json(), Json(),
+                   has_narrow_copy(program, id)
+                       ? "a leaf keeps its dtype; products read a narrow copy of it"
+                       : "a leaf keeps its dtype, and is read as it is"});
+    return;
+  }
+  const Node& node = program.node(v.producer);
+  const PrecisionClass c = node.op->precision_class;
+  std::string reason = rule_of(c);
+  const bool is_cast =
+      node.inputs.size() == 1 && program.type(node.inputs[0]).dtype != v.type.dtype;
+  if (is_cast) {
+    reason = "passes back through the cast of its weight, to the weight's dtype";
+  }
+  table.add_row({name_of(low), title, name_of(v.type.dtype), node.op->name,
+                 operands_of(program, node), name_of(c), reason});
+}
+
+}  // namespace
+
+Table autocast_table() {
+  Table table{.name = "autocast", .title = "Dtypes of a small model under mixed precision"};
+  table.columns = {text_column("autocast"),
+                   text_column("value"),
+                   text_column("dtype"),
+                   text_column("op", "", "that makes it"),
+                   text_column("operands", "", "their dtypes behind the pass"),
+                   text_column("class", "", "precision class of the op's record"),
+                   text_column("reason")};
+  for (DType low : {DType::kF16, DType::kBF16}) {
+    const Program program = autograd(autocast(toy_model(), low));
+    for (ValueId id : program.leaves) {
+      const Value& leaf = program.value(id);
+      if (leaf.leaf == LeafKind::kParameter) {
+        add_value(table, low, program, "parameter " + leaf.name, id);
+      }
+    }
+    for (const char* name : {"fc1", "relu", "ln", "logits", "loss"}) {
+      add_value(table, low, program, name, program.find_output(name));
+    }
+    for (const Output& output : program.outputs) {
+      if (output.name.starts_with("grad.")) {
+        add_value(table, low, program, "gradient " + output.name.substr(5), output.value);
+      }
+    }
+  }
+  return table;
+}
+
+Table precision_class_table() {
+  ops::register_all();
+  Table table{.name = "precision_classes", .title = "What mixed precision does with each op"};
+  table.columns = {text_column("class"), text_column("rule"), int_column("count", "ops"),
+                   text_column("ops", "which")};
+  for (PrecisionClass c : kClassesOfOps) {
+    std::vector<std::string> names;
+    for (const OpDef* op : all_ops()) {
+      if (op->precision_class == c) names.push_back(op->name);
+    }
+    std::ranges::sort(names);
+    table.add_row({name_of(c), rule_of(c), static_cast<std::int64_t>(names.size()),
+                   fmt::format("{}", fmt::join(names, " "))});
+  }
+  return table;
+}
+
+}  // namespace tracestep

@@ -1,0 +1,117 @@
+// The table of number formats, from the types themselves.
+#include <cmath>
+#include <limits>
+
+#include "base/half.h"
+#include "lab/precision/tables.h"
+#include "lab/report/columns.h"
+
+namespace tracestep {
+namespace {
+
+struct FormatFacts {
+  std::string name;
+  int bits = 0, exponent_bits = 0, mantissa_bits = 0;
+  double max = 0, min_normal = 0, min_subnormal = 0, spacing_at_one = 0;
+  double largest_square = 0;  // the largest number with a finite square
+  double epsilon_as = 0;      // what the usual 1e-5 becomes
+};
+
+constexpr double kNormEpsilon = 1e-5;
+
+// A 16-bit type by trying all of its non-negative patterns.
+template <class T, class Round>
+FormatFacts tried(std::string name, Round&& round) {
+  FormatFacts f{.name = std::move(name), .bits = 8 * static_cast<int>(sizeof(T))};
+  f.min_subnormal = std::numeric_limits<double>::infinity();
+  int from_one_to_two = 0;
+  double previous = 0, previous_step = 0;
+  for (std::uint32_t bits = 0; bits < 0x8000u; ++bits) {
+    const auto x = static_cast<double>(to_float(T{static_cast<std::uint16_t>(bits)}));
+    if (!std::isfinite(x)) continue;
+    if (x >= 1.0 && x < 2.0) ++from_one_to_two;
+    if (x > 0.0) f.min_subnormal = std::min(f.min_subnormal, x);
+    // Spacing doubles at every power of two but the first: below it numbers are subnormal.
+    const double step = x - previous;
+    if (bits > 1 && step == 2 * previous_step && f.min_normal == 0) f.min_normal = previous / 2;
+    if (previous == 1.0) f.spacing_at_one = step;
+    f.max = std::max(f.max, x);
+    const float square = static_cast<float>(x) * static_cast<float>(x);
+    if (std::isfinite(to_float(round(square)))) f.largest_square = std::max(f.largest_square, x);
+    previous = x;
+    previous_step = step;
+  }
+  f.mantissa_bits = std::ilogb(static_cast<double>(from_one_to_two));
+  f.exponent_bits = f.bits - 1 - f.mantissa_bits;
+  f.epsilon_as = static_cast<double>(to_float(round(static_cast<float>(kNormEpsilon))));
+  return f;
+}
+
+// A type the compiler describes.
+template <class T>
+FormatFacts described(std::string name) {
+  using L = std::numeric_limits<T>;
+  FormatFacts f{.name = std::move(name), .bits = 8 * static_cast<int>(sizeof(T))};
+  f.mantissa_bits = L::digits - 1;
+  f.exponent_bits = f.bits - 1 - f.mantissa_bits;
+  f.max = static_cast<double>(L::max());
+  f.min_normal = static_cast<double>(L::min());
+  f.min_subnormal = static_cast<double>(L::denorm_min());
+  f.spacing_at_one = static_cast<double>(L::epsilon());
+  T x = std::sqrt(L::max());
+  while (std::isfinite(x * x)) x = std::nextafter(x, L::max());
+  while (!std::isfinite(x * x)) x = std::nextafter(x, T{0});
+  f.largest_square = static_cast<double>(x);
+  f.epsilon_as = static_cast<double>(static_cast<T>(kNormEpsilon));
+  return f;
+}
+
+// float32 with the last 13 bits of the mantissa rounded away: what products read, not a way to
+// store.
+FormatFacts tensor_float() {
+  FormatFacts f = described<float>("tf32 (in products)");
+  constexpr int kBits = 10;
+  f.mantissa_bits = kBits;
+  f.bits = 1 + f.exponent_bits + kBits;
+  f.spacing_at_one = std::ldexp(1.0, -kBits);
+  f.max = std::ldexp(2.0 - f.spacing_at_one, std::numeric_limits<float>::max_exponent - 1);
+  f.min_subnormal = std::ldexp(f.min_normal, -kBits);
+  // 2^63 has a square in float32 arithmetic, and so have all numbers of 10 bits below 2^64.
+  f.largest_square = std::ldexp(2.0 - f.spacing_at_one, 63);
+  const double ulp = std::ldexp(f.spacing_at_one, std::ilogb(kNormEpsilon));
+  f.epsilon_as = std::nearbyint(kNormEpsilon / ulp) * ulp;
+  return f;
+}
+
+}  // namespace
+
+Table format_table() {
+  Table table{.name = "formats", .title = "Number formats"};
+  table.columns = {text_column("format"),
+                   int_column("bits"),
+                   int_column("exponent_bits", "exponent"),
+                   int_column("mantissa_bits", "mantissa", "stored bits"),
+                   real_column("max", "largest", "", -1),
+                   real_column("min_normal", "least normal", "", -1),
+                   real_column("min_subnormal", "least", "", -1, "subnormal"),
+                   real_column("spacing_at_one", "spacing at 1", "", -1),
+                   real_column("largest_square", "squares up to", "", -1,
+                               "the largest number with a finite square"),
+                   real_column("epsilon_as", "1e-5 becomes", "", 9),
+                   {.name = "epsilon_is_normal",
+                    .title = "normal",
+                    .kind = ColumnKind::kBool,
+                    .description = "whether 1e-5 keeps all bits of the mantissa"}};
+  for (const FormatFacts& f : {described<double>("f64"), described<float>("f32"), tensor_float(),
+                               tried<BF16>("bf16", to_bf16), tried<F16>("f16", to_f16)}) {
+    table.add_row({f.name, f.bits, f.exponent_bits, f.mantissa_bits, f.max, f.min_normal,
+                   f.min_subnormal, f.spacing_at_one, f.largest_square, f.epsilon_as,
+                   f.epsilon_as >= f.min_normal});
+  }
+  table.notes.push_back(
+      "16-bit formats: found by converting all 65,536 patterns; f32 and f64: as the compiler "
+      "describes them");
+  return table;
+}
+
+}  // namespace tracestep

@@ -1,0 +1,163 @@
+// Which step of a normalisation cannot be done in a narrow format, by doing one at a time in it.
+#include <algorithm>
+#include <cmath>
+#include <optional>
+
+#include "base/half.h"
+#include "base/random.h"
+#include "lab/precision/tables.h"
+#include "lab/report/columns.h"
+
+namespace tracestep {
+namespace {
+
+constexpr std::int64_t kRows = 16, kWidth = 1024;
+constexpr double kNormEpsilon = 1e-5;
+
+enum class Step { kNone, kMean, kCentre, kSquare, kSum, kEpsilon, kRsqrt, kScale, kAll };
+
+struct NamedStep {
+  Step step;
+  const char* name;
+  bool is_of_layer_norm_alone;
+};
+constexpr NamedStep kSteps[] = {
+    {Step::kNone, "none", false},          {Step::kMean, "mean of x", true},
+    {Step::kCentre, "x - mean", true},     {Step::kSquare, "squares", false},
+    {Step::kSum, "sum of squares", false}, {Step::kEpsilon, "mean square + 1e-5", false},
+    {Step::kRsqrt, "1/sqrt", false},       {Step::kScale, "scaling", false},
+    {Step::kAll, "all of them", false}};
+
+// One row, in float32 but for the step that is rounded to the format after every operation.
+class Norm {
+ public:
+  Norm(DType low, Step step, bool centres) : low_(low), step_(step), centres_(centres) {}
+
+  void run(std::span<const float> x, std::span<float> y) const {
+    const auto n = static_cast<float>(x.size());
+    float mean = 0;
+    if (centres_) {
+      for (float v : x) mean = in(Step::kMean, mean + v);
+      mean = in(Step::kMean, mean / n);
+    }
+    float sum = 0;
+    for (float v : x) {
+      const float c = centred(v, mean);
+      sum = in(Step::kSum, sum + in(Step::kSquare, c * c));
+    }
+    const float mean_square = in(Step::kSum, sum / n);
+    const float shifted = in(Step::kEpsilon, mean_square + in(Step::kEpsilon, epsilon()));
+    const float scale = in(Step::kRsqrt, 1.0f / std::sqrt(in(Step::kRsqrt, shifted)));
+    for (std::size_t i = 0; i < x.size(); ++i) {
+      y[i] = in(Step::kScale, centred(x[i], mean) * in(Step::kScale, scale));
+    }
+  }
+
+ private:
+  static float epsilon() { return static_cast<float>(kNormEpsilon); }
+  float centred(float v, float mean) const { return centres_ ? in(Step::kCentre, v - mean) : v; }
+  float in(Step step, float v) const {
+    if (step_ != step && step_ != Step::kAll) return v;
+    return low_ == DType::kF16 ? to_float(to_f16(v)) : to_float(to_bf16(v));
+  }
+
+  DType low_;
+  Step step_;
+  bool centres_;
+};
+
+void exact_norm(std::span<const float> x, std::span<double> y, bool centres) {
+  const auto n = static_cast<double>(x.size());
+  double mean = 0, sum = 0;
+  if (centres) {
+    for (float v : x) mean += static_cast<double>(v);
+    mean /= n;
+  }
+  for (float v : x) sum += (static_cast<double>(v) - mean) * (static_cast<double>(v) - mean);
+  const double scale = 1.0 / std::sqrt(sum / n + kNormEpsilon);
+  for (std::size_t i = 0; i < x.size(); ++i) y[i] = (static_cast<double>(x[i]) - mean) * scale;
+}
+
+struct Outcome {
+  double error = 0;       // of the finite rows: root of the mean square, over that of the result
+  double lost_share = 0;  // of rows with a result that is not finite, or all zeros
+};
+
+// `scale`: the standard deviation of the inputs, which are numbers of the format.
+Outcome measure(DType low, Step step, bool centres, double scale, std::uint64_t seed) {
+  const CounterRng rng(seed, "norm inputs");
+  std::vector<float> x(kWidth), y(kWidth);
+  std::vector<double> exact(kWidth);
+  double error = 0, size = 0;
+  std::int64_t lost = 0;
+  for (std::int64_t row = 0; row < kRows; ++row) {
+    for (std::int64_t i = 0; i < kWidth; ++i) {
+      const auto v =
+          static_cast<float>(scale * rng.normal(static_cast<std::uint64_t>(row * kWidth + i)));
+      x[static_cast<std::size_t>(i)] =
+          low == DType::kF16 ? to_float(to_f16(v)) : to_float(to_bf16(v));
+    }
+    Norm(low, step, centres).run(x, y);
+    exact_norm(x, exact, centres);
+    const bool is_finite = std::ranges::all_of(y, [](float v) { return std::isfinite(v); });
+    const bool is_zero = std::ranges::all_of(y, [](float v) { return v == 0.0f; });
+    if (!is_finite || is_zero) {
+      ++lost;
+      continue;
+    }
+    for (std::size_t i = 0; i < y.size(); ++i) {
+      const double d = static_cast<double>(y[i]) - exact[i];
+      error += d * d;
+      size += exact[i] * exact[i];
+    }
+  }
+  return {size > 0 ? std::sqrt(error / size) : std::nan(""),
+          static_cast<double>(lost) / static_cast<double>(kRows)};
+}
+
+std::string verdict(const Outcome& o, double half_spacing) {
+  if (o.lost_share > 0) return "lost: overflow to infinity, or all zeros";
+  if (o.error > 4 * half_spacing) return "sensitive: more than four roundings of the result";
+  return o.error > 0.05 * half_spacing ? "a rounding" : "exact enough";
+}
+
+}  // namespace
+
+Table norm_table(std::uint64_t seed) {
+  Table table{.name = "norms", .title = "Normalisation with one step in a narrow format"};
+  table.columns = {
+      text_column("norm"),
+      text_column("format"),
+      real_column("input_scale", "inputs", "", -1, "their standard deviation"),
+      text_column("step", "step in the format"),
+      real_column("error", "error", "", -1, "against float64, relative"),
+      real_column("roundings", "in roundings", "", 2, "error over half the format's spacing at 1"),
+      real_column("lost_percent", "rows lost", "%", 0, "with infinities, NaN or nothing but zeros"),
+      text_column("verdict")};
+  for (bool centres : {false, true}) {
+    for (DType low : {DType::kF16, DType::kBF16}) {
+      const double half_spacing = low == DType::kF16 ? 0x1p-11 : 0x1p-8;
+      for (double scale : {1.0, 1000.0, 1e-3}) {
+        for (const NamedStep& s : kSteps) {
+          if (s.is_of_layer_norm_alone && !centres) continue;
+          const Outcome o = measure(low, s.step, centres, scale, seed);
+          const bool has_error = std::isfinite(o.error);
+          table.add_row({centres ? "layer norm" : "RMS norm", name_of(low), scale, s.name,
+                         has_error ? Json(o.error) : Json(),
+                         has_error ? Json(o.error / half_spacing) : Json(), 100.0 * o.lost_share,
+                         verdict(o, half_spacing)});
+        }
+      }
+    }
+  }
+  table.notes = {
+      fmt::format("{} rows of {} normal numbers in the format; every operation of the step is "
+                  "rounded to the format, sums one by one; the rest is float32",
+                  kRows, kWidth),
+      "float16 has the bits but not the range: squares of inputs beyond 255 are infinite, and 1e-5 "
+      "is below its normal numbers; bfloat16 has the range but not the bits: a long sum takes up "
+      "only the largest terms. So both norms run in float32 under either"};
+  return table;
+}
+
+}  // namespace tracestep

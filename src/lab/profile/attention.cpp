@@ -1,0 +1,117 @@
+// Attention's softmax beside its two matrix products: time, FLOPs, bytes, and what is counted.
+#include <algorithm>
+#include <array>
+#include <map>
+
+#include "lab/profile/tables.h"
+#include "lab/report/columns.h"
+
+namespace tracestep {
+namespace {
+
+constexpr std::string_view kParts[] = {"scores", "softmax", "values"};
+constexpr std::string_view kTitles[] = {"scores, q kᵀ", "softmax, with scale and mask",
+                                        "values, weights v"};
+constexpr double kTextbookOps = 5;  // per score: max, subtract, exp, sum, divide
+
+constexpr std::size_t kCopies = 3, kNoPart = 4;
+
+// The part of attention that some work is: the three of kParts, copies that lay operands out for
+// the products, or none.
+std::size_t part_of(const Work& work) {
+  const std::size_t dot = work.component.rfind('.');
+  if (!work.component.starts_with("attn.")) return kNoPart;
+  const auto part = static_cast<std::size_t>(
+      std::ranges::find(kParts, work.component.substr(dot + 1)) - std::begin(kParts));
+  if (part == std::size(kParts)) return kNoPart;
+  return part == 1 || is_product(work) ? part : kCopies;
+}
+
+double ratio(double a, double b) {
+  return b > 0.0 ? a / b : 0.0;
+}
+
+Json speed(double value) {
+  return value > 0 ? Json(value) : Json();
+}
+
+// `products`: what softmax is compared with; nullptr in other rows.
+void add_row(Table& table, std::string_view phase, std::string_view part, const WorkSums& s,
+             double layers, const WorkSums* products = nullptr) {
+  const auto share = [&](double WorkSums::*member) {
+    return products == nullptr ? Json() : Json(100.0 * ratio(s.*member, products->*member));
+  };
+  const bool has_roof = s.roof_ms > 0;
+  table.add_row({phase, part, s.launches, s.ms, s.ms / layers, s.flops, s.bytes, speed(s.gflops()),
+                 speed(s.gb_s()),
+                 has_roof ? Json(s.roof_by_bytes_ms > 0.5 * s.roof_ms ? "bytes" : "FLOPs") : Json(),
+                 has_roof ? Json(100.0 * ratio(s.roof_ms, s.ms)) : Json(), share(&WorkSums::ms),
+                 share(&WorkSums::flops), share(&WorkSums::bytes)});
+}
+
+std::vector<std::string> conventions(const Profile& p, double softmax_flops) {
+  const StepSpec& spec = p.spec.step;
+  const ModelConfig& m = spec.model;
+  const auto scores =
+      static_cast<double>(spec.shape.batch * m.heads * spec.shape.context * spec.shape.context) *
+      static_cast<double>(m.layers);
+  const auto width = static_cast<double>(m.head_width());
+  const double per_score = softmax_flops / scores;
+  return {
+      fmt::format("counted: a multiply and an add are two operations, so each product is 2·D = "
+                  "{:.0f} per score and both 4·D = {:.0f}; softmax with scale and mask as this "
+                  "program computes it is {:.2f} per score. Scores: B·H·T²·L = {}·{}·{}²·{} = "
+                  "{:.0f}",
+                  2 * width, 4 * width, per_score, spec.shape.batch, m.heads, spec.shape.context,
+                  m.layers, scores),
+      fmt::format("other counts of the same thing: with five operations per score (max, subtract, "
+                  "exp, sum, divide) the products have 4·D/5 = {:.1f} times the operations of "
+                  "softmax; with a multiply-add and a softmax element as one operation each, one "
+                  "product has D = {:.0f} times. Neither predicts the ratio of times",
+                  4 * width / kTextbookOps, width),
+      "why not: a product does 2·D operations per score and softmax a handful, but softmax reads "
+      "and writes every score at least once, so bytes and not operations set its time"};
+}
+
+}  // namespace
+
+Table attention_table(const ProfiledCell& cell) {
+  Table table{.name = "attention", .title = "Attention: softmax beside its two matrix products"};
+  table.columns = {text_column("phase"),
+                   text_column("part"),
+                   real_column("launches", "launches", "", 0, "in one step"),
+                   real_column("ms", "time", "ms", 4, "in one step, all layers"),
+                   real_column("layer_ms", "per layer", "ms", 4),
+                   real_column("flops", "FLOPs", "", 0, "in one step"),
+                   real_column("bytes", "bytes", "", 0, "in one step"),
+                   real_column("gflops", "GFLOP/s", "", 1),
+                   real_column("gb_per_s", "GB/s", "", 1),
+                   text_column("bound"),
+                   real_column("roof_percent", "of roof", "%", 1),
+                   real_column("ms_of_products_percent", "of products: time", "%", 1),
+                   real_column("flops_of_products_percent", "FLOPs", "%", 1),
+                   real_column("bytes_of_products_percent", "bytes", "%", 1)};
+  std::map<std::string, std::array<WorkSums, kNoPart>> by_phase;
+  for (const Work& w : cell.work.rows) {
+    if (const std::size_t part = part_of(w); part != kNoPart) by_phase[w.phase][part] += w.sums;
+  }
+  const auto layers = static_cast<double>(cell.profile.spec.step.model.layers);
+  for (Phase phase : {Phase::kForward, Phase::kBackward}) {
+    const auto found = by_phase.find(std::string(name_of(phase)));
+    if (found == by_phase.end()) continue;
+    const auto& parts = found->second;
+    WorkSums both = parts[0];
+    both += parts[2];
+    for (std::size_t i = 0; i < std::size(kParts); ++i) {
+      add_row(table, name_of(phase), kTitles[i], parts[i], layers, i == 1 ? &both : nullptr);
+    }
+    add_row(table, name_of(phase), "both products", both, layers);
+    if (parts[kCopies].launches > 0) {
+      add_row(table, name_of(phase), "copies for the products", parts[kCopies], layers);
+    }
+    if (phase == Phase::kForward) table.notes = conventions(cell.profile, parts[1].flops);
+  }
+  return table;
+}
+
+}  // namespace tracestep

@@ -1,0 +1,171 @@
+// Whether the kernels that ran are those that the program says must run.
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "analysis/cost.h"
+#include "lab/profile/tables.h"
+#include "lab/report/columns.h"
+
+namespace tracestep {
+namespace {
+
+// Whether a value is a weight: the parameter, its narrow copy, or a view of one.
+bool is_weight(const Program& program, ValueId id) {
+  const Value& v = program.value(id);
+  if (v.leaf == LeafKind::kParameter || v.role == Role::kWeightCast) return true;
+  if (v.producer == kNoNode || !program.node(v.producer).op->is_view()) return false;
+  return is_weight(program, program.node(v.producer).inputs[0]);
+}
+
+// Matrix products by who reads them: of weights (and, in backward, of the same places), and of
+// attention.
+struct Products {
+  std::int64_t weights = 0, attention = 0;
+};
+
+class Check {
+ public:
+  explicit Check(const ProfiledCell& cell) : p_(cell.profile) {
+    for (const Node& node : p_.program.nodes) {
+      if (is_forward(node) && is_product(node) &&
+          std::ranges::any_of(node.inputs, [&](ValueId v) { return is_weight(p_.program, v); })) {
+        weight_paths_.insert(node.origin().path);
+      }
+    }
+    runs_.resize(p_.steps.size());
+    for (auto& counts : runs_) counts.assign(p_.program.nodes.size(), 0);
+    for (const ProfiledLaunch& l : p_.launches) {
+      if (l.node < 0) {
+        ++nobody_;
+      } else {
+        ++runs_[static_cast<std::size_t>(l.step)][static_cast<std::size_t>(l.node)];
+      }
+    }
+  }
+
+  // Of the program, and of those the ones that ran in every step.
+  Products expected(Phase phase) const { return count(phase, false); }
+  Products ran(Phase phase) const { return count(phase, true); }
+
+  std::int64_t nodes() const { return launch_count(p_.program); }
+  std::int64_t nodes_that_ran() const {
+    std::int64_t n = 0;
+    for (std::size_t i = 0; i < p_.program.nodes.size(); ++i) n += ran_always(i) ? 1 : 0;
+    return n;
+  }
+  std::int64_t nodes_with_several() const {
+    std::int64_t n = 0;
+    for (std::size_t i = 0; i < p_.program.nodes.size(); ++i) {
+      n += std::ranges::any_of(runs_, [&](const auto& counts) { return counts[i] > 1; }) ? 1 : 0;
+    }
+    return n;
+  }
+  // Launches that no node asked for, in all steps.
+  std::int64_t nobody() const { return nobody_; }
+  std::int64_t steps_that_differ() const {
+    return std::ranges::count_if(runs_, [&](const auto& counts) { return counts != runs_[0]; });
+  }
+  // "matmul layers.3.ffn.w1" of the first node that should have run and did not.
+  std::string first_missing() const {
+    for (std::size_t i = 0; i < p_.program.nodes.size(); ++i) {
+      const Node& node = p_.program.nodes[i];
+      if (must_run(node) && !ran_always(i)) return node.op->name + " " + node.origin().path;
+    }
+    return {};
+  }
+
+ private:
+  static bool is_forward(const Node& node) { return node.origin().phase == Phase::kForward; }
+
+  bool must_run(const Node& node) const { return !makes_views(p_.program, node); }
+  bool ran_always(std::size_t node) const {
+    return std::ranges::all_of(runs_, [&](const auto& counts) { return counts[node] > 0; });
+  }
+  Products count(Phase phase, bool only_those_that_ran) const {
+    Products out;
+    for (std::size_t i = 0; i < p_.program.nodes.size(); ++i) {
+      const Node& node = p_.program.nodes[i];
+      if (!is_product(node) || node.origin().phase != phase) continue;
+      if (only_those_that_ran && !ran_always(i)) continue;
+      ++(weight_paths_.contains(node.origin().path) ? out.weights : out.attention);
+    }
+    return out;
+  }
+
+  const Profile& p_;
+  std::set<std::string> weight_paths_;
+  std::vector<std::vector<int>> runs_;  // by step and node: launches
+  std::int64_t nobody_ = 0;
+};
+
+class Rows {
+ public:
+  Rows(Table& table, const Profile& profile) : table_(table), label_(label_of(profile)) {}
+
+  void add(std::string_view what, std::string_view why, std::int64_t expected,
+           std::int64_t in_program, std::int64_t ran, const std::string& detail = {}) {
+    const bool ok = expected == in_program && in_program == ran;
+    failures_ += ok ? 0 : 1;
+    table_.add_row({label_, what, why, expected, in_program, ran, ok ? "ok" : "differs",
+                    detail.empty() ? Json() : Json(detail)});
+  }
+  // A count that is told and cannot be wrong.
+  void tell(std::string_view what, std::string_view why, std::int64_t ran) {
+    table_.add_row({label_, what, why, Json(), Json(), ran, "ok", Json()});
+  }
+  int failures() const { return failures_; }
+
+ private:
+  Table& table_;
+  std::string label_;
+  int failures_ = 0;
+};
+
+}  // namespace
+
+Table launch_check_table(std::span<const ProfiledCell> cells, int* failures) {
+  Table table{.name = "launch_check", .title = "What must run, and what ran, in every step"};
+  table.columns = {text_column("cell"),
+                   text_column("what"),
+                   text_column("why"),
+                   int_column("expected", "", "by the formula"),
+                   int_column("in_program", "program", "nodes of the program"),
+                   int_column("ran", "", "nodes of which a kernel was seen in every step"),
+                   text_column("verdict"),
+                   text_column("detail")};
+  int failed = 0;
+  for (const ProfiledCell& cell : cells) {
+    if (cell.profile.status != "ok") continue;
+    Rows rows(table, cell.profile);
+    const Check check(cell);
+    const std::int64_t layers = cell.profile.spec.step.model.layers;
+    const Mode mode = cell.profile.spec.step.mode;
+    const bool is_flash = cell.profile.spec.step.attention == AttentionForm::kFlash;
+    const std::int64_t weights = 7 * layers + 1, attention = (is_flash ? 1 : 2) * layers;
+    const Products in = check.expected(Phase::kForward), ran = check.ran(Phase::kForward);
+    rows.add("weight products, forward", fmt::format("7L + 1, L = {}", layers), weights, in.weights,
+             ran.weights);
+    rows.add("attention products, forward", is_flash ? "L, one kernel for both" : "2L", attention,
+             in.attention, ran.attention);
+    if (mode == Mode::kForwardBackward || mode == Mode::kStep) {
+      const Products in_b = check.expected(Phase::kBackward), ran_b = check.ran(Phase::kBackward);
+      rows.add("weight products, backward", "twice forward's", 2 * weights, in_b.weights,
+               ran_b.weights);
+      rows.add("attention products, backward",
+               is_flash ? "L, one kernel for all" : "twice forward's",
+               (is_flash ? 1 : 2) * attention, in_b.attention, ran_b.attention);
+    }
+    const std::string missing = check.first_missing();
+    rows.add("all nodes that are no views", "each has a kernel", check.nodes(), check.nodes(),
+             check.nodes_that_ran(), missing.empty() ? "" : "first missing: " + missing);
+    rows.add("launches that no node asked for", "none", 0, 0, check.nobody());
+    rows.add("steps unlike the first", "every step is the same", 0, 0, check.steps_that_differ());
+    rows.tell("nodes with several kernels", "as the library chose", check.nodes_with_several());
+    failed += rows.failures();
+  }
+  if (failures != nullptr) *failures = failed;
+  return table;
+}
+
+}  // namespace tracestep

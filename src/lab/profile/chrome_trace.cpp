@@ -1,0 +1,395 @@
+#include "lab/profile/chrome_trace.h"
+
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <ctime>
+#include <iterator>
+#include <map>
+
+#include <fmt/format.h>
+
+#include "analysis/component.h"
+#include "base/error.h"
+#include "lab/report/gzip.h"
+#include "train/output_file.h"
+
+namespace tracestep {
+namespace {
+
+constexpr std::int64_t kNsPerSecond = 1'000'000'000;
+constexpr std::int64_t kGpuSortIndex = 5'000'000;  // below every process in the viewer
+
+// The first second of the quarter of the year that `second` lies in, UTC.
+std::int64_t quarter_start(std::int64_t second) {
+  const auto at = static_cast<std::time_t>(second);
+  std::tm date{};
+  gmtime_r(&at, &date);
+  date.tm_mon -= date.tm_mon % 3;
+  date.tm_mday = 1;
+  date.tm_hour = date.tm_min = date.tm_sec = 0;
+  return static_cast<std::int64_t>(timegm(&date));
+}
+
+std::string json_text(std::string_view text) {
+  return Json(text).dump();
+}
+
+// Times are small numbers only relative to a base: a double cannot hold nanoseconds since 1970.
+class Clock {
+ public:
+  Clock() {
+    const std::int64_t unix_ns = std::chrono::duration_cast<std::chrono::nanoseconds>(
+                                     std::chrono::system_clock::now().time_since_epoch())
+                                     .count();
+    base_ns_ = quarter_start(unix_ns / kNsPerSecond) * kNsPerSecond;
+    shift_ns_ = unix_ns - now_ns() - base_ns_;
+  }
+  std::int64_t base_ns() const { return base_ns_; }
+  // Microseconds since the base, with the nanoseconds as decimals.
+  std::string us(std::int64_t time_ns) const {
+    return micros(std::max<std::int64_t>(0, time_ns + shift_ns_));
+  }
+  static std::string micros(std::int64_t ns) {
+    return fmt::format("{}.{:03}", ns / 1000, ns % 1000);
+  }
+
+ private:
+  std::int64_t base_ns_ = 0, shift_ns_ = 0;
+};
+
+struct Place {
+  std::int64_t pid = 0, tid = 0;
+};
+
+struct Range {
+  std::int64_t start_ns = 0, end_ns = 0;
+};
+
+class Writer {
+ public:
+  Writer(const Profile& profile, const Json& environment)
+      : p_(profile),
+        environment_(environment),
+        host_{getpid(), static_cast<std::int64_t>(syscall(SYS_gettid))} {}
+
+  std::string run() {
+    header();
+    name_rows();
+    const bool has_device =
+        std::ranges::any_of(p_.launches, [](const ProfiledLaunch& l) { return l.activity >= 0; });
+    steps();
+    if (has_device) {
+      calls();
+      kernels();
+    } else {
+      host_kernels();
+    }
+    memory();
+    out_ += fmt::format("\n],\n\"traceName\": {}}}\n", json_text(p_.program.name));
+    return std::move(out_);
+  }
+
+ private:
+  std::back_insert_iterator<std::string> to() { return std::back_inserter(out_); }
+
+  // Metadata comes before the events: readers that stream stop at them.
+  void header() {
+    out_ += "{\"schemaVersion\": 1,\n\"deviceProperties\": [" + device_properties() + "],\n";
+    // Holistic Trace Analysis looks for the rank with a space behind the colon.
+    out_ += "\"distributedInfo\": {\"backend\": \"\", \"rank\": 0, \"world_size\": 1},\n";
+    fmt::format_to(to(), "\"tool\": {},\n\"recordedBy\": {},\n",
+                   json_text("tracestep " TRACESTEP_VERSION), json_text(p_.source));
+    fmt::format_to(to(),
+                   "\"displayTimeUnit\": \"ms\",\n\"baseTimeNanoseconds\": {},\n\"traceEvents\": [",
+                   clock_.base_ns());
+  }
+
+  std::string device_properties() const {
+    const Json* name = environment_.find("gpu");
+    if (name == nullptr || !name->is_string()) return {};
+    const auto number = [&](std::string_view key) {
+      const Json* v = environment_.find(key);
+      return v != nullptr && v->is_int() ? v->as_int() : 0;
+    };
+    int major = 0, minor = 0;
+    if (const Json* v = environment_.find("gpu_compute_capability");
+        v != nullptr && v->is_string()) {
+      std::sscanf(v->as_string().c_str(), "%d.%d", &major, &minor);
+    }
+    return fmt::format(
+        "{{\"id\": 0, \"name\": {}, \"totalGlobalMem\": {}, \"computeMajor\": {}, "
+        "\"computeMinor\": {}, \"numSms\": {}, \"warpSize\": 32}}",
+        json_text(name->as_string()), number("gpu_memory_bytes"), major, minor,
+        number("gpu_multiprocessors"));
+  }
+
+  void begin() {
+    out_ += is_first_ ? "\n" : ",\n";
+    is_first_ = false;
+  }
+
+  void meta(const char* what, Place place, const char* key, const std::string& value) {
+    begin();
+    fmt::format_to(to(),
+                   R"({{"ph": "M", "name": "{}", "pid": {}, "tid": {}, "ts": 0.000, )"
+                   R"("args": {{"{}": {}}}}})",
+                   what, place.pid, place.tid, key, value);
+  }
+
+  // A complete event; `args` is the inside of an object, or empty.
+  void complete(const char* category, std::string_view name, Place place, Range r,
+                const std::string& args) {
+    begin();
+    fmt::format_to(to(),
+                   R"({{"ph": "X", "cat": "{}", "name": {}, "pid": {}, "tid": {}, )"
+                   R"("ts": {}, "dur": {}, "args": {{{}}}}})",
+                   category, json_text(name), place.pid, place.tid, clock_.us(r.start_ns),
+                   Clock::micros(std::max<std::int64_t>(0, r.end_ns - r.start_ns)), args);
+  }
+
+  void flow(char phase, Place place, std::int64_t time_ns, std::uint32_t id) {
+    begin();
+    fmt::format_to(to(),
+                   R"({{"ph": "{}", "cat": "ac2g", "name": "ac2g", "id": {}, "pid": {}, )"
+                   R"("tid": {}, "ts": {}{}}})",
+                   phase, id, place.pid, place.tid, clock_.us(time_ns),
+                   phase == 'f' ? R"(, "bp": "e")" : "");
+  }
+
+  void name_rows() {
+    meta("process_name", host_, "name", json_text("tracestep"));
+    meta("process_labels", host_, "labels", json_text("CPU"));
+    meta("process_sort_index", host_, "sort_index", std::to_string(host_.pid));
+    meta("thread_name", host_, "name", json_text(fmt::format("thread {} (steps)", host_.tid)));
+    std::map<std::pair<std::uint32_t, std::uint32_t>, bool> streams;
+    for (const ProfiledLaunch& l : p_.launches) {
+      if (l.activity < 0) continue;
+      const Activity& a = activity(l);
+      streams[{a.device, a.stream}] = true;
+    }
+    std::uint32_t last = ~0u;
+    for (const auto& [where, unused] : streams) {
+      const Place place{where.first, where.second};
+      if (where.first != last) {
+        meta("process_name", place, "name", json_text("tracestep"));
+        meta("process_labels", place, "labels", json_text(fmt::format("GPU {}", where.first)));
+        meta("process_sort_index", place, "sort_index",
+             std::to_string(kGpuSortIndex + where.first));
+        last = where.first;
+      }
+      meta("thread_name", place, "name", json_text(fmt::format("stream {}", where.second)));
+    }
+  }
+
+  const Activity& activity(const ProfiledLaunch& l) const {
+    return p_.trace.activities[static_cast<std::size_t>(l.activity)];
+  }
+
+  // Kernel and host op of one node in one step share this number.
+  std::int64_t external_id(const ProfiledLaunch& l) const {
+    return static_cast<std::int64_t>(l.step) * static_cast<std::int64_t>(p_.program.nodes.size()) +
+           l.node + 1;
+  }
+
+  std::string step_name(std::size_t i) const { return fmt::format("ProfilerStep#{}", i + 1); }
+
+  void steps() {
+    for (std::size_t i = 0; i < p_.steps.size(); ++i) {
+      const ProfiledStep& s = p_.steps[i];
+      complete("user_annotation", step_name(i), host_, {s.start_ns, s.end_ns}, "");
+    }
+  }
+
+  // The node's facts that a reader wants beside its times.
+  std::string node_args(const ProfiledLaunch& l) const {
+    const Node& node = p_.program.node(l.node);
+    std::string dims, types;
+    for (ValueId id : node.inputs) {
+      const Type& t = p_.program.type(id);
+      dims += (dims.empty() ? "" : ", ") + dims_of(t.shape);
+      types += (types.empty() ? "" : ", ") + json_text(name_of(t.dtype));
+    }
+    return fmt::format(R"("External id": {}, "path": {}, "phase": "{}", "Input Dims": [{}], )"
+                       R"("Input type": [{}])",
+                       external_id(l), json_text(node.origin().path), name_of(node.origin().phase),
+                       dims, types);
+  }
+
+  static std::string dims_of(const Shape& shape) {
+    std::string out = "[";
+    for (int i = 0; i < shape.rank(); ++i) {
+      out += (i == 0 ? "" : ", ") + std::to_string(shape[i]);
+    }
+    return out + "]";
+  }
+
+  // Ranges around neighbours of one phase and, inside, of one component; parents come first.
+  // `range_of(i)` is where launch i stands on that row.
+  template <class RangeOf>
+  void scopes(const char* category, Place place, std::size_t first, std::size_t last,
+              RangeOf&& range_of) {
+    const auto emit = [&](auto&& name_at, std::size_t from, std::size_t to_index) {
+      complete(category, name_at(from), place,
+               {range_of(from).start_ns, range_of(to_index - 1).end_ns}, "");
+    };
+    const auto phase_at = [&](std::size_t i) { return phase_name(p_.launches[i]); };
+    const auto part_at = [&](std::size_t i) { return component_name(p_.launches[i]); };
+    for (std::size_t i = first; i < last;) {
+      std::size_t end = i;
+      while (end < last && phase_at(end) == phase_at(i)) ++end;
+      emit(phase_at, i, end);
+      for (std::size_t j = i; j < end;) {
+        std::size_t stop = j;
+        while (stop < end && part_at(stop) == part_at(j)) ++stop;
+        emit(part_at, j, stop);
+        j = stop;
+      }
+      i = end;
+    }
+  }
+
+  std::string phase_name(const ProfiledLaunch& l) const {
+    return l.node < 0 ? "outside the program"
+                      : std::string(name_of(p_.program.node(l.node).origin().phase));
+  }
+  std::string component_name(const ProfiledLaunch& l) const {
+    return l.node < 0 ? "outside the program" : component_of(p_.program.node(l.node).origin().path);
+  }
+
+  // [first, last) of the launches of each step.
+  template <class Visit>
+  void for_each_step(Visit&& visit) {
+    std::size_t next = 0;
+    for (std::size_t i = 0; i < p_.steps.size(); ++i) {
+      const std::size_t first = next;
+      while (next < p_.launches.size() && p_.launches[next].step == static_cast<std::int32_t>(i)) {
+        ++next;
+      }
+      visit(i, first, next);
+    }
+  }
+
+  // Kernels that run inside the calls of the host: ops of its thread.
+  void host_kernels() {
+    for_each_step([&](std::size_t, std::size_t first, std::size_t last) {
+      scopes("user_annotation", host_, first, last, [&](std::size_t i) {
+        return Range{p_.launches[i].start_ns, p_.launches[i].end_ns};
+      });
+      for (std::size_t i = first; i < last; ++i) {
+        const ProfiledLaunch& l = p_.launches[i];
+        complete("cpu_op", p_.names[static_cast<std::size_t>(l.name)], host_,
+                 {l.start_ns, l.end_ns}, node_args(l));
+      }
+    });
+  }
+
+  // Ops of the host are what surrounds their calls of the driver.
+  void calls() {
+    std::map<std::uint32_t, const ProfiledLaunch*> launch_of;
+    for (const ProfiledLaunch& l : p_.launches) {
+      if (l.activity >= 0) launch_of[activity(l).correlation] = &l;
+    }
+    std::map<std::int64_t, std::pair<Range, const ProfiledLaunch*>> ops;  // by external id
+    for (const ApiCall& call : p_.trace.calls) {
+      const auto found = launch_of.find(call.correlation);
+      if (found == launch_of.end() || found->second->node < 0) continue;
+      const auto [op, is_new] = ops.try_emplace(
+          external_id(*found->second), std::pair(Range{call.start_ns, call.end_ns}, found->second));
+      op->second.first.end_ns = std::max(op->second.first.end_ns, call.end_ns);
+    }
+    for (const auto& [id, op] : ops) {
+      const Node& node = p_.program.node(op.second->node);
+      complete("cpu_op", node.op->name, host_, op.first, node_args(*op.second));
+    }
+    for (const ApiCall& call : p_.trace.calls) {
+      const std::string& name = p_.trace.names[static_cast<std::size_t>(call.name)];
+      if (!is_in_step(call.start_ns)) continue;
+      complete(name.starts_with("cuda") ? "cuda_runtime" : "cuda_driver", name, host_,
+               {call.start_ns, call.end_ns}, fmt::format("\"correlation\": {}", call.correlation));
+      if (launch_of.contains(call.correlation)) flow('s', host_, call.start_ns, call.correlation);
+    }
+  }
+
+  bool is_in_step(std::int64_t time_ns) const {
+    return std::ranges::any_of(p_.steps, [&](const ProfiledStep& s) {
+      return s.start_ns <= time_ns && time_ns <= s.end_ns;
+    });
+  }
+
+  void kernels() {
+    for_each_step([&](std::size_t step, std::size_t first, std::size_t last) {
+      if (first == last) return;
+      const Activity& a = activity(p_.launches[first]);
+      const Place place{a.device, a.stream};
+      complete("gpu_user_annotation", step_name(step), place,
+               {p_.steps[step].first_ns, p_.steps[step].last_ns}, "");
+      scopes("gpu_user_annotation", place, first, last, [&](std::size_t i) {
+        return Range{p_.launches[i].start_ns, p_.launches[i].end_ns};
+      });
+      for (std::size_t i = first; i < last; ++i) device_work(p_.launches[i]);
+    });
+  }
+
+  void device_work(const ProfiledLaunch& l) {
+    const Activity& a = activity(l);
+    const Place place{a.device, a.stream};
+    std::string args = fmt::format(
+        R"("External id": {}, "device": {}, "context": {}, "stream": {}, "correlation": {})",
+        l.node < 0 ? 0 : external_id(l), a.device, a.context, a.stream, a.correlation);
+    const char* category = "kernel";
+    if (a.kind == ActivityKind::kKernel) {
+      fmt::format_to(std::back_inserter(args),
+                     R"(, "registers per thread": {}, "shared memory": {}, "grid": [{}, {}, {}], )"
+                     R"("block": [{}, {}, {}])",
+                     a.registers_per_thread, a.shared_bytes, a.grid[0], a.grid[1], a.grid[2],
+                     a.block[0], a.block[1], a.block[2]);
+    } else {
+      category = a.kind == ActivityKind::kCopy ? "gpu_memcpy" : "gpu_memset";
+      const std::int64_t ns = std::max<std::int64_t>(1, l.duration_ns());
+      fmt::format_to(std::back_inserter(args),
+                     R"x(, "bytes": {}, "memory bandwidth (GB/s)": {:.3f})x", a.bytes,
+                     static_cast<double>(a.bytes) / static_cast<double>(ns));
+    }
+    if (l.node >= 0)
+      args += fmt::format(R"(, "path": {})", json_text(p_.program.node(l.node).origin().path));
+    complete(category, p_.names[static_cast<std::size_t>(l.name)], place, {l.start_ns, l.end_ns},
+             args);
+    flow('f', place, l.start_ns, a.correlation);
+  }
+
+  void memory() {
+    for (const MemoryEvent& e : p_.memory_events) {
+      if (e.action != MemoryAction::kAlloc && e.action != MemoryAction::kFree) continue;
+      begin();
+      fmt::format_to(to(),
+                     R"({{"ph": "C", "name": "requested bytes", "pid": {}, "tid": {}, )"
+                     R"("ts": {}, "args": {{"bytes": {}}}}})",
+                     host_.pid, host_.tid, clock_.us(e.time_ns), e.live_requested_bytes);
+    }
+  }
+
+  const Profile& p_;
+  const Json& environment_;
+  const Place host_;
+  const Clock clock_;
+  std::string out_;
+  bool is_first_ = true;
+};
+
+}  // namespace
+
+std::string chrome_trace(const Profile& profile, const Json& environment) {
+  return Writer(profile, environment).run();
+}
+
+void write_chrome_trace(const Profile& profile, const Json& environment,
+                        const std::filesystem::path& path) {
+  const std::string text = chrome_trace(profile, environment);
+  write_file(path, path.extension() == ".gz" ? gzip(text) : text);
+}
+
+}  // namespace tracestep

@@ -1,0 +1,280 @@
+#include "lab/profile/run.h"
+
+#include <algorithm>
+#include <map>
+
+#include "base/error.h"
+#include "exec/eager.h"
+#include "lab/measure/statistics.h"
+#include "lab/measure/step_inputs.h"
+#include "train/model_store.h"
+
+namespace tracestep {
+namespace {
+
+constexpr double kMsPerNs = 1e-6;
+
+struct Interrupted {};
+
+void check_stop(const StopSignal* stop) {
+  if (stop != nullptr && stop->requested()) throw Interrupted();
+}
+
+// Records the events of an allocator while it lives.
+class MemoryRecording {
+ public:
+  MemoryRecording(Allocator& allocator, Recorder& recorder) : allocator_(allocator) {
+    allocator_.set_recorder(&recorder);
+  }
+  ~MemoryRecording() { allocator_.set_recorder(nullptr); }
+  MemoryRecording(const MemoryRecording&) = delete;
+  MemoryRecording& operator=(const MemoryRecording&) = delete;
+
+ private:
+  Allocator& allocator_;
+};
+
+// Lets the device's profiler record while it lives; take() ends it.
+class Tracing {
+ public:
+  Tracing(ActivityTracer& tracer, Executor& executor) : tracer_(tracer), executor_(executor) {
+    tracer_.start();
+    executor_.set_tracer(&tracer_);
+  }
+  ~Tracing() {
+    executor_.set_tracer(nullptr);
+    if (!taken_) discard();
+  }
+  Tracing(const Tracing&) = delete;
+  Tracing& operator=(const Tracing&) = delete;
+
+  ActivityTrace take() {
+    taken_ = true;
+    return tracer_.stop();
+  }
+
+ private:
+  void discard() noexcept {
+    try {
+      tracer_.stop();
+    } catch (const std::exception&) {  // what ended the steps is the error to tell
+    }
+  }
+
+  ActivityTracer& tracer_;
+  Executor& executor_;
+  bool taken_ = false;
+};
+
+ProfiledStep timed_step(Executor& executor, Device& device, Recorder* recorder) {
+  const ScopedRange range(device.ranges(), "step");
+  ProfiledStep out;
+  out.start_ns = now_ns();
+  executor.run(recorder);
+  out.issued_ns = now_ns();
+  device.synchronize();
+  out.end_ns = now_ns();
+  return out;
+}
+
+double ms_between(std::int64_t start, std::int64_t end) {
+  return static_cast<double>(end - start) * kMsPerNs;
+}
+
+void warm_up(Executor& executor, Device& device, const StopSignal* stop, const ProfileSpec& spec) {
+  for (int i = 0; i < spec.warmup; ++i) {
+    check_stop(stop);
+    timed_step(executor, device, nullptr);
+  }
+}
+
+PlainTimes run_plain(Executor& executor, Device& device, const StopSignal* stop,
+                     const ProfileSpec& spec) {
+  std::vector<double> wall, issue, span;
+  for (int i = 0; i < spec.plain_steps; ++i) {
+    check_stop(stop);
+    const ProfiledStep step = timed_step(executor, device, nullptr);
+    wall.push_back(ms_between(step.start_ns, step.end_ns));
+    issue.push_back(ms_between(step.start_ns, step.issued_ns));
+    span.push_back(static_cast<double>(executor.device_span_ns()) * kMsPerNs);
+  }
+  if (wall.empty()) return {};
+  return {median_of(wall), median_of(issue), median_of(span)};
+}
+
+// A cell that is ready to run.
+struct Ready {
+  Store store;
+  EagerExecutor executor;
+
+  Ready(Device& device, const ProfileSpec& spec)
+      : store(device), executor(store, step_program(spec.step, device)) {
+    initialize_for_timing(store, spec.seed);
+    set_step_inputs(executor, spec.step, spec.seed);
+  }
+};
+
+// The numbers of names, given out in the order of first use.
+class Names {
+ public:
+  explicit Names(std::vector<std::string>& names) : names_(names) {}
+  std::int32_t number_of(std::string name) {
+    const auto [found, is_new] =
+        numbers_.try_emplace(std::move(name), static_cast<std::int32_t>(names_.size()));
+    if (is_new) names_.push_back(found->first);
+    return found->second;
+  }
+
+ private:
+  std::vector<std::string>& names_;
+  std::map<std::string, std::int32_t> numbers_;
+};
+
+void set_span(ProfiledStep& step, std::span<const ProfiledLaunch> launches) {
+  if (launches.empty()) {
+    step.first_ns = step.last_ns = step.start_ns;
+    return;
+  }
+  step.first_ns = launches.front().start_ns;
+  step.last_ns = launches.front().end_ns;
+  for (const ProfiledLaunch& l : launches) step.last_ns = std::max(step.last_ns, l.end_ns);
+}
+
+// Spans count from the first kernel's start, which is taken for the start of the call.
+void record_spans(Executor& executor, Device& device, const StopSignal* stop, Profile& out) {
+  out.source = "executor spans";
+  const auto count = static_cast<std::size_t>(executor.launches());
+  Names names(out.names);
+  std::vector<std::int32_t> name_of_node(out.program.nodes.size(), -1);
+  Recorder recorder({.spans = true, .memory = true});
+  recorder.reserve(count * 2, count * 12);
+  for (int i = 0; i < out.spec.steps; ++i) {
+    check_stop(stop);
+    executor.release_outputs();
+    recorder.clear();
+    ProfiledStep step;
+    {
+      const MemoryRecording memory(device.allocator(), recorder);
+      step = timed_step(executor, device, &recorder);
+    }
+    const std::size_t first = out.launches.size();
+    for (const Span& s : recorder.spans()) {
+      std::int32_t& name = name_of_node[static_cast<std::size_t>(s.node)];
+      if (name < 0) name = names.number_of(kernel_name(out.program, out.program.node(s.node)));
+      out.launches.push_back(
+          {i, s.node, name, -1, step.start_ns + s.start_ns, step.start_ns + s.end_ns});
+    }
+    set_span(step, std::span(out.launches).subspan(first));
+    step.end_ns = std::max(step.end_ns, step.last_ns);
+    out.steps.push_back(step);
+    const auto& events = recorder.memory_events();
+    out.memory_events.insert(out.memory_events.end(), events.begin(), events.end());
+  }
+}
+
+// Each record belongs to the step whose calls surround its start.
+void place_activities(Profile& out) {
+  out.names = out.trace.names;
+  const std::vector<Activity>& activities = out.trace.activities;
+  std::size_t next = 0;
+  for (std::size_t i = 0; i < out.steps.size(); ++i) {
+    ProfiledStep& step = out.steps[i];
+    const std::size_t first = out.launches.size();
+    while (next < activities.size() && activities[next].start_ns < step.start_ns) ++next;
+    for (; next < activities.size() && activities[next].start_ns <= step.end_ns; ++next) {
+      const Activity& a = activities[next];
+      out.launches.push_back({static_cast<std::int32_t>(i), a.node, a.name,
+                              static_cast<std::int32_t>(next), a.start_ns, a.end_ns});
+    }
+    set_span(step, std::span(out.launches).subspan(first));
+  }
+}
+
+void record_activities(Executor& executor, Device& device, ActivityTracer& tracer,
+                       const StopSignal* stop, Profile& out) {
+  out.source = "device profiler";
+  Recorder recorder({.spans = false, .memory = true});
+  recorder.reserve(0, static_cast<std::size_t>(executor.launches()) * 12 *
+                          static_cast<std::size_t>(out.spec.steps));
+  executor.release_outputs();
+  {
+    Tracing tracing(tracer, executor);
+    timed_step(executor, device, nullptr);  // the profiler's own first step, not counted
+    const MemoryRecording memory(device.allocator(), recorder);
+    for (int i = 0; i < out.spec.steps; ++i) {
+      check_stop(stop);
+      out.steps.push_back(timed_step(executor, device, nullptr));
+    }
+    out.trace = tracing.take();
+  }
+  out.memory_events = recorder.memory_events();
+  if (out.trace.dropped > 0) {
+    throw Error(ErrorCode::kFailed, "profile",
+                fmt::format("the profiler lost {} records", out.trace.dropped),
+                "profile fewer steps or a smaller model");
+  }
+  place_activities(out);
+}
+
+void profile_on(Device& device, const StopSignal* stop, const std::optional<PlainTimes>& plain,
+                Profile& out) {
+  Ready ready(device, out.spec);
+  EagerExecutor& executor = ready.executor;
+  out.program = executor.program();
+  warm_up(executor, device, stop, out.spec);
+  out.plain = plain ? *plain : run_plain(executor, device, stop, out.spec);
+  std::unique_ptr<ActivityTracer> tracer;
+  if (out.spec.use_tracer) tracer = device.make_activity_tracer(out.problem);
+  if (tracer != nullptr) {
+    record_activities(executor, device, *tracer, stop, out);
+  } else {
+    record_spans(executor, device, stop, out);
+  }
+}
+
+}  // namespace
+
+std::string kernel_name(const Program& program, const Node& node) {
+  return fmt::format("{} {}", node.op->name, name_of(program.type(node.outputs[0]).dtype));
+}
+
+std::optional<PlainTimes> time_plain_steps(const DeviceFactory& make_device,
+                                           const ProfileSpec& spec, const StopSignal* stop) {
+  ProfileSpec with_precision = spec;
+  apply_precision(with_precision.step.model, spec.precision);
+  const std::unique_ptr<Device> device = make_device();
+  try {
+    Ready ready(*device, with_precision);
+    warm_up(ready.executor, *device, stop, spec);
+    return run_plain(ready.executor, *device, stop, spec);
+  } catch (const Interrupted&) {
+    return std::nullopt;
+  } catch (const OutOfMemory&) {
+    return std::nullopt;
+  }
+}
+
+Profile profile_step(const DeviceFactory& make_device, const ProfileSpec& spec,
+                     const StopSignal* stop, const std::optional<PlainTimes>& plain) {
+  Profile out;
+  out.spec = spec;
+  apply_precision(out.spec.step.model, spec.precision);
+  const std::unique_ptr<Device> device = make_device();
+  out.device = device->name();
+  out.is_asynchronous = device->is_asynchronous();
+  try {
+    profile_on(*device, stop, plain, out);
+  } catch (const Interrupted&) {
+    out.status = "interrupted";
+  } catch (const OutOfMemory& e) {
+    out.status = "oom";
+    out.detail = e.what();
+  }
+  if (out.status == "ok") return out;
+  out.steps.clear();
+  out.launches.clear();
+  out.memory_events.clear();
+  return out;
+}
+
+}  // namespace tracestep

@@ -1,0 +1,83 @@
+// A profile: a few steps with every kernel's start, end and program node. The records come from the
+// device's own profiler where it has one, else from the executor's spans; what is made of them
+// (tables, a Chrome trace) does not need to know which.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "lab/measure/measurement.h"
+#include "record/activity.h"
+
+namespace tracestep {
+
+struct ProfileSpec {
+  StepSpec step;
+  std::string precision = "fp32";  // a name of base/precision.h
+  int warmup = 2;
+  int plain_steps = 5;  // timed without any recording, before the profiled ones
+  int steps = 3;        // profiled
+  std::uint64_t seed = 0;
+  bool use_tracer = true;  // false: the executor's spans, whatever the device has
+};
+
+// Medians of steps that nobody records.
+struct PlainTimes {
+  double wall_ms = 0, issue_ms = 0, span_ms = 0;
+};
+
+// One kernel, copy or fill of a profiled step. Times are those of now_ns().
+struct ProfiledLaunch {
+  std::int32_t step = 0;
+  std::int32_t node = kWholeStep;  // kWholeStep: no node of the program asked for it
+  std::int32_t name = 0;           // index into Profile::names
+  std::int32_t activity = -1;      // index into Profile::trace.activities; -1: from a span
+  std::int64_t start_ns = 0, end_ns = 0;
+
+  std::int64_t duration_ns() const { return end_ns - start_ns; }
+};
+
+struct ProfiledStep {
+  std::int64_t start_ns = 0;               // the host calls the step
+  std::int64_t issued_ns = 0;              // the call returns
+  std::int64_t end_ns = 0;                 // the device is done
+  std::int64_t first_ns = 0, last_ns = 0;  // first launch's start, last launch's end
+
+  std::int64_t span_ns() const { return last_ns - first_ns; }
+};
+
+struct Profile {
+  ProfileSpec spec;
+  std::string device;
+  bool is_asynchronous = false;
+  std::string source;         // "device profiler" or "executor spans"
+  std::string problem;        // why the device's own profiler was not used, where it has one
+  std::string status = "ok";  // "oom", or "interrupted": there are no records then
+  std::string detail;
+  Program program;
+  std::vector<std::string> names;  // of kernels
+  std::vector<ProfiledStep> steps;
+  std::vector<ProfiledLaunch> launches;  // by step, then by start
+  ActivityTrace trace;                   // empty when the records are spans
+  std::vector<MemoryEvent> memory_events;
+  PlainTimes plain;
+};
+
+// Times the plain steps of a cell; nothing when it runs out of memory or is interrupted. A profiler
+// that was once attached to the process may slow everything that follows, so whoever profiles
+// several cells times all of them first.
+std::optional<PlainTimes> time_plain_steps(const DeviceFactory& make_device,
+                                           const ProfileSpec& spec,
+                                           const StopSignal* stop = nullptr);
+
+// `plain`: known already; else it is timed before the profile. Error{kFailed} when the profiler
+// lost records.
+Profile profile_step(const DeviceFactory& make_device, const ProfileSpec& spec,
+                     const StopSignal* stop = nullptr,
+                     const std::optional<PlainTimes>& plain = std::nullopt);
+
+// The name that a node's kernel has where no profiler knows a better one: "matmul f32".
+std::string kernel_name(const Program& program, const Node& node);
+
+}  // namespace tracestep

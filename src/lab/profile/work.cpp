@@ -1,0 +1,207 @@
+#include "lab/profile/work.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <tuple>
+
+#include <fmt/ranges.h>
+
+#include "analysis/component.h"
+#include "base/error.h"
+#include "base/suggest.h"
+
+namespace tracestep {
+namespace {
+
+constexpr double kMsPerNs = 1e-6;
+
+using Key = std::tuple<std::string, std::string, std::string, std::string>;
+
+class Collector {
+ public:
+  Collector(const Profile& profile, const Ceilings& ceilings)
+      : profile_(profile), ceilings_(ceilings) {}
+
+  StepWork run() {
+    std::size_t next = 0;
+    for (std::size_t i = 0; i < profile_.steps.size(); ++i) {
+      const std::size_t first = next;
+      while (next < profile_.launches.size() &&
+             profile_.launches[next].step == static_cast<std::int32_t>(i)) {
+        ++next;
+      }
+      add_step(std::span(profile_.launches).subspan(first, next - first));
+      out_.span_ms += static_cast<double>(profile_.steps[i].span_ns()) * kMsPerNs;
+    }
+    finish();
+    return std::move(out_);
+  }
+
+ private:
+  void add_step(std::span<const ProfiledLaunch> launches) {
+    longest_.assign(profile_.program.nodes.size(), nullptr);
+    for (const ProfiledLaunch& l : launches) {
+      if (l.node < 0) continue;
+      const ProfiledLaunch*& longest = longest_[static_cast<std::size_t>(l.node)];
+      if (longest == nullptr || l.duration_ns() > longest->duration_ns()) longest = &l;
+    }
+    std::int64_t busy_until = launches.empty() ? 0 : launches.front().start_ns;
+    for (const ProfiledLaunch& l : launches) {
+      const std::int64_t gap = std::max<std::int64_t>(0, l.start_ns - busy_until);
+      const std::int64_t overlap = std::max<std::int64_t>(0, busy_until - l.start_ns);
+      out_.overlap_ms += static_cast<double>(std::min(overlap, l.duration_ns())) * kMsPerNs;
+      busy_until = std::max(busy_until, l.end_ns);
+      add_launch(l, static_cast<double>(gap) * kMsPerNs);
+    }
+  }
+
+  void add_launch(const ProfiledLaunch& l, double gap_ms) {
+    WorkSums sums;
+    sums.ms = static_cast<double>(l.duration_ns()) * kMsPerNs;
+    sums.gap_ms = gap_ms;
+    out_.busy_ms += sums.ms;
+    out_.gaps_ms += gap_ms;
+    const std::string& name = profile_.names[static_cast<std::size_t>(l.name)];
+    if (l.node < 0) {
+      Work& row = row_of({std::string(kOutside), "", "", name});
+      row.has_node = false;
+      row.sums += sums;
+      row.sums.launches += 1;
+      return;
+    }
+    const Node& node = profile_.program.node(l.node);
+    if (longest_[static_cast<std::size_t>(l.node)] == &l) add_cost(node, sums);
+    const double part = 1.0 / static_cast<double>(node.origins.size());
+    for (double* value : {&sums.ms, &sums.gap_ms, &sums.flops, &sums.bytes, &sums.roof_ms,
+                          &sums.roof_by_bytes_ms}) {
+      *value *= part;
+    }
+    for (const Origin& origin : node.origins) {
+      Work& row = row_of(
+          {component_of(origin.path), std::string(name_of(origin.phase)), node.op->name, name});
+      row.kernel_class = node.op->kernel_class;
+      row.is_modelled = row.is_modelled || node.origins.size() > 1;
+      row.sums += sums;
+      if (&origin == &node.origins.front()) row.sums.launches += 1;
+    }
+  }
+
+  void add_cost(const Node& node, WorkSums& sums) const {
+    const Cost cost = cost_of(profile_.program, node);
+    const bool is_gemm = is_product(node);
+    const DType dtype =
+        profile_.program.type(node.inputs.empty() ? node.outputs[0] : node.inputs[0]).dtype;
+    const RoofTime roof = roof_time(cost, is_gemm, dtype, ceilings_);
+    sums.flops = static_cast<double>(cost.flops);
+    sums.bytes = static_cast<double>(cost.bytes_read + cost.bytes_written);
+    sums.roof_ms = roof.ms;
+    sums.roof_by_bytes_ms = roof.by_bytes ? roof.ms : 0.0;
+  }
+
+  Work& row_of(const Key& key) {
+    const auto [found, is_new] = rows_.try_emplace(key, out_.rows.size());
+    if (is_new) {
+      const auto& [component, phase, op, kernel] = key;
+      out_.rows.push_back({.component = component, .phase = phase, .op = op, .kernel = kernel});
+    }
+    return out_.rows[found->second];
+  }
+
+  void finish() {
+    const double part =
+        profile_.steps.empty() ? 0.0 : 1.0 / static_cast<double>(profile_.steps.size());
+    for (double* value : {&out_.span_ms, &out_.busy_ms, &out_.gaps_ms, &out_.overlap_ms}) {
+      *value *= part;
+    }
+    for (Work& row : out_.rows) {
+      WorkSums& s = row.sums;
+      for (double* value :
+           {&s.launches, &s.ms, &s.gap_ms, &s.flops, &s.bytes, &s.roof_ms, &s.roof_by_bytes_ms}) {
+        *value *= part;
+      }
+    }
+    std::ranges::stable_sort(out_.rows, std::greater{}, [](const Work& w) { return w.sums.ms; });
+  }
+
+  const Profile& profile_;
+  const Ceilings& ceilings_;
+  StepWork out_;
+  std::map<Key, std::size_t> rows_;
+  std::vector<const ProfiledLaunch*> longest_;  // by node, of the step at hand
+};
+
+// What people call parts of the model, beside the names in its paths.
+std::string in_paths(const std::string& name) {
+  if (name == "attention") return "attn";
+  if (name == "feed-forward" || name == "mlp") return "ffn";
+  if (name == "embedding") return "token_embeddings";
+  return name;
+}
+
+bool is_part(std::string_view component, std::string_view name) {
+  return component.starts_with(name) &&
+         (component.size() == name.size() || component[name.size()] == '.');
+}
+
+}  // namespace
+
+WorkSums& WorkSums::operator+=(const WorkSums& other) {
+  launches += other.launches;
+  ms += other.ms;
+  gap_ms += other.gap_ms;
+  flops += other.flops;
+  bytes += other.bytes;
+  roof_ms += other.roof_ms;
+  roof_by_bytes_ms += other.roof_by_bytes_ms;
+  return *this;
+}
+
+WorkSums StepWork::total() const {
+  WorkSums out;
+  for (const Work& row : rows) out += row.sums;
+  return out;
+}
+
+StepWork work_of(const Profile& profile, const Ceilings& ceilings) {
+  return Collector(profile, ceilings).run();
+}
+
+bool is_product(const Work& work) {
+  return work.has_node &&
+         (work.kernel_class == KernelClass::kGemm || work.kernel_class == KernelClass::kAttention);
+}
+
+ComponentFilter::ComponentFilter(const std::string& where, const std::vector<std::string>& names,
+                                 const Program& program) {
+  std::set<std::string> known;
+  for (const Node& node : program.nodes) {
+    for (const Origin& origin : node.origins) {
+      std::string name = component_of(origin.path);
+      known.insert(name);
+      for (std::size_t dot; (dot = name.rfind('.')) != std::string::npos;) {
+        name.resize(dot);
+        known.insert(name);
+      }
+    }
+  }
+  for (const std::string& given : names) {
+    const std::string name = in_paths(given);
+    if (!known.contains(name)) {
+      const std::vector<std::string> all(known.begin(), known.end());
+      throw Error(
+          ErrorCode::kUsage, where,
+          fmt::format("the model has no component \"{}\"{}", given, did_you_mean(given, all)),
+          fmt::format("one of {}", fmt::join(all, ", ")));
+    }
+    names_.push_back(name);
+  }
+}
+
+bool ComponentFilter::has(std::string_view component) const {
+  return names_.empty() || std::ranges::any_of(names_, [&](const std::string& name) {
+           return is_part(component, name);
+         });
+}
+
+}  // namespace tracestep

@@ -1,0 +1,68 @@
+// The rows of a profile: every launch of the profiled steps under its component, phase, op and
+// kernel, with FLOPs, bytes and the time that the roofline allows. All figures are per step.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "ir/op_def.h"
+#include "lab/measure/ceilings.h"
+#include "lab/profile/run.h"
+
+namespace tracestep {
+
+// Counts and times of any group of launches.
+struct WorkSums {
+  double launches = 0;
+  double ms = 0;
+  double gap_ms = 0;  // between the end of the kernel before and the start of these
+  double flops = 0, bytes = 0;
+  double roof_ms = 0;           // what the roofline allows
+  double roof_by_bytes_ms = 0;  // of that, where bytes decide
+
+  WorkSums& operator+=(const WorkSums& other);
+  double gflops() const { return ms > 0 ? flops / ms * 1e-6 : 0.0; }
+  double gb_s() const { return ms > 0 ? bytes / ms * 1e-6 : 0.0; }
+};
+
+struct Work {
+  std::string component = {};  // kOutside where no node asked for it
+  std::string phase = {};
+  std::string op = {};
+  std::string kernel = {};
+  KernelClass kernel_class = KernelClass::kCopy;
+  bool has_node = true;
+  bool is_modelled = false;  // the node has several origins and is shared out evenly
+  WorkSums sums = {};
+};
+
+inline constexpr std::string_view kOutside = "outside the program";
+
+struct StepWork {
+  std::vector<Work> rows;  // by time
+  double span_ms = 0, busy_ms = 0, gaps_ms = 0;
+  double overlap_ms = 0;  // span = busy + gaps - overlap; 0 where kernels run one by one
+
+  WorkSums total() const;
+};
+
+// A node's FLOPs and bytes stand at its longest kernel.
+StepWork work_of(const Profile& profile, const Ceilings& ceilings);
+
+bool is_product(const Work& work);
+
+// "attention" and "attn.softmax" as parts of component names. Error{kUsage} naming `where` for one
+// that no component of the program has.
+class ComponentFilter {
+ public:
+  ComponentFilter() = default;
+  ComponentFilter(const std::string& where, const std::vector<std::string>& names,
+                  const Program& program);
+  bool has(std::string_view component) const;
+  bool is_all() const { return names_.empty(); }
+
+ private:
+  std::vector<std::string> names_;
+};
+
+}  // namespace tracestep

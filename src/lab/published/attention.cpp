@@ -1,0 +1,243 @@
+// Verdicts on published attention benchmarks, and on shares of a whole.
+#include <algorithm>
+#include <map>
+#include <numeric>
+
+#include <fmt/format.h>
+
+#include "lab/measure/statistics.h"
+#include "lab/published/published.h"
+#include "lab/report/columns.h"
+
+namespace tracestep {
+namespace {
+
+constexpr double kBatch = 8, kFloat = 4, kMiB = 1024.0 * 1024.0, kSlack = 1.5;
+
+double square_bytes(std::int64_t context) {
+  const auto s = static_cast<double>(context);
+  return kBatch * s * s * kFloat;
+}
+
+// q, say.
+double vector_bytes(const PublishedAttention& a) {
+  return kBatch * static_cast<double>(a.context) * static_cast<double>(a.width) * kFloat;
+}
+
+// What is held between forward and backward: squares·N² + vectors·(B·S·d) + mask·S² + fixed bytes.
+struct Held {
+  int squares = 0, vectors = 0;
+  bool has_mask = false;
+  double fixed_bytes = 0;
+
+  double rest(const PublishedAttention& a) const {
+    const auto s = static_cast<double>(a.context);
+    return a.before_backward_mib * kMiB - squares * square_bytes(a.context) -
+           vectors * vector_bytes(a) - (has_mask ? s * s : 0.0);
+  }
+  std::string words() const {
+    return fmt::format("{} N² tensors, {} of B·S·d{} and {:.0f} MiB", squares, vectors,
+                       has_mask ? ", a mask of a byte per score" : "", fixed_bytes / kMiB);
+  }
+};
+
+// The form that leaves the same rest in most cells of a study, whatever width and context are.
+Held fit_held(const Published& published, std::string_view study) {
+  constexpr int kMostVectors = 10;  // q, k, v, the result, their gradients, scratch
+  std::vector<const PublishedAttention*> cells;
+  double per_square = HUGE_VAL;
+  std::int64_t longest = 0;
+  for (const PublishedAttention& a : published.attention) {
+    if (a.study == study) cells.push_back(&a), longest = std::max(longest, a.context);
+  }
+  for (const PublishedAttention* a : cells) {
+    if (a->context != longest) continue;
+    per_square = std::min(per_square, a->before_backward_mib * kMiB / square_bytes(longest));
+  }
+  Held best;
+  double least = HUGE_VAL;
+  for (int vectors = 3; vectors <= kMostVectors; ++vectors) {
+    for (bool mask : {false, true}) {
+      Held form{static_cast<int>(std::lround(per_square)), vectors, mask, 0};
+      std::vector<double> rests, away;
+      for (const PublishedAttention* a : cells) rests.push_back(form.rest(*a));
+      form.fixed_bytes = median_of(rests);
+      for (double r : rests) away.push_back(std::abs(r - form.fixed_bytes));
+      // Most cells, not all: one altered figure must not choose the form.
+      const double spread = quantile_of(away, 0.9);
+      if (form.fixed_bytes < 0 || spread >= least) continue;
+      least = spread;
+      best = form;
+    }
+  }
+  return best;
+}
+
+struct OurCell {
+  double forward_ms = 0, backward_ms = 0;
+};
+
+// Of the row that keeps as many N² tensors, when there is one.
+OurCell our_cell(const ReplayInput& ours, const PublishedAttention& a, int saved) {
+  OurCell out;
+  bool is_like = false;
+  for (const ResultRow& row : ours.rows) {
+    if (row.number("width") != static_cast<double>(a.width) || row.number("batch") != kBatch)
+      continue;
+    if (row.number("context") != static_cast<double>(a.context)) continue;
+    if (row.text("precision") != "fp32" || row.text("status") != "ok") continue;
+    if (row.text("attention") == "flash") continue;
+    const std::string names = row.text("saved");
+    const bool same = std::ranges::count(names, '+') + 1 == saved;
+    if (out.forward_ms > 0 && (is_like || !same)) continue;
+    out = {row.number("forward_median_ms").value_or(0),
+           row.number("backward_median_ms").value_or(0)};
+    is_like = same;
+  }
+  return out;
+}
+
+class AttentionJudge {
+ public:
+  AttentionJudge(const Published& published, const ReplayInput& ours)
+      : published_(published), ours_(ours) {
+    for (const PublishedAttention& a : published.attention) {
+      if (!held_.contains(a.study)) held_.emplace(a.study, fit_held(published, a.study));
+    }
+    for (const auto& [study, held] : held_) pace_[study] = pace_of(study);
+  }
+
+  OurCell ours(const PublishedAttention& a) const {
+    return our_cell(ours_, a, held_.at(a.study).squares);
+  }
+
+  ReplayVerdict bytes(const PublishedAttention& a) const {
+    // Scratch of a library differs by some MiB between small and large cells.
+    const double slack = std::max(20 * kMiB, 0.002 * a.before_backward_mib * kMiB);
+    const Held& held = held_.at(a.study);
+    const double off = held.rest(a) - held.fixed_bytes;
+    if (std::abs(off) <= slack) return {Agreement::kAgree, "saved", held.words()};
+    return {Agreement::kSuspicious, "unexplained",
+            fmt::format("{:+.0f} MiB beside what the study's other cells have: {}", off / kMiB,
+                        held.words())};
+  }
+
+  ReplayVerdict time(const PublishedAttention& a) const {
+    if (a.backward_ms < a.forward_ms) {
+      return {Agreement::kSuspicious, "backward_shorter_than_forward",
+              fmt::format("backward takes {:.2f} of forward's time and moves more",
+                          a.backward_ms / a.forward_ms)};
+    }
+    if (const PublishedDevice* device = known_device(a.device)) {
+      // Scores and weights are each written and read once, at the least.
+      const double least = 4 * square_bytes(a.context) / device->bandwidth_gb_s * 1e-6;
+      if (a.forward_ms < least) {
+        return {Agreement::kSuspicious, "faster_than_the_roof",
+                fmt::format("moving scores and weights once each way takes {:.3g} ms", least)};
+      }
+    }
+    if (const PublishedAttention* other = same_time_more_work(a)) {
+      return {Agreement::kExplainable, "launch_bound",
+              fmt::format("forward at {} takes as long: launches, not scores", other->context)};
+    }
+    const OurCell mine = ours(a);
+    const double pace = pace_.at(a.study);
+    if (mine.forward_ms <= 0 || pace <= 0) {
+      return {Agreement::kNotCompared, "not_compared", "too few rows of ours measured such cells"};
+    }
+    const double off = a.forward_ms / mine.forward_ms / pace;
+    const std::string text = fmt::format("forward {:.2f} times ours where {:.2f} is expected",
+                                         a.forward_ms / mine.forward_ms, pace);
+    if (off <= kSlack && off >= 1 / kSlack) return {Agreement::kAgree, "same_pace", text};
+    if (off < 1) {
+      return {Agreement::kExplainable, "launch_bound",
+              text + ": our launches take their share here"};
+    }
+    return {Agreement::kSuspicious, "unexplained", text};
+  }
+
+ private:
+  const PublishedAttention* same_time_more_work(const PublishedAttention& a) const {
+    constexpr double kSameTime = 1.5;  // beside sixteen times the scores
+    for (const PublishedAttention& other : published_.attention) {
+      if (other.study != a.study || other.width != a.width || other.context == a.context) continue;
+      if (std::max(a.forward_ms, other.forward_ms) <=
+          kSameTime * std::min(a.forward_ms, other.forward_ms)) {
+        return &other;
+      }
+    }
+    return nullptr;
+  }
+
+  // From contexts that fill a device.
+  double pace_of(const std::string& study) const {
+    constexpr std::int64_t kLong = 4096;
+    std::vector<double> ratios;
+    for (const PublishedAttention& a : published_.attention) {
+      if (a.study != study || a.context < kLong) continue;
+      if (const OurCell mine = ours(a); mine.forward_ms > 0) {
+        ratios.push_back(a.forward_ms / mine.forward_ms);
+      }
+    }
+    return ratios.size() < 2 ? 0.0 : median_of(ratios);
+  }
+
+  const Published& published_;
+  const ReplayInput& ours_;
+  std::map<std::string, Held> held_;
+  std::map<std::string, double> pace_;
+};
+
+Json or_null(double ms) {
+  return ms > 0 ? Json(ms) : Json();
+}
+
+}  // namespace
+
+Table attention_replay_table(const Published& published, const ReplayInput& ours) {
+  Table table{
+      .name = "published_attention",
+      .title = "Published attention benchmarks (batch 8, no heads, fp32)",
+      .columns = {text_column("study"), int_column("width"), int_column("context"),
+                  real_column("forward_ms", "forward", "ms", 2),
+                  real_column("our_forward_ms", "ours", "ms", 2),
+                  real_column("backward_ms", "backward", "ms", 2),
+                  real_column("our_backward_ms", "ours", "ms", 2), text_column("verdict", "times"),
+                  text_column("reason"), bytes_column("before_backward_bytes", "before backward"),
+                  real_column("squares", "N²", "", 2, "tensors of B·S² that this would be"),
+                  text_column("memory_verdict", "memory"), text_column("memory_reason", "reason")}};
+  const AttentionJudge judge(published, ours);
+  for (const PublishedAttention& a : published.attention) {
+    const ReplayVerdict time = judge.time(a), bytes = judge.bytes(a);
+    const OurCell mine = judge.ours(a);
+    table.add_row({a.study, a.width, a.context, a.forward_ms, or_null(mine.forward_ms),
+                   a.backward_ms, or_null(mine.backward_ms), name_of(time.agreement), time.text,
+                   static_cast<std::int64_t>(a.before_backward_mib * kMiB),
+                   a.before_backward_mib * kMiB / square_bytes(a.context), name_of(bytes.agreement),
+                   bytes.text});
+  }
+  table.notes.push_back(
+      "the same benchmark holds 2, 3 or 1 N² tensors: memory alone tells the implementation, and "
+      "times of different ones cannot be compared");
+  return table;
+}
+
+Table share_replay_table(const Published& published) {
+  Table table{.name = "published_shares",
+              .title = "Published shares of a whole",
+              .columns = {text_column("study"), text_column("whole"), int_column("parts"),
+                          real_column("sum_percent", "sum", "%", 1), text_column("verdict"),
+                          text_column("reason")}};
+  constexpr double kRounding = 0.5;
+  for (const PublishedShares& s : published.shares) {
+    const double sum = std::accumulate(s.percent.begin(), s.percent.end(), 0.0);
+    const bool fits = sum <= 100 + kRounding;
+    table.add_row({s.study, s.whole, std::ssize(s.percent), sum,
+                   name_of(fits ? Agreement::kAgree : Agreement::kSuspicious),
+                   fits ? fmt::format("{:.1f} % are not listed", std::max(0.0, 100 - sum))
+                        : fmt::format("{:.1f} % more than there is", sum - 100)});
+  }
+  return table;
+}
+
+}  // namespace tracestep

@@ -1,0 +1,316 @@
+// Verdicts on published memory: who ran out and why, which closed form a peak follows, and how many
+// N² tensors stand between attention's forward and backward.
+#include <algorithm>
+#include <map>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "base/units.h"
+#include "lab/measure/statistics.h"
+#include "lab/memory/accounting.h"
+#include "lab/memory/formulas.h"
+#include "lab/published/published.h"
+#include "lab/report/columns.h"
+
+namespace tracestep {
+namespace {
+
+constexpr std::int64_t kBatch = 4;
+constexpr double kGiB = 1024.0 * 1024.0 * 1024.0;
+
+StepSpec step_of(std::string_view size, std::int64_t context, Mode mode) {
+  return {.model = preset(size), .shape = {kBatch, context}, .mode = mode};
+}
+
+// A closed form and what it says in words.
+struct Form {
+  std::string name;
+  Mode mode = Mode::kForward;
+  Accounting as = {};
+
+  double bytes(std::string_view size, std::int64_t context) const {
+    return static_cast<double>(accounted_peak(step_of(size, context, mode), as).bytes);
+  }
+};
+
+std::vector<Form> forms_of(std::string_view pass, int scores) {
+  const auto form = [scores](std::string name, Mode mode, int graphs, bool kept) {
+    return Form{std::move(name),
+                mode,
+                {.saved_scores = scores, .live_graphs = graphs, .kept_gradients = kept}};
+  };
+  if (pass == "forward") {
+    return {form("one graph", Mode::kForward, 1, false),
+            form("two graphs", Mode::kForward, 2, false)};
+  }
+  return {form("one graph, gradients set to none", Mode::kForwardBackward, 1, false),
+          form("one graph, gradients kept", Mode::kForwardBackward, 1, true),
+          form("AdamW, gradients set to none", Mode::kStep, 1, false),
+          form("AdamW, gradients kept", Mode::kStep, 1, true)};
+}
+
+// --- statuses ------------------------------------------------------------------------------------
+
+// Cells of one table and pass whose status is given.
+struct StatusTable {
+  const PublishedTime* head = nullptr;
+  std::vector<const PublishedTime*> cells;
+
+  bool has_oom() const {
+    return std::ranges::any_of(cells, [](const PublishedTime* t) { return t->is_oom; });
+  }
+};
+
+std::vector<StatusTable> status_tables(const Published& published) {
+  constexpr std::size_t kWorthAsking = 10;  // cells that ran say something without any that did not
+  std::vector<StatusTable> out;
+  for (const PublishedTime& t : published.times) {
+    if (t.context == 0) continue;
+    const auto found = std::ranges::find_if(out, [&](const StatusTable& s) {
+      return s.head->study == t.study && s.head->table == t.table && s.head->pass == t.pass;
+    });
+    StatusTable& table = found == out.end() ? out.emplace_back(StatusTable{&t, {}}) : *found;
+    table.cells.push_back(&t);
+  }
+  std::erase_if(out, [](const StatusTable& s) {
+    const bool all_ran = s.head->pass == "backward" && s.cells.size() >= kWorthAsking;
+    return !s.has_oom() && !(all_ran && known_device(s.head->device) != nullptr);
+  });
+  return out;
+}
+
+struct StatusMatch {
+  double limit_bytes = 0;
+  std::vector<std::string> differ;  // "xl/512"
+};
+
+// Against the device's memory, or against the limit that fits best when it is not stated.
+StatusMatch match_statuses(const StatusTable& table, const Form& form) {
+  std::vector<double> bytes;
+  bytes.reserve(table.cells.size());
+  for (const PublishedTime* t : table.cells) bytes.push_back(form.bytes(t->size, t->context));
+  const auto differing = [&](double limit) {
+    StatusMatch out{limit, {}};
+    for (std::size_t i = 0; i < bytes.size(); ++i) {
+      const PublishedTime& t = *table.cells[i];
+      if ((bytes[i] > limit) != t.is_oom)
+        out.differ.push_back(fmt::format("{}/{}", t.size, t.context));
+    }
+    return out;
+  };
+  if (const PublishedDevice* device = known_device(table.head->device)) {
+    return differing(device->usable_gib * kGiB);
+  }
+  StatusMatch best = differing(0);
+  for (double limit : bytes) {
+    if (StatusMatch m = differing(limit); m.differ.size() < best.differ.size()) best = std::move(m);
+  }
+  return best;
+}
+
+// --- peaks ---------------------------------------------------------------------------------------
+
+struct NamedBytes {
+  std::string name;
+  double bytes = 0;
+  bool is_label = false;  // what the row's label says
+};
+
+// The peak of our own forward program, op by op. Forward keeps what backward will read, so its
+// bytes grow by the same amount with each layer: two programs of few layers tell that of many.
+double forward_program_bytes(std::string_view size, std::int64_t context,
+                             std::string_view precision) {
+  const auto peak_of = [&](std::int64_t layers) {
+    StepSpec spec = step_of(size, context, Mode::kForward);
+    spec.ops = Granularity::kPrimitive;
+    spec.model.layers = layers;
+    spec.model.precision = parse_precision("--precision", std::string(precision));
+    return static_cast<double>(predict_memory(spec, {}).map.peak_bytes);
+  };
+  const double two = peak_of(2), three = peak_of(3);
+  return two + (three - two) * static_cast<double>(preset(size).layers - 2);
+}
+
+std::vector<NamedBytes> candidates(const PublishedPeak& peak, int scores) {
+  const ModelConfig model = preset(peak.size);
+  const auto p = static_cast<double>(parameter_formula(model));
+  std::vector<NamedBytes> out;
+  if (peak.precision == "fp32") {
+    for (const Form& form : forms_of(peak.pass, scores)) {
+      const bool is_label = peak.pass == "forward"    ? form.as.live_graphs == 1
+                            : peak.pass == "backward" ? form.mode == Mode::kForwardBackward
+                                                      : form.mode == Mode::kStep;
+      out.push_back({form.name, form.bytes(peak.size, peak.context), is_label});
+    }
+    if (peak.pass == "forward") out.push_back({"weights without any graph", 4 * p, false});
+    return out;
+  }
+  // Autocast: weights, their narrow copies, and activations of which most are halved.
+  const auto c = static_cast<double>(model.d_model);
+  const double copies = 2 * (p - static_cast<double>(model.vocab) * c -
+                             (2 * static_cast<double>(model.layers) + 1) * c);
+  const std::string name =
+      fmt::format("our program under autocast, with {} of narrow weight copies",
+                  format_bytes(static_cast<std::int64_t>(copies)));
+  const double forward = forward_program_bytes(peak.size, peak.context, peak.precision);
+  if (peak.pass == "forward") {
+    return {{name, forward, true},
+            {"weights and their narrow copies without any graph", 4 * p + copies, false}};
+  }
+  return {{"AdamW, gradients kept, and " + name, 12 * p + forward, true}};
+}
+
+struct PeakVerdict {
+  ReplayVerdict verdict;
+  NamedBytes form;
+  double off_percent = 0;
+};
+
+// The nearest of `forms` when one GB is `unit` bytes.
+PeakVerdict nearest(const PublishedPeak& peak, std::span<const NamedBytes> forms, double unit) {
+  PeakVerdict best{{}, {}, HUGE_VAL};
+  for (const NamedBytes& form : forms) {
+    const double off = 100 * (peak.gigabytes * unit / form.bytes - 1);
+    if (std::abs(off) < std::abs(best.off_percent)) best = {{}, form, off};
+  }
+  return best;
+}
+
+PeakVerdict judge_peak(const PublishedPeak& peak, int scores) {
+  constexpr double kClose = 7;  // percent: temporaries and rounding to 0.5 GB
+  std::vector<NamedBytes> of_label, others;
+  for (NamedBytes& form : candidates(peak, scores)) {
+    (form.is_label ? of_label : others).push_back(std::move(form));
+  }
+  struct Reading {
+    const std::vector<NamedBytes>& forms;
+    double unit;
+    const char* unit_name;
+    Agreement agreement;
+    const char* code;
+  };
+  constexpr const char* kDecimal = "GB of 10^9 bytes";
+  for (const Reading& r :
+       {Reading{of_label, kGiB, "GiB", Agreement::kAgree, "closed_form"},
+        Reading{of_label, 1e9, kDecimal, Agreement::kExplainable, "unit"},
+        Reading{others, kGiB, "GiB", Agreement::kExplainable, "another_peak"},
+        Reading{others, 1e9, kDecimal, Agreement::kExplainable, "another_peak"}}) {
+    PeakVerdict found = nearest(peak, r.forms, r.unit);
+    if (std::abs(found.off_percent) > kClose) continue;
+    found.verdict = {r.agreement, r.code, fmt::format("{}: {}", r.unit_name, found.form.name)};
+    return found;
+  }
+  of_label.insert(of_label.end(), others.begin(), others.end());
+  PeakVerdict found = nearest(peak, of_label, kGiB);
+  found.verdict = {Agreement::kSuspicious, "unexplained",
+                   "no closed form is within 7 %; nearest: " + found.form.name};
+  return found;
+}
+
+// The measured peak of the same cell here, as GiB; null when there is none.
+Json our_peak(const ReplayInput& ours, const PublishedPeak& peak) {
+  const std::string mode = peak.pass == "backward" ? "forward-backward" : peak.pass;
+  Json out;
+  for (const ResultRow& row : ours.rows) {
+    if (row.text("size") != peak.size || row.text("mode") != mode) continue;
+    if (row.number("context") != static_cast<double>(peak.context)) continue;
+    if (row.text("precision") != peak.precision || row.number("batch") != 4.0) continue;
+    if (row.text("attention") == "flash") continue;
+    const auto bytes = row.number("peak_bytes");
+    if (bytes && (out.is_null() || row.text("ops") == "primitive"))
+      out = static_cast<std::int64_t>(*bytes);
+  }
+  return out;
+}
+
+}  // namespace
+
+ReplayVerdict judge_out_of_memory(const Published& published, const PublishedTime& t) {
+  if (t.context == 0) {
+    return {Agreement::kNotCompared, "out_of_memory", "at a context that is not stated"};
+  }
+  const std::vector<Form> forms = forms_of(t.pass, published.saved_scores(t.study));
+  const double one = forms.front().bytes(t.size, t.context);
+  const double more = forms.back().bytes(t.size, t.context);
+  const PublishedDevice* device = known_device(t.device);
+  if (device == nullptr) {
+    double most = 0;  // of what ran
+    for (const PublishedTime& other : published.times) {
+      const bool ran = !other.is_oom && other.context > 0 && other.pass == t.pass;
+      if (!ran || other.study != t.study || other.table != t.table) continue;
+      most = std::max(most, forms.front().bytes(other.size, other.context));
+    }
+    const std::string text = fmt::format("{:.1f} GiB by the closed form; what ran needs {:.1f}",
+                                         one / kGiB, most / kGiB);
+    return {one > most ? Agreement::kExplainable : Agreement::kSuspicious, "out_of_memory", text};
+  }
+  const double limit = device->usable_gib * kGiB;
+  if (one > limit) {
+    return {Agreement::kAgree, "out_of_memory",
+            fmt::format("{:.1f} GiB by the closed form, {:.1f} there are", one / kGiB,
+                        device->usable_gib)};
+  }
+  if (more > limit) {
+    return {Agreement::kExplainable, t.pass == "forward" ? "two_graphs" : "held_states",
+            fmt::format("{:.1f} GiB would fit into {:.1f}; with {}: {:.1f}", one / kGiB,
+                        device->usable_gib,
+                        t.pass == "forward" ? "the graph of the result before still alive"
+                                            : "AdamW's states and gradients held",
+                        more / kGiB)};
+  }
+  return {Agreement::kSuspicious, "out_of_memory",
+          fmt::format("{:.1f} GiB, {:.1f} at most, fit into the {:.1f} of this device", one / kGiB,
+                      more / kGiB, device->usable_gib)};
+}
+
+Table status_replay_table(const Published& published) {
+  Table table{
+      .name = "published_statuses",
+      .title = "Which accounting gives the published statuses",
+      .columns = {text_column("study"), text_column("table"), text_column("pass"),
+                  int_column("cells", "", "whose status is given"),
+                  int_column("oom", "out of memory"), text_column("accounting"),
+                  bytes_column("limit_bytes", "limit", "of the device, or the one that fits best"),
+                  int_column("matched"), text_column("differ")}};
+  for (const StatusTable& t : status_tables(published)) {
+    for (const Form& form : forms_of(t.head->pass, published.saved_scores(t.head->study))) {
+      const StatusMatch match = match_statuses(t, form);
+      const auto count = std::ssize(t.cells);
+      table.add_row({t.head->study, t.head->table, t.head->pass, count,
+                     static_cast<std::int64_t>(
+                         std::ranges::count_if(t.cells, [](const auto* c) { return c->is_oom; })),
+                     form.name, static_cast<std::int64_t>(match.limit_bytes),
+                     count - std::ssize(match.differ),
+                     match.differ.empty()
+                         ? Json("none")
+                         : Json(fmt::format("{}", fmt::join(match.differ, ", ")))});
+    }
+  }
+  table.notes.push_back(
+      "closed forms of plain PyTorch code, as in memory --account-as course-pytorch; one graph: "
+      "what "
+      "one step saves for backward; two: the result of the step before is still held");
+  return table;
+}
+
+Table peak_replay_table(const Published& published, const ReplayInput& ours) {
+  Table table{.name = "published_peaks",
+              .title = "Published peaks beside closed forms and ours",
+              .columns = {text_column("study"), text_column("size"), int_column("context"),
+                          text_column("pass"), text_column("precision"),
+                          real_column("published", "published", "\"GB\"", 2),
+                          bytes_column("form_bytes", "closed form"),
+                          real_column("off_percent", "off by", "%", 1),
+                          bytes_column("our_peak_bytes", "ours", "measured"),
+                          text_column("verdict"), text_column("reason")}};
+  for (const PublishedPeak& peak : published.peaks) {
+    const PeakVerdict found = judge_peak(peak, published.saved_scores(peak.study));
+    table.add_row({peak.study, peak.size, peak.context, peak.pass, peak.precision, peak.gigabytes,
+                   static_cast<std::int64_t>(found.form.bytes), found.off_percent,
+                   our_peak(ours, peak), name_of(found.verdict.agreement), found.verdict.text});
+  }
+  return table;
+}
+
+}  // namespace tracestep

@@ -1,0 +1,374 @@
+// Verdicts on published times. Rules in order: what cannot be, what the clock really was, the same
+// pace as the other cells, and only then what would explain a cell that is off.
+#include <algorithm>
+#include <map>
+
+#include <fmt/format.h>
+
+#include "lab/measure/statistics.h"
+#include "lab/published/ours.h"
+#include "lab/published/published.h"
+#include "nn/config.h"
+
+namespace tracestep {
+namespace {
+
+constexpr double kSlack = 1.5;  // cells of one pace differ by less than this factor
+
+using Verdict = std::optional<ReplayVerdict>;
+
+ReplayVerdict agree(std::string code, std::string text) {
+  return {Agreement::kAgree, std::move(code), std::move(text)};
+}
+ReplayVerdict explainable(std::string code, std::string text) {
+  return {Agreement::kExplainable, std::move(code), std::move(text)};
+}
+ReplayVerdict suspicious(std::string code, std::string text) {
+  return {Agreement::kSuspicious, std::move(code), std::move(text)};
+}
+
+double passes_of(std::string_view pass) {
+  if (pass == "forward") return 1;
+  return pass == "backward" ? 2 : 3;
+}
+
+// What the rules ask of a cell again and again.
+struct Facts {
+  double flops = 0;  // of matrix products; a context that is not stated counts as one token
+  double layers = 0;
+  std::string launch_bound;  // why, or empty
+};
+
+bool is_same_cell(const PublishedTime& a, const PublishedTime& b) {
+  return a.study == b.study && a.device == b.device && a.precision == b.precision &&
+         a.size == b.size && a.context == b.context;
+}
+
+bool is_same_table(const PublishedTime& a, const PublishedTime& b) {
+  return a.study == b.study && a.table == b.table;
+}
+
+class Judge {
+ public:
+  Judge(const Published& published, const ReplayInput& ours)
+      : published_(published), ours_(ours), facts_(published.times.size()) {
+    for (std::size_t i = 0; i < facts_.size(); ++i) {
+      const PublishedTime& t = published.times[i];
+      const ModelConfig model = preset(t.size);
+      const double context = t.context > 0 ? static_cast<double>(t.context) : 1.0;
+      facts_[i].flops = passes_of(t.pass) * forward_flops(model, kPublishedBatch, context);
+      facts_[i].layers = static_cast<double>(model.layers);
+    }
+    for (const PublishedTime& t : published.times) facts_[index_of(t)].launch_bound = held_up_by(t);
+    for (const PublishedTime& t : published.times) {
+      const std::string key = pace_key(t);
+      if (!paces_.contains(key)) paces_.emplace(key, measure_pace(t));
+    }
+  }
+
+  TimeReplay judge(const PublishedTime& t) const {
+    TimeReplay out;
+    out.our_ms = t.is_oom ? 0.0 : ours_.find(t);
+    out.pace = paces_.at(pace_key(t));
+    out.verdict = verdict_of(t, out);
+    return out;
+  }
+
+ private:
+  ReplayVerdict verdict_of(const PublishedTime& t, const TimeReplay& replay) const {
+    if (t.is_oom) return judge_out_of_memory(published_, t);
+    for (auto rule : {&Judge::missing_wait, &Judge::sum_below_its_part, &Judge::short_backward,
+                      &Judge::faster_than_the_roof, &Judge::host_memory, &Judge::no_warmup,
+                      &Judge::slow_low_precision, &Judge::profiler, &Judge::host_range}) {
+      if (Verdict v = (this->*rule)(t)) return *v;
+    }
+    return beside_ours(t, replay);
+  }
+
+  // `t` is one of published_.times.
+  std::size_t index_of(const PublishedTime& t) const {
+    return static_cast<std::size_t>(&t - published_.times.data());
+  }
+  double flops_of(const PublishedTime& t) const { return facts_[index_of(t)].flops; }
+  double layers_of(const PublishedTime& t) const { return facts_[index_of(t)].layers; }
+  const std::string& launch_bound(const PublishedTime& t) const {
+    return facts_[index_of(t)].launch_bound;
+  }
+  static std::string pace_key(const PublishedTime& t) {
+    return t.study + "|" + t.device + "|" + t.precision;
+  }
+
+  // --- cells of the same study -------------------------------------------------------------------
+
+  const PublishedTime* in_table(const PublishedTime& t, std::string_view pass) const {
+    for (const PublishedTime& other : published_.times) {
+      if (is_same_table(t, other) && is_same_cell(t, other) && other.pass == pass &&
+          !other.is_oom) {
+        return &other;
+      }
+    }
+    return nullptr;
+  }
+
+  // The same cell after a warm-up, by a clock that waits; the longest warm-up.
+  const PublishedTime* reference(const PublishedTime& t) const {
+    const PublishedTime* out = nullptr;
+    for (const PublishedTime& other : published_.times) {
+      if (&other == &t || !is_same_cell(t, other) || other.pass != t.pass || other.is_oom) continue;
+      if (other.clock != PublishedClock::kWall || other.warmup == 0) continue;
+      if (out == nullptr || other.warmup > out->warmup) out = &other;
+    }
+    return out;
+  }
+
+  // The same cell in fp32 by the same clock.
+  const PublishedTime* in_fp32(const PublishedTime& t) const {
+    if (t.precision == "fp32" || t.context == 0) return nullptr;
+    for (const PublishedTime& other : published_.times) {
+      if (other.study == t.study && other.precision == "fp32" && other.clock == t.clock &&
+          other.size == t.size && other.context == t.context && other.pass == t.pass &&
+          !other.is_oom) {
+        return &other;
+      }
+    }
+    return nullptr;
+  }
+
+  // Time that does not grow with the work: what the host takes to launch it. Looked for among
+  // cells of one clock; of one table where contexts are not stated.
+  std::string held_up_by(const PublishedTime& t) const {
+    constexpr double kSameTime = 1.12, kMoreWork = 1.4;
+    if (t.is_oom) return {};
+    for (const PublishedTime& other : published_.times) {
+      if (other.study != t.study || other.device != t.device || other.precision != t.precision) {
+        continue;
+      }
+      if (&other == &t || other.is_oom || other.pass != t.pass || other.clock != t.clock) continue;
+      if ((other.warmup == 0) != (t.warmup == 0)) continue;
+      if (t.context == 0 && !is_same_table(t, other)) continue;
+      if (other.context != t.context && other.size != t.size) continue;
+      const double mine = t.ms / layers_of(t), theirs = other.ms / layers_of(other);
+      const double work = flops_of(t) / layers_of(t), its = flops_of(other) / layers_of(other);
+      if (std::max(mine, theirs) > kSameTime * std::min(mine, theirs)) continue;
+      if (std::max(work, its) < kMoreWork * std::min(work, its)) continue;
+      const std::string where =
+          other.context > 0 ? fmt::format("{}/{}", other.size, other.context) : other.size;
+      return fmt::format("{:.3g} ms per layer, and {:.3g} ms at {} with {:.2g} times the work",
+                         mine, theirs, where, its / work);
+    }
+    return {};
+  }
+
+  // --- what cannot be ----------------------------------------------------------------------------
+
+  Verdict faster_than_the_roof(const PublishedTime& t) const {
+    const PublishedDevice* device = known_device(t.device);
+    if (device == nullptr || t.context == 0) return {};
+    const double reached = flops_of(t) / t.ms * 1e-9, roof = device->tflops(t.precision);
+    if (reached <= roof) return {};
+    if (t.clock == PublishedClock::kHostRange) {
+      return suspicious("missing_synchronization",
+                        fmt::format("{:.1f} TFLOP/s on a device with {:.1f}: the range ends before "
+                                    "the work does",
+                                    reached, roof));
+    }
+    return suspicious("faster_than_the_roof",
+                      fmt::format("{:.1f} TFLOP/s on a device with {:.1f}", reached, roof));
+  }
+
+  Verdict sum_below_its_part(const PublishedTime& t) const {
+    if (t.pass != "forward+backward" && t.pass != "step") return {};
+    const PublishedTime* forward = in_table(t, "forward");
+    if (forward == nullptr || t.ms >= forward->ms) return {};
+    return suspicious("sum_below_its_part",
+                      fmt::format("less than its forward alone, {} ms", forward->ms));
+  }
+
+  Verdict short_backward(const PublishedTime& t) const {
+    const PublishedTime* forward = in_table(t, "forward");
+    if (forward == nullptr || (t.pass != "backward" && t.pass != "forward+backward")) return {};
+    const double backward = t.pass == "backward" ? t.ms : t.ms - forward->ms;
+    if (backward >= forward->ms) return {};
+    // A first step in either of the two makes their difference say nothing.
+    if (t.warmup == 0) return {};
+    return suspicious("backward_shorter_than_forward",
+                      fmt::format("backward takes {:.2f} of forward's time and has twice its work",
+                                  backward / forward->ms));
+  }
+
+  Verdict host_memory(const PublishedTime& t) const {
+    constexpr double kSpill = 20;
+    const PublishedTime* forward = in_table(t, "forward");
+    if (forward == nullptr || t.pass == "forward" || t.ms < kSpill * forward->ms) return {};
+    return suspicious("host_memory",
+                      fmt::format("{:.0f} times its forward: memory of the host in use; this is "
+                                  "the status of a run that does not fit, and no time",
+                                  t.ms / forward->ms));
+  }
+
+  // --- what the clock really was -----------------------------------------------------------------
+
+  Verdict no_warmup(const PublishedTime& t) const {
+    constexpr double kCostsMore = 1.1, kSpread = 0.5;
+    if (t.warmup != 0) return {};
+    if (const PublishedTime* warm = reference(t); warm != nullptr && t.ms > kCostsMore * warm->ms) {
+      return explainable("no_warmup",
+                         fmt::format("its first step is in the mean: {:.2f} times the {} ms that "
+                                     "it has after a warm-up",
+                                     t.ms / warm->ms, warm->ms));
+    }
+    if (t.std_ms > kSpread * t.ms) {
+      return explainable("no_warmup", fmt::format("its first step is in the mean: the standard "
+                                                  "deviation is {:.0f} % of it",
+                                                  100 * t.std_ms / t.ms));
+    }
+    return {};
+  }
+
+  Verdict missing_wait(const PublishedTime& t) const {
+    constexpr double kShort = 1 / kSlack;
+    if (t.clock != PublishedClock::kHostRange) return {};
+    const PublishedTime* waited = reference(t);
+    if (waited != nullptr && t.ms < kShort * waited->ms) {
+      return suspicious("missing_synchronization",
+                        fmt::format("{:.2f} of the {} ms that the same study finds when it waits",
+                                    t.ms / waited->ms, waited->ms));
+    }
+    if (t.pass != "backward") return {};
+    const PublishedTime* forward = in_table(t, "forward");
+    if (forward == nullptr) return {};
+    if (!missing_wait(*forward) && !faster_than_the_roof(*forward)) return {};
+    return suspicious("missing_synchronization",
+                      "its forward range ends before forward does: the rest is counted here");
+  }
+
+  Verdict profiler(const PublishedTime& t) const {
+    constexpr double kInflated = 1.15;
+    if (t.clock != PublishedClock::kProfiled) return {};
+    if (const PublishedTime* plain = reference(t)) {
+      if (t.ms < kInflated * plain->ms) return {};
+      return explainable("profiler",
+                         fmt::format("{:.2f} times the {} ms that it has without a profiler",
+                                     t.ms / plain->ms, plain->ms));
+    }
+    // No time without one, but its fp32 partner has, and takes about as long under it.
+    const PublishedTime* partner = in_fp32(t);
+    if (partner == nullptr || t.ms < partner->ms / kSlack || !profiler(*partner)) return {};
+    return explainable("profiler", fmt::format("as long as its fp32 partner, {} ms, of which most "
+                                               "is the profiler's",
+                                               partner->ms));
+  }
+
+  Verdict slow_low_precision(const PublishedTime& t) const {
+    constexpr double kSlower = 1.5;
+    const PublishedTime* partner = in_fp32(t);
+    if (partner == nullptr || t.ms < kSlower * partner->ms) return {};
+    return suspicious("slower_in_low_precision",
+                      fmt::format("{:.1f} times its own fp32 time, {} ms: a run to repeat",
+                                  t.ms / partner->ms, partner->ms));
+  }
+
+  Verdict host_range(const PublishedTime& t) const {
+    if (t.clock != PublishedClock::kHostRange) return {};
+    return explainable("host_range",
+                       "what the host took inside the range, not what the device took");
+  }
+
+  // --- beside ours -------------------------------------------------------------------------------
+
+  Pace measure_pace(const PublishedTime& t) const {
+    std::vector<double> ratios;
+    for (const PublishedTime& other : published_.times) {
+      if (other.study != t.study || other.device != t.device || other.precision != t.precision) {
+        continue;
+      }
+      if (other.is_oom || other.clock == PublishedClock::kHostRange || other.warmup == 0) continue;
+      const double ours = other.context > 0 ? ours_.find(other) : 0.0;
+      if (ours <= 0 || profiler(other) || slow_low_precision(other)) continue;
+      if (!launch_bound(other).empty()) continue;
+      ratios.push_back(other.ms / ours);
+    }
+    Pace out{.cells = ratios.size()};
+    if (ratios.size() >= 2) out.ratio = median_of(ratios);
+    const PublishedDevice *theirs = known_device(t.device), *mine = known_device(ours_.gpu());
+    if (theirs != nullptr && mine != nullptr) {
+      const double flops = mine->tflops(t.precision) / theirs->tflops(t.precision);
+      const double bytes = mine->bandwidth_gb_s / theirs->bandwidth_gb_s;
+      out.by_low = std::min(flops, bytes);
+      out.by_high = std::max(flops, bytes);
+    }
+    return out;
+  }
+
+  ReplayVerdict beside_ours(const PublishedTime& t, const TimeReplay& replay) const {
+    const std::string& held_up = launch_bound(t);
+    const auto not_compared = [&](std::string why) {
+      if (!held_up.empty()) why += "; launch-bound: " + held_up;
+      return ReplayVerdict{Agreement::kNotCompared, "not_compared", std::move(why)};
+    };
+    if (t.context == 0) return not_compared("its context is not stated");
+    if (replay.our_ms <= 0) return not_compared("no row of ours measured this cell");
+    const Pace& pace = replay.pace;
+    const double ratio = t.ms / replay.our_ms;
+    const auto against = [&](double expected) {
+      return fmt::format("{:.2f} times ours where {:.2f} is expected", ratio, expected);
+    };
+    if (pace.ratio <= 0) {
+      if (!held_up.empty()) return explainable("launch_bound", held_up);
+      return not_compared(
+          fmt::format("{:.2f} times ours; too few cells tell the devices' pace", ratio));
+    }
+    if (pace.by_high > 0 &&
+        (pace.ratio > 2 * kSlack * pace.by_high || pace.ratio < pace.by_low / (2 * kSlack))) {
+      return suspicious("off_the_peaks",
+                        fmt::format("its table as a whole is {:.2f} times ours; the devices' peaks "
+                                    "give {:.2f} to {:.2f}",
+                                    pace.ratio, pace.by_low, pace.by_high));
+    }
+    constexpr double kHeldUp = 1.15;
+    const double off = ratio / pace.ratio;
+    if (off > kHeldUp && !held_up.empty()) return explainable("launch_bound", held_up);
+    if (off <= kSlack && off >= 1 / kSlack) return agree("same_pace", against(pace.ratio));
+    for (double unit : {1000.0, 1e-3}) {
+      if (off > unit / kSlack && off < unit * kSlack) {
+        return explainable("unit", against(pace.ratio) +
+                                       ": seconds for milliseconds, or the "
+                                       "other way round");
+      }
+    }
+    if (off > 1) {
+      if (Verdict v = more_than_its_label(t)) return *v;
+    }
+    return suspicious("unexplained", against(pace.ratio) + ", and nothing in its table says why");
+  }
+
+  // Backward and what follows it take more of forward's time than their work: there is more in it.
+  Verdict more_than_its_label(const PublishedTime& t) const {
+    constexpr double kMost = 3;  // backward has twice the products, and kernels of its own
+    const PublishedTime* forward = in_table(t, "forward");
+    if (forward == nullptr || t.pass != "forward+backward") return {};
+    const double backward = (t.ms - forward->ms) / forward->ms;
+    if (backward <= kMost) return {};
+    return explainable("more_than_its_label",
+                       fmt::format("what follows forward takes {:.1f} times its time, and backward "
+                                   "has twice its work: an optimizer, or launches",
+                                   backward));
+  }
+
+  const Published& published_;
+  OurTimes ours_;
+  std::vector<Facts> facts_;
+  std::map<std::string, Pace> paces_;
+};
+
+}  // namespace
+
+std::vector<TimeReplay> judge_times(const Published& published, const ReplayInput& ours) {
+  const Judge judge(published, ours);
+  std::vector<TimeReplay> out;
+  out.reserve(published.times.size());
+  for (const PublishedTime& t : published.times) out.push_back(judge.judge(t));
+  return out;
+}
+
+}  // namespace tracestep

@@ -1,0 +1,265 @@
+// Parts of the study that take single steps apart: their bytes, their kernels, attention alone.
+#include "base/units.h"
+#include "lab/attention/tables.h"
+#include "lab/measure/statistics.h"
+#include "lab/memory/formulas.h"
+#include "lab/memory/saved.h"
+#include "lab/memory/stack.h"
+#include "lab/study/study.h"
+
+namespace tracestep {
+namespace {
+
+// What one step like this took when cells were timed; 0: not timed.
+double seconds_of(const StudyContext& context, const StepSpec& step) {
+  double out = 0;
+  for (const StudyCell& cell : context.cells) {
+    const StepSpec& s = cell.spec.step;
+    if (s.model.name == step.model.name && s.mode == step.mode && cell.result.status == "ok") {
+      out = std::max(out, median_of(cell.result.samples_ms) * 1e-3);
+    }
+  }
+  return out;
+}
+
+void add(Table table, const std::string& label, std::vector<Table>& out) {
+  if (table.rows.empty()) return;
+  table.title += ": " + label;
+  table.name += "@" + label;
+  out.push_back(std::move(table));
+}
+
+StudySection memory_section(const MemoryCell& cell) {
+  const std::string label = label_of(cell);
+  StudySection out{.id = "memory-" + label,
+                   .title = "Bytes of one step: " + label,
+                   .reading =
+                       "What is alive through the step, who holds the peak, and what is kept "
+                       "for backward with the price of computing it again."};
+  for (Table table : {category_table(cell), phase_table(cell), contract_table(cell),
+                      formula_table(cell), holder_table(cell), largest_table(cell),
+                      saved_by_op_table(cell), saved_by_block_table(cell)}) {
+    add(std::move(table), label, out.tables);
+  }
+  out.shown = out.tables.size();
+  add(stack_table(cell), label, out.tables);
+  out.charts = {{.kind = "timeline",
+                 .title = "Active memory through the step",
+                 .table = "stack@" + label,
+                 .options = Json::object()},
+                {.kind = "bars",
+                 .title = "Saved for backward",
+                 .table = "saved_by_op@" + label,
+                 .options = Json::Object{{"label", Json::Array{"component", "op"}},
+                                         {"values", Json::Array{"bytes"}},
+                                         {"skip", Json::Array{"total"}},
+                                         {"top", 14}}}};
+  return out;
+}
+
+StudySection profile_section(const ProfiledCell& cell) {
+  const std::string label = label_of(cell.profile);
+  StudySection out{
+      .id = "profile-" + label,
+      .title = "Kernels of one step: " + label,
+      .reading = fmt::format("Source of the records: {}. The matrix of component, phase and "
+                             "kernel adds up to the step's span.",
+                             cell.profile.source)};
+  for (Table table :
+       {attention_table(cell), kind_table(cell), kernel_table(cell), matrix_table(cell)}) {
+    add(std::move(table), label, out.tables);
+  }
+  const std::string matrix = "matrix@" + label;
+  out.charts = {{.kind = "bars",
+                 .title = "Time by component and phase",
+                 .table = matrix,
+                 .options = Json::Object{{"label", Json::Array{"component"}},
+                                         {"values", Json::Array{"ms"}},
+                                         {"stack", "phase"},
+                                         {"skip", Json::Array{"total"}},
+                                         {"top", 24}}},
+                {.kind = "bars",
+                 .title = "Time by kernel and phase",
+                 .table = matrix,
+                 .options = Json::Object{{"label", Json::Array{"kernel"}},
+                                         {"values", Json::Array{"ms"}},
+                                         {"stack", "phase"},
+                                         {"top", 16}}}};
+  if (cell.ceilings.known()) {
+    out.charts.push_back({.kind = "roofline",
+                          .title = "Roofline: what each kernel reaches, and what it could",
+                          .table = matrix,
+                          .options = Json::Object{{"ceilings", "ceilings"}, {"series", "phase"}}});
+  }
+  return out;
+}
+
+std::vector<ProfileSpec> profile_specs(StudyContext& context) {
+  constexpr int kWarmup = 1, kPlain = 3, kRecorded = 1;
+  std::vector<ProfileSpec> out;
+  for (const StepSpec& step : context.sizes.profiled) {
+    const double each = seconds_of(context, step) * (kWarmup + kPlain + 1 + kRecorded);
+    if (!context.has_time_for(1.5 * each)) continue;
+    for (Mode mode : {Mode::kInference, Mode::kStep}) {
+      out.push_back({.step = step,
+                     .warmup = kWarmup,
+                     .plain_steps = kPlain,
+                     .steps = kRecorded,
+                     .seed = context.machine.seed});
+      out.back().step.mode = mode;
+    }
+  }
+  return out;
+}
+
+// What the questions rest on first, for when the time does not last for all: the widest heads in
+// both forms, then what is saved; the other widths after them.
+std::vector<AttentionSpec> attention_specs(const StudySizes& sizes) {
+  std::vector<AttentionSpec> out;
+  const auto add = [&](AttentionSpec spec, std::int64_t width,
+                       const std::vector<std::int64_t>& contexts) {
+    spec.width = width;
+    for (std::int64_t tokens : contexts) {
+      spec.context = tokens;
+      out.push_back(spec);
+    }
+  };
+  AttentionSpec flash = sizes.attention, variant = sizes.attention;
+  flash.attention = AttentionForm::kFlash;
+  variant.steps = std::min(variant.steps, 5);
+  add(sizes.attention, sizes.widths.back(), sizes.attention_contexts);
+  add(flash, sizes.widths.back(), sizes.attention_contexts);
+  for (SavedScores saved :
+       {SavedScores{.scores = true}, SavedScores{.scores = true, .exp = true}}) {
+    variant.saved = saved;
+    add(variant, sizes.widths.front(), sizes.variant_contexts);
+  }
+  for (std::size_t i = 0; i + 1 < sizes.widths.size(); ++i) {
+    add(sizes.attention, sizes.widths[i], sizes.attention_contexts);
+  }
+  return out;
+}
+
+Chart attention_chart(const char* title, Json::Array columns, const char* saved) {
+  return {.kind = "lines",
+          .title = title,
+          .table = "attention",
+          .options = Json::Object{{"x", "context"},
+                                  {"y", std::move(columns)},
+                                  {"series", Json::Array{"width"}},
+                                  {"where", Json::Object{{"saved", saved}}},
+                                  {"log", "xy"}}};
+}
+
+}  // namespace
+
+namespace {
+
+void record(StudyContext& context, const StepSpec& step) {
+  constexpr int kSteps = 3;  // warm-up, recorded, timed by kernel
+  if (!context.has_time_for(kSteps * seconds_of(context, step))) return;
+  context.announce(fmt::format("recording the bytes of {}", step.model.name));
+  const MemoryRunSpec spec{.step = step, .warmup = 1, .seed = context.machine.seed};
+  context.memory.push_back({.precision = "fp32", .run = run_memory(context.device(), spec)});
+}
+
+}  // namespace
+
+void first_memory_part(StudyContext& context) {
+  record(context, context.sizes.recorded.front());
+}
+
+void other_memory_part(StudyContext& context) {
+  const auto& steps = context.sizes.recorded;
+  for (std::size_t i = 1; i < steps.size(); ++i) record(context, steps[i]);
+}
+
+void add_memory_sections(StudyContext& context) {
+  if (context.memory.empty()) return;
+  Table all = peak_table(context.memory);
+  all.columns.resize(all.columns.size() - 3);  // structured: told by the other tables
+  for (auto& row : all.rows) row.resize(all.columns.size());
+  context.sections.push_back(
+      {.id = "memory",
+       .title = "Bytes of a step",
+       .reading = "Predicted comes from the program alone, before anything runs; measured from the "
+                  "allocator's own record. Parameters and the optimizer's two states are there all "
+                  "the time; activations are what forward keeps for backward; temporaries live for "
+                  "a few kernels.",
+       .tables = {std::move(all)}});
+  for (const MemoryCell& cell : context.memory) {
+    if (cell.run.status == "ok") context.sections.push_back(memory_section(cell));
+  }
+}
+
+void profile_part(StudyContext& context) {
+  const std::vector<ProfileSpec> specs = profile_specs(context);
+  if (specs.empty()) return;
+  context.announce(fmt::format("profiling {} steps", specs.size()));
+  // All plain times come before the first profiler.
+  std::vector<std::optional<PlainTimes>> plain;
+  plain.reserve(specs.size());
+  for (const ProfileSpec& spec : specs) plain.push_back(time_plain_steps(context.device(), spec));
+  const Ceilings ceilings =
+      context.machine.ceilings ? context.machine.ceilings("fp32") : Ceilings{};
+  std::vector<ProfiledCell> cells;
+  for (const ProfileSpec& spec : specs) {
+    ProfiledCell cell{
+        profile_step(context.device(), spec, nullptr, plain[cells.size()]), ceilings, {}};
+    cell.work = work_of(cell.profile, ceilings);
+    cells.push_back(std::move(cell));
+  }
+  StudySection summary{
+      .id = "profile",
+      .title = "Kernels and clocks",
+      .reading =
+          "What ran, by which clock, and whether it is what the program says "
+          "must run.",
+      .tables = {pass_table(cells), clock_table(cells), launch_check_table(cells)},
+      .charts = {
+          {.kind = "bars",
+           .title = "Four clocks: the parts of a profiled step's wall time",
+           .table = "clocks",
+           .options = Json::Object{{"label", Json::Array{"size", "mode", "ops"}},
+                                   {"values", Json::Array{"busy_ms", "gaps_ms", "outside_ms"}}}}}};
+  if (ceilings.known()) summary.tables.push_back(ceiling_table(ceilings));
+  context.sections.push_back(std::move(summary));
+  for (const ProfiledCell& cell : cells) {
+    const bool is_step = cell.profile.spec.step.mode == Mode::kStep;
+    if (is_step && cell.profile.status == "ok") {
+      context.sections.push_back(profile_section(cell));
+    }
+  }
+}
+
+void attention_part(StudyContext& context) {
+  const std::vector<AttentionSpec> specs = attention_specs(context.sizes);
+  context.announce(fmt::format("attention alone, {} cells", specs.size()));
+  for (const AttentionSpec& spec : specs) {
+    // Warm-up, the timed seconds of two parts, and three recorded steps.
+    if (!context.has_time_for(spec.max_seconds)) continue;
+    context.attention.push_back(measure_attention(context.device(), spec));
+  }
+  if (context.attention.empty()) return;
+  context.sections.push_back(
+      {.id = "attention",
+       .title = "Attention alone",
+       .reading = "softmax(q kᵀ/√D) v by itself, without heads: forward, and backward apart from "
+                  "it, with the bytes that stand between the two. A slope of two in these "
+                  "logarithmic charts is growth with S².",
+       .tables = {attention_table(context.attention, context.machine.environment),
+                  attention_scaling_table(context.attention)},
+       .charts = {attention_chart("Forward and backward",
+                                  {"forward_median_ms", "backward_median_ms"}, "weights"),
+                  attention_chart("Bytes before backward, and at the peak",
+                                  {"before_backward_bytes", "peak_bytes"}, "weights"),
+                  {.kind = "lines",
+                   .title = "Bytes before backward, by what is kept for it",
+                   .table = "attention",
+                   .options = Json::Object{{"x", "context"},
+                                           {"y", Json::Array{"before_backward_bytes"}},
+                                           {"series", Json::Array{"saved", "width"}},
+                                           {"log", "xy"}}}}});
+}
+
+}  // namespace tracestep

@@ -1,0 +1,166 @@
+// Parts of the study that need no time on the device: number formats, and what programs say.
+#include <algorithm>
+
+#include "lab/memory/accounting.h"
+#include "lab/report/columns.h"
+#include "lab/study/study.h"
+
+namespace tracestep {
+namespace {
+
+constexpr std::int64_t kBatch = 4;
+// What a program gets of an A100 with 40 GB: the card of the study that met two live graphs.
+constexpr double kGiB = 1024.0 * 1024.0 * 1024.0;
+constexpr double kGraphLimitGiB = 39.4;
+
+Table size_table(const StudyContext& context) {
+  const std::int64_t room = context.machine.memory_bytes;
+  Table table{.name = "sizes", .title = "Model sizes"};
+  table.columns = {
+      text_column("size"),
+      int_column("layers"),
+      int_column("d_model", "C"),
+      int_column("d_ff", "F"),
+      int_column("heads", "H"),
+      int_column("vocab", "V"),
+      int_column("parameters", {}, "2VC + L(4C² + 3CF + 2C) + C"),
+      bytes_column("weight_bytes", "weights", "4 bytes each"),
+      bytes_column("static_bytes", "static", "weights, gradients, AdamW: 16 bytes each"),
+      int_column("weight_products", "weight products", "in one forward pass: 7L + 1"),
+      int_column("attention_products", "attention products", "2L"),
+      real_column("forward_tflops", "forward", "TFLOP", 3, "matrix products, batch 4, context 128"),
+      data_only(bytes_column("device_bytes", {}, "what this device has"))};
+  std::vector<ModelConfig> models = model_presets();
+  const ModelConfig& planned = context.sizes.planned;
+  if (std::ranges::find(models, planned.name, &ModelConfig::name) == models.end()) {
+    models.push_back(planned);
+  }
+  for (const ModelConfig& m : models) {
+    const std::int64_t p = parameter_formula(m);
+    const auto b = static_cast<double>(kBatch), t = 128.0, c = static_cast<double>(m.d_model),
+               f = static_cast<double>(m.d_ff), l = static_cast<double>(m.layers),
+               v = static_cast<double>(m.vocab);
+    const double flops =
+        2 * b * t * (4 * c * c + 3 * c * f) * l + 2 * b * t * c * v + 4 * b * t * t * c * l;
+    table.add_row({m.name, m.layers, m.d_model, m.d_ff, m.heads, m.vocab, p, 4 * p, 16 * p,
+                   7 * m.layers + 1, 2 * m.layers, flops * 1e-12, room > 0 ? Json(room) : Json()});
+  }
+  return table;
+}
+
+Table grid_table(StudyContext& context) {
+  std::vector<MemoryCell> cells;
+  for (std::int64_t tokens : context.sizes.planned_contexts) {
+    for (Mode mode : {Mode::kInference, Mode::kForward, Mode::kStep}) {
+      for (const char* precision : {"fp32", "bf16"}) {
+        if (!context.has_time_for(0)) continue;
+        StepSpec step{.model = context.sizes.planned,
+                      .shape = {.batch = kBatch, .context = tokens},
+                      .mode = mode,
+                      .ops = Granularity::kPrimitive};
+        apply_precision(step.model, precision);
+        cells.push_back({.precision = precision,
+                         .run = predict_memory(step, context.machine.traits),
+                         .limit_bytes = context.machine.memory_bytes});
+      }
+    }
+  }
+  Table table = peak_table(cells);  // without rows when there was no time at all
+  table.name = "memory_grid";
+  table.title = fmt::format("{}, predicted: peaks per context, mode and precision",
+                            context.sizes.planned.name);
+  // The three structured columns repeat what other tables say at length.
+  table.columns.resize(table.columns.size() - 3);
+  for (auto& row : table.rows) row.resize(table.columns.size());
+  return table;
+}
+
+Table graph_table() {
+  Table table{.name = "live_graphs",
+              .title = "Forward alone with one and with two graphs alive, by closed forms"};
+  table.columns = {text_column("size"),
+                   int_column("context"),
+                   bytes_column("one_graph_bytes", "one graph"),
+                   bytes_column("two_graphs_bytes", "two graphs",
+                                "the last result is kept while the next one is computed"),
+                   bytes_column("with_backward_bytes", "forward and backward"),
+                   bytes_column("limit_bytes", "limit", "of the card in question")};
+  for (const char* size : {"small", "medium", "large", "xl", "2.7B"}) {
+    for (std::int64_t context : {128, 256, 512, 1024}) {
+      const StepSpec forward{.model = preset(size),
+                             .shape = {.batch = kBatch, .context = context},
+                             .mode = Mode::kForward};
+      StepSpec both = forward;
+      both.mode = Mode::kForwardBackward;
+      table.add_row({size, context, accounted_peak(forward, {.live_graphs = 1}).bytes,
+                     accounted_peak(forward, {.live_graphs = 2}).bytes,
+                     accounted_peak(both, {.live_graphs = 1}).bytes,
+                     static_cast<std::int64_t>(kGraphLimitGiB * kGiB)});
+    }
+  }
+  return table;
+}
+
+Table attention_prediction(StudyContext& context) {
+  Table table{.name = "attention_predicted", .title = "Attention at longer contexts, predicted"};
+  table.columns = {int_column("width"),
+                   int_column("context"),
+                   bytes_column("before_backward_bytes", "before backward"),
+                   bytes_column("peak_bytes", "peak"),
+                   bytes_column("device_bytes", "device"),
+                   {.name = "fits", .kind = ColumnKind::kBool}};
+  const auto device = context.machine.make_device("fp32");
+  AttentionSpec spec = context.sizes.attention;
+  spec.width = context.sizes.widths.front();
+  const std::int64_t room = context.machine.memory_bytes;
+  for (std::int64_t tokens = 2048; tokens <= 131072; tokens *= 2) {
+    spec.context = tokens;
+    const AttentionBytes bytes = predict_attention(spec, *device);
+    table.add_row({spec.width, tokens, bytes.before_backward, bytes.peak,
+                   room > 0 ? Json(room) : Json(), room > 0 ? Json(bytes.peak <= room) : Json()});
+  }
+  return table;
+}
+
+}  // namespace
+
+void number_part(StudyContext& context) {
+  context.announce("sums, formats, autocast and normalisation");
+  const auto device = context.machine.make_device("fp32");
+  context.sections.push_back(
+      {.id = "numbers",
+       .title = "Number formats",
+       .reading = "What the formats hold, where sums in them go wrong, which dtype mixed "
+                  "precision gives each value, and which step of a normalisation needs float32.",
+       .tables = {accumulation_table(device.get()), format_table(), autocast_table(),
+                  precision_class_table(), norm_table(context.machine.seed)}});
+}
+
+void plan_part(StudyContext& context) {
+  context.announce("predicting what larger models take");
+  StudySection out{
+      .id = "plans",
+      .title = "Larger models, predicted",
+      .reading =
+          "Bytes of models that need not run here, from their programs alone; measured "
+          "steps below show that such predictions are exact."};
+  out.tables = {size_table(context), grid_table(context), graph_table(),
+                attention_prediction(context)};
+  out.charts = {{.kind = "lines",
+                 .title = fmt::format("Peak of {}, predicted", context.sizes.planned.name),
+                 .table = "memory_grid",
+                 .options = Json::Object{{"x", "context"},
+                                         {"y", Json::Array{"predicted_peak_bytes"}},
+                                         {"series", Json::Array{"mode", "precision"}},
+                                         {"log", "x"}}},
+                {.kind = "lines",
+                 .title = "Two live graphs: bytes of forward alone",
+                 .table = "live_graphs",
+                 .options = Json::Object{{"x", "context"},
+                                         {"y", Json::Array{"two_graphs_bytes"}},
+                                         {"series", Json::Array{"size"}},
+                                         {"log", "xy"}}}};
+  context.sections.push_back(std::move(out));
+}
+
+}  // namespace tracestep

@@ -1,0 +1,282 @@
+// Parts of the study that time whole steps: every mode of some sizes, growing contexts, warm-up.
+#include <algorithm>
+#include <array>
+#include <map>
+
+#include "base/units.h"
+#include "lab/compare/compare.h"
+#include "lab/measure/statistics.h"
+#include "lab/report/columns.h"
+#include "lab/study/study.h"
+#include "lab/time/tables.h"
+
+namespace tracestep {
+namespace {
+
+double median_ms(const StudyCell& cell) {
+  return median_of(cell.result.samples_ms);
+}
+
+// How many forward passes a step of this mode is worth.
+double weight_of(Mode mode) {
+  return mode == Mode::kStep ? 3.5 : mode == Mode::kForwardBackward ? 3.0 : 1.0;
+}
+
+// What a step of a cell will take in seconds, from the last cell of its model, or of another one by
+// the work there is; 0: nothing is known.
+double guess_seconds(const std::vector<StudyCell>& cells, const StepSpec& step) {
+  const auto work = [](const StepSpec& s) {
+    return weight_of(s.mode) * static_cast<double>(parameter_formula(s.model)) *
+           static_cast<double>(s.shape.batch * s.shape.context);
+  };
+  double same_mode = 0, same_model = 0, other = 0;
+  for (const StudyCell& cell : cells) {
+    const StepSpec& s = cell.spec.step;
+    if (cell.result.status != "ok") continue;
+    const double guess = median_ms(cell) * 1e-3 * work(step) / work(s);
+    const bool is_model = s.model.name == step.model.name;
+    (is_model && s.mode == step.mode ? same_mode : is_model ? same_model : other) = guess;
+  }
+  return same_mode > 0 ? same_mode : same_model > 0 ? same_model : other;
+}
+
+void measure_steps(StudyContext& context, const StepSpec& step, int warmup, int steps,
+                   std::vector<StudyCell>& out) {
+  CellSpec spec;
+  spec.step = step;
+  spec.warmup = warmup;
+  spec.steps = steps;
+  spec.instrumented_steps = 1;
+  spec.seed = context.machine.seed;
+  out.push_back({spec, measure_cell(context.device(), spec)});
+}
+
+// Measures unless there is no time for a few steps; as many steps as a share of the time allows.
+void measure(StudyContext& context, const StepSpec& step, double share,
+             std::vector<StudyCell>& out) {
+  constexpr int kLeast = 3, kBeside = 2;  // timed steps; warm-up and the recorded one
+  const double guess = guess_seconds(out, step);
+  if (!context.has_time_for(guess * (kLeast + kBeside))) return;
+  const double room = share * context.seconds_left();
+  double steps = context.sizes.steps;
+  if (guess > 0) steps = std::clamp<double>(room / guess - kBeside, kLeast, steps);
+  measure_steps(context, step, 1, static_cast<int>(steps), out);
+}
+
+void time_model(StudyContext& context, const ModelConfig& model, double share) {
+  context.announce(
+      fmt::format("timing {}: {} modes, primitive and fused", model.name, std::size(kAllModes)));
+  // One step tells what the others will take, before there is no way back. It is no sample.
+  std::vector<StudyCell> known = context.cells;
+  const StepSpec first{.model = model, .shape = context.sizes.shape, .mode = Mode::kForward};
+  const double guess = guess_seconds(known, first);
+  if (guess > 0 && context.seconds_left() > 2 * guess) measure_steps(context, first, 0, 1, known);
+  for (Mode mode : {Mode::kForward, Mode::kForwardBackward, Mode::kStep, Mode::kInference}) {
+    for (Granularity ops : {Granularity::kFused, Granularity::kPrimitive}) {
+      const std::size_t before = known.size();
+      measure(context, {.model = model, .shape = context.sizes.shape, .mode = mode, .ops = ops},
+              share, known);
+      if (known.size() > before) context.cells.push_back(known.back());
+    }
+  }
+}
+
+Table time_table(std::string name, std::string title, const std::vector<StudyCell>& cells) {
+  Table table{.name = std::move(name), .title = std::move(title)};
+  const auto ms = [](const char* column, const char* text, const char* doc = "") {
+    return real_column(column, text, "ms", 1, doc);
+  };
+  table.columns = {text_column("size"),
+                   int_column("context"),
+                   data_only(int_column("batch")),
+                   text_column("mode"),
+                   text_column("ops"),
+                   text_column("status"),
+                   ms("median_ms", "median", "wall time of a whole step"),
+                   ms("min_ms", "min"),
+                   ms("span_ms", "span", "first kernel's start to the last one's end"),
+                   ms("busy_ms", "busy", "kernels alone, in a separate step"),
+                   int_column("steps", "n", "timed"),
+                   real_column("tokens_per_s", "tokens/s", "", 0),
+                   real_column("gflops", "GFLOP/s", "", 0, "matrix products only"),
+                   bytes_column("peak_bytes", "peak", "most memory alive at once, as requested"),
+                   int_column("launches"),
+                   data_only(int_column("flops", {}, "of matrix products"))};
+  for (const StudyCell& cell : cells) {
+    const CellResult& r = cell.result;
+    const StepSpec& s = cell.spec.step;
+    std::vector<Json> row{s.model.name,    s.shape.context, s.shape.batch,
+                          name_of(s.mode), name_of(s.ops),  r.status};
+    if (r.status == "ok") {
+      const double median = median_ms(cell);
+      const auto tokens = static_cast<double>(s.shape.batch * s.shape.context);
+      for (double v : {median, min_of(r.samples_ms), r.device_span_ms, r.device_busy_ms}) {
+        row.emplace_back(v);
+      }
+      row.emplace_back(static_cast<std::int64_t>(r.samples_ms.size()));
+      row.emplace_back(tokens / median * 1e3);
+      row.emplace_back(static_cast<double>(r.flops) / median * 1e-6);
+      row.emplace_back(r.peak_bytes);
+      row.emplace_back(r.launches);
+      row.emplace_back(r.flops);
+    }
+    row.resize(table.columns.size());
+    table.add_row(std::move(row));
+  }
+  return table;
+}
+
+// Every cell as `bench` gives it, with its samples.
+Table cell_table(const std::vector<StudyCell>& cells) {
+  Table table{.name = "cells", .title = "Every measured cell", .columns = cell_columns()};
+  for (const StudyCell& cell : cells) table.add_row(cell_row(cell.result));
+  return table;
+}
+
+const StudyCell* partner_of(const StudyCell& cell, const std::vector<StudyCell>& cells,
+                            Granularity ops) {
+  for (const StudyCell& other : cells) {
+    const StepSpec &a = cell.spec.step, &b = other.spec.step;
+    if (a.model.name == b.model.name && a.mode == b.mode && b.ops == ops &&
+        other.result.status == "ok") {
+      return &other;
+    }
+  }
+  return nullptr;
+}
+
+Table granularity_table(const std::vector<StudyCell>& cells) {
+  Table table{.name = "granularity", .title = "Fused against primitive ops"};
+  table.columns = {text_column("size"),
+                   text_column("mode"),
+                   real_column("primitive_ms", "primitive", "ms", 1),
+                   real_column("fused_ms", "fused", "ms", 1),
+                   real_column("ratio", "ratio", "", 3, "fused over primitive, of medians"),
+                   real_column("low", "from", "", 3, "95 % interval of the ratio"),
+                   real_column("high", "to", "", 3),
+                   real_column("p", "p", "", 3, "Mann-Whitney, two-sided"),
+                   text_column("verdict", {}, "what fused is: same, faster, slower or unclear"),
+                   bytes_column("primitive_peak_bytes", "primitive peak"),
+                   bytes_column("fused_peak_bytes", "fused peak")};
+  for (const StudyCell& cell : cells) {
+    if (cell.spec.step.ops != Granularity::kPrimitive || cell.result.status != "ok") continue;
+    const StudyCell* fused = partner_of(cell, cells, Granularity::kFused);
+    if (fused == nullptr) continue;
+    const Comparison c = compare_samples(cell.result.samples_ms, fused->result.samples_ms, 0.02);
+    const auto finite = [](double v) { return std::isfinite(v) ? Json(v) : Json(); };
+    table.add_row({cell.spec.step.model.name, name_of(cell.spec.step.mode), median_ms(cell),
+                   median_ms(*fused), c.ratio, finite(c.low), finite(c.high), c.p,
+                   name_of(c.change), cell.result.peak_bytes, fused->result.peak_bytes});
+  }
+  return table;
+}
+
+// A whole step of each size and granularity, taken apart by the executor's own spans.
+StudySection component_section(const std::vector<StudyCell>& cells) {
+  StudySection out{
+      .id = "components",
+      .title = "Time per component and per kind of kernel",
+      .reading =
+          "Each kernel knows which part of the model asked for it and whether it belongs to "
+          "forward, backward or the optimizer; layers are added up. The row gaps is what "
+          "lies between kernels: it is measured, not scaled away, so that the total is the "
+          "span of that step. Matrix products (gemm) do nearly all the arithmetic; "
+          "everything else mostly moves bytes, so its speed is read as GB/s."};
+  for (const StudyCell& cell : cells) {
+    if (cell.spec.step.mode != Mode::kStep || cell.result.status != "ok") continue;
+    const std::string label =
+        fmt::format("{} {}", cell.spec.step.model.name, name_of(cell.spec.step.ops));
+    for (Table table : {time_by_component(cell.result), time_by_class(cell.result)}) {
+      table.title = fmt::format(
+          "{}: {}, one step",
+          table.columns[0].name == "class" ? "By kind of kernel" : "By component", label);
+      table.name += "@" + label;
+      out.tables.push_back(std::move(table));
+    }
+  }
+  return out;
+}
+
+}  // namespace
+
+void first_cell_part(StudyContext& context) {
+  time_model(context, context.sizes.models.front(), 0.15);
+}
+
+void other_cell_part(StudyContext& context) {
+  const auto& models = context.sizes.models;
+  for (std::size_t i = 1; i < models.size(); ++i) time_model(context, models[i], 0.15);
+}
+
+void add_cell_sections(StudyContext& context) {
+  StudySection out{
+      .id = "time",
+      .title = "Time of a step",
+      .reading =
+          "Every row is one way to run the model: inference keeps nothing for backward, "
+          "forward keeps what backward would need, forward-backward computes gradients, "
+          "step also updates the weights (AdamW). primitive runs softmax, norms and the "
+          "loss in parts, as plain framework code writes them; fused runs each as one "
+          "kernel.",
+      .tables = {time_table("time", "Time of a step", context.cells),
+                 granularity_table(context.cells), cell_table(context.cells)},
+      .shown = 2,
+      .charts = {{.kind = "bars",
+                  .title = "Median time of a step",
+                  .table = "time",
+                  .options = Json::Object{{"label", Json::Array{"size", "mode", "ops"}},
+                                          {"values", Json::Array{"median_ms"}}}}}};
+  context.sections.push_back(std::move(out));
+  context.sections.push_back(component_section(context.cells));
+}
+
+void scaling_part(StudyContext& context) {
+  const StudySizes& sizes = context.sizes;
+  context.announce(
+      fmt::format("timing {} at {} contexts", sizes.scaled.name, sizes.contexts.size()));
+  for (std::int64_t tokens : sizes.contexts) {
+    for (Mode mode : {Mode::kInference, Mode::kStep}) {
+      const BatchShape shape{.batch = sizes.shape.batch, .context = tokens};
+      measure(context, {.model = sizes.scaled, .shape = shape, .mode = mode}, 0.2, context.scaling);
+    }
+  }
+  Table table = time_table("scaling", "Time per context", context.scaling);
+  context.sections.push_back(
+      {.id = "scaling",
+       .title = "Time per context",
+       .reading = "The same model with longer sequences: linear layers grow with T, attention "
+                  "with T². Both axes are logarithmic, so a slope of one is proportional.",
+       .tables = {std::move(table)},
+       .charts = {{.kind = "lines",
+                   .title = "Median time of a step",
+                   .table = "scaling",
+                   .options = Json::Object{{"x", "context"},
+                                           {"y", Json::Array{"median_ms"}},
+                                           {"series", Json::Array{"size", "mode"}},
+                                           {"log", "xy"}}}}});
+}
+
+void warm_up_part(StudyContext& context) {
+  const StudySizes& sizes = context.sizes;
+  const StepSpec step{.model = preset("tiny"), .shape = sizes.shape};
+  const double each = guess_seconds(context.cells, step);
+  // Five timed steps and one recorded one in each process.
+  double seconds = 0;
+  for (std::int64_t warmup : sizes.warmups) seconds += each * static_cast<double>(warmup + 6);
+  if (!context.machine.warm_up || !context.has_time_for(seconds)) return;
+  context.announce("warm-up: fresh processes");
+  context.sections.push_back(
+      {.id = "warmup",
+       .title = "Warm-up",
+       .reading = "Each row is a process of its own with the same number of timed steps, so that "
+                  "means and deviations can be compared.",
+       .tables = {context.machine.warm_up(step, sizes.warmups)},
+       .charts = {{.kind = "lines",
+                   .title = "Every step of each process, warm-up first",
+                   .table = "warmup",
+                   .options = Json::Object{{"list", "steps_ms"},
+                                           {"x_title", "step of the process"},
+                                           {"series", Json::Array{"warmup"}}}}}});
+}
+
+}  // namespace tracestep

@@ -1,0 +1,134 @@
+// The part of the study that trains a model, and the one that compares precisions.
+#include <algorithm>
+#include <cmath>
+
+#include <fmt/ranges.h>
+
+#include "base/units.h"
+#include "lab/measure/statistics.h"
+#include "lab/report/columns.h"
+#include "lab/study/study.h"
+
+namespace tracestep {
+namespace {
+
+constexpr std::size_t kShownSteps = 120;  // of a loss curve
+
+Table loss_table(const StudyTraining& t) {
+  Table table{.name = "training", .title = "Loss during training"};
+  table.columns = {int_column("step"),
+                   real_column("loss", "loss", "", 3),
+                   real_column("validation_loss", "validation loss", "", 3),
+                   real_column("grad_norm", "gradient norm", "", 2),
+                   real_column("lr", "learning rate", "", -1),
+                   real_column("tokens_per_s", "tokens/s", "", 0)};
+  const auto& steps = t.steps;
+  const std::size_t stride = std::max<std::size_t>(1, steps.size() / kShownSteps);
+  for (std::size_t i = 0; i < steps.size(); ++i) {
+    const TrainStep& s = steps[i];
+    if (i % stride != 0 && i + 1 != steps.size() && !s.validation_loss) continue;
+    table.add_row({s.step, s.loss, s.validation_loss ? Json(*s.validation_loss) : Json(),
+                   s.grad_norm, s.lr, s.tokens_per_s});
+  }
+  return table;
+}
+
+// Generated text as a block of code, whatever it contains.
+std::string as_code(std::string text) {
+  std::ranges::replace(text, '`', '\'');
+  return "```text\n" + text + "\n```";
+}
+
+std::string reading_of(const StudyTraining& t) {
+  std::vector<double> rates;
+  rates.reserve(t.steps.size());
+  for (const TrainStep& s : t.steps) rates.push_back(s.tokens_per_s);
+  const double first = t.steps.front().loss, last = t.steps.back().loss;
+  return fmt::format(
+      "A model of {} parameters ({} layers, {} wide, one token per byte) was trained for {} steps "
+      "of {} × {} tokens on {} files ({}) from {}: {} in all, {:.0f} tokens/s at the median. The "
+      "loss is the mean cross-entropy in nats per byte: guessing evenly among {} bytes costs "
+      "{:.2f}. It went from {:.2f} to {:.2f}, which is a perplexity of {:.1f} bytes. Validation "
+      "loss is measured on the last part of the text, which is not trained on.\n\nWhat it writes "
+      "when asked to continue \"The \":\n\n{}",
+      format_count(static_cast<double>(parameter_formula(t.model))), t.model.layers,
+      t.model.d_model, t.steps.size(), t.shape.batch, t.shape.context, t.file_count,
+      format_bytes(t.text_bytes), fmt::join(t.texts, ", "), format_duration_ms(t.seconds * 1e3),
+      median_of(rates), t.model.vocab, std::log(static_cast<double>(t.model.vocab)), first, last,
+      std::exp(last), as_code(t.sample));
+}
+
+// The longest step of the smallest model: on a machine with other work to do, the safe guess.
+double step_ms_of(const StudyContext& context, Mode mode) {
+  double out = 0;
+  for (const StudyCell& cell : context.cells) {
+    const bool is_first = cell.spec.step.model.name == context.sizes.models.front().name;
+    if (!is_first || cell.spec.step.mode != mode || cell.result.status != "ok") continue;
+    out = std::max(out, max_of(cell.result.samples_ms));
+  }
+  return out;
+}
+
+}  // namespace
+
+void training_part(StudyContext& context) {
+  if (!context.machine.train) return;
+  // Always: half of the questions have no need of it, and a reader expects it.
+  const StudyTraining t = context.machine.train(std::max(1.0, context.seconds_left()),
+                                                step_ms_of(context, Mode::kStep));
+  context.sections.push_back(
+      {.id = "training",
+       .title = "Training on bytes",
+       .reading = reading_of(t),
+       .tables = {loss_table(t)},
+       .charts = {{.kind = "lines",
+                   .title = "Loss, nats per byte",
+                   .table = "training",
+                   .options = Json::Object{{"x", "step"},
+                                           {"y", Json::Array{"loss", "validation_loss"}}}}}});
+}
+
+void precision_part(StudyContext& context) {
+  const StudySizes& sizes = context.sizes;
+  StepErrors errors(context.machine.make_reference, sizes.error);
+  std::vector<PrecisionCell> cells;
+  for (const std::string& precision : sizes.precisions) {
+    CellSpec spec;
+    spec.step.model = sizes.precise;
+    spec.step.shape = sizes.shape;
+    spec.step.mode = Mode::kForwardBackward;
+    spec.precision = precision;
+    spec.warmup = 2;
+    spec.steps = std::min(sizes.steps, 5);
+    spec.instrumented_steps = 1;
+    spec.seed = context.machine.seed;
+    const double guess = step_ms_of(context, Mode::kForwardBackward) * 1e-3;
+    if (!context.has_time_for(guess * (spec.steps + 3))) continue;
+    context.announce(fmt::format("{} in {}", sizes.precise.name, precision));
+    const DeviceFactory device = context.device(precision);
+    CellResult result = measure_cell(device, spec);
+    cells.push_back({std::move(result), errors.of(device, spec)});
+  }
+  if (cells.empty()) return;
+  context.sections.push_back(
+      {.id = "precision",
+       .title = "A step in each precision",
+       .reading =
+           "Time, peak and error of the same step. A CPU multiplies every format in float32 "
+           "here, so there a lower precision saves bytes and no arithmetic; a GPU multiplies "
+           "16-bit operands and TF32 on matrix units of their own.",
+       .tables = {precision_step_table(cells)},
+       .charts = {{.kind = "bars",
+                   .title = "Median time",
+                   .table = "steps",
+                   .options = Json::Object{{"label", Json::Array{"size", "precision"}},
+                                           {"values", Json::Array{"median_ms"}}}},
+                  {.kind = "bars",
+                   .title = "Error of the gradients against float64",
+                   .table = "steps",
+                   .options = Json::Object{{"label", Json::Array{"size", "precision"}},
+                                           {"values", Json::Array{"gradient_error"}},
+                                           {"log", "x"}}}}});
+}
+
+}  // namespace tracestep

@@ -1,0 +1,173 @@
+#include "lab/time/tables.h"
+
+#include <algorithm>
+#include <array>
+#include <map>
+
+#include "analysis/component.h"
+#include "analysis/cost.h"
+#include "analysis/memory_map.h"
+#include "ir/op_def.h"
+
+namespace tracestep {
+namespace {
+
+constexpr std::size_t kPhases = std::size(kAllPhases);
+using PhaseTimes = std::array<double, kPhases>;
+
+double ms_of(const Span& s) {
+  return static_cast<double>(s.end_ns - s.start_ns) * 1e-6;
+}
+double total_of(const PhaseTimes& t) {
+  return t[0] + t[1] + t[2] + t[3];
+}
+double share(double part, double whole) {
+  return whole > 0.0 ? 100.0 * part / whole : 0.0;
+}
+
+Column real_column(std::string name, std::string title, std::string unit, int digits) {
+  return {.name = std::move(name),
+          .title = std::move(title),
+          .unit = std::move(unit),
+          .kind = ColumnKind::kReal,
+          .digits = digits};
+}
+
+// A node with several origins is shared out evenly among them.
+template <class Add>
+void for_each_origin(const Node& node, double ms, Add&& add) {
+  const double part = ms / static_cast<double>(node.origins.size());
+  for (const Origin& origin : node.origins) add(origin, part);
+}
+
+template <class Key>
+std::vector<std::pair<Key, PhaseTimes>> by_total(const std::map<Key, PhaseTimes>& times) {
+  std::vector<std::pair<Key, PhaseTimes>> out(times.begin(), times.end());
+  std::stable_sort(out.begin(), out.end(), [](const auto& a, const auto& b) {
+    return total_of(a.second) > total_of(b.second);
+  });
+  return out;
+}
+
+// What was live when the recorded step was at its fullest, by category. Blocks that were there
+// before the step are the leaves of the program.
+std::map<Category, std::int64_t> measured_at_peak(const CellResult& result) {
+  std::map<Category, std::int64_t> live, peak;
+  std::int64_t total = 0, most = -1;
+  const Storage storage = plan_storage(result.program);
+  for (const Buffer& b : storage.buffers) {
+    if (b.first != kNoNode) continue;
+    live[b.category] += b.bytes;
+    total += b.bytes;
+  }
+  for (const MemoryEvent& e : result.memory_events) {
+    if (e.action == MemoryAction::kAlloc) {
+      live[e.category] += e.requested_bytes;
+      total += e.requested_bytes;
+    } else if (e.action == MemoryAction::kFree) {
+      live[e.category] -= e.requested_bytes;
+      total -= e.requested_bytes;
+    }
+    if (total > most) {
+      most = total;
+      peak = live;
+    }
+  }
+  return peak;
+}
+
+}  // namespace
+
+Table time_by_component(const CellResult& result) {
+  std::map<std::string, PhaseTimes> times;
+  PhaseTimes sum{};
+  for (const Span& s : result.spans) {
+    if (s.node < 0) continue;
+    for_each_origin(result.program.node(s.node), ms_of(s), [&](const Origin& o, double ms) {
+      times[component_of(o.path)][static_cast<std::size_t>(o.phase)] += ms;
+      sum[static_cast<std::size_t>(o.phase)] += ms;
+    });
+  }
+  const double span_ms = static_cast<double>(result.span_ns) * 1e-6;
+  Table table{.name = "time_by_component", .title = "Time per component and phase, one step"};
+  table.columns = {{.name = "component", .description = "model path, layers added up"},
+                   real_column("forward_ms", "forward", "ms", 3),
+                   real_column("backward_ms", "backward", "ms", 3),
+                   real_column("optimizer_ms", "optimizer", "ms", 3),
+                   real_column("total_ms", "total", "ms", 3),
+                   real_column("share_percent", "share", "%", 2)};
+  const auto add = [&](const std::string& name, const PhaseTimes& t) {
+    table.add_row({name, t[0], t[1], t[2] + t[3], total_of(t), share(total_of(t), span_ms)});
+  };
+  for (const auto& [component, t] : by_total(times)) add(component, t);
+  const double gaps = span_ms - total_of(sum);
+  table.add_row({"gaps", Json(), Json(), Json(), gaps, share(gaps, span_ms)});
+  table.add_row({"total", sum[0], sum[1], sum[2] + sum[3], span_ms, 100.0});
+  table.notes.push_back("gaps: host time between nodes (allocation, dispatch, recording)");
+  return table;
+}
+
+Table time_by_class(const CellResult& result) {
+  struct Row {
+    std::int64_t launches = 0;
+    double ms = 0.0;
+    Cost cost;
+  };
+  std::map<KernelClass, Row> rows;
+  for (const Span& s : result.spans) {
+    if (s.node < 0) continue;
+    const Node& node = result.program.node(s.node);
+    Row& row = rows[node.op->kernel_class];
+    ++row.launches;
+    row.ms += ms_of(s);
+    row.cost += cost_of(result.program, node);
+  }
+  std::vector<std::pair<KernelClass, Row>> sorted(rows.begin(), rows.end());
+  std::stable_sort(sorted.begin(), sorted.end(),
+                   [](const auto& a, const auto& b) { return a.second.ms > b.second.ms; });
+  const double span_ms = static_cast<double>(result.span_ns) * 1e-6;
+  double busy = 0.0;
+  Table table{.name = "time_by_class", .title = "Time per kernel class, one step"};
+  table.columns = {{.name = "class", .description = "from the op records"},
+                   {.name = "launches", .kind = ColumnKind::kInt},
+                   real_column("ms", "time", "ms", 3),
+                   real_column("share_percent", "share", "%", 2),
+                   real_column("gflops", "GFLOP/s", "", 1),
+                   real_column("gbytes_per_s", "GB/s", "", 1)};
+  for (const auto& [kernel_class, row] : sorted) {
+    const double seconds = row.ms * 1e-3;
+    const auto bytes = static_cast<double>(row.cost.bytes_read + row.cost.bytes_written);
+    table.add_row({name_of(kernel_class), row.launches, row.ms, share(row.ms, span_ms),
+                   seconds > 0 ? static_cast<double>(row.cost.flops) / seconds * 1e-9 : 0.0,
+                   seconds > 0 ? bytes / seconds * 1e-9 : 0.0});
+    busy += row.ms;
+  }
+  table.add_row({"gaps", Json(), span_ms - busy, share(span_ms - busy, span_ms), Json(), Json()});
+  table.add_row({"total", result.launches, span_ms, 100.0, Json(), Json()});
+  return table;
+}
+
+Table bytes_by_category(const CellResult& result) {
+  const MemoryMap map = map_memory(result.program, result.traits);
+  const std::map<Category, std::int64_t> measured = measured_at_peak(result);
+  Table table{.name = "bytes_by_category", .title = "Bytes per category at the peak of one step"};
+  table.columns = {{.name = "category", .description = "stated by the program"},
+                   {.name = "predicted_bytes", .title = "predicted", .kind = ColumnKind::kBytes},
+                   {.name = "measured_bytes", .title = "measured", .kind = ColumnKind::kBytes},
+                   real_column("share_percent", "share", "%", 2)};
+  std::int64_t predicted_total = 0, measured_total = 0;
+  for (const auto& [category, bytes] : measured) measured_total += bytes;
+  for (Category category : kAllCategories) {
+    const std::int64_t predicted = map.by_category[static_cast<std::size_t>(category)];
+    const auto found = measured.find(category);
+    const std::int64_t bytes = found == measured.end() ? 0 : found->second;
+    predicted_total += predicted;
+    if (predicted == 0 && bytes == 0) continue;
+    table.add_row({name_of(category), predicted, bytes,
+                   share(static_cast<double>(bytes), static_cast<double>(measured_total))});
+  }
+  table.add_row({"total", predicted_total, measured_total, 100.0});
+  return table;
+}
+
+}  // namespace tracestep

@@ -1,0 +1,72 @@
+// One cell of a benchmark: a model, a mode and a device; its times by four clocks and its bytes.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/json.h"
+#include "base/signals.h"
+#include "lab/measure/measurement.h"
+#include "lab/report/table.h"
+#include "record/recorder.h"
+#include "train/step_program.h"
+
+namespace tracestep {
+
+struct CellSpec {
+  StepSpec step;
+  std::string precision = "fp32";  // a name of base/precision.h
+  std::string executor = "eager";
+  int warmup = 5;
+  int steps = 10;
+  int instrumented_steps = 3;  // separate runs with spans, for the busy clock
+  std::uint64_t seed = 0;
+  // Sampling by noise: `steps` is then the least, see SamplingRule.
+  double max_noise_percent = 0;
+  int max_steps = 1000;
+  double max_seconds = 60.0;
+  double roof_tflops = 0;  // what the device reaches at best, for the row; 0: not known
+};
+
+struct CellResult {
+  CellSpec spec;
+  std::string device;
+  std::string status = "ok";              // "oom", or "interrupted": there are no numbers then
+  std::string detail;                     // why it is "oom"
+  DeviceFacts facts_before, facts_after;  // around the timed steps
+  std::string choices;                    // Device::choices()
+  std::int64_t parameters = 0;
+  std::vector<double> samples_ms, warmup_ms;
+  std::string stopped_by;         // end_of_sampling()
+  std::int64_t major_faults = 0;  // pages that came from disk during the timed steps
+  bool profiled = false;          // a profiler listened to them
+  double wall_ms = 0, issue_ms = 0, device_span_ms = 0, device_busy_ms = 0;  // medians
+  double instrumented_wall_ms = 0;  // what recording spans costs, to be compared with wall_ms
+  std::int64_t peak_bytes = 0, predicted_peak_bytes = 0;
+  std::optional<std::int64_t> untracked_bytes;  // none where the system does not tell
+  std::optional<std::int64_t> outside_bytes;    // likewise
+  std::int64_t saved_bytes = 0;                 // forward values kept for backward, by the program
+  std::int64_t flops = 0;                       // of matrix products
+  std::int64_t launches = 0;
+  bool computes = true;        // false: nothing was computed, so times say nothing of speed
+  std::optional<double> loss;  // of the last step; none for inference
+
+  // What attribution needs: the program, and the spans and events of the last instrumented step.
+  Program program;
+  DeviceTraits traits;
+  std::vector<Span> spans;
+  std::int64_t span_ns = 0;  // first start to last end of that step
+  std::vector<MemoryEvent> memory_events;
+};
+
+// Builds, warms up, times, then records. Out of memory is a result, not an exception; so is a
+// signal to stop, which is looked at between steps.
+CellResult measure_cell(const DeviceFactory& make_device, const CellSpec& spec,
+                        const StopSignal* stop = nullptr);
+
+// The columns of `bench`, and a result as a row of them.
+std::vector<Column> cell_columns();
+std::vector<Json> cell_row(const CellResult& result);
+
+}  // namespace tracestep

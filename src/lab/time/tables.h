@@ -1,0 +1,37 @@
+// Times as tables: where those and the bytes of one recorded step went, and what warm-up leaves
+// out.
+#pragma once
+
+#include <span>
+
+#include "lab/measure/validity.h"
+#include "lab/time/cell.h"
+
+namespace tracestep {
+
+struct Question;  // lab/report/question.h
+
+// --- one recorded step: everything adds up to the whole, and what is between nodes is a row ------
+
+// Rows: component; columns: milliseconds per phase, total, share; the last rows are "gaps" (host
+// time between nodes) and "total" (the span).
+Table time_by_component(const CellResult& result);
+// Rows: kernel class; columns: launches, milliseconds, share, GFLOP/s, GB/s.
+Table time_by_class(const CellResult& result);
+// Rows: category; columns: predicted and measured bytes at the peak, share.
+Table bytes_by_category(const CellResult& result);
+
+// --- the warm-up study: the same cell with 0, 1, 2, 5 … warm-up steps, each from a fresh start,
+// with the same number of timed steps, so that deviations can be compared -------------------------
+
+// `rows`: rows of `bench`, each of a process of its own, those of one cell one after the other.
+Table warmup_table(std::span<const ResultRow> rows);
+
+// How many steps at the start of a sequence are longer than `factor` times the median of its last
+// half: what a warm-up has to leave out.
+int unsettled_steps(std::span<const double> steps_ms, double factor = 1.10);
+
+// What the study asks of these tables.
+std::span<const Question> time_questions();
+
+}  // namespace tracestep

@@ -1,0 +1,242 @@
+// The attention benchmark: its parts, its bytes against formulas worked out by hand, its fit.
+#include "lab/attention/run.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "analysis/saved_ledger.h"
+#include "backends/null/null_device.h"
+#include "base/error.h"
+#include "lab/attention/tables.h"
+#include "ops/functions.h"
+#include "support/backends.h"
+
+namespace tracestep {
+namespace {
+
+DeviceFactory planning(std::int64_t limit = 0) {
+  return [limit] { return make_null_device({.memory_limit = limit}); };
+}
+
+AttentionSpec spec_of(std::int64_t context, std::int64_t width, const char* saved = "weights") {
+  return {.batch = 2,
+          .context = context,
+          .width = width,
+          .saved = parse_saved("--saved", saved),
+          .warmup = 1,
+          .steps = 3};
+}
+
+// q, k, v, the gradient of y, and y itself.
+std::int64_t five_tensors(const AttentionSpec& s) {
+  return 5 * s.batch * s.context * s.width * 4;
+}
+
+TEST(AttentionTest, OneTwoOrThreeSquareTensorsStandBeforeBackward) {
+  for (const auto& [saved, count] : {std::pair{"weights", 1},
+                                     {"scores+weights", 2},
+                                     {"exp+weights", 2},
+                                     {"scores+exp+weights", 3}}) {
+    AttentionSpec spec = spec_of(64, 8, saved);
+    spec.causal = false;
+    EXPECT_EQ(spec.saved.count(), count);
+    const AttentionResult r = measure_attention(planning(), spec);
+    ASSERT_EQ(r.status, "ok") << saved;
+    const std::int64_t square = spec.batch * spec.context * spec.context * 4;
+    EXPECT_EQ(r.saved_bytes, count * square) << saved;
+    // In parts, softmax also saves the sum of each row.
+    const std::int64_t sums = spec.saved.exp ? spec.batch * spec.context * 4 : 0;
+    EXPECT_EQ(r.before_backward_bytes, five_tensors(spec) + count * square + sums) << saved;
+  }
+}
+
+TEST(AttentionTest, EveryBackEndHoldsWhatWasPredicted) {
+  for (const std::string& name : testing::backend_names()) {
+    for (const char* saved : {"weights", "scores+weights", "scores+exp+weights"}) {
+      for (bool causal : {true, false}) {
+        AttentionSpec spec = spec_of(48, 16, saved);
+        spec.causal = causal;
+        const AttentionResult r =
+            measure_attention([&] { return testing::backend_named(name).make({}); }, spec);
+        ASSERT_EQ(r.status, "ok") << r.detail;
+        EXPECT_EQ(r.before_backward_bytes, r.predicted_before_backward_bytes) << saved;
+        EXPECT_EQ(r.peak_bytes, r.predicted_peak_bytes) << saved;
+        EXPECT_EQ(r.forward.samples_ms.size(), 3u);
+        EXPECT_EQ(r.backward.samples_ms.size(), 3u);
+        EXPECT_EQ(r.forward.warmup_ms.size(), 1u);
+        for (double ms : r.backward.samples_ms) EXPECT_GT(ms, 0);
+        EXPECT_GT(r.forward.busy_ms, 0);
+        EXPECT_GT(r.backward.busy_ms, 0);
+      }
+    }
+  }
+}
+
+TEST(AttentionTest, BackwardHasTwiceTheProductsOfForward) {
+  const AttentionSpec spec = spec_of(32, 8);
+  const AttentionResult r = measure_attention(planning(), spec);
+  // Two products of 2·B·S²·D forward, four backward.
+  EXPECT_EQ(r.forward.flops, 2 * 2 * 2 * 32 * 32 * 8);
+  EXPECT_EQ(r.backward.flops, 2 * r.forward.flops);
+}
+
+AttentionSpec flash_of(std::int64_t context, std::int64_t width, const char* precision = "fp32") {
+  AttentionSpec spec = spec_of(context, width);
+  spec.attention = AttentionForm::kFlash;
+  spec.precision = precision;
+  return spec;
+}
+
+TEST(FlashAttentionBytesTest, OneNumberForEachRowIsSavedBesideTheTensors) {
+  const auto device = planning()();
+  const AttentionSpec spec = flash_of(128, 64);
+  const AttentionProgram p = attention_program(spec, *device);
+  std::vector<Shape> saved;
+  for (const LedgerItem& item : saved_ledger(p.program)) {
+    saved.push_back(p.program.type(item.value).shape);
+  }
+  // q, k and v are parameters here, which a ledger does not list.
+  EXPECT_THAT(saved, ::testing::UnorderedElementsAre(Shape{2, 128, 64}, Shape{2, 128}));
+}
+
+TEST(FlashAttentionBytesTest, EveryBackEndHoldsWhatWasPredictedAndItGrowsWithTheContextAlone) {
+  for (const std::string& name : testing::backend_names()) {
+    for (const char* precision : {"fp32", "bf16-pure", "bf16"}) {
+      std::vector<double> contexts, before, peak;
+      for (std::int64_t context : {64, 128, 256, 512}) {
+        const AttentionSpec spec = flash_of(context, 16, precision);
+        const AttentionResult r =
+            measure_attention([&] { return testing::backend_named(name).make({}); }, spec);
+        ASSERT_EQ(r.status, "ok") << r.detail;
+        EXPECT_EQ(r.before_backward_bytes, r.predicted_before_backward_bytes) << precision;
+        EXPECT_EQ(r.peak_bytes, r.predicted_peak_bytes) << precision;
+        EXPECT_EQ(r.saved_bytes, 0);
+        EXPECT_EQ(r.whole.samples_ms.size(), 3u);
+        if (std::string_view(precision) == "fp32") {
+          EXPECT_EQ(r.before_backward_bytes, five_tensors(spec) + spec.batch * context * 4);
+        }
+        contexts.push_back(static_cast<double>(context));
+        before.push_back(static_cast<double>(r.before_backward_bytes));
+        peak.push_back(static_cast<double>(r.peak_bytes));
+      }
+      EXPECT_NEAR(fit_quadratic(contexts, before).a, 0.0, 1e-9) << precision;
+      // Workspaces come in whole blocks; a matrix of scores would be 4 and more.
+      EXPECT_NEAR(fit_quadratic(contexts, peak).a, 0.0, 0.1) << name << " " << precision;
+    }
+  }
+}
+
+TEST(FlashAttentionBytesTest, ACausalCallCountsHalfAndBackwardTwoAndAHalfTimes) {
+  const AttentionResult naive = measure_attention(planning(), spec_of(32, 8));
+  const AttentionResult flash = measure_attention(planning(), flash_of(32, 8));
+  EXPECT_EQ(2 * flash.forward.flops, naive.forward.flops);
+  EXPECT_EQ(2 * flash.backward.flops, 5 * flash.forward.flops);
+  EXPECT_EQ(flash.whole.flops, flash.forward.flops + flash.backward.flops);
+}
+
+// The step of a whole model: in each layer one tensor of B·H·T numbers, and none of B·H·T².
+TEST(FlashAttentionBytesTest, AModelSavesNothingOfTheSizeOfItsScores) {
+  StepSpec step{.model = {.vocab = 31, .d_model = 24, .d_ff = 40, .layers = 3, .heads = 2},
+                .shape = {.batch = 2, .context = 37}};
+  step.attention = AttentionForm::kFlash;
+  for (Granularity ops : {Granularity::kFused, Granularity::kPrimitive}) {
+    step.ops = ops;
+    const Program program = step_program(step);
+    int rows = 0;
+    for (const LedgerItem& item : saved_ledger(program)) {
+      const Shape& shape = program.type(item.value).shape;
+      EXPECT_NE(shape.product(), 2 * 2 * 37 * 37) << program.node(item.producer).op->name;
+      rows += shape == Shape{2, 2, 37} ? 1 : 0;
+    }
+    EXPECT_EQ(rows, 3) << name_of(ops);
+    std::int64_t kernels = 0;
+    for (const Node& node : program.nodes) {
+      kernels += node.op->kernel_class == KernelClass::kAttention ? 1 : 0;
+    }
+    EXPECT_EQ(kernels, 6) << name_of(ops);
+  }
+}
+
+TEST(AttentionTest, TheLossIsInNeitherPart) {
+  const auto device = planning()();
+  const AttentionProgram p = attention_program(spec_of(32, 8), *device);
+  int outside = 0;
+  for (std::size_t i = 0; i < p.program.nodes.size(); ++i) {
+    const Node& node = p.program.nodes[i];
+    const auto id = static_cast<NodeId>(i);
+    if (node.op->is_view()) continue;
+    const bool is_loss = node.origin().path == "loss";
+    if (p.is_forward(id)) {
+      EXPECT_EQ(node.origin().phase, Phase::kForward);
+      EXPECT_FALSE(is_loss);
+    } else if (p.is_backward(id)) {
+      EXPECT_EQ(node.origin().phase, Phase::kBackward);
+      EXPECT_FALSE(is_loss) << node.op->name;
+    } else {
+      EXPECT_TRUE(is_loss) << node.op->name;
+      ++outside;
+    }
+  }
+  EXPECT_GE(outside, 2);  // y·upstream and its sum
+}
+
+TEST(AttentionTest, ALimitAtThePeakPassesAndOneByteLessFails) {
+  const AttentionSpec spec = spec_of(64, 8);
+  const AttentionResult fits = measure_attention(planning(), spec);
+  EXPECT_EQ(measure_attention(planning(fits.peak_bytes), spec).status, "ok");
+  const AttentionResult tight = measure_attention(planning(fits.peak_bytes - 1), spec);
+  EXPECT_EQ(tight.status, "oom");
+  EXPECT_EQ(tight.predicted_peak_bytes, fits.peak_bytes);
+  EXPECT_TRUE(tight.forward.samples_ms.empty());
+  EXPECT_FALSE(tight.detail.empty());
+}
+
+TEST(AttentionTest, TheNamesOfSavedTensorsAreRead) {
+  EXPECT_EQ(name_of(parse_saved("--saved", "weights+scores")), "scores+weights");
+  EXPECT_EQ(name_of(parse_saved("--saved", "exp+weights")), "exp+weights");
+  for (const char* wrong : {"scores", "weights+weights", "wieghts", "", "weights+"}) {
+    EXPECT_THROW(parse_saved("--saved", wrong), Error) << wrong;
+  }
+}
+
+TEST(AttentionTest, AQuadraticIsFoundThroughItsPoints) {
+  const std::vector<double> s = {256, 1024, 4096, 16384};
+  std::vector<double> bytes;
+  for (double x : s) bytes.push_back(32 * x * x + 2560 * x + 64);
+  const QuadraticFit fit = fit_quadratic(s, bytes);
+  EXPECT_NEAR(fit.a, 32, 1e-6);
+  EXPECT_NEAR(fit.b, 2560, 1e-3);
+  EXPECT_LT(fit.largest_error, 1e-6);
+  bytes[1] *= 1.5;  // no quadratic goes through these
+  EXPECT_GT(fit_quadratic(s, bytes).largest_error, 0.01);
+}
+
+TEST(AttentionTest, BytesPerSquaredContextCountTheSavedTensors) {
+  for (const auto& [saved, count] : {std::pair{"weights", 1}, {"scores+exp+weights", 3}}) {
+    std::vector<AttentionResult> results;
+    for (std::int64_t context : {64, 128, 256, 512}) {
+      AttentionSpec spec = spec_of(context, 16, saved);
+      spec.causal = false;
+      results.push_back(measure_attention(planning(), spec));
+    }
+    const Table table = attention_scaling_table(results);
+    ASSERT_EQ(table.rows.size(), 1u);
+    // B·4 = 8 bytes per S² and tensor.
+    EXPECT_NEAR(table.rows[0][7].as_double(), 8 * count, 1e-6);
+    EXPECT_NEAR(table.rows[0][8].as_double(), count, 1e-6);
+    // Five tensors of B·D floats, and for softmax in parts B sums.
+    EXPECT_NEAR(table.rows[0][9].as_double(), 5 * 2 * 16 * 4 + (count == 3 ? 8 : 0), 1e-3);
+  }
+}
+
+TEST(AttentionTest, TwoContextsAreNoFit) {
+  std::vector<AttentionResult> results;
+  for (std::int64_t context : {64, 128}) {
+    results.push_back(measure_attention(planning(), spec_of(context, 16)));
+  }
+  EXPECT_TRUE(attention_scaling_table(results).rows.empty());
+  EXPECT_EQ(attention_table(results, Json::object()).rows.size(), 2u);
+}
+
+}  // namespace
+}  // namespace tracestep

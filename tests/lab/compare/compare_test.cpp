@@ -1,0 +1,285 @@
+#include "lab/compare/compare.h"
+
+#include <cmath>
+
+#include <gtest/gtest.h>
+
+#include "base/error.h"
+
+namespace tracestep {
+namespace {
+
+std::vector<double> around(double center, double step = 0.01) {
+  std::vector<double> out;
+  for (int i = -4; i <= 4; ++i) out.push_back(center * (1 + step * 0.1 * i));
+  return out;
+}
+
+Json list(const std::vector<double>& values) {
+  Json out = Json::array();
+  for (double v : values) out.push_back(v);
+  return out;
+}
+
+Json row_of(const char* mode, std::vector<double> samples, const char* precision = "fp32") {
+  Json row = Json::object();
+  row["size"] = "tiny";
+  row["context"] = 128;
+  row["mode"] = mode;
+  row["precision"] = precision;
+  row["status"] = "ok";
+  row["samples_ms"] = list(samples);
+  return row;
+}
+
+ResultFile file_of(std::vector<Json> rows, const char* commit = "one") {
+  Json environment = Json::object();
+  environment["commit"] = commit;
+  environment["cpu"] = "some";
+  environment["date_utc"] = commit;  // never worth a line
+  ResultFile out{"file.json", "tracestep.bench/1", environment, {}};
+  for (Json& row : rows) out.rows.emplace_back(std::move(row), environment);
+  return out;
+}
+
+std::string verdict(const ComparisonReport& report, std::size_t row) {
+  return report.rows.rows.at(row).at(1).as_string();
+}
+
+TEST(CompareTest, FourVerdicts) {
+  const auto change = [](const std::vector<double>& a, const std::vector<double>& b) {
+    return compare_samples(a, b, 0.02).change;
+  };
+  EXPECT_EQ(change(around(100), around(100.1)), Change::kSame);
+  EXPECT_EQ(change(around(100), around(80)), Change::kFaster);
+  EXPECT_EQ(change(around(100), around(125)), Change::kSlower);
+  EXPECT_EQ(change(around(100, 3.0), around(108, 3.0)), Change::kUnclear);
+  // Clearly apart, but three samples cannot show it: the best p is 2/20.
+  const std::vector<double> few = {100, 101, 102}, twice = {200, 201, 202};
+  EXPECT_EQ(change(few, twice), Change::kUnclear);
+  EXPECT_NEAR(compare_samples(few, twice, 0.02).p, 0.1, 1e-12);
+}
+
+TEST(CompareTest, TheRatioIsThatOfTheMedians) {
+  const Comparison c = compare_samples(around(100), around(125), 0.02);
+  EXPECT_DOUBLE_EQ(c.ratio, 1.25);
+  EXPECT_GT(c.low, 1.24);
+  EXPECT_LT(c.high, 1.26);
+  // Nine and nine, fully apart: 2 / binomial(18, 9).
+  EXPECT_NEAR(c.p, 2.0 / 48620, 1e-12);
+}
+
+TEST(CompareTest, RowsMeetByWhatTheyMeasuredAndNotByPlace) {
+  const auto report =
+      compare_results(file_of({row_of("forward", around(10)), row_of("step", around(30))}),
+                      file_of({row_of("step", around(60)), row_of("forward", around(10))}), {});
+  ASSERT_EQ(report.rows.rows.size(), 2u);
+  EXPECT_EQ(verdict(report, 0), "same");
+  EXPECT_EQ(verdict(report, 1), "slower");
+}
+
+TEST(CompareTest, RowsWithoutAPartnerAreNamed) {
+  const auto report = compare_results(file_of({row_of("forward", around(10))}),
+                                      file_of({row_of("step", around(10))}), {});
+  ASSERT_EQ(report.rows.rows.size(), 2u);
+  EXPECT_EQ(verdict(report, 0), "only in A");
+  EXPECT_EQ(verdict(report, 1), "only in B");
+}
+
+TEST(CompareTest, IgnoredColumnsMayDiffer) {
+  const auto a = file_of({row_of("step", around(10), "fp32")});
+  const auto b = file_of({row_of("step", around(5), "bf16")});
+  EXPECT_EQ(verdict(compare_results(a, b, {}), 0), "only in A");
+  const auto report = compare_results(a, b, {.ignored = {"precision"}});
+  ASSERT_EQ(report.rows.rows.size(), 1u);
+  EXPECT_EQ(verdict(report, 0), "faster");
+  EXPECT_NE(report.rows.rows[0][0].as_string().find("fp32 → bf16"), std::string::npos);
+  EXPECT_THROW(compare_results(a, b, {.ignored = {"precison"}}), Error);
+  const auto both =
+      file_of({row_of("step", around(10), "fp32"), row_of("step", around(5), "bf16")});
+  EXPECT_THROW(compare_results(both, b, {.ignored = {"precision"}}), Error);
+}
+
+TEST(CompareTest, TheEnvironmentShowsOnlyWhatDiffers) {
+  const auto same = compare_results(file_of({}), file_of({}), {});
+  EXPECT_TRUE(same.environment.rows.empty());
+  const auto other = compare_results(file_of({}, "one"), file_of({}, "two"), {});
+  ASSERT_EQ(other.environment.rows.size(), 1u);
+  EXPECT_EQ(other.environment.rows[0][0].as_string(), "commit");
+}
+
+TEST(CompareTest, ARegressionIsSlowerBeyondNoiseAndBeyondThePercentage) {
+  const auto a = file_of({row_of("step", around(100))});
+  const auto regressions = [&](Json row, double percent) {
+    return compare_results(a, file_of({std::move(row)}), {.fail_percent = percent})
+        .regressions.size();
+  };
+  EXPECT_EQ(regressions(row_of("step", around(110)), 5), 1u);
+  EXPECT_EQ(regressions(row_of("step", around(110)), 15), 0u);
+  EXPECT_EQ(regressions(row_of("step", around(90)), 0), 0u);
+  Json gone = row_of("step", {});
+  gone["status"] = "oom";
+  EXPECT_EQ(regressions(gone, 5), 1u);
+}
+
+// Its wait is missing: the wall clock says less than the device.
+Json invalid_row(double ms) {
+  Json late = row_of("step", around(ms));
+  late["wall_ms"] = ms;
+  late["device_span_ms"] = 8 * ms;
+  late["tflops"] = 1.0;
+  late["warmup_ms"] = list({1.0});
+  return late;
+}
+
+TEST(CompareTest, AnInvalidRowIsNotCompared) {
+  const Json late = invalid_row(50);
+  const auto report = compare_results(file_of({row_of("step", around(100))}), file_of({late}),
+                                      {.fail_percent = 0.0});
+  EXPECT_EQ(verdict(report, 0), "invalid");
+  EXPECT_NE(report.rows.rows[0].back().as_string().find("missing_synchronization"),
+            std::string::npos);
+}
+
+TEST(CompareTest, WhatTheGateCannotJudgeIsNamedAndDoesNotPass) {
+  const auto with = [](Json row, const char* column, Json value) {
+    row[column] = std::move(value);
+    return row;
+  };
+  const Json good = row_of("step", around(100));
+  struct {
+    std::vector<Json> a, b;
+    const char* why;
+  } const cases[] = {
+      {{good}, {}, "tiny context 128 step fp32: only in A"},
+      {{good}, {row_of("forward", around(100))}, "only in A"},
+      {{}, {good}, "nothing was timed in both files"},
+      {{}, {}, "nothing was timed in both files"},
+      {{good}, {row_of("step", {})}, "no samples in B"},
+      {{row_of("step", {})}, {good}, "no samples in A"},
+      {{good}, {with(good, "samples_ms", Json::Array{100.0, Json()})}, "no positive numbers"},
+      {{with(good, "samples_ms", Json())}, {good}, "no samples in A"},
+      {{with(good, "samples_ms", "x")}, {good}, "no samples in A"},
+      {{with(good, "samples_ms", Json::Array{Json(), Json()})}, {good}, "no samples in A"},
+      {{with(good, "samples_ms", Json::Array{100.0, 0.0})}, {good}, "no positive numbers"},
+      {{good}, {with(good, "samples_ms", "many")}, "no samples in B"},
+      {{good}, {invalid_row(300)}, "B invalid: missing_synchronization"},
+      {{invalid_row(300)}, {good}, "A invalid: missing_synchronization"},
+      {{good}, {row_of("step", {300, 301, 302})}, "unclear, fewer than six samples"},
+      {{row_of("step", around(100, 2.0))}, {row_of("step", around(108, 2.0))}, "unclear, "},
+      {{good}, {row_of("step", around(-100))}, "no positive numbers"},
+      {{good}, {with(good, "status", Json())}, "status ok → none"},
+      {{with(good, "status", "odd")}, {good}, "status odd → ok"},
+      {{with(good, "status", "oom")}, {with(good, "status", "oom")}, "nothing was timed"},
+  };
+  for (const auto& c : cases) {
+    const auto report = compare_results(file_of(c.a), file_of(c.b), {.fail_percent = 5.0});
+    EXPECT_TRUE(report.regressions.empty()) << c.why;
+    ASSERT_EQ(report.undecided.size(), 1u) << c.why;
+    EXPECT_NE(report.undecided[0].find(c.why), std::string::npos) << report.undecided[0];
+    // Without the gate nothing is judged.
+    EXPECT_TRUE(compare_results(file_of(c.a), file_of(c.b), {}).undecided.empty()) << c.why;
+  }
+}
+
+TEST(CompareTest, TheMarginDoesNotHideWhatTheGateAsksFor) {
+  const auto gate = [](double b_ms, double spread, double margin) {
+    return compare_results(file_of({row_of("step", around(100, spread))}),
+                           file_of({row_of("step", around(b_ms, spread))}),
+                           {.margin = margin, .fail_percent = 1.0});
+  };
+  // Certain, and within what the table calls the same.
+  for (double margin : {0.02, 0.5}) {
+    const auto slower = gate(101.8, 0.0001, margin);
+    EXPECT_EQ(verdict(slower, 0), "same");
+    EXPECT_EQ(slower.regressions.size(), 1u);
+    EXPECT_TRUE(slower.undecided.empty());
+  }
+  // The same by a wide margin, and perhaps more than the limit.
+  const auto unknown = gate(100, 0.2, 0.5);
+  EXPECT_EQ(verdict(unknown, 0), "same");
+  EXPECT_TRUE(unknown.regressions.empty());
+  ASSERT_EQ(unknown.undecided.size(), 1u);
+  EXPECT_NE(unknown.undecided[0].find("same, "), std::string::npos) << unknown.undecided[0];
+  EXPECT_TRUE(gate(100.1, 0.001, 0.5).undecided.empty());
+}
+
+TEST(CompareTest, DamagedSamplesOfAPartDoNotHideIt) {
+  const auto attention = [](Json backward) {
+    Json row = row_of("step", {});
+    row["forward_samples_ms"] = list(around(100));
+    row["backward_samples_ms"] = std::move(backward);
+    ResultFile out = file_of({row});
+    out.schema = "tracestep.attention/1";
+    return out;
+  };
+  const auto undecided = [&](Json a, Json b) {
+    return compare_results(attention(std::move(a)), attention(std::move(b)), {.fail_percent = 5.0})
+        .undecided.size();
+  };
+  const Json times = list(around(900));
+  for (const Json& damaged : {Json(), Json("x"), Json::array(), Json(Json::Array{Json()})}) {
+    EXPECT_EQ(undecided(damaged, times), 1u) << damaged.dump();
+    EXPECT_EQ(undecided(times, damaged), 1u) << damaged.dump();
+  }
+  // Measured in neither.
+  EXPECT_EQ(undecided(Json(), Json::array()), 0u);
+}
+
+TEST(CompareTest, WhatOnlyShowsBesideOtherRowsIsAnObjectionToo) {
+  const auto grid = [](double step_ms) {
+    const auto row = [](const char* mode, double ms, double flops) {
+      Json out = row_of(mode, around(ms));
+      out["flops"] = flops;
+      out["median_ms"] = ms;
+      out["tflops"] = flops / ms * 1e-9;
+      return out;
+    };
+    return file_of({row("forward", 100, 1e9), row("step", step_ms, 3e9)});
+  };
+  // A step in half the time of its forward pass.
+  const auto report = compare_results(grid(300), grid(50), {.fail_percent = 5.0});
+  EXPECT_EQ(verdict(report, 1), "invalid");
+  ASSERT_EQ(report.undecided.size(), 1u);
+  EXPECT_NE(report.undecided[0].find("B invalid: more_work_in_less_time"), std::string::npos);
+}
+
+TEST(CompareTest, TheGatePassesWhatItHasSeenToBeRight) {
+  Json gone = row_of("forward", {});
+  gone["status"] = "oom";
+  struct {
+    std::vector<Json> a, b;
+  } const cases[] = {
+      {{row_of("step", around(100))}, {row_of("step", around(100.1))}},
+      {{row_of("step", around(100))}, {row_of("step", around(80))}},
+      // Rows that only B has, and rows that never ran.
+      {{row_of("step", around(100)), gone}, {row_of("step", around(100)), gone}},
+      {{row_of("step", around(100))}, {row_of("step", around(100)), row_of("forward", {})}},
+      {{row_of("step", around(100)), gone},
+       {row_of("step", around(100)), row_of("forward", around(100))}},
+      // Too wide to be the same, but no part of the interval is beyond the limit.
+      {{row_of("step", around(100, 0.5))}, {row_of("step", around(98, 0.5))}},
+  };
+  for (const auto& c : cases) {
+    const auto report = compare_results(file_of(c.a), file_of(c.b), {.fail_percent = 20.0});
+    EXPECT_TRUE(report.regressions.empty());
+    EXPECT_TRUE(report.undecided.empty()) << report.undecided[0];
+  }
+}
+
+TEST(CompareTest, ARegressionIsOneWhateverElseCannotBeJudged) {
+  const auto report =
+      compare_results(file_of({row_of("step", around(100)), row_of("forward", around(10))}),
+                      file_of({row_of("step", around(150))}), {.fail_percent = 5.0});
+  EXPECT_EQ(report.regressions.size(), 1u);
+  EXPECT_EQ(report.undecided.size(), 1u);
+}
+
+TEST(CompareTest, FilesOfDifferentCommandsAreRefused) {
+  ResultFile other = file_of({});
+  other.schema = "tracestep.attention/1";
+  EXPECT_THROW(compare_results(file_of({}), other, {}), Error);
+}
+
+}  // namespace
+}  // namespace tracestep

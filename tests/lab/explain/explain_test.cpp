@@ -1,0 +1,129 @@
+// Every topic explains itself with numbers that follow from the model asked for.
+#include "lab/explain/explain.h"
+
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "base/error.h"
+#include "ops/functions.h"
+
+namespace tracestep {
+namespace {
+
+// wall 10 ms of which kernels work 4, eight samples with a median of 10.
+ResultRow row() {
+  Json cells = Json::object();
+  cells["size"] = "tiny";
+  cells["context"] = 8;
+  cells["mode"] = "step";
+  cells["device"] = "cpu";
+  cells["status"] = "ok";
+  Json samples = Json::array(), warm = Json::array();
+  for (double ms : {9.0, 10.0, 10.0, 10.0, 10.0, 10.0, 10.0, 11.0}) samples.push_back(ms);
+  warm.push_back(90.0);
+  cells["samples_ms"] = samples;
+  cells["warmup_ms"] = warm;
+  cells["median_ms"] = 10.0;
+  cells["wall_ms"] = 10.0;
+  cells["issue_ms"] = 2.0;
+  cells["device_span_ms"] = 9.5;
+  cells["device_busy_ms"] = 4.0;
+  cells["instrumented_wall_ms"] = 10.5;
+  cells["launches"] = 100;
+  cells["flops"] = 4e10;
+  cells["tflops"] = 4.0;
+  cells["roof_tflops"] = 8.0;
+  return ResultRow(std::move(cells));
+}
+
+class ExplainTest : public ::testing::Test {
+ protected:
+  void SetUp() override { ops::register_all(); }
+
+  ExplainInput input() const {
+    return {
+        .model = {.name = "own", .vocab = 11, .d_model = 12, .d_ff = 20, .layers = 2, .heads = 3},
+        .shape = {.batch = 5, .context = 7},
+        .row = row};
+  }
+
+  // The value of the row called `what` in the first table of `topic`.
+  double value(std::string_view topic, std::string_view what) const {
+    const Table table = explain(topic_named(topic), input()).front();
+    for (const auto& line : table.rows) {
+      if (line[0].as_string() == what) return line[4].as_double();
+    }
+    ADD_FAILURE() << topic << " has no line \"" << what << "\"";
+    return NAN;
+  }
+};
+
+TEST_F(ExplainTest, EveryTopicHasNumbersTrapsAndATitle) {
+  std::set<std::string_view> names;
+  for (const Topic& topic : topics()) {
+    EXPECT_TRUE(names.insert(topic.name).second) << topic.name;
+    const std::vector<Table> tables = explain(topic, input());
+    ASSERT_FALSE(tables.empty()) << topic.name;
+    EXPECT_GE(tables[0].rows.size(), 2u) << topic.name;
+    EXPECT_NE(tables[0].title.find(topic.title), std::string::npos);
+    EXPECT_GE(topic.traps.size(), 2u) << topic.name;
+    for (std::string_view trap : topic.traps) {
+      EXPECT_EQ(std::ranges::count(tables[0].notes, fmt::format("trap: {}", trap)), 1);
+    }
+  }
+  EXPECT_EQ(topic_table().rows.size(), topics().size());
+  EXPECT_GE(topics().size(), 22u);
+}
+
+TEST_F(ExplainTest, NumbersFollowTheModel) {
+  // B = 5, T = 7, C = 12, F = 20, L = 2, H = 3, V = 11.
+  EXPECT_EQ(value("residual-stream", "one tensor"), 4 * 5 * 7 * 12);
+  EXPECT_EQ(value("residual-stream", "scores of one layer"), 4 * 5 * 3 * 7 * 7);
+  EXPECT_EQ(value("flops", "scores and values"), 4.0 * 5 * 7 * 7 * 12 * 2);
+  EXPECT_EQ(value("flops", "forward, all of them"), value("flops", "forward, by the program"));
+  EXPECT_EQ(value("flops", "step over forward"), 3);
+  EXPECT_EQ(value("gemm-share", "products of a forward pass"), 9 * 2 + 1);
+  EXPECT_EQ(value("gemm-share", "inference: kernels that are products"), 9 * 2 + 1);
+  EXPECT_EQ(value("attention-memory", "the well-known case"), 8.0 * 1024 * 1024 * 1024);
+  const double p = 2 * 11 * 12 + 2 * (4 * 12 * 12 + 3 * 12 * 20 + 2 * 12) + 12;
+  EXPECT_EQ(value("peak-memory", "weights"), 4 * p);
+  EXPECT_EQ(value("adamw", "states"), 8 * p);
+}
+
+TEST_F(ExplainTest, NumbersOfARunAreItsOwn) {
+  EXPECT_EQ(value("warm-up", "first over median"), 9);
+  EXPECT_NEAR(value("warm-up", "mean with warm-up steps in it"), 170.0 / 9, 1e-12);
+  EXPECT_EQ(value("launch-bound", "share in which kernels work"), 0.4);
+  EXPECT_EQ(value("launch-bound", "the host's part of each"), 0.06);
+  EXPECT_EQ(value("synchronisation", "what a clock without a wait would show"), 0.2);
+  EXPECT_EQ(value("profiler-overhead", "cost"), 1.05);
+  EXPECT_EQ(value("roofline", "share of the measured roof"), 0.5);
+  EXPECT_NEAR(value("std", "sample standard deviation"), std::sqrt(2.0 / 7), 1e-12);
+}
+
+TEST_F(ExplainTest, NumberFormatsAreTheTypesOwn) {
+  EXPECT_EQ(value("loss-scaling", "least number of fp16"), 0x1p-24);
+  EXPECT_EQ(value("loss-scaling", "half of it becomes"), 0);
+  EXPECT_EQ(value("loss-scaling", "a gradient in fp16"), 0);
+  EXPECT_NEAR(value("loss-scaling", "and taken back in fp32"), 2e-8, 1e-11);
+  EXPECT_EQ(value("mixed-precision", "spacing of bf16 at 1"), 0x1p-7);
+  EXPECT_EQ(value("rmsnorm", "255² in fp16"), 65024);
+  EXPECT_EQ(value("accumulation", "5: bf16 + bf16"), 4.0);
+  // A running sum is the sum.
+  EXPECT_NEAR(value("flash-attention", "all at once"),
+              value("flash-attention", "after a score of 2"), 1e-12);
+}
+
+TEST_F(ExplainTest, AnUnknownTopicNamesTheNearest) {
+  try {
+    topic_named("sofmax");
+    FAIL();
+  } catch (const Error& e) {
+    EXPECT_EQ(e.code(), ErrorCode::kUsage);
+    EXPECT_NE(std::string(e.what()).find("did you mean softmax?"), std::string::npos) << e.what();
+  }
+}
+
+}  // namespace
+}  // namespace tracestep

@@ -1,0 +1,220 @@
+#include "lab/profile/run.h"
+
+#include <gtest/gtest.h>
+
+#include "analysis/cost.h"
+#include "base/error.h"
+#include "lab/profile/profiles.h"
+#include "lab/profile/tables.h"
+#include "ops/functions.h"
+#include "support/backends.h"
+
+namespace tracestep {
+namespace {
+
+// The cell of the first row that has `key` in its first column that is called `by`.
+Json cell(const Table& table, std::string_view by, std::string_view key, std::string_view column) {
+  const auto at = [&](std::string_view name) {
+    for (std::size_t i = 0; i < table.columns.size(); ++i) {
+      if (table.columns[i].name == name) return i;
+    }
+    ADD_FAILURE() << "no column " << name;
+    return std::size_t{0};
+  };
+  for (const auto& row : table.rows) {
+    if (row[at(by)].is_string() && row[at(by)].as_string() == key) return row[at(column)];
+  }
+  ADD_FAILURE() << "no row " << key;
+  return {};
+}
+
+ProfiledCell celled(Profile profile, Ceilings ceilings = {}) {
+  StepWork work = work_of(profile, ceilings);
+  return {std::move(profile), std::move(ceilings), std::move(work)};
+}
+
+// 1 GFLOP/s and 1 GB/s: one operation or byte takes one nanosecond.
+Ceilings one_per_ns() {
+  return {.bandwidth_gb_s = 1, .arithmetic_gflops = 1, .products_gflops = {{DType::kF32, 1}}};
+}
+
+TEST(ProfileTablesTest, TheMatrixAddsUpToTheSpanWithItsGaps) {
+  const ProfiledCell c = celled(testing::two_kernel_profile());
+  EXPECT_NEAR(c.work.span_ms, 0.006, 1e-12);
+  EXPECT_NEAR(c.work.busy_ms, 0.005, 1e-12);
+  EXPECT_NEAR(c.work.gaps_ms, 0.001, 1e-12);
+  const Table t = matrix_table(c);
+  EXPECT_NEAR(cell(t, "component", "ffn.w1", "share_percent").as_double(), 400.0 / 6, 1e-9);
+  EXPECT_NEAR(cell(t, "component", "ffn.residual", "share_percent").as_double(), 100.0 / 6, 1e-9);
+  EXPECT_NEAR(cell(t, "component", "ffn.residual", "gap_ms").as_double(), 0.001, 1e-12);
+  EXPECT_NEAR(cell(t, "component", "gaps", "share_percent").as_double(), 100.0 / 6, 1e-9);
+  EXPECT_NEAR(cell(t, "component", "total", "share_percent").as_double(), 100.0, 1e-9);
+}
+
+TEST(ProfileTablesTest, RooflinesComeFromTheProgramsFlopsAndBytes) {
+  const ProfiledCell c = celled(testing::two_kernel_profile(), one_per_ns());
+  const Table t = matrix_table(c);
+  // The product: 2·4·16·8 operations; 4 (4·8 + 16·8 + 4·16) bytes, which is less.
+  EXPECT_EQ(cell(t, "component", "ffn.w1", "flops").as_double(), 1024);
+  EXPECT_EQ(cell(t, "component", "ffn.w1", "bytes").as_double(), 896);
+  EXPECT_EQ(cell(t, "component", "ffn.w1", "bound").as_string(), "FLOPs");
+  EXPECT_NEAR(cell(t, "component", "ffn.w1", "roof_percent").as_double(), 100 * 1024.0 / 4000,
+              1e-9);
+  // The sum: 64 operations, 64·4 bytes read twice as two operands and written once.
+  EXPECT_EQ(cell(t, "component", "ffn.residual", "bound").as_string(), "bytes");
+  EXPECT_EQ(cell(t, "component", "ffn.residual", "bytes").as_double(), 3 * 256);
+}
+
+TEST(ProfileTablesTest, KernelsStandUnderTheColumnNamesOfNsys) {
+  const Table t = kernel_table(celled(testing::two_kernel_profile()));
+  const char* const names[] = {"Time (%)", "Total Time (ns)", "Instances",   "Avg (ns)", "Med (ns)",
+                               "Min (ns)", "Max (ns)",        "StdDev (ns)", "Name"};
+  for (std::size_t i = 0; i < std::size(names); ++i) EXPECT_EQ(t.columns[i].name, names[i]);
+  EXPECT_NEAR(cell(t, "Name", "matmul f32", "Time (%)").as_double(), 80.0, 1e-9);
+  EXPECT_EQ(cell(t, "Name", "matmul f32", "Total Time (ns)").as_int(), 8000);
+  EXPECT_EQ(cell(t, "Name", "matmul f32", "Instances").as_int(), 2);
+  EXPECT_EQ(cell(t, "Name", "matmul f32", "per_step").as_double(), 1);
+  EXPECT_EQ(cell(t, "Name", "matmul f32", "class").as_string(), "gemm");
+}
+
+TEST(ProfileTablesTest, FlopsOfANodeWithSeveralKernelsStandAtTheLongest) {
+  const ProfiledCell c = celled(testing::traced_profile());
+  const Table t = matrix_table(c);
+  EXPECT_EQ(cell(t, "kernel", "void split_gemm<float, 2>(float*)", "flops").as_double(), 1024);
+  EXPECT_EQ(cell(t, "kernel", "reduce_splits", "flops").as_double(), 0);
+  EXPECT_EQ(cell(t, "kernel", "reduce_splits", "class").as_string(), "gemm");
+  EXPECT_NEAR(c.work.busy_ms, 0.005, 1e-12);
+}
+
+TEST(ProfileTablesTest, KernelsThatOverlapAreToldApartFromTheSpan) {
+  Profile p = testing::two_kernel_profile();
+  for (ProfiledLaunch& l : p.launches) {
+    if (l.node == 1) l.start_ns -= 1500;  // half a microsecond before the product ends
+  }
+  const ProfiledCell c = celled(std::move(p));
+  EXPECT_NEAR(c.work.overlap_ms, 0.0005, 1e-12);
+  EXPECT_NEAR(c.work.busy_ms + c.work.gaps_ms - c.work.overlap_ms, c.work.span_ms, 1e-12);
+}
+
+TEST(ProfileTablesTest, ClocksAreOneIdentity) {
+  const ProfiledCell cells[] = {celled(testing::traced_profile())};
+  const Table t = clock_table(cells);
+  EXPECT_NEAR(cell(t, "size", "two", "wall_ms").as_double(), 0.010, 1e-12);
+  EXPECT_NEAR(cell(t, "size", "two", "outside_ms").as_double(), 0.004, 1e-12);
+  EXPECT_NEAR(cell(t, "size", "two", "identity_error_ms").as_double(), 0.0, 1e-12);
+  EXPECT_NEAR(cell(t, "size", "two", "cost_percent").as_double(), 25.0, 1e-9);
+}
+
+TEST(ProfileTablesTest, AnUnknownComponentIsAnErrorThatNamesTheNearest) {
+  const Program program = testing::two_kernel_profile().program;
+  const ComponentFilter filter("--components", {"ffn"}, program);
+  EXPECT_TRUE(filter.has("ffn.w1"));
+  EXPECT_FALSE(filter.has("ffnx"));
+  try {
+    const ComponentFilter wrong("--components", {"ffn.w11"}, program);
+    FAIL();
+  } catch (const Error& e) {
+    EXPECT_NE(std::string(e.what()).find("ffn.w1"), std::string::npos);
+  }
+}
+
+class ProfileTest : public ::testing::TestWithParam<std::string> {
+ protected:
+  void SetUp() override { ops::register_all(); }
+  static ProfiledCell run(Mode mode, Granularity ops, bool use_tracer = true) {
+    ProfileSpec spec = testing::tiny_profile(mode, ops);
+    spec.use_tracer = use_tracer;
+    return celled(profile_step([] { return testing::backend_named(GetParam()).make({}); }, spec));
+  }
+};
+INSTANTIATE_TEST_SUITE_P(Devices, ProfileTest, ::testing::ValuesIn(testing::backend_names()));
+
+TEST_P(ProfileTest, WhatRanIsWhatTheProgramSays) {
+  for (Mode mode : kAllModes) {
+    for (Granularity ops : {Granularity::kPrimitive, Granularity::kFused}) {
+      const ProfiledCell cells[] = {run(mode, ops)};
+      int failures = -1;
+      const Table t = launch_check_table(cells, &failures);
+      EXPECT_EQ(failures, 0) << name_of(mode);
+      EXPECT_EQ(cell(t, "what", "weight products, forward", "ran").as_int(), 7 * 2 + 1);
+      EXPECT_EQ(cell(t, "what", "attention products, forward", "ran").as_int(), 2 * 2);
+    }
+  }
+}
+
+TEST_P(ProfileTest, PartsAndGapsAddUpToTheSpan) {
+  for (bool use_tracer : {true, false}) {
+    const ProfiledCell c = run(Mode::kStep, Granularity::kFused, use_tracer);
+    ASSERT_EQ(c.profile.status, "ok");
+    double sum = c.work.gaps_ms - c.work.overlap_ms;
+    for (const Work& w : c.work.rows) sum += w.sums.ms;
+    EXPECT_NEAR(sum / c.work.span_ms, 1.0, 1e-9);
+    const WorkSums total = c.work.total();
+    const Cost cost = total_cost(c.profile.program);
+    EXPECT_NEAR(total.flops / static_cast<double>(cost.flops), 1.0, 1e-12);
+    EXPECT_NEAR(total.bytes / static_cast<double>(cost.bytes_read + cost.bytes_written), 1.0,
+                1e-12);
+  }
+}
+
+TEST_P(ProfileTest, AMissingKernelIsFoundAndNamed) {
+  ProfiledCell cells[] = {run(Mode::kInference, Granularity::kFused)};
+  auto& launches = cells[0].profile.launches;
+  const auto gone = std::ranges::find_if(launches, [&](const ProfiledLaunch& l) {
+    return l.node >= 0 && cells[0].profile.program.node(l.node).origin().path == "layers.1.ffn.w3";
+  });
+  ASSERT_NE(gone, launches.end());
+  std::erase_if(launches, [node = gone->node](const auto& l) { return l.node == node; });
+  int failures = 0;
+  const Table t = launch_check_table(cells, &failures);
+  EXPECT_GE(failures, 2);
+  EXPECT_EQ(cell(t, "what", "weight products, forward", "verdict").as_string(), "differs");
+  EXPECT_EQ(cell(t, "what", "all nodes that are no views", "detail").as_string(),
+            "first missing: matmul layers.1.ffn.w3");
+}
+
+TEST_P(ProfileTest, AKernelUnderAnotherNodesNameIsFound) {
+  ProfiledCell cells[] = {run(Mode::kInference, Granularity::kFused)};
+  auto& launches = cells[0].profile.launches;
+  launches[3].node = launches[4].node;
+  int failures = 0;
+  launch_check_table(cells, &failures);
+  EXPECT_GE(failures, 1);
+}
+
+TEST_P(ProfileTest, AKernelThatNobodyAskedForIsFound) {
+  ProfiledCell cells[] = {run(Mode::kInference, Granularity::kFused)};
+  ProfiledLaunch extra = cells[0].profile.launches.back();
+  extra.node = kWholeStep;
+  cells[0].profile.launches.push_back(extra);
+  int failures = 0;
+  const Table t = launch_check_table(cells, &failures);
+  EXPECT_EQ(failures, 1);
+  EXPECT_EQ(cell(t, "what", "launches that no node asked for", "ran").as_int(), 1);
+}
+
+TEST_P(ProfileTest, SoftmaxIsComparedWithAttentionsProductsAlone) {
+  const ProfiledCell c = run(Mode::kStep, Granularity::kPrimitive);
+  const Table t = attention_table(c);
+  // B·H·T² = 2·2·16², two layers; a product is 2·D = 32 operations per score.
+  const double scores = 2.0 * 2 * 16 * 16 * 2;
+  EXPECT_EQ(cell(t, "part", "scores, q kᵀ", "flops").as_double(), 32 * scores);
+  EXPECT_EQ(cell(t, "part", "both products", "flops").as_double(), 64 * scores);
+  const double softmax = cell(t, "part", "softmax, with scale and mask", "flops").as_double();
+  EXPECT_GE(softmax, 5 * scores);
+  EXPECT_LE(softmax, 9 * scores);
+  ASSERT_FALSE(t.notes.empty());
+  EXPECT_NE(t.notes[0].find("2·D = 32"), std::string::npos);
+}
+
+TEST_P(ProfileTest, ThePassesExplainWhyTheShareOfProductsDiffers) {
+  const ProfiledCell cells[] = {run(Mode::kInference, Granularity::kFused),
+                                run(Mode::kStep, Granularity::kFused)};
+  const Table t = pass_table(cells);
+  EXPECT_EQ(t.rows.size(), 2u + 4u);  // forward, all; forward, backward, optimizer, all
+  ASSERT_EQ(t.notes.size(), 1u);
+  EXPECT_NE(t.notes[0].find("FLOPs 3.00x"), std::string::npos) << t.notes[0];
+}
+
+}  // namespace
+}  // namespace tracestep

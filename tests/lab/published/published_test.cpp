@@ -1,0 +1,303 @@
+// The replay of published tables: what each is found to be, and that altered figures change it.
+#include "lab/published/published.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "nn/config.h"
+#include "support/paths.h"
+#include "train/temp_folder.h"
+
+namespace tracestep {
+namespace {
+
+using A = Agreement;
+
+// Rows of ours: an imaginary device on which every cell takes its FLOPs at 40 TFLOP/s.
+ReplayInput steady_rows() {
+  ReplayInput out;
+  for (const char* size : {"small", "medium", "large", "xl", "2.7B"}) {
+    for (int context : {128, 256, 512, 1024}) {
+      for (const char* precision : {"fp32", "bf16"}) {
+        for (const char* mode : {"forward", "forward-backward", "step"}) {
+          const double passes = std::string(mode) == "forward" ? 1 : 3;
+          const double speed = std::string(precision) == "fp32" ? 40e9 : 160e9;  // per ms
+          Json row = Json::object();
+          row["size"] = size;
+          row["context"] = context;
+          row["batch"] = 4;
+          row["vocab"] = 10000;
+          row["mode"] = mode;
+          row["precision"] = precision;
+          row["ops"] = "primitive";
+          row["status"] = "ok";
+          row["median_ms"] = passes * forward_flops(preset(size), 4, context) / speed;
+          out.rows.emplace_back(std::move(row));
+        }
+      }
+    }
+  }
+  return out;
+}
+
+struct Find {
+  const char *study, *table, *size, *pass;
+  std::int64_t context;
+  const char* precision = "fp32";
+};
+
+class PublishedTest : public ::testing::Test {
+ protected:
+  PublishedTime& cell(const Find& f) {
+    for (PublishedTime& t : published_.times) {
+      if (t.study == f.study && t.table == f.table && t.size == f.size && t.pass == f.pass &&
+          t.context == f.context && t.precision == f.precision) {
+        return t;
+      }
+    }
+    throw Error(ErrorCode::kFailed, "test", std::string("no cell ") + f.table + " " + f.size);
+  }
+
+  ReplayVerdict verdict(const Find& f) {
+    const std::vector<TimeReplay> judged = judge_times(published_, ours_);
+    return judged[static_cast<std::size_t>(&cell(f) - published_.times.data())].verdict;
+  }
+
+  Published published_ = published_tables();
+  ReplayInput ours_ = steady_rows();
+};
+
+TEST_F(PublishedTest, TheTablesHaveTheCellsThatWerePrinted) {
+  EXPECT_EQ(cell({"B", "5 warm-up steps", "large", "forward+backward", 256}).ms, 207.6);
+  EXPECT_EQ(cell({"B", "5 warm-up steps", "large", "forward+backward", 256}).std_ms, 2.0);
+  EXPECT_EQ(cell({"C", "all sizes", "2.7B", "forward+backward", 128}).ms, 672.3);
+  EXPECT_TRUE(cell({"C", "contexts", "xl", "forward", 512}).is_oom);
+  EXPECT_EQ(cell({"E", "fp32", "large", "backward", 1024}).ms, 1413.0);
+  EXPECT_EQ(cell({"D", "main table", "xl", "backward", 0}).warmup, 0);
+  EXPECT_EQ(published_.attention.size(), 60u);
+}
+
+TEST_F(PublishedTest, CellsOfOnePaceAgreeAndAnAlteredOneDoesNot) {
+  const Find f{"C", "contexts", "large", "forward", 512};
+  EXPECT_EQ(verdict(f).agreement, A::kAgree) << verdict(f).text;
+  cell(f).ms *= 2;
+  EXPECT_EQ(verdict(f).agreement, A::kSuspicious);
+  EXPECT_EQ(verdict(f).code, "unexplained");
+  cell(f).ms *= 500;
+  EXPECT_EQ(verdict(f).code, "unit") << verdict(f).text;
+}
+
+TEST_F(PublishedTest, NothingIsFasterThanItsDevice) {
+  const Find f{"C", "contexts", "large", "forward", 512};
+  // 4.1 TFLOP in 250 ms are 16.4 TFLOP/s of 19.5; in 200 ms they are 20.5.
+  cell(f).ms = 250;
+  EXPECT_EQ(verdict(f).agreement, A::kAgree) << verdict(f).text;
+  cell(f).ms = 200;
+  EXPECT_EQ(verdict(f).code, "faster_than_the_roof");
+  EXPECT_EQ(verdict(f).agreement, A::kSuspicious);
+}
+
+TEST_F(PublishedTest, TimeThatDoesNotGrowWithTheLayersWorkIsTheHosts) {
+  for (const char* size : {"small", "medium", "large"}) {
+    const ReplayVerdict v = verdict({"C", "all sizes", size, "forward", 128});
+    EXPECT_EQ(v.agreement, A::kExplainable) << size;
+    EXPECT_EQ(v.code, "launch_bound") << size;
+  }
+  EXPECT_EQ(verdict({"C", "all sizes", "2.7B", "forward", 128}).agreement, A::kAgree);
+}
+
+TEST_F(PublishedTest, AMissingWaitShowsBesideTheSameStudysOwnWait) {
+  const Find forward{"C", "host ranges", "small", "forward", 1024};
+  const Find backward{"C", "host ranges", "small", "backward", 1024};
+  EXPECT_EQ(verdict(forward).code, "missing_synchronization");
+  EXPECT_EQ(verdict(backward).code, "missing_synchronization");
+  cell(forward).ms = 103.9;  // what it is when the study waits
+  EXPECT_EQ(verdict(forward).code, "host_range");
+  EXPECT_EQ(verdict(backward).agreement, A::kExplainable);
+}
+
+TEST_F(PublishedTest, FirstStepsProfilersAndHostMemoryAreTold) {
+  EXPECT_EQ(verdict({"B", "no warm-up", "small", "forward", 128}).code, "no_warmup");
+  EXPECT_EQ(verdict({"D", "main table", "small", "forward", 0}).code, "no_warmup");
+  EXPECT_EQ(verdict({"B", "under the profiler", "small", "forward", 128}).code, "profiler");
+  EXPECT_EQ(verdict({"D", "main table", "xl", "backward", 0}).code, "host_memory");
+  const Find slow{"B", "bf16 beside fp32", "2.7B", "forward", 128, "bf16"};
+  EXPECT_EQ(verdict(slow).code, "slower_in_low_precision");
+  cell(slow).ms = 160;  // as its fp32 partner under the profiler
+  EXPECT_EQ(verdict(slow).code, "profiler");
+  cell({"D", "main table", "xl", "backward", 0}).ms = 400;
+  EXPECT_NE(verdict({"D", "main table", "xl", "backward", 0}).code, "host_memory");
+}
+
+TEST_F(PublishedTest, PartsAreNotLongerThanTheirSum) {
+  const Find both{"C", "all sizes", "2.7B", "forward+backward", 128};
+  EXPECT_NE(verdict(both).agreement, A::kSuspicious) << verdict(both).text;
+  cell(both).ms = 300;  // forward alone is 219
+  EXPECT_EQ(verdict(both).code, "backward_shorter_than_forward");
+  cell(both).ms = 219;
+  EXPECT_EQ(verdict(both).code, "sum_below_its_part");
+}
+
+TEST_F(PublishedTest, AnOutOfMemoryIsExplainedByWhatWasAlive) {
+  EXPECT_EQ(verdict({"C", "contexts", "xl", "forward", 512}).code, "two_graphs");
+  EXPECT_EQ(verdict({"C", "contexts", "xl", "forward", 1024}).agreement, A::kAgree);
+  EXPECT_EQ(verdict({"B", "5 warm-up steps", "xl", "forward+backward", 128}).code, "held_states");
+  PublishedTime& small = cell({"C", "contexts", "small", "forward", 128});
+  small.is_oom = true;
+  EXPECT_EQ(verdict({"C", "contexts", "small", "forward", 128}).agreement, A::kSuspicious);
+}
+
+TEST_F(PublishedTest, WithoutRowsOfOursOnlyContradictionsAreFound) {
+  ours_ = {};
+  EXPECT_EQ(verdict({"C", "contexts", "large", "forward", 512}).agreement, A::kNotCompared);
+  EXPECT_EQ(verdict({"C", "host ranges", "small", "forward", 1024}).agreement, A::kSuspicious);
+  EXPECT_EQ(verdict({"A", "fp32", "small", "forward+backward", 0}).agreement, A::kNotCompared);
+}
+
+TEST_F(PublishedTest, APaceThatThePeaksOfBothDevicesForbidIsSuspicious) {
+  ours_.gpu = "NVIDIA H200";
+  const Find f{"C", "contexts", "large", "forward", 512};
+  EXPECT_EQ(verdict(f).agreement, A::kAgree) << verdict(f).text;
+  for (PublishedTime& t : published_.times) {
+    if (t.study == "C") t.ms *= 1000;
+  }
+  EXPECT_EQ(verdict(f).code, "off_the_peaks");
+}
+
+// --- memory -------------------------------------------------------------------------------------
+
+std::string cell_text(const Table& table, std::size_t row, std::string_view column) {
+  for (std::size_t i = 0; i < table.columns.size(); ++i) {
+    if (table.columns[i].name == column) {
+      const Json& value = table.rows[row][i];
+      return value.is_string() ? value.as_string() : value.dump();
+    }
+  }
+  return "no column";
+}
+
+TEST_F(PublishedTest, OneAccountingGivesEachTableOfStatuses) {
+  const auto matched = [](const Table& t, std::string study, std::string pass, std::string form) {
+    for (std::size_t r = 0; r < t.rows.size(); ++r) {
+      if (cell_text(t, r, "study") == study && cell_text(t, r, "pass") == pass &&
+          cell_text(t, r, "accounting") == form) {
+        return cell_text(t, r, "matched") + "/" + cell_text(t, r, "cells");
+      }
+    }
+    return std::string("no row");
+  };
+  const Table table = status_replay_table(published_);
+  EXPECT_EQ(matched(table, "B", "forward", "two graphs"), "20/20");
+  EXPECT_EQ(matched(table, "B", "forward", "one graph"), "16/20");
+  EXPECT_EQ(matched(table, "B", "forward+backward", "AdamW, gradients kept"), "20/20");
+  EXPECT_EQ(matched(table, "B", "forward+backward", "one graph, gradients kept"), "16/20");
+  EXPECT_EQ(matched(table, "C", "forward", "two graphs"), "20/20");
+  EXPECT_EQ(matched(table, "C", "backward", "one graph, gradients set to none"), "14/14");
+  EXPECT_EQ(matched(table, "C", "backward", "one graph, gradients kept"), "13/14");
+}
+
+TEST_F(PublishedTest, APeakFollowsTheFormOfItsLabelOrOfAnother) {
+  const auto verdict_of = [&](const PublishedPeak& peak) {
+    Published one = published_;
+    one.peaks = {peak};
+    const Table table = peak_replay_table(one, {});
+    return cell_text(table, 0, "verdict") + " " + cell_text(table, 0, "reason");
+  };
+  EXPECT_EQ(verdict_of({"B", "forward", "2.7B", "fp32", 512, 44.17}), "agree GiB: one graph");
+  EXPECT_EQ(verdict_of({"A", "forward", "2.7B", "fp32", 256, 35.0}), "explainable GiB: two graphs");
+  EXPECT_EQ(verdict_of({"E", "step", "2.7B", "fp32", 512, 70}),
+            "explainable GB of 10^9 bytes: AdamW, gradients set to none");
+  EXPECT_TRUE(verdict_of({"B", "forward", "2.7B", "fp32", 512, 30}).starts_with("suspicious"));
+  const std::string autocast = verdict_of({"B", "forward", "2.7B", "bf16", 256, 27.51});
+  EXPECT_TRUE(autocast.starts_with("agree GiB: our program under autocast")) << autocast;
+  EXPECT_TRUE(verdict_of({"B", "forward", "2.7B", "bf16", 256, 14}).starts_with("suspicious"));
+}
+
+TEST_F(PublishedTest, SavedSquaresTellTheImplementation) {
+  const auto reason = [&](std::size_t index) {
+    Published altered = published_;
+    const Table table = attention_replay_table(altered, {});
+    return cell_text(table, index, "memory_verdict") + ": " +
+           cell_text(table, index, "memory_reason");
+  };
+  // The longest context of width 16 of each study.
+  EXPECT_TRUE(reason(4).starts_with("agree: 2 N² tensors")) << reason(4);
+  EXPECT_TRUE(reason(24).starts_with("agree: 3 N² tensors, 6 of B·S·d, a mask")) << reason(24);
+  EXPECT_TRUE(reason(44).starts_with("agree: 1 N² tensors")) << reason(44);
+  published_.attention[44].before_backward_mib += 4096;  // half a tensor
+  EXPECT_TRUE(reason(44).starts_with("suspicious")) << reason(44);
+}
+
+TEST_F(PublishedTest, AttentionOfOnePaceAgreesUntilAFigureIsAltered) {
+  // Ours: naive forms that take B's times by three; a flash row that must not be looked at.
+  ReplayInput ours;
+  for (const PublishedAttention& a : published_.attention) {
+    if (a.study != "B") continue;
+    for (const char* form : {"naive", "flash"}) {
+      Json row = Json::object();
+      row["batch"] = 8;
+      row["width"] = a.width;
+      row["context"] = a.context;
+      row["attention"] = form;
+      row["saved"] = "scores+exp+weights";
+      row["precision"] = "fp32";
+      row["status"] = "ok";
+      row["forward_median_ms"] = form[0] == 'n' ? a.forward_ms / 3 : 0.01;
+      row["backward_median_ms"] = a.backward_ms / 3;
+      ours.rows.emplace_back(std::move(row));
+    }
+  }
+  const auto verdict_of = [&](std::size_t index) {
+    return cell_text(attention_replay_table(published_, ours), index, "verdict");
+  };
+  EXPECT_EQ(verdict_of(24), "agree");  // B, width 16, context 16384: 105.4 and 290.6 ms
+  published_.attention[24].forward_ms = 200;
+  EXPECT_EQ(verdict_of(24), "suspicious");
+  published_.attention[24].forward_ms = 300;  // above backward
+  EXPECT_EQ(verdict_of(24), "suspicious");
+  published_.attention[24].forward_ms = 15;  // 34 GB in less than 2.04 TB/s move
+  EXPECT_EQ(verdict_of(24), "suspicious");
+}
+
+TEST_F(PublishedTest, SharesAddUpToNoMoreThanTheWhole) {
+  const auto worst = [&] {
+    const Table table = share_replay_table(published_);
+    bool out = false;
+    for (std::size_t r = 0; r < table.rows.size(); ++r) {
+      out = out || cell_text(table, r, "verdict") == "suspicious";
+    }
+    return out;
+  };
+  EXPECT_FALSE(worst());
+  published_.shares[0].percent[0] += 10;
+  EXPECT_TRUE(worst());
+}
+
+// --- files --------------------------------------------------------------------------------------
+
+TEST_F(PublishedTest, RowsComeFromACommittedTable) {
+  const ReplayInput input =
+      read_replay_input(testing::source_folder() / "bench" / "results" / "cuda-h200-grid.csv");
+  EXPECT_GT(input.rows.size(), 100u);
+  EXPECT_EQ(input.rows[0].text("size"), "small");
+  EXPECT_EQ(input.rows[0].label(), "small 128 inference fp32 fused");
+  ASSERT_EQ(input.rows[0].numbers("samples_ms").size(), 10u);
+  EXPECT_EQ(input.rows[0].numbers("samples_ms")[0], 4.58);
+  EXPECT_TRUE(std::ranges::any_of(input.rows, [](const ResultRow& row) {
+    return row.text("throttled").starts_with("sw_power_cap, held by");  // a cell with a comma
+  }));
+  const std::vector<Table> tables = replay_published(published_, input);
+  ASSERT_EQ(tables.size(), 6u);
+  EXPECT_EQ(tables[1].rows.size(), published_.times.size());
+}
+
+TEST_F(PublishedTest, ATableOfSomethingElseIsNamed) {
+  const TempFolder folder;
+  folder.write("a.csv", "size,context\nsmall,128\n");
+  EXPECT_THROW(read_replay_input(folder.path() / "a.csv"), Error);
+}
+
+}  // namespace
+}  // namespace tracestep

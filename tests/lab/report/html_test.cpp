@@ -1,0 +1,178 @@
+// The page of a study: it carries the study's JSON, shows nothing else, and asks for nothing.
+#include "lab/report/html.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <sstream>
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/error.h"
+#include "lab/study/study_run.h"
+#include "train/temp_folder.h"
+
+namespace tracestep {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+using testing::small_study;
+
+std::vector<PageSection> sections_of(const StudyReport& study) {
+  std::vector<PageSection> out;
+  for (const StudySection& section : study.sections) {
+    out.push_back({.id = section.id, .tables = {}, .charts = section.charts});
+    for (const Table& table : section.tables) out.back().tables.push_back(table.name);
+  }
+  return out;
+}
+
+std::string json_of(const StudyReport& study) {
+  return to_string(
+      {"tracestep.study/2", Json::Object{{"cpu", "of <some> kind & \"name\""}}, study.tables},
+      Format::kJson);
+}
+
+std::string page_of(const StudyReport& study) {
+  return html_page("A <title>", json_of(study), study.tables, sections_of(study));
+}
+
+std::size_t count(std::string_view text, std::string_view part) {
+  std::size_t out = 0;
+  for (std::size_t at = text.find(part); at != std::string_view::npos;
+       at = text.find(part, at + 1)) {
+    ++out;
+  }
+  return out;
+}
+
+TEST(HtmlTest, ThePageCarriesTheSameNumbersAsTheJson) {
+  const StudyReport& study = small_study();
+  const std::string page = page_of(study);
+  EXPECT_TRUE(Json::parse(json_of_page(page, "page"), "page") ==
+              Json::parse(json_of(study), "study.json"));
+}
+
+TEST(HtmlTest, TheLayoutHoldsNoFigureOfTheRun) {
+  const std::string page = page_of(small_study());
+  const std::size_t begin = page.find("id=\"layout\">") + 12;
+  const Json layout = Json::parse(page.substr(begin, page.find("</script>", begin) - begin), "");
+  EXPECT_EQ(layout.find("rows"), nullptr);
+  for (const auto& [name, table] : layout.at("tables").members()) {
+    EXPECT_EQ(table.size(), 1u) << name;  // columns alone
+    for (const Json& column : table.at("columns").items()) {
+      for (const auto& [key, value] : column.members()) {
+        EXPECT_TRUE(value.is_string() || key == "digits" || key == "hidden") << name << " " << key;
+      }
+    }
+  }
+}
+
+TEST(HtmlTest, NothingIsFetched) {
+  const std::string page = page_of(small_study());
+  // The name of the SVG namespace is no address that a browser would open.
+  EXPECT_EQ(count(page, "http://"), count(page, "http://www.w3.org/2000/svg"));
+  EXPECT_EQ(count(page, "https://"), 0u);
+  for (const char* part : {" src=", "@import", "url(", "<iframe", "fetch(", "XMLHttpRequest",
+                           "import(", "WebSocket"}) {
+    EXPECT_THAT(page, Not(HasSubstr(part)));
+  }
+  EXPECT_THAT(page, HasSubstr("default-src 'none'"));
+}
+
+TEST(HtmlTest, TextOfTheRunCannotEndTheScriptItStandsIn) {
+  const StudyReport& study = small_study();
+  const std::string json = json_of(study);
+  ASSERT_THAT(json, HasSubstr("The </script> end."));  // the sample of the training
+  const std::string page = page_of(study);
+  EXPECT_EQ(count(page, "<script"), count(page, "</script>"));
+  EXPECT_EQ(count(page, "</script>"), 3u);
+  EXPECT_THAT(page, HasSubstr("<title>A &lt;title></title>"));
+}
+
+TEST(HtmlTest, ChartsReadColumnsThatAreThere) {
+  const StudyReport& study = small_study();
+  std::size_t charts = 0;
+  for (const StudySection& section : study.sections) {
+    for (const Chart& chart : section.charts) {
+      ++charts;
+      const auto table = std::ranges::find(study.tables, chart.table, &Table::name);
+      ASSERT_NE(table, study.tables.end()) << chart.title << ": " << chart.table;
+      for (const std::string& column : chart_columns(chart)) {
+        EXPECT_NE(std::ranges::find(table->columns, column, &Column::name), table->columns.end())
+            << chart.title << ": " << column;
+      }
+    }
+  }
+  for (const char* kind : {"lines", "bars", "roofline", "timeline"}) {
+    EXPECT_TRUE(std::ranges::any_of(study.sections, [&](const StudySection& s) {
+      return std::ranges::any_of(s.charts, [&](const Chart& c) { return c.kind == kind; });
+    })) << kind;
+  }
+  EXPECT_GE(charts, 12u);
+}
+
+TEST(HtmlTest, EveryTableOfTheRunStandsInASectionOnce) {
+  const StudyReport& study = small_study();
+  std::vector<std::string> names;
+  for (const StudySection& section : study.sections) {
+    for (const Table& table : section.tables) names.push_back(table.name);
+  }
+  std::ranges::sort(names);
+  EXPECT_EQ(std::ranges::adjacent_find(names), names.end());
+  EXPECT_EQ(names.size() + 2, study.tables.size());  // and those of answers and of readings
+  const std::string page = page_of(study);
+  for (const std::string& name : names) {
+    EXPECT_THAT(page, HasSubstr("\"" + name + "\""));
+  }
+}
+
+// Empty where there is none.
+std::string browser() {
+  const char* path = std::getenv("PATH");
+  std::istringstream folders(path == nullptr ? "" : path);
+  for (std::string folder; std::getline(folders, folder, ':');) {
+    for (const char* name : {"chromium", "chromium-browser", "google-chrome"}) {
+      const std::filesystem::path program = std::filesystem::path(folder) / name;
+      if (std::filesystem::exists(program)) return program.string();
+    }
+  }
+  return "";
+}
+
+TEST(HtmlTest, ABrowserDrawsItAllWithoutAnErrorAndWithoutANetwork) {
+  if (browser().empty()) GTEST_SKIP() << "there is no browser of the Chromium family";
+  const StudyReport& study = small_study();
+  const TempFolder folder;
+  const std::filesystem::path page = folder.write("study.html", page_of(study));
+  const std::string command = fmt::format(
+      "'{}' --headless --no-sandbox --disable-gpu --user-data-dir='{}' --virtual-time-budget=1000 "
+      "--host-resolver-rules='MAP * ~NOTFOUND' --enable-logging=stderr --dump-dom 'file://{}' "
+      "> '{}' 2> '{}'",
+      browser(), (folder / "profile").string(), page.string(), (folder / "dom").string(),
+      (folder / "log").string());
+  ASSERT_EQ(std::system(command.c_str()), 0) << content_of(folder / "log");
+  // What a page says on its console stands in the log with this word.
+  EXPECT_THAT(content_of(folder / "log"), Not(HasSubstr("CONSOLE")));
+  const std::string dom = content_of(folder / "dom");
+  EXPECT_THAT(dom, Not(HasSubstr(">There are no rows to draw")));
+  EXPECT_THAT(dom, Not(HasSubstr(">There is no measured roof")));
+  std::size_t charts = 0, rows = 0;
+  for (const StudySection& section : study.sections) {
+    charts += section.charts.size();
+    for (const Table& table : section.tables) rows += table.rows.size();
+  }
+  EXPECT_EQ(count(dom, "<svg"), charts);
+  EXPECT_EQ(count(dom, "<tr id=\"table-"), rows);
+  for (const Answer& a : study.answers) EXPECT_THAT(dom, HasSubstr("id=\"answer-" + a.id + "\""));
+}
+
+TEST(HtmlTest, AnotherFileIsNoPage) {
+  EXPECT_THROW((void)json_of_page("<html></html>", "other.html"), Error);
+}
+
+}  // namespace
+}  // namespace tracestep

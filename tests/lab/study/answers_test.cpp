@@ -1,0 +1,377 @@
+// Answers: complete data answers every question, each piece of it is needed, and changed data
+// changes what is said.
+#include "lab/study/answers.h"
+
+#include <algorithm>
+#include <set>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "lab/study/study_run.h"
+
+namespace tracestep {
+namespace {
+
+using testing::cell_of;
+using ::testing::HasSubstr;
+using testing::small_study;
+
+const Question& question_of(std::string_view id) {
+  const auto found = std::ranges::find(questions(), id, &Question::id);
+  EXPECT_NE(found, questions().end()) << id;
+  return *found;
+}
+
+TEST(AnswersTest, ACompleteRunAnswersEveryQuestionFromItsRows) {
+  const StudyReport& study = small_study();
+  std::set<std::string> ids;
+  for (const Answer& a : study.answers) {
+    EXPECT_FALSE(a.refused) << a.id << ": " << a.text;
+    EXPECT_FALSE(a.rows.empty()) << a.id;
+    EXPECT_TRUE(ids.insert(a.id).second) << a.id << " is there twice";
+    for (const RowRef& ref : a.rows) {
+      const auto table = std::ranges::find(study.tables, ref.table, &Table::name);
+      ASSERT_NE(table, study.tables.end()) << ref.table;
+      EXPECT_LT(ref.row, table->rows.size());
+      for (const std::string& column : ref.columns) {
+        EXPECT_NE(std::ranges::find(table->columns, column, &Column::name), table->columns.end())
+            << ref.table << " " << column;
+      }
+    }
+  }
+}
+
+TEST(AnswersTest, WithoutTablesEveryQuestionIsRefusedWithTheReason) {
+  for (const Question& question : questions()) {
+    const Answer a = answer(question, {});
+    EXPECT_TRUE(a.refused) << a.id;
+    EXPECT_THAT(a.text, HasSubstr("this run has no table")) << a.id;
+    EXPECT_TRUE(a.rows.empty()) << a.id;
+  }
+}
+
+TEST(AnswersTest, NoTableThatAnAnswerNamesCouldBeLeftOut) {
+  const StudyReport& study = small_study();
+  for (const Question& question : questions()) {
+    const Answer before = answer(question, study.tables);
+    std::set<std::string> used;
+    for (const RowRef& ref : before.rows) used.insert(ref.table);
+    for (const std::string& name : used) {
+      std::vector<Table> fewer = study.tables;
+      std::erase_if(fewer, [&](const Table& table) { return table.name == name; });
+      const Answer after = answer(question, fewer);
+      EXPECT_TRUE(after.refused || after.text != before.text)
+          << before.id << " says the same without " << name;
+    }
+  }
+}
+
+// One cell of the data changed: what the answer says before and after.
+struct Change {
+  const char* id;
+  const char* table;
+  Evidence::Where where;
+  const char* column;
+  Json value;
+  const char* before;
+  const char* after;
+};
+
+// The profile's and the memory run's own tables.
+constexpr const char* kProfile = "small context 8 step fp32 primitive naive";
+constexpr const char* kMemory = "small 8 step fp32 primitive naive";
+
+std::vector<Change> changes() {
+  const std::string attention = std::string("attention@") + kProfile;
+  static const std::string kAttention = attention, kContract = std::string("contract@") + kMemory,
+                           kFormulas = std::string("formulas@") + kMemory;
+  const Evidence::Where small_step = {{"size", "small"}, {"mode", "step"}, {"ops", "fused"}};
+  const Json slow = Json::Array{900.0, 901.0, 902.0};
+  return {
+      // 80 ms and 240 ms: backward is 160 ms, twice forward; the step's 280 ms add 40 ms.
+      {"pass-times",
+       "cells",
+       {{"size", "small"}, {"mode", "forward-backward"}, {"ops", "fused"}},
+       "samples_ms",
+       Json::Array{100.0, 100.0, 100.0},
+       "2.00 times forward",
+       "0.25 times forward"},
+      {"pass-times",
+       "cells",
+       {{"size", "small"}, {"mode", "forward"}, {"ops", "fused"}},
+       "samples_ms",
+       slow,
+       "That is near two",
+       "No answer: steps with backward"},
+      {"pass-times", "cells", small_step, "samples_ms", Json::Array{240.0, 241.0, 242.0},
+       "AdamW adds 39.98", "AdamW's part cannot be told"},
+      {"warm-up",
+       "warmup",
+       {{"warmup", 0}},
+       "first_ms",
+       10.5,
+       "3.00 times",
+       "no effect of warm-up"},
+      {"sizes",
+       "cells",
+       {{"size", "small"}, {"mode", "forward"}, {"ops", "fused"}},
+       "median_ms",
+       18.0,
+       "8.0 times as long",
+       "bound by launching kernels"},
+      {"contexts",
+       "scaling",
+       {{"mode", "step"}, {"context", 16}},
+       "median_ms",
+       700.0,
+       "about proportional",
+       "more than proportional"},
+      {"fused",
+       "granularity",
+       {{"size", "small"}, {"mode", "step"}},
+       "verdict",
+       "unclear",
+       "small: a step takes",
+       "tiny: a step takes"},
+      {"fused",
+       "granularity",
+       {{"size", "small"}, {"mode", "step"}},
+       "ratio",
+       1.4,
+       "fused is faster",
+       "fused is slower"},
+      {"clocks",
+       "clocks",
+       {{"mode", "step"}},
+       "cost_percent",
+       80.0,
+       "profile and wall clock agree",
+       "80.0 % longer than plain ones"},
+      {"clocks", "clocks", {{"mode", "step"}}, "cost_percent", Json(), "agree", "No answer"},
+      {"top-kernel",
+       "passes",
+       {{"mode", "step"}, {"pass", "backward"}},
+       "top_kernel",
+       "another",
+       "launches of one pass",
+       "They are different kernels."},
+      {"product-share",
+       "passes",
+       {{"mode", "inference"}, {"pass", "all"}},
+       "products_percent",
+       0.01,
+       "in inference and",
+       "so their share rises"},
+      {"product-share",
+       "passes",
+       {{"mode", "inference"}, {"pass", "all"}},
+       "products_percent",
+       99.0,
+       "in inference and",
+       "so their share falls"},
+      {"softmax",
+       kAttention.c_str(),
+       {{"phase", "forward"}, {"part", "softmax, with scale and mask"}},
+       "ms_of_products_percent",
+       1.0,
+       "of their bytes",
+       "Here the time follows the FLOPs."},
+      {"launches",
+       "launch_check",
+       {{"what", "weight products, forward"}},
+       "verdict",
+       "differs",
+       "Yes, in all",
+       "No: weight products, forward"},
+      {"sums",
+       "accumulation",
+       {{"experiment", "2: f16 + f16"}},
+       "error",
+       0.0,
+       "decides the error more",
+       "does not decide"},
+      {"stalls",
+       "accumulation",
+       {{"experiment", "5: bf16 + bf16"}},
+       "stalls_after",
+       Json(),
+       "The first to stop is 5: bf16 + bf16",
+       "The first to stop is 7: longer, bf16 + bf16"},
+      {"dtypes",
+       "autocast",
+       {{"autocast", "f16"}, {"value", "ln"}},
+       "dtype",
+       "f16",
+       "layer norm's f32",
+       "layer norm's f16"},
+      {"formats",
+       "formats",
+       {{"format", "bf16"}},
+       "spacing_at_one",
+       1e-9,
+       "the coarser steps",
+       "float16 has the coarser steps"},
+      {"lower-precision",
+       "steps",
+       {{"precision", "bf16"}},
+       "median_ms",
+       200.0,
+       "2.00 times as fast",
+       "2.00 times slower"},
+      {"lower-precision",
+       "steps",
+       {{"precision", "bf16"}},
+       "std_ms",
+       60.0,
+       "2.00 times as fast",
+       "no difference beyond the noise"},
+      {"low-precision-memory",
+       "memory_grid",
+       {{"mode", "step"}, {"precision", "bf16"}, {"context", 256}},
+       "versus_fp32_percent",
+       50.0,
+       "step 256",
+       "step 256 +50.0 %"},
+      {"which-forward",
+       "memory_grid",
+       {{"mode", "inference"}, {"precision", "fp32"}, {"context", 256}},
+       "predicted_peak_bytes",
+       std::int64_t{1} << 40,
+       "only comparable with its mode",
+       "hardly matters"},
+      {"residual",
+       "memory_grid",
+       {{"mode", "forward"}, {"precision", "fp32"}, {"context", 256}},
+       "residual_bytes",
+       12345,
+       "in proportion to the context",
+       "not in proportion"},
+      {"static-bytes",
+       "sizes",
+       {{"size", "planned"}},
+       "device_bytes",
+       1000,
+       "This device has",
+       "cannot hold that"},
+      {"activation-formula",
+       kFormulas.c_str(),
+       {{"quantity", "saved by the whole model"}},
+       "difference_percent",
+       3.0,
+       "equal to the byte",
+       "differ by 3.00 %"},
+      {"attribution",
+       kContract.c_str(),
+       {{"item", "difference"}},
+       "bytes",
+       512,
+       "the same to the byte",
+       "No: "},
+      {"attention-times",
+       "attention",
+       {{"context", 128}, {"saved", "weights"}},
+       "forward_median_ms",
+       2.1,
+       "as S² work does",
+       "something else still rules"},
+      {"attention-bytes",
+       "attention_scaling",
+       {{"saved", "weights"}},
+       "tensors",
+       1.4,
+       "1.00 tensors",
+       "which is no whole number"},
+      {"attention-bytes",
+       "attention_scaling",
+       {{"saved", "weights"}},
+       "largest_error_percent",
+       20.0,
+       "1.00 tensors",
+       "No answer: a·S² + b·S + c misses the bytes"},
+      {"attention-variants",
+       "attention_scaling",
+       {{"saved", "scores+weights"}},
+       "tensors",
+       1.0,
+       "scores+weights: 2.00",
+       "No answer: the variants do not differ"},
+      {"attention-limit",
+       "attention",
+       {{"context", 32}, {"saved", "weights"}},
+       "status",
+       "oom",
+       "None of these",
+       "ran out of memory, first width 4, context 32"},
+      {"attention-cure",
+       "attention",
+       {{"context", 128}, {"saved", "weights"}},
+       "saved_bytes",
+       64,
+       "removes the larger part",
+       "not yet what matters"},
+      {"attention-cure",
+       "attention",
+       {{"context", 128}, {"attention", "flash"}},
+       "status",
+       "oom",
+       "Measured: the flash form",
+       "No answer"},
+      {"training", "training", {{"step", 10}}, "loss", 5.0, "The model learns.", "did not learn"},
+      {"validity",
+       "validity",
+       {},
+       "verdict",
+       "doubt: unsteady",
+       "Every time is what its label says.",
+       "1 with doubt: unsteady"},
+  };
+}
+
+TEST(AnswersTest, ChangedDataChangeTheAnswerOrTakeItAway) {
+  for (const Change& c : changes()) {
+    std::vector<Table> tables = small_study().tables;
+    const Question& question = question_of(c.id);
+    const std::string before = answer(question, tables).text;
+    EXPECT_THAT(before, HasSubstr(c.before)) << c.id;
+    cell_of(tables, c.table, c.where, c.column) = c.value;
+    const Answer after = answer(question, tables);
+    EXPECT_THAT(after.text, HasSubstr(c.after)) << c.id;
+    EXPECT_NE(after.text, before) << c.id;
+    EXPECT_EQ(after.refused, after.text.starts_with("No answer")) << c.id;
+  }
+}
+
+TEST(AnswersTest, SamplesThatTellNothingApartGiveNoAnswer) {
+  std::vector<Table> tables = small_study().tables;
+  for (const char* size : {"tiny", "small"}) {
+    cell_of(tables, "granularity", {{"size", size}, {"mode", "step"}}, "verdict") = "unclear";
+  }
+  const Answer after = answer(question_of("fused"), tables);
+  EXPECT_TRUE(after.refused);
+  EXPECT_THAT(after.text, HasSubstr("for small these samples do not tell"));
+}
+
+TEST(AnswersTest, TheTableOfAnswersNamesRowsForPeopleAndForPrograms) {
+  const Answer a{.id = "x",
+                 .topic = "T",
+                 .question = "Why?",
+                 .text = "Because.",
+                 .rows = {{"clocks", 1, {"ms"}}, {"passes", 0, {"ms"}}, {"passes", 3, {"ms"}}},
+                 .command = "tracestep profile"};
+  EXPECT_EQ(rests_on(a), "clocks row 2; passes rows 1, 4");
+  Answer many = a;
+  many.rows.clear();
+  for (std::size_t row : {4, 0, 1, 2, 6, 7}) many.rows.push_back({"norms", row, {}});
+  EXPECT_EQ(rests_on(many), "norms rows 5, 1 to 3, 7, 8");
+  const std::vector<Answer> answers{a};
+  const Table table = answers_table(answers);
+  ASSERT_EQ(table.rows.size(), 1u);
+  EXPECT_EQ(Json(table.rows[0]).items()[6].dump(),
+            R"([{"table":"clocks","row":1,"columns":["ms"]},)"
+            R"({"table":"passes","row":0,"columns":["ms"]},)"
+            R"({"table":"passes","row":3,"columns":["ms"]}])");
+}
+
+}  // namespace
+}  // namespace tracestep

@@ -1,0 +1,187 @@
+#include "lab/study/study_run.h"
+
+#include <algorithm>
+
+#include "backends/reference/reference_device.h"
+#include "base/error.h"
+#include "lab/time/tables.h"
+#include "support/backends.h"
+
+namespace tracestep::testing {
+namespace {
+
+ModelConfig model(std::string name, std::int64_t layers, std::int64_t width) {
+  return {.name = std::move(name),
+          .vocab = 32,
+          .d_model = width,
+          .d_ff = 2 * width,
+          .layers = layers,
+          .heads = 2};
+}
+
+StudySizes sizes() {
+  const BatchShape shape{.batch = 2, .context = 8};
+  StudySizes out;
+  out.models = {model("tiny", 1, 8), model("small", 2, 16)};
+  out.shape = shape;
+  out.steps = 8;
+  out.scaled = model("tiny", 1, 8);
+  out.contexts = {4, 8, 16};
+  out.warmups = {0, 2};
+  out.precise = model("tiny", 1, 8);
+  out.precisions = {"fp32", "bf16"};
+  out.error = {.layers = 1, .tokens = 4};
+  out.planned = model("planned", 2, 32);
+  out.planned_contexts = {64, 128, 256};
+  const StepSpec step{.model = model("small", 2, 16),
+                      .shape = shape,
+                      .mode = Mode::kStep,
+                      .ops = Granularity::kPrimitive};
+  out.recorded = {step};
+  out.profiled = {step};
+  out.attention = {.batch = 2, .warmup = 1, .steps = 8, .max_seconds = 0.02};
+  out.widths = {4};
+  out.attention_contexts = {16, 32, 64, 128};
+  out.variant_contexts = {16, 32, 64};
+  return out;
+}
+
+// What `bench` would say of processes in which first steps are slow.
+Table warm_up(const StepSpec& step, const std::vector<std::int64_t>& warmups) {
+  std::vector<ResultRow> rows;
+  for (std::int64_t warmup : warmups) {
+    Json row = Json::Object{{"size", step.model.name}, {"context", step.shape.context},
+                            {"mode", "step"},          {"precision", "fp32"},
+                            {"ops", "fused"},          {"status", "ok"}};
+    row["warmup_ms"] = Json::array();
+    row["samples_ms"] = Json::array();
+    for (std::int64_t i = 0; i < warmup + 5; ++i) {
+      row[i < warmup ? "warmup_ms" : "samples_ms"].push_back(i == 0 ? 30.0 : 10.0);
+    }
+    row["mean_ms"] = warmup == 0 ? 14.0 : 10.0;
+    row["std_ms"] = warmup == 0 ? 8.94 : 0.0;
+    row["median_ms"] = 10.0;
+    rows.emplace_back(row);
+  }
+  return warmup_table(rows);
+}
+
+StudyTraining training() {
+  StudyTraining out;
+  out.model = model("tiny", 1, 8);
+  out.shape = {.batch = 2, .context = 8};
+  for (int i = 1; i <= 10; ++i) {
+    TrainStep step;
+    step.step = i;
+    step.loss = 4.0 - 0.2 * i;
+    step.tokens_per_s = 100.0;
+    out.steps.push_back(step);
+  }
+  out.steps.back().validation_loss = 2.5;
+  out.sample = "The </script> end.";  // what a page must not break at
+  return out;
+}
+
+double set_ms(const std::string& mode) {
+  return mode == "step" ? 35.0 : mode == "forward-backward" ? 30.0 : mode == "forward" ? 10.0 : 9.0;
+}
+
+std::optional<std::size_t> index_of(const Table& table, std::string_view column) {
+  const auto found = std::ranges::find(table.columns, column, &Column::name);
+  if (found == table.columns.end()) return std::nullopt;
+  return static_cast<std::size_t>(found - table.columns.begin());
+}
+
+Json eight_around(double ms) {
+  Json out = Json::array();
+  for (int i = -4; i < 4; ++i) out.push_back(ms * (1.0 + 0.001 * i));
+  return out;
+}
+
+// Measured times of such small models are noise; these are not.
+void set_times(std::vector<Table>& tables) {
+  for (Table& table : tables) {
+    const auto mode = index_of(table, "mode"), size = index_of(table, "size"),
+               ops = index_of(table, "ops"), median = index_of(table, "median_ms"),
+               context = index_of(table, "context"), verdict = index_of(table, "verdict");
+    if (table.name == "validity") {  // of the times that were measured
+      for (auto& row : table.rows) row[*verdict] = "ok";
+    }
+    if (table.name != "cells" && table.name != "scaling" && table.name != "time") continue;
+    for (auto& row : table.rows) {
+      double ms = set_ms(row[*mode].as_string());
+      if (row[*ops].as_string() == "primitive") ms *= 1.5;
+      if (row[*size].as_string() == "small") ms *= 8.0;
+      if (table.name == "scaling") ms *= row[*context].as_double() / 8.0;
+      row[*median] = ms;
+      if (const auto samples = index_of(table, "samples_ms")) row[*samples] = eight_around(ms);
+    }
+  }
+  const auto set = [&](const char* table, const Evidence::Where& where, const char* column,
+                       Json to) { cell_of(tables, table, where, column) = std::move(to); };
+  for (const auto& [column, value] : {std::pair{"primitive_ms", Json(420.0)},
+                                      {"fused_ms", Json(280.0)},
+                                      {"ratio", Json(0.667)},
+                                      {"p", Json(0.001)},
+                                      {"verdict", Json("faster")}}) {
+    set("granularity", {{"mode", "step"}, {"size", "small"}}, column, value);
+    set("granularity", {{"mode", "step"}, {"size", "tiny"}}, column, value);
+  }
+  set("granularity", {{"mode", "step"}, {"size", "tiny"}}, "primitive_ms", 42.0);
+  set("clocks", {{"mode", "step"}}, "cost_percent", 1.0);
+  for (const auto& [precision, ms] : {std::pair{"fp32", 100.0}, {"bf16", 50.0}}) {
+    set("steps", {{"precision", precision}}, "median_ms", ms);
+    set("steps", {{"precision", precision}}, "std_ms", 1.0);
+  }
+  for (const auto& [context, forward, backward] :
+       {std::tuple{64, 2.0, 4.0}, std::tuple{128, 7.6, 15.2}}) {
+    const Evidence::Where where = {{"context", context}, {"saved", "weights"}};
+    set("attention", where, "forward_median_ms", forward);
+    set("attention", where, "backward_median_ms", backward);
+    set("attention", where, "backward_over_forward", backward / forward);
+  }
+}
+
+}  // namespace
+
+Json& cell_of(std::vector<Table>& tables, std::string_view name, const Evidence::Where& where,
+              std::string_view column) {
+  const auto table = std::ranges::find(tables, name, &Table::name);
+  TRACESTEP_CHECK(table != tables.end(), "no table {}", name);
+  for (auto& row : table->rows) {
+    const bool is_it = std::ranges::all_of(where, [&](const auto& condition) {
+      return row[*index_of(*table, condition.first)] == condition.second;
+    });
+    if (is_it) return row[*index_of(*table, column)];
+  }
+  TRACESTEP_CHECK(false, "no such row in {}", name);
+  return table->rows[0][0];
+}
+
+const StudyReport& small_study() {
+  static const StudyReport report = [] {
+    const StudyMachine machine{
+        .make_device = [](std::string_view) { return backend_named("cpu").make({}); },
+        .make_reference = [] { return make_reference_device({}); },
+        .ceilings =
+            [](std::string_view) {
+              Ceilings out{.bandwidth_gb_s = 20, .arithmetic_gflops = 100};
+              for (DType dtype : {DType::kF32, DType::kBF16}) out.products_gflops[dtype] = 100;
+              return out;
+            },
+        .train = [](double, double) { return training(); },
+        .warm_up = warm_up,
+        .traits = backend_named("cpu").make({})->traits(),
+        .memory_bytes = std::int64_t{1} << 30,
+        .environment = Json::object()};
+    // More time than any guess from steps of microseconds asks for: nothing is left out.
+    constexpr double kSeconds = 1e7;
+    StudyReport out = run_study(machine, sizes(), kSeconds, [](const std::string&) {});
+    set_times(out.tables);
+    out.answers = answer_all(out.tables);
+    return out;
+  }();
+  return report;
+}
+
+}  // namespace tracestep::testing

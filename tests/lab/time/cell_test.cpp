@@ -1,0 +1,145 @@
+#include "lab/time/cell.h"
+
+#include <gtest/gtest.h>
+
+#include "analysis/component.h"
+#include "backends/null/null_device.h"
+#include "lab/time/tables.h"
+#include "ops/functions.h"
+#include "support/backends.h"
+
+namespace tracestep {
+namespace {
+
+CellSpec tiny_cell(Mode mode, Granularity ops) {
+  CellSpec out;
+  out.step.model = {.vocab = 50, .d_model = 32, .d_ff = 48, .layers = 2, .heads = 2};
+  out.step.shape = {.batch = 2, .context = 16};
+  out.step.mode = mode;
+  out.step.ops = ops;
+  out.warmup = 1;
+  out.steps = 3;
+  out.instrumented_steps = 2;
+  return out;
+}
+
+Json cell(const CellResult& result, std::string_view column) {
+  const std::vector<Column> columns = cell_columns();
+  const std::vector<Json> row = cell_row(result);
+  for (std::size_t i = 0; i < columns.size(); ++i) {
+    if (columns[i].name == column) return row[i];
+  }
+  ADD_FAILURE() << "no column " << column;
+  return {};
+}
+
+class CellTest : public ::testing::TestWithParam<std::string> {
+ protected:
+  void SetUp() override { ops::register_all(); }
+  static DeviceFactory device(std::int64_t limit = 0) {
+    return [name = GetParam(), limit] {
+      return testing::backend_named(name).make({.memory_limit = limit});
+    };
+  }
+};
+INSTANTIATE_TEST_SUITE_P(Devices, CellTest, ::testing::ValuesIn(testing::backend_names()));
+
+TEST_P(CellTest, EveryModeAndGranularityHasTheBytesThatWerePredicted) {
+  for (Mode mode : kAllModes) {
+    for (Granularity ops : {Granularity::kPrimitive, Granularity::kFused}) {
+      const CellResult result = measure_cell(device(), tiny_cell(mode, ops));
+      EXPECT_EQ(result.status, "ok");
+      EXPECT_EQ(result.peak_bytes, result.predicted_peak_bytes) << name_of(mode);
+      EXPECT_EQ(result.samples_ms.size(), 3u);
+      EXPECT_EQ(result.warmup_ms.size(), 1u);
+      EXPECT_EQ(cell_row(result).size(), cell_columns().size());
+    }
+  }
+}
+
+TEST_P(CellTest, ForwardKeepsMoreThanInference) {
+  const auto inference = measure_cell(device(), tiny_cell(Mode::kInference, Granularity::kFused));
+  const auto forward = measure_cell(device(), tiny_cell(Mode::kForward, Granularity::kFused));
+  EXPECT_GT(forward.peak_bytes, inference.peak_bytes);
+}
+
+TEST_P(CellTest, MemoryOutsideTheAllocatorIsNeverNegative) {
+  // The segments are 20 MiB and more, of which this model touches a little.
+  for (int i = 0; i < 3; ++i) {
+    const CellResult r = measure_cell(device(), tiny_cell(Mode::kStep, Granularity::kPrimitive));
+    ASSERT_TRUE(r.outside_bytes.has_value());
+    if (GetParam() == "cpu") {  // a GPU is counted as a whole, and tests share it
+      ASSERT_TRUE(r.untracked_bytes.has_value());
+      EXPECT_LT(*r.untracked_bytes, 64 << 20) << "run " << i;
+    }
+    EXPECT_GE(r.untracked_bytes.value_or(0), 0) << "run " << i;
+  }
+  const auto nowhere = [] { return make_null_device({}); };
+  const CellResult planned = measure_cell(nowhere, tiny_cell(Mode::kStep, Granularity::kPrimitive));
+  EXPECT_TRUE(cell(planned, "untracked_bytes").is_null());
+}
+
+TEST_P(CellTest, WhereNothingIsComputedThereIsNoSpeedAndNoLoss) {
+  const CellSpec spec = tiny_cell(Mode::kStep, Granularity::kFused);
+  const CellResult planned = measure_cell([] { return make_null_device({}); }, spec);
+  EXPECT_FALSE(planned.loss.has_value());
+  EXPECT_TRUE(cell(planned, "tflops").is_null());
+  EXPECT_TRUE(cell(planned, "tokens_per_s").is_null());
+  const CellResult computed = measure_cell(device(), spec);
+  EXPECT_GT(computed.loss.value_or(0.0), 0.0);
+  EXPECT_GT(cell(computed, "tflops").as_double(), 0.0);
+}
+
+TEST_P(CellTest, OutOfMemoryIsARowWithWhatItWouldHaveNeeded) {
+  const CellSpec spec = tiny_cell(Mode::kStep, Granularity::kFused);
+  const CellResult fits = measure_cell(device(), spec);
+  const CellResult tight = measure_cell(device(fits.peak_bytes - 1), spec);
+  EXPECT_EQ(tight.status, "oom");
+  EXPECT_EQ(tight.predicted_peak_bytes, fits.peak_bytes);
+  EXPECT_TRUE(cell(tight, "median_ms").is_null());
+  EXPECT_FALSE(tight.detail.empty());
+  EXPECT_EQ(measure_cell(device(fits.peak_bytes), spec).status, "ok");
+}
+
+TEST_P(CellTest, TimesAddUpToTheSpanAndBytesToThePeak) {
+  const CellResult result = measure_cell(device(), tiny_cell(Mode::kStep, Granularity::kPrimitive));
+  for (const Table& table : {time_by_component(result), time_by_class(result)}) {
+    const std::size_t column = table.name == "time_by_class" ? 2 : 4;
+    double sum = 0.0;
+    for (std::size_t i = 0; i + 1 < table.rows.size(); ++i) {
+      sum += table.rows[i][column].as_double();
+    }
+    EXPECT_NEAR(sum, table.rows.back()[column].as_double(), 1e-6) << table.name;
+    EXPECT_NEAR(sum, static_cast<double>(result.span_ns) * 1e-6, 1e-6) << table.name;
+  }
+  const Table bytes = bytes_by_category(result);
+  EXPECT_EQ(bytes.rows.back()[1].as_int(), result.predicted_peak_bytes);
+  EXPECT_EQ(bytes.rows.back()[2].as_int(), result.peak_bytes);
+  for (const auto& row : bytes.rows) EXPECT_EQ(row[1].as_int(), row[2].as_int()) << row[0].dump();
+}
+
+TEST_P(CellTest, TheClocksAreInOrder) {
+  const CellResult r = measure_cell(device(), tiny_cell(Mode::kStep, Granularity::kFused));
+  EXPECT_GT(r.device_busy_ms, 0.0);
+  EXPECT_GE(r.wall_ms * 1.001, r.device_span_ms);
+  EXPECT_GE(static_cast<double>(r.span_ns) * 1e-6, 0.0);
+  EXPECT_EQ(r.launches, static_cast<std::int64_t>(r.spans.size()));
+}
+
+TEST_P(CellTest, AnUnknownPrecisionOrExecutorIsNamed) {
+  CellSpec spec = tiny_cell(Mode::kStep, Granularity::kFused);
+  spec.precision = "fp8";
+  EXPECT_THROW(measure_cell(device(), spec), Error);
+  spec.precision = "fp32";
+  spec.executor = "compiled";
+  EXPECT_THROW(measure_cell(device(), spec), Error);
+}
+
+TEST(ComponentTest, LayersAreAddedUp) {
+  EXPECT_EQ(component_of("layers.3.attn.softmax"), "attn.softmax");
+  EXPECT_EQ(component_of("lm_head"), "lm_head");
+  EXPECT_EQ(component_of(""), "program");
+}
+
+}  // namespace
+}  // namespace tracestep
