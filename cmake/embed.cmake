@@ -1,9 +1,13 @@
-# tracestep_embed(TARGET HEADER NAMESPACE FILE...) puts text files into a library, each as a
-# `const std::string_view` that HEADER declares in NAMESPACE: page.css is kPageCss. The files are
-# read when CMake runs, which a change of one of them starts again.
+# tracestep_embed(TARGET HEADER NAMESPACE PATTERN...) puts text files into a library, each as a
+# `const std::string_view` that HEADER declares in NAMESPACE: page.css is kPageCss. Patterns are
+# relative to the folder of HEADER. The files are read when CMake runs, which a change of one of
+# them, or a new one, starts again.
 function(tracestep_embed target header namespace)
+  cmake_path(GET header PARENT_PATH folder)
+  list(TRANSFORM ARGN PREPEND ${CMAKE_SOURCE_DIR}/src/${folder}/ OUTPUT_VARIABLE patterns)
+  file(GLOB paths CONFIGURE_DEPENDS ${patterns})
   set(code "// Written by cmake/embed.cmake.\n#include \"${header}\"\n\nnamespace ${namespace} {\n")
-  foreach(path IN LISTS ARGN)
+  foreach(path IN LISTS paths)
     set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${path})
     get_filename_component(file ${path} NAME)
     string(REGEX MATCHALL "[A-Za-z0-9]+" words ${file})
@@ -18,7 +22,8 @@ function(tracestep_embed target header namespace)
     string(APPEND code "const std::string_view ${name} = R\"embedded(${text})embedded\";\n")
   endforeach()
   string(APPEND code "}  // namespace ${namespace}\n")
-  set(output ${CMAKE_BINARY_DIR}/embedded/${target}.cpp)
+  string(MAKE_C_IDENTIFIER ${header} output)
+  set(output ${CMAKE_BINARY_DIR}/embedded/${output}.cpp)
   file(WRITE ${output}.new "${code}")
   file(COPY_FILE ${output}.new ${output} ONLY_IF_DIFFERENT)
   target_sources(${target} PRIVATE ${output})

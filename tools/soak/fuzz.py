@@ -31,7 +31,7 @@ READERS = {
     "pickle": ["lab/report/unpickle.cpp"],
     "program": ["ir/parse.cpp"],
     "result": ["lab/compare/compare.cpp"],
-    "result_csv": ["lab/compare/result_csv.cpp"],
+    "result_csv": ["lab/compare/result_csv.cpp", "lab/report/csv_reader.cpp"],
     "safetensors": ["train/safetensors_header.cpp"],
     "token_file": ["train/token_file.cpp", "train/npy.cpp"],
     "tokenizer": ["train/tokenizer.cpp"],

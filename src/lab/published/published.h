@@ -1,4 +1,4 @@
-// Tables that others have published of the same experiments, as data; and their replay: each cell
+// Tables that others have published of the same experiments (data/), and their replay: each cell
 // beside what a run here measured, with a verdict and the reason that the figures support.
 #pragma once
 
@@ -17,7 +17,7 @@ namespace tracestep {
 
 // A device as its vendor describes it: the peak of dense products with float32 sums.
 struct PublishedDevice {
-  std::string_view name;
+  std::string name;
   double fp32_tflops = 0, bf16_tflops = 0, bandwidth_gb_s = 0;
   double usable_gib = 0;  // what a program gets of its memory
 
