@@ -1,5 +1,6 @@
 // What `tracestep explain` tells: for each topic the formulas with worked numbers, and the traps.
-// Numbers come from programs, from the number types and from a measured row; none is typed in.
+// What it says stands in pages/; the numbers come from programs, from the number types and from a
+// measured row, and none is typed in.
 #pragma once
 
 #include <functional>
@@ -8,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "lab/explain/page.h"
 #include "lab/measure/validity.h"
 #include "lab/report/table.h"
 #include "train/step_program.h"
@@ -21,12 +23,17 @@ struct ExplainInput {
   std::function<ResultRow()> row = {};
 };
 
+// What fills a page, and the tables that follow it.
+struct Explanation {
+  Values values = {};
+  std::vector<Table> more = {};
+};
+
 struct Topic {
   std::string_view name;   // "warm-up"
-  std::string_view title;  // the question
   bool needs_row = false;  // its numbers are measured ones
-  std::vector<std::string_view> traps;
-  std::vector<Table> (*tables)(const ExplainInput& input);
+  std::string_view page;
+  void (*work)(const ExplainInput& input, Explanation& out);
 };
 
 // In the order of a course: time, memory, attention, numbers.

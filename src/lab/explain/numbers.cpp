@@ -1,7 +1,6 @@
 // Topics on number formats and on softmax: from the types, the passes and the sums themselves.
+#include <algorithm>
 #include <cmath>
-
-#include <fmt/format.h>
 
 #include "analysis/component.h"
 #include "analysis/cost.h"
@@ -22,8 +21,7 @@ float as_bf16(double x) {
 
 }  // namespace
 
-std::vector<Table> explain_softmax(const ExplainInput& input) {
-  Worked out;
+void explain_softmax(const ExplainInput& input, Explanation& out) {
   for (Granularity ops : {Granularity::kFused, Granularity::kPrimitive}) {
     const Program program = step_program(
         {.model = input.model, .shape = input.shape, .mode = Mode::kForward, .ops = ops});
@@ -37,124 +35,77 @@ std::vector<Table> explain_softmax(const ExplainInput& input) {
         products += cost_of(program, node);
       }
     }
-    const std::string name(name_of(ops));
-    const auto bytes = [](const Cost& c) {
-      return static_cast<double>(c.bytes_read + c.bytes_written);
-    };
-    out.flops(name + ": softmax", "counted per op", "", static_cast<double>(softmax.flops));
-    out.flops(name + ": the two products", "4·BHT²D per layer", "",
-              static_cast<double>(products.flops));
+    Values& v = out.values.add("ops").set("name", name_of(ops));
+    v.set("softmax", softmax.flops).set("products", products.flops);
     if (softmax.flops <= 0 || products.flops <= 0) continue;
-    out.ratio(name + ": products over softmax, FLOPs", "",
-              fmt::format("{} / {}", products.flops, softmax.flops),
-              static_cast<double>(products.flops) / static_cast<double>(softmax.flops));
-    out.bytes(name + ": moved by softmax", "each op reads and writes", "", bytes(softmax));
-    out.bytes(name + ": moved by the products", "", "", bytes(products));
-    out.ratio(name + ": products over softmax, bytes", "", "", bytes(products) / bytes(softmax));
+    const auto ratio = [](std::int64_t a, std::int64_t b) {
+      return static_cast<double>(a) / static_cast<double>(b);
+    };
+    const std::int64_t softmax_bytes = softmax.bytes_read + softmax.bytes_written,
+                       product_bytes = products.bytes_read + products.bytes_written;
+    v.set("flops_ratio", ratio(products.flops, softmax.flops));
+    v.set("softmax_bytes", softmax_bytes).set("product_bytes", product_bytes);
+    v.set("bytes_ratio", ratio(product_bytes, softmax_bytes));
   }
-  const auto d = static_cast<double>(input.model.head_width());
-  out.ratio("FLOPs of the products per score", "4·D", fmt::format("4·{}", d), 4 * d);
-  out.ratio("of softmax, five operations a score", "max, subtract, exp, sum, divide", "", 5);
-  out.ratio("ratio, counting five", "4·D / 5", "", 4 * d / 5);
-  out.ratio("ratio, multiply-adds of one product to one operation a score", "D", "", d);
-  out.note(
-      "softmax(x)ᵢ = e^(xᵢ − m) / Σ e^(xⱼ − m) with m = max x: without m, exp overflows fp32 above "
-      "88");
-  out.note(fmt::format("numbers of {} at B = {}, T = {}, forward", input.model.name,
-                       input.shape.batch, input.shape.context));
-  return {out.table()};
+  const double d = Letters(input).d;
+  out.values.set("per_score", 4 * d).set("five", 5).set("over_five", 4 * d / 5);
 }
 
-std::vector<Table> explain_mixed_precision(const ExplainInput& input) {
-  const auto p = static_cast<double>(parameter_formula(input.model));
-  const auto c = static_cast<double>(input.model.d_model);
-  const double multiplied = p - static_cast<double>(input.model.vocab) * c -
-                            (2 * static_cast<double>(input.model.layers) + 1) * c;
-  Worked out;
-  out.bytes("weights, which stay", "4·P", fmt::format("4·{:.0f}", p), 4 * p);
-  out.bytes("narrow copies of all that are multiplied", "2·(L(4C² + 3CF) + VC)",
-            fmt::format("2·{:.0f}", multiplied), 2 * multiplied);
-  out.ratio("spacing of bf16 at 1", "2⁻⁷", "", static_cast<double>(to_float(BF16{0x3f81}) - 1));
-  out.ratio("spacing of fp16 at 1", "2⁻¹⁰", "", static_cast<double>(to_float(F16{0x3c01}) - 1));
-  out.ratio("1/3 in bf16", "", "", static_cast<double>(as_bf16(1.0 / 3)));
-  out.ratio("1/3 in fp16", "", "", static_cast<double>(as_f16(1.0 / 3)));
-  out.note("tracestep precision --part steps measures time, peak and error of each precision");
-  return {out.table(), format_table()};
+void explain_mixed_precision(const ExplainInput& input, Explanation& out) {
+  const Letters n(input);
+  const double multiplied = n.p - n.v * n.c - (2 * n.l + 1) * n.c;
+  Values& v = out.values;
+  v.set("weights", 4 * n.p).set("multiplied", multiplied).set("copies", 2 * multiplied);
+  v.set("bf16_spacing", to_float(BF16{0x3f81}) - 1).set("f16_spacing", to_float(F16{0x3c01}) - 1);
+  v.set("bf16_third", as_bf16(1.0 / 3)).set("f16_third", as_f16(1.0 / 3));
+  out.more.push_back(format_table());
 }
 
-std::vector<Table> explain_accumulation(const ExplainInput&) {
-  Worked out;
+void explain_accumulation(const ExplainInput&, Explanation& out) {
   for (const Accumulation& e : accumulations()) {
-    const Accumulated sum = accumulate(e);
-    out.add(e.name, "sum ← round(sum + round(term))", fmt::format("{} × {}", e.count, e.term),
-            fmt::format("{}", sum.value), sum.value);
+    Values& sum = out.values.add("sum").set("name", e.name);
+    sum.set("count", e.count).set("term", e.term).set("value", accumulate(e).value);
   }
-  out.note("every sum should be 10");
-  return {out.table(), accumulation_table()};
+  out.more.push_back(accumulation_table());
 }
 
-std::vector<Table> explain_autocast(const ExplainInput&) {
-  Worked out;
-  out.note("read from a small model's program behind the pass: linear, ReLU, norm, linear, loss");
+void explain_autocast(const ExplainInput&, Explanation& out) {
   Table table = autocast_table();
-  const auto column = [&](std::string_view name) {
-    for (std::size_t i = 0; i < table.columns.size(); ++i) {
-      if (table.columns[i].name == name) return i;
-    }
-    return table.columns.size();
-  };
-  const std::size_t dtype = column("dtype");
-  double narrow = 0;
-  for (const auto& row : table.rows) {
-    if (dtype < row.size() && row[dtype].is_string() && row[dtype].as_string() != "f32") ++narrow;
-  }
-  out.ratio("values of both programs", "", "", static_cast<double>(table.rows.size()));
-  out.ratio("of them in a low format", "", "", narrow);
-  return {out.table(), std::move(table), precision_class_table()};
+  const auto found = std::ranges::find(table.columns, "dtype", &Column::name);
+  const auto dtype = static_cast<std::size_t>(found - table.columns.begin());
+  out.values.set("values", table.rows.size());
+  out.values.set("narrow", std::ranges::count_if(table.rows, [&](const auto& row) {
+                   return row[dtype].is_string() && row[dtype].as_string() != "f32";
+                 }));
+  out.more = {std::move(table), precision_class_table()};
 }
 
-std::vector<Table> explain_loss_scaling(const ExplainInput&) {
-  Worked out;
+void explain_loss_scaling(const ExplainInput&, Explanation& out) {
   const double least = std::ldexp(1.0, -24), normal = std::ldexp(1.0, -14);
-  out.ratio("least number of fp16", "2⁻²⁴", "", static_cast<double>(as_f16(least)));
-  out.ratio("half of it becomes", "rounded to even", fmt::format("{:.4g}", least / 2),
-            static_cast<double>(as_f16(least / 2)));
-  out.ratio("least normal number of fp16", "2⁻¹⁴", "", static_cast<double>(as_f16(normal)));
   const double gradient = 2e-8, scale = 65536;
-  out.ratio("a gradient in fp16", "round(g)", fmt::format("g = {:.3g}", gradient),
-            static_cast<double>(as_f16(gradient)));
-  const double scaled = static_cast<double>(as_f16(gradient * scale));
-  out.ratio("scaled", "round(s·g)", fmt::format("s = {}", scale), scaled);
-  out.ratio("and taken back in fp32", "round(s·g) / s", "", scaled / scale);
-  out.ratio("the same gradient in bf16, unscaled", "round(g)", "",
-            static_cast<double>(as_bf16(gradient)));
-  out.ratio("what overflows at this scale", "g > 65504 / s", fmt::format("65504 / {}", scale),
-            static_cast<double>(to_float(F16{0x7bff})) / scale);
-  out.note(
-      "loss · s before backward, gradients / s before clipping and the update; s is halved when "
-      "a gradient is not finite");
-  return {out.table()};
+  const auto scaled = static_cast<double>(as_f16(gradient * scale));
+  Values& v = out.values;
+  v.set("least", as_f16(least)).set("half", least / 2).set("half_stored", as_f16(least / 2));
+  v.set("normal", as_f16(normal));
+  v.set("gradient", gradient).set("unscaled", as_f16(gradient)).set("scale", scale);
+  v.set("scaled", scaled).set("back", scaled / scale).set("bf16", as_bf16(gradient));
+  v.set("overflows", static_cast<double>(to_float(F16{0x7bff})) / scale);
 }
 
-std::vector<Table> explain_rmsnorm(const ExplainInput& input) {
-  Worked out;
+void explain_rmsnorm(const ExplainInput& input, Explanation& out) {
   const double eps = input.model.norm_eps;
-  out.ratio("ε", "", "", eps);
-  out.ratio("ε in fp16", "below the least normal number", "", static_cast<double>(as_f16(eps)));
-  out.ratio("ε in bf16", "", "", static_cast<double>(as_bf16(eps)));
-  out.ratio("255² in fp16", "", "", static_cast<double>(as_f16(255.0 * 255.0)));
-  out.add("256² in fp16", "", "", fmt::format("{}", as_f16(256.0 * 256.0)), 0);
-  out.ratio("255² in bf16", "", "", static_cast<double>(as_bf16(255.0 * 255.0)));
-  const auto c = static_cast<double>(input.model.d_model);
+  Values& v = out.values;
+  v.set("eps", eps).set("eps_f16", as_f16(eps)).set("eps_bf16", as_bf16(eps));
+  v.set("square_255_f16", as_f16(255.0 * 255.0)).set("square_256_f16", as_f16(256.0 * 256.0));
+  v.set("square_255_bf16", as_bf16(255.0 * 255.0));
   // A sum of C ones, in bf16, term by term.
-  const Accumulated ones = accumulate({.name = "ones",
-                                       .count = input.model.d_model,
-                                       .term = 1.0,
-                                       .sum_dtype = DType::kBF16,
-                                       .term_dtype = DType::kBF16});
-  out.ratio("Σ of C ones added up in bf16", "C", fmt::format("C = {}", c), ones.value);
-  out.note("y = w ∘ x / √(mean(x²) + ε); rows are reduced in fp32 whatever the format of x");
-  return {out.table(), norm_table()};
+  v.set("ones", accumulate({.name = "ones",
+                            .count = input.model.d_model,
+                            .term = 1.0,
+                            .sum_dtype = DType::kBF16,
+                            .term_dtype = DType::kBF16})
+                    .value);
+  out.more.push_back(norm_table());
 }
 
 }  // namespace tracestep

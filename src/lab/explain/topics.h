@@ -1,54 +1,44 @@
-// The worked tables of each topic, by the file that makes them; and the table they all start with.
+// The numbers of each topic, by the file that works them out.
 #pragma once
 
 #include "lab/explain/explain.h"
 
 namespace tracestep {
 
-// Rows of "what, formula, with numbers, value".
-class Worked {
- public:
-  Worked();
-  // A number with its unit as people read it; `value` is what data formats get.
-  Worked& add(std::string what, std::string formula, std::string numbers, std::string shown,
-              double value, std::string unit = {});
-  Worked& bytes(std::string what, std::string formula, std::string numbers, double value);
-  Worked& ms(std::string what, std::string formula, std::string numbers, double value);
-  Worked& flops(std::string what, std::string formula, std::string numbers, double value);
-  Worked& ratio(std::string what, std::string formula, std::string numbers, double value);
-  Worked& note(std::string line);
-  Table table() { return std::move(table_); }
+// A model's sizes by the letters of docs/glossary.md; P: parameters.
+struct Letters {
+  double b, t, c, f, h, d, l, v, p;
 
- private:
-  Table table_;
+  explicit Letters(const ExplainInput& input);
+  double scores() const { return b * h * t * t; }
 };
 
-// explain_time.cpp
-std::vector<Table> explain_warmup(const ExplainInput& input);
-std::vector<Table> explain_synchronisation(const ExplainInput& input);
-std::vector<Table> explain_std(const ExplainInput& input);
-std::vector<Table> explain_launch_bound(const ExplainInput& input);
-std::vector<Table> explain_profiler_overhead(const ExplainInput& input);
-std::vector<Table> explain_flops(const ExplainInput& input);
-std::vector<Table> explain_roofline(const ExplainInput& input);
-std::vector<Table> explain_gemm_share(const ExplainInput& input);
+// time.cpp
+void explain_warmup(const ExplainInput& input, Explanation& out);
+void explain_synchronisation(const ExplainInput& input, Explanation& out);
+void explain_std(const ExplainInput& input, Explanation& out);
+void explain_launch_bound(const ExplainInput& input, Explanation& out);
+void explain_profiler_overhead(const ExplainInput& input, Explanation& out);
+void explain_flops(const ExplainInput& input, Explanation& out);
+void explain_roofline(const ExplainInput& input, Explanation& out);
+void explain_gemm_share(const ExplainInput& input, Explanation& out);
 
-// explain_memory.cpp
-std::vector<Table> explain_peak_memory(const ExplainInput& input);
-std::vector<Table> explain_saved_for_backward(const ExplainInput& input);
-std::vector<Table> explain_residual_stream(const ExplainInput& input);
-std::vector<Table> explain_adamw(const ExplainInput& input);
-std::vector<Table> explain_oom(const ExplainInput& input);
-std::vector<Table> explain_checkpointing(const ExplainInput& input);
-std::vector<Table> explain_attention_memory(const ExplainInput& input);
-std::vector<Table> explain_flash_attention(const ExplainInput& input);
+// memory.cpp
+void explain_peak_memory(const ExplainInput& input, Explanation& out);
+void explain_saved_for_backward(const ExplainInput& input, Explanation& out);
+void explain_residual_stream(const ExplainInput& input, Explanation& out);
+void explain_adamw(const ExplainInput& input, Explanation& out);
+void explain_oom(const ExplainInput& input, Explanation& out);
+void explain_checkpointing(const ExplainInput& input, Explanation& out);
+void explain_attention_memory(const ExplainInput& input, Explanation& out);
+void explain_flash_attention(const ExplainInput& input, Explanation& out);
 
-// explain_numbers.cpp
-std::vector<Table> explain_softmax(const ExplainInput& input);
-std::vector<Table> explain_mixed_precision(const ExplainInput& input);
-std::vector<Table> explain_accumulation(const ExplainInput& input);
-std::vector<Table> explain_autocast(const ExplainInput& input);
-std::vector<Table> explain_loss_scaling(const ExplainInput& input);
-std::vector<Table> explain_rmsnorm(const ExplainInput& input);
+// numbers.cpp
+void explain_softmax(const ExplainInput& input, Explanation& out);
+void explain_mixed_precision(const ExplainInput& input, Explanation& out);
+void explain_accumulation(const ExplainInput& input, Explanation& out);
+void explain_autocast(const ExplainInput& input, Explanation& out);
+void explain_loss_scaling(const ExplainInput& input, Explanation& out);
+void explain_rmsnorm(const ExplainInput& input, Explanation& out);
 
 }  // namespace tracestep
