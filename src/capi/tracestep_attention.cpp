@@ -68,6 +68,21 @@ std::int64_t workspace(const tracestep_attention_shape* shape, Size size) {
   return is_empty(*shape) ? 0 : size(translate(*shape), capability == kHopper);
 }
 
+// Whether the tensors are there that a call of this shape reads.
+bool has_tensors(const tracestep_attention_forward_call& call) {
+  if (is_empty(call.shape) || call.shape.queries == 0) return true;
+  const bool has_keys = call.k != nullptr && call.v != nullptr;
+  return call.q != nullptr && (call.shape.keys == 0 || has_keys);
+}
+
+bool has_tensors(const tracestep_attention_backward_call& call) {
+  if (is_empty(call.shape)) return true;
+  const bool has_rows =
+      call.q != nullptr && call.o != nullptr && call.d_o != nullptr && call.lse != nullptr;
+  const bool has_keys = call.k != nullptr && call.v != nullptr;
+  return (call.shape.queries == 0 || has_rows) && (call.shape.keys == 0 || has_keys);
+}
+
 }  // namespace
 
 int64_t tracestep_attention_forward_workspace(const tracestep_attention_shape* shape) {
@@ -80,11 +95,11 @@ int64_t tracestep_attention_backward_workspace(const tracestep_attention_shape* 
 
 int tracestep_attention_forward(const tracestep_attention_forward_call* call) {
   if (call == nullptr) return TRACESTEP_BAD_POINTER;
+  if (const int status = check(call->shape); status != TRACESTEP_SUCCESS) return status;
+  if (!has_tensors(*call)) return TRACESTEP_BAD_POINTER;
   const std::int64_t needed = tracestep_attention_forward_workspace(&call->shape);
   if (needed < 0) return static_cast<int>(needed);
   if (is_empty(call->shape) || call->shape.queries == 0) return TRACESTEP_SUCCESS;
-  const bool has_keys = call->k != nullptr && call->v != nullptr;
-  if (call->q == nullptr || (call->shape.keys > 0 && !has_keys)) return TRACESTEP_BAD_POINTER;
   if (!is_enough(call->workspace, call->workspace_bytes, needed)) return TRACESTEP_BAD_WORKSPACE;
   const cuda::AttentionForward forward{.shape = translate(call->shape),
                                        .q = call->q,
@@ -103,14 +118,11 @@ int tracestep_attention_forward(const tracestep_attention_forward_call* call) {
 
 int tracestep_attention_backward(const tracestep_attention_backward_call* call) {
   if (call == nullptr) return TRACESTEP_BAD_POINTER;
+  if (const int status = check(call->shape); status != TRACESTEP_SUCCESS) return status;
+  if (!has_tensors(*call)) return TRACESTEP_BAD_POINTER;
   const std::int64_t needed = tracestep_attention_backward_workspace(&call->shape);
   if (needed < 0) return static_cast<int>(needed);
   if (is_empty(call->shape)) return TRACESTEP_SUCCESS;
-  const bool has_rows =
-      call->q != nullptr && call->o != nullptr && call->d_o != nullptr && call->lse != nullptr;
-  const bool has_keys = call->k != nullptr && call->v != nullptr;
-  if ((call->shape.queries > 0 && !has_rows) || (call->shape.keys > 0 && !has_keys))
-    return TRACESTEP_BAD_POINTER;
   if (!is_enough(call->workspace, call->workspace_bytes, needed)) return TRACESTEP_BAD_WORKSPACE;
   const cuda::AttentionBackward backward{.shape = translate(call->shape),
                                          .q = call->q,
