@@ -64,7 +64,7 @@ class Planner {
     const Value& v = program_.value(value);
     if (v.producer == kNoNode || v.layout.base != value) return false;
     const Node& node = program_.node(v.producer);
-    for (const Donation& d : node.op->donates) {
+    for (const Donation& d : donations_of(node)) {
       if (d.output != v.output_index || at(d.input) >= node.inputs.size()) continue;
       const ValueId input = node.inputs[at(d.input)];
       if (!may_donate(v.producer, input, value)) continue;
@@ -121,7 +121,7 @@ class Planner {
   int donor(NodeId id, ValueId output, const std::set<int>& taken) const {
     if (forced_[at(output)] != kNoValue) return out_.buffer_of[at(forced_[at(output)])];
     const Node& node = program_.node(id);
-    for (const Donation& d : node.op->donates) {
+    for (const Donation& d : donations_of(node)) {
       if (d.output != program_.value(output).output_index) continue;
       if (at(d.input) >= node.inputs.size()) continue;
       const ValueId input = node.inputs[at(d.input)];

@@ -16,6 +16,19 @@ HostTensor each_widened(const TensorView& tensor, Convert convert) {
   return out;
 }
 
+template <class T, class Convert>
+HostTensor each_narrowed(const TensorView& tensor, DType to, Convert convert) {
+  HostTensor out = HostTensor::zeros(to, tensor.shape);
+  const std::byte* from = tensor.bytes.data();
+  for (T& x : out.as<T>()) {
+    float value;
+    std::memcpy(&value, from, sizeof value);
+    x = convert(value);
+    from += sizeof value;
+  }
+  return out;
+}
+
 }  // namespace
 
 HostTensor widened(const TensorView& tensor) {
@@ -27,6 +40,13 @@ HostTensor widened(const TensorView& tensor) {
     case DType::kF16: return each_widened<F16>(tensor, from_half);
     default: return tensor.copy();
   }
+}
+
+HostTensor narrowed(const TensorView& tensor, DType to) {
+  TRACESTEP_CHECK(tensor.dtype == DType::kF32 && is_low_precision(to), "{} narrowed to {}",
+                  name_of(tensor.dtype), name_of(to));
+  return to == DType::kBF16 ? each_narrowed<BF16>(tensor, to, to_bf16)
+                            : each_narrowed<F16>(tensor, to, to_f16);
 }
 
 }  // namespace tracestep

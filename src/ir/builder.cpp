@@ -181,4 +181,12 @@ Builder::Guard Builder::like(const Node& node, const Phase* phase) {
   return guard;
 }
 
+Builder::Guard Builder::like(std::span<const Node* const> nodes) {
+  Guard guard = like(*nodes.front());
+  for (const Node* node : nodes.subspan(1)) {
+    context_.origins.insert(context_.origins.end(), node->origins.begin(), node->origins.end());
+  }
+  return guard;
+}
+
 }  // namespace tracestep

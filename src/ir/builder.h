@@ -3,6 +3,7 @@
 #pragma once
 
 #include <source_location>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -82,6 +83,8 @@ class Builder {
   void set_made_by(std::string_view pass) { context_.made_by = std::string(pass); }
   // New nodes take the origins (and epoch) of `node`, with their phase replaced when given.
   Guard like(const Node& node, const Phase* phase = nullptr);
+  // The same for a node that stands for several: it takes the origins of all.
+  Guard like(std::span<const Node* const> nodes);
 
  private:
   Value& mutable_value(Val v) { return program_.values[static_cast<std::size_t>(v.id)]; }

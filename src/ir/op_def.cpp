@@ -90,6 +90,11 @@ bool makes_views(const Program& program, const Node& node) {
   return node.op->is_view() && is_view(program, node.outputs[0]);
 }
 
+std::vector<Donation> donations_of(const Node& node) {
+  return node.op->donates_in_groups ? node.op->donates_in_groups(node.attrs, node.inputs.size())
+                                    : node.op->donates;
+}
+
 const OpDef& find_op(std::string_view name) {
   if (const OpDef* op = find_op_or_null(name)) return *op;
   std::vector<std::string> names;

@@ -92,6 +92,21 @@ struct OpForm {
   std::function<std::vector<Val>(const OpExpansion&)> expand;
 };
 
+// One of the calls that a single call is to stand for.
+struct JoinedCall {
+  std::vector<Val> inputs;
+  Val shadow;  // a state that gets the first result in its own narrower dtype; "no value": none
+};
+
+// How calls that differ in their tensors alone become one call.
+struct JoinRule {
+  std::string op;  // of that call
+  // The results of each call, and what its shadow becomes behind them. All calls have the same
+  // attributes and rank-0 operands, and all or none have a shadow.
+  std::function<std::vector<std::vector<Val>>(Builder&, const Attrs&, std::span<const JoinedCall>)>
+      build;
+};
+
 struct OpDef {
   std::string name = {};
   std::string doc = {};                   // one line
@@ -125,8 +140,16 @@ struct OpDef {
   // Bytes read beyond / instead of "every distinct input element once"; empty: that.
   std::function<std::int64_t(const OpCall&)> bytes_read = {};
 
+  // One launch for many calls: what `join` puts in their place; none: each call by itself.
+  std::optional<JoinRule> join = {};
+  // Reads every operand as float32 at least: a narrower one gives the bits that its widened copy
+  // would.
+  bool widens = false;
+
   // Outputs that may take an input's storage when nobody reads that input afterwards.
   std::vector<Donation> donates = {};
+  // The same for a call whose operands come in groups; empty: `donates` says it.
+  std::function<std::vector<Donation>(const Attrs&, std::size_t inputs)> donates_in_groups = {};
   // Cheaper to compute again than to keep (elementwise, casts, generators).
   bool cheap_to_recompute = false;
   // No kernel of its own on any back end: always decomposed.
@@ -143,6 +166,9 @@ struct OpDef {
 
 // True when the node only makes views: it launches nothing and owns no bytes.
 bool makes_views(const Program& program, const Node& node);
+
+// Which outputs of the node may take which input's storage.
+std::vector<Donation> donations_of(const Node& node);
 
 // Adds an op; the reference stays valid. Throws Error{kUsage} when the name is taken or the
 // record has neither type rule nor name.

@@ -65,6 +65,10 @@ std::string component_path(std::string_view parameter) {
   return std::string(parameter.substr(0, std::min(parameter.rfind('.'), parameter.size())));
 }
 
+std::string shadow_name(std::string_view parameter) {
+  return "shadow." + std::string(parameter);
+}
+
 std::int64_t parameter_count(const Program& program) {
   std::int64_t total = 0;
   for (ValueId id : program.leaves) {

@@ -118,6 +118,9 @@ bool is_view(const Program& program, ValueId value);
 // The model path of a parameter's owner: "layers.0.attn.q_proj" of "layers.0.attn.q_proj.weight".
 std::string component_path(std::string_view parameter);
 
+// The state that holds a parameter in the dtype that products read: "shadow.NAME".
+std::string shadow_name(std::string_view parameter);
+
 // Total parameters (elements of the parameter leaves).
 std::int64_t parameter_count(const Program& program);
 

@@ -1,6 +1,7 @@
 // Optimizer updates and the global gradient norm, as ops of the same program.
 #include "base/integers.h"
 #include "ir/device_traits.h"
+#include "ops/adamw_groups.h"
 #include "ops/cpu_plans.h"
 #include "ops/cuda_plans.h"
 #include "ops/functions.h"
@@ -41,6 +42,38 @@ std::vector<Val> adamw_decomposed(Expansion e) {
   return {select(apply, p1, p), select(apply, m1, m), select(apply, v1, v)};
 }
 
+const std::vector<AttrDef>& adamw_attrs() {
+  static const std::vector<AttrDef> attrs{
+      {"beta1", AttrKind::kReal, AttrValue(0.9), "decay of m"},
+      {"beta2", AttrKind::kReal, AttrValue(0.999), "decay of v"},
+      {"eps", AttrKind::kReal, AttrValue(1e-8), "added to the uncorrected root"},
+      {"weight_decay", AttrKind::kReal, AttrValue(0.0), "decoupled decay"}};
+  return attrs;
+}
+
+std::vector<std::vector<Val>> joined_adamw(Builder& b, const Attrs& attrs,
+                                           std::span<const JoinedCall> calls) {
+  const std::vector<Val>& shared = calls.front().inputs;  // lr, step_size, … are those of all
+  const bool shadowed = static_cast<bool>(calls.front().shadow);
+  Attrs joined = attrs;
+  joined.set("scaled", shared.size() > 6);
+  joined.set("guarded", shared.size() > 7);
+  joined.set("shadowed", shadowed);
+  std::vector<Val> operands(shared.begin() + 4, shared.end());
+  for (const JoinedCall& call : calls) {
+    operands.insert(operands.end(), call.inputs.begin(), call.inputs.begin() + 4);
+    if (shadowed) operands.push_back(call.shadow);
+  }
+  const std::vector<Val> results = b.call(find_op("multi_adamw"), operands, joined);
+  const std::size_t each = results.size() / calls.size();
+  std::vector<std::vector<Val>> out;
+  for (std::size_t i = 0; i < calls.size(); ++i) {
+    const auto first = results.begin() + static_cast<std::ptrdiff_t>(i * each);
+    out.emplace_back(first, first + static_cast<std::ptrdiff_t>(each));
+  }
+  return out;
+}
+
 void register_adamw() {
   register_op(
       {.name = "adamw",
@@ -51,17 +84,123 @@ void register_adamw() {
        .source = "Loshchilov and Hutter 2019, alg. 2",
        .inputs = {"p", "grad", "m", "v", "lr", "step_size", "grad_scale?", "apply?"},
        .outputs = {"p_new", "m_new", "v_new"},
-       .attrs = {{"beta1", AttrKind::kReal, AttrValue(0.9), "decay of m"},
-                 {"beta2", AttrKind::kReal, AttrValue(0.999), "decay of v"},
-                 {"eps", AttrKind::kReal, AttrValue(1e-8), "added to the uncorrected root"},
-                 {"weight_decay", AttrKind::kReal, AttrValue(0.0), "decoupled decay"}},
+       .attrs = adamw_attrs(),
        .kernel_class = KernelClass::kOptimizer,
        .precision_class = PrecisionClass::kFull,
        .infer = adamw_type,
        .accepts = rules::contiguous,
        .decompose = adamw_decomposed,
        .flops = rules::per_operand(0, 14),
+       .join = JoinRule{"multi_adamw", joined_adamw},
+       .widens = true,
        .donates = {{0, 0}, {1, 2}, {2, 3}}});
+}
+
+std::vector<Type> multi_adamw_type(const OpCall& c) {
+  const AdamwGroups groups = adamw_groups(c.attrs, c.inputs.size());
+  if (groups.count == 0 || groups.first_input(groups.count) != c.inputs.size()) {
+    fail_usage(c.op.name, "{} operands do not make groups of {}", c.inputs.size(),
+               groups.inputs_each());
+  }
+  for (std::size_t i = 0; i < groups.first_input(0); ++i) {
+    rules::require_shape(c, static_cast<int>(i), {});
+  }
+  if (groups.guarded && c.inputs[groups.apply()].dtype != DType::kBool) {
+    fail_usage(c.op.name, "`apply` is {}; bool is expected", c.inputs[groups.apply()].str());
+  }
+  std::vector<Type> out;
+  for (std::size_t t = 0; t < groups.count; ++t) {
+    const std::size_t p = groups.first_input(t);
+    for (std::size_t i = p; i < p + groups.inputs_each(); ++i) {
+      rules::require_floating(c, static_cast<int>(i));
+      rules::require_shape(c, static_cast<int>(i), c.inputs[p].shape);
+    }
+    out.insert(out.end(), {c.inputs[p], c.inputs[p + 2], c.inputs[p + 3]});
+    if (groups.shadowed) out.push_back(c.inputs[p + 4]);
+  }
+  return out;
+}
+
+std::vector<Val> multi_adamw_decomposed(Expansion e) {
+  const AdamwGroups groups = adamw_groups(e.attrs, e.inputs.size());
+  Attrs attrs;
+  for (const AttrDef& attr : adamw_attrs()) attrs.set(attr.name, *e.attrs.find(attr.name));
+  std::vector<Val> out;
+  for (std::size_t t = 0; t < groups.count; ++t) {
+    const std::size_t p = groups.first_input(t);
+    std::vector<Val> operands{e.inputs[p],     e.inputs[p + 1], e.inputs[p + 2],
+                              e.inputs[p + 3], e.inputs[0],     e.inputs[1]};
+    if (groups.scaled) {
+      operands.push_back(e.inputs[groups.scale()]);
+    } else if (groups.guarded) {
+      operands.push_back(fill(e.builder, 1.0, e.inputs[0].type()));
+    }
+    if (groups.guarded) operands.push_back(e.inputs[groups.apply()]);
+    const std::vector<Val> updated = e.builder.call(find_op("adamw"), operands, attrs);
+    out.insert(out.end(), updated.begin(), updated.end());
+    if (groups.shadowed) out.push_back(cast(updated[0], e.inputs[p + 4].dtype()));
+  }
+  return out;
+}
+
+std::vector<Donation> multi_adamw_donations(const Attrs& attrs, std::size_t inputs) {
+  const AdamwGroups groups = adamw_groups(attrs, inputs);
+  std::vector<Donation> out;
+  const auto add = [&](std::size_t output, std::size_t input) {
+    out.push_back({static_cast<int>(output), static_cast<int>(input)});
+  };
+  for (std::size_t t = 0; t < groups.count; ++t) {
+    const std::size_t to = groups.first_output(t), from = groups.first_input(t);
+    add(to, from);
+    add(to + 1, from + 2);
+    add(to + 2, from + 3);
+    if (groups.shadowed) add(to + 3, from + 4);
+  }
+  return out;
+}
+
+void register_multi_adamw() {
+  std::vector<AttrDef> attrs = adamw_attrs();
+  attrs.push_back({"scaled", AttrKind::kBool, AttrValue(false), "grad_scale comes first"});
+  attrs.push_back({"guarded", AttrKind::kBool, AttrValue(false), "apply comes next"});
+  attrs.push_back({"shadowed", AttrKind::kBool, AttrValue(false), "groups end with a shadow"});
+  register_op(
+      {.name = "multi_adamw",
+       .doc = "adamw of many tensors in one launch. The operands go on with grad_scale and apply, "
+              "where there are such, and a group p, grad, m, v for each tensor; the results are "
+              "groups p, m, v. A shadow, the fifth of its group, is p in a narrower dtype: it is "
+              "not read, and p as updated is rounded into the fourth result.",
+       .source = "Loshchilov and Hutter 2019, alg. 2",
+       .inputs = {"lr", "step_size", "xs..."},
+       .outputs = {"xs_new..."},
+       .attrs = std::move(attrs),
+       .kernel_class = KernelClass::kOptimizer,
+       .precision_class = PrecisionClass::kFull,
+       .infer = multi_adamw_type,
+       .accepts = rules::contiguous,
+       .decompose = multi_adamw_decomposed,
+       .flops =
+           [](const OpCall& c) {
+             const AdamwGroups groups = adamw_groups(c.attrs, c.inputs.size());
+             std::int64_t n = 0;
+             for (std::size_t t = 0; t < groups.count; ++t) {
+               n += 14 * c.inputs[groups.first_input(t)].count();
+             }
+             return n;
+           },
+       .bytes_read =
+           [](const OpCall& c) {
+             const AdamwGroups groups = adamw_groups(c.attrs, c.inputs.size());
+             std::int64_t bytes = 0;
+             for (std::size_t i = 0; i < c.inputs.size(); ++i) {
+               const std::size_t first = groups.first_input(0);
+               const bool is_shadow =
+                   groups.shadowed && i >= first && (i - first) % groups.inputs_each() == 4;
+               if (!is_shadow) bytes += c.inputs[i].bytes();
+             }
+             return bytes;
+           },
+       .donates_in_groups = multi_adamw_donations});
 }
 
 void register_global_norm() {
@@ -107,14 +246,29 @@ void register_global_norm() {
            cuda_bytes += cuda_norm_parts(t.count()) * std::int64_t{sizeof(float)};
          }
          return traits.kind == "cpu" ? cpu_bytes : traits.kind == "cuda" ? cuda_bytes : 0;
-       }});
+       },
+       .widens = true});
 }
 
 }  // namespace
 
 void register_optimizers() {
   register_adamw();
+  register_multi_adamw();
   register_global_norm();
 }
 
 }  // namespace tracestep::ops
+
+namespace tracestep {
+
+AdamwGroups adamw_groups(const Attrs& attrs, std::size_t inputs) {
+  AdamwGroups out{.scaled = attrs.flag("scaled"),
+                  .guarded = attrs.flag("guarded"),
+                  .shadowed = attrs.flag("shadowed")};
+  const std::size_t first = out.first_input(0);
+  out.count = inputs > first ? (inputs - first) / out.inputs_each() : 0;
+  return out;
+}
+
+}  // namespace tracestep

@@ -8,9 +8,11 @@
 #include "passes/autocast.h"
 #include "passes/choose.h"
 #include "passes/decompose.h"
+#include "passes/join.h"
 #include "passes/keep_saved.h"
 #include "passes/materialize.h"
 #include "passes/schedule.h"
+#include "passes/shadow.h"
 #include "passes/simplify.h"
 
 namespace tracestep {
@@ -37,6 +39,10 @@ bool casts(const Options& o) {
 }
 bool steps(const Options& o) {
   return o.mode == Mode::kStep;
+}
+
+bool compiles_steps(const Options& o) {
+  return o.compile && steps(o);
 }
 
 bool has_kernel(const Options& o, const OpDef& op) {
@@ -84,6 +90,12 @@ const std::vector<Pass>& passes() {
       {"lower", "expands what has no kernel on the device", always, lower},
       {"simplify", "common subexpressions, identities, dead code", always,
        [](const Program& p, const Options&) { return simplify(p); }},
+      {"shadow", "weights kept in the low dtype as well, gradients read as they come",
+       compiles_steps, [](const Program& p, const Options&) { return shadow(p); }},
+      {"join", "one launch for the updates of all tensors", compiles_steps,
+       [](const Program& p, const Options& o) {
+         return join(p, [&](const OpDef& op) { return has_kernel(o, op); });
+       }},
       {"keep_saved", "forward alone, holding what backward would read",
        [](const Options& o) { return o.mode == Mode::kForward; },
        [](const Program& p, const Options&) { return keep_saved(p); }},

@@ -22,6 +22,14 @@ Store::~Store() {
 }
 
 void Store::bind(const Program& program) {
+  std::vector<std::string> had;  // parameters
+  for (ValueId id : program.leaves) {
+    const Value& leaf = program.value(id);
+    const bool is_new = find(shadow_name(leaf.name)) == nullptr;
+    if (leaf.leaf == LeafKind::kParameter && is_new && find(leaf.name) != nullptr) {
+      had.push_back(leaf.name);
+    }
+  }
   for (ValueId id : program.leaves) {
     const Value& leaf = program.value(id);
     if (leaf.leaf == LeafKind::kInput) continue;
@@ -43,6 +51,21 @@ void Store::bind(const Program& program) {
       throw;
     }
     if (leaf.leaf == LeafKind::kState) zero(leaf.name);
+  }
+  for (const std::string& name : had) {
+    if (device_.computes() && find(shadow_name(name)) != nullptr) set_shadow(name, get(name));
+  }
+  check_shadows(program);
+}
+
+void Store::check_shadows(const Program& program) const {
+  for (const Update& u : program.updates) {
+    const Value& leaf = program.value(u.leaf);
+    const std::string shadow = shadow_name(leaf.name);
+    if (leaf.leaf != LeafKind::kParameter || find(shadow) == nullptr) continue;
+    if (program.find_leaf(shadow) != kNoValue) continue;
+    fail_usage("store", "program {} updates {}, but not its narrow copy {}", program.name,
+               leaf.name, shadow);
   }
 }
 
@@ -71,7 +94,18 @@ void Store::set(std::string_view name, const TensorView& value) {
     fail_usage("store", "{} is {}, the new value {}", name, entry.type.str(),
                Type{value.dtype, value.shape}.str());
   }
+  copy_in(entry, value);
+  set_shadow(name, value);
+}
+
+void Store::copy_in(const Entry& entry, const TensorView& value) {
   if (!value.bytes.empty()) device_.copy_in(entry.data, value.bytes.data(), entry.type.bytes());
+}
+
+void Store::set_shadow(std::string_view parameter, const TensorView& value) {
+  const Entry* shadow = find(shadow_name(parameter));
+  if (shadow == nullptr || !device_.computes()) return;
+  copy_in(*shadow, narrowed(value, shadow->type.dtype));
 }
 
 HostTensor Store::get(std::string_view name) const {

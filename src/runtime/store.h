@@ -27,7 +27,9 @@ class Store {
   Store(const Store&) = delete;
   Store& operator=(const Store&) = delete;
 
-  // Allocates the parameters and states of `program` that are not there yet (states are zeroed).
+  // Allocates the parameters and states of `program` that are not there yet (states are zeroed,
+  // but for shadows: the narrow copy shadow_name(P) of a parameter P holds what P does, rounded,
+  // from here on and after every `set`; programs that update P update it too).
   // Throws Error{kUsage} when one is there with another type, OutOfMemory.
   void bind(const Program& program);
 
@@ -43,6 +45,12 @@ class Store {
   Device& device() const { return device_; }
 
  private:
+  // Error{kUsage} when the program updates a parameter but not its shadow.
+  void check_shadows(const Program& program) const;
+  void copy_in(const Entry& entry, const TensorView& value);
+  // Makes the shadow of `parameter`, if it has one, hold `value`.
+  void set_shadow(std::string_view parameter, const TensorView& value);
+
   Device& device_;
   std::map<std::string, Entry, std::less<>> entries_;
 };

@@ -140,6 +140,40 @@ OpCase adamw_if(bool apply, Shape shape, bool wide_state) {
   return out;
 }
 
+// Rates and factors, then groups: p, grad, m, v and the shadow.
+OpCase multi_adamw_on(const std::vector<Shape>& shapes, bool scaled, const bool* apply,
+                      bool shadowed) {
+  OpCase out{{wide({}, 1e-3, 1e-2), wide({}, 1e-3, 1e-2)},
+             {{"weight_decay", 0.1},
+              {"beta2", 0.95},
+              {"scaled", scaled},
+              {"guarded", apply != nullptr},
+              {"shadowed", shadowed}}};
+  if (scaled) out.operands.push_back(wide({}, 0.1, 0.9));
+  if (apply != nullptr) {
+    const double value = *apply ? 1.0 : 0.0;
+    out.operands.push_back({.shape = {}, .low = value, .high = value, .holds = Holds::kBool});
+  }
+  for (const Shape& shape : shapes) {
+    for (const Operand& operand :
+         {wide(shape, -2.0, 2.0), plain(shape), wide(shape, -1.0, 1.0), wide(shape, 0.01, 1.0)}) {
+      out.operands.push_back(operand);
+    }
+    if (shadowed) out.operands.push_back(plain(shape));
+  }
+  return out;
+}
+std::vector<OpCase> multi_adamw_cases() {
+  static constexpr bool kYes = true, kNo = false;
+  return {multi_adamw_on({{1031}, {3, 5}, {0}, {1}, {67, 1024}}, false, nullptr, true),
+          multi_adamw_on({{4096}, {8193}}, true, nullptr, true),
+          multi_adamw_on({{1031}, {128}}, true, &kYes, true),
+          multi_adamw_on({{1031}, {128}}, false, &kNo, true),
+          multi_adamw_on({{257}}, true, &kYes, false),
+          // More than one table of them.
+          multi_adamw_on(std::vector<Shape>(230, Shape{7}), false, nullptr, false)};
+}
+
 }  // namespace
 
 std::vector<OpTest> composite_tests() {
@@ -172,6 +206,7 @@ std::vector<OpTest> composite_tests() {
                  adamw_if(false, {1031}, true), adamw_if(false, {67, 31}, false),
                  adamw_if(false, {0}, true)},
                 {}),
+      composite("multi_adamw", multi_adamw_cases(), {}),
   };
 }
 

@@ -1,9 +1,11 @@
 // AdamW in one pass: four streams in, three out, usually in place.
 #include <algorithm>
+#include <array>
 
 #include "backends/cpu/kernels.h"
 #include "backends/cpu/numbers.h"
 #include "backends/cpu/targets.h"
+#include "ops/adamw_groups.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "backends/cpu/optimizers.cpp"
@@ -21,15 +23,27 @@ struct Factors {
   float decay, step_size, grad_scale, beta1, beta2, eps;
 };
 
-Factors factors_of(const KernelCall& call) {
+// Of one tensor. `shadow`: gets what p becomes, in a narrower dtype; without data there is none.
+struct Tensor {
+  const TensorRef &p, &g, &m, &v;
+  std::array<TensorRef, 3> results;  // p, m, v; each may be its old self
+  TensorRef shadow = {};
+};
+
+// `scale` and `apply`: nullptr where the call has none.
+Factors factors_of(const KernelCall& call, const TensorRef& lr, const TensorRef& step_size,
+                   const TensorRef* scale) {
   const Attrs& attrs = call.node.attrs;
-  const float lr = scalar_of(call.inputs[4]);
-  return {.decay = lr * static_cast<float>(-attrs.real("weight_decay")) + 1.0f,
-          .step_size = scalar_of(call.inputs[5]),
-          .grad_scale = call.inputs.size() > 6 ? scalar_of(call.inputs[6]) : 1.0f,
+  return {.decay = scalar_of(lr) * static_cast<float>(-attrs.real("weight_decay")) + 1.0f,
+          .step_size = scalar_of(step_size),
+          .grad_scale = scale != nullptr ? scalar_of(*scale) : 1.0f,
           .beta1 = static_cast<float>(attrs.real("beta1")),
           .beta2 = static_cast<float>(attrs.real("beta2")),
           .eps = static_cast<float>(attrs.real("eps"))};
+}
+
+bool applies(const TensorRef* apply) {
+  return apply == nullptr || *apply->as<const std::uint8_t>() != 0;
 }
 
 struct Streams {
@@ -68,16 +82,15 @@ void keep_tile(std::int64_t n, const Streams& s) {
   keep(s.v, s.v_new);
 }
 
-void adamw_kernel(const KernelCall& call) {
-  const Operand p(call.inputs[0]), g(call.inputs[1]), m(call.inputs[2]), v(call.inputs[3]);
-  const Factors factors = factors_of(call);
-  const bool apply = call.inputs.size() <= 7 || *call.inputs[7].as<const std::uint8_t>() != 0;
-  const auto results = call.outputs;
-  for_tiles(call, call.inputs[0].count(), [&](std::int64_t begin, std::int64_t n) {
+void update_tensor(const KernelCall& call, const Tensor& tensor, const Factors& factors,
+                   bool apply) {
+  const Operand p(tensor.p), g(tensor.g), m(tensor.m), v(tensor.v);
+  for_tiles(call, tensor.p.count(), [&](std::int64_t begin, std::int64_t n) {
     Tile p_tile, g_tile, m_tile, v_tile, out[3];
     float* to[3];
     for (std::size_t i = 0; i < 3; ++i) {
-      to[i] = results[i].data != nullptr ? destination(results[i], begin, out[i]) : out[i].data;
+      const TensorRef& result = tensor.results[i];
+      to[i] = result.data != nullptr ? destination(result, begin, out[i]) : out[i].data;
     }
     const Streams streams{read(p, begin, n, p_tile),
                           read(g, begin, n, g_tile),
@@ -92,12 +105,38 @@ void adamw_kernel(const KernelCall& call) {
       keep_tile(n, streams);
     }
     for (std::size_t i = 0; i < 3; ++i) {
-      if (results[i].data != nullptr) finish(results[i], begin, n, out[i]);
+      if (tensor.results[i].data != nullptr) finish(tensor.results[i], begin, n, out[i]);
     }
+    if (tensor.shadow.data == nullptr) return;
+    const auto offset = begin * static_cast<std::int64_t>(size_of(tensor.shadow.dtype));
+    from_floats(to[0], n, tensor.shadow.dtype, tensor.shadow.as<std::byte>() + offset);
   });
 }
 
-constexpr NamedKernel kOptimizers[] = {{"adamw", adamw_kernel}};
+void adamw_kernel(const KernelCall& call) {
+  const auto in = call.inputs, out = call.outputs;
+  const TensorRef* scale = in.size() > 6 ? &in[6] : nullptr;
+  const TensorRef* apply = in.size() > 7 ? &in[7] : nullptr;
+  update_tensor(call, {in[0], in[1], in[2], in[3], {out[0], out[1], out[2]}},
+                factors_of(call, in[4], in[5], scale), applies(apply));
+}
+
+void multi_adamw_kernel(const KernelCall& call) {
+  const auto in = call.inputs, out = call.outputs;
+  const AdamwGroups groups = adamw_groups(call.node.attrs, in.size());
+  const TensorRef* scale = groups.scaled ? &in[groups.scale()] : nullptr;
+  const bool apply = applies(groups.guarded ? &in[groups.apply()] : nullptr);
+  const Factors factors = factors_of(call, in[0], in[1], scale);
+  for (std::size_t t = 0; t < groups.count; ++t) {
+    const std::size_t p = groups.first_input(t), to = groups.first_output(t);
+    Tensor tensor{in[p], in[p + 1], in[p + 2], in[p + 3], {out[to], out[to + 1], out[to + 2]}};
+    if (groups.shadowed) tensor.shadow = out[to + 3];
+    update_tensor(call, tensor, factors, apply);
+  }
+}
+
+constexpr NamedKernel kOptimizers[] = {{"adamw", adamw_kernel},
+                                       {"multi_adamw", multi_adamw_kernel}};
 
 }  // namespace
 

@@ -23,14 +23,15 @@ struct Scaled {
 };
 
 // A lane's share of map(x[0]), ..., map(x[count - 1]). Sums of many elements are sums of sums, so
-// that rounding grows with the logarithm of their number; map(neutral) must be neutral.
-template <class F, class Map, class T>
+// that rounding grows with the logarithm of their number; map(neutral) must be neutral. Which
+// elements a lane combines in which order is the same for all T that share a size of packs.
+template <class F, class Map, int kPackSize = 0, class T>
 __device__ inline float reduce_dense(const T* x, std::int64_t count, int lane, int lanes) {
-  constexpr int kSize = kPack<T>;
+  constexpr int kSize = kPackSize > 0 ? kPackSize : kPack<T>;
   constexpr int kAhead = 4;  // packs in flight
   constexpr int kStepsPerSum = 16;
   const std::int64_t step = std::int64_t{lanes} * kSize;
-  std::int64_t begin = std::int64_t{lane} * kSize - pack_shift(x);
+  std::int64_t begin = std::int64_t{lane} * kSize - pack_shift<T, kSize>(x);
   float total = F::kNeutral;
   while (begin < count) {
     float sum = F::kNeutral;

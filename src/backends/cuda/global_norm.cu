@@ -20,10 +20,12 @@ struct NormOperands {
   int operands;
 };
 
+// A gradient has the norm of its widened copy: packs are those of float32.
 template <class T>
 __device__ float sum_of_squares(const void* data, std::int64_t begin, std::int64_t count) {
-  return reduce_dense<Plus, Squared>(static_cast<const T*>(data) + begin, count,
-                                     static_cast<int>(threadIdx.x), static_cast<int>(kNormThreads));
+  return reduce_dense<Plus, Squared, kPack<float>>(static_cast<const T*>(data) + begin, count,
+                                                   static_cast<int>(threadIdx.x),
+                                                   static_cast<int>(kNormThreads));
 }
 
 __global__ void __launch_bounds__(kNormThreads)

@@ -1,8 +1,10 @@
-// AdamW in one pass: four streams in, three out, usually in place. Streams differ in dtype, which
-// is looked at when an element is read: the pass waits for memory, not for that.
+// AdamW in one pass: four streams in, three out (four where a narrow copy is kept), usually in
+// place; for one tensor, or for all in one launch. Streams differ in dtype, which is looked at when
+// an element is read: the pass waits for memory, not for that.
 #include "backends/cuda/kernels.h"
 #include "backends/cuda/launch.cuh"
 #include "backends/cuda/numbers.cuh"
+#include "ops/adamw_groups.h"
 
 namespace tracestep::cuda {
 namespace {
@@ -10,6 +12,7 @@ namespace {
 constexpr int kThreads = 256;
 constexpr int kResident = 4;  // blocks of kThreads threads per multiprocessor
 constexpr int kAhead = 2;     // groups of elements in flight per thread
+constexpr int kGroup = 4;     // elements: 16 bytes of float32
 
 struct Stream {
   void* data = nullptr;  // nullptr: a result nobody reads
@@ -78,17 +81,43 @@ __device__ float scalar_of(const Stream& scalar, float fallback) {
   return widened<1>(load<1>(scalar, 0), scalar.dtype).at[0];
 }
 
-struct Update {
+// One tensor.
+struct Tensor {
   Stream p, g, m, v;
   Stream p_new, m_new, v_new;  // each may be its old self
+  Stream shadow;               // what p becomes, in a narrower dtype
+
+  // Whether groups of `elements` can be moved at once.
+  bool is_aligned_to(std::size_t elements) const {
+    bool aligned = true;
+    for (const Stream& s : {p, g, m, v, p_new, m_new, v_new, shadow}) {
+      aligned = aligned && s.is_aligned_to(elements);
+    }
+    return aligned;
+  }
+};
+
+// What all tensors of a call share.
+struct Rates {
   Stream lr, step_size, grad_scale;
-  const bool* apply;  // nullptr: always
+  const bool* apply = nullptr;  // nullptr: always
   float weight_decay, beta1, beta2, eps;
 };
 
 struct Factors {
   Real decay, step_size, grad_scale, beta1, beta2, eps;
+  bool apply;
 };
+
+__device__ Factors factors_of(const Rates& r) {
+  return {.decay = {scalar_of(r.lr, 0.0f) * -r.weight_decay + 1.0f},
+          .step_size = {scalar_of(r.step_size, 0.0f)},
+          .grad_scale = {scalar_of(r.grad_scale, 1.0f)},
+          .beta1 = {r.beta1},
+          .beta2 = {r.beta2},
+          .eps = {r.eps},
+          .apply = r.apply == nullptr || *r.apply};
+}
 
 template <int N>
 struct Group {
@@ -96,81 +125,75 @@ struct Group {
 };
 
 template <int N>
-__device__ Group<N> load_group(const Update& u, std::int64_t i) {
-  return {load<N>(u.p, i), load<N>(u.g, i), load<N>(u.m, i), load<N>(u.v, i)};
+__device__ Group<N> load_group(const Tensor& t, std::int64_t i) {
+  return {load<N>(t.p, i), load<N>(t.g, i), load<N>(t.m, i), load<N>(t.v, i)};
 }
 
 template <int N>
-__device__ void update_group(const Update& u, const Factors& f, bool apply, std::int64_t i,
+__device__ void update_group(const Tensor& t, const Factors& f, std::int64_t i,
                              const Group<N>& group) {
-  Pack<float, N> p = widened<N>(group.p, u.p.dtype), m = widened<N>(group.m, u.m.dtype);
-  Pack<float, N> v = widened<N>(group.v, u.v.dtype);
-  const Pack<float, N> g = widened<N>(group.g, u.g.dtype);
+  Pack<float, N> p = widened<N>(group.p, t.p.dtype), m = widened<N>(group.m, t.m.dtype);
+  Pack<float, N> v = widened<N>(group.v, t.v.dtype);
+  const Pack<float, N> g = widened<N>(group.g, t.g.dtype);
 #pragma unroll
   for (int j = 0; j < N; ++j) {
     const auto r = scalar::Adamw()(Real{p.at[j]}, Real{g.at[j]} * f.grad_scale, Real{m.at[j]},
                                    Real{v.at[j]}, f.decay, f.step_size, f.beta1, f.beta2, f.eps);
-    p.at[j] = apply ? r.parameter.v : p.at[j];
-    m.at[j] = apply ? r.m.v : m.at[j];
-    v.at[j] = apply ? r.v.v : v.at[j];
+    p.at[j] = f.apply ? r.parameter.v : p.at[j];
+    m.at[j] = f.apply ? r.m.v : m.at[j];
+    v.at[j] = f.apply ? r.v.v : v.at[j];
   }
-  store<N>(u.p_new, i, p);
-  store<N>(u.m_new, i, m);
-  store<N>(u.v_new, i, v);
+  store<N>(t.p_new, i, p);
+  store<N>(t.m_new, i, m);
+  store<N>(t.v_new, i, v);
+  store<N>(t.shadow, i, p);
 }
 
-// Elements in groups of N; `groups` of them from `begin` on.
+// Elements in groups of N: the groups first, first + stride, … below `end`.
 template <int N>
-__global__ void __launch_bounds__(kThreads)
-    adamw_kernel(Update u, std::int64_t begin, std::int64_t groups) {
-  const Factors factors{.decay = {scalar_of(u.lr, 0.0f) * -u.weight_decay + 1.0f},
-                        .step_size = {scalar_of(u.step_size, 0.0f)},
-                        .grad_scale = {scalar_of(u.grad_scale, 1.0f)},
-                        .beta1 = {u.beta1},
-                        .beta2 = {u.beta2},
-                        .eps = {u.eps}};
-  const bool apply = u.apply == nullptr || *u.apply;
-  const std::int64_t stride = std::int64_t{gridDim.x} * kThreads;
-  std::int64_t first = std::int64_t{blockIdx.x} * kThreads + threadIdx.x;
-  for (; first < groups; first += kAhead * stride) {
+__device__ void update_groups(const Tensor& t, const Factors& f, std::int64_t first,
+                              std::int64_t stride, std::int64_t end) {
+  for (; first < end; first += kAhead * stride) {
     Group<N> group[kAhead];
 #pragma unroll
     for (int k = 0; k < kAhead; ++k) {
       const std::int64_t i = first + k * stride;
-      if (i < groups) group[k] = load_group<N>(u, begin + i * N);
+      if (i < end) group[k] = load_group<N>(t, i * N);
     }
 #pragma unroll
     for (int k = 0; k < kAhead; ++k) {
       const std::int64_t i = first + k * stride;
-      if (i < groups) update_group<N>(u, factors, apply, begin + i * N, group[k]);
+      if (i < end) update_group<N>(t, f, i * N, group[k]);
     }
   }
 }
 
+// --- one tensor --------------------------------------------------------------------------------
+// Elements in groups of N: those from group `begin` to group `end`.
 template <int N>
-void launch_adamw(const KernelCall& call, const Update& update, std::int64_t begin,
-                  std::int64_t groups) {
-  if (groups == 0) return;
-  const Grid grid{.blocks = blocks_for(call, groups, kThreads * kAhead, kResident, 8),
-                  .threads = kThreads};
-  launch(call, grid, adamw_kernel<N>, update, begin, groups);
+__global__ void __launch_bounds__(kThreads)
+    adamw_kernel(Tensor t, Rates rates, std::int64_t begin, std::int64_t end) {
+  const std::int64_t stride = std::int64_t{gridDim.x} * kThreads;
+  const std::int64_t first = begin + std::int64_t{blockIdx.x} * kThreads + threadIdx.x;
+  update_groups<N>(t, factors_of(rates), first, stride, end);
 }
 
-Update update_of(const KernelCall& call) {
-  const auto in = call.inputs;
-  const auto out = call.outputs;
+template <int N>
+void launch_adamw(const KernelCall& call, const Tensor& tensor, const Rates& rates,
+                  std::int64_t begin, std::int64_t end) {
+  if (begin == end) return;
+  const Grid grid{.blocks = blocks_for(call, end - begin, kThreads * kAhead, kResident, 8),
+                  .threads = kThreads};
+  launch(call, grid, adamw_kernel<N>, tensor, rates, begin, end);
+}
+
+Rates rates_of(const KernelCall& call, const TensorRef& lr, const TensorRef& step_size,
+               const TensorRef* scale, const TensorRef* apply) {
   const Attrs& attrs = call.node.attrs;
-  return {.p = Stream(in[0]),
-          .g = Stream(in[1]),
-          .m = Stream(in[2]),
-          .v = Stream(in[3]),
-          .p_new = Stream(out[0]),
-          .m_new = Stream(out[1]),
-          .v_new = Stream(out[2]),
-          .lr = Stream(in[4]),
-          .step_size = Stream(in[5]),
-          .grad_scale = in.size() > 6 ? Stream(in[6]) : Stream(),
-          .apply = in.size() > 7 ? in[7].as<const bool>() : nullptr,
+  return {.lr = Stream(lr),
+          .step_size = Stream(step_size),
+          .grad_scale = scale != nullptr ? Stream(*scale) : Stream(),
+          .apply = apply != nullptr ? apply->as<const bool>() : nullptr,
           .weight_decay = static_cast<float>(attrs.real("weight_decay")),
           .beta1 = static_cast<float>(attrs.real("beta1")),
           .beta2 = static_cast<float>(attrs.real("beta2")),
@@ -178,22 +201,113 @@ Update update_of(const KernelCall& call) {
 }
 
 void adamw(const KernelCall& call) {
-  constexpr int kGroup = 4;  // 16 bytes of float32
-  const Update u = update_of(call);
-  const std::int64_t count = call.inputs[0].count();
-  bool aligned = true;
-  for (const Stream& s : {u.p, u.g, u.m, u.v, u.p_new, u.m_new, u.v_new}) {
-    aligned = aligned && s.is_aligned_to(kGroup);
+  const auto in = call.inputs, out = call.outputs;
+  const Tensor tensor{.p = Stream(in[0]),
+                      .g = Stream(in[1]),
+                      .m = Stream(in[2]),
+                      .v = Stream(in[3]),
+                      .p_new = Stream(out[0]),
+                      .m_new = Stream(out[1]),
+                      .v_new = Stream(out[2]),
+                      .shadow = {}};
+  const Rates rates = rates_of(call, in[4], in[5], in.size() > 6 ? &in[6] : nullptr,
+                               in.size() > 7 ? &in[7] : nullptr);
+  const std::int64_t count = in[0].count();
+  const std::int64_t groups = tensor.is_aligned_to(kGroup) ? count / kGroup : 0;
+  launch_adamw<kGroup>(call, tensor, rates, 0, groups);
+  launch_adamw<1>(call, tensor, rates, groups * kGroup, count);
+}
+
+// --- many tensors ------------------------------------------------------------------------------
+// What a block takes at a time.
+constexpr std::int64_t kChunk = 4 * kAhead * kGroup * kThreads;
+// So that a table and the rates fit into a kernel's parameters.
+constexpr int kMostTensors = 220;
+constexpr std::size_t kParameterBytes = 32764;
+
+struct Row {
+  Tensor tensor;
+  std::int64_t count = 0;
+  std::int32_t first_chunk = 0;  // the chunks of earlier rows come before
+  bool is_aligned = false;       // to kGroup elements
+};
+
+struct Table {
+  Row rows[kMostTensors];
+  std::int32_t count = 0, chunks = 0;
+};
+static_assert(sizeof(Table) + sizeof(Rates) <= kParameterBytes);
+
+__device__ int row_of(const Table& table, std::int32_t chunk) {
+  int low = 0, high = table.count;
+  while (high - low > 1) {
+    const int middle = (low + high) / 2;
+    (table.rows[middle].first_chunk <= chunk ? low : high) = middle;
   }
-  const std::int64_t groups = aligned ? count / kGroup : 0;
-  launch_adamw<kGroup>(call, u, 0, groups);
-  launch_adamw<1>(call, u, groups * kGroup, count - groups * kGroup);
+  return low;
+}
+
+__global__ void __launch_bounds__(kThreads)
+    multi_adamw_kernel(const __grid_constant__ Table table, const __grid_constant__ Rates rates) {
+  const Factors factors = factors_of(rates);
+  for (int chunk = static_cast<int>(blockIdx.x); chunk < table.chunks;
+       chunk += static_cast<int>(gridDim.x)) {
+    const Row& row = table.rows[row_of(table, chunk)];
+    const Tensor tensor = row.tensor;
+    const std::int64_t begin = (chunk - row.first_chunk) * kChunk;
+    const std::int64_t end = begin + kChunk < row.count ? begin + kChunk : row.count;
+    const std::int64_t groups_end = (row.is_aligned ? end : begin) / kGroup;
+    update_groups<kGroup>(tensor, factors, begin / kGroup + threadIdx.x, kThreads, groups_end);
+    update_groups<1>(tensor, factors, groups_end * kGroup + threadIdx.x, kThreads, end);
+  }
+}
+
+void launch_table(const KernelCall& call, const Table& table, const Rates& rates) {
+  if (table.chunks == 0) return;
+  const Grid grid{.blocks = blocks_for(call, table.chunks, 1, kResident, 8), .threads = kThreads};
+  launch(call, grid, multi_adamw_kernel, table, rates);
+}
+
+Tensor tensor_of(const KernelCall& call, const AdamwGroups& groups, std::size_t index) {
+  const TensorRef* in = &call.inputs[groups.first_input(index)];
+  const TensorRef* out = &call.outputs[groups.first_output(index)];
+  return {.p = Stream(in[0]),
+          .g = Stream(in[1]),
+          .m = Stream(in[2]),
+          .v = Stream(in[3]),
+          .p_new = Stream(out[0]),
+          .m_new = Stream(out[1]),
+          .v_new = Stream(out[2]),
+          .shadow = groups.shadowed ? Stream(out[3]) : Stream()};
+}
+
+void multi_adamw(const KernelCall& call) {
+  const auto in = call.inputs;
+  const AdamwGroups groups = adamw_groups(call.node.attrs, in.size());
+  const Rates rates = rates_of(call, in[0], in[1], groups.scaled ? &in[groups.scale()] : nullptr,
+                               groups.guarded ? &in[groups.apply()] : nullptr);
+  Table table;
+  for (std::size_t i = 0; i < groups.count; ++i) {
+    const std::int64_t count = in[groups.first_input(i)].count();
+    if (count == 0) continue;
+    const Tensor tensor = tensor_of(call, groups, i);
+    table.rows[table.count++] = {.tensor = tensor,
+                                 .count = count,
+                                 .first_chunk = table.chunks,
+                                 .is_aligned = tensor.is_aligned_to(kGroup)};
+    table.chunks += static_cast<std::int32_t>(ceil_div(count, kChunk));
+    if (table.count < kMostTensors) continue;
+    launch_table(call, table, rates);
+    table.count = table.chunks = 0;
+  }
+  launch_table(call, table, rates);
 }
 
 }  // namespace
 
 void add_optimizer_kernels(KernelTable& table) {
   table.add("adamw", adamw);
+  table.add("multi_adamw", multi_adamw);
 }
 
 }  // namespace tracestep::cuda

@@ -54,9 +54,9 @@ std::int64_t packs_of_rows(const void* data, std::int64_t width) {
 }
 
 // Elements of the row's first pack that lie before the row.
-template <class T>
+template <class T, int kSize = kPack<T>>
 __device__ inline int pack_shift(const T* row) {
-  return static_cast<int>(reinterpret_cast<std::uintptr_t>(row) / sizeof(T) % kPack<T>);
+  return static_cast<int>(reinterpret_cast<std::uintptr_t>(row) / sizeof(T) % kSize);
 }
 
 // Where a thread's packs of a row begin: first, first + step, ... Index is int or std::int64_t.
@@ -67,10 +67,9 @@ struct Packs {
 
 // kCount packs of `row`. Elements outside [0, visible) become `outside`; nothing outside [0, width)
 // is read. `aligned`: the packs are aligned in this row (shifts of operands may differ).
-template <int kCount, class T, class Index>
+template <int kCount, class T, int kSize, class Index>
 __device__ inline void load_row(const T* row, const Packs<Index>& packs, Index visible, Index width,
-                                bool aligned, T outside, Pack<T, kPack<T>> (&out)[kCount]) {
-  constexpr int kSize = kPack<T>;
+                                bool aligned, T outside, Pack<T, kSize> (&out)[kCount]) {
   const Index last = packs.first + (kCount - 1) * packs.step;
   if (aligned && packs.first >= 0 && last + kSize <= visible) {  // nothing to leave out
 #pragma unroll

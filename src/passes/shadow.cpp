@@ -1,0 +1,103 @@
+#include "passes/shadow.h"
+
+#include <map>
+
+#include "ir/rewrite.h"
+#include "passes/simplify.h"
+
+namespace tracestep {
+namespace {
+
+class Shadow {
+ public:
+  explicit Shadow(const Program& program) : program_(program), r_(program, "shadow") {
+    for (const Update& u : program.updates) updates_[u.leaf] = u.value;
+  }
+
+  Program run() {
+    for (const Node& node : program_.nodes) {
+      if (is_weight_cast(node)) {
+        replace_cast(node);
+      } else {
+        copy(node);
+      }
+    }
+    for (const auto& [leaf, kept] : kept_) update(leaf, kept);
+    return remove_dead_nodes(r_.finish());
+  }
+
+ private:
+  struct Kept {
+    Val state;
+    const Node* cast;
+  };
+
+  bool is_weight_cast(const Node& node) const {
+    const ValueId from = node.inputs.empty() ? kNoValue : node.inputs[0];
+    return from != kNoValue && program_.value(from).leaf == LeafKind::kParameter &&
+           program_.value(node.outputs[0]).role == Role::kWeightCast && updates_.contains(from);
+  }
+
+  void replace_cast(const Node& node) {
+    const ValueId leaf = node.inputs[0];
+    const Type& type = program_.type(node.outputs[0]);
+    const auto found = kept_.find(leaf);
+    if (found == kept_.end()) {
+      const Val state =
+          r_.builder().state(shadow_name(program_.value(leaf).name), type, Role::kWeightCast);
+      kept_.emplace(leaf, Kept{state, &node});
+      r_.replace(node, {state});
+    } else if (found->second.state.type() == type) {
+      r_.replace(node, {found->second.state});
+    } else {
+      r_.copy(node);
+    }
+  }
+
+  void copy(const Node& node) {
+    std::vector<Val> inputs = r_.inputs(node);
+    if (node.op->widens) {
+      for (std::size_t i = 0; i < inputs.size(); ++i) inputs[i] = before_widening(node, i);
+    }
+    const auto guard = r_.builder().like(node);
+    r_.replace(node, r_.builder().call(*node.op, inputs, node.attrs));
+  }
+
+  // Operand `i`, or what it was widened from where it is a gradient.
+  Val before_widening(const Node& node, std::size_t i) {
+    const ValueId id = node.inputs[i];
+    const Value& value = program_.value(id);
+    if (value.role != Role::kGradient || value.producer == kNoNode) return r_.map(id);
+    const Node& producer = program_.node(value.producer);
+    const bool widened = producer.op == &find_op("cast") &&
+                         is_low_precision(program_.type(producer.inputs[0]).dtype) &&
+                         !is_low_precision(value.type.dtype);
+    if (!widened) return r_.map(id);
+    const Val out = r_.map(producer.inputs[0]);
+    r_.builder().set_role(out, Role::kGradient);
+    return out;
+  }
+
+  void update(ValueId leaf, const Kept& kept) {
+    const ValueId value = updates_.at(leaf);
+    const NodeId producer = program_.value(value).producer;
+    if (producer == kNoNode) return;  // the parameter stays as it is
+    const auto guard = r_.from(program_.node(producer));
+    const Val out = r_.builder().call(*kept.cast->op, {r_.map(value)}, kept.cast->attrs).front();
+    r_.builder().set_role(out, Role::kWeightCast);
+    r_.builder().update(kept.state, out);
+  }
+
+  const Program& program_;
+  Rewriter r_;
+  std::map<ValueId, ValueId> updates_;  // by leaf
+  std::map<ValueId, Kept> kept_;        // by parameter
+};
+
+}  // namespace
+
+Program shadow(const Program& program) {
+  return Shadow(program).run();
+}
+
+}  // namespace tracestep

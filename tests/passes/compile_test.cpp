@@ -1,0 +1,132 @@
+// What `shadow` and `join` make of a step, as text and in numbers: the same bits with less to do.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "ir/parse.h"
+#include "ir/print.h"
+#include "ir/verify.h"
+#include "nn/transformer.h"
+#include "ops/functions.h"
+#include "passes/pipeline.h"
+#include "support/backends.h"
+#include "support/host_values.h"
+#include "support/run_program.h"
+
+namespace tracestep {
+namespace {
+
+using testing::Tensors;
+
+PipelineOptions options_of(DType low, bool compile, double clip = 0.0) {
+  PipelineOptions options;
+  options.mode = Mode::kStep;
+  options.autocast = low;
+  options.compile = compile;
+  options.optimizer.clip = clip;
+  options.optimizer.loss_scaling.enabled = low == DType::kF16;
+  return options;
+}
+
+// loss = Σ y², y = x wᵀ in bf16, and the gradient of a gain that no product reads.
+constexpr const char* kForward = R"(program "p" {
+  parameter %w : f32[3,2]
+  parameter %gain : f32[3]
+  input %x : f32[4,2]
+  %0 : f32[4,3] = matmul(%x, %w) {transpose_b=true}
+  %1 : f32[4,3] = broadcast(%gain) {shape=[4,3]}
+  %2 : f32[4,3] = mul(%0, %1)
+  %3 : f32[] = sum(%2) {axes=[0,1]}
+  output "loss" = %3
+})";
+
+std::string compiled_text(const PipelineOptions& options) {
+  ops::register_all();
+  const Program program = run_pipeline(parse_program(kForward), options).program;
+  verify(program, VerifyStage::kMaterialized);
+  return print(program, {.origins = false});
+}
+
+TEST(CompileTextTest, AProductReadsTheShadowAndTheUpdateWritesIt) {
+  const std::string text = compiled_text(options_of(DType::kBF16, true));
+  EXPECT_THAT(text, ::testing::HasSubstr("state %shadow.w : bf16[3,2] !weight_cast"));
+  EXPECT_THAT(text, ::testing::HasSubstr("matmul(%0, %shadow.w) {transpose_b=true}"));
+  EXPECT_THAT(text, ::testing::ContainsRegex("multi_adamw\\(%lr, %step_size, %w, %[0-9]+, "
+                                             "%adamw.m.w, %adamw.v.w, %shadow.w\\)"));
+  EXPECT_THAT(text, ::testing::ContainsRegex("update %shadow.w = %[0-9]+"));
+  // The gain is read in float32, alone.
+  EXPECT_THAT(text, ::testing::HasSubstr(" = adamw(%gain, "));
+  EXPECT_THAT(text, ::testing::Not(::testing::HasSubstr("assign")));
+  EXPECT_THAT(text, ::testing::Not(::testing::HasSubstr("cast(%w)")));
+}
+
+TEST(CompileTextTest, NothingChangesUnlessAskedFor) {
+  const std::string text = compiled_text(options_of(DType::kBF16, false));
+  EXPECT_THAT(text, ::testing::HasSubstr("cast(%w)"));
+  EXPECT_THAT(text, ::testing::Not(::testing::HasSubstr("shadow")));
+}
+
+struct Case {
+  DType low;
+  double clip;
+  AttentionForm attention;
+};
+
+class CompileTest : public ::testing::TestWithParam<Case> {
+ protected:
+  void SetUp() override { ops::register_all(); }
+
+  static Program program_of(const Device& device, bool compile) {
+    const ModelConfig model{.vocab = 19,
+                            .d_model = 24,
+                            .d_ff = 28,
+                            .layers = 2,
+                            .heads = 3,
+                            .precision = {.parameters = DType::kF32, .autocast = GetParam().low}};
+    PipelineOptions options = options_of(GetParam().low, compile, GetParam().clip);
+    options.attention = GetParam().attention;
+    options.has_kernel = [&](const OpDef& op) { return device.find_kernel(op) != nullptr; };
+    return run_pipeline(loss_program(model, {.batch = 2, .context = 5}), options).program;
+  }
+};
+
+// Of two steps, the second with what the first left.
+Tensors two_steps(Device& device, const Program& program) {
+  Tensors leaves = testing::random_leaves(program, 0.0, 0.5);
+  std::erase_if(leaves, [](const auto& leaf) { return leaf.first.starts_with("shadow."); });
+  for (const auto& [name, value] : testing::run_program(device, program, leaves)) {
+    if (leaves.contains(name)) leaves[name] = value;
+  }
+  return testing::run_program(device, program, leaves);
+}
+
+TEST_P(CompileTest, TwoStepsLeaveTheBitsOfThePlainProgram) {
+  for (const testing::Backend& backend : testing::backends_under_test()) {
+    const auto device = backend.make({.threads = 2, .guarded = true});
+    const Program plain = program_of(*device, false), compiled = program_of(*device, true);
+    EXPECT_LT(compiled.nodes.size(), plain.nodes.size());
+    const Tensors expected = two_steps(*device, plain), actual = two_steps(*device, compiled);
+    for (const auto& [name, value] : expected) {
+      EXPECT_TRUE(actual.at(name).bytes == value.bytes) << backend.name << " " << name;
+    }
+    int shadows = 0;
+    for (const auto& [name, value] : actual) {
+      if (!name.starts_with("shadow.")) continue;
+      const HostTensor& wide = actual.at(name.substr(std::string_view("shadow.").size()));
+      EXPECT_TRUE(value.bytes == narrowed(wide, value.dtype).bytes) << backend.name << " " << name;
+      ++shadows;
+    }
+    EXPECT_EQ(shadows, 2 * 7 + 1);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Steps, CompileTest,
+                         ::testing::Values(Case{DType::kBF16, 0.0, AttentionForm::kNaive},
+                                           Case{DType::kBF16, 1.0, AttentionForm::kFlash},
+                                           Case{DType::kF16, 1.0, AttentionForm::kNaive}),
+                         [](const auto& p) {
+                           return fmt::format("{}_clip{}_{}", name_of(p.param.low), p.param.clip,
+                                              name_of(p.param.attention));
+                         });
+
+}  // namespace
+}  // namespace tracestep
