@@ -1,0 +1,110 @@
+// Predicted bytes as they were when they were stored: a build without a GPU says to the byte what a
+// step takes on one. Peaks alone would not do, as few nodes with workspace are at the peak.
+#include <gtest/gtest.h>
+
+#include <ostream>
+
+#include "analysis/cost.h"
+#include "analysis/memory_map.h"
+#include "ops/functions.h"
+#include "train/step_program.h"
+
+namespace tracestep {
+namespace {
+
+constexpr int kThreads = 16;
+
+struct Step {
+  const char* model;
+  Mode mode;
+  Granularity ops;
+  AttentionForm attention;
+  const char* precision;
+};
+
+struct Bytes {
+  std::int64_t peak, workspaces;  // `workspaces`: of all nodes, added up
+  bool operator==(const Bytes&) const = default;
+  friend void PrintTo(const Bytes& b, std::ostream* out) {
+    *out << "{" << b.peak << ", " << b.workspaces << "}";
+  }
+};
+
+struct Stored {
+  Step step;
+  Bytes cuda, cpu;
+  friend void PrintTo(const Stored& s, std::ostream* out) {
+    *out << s.step.model << " " << name_of(s.step.mode) << " " << name_of(s.step.ops) << " "
+         << name_of(s.step.attention) << " " << s.step.precision;
+  }
+};
+
+constexpr Mode kStep = Mode::kStep, kForward = Mode::kForward;
+constexpr Mode kBackward = Mode::kForwardBackward, kInference = Mode::kInference;
+constexpr Granularity kPrimitive = Granularity::kPrimitive, kFused = Granularity::kFused;
+constexpr AttentionForm kNaive = AttentionForm::kNaive, kFlash = AttentionForm::kFlash;
+
+// A batch of 4 with 512 tokens each.
+constexpr Stored kStored[] = {
+    {{"small", kStep, kFused, kNaive, "fp32"}, {3822871564, 10992081508}, {3797181452, 1953798288}},
+    {{"small", kStep, kFused, kFlash, "fp32"}, {3220071436, 9109400164}, {3194381324, 1672969104}},
+    {{"small", kStep, kPrimitive, kNaive, "fp32"},
+     {5201454088, 11005901412},
+     {5201454088, 1973270672}},
+    {{"small", kForward, kFused, kNaive, "bf16"},
+     {2625481728, 3657441280},
+     {2625481728, 1894785024}},
+    {{"small", kInference, kFused, kFlash, "bf16"},
+     {607538176, 2852129792},
+     {604130304, 1576640512}},
+    {{"medium", kBackward, kFused, kFlash, "bf16"},
+     {4872286212, 17271321188},
+     {4872286212, 11177074832}},
+    {{"medium", kStep, kPrimitive, kFlash, "fp16"},
+     {9515061272, 17259619820},
+     {9515061272, 11229545616}},
+    {{"large", kStep, kFused, kNaive, "bf16"},
+     {22367558668, 32811375204},
+     {22367558668, 18015312016}},
+    {{"xl", kStep, kFused, kFlash, "bf16"}, {35016913676, 34731702884}, {35016913676, 22735258768}},
+    {{"xl", kInference, kPrimitive, kNaive, "fp32"},
+     {8184191236, 14608121856},
+     {8163744004, 2199052288}},
+    {{"2.7B", kStep, kFused, kFlash, "fp32"},
+     {54658277388, 27551193700},
+     {54633897996, 6368483472}},
+    {{"10B", kStep, kFused, kFlash, "bf16"},
+     {205363075696, 37726917732},
+     {205363058844, 34319363600}},
+};
+
+class StoredPredictionTest : public ::testing::TestWithParam<Stored> {
+ protected:
+  void SetUp() override { ops::register_all(); }
+};
+
+TEST_P(StoredPredictionTest, IsWhatItWas) {
+  const auto& [step, cuda, cpu] = GetParam();
+  StepSpec spec;
+  spec.model = preset(step.model);
+  spec.model.precision = parse_precision("test", step.precision);
+  spec.shape = {.batch = 4, .context = 512};
+  spec.mode = step.mode;
+  spec.ops = step.ops;
+  spec.attention = step.attention;
+  const Program program = step_program(spec);
+  const Storage storage = plan_storage(program);
+  const auto predicted = [&](const char* kind) {
+    const DeviceTraits traits{.kind = kind, .threads = kThreads};
+    Bytes out{predicted_peak_bytes(program, storage, traits), 0};
+    for (const Node& node : program.nodes) out.workspaces += workspace_bytes(program, node, traits);
+    return out;
+  };
+  EXPECT_EQ(predicted("cuda"), cuda);
+  EXPECT_EQ(predicted("cpu"), cpu);
+}
+
+INSTANTIATE_TEST_SUITE_P(Presets, StoredPredictionTest, ::testing::ValuesIn(kStored));
+
+}  // namespace
+}  // namespace tracestep
