@@ -11,6 +11,7 @@
 #include "base/host_tensor.h"
 #include "base/random.h"
 #include "ir/builder.h"
+#include "planning/needs.h"
 #include "runtime/device.h"
 
 namespace tracestep {
@@ -36,12 +37,11 @@ class OpRunner {
                                     : tensor(types.back()));
     }
     const Node& node = builder_.program().nodes.back();
-    kernel_ = device.find_kernel(*node.op);
-    std::int64_t bytes = 0;
-    if (node.op->workspace) {
-      bytes = node.op->workspace({*node.op, node.attrs, inputs, types}, device.traits());
-    }
-    workspace_ = {static_cast<std::byte*>(allocate(bytes)), static_cast<std::size_t>(bytes)};
+    const std::int64_t bytes =
+        workspace_bytes({*node.op, node.attrs, inputs, types}, device.traits());
+    launch_ =
+        prepare_at(device, *node.op, node.attrs, inputs_, outputs_,
+                   {static_cast<std::byte*>(allocate(bytes)), static_cast<std::size_t>(bytes)});
     run();
   }
   OpRunner(const OpRunner&) = delete;
@@ -51,9 +51,7 @@ class OpRunner {
     for (void* block : blocks_) device_.allocator().free(block);
   }
 
-  void run() {
-    kernel_({builder_.program().nodes.back(), inputs_, outputs_, workspace_, device_.stream()});
-  }
+  void run() { launch_.launch({device_.stream()}); }
 
  private:
   void* allocate(std::int64_t bytes) {
@@ -90,10 +88,9 @@ class OpRunner {
 
   Device& device_;
   Builder builder_;
-  Kernel kernel_ = nullptr;
   std::vector<TensorRef> inputs_, outputs_;
   std::vector<void*> blocks_;
-  std::span<std::byte> workspace_;
+  PreparedLaunch launch_;
 };
 
 }  // namespace tracestep

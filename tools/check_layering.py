@@ -15,7 +15,8 @@ ROWS = {
     "record": ["base"],
     "ir": ["base"],
     "ops": ["ir"],
-    "analysis": ["ops"],  # facts about a program, never a change
+    "planning": ["ops"],  # what a device needs for an op, without the device
+    "analysis": ["planning"],  # facts about a program, never a change
     "passes": ["analysis"],
     "runtime": ["analysis", "record"],
     # Back ends see the interfaces of runtime; never each other, passes or exec.

@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "ir/op_def.h"
+#include "planning/needs.h"
 
 namespace tracestep {
 namespace {
@@ -69,9 +70,8 @@ std::int64_t gemm_flops(const Program& program) {
 }
 
 std::int64_t workspace_bytes(const Program& program, const Node& node, const DeviceTraits& traits) {
-  if (!node.op->workspace) return 0;
   const Types types(program, node);
-  return node.op->workspace({*node.op, node.attrs, types.inputs, types.outputs}, traits);
+  return workspace_bytes({*node.op, node.attrs, types.inputs, types.outputs}, traits);
 }
 
 std::int64_t launch_count(const Program& program) {

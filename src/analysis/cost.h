@@ -3,8 +3,8 @@
 
 #include <cstdint>
 
-#include "ir/device_traits.h"
 #include "ir/program.h"
+#include "planning/device_traits.h"
 
 namespace tracestep {
 
@@ -25,7 +25,7 @@ bool is_product(const Node& node);
 // FLOPs of matrix products alone: the model FLOPs of the usual formulas.
 std::int64_t gemm_flops(const Program& program);
 
-// Scratch bytes of the node on such a device, as its op record says.
+// Scratch bytes of the node on such a device (planning/needs.h).
 std::int64_t workspace_bytes(const Program& program, const Node& node, const DeviceTraits& traits);
 
 // Nodes that are kernels: everything but views.

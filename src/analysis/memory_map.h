@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "analysis/storage.h"
-#include "ir/device_traits.h"
+#include "planning/device_traits.h"
 
 namespace tracestep {
 

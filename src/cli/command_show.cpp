@@ -53,7 +53,7 @@ class Pipeline {
   PipelineResult run(const std::string& after) const {
     if (after == kStart) return {forward_program(spec_), {}};
     PipelineOptions options = pipeline_options(spec_);
-    options.has_kernel = [this](const OpDef& op) { return device_->find_kernel(op) != nullptr; };
+    options.has_kernel = [this](const OpDef& op) { return device_->has_kernel(op); };
     options.disabled.insert(options_.disabled.begin(), options_.disabled.end());
     options.stop_after = after;
     return run_pipeline(forward_program(spec_), options);

@@ -74,9 +74,9 @@ std::unique_ptr<Device> make_device(const RunOptions& run, std::string_view prec
 
 DeviceTraits traits_of(const RunOptions& run) {
   const bool is_cuda = cuda_index(run.device).has_value();
-  return {.kind = is_cuda                     ? "cuda"
-                  : run.device == "reference" ? "reference"
-                                              : "cpu",
+  return {.kind = is_cuda                     ? DeviceKind::kCuda
+                  : run.device == "reference" ? DeviceKind::kReference
+                                              : DeviceKind::kCpu,
           .threads = threads_of(run)};
 }
 

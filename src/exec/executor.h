@@ -1,10 +1,13 @@
-// What the lab needs of a way to run a program.
+// A way to run a program: the interface that training and measurements use.
 #pragma once
 
 #include <cstdint>
-#include <memory>
+#include <functional>
+#include <optional>
 #include <string_view>
+#include <vector>
 
+#include "analysis/storage.h"
 #include "base/host_tensor.h"
 #include "ir/program.h"
 #include "record/recorder.h"
@@ -16,6 +19,7 @@ class Executor {
  public:
   virtual ~Executor() = default;
   virtual const Program& program() const = 0;
+  virtual const Storage& storage() const = 0;
 
   // Copies a host tensor into the input leaf; it stays until it is set again.
   // Throws Error{kUsage}: no such input, another type.
@@ -27,6 +31,14 @@ class Executor {
   // freed then. With a recorder that takes spans, run() waits for the device and adds the
   // spans, in nanoseconds from the first kernel's start.
   virtual void run(Recorder* recorder = nullptr) = 0;
+  // Called in the middle of a run, before the first kernel of `node` or a later one; it may wait
+  // for the device and read the allocator. How a measurement times a part of a step by itself.
+  struct Pause {
+    NodeId node = kNoNode;
+    std::function<void()> act;
+  };
+  // In order of nodes. Runs that record spans do not pause: they hold the device.
+  virtual void set_pauses(std::vector<Pause> pauses) = 0;
   // Tells `tracer` which node each launch belongs to, until it is set to nullptr.
   virtual void set_tracer(ActivityTracer* tracer) = 0;
   // From the first kernel's start to the last one's end in the last run; waits for it.
@@ -35,7 +47,10 @@ class Executor {
   virtual HostTensor output(std::string_view name) const = 0;
   // The same for a floating rank-0 output.
   double scalar(std::string_view name) const;
-  // Frees the outputs of the last run.
+  // A value, copied to the host; nullopt when it is not alive. In a pause, what was computed right
+  // before: nobody has had the chance to write over it.
+  virtual std::optional<HostTensor> value(ValueId id) const = 0;
+  // Gives up the outputs of the last run.
   virtual void release_outputs() = 0;
 
   virtual std::int64_t launches() const = 0;              // kernels per run

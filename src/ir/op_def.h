@@ -16,7 +16,6 @@
 namespace tracestep {
 
 class Builder;
-struct DeviceTraits;
 
 // A handle to a value under construction; cheap to copy. Default: "no value".
 struct Val {
@@ -134,9 +133,6 @@ struct OpDef {
   std::function<Val(const OpExpansion&)> identity = {};
   // Floating-point operations (multiply and add count one each); empty: none.
   std::function<std::int64_t(const OpCall&)> flops = {};
-  // Scratch bytes the kernels of such a device need besides operands and results: a pure function,
-  // obeyed by the kernels, so that peaks can be predicted. Empty: none.
-  std::function<std::int64_t(const OpCall&, const DeviceTraits&)> workspace = {};
   // Bytes read beyond / instead of "every distinct input element once"; empty: that.
   std::function<std::int64_t(const OpCall&)> bytes_read = {};
 

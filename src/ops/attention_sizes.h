@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "base/dtype.h"
+#include "ir/program.h"
 
 namespace tracestep {
 
@@ -14,5 +14,16 @@ struct AttentionSizes {
 
   bool is_empty() const { return heads * queries == 0 || keys == 0; }
 };
+
+// q: [..., T_q, D], k: [..., T_k, D].
+inline AttentionSizes attention_sizes(const Type& q, const Type& k) {
+  const Shape& s = q.shape;
+  const std::int64_t rows = s.back(1) * s.back();
+  return {.heads = rows == 0 ? 0 : s.product() / rows,
+          .queries = s.back(1),
+          .keys = k.shape.back(1),
+          .width = s.back(),
+          .dtype = q.dtype};
+}
 
 }  // namespace tracestep

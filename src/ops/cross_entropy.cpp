@@ -1,5 +1,4 @@
 // Mean cross-entropy of rows of logits against target indices.
-#include "ir/device_traits.h"
 #include "ops/functions.h"
 #include "ops/registers.h"
 #include "ops/rules.h"
@@ -65,12 +64,7 @@ void register_cross_entropy() {
                .accepts = rules::contiguous,
                .gradient = forward_gradient,
                .decompose = decomposed,
-               .flops = rules::per_operand(0, 4),
-               // The loss of every row, summed in order at the end.
-               .workspace = [](const OpCall& c, const DeviceTraits& traits) -> std::int64_t {
-                 if (traits.kind != "cpu" && traits.kind != "cuda") return 0;
-                 return c.inputs[0].shape[0] * static_cast<std::int64_t>(sizeof(float));
-               }});
+               .flops = rules::per_operand(0, 4)});
 
   register_op({.name = "cross_entropy_grad",
                .doc = "dloss/N · (softmax(logits) - onehot(target)), written over the logits.",

@@ -4,9 +4,7 @@
 #include <limits>
 #include <utility>
 
-#include "ir/device_traits.h"
-#include "ops/cpu_plans.h"
-#include "ops/cuda_plans.h"
+#include "ops/attention_sizes.h"
 #include "ops/functions.h"
 #include "ops/registers.h"
 #include "ops/rules.h"
@@ -138,33 +136,11 @@ std::vector<Val> forward_gradient(Expansion e) {
 
 // --- cost --------------------------------------------------------------------------------------
 
-AttentionSizes sizes_of(const Type& q, const Type& k) {
-  const Shape& s = q.shape;
-  const std::int64_t rows = s.back(1) * s.back();
-  return {.heads = rows == 0 ? 0 : s.product() / rows,
-          .queries = s.back(1),
-          .keys = k.shape.back(1),
-          .width = s.back(),
-          .dtype = q.dtype};
-}
-
 // `products` of [T_q, T_k] and D; a causal call leaves out half of the last square of keys.
 std::int64_t flops_of(const AttentionSizes& a, bool causal, std::int64_t products) {
   const std::int64_t all = 2 * a.queries * a.keys;
   const std::int64_t twice_the_pairs = causal ? all - a.queries * a.queries : all;
   return products * a.heads * twice_the_pairs * a.width;
-}
-
-std::int64_t forward_workspace(const OpCall& c, const DeviceTraits& traits) {
-  const AttentionSizes a = sizes_of(c.inputs[0], c.inputs[1]);
-  if (traits.kind == "cpu") return plan_attention(a).forward_bytes(traits.threads);
-  return traits.kind == "cuda" ? cuda_attention_forward_bytes(a) : 0;
-}
-
-std::int64_t gradient_workspace(const OpCall& c, const DeviceTraits& traits) {
-  const AttentionSizes a = sizes_of(c.inputs[1], c.inputs[2]);
-  if (traits.kind == "cpu") return plan_attention(a).backward_bytes(traits.threads);
-  return traits.kind == "cuda" ? cuda_attention_backward_bytes(a) : 0;
 }
 
 std::vector<AttrDef> attributes() {
@@ -188,9 +164,9 @@ void register_gradient() {
                .decompose = gradient_decomposed,
                .flops =
                    [](const OpCall& c) {
-                     return flops_of(sizes_of(c.inputs[1], c.inputs[2]), c.attrs.flag("causal"), 5);
+                     return flops_of(attention_sizes(c.inputs[1], c.inputs[2]),
+                                     c.attrs.flag("causal"), 5);
                    },
-               .workspace = gradient_workspace,
                .stays_whole = true});
 }
 
@@ -212,9 +188,9 @@ void register_flash_attention() {
                .decompose = forward_decomposed,
                .flops =
                    [](const OpCall& c) {
-                     return flops_of(sizes_of(c.inputs[0], c.inputs[1]), c.attrs.flag("causal"), 2);
+                     return flops_of(attention_sizes(c.inputs[0], c.inputs[1]),
+                                     c.attrs.flag("causal"), 2);
                    },
-               .workspace = forward_workspace,
                .stays_whole = true});
   register_gradient();
 }

@@ -1,6 +1,4 @@
 // Gathers by index and their transposes. Sums into one row are made in the order of the indices.
-#include "ir/device_traits.h"
-#include "ops/cuda_plans.h"
 #include "ops/functions.h"
 #include "ops/registers.h"
 #include "ops/rules.h"
@@ -53,14 +51,6 @@ void register_rows() {
         Type{c.inputs[0].dtype, {c.attrs.integer("rows"), c.inputs[0].shape.back()}}};
   };
   scatter.flops = rules::per_operand(0, 1);
-  // Where each row's indices begin, and the indices sorted by row.
-  scatter.workspace = [](const OpCall& c, const DeviceTraits& traits) -> std::int64_t {
-    const std::int64_t rows = c.attrs.integer("rows"), count = c.inputs[1].count();
-    if (traits.kind == "cuda") return plan_scatter(rows, count).workspace_bytes;
-    if (traits.kind != "cpu") return 0;
-    const std::int64_t entries = rows + 2 + count;
-    return entries * static_cast<std::int64_t>(sizeof(std::int64_t));
-  };
   scatter.gradient = [](Expansion e) {
     return std::vector{ops::gather(e.output_grads[0], e.inputs[1]), Val{}};
   };

@@ -1,7 +1,4 @@
 // Matrix product, batched, with either operand read transposed.
-#include "ir/device_traits.h"
-#include "ops/cpu_plans.h"
-#include "ops/cuda_plans.h"
 #include "ops/functions.h"
 #include "ops/registers.h"
 #include "ops/rules.h"
@@ -78,15 +75,6 @@ std::vector<Val> product_gradient(const OpExpansion& e) {
   return out;
 }
 
-std::int64_t product_workspace(const OpCall& c, const DeviceTraits& traits) {
-  const Type& y = c.outputs[0];
-  if (traits.kind == "cuda") return y.count() == 0 ? 0 : kCudaGemmWorkspaceBytes;
-  if (traits.kind != "cpu") return 0;
-  const Sides s = sides(c);
-  const std::int64_t batch = y.count() == 0 ? 0 : y.count() / (s.m * s.n);
-  return plan_gemm(batch, s.m, s.n, s.k_a, y.dtype, traits.threads).workspace_bytes(traits.threads);
-}
-
 }  // namespace
 
 void register_matmul() {
@@ -101,8 +89,7 @@ void register_matmul() {
                .infer = product_type,
                .accepts = gemm_operand,
                .gradient = product_gradient,
-               .flops = [](const OpCall& c) { return 2 * c.outputs[0].count() * sides(c).k_a; },
-               .workspace = product_workspace});
+               .flops = [](const OpCall& c) { return 2 * c.outputs[0].count() * sides(c).k_a; }});
 }
 
 }  // namespace tracestep::ops

@@ -1,9 +1,5 @@
 // Optimizer updates and the global gradient norm, as ops of the same program.
-#include "base/integers.h"
-#include "ir/device_traits.h"
 #include "ops/adamw_groups.h"
-#include "ops/cpu_plans.h"
-#include "ops/cuda_plans.h"
 #include "ops/functions.h"
 #include "ops/registers.h"
 #include "ops/rules.h"
@@ -238,15 +234,6 @@ void register_global_norm() {
              for (const Type& t : c.inputs) n += 2 * t.count();
              return n;
            },
-       // One partial sum per chunk of each operand.
-       .workspace = [](const OpCall& c, const DeviceTraits& traits) -> std::int64_t {
-         std::int64_t cpu_bytes = 0, cuda_bytes = 0;
-         for (const Type& t : c.inputs) {
-           cpu_bytes += ceil_div(t.count(), kNormChunk) * std::int64_t{sizeof(double)};
-           cuda_bytes += cuda_norm_parts(t.count()) * std::int64_t{sizeof(float)};
-         }
-         return traits.kind == "cpu" ? cpu_bytes : traits.kind == "cuda" ? cuda_bytes : 0;
-       },
        .widens = true});
 }
 

@@ -1,7 +1,4 @@
 // Reductions over a list of axes, accumulated in float32 (float64 for f64) in a fixed order.
-#include "ir/device_traits.h"
-#include "ops/cpu_plans.h"
-#include "ops/cuda_plans.h"
 #include "ops/functions.h"
 #include "ops/registers.h"
 #include "ops/rules.h"
@@ -41,14 +38,6 @@ Val spread(Expansion e, Val y) {
   return broadcast_to(reshape(y, kept), shape);
 }
 
-std::int64_t reduction_workspace(const OpCall& c, const DeviceTraits& traits) {
-  const std::int64_t results = c.outputs[0].count(), all = c.inputs[0].count();
-  if (results == 0) return 0;
-  if (traits.kind == "cuda") return plan_reduction(results, all / results).workspace_bytes;
-  if (traits.kind != "cpu") return 0;
-  return reduction_workspace_bytes(results, all / results);
-}
-
 OpDef reduction(std::string name, std::string doc) {
   return {.name = std::move(name),
           .doc = std::move(doc),
@@ -60,8 +49,7 @@ OpDef reduction(std::string name, std::string doc) {
           .precision_class = PrecisionClass::kFull,
           .infer = reduced_type,
           .accepts = rules::any_strides,
-          .flops = rules::per_operand(0, 1),
-          .workspace = reduction_workspace};
+          .flops = rules::per_operand(0, 1)};
 }
 
 }  // namespace

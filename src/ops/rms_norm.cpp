@@ -1,8 +1,4 @@
 // Root-mean-square normalisation over the last axis; statistics in float32 whatever x is stored in.
-#include "base/integers.h"
-#include "ir/device_traits.h"
-#include "ops/cpu_plans.h"
-#include "ops/cuda_plans.h"
 #include "ops/functions.h"
 #include "ops/registers.h"
 #include "ops/rules.h"
@@ -73,15 +69,6 @@ std::vector<Val> gradient_decomposed(Expansion e) {
   return {cast(dx, x.dtype()), cast(dw, e.inputs[2].dtype())};
 }
 
-// One partial gradient of w per block of rows.
-std::int64_t gradient_workspace(const OpCall& c, const DeviceTraits& traits) {
-  const std::int64_t width = c.inputs[2].count(), rows = c.inputs[3].count();
-  if (traits.kind == "cuda") return plan_rms_norm_grad(rows, width).workspace_bytes;
-  if (traits.kind != "cpu" || width == 0) return 0;
-  const std::int64_t step = rms_norm_rows_per_block(rows);
-  return ceil_div(rows, step) * width * static_cast<std::int64_t>(sizeof(float));
-}
-
 }  // namespace
 
 void register_rms_norm() {
@@ -117,7 +104,6 @@ void register_rms_norm() {
                .accepts = rules::contiguous,
                .decompose = gradient_decomposed,
                .flops = rules::per_result(10),
-               .workspace = gradient_workspace,
                .donates = {{0, 0}}});
 }
 

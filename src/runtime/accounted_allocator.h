@@ -20,6 +20,8 @@ class AccountedAllocator : public Allocator {
   void set_limit(std::int64_t bytes) override;
   std::int64_t limit() const override { return limit_; }
   void set_recorder(Recorder* recorder) override { recorder_ = recorder; }
+  Recorder* recorder() const override { return recorder_; }
+  std::int64_t block_alignment() const override { return source_.block_alignment(); }
 
  protected:
   AccountedAllocator(std::string device, MemorySource& source)

@@ -71,7 +71,7 @@ struct AllocatorStats {
 class Allocator {
  public:
   virtual ~Allocator() = default;
-  // Aligned to the source's block_alignment() at least; nullptr for 0 bytes. Throws OutOfMemory.
+  // nullptr for 0 bytes. Throws OutOfMemory.
   virtual void* allocate(std::int64_t bytes, const AllocationTag& tag) = 0;
   virtual void free(void* address) = 0;
   virtual const AllocatorStats& stats() const = 0;
@@ -83,8 +83,11 @@ class Allocator {
   virtual std::int64_t limit() const = 0;
   // Records every event while set; nullptr: off.
   virtual void set_recorder(Recorder* recorder) = 0;
+  virtual Recorder* recorder() const = 0;
   // In address order.
   virtual std::vector<LiveAllocation> live() const = 0;
+  // Bytes that the address of every block is a multiple of.
+  virtual std::int64_t block_alignment() const = 0;
 };
 
 // Splits and coalesces blocks of large segments, best fit; O(log n), about 50 ns a call.

@@ -1,7 +1,11 @@
 #include "runtime/device.h"
 
+#include <bit>
+
 namespace tracestep {
 namespace {
+
+constexpr std::int64_t kMostAlignment = 512;  // no kernel asks for more
 
 class HostMarks final : public Marks {
  public:
@@ -14,6 +18,25 @@ class HostMarks final : public Marks {
 };
 
 }  // namespace
+
+PreparedLaunch prepare_at(Device& device, const OpDef& op, const Attrs& attrs,
+                          std::span<const TensorRef> inputs, std::span<const TensorRef> outputs,
+                          std::span<std::byte> workspace) {
+  KernelSpec spec{.op = &op, .attrs = attrs};
+  spec.workspace_bytes = static_cast<std::int64_t>(workspace.size());
+  PreparedLaunch out;
+  const auto add = [](const TensorRef& x, std::vector<OperandSpec>& specs,
+                      std::vector<void*>& addresses) {
+    const auto address = std::bit_cast<std::int64_t>(x.data);
+    specs.push_back({x.dtype, x.shape, x.strides, alignment_at(kMostAlignment, address)});
+    addresses.push_back(x.data);
+  };
+  for (const TensorRef& x : inputs) add(x, spec.inputs, out.inputs);
+  for (const TensorRef& y : outputs) add(y, spec.outputs, out.outputs);
+  out.workspace = workspace.data();
+  out.kernel = device.prepare(std::move(spec));
+  return out;
+}
 
 std::unique_ptr<Marks> Device::make_marks(std::size_t count) {
   return std::make_unique<HostMarks>(count);

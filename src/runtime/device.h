@@ -1,15 +1,18 @@
 // Device: what executors, stores and measurements need of a back end.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 
-#include "ir/device_traits.h"
+#include "ir/op_def.h"
+#include "planning/device_traits.h"
 #include "runtime/activity_tracer.h"
 #include "runtime/allocator.h"
 #include "runtime/device_facts.h"
-#include "runtime/kernel.h"
+#include "runtime/prepared_kernel.h"
 #include "runtime/range_sink.h"
+#include "runtime/tensor_ref.h"
 
 namespace tracestep {
 
@@ -24,14 +27,25 @@ class Marks {
   virtual std::int64_t between_ns(std::size_t i, std::size_t j) = 0;
 };
 
+// Launches that were recorded once, with their operands.
+class CapturedWork {
+ public:
+  virtual ~CapturedWork() = default;
+  // Issues all of them. Throws DeviceError.
+  virtual void launch() = 0;
+};
+
 class Device {
  public:
   virtual ~Device() = default;
   virtual const std::string& name() const = 0;  // "cpu", "null", "reference", "cuda:0"
   virtual const DeviceTraits& traits() const = 0;
   virtual Allocator& allocator() = 0;
-  // nullptr: the op must be decomposed, or cannot run here.
-  virtual Kernel find_kernel(const OpDef& op) const = 0;
+  // False: the op must be decomposed, or cannot run here.
+  virtual bool has_kernel(const OpDef& op) const = 0;
+  // Chooses and plans all that launches of this call need; the op has a kernel. What is prepared
+  // must not outlive the device.
+  virtual std::unique_ptr<PreparedKernel> prepare(KernelSpec spec) = 0;
   // Whether kernels exist for values of this dtype.
   virtual bool supports(DType dtype) const = 0;
   // False for a device that plans and counts but has no numbers.
@@ -56,8 +70,13 @@ class Device {
   // between, and at most a few hundred kernels may be issued.
   virtual void hold() {}
   virtual void release() {}
-  // Native stream for KernelCall::stream.
+  // Native stream for LaunchContext::stream.
   virtual void* stream() { return nullptr; }
+  // Records what `issue` launches, without running it, as one piece of work that can be issued
+  // again and again. nullptr, and `issue` is not called: the device cannot.
+  virtual std::unique_ptr<CapturedWork> capture(const std::function<void()>& /*issue*/) {
+    return nullptr;
+  }
   // Bytes of physical memory this process holds on the device, by the system's own count; 0: not
   // known. What of it is not in resident_reserved_bytes() is untracked.
   virtual std::int64_t resident_bytes() const { return 0; }
@@ -80,5 +99,10 @@ class Device {
   // Tells a profiler that waits for it to start or to stop recording.
   virtual void profile(bool on) { (void)on; }
 };
+
+// One call on operands that stay where they are. The device has a kernel for `op`.
+PreparedLaunch prepare_at(Device& device, const OpDef& op, const Attrs& attrs,
+                          std::span<const TensorRef> inputs, std::span<const TensorRef> outputs,
+                          std::span<std::byte> workspace);
 
 }  // namespace tracestep

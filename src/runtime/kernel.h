@@ -1,22 +1,25 @@
-// What a kernel is called with, and the table in which a back end keeps its kernels.
+// A kernel as a back end writes it, and the table in which the back end keeps its kernels.
 #pragma once
 
 #include <cstddef>
 #include <map>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
 
 #include "ir/op_def.h"
+#include "runtime/prepared_kernel.h"
 #include "runtime/tensor_ref.h"
 
 namespace tracestep {
 
 struct KernelCall {
-  const Node& node;                    // op and attributes
+  const OpDef& op;
+  const Attrs& attrs;
   std::span<const TensorRef> inputs;   // layouts the op record accepts
   std::span<const TensorRef> outputs;  // contiguous; may share storage with a donated input
-  std::span<std::byte> workspace;      // as many bytes as the op record says, uninitialised
+  std::span<std::byte> workspace;      // as many bytes as workspace_bytes() says, uninitialised
   void* stream = nullptr;              // Device::stream() of the device that runs it
 };
 
@@ -24,17 +27,59 @@ struct KernelCall {
 // built. Throws DeviceError or Error{kUsage} (an index out of range).
 using Kernel = void (*)(const KernelCall&);
 
-class KernelTable {
+// A call that knows everything but where its operands lie.
+class BoundCall {
  public:
-  void add(std::string_view op, Kernel kernel) { kernels_[std::string(op)] = kernel; }
-  // nullptr: no kernel of that name.
-  Kernel find(std::string_view op) const {
-    const auto found = kernels_.find(op);
-    return found == kernels_.end() ? nullptr : found->second;
+  explicit BoundCall(KernelSpec spec);
+  // Valid until the next one.
+  KernelCall at(const LaunchOperands& operands, const LaunchContext& context);
+  const KernelSpec& spec() const { return spec_; }
+
+ private:
+  KernelSpec spec_;
+  std::vector<TensorRef> inputs_, outputs_;
+};
+
+// A kernel that follows a plan made beforehand.
+template <class Plan>
+class PlannedKernel final : public PreparedKernel {
+ public:
+  using Run = void (*)(const KernelCall&, const Plan&);
+  PlannedKernel(KernelSpec spec, Plan plan, Run run)
+      : call_(std::move(spec)), plan_(std::move(plan)), run_(run) {}
+  void launch(const LaunchOperands& operands, const LaunchContext& context) override {
+    run_(call_.at(operands, context), plan_);
   }
 
  private:
-  std::map<std::string, Kernel, std::less<>> kernels_;
+  BoundCall call_;
+  const Plan plan_;
+  const Run run_;
 };
+
+class KernelTable {
+ public:
+  using Prepare = std::unique_ptr<PreparedKernel> (*)(KernelSpec, const LaunchContext&);
+
+  // A kernel without a plan: all it needs is in the call.
+  void add(std::string_view op, Kernel kernel) { entries_[std::string(op)].kernel = kernel; }
+  void add_planned(std::string_view op, Prepare planned) {
+    entries_[std::string(op)].planned = planned;
+  }
+
+  bool contains(std::string_view op) const { return entries_.contains(op); }
+  // The table must contain the op. `context`: what the kernel will be launched in.
+  std::unique_ptr<PreparedKernel> prepare(KernelSpec spec, const LaunchContext& context) const;
+
+ private:
+  struct Entry {  // one of the two
+    Kernel kernel = nullptr;
+    Prepare planned = nullptr;
+  };
+  std::map<std::string, Entry, std::less<>> entries_;
+};
+
+// A kernel that needs no plan, ready to be launched.
+std::unique_ptr<PreparedKernel> bind_kernel(KernelSpec spec, Kernel kernel);
 
 }  // namespace tracestep

@@ -37,7 +37,7 @@ PipelineOptions pipeline_options(const StepSpec& spec) {
 }
 
 Program lowered(const Program& forward, PipelineOptions options, const Device& device) {
-  options.has_kernel = [&device](const OpDef& op) { return device.find_kernel(op) != nullptr; };
+  options.has_kernel = [&device](const OpDef& op) { return device.has_kernel(op); };
   Program out = run_pipeline(forward, options).program;
   return device.supports(DType::kF32) ? out : as_float64(out);
 }

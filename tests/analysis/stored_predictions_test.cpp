@@ -94,14 +94,14 @@ TEST_P(StoredPredictionTest, IsWhatItWas) {
   spec.attention = step.attention;
   const Program program = step_program(spec);
   const Storage storage = plan_storage(program);
-  const auto predicted = [&](const char* kind) {
+  const auto predicted = [&](DeviceKind kind) {
     const DeviceTraits traits{.kind = kind, .threads = kThreads};
     Bytes out{predicted_peak_bytes(program, storage, traits), 0};
     for (const Node& node : program.nodes) out.workspaces += workspace_bytes(program, node, traits);
     return out;
   };
-  EXPECT_EQ(predicted("cuda"), cuda);
-  EXPECT_EQ(predicted("cpu"), cpu);
+  EXPECT_EQ(predicted(DeviceKind::kCuda), cuda);
+  EXPECT_EQ(predicted(DeviceKind::kCpu), cpu);
 }
 
 INSTANTIATE_TEST_SUITE_P(Presets, StoredPredictionTest, ::testing::ValuesIn(kStored));

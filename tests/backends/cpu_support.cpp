@@ -3,7 +3,7 @@
 #include <map>
 
 #include "base/error.h"
-#include "ir/device_traits.h"
+#include "planning/needs.h"
 
 namespace tracestep::cpu_test {
 namespace {
@@ -118,9 +118,9 @@ std::vector<HostTensor> run(std::string_view name, std::vector<Operand> inputs, 
     out_types.push_back(type);
   }
   const OpCall call{op, node.attrs, in_types, out_types};
-  const std::int64_t bytes = op.workspace ? op.workspace(call, device.traits()) : 0;
+  const std::int64_t bytes = workspace_bytes(call, device.traits());
   const std::span workspace(static_cast<std::byte*>(block(bytes)), static_cast<std::size_t>(bytes));
-  device.find_kernel(op)({node, in, out, workspace, device.stream()});
+  prepare_at(device, op, node.attrs, in, out, workspace).launch({device.stream()});
 
   std::vector<HostTensor> host;
   for (const TensorRef& y : out) {

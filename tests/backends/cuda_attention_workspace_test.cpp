@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "backends/cuda/attention/attention.h"
-#include "ops/cuda_plans.h"
+#include "planning/cuda_plans.h"
 
 namespace tracestep::cuda {
 namespace {

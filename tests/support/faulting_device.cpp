@@ -3,28 +3,38 @@
 #include <limits>
 #include <vector>
 
+#include "ir/op_def.h"
+
 namespace tracestep::testing {
 
-Kernel FaultingDevice::find_kernel(const OpDef& op) const {
-  return device_->find_kernel(op) == nullptr ? nullptr : run;
-}
+// The device's own kernel, and the faults around it.
+class FaultingDevice::Kernel final : public PreparedKernel {
+ public:
+  Kernel(FaultingDevice& device, KernelSpec spec)
+      : device_(device), spec_(spec), inner_(device.device_->prepare(std::move(spec))) {}
 
-void FaultingDevice::run(const KernelCall& call) {
-  auto& self = *static_cast<FaultingDevice*>(call.stream);
-  self.count_launch(call);
-  KernelCall inner = call;
-  inner.stream = self.device_->stream();
-  self.device_->find_kernel (*call.node.op)(inner);
-  if (self.kind_ == FaultKind::kNotFiniteResult && self.launches_left_ == 0) {
-    self.spoil(call.outputs[0]);
+  void launch(const LaunchOperands& operands, const LaunchContext& context) override {
+    device_.count_launch(spec_.op->name);
+    inner_->launch(operands, context);
+    if (device_.kind_ == FaultKind::kNotFiniteResult && device_.launches_left_ == 0) {
+      device_.spoil(operands.outputs[0], spec_.outputs[0]);
+    }
   }
+
+ private:
+  FaultingDevice& device_;
+  const KernelSpec spec_;
+  const std::unique_ptr<PreparedKernel> inner_;
+};
+
+std::unique_ptr<PreparedKernel> FaultingDevice::prepare(KernelSpec spec) {
+  return std::make_unique<Kernel>(*this, std::move(spec));
 }
 
-void FaultingDevice::count_launch(const KernelCall& call) {
+void FaultingDevice::count_launch(const std::string& op) {
   if (--launches_left_ != 0) return;
   switch (kind_) {
-    case FaultKind::kLostAtLaunch:
-      throw DeviceError(name(), call.node.op->name, "the device was lost");
+    case FaultKind::kLostAtLaunch: throw DeviceError(name(), op, "the device was lost");
     case FaultKind::kLostAtSynchronize: lost_ = true; break;
     case FaultKind::kNotFiniteResult: break;  // after the launch
     case FaultKind::kOutOfMemory: allocator().set_limit(allocator().stats().requested_bytes); break;
@@ -32,10 +42,10 @@ void FaultingDevice::count_launch(const KernelCall& call) {
 }
 
 // All bits set are NaN in every floating format.
-void FaultingDevice::spoil(const TensorRef& result) {
-  const auto bytes = result.count() * static_cast<std::int64_t>(size_of(result.dtype));
+void FaultingDevice::spoil(void* result, const OperandSpec& spec) {
+  const auto bytes = spec.shape.product() * static_cast<std::int64_t>(size_of(spec.dtype));
   const std::vector<std::byte> ones(static_cast<std::size_t>(bytes), std::byte{0xff});
-  device_->copy_in(result.data, ones.data(), bytes);
+  device_->copy_in(result, ones.data(), bytes);
 }
 
 void FaultingDevice::throw_if_lost(const char* call) const {

@@ -23,7 +23,8 @@ class FaultingDevice final : public Device {
   const std::string& name() const override { return device_->name(); }
   const DeviceTraits& traits() const override { return device_->traits(); }
   Allocator& allocator() override { return device_->allocator(); }
-  Kernel find_kernel(const OpDef& op) const override;
+  bool has_kernel(const OpDef& op) const override { return device_->has_kernel(op); }
+  std::unique_ptr<PreparedKernel> prepare(KernelSpec spec) override;
   bool supports(DType dtype) const override { return device_->supports(dtype); }
   void copy_in(void* device, const void* host, std::int64_t bytes) override {
     device_->copy_in(device, host, bytes);
@@ -43,7 +44,7 @@ class FaultingDevice final : public Device {
   }
   void hold() override { device_->hold(); }
   void release() override { device_->release(); }
-  void* stream() override { return this; }
+  void* stream() override { return device_->stream(); }
 
   // The next fault: at this launch from now on.
   void break_after(int launches) { launches_left_ = launches; }
@@ -52,9 +53,10 @@ class FaultingDevice final : public Device {
   void repair();
 
  private:
-  static void run(const KernelCall& call);
-  void count_launch(const KernelCall& call);
-  void spoil(const TensorRef& result);
+  class Kernel;
+
+  void count_launch(const std::string& op);
+  void spoil(void* result, const OperandSpec& spec);
   void throw_if_lost(const char* call) const;
 
   std::unique_ptr<Device> device_;

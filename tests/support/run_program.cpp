@@ -34,7 +34,7 @@ void set_leaves(EagerExecutor& executor, Store& store, const Tensors& leaves) {
 
 Tensors run_program(Device& device, const Program& program, const Tensors& leaves) {
   const auto lacks_kernel = [&](const OpDef& op) {
-    return !op.is_view() && device.find_kernel(op) == nullptr;
+    return !op.is_view() && !device.has_kernel(op);
   };
   const Program executable = materialize(decompose(program, lacks_kernel));
   verify(executable, VerifyStage::kMaterialized);

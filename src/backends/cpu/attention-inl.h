@@ -10,7 +10,7 @@
 #include "backends/cpu/attention_heads.h"
 #include "backends/cpu/gemm-inl.h"
 #include "base/integers.h"
-#include "ops/cpu_plans.h"
+#include "planning/cpu_plans.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace tracestep::cpu::HWY_NAMESPACE {

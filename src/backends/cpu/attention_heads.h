@@ -56,9 +56,9 @@ struct AttentionProblem {
   std::int64_t heads, queries, keys, width;
 
   AttentionProblem(const KernelCall& call, std::size_t q)
-      : scale(static_cast<float>(call.node.attrs.real("scale"))),
-        causal(call.node.attrs.flag("causal")),
-        token_major(call.node.attrs.flag("token_major")),
+      : scale(static_cast<float>(call.attrs.real("scale"))),
+        causal(call.attrs.flag("causal")),
+        token_major(call.attrs.flag("token_major")),
         queries(call.inputs[q].shape.back(1)),
         keys(call.inputs[q + 1].shape.back(1)),
         width(call.inputs[q].shape.back()) {

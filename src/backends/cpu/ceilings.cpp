@@ -9,6 +9,7 @@
 #include "backends/cpu/threads.h"
 #include "base/integers.h"
 #include "ir/builder.h"
+#include "planning/needs.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "backends/cpu/ceilings.cpp"
@@ -197,7 +198,7 @@ ProductCeiling measure_product(Device& device, ProductCeiling p, bool ta, bool t
   const Node& node = program.nodes.back();
   const Type types[] = {{p.dtype, a_shape}, {p.dtype, b_shape}}, results[] = {y.type()};
   const std::int64_t bytes =
-      node.op->workspace({*node.op, node.attrs, types, results}, device.traits());
+      workspace_bytes({*node.op, node.attrs, types, results}, device.traits());
   const Array a(device, types[0].bytes()), b(device, types[1].bytes()),
       out(device, results[0].bytes()), workspace(device, bytes);
   const auto ref = [](const Array& array, const Type& type) {
@@ -205,18 +206,15 @@ ProductCeiling measure_product(Device& device, ProductCeiling p, bool ta, bool t
   };
   const TensorRef inputs[] = {ref(a, types[0]), ref(b, types[1])};
   const TensorRef outputs[] = {ref(out, results[0])};
-  const Kernel kernel = device.find_kernel(*node.op);
-  const KernelCall call{
-      node,
-      inputs,
-      outputs,
-      {static_cast<std::byte*>(workspace.data()), static_cast<std::size_t>(bytes)},
-      device.stream()};
-  kernel(call);
+  const PreparedLaunch product =
+      prepare_at(device, *node.op, node.attrs, inputs, outputs,
+                 {static_cast<std::byte*>(workspace.data()), static_cast<std::size_t>(bytes)});
+  const LaunchContext context{device.stream()};
+  product.launch(context);
   std::vector<double> times, peaks;
   for (int i = 0; i < repeats; ++i) {
     peaks.push_back(measure_fma_gflops(device));  // one of each in turns: both see the same load
-    times.push_back(seconds([&] { kernel(call); }));
+    times.push_back(seconds([&] { product.launch(context); }));
   }
   p.gflops = 2e-9 * static_cast<double>(p.m * p.n) * static_cast<double>(p.k) / median(times);
   p.peak_gflops = median(peaks);

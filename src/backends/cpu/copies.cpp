@@ -75,14 +75,14 @@ void assign_kernel(const KernelCall& call) {
 }
 
 int axis_of(const KernelCall& call) {
-  const auto axis = static_cast<int>(call.node.attrs.integer("axis"));
+  const auto axis = static_cast<int>(call.attrs.integer("axis"));
   return axis < 0 ? axis + call.outputs[0].shape.rank() : axis;
 }
 
 void pad_slice_kernel(const KernelCall& call) {
   const TensorRef &x = call.inputs[0], &y = call.outputs[0];
   const int axis = axis_of(call);
-  const std::int64_t start = call.node.attrs.integer("start");
+  const std::int64_t start = call.attrs.integer("start");
   std::int64_t inner = static_cast<std::int64_t>(size_of(y.dtype));
   for (int i = axis + 1; i < y.shape.rank(); ++i) inner *= y.shape[i];
   const std::int64_t step = y.shape[axis] * inner;

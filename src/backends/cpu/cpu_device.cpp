@@ -5,6 +5,7 @@
 #include "backends/cpu/kernels.h"
 #include "backends/cpu/memory_source.h"
 #include "backends/cpu/threads.h"
+#include "planning/needs.h"
 
 namespace tracestep {
 namespace {
@@ -36,7 +37,7 @@ class CpuDevice : public Device {
                                    : make_caching_allocator(name_, source_)),
         table_(make_table()) {
     cpu::require_threads(threads_.count);
-    traits_.kind = "cpu";
+    traits_.kind = DeviceKind::kCpu;
     traits_.threads = threads_.count;
     allocator_->set_limit(options.memory_limit);
   }
@@ -44,8 +45,11 @@ class CpuDevice : public Device {
   const std::string& name() const override { return name_; }
   const DeviceTraits& traits() const override { return traits_; }
   Allocator& allocator() override { return *allocator_; }
-  Kernel find_kernel(const OpDef& op) const override { return table_.find(op.name); }
-  bool supports(DType dtype) const override { return dtype != DType::kF64; }
+  bool has_kernel(const OpDef& op) const override { return table_.contains(op.name); }
+  std::unique_ptr<PreparedKernel> prepare(KernelSpec spec) override {
+    return table_.prepare(std::move(spec), {stream()});
+  }
+  bool supports(DType dtype) const override { return computes_in(traits_.kind, dtype); }
   void copy_in(void* device, const void* host, std::int64_t bytes) override {
     if (bytes > 0) std::memcpy(device, host, static_cast<std::size_t>(bytes));
   }

@@ -16,7 +16,7 @@ struct CpuOptions {
 };
 
 // Error{kUsage} when `threads` is negative, kFailed when so many cannot be started. Kernels find
-// their threads through KernelCall::stream, so that several devices may differ.
+// their threads through the stream, so that several devices may differ.
 std::unique_ptr<Device> make_cpu_device(const CpuOptions& options = {});
 
 }  // namespace tracestep

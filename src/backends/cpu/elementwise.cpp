@@ -33,8 +33,8 @@ void unary_kernel(const KernelCall& call) {
 }
 
 void affine_kernel(const KernelCall& call) {
-  const float scale = static_cast<float>(call.node.attrs.real("scale"));
-  const float shift = static_cast<float>(call.node.attrs.real("shift"));
+  const float scale = static_cast<float>(call.attrs.real("scale"));
+  const float shift = static_cast<float>(call.attrs.real("shift"));
   unary(call, [=](V x) HWY_ATTR { return functors::Affine()(x, splat(scale), splat(shift)); });
 }
 

@@ -21,7 +21,7 @@ void fill_with(const KernelCall& call, const TensorRef& y, const void* first) {
 void fill_kernel(const KernelCall& call) {
   const TensorRef& y = call.outputs[0];
   alignas(8) std::byte first[8] = {};
-  put_number(first, y.dtype, 0, call.node.attrs.real("value"));
+  put_number(first, y.dtype, 0, call.attrs.real("value"));
   switch (size_of(y.dtype)) {
     case 1: fill_with<std::uint8_t>(call, y, first); break;
     case 2: fill_with<std::uint16_t>(call, y, first); break;
@@ -32,7 +32,7 @@ void fill_kernel(const KernelCall& call) {
 
 void iota_kernel(const KernelCall& call) {
   const TensorRef& y = call.outputs[0];
-  auto axis = static_cast<int>(call.node.attrs.integer("axis"));
+  auto axis = static_cast<int>(call.attrs.integer("axis"));
   if (axis < 0) axis += y.shape.rank();
   std::int64_t inner = 1;
   for (int i = axis + 1; i < y.shape.rank(); ++i) inner *= y.shape[i];
@@ -46,8 +46,8 @@ void iota_kernel(const KernelCall& call) {
 void rope_table_kernel(const KernelCall& call) {
   const TensorRef &cos = call.outputs[0], &sin = call.outputs[1];
   const std::int64_t length = cos.shape[0], half = cos.shape[1];
-  const double theta = call.node.attrs.real("theta");
-  const auto width = static_cast<double>(call.node.attrs.integer("width"));
+  const double theta = call.attrs.real("theta");
+  const auto width = static_cast<double>(call.attrs.integer("width"));
   for_plain(call, (length + 63) / 64, [&](std::int64_t chunk) {
     for (std::int64_t t = chunk * 64; t < std::min(length, (chunk + 1) * 64); ++t) {
       for (std::int64_t j = 0; j < half; ++j) {

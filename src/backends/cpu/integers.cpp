@@ -40,7 +40,7 @@ void apply(const KernelCall& call, F f) {
 template <class T>
 void run(const KernelCall& call) {
   using U = std::make_unsigned_t<T>;  // wraps around without undefined behaviour
-  const std::string_view op = call.node.op->name;
+  const std::string_view op = call.op.name;
   const auto wrapped = [&](auto f) {
     if (call.inputs[0].dtype == DType::kBool) {  // 0 or 1, whatever the sum
       return apply<T, T>(call,

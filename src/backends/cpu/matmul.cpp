@@ -1,8 +1,8 @@
-// matmul: blocks of the result are shared by the threads; see ops/cpu_plans.h for the cut, and
+// matmul: blocks of the result are shared by the threads; see planning/cpu_plans.h for the cut, and
 // gemm-inl.h for one block. Matrices with one row or column are not packed.
 #include "backends/cpu/kernels.h"
 #include "backends/cpu/targets.h"
-#include "ops/cpu_plans.h"
+#include "planning/cpu_plans.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "backends/cpu/matmul.cpp"
@@ -67,7 +67,7 @@ void multiply_block(const Matrix& a, const Matrix& b, const Block& x, float* pac
 }
 
 struct Product {
-  GemmPlan plan;
+  const GemmPlan& plan;
   Matrix a, b;
   TensorRef y;
   float* scratch;   // floats_per_thread() for each thread
@@ -202,40 +202,52 @@ void multiply_vector(const KernelCall& call, Product& p) {
   });
 }
 
-void matmul_kernel(const KernelCall& call) {
+// What is known of a product before its operands have addresses.
+struct ProductPlan {
+  GemmPlan gemm;
+  bool transpose_a = false, transpose_b = false;
+};
+
+void matmul_kernel(const KernelCall& call, const ProductPlan& planned) {
   const TensorRef &a = call.inputs[0], &b = call.inputs[1], &y = call.outputs[0];
-  const bool ta = call.node.attrs.flag("transpose_a"), tb = call.node.attrs.flag("transpose_b");
-  const std::int64_t m = y.shape.back(1), n = y.shape.back(0);
-  const std::int64_t k = ta ? a.shape.back(1) : a.shape.back(0);
+  const GemmPlan& plan = planned.gemm;
   if (y.count() == 0) return;
-  if (k == 0) {
+  if (plan.k == 0) {
     std::memset(y.data, 0, static_cast<std::size_t>(y.count()) * size_of(y.dtype));
     return;
   }
-  const std::int64_t batch = y.count() / (m * n);
-  Product p{.plan = plan_gemm(batch, m, n, k, y.dtype, threads_of(call)),
-            .a = as_matrix(a, ta),
-            .b = as_matrix(b, !tb),
+  Product p{.plan = plan,
+            .a = as_matrix(a, planned.transpose_a),
+            .b = as_matrix(b, !planned.transpose_b),
             .y = y,
             .scratch = reinterpret_cast<float*>(call.workspace.data()),
             .partials = nullptr};
-  normalise(p.a, m, k);
-  normalise(p.b, n, k);
-  if (p.plan.is_vector) {
+  normalise(p.a, plan.m, plan.k);
+  normalise(p.b, plan.n, plan.k);
+  if (plan.is_vector) {
     multiply_vector(call, p);
     return;
   }
-  p.partials = p.scratch + p.plan.floats_per_thread() * threads_of(call);
-  for_chunks(call, p.plan.jobs(), [&](std::int64_t job, int thread) { run_job(p, job, thread); });
-  if (p.plan.splits > 1) combine(call, p);
+  p.partials = p.scratch + plan.floats_per_thread() * threads_of(call);
+  for_chunks(call, plan.jobs(), [&](std::int64_t job, int thread) { run_job(p, job, thread); });
+  if (plan.splits > 1) combine(call, p);
 }
 
-constexpr NamedKernel kMatmul[] = {{"matmul", matmul_kernel}};
+std::unique_ptr<PreparedKernel> prepare_matmul(KernelSpec spec, const LaunchContext& context) {
+  const OperandSpec &a = spec.inputs[0], &y = spec.outputs[0];
+  ProductPlan plan;
+  plan.transpose_a = spec.attrs.flag("transpose_a");
+  plan.transpose_b = spec.attrs.flag("transpose_b");
+  const std::int64_t m = y.shape.back(1), n = y.shape.back(0), k = a.shape.back(plan.transpose_a);
+  const std::int64_t count = y.shape.product();
+  plan.gemm = plan_gemm(count == 0 ? 0 : count / (m * n), m, n, k, y.dtype, threads_of(context));
+  return std::make_unique<PlannedKernel<ProductPlan>>(std::move(spec), plan, matmul_kernel);
+}
 
 }  // namespace
 
-std::span<const NamedKernel> matmul_kernels() {
-  return kMatmul;
+KernelTable::Prepare matmul_preparation() {
+  return prepare_matmul;
 }
 
 }  // namespace tracestep::cpu::HWY_NAMESPACE
@@ -244,10 +256,10 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace tracestep::cpu {
 
-HWY_EXPORT(matmul_kernels);
+HWY_EXPORT(matmul_preparation);
 
 void add_matmul_kernels(KernelTable& table) {
-  for (const NamedKernel& k : HWY_DYNAMIC_DISPATCH(matmul_kernels)()) table.add(k.op, k.kernel);
+  table.add_planned("matmul", HWY_DYNAMIC_DISPATCH(matmul_preparation)());
 }
 
 }  // namespace tracestep::cpu

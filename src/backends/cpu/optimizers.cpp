@@ -33,7 +33,7 @@ struct Tensor {
 // `scale` and `apply`: nullptr where the call has none.
 Factors factors_of(const KernelCall& call, const TensorRef& lr, const TensorRef& step_size,
                    const TensorRef* scale) {
-  const Attrs& attrs = call.node.attrs;
+  const Attrs& attrs = call.attrs;
   return {.decay = scalar_of(lr) * static_cast<float>(-attrs.real("weight_decay")) + 1.0f,
           .step_size = scalar_of(step_size),
           .grad_scale = scale != nullptr ? scalar_of(*scale) : 1.0f,
@@ -123,7 +123,7 @@ void adamw_kernel(const KernelCall& call) {
 
 void multi_adamw_kernel(const KernelCall& call) {
   const auto in = call.inputs, out = call.outputs;
-  const AdamwGroups groups = adamw_groups(call.node.attrs, in.size());
+  const AdamwGroups groups = adamw_groups(call.attrs, in.size());
   const TensorRef* scale = groups.scaled ? &in[groups.scale()] : nullptr;
   const bool apply = applies(groups.guarded ? &in[groups.apply()] : nullptr);
   const Factors factors = factors_of(call, in[0], in[1], scale);

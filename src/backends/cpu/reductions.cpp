@@ -6,7 +6,7 @@
 #include "backends/cpu/kernels.h"
 #include "backends/cpu/targets.h"
 #include "base/integers.h"
-#include "ops/cpu_plans.h"
+#include "planning/cpu_plans.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "backends/cpu/reductions.cpp"
@@ -143,7 +143,7 @@ void put_results(const TensorRef& y, std::int64_t at, std::int64_t n, const doub
 template <class R>
 void reduce_kernel(const KernelCall& call) {
   const TensorRef &x = call.inputs[0], &y = call.outputs[0];
-  const Split s = split_axes(x, call.node.attrs.ints("axes"));
+  const Split s = split_axes(x, call.attrs.ints("axes"));
   if (s.results == 0) return;
   Shape shape = s.kept_shape;
   Strides strides = s.kept_strides;

@@ -4,7 +4,7 @@
 #include "backends/cpu/kernels.h"
 #include "backends/cpu/targets.h"
 #include "base/integers.h"
-#include "ops/cpu_plans.h"
+#include "planning/cpu_plans.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "backends/cpu/rms_norm.cpp"
@@ -23,7 +23,7 @@ void rms_norm_kernel(const KernelCall& call) {
   const TensorRef &y = call.outputs[0], &rstd = call.outputs[1];
   const std::int64_t width = call.inputs[0].shape.back();
   if (width == 0) return;
-  const double eps = call.node.attrs.real("eps");
+  const double eps = call.attrs.real("eps");
   for_rows(call, call.inputs[0].count() / width, width, [&](std::int64_t row) {
     const std::int64_t begin = row * width;
     double squares = 0;

@@ -41,7 +41,7 @@ void rope_kernel(const KernelCall& call) {
   const TensorRef& y = call.outputs[0];
   const std::int64_t width = y.shape.back(), length = y.shape.back(1), half = width / 2;
   if (y.count() == 0) return;
-  const float sign = call.node.attrs.flag("inverse") ? -1.0f : 1.0f;
+  const float sign = call.attrs.flag("inverse") ? -1.0f : 1.0f;
   for_rows(call, y.count() / width, width, [&](std::int64_t row) {
     const std::int64_t angles = row % length * half;
     for (std::int64_t j = 0; j < half; j += kTile / 2) {

@@ -62,8 +62,8 @@ void softmax_kernel(const KernelCall& call) {
   const TensorRef& y = call.outputs[0];
   const std::int64_t width = y.shape.back();
   if (y.count() == 0) return;
-  const float scale = static_cast<float>(call.node.attrs.real("scale"));
-  const bool causal = call.node.attrs.flag("causal");
+  const float scale = static_cast<float>(call.attrs.real("scale"));
+  const bool causal = call.attrs.flag("causal");
   const std::int64_t queries = causal ? y.shape.back(1) : 1;
   const std::int64_t offset =
       call.inputs.size() > 1 ? integer_at(call.inputs[1], 0) : width - queries;
@@ -91,7 +91,7 @@ void softmax_grad_kernel(const KernelCall& call) {
   const TensorRef& dx = call.outputs[0];
   const std::int64_t width = dx.shape.back();
   if (dx.count() == 0) return;
-  const float scale = static_cast<float>(call.node.attrs.real("scale"));
+  const float scale = static_cast<float>(call.attrs.real("scale"));
   for_rows(call, dx.count() / width, width, [&](std::int64_t row) {
     double total = 0;
     for_row_tiles(row * width, width, [&](std::int64_t at, std::int64_t n) {

@@ -81,9 +81,9 @@ int allowed_cores() {
   return std::max({1, static_cast<int>(cores_at_start().size()), omp_get_num_procs()});
 }
 
-int threads_of(const KernelCall& call) {
+int threads_of(const void* stream) {
   static const int all = allowed_cores();
-  return call.stream != nullptr ? static_cast<const CpuThreads*>(call.stream)->count : all;
+  return stream != nullptr ? static_cast<const CpuThreads*>(stream)->count : all;
 }
 
 void require_threads(int threads) {

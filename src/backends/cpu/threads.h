@@ -8,7 +8,7 @@
 
 namespace tracestep::cpu {
 
-// What KernelCall::stream points to on a CPU device.
+// What Device::stream() points to on a CPU device.
 struct CpuThreads {
   int count = 1;
 };
@@ -16,8 +16,14 @@ struct CpuThreads {
 // Cores this process may run on.
 int allowed_cores();
 
-// Threads that share this call; without a stream, every allowed core.
-int threads_of(const KernelCall& call);
+// Threads that share the work of this stream; without one, every allowed core.
+int threads_of(const void* stream);
+inline int threads_of(const KernelCall& call) {
+  return threads_of(call.stream);
+}
+inline int threads_of(const LaunchContext& context) {
+  return threads_of(context.stream);
+}
 
 // OpenMP ends the process, with a message of its own, when it cannot start a thread: so they are
 // started once beforehand, all at the same time, and ended again. Costs tens of µs a thread, once

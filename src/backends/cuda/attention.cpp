@@ -47,8 +47,8 @@ AttentionShape shape_of(const KernelCall& call, const TensorRef& q, const Tensor
   out.queries = size(axes.rows);
   out.keys = static_cast<int>(k.shape.back(1));
   out.width = static_cast<int>(s.back());
-  out.scale = static_cast<float>(call.node.attrs.real("scale"));
-  out.causal = call.node.attrs.flag("causal");
+  out.scale = static_cast<float>(call.attrs.real("scale"));
+  out.causal = call.attrs.flag("causal");
   out.offset = out.keys - out.queries;
   if (stream_of(call).tf32) out.f32 = AttentionF32::kTF32;
   return out;
@@ -85,7 +85,7 @@ void flash_attention_kernel(const KernelCall& call) {
   const TensorRef &q = call.inputs[0], &k = call.inputs[1], &v = call.inputs[2];
   const TensorRef &y = call.outputs[0], &lse = call.outputs[1];
   if (q.count() == 0) return;
-  const bool token_major = call.node.attrs.flag("token_major");
+  const bool token_major = call.attrs.flag("token_major");
   const CudaStream& stream = stream_of(call);
   AttentionForward forward;
   forward.shape = shape_of(call, q, k);
@@ -117,7 +117,7 @@ void flash_attention_grad_kernel(const KernelCall& call) {
   const TensorRef &dy = call.inputs[0], &q = call.inputs[1], &k = call.inputs[2];
   const TensorRef &v = call.inputs[3], &y = call.inputs[4], &lse = call.inputs[5];
   const TensorRef &dq = call.outputs[0], &dk = call.outputs[1], &dv = call.outputs[2];
-  const bool token_major = call.node.attrs.flag("token_major");
+  const bool token_major = call.attrs.flag("token_major");
   const CudaStream& stream = stream_of(call);
   if (q.count() == 0 || k.count() == 0) return clear(call, stream);
   AttentionBackward backward;

@@ -5,8 +5,8 @@
 #include "backends/cuda/events.h"
 #include "backends/cuda/gemm.h"
 #include "backends/cuda/launch.cuh"
-#include "backends/cuda/numbers.cuh"
-#include "ops/cuda_plans.h"
+#include "backends/cuda/random_fill.h"
+#include "planning/cuda_plans.h"
 #include "record/recorder.h"
 
 namespace tracestep {
@@ -34,19 +34,6 @@ __global__ void copy_packs(const uint4* x, uint4* y, std::int64_t packs) {
   }
 }
 
-// Uniform in [-1, 1): products of zeros run faster than real ones.
-template <class T>
-__global__ void fill_random(T* x, std::int64_t count) {
-  const std::int64_t step = std::int64_t{gridDim.x} * blockDim.x;
-  for (std::int64_t i = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < count; i += step) {
-    std::uint32_t h = static_cast<std::uint32_t>(i) * 0x9e3779b9u + 0x7f4a7c15u;
-    h = (h ^ (h >> 16)) * 0x85ebca6bu;
-    h = (h ^ (h >> 13)) * 0xc2b2ae35u;
-    h ^= h >> 16;
-    x[i] = from_float<T>(static_cast<float>(h >> 8) * 0x1p-23f - 1.0f);
-  }
-}
-
 double median(std::vector<double> values) {
   std::sort(values.begin(), values.end());
   return values[values.size() / 2];
@@ -71,14 +58,8 @@ const CudaStream& cuda_stream(Device& device) {
   return *static_cast<const CudaStream*>(device.stream());
 }
 
-void fill(Device& device, void* data, std::int64_t count, DType dtype) {
-  const unsigned blocks = static_cast<unsigned>(cuda_stream(device).multiprocessors) * 4;
-  const cudaStream_t stream = cuda_stream(device).handle;
-  with_floating(dtype, [&](auto zero) {
-    using T = decltype(zero);
-    fill_random<T><<<blocks, 256, 0, stream>>>(static_cast<T*>(data), count);
-  });
-  TRACESTEP_CUDA(cudaGetLastError());
+void fill(Device& device, const Block& block, std::int64_t count, DType dtype) {
+  fill_random(cuda_stream(device), block.data(), count, dtype);
 }
 
 GemmProblem square(std::int64_t size, DType dtype) {
@@ -94,14 +75,15 @@ double product_tflops(Device& device, const std::string& precision, DType dtype,
   const std::int64_t bytes = size * size * static_cast<std::int64_t>(size_of(dtype));
   const Block a(device, bytes), b(device, bytes), y(device, bytes);
   const Block workspace(device, kCudaGemmWorkspaceBytes);
-  fill(device, a.data(), size * size, dtype);
-  fill(device, b.data(), size * size, dtype);
+  fill(device, a, size * size, dtype);
+  fill(device, b, size * size, dtype);
   Gemm gemm(cuda_stream(device), {precision == "tf32", false, {}}, kCudaGemmWorkspaceBytes, "");
+  const Gemm::Product& product = gemm.prepare(square(size, dtype));
   const auto marks = device.make_marks(2);
   std::vector<double> times;
   for (int i = 0; i < 8; ++i) {
     marks->set(0);
-    gemm.multiply(square(size, dtype), a.data(), b.data(), y.data(), workspace.data());
+    gemm.multiply(product, a.data(), b.data(), y.data(), workspace.data());
     marks->set(1);
     const auto ns = static_cast<double>(marks->between_ns(0, 1));
     if (i > 2) times.push_back(ns);
@@ -116,7 +98,7 @@ double product_tflops(Device& device, const std::string& precision, DType dtype,
 
 double measure_cuda_copy_gb_s(Device& device, std::int64_t array_bytes, int repeats) {
   const cuda::Block x(device, array_bytes), y(device, array_bytes);
-  cuda::fill(device, x.data(), array_bytes / 4, DType::kF32);
+  cuda::fill(device, x, array_bytes / 4, DType::kF32);
   const std::int64_t packs = array_bytes / 16;
   const unsigned blocks = static_cast<unsigned>(
       std::min<std::int64_t>(cuda::ceil_div(packs, cuda::kThreads * 4), std::int64_t{1} << 30));
@@ -151,14 +133,17 @@ double measure_cuda_gemm_issue_ns(Device& device, int calls) {
   constexpr std::int64_t kSize = 64;
   const cuda::Block a(device, kSize * kSize * 4), b(device, kSize * kSize * 4),
       y(device, kSize * kSize * 4), workspace(device, kCudaGemmWorkspaceBytes);
-  cuda::fill(device, a.data(), kSize * kSize, DType::kF32);
-  cuda::fill(device, b.data(), kSize * kSize, DType::kF32);
+  cuda::fill(device, a, kSize * kSize, DType::kF32);
+  cuda::fill(device, b, kSize * kSize, DType::kF32);
+  cuda::Gemm& gemm = *cuda::cuda_stream(device).gemm;
+  const cuda::Gemm::Product& product = gemm.prepare(cuda::square(kSize, DType::kF32));
   std::vector<double> times;
   for (int round = 0; round < 9; ++round) {
     device.synchronize();
     const std::int64_t start = now_ns();
-    cuda::cuda_stream(device).gemm->repeat(cuda::square(kSize, DType::kF32), a.data(), b.data(),
-                                           y.data(), workspace.data(), calls);
+    for (int i = 0; i < calls; ++i) {
+      gemm.multiply(product, a.data(), b.data(), y.data(), workspace.data());
+    }
     times.push_back(static_cast<double>(now_ns() - start) / calls);
   }
   device.synchronize();

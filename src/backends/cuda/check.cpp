@@ -18,7 +18,7 @@ void fail(cudaError_t status, const std::string& call) {
 
 void fail_launch(const KernelCall& call, cudaError_t status) {
   cudaGetLastError();
-  throw DeviceError("cuda", call.node.op->name, words_for(status));
+  throw DeviceError("cuda", call.op.name, words_for(status));
 }
 
 }  // namespace tracestep::cuda

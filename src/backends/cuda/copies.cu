@@ -6,7 +6,7 @@ namespace tracestep::cuda {
 namespace {
 
 int axis_of(const KernelCall& call) {
-  const auto axis = static_cast<int>(call.node.attrs.integer("axis"));
+  const auto axis = static_cast<int>(call.attrs.integer("axis"));
   return axis < 0 ? axis + call.outputs[0].shape.rank() : axis;
 }
 
@@ -41,7 +41,7 @@ void clear(const KernelCall& call, const TensorRef& y) {
 void pad_slice(const KernelCall& call) {
   const TensorRef &x = call.inputs[0], &y = call.outputs[0];
   const int axis = axis_of(call);
-  const std::int64_t start = call.node.attrs.integer("start");
+  const std::int64_t start = call.attrs.integer("start");
   const std::int64_t end = start + x.shape[axis];
   clear(call, part_of(y, axis, 0, start));
   clear(call, part_of(y, axis, end, y.shape[axis] - end));

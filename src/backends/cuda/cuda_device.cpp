@@ -11,13 +11,15 @@
 #include "backends/cuda/events.h"
 #include "backends/cuda/gate.h"
 #include "backends/cuda/gemm.h"
+#include "backends/cuda/graph.h"
 #include "backends/cuda/kernels.h"
 #include "backends/cuda/memory_source.h"
 #include "backends/cuda/nvml.h"
 #include "backends/cuda/nvtx_ranges.h"
 #include "backends/cuda/pinned_memory.h"
 #include "backends/cuda/transfers.h"
-#include "ops/cuda_plans.h"
+#include "planning/cuda_plans.h"
+#include "planning/needs.h"
 
 namespace tracestep {
 namespace {
@@ -104,7 +106,7 @@ class CudaDevice final : public Device {
         transfers_(stream_.handle()),
         nvml_(cuda::Nvml::library(), pci_address(options.index)),
         table_(make_table()) {
-    traits_.kind = "cuda";
+    traits_.kind = DeviceKind::kCuda;
     allocator_->set_limit(options.memory_limit);
     std::memset(fault_memory_.data(), 0, sizeof(cuda::Fault));
     context_.handle = stream_.handle();
@@ -122,8 +124,11 @@ class CudaDevice final : public Device {
   const std::string& name() const override { return name_; }
   const DeviceTraits& traits() const override { return traits_; }
   Allocator& allocator() override { return *allocator_; }
-  Kernel find_kernel(const OpDef& op) const override { return table_.find(op.name); }
-  bool supports(DType dtype) const override { return dtype != DType::kF64; }
+  bool has_kernel(const OpDef& op) const override { return table_.contains(op.name); }
+  std::unique_ptr<PreparedKernel> prepare(KernelSpec spec) override {
+    return table_.prepare(std::move(spec), {stream()});
+  }
+  bool supports(DType dtype) const override { return computes_in(traits_.kind, dtype); }
   void copy_in(void* device, const void* host, std::int64_t bytes) override {
     transfers_.in(device, host, bytes);
   }
@@ -152,6 +157,9 @@ class CudaDevice final : public Device {
   }
   void release() override { gate_.open(); }
   void* stream() override { return &context_; }
+  std::unique_ptr<CapturedWork> capture(const std::function<void()>& issue) override {
+    return cuda::capture_graph(stream_.handle(), issue);
+  }
   DeviceFacts facts() const override { return nvml_.facts(); }
   std::string choices() const override { return gemm_->describe(); }
   RangeSink* ranges() override { return cuda::nvtx_ranges(); }

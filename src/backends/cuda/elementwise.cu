@@ -25,8 +25,8 @@ struct AffineOf {
 };
 
 void affine(const KernelCall& call) {
-  const auto scale = static_cast<float>(call.node.attrs.real("scale"));
-  const auto shift = static_cast<float>(call.node.attrs.real("shift"));
+  const auto scale = static_cast<float>(call.attrs.real("scale"));
+  const auto shift = static_cast<float>(call.attrs.real("shift"));
   with_floating(call.outputs[0].dtype, [&]<class T>(T) {
     map<T>(call, AffineOf<T>{scale, shift}, Result<T>(call.outputs[0]), call.inputs);
   });

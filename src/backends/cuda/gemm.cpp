@@ -48,14 +48,6 @@ struct Hash {
   }
 };
 
-// The library's own description of a problem. It thinks in columns: a matrix stored row by row is
-// its transpose, so it is asked for yᵀ = B'ᵀ · A'ᵀ.
-struct Plan {
-  cublasLtMatmulDesc_t desc = nullptr;
-  cublasLtMatrixLayout_t a = nullptr, b = nullptr, y = nullptr;
-  cublasLtMatmulAlgo_t algorithm{};
-};
-
 }  // namespace
 
 std::string GemmProblem::str() const {
@@ -63,6 +55,27 @@ std::string GemmProblem::str() const {
                      batch, a_transposed ? "t" : "n", a_leading, a_batch, a_alignment,
                      b_transposed ? "t" : "n", b_leading, b_batch, b_alignment, y_alignment);
 }
+
+// The library's own description of a problem. It thinks in columns: a matrix stored row by row is
+// its transpose, so it is asked for yᵀ = B'ᵀ · A'ᵀ.
+struct Gemm::Product {
+  const CublasLt& library;
+  const GemmProblem problem;
+  cublasLtMatmulDesc_t desc = nullptr;
+  cublasLtMatrixLayout_t a = nullptr, b = nullptr, y = nullptr;
+  cublasLtMatmulAlgo_t algorithm{};
+  bool is_tuned = false;
+
+  Product(const CublasLt& l, const GemmProblem& p) : library(l), problem(p) {}
+  ~Product() {
+    if (a != nullptr) library.layout_destroy(a);
+    if (b != nullptr) library.layout_destroy(b);
+    if (y != nullptr) library.layout_destroy(y);
+    if (desc != nullptr) library.desc_destroy(desc);
+  }
+  Product(const Product&) = delete;
+  Product& operator=(const Product&) = delete;
+};
 
 struct Gemm::Impl {
   const CudaStream& stream;
@@ -72,7 +85,7 @@ struct Gemm::Impl {
   cublasLtHandle_t handle = nullptr;
   TuningFile tuned;
   int products_tuned = 0;
-  std::unordered_map<GemmProblem, Plan, Hash> plans;
+  std::unordered_map<GemmProblem, std::unique_ptr<Product>, Hash> products;
 
   Impl(const CudaStream& s, GemmOptions o, std::int64_t bytes, const std::string& device)
       : stream(s),
@@ -85,16 +98,11 @@ struct Gemm::Impl {
   }
 
   ~Impl() {
-    for (auto& [problem, plan] : plans) release(plan);
+    products.clear();
     if (handle != nullptr) library.destroy(handle);
   }
-
-  void release(const Plan& plan) const {
-    if (plan.a != nullptr) library.layout_destroy(plan.a);
-    if (plan.b != nullptr) library.layout_destroy(plan.b);
-    if (plan.y != nullptr) library.layout_destroy(plan.y);
-    if (plan.desc != nullptr) library.desc_destroy(plan.desc);
-  }
+  Impl(const Impl&) = delete;
+  Impl& operator=(const Impl&) = delete;
 
   template <class T>
   void set(cublasLtMatmulDesc_t desc, cublasLtMatmulDescAttributes_t attribute, T value) const {
@@ -118,26 +126,27 @@ struct Gemm::Impl {
     return out;
   }
 
-  Plan describe_problem(const GemmProblem& p) const {
-    Plan out;
+  std::unique_ptr<Product> describe_problem(const GemmProblem& p) const {
+    auto out = std::make_unique<Product>(library, p);
     const bool tf32 = options.tf32 && p.dtype == DType::kF32;
-    check_blas(library.desc_create(
-                   &out.desc, tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F, CUDA_R_32F),
-               "cublasLtMatmulDescCreate");
-    set(out.desc, CUBLASLT_MATMUL_DESC_TRANSA, p.b_transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
-    set(out.desc, CUBLASLT_MATMUL_DESC_TRANSB, p.a_transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
-    out.b = p.b_transposed ? layout(p.dtype, p.k, p.n, p.b_leading, p.batch, p.b_batch)
-                           : layout(p.dtype, p.n, p.k, p.b_leading, p.batch, p.b_batch);
-    out.a = p.a_transposed ? layout(p.dtype, p.m, p.k, p.a_leading, p.batch, p.a_batch)
-                           : layout(p.dtype, p.k, p.m, p.a_leading, p.batch, p.a_batch);
-    out.y = layout(p.dtype, p.n, p.m, p.n, p.batch, p.m * p.n);
+    check_blas(
+        library.desc_create(&out->desc, tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F,
+                            CUDA_R_32F),
+        "cublasLtMatmulDescCreate");
+    set(out->desc, CUBLASLT_MATMUL_DESC_TRANSA, p.b_transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
+    set(out->desc, CUBLASLT_MATMUL_DESC_TRANSB, p.a_transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
+    out->b = p.b_transposed ? layout(p.dtype, p.k, p.n, p.b_leading, p.batch, p.b_batch)
+                            : layout(p.dtype, p.n, p.k, p.b_leading, p.batch, p.b_batch);
+    out->a = p.a_transposed ? layout(p.dtype, p.m, p.k, p.a_leading, p.batch, p.a_batch)
+                            : layout(p.dtype, p.k, p.m, p.a_leading, p.batch, p.a_batch);
+    out->y = layout(p.dtype, p.n, p.m, p.n, p.batch, p.m * p.n);
     return out;
   }
 
   // The library's candidates, best first. Reductions over parts of k go through the workspace in
   // float32 and in a fixed order, or not at all.
-  std::vector<cublasLtMatmulAlgo_t> candidates(const GemmProblem& p, const Plan& plan,
-                                               int wanted) const {
+  std::vector<cublasLtMatmulAlgo_t> candidates(const Product& product, int wanted) const {
+    const GemmProblem& p = product.problem;
     cublasLtMatmulPreference_t preference = nullptr;
     check_blas(library.preference_create(&preference), "cublasLtMatmulPreferenceCreate");
     const auto prefer = [&](cublasLtMatmulPreferenceAttributes_t attribute, auto value) {
@@ -154,8 +163,8 @@ struct Gemm::Impl {
     std::array<cublasLtMatmulHeuristicResult_t, kCandidates> results{};
     int found = 0;
     const cublasStatus_t status =
-        library.heuristic(handle, plan.desc, plan.b, plan.a, plan.y, plan.y, preference, wanted,
-                          results.data(), &found);
+        library.heuristic(handle, product.desc, product.b, product.a, product.y, product.y,
+                          preference, wanted, results.data(), &found);
     library.preference_destroy(preference);
     std::vector<cublasLtMatmulAlgo_t> out;
     for (int i = 0; i < found && status == CUBLAS_STATUS_SUCCESS; ++i) {
@@ -170,21 +179,21 @@ struct Gemm::Impl {
     return out;
   }
 
-  cublasStatus_t run(const Plan& plan, const cublasLtMatmulAlgo_t& algorithm, const void* a,
+  cublasStatus_t run(const Product& p, const cublasLtMatmulAlgo_t& algorithm, const void* a,
                      const void* b, void* y, void* workspace) const {
     const float one = 1.0f, zero = 0.0f;
-    return library.matmul(handle, plan.desc, &one, b, plan.b, a, plan.a, &zero, y, plan.y, y,
-                          plan.y, &algorithm, workspace, workspace_bytes, stream.handle);
+    return library.matmul(handle, p.desc, &one, b, p.b, a, p.a, &zero, y, p.y, y, p.y, &algorithm,
+                          workspace, workspace_bytes, stream.handle);
   }
 
   // Microseconds of one run, the fastest of a few; infinity when the algorithm does not run.
-  double time(const Plan& plan, const cublasLtMatmulAlgo_t& algorithm, const void* a, const void* b,
-              void* y, void* workspace) const {
+  double time(const Product& product, const cublasLtMatmulAlgo_t& algorithm, const void* a,
+              const void* b, void* y, void* workspace) const {
     double best = std::numeric_limits<double>::infinity();
     EventMarks marks(stream.handle, 2);
     for (int i = 0; i <= kTimedRuns; ++i) {
       marks.set(0);
-      if (run(plan, algorithm, a, b, y, workspace) != CUBLAS_STATUS_SUCCESS) return best;
+      if (run(product, algorithm, a, b, y, workspace) != CUBLAS_STATUS_SUCCESS) return best;
       marks.set(1);
       const double us = static_cast<double>(marks.between_ns(0, 1)) * 1e-3;
       if (i > 0) best = std::min(best, us);
@@ -192,54 +201,17 @@ struct Gemm::Impl {
     return best;
   }
 
-  cublasLtMatmulAlgo_t fastest(const GemmProblem& p, const Plan& plan, const void* a, const void* b,
-                               void* y, void* workspace) {
-    cublasLtMatmulAlgo_t best{};
-    double best_us = std::numeric_limits<double>::infinity();
-    for (const cublasLtMatmulAlgo_t& algorithm : candidates(p, plan, kCandidates)) {
-      const double us = time(plan, algorithm, a, b, y, workspace);
-      if (us >= best_us) continue;
-      best = algorithm;
-      best_us = us;
-    }
-    AlgorithmBits bits{};
-    std::memcpy(bits.data(), &best, sizeof best);
-    tuned.add(p.str(), bits, best_us);
-    return best;
-  }
-
-  bool restore(const GemmProblem& p, Plan& plan) const {
-    const auto bits = tuned.find(p.str());
+  bool restore(Product& product) const {
+    const auto bits = tuned.find(product.problem.str());
     if (!bits) return false;
     cublasLtMatmulAlgo_t algorithm{};
     std::memcpy(&algorithm, bits->data(), sizeof algorithm);
     cublasLtMatmulHeuristicResult_t result{};
-    const cublasStatus_t status =
-        library.check(handle, plan.desc, plan.b, plan.a, plan.y, plan.y, &algorithm, &result);
+    const cublasStatus_t status = library.check(handle, product.desc, product.b, product.a,
+                                                product.y, product.y, &algorithm, &result);
     if (status != CUBLAS_STATUS_SUCCESS || result.workspaceSize > workspace_bytes) return false;
-    plan.algorithm = algorithm;
+    product.algorithm = algorithm;
     return true;
-  }
-
-  const Plan& plan_for(const GemmProblem& p, const void* a, const void* b, void* y,
-                       void* workspace) {
-    const auto found = plans.find(p);
-    if (found != plans.end()) return found->second;
-    Plan plan = describe_problem(p);
-    try {
-      if (restore(p, plan)) {
-        ++products_tuned;
-      } else if (options.tune) {
-        plan.algorithm = fastest(p, plan, a, b, y, workspace);
-        ++products_tuned;
-      } else {
-        plan.algorithm = candidates(p, plan, 1).front();
-      }
-    } catch (...) {
-      release(plan);
-      throw;
-    }
-    return plans.emplace(p, plan).first->second;
   }
 };
 
@@ -249,28 +221,52 @@ Gemm::Gemm(const CudaStream& stream, GemmOptions options, std::int64_t workspace
 
 Gemm::~Gemm() = default;
 
-void Gemm::multiply(const GemmProblem& problem, const void* a, const void* b, void* y,
-                    void* workspace) {
-  const Plan& plan = impl_->plan_for(problem, a, b, y, workspace);
-  const cublasStatus_t status = impl_->run(plan, plan.algorithm, a, b, y, workspace);
-  if (status == CUBLAS_STATUS_SUCCESS) [[likely]]
-    return;
-  throw DeviceError("cuda", "cublasLtMatmul",
-                    fmt::format("status {} for {}, operands at {}, {}, {}, workspace at {}",
-                                static_cast<int>(status), problem.str(), a, b, y, workspace));
+Gemm::Product& Gemm::prepare(const GemmProblem& problem) {
+  const auto found = impl_->products.find(problem);
+  if (found != impl_->products.end()) return *found->second;
+  std::unique_ptr<Product> product = impl_->describe_problem(problem);
+  product->is_tuned = impl_->restore(*product);
+  if (product->is_tuned) {
+    ++impl_->products_tuned;
+  } else {
+    product->algorithm = impl_->candidates(*product, 1).front();
+  }
+  return *impl_->products.emplace(problem, std::move(product)).first->second;
 }
 
-void Gemm::repeat(const GemmProblem& problem, const void* a, const void* b, void* y,
-                  void* workspace, int times) {
-  const Plan& plan = impl_->plan_for(problem, a, b, y, workspace);
-  for (int i = 0; i < times; ++i) {
-    check_blas(impl_->run(plan, plan.algorithm, a, b, y, workspace), "cublasLtMatmul");
+bool Gemm::wants_tuning(const Product& product) const {
+  return impl_->options.tune && !product.is_tuned;
+}
+
+void Gemm::tune(Product& product, const void* a, const void* b, void* y, void* workspace) {
+  double best_us = std::numeric_limits<double>::infinity();
+  for (const cublasLtMatmulAlgo_t& algorithm : impl_->candidates(product, kCandidates)) {
+    const double us = impl_->time(product, algorithm, a, b, y, workspace);
+    if (us >= best_us) continue;
+    product.algorithm = algorithm;
+    best_us = us;
   }
+  AlgorithmBits bits{};
+  std::memcpy(bits.data(), &product.algorithm, sizeof product.algorithm);
+  impl_->tuned.add(product.problem.str(), bits, best_us);
+  product.is_tuned = true;
+  ++impl_->products_tuned;
+}
+
+void Gemm::multiply(const Product& product, const void* a, const void* b, void* y,
+                    void* workspace) const {
+  const cublasStatus_t status = impl_->run(product, product.algorithm, a, b, y, workspace);
+  if (status == CUBLAS_STATUS_SUCCESS) [[likely]]
+    return;
+  throw DeviceError(
+      "cuda", "cublasLtMatmul",
+      fmt::format("status {} for {}, operands at {}, {}, {}, workspace at {}",
+                  static_cast<int>(status), product.problem.str(), a, b, y, workspace));
 }
 
 std::string Gemm::describe() const {
   if (impl_->products_tuned == 0) return "first heuristic";
-  return fmt::format("tuned {} of {} products", impl_->products_tuned, impl_->plans.size());
+  return fmt::format("tuned {} of {} products", impl_->products_tuned, impl_->products.size());
 }
 
 }  // namespace tracestep::cuda

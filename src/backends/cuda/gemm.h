@@ -1,6 +1,6 @@
-// Matrix products through cuBLASLt. Each problem (shape, strides, dtype, alignment) is planned
-// once: the library's first choice without atomic reductions, or, when tuning, the fastest of its
-// first candidates, timed on this device and kept in a file.
+// Matrix products through cuBLASLt. Each problem (shape, strides, dtype, alignment) is prepared
+// once: with the library's first choice without atomic reductions, or, when tuning, the fastest of
+// its first candidates, timed on this device and kept in a file.
 #pragma once
 
 #include <cstdint>
@@ -44,13 +44,18 @@ class Gemm {
   Gemm(const Gemm&) = delete;
   Gemm& operator=(const Gemm&) = delete;
 
+  // A prepared problem: the library's descriptors and the algorithm.
+  struct Product;
+  // The same one for the same problem; it lives as long as this. Throws DeviceError.
+  Product& prepare(const GemmProblem& problem);
+  // Whether tuning is asked for and has not chosen this product's algorithm yet.
+  bool wants_tuning(const Product& product) const;
+  // Chooses: `y` and `workspace` are overwritten. Throws DeviceError, Error{kOutput}.
+  void tune(Product& product, const void* a, const void* b, void* y, void* workspace);
   // Queues the product. Throws DeviceError.
-  void multiply(const GemmProblem& problem, const void* a, const void* b, void* y, void* workspace);
-  // The same product `times` times without looking it up again: the bare loop that issue times are
-  // compared with.
-  void repeat(const GemmProblem& problem, const void* a, const void* b, void* y, void* workspace,
-              int times);
-  // How choices were made: "first heuristic", "tuned 12 of 14 products (FILE)".
+  void multiply(const Product& product, const void* a, const void* b, void* y,
+                void* workspace) const;
+  // How choices were made: "first heuristic", "tuned 12 of 14 products".
   std::string describe() const;
 
  private:

@@ -72,7 +72,7 @@ void fill_with(const KernelCall& call, std::uint64_t bits) {
 void fill(const KernelCall& call) {
   const TensorRef& y = call.outputs[0];
   if (y.count() == 0) return;
-  const std::uint64_t bits = bits_of(call.node.attrs.real("value"), y.dtype);
+  const std::uint64_t bits = bits_of(call.attrs.real("value"), y.dtype);
   with_bytes(static_cast<std::int64_t>(size_of(y.dtype)), [&]<class Element>(Element) {
     if constexpr (sizeof(Element) <= 8) fill_with<Element>(call, bits);
   });
@@ -118,7 +118,7 @@ void launch_count(const KernelCall& call, std::int64_t inner, std::int64_t size)
 void iota(const KernelCall& call) {
   const TensorRef& y = call.outputs[0];
   if (y.count() == 0) return;
-  auto axis = static_cast<int>(call.node.attrs.integer("axis"));
+  auto axis = static_cast<int>(call.attrs.integer("axis"));
   if (axis < 0) axis += y.shape.rank();
   std::int64_t inner = 1;
   for (int i = axis + 1; i < y.shape.rank(); ++i) inner *= y.shape[i];
@@ -150,7 +150,7 @@ void rope_table(const KernelCall& call) {
   const std::int64_t count = cosines.count();
   const Grid grid{.blocks = static_cast<unsigned>(ceil_div(count, kThreads)), .threads = kThreads};
   launch(call, grid, rope_angles_kernel, AnyResult<double>(cosines), AnyResult<double>(sines),
-         call.node.attrs.real("theta"), static_cast<double>(call.node.attrs.integer("width")),
+         call.attrs.real("theta"), static_cast<double>(call.attrs.integer("width")),
          cosines.shape[1], count);
 }
 

@@ -4,7 +4,7 @@
 #include "backends/cuda/global_norm.h"
 
 #include "backends/cuda/dense_reduce.cuh"
-#include "ops/cuda_plans.h"
+#include "planning/cuda_plans.h"
 
 namespace tracestep::cuda {
 namespace {

@@ -1,9 +1,11 @@
-// matmul: operands as the record accepts them, handed to the library as they lie.
+// matmul: operands as the record accepts them, handed to the library as they lie. The product is
+// prepared for the alignment that is guaranteed, wherever the operands will be.
 #include <bit>
 
 #include "backends/cuda/gemm.h"
 #include "backends/cuda/kernels.h"
-#include "ops/cuda_plans.h"
+#include "backends/cuda/random_fill.h"
+#include "runtime/allocator.h"
 
 namespace tracestep::cuda {
 namespace {
@@ -17,16 +19,16 @@ struct Matrix {
 
 // The largest power of two, 256 at most, that divides the address of every row's and every
 // matrix's start.
-std::int32_t alignment_of(const TensorRef& x, std::int64_t leading, std::int64_t batch) {
+std::int32_t alignment_of(const OperandSpec& x, std::int64_t leading, std::int64_t batch) {
   const auto bytes = static_cast<std::uint64_t>(size_of(x.dtype));
-  const std::uint64_t all = reinterpret_cast<std::uintptr_t>(x.data) |
+  const std::uint64_t all = static_cast<std::uint64_t>(x.alignment) |
                             static_cast<std::uint64_t>(leading) * bytes |
                             static_cast<std::uint64_t>(batch) * bytes | 256;
   return std::int32_t{1} << std::countr_zero(all);
 }
 
 // The batch dimensions collapse to one stride (the op record takes nothing else).
-std::int64_t batch_stride(const TensorRef& x) {
+std::int64_t batch_stride(const OperandSpec& x) {
   for (int i = x.shape.rank() - 3; i >= 0; --i) {
     if (x.shape[i] != 1) return x.strides[i];
   }
@@ -35,7 +37,7 @@ std::int64_t batch_stride(const TensorRef& x) {
 
 // With one row (column) the stride between rows (columns) may be anything, yet the library wants
 // one that is at least as long as a row.
-Matrix as_matrix(const TensorRef& x) {
+Matrix as_matrix(const OperandSpec& x) {
   const std::int64_t rows = x.shape.back(1), columns = x.shape.back(0);
   const std::int64_t row_stride = x.strides.back(1), column_stride = x.strides.back(0);
   const bool by_rows = (columns == 1 || column_stride == 1) && (rows == 1 || row_stride >= columns);
@@ -51,23 +53,16 @@ Matrix as_matrix(const TensorRef& x) {
   return out;
 }
 
-void matmul_kernel(const KernelCall& call) {
-  const TensorRef &a = call.inputs[0], &b = call.inputs[1], &y = call.outputs[0];
-  if (y.count() == 0) return;
-  const bool ta = call.node.attrs.flag("transpose_a"), tb = call.node.attrs.flag("transpose_b");
-  const CudaStream& stream = stream_of(call);
+// The product that computes `spec`, which has results and something to add up.
+GemmProblem problem_of(const KernelSpec& spec) {
+  const OperandSpec &a = spec.inputs[0], &b = spec.inputs[1], &y = spec.outputs[0];
+  const bool ta = spec.attrs.flag("transpose_a"), tb = spec.attrs.flag("transpose_b");
   GemmProblem p;
   p.m = y.shape.back(1);
   p.n = y.shape.back(0);
-  p.k = ta ? a.shape.back(1) : a.shape.back(0);
-  p.batch = y.count() / (p.m * p.n);
+  p.k = a.shape.back(ta ? 1 : 0);
+  p.batch = y.shape.product() / (p.m * p.n);
   p.dtype = y.dtype;
-  if (p.k == 0) {
-    const std::size_t bytes = static_cast<std::size_t>(y.count()) * size_of(y.dtype);
-    const cudaError_t status = cudaMemsetAsync(y.data, 0, bytes, stream.handle);
-    if (status != cudaSuccess) fail_launch(call, status);
-    return;
-  }
   const Matrix ma = as_matrix(a), mb = as_matrix(b);
   p.a_leading = ma.leading;
   p.a_batch = ma.batch;
@@ -78,13 +73,77 @@ void matmul_kernel(const KernelCall& call) {
   p.b_transposed = tb != mb.by_columns;
   p.b_alignment = mb.alignment;
   p.y_alignment = alignment_of(y, p.n, p.batch > 1 ? p.m * p.n : 0);
-  stream.gemm->multiply(p, a.data, b.data, y.data, call.workspace.data());
+  return p;
+}
+
+// Memory that looks like an operand: random values, at an address aligned no better than promised.
+class StandIn {
+ public:
+  StandIn(Allocator& memory, const OperandSpec& x, const CudaStream& stream) : memory_(memory) {
+    std::int64_t count = 1;
+    for (int i = 0; i < x.shape.rank(); ++i) count += (x.shape[i] - 1) * x.strides[i];
+    const std::int64_t shift = x.alignment < 256 ? x.alignment : 0;
+    const std::int64_t bytes = count * static_cast<std::int64_t>(size_of(x.dtype));
+    block_ = memory.allocate(shift + bytes, {.category = Category::kWorkspace, .label = "tuning"});
+    fill_random(stream, data_ = static_cast<std::byte*>(block_) + shift, count, x.dtype);
+  }
+  ~StandIn() { memory_.free(block_); }
+  StandIn(const StandIn&) = delete;
+  StandIn& operator=(const StandIn&) = delete;
+  void* data() const { return data_; }
+
+ private:
+  Allocator& memory_;
+  void *block_ = nullptr, *data_ = nullptr;
+};
+
+class Matmul final : public PreparedKernel {
+ public:
+  Matmul(KernelSpec spec, const CudaStream& stream)
+      : spec_(std::move(spec)),
+        stream_(stream),
+        product_(stream.gemm->prepare(problem_of(spec_))) {}
+
+  void launch(const LaunchOperands& at, const LaunchContext&) override {
+    stream_.gemm->multiply(product_, at.inputs[0], at.inputs[1], at.outputs[0], at.workspace);
+  }
+
+  void tune(Allocator& memory) override {
+    if (!stream_.gemm->wants_tuning(product_)) return;
+    const StandIn a(memory, spec_.inputs[0], stream_), b(memory, spec_.inputs[1], stream_),
+        y(memory, spec_.outputs[0], stream_);
+    const OperandSpec scratch{DType::kU8, {spec_.workspace_bytes}, {1}, 256};
+    const StandIn workspace(memory, scratch, stream_);
+    stream_.gemm->tune(product_, a.data(), b.data(), y.data(), workspace.data());
+  }
+
+ private:
+  const KernelSpec spec_;
+  const CudaStream& stream_;
+  Gemm::Product& product_;
+};
+
+// A sum over nothing, or no results at all.
+void clear_kernel(const KernelCall& call) {
+  const TensorRef& y = call.outputs[0];
+  if (y.count() == 0) return;
+  const std::size_t bytes = static_cast<std::size_t>(y.count()) * size_of(y.dtype);
+  const cudaError_t status = cudaMemsetAsync(y.data, 0, bytes, stream_of(call).handle);
+  if (status != cudaSuccess) fail_launch(call, status);
+}
+
+std::unique_ptr<PreparedKernel> prepare_matmul(KernelSpec spec, const LaunchContext& context) {
+  const std::int64_t k = spec.inputs[0].shape.back(spec.attrs.flag("transpose_a") ? 1 : 0);
+  if (k == 0 || spec.outputs[0].shape.product() == 0) {
+    return bind_kernel(std::move(spec), clear_kernel);
+  }
+  return std::make_unique<Matmul>(std::move(spec), stream_of(context));
 }
 
 }  // namespace
 
 void add_matmul_kernels(KernelTable& table) {
-  table.add("matmul", matmul_kernel);
+  table.add_planned("matmul", prepare_matmul);
 }
 
 }  // namespace tracestep::cuda

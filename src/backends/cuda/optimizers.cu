@@ -189,7 +189,7 @@ void launch_adamw(const KernelCall& call, const Tensor& tensor, const Rates& rat
 
 Rates rates_of(const KernelCall& call, const TensorRef& lr, const TensorRef& step_size,
                const TensorRef* scale, const TensorRef* apply) {
-  const Attrs& attrs = call.node.attrs;
+  const Attrs& attrs = call.attrs;
   return {.lr = Stream(lr),
           .step_size = Stream(step_size),
           .grad_scale = scale != nullptr ? Stream(*scale) : Stream(),
@@ -283,7 +283,7 @@ Tensor tensor_of(const KernelCall& call, const AdamwGroups& groups, std::size_t 
 
 void multi_adamw(const KernelCall& call) {
   const auto in = call.inputs;
-  const AdamwGroups groups = adamw_groups(call.node.attrs, in.size());
+  const AdamwGroups groups = adamw_groups(call.attrs, in.size());
   const Rates rates = rates_of(call, in[0], in[1], groups.scaled ? &in[groups.scale()] : nullptr,
                                groups.guarded ? &in[groups.apply()] : nullptr);
   Table table;

@@ -7,7 +7,7 @@
 #include "backends/cuda/global_norm.h"
 #include "backends/cuda/kernels.h"
 #include "backends/cuda/strided.cuh"
-#include "ops/cuda_plans.h"
+#include "planning/cuda_plans.h"
 
 namespace tracestep::cuda {
 namespace {
@@ -217,7 +217,7 @@ void launch_tiles(const KernelCall& call, Reduction& r, std::int64_t parts, bool
 template <class F>
 void reduce(const KernelCall& call) {
   const TensorRef &x = call.inputs[0], &y = call.outputs[0];
-  Reduction r = split_axes(x, call.node.attrs.ints("axes"));
+  Reduction r = split_axes(x, call.attrs.ints("axes"));
   if (r.results == 0) return;
   r.y = y.data;
   r.partials = reinterpret_cast<float*>(call.workspace.data());

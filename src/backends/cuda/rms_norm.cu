@@ -3,7 +3,7 @@
 #include "backends/cuda/dense_reduce.cuh"
 #include "backends/cuda/kernels.h"
 #include "backends/cuda/row_packs.cuh"
-#include "ops/cuda_plans.h"
+#include "planning/cuda_plans.h"
 
 namespace tracestep::cuda {
 namespace {
@@ -91,7 +91,7 @@ void rms_norm(const KernelCall& call) {
                 .rstd = call.outputs[1].as<float>(),
                 .rows = call.outputs[1].count(),
                 .width = x.shape.back(),
-                .eps = static_cast<float>(call.node.attrs.real("eps")),
+                .eps = static_cast<float>(call.attrs.real("eps")),
                 .lanes = 1,
                 .aligned = false};
   if (args.rows == 0) return;

@@ -147,7 +147,7 @@ void rotate_pairs(const KernelCall& call) {
                    .cos = call.inputs[1].data,
                    .sin = call.inputs[2].data,
                    .angle_dtype = call.inputs[1].dtype,
-                   .sign = call.node.attrs.flag("inverse") ? -1.0f : 1.0f};
+                   .sign = call.attrs.flag("inverse") ? -1.0f : 1.0f};
   with_floating(y.dtype, [&]<class T>(T) {
     if (reads_packs<T>(call)) {
       launch_rotation<T, kPack<T>, true>(call, r);

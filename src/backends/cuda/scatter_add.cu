@@ -9,7 +9,7 @@
 #include "backends/cuda/numbers.cuh"
 #include "backends/cuda/reduce.cuh"
 #include "backends/cuda/row_width.cuh"
-#include "ops/cuda_plans.h"
+#include "planning/cuda_plans.h"
 
 namespace tracestep::cuda {
 namespace {

@@ -150,10 +150,10 @@ __global__ void __launch_bounds__(kLongRowThreads, 2) softmax_long_rows_kernel(S
 void softmax(const KernelCall& call) {
   const TensorRef &x = call.inputs[0], &y = call.outputs[0];
   if (y.count() == 0) return;
-  const auto scale = static_cast<float>(call.node.attrs.real("scale"));
+  const auto scale = static_cast<float>(call.attrs.real("scale"));
   // A scale of 0 still hides -inf: the smallest c makes all other columns equal.
   const float c = std::max(std::abs(scale) * kLog2e, std::numeric_limits<float>::denorm_min());
-  const bool is_causal = call.node.attrs.flag("causal");
+  const bool is_causal = call.attrs.flag("causal");
   const bool has_position = is_causal && call.inputs.size() > 1;
   SoftmaxArgs args{.x = x.data,
                    .y = y.data,
@@ -273,7 +273,7 @@ void softmax_grad(const KernelCall& call) {
                     .dx = dx.data,
                     .rows = dx.count() / width,
                     .width = width,
-                    .scale = static_cast<float>(call.node.attrs.real("scale")),
+                    .scale = static_cast<float>(call.attrs.real("scale")),
                     .lanes = 1};
   with_floating(dx.dtype, [&]<class T>(T) {
     const std::int64_t packs = packs_of_rows<T>(y.data, width);

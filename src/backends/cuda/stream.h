@@ -1,4 +1,4 @@
-// What KernelCall::stream points to on this back end, and how a kernel reports bad data.
+// What Device::stream() points to on this back end, and how a kernel reports bad data.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -46,8 +46,12 @@ inline const CudaStream& stream_of(const KernelCall& call) {
   return *static_cast<const CudaStream*>(call.stream);
 }
 
+inline const CudaStream& stream_of(const LaunchContext& context) {
+  return *static_cast<const CudaStream*>(context.stream);
+}
+
 inline FaultPlace faults_of(const KernelCall& call) {
-  return {stream_of(call).fault, call.node.op->name.c_str()};
+  return {stream_of(call).fault, call.op.name.c_str()};
 }
 
 }  // namespace tracestep::cuda

@@ -10,7 +10,7 @@ namespace tracestep::reference {
 namespace {
 
 void adamw(const KernelCall& call) {
-  const Attrs& attrs = call.node.attrs;
+  const Attrs& attrs = call.attrs;
   const double beta1 = attrs.real("beta1"), beta2 = attrs.real("beta2");
   const View<double> p(call.inputs[0]), grad(call.inputs[1]), m(call.inputs[2]), v(call.inputs[3]);
   const double lr = *call.inputs[4].as<double>(), step_size = *call.inputs[5].as<double>();

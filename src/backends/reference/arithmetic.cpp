@@ -48,7 +48,7 @@ void unary(const KernelCall& call) {
 
 // scale · x + shift
 void affine(const KernelCall& call) {
-  const double scale = call.node.attrs.real("scale"), shift = call.node.attrs.real("shift");
+  const double scale = call.attrs.real("scale"), shift = call.attrs.real("shift");
   const View<double> x(call.inputs[0]), y(call.outputs[0]);
   for_each_index(call.outputs[0].shape, [&](const Dims& i) { y[i] = scale * x[i] + shift; });
 }

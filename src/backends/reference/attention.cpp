@@ -13,7 +13,7 @@ namespace {
 void attention(const KernelCall& call) {
   const Shape& q_shape = call.inputs[0].shape;
   const std::int64_t keys = call.inputs[1].shape.back(1), width = q_shape.back();
-  const double scale = call.node.attrs.real("scale");
+  const double scale = call.attrs.real("scale");
   const View<double> q(call.inputs[0]), k(call.inputs[1]), v(call.inputs[2]), y(call.outputs[0]);
   const std::int64_t ahead =
       call.inputs.size() > 3 ? integer_at(call.inputs[3], {}) : keys - q_shape.back(1);
@@ -21,7 +21,7 @@ void attention(const KernelCall& call) {
   for_each_index(rows_of(q_shape), [&](const Dims& query) {
     const Dims head = prefix(query, query.rank() - 1);
     const std::int64_t visible =
-        call.node.attrs.flag("causal") ? std::min(keys, query.back() + ahead + 1) : keys;
+        call.attrs.flag("causal") ? std::min(keys, query.back() + ahead + 1) : keys;
     std::vector<double> weights;
     double top = -std::numeric_limits<double>::infinity();
     for (std::int64_t j = 0; j < visible; ++j) {

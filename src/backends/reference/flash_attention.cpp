@@ -94,9 +94,9 @@ struct Sizes {
   std::int64_t queries, keys, width;
 
   Sizes(const KernelCall& call, std::size_t q)
-      : scale(call.node.attrs.real("scale")),
-        causal(call.node.attrs.flag("causal")),
-        token_major(call.node.attrs.flag("token_major")),
+      : scale(call.attrs.real("scale")),
+        causal(call.attrs.flag("causal")),
+        token_major(call.attrs.flag("token_major")),
         queries(call.inputs[q].shape.back(1)),
         keys(call.inputs[q + 1].shape.back(1)),
         width(call.inputs[q].shape.back()) {}

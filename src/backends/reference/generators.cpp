@@ -9,7 +9,7 @@ namespace {
 
 void fill(const KernelCall& call) {
   const TensorRef& y = call.outputs[0];
-  const double value = call.node.attrs.real("value");
+  const double value = call.attrs.real("value");
   with_type(y.dtype, [&](auto zero) {
     using T = decltype(zero);
     const View<T> out(y);
@@ -19,7 +19,7 @@ void fill(const KernelCall& call) {
 
 void iota(const KernelCall& call) {
   const TensorRef& y = call.outputs[0];
-  const int axis = axis_of(call.node.attrs.integer("axis"), y.shape.rank());
+  const int axis = axis_of(call.attrs.integer("axis"), y.shape.rank());
   with_type(y.dtype, [&](auto zero) {
     using T = decltype(zero);
     const View<T> out(y);
@@ -29,7 +29,7 @@ void iota(const KernelCall& call) {
 
 // The angle of position t and pair j is t · theta^(-2j/width).
 void rope_table(const KernelCall& call) {
-  const Attrs& attrs = call.node.attrs;
+  const Attrs& attrs = call.attrs;
   const Shape& shape = (call.outputs[0].data != nullptr ? call.outputs[0] : call.outputs[1]).shape;
   const View<double> cos(call.outputs[0]), sin(call.outputs[1]);
   const auto width = static_cast<double>(attrs.integer("width"));

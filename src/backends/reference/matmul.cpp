@@ -21,8 +21,8 @@ Line line_of(const TensorRef& x, const Dims& batch, std::int64_t at, bool is_row
 
 void matmul(const KernelCall& call) {
   const TensorRef &a = call.inputs[0], &b = call.inputs[1], &y = call.outputs[0];
-  const bool transpose_a = call.node.attrs.flag("transpose_a");
-  const bool transpose_b = call.node.attrs.flag("transpose_b");
+  const bool transpose_a = call.attrs.flag("transpose_a");
+  const bool transpose_b = call.attrs.flag("transpose_b");
   const std::int64_t depth = transpose_a ? a.shape.back(1) : a.shape.back(0);
   const View<double> out(y);
   for_each_index(y.shape, [&](const Dims& i) {

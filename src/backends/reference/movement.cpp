@@ -31,13 +31,13 @@ void pad_slice(const KernelCall& call) {
     const View<decltype(zero)> out(y);
     for_each_index(y.shape, [&](const Dims& i) { out[i] = zero; });
   });
-  const int axis = axis_of(call.node.attrs.integer("axis"), y.shape.rank());
-  copy_elements(call.inputs[0], y, axis, call.node.attrs.integer("start"));
+  const int axis = axis_of(call.attrs.integer("axis"), y.shape.rank());
+  copy_elements(call.inputs[0], y, axis, call.attrs.integer("start"));
 }
 
 void concat(const KernelCall& call) {
   const TensorRef& y = call.outputs[0];
-  const int axis = axis_of(call.node.attrs.integer("axis"), y.shape.rank());
+  const int axis = axis_of(call.attrs.integer("axis"), y.shape.rank());
   std::int64_t start = 0;
   for (const TensorRef& x : call.inputs) {
     copy_elements(x, y, axis, start);
@@ -49,7 +49,7 @@ void write_slice(const KernelCall& call) {
   const TensorRef& base = call.inputs[0];
   const TensorRef& piece = call.inputs[1];
   const TensorRef& y = call.outputs[0];
-  const int axis = axis_of(call.node.attrs.integer("axis"), base.shape.rank());
+  const int axis = axis_of(call.attrs.integer("axis"), base.shape.rank());
   const std::int64_t position = integer_at(call.inputs[2], {});
   if (position < 0 || position + piece.shape[axis] > base.shape[axis]) {
     fail_usage(

@@ -13,11 +13,11 @@ template <class Combine>
 void reduce(const KernelCall& call, const Combine& combine) {
   const TensorRef& x = call.inputs[0];
   const int rank = x.shape.rank();
-  const bool keepdims = call.node.attrs.flag("keepdims");
+  const bool keepdims = call.attrs.flag("keepdims");
   // `outer` walks the results, `inner` the elements that go into one of them; both by operand axis.
   Shape outer = x.shape, inner = Dims::filled(rank, 1);
   Dims is_reduced = Dims::filled(rank, 0);
-  for (std::int64_t a : call.node.attrs.ints("axes")) {
+  for (std::int64_t a : call.attrs.ints("axes")) {
     const int axis = axis_of(a, rank);
     is_reduced[axis] = 1;
     inner[axis] = x.shape[axis];

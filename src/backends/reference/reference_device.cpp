@@ -4,6 +4,7 @@
 #include <new>
 
 #include "backends/reference/kernels.h"
+#include "planning/needs.h"
 
 namespace tracestep {
 namespace {
@@ -52,8 +53,11 @@ class ReferenceDevice final : public Device {
   const std::string& name() const override { return name_; }
   const DeviceTraits& traits() const override { return traits_; }
   Allocator& allocator() override { return *allocator_; }
-  Kernel find_kernel(const OpDef& op) const override { return kernels_.find(op.name); }
-  bool supports(DType dtype) const override { return dtype == DType::kF64 || !is_floating(dtype); }
+  bool has_kernel(const OpDef& op) const override { return kernels_.contains(op.name); }
+  std::unique_ptr<PreparedKernel> prepare(KernelSpec spec) override {
+    return kernels_.prepare(std::move(spec), {stream()});
+  }
+  bool supports(DType dtype) const override { return computes_in(traits_.kind, dtype); }
   void copy_in(void* device, const void* host, std::int64_t bytes) override {
     if (bytes > 0) std::memcpy(device, host, static_cast<std::size_t>(bytes));
   }
@@ -66,7 +70,7 @@ class ReferenceDevice final : public Device {
 
  private:
   const std::string name_ = "reference";
-  const DeviceTraits traits_{.kind = "reference"};
+  const DeviceTraits traits_{.kind = DeviceKind::kReference};
   const KernelTable kernels_;
   HeapSource source_;
   std::unique_ptr<Allocator> allocator_;

@@ -12,7 +12,7 @@ namespace {
 
 void rms_norm(const KernelCall& call) {
   const Shape& shape = call.inputs[0].shape;
-  const double eps = call.node.attrs.real("eps");
+  const double eps = call.attrs.real("eps");
   const View<double> x(call.inputs[0]), w(call.inputs[1]);
   const View<double> y(call.outputs[0]), rstd(call.outputs[1]);
   for_each_index(rows_of(shape), [&](const Dims& row) {

@@ -9,7 +9,7 @@ namespace tracestep::reference {
 namespace {
 
 void rope(const KernelCall& call) {
-  const bool inverse = call.node.attrs.flag("inverse");
+  const bool inverse = call.attrs.flag("inverse");
   Shape pairs = call.inputs[0].shape;
   pairs[pairs.rank() - 1] /= 2;
   const View<double> x(call.inputs[0]), cos(call.inputs[1]), sin(call.inputs[2]);

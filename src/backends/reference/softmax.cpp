@@ -14,8 +14,8 @@ constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 void softmax(const KernelCall& call) {
   const TensorRef& x = call.inputs[0];
-  const double scale = call.node.attrs.real("scale");
-  const bool causal = call.node.attrs.flag("causal");
+  const double scale = call.attrs.real("scale");
+  const bool causal = call.attrs.flag("causal");
   const std::int64_t columns = x.shape.back();
   const View<double> in(x), out(call.outputs[0]);
   for_each_index(rows_of(x.shape), [&](const Dims& row) {
@@ -41,7 +41,7 @@ void softmax(const KernelCall& call) {
 
 // dp_j/dx_k = s p_j (δ_jk - p_k), so dx_k = s p_k (dy_k - Σ_j dy_j p_j).
 void softmax_grad(const KernelCall& call) {
-  const double scale = call.node.attrs.real("scale");
+  const double scale = call.attrs.real("scale");
   const Shape& shape = call.inputs[0].shape;
   const View<double> dy(call.inputs[0]), p(call.inputs[1]), dx(call.outputs[0]);
   for_each_index(rows_of(shape), [&](const Dims& row) {

@@ -38,6 +38,8 @@ class LeakyAllocator final : public Allocator {
   void set_limit(std::int64_t bytes) override { to_.set_limit(bytes); }
   std::int64_t limit() const override { return to_.limit(); }
   void set_recorder(Recorder* recorder) override { to_.set_recorder(recorder); }
+  Recorder* recorder() const override { return to_.recorder(); }
+  std::int64_t block_alignment() const override { return to_.block_alignment(); }
   std::vector<LiveAllocation> live() const override { return to_.live(); }
 
  private:
@@ -52,7 +54,10 @@ class LeakyDevice final : public Device {
   const std::string& name() const override { return device_->name(); }
   const DeviceTraits& traits() const override { return device_->traits(); }
   Allocator& allocator() override { return allocator_; }
-  Kernel find_kernel(const OpDef& op) const override { return device_->find_kernel(op); }
+  bool has_kernel(const OpDef& op) const override { return device_->has_kernel(op); }
+  std::unique_ptr<PreparedKernel> prepare(KernelSpec spec) override {
+    return device_->prepare(std::move(spec));
+  }
   bool supports(DType dtype) const override { return device_->supports(dtype); }
   bool computes() const override { return device_->computes(); }
   void copy_in(void* to, const void* from, std::int64_t n) override {

@@ -35,8 +35,9 @@ class StreamDevice final : public Device {
   const DeviceTraits& traits() const override { return device_->traits(); }
   Allocator& allocator() override { return device_->allocator(); }
   bool supports(DType dtype) const override { return device_->supports(dtype); }
-  Kernel find_kernel(const OpDef& op) const override {
-    return device_->find_kernel(op) == nullptr ? nullptr : launch;
+  bool has_kernel(const OpDef& op) const override { return device_->has_kernel(op); }
+  std::unique_ptr<PreparedKernel> prepare(KernelSpec spec) override {
+    return std::make_unique<StreamKernel>(*this, std::move(spec));
   }
   void copy_in(void* device, const void* host, std::int64_t bytes) override {
     device_->copy_in(device, host, bytes);
@@ -46,7 +47,7 @@ class StreamDevice final : public Device {
   }
   void zero(void* device, std::int64_t bytes) override { device_->zero(device, bytes); }
   bool is_asynchronous() const override { return true; }
-  void* stream() override { return this; }
+  void* stream() override { return device_->stream(); }
   void synchronize() override {
     if (faults_.waits) std::this_thread::sleep_until(done_);
   }
@@ -69,16 +70,27 @@ class StreamDevice final : public Device {
     std::vector<Clock::time_point> at_;
   };
 
-  static void launch(const KernelCall& call) {
-    auto& self = *static_cast<StreamDevice*>(call.stream);
-    KernelCall inner = call;
-    inner.stream = self.device_->stream();
-    self.device_->find_kernel (*call.node.op)(inner);
+  class StreamKernel final : public PreparedKernel {
+   public:
+    StreamKernel(StreamDevice& device, KernelSpec spec)
+        : device_(device), op_(*spec.op), inner_(device.device_->prepare(std::move(spec))) {}
+    void launch(const LaunchOperands& operands, const LaunchContext& context) override {
+      inner_->launch(operands, context);
+      device_.count_launch(op_);
+    }
+
+   private:
+    StreamDevice& device_;
+    const OpDef& op_;
+    const std::unique_ptr<PreparedKernel> inner_;
+  };
+
+  void count_launch(const OpDef& op) {
     constexpr std::chrono::microseconds kKernel{300};
-    const bool is_cold = self.launches_++ < self.faults_.cold_launches;
-    self.done_ = std::max(self.done_, Clock::now()) + (is_cold ? 20 * kKernel : kKernel);
-    if (self.faults_.leaked_bytes > 0 && call.node.op->name == "cross_entropy") {
-      self.leaked_.push_back(self.allocator().allocate(self.faults_.leaked_bytes, {}));
+    const bool is_cold = launches_++ < faults_.cold_launches;
+    done_ = std::max(done_, Clock::now()) + (is_cold ? 20 * kKernel : kKernel);
+    if (faults_.leaked_bytes > 0 && op.name == "cross_entropy") {
+      leaked_.push_back(allocator().allocate(faults_.leaked_bytes, {}));
     }
   }
 

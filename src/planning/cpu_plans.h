@@ -1,5 +1,5 @@
-// How the CPU kernels cut their work, as pure functions of shape and thread count: the op records
-// predict workspace from these plans, and the kernels obey them.
+// How the CPU kernels cut their work, as pure functions of shape and thread count: workspace is
+// predicted from these plans, and the kernels obey them.
 #pragma once
 
 #include <cstdint>

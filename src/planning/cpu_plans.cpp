@@ -1,4 +1,4 @@
-#include "ops/cpu_plans.h"
+#include "planning/cpu_plans.h"
 
 #include "base/integers.h"
 

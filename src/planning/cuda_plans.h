@@ -1,6 +1,5 @@
-// How the CUDA kernels cut their work, as pure functions of shapes: the op records predict
-// workspace from these plans, and the kernels obey them. No plan looks at the card, so that a
-// prediction needs none.
+// How the CUDA kernels cut their work, as pure functions of shapes: workspace is predicted from
+// these plans, and the kernels obey them. No plan looks at the card.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-#include "ops/cuda_plans.h"
+#include "planning/cuda_plans.h"
 
 #include "base/integers.h"
 

@@ -1,0 +1,92 @@
+#include "exec/launches.h"
+
+#include <algorithm>
+
+#include "analysis/cost.h"
+#include "ir/op_def.h"
+
+namespace tracestep {
+namespace {
+
+void check_support(const Program& program, const Node& node, const Device& device) {
+  if (!device.has_kernel(*node.op)) {
+    fail_usage(node.op->name, "has no kernel on {}{}", device.name(),
+               node.op->kernel_class == KernelClass::kCollective ? "; it needs a group of processes"
+                                                                 : "; give it a decomposition");
+  }
+  for (const auto* list : {&node.inputs, &node.outputs}) {
+    for (ValueId v : *list) {
+      const DType dtype = program.type(v).dtype;
+      if (!device.supports(dtype)) {
+        fail_usage(node.op->name, "{} is not supported on {}", name_of(dtype), device.name());
+      }
+    }
+  }
+}
+
+class Preparation {
+ public:
+  Preparation(const Program& program, const Storage& storage, Device& device)
+      : program_(program),
+        storage_(storage),
+        device_(device),
+        alignment_(device.allocator().block_alignment()) {}
+
+  Launch prepare(NodeId id) const {
+    const Node& node = program_.node(id);
+    check_support(program_, node, device_);
+    Launch out;
+    out.node = id;
+    out.workspace_bytes = workspace_bytes(program_, node, device_.traits());
+    KernelSpec spec{.op = node.op, .attrs = node.attrs, .workspace_bytes = out.workspace_bytes};
+    for (ValueId v : node.inputs) add(v, out.inputs, spec.inputs);
+    for (ValueId v : node.outputs) add(v, out.outputs, spec.outputs);
+    out.call.inputs.resize(out.inputs.size());
+    out.call.outputs.resize(out.outputs.size());
+    out.call.kernel = device_.prepare(std::move(spec));
+    return out;
+  }
+
+ private:
+  void add(ValueId id, std::vector<Slot>& slots, std::vector<OperandSpec>& specs) const {
+    const Value& v = program_.value(id);
+    const std::int64_t offset = v.layout.offset * static_cast<std::int64_t>(size_of(v.type.dtype));
+    slots.push_back({storage_.buffer_of[static_cast<std::size_t>(id)], offset});
+    specs.push_back(
+        {v.type.dtype, v.type.shape, v.layout.strides, alignment_at(alignment_, offset)});
+  }
+
+  const Program& program_;
+  const Storage& storage_;
+  Device& device_;
+  const std::int64_t alignment_;
+};
+
+void place_all(std::span<const Slot> slots, std::span<void* const> buffers,
+               std::vector<void*>& addresses) {
+  std::ranges::transform(slots, addresses.begin(), [&](const Slot& slot) -> void* {
+    if (slot.buffer < 0) return nullptr;
+    return static_cast<std::byte*>(buffers[static_cast<std::size_t>(slot.buffer)]) +
+           slot.offset_bytes;
+  });
+}
+
+}  // namespace
+
+void Launch::place(std::span<void* const> buffers) {
+  place_all(inputs, buffers, call.inputs);
+  place_all(outputs, buffers, call.outputs);
+}
+
+std::vector<Launch> prepare_launches(const Program& program, const Storage& storage,
+                                     Device& device) {
+  const Preparation preparation(program, storage, device);
+  std::vector<Launch> out;
+  for (std::size_t i = 0; i < program.nodes.size(); ++i) {
+    if (storage.runs[i]) out.push_back(preparation.prepare(static_cast<NodeId>(i)));
+  }
+  for (const Launch& launch : out) launch.call.kernel->tune(device.allocator());
+  return out;
+}
+
+}  // namespace tracestep

@@ -1,0 +1,179 @@
+#include "exec/step_executor.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace tracestep {
+namespace {
+
+std::size_t at(std::int32_t id) {
+  return static_cast<std::size_t>(id);
+}
+
+// Copies a strided host view into row-major order.
+void gather(const TensorRef& from, std::byte* to) {
+  const std::size_t size = size_of(from.dtype);
+  if (from.contiguous()) {
+    if (from.count() > 0) std::memcpy(to, from.data, static_cast<std::size_t>(from.count()) * size);
+    return;
+  }
+  const int rank = from.shape.rank();
+  Dims index = Dims::filled(rank, 0);
+  const auto* base = static_cast<const std::byte*>(from.data);
+  for (std::int64_t n = from.count(); n > 0; --n) {
+    std::int64_t offset = 0;
+    for (int i = 0; i < rank; ++i) offset += index[i] * from.strides[i];
+    std::memcpy(to, base + offset * static_cast<std::int64_t>(size), size);
+    to += size;
+    for (int i = rank - 1; i >= 0 && ++index[i] == from.shape[i]; --i) index[i] = 0;
+  }
+}
+
+}  // namespace
+
+StepExecutor::StepExecutor(Store& store, Program program, Storage storage)
+    : addresses_(storage.buffers.size(), nullptr),
+      marks_(store.device().make_marks(2)),
+      store_(store),
+      device_(store.device()),
+      program_(std::move(program)),
+      storage_(std::move(storage)),
+      launches_(prepare_launches(program_, storage_, device_)) {
+  if (RangeSink* sink = device_.ranges()) ranges_ = std::make_unique<StepRanges>(*sink, program_);
+  allocate_leaves();
+}
+
+StepExecutor::~StepExecutor() {
+  free_inputs();
+}
+
+void StepExecutor::allocate_leaves() {
+  store_.bind(program_);
+  try {
+    for (ValueId id : program_.leaves) {
+      const Value& leaf = program_.value(id);
+      void*& data = addresses_[at(storage_.buffer_of[at(id)])];
+      data = leaf.leaf == LeafKind::kInput
+                 ? device_.allocator().allocate(leaf.type.bytes(),
+                                                {Category::kInput, kWholeStep, leaf.name})
+                 : store_.at(leaf.name).data;
+    }
+  } catch (...) {
+    free_inputs();
+    throw;
+  }
+}
+
+void StepExecutor::free_inputs() {
+  for (ValueId id : program_.leaves) {
+    if (program_.value(id).leaf != LeafKind::kInput) continue;
+    device_.allocator().free(addresses_[at(storage_.buffer_of[at(id)])]);
+  }
+}
+
+void StepExecutor::set_input(std::string_view name, const TensorView& value) {
+  const ValueId id = program_.find_leaf(name);
+  if (id == kNoValue || program_.value(id).leaf != LeafKind::kInput) {
+    fail_usage("input", "program {} has no input '{}'", program_.name, name);
+  }
+  const Type& type = program_.type(id);
+  if (type != Type{value.dtype, value.shape}) {
+    fail_usage("input", "{} is {}, the new value {}", name, type.str(),
+               Type{value.dtype, value.shape}.str());
+  }
+  if (type.bytes() == 0) return;
+  device_.copy_in(addresses_[at(storage_.buffer_of[at(id)])], value.bytes.data(), type.bytes());
+}
+
+bool StepExecutor::is_observed(const Recorder* recorder) const {
+  return (recorder != nullptr && recorder->records_spans()) || !pauses_.empty() ||
+         tracer_ != nullptr;
+}
+
+void StepExecutor::issue(Recorder* recorder) {
+  try {
+    if (recorder != nullptr && recorder->records_spans()) {
+      issue_with_spans(*recorder);
+    } else {
+      issue_with_pauses();
+    }
+  } catch (...) {
+    device_.release();
+    if (ranges_ != nullptr) ranges_->leave();
+    throw;
+  }
+  if (ranges_ != nullptr) ranges_->leave();
+}
+
+// The device is held while a group of launches is issued, so that the marks around them measure the
+// device alone.
+void StepExecutor::issue_with_spans(Recorder& recorder) {
+  constexpr std::size_t kGroup = 64;
+  if (span_marks_ == nullptr) span_marks_ = device_.make_marks(2 * launches_.size());
+  for (std::size_t i = 0; i < launches_.size(); ++i) {
+    if (i % kGroup == 0) device_.hold();
+    issue_one(launches_[i], span_marks_.get(), 2 * i);
+    if (i % kGroup == kGroup - 1) device_.release();
+  }
+  device_.release();
+  if (launches_.empty()) return;
+  const std::int64_t overhead = device_.mark_overhead_ns();
+  for (std::size_t i = 0; i < launches_.size(); ++i) {
+    const std::int64_t begin = span_marks_->between_ns(0, 2 * i);
+    const std::int64_t end = span_marks_->between_ns(0, 2 * i + 1);
+    recorder.add(Span{launches_[i].node, begin, std::max(begin, end - overhead)});
+  }
+}
+
+void StepExecutor::issue_with_pauses() {
+  std::size_t next = 0;
+  for (Launch& launch : launches_) {
+    while (next < pauses_.size() && launch.node >= pauses_[next].node) pauses_[next++].act();
+    issue_one(launch, nullptr, 0);
+  }
+  while (next < pauses_.size()) pauses_[next++].act();
+}
+
+void StepExecutor::issue_one(Launch& launch, Marks* marks, std::size_t mark) {
+  if (ranges_ != nullptr) [[unlikely]]
+    ranges_->enter(launch.node);
+  begin(launch);
+  if (marks != nullptr) marks->set(mark);
+  if (tracer_ != nullptr) [[unlikely]]
+    tracer_->enter(launch.node);
+  try {
+    launch.call.launch({device_.stream()});
+  } catch (...) {
+    if (tracer_ != nullptr) tracer_->leave();
+    throw;
+  }
+  if (tracer_ != nullptr) [[unlikely]]
+    tracer_->leave();
+  if (marks != nullptr) marks->set(mark + 1);
+  end(launch);
+}
+
+HostTensor StepExecutor::output(std::string_view name) const {
+  const ValueId id = program_.find_output(name);
+  if (id == kNoValue) fail_usage("output", "program {} has no output '{}'", program_.name, name);
+  std::optional<HostTensor> out = value(id);
+  TRACESTEP_CHECK(out.has_value(), "output {} read before a run", name);
+  return *std::move(out);
+}
+
+// Views are copied out with their whole base and gathered on the host.
+std::optional<HostTensor> StepExecutor::value(ValueId id) const {
+  const Value& v = program_.value(id);
+  const std::int64_t base_bytes = program_.type(v.layout.base).bytes();
+  const int buffer = storage_.buffer_of[at(id)];
+  if ((buffer < 0 || !is_alive(buffer)) && base_bytes > 0) return std::nullopt;
+  std::vector<std::byte> bytes(static_cast<std::size_t>(base_bytes));
+  device_.synchronize();
+  if (!bytes.empty()) device_.copy_out(bytes.data(), addresses_[at(buffer)], base_bytes);
+  HostTensor out = HostTensor::zeros(v.type.dtype, v.type.shape);
+  const std::int64_t offset = v.layout.offset * static_cast<std::int64_t>(size_of(v.type.dtype));
+  gather({bytes.data() + offset, v.type.dtype, v.type.shape, v.layout.strides}, out.bytes.data());
+  return out;
+}
+
+}  // namespace tracestep

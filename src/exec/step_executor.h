@@ -1,0 +1,76 @@
+// What the executors share: leaves, prepared launches, and the order in which a run issues them,
+// with marks, pauses, ranges and a tracer. When buffers exist is left to the derived classes.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "exec/executor.h"
+#include "exec/launches.h"
+#include "exec/step_ranges.h"
+
+namespace tracestep {
+
+class StepExecutor : public Executor {
+ public:
+  ~StepExecutor() override;
+  StepExecutor(const StepExecutor&) = delete;
+  StepExecutor& operator=(const StepExecutor&) = delete;
+
+  const Program& program() const override { return program_; }
+  const Storage& storage() const override { return storage_; }
+  void set_pauses(std::vector<Pause> pauses) override { pauses_ = std::move(pauses); }
+  void set_tracer(ActivityTracer* tracer) override { tracer_ = tracer; }
+  void set_input(std::string_view name, const TensorView& value) override;
+  std::int64_t device_span_ns() override { return marks_->between_ns(kFirst, kLast); }
+  HostTensor output(std::string_view name) const override;
+  std::optional<HostTensor> value(ValueId id) const override;
+  std::int64_t launches() const override { return static_cast<std::int64_t>(launches_.size()); }
+
+ protected:
+  // Binds the leaves in `store` and allocates the inputs. `program` has been materialized.
+  // Throws Error{kUsage} when an op or a dtype has no kernel on the device, OutOfMemory.
+  StepExecutor(Store& store, Program program, Storage storage);
+
+  // The launch is next: from here to end() it has its buffers and its workspace.
+  virtual void begin(Launch& launch) = 0;
+  virtual void end(Launch& launch) = 0;
+  // Whether the buffer holds something now.
+  virtual bool is_alive(int buffer) const = 0;
+
+  // Issues all launches, between marks; whatever throws leaves the device usable.
+  void issue(Recorder* recorder);
+  // Whether somebody listens to single launches of this run.
+  bool is_observed(const Recorder* recorder) const;
+
+  Device& device() const { return device_; }
+  std::vector<Launch>& launch_list() { return launches_; }
+  const std::vector<Launch>& launch_list() const { return launches_; }
+  const Buffer& buffer(std::size_t index) const { return storage_.buffers[index]; }
+
+  std::vector<void*> addresses_;                       // by buffer; those of leaves never change
+  static constexpr std::size_t kFirst = 0, kLast = 1;  // of marks_
+  std::unique_ptr<Marks> marks_;
+
+ private:
+  void allocate_leaves();
+  void free_inputs();
+  void issue_with_spans(Recorder& recorder);
+  void issue_with_pauses();
+  // Sets marks[mark] before and marks[mark + 1] after the kernel, when there are marks.
+  void issue_one(Launch& launch, Marks* marks, std::size_t mark);
+
+  Store& store_;
+  Device& device_;
+  const Program program_;
+  const Storage storage_;
+  std::vector<Launch> launches_;
+  std::vector<Pause> pauses_;
+  std::unique_ptr<Marks> span_marks_;   // start and end of each launch; made when first needed
+  std::unique_ptr<StepRanges> ranges_;  // only while a profiler listens
+  ActivityTracer* tracer_ = nullptr;    // while the device's own profiler records
+};
+
+}  // namespace tracestep

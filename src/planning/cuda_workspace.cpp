@@ -1,0 +1,69 @@
+// What the CUDA kernels need besides operands and results; no rule looks at the card.
+#include "planning/cuda_plans.h"
+#include "planning/workspace_rules.h"
+
+namespace tracestep {
+namespace {
+
+using Call = const OpCall&;
+using Traits = const DeviceTraits&;
+
+constexpr std::int64_t kFloat = sizeof(float);
+
+std::int64_t matmul(Call c, Traits) {
+  return c.outputs[0].count() == 0 ? 0 : kCudaGemmWorkspaceBytes;
+}
+
+std::int64_t reduction(Call c, Traits) {
+  const std::int64_t results = c.outputs[0].count(), all = c.inputs[0].count();
+  return results == 0 ? 0 : plan_reduction(results, all / results).workspace_bytes;
+}
+
+// One partial gradient of w per part of the rows.
+std::int64_t rms_norm_grad(Call c, Traits) {
+  return plan_rms_norm_grad(c.inputs[3].count(), c.inputs[2].count()).workspace_bytes;
+}
+
+std::int64_t flash_attention(Call c, Traits) {
+  return cuda_attention_forward_bytes(attention_sizes(c.inputs[0], c.inputs[1]));
+}
+
+std::int64_t flash_attention_grad(Call c, Traits) {
+  return cuda_attention_backward_bytes(attention_sizes(c.inputs[1], c.inputs[2]));
+}
+
+std::int64_t scatter_add(Call c, Traits) {
+  return plan_scatter(c.attrs.integer("rows"), c.inputs[1].count()).workspace_bytes;
+}
+
+// The loss of every row, summed in order at the end.
+std::int64_t cross_entropy(Call c, Traits) {
+  return c.inputs[0].shape[0] * kFloat;
+}
+
+// One partial sum per part of each operand.
+std::int64_t global_norm(Call c, Traits) {
+  std::int64_t parts = 0;
+  for (const Type& x : c.inputs) parts += cuda_norm_parts(x.count());
+  return parts * kFloat;
+}
+
+constexpr WorkspaceRule kRules[] = {
+    {"matmul", matmul},
+    {"sum", reduction},
+    {"max", reduction},
+    {"rms_norm_grad", rms_norm_grad},
+    {"flash_attention", flash_attention},
+    {"flash_attention_grad", flash_attention_grad},
+    {"scatter_add", scatter_add},
+    {"cross_entropy", cross_entropy},
+    {"global_norm", global_norm},
+};
+
+}  // namespace
+
+std::span<const WorkspaceRule> cuda_workspace_rules() {
+  return kRules;
+}
+
+}  // namespace tracestep

@@ -1,0 +1,17 @@
+// What planning needs to know of a device, without the device.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+namespace tracestep {
+
+enum class DeviceKind : std::uint8_t { kCpu, kCuda, kReference };
+std::string_view name_of(DeviceKind kind);
+
+struct DeviceTraits {
+  DeviceKind kind = DeviceKind::kCpu;
+  int threads = 1;  // host threads that share one kernel (cpu)
+};
+
+}  // namespace tracestep

@@ -1,0 +1,41 @@
+#include "planning/needs.h"
+
+#include <algorithm>
+
+#include "planning/workspace_rules.h"
+
+namespace tracestep {
+namespace {
+
+std::span<const WorkspaceRule> rules_of(DeviceKind kind) {
+  switch (kind) {
+    case DeviceKind::kCpu: return cpu_workspace_rules();
+    case DeviceKind::kCuda: return cuda_workspace_rules();
+    case DeviceKind::kReference: break;
+  }
+  return {};
+}
+
+}  // namespace
+
+std::string_view name_of(DeviceKind kind) {
+  switch (kind) {
+    case DeviceKind::kCpu: return "cpu";
+    case DeviceKind::kCuda: return "cuda";
+    case DeviceKind::kReference: break;
+  }
+  return "reference";
+}
+
+bool computes_in(DeviceKind kind, DType dtype) {
+  if (kind == DeviceKind::kReference) return dtype == DType::kF64 || !is_floating(dtype);
+  return dtype != DType::kF64;
+}
+
+std::int64_t workspace_bytes(const OpCall& call, const DeviceTraits& traits) {
+  const auto rules = rules_of(traits.kind);
+  const auto rule = std::ranges::find(rules, call.op.name, &WorkspaceRule::op);
+  return rule == rules.end() ? 0 : rule->bytes(call, traits);
+}
+
+}  // namespace tracestep
