@@ -84,6 +84,7 @@ const std::vector<Unsupported>& unsupported_ops() {
   static const std::vector<Unsupported> all{
       {"reference", "fused", "put back in place: the oracle runs ops one by one"},
       {"reference", "all_reduce", "one device has nobody to talk to"},
+      {"reference", "multi_adamw", "decomposed: the oracle updates one tensor at a time"},
       {"cpu", "fused", "put back in place until there is a kernel for regions"},
       {"cpu", "all_reduce", "runs on a group of processes, not on a device"},
       {"cpu", "attention", "decomposed into two products around a softmax"},
