@@ -15,18 +15,12 @@
 #include "lab/measure/facts_json.h"
 #include "lab/measure/statistics.h"
 #include "lab/measure/validity.h"
-#include "lab/report/columns.h"
+#include "lab/report/fields.h"
 
 namespace tracestep {
 namespace {
 
 constexpr double kMiB = 1024.0 * 1024.0;
-
-Json list(const std::vector<double>& values) {
-  Json out = Json::array();
-  for (double v : values) out.push_back(v);
-  return out;
-}
 
 std::string label_of(const AttentionSpec& spec) {
   return fmt::format("width {} {} {} {}", spec.width, spec.causal ? "causal" : "unmasked",
@@ -41,78 +35,129 @@ double square_bytes(const AttentionSpec& spec) {
   return static_cast<double>(spec.batch) * static_cast<double>(size_of(dtype));
 }
 
-std::vector<Column> part_columns(const std::string& part) {
+// A part with what several columns are made of.
+struct PartRow {
+  const AttentionPart& part;
+  bool ok, has_speed;
+  Summary samples;
+  Interval interval;
+
+  PartRow(const AttentionPart& p, bool is_ok, bool is_timed)
+      : part(p),
+        ok(is_ok),
+        has_speed(is_timed),
+        samples(summarize(p.samples_ms)),
+        interval(median_interval(p.samples_ms)) {}
+
+  bool has_interval() const { return ok && interval.coverage >= 0.95; }
+};
+
+struct AttentionRow {
+  const AttentionResult& r;
+  bool ok;
+  double forward_ms, backward_ms;
+  bool has_speed;
+  PartRow forward, backward, whole;
+
+  explicit AttentionRow(const AttentionResult& result)
+      : r(result),
+        ok(result.status == "ok"),
+        forward_ms(median_of(result.forward.samples_ms)),
+        backward_ms(median_of(result.backward.samples_ms)),
+        has_speed(ok && result.computes && forward_ms > 0 && backward_ms > 0),
+        forward(result.forward, ok, has_speed),
+        backward(result.backward, ok, has_speed),
+        whole(result.whole, ok, has_speed) {}
+};
+
+Fields<PartRow> part_fields(const std::string& part) {
+  using P = const PartRow&;
   const auto ms = [&](const char* suffix, const char* title, const char* text) {
     return real_column(part + suffix, part + title, "ms", 3, text);
   };
   return {
-      {.name = part + "_samples_ms",
-       .kind = ColumnKind::kReals,
-       .description = "from an idle device to an idle one"},
-      {.name = part + "_warmup_ms", .kind = ColumnKind::kReals},
-      ms("_median_ms", "", "median of the samples"),
-      data_only(ms("_mean_ms", " mean", "mean")),
-      ms("_std_ms", " std", "sample standard deviation"),
-      data_only(ms("_interval_low_ms", " from", "lower end of the 95 % interval of the median")),
-      data_only(ms("_interval_high_ms", " to", "upper end")),
-      data_only(ms("_busy_ms", " busy", "sum of kernel times, median of three recorded steps")),
-      data_only(int_column(part + "_flops", "", "of matrix products")),
-      real_column(part + "_tflops", part, "TFLOP/s", 3, "flops over the median"),
-      data_only(int_column(part + "_launches", "", "kernels"))};
+      {reals_column(part + "_samples_ms", "from an idle device to an idle one"),
+       [](P p) { return list_of(p.part.samples_ms); }},
+      {reals_column(part + "_warmup_ms"), [](P p) { return list_of(p.part.warmup_ms); }},
+      {ms("_median_ms", "", "median of the samples"),
+       [](P p) { return when(p.ok, p.samples.median); }},
+      {data_only(ms("_mean_ms", " mean", "mean")), [](P p) { return when(p.ok, p.samples.mean); }},
+      {ms("_std_ms", " std", "sample standard deviation"),
+       [](P p) { return when(p.ok, p.samples.sample_std); }},
+      {data_only(ms("_interval_low_ms", " from", "lower end of the 95 % interval of the median")),
+       [](P p) { return when(p.has_interval(), p.interval.low); }},
+      {data_only(ms("_interval_high_ms", " to", "upper end")),
+       [](P p) { return when(p.has_interval(), p.interval.high); }},
+      {data_only(ms("_busy_ms", " busy", "sum of kernel times, median of three recorded steps")),
+       [](P p) { return when(p.ok, p.part.busy_ms); }},
+      {data_only(int_column(part + "_flops", "", "of matrix products")),
+       [](P p) { return p.part.flops; }},
+      {real_column(part + "_tflops", part, "TFLOP/s", 3, "flops over the median"),
+       [](P p) {
+         return when(p.has_speed, static_cast<double>(p.part.flops) / p.samples.median * 1e-9);
+       }},
+      {data_only(int_column(part + "_launches", "", "kernels")),
+       [](P p) { return p.part.launches; }}};
 }
 
-std::vector<Column> columns() {
-  std::vector<Column> out = {
-      int_column("batch", "", "B"),
-      int_column("width", "", "D; there are no heads"),
-      int_column("context", "", "S"),
-      {.name = "causal", .kind = ColumnKind::kBool},
-      text_column("attention", "", "its form: naive or flash"),
-      text_column("saved", "", "N² tensors alive when backward starts, or lse, one row of numbers"),
-      text_column("precision"),
-      text_column("device"),
-      text_column("status", "", "ok or oom"),
-      int_column("steps", "n", "timed steps"),
+using R = const AttentionRow&;
+
+Fields<AttentionRow> identity_fields() {
+  return {
+      {int_column("batch", "", "B"), [](R a) { return a.r.spec.batch; }},
+      {int_column("width", "", "D; there are no heads"), [](R a) { return a.r.spec.width; }},
+      {int_column("context", "", "S"), [](R a) { return a.r.spec.context; }},
+      {bool_column("causal"), [](R a) { return a.r.spec.causal; }},
+      {text_column("attention", "", "its form: naive or flash"),
+       [](R a) { return name_of(a.r.spec.attention); }},
+      {text_column("saved", "",
+                   "N² tensors alive when backward starts, or lse, one row of numbers"),
+       [](R a) { return saved_name(a.r.spec); }},
+      {text_column("precision"), [](R a) { return a.r.spec.precision; }},
+      {text_column("device"), [](R a) { return a.r.device; }},
+      {text_column("status", "", "ok or oom"), [](R a) { return a.r.status; }},
+      {int_column("steps", "n", "timed steps"),
+       [](R a) { return static_cast<std::int64_t>(a.r.forward.samples_ms.size()); }},
   };
-  for (const char* part : {"forward", "backward", "whole"}) {
-    for (Column& column : part_columns(part)) out.push_back(std::move(column));
-  }
-  for (Column column :
-       {real_column("backward_over_forward", "bwd / fwd", "", 2, "of the medians"),
-        bytes_column("before_backward_bytes", "before backward",
-                     "live requested bytes when forward is done"),
-        data_only(bytes_column("predicted_before_backward_bytes", "predicted",
-                               "the same from the program alone")),
-        bytes_column("peak_bytes", "peak", "the most of the whole step"),
-        bytes_column("predicted_peak_bytes", "predicted peak", "the same from the program alone"),
-        data_only(bytes_column("saved_bytes", "", "N² tensors among those before backward")),
-        real_column("bytes_per_s2", "bytes / S²", "", 2, "before backward"),
-        data_only(real_column("roof_tflops", "roof", "TFLOP/s", 3)),
-        {.name = "facts_before", .kind = ColumnKind::kStructured, .data_only = true},
-        {.name = "facts_after", .kind = ColumnKind::kStructured, .data_only = true},
-        data_only(text_column("throttled", "", "what slowed the device down")),
-        data_only(text_column("detail", "", "why the status is not ok"))}) {
-    out.push_back(std::move(column));
-  }
-  return out;
 }
 
-void add_part(const AttentionPart& part, bool has_speed, bool ok, std::vector<Json>& row) {
-  const Summary s = summarize(part.samples_ms);
-  const Interval interval = median_interval(part.samples_ms);
-  const bool has_interval = ok && interval.coverage >= 0.95;
-  const auto when_ok = [ok](double v) { return ok ? Json(v) : Json(); };
-  row.push_back(list(part.samples_ms));
-  row.push_back(list(part.warmup_ms));
-  row.push_back(when_ok(s.median));
-  row.push_back(when_ok(s.mean));
-  row.push_back(when_ok(s.sample_std));
-  row.push_back(has_interval ? Json(interval.low) : Json());
-  row.push_back(has_interval ? Json(interval.high) : Json());
-  row.push_back(when_ok(part.busy_ms));
-  row.push_back(part.flops);
-  row.push_back(has_speed ? Json(static_cast<double>(part.flops) / s.median * 1e-9) : Json());
-  row.push_back(part.launches);
+Fields<AttentionRow> result_fields() {
+  return {
+      {real_column("backward_over_forward", "bwd / fwd", "", 2, "of the medians"),
+       [](R a) { return when(a.has_speed, a.backward_ms / a.forward_ms); }},
+      {bytes_column("before_backward_bytes", "before backward",
+                    "live requested bytes when forward is done"),
+       [](R a) { return when(a.ok, a.r.before_backward_bytes); }},
+      {data_only(bytes_column("predicted_before_backward_bytes", "predicted",
+                              "the same from the program alone")),
+       [](R a) { return a.r.predicted_before_backward_bytes; }},
+      {bytes_column("peak_bytes", "peak", "the most of the whole step"),
+       [](R a) { return when(a.ok, a.r.peak_bytes); }},
+      {bytes_column("predicted_peak_bytes", "predicted peak", "the same from the program alone"),
+       [](R a) { return a.r.predicted_peak_bytes; }},
+      {data_only(bytes_column("saved_bytes", "", "N² tensors among those before backward")),
+       [](R a) { return a.r.saved_bytes; }},
+      {real_column("bytes_per_s2", "bytes / S²", "", 2, "before backward"),
+       [](R a) {
+         const auto s = static_cast<double>(a.r.spec.context);
+         return when(a.ok, static_cast<double>(a.r.before_backward_bytes) / (s * s));
+       }},
+      {data_only(real_column("roof_tflops", "roof", "TFLOP/s", 3)),
+       [](R a) { return positive_or_null(a.r.roof_tflops); }},
+      {data_only(structured_column("facts_before")), [](R a) { return to_json(a.r.facts_before); }},
+      {data_only(structured_column("facts_after")), [](R a) { return to_json(a.r.facts_after); }},
+      {data_only(text_column("throttled", "", "what slowed the device down")),
+       [](R a) { return or_null(throttled_between(a.r.facts_before, a.r.facts_after)); }},
+      {data_only(text_column("detail", "", "why the status is not ok")),
+       [](R a) { return or_null(a.r.detail); }}};
+}
+
+Fields<AttentionRow> fields() {
+  Fields<AttentionRow> out = identity_fields();
+  out.add(part_fields("forward"), [](R a) { return &a.forward; });
+  out.add(part_fields("backward"), [](R a) { return &a.backward; });
+  out.add(part_fields("whole"), [](R a) { return &a.whole; });
+  return out.add(result_fields());
 }
 
 // The part as a row of `bench`, for the validity checker.
@@ -125,8 +170,8 @@ ResultRow as_row(const AttentionResult& r, const AttentionPart& part, const char
   row["precision"] = r.spec.precision;
   row["device"] = r.device;
   row["status"] = r.status;
-  row["samples_ms"] = list(part.samples_ms);
-  row["warmup_ms"] = list(part.warmup_ms);
+  row["samples_ms"] = list_of(part.samples_ms);
+  row["warmup_ms"] = list_of(part.warmup_ms);
   const double median = median_of(part.samples_ms);
   if (r.status == "ok" && r.computes && median > 0) {
     row["median_ms"] = row["wall_ms"] = median;
@@ -143,39 +188,6 @@ ResultRow as_row(const AttentionResult& r, const AttentionPart& part, const char
     row["throttled"] = why;
   }
   return ResultRow(std::move(row), environment);
-}
-
-std::vector<Json> row_of(const AttentionResult& r) {
-  const bool ok = r.status == "ok";
-  const double forward = median_of(r.forward.samples_ms);
-  const double backward = median_of(r.backward.samples_ms);
-  const bool has_speed = ok && r.computes && forward > 0 && backward > 0;
-  const auto s = static_cast<double>(r.spec.context);
-  const auto when_ok = [ok](Json v) { return ok ? std::move(v) : Json(); };
-  const std::string throttled = throttled_between(r.facts_before, r.facts_after);
-  std::vector<Json> row = {r.spec.batch,
-                           r.spec.width,
-                           r.spec.context,
-                           r.spec.causal,
-                           name_of(r.spec.attention),
-                           saved_name(r.spec),
-                           r.spec.precision,
-                           r.device,
-                           r.status,
-                           static_cast<std::int64_t>(r.forward.samples_ms.size())};
-  add_part(r.forward, has_speed, ok, row);
-  add_part(r.backward, has_speed, ok, row);
-  add_part(r.whole, has_speed, ok, row);
-  for (Json cell : {has_speed ? Json(backward / forward) : Json(), when_ok(r.before_backward_bytes),
-                    Json(r.predicted_before_backward_bytes), when_ok(r.peak_bytes),
-                    Json(r.predicted_peak_bytes), Json(r.saved_bytes),
-                    when_ok(static_cast<double>(r.before_backward_bytes) / (s * s)),
-                    r.roof_tflops > 0 ? Json(r.roof_tflops) : Json(), to_json(r.facts_before),
-                    to_json(r.facts_after), throttled.empty() ? Json() : Json(throttled),
-                    r.detail.empty() ? Json() : Json(r.detail)}) {
-    row.push_back(std::move(cell));
-  }
-  return row;
 }
 
 // Solves the symmetric 3 × 3 system m x = y by elimination with pivoting.
@@ -229,12 +241,12 @@ QuadraticFit fit_quadratic(std::span<const double> s, std::span<const double> va
 }
 
 Table attention_table(std::span<const AttentionResult> results, const Json& environment) {
-  Table table{.name = "attention",
-              .title = "Attention alone: forward, backward, and the bytes in between",
-              .columns = columns()};
+  const std::vector<AttentionRow> of_table(results.begin(), results.end());
+  Table table =
+      table_of("attention", "Attention alone: forward, backward, and the bytes in between",
+               fields(), of_table);
   std::vector<ResultRow> rows;
   for (const AttentionResult& r : results) {
-    table.add_row(row_of(r));
     rows.push_back(as_row(r, r.forward, "forward", environment));
     rows.push_back(as_row(r, r.backward, "backward", environment));
   }
@@ -251,54 +263,90 @@ Table attention_table(std::span<const AttentionResult> results, const Json& envi
   return table;
 }
 
+namespace {
+
+// Cells that differ in their contexts only, and the fits through them.
+struct Scaling {
+  const AttentionSpec& spec;
+  std::int64_t points;
+  QuadraticFit held, peak;  // before backward, and the peak
+
+  // Elements of one N² tensor, in bytes per S².
+  double one() const { return square_bytes(spec); }
+};
+
+Fields<Scaling> scaling_fields() {
+  using S = const Scaling&;
+  return {
+      {int_column("batch"), [](S s) { return s.spec.batch; }},
+      {int_column("width"), [](S s) { return s.spec.width; }},
+      {bool_column("causal"), [](S s) { return s.spec.causal; }},
+      {text_column("attention"), [](S s) { return name_of(s.spec.attention); }},
+      {text_column("saved"), [](S s) { return saved_name(s.spec); }},
+      {text_column("precision"), [](S s) { return s.spec.precision; }},
+      {int_column("points", "", "contexts that ran"), &Scaling::points},
+      {real_column("bytes_per_s2", "a", "bytes / S²", 3, "before backward"),
+       [](S s) { return s.held.a; }},
+      {real_column("tensors", "N² tensors", "", 3, "a over the bytes of one: B elements per S²"),
+       [](S s) { return s.held.a / s.one(); }},
+      {real_column("bytes_per_s", "b", "bytes / S", 1), [](S s) { return s.held.b; }},
+      {real_column("largest_error_percent", "error", "%", 4,
+                   "largest difference between fit and bytes"),
+       [](S s) { return 100 * s.held.largest_error; }},
+      {real_column("peak_bytes_per_s2", "a of the peak", "bytes / S²", 3),
+       [](S s) { return s.peak.a; }},
+      {real_column("peak_tensors", "N² in peak", "", 3), [](S s) { return s.peak.a / s.one(); }}};
+}
+
+using Cells = std::vector<const AttentionResult*>;
+
+// nullopt with fewer than three contexts.
+std::optional<Scaling> scaling_of(const Cells& cells) {
+  std::vector<double> s, held, peak;
+  for (const AttentionResult* r : cells) {
+    s.push_back(static_cast<double>(r->spec.context));
+    held.push_back(static_cast<double>(r->before_backward_bytes));
+    peak.push_back(static_cast<double>(r->peak_bytes));
+  }
+  if (std::set<double>(s.begin(), s.end()).size() < 3) return std::nullopt;
+  return Scaling{cells.front()->spec, std::ssize(cells), fit_quadratic(s, held),
+                 fit_quadratic(s, peak)};
+}
+
+// The bytes at the longest context, worked out.
+std::string worked(const Cells& cells) {
+  const AttentionResult& last = **std::ranges::max_element(
+      cells, {}, [](const AttentionResult* r) { return r->spec.context; });
+  const AttentionSpec& spec = cells.front()->spec;
+  const auto largest = static_cast<double>(last.spec.context);
+  const auto bytes = static_cast<double>(last.before_backward_bytes);
+  const double one = square_bytes(spec);
+  return fmt::format(
+      "{}: {:.2f} MiB / {}² = {:.0f} / {:.0f} = {:.2f} bytes per S²; one N² tensor is B·{} = {} "
+      "bytes per S²",
+      label_of(spec), bytes / kMiB, last.spec.context, bytes, largest * largest,
+      bytes / (largest * largest), one / static_cast<double>(spec.batch), one);
+}
+
+}  // namespace
+
 Table attention_scaling_table(std::span<const AttentionResult> results) {
-  Table table{.name = "attention_scaling",
-              .title = "How the bytes grow with the context S: a·S² + b·S + c",
-              .columns = {int_column("batch"),
-                          int_column("width"),
-                          {.name = "causal", .kind = ColumnKind::kBool},
-                          text_column("attention"),
-                          text_column("saved"),
-                          text_column("precision"),
-                          int_column("points", "", "contexts that ran"),
-                          real_column("bytes_per_s2", "a", "bytes / S²", 3, "before backward"),
-                          real_column("tensors", "N² tensors", "", 3,
-                                      "a over the bytes of one: B elements per S²"),
-                          real_column("bytes_per_s", "b", "bytes / S", 1),
-                          real_column("largest_error_percent", "error", "%", 4,
-                                      "largest difference between fit and bytes"),
-                          real_column("peak_bytes_per_s2", "a of the peak", "bytes / S²", 3),
-                          real_column("peak_tensors", "N² in peak", "", 3)}};
   using Key = std::tuple<std::int64_t, std::int64_t, bool, std::string, std::string>;
-  std::map<Key, std::vector<const AttentionResult*>> groups;
+  std::map<Key, Cells> groups;
   for (const AttentionResult& r : results) {
     if (r.status != "ok") continue;
     groups[{r.spec.batch, r.spec.width, r.spec.causal, saved_name(r.spec), r.spec.precision}]
         .push_back(&r);
   }
+  const Fields<Scaling> fields = scaling_fields();
+  Table table{.name = "attention_scaling",
+              .title = "How the bytes grow with the context S: a·S² + b·S + c",
+              .columns = fields.columns()};
   for (const auto& [key, cells] : groups) {
-    std::vector<double> s, before, peak;
-    for (const AttentionResult* r : cells) {
-      s.push_back(static_cast<double>(r->spec.context));
-      before.push_back(static_cast<double>(r->before_backward_bytes));
-      peak.push_back(static_cast<double>(r->peak_bytes));
-    }
-    if (std::set<double>(s.begin(), s.end()).size() < 3) continue;
-    const QuadraticFit fit = fit_quadratic(s, before), of_peak = fit_quadratic(s, peak);
-    const AttentionSpec& spec = cells.front()->spec;
-    const double one = square_bytes(spec);
-    table.add_row({spec.batch, spec.width, spec.causal, name_of(spec.attention), saved_name(spec),
-                   spec.precision, static_cast<std::int64_t>(cells.size()), fit.a, fit.a / one,
-                   fit.b, 100 * fit.largest_error, of_peak.a, of_peak.a / one});
-    const AttentionResult& last = **std::ranges::max_element(
-        cells, {}, [](const AttentionResult* r) { return r->spec.context; });
-    const auto largest = static_cast<double>(last.spec.context);
-    const auto bytes = static_cast<double>(last.before_backward_bytes);
-    table.notes.push_back(fmt::format(
-        "{}: {:.2f} MiB / {}² = {:.0f} / {:.0f} = {:.2f} bytes per S²; one N² tensor is B·{} = {} "
-        "bytes per S²",
-        label_of(spec), bytes / kMiB, last.spec.context, bytes, largest * largest,
-        bytes / (largest * largest), one / static_cast<double>(spec.batch), one));
+    const std::optional<Scaling> scaling = scaling_of(cells);
+    if (!scaling) continue;
+    table.add_row(fields.row(*scaling));
+    table.notes.push_back(worked(cells));
   }
   return table;
 }

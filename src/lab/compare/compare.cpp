@@ -13,7 +13,7 @@
 #include "lab/compare/rows.h"
 #include "lab/measure/bootstrap.h"
 #include "lab/measure/statistics.h"
-#include "lab/report/columns.h"
+#include "lab/report/fields.h"
 
 namespace tracestep {
 namespace {
@@ -47,24 +47,45 @@ Table environment_table(const ResultFile& a, const ResultFile& b) {
   return table;
 }
 
-std::vector<Column> columns() {
-  return {text_column("row", "", "what both rows measured"),
-          text_column("verdict", "",
-                      "same, faster, slower or unclear of B against A; invalid when either row is; "
-                      "or what is missing"),
-          int_column("count_a", "n A", "samples"),
-          int_column("count_b", "n B"),
-          real_column("median_a_ms", "A", "ms", 3, "median"),
-          real_column("median_b_ms", "B", "ms", 3, "median"),
-          real_column("ratio", "B / A", "", 3, "of the medians"),
-          real_column("ratio_low", "from", "", 3,
-                      "lower end of its 95 % interval, by 4000 resamples; empty with fewer than "
-                      "six samples"),
-          real_column("ratio_high", "to", "", 3, "the upper end"),
-          real_column("p", "p", "", 4, "Mann-Whitney U, two-sided; exact for short lists"),
-          bytes_column("peak_a_bytes", "peak A"),
-          bytes_column("peak_b_bytes", "peak B"),
-          text_column("objections", "", "of the validity checker, notes left out")};
+Json peak_of(const ResultRow& row) {
+  const auto bytes = row.number("peak_bytes");
+  return bytes ? Json(static_cast<std::int64_t>(*bytes)) : Json();
+}
+
+// One measure of two rows.
+struct Pair {
+  std::string label, verdict;
+  const ResultRow &row_a, &row_b;
+  const std::vector<double>&a, &b;
+  const Comparison& comparison;
+  std::string objections;
+};
+
+Fields<Pair> fields() {
+  using P = const Pair&;
+  return {{text_column("row", "", "what both rows measured"), &Pair::label},
+          {text_column("verdict", "",
+                       "same, faster, slower or unclear of B against A; invalid when either row "
+                       "is; or what is missing"),
+           &Pair::verdict},
+          {int_column("count_a", "n A", "samples"), [](P p) { return std::ssize(p.a); }},
+          {int_column("count_b", "n B"), [](P p) { return std::ssize(p.b); }},
+          {real_column("median_a_ms", "A", "ms", 3, "median"), [](P p) { return median_of(p.a); }},
+          {real_column("median_b_ms", "B", "ms", 3, "median"), [](P p) { return median_of(p.b); }},
+          {real_column("ratio", "B / A", "", 3, "of the medians"),
+           [](P p) { return finite_or_null(p.comparison.ratio); }},
+          {real_column("ratio_low", "from", "", 3,
+                       "lower end of its 95 % interval, by 4000 resamples; empty with fewer than "
+                       "six samples"),
+           [](P p) { return finite_or_null(p.comparison.low); }},
+          {real_column("ratio_high", "to", "", 3, "the upper end"),
+           [](P p) { return finite_or_null(p.comparison.high); }},
+          {real_column("p", "p", "", 4, "Mann-Whitney U, two-sided; exact for short lists"),
+           [](P p) { return p.comparison.p; }},
+          {bytes_column("peak_a_bytes", "peak A"), [](P p) { return peak_of(p.row_a); }},
+          {bytes_column("peak_b_bytes", "peak B"), [](P p) { return peak_of(p.row_b); }},
+          {text_column("objections", "", "of the validity checker, notes left out"),
+           [](P p) { return or_null(p.objections); }}};
 }
 
 // What the validity checker says of the rows of a file, alone and beside each other.
@@ -101,22 +122,13 @@ bool are_times(const ResultRow& row, const ResultLayout::Measure& measure) {
          std::ranges::all_of(samples, [](double ms) { return std::isfinite(ms) && ms > 0; });
 }
 
-Json peak_of(const ResultRow& row) {
-  const auto bytes = row.number("peak_bytes");
-  return bytes ? Json(static_cast<std::int64_t>(*bytes)) : Json();
-}
-
-Json finite(double value) {
-  return std::isfinite(value) ? Json(value) : Json();
-}
-
 class Report {
  public:
   Report(const ResultFile& a, const ResultFile& b, const ResultLayout& layout,
          const CompareOptions& options)
       : layout_(layout), options_(options), against_a_(a), against_b_(b) {
     out_.environment = environment_table(a, b);
-    out_.rows = {.name = "compare", .title = "B against A", .columns = columns()};
+    out_.rows = {.name = "compare", .title = "B against A", .columns = fields_.columns()};
     const auto rows_of_a = by_identity(a, layout, options.ignored);
     const auto rows_of_b = by_identity(b, layout, options.ignored);
     for (const ResultRow& row : a.rows) {
@@ -144,10 +156,7 @@ class Report {
  private:
   // A row of words instead of figures.
   void add_words(const std::string& label, const std::string& verdict) {
-    std::vector<Json> cells(out_.rows.columns.size());
-    cells[0] = label;
-    cells[1] = verdict;
-    out_.rows.add_row(std::move(cells));
+    out_.rows.add_cells({{"row", label}, {"verdict", verdict}});
   }
 
   void add_pair(const ResultRow& a, const ResultRow& b) {
@@ -195,11 +204,8 @@ class Report {
     }
     const Comparison c = compare_samples(left, right, options_.margin);
     const bool is_valid = against.find("invalid") == std::string::npos;
-    out_.rows.add_row({label, is_valid ? name_of(c.change) : "invalid",
-                       static_cast<std::int64_t>(left.size()),
-                       static_cast<std::int64_t>(right.size()), median_of(left), median_of(right),
-                       finite(c.ratio), finite(c.low), finite(c.high), c.p, peak_of(a), peak_of(b),
-                       against.empty() ? Json() : Json(against)});
+    const std::string verdict(is_valid ? name_of(c.change) : "invalid");
+    out_.rows.add_row(fields_.row({label, verdict, a, b, left, right, c, against}));
     ++tested_;
     if (left.size() != right.size()) other_counts_ = true;
     if (is_valid) {
@@ -233,6 +239,7 @@ class Report {
   const ResultLayout& layout_;
   const CompareOptions& options_;
   const Objections against_a_, against_b_;
+  const Fields<Pair> fields_ = fields();
   ComparisonReport out_;
   Gate gate_{options_.fail_percent, out_};
   int tested_ = 0;

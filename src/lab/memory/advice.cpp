@@ -8,7 +8,7 @@
 #include "base/units.h"
 #include "ir/op_def.h"
 #include "lab/memory/totals.h"
-#include "lab/report/columns.h"
+#include "lab/report/fields.h"
 
 namespace tracestep {
 namespace {
@@ -278,9 +278,6 @@ Table failure_holder_table(const MemoryCell& cell) {
                    bytes_column("bytes"),
                    real_column("share_percent", "share", "%", 1),
                    text_column("reason", {}, "of the first of them")};
-  const auto share = [&](std::int64_t bytes) {
-    return total > 0 ? 100.0 * static_cast<double>(bytes) / static_cast<double>(total) : 0.0;
-  };
   Held rest;
   for (std::size_t i = 0; i < sorted.size(); ++i) {
     const auto& [key, h] = sorted[i];
@@ -290,13 +287,16 @@ Table failure_holder_table(const MemoryCell& cell) {
       continue;
     }
     table.add_row({std::get<0>(key), std::get<1>(key), words_of(std::get<2>(key)), h.count, h.bytes,
-                   share(h.bytes), h.reason});
+                   percent_of(h.bytes, total), h.reason});
   }
   if (rest.count > 0) {
-    table.add_row({fmt::format("{} more", sorted.size() - kHolders), Json(), Json(), rest.count,
-                   rest.bytes, share(rest.bytes), Json()});
+    table.add_cells({{"component", fmt::format("{} more", sorted.size() - kHolders)},
+                     {"buffers", rest.count},
+                     {"bytes", rest.bytes},
+                     {"share_percent", percent_of(rest.bytes, total)}});
   }
-  table.add_row({"total", Json(), Json(), count, total, 100.0, Json()});
+  table.add_cells(
+      {{"component", "total"}, {"buffers", count}, {"bytes", total}, {"share_percent", 100.0}});
   return table;
 }
 
@@ -305,19 +305,19 @@ std::vector<Remedy> remedies(const MemoryCell& cell, std::int64_t limit_bytes) {
 }
 
 Table remedy_table(const MemoryCell& cell, std::int64_t limit_bytes) {
-  Table table{.name = "remedies", .title = "What would fit, the smallest change first"};
-  table.columns = {text_column("change"),
-                   bytes_column("peak_bytes", "predicted peak"),
-                   bytes_column("spare_bytes", "to spare"),
-                   real_column("flops_per_token", "FLOPs per token", "×", 3, "1: as before"),
-                   real_column("moved_per_token", "bytes moved per token", "×", 3),
-                   real_column("kernels_per_token", "kernels per token", "×", 3),
-                   text_column("consequence"),
-                   text_column("flags")};
-  for (const Remedy& r : remedies(cell, limit_bytes)) {
-    table.add_row({r.what, r.peak_bytes, limit_bytes - r.peak_bytes, r.flops_ratio, r.moved_ratio,
-                   r.kernels_ratio, consequence(cell, r), r.command});
-  }
+  using R = const Remedy&;
+  const Fields<Remedy> fields = {
+      {text_column("change"), &Remedy::what},
+      {bytes_column("peak_bytes", "predicted peak"), &Remedy::peak_bytes},
+      {bytes_column("spare_bytes", "to spare"), [&](R r) { return limit_bytes - r.peak_bytes; }},
+      {real_column("flops_per_token", "FLOPs per token", "×", 3, "1: as before"),
+       &Remedy::flops_ratio},
+      {real_column("moved_per_token", "bytes moved per token", "×", 3), &Remedy::moved_ratio},
+      {real_column("kernels_per_token", "kernels per token", "×", 3), &Remedy::kernels_ratio},
+      {text_column("consequence"), [&](R r) { return consequence(cell, r); }},
+      {text_column("flags"), &Remedy::command}};
+  Table table = table_of("remedies", "What would fit, the smallest change first", fields,
+                         remedies(cell, limit_bytes));
   if (table.rows.empty()) {
     table.notes.push_back(fmt::format(
         "nothing fits into {}: not with one sequence, fused ops and low precision either",

@@ -5,7 +5,7 @@
 #include "ir/op_def.h"
 #include "lab/memory/tables.h"
 #include "lab/memory/totals.h"
-#include "lab/report/columns.h"
+#include "lab/report/fields.h"
 
 namespace tracestep {
 namespace {
@@ -80,88 +80,101 @@ std::int64_t saved_activation_bytes(const Program& program) {
   return out;
 }
 
-}  // namespace
+// A cell of a grid, beside the same one in fp32 if that is in the grid too.
+struct PeakRow {
+  const MemoryCell& cell;
+  const MemoryCell* fp32;
 
-Table peak_table(std::span<const MemoryCell> cells) {
-  Table table{.name = "memory", .title = "Bytes of a step"};
-  const bool accounts =
-      std::ranges::any_of(cells, [](const MemoryCell& c) { return c.accounted.has_value(); });
-  const auto hidden_unless = [](bool shown, Column column) {
+  const MemoryRun& run() const { return cell.run; }
+  const StepSpec& step() const { return cell.run.spec.step; }
+  std::int64_t predicted() const { return run().map.peak_bytes; }
+  bool is_measured() const { return run().measured && run().status == "ok"; }
+  bool fits() const {
+    const std::int64_t needed = cell.accounted ? cell.accounted->bytes : predicted();
+    return run().status == "ok" && (cell.limit_bytes == 0 || needed <= cell.limit_bytes);
+  }
+  double versus_fp32_percent() const {
+    return 100.0 *
+           (static_cast<double>(predicted()) / static_cast<double>(fp32->run.map.peak_bytes) - 1.0);
+  }
+};
+
+using R = const PeakRow&;
+
+Fields<PeakRow> cell_fields() {
+  return {{text_column("size"), [](R r) { return r.step().model.name; }},
+          {int_column("context"), [](R r) { return r.step().shape.context; }},
+          {int_column("batch"), [](R r) { return r.step().shape.batch; }},
+          {data_only(int_column("vocab")), [](R r) { return r.step().model.vocab; }},
+          {text_column("mode"), [](R r) { return name_of(r.step().mode); }},
+          {text_column("precision"), [](R r) { return r.cell.precision; }},
+          {text_column("ops"), [](R r) { return name_of(r.step().ops); }},
+          {text_column("attention"), [](R r) { return name_of(r.step().attention); }},
+          {text_column("device", {}, "empty: predicted, no device was used"),
+           [](R r) { return or_null(r.run().device); }},
+          {text_column("status", {}, "ok, or oom against --memory-limit"),
+           [](R r) { return r.fits() ? "ok" : "oom"; }},
+          {data_only(int_column("parameters")), [](R r) { return r.run().parameters; }}};
+}
+
+Fields<PeakRow> byte_fields() {
+  return {
+      {data_only(bytes_column("peak_bytes", "peak", "measured where it was, else predicted")),
+       [](R r) { return r.is_measured() ? r.run().peak_bytes : r.predicted(); }},
+      {bytes_column("predicted_peak_bytes", "predicted peak",
+                    "the most that is alive at any moment, as requested, from the program alone"),
+       [](R r) { return r.predicted(); }},
+      {bytes_column("measured_peak_bytes", "measured peak", "the same by the allocator"),
+       [](R r) { return when(r.is_measured(), r.run().peak_bytes); }},
+      {bytes_column("saved_bytes", "saved",
+                    "kept from forward for backward, without narrow copies of weights"),
+       [](R r) { return saved_activation_bytes(r.run().program); }},
+      {bytes_column("weight_cast_bytes", "weight copy",
+                    "narrow copies of weights, the most at any moment"),
+       [](R r) { return predicted_totals(r.run()).highest[at(Category::kWeightCast)]; }},
+      {bytes_column("residual_bytes", "residual", "one tensor of the residual stream"),
+       [](R r) { return residual_bytes(r.run().program); }},
+      {real_column("versus_fp32_percent", "vs fp32", "%", 1, "of the predicted peak"), [](R r) {
+         const bool has_other = r.fp32 != nullptr && r.fp32 != &r.cell;
+         return has_other ? Json(r.versus_fp32_percent()) : Json();
+       }}};
+}
+
+// `shown`: whether another implementation's accounting decides.
+Fields<PeakRow> accounted_fields(bool shown) {
+  const auto hidden_unless = [&](Column column) {
     column.data_only = !shown;
     return column;
   };
-  table.columns = {
-      text_column("size"),
-      int_column("context"),
-      int_column("batch"),
-      data_only(int_column("vocab")),
-      text_column("mode"),
-      text_column("precision"),
-      text_column("ops"),
-      text_column("attention"),
-      text_column("device", {}, "empty: predicted, no device was used"),
-      text_column("status", {}, "ok, or oom against --memory-limit"),
-      data_only(int_column("parameters")),
-      data_only(bytes_column("peak_bytes", "peak", "measured where it was, else predicted")),
-      bytes_column("predicted_peak_bytes", "predicted peak",
-                   "the most that is alive at any moment, as requested, from the program alone"),
-      bytes_column("measured_peak_bytes", "measured peak", "the same by the allocator"),
-      bytes_column("saved_bytes", "saved",
-                   "kept from forward for backward, without narrow copies of weights"),
-      bytes_column("weight_cast_bytes", "weight copy",
-                   "narrow copies of weights, the most at any moment"),
-      bytes_column("residual_bytes", "residual", "one tensor of the residual stream"),
-      real_column("versus_fp32_percent", "vs fp32", "%", 1, "of the predicted peak"),
-      hidden_unless(accounts, bytes_column("accounted_bytes", "accounted",
-                                           "the peak by --account-as, which decides the status")),
-      hidden_unless(accounts, text_column("accounted_as", "formula")),
-      data_only(bytes_column("reserved_bytes", "reserved", "segments at their most, measured")),
-      {.name = "by_category",
-       .kind = ColumnKind::kStructured,
-       .description = "bytes alive at the predicted peak"},
-      {.name = "by_phase",
-       .kind = ColumnKind::kStructured,
-       .description = "the highest predicted total while a phase runs"},
-      {.name = "largest",
-       .kind = ColumnKind::kStructured,
-       .description = "the ten largest buffers, and why each is alive"}};
-  for (const MemoryCell& cell : cells) {
-    const MemoryRun& run = cell.run;
-    const StepSpec& step = run.spec.step;
-    const std::int64_t predicted = run.map.peak_bytes;
-    const std::int64_t needed = cell.accounted ? cell.accounted->bytes : predicted;
-    const bool fits = run.status == "ok" && (cell.limit_bytes == 0 || needed <= cell.limit_bytes);
-    const bool measured = run.measured && run.status == "ok";
-    const MemoryCell* fp32 = in_fp32(cells, cell);
-    const double ratio = fp32 == nullptr ? 1.0
-                                         : static_cast<double>(predicted) /
-                                               static_cast<double>(fp32->run.map.peak_bytes);
-    table.add_row({step.model.name,
-                   step.shape.context,
-                   step.shape.batch,
-                   step.model.vocab,
-                   name_of(step.mode),
-                   cell.precision,
-                   name_of(step.ops),
-                   name_of(step.attention),
-                   when(!run.device.empty(), run.device),
-                   fits ? "ok" : "oom",
-                   run.parameters,
-                   measured ? run.peak_bytes : predicted,
-                   predicted,
-                   when(measured, run.peak_bytes),
-                   saved_activation_bytes(run.program),
-                   predicted_totals(run).highest[at(Category::kWeightCast)],
-                   residual_bytes(run.program),
-                   when(fp32 != nullptr && fp32 != &cell, 100.0 * (ratio - 1.0)),
-                   cell.accounted ? Json(cell.accounted->bytes) : Json(),
-                   cell.accounted ? Json(cell.accounted->formula) : Json(),
-                   when(measured, run.peak_reserved_bytes),
-                   object_of(run.map.by_category),
-                   phases_of(run),
-                   largest_json(run)});
-  }
-  return table;
+  return {{hidden_unless(bytes_column("accounted_bytes", "accounted",
+                                      "the peak by --account-as, which decides the status")),
+           [](R r) { return r.cell.accounted ? Json(r.cell.accounted->bytes) : Json(); }},
+          {hidden_unless(text_column("accounted_as", "formula")),
+           [](R r) { return r.cell.accounted ? Json(r.cell.accounted->formula) : Json(); }}};
+}
+
+Fields<PeakRow> detail_fields() {
+  return {
+      {data_only(bytes_column("reserved_bytes", "reserved", "segments at their most, measured")),
+       [](R r) { return when(r.is_measured(), r.run().peak_reserved_bytes); }},
+      {structured_column("by_category", "bytes alive at the predicted peak"),
+       [](R r) { return object_of(r.run().map.by_category); }},
+      {structured_column("by_phase", "the highest predicted total while a phase runs"),
+       [](R r) { return phases_of(r.run()); }},
+      {structured_column("largest", "the ten largest buffers, and why each is alive"),
+       [](R r) { return largest_json(r.run()); }}};
+}
+
+}  // namespace
+
+Table peak_table(std::span<const MemoryCell> cells) {
+  const bool accounts =
+      std::ranges::any_of(cells, [](const MemoryCell& c) { return c.accounted.has_value(); });
+  Fields<PeakRow> fields = cell_fields();
+  fields.add(byte_fields()).add(accounted_fields(accounts)).add(detail_fields());
+  std::vector<PeakRow> rows;
+  for (const MemoryCell& cell : cells) rows.push_back({cell, in_fp32(cells, cell)});
+  return table_of("memory", "Bytes of a step", fields, rows);
 }
 
 Table category_grid(std::span<const MemoryCell> cells) {

@@ -8,7 +8,7 @@
 #include "analysis/saved_ledger.h"
 #include "ir/op_def.h"
 #include "lab/memory/totals.h"
-#include "lab/report/columns.h"
+#include "lab/report/fields.h"
 
 namespace tracestep {
 namespace {
@@ -37,29 +37,31 @@ Price price_of(const MemoryRun& run, const LedgerItem& item) {
   return out;
 }
 
-std::vector<Column> price_columns() {
-  return {int_column("recompute_kernels", "kernels", "to run again for it"),
-          int_column("recompute_flops", "FLOPs", "of these"),
-          bytes_column("recompute_moved_bytes", "moved", "bytes read and written by these"),
-          real_column("recompute_us", "time", "µs", 1, "of these kernels in a recorded step"),
-          real_column("bytes_per_us", "bytes per µs", "", 0,
-                      "freed for each microsecond of computing again")};
+// Saved bytes and what computing them again takes.
+struct Priced {
+  Price price;
+  std::int64_t bytes;
+  bool is_timed;  // kernels were
+
+  bool has_time() const { return is_timed && price.us > 0.0; }
+};
+
+Priced priced(const MemoryRun& run, const Price& price, std::int64_t bytes) {
+  return {price, bytes, !run.node_ns.empty()};
 }
 
-void add_price(std::vector<Json>& row, const MemoryRun& run, const Price& p, std::int64_t bytes) {
-  row.emplace_back(p.kernels);
-  row.emplace_back(p.flops);
-  row.emplace_back(p.moved_bytes);
-  if (run.node_ns.empty() || p.us <= 0.0) {
-    row.resize(row.size() + 2);  // empty cells
-    return;
-  }
-  row.emplace_back(p.us);
-  row.emplace_back(static_cast<double>(bytes) / p.us);
-}
-
-void append(std::vector<Column>& columns, std::vector<Column> more) {
-  for (Column& c : more) columns.push_back(std::move(c));
+Fields<Priced> price_fields() {
+  using P = const Priced&;
+  return {{int_column("recompute_kernels", "kernels", "to run again for it"),
+           [](P p) { return p.price.kernels; }},
+          {int_column("recompute_flops", "FLOPs", "of these"), [](P p) { return p.price.flops; }},
+          {bytes_column("recompute_moved_bytes", "moved", "bytes read and written by these"),
+           [](P p) { return p.price.moved_bytes; }},
+          {real_column("recompute_us", "time", "µs", 1, "of these kernels in a recorded step"),
+           [](P p) { return when(p.has_time(), p.price.us); }},
+          {real_column("bytes_per_us", "bytes per µs", "", 0,
+                       "freed for each microsecond of computing again"),
+           [](P p) { return when(p.has_time(), static_cast<double>(p.bytes) / p.price.us); }}};
 }
 
 const Node& maker(const MemoryRun& run, const LedgerItem& item) {
@@ -115,6 +117,82 @@ std::vector<Block> blocks_of(const MemoryRun& run, const std::vector<LedgerItem>
   return out;
 }
 
+struct OpRow {
+  std::string component;
+  std::optional<std::string> op;
+  std::int64_t values;
+  std::optional<std::int64_t> largest_bytes;
+  double share_percent;
+  std::optional<std::string> read_by;
+  Priced priced;
+};
+
+Fields<OpRow> op_fields() {
+  using R = const OpRow&;
+  Fields<OpRow> out = {
+      {text_column("component", {}, "model path, layers added up"), &OpRow::component},
+      {text_column("op", {}, "that made it"), [](R r) { return or_null(r.op); }},
+      {int_column("values"), &OpRow::values},
+      {bytes_column("largest_bytes", "largest"), [](R r) { return or_null(r.largest_bytes); }},
+      {bytes_column("bytes"), [](R r) { return r.priced.bytes; }},
+      {real_column("share_percent", "share", "%", 2), &OpRow::share_percent},
+      {text_column("read_by", "read by", "the first reader in backward"),
+       [](R r) { return or_null(r.read_by); }}};
+  return out.add(price_fields(), [](R r) { return &r.priced; });
+}
+
+struct BlockRow {
+  std::string block;
+  std::optional<std::int64_t> blocks;
+  std::int64_t values;
+  std::optional<std::int64_t> bytes_each;
+  double share_percent;
+  Priced priced;
+};
+
+Fields<BlockRow> block_fields() {
+  using R = const BlockRow&;
+  Fields<BlockRow> out = {
+      {text_column("block"), &BlockRow::block},
+      {int_column("blocks"), [](R r) { return or_null(r.blocks); }},
+      {int_column("values", "values", "of one block"), &BlockRow::values},
+      {bytes_column("bytes_each", "bytes of one"), [](R r) { return or_null(r.bytes_each); }},
+      {bytes_column("bytes", "bytes"), [](R r) { return r.priced.bytes; }},
+      {real_column("share_percent", "share", "%", 2), &BlockRow::share_percent}};
+  return out.add(price_fields(), [](R r) { return &r.priced; });
+}
+
+struct LedgerRow {
+  const Program& program;
+  const LedgerItem& item;
+  Priced priced;
+
+  const Node& maker() const { return program.node(item.producer); }
+  bool is_read() const { return item.last_reader != kNoNode; }
+};
+
+Fields<LedgerRow> ledger_fields() {
+  using R = const LedgerRow&;
+  Fields<LedgerRow> out = {
+      {text_column("path"), [](R r) { return r.maker().origin().path; }},
+      {text_column("op"), [](R r) { return r.maker().op->name; }},
+      {text_column("source"), [](R r) { return source_of(r.maker()); }},
+      {text_column("type"), [](R r) { return r.program.type(r.item.value).str(); }},
+      {bytes_column("bytes"), [](R r) { return r.item.bytes; }},
+      {int_column("made_at", "made at", "node"), [](R r) { return std::int64_t{r.item.producer}; }},
+      {int_column("readers", {}, "backward nodes that read it"),
+       [](R r) { return std::ssize(r.item.readers); }},
+      {text_column("last_reader", "last reader"),
+       [](R r) {
+         if (!r.is_read()) return Json("kept as a result");
+         const Node& last = r.program.node(r.item.last_reader);
+         return Json(fmt::format("{} of {}", last.op->name, last.origin().path));
+       }},
+      {int_column("until", {}, "node; empty: to the end"),
+       [](R r) { return when(r.is_read(), std::int64_t{r.item.last_reader}); }}};
+  return out.add(price_fields(), [](R r) { return &r.priced; });
+}
+
 }  // namespace
 
 Table saved_by_op_table(const MemoryCell& cell) {
@@ -140,29 +218,17 @@ Table saved_by_op_table(const MemoryCell& cell) {
   }
   std::vector<std::pair<std::pair<std::string, std::string>, Sum>> sorted(sums.begin(), sums.end());
   std::ranges::stable_sort(sorted, std::greater{}, [](const auto& s) { return s.second.bytes; });
-  Table table{.name = "saved_by_op", .title = "Saved for backward, by component and op"};
-  table.columns = {text_column("component", {}, "model path, layers added up"),
-                   text_column("op", {}, "that made it"),
-                   int_column("values"),
-                   bytes_column("largest_bytes", "largest"),
-                   bytes_column("bytes"),
-                   real_column("share_percent", "share", "%", 2),
-                   text_column("read_by", "read by", "the first reader in backward")};
-  append(table.columns, price_columns());
   const std::int64_t total = total_of(ledger);
+  std::vector<OpRow> rows;
   Price all;
   for (const auto& [key, sum] : sorted) {
-    std::vector<Json> row{key.first,   key.second, sum.count,
-                          sum.largest, sum.bytes,  percent_of(sum.bytes, total),
-                          sum.reader};
-    add_price(row, run, sum.price, sum.bytes);
-    table.add_row(std::move(row));
+    rows.push_back({key.first, key.second, sum.count, sum.largest, percent_of(sum.bytes, total),
+                    sum.reader, priced(run, sum.price, sum.bytes)});
     all += sum.price;
   }
-  std::vector<Json> row{"total", Json(), static_cast<std::int64_t>(ledger.size()), Json(), total,
-                        100.0,   Json()};
-  add_price(row, run, all, total);
-  table.add_row(std::move(row));
+  rows.push_back({"total", {}, std::ssize(ledger), {}, 100.0, {}, priced(run, all, total)});
+  Table table =
+      table_of("saved_by_op", "Saved for backward, by component and op", op_fields(), rows);
   table.notes.emplace_back(kHow);
   return table;
 }
@@ -170,32 +236,19 @@ Table saved_by_op_table(const MemoryCell& cell) {
 Table saved_by_block_table(const MemoryCell& cell) {
   const MemoryRun& run = cell.run;
   const std::vector<LedgerItem> ledger = saved_ledger(run.program);
-  Table table{.name = "saved_by_block", .title = "Saved for backward, by block"};
-  table.columns = {text_column("block"),
-                   int_column("blocks"),
-                   int_column("values", "values", "of one block"),
-                   bytes_column("bytes_each", "bytes of one"),
-                   bytes_column("bytes", "bytes"),
-                   real_column("share_percent", "share", "%", 2)};
-  append(table.columns, price_columns());
   const std::int64_t total = total_of(ledger);
+  std::vector<BlockRow> rows;
   Price all;
   for (const Block& block : blocks_of(run, ledger)) {
-    std::vector<Json> row{
-        block.blocks == 1 ? block.first : fmt::format("{} to {}", block.first, block.last),
-        block.blocks,
-        block.values,
-        block.bytes,
-        block.bytes * block.blocks,
-        percent_of(block.bytes * block.blocks, total)};
-    add_price(row, run, block.price, block.bytes * block.blocks);
-    table.add_row(std::move(row));
+    const std::int64_t bytes = block.bytes * block.blocks;
+    rows.push_back(
+        {block.blocks == 1 ? block.first : fmt::format("{} to {}", block.first, block.last),
+         block.blocks, block.values, block.bytes, percent_of(bytes, total),
+         priced(run, block.price, bytes)});
     all += block.price;
   }
-  std::vector<Json> row{"total", Json(), static_cast<std::int64_t>(ledger.size()),
-                        Json(),  total,  100.0};
-  add_price(row, run, all, total);
-  table.add_row(std::move(row));
+  rows.push_back({"total", {}, std::ssize(ledger), {}, 100.0, priced(run, all, total)});
+  Table table = table_of("saved_by_block", "Saved for backward, by block", block_fields(), rows);
   table.notes.push_back(
       "a block's input is the result of the block before it and is counted there; once: embedding, "
       "last norm, head, loss and shared tables");
@@ -204,17 +257,6 @@ Table saved_by_block_table(const MemoryCell& cell) {
 
 Table ledger_table(const MemoryCell& cell) {
   const MemoryRun& run = cell.run;
-  Table table{.name = "ledger", .title = "Every value saved for backward"};
-  table.columns = {text_column("path"),
-                   text_column("op"),
-                   text_column("source"),
-                   text_column("type"),
-                   bytes_column("bytes"),
-                   int_column("made_at", "made at", "node"),
-                   int_column("readers", {}, "backward nodes that read it"),
-                   text_column("last_reader", "last reader"),
-                   int_column("until", {}, "node; empty: to the end")};
-  append(table.columns, price_columns());
   std::vector<LedgerItem> ledger = saved_ledger(run.program);
   std::vector<std::pair<double, const LedgerItem*>> order;
   for (const LedgerItem& item : ledger) {
@@ -226,26 +268,11 @@ Table ledger_table(const MemoryCell& cell) {
     order.emplace_back(static_cast<double>(item.bytes) / std::max(cost, 1e-9), &item);
   }
   std::ranges::stable_sort(order, std::greater{}, [](const auto& o) { return o.first; });
+  std::vector<LedgerRow> rows;
   for (const auto& [rank, item] : order) {
-    const Node& node = maker(run, *item);
-    const bool read = item->last_reader != kNoNode;
-    std::string reader;
-    if (read) {
-      const Node& last = run.program.node(item->last_reader);
-      reader = fmt::format("{} of {}", last.op->name, last.origin().path);
-    }
-    std::vector<Json> row{node.origin().path,
-                          node.op->name,
-                          source_of(node),
-                          run.program.type(item->value).str(),
-                          item->bytes,
-                          std::int64_t{item->producer},
-                          static_cast<std::int64_t>(item->readers.size()),
-                          read ? Json(reader) : Json("kept as a result"),
-                          read ? Json(std::int64_t{item->last_reader}) : Json()};
-    add_price(row, run, price_of(run, *item), item->bytes);
-    table.add_row(std::move(row));
+    rows.push_back({run.program, *item, priced(run, price_of(run, *item), item->bytes)});
   }
+  Table table = table_of("ledger", "Every value saved for backward", ledger_fields(), rows);
   table.notes.emplace_back(kHow);
   return table;
 }

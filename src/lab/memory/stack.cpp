@@ -2,7 +2,7 @@
 
 #include "ir/op_def.h"
 #include "lab/memory/totals.h"
-#include "lab/report/columns.h"
+#include "lab/report/fields.h"
 
 namespace tracestep {
 
@@ -20,32 +20,38 @@ Table stack_table(const MemoryCell& cell) {
     change[end][c] -= b.bytes;
     highest[c] += b.bytes;
   }
-  Table table{.name = "stack", .title = "Active memory by category, node by node"};
-  table.columns = {int_column("node"), text_column("phase"), text_column("path"), text_column("op"),
-                   real_column("time_ms", "at", "ms", 3, "host time since the step began")};
+  struct Row {
+    const Moment& moment;
+    const Node& node;
+    ByCategory bytes;
+  };
+  using R = const Row&;
+  Fields<Row> fields = {
+      {int_column("node"), [](R r) { return std::int64_t{r.moment.node}; }},
+      {text_column("phase"), [](R r) { return name_of(r.node.origin().phase); }},
+      {text_column("path"), [](R r) { return r.node.origin().path; }},
+      {text_column("op"), [](R r) { return r.node.op->name; }},
+      {real_column("time_ms", "at", "ms", 3, "host time since the step began"),
+       [&](R r) { return when(run.measured, static_cast<double>(r.moment.time_ns) * 1e-6); }}};
   for (Category c : kAllCategories) {
-    if (highest[static_cast<std::size_t>(c)] == 0) continue;
-    table.columns.push_back(bytes_column(std::string(name_of(c)), words_of(c)));
+    const auto i = static_cast<std::size_t>(c);
+    if (highest[i] == 0) continue;
+    fields.add(bytes_column(std::string(name_of(c)), words_of(c)), [i](R r) { return r.bytes[i]; });
   }
-  table.columns.push_back(bytes_column("total_bytes", "total", "predicted"));
-  table.columns.push_back(bytes_column("measured_bytes", "measured"));
+  fields.add(bytes_column("total_bytes", "total", "predicted"),
+             [](R r) { return r.moment.predicted_bytes; });
+  fields.add(bytes_column("measured_bytes", "measured"),
+             [&](R r) { return when(run.measured, r.moment.measured_bytes); });
+  std::vector<Row> rows;
   ByCategory now{};
   std::size_t next = 0;
   for (const Moment& m : run.moments) {
     for (; next <= static_cast<std::size_t>(m.node); ++next) {
       for (std::size_t c = 0; c < now.size(); ++c) now[c] += change[next][c];
     }
-    const Node& node = run.program.node(m.node);
-    std::vector<Json> row{std::int64_t{m.node}, name_of(node.origin().phase), node.origin().path,
-                          node.op->name, when(run.measured, static_cast<double>(m.time_ns) * 1e-6)};
-    for (std::size_t c = 0; c < now.size(); ++c) {
-      if (highest[c] > 0) row.emplace_back(now[c]);
-    }
-    row.emplace_back(m.predicted_bytes);
-    row.push_back(when(run.measured, m.measured_bytes));
-    table.add_row(std::move(row));
+    rows.push_back({m, run.program.node(m.node), now});
   }
-  return table;
+  return table_of("stack", "Active memory by category, node by node", fields, rows);
 }
 
 }  // namespace tracestep

@@ -7,7 +7,7 @@
 #include "analysis/component.h"
 #include "ir/op_def.h"
 #include "lab/memory/totals.h"
-#include "lab/report/columns.h"
+#include "lab/report/fields.h"
 
 namespace tracestep {
 namespace {
@@ -86,60 +86,87 @@ Table category_table(const MemoryCell& cell) {
                    percent_of(predicted.peak[i], total), predicted.highest[i],
                    when(run.measured, measured.highest[i])});
   }
-  table.add_row({"unattributed", std::int64_t{0},
-                 when(run.measured, run.status == "ok" ? run.peak_bytes - measured_total : 0), 0.0,
-                 std::int64_t{0}, Json()});
-  table.add_row({"total", total, when(run.measured, measured_total), 100.0, Json(), Json()});
+  table.add_cells({{"category", "unattributed"},
+                   {"predicted_bytes", 0},
+                   {"measured_bytes",
+                    when(run.measured, run.status == "ok" ? run.peak_bytes - measured_total : 0)},
+                   {"share_percent", 0.0},
+                   {"predicted_highest_bytes", 0}});
+  table.add_cells({{"category", "total"},
+                   {"predicted_bytes", total},
+                   {"measured_bytes", when(run.measured, measured_total)},
+                   {"share_percent", 100.0}});
   return table;
 }
 
-Table phase_table(const MemoryCell& cell) {
-  Table table{.name = "phases", .title = "Peak per phase"};
-  table.columns = {text_column("phase"),
-                   int_column("kernels"),
-                   bytes_column("predicted_bytes", "predicted peak"),
-                   bytes_column("measured_bytes", "measured peak"),
-                   text_column("at", {}, "the node that runs then"),
-                   bytes_column("first_bytes", "at its first kernel"),
-                   bytes_column("last_bytes", "at its last kernel"),
-                   real_column("from_ms", "from", "ms", 3, "host time of its first allocation")};
-  const MemoryRun& run = cell.run;
-  for (Phase phase : kAllPhases) {
-    std::int64_t kernels = 0, predicted = 0, measured = 0;
-    const Moment *first = nullptr, *last = nullptr, *top = nullptr;
-    for (const Moment& m : run.moments) {
-      if (run.program.node(m.node).origin().phase != phase) continue;
-      ++kernels;
-      if (first == nullptr) first = &m;
-      last = &m;
-      if (top == nullptr || m.predicted_bytes > top->predicted_bytes) top = &m;
-      predicted = std::max(predicted, m.predicted_bytes);
-      measured = std::max(measured, m.measured_bytes);
-    }
-    if (first == nullptr) continue;
-    table.add_row({name_of(phase), kernels, predicted, when(run.measured, measured),
-                   place_of(run.program, top->node), first->predicted_bytes, last->predicted_bytes,
-                   when(run.measured, static_cast<double>(first->time_ns) * 1e-6)});
+namespace {
+
+// The nodes of a phase: how many, which come first and last, and where the most is alive.
+struct PhaseRow {
+  const MemoryRun& run;
+  Phase phase;
+  std::int64_t kernels = 0, predicted = 0, measured = 0;
+  const Moment *first = nullptr, *last = nullptr, *top = nullptr;
+
+  void add(const Moment& m) {
+    ++kernels;
+    if (first == nullptr) first = &m;
+    last = &m;
+    if (top == nullptr || m.predicted_bytes > top->predicted_bytes) top = &m;
+    predicted = std::max(predicted, m.predicted_bytes);
+    measured = std::max(measured, m.measured_bytes);
   }
-  return table;
+};
+
+Fields<PhaseRow> phase_fields() {
+  using R = const PhaseRow&;
+  return {{text_column("phase"), [](R r) { return name_of(r.phase); }},
+          {int_column("kernels"), &PhaseRow::kernels},
+          {bytes_column("predicted_bytes", "predicted peak"), &PhaseRow::predicted},
+          {bytes_column("measured_bytes", "measured peak"),
+           [](R r) { return when(r.run.measured, r.measured); }},
+          {text_column("at", {}, "the node that runs then"),
+           [](R r) { return place_of(r.run.program, r.top->node); }},
+          {bytes_column("first_bytes", "at its first kernel"),
+           [](R r) { return r.first->predicted_bytes; }},
+          {bytes_column("last_bytes", "at its last kernel"),
+           [](R r) { return r.last->predicted_bytes; }},
+          {real_column("from_ms", "from", "ms", 3, "host time of its first allocation"),
+           [](R r) { return when(r.run.measured, static_cast<double>(r.first->time_ns) * 1e-6); }}};
+}
+
+}  // namespace
+
+Table phase_table(const MemoryCell& cell) {
+  std::vector<PhaseRow> rows;
+  for (Phase phase : kAllPhases) {
+    PhaseRow row{cell.run, phase};
+    for (const Moment& m : cell.run.moments) {
+      if (cell.run.program.node(m.node).origin().phase == phase) row.add(m);
+    }
+    if (row.first != nullptr) rows.push_back(row);
+  }
+  return table_of("phases", "Peak per phase", phase_fields(), rows);
 }
 
 Table largest_table(const MemoryCell& cell, std::size_t count) {
-  Table table{.name = "largest", .title = "The largest buffers"};
-  table.columns = {text_column("path"),
-                   text_column("op"),
-                   text_column("source", {}, "the line that asked for it; of a leaf its reader"),
-                   bytes_column("bytes"),
-                   text_column("category"),
-                   text_column("phase"),
-                   {.name = "at_peak", .title = "at peak", .kind = ColumnKind::kBool},
-                   text_column("reason", {}, "why it is alive as long as it is")};
+  using B = const MappedBuffer&;
+  const Program& program = cell.run.program;
+  const Fields<MappedBuffer> fields = {
+      {text_column("path"), &MappedBuffer::path},
+      {text_column("op"), &MappedBuffer::op},
+      {text_column("source", {}, "the line that asked for it; of a leaf its reader"),
+       [&](B b) { return source_of(program, b); }},
+      {bytes_column("bytes"), &MappedBuffer::bytes},
+      {text_column("category"), [](B b) { return words_of(b.category); }},
+      {text_column("phase"), [](B b) { return name_of(b.phase); }},
+      {bool_column("at_peak", "at peak"), &MappedBuffer::at_peak},
+      {text_column("reason", {}, "why it is alive as long as it is"), &MappedBuffer::reason}};
+  std::vector<MappedBuffer> buffers;
   for (std::size_t i : largest_buffers(cell.run.map, count)) {
-    const MappedBuffer& b = cell.run.map.buffers[i];
-    table.add_row({b.path, b.op, source_of(cell.run.program, b), b.bytes, words_of(b.category),
-                   name_of(b.phase), b.at_peak, b.reason});
+    buffers.push_back(cell.run.map.buffers[i]);
   }
-  return table;
+  return table_of("largest", "The largest buffers", fields, buffers);
 }
 
 Table holder_table(const MemoryCell& cell) {
@@ -187,57 +214,85 @@ Table holder_table(const MemoryCell& cell) {
                    percent_of(h.bytes, map.peak_bytes), h.reason});
   }
   if (rest.count > 0) {
-    table.add_row({fmt::format("{} more", sorted.size() - kHolders), Json(), Json(), rest.count,
-                   rest.largest, rest.bytes, percent_of(rest.bytes, map.peak_bytes),
-                   "each less than those above"});
+    table.add_cells({{"component", fmt::format("{} more", sorted.size() - kHolders)},
+                     {"buffers", rest.count},
+                     {"largest_bytes", rest.largest},
+                     {"bytes", rest.bytes},
+                     {"share_percent", percent_of(rest.bytes, map.peak_bytes)},
+                     {"reason", "each less than those above"}});
   }
-  table.add_row({"unattributed", Json(), Json(), std::int64_t{0}, Json(), map.peak_bytes - total,
-                 percent_of(map.peak_bytes - total, map.peak_bytes), Json()});
-  table.add_row({"total", Json(), Json(), count, Json(), map.peak_bytes, 100.0, Json()});
+  table.add_cells({{"component", "unattributed"},
+                   {"buffers", 0},
+                   {"bytes", map.peak_bytes - total},
+                   {"share_percent", percent_of(map.peak_bytes - total, map.peak_bytes)}});
+  table.add_cells({{"component", "total"},
+                   {"buffers", count},
+                   {"bytes", map.peak_bytes},
+                   {"share_percent", 100.0}});
   return table;
 }
 
-Table buffer_table(const MemoryCell& cell) {
-  Table table{.name = "buffers", .title = "Every buffer, predicted and measured"};
-  table.columns = {
-      int_column("buffer"),
-      text_column("path"),
-      text_column("op"),
-      text_column("source"),
-      text_column("category"),
-      text_column("phase"),
-      int_column("first_node", "from", "the node that needs it; empty: there before the step"),
-      int_column("last_node", "to", "its last reader; empty: there after the step"),
-      bytes_column("predicted_bytes", "predicted"),
-      bytes_column("measured_bytes", "measured"),
-      int_column("difference_bytes", "difference"),
-      bytes_column("rounded_bytes", "rounded", "what the allocator set aside"),
-      real_column("alloc_ms", "came", "ms", 3, "host time since the recorded step began"),
-      real_column("free_ms", "went", "ms", 3),
-      text_column("reason")};
-  const MemoryRun& run = cell.run;
-  std::vector<const Holding*> holding(run.map.buffers.size(), nullptr);
-  for (const Holding& h : run.holdings) {
-    if (h.buffer >= 0) holding[static_cast<std::size_t>(h.buffer)] = &h;
-  }
-  const auto ms = [&](std::size_t event) {
+namespace {
+
+// A buffer and the block it was; nullptr: nothing was measured.
+struct BufferRow {
+  const MemoryRun& run;
+  std::int64_t index;
+  const MappedBuffer& b;
+  const Holding* block;
+
+  double ms(std::size_t event) const {
     return static_cast<double>(run.events[event].time_ns - run.step_begin_ns) * 1e-6;
-  };
-  const auto end = static_cast<NodeId>(run.program.nodes.size());
-  for (std::size_t i = 0; i < run.map.buffers.size(); ++i) {
-    const MappedBuffer& b = run.map.buffers[i];
-    const Holding* h = run.measured ? holding[i] : nullptr;
-    const bool in_step = h != nullptr && b.first != kNoNode;
-    table.add_row(
-        {static_cast<std::int64_t>(i), b.path, b.op, source_of(run.program, b),
-         words_of(b.category), name_of(b.phase), when(b.first != kNoNode, std::int64_t{b.first}),
-         when(b.last < end, std::int64_t{b.last}), b.bytes,
-         h == nullptr ? Json() : Json(h->requested_bytes),
-         h == nullptr ? Json() : Json(h->requested_bytes - b.bytes),
-         h == nullptr ? Json() : Json(h->rounded_bytes), in_step ? Json(ms(h->alloc)) : Json(),
-         in_step && h->free ? Json(ms(*h->free)) : Json(), b.reason});
   }
-  return table;
+  bool came_in_step() const { return block != nullptr && b.first != kNoNode; }
+};
+
+Fields<BufferRow> buffer_fields() {
+  using R = const BufferRow&;
+  const auto of_block = [](std::int64_t Holding::*member) {
+    return [member](R r) { return r.block == nullptr ? Json() : Json(r.block->*member); };
+  };
+  return {
+      {int_column("buffer"), &BufferRow::index},
+      {text_column("path"), [](R r) { return r.b.path; }},
+      {text_column("op"), [](R r) { return r.b.op; }},
+      {text_column("source"), [](R r) { return source_of(r.run.program, r.b); }},
+      {text_column("category"), [](R r) { return words_of(r.b.category); }},
+      {text_column("phase"), [](R r) { return name_of(r.b.phase); }},
+      {int_column("first_node", "from", "the node that needs it; empty: there before the step"),
+       [](R r) { return when(r.b.first != kNoNode, std::int64_t{r.b.first}); }},
+      {int_column("last_node", "to", "its last reader; empty: there after the step"),
+       [](R r) {
+         return when(r.b.last < std::ssize(r.run.program.nodes), std::int64_t{r.b.last});
+       }},
+      {bytes_column("predicted_bytes", "predicted"), [](R r) { return r.b.bytes; }},
+      {bytes_column("measured_bytes", "measured"), of_block(&Holding::requested_bytes)},
+      {int_column("difference_bytes", "difference"),
+       [](R r) {
+         return r.block == nullptr ? Json() : Json(r.block->requested_bytes - r.b.bytes);
+       }},
+      {bytes_column("rounded_bytes", "rounded", "what the allocator set aside"),
+       of_block(&Holding::rounded_bytes)},
+      {real_column("alloc_ms", "came", "ms", 3, "host time since the recorded step began"),
+       [](R r) { return r.came_in_step() ? Json(r.ms(r.block->alloc)) : Json(); }},
+      {real_column("free_ms", "went", "ms", 3),
+       [](R r) { return r.came_in_step() && r.block->free ? Json(r.ms(*r.block->free)) : Json(); }},
+      {text_column("reason"), [](R r) { return r.b.reason; }}};
+}
+
+}  // namespace
+
+Table buffer_table(const MemoryCell& cell) {
+  const MemoryRun& run = cell.run;
+  std::vector<const Holding*> blocks(run.map.buffers.size(), nullptr);
+  for (const Holding& h : run.holdings) {
+    if (run.measured && h.buffer >= 0) blocks[static_cast<std::size_t>(h.buffer)] = &h;
+  }
+  std::vector<BufferRow> rows;
+  for (std::size_t i = 0; i < blocks.size(); ++i) {
+    rows.push_back({run, static_cast<std::int64_t>(i), run.map.buffers[i], blocks[i]});
+  }
+  return table_of("buffers", "Every buffer, predicted and measured", buffer_fields(), rows);
 }
 
 Table contract_table(const MemoryCell& cell) {
@@ -293,31 +348,31 @@ Table contract_table(const MemoryCell& cell) {
 }
 
 Table timeline_table(const MemoryCell& cell, std::size_t rows) {
+  using M = const Moment&;
   const MemoryRun& run = cell.run;
-  Table table{.name = "timeline", .title = "Active memory through the step"};
-  table.columns = {int_column("node", {}, "the fullest moment of this stretch of nodes"),
-                   text_column("phase"),
-                   text_column("path"),
-                   text_column("op"),
-                   real_column("time_ms", "at", "ms", 3, "host time since the recorded step began"),
-                   bytes_column("predicted_bytes", "predicted"),
-                   bytes_column("measured_bytes", "measured"),
-                   text_column("bar", "of the peak")};
+  const auto node = [&](M m) -> const Node& { return run.program.node(m.node); };
+  const Fields<Moment> fields = {
+      {int_column("node", {}, "the fullest moment of this stretch of nodes"),
+       [](M m) { return std::int64_t{m.node}; }},
+      {text_column("phase"), [&](M m) { return name_of(node(m).origin().phase); }},
+      {text_column("path"), [&](M m) { return node(m).origin().path; }},
+      {text_column("op"), [&](M m) { return node(m).op->name; }},
+      {real_column("time_ms", "at", "ms", 3, "host time since the recorded step began"),
+       [&](M m) { return when(run.measured, static_cast<double>(m.time_ns) * 1e-6); }},
+      {bytes_column("predicted_bytes", "predicted"), &Moment::predicted_bytes},
+      {bytes_column("measured_bytes", "measured"),
+       [&](M m) { return when(run.measured, m.measured_bytes); }},
+      {text_column("bar", "of the peak"),
+       [&](M m) { return bar(m.predicted_bytes, run.map.peak_bytes); }}};
   const std::size_t count = run.moments.size();
   const std::size_t stretches = rows == 0 ? count : std::min(rows, count);
+  std::vector<Moment> fullest;
   for (std::size_t s = 0; s < stretches; ++s) {
     const std::size_t from = s * count / stretches, to = (s + 1) * count / stretches;
-    const auto top = std::max_element(
-        run.moments.begin() + static_cast<std::ptrdiff_t>(from),
-        run.moments.begin() + static_cast<std::ptrdiff_t>(to),
-        [](const Moment& a, const Moment& b) { return a.predicted_bytes < b.predicted_bytes; });
-    const Node& node = run.program.node(top->node);
-    table.add_row({std::int64_t{top->node}, name_of(node.origin().phase), node.origin().path,
-                   node.op->name, when(run.measured, static_cast<double>(top->time_ns) * 1e-6),
-                   top->predicted_bytes, when(run.measured, top->measured_bytes),
-                   bar(top->predicted_bytes, run.map.peak_bytes)});
+    fullest.push_back(*std::ranges::max_element(std::span(run.moments).subspan(from, to - from), {},
+                                                &Moment::predicted_bytes));
   }
-  return table;
+  return table_of("timeline", "Active memory through the step", fields, fullest);
 }
 
 }  // namespace tracestep

@@ -72,13 +72,4 @@ std::string words_of(Category category) {
   return out;
 }
 
-double percent_of(std::int64_t part, std::int64_t whole) {
-  return whole > 0 ? 100.0 * static_cast<double>(part) / static_cast<double>(whole) : 0.0;
-}
-
-Json when(bool condition, Json value) {
-  if (!condition) value = Json();
-  return value;
-}
-
 }  // namespace tracestep

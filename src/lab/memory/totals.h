@@ -6,7 +6,6 @@
 #include <string_view>
 #include <vector>
 
-#include "base/json.h"
 #include "lab/memory/run.h"
 
 namespace tracestep {
@@ -27,9 +26,5 @@ std::vector<std::size_t> largest_buffers(const MemoryMap& map, std::size_t count
 
 // "optimizer state"
 std::string words_of(Category category);
-// Of nothing: 0.
-double percent_of(std::int64_t part, std::int64_t whole);
-// An empty cell unless the condition holds.
-Json when(bool condition, Json value);
 
 }  // namespace tracestep

@@ -4,7 +4,7 @@
 #include "base/half.h"
 #include "exec/eager.h"
 #include "lab/precision/tables.h"
-#include "lab/report/columns.h"
+#include "lab/report/fields.h"
 #include "ops/functions.h"
 #include "train/step_program.h"
 
@@ -104,45 +104,57 @@ std::optional<double> accumulate_on(Device& device, const Accumulation& e) {
   return value_of(store.get("sum"));
 }
 
+namespace {
+
+// A sum here, and on a device that has the formats.
+struct Sum {
+  Accumulation e;
+  Accumulated host;
+  std::optional<double> device;
+};
+
+Fields<Sum> fields() {
+  using S = const Sum&;
+  return {
+      {text_column("experiment", "", "format of the sum + format of the terms"),
+       [](S s) { return s.e.name; }},
+      {int_column("count", "additions"), [](S s) { return s.e.count; }},
+      {text_column("term"), [](S s) { return exact(s.e.term); }},
+      {text_column("term_stored", "stored as", "the term in its format"),
+       [](S s) {
+         const float stored = rounded(static_cast<float>(s.e.term), s.e.term_dtype);
+         return exact(static_cast<double>(stored));
+       }},
+      {text_column("sum", "", "every digit"), [](S s) { return exact(s.host.value); }},
+      {data_only(real_column("value", "", "", 17)), [](S s) { return s.host.value; }},
+      {real_column("error", "error", "", 6),
+       [](S s) { return s.host.value - s.e.term * static_cast<double>(s.e.count); }},
+      {int_column("stalls_after", "stalls after", "additions that changed the sum"),
+       [](S s) { return when(s.host.stall < s.e.count, s.host.stall); }},
+      {real_column("spacing", "spacing there", "", -1, "between neighbours of the sum's format"),
+       [](S s) { return spacing(s.e.sum_dtype, s.host.value); }}};
+}
+
+// Empty where the device has no such format.
+Fields<Sum> device_fields(const Device& device) {
+  using S = const Sum&;
+  return {{text_column("device_sum", "on " + device.name()),
+           [](S s) { return s.device ? Json(exact(*s.device)) : Json(); }},
+          {bool_column("same_bits", "same"),
+           [](S s) { return s.device ? Json(*s.device == s.host.value) : Json(); }}};
+}
+
+}  // namespace
+
 Table accumulation_table(Device* device) {
-  Table table{.name = "accumulation", .title = "Sums that should be 10"};
-  table.columns = {
-      text_column("experiment", "", "format of the sum + format of the terms"),
-      int_column("count", "additions"),
-      text_column("term"),
-      text_column("term_stored", "stored as", "the term in its format"),
-      text_column("sum", "", "every digit"),
-      data_only(real_column("value", "", "", 17)),
-      real_column("error", "error", "", 6),
-      int_column("stalls_after", "stalls after", "additions that changed the sum"),
-      real_column("spacing", "spacing there", "", -1, "between neighbours of the sum's format")};
-  if (device != nullptr) {
-    table.columns.push_back(text_column("device_sum", "on " + device->name()));
-    table.columns.push_back({.name = "same_bits", .title = "same", .kind = ColumnKind::kBool});
-  }
+  std::vector<Sum> sums;
   for (const Accumulation& e : accumulations()) {
-    const Accumulated host = accumulate(e);
-    const float stored = rounded(static_cast<float>(e.term), e.term_dtype);
-    const bool stalls = host.stall < e.count;
-    std::vector<Json> row{e.name,
-                          e.count,
-                          exact(e.term),
-                          exact(static_cast<double>(stored)),
-                          exact(host.value),
-                          host.value,
-                          host.value - e.term * static_cast<double>(e.count),
-                          stalls ? Json(host.stall) : Json(),
-                          spacing(e.sum_dtype, host.value)};
-    if (device != nullptr) {
-      const std::optional<double> value = accumulate_on(*device, e);
-      row.resize(row.size() + 2);  // empty where the device has no such format
-      if (value) {
-        row[row.size() - 2] = exact(*value);
-        row.back() = *value == host.value;
-      }
-    }
-    table.add_row(std::move(row));
+    sums.push_back(
+        {e, accumulate(e), device == nullptr ? std::nullopt : accumulate_on(*device, e)});
   }
+  Fields<Sum> columns = fields();
+  if (device != nullptr) columns.add(device_fields(*device));
+  Table table = table_of("accumulation", "Sums that should be 10", columns, sums);
   table.notes = {
       "a sum stalls where the term is less than half the spacing: the rounded result is the old "
       "sum, for ever",

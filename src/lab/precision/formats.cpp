@@ -4,7 +4,7 @@
 
 #include "base/half.h"
 #include "lab/precision/tables.h"
-#include "lab/report/columns.h"
+#include "lab/report/fields.h"
 
 namespace tracestep {
 namespace {
@@ -83,31 +83,31 @@ FormatFacts tensor_float() {
   return f;
 }
 
+Fields<FormatFacts> fields() {
+  using F = FormatFacts;
+  return {
+      {text_column("format"), &F::name},
+      {int_column("bits"), &F::bits},
+      {int_column("exponent_bits", "exponent"), &F::exponent_bits},
+      {int_column("mantissa_bits", "mantissa", "stored bits"), &F::mantissa_bits},
+      {real_column("max", "largest", "", -1), &F::max},
+      {real_column("min_normal", "least normal", "", -1), &F::min_normal},
+      {real_column("min_subnormal", "least", "", -1, "subnormal"), &F::min_subnormal},
+      {real_column("spacing_at_one", "spacing at 1", "", -1), &F::spacing_at_one},
+      {real_column("largest_square", "squares up to", "", -1,
+                   "the largest number with a finite square"),
+       &F::largest_square},
+      {real_column("epsilon_as", "1e-5 becomes", "", 9), &F::epsilon_as},
+      {bool_column("epsilon_is_normal", "normal", "whether 1e-5 keeps all bits of the mantissa"),
+       [](const F& f) { return f.epsilon_as >= f.min_normal; }}};
+}
+
 }  // namespace
 
 Table format_table() {
-  Table table{.name = "formats", .title = "Number formats"};
-  table.columns = {text_column("format"),
-                   int_column("bits"),
-                   int_column("exponent_bits", "exponent"),
-                   int_column("mantissa_bits", "mantissa", "stored bits"),
-                   real_column("max", "largest", "", -1),
-                   real_column("min_normal", "least normal", "", -1),
-                   real_column("min_subnormal", "least", "", -1, "subnormal"),
-                   real_column("spacing_at_one", "spacing at 1", "", -1),
-                   real_column("largest_square", "squares up to", "", -1,
-                               "the largest number with a finite square"),
-                   real_column("epsilon_as", "1e-5 becomes", "", 9),
-                   {.name = "epsilon_is_normal",
-                    .title = "normal",
-                    .kind = ColumnKind::kBool,
-                    .description = "whether 1e-5 keeps all bits of the mantissa"}};
-  for (const FormatFacts& f : {described<double>("f64"), described<float>("f32"), tensor_float(),
-                               tried<BF16>("bf16", to_bf16), tried<F16>("f16", to_f16)}) {
-    table.add_row({f.name, f.bits, f.exponent_bits, f.mantissa_bits, f.max, f.min_normal,
-                   f.min_subnormal, f.spacing_at_one, f.largest_square, f.epsilon_as,
-                   f.epsilon_as >= f.min_normal});
-  }
+  const FormatFacts formats[] = {described<double>("f64"), described<float>("f32"), tensor_float(),
+                                 tried<BF16>("bf16", to_bf16), tried<F16>("f16", to_f16)};
+  Table table = table_of("formats", "Number formats", fields(), formats);
   table.notes.push_back(
       "16-bit formats: found by converting all 65,536 patterns; f32 and f64: as the compiler "
       "describes them");

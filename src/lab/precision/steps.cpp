@@ -9,7 +9,7 @@
 #include "lab/measure/statistics.h"
 #include "lab/measure/step_inputs.h"
 #include "lab/precision/tables.h"
-#include "lab/report/columns.h"
+#include "lab/report/fields.h"
 #include "train/model_store.h"
 
 namespace tracestep {
@@ -110,53 +110,79 @@ std::optional<StepError> StepErrors::of(const DeviceFactory& make_device, const 
   return StepError{cut.model.layers, loss.relative(), logits.relative(), gradients.relative()};
 }
 
-Table precision_step_table(std::span<const PrecisionCell> cells) {
-  Table table{.name = "steps", .title = "A step in each precision: time, memory and error"};
-  table.columns = {
-      text_column("size"),
-      int_column("context"),
-      text_column("mode"),
-      text_column("precision"),
-      text_column("ops"),
-      text_column("attention"),
-      text_column("status"),
-      real_column("median_ms", "median", "ms", 3),
-      real_column("std_ms", "std", "ms", 3),
-      real_column("speedup", "against fp32", "x", 2, "fp32's median over this one"),
-      bytes_column("peak_bytes", "peak"),
-      real_column("peak_ratio", "against fp32", "x", 3),
-      real_column("loss_error", "loss error", "", -1, "relative, against float64"),
-      real_column("logits_error", "logits", "", -1, "relative, of norms"),
-      real_column("gradient_error", "gradients", "", -1, "relative, of the norm of all gradients"),
-      int_column("error_layers", "layers", "of the model that errors are of")};
-  const auto same = [](const CellResult& a, const CellResult& b) {
-    const StepSpec &s = a.spec.step, &t = b.spec.step;
-    return s.model.name == t.model.name && s.shape.context == t.shape.context &&
-           s.shape.batch == t.shape.batch && s.mode == t.mode && s.ops == t.ops &&
-           s.attention == t.attention;
-  };
+namespace {
+
+// A cell beside the one in fp32 that it is compared with; nullptr: there is none that ran.
+struct StepRow {
+  const PrecisionCell& cell;
+  const CellResult* base;
+
+  const CellResult& r() const { return cell.result; }
+  const StepSpec& step() const { return r().spec.step; }
+  bool ok() const { return r().status == "ok"; }
+  bool has_base() const { return ok() && base != nullptr; }
+};
+
+const CellResult* in_fp32(std::span<const PrecisionCell> cells, const CellResult& of) {
   for (const PrecisionCell& cell : cells) {
     const CellResult& r = cell.result;
-    const StepSpec& s = r.spec.step;
-    const bool ok = r.status == "ok";
-    const auto base = std::ranges::find_if(cells, [&](const PrecisionCell& c) {
-      return c.result.spec.precision == "fp32" && c.result.status == "ok" && same(c.result, r);
-    });
-    const bool has_base = ok && base != cells.end();
-    const double median = median_of(r.samples_ms);
-    const auto peak = static_cast<double>(r.peak_bytes);
-    const auto error = [&](double StepError::*member) {
-      return cell.error ? Json((*cell.error).*member) : Json();
-    };
-    table.add_row({s.model.name, s.shape.context, name_of(s.mode), r.spec.precision, name_of(s.ops),
-                   name_of(s.attention), r.status, ok ? Json(median) : Json(),
-                   ok ? Json(sample_std_of(r.samples_ms)) : Json(),
-                   has_base ? Json(median_of(base->result.samples_ms) / median) : Json(),
-                   ok ? Json(r.peak_bytes) : Json(),
-                   has_base ? Json(peak / static_cast<double>(base->result.peak_bytes)) : Json(),
-                   error(&StepError::loss), error(&StepError::logits), error(&StepError::gradients),
-                   cell.error ? Json(cell.error->layers) : Json()});
+    const StepSpec &s = r.spec.step, &t = of.spec.step;
+    if (r.spec.precision == "fp32" && r.status == "ok" && s.model.name == t.model.name &&
+        s.shape.context == t.shape.context && s.shape.batch == t.shape.batch && s.mode == t.mode &&
+        s.ops == t.ops && s.attention == t.attention) {
+      return &r;
+    }
   }
+  return nullptr;
+}
+
+using R = const StepRow&;
+
+Fields<StepError> error_fields() {
+  return {
+      {real_column("loss_error", "loss error", "", -1, "relative, against float64"),
+       &StepError::loss},
+      {real_column("logits_error", "logits", "", -1, "relative, of norms"), &StepError::logits},
+      {real_column("gradient_error", "gradients", "", -1, "relative, of the norm of all gradients"),
+       &StepError::gradients},
+      {int_column("error_layers", "layers", "of the model that errors are of"),
+       &StepError::layers}};
+}
+
+Fields<StepRow> fields() {
+  Fields<StepRow> out = {
+      {text_column("size"), [](R s) { return s.step().model.name; }},
+      {int_column("context"), [](R s) { return s.step().shape.context; }},
+      {text_column("mode"), [](R s) { return name_of(s.step().mode); }},
+      {text_column("precision"), [](R s) { return s.r().spec.precision; }},
+      {text_column("ops"), [](R s) { return name_of(s.step().ops); }},
+      {text_column("attention"), [](R s) { return name_of(s.step().attention); }},
+      {text_column("status"), [](R s) { return s.r().status; }},
+      {real_column("median_ms", "median", "ms", 3),
+       [](R s) { return when(s.ok(), median_of(s.r().samples_ms)); }},
+      {real_column("std_ms", "std", "ms", 3),
+       [](R s) { return when(s.ok(), sample_std_of(s.r().samples_ms)); }},
+      {real_column("speedup", "against fp32", "x", 2, "fp32's median over this one"),
+       [](R s) {
+         if (!s.has_base()) return Json();
+         return Json(median_of(s.base->samples_ms) / median_of(s.r().samples_ms));
+       }},
+      {bytes_column("peak_bytes", "peak"), [](R s) { return when(s.ok(), s.r().peak_bytes); }},
+      {real_column("peak_ratio", "against fp32", "x", 3), [](R s) {
+         if (!s.has_base()) return Json();
+         return Json(static_cast<double>(s.r().peak_bytes) /
+                     static_cast<double>(s.base->peak_bytes));
+       }}};
+  return out.add(error_fields(), [](R s) { return s.cell.error ? &*s.cell.error : nullptr; });
+}
+
+}  // namespace
+
+Table precision_step_table(std::span<const PrecisionCell> cells) {
+  std::vector<StepRow> rows;
+  for (const PrecisionCell& cell : cells) rows.push_back({cell, in_fp32(cells, cell.result)});
+  Table table =
+      table_of("steps", "A step in each precision: time, memory and error", fields(), rows);
   table.notes = {
       "errors: the same weights and tokens in float64 by the reference; one sequence, and no more "
       "layers than the column says, since the reference is slow. Infinite errors are empty",

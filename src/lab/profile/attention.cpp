@@ -4,7 +4,7 @@
 #include <map>
 
 #include "lab/profile/tables.h"
-#include "lab/report/columns.h"
+#include "lab/report/fields.h"
 
 namespace tracestep {
 namespace {
@@ -31,22 +31,43 @@ double ratio(double a, double b) {
   return b > 0.0 ? a / b : 0.0;
 }
 
-Json speed(double value) {
-  return value > 0 ? Json(value) : Json();
-}
+// A part of attention in one phase. `products`: what softmax is compared with; nullptr in other
+// rows.
+struct PartRow {
+  std::string_view phase, part;
+  WorkSums sums;
+  double layers;
+  const WorkSums* products;
 
-// `products`: what softmax is compared with; nullptr in other rows.
-void add_row(Table& table, std::string_view phase, std::string_view part, const WorkSums& s,
-             double layers, const WorkSums* products = nullptr) {
-  const auto share = [&](double WorkSums::*member) {
-    return products == nullptr ? Json() : Json(100.0 * ratio(s.*member, products->*member));
-  };
-  const bool has_roof = s.roof_ms > 0;
-  table.add_row({phase, part, s.launches, s.ms, s.ms / layers, s.flops, s.bytes, speed(s.gflops()),
-                 speed(s.gb_s()),
-                 has_roof ? Json(s.roof_by_bytes_ms > 0.5 * s.roof_ms ? "bytes" : "FLOPs") : Json(),
-                 has_roof ? Json(100.0 * ratio(s.roof_ms, s.ms)) : Json(), share(&WorkSums::ms),
-                 share(&WorkSums::flops), share(&WorkSums::bytes)});
+  Json share(double WorkSums::*member) const {
+    return products == nullptr ? Json() : Json(100.0 * ratio(sums.*member, products->*member));
+  }
+};
+
+Fields<PartRow> fields() {
+  using R = const PartRow&;
+  return {
+      {text_column("phase"), &PartRow::phase},
+      {text_column("part"), &PartRow::part},
+      {real_column("launches", "launches", "", 0, "in one step"),
+       [](R r) { return r.sums.launches; }},
+      {real_column("ms", "time", "ms", 4, "in one step, all layers"),
+       [](R r) { return r.sums.ms; }},
+      {real_column("layer_ms", "per layer", "ms", 4), [](R r) { return r.sums.ms / r.layers; }},
+      {real_column("flops", "FLOPs", "", 0, "in one step"), [](R r) { return r.sums.flops; }},
+      {real_column("bytes", "bytes", "", 0, "in one step"), [](R r) { return r.sums.bytes; }},
+      {real_column("gflops", "GFLOP/s", "", 1),
+       [](R r) { return positive_or_null(r.sums.gflops()); }},
+      {real_column("gb_per_s", "GB/s", "", 1), [](R r) { return positive_or_null(r.sums.gb_s()); }},
+      {text_column("bound"), [](R r) { return or_null(r.sums.bound()); }},
+      {real_column("roof_percent", "of roof", "%", 1),
+       [](R r) { return when(r.sums.roof_ms > 0, 100.0 * ratio(r.sums.roof_ms, r.sums.ms)); }},
+      {real_column("ms_of_products_percent", "of products: time", "%", 1),
+       [](R r) { return r.share(&WorkSums::ms); }},
+      {real_column("flops_of_products_percent", "FLOPs", "%", 1),
+       [](R r) { return r.share(&WorkSums::flops); }},
+      {real_column("bytes_of_products_percent", "bytes", "%", 1),
+       [](R r) { return r.share(&WorkSums::bytes); }}};
 }
 
 std::vector<std::string> conventions(const Profile& p, double softmax_flops) {
@@ -76,21 +97,10 @@ std::vector<std::string> conventions(const Profile& p, double softmax_flops) {
 }  // namespace
 
 Table attention_table(const ProfiledCell& cell) {
-  Table table{.name = "attention", .title = "Attention: softmax beside its two matrix products"};
-  table.columns = {text_column("phase"),
-                   text_column("part"),
-                   real_column("launches", "launches", "", 0, "in one step"),
-                   real_column("ms", "time", "ms", 4, "in one step, all layers"),
-                   real_column("layer_ms", "per layer", "ms", 4),
-                   real_column("flops", "FLOPs", "", 0, "in one step"),
-                   real_column("bytes", "bytes", "", 0, "in one step"),
-                   real_column("gflops", "GFLOP/s", "", 1),
-                   real_column("gb_per_s", "GB/s", "", 1),
-                   text_column("bound"),
-                   real_column("roof_percent", "of roof", "%", 1),
-                   real_column("ms_of_products_percent", "of products: time", "%", 1),
-                   real_column("flops_of_products_percent", "FLOPs", "%", 1),
-                   real_column("bytes_of_products_percent", "bytes", "%", 1)};
+  const Fields<PartRow> of_part = fields();
+  Table table{.name = "attention",
+              .title = "Attention: softmax beside its two matrix products",
+              .columns = of_part.columns()};
   std::map<std::string, std::array<WorkSums, kNoPart>> by_phase;
   for (const Work& w : cell.work.rows) {
     if (const std::size_t part = part_of(w); part != kNoPart) by_phase[w.phase][part] += w.sums;
@@ -102,13 +112,14 @@ Table attention_table(const ProfiledCell& cell) {
     const auto& parts = found->second;
     WorkSums both = parts[0];
     both += parts[2];
+    const auto add = [&](std::string_view part, const WorkSums& sums, const WorkSums* products) {
+      table.add_row(of_part.row({name_of(phase), part, sums, layers, products}));
+    };
     for (std::size_t i = 0; i < std::size(kParts); ++i) {
-      add_row(table, name_of(phase), kTitles[i], parts[i], layers, i == 1 ? &both : nullptr);
+      add(kTitles[i], parts[i], i == 1 ? &both : nullptr);
     }
-    add_row(table, name_of(phase), "both products", both, layers);
-    if (parts[kCopies].launches > 0) {
-      add_row(table, name_of(phase), "copies for the products", parts[kCopies], layers);
-    }
+    add("both products", both, nullptr);
+    if (parts[kCopies].launches > 0) add("copies for the products", parts[kCopies], nullptr);
     if (phase == Phase::kForward) table.notes = conventions(cell.profile, parts[1].flops);
   }
   return table;

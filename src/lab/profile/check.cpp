@@ -5,7 +5,7 @@
 
 #include "analysis/cost.h"
 #include "lab/profile/tables.h"
-#include "lab/report/columns.h"
+#include "lab/report/fields.h"
 
 namespace tracestep {
 namespace {
@@ -99,70 +99,78 @@ class Check {
   std::int64_t nobody_ = 0;
 };
 
-class Rows {
- public:
-  Rows(Table& table, const Profile& profile) : table_(table), label_(label_of(profile)) {}
+// A count that must be: by the formula, in the program, and of what ran. Without the first two it
+// is told and cannot be wrong.
+struct Count {
+  std::string what, why;
+  std::optional<std::int64_t> expected, in_program;
+  std::int64_t ran = 0;
+  std::string detail = {};
 
-  void add(std::string_view what, std::string_view why, std::int64_t expected,
-           std::int64_t in_program, std::int64_t ran, const std::string& detail = {}) {
-    const bool ok = expected == in_program && in_program == ran;
-    failures_ += ok ? 0 : 1;
-    table_.add_row({label_, what, why, expected, in_program, ran, ok ? "ok" : "differs",
-                    detail.empty() ? Json() : Json(detail)});
-  }
-  // A count that is told and cannot be wrong.
-  void tell(std::string_view what, std::string_view why, std::int64_t ran) {
-    table_.add_row({label_, what, why, Json(), Json(), ran, "ok", Json()});
-  }
-  int failures() const { return failures_; }
-
- private:
-  Table& table_;
-  std::string label_;
-  int failures_ = 0;
+  bool is_ok() const { return !expected || (*expected == *in_program && *in_program == ran); }
 };
+
+Fields<Count> fields(const std::string& label) {
+  using C = const Count&;
+  return {{text_column("cell"), [label](C) { return label; }},
+          {text_column("what"), &Count::what},
+          {text_column("why"), &Count::why},
+          {int_column("expected", "", "by the formula"), [](C c) { return or_null(c.expected); }},
+          {int_column("in_program", "program", "nodes of the program"),
+           [](C c) { return or_null(c.in_program); }},
+          {int_column("ran", "", "nodes of which a kernel was seen in every step"), &Count::ran},
+          {text_column("verdict"), [](C c) { return c.is_ok() ? "ok" : "differs"; }},
+          {text_column("detail"), [](C c) { return or_null(c.detail); }}};
+}
+
+std::vector<Count> counts_of(const ProfiledCell& cell) {
+  const Check check(cell);
+  const StepSpec& step = cell.profile.spec.step;
+  const bool is_flash = step.attention == AttentionForm::kFlash;
+  const std::int64_t layers = step.model.layers;
+  const std::int64_t weights = 7 * layers + 1, attention = (is_flash ? 1 : 2) * layers;
+  const Products in = check.expected(Phase::kForward), ran = check.ran(Phase::kForward);
+  std::vector<Count> out = {
+      {"weight products, forward", fmt::format("7L + 1, L = {}", layers), weights, in.weights,
+       ran.weights},
+      {"attention products, forward", is_flash ? "L, one kernel for both" : "2L", attention,
+       in.attention, ran.attention}};
+  if (step.mode == Mode::kForwardBackward || step.mode == Mode::kStep) {
+    const Products in_b = check.expected(Phase::kBackward), ran_b = check.ran(Phase::kBackward);
+    out.push_back(
+        {"weight products, backward", "twice forward's", 2 * weights, in_b.weights, ran_b.weights});
+    out.push_back({"attention products, backward",
+                   is_flash ? "L, one kernel for all" : "twice forward's",
+                   (is_flash ? 1 : 2) * attention, in_b.attention, ran_b.attention});
+  }
+  const std::string missing = check.first_missing();
+  out.push_back({"all nodes that are no views", "each has a kernel", check.nodes(), check.nodes(),
+                 check.nodes_that_ran(), missing.empty() ? "" : "first missing: " + missing});
+  out.push_back({"launches that no node asked for", "none", 0, 0, check.nobody()});
+  out.push_back(
+      {"steps unlike the first", "every step is the same", 0, 0, check.steps_that_differ()});
+  out.push_back({.what = "nodes with several kernels",
+                 .why = "as the library chose",
+                 .expected = {},
+                 .in_program = {},
+                 .ran = check.nodes_with_several()});
+  return out;
+}
 
 }  // namespace
 
 Table launch_check_table(std::span<const ProfiledCell> cells, int* failures) {
-  Table table{.name = "launch_check", .title = "What must run, and what ran, in every step"};
-  table.columns = {text_column("cell"),
-                   text_column("what"),
-                   text_column("why"),
-                   int_column("expected", "", "by the formula"),
-                   int_column("in_program", "program", "nodes of the program"),
-                   int_column("ran", "", "nodes of which a kernel was seen in every step"),
-                   text_column("verdict"),
-                   text_column("detail")};
+  Table table{.name = "launch_check",
+              .title = "What must run, and what ran, in every step",
+              .columns = fields({}).columns()};
   int failed = 0;
   for (const ProfiledCell& cell : cells) {
     if (cell.profile.status != "ok") continue;
-    Rows rows(table, cell.profile);
-    const Check check(cell);
-    const std::int64_t layers = cell.profile.spec.step.model.layers;
-    const Mode mode = cell.profile.spec.step.mode;
-    const bool is_flash = cell.profile.spec.step.attention == AttentionForm::kFlash;
-    const std::int64_t weights = 7 * layers + 1, attention = (is_flash ? 1 : 2) * layers;
-    const Products in = check.expected(Phase::kForward), ran = check.ran(Phase::kForward);
-    rows.add("weight products, forward", fmt::format("7L + 1, L = {}", layers), weights, in.weights,
-             ran.weights);
-    rows.add("attention products, forward", is_flash ? "L, one kernel for both" : "2L", attention,
-             in.attention, ran.attention);
-    if (mode == Mode::kForwardBackward || mode == Mode::kStep) {
-      const Products in_b = check.expected(Phase::kBackward), ran_b = check.ran(Phase::kBackward);
-      rows.add("weight products, backward", "twice forward's", 2 * weights, in_b.weights,
-               ran_b.weights);
-      rows.add("attention products, backward",
-               is_flash ? "L, one kernel for all" : "twice forward's",
-               (is_flash ? 1 : 2) * attention, in_b.attention, ran_b.attention);
+    const Fields<Count> of_cell = fields(label_of(cell.profile));
+    for (const Count& count : counts_of(cell)) {
+      table.add_row(of_cell.row(count));
+      failed += count.is_ok() ? 0 : 1;
     }
-    const std::string missing = check.first_missing();
-    rows.add("all nodes that are no views", "each has a kernel", check.nodes(), check.nodes(),
-             check.nodes_that_ran(), missing.empty() ? "" : "first missing: " + missing);
-    rows.add("launches that no node asked for", "none", 0, 0, check.nobody());
-    rows.add("steps unlike the first", "every step is the same", 0, 0, check.steps_that_differ());
-    rows.tell("nodes with several kernels", "as the library chose", check.nodes_with_several());
-    failed += rows.failures();
   }
   if (failures != nullptr) *failures = failed;
   return table;

@@ -6,46 +6,33 @@
 #include "analysis/component.h"
 #include "lab/measure/statistics.h"
 #include "lab/profile/tables.h"
-#include "lab/report/columns.h"
+#include "lab/report/fields.h"
 
 namespace tracestep {
 namespace {
-
-double percent(double part, double whole) {
-  return whole > 0.0 ? 100.0 * part / whole : 0.0;
-}
-
-Json when(bool condition, Json value) {
-  return condition ? std::move(value) : Json();
-}
 
 std::int64_t rounded(double value) {
   return std::llround(value);
 }
 
-// Which limit of the roofline the work meets first; empty where it counts neither.
-Json bound_of(const WorkSums& s) {
-  if (s.roof_ms <= 0) return Json();
-  return s.roof_by_bytes_ms > 0.5 * s.roof_ms ? "bytes" : "FLOPs";
+// A column of work done, read from it.
+using WorkField = Field<WorkSums>;
+
+WorkField launches_field() {
+  return {real_column("launches", "launches", "", 0, "in one step"), &WorkSums::launches};
 }
 
-std::vector<Column> roof_columns() {
-  return {real_column("gflops", "GFLOP/s", "", 1, "counted operations over time"),
-          real_column("gb_per_s", "GB/s", "", 1, "counted bytes over time"),
-          text_column("bound", "", "the roofline's limit: bytes or FLOPs"),
-          real_column("roof_percent", "of roof", "%", 1,
-                      "least time by the measured ceilings over time; above 100: caches")};
-}
-
-void add_roof(std::vector<Json>& row, const WorkSums& s) {
-  row.push_back(when(s.flops > 0, s.gflops()));
-  row.push_back(when(s.bytes > 0, s.gb_s()));
-  row.push_back(bound_of(s));
-  row.push_back(when(s.roof_ms > 0, percent(s.roof_ms, s.ms)));
-}
-
-void add_empty(std::vector<Json>& row, std::size_t count) {
-  row.insert(row.end(), count, Json());
+Fields<WorkSums> roof_fields() {
+  using S = const WorkSums&;
+  return {{real_column("gflops", "GFLOP/s", "", 1, "counted operations over time"),
+           [](S s) { return when(s.flops > 0, s.gflops()); }},
+          {real_column("gb_per_s", "GB/s", "", 1, "counted bytes over time"),
+           [](S s) { return when(s.bytes > 0, s.gb_s()); }},
+          {text_column("bound", "", "the roofline's limit: bytes or FLOPs"),
+           [](S s) { return or_null(s.bound()); }},
+          {real_column("roof_percent", "of roof", "%", 1,
+                       "least time by the measured ceilings over time; above 100: caches"),
+           [](S s) { return when(s.roof_ms > 0, percent_of(s.roof_ms, s.ms)); }}};
 }
 
 // Durations of every kernel of that name, in ns, and its rows of the matrix added up.
@@ -93,39 +80,91 @@ std::vector<KernelTimes> kernels_of(const ProfiledCell& cell, const ComponentFil
 
 }  // namespace
 
+namespace {
+
+struct KernelRow {
+  const KernelTimes& k;
+  double steps, busy_ns;
+  Summary ns;
+};
+
+Fields<KernelRow> kernel_fields() {
+  using R = const KernelRow&;
+  const auto ns = [](const char* name, double Summary::*member) {
+    return Field<KernelRow>{real_column(name, name, "", 1), [member](R r) { return r.ns.*member; }};
+  };
+  Fields<KernelRow> out = {
+      {real_column("Time (%)", "Time (%)", "", 1, "of the kernels' total time"),
+       [](R r) { return percent_of(r.k.total_ns, r.busy_ns); }},
+      {int_column("Total Time (ns)"), [](R r) { return rounded(r.k.total_ns); }},
+      {int_column("Instances"), [](R r) { return r.ns.count; }},
+      ns("Avg (ns)", &Summary::mean),
+      ns("Med (ns)", &Summary::median),
+      {int_column("Min (ns)"), [](R r) { return rounded(r.ns.min); }},
+      {int_column("Max (ns)"), [](R r) { return rounded(r.ns.max); }},
+      ns("StdDev (ns)", &Summary::sample_std),
+      {text_column("Name"), [](R r) { return r.k.name; }},
+      {text_column("class", "", "of the nodes that asked for it"),
+       [](R r) { return r.k.kernel_class; }},
+      {real_column("per_step", "per step", "", 0, "instances in one step"),
+       [](R r) { return static_cast<double>(r.ns.count) / r.steps; }}};
+  return out.add(roof_fields(), [](R r) { return &r.k.sums; });
+}
+
+// A row of work, or a sum of rows: then `work` is null. `sums` is null for time without work.
+struct MatrixRow {
+  std::string name;
+  const Work* work;
+  const WorkSums* sums;
+  double ms, span_ms;
+};
+
+using M = const MatrixRow&;
+
+// Of rows that a node asked for.
+template <class Get>
+Field<MatrixRow> node_field(Column column, Get get) {
+  return {std::move(column), [get](M m) {
+            return m.work != nullptr && m.work->has_node ? Json(get(*m.work)) : Json();
+          }};
+}
+
+Fields<MatrixRow> matrix_fields() {
+  Fields<MatrixRow> out = {
+      {text_column("component", "", "model path, layers added up"), &MatrixRow::name},
+      node_field(text_column("phase"), [](const Work& w) { return w.phase; }),
+      node_field(text_column("op"), [](const Work& w) { return w.op; }),
+      {text_column("kernel"),
+       [](M m) { return m.work == nullptr ? Json() : Json(m.work->kernel); }},
+      node_field(text_column("class", "", "from the op's record"),
+                 [](const Work& w) { return name_of(w.kernel_class); })};
+  const auto sums = [](M m) { return m.sums; };
+  out.add(Fields<WorkSums>{launches_field()}, sums);
+  out.add(real_column("ms", "time", "ms", 4), &MatrixRow::ms);
+  out.add(real_column("share_percent", "share", "%", 2, "of the span"),
+          [](M m) { return percent_of(m.ms, m.span_ms); });
+  out.add(Fields<WorkSums>{{real_column("gap_ms", "gap before", "ms", 4,
+                                        "between the end of the kernel before and the start"),
+                            &WorkSums::gap_ms},
+                           {data_only(real_column("flops", "FLOPs", "", 0)), &WorkSums::flops},
+                           {data_only(real_column("bytes", "bytes", "", 0)), &WorkSums::bytes}},
+          sums);
+  out.add(roof_fields(), sums);
+  return out.add(
+      data_only(bool_column("is_modelled", "", "a node of several origins, shared evenly")),
+      [](M m) { return m.work != nullptr && m.work->is_modelled; });
+}
+
+}  // namespace
+
 Table kernel_table(const ProfiledCell& cell, const ComponentFilter& filter) {
-  Table table{.name = "kernels", .title = "Kernels of all profiled steps"};
-  const auto ns = [](const char* name) { return real_column(name, name, "", 1); };
-  table.columns = {real_column("Time (%)", "Time (%)", "", 1, "of the kernels' total time"),
-                   int_column("Total Time (ns)"),
-                   int_column("Instances"),
-                   ns("Avg (ns)"),
-                   ns("Med (ns)"),
-                   int_column("Min (ns)"),
-                   int_column("Max (ns)"),
-                   ns("StdDev (ns)"),
-                   text_column("Name"),
-                   text_column("class", "", "of the nodes that asked for it"),
-                   real_column("per_step", "per step", "", 0, "instances in one step")};
-  for (Column& c : roof_columns()) table.columns.push_back(std::move(c));
   const auto steps = static_cast<double>(cell.profile.steps.size());
-  const double busy_ns = cell.work.busy_ms * steps * 1e6;
-  for (const KernelTimes& k : kernels_of(cell, filter)) {
-    const Summary s = summarize(k.durations);
-    std::vector<Json> row{percent(k.total_ns, busy_ns),
-                          rounded(k.total_ns),
-                          s.count,
-                          s.mean,
-                          s.median,
-                          rounded(s.min),
-                          rounded(s.max),
-                          s.sample_std,
-                          k.name,
-                          k.kernel_class,
-                          static_cast<double>(s.count) / steps};
-    add_roof(row, k.sums);
-    table.add_row(std::move(row));
+  const std::vector<KernelTimes> kernels = kernels_of(cell, filter);
+  std::vector<KernelRow> rows;
+  for (const KernelTimes& k : kernels) {
+    rows.push_back({k, steps, cell.work.busy_ms * steps * 1e6, summarize(k.durations)});
   }
+  Table table = table_of("kernels", "Kernels of all profiled steps", kernel_fields(), rows);
   table.notes.push_back(
       fmt::format("instances count {} profiled steps; divide by it, or read the column per step",
                   cell.profile.steps.size()));
@@ -134,78 +173,63 @@ Table kernel_table(const ProfiledCell& cell, const ComponentFilter& filter) {
 
 Table matrix_table(const ProfiledCell& cell, const ComponentFilter& filter) {
   const StepWork& work = cell.work;
-  Table table{.name = "matrix", .title = "One step by component, phase and kernel"};
-  table.columns = {text_column("component", "", "model path, layers added up"),
-                   text_column("phase"),
-                   text_column("op"),
-                   text_column("kernel"),
-                   text_column("class", "", "from the op's record"),
-                   real_column("launches", "launches", "", 0, "in one step"),
-                   real_column("ms", "time", "ms", 4),
-                   real_column("share_percent", "share", "%", 2, "of the span"),
-                   real_column("gap_ms", "gap before", "ms", 4,
-                               "between the end of the kernel before and the start"),
-                   data_only(real_column("flops", "FLOPs", "", 0)),
-                   data_only(real_column("bytes", "bytes", "", 0))};
-  for (Column& c : roof_columns()) table.columns.push_back(std::move(c));
-  table.columns.push_back(data_only({.name = "is_modelled",
-                                     .kind = ColumnKind::kBool,
-                                     .description = "a node of several origins, shared evenly"}));
+  std::vector<MatrixRow> rows;
   WorkSums left_out, all;
   for (const Work& w : work.rows) {
     all += w.sums;
-    if (!filter.has(w.component)) {
-      left_out += w.sums;
-      continue;
-    }
-    std::vector<Json> row{w.component,
-                          when(w.has_node, w.phase),
-                          when(w.has_node, w.op),
-                          w.kernel,
-                          when(w.has_node, name_of(w.kernel_class)),
-                          w.sums.launches,
-                          w.sums.ms,
-                          percent(w.sums.ms, work.span_ms),
-                          w.sums.gap_ms,
-                          w.sums.flops,
-                          w.sums.bytes};
-    add_roof(row, w.sums);
-    row.push_back(w.is_modelled);
-    table.add_row(std::move(row));
-  }
-  const auto add_sum = [&](const char* name, const WorkSums& s, double ms, bool is_work) {
-    std::vector<Json> row{name, Json(), Json(), Json(), Json()};
-    row.push_back(when(is_work, s.launches));
-    row.push_back(ms);
-    row.push_back(percent(ms, work.span_ms));
-    row.push_back(when(is_work, s.gap_ms));
-    row.push_back(when(is_work, s.flops));
-    row.push_back(when(is_work, s.bytes));
-    if (is_work) {
-      add_roof(row, s);
+    if (filter.has(w.component)) {
+      rows.push_back({w.component, &w, &w.sums, w.sums.ms, work.span_ms});
     } else {
-      add_empty(row, 4);
+      left_out += w.sums;
     }
-    row.push_back(false);
-    table.add_row(std::move(row));
+  }
+  const auto add_sum = [&](const char* name, const WorkSums* sums, double ms) {
+    rows.push_back({name, nullptr, sums, ms, work.span_ms});
   };
-  if (left_out.launches > 0) add_sum("components not asked for", left_out, left_out.ms, true);
-  add_sum("gaps", {}, work.gaps_ms, false);
-  if (work.overlap_ms > 0) add_sum("overlap", {}, -work.overlap_ms, false);
-  add_sum("total", all, work.span_ms, true);
+  if (left_out.launches > 0) add_sum("components not asked for", &left_out, left_out.ms);
+  add_sum("gaps", nullptr, work.gaps_ms);
+  if (work.overlap_ms > 0) add_sum("overlap", nullptr, -work.overlap_ms);
+  add_sum("total", &all, work.span_ms);
+  Table table =
+      table_of("matrix", "One step by component, phase and kernel", matrix_fields(), rows);
   table.notes.push_back(
       "classes, FLOPs and bytes are those of the program's ops, not guesses "
       "from names of kernels; every element counts as read or written once");
   return table;
 }
 
-Table kind_table(const ProfiledCell& cell, const ComponentFilter& filter) {
-  struct Kind {
-    std::string op;
-    KernelClass kernel_class = KernelClass::kElementwise;
-    std::map<std::string, double> ms;  // by phase
-    WorkSums sums;
+namespace {
+
+struct Kind {
+  std::string op;
+  KernelClass kernel_class = KernelClass::kElementwise;
+  std::map<std::string, double> ms;  // by phase
+  WorkSums sums;
+};
+
+Fields<Kind> kind_fields(double busy_ms) {
+  using K = const Kind&;
+  const auto ms = [](const char* name, const char* title, Phase phase) {
+    return Field<Kind>{real_column(name, title, "ms", 4), [phase](K k) {
+                         const auto found = k.ms.find(std::string(name_of(phase)));
+                         return found == k.ms.end() ? Json() : Json(found->second);
+                       }};
   };
+  const auto sums = [](K k) { return &k.sums; };
+  Fields<Kind> out = {{text_column("op", "", "what it computes"), &Kind::op},
+                      {text_column("class"), [](K k) { return name_of(k.kernel_class); }}};
+  out.add(Fields<WorkSums>{launches_field()}, sums);
+  out.add(Fields<Kind>{ms("forward_ms", "forward", Phase::kForward),
+                       ms("backward_ms", "backward", Phase::kBackward),
+                       ms("optimizer_ms", "optimizer", Phase::kOptimizer)});
+  out.add(real_column("share_percent", "share", "%", 2, "of the time of all kernels"),
+          [busy_ms](K k) { return percent_of(k.sums.ms, busy_ms); });
+  return out.add(roof_fields(), sums);
+}
+
+}  // namespace
+
+Table kind_table(const ProfiledCell& cell, const ComponentFilter& filter) {
   std::map<std::string, Kind> by_op;
   for (const Work& w : cell.work.rows) {
     if (is_product(w) || !w.has_node || !filter.has(w.component)) continue;
@@ -219,31 +243,8 @@ Table kind_table(const ProfiledCell& cell, const ComponentFilter& filter) {
   kinds.reserve(by_op.size());
   for (auto& [op, kind] : by_op) kinds.push_back(std::move(kind));
   std::ranges::stable_sort(kinds, std::greater{}, [](const Kind& k) { return k.sums.ms; });
-  Table table{.name = "kinds", .title = "Kernels that multiply no matrices, by kind"};
-  table.columns = {text_column("op", "", "what it computes"),
-                   text_column("class"),
-                   real_column("launches", "launches", "", 0, "in one step"),
-                   real_column("forward_ms", "forward", "ms", 4),
-                   real_column("backward_ms", "backward", "ms", 4),
-                   real_column("optimizer_ms", "optimizer", "ms", 4),
-                   real_column("share_percent", "share", "%", 2, "of the time of all kernels")};
-  for (Column& c : roof_columns()) table.columns.push_back(std::move(c));
-  for (const Kind& k : kinds) {
-    const auto ms = [&](Phase phase) {
-      const auto found = k.ms.find(std::string(name_of(phase)));
-      return found == k.ms.end() ? Json() : Json(found->second);
-    };
-    std::vector<Json> row{k.op,
-                          name_of(k.kernel_class),
-                          k.sums.launches,
-                          ms(Phase::kForward),
-                          ms(Phase::kBackward),
-                          ms(Phase::kOptimizer),
-                          percent(k.sums.ms, cell.work.busy_ms)};
-    add_roof(row, k.sums);
-    table.add_row(std::move(row));
-  }
-  return table;
+  return table_of("kinds", "Kernels that multiply no matrices, by kind",
+                  kind_fields(cell.work.busy_ms), kinds);
 }
 
 Table ceiling_table(const Ceilings& ceilings) {

@@ -4,28 +4,23 @@
 
 #include "lab/measure/statistics.h"
 #include "lab/profile/tables.h"
-#include "lab/report/columns.h"
+#include "lab/report/fields.h"
 
 namespace tracestep {
 namespace {
-
-double percent(double part, double whole) {
-  return whole > 0.0 ? 100.0 * part / whole : 0.0;
-}
 
 double ratio(double a, double b) {
   return b > 0.0 ? a / b : 0.0;
 }
 
-std::vector<Column> cell_label_columns() {
-  return {text_column("size"),      int_column("context"), text_column("mode"),
-          text_column("precision"), text_column("ops"),    text_column("attention")};
-}
-
-std::vector<Json> cell_label(const Profile& p) {
-  const StepSpec& s = p.spec.step;
-  return {s.model.name,     s.shape.context, name_of(s.mode),
-          p.spec.precision, name_of(s.ops),  name_of(s.attention)};
+Fields<Profile> label_fields() {
+  using P = const Profile&;
+  return {{text_column("size"), [](P p) { return p.spec.step.model.name; }},
+          {int_column("context"), [](P p) { return p.spec.step.shape.context; }},
+          {text_column("mode"), [](P p) { return name_of(p.spec.step.mode); }},
+          {text_column("precision"), [](P p) { return p.spec.precision; }},
+          {text_column("ops"), [](P p) { return name_of(p.spec.step.ops); }},
+          {text_column("attention"), [](P p) { return name_of(p.spec.step.attention); }}};
 }
 
 // Time of a pass, split by what multiplies matrices, and by kernel.
@@ -64,15 +59,50 @@ std::optional<NamedKernel> longest_of_all(const Pass& pass) {
   return a->second.ms >= b->second.ms ? a : b;
 }
 
-void add_kernel(std::vector<Json>& row, const std::optional<NamedKernel>& kernel, double pass_ms) {
-  if (!kernel) {
-    row.insert(row.end(), 4, Json());
-    return;
-  }
-  row.push_back(kernel->first);
-  row.push_back(percent(kernel->second.ms, pass_ms));
-  row.push_back(kernel->second.launches);
-  row.push_back(kernel->second.ms);
+// A pass of a cell; without one where the cell did not run.
+struct PassRow {
+  const Profile& profile;
+  std::string name;
+  const Pass* pass;
+  std::optional<NamedKernel> top, top_other;
+};
+
+using R = const PassRow&;
+
+// Of the kernels that take most: "top" or "top_other".
+Fields<PassRow> top_fields(const std::string& prefix, const char* title, const char* description,
+                           std::optional<NamedKernel> PassRow::*top) {
+  const auto field = [top](Column column, auto get) {
+    return Field<PassRow>{std::move(column),
+                          [top, get](R r) { return r.*top ? Json(get(r, *(r.*top))) : Json(); }};
+  };
+  using K = const NamedKernel&;
+  return {
+      field(text_column(prefix + "_kernel", title, description), [](R, K k) { return k.first; }),
+      field(real_column(prefix + "_percent", "share", "%", 1, "of the pass"),
+            [](R r, K k) { return percent_of(k.second.ms, r.pass->ms); }),
+      field(real_column(prefix + "_launches", "launches", "", 0, "in one step"),
+            [](R, K k) { return k.second.launches; }),
+      field(data_only(real_column(prefix + "_ms", "", "ms", 4)),
+            [](R, K k) { return k.second.ms; })};
+}
+
+Fields<PassRow> pass_fields() {
+  Fields<PassRow> out{};
+  out.add(label_fields(), [](R r) { return &r.profile; });
+  out.add(text_column("pass", "", "a phase, or all of the step"), &PassRow::name);
+  out.add(text_column("status"), [](R r) { return r.profile.status; });
+  const Fields<Pass> sums = {
+      {real_column("ms", "kernels", "ms", 3, "sum of the kernels' times in one step"), &Pass::ms},
+      {real_column("launches", "launches", "", 0, "in one step"), &Pass::launches},
+      {real_column("products_percent", "products", "%", 1,
+                   "matrix products' share of the kernels' time"),
+       [](const Pass& p) { return percent_of(p.product_ms, p.ms); }},
+      {data_only(real_column("products_ms", "", "ms", 4)), &Pass::product_ms}};
+  out.add(sums, [](R r) { return r.pass; });
+  out.add(top_fields("top", "top kernel", "", &PassRow::top));
+  return out.add(top_fields("top_other", "top other kernel", "that multiplies no matrices",
+                            &PassRow::top_other));
 }
 
 std::map<std::string, Pass> passes_of(const ProfiledCell& cell) {
@@ -106,8 +136,8 @@ std::string share_note(const ProfiledCell& inference, const ProfiledCell& traini
       "{}: matrix products take {:.1f} % of the kernels' time in {} and {:.1f} % in {}. Their time "
       "grows {:.2f}x (FLOPs {:.2f}x: two more products per product for the gradients), all other "
       "kernels {:.2f}x ({:.3f} to {:.3f} ms, of which backward {:.3f} and optimizer {:.3f} ms)",
-      label_of(training.profile), percent(a.product_ms, a.ms),
-      name_of(inference.profile.spec.step.mode), percent(b.product_ms, b.ms),
+      label_of(training.profile), percent_of(a.product_ms, a.ms),
+      name_of(inference.profile.spec.step.mode), percent_of(b.product_ms, b.ms),
       name_of(training.profile.spec.step.mode), ratio(b.product_ms, a.product_ms),
       ratio(b.product_flops, a.product_flops), ratio(b.ms - b.product_ms, a.ms - a.product_ms),
       a.ms - a.product_ms, b.ms - b.product_ms, backward.ms - backward.product_ms,
@@ -123,32 +153,13 @@ std::string label_of(const Profile& p) {
 }
 
 Table pass_table(std::span<const ProfiledCell> cells) {
+  const Fields<PassRow> fields = pass_fields();
   Table table{.name = "passes",
-              .title = "Passes: share of matrix products, and the kernels that take most"};
-  table.columns = cell_label_columns();
-  const auto add = [&](Column c) { table.columns.push_back(std::move(c)); };
-  add(text_column("pass", "", "a phase, or all of the step"));
-  add(text_column("status"));
-  add(real_column("ms", "kernels", "ms", 3, "sum of the kernels' times in one step"));
-  add(real_column("launches", "launches", "", 0, "in one step"));
-  add(real_column("products_percent", "products", "%", 1,
-                  "matrix products' share of the kernels' time"));
-  add(data_only(real_column("products_ms", "", "ms", 4)));
-  add(text_column("top_kernel", "top kernel"));
-  add(real_column("top_percent", "share", "%", 1, "of the pass"));
-  add(real_column("top_launches", "launches", "", 0, "in one step"));
-  add(data_only(real_column("top_ms", "", "ms", 4)));
-  add(text_column("top_other_kernel", "top other kernel", "that multiplies no matrices"));
-  add(real_column("top_other_percent", "share", "%", 1, "of the pass"));
-  add(real_column("top_other_launches", "launches", "", 0, "in one step"));
-  add(data_only(real_column("top_other_ms", "", "ms", 4)));
+              .title = "Passes: share of matrix products, and the kernels that take most",
+              .columns = fields.columns()};
   for (const ProfiledCell& cell : cells) {
     if (cell.profile.status != "ok") {
-      std::vector<Json> row = cell_label(cell.profile);
-      row.push_back("all");
-      row.push_back(cell.profile.status);
-      row.resize(table.columns.size());
-      table.add_row(std::move(row));
+      table.add_row(fields.row({cell.profile, "all", nullptr, {}, {}}));
       continue;
     }
     const auto passes = passes_of(cell);
@@ -158,12 +169,8 @@ Table pass_table(std::span<const ProfiledCell> cells) {
       const auto found = passes.find(std::string(name));
       if (found == passes.end()) continue;
       const Pass& pass = found->second;
-      std::vector<Json> row = cell_label(cell.profile);
-      row.insert(row.end(), {name, cell.profile.status, pass.ms, pass.launches,
-                             percent(pass.product_ms, pass.ms), pass.product_ms});
-      add_kernel(row, longest_of_all(pass), pass.ms);
-      add_kernel(row, longest(pass.others), pass.ms);
-      table.add_row(std::move(row));
+      table.add_row(fields.row(
+          {cell.profile, found->first, &pass, longest_of_all(pass), longest(pass.others)}));
     }
   }
   for (const ProfiledCell& a : cells) {
@@ -179,47 +186,75 @@ Table pass_table(std::span<const ProfiledCell> cells) {
   return table;
 }
 
-Table clock_table(std::span<const ProfiledCell> cells) {
-  Table table{.name = "clocks", .title = "One step by four clocks"};
-  table.columns = cell_label_columns();
-  const auto ms = [&](const char* name, const char* title, const char* text) {
-    table.columns.push_back(real_column(name, title, "ms", 3, text));
+namespace {
+
+// A profiled step and the figures that its clocks give.
+struct ClockRow {
+  const Profile& p;
+  const StepWork& w;
+  double wall_ms, issue_ms;
+
+  double outside_ms() const { return wall_ms - w.span_ms; }
+};
+
+ClockRow clocks_of(const ProfiledCell& cell) {
+  const Profile& p = cell.profile;
+  double wall = 0;
+  for (const ProfiledStep& s : p.steps) wall += static_cast<double>(s.end_ns - s.start_ns) * 1e-6;
+  wall /= static_cast<double>(p.steps.size());
+  // Where kernels run inside the calls, issuing is what is left of the wall without them.
+  const double issue =
+      p.is_asynchronous ? p.plain.issue_ms : std::max(0.0, p.plain.wall_ms - cell.work.busy_ms);
+  return {p, cell.work, wall, issue};
+}
+
+Fields<ClockRow> clock_fields() {
+  using C = const ClockRow&;
+  const auto ms = [](const char* name, const char* title, const char* text) {
+    return real_column(name, title, "ms", 3, text);
   };
-  ms("plain_wall_ms", "wall", "call to end of a step that nobody records; median");
-  ms("plain_issue_ms", "issue", "host time of such a call; on a CPU wall less busy");
-  ms("plain_span_ms", "span", "first kernel's start to last one's end of such a step; median");
-  ms("wall_ms", "wall, profiled", "the same of the profiled steps; mean");
-  ms("span_ms", "span, profiled", "likewise");
-  ms("busy_ms", "busy", "sum of the kernels' times");
-  ms("gaps_ms", "gaps", "in the span, between kernels");
-  ms("outside_ms", "outside", "of the profiled wall, before the first and after the last kernel");
-  table.columns.push_back(real_column("busy_percent", "busy of wall", "%", 1, "of the plain wall"));
-  table.columns.push_back(
-      real_column("cost_percent", "cost", "%", 1, "profiled wall over plain wall, less one"));
-  table.columns.push_back(
-      data_only(real_column("identity_error_ms", "", "ms", 6, "wall - outside - gaps - busy")));
+  Fields<ClockRow> out{};
+  out.add(label_fields(), [](C c) { return &c.p; });
+  return out.add(Fields<ClockRow>{
+      {ms("plain_wall_ms", "wall", "call to end of a step that nobody records; median"),
+       [](C c) { return c.p.plain.wall_ms; }},
+      {ms("plain_issue_ms", "issue", "host time of such a call; on a CPU wall less busy"),
+       &ClockRow::issue_ms},
+      {ms("plain_span_ms", "span", "first kernel's start to last one's end of such a step; median"),
+       [](C c) { return c.p.plain.span_ms; }},
+      {ms("wall_ms", "wall, profiled", "the same of the profiled steps; mean"), &ClockRow::wall_ms},
+      {ms("span_ms", "span, profiled", "likewise"), [](C c) { return c.w.span_ms; }},
+      {ms("busy_ms", "busy", "sum of the kernels' times"), [](C c) { return c.w.busy_ms; }},
+      {ms("gaps_ms", "gaps", "in the span, between kernels"), [](C c) { return c.w.gaps_ms; }},
+      {ms("outside_ms", "outside",
+          "of the profiled wall, before the first and after the last kernel"),
+       [](C c) { return c.outside_ms(); }},
+      {real_column("busy_percent", "busy of wall", "%", 1, "of the plain wall"),
+       [](C c) { return percent_of(c.w.busy_ms, c.p.plain.wall_ms); }},
+      {real_column("cost_percent", "cost", "%", 1, "profiled wall over plain wall, less one"),
+       [](C c) { return percent_of(c.wall_ms - c.p.plain.wall_ms, c.p.plain.wall_ms); }},
+      {data_only(real_column("identity_error_ms", "", "ms", 6, "wall - outside - gaps - busy")),
+       [](C c) {
+         return c.wall_ms - c.outside_ms() - c.w.gaps_ms - c.w.busy_ms + c.w.overlap_ms;
+       }}});
+}
+
+}  // namespace
+
+Table clock_table(std::span<const ProfiledCell> cells) {
+  const Fields<ClockRow> fields = clock_fields();
+  Table table{.name = "clocks", .title = "One step by four clocks", .columns = fields.columns()};
   for (const ProfiledCell& cell : cells) {
     const Profile& p = cell.profile;
     if (p.status != "ok" || p.steps.empty()) continue;
-    double wall = 0;
-    for (const ProfiledStep& s : p.steps) wall += static_cast<double>(s.end_ns - s.start_ns) * 1e-6;
-    wall /= static_cast<double>(p.steps.size());
     const StepWork& w = cell.work;
-    const double outside = wall - w.span_ms;
-    // Where kernels run inside the calls, issuing is what is left of the wall without them.
-    const double issue =
-        p.is_asynchronous ? p.plain.issue_ms : std::max(0.0, p.plain.wall_ms - w.busy_ms);
-    std::vector<Json> row = cell_label(p);
-    row.insert(row.end(), {p.plain.wall_ms, issue, p.plain.span_ms, wall, w.span_ms, w.busy_ms,
-                           w.gaps_ms, outside, percent(w.busy_ms, p.plain.wall_ms),
-                           percent(wall - p.plain.wall_ms, p.plain.wall_ms),
-                           wall - outside - w.gaps_ms - w.busy_ms + w.overlap_ms});
-    table.add_row(std::move(row));
+    const ClockRow row = clocks_of(cell);
+    table.add_row(fields.row(row));
     if (p.is_asynchronous && w.busy_ms < 0.5 * p.plain.wall_ms) {
       table.notes.push_back(fmt::format(
           "{}: kernels run for {:.0f} % of the wall; the rest is the host issuing them ({:.3f} ms "
           "for {} launches), so this time says little about the device",
-          label_of(p), percent(w.busy_ms, p.plain.wall_ms), issue,
+          label_of(p), percent_of(w.busy_ms, p.plain.wall_ms), row.issue_ms,
           p.launches.size() / p.steps.size()));
     }
   }

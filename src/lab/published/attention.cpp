@@ -7,7 +7,7 @@
 
 #include "lab/measure/statistics.h"
 #include "lab/published/published.h"
-#include "lab/report/columns.h"
+#include "lab/report/fields.h"
 
 namespace tracestep {
 namespace {
@@ -188,34 +188,34 @@ class AttentionJudge {
   std::map<std::string, double> pace_;
 };
 
-Json or_null(double ms) {
-  return ms > 0 ? Json(ms) : Json();
-}
-
 }  // namespace
 
 Table attention_replay_table(const Published& published, const ReplayInput& ours) {
-  Table table{
-      .name = "published_attention",
-      .title = "Published attention benchmarks (batch 8, no heads, fp32)",
-      .columns = {text_column("study"), int_column("width"), int_column("context"),
-                  real_column("forward_ms", "forward", "ms", 2),
-                  real_column("our_forward_ms", "ours", "ms", 2),
-                  real_column("backward_ms", "backward", "ms", 2),
-                  real_column("our_backward_ms", "ours", "ms", 2), text_column("verdict", "times"),
-                  text_column("reason"), bytes_column("before_backward_bytes", "before backward"),
-                  real_column("squares", "N²", "", 2, "tensors of B·S² that this would be"),
-                  text_column("memory_verdict", "memory"), text_column("memory_reason", "reason")}};
   const AttentionJudge judge(published, ours);
-  for (const PublishedAttention& a : published.attention) {
-    const ReplayVerdict time = judge.time(a), bytes = judge.bytes(a);
-    const OurCell mine = judge.ours(a);
-    table.add_row({a.study, a.width, a.context, a.forward_ms, or_null(mine.forward_ms),
-                   a.backward_ms, or_null(mine.backward_ms), name_of(time.agreement), time.text,
-                   static_cast<std::int64_t>(a.before_backward_mib * kMiB),
-                   a.before_backward_mib * kMiB / square_bytes(a.context), name_of(bytes.agreement),
-                   bytes.text});
-  }
+  using A = const PublishedAttention&;
+  const auto held = [](A a) { return a.before_backward_mib * kMiB; };
+  const Fields<PublishedAttention> fields = {
+      {text_column("study"), &PublishedAttention::study},
+      {int_column("width"), &PublishedAttention::width},
+      {int_column("context"), &PublishedAttention::context},
+      {real_column("forward_ms", "forward", "ms", 2), &PublishedAttention::forward_ms},
+      {real_column("our_forward_ms", "ours", "ms", 2),
+       [&](A a) { return positive_or_null(judge.ours(a).forward_ms); }},
+      {real_column("backward_ms", "backward", "ms", 2), &PublishedAttention::backward_ms},
+      {real_column("our_backward_ms", "ours", "ms", 2),
+       [&](A a) { return positive_or_null(judge.ours(a).backward_ms); }},
+      {text_column("verdict", "times"), [&](A a) { return name_of(judge.time(a).agreement); }},
+      {text_column("reason"), [&](A a) { return judge.time(a).text; }},
+      {bytes_column("before_backward_bytes", "before backward"),
+       [&](A a) { return static_cast<std::int64_t>(held(a)); }},
+      {real_column("squares", "N²", "", 2, "tensors of B·S² that this would be"),
+       [&](A a) { return held(a) / square_bytes(a.context); }},
+      {text_column("memory_verdict", "memory"),
+       [&](A a) { return name_of(judge.bytes(a).agreement); }},
+      {text_column("memory_reason", "reason"), [&](A a) { return judge.bytes(a).text; }}};
+  Table table =
+      table_of("published_attention", "Published attention benchmarks (batch 8, no heads, fp32)",
+               fields, published.attention);
   table.notes.push_back(
       "the same benchmark holds 2, 3 or 1 N² tensors: memory alone tells the implementation, and "
       "times of different ones cannot be compared");

@@ -11,7 +11,7 @@
 #include "lab/memory/accounting.h"
 #include "lab/memory/formulas.h"
 #include "lab/published/published.h"
-#include "lab/report/columns.h"
+#include "lab/report/fields.h"
 
 namespace tracestep {
 namespace {
@@ -265,52 +265,70 @@ ReplayVerdict judge_out_of_memory(const Published& published, const PublishedTim
 }
 
 Table status_replay_table(const Published& published) {
-  Table table{
-      .name = "published_statuses",
-      .title = "Which accounting gives the published statuses",
-      .columns = {text_column("study"), text_column("table"), text_column("pass"),
-                  int_column("cells", "", "whose status is given"),
-                  int_column("oom", "out of memory"), text_column("accounting"),
-                  bytes_column("limit_bytes", "limit", "of the device, or the one that fits best"),
-                  int_column("matched"), text_column("differ")}};
+  struct Row {
+    const StatusTable& t;
+    const Form& form;
+    StatusMatch match;
+  };
+  using R = const Row&;
+  const Fields<Row> fields = {
+      {text_column("study"), [](R r) { return r.t.head->study; }},
+      {text_column("table"), [](R r) { return r.t.head->table; }},
+      {text_column("pass"), [](R r) { return r.t.head->pass; }},
+      {int_column("cells", "", "whose status is given"), [](R r) { return std::ssize(r.t.cells); }},
+      {int_column("oom", "out of memory"),
+       [](R r) {
+         return std::int64_t{
+             std::ranges::count_if(r.t.cells, [](const auto* c) { return c->is_oom; })};
+       }},
+      {text_column("accounting"), [](R r) { return r.form.name; }},
+      {bytes_column("limit_bytes", "limit", "of the device, or the one that fits best"),
+       [](R r) { return static_cast<std::int64_t>(r.match.limit_bytes); }},
+      {int_column("matched"),
+       [](R r) { return std::ssize(r.t.cells) - std::ssize(r.match.differ); }},
+      {text_column("differ"), [](R r) {
+         return r.match.differ.empty() ? "none"
+                                       : fmt::format("{}", fmt::join(r.match.differ, ", "));
+       }}};
+  Table table{.name = "published_statuses",
+              .title = "Which accounting gives the published statuses",
+              .columns = fields.columns()};
   for (const StatusTable& t : status_tables(published)) {
     for (const Form& form : forms_of(t.head->pass, published.saved_scores(t.head->study))) {
-      const StatusMatch match = match_statuses(t, form);
-      const auto count = std::ssize(t.cells);
-      table.add_row({t.head->study, t.head->table, t.head->pass, count,
-                     static_cast<std::int64_t>(
-                         std::ranges::count_if(t.cells, [](const auto* c) { return c->is_oom; })),
-                     form.name, static_cast<std::int64_t>(match.limit_bytes),
-                     count - std::ssize(match.differ),
-                     match.differ.empty()
-                         ? Json("none")
-                         : Json(fmt::format("{}", fmt::join(match.differ, ", ")))});
+      table.add_row(fields.row({t, form, match_statuses(t, form)}));
     }
   }
   table.notes.push_back(
       "closed forms of plain PyTorch code, as in memory --account-as course-pytorch; one graph: "
-      "what "
-      "one step saves for backward; two: the result of the step before is still held");
+      "what one step saves for backward; two: the result of the step before is still held");
   return table;
 }
 
 Table peak_replay_table(const Published& published, const ReplayInput& ours) {
-  Table table{.name = "published_peaks",
-              .title = "Published peaks beside closed forms and ours",
-              .columns = {text_column("study"), text_column("size"), int_column("context"),
-                          text_column("pass"), text_column("precision"),
-                          real_column("published", "published", "\"GB\"", 2),
-                          bytes_column("form_bytes", "closed form"),
-                          real_column("off_percent", "off by", "%", 1),
-                          bytes_column("our_peak_bytes", "ours", "measured"),
-                          text_column("verdict"), text_column("reason")}};
+  struct Row {
+    const PublishedPeak& peak;
+    PeakVerdict found;
+  };
+  using R = const Row&;
+  const Fields<Row> fields = {
+      {text_column("study"), [](R r) { return r.peak.study; }},
+      {text_column("size"), [](R r) { return r.peak.size; }},
+      {int_column("context"), [](R r) { return r.peak.context; }},
+      {text_column("pass"), [](R r) { return r.peak.pass; }},
+      {text_column("precision"), [](R r) { return r.peak.precision; }},
+      {real_column("published", "published", "\"GB\"", 2), [](R r) { return r.peak.gigabytes; }},
+      {bytes_column("form_bytes", "closed form"),
+       [](R r) { return static_cast<std::int64_t>(r.found.form.bytes); }},
+      {real_column("off_percent", "off by", "%", 1), [](R r) { return r.found.off_percent; }},
+      {bytes_column("our_peak_bytes", "ours", "measured"),
+       [&](R r) { return our_peak(ours, r.peak); }},
+      {text_column("verdict"), [](R r) { return name_of(r.found.verdict.agreement); }},
+      {text_column("reason"), [](R r) { return r.found.verdict.text; }}};
+  std::vector<Row> rows;
   for (const PublishedPeak& peak : published.peaks) {
-    const PeakVerdict found = judge_peak(peak, published.saved_scores(peak.study));
-    table.add_row({peak.study, peak.size, peak.context, peak.pass, peak.precision, peak.gigabytes,
-                   static_cast<std::int64_t>(found.form.bytes), found.off_percent,
-                   our_peak(ours, peak), name_of(found.verdict.agreement), found.verdict.text});
+    rows.push_back({peak, judge_peak(peak, published.saved_scores(peak.study))});
   }
-  return table;
+  return table_of("published_peaks", "Published peaks beside closed forms and ours", fields, rows);
 }
 
 }  // namespace tracestep

@@ -10,7 +10,7 @@
 #include "base/error.h"
 #include "lab/compare/compare.h"
 #include "lab/compare/result_csv.h"
-#include "lab/report/columns.h"
+#include "lab/report/fields.h"
 #include "nn/config.h"
 
 namespace tracestep {
@@ -28,25 +28,64 @@ std::string_view clock_name(PublishedClock clock) {
 struct Counts {
   const PublishedTime* head = nullptr;
   Pace pace;
-  std::map<Agreement, std::int64_t> of;
-  std::map<std::string, std::int64_t> codes;
+  std::map<Agreement, std::int64_t> of = {};
+  std::map<std::string, std::int64_t> codes = {};
+
+  std::int64_t cells() const {
+    std::int64_t out = 0;
+    for (const auto& [code, n] : codes) out += n;
+    return out;
+  }
+  // "12 same_pace, 3 launch_bound"
+  std::string reasons() const {
+    std::string out;
+    for (const auto& [code, n] : codes) {
+      out += fmt::format("{}{} {}", out.empty() ? "" : ", ", n, code);
+    }
+    return out;
+  }
 };
+
+Fields<Counts> count_fields() {
+  using C = const Counts&;
+  const auto count = [](const char* name, const char* title, Agreement agreement) {
+    return Field<Counts>{int_column(name, title), [agreement](C c) {
+                           const auto found = c.of.find(agreement);
+                           return found == c.of.end() ? std::int64_t{0} : found->second;
+                         }};
+  };
+  return {
+      {text_column("study"), [](C c) { return c.head->study; }},
+      {text_column("table"), [](C c) { return c.head->table; }},
+      {text_column("device"),
+       [](C c) { return c.head->device.empty() ? "not stated" : c.head->device; }},
+      {text_column("clock"), [](C c) { return clock_name(c.head->clock); }},
+      {text_column("precision"), [](C c) { return c.head->precision; }},
+      {int_column("cells"), &Counts::cells},
+      count("agree", "", Agreement::kAgree),
+      count("explainable", "", Agreement::kExplainable),
+      count("suspicious", "", Agreement::kSuspicious),
+      count("not_compared", "not compared", Agreement::kNotCompared),
+      {real_column("pace", "pace", "x", 2,
+                   "theirs over ours, median of cells that nothing holds up"),
+       [](C c) { return positive_or_null(c.pace.ratio); }},
+      {real_column("by_low", "peaks give", "x", 2, "from the vendors' peaks of both devices"),
+       [](C c) { return positive_or_null(c.pace.by_low); }},
+      {real_column("by_high", "to", "x", 2), [](C c) { return positive_or_null(c.pace.by_high); }},
+      {text_column("reasons"), &Counts::reasons}};
+}
 
 std::vector<Counts> count_by_table(const Published& published, std::span<const TimeReplay> judged) {
   std::vector<Counts> out;
   for (std::size_t i = 0; i < judged.size(); ++i) {
     const PublishedTime& t = published.times[i];
     if (out.empty() || out.back().head->study != t.study || out.back().head->table != t.table) {
-      out.push_back({&t, judged[i].pace, {}, {}});
+      out.push_back({&t, judged[i].pace});
     }
     ++out.back().of[judged[i].verdict.agreement];
     ++out.back().codes[judged[i].verdict.code];
   }
   return out;
-}
-
-Json or_null(double value) {
-  return value > 0 ? Json(value) : Json();
 }
 
 // What a study's fastest fp32 cell says of a device that it does not name.
@@ -71,35 +110,8 @@ std::string fastest(const Published& published, std::span<const TimeReplay> judg
 }
 
 Table summary_table(const Published& published, std::span<const TimeReplay> judged) {
-  Table table{.name = "published",
-              .title = "Published tables of times beside ours",
-              .columns = {text_column("study"), text_column("table"), text_column("device"),
-                          text_column("clock"), text_column("precision"), int_column("cells"),
-                          int_column("agree"), int_column("explainable"), int_column("suspicious"),
-                          int_column("not_compared", "not compared"),
-                          real_column("pace", "pace", "x", 2,
-                                      "theirs over ours, median of cells that nothing holds up"),
-                          real_column("by_low", "peaks give", "x", 2,
-                                      "from the vendors' peaks of both devices"),
-                          real_column("by_high", "to", "x", 2), text_column("reasons")}};
-  for (const Counts& c : count_by_table(published, judged)) {
-    const auto count = [&](Agreement a) {
-      const auto found = c.of.find(a);
-      return found == c.of.end() ? std::int64_t{0} : found->second;
-    };
-    std::string reasons;
-    std::int64_t cells = 0;
-    for (const auto& [code, n] : c.codes) {
-      reasons += fmt::format("{}{} {}", reasons.empty() ? "" : ", ", n, code);
-      cells += n;
-    }
-    table.add_row({c.head->study, c.head->table,
-                   c.head->device.empty() ? Json("not stated") : Json(c.head->device),
-                   clock_name(c.head->clock), c.head->precision, cells, count(Agreement::kAgree),
-                   count(Agreement::kExplainable), count(Agreement::kSuspicious),
-                   count(Agreement::kNotCompared), or_null(c.pace.ratio), or_null(c.pace.by_low),
-                   or_null(c.pace.by_high), reasons});
-  }
+  Table table = table_of("published", "Published tables of times beside ours", count_fields(),
+                         count_by_table(published, judged));
   for (const PublishedStudy& s : published.studies) {
     table.notes.push_back(
         fmt::format("write-up {}: {}{}", s.id, s.about, fastest(published, judged, s)));
@@ -142,26 +154,31 @@ ReplayInput read_replay_input(const std::filesystem::path& path) {
 }
 
 Table time_replay_table(const Published& published, std::span<const TimeReplay> judged) {
-  Table table{
-      .name = "published_times",
-      .title = "Published times cell by cell",
-      .columns = {text_column("study"), text_column("table"), text_column("size"),
-                  int_column("context"), text_column("pass"), text_column("precision"),
-                  real_column("published_ms", "published", "ms", 2),
-                  real_column("published_std_ms", "±", "ms", 2),
-                  real_column("our_ms", "ours", "ms", 2), real_column("ratio", "ratio", "x", 2),
-                  text_column("verdict"), text_column("code"), text_column("reason")}};
-  for (std::size_t i = 0; i < judged.size(); ++i) {
-    const PublishedTime& t = published.times[i];
-    const TimeReplay& r = judged[i];
-    const bool has_both = r.our_ms > 0 && !t.is_oom;
-    table.add_row({t.study, t.table, t.size, t.context > 0 ? Json(t.context) : Json(), t.pass,
-                   t.precision, t.is_oom ? Json() : Json(t.ms),
-                   std::isnan(t.std_ms) ? Json() : Json(t.std_ms), or_null(r.our_ms),
-                   has_both ? Json(t.ms / r.our_ms) : Json(), name_of(r.verdict.agreement),
-                   r.verdict.code, r.verdict.text});
-  }
-  return table;
+  struct Row {
+    const PublishedTime& t;
+    const TimeReplay& r;
+  };
+  using R = const Row&;
+  const Fields<Row> fields = {
+      {text_column("study"), [](R c) { return c.t.study; }},
+      {text_column("table"), [](R c) { return c.t.table; }},
+      {text_column("size"), [](R c) { return c.t.size; }},
+      {int_column("context"), [](R c) { return when(c.t.context > 0, c.t.context); }},
+      {text_column("pass"), [](R c) { return c.t.pass; }},
+      {text_column("precision"), [](R c) { return c.t.precision; }},
+      {real_column("published_ms", "published", "ms", 2),
+       [](R c) { return when(!c.t.is_oom, c.t.ms); }},
+      {real_column("published_std_ms", "±", "ms", 2),
+       [](R c) { return finite_or_null(c.t.std_ms); }},
+      {real_column("our_ms", "ours", "ms", 2), [](R c) { return positive_or_null(c.r.our_ms); }},
+      {real_column("ratio", "ratio", "x", 2),
+       [](R c) { return when(c.r.our_ms > 0 && !c.t.is_oom, c.t.ms / c.r.our_ms); }},
+      {text_column("verdict"), [](R c) { return name_of(c.r.verdict.agreement); }},
+      {text_column("code"), [](R c) { return c.r.verdict.code; }},
+      {text_column("reason"), [](R c) { return c.r.verdict.text; }}};
+  std::vector<Row> rows;
+  for (std::size_t i = 0; i < judged.size(); ++i) rows.push_back({published.times[i], judged[i]});
+  return table_of("published_times", "Published times cell by cell", fields, rows);
 }
 
 std::vector<Table> replay_published(const Published& published, const ReplayInput& ours) {

@@ -1,6 +1,9 @@
-// Short ways to write the columns of a table.
+// Short ways to write the columns and the cells of a table.
 #pragma once
 
+#include <cmath>
+#include <optional>
+#include <span>
 #include <string>
 #include <utility>
 
@@ -37,9 +40,62 @@ inline Column real_column(std::string name, std::string title, std::string unit,
           .description = std::move(description)};
 }
 
+inline Column bool_column(std::string name, std::string title = {}, std::string description = {}) {
+  return {.name = std::move(name),
+          .title = std::move(title),
+          .kind = ColumnKind::kBool,
+          .description = std::move(description)};
+}
+
+inline Column reals_column(std::string name, std::string description = {}) {
+  return {
+      .name = std::move(name), .kind = ColumnKind::kReals, .description = std::move(description)};
+}
+
+inline Column structured_column(std::string name, std::string description = {}) {
+  return {.name = std::move(name),
+          .kind = ColumnKind::kStructured,
+          .description = std::move(description)};
+}
+
 inline Column data_only(Column column) {
   column.data_only = true;
   return column;
+}
+
+// --- cells; null is an empty one -----------------------------------------------------------------
+
+inline Json when(bool condition, Json value) {
+  if (!condition) value = Json();
+  return value;
+}
+
+template <class T>
+Json or_null(const std::optional<T>& value) {
+  return value ? Json(*value) : Json();
+}
+inline Json or_null(const std::string& text) {
+  return when(!text.empty(), text);
+}
+inline Json finite_or_null(double value) {
+  return when(std::isfinite(value), value);
+}
+inline Json positive_or_null(double value) {
+  return when(value > 0, value);
+}
+
+inline Json list_of(std::span<const double> values) {
+  Json out = Json::array();
+  for (double v : values) out.push_back(v);
+  return out;
+}
+
+// What part of the whole that is, in percent; 0 of nothing.
+inline double percent_of(double part, double whole) {
+  return whole > 0 ? 100.0 * part / whole : 0.0;
+}
+inline double percent_of(std::int64_t part, std::int64_t whole) {
+  return percent_of(static_cast<double>(part), static_cast<double>(whole));
 }
 
 }  // namespace tracestep

@@ -67,6 +67,16 @@ void Table::add_row(std::vector<Json> cells) {
   rows.push_back(std::move(cells));
 }
 
+void Table::add_cells(std::initializer_list<std::pair<std::string_view, Json>> cells) {
+  std::vector<Json> row(columns.size());
+  for (const auto& [column, cell] : cells) {
+    const auto found = std::ranges::find(columns, column, &Column::name);
+    TRACESTEP_CHECK(found != columns.end(), "table {} has no column {}", name, column);
+    row[static_cast<std::size_t>(found - columns.begin())] = cell;
+  }
+  add_row(std::move(row));
+}
+
 Table key_value_table(std::string name, std::string title, const Json& object) {
   Table table{.name = std::move(name),
               .title = std::move(title),

@@ -3,10 +3,12 @@
 #pragma once
 
 #include <cstdint>
+#include <initializer_list>
 #include <iosfwd>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/json.h"
@@ -42,6 +44,8 @@ struct Table {
 
   // A row of one cell per column. CHECKs that the number and the types of the cells fit.
   void add_row(std::vector<Json> cells);
+  // A row of these cells, by the names of their columns; the others stay empty.
+  void add_cells(std::initializer_list<std::pair<std::string_view, Json>> cells);
 };
 
 // "item" and "value" of every scalar member: the environment as a table.

@@ -2,7 +2,7 @@
 #include <algorithm>
 
 #include "lab/memory/accounting.h"
-#include "lab/report/columns.h"
+#include "lab/report/fields.h"
 #include "lab/study/study.h"
 
 namespace tracestep {
@@ -13,39 +13,46 @@ constexpr std::int64_t kBatch = 4;
 constexpr double kGiB = 1024.0 * 1024.0 * 1024.0;
 constexpr double kGraphLimitGiB = 39.4;
 
+// Of forward at batch 4, context 128.
+double forward_tflops(const ModelConfig& m) {
+  const auto b = static_cast<double>(kBatch), t = 128.0, c = static_cast<double>(m.d_model),
+             f = static_cast<double>(m.d_ff), l = static_cast<double>(m.layers),
+             v = static_cast<double>(m.vocab);
+  const double flops =
+      2 * b * t * (4 * c * c + 3 * c * f) * l + 2 * b * t * c * v + 4 * b * t * t * c * l;
+  return flops * 1e-12;
+}
+
 Table size_table(const StudyContext& context) {
+  using M = const ModelConfig&;
   const std::int64_t room = context.machine.memory_bytes;
-  Table table{.name = "sizes", .title = "Model sizes"};
-  table.columns = {
-      text_column("size"),
-      int_column("layers"),
-      int_column("d_model", "C"),
-      int_column("d_ff", "F"),
-      int_column("heads", "H"),
-      int_column("vocab", "V"),
-      int_column("parameters", {}, "2VC + L(4C² + 3CF + 2C) + C"),
-      bytes_column("weight_bytes", "weights", "4 bytes each"),
-      bytes_column("static_bytes", "static", "weights, gradients, AdamW: 16 bytes each"),
-      int_column("weight_products", "weight products", "in one forward pass: 7L + 1"),
-      int_column("attention_products", "attention products", "2L"),
-      real_column("forward_tflops", "forward", "TFLOP", 3, "matrix products, batch 4, context 128"),
-      data_only(bytes_column("device_bytes", {}, "what this device has"))};
+  const Fields<ModelConfig> fields = {
+      {text_column("size"), &ModelConfig::name},
+      {int_column("layers"), &ModelConfig::layers},
+      {int_column("d_model", "C"), &ModelConfig::d_model},
+      {int_column("d_ff", "F"), &ModelConfig::d_ff},
+      {int_column("heads", "H"), &ModelConfig::heads},
+      {int_column("vocab", "V"), &ModelConfig::vocab},
+      {int_column("parameters", {}, "2VC + L(4C² + 3CF + 2C) + C"), parameter_formula},
+      {bytes_column("weight_bytes", "weights", "4 bytes each"),
+       [](M m) { return 4 * parameter_formula(m); }},
+      {bytes_column("static_bytes", "static", "weights, gradients, AdamW: 16 bytes each"),
+       [](M m) { return 16 * parameter_formula(m); }},
+      {int_column("weight_products", "weight products", "in one forward pass: 7L + 1"),
+       [](M m) { return 7 * m.layers + 1; }},
+      {int_column("attention_products", "attention products", "2L"),
+       [](M m) { return 2 * m.layers; }},
+      {real_column("forward_tflops", "forward", "TFLOP", 3,
+                   "matrix products, batch 4, context 128"),
+       forward_tflops},
+      {data_only(bytes_column("device_bytes", {}, "what this device has")),
+       [room](M) { return when(room > 0, room); }}};
   std::vector<ModelConfig> models = model_presets();
   const ModelConfig& planned = context.sizes.planned;
   if (std::ranges::find(models, planned.name, &ModelConfig::name) == models.end()) {
     models.push_back(planned);
   }
-  for (const ModelConfig& m : models) {
-    const std::int64_t p = parameter_formula(m);
-    const auto b = static_cast<double>(kBatch), t = 128.0, c = static_cast<double>(m.d_model),
-               f = static_cast<double>(m.d_ff), l = static_cast<double>(m.layers),
-               v = static_cast<double>(m.vocab);
-    const double flops =
-        2 * b * t * (4 * c * c + 3 * c * f) * l + 2 * b * t * c * v + 4 * b * t * t * c * l;
-    table.add_row({m.name, m.layers, m.d_model, m.d_ff, m.heads, m.vocab, p, 4 * p, 16 * p,
-                   7 * m.layers + 1, 2 * m.layers, flops * 1e-12, room > 0 ? Json(room) : Json()});
-  }
-  return table;
+  return table_of("sizes", "Model sizes", fields, models);
 }
 
 Table grid_table(StudyContext& context) {

@@ -6,7 +6,7 @@
 #include "base/units.h"
 #include "lab/compare/compare.h"
 #include "lab/measure/statistics.h"
-#include "lab/report/columns.h"
+#include "lab/report/fields.h"
 #include "lab/study/study.h"
 #include "lab/time/tables.h"
 
@@ -81,49 +81,56 @@ void time_model(StudyContext& context, const ModelConfig& model, double share) {
   }
 }
 
-Table time_table(std::string name, std::string title, const std::vector<StudyCell>& cells) {
-  Table table{.name = std::move(name), .title = std::move(title)};
+// A timed cell, and the one that it is compared with.
+struct PairOfCells {
+  const StudyCell &primitive, &fused;
+  Comparison comparison;
+};
+
+// Of cells that ran.
+template <class Get>
+Field<StudyCell> ok_field(Column column, Get get) {
+  return {std::move(column), [get](const StudyCell& cell) {
+            return cell.result.status == "ok" ? Json(get(cell)) : Json();
+          }};
+}
+
+Fields<StudyCell> time_fields() {
+  using C = const StudyCell&;
   const auto ms = [](const char* column, const char* text, const char* doc = "") {
     return real_column(column, text, "ms", 1, doc);
   };
-  table.columns = {text_column("size"),
-                   int_column("context"),
-                   data_only(int_column("batch")),
-                   text_column("mode"),
-                   text_column("ops"),
-                   text_column("status"),
-                   ms("median_ms", "median", "wall time of a whole step"),
-                   ms("min_ms", "min"),
-                   ms("span_ms", "span", "first kernel's start to the last one's end"),
-                   ms("busy_ms", "busy", "kernels alone, in a separate step"),
-                   int_column("steps", "n", "timed"),
-                   real_column("tokens_per_s", "tokens/s", "", 0),
-                   real_column("gflops", "GFLOP/s", "", 0, "matrix products only"),
-                   bytes_column("peak_bytes", "peak", "most memory alive at once, as requested"),
-                   int_column("launches"),
-                   data_only(int_column("flops", {}, "of matrix products"))};
-  for (const StudyCell& cell : cells) {
-    const CellResult& r = cell.result;
-    const StepSpec& s = cell.spec.step;
-    std::vector<Json> row{s.model.name,    s.shape.context, s.shape.batch,
-                          name_of(s.mode), name_of(s.ops),  r.status};
-    if (r.status == "ok") {
-      const double median = median_ms(cell);
-      const auto tokens = static_cast<double>(s.shape.batch * s.shape.context);
-      for (double v : {median, min_of(r.samples_ms), r.device_span_ms, r.device_busy_ms}) {
-        row.emplace_back(v);
-      }
-      row.emplace_back(static_cast<std::int64_t>(r.samples_ms.size()));
-      row.emplace_back(tokens / median * 1e3);
-      row.emplace_back(static_cast<double>(r.flops) / median * 1e-6);
-      row.emplace_back(r.peak_bytes);
-      row.emplace_back(r.launches);
-      row.emplace_back(r.flops);
-    }
-    row.resize(table.columns.size());
-    table.add_row(std::move(row));
-  }
-  return table;
+  return {{text_column("size"), [](C c) { return c.spec.step.model.name; }},
+          {int_column("context"), [](C c) { return c.spec.step.shape.context; }},
+          {data_only(int_column("batch")), [](C c) { return c.spec.step.shape.batch; }},
+          {text_column("mode"), [](C c) { return name_of(c.spec.step.mode); }},
+          {text_column("ops"), [](C c) { return name_of(c.spec.step.ops); }},
+          {text_column("status"), [](C c) { return c.result.status; }},
+          ok_field(ms("median_ms", "median", "wall time of a whole step"),
+                   [](C c) { return median_ms(c); }),
+          ok_field(ms("min_ms", "min"), [](C c) { return min_of(c.result.samples_ms); }),
+          ok_field(ms("span_ms", "span", "first kernel's start to the last one's end"),
+                   [](C c) { return c.result.device_span_ms; }),
+          ok_field(ms("busy_ms", "busy", "kernels alone, in a separate step"),
+                   [](C c) { return c.result.device_busy_ms; }),
+          ok_field(int_column("steps", "n", "timed"),
+                   [](C c) { return std::ssize(c.result.samples_ms); }),
+          ok_field(real_column("tokens_per_s", "tokens/s", "", 0),
+                   [](C c) {
+                     const BatchShape& shape = c.spec.step.shape;
+                     return static_cast<double>(shape.batch * shape.context) / median_ms(c) * 1e3;
+                   }),
+          ok_field(real_column("gflops", "GFLOP/s", "", 0, "matrix products only"),
+                   [](C c) { return static_cast<double>(c.result.flops) / median_ms(c) * 1e-6; }),
+          ok_field(bytes_column("peak_bytes", "peak", "most memory alive at once, as requested"),
+                   [](C c) { return c.result.peak_bytes; }),
+          ok_field(int_column("launches"), [](C c) { return c.result.launches; }),
+          ok_field(data_only(int_column("flops", {}, "of matrix products")),
+                   [](C c) { return c.result.flops; })};
+}
+
+Table time_table(std::string name, std::string title, const std::vector<StudyCell>& cells) {
+  return table_of(std::move(name), std::move(title), time_fields(), cells);
 }
 
 // Every cell as `bench` gives it, with its samples.
@@ -145,30 +152,38 @@ const StudyCell* partner_of(const StudyCell& cell, const std::vector<StudyCell>&
   return nullptr;
 }
 
+Fields<PairOfCells> granularity_fields() {
+  using P = const PairOfCells&;
+  return {
+      {text_column("size"), [](P p) { return p.primitive.spec.step.model.name; }},
+      {text_column("mode"), [](P p) { return name_of(p.primitive.spec.step.mode); }},
+      {real_column("primitive_ms", "primitive", "ms", 1),
+       [](P p) { return median_ms(p.primitive); }},
+      {real_column("fused_ms", "fused", "ms", 1), [](P p) { return median_ms(p.fused); }},
+      {real_column("ratio", "ratio", "", 3, "fused over primitive, of medians"),
+       [](P p) { return p.comparison.ratio; }},
+      {real_column("low", "from", "", 3, "95 % interval of the ratio"),
+       [](P p) { return finite_or_null(p.comparison.low); }},
+      {real_column("high", "to", "", 3), [](P p) { return finite_or_null(p.comparison.high); }},
+      {real_column("p", "p", "", 3, "Mann-Whitney, two-sided"), [](P p) { return p.comparison.p; }},
+      {text_column("verdict", {}, "what fused is: same, faster, slower or unclear"),
+       [](P p) { return name_of(p.comparison.change); }},
+      {bytes_column("primitive_peak_bytes", "primitive peak"),
+       [](P p) { return p.primitive.result.peak_bytes; }},
+      {bytes_column("fused_peak_bytes", "fused peak"),
+       [](P p) { return p.fused.result.peak_bytes; }}};
+}
+
 Table granularity_table(const std::vector<StudyCell>& cells) {
-  Table table{.name = "granularity", .title = "Fused against primitive ops"};
-  table.columns = {text_column("size"),
-                   text_column("mode"),
-                   real_column("primitive_ms", "primitive", "ms", 1),
-                   real_column("fused_ms", "fused", "ms", 1),
-                   real_column("ratio", "ratio", "", 3, "fused over primitive, of medians"),
-                   real_column("low", "from", "", 3, "95 % interval of the ratio"),
-                   real_column("high", "to", "", 3),
-                   real_column("p", "p", "", 3, "Mann-Whitney, two-sided"),
-                   text_column("verdict", {}, "what fused is: same, faster, slower or unclear"),
-                   bytes_column("primitive_peak_bytes", "primitive peak"),
-                   bytes_column("fused_peak_bytes", "fused peak")};
+  std::vector<PairOfCells> pairs;
   for (const StudyCell& cell : cells) {
     if (cell.spec.step.ops != Granularity::kPrimitive || cell.result.status != "ok") continue;
     const StudyCell* fused = partner_of(cell, cells, Granularity::kFused);
     if (fused == nullptr) continue;
-    const Comparison c = compare_samples(cell.result.samples_ms, fused->result.samples_ms, 0.02);
-    const auto finite = [](double v) { return std::isfinite(v) ? Json(v) : Json(); };
-    table.add_row({cell.spec.step.model.name, name_of(cell.spec.step.mode), median_ms(cell),
-                   median_ms(*fused), c.ratio, finite(c.low), finite(c.high), c.p,
-                   name_of(c.change), cell.result.peak_bytes, fused->result.peak_bytes});
+    pairs.push_back(
+        {cell, *fused, compare_samples(cell.result.samples_ms, fused->result.samples_ms, 0.02)});
   }
-  return table;
+  return table_of("granularity", "Fused against primitive ops", granularity_fields(), pairs);
 }
 
 // A whole step of each size and granularity, taken apart by the executor's own spans.

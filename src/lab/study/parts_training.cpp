@@ -6,7 +6,7 @@
 
 #include "base/units.h"
 #include "lab/measure/statistics.h"
-#include "lab/report/columns.h"
+#include "lab/report/fields.h"
 #include "lab/study/study.h"
 
 namespace tracestep {
@@ -15,22 +15,21 @@ namespace {
 constexpr std::size_t kShownSteps = 120;  // of a loss curve
 
 Table loss_table(const StudyTraining& t) {
-  Table table{.name = "training", .title = "Loss during training"};
-  table.columns = {int_column("step"),
-                   real_column("loss", "loss", "", 3),
-                   real_column("validation_loss", "validation loss", "", 3),
-                   real_column("grad_norm", "gradient norm", "", 2),
-                   real_column("lr", "learning rate", "", -1),
-                   real_column("tokens_per_s", "tokens/s", "", 0)};
-  const auto& steps = t.steps;
-  const std::size_t stride = std::max<std::size_t>(1, steps.size() / kShownSteps);
-  for (std::size_t i = 0; i < steps.size(); ++i) {
-    const TrainStep& s = steps[i];
-    if (i % stride != 0 && i + 1 != steps.size() && !s.validation_loss) continue;
-    table.add_row({s.step, s.loss, s.validation_loss ? Json(*s.validation_loss) : Json(),
-                   s.grad_norm, s.lr, s.tokens_per_s});
+  const Fields<TrainStep> fields = {
+      {int_column("step"), &TrainStep::step},
+      {real_column("loss", "loss", "", 3), &TrainStep::loss},
+      {real_column("validation_loss", "validation loss", "", 3),
+       [](const TrainStep& s) { return or_null(s.validation_loss); }},
+      {real_column("grad_norm", "gradient norm", "", 2), &TrainStep::grad_norm},
+      {real_column("lr", "learning rate", "", -1), &TrainStep::lr},
+      {real_column("tokens_per_s", "tokens/s", "", 0), &TrainStep::tokens_per_s}};
+  const std::size_t stride = std::max<std::size_t>(1, t.steps.size() / kShownSteps);
+  std::vector<TrainStep> shown;
+  for (std::size_t i = 0; i < t.steps.size(); ++i) {
+    const bool is_last = i + 1 == t.steps.size();
+    if (i % stride == 0 || is_last || t.steps[i].validation_loss) shown.push_back(t.steps[i]);
   }
-  return table;
+  return table_of("training", "Loss during training", fields, shown);
 }
 
 // Generated text as a block of code, whatever it contains.

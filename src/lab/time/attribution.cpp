@@ -8,6 +8,7 @@
 #include "analysis/cost.h"
 #include "analysis/memory_map.h"
 #include "ir/op_def.h"
+#include "lab/report/columns.h"
 
 namespace tracestep {
 namespace {
@@ -21,18 +22,6 @@ double ms_of(const Span& s) {
 double total_of(const PhaseTimes& t) {
   return t[0] + t[1] + t[2] + t[3];
 }
-double share(double part, double whole) {
-  return whole > 0.0 ? 100.0 * part / whole : 0.0;
-}
-
-Column real_column(std::string name, std::string title, std::string unit, int digits) {
-  return {.name = std::move(name),
-          .title = std::move(title),
-          .unit = std::move(unit),
-          .kind = ColumnKind::kReal,
-          .digits = digits};
-}
-
 // A node with several origins is shared out evenly among them.
 template <class Add>
 void for_each_origin(const Node& node, double ms, Add&& add) {
@@ -90,18 +79,19 @@ Table time_by_component(const CellResult& result) {
   }
   const double span_ms = static_cast<double>(result.span_ns) * 1e-6;
   Table table{.name = "time_by_component", .title = "Time per component and phase, one step"};
-  table.columns = {{.name = "component", .description = "model path, layers added up"},
+  table.columns = {text_column("component", "", "model path, layers added up"),
                    real_column("forward_ms", "forward", "ms", 3),
                    real_column("backward_ms", "backward", "ms", 3),
                    real_column("optimizer_ms", "optimizer", "ms", 3),
                    real_column("total_ms", "total", "ms", 3),
                    real_column("share_percent", "share", "%", 2)};
   const auto add = [&](const std::string& name, const PhaseTimes& t) {
-    table.add_row({name, t[0], t[1], t[2] + t[3], total_of(t), share(total_of(t), span_ms)});
+    table.add_row({name, t[0], t[1], t[2] + t[3], total_of(t), percent_of(total_of(t), span_ms)});
   };
   for (const auto& [component, t] : by_total(times)) add(component, t);
   const double gaps = span_ms - total_of(sum);
-  table.add_row({"gaps", Json(), Json(), Json(), gaps, share(gaps, span_ms)});
+  table.add_cells(
+      {{"component", "gaps"}, {"total_ms", gaps}, {"share_percent", percent_of(gaps, span_ms)}});
   table.add_row({"total", sum[0], sum[1], sum[2] + sum[3], span_ms, 100.0});
   table.notes.push_back("gaps: host time between nodes (allocation, dispatch, recording)");
   return table;
@@ -128,8 +118,8 @@ Table time_by_class(const CellResult& result) {
   const double span_ms = static_cast<double>(result.span_ns) * 1e-6;
   double busy = 0.0;
   Table table{.name = "time_by_class", .title = "Time per kernel class, one step"};
-  table.columns = {{.name = "class", .description = "from the op records"},
-                   {.name = "launches", .kind = ColumnKind::kInt},
+  table.columns = {text_column("class", "", "from the op records"),
+                   int_column("launches"),
                    real_column("ms", "time", "ms", 3),
                    real_column("share_percent", "share", "%", 2),
                    real_column("gflops", "GFLOP/s", "", 1),
@@ -137,13 +127,18 @@ Table time_by_class(const CellResult& result) {
   for (const auto& [kernel_class, row] : sorted) {
     const double seconds = row.ms * 1e-3;
     const auto bytes = static_cast<double>(row.cost.bytes_read + row.cost.bytes_written);
-    table.add_row({name_of(kernel_class), row.launches, row.ms, share(row.ms, span_ms),
+    table.add_row({name_of(kernel_class), row.launches, row.ms, percent_of(row.ms, span_ms),
                    seconds > 0 ? static_cast<double>(row.cost.flops) / seconds * 1e-9 : 0.0,
                    seconds > 0 ? bytes / seconds * 1e-9 : 0.0});
     busy += row.ms;
   }
-  table.add_row({"gaps", Json(), span_ms - busy, share(span_ms - busy, span_ms), Json(), Json()});
-  table.add_row({"total", result.launches, span_ms, 100.0, Json(), Json()});
+  table.add_cells({{"class", "gaps"},
+                   {"ms", span_ms - busy},
+                   {"share_percent", percent_of(span_ms - busy, span_ms)}});
+  table.add_cells({{"class", "total"},
+                   {"launches", result.launches},
+                   {"ms", span_ms},
+                   {"share_percent", 100.0}});
   return table;
 }
 
@@ -151,9 +146,9 @@ Table bytes_by_category(const CellResult& result) {
   const MemoryMap map = map_memory(result.program, result.traits);
   const std::map<Category, std::int64_t> measured = measured_at_peak(result);
   Table table{.name = "bytes_by_category", .title = "Bytes per category at the peak of one step"};
-  table.columns = {{.name = "category", .description = "stated by the program"},
-                   {.name = "predicted_bytes", .title = "predicted", .kind = ColumnKind::kBytes},
-                   {.name = "measured_bytes", .title = "measured", .kind = ColumnKind::kBytes},
+  table.columns = {text_column("category", "", "stated by the program"),
+                   bytes_column("predicted_bytes", "predicted"),
+                   bytes_column("measured_bytes", "measured"),
                    real_column("share_percent", "share", "%", 2)};
   std::int64_t predicted_total = 0, measured_total = 0;
   for (const auto& [category, bytes] : measured) measured_total += bytes;
@@ -164,7 +159,7 @@ Table bytes_by_category(const CellResult& result) {
     predicted_total += predicted;
     if (predicted == 0 && bytes == 0) continue;
     table.add_row({name_of(category), predicted, bytes,
-                   share(static_cast<double>(bytes), static_cast<double>(measured_total))});
+                   percent_of(static_cast<double>(bytes), static_cast<double>(measured_total))});
   }
   table.add_row({"total", predicted_total, measured_total, 100.0});
   return table;

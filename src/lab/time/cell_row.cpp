@@ -1,191 +1,185 @@
-// A cell as a row of `bench`: the columns, what each says, and the values in their order.
+// A cell as a row of `bench`.
 #include "lab/measure/facts_json.h"
 #include "lab/measure/sampling.h"
 #include "lab/measure/statistics.h"
+#include "lab/report/fields.h"
 #include "lab/time/cell.h"
 
 namespace tracestep {
+namespace {
 
-std::vector<Column> cell_columns() {
-  using K = ColumnKind;
-  const auto real = [](std::string name, std::string title, std::string text) {
-    return Column{.name = std::move(name),
-                  .title = std::move(title),
-                  .unit = "ms",
-                  .kind = K::kReal,
-                  .digits = 3,
-                  .description = std::move(text)};
-  };
-  return {
-      {.name = "size", .description = "preset, or custom"},
-      {.name = "context", .kind = K::kInt, .description = "tokens per row (T)"},
-      {.name = "batch", .kind = K::kInt, .description = "rows (B)"},
-      {.name = "vocab", .kind = K::kInt, .description = "vocabulary (V)", .data_only = true},
-      {.name = "mode", .description = "what a step does"},
-      {.name = "precision", .description = "of parameters and activations"},
-      {.name = "ops", .description = "granularity of the program"},
-      {.name = "attention", .description = "its form: naive or flash"},
-      {.name = "executor", .description = "how it runs", .data_only = true},
-      {.name = "device", .description = "where it runs"},
-      {.name = "status", .description = "ok or oom"},
-      {.name = "parameters", .kind = K::kInt, .description = "elements", .data_only = true},
-      {.name = "samples_ms", .kind = K::kReals, .description = "wall time of each timed step"},
-      real("mean_ms", "mean", "of the samples"),
-      real("std_ms", "std", "sample standard deviation"),
-      real("median_ms", "median", "of the samples"),
-      real("min_ms", "min", "of the samples"),
-      real("p95_ms", "p95", "95th percentile, linear between samples"),
-      real("interval_low_ms", "95 % from",
-           "lower end of the 95 % interval of the median, an order statistic; empty with fewer "
-           "than six samples"),
-      real("interval_high_ms", "95 % to", "the upper end"),
-      {.name = "noise_percent",
-       .title = "noise",
-       .unit = "±%",
-       .kind = K::kReal,
-       .digits = 2,
-       .description = "half that interval, in percent of the median"},
-      {.name = "stopped_by",
-       .description = "why sampling ended: steps (as many as asked for), noise (--max-noise is "
-                      "met), max-steps or max-seconds (it is not)",
-       .data_only = true},
-      {.name = "warmup_ms", .kind = K::kReals, .description = "wall time of each warm-up step"},
-      real("wall_ms", "wall", "median time from call to finished"),
-      real("issue_ms", "issue", "host time of the wall outside kernels"),
-      real("device_span_ms", "span", "first kernel start to last kernel end"),
-      real("device_busy_ms", "busy", "sum of kernel times, from separate recorded steps"),
-      {.name = "peak_bytes",
-       .title = "peak",
-       .kind = K::kBytes,
-       .description = "requested bytes at the peak, by the allocator"},
-      {.name = "predicted_peak_bytes",
-       .title = "predicted",
-       .kind = K::kBytes,
-       .description = "the same from the program alone"},
-      {.name = "untracked_bytes",
-       .title = "untracked",
-       .kind = K::kBytes,
-       .description = "physical memory outside the allocator's segments, since the start"},
-      {.name = "outside_bytes",
-       .kind = K::kBytes,
-       .description = "the same in all: the program's code and libraries; on a GPU the driver's "
-                      "count of used memory, other processes included, less the segments",
-       .data_only = true},
-      {.name = "saved_bytes",
-       .kind = K::kBytes,
-       .description = "forward values kept for backward, by the program",
-       .data_only = true},
-      {.name = "major_faults",
-       .kind = K::kInt,
-       .description = "pages that came from disk during the timed steps",
-       .data_only = true},
-      {.name = "flops", .kind = K::kInt, .description = "of matrix products", .data_only = true},
-      {.name = "tflops",
-       .title = "TFLOP/s",
-       .kind = K::kReal,
-       .digits = 3,
-       .description = "flops over the median; empty where nothing is computed"},
-      {.name = "roof_tflops",
-       .title = "roof",
-       .unit = "TFLOP/s",
-       .kind = K::kReal,
-       .digits = 3,
-       .description = "what the device reaches at best, measured before the first row",
-       .data_only = true},
-      {.name = "tokens_per_s",
-       .title = "tokens/s",
-       .kind = K::kReal,
-       .digits = 0,
-       .description = "batch times context over the median; empty likewise"},
-      {.name = "launches", .kind = K::kInt, .description = "kernels per step"},
-      {.name = "instrumented_wall_ms",
-       .kind = K::kReal,
-       .digits = 3,
-       .description = "median wall of the recorded steps",
-       .data_only = true},
-      {.name = "profiled",
-       .kind = K::kBool,
-       .description = "a profiler listened to the timed steps",
-       .data_only = true},
-      {.name = "choices",
-       .description = "how kernels were chosen where there is a choice",
-       .data_only = true},
-      {.name = "throttled",
-       .description = "what slowed the device down during the timed steps",
-       .data_only = true},
-      {.name = "facts_before",
-       .kind = K::kStructured,
-       .description = "clocks, power and temperature of the device before the timed steps",
-       .data_only = true},
-      {.name = "facts_after",
-       .kind = K::kStructured,
-       .description = "the same after them",
-       .data_only = true},
-      {.name = "detail", .description = "why the status is not ok", .data_only = true},
-  };
+// A result with what several columns are made of.
+struct CellRow {
+  const CellResult& r;
+  bool ok;
+  Summary samples;
+  Interval interval;
+
+  explicit CellRow(const CellResult& result)
+      : r(result),
+        ok(result.status == "ok"),
+        samples(summarize(result.samples_ms)),
+        interval(median_interval(result.samples_ms)) {}
+
+  const StepSpec& step() const { return r.spec.step; }
+  bool has_interval() const { return ok && interval.coverage >= 0.95; }
+  double seconds() const { return samples.median * 1e-3; }
+  bool has_speed() const { return ok && r.computes && seconds() > 0.0; }
+};
+
+using R = const CellRow&;
+
+// A member of the result; empty in rows without numbers.
+template <class T>
+auto when_ok(T CellResult::*member) {
+  return [member](R c) { return c.ok ? Json(c.r.*member) : Json(); };
+}
+template <class T>
+auto when_ok(std::optional<T> CellResult::*member) {
+  return [member](R c) { return c.ok ? or_null(c.r.*member) : Json(); };
+}
+auto when_ok(double Summary::*member) {
+  return [member](R c) { return when(c.ok, c.samples.*member); };
 }
 
-std::vector<Json> cell_row(const CellResult& r) {
-  const bool ok = r.status == "ok";
-  const Summary s = summarize(r.samples_ms);
-  const Interval interval = median_interval(r.samples_ms);
-  const bool has_interval = ok && interval.coverage >= 0.95;
-  const auto when_ok = [&](Json v) { return ok ? v : Json(); };
-  const auto text = [](const std::string& v) { return v.empty() ? Json() : Json(v); };
-  const auto list = [](const std::vector<double>& values) {
-    Json out = Json::array();
-    for (double v : values) out.push_back(v);
+Column ms_column(std::string name, std::string title, std::string text) {
+  return real_column(std::move(name), std::move(title), "ms", 3, std::move(text));
+}
+
+Fields<CellRow> identity_fields() {
+  return {
+      {text_column("size", "", "preset, or custom"), [](R c) { return c.step().model.name; }},
+      {int_column("context", "", "tokens per row (T)"), [](R c) { return c.step().shape.context; }},
+      {int_column("batch", "", "rows (B)"), [](R c) { return c.step().shape.batch; }},
+      {data_only(int_column("vocab", "", "vocabulary (V)")),
+       [](R c) { return c.step().model.vocab; }},
+      {text_column("mode", "", "what a step does"), [](R c) { return name_of(c.step().mode); }},
+      {text_column("precision", "", "of parameters and activations"),
+       [](R c) { return c.r.spec.precision; }},
+      {text_column("ops", "", "granularity of the program"),
+       [](R c) { return name_of(c.step().ops); }},
+      {text_column("attention", "", "its form: naive or flash"),
+       [](R c) { return name_of(c.step().attention); }},
+      {data_only(text_column("executor", "", "how it runs")),
+       [](R c) { return c.r.spec.executor; }},
+      {text_column("device", "", "where it runs"), [](R c) { return c.r.device; }},
+      {text_column("status", "", "ok or oom"), [](R c) { return c.r.status; }},
+      {data_only(int_column("parameters", "", "elements")), [](R c) { return c.r.parameters; }}};
+}
+
+Fields<CellRow> sample_fields() {
+  return {
+      {reals_column("samples_ms", "wall time of each timed step"),
+       [](R c) { return list_of(c.r.samples_ms); }},
+      {ms_column("mean_ms", "mean", "of the samples"), when_ok(&Summary::mean)},
+      {ms_column("std_ms", "std", "sample standard deviation"), when_ok(&Summary::sample_std)},
+      {ms_column("median_ms", "median", "of the samples"), when_ok(&Summary::median)},
+      {ms_column("min_ms", "min", "of the samples"), when_ok(&Summary::min)},
+      {ms_column("p95_ms", "p95", "95th percentile, linear between samples"),
+       when_ok(&Summary::p95)},
+      {ms_column("interval_low_ms", "95 % from",
+                 "lower end of the 95 % interval of the median, an order statistic; empty with "
+                 "fewer than six samples"),
+       [](R c) { return when(c.has_interval(), c.interval.low); }},
+      {ms_column("interval_high_ms", "95 % to", "the upper end"),
+       [](R c) { return when(c.has_interval(), c.interval.high); }},
+      {real_column("noise_percent", "noise", "±%", 2,
+                   "half that interval, in percent of the median"),
+       [](R c) { return c.has_interval() ? Json(noise_percent_of(c.r.samples_ms)) : Json(); }},
+      {data_only(text_column("stopped_by", "",
+                             "why sampling ended: steps (as many as asked for), noise (--max-noise "
+                             "is met), max-steps or max-seconds (it is not)")),
+       [](R c) { return c.ok ? or_null(c.r.stopped_by) : Json(); }},
+      {reals_column("warmup_ms", "wall time of each warm-up step"),
+       [](R c) { return list_of(c.r.warmup_ms); }},
+      {ms_column("wall_ms", "wall", "median time from call to finished"),
+       when_ok(&CellResult::wall_ms)},
+      {ms_column("issue_ms", "issue", "host time of the wall outside kernels"),
+       when_ok(&CellResult::issue_ms)},
+      {ms_column("device_span_ms", "span", "first kernel start to last kernel end"),
+       when_ok(&CellResult::device_span_ms)},
+      {ms_column("device_busy_ms", "busy", "sum of kernel times, from separate recorded steps"),
+       when_ok(&CellResult::device_busy_ms)}};
+}
+
+Fields<CellRow> byte_fields() {
+  return {{bytes_column("peak_bytes", "peak", "requested bytes at the peak, by the allocator"),
+           when_ok(&CellResult::peak_bytes)},
+          {bytes_column("predicted_peak_bytes", "predicted", "the same from the program alone"),
+           [](R c) { return c.r.predicted_peak_bytes; }},
+          {bytes_column("untracked_bytes", "untracked",
+                        "physical memory outside the allocator's segments, since the start"),
+           when_ok(&CellResult::untracked_bytes)},
+          {data_only(bytes_column(
+               "outside_bytes", "",
+               "the same in all: the program's code and libraries; on a GPU the driver's count of "
+               "used memory, other processes included, less the segments")),
+           when_ok(&CellResult::outside_bytes)},
+          {data_only(
+               bytes_column("saved_bytes", "", "forward values kept for backward, by the program")),
+           [](R c) { return c.r.saved_bytes; }},
+          {data_only(
+               int_column("major_faults", "", "pages that came from disk during the timed steps")),
+           when_ok(&CellResult::major_faults)}};
+}
+
+Fields<CellRow> speed_fields() {
+  return {{data_only(int_column("flops", "", "of matrix products")), [](R c) { return c.r.flops; }},
+          {real_column("tflops", "TFLOP/s", "", 3,
+                       "flops over the median; empty where nothing is computed"),
+           [](R c) {
+             return when(c.has_speed(), static_cast<double>(c.r.flops) / c.seconds() * 1e-12);
+           }},
+          {data_only(real_column("roof_tflops", "roof", "TFLOP/s", 3,
+                                 "what the device reaches at best, measured before the first row")),
+           [](R c) { return positive_or_null(c.r.spec.roof_tflops); }},
+          {real_column("tokens_per_s", "tokens/s", "", 0,
+                       "batch times context over the median; empty likewise"),
+           [](R c) {
+             const auto tokens = static_cast<double>(c.step().shape.batch * c.step().shape.context);
+             return when(c.has_speed(), tokens / c.seconds());
+           }},
+          {int_column("launches", "", "kernels per step"), [](R c) { return c.r.launches; }},
+          {data_only(
+               real_column("instrumented_wall_ms", "", "", 3, "median wall of the recorded steps")),
+           when_ok(&CellResult::instrumented_wall_ms)}};
+}
+
+Fields<CellRow> state_fields() {
+  return {
+      {data_only(bool_column("profiled", "", "a profiler listened to the timed steps")),
+       when_ok(&CellResult::profiled)},
+      {data_only(text_column("choices", "", "how kernels were chosen where there is a choice")),
+       [](R c) { return or_null(c.r.choices); }},
+      {data_only(
+           text_column("throttled", "", "what slowed the device down during the timed steps")),
+       [](R c) { return or_null(throttled_between(c.r.facts_before, c.r.facts_after)); }},
+      {data_only(structured_column(
+           "facts_before", "clocks, power and temperature of the device before the timed steps")),
+       [](R c) { return to_json(c.r.facts_before); }},
+      {data_only(structured_column("facts_after", "the same after them")),
+       [](R c) { return to_json(c.r.facts_after); }},
+      {data_only(text_column("detail", "", "why the status is not ok")),
+       [](R c) { return or_null(c.r.detail); }}};
+}
+
+const Fields<CellRow>& fields() {
+  static const Fields<CellRow> all = [] {
+    Fields<CellRow> out = identity_fields();
+    out.add(sample_fields()).add(byte_fields()).add(speed_fields()).add(state_fields());
     return out;
-  };
-  const StepSpec& spec = r.spec.step;
-  const double seconds = s.median * 1e-3;
-  const auto tokens = static_cast<double>(spec.shape.batch * spec.shape.context);
-  const bool has_speed = ok && r.computes && seconds > 0.0;
-  return {spec.model.name,
-          spec.shape.context,
-          spec.shape.batch,
-          spec.model.vocab,
-          name_of(spec.mode),
-          r.spec.precision,
-          name_of(spec.ops),
-          name_of(spec.attention),
-          r.spec.executor,
-          r.device,
-          r.status,
-          r.parameters,
-          list(r.samples_ms),
-          when_ok(s.mean),
-          when_ok(s.sample_std),
-          when_ok(s.median),
-          when_ok(s.min),
-          when_ok(s.p95),
-          has_interval ? Json(interval.low) : Json(),
-          has_interval ? Json(interval.high) : Json(),
-          has_interval ? Json(noise_percent_of(r.samples_ms)) : Json(),
-          when_ok(text(r.stopped_by)),
-          list(r.warmup_ms),
-          when_ok(r.wall_ms),
-          when_ok(r.issue_ms),
-          when_ok(r.device_span_ms),
-          when_ok(r.device_busy_ms),
-          when_ok(r.peak_bytes),
-          r.predicted_peak_bytes,
-          when_ok(r.untracked_bytes ? Json(*r.untracked_bytes) : Json()),
-          when_ok(r.outside_bytes ? Json(*r.outside_bytes) : Json()),
-          r.saved_bytes,
-          when_ok(r.major_faults),
-          r.flops,
-          has_speed ? Json(static_cast<double>(r.flops) / seconds * 1e-12) : Json(),
-          r.spec.roof_tflops > 0 ? Json(r.spec.roof_tflops) : Json(),
-          has_speed ? Json(tokens / seconds) : Json(),
-          r.launches,
-          when_ok(r.instrumented_wall_ms),
-          when_ok(r.profiled),
-          text(r.choices),
-          text(throttled_between(r.facts_before, r.facts_after)),
-          to_json(r.facts_before),
-          to_json(r.facts_after),
-          text(r.detail)};
+  }();
+  return all;
+}
+
+}  // namespace
+
+std::vector<Column> cell_columns() {
+  return fields().columns();
+}
+
+std::vector<Json> cell_row(const CellResult& result) {
+  return fields().row(CellRow(result));
 }
 
 }  // namespace tracestep

@@ -3,60 +3,70 @@
 #include <fmt/format.h>
 
 #include "lab/measure/statistics.h"
+#include "lab/report/fields.h"
 
 namespace tracestep {
 namespace {
 
-Column ms(std::string name, std::string title, std::string description) {
-  return {.name = std::move(name),
-          .title = std::move(title),
-          .unit = "ms",
-          .kind = ColumnKind::kReal,
-          .digits = 3,
-          .description = std::move(description)};
+// A row of `bench` with its steps.
+struct Start {
+  const ResultRow& row;
+  std::vector<double> warmup, samples, steps;  // steps: all of the process in order
+
+  explicit Start(const ResultRow& r)
+      : row(r), warmup(r.numbers("warmup_ms")), samples(r.numbers("samples_ms")), steps(warmup) {
+    steps.insert(steps.end(), samples.begin(), samples.end());
+  }
+};
+
+Field<Start> text_of(const char* column) {
+  return {text_column(column), [column](const Start& s) { return s.row.text(column); }};
 }
 
-std::vector<Column> columns() {
-  return {{.name = "size"},
-          {.name = "context", .kind = ColumnKind::kInt},
-          {.name = "mode"},
-          {.name = "precision"},
-          {.name = "ops"},
-          {.name = "status"},
-          {.name = "warmup",
-           .title = "warm-up",
-           .kind = ColumnKind::kInt,
-           .description = "steps before the timed ones, in a process of its own"},
-          {.name = "steps", .kind = ColumnKind::kInt, .description = "timed"},
-          ms("mean_ms", "mean", "of the timed steps"),
-          ms("std_ms", "std", "sample standard deviation"),
-          ms("median_ms", "median", "of the timed steps"),
-          ms("first_ms", "1st", "first timed step"),
-          ms("second_ms", "2nd", "second timed step"),
-          ms("start_ms", "very first", "first step of the process, warm-up or not"),
-          {.name = "unsettled",
-           .kind = ColumnKind::kInt,
-           .description = "leading steps, warm-up included, more than 10 % above the median of the "
-                          "last half"},
-          {.name = "steps_ms",
-           .kind = ColumnKind::kReals,
-           .description = "all steps of the process in order, warm-up first"}};
+Field<Start> ms_of(const char* column, const char* title, const char* description) {
+  return {real_column(column, title, "ms", 3, description),
+          [column](const Start& s) { return or_null(s.row.number(column)); }};
 }
 
-Json number(const ResultRow& row, std::string_view column) {
-  const auto value = row.number(column);
-  return value ? Json(*value) : Json();
+Field<Start> ms_at(const char* column, const char* title, const char* description,
+                   std::vector<double> Start::*list, std::size_t index) {
+  return {real_column(column, title, "ms", 3, description), [list, index](const Start& s) {
+            const std::vector<double>& ms = s.*list;
+            return index < ms.size() ? Json(ms[index]) : Json();
+          }};
 }
 
-Json whole(const ResultRow& row, std::string_view column) {
-  const auto value = row.number(column);
-  return value ? Json(static_cast<std::int64_t>(*value)) : Json();
-}
-
-std::vector<double> steps_of(const ResultRow& row) {
-  std::vector<double> out = row.numbers("warmup_ms");
-  for (double x : row.numbers("samples_ms")) out.push_back(x);
-  return out;
+Fields<Start> fields() {
+  using S = const Start&;
+  const auto count = [](const std::vector<double>& list) {
+    return static_cast<std::int64_t>(list.size());
+  };
+  return {text_of("size"),
+          {int_column("context"),
+           [](S s) {
+             const auto value = s.row.number("context");
+             return value ? Json(static_cast<std::int64_t>(*value)) : Json();
+           }},
+          text_of("mode"),
+          text_of("precision"),
+          text_of("ops"),
+          text_of("status"),
+          {int_column("warmup", "warm-up", "steps before the timed ones, in a process of its own"),
+           [count](S s) { return count(s.warmup); }},
+          {int_column("steps", "", "timed"), [count](S s) { return count(s.samples); }},
+          ms_of("mean_ms", "mean", "of the timed steps"),
+          ms_of("std_ms", "std", "sample standard deviation"),
+          ms_of("median_ms", "median", "of the timed steps"),
+          ms_at("first_ms", "1st", "first timed step", &Start::samples, 0),
+          ms_at("second_ms", "2nd", "second timed step", &Start::samples, 1),
+          ms_at("start_ms", "very first", "first step of the process, warm-up or not",
+                &Start::steps, 0),
+          {int_column("unsettled", "",
+                      "leading steps, warm-up included, more than 10 % above the median of the "
+                      "last half"),
+           [](S s) { return when(s.steps.size() >= 2, unsettled_steps(s.steps)); }},
+          {reals_column("steps_ms", "all steps of the process in order, warm-up first"),
+           [](S s) { return list_of(s.steps); }}};
 }
 
 // What the first timed step does to mean and deviation, in this row's own figures.
@@ -85,23 +95,10 @@ int unsettled_steps(std::span<const double> steps_ms, double factor) {
 }
 
 Table warmup_table(std::span<const ResultRow> rows) {
-  Table table{.name = "warmup",
-              .title = "What warm-up steps leave out, each row from a fresh start",
-              .columns = columns()};
+  const std::vector<Start> starts(rows.begin(), rows.end());
+  Table table = table_of("warmup", "What warm-up steps leave out, each row from a fresh start",
+                         fields(), starts);
   for (const ResultRow& row : rows) {
-    const std::vector<double> samples = row.numbers("samples_ms"), steps = steps_of(row);
-    const auto at = [](const std::vector<double>& list, std::size_t i) {
-      return i < list.size() ? Json(list[i]) : Json();
-    };
-    Json all = Json::array();
-    for (double step : steps) all.push_back(step);
-    table.add_row({row.text("size"), whole(row, "context"), row.text("mode"), row.text("precision"),
-                   row.text("ops"), row.text("status"),
-                   static_cast<std::int64_t>(row.numbers("warmup_ms").size()),
-                   static_cast<std::int64_t>(samples.size()), number(row, "mean_ms"),
-                   number(row, "std_ms"), number(row, "median_ms"), at(samples, 0), at(samples, 1),
-                   at(steps, 0), steps.size() < 2 ? Json() : Json(unsettled_steps(steps)),
-                   std::move(all)});
     if (const std::string note = worked(row); !note.empty()) table.notes.push_back(note);
   }
   table.notes.push_back(

@@ -1,0 +1,73 @@
+// A table's columns and how each is read from a record, side by side: there is no order of values
+// that has to agree with an order of columns elsewhere.
+#pragma once
+
+#include <functional>
+#include <initializer_list>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "lab/report/columns.h"
+
+namespace tracestep {
+
+template <class Record>
+struct Field {
+  Column column;
+  std::function<Json(const Record& record)> get;  // a member pointer will do
+};
+
+template <class Record>
+class Fields {
+ public:
+  Fields(std::initializer_list<Field<Record>> fields) : fields_(fields) {}
+
+  Fields& add(Column column, std::function<Json(const Record& record)> get) {
+    fields_.push_back({std::move(column), std::move(get)});
+    return *this;
+  }
+  Fields& add(const Fields& more) {
+    fields_.insert(fields_.end(), more.fields_.begin(), more.fields_.end());
+    return *this;
+  }
+  // The fields of a part of the record; `part` gives a pointer to it, or null for empty cells.
+  template <class Part, class PartOf>
+  Fields& add(const Fields<Part>& fields, PartOf part) {
+    for (const Field<Part>& field : fields) {
+      add(field.column, [get = field.get, part](const Record& record) {
+        const Part* found = part(record);
+        return found == nullptr ? Json() : get(*found);
+      });
+    }
+    return *this;
+  }
+
+  auto begin() const { return fields_.begin(); }
+  auto end() const { return fields_.end(); }
+
+  std::vector<Column> columns() const {
+    std::vector<Column> out;
+    for (const Field<Record>& field : fields_) out.push_back(field.column);
+    return out;
+  }
+  std::vector<Json> row(const Record& record) const {
+    std::vector<Json> out;
+    for (const Field<Record>& field : fields_) out.push_back(field.get(record));
+    return out;
+  }
+
+ private:
+  std::vector<Field<Record>> fields_;
+};
+
+// A table with a row for each of `records`.
+template <class Record, class Records>
+Table table_of(std::string name, std::string title, const Fields<Record>& fields,
+               const Records& records) {
+  Table table{.name = std::move(name), .title = std::move(title), .columns = fields.columns()};
+  for (const Record& record : records) table.add_row(fields.row(record));
+  return table;
+}
+
+}  // namespace tracestep
