@@ -18,12 +18,13 @@ ROWS = {
     "planning": ["ops"],  # what a device needs for an op, without the device
     "analysis": ["planning"],  # facts about a program, never a change
     "passes": ["analysis"],
+    "codegen": ["analysis"],  # text for run-time compilers; what it needs of a device is data
     "runtime": ["analysis", "record"],
     # Back ends see the interfaces of runtime; never each other, passes or exec.
     "backends/reference": ["runtime"],
     "backends/null": ["runtime"],
     "backends/cpu": ["runtime"],
-    "backends/cuda": ["runtime"],
+    "backends/cuda": ["runtime", "codegen"],
     "backends/comm/local": ["runtime"],
     "backends/comm/mpi": ["runtime"],
     "backends/comm/nccl": ["runtime"],

@@ -29,9 +29,15 @@ constexpr Variable kAllocator = {
 constexpr Variable kLog = {"TRACESTEP_LOG", "quiet, warn, info or debug: messages on stderr",
                            "info"};
 
+constexpr Variable kKernelCache = {
+    "TRACESTEP_KERNEL_CACHE",
+    "folder of the kernels that were compiled at run time; off: each process compiles its own",
+    "tracestep in XDG_CACHE_HOME or ~/.cache"};
+
 constexpr Variable kTerm = {"TERM", "dumb: no progress line", "as the terminal sets it"};
 
-constexpr std::array<Variable, 6> kAll = {kThreads, kNoColor, kVerify, kAllocator, kLog, kTerm};
+constexpr std::array<Variable, 7> kAll = {kThreads, kNoColor,     kVerify, kAllocator,
+                                          kLog,     kKernelCache, kTerm};
 
 // One of the three names.
 std::string allocator_name() {
@@ -85,6 +91,16 @@ LogLevel log_level() {
   if (text == "info") return LogLevel::kInfo;
   if (text == "debug") return LogLevel::kDebug;
   fail_usage(std::string(kLog.name), "unknown level \"{}\"; quiet, warn, info or debug", text);
+}
+
+std::string kernel_cache() {
+  const std::string text = value_of(kKernelCache).value_or("");
+  if (!text.empty()) return text == "off" ? "" : text;
+  if (const char* cache = std::getenv("XDG_CACHE_HOME"); cache != nullptr && *cache == '/') {
+    return std::string(cache) + "/tracestep";
+  }
+  const char* home = std::getenv("HOME");
+  return home != nullptr && *home == '/' ? std::string(home) + "/.cache/tracestep" : "";
 }
 
 bool dumb_terminal() {

@@ -40,6 +40,8 @@ bool guarded_allocator();
 bool plain_allocator();
 // TRACESTEP_LOG.
 LogLevel log_level();
+// TRACESTEP_KERNEL_CACHE: a folder; empty: nothing is kept between processes.
+std::string kernel_cache();
 // TERM=dumb: the terminal cannot rewrite a line.
 bool dumb_terminal();
 

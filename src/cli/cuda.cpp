@@ -101,7 +101,8 @@ std::unique_ptr<Device> make_cuda(const RunOptions& run, std::string_view precis
                            .tf32 = precision == "tf32",
                            // Choices of the file are kept to; new ones would depend on times.
                            .tune = run.tune && !run.deterministic,
-                           .tune_file = is_tuned ? run.tuning_path().string() : std::string()});
+                           .tune_file = is_tuned ? run.tuning_path().string() : std::string(),
+                           .kernel_cache = env::kernel_cache()});
 }
 
 namespace {
@@ -224,6 +225,10 @@ void add_cuda_parts(Table& parts) {
                  has_gemm ? probe.gemm_library
                           : "matrix products on cuda need it; install the CUDA libraries or set "
                             "LD_LIBRARY_PATH"});
+  parts.add_row({"NVRTC", probe.compiler.empty() ? "missing" : "ok",
+                 probe.compiler.empty()
+                     ? fmt::format("{}; nothing is fused at run time", probe.compiler_problem)
+                     : fmt::format("{}: fused kernels", probe.compiler)});
   const std::string problem = nvml_problem();
   parts.add_row({"NVML", problem.empty() ? "ok" : "missing",
                  problem.empty()

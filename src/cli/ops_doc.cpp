@@ -30,6 +30,16 @@ std::string_view meaning_of(PrecisionClass precision) {
   return "?";
 }
 
+std::string_view meaning_of(Fusion fusion) {
+  switch (fusion) {
+    case Fusion::kNone: return "no";
+    case Fusion::kElementwise: return "elementwise";
+    case Fusion::kPairs: return "by pairs";
+    case Fusion::kRows: return "by rows";
+  }
+  return "?";
+}
+
 std::string donations(const OpDef& op) {
   std::string out;
   for (const Donation& d : op.donates) {
@@ -46,6 +56,7 @@ std::string facts(const OpDef& op) {
   out += fmt::format(" Gradient: {}.", yes_no(static_cast<bool>(op.gradient)));
   out += fmt::format(" Decomposition: {}{}.", yes_no(static_cast<bool>(op.decompose)),
                      op.always_decompose ? ", always used" : "");
+  if (op.fusion != Fusion::kNone) out += fmt::format(" Fused: {}.", meaning_of(op.fusion));
   if (op.is_view()) out += " A view where the layout allows it.";
   if (op.identity) out += " Left out by simplify where it changes nothing.";
   if (op.cheap_to_recompute) out += " Cheaper to compute again than to keep.";

@@ -53,6 +53,16 @@ std::string_view name_of(PrecisionClass precision_class) {
   return "?";
 }
 
+std::string_view name_of(Fusion fusion) {
+  switch (fusion) {
+    case Fusion::kNone: return "none";
+    case Fusion::kElementwise: return "elementwise";
+    case Fusion::kPairs: return "pairs";
+    case Fusion::kRows: return "rows";
+  }
+  return "?";
+}
+
 const AttrDef* OpDef::find_attr(std::string_view attr) const {
   for (const AttrDef& def : attrs) {
     if (def.name == attr) return &def;

@@ -54,6 +54,15 @@ enum class PrecisionClass : std::uint8_t {
 };
 std::string_view name_of(PrecisionClass precision_class);
 
+// How a fused kernel may compute the op: what `fuse` joins. Views are movement and need no entry.
+enum class Fusion : std::uint8_t {
+  kNone,         // only by a kernel of its own
+  kElementwise,  // element i of every result from elements i of the operands, by a scalar functor
+  kPairs,        // the same for neighbours 2j and 2j+1 of the last axis, with tables [T, D/2]
+  kRows,         // rows along the last axis, each by itself: by its decomposition, or a reduction
+};
+std::string_view name_of(Fusion fusion);
+
 struct AttrDef {
   std::string name;
   AttrKind kind;
@@ -115,6 +124,7 @@ struct OpDef {
   std::vector<AttrDef> attrs = {};
   KernelClass kernel_class = KernelClass::kElementwise;
   PrecisionClass precision_class = PrecisionClass::kPromote;
+  Fusion fusion = Fusion::kNone;
 
   // Result types; throws Error{kUsage, "[op]"} when the operands do not fit.
   std::function<std::vector<Type>(const OpCall&)> infer = {};
@@ -148,7 +158,7 @@ struct OpDef {
   std::function<std::vector<Donation>(const Attrs&, std::size_t inputs)> donates_in_groups = {};
   // Cheaper to compute again than to keep (elementwise, casts, generators).
   bool cheap_to_recompute = false;
-  // No kernel of its own on any back end: always decomposed.
+  // Decomposed unless a device says that it has a kernel.
   bool always_decompose = false;
   // Chosen explicitly (`--attention flash`), so primitive granularity does not take it apart where
   // the device has a kernel for it.

@@ -33,12 +33,13 @@ std::vector<Val> Rewriter::copy(const Node& node) {
 void Rewriter::replace(const Node& node, const std::vector<Val>& values) {
   TRACESTEP_CHECK(values.size() == node.outputs.size(), "pass {}: results of {}", pass_,
                   node.op->name);
-  for (std::size_t i = 0; i < values.size(); ++i) {
-    const auto old = static_cast<std::size_t>(node.outputs[i]);
-    map_[old] = values[i];
-    const Role role = from_.values[old].role;
-    if (values[i] && role != Role::kNone) builder_.set_role(values[i], role);
-  }
+  for (std::size_t i = 0; i < values.size(); ++i) replace(node.outputs[i], values[i]);
+}
+
+void Rewriter::replace(ValueId old, Val value) {
+  map_[static_cast<std::size_t>(old)] = value;
+  const Role role = from_.value(old).role;
+  if (value && role != Role::kNone) builder_.set_role(value, role);
 }
 
 Builder::Guard Rewriter::from(const Node& node, const Phase* phase) {

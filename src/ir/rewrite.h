@@ -28,6 +28,8 @@ class Rewriter {
   std::vector<Val> copy(const Node& node);
   // `values` stand for the results of `node` ("no value": nobody reads that one).
   void replace(const Node& node, const std::vector<Val>& values);
+  // `value` stands for one old value.
+  void replace(ValueId old, Val value);
   // While alive, nodes made through builder() take the origins of `node`.
   [[nodiscard]] Builder::Guard from(const Node& node, const Phase* phase = nullptr);
 

@@ -15,6 +15,7 @@ void register_silu() {
        .source = "Elfwing et al. 2017",
        .inputs = {"x"},
        .outputs = {"y"},
+       .fusion = Fusion::kElementwise,
        .infer = rules::same_floating,
        .accepts = rules::any_strides,
        .gradient =
@@ -31,6 +32,7 @@ void register_silu() {
                .doc = "dy · s(x) (1 + x (1 - s(x))), with s the sigmoid",
                .inputs = {"dy", "x"},
                .outputs = {"dx"},
+               .fusion = Fusion::kElementwise,
                .infer = rules::same_floating,
                .accepts = rules::any_strides,
                .decompose =
@@ -52,6 +54,7 @@ void register_swiglu() {
        .source = "Shazeer 2020, GLU Variants",
        .inputs = {"gate", "up"},
        .outputs = {"y"},
+       .fusion = Fusion::kElementwise,
        .infer = rules::same_floating,
        .accepts = rules::any_strides,
        .gradient =
@@ -68,6 +71,7 @@ void register_swiglu() {
                .doc = "Gradients of gate and up, with the sigmoid computed again.",
                .inputs = {"dy", "gate", "up"},
                .outputs = {"dgate", "dup"},
+               .fusion = Fusion::kElementwise,
                .infer =
                    [](const OpCall& c) {
                      const Type type = rules::same_floating(c)[0];

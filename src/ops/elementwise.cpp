@@ -23,6 +23,7 @@ void register_unary(const Elementwise& e) {
                .doc = e.doc,
                .inputs = {"x"},
                .outputs = {"y"},
+               .fusion = Fusion::kElementwise,
                .infer = rules::same_floating,
                .accepts = rules::any_strides,
                .gradient = e.gradient,
@@ -36,6 +37,7 @@ void register_binary(const Elementwise& e, TypeRule infer = rules::same_type) {
                .doc = e.doc,
                .inputs = {"a", "b"},
                .outputs = {"y"},
+               .fusion = Fusion::kElementwise,
                .infer = std::move(infer),
                .accepts = rules::any_strides,
                .gradient = e.gradient,
@@ -49,6 +51,7 @@ void register_compare(const std::string& name, const std::string& doc) {
                .doc = doc,
                .inputs = {"a", "b"},
                .outputs = {"y"},
+               .fusion = Fusion::kElementwise,
                .infer =
                    [](const OpCall& c) {
                      Type type = rules::same_type(c)[0];
@@ -148,6 +151,7 @@ void register_others() {
                .outputs = {"y"},
                .attrs = {{"scale", AttrKind::kReal, AttrValue(1.0), "factor"},
                          {"shift", AttrKind::kReal, AttrValue(0.0), "summand"}},
+               .fusion = Fusion::kElementwise,
                .infer = rules::same_floating,
                .accepts = rules::any_strides,
                .gradient =
@@ -167,6 +171,7 @@ void register_others() {
                .doc = "a where the condition holds, otherwise b",
                .inputs = {"condition", "a", "b"},
                .outputs = {"y"},
+               .fusion = Fusion::kElementwise,
                .infer =
                    [](const OpCall& c) {
                      if (c.inputs[0].dtype != DType::kBool) {
@@ -194,6 +199,7 @@ void register_others() {
                .outputs = {"y"},
                .attrs = {{"dtype", AttrKind::kDType, std::nullopt, "target"}},
                .precision_class = PrecisionClass::kKeep,
+               .fusion = Fusion::kElementwise,
                .infer =
                    [](const OpCall& c) {
                      return std::vector{Type{c.attrs.dtype("dtype"), c.inputs[0].shape}};

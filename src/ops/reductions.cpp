@@ -47,6 +47,7 @@ OpDef reduction(std::string name, std::string doc) {
                     {"keepdims", AttrKind::kBool, AttrValue(false), "keep them with size 1"}},
           .kernel_class = KernelClass::kReduction,
           .precision_class = PrecisionClass::kFull,
+          .fusion = Fusion::kRows,
           .infer = reduced_type,
           .accepts = rules::any_strides,
           .flops = rules::per_operand(0, 1)};

@@ -80,6 +80,7 @@ void register_rms_norm() {
                .attrs = {{"eps", AttrKind::kReal, AttrValue(1e-5), "added to the mean square"}},
                .kernel_class = KernelClass::kReduction,
                .precision_class = PrecisionClass::kFull,
+               .fusion = Fusion::kRows,
                .infer = forward_type,
                .accepts = rules::contiguous,
                .gradient =

@@ -47,6 +47,7 @@ void register_rope() {
                .inputs = {"x", "cos", "sin"},
                .outputs = {"y"},
                .attrs = {{"inverse", AttrKind::kBool, AttrValue(false), "rotate back (gradient)"}},
+               .fusion = Fusion::kPairs,
                .infer = rope_type,
                .accepts =
                    [](int i, const Type& t, const Strides& s) {

@@ -56,6 +56,7 @@ void register_softmax_pair() {
                .attrs = {kScale, {"causal", AttrKind::kBool, AttrValue(false), "hide the future"}},
                .kernel_class = KernelClass::kReduction,
                .precision_class = PrecisionClass::kFull,
+               .fusion = Fusion::kRows,
                .infer = softmax_type,
                .accepts = rules::contiguous,
                .gradient =
@@ -76,6 +77,7 @@ void register_softmax_pair() {
                .attrs = {kScale},
                .kernel_class = KernelClass::kReduction,
                .precision_class = PrecisionClass::kFull,
+               .fusion = Fusion::kRows,
                .infer = rules::same_floating,
                .accepts = rules::contiguous,
                .decompose = softmax_grad_decomposed,
@@ -100,6 +102,7 @@ void register_log_sum_exp() {
                .outputs = {"y"},
                .kernel_class = KernelClass::kReduction,
                .precision_class = PrecisionClass::kFull,
+               .fusion = Fusion::kRows,
                .infer =
                    [](const OpCall& c) {
                      rules::require_floating(c, 0);

@@ -8,6 +8,7 @@
 #include "passes/autocast.h"
 #include "passes/choose.h"
 #include "passes/decompose.h"
+#include "passes/fuse.h"
 #include "passes/join.h"
 #include "passes/keep_saved.h"
 #include "passes/materialize.h"
@@ -47,6 +48,11 @@ bool compiles_steps(const Options& o) {
 
 bool has_kernel(const Options& o, const OpDef& op) {
   return o.has_kernel ? o.has_kernel(op) : !op.always_decompose;
+}
+
+// Where the device compiles at run time.
+bool fuses(const Options& o) {
+  return o.compile && has_kernel(o, find_op("fused"));
 }
 
 bool chooses(const Options& o) {
@@ -99,6 +105,8 @@ const std::vector<Pass>& passes() {
       {"keep_saved", "forward alone, holding what backward would read",
        [](const Options& o) { return o.mode == Mode::kForward; },
        [](const Program& p, const Options&) { return keep_saved(p); }},
+      {"fuse", "elementwise ops, rows and the views between them as one kernel", fuses,
+       [](const Program& p, const Options&) { return fuse(p); }},
       {"materialize", "explicit copies where a layout needs one", always,
        [](const Program& p, const Options&) { return materialize(p); }, VerifyStage::kMaterialized},
       {"schedule", "order: constants directly before their first reader", always,

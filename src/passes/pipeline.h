@@ -39,7 +39,8 @@ struct PipelineOptions {
   OptimizerOptions optimizer = {};  // its loss scaling also scales what autograd starts from
   AttentionForm attention = AttentionForm::kNaive;
   std::optional<DType> autocast = {};  // low dtype of mixed precision; none: off
-  // Also the passes that save launches and traffic and change no value: `shadow`, `join`.
+  // Also the passes that save launches and traffic: `shadow` and `join`, which change no value, and
+  // `fuse`, which adds up rows in another order.
   bool compile = false;
   // Whether the device has a kernel; empty: for every op that is not always decomposed.
   std::function<bool(const OpDef&)> has_kernel = {};

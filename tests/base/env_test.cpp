@@ -45,6 +45,18 @@ TEST(EnvTest, ThreadsTakeTheFirstOfAList) {
   EXPECT_EQ(env::threads(), 4);
 }
 
+TEST(EnvTest, KernelsAreKeptInTheUsersCacheUnlessSwitchedOff) {
+  const ScopedVariable cache("XDG_CACHE_HOME", "/caches"), home("HOME", "/home/a");
+  {
+    const ScopedVariable unset("TRACESTEP_KERNEL_CACHE", "");
+    EXPECT_EQ(env::kernel_cache(), "/caches/tracestep");
+    const ScopedVariable none("XDG_CACHE_HOME", "");
+    EXPECT_EQ(env::kernel_cache(), "/home/a/.cache/tracestep");
+  }
+  const ScopedVariable off("TRACESTEP_KERNEL_CACHE", "off");
+  EXPECT_EQ(env::kernel_cache(), "");
+}
+
 TEST(EnvTest, EmptyMeansUnset) {
   const ScopedVariable threads("OMP_NUM_THREADS", ""), color("NO_COLOR", "");
   EXPECT_EQ(env::threads(), std::nullopt);

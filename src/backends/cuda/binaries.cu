@@ -56,8 +56,8 @@ struct TwoResults {
 template <class T>
 struct SwigluGrad {
   __device__ TwoGradients<T> operator()(T dy, T gate, T up) const {
-    const auto g = computed(dy), x = computed(gate), u = computed(up);
-    return {stored<T>(scalar::SiluGrad()(g * u, x)), stored<T>(g * scalar::Silu()(x))};
+    const auto y = scalar::SwigluGrad()(computed(dy), computed(gate), computed(up));
+    return {stored<T>(y.gate), stored<T>(y.up)};
   }
 };
 

@@ -9,12 +9,14 @@
 #include "backends/cuda/cublaslt.h"
 #include "backends/cuda/cupti_tracer.h"
 #include "backends/cuda/events.h"
+#include "backends/cuda/fused.h"
 #include "backends/cuda/gate.h"
 #include "backends/cuda/gemm.h"
 #include "backends/cuda/graph.h"
 #include "backends/cuda/kernels.h"
 #include "backends/cuda/memory_source.h"
 #include "backends/cuda/nvml.h"
+#include "backends/cuda/nvrtc.h"
 #include "backends/cuda/nvtx_ranges.h"
 #include "backends/cuda/pinned_memory.h"
 #include "backends/cuda/transfers.h"
@@ -119,6 +121,10 @@ class CudaDevice final : public Device {
         context_, cuda::GemmOptions{options.tf32, options.tune, options.tune_file},
         kCudaGemmWorkspaceBytes, properties_.name);
     context_.gemm = gemm_.get();
+    fused_ =
+        std::make_unique<cuda::FusedKernels>(context_.compute_capability, options.kernel_cache);
+    context_.fused = fused_.get();
+    if (fused_->problem().empty()) cuda::add_fused_kernels(table_);
   }
 
   const std::string& name() const override { return name_; }
@@ -217,6 +223,7 @@ class CudaDevice final : public Device {
   cuda::NvmlDevice nvml_;
   cuda::CudaStream context_;
   std::unique_ptr<cuda::Gemm> gemm_;
+  std::unique_ptr<cuda::FusedKernels> fused_;
   KernelTable table_;
   std::int64_t mark_overhead_ns_ = -1;  // not measured yet
 };
@@ -229,6 +236,8 @@ CudaProbe probe_cuda() {
   if (cudaDriverGetVersion(&driver) == cudaSuccess && driver > 0) out.driver = version_text(driver);
   if (cudaRuntimeGetVersion(&runtime) == cudaSuccess) out.runtime = version_text(runtime);
   out.gemm_library = cuda::cublaslt_name();
+  out.compiler = cuda::nvrtc_name();
+  out.compiler_problem = cuda::nvrtc().problem;
   const cudaError_t status = cudaGetDeviceCount(&out.devices);
   if (status != cudaSuccess) {
     cudaGetLastError();

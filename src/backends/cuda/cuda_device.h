@@ -18,6 +18,7 @@ struct CudaOptions {
   bool tf32 = false;              // float32 matrix products with 10-bit mantissas
   bool tune = false;              // time the first candidates of each new matrix product
   std::string tune_file = {};     // where choices are read from and, when tuning, kept
+  std::string kernel_cache = {};  // folder of kernels compiled at run time; empty: none are kept
 };
 
 struct CudaProbe {
@@ -26,6 +27,8 @@ struct CudaProbe {
   std::string driver = {};              // "13.0": the CUDA version the driver speaks
   std::string runtime = {};             // that of this build
   std::string gemm_library = {};        // "cuBLASLt 13.0.2", empty: not found
+  std::string compiler = {};            // "NVRTC 13.0", empty: no kernels are made at run time
+  std::string compiler_problem = {};    // why not
   std::vector<std::string> names = {};  // "NVIDIA H200", one per device
 };
 

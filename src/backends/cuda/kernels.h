@@ -19,5 +19,7 @@ void add_rms_norm_kernels(KernelTable& table);
 void add_rope_kernels(KernelTable& table);
 void add_attention_kernels(KernelTable& table);
 void add_optimizer_kernels(KernelTable& table);
+// Where run-time compilation is possible.
+void add_fused_kernels(KernelTable& table);
 
 }  // namespace tracestep::cuda

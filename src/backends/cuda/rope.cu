@@ -56,9 +56,10 @@ __device__ Pack<T, N> rotated(const Pack<T, N>& x, const float (&cos)[N / 2],
   Pack<T, N> y;
 #pragma unroll
   for (int j = 0; j < N / 2; ++j) {
-    const float a = to_float(x.at[2 * j]), b = to_float(x.at[2 * j + 1]);
-    y.at[2 * j] = from_float<T>(a * cos[j] - b * sin[j]);
-    y.at[2 * j + 1] = from_float<T>(a * sin[j] + b * cos[j]);
+    const auto turned = scalar::Rotate()(
+        Real{to_float(x.at[2 * j])}, Real{to_float(x.at[2 * j + 1])}, Real{cos[j]}, Real{sin[j]});
+    y.at[2 * j] = from_float<T>(turned.first.v);
+    y.at[2 * j + 1] = from_float<T>(turned.second.v);
   }
   return y;
 }

@@ -9,6 +9,7 @@
 
 namespace tracestep::cuda {
 
+class FusedKernels;
 class Gemm;
 
 // What a kernel found wrong with its data. The host sees it at the next synchronisation and throws
@@ -36,6 +37,7 @@ struct CudaStream {
   int compute_capability = 80;  // 10 * major + minor
   Fault* fault = nullptr;       // host memory that the device can write
   Gemm* gemm = nullptr;
+  FusedKernels* fused = nullptr;
   bool tf32 = false;  // products of float32 may round their operands to 10 bits of mantissa
 };
 

@@ -178,6 +178,29 @@ struct Swiglu {
   }
 };
 
+// The gradients of swiglu's operands, with the sigmoid computed again.
+template <class V>
+struct SwigluGradient {
+  V gate, up;
+};
+struct SwigluGrad {
+  template <class V>
+  TRACESTEP_FUNCTION SwigluGradient<V> operator()(V g, V gate, V up) const {
+    return {SiluGrad()(g * up, gate), g * Silu()(gate)};
+  }
+};
+// (a, b) turned by an angle.
+template <class V>
+struct RotatedPair {
+  V first, second;
+};
+struct Rotate {
+  template <class V>
+  TRACESTEP_FUNCTION RotatedPair<V> operator()(V a, V b, V cos, V sin) const {
+    return {a * cos - b * sin, a * sin + b * cos};
+  }
+};
+
 struct Equal {
   template <class V>
   TRACESTEP_FUNCTION auto operator()(V a, V b) const {

@@ -1,0 +1,35 @@
+// NVRTC, the run-time compiler, found at run time: text in, machine code out.
+#pragma once
+
+#include <nvrtc.h>
+
+#include <string>
+
+namespace tracestep::cuda {
+
+struct Nvrtc {
+  decltype(&nvrtcVersion) version = nullptr;
+  decltype(&nvrtcGetNumSupportedArchs) arch_count = nullptr;
+  decltype(&nvrtcGetSupportedArchs) archs = nullptr;
+  decltype(&nvrtcCreateProgram) create = nullptr;
+  decltype(&nvrtcDestroyProgram) destroy = nullptr;
+  decltype(&nvrtcCompileProgram) compile = nullptr;
+  decltype(&nvrtcGetProgramLogSize) log_size = nullptr;
+  decltype(&nvrtcGetProgramLog) log = nullptr;
+  decltype(&nvrtcGetCUBINSize) cubin_size = nullptr;
+  decltype(&nvrtcGetCUBIN) cubin = nullptr;
+  decltype(&nvrtcGetErrorString) error_text = nullptr;
+  std::string problem;  // why it is not there; empty: all is well
+
+  // Whether it knows cards of this compute capability (10 * major + minor).
+  bool knows(int compute_capability) const;
+  // Machine code for that card; Error{kDevice} with the compiler's words. Any thread may ask.
+  std::string compiled(const std::string& text, int compute_capability) const;
+};
+
+// Loaded at the first call, once.
+const Nvrtc& nvrtc();
+// "NVRTC 13.0", or empty.
+std::string nvrtc_name();
+
+}  // namespace tracestep::cuda

@@ -1,0 +1,156 @@
+// What the text of a fused kernel is written in: elements as they are stored, packs of them, and
+// sums and maxima of a row. Compiled at run time behind functors.h and computing_types.cuh;
+// includes nothing, and knows nothing of the host.
+#pragma once
+
+namespace tracestep::cuda {
+
+// --- elements ---------------------------------------------------------------------------------
+struct BF16 {
+  unsigned short bits;
+};
+struct F16 {
+  unsigned short bits;
+};
+
+__device__ inline float to_float(float x) {
+  return x;
+}
+__device__ inline float to_float(BF16 x) {
+  return __uint_as_float(static_cast<unsigned>(x.bits) << 16);
+}
+__device__ inline float to_float(F16 x) {
+  float y;
+  asm("cvt.f32.f16 %0, %1;" : "=f"(y) : "h"(x.bits));
+  return y;
+}
+__device__ inline bool to_float(bool x) {
+  return x;
+}
+
+// Rounded to nearest even; overflow to infinity.
+__device__ inline void set(float& to, float x) {
+  to = x;
+}
+__device__ inline void set(BF16& to, float x) {
+  asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(to.bits) : "f"(x));
+}
+__device__ inline void set(F16& to, float x) {
+  asm("cvt.rn.f16.f32 %0, %1;" : "=h"(to.bits) : "f"(x));
+}
+__device__ inline void set(bool& to, bool x) {
+  to = x;
+}
+template <class T>
+__device__ inline float rounded(float x) {
+  T y;
+  set(y, x);
+  return to_float(y);
+}
+
+// A float32 whose sums are not contracted with a product before them, which would be an op of its
+// own.
+struct Alone {
+  float v;
+};
+__device__ inline Alone operator+(Alone a, Alone b) {
+  return {__fadd_rn(a.v, b.v)};
+}
+__device__ inline Alone operator-(Alone a, Alone b) {
+  return {__fsub_rn(a.v, b.v)};
+}
+
+// --- packs ------------------------------------------------------------------------------------
+template <int kBytes>
+struct WordOf {
+  using Type = uint4;
+};
+template <>
+struct WordOf<1> {
+  using Type = unsigned char;
+};
+template <>
+struct WordOf<2> {
+  using Type = unsigned short;
+};
+template <>
+struct WordOf<4> {
+  using Type = unsigned;
+};
+template <>
+struct WordOf<8> {
+  using Type = uint2;
+};
+
+// N neighbours, aligned to their size or to 16 bytes.
+template <int N, class T>
+struct Pack {
+  using Word = typename WordOf<N * sizeof(T)>::Type;
+  static constexpr int kWords = N * sizeof(T) / sizeof(Word);
+  union {
+    Word words[kWords];
+    T at[N];
+  };
+};
+template <int N, class T, class V>
+__device__ inline void load_pack(const T* from, V* to) {
+  Pack<N, T> pack;
+#pragma unroll
+  for (int i = 0; i < Pack<N, T>::kWords; ++i) {
+    pack.words[i] = reinterpret_cast<const typename Pack<N, T>::Word*>(from)[i];
+  }
+#pragma unroll
+  for (int i = 0; i < N; ++i) to[i] = to_float(pack.at[i]);
+}
+template <int N, class T, class V>
+__device__ inline void store_pack(T* to, const V* from) {
+  Pack<N, T> pack;
+#pragma unroll
+  for (int i = 0; i < N; ++i) set(pack.at[i], from[i]);
+#pragma unroll
+  for (int i = 0; i < Pack<N, T>::kWords; ++i) {
+    reinterpret_cast<typename Pack<N, T>::Word*>(to)[i] = pack.words[i];
+  }
+}
+// N elements that lie `step` apart.
+template <int N, class T, class V>
+__device__ inline void load_each(const T* from, long long step, V* to) {
+#pragma unroll
+  for (int i = 0; i < N; ++i) to[i] = to_float(from[i * step]);
+}
+template <int N, class T, class V>
+__device__ inline void store_each(T* to, long long step, const V* from) {
+#pragma unroll
+  for (int i = 0; i < N; ++i) set(to[i * step], from[i]);
+}
+
+// --- rows -------------------------------------------------------------------------------------
+struct Plus {
+  __device__ float operator()(float a, float b) const { return a + b; }
+};
+struct Largest {
+  __device__ float operator()(float a, float b) const { return maximum(a, b); }
+};
+__device__ inline float minus_infinity() {
+  return __uint_as_float(0xff800000u);
+}
+
+template <class F>
+__device__ inline float warp_reduce(float x) {
+#pragma unroll
+  for (int step = 16; step > 0; step /= 2) x = F()(x, __shfl_xor_sync(0xffffffffu, x, step));
+  return x;
+}
+// The lanes of a row agree, in an order that their number decides. Beyond a warp they are the
+// block, there is one barrier, and nobody else uses `scratch`.
+template <class F, int kLanes>
+__device__ inline float row_reduce(float x, float neutral, float* scratch) {
+  x = warp_reduce<F>(x);
+  if (kLanes == 32) return x;
+  if (threadIdx.x % 32 == 0) scratch[threadIdx.x / 32] = x;
+  __syncthreads();
+  x = threadIdx.x % 32 < kLanes / 32 ? scratch[threadIdx.x % 32] : neutral;
+  return warp_reduce<F>(x);
+}
+
+}  // namespace tracestep::cuda

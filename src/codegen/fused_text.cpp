@@ -1,0 +1,535 @@
+#include "codegen/fused_text.h"
+
+#include <bit>
+#include <cmath>
+
+#include "codegen/device_text.h"
+#include "codegen/functor_names.h"
+#include "ir/op_def.h"
+
+namespace tracestep {
+namespace {
+
+constexpr unsigned kPointThreads = 256;
+constexpr int kWarp = 32;
+constexpr std::int64_t kRowThreads = 256;  // wanted; long rows get more
+constexpr std::int64_t kMostThreads = 1024;
+constexpr std::int64_t kHeldPacks = 4;     // of a row, per thread, before a row gets more threads
+constexpr std::int64_t kRowsPerBlock = 4;  // of rows that a warp holds
+// From so many points on there are threads enough to give each 16 bytes of 16-bit elements.
+constexpr std::int64_t kManyPoints = std::int64_t{1} << 22;
+
+std::size_t at(std::int32_t id) {
+  return static_cast<std::size_t>(id);
+}
+
+std::int64_t ceil_div(std::int64_t a, std::int64_t b) {
+  return (a + b - 1) / b;
+}
+
+std::string_view type_name(DType dtype) {
+  switch (dtype) {
+    case DType::kBF16: return "BF16";
+    case DType::kF16: return "F16";
+    case DType::kBool: return "bool";
+    default: return "float";
+  }
+}
+
+std::string_view variable_type(DType dtype) {
+  return dtype == DType::kBool ? "bool" : "float";
+}
+
+// A float literal with the value rounded to float32.
+std::string literal(double value) {
+  const auto x = static_cast<float>(value);
+  if (std::isnan(x)) return "__uint_as_float(0x7fc00000u)";
+  if (std::isinf(x)) return x > 0 ? "-minus_infinity()" : "minus_infinity()";
+  std::string text = fmt::format("{}", x);
+  if (text.find_first_of(".e") == std::string::npos) text += ".0";
+  return text + "f";
+}
+
+// --- where elements lie -------------------------------------------------------------------------
+// A stretch of the walk along which every operand and result has one step.
+struct Part {
+  std::int64_t cut, size;
+};
+
+// An operand or a result: elements from point to point along each part, over `divisor`.
+struct Access {
+  ValueId value;
+  std::string name;  // of the parameter
+  DType dtype;
+  std::vector<std::int64_t> steps;
+  int divisor = 1;  // 2: one element per pair
+  int alignment_bytes = 16;
+
+  bool repeats() const {
+    return std::ranges::all_of(steps, [](std::int64_t step) { return step == 0; });
+  }
+  // Whether packs of n points along the first part are n / divisor neighbours, aligned.
+  bool has_packs(std::int64_t n) const {
+    const std::int64_t elements = n / divisor;
+    const auto bytes = elements * static_cast<std::int64_t>(size_of(dtype));
+    const bool aligned = alignment_bytes >= std::min<std::int64_t>(bytes, 16) &&
+                         std::has_single_bit(static_cast<std::uint64_t>(elements));
+    return aligned && steps[0] == 1 &&
+           std::all_of(steps.begin() + 1, steps.end(),
+                       [&](std::int64_t step) { return step % n == 0; });
+  }
+};
+
+class Writer {
+ public:
+  Writer(const FusedBody& body, std::span<const FusedOperand> leaves,
+         std::span<const FusedOperand> outputs)
+      : body_(body), p_(body.program) {
+    for (std::size_t i = 0; i < p_.leaves.size(); ++i) {
+      if (!body.places[at(p_.leaves[i])]) continue;  // read by nobody
+      add(p_.leaves[i], fmt::format("x{}", i), leaves[i], body.per_pair[i]);
+      read_.push_back(i);
+    }
+    operands_ = accesses_.size();
+    for (std::size_t i = 0; i < p_.outputs.size(); ++i) {
+      add(p_.outputs[i].value, fmt::format("y{}", i), outputs[i], false);
+    }
+    merge_parts();
+    choose_pack();
+    choose_threads();
+  }
+
+  FusedText write();
+
+ private:
+  bool has_rows() const { return body_.width != 0; }
+  bool is_output(const Access& a) const {
+    return &a - accesses_.data() >= std::ptrdiff_t(operands_);
+  }
+
+  void add(ValueId id, std::string name, const FusedOperand& operand, bool per_pair) {
+    Access a{id, std::move(name), p_.type(id).dtype, {}, per_pair ? 2 : 1, operand.alignment_bytes};
+    for (std::size_t i = 0; i + 1 < body_.cuts.size(); ++i) {
+      const std::int64_t cut = body_.cuts[i];
+      // One element per pair: half a step along the innermost part.
+      const std::int64_t step = per_pair && cut == 1
+                                    ? operand.strides.back()
+                                    : a.divisor * body_.step(id, operand.strides, cut);
+      a.steps.push_back(step);
+    }
+    accesses_.push_back(std::move(a));
+  }
+
+  // Parts that lie behind each other in all operands and results become one, rows kept apart.
+  void merge_parts() {
+    std::vector<std::vector<std::int64_t>> steps(accesses_.size());
+    for (std::size_t i = 0; i + 1 < body_.cuts.size(); ++i) {
+      const Part part{body_.cuts[i], body_.cuts[i + 1] / body_.cuts[i]};
+      bool merges = !parts_.empty() && part.cut != body_.width;
+      for (std::size_t a = 0; a < accesses_.size() && merges; ++a) {
+        merges = accesses_[a].steps[i] == steps[a].back() * parts_.back().size;
+      }
+      if (merges) {
+        parts_.back().size *= part.size;
+        continue;
+      }
+      parts_.push_back(part);
+      for (std::size_t a = 0; a < accesses_.size(); ++a) {
+        steps[a].push_back(accesses_[a].steps[i]);
+      }
+    }
+    if (parts_.empty()) {
+      parts_.push_back({1, 1});
+      for (auto& s : steps) s.push_back(0);
+    }
+    for (std::size_t a = 0; a < accesses_.size(); ++a) accesses_[a].steps = std::move(steps[a]);
+  }
+
+  // Points that a thread has beside each other.
+  void choose_pack() {
+    const bool narrow = std::ranges::any_of(accesses_, [](const Access& a) {
+      return a.dtype == DType::kBF16 || a.dtype == DType::kF16;
+    });
+    pack_ = narrow && body_.count >= kManyPoints ? 8 : 4;
+    while (parts_[0].size % pack_ != 0) pack_ /= 2;
+  }
+
+  void choose_threads() {
+    if (!has_rows()) {
+      lanes_ = kPointThreads;
+      return;
+    }
+    const std::int64_t packs = body_.width / pack_;
+    held_packs_ = std::max(std::clamp<std::int64_t>(ceil_div(packs, kRowThreads), 1, kHeldPacks),
+                           ceil_div(packs, kMostThreads));
+    lanes_ = ceil_div(ceil_div(packs, held_packs_), kWarp) * kWarp;
+    rows_per_block_ = lanes_ == kWarp ? kRowsPerBlock : 1;
+  }
+
+  std::int64_t held() const { return held_packs_ * pack_; }
+  bool fills_rows() const { return held() * lanes_ == body_.width; }
+
+  // --- text ---
+  template <class... T>
+  void line(fmt::format_string<T...> format, T&&... values) {
+    text_ += std::string(static_cast<std::size_t>(2 * depth_), ' ') +
+             fmt::format(format, std::forward<T>(values)...) + '\n';
+  }
+  void signature();
+  void coordinates(std::string index, std::size_t first, std::size_t last);
+  std::string offset(const Access& a, std::size_t first, std::size_t last) const;
+  std::string address(const Access& a) const;
+  void each_pack(const std::function<void()>& body);
+  void load(const Access& a);
+  void load_all();
+  void compute_all();
+  void compute(const Node& node);
+  void elementwise(const Node& node);
+  void rotate(const Node& node);
+  void reduce(const Node& node);
+  void store(const Access& a);
+  void store_all();
+
+  // --- variables ---
+  // Views are other names of what they look at.
+  ValueId variable_of(ValueId id) const {
+    const NodeId maker = p_.value(id).producer;
+    if (maker == kNoNode || !p_.node(maker).op->is_view()) return id;
+    return variable_of(p_.node(maker).inputs[0]);
+  }
+  bool is_array(ValueId id) const { return arrays_[at(variable_of(id))]; }
+  std::string name(ValueId id) const { return fmt::format("v{}", variable_of(id)); }
+  std::string element(ValueId id, std::string_view index = "j") const {
+    return is_array(id) ? fmt::format("{}[{}]", name(id), index) : name(id);
+  }
+  std::string number(ValueId id) const {
+    const DType dtype = p_.type(id).dtype;
+    if (dtype == DType::kBool) return element(id);
+    return fmt::format("{}{{{}}}", dtype == DType::kF32 ? "Real" : "Rough", element(id));
+  }
+  std::string rounded(DType dtype, const std::string& x) const {
+    if (dtype == DType::kF32 || dtype == DType::kBool) return x;
+    return fmt::format("rounded<{}>({})", type_name(dtype), x);
+  }
+  // Declares the variable of a result and opens the loop over its elements, if it has several.
+  void begin(const std::vector<ValueId>& results, bool array, int step = 1);
+  void end(bool array);
+
+  const FusedBody& body_;
+  const Program& p_;
+  std::vector<Access> accesses_;  // operands, then results
+  std::size_t operands_ = 0;
+  std::vector<std::size_t> read_;  // leaves
+  std::vector<Part> parts_;
+  std::int64_t pack_ = 1, held_packs_ = 1, lanes_ = 1, rows_per_block_ = 1;
+  std::vector<bool> arrays_;  // by value: one element for each point of a thread
+  std::string text_;
+  int depth_ = 1, reductions_ = 0;
+};
+
+void Writer::signature() {
+  std::string parameters;
+  for (const Access& a : accesses_) {
+    parameters += fmt::format("{}{}{}* __restrict__ {}", parameters.empty() ? "" : ", ",
+                              is_output(a) ? "" : "const ", type_name(a.dtype), a.name);
+  }
+  depth_ = 0;
+  line("extern \"C\" __global__ void __launch_bounds__({})", lanes_ * rows_per_block_);
+  line("{}({}) {{", kFusedKernelName, parameters);
+  depth_ = 1;
+}
+
+// c<k>: where `index`, counted in points from the beginning of part `first`, lies along part k.
+void Writer::coordinates(std::string index, std::size_t first, std::size_t last) {
+  for (std::size_t k = first; k < last; ++k) {
+    if (k + 1 == last) {
+      line("const Index c{} = {};", k, index);
+      break;
+    }
+    line("const Index c{} = {} % {}u, q{} = {} / {}u;", k, index, parts_[k].size, k, index,
+         parts_[k].size);
+    index = fmt::format("q{}", k);
+  }
+}
+
+std::string Writer::offset(const Access& a, std::size_t first, std::size_t last) const {
+  std::string out;
+  for (std::size_t k = first; k < last; ++k) {
+    if (a.steps[k] == 0 || parts_[k].size == 1) continue;
+    out += out.empty() ? "" : " + ";
+    out += a.steps[k] == 1 ? fmt::format("c{}", k) : fmt::format("c{} * {}u", k, a.steps[k]);
+  }
+  return out.empty() ? "0" : out;
+}
+
+std::string Writer::address(const Access& a) const {
+  const std::string elements = offset(a, 0, parts_.size());
+  return a.divisor == 1 ? fmt::format("{} + {}", a.name, elements)
+                        : fmt::format("{} + ({}) / {}u", a.name, elements, a.divisor);
+}
+
+std::size_t parts_of_rows(const std::vector<Part>& parts, std::int64_t width) {
+  return static_cast<std::size_t>(
+      std::ranges::count_if(parts, [&](const Part& part) { return part.cut < width; }));
+}
+
+// For each pack of the thread: k, and the coordinates of its first point.
+void Writer::each_pack(const std::function<void()>& body) {
+  if (!has_rows()) return body();
+  line("#pragma unroll");
+  line("for (int k = 0; k < {}; ++k) {{", held_packs_);
+  ++depth_;
+  line("const Index column = (k * {}u + lane) * {}u;", lanes_, pack_);
+  if (!fills_rows()) line("if (column >= {}u) continue;", body_.width);
+  coordinates("column", 0, parts_of_rows(parts_, body_.width));
+  body();
+  --depth_;
+  line("}}");
+}
+
+void Writer::load(const Access& a) {
+  const std::int64_t n = pack_ / a.divisor;
+  if (a.has_packs(pack_)) {
+    line("load_pack<{}>({}, v{} + k * {});", n, address(a), a.value, n);
+  } else {
+    line("load_each<{}>({}, {}, v{} + k * {});", n, address(a), a.steps[0], a.value, n);
+  }
+}
+
+// All loads stand before the first use, so that they are in flight together.
+void Writer::load_all() {
+  std::vector<const Access*> arrays;
+  for (std::size_t i = 0; i < operands_; ++i) {
+    const Access& a = accesses_[i];
+    const std::string_view type = variable_type(a.dtype);
+    if (!is_array(a.value)) {
+      const std::size_t rows = has_rows() ? parts_of_rows(parts_, body_.width) : 0;
+      line("const {} v{} = to_float({}[{}]);", type, a.value, a.name,
+           a.repeats() ? "0" : offset(a, rows, parts_.size()));
+      continue;
+    }
+    line("{} v{}[{}]{};", type, a.value, held() / a.divisor,
+         fills_rows() || !has_rows() ? "" : " = {}");
+    arrays.push_back(&a);
+  }
+  each_pack([&] {
+    for (const Access* a : arrays) load(*a);
+  });
+}
+
+void Writer::begin(const std::vector<ValueId>& results, bool array, int step) {
+  for (ValueId id : results) {
+    arrays_[at(id)] = array;
+    const std::string_view type = variable_type(p_.type(id).dtype);
+    if (array) {
+      line("{} v{}[{}];", type, id, held());
+    } else {
+      line("{} v{};", type, id);
+    }
+  }
+  if (!array) return;
+  line("#pragma unroll");
+  if (step == 1) {
+    line("for (int j = 0; j < {}; ++j) {{", held());
+  } else {
+    line("for (int j = 0; j < {}; j += {}) {{", held(), step);
+  }
+  ++depth_;
+}
+
+void Writer::end(bool array) {
+  if (!array) return;
+  --depth_;
+  line("}}");
+}
+
+void Writer::elementwise(const Node& node) {
+  const bool array = std::ranges::any_of(node.inputs, [&](ValueId id) { return is_array(id); });
+  const ValueId y = node.outputs[0];
+  const DType to = p_.type(y).dtype;
+  begin(node.outputs, array);
+  const std::string result = element(y);
+  if (node.op->name == "cast") {
+    const DType from = p_.type(node.inputs[0]).dtype;
+    const std::string x = element(node.inputs[0]);
+    const std::string value = to == DType::kBool     ? x + " != 0.0f"
+                              : from == DType::kBool ? x + " ? 1.0f : 0.0f"
+                                                     : rounded(to, x);
+    line("{} = {};", result, value);
+  } else if (node.op->name == "select") {
+    line("{} = {} ? {} : {};", result, element(node.inputs[0]), element(node.inputs[1]),
+         element(node.inputs[2]));
+  } else if (node.op->name == "affine") {
+    const std::string x =
+        fmt::format("Affine()(Real{{{}}}, Real{{{}}}, Real{{{}}}).v", element(node.inputs[0]),
+                    literal(node.attrs.real("scale")), literal(node.attrs.real("shift")));
+    line("{} = {};", result, rounded(to, x));
+  } else if (node.op->name == "swiglu_grad") {
+    line("const auto r{} = SwigluGrad()({}, {}, {});", y, number(node.inputs[0]),
+         number(node.inputs[1]), number(node.inputs[2]));
+    line("{} = {};", result, rounded(to, fmt::format("r{}.gate.v", y)));
+    line("{} = {};", element(node.outputs[1]), rounded(to, fmt::format("r{}.up.v", y)));
+  } else {
+    const std::string_view functor = functor_of(node.op->name);
+    const bool sums = (functor == "Add" || functor == "Sub") && to == DType::kF32;
+    std::string operands;
+    for (ValueId id : node.inputs) {
+      operands += operands.empty() ? "" : ", ";
+      operands += sums ? fmt::format("Alone{{{}}}", element(id)) : number(id);
+    }
+    const std::string x = fmt::format("{}()({})", functor, operands);
+    line("{} = {};", result, to == DType::kBool ? x : rounded(to, x + ".v"));
+  }
+  end(array);
+}
+
+void Writer::rotate(const Node& node) {
+  const ValueId x = node.inputs[0], y = node.outputs[0];
+  const DType to = p_.type(y).dtype;
+  begin(node.outputs, true, 2);
+  line("const auto r = Rotate()(Real{{{}}}, Real{{{}}}, Real{{{}}}, Real{{{}{}}});", element(x),
+       element(x, "j + 1"), element(node.inputs[1], "j / 2"), node.attrs.flag("inverse") ? "-" : "",
+       element(node.inputs[2], "j / 2"));
+  line("{} = {};", element(y), rounded(to, "r.first.v"));
+  line("{} = {};", element(y, "j + 1"), rounded(to, "r.second.v"));
+  end(true);
+}
+
+void Writer::reduce(const Node& node) {
+  const ValueId x = node.inputs[0], y = node.outputs[0];
+  const bool is_sum = node.op->name == "sum";
+  const std::string_view functor = is_sum ? "Plus" : "Largest",
+                         neutral = is_sum ? "0.0f" : "minus_infinity()";
+  const int index = reductions_++;
+  arrays_[at(y)] = false;
+  line("float p{} = {};", index, neutral);
+  line("#pragma unroll");
+  line("for (int j = 0; j < {}; ++j) {{", held());
+  ++depth_;
+  if (!fills_rows()) {
+    line("if (((j / {}) * {}u + lane) * {}u >= {}u) continue;", pack_, lanes_, pack_, body_.width);
+  }
+  line("p{} = {}()(p{}, {});", index, functor, index, element(x));
+  --depth_;
+  line("}}");
+  if (lanes_ > kWarp) line("__shared__ float s{}[{}];", index, kWarp);
+  const std::string x_reduced =
+      fmt::format("row_reduce<{}, {}>(p{}, {}, {})", functor, lanes_, index, neutral,
+                  lanes_ > kWarp ? fmt::format("s{}", index) : "nullptr");
+  line("const float v{} = {};", y, rounded(p_.type(y).dtype, x_reduced));
+}
+
+void Writer::compute(const Node& node) {
+  if (node.op->is_view()) return;
+  if (node.op->fusion == Fusion::kRows) return reduce(node);
+  if (node.op->fusion == Fusion::kPairs) return rotate(node);
+  if (node.inputs.empty()) {  // a constant
+    const ValueId y = node.outputs[0];
+    arrays_[at(y)] = false;
+    const double value = node.attrs.real("value");
+    const DType dtype = p_.type(y).dtype;
+    if (dtype == DType::kBool) return line("const bool v{} = {};", y, value != 0.0);
+    return line("const float v{} = {};", y, rounded(dtype, literal(value)));
+  }
+  elementwise(node);
+}
+
+void Writer::compute_all() {
+  for (const Node& node : p_.nodes) compute(node);
+}
+
+void Writer::store(const Access& a) {
+  const bool packs = a.has_packs(pack_);
+  const std::string from = is_array(a.value) ? fmt::format("{} + k * {}", name(a.value), pack_)
+                                             : fmt::format("{}_all", a.name);
+  if (!is_array(a.value)) {
+    line("{} {}_all[{}];", variable_type(a.dtype), a.name, pack_);
+    line("#pragma unroll");
+    line("for (int j = 0; j < {}; ++j) {}_all[j] = {};", pack_, a.name, name(a.value));
+  }
+  if (packs) {
+    line("if ({} != nullptr) store_pack<{}>({}, {});", a.name, pack_, address(a), from);
+  } else {
+    line("if ({} != nullptr) store_each<{}>({}, {}, {});", a.name, pack_, address(a), a.steps[0],
+         from);
+  }
+}
+
+void Writer::store_all() {
+  std::vector<const Access*> points;
+  for (std::size_t i = operands_; i < accesses_.size(); ++i) {
+    const Access& a = accesses_[i];
+    if (!body_.is_per_row(a.value)) {
+      points.push_back(&a);
+      continue;
+    }
+    const std::size_t rows = parts_of_rows(parts_, body_.width);
+    line("if ({} != nullptr && lane == 0) set({}[{}], {});", a.name, a.name,
+         offset(a, rows, parts_.size()), name(a.value));
+  }
+  if (points.empty()) return;
+  each_pack([&] {
+    for (const Access* a : points) store(*a);
+  });
+}
+
+FusedText Writer::write() {
+  arrays_.assign(p_.values.size(), true);
+  std::int64_t farthest = body_.count;
+  for (const Access& a : accesses_) {
+    std::int64_t last = 0;
+    for (std::size_t k = 0; k < parts_.size(); ++k) last += (parts_[k].size - 1) * a.steps[k];
+    farthest = std::max(farthest, last);
+  }
+  for (std::size_t i = 0; i < operands_; ++i) {
+    const Access& a = accesses_[i];
+    arrays_[at(a.value)] = !(has_rows() ? body_.is_per_row(a.value) || a.repeats() : a.repeats());
+  }
+  text_ = fmt::format("using Index = unsigned{};\n", farthest >> 31 == 0 ? "" : " long long");
+  signature();
+  FusedText out;
+  out.threads = static_cast<unsigned>(lanes_ * rows_per_block_);
+  if (has_rows()) {
+    const std::int64_t rows = body_.count / body_.width;
+    out.blocks = static_cast<unsigned>(ceil_div(rows, rows_per_block_));
+    line("const unsigned lane = threadIdx.x % {}u;", lanes_);
+    line("const Index row = Index{{blockIdx.x}} * {}u + threadIdx.x / {}u;", rows_per_block_,
+         lanes_);
+    if (rows % rows_per_block_ != 0) line("if (row >= {}u) return;", rows);
+    coordinates("row", parts_of_rows(parts_, body_.width), parts_.size());
+  } else {
+    const std::int64_t packs = body_.count / pack_;
+    out.blocks = static_cast<unsigned>(ceil_div(packs, kPointThreads));
+    line("const Index pack = Index{{blockIdx.x}} * {}u + threadIdx.x;", kPointThreads);
+    if (packs % kPointThreads != 0) line("if (pack >= {}u) return;", packs);
+    line("constexpr int k = 0;");
+    coordinates(fmt::format("(pack * {}u)", pack_), 0, parts_.size());
+  }
+  load_all();
+  compute_all();
+  store_all();
+  depth_ = 0;
+  line("}}");
+  out.kernel = std::move(text_);
+  out.operands = std::move(read_);
+  return out;
+}
+
+}  // namespace
+
+FusedText write_fused_kernel(const FusedBody& body, std::span<const FusedOperand> leaves,
+                             std::span<const FusedOperand> outputs) {
+  return Writer(body, leaves, outputs).write();
+}
+
+std::string with_device_text(const std::string& kernel) {
+  std::string out;
+  for (std::string_view part :
+       {device_text::kFunctorsH, device_text::kComputingTypesCuh, device_text::kFusedCuh}) {
+    out += part;
+  }
+  return out + "\nnamespace tracestep::cuda {\nusing namespace tracestep::scalar;\n\n" + kernel +
+         "\n}  // namespace tracestep::cuda\n";
+}
+
+}  // namespace tracestep
