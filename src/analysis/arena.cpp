@@ -1,0 +1,152 @@
+#include "analysis/arena.h"
+
+#include <algorithm>
+#include <numeric>
+#include <tuple>
+
+#include "base/integers.h"
+
+namespace tracestep {
+namespace {
+
+// What orders look at.
+struct Item {
+  std::int64_t bytes = 0;  // rounded up
+  Lifetime life;
+  std::int64_t steps = 0;       // of its life
+  std::int64_t contention = 0;  // the largest live sum while it lives
+};
+
+// The rounded bytes alive at each step.
+std::vector<std::int64_t> live_bytes(const std::vector<ArenaBlock>& blocks) {
+  std::int32_t end = 0;
+  for (const ArenaBlock& b : blocks) end = std::max(end, b.life.last + 1);
+  std::vector<std::int64_t> live(static_cast<std::size_t>(end) + 1, 0);
+  for (const ArenaBlock& b : blocks) {
+    const std::int64_t bytes = round_up(b.bytes, kArenaAlignment);
+    live[static_cast<std::size_t>(b.life.first)] += bytes;
+    live[static_cast<std::size_t>(b.life.last) + 1] -= bytes;
+  }
+  std::partial_sum(live.begin(), live.end(), live.begin());
+  return live;
+}
+
+using Order = bool (*)(const Item&, const Item&);
+
+// What comes first finds the arena empty; ties keep the order of the program. Long lives first
+// makes stacks: what forward saves is freed in reverse. The others win where lives are all short.
+constexpr Order kOrders[] = {
+    [](const Item& a, const Item& b) {
+      return std::tie(b.steps, b.bytes) < std::tie(a.steps, a.bytes);
+    },
+    [](const Item& a, const Item& b) {
+      return std::tie(b.contention, b.steps, b.bytes) < std::tie(a.contention, a.steps, a.bytes);
+    },
+    [](const Item& a, const Item& b) { return a.bytes > b.bytes; },
+};
+
+// Two stacks in one arena: what is born up to the fullest step grows from the bottom, what is born
+// later hangs from the ceiling. So gradients take the place of activations from the top down, in
+// the order in which backward frees them.
+class Packer {
+ public:
+  explicit Packer(const std::vector<ArenaBlock>& blocks) : offsets_(blocks.size()) {
+    const std::vector<std::int64_t> live = live_bytes(blocks);
+    const auto fullest = std::ranges::max_element(live);
+    ceiling_ = *fullest;
+    fullest_step_ = static_cast<std::int32_t>(fullest - live.begin());
+    for (const ArenaBlock& b : blocks) {
+      const auto first = live.begin() + b.life.first, last = live.begin() + b.life.last;
+      items_.push_back({round_up(b.bytes, kArenaAlignment), b.life, last - first + 1,
+                        *std::max_element(first, last + 1)});
+    }
+  }
+
+  std::int64_t least() const { return ceiling_; }
+  const std::vector<std::int64_t>& offsets() const { return offsets_; }
+
+  std::vector<std::size_t> sorted(Order order) const {
+    std::vector<std::size_t> out(items_.size());
+    std::iota(out.begin(), out.end(), std::size_t{0});
+    std::ranges::stable_sort(out, order, [&](std::size_t i) { return items_[i]; });
+    return out;
+  }
+
+  // Places the items one after the other; returns the height.
+  std::int64_t place(const std::vector<std::size_t>& sequence) {
+    placed_.clear();
+    std::int64_t height = 0;
+    for (std::size_t i : sequence) {
+      offsets_[i] = best_offset(items_[i]);
+      height = std::max(height, offsets_[i] + items_[i].bytes);
+      const auto at = std::ranges::upper_bound(placed_, offsets_[i], {}, &Placed::offset);
+      placed_.insert(at, {offsets_[i], i});
+    }
+    return height;
+  }
+
+  // What stuck out above the bound comes first the next time.
+  void promote(std::vector<std::size_t>& sequence) const {
+    std::ranges::stable_partition(
+        sequence, [&](std::size_t i) { return offsets_[i] + items_[i].bytes > ceiling_; });
+  }
+
+ private:
+  struct Placed {
+    std::int64_t offset = 0;
+    std::size_t item = 0;
+  };
+
+  // An end of the smallest gap among what lives while the item does; above all of it where there is
+  // no gap.
+  std::int64_t best_offset(const Item& item) const {
+    const bool hangs = item.life.first > fullest_step_;
+    std::int64_t best = -1, best_gap = 0, top = 0;
+    const auto look = [&](std::int64_t end) {
+      const std::int64_t gap = end - top;
+      if (gap < item.bytes || (best >= 0 && gap >= best_gap)) return;
+      best = hangs ? end - item.bytes : top;
+      best_gap = gap;
+    };
+    for (const Placed& p : placed_) {
+      const Item& other = items_[p.item];
+      if (!item.life.overlaps(other.life)) continue;
+      look(p.offset);
+      top = std::max(top, p.offset + other.bytes);
+    }
+    look(ceiling_);
+    return best < 0 ? top : best;
+  }
+
+  std::vector<Item> items_;
+  std::int64_t ceiling_ = 0;
+  std::int32_t fullest_step_ = 0;
+  std::vector<std::int64_t> offsets_;  // by item
+  std::vector<Placed> placed_;         // in order of offsets
+};
+
+}  // namespace
+
+std::int64_t least_arena_bytes(const std::vector<ArenaBlock>& blocks) {
+  const std::vector<std::int64_t> live = live_bytes(blocks);
+  return *std::ranges::max_element(live);
+}
+
+std::int64_t pack_arena(std::vector<ArenaBlock>& blocks) {
+  constexpr int kRounds = 4;
+  Packer packer(blocks);
+  std::int64_t best = -1;
+  for (const Order order : kOrders) {
+    std::vector<std::size_t> sequence = packer.sorted(order);
+    for (int round = 0; round < kRounds && best != packer.least(); ++round) {
+      const std::int64_t height = packer.place(sequence);
+      packer.promote(sequence);
+      if (best >= 0 && height >= best) continue;
+      best = height;
+      for (std::size_t i = 0; i < blocks.size(); ++i) blocks[i].offset = packer.offsets()[i];
+    }
+  }
+  return std::max<std::int64_t>(best, 0);
+}
+
+}  // namespace tracestep

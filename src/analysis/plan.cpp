@@ -1,0 +1,65 @@
+#include "analysis/plan.h"
+
+#include "analysis/cost.h"
+
+namespace tracestep {
+namespace {
+
+std::size_t at(std::int32_t id) {
+  return static_cast<std::size_t>(id);
+}
+
+// Places in order of first need, without offsets.
+void list_places(const Program& program, const DeviceTraits& traits, Plan& plan) {
+  const Storage& storage = plan.storage;
+  plan.place_of_buffer.assign(storage.buffers.size(), -1);
+  plan.workspace_of.assign(program.nodes.size(), -1);
+  for (std::size_t i = 0; i < program.nodes.size(); ++i) {
+    if (!storage.runs[i]) continue;
+    const auto node = static_cast<NodeId>(i);
+    for (int b : storage.allocated_at[i]) {
+      const std::int64_t bytes = storage.buffers[at(b)].bytes;
+      if (bytes == 0) continue;
+      plan.place_of_buffer[at(b)] = static_cast<int>(plan.places.size());
+      plan.places.push_back({b, node, bytes});
+    }
+    const std::int64_t workspace = workspace_bytes(program, program.nodes[i], traits);
+    if (workspace == 0) continue;
+    plan.workspace_of[i] = static_cast<int>(plan.places.size());
+    plan.places.push_back({-1, node, workspace});
+  }
+}
+
+}  // namespace
+
+// With one lane a node's number is its time.
+Lifetime Plan::lifetime(const Place& place) const {
+  return {place.node, place.buffer < 0 ? place.node : storage.buffers[at(place.buffer)].last};
+}
+
+bool Plan::overlap_in_time(const Place& a, const Place& b) const {
+  return lifetime(a).overlaps(lifetime(b));
+}
+
+bool Plan::is_alive_after(int buffer, NodeId node) const {
+  const Buffer& b = storage.buffers[at(buffer)];
+  return b.first <= node && b.last > node;
+}
+
+Plan plan_step(const Program& program, const DeviceTraits& traits) {
+  Plan plan;
+  plan.storage = plan_storage(program);
+  plan.turns.resize(program.nodes.size());
+  for (const Buffer& b : plan.storage.buffers) plan.leaf_bytes += b.first == kNoNode ? b.bytes : 0;
+  list_places(program, traits, plan);
+  std::vector<ArenaBlock> blocks;
+  for (const Plan::Place& place : plan.places) {
+    blocks.push_back({place.bytes, plan.lifetime(place)});
+  }
+  plan.least_arena_bytes = least_arena_bytes(blocks);
+  plan.arena_bytes = pack_arena(blocks);
+  for (std::size_t i = 0; i < blocks.size(); ++i) plan.places[i].offset = blocks[i].offset;
+  return plan;
+}
+
+}  // namespace tracestep

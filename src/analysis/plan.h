@@ -1,0 +1,52 @@
+// Plan: where and when everything of a step happens, before it runs. Buffers and workspaces share
+// one arena at fixed offsets; every node has a lane, and the nodes of other lanes that it waits
+// for.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "analysis/arena.h"
+#include "analysis/storage.h"
+#include "planning/device_traits.h"
+
+namespace tracestep {
+
+struct Plan {
+  // A buffer that is no leaf, or the workspace of a node, in the arena.
+  struct Place {
+    int buffer = -1;        // of `storage`; -1: a workspace
+    NodeId node = kNoNode;  // that needs it first
+    std::int64_t bytes = 0, offset = 0;
+  };
+  // Nodes of a lane run one after the other. There is one lane as yet, so nobody waits.
+  struct Turn {
+    int lane = 0;
+    std::vector<NodeId> waits = {};
+  };
+
+  Storage storage;
+  std::vector<Place> places;         // in order of first need; what has no bytes has no place
+  std::vector<int> place_of_buffer;  // by buffer; -1: a leaf, or empty
+  std::vector<int> workspace_of;     // by node: its place; -1: none
+  std::vector<Turn> turns;           // by node
+  std::int64_t arena_bytes = 0;
+  std::int64_t least_arena_bytes = 0;  // the largest sum of bytes that are needed at once
+  std::int64_t leaf_bytes = 0;         // outside the arena, before and after the step
+
+  // What a step holds while it runs in an arena.
+  std::int64_t peak_bytes() const { return leaf_bytes + arena_bytes; }
+  // Whether both are needed at some time: then they must not share bytes.
+  bool overlap_in_time(const Place& a, const Place& b) const;
+  // Whether the buffer holds what it is for once `node` has run; node count - 1: after the step.
+  bool is_alive_after(int buffer, NodeId node) const;
+
+ private:
+  friend Plan plan_step(const Program& program, const DeviceTraits& traits);
+  Lifetime lifetime(const Place& place) const;
+};
+
+// O(nodes²) at worst, for the arena: a second for the largest programs.
+Plan plan_step(const Program& program, const DeviceTraits& traits);
+
+}  // namespace tracestep
