@@ -2,11 +2,10 @@
 // from a program to numbers. Start reading here.
 #include "backends/cpu/cpu_device.h"
 #include "base/units.h"
-#include "exec/eager.h"
+#include "session/session.h"
 #include "train/batches.h"
 #include "train/model_store.h"
 #include "train/schedule.h"
-#include "train/step_program.h"
 #include "train/tokenizer.h"
 
 using namespace tracestep;
@@ -31,22 +30,25 @@ int main() {
   const Batches batches(memory_tokens("text", tokenizer->encode(kText)),
                         {.batch = shape.batch, .context = shape.context});
 
-  // 2. The model as a program: forward, backward and AdamW, lowered to what the device can run.
-  //    `tracestep show` prints such programs.
-  const auto device = make_cpu_device();
-  StepSpec spec;
-  spec.model = {
-      .vocab = tokenizer->vocab_size(), .d_model = 64, .d_ff = 192, .layers = 2, .heads = 4};
-  spec.shape = shape;
-  spec.mode = Mode::kStep;
-  spec.optimizer.clip = 1.0;
-  const Program program = step_program(spec, *device);
+  // 2. What the run is: a model, a batch, and what a step does.
+  const RunSpec spec{.model = {.vocab = tokenizer->vocab_size(),
+                               .d_model = 64,
+                               .d_ff = 192,
+                               .layers = 2,
+                               .heads = 4},
+                     .shape = shape,
+                     .mode = Mode::kStep,
+                     .optimizer = {.clip = 1.0},
+                     .seed = 1};
 
-  // 3. The store owns weights and optimizer state by name; the executor owns one program's inputs
-  //    and temporaries. Several executors may share a store.
-  Store store(*device);
-  EagerExecutor executor(store, program);
-  initialize_parameters(store, /*seed=*/1);
+  // 3. A session makes a program of it, forward, backward and AdamW, lowered to what the device can
+  //    run (`tracestep show` prints such programs); a store, which owns weights and optimizer state
+  //    by name; and an executor, which owns inputs and temporaries.
+  const auto device = make_cpu_device();
+  Session session(*device, spec);
+  Executor& executor = session.executor();
+  const Program& program = session.program();
+  initialize_parameters(session.store(), spec.seed);
   fmt::print("{} parameters, {} nodes, {} kernels a step, predicted peak {}\n",
              parameter_count(program), program.nodes.size(), executor.launches(),
              format_bytes(executor.predicted_peak_bytes()));

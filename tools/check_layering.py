@@ -30,9 +30,11 @@ ROWS = {
     "backends/comm/nccl": ["runtime"],
     "exec": ["passes", "runtime"],
     "nn": ["ops"],  # layers only build programs
-    "train": ["nn", "exec"],
+    "spec": ["nn", "exec"],  # what a run is, and the program that it means
+    "train": ["spec"],
+    "session": ["train"],  # a run on a device
     # The lab: below all subjects what every one needs, above them the study.
-    "lab/report": ["train"],
+    "lab/report": ["session"],
     "lab/measure": ["lab/report"],
     "lab/time": ["lab/measure"],
     "lab/memory": ["lab/measure"],

@@ -5,6 +5,10 @@
 #include <cctype>
 #include <numeric>
 
+#include <fmt/ranges.h>
+
+#include "base/error.h"
+
 namespace tracestep {
 namespace {
 
@@ -64,6 +68,14 @@ std::optional<std::string> closest(std::string_view word,
 std::string did_you_mean(std::string_view word, std::span<const std::string> candidates) {
   const auto found = closest(word, candidates);
   return found ? "; did you mean " + *found + "?" : std::string();
+}
+
+void check_choice(const std::string& where, std::string_view text,
+                  std::span<const std::string> names) {
+  if (std::ranges::find(names, text) != names.end()) return;
+  throw Error(ErrorCode::kUsage, where,
+              fmt::format("there is no \"{}\"{}", text, did_you_mean(text, names)),
+              fmt::format("{}{}", names.size() > 1 ? "one of " : "only ", fmt::join(names, ", ")));
 }
 
 }  // namespace tracestep

@@ -1,38 +1,37 @@
 #include "cli/bench_warmup.h"
 
 #include <algorithm>
-#include <array>
 
 #include "base/error.h"
 #include "base/log.h"
 #include "cli/child_process.h"
 #include "lab/time/tables.h"
+#include "spec/fields.h"
 
 namespace tracestep::cli {
 namespace {
 
-// Each names something that a process gets of its own. All take one value.
-constexpr std::array<std::string_view, 13> kOwn = {
-    "--warmup-study", "--warmup",  "--format",   "--output",    "--resume",
-    "--size",         "--context", "--mode",     "--precision", "--ops",
-    "--max-noise",    "--roof",    "--attention"};
+// What names one run of a grid, and the part of the measurement that a process gets of its own. All
+// take one value.
+std::vector<std::string> own_flags() {
+  std::vector<std::string> out{"--warmup-study", "--warmup",    "--format", "--output",
+                               "--resume",       "--max-noise", "--roof"};
+  for (const RunField& field : run_fields()) {
+    if (field.is_axis) out.push_back(field.flag);
+  }
+  return out;
+}
 
-std::vector<std::string> arguments_of(const GridCell& cell, std::int64_t warmup,
+std::vector<std::string> arguments_of(const RunSpec& run, std::int64_t warmup,
                                       std::span<const std::string> arguments) {
-  std::vector<std::string> out = without_flags(arguments, kOwn);
-  const auto add = [&out](std::string flag, std::string value) {
-    out.push_back(std::move(flag));
-    out.push_back(std::move(value));
-  };
-  if (cell.step.model.name != "custom") add("--size", cell.step.model.name);
-  add("--context", std::to_string(cell.step.shape.context));
-  add("--mode", std::string(name_of(cell.step.mode)));
-  add("--precision", cell.precision);
-  add("--ops", std::string(name_of(cell.step.ops)));
-  add("--attention", std::string(name_of(cell.step.attention)));
-  add("--warmup", std::to_string(warmup));
-  add("--roof", "0");
-  add("--format", "json");
+  std::vector<std::string> out = without_flags(arguments, own_flags());
+  for (const RunField& field : run_fields()) {
+    const std::string value = text_of(field, run);
+    // A model of one's own has no preset, and its sizes are among the arguments.
+    const bool is_preset = field.choices.empty() || std::ranges::count(field.choices, value) > 0;
+    if (field.is_axis && is_preset) out.insert(out.end(), {field.flag, value});
+  }
+  out.insert(out.end(), {"--warmup", std::to_string(warmup), "--roof", "0", "--format", "json"});
   return out;
 }
 
@@ -44,9 +43,9 @@ std::string last_line(const std::string& text) {
   return text.substr(start == std::string::npos ? 0 : start + 1, end - start);
 }
 
-ResultRow fresh_row(const GridCell& cell, std::int64_t warmup,
+ResultRow fresh_row(const RunSpec& spec, std::int64_t warmup,
                     std::span<const std::string> arguments) {
-  const ProcessResult run = run_self(arguments_of(cell, warmup, arguments));
+  const ProcessResult run = run_self(arguments_of(spec, warmup, arguments));
   if (run.status != 0 && run.status != exit_code(ErrorCode::kOutOfMemory)) {
     throw Error(ErrorCode::kFailed, "--warmup-study",
                 fmt::format("a process of its own ended with status {}: {}", run.status,
@@ -59,7 +58,7 @@ ResultRow fresh_row(const GridCell& cell, std::int64_t warmup,
 }  // namespace
 
 std::vector<std::string> without_flags(std::span<const std::string> arguments,
-                                       std::span<const std::string_view> dropped) {
+                                       std::span<const std::string> dropped) {
   std::vector<std::string> out;
   for (std::size_t i = 0; i < arguments.size(); ++i) {
     const std::string& word = arguments[i];
@@ -73,18 +72,18 @@ std::vector<std::string> without_flags(std::span<const std::string> arguments,
   return out;
 }
 
-Table warmup_study(const std::vector<GridCell>& cells, const std::vector<std::int64_t>& warmups,
+Table warmup_study(const std::vector<RunSpec>& runs, const std::vector<std::int64_t>& warmups,
                    std::span<const std::string> arguments, const StopSignal* stop) {
   std::vector<ResultRow> rows;
   ProgressLine progress;
-  const std::size_t total = cells.size() * warmups.size();
-  for (const GridCell& cell : cells) {
+  const std::size_t total = runs.size() * warmups.size();
+  for (const RunSpec& run : runs) {
     for (std::int64_t warmup : warmups) {
       if (stop != nullptr && stop->requested()) return warmup_table(rows);
       progress.update(fmt::format("{}/{}  {} context {} {}, {} warm-up steps, a new process",
-                                  rows.size() + 1, total, cell.step.model.name,
-                                  cell.step.shape.context, name_of(cell.step.mode), warmup));
-      rows.push_back(fresh_row(cell, warmup, arguments));
+                                  rows.size() + 1, total, run.model.name, run.shape.context,
+                                  name_of(run.mode), warmup));
+      rows.push_back(fresh_row(run, warmup, arguments));
     }
   }
   return warmup_table(rows);

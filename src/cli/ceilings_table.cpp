@@ -65,8 +65,8 @@ Table products(const CpuCeilings& c) {
 
 }  // namespace
 
-std::vector<Table> ceiling_tables(const RunOptions& run) {
-  if (cuda_index(run.device)) return cuda_ceiling_tables(run);
+std::vector<Table> ceiling_tables(const RunSpec& run) {
+  if (cuda_index(run.place.device)) return cuda_ceiling_tables(run);
   const auto device = make_device(run);
   const CpuCeilings measured = measure_cpu_ceilings(*device);
   return {arithmetic(measured), bandwidth(measured), products(measured)};

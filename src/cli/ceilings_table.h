@@ -3,12 +3,12 @@
 
 #include <vector>
 
-#include "cli/options.h"
 #include "lab/report/table.h"
+#include "spec/run_spec.h"
 
 namespace tracestep::cli {
 
 // Measures for about ten seconds on a CPU, two on a GPU. Errors as make_device().
-std::vector<Table> ceiling_tables(const RunOptions& run);
+std::vector<Table> ceiling_tables(const RunSpec& run);
 
 }  // namespace tracestep::cli

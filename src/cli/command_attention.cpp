@@ -8,6 +8,7 @@
 #include "base/units.h"
 #include "cli/command.h"
 #include "cli/devices.h"
+#include "cli/options.h"
 #include "cli/output.h"
 #include "cli/roof.h"
 #include "lab/attention/tables.h"
@@ -20,70 +21,70 @@ constexpr const char* kSchema = "tracestep.attention/1";
 // What a sweep is made of where no flag says otherwise.
 struct Sweep {
   std::string_view name;
-  std::int64_t batch;
-  std::vector<std::int64_t> contexts;
-  std::vector<std::string> precisions, attention;
+  std::vector<std::pair<const char*, std::vector<std::string>>> values;
 };
 
 const std::vector<Sweep>& sweeps() {
   static const std::vector<Sweep> all = {
-      {"grid", 8, {256, 1024, 4096, 8192, 16384}, {"fp32"}, {"naive"}},
+      {"grid",
+       {{"batch", {"8"}},
+        {"context", {"256", "1024", "4096", "8192", "16384"}},
+        {"precision", {"fp32"}},
+        {"attention", {"naive"}}}},
       {"flash",
-       1,
-       {128, 256, 512, 1024, 2048, 4096, 8192, 16384, 32768, 65536},
-       {"bf16-pure", "fp32"},
-       {"naive", "flash"}}};
+       {{"batch", {"1"}},
+        {"context",
+         {"128", "256", "512", "1024", "2048", "4096", "8192", "16384", "32768", "65536"}},
+        {"precision", {"bf16-pure", "fp32"}},
+        {"attention", {"naive", "flash"}}}}};
   return all;
 }
 
 struct AttentionOptions {
+  RunGrid grid;
   AttentionSpec base;  // warm-up, steps and time of every cell
   std::string sweep = "grid";
-  std::optional<std::int64_t> batch;
   std::vector<std::int64_t> widths = {16, 32, 64, 128};
-  std::vector<std::int64_t> contexts;
-  std::vector<std::string> masks = {"causal"}, attention, precisions;
+  std::vector<std::string> masks = {"causal"};
   std::vector<SavedScores> saved = {{}};
-  RunOptions run;
   OutputOptions output;
 };
 
 // What no flag has said, from the sweep.
 void complete(AttentionOptions& o) {
-  const Sweep& sweep = *std::ranges::find(sweeps(), o.sweep, &Sweep::name);
-  o.base.batch = o.batch.value_or(sweep.batch);
-  o.base.seed = o.run.seed;
-  if (o.contexts.empty()) o.contexts = sweep.contexts;
-  if (o.precisions.empty()) o.precisions = sweep.precisions;
-  if (o.attention.empty()) o.attention = sweep.attention;
+  for (const auto& [field, values] : std::ranges::find(sweeps(), o.sweep, &Sweep::name)->values) {
+    if (!o.grid.is_given(field)) o.grid.offer(field, values);
+  }
 }
 
 // The forms that a cell is run in: naive once for every set of saved tensors.
-std::vector<AttentionSpec> forms_of(const AttentionOptions& o, AttentionSpec spec) {
+std::vector<AttentionSpec> forms_of(const AttentionOptions& o, const RunSpec& run) {
   std::vector<AttentionSpec> out;
-  for (const std::string& name : o.attention) {
-    spec.attention = attention_of(name);
-    const std::size_t sets = spec.attention == AttentionForm::kFlash ? 1 : o.saved.size();
-    for (std::size_t i = 0; i < sets; ++i) {
-      spec.saved = spec.attention == AttentionForm::kFlash ? SavedScores{} : o.saved[i];
+  for (const RunChange& change : o.grid.changes("attention")) {
+    AttentionSpec spec = o.base;
+    spec.run = run;
+    change(spec.run);
+    const bool is_flash = spec.run.attention == AttentionForm::kFlash;
+    for (std::size_t i = 0; i < (is_flash ? 1 : o.saved.size()); ++i) {
+      spec.saved = is_flash ? SavedScores{} : o.saved[i];
       out.push_back(spec);
     }
   }
   return out;
 }
 
-std::vector<AttentionSpec> specs_of(const AttentionOptions& o) {
+// By precision, then form, mask, width and context. `run`: what all have in common.
+std::vector<AttentionSpec> specs_of(const AttentionOptions& o, RunSpec run) {
   std::vector<AttentionSpec> out;
-  for (const std::string& precision : o.precisions) {
-    for (const AttentionSpec& form : forms_of(o, o.base)) {
+  for (const RunChange& precision : o.grid.changes("precision")) {
+    precision(run);
+    for (AttentionSpec spec : forms_of(o, run)) {
       for (const std::string& mask : o.masks) {
+        spec.causal = mask == "causal";
         for (std::int64_t width : o.widths) {
-          for (std::int64_t context : o.contexts) {
-            AttentionSpec spec = form;
-            spec.width = width;
-            spec.context = context;
-            spec.causal = mask == "causal";
-            spec.precision = precision;
+          spec.width = width;
+          for (const RunChange& context : o.grid.changes("context")) {
+            context(spec.run);
             out.push_back(spec);
           }
         }
@@ -94,8 +95,8 @@ std::vector<AttentionSpec> specs_of(const AttentionOptions& o) {
 }
 
 // A machine without a limit would start to swap, or end the process, instead of saying no.
-std::int64_t limit_of(const RunOptions& run, const Json& environment) {
-  if (run.memory_limit_bytes > 0 || run.device != "cpu") return run.memory_limit_bytes;
+std::int64_t limit_of(const Place& place, const Json& environment) {
+  if (place.memory_limit_bytes > 0 || place.device != "cpu") return place.memory_limit_bytes;
   std::int64_t room = 0;
   for (const char* item : {"memory_total_bytes", "memory_limit_bytes"}) {
     const Json* bytes = environment.find(item);
@@ -106,50 +107,47 @@ std::int64_t limit_of(const RunOptions& run, const Json& environment) {
 }
 
 // Where memory ends: the first context of the grid that failed, and what twice the largest needs.
-void add_limit_notes(std::span<const AttentionResult> results, const RunOptions& run,
-                     Table& table) {
+void add_limit_notes(std::span<const AttentionResult> results, Table& table) {
   if (results.empty()) return;
+  const std::int64_t limit = results[0].spec.run.place.memory_limit_bytes;
   const auto failed = std::ranges::find(results, "oom", &AttentionResult::status);
   table.notes.push_back(
       failed == results.end()
           ? "no cell ran out of memory"
           : fmt::format("out of memory first at width {}, context {}: it needs {}, the limit is {}",
-                        failed->spec.width, failed->spec.context,
+                        failed->spec.width, failed->spec.run.shape.context,
                         format_bytes(failed->predicted_peak_bytes),
-                        run.memory_limit_bytes > 0 ? format_bytes(run.memory_limit_bytes)
-                                                   : "the device's own"));
+                        limit > 0 ? format_bytes(limit) : "the device's own"));
   AttentionSpec next = std::ranges::max_element(results, {}, [](const AttentionResult& r) {
-                         return r.spec.context;
+                         return r.spec.run.shape.context;
                        })->spec;
-  next.context *= 2;
-  const AttentionBytes bytes = predict_attention(next, *make_device(run, next.precision));
-  table.notes.push_back(fmt::format(
-      "twice that, context {} at width {}, would hold {} before backward and {} at the "
-      "peak (predicted)",
-      next.context, next.width, format_bytes(bytes.before_backward), format_bytes(bytes.peak)));
+  next.run.shape.context *= 2;
+  const AttentionBytes bytes = predict_attention(next, *make_device(next.run));
+  table.notes.push_back(
+      fmt::format("twice that, context {} at width {}, would hold {} before backward and {} at the "
+                  "peak (predicted)",
+                  next.run.shape.context, next.width, format_bytes(bytes.before_backward),
+                  format_bytes(bytes.peak)));
 }
 
 int run_attention(AttentionOptions o, std::span<const std::string> arguments) {
   complete(o);
-  RunOptions run = o.run;
-  run.precisions = o.precisions;
-  check_device(run, {"cpu", "cuda", "null"});
+  RunSpec run = run_of(o.grid, {"cpu", "cuda", "null"});
   probe_output(o.output);
   const Json environment = environment_of(arguments, run);
-  run.memory_limit_bytes = limit_of(run, environment);
-  const std::vector<AttentionSpec> specs = specs_of(o);
+  run.place.memory_limit_bytes = limit_of(run.place, environment);
+  const std::vector<AttentionSpec> specs = specs_of(o, run);
   const StopSignal stop("the cells measured so far are written");
-  Roof roof(run);
+  Roof roof;
   std::vector<AttentionResult> results;
   {
     ProgressLine progress;
     for (const AttentionSpec& spec : specs) {
       progress.update(fmt::format("{}/{}  width {} context {} {} {}", results.size() + 1,
-                                  specs.size(), spec.width, spec.context, name_of(spec.attention),
-                                  spec.precision));
-      const double known = roof.tflops(spec.precision);
-      AttentionResult result =
-          measure_attention([&] { return make_device(run, spec.precision); }, spec, &stop);
+                                  specs.size(), spec.width, spec.run.shape.context,
+                                  name_of(spec.run.attention), name_of(spec.run.precision)));
+      const double known = roof.tflops(spec.run);
+      AttentionResult result = measure_attention(make_device, spec, &stop);
       if (result.status == "interrupted") break;
       result.roof_tflops = known;
       results.push_back(std::move(result));
@@ -160,7 +158,7 @@ int run_attention(AttentionOptions o, std::span<const std::string> arguments) {
   if (Table scaling = attention_scaling_table(results); !scaling.rows.empty()) {
     tables.push_back(std::move(scaling));
   }
-  add_limit_notes(results, run, tables[0]);
+  add_limit_notes(results, tables[0]);
   write_tables(o.output, kSchema, environment, std::move(tables));
   if (results.size() == specs.size()) return 0;
   log_warn("stopped by a signal after {} of {} cells", results.size(), specs.size());
@@ -169,27 +167,29 @@ int run_attention(AttentionOptions o, std::span<const std::string> arguments) {
 
 void add_what(OptionSet& set, const std::shared_ptr<AttentionOptions>& o) {
   set.group("What to measure");
-  set.choice("--sweep", o->sweep, {"grid", "flash"},
-             "grid: naive attention, batch 8, fp32, contexts 256,1024,4096,8192,16384; flash: both "
-             "forms, batch 1, bf16-pure and fp32, contexts 128 to 65536; grid");
-  set.integer("--batch", o->batch, kShapeRange, "sequences in a batch, B; as --sweep");
-  set.integers("--width", o->widths, kShapeRange, "width of q, k and v, D; 16,32,64,128");
-  set.integers("--context", o->contexts, kShapeRange, "S; as --sweep");
-  set.choices("--attention", o->attention, kAttentionNames,
-              "two matrix products around a softmax, or tile by tile without N² tensors; as "
-              "--sweep");
+  set.choice(
+      "--sweep", o->sweep, {"grid", "flash"},
+      "grid: as the defaults below; flash: both forms, batch 1, bf16-pure and fp32, contexts "
+      "128 to 65536");
+  add_field(set, o->grid, "batch", Values::kOne);
+  set.integers("--width", o->widths, kShapeRange, "width of q, k and v, D");
+  add_field(set, o->grid, "context", Values::kGrid);
+  add_field(set, o->grid, "attention", Values::kGrid,
+            "two matrix products around a softmax, or tile by tile without T² tensors");
   set.choices("--mask", o->masks, {"causal", "none"}, "whether the future is hidden");
-  set.value("--saved", "SET[,SET]",
-            "naive: N² tensors that are alive when backward starts, joined by +: weights alone, or "
-            "with exp (softmax in parts) and scores (held); weights",
-            [o](const std::string& where, const std::string& text) {
-              o->saved.clear();
-              for (const std::string& part : split_list(where, text)) {
-                o->saved.push_back(parse_saved(where, part));
-              }
-            });
-  set.integer("--warmup", o->base.warmup, {0, 1000000}, "steps before the clock counts; 5");
-  set.integer("--steps", o->base.steps, {1, 1000000}, "timed steps, each both parts; 100");
+  set.value(
+      "--saved", "SET[,SET]",
+      "naive: T² tensors that are alive when backward starts, joined by +: weights alone, or "
+      "with exp (softmax in parts) and scores (held)",
+      [o](const std::string& where, const std::string& text) {
+        o->saved.clear();
+        for (const std::string& part : split_list(where, text)) {
+          o->saved.push_back(parse_saved(where, part));
+        }
+      },
+      name_of(o->saved.front()));
+  set.integer("--warmup", o->base.warmup, {0, 1000000}, "steps before the clock counts");
+  set.integer("--steps", o->base.steps, {1, 1000000}, "timed steps, each both parts");
   set.real("--max-seconds", o->base.max_seconds, {0.001, 1e6},
            "end the timed steps of a cell after so long, however many there are");
 }
@@ -198,6 +198,7 @@ void add_what(OptionSet& set, const std::shared_ptr<AttentionOptions>& o) {
 
 Command attention_command() {
   const auto options = std::make_shared<AttentionOptions>();
+  complete(*options);
   Command command{
       .name = "attention",
       .summary = "what does attention cost as the context grows",
@@ -205,24 +206,22 @@ Command attention_command() {
           "Times softmax(q kT / sqrt(D)) v by itself, without heads: forward, backward apart from "
           "it, and both together. Shows the bytes alive between the two, the peak, and fits how "
           "they grow with "
-          "the context: bytes per S² over those of one N² tensor say how many are saved. A cell "
+          "the context: bytes per T² over those of one T² tensor say how many are saved. A cell "
           "that does not fit says oom, and the others go on.",
       .examples = {{"--sweep flash --max-seconds 1", "both forms, up to 65536 tokens"},
                    {"--width 16,64 --context 256,1024,2048 --steps 20", "a part of the grid"},
                    {"--device null --saved weights,scores+weights,scores+exp+weights",
-                    "the bytes of one, two and three saved N² tensors, without a run"},
+                    "the bytes of one, two and three saved T² tensors, without a run"},
                    {"--device cuda --memory-limit 40GiB", "the grid on a smaller card"}}};
   OptionSet& set = command.options;
   add_what(set, options);
   set.group("How it runs");
-  set.text("--device", "NAME", options->run.device, "cpu; cuda[:N]; null (bytes only)");
-  set.integer("--threads", options->run.threads, {1, 4096},
-              "CPU threads; OMP_NUM_THREADS, else all allowed cores");
-  set.choices("--precision", options->precisions, precision_names(),
-              "of q, k, v and products; as --sweep");
-  set.bytes("--memory-limit", options->run.memory_limit_bytes,
+  add_field(set, options->grid, "device", Values::kOne, "cpu; cuda[:N]; null (bytes only)");
+  add_field(set, options->grid, "threads", Values::kOne);
+  add_field(set, options->grid, "precision", Values::kGrid, "of q, k, v and products");
+  add_field(set, options->grid, "memory_limit_bytes", Values::kOne,
             "behave like a device with this much memory; on a CPU nine tenths of what is there");
-  set.integer("--seed", options->run.seed, {0}, "of the values; 0");
+  add_field(set, options->grid, "seed", Values::kOne, "of the values");
   add_output_options(set, options->output);
   command.run = [options](std::span<const std::string> arguments) {
     return run_attention(*options, arguments);

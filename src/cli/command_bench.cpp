@@ -9,8 +9,8 @@
 #include "cli/command.h"
 #include "cli/cuda.h"
 #include "cli/devices.h"
-#include "cli/grid.h"
 #include "cli/nsys_hint.h"
+#include "cli/options.h"
 #include "cli/output.h"
 #include "cli/remaining_time.h"
 #include "cli/resume_file.h"
@@ -26,7 +26,7 @@ constexpr const char* kSchema = "tracestep.bench/1";
 constexpr const char* kWarmupSchema = "tracestep.warmup/1";
 
 struct BenchOptions {
-  GridOptions grid;
+  RunGrid grid{{.model = preset("small"), .shape = {.batch = 4, .context = 512}}};
   OutputOptions output;
   std::filesystem::path resume;
   int warmup = 5;
@@ -43,39 +43,18 @@ int max_steps_of(const BenchOptions& options) {
   return options.noise.max_steps > 0 ? options.noise.max_steps : options.steps * kTimes;
 }
 
-CellSpec spec_of(const GridCell& cell, const BenchOptions& options) {
-  return {.step = cell.step,
-          .precision = cell.precision,
-          .executor = options.grid.run.executor,
+CellSpec spec_of(const RunSpec& run, const BenchOptions& options) {
+  return {.step = run,
           .warmup = options.warmup,
           .steps = options.steps,
-          .seed = options.grid.run.seed,
           .max_noise_percent = options.noise.max_noise_percent,
           .max_steps = max_steps_of(options),
           .max_seconds = options.noise.max_seconds};
 }
 
 // Everything the numbers of a row depend on, apart from the machine.
-Json cell_key(const CellSpec& spec, const RunOptions& run, const Json& environment) {
-  const ModelConfig& m = spec.step.model;
-  Json key = Json::object();
-  key["size"] = m.name;
-  key["d_model"] = m.d_model;
-  key["d_ff"] = m.d_ff;
-  key["layers"] = m.layers;
-  key["heads"] = m.heads;
-  key["vocab"] = m.vocab;
-  key["context"] = spec.step.shape.context;
-  key["batch"] = spec.step.shape.batch;
-  key["mode"] = name_of(spec.step.mode);
-  key["precision"] = spec.precision;
-  key["ops"] = name_of(spec.step.ops);
-  key["attention"] = name_of(spec.step.attention);
-  key["executor"] = spec.executor;
-  key["device"] = run.device;
-  key["threads"] = environment.at("threads");
-  key["memory_limit_bytes"] = run.memory_limit_bytes;
-  key["seed"] = run.seed;
+Json cell_key(const CellSpec& spec, const Json& environment) {
+  Json key = key_of(spec.step);
   key["warmup"] = spec.warmup;
   key["steps"] = spec.steps;
   if (spec.max_noise_percent > 0) {
@@ -98,12 +77,6 @@ std::vector<Column> columns() {
                  .description = "of the validity checker, on this row alone: ok, or the worst of "
                                 "note, doubt and invalid with its codes"});
   return out;
-}
-
-std::string label(const CellSpec& spec) {
-  return fmt::format("{} context {} {} {} {} {}", spec.step.model.name, spec.step.shape.context,
-                     name_of(spec.step.mode), spec.precision, name_of(spec.step.ops),
-                     name_of(spec.step.attention));
 }
 
 struct Measured {
@@ -142,37 +115,35 @@ double cost_of(const CellSpec& spec) {
 }
 
 // The rows of all cells, or of those that were finished when `stop` came.
-Measured measure_grid(const std::vector<GridCell>& cells, const BenchOptions& options,
+Measured measure_grid(const std::vector<RunSpec>& runs, const BenchOptions& options,
                       const Json& environment, const StopSignal& stop) {
-  const RunOptions& run = options.grid.run;
   Measured out{
       .table = {.name = "bench", .title = "Time and memory of a step", .columns = columns()}};
   ResumeFile finished(options.resume, out.table.columns, kSchema, environment);
-  Roof roof(run);
+  Roof roof;
   ProgressLine progress;
   RemainingTime remaining;
-  for (const GridCell& cell : cells) {
-    const CellSpec spec = spec_of(cell, options);
-    if (finished.find(cell_key(spec, run, environment)) == nullptr) remaining.plan(cost_of(spec));
+  for (const RunSpec& run : runs) {
+    const CellSpec spec = spec_of(run, options);
+    if (finished.find(cell_key(spec, environment)) == nullptr) remaining.plan(cost_of(spec));
   }
-  for (std::size_t i = 0; i < cells.size(); ++i) {
-    const CellSpec spec = spec_of(cells[i], options);
-    const Json key = cell_key(spec, run, environment);
+  for (std::size_t i = 0; i < runs.size(); ++i) {
+    const CellSpec spec = spec_of(runs[i], options);
+    const Json key = cell_key(spec, environment);
     if (const std::vector<Json>* row = finished.find(key)) {
       out.table.add_row(*row);
       continue;
     }
     progress.update(
-        fmt::format("{}/{}  {}  {}", i + 1, cells.size(), label(spec), remaining.text()));
-    if (!options.roof) roof.tflops(spec.precision);  // before the row, not in the middle of it
+        fmt::format("{}/{}  {}  {}", i + 1, runs.size(), label_of(runs[i]), remaining.text()));
+    if (!options.roof) roof.tflops(runs[i]);  // before the row, not in the middle of it
     const auto start = std::chrono::steady_clock::now();
-    CellResult result = measure_cell([&] { return make_device(run, spec.precision); }, spec, &stop);
+    CellResult result = measure_cell(make_device, spec, &stop);
     if (result.status == "interrupted") break;
     remaining.finish(
         cost_of(spec),
         std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
-    result.spec.roof_tflops =
-        options.roof ? *options.roof : roof.tflops_for(spec.precision, tflops_of(result));
+    result.roof_tflops = options.roof ? *options.roof : roof.tflops_for(runs[i], tflops_of(result));
     std::vector<Json> row = cell_row(result);
     row.push_back(key);
     row.push_back(verdict_of(row, environment));
@@ -184,19 +155,19 @@ Measured measure_grid(const std::vector<GridCell>& cells, const BenchOptions& op
   return out;
 }
 
-void print_nsys_hint(const BenchOptions& options, std::span<const std::string> arguments) {
-  if (!cuda_index(options.grid.run.device)) {
+void print_nsys_hint(const std::vector<RunSpec>& runs, std::span<const std::string> arguments) {
+  if (!cuda_index(runs[0].place.device)) {
     throw Error(ErrorCode::kUsage, "--nsys-hint",
-                fmt::format("nsys sees what a GPU does; this runs on {}", options.grid.run.device),
+                fmt::format("nsys sees what a GPU does; this runs on {}", runs[0].place.device),
                 "add --device cuda");
   }
   std::error_code ignored;
   const auto self = std::filesystem::read_symlink("/proc/self/exe", ignored);
-  const std::size_t cells = grid_cells(options.grid).size();
-  write_text(nsys_command(self.empty() ? "tracestep" : self, arguments, cells) + "\n", {});
+  write_text(nsys_command(self.empty() ? "tracestep" : self, arguments, runs.size()) + "\n", {});
 }
 
-int run_warmup_study(const BenchOptions& options, std::span<const std::string> arguments) {
+int run_warmup_study(const std::vector<RunSpec>& runs, const BenchOptions& options,
+                     std::span<const std::string> arguments) {
   const auto refuse = [](const char* flag, const char* why) {
     throw Error(ErrorCode::kUsage, flag, fmt::format("--warmup-study {}", why), "leave one out");
   };
@@ -204,11 +175,10 @@ int run_warmup_study(const BenchOptions& options, std::span<const std::string> a
   if (options.noise.max_noise_percent > 0) {
     refuse("--max-noise", "compares deviations, which needs the same number of steps everywhere");
   }
-  const std::vector<GridCell> cells = grid_cells(options.grid);
-  const Json environment = environment_of(arguments, options.grid.run);
+  const Json environment = environment_of(arguments, runs[0]);
   const StopSignal stop("the rows measured so far are written");
-  Table table = warmup_study(cells, options.warmup_study, arguments, &stop);
-  const bool is_whole = table.rows.size() == cells.size() * options.warmup_study.size();
+  Table table = warmup_study(runs, options.warmup_study, arguments, &stop);
+  const bool is_whole = table.rows.size() == runs.size() * options.warmup_study.size();
   write_tables(options.output, kWarmupSchema, environment, {std::move(table)});
   return is_whole ? 0 : stop.exit_status();
 }
@@ -221,28 +191,27 @@ void check_sampling(const BenchOptions& options) {
 }
 
 int run_bench(const BenchOptions& options, std::span<const std::string> arguments) {
-  const RunOptions& run = options.grid.run;
   const DeviceUse use = options.nsys_hint ? DeviceUse::kPlan : DeviceUse::kRun;
-  check_device(run, {"cpu", "cuda", "reference", "null"}, use);
-  if (options.nsys_hint) return print_nsys_hint(options, arguments), 0;
+  const std::vector<RunSpec> runs =
+      runs_of(options.grid, {"cpu", "cuda", "reference", "null"}, use);
+  if (options.nsys_hint) return print_nsys_hint(runs, arguments), 0;
   check_sampling(options);
   const NamedPath outputs[] = {{"--resume", options.resume},
-                               {"--tune-file", run.tune_file},
+                               {"--tune-file", runs[0].place.tune_file},
                                {"--output", options.output.path}};
   check_apart({}, outputs);
   probe_output(options.output);
-  if (!options.warmup_study.empty()) return run_warmup_study(options, arguments);
-  const std::vector<GridCell> cells = grid_cells(options.grid);
-  const Json environment = environment_of(arguments, options.grid.run);
+  if (!options.warmup_study.empty()) return run_warmup_study(runs, options, arguments);
+  const Json environment = environment_of(arguments, runs[0]);
   const StopSignal stop("the rows measured so far are written");
-  Measured measured = measure_grid(cells, options, environment, stop);
+  Measured measured = measure_grid(runs, options, environment, stop);
   write_tables(options.output, kSchema, environment, {measured.table});
-  if (measured.table.rows.size() < cells.size()) {
-    log_warn("stopped by a signal after {} of {} rows{}", measured.table.rows.size(), cells.size(),
+  if (measured.table.rows.size() < runs.size()) {
+    log_warn("stopped by a signal after {} of {} rows{}", measured.table.rows.size(), runs.size(),
              options.resume.empty() ? "; with --resume FILE a grid can go on" : "");
     return stop.exit_status();
   }
-  if (cells.size() > 1 || measured.oom_detail.empty()) return 0;
+  if (runs.size() > 1 || measured.oom_detail.empty()) return 0;
   throw Error(ErrorCode::kOutOfMemory, "bench", measured.oom_detail,
               "try a smaller --batch or --context, or a larger --memory-limit");
 }
@@ -272,8 +241,8 @@ Command bench_command() {
                     "a grid that can be interrupted and called again"}}};
   OptionSet& set = command.options;
   set.group("What to measure");
-  set.integer("--warmup", options->warmup, {0, 1000000}, "steps before the clock counts; 5");
-  set.integer("--steps", options->steps, {1, 1000000}, "timed steps, one sample each; 10");
+  set.integer("--warmup", options->warmup, {0, 1000000}, "steps before the clock counts");
+  set.integer("--steps", options->steps, {1, 1000000}, "timed steps, one sample each");
   set.integers("--warmup-study", options->warmup_study, {0, 1000000},
                "instead of a table of cells: each cell with each of these numbers of warm-up "
                "steps, every time in a new process");
@@ -283,7 +252,7 @@ Command bench_command() {
   set.integer("--max-steps", options->noise.max_steps, {1, 1000000},
               "with --max-noise, the most timed steps; 100 times --steps");
   set.real("--max-seconds", options->noise.max_seconds, {0.001, 1e6},
-           "with --max-noise, the most time in timed steps; 60");
+           "with --max-noise, the most seconds in timed steps");
   set.value("--roof", "X",
             "TFLOP/s that the device cannot exceed, for the validity checker; measured before the "
             "first row when left out, 0: none known",
@@ -294,8 +263,10 @@ Command bench_command() {
            "keep finished rows here and skip those that are there (JSON lines, or a JSON result)");
   set.toggle("--nsys-hint", options->nsys_hint,
              "print the nsys command line that records just the timed steps, and end");
-  add_grid_options(set, options->grid,
-                   "cpu; cuda[:N]; reference (float64, slow); null (plans and counts only)");
+  add_fields(set, options->grid, FieldGroup::kStep, Values::kGrid);
+  add_fields(set, options->grid, FieldGroup::kModel, Values::kGrid);
+  add_fields(set, options->grid, FieldGroup::kHow, Values::kGrid,
+             "cpu; cuda[:N]; reference (float64, slow); null (plans and counts only)");
   add_output_options(set, options->output);
   command.run = [options](std::span<const std::string> arguments) {
     return run_bench(*options, arguments);

@@ -97,7 +97,7 @@ Command compare_command() {
               options->ignored = split_list(where, text);
             });
   set.real("--margin", options->margin_percent, {0.0, 100.0},
-           "percent: what lies within it is the same; 2");
+           "percent: what lies within it is the same");
   set.value(
       "--fail-on-regression", "X",
       "a gate: exit with status 1 when a row is slower, beyond noise, by more than X percent, "

@@ -16,7 +16,7 @@ namespace tracestep::cli {
 namespace {
 
 struct DoctorOptions {
-  RunOptions run;
+  RunGrid grid;
   OutputOptions output;
   bool ceilings = false;
 };
@@ -70,15 +70,16 @@ Table variables_table() {
 }
 
 int run_doctor(const DoctorOptions& o, std::span<const std::string> arguments) {
-  check_device(o.run, {"cpu", "cuda"}, o.ceilings ? DeviceUse::kRun : DeviceUse::kPlan);
+  const RunSpec run =
+      run_of(o.grid, {"cpu", "cuda"}, o.ceilings ? DeviceUse::kRun : DeviceUse::kPlan);
   probe_output(o.output);
-  const Json environment = environment_of(arguments, o.run);
+  const Json environment = environment_of(arguments, run);
   std::vector<Table> tables{key_value_table("machine", "This machine and build", environment),
                             parts_table(environment), variables_table()};
   if (o.ceilings) {
     ProgressLine progress;
     progress.update("measuring the machine's ceilings");
-    for (Table& table : ceiling_tables(o.run)) tables.push_back(std::move(table));
+    for (Table& table : ceiling_tables(run)) tables.push_back(std::move(table));
   }
   write_tables(o.output, "tracestep.doctor/1", environment, std::move(tables));
   return 0;
@@ -100,9 +101,8 @@ Command doctor_command() {
   set.group("What to measure");
   set.toggle("--ceilings", options->ceilings,
              "peak multiply-adds, bandwidth, matrix products; about ten seconds on a CPU");
-  set.text("--device", "NAME", options->run.device, "whose ceilings: cpu, cuda[:N]");
-  set.integer("--threads", options->run.threads, {1, 4096},
-              "CPU threads; OMP_NUM_THREADS, else all allowed cores");
+  add_field(set, options->grid, "device", Values::kOne, "whose ceilings: cpu, cuda[:N]");
+  add_field(set, options->grid, "threads", Values::kOne);
   add_output_options(set, options->output);
   command.run = [options](std::span<const std::string> arguments) {
     return run_doctor(*options, arguments);

@@ -7,9 +7,9 @@
 #include "base/log.h"
 #include "cli/command.h"
 #include "cli/devices.h"
+#include "cli/options.h"
 #include "cli/output.h"
 #include "cli/token_input.h"
-#include "lab/time/cell.h"
 #include "train/loop.h"
 
 namespace tracestep::cli {
@@ -18,8 +18,7 @@ namespace {
 struct EvalCommand {
   EvalOptions eval;
   TokenOptions tokens;
-  ModelOptions model;
-  RunOptions run;
+  RunGrid grid{{.model = preset("tiny"), .shape = {.batch = 4, .context = 128}}};
   OutputOptions output;
 };
 
@@ -52,8 +51,9 @@ int finite_status(const EvalResult& result) {
 }
 
 int run_eval(EvalCommand o, std::span<const std::string> arguments) {
-  check_device(o.run, {"cpu", "cuda", "reference"});
-  const Json environment = environment_of(arguments, o.run);
+  RunSpec& run = o.eval.run;
+  run = placed(o.grid.combinations().front(), {"cpu", "cuda", "reference"});
+  const Json environment = environment_of(arguments, run);
   std::vector<NamedPath> inputs{{"--tokens", o.tokens.tokens}, {"--init", o.eval.init}};
   for (const std::filesystem::path& text : o.tokens.text) inputs.push_back({"--text", text});
   check_apart(inputs, std::vector<NamedPath>{{"--logits", o.eval.logits},
@@ -61,13 +61,9 @@ int run_eval(EvalCommand o, std::span<const std::string> arguments) {
                                              {"--output", o.output.path}});
   probe_output(o.output);
   const TokenInput input = open_tokens(o.tokens);
-  o.eval.model = model_for(o.model, o.eval.init, input.tokenizer.get(), "tiny");
-  check_shape(o.eval.model, o.eval.shape);
-  apply_precision(o.eval.model, only("--precision", o.run.precisions));
-  o.eval.ops = granularity_of(only("--ops", o.run.ops));
-  o.eval.attention = attention_of(only("--attention", o.run.attention));
-  o.eval.seed = o.run.seed;
-  const auto device = make_device(o.run);
+  run.model = model_for(o.grid, o.eval.init, input.tokenizer.get());
+  check_run(run);
+  const auto device = make_device(run);
   const EvalResult result = evaluate(*device, o.eval, input.tokens);
   write_tables(o.output, "tracestep.eval/1", environment, {result_table(result)});
   return finite_status(result);
@@ -92,15 +88,19 @@ Command eval_command() {
                     "one batch, to be compared tensor by tensor"}}};
   OptionSet& set = command.options;
   add_token_options(set, options->tokens);
-  add_shape_options(set, options->eval.shape);
-  set.integer("--batches", options->eval.batches, {1}, "batches to average over; all");
+  add_field(set, options->grid, "batch", Values::kOne);
+  add_field(set, options->grid, "context", Values::kOne);
+  set.integer("--batches", options->eval.batches, {1},
+              "batches to average over; all when left out");
   set.group("Files");
-  set.path("--init", "FILE", options->eval.init, "the weights (safetensors); from --seed");
+  set.path("--init", "FILE", options->eval.init,
+           "the weights (safetensors); from --seed when left out");
   set.path("--logits", "FILE", options->eval.logits, "logits of the first batch (safetensors)");
   set.path("--gradients", "FILE", options->eval.gradients,
            "gradients of the first batch (safetensors)");
-  add_model_options(set, options->model);
-  add_run_options(set, options->run, "cpu; cuda[:N]; reference (float64, slow)");
+  add_fields(set, options->grid, FieldGroup::kModel, Values::kOne);
+  add_fields(set, options->grid, FieldGroup::kHow, Values::kOne,
+             "cpu; cuda[:N]; reference (float64, slow)");
   add_output_options(set, options->output);
   command.run = [options](std::span<const std::string> arguments) {
     return run_eval(*options, arguments);

@@ -18,20 +18,22 @@ namespace {
 struct ExplainOptions {
   std::string topic;
   std::string from;
-  ModelOptions model;
-  std::optional<std::int64_t> batch, context;
+  RunGrid grid{{.model = preset("small"), .shape = {.batch = 4, .context = 512}}};
   OutputOptions output;
 };
 
 // The first row of the file that ran and is of the sizes asked for.
 ResultRow row_of(const ExplainOptions& o) {
   const ReplayInput file = read_replay_input(o.from);
-  const std::string size = o.model.sizes.empty() ? "" : only("--size", o.model.sizes);
+  const RunSpec asked = o.grid.run();
+  const auto differs = [&](const char* field, auto value, auto found) {
+    return o.grid.is_given(field) && found != value;
+  };
   for (const ResultRow& row : file.rows) {
     if (row.text("status") != "ok" || row.numbers("samples_ms").empty()) continue;
-    if (!size.empty() && row.text("size") != size) continue;
-    if (o.context && row.number("context") != static_cast<double>(*o.context)) continue;
-    if (o.batch && row.number("batch") != static_cast<double>(*o.batch)) continue;
+    if (differs("size", asked.model.name, row.text("size"))) continue;
+    if (differs("context", asked.shape.context, row.number("context"))) continue;
+    if (differs("batch", asked.shape.batch, row.number("batch"))) continue;
     return row;
   }
   throw Error(ErrorCode::kInput, o.from, "no row of these sizes ran and has samples",
@@ -40,13 +42,14 @@ ResultRow row_of(const ExplainOptions& o) {
 
 // Without a file: a small step on one core of this machine, well under a second.
 ResultRow measured_row() {
-  RunOptions run;
-  run.threads = 1;
-  CellSpec spec{.step = {.model = preset("tiny"), .shape = {1, 32}, .mode = Mode::kForwardBackward},
-                .warmup = 3,
-                .steps = 9,
-                .instrumented_steps = 3};
-  const CellResult result = measure_cell([&] { return make_device(run); }, spec);
+  const CellSpec spec{.step = {.model = preset("tiny"),
+                               .shape = {1, 32},
+                               .mode = Mode::kForwardBackward,
+                               .place = {.threads = 1}},
+                      .warmup = 3,
+                      .steps = 9,
+                      .instrumented_steps = 3};
+  const CellResult result = measure_cell(make_device, spec);
   return ResultRow::of(cell_columns(), cell_row(result), Json::object());
 }
 
@@ -72,17 +75,23 @@ ModelConfig model_of_row(const ResultRow& row) {
 
 // `row`: of the file; without one a small step is measured when a topic asks for it.
 ExplainInput input_of(const ExplainOptions& o, const std::optional<ResultRow>& row) {
-  ExplainInput input{.model = model_of(o.model, "small"), .shape = {4, 512}, .row = measured_row};
+  RunSpec run = o.grid.run();
+  const auto take = [&](const char* field, std::int64_t& out) {
+    const auto value = row->number(field);
+    if (!o.grid.is_given(field) && value) out = static_cast<std::int64_t>(*value);
+  };
+  ExplainInput input{.row = measured_row};
   if (row) {
-    if (!o.model.is_given()) input.model = model_of_row(*row);
-    input.shape = {static_cast<std::int64_t>(row->number("batch").value_or(4)),
-                   static_cast<std::int64_t>(row->number("context").value_or(512))};
+    if (!o.grid.is_given("size") && !o.grid.is_custom() && !o.grid.is_given("vocab")) {
+      run.model = model_of_row(*row);
+    }
+    take("batch", run.shape.batch);
+    take("context", run.shape.context);
     input.row = [found = *row] { return found; };
   }
-  if (o.batch) input.shape.batch = *o.batch;
-  if (o.context) input.shape.context = *o.context;
-  validate(input.model);
-  check_shape(input.model, input.shape);
+  check_run(run);
+  input.model = run.model;
+  input.shape = run.shape;
   return input;
 }
 
@@ -126,9 +135,10 @@ Command explain_command() {
   set.group("Whose numbers");
   set.text("--from", "FILE", options->from,
            "a result of bench, JSON or CSV; its first row that fits");
-  add_model_options(set, options->model);
-  set.integer("--batch", options->batch, kShapeRange, "sequences (B); 4, or the row's");
-  set.integer("--context", options->context, kShapeRange, "tokens of each (T); 512, or the row's");
+  add_fields(set, options->grid, FieldGroup::kModel, Values::kOne);
+  add_field(set, options->grid, "batch", Values::kOne, "sequences, B; the row's with --from");
+  add_field(set, options->grid, "context", Values::kOne,
+            "tokens of each, T; the row's with --from");
   add_output_options(set, options->output);
   command.run = [options](std::span<const std::string> arguments) {
     return run_explain(*options, arguments);

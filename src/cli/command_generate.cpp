@@ -7,10 +7,10 @@
 #include "base/log.h"
 #include "cli/command.h"
 #include "cli/devices.h"
+#include "cli/options.h"
 #include "cli/output.h"
 #include "cli/text_stream.h"
 #include "cli/token_input.h"
-#include "lab/time/cell.h"
 #include "train/loop.h"
 
 namespace tracestep::cli {
@@ -20,8 +20,7 @@ struct GenerateCommand {
   GenerateOptions generate;
   std::string prompt, prompt_tokens, tokenizer;
   std::int64_t context = 0;  // 0: as long as the prompt and what is sampled
-  ModelOptions model;
-  RunOptions run;
+  RunGrid grid{{.model = preset("tiny"), .shape = {.batch = 1}}};
   OutputOptions output;
 };
 
@@ -95,8 +94,9 @@ std::vector<std::int64_t> stream_text(const GenerateCommand& o, Device& device,
 }
 
 int run_generate(GenerateCommand o, std::span<const std::string> arguments) {
-  check_device(o.run, {"cpu", "cuda", "reference"});
-  const Json environment = environment_of(arguments, o.run);
+  RunSpec& run = o.generate.run;
+  run = placed(o.grid.combinations().front(), {"cpu", "cuda", "reference"});
+  const Json environment = environment_of(arguments, run);
   check_apart(std::vector<NamedPath>{{"--init", o.generate.init}},
               std::vector<NamedPath>{{"--output", o.output.path}});
   probe_output(o.output);
@@ -104,19 +104,16 @@ int run_generate(GenerateCommand o, std::span<const std::string> arguments) {
   const auto tokenizer = find_tokenizer(o);
   o.generate.prompt = prompt_of(o, tokenizer.get());
   const auto needed = static_cast<std::int64_t>(o.generate.prompt.size()) + o.generate.tokens;
-  o.generate.context = o.context > 0 ? o.context : needed;
-  o.generate.model = model_for(o.model, o.generate.init, tokenizer.get(), "tiny");
-  check_shape(o.generate.model, {1, o.generate.context});
-  apply_precision(o.generate.model, only("--precision", o.run.precisions));
-  o.generate.ops = granularity_of(only("--ops", o.run.ops));
-  if (attention_of(only("--attention", o.run.attention)) != AttentionForm::kNaive) {
+  run.shape.context = o.context > 0 ? o.context : needed;
+  run.model = model_for(o.grid, o.generate.init, tokenizer.get());
+  check_run(run);
+  if (run.attention != AttentionForm::kNaive) {
     throw Error(ErrorCode::kUsage, "--attention",
                 "flash goes through many queries at a time; sampling has one",
                 "leave it out, or give naive");
   }
-  o.generate.seed = o.run.seed;
   if (o.generate.init.empty()) log_warn("no --init: the weights are random");
-  const auto device = make_device(o.run);
+  const auto device = make_device(run);
   const StopSignal stop("the text ends with the token under way");
   const auto start = std::chrono::steady_clock::now();
   if (o.output.format == Format::kText && o.output.path.empty()) {
@@ -150,18 +147,20 @@ Command generate_command() {
   set.group("Text");
   set.text("--prompt", "TEXT", options->prompt, "what to continue");
   set.text("--prompt-tokens", "N[,N]", options->prompt_tokens, "the same, as token numbers");
-  set.integer("--max-tokens", options->generate.tokens, kShapeRange, "tokens to sample; 128");
+  set.integer("--max-tokens", options->generate.tokens, kShapeRange, "tokens to sample");
   set.integer("--context", options->context, kShapeRange,
               "longest text, prompt included; as long as needed");
-  set.path("--init", "FILE", options->generate.init, "the weights (safetensors); from --seed");
+  set.path("--init", "FILE", options->generate.init,
+           "the weights (safetensors); from --seed when left out");
   set.text("--tokenizer", "bytes|FILE", options->tokenizer, "FILE.tokenizer beside --init");
   set.group("Sampling");
-  set.real("--temperature", options->generate.temperature, {}, "0 is always the most likely; 1");
-  set.integer("--top-k", options->generate.top_k, {0}, "only the K most likely; 0, which is all");
+  set.real("--temperature", options->generate.temperature, {}, "0 is always the most likely");
+  set.integer("--top-k", options->generate.top_k, {0}, "only the K most likely; 0 is all");
   set.real("--top-p", options->generate.top_p, {0.0, 1.0},
-           "only the most likely that make up this probability; 1");
-  add_model_options(set, options->model);
-  add_run_options(set, options->run, "cpu; cuda[:N]; reference (float64, slow)");
+           "only the most likely that make up this probability");
+  add_fields(set, options->grid, FieldGroup::kModel, Values::kOne);
+  add_fields(set, options->grid, FieldGroup::kHow, Values::kOne,
+             "cpu; cuda[:N]; reference (float64, slow)");
   add_output_options(set, options->output);
   command.run = [options](std::span<const std::string> arguments) {
     return run_generate(*options, arguments);

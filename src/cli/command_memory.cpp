@@ -10,7 +10,7 @@
 #include "base/units.h"
 #include "cli/command.h"
 #include "cli/devices.h"
-#include "cli/grid.h"
+#include "cli/options.h"
 #include "cli/output.h"
 #include "lab/memory/advice.h"
 #include "lab/memory/fingerprint.h"
@@ -23,7 +23,7 @@ namespace tracestep::cli {
 namespace {
 
 struct MemoryOptions {
-  GridOptions grid;
+  RunGrid grid{{.model = preset("small"), .shape = {.batch = 4, .context = 512}}};
   OutputOptions output;
   bool predict = false;
   int warmup = 1;
@@ -119,26 +119,22 @@ void write_snapshot(const MemoryOptions& o, const MemoryRun& run) {
 }
 
 // The step as it runs on the device, or on one that has its traits and no numbers.
-MemoryRun recorded(const GridCell& cell, const MemoryOptions& o, bool is_only) {
-  MemoryRunSpec spec{.step = cell.step,
-                     .warmup = o.predict ? 0 : o.warmup,
-                     .times = is_only,
-                     .cost_steps = is_only ? o.cost_steps : 0,
-                     .seed = o.grid.run.seed};
-  if (!o.predict) {
-    return run_memory([&] { return make_device(o.grid.run, cell.precision); }, spec);
-  }
-  const NullOptions null{.traits = traits_of(o.grid.run),
-                         .memory_limit = o.grid.run.memory_limit_bytes};
-  return run_memory([&] { return make_null_device(null); }, spec);
+MemoryRun recorded(const RunSpec& run, const MemoryOptions& o, bool is_only) {
+  const MemoryRunSpec spec{.step = run,
+                           .warmup = o.predict ? 0 : o.warmup,
+                           .times = is_only,
+                           .cost_steps = is_only ? o.cost_steps : 0};
+  if (!o.predict) return run_memory(make_device, spec);
+  const NullOptions null{.traits = traits_of(run.place),
+                         .memory_limit = run.place.memory_limit_bytes};
+  return run_memory([&](const RunSpec&) { return make_null_device(null); }, spec);
 }
 
-MemoryCell cell_of(const GridCell& cell, const MemoryOptions& o, bool is_only) {
-  MemoryCell out{.precision = cell.precision,
-                 .run = o.predict ? predict_memory(cell.step, traits_of(o.grid.run))
-                                  : recorded(cell, o, is_only),
-                 .limit_bytes = o.grid.run.memory_limit_bytes};
-  if (!o.account_as.empty()) out.accounted = accounted_peak(cell.step, o.accounting);
+MemoryCell cell_of(const RunSpec& run, const MemoryOptions& o, bool is_only) {
+  MemoryCell out{
+      .run = o.predict ? predict_memory(run, traits_of(run.place)) : recorded(run, o, is_only),
+      .limit_bytes = run.place.memory_limit_bytes};
+  if (!o.account_as.empty()) out.accounted = accounted_peak(run, o.accounting);
   return out;
 }
 
@@ -166,10 +162,9 @@ std::string verdict_of(std::span<const MemoryCell> cells, std::int64_t limit) {
                      limited);
 }
 
-void add_failure(const MemoryCell& cell, const GridCell& grid, const MemoryOptions& o,
-                 std::vector<Table>& tables) {
+void add_failure(const MemoryCell& cell, const MemoryOptions& o, std::vector<Table>& tables) {
   MemoryCell failed = cell;
-  if (!cell.run.oom) failed.run = recorded(grid, o, false);
+  if (!cell.run.oom) failed.run = recorded(cell.run.spec.step, o, false);
   if (!failed.run.oom) return;
   tables.push_back(failure_table(failed));
   tables.push_back(failure_holder_table(failed));
@@ -195,16 +190,15 @@ void add_one_cell(const MemoryCell& cell, const MemoryOptions& o, std::vector<Ta
 // Reads a snapshot instead of running a step.
 int run_fingerprint(const MemoryOptions& o, std::span<const std::string> arguments) {
   probe_output(o.output);
-  const ModelConfig model = model_of(o.grid.model, "small");
-  if (o.grid.contexts.size() > 1) {
-    throw Error(ErrorCode::kUsage, "--context", "a snapshot is of one context", "give one");
+  const std::vector<RunSpec> runs = runs_of(o.grid, {"cpu", "cuda", "null"}, DeviceUse::kPlan);
+  const RunSpec& run = runs[0];
+  if (runs.back().model.name != run.model.name || runs.back().shape.context != run.shape.context) {
+    throw Error(ErrorCode::kUsage, "--fingerprint", "a snapshot is of one size and context",
+                "give one of each");
   }
-  check_shape(model, {.batch = o.grid.batch, .context = o.grid.contexts[0]});
   const MemoryTrace trace = read_trace_file(o.fingerprint);
-  const Fingerprint found =
-      fingerprint_of(trace, model, {.batch = o.grid.batch, .context = o.grid.contexts[0]});
-  write_tables(o.output, "tracestep.fingerprint/1", environment_of(arguments, o.grid.run),
-               {found.table});
+  const Fingerprint found = fingerprint_of(trace, run.model, run.shape);
+  write_tables(o.output, "tracestep.fingerprint/1", environment_of(arguments, run), {found.table});
   return 0;
 }
 
@@ -215,35 +209,34 @@ int run_memory_command(const MemoryOptions& o, std::span<const std::string> argu
                                {"--output", o.output.path}};
   check_apart(input, outputs);
   if (!o.fingerprint.empty()) return run_fingerprint(o, arguments);
-  check_device(o.grid.run, {"cpu", "cuda", "null"}, o.predict ? DeviceUse::kPlan : DeviceUse::kRun);
+  const std::vector<RunSpec> runs =
+      runs_of(o.grid, {"cpu", "cuda", "null"}, o.predict ? DeviceUse::kPlan : DeviceUse::kRun);
   probe_output(o.output);
-  const std::vector<GridCell> grid = grid_cells(o.grid);
-  check_options(o, grid.size());
-  const Json environment = environment_of(arguments, o.grid.run);
-  const bool is_only = grid.size() == 1;
+  check_options(o, runs.size());
+  const Json environment = environment_of(arguments, runs[0]);
+  const bool is_only = runs.size() == 1;
   std::vector<MemoryCell> cells;
   ProgressLine progress;
-  for (const GridCell& cell : grid) {
-    progress.update(fmt::format("memory  {} {} {} {}", cell.step.model.name,
-                                cell.step.shape.context, name_of(cell.step.mode), cell.precision));
-    cells.push_back(cell_of(cell, o, is_only));
+  for (const RunSpec& run : runs) {
+    progress.update("memory  " + label_of(run, false));
+    cells.push_back(cell_of(run, o, is_only));
   }
   progress.done();
   std::vector<Table> tables{peak_table(cells)};
-  if (const std::int64_t limit = o.grid.run.memory_limit_bytes;
+  if (const std::int64_t limit = runs[0].place.memory_limit_bytes;
       limit > 0 && o.output.format == Format::kText) {
     tables[0].title = verdict_of(cells, limit) + "\n\n" + tables[0].title;
   }
   if (!is_only) {
     tables.push_back(category_grid(cells));
   } else if (runs_out(cells[0]) && !cells[0].accounted) {
-    add_failure(cells[0], grid[0], o, tables);
+    add_failure(cells[0], o, tables);
     if (cells[0].run.status == "ok") add_one_cell(cells[0], o, tables);
   } else {
     add_one_cell(cells[0], o, tables);
   }
   if (is_only && has_snapshot(o)) {
-    write_snapshot(o, o.predict ? recorded(grid[0], o, false) : cells[0].run);
+    write_snapshot(o, o.predict ? recorded(runs[0], o, false) : cells[0].run);
   }
   // A file of comma-separated values is one table: the first, or those asked for.
   if (o.output.format == Format::kCsv) {
@@ -284,29 +277,31 @@ Command memory_command() {
   OptionSet& set = command.options;
   set.group("What to map");
   set.toggle("--predict", o.predict, "work the bytes out from the program; touch no device");
-  add_grid_options(set, o.grid, "cpu; cuda[:N]; null (plans and counts only)");
+  add_fields(set, o.grid, FieldGroup::kStep, Values::kGrid);
+  add_fields(set, o.grid, FieldGroup::kModel, Values::kGrid);
+  add_fields(set, o.grid, FieldGroup::kHow, Values::kGrid,
+             "cpu; cuda[:N]; null (plans and counts only)");
   set.group("How it is measured");
-  set.integer("--warmup", o.warmup, {0, 1000}, "steps before the recorded one; 1");
+  set.integer("--warmup", o.warmup, {0, 1000}, "steps before the recorded one");
   set.integer("--cost-steps", o.cost_steps, {0, 1000},
-              "pairs of steps with and without recording, for what it costs; 2");
+              "pairs of steps with and without recording, for what it costs");
   set.group("What to show");
   set.choices("--tables", o.tables, table_names(), "of one step; those that fit on a screen");
-  set.integer("--largest", o.largest, {1, 100000}, "how many of the largest buffers; 10");
+  set.integer("--largest", o.largest, {1, 100000}, "how many of the largest buffers");
   set.integer("--timeline-rows", o.timeline_rows, {0, 1000000},
-              "stretches of the time line; 0: every kernel; 40");
+              "stretches of the time line; 0: every kernel");
   set.path("--snapshot", "FILE", o.snapshot, "the step as a pickle for PyTorch's memory_viz");
   set.path("--snapshot-json", "FILE", o.snapshot_json, "the same as JSON");
   set.path("--fingerprint", "FILE", o.fingerprint,
            "read a snapshot, ours or PyTorch's, of a model of this size, and tell the "
            "implementation by sizes and counts");
-  set.integer("--max-entries", o.max_entries, {1, 100'000'000},
-              "events in a snapshot, the newest; 1000000");
+  set.integer("--max-entries", o.max_entries, {1, 100'000'000}, "events in a snapshot, the newest");
   set.choice("--account-as", o.account_as, {kCourse},
              "decide the status by the closed form of another implementation (fp32)");
   set.integer("--saved-scores", o.accounting.saved_scores, {0, 16},
-              "its tensors of B·H·T² per layer; 2");
+              "its tensors of B·H·T² per layer");
   set.integer("--live-graphs", o.accounting.live_graphs, {1, 16},
-              "its graphs alive at once in mode forward; 2");
+              "its graphs alive at once in mode forward");
   set.toggle("--kept-gradients", o.accounting.kept_gradients,
              "its gradients stay allocated between steps");
   add_output_options(set, o.output);

@@ -8,10 +8,11 @@
 #include "cli/command.h"
 #include "cli/device_ceilings.h"
 #include "cli/devices.h"
-#include "cli/grid.h"
+#include "cli/options.h"
 #include "cli/output.h"
 #include "lab/profile/chrome_trace.h"
 #include "lab/profile/tables.h"
+#include "spec/step_program.h"
 #include "train/output_file.h"
 
 namespace tracestep::cli {
@@ -19,7 +20,7 @@ namespace fs = std::filesystem;
 namespace {
 
 struct ProfileOptions {
-  GridOptions grid;
+  RunGrid grid{{.model = preset("small"), .shape = {.batch = 4, .context = 128}}};
   OutputOptions output;
   fs::path trace;
   std::vector<std::string> components;
@@ -30,13 +31,11 @@ struct ProfileOptions {
   bool executor_spans = false;
 };
 
-ProfileSpec spec_of(const GridCell& cell, const ProfileOptions& o) {
-  return {.step = cell.step,
-          .precision = cell.precision,
+ProfileSpec spec_of(const RunSpec& run, const ProfileOptions& o) {
+  return {.step = run,
           .warmup = o.warmup,
           .plain_steps = o.plain_steps,
           .steps = o.steps,
-          .seed = o.grid.run.seed,
           .use_tracer = !o.executor_spans};
 }
 
@@ -48,38 +47,34 @@ fs::path trace_path(const ProfileOptions& o, const Profile& profile, std::size_t
   return o.trace.parent_path() / name.insert(std::min(name.find('.'), name.size()), "." + label);
 }
 
-std::vector<ProfiledCell> profile_cells(const std::vector<GridCell>& cells, const ProfileOptions& o,
-                                        const Json& environment, const StopSignal& stop) {
-  const RunOptions& run = o.grid.run;
-  std::map<std::string, Ceilings> ceilings;
+std::vector<ProfiledCell> profile_runs(const std::vector<RunSpec>& runs, const ProfileOptions& o,
+                                       const Json& environment, const StopSignal& stop) {
+  std::map<std::string, Ceilings> ceilings;  // by precision
   std::vector<ProfiledCell> out;
   ProgressLine progress;
   // All plain times come before the first profiler.
   std::vector<std::optional<PlainTimes>> plain;
-  for (const GridCell& cell : cells) {
-    progress.update(fmt::format("timing {}/{}  {} {}", plain.size() + 1, cells.size(),
-                                cell.step.model.name, name_of(cell.step.mode)));
-    plain.push_back(time_plain_steps([&] { return make_device(run, cell.precision); },
-                                     spec_of(cell, o), &stop));
+  for (const RunSpec& run : runs) {
+    progress.update(fmt::format("timing {}/{}  {} {}", plain.size() + 1, runs.size(),
+                                run.model.name, name_of(run.mode)));
+    plain.push_back(time_plain_steps(make_device, spec_of(run, o), &stop));
   }
-  for (const GridCell& cell : cells) {
-    const std::string& precision = cell.precision;
+  for (const RunSpec& run : runs) {
+    const std::string precision = name_of(run.precision);
     if (!o.no_ceilings && !ceilings.contains(precision)) {
       progress.update("measuring the device's ceilings");
-      ceilings[precision] = device_ceilings(run, precision);
+      ceilings[precision] = device_ceilings(run);
     }
-    const ProfileSpec spec = spec_of(cell, o);
-    progress.update(fmt::format("profiling {}/{}  {} {}", out.size() + 1, cells.size(),
-                                spec.step.model.name, name_of(spec.step.mode)));
-    ProfiledCell result{
-        profile_step([&] { return make_device(run, precision); }, spec, &stop, plain[out.size()]),
-        ceilings[precision],
-        {}};
+    progress.update(fmt::format("profiling {}/{}  {} {}", out.size() + 1, runs.size(),
+                                run.model.name, name_of(run.mode)));
+    ProfiledCell result{profile_step(make_device, spec_of(run, o), &stop, plain[out.size()]),
+                        ceilings[precision],
+                        {}};
     if (result.profile.status == "interrupted") break;
     result.work = work_of(result.profile, result.ceilings);
     if (!result.profile.problem.empty()) log_warn("{}", result.profile.problem);
     if (!o.trace.empty() && result.profile.status == "ok") {
-      write_chrome_trace(result.profile, environment, trace_path(o, result.profile, cells.size()));
+      write_chrome_trace(result.profile, environment, trace_path(o, result.profile, runs.size()));
     }
     out.push_back(std::move(result));
   }
@@ -98,20 +93,18 @@ void add_cell_tables(const ProfileOptions& o, const ProfiledCell& cell, bool is_
 }
 
 int run_profile(const ProfileOptions& o, std::span<const std::string> arguments) {
-  const RunOptions& run = o.grid.run;
-  check_device(run, {"cpu", "cuda", "reference"});
+  const std::vector<RunSpec> runs = runs_of(o.grid, {"cpu", "cuda", "reference"});
   const NamedPath outputs[] = {
-      {"--trace", o.trace}, {"--tune-file", run.tune_file}, {"--output", o.output.path}};
+      {"--trace", o.trace}, {"--tune-file", runs[0].place.tune_file}, {"--output", o.output.path}};
   check_apart({}, outputs);
   probe_output(o.output);
-  const std::vector<GridCell> grid = grid_cells(o.grid);
-  for (const GridCell& cell : grid) {
-    ComponentFilter("--components", o.components, step_program(cell.step));
+  for (const RunSpec& run : runs) {
+    ComponentFilter("--components", o.components, step_program(run));
   }
   if (!o.trace.empty()) check_writable(o.trace);
-  const Json environment = environment_of(arguments, run);
+  const Json environment = environment_of(arguments, runs[0]);
   const StopSignal stop("the cells measured so far are written");
-  const std::vector<ProfiledCell> cells = profile_cells(grid, o, environment, stop);
+  const std::vector<ProfiledCell> cells = profile_runs(runs, o, environment, stop);
   int failures = 0;
   std::vector<Table> tables{pass_table(cells), clock_table(cells),
                             launch_check_table(cells, &failures)};
@@ -122,7 +115,7 @@ int run_profile(const ProfileOptions& o, std::span<const std::string> arguments)
     tables.push_back(ceiling_table(cells[0].ceilings));
   }
   write_tables(o.output, "tracestep.profile/1", environment, std::move(tables));
-  if (cells.size() < grid.size()) return stop.exit_status();
+  if (cells.size() < runs.size()) return stop.exit_status();
   if (failures > 0) {
     throw Error(ErrorCode::kFailed, "profile",
                 fmt::format("{} checks of the launches differ", failures),
@@ -139,8 +132,7 @@ int run_profile(const ProfileOptions& o, std::span<const std::string> arguments)
 
 Command profile_command() {
   const auto options = std::make_shared<ProfileOptions>();
-  options->grid.modes = {"inference", "step"};
-  options->grid.contexts = {128};
+  options->grid.offer("mode", {"inference", "step"});
   Command command{
       .name = "profile",
       .summary = "which kernels a step runs, for which part of the model",
@@ -157,9 +149,7 @@ Command profile_command() {
                    {"--size small --mode step --ops primitive", "as plain framework code runs"}}};
   OptionSet& set = command.options;
   set.group("What to profile");
-  set.choices("--mode", options->grid.modes, kModeNames, "what a step does; inference,step");
-  set.integers("--context", options->grid.contexts, kShapeRange, "tokens in a sequence, T; 128");
-  set.integer("--batch", options->grid.batch, kShapeRange, "sequences in a batch, B; 4");
+  add_fields(set, options->grid, FieldGroup::kStep, Values::kGrid);
   set.value("--components", "NAME[,NAME]",
             "only these parts in the tables by kernel: attention, ffn, attn.softmax, ...",
             [options](const std::string& where, const std::string& text) {
@@ -167,15 +157,16 @@ Command profile_command() {
             });
   set.path("--trace", "FILE", options->trace,
            "also write a Chrome trace, as .json or .json.gz; one per cell");
-  set.integer("--steps", options->steps, {1, 1000}, "profiled steps; 3");
+  set.integer("--steps", options->steps, {1, 1000}, "profiled steps");
   set.integer("--plain-steps", options->plain_steps, {1, 1000000},
-              "steps timed without recording, before; 5");
-  set.integer("--warmup", options->warmup, {0, 1000000}, "steps before the clock counts; 2");
+              "steps timed without recording, before");
+  set.integer("--warmup", options->warmup, {0, 1000000}, "steps before the clock counts");
   set.toggle("--no-ceilings", options->no_ceilings, "do not measure ceilings: no rooflines");
   set.toggle("--executor-spans", options->executor_spans,
              "cuda: the executor's events instead of CUPTI");
-  add_model_options(set, options->grid.model);
-  add_run_options(set, options->grid.run, "cpu; cuda[:N]; reference (float64, slow)");
+  add_fields(set, options->grid, FieldGroup::kModel, Values::kGrid);
+  add_fields(set, options->grid, FieldGroup::kHow, Values::kGrid,
+             "cpu; cuda[:N]; reference (float64, slow)");
   add_output_options(set, options->output);
   command.run = [options](std::span<const std::string> arguments) {
     return run_profile(*options, arguments);

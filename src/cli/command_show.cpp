@@ -6,11 +6,11 @@
 #include "cli/command.h"
 #include "cli/devices.h"
 #include "cli/ops_doc.h"
+#include "cli/options.h"
 #include "cli/output.h"
 #include "cli/text_diff.h"
 #include "ir/print.h"
-#include "lab/time/cell.h"
-#include "train/step_program.h"
+#include "spec/step_program.h"
 
 namespace tracestep::cli {
 namespace {
@@ -18,11 +18,10 @@ namespace {
 constexpr const char* kStart = "start";  // the program before the first pass
 
 struct ShowOptions {
-  ModelOptions model;
-  RunOptions run;
+  RunGrid grid{{.model = preset("small"),
+                .shape = {.batch = 4, .context = 512},
+                .place = {.device = "null"}}};
   OutputOptions output;
-  BatchShape shape{.batch = 4, .context = 512};
-  std::string mode = "step";
   std::string after, docs;
   std::vector<std::string> diff, disabled;
   bool passes = false, locations = false, ops_list = false;
@@ -38,16 +37,9 @@ std::vector<std::string> pass_names(bool with_start) {
 // The program and the device whose kernels decide what is expanded; "null" stands for any.
 class Pipeline {
  public:
-  explicit Pipeline(const ShowOptions& o) : options_(o) {
-    spec_.model = model_of(o.model, "small");
-    check_shape(spec_.model, o.shape);
-    apply_precision(spec_.model, only("--precision", o.run.precisions));
-    spec_.shape = o.shape;
-    spec_.mode = mode_of(o.mode);
-    spec_.ops = granularity_of(only("--ops", o.run.ops));
-    spec_.attention = attention_of(only("--attention", o.run.attention));
+  Pipeline(const ShowOptions& o, const RunSpec& spec)
+      : options_(o), spec_(spec), device_(make_device(spec)) {
     spec_.verify = env::verify_after_every_pass();
-    device_ = make_device(o.run);
   }
 
   PipelineResult run(const std::string& after) const {
@@ -65,7 +57,7 @@ class Pipeline {
 
  private:
   const ShowOptions& options_;
-  StepSpec spec_;
+  RunSpec spec_;
   std::unique_ptr<Device> device_;
 };
 
@@ -104,13 +96,13 @@ int run_show(const ShowOptions& o, std::span<const std::string> arguments) {
   if (count_of_views(o) > 1) {
     fail_usage("show", "give one of --after, --diff, --passes, --ops-list and --docs");
   }
-  check_device(o.run, {"cpu", "cuda", "reference", "null"});
+  const RunSpec run = run_of(o.grid, {"cpu", "cuda", "reference", "null"});
   probe_output(o.output);
   if (o.docs == "ops") return show_text(o, ops_page()), 0;
   if (o.docs == "cli") return show_text(o, cli_reference(all_commands())), 0;
-  const Json environment = environment_of(arguments, o.run);
+  const Json environment = environment_of(arguments, run);
   if (o.ops_list) return write_tables(o.output, "tracestep.ops/1", environment, {ops_table()}), 0;
-  const Pipeline pipeline(o);
+  const Pipeline pipeline(o, run);
   if (o.passes) {
     write_tables(o.output, "tracestep.passes/1", environment,
                  {pass_table(pipeline.run("").reports)});
@@ -127,8 +119,9 @@ int run_show(const ShowOptions& o, std::span<const std::string> arguments) {
 void add_show_options(OptionSet& set, ShowOptions& o) {
   const auto names = std::make_shared<std::vector<std::string>>(pass_names(true));
   set.group("What to show");
-  set.choice("--mode", o.mode, kModeNames, "what the step does; step");
-  set.value("--after", "PASS", "the program after this pass (start: before the first); the last",
+  add_fields(set, o.grid, FieldGroup::kStep, Values::kOne);
+  set.value("--after", "PASS",
+            "the program after this pass (start: before the first), not after the last",
             [&o, names](const std::string& where, const std::string& text) {
               check_choice(where, text, *names);
               o.after = text;
@@ -149,7 +142,6 @@ void add_show_options(OptionSet& set, ShowOptions& o) {
 
 Command show_command() {
   const auto options = std::make_shared<ShowOptions>();
-  options->run.device = "null";
   Command command{
       .name = "show",
       .summary = "print the program of a step, after any pass",
@@ -162,10 +154,9 @@ Command show_command() {
           {"--size tiny --ops primitive --diff decompose autograd", "what the gradients add"},
           {"--size small --passes", "the passes, their time and what they changed"}}};
   add_show_options(command.options, *options);
-  add_shape_options(command.options, options->shape);
-  add_model_options(command.options, options->model);
-  add_run_options(command.options, options->run,
-                  "whose kernels decide what is expanded: null (any), cpu, cuda or reference");
+  add_fields(command.options, options->grid, FieldGroup::kModel, Values::kOne);
+  add_fields(command.options, options->grid, FieldGroup::kHow, Values::kOne,
+             "whose kernels decide what is expanded: null (any), cpu, cuda or reference");
   add_output_options(command.options, options->output);
   command.run = [options](std::span<const std::string> arguments) {
     return run_show(*options, arguments);

@@ -9,6 +9,7 @@
 #include "cli/cuda.h"
 #include "cli/device_ceilings.h"
 #include "cli/devices.h"
+#include "cli/options.h"
 #include "cli/output.h"
 #include "cli/study_training.h"
 #include "lab/report/html.h"
@@ -24,7 +25,7 @@ struct StudyOptions {
   std::optional<std::int64_t> train_steps;
   bool quick = false;
   double budget_minutes = 0.0;  // 0: kMinutes, or kQuickMinutes
-  RunOptions run;
+  RunGrid grid;
 };
 
 constexpr double kMinutes = 2.5, kQuickMinutes = 1.0;
@@ -34,10 +35,10 @@ void announce(const std::string& what) {
 }
 
 // What the device has; 0: not known.
-std::int64_t memory_of(const RunOptions& run, const Json& environment) {
-  if (run.memory_limit_bytes > 0) return run.memory_limit_bytes;
+std::int64_t memory_of(const Place& place, const Json& environment) {
+  if (place.memory_limit_bytes > 0) return place.memory_limit_bytes;
   std::int64_t room = 0;
-  const auto items = cuda_index(run.device)
+  const auto items = cuda_index(place.device)
                          ? std::vector<const char*>{"gpu_memory_bytes"}
                          : std::vector<const char*>{"memory_total_bytes", "memory_limit_bytes"};
   for (const char* item : items) {
@@ -48,50 +49,53 @@ std::int64_t memory_of(const RunOptions& run, const Json& environment) {
   return room;
 }
 
-Table warm_up(const StudyOptions& o, const StepSpec& step,
-              const std::vector<std::int64_t>& warmups) {
-  std::vector<std::string> arguments{
-      "bench",    "--steps",   "5", "--batch", std::to_string(step.shape.batch),
-      "--device", o.run.device};
-  if (o.run.threads > 0) {
-    arguments.insert(arguments.end(), {"--threads", std::to_string(o.run.threads)});
+Table warm_up(const Place& place, const RunSpec& step, const std::vector<std::int64_t>& warmups) {
+  std::vector<std::string> arguments{"bench",
+                                     "--steps",
+                                     "5",
+                                     "--batch",
+                                     std::to_string(step.shape.batch),
+                                     "--device",
+                                     place.device,
+                                     "--threads",
+                                     std::to_string(place.threads)};
+  if (place.memory_limit_bytes > 0) {
+    arguments.insert(arguments.end(), {"--memory-limit", std::to_string(place.memory_limit_bytes)});
   }
-  if (o.run.memory_limit_bytes > 0) {
-    arguments.insert(arguments.end(), {"--memory-limit", std::to_string(o.run.memory_limit_bytes)});
-  }
-  return warmup_study({GridCell{.step = step, .precision = "fp32"}}, warmups, arguments, nullptr);
+  return warmup_study({step}, warmups, arguments, nullptr);
 }
 
-StudySizes sizes_of(const StudyOptions& o) {
+StudySizes sizes_of(const StudyOptions& o, const Place& place) {
   if (o.quick) return quick_study_sizes();
-  return cuda_index(o.run.device) ? gpu_study_sizes() : cpu_study_sizes();
+  return cuda_index(place.device) ? gpu_study_sizes() : cpu_study_sizes();
 }
 
-StudyMachine machine_of(const StudyOptions& o, const StudySizes& sizes, const Json& environment) {
+StudyMachine machine_of(const StudyOptions& o, const RunSpec& run, const StudySizes& sizes,
+                        const Json& environment) {
   // A machine without a limit would start to swap, or end the process, instead of saying no.
-  RunOptions run = o.run;
-  const std::int64_t memory = memory_of(run, environment);
-  if (run.device == "cpu" && run.memory_limit_bytes == 0) run.memory_limit_bytes = memory / 10 * 9;
-  RunOptions reference = run;
-  reference.device = "reference";
-  reference.memory_limit_bytes = 0;
-  const StudyTrainingOptions training{.folder = o.folder,
-                                      .model = sizes.models.front(),
-                                      .shape = {.batch = 4, .context = 128},
-                                      .steps = o.train_steps,
-                                      .run = run};
+  const std::int64_t memory = memory_of(run.place, environment);
+  RunSpec limited = run;
+  Place& place = limited.place;
+  if (place.device == "cpu" && place.memory_limit_bytes == 0) {
+    place.memory_limit_bytes = memory / 10 * 9;
+  }
+  limited.model = sizes.models.front();
+  limited.shape = {.batch = 4, .context = 128};
+  const StudyTrainingOptions training{.folder = o.folder, .run = limited, .steps = o.train_steps};
   return {
-      .make_device = [run](std::string_view precision) { return make_device(run, precision); },
-      .make_reference = [reference] { return make_device(reference); },
-      .ceilings = [run](std::string_view p) { return device_ceilings(run, p); },
+      .make_device = make_device,
+      .make_reference = make_reference,
+      .ceilings = device_ceilings,
       .train = [training](double seconds,
                           double step_ms) { return train_for_study(training, seconds, step_ms); },
+      // Without the limit of what is there, which no one asked for.
       .warm_up =
-          [o](const StepSpec& step, const std::vector<std::int64_t>& warmups) {
-            return warm_up(o, step, warmups);
+          [place = run.place](const RunSpec& step, const std::vector<std::int64_t>& warmups) {
+            return warm_up(place, step, warmups);
           },
-      .traits = traits_of(run),
+      .traits = traits_of(place),
       .memory_bytes = memory,
+      .place = place,
       .seed = run.seed,
       .environment = environment};
 }
@@ -106,8 +110,8 @@ std::string page_of(const StudyReport& report, const std::string& json) {
 }
 
 int run_study_command(const StudyOptions& o, std::span<const std::string> arguments) {
-  check_device(o.run, {"cpu", "cuda"});
-  const Json environment = environment_of(arguments, o.run);
+  const RunSpec run = run_of(o.grid, {"cpu", "cuda"});
+  const Json environment = environment_of(arguments, run);
   std::error_code error;
   fs::create_directories(o.folder, error);
   const fs::path text = o.folder / "study.md", data = o.folder / "study.json",
@@ -116,12 +120,12 @@ int run_study_command(const StudyOptions& o, std::span<const std::string> argume
       {"--output-dir", text}, {"--output-dir", data}, {"--output-dir", page}};
   check_apart({}, outputs);
   for (const fs::path& path : {text, data, page}) check_writable(path);
-  const StudySizes sizes = sizes_of(o);
+  const StudySizes sizes = sizes_of(o, run.place);
   const double minutes = o.budget_minutes > 0 ? o.budget_minutes
                          : o.quick            ? kQuickMinutes
                                               : kMinutes;
   const StudyReport report =
-      run_study(machine_of(o, sizes, environment), sizes, 60.0 * minutes, announce);
+      run_study(machine_of(o, run, sizes, environment), sizes, 60.0 * minutes, announce);
   const std::string json =
       to_string({"tracestep.study/2", environment, report.tables}, Format::kJson);
   write_file(data, json);
@@ -152,19 +156,17 @@ Command study_command() {
                    {"--quick --train-steps 50 --output-dir /tmp/look", "a short look"}}};
   OptionSet& set = command.options;
   set.group("The study");
-  set.path("--output-dir", "DIR", options->folder, "where the report goes; out");
+  set.path("--output-dir", "DIR", options->folder, "where the report goes");
   set.real("--budget", options->budget_minutes, {0.05, 10000},
-           "minutes; what does not fit is left out and named; 2.5, with --quick 1");
+           "minutes; what does not fit is left out and named; 2.5 when left out, with --quick 1");
   set.integer("--train-steps", options->train_steps, {1, 1000000},
-              "200, or as many as the time allows");
+              "as many as the time allows, 200 at most, when left out");
   set.toggle("--quick", options->quick, "small sizes and few samples");
   set.group("How it runs");
-  set.text("--device", "NAME", options->run.device, "cpu, or cuda[:N]");
-  set.integer("--threads", options->run.threads, {1, 4096},
-              "CPU threads; OMP_NUM_THREADS, else all allowed cores");
-  set.bytes("--memory-limit", options->run.memory_limit_bytes,
-            "behave like a device with this much memory, as 16GiB");
-  set.integer("--seed", options->run.seed, {0}, "of weights, batches and sampling; 0");
+  add_field(set, options->grid, "device", Values::kOne, "cpu, or cuda[:N]");
+  for (const char* field : {"threads", "memory_limit_bytes", "seed"}) {
+    add_field(set, options->grid, field, Values::kOne);
+  }
   command.run = [options](std::span<const std::string> arguments) {
     return run_study_command(*options, arguments);
   };

@@ -7,10 +7,10 @@
 #include "base/units.h"
 #include "cli/command.h"
 #include "cli/devices.h"
+#include "cli/options.h"
 #include "cli/output.h"
 #include "cli/token_input.h"
 #include "lab/measure/statistics.h"
-#include "lab/time/cell.h"
 #include "train/fingerprint.h"
 #include "train/loop.h"
 #include "train/output_file.h"
@@ -23,33 +23,23 @@ constexpr double kDefaultValidationFraction = 0.05;
 struct TrainCommand {
   TrainOptions train;
   TokenOptions tokens;
-  ModelOptions model;
-  RunOptions run;
+  RunGrid grid{{.model = preset("tiny"), .shape = {.batch = 4, .context = 128}}};
   OutputOptions output;
-  double validation_fraction = 0.0;
+  std::optional<double> validation_fraction;
 };
 
 void add_schedule_options(OptionSet& set, TrainOptions& train) {
   set.group("Training");
-  set.integer("--steps", train.steps, {1}, "optimizer steps; 200");
-  set.integer("--accumulate", train.accumulate, {1, 1 << 20}, "batches added up per step; 1");
-  set.value("--order", "sequential|shuffled", "where batches start in the tokens; shuffled",
-            [&train](const std::string& where, const std::string& text) {
-              static const std::vector<std::string> names{"sequential", "shuffled"};
-              check_choice(where, text, names);
-              train.order = *parse_order(text);
-            });
-  set.real("--lr", train.schedule.lr, {}, "learning rate; 0.001");
-  set.value("--schedule", "constant|cosine", "of the learning rate; constant",
-            [&train](const std::string& where, const std::string& text) {
-              static const std::vector<std::string> names{"constant", "cosine"};
-              check_choice(where, text, names);
-              train.schedule.kind = *parse_schedule(text);
-            });
-  set.integer("--warmup-steps", train.schedule.warmup_steps, {0}, "linear warm-up of the rate; 0");
-  set.real("--lr-min", train.schedule.lr_min, {}, "where the cosine ends; 0");
-  set.real("--clip", train.optimizer.clip, {}, "largest global gradient norm; 0, which is off");
-  set.real("--weight-decay", train.optimizer.weight_decay, {}, "decoupled, on all tensors; 0");
+  set.integer("--steps", train.steps, {1}, "optimizer steps");
+  set.integer("--accumulate", train.accumulate, {1, 1 << 20}, "batches added up per step");
+  set.one_of("--order", train.order, kAllOrders, "where batches start in the tokens");
+  set.real("--lr", train.schedule.lr, {}, "learning rate");
+  set.one_of("--schedule", train.schedule.kind, kAllSchedules, "of the learning rate");
+  set.integer("--warmup-steps", train.schedule.warmup_steps, {0}, "linear warm-up of the rate");
+  set.real("--lr-min", train.schedule.lr_min, {}, "where the cosine ends");
+  OptimizerOptions& optimizer = train.run.optimizer;
+  set.real("--clip", optimizer.clip, {}, "largest global gradient norm; 0 is off");
+  set.real("--weight-decay", optimizer.weight_decay, {}, "decoupled, on all tensors");
 }
 
 void add_file_options(OptionSet& set, TrainCommand& o) {
@@ -59,24 +49,28 @@ void add_file_options(OptionSet& set, TrainCommand& o) {
   set.path("--log", "FILE", o.train.log, "one JSON line per step");
   set.path("--checkpoint", "DIR", o.train.checkpoint, "folder of checkpoints");
   set.integer("--checkpoint-every", o.train.checkpoint_every, {1},
-              "steps between checkpoints; only at the end and when interrupted");
+              "steps between checkpoints; without it only at the end and when interrupted");
   set.toggle("--resume", o.train.resume, "continue from the newest checkpoint, if there is one");
   set.value("--change", "NAME[,NAME]",
             "options that may differ from the checkpoint's, such as lr,schedule",
             [&o](const std::string& where, const std::string& text) {
               o.train.change = split_list(where, text);
-              check_changes(o.train.change);
             });
   set.toggle("--overwrite", o.train.overwrite,
              "start anew where checkpoints are; they go once the first new one is written");
   set.group("Validation");
-  set.integer("--validate-every", o.train.validate_every, {1}, "steps; never");
-  set.real("--validation-fraction", o.validation_fraction, {0.0, 1.0},
-           "of the tokens, from their end; 0.05 with --validate-every");
+  set.integer("--validate-every", o.train.validate_every, {1}, "steps; never when left out");
+  set.value(
+      "--validation-fraction", "X", "of the tokens, from their end",
+      [&o](const std::string& where, const std::string& text) {
+        o.validation_fraction = parse_real(where, text, 0.0, 1.0);
+      },
+      fmt::format("{}", kDefaultValidationFraction));
 }
 
 void check_together(const TrainCommand& o) {
   const TrainOptions& t = o.train;
+  check_changes(t.change);
   if (t.checkpoint.empty() && t.resume) fail_usage("--resume", "it needs --checkpoint DIR");
   if (!t.resume && !t.change.empty()) fail_usage("--change", "it needs --resume");
   if (t.checkpoint.empty() && t.overwrite) fail_usage("--overwrite", "it needs --checkpoint DIR");
@@ -86,10 +80,10 @@ void check_together(const TrainCommand& o) {
   if (t.checkpoint.empty() && t.checkpoint_every > 0) {
     fail_usage("--checkpoint-every", "it needs --checkpoint DIR");
   }
-  if (t.validate_every == 0 && o.validation_fraction > 0) {
+  if (t.validate_every == 0 && o.validation_fraction.value_or(0.0) > 0) {
     fail_usage("--validation-fraction", "it needs --validate-every N");
   }
-  if (t.validate_every > 0 && o.validation_fraction >= 1.0) {
+  if (t.validate_every > 0 && o.validation_fraction.value_or(0.0) >= 1.0) {
     fail_usage("--validation-fraction", "1 leaves nothing to train on");
   }
 }
@@ -174,8 +168,8 @@ void check_files(const TrainCommand& o) {
 
 int run_train(TrainCommand o, std::span<const std::string> arguments) {
   check_together(o);
-  check_device(o.run, {"cpu", "cuda", "reference"});
-  const Json environment = environment_of(arguments, o.run);
+  RunSpec run = placed(o.grid.combinations().front(), {"cpu", "cuda", "reference"});
+  const Json environment = environment_of(arguments, run);
   check_files(o);
   probe_output(o.output);
   TokenInput input = open_tokens(o.tokens);
@@ -188,19 +182,18 @@ int run_train(TrainCommand o, std::span<const std::string> arguments) {
                 fmt::format("{} is the tokenizer of other weights", tokenizer_path(o).string()),
                 "give another name, or remove it: --tokens have no tokenizer");
   }
-  o.train.model = model_for(o.model, o.train.init, input.tokenizer.get(), "tiny");
-  check_shape(o.train.model, o.train.shape);
-  apply_precision(o.train.model, only("--precision", o.run.precisions));
-  o.train.ops = granularity_of(only("--ops", o.run.ops));
-  o.train.attention = attention_of(only("--attention", o.run.attention));
-  o.train.seed = o.run.seed;
+  run.model = model_for(o.grid, o.train.init, input.tokenizer.get());
+  check_run(run);
+  run.optimizer = o.train.run.optimizer;
+  o.train.run = run;
   o.train.schedule.total_steps = o.train.steps;
   TokenSplit split{input.tokens, nullptr};
   if (o.train.validate_every > 0) {
-    split = split_tokens(input.tokens, o.validation_fraction > 0 ? o.validation_fraction
-                                                                 : kDefaultValidationFraction);
+    split = split_tokens(input.tokens, o.validation_fraction.value_or(0.0) > 0
+                                           ? *o.validation_fraction
+                                           : kDefaultValidationFraction);
   }
-  const auto device = make_device(o.run);
+  const auto device = make_device(run);
   const auto start = std::chrono::steady_clock::now();
   const StopSignal stop(o.train.checkpoint.empty()
                             ? "training ends after the step under way"
@@ -209,7 +202,7 @@ int run_train(TrainCommand o, std::span<const std::string> arguments) {
   if (saves_tokenizer && !result.interrupted) input.tokenizer->save(tokenizer_path(o));
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
   write_tables(o.output, "tracestep.train/1", environment,
-               {summary(o, result, parameter_formula(o.train.model), seconds.count())});
+               {summary(o, result, parameter_formula(run.model), seconds.count())});
   if (!result.interrupted) return 0;
   const bool keeps_earlier = o.train.overwrite && result.steps == 0;
   log_warn("stopped by a signal; {}",
@@ -241,11 +234,13 @@ Command train_command() {
                     "a long run that may be interrupted and called again"}}};
   OptionSet& set = command.options;
   add_token_options(set, options->tokens);
-  add_shape_options(set, options->train.shape);
+  add_field(set, options->grid, "batch", Values::kOne);
+  add_field(set, options->grid, "context", Values::kOne);
   add_schedule_options(set, options->train);
   add_file_options(set, *options);
-  add_model_options(set, options->model);
-  add_run_options(set, options->run, "cpu; cuda[:N]; reference (float64, slow)");
+  add_fields(set, options->grid, FieldGroup::kModel, Values::kOne);
+  add_fields(set, options->grid, FieldGroup::kHow, Values::kOne,
+             "cpu; cuda[:N]; reference (float64, slow)");
   add_output_options(set, options->output);
   command.run = [options](std::span<const std::string> arguments) {
     return run_train(*options, arguments);

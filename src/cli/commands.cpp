@@ -19,7 +19,9 @@ constexpr const char* kExitCodes =
 std::string option_line(const Option& option) {
   std::string lead = "  " + option.flag;
   if (!option.value_name.empty()) lead += " " + option.value_name;
-  return wrapped(lead + " ", kFlagColumns, option.doc);
+  const std::string& shown = option.default_text;
+  return wrapped(lead + " ", kFlagColumns,
+                 shown.empty() ? option.doc : fmt::format("{} [default: {}]", option.doc, shown));
 }
 
 }  // namespace

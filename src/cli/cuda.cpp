@@ -27,9 +27,8 @@ bool is_there(const fs::path& path) {
   return fs::exists(path, ignored);
 }
 
-[[noreturn]] void not_there(const RunOptions& run, const std::string& why,
-                            const std::string& hint) {
-  throw Error(ErrorCode::kDevice, "--device", fmt::format("{} is not there: {}", run.device, why),
+[[noreturn]] void not_there(const Place& place, const std::string& why, const std::string& hint) {
+  throw Error(ErrorCode::kDevice, "--device", fmt::format("{} is not there: {}", place.device, why),
               hint);
 }
 
@@ -52,85 +51,85 @@ std::optional<int> cuda_index(std::string_view device) {
   return index;
 }
 
-void check_tuning(const RunOptions& run) {
-  if (!run.tune && run.tune_file.empty()) return;
-  const char* const flag = run.tune ? "--tune" : "--tune-file";
-  if (!cuda_index(run.device)) {
+void check_tuning(const Place& place) {
+  if (!place.is_tuned()) return;
+  const char* const flag = place.tune ? "--tune" : "--tune-file";
+  if (!cuda_index(place.device)) {
     throw Error(
         ErrorCode::kUsage, flag,
-        fmt::format("{} has one algorithm per matrix product and nothing to choose", run.device),
+        fmt::format("{} has one algorithm per matrix product and nothing to choose", place.device),
         "use --device cuda, or leave it out");
   }
-  const fs::path file = run.tuning_path();
+  const fs::path file = place.tuning_path();
   const bool has_file = is_there(file);
-  if (run.tune && run.deterministic && !has_file) {
+  if (place.tune && place.deterministic && !has_file) {
     throw Error(ErrorCode::kUsage, "--deterministic",
                 fmt::format("--tune chooses by times, and {} holds no choices yet: another run "
                             "might choose otherwise",
                             file.string()),
                 "run once without --deterministic, then with both");
   }
-  if (!run.tune && !has_file) {
+  if (!place.tune && !has_file) {
     throw Error(ErrorCode::kInput, "--tune-file", fmt::format("{} does not exist", file.string()),
                 "make it with --tune --tune-file FILE");
   }
-  if (run.tune) check_writable(file);
+  if (place.tune) check_writable(file);
 }
 
 #ifdef TRACESTEP_WITH_CUDA
 
-void check_cuda(const RunOptions& run) {
+void check_cuda(const Place& place) {
   const CudaProbe probe = probe_cuda();
-  if (probe.devices == 0) not_there(run, probe.problem, "see tracestep doctor, or use cpu");
-  if (cuda_index(run.device).value_or(kNoSuchIndex) < probe.devices) return;
-  not_there(run,
+  if (probe.devices == 0) not_there(place, probe.problem, "see tracestep doctor, or use cpu");
+  if (cuda_index(place.device).value_or(kNoSuchIndex) < probe.devices) return;
+  not_there(place,
             probe.devices == 1 ? "this machine has one CUDA device"
                                : fmt::format("this machine has {} CUDA devices", probe.devices),
             probe.devices == 1 ? std::string("use cuda:0")
                                : fmt::format("use cuda:0 to cuda:{}", probe.devices - 1));
 }
 
-std::unique_ptr<Device> make_cuda(const RunOptions& run, std::string_view precision) {
-  check_cuda(run);
-  check_tuning(run);
-  const bool is_tuned = run.tune || !run.tune_file.empty();
-  return make_cuda_device({.index = *cuda_index(run.device),
-                           .guarded = env::guarded_allocator(),
-                           .pooled = !env::plain_allocator(),
-                           .memory_limit = run.memory_limit_bytes,
-                           .tf32 = precision == "tf32",
-                           // Choices of the file are kept to; new ones would depend on times.
-                           .tune = run.tune && !run.deterministic,
-                           .tune_file = is_tuned ? run.tuning_path().string() : std::string(),
-                           .kernel_cache = env::kernel_cache()});
+std::unique_ptr<Device> make_cuda(const RunSpec& run) {
+  const Place& place = run.place;
+  check_cuda(place);
+  check_tuning(place);
+  return make_cuda_device(
+      {.index = *cuda_index(place.device),
+       .guarded = env::guarded_allocator(),
+       .pooled = !env::plain_allocator(),
+       .memory_limit = place.memory_limit_bytes,
+       .tf32 = run.precision.tf32,
+       // Choices of the file are kept to; new ones would depend on times.
+       .tune = place.tune && !place.deterministic,
+       .tune_file = place.is_tuned() ? place.tuning_path().string() : std::string(),
+        .kernel_cache = env::kernel_cache()});
 }
 
 namespace {
 
 // Without the run's memory limit, and making no choices for its file.
-CudaCeilings measured_ceilings(const RunOptions& run, std::string_view precision) {
-  RunOptions plain = run;
-  plain.memory_limit_bytes = 0;
-  plain.tune = false;
-  plain.tune_file.clear();
-  const auto device = make_cuda(plain, precision);
+CudaCeilings measured_ceilings(const RunSpec& run) {
+  RunSpec plain = run;
+  plain.place = {.device = run.place.device};
+  const auto device = make_cuda(plain);
   return measure_cuda_ceilings(*device);
 }
 
 }  // namespace
 
-double cuda_roof_tflops(const RunOptions& run, std::string_view precision) {
+double cuda_roof_tflops(const RunSpec& run) {
   // bf16 and bf16-pure multiply alike.
-  const std::string_view kind = precision.substr(0, precision.find('-'));
+  const std::string precision = name_of(run.precision),
+                    kind = precision.substr(0, precision.find('-'));
   double best = 0.0;
-  for (const CudaProductCeiling& product : measured_ceilings(run, precision).products) {
+  for (const CudaProductCeiling& product : measured_ceilings(run).products) {
     if (product.precision == kind) best = std::max(best, product.tflops);
   }
   return best;
 }
 
-Ceilings cuda_ceilings(const RunOptions& run, std::string_view precision) {
-  const CudaCeilings measured = measured_ceilings(run, precision);
+Ceilings cuda_ceilings(const RunSpec& run) {
+  const CudaCeilings measured = measured_ceilings(run);
   Ceilings out;
   out.bandwidth_gb_s = measured.copy_gb_s;
   const auto keep = [&](DType dtype, double tflops) {
@@ -141,7 +140,7 @@ Ceilings cuda_ceilings(const RunOptions& run, std::string_view precision) {
     if (p.precision == "fp32") {
       out.arithmetic_gflops = std::max(out.arithmetic_gflops, p.tflops * 1e3);
     }
-    if (p.precision == (precision == "tf32" ? "tf32" : "fp32")) keep(DType::kF32, p.tflops);
+    if (p.precision == (run.precision.tf32 ? "tf32" : "fp32")) keep(DType::kF32, p.tflops);
     if (p.precision == "bf16") keep(DType::kBF16, p.tflops);
     if (p.precision == "fp16") keep(DType::kF16, p.tflops);
   }
@@ -151,7 +150,7 @@ Ceilings cuda_ceilings(const RunOptions& run, std::string_view precision) {
   return out;
 }
 
-std::vector<Table> cuda_ceiling_tables(const RunOptions& run) {
+std::vector<Table> cuda_ceiling_tables(const RunSpec& run) {
   const auto real = [](std::string name, std::string title, std::string unit, int digits,
                        std::string description = "") {
     return Column{.name = std::move(name),
@@ -161,7 +160,7 @@ std::vector<Table> cuda_ceiling_tables(const RunOptions& run) {
                   .digits = digits,
                   .description = std::move(description)};
   };
-  const CudaCeilings measured = measured_ceilings(run, "fp32");
+  const CudaCeilings measured = measured_ceilings(run);
   Table memory{
       .name = "bandwidth",
       .title = "Memory, and the host's part",
@@ -181,8 +180,8 @@ std::vector<Table> cuda_ceiling_tables(const RunOptions& run) {
   return {memory, products};
 }
 
-void add_cuda_environment(const RunOptions& run, Json& environment) {
-  const std::optional<int> index = cuda_index(run.device);
+void add_cuda_environment(const Place& place, Json& environment) {
+  const std::optional<int> index = cuda_index(place.device);
   if (!index) return;
   const auto or_null = [](const std::string& text) { return text.empty() ? Json() : Json(text); };
   const CudaProbe probe = probe_cuda();
@@ -196,8 +195,8 @@ void add_cuda_environment(const RunOptions& run, Json& environment) {
   environment["cuda_driver"] = or_null(probe.driver);
   environment["cuda_runtime"] = or_null(probe.runtime);
   environment["gemm_library"] = or_null(probe.gemm_library);
-  const bool is_tuned = run.tune || !run.tune_file.empty();
-  environment["tuning_file"] = is_tuned ? Json(run.tuning_path().filename().string()) : Json();
+  environment["tuning_file"] =
+      place.is_tuned() ? Json(place.tuning_path().filename().string()) : Json();
 }
 
 void add_cuda_parts(Table& parts) {
@@ -238,31 +237,31 @@ void add_cuda_parts(Table& parts) {
 
 #else
 
-void check_cuda(const RunOptions& run) {
-  not_there(run, "this build has no CUDA back end",
+void check_cuda(const Place& place) {
+  not_there(place, "this build has no CUDA back end",
             "build with the CUDA toolkit (cmake --preset cuda), or use cpu");
 }
 
-std::unique_ptr<Device> make_cuda(const RunOptions& run, std::string_view) {
-  check_cuda(run);
+std::unique_ptr<Device> make_cuda(const RunSpec& run) {
+  check_cuda(run.place);
   return nullptr;
 }
 
-double cuda_roof_tflops(const RunOptions&, std::string_view) {
+double cuda_roof_tflops(const RunSpec&) {
   return 0.0;
 }
 
-Ceilings cuda_ceilings(const RunOptions& run, std::string_view) {
-  check_cuda(run);
+Ceilings cuda_ceilings(const RunSpec& run) {
+  check_cuda(run.place);
   return {};
 }
 
-std::vector<Table> cuda_ceiling_tables(const RunOptions& run) {
-  check_cuda(run);
+std::vector<Table> cuda_ceiling_tables(const RunSpec& run) {
+  check_cuda(run.place);
   return {};
 }
 
-void add_cuda_environment(const RunOptions&, Json&) {}
+void add_cuda_environment(const Place&, Json&) {}
 
 void add_cuda_parts(Table& parts) {
   parts.add_row({"device cuda", "missing",

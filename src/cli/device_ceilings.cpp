@@ -4,16 +4,16 @@
 
 #include "backends/cpu/ceilings.h"
 #include "cli/cuda.h"
-#include "cli/devices.h"
+#include "session/devices.h"
 
 namespace tracestep::cli {
 namespace {
 
 constexpr std::int64_t kArrayBytes = std::int64_t{128} << 20;
 
-Ceilings cpu_ceilings(const RunOptions& run) {
-  RunOptions unlimited = run;
-  unlimited.memory_limit_bytes = 0;
+Ceilings cpu_ceilings(const RunSpec& run) {
+  RunSpec unlimited = run;
+  unlimited.place.memory_limit_bytes = 0;
   const auto device = make_device(unlimited);
   Ceilings out;
   for (int i = 0; i < 3; ++i) {
@@ -28,15 +28,15 @@ Ceilings cpu_ceilings(const RunOptions& run) {
   out.how = fmt::format(
       "float32 multiply-adds on {} threads; the fastest of copy, triad and update over arrays of "
       "128 MiB",
-      threads_of(run));
+      run.place.threads);
   return out;
 }
 
 }  // namespace
 
-Ceilings device_ceilings(const RunOptions& run, std::string_view precision) {
-  if (cuda_index(run.device)) return cuda_ceilings(run, precision);
-  return run.device == "cpu" ? cpu_ceilings(run) : Ceilings{};
+Ceilings device_ceilings(const RunSpec& run) {
+  if (cuda_index(run.place.device)) return cuda_ceilings(run);
+  return run.place.device == "cpu" ? cpu_ceilings(run) : Ceilings{};
 }
 
 }  // namespace tracestep::cli

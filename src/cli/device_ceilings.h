@@ -2,14 +2,12 @@
 // its rooflines with. `doctor --ceilings` measures the same and more.
 #pragma once
 
-#include <string_view>
-
-#include "cli/options.h"
 #include "lab/measure/ceilings.h"
+#include "spec/run_spec.h"
 
 namespace tracestep::cli {
 
 // Unknown for devices that are not measured (reference).
-Ceilings device_ceilings(const RunOptions& run, std::string_view precision);
+Ceilings device_ceilings(const RunSpec& run);
 
 }  // namespace tracestep::cli

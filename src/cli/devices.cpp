@@ -10,6 +10,7 @@
 #include "backends/reference/reference_device.h"
 #include "base/env.h"
 #include "base/error.h"
+#include "base/suggest.h"
 #include "cli/cuda.h"
 
 namespace tracestep::cli {
@@ -17,67 +18,87 @@ namespace {
 
 const std::vector<std::string> kNames{"cpu", "cuda", "reference", "null"};
 
-bool has_precision(const RunOptions& run, std::string_view name) {
-  return std::ranges::find(run.precisions, name) != run.precisions.end();
-}
-
-}  // namespace
-
-int threads_of(const RunOptions& run) {
-  if (run.threads > 0) return run.threads;
+int threads_of(const Place& place) {
+  if (place.threads > 0) return place.threads;
   // Not the affinity of now: the CPU back end binds this thread to a core once it has run.
   return env::threads().value_or(cpu::allowed_cores());
 }
 
-void check_device(const RunOptions& run, std::initializer_list<const char*> usable, DeviceUse use) {
-  const bool is_cuda = cuda_index(run.device).has_value();
-  if (!is_cuda) check_choice("--device", run.device, kNames);
-  if (has_precision(run, "tf32") && !is_cuda) {
+}  // namespace
+
+void register_devices() {
+  register_device("cpu", [](const RunSpec& run) {
+    return make_cpu_device({.threads = threads_of(run.place),
+                            .guarded = env::guarded_allocator(),
+                            .memory_limit = run.place.memory_limit_bytes});
+  });
+  register_device("reference", [](const RunSpec& run) {
+    return make_reference_device(
+        {.guarded = env::guarded_allocator(), .memory_limit = run.place.memory_limit_bytes});
+  });
+  register_device("null", [](const RunSpec& run) {
+    return make_null_device(
+        {.traits = traits_of(run.place), .memory_limit = run.place.memory_limit_bytes});
+  });
+  register_device("cuda", make_cuda);
+}
+
+void check_device(const RunSpec& run, std::initializer_list<const char*> usable, DeviceUse use) {
+  const std::string& device = run.place.device;
+  const bool is_cuda = cuda_index(device).has_value();
+  if (!is_cuda) check_choice("--device", device, kNames);
+  if (run.precision.tf32 && !is_cuda) {
     throw Error(ErrorCode::kUsage, "--precision",
-                fmt::format("tf32 is how a GPU multiplies; {} has no such products", run.device),
+                fmt::format("tf32 is how a GPU multiplies; {} has no such products", device),
                 "use fp32, or --device cuda");
   }
-  check_tuning(run);
+  check_tuning(run.place);
   if (is_cuda) {
-    if (use == DeviceUse::kRun) check_cuda(run);
+    if (use == DeviceUse::kRun) check_cuda(run.place);
     return;
   }
-  if (std::ranges::find(usable, run.device) == usable.end()) {
+  if (std::ranges::find(usable, device) == usable.end()) {
     throw Error(ErrorCode::kUsage, "--device",
-                run.device == "null"
-                    ? "null computes nothing, and this command needs numbers"
-                    : "reference, the slow float64 oracle, is not for this command",
+                device == "null" ? "null computes nothing, and this command needs numbers"
+                                 : "reference, the slow float64 oracle, is not for this command",
                 fmt::format("use {}", fmt::join(usable, " or ")));
   }
-  if (run.device == "reference" && run.precisions != RunOptions().precisions) {
+  if (device == "reference" && run.precision != Precision()) {
     throw Error(ErrorCode::kUsage, "--precision",
                 "reference computes in float64 and has no other precision", "leave it out");
   }
 }
 
-std::unique_ptr<Device> make_device(const RunOptions& run, std::string_view precision) {
-  check_device(run, {"cpu", "cuda", "reference", "null"});
-  if (cuda_index(run.device)) {
-    return make_cuda(run, precision.empty() ? run.precisions.front() : precision);
-  }
-  if (run.device == "reference") {
-    return make_reference_device(
-        {.guarded = env::guarded_allocator(), .memory_limit = run.memory_limit_bytes});
-  }
-  if (run.device == "null") {
-    return make_null_device({.traits = traits_of(run), .memory_limit = run.memory_limit_bytes});
-  }
-  return make_cpu_device({.threads = threads_of(run),
-                          .guarded = env::guarded_allocator(),
-                          .memory_limit = run.memory_limit_bytes});
+RunSpec placed(RunSpec run, std::initializer_list<const char*> usable, DeviceUse use) {
+  check_device(run, usable, use);
+  run.place.threads = threads_of(run.place);
+  return run;
 }
 
-DeviceTraits traits_of(const RunOptions& run) {
-  const bool is_cuda = cuda_index(run.device).has_value();
-  return {.kind = is_cuda                     ? DeviceKind::kCuda
-                  : run.device == "reference" ? DeviceKind::kReference
-                                              : DeviceKind::kCpu,
-          .threads = threads_of(run)};
+std::vector<RunSpec> runs_of(const RunGrid& grid, std::initializer_list<const char*> usable,
+                             DeviceUse use) {
+  std::vector<RunSpec> out = grid.runs();
+  for (RunSpec& run : out) run = placed(std::move(run), usable, use);
+  return out;
+}
+
+RunSpec run_of(const RunGrid& grid, std::initializer_list<const char*> usable, DeviceUse use) {
+  return runs_of(grid, usable, use).front();
+}
+
+std::unique_ptr<Device> make_reference(const RunSpec& run) {
+  RunSpec reference = run;
+  reference.precision = {};
+  reference.place = {.device = "reference", .threads = run.place.threads};
+  return make_device(reference);
+}
+
+DeviceTraits traits_of(const Place& place) {
+  const bool is_cuda = cuda_index(place.device).has_value();
+  return {.kind = is_cuda                       ? DeviceKind::kCuda
+                  : place.device == "reference" ? DeviceKind::kReference
+                                                : DeviceKind::kCpu,
+          .threads = threads_of(place)};
 }
 
 }  // namespace tracestep::cli

@@ -10,7 +10,9 @@
 #include "base/utf8.h"
 #include "cli/arguments.h"
 #include "cli/command.h"
+#include "cli/devices.h"
 #include "ops/functions.h"
+#include "spec/fields.h"
 
 namespace tracestep::cli {
 namespace {
@@ -20,10 +22,28 @@ void say(std::string_view message) {
   std::fputs(("tracestep: " + message_line(message) + "\n").c_str(), stderr);
 }
 
+// Below the command line a mistake is named by what is wrong ("heads"); a person knows the flag.
+const Option* option_meant(const Command& command, const Error& error) {
+  if (error.code() != ErrorCode::kUsage) return nullptr;
+  for (const Option& option : command.options.options()) {
+    if (option.flag == "--" + with_dashes(error.where())) return &option;
+  }
+  return nullptr;
+}
+
 int run(std::span<const std::string> arguments) {
   ops::register_all();  // every command may build programs
+  register_devices();
   const Command* command = parse_arguments(all_commands(), arguments);
-  return command == nullptr ? 0 : command->run(arguments);
+  if (command == nullptr) return 0;
+  try {
+    return command->run(arguments);
+  } catch (const Error& error) {
+    if (const Option* option = option_meant(*command, error)) {
+      throw Error(error.code(), option->flag, error.message(), error.hint());
+    }
+    throw;
+  }
 }
 
 }  // namespace

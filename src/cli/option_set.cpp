@@ -33,12 +33,12 @@ std::vector<std::string> split_list(const std::string& where, std::string_view t
   return out;
 }
 
-void check_choice(const std::string& where, const std::string& text,
-                  std::span<const std::string> names) {
-  if (std::ranges::find(names, text) != names.end()) return;
-  throw Error(ErrorCode::kUsage, where,
-              fmt::format("there is no \"{}\"{}", text, did_you_mean(text, names)),
-              fmt::format("{}{}", names.size() > 1 ? "one of " : "only ", fmt::join(names, ", ")));
+std::string OptionSet::default_text(std::int64_t value, IntRange range) {
+  return value < range.min || value > range.max ? std::string() : std::to_string(value);
+}
+
+std::string OptionSet::joined(std::span<const std::string> names, std::string_view separator) {
+  return fmt::format("{}", fmt::join(names, separator));
 }
 
 void OptionSet::values(std::string flag, std::string value_name, int min, int max, std::string doc,
@@ -47,9 +47,10 @@ void OptionSet::values(std::string flag, std::string value_name, int min, int ma
       {group_, std::move(flag), std::move(value_name), std::move(doc), std::move(read), min, max});
 }
 
-void OptionSet::value(std::string flag, std::string value_name, std::string doc,
-                      Option::Read read) {
+void OptionSet::value(std::string flag, std::string value_name, std::string doc, Option::Read read,
+                      std::string default_text) {
   values(std::move(flag), std::move(value_name), 1, 1, std::move(doc), std::move(read));
+  options_.back().default_text = std::move(default_text);
 }
 
 void OptionSet::toggle(std::string flag, bool& out, std::string doc) {
@@ -60,14 +61,16 @@ void OptionSet::toggle(std::string flag, bool& out, std::string doc) {
 void OptionSet::text(std::string flag, std::string value_name, std::string& out, std::string doc) {
   value(
       std::move(flag), std::move(value_name), std::move(doc),
-      [&out](const std::string& where, const std::string& text) { out = not_empty(where, text); });
+      [&out](const std::string& where, const std::string& text) { out = not_empty(where, text); },
+      out);
 }
 
 void OptionSet::path(std::string flag, std::string value_name, std::filesystem::path& out,
                      std::string doc) {
   value(
       std::move(flag), std::move(value_name), std::move(doc),
-      [&out](const std::string& where, const std::string& text) { out = not_empty(where, text); });
+      [&out](const std::string& where, const std::string& text) { out = not_empty(where, text); },
+      out.string());
 }
 
 void OptionSet::bytes(std::string flag, std::int64_t& out, std::string doc) {
@@ -79,39 +82,48 @@ void OptionSet::bytes(std::string flag, std::int64_t& out, std::string doc) {
 }
 
 void OptionSet::real(std::string flag, double& out, RealRange range, std::string doc) {
-  value(std::move(flag), "X", std::move(doc),
-        [&out, range](const std::string& where, const std::string& text) {
-          out = parse_real(where, text, range.min, range.max);
-        });
+  const bool is_default = out >= range.min && out <= range.max;
+  value(
+      std::move(flag), "X", std::move(doc),
+      [&out, range](const std::string& where, const std::string& text) {
+        out = parse_real(where, text, range.min, range.max);
+      },
+      is_default ? fmt::format("{:g}", out) : std::string());
 }
 
 void OptionSet::integers(std::string flag, std::vector<std::int64_t>& out, IntRange range,
                          std::string doc) {
-  value(std::move(flag), "N[,N]", std::move(doc),
-        [&out, range](const std::string& where, const std::string& text) {
-          out.clear();
-          for (const std::string& part : split_list(where, text)) {
-            out.push_back(parse_int(where, part, range.min, range.max));
-          }
-        });
+  value(
+      std::move(flag), "N[,N]", std::move(doc),
+      [&out, range](const std::string& where, const std::string& text) {
+        out.clear();
+        for (const std::string& part : split_list(where, text)) {
+          out.push_back(parse_int(where, part, range.min, range.max));
+        }
+      },
+      fmt::format("{}", fmt::join(out, ",")));
 }
 
 void OptionSet::choice(std::string flag, std::string& out, std::vector<std::string> names,
                        std::string doc) {
-  value(std::move(flag), fmt::format("{}", fmt::join(names, "|")), std::move(doc),
-        [&out, names](const std::string& where, const std::string& text) {
-          check_choice(where, text, names);
-          out = text;
-        });
+  value(
+      std::move(flag), joined(names, "|"), std::move(doc),
+      [&out, names](const std::string& where, const std::string& text) {
+        check_choice(where, text, names);
+        out = text;
+      },
+      out);
 }
 
 void OptionSet::choices(std::string flag, std::vector<std::string>& out,
                         std::vector<std::string> names, std::string doc) {
-  value(std::move(flag), "NAME[,NAME]", fmt::format("{}: {}", doc, fmt::join(names, ", ")),
-        [&out, names](const std::string& where, const std::string& text) {
-          out = split_list(where, text);
-          for (const std::string& part : out) check_choice(where, part, names);
-        });
+  value(
+      std::move(flag), "NAME[,NAME]", fmt::format("{}: {}", doc, joined(names, ", ")),
+      [&out, names](const std::string& where, const std::string& text) {
+        out = split_list(where, text);
+        for (const std::string& part : out) check_choice(where, part, names);
+      },
+      joined(out, ","));
 }
 
 void OptionSet::positional(std::string name, std::string& out, std::string doc, bool is_required) {

@@ -2,6 +2,7 @@
 // Each option says how its text becomes a value; values are checked strictly as they are read.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <filesystem>
 #include <functional>
@@ -12,6 +13,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/suggest.h"
 #include "base/units.h"
 
 namespace tracestep::cli {
@@ -27,6 +29,7 @@ struct Option {
   Read read;
   int min_values = 1;
   int max_values = 1;
+  std::string default_text = {};  // what the value is when the flag is left out; empty: not said
 };
 
 // A word without a flag, found by its place: "tracestep compare A B".
@@ -47,13 +50,16 @@ struct RealRange {
   double max = std::numeric_limits<double>::max();
 };
 
+// Where a variable is given its value is also the default that help texts show, unless the flag
+// would refuse it: then it stands for "not given".
 class OptionSet {
  public:
   // The heading in help texts of the options that follow.
   void group(std::string title) { group_ = std::move(title); }
 
   void toggle(std::string flag, bool& out, std::string doc);
-  void value(std::string flag, std::string value_name, std::string doc, Option::Read read);
+  void value(std::string flag, std::string value_name, std::string doc, Option::Read read,
+             std::string default_text = {});
   // Several words after one flag.
   void values(std::string flag, std::string value_name, int min, int max, std::string doc,
               Option::Read read);
@@ -65,11 +71,30 @@ class OptionSet {
   // `out`: any integer type, or an optional one.
   template <class T>
   void integer(std::string flag, T& out, IntRange range, std::string doc) {
-    value(std::move(flag), "N", std::move(doc),
-          [&out, range](const std::string& where, const std::string& text) {
-            out = static_cast<typename ValueOf<T>::type>(
-                parse_int(where, text, range.min, range.max));
-          });
+    std::string shown;
+    if constexpr (std::is_integral_v<T>)
+      shown = default_text(static_cast<std::int64_t>(out), range);
+    value(
+        std::move(flag), "N", std::move(doc),
+        [&out, range](const std::string& where, const std::string& text) {
+          out =
+              static_cast<typename ValueOf<T>::type>(parse_int(where, text, range.min, range.max));
+        },
+        std::move(shown));
+  }
+  // One of `values`, each called what name_of() says.
+  template <class T, std::size_t N>
+  void one_of(std::string flag, T& out, const T (&values)[N], std::string doc) {
+    std::vector<std::string> names;
+    for (const T& value : values) names.emplace_back(name_of(value));
+    std::string value_name = joined(names, "|");
+    value(
+        std::move(flag), std::move(value_name), std::move(doc),
+        [&out, &values, names](const std::string& where, const std::string& text) {
+          check_choice(where, text, names);
+          out = values[std::ranges::find(names, text) - names.begin()];
+        },
+        std::string(name_of(out)));
   }
   // "--context 128,256".
   void integers(std::string flag, std::vector<std::int64_t>& out, IntRange range, std::string doc);
@@ -85,6 +110,9 @@ class OptionSet {
   const std::vector<Positional>& positionals() const { return positionals_; }
 
  private:
+  static std::string default_text(std::int64_t value, IntRange range);
+  static std::string joined(std::span<const std::string> names, std::string_view separator);
+
   template <class T>
   struct ValueOf {
     using type = T;
@@ -101,8 +129,5 @@ class OptionSet {
 
 // "a,b" as its parts. Error{kUsage} naming `where` when a part is empty or there twice.
 std::vector<std::string> split_list(const std::string& where, std::string_view text);
-// Error{kUsage} naming `where`, the nearest name and all names, unless `text` is one of `names`.
-void check_choice(const std::string& where, const std::string& text,
-                  std::span<const std::string> names);
 
 }  // namespace tracestep::cli

@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "lab/compare/compare.h"
+#include "spec/fields.h"
 
 namespace tracestep::cli {
 namespace {
@@ -153,7 +154,7 @@ void ResumeFile::remember(const Json& row, const std::string& where) {
   } catch (const std::logic_error&) {
     fail("the row has values of another kind than bench writes");
   }
-  const auto [found, is_new] = by_cell_.emplace(cell->dump(), rows_.size());
+  const auto [found, is_new] = by_cell_.emplace(canonical_text(*cell), rows_.size());
   if (is_new) {
     rows_.push_back(std::move(cells));
   } else {
@@ -162,7 +163,7 @@ void ResumeFile::remember(const Json& row, const std::string& where) {
 }
 
 const std::vector<Json>* ResumeFile::find(const Json& cell) const {
-  const auto found = by_cell_.find(cell.dump());
+  const auto found = by_cell_.find(canonical_text(cell));
   return found == by_cell_.end() ? nullptr : &rows_[found->second];
 }
 

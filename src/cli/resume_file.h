@@ -47,7 +47,7 @@ class ResumeFile {
   bool is_document_ = false;
   Json environment_;  // of a document
   std::vector<std::vector<Json>> rows_;
-  std::map<std::string, std::size_t> by_cell_;  // "cell" as text → index in rows_
+  std::map<std::string, std::size_t> by_cell_;  // canonical_text() of "cell" → index in rows_
 };
 
 }  // namespace tracestep::cli

@@ -4,35 +4,39 @@
 
 #include "backends/cpu/ceilings.h"
 #include "cli/cuda.h"
-#include "cli/devices.h"
+#include "session/devices.h"
 
 namespace tracestep::cli {
+namespace {
 
-double Roof::measure(const std::string& precision) const {
-  if (cuda_index(run_.device)) return cuda_roof_tflops(run_, precision);
-  if (run_.device != "cpu") return 0.0;
+double measure(const RunSpec& run) {
+  if (cuda_index(run.place.device)) return cuda_roof_tflops(run);
+  if (run.place.device != "cpu") return 0.0;
   // Every precision of the CPU is computed in float32. The best of some runs: this is a roof.
   constexpr int kRuns = 5;
-  RunOptions unlimited = run_;
-  unlimited.memory_limit_bytes = 0;
-  const auto device = make_device(unlimited, precision);
+  RunSpec unlimited = run;
+  unlimited.place.memory_limit_bytes = 0;
+  const auto device = make_device(unlimited);
   double best = 0.0;
   for (int i = 0; i < kRuns; ++i) best = std::max(best, measure_fma_gflops(*device) * 1e-3);
   return best;
 }
 
-double Roof::tflops(const std::string& precision) {
+}  // namespace
+
+double Roof::tflops(const RunSpec& run) {
+  const std::string precision = name_of(run.precision);
   const auto found = known_.find(precision);
-  return found != known_.end() ? found->second : known_[precision] = measure(precision);
+  return found != known_.end() ? found->second : known_[precision] = measure(run);
 }
 
-double Roof::tflops_for(const std::string& precision, double reached) {
+double Roof::tflops_for(const RunSpec& run, double reached) {
   constexpr int kTries = 10;
-  double best = tflops(precision);
+  double best = tflops(run);
   for (int i = 0; i < kTries && best > 0.0 && best < reached; ++i) {
-    best = std::max(best, measure(precision));
+    best = std::max(best, measure(run));
   }
-  return known_[precision] = best;
+  return known_[name_of(run.precision)] = best;
 }
 
 }  // namespace tracestep::cli

@@ -6,8 +6,8 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/units.h"
-#include "cli/devices.h"
 #include "cli/text_stream.h"
+#include "session/devices.h"
 #include "train/text_source.h"
 #include "train/tokenizer.h"
 
@@ -36,9 +36,9 @@ std::vector<fs::path> texts_here() {
 std::string sample_text(Device& device, const StudyTrainingOptions& o, const fs::path& weights,
                         const Tokenizer& tokenizer) {
   GenerateOptions options;
-  options.model = o.model;
+  options.run.model = o.run.model;
+  options.run.seed = o.run.seed;
   options.init = weights;
-  options.seed = o.run.seed;
   options.temperature = 0.7;
   for (std::int32_t token : tokenizer.encode("The ")) options.prompt.push_back(token);
   std::string out;
@@ -51,17 +51,15 @@ std::string sample_text(Device& device, const StudyTrainingOptions& o, const fs:
 
 TrainOptions train_options(const StudyTrainingOptions& o, std::int64_t steps) {
   TrainOptions out;
-  out.model = o.model;
-  out.shape = o.shape;
+  out.run = o.run;
   out.steps = steps;
-  out.seed = o.run.seed;
   out.schedule = {.kind = ScheduleKind::kCosine,
                   .lr = 3e-3,
                   .lr_min = 3e-4,
                   .warmup_steps = std::min<std::int64_t>(20, steps / 2),
                   .total_steps = steps};
-  out.optimizer.weight_decay = 0.1;
-  out.optimizer.clip = 1.0;
+  out.run.optimizer.weight_decay = 0.1;
+  out.run.optimizer.clip = 1.0;
   out.validate_every = std::max<std::int64_t>(1, steps / 4);
   out.save = o.folder / "tiny.safetensors";
   out.log = o.folder / "train.jsonl";
@@ -82,13 +80,13 @@ StudyTraining train_for_study(const StudyTrainingOptions& o, double seconds, dou
   const TextSource source = read_text(paths);
   const auto tokenizer = byte_tokenizer();
   StudyTraining out;
-  out.model = o.model;
-  out.shape = o.shape;
+  out.model = o.run.model;
+  out.shape = o.run.shape;
   for (const fs::path& path : paths) out.texts.push_back(path.string());
   out.file_count = static_cast<std::int64_t>(source.files.size());
   out.text_bytes = static_cast<std::int64_t>(source.text.size());
   const TrainOptions options = train_options(o, steps_for(o, seconds, step_ms));
-  log_info("study: training {} for {} steps on {} files, {}", o.model.name, options.steps,
+  log_info("study: training {} for {} steps on {} files, {}", o.run.model.name, options.steps,
            out.file_count, format_bytes(out.text_bytes));
   const TokenSplit split =
       split_tokens(memory_tokens("text", tokenizer->encode(source.text)), kValidationFraction);

@@ -3,17 +3,14 @@
 
 #include <filesystem>
 
-#include "cli/options.h"
 #include "lab/study/study.h"
 
 namespace tracestep::cli {
 
 struct StudyTrainingOptions {
   std::filesystem::path folder;  // weights and log go there
-  ModelConfig model;
-  BatchShape shape;
+  RunSpec run;
   std::optional<std::int64_t> steps;  // none: 200, or as many as the time allows
-  RunOptions run;
 };
 
 // `seconds`: what there is; `step_ms`: what a step of the model takes, 0 when that is not known.

@@ -1,5 +1,8 @@
 #include "cli/token_input.h"
 
+#include <algorithm>
+#include <array>
+
 #include "base/error.h"
 #include "base/log.h"
 #include "train/model_store.h"
@@ -39,16 +42,19 @@ void check_heads(std::int64_t asked, std::int64_t in_file, const std::filesystem
              in_file);
 }
 
-ModelConfig model_in_file(const ModelOptions& options, const std::filesystem::path& init) {
+// `asked`: what flags say of the model.
+ModelConfig model_in_file(const RunGrid& grid, const ModelConfig& asked,
+                          const std::filesystem::path& init) {
   const SafetensorsFile file(init);
+  const bool has_heads = grid.is_given("heads");
   ModelConfig guess;
-  guess.heads = options.heads.value_or(1);
+  guess.heads = has_heads ? asked.heads : 1;
   // With one head the sizes always fit together; the real count is put in below.
   ModelConfig config = config_of(file, guess);
   if (file.metadata().contains("heads")) {
-    check_heads(options.heads.value_or(config.heads), config.heads, init);
-  } else if (options.heads) {
-    config.heads = *options.heads;
+    if (has_heads) check_heads(asked.heads, config.heads, init);
+  } else if (has_heads) {
+    config.heads = asked.heads;
   } else {
     const auto heads = heads_of_preset(config);
     if (!heads) {
@@ -59,9 +65,9 @@ ModelConfig model_in_file(const ModelOptions& options, const std::filesystem::pa
     }
     config.heads = *heads;
   }
-  if (options.vocab && *options.vocab != config.vocab) {
-    fail_usage("--vocab", "{} is not the vocabulary of {}, which is {}", *options.vocab,
-               init.string(), config.vocab);
+  if (grid.is_given("vocab") && asked.vocab != config.vocab) {
+    fail_usage("--vocab", "{} is not the vocabulary of {}, which is {}", asked.vocab, init.string(),
+               config.vocab);
   }
   validate(config);
   return config;
@@ -86,8 +92,8 @@ void add_token_options(OptionSet& set, TokenOptions& tokens) {
                tokens.text.emplace_back(text);
              });
   set.text("--tokenizer", "NAME|FILE", tokens.tokenizer,
-           "bytes, bpe (trained on the text) or a saved tokenizer; bytes");
-  set.integer("--bpe-vocab", tokens.bpe_vocab, {300, 1 << 20}, "tokens of a bpe vocabulary; 4096");
+           "bytes, bpe (trained on the text) or a saved tokenizer; bytes when left out");
+  set.integer("--bpe-vocab", tokens.bpe_vocab, {300, 1 << 20}, "tokens of a bpe vocabulary");
 }
 
 std::unique_ptr<Tokenizer> tokenizer_called(const std::string& name) {
@@ -111,22 +117,23 @@ TokenInput open_tokens(const TokenOptions& options) {
   return {open_token_file(options.tokens, options.dtype), nullptr};
 }
 
-ModelConfig model_for(const ModelOptions& options, const std::filesystem::path& init,
-                      const Tokenizer* tokenizer, std::string_view fallback) {
-  const bool has_sizes = !options.sizes.empty() || options.d_model || options.d_ff ||
-                         options.layers || (options.heads && init.empty());
+ModelConfig model_for(const RunGrid& grid, const std::filesystem::path& init,
+                      const Tokenizer* tokenizer) {
+  const bool has_sizes =
+      std::ranges::any_of(std::array{"size", "d_model", "d_ff", "layers"},
+                          [&grid](const char* field) { return grid.is_given(field); });
   ModelConfig config;
   if (!has_sizes && !init.empty()) {
-    config = model_in_file(options, init);
+    config = model_in_file(grid, grid.combinations().front().model, init);
   } else {
-    config = model_of(options, fallback);
+    config = grid.run().model;
     if (!init.empty()) {
       const SafetensorsFile file(init);
       if (file.metadata().contains("heads")) {
         check_heads(config.heads, config_of(file, config).heads, init);
       }
     }
-    if (tokenizer != nullptr && !options.vocab) config.vocab = tokenizer->vocab_size();
+    if (tokenizer != nullptr && !grid.is_given("vocab")) config.vocab = tokenizer->vocab_size();
   }
   if (tokenizer != nullptr && tokenizer->vocab_size() > config.vocab) {
     fail_usage("--vocab", "the tokenizer has {} tokens, the model only {}", tokenizer->vocab_size(),

@@ -32,10 +32,10 @@ TokenInput open_tokens(const TokenOptions& options);
 // "bytes" or a file written by Tokenizer::save().
 std::unique_ptr<Tokenizer> tokenizer_called(const std::string& name);
 
-// The model for these tokens. Its sizes come from the options, else from the weights `init` (if
-// any), else from the preset `fallback`; its vocabulary from --vocab, the weights or the tokenizer.
+// The model for these tokens. Its sizes come from the flags, else from the weights `init` (if any),
+// else from the base of `grid`; its vocabulary from --vocab, the weights or the tokenizer.
 // Errors: kUsage when they disagree, kInput when `init` is no model.
-ModelConfig model_for(const ModelOptions& options, const std::filesystem::path& init,
-                      const Tokenizer* tokenizer, std::string_view fallback);
+ModelConfig model_for(const RunGrid& grid, const std::filesystem::path& init,
+                      const Tokenizer* tokenizer);
 
 }  // namespace tracestep::cli

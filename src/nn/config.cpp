@@ -28,7 +28,7 @@ ModelConfig preset(std::string_view name) {
     names.push_back(config.name);
   }
   const auto close = closest(name, names);
-  throw Error(ErrorCode::kUsage, "--size", fmt::format("there is no model size '{}'", name),
+  throw Error(ErrorCode::kUsage, "size", fmt::format("there is no model size '{}'", name),
               close ? fmt::format("did you mean '{}'?", *close)
                     : fmt::format("sizes are {}", fmt::join(names, ", ")));
 }
@@ -37,16 +37,16 @@ void validate(const ModelConfig& c) {
   const auto positive = [](std::string_view flag, std::int64_t value) {
     if (value < 1) fail_usage(std::string(flag), "{} is not positive", value);
   };
-  positive("--vocab", c.vocab);
-  positive("--d-model", c.d_model);
-  positive("--d-ff", c.d_ff);
-  positive("--layers", c.layers);
-  positive("--heads", c.heads);
+  positive("vocab", c.vocab);
+  positive("d_model", c.d_model);
+  positive("d_ff", c.d_ff);
+  positive("layers", c.layers);
+  positive("heads", c.heads);
   if (c.d_model % c.heads != 0) {
-    fail_usage("--heads", "{} heads do not divide a model width of {}", c.heads, c.d_model);
+    fail_usage("heads", "{} heads do not divide a model width of {}", c.heads, c.d_model);
   }
   if (c.head_width() % 2 != 0) {
-    fail_usage("--heads", "the head width {}/{} = {} is odd; rotary embedding works on pairs",
+    fail_usage("heads", "the head width {}/{} = {} is odd; rotary embedding works on pairs",
                c.d_model, c.heads, c.head_width());
   }
 }

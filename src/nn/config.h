@@ -1,4 +1,4 @@
-// The sizes and the precision of a model, and the presets of the field's reference study.
+// The sizes of a model, and the presets of the field's reference study.
 #pragma once
 
 #include <cstdint>
@@ -6,8 +6,6 @@
 #include <string>
 #include <string_view>
 #include <vector>
-
-#include "base/precision.h"
 
 namespace tracestep {
 
@@ -20,7 +18,6 @@ struct ModelConfig {
   std::int64_t heads = 12;     // H
   double rope_theta = 10000.0;
   double norm_eps = 1e-5;
-  Precision precision = {};
 
   std::int64_t head_width() const { return d_model / heads; }  // D
 };
@@ -30,7 +27,7 @@ const std::vector<ModelConfig>& model_presets();
 // Error{kUsage} with the closest name.
 ModelConfig preset(std::string_view name);
 
-// Error{kUsage} naming the flag: sizes must be positive, heads divide d_model, and the head width
+// Error{kUsage} naming the size: sizes must be positive, heads divide d_model, and the head width
 // be even (rotation works on pairs).
 void validate(const ModelConfig& config);
 

@@ -16,7 +16,8 @@ struct AttentionContext {
 
 class Model {
  public:
-  Model(Builder& b, const ModelConfig& config) : b_(b), c_(config) {
+  Model(Builder& b, const ModelConfig& config, DType weights)
+      : b_(b), c_(config), weights_(weights) {
     register_all();
     validate(config);
   }
@@ -47,9 +48,7 @@ class Model {
   }
 
  private:
-  Val weight(const std::string& name, Shape shape) {
-    return b_.parameter(name, {c_.precision.parameters, shape});
-  }
+  Val weight(const std::string& name, Shape shape) { return b_.parameter(name, {weights_, shape}); }
 
   Val norm(std::string_view scope_name, Val x, const std::string& name) {
     const auto scope = b_.scope(scope_name);
@@ -125,6 +124,7 @@ class Model {
 
   Builder& b_;
   ModelConfig c_;
+  DType weights_;
 };
 
 Val token_input(Builder& b, std::string_view name, BatchShape shape) {
@@ -133,37 +133,36 @@ Val token_input(Builder& b, std::string_view name, BatchShape shape) {
 
 }  // namespace
 
-Val transformer_lm(Builder& b, const ModelConfig& config, Val tokens) {
-  Model model(b, config);
+Val transformer_lm(Builder& b, const ModelConfig& config, Val tokens, DType weights) {
+  Model model(b, config, weights);
   return model.run(tokens, model.full_context(tokens.dim(1)));
 }
 
-Program logits_program(const ModelConfig& config, BatchShape shape) {
+Program logits_program(const ModelConfig& config, BatchShape shape, DType weights) {
   Builder b("logits");
-  b.output("logits", transformer_lm(b, config, token_input(b, "tokens", shape)));
+  b.output("logits", transformer_lm(b, config, token_input(b, "tokens", shape), weights));
   return b.finish();
 }
 
-Program loss_program(const ModelConfig& config, BatchShape shape, bool with_logits,
-                     double loss_scale) {
+Program loss_program(const ModelConfig& config, BatchShape shape, const LossOptions& options) {
   Builder b("loss");
   const Val tokens = token_input(b, "tokens", shape);
   const Val targets = token_input(b, "targets", shape);
-  const Val logits = transformer_lm(b, config, tokens);
+  const Val logits = transformer_lm(b, config, tokens, options.weights);
   const auto scope = b.scope("loss");
   const std::int64_t rows = shape.batch * shape.context;
   Val loss = cross_entropy(reshape(logits, {rows, config.vocab}), reshape(targets, {rows}));
-  if (loss_scale != 1.0) loss = affine(loss, loss_scale);
+  if (options.scale != 1.0) loss = affine(loss, options.scale);
   b.output("loss", loss);
-  if (with_logits) b.output("logits", logits);
+  if (options.with_logits) b.output("logits", logits);
   return b.finish();
 }
 
-Program decode_program(const ModelConfig& config, BatchShape shape) {
+Program decode_program(const ModelConfig& config, BatchShape shape, DType weights) {
   Builder b("decode");
   const Val tokens = b.input("tokens", {DType::kI64, {shape.batch, 1}});
   const Val position = b.input("position", {DType::kI64, {}});
-  Model model(b, config);
+  Model model(b, config, weights);
   b.output("logits", model.run(tokens, model.one_position(position, shape.context)));
   return b.finish();
 }

@@ -6,13 +6,14 @@
 // layers.{i}.ffn.{w1,w2,w3}.weight, ln_final.weight, lm_head.weight; weights are [out, in].
 #pragma once
 
+#include "base/dtype.h"
 #include "ir/builder.h"
 #include "nn/config.h"
 
 namespace tracestep {
 
-// tokens: i64 [B,T] → logits [B,T,V].
-Val transformer_lm(Builder& b, const ModelConfig& config, Val tokens);
+// tokens: i64 [B,T] → logits [B,T,V]. `weights`: the dtype that parameters are stored in.
+Val transformer_lm(Builder& b, const ModelConfig& config, Val tokens, DType weights = DType::kF32);
 
 struct BatchShape {
   std::int64_t batch = 4;      // B
@@ -20,14 +21,18 @@ struct BatchShape {
 };
 
 // Input "tokens" [B,T]; output "logits" [B,T,V].
-Program logits_program(const ModelConfig& config, BatchShape shape);
-// Inputs "tokens", "targets" [B,T]; output "loss": mean cross-entropy. With `with_logits` also
-// the output "logits". `loss_scale` multiplies what is differentiated (gradient accumulation);
-// the output "loss" is then the scaled value.
-Program loss_program(const ModelConfig& config, BatchShape shape, bool with_logits = false,
-                     double loss_scale = 1.0);
+Program logits_program(const ModelConfig& config, BatchShape shape, DType weights = DType::kF32);
+
+struct LossOptions {
+  bool with_logits = false;  // also the output "logits"
+  // Multiplies what is differentiated (gradient accumulation); the output "loss" is then scaled.
+  double scale = 1.0;
+  DType weights = DType::kF32;
+};
+// Inputs "tokens", "targets" [B,T]; output "loss": mean cross-entropy.
+Program loss_program(const ModelConfig& config, BatchShape shape, const LossOptions& options = {});
 // One token at a time: inputs "tokens" [B,1] and "position" (rank-0 i64); states
 // "cache.{i}.k", "cache.{i}.v" [B,H,T,D]; output "logits" [B,1,V].
-Program decode_program(const ModelConfig& config, BatchShape shape);
+Program decode_program(const ModelConfig& config, BatchShape shape, DType weights = DType::kF32);
 
 }  // namespace tracestep

@@ -18,11 +18,16 @@ enum class Granularity : std::uint8_t {
   kFused,      // composites keep their own kernels
 };
 
+inline constexpr Granularity kAllGranularities[] = {Granularity::kPrimitive, Granularity::kFused};
+
 // How attention is computed; the names are those of the op's forms.
 enum class AttentionForm : std::uint8_t {
   kNaive,  // two matrix products around a softmax
   kFlash,  // one kernel, tile by tile, without the matrix of scores
 };
+
+inline constexpr AttentionForm kAllAttentionForms[] = {AttentionForm::kNaive,
+                                                       AttentionForm::kFlash};
 
 enum class Mode : std::uint8_t { kInference, kForward, kForwardBackward, kStep };
 inline constexpr Mode kAllModes[] = {Mode::kInference, Mode::kForward, Mode::kForwardBackward,

@@ -14,12 +14,6 @@ constexpr std::int64_t kMaxBatchTokens = std::int64_t{1} << 40;
 
 }  // namespace
 
-std::optional<Order> parse_order(std::string_view name) {
-  if (name == "sequential") return Order::kSequential;
-  if (name == "shuffled") return Order::kShuffled;
-  return std::nullopt;
-}
-
 Batches::Batches(TokenSourcePtr tokens, const Options& options)
     : tokens_(std::move(tokens)), options_(options) {
   const auto [batch, context, order, seed] = options_;

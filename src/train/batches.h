@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <string_view>
 
 #include "base/host_tensor.h"
@@ -12,7 +11,10 @@
 namespace tracestep {
 
 enum class Order { kSequential, kShuffled };
-std::optional<Order> parse_order(std::string_view name);
+inline constexpr Order kAllOrders[] = {Order::kSequential, Order::kShuffled};
+constexpr std::string_view name_of(Order order) {
+  return order == Order::kSequential ? "sequential" : "shuffled";
+}
 
 struct Batch {
   HostTensor tokens, targets;  // i64 [B,T]; each target is the token that follows

@@ -209,7 +209,7 @@ std::optional<Checkpoint> CheckpointWriter::load() {
 void CheckpointWriter::start_anew(bool overwrite) {
   overwritten_ = list_steps(folder_);
   if (overwritten_.empty() || overwrite) return;
-  throw Error(ErrorCode::kUsage, "--checkpoint",
+  throw Error(ErrorCode::kUsage, "checkpoint",
               fmt::format("{} holds {} of an earlier run, {} the newest", folder_.path().string(),
                           overwritten_.size() == 1 ? "a checkpoint" : "checkpoints",
                           checkpoint_name(overwritten_.front())),

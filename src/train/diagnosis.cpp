@@ -56,7 +56,7 @@ Weight largest_weight(const Store& store) {
 
 // AdamW moves a weight by about the learning rate in each step.
 bool is_fast(const TrainOptions& options, const TrainStep& step) {
-  return options.optimizer.kind == OptimizerKind::kAdamw && step.lr > kLargestUsualRate;
+  return options.run.optimizer.kind == OptimizerKind::kAdamw && step.lr > kLargestUsualRate;
 }
 
 // Where gradients that start from a finite loss are to blame.
@@ -67,11 +67,11 @@ void add_gradient_reasons(const TrainOptions& options, const TrainStep& step,
         "the loss scale is at its floor of {:g}, so the gradients overflow by themselves",
         kLossScaleFloor));
   }
-  if (options.model.precision.parameters == DType::kF16) {
+  if (options.run.precision.parameters == DType::kF16) {
     out.emplace_back("fp16-pure does not scale the loss; --precision fp16 does");
   }
   if (is_fast(options, step)) return;
-  const bool clips = options.optimizer.clip > 0.0;
+  const bool clips = options.run.optimizer.clip > 0.0;
   out.push_back(fmt::format("gradients explode: a lower --lr, or {}",
                             clips ? "more --warmup-steps" : "--clip 1"));
 }

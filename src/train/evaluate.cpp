@@ -1,22 +1,24 @@
 #include <cmath>
 
 #include "exec/eager.h"
+#include "spec/step_program.h"
 #include "train/loop.h"
 #include "train/model_store.h"
 #include "train/output_file.h"
-#include "train/step_program.h"
 
 namespace tracestep {
 namespace {
 
 PipelineOptions lowering(const EvalOptions& options, Mode mode) {
-  return pipeline_options({options.model, options.shape, mode, options.ops, options.attention});
+  RunSpec spec = options.run;
+  spec.mode = mode;
+  return pipeline_options(spec);
 }
 
 // Returns the first weight that is not finite.
 std::optional<NotFinite> load(Store& store, const EvalOptions& options) {
   if (options.init.empty()) {
-    initialize_parameters(store, options.seed);
+    initialize_parameters(store, options.run.seed);
     return std::nullopt;
   }
   const SafetensorsFile file(options.init);
@@ -45,10 +47,9 @@ void unscale(HostTensor& gradient) {
 std::optional<NotFinite> write_gradients(Store& store, const EvalOptions& options, Device& device,
                                          const Batch& batch) {
   PipelineOptions passes = lowering(options, Mode::kForwardBackward);
-  const bool scaled = scales_loss(options.model.precision);
+  const bool scaled = scales_loss(options.run.precision);
   passes.optimizer.loss_scaling.enabled = scaled;
-  EagerExecutor backward(store,
-                         lowered(loss_program(options.model, options.shape), passes, device));
+  EagerExecutor backward(store, lowered(loss_program(options.run), passes, device));
   initialize_states(store);
   set_batch(backward, batch);
   backward.run();
@@ -65,7 +66,7 @@ std::optional<NotFinite> write_gradients(Store& store, const EvalOptions& option
 
 // Whole batches in the source; at least one, which may wrap.
 std::int64_t batch_count(const EvalOptions& options, const TokenSource& tokens) {
-  const std::int64_t per_batch = options.shape.batch * options.shape.context;
+  const std::int64_t per_batch = options.run.shape.batch * options.run.shape.context;
   const std::int64_t available = std::max<std::int64_t>(1, (tokens.size() - 1) / per_batch);
   return options.batches > 0 ? std::min(options.batches, available) : available;
 }
@@ -76,17 +77,17 @@ EvalResult evaluate(Device& device, const EvalOptions& options, TokenSourcePtr t
   for (const auto* path : {&options.logits, &options.gradients}) {
     if (!path->empty()) check_writable(*path);
   }
-  check_vocabulary(*tokens, options.model.vocab);
-  const Batches batches(tokens,
-                        {options.shape.batch, options.shape.context, Order::kSequential, 0});
+  check_vocabulary(*tokens, options.run.model.vocab);
+  const Batches batches(
+      tokens, {options.run.shape.batch, options.run.shape.context, Order::kSequential, 0});
   Store store(device);
   const bool want_logits = !options.logits.empty();
-  EagerExecutor forward(store, lowered(loss_program(options.model, options.shape, want_logits),
+  EagerExecutor forward(store, lowered(loss_program(options.run, {.with_logits = want_logits}),
                                        lowering(options, Mode::kInference), device));
   EvalResult out;
   out.not_finite = load(store, options);
   out.batches = batch_count(options, *tokens);
-  out.tokens = out.batches * options.shape.batch * options.shape.context;
+  out.tokens = out.batches * options.run.shape.batch * options.run.shape.context;
   double total = 0.0;
   for (std::int64_t i = 0; i < out.batches; ++i) {
     set_batch(forward, batches.at(i));

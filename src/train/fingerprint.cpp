@@ -1,6 +1,7 @@
 #include "train/fingerprint.h"
 
 #include <algorithm>
+#include <functional>
 
 #include <fmt/ranges.h>
 
@@ -8,6 +9,7 @@
 #include "base/log.h"
 #include "base/suggest.h"
 #include "base/utf8.h"
+#include "spec/fields.h"
 
 namespace tracestep {
 namespace {
@@ -23,20 +25,21 @@ struct Run {
 };
 
 struct Entry {
-  const char* key;  // in checkpoints, and after --change
-  const char* flags;
-  Json (*value)(const Run&);  // null: does not apply; then an entry before it says why
+  std::string key;  // in checkpoints, and after --change
+  std::string flags;
+  std::function<Json(const Run&)> value;  // null: does not apply; then an entry before it says why
   bool may_change = true;
+  Json older = {};  // the value of checkpoints that do not know the entry; null: unknown
 };
 
 Json model_of(const Run& run) {
-  const ModelConfig& m = run.options.model;
+  const ModelConfig& m = run.options.run.model;
   return Json::Array{m.vocab, m.d_model, m.d_ff, m.layers, m.heads};
 }
 
 // No flag sets these; another caller of the library may.
 Json optimizer_of(const Run& run) {
-  const OptimizerOptions& o = run.options.optimizer;
+  const OptimizerOptions& o = run.options.run.optimizer;
   const LossScaling& scaling = o.loss_scaling;
   const char* kind = o.kind == OptimizerKind::kAdamw ? "adamw" : "sgd";
   return Json::Array{
@@ -52,47 +55,64 @@ std::string validation_text(std::int64_t held_out, std::int64_t tokens) {
 }
 
 using R = const Run&;
-const Entry kEntries[] = {
-    {"model", "--size (vocab, d_model, d_ff, layers, heads)", model_of, false},
-    {"optimizer", "optimizer", optimizer_of, false},
-    // One GPU of a machine is as good as another: "cuda:1" is "cuda".
-    {"device", "--device",
-     [](R r) -> Json { return r.content.device.substr(0, r.content.device.find(':')); }},
-    {"precision", "--precision", [](R r) -> Json { return name_of(r.options.model.precision); }},
-    {"ops", "--ops", [](R r) -> Json { return name_of(r.options.ops); }},
-    {"attention", "--attention", [](R r) -> Json { return name_of(r.options.attention); }},
-    {"batch", "--batch", [](R r) -> Json { return r.options.shape.batch; }},
-    {"context", "--context", [](R r) -> Json { return r.options.shape.context; }},
-    {"accumulate", "--accumulate", [](R r) -> Json { return r.options.accumulate; }},
-    {"order", "--order",
-     [](R r) -> Json { return r.options.order == Order::kSequential ? "sequential" : "shuffled"; }},
-    {"seed", "--seed", [](R r) -> Json { return r.options.seed; }},
-    {"lr", "--lr", [](R r) -> Json { return r.options.schedule.lr; }},
-    {"schedule", "--schedule", [](R r) -> Json { return r.is_cosine() ? "cosine" : "constant"; }},
-    {"warmup-steps", "--warmup-steps", [](R r) -> Json { return r.options.schedule.warmup_steps; }},
-    {"lr-min", "--lr-min",
-     [](R r) { return r.is_cosine() ? Json(r.options.schedule.lr_min) : Json(); }},
-    {"steps", "--steps",
-     [](R r) { return r.is_cosine() ? Json(r.options.schedule.total_steps) : Json(); }},
-    {"clip", "--clip", [](R r) -> Json { return r.options.optimizer.clip; }},
-    {"weight-decay", "--weight-decay",
-     [](R r) -> Json { return r.options.optimizer.weight_decay; }},
-    {"init", "--init",
-     [](R r) -> Json {
-       return r.content.init.empty() ? "none" : "weights with the hash " + r.content.init;
-     },
-     false},
-    {"text", "--text, --tokens or --tokenizer",
-     [](R r) -> Json {
-       return fmt::format("{} with the hash {}", tokens_text(r.tokens()), r.content.text);
-     }},
-    {"validation", "--validate-every or --validation-fraction",
-     [](R r) -> Json { return validation_text(r.content.validation_tokens, r.tokens()); }},
-};
+
+// The fields of the run that decide its bits. The model is one entry, its mode is always a step.
+void add_fields(std::vector<Entry>& out) {
+  for (const RunField& field : run_fields()) {
+    const bool decides_bits = field.role == FieldRole::kProgram || field.role == FieldRole::kBits;
+    if (!decides_bits || field.group == FieldGroup::kModel || field.name == "mode") continue;
+    out.push_back({.key = field.name,
+                   .flags = field.flag,
+                   .value = [&field](R r) { return field.value(r.options.run); },
+                   .older = field.is_optional ? field.value(RunSpec()) : Json()});
+  }
+}
+
+std::vector<Entry> all_entries() {
+  std::vector<Entry> out{{"model", "--size (vocab, d_model, d_ff, layers, heads)", model_of, false},
+                         {"optimizer", "optimizer", optimizer_of, false},
+                         // One GPU of a machine is as good as another: "cuda:1" is "cuda".
+                         {"device", "--device", [](R r) -> Json {
+                            return r.content.device.substr(0, r.content.device.find(':'));
+                          }}};
+  add_fields(out);
+  const std::vector<Entry> training{
+      {"accumulate", "--accumulate", [](R r) -> Json { return r.options.accumulate; }},
+      {"order", "--order", [](R r) -> Json { return name_of(r.options.order); }},
+      {"lr", "--lr", [](R r) -> Json { return r.options.schedule.lr; }},
+      {"schedule", "--schedule", [](R r) -> Json { return name_of(r.options.schedule.kind); }},
+      {"warmup-steps", "--warmup-steps",
+       [](R r) -> Json { return r.options.schedule.warmup_steps; }},
+      {"lr-min", "--lr-min",
+       [](R r) { return r.is_cosine() ? Json(r.options.schedule.lr_min) : Json(); }},
+      {"steps", "--steps",
+       [](R r) { return r.is_cosine() ? Json(r.options.schedule.total_steps) : Json(); }},
+      {"clip", "--clip", [](R r) -> Json { return r.options.run.optimizer.clip; }},
+      {"weight-decay", "--weight-decay",
+       [](R r) -> Json { return r.options.run.optimizer.weight_decay; }},
+      {"init", "--init",
+       [](R r) -> Json {
+         return r.content.init.empty() ? "none" : "weights with the hash " + r.content.init;
+       },
+       false},
+      {"text", "--text, --tokens or --tokenizer",
+       [](R r) -> Json {
+         return fmt::format("{} with the hash {}", tokens_text(r.tokens()), r.content.text);
+       }},
+      {"validation", "--validate-every or --validation-fraction",
+       [](R r) -> Json { return validation_text(r.content.validation_tokens, r.tokens()); }}};
+  out.insert(out.end(), training.begin(), training.end());
+  return out;
+}
+
+const std::vector<Entry>& entries() {
+  static const std::vector<Entry> all = all_entries();
+  return all;
+}
 
 std::vector<std::string> names_of_changes() {
   std::vector<std::string> out;
-  for (const Entry& entry : kEntries) {
+  for (const Entry& entry : entries()) {
     if (entry.may_change) out.emplace_back(entry.key);
   }
   return out;
@@ -126,8 +146,9 @@ std::vector<Difference> differences_of(const Json& saved, const Json& now,
                                        std::vector<std::string>& unknown) {
   std::vector<Difference> out;
   const Json run = upgraded(saved, now);
-  for (const Entry& entry : kEntries) {
+  for (const Entry& entry : entries()) {
     const Json* before = run.find(entry.key);
+    if (before == nullptr && !entry.older.is_null()) before = &entry.older;
     const Json& after = now.at(entry.key);
     if (after.is_null()) continue;
     if (before == nullptr) {
@@ -148,7 +169,7 @@ std::vector<Difference> differences_of(const Json& saved, const Json& now,
     keys.emplace_back(entry->key);
     may_change = may_change && entry->may_change;
   }
-  throw Error(ErrorCode::kUsage, "--resume",
+  throw Error(ErrorCode::kUsage, "resume",
               fmt::format("the checkpoint was trained with {}", fmt::join(texts, "; ")),
               may_change ? fmt::format("use the same options, or go on with these by --change {}",
                                        fmt::join(keys, ","))
@@ -159,7 +180,7 @@ std::vector<Difference> differences_of(const Json& saved, const Json& now,
 
 Json fingerprint(const TrainOptions& options, const RunContent& content) {
   Json out = Json::object();
-  for (const Entry& entry : kEntries) out[entry.key] = entry.value({options, content});
+  for (const Entry& entry : entries()) out[entry.key] = entry.value({options, content});
   return out;
 }
 
@@ -168,8 +189,8 @@ void check_changes(std::span<const std::string> names) {
   for (const std::string& name : names) {
     if (std::ranges::find(known, name) != known.end()) continue;
     const bool is_fixed = std::ranges::any_of(
-        kEntries, [&](const Entry& entry) { return !entry.may_change && entry.key == name; });
-    throw Error(ErrorCode::kUsage, "--change",
+        entries(), [&](const Entry& entry) { return !entry.may_change && entry.key == name; });
+    throw Error(ErrorCode::kUsage, "change",
                 is_fixed ? fmt::format("{} cannot change in the middle of a run", name)
                          : fmt::format("there is no \"{}\"{}", name, did_you_mean(name, known)),
                 fmt::format("one of {}", fmt::join(known, ", ")));

@@ -23,7 +23,7 @@ struct RunContent {
 // Kept in every checkpoint.
 Json fingerprint(const TrainOptions& options, const RunContent& content);
 
-// Error{kUsage, "--change"} unless every name is that of an entry that may change.
+// Error{kUsage, "change"} unless every name is that of an entry that may change.
 void check_changes(std::span<const std::string> names);
 
 // For a run `now` that goes on from a checkpoint of the run `saved` at `step`: what its own

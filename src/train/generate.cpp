@@ -4,9 +4,9 @@
 
 #include "base/random.h"
 #include "exec/eager.h"
+#include "spec/step_program.h"
 #include "train/loop.h"
 #include "train/model_store.h"
-#include "train/step_program.h"
 
 namespace tracestep {
 namespace {
@@ -48,7 +48,7 @@ std::int64_t sample(std::span<const double> logits, const GenerateOptions& optio
 }
 
 void load(Store& store, const GenerateOptions& options) {
-  if (options.init.empty()) return initialize_parameters(store, options.seed);
+  if (options.init.empty()) return initialize_parameters(store, options.run.seed);
   const SafetensorsFile file(options.init);
   load_parameters(store, file);
   if (const auto bad = find_not_finite(file)) {
@@ -64,15 +64,16 @@ void check_finite(const HostTensor& logits, std::int64_t position) {
 }
 
 void check(const GenerateOptions& o) {
-  if (o.prompt.empty()) fail_usage("--prompt", "is empty; at least one token is needed");
-  if (o.temperature < 0.0) fail_usage("--temperature", "{} is negative", o.temperature);
-  if (o.top_p <= 0.0 || o.top_p > 1.0) fail_usage("--top-p", "{} is not in (0, 1]", o.top_p);
-  if (static_cast<std::int64_t>(o.prompt.size()) > o.context) {
-    fail_usage("--prompt", "{} tokens do not fit into a context of {}", o.prompt.size(), o.context);
+  if (o.prompt.empty()) fail_usage("prompt", "is empty; at least one token is needed");
+  if (o.temperature < 0.0) fail_usage("temperature", "{} is negative", o.temperature);
+  if (o.top_p <= 0.0 || o.top_p > 1.0) fail_usage("top_p", "{} is not in (0, 1]", o.top_p);
+  if (static_cast<std::int64_t>(o.prompt.size()) > o.run.shape.context) {
+    fail_usage("prompt", "{} tokens do not fit into a context of {}", o.prompt.size(),
+               o.run.shape.context);
   }
   for (std::int64_t id : o.prompt) {
-    if (id < 0 || id >= o.model.vocab) {
-      fail_usage("--prompt", "token {} is beyond the vocabulary of {}", id, o.model.vocab);
+    if (id < 0 || id >= o.run.model.vocab) {
+      fail_usage("prompt", "token {} is beyond the vocabulary of {}", id, o.run.model.vocab);
     }
   }
 }
@@ -84,14 +85,13 @@ std::vector<std::int64_t> generate(Device& device, const GenerateOptions& option
                                    const std::function<void(std::int64_t)>& emit) {
   check(options);
   Store store(device);
-  const PipelineOptions passes{.granularity = options.ops,
-                               .autocast = options.model.precision.autocast};
-  EagerExecutor decode(
-      store, lowered(decode_program(options.model, {1, options.context}), passes, device));
+  const PipelineOptions passes{.granularity = options.run.ops,
+                               .autocast = options.run.precision.autocast};
+  EagerExecutor decode(store, lowered(decode_program(options.run), passes, device));
   load(store, options);
-  const CounterRng rng(options.seed, "sampling");
+  const CounterRng rng(options.run.seed, "sampling");
   std::vector<std::int64_t> text = options.prompt, out;
-  for (std::int64_t position = 0; position < options.context; ++position) {
+  for (std::int64_t position = 0; position < options.run.shape.context; ++position) {
     if (stop != nullptr && stop->requested()) break;
     const auto at = static_cast<std::size_t>(position);
     decode.set_input("tokens", integer_tensor(text[at], {1, 1}));

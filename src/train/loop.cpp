@@ -99,7 +99,7 @@ std::int64_t start(Store& store, const TrainOptions& options, Checkpoints& check
     return checkpoints.saved_at;
   }
   if (options.init.empty()) {
-    initialize_parameters(store, options.seed);
+    initialize_parameters(store, options.run.seed);
   } else {
     const SafetensorsFile file(options.init);
     check_finite(file);
@@ -116,10 +116,10 @@ void check_outputs(const TrainOptions& options) {
 }
 
 void check_numbers(const TrainOptions& o) {
-  if (o.steps < 0) fail_usage("--steps", "{} is negative", o.steps);
-  if (o.accumulate < 1) fail_usage("--accumulate", "{} is not positive", o.accumulate);
+  if (o.steps < 0) fail_usage("steps", "{} is negative", o.steps);
+  if (o.accumulate < 1) fail_usage("accumulate", "{} is not positive", o.accumulate);
   if (o.checkpoint_every < 0) {
-    fail_usage("--checkpoint-every", "{} is negative", o.checkpoint_every);
+    fail_usage("checkpoint_every", "{} is negative", o.checkpoint_every);
   }
 }
 
@@ -129,9 +129,9 @@ RunContent content_of(const Device& device, const TrainOptions& options, const T
   const bool is_needed = !options.checkpoint.empty();  // hashes cost time
   Hash text;
   RunContent out{.device = device.name(), .tokens = tokens.size()};
-  check_vocabulary(tokens, options.model.vocab, is_needed ? &text : nullptr);
+  check_vocabulary(tokens, options.run.model.vocab, is_needed ? &text : nullptr);
   if (validation != nullptr) {
-    check_vocabulary(*validation, options.model.vocab, is_needed ? &text : nullptr);
+    check_vocabulary(*validation, options.run.model.vocab, is_needed ? &text : nullptr);
     out.validation_tokens = validation->size();
   }
   out.text = text.text();
@@ -176,7 +176,7 @@ class Run {
     out_.interrupted = step_ < options_.steps;
     if (checkpoints_.saved_at != step_ && may_save()) save_or_end();
     if (options_.save.empty() || out_.interrupted) return out_;
-    const auto bad = save_parameters(trainer_.store(), options_.model, options_.save);
+    const auto bad = save_parameters(trainer_.store(), options_.run.model, options_.save);
     if (bad) end(bad);
     return out_;
   }

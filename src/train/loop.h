@@ -11,8 +11,7 @@
 #include "base/json.h"
 #include "base/signals.h"
 #include "exec/executor.h"
-#include "nn/transformer.h"
-#include "passes/pipeline.h"
+#include "spec/run_spec.h"
 #include "train/batches.h"
 #include "train/not_finite.h"
 #include "train/schedule.h"
@@ -21,16 +20,11 @@
 namespace tracestep {
 
 struct TrainOptions {
-  ModelConfig model;
-  BatchShape shape;
+  RunSpec run;  // its optimizer with weight decay and clip
   std::int64_t steps = 200;
   std::int64_t accumulate = 1;  // micro-batches per step
   Order order = Order::kShuffled;
-  std::uint64_t seed = 0;
   Schedule schedule;
-  OptimizerOptions optimizer;  // weight decay and clip included
-  Granularity ops = Granularity::kFused;
-  AttentionForm attention = AttentionForm::kNaive;
   std::filesystem::path init = {};    // weights to start from; empty: from the seed
   std::filesystem::path save;         // weights at the end; empty: nowhere
   std::filesystem::path log;          // one JSON line per step; empty: nowhere
@@ -85,12 +79,8 @@ TrainResult train(Device& device, const TrainOptions& options, TokenSourcePtr to
                   const std::function<void(const TrainStep&)>& progress);
 
 struct EvalOptions {
-  ModelConfig model;
-  BatchShape shape;
-  Granularity ops = Granularity::kFused;
-  AttentionForm attention = AttentionForm::kNaive;
+  RunSpec run = {};
   std::filesystem::path init = {};
-  std::uint64_t seed = 0;
   std::int64_t batches = 0;  // sequential batches to average over; 0: all, at least one
   std::filesystem::path logits =
       {};  // safetensors "logits" [B,T,V] of the first batch; empty: none
@@ -110,11 +100,8 @@ struct EvalResult {
 EvalResult evaluate(Device& device, const EvalOptions& options, TokenSourcePtr tokens);
 
 struct GenerateOptions {
-  ModelConfig model;
-  std::int64_t context = 256;  // longest text, prompt included
-  Granularity ops = Granularity::kFused;
+  RunSpec run = {.shape = {.batch = 1, .context = 256}};  // the longest text, prompt included
   std::filesystem::path init = {};
-  std::uint64_t seed = 0;
   std::vector<std::int64_t> prompt;  // token ids; at least one
   std::int64_t tokens = 128;         // to sample
   double temperature = 1.0;          // 0: always the most likely

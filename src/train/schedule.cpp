@@ -8,12 +8,6 @@
 
 namespace tracestep {
 
-std::optional<ScheduleKind> parse_schedule(std::string_view name) {
-  if (name == "constant") return ScheduleKind::kConstant;
-  if (name == "cosine") return ScheduleKind::kCosine;
-  return std::nullopt;
-}
-
 void Schedule::check() const {
   if (!std::isfinite(static_cast<float>(lr)) || lr < 0) {
     fail_usage("schedule", "the learning rate is {}; a number from 0 to {:.3g} is needed", lr,

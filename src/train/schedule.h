@@ -2,13 +2,15 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <string_view>
 
 namespace tracestep {
 
 enum class ScheduleKind { kConstant, kCosine };
-std::optional<ScheduleKind> parse_schedule(std::string_view name);
+inline constexpr ScheduleKind kAllSchedules[] = {ScheduleKind::kConstant, ScheduleKind::kCosine};
+constexpr std::string_view name_of(ScheduleKind kind) {
+  return kind == ScheduleKind::kConstant ? "constant" : "cosine";
+}
 
 // Linear warm-up from 0 over the first `warmup_steps`, then constant, or half a cosine from `lr`
 // down to `lr_min` at `total_steps` and `lr_min` after that.

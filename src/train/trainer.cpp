@@ -54,21 +54,22 @@ Trainer::Trainer(Device& device, const TrainOptions& options, TokenSourcePtr tok
                  TokenSourcePtr validation)
     : options_(options), store_(device), batches_(tokens, batch_options()) {
   options_.schedule.check();
-  options_.optimizer = guarded(options.optimizer, options.model.precision);
+  options_.run.optimizer = guarded(options.run.optimizer, options.run.precision);
   build(device);
   if (!validation) return;
-  validation_.emplace(validation, Batches::Options{options.shape.batch, options.shape.context,
-                                                   Order::kSequential, 0});
+  validation_.emplace(
+      validation,
+      Batches::Options{options.run.shape.batch, options.run.shape.context, Order::kSequential, 0});
   build_evaluator(device);
 }
 
 Batches::Options Trainer::batch_options() const {
-  return {options_.shape.batch, options_.shape.context, options_.order, options_.seed};
+  return {options_.run.shape.batch, options_.run.shape.context, options_.order, options_.run.seed};
 }
 
-StepSpec Trainer::spec_of(Mode mode) const {
-  StepSpec spec{options_.model, options_.shape, mode, options_.ops, options_.attention};
-  spec.optimizer = options_.optimizer;
+RunSpec Trainer::spec_of(Mode mode) const {
+  RunSpec spec = options_.run;
+  spec.mode = mode;
   return spec;
 }
 
@@ -80,11 +81,10 @@ void Trainer::build(Device& device) {
   // The first micro-batch overwrites the gradients, the others add; then one update.
   const double scale = 1.0 / static_cast<double>(options_.accumulate);
   const auto micro = [&](GradientKind kind) {
-    StepSpec spec = spec_of(Mode::kForwardBackward);
+    RunSpec spec = spec_of(Mode::kForwardBackward);
     spec.gradients = kind;
     return std::make_unique<EagerExecutor>(
-        store_, lowered(loss_program(options_.model, options_.shape, false, scale),
-                        pipeline_options(spec), device));
+        store_, lowered(loss_program(spec, {.scale = scale}), pipeline_options(spec), device));
   };
   first_ = micro(GradientKind::kPersistent);
   next_ = micro(GradientKind::kAccumulate);
@@ -94,8 +94,8 @@ void Trainer::build(Device& device) {
 void Trainer::build_evaluator(Device& device) {
   PipelineOptions options = pipeline_options(spec_of(Mode::kForwardBackward));
   options.mode = Mode::kInference;  // the loss, nothing kept for backward
-  evaluator_ = std::make_unique<EagerExecutor>(
-      store_, lowered(loss_program(options_.model, options_.shape), options, device));
+  evaluator_ =
+      std::make_unique<EagerExecutor>(store_, lowered(loss_program(options_.run), options, device));
 }
 
 // The optimizer alone, on the gradient states.
@@ -107,9 +107,9 @@ Program Trainer::update_program(Device& device) const {
     b.state(gradient_name(name), type, Role::kGradient);
   }
   PipelineOptions lower;
-  lower.granularity = options_.ops;
+  lower.granularity = options_.run.ops;
   lower.mode = Mode::kInference;
-  return lowered(optimizer(b.finish(), options_.optimizer), lower, device);
+  return lowered(optimizer(b.finish(), options_.run.optimizer), lower, device);
 }
 
 double Trainer::state_value(std::string_view name) const {
@@ -135,7 +135,8 @@ TrainStep Trainer::step(std::int64_t index) {
   if (out.not_finite) set_states(store_, before);
   if (skipped) ++out.skipped_steps;
   warn_of_skips(out, skipped);
-  const std::int64_t tokens = options_.shape.batch * options_.shape.context * options_.accumulate;
+  const std::int64_t tokens =
+      options_.run.shape.batch * options_.run.shape.context * options_.accumulate;
   out.tokens_per_s = static_cast<double>(tokens) / seconds_since(start);
   return out;
 }
@@ -143,7 +144,7 @@ TrainStep Trainer::step(std::int64_t index) {
 // True when the step was applied.
 bool Trainer::run_step(std::int64_t index, TrainStep& out) {
   if (options_.accumulate > 1) return accumulate(index, out) && update(out);
-  set_batch(*step_, batches_.at(index), options_.model.vocab);
+  set_batch(*step_, batches_.at(index), options_.run.model.vocab);
   return update(out);
 }
 
@@ -151,7 +152,7 @@ bool Trainer::run_step(std::int64_t index, TrainStep& out) {
 bool Trainer::accumulate(std::int64_t index, TrainStep& out) {
   for (std::int64_t i = 0; i < options_.accumulate; ++i) {
     EagerExecutor& executor = micro(i);
-    set_batch(executor, batches_.at(index * options_.accumulate + i), options_.model.vocab);
+    set_batch(executor, batches_.at(index * options_.accumulate + i), options_.run.model.vocab);
     executor.run();
     out.loss += executor.scalar("loss");
     executor.release_outputs();
@@ -171,8 +172,8 @@ bool Trainer::update(TrainStep& out) {
 
 void Trainer::set_rates(const TrainStep& step) {
   step_->set_scalar("lr", step.lr);
-  if (options_.optimizer.kind != OptimizerKind::kAdamw) return;
-  const OptimizerOptions& o = options_.optimizer;
+  if (options_.run.optimizer.kind != OptimizerKind::kAdamw) return;
+  const OptimizerOptions& o = options_.run.optimizer;
   // Skipped steps do not count: they left the moments as they were.
   const std::int64_t t = step.step - step.skipped_steps;
   step_->set_scalar("step_size", step_size(step.lr, o.beta1, o.beta2, t));
@@ -199,7 +200,7 @@ std::optional<NotFinite> Trainer::find_cause(std::int64_t index) {
   std::optional<NotFinite> found;
   for (std::int64_t i = 0; i < options_.accumulate && !found; ++i) {
     EagerExecutor& executor = options_.accumulate > 1 ? micro(i) : *step_;
-    set_batch(executor, batches_.at(index * options_.accumulate + i), options_.model.vocab);
+    set_batch(executor, batches_.at(index * options_.accumulate + i), options_.run.model.vocab);
     found = find_not_finite(executor);
   }
   if (!found && options_.accumulate > 1) found = find_not_finite(*step_);
@@ -211,7 +212,7 @@ double Trainer::validate() {
   TRACESTEP_CHECK(validation_.has_value(), "there is no text to validate on");
   double total = 0.0;
   for (std::int64_t i = 0; i < options_.validation_batches; ++i) {
-    set_batch(*evaluator_, validation_->at(i), options_.model.vocab);
+    set_batch(*evaluator_, validation_->at(i), options_.run.model.vocab);
     evaluator_->run();
     total += evaluator_->scalar("loss");
   }
@@ -222,7 +223,7 @@ double Trainer::validate() {
 std::optional<NotFinite> Trainer::find_cause_in_validation() {
   std::optional<NotFinite> found;
   for (std::int64_t i = 0; i < options_.validation_batches && !found; ++i) {
-    set_batch(*evaluator_, validation_->at(i), options_.model.vocab);
+    set_batch(*evaluator_, validation_->at(i), options_.run.model.vocab);
     found = find_not_finite(*evaluator_);
   }
   return found;

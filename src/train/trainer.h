@@ -5,8 +5,8 @@
 #include <optional>
 
 #include "exec/eager.h"
+#include "spec/step_program.h"
 #include "train/loop.h"
-#include "train/step_program.h"
 
 namespace tracestep {
 
@@ -32,10 +32,10 @@ class Trainer {
   std::optional<NotFinite> find_cause_in_validation();
 
  private:
-  bool is_scaled() const { return options_.optimizer.loss_scaling.enabled; }
+  bool is_scaled() const { return options_.run.optimizer.loss_scaling.enabled; }
   Batches::Options batch_options() const;
   double state_value(std::string_view name) const;
-  StepSpec spec_of(Mode mode) const;
+  RunSpec spec_of(Mode mode) const;
   void build(Device& device);
   void build_evaluator(Device& device);
   Program update_program(Device& device) const;

@@ -7,7 +7,7 @@
 #include "analysis/cost.h"
 #include "analysis/memory_map.h"
 #include "ops/functions.h"
-#include "train/step_program.h"
+#include "spec/step_program.h"
 
 namespace tracestep {
 namespace {
@@ -85,9 +85,9 @@ class StoredPredictionTest : public ::testing::TestWithParam<Stored> {
 
 TEST_P(StoredPredictionTest, IsWhatItWas) {
   const auto& [step, cuda, cpu] = GetParam();
-  StepSpec spec;
+  RunSpec spec;
   spec.model = preset(step.model);
-  spec.model.precision = parse_precision("test", step.precision);
+  spec.precision = parse_precision("test", step.precision);
   spec.shape = {.batch = 4, .context = 512};
   spec.mode = step.mode;
   spec.ops = step.ops;

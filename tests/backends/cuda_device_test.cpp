@@ -9,10 +9,10 @@
 
 #include "exec/eager.h"
 #include "ops/functions.h"
+#include "spec/step_program.h"
 #include "support/host_values.h"
 #include "support/run_program.h"
 #include "train/model_store.h"
-#include "train/step_program.h"
 
 namespace tracestep {
 namespace {
@@ -45,8 +45,8 @@ std::int64_t resident_host_bytes() {
   return resident * 4096;
 }
 
-StepSpec small_step() {
-  StepSpec spec;
+RunSpec small_step() {
+  RunSpec spec;
   spec.model = {.vocab = 101, .d_model = 64, .d_ff = 136, .layers = 2, .heads = 2};
   spec.shape = {.batch = 2, .context = 33};
   spec.mode = Mode::kStep;
@@ -54,7 +54,7 @@ StepSpec small_step() {
 }
 
 // The parameters after `steps` steps on fixed tokens, as bytes.
-std::vector<std::byte> train_some(Device& device, const StepSpec& spec, int steps) {
+std::vector<std::byte> train_some(Device& device, const RunSpec& spec, int steps) {
   Store store(device);
   EagerExecutor executor(store, step_program(spec, device));
   initialize_parameters(store, 1);
@@ -131,8 +131,8 @@ TEST_F(CudaGpuTest, MoreThanTheCardHasIsOutOfMemoryAndLeavesItUsable) {
 TEST_F(CudaGpuTest, TheSameSeedGivesTheSameBits) {
   for (const char* precision : {"fp32", "bf16", "fp16"}) {
     for (Granularity ops : {Granularity::kPrimitive, Granularity::kFused}) {
-      StepSpec spec = small_step();
-      spec.model.precision = parse_precision("test", precision);
+      RunSpec spec = small_step();
+      spec.precision = parse_precision("test", precision);
       spec.ops = ops;
       const auto first = make_cuda_device(), second = make_cuda_device({.guarded = true});
       EXPECT_EQ(train_some(*first, spec, 8), train_some(*second, spec, 8)) << precision;

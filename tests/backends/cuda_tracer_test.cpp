@@ -9,7 +9,7 @@
 #include "backends/cuda/cuda_device.h"
 #include "exec/eager.h"
 #include "ops/functions.h"
-#include "train/step_program.h"
+#include "spec/step_program.h"
 
 namespace tracestep {
 namespace {

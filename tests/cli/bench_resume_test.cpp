@@ -10,6 +10,7 @@
 
 #include "base/json.h"
 #include "cli/run_binary.h"
+#include "support/paths.h"
 #include "train/temp_folder.h"
 
 namespace tracestep {
@@ -48,6 +49,19 @@ TEST(BenchResumeTest, AnInterruptedGridContinuesWithItsFinishedRows) {
   EXPECT_EQ(lines_of(folder), 5);
   // Nothing is left to measure: the same rows, byte for byte.
   EXPECT_EQ(rows_of(bench(folder, "--context 8,16 --resume grid.jsonl")), second);
+}
+
+TEST(BenchResumeTest, TheRowsOfAnEarlierVersionAreFound) {
+  const TempFolder folder;
+  const std::string kept = content_of(testing::source_folder() / "tests/cli/bench_1/resume.jsonl");
+  folder.write("grid.jsonl", kept);
+  const Json rows = rows_of(run_tracestep(
+      words_of("bench --device null --threads 1 --warmup 0 --steps 2 --size tiny --vocab 50 "
+               "--batch 1 --context 8 --mode step --precision fp32,bf16 --attention naive,flash "
+               "--format json --resume grid.jsonl"),
+      {.folder = folder.path()}));
+  EXPECT_EQ(rows.size(), 4u);
+  EXPECT_EQ(content_of(folder / "grid.jsonl"), kept) << "a row was measured again";
 }
 
 TEST(BenchResumeTest, FilesWithoutAHeaderAndWithoutTheLastNewlineAreRead) {

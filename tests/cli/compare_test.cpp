@@ -3,6 +3,7 @@
 
 #include "base/json.h"
 #include "cli/run_binary.h"
+#include "support/paths.h"
 #include "train/temp_folder.h"
 
 namespace tracestep {
@@ -97,6 +98,25 @@ TEST(CompareCommandTest, FilesThatAreNoResultsAreNamed) {
   EXPECT_EQ(run_tracestep(words_of("compare a.json none.json"), here).status, 3);
   EXPECT_EQ(run_tracestep(words_of("compare a.json"), here).status, 2);
   EXPECT_EQ(run_tracestep(words_of("compare a.json a.json a.json"), here).status, 2);
+}
+
+TEST(CompareCommandTest, AResultOfAnEarlierVersionMatchesOneOfNow) {
+  const TempFolder folder;
+  const ProgramRun now = run_tracestep(
+      words_of("bench --threads 1 --warmup 0 --steps 6 --d-model 32 --d-ff 64 --layers 1 --heads 2 "
+               "--vocab 50 --batch 1 --context 16 --mode forward,step --roof 1 --format json "
+               "--output now.json"),
+      {.folder = folder.path()});
+  ASSERT_EQ(now.status, 0) << now.err;
+  const std::string before = (testing::source_folder() / "tests/cli/bench_1/result.json").string();
+  const ProgramRun run = run_tracestep(words_of("compare " + before + " now.json --format json"),
+                                       {.folder = folder.path()});
+  ASSERT_EQ(run.status, 0) << run.err;
+  const Json rows = Json::parse(run.out, "compare").at("tables").at("compare").at("rows");
+  ASSERT_EQ(rows.size(), 2u);
+  for (const Json& row : rows.items()) {
+    EXPECT_FALSE(row.at("median_b_ms").is_null()) << row.dump();
+  }
 }
 
 }  // namespace

@@ -6,10 +6,10 @@
 #include "backends/reference/reference_device.h"
 #include "ir/parse.h"
 #include "ops/functions.h"
+#include "spec/step_program.h"
 #include "support/backends.h"
 #include "support/host_values.h"
 #include "train/model_store.h"
-#include "train/step_program.h"
 
 namespace tracestep {
 namespace {
@@ -19,8 +19,8 @@ using testing::to_doubles;
 constexpr std::int64_t kOddBytes = 1234;
 const std::vector<double> kRate{0.01};
 
-StepSpec small_step(Mode mode, Granularity ops) {
-  StepSpec spec;
+RunSpec small_step(Mode mode, Granularity ops) {
+  RunSpec spec;
   spec.model = {.vocab = 31, .d_model = 16, .d_ff = 24, .layers = 2, .heads = 2};
   spec.shape = {.batch = 2, .context = 7};
   spec.mode = mode;

@@ -10,12 +10,12 @@
 #include "exec/eager.h"
 #include "ops/functions.h"
 #include "passes/as_float64.h"
+#include "spec/step_program.h"
 #include "support/backends.h"
 #include "support/host_values.h"
 #include "support/paths.h"
 #include "train/loop.h"
 #include "train/model_store.h"
-#include "train/step_program.h"
 
 namespace tracestep {
 namespace {
@@ -60,7 +60,7 @@ class TinyModelTest : public ::testing::TestWithParam<Granularity> {
 
 void expect_logits_and_gradients(Device& device, Granularity ops) {
   const auto folder = std::filesystem::path(::testing::TempDir());
-  EvalOptions options{.model = kTiny, .shape = kShape, .ops = ops};
+  EvalOptions options{.run = {.model = kTiny, .shape = kShape, .ops = ops}};
   options.init = kFolder / "tiny_weights.safetensors";
   options.batches = 1;
   options.logits = folder / "logits.safetensors";
@@ -93,7 +93,7 @@ struct Run {
 };
 
 Run ten_steps(Device& device, Granularity ops, double clip, bool wide) {
-  StepSpec spec{kTiny, kShape, Mode::kStep, ops};
+  RunSpec spec{.model = kTiny, .shape = kShape, .mode = Mode::kStep, .ops = ops};
   spec.optimizer.weight_decay = 0.1;
   spec.optimizer.clip = clip;
   spec.optimizer.report_norm = true;

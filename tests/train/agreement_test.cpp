@@ -17,16 +17,16 @@ constexpr int kSteps = 200;
 std::vector<double> losses_on(Device& device, Granularity ops, const char* precision = "fp32",
                               AttentionForm attention = AttentionForm::kNaive) {
   TrainOptions options;
-  options.attention = attention;
-  options.model = {.vocab = 29, .d_model = 16, .d_ff = 32, .layers = 2, .heads = 2};
-  options.model.precision = parse_precision("test", precision);
-  options.shape = {.batch = 2, .context = 9};
-  options.ops = ops;
+  options.run.attention = attention;
+  options.run.model = {.vocab = 29, .d_model = 16, .d_ff = 32, .layers = 2, .heads = 2};
+  options.run.precision = parse_precision("test", precision);
+  options.run.shape = {.batch = 2, .context = 9};
+  options.run.ops = ops;
   options.steps = kSteps;
-  options.seed = 5;
+  options.run.seed = 5;
   options.schedule = {ScheduleKind::kCosine, 3e-3, 3e-4, 20, kSteps};
-  options.optimizer.weight_decay = 0.1;
-  options.optimizer.clip = 1.0;
+  options.run.optimizer.weight_decay = 0.1;
+  options.run.optimizer.clip = 1.0;
   std::vector<std::int32_t> tokens;
   std::uint32_t state = 11;
   for (int i = 0; i < 4000; ++i) {

@@ -76,8 +76,6 @@ TEST(BatchesTest, ImpossibleSizesAreRefused) {
   message_of(ErrorCode::kUsage, [] { Batches(counting(9), {.batch = 0}); });
   message_of(ErrorCode::kUsage, [] { Batches(counting(9), {.context = -1}); });
   message_of(ErrorCode::kUsage, [] { Batches(counting(9), {.batch = kHuge, .context = 4}); });
-  EXPECT_EQ(parse_order("shuffled"), Order::kShuffled);
-  EXPECT_EQ(parse_order("random"), std::nullopt);
 }
 
 }  // namespace

@@ -17,8 +17,8 @@ using ::testing::HasSubstr;
 
 TrainOptions tiny_options() {
   TrainOptions out;
-  out.model = {.vocab = 23, .d_model = 16, .d_ff = 32, .layers = 1, .heads = 2};
-  out.shape = {.batch = 2, .context = 8};
+  out.run.model = {.vocab = 23, .d_model = 16, .d_ff = 32, .layers = 1, .heads = 2};
+  out.run.shape = {.batch = 2, .context = 8};
   out.steps = 3;
   out.schedule = {ScheduleKind::kCosine, 1e-2, 1e-3, 2, 12};
   return out;

@@ -7,6 +7,7 @@
 
 #include "backends/cpu/cpu_device.h"
 #include "ops/functions.h"
+#include "spec/step_program.h"
 #include "support/backends.h"
 #include "support/faulting_device.h"
 #include "train/checkpoint_files.h"
@@ -33,8 +34,8 @@ class DivergenceTest : public ::testing::Test {
  protected:
   void SetUp() override {
     ops::register_all();
-    options_.model = {.vocab = 23, .d_model = 16, .d_ff = 32, .layers = 1, .heads = 2};
-    options_.shape = {.batch = 2, .context = 8};
+    options_.run.model = {.vocab = 23, .d_model = 16, .d_ff = 32, .layers = 1, .heads = 2};
+    options_.run.shape = {.batch = 2, .context = 8};
     options_.steps = 8;
     options_.schedule.lr = 1e-2;
     options_.checkpoint = folder_ / "run";
@@ -72,7 +73,7 @@ class DivergenceTest : public ::testing::Test {
   std::filesystem::path write_weights(const std::string& poisoned, float value) {
     const auto device = make_cpu_device({.threads = 1});
     Store store(*device);
-    store.bind(loss_program(options_.model, options_.shape));
+    store.bind(loss_program(options_.run));
     initialize_parameters(store, 1);
     auto weights = parameters_of(store);
     weights.at(poisoned).as<float>()[3] = value;
@@ -134,7 +135,7 @@ TEST_F(DivergenceTest, AnUpdateThatOverflowsIsNeitherSavedNorDoesItRemoveWhatIsG
   options_.steps = 8;
   options_.resume = true;
   options_.schedule.lr = 3e38;
-  options_.optimizer.weight_decay = 10.0;
+  options_.run.optimizer.weight_decay = 10.0;
   options_.change = {"lr", "weight-decay"};
   options_.checkpoint_every = 1;
   const std::string message = failure();
@@ -164,7 +165,7 @@ TEST_F(DivergenceTest, ABadFirstStepSavesNothing) {
 }
 
 TEST_F(DivergenceTest, TheRangeOfFloat16IsNamedWhereItEnds) {
-  options_.model.precision = parse_precision("test", "fp16-pure");
+  options_.run.precision = parse_precision("test", "fp16-pure");
   options_.schedule.lr = 1e6;
   EXPECT_THAT(failure(), HasSubstr("float16 ends at 65504"));
 }
@@ -193,7 +194,7 @@ TEST_F(DivergenceTest, AValidationLossThatIsNotFiniteEndsTheRunUnsaved) {
 }
 
 TEST_F(DivergenceTest, EvaluationTellsOfWeightsAndOfResultsThatAreNotFinite) {
-  EvalOptions options{.model = options_.model, .shape = options_.shape};
+  EvalOptions options{.run = {.model = options_.run.model, .shape = options_.run.shape}};
   const auto device = make_cpu_device({.threads = 1});
   EXPECT_FALSE(evaluate(*device, options, some_tokens()).not_finite.has_value());
   options.init = write_weights("lm_head.weight", std::numeric_limits<float>::infinity());
@@ -206,7 +207,8 @@ TEST_F(DivergenceTest, EvaluationTellsOfWeightsAndOfResultsThatAreNotFinite) {
 }
 
 TEST_F(DivergenceTest, NothingIsGeneratedFromWhatIsNotFinite) {
-  GenerateOptions options{.model = options_.model, .context = 8, .prompt = {1, 2}};
+  GenerateOptions options{.run = {.model = options_.run.model, .shape = {.batch = 1, .context = 8}},
+                          .prompt = {1, 2}};
   const auto device = make_cpu_device({.threads = 1});
   const auto sample = [&] { generate(*device, options, nullptr, {}); };
   options.init = write_weights("lm_head.weight", std::nanf(""));

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
+#include "spec/fields.h"
 #include "train/temp_folder.h"
 
 namespace tracestep {
@@ -35,6 +36,15 @@ std::string difference(const Json& saved, const Json& now) {
   return message_of(ErrorCode::kUsage, [&] { continue_run(stored(saved), now, {}, 1); });
 }
 
+// A text of another value than the run's.
+std::string other_text(const RunField& field, const RunSpec& run) {
+  const std::string now = text_of(field, run);
+  for (const std::string& choice : field.choices) {
+    if (choice != now) return choice;
+  }
+  return std::to_string(field.value(run).as_int() + 1);
+}
+
 // One run for every option that changes the bits, under the name of its entry.
 std::vector<std::pair<std::string, Json>> other_runs() {
   std::vector<std::pair<std::string, Json>> out;
@@ -44,24 +54,24 @@ std::vector<std::pair<std::string, Json>> other_runs() {
     change(options, content);
     out.emplace_back(key, fingerprint(options, content));
   };
-  add("model", [](TrainOptions& o, RunContent&) { o.model.layers += 1; });
-  add("optimizer", [](TrainOptions& o, RunContent&) { o.optimizer.beta2 = 0.95; });
+  for (const RunField& field : run_fields()) {
+    if (some_run().find(field.name) == nullptr || field.name == "device") continue;
+    TrainOptions options = some_options();
+    field.parse("test", other_text(field, options.run))(options.run);
+    out.emplace_back(field.name, fingerprint(options, some_content()));
+  }
+  add("model", [](TrainOptions& o, RunContent&) { o.run.model.layers += 1; });
+  add("optimizer", [](TrainOptions& o, RunContent&) { o.run.optimizer.beta2 = 0.95; });
   add("device", [](TrainOptions&, RunContent& c) { c.device = "cuda:0"; });
-  add("precision", [](TrainOptions& o, RunContent&) { o.model.precision.autocast = DType::kBF16; });
-  add("ops", [](TrainOptions& o, RunContent&) { o.ops = Granularity::kPrimitive; });
-  add("attention", [](TrainOptions& o, RunContent&) { o.attention = AttentionForm::kFlash; });
-  add("batch", [](TrainOptions& o, RunContent&) { o.shape.batch += 1; });
-  add("context", [](TrainOptions& o, RunContent&) { o.shape.context += 1; });
   add("accumulate", [](TrainOptions& o, RunContent&) { o.accumulate = 2; });
   add("order", [](TrainOptions& o, RunContent&) { o.order = Order::kSequential; });
-  add("seed", [](TrainOptions& o, RunContent&) { o.seed = 1; });
   add("lr", [](TrainOptions& o, RunContent&) { o.schedule.lr = 2e-3; });
   add("schedule", [](TrainOptions& o, RunContent&) { o.schedule.kind = ScheduleKind::kConstant; });
   add("warmup-steps", [](TrainOptions& o, RunContent&) { o.schedule.warmup_steps = 6; });
   add("lr-min", [](TrainOptions& o, RunContent&) { o.schedule.lr_min = 0; });
   add("steps", [](TrainOptions& o, RunContent&) { o.schedule.total_steps = 101; });
-  add("clip", [](TrainOptions& o, RunContent&) { o.optimizer.clip = 1; });
-  add("weight-decay", [](TrainOptions& o, RunContent&) { o.optimizer.weight_decay = 0.1; });
+  add("clip", [](TrainOptions& o, RunContent&) { o.run.optimizer.clip = 1; });
+  add("weight-decay", [](TrainOptions& o, RunContent&) { o.run.optimizer.weight_decay = 0.1; });
   add("init", [](TrainOptions&, RunContent& c) { c.init = "4567"; });
   add("text", [](TrainOptions&, RunContent& c) { c.text = "89ab"; });
   add("validation", [](TrainOptions&, RunContent& c) {
@@ -83,6 +93,16 @@ TEST(FingerprintTest, TheSameRunMayContinue) {
   const Json short_run = fingerprint(constant, some_content());
   constant.schedule.total_steps = 200;
   EXPECT_EQ(fingerprint(constant, some_content()), short_run) << "--steps may be raised";
+}
+
+TEST(FingerprintTest, FieldsThatDecideTheBitsAreEntriesAndTheExecutorIsNot) {
+  for (const char* field : {"context", "batch", "precision", "ops", "attention", "seed"}) {
+    EXPECT_NE(some_run().find(field), nullptr) << field;
+  }
+  TrainOptions options = some_options();
+  options.run.executor = ExecutorKind::kCompiled;
+  options.run.place.threads = 3;
+  EXPECT_EQ(fingerprint(options, some_content()), some_run());
 }
 
 TEST(FingerprintTest, EveryOptionThatChangesTheBitsIsAnEntryOfItsOwn) {
@@ -115,12 +135,12 @@ TEST(FingerprintTest, AChangeIsTakenWhenItIsNamedAndKeptFromThenOn) {
 
 TEST(FingerprintTest, AllDifferencesAreNamedAtOnceWithBothValues) {
   TrainOptions options = some_options();
-  options.shape.batch = 8;
+  options.run.shape.batch = 8;
   options.schedule.lr = 0.5;
   const std::string message = difference(some_run(), fingerprint(options, some_content()));
   EXPECT_THAT(message, HasSubstr("another --batch: 4, now 8; another --lr: 0.001, now 0.5"));
   EXPECT_THAT(message, HasSubstr("--change batch,lr"));
-  options.model.layers = 3;
+  options.run.model.layers = 3;
   EXPECT_THAT(difference(some_run(), fingerprint(options, some_content())),
               HasSubstr("use the same options, or another folder"));
 }
@@ -136,7 +156,7 @@ TEST(FingerprintTest, AnUnknownNameIsRefusedWithAllNames) {
   const Names names{"lr", "wieght-decay"};
   const std::string message = message_of(ErrorCode::kUsage, [&] { check_changes(names); });
   EXPECT_THAT(message, HasSubstr("there is no \"wieght-decay\"; did you mean weight-decay?"));
-  EXPECT_THAT(message, HasSubstr("one of device, precision, "));
+  EXPECT_THAT(message, HasSubstr("one of device, context, "));
 }
 
 TEST(FingerprintTest, ValidationAndTextExplainADifferentNumberOfTokens) {
@@ -170,7 +190,7 @@ TEST(FingerprintTest, AnEarlierVersionsCheckpointIsComparedByWhatItHolds) {
   EXPECT_EQ(continue_run(earlier_run(950, 50), some_run(), {}, 1), some_run());
   EXPECT_THAT(testing::internal::GetCapturedStderr(),
               HasSubstr("not recorded by the version that wrote the checkpoint, so not compared: "
-                        "optimizer, device, ops, attention, lr, "));
+                        "optimizer, device, ops, lr, "));
   EXPECT_THAT(difference(earlier_run(9500, 500), some_run()),
               HasSubstr("--tokenizer: 10000 tokens, now 1000 tokens with"));
   EXPECT_THAT(difference(earlier_run(1000, 0), some_run()),

@@ -8,9 +8,9 @@
 #include "backends/reference/reference_device.h"
 #include "exec/eager.h"
 #include "ops/functions.h"
+#include "spec/step_program.h"
 #include "support/host_values.h"
 #include "train/model_store.h"
-#include "train/step_program.h"
 #include "train/temp_folder.h"
 
 namespace tracestep {
@@ -30,13 +30,13 @@ TokenSourcePtr some_tokens() {
 
 TrainOptions tiny_options() {
   TrainOptions out;
-  out.model = {.vocab = 23, .d_model = 16, .d_ff = 32, .layers = 2, .heads = 2};
-  out.shape = {.batch = 4, .context = 8};
+  out.run.model = {.vocab = 23, .d_model = 16, .d_ff = 32, .layers = 2, .heads = 2};
+  out.run.shape = {.batch = 4, .context = 8};
   out.steps = 12;
-  out.seed = 3;
+  out.run.seed = 3;
   out.schedule = {ScheduleKind::kCosine, 1e-2, 1e-3, 2, 12};
-  out.optimizer.weight_decay = 0.1;
-  out.optimizer.clip = 1.0;
+  out.run.optimizer.weight_decay = 0.1;
+  out.run.optimizer.clip = 1.0;
   return out;
 }
 
@@ -112,7 +112,7 @@ TEST_F(LoopTest, ResumingWithAnotherModelIsRefused) {
   options.resume = true;
   options.steps = 2;
   run(options);
-  options.shape.batch = 2;
+  options.run.shape.batch = 2;
   EXPECT_THROW(run(options), Error);
 }
 
@@ -121,7 +121,7 @@ TEST_F(LoopTest, AccumulationOverMicroBatchesGivesTheGradientOfTheWholeBatch) {
   whole.order = Order::kSequential;
   whole.steps = 4;
   TrainOptions split = whole;
-  split.shape.batch = 2;
+  split.run.shape.batch = 2;
   split.accumulate = 2;
   const std::vector<TrainStep> a = run(whole), b = run(split);
   for (std::size_t i = 0; i < a.size(); ++i) {
@@ -164,10 +164,9 @@ TEST_F(LoopTest, CachedDecodingGivesTheLogitsOfTheWholeSequence) {
   Store store(*device);
   const TrainOptions options = tiny_options();
   constexpr std::int64_t kLength = 6;
-  StepSpec spec{options.model, {1, kLength}, Mode::kInference};
+  const RunSpec spec{.model = options.run.model, .shape = {1, kLength}, .mode = Mode::kInference};
   EagerExecutor full(store, step_program(spec, *device));
-  EagerExecutor decode(
-      store, lowered(decode_program(options.model, {1, kLength}), pipeline_options(spec), *device));
+  EagerExecutor decode(store, lowered(decode_program(spec), pipeline_options(spec), *device));
   initialize_parameters(store, 5);
   const std::vector<std::int64_t> tokens{3, 1, 4, 1, 5, 9};
   full.set_input("tokens", HostTensor::of<std::int64_t>(DType::kI64, {1, kLength}, tokens));
@@ -188,8 +187,8 @@ TEST_F(LoopTest, CachedDecodingGivesTheLogitsOfTheWholeSequence) {
 
 TEST_F(LoopTest, SamplingDependsOnTheSeedAlone) {
   const auto device = make_cpu_device({.threads = 2});
-  GenerateOptions options{
-      .model = tiny_options().model, .context = 16, .seed = 9, .prompt = {1, 2}};
+  GenerateOptions options{.run = {.model = tiny_options().run.model, .shape = {1, 16}, .seed = 9},
+                          .prompt = {1, 2}};
   options.tokens = 10;
   const auto a = generate(*device, options, nullptr, {});
   const auto b = generate(*device, options, nullptr, {});

@@ -8,9 +8,9 @@
 #include "exec/eager.h"
 #include "ir/parse.h"
 #include "ops/functions.h"
+#include "spec/step_program.h"
 #include "support/backends.h"
 #include "support/host_values.h"
-#include "train/step_program.h"
 
 namespace tracestep {
 namespace {

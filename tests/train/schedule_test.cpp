@@ -48,8 +48,6 @@ TEST(ScheduleTest, ImpossibleSchedulesAreRefused) {
                               Schedule{ScheduleKind::kConstant, 1, 0, -1, 10}}) {
     message_of(ErrorCode::kUsage, [&] { bad.check(); });
   }
-  EXPECT_EQ(parse_schedule("cosine"), ScheduleKind::kCosine);
-  EXPECT_EQ(parse_schedule("linear"), std::nullopt);
 }
 
 TEST(ScheduleTest, TheStepSizeCorrectsBothMoments) {

@@ -36,13 +36,13 @@ TokenSourcePtr some_tokens() {
 
 TrainOptions options_of(const Case& c) {
   TrainOptions out;
-  out.model = {.vocab = 23, .d_model = 16, .d_ff = 32, .layers = 2, .heads = 2};
-  out.model.precision = parse_precision("test", c.precision);
-  out.shape = {.batch = 2, .context = 8};
+  out.run.model = {.vocab = 23, .d_model = 16, .d_ff = 32, .layers = 2, .heads = 2};
+  out.run.precision = parse_precision("test", c.precision);
+  out.run.shape = {.batch = 2, .context = 8};
   out.accumulate = c.accumulate;
-  out.ops = c.ops;
+  out.run.ops = c.ops;
   out.schedule.lr = 1e-2;
-  out.optimizer.weight_decay = 0.1;
+  out.run.optimizer.weight_decay = 0.1;
   return out;
 }
 

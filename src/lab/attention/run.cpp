@@ -9,10 +9,9 @@
 #include "base/error.h"
 #include "base/half.h"
 #include "base/random.h"
-#include "exec/eager.h"
 #include "lab/measure/statistics.h"
 #include "ops/functions.h"
-#include "train/step_program.h"
+#include "session/session.h"
 
 namespace tracestep {
 namespace {
@@ -23,7 +22,7 @@ constexpr const char* kLossScope = "loss";
 Program forward_graph(const AttentionSpec& spec, DType dtype) {
   ops::register_all();
   Builder b("attention");
-  const Type type{dtype, {spec.batch, spec.context, spec.width}};
+  const Type type{dtype, {spec.run.shape.batch, spec.run.shape.context, spec.width}};
   const Val q = b.parameter("q", type), k = b.parameter("k", type), v = b.parameter("v", type);
   const Val upstream = b.input("upstream", type);
   Val y;
@@ -56,14 +55,15 @@ bool is_loss(const Node& node) {
 // N² tensors among what is alive before backward.
 std::int64_t saved_bytes_of(const AttentionProgram& p, const AttentionSpec& spec) {
   const Storage storage = plan_storage(p.program);
+  const BatchShape shape = spec.run.shape;
   std::int64_t total = 0;
   for (const Buffer& buffer : storage.buffers) {
     if (buffer.first == kNoNode || buffer.first >= p.forward_end || buffer.last < p.forward_end) {
       continue;
     }
     const Type& type = p.program.type(buffer.owner);
-    const bool is_square = type.shape.rank() == 3 && type.shape[1] == spec.context &&
-                           type.shape[2] == spec.context && type.shape[0] == spec.batch;
+    const bool is_square = type.shape.rank() == 3 && type.shape[1] == shape.context &&
+                           type.shape[2] == shape.context && type.shape[0] == shape.batch;
     if (is_square && is_floating(type.dtype)) total += buffer.bytes;
   }
   return total;
@@ -233,9 +233,9 @@ void measure(Device& device, const StopSignal* stop, AttentionResult& out) {
   out.predicted_before_backward_bytes = live_bytes_before(p.program, p.forward_end);
   out.predicted_peak_bytes =
       predicted_peak_bytes(p.program, plan_storage(p.program), device.traits());
-  Store store(device);
-  EagerExecutor executor(store, p.program);
-  set_values(store, executor, out.spec.seed);
+  Session session(device, out.spec.run, p.program);
+  EagerExecutor& executor = session.executor();
+  set_values(session.store(), executor, out.spec.run.seed);
   device.allocator().reset_peak();
   PartTimer timer(executor, device, p);
   time_parts(timer, device, stop, out);
@@ -251,7 +251,7 @@ std::string name_of(const SavedScores& saved) {
 }
 
 std::string saved_name(const AttentionSpec& spec) {
-  return spec.attention == AttentionForm::kFlash ? "lse" : name_of(spec.saved);
+  return spec.run.attention == AttentionForm::kFlash ? "lse" : name_of(spec.saved);
 }
 
 SavedScores parse_saved(const std::string& where, const std::string& text) {
@@ -282,11 +282,11 @@ SavedScores parse_saved(const std::string& where, const std::string& text) {
 }
 
 AttentionProgram attention_program(const AttentionSpec& spec, const Device& device) {
-  const Precision precision = parse_precision("--precision", spec.precision);
+  const Precision& precision = spec.run.precision;
   PipelineOptions options;
   options.mode = Mode::kForwardBackward;
   options.granularity = spec.saved.exp ? Granularity::kPrimitive : Granularity::kFused;
-  options.attention = spec.attention;
+  options.attention = spec.run.attention;
   options.autocast = precision.autocast;
   options.verify = false;
   AttentionProgram out{.program =
@@ -326,7 +326,7 @@ AttentionResult measure_attention(const DeviceFactory& make_device, const Attent
                                   const StopSignal* stop) {
   AttentionResult out;
   out.spec = spec;
-  const std::unique_ptr<Device> device = make_device();
+  const std::unique_ptr<Device> device = make_device(spec.run);
   out.device = device->name();
   out.computes = device->computes();
   try {

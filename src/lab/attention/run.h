@@ -7,7 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "lab/measure/measurement.h"
+#include "base/signals.h"
+#include "session/devices.h"
 
 namespace tracestep {
 
@@ -25,14 +26,12 @@ std::string name_of(const SavedScores& saved);  // "scores+exp+weights"
 SavedScores parse_saved(const std::string& where, const std::string& text);
 
 struct AttentionSpec {
-  std::int64_t batch = 8, context = 256, width = 16;  // B, T, D; there are no heads
+  RunSpec run = {.shape = {.batch = 8, .context = 256}};  // its model and mode do not matter
+  std::int64_t width = 16;                                // D; there are no heads
   bool causal = true;
   SavedScores saved = {};  // of the naive form; flash saves none
-  AttentionForm attention = AttentionForm::kNaive;
-  std::string precision = "fp32";
   int warmup = 5, steps = 100;
   double max_seconds = 0;  // of timed steps; 0: no end but `steps`
-  std::uint64_t seed = 0;
 };
 
 // "lse" for the flash form: one number for each row of scores.

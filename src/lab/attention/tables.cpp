@@ -10,7 +10,6 @@
 #include <fmt/format.h>
 
 #include "base/error.h"
-#include "base/precision.h"
 #include "base/units.h"
 #include "lab/measure/facts_json.h"
 #include "lab/measure/statistics.h"
@@ -24,15 +23,15 @@ constexpr double kMiB = 1024.0 * 1024.0;
 
 std::string label_of(const AttentionSpec& spec) {
   return fmt::format("width {} {} {} {}", spec.width, spec.causal ? "causal" : "unmasked",
-                     name_of(spec.attention), saved_name(spec));
+                     name_of(spec.run.attention), saved_name(spec));
 }
 
 // Bytes of one N² tensor: B·S² elements of the dtype that scores are computed in.
 double square_bytes(const AttentionSpec& spec) {
-  const Precision precision = parse_precision("--precision", spec.precision);
+  const Precision& precision = spec.run.precision;
   // Under autocast softmax runs in float32, over scores of the low dtype.
   const DType dtype = precision.autocast ? DType::kF32 : precision.parameters;
-  return static_cast<double>(spec.batch) * static_cast<double>(size_of(dtype));
+  return static_cast<double>(spec.run.shape.batch) * static_cast<double>(size_of(dtype));
 }
 
 // A part with what several columns are made of.
@@ -104,16 +103,16 @@ using R = const AttentionRow&;
 
 Fields<AttentionRow> identity_fields() {
   return {
-      {int_column("batch", "", "B"), [](R a) { return a.r.spec.batch; }},
+      {int_column("batch", "", "B"), [](R a) { return a.r.spec.run.shape.batch; }},
       {int_column("width", "", "D; there are no heads"), [](R a) { return a.r.spec.width; }},
-      {int_column("context", "", "S"), [](R a) { return a.r.spec.context; }},
+      {int_column("context", "", "S"), [](R a) { return a.r.spec.run.shape.context; }},
       {bool_column("causal"), [](R a) { return a.r.spec.causal; }},
       {text_column("attention", "", "its form: naive or flash"),
-       [](R a) { return name_of(a.r.spec.attention); }},
+       [](R a) { return name_of(a.r.spec.run.attention); }},
       {text_column("saved", "",
                    "N² tensors alive when backward starts, or lse, one row of numbers"),
        [](R a) { return saved_name(a.r.spec); }},
-      {text_column("precision"), [](R a) { return a.r.spec.precision; }},
+      {text_column("precision"), [](R a) { return name_of(a.r.spec.run.precision); }},
       {text_column("device"), [](R a) { return a.r.device; }},
       {text_column("status", "", "ok or oom"), [](R a) { return a.r.status; }},
       {int_column("steps", "n", "timed steps"),
@@ -139,7 +138,7 @@ Fields<AttentionRow> result_fields() {
        [](R a) { return a.r.saved_bytes; }},
       {real_column("bytes_per_s2", "bytes / S²", "", 2, "before backward"),
        [](R a) {
-         const auto s = static_cast<double>(a.r.spec.context);
+         const auto s = static_cast<double>(a.r.spec.run.shape.context);
          return when(a.ok, static_cast<double>(a.r.before_backward_bytes) / (s * s));
        }},
       {data_only(real_column("roof_tflops", "roof", "TFLOP/s", 3)),
@@ -165,9 +164,9 @@ ResultRow as_row(const AttentionResult& r, const AttentionPart& part, const char
                  const Json& environment) {
   Json row = Json::object();
   row["size"] = fmt::format("attention {}", label_of(r.spec));
-  row["context"] = r.spec.context;
+  row["context"] = r.spec.run.shape.context;
   row["mode"] = mode;
-  row["precision"] = r.spec.precision;
+  row["precision"] = name_of(r.spec.run.precision);
   row["device"] = r.device;
   row["status"] = r.status;
   row["samples_ms"] = list_of(part.samples_ms);
@@ -278,12 +277,12 @@ struct Scaling {
 Fields<Scaling> scaling_fields() {
   using S = const Scaling&;
   return {
-      {int_column("batch"), [](S s) { return s.spec.batch; }},
+      {int_column("batch"), [](S s) { return s.spec.run.shape.batch; }},
       {int_column("width"), [](S s) { return s.spec.width; }},
       {bool_column("causal"), [](S s) { return s.spec.causal; }},
-      {text_column("attention"), [](S s) { return name_of(s.spec.attention); }},
+      {text_column("attention"), [](S s) { return name_of(s.spec.run.attention); }},
       {text_column("saved"), [](S s) { return saved_name(s.spec); }},
-      {text_column("precision"), [](S s) { return s.spec.precision; }},
+      {text_column("precision"), [](S s) { return name_of(s.spec.run.precision); }},
       {int_column("points", "", "contexts that ran"), &Scaling::points},
       {real_column("bytes_per_s2", "a", "bytes / S²", 3, "before backward"),
        [](S s) { return s.held.a; }},
@@ -304,7 +303,7 @@ using Cells = std::vector<const AttentionResult*>;
 std::optional<Scaling> scaling_of(const Cells& cells) {
   std::vector<double> s, held, peak;
   for (const AttentionResult* r : cells) {
-    s.push_back(static_cast<double>(r->spec.context));
+    s.push_back(static_cast<double>(r->spec.run.shape.context));
     held.push_back(static_cast<double>(r->before_backward_bytes));
     peak.push_back(static_cast<double>(r->peak_bytes));
   }
@@ -316,16 +315,16 @@ std::optional<Scaling> scaling_of(const Cells& cells) {
 // The bytes at the longest context, worked out.
 std::string worked(const Cells& cells) {
   const AttentionResult& last = **std::ranges::max_element(
-      cells, {}, [](const AttentionResult* r) { return r->spec.context; });
+      cells, {}, [](const AttentionResult* r) { return r->spec.run.shape.context; });
   const AttentionSpec& spec = cells.front()->spec;
-  const auto largest = static_cast<double>(last.spec.context);
+  const auto largest = static_cast<double>(last.spec.run.shape.context);
   const auto bytes = static_cast<double>(last.before_backward_bytes);
   const double one = square_bytes(spec);
   return fmt::format(
       "{}: {:.2f} MiB / {}² = {:.0f} / {:.0f} = {:.2f} bytes per S²; one N² tensor is B·{} = {} "
       "bytes per S²",
-      label_of(spec), bytes / kMiB, last.spec.context, bytes, largest * largest,
-      bytes / (largest * largest), one / static_cast<double>(spec.batch), one);
+      label_of(spec), bytes / kMiB, last.spec.run.shape.context, bytes, largest * largest,
+      bytes / (largest * largest), one / static_cast<double>(spec.run.shape.batch), one);
 }
 
 }  // namespace
@@ -335,7 +334,8 @@ Table attention_scaling_table(std::span<const AttentionResult> results) {
   std::map<Key, Cells> groups;
   for (const AttentionResult& r : results) {
     if (r.status != "ok") continue;
-    groups[{r.spec.batch, r.spec.width, r.spec.causal, saved_name(r.spec), r.spec.precision}]
+    groups[{r.spec.run.shape.batch, r.spec.width, r.spec.causal, saved_name(r.spec),
+            name_of(r.spec.run.precision)}]
         .push_back(&r);
   }
   const Fields<Scaling> fields = scaling_fields();

@@ -129,10 +129,11 @@ class Report {
       : layout_(layout), options_(options), against_a_(a), against_b_(b) {
     out_.environment = environment_table(a, b);
     out_.rows = {.name = "compare", .title = "B against A", .columns = fields_.columns()};
-    const auto rows_of_a = by_identity(a, layout, options.ignored);
-    const auto rows_of_b = by_identity(b, layout, options.ignored);
+    const std::vector<std::string> ignored = ignored_keys(a, b, options.ignored);
+    const auto rows_of_a = by_identity(a, layout, ignored);
+    const auto rows_of_b = by_identity(b, layout, ignored);
     for (const ResultRow& row : a.rows) {
-      const auto found = rows_of_b.find(identity(row, layout, options.ignored));
+      const auto found = rows_of_b.find(identity(row, layout, ignored));
       if (found != rows_of_b.end()) {
         add_pair(row, *found->second);
         continue;
@@ -142,7 +143,7 @@ class Report {
       gate_.undecide(label, "only in A");
     }
     for (const ResultRow& row : b.rows) {
-      if (rows_of_a.contains(identity(row, layout, options.ignored))) continue;
+      if (rows_of_a.contains(identity(row, layout, ignored))) continue;
       add_words(pair_label(row, row, layout_), "only in B");
     }
     add_notes();

@@ -31,6 +31,11 @@ std::string pair_label(const ResultRow& a, const ResultRow& b, const ResultLayou
 std::string identity(const ResultRow& row, const ResultLayout& layout,
                      const std::vector<std::string>& ignored);
 
+// The keys that do not tell rows apart: those asked for, and what only changes the speed, which is
+// what is compared, unless a file has rows of both kinds.
+std::vector<std::string> ignored_keys(const ResultFile& a, const ResultFile& b,
+                                      const std::vector<std::string>& asked);
+
 // All rows by their identity. Error{kUsage}: two rows have the same one.
 std::map<std::string, const ResultRow*> by_identity(const ResultFile& file,
                                                     const ResultLayout& layout,

@@ -12,7 +12,7 @@
 #include "lab/explain/page.h"
 #include "lab/measure/validity.h"
 #include "lab/report/table.h"
-#include "train/step_program.h"
+#include "spec/step_program.h"
 
 namespace tracestep {
 

@@ -10,15 +10,15 @@
 namespace tracestep {
 namespace {
 
-StepSpec spec_of(const ExplainInput& input, Mode mode, Granularity ops = Granularity::kFused) {
+RunSpec spec_of(const ExplainInput& input, Mode mode, Granularity ops = Granularity::kFused) {
   return {.model = input.model, .shape = input.shape, .mode = mode, .ops = ops};
 }
 
-MemoryCell cell_of(const StepSpec& spec) {
-  return {.precision = "fp32", .run = predict_memory(spec, {})};
+MemoryCell cell_of(const RunSpec& spec) {
+  return {.run = predict_memory(spec, {})};
 }
 
-double peak_of(const StepSpec& spec) {
+double peak_of(const RunSpec& spec) {
   return static_cast<double>(predict_memory(spec, {}).map.peak_bytes);
 }
 

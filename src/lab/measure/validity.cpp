@@ -2,19 +2,28 @@
 #include "lab/measure/validity.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <limits>
 #include <map>
 
 #include <fmt/format.h>
 
+#include "spec/fields.h"
+
 namespace tracestep {
 namespace {
 
-// The columns that say what was measured, and not what came out.
-constexpr std::array<std::string_view, 9> kKeys = {
-    "size", "context", "batch", "vocab", "mode", "precision", "ops", "attention", "device"};
+// The columns that say what was measured, and not what came out or how fast it could be.
+const std::vector<std::string_view>& keys() {
+  static const std::vector<std::string_view> all = [] {
+    std::vector<std::string_view> out;
+    for (const RunField& field : run_fields()) {
+      if (is_column(field) && field.role != FieldRole::kSpeed) out.push_back(field.name);
+    }
+    return out;
+  }();
+  return all;
+}
 
 bool is_ok(const ResultRow& row) {
   return row.text("status") == "ok";
@@ -77,7 +86,7 @@ std::vector<std::vector<std::size_t>> alike(std::span<const ResultRow> rows,
   for (std::size_t i = 0; i < rows.size(); ++i) {
     if (!is_ok(rows[i])) continue;
     std::string alike;
-    for (std::string_view key : kKeys) {
+    for (std::string_view key : keys()) {
       if (std::ranges::find(except, key) != except.end()) continue;
       const Json* cell = rows[i].find(key);
       alike += (cell == nullptr ? std::string() : cell->dump()) + '\n';
@@ -156,8 +165,8 @@ const Json* ResultRow::parameters() const {
 
 std::string ResultRow::label() const {
   std::string out;
-  for (std::string_view key : {"size", "context", "mode", "precision", "ops", "attention"}) {
-    const Json* cell = find(key);
+  for (const RunField& field : run_fields()) {
+    const Json* cell = field.is_axis ? find(field.name) : nullptr;
     if (cell == nullptr) continue;
     out += (out.empty() ? "" : " ") + (cell->is_string() ? cell->as_string() : cell->dump());
   }

@@ -11,6 +11,7 @@
 #include "lab/measure/statistics.h"
 #include "lab/measure/validity.h"
 #include "nn/config.h"
+#include "spec/fields.h"
 
 namespace tracestep {
 namespace {
@@ -259,8 +260,10 @@ Found swapped_label(const ResultRow& row) {
     return Verdict{"swapped_label", Severity::kInvalid, std::move(text)};
   };
   if (const Json* cell = row.parameters()) {
-    for (std::string_view key : {"size", "mode", "precision", "ops"}) {
-      const Json* asked = cell->find(key);
+    for (const RunField& field : run_fields()) {
+      const std::string& key = field.name;
+      const bool is_said = field.role == FieldRole::kProgram && row.find(key) != nullptr;
+      const Json* asked = is_said ? cell->find(key) : nullptr;
       if (asked == nullptr || !asked->is_string() || asked->as_string() == row.text(key)) continue;
       return found(fmt::format("the row says {} {}, but {} was asked for", key, row.text(key),
                                asked->as_string()));

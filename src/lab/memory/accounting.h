@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "train/step_program.h"
+#include "spec/step_program.h"
 
 namespace tracestep {
 
@@ -29,6 +29,6 @@ struct AccountedPeak {
 // Modes: `forward` holds weights and the live graphs; `forward-backward` one graph, and gradients
 // while they grow (all along when kept); `step` AdamW's states besides. Error{kUsage} for inference
 // and other precisions, for which there is no such form.
-AccountedPeak accounted_peak(const StepSpec& step, const Accounting& as);
+AccountedPeak accounted_peak(const RunSpec& step, const Accounting& as);
 
 }  // namespace tracestep

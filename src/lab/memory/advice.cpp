@@ -21,12 +21,17 @@ std::int64_t live_bytes(const OutOfMemoryState& oom) {
   return out;
 }
 
+// Everything is stored narrow.
+bool is_pure(const Precision& precision) {
+  return precision.parameters != DType::kF32;
+}
+
 struct Figures {
   std::int64_t peak_bytes = 0;
   double flops = 0, moved = 0, kernels = 0;  // per token
 };
 
-Figures figures_of(const StepSpec& step, const DeviceTraits& traits) {
+Figures figures_of(const RunSpec& step, const DeviceTraits& traits) {
   const Program program = step_program(step);
   const Cost cost = total_cost(program);
   const auto tokens = static_cast<double>(step.shape.batch * step.shape.context);
@@ -42,7 +47,7 @@ class Search {
   Search(const MemoryCell& cell, std::int64_t limit)
       : limit_(limit),
         traits_(cell.run.traits),
-        start_{.step = cell.run.spec.step, .precision = cell.precision},
+        start_{.step = cell.run.spec.step},
         now_(figures_of(start_.step, traits_)) {}
 
   // Single changes, also on top of fused ops, which change nothing else; if none fits, pairs on top
@@ -80,7 +85,7 @@ class Search {
 
   int severity(const Remedy& r) const {
     if (r.step.shape.context != start_.step.shape.context) return 4;
-    if (r.precision != start_.precision) return r.precision.ends_with("-pure") ? 3 : 2;
+    if (r.step.precision != start_.step.precision) return is_pure(r.step.precision) ? 3 : 2;
     return r.step.shape.batch != start_.step.shape.batch ? 1 : 0;
   }
 
@@ -97,7 +102,7 @@ class Search {
     for (const Remedy& r : from) {
       add(fused(r));
       add(flash(r));
-      add(precision(r, "bf16"));
+      add(precision(r, {.autocast = DType::kBF16}));
       if (r.step.shape.batch == 1) continue;
       Remedy least = r;
       least.step.shape.batch = 1;
@@ -112,9 +117,9 @@ class Search {
       if (auto next = fused(r)) out.push_back(std::move(*next));
       if (auto next = flash(r)) out.push_back(std::move(*next));
       if (auto next = batch(r)) out.push_back(std::move(*next));
-      if (auto next = precision(r, "bf16")) out.push_back(std::move(*next));
+      if (auto next = precision(r, {.autocast = DType::kBF16})) out.push_back(std::move(*next));
       if (auto next = context(r)) out.push_back(std::move(*next));
-      if (auto next = precision(r, "bf16-pure")) out.push_back(std::move(*next));
+      if (auto next = precision(r, {.parameters = DType::kBF16})) out.push_back(std::move(*next));
     }
     return out;
   }
@@ -131,11 +136,11 @@ class Search {
     return described(r);
   }
 
-  std::optional<Remedy> precision(Remedy r, const char* name) {
-    if (r.precision == name || r.precision.ends_with("-pure")) return std::nullopt;
-    if (r.precision == "fp16" && std::string_view(name) == "bf16") return std::nullopt;
-    r.precision = name;
-    apply_precision(r.step.model, name);
+  std::optional<Remedy> precision(Remedy r, const Precision& other) {
+    const Precision& now = r.step.precision;
+    // Not from fp16 to bf16, which takes as much.
+    if (now == other || is_pure(now) || (now.autocast && other.autocast)) return std::nullopt;
+    r.step.precision = other;
     return described(r);
   }
 
@@ -176,7 +181,7 @@ class Search {
   }
 
   Remedy described(Remedy r) {
-    const StepSpec &a = start_.step, &b = r.step;
+    const RunSpec &a = start_.step, &b = r.step;
     r.what.clear();
     r.command.clear();
     const auto changed = [&](const char* flag, const char* name, auto from, auto to) {
@@ -187,7 +192,7 @@ class Search {
     changed("--ops", "ops", name_of(a.ops), name_of(b.ops));
     changed("--attention", "attention", name_of(a.attention), name_of(b.attention));
     changed("--batch", "batch", a.shape.batch, b.shape.batch);
-    changed("--precision", "precision", start_.precision, r.precision);
+    changed("--precision", "precision", name_of(a.precision), name_of(b.precision));
     changed("--context", "context", a.shape.context, b.shape.context);
     // The flags say all that differs; many ways lead to the same ones.
     const auto [known, is_new] = figures_.try_emplace(r.command);
@@ -208,9 +213,9 @@ class Search {
 };
 
 const char* consequence(const MemoryCell& cell, const Remedy& r) {
-  const StepSpec &a = cell.run.spec.step, &b = r.step;
+  const RunSpec &a = cell.run.spec.step, &b = r.step;
   if (a.shape.context != b.shape.context) return "another task: the model sees less text";
-  if (cell.precision != r.precision) return "other roundings";
+  if (a.precision != b.precision) return "other roundings";
   if (a.shape.batch != b.shape.batch) return "smaller batch; accumulate gradients for the same one";
   return "same numbers up to rounding";
 }

@@ -16,8 +16,7 @@ Table failure_holder_table(const MemoryCell& cell);
 
 // One way to make it fit.
 struct Remedy {
-  StepSpec step = {};
-  std::string precision = {};
+  RunSpec step = {};
   std::string what = {};     // "batch 4 → 2"
   std::string command = {};  // flags that differ: "--batch 2"
   std::int64_t peak_bytes = 0;

@@ -11,7 +11,7 @@ namespace {
 struct Letters {
   std::int64_t b, t, c, f, h, l, v, p, s;  // s: bytes of an element
 
-  explicit Letters(const StepSpec& step)
+  explicit Letters(const RunSpec& step)
       : b(step.shape.batch),
         t(step.shape.context),
         c(step.model.d_model),
@@ -20,7 +20,7 @@ struct Letters {
         l(step.model.layers),
         v(step.model.vocab),
         p(parameter_formula(step.model)),
-        s(static_cast<std::int64_t>(size_of(step.model.precision.parameters))) {}
+        s(static_cast<std::int64_t>(size_of(step.precision.parameters))) {}
   std::int64_t btc() const { return b * t * c; }
   std::int64_t btf() const { return b * t * f; }
   std::int64_t bhtt() const { return b * h * t * t; }
@@ -38,11 +38,11 @@ std::optional<std::int64_t> bytes_of_value(const Program& program, std::string_v
   return std::nullopt;
 }
 
-bool is_flash(const StepSpec& step) {
+bool is_flash(const RunSpec& step) {
   return step.attention == AttentionForm::kFlash;
 }
 
-const char* saved_formula(const StepSpec& step) {
+const char* saved_formula(const RunSpec& step) {
   if (step.ops == Granularity::kFused) {
     return is_flash(step) ? "(8·BTC + 3·BTF + BHT + 2·BT)·s" : "(8·BTC + 3·BTF + BHT² + 2·BT)·s";
   }
@@ -79,7 +79,7 @@ class Rows {
  public:
   Rows(const MemoryCell& cell, Table& table)
       : run_(cell.run), step_(cell.run.spec.step), n_(step_), table_(table) {
-    is_uniform_ = !step_.model.precision.autocast.has_value();
+    is_uniform_ = !step_.precision.autocast.has_value();
     saves_ = step_.mode != Mode::kInference;
   }
 
@@ -88,7 +88,7 @@ class Rows {
     static_bytes();
     activations();
     if (saves_ && is_uniform_) saved();
-    if (step_.model.precision.autocast) weight_copy();
+    if (step_.precision.autocast) weight_copy();
     peak();
   }
 
@@ -195,7 +195,7 @@ class Rows {
   }
 
   const MemoryRun& run_;
-  const StepSpec& step_;
+  const RunSpec& step_;
   Letters n_;
   Table& table_;
   bool is_uniform_, saves_;
@@ -203,7 +203,7 @@ class Rows {
 
 }  // namespace
 
-std::int64_t saved_elements_per_layer(const StepSpec& step) {
+std::int64_t saved_elements_per_layer(const RunSpec& step) {
   const Letters n(step);
   const bool fused = step.ops == Granularity::kFused, flash = is_flash(step);
   const std::int64_t rows = 2 * n.b * n.t, rows_of_heads = n.b * n.h * n.t;
@@ -211,7 +211,7 @@ std::int64_t saved_elements_per_layer(const StepSpec& step) {
   return 10 * n.btc() + 5 * n.btf() + (flash ? 0 : 2 * n.bhtt()) + rows + rows_of_heads;
 }
 
-std::int64_t saved_bytes_once(const StepSpec& step, std::int64_t element_bytes) {
+std::int64_t saved_bytes_once(const RunSpec& step, std::int64_t element_bytes) {
   const Letters n(step);
   const bool fused = step.ops == Granularity::kFused;
   const std::int64_t rows = n.b * n.t, tables = n.t * step.model.head_width();

@@ -12,8 +12,8 @@ namespace tracestep {
 Table formula_table(const MemoryCell& cell);
 
 // Elements that one layer saves for backward, and what is saved once beside the layers.
-std::int64_t saved_elements_per_layer(const StepSpec& step);
-std::int64_t saved_bytes_once(const StepSpec& step, std::int64_t element_bytes);
+std::int64_t saved_elements_per_layer(const RunSpec& step);
+std::int64_t saved_bytes_once(const RunSpec& step, std::int64_t element_bytes);
 // The same of one layer as the course's PyTorch code keeps it, with `scores` tensors of B·H·T².
 std::int64_t course_elements_per_layer(const ModelConfig& model, BatchShape shape, int scores = 2);
 

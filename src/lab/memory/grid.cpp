@@ -3,6 +3,7 @@
 
 #include "analysis/saved.h"
 #include "ir/op_def.h"
+#include "lab/measure/run_columns.h"
 #include "lab/memory/tables.h"
 #include "lab/memory/totals.h"
 #include "lab/report/fields.h"
@@ -48,12 +49,9 @@ Json largest_json(const MemoryRun& run) {
 
 // The peak of the same cell in fp32, if it is in the grid.
 const MemoryCell* in_fp32(std::span<const MemoryCell> cells, const MemoryCell& of) {
-  const StepSpec& a = of.run.spec.step;
   for (const MemoryCell& cell : cells) {
-    const StepSpec& b = cell.run.spec.step;
-    if (cell.precision == "fp32" && a.model.name == b.model.name && a.mode == b.mode &&
-        a.ops == b.ops && a.attention == b.attention && a.shape.batch == b.shape.batch &&
-        a.shape.context == b.shape.context) {
+    const RunSpec& step = cell.run.spec.step;
+    if (step.precision == Precision() && same_but(step, of.run.spec.step, {"precision"})) {
       return &cell;
     }
   }
@@ -86,7 +84,7 @@ struct PeakRow {
   const MemoryCell* fp32;
 
   const MemoryRun& run() const { return cell.run; }
-  const StepSpec& step() const { return cell.run.spec.step; }
+  const RunSpec& step() const { return cell.run.spec.step; }
   std::int64_t predicted() const { return run().map.peak_bytes; }
   bool is_measured() const { return run().measured && run().status == "ok"; }
   bool fits() const {
@@ -102,19 +100,13 @@ struct PeakRow {
 using R = const PeakRow&;
 
 Fields<PeakRow> cell_fields() {
-  return {{text_column("size"), [](R r) { return r.step().model.name; }},
-          {int_column("context"), [](R r) { return r.step().shape.context; }},
-          {int_column("batch"), [](R r) { return r.step().shape.batch; }},
-          {data_only(int_column("vocab")), [](R r) { return r.step().model.vocab; }},
-          {text_column("mode"), [](R r) { return name_of(r.step().mode); }},
-          {text_column("precision"), [](R r) { return r.cell.precision; }},
-          {text_column("ops"), [](R r) { return name_of(r.step().ops); }},
-          {text_column("attention"), [](R r) { return name_of(r.step().attention); }},
-          {text_column("device", {}, "empty: predicted, no device was used"),
-           [](R r) { return or_null(r.run().device); }},
-          {text_column("status", {}, "ok, or oom against --memory-limit"),
-           [](R r) { return r.fits() ? "ok" : "oom"; }},
-          {data_only(int_column("parameters")), [](R r) { return r.run().parameters; }}};
+  Fields<PeakRow> out{};
+  out.add(program_columns(), [](R r) { return &r.step(); });
+  return out.add({{text_column("device", {}, "empty: predicted, no device was used"),
+                   [](R r) { return or_null(r.run().device); }},
+                  {text_column("status", {}, "ok, or oom against --memory-limit"),
+                   [](R r) { return r.fits() ? "ok" : "oom"; }},
+                  {data_only(int_column("parameters")), [](R r) { return r.run().parameters; }}});
 }
 
 Fields<PeakRow> byte_fields() {

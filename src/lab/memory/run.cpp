@@ -4,10 +4,8 @@
 #include <chrono>
 
 #include "analysis/cost.h"
-#include "exec/eager.h"
 #include "lab/measure/statistics.h"
-#include "lab/measure/step_inputs.h"
-#include "train/model_store.h"
+#include "session/session.h"
 
 namespace tracestep {
 namespace {
@@ -135,11 +133,10 @@ class Runner {
 
   void go() {
     run_.clock_to_unix_ns = unix_ns() - now_ns();
-    Store store(device_);
-    EagerExecutor executor(store, run_.program);
+    Session session(device_, run_.spec.step, run_.program);
+    Executor& executor = session.executor();
     recorder_.reserve(0, run_.program.nodes.size() * 8);
-    if (device_.computes()) initialize_for_timing(store, run_.spec.seed);
-    set_step_inputs(executor, run_.spec.step, run_.spec.seed);
+    session.fill_for_timing();
     run_.leaf_at = leaves_in(device_.allocator().live());
     warm_up(executor);
     record_step(executor);
@@ -258,7 +255,7 @@ OutOfMemoryState state_of(const OutOfMemory& e, const MemoryRun& run, Device& de
 
 }  // namespace
 
-MemoryRun predict_memory(const StepSpec& spec, const DeviceTraits& traits) {
+MemoryRun predict_memory(const RunSpec& spec, const DeviceTraits& traits) {
   MemoryRun run;
   run.spec.step = spec;
   run.computes = false;
@@ -271,7 +268,7 @@ MemoryRun run_memory(const DeviceFactory& make_device, const MemoryRunSpec& spec
   MemoryRun run;
   run.spec = spec;
   run.measured = true;
-  const std::unique_ptr<Device> device = make_device();
+  const std::unique_ptr<Device> device = make_device(spec.step);
   run.device = device->name();
   run.computes = device->computes();
   plan(step_program(spec.step, *device), device->traits(), run);

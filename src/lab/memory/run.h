@@ -8,17 +8,16 @@
 #include <vector>
 
 #include "analysis/memory_map.h"
-#include "lab/measure/measurement.h"
 #include "record/recorder.h"
+#include "session/devices.h"
 
 namespace tracestep {
 
 struct MemoryRunSpec {
-  StepSpec step;
+  RunSpec step;
   int warmup = 1;      // steps before the recorded one
   bool times = true;   // a further step tells what each kernel takes: the price of computing again
   int cost_steps = 0;  // pairs of steps with and without recording, for what recording costs
-  std::uint64_t seed = 0;
 };
 
 // What was there when a request failed.
@@ -81,7 +80,7 @@ struct MemoryRun {
 MemoryRun run_memory(const DeviceFactory& make_device, const MemoryRunSpec& spec);
 
 // The same without a device and without events: what its program says.
-MemoryRun predict_memory(const StepSpec& spec, const DeviceTraits& traits);
+MemoryRun predict_memory(const RunSpec& spec, const DeviceTraits& traits);
 
 // Blocks and buffers that have no partner, or another size, or another life than predicted; empty:
 // the prediction is exact in every buffer. Each a sentence.

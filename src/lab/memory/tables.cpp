@@ -8,6 +8,7 @@
 #include "ir/op_def.h"
 #include "lab/memory/totals.h"
 #include "lab/report/fields.h"
+#include "spec/fields.h"
 
 namespace tracestep {
 namespace {
@@ -34,9 +35,7 @@ std::string bar(std::int64_t bytes, std::int64_t whole) {
 }  // namespace
 
 std::string label_of(const MemoryCell& cell) {
-  const StepSpec& step = cell.run.spec.step;
-  return fmt::format("{} {} {} {} {} {}", step.model.name, step.shape.context, name_of(step.mode),
-                     cell.precision, name_of(step.ops), name_of(step.attention));
+  return label_of(cell.run.spec.step, false);
 }
 
 std::string source_of(const Program& program, const MappedBuffer& buffer) {

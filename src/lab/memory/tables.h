@@ -17,7 +17,6 @@ namespace tracestep {
 struct Question;  // lab/report/question.h
 
 struct MemoryCell {
-  std::string precision;
   MemoryRun run;
   std::int64_t limit_bytes = 0;  // 0: none
   // The peak by another implementation's accounting, which then decides the status.

@@ -6,7 +6,7 @@
 #include "lab/precision/tables.h"
 #include "lab/report/fields.h"
 #include "ops/functions.h"
-#include "train/step_program.h"
+#include "spec/step_program.h"
 
 namespace tracestep {
 namespace {

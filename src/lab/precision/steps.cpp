@@ -4,12 +4,13 @@
 
 #include "base/error.h"
 #include "base/half.h"
-#include "exec/eager.h"
 #include "ir/print.h"
+#include "lab/measure/run_columns.h"
 #include "lab/measure/statistics.h"
-#include "lab/measure/step_inputs.h"
 #include "lab/precision/tables.h"
 #include "lab/report/fields.h"
+#include "session/session.h"
+#include "session/step_inputs.h"
 #include "train/model_store.h"
 
 namespace tracestep {
@@ -51,8 +52,8 @@ struct Distance {
 };
 
 // All that the exact numbers depend on.
-std::string key_of(const StepSpec& spec, std::uint64_t seed) {
-  return fmt::format("{}\n{}", seed, print(loss_program(spec.model, spec.shape, true)));
+std::string key_of(const RunSpec& spec) {
+  return fmt::format("{}\n{}", spec.seed, print(loss_program(spec, {.with_logits = true})));
 }
 
 }  // namespace
@@ -60,47 +61,45 @@ std::string key_of(const StepSpec& spec, std::uint64_t seed) {
 // Loss, logits and gradients of the cut model on one device. The executor stays alive for reading.
 class StepErrors::CutModel {
  public:
-  CutModel(const DeviceFactory& make_device, const StepSpec& spec, std::uint64_t seed)
-      : device_(make_device()), store_(*device_) {
-    PipelineOptions options = pipeline_options(spec);
-    executor_ = std::make_unique<EagerExecutor>(
-        store_, lowered(loss_program(spec.model, spec.shape, true), options, *device_));
-    initialize_parameters(store_, seed);
-    set_step_inputs(*executor_, spec, seed);
-    executor_->run();
+  CutModel(const DeviceFactory& make_device, const RunSpec& spec)
+      : device_(make_device(spec)),
+        session_(
+            *device_, spec,
+            lowered(loss_program(spec, {.with_logits = true}), pipeline_options(spec), *device_)) {
+    initialize_parameters(session_.store(), spec.seed);
+    set_step_inputs(session_.executor(), spec);
+    session_.executor().run();
     device_->synchronize();
   }
-  HostTensor output(std::string_view name) const { return executor_->output(name); }
-  const std::vector<Output>& outputs() const { return executor_->program().outputs; }
+  HostTensor output(std::string_view name) { return session_.executor().output(name); }
+  const std::vector<Output>& outputs() const { return session_.program().outputs; }
 
  private:
   std::unique_ptr<Device> device_;
-  Store store_;
-  std::unique_ptr<EagerExecutor> executor_;
+  Session session_;
 };
 
 StepErrors::StepErrors(DeviceFactory make_reference, const ErrorSpec& error)
     : make_reference_(std::move(make_reference)), error_(error) {}
 StepErrors::~StepErrors() = default;
 
-std::optional<StepError> StepErrors::of(const DeviceFactory& make_device, const CellSpec& spec) {
+std::optional<StepError> StepErrors::of(const DeviceFactory& make_device, const RunSpec& step) {
   if (error_.layers == 0) return std::nullopt;
-  StepSpec cut = spec.step;
+  RunSpec cut = step;
   cut.mode = Mode::kForwardBackward;
   cut.gradients = GradientKind::kTransient;
   cut.model.layers = std::min(cut.model.layers, error_.layers);
   cut.shape = {.batch = 1, .context = std::min(cut.shape.context, error_.tokens)};
-  StepSpec exact_spec = cut;
-  exact_spec.model.precision = {};
-  apply_precision(cut.model, spec.precision);
-  std::string key = key_of(exact_spec, spec.seed);
+  RunSpec exact_spec = cut;
+  exact_spec.precision = {};
+  std::string key = key_of(exact_spec);
   if (key != exact_key_) {
     exact_key_.clear();
     exact_.reset();  // not two at a time
-    exact_ = std::make_unique<CutModel>(make_reference_, exact_spec, spec.seed);
+    exact_ = std::make_unique<CutModel>(make_reference_, exact_spec);
     exact_key_ = std::move(key);
   }
-  const CutModel model(make_device, cut, spec.seed);
+  CutModel model(make_device, cut);
   Distance loss, logits, gradients;
   loss.add(model.output("loss"), exact_->output("loss"));
   logits.add(model.output("logits"), exact_->output("logits"));
@@ -118,7 +117,7 @@ struct StepRow {
   const CellResult* base;
 
   const CellResult& r() const { return cell.result; }
-  const StepSpec& step() const { return r().spec.step; }
+  const RunSpec& step() const { return r().spec.step; }
   bool ok() const { return r().status == "ok"; }
   bool has_base() const { return ok() && base != nullptr; }
 };
@@ -126,10 +125,9 @@ struct StepRow {
 const CellResult* in_fp32(std::span<const PrecisionCell> cells, const CellResult& of) {
   for (const PrecisionCell& cell : cells) {
     const CellResult& r = cell.result;
-    const StepSpec &s = r.spec.step, &t = of.spec.step;
-    if (r.spec.precision == "fp32" && r.status == "ok" && s.model.name == t.model.name &&
-        s.shape.context == t.shape.context && s.shape.batch == t.shape.batch && s.mode == t.mode &&
-        s.ops == t.ops && s.attention == t.attention) {
+    const RunSpec& step = r.spec.step;
+    if (step.precision == Precision() && r.status == "ok" &&
+        same_but(step, of.spec.step, {"precision"})) {
       return &r;
     }
   }
@@ -150,29 +148,24 @@ Fields<StepError> error_fields() {
 }
 
 Fields<StepRow> fields() {
-  Fields<StepRow> out = {
-      {text_column("size"), [](R s) { return s.step().model.name; }},
-      {int_column("context"), [](R s) { return s.step().shape.context; }},
-      {text_column("mode"), [](R s) { return name_of(s.step().mode); }},
-      {text_column("precision"), [](R s) { return s.r().spec.precision; }},
-      {text_column("ops"), [](R s) { return name_of(s.step().ops); }},
-      {text_column("attention"), [](R s) { return name_of(s.step().attention); }},
-      {text_column("status"), [](R s) { return s.r().status; }},
-      {real_column("median_ms", "median", "ms", 3),
-       [](R s) { return when(s.ok(), median_of(s.r().samples_ms)); }},
-      {real_column("std_ms", "std", "ms", 3),
-       [](R s) { return when(s.ok(), sample_std_of(s.r().samples_ms)); }},
-      {real_column("speedup", "against fp32", "x", 2, "fp32's median over this one"),
-       [](R s) {
-         if (!s.has_base()) return Json();
-         return Json(median_of(s.base->samples_ms) / median_of(s.r().samples_ms));
-       }},
-      {bytes_column("peak_bytes", "peak"), [](R s) { return when(s.ok(), s.r().peak_bytes); }},
-      {real_column("peak_ratio", "against fp32", "x", 3), [](R s) {
-         if (!s.has_base()) return Json();
-         return Json(static_cast<double>(s.r().peak_bytes) /
-                     static_cast<double>(s.base->peak_bytes));
-       }}};
+  Fields<StepRow> out{};
+  out.add(axis_columns(), [](R s) { return &s.step(); });
+  out.add({{text_column("status"), [](R s) { return s.r().status; }},
+           {real_column("median_ms", "median", "ms", 3),
+            [](R s) { return when(s.ok(), median_of(s.r().samples_ms)); }},
+           {real_column("std_ms", "std", "ms", 3),
+            [](R s) { return when(s.ok(), sample_std_of(s.r().samples_ms)); }},
+           {real_column("speedup", "against fp32", "x", 2, "fp32's median over this one"),
+            [](R s) {
+              if (!s.has_base()) return Json();
+              return Json(median_of(s.base->samples_ms) / median_of(s.r().samples_ms));
+            }},
+           {bytes_column("peak_bytes", "peak"), [](R s) { return when(s.ok(), s.r().peak_bytes); }},
+           {real_column("peak_ratio", "against fp32", "x", 3), [](R s) {
+              if (!s.has_base()) return Json();
+              return Json(static_cast<double>(s.r().peak_bytes) /
+                          static_cast<double>(s.base->peak_bytes));
+            }}});
   return out.add(error_fields(), [](R s) { return s.cell.error ? &*s.cell.error : nullptr; });
 }
 

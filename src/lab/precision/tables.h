@@ -79,7 +79,7 @@ class StepErrors {
   StepErrors& operator=(const StepErrors&) = delete;
 
   // nullopt when no layers are asked for.
-  std::optional<StepError> of(const DeviceFactory& make_device, const CellSpec& spec);
+  std::optional<StepError> of(const DeviceFactory& make_device, const RunSpec& step);
 
  private:
   class CutModel;

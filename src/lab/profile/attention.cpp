@@ -71,7 +71,7 @@ Fields<PartRow> fields() {
 }
 
 std::vector<std::string> conventions(const Profile& p, double softmax_flops) {
-  const StepSpec& spec = p.spec.step;
+  const RunSpec& spec = p.spec.step;
   const ModelConfig& m = spec.model;
   const auto scores =
       static_cast<double>(spec.shape.batch * m.heads * spec.shape.context * spec.shape.context) *

@@ -125,7 +125,7 @@ Fields<Count> fields(const std::string& label) {
 
 std::vector<Count> counts_of(const ProfiledCell& cell) {
   const Check check(cell);
-  const StepSpec& step = cell.profile.spec.step;
+  const RunSpec& step = cell.profile.spec.step;
   const bool is_flash = step.attention == AttentionForm::kFlash;
   const std::int64_t layers = step.model.layers;
   const std::int64_t weights = 7 * layers + 1, attention = (is_flash ? 1 : 2) * layers;

@@ -2,9 +2,11 @@
 #include <algorithm>
 #include <map>
 
+#include "lab/measure/run_columns.h"
 #include "lab/measure/statistics.h"
 #include "lab/profile/tables.h"
 #include "lab/report/fields.h"
+#include "spec/fields.h"
 
 namespace tracestep {
 namespace {
@@ -14,13 +16,8 @@ double ratio(double a, double b) {
 }
 
 Fields<Profile> label_fields() {
-  using P = const Profile&;
-  return {{text_column("size"), [](P p) { return p.spec.step.model.name; }},
-          {int_column("context"), [](P p) { return p.spec.step.shape.context; }},
-          {text_column("mode"), [](P p) { return name_of(p.spec.step.mode); }},
-          {text_column("precision"), [](P p) { return p.spec.precision; }},
-          {text_column("ops"), [](P p) { return name_of(p.spec.step.ops); }},
-          {text_column("attention"), [](P p) { return name_of(p.spec.step.attention); }}};
+  Fields<Profile> out{};
+  return out.add(axis_columns(), [](const Profile& p) { return &p.spec.step; });
 }
 
 // Time of a pass, split by what multiplies matrices, and by kernel.
@@ -115,10 +112,7 @@ std::map<std::string, Pass> passes_of(const ProfiledCell& cell) {
 }
 
 bool same_but_mode(const Profile& a, const Profile& b) {
-  const StepSpec &s = a.spec.step, &t = b.spec.step;
-  return s.model.name == t.model.name && s.shape.batch == t.shape.batch &&
-         s.shape.context == t.shape.context && s.ops == t.ops && s.attention == t.attention &&
-         a.spec.precision == b.spec.precision && a.device == b.device;
+  return same_but(a.spec.step, b.spec.step, {"mode"}) && a.device == b.device;
 }
 
 // Why the share of matrix products is another one in training than in inference: both parts of the
@@ -147,9 +141,7 @@ std::string share_note(const ProfiledCell& inference, const ProfiledCell& traini
 }  // namespace
 
 std::string label_of(const Profile& p) {
-  const StepSpec& s = p.spec.step;
-  return fmt::format("{} context {} {} {} {} {}", s.model.name, s.shape.context, name_of(s.mode),
-                     p.spec.precision, name_of(s.ops), name_of(s.attention));
+  return label_of(p.spec.step);
 }
 
 Table pass_table(std::span<const ProfiledCell> cells) {

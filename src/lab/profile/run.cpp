@@ -4,10 +4,8 @@
 #include <map>
 
 #include "base/error.h"
-#include "exec/eager.h"
 #include "lab/measure/statistics.h"
-#include "lab/measure/step_inputs.h"
-#include "train/model_store.h"
+#include "session/session.h"
 
 namespace tracestep {
 namespace {
@@ -101,18 +99,6 @@ PlainTimes run_plain(Executor& executor, Device& device, const StopSignal* stop,
   if (wall.empty()) return {};
   return {median_of(wall), median_of(issue), median_of(span)};
 }
-
-// A cell that is ready to run.
-struct Ready {
-  Store store;
-  EagerExecutor executor;
-
-  Ready(Device& device, const ProfileSpec& spec)
-      : store(device), executor(store, step_program(spec.step, device)) {
-    initialize_for_timing(store, spec.seed);
-    set_step_inputs(executor, spec.step, spec.seed);
-  }
-};
 
 // The numbers of names, given out in the order of first use.
 class Names {
@@ -218,8 +204,9 @@ void record_activities(Executor& executor, Device& device, ActivityTracer& trace
 
 void profile_on(Device& device, const StopSignal* stop, const std::optional<PlainTimes>& plain,
                 Profile& out) {
-  Ready ready(device, out.spec);
-  EagerExecutor& executor = ready.executor;
+  Session session(device, out.spec.step);
+  session.fill_for_timing();
+  EagerExecutor& executor = session.executor();
   out.program = executor.program();
   warm_up(executor, device, stop, out.spec);
   out.plain = plain ? *plain : run_plain(executor, device, stop, out.spec);
@@ -240,13 +227,12 @@ std::string kernel_name(const Program& program, const Node& node) {
 
 std::optional<PlainTimes> time_plain_steps(const DeviceFactory& make_device,
                                            const ProfileSpec& spec, const StopSignal* stop) {
-  ProfileSpec with_precision = spec;
-  apply_precision(with_precision.step.model, spec.precision);
-  const std::unique_ptr<Device> device = make_device();
+  const std::unique_ptr<Device> device = make_device(spec.step);
   try {
-    Ready ready(*device, with_precision);
-    warm_up(ready.executor, *device, stop, spec);
-    return run_plain(ready.executor, *device, stop, spec);
+    Session session(*device, spec.step);
+    session.fill_for_timing();
+    warm_up(session.executor(), *device, stop, spec);
+    return run_plain(session.executor(), *device, stop, spec);
   } catch (const Interrupted&) {
     return std::nullopt;
   } catch (const OutOfMemory&) {
@@ -258,8 +244,7 @@ Profile profile_step(const DeviceFactory& make_device, const ProfileSpec& spec,
                      const StopSignal* stop, const std::optional<PlainTimes>& plain) {
   Profile out;
   out.spec = spec;
-  apply_precision(out.spec.step.model, spec.precision);
-  const std::unique_ptr<Device> device = make_device();
+  const std::unique_ptr<Device> device = make_device(spec.step);
   out.device = device->name();
   out.is_asynchronous = device->is_asynchronous();
   try {

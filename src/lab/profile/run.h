@@ -7,18 +7,17 @@
 #include <string>
 #include <vector>
 
-#include "lab/measure/measurement.h"
+#include "base/signals.h"
 #include "record/activity.h"
+#include "session/devices.h"
 
 namespace tracestep {
 
 struct ProfileSpec {
-  StepSpec step;
-  std::string precision = "fp32";  // a name of base/precision.h
+  RunSpec step;
   int warmup = 2;
-  int plain_steps = 5;  // timed without any recording, before the profiled ones
-  int steps = 3;        // profiled
-  std::uint64_t seed = 0;
+  int plain_steps = 5;     // timed without any recording, before the profiled ones
+  int steps = 3;           // profiled
   bool use_tracer = true;  // false: the executor's spans, whatever the device has
 };
 

@@ -19,7 +19,7 @@ namespace {
 constexpr std::int64_t kBatch = 4;
 constexpr double kGiB = 1024.0 * 1024.0 * 1024.0;
 
-StepSpec step_of(std::string_view size, std::int64_t context, Mode mode) {
+RunSpec step_of(std::string_view size, std::int64_t context, Mode mode) {
   return {.model = preset(size), .shape = {kBatch, context}, .mode = mode};
 }
 
@@ -122,10 +122,10 @@ struct NamedBytes {
 double forward_program_bytes(std::string_view size, std::int64_t context,
                              std::string_view precision) {
   const auto peak_of = [&](std::int64_t layers) {
-    StepSpec spec = step_of(size, context, Mode::kForward);
+    RunSpec spec = step_of(size, context, Mode::kForward);
     spec.ops = Granularity::kPrimitive;
     spec.model.layers = layers;
-    spec.model.precision = parse_precision("--precision", std::string(precision));
+    spec.precision = parse_precision("precision", precision);
     return static_cast<double>(predict_memory(spec, {}).map.peak_bytes);
   };
   const double two = peak_of(2), three = peak_of(3);

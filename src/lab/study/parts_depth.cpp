@@ -11,10 +11,10 @@ namespace tracestep {
 namespace {
 
 // What one step like this took when cells were timed; 0: not timed.
-double seconds_of(const StudyContext& context, const StepSpec& step) {
+double seconds_of(const StudyContext& context, const RunSpec& step) {
   double out = 0;
   for (const StudyCell& cell : context.cells) {
-    const StepSpec& s = cell.spec.step;
+    const RunSpec& s = cell.spec.step;
     if (s.model.name == step.model.name && s.mode == step.mode && cell.result.status == "ok") {
       out = std::max(out, median_of(cell.result.samples_ms) * 1e-3);
     }
@@ -97,15 +97,14 @@ StudySection profile_section(const ProfiledCell& cell) {
 std::vector<ProfileSpec> profile_specs(StudyContext& context) {
   constexpr int kWarmup = 1, kPlain = 3, kRecorded = 1;
   std::vector<ProfileSpec> out;
-  for (const StepSpec& step : context.sizes.profiled) {
+  for (const RunSpec& step : context.sizes.profiled) {
     const double each = seconds_of(context, step) * (kWarmup + kPlain + 1 + kRecorded);
     if (!context.has_time_for(1.5 * each)) continue;
     for (Mode mode : {Mode::kInference, Mode::kStep}) {
-      out.push_back({.step = step,
+      out.push_back({.step = context.here(step),
                      .warmup = kWarmup,
                      .plain_steps = kPlain,
-                     .steps = kRecorded,
-                     .seed = context.machine.seed});
+                     .steps = kRecorded});
       out.back().step.mode = mode;
     }
   }
@@ -120,12 +119,12 @@ std::vector<AttentionSpec> attention_specs(const StudySizes& sizes) {
                        const std::vector<std::int64_t>& contexts) {
     spec.width = width;
     for (std::int64_t tokens : contexts) {
-      spec.context = tokens;
+      spec.run.shape.context = tokens;
       out.push_back(spec);
     }
   };
   AttentionSpec flash = sizes.attention, variant = sizes.attention;
-  flash.attention = AttentionForm::kFlash;
+  flash.run.attention = AttentionForm::kFlash;
   variant.steps = std::min(variant.steps, 5);
   add(sizes.attention, sizes.widths.back(), sizes.attention_contexts);
   add(flash, sizes.widths.back(), sizes.attention_contexts);
@@ -155,12 +154,12 @@ Chart attention_chart(const char* title, Json::Array columns, const char* saved)
 
 namespace {
 
-void record(StudyContext& context, const StepSpec& step) {
+void record(StudyContext& context, const RunSpec& step) {
   constexpr int kSteps = 3;  // warm-up, recorded, timed by kernel
   if (!context.has_time_for(kSteps * seconds_of(context, step))) return;
   context.announce(fmt::format("recording the bytes of {}", step.model.name));
-  const MemoryRunSpec spec{.step = step, .warmup = 1, .seed = context.machine.seed};
-  context.memory.push_back({.precision = "fp32", .run = run_memory(context.device(), spec)});
+  const MemoryRunSpec spec{.step = context.here(step), .warmup = 1};
+  context.memory.push_back({.run = run_memory(context.machine.make_device, spec)});
 }
 
 }  // namespace
@@ -199,13 +198,16 @@ void profile_part(StudyContext& context) {
   // All plain times come before the first profiler.
   std::vector<std::optional<PlainTimes>> plain;
   plain.reserve(specs.size());
-  for (const ProfileSpec& spec : specs) plain.push_back(time_plain_steps(context.device(), spec));
+  for (const ProfileSpec& spec : specs) {
+    plain.push_back(time_plain_steps(context.machine.make_device, spec));
+  }
   const Ceilings ceilings =
-      context.machine.ceilings ? context.machine.ceilings("fp32") : Ceilings{};
+      context.machine.ceilings ? context.machine.ceilings(context.here({})) : Ceilings{};
   std::vector<ProfiledCell> cells;
   for (const ProfileSpec& spec : specs) {
-    ProfiledCell cell{
-        profile_step(context.device(), spec, nullptr, plain[cells.size()]), ceilings, {}};
+    ProfiledCell cell{profile_step(context.machine.make_device, spec, nullptr, plain[cells.size()]),
+                      ceilings,
+                      {}};
     cell.work = work_of(cell.profile, ceilings);
     cells.push_back(std::move(cell));
   }
@@ -235,10 +237,11 @@ void profile_part(StudyContext& context) {
 void attention_part(StudyContext& context) {
   const std::vector<AttentionSpec> specs = attention_specs(context.sizes);
   context.announce(fmt::format("attention alone, {} cells", specs.size()));
-  for (const AttentionSpec& spec : specs) {
+  for (AttentionSpec spec : specs) {
+    spec.run = context.here(spec.run);
     // Warm-up, the timed seconds of two parts, and three recorded steps.
     if (!context.has_time_for(spec.max_seconds)) continue;
-    context.attention.push_back(measure_attention(context.device(), spec));
+    context.attention.push_back(measure_attention(context.machine.make_device, spec));
   }
   if (context.attention.empty()) return;
   context.sections.push_back(

@@ -59,15 +59,14 @@ Table grid_table(StudyContext& context) {
   std::vector<MemoryCell> cells;
   for (std::int64_t tokens : context.sizes.planned_contexts) {
     for (Mode mode : {Mode::kInference, Mode::kForward, Mode::kStep}) {
-      for (const char* precision : {"fp32", "bf16"}) {
+      for (const Precision& precision : {Precision(), Precision{.autocast = DType::kBF16}}) {
         if (!context.has_time_for(0)) continue;
-        StepSpec step{.model = context.sizes.planned,
-                      .shape = {.batch = kBatch, .context = tokens},
-                      .mode = mode,
-                      .ops = Granularity::kPrimitive};
-        apply_precision(step.model, precision);
-        cells.push_back({.precision = precision,
-                         .run = predict_memory(step, context.machine.traits),
+        RunSpec step{.model = context.sizes.planned,
+                     .shape = {.batch = kBatch, .context = tokens},
+                     .mode = mode,
+                     .precision = precision,
+                     .ops = Granularity::kPrimitive};
+        cells.push_back({.run = predict_memory(step, context.machine.traits),
                          .limit_bytes = context.machine.memory_bytes});
       }
     }
@@ -94,10 +93,10 @@ Table graph_table() {
                    bytes_column("limit_bytes", "limit", "of the card in question")};
   for (const char* size : {"small", "medium", "large", "xl", "2.7B"}) {
     for (std::int64_t context : {128, 256, 512, 1024}) {
-      const StepSpec forward{.model = preset(size),
-                             .shape = {.batch = kBatch, .context = context},
-                             .mode = Mode::kForward};
-      StepSpec both = forward;
+      const RunSpec forward{.model = preset(size),
+                            .shape = {.batch = kBatch, .context = context},
+                            .mode = Mode::kForward};
+      RunSpec both = forward;
       both.mode = Mode::kForwardBackward;
       table.add_row({size, context, accounted_peak(forward, {.live_graphs = 1}).bytes,
                      accounted_peak(forward, {.live_graphs = 2}).bytes,
@@ -116,12 +115,12 @@ Table attention_prediction(StudyContext& context) {
                    bytes_column("peak_bytes", "peak"),
                    bytes_column("device_bytes", "device"),
                    {.name = "fits", .kind = ColumnKind::kBool}};
-  const auto device = context.machine.make_device("fp32");
+  const auto device = context.machine.make_device(context.here({}));
   AttentionSpec spec = context.sizes.attention;
   spec.width = context.sizes.widths.front();
   const std::int64_t room = context.machine.memory_bytes;
   for (std::int64_t tokens = 2048; tokens <= 131072; tokens *= 2) {
-    spec.context = tokens;
+    spec.run.shape.context = tokens;
     const AttentionBytes bytes = predict_attention(spec, *device);
     table.add_row({spec.width, tokens, bytes.before_backward, bytes.peak,
                    room > 0 ? Json(room) : Json(), room > 0 ? Json(bytes.peak <= room) : Json()});
@@ -133,7 +132,7 @@ Table attention_prediction(StudyContext& context) {
 
 void number_part(StudyContext& context) {
   context.announce("sums, formats, autocast and normalisation");
-  const auto device = context.machine.make_device("fp32");
+  const auto device = context.machine.make_device(context.here({}));
   context.sections.push_back(
       {.id = "numbers",
        .title = "Number formats",

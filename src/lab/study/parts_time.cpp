@@ -5,6 +5,7 @@
 
 #include "base/units.h"
 #include "lab/compare/compare.h"
+#include "lab/measure/run_columns.h"
 #include "lab/measure/statistics.h"
 #include "lab/report/fields.h"
 #include "lab/study/study.h"
@@ -24,14 +25,14 @@ double weight_of(Mode mode) {
 
 // What a step of a cell will take in seconds, from the last cell of its model, or of another one by
 // the work there is; 0: nothing is known.
-double guess_seconds(const std::vector<StudyCell>& cells, const StepSpec& step) {
-  const auto work = [](const StepSpec& s) {
+double guess_seconds(const std::vector<StudyCell>& cells, const RunSpec& step) {
+  const auto work = [](const RunSpec& s) {
     return weight_of(s.mode) * static_cast<double>(parameter_formula(s.model)) *
            static_cast<double>(s.shape.batch * s.shape.context);
   };
   double same_mode = 0, same_model = 0, other = 0;
   for (const StudyCell& cell : cells) {
-    const StepSpec& s = cell.spec.step;
+    const RunSpec& s = cell.spec.step;
     if (cell.result.status != "ok") continue;
     const double guess = median_ms(cell) * 1e-3 * work(step) / work(s);
     const bool is_model = s.model.name == step.model.name;
@@ -40,19 +41,18 @@ double guess_seconds(const std::vector<StudyCell>& cells, const StepSpec& step) 
   return same_mode > 0 ? same_mode : same_model > 0 ? same_model : other;
 }
 
-void measure_steps(StudyContext& context, const StepSpec& step, int warmup, int steps,
+void measure_steps(StudyContext& context, const RunSpec& step, int warmup, int steps,
                    std::vector<StudyCell>& out) {
   CellSpec spec;
-  spec.step = step;
+  spec.step = context.here(step);
   spec.warmup = warmup;
   spec.steps = steps;
   spec.instrumented_steps = 1;
-  spec.seed = context.machine.seed;
-  out.push_back({spec, measure_cell(context.device(), spec)});
+  out.push_back({spec, measure_cell(context.machine.make_device, spec)});
 }
 
 // Measures unless there is no time for a few steps; as many steps as a share of the time allows.
-void measure(StudyContext& context, const StepSpec& step, double share,
+void measure(StudyContext& context, const RunSpec& step, double share,
              std::vector<StudyCell>& out) {
   constexpr int kLeast = 3, kBeside = 2;  // timed steps; warm-up and the recorded one
   const double guess = guess_seconds(out, step);
@@ -68,7 +68,7 @@ void time_model(StudyContext& context, const ModelConfig& model, double share) {
       fmt::format("timing {}: {} modes, primitive and fused", model.name, std::size(kAllModes)));
   // One step tells what the others will take, before there is no way back. It is no sample.
   std::vector<StudyCell> known = context.cells;
-  const StepSpec first{.model = model, .shape = context.sizes.shape, .mode = Mode::kForward};
+  const RunSpec first{.model = model, .shape = context.sizes.shape, .mode = Mode::kForward};
   const double guess = guess_seconds(known, first);
   if (guess > 0 && context.seconds_left() > 2 * guess) measure_steps(context, first, 0, 1, known);
   for (Mode mode : {Mode::kForward, Mode::kForwardBackward, Mode::kStep, Mode::kInference}) {
@@ -143,9 +143,8 @@ Table cell_table(const std::vector<StudyCell>& cells) {
 const StudyCell* partner_of(const StudyCell& cell, const std::vector<StudyCell>& cells,
                             Granularity ops) {
   for (const StudyCell& other : cells) {
-    const StepSpec &a = cell.spec.step, &b = other.spec.step;
-    if (a.model.name == b.model.name && a.mode == b.mode && b.ops == ops &&
-        other.result.status == "ok") {
+    const RunSpec& step = other.spec.step;
+    if (step.ops == ops && same_but(cell.spec.step, step, {"ops"}) && other.result.status == "ok") {
       return &other;
     }
   }
@@ -273,7 +272,7 @@ void scaling_part(StudyContext& context) {
 
 void warm_up_part(StudyContext& context) {
   const StudySizes& sizes = context.sizes;
-  const StepSpec step{.model = preset("tiny"), .shape = sizes.shape};
+  const RunSpec step{.model = preset("tiny"), .shape = sizes.shape};
   const double each = guess_seconds(context.cells, step);
   // Five timed steps and one recorded one in each process.
   double seconds = 0;

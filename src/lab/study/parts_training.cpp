@@ -91,22 +91,20 @@ void precision_part(StudyContext& context) {
   const StudySizes& sizes = context.sizes;
   StepErrors errors(context.machine.make_reference, sizes.error);
   std::vector<PrecisionCell> cells;
-  for (const std::string& precision : sizes.precisions) {
+  for (const Precision& precision : sizes.precisions) {
     CellSpec spec;
-    spec.step.model = sizes.precise;
-    spec.step.shape = sizes.shape;
-    spec.step.mode = Mode::kForwardBackward;
-    spec.precision = precision;
+    spec.step = context.here({.model = sizes.precise,
+                              .shape = sizes.shape,
+                              .mode = Mode::kForwardBackward,
+                              .precision = precision});
     spec.warmup = 2;
     spec.steps = std::min(sizes.steps, 5);
     spec.instrumented_steps = 1;
-    spec.seed = context.machine.seed;
     const double guess = step_ms_of(context, Mode::kForwardBackward) * 1e-3;
     if (!context.has_time_for(guess * (spec.steps + 3))) continue;
-    context.announce(fmt::format("{} in {}", sizes.precise.name, precision));
-    const DeviceFactory device = context.device(precision);
-    CellResult result = measure_cell(device, spec);
-    cells.push_back({std::move(result), errors.of(device, spec)});
+    context.announce(fmt::format("{} in {}", sizes.precise.name, name_of(precision)));
+    CellResult result = measure_cell(context.machine.make_device, spec);
+    cells.push_back({std::move(result), errors.of(context.machine.make_device, spec.step)});
   }
   if (cells.empty()) return;
   context.sections.push_back(

@@ -12,10 +12,12 @@ ModelConfig byte_model(std::string_view size) {
   return out;
 }
 
-StepSpec step_of(std::string_view size, BatchShape shape, Granularity ops,
-                 Mode mode = Mode::kStep) {
+RunSpec step_of(std::string_view size, BatchShape shape, Granularity ops, Mode mode = Mode::kStep) {
   return {.model = preset(size), .shape = shape, .mode = mode, .ops = ops};
 }
+
+constexpr Precision kFp32{}, kTf32{.tf32 = true};
+constexpr Precision kBf16{.autocast = DType::kBF16}, kFp16{.autocast = DType::kF16};
 
 }  // namespace
 
@@ -28,14 +30,14 @@ StudySizes cpu_study_sizes() {
   out.contexts = {32, 64, 128, 256, 512};
   out.warmups = {0, 1, 2, 5};
   out.precise = byte_model("tiny");
-  out.precisions = {"fp32", "bf16", "fp16"};
+  out.precisions = {kFp32, kBf16, kFp16};
   out.planned = preset("2.7B");
   out.planned_contexts = {128, 256, 512};
   out.recorded = {step_of("tiny", shape, Granularity::kPrimitive),
                   step_of("small", shape, Granularity::kPrimitive)};
   out.profiled = {step_of("tiny", shape, Granularity::kPrimitive),
                   step_of("small", shape, Granularity::kFused)};
-  out.attention = {.batch = 8, .warmup = 1, .steps = 20, .max_seconds = 1.0};
+  out.attention = {.warmup = 1, .steps = 20, .max_seconds = 1.0};
   out.widths = {16, 64};
   out.attention_contexts = {256, 512, 1024, 2048};
   out.variant_contexts = {128, 256, 512};
@@ -51,7 +53,7 @@ StudySizes gpu_study_sizes() {
   out.contexts = {128, 256, 512, 1024};
   out.warmups = {0, 1, 2, 5};
   out.precise = preset("large");
-  out.precisions = {"fp32", "tf32", "bf16", "fp16"};
+  out.precisions = {kFp32, kTf32, kBf16, kFp16};
   out.planned = preset("2.7B");
   out.planned_contexts = {128, 256, 512};
   out.recorded = {step_of("medium", shape, Granularity::kPrimitive),
@@ -60,7 +62,7 @@ StudySizes gpu_study_sizes() {
   out.profiled = {step_of("small", shape, Granularity::kPrimitive),
                   step_of("large", shape, Granularity::kPrimitive),
                   step_of("large", shape, Granularity::kFused)};
-  out.attention = {.batch = 8, .warmup = 3, .steps = 30, .max_seconds = 0.5};
+  out.attention = {.warmup = 3, .steps = 30, .max_seconds = 0.5};
   out.widths = {16, 32, 64, 128};
   out.attention_contexts = {256, 1024, 2048, 4096, 8192, 16384};
   out.variant_contexts = {1024, 2048, 4096};
@@ -75,7 +77,7 @@ StudySizes quick_study_sizes() {
   out.steps = 6;
   out.contexts = {16, 32, 64};
   out.warmups = {0, 2};
-  out.precisions = {"fp32", "bf16"};
+  out.precisions = {kFp32, kBf16};
   out.error = {.layers = 1, .tokens = 8};
   out.recorded = {step_of("tiny", shape, Granularity::kPrimitive)};
   out.profiled = {step_of("tiny", shape, Granularity::kFused)};

@@ -95,8 +95,10 @@ bool StudyContext::has_time_for(double seconds) {
   return has_time;
 }
 
-DeviceFactory StudyContext::device(std::string precision) const {
-  return [make = machine.make_device, name = std::move(precision)] { return make(name); };
+RunSpec StudyContext::here(RunSpec run) const {
+  run.place = machine.place;
+  run.seed = machine.seed;
+  return run;
 }
 
 StudyReport run_study(const StudyMachine& machine, const StudySizes& sizes, double budget_seconds,

@@ -31,15 +31,16 @@ struct StudyTraining {
 
 // What a study needs from whoever starts it.
 struct StudyMachine {
-  std::function<std::unique_ptr<Device>(std::string_view precision)> make_device;
+  DeviceFactory make_device;
   DeviceFactory make_reference;
-  std::function<Ceilings(std::string_view precision)> ceilings;
+  std::function<Ceilings(const RunSpec& run)> ceilings;
   // Trains a small model for about so many seconds; `step_ms`: what one of its steps takes.
   std::function<StudyTraining(double seconds, double step_ms)> train;
   // The warm-up study of one cell, each row from a process of its own; empty: left out.
-  std::function<Table(const StepSpec& step, const std::vector<std::int64_t>& warmups)> warm_up;
+  std::function<Table(const RunSpec& step, const std::vector<std::int64_t>& warmups)> warm_up;
   DeviceTraits traits;
   std::int64_t memory_bytes = 0;  // 0: not known
+  Place place;
   std::uint64_t seed = 0;
   Json environment;
 };
@@ -53,13 +54,13 @@ struct StudySizes {
   std::vector<std::int64_t> contexts;  // of `scaled`, each twice the one before
   std::vector<std::int64_t> warmups;
   ModelConfig precise;
-  std::vector<std::string> precisions;  // of `precise`
+  std::vector<Precision> precisions;  // of `precise`
   ErrorSpec error;
   ModelConfig planned;  // predicted only
   std::vector<std::int64_t> planned_contexts;
-  std::vector<StepSpec> recorded;  // memory
-  std::vector<StepSpec> profiled;  // each also as inference
-  AttentionSpec attention;         // batch, steps and time of its cells
+  std::vector<RunSpec> recorded;  // memory
+  std::vector<RunSpec> profiled;  // each also as inference
+  AttentionSpec attention;        // batch, steps and time of its cells
   std::vector<std::int64_t> widths, attention_contexts, variant_contexts;
 };
 StudySizes cpu_study_sizes();
@@ -97,7 +98,8 @@ struct StudyContext {
   double seconds_left() const;
   // Whether work of so many seconds may begin; counts a cell that may not.
   bool has_time_for(double seconds);
-  DeviceFactory device(std::string precision = "fp32") const;
+  // The same run at the machine's place, with its seed.
+  RunSpec here(RunSpec run) const;
 };
 
 // The parts: each adds its sections, or cells for those of the last part.

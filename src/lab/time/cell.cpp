@@ -7,11 +7,9 @@
 #include "analysis/cost.h"
 #include "analysis/memory_map.h"
 #include "analysis/saved.h"
-#include "exec/eager.h"
 #include "lab/measure/sampling.h"
 #include "lab/measure/statistics.h"
-#include "lab/measure/step_inputs.h"
-#include "train/model_store.h"
+#include "session/session.h"
 
 namespace tracestep {
 namespace {
@@ -148,16 +146,15 @@ std::optional<std::int64_t> outside_bytes(Device& device) {
 
 void measure(Device& device, const StopSignal* stop, CellResult& out) {
   const std::optional<std::int64_t> outside_at_start = outside_bytes(device);
-  Store store(device);
-  EagerExecutor executor(store, step_program(out.spec.step, device));
+  Session session(device, out.spec.step);
+  EagerExecutor& executor = session.executor();
   out.program = executor.program();
   out.predicted_peak_bytes = executor.predicted_peak_bytes();
   out.parameters = parameter_count(out.program);
   out.flops = gemm_flops(out.program);
   out.saved_bytes = saved_bytes(out.program);
   out.launches = executor.launches();
-  initialize_for_timing(store, out.spec.seed);
-  set_step_inputs(executor, out.spec.step, out.spec.seed);
+  session.fill_for_timing();
   device.allocator().reset_peak();
   time_steps(executor, device, stop, out);
   out.outside_bytes = outside_bytes(device);
@@ -181,11 +178,7 @@ CellResult measure_cell(const DeviceFactory& make_device, const CellSpec& spec,
                         const StopSignal* stop) {
   CellResult out;
   out.spec = spec;
-  apply_precision(out.spec.step.model, spec.precision);
-  if (spec.executor != "eager") {
-    fail_usage("--executor", "'{}' is not available; eager is", spec.executor);
-  }
-  const std::unique_ptr<Device> device = make_device();
+  const std::unique_ptr<Device> device = make_device(spec.step);
   out.device = device->name();
   out.traits = device->traits();
   out.computes = device->computes();

@@ -7,26 +7,22 @@
 
 #include "base/json.h"
 #include "base/signals.h"
-#include "lab/measure/measurement.h"
 #include "lab/report/table.h"
 #include "record/recorder.h"
-#include "train/step_program.h"
+#include "session/devices.h"
+#include "spec/step_program.h"
 
 namespace tracestep {
 
 struct CellSpec {
-  StepSpec step;
-  std::string precision = "fp32";  // a name of base/precision.h
-  std::string executor = "eager";
+  RunSpec step;
   int warmup = 5;
   int steps = 10;
   int instrumented_steps = 3;  // separate runs with spans, for the busy clock
-  std::uint64_t seed = 0;
   // Sampling by noise: `steps` is then the least, see SamplingRule.
   double max_noise_percent = 0;
   int max_steps = 1000;
   double max_seconds = 60.0;
-  double roof_tflops = 0;  // what the device reaches at best, for the row; 0: not known
 };
 
 struct CellResult {
@@ -49,6 +45,7 @@ struct CellResult {
   std::int64_t saved_bytes = 0;                 // forward values kept for backward, by the program
   std::int64_t flops = 0;                       // of matrix products
   std::int64_t launches = 0;
+  double roof_tflops = 0;      // what the device reaches at best; 0: not known
   bool computes = true;        // false: nothing was computed, so times say nothing of speed
   std::optional<double> loss;  // of the last step; none for inference
 

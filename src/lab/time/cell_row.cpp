@@ -1,5 +1,6 @@
 // A cell as a row of `bench`.
 #include "lab/measure/facts_json.h"
+#include "lab/measure/run_columns.h"
 #include "lab/measure/sampling.h"
 #include "lab/measure/statistics.h"
 #include "lab/report/fields.h"
@@ -11,17 +12,20 @@ namespace {
 // A result with what several columns are made of.
 struct CellRow {
   const CellResult& r;
+  RunSpec there;  // the run, on the device as it calls itself
   bool ok;
   Summary samples;
   Interval interval;
 
   explicit CellRow(const CellResult& result)
       : r(result),
+        there(result.spec.step),
         ok(result.status == "ok"),
         samples(summarize(result.samples_ms)),
-        interval(median_interval(result.samples_ms)) {}
+        interval(median_interval(result.samples_ms)) {
+    there.place.device = result.device;
+  }
 
-  const StepSpec& step() const { return r.spec.step; }
   bool has_interval() const { return ok && interval.coverage >= 0.95; }
   double seconds() const { return samples.median * 1e-3; }
   bool has_speed() const { return ok && r.computes && seconds() > 0.0; }
@@ -47,24 +51,11 @@ Column ms_column(std::string name, std::string title, std::string text) {
 }
 
 Fields<CellRow> identity_fields() {
-  return {
-      {text_column("size", "", "preset, or custom"), [](R c) { return c.step().model.name; }},
-      {int_column("context", "", "tokens per row (T)"), [](R c) { return c.step().shape.context; }},
-      {int_column("batch", "", "rows (B)"), [](R c) { return c.step().shape.batch; }},
-      {data_only(int_column("vocab", "", "vocabulary (V)")),
-       [](R c) { return c.step().model.vocab; }},
-      {text_column("mode", "", "what a step does"), [](R c) { return name_of(c.step().mode); }},
-      {text_column("precision", "", "of parameters and activations"),
-       [](R c) { return c.r.spec.precision; }},
-      {text_column("ops", "", "granularity of the program"),
-       [](R c) { return name_of(c.step().ops); }},
-      {text_column("attention", "", "its form: naive or flash"),
-       [](R c) { return name_of(c.step().attention); }},
-      {data_only(text_column("executor", "", "how it runs")),
-       [](R c) { return c.r.spec.executor; }},
-      {text_column("device", "", "where it runs"), [](R c) { return c.r.device; }},
-      {text_column("status", "", "ok or oom"), [](R c) { return c.r.status; }},
-      {data_only(int_column("parameters", "", "elements")), [](R c) { return c.r.parameters; }}};
+  Fields<CellRow> out{};
+  out.add(run_columns(), [](R c) { return &c.there; });
+  return out.add(
+      {{text_column("status", "", "ok or oom"), [](R c) { return c.r.status; }},
+       {data_only(int_column("parameters", "", "elements")), [](R c) { return c.r.parameters; }}});
 }
 
 Fields<CellRow> sample_fields() {
@@ -132,11 +123,11 @@ Fields<CellRow> speed_fields() {
            }},
           {data_only(real_column("roof_tflops", "roof", "TFLOP/s", 3,
                                  "what the device reaches at best, measured before the first row")),
-           [](R c) { return positive_or_null(c.r.spec.roof_tflops); }},
+           [](R c) { return positive_or_null(c.r.roof_tflops); }},
           {real_column("tokens_per_s", "tokens/s", "", 0,
                        "batch times context over the median; empty likewise"),
            [](R c) {
-             const auto tokens = static_cast<double>(c.step().shape.batch * c.step().shape.context);
+             const auto tokens = static_cast<double>(c.there.shape.batch * c.there.shape.context);
              return when(c.has_speed(), tokens / c.seconds());
            }},
           {int_column("launches", "", "kernels per step"), [](R c) { return c.r.launches; }},

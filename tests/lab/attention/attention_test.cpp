@@ -9,18 +9,18 @@
 #include "base/error.h"
 #include "lab/attention/tables.h"
 #include "ops/functions.h"
+#include "spec/step_program.h"
 #include "support/backends.h"
 
 namespace tracestep {
 namespace {
 
 DeviceFactory planning(std::int64_t limit = 0) {
-  return [limit] { return make_null_device({.memory_limit = limit}); };
+  return [limit](const RunSpec&) { return make_null_device({.memory_limit = limit}); };
 }
 
 AttentionSpec spec_of(std::int64_t context, std::int64_t width, const char* saved = "weights") {
-  return {.batch = 2,
-          .context = context,
+  return {.run = {.shape = {.batch = 2, .context = context}},
           .width = width,
           .saved = parse_saved("--saved", saved),
           .warmup = 1,
@@ -29,7 +29,7 @@ AttentionSpec spec_of(std::int64_t context, std::int64_t width, const char* save
 
 // q, k, v, the gradient of y, and y itself.
 std::int64_t five_tensors(const AttentionSpec& s) {
-  return 5 * s.batch * s.context * s.width * 4;
+  return 5 * s.run.shape.batch * s.run.shape.context * s.width * 4;
 }
 
 TEST(AttentionTest, OneTwoOrThreeSquareTensorsStandBeforeBackward) {
@@ -42,10 +42,10 @@ TEST(AttentionTest, OneTwoOrThreeSquareTensorsStandBeforeBackward) {
     EXPECT_EQ(spec.saved.count(), count);
     const AttentionResult r = measure_attention(planning(), spec);
     ASSERT_EQ(r.status, "ok") << saved;
-    const std::int64_t square = spec.batch * spec.context * spec.context * 4;
+    const std::int64_t square = spec.run.shape.batch * 64 * 64 * 4;
     EXPECT_EQ(r.saved_bytes, count * square) << saved;
     // In parts, softmax also saves the sum of each row.
-    const std::int64_t sums = spec.saved.exp ? spec.batch * spec.context * 4 : 0;
+    const std::int64_t sums = spec.saved.exp ? spec.run.shape.batch * 64 * 4 : 0;
     EXPECT_EQ(r.before_backward_bytes, five_tensors(spec) + count * square + sums) << saved;
   }
 }
@@ -56,8 +56,8 @@ TEST(AttentionTest, EveryBackEndHoldsWhatWasPredicted) {
       for (bool causal : {true, false}) {
         AttentionSpec spec = spec_of(48, 16, saved);
         spec.causal = causal;
-        const AttentionResult r =
-            measure_attention([&] { return testing::backend_named(name).make({}); }, spec);
+        const AttentionResult r = measure_attention(
+            [&](const RunSpec&) { return testing::backend_named(name).make({}); }, spec);
         ASSERT_EQ(r.status, "ok") << r.detail;
         EXPECT_EQ(r.before_backward_bytes, r.predicted_before_backward_bytes) << saved;
         EXPECT_EQ(r.peak_bytes, r.predicted_peak_bytes) << saved;
@@ -82,13 +82,13 @@ TEST(AttentionTest, BackwardHasTwiceTheProductsOfForward) {
 
 AttentionSpec flash_of(std::int64_t context, std::int64_t width, const char* precision = "fp32") {
   AttentionSpec spec = spec_of(context, width);
-  spec.attention = AttentionForm::kFlash;
-  spec.precision = precision;
+  spec.run.attention = AttentionForm::kFlash;
+  spec.run.precision = parse_precision("test", precision);
   return spec;
 }
 
 TEST(FlashAttentionBytesTest, OneNumberForEachRowIsSavedBesideTheTensors) {
-  const auto device = planning()();
+  const auto device = planning()({});
   const AttentionSpec spec = flash_of(128, 64);
   const AttentionProgram p = attention_program(spec, *device);
   std::vector<Shape> saved;
@@ -105,15 +105,16 @@ TEST(FlashAttentionBytesTest, EveryBackEndHoldsWhatWasPredictedAndItGrowsWithThe
       std::vector<double> contexts, before, peak;
       for (std::int64_t context : {64, 128, 256, 512}) {
         const AttentionSpec spec = flash_of(context, 16, precision);
-        const AttentionResult r =
-            measure_attention([&] { return testing::backend_named(name).make({}); }, spec);
+        const AttentionResult r = measure_attention(
+            [&](const RunSpec&) { return testing::backend_named(name).make({}); }, spec);
         ASSERT_EQ(r.status, "ok") << r.detail;
         EXPECT_EQ(r.before_backward_bytes, r.predicted_before_backward_bytes) << precision;
         EXPECT_EQ(r.peak_bytes, r.predicted_peak_bytes) << precision;
         EXPECT_EQ(r.saved_bytes, 0);
         EXPECT_EQ(r.whole.samples_ms.size(), 3u);
         if (std::string_view(precision) == "fp32") {
-          EXPECT_EQ(r.before_backward_bytes, five_tensors(spec) + spec.batch * context * 4);
+          EXPECT_EQ(r.before_backward_bytes,
+                    five_tensors(spec) + spec.run.shape.batch * context * 4);
         }
         contexts.push_back(static_cast<double>(context));
         before.push_back(static_cast<double>(r.before_backward_bytes));
@@ -136,8 +137,8 @@ TEST(FlashAttentionBytesTest, ACausalCallCountsHalfAndBackwardTwoAndAHalfTimes) 
 
 // The step of a whole model: in each layer one tensor of B·H·T numbers, and none of B·H·T².
 TEST(FlashAttentionBytesTest, AModelSavesNothingOfTheSizeOfItsScores) {
-  StepSpec step{.model = {.vocab = 31, .d_model = 24, .d_ff = 40, .layers = 3, .heads = 2},
-                .shape = {.batch = 2, .context = 37}};
+  RunSpec step{.model = {.vocab = 31, .d_model = 24, .d_ff = 40, .layers = 3, .heads = 2},
+               .shape = {.batch = 2, .context = 37}};
   step.attention = AttentionForm::kFlash;
   for (Granularity ops : {Granularity::kFused, Granularity::kPrimitive}) {
     step.ops = ops;
@@ -158,7 +159,7 @@ TEST(FlashAttentionBytesTest, AModelSavesNothingOfTheSizeOfItsScores) {
 }
 
 TEST(AttentionTest, TheLossIsInNeitherPart) {
-  const auto device = planning()();
+  const auto device = planning()({});
   const AttentionProgram p = attention_program(spec_of(32, 8), *device);
   int outside = 0;
   for (std::size_t i = 0; i < p.program.nodes.size(); ++i) {

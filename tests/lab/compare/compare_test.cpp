@@ -100,6 +100,33 @@ TEST(CompareTest, IgnoredColumnsMayDiffer) {
   EXPECT_THROW(compare_results(both, b, {.ignored = {"precision"}}), Error);
 }
 
+TEST(CompareTest, ExecutorsAreComparedUnlessAFileHasBoth) {
+  const auto by = [](const char* executor, double ms) {
+    Json row = row_of("step", around(ms));
+    row["executor"] = executor;
+    return row;
+  };
+  const auto eager = file_of({by("eager", 10)}), compiled = file_of({by("compiled", 5)});
+  const auto report = compare_results(eager, compiled, {});
+  ASSERT_EQ(report.rows.rows.size(), 1u);
+  EXPECT_EQ(verdict(report, 0), "faster");
+  EXPECT_NE(report.rows.rows[0][0].as_string().find("eager → compiled"), std::string::npos);
+  const auto both = file_of({by("eager", 10), by("compiled", 5)});
+  const auto apart = compare_results(both, both, {});
+  ASSERT_EQ(apart.rows.rows.size(), 2u);
+  EXPECT_EQ(verdict(apart, 0), "same");
+  EXPECT_EQ(verdict(apart, 1), "same");
+}
+
+TEST(CompareTest, AResultOlderThanAFieldHasItsDefault) {
+  Json now = row_of("step", around(10));
+  now["attention"] = "naive";
+  const auto before = file_of({row_of("step", around(10))});
+  EXPECT_EQ(verdict(compare_results(before, file_of({now}), {}), 0), "same");
+  now["attention"] = "flash";
+  EXPECT_EQ(verdict(compare_results(before, file_of({now}), {}), 0), "only in A");
+}
+
 TEST(CompareTest, TheEnvironmentShowsOnlyWhatDiffers) {
   const auto same = compare_results(file_of({}), file_of({}), {});
   EXPECT_TRUE(same.environment.rows.empty());

@@ -272,7 +272,7 @@ TEST(ValidityTest, MeasuredRowsOfEveryBackEndCarryTheirOwnLabel) {
     for (Mode mode : kAllModes) {
       spec.step.mode = mode;
       const CellResult result =
-          measure_cell([&] { return testing::backend_named(name).make({}); }, spec);
+          measure_cell([&](const RunSpec&) { return testing::backend_named(name).make({}); }, spec);
       std::vector<Column> columns = cell_columns();
       std::vector<Json> row = cell_row(result);
       columns.push_back({.name = "cell", .kind = ColumnKind::kStructured});

@@ -174,17 +174,19 @@ class FingerprintTest : public ::testing::Test {
   void SetUp() override { ops::register_all(); }
 
   // Six layers; no two of its tensors are of one size.
-  static ModelConfig model(std::string_view precision = "fp32") {
-    ModelConfig out{.vocab = 70, .d_model = 48, .d_ff = 112, .layers = 6, .heads = 4};
-    apply_precision(out, precision);
-    return out;
+  static ModelConfig model() {
+    return {.vocab = 70, .d_model = 48, .d_ff = 112, .layers = 6, .heads = 4};
   }
   static constexpr BatchShape kShape{.batch = 3, .context = 40};
 
   static Fingerprint of(Mode mode, Granularity ops, std::string_view precision, bool as_json) {
     MemoryRunSpec spec;
-    spec.step = {.model = model(precision), .shape = kShape, .mode = mode, .ops = ops};
-    const MemoryRun run = run_memory([] { return make_null_device(); }, spec);
+    spec.step = {.model = model(),
+                 .shape = kShape,
+                 .mode = mode,
+                 .precision = parse_precision("test", precision),
+                 .ops = ops};
+    const MemoryRun run = run_memory([](const RunSpec&) { return make_null_device(); }, spec);
     const MemorySnapshot snapshot = snapshot_of(run);
     const std::string bytes = as_json ? json_of(snapshot) : pickle_of(snapshot);
     return fingerprint_of(read_trace(bytes, "snapshot"), model(), kShape);

@@ -15,7 +15,7 @@ namespace {
 MemoryRunSpec tiny_run(Mode mode, Granularity ops, std::string_view precision = "fp32") {
   MemoryRunSpec out;
   out.step.model = {.vocab = 50, .d_model = 32, .d_ff = 48, .layers = 2, .heads = 2};
-  apply_precision(out.step.model, precision);
+  out.step.precision = parse_precision("test", precision);
   out.step.shape = {.batch = 2, .context = 16};
   out.step.mode = mode;
   out.step.ops = ops;
@@ -77,7 +77,7 @@ class MemoryRunTest : public ::testing::TestWithParam<std::string> {
  protected:
   void SetUp() override { ops::register_all(); }
   static DeviceFactory device(std::int64_t limit = 0) {
-    return [name = GetParam(), limit] {
+    return [name = GetParam(), limit](const RunSpec&) {
       return testing::backend_named(name).make({.memory_limit = limit});
     };
   }
@@ -151,7 +151,8 @@ TEST(MemoryRunFaultTest, ABlockThatNobodyPredictedIsNamedWithItsNode) {
   ops::register_all();
   MemoryRunSpec spec = tiny_run(Mode::kStep, Granularity::kFused);
   spec.warmup = 0;
-  const MemoryRun run = run_memory([] { return std::make_unique<LeakyDevice>(30); }, spec);
+  const MemoryRun run =
+      run_memory([](const RunSpec&) { return std::make_unique<LeakyDevice>(30); }, spec);
   EXPECT_NE(run.peak_bytes, run.map.peak_bytes);
   const std::vector<std::string> found = surprises(run);
   ASSERT_FALSE(found.empty());

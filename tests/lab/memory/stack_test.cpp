@@ -13,8 +13,8 @@ TEST(MemoryStackTest, TheCategoriesAddUpToThePredictedTotalAtEveryNode) {
     const MemoryRunSpec spec{
         .step = {.model = model, .shape = {.batch = 2, .context = 8}, .ops = ops}};
     const MemoryCell cell{
-        .precision = "fp32",
-        .run = run_memory([] { return testing::backend_named("cpu").make({}); }, spec)};
+        .run = run_memory([](const RunSpec&) { return testing::backend_named("cpu").make({}); },
+                          spec)};
     const Table table = stack_table(cell);
     ASSERT_EQ(table.rows.size(), cell.run.moments.size());
     std::size_t first = 0, total = 0;

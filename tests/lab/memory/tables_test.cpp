@@ -19,22 +19,19 @@ namespace {
 
 constexpr std::int64_t kB = 3, kT = 16, kC = 32, kF = 48, kL = 3, kH = 2, kV = 50;
 
-StepSpec tiny_step(Mode mode, Granularity ops, std::string_view precision = "fp32") {
-  StepSpec out;
+RunSpec tiny_step(Mode mode, Granularity ops, std::string_view precision = "fp32") {
+  RunSpec out;
   out.model = {.vocab = kV, .d_model = kC, .d_ff = kF, .layers = kL, .heads = kH};
-  apply_precision(out.model, precision);
+  out.precision = parse_precision("test", precision);
   out.shape = {.batch = kB, .context = kT};
   out.mode = mode;
   out.ops = ops;
   return out;
 }
 
-MemoryCell cell_on_null(const StepSpec& step, std::int64_t limit = 0,
-                        std::string precision = "fp32") {
-  const auto device = [limit] { return make_null_device({.memory_limit = limit}); };
-  return {.precision = std::move(precision),
-          .run = run_memory(device, {.step = step}),
-          .limit_bytes = limit};
+MemoryCell cell_on_null(const RunSpec& step, std::int64_t limit = 0) {
+  const auto device = [limit](const RunSpec&) { return make_null_device({.memory_limit = limit}); };
+  return {.run = run_memory(device, {.step = step}), .limit_bytes = limit};
 }
 
 std::size_t index_of(const Table& table, std::string_view column) {
@@ -163,7 +160,7 @@ TEST_F(MemoryTablesTest, FormulasAgreeWithTheProgramWhereTheyAreExact) {
 
 TEST_F(MemoryTablesTest, TheNarrowCopiesOfWeightsHaveTheirOwnLine) {
   const MemoryCell cell =
-      cell_on_null(tiny_step(Mode::kForwardBackward, Granularity::kFused, "bf16"), 0, "bf16");
+      cell_on_null(tiny_step(Mode::kForwardBackward, Granularity::kFused, "bf16"));
   // Two bytes for each weight that is multiplied: neither the embedding nor the norms.
   const std::int64_t copies = 2 * (kL * (4 * kC * kC + 3 * kC * kF) + kV * kC);
   const Table formulas = formula_table(cell);
@@ -178,7 +175,7 @@ TEST_F(MemoryTablesTest, TheNarrowCopiesOfWeightsHaveTheirOwnLine) {
 
 TEST_F(MemoryTablesTest, SavedBytesLeaveTheNarrowCopiesOut) {
   const MemoryCell cell =
-      cell_on_null(tiny_step(Mode::kForwardBackward, Granularity::kFused, "bf16"), 0, "bf16");
+      cell_on_null(tiny_step(Mode::kForwardBackward, Granularity::kFused, "bf16"));
   const Table table = peak_table(std::vector{cell});
   const std::int64_t copies = 2 * (kL * (4 * kC * kC + 3 * kC * kF) + kV * kC);
   EXPECT_EQ(table.rows[0][index_of(table, "saved_bytes")].as_int() + copies,
@@ -186,9 +183,8 @@ TEST_F(MemoryTablesTest, SavedBytesLeaveTheNarrowCopiesOut) {
 }
 
 TEST_F(MemoryTablesTest, PrecisionsAreComparedWithFp32OfTheSameCell) {
-  const std::vector cells{
-      cell_on_null(tiny_step(Mode::kForward, Granularity::kFused)),
-      cell_on_null(tiny_step(Mode::kForward, Granularity::kFused, "bf16"), 0, "bf16")};
+  const std::vector cells{cell_on_null(tiny_step(Mode::kForward, Granularity::kFused)),
+                          cell_on_null(tiny_step(Mode::kForward, Granularity::kFused, "bf16"))};
   const Table table = peak_table(cells);
   const std::size_t column = index_of(table, "versus_fp32_percent");
   EXPECT_TRUE(table.rows[0][column].is_null());
@@ -218,7 +214,7 @@ TEST_F(MemoryTablesTest, SavedBytesPerOpAndPerBlockAddUpToTheSameTotal) {
 }
 
 TEST_F(MemoryTablesTest, ComputingAgainRunsBackToWhatIsKept) {
-  const StepSpec step = tiny_step(Mode::kForwardBackward, Granularity::kFused);
+  const RunSpec step = tiny_step(Mode::kForwardBackward, Granularity::kFused);
   const Program program = step_program(step);
   for (const LedgerItem& item : saved_ledger(program)) {
     const Node& maker = program.node(item.producer);
@@ -238,7 +234,7 @@ TEST_F(MemoryTablesTest, ComputingAgainRunsBackToWhatIsKept) {
 }
 
 TEST_F(MemoryTablesTest, AStepThatDoesNotFitNamesThePhaseTheHoldersAndWhatWouldFit) {
-  const StepSpec step = tiny_step(Mode::kForwardBackward, Granularity::kPrimitive);
+  const RunSpec step = tiny_step(Mode::kForwardBackward, Granularity::kPrimitive);
   const std::int64_t peak = cell_on_null(step).run.peak_bytes;
   const MemoryCell cell = cell_on_null(step, peak - 1);
   ASSERT_TRUE(cell.run.oom.has_value());
@@ -260,7 +256,7 @@ TEST_F(MemoryTablesTest, AStepThatDoesNotFitNamesThePhaseTheHoldersAndWhatWouldF
 }
 
 TEST_F(MemoryTablesTest, OneRowLessIsTheSmallestChangeOfTheBatch) {
-  const StepSpec step = tiny_step(Mode::kForwardBackward, Granularity::kFused);
+  const RunSpec step = tiny_step(Mode::kForwardBackward, Granularity::kFused);
   const std::int64_t limit = cell_on_null(step).run.peak_bytes - 1;
   const std::vector<Remedy> found = remedies(cell_on_null(step, limit), limit);
   ASSERT_FALSE(found.empty());
@@ -282,8 +278,8 @@ TEST_F(MemoryTablesTest, AdamWsStatesAreHeldByKindAndNotByLayer) {
 }
 
 TEST_F(MemoryTablesTest, ChangesAreCombinedOnlyWhenNoneFitsAlone) {
-  const StepSpec step = tiny_step(Mode::kForwardBackward, Granularity::kPrimitive);
-  StepSpec small = step;
+  const RunSpec step = tiny_step(Mode::kForwardBackward, Granularity::kPrimitive);
+  RunSpec small = step;
   small.ops = Granularity::kFused;
   small.shape.batch = 1;
   // Room for one sequence in fused ops; no single change goes as low without a shorter context.
@@ -313,7 +309,7 @@ TEST_F(MemoryTablesTest, PythonReadsASnapshotAndReplaysItToTheSamePeak) {
 }
 
 TEST_F(MemoryTablesTest, TheSnapshotOfAFailedStepEndsWithItsFailure) {
-  const StepSpec step = tiny_step(Mode::kForwardBackward, Granularity::kFused);
+  const RunSpec step = tiny_step(Mode::kForwardBackward, Granularity::kFused);
   const MemoryCell cell = cell_on_null(step, cell_on_null(step).run.peak_bytes - 1);
   const MemorySnapshot snapshot = snapshot_of(cell.run);
   EXPECT_EQ(snapshot.events.back().action, "oom");
@@ -334,7 +330,7 @@ int matches(std::span<const Published> table, const Accounting& as, double limit
   for (const Published& row : table) {
     for (int i = 0; i < 4; ++i) {
       if (row.status[i] == ' ') continue;
-      StepSpec step{.model = preset(row.size), .shape = {4, 128 << i}, .mode = mode};
+      RunSpec step{.model = preset(row.size), .shape = {4, 128 << i}, .mode = mode};
       const auto limit = static_cast<std::int64_t>(limit_gib * 1024 * 1024 * 1024);
       const bool fits = accounted_peak(step, as).bytes <= limit;
       out += fits == (row.status[i] == '+');

@@ -86,20 +86,20 @@ TEST_P(PrecisionDeviceTest, TheDevicesKernelsAddToTheSameBits) {
 }
 
 TEST_P(PrecisionDeviceTest, NarrowerFormatsAreFurtherFromFloat64) {
-  CellSpec spec;
-  spec.step.model = {.vocab = 50, .d_model = 32, .d_ff = 48, .layers = 3, .heads = 2};
-  spec.step.shape = {.batch = 2, .context = 16};
-  const auto device = [] { return testing::backend_named(GetParam()).make({}); };
+  RunSpec step;
+  step.model = {.vocab = 50, .d_model = 32, .d_ff = 48, .layers = 3, .heads = 2};
+  step.shape = {.batch = 2, .context = 16};
+  const auto device = [](const RunSpec&) { return testing::backend_named(GetParam()).make({}); };
   int references = 0;
   StepErrors errors(
-      [&] {
+      [&](const RunSpec&) {
         ++references;
         return make_reference_device({});
       },
       {.layers = 2, .tokens = 8});
   const auto error = [&](const char* precision) {
-    spec.precision = precision;
-    return errors.of(device, spec).value();
+    step.precision = parse_precision("test", precision);
+    return errors.of(device, step).value();
   };
   const StepError full = error("fp32"), half = error("fp16"), brain = error("bf16");
   EXPECT_EQ(full.layers, 2);
@@ -111,7 +111,7 @@ TEST_P(PrecisionDeviceTest, NarrowerFormatsAreFurtherFromFloat64) {
   EXPECT_GT(brain.gradients, 2 * half.gradients);
   EXPECT_LT(brain.logits, 0.05);
   EXPECT_EQ(references, 1) << "the exact step does not depend on the precision";
-  spec.step.model.d_ff = 64;
+  step.model.d_ff = 64;
   error("fp32");
   EXPECT_EQ(references, 2);
 }

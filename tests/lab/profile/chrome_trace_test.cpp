@@ -140,8 +140,8 @@ TEST_P(ChromeTraceOfRunTest, AMeasuredTraceParsesAndNests) {
   for (bool use_tracer : {true, false}) {
     ProfileSpec spec = testing::tiny_profile(Mode::kStep);
     spec.use_tracer = use_tracer;
-    const Profile profile =
-        profile_step([] { return testing::backend_named(GetParam()).make({}); }, spec);
+    const Profile profile = profile_step(
+        [](const RunSpec&) { return testing::backend_named(GetParam()).make({}); }, spec);
     const Json trace = Json::parse(chrome_trace(profile, gpu_environment()), "trace");
     const std::vector<Event> events = events_of(trace);
     expect_nested(events);

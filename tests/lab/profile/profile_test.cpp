@@ -124,7 +124,8 @@ class ProfileTest : public ::testing::TestWithParam<std::string> {
   static ProfiledCell run(Mode mode, Granularity ops, bool use_tracer = true) {
     ProfileSpec spec = testing::tiny_profile(mode, ops);
     spec.use_tracer = use_tracer;
-    return celled(profile_step([] { return testing::backend_named(GetParam()).make({}); }, spec));
+    return celled(profile_step(
+        [](const RunSpec&) { return testing::backend_named(GetParam()).make({}); }, spec));
   }
 };
 INSTANTIATE_TEST_SUITE_P(Devices, ProfileTest, ::testing::ValuesIn(testing::backend_names()));

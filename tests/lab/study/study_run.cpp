@@ -29,17 +29,17 @@ StudySizes sizes() {
   out.contexts = {4, 8, 16};
   out.warmups = {0, 2};
   out.precise = model("tiny", 1, 8);
-  out.precisions = {"fp32", "bf16"};
+  out.precisions = {{}, {.autocast = DType::kBF16}};
   out.error = {.layers = 1, .tokens = 4};
   out.planned = model("planned", 2, 32);
   out.planned_contexts = {64, 128, 256};
-  const StepSpec step{.model = model("small", 2, 16),
-                      .shape = shape,
-                      .mode = Mode::kStep,
-                      .ops = Granularity::kPrimitive};
+  const RunSpec step{.model = model("small", 2, 16),
+                     .shape = shape,
+                     .mode = Mode::kStep,
+                     .ops = Granularity::kPrimitive};
   out.recorded = {step};
   out.profiled = {step};
-  out.attention = {.batch = 2, .warmup = 1, .steps = 8, .max_seconds = 0.02};
+  out.attention = {.run = {.shape = {.batch = 2}}, .warmup = 1, .steps = 8, .max_seconds = 0.02};
   out.widths = {4};
   out.attention_contexts = {16, 32, 64, 128};
   out.variant_contexts = {16, 32, 64};
@@ -47,7 +47,7 @@ StudySizes sizes() {
 }
 
 // What `bench` would say of processes in which first steps are slow.
-Table warm_up(const StepSpec& step, const std::vector<std::int64_t>& warmups) {
+Table warm_up(const RunSpec& step, const std::vector<std::int64_t>& warmups) {
   std::vector<ResultRow> rows;
   for (std::int64_t warmup : warmups) {
     Json row = Json::Object{{"size", step.model.name}, {"context", step.shape.context},
@@ -161,10 +161,10 @@ Json& cell_of(std::vector<Table>& tables, std::string_view name, const Evidence:
 const StudyReport& small_study() {
   static const StudyReport report = [] {
     const StudyMachine machine{
-        .make_device = [](std::string_view) { return backend_named("cpu").make({}); },
-        .make_reference = [] { return make_reference_device({}); },
+        .make_device = [](const RunSpec&) { return backend_named("cpu").make({}); },
+        .make_reference = [](const RunSpec&) { return make_reference_device({}); },
         .ceilings =
-            [](std::string_view) {
+            [](const RunSpec&) {
               Ceilings out{.bandwidth_gb_s = 20, .arithmetic_gflops = 100};
               for (DType dtype : {DType::kF32, DType::kBF16}) out.products_gflops[dtype] = 100;
               return out;

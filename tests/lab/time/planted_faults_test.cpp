@@ -117,7 +117,7 @@ class PlantedFaultTest : public ::testing::Test {
   }
 
   static CellResult measured(Faults faults, Mode mode = Mode::kForward, int warmup = 1) {
-    const auto make = [&]() -> std::unique_ptr<Device> {
+    const auto make = [&](const RunSpec&) -> std::unique_ptr<Device> {
       return std::make_unique<StreamDevice>(testing::backend_named("cpu").make({.threads = 1}),
                                             faults);
     };

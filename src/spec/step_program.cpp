@@ -1,11 +1,11 @@
-#include "train/step_program.h"
+#include "spec/step_program.h"
 
 #include "passes/as_float64.h"
 
 namespace tracestep {
 namespace {
 
-Program named(Program program, const StepSpec& spec) {
+Program named(Program program, const RunSpec& spec) {
   program.name = fmt::format("{} {}", name_of(spec.mode), spec.model.name);
   return program;
 }
@@ -16,12 +16,22 @@ bool scales_loss(const Precision& precision) {
   return precision.autocast == DType::kF16;
 }
 
-Program forward_program(const StepSpec& spec) {
-  return spec.mode == Mode::kInference ? logits_program(spec.model, spec.shape)
-                                       : loss_program(spec.model, spec.shape);
+Program forward_program(const RunSpec& spec) {
+  return spec.mode == Mode::kInference
+             ? logits_program(spec.model, spec.shape, spec.precision.parameters)
+             : loss_program(spec);
 }
 
-PipelineOptions pipeline_options(const StepSpec& spec) {
+Program loss_program(const RunSpec& spec, LossOptions options) {
+  options.weights = spec.precision.parameters;
+  return loss_program(spec.model, spec.shape, options);
+}
+
+Program decode_program(const RunSpec& spec) {
+  return decode_program(spec.model, spec.shape, spec.precision.parameters);
+}
+
+PipelineOptions pipeline_options(const RunSpec& spec) {
   PipelineOptions options;
   options.granularity = spec.ops;
   options.attention = spec.attention;
@@ -29,9 +39,9 @@ PipelineOptions pipeline_options(const StepSpec& spec) {
   options.gradients = spec.gradients;
   options.optimizer = spec.optimizer;
   options.verify = spec.verify;
-  options.autocast = spec.model.precision.autocast;
+  options.autocast = spec.precision.autocast;
   options.optimizer.loss_scaling.enabled =
-      scales_loss(spec.model.precision) &&
+      scales_loss(spec.precision) &&
       (spec.mode == Mode::kStep || spec.gradients != GradientKind::kTransient);
   return options;
 }
@@ -42,11 +52,11 @@ Program lowered(const Program& forward, PipelineOptions options, const Device& d
   return device.supports(DType::kF32) ? out : as_float64(out);
 }
 
-Program step_program(const StepSpec& spec, const Device& device) {
+Program step_program(const RunSpec& spec, const Device& device) {
   return named(lowered(forward_program(spec), pipeline_options(spec), device), spec);
 }
 
-Program step_program(const StepSpec& spec) {
+Program step_program(const RunSpec& spec) {
   return named(run_pipeline(forward_program(spec), pipeline_options(spec)).program, spec);
 }
 

@@ -1,4 +1,4 @@
-#include "lab/measure/step_inputs.h"
+#include "session/step_inputs.h"
 
 #include "base/random.h"
 #include "train/schedule.h"
@@ -8,9 +8,9 @@ namespace {
 
 constexpr double kLearningRate = 1e-3;
 
-HostTensor random_tokens(const StepSpec& spec, std::uint64_t seed, std::string_view stream) {
+HostTensor random_tokens(const RunSpec& spec, std::string_view stream) {
   HostTensor out = HostTensor::zeros(DType::kI64, {spec.shape.batch, spec.shape.context});
-  const CounterRng rng(seed, stream);
+  const CounterRng rng(spec.seed, stream);
   std::uint64_t index = 0;
   for (std::int64_t& token : out.as<std::int64_t>()) {
     token =
@@ -21,11 +21,11 @@ HostTensor random_tokens(const StepSpec& spec, std::uint64_t seed, std::string_v
 
 }  // namespace
 
-void set_step_inputs(Executor& executor, const StepSpec& spec, std::uint64_t seed) {
+void set_step_inputs(Executor& executor, const RunSpec& spec) {
   const Program& program = executor.program();
   const auto has = [&](std::string_view name) { return program.find_leaf(name) != kNoValue; };
-  executor.set_input("tokens", random_tokens(spec, seed, "tokens"));
-  if (has("targets")) executor.set_input("targets", random_tokens(spec, seed, "targets"));
+  executor.set_input("tokens", random_tokens(spec, "tokens"));
+  if (has("targets")) executor.set_input("targets", random_tokens(spec, "targets"));
   if (has("lr")) executor.set_scalar("lr", kLearningRate);
   if (has("step_size")) {
     const OptimizerOptions& o = spec.optimizer;

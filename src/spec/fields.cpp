@@ -1,0 +1,324 @@
+#include "spec/fields.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "base/suggest.h"
+#include "base/units.h"
+
+namespace tracestep {
+namespace {
+
+constexpr std::int64_t kMaxSize = std::int64_t{1} << 20;  // far beyond any model
+constexpr std::int64_t kMaxVocab = std::int64_t{1} << 24;
+constexpr std::int64_t kMaxLayers = 4096;
+constexpr int kMaxThreads = 4096;
+
+struct Range {
+  std::int64_t min = 1, max = std::numeric_limits<std::int64_t>::max();
+};
+
+// Each takes a row without accessors and adds them; `at` finds the member in a RunSpec.
+template <class Member>
+RunField integer(RunField row, Range range, Member at) {
+  row.value = [at](const RunSpec& spec) { return Json(at(spec)); };
+  row.parse = [at, range](const std::string& where, const std::string& text) -> RunChange {
+    const std::int64_t value = parse_int(where, text, range.min, range.max);
+    return [at, value](RunSpec& spec) {
+      auto& member = at(spec);
+      member = static_cast<std::decay_t<decltype(member)>>(value);
+    };
+  };
+  return row;
+}
+
+template <class Member>
+RunField toggle(RunField row, Member at) {
+  row.value_name.clear();
+  row.value = [at](const RunSpec& spec) { return Json(at(spec)); };
+  row.parse = [at](const std::string&, const std::string&) -> RunChange {
+    return [at](RunSpec& spec) { at(spec) = true; };
+  };
+  return row;
+}
+
+template <class Member>
+RunField text(RunField row, Member at) {
+  row.value = [at](const RunSpec& spec) { return Json(std::string(at(spec))); };
+  row.parse = [at](const std::string& where, const std::string& text) -> RunChange {
+    if (text.empty()) fail_usage(where, "the value is empty");
+    return [at, text](RunSpec& spec) { at(spec) = text; };
+  };
+  return row;
+}
+
+template <class Member>
+RunField bytes(RunField row, Member at) {
+  row.value_name = "SIZE";
+  row.value = [at](const RunSpec& spec) { return Json(at(spec)); };
+  row.parse = [at](const std::string& where, const std::string& text) -> RunChange {
+    const std::int64_t value = parse_bytes(where, text);
+    if (value < 1) fail_usage(where, "\"{}\" leaves no memory at all", text);
+    return [at, value](RunSpec& spec) { at(spec) = value; };
+  };
+  return row;
+}
+
+// One of `values`, each called what name_of() says.
+template <class Values, class Member>
+RunField choice(RunField row, const Values& values, Member at) {
+  using Value = std::decay_t<decltype(*std::begin(values))>;
+  std::vector<Value> all(std::begin(values), std::end(values));
+  for (const Value& value : all) row.choices.emplace_back(name_of(value));
+  row.value = [at](const RunSpec& spec) { return Json(name_of(at(spec))); };
+  row.parse = [at, all, names = row.choices](const std::string& where,
+                                             const std::string& text) -> RunChange {
+    check_choice(where, text, names);
+    const auto found = std::ranges::find(names, text) - names.begin();
+    return [at, value = all[static_cast<std::size_t>(found)]](RunSpec& spec) { at(spec) = value; };
+  };
+  return row;
+}
+
+std::vector<Precision> all_precisions() {
+  std::vector<Precision> out;
+  for (const std::string& name : precision_names()) out.push_back(parse_precision("", name));
+  return out;
+}
+
+// A preset brings all sizes.
+RunField preset_field(RunField row) {
+  for (const ModelConfig& config : model_presets()) row.choices.push_back(config.name);
+  row.value = [](const RunSpec& spec) { return Json(spec.model.name); };
+  row.parse = [names = row.choices](const std::string& where,
+                                    const std::string& text) -> RunChange {
+    check_choice(where, text, names);
+    return [text](RunSpec& spec) { spec.model = preset(text); };
+  };
+  return row;
+}
+
+// What can be chosen of the executors, and why another cannot.
+RunField executor_field(RunField row) {
+  constexpr ExecutorKind kAvailable[] = {ExecutorKind::kEager};
+  row = choice(
+      std::move(row), kAvailable, [](auto& spec) -> auto& { return spec.executor; });
+  row.parse = [parse = row.parse](const std::string& where, const std::string& text) {
+    if (text == name_of(ExecutorKind::kCompiled)) {
+      throw Error(ErrorCode::kUsage, where, "the compiled executor is not available", "use eager");
+    }
+    return parse(where, text);
+  };
+  return row;
+}
+
+using Role = FieldRole;
+using Show = FieldShow;
+
+void add_model_fields(std::vector<RunField>& out) {
+  const RunField size{.group = FieldGroup::kModel, .show = Show::kKey};
+  const auto add = [&](const char* name, const char* help, Range range, auto at) {
+    RunField row = size;
+    row.name = name;
+    row.help = help;
+    out.push_back(integer(std::move(row), range, at));
+  };
+  out.push_back(preset_field({.name = "size",
+                              .group = FieldGroup::kModel,
+                              .is_axis = true,
+                              .help = "presets",
+                              .about = "preset, or custom"}));
+  add(
+      "d_model", "model width C, instead of --size", {1, kMaxSize},
+      [](auto& s) -> auto& { return s.model.d_model; });
+  add(
+      "d_ff", "feed-forward width F", {1, kMaxSize}, [](auto& s) -> auto& { return s.model.d_ff; });
+  add(
+      "layers", "layers L", {1, kMaxLayers}, [](auto& s) -> auto& { return s.model.layers; });
+  add(
+      "heads", "attention heads H; they divide C", {1, kMaxSize},
+      [](auto& s) -> auto& { return s.model.heads; });
+}
+
+void add_step_fields(std::vector<RunField>& out) {
+  out.push_back(integer(
+      {.name = "context",
+       .group = FieldGroup::kStep,
+       .is_axis = true,
+       .help = "tokens in a sequence, T",
+       .about = "tokens per row (T)"},
+      {1, kMaxSize}, [](auto& s) -> auto& { return s.shape.context; }));
+  out.push_back(integer(
+      {.name = "batch",
+       .group = FieldGroup::kStep,
+       .help = "sequences in a batch, B",
+       .about = "rows (B)"},
+      {1, kMaxSize}, [](auto& s) -> auto& { return s.shape.batch; }));
+  out.push_back(integer(
+      {.name = "vocab",
+       .group = FieldGroup::kModel,
+       .show = Show::kData,
+       .help = "vocabulary V, where no tokenizer and no file of weights has one",
+       .about = "vocabulary (V)"},
+      {1, kMaxVocab}, [](auto& s) -> auto& { return s.model.vocab; }));
+  out.push_back(choice(
+      {.name = "mode",
+       .group = FieldGroup::kStep,
+       .is_axis = true,
+       .help = "what a step does",
+       .about = "what a step does"},
+      kAllModes, [](auto& s) -> auto& { return s.mode; }));
+  out.push_back(choice(
+      {.name = "precision",
+       .is_axis = true,
+       .help = "tf32 (cuda alone) rounds what products read, bf16 and fp16 are for matrix products "
+               "alone, over float32 weights, bf16-pure and fp16-pure for all that is stored",
+       .about = "of parameters and activations"},
+      all_precisions(), [](auto& s) -> auto& { return s.precision; }));
+  out.push_back(choice(
+      {.name = "ops",
+       .is_axis = true,
+       .help = "composites in parts, as plain framework code, or with their own kernels",
+       .about = "granularity of the program"},
+      kAllGranularities, [](auto& s) -> auto& { return s.ops; }));
+  out.push_back(choice(
+      {.name = "attention",
+       .is_axis = true,
+       .is_optional = true,
+       .help = "two matrix products around a softmax, or one kernel that goes "
+               "tile by tile and keeps no matrix of scores",
+       .about = "its form: naive or flash"},
+      kAllAttentionForms, [](auto& s) -> auto& { return s.attention; }));
+  out.push_back(executor_field({.name = "executor",
+                                .role = Role::kSpeed,
+                                .show = Show::kData,
+                                .is_optional = true,
+                                .help = "op by op, each its own kernel",
+                                .about = "how it runs"}));
+}
+
+void add_place_fields(std::vector<RunField>& out) {
+  const auto place = [](const char* name, Show show, const char* help) {
+    return RunField{.name = name, .role = Role::kPlace, .show = show, .help = help};
+  };
+  RunField device = place("device", Show::kPeople, "where it runs");
+  device.value_name = "NAME";
+  device.about = "where it runs";
+  out.push_back(text(
+      std::move(device), [](auto& s) -> auto& { return s.place.device; }));
+  out.push_back(integer(
+      place("threads", Show::kKey, "CPU threads; OMP_NUM_THREADS, else all allowed cores"),
+      {1, kMaxThreads}, [](auto& s) -> auto& { return s.place.threads; }));
+  RunField limit = place("memory_limit_bytes", Show::kKey,
+                         "behave like a device with this much memory, as 16GiB");
+  limit.flag = "--memory-limit";
+  out.push_back(bytes(
+      std::move(limit), [](auto& s) -> auto& { return s.place.memory_limit_bytes; }));
+  RunField seed = place("seed", Show::kKey, "of weights, batches and sampling");
+  seed.role = Role::kBits;
+  out.push_back(integer(
+      std::move(seed), {0}, [](auto& s) -> auto& { return s.seed; }));
+  out.push_back(toggle(
+      place("deterministic", Show::kNowhere,
+            "refuse what may give other bits when run again: --tune for a "
+            "product that has no choice yet"),
+      [](auto& s) -> auto& { return s.place.deterministic; }));
+  out.push_back(toggle(
+      place("tune", Show::kNowhere,
+            "cuda: time the algorithms for each new matrix product, keep the fastest"),
+      [](auto& s) -> auto& { return s.place.tune; }));
+  RunField file = place("tune_file", Show::kNowhere,
+                        "where choices are kept and found; tracestep-tuning.json with --tune");
+  file.value_name = "FILE";
+  out.push_back(text(
+      std::move(file), [](auto& s) -> auto& { return s.place.tune_file; }));
+}
+
+std::vector<RunField> all_fields() {
+  std::vector<RunField> out;
+  add_model_fields(out);
+  add_step_fields(out);
+  add_place_fields(out);
+  for (RunField& field : out) {
+    if (field.flag.empty()) field.flag = "--" + with_dashes(field.name);
+    if (!field.choices.empty()) field.value_name = "NAME";
+  }
+  return out;
+}
+
+std::string words(const Json& value) {
+  return value.is_string() ? value.as_string() : value.dump();
+}
+
+}  // namespace
+
+std::string with_dashes(std::string_view name) {
+  std::string out(name);
+  std::ranges::replace(out, '_', '-');
+  return out;
+}
+
+std::span<const RunField> run_fields() {
+  static const std::vector<RunField> all = all_fields();
+  return all;
+}
+
+const RunField* find_field(std::string_view name) {
+  const auto fields = run_fields();
+  const auto found = std::ranges::find(fields, name, &RunField::name);
+  return found == fields.end() ? nullptr : &*found;
+}
+
+const RunField& field_named(std::string_view name) {
+  const RunField* field = find_field(name);
+  TRACESTEP_CHECK(field != nullptr, "a run has no field {}", name);
+  return *field;
+}
+
+std::string text_of(const RunField& field, const RunSpec& spec) {
+  return words(field.value(spec));
+}
+
+std::string default_text(const RunField& field, const RunSpec& spec) {
+  if (field.value_name.empty()) return {};
+  const std::string out = text_of(field, spec);
+  try {
+    field.parse(field.flag, out);
+  } catch (const Error&) {
+    return {};
+  }
+  return out;
+}
+
+Json key_of(const RunSpec& spec) {
+  Json out = Json::object();
+  for (const RunField& field : run_fields()) {
+    if (field.show != FieldShow::kNowhere) out[field.name] = field.value(spec);
+  }
+  return out;
+}
+
+std::string canonical_text(const Json& key) {
+  Json::Object members = key.members();
+  for (const RunField& field : run_fields()) {
+    if (field.is_optional && key.find(field.name) == nullptr) {
+      members.emplace_back(field.name, field.value(RunSpec()));
+    }
+  }
+  std::ranges::sort(members, {}, &std::pair<std::string, Json>::first);
+  return Json(std::move(members)).dump();
+}
+
+std::string label_of(const RunSpec& spec, bool names) {
+  std::string out;
+  for (const RunField& field : run_fields()) {
+    if (!field.is_axis) continue;
+    const Json value = field.value(spec);
+    if (!out.empty()) out += " ";
+    if (names && value.is_number()) out += field.name + " ";
+    out += words(value);
+  }
+  return out;
+}
+
+}  // namespace tracestep

@@ -1,0 +1,116 @@
+#include "spec/run_grid.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+
+namespace tracestep {
+namespace {
+
+constexpr double kMaxStepBytes = 0x1p60;
+
+// The sizes that a preset stands for, in place of it.
+bool is_own_size(const RunField& field) {
+  return field.group == FieldGroup::kModel && field.show == FieldShow::kKey;
+}
+
+// An estimate from above.
+double step_bytes(const ModelConfig& m, BatchShape shape) {
+  const auto real = [](std::int64_t v) { return static_cast<double>(v); };
+  const double rows = real(shape.batch) * real(shape.context);
+  const double weights = 2.0 * real(m.vocab) * real(m.d_model) +
+                         real(m.layers) * (4.0 * real(m.d_model) * real(m.d_model) +
+                                           3.0 * real(m.d_model) * real(m.d_ff));
+  const double activations =
+      rows * (real(m.layers) * (20.0 * real(m.d_model) + 10.0 * real(m.d_ff) +
+                                10.0 * real(m.heads) * real(shape.context)) +
+              10.0 * real(m.vocab));
+  return (weights * 4.0 + activations) * 8.0;
+}
+
+}  // namespace
+
+void RunGrid::give(const RunField& field, const std::string& where,
+                   std::vector<std::string> texts) {
+  std::vector<Value> values;
+  for (std::string& text : texts) {
+    RunChange change = field.parse(where, text);
+    values.push_back({std::move(text), std::move(change)});
+  }
+  values_[field.name] = std::move(values);
+  given_.insert(field.name);
+}
+
+void RunGrid::offer(std::string_view name, std::vector<std::string> texts) {
+  give(field_named(name), std::string(name), std::move(texts));
+  given_.erase(std::string(name));
+}
+
+bool RunGrid::is_custom() const {
+  return std::ranges::any_of(run_fields(), [this](const RunField& field) {
+    return is_own_size(field) && is_given(field.name);
+  });
+}
+
+std::vector<std::string> RunGrid::texts(const RunField& field) const {
+  const auto found = values_.find(field.name);
+  if (found == values_.end()) return {text_of(field, base)};
+  std::vector<std::string> out;
+  for (const Value& value : found->second) out.push_back(value.text);
+  return out;
+}
+
+std::vector<RunChange> RunGrid::changes(std::string_view name) const {
+  std::vector<RunChange> out;
+  const auto found = values_.find(name);
+  if (found == values_.end()) return out;
+  for (const Value& value : found->second) out.push_back(value.change);
+  return out;
+}
+
+void RunGrid::check_model() const {
+  if (!is_custom()) return;
+  if (is_given("size")) {
+    throw Error(ErrorCode::kUsage, "size",
+                fmt::format("{} comes with its own widths", texts(field_named("size")).front()),
+                "give --size, or --d-model --d-ff --layers --heads");
+  }
+  for (const RunField& field : run_fields()) {
+    if (!is_own_size(field) || is_given(field.name)) continue;
+    throw Error(ErrorCode::kUsage, field.name, "a model given by its sizes needs this one as well",
+                "give --d-model, --d-ff, --layers and --heads, or --size");
+  }
+}
+
+std::vector<RunSpec> RunGrid::combinations() const {
+  std::vector<RunSpec> out{base};
+  if (is_custom()) out[0].model = {};
+  for (const auto& field : run_fields()) {
+    const std::vector<RunChange> values = changes(field.name);
+    if (values.empty()) continue;
+    std::vector<RunSpec> next;
+    for (const RunSpec& spec : out) {
+      for (const RunChange& change : values) change(next.emplace_back(spec));
+    }
+    out = std::move(next);
+  }
+  return out;
+}
+
+std::vector<RunSpec> RunGrid::runs() const {
+  check_model();
+  std::vector<RunSpec> out = combinations();
+  for (const RunSpec& spec : out) check_run(spec);
+  return out;
+}
+
+void check_run(const RunSpec& spec) {
+  validate(spec.model);
+  if (step_bytes(spec.model, spec.shape) < kMaxStepBytes) return;
+  throw Error(ErrorCode::kUsage, "batch",
+              fmt::format("batch {} with context {} and this model is more than an exbibyte",
+                          spec.shape.batch, spec.shape.context),
+              "give smaller sizes");
+}
+
+}  // namespace tracestep

@@ -1,0 +1,90 @@
+#include "spec/run_grid.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/error.h"
+
+namespace tracestep {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+void give(RunGrid& grid, std::string_view field, std::vector<std::string> texts) {
+  grid.give(field_named(field), "--flag", std::move(texts));
+}
+
+RunGrid of_tiny() {
+  return RunGrid({.model = preset("tiny"), .shape = {2, 32}});
+}
+
+std::vector<std::string> labels(const RunGrid& grid) {
+  std::vector<std::string> out;
+  for (const RunSpec& run : grid.runs()) out.push_back(label_of(run, false));
+  return out;
+}
+
+std::string message_of(const RunGrid& grid) {
+  try {
+    grid.runs();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kUsage);
+    return error.what();
+  }
+  return "";
+}
+
+TEST(RunGridTest, WithoutValuesThereIsOneRun) {
+  EXPECT_THAT(labels(of_tiny()), ElementsAre("tiny 32 step fp32 fused naive"));
+}
+
+TEST(RunGridTest, EveryCombinationComesInTheOrderOfTheFields) {
+  RunGrid grid = of_tiny();
+  give(grid, "ops", {"primitive", "fused"});
+  give(grid, "context", {"8", "16"});
+  EXPECT_THAT(labels(grid),
+              ElementsAre("tiny 8 step fp32 primitive naive", "tiny 8 step fp32 fused naive",
+                          "tiny 16 step fp32 primitive naive", "tiny 16 step fp32 fused naive"));
+}
+
+TEST(RunGridTest, WhatIsOfferedGivesWayAndIsNotGiven) {
+  RunGrid grid = of_tiny();
+  grid.offer("mode", {"inference", "step"});
+  EXPECT_FALSE(grid.is_given("mode"));
+  EXPECT_EQ(grid.runs().size(), 2u);
+  EXPECT_THAT(grid.texts(field_named("mode")), ElementsAre("inference", "step"));
+  give(grid, "mode", {"forward"});
+  EXPECT_TRUE(grid.is_given("mode"));
+  EXPECT_EQ(grid.run().mode, Mode::kForward);
+}
+
+TEST(RunGridTest, AModelIsAPresetOrItsSizes) {
+  RunGrid grid = of_tiny();
+  give(grid, "vocab", {"50"});
+  EXPECT_EQ(grid.run().model.name, "tiny");
+  EXPECT_EQ(grid.run().model.vocab, 50);
+  give(grid, "d_model", {"32"});
+  EXPECT_THAT(message_of(grid), HasSubstr("[d_ff] a model given by its sizes needs this one"));
+  give(grid, "d_ff", {"64"});
+  give(grid, "layers", {"1"});
+  give(grid, "heads", {"2"});
+  const ModelConfig own = grid.run().model;
+  EXPECT_EQ(own.name, "custom");
+  EXPECT_EQ(own.d_ff, 64);
+  EXPECT_EQ(own.vocab, 50);
+  give(grid, "heads", {"3"});
+  EXPECT_THAT(message_of(grid), HasSubstr("[heads] 3 heads do not divide"));
+  give(grid, "size", {"small"});
+  EXPECT_THAT(message_of(grid), HasSubstr("[size] small comes with its own widths"));
+}
+
+TEST(RunGridTest, AStepBeyondCountingIsRefused) {
+  RunGrid grid = of_tiny();
+  give(grid, "context", {"1048576"});
+  give(grid, "batch", {"1048576"});
+  EXPECT_THAT(message_of(grid), HasSubstr("more than an exbibyte"));
+}
+
+}  // namespace
+}  // namespace tracestep
