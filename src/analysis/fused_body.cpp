@@ -222,13 +222,44 @@ class Placer {
   }
 
   bool over_reduction(const Node& node) {
-    const ValueId x = node.inputs[0], y = node.outputs[0];
-    const Shape& shape = body_.type(x).shape;
+    const Shape& shape = body_.type(node.inputs[0]).shape;
     const Dims& axes = node.attrs.ints("axes");
     const int last = shape.rank() - 1;
-    if (axes.rank() != 1 || (axes[0] + shape.rank()) % shape.rank() != last) return false;
-    if (shape[last] < 2 || (out_.width != 0 && out_.width != shape[last])) return false;
+    if (axes.rank() != 1 || last < 0 || shape[last] < 2) return false;
+    if (out_.width != 0 && out_.width != shape[last]) return false;
     out_.width = shape[last];
+    const std::int64_t axis = (axes[0] + shape.rank()) % shape.rank();
+    if (axis == last) return over_row(node);
+    return axis == last - 1 && shape.rank() > 2 && over_block(node);
+  }
+
+  // Neighbouring rows of [..., R, W], added up.
+  bool over_block(const Node& node) {
+    const ValueId x = node.inputs[0], y = node.outputs[0];
+    const Shape& shape = body_.type(x).shape;
+    const int last = shape.rank() - 1;
+    const std::int64_t rows = shape[last - 1];
+    if (rows < 2 || rows > kMostRowsPerBlock || node.op->name != "sum") return false;
+    if (out_.rows_per_block != 0 && out_.rows_per_block != rows) return false;
+    out_.rows_per_block = rows;
+    if (!placed(x)) return true;
+    Strides place = out_.place(x);
+    if (place[last] != 1 || place[last - 1] != shape[last]) return false;
+    if (body_.type(y).shape.rank() == shape.rank()) {
+      place[last - 1] = 0;
+      return put(y, place);
+    }
+    Strides columns;
+    for (int i = 0; i <= last; ++i) {
+      if (i != last - 1) columns.push_back(place[i]);
+    }
+    return put(y, columns);
+  }
+
+  bool over_row(const Node& node) {
+    const ValueId x = node.inputs[0], y = node.outputs[0];
+    const Shape& shape = body_.type(x).shape;
+    const int last = shape.rank() - 1;
     const int kept = body_.type(y).shape.rank();
     if (!placed(x)) {
       if (!placed(y)) return true;
@@ -258,16 +289,6 @@ class Placer {
   const Program& body_;
   bool changed_ = false;
 };
-
-void find_stages(FusedBody& out) {
-  out.stages.assign(out.program.values.size(), 0);
-  for (const Node& node : out.program.nodes) {
-    int stage = 0;
-    for (ValueId id : node.inputs) stage = std::max(stage, out.stage(id));
-    if (node.op->fusion == Fusion::kRows) ++stage;
-    for (ValueId id : node.outputs) out.stages[at(id)] = stage;
-  }
-}
 
 void find_pair_tables(FusedBody& out) {
   std::set<ValueId> tables;
@@ -303,12 +324,21 @@ bool find_cuts(FusedBody& out) {
   return out.cuts.back() == out.count;
 }
 
+// Sums over blocks are there when all rows have been: nothing in the body can wait for them.
+bool reads_sums_of_blocks(const FusedBody& out) {
+  return std::ranges::any_of(out.program.nodes, [&](const Node& node) {
+    return !node.op->is_view() &&
+           std::ranges::any_of(node.inputs, [&](ValueId id) { return out.is_per_block(id); });
+  });
+}
+
 // Every element of an output is written, and once: each point has one, or each row.
 bool covers_the_walk(const FusedBody& out, ValueId id) {
   const Shape& shape = out.program.type(id).shape;
   if (!out.places[at(id)]) return false;
-  const std::int64_t points =
-      out.width != 0 && out.is_per_row(id) ? out.count / out.width : out.count;
+  const std::int64_t points = out.is_per_block(id) ? out.count / out.rows_per_block
+                              : out.is_per_row(id) ? out.count / out.width
+                                                   : out.count;
   if (shape.product() != points) return false;
   const Strides& place = out.place(id);
   for (int i = 0; i < shape.rank(); ++i) {
@@ -329,6 +359,15 @@ bool FusedBody::is_per_row(ValueId id) const {
     if (shape[i] > 1 && place(id)[i] < width) return false;
   }
   return true;
+}
+
+bool FusedBody::is_per_block(ValueId id) const {
+  const NodeId maker = program.value(id).producer;
+  if (rows_per_block == 0 || maker == kNoNode) return false;
+  const Node& node = program.node(maker);
+  if (node.op->is_view()) return is_per_block(node.inputs[0]);
+  return node.op->fusion == Fusion::kRows && program.type(id).count() == count / rows_per_block &&
+         !is_per_row(id);
 }
 
 std::int64_t FusedBody::step(ValueId id, const Strides& strides, std::int64_t cut) const {
@@ -357,13 +396,13 @@ std::optional<FusedBody> find_walk(const Program& body) {
     });
     if (!known) return std::nullopt;
   }
+  if (reads_sums_of_blocks(out)) return std::nullopt;
   find_pair_tables(out);
   if (out.width > kMostFusedWidth || (out.has_pairs && out.width % 2 != 0)) return std::nullopt;
   for (const Output& o : p.outputs) {
     if (!covers_the_walk(out, o.value)) return std::nullopt;
   }
   if (!find_cuts(out) || (out.has_pairs && out.cuts[1] % 2 != 0)) return std::nullopt;
-  find_stages(out);
   return out;
 }
 

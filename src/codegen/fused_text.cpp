@@ -103,6 +103,7 @@ class Writer {
 
  private:
   bool has_rows() const { return body_.width != 0; }
+  bool adds_rows() const { return body_.rows_per_block != 0; }
   bool is_output(const Access& a) const {
     return &a - accesses_.data() >= std::ptrdiff_t(operands_);
   }
@@ -163,7 +164,7 @@ class Writer {
     held_packs_ = std::max(std::clamp<std::int64_t>(ceil_div(packs, kRowThreads), 1, kHeldPacks),
                            ceil_div(packs, kMostThreads));
     lanes_ = ceil_div(ceil_div(packs, held_packs_), kWarp) * kWarp;
-    rows_per_block_ = lanes_ == kWarp ? kRowsPerBlock : 1;
+    rows_per_block_ = lanes_ == kWarp && !adds_rows() ? kRowsPerBlock : 1;
   }
 
   std::int64_t held() const { return held_packs_ * pack_; }
@@ -189,6 +190,12 @@ class Writer {
   void reduce(const Node& node);
   void store(const Access& a);
   void store_all();
+  void store_sums();
+  void compute_points();
+  void compute_rows();
+  void compute_blocks();
+  void find_arrays();
+  std::int64_t farthest() const;
 
   // --- variables ---
   // Views are other names of what they look at.
@@ -397,6 +404,11 @@ void Writer::rotate(const Node& node) {
 
 void Writer::reduce(const Node& node) {
   const ValueId x = node.inputs[0], y = node.outputs[0];
+  if (body_.is_per_block(y)) {
+    line("#pragma unroll");
+    line("for (int j = 0; j < {}; ++j) v{}[j] = Plus()(v{}[j], {});", held(), y, y, element(x));
+    return;
+  }
   const bool is_sum = node.op->name == "sum";
   const std::string_view functor = is_sum ? "Plus" : "Largest",
                          neutral = is_sum ? "0.0f" : "minus_infinity()";
@@ -434,10 +446,6 @@ void Writer::compute(const Node& node) {
   elementwise(node);
 }
 
-void Writer::compute_all() {
-  for (const Node& node : p_.nodes) compute(node);
-}
-
 void Writer::store(const Access& a) {
   const bool packs = a.has_packs(pack_);
   const std::string from = is_array(a.value) ? fmt::format("{} + k * {}", name(a.value), pack_)
@@ -459,6 +467,7 @@ void Writer::store_all() {
   std::vector<const Access*> points;
   for (std::size_t i = operands_; i < accesses_.size(); ++i) {
     const Access& a = accesses_[i];
+    if (body_.is_per_block(a.value)) continue;
     if (!body_.is_per_row(a.value)) {
       points.push_back(&a);
       continue;
@@ -473,41 +482,95 @@ void Writer::store_all() {
   });
 }
 
-FusedText Writer::write() {
+// Sums over the rows of a block, which are complete behind the last of them.
+void Writer::store_sums() {
+  line("const Index row = Index{{blockIdx.x}} * {}u;", body_.rows_per_block);
+  coordinates("row", parts_of_rows(parts_, body_.width), parts_.size());
+  each_pack([&] {
+    for (std::size_t i = operands_; i < accesses_.size(); ++i) {
+      if (body_.is_per_block(accesses_[i].value)) store(accesses_[i]);
+    }
+  });
+}
+
+void Writer::compute_points() {
+  line("const Index pack = Index{{blockIdx.x}} * {}u + threadIdx.x;", kPointThreads);
+  const std::int64_t packs = body_.count / pack_;
+  if (packs % kPointThreads != 0) line("if (pack >= {}u) return;", packs);
+  line("constexpr int k = 0;");
+  coordinates(fmt::format("(pack * {}u)", pack_), 0, parts_.size());
+  compute_all();
+}
+
+void Writer::compute_rows() {
+  const std::int64_t rows = body_.count / body_.width;
+  line("const unsigned lane = threadIdx.x % {}u;", lanes_);
+  line("const Index row = Index{{blockIdx.x}} * {}u + threadIdx.x / {}u;", rows_per_block_, lanes_);
+  if (rows % rows_per_block_ != 0) line("if (row >= {}u) return;", rows);
+  coordinates("row", parts_of_rows(parts_, body_.width), parts_.size());
+  compute_all();
+}
+
+// A block goes through its rows and adds them up.
+void Writer::compute_blocks() {
+  line("const unsigned lane = threadIdx.x;");
+  for (const Node& node : p_.nodes) {
+    if (node.op->is_view() || !body_.is_per_block(node.outputs[0])) continue;
+    line("float v{}[{}] = {{}};", node.outputs[0], held());
+  }
+  line("for (unsigned r = 0; r < {}u; ++r) {{", body_.rows_per_block);
+  ++depth_;
+  line("const Index row = Index{{blockIdx.x}} * {}u + r;", body_.rows_per_block);
+  coordinates("row", parts_of_rows(parts_, body_.width), parts_.size());
+  compute_all();
+  if (lanes_ > kWarp && reductions_ > 0) line("__syncthreads();  // the scratch is free again");
+  --depth_;
+  line("}}");
+  store_sums();
+}
+
+void Writer::compute_all() {
+  load_all();
+  for (const Node& node : p_.nodes) compute(node);
+  store_all();
+}
+
+void Writer::find_arrays() {
   arrays_.assign(p_.values.size(), true);
-  std::int64_t farthest = body_.count;
+  for (std::size_t i = 0; i < operands_; ++i) {
+    const Access& a = accesses_[i];
+    arrays_[at(a.value)] = !a.repeats() && !body_.is_per_row(a.value);
+  }
+}
+
+// Elements that the farthest element of an operand or a result lies from the first.
+std::int64_t Writer::farthest() const {
+  std::int64_t out = body_.count;
   for (const Access& a : accesses_) {
     std::int64_t last = 0;
     for (std::size_t k = 0; k < parts_.size(); ++k) last += (parts_[k].size - 1) * a.steps[k];
-    farthest = std::max(farthest, last);
+    out = std::max(out, last);
   }
-  for (std::size_t i = 0; i < operands_; ++i) {
-    const Access& a = accesses_[i];
-    arrays_[at(a.value)] = !(has_rows() ? body_.is_per_row(a.value) || a.repeats() : a.repeats());
-  }
-  text_ = fmt::format("using Index = unsigned{};\n", farthest >> 31 == 0 ? "" : " long long");
+  return out;
+}
+
+FusedText Writer::write() {
+  find_arrays();
+  text_ = fmt::format("using Index = unsigned{};\n", farthest() >> 31 == 0 ? "" : " long long");
   signature();
   FusedText out;
   out.threads = static_cast<unsigned>(lanes_ * rows_per_block_);
-  if (has_rows()) {
-    const std::int64_t rows = body_.count / body_.width;
+  const std::int64_t rows = has_rows() ? body_.count / body_.width : 0;
+  if (adds_rows()) {
+    out.blocks = static_cast<unsigned>(rows / body_.rows_per_block);
+    compute_blocks();
+  } else if (has_rows()) {
     out.blocks = static_cast<unsigned>(ceil_div(rows, rows_per_block_));
-    line("const unsigned lane = threadIdx.x % {}u;", lanes_);
-    line("const Index row = Index{{blockIdx.x}} * {}u + threadIdx.x / {}u;", rows_per_block_,
-         lanes_);
-    if (rows % rows_per_block_ != 0) line("if (row >= {}u) return;", rows);
-    coordinates("row", parts_of_rows(parts_, body_.width), parts_.size());
+    compute_rows();
   } else {
-    const std::int64_t packs = body_.count / pack_;
-    out.blocks = static_cast<unsigned>(ceil_div(packs, kPointThreads));
-    line("const Index pack = Index{{blockIdx.x}} * {}u + threadIdx.x;", kPointThreads);
-    if (packs % kPointThreads != 0) line("if (pack >= {}u) return;", packs);
-    line("constexpr int k = 0;");
-    coordinates(fmt::format("(pack * {}u)", pack_), 0, parts_.size());
+    out.blocks = static_cast<unsigned>(ceil_div(body_.count / pack_, kPointThreads));
+    compute_points();
   }
-  load_all();
-  compute_all();
-  store_all();
   depth_ = 0;
   line("}}");
   out.kernel = std::move(text_);

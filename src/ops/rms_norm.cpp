@@ -101,6 +101,7 @@ void register_rms_norm() {
                .outputs = {"dx", "dw"},
                .kernel_class = KernelClass::kReduction,
                .precision_class = PrecisionClass::kFull,
+               .fusion = Fusion::kRows,
                .infer = gradient_type,
                .accepts = rules::contiguous,
                .decompose = gradient_decomposed,

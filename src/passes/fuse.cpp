@@ -7,6 +7,8 @@
 
 #include "analysis/fused_body.h"
 #include "ir/rewrite.h"
+#include "passes/decompose.h"
+#include "passes/simplify.h"
 
 namespace tracestep {
 namespace {
@@ -17,6 +19,106 @@ constexpr std::size_t kMostNodes = 64;
 
 std::size_t at(std::int32_t id) {
   return static_cast<std::size_t>(id);
+}
+
+// --- ops on rows that also add up columns -------------------------------------------------------
+// Parts that a sum over all rows is cut in, at least: there is a block for each.
+constexpr std::int64_t kFewestParts = 256;
+
+// How many rows a block adds up; 1: there are too few rows for that.
+std::int64_t rows_per_part(std::int64_t rows) {
+  std::int64_t out = 1;
+  while (out < kMostRowsPerBlock && rows % (2 * out) == 0 && rows / (2 * out) >= kFewestParts) {
+    out *= 2;
+  }
+  return out;
+}
+
+// Of [..., W] over all dimensions but the last.
+bool sums_columns(const Program& p, const Node& node) {
+  if (node.op->fusion != Fusion::kRows || node.op->decompose) return false;
+  const int rank = p.type(node.inputs[0]).shape.rank();
+  Dims axes = node.attrs.ints("axes");
+  std::sort(axes.begin(), axes.end());
+  for (int i = 0; i < axes.rank(); ++i) {
+    if (axes[i] != i) return false;
+  }
+  return rank > 1 && axes.rank() == rank - 1 && p.type(node.outputs[0]).shape.rank() == 1;
+}
+
+// Sums of columns in two steps: over the rows of a part, then over the parts. nullopt: there are
+// none, or too few rows.
+std::optional<Program> in_two_steps(const Program& program) {
+  Rewriter r(program, "fuse");
+  bool changed = false;
+  for (const Node& node : program.nodes) {
+    const bool sums = sums_columns(program, node);
+    const Type type = sums ? program.type(node.inputs[0]) : Type{DType::kF32, {1}};
+    const std::int64_t width = type.shape.back(),
+                       rows = type.count() / std::max<std::int64_t>(width, 1);
+    const std::int64_t together = rows_per_part(rows);
+    if (together == 1) {
+      r.copy(node);
+      continue;
+    }
+    changed = true;
+    Builder& b = r.builder();
+    const Val x = b.call1("reshape", {r.map(node.inputs[0])},
+                          {{"shape", Dims{rows / together, together, width}}});
+    const Val parts = b.call(*node.op, {x}, {{"axes", Dims{1}}}).front();
+    r.replace(node, b.call(*node.op, {parts}, {{"axes", Dims{0}}}));
+  }
+  if (!changed) return std::nullopt;
+  return r.finish();
+}
+
+// Whether all but what follows the sums over parts is one walk.
+bool walks_but_for_last_sums(Program parts) {
+  for (Output& o : parts.outputs) {
+    for (ValueId id = o.value;;) {
+      const NodeId maker = parts.value(id).producer;
+      if (maker == kNoNode || parts.node(maker).inputs.size() != 1) break;
+      id = parts.node(maker).inputs[0];
+      if (!sums_columns(parts, parts.node(maker))) continue;
+      o.value = id;
+      break;
+    }
+  }
+  return find_walk(remove_dead_nodes(parts)).has_value();
+}
+
+// The node in parts that fuse, where that takes sums of columns in two steps; nullopt: as it is.
+std::optional<Program> parts_of(const Program& program, const Node& node) {
+  if (node.op->fusion != Fusion::kRows || !node.op->decompose) return std::nullopt;
+  Builder b("parts");
+  std::vector<Val> inputs;
+  for (ValueId id : node.inputs) {
+    inputs.push_back(b.input(fmt::format("x{}", inputs.size()), program.type(id)));
+  }
+  const std::vector<Val> results = b.call(*node.op, inputs, node.attrs);
+  for (std::size_t i = 0; i < results.size(); ++i) b.output(fmt::format("y{}", i), results[i]);
+  const Program alone = b.finish();
+  if (find_walk(alone)) return std::nullopt;
+  const Program whole =
+      decompose(alone, [](const OpDef& op) { return op.fusion == Fusion::kRows; });
+  std::optional<Program> parts = in_two_steps(whole);
+  if (!parts) return std::nullopt;
+  parts = simplify(*parts);
+  return walks_but_for_last_sums(*parts) ? parts : std::nullopt;
+}
+
+Program with_columns_in_parts(const Program& program) {
+  Rewriter r(program, "fuse");
+  for (const Node& node : program.nodes) {
+    const std::optional<Program> parts = parts_of(program, node);
+    if (!parts) {
+      r.copy(node);
+      continue;
+    }
+    const auto guard = r.from(node);
+    r.replace(node, inline_program(r.builder(), *parts, r.inputs(node)));
+  }
+  return r.finish();
 }
 
 // Who reads a value: nodes, views among them, and the end of the program.
@@ -424,7 +526,8 @@ class Fuser {
 }  // namespace
 
 Program fuse(const Program& program) {
-  return Fuser(program).run();
+  const Program in_parts = with_columns_in_parts(program);
+  return Fuser(in_parts).run();
 }
 
 }  // namespace tracestep
