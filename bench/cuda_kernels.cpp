@@ -13,7 +13,7 @@
 
 #include "backends/cuda/ceilings.h"
 #include "backends/cuda/cuda_device.h"
-#include "exec/eager.h"
+#include "exec/executor.h"
 #include "op_runner.h"
 #include "ops/functions.h"
 
@@ -119,15 +119,15 @@ double issue_ns_per_op(Device& device, bool products) {
   for (int i = 0; i < kOps; ++i) x = products ? ops::matmul(x, y) : ops::add(x, y);
   b.output("out", x);
   Store store(device);
-  EagerExecutor executor(store, b.finish());
+  const auto executor = make_executor(ExecutorKind::kEager, store, b.finish());
   const HostTensor zeros = HostTensor::zeros(DType::kF32, type.shape);
-  executor.set_input("x", zeros);
-  executor.set_input("y", zeros);
+  executor->set_input("x", zeros);
+  executor->set_input("y", zeros);
   std::vector<double> times;
   for (int i = 0; i < 15; ++i) {
     device.synchronize();
     const std::int64_t start = now_ns();
-    executor.run();
+    executor->run();
     times.push_back(static_cast<double>(now_ns() - start) / kOps);
   }
   device.synchronize();

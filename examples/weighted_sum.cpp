@@ -5,7 +5,7 @@
 #include "analysis/memory_map.h"
 #include "backends/cpu/cpu_device.h"
 #include "backends/reference/reference_device.h"
-#include "exec/eager.h"
+#include "exec/executor.h"
 #include "ir/print.h"
 #include "ops/functions.h"
 #include "ops/rules.h"
@@ -56,16 +56,16 @@ Program lowered_for(const Device& device) {
 template <class T>
 Results run(Device& device, const Program& program, const Results& parameters) {
   Store store(device);
-  EagerExecutor executor(store, program);
+  const auto executor = make_executor(ExecutorKind::kEager, store, program);
   for (const auto& [name, values] : parameters) {
     HostTensor tensor = store.get(name);
     for (std::size_t i = 0; i < values.size(); ++i) tensor.as<T>()[i] = static_cast<T>(values[i]);
     store.set(name, tensor);
   }
-  executor.run();
+  executor->run();
   Results out;
   for (const Output& o : program.outputs) {
-    const HostTensor tensor = executor.output(o.name);
+    const HostTensor tensor = executor->output(o.name);
     for (const T value : tensor.as<T>()) out[o.name].push_back(value);
   }
   return out;

@@ -140,11 +140,11 @@ MemoryCell cell_of(const RunSpec& run, const MemoryOptions& o, bool is_only) {
 
 bool runs_out(const MemoryCell& cell) {
   const std::int64_t limit = cell.limit_bytes;
-  return cell.run.status == "oom" || (limit > 0 && cell.run.map.peak_bytes > limit);
+  return cell.run.status == "oom" || (limit > 0 && cell.run.predicted_peak_bytes > limit);
 }
 
 std::int64_t needed_bytes(const MemoryCell& cell) {
-  return cell.accounted ? cell.accounted->bytes : cell.run.map.peak_bytes;
+  return cell.accounted ? cell.accounted->bytes : cell.run.predicted_peak_bytes;
 }
 
 // The answer to "would it fit", which a report of a hundred lines must not hide.

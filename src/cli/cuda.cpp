@@ -102,7 +102,7 @@ std::unique_ptr<Device> make_cuda(const RunSpec& run) {
        // Choices of the file are kept to; new ones would depend on times.
        .tune = place.tune && !place.deterministic,
        .tune_file = place.is_tuned() ? place.tuning_path().string() : std::string(),
-        .kernel_cache = env::kernel_cache()});
+       .kernel_cache = env::kernel_cache()});
 }
 
 namespace {

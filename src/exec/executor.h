@@ -3,12 +3,15 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
+#include <string>
 #include <string_view>
 #include <vector>
 
 #include "analysis/storage.h"
 #include "base/host_tensor.h"
+#include "exec/executor_kind.h"
 #include "ir/program.h"
 #include "record/recorder.h"
 #include "runtime/store.h"
@@ -56,5 +59,12 @@ class Executor {
   virtual std::int64_t launches() const = 0;              // kernels per run
   virtual std::int64_t predicted_peak_bytes() const = 0;  // requested bytes, leaves included
 };
+
+// Binds the leaves of `program`, which has been materialized, in `store`. Throws Error{kUsage} when
+// an op or a dtype has no kernel on the device, OutOfMemory.
+std::unique_ptr<Executor> make_executor(ExecutorKind kind, Store& store, Program program);
+// What that executor predicts, without a device.
+std::int64_t predicted_peak_bytes(ExecutorKind kind, const Program& program,
+                                  const DeviceTraits& traits);
 
 }  // namespace tracestep

@@ -7,8 +7,8 @@
 namespace tracestep {
 
 enum class ExecutorKind : std::uint8_t {
-  kEager,     // node by node, buffers from the device's allocator
-  kCompiled,  // one arena, every launch resolved before the first run
+  kEager,     // launch by launch, buffers from the device's allocator
+  kCompiled,  // one arena, launches captured where the device can
 };
 inline constexpr ExecutorKind kAllExecutors[] = {ExecutorKind::kEager, ExecutorKind::kCompiled};
 

@@ -27,6 +27,11 @@ std::string_view name_of(DeviceKind kind) {
   return "reference";
 }
 
+bool runs_whole(DeviceKind kind, const OpDef& op) {
+  if (op.kernel_class == KernelClass::kFused) return kind == DeviceKind::kCuda;
+  return !op.always_decompose;
+}
+
 bool computes_in(DeviceKind kind, DType dtype) {
   if (kind == DeviceKind::kReference) return dtype == DType::kF64 || !is_floating(dtype);
   return dtype != DType::kF64;

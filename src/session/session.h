@@ -2,7 +2,7 @@
 // and an executor. What one needs between a RunSpec and numbers.
 #pragma once
 
-#include "exec/eager.h"
+#include "exec/executor.h"
 #include "spec/step_program.h"
 
 namespace tracestep {
@@ -20,14 +20,14 @@ class Session {
   const RunSpec& spec() const { return spec_; }
   Device& device() { return device_; }
   Store& store() { return store_; }
-  EagerExecutor& executor() { return executor_; }
-  const Program& program() const { return executor_.program(); }
+  Executor& executor() { return *executor_; }
+  const Program& program() const { return executor_->program(); }
 
  private:
   Device& device_;
   RunSpec spec_;
   Store store_;
-  EagerExecutor executor_;
+  std::unique_ptr<Executor> executor_;
 };
 
 }  // namespace tracestep

@@ -98,20 +98,6 @@ RunField preset_field(RunField row) {
   return row;
 }
 
-// What can be chosen of the executors, and why another cannot.
-RunField executor_field(RunField row) {
-  constexpr ExecutorKind kAvailable[] = {ExecutorKind::kEager};
-  row = choice(
-      std::move(row), kAvailable, [](auto& spec) -> auto& { return spec.executor; });
-  row.parse = [parse = row.parse](const std::string& where, const std::string& text) {
-    if (text == name_of(ExecutorKind::kCompiled)) {
-      throw Error(ErrorCode::kUsage, where, "the compiled executor is not available", "use eager");
-    }
-    return parse(where, text);
-  };
-  return row;
-}
-
 using Role = FieldRole;
 using Show = FieldShow;
 
@@ -189,12 +175,15 @@ void add_step_fields(std::vector<RunField>& out) {
                "tile by tile and keeps no matrix of scores",
        .about = "its form: naive or flash"},
       kAllAttentionForms, [](auto& s) -> auto& { return s.attention; }));
-  out.push_back(executor_field({.name = "executor",
-                                .role = Role::kSpeed,
-                                .show = Show::kData,
-                                .is_optional = true,
-                                .help = "op by op, each its own kernel",
-                                .about = "how it runs"}));
+  out.push_back(choice(
+      {.name = "executor",
+       .role = Role::kSpeed,
+       .show = Show::kData,
+       .is_optional = true,
+       .help = "op by op, buffers from the allocator; or what passes made fewer ops of, in one "
+               "arena with planned offsets, as one graph where the device has such",
+       .about = "how it runs"},
+      kAllExecutors, [](auto& s) -> auto& { return s.executor; }));
 }
 
 void add_place_fields(std::vector<RunField>& out) {

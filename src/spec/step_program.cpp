@@ -1,6 +1,7 @@
 #include "spec/step_program.h"
 
 #include "passes/as_float64.h"
+#include "planning/needs.h"
 
 namespace tracestep {
 namespace {
@@ -40,6 +41,7 @@ PipelineOptions pipeline_options(const RunSpec& spec) {
   options.optimizer = spec.optimizer;
   options.verify = spec.verify;
   options.autocast = spec.precision.autocast;
+  options.compile = spec.executor == ExecutorKind::kCompiled;
   options.optimizer.loss_scaling.enabled =
       scales_loss(spec.precision) &&
       (spec.mode == Mode::kStep || spec.gradients != GradientKind::kTransient);
@@ -56,8 +58,10 @@ Program step_program(const RunSpec& spec, const Device& device) {
   return named(lowered(forward_program(spec), pipeline_options(spec), device), spec);
 }
 
-Program step_program(const RunSpec& spec) {
-  return named(run_pipeline(forward_program(spec), pipeline_options(spec)).program, spec);
+Program step_program(const RunSpec& spec, DeviceKind kind) {
+  PipelineOptions options = pipeline_options(spec);
+  options.has_kernel = [kind](const OpDef& op) { return runs_whole(kind, op); };
+  return named(run_pipeline(forward_program(spec), options).program, spec);
 }
 
 }  // namespace tracestep

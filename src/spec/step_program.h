@@ -25,7 +25,7 @@ PipelineOptions pipeline_options(const RunSpec& spec);
 Program lowered(const Program& forward, PipelineOptions options, const Device& device);
 // The program after all passes, for `device`'s kernels.
 Program step_program(const RunSpec& spec, const Device& device);
-// The same for a device whose kernels are not known: every op but the always decomposed has one.
-Program step_program(const RunSpec& spec);
+// The same for a device that is not there: planning/needs.h says what its kind has kernels for.
+Program step_program(const RunSpec& spec, DeviceKind kind = DeviceKind::kCpu);
 
 }  // namespace tracestep

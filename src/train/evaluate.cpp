@@ -1,6 +1,6 @@
 #include <cmath>
 
-#include "exec/eager.h"
+#include "exec/executor.h"
 #include "spec/step_program.h"
 #include "train/loop.h"
 #include "train/model_store.h"
@@ -49,13 +49,14 @@ std::optional<NotFinite> write_gradients(Store& store, const EvalOptions& option
   PipelineOptions passes = lowering(options, Mode::kForwardBackward);
   const bool scaled = scales_loss(options.run.precision);
   passes.optimizer.loss_scaling.enabled = scaled;
-  EagerExecutor backward(store, lowered(loss_program(options.run), passes, device));
+  const auto backward = make_executor(options.run.executor, store,
+                                      lowered(loss_program(options.run), passes, device));
   initialize_states(store);
-  set_batch(backward, batch);
-  backward.run();
+  set_batch(*backward, batch);
+  backward->run();
   std::map<std::string, HostTensor> gradients;
   for (const std::string& name : store.names(LeafKind::kParameter)) {
-    HostTensor gradient = backward.output(gradient_name(name));
+    HostTensor gradient = backward->output(gradient_name(name));
     if (scaled) unscale(gradient);
     gradients.emplace(name, std::move(gradient));
   }
@@ -82,23 +83,25 @@ EvalResult evaluate(Device& device, const EvalOptions& options, TokenSourcePtr t
       tokens, {options.run.shape.batch, options.run.shape.context, Order::kSequential, 0});
   Store store(device);
   const bool want_logits = !options.logits.empty();
-  EagerExecutor forward(store, lowered(loss_program(options.run, {.with_logits = want_logits}),
-                                       lowering(options, Mode::kInference), device));
+  const auto forward =
+      make_executor(options.run.executor, store,
+                    lowered(loss_program(options.run, {.with_logits = want_logits}),
+                            lowering(options, Mode::kInference), device));
   EvalResult out;
   out.not_finite = load(store, options);
   out.batches = batch_count(options, *tokens);
   out.tokens = out.batches * options.run.shape.batch * options.run.shape.context;
   double total = 0.0;
   for (std::int64_t i = 0; i < out.batches; ++i) {
-    set_batch(forward, batches.at(i));
-    forward.run();
-    const double loss = forward.scalar("loss");
+    set_batch(*forward, batches.at(i));
+    forward->run();
+    const double loss = forward->scalar("loss");
     total += loss;
     if (i == 0) {
       out.first_batch_loss = loss;
-      if (want_logits) write_safetensors(options.logits, {{"logits", forward.output("logits")}});
+      if (want_logits) write_safetensors(options.logits, {{"logits", forward->output("logits")}});
     }
-    if (!out.not_finite && !std::isfinite(loss)) out.not_finite = find_not_finite(forward);
+    if (!out.not_finite && !std::isfinite(loss)) out.not_finite = find_not_finite(*forward);
   }
   out.loss = total / static_cast<double>(out.batches);
   out.perplexity = std::exp(out.loss);

@@ -3,7 +3,7 @@
 #include <numeric>
 
 #include "base/random.h"
-#include "exec/eager.h"
+#include "exec/executor.h"
 #include "spec/step_program.h"
 #include "train/loop.h"
 #include "train/model_store.h"
@@ -87,19 +87,20 @@ std::vector<std::int64_t> generate(Device& device, const GenerateOptions& option
   Store store(device);
   const PipelineOptions passes{.granularity = options.run.ops,
                                .autocast = options.run.precision.autocast};
-  EagerExecutor decode(store, lowered(decode_program(options.run), passes, device));
+  const auto decode = make_executor(options.run.executor, store,
+                                    lowered(decode_program(options.run), passes, device));
   load(store, options);
   const CounterRng rng(options.run.seed, "sampling");
   std::vector<std::int64_t> text = options.prompt, out;
   for (std::int64_t position = 0; position < options.run.shape.context; ++position) {
     if (stop != nullptr && stop->requested()) break;
     const auto at = static_cast<std::size_t>(position);
-    decode.set_input("tokens", integer_tensor(text[at], {1, 1}));
-    decode.set_input("position", integer_tensor(position, {}));
-    decode.run();
+    decode->set_input("tokens", integer_tensor(text[at], {1, 1}));
+    decode->set_input("position", integer_tensor(position, {}));
+    decode->run();
     if (at + 1 < text.size()) continue;  // still reading the prompt
     if (static_cast<std::int64_t>(out.size()) >= options.tokens) break;
-    const HostTensor logits = widened(decode.output("logits"));
+    const HostTensor logits = widened(decode->output("logits"));
     check_finite(logits, position);
     out.push_back(
         sample(logits.as<double>(), options, rng.uniform(static_cast<std::uint64_t>(position))));

@@ -5,7 +5,7 @@
 #include <cstring>
 #include <set>
 
-#include "exec/eager.h"
+#include "exec/executor.h"
 #include "ir/op_def.h"
 
 namespace tracestep {
@@ -49,7 +49,7 @@ std::string place_of(const Node& node) {
 // Looks at the results of one node after the other.
 class Search {
  public:
-  explicit Search(const EagerExecutor& executor) : executor_(executor) {}
+  explicit Search(const Executor& executor) : executor_(executor) {}
 
   void look(NodeId id) {
     const Program& program = executor_.program();
@@ -79,7 +79,7 @@ class Search {
         node.inputs, [&](ValueId v) { return meant_.contains(program.value(v).layout.base); });
   }
 
-  const EagerExecutor& executor_;
+  const Executor& executor_;
   std::set<ValueId> meant_;  // values with infinities from constants
   std::optional<NotFinite> found_;
 };
@@ -110,9 +110,9 @@ std::optional<NotFinite> find_not_finite(const SafetensorsFile& file) {
   return std::nullopt;
 }
 
-std::optional<NotFinite> find_not_finite(EagerExecutor& executor) {
+std::optional<NotFinite> find_not_finite(Executor& executor) {
   Search search(executor);
-  std::vector<EagerExecutor::Pause> pauses;
+  std::vector<Executor::Pause> pauses;
   const auto nodes = static_cast<NodeId>(executor.program().nodes.size());
   for (NodeId id = 0; id < nodes; ++id) {
     if (!executor.storage().runs[static_cast<std::size_t>(id)]) continue;

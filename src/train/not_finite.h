@@ -10,7 +10,7 @@
 
 namespace tracestep {
 
-class EagerExecutor;
+class Executor;
 
 struct NotFinite {
   std::string what;  // "lm_head.weight", "the result of softmax at layers.0.attn (forward)"
@@ -32,6 +32,6 @@ std::optional<NotFinite> find_not_finite(const SafetensorsFile& file);
 // Runs the program once more, on the inputs that are set, and looks at each node's results as they
 // come: what updates a leaf updates it again. Infinities that a constant brings in are meant, as
 // are those of a causal mask. nullopt when every result is finite.
-std::optional<NotFinite> find_not_finite(EagerExecutor& executor);
+std::optional<NotFinite> find_not_finite(Executor& executor);
 
 }  // namespace tracestep

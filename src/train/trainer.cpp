@@ -75,7 +75,7 @@ RunSpec Trainer::spec_of(Mode mode) const {
 
 void Trainer::build(Device& device) {
   if (options_.accumulate == 1) {
-    step_ = std::make_unique<EagerExecutor>(store_, step_program(spec_of(Mode::kStep), device));
+    step_ = executor_of(step_program(spec_of(Mode::kStep), device));
     return;
   }
   // The first micro-batch overwrites the gradients, the others add; then one update.
@@ -83,19 +83,22 @@ void Trainer::build(Device& device) {
   const auto micro = [&](GradientKind kind) {
     RunSpec spec = spec_of(Mode::kForwardBackward);
     spec.gradients = kind;
-    return std::make_unique<EagerExecutor>(
-        store_, lowered(loss_program(spec, {.scale = scale}), pipeline_options(spec), device));
+    return executor_of(
+        lowered(loss_program(spec, {.scale = scale}), pipeline_options(spec), device));
   };
   first_ = micro(GradientKind::kPersistent);
   next_ = micro(GradientKind::kAccumulate);
-  step_ = std::make_unique<EagerExecutor>(store_, update_program(device));
+  step_ = executor_of(update_program(device));
 }
 
 void Trainer::build_evaluator(Device& device) {
   PipelineOptions options = pipeline_options(spec_of(Mode::kForwardBackward));
   options.mode = Mode::kInference;  // the loss, nothing kept for backward
-  evaluator_ =
-      std::make_unique<EagerExecutor>(store_, lowered(loss_program(options_.run), options, device));
+  evaluator_ = executor_of(lowered(loss_program(options_.run), options, device));
+}
+
+std::unique_ptr<Executor> Trainer::executor_of(Program program) {
+  return make_executor(options_.run.executor, store_, std::move(program));
 }
 
 // The optimizer alone, on the gradient states.
@@ -151,7 +154,7 @@ bool Trainer::run_step(std::int64_t index, TrainStep& out) {
 // False when a loss is not finite: then there is nothing to update with.
 bool Trainer::accumulate(std::int64_t index, TrainStep& out) {
   for (std::int64_t i = 0; i < options_.accumulate; ++i) {
-    EagerExecutor& executor = micro(i);
+    Executor& executor = micro(i);
     set_batch(executor, batches_.at(index * options_.accumulate + i), options_.run.model.vocab);
     executor.run();
     out.loss += executor.scalar("loss");
@@ -199,7 +202,7 @@ std::optional<NotFinite> Trainer::find_cause(std::int64_t index) {
   const auto before = states_of(store_, kLossScale);
   std::optional<NotFinite> found;
   for (std::int64_t i = 0; i < options_.accumulate && !found; ++i) {
-    EagerExecutor& executor = options_.accumulate > 1 ? micro(i) : *step_;
+    Executor& executor = options_.accumulate > 1 ? micro(i) : *step_;
     set_batch(executor, batches_.at(index * options_.accumulate + i), options_.run.model.vocab);
     found = find_not_finite(executor);
   }

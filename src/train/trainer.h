@@ -4,7 +4,7 @@
 #include <memory>
 #include <optional>
 
-#include "exec/eager.h"
+#include "exec/executor.h"
 #include "spec/step_program.h"
 #include "train/loop.h"
 
@@ -43,7 +43,8 @@ class Trainer {
   bool run_step(std::int64_t index, TrainStep& out);
   bool accumulate(std::int64_t index, TrainStep& out);
   bool update(TrainStep& out);
-  EagerExecutor& micro(std::int64_t i) { return i == 0 ? *first_ : *next_; }
+  std::unique_ptr<Executor> executor_of(Program program);
+  Executor& micro(std::int64_t i) { return i == 0 ? *first_ : *next_; }
   void set_rates(const TrainStep& step);
   void warn_of_skips(const TrainStep& step, bool skipped);
 
@@ -51,7 +52,7 @@ class Trainer {
   Store store_;
   Batches batches_;
   std::optional<Batches> validation_;
-  std::unique_ptr<EagerExecutor> step_, first_, next_, evaluator_;
+  std::unique_ptr<Executor> step_, first_, next_, evaluator_;
   std::int64_t skips_in_a_row_ = 0;
 };
 

@@ -9,7 +9,7 @@
 #include "base/random.h"
 #include "ir/parse.h"
 #include "ops/functions.h"
-#include "train/step_program.h"
+#include "spec/step_program.h"
 
 namespace tracestep {
 namespace {
@@ -27,7 +27,7 @@ std::vector<Program> small_steps() {
   for (Mode mode : kAllModes) {
     for (Granularity ops : {Granularity::kPrimitive, Granularity::kFused}) {
       for (AttentionForm attention : {AttentionForm::kNaive, AttentionForm::kFlash}) {
-        StepSpec spec;
+        RunSpec spec;
         spec.model = {.vocab = 301, .d_model = 48, .d_ff = 80, .layers = 2, .heads = 2};
         spec.shape = {.batch = 2, .context = 37};
         spec.mode = mode;
@@ -120,9 +120,9 @@ TEST_F(PlanTest, TheArenaOfAPresetIsWithinTwoPercentOfTheBound) {
       {"medium", Mode::kForward, Granularity::kFused, AttentionForm::kNaive, "fp32"},
       {"xl", Mode::kInference, Granularity::kFused, AttentionForm::kFlash, "bf16"}};
   for (const Case& c : kCases) {
-    StepSpec spec;
+    RunSpec spec;
     spec.model = preset(c.model);
-    spec.model.precision = parse_precision("test", c.precision);
+    spec.precision = parse_precision("test", c.precision);
     spec.shape = {.batch = 4, .context = 512};
     spec.mode = c.mode;
     spec.ops = c.ops;

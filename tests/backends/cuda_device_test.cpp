@@ -150,6 +150,22 @@ TEST_F(CudaGpuTest, ItsStateCanBeRead) {
   }
 }
 
+TEST_F(CudaGpuTest, ProductsAreTunedBeforeTheFirstStep) {
+  const auto device = make_cuda_device({.tune = true});
+  EXPECT_EQ(device->choices(), "first heuristic");
+  const std::int64_t before = device->allocator().stats().requested_bytes;
+  {
+    Store store(*device);
+    const EagerExecutor executor(store, step_program(small_step(), *device));
+    int tuned = 0, all = 0;
+    const std::string choices = device->choices();
+    ASSERT_EQ(std::sscanf(choices.c_str(), "tuned %d of %d products", &tuned, &all), 2) << choices;
+    EXPECT_EQ(tuned, all);
+    EXPECT_GT(all, 0);
+  }
+  EXPECT_EQ(device->allocator().stats().requested_bytes, before) << "scratch memory is given back";
+}
+
 TEST_F(CudaGpuTest, AThousandDevicesLeaveMemoryWhereItWas) {
   const auto cycle = [] {
     const auto device = make_cuda_device();

@@ -82,6 +82,28 @@ TEST_F(LoopTest, TheOracleTakesTheSameSteps) {
   }
 }
 
+TEST_F(LoopTest, EveryExecutorTakesTheSameStepsToTheBit) {
+  TrainOptions options = tiny_options();
+  options.validate_every = 4;
+  for (std::int64_t accumulate : {1, 3}) {
+    options.accumulate = accumulate;
+    options.run.executor = ExecutorKind::kEager;
+    options.save = folder_.path() / "eager.safetensors";
+    const std::vector<TrainStep> eager = run(options);
+    const std::string expected = bytes_of(options.save);
+    options.run.executor = ExecutorKind::kCompiled;
+    options.save = folder_.path() / "compiled.safetensors";
+    const std::vector<TrainStep> compiled = run(options);
+    ASSERT_EQ(compiled.size(), eager.size());
+    for (std::size_t i = 0; i < eager.size(); ++i) {
+      EXPECT_EQ(compiled[i].loss, eager[i].loss);
+      EXPECT_EQ(compiled[i].grad_norm, eager[i].grad_norm);
+      EXPECT_EQ(compiled[i].validation_loss, eager[i].validation_loss);
+    }
+    EXPECT_TRUE(bytes_of(options.save) == expected);
+  }
+}
+
 TEST_F(LoopTest, AResumedRunIsBitIdenticalToAnUninterruptedOne) {
   TrainOptions whole = tiny_options();
   whole.save = folder_.path() / "whole.safetensors";

@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "planning/needs.h"
+
 namespace tracestep {
 namespace {
 
@@ -21,10 +23,6 @@ class NowhereSource final : public MemorySource {
   std::uint64_t next_ = std::uint64_t{1} << 40;  // far from anything a program could own
 };
 
-bool has_kernel_by_default(const OpDef& op) {
-  return !op.is_view() && !op.always_decompose && op.kernel_class != KernelClass::kFused;
-}
-
 class NoKernel final : public PreparedKernel {
  public:
   void launch(const LaunchOperands&, const LaunchContext&) override {}
@@ -34,7 +32,7 @@ class NullDevice final : public Device {
  public:
   explicit NullDevice(NullOptions options)
       : traits_(std::move(options.traits)),
-        has_kernel_(options.has_kernel ? std::move(options.has_kernel) : has_kernel_by_default),
+        has_kernel_(std::move(options.has_kernel)),
         allocator_(make_caching_allocator(name_, source_)) {
     allocator_->set_limit(options.memory_limit);
   }
@@ -42,7 +40,9 @@ class NullDevice final : public Device {
   const std::string& name() const override { return name_; }
   const DeviceTraits& traits() const override { return traits_; }
   Allocator& allocator() override { return *allocator_; }
-  bool has_kernel(const OpDef& op) const override { return has_kernel_(op); }
+  bool has_kernel(const OpDef& op) const override {
+    return has_kernel_ ? has_kernel_(op) : !op.is_view() && runs_whole(traits_.kind, op);
+  }
   std::unique_ptr<PreparedKernel> prepare(KernelSpec) override {
     return std::make_unique<NoKernel>();
   }

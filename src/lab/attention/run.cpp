@@ -123,7 +123,7 @@ void count_work(const AttentionProgram& p, AttentionResult& out) {
 // Times the parts of a run by stopping in between.
 class PartTimer {
  public:
-  PartTimer(EagerExecutor& executor, Device& device, const AttentionProgram& p)
+  PartTimer(Executor& executor, Device& device, const AttentionProgram& p)
       : executor_(executor), device_(device) {
     executor.set_pauses({{p.forward_end, [this] { end_forward(); }},
                          {p.backward_begin, [this] { begin_backward(); }}});
@@ -153,7 +153,7 @@ class PartTimer {
     backward_begin_ns_ = now_ns();
   }
 
-  EagerExecutor& executor_;
+  Executor& executor_;
   Device& device_;
   std::int64_t forward_end_ns_ = 0, backward_begin_ns_ = 0;
 };
@@ -165,8 +165,7 @@ void check_stop(const StopSignal* stop) {
 }
 
 // Steps that stop nowhere, one sample each; as long as the parts were timed.
-void time_whole(EagerExecutor& executor, Device& device, const StopSignal* stop,
-                AttentionResult& out) {
+void time_whole(Executor& executor, Device& device, const StopSignal* stop, AttentionResult& out) {
   executor.set_pauses({});
   const std::size_t steps = out.forward.samples_ms.size();
   for (std::size_t i = 0; i <= steps; ++i) {
@@ -202,7 +201,7 @@ void time_parts(PartTimer& timer, Device& device, const StopSignal* stop, Attent
 }
 
 // Steps of their own with a span per kernel, which pause nowhere; medians.
-void record_parts(EagerExecutor& executor, Device& device, const AttentionProgram& p,
+void record_parts(Executor& executor, Device& device, const AttentionProgram& p,
                   AttentionResult& out) {
   constexpr int kSteps = 3;
   std::vector<double> forward, backward, whole;
@@ -234,7 +233,7 @@ void measure(Device& device, const StopSignal* stop, AttentionResult& out) {
   out.predicted_peak_bytes =
       predicted_peak_bytes(p.program, plan_storage(p.program), device.traits());
   Session session(device, out.spec.run, p.program);
-  EagerExecutor& executor = session.executor();
+  Executor& executor = session.executor();
   set_values(session.store(), executor, out.spec.run.seed);
   device.allocator().reset_peak();
   PartTimer timer(executor, device, p);

@@ -6,6 +6,7 @@
 
 #include "analysis/cost.h"
 #include "base/units.h"
+#include "exec/executor.h"
 #include "ir/op_def.h"
 #include "lab/memory/totals.h"
 #include "lab/report/fields.h"
@@ -32,10 +33,10 @@ struct Figures {
 };
 
 Figures figures_of(const RunSpec& step, const DeviceTraits& traits) {
-  const Program program = step_program(step);
+  const Program program = step_program(step, traits.kind);
   const Cost cost = total_cost(program);
   const auto tokens = static_cast<double>(step.shape.batch * step.shape.context);
-  return {predicted_peak_bytes(program, plan_storage(program), traits),
+  return {predicted_peak_bytes(step.executor, program, traits),
           static_cast<double>(cost.flops) / tokens,
           static_cast<double>(cost.bytes_read + cost.bytes_written) / tokens,
           static_cast<double>(launch_count(program)) / tokens};
@@ -247,9 +248,10 @@ Table failure_table(const MemoryCell& cell) {
       {"limit", oom.limit_bytes > 0 ? format_bytes(oom.limit_bytes) : "the device's own end"});
   if (oom.limit_bytes > 0) {
     table.add_row({"missing here", format_bytes(live + oom.requested_bytes - oom.limit_bytes)});
-    table.add_row({"missing at the peak", format_bytes(cell.run.map.peak_bytes - oom.limit_bytes)});
+    table.add_row(
+        {"missing at the peak", format_bytes(cell.run.predicted_peak_bytes - oom.limit_bytes)});
   }
-  table.add_row({"predicted peak", format_bytes(cell.run.map.peak_bytes)});
+  table.add_row({"predicted peak", format_bytes(cell.run.predicted_peak_bytes)});
   return table;
 }
 

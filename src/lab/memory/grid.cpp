@@ -85,7 +85,7 @@ struct PeakRow {
 
   const MemoryRun& run() const { return cell.run; }
   const RunSpec& step() const { return cell.run.spec.step; }
-  std::int64_t predicted() const { return run().map.peak_bytes; }
+  std::int64_t predicted() const { return run().predicted_peak_bytes; }
   bool is_measured() const { return run().measured && run().status == "ok"; }
   bool fits() const {
     const std::int64_t needed = cell.accounted ? cell.accounted->bytes : predicted();
@@ -93,7 +93,8 @@ struct PeakRow {
   }
   double versus_fp32_percent() const {
     return 100.0 *
-           (static_cast<double>(predicted()) / static_cast<double>(fp32->run.map.peak_bytes) - 1.0);
+           (static_cast<double>(predicted()) / static_cast<double>(fp32->run.predicted_peak_bytes) -
+            1.0);
   }
 };
 

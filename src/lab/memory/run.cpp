@@ -236,6 +236,11 @@ void plan(Program program, const DeviceTraits& traits, MemoryRun& run) {
   run.traits = traits;
   run.storage = plan_storage(run.program);
   run.map = map_memory(run.program, traits);
+  run.predicted_peak_bytes = run.map.peak_bytes;
+  if (run.spec.step.executor == ExecutorKind::kCompiled) {
+    run.plan = plan_step(run.program, traits);
+    run.predicted_peak_bytes = run.plan->peak_bytes();
+  }
   run.parameters = parameter_count(run.program);
 }
 
@@ -259,7 +264,7 @@ MemoryRun predict_memory(const RunSpec& spec, const DeviceTraits& traits) {
   MemoryRun run;
   run.spec.step = spec;
   run.computes = false;
-  plan(step_program(spec), traits, run);
+  plan(step_program(spec, traits.kind), traits, run);
   find_moments(run);
   return run;
 }

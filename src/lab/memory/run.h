@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "analysis/memory_map.h"
+#include "analysis/plan.h"
 #include "record/recorder.h"
 #include "session/devices.h"
 
@@ -53,7 +54,9 @@ struct MemoryRun {
   Program program;
   DeviceTraits traits;
   Storage storage;
-  MemoryMap map;  // what is predicted
+  MemoryMap map;                          // what is predicted to live at each node
+  std::int64_t predicted_peak_bytes = 0;  // by the executor: `map`'s, or with an arena for it
+  std::optional<Plan> plan;               // of the arena; none: the executor has no arena
   std::int64_t parameters = 0;
 
   // Every event since the device was made, in order; the blocks of warm-up steps are left out.

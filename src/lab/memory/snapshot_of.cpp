@@ -160,7 +160,7 @@ class Maker {
     out_.settings = {{"program", run_.program.name},
                      {"device", run_.device},
                      {"status", run_.status},
-                     {"predicted_peak_bytes", std::to_string(run_.map.peak_bytes)},
+                     {"predicted_peak_bytes", std::to_string(run_.predicted_peak_bytes)},
                      {"measured_peak_bytes", std::to_string(run_.peak_bytes)}};
   }
 

@@ -298,8 +298,12 @@ Table contract_table(const MemoryCell& cell) {
   const MemoryRun& run = cell.run;
   Table table{.name = "contract", .title = "From what was predicted to what is reserved"};
   table.columns = {text_column("item"), bytes_column("bytes"), int_column("count")};
-  table.add_row({"predicted peak, from the program", run.map.peak_bytes,
+  table.add_row({"predicted peak, from the program", run.predicted_peak_bytes,
                  static_cast<std::int64_t>(run.map.buffers.size())});
+  if (run.plan) {
+    table.add_row({"of it the arena", run.plan->arena_bytes, std::ssize(run.plan->places)});
+    table.add_row({"the least an arena could have", run.plan->least_arena_bytes, Json()});
+  }
   if (!run.measured || run.status != "ok") return table;
   // The live blocks and the segments at the moment of the measured peak.
   std::int64_t requested = 0, rounded = 0, segments = 0, live = 0, mapped = 0;
@@ -326,7 +330,7 @@ Table contract_table(const MemoryCell& cell) {
   }
   const auto found = static_cast<std::int64_t>(surprises(run).size());
   table.add_row({"measured peak, by the allocator", run.peak_bytes, at_live});
-  table.add_row({"difference", run.peak_bytes - run.map.peak_bytes, found});
+  table.add_row({"difference", run.peak_bytes - run.predicted_peak_bytes, found});
   table.add_row({"rounding of blocks", at_rounded - at_requested, Json()});
   table.add_row({"free inside segments", at_segments - at_rounded, Json()});
   table.add_row({"reserved at that moment", at_segments, at_mapped});

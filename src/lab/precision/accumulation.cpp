@@ -2,7 +2,7 @@
 #include <cmath>
 
 #include "base/half.h"
-#include "exec/eager.h"
+#include "exec/executor.h"
 #include "lab/precision/tables.h"
 #include "lab/report/fields.h"
 #include "ops/functions.h"
@@ -97,9 +97,10 @@ std::optional<double> accumulate_on(Device& device, const Accumulation& e) {
   Store store(device);
   PipelineOptions options;
   options.mode = Mode::kInference;
-  EagerExecutor executor(store, lowered(addition(e), options, device));
+  const auto executor =
+      make_executor(ExecutorKind::kEager, store, lowered(addition(e), options, device));
   store.set("term", scalar_of(e.term_dtype, static_cast<float>(e.term)));
-  for (std::int64_t i = 0; i < e.count; ++i) executor.run();
+  for (std::int64_t i = 0; i < e.count; ++i) executor->run();
   device.synchronize();
   return value_of(store.get("sum"));
 }

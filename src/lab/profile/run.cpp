@@ -206,7 +206,7 @@ void profile_on(Device& device, const StopSignal* stop, const std::optional<Plai
                 Profile& out) {
   Session session(device, out.spec.step);
   session.fill_for_timing();
-  EagerExecutor& executor = session.executor();
+  Executor& executor = session.executor();
   out.program = executor.program();
   warm_up(executor, device, stop, out.spec);
   out.plain = plain ? *plain : run_plain(executor, device, stop, out.spec);

@@ -147,7 +147,7 @@ std::optional<std::int64_t> outside_bytes(Device& device) {
 void measure(Device& device, const StopSignal* stop, CellResult& out) {
   const std::optional<std::int64_t> outside_at_start = outside_bytes(device);
   Session session(device, out.spec.step);
-  EagerExecutor& executor = session.executor();
+  Executor& executor = session.executor();
   out.program = executor.program();
   out.predicted_peak_bytes = executor.predicted_peak_bytes();
   out.parameters = parameter_count(out.program);
@@ -195,7 +195,7 @@ CellResult measure_cell(const DeviceFactory& make_device, const CellSpec& spec,
     if (out.predicted_peak_bytes == 0) {
       const Program program = step_program(out.spec.step, *device);
       out.predicted_peak_bytes =
-          tracestep::predicted_peak_bytes(program, plan_storage(program), device->traits());
+          tracestep::predicted_peak_bytes(out.spec.step.executor, program, device->traits());
       out.parameters = parameter_count(program);
       out.flops = gemm_flops(program);
       out.launches = launch_count(program);

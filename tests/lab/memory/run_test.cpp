@@ -110,6 +110,27 @@ TEST_P(MemoryRunTest, EveryMomentOfTheStepIsAsFullAsPredicted) {
   EXPECT_EQ(static_cast<std::int64_t>(run.moments.size()), launch_count(run.program));
 }
 
+TEST_P(MemoryRunTest, AnArenaHoldsTheBlocksThatWerePredicted) {
+  for (Mode mode : kAllModes) {
+    MemoryRunSpec spec = tiny_run(mode, Granularity::kFused);
+    spec.step.executor = ExecutorKind::kCompiled;
+    const MemoryRun run = run_memory(device(), spec);
+    EXPECT_EQ(run.status, "ok");
+    EXPECT_THAT(surprises(run), ::testing::IsEmpty()) << name_of(mode);
+    for (const Moment& m : run.moments) {
+      ASSERT_EQ(m.measured_bytes, m.predicted_bytes) << "node " << m.node;
+    }
+    ASSERT_TRUE(run.plan.has_value());
+    EXPECT_EQ(run.predicted_peak_bytes, run.map.leaf_bytes + run.plan->arena_bytes);
+    EXPECT_EQ(run.peak_bytes, run.predicted_peak_bytes);
+    EXPECT_EQ(run_memory(device(run.peak_bytes), spec).status, "ok");
+    const MemoryRun smaller = run_memory(device(run.peak_bytes - 1), spec);
+    ASSERT_EQ(smaller.status, "oom");
+    EXPECT_EQ(smaller.oom->node, kNoNode) << "before the first node";
+    EXPECT_TRUE(smaller.moments.empty());
+  }
+}
+
 TEST_P(MemoryRunTest, KernelsAreTimedApartFromTheRecordedStep) {
   MemoryRunSpec spec = tiny_run(Mode::kStep, Granularity::kFused);
   spec.cost_steps = 2;

@@ -1,0 +1,145 @@
+#include "exec/compiled.h"
+
+#include <bit>
+
+#include "base/integers.h"
+
+namespace tracestep {
+namespace {
+
+std::size_t at(std::int32_t id) {
+  return static_cast<std::size_t>(id);
+}
+
+// What the arena's own block is to its inside, a segment is to blocks: it is recorded as one.
+class UnrecordedBlock {
+ public:
+  explicit UnrecordedBlock(Allocator& allocator)
+      : allocator_(allocator), recorder_(allocator.recorder()) {
+    allocator_.set_recorder(nullptr);
+  }
+  ~UnrecordedBlock() { allocator_.set_recorder(recorder_); }
+  UnrecordedBlock(const UnrecordedBlock&) = delete;
+  UnrecordedBlock& operator=(const UnrecordedBlock&) = delete;
+
+  void record(MemoryAction action, const void* address, std::int64_t bytes) const {
+    if (recorder_ == nullptr) return;
+    recorder_->add(MemoryEvent{.action = action,
+                               .address = std::bit_cast<std::uint64_t>(address),
+                               .rounded_bytes = bytes,
+                               .time_ns = now_ns(),
+                               .live_requested_bytes = allocator_.stats().requested_bytes});
+  }
+
+ private:
+  Allocator& allocator_;
+  Recorder* const recorder_;
+};
+
+}  // namespace
+
+CompiledExecutor::CompiledExecutor(Store& store, const Program& program)
+    : CompiledExecutor(store, program, plan_step(program, store.device().traits())) {}
+
+CompiledExecutor::CompiledExecutor(Store& store, const Program& program, Plan plan)
+    : StepExecutor(store, program, plan.storage), plan_(std::move(plan)) {
+  allocate_arena();
+  for (std::size_t b = 0; b < addresses_.size(); ++b) {
+    const int place = plan_.place_of_buffer[b];
+    if (place >= 0) addresses_[b] = arena_ + plan_.places[at(place)].offset;
+  }
+  for (Launch& launch : launch_list()) {
+    launch.place(addresses_);
+    const int place = plan_.workspace_of[at(launch.node)];
+    if (place >= 0) launch.call.workspace = arena_ + plan_.places[at(place)].offset;
+  }
+}
+
+CompiledExecutor::~CompiledExecutor() {
+  captured_.reset();  // it may still be at work
+  const UnrecordedBlock block(device().allocator());
+  device().allocator().free(arena_);
+  block.record(MemoryAction::kSegmentFree, arena_, plan_.arena_bytes);
+}
+
+void CompiledExecutor::allocate_arena() {
+  const UnrecordedBlock block(device().allocator());
+  arena_ = static_cast<std::byte*>(device().allocator().allocate(
+      plan_.arena_bytes, {Category::kTemporary, kWholeStep, "arena"}));
+  block.record(MemoryAction::kSegmentAlloc, arena_, plan_.arena_bytes);
+}
+
+void CompiledExecutor::run(Recorder* recorder) {
+  release_outputs();
+  const bool is_plain = !is_observed(recorder) && !records_memory();
+  marks_->set(kFirst);
+  if (!is_plain) {
+    issue(recorder);
+  } else if (captured_ != nullptr) {
+    captured_->launch();
+  } else {
+    launch_all();
+  }
+  marks_->set(kLast);
+  done_ = static_cast<NodeId>(program().nodes.size()) - 1;
+  if (!is_plain || !may_capture_) return;
+  captured_ = device().capture([this] { launch_all(); });
+  may_capture_ = false;
+}
+
+void CompiledExecutor::launch_all() const {
+  const LaunchContext context{device().stream()};
+  for (const Launch& launch : launch_list()) launch.call.launch(context);
+}
+
+void CompiledExecutor::begin(Launch& launch) {
+  if (!records_memory()) return;
+  for (int b : storage().allocated_at[at(launch.node)]) {
+    const int place = plan_.place_of_buffer[at(b)];
+    if (place >= 0) record(MemoryAction::kAlloc, plan_.places[at(place)]);
+  }
+  const int workspace = plan_.workspace_of[at(launch.node)];
+  if (workspace >= 0) record(MemoryAction::kAlloc, plan_.places[at(workspace)]);
+}
+
+void CompiledExecutor::end(Launch& launch) {
+  done_ = launch.node;
+  if (!records_memory()) return;
+  const int workspace = plan_.workspace_of[at(launch.node)];
+  if (workspace >= 0) record(MemoryAction::kFree, plan_.places[at(workspace)]);
+  for (int b : storage().freed_after[at(launch.node)]) {
+    const int place = plan_.place_of_buffer[at(b)];
+    if (place >= 0) record(MemoryAction::kFree, plan_.places[at(place)]);
+  }
+}
+
+void CompiledExecutor::release_outputs() {
+  for (const Plan::Place& place : plan_.places) {
+    const bool is_output = place.buffer >= 0 && is_alive(place.buffer);
+    if (is_output && records_memory()) record(MemoryAction::kFree, place);
+  }
+  done_ = kNoNode;
+}
+
+bool CompiledExecutor::records_memory() const {
+  const Recorder* recorder = device().allocator().recorder();
+  return recorder != nullptr && recorder->records_memory();
+}
+
+void CompiledExecutor::record(MemoryAction action, const Plan::Place& place) {
+  live_bytes_ += action == MemoryAction::kAlloc ? place.bytes : -place.bytes;
+  const AllocatorStats& stats = device().allocator().stats();
+  const Category category =
+      place.buffer < 0 ? Category::kWorkspace : storage().buffers[at(place.buffer)].category;
+  device().allocator().recorder()->add(
+      MemoryEvent{.action = action,
+                  .category = category,
+                  .node = place.node,
+                  .address = std::bit_cast<std::uint64_t>(arena_ + place.offset),
+                  .requested_bytes = place.bytes,
+                  .rounded_bytes = round_up(place.bytes, kArenaAlignment),
+                  .time_ns = now_ns(),
+                  .live_requested_bytes = stats.requested_bytes - plan_.arena_bytes + live_bytes_});
+}
+
+}  // namespace tracestep
