@@ -110,7 +110,7 @@ std::int64_t limit_of(const Place& place, const Json& environment) {
 void add_limit_notes(std::span<const AttentionResult> results, Table& table) {
   if (results.empty()) return;
   const std::int64_t limit = results[0].spec.run.place.memory_limit_bytes;
-  const auto failed = std::ranges::find(results, "oom", &AttentionResult::status);
+  const auto failed = std::ranges::find(results, Status::kOutOfMemory, &AttentionResult::status);
   table.notes.push_back(
       failed == results.end()
           ? "no cell ran out of memory"
@@ -148,7 +148,7 @@ int run_attention(AttentionOptions o, std::span<const std::string> arguments) {
                                   name_of(spec.run.attention), name_of(spec.run.precision)));
       const double known = roof.tflops(spec.run);
       AttentionResult result = measure_attention(make_device, spec, &stop);
-      if (result.status == "interrupted") break;
+      if (result.status == Status::kInterrupted) break;
       result.roof_tflops = known;
       results.push_back(std::move(result));
     }

@@ -86,7 +86,7 @@ struct Measured {
 
 // 0 for a row without a speed.
 double tflops_of(const CellResult& result) {
-  if (result.status != "ok" || !result.computes || result.wall_ms <= 0) return 0.0;
+  if (result.status != Status::kOk || !result.computes || result.wall_ms <= 0) return 0.0;
   return static_cast<double>(result.flops) / result.wall_ms * 1e-9;
 }
 
@@ -139,7 +139,7 @@ Measured measure_grid(const std::vector<RunSpec>& runs, const BenchOptions& opti
     if (!options.roof) roof.tflops(runs[i]);  // before the row, not in the middle of it
     const auto start = std::chrono::steady_clock::now();
     CellResult result = measure_cell(make_device, spec, &stop);
-    if (result.status == "interrupted") break;
+    if (result.status == Status::kInterrupted) break;
     remaining.finish(
         cost_of(spec),
         std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
@@ -149,7 +149,7 @@ Measured measure_grid(const std::vector<RunSpec>& runs, const BenchOptions& opti
     row.push_back(verdict_of(row, environment));
     finished.add(row);
     out.table.add_row(std::move(row));
-    if (result.status == "oom") out.oom_detail = result.detail;
+    if (result.status == Status::kOutOfMemory) out.oom_detail = result.detail;
   }
   add_validity(out.table, environment);
   return out;

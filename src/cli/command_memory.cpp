@@ -140,7 +140,8 @@ MemoryCell cell_of(const RunSpec& run, const MemoryOptions& o, bool is_only) {
 
 bool runs_out(const MemoryCell& cell) {
   const std::int64_t limit = cell.limit_bytes;
-  return cell.run.status == "oom" || (limit > 0 && cell.run.predicted_peak_bytes > limit);
+  return cell.run.status == Status::kOutOfMemory ||
+         (limit > 0 && cell.run.predicted_peak_bytes > limit);
 }
 
 std::int64_t needed_bytes(const MemoryCell& cell) {
@@ -150,7 +151,7 @@ std::int64_t needed_bytes(const MemoryCell& cell) {
 // The answer to "would it fit", which a report of a hundred lines must not hide.
 std::string verdict_of(std::span<const MemoryCell> cells, std::int64_t limit) {
   const auto fitting = std::ranges::count_if(cells, [limit](const MemoryCell& cell) {
-    return cell.run.status == "ok" && needed_bytes(cell) <= limit;
+    return cell.run.status == Status::kOk && needed_bytes(cell) <= limit;
   });
   const std::string limited = format_bytes(limit);
   if (cells.size() > 1)
@@ -231,7 +232,7 @@ int run_memory_command(const MemoryOptions& o, std::span<const std::string> argu
     tables.push_back(category_grid(cells));
   } else if (runs_out(cells[0]) && !cells[0].accounted) {
     add_failure(cells[0], o, tables);
-    if (cells[0].run.status == "ok") add_one_cell(cells[0], o, tables);
+    if (cells[0].run.status == Status::kOk) add_one_cell(cells[0], o, tables);
   } else {
     add_one_cell(cells[0], o, tables);
   }
@@ -247,7 +248,7 @@ int run_memory_command(const MemoryOptions& o, std::span<const std::string> argu
     }
   }
   write_tables(o.output, "tracestep.memory/2", environment, std::move(tables));
-  return is_only && cells[0].run.status == "oom" ? 4 : 0;
+  return is_only && cells[0].run.status == Status::kOutOfMemory ? 4 : 0;
 }
 
 }  // namespace

@@ -38,7 +38,7 @@ std::vector<PrecisionCell> measure(const std::vector<RunSpec>& runs, const Preci
     progress.update(fmt::format("{}/{}  {} {}", out.size() + 1, runs.size(), run.model.name,
                                 name_of(run.precision)));
     PrecisionCell measured{measure_cell(make_device, spec, &stop), {}};
-    if (measured.result.status == "interrupted") break;
+    if (measured.result.status == Status::kInterrupted) break;
     if (o.error.layers > 0) {
       progress.update(fmt::format("{}/{}  {} {} against float64", out.size() + 1, runs.size(),
                                   run.model.name, name_of(run.precision)));

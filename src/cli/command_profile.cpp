@@ -70,10 +70,10 @@ std::vector<ProfiledCell> profile_runs(const std::vector<RunSpec>& runs, const P
     ProfiledCell result{profile_step(make_device, spec_of(run, o), &stop, plain[out.size()]),
                         ceilings[precision],
                         {}};
-    if (result.profile.status == "interrupted") break;
+    if (result.profile.status == Status::kInterrupted) break;
     result.work = work_of(result.profile, result.ceilings);
     if (!result.profile.problem.empty()) log_warn("{}", result.profile.problem);
-    if (!o.trace.empty() && result.profile.status == "ok") {
+    if (!o.trace.empty() && result.profile.status == Status::kOk) {
       write_chrome_trace(result.profile, environment, trace_path(o, result.profile, runs.size()));
     }
     out.push_back(std::move(result));
@@ -109,7 +109,7 @@ int run_profile(const ProfileOptions& o, std::span<const std::string> arguments)
   std::vector<Table> tables{pass_table(cells), clock_table(cells),
                             launch_check_table(cells, &failures)};
   for (const ProfiledCell& cell : cells) {
-    if (cell.profile.status == "ok") add_cell_tables(o, cell, cells.size() == 1, tables);
+    if (cell.profile.status == Status::kOk) add_cell_tables(o, cell, cells.size() == 1, tables);
   }
   if (!cells.empty() && cells[0].ceilings.known()) {
     tables.push_back(ceiling_table(cells[0].ceilings));
@@ -121,7 +121,7 @@ int run_profile(const ProfileOptions& o, std::span<const std::string> arguments)
                 fmt::format("{} checks of the launches differ", failures),
                 "the table launch_check says which; the other tables rest on them");
   }
-  if (cells.size() == 1 && cells[0].profile.status == "oom") {
+  if (cells.size() == 1 && cells[0].profile.status == Status::kOutOfMemory) {
     throw Error(ErrorCode::kOutOfMemory, "profile", cells[0].profile.detail,
                 "try a smaller --batch or --context");
   }

@@ -16,7 +16,6 @@
 namespace tracestep {
 namespace {
 
-constexpr double kMsPerNs = 1e-6;
 constexpr const char* kLossScope = "loss";
 
 Program forward_graph(const AttentionSpec& spec, DType dtype) {
@@ -120,106 +119,83 @@ void count_work(const AttentionProgram& p, AttentionResult& out) {
   }
 }
 
-// Times the parts of a run by stopping in between.
+double ms_between(std::int64_t start_ns, std::int64_t end_ns) {
+  return static_cast<double>(end_ns - start_ns) * 1e-6;
+}
+
+// Times the parts of a step by stopping in between.
 class PartTimer {
  public:
-  PartTimer(Executor& executor, Device& device, const AttentionProgram& p)
-      : executor_(executor), device_(device) {
+  PartTimer(Executor& executor, Device& device, const AttentionProgram& p) : device_(device) {
     executor.set_pauses({{p.forward_end, [this] { end_forward(); }},
                          {p.backward_begin, [this] { begin_backward(); }}});
   }
 
-  void run() {
-    device_.synchronize();
-    const std::int64_t start = now_ns();
-    executor_.run();
-    device_.synchronize();
-    const std::int64_t end = now_ns();
-    forward_ms = static_cast<double>(forward_end_ns_ - start) * kMsPerNs;
-    backward_ms = static_cast<double>(end - backward_begin_ns_) * kMsPerNs;
+  double forward_ms(const StepTimes& step) const {
+    return ms_between(step.start_ns, forward_end_ns_);
   }
-
-  double forward_ms = 0, backward_ms = 0;
-  std::int64_t live_bytes = 0;  // when forward was done
+  double backward_ms(const StepTimes& step) const {
+    return ms_between(backward_begin_ns_, step.end_ns);
+  }
+  std::int64_t live_bytes() const { return live_bytes_; }  // when forward was done
 
  private:
   void end_forward() {
     device_.synchronize();
     forward_end_ns_ = now_ns();
-    live_bytes = device_.allocator().stats().requested_bytes;
+    live_bytes_ = device_.allocator().stats().requested_bytes;
   }
   void begin_backward() {
     device_.synchronize();
     backward_begin_ns_ = now_ns();
   }
 
-  Executor& executor_;
   Device& device_;
-  std::int64_t forward_end_ns_ = 0, backward_begin_ns_ = 0;
+  std::int64_t forward_end_ns_ = 0, backward_begin_ns_ = 0, live_bytes_ = 0;
 };
 
-struct Interrupted {};
-
-void check_stop(const StopSignal* stop) {
-  if (stop != nullptr && stop->requested()) throw Interrupted();
-}
-
-// Steps that stop nowhere, one sample each; as long as the parts were timed.
-void time_whole(Executor& executor, Device& device, const StopSignal* stop, AttentionResult& out) {
-  executor.set_pauses({});
-  const std::size_t steps = out.forward.samples_ms.size();
-  for (std::size_t i = 0; i <= steps; ++i) {
-    check_stop(stop);
-    device.synchronize();
-    const std::int64_t start = now_ns();
-    executor.run();
-    device.synchronize();
-    const double ms = static_cast<double>(now_ns() - start) * kMsPerNs;
-    (i == 0 ? out.whole.warmup_ms : out.whole.samples_ms).push_back(ms);
-  }
-}
-
-void time_parts(PartTimer& timer, Device& device, const StopSignal* stop, AttentionResult& out) {
-  for (int i = 0; i < out.spec.warmup; ++i) {
-    check_stop(stop);
-    timer.run();
-    out.forward.warmup_ms.push_back(timer.forward_ms);
-    out.backward.warmup_ms.push_back(timer.backward_ms);
-  }
+void time_parts(Measurement& measurement, PartTimer& timer, Device& device, AttentionResult& out) {
+  measurement.warm_up(out.spec.warmup, [&](const StepTimes& step) {
+    out.forward.warmup_ms.push_back(timer.forward_ms(step));
+    out.backward.warmup_ms.push_back(timer.backward_ms(step));
+  });
   out.facts_before = device.facts();
   const std::int64_t start = now_ns();
   for (int i = 0; i < out.spec.steps; ++i) {
-    const double seconds = static_cast<double>(now_ns() - start) * 1e-9;
+    const double seconds = ms_between(start, now_ns()) * 1e-3;
     if (i > 0 && out.spec.max_seconds > 0 && seconds > out.spec.max_seconds) break;
-    check_stop(stop);
-    timer.run();
-    out.forward.samples_ms.push_back(timer.forward_ms);
-    out.backward.samples_ms.push_back(timer.backward_ms);
+    const StepTimes step = measurement.step();
+    out.forward.samples_ms.push_back(timer.forward_ms(step));
+    out.backward.samples_ms.push_back(timer.backward_ms(step));
   }
-  out.before_backward_bytes = timer.live_bytes;
+  out.before_backward_bytes = timer.live_bytes();
   out.facts_after = device.facts();
 }
 
+// Steps that stop nowhere, one sample each; as many as the parts were timed.
+void time_whole(Measurement& measurement, AttentionResult& out) {
+  measurement.warm_up(
+      1, [&](const StepTimes& step) { out.whole.warmup_ms.push_back(step.wall_ms()); });
+  for (std::size_t i = 0; i < out.forward.samples_ms.size(); ++i) {
+    out.whole.samples_ms.push_back(measurement.step().wall_ms());
+  }
+}
+
 // Steps of their own with a span per kernel, which pause nowhere; medians.
-void record_parts(Executor& executor, Device& device, const AttentionProgram& p,
-                  AttentionResult& out) {
+void record_parts(Measurement& measurement, const AttentionProgram& p, AttentionResult& out) {
   constexpr int kSteps = 3;
   std::vector<double> forward, backward, whole;
-  for (int i = 0; i < kSteps; ++i) {
-    Recorder recorder({.spans = true});
-    executor.run(&recorder);
-    device.synchronize();
-    double forward_ms = 0, backward_ms = 0, whole_ms = 0;
+  measurement.record(kSteps, [&](const StepTimes&, const Recorder& recorder) {
+    double forward_ms = 0, backward_ms = 0;
     for (const Span& span : recorder.spans()) {
-      const double ms = static_cast<double>(span.end_ns - span.start_ns) * kMsPerNs;
-      whole_ms += ms;
+      const double ms = ms_between(span.start_ns, span.end_ns);
       if (p.is_forward(span.node)) forward_ms += ms;
       if (p.is_backward(span.node)) backward_ms += ms;
     }
     forward.push_back(forward_ms);
     backward.push_back(backward_ms);
-    whole.push_back(whole_ms);
-  }
+    whole.push_back(busy_ms_of(recorder.spans()));
+  });
   out.forward.busy_ms = median_of(forward);
   out.backward.busy_ms = median_of(backward);
   out.whole.busy_ms = median_of(whole);
@@ -235,11 +211,14 @@ void measure(Device& device, const StopSignal* stop, AttentionResult& out) {
   Session session(device, out.spec.run, p.program);
   Executor& executor = session.executor();
   set_values(session.store(), executor, out.spec.run.seed);
+  device.synchronize();
   device.allocator().reset_peak();
+  Measurement measurement(executor, device, stop);
   PartTimer timer(executor, device, p);
-  time_parts(timer, device, stop, out);
-  time_whole(executor, device, stop, out);
-  record_parts(executor, device, p, out);
+  time_parts(measurement, timer, device, out);
+  executor.set_pauses({});
+  time_whole(measurement, out);
+  record_parts(measurement, p, out);
   out.peak_bytes = device.allocator().stats().peak_requested_bytes;
 }
 
@@ -328,15 +307,10 @@ AttentionResult measure_attention(const DeviceFactory& make_device, const Attent
   const std::unique_ptr<Device> device = make_device(spec.run);
   out.device = device->name();
   out.computes = device->computes();
-  try {
-    measure(*device, stop, out);
-  } catch (const Interrupted&) {
-    out.status = "interrupted";
-  } catch (const OutOfMemory& e) {
-    out.status = "oom";
-    out.detail = e.what();
-  }
-  if (out.status != "ok") {
+  const Outcome outcome = attempt([&] { measure(*device, stop, out); });
+  out.status = outcome.status;
+  out.detail = outcome.detail;
+  if (out.status != Status::kOk) {
     out.forward.samples_ms.clear();
     out.backward.samples_ms.clear();
     out.whole.samples_ms.clear();

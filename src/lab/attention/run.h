@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/signals.h"
+#include "lab/measure/measurement.h"
 #include "session/devices.h"
 
 namespace tracestep {
@@ -48,7 +49,7 @@ struct AttentionPart {
 struct AttentionResult {
   AttentionSpec spec;
   std::string device;
-  std::string status = "ok";  // "oom" or "interrupted"
+  Status status = Status::kOk;
   std::string detail;
   bool computes = true;
   AttentionPart forward, backward;

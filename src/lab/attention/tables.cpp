@@ -60,7 +60,7 @@ struct AttentionRow {
 
   explicit AttentionRow(const AttentionResult& result)
       : r(result),
-        ok(result.status == "ok"),
+        ok(result.status == Status::kOk),
         forward_ms(median_of(result.forward.samples_ms)),
         backward_ms(median_of(result.backward.samples_ms)),
         has_speed(ok && result.computes && forward_ms > 0 && backward_ms > 0),
@@ -114,7 +114,7 @@ Fields<AttentionRow> identity_fields() {
        [](R a) { return saved_name(a.r.spec); }},
       {text_column("precision"), [](R a) { return name_of(a.r.spec.run.precision); }},
       {text_column("device"), [](R a) { return a.r.device; }},
-      {text_column("status", "", "ok or oom"), [](R a) { return a.r.status; }},
+      {text_column("status", "", "ok or oom"), [](R a) { return name_of(a.r.status); }},
       {int_column("steps", "n", "timed steps"),
        [](R a) { return static_cast<std::int64_t>(a.r.forward.samples_ms.size()); }},
   };
@@ -168,11 +168,11 @@ ResultRow as_row(const AttentionResult& r, const AttentionPart& part, const char
   row["mode"] = mode;
   row["precision"] = name_of(r.spec.run.precision);
   row["device"] = r.device;
-  row["status"] = r.status;
+  row["status"] = name_of(r.status);
   row["samples_ms"] = list_of(part.samples_ms);
   row["warmup_ms"] = list_of(part.warmup_ms);
   const double median = median_of(part.samples_ms);
-  if (r.status == "ok" && r.computes && median > 0) {
+  if (r.status == Status::kOk && r.computes && median > 0) {
     row["median_ms"] = row["wall_ms"] = median;
     row["device_busy_ms"] = part.busy_ms;
     row["flops"] = part.flops;
@@ -333,7 +333,7 @@ Table attention_scaling_table(std::span<const AttentionResult> results) {
   using Key = std::tuple<std::int64_t, std::int64_t, bool, std::string, std::string>;
   std::map<Key, Cells> groups;
   for (const AttentionResult& r : results) {
-    if (r.status != "ok") continue;
+    if (r.status != Status::kOk) continue;
     groups[{r.spec.run.shape.batch, r.spec.width, r.spec.causal, saved_name(r.spec),
             name_of(r.spec.run.precision)}]
         .push_back(&r);

@@ -180,12 +180,12 @@ class Rows {
   }
 
   std::optional<std::int64_t> measured_peak() const {
-    if (!run_.measured || run_.status != "ok") return std::nullopt;
+    if (!run_.measured || run_.status != Status::kOk) return std::nullopt;
     return run_.peak_bytes;
   }
 
   std::optional<std::int64_t> measured(Category category) const {
-    if (!run_.measured || run_.status != "ok") return std::nullopt;
+    if (!run_.measured || run_.status != Status::kOk) return std::nullopt;
     std::int64_t out = 0;
     for (const Holding& h : run_.holdings) {
       const MappedBuffer* b = run_.buffer(h);

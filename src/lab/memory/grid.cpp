@@ -86,10 +86,10 @@ struct PeakRow {
   const MemoryRun& run() const { return cell.run; }
   const RunSpec& step() const { return cell.run.spec.step; }
   std::int64_t predicted() const { return run().predicted_peak_bytes; }
-  bool is_measured() const { return run().measured && run().status == "ok"; }
+  bool is_measured() const { return run().measured && run().status == Status::kOk; }
   bool fits() const {
     const std::int64_t needed = cell.accounted ? cell.accounted->bytes : predicted();
-    return run().status == "ok" && (cell.limit_bytes == 0 || needed <= cell.limit_bytes);
+    return run().status == Status::kOk && (cell.limit_bytes == 0 || needed <= cell.limit_bytes);
   }
   double versus_fp32_percent() const {
     return 100.0 *

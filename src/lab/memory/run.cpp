@@ -125,11 +125,8 @@ std::map<std::uint64_t, std::string> leaves_in(const std::vector<LiveAllocation>
 class Runner {
  public:
   Runner(Device& device, MemoryRun& run) : device_(device), run_(run) {
-    device_.allocator().set_recorder(&recorder_);
+    recording_.emplace(device_.allocator(), recorder_);
   }
-  ~Runner() { device_.allocator().set_recorder(nullptr); }
-  Runner(const Runner&) = delete;
-  Runner& operator=(const Runner&) = delete;
 
   void go() {
     run_.clock_to_unix_ns = unix_ns() - now_ns();
@@ -138,12 +135,13 @@ class Runner {
     recorder_.reserve(0, run_.program.nodes.size() * 8);
     session.fill_for_timing();
     run_.leaf_at = leaves_in(device_.allocator().live());
-    warm_up(executor);
-    record_step(executor);
+    Measurement measurement(executor, device_);
+    warm_up(executor, measurement);
+    record_step(measurement);
     take_events();
-    device_.allocator().set_recorder(nullptr);
-    if (run_.spec.times && device_.computes()) time_nodes(executor);
-    if (run_.spec.cost_steps > 0 && device_.computes()) measure_cost(executor);
+    recording_.reset();
+    if (run_.spec.times && device_.computes()) time_nodes(measurement);
+    if (run_.spec.cost_steps > 0 && device_.computes()) measure_cost(measurement);
     executor.release_outputs();
   }
 
@@ -163,52 +161,43 @@ class Runner {
   }
 
  private:
-  void warm_up(Executor& executor) {
+  void warm_up(Executor& executor, Measurement& measurement) {
     warmup_begin_ = recorder_.memory_events().size();
-    for (int i = 0; i < run_.spec.warmup; ++i) executor.run();
+    measurement.warm_up(run_.spec.warmup);
     executor.release_outputs();
     device_.synchronize();
     step_begin_ = recorder_.memory_events().size();
   }
 
-  void record_step(Executor& executor) {
+  void record_step(Measurement& measurement) {
     device_.allocator().reset_peak();
-    run_.step_begin_ns = now_ns();
-    executor.run();
-    device_.synchronize();
-    run_.step_end_ns = now_ns();
+    run_.step_begin_ns = now_ns();  // known also when memory runs out in the step
+    const StepTimes times = measurement.step();
+    run_.step_begin_ns = times.start_ns;
+    run_.step_end_ns = times.end_ns;
     run_.peak_bytes = device_.allocator().stats().peak_requested_bytes;
     run_.peak_reserved_bytes = device_.allocator().stats().peak_reserved_bytes;
   }
 
-  void time_nodes(Executor& executor) {
+  void time_nodes(Measurement& measurement) {
     Recorder spans({.spans = true});
-    executor.run(&spans);
-    device_.synchronize();
+    measurement.step(&spans);
     run_.node_ns.assign(run_.program.nodes.size(), 0);
     for (const Span& s : spans.spans()) {
       if (s.node >= 0) run_.node_ns[at(s.node)] += s.end_ns - s.start_ns;
     }
   }
 
-  double step_ms(Executor& executor) {
-    const std::int64_t start = now_ns();
-    executor.run();
-    device_.synchronize();
-    return static_cast<double>(now_ns() - start) * 1e-6;
-  }
-
   // Steps with and without recording take turns, so that a drift of the machine hits both.
-  void measure_cost(Executor& executor) {
+  void measure_cost(Measurement& measurement) {
     std::vector<double> plain, recorded;
     Recorder events({.memory = true});
     events.reserve(0, run_.program.nodes.size() * 8);
     for (int i = 0; i < run_.spec.cost_steps; ++i) {
-      plain.push_back(step_ms(executor));
+      plain.push_back(measurement.step().wall_ms());
       events.clear();
-      device_.allocator().set_recorder(&events);
-      recorded.push_back(step_ms(executor));
-      device_.allocator().set_recorder(nullptr);
+      const Recording recording(device_.allocator(), events);
+      recorded.push_back(measurement.step().wall_ms());
     }
     run_.step_ms = median_of(plain);
     run_.recorded_step_ms = median_of(recorded);
@@ -228,6 +217,7 @@ class Runner {
   Device& device_;
   MemoryRun& run_;
   Recorder recorder_{{.memory = true}};
+  std::optional<Recording> recording_;  // until the recorded step is over
   std::size_t warmup_begin_ = SIZE_MAX, step_begin_ = SIZE_MAX;
 };
 
@@ -278,14 +268,13 @@ MemoryRun run_memory(const DeviceFactory& make_device, const MemoryRunSpec& spec
   run.computes = device->computes();
   plan(step_program(spec.step, *device), device->traits(), run);
   Runner runner(*device, run);
-  try {
-    runner.go();
-  } catch (const OutOfMemory& e) {
-    run.status = "oom";
-    runner.take_events();
-    run.leaf_at = leaves_in(e.live());
-    run.oom = state_of(e, run, *device);
-  }
+  run.status = attempt([&] { runner.go(); },
+                       [&](const OutOfMemory& e) {
+                         runner.take_events();
+                         run.leaf_at = leaves_in(e.live());
+                         run.oom = state_of(e, run, *device);
+                       })
+                   .status;
   Matcher(run).match();
   find_moments(run);
   return run;

@@ -9,6 +9,7 @@
 
 #include "analysis/memory_map.h"
 #include "analysis/plan.h"
+#include "lab/measure/measurement.h"
 #include "record/recorder.h"
 #include "session/devices.h"
 
@@ -48,8 +49,9 @@ struct Moment {
 
 struct MemoryRun {
   MemoryRunSpec spec;
-  std::string device, status = "ok";  // or "oom"
-  bool measured = false;              // false: predicted alone, there are no events
+  std::string device;
+  Status status = Status::kOk;
+  bool measured = false;  // false: predicted alone, there are no events
   bool computes = true;
   Program program;
   DeviceTraits traits;

@@ -159,7 +159,7 @@ class Maker {
   void settings() {
     out_.settings = {{"program", run_.program.name},
                      {"device", run_.device},
-                     {"status", run_.status},
+                     {"status", std::string(name_of(run_.status))},
                      {"predicted_peak_bytes", std::to_string(run_.predicted_peak_bytes)},
                      {"measured_peak_bytes", std::to_string(run_.peak_bytes)}};
   }

@@ -85,12 +85,13 @@ Table category_table(const MemoryCell& cell) {
                    percent_of(predicted.peak[i], total), predicted.highest[i],
                    when(run.measured, measured.highest[i])});
   }
-  table.add_cells({{"category", "unattributed"},
-                   {"predicted_bytes", 0},
-                   {"measured_bytes",
-                    when(run.measured, run.status == "ok" ? run.peak_bytes - measured_total : 0)},
-                   {"share_percent", 0.0},
-                   {"predicted_highest_bytes", 0}});
+  table.add_cells(
+      {{"category", "unattributed"},
+       {"predicted_bytes", 0},
+       {"measured_bytes",
+        when(run.measured, run.status == Status::kOk ? run.peak_bytes - measured_total : 0)},
+       {"share_percent", 0.0},
+       {"predicted_highest_bytes", 0}});
   table.add_cells({{"category", "total"},
                    {"predicted_bytes", total},
                    {"measured_bytes", when(run.measured, measured_total)},
@@ -304,7 +305,7 @@ Table contract_table(const MemoryCell& cell) {
     table.add_row({"of it the arena", run.plan->arena_bytes, std::ssize(run.plan->places)});
     table.add_row({"the least an arena could have", run.plan->least_arena_bytes, Json()});
   }
-  if (!run.measured || run.status != "ok") return table;
+  if (!run.measured || run.status != Status::kOk) return table;
   // The live blocks and the segments at the moment of the measured peak.
   std::int64_t requested = 0, rounded = 0, segments = 0, live = 0, mapped = 0;
   std::int64_t at_requested = 0, at_rounded = 0, at_segments = 0, at_live = 0, at_mapped = 0;

@@ -78,13 +78,13 @@ void exact_norm(std::span<const float> x, std::span<double> y, bool centres) {
   for (std::size_t i = 0; i < x.size(); ++i) y[i] = (static_cast<double>(x[i]) - mean) * scale;
 }
 
-struct Outcome {
+struct NormError {
   double error = 0;       // of the finite rows: root of the mean square, over that of the result
   double lost_share = 0;  // of rows with a result that is not finite, or all zeros
 };
 
 // `scale`: the standard deviation of the inputs, which are numbers of the format.
-Outcome measure(DType low, Step step, bool centres, double scale, std::uint64_t seed) {
+NormError measure(DType low, Step step, bool centres, double scale, std::uint64_t seed) {
   const CounterRng rng(seed, "norm inputs");
   std::vector<float> x(kWidth), y(kWidth);
   std::vector<double> exact(kWidth);
@@ -115,7 +115,7 @@ Outcome measure(DType low, Step step, bool centres, double scale, std::uint64_t 
           static_cast<double>(lost) / static_cast<double>(kRows)};
 }
 
-std::string verdict(const Outcome& o, double half_spacing) {
+std::string verdict(const NormError& o, double half_spacing) {
   if (o.lost_share > 0) return "lost: overflow to infinity, or all zeros";
   if (o.error > 4 * half_spacing) return "sensitive: more than four roundings of the result";
   return o.error > 0.05 * half_spacing ? "a rounding" : "exact enough";
@@ -140,7 +140,7 @@ Table norm_table(std::uint64_t seed) {
       for (double scale : {1.0, 1000.0, 1e-3}) {
         for (const NamedStep& s : kSteps) {
           if (s.is_of_layer_norm_alone && !centres) continue;
-          const Outcome o = measure(low, s.step, centres, scale, seed);
+          const NormError o = measure(low, s.step, centres, scale, seed);
           const bool has_error = std::isfinite(o.error);
           table.add_row({centres ? "layer norm" : "RMS norm", name_of(low), scale, s.name,
                          has_error ? Json(o.error) : Json(),

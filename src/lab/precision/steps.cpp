@@ -118,7 +118,7 @@ struct StepRow {
 
   const CellResult& r() const { return cell.result; }
   const RunSpec& step() const { return r().spec.step; }
-  bool ok() const { return r().status == "ok"; }
+  bool ok() const { return r().status == Status::kOk; }
   bool has_base() const { return ok() && base != nullptr; }
 };
 
@@ -126,7 +126,7 @@ const CellResult* in_fp32(std::span<const PrecisionCell> cells, const CellResult
   for (const PrecisionCell& cell : cells) {
     const CellResult& r = cell.result;
     const RunSpec& step = r.spec.step;
-    if (step.precision == Precision() && r.status == "ok" &&
+    if (step.precision == Precision() && r.status == Status::kOk &&
         same_but(step, of.spec.step, {"precision"})) {
       return &r;
     }
@@ -150,7 +150,7 @@ Fields<StepError> error_fields() {
 Fields<StepRow> fields() {
   Fields<StepRow> out{};
   out.add(axis_columns(), [](R s) { return &s.step(); });
-  out.add({{text_column("status"), [](R s) { return s.r().status; }},
+  out.add({{text_column("status"), [](R s) { return name_of(s.r().status); }},
            {real_column("median_ms", "median", "ms", 3),
             [](R s) { return when(s.ok(), median_of(s.r().samples_ms)); }},
            {real_column("std_ms", "std", "ms", 3),

@@ -165,7 +165,7 @@ Table launch_check_table(std::span<const ProfiledCell> cells, int* failures) {
               .columns = fields({}).columns()};
   int failed = 0;
   for (const ProfiledCell& cell : cells) {
-    if (cell.profile.status != "ok") continue;
+    if (cell.profile.status != Status::kOk) continue;
     const Fields<Count> of_cell = fields(label_of(cell.profile));
     for (const Count& count : counts_of(cell)) {
       table.add_row(of_cell.row(count));

@@ -88,7 +88,7 @@ Fields<PassRow> pass_fields() {
   Fields<PassRow> out{};
   out.add(label_fields(), [](R r) { return &r.profile; });
   out.add(text_column("pass", "", "a phase, or all of the step"), &PassRow::name);
-  out.add(text_column("status"), [](R r) { return r.profile.status; });
+  out.add(text_column("status"), [](R r) { return name_of(r.profile.status); });
   const Fields<Pass> sums = {
       {real_column("ms", "kernels", "ms", 3, "sum of the kernels' times in one step"), &Pass::ms},
       {real_column("launches", "launches", "", 0, "in one step"), &Pass::launches},
@@ -150,7 +150,7 @@ Table pass_table(std::span<const ProfiledCell> cells) {
               .title = "Passes: share of matrix products, and the kernels that take most",
               .columns = fields.columns()};
   for (const ProfiledCell& cell : cells) {
-    if (cell.profile.status != "ok") {
+    if (cell.profile.status != Status::kOk) {
       table.add_row(fields.row({cell.profile, "all", nullptr, {}, {}}));
       continue;
     }
@@ -166,11 +166,11 @@ Table pass_table(std::span<const ProfiledCell> cells) {
     }
   }
   for (const ProfiledCell& a : cells) {
-    if (a.profile.spec.step.mode != Mode::kInference || a.profile.status != "ok") continue;
+    if (a.profile.spec.step.mode != Mode::kInference || a.profile.status != Status::kOk) continue;
     for (const ProfiledCell& b : cells) {
       const Mode mode = b.profile.spec.step.mode;
       const bool is_training = mode == Mode::kStep || mode == Mode::kForwardBackward;
-      if (is_training && b.profile.status == "ok" && same_but_mode(a.profile, b.profile)) {
+      if (is_training && b.profile.status == Status::kOk && same_but_mode(a.profile, b.profile)) {
         table.notes.push_back(share_note(a, b));
       }
     }
@@ -238,7 +238,7 @@ Table clock_table(std::span<const ProfiledCell> cells) {
   Table table{.name = "clocks", .title = "One step by four clocks", .columns = fields.columns()};
   for (const ProfiledCell& cell : cells) {
     const Profile& p = cell.profile;
-    if (p.status != "ok" || p.steps.empty()) continue;
+    if (p.status != Status::kOk || p.steps.empty()) continue;
     const StepWork& w = cell.work;
     const ClockRow row = clocks_of(cell);
     table.add_row(fields.row(row));

@@ -10,28 +10,6 @@
 namespace tracestep {
 namespace {
 
-constexpr double kMsPerNs = 1e-6;
-
-struct Interrupted {};
-
-void check_stop(const StopSignal* stop) {
-  if (stop != nullptr && stop->requested()) throw Interrupted();
-}
-
-// Records the events of an allocator while it lives.
-class MemoryRecording {
- public:
-  MemoryRecording(Allocator& allocator, Recorder& recorder) : allocator_(allocator) {
-    allocator_.set_recorder(&recorder);
-  }
-  ~MemoryRecording() { allocator_.set_recorder(nullptr); }
-  MemoryRecording(const MemoryRecording&) = delete;
-  MemoryRecording& operator=(const MemoryRecording&) = delete;
-
- private:
-  Allocator& allocator_;
-};
-
 // Lets the device's profiler record while it lives; take() ends it.
 class Tracing {
  public:
@@ -64,37 +42,13 @@ class Tracing {
   bool taken_ = false;
 };
 
-ProfiledStep timed_step(Executor& executor, Device& device, Recorder* recorder) {
-  const ScopedRange range(device.ranges(), "step");
-  ProfiledStep out;
-  out.start_ns = now_ns();
-  executor.run(recorder);
-  out.issued_ns = now_ns();
-  device.synchronize();
-  out.end_ns = now_ns();
-  return out;
-}
-
-double ms_between(std::int64_t start, std::int64_t end) {
-  return static_cast<double>(end - start) * kMsPerNs;
-}
-
-void warm_up(Executor& executor, Device& device, const StopSignal* stop, const ProfileSpec& spec) {
-  for (int i = 0; i < spec.warmup; ++i) {
-    check_stop(stop);
-    timed_step(executor, device, nullptr);
-  }
-}
-
-PlainTimes run_plain(Executor& executor, Device& device, const StopSignal* stop,
-                     const ProfileSpec& spec) {
+PlainTimes run_plain(Measurement& measurement, int steps) {
   std::vector<double> wall, issue, span;
-  for (int i = 0; i < spec.plain_steps; ++i) {
-    check_stop(stop);
-    const ProfiledStep step = timed_step(executor, device, nullptr);
-    wall.push_back(ms_between(step.start_ns, step.end_ns));
-    issue.push_back(ms_between(step.start_ns, step.issued_ns));
-    span.push_back(static_cast<double>(executor.device_span_ns()) * kMsPerNs);
+  for (int i = 0; i < steps; ++i) {
+    const StepTimes times = measurement.step();
+    wall.push_back(times.wall_ms());
+    issue.push_back(times.issue_ms());
+    span.push_back(measurement.span_ms());
   }
   if (wall.empty()) return {};
   return {median_of(wall), median_of(issue), median_of(span)};
@@ -127,35 +81,25 @@ void set_span(ProfiledStep& step, std::span<const ProfiledLaunch> launches) {
 }
 
 // Spans count from the first kernel's start, which is taken for the start of the call.
-void record_spans(Executor& executor, Device& device, const StopSignal* stop, Profile& out) {
+void record_spans(Measurement& measurement, Profile& out) {
   out.source = "executor spans";
-  const auto count = static_cast<std::size_t>(executor.launches());
   Names names(out.names);
   std::vector<std::int32_t> name_of_node(out.program.nodes.size(), -1);
-  Recorder recorder({.spans = true, .memory = true});
-  recorder.reserve(count * 2, count * 12);
-  for (int i = 0; i < out.spec.steps; ++i) {
-    check_stop(stop);
-    executor.release_outputs();
-    recorder.clear();
-    ProfiledStep step;
-    {
-      const MemoryRecording memory(device.allocator(), recorder);
-      step = timed_step(executor, device, &recorder);
-    }
+  measurement.record(out.spec.steps, [&](const StepTimes& times, const Recorder& recorder) {
+    ProfiledStep step{times};
     const std::size_t first = out.launches.size();
     for (const Span& s : recorder.spans()) {
       std::int32_t& name = name_of_node[static_cast<std::size_t>(s.node)];
       if (name < 0) name = names.number_of(kernel_name(out.program, out.program.node(s.node)));
-      out.launches.push_back(
-          {i, s.node, name, -1, step.start_ns + s.start_ns, step.start_ns + s.end_ns});
+      out.launches.push_back({static_cast<std::int32_t>(out.steps.size()), s.node, name, -1,
+                              step.start_ns + s.start_ns, step.start_ns + s.end_ns});
     }
     set_span(step, std::span(out.launches).subspan(first));
     step.end_ns = std::max(step.end_ns, step.last_ns);
     out.steps.push_back(step);
     const auto& events = recorder.memory_events();
     out.memory_events.insert(out.memory_events.end(), events.begin(), events.end());
-  }
+  });
 }
 
 // Each record belongs to the step whose calls surround its start.
@@ -176,8 +120,8 @@ void place_activities(Profile& out) {
   }
 }
 
-void record_activities(Executor& executor, Device& device, ActivityTracer& tracer,
-                       const StopSignal* stop, Profile& out) {
+void record_activities(Executor& executor, Device& device, Measurement& measurement,
+                       ActivityTracer& tracer, Profile& out) {
   out.source = "device profiler";
   Recorder recorder({.spans = false, .memory = true});
   recorder.reserve(0, static_cast<std::size_t>(executor.launches()) * 12 *
@@ -185,12 +129,9 @@ void record_activities(Executor& executor, Device& device, ActivityTracer& trace
   executor.release_outputs();
   {
     Tracing tracing(tracer, executor);
-    timed_step(executor, device, nullptr);  // the profiler's own first step, not counted
-    const MemoryRecording memory(device.allocator(), recorder);
-    for (int i = 0; i < out.spec.steps; ++i) {
-      check_stop(stop);
-      out.steps.push_back(timed_step(executor, device, nullptr));
-    }
+    measurement.step();  // the profiler's own first step, not counted
+    const Recording memory(device.allocator(), recorder);
+    for (int i = 0; i < out.spec.steps; ++i) out.steps.push_back({measurement.step()});
     out.trace = tracing.take();
   }
   out.memory_events = recorder.memory_events();
@@ -207,15 +148,16 @@ void profile_on(Device& device, const StopSignal* stop, const std::optional<Plai
   Session session(device, out.spec.step);
   session.fill_for_timing();
   Executor& executor = session.executor();
+  Measurement measurement(executor, device, stop);
   out.program = executor.program();
-  warm_up(executor, device, stop, out.spec);
-  out.plain = plain ? *plain : run_plain(executor, device, stop, out.spec);
+  measurement.warm_up(out.spec.warmup);
+  out.plain = plain ? *plain : run_plain(measurement, out.spec.plain_steps);
   std::unique_ptr<ActivityTracer> tracer;
   if (out.spec.use_tracer) tracer = device.make_activity_tracer(out.problem);
   if (tracer != nullptr) {
-    record_activities(executor, device, *tracer, stop, out);
+    record_activities(executor, device, measurement, *tracer, out);
   } else {
-    record_spans(executor, device, stop, out);
+    record_spans(measurement, out);
   }
 }
 
@@ -228,16 +170,15 @@ std::string kernel_name(const Program& program, const Node& node) {
 std::optional<PlainTimes> time_plain_steps(const DeviceFactory& make_device,
                                            const ProfileSpec& spec, const StopSignal* stop) {
   const std::unique_ptr<Device> device = make_device(spec.step);
-  try {
+  std::optional<PlainTimes> out;
+  attempt([&] {
     Session session(*device, spec.step);
     session.fill_for_timing();
-    warm_up(session.executor(), *device, stop, spec);
-    return run_plain(session.executor(), *device, stop, spec);
-  } catch (const Interrupted&) {
-    return std::nullopt;
-  } catch (const OutOfMemory&) {
-    return std::nullopt;
-  }
+    Measurement measurement(session.executor(), *device, stop);
+    measurement.warm_up(spec.warmup);
+    out = run_plain(measurement, spec.plain_steps);
+  });
+  return out;
 }
 
 Profile profile_step(const DeviceFactory& make_device, const ProfileSpec& spec,
@@ -247,15 +188,10 @@ Profile profile_step(const DeviceFactory& make_device, const ProfileSpec& spec,
   const std::unique_ptr<Device> device = make_device(spec.step);
   out.device = device->name();
   out.is_asynchronous = device->is_asynchronous();
-  try {
-    profile_on(*device, stop, plain, out);
-  } catch (const Interrupted&) {
-    out.status = "interrupted";
-  } catch (const OutOfMemory& e) {
-    out.status = "oom";
-    out.detail = e.what();
-  }
-  if (out.status == "ok") return out;
+  const Outcome outcome = attempt([&] { profile_on(*device, stop, plain, out); });
+  out.status = outcome.status;
+  out.detail = outcome.detail;
+  if (out.status == Status::kOk) return out;
   out.steps.clear();
   out.launches.clear();
   out.memory_events.clear();

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/signals.h"
+#include "lab/measure/measurement.h"
 #include "record/activity.h"
 #include "session/devices.h"
 
@@ -37,10 +38,7 @@ struct ProfiledLaunch {
   std::int64_t duration_ns() const { return end_ns - start_ns; }
 };
 
-struct ProfiledStep {
-  std::int64_t start_ns = 0;               // the host calls the step
-  std::int64_t issued_ns = 0;              // the call returns
-  std::int64_t end_ns = 0;                 // the device is done
+struct ProfiledStep : StepTimes {
   std::int64_t first_ns = 0, last_ns = 0;  // first launch's start, last launch's end
 
   std::int64_t span_ns() const { return last_ns - first_ns; }
@@ -50,10 +48,10 @@ struct Profile {
   ProfileSpec spec;
   std::string device;
   bool is_asynchronous = false;
-  std::string source;         // "device profiler" or "executor spans"
-  std::string problem;        // why the device's own profiler was not used, where it has one
-  std::string status = "ok";  // "oom", or "interrupted": there are no records then
-  std::string detail;
+  std::string source;   // "device profiler" or "executor spans"
+  std::string problem;  // why the device's own profiler was not used, where it has one
+  Status status = Status::kOk;
+  std::string detail;  // why it is out of memory
   Program program;
   std::vector<std::string> names;  // of kernels
   std::vector<ProfiledStep> steps;

@@ -15,7 +15,8 @@ double seconds_of(const StudyContext& context, const RunSpec& step) {
   double out = 0;
   for (const StudyCell& cell : context.cells) {
     const RunSpec& s = cell.spec.step;
-    if (s.model.name == step.model.name && s.mode == step.mode && cell.result.status == "ok") {
+    if (s.model.name == step.model.name && s.mode == step.mode &&
+        cell.result.status == Status::kOk) {
       out = std::max(out, median_of(cell.result.samples_ms) * 1e-3);
     }
   }
@@ -187,7 +188,7 @@ void add_memory_sections(StudyContext& context) {
                   "a few kernels.",
        .tables = {std::move(all)}});
   for (const MemoryCell& cell : context.memory) {
-    if (cell.run.status == "ok") context.sections.push_back(memory_section(cell));
+    if (cell.run.status == Status::kOk) context.sections.push_back(memory_section(cell));
   }
 }
 
@@ -228,7 +229,7 @@ void profile_part(StudyContext& context) {
   context.sections.push_back(std::move(summary));
   for (const ProfiledCell& cell : cells) {
     const bool is_step = cell.profile.spec.step.mode == Mode::kStep;
-    if (is_step && cell.profile.status == "ok") {
+    if (is_step && cell.profile.status == Status::kOk) {
       context.sections.push_back(profile_section(cell));
     }
   }

@@ -33,7 +33,7 @@ double guess_seconds(const std::vector<StudyCell>& cells, const RunSpec& step) {
   double same_mode = 0, same_model = 0, other = 0;
   for (const StudyCell& cell : cells) {
     const RunSpec& s = cell.spec.step;
-    if (cell.result.status != "ok") continue;
+    if (cell.result.status != Status::kOk) continue;
     const double guess = median_ms(cell) * 1e-3 * work(step) / work(s);
     const bool is_model = s.model.name == step.model.name;
     (is_model && s.mode == step.mode ? same_mode : is_model ? same_model : other) = guess;
@@ -91,7 +91,7 @@ struct PairOfCells {
 template <class Get>
 Field<StudyCell> ok_field(Column column, Get get) {
   return {std::move(column), [get](const StudyCell& cell) {
-            return cell.result.status == "ok" ? Json(get(cell)) : Json();
+            return cell.result.status == Status::kOk ? Json(get(cell)) : Json();
           }};
 }
 
@@ -105,7 +105,7 @@ Fields<StudyCell> time_fields() {
           {data_only(int_column("batch")), [](C c) { return c.spec.step.shape.batch; }},
           {text_column("mode"), [](C c) { return name_of(c.spec.step.mode); }},
           {text_column("ops"), [](C c) { return name_of(c.spec.step.ops); }},
-          {text_column("status"), [](C c) { return c.result.status; }},
+          {text_column("status"), [](C c) { return name_of(c.result.status); }},
           ok_field(ms("median_ms", "median", "wall time of a whole step"),
                    [](C c) { return median_ms(c); }),
           ok_field(ms("min_ms", "min"), [](C c) { return min_of(c.result.samples_ms); }),
@@ -144,7 +144,8 @@ const StudyCell* partner_of(const StudyCell& cell, const std::vector<StudyCell>&
                             Granularity ops) {
   for (const StudyCell& other : cells) {
     const RunSpec& step = other.spec.step;
-    if (step.ops == ops && same_but(cell.spec.step, step, {"ops"}) && other.result.status == "ok") {
+    if (step.ops == ops && same_but(cell.spec.step, step, {"ops"}) &&
+        other.result.status == Status::kOk) {
       return &other;
     }
   }
@@ -176,7 +177,8 @@ Fields<PairOfCells> granularity_fields() {
 Table granularity_table(const std::vector<StudyCell>& cells) {
   std::vector<PairOfCells> pairs;
   for (const StudyCell& cell : cells) {
-    if (cell.spec.step.ops != Granularity::kPrimitive || cell.result.status != "ok") continue;
+    if (cell.spec.step.ops != Granularity::kPrimitive || cell.result.status != Status::kOk)
+      continue;
     const StudyCell* fused = partner_of(cell, cells, Granularity::kFused);
     if (fused == nullptr) continue;
     pairs.push_back(
@@ -197,7 +199,7 @@ StudySection component_section(const std::vector<StudyCell>& cells) {
           "span of that step. Matrix products (gemm) do nearly all the arithmetic; "
           "everything else mostly moves bytes, so its speed is read as GB/s."};
   for (const StudyCell& cell : cells) {
-    if (cell.spec.step.mode != Mode::kStep || cell.result.status != "ok") continue;
+    if (cell.spec.step.mode != Mode::kStep || cell.result.status != Status::kOk) continue;
     const std::string label =
         fmt::format("{} {}", cell.spec.step.model.name, name_of(cell.spec.step.ops));
     for (Table table : {time_by_component(cell.result), time_by_class(cell.result)}) {

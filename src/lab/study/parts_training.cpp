@@ -62,7 +62,7 @@ double step_ms_of(const StudyContext& context, Mode mode) {
   double out = 0;
   for (const StudyCell& cell : context.cells) {
     const bool is_first = cell.spec.step.model.name == context.sizes.models.front().name;
-    if (!is_first || cell.spec.step.mode != mode || cell.result.status != "ok") continue;
+    if (!is_first || cell.spec.step.mode != mode || cell.result.status != Status::kOk) continue;
     out = std::max(out, max_of(cell.result.samples_ms));
   }
   return out;

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "base/json.h"
-#include "base/signals.h"
+#include "lab/measure/measurement.h"
 #include "lab/report/table.h"
 #include "record/recorder.h"
 #include "session/devices.h"
@@ -28,8 +28,8 @@ struct CellSpec {
 struct CellResult {
   CellSpec spec;
   std::string device;
-  std::string status = "ok";              // "oom", or "interrupted": there are no numbers then
-  std::string detail;                     // why it is "oom"
+  Status status = Status::kOk;
+  std::string detail;                     // why it is out of memory
   DeviceFacts facts_before, facts_after;  // around the timed steps
   std::string choices;                    // Device::choices()
   std::int64_t parameters = 0;

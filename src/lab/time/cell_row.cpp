@@ -20,7 +20,7 @@ struct CellRow {
   explicit CellRow(const CellResult& result)
       : r(result),
         there(result.spec.step),
-        ok(result.status == "ok"),
+        ok(result.status == Status::kOk),
         samples(summarize(result.samples_ms)),
         interval(median_interval(result.samples_ms)) {
     there.place.device = result.device;
@@ -54,7 +54,7 @@ Fields<CellRow> identity_fields() {
   Fields<CellRow> out{};
   out.add(run_columns(), [](R c) { return &c.there; });
   return out.add(
-      {{text_column("status", "", "ok or oom"), [](R c) { return c.r.status; }},
+      {{text_column("status", "", "ok or oom"), [](R c) { return name_of(c.r.status); }},
        {data_only(int_column("parameters", "", "elements")), [](R c) { return c.r.parameters; }}});
 }
 

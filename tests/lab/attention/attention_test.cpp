@@ -41,7 +41,7 @@ TEST(AttentionTest, OneTwoOrThreeSquareTensorsStandBeforeBackward) {
     spec.causal = false;
     EXPECT_EQ(spec.saved.count(), count);
     const AttentionResult r = measure_attention(planning(), spec);
-    ASSERT_EQ(r.status, "ok") << saved;
+    ASSERT_EQ(r.status, Status::kOk) << saved;
     const std::int64_t square = spec.run.shape.batch * 64 * 64 * 4;
     EXPECT_EQ(r.saved_bytes, count * square) << saved;
     // In parts, softmax also saves the sum of each row.
@@ -58,7 +58,7 @@ TEST(AttentionTest, EveryBackEndHoldsWhatWasPredicted) {
         spec.causal = causal;
         const AttentionResult r = measure_attention(
             [&](const RunSpec&) { return testing::backend_named(name).make({}); }, spec);
-        ASSERT_EQ(r.status, "ok") << r.detail;
+        ASSERT_EQ(r.status, Status::kOk) << r.detail;
         EXPECT_EQ(r.before_backward_bytes, r.predicted_before_backward_bytes) << saved;
         EXPECT_EQ(r.peak_bytes, r.predicted_peak_bytes) << saved;
         EXPECT_EQ(r.forward.samples_ms.size(), 3u);
@@ -107,7 +107,7 @@ TEST(FlashAttentionBytesTest, EveryBackEndHoldsWhatWasPredictedAndItGrowsWithThe
         const AttentionSpec spec = flash_of(context, 16, precision);
         const AttentionResult r = measure_attention(
             [&](const RunSpec&) { return testing::backend_named(name).make({}); }, spec);
-        ASSERT_EQ(r.status, "ok") << r.detail;
+        ASSERT_EQ(r.status, Status::kOk) << r.detail;
         EXPECT_EQ(r.before_backward_bytes, r.predicted_before_backward_bytes) << precision;
         EXPECT_EQ(r.peak_bytes, r.predicted_peak_bytes) << precision;
         EXPECT_EQ(r.saved_bytes, 0);
@@ -184,9 +184,9 @@ TEST(AttentionTest, TheLossIsInNeitherPart) {
 TEST(AttentionTest, ALimitAtThePeakPassesAndOneByteLessFails) {
   const AttentionSpec spec = spec_of(64, 8);
   const AttentionResult fits = measure_attention(planning(), spec);
-  EXPECT_EQ(measure_attention(planning(fits.peak_bytes), spec).status, "ok");
+  EXPECT_EQ(measure_attention(planning(fits.peak_bytes), spec).status, Status::kOk);
   const AttentionResult tight = measure_attention(planning(fits.peak_bytes - 1), spec);
-  EXPECT_EQ(tight.status, "oom");
+  EXPECT_EQ(tight.status, Status::kOutOfMemory);
   EXPECT_EQ(tight.predicted_peak_bytes, fits.peak_bytes);
   EXPECT_TRUE(tight.forward.samples_ms.empty());
   EXPECT_FALSE(tight.detail.empty());

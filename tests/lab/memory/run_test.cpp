@@ -91,7 +91,7 @@ TEST_P(MemoryRunTest, EveryBlockIsABufferThatWasPredictedAndTheOtherWayRound) {
         MemoryRunSpec spec = tiny_run(mode, ops, precision);
         spec.times = false;
         const MemoryRun run = run_memory(device(), spec);
-        EXPECT_EQ(run.status, "ok");
+        EXPECT_EQ(run.status, Status::kOk);
         EXPECT_THAT(surprises(run), ::testing::IsEmpty()) << name_of(mode) << precision;
         EXPECT_EQ(run.peak_bytes, run.map.peak_bytes);
       }
@@ -145,9 +145,9 @@ TEST_P(MemoryRunTest, KernelsAreTimedApartFromTheRecordedStep) {
 TEST_P(MemoryRunTest, OneByteLessThanThePeakIsOutOfMemoryInTheNodeOfThePeak) {
   const MemoryRunSpec spec = tiny_run(Mode::kForwardBackward, Granularity::kFused);
   const MemoryRun free = run_memory(device(), spec);
-  EXPECT_EQ(run_memory(device(free.map.peak_bytes), spec).status, "ok");
+  EXPECT_EQ(run_memory(device(free.map.peak_bytes), spec).status, Status::kOk);
   const MemoryRun run = run_memory(device(free.map.peak_bytes - 1), spec);
-  ASSERT_EQ(run.status, "oom");
+  ASSERT_EQ(run.status, Status::kOutOfMemory);
   EXPECT_EQ(run.oom->node, free.map.peak_node);
   EXPECT_EQ(run.events.back().action, MemoryAction::kOom);
   std::int64_t live = 0;
@@ -163,7 +163,7 @@ TEST_P(MemoryRunTest, OneByteLessThanThePeakIsOutOfMemoryInTheNodeOfThePeak) {
 
 TEST_P(MemoryRunTest, WeightsThatDoNotFitFailBeforeTheFirstNode) {
   const MemoryRun run = run_memory(device(4000), tiny_run(Mode::kInference, Granularity::kFused));
-  ASSERT_EQ(run.status, "oom");
+  ASSERT_EQ(run.status, Status::kOutOfMemory);
   EXPECT_EQ(run.oom->node, kNoNode);
   EXPECT_TRUE(run.moments.empty());
 }

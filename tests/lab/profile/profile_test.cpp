@@ -146,7 +146,7 @@ TEST_P(ProfileTest, WhatRanIsWhatTheProgramSays) {
 TEST_P(ProfileTest, PartsAndGapsAddUpToTheSpan) {
   for (bool use_tracer : {true, false}) {
     const ProfiledCell c = run(Mode::kStep, Granularity::kFused, use_tracer);
-    ASSERT_EQ(c.profile.status, "ok");
+    ASSERT_EQ(c.profile.status, Status::kOk);
     double sum = c.work.gaps_ms - c.work.overlap_ms;
     for (const Work& w : c.work.rows) sum += w.sums.ms;
     EXPECT_NEAR(sum / c.work.span_ms, 1.0, 1e-9);

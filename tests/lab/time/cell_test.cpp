@@ -48,7 +48,7 @@ TEST_P(CellTest, EveryModeAndGranularityHasTheBytesThatWerePredicted) {
   for (Mode mode : kAllModes) {
     for (Granularity ops : {Granularity::kPrimitive, Granularity::kFused}) {
       const CellResult result = measure_cell(device(), tiny_cell(mode, ops));
-      EXPECT_EQ(result.status, "ok");
+      EXPECT_EQ(result.status, Status::kOk);
       EXPECT_EQ(result.peak_bytes, result.predicted_peak_bytes) << name_of(mode);
       EXPECT_EQ(result.samples_ms.size(), 3u);
       EXPECT_EQ(result.warmup_ms.size(), 1u);
@@ -95,11 +95,11 @@ TEST_P(CellTest, OutOfMemoryIsARowWithWhatItWouldHaveNeeded) {
   const CellSpec spec = tiny_cell(Mode::kStep, Granularity::kFused);
   const CellResult fits = measure_cell(device(), spec);
   const CellResult tight = measure_cell(device(fits.peak_bytes - 1), spec);
-  EXPECT_EQ(tight.status, "oom");
+  EXPECT_EQ(tight.status, Status::kOutOfMemory);
   EXPECT_EQ(tight.predicted_peak_bytes, fits.peak_bytes);
   EXPECT_TRUE(cell(tight, "median_ms").is_null());
   EXPECT_FALSE(tight.detail.empty());
-  EXPECT_EQ(measure_cell(device(fits.peak_bytes), spec).status, "ok");
+  EXPECT_EQ(measure_cell(device(fits.peak_bytes), spec).status, Status::kOk);
 }
 
 TEST_P(CellTest, TimesAddUpToTheSpanAndBytesToThePeak) {
