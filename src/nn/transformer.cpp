@@ -25,12 +25,12 @@ class Model {
   Val run(Val tokens, const AttentionContext& attention) {
     Val x;
     {
-      const auto scope = b_.scope("token_embeddings");
+      const auto scope = b_.scope(scope::kEmbedding);
       x = gather(weight("token_embeddings.weight", {c_.vocab, c_.d_model}), tokens);
     }
     for (std::int64_t i = 0; i < c_.layers; ++i) x = layer(i, x, attention);
     x = norm("ln_final", x, "ln_final.weight");
-    const auto scope = b_.scope("lm_head");
+    const auto scope = b_.scope(scope::kHead);
     return linear(x, weight("lm_head.weight", {c_.vocab, c_.d_model}));
   }
 
@@ -64,7 +64,7 @@ class Model {
   Val layer(std::int64_t index, Val x, const AttentionContext& context) {
     const std::string prefix = fmt::format("layers.{}", index);
     const auto scope = b_.scope(prefix);
-    const Val attended = attend(index, norm("ln1", x, prefix + ".ln1.weight"), context);
+    const Val attended = attend(index, norm(scope::kFirstNorm, x, prefix + ".ln1.weight"), context);
     {
       const auto residual = b_.scope("attn.residual");
       x = add(x, attended);
@@ -81,7 +81,7 @@ class Model {
 
   Val attend(std::int64_t index, Val x, const AttentionContext& context) {
     const std::string prefix = fmt::format("layers.{}.attn", index);
-    const auto scope = b_.scope("attn");
+    const auto scope = b_.scope(scope::kAttention);
     const std::int64_t width = c_.d_model;
     const Val q = rotate(heads(project("q_proj", x, prefix, width, width)), context);
     Val k = rotate(heads(project("k_proj", x, prefix, width, width)), context);
@@ -111,12 +111,12 @@ class Model {
   }
 
   Val feed_forward(Val x, const std::string& prefix) {
-    const auto scope = b_.scope("ffn");
-    const Val gate = project("w1", x, prefix, c_.d_ff, c_.d_model);
+    const auto scope = b_.scope(scope::kFeedForward);
+    const Val gate = project(scope::kGate, x, prefix, c_.d_ff, c_.d_model);
     const Val up = project("w3", x, prefix, c_.d_ff, c_.d_model);
     Val hidden;
     {
-      const auto act = b_.scope("swiglu");
+      const auto act = b_.scope(scope::kSwiglu);
       hidden = swiglu(gate, up);
     }
     return project("w2", hidden, prefix, c_.d_model, c_.d_ff);

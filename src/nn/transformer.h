@@ -9,6 +9,7 @@
 #include "base/dtype.h"
 #include "ir/builder.h"
 #include "nn/config.h"
+#include "nn/scopes.h"
 
 namespace tracestep {
 

@@ -10,13 +10,14 @@
 #include "base/half.h"
 #include "base/random.h"
 #include "lab/measure/statistics.h"
+#include "nn/scopes.h"
 #include "ops/functions.h"
 #include "session/session.h"
 
 namespace tracestep {
 namespace {
 
-constexpr const char* kLossScope = "loss";
+constexpr const char *kScope = "attention", *kLossScope = "loss";
 
 Program forward_graph(const AttentionSpec& spec, DType dtype) {
   ops::register_all();
@@ -26,7 +27,7 @@ Program forward_graph(const AttentionSpec& spec, DType dtype) {
   const Val upstream = b.input("upstream", type);
   Val y;
   {
-    const auto scope = b.scope("attention");
+    const auto scope = b.scope(kScope);
     y = ops::attention(q, k, v, {.causal = spec.causal});
   }
   const auto scope = b.scope(kLossScope);
@@ -38,7 +39,8 @@ Program forward_graph(const AttentionSpec& spec, DType dtype) {
 void hold_scores(Program& program) {
   ValueId found = kNoValue;
   for (const Node& node : program.nodes) {
-    if (node.origin().phase == Phase::kForward && node.origin().path == "attention.scores" &&
+    if (node.origin().phase == Phase::kForward &&
+        node.origin().path == scope::path({kScope, scope::kScores}) &&
         node.op->kernel_class == KernelClass::kGemm) {
       found = node.outputs[0];
     }

@@ -8,6 +8,7 @@
 #include "ir/op_def.h"
 #include "lab/explain/topics.h"
 #include "lab/precision/tables.h"
+#include "nn/scopes.h"
 
 namespace tracestep {
 namespace {
@@ -22,6 +23,7 @@ float as_bf16(double x) {
 }  // namespace
 
 void explain_softmax(const ExplainInput& input, Explanation& out) {
+  const auto part = [](std::string_view name) { return scope::path({scope::kAttention, name}); };
   for (Granularity ops : {Granularity::kFused, Granularity::kPrimitive}) {
     const Program program = step_program(
         {.model = input.model, .shape = input.shape, .mode = Mode::kForward, .ops = ops});
@@ -29,8 +31,8 @@ void explain_softmax(const ExplainInput& input, Explanation& out) {
     for (const Node& node : program.nodes) {
       if (node.op->kernel_class == KernelClass::kView) continue;
       const std::string component = component_of(node.origin().path);
-      if (component == "attn.softmax") softmax += cost_of(program, node);
-      if ((component == "attn.scores" || component == "attn.values") &&
+      if (component == part(scope::kSoftmax)) softmax += cost_of(program, node);
+      if ((component == part(scope::kScores) || component == part(scope::kValues)) &&
           node.op->kernel_class == KernelClass::kGemm) {
         products += cost_of(program, node);
       }

@@ -7,6 +7,7 @@
 #include "lab/explain/topics.h"
 #include "lab/measure/statistics.h"
 #include "lab/published/published.h"
+#include "nn/scopes.h"
 
 namespace tracestep {
 namespace {
@@ -153,7 +154,10 @@ void explain_roofline(const ExplainInput& input, Explanation& out) {
   const ResultRow row = input.row();
   Values& v = out.values;
   const Program program = program_of(input, Mode::kForward);
-  for (std::string_view path : {"layers.0.ffn.w1", "layers.0.attn.softmax", "layers.0.ln1"}) {
+  const std::string first = scope::layer(0);
+  for (const std::string& path : {scope::path({first, scope::kFeedForward, scope::kGate}),
+                                  scope::path({first, scope::kAttention, scope::kSoftmax}),
+                                  scope::path({first, scope::kFirstNorm})}) {
     Cost cost;
     for (const Node& node : program.nodes) {
       if (node.origin().path == path && node.origin().phase == Phase::kForward &&

@@ -4,6 +4,7 @@
 #include "base/units.h"
 #include "ir/op_def.h"
 #include "lab/report/columns.h"
+#include "nn/scopes.h"
 
 namespace tracestep {
 namespace {
@@ -66,7 +67,7 @@ struct Saved {
 // first one also makes the mask that all share.
 Saved saved_of(const Program& program, std::int64_t layers) {
   Saved out;
-  const std::string last = fmt::format("layers.{}", layers - 1);
+  const std::string last = scope::layer(layers - 1);
   for (const LedgerItem& item : saved_ledger(program)) {
     out.total += item.bytes;
     const std::string block = block_of(program.node(item.producer).origin().path);
@@ -123,9 +124,10 @@ class Rows {
   }
 
   void activations() {
+    const std::string first = scope::layer(0);
     // Under autocast the element is the op's own: its size is read from the program.
     const auto value = [&](const char* what, const char* letters, std::string numbers,
-                           const char* path, std::int64_t count) {
+                           const std::string& path, std::int64_t count) {
       const auto found = bytes_of_value(run_.program, path, count);
       const std::int64_t size =
           is_uniform_ || !found ? n_.s : *found / std::max<std::int64_t>(1, count);
@@ -133,12 +135,12 @@ class Rows {
           found);
     };
     value("one tensor of the residual stream", "BTC", fmt::format("{}·{}·{}", n_.b, n_.t, n_.c),
-          "token_embeddings", n_.btc());
+          std::string(scope::kEmbedding), n_.btc());
     value("attention weights of one layer", "BHT²", fmt::format("{}·{}·{}²", n_.b, n_.h, n_.t),
-          "layers.0.attn.softmax", n_.bhtt());
+          scope::path({first, scope::kAttention, scope::kSoftmax}), n_.bhtt());
     value("feed-forward hidden of one layer", "BTF", fmt::format("{}·{}·{}", n_.b, n_.t, n_.f),
-          "layers.0.ffn.swiglu", n_.btf());
-    value("logits", "BTV", fmt::format("{}·{}·{}", n_.b, n_.t, n_.v), "lm_head",
+          scope::path({first, scope::kFeedForward, scope::kSwiglu}), n_.btf());
+    value("logits", "BTV", fmt::format("{}·{}·{}", n_.b, n_.t, n_.v), std::string(scope::kHead),
           n_.b * n_.t * n_.v);
   }
 

@@ -7,6 +7,7 @@
 #include "lab/memory/tables.h"
 #include "lab/memory/totals.h"
 #include "lab/report/fields.h"
+#include "nn/scopes.h"
 
 namespace tracestep {
 namespace {
@@ -61,7 +62,7 @@ const MemoryCell* in_fp32(std::span<const MemoryCell> cells, const MemoryCell& o
 // One tensor of the residual stream, as the program has it: the embedding's result.
 std::int64_t residual_bytes(const Program& program) {
   for (const Node& node : program.nodes) {
-    if (node.origin().path == "token_embeddings" && node.origin().phase == Phase::kForward &&
+    if (node.origin().path == scope::kEmbedding && node.origin().phase == Phase::kForward &&
         node.op->name == "gather") {
       return program.type(node.outputs[0]).bytes();
     }

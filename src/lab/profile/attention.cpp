@@ -5,11 +5,12 @@
 
 #include "lab/profile/tables.h"
 #include "lab/report/fields.h"
+#include "nn/scopes.h"
 
 namespace tracestep {
 namespace {
 
-constexpr std::string_view kParts[] = {"scores", "softmax", "values"};
+constexpr std::string_view kParts[] = {scope::kScores, scope::kSoftmax, scope::kValues};
 constexpr std::string_view kTitles[] = {"scores, q kᵀ", "softmax, with scale and mask",
                                         "values, weights v"};
 constexpr double kTextbookOps = 5;  // per score: max, subtract, exp, sum, divide
@@ -20,7 +21,7 @@ constexpr std::size_t kCopies = 3, kNoPart = 4;
 // the products, or none.
 std::size_t part_of(const Work& work) {
   const std::size_t dot = work.component.rfind('.');
-  if (!work.component.starts_with("attn.")) return kNoPart;
+  if (!work.component.starts_with(scope::path({scope::kAttention, ""}))) return kNoPart;
   const auto part = static_cast<std::size_t>(
       std::ranges::find(kParts, work.component.substr(dot + 1)) - std::begin(kParts));
   if (part == std::size(kParts)) return kNoPart;

@@ -10,6 +10,7 @@
 #include "analysis/component.h"
 #include "base/error.h"
 #include "base/suggest.h"
+#include "nn/scopes.h"
 
 namespace tracestep {
 namespace {
@@ -133,9 +134,9 @@ class Collector {
 
 // What people call parts of the model, beside the names in its paths.
 std::string in_paths(const std::string& name) {
-  if (name == "attention") return "attn";
-  if (name == "feed-forward" || name == "mlp") return "ffn";
-  if (name == "embedding") return "token_embeddings";
+  if (name == "attention") return std::string(scope::kAttention);
+  if (name == "feed-forward" || name == "mlp") return std::string(scope::kFeedForward);
+  if (name == "embedding") return std::string(scope::kEmbedding);
   return name;
 }
 

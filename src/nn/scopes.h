@@ -1,0 +1,42 @@
+// The scopes that the parts of a model are built in, from which the paths of its nodes are made
+// ("layers.3.attn.softmax"). Whoever looks a part up by its path does so by these names, so that
+// none of them can be changed in one place alone.
+#pragma once
+
+#include <cstdint>
+#include <initializer_list>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace tracestep::scope {
+
+inline constexpr std::string_view kEmbedding = "token_embeddings", kHead = "lm_head",
+                                  kAttention = "attn", kFeedForward = "ffn", kFirstNorm = "ln1",
+                                  kGate = "w1", kSwiglu = "swiglu";
+// The parts of attention (ops/attention.cpp), inside whatever scope it is built in.
+inline constexpr std::string_view kScores = "scores", kSoftmax = "softmax", kValues = "values";
+
+// "attn.softmax"
+inline std::string path(std::initializer_list<std::string_view> scopes) {
+  std::string out;
+  for (std::string_view scope : scopes) {
+    if (!out.empty()) out += '.';
+    out += scope;
+  }
+  return out;
+}
+
+// "layers.3"
+inline std::string layer(std::int64_t index) {
+  return "layers." + std::to_string(index);
+}
+
+// Components that tables look for by name.
+inline std::vector<std::string> looked_for() {
+  return {std::string(kEmbedding),     std::string(kHead),           std::string(kFirstNorm),
+          path({kAttention, kScores}), path({kAttention, kSoftmax}), path({kAttention, kValues}),
+          path({kFeedForward, kGate}), path({kFeedForward, kSwiglu})};
+}
+
+}  // namespace tracestep::scope
