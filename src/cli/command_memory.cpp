@@ -15,8 +15,8 @@
 #include "lab/memory/advice.h"
 #include "lab/memory/fingerprint.h"
 #include "lab/memory/formulas.h"
-#include "lab/memory/saved.h"
 #include "lab/memory/snapshot_of.h"
+#include "lab/memory/tables.h"
 #include "train/output_file.h"
 
 namespace tracestep::cli {

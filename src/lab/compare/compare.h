@@ -32,6 +32,9 @@ void check_members(const Json& document, const std::string& name);
 // Error{kInput}: not there, not a JSON result, of a command that has no samples to compare, beyond
 // these limits.
 ResultFile read_result(const std::filesystem::path& path);
+// Of bench as its CSV writer has it. Error{kInput}: not there, no columns of bench, beyond the
+// limits or 2^20 cells.
+std::vector<ResultRow> read_result_csv(const std::filesystem::path& path);
 
 enum class Change {
   kSame,     // the interval of the ratio lies within the margin

@@ -1,4 +1,3 @@
-#include "lab/compare/result_csv.h"
 
 #include <algorithm>
 #include <array>

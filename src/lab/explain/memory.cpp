@@ -5,7 +5,7 @@
 #include "lab/explain/topics.h"
 #include "lab/memory/accounting.h"
 #include "lab/memory/formulas.h"
-#include "lab/memory/saved.h"
+#include "lab/memory/tables.h"
 
 namespace tracestep {
 namespace {

@@ -8,6 +8,7 @@
 #include "base/units.h"
 #include "exec/executor.h"
 #include "ir/op_def.h"
+#include "lab/memory/holders.h"
 #include "lab/memory/totals.h"
 #include "lab/report/fields.h"
 
@@ -256,54 +257,28 @@ Table failure_table(const MemoryCell& cell) {
 }
 
 Table failure_holder_table(const MemoryCell& cell) {
-  struct Held {
-    std::int64_t count = 0, bytes = 0;
-    std::string reason;
-  };
-  using Key = std::tuple<std::string, std::string, Category>;
-  std::map<Key, Held> held;
-  std::int64_t total = 0, count = 0;
+  Holders holders;
   for (const Holding& h : cell.run.holdings) {
-    const MappedBuffer* b = cell.run.buffer(h);
-    if (h.free) continue;
-    const auto [component, op] =
-        b == nullptr ? std::pair<std::string, std::string>("not predicted", "") : holder_of(*b);
-    Held& entry = held[{component, op, b == nullptr ? Category::kTemporary : b->category}];
-    ++entry.count;
-    entry.bytes += h.requested_bytes;
-    if (entry.reason.empty() && b != nullptr) entry.reason = b->reason;
-    total += h.requested_bytes;
-    ++count;
+    if (!h.free) holders.add(cell.run.buffer(h), h.requested_bytes);
   }
-  std::vector<std::pair<Key, Held>> sorted(held.begin(), held.end());
-  std::ranges::stable_sort(sorted, std::greater{}, [](const auto& h) { return h.second.bytes; });
-  Table table{.name = "failure_holders", .title = "Who held the memory then"};
-  table.columns = {text_column("component", {}, "model path, layers added up"),
-                   text_column("op"),
-                   text_column("category"),
-                   int_column("buffers"),
-                   bytes_column("bytes"),
-                   real_column("share_percent", "share", "%", 1),
-                   text_column("reason", {}, "of the first of them")};
-  Held rest;
-  for (std::size_t i = 0; i < sorted.size(); ++i) {
-    const auto& [key, h] = sorted[i];
-    if (i >= kHolders) {
-      rest.count += h.count;
-      rest.bytes += h.bytes;
-      continue;
-    }
-    table.add_row({std::get<0>(key), std::get<1>(key), words_of(std::get<2>(key)), h.count, h.bytes,
-                   percent_of(h.bytes, total), h.reason});
-  }
-  if (rest.count > 0) {
-    table.add_cells({{"component", fmt::format("{} more", sorted.size() - kHolders)},
-                     {"buffers", rest.count},
-                     {"bytes", rest.bytes},
-                     {"share_percent", percent_of(rest.bytes, total)}});
-  }
-  table.add_cells(
-      {{"component", "total"}, {"buffers", count}, {"bytes", total}, {"share_percent", 100.0}});
+  const std::int64_t total = holders.bytes();
+  using H = const Holder&;
+  const Fields<Holder> fields = {
+      {text_column("component", {}, "model path, layers added up"), &Holder::component},
+      {text_column("op"), [](H h) { return or_null(h.op); }},
+      {text_column("category"), [](H h) { return or_null(h.category); }},
+      {int_column("buffers"), &Holder::buffers},
+      {bytes_column("bytes"), &Holder::bytes},
+      {real_column("share_percent", "share", "%", 1),
+       [&](H h) { return percent_of(h.bytes, total); }},
+      {text_column("reason", {}, "of the first of them"),
+       [](H h) { return h.op ? Json(h.reason) : Json(); }}};
+  Table table =
+      table_of("failure_holders", "Who held the memory then", fields, holders.rows(kHolders));
+  table.add_cells({{"component", "total"},
+                   {"buffers", holders.buffers()},
+                   {"bytes", total},
+                   {"share_percent", 100.0}});
   return table;
 }
 

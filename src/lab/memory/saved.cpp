@@ -1,4 +1,4 @@
-#include "lab/memory/saved.h"
+#include "lab/memory/tables.h"
 
 #include <algorithm>
 #include <map>

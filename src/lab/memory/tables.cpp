@@ -1,11 +1,10 @@
 #include "lab/memory/tables.h"
 
 #include <algorithm>
-#include <map>
-#include <tuple>
 
 #include "analysis/component.h"
 #include "ir/op_def.h"
+#include "lab/memory/holders.h"
 #include "lab/memory/totals.h"
 #include "lab/report/fields.h"
 #include "spec/fields.h"
@@ -170,63 +169,31 @@ Table largest_table(const MemoryCell& cell, std::size_t count) {
 }
 
 Table holder_table(const MemoryCell& cell) {
-  struct Held {
-    std::int64_t count = 0, bytes = 0, largest = 0;
-    std::string reason;
-  };
-  using Key = std::tuple<std::string, std::string, Category>;
-  std::map<Key, Held> held;
   const MemoryMap& map = cell.run.map;
+  Holders holders;
   for (const MappedBuffer& b : map.buffers) {
-    if (!b.at_peak) continue;
-    const auto [component, op] = holder_of(b);
-    Held& h = held[{component, op, b.category}];
-    ++h.count;
-    h.bytes += b.bytes;
-    h.largest = std::max(h.largest, b.bytes);
-    if (h.reason.empty()) h.reason = b.reason;
+    if (b.at_peak) holders.add(&b, b.bytes);
   }
-  std::vector<std::pair<Key, Held>> sorted(held.begin(), held.end());
-  std::ranges::stable_sort(sorted, std::greater{}, [](const auto& h) { return h.second.bytes; });
-  Table table{.name = "holders", .title = "Who holds the peak"};
-  table.columns = {text_column("component", {}, "model path, layers added up"),
-                   text_column("op"),
-                   text_column("category"),
-                   int_column("buffers"),
-                   bytes_column("largest_bytes", "largest"),
-                   bytes_column("bytes"),
-                   real_column("share_percent", "share", "%", 2),
-                   text_column("reason", {}, "of the first of them")};
-  std::int64_t total = 0, count = 0;
-  Held rest;
-  for (std::size_t i = 0; i < sorted.size(); ++i) {
-    const auto& [key, h] = sorted[i];
-    const auto& [component, op, category] = key;
-    total += h.bytes;
-    count += h.count;
-    if (i >= kHolders) {
-      rest.count += h.count;
-      rest.bytes += h.bytes;
-      rest.largest = std::max(rest.largest, h.largest);
-      continue;
-    }
-    table.add_row({component, op, words_of(category), h.count, h.largest, h.bytes,
-                   percent_of(h.bytes, map.peak_bytes), h.reason});
-  }
-  if (rest.count > 0) {
-    table.add_cells({{"component", fmt::format("{} more", sorted.size() - kHolders)},
-                     {"buffers", rest.count},
-                     {"largest_bytes", rest.largest},
-                     {"bytes", rest.bytes},
-                     {"share_percent", percent_of(rest.bytes, map.peak_bytes)},
-                     {"reason", "each less than those above"}});
-  }
+  using H = const Holder&;
+  const Fields<Holder> fields = {
+      {text_column("component", {}, "model path, layers added up"), &Holder::component},
+      {text_column("op"), [](H h) { return or_null(h.op); }},
+      {text_column("category"), [](H h) { return or_null(h.category); }},
+      {int_column("buffers"), &Holder::buffers},
+      {bytes_column("largest_bytes", "largest"), &Holder::largest_bytes},
+      {bytes_column("bytes"), &Holder::bytes},
+      {real_column("share_percent", "share", "%", 2),
+       [&](H h) { return percent_of(h.bytes, map.peak_bytes); }},
+      {text_column("reason", {}, "of the first of them"),
+       [](H h) { return h.op ? h.reason : "each less than those above"; }}};
+  Table table = table_of("holders", "Who holds the peak", fields, holders.rows(kHolders));
+  const std::int64_t unknown = map.peak_bytes - holders.bytes();
   table.add_cells({{"component", "unattributed"},
                    {"buffers", 0},
-                   {"bytes", map.peak_bytes - total},
-                   {"share_percent", percent_of(map.peak_bytes - total, map.peak_bytes)}});
+                   {"bytes", unknown},
+                   {"share_percent", percent_of(unknown, map.peak_bytes)}});
   table.add_cells({{"component", "total"},
-                   {"buffers", count},
+                   {"buffers", holders.buffers()},
                    {"bytes", map.peak_bytes},
                    {"share_percent", 100.0}});
   return table;

@@ -57,6 +57,21 @@ Table contract_table(const MemoryCell& cell);
 // Rows: stretches of the step, each with its fullest moment; 0: every node is a row.
 Table timeline_table(const MemoryCell& cell, std::size_t rows = 40);
 
+// Rows: every node that runs; columns: the bytes of each category that are alive at its fullest
+// moment, by the program, which add up to the total; the measured total beside it.
+Table stack_table(const MemoryCell& cell);
+
+// --- what one cell saves for backward ------------------------------------------------------------
+
+// Rows: component and op, layers added up, and the total; columns: bytes, share, and what
+// computing them again would take.
+Table saved_by_op_table(const MemoryCell& cell);
+// Rows: blocks ("layers.0" to "layers.31" in one row when they save the same), what belongs to
+// none, and the total.
+Table saved_by_block_table(const MemoryCell& cell);
+// Rows: every saved value with its readers, its life and its price; the cheapest per byte first.
+Table ledger_table(const MemoryCell& cell);
+
 // What the study asks of these tables.
 std::span<const Question> memory_questions();
 

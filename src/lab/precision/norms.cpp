@@ -6,7 +6,7 @@
 #include "base/half.h"
 #include "base/random.h"
 #include "lab/precision/tables.h"
-#include "lab/report/columns.h"
+#include "lab/report/fields.h"
 
 namespace tracestep {
 namespace {
@@ -115,41 +115,53 @@ NormError measure(DType low, Step step, bool centres, double scale, std::uint64_
           static_cast<double>(lost) / static_cast<double>(kRows)};
 }
 
-std::string verdict(const NormError& o, double half_spacing) {
-  if (o.lost_share > 0) return "lost: overflow to infinity, or all zeros";
-  if (o.error > 4 * half_spacing) return "sensitive: more than four roundings of the result";
-  return o.error > 0.05 * half_spacing ? "a rounding" : "exact enough";
+struct NormRow {
+  bool centres;
+  DType low;
+  double scale;
+  const char* step;
+  NormError e;
+
+  double half_spacing() const { return low == DType::kF16 ? 0x1p-11 : 0x1p-8; }
+  std::string verdict() const {
+    if (e.lost_share > 0) return "lost: overflow to infinity, or all zeros";
+    if (e.error > 4 * half_spacing()) return "sensitive: more than four roundings of the result";
+    return e.error > 0.05 * half_spacing() ? "a rounding" : "exact enough";
+  }
+};
+
+Fields<NormRow> fields() {
+  using R = const NormRow&;
+  return {
+      {text_column("norm"), [](R r) { return r.centres ? "layer norm" : "RMS norm"; }},
+      {text_column("format"), [](R r) { return name_of(r.low); }},
+      {real_column("input_scale", "inputs", "", -1, "their standard deviation"), &NormRow::scale},
+      {text_column("step", "step in the format"), &NormRow::step},
+      {real_column("error", "error", "", -1, "against float64, relative"),
+       [](R r) { return finite_or_null(r.e.error); }},
+      {real_column("roundings", "in roundings", "", 2, "error over half the format's spacing at 1"),
+       [](R r) { return finite_or_null(r.e.error / r.half_spacing()); }},
+      {real_column("lost_percent", "rows lost", "%", 0,
+                   "with infinities, NaN or nothing but zeros"),
+       [](R r) { return 100.0 * r.e.lost_share; }},
+      {text_column("verdict"), &NormRow::verdict}};
 }
 
 }  // namespace
 
 Table norm_table(std::uint64_t seed) {
-  Table table{.name = "norms", .title = "Normalisation with one step in a narrow format"};
-  table.columns = {
-      text_column("norm"),
-      text_column("format"),
-      real_column("input_scale", "inputs", "", -1, "their standard deviation"),
-      text_column("step", "step in the format"),
-      real_column("error", "error", "", -1, "against float64, relative"),
-      real_column("roundings", "in roundings", "", 2, "error over half the format's spacing at 1"),
-      real_column("lost_percent", "rows lost", "%", 0, "with infinities, NaN or nothing but zeros"),
-      text_column("verdict")};
+  std::vector<NormRow> rows;
   for (bool centres : {false, true}) {
     for (DType low : {DType::kF16, DType::kBF16}) {
-      const double half_spacing = low == DType::kF16 ? 0x1p-11 : 0x1p-8;
       for (double scale : {1.0, 1000.0, 1e-3}) {
         for (const NamedStep& s : kSteps) {
           if (s.is_of_layer_norm_alone && !centres) continue;
-          const NormError o = measure(low, s.step, centres, scale, seed);
-          const bool has_error = std::isfinite(o.error);
-          table.add_row({centres ? "layer norm" : "RMS norm", name_of(low), scale, s.name,
-                         has_error ? Json(o.error) : Json(),
-                         has_error ? Json(o.error / half_spacing) : Json(), 100.0 * o.lost_share,
-                         verdict(o, half_spacing)});
+          rows.push_back({centres, low, scale, s.name, measure(low, s.step, centres, scale, seed)});
         }
       }
     }
   }
+  Table table = table_of("norms", "Normalisation with one step in a narrow format", fields(), rows);
   table.notes = {
       fmt::format("{} rows of {} normal numbers in the format; every operation of the step is "
                   "rounded to the format, sums one by one; the rest is float32",

@@ -9,7 +9,6 @@
 
 #include "base/error.h"
 #include "lab/compare/compare.h"
-#include "lab/compare/result_csv.h"
 #include "lab/report/fields.h"
 #include "nn/config.h"
 

@@ -3,8 +3,7 @@
 #include "lab/attention/tables.h"
 #include "lab/measure/statistics.h"
 #include "lab/memory/formulas.h"
-#include "lab/memory/saved.h"
-#include "lab/memory/stack.h"
+#include "lab/memory/tables.h"
 #include "lab/study/study.h"
 
 namespace tracestep {

@@ -1,4 +1,4 @@
-#include "lab/memory/stack.h"
+#include "lab/memory/tables.h"
 
 #include <gtest/gtest.h>
 

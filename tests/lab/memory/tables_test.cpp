@@ -9,8 +9,8 @@
 #include "backends/null/null_device.h"
 #include "lab/memory/advice.h"
 #include "lab/memory/formulas.h"
-#include "lab/memory/saved.h"
 #include "lab/memory/snapshot_of.h"
+#include "lab/memory/tables.h"
 #include "ops/functions.h"
 #include "support/python.h"
 
