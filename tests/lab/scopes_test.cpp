@@ -7,7 +7,7 @@
 #include <set>
 
 #include "analysis/component.h"
-#include "train/step_program.h"
+#include "spec/step_program.h"
 
 namespace tracestep {
 namespace {

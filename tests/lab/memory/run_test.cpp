@@ -115,7 +115,7 @@ TEST_P(MemoryRunTest, AnArenaHoldsTheBlocksThatWerePredicted) {
     MemoryRunSpec spec = tiny_run(mode, Granularity::kFused);
     spec.step.executor = ExecutorKind::kCompiled;
     const MemoryRun run = run_memory(device(), spec);
-    EXPECT_EQ(run.status, "ok");
+    EXPECT_EQ(run.status, Status::kOk);
     EXPECT_THAT(surprises(run), ::testing::IsEmpty()) << name_of(mode);
     for (const Moment& m : run.moments) {
       ASSERT_EQ(m.measured_bytes, m.predicted_bytes) << "node " << m.node;
@@ -123,9 +123,9 @@ TEST_P(MemoryRunTest, AnArenaHoldsTheBlocksThatWerePredicted) {
     ASSERT_TRUE(run.plan.has_value());
     EXPECT_EQ(run.predicted_peak_bytes, run.map.leaf_bytes + run.plan->arena_bytes);
     EXPECT_EQ(run.peak_bytes, run.predicted_peak_bytes);
-    EXPECT_EQ(run_memory(device(run.peak_bytes), spec).status, "ok");
+    EXPECT_EQ(run_memory(device(run.peak_bytes), spec).status, Status::kOk);
     const MemoryRun smaller = run_memory(device(run.peak_bytes - 1), spec);
-    ASSERT_EQ(smaller.status, "oom");
+    ASSERT_EQ(smaller.status, Status::kOutOfMemory);
     EXPECT_EQ(smaller.oom->node, kNoNode) << "before the first node";
     EXPECT_TRUE(smaller.moments.empty());
   }
