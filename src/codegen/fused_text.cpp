@@ -275,9 +275,10 @@ std::string Writer::address(const Access& a) const {
                         : fmt::format("{} + ({}) / {}u", a.name, elements, a.divisor);
 }
 
-std::size_t parts_of_rows(const std::vector<Part>& parts, std::int64_t width) {
+// The first part that is not inside a row, or a block of rows, of so many points.
+std::size_t first_part_behind(const std::vector<Part>& parts, std::int64_t points) {
   return static_cast<std::size_t>(
-      std::ranges::count_if(parts, [&](const Part& part) { return part.cut < width; }));
+      std::ranges::count_if(parts, [&](const Part& part) { return part.cut < points; }));
 }
 
 // For each pack of the thread: k, and the coordinates of its first point.
@@ -288,7 +289,7 @@ void Writer::each_pack(const std::function<void()>& body) {
   ++depth_;
   line("const Index column = (k * {}u + lane) * {}u;", lanes_, pack_);
   if (!fills_rows()) line("if (column >= {}u) continue;", body_.width);
-  coordinates("column", 0, parts_of_rows(parts_, body_.width));
+  coordinates("column", 0, first_part_behind(parts_, body_.width));
   body();
   --depth_;
   line("}}");
@@ -310,7 +311,7 @@ void Writer::load_all() {
     const Access& a = accesses_[i];
     const std::string_view type = variable_type(a.dtype);
     if (!is_array(a.value)) {
-      const std::size_t rows = has_rows() ? parts_of_rows(parts_, body_.width) : 0;
+      const std::size_t rows = has_rows() ? first_part_behind(parts_, body_.width) : 0;
       line("const {} v{} = to_float({}[{}]);", type, a.value, a.name,
            a.repeats() ? "0" : offset(a, rows, parts_.size()));
       continue;
@@ -472,7 +473,7 @@ void Writer::store_all() {
       points.push_back(&a);
       continue;
     }
-    const std::size_t rows = parts_of_rows(parts_, body_.width);
+    const std::size_t rows = first_part_behind(parts_, body_.width);
     line("if ({} != nullptr && lane == 0) set({}[{}], {});", a.name, a.name,
          offset(a, rows, parts_.size()), name(a.value));
   }
@@ -484,8 +485,9 @@ void Writer::store_all() {
 
 // Sums over the rows of a block, which are complete behind the last of them.
 void Writer::store_sums() {
-  line("const Index row = Index{{blockIdx.x}} * {}u;", body_.rows_per_block);
-  coordinates("row", parts_of_rows(parts_, body_.width), parts_.size());
+  line("const Index block = blockIdx.x;");
+  coordinates("block", first_part_behind(parts_, body_.width * body_.rows_per_block),
+              parts_.size());
   each_pack([&] {
     for (std::size_t i = operands_; i < accesses_.size(); ++i) {
       if (body_.is_per_block(accesses_[i].value)) store(accesses_[i]);
@@ -507,7 +509,7 @@ void Writer::compute_rows() {
   line("const unsigned lane = threadIdx.x % {}u;", lanes_);
   line("const Index row = Index{{blockIdx.x}} * {}u + threadIdx.x / {}u;", rows_per_block_, lanes_);
   if (rows % rows_per_block_ != 0) line("if (row >= {}u) return;", rows);
-  coordinates("row", parts_of_rows(parts_, body_.width), parts_.size());
+  coordinates("row", first_part_behind(parts_, body_.width), parts_.size());
   compute_all();
 }
 
@@ -521,7 +523,7 @@ void Writer::compute_blocks() {
   line("for (unsigned r = 0; r < {}u; ++r) {{", body_.rows_per_block);
   ++depth_;
   line("const Index row = Index{{blockIdx.x}} * {}u + r;", body_.rows_per_block);
-  coordinates("row", parts_of_rows(parts_, body_.width), parts_.size());
+  coordinates("row", first_part_behind(parts_, body_.width), parts_.size());
   compute_all();
   if (lanes_ > kWarp && reductions_ > 0) line("__syncthreads();  // the scratch is free again");
   --depth_;

@@ -198,6 +198,27 @@ TEST_P(FusedTest, RowsWithSeveralSumsAgree) {
   }
 }
 
+TEST_P(FusedTest, GradientsOfNormsAgree) {
+  for (const Shape& shape :
+       {Shape{512, 8}, Shape{2, 256, 36}, Shape{512, 33}, Shape{1024, 300}, Shape{8192, 16}}) {
+    for (DType dtype : {DType::kF32, DType::kBF16}) {
+      Builder b(fmt::format("norm gradient {}{}", name_of(dtype), shape.str()));
+      const Type type{DType::kF32, shape};
+      const Val dy = ops::cast(b.input("dy", {DType::kBF16, shape}), DType::kF32);
+      const Shape rows(std::span(shape.begin(), static_cast<std::size_t>(shape.rank() - 1)));
+      const std::vector<Val> grads =
+          b.call(find_op("rms_norm_grad"),
+                 {dy, b.input("x", type), b.parameter("w", {dtype, {shape.back()}}),
+                  b.input("rstd", {DType::kF32, rows})});
+      const Val sum = ops::add(grads[0], b.input("g", type));
+      b.output("dw", grads[1]);
+      b.output("dx", sum);
+      b.output("low", ops::cast(sum, DType::kBF16));
+      expect_twice_the_error_at_most(b.finish());
+    }
+  }
+}
+
 // A whole forward and backward pass: loss and gradients.
 TEST_P(FusedTest, AStepOfTinyAgreesInEveryGradient) {
   for (const char* precision : {"fp32", "bf16"}) {

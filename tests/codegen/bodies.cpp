@@ -57,6 +57,27 @@ const std::map<std::string, std::string>& fused_bodies() {
         %2 : bf16[4,16,16] = cast(%1) {dtype=bf16}
         output "dx" = %2
       })"},
+      {"norm_gradient", R"(program "body" {
+        input %dy : bf16[2,6,264]
+        input %x : f32[2,6,264]
+        input %rstd : f32[2,6]
+        input %w : f32[264]
+        %0 : f32[2,6,264] = cast(%dy) {dtype=f32}
+        %1 : f32[2,6,1] = reshape(%rstd) {shape=[2,6,1]}
+        %2 : f32[2,6,264] = broadcast(%1) {shape=[2,6,264]}
+        %3 : f32[2,6,264] = mul(%x, %2)
+        %4 : f32[2,6,264] = mul(%0, %3)
+        %5 : f32[4,3,264] = reshape(%4) {shape=[4,3,264]}
+        %6 : f32[4,264] = sum(%5) {axes=[1]}
+        %7 : f32[2,6,264] = broadcast(%w) {shape=[2,6,264]}
+        %8 : f32[2,6,264] = mul(%4, %7)
+        %9 : f32[2,6,1] = sum(%8) {axes=[2], keepdims=true}
+        %10 : f32[2,6,264] = broadcast(%9) {shape=[2,6,264]}
+        %11 : f32[2,6,264] = sub(%0, %10)
+        %12 : bf16[2,6,264] = cast(%11) {dtype=bf16}
+        output "columns" = %6
+        output "dx" = %12
+      })"},
       {"every_elementwise_op", R"(program "body" {
         input %a : bf16[3,4]
         input %b : bf16[3,4]

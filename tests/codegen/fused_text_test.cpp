@@ -138,6 +138,17 @@ TEST(FusedTextTest, RowsAreSharedByMoreThreadsAsTheyGrow) {
   EXPECT_THAT(text.kernel, HasSubstr("__shared__ float s0[32];"));
 }
 
+TEST(FusedTextTest, ABlockGoesThroughItsRowsAndAddsThemUp) {
+  const FusedText text = kernel_of(fused_bodies().at("norm_gradient"));
+  EXPECT_EQ(text.blocks, 4u);
+  EXPECT_EQ(text.threads, 96u);  // 66 packs of 4
+  EXPECT_THAT(text.kernel,
+              HasSubstr("  float v10[4] = {};\n  for (unsigned r = 0; r < 3u; ++r) {"));
+  EXPECT_THAT(text.kernel, HasSubstr("v10[j] = Plus()(v10[j], v8[j]);"));
+  EXPECT_THAT(text.kernel, HasSubstr("__syncthreads();  // the scratch is free again\n  }\n"));
+  EXPECT_THAT(text.kernel, HasSubstr("store_pack<4>(y0 + c0 + c2 * 264u, v10 + k * 4);"));
+}
+
 TEST(FusedTextTest, WhatNoWalkReachesHasNoKernel) {
   ops::register_all();
   const auto has_walk = [](const char* text) { return find_walk(parse_program(text)).has_value(); };
@@ -145,6 +156,17 @@ TEST(FusedTextTest, WhatNoWalkReachesHasNoKernel) {
     input %x : f32[4,6]
     %0 : f32[6] = sum(%x) {axes=[0]}
     output "y" = %0
+  })"));
+  EXPECT_FALSE(has_walk(R"(program "too many rows for a block" {
+    input %x : f32[4,33,6]
+    %0 : f32[4,6] = sum(%x) {axes=[1]}
+    output "y" = %0
+  })"));
+  EXPECT_FALSE(has_walk(R"(program "a sum that is not complete yet" {
+    input %x : f32[4,8,6]
+    %0 : f32[4,6] = sum(%x) {axes=[1]}
+    %1 : f32[4,6] = exp(%0)
+    output "y" = %1
   })"));
   EXPECT_FALSE(has_walk(R"(program "indices" {
     input %x : i64[4]

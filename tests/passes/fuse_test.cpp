@@ -216,6 +216,42 @@ TEST_F(FuseTest, AReaderOfAParameterStaysBeforeItsUpdate) {
   EXPECT_EQ(count(out, "fused"), 1);
 }
 
+constexpr const char* kNormGradient = R"(program "p" {{
+    input %a : bf16[{0},8]
+    input %b : bf16[{0},8]
+    input %x : f32[{0},8]
+    input %g : f32[{0},8]
+    parameter %w : f32[8]
+    input %rstd : f32[{0}]
+    %0 : f32[{0},8] = cast(%a) {{dtype=f32}} @ w1 backward
+    %1 : f32[{0},8] = cast(%b) {{dtype=f32}} @ w3 backward
+    %2 : f32[{0},8] = add(%0, %1) @ ln backward
+    %3, %4 : f32[{0},8], f32[8] !gradient = rms_norm_grad(%2, %x, %w, %rstd) @ ln backward
+    %5 : f32[{0},8] = add(%g, %3) @ residual backward
+    %6 : bf16[{0},8] = cast(%5) {{dtype=bf16}} @ residual backward
+    output "grad.w" = %4
+    output "residual" = %5
+    output "low" = %6
+  }})";
+
+TEST_F(FuseTest, TheGradientOfANormIsOneNodeAndTheLastSumOverRows) {
+  const Program out = fused(fmt::format(kNormGradient, 1024));
+  ASSERT_EQ(launch_count(out), 2);
+  const Node &body = out.nodes[out.nodes.size() - 2], &sum = out.nodes.back();
+  EXPECT_EQ(body.op->name, "fused");
+  EXPECT_EQ(sum.op->name, "sum");
+  EXPECT_EQ(out.type(sum.inputs[0]).str(), "f32[256,8]");  // a block adds up four rows
+  EXPECT_EQ(out.value(sum.outputs[0]).role, Role::kGradient);
+  EXPECT_EQ(sum.origin().path, "ln");
+}
+
+TEST_F(FuseTest, WithFewRowsTheGradientOfANormKeepsItsKernel) {
+  const Program out = fused(fmt::format(kNormGradient, 511));
+  EXPECT_EQ(count(out, "rms_norm_grad"), 1);
+  EXPECT_EQ(count(out, "fused"), 2);  // what is added up before it and behind it
+  EXPECT_EQ(count(out, "sum"), 0);
+}
+
 // Whole steps.
 PipelineResult step(bool fuse, const char* precision, Granularity ops, AttentionForm attention) {
   StepSpec spec;
