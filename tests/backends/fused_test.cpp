@@ -6,10 +6,10 @@
 #include "ops/functions.h"
 #include "passes/fuse.h"
 #include "passes/pipeline.h"
+#include "spec/step_program.h"
 #include "support/backends.h"
 #include "support/host_values.h"
 #include "support/run_program.h"
-#include "train/step_program.h"
 
 namespace tracestep {
 namespace {
@@ -222,9 +222,9 @@ TEST_P(FusedTest, GradientsOfNormsAgree) {
 // A whole forward and backward pass: loss and gradients.
 TEST_P(FusedTest, AStepOfTinyAgreesInEveryGradient) {
   for (const char* precision : {"fp32", "bf16"}) {
-    StepSpec spec;
+    RunSpec spec;
     spec.model = preset("tiny");
-    spec.model.precision = parse_precision("test", precision);
+    spec.precision = parse_precision("test", precision);
     spec.shape = {2, 16};
     spec.mode = Mode::kForwardBackward;
     spec.attention = AttentionForm::kFlash;
@@ -240,7 +240,7 @@ TEST_P(FusedTest, AStepOfTinyAgreesInEveryGradient) {
     const auto device = testing::backend_named(GetParam()).make({.threads = 2});
     const Tensors expected = run_program(*device, plain, leaves);
     const Tensors found = run_program(*device, fused, leaves);
-    const double bound = spec.model.precision.autocast ? 0.02 : 1e-5;
+    const double bound = spec.precision.autocast ? 0.02 : 1e-5;
     for (const auto& [name, value] : expected) {
       const std::vector<double> a = to_doubles(found.at(name)), b = to_doubles(value);
       EXPECT_LE(testing::max_difference(a, b), bound * std::max(testing::max_abs(b), 1e-3)) << name;

@@ -77,12 +77,7 @@ class CompileTest : public ::testing::TestWithParam<Case> {
   void SetUp() override { ops::register_all(); }
 
   static Program program_of(const Device& device, bool compile) {
-    const ModelConfig model{.vocab = 19,
-                            .d_model = 24,
-                            .d_ff = 28,
-                            .layers = 2,
-                            .heads = 3,
-                            .precision = {.parameters = DType::kF32, .autocast = GetParam().low}};
+    const ModelConfig model{.vocab = 19, .d_model = 24, .d_ff = 28, .layers = 2, .heads = 3};
     PipelineOptions options = options_of(GetParam().low, compile, GetParam().clip);
     options.attention = GetParam().attention;
     options.has_kernel = [&](const OpDef& op) { return device.has_kernel(op); };

@@ -13,7 +13,7 @@
 #include "passes/fuse.h"
 #include "passes/materialize.h"
 #include "passes/pipeline.h"
-#include "train/step_program.h"
+#include "spec/step_program.h"
 
 namespace tracestep {
 namespace {
@@ -254,9 +254,9 @@ TEST_F(FuseTest, WithFewRowsTheGradientOfANormKeepsItsKernel) {
 
 // Whole steps.
 PipelineResult step(bool fuse, const char* precision, Granularity ops, AttentionForm attention) {
-  StepSpec spec;
+  RunSpec spec;
   spec.model = preset("tiny");
-  spec.model.precision = parse_precision("test", precision);
+  spec.precision = parse_precision("test", precision);
   spec.shape = {2, 16};
   spec.mode = Mode::kStep;
   spec.ops = ops;
