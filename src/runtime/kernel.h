@@ -33,7 +33,6 @@ class BoundCall {
   explicit BoundCall(KernelSpec spec);
   // Valid until the next one.
   KernelCall at(const LaunchOperands& operands, const LaunchContext& context);
-  const KernelSpec& spec() const { return spec_; }
 
  private:
   KernelSpec spec_;

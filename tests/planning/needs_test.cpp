@@ -1,0 +1,51 @@
+// What planning says of devices that are not there.
+#include "planning/needs.h"
+
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "ops/functions.h"
+#include "planning/workspace_rules.h"
+
+namespace tracestep {
+namespace {
+
+TEST(NeedsTest, EveryRuleIsForAnOpThatExistsAndStandsOnce) {
+  ops::register_all();
+  for (const auto rules : {cpu_workspace_rules(), cuda_workspace_rules()}) {
+    std::set<std::string_view> seen;
+    for (const WorkspaceRule& rule : rules) {
+      EXPECT_NE(find_op_or_null(rule.op), nullptr) << rule.op;
+      EXPECT_TRUE(seen.insert(rule.op).second) << rule.op;
+    }
+  }
+}
+
+TEST(NeedsTest, AProductNeedsWhatItsBackEndSays) {
+  ops::register_all();
+  const OpDef& op = find_op("matmul");
+  const Attrs attrs{{"transpose_a", false}, {"transpose_b", true}};
+  const Type inputs[] = {{DType::kF32, {64, 48}}, {DType::kF32, {80, 48}}};
+  const Type outputs[] = {{DType::kF32, {64, 80}}};
+  const OpCall call{op, attrs, inputs, outputs};
+  const auto bytes = [&](DeviceKind kind, int threads) {
+    return workspace_bytes(call, {kind, threads});
+  };
+  EXPECT_EQ(bytes(DeviceKind::kCuda, 1), std::int64_t{32} << 20);
+  EXPECT_EQ(bytes(DeviceKind::kCuda, 16), bytes(DeviceKind::kCuda, 1));
+  EXPECT_GT(bytes(DeviceKind::kCpu, 16), bytes(DeviceKind::kCpu, 1)) << "packing, per thread";
+  EXPECT_EQ(bytes(DeviceKind::kReference, 1), 0);
+}
+
+TEST(NeedsTest, OnlyTheReferenceComputesInFloat64) {
+  for (DeviceKind kind : {DeviceKind::kCpu, DeviceKind::kCuda, DeviceKind::kReference}) {
+    const bool is_reference = kind == DeviceKind::kReference;
+    EXPECT_EQ(computes_in(kind, DType::kF64), is_reference) << name_of(kind);
+    EXPECT_EQ(computes_in(kind, DType::kBF16), !is_reference) << name_of(kind);
+    EXPECT_TRUE(computes_in(kind, DType::kI64)) << name_of(kind);
+  }
+}
+
+}  // namespace
+}  // namespace tracestep
