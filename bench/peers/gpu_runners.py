@@ -183,4 +183,5 @@ class Tracestep:
         if not os.path.exists(rows_file):
             return []
         with open(rows_file) as lines:
-            return [json.loads(line) for line in lines if line.endswith("\n") and line.strip()]
+            read = [json.loads(line) for line in lines if line.endswith("\n") and line.strip()]
+            return [row for row in read if "mode" in row]  # the first line says whose file it is
