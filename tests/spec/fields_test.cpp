@@ -56,7 +56,8 @@ TEST(FieldsTest, EveryChoiceIsReadAsWhatIsPrinted) {
 TEST(FieldsTest, AnUnknownTextIsNamedWithWhatIsKnown) {
   EXPECT_THAT(message_of([] { with("precision", "fp8"); }), HasSubstr("one of fp32, tf32, bf16"));
   EXPECT_THAT(message_of([] { with("ops", "primitve"); }), HasSubstr("did you mean primitive?"));
-  EXPECT_THAT(message_of([] { with("executor", "compiled"); }), HasSubstr("use eager"));
+  EXPECT_THAT(message_of([] { with("executor", "compield"); }),
+              HasSubstr("did you mean compiled?"));
   EXPECT_THAT(message_of([] { with("batch", "0"); }), HasSubstr("[test] \"0\" is out of range"));
   EXPECT_THAT(message_of([] { with("device", ""); }), HasSubstr("the value is empty"));
 }
