@@ -171,6 +171,8 @@ class Regions {
   const std::vector<Members>& all() const { return regions_; }
   int region_of(NodeId id) const { return region_of_[at(id)]; }
   const Readers& readers() const { return readers_; }
+  // Nodes that come before `id` though it reads nothing of theirs.
+  const std::vector<NodeId>& before(NodeId id) const { return before_[at(id)]; }
 
   // The region with the results `wanted`, which its own nodes or views of them make.
   FusedNode node_of(const Members& region, const std::vector<ValueId>& wanted) const;
@@ -202,6 +204,7 @@ class Regions {
   // Data flows along views too; an update comes after all that read the old value.
   void find_successors() {
     successors_.resize(program_.nodes.size());
+    before_.resize(program_.nodes.size());
     for (std::size_t i = 0; i < program_.nodes.size(); ++i) {
       for (ValueId id : program_.nodes[i].outputs) {
         for (NodeId reader : readers_.nodes[at(id)]) successors_[i].push_back(reader);
@@ -216,6 +219,7 @@ class Regions {
         if (found == updated_at.end() || found->second == kNoNode || found->second <= self)
           continue;
         successors_[i].push_back(found->second);
+        before_[at(found->second)].push_back(self);
       }
     }
   }
@@ -298,7 +302,8 @@ class Regions {
   const Program& program_;
   Readers readers_;
   std::vector<std::vector<NodeId>> successors_;
-  std::vector<int> region_of_;  // by node; -1: it stays as it is
+  std::vector<std::vector<NodeId>> before_;  // of an update: who reads the old value
+  std::vector<int> region_of_;               // by node; -1: it stays as it is
   std::vector<Members> regions_;
 };
 
@@ -372,6 +377,7 @@ bool rearranges(const Program& p, const Node& view) {
 // would be made for a reader behind it. Only where each is the only reader.
 ValueId in_readers_order(const Program& p, const Readers& readers, const Regions& regions,
                          int region, ValueId result) {
+  const NodeId maker = p.value(result).producer;
   ValueId found = result, id = result;
   bool copied = false;
   while (!readers.at_end[at(id)]) {
@@ -381,7 +387,8 @@ ValueId in_readers_order(const Program& p, const Readers& readers, const Regions
     }
     if (outside.size() != 1 || !p.node(outside[0]).op->is_view()) break;
     const Node& view = p.node(outside[0]);
-    if (p.type(view.outputs[0]).count() != p.type(id).count()) break;
+    const bool is_of_phase = view.origin().phase == p.node(maker).origin().phase;
+    if (!is_of_phase || p.type(view.outputs[0]).count() != p.type(id).count()) break;
     copied = copied || !makes_views(p, view);
     id = view.outputs[0];
     if (!copied && rearranges(p, view)) found = id;
@@ -478,6 +485,7 @@ class Fuser {
     done_[at(id)] = true;
     const bool replaced = node.op->is_view() && made_by_.contains(node.outputs[0]);
     if (replaced || (node.op->is_view() && !needed_[at(node.outputs[0])])) return;
+    for (NodeId other : regions_.before(id)) emit(other);
     emit_producers(node.inputs);
     rewriter_.copy(node);
   }

@@ -216,6 +216,34 @@ TEST_F(FuseTest, AReaderOfAParameterStaysBeforeItsUpdate) {
   EXPECT_EQ(count(out, "fused"), 1);
 }
 
+TEST_F(FuseTest, ARegionThatReadsAParameterComesBeforeTheUpdateBetweenItsNodes) {
+  const Program out = fused(R"(program "p" {
+    parameter %w : f32[4]
+    input %x : f32[4]
+    %0 : f32[4] = neg(%w)
+    %1 : f32[4] = sub(%w, %x) @ w optimizer
+    %2 : f32[4] = exp(%0)
+    update %w = %1
+    output "y" = %2
+  })");
+  ASSERT_EQ(out.nodes.size(), 2u);
+  EXPECT_EQ(out.nodes[0].op->name, "fused");
+  EXPECT_EQ(out.nodes[1].op->name, "sub");
+}
+
+TEST_F(FuseTest, AViewOfAnotherPhaseIsNotTakenIn) {
+  const Program out = fused(R"(program "p" {
+    input %x : f32[4,6]
+    %0 : f32[4,6] = exp(%x) @ a forward
+    %1 : f32[4,6] = neg(%0) @ a forward
+    %2 : f32[6,4] = permute(%1) {axes=[1,0]} @ a backward
+    %3 : f32[24] = reshape(%2) {shape=[24]} @ a backward
+    output "y" = %3
+  })");
+  EXPECT_EQ(count(out, "fused"), 1);
+  EXPECT_EQ(count(out, "permute"), 1);
+}
+
 constexpr const char* kNormGradient = R"(program "p" {{
     input %a : bf16[{0},8]
     input %b : bf16[{0},8]

@@ -45,10 +45,14 @@ FusedKernel::FusedKernel(const std::string& binary, unsigned blocks, unsigned th
     : blocks_(blocks), threads_(threads) {
   TRACESTEP_CUDA(
       cudaLibraryLoadData(&library_, binary.data(), nullptr, nullptr, 0, nullptr, nullptr, 0));
-  const cudaError_t status = cudaLibraryGetKernel(&kernel_, library_, kFusedKernelName);
+  cudaFuncAttributes attributes{};  // asking for them loads the code: no capture has to
+  cudaError_t status = cudaLibraryGetKernel(&kernel_, library_, kFusedKernelName);
+  if (status == cudaSuccess) {
+    status = cudaFuncGetAttributes(&attributes, reinterpret_cast<const void*>(kernel_));
+  }
   if (status == cudaSuccess) return;
   cudaLibraryUnload(library_);
-  check(status, "cudaLibraryGetKernel");
+  check(status, "loading a fused kernel");
 }
 
 FusedKernel::~FusedKernel() {
