@@ -28,7 +28,7 @@ struct Place {
   }
 };
 
-// A field that people can set has a row in the table of spec/fields.h.
+// What flags of every command can set has a row in the table of spec/fields.h.
 struct RunSpec {
   ModelConfig model = {};
   BatchShape shape = {};
