@@ -173,6 +173,7 @@ const StudyReport& small_study() {
         .warm_up = warm_up,
         .traits = backend_named("cpu").make({})->traits(),
         .memory_bytes = std::int64_t{1} << 30,
+        .place = {},
         .environment = Json::object()};
     // More time than any guess from steps of microseconds asks for: nothing is left out.
     constexpr double kSeconds = 1e7;
