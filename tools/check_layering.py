@@ -57,7 +57,7 @@ CONFINED = [
     (r"mpi\.h$", ["backends/comm/mpi/"], "MPI"),
     (r"hwy/", ["backends/cpu/"], "Highway"),
     (r"sentencepiece", ["train/"], "SentencePiece"),
-    (r"xxhash", ["train/hash.cpp"], "xxHash (slow to compile)"),
+    (r"xxhash", ["base/hash.cpp"], "xxHash (slow to compile)"),
     (r"CLI/", ["cli/"], "CLI11 (slow to compile)"),
     (r"nlohmann/", ["base/json"], "nlohmann-json (slow to compile)"),
     (r"utf8\.h$", ["base/utf8.cpp"], "UTF8-CPP"),

@@ -7,6 +7,7 @@
 #include "backends/null/null_device.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "base/output_file.h"
 #include "base/units.h"
 #include "cli/command.h"
 #include "cli/devices.h"
@@ -17,7 +18,6 @@
 #include "lab/memory/formulas.h"
 #include "lab/memory/snapshot_of.h"
 #include "lab/memory/tables.h"
-#include "train/output_file.h"
 
 namespace tracestep::cli {
 namespace {

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "base/output_file.h"
 #include "cli/command.h"
 #include "cli/device_ceilings.h"
 #include "cli/devices.h"
@@ -13,7 +14,6 @@
 #include "lab/profile/chrome_trace.h"
 #include "lab/profile/tables.h"
 #include "spec/step_program.h"
-#include "train/output_file.h"
 
 namespace tracestep::cli {
 namespace fs = std::filesystem;

@@ -3,6 +3,7 @@
 #include <memory>
 
 #include "base/log.h"
+#include "base/output_file.h"
 #include "base/units.h"
 #include "cli/bench_warmup.h"
 #include "cli/command.h"
@@ -14,7 +15,6 @@
 #include "cli/study_training.h"
 #include "lab/report/html.h"
 #include "lab/study/study.h"
-#include "train/output_file.h"
 
 namespace tracestep::cli {
 namespace fs = std::filesystem;

@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "base/output_file.h"
 #include "base/units.h"
 #include "cli/command.h"
 #include "cli/devices.h"
@@ -13,7 +14,6 @@
 #include "lab/measure/statistics.h"
 #include "train/fingerprint.h"
 #include "train/loop.h"
-#include "train/output_file.h"
 
 namespace tracestep::cli {
 namespace {

@@ -7,8 +7,8 @@
 
 #include "base/env.h"
 #include "base/error.h"
+#include "base/output_file.h"
 #include "base/units.h"
-#include "train/output_file.h"
 #ifdef TRACESTEP_WITH_CUDA
 #include "backends/cuda/ceilings.h"
 #include "backends/cuda/cuda_device.h"

@@ -9,7 +9,7 @@
 #include <cstring>
 
 #include "base/error.h"
-#include "train/output_file.h"
+#include "base/output_file.h"
 
 namespace tracestep::cli {
 namespace {

@@ -5,8 +5,8 @@
 #include <cstring>
 
 #include "base/error.h"
+#include "base/output_file.h"
 #include "base/signals.h"
-#include "train/output_file.h"
 
 namespace tracestep::cli {
 namespace fs = std::filesystem;

@@ -12,7 +12,7 @@
 #include <sentencepiece_processor.h>
 #include <sentencepiece_trainer.h>
 
-#include "train/output_file.h"
+#include "base/output_file.h"
 
 namespace tracestep {
 namespace {

@@ -13,8 +13,8 @@
 #include "base/error.h"
 #include "base/input_file.h"
 #include "base/log.h"
+#include "base/output_file.h"
 #include "base/utf8.h"
-#include "train/output_file.h"
 
 namespace tracestep {
 namespace fs = std::filesystem;

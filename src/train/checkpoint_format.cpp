@@ -5,9 +5,9 @@
 #include <span>
 
 #include "base/error.h"
+#include "base/hash.h"
+#include "base/output_file.h"
 #include "train/checksum.h"
-#include "train/hash.h"
-#include "train/output_file.h"
 
 namespace tracestep {
 namespace {

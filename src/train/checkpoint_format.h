@@ -9,8 +9,8 @@
 #include <string_view>
 #include <vector>
 
+#include "base/directory.h"
 #include "base/json.h"
-#include "train/directory.h"
 #include "train/safetensors.h"
 
 namespace tracestep {

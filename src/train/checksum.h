@@ -1,5 +1,5 @@
 // The 64-bit checksum of checkpoints with the schema tracestep.checkpoint/1, to read them. What is
-// written now has XXH3 (train/hash.h).
+// written now has XXH3 (base/hash.h).
 #pragma once
 
 #include <array>

@@ -1,10 +1,10 @@
 #include <cmath>
 
+#include "base/output_file.h"
 #include "exec/executor.h"
 #include "spec/step_program.h"
 #include "train/loop.h"
 #include "train/model_store.h"
-#include "train/output_file.h"
 
 namespace tracestep {
 namespace {

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "base/hash.h"
 #include "base/json.h"
-#include "train/hash.h"
 #include "train/loop.h"
 
 namespace tracestep {

@@ -7,7 +7,7 @@
 #include "base/input_file.h"
 #include "base/json.h"
 #include "base/log.h"
-#include "train/output_file.h"
+#include "base/output_file.h"
 
 namespace tracestep {
 namespace {

@@ -3,14 +3,14 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/hash.h"
 #include "base/log.h"
+#include "base/output_file.h"
 #include "train/checkpoint_files.h"
 #include "train/diagnosis.h"
 #include "train/fingerprint.h"
-#include "train/hash.h"
 #include "train/log_file.h"
 #include "train/model_store.h"
-#include "train/output_file.h"
 #include "train/trainer.h"
 
 namespace tracestep {

@@ -7,8 +7,8 @@
 #include <numeric>
 
 #include "base/json.h"
+#include "base/output_file.h"
 #include "base/utf8.h"
-#include "train/output_file.h"
 #include "train/safetensors_header.h"
 
 namespace tracestep {

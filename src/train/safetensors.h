@@ -12,10 +12,10 @@
 #include <string_view>
 #include <vector>
 
+#include "base/directory.h"
 #include "base/host_tensor.h"
 #include "base/input_file.h"
 #include "ir/program.h"
-#include "train/directory.h"
 
 namespace tracestep {
 

@@ -11,7 +11,7 @@
 #include <string_view>
 #include <vector>
 
-#include "train/hash.h"
+#include "base/hash.h"
 
 namespace tracestep {
 

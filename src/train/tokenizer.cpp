@@ -4,8 +4,8 @@
 
 #include "base/error.h"
 #include "base/input_file.h"
+#include "base/output_file.h"
 #include "train/bpe_tokenizer.h"
-#include "train/output_file.h"
 
 namespace tracestep {
 namespace {

@@ -4,7 +4,7 @@
 
 #include <gtest/gtest.h>
 
-#include "train/temp_folder.h"
+#include "support/temp_folder.h"
 
 namespace tracestep {
 namespace {

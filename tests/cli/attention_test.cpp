@@ -3,7 +3,7 @@
 
 #include "base/json.h"
 #include "cli/run_binary.h"
-#include "train/temp_folder.h"
+#include "support/temp_folder.h"
 
 namespace tracestep {
 namespace {

@@ -4,7 +4,7 @@
 #include "base/json.h"
 #include "cli/run_binary.h"
 #include "support/paths.h"
-#include "train/temp_folder.h"
+#include "support/temp_folder.h"
 
 namespace tracestep {
 namespace {

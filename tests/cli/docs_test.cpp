@@ -5,7 +5,7 @@
 #include "cli/run_binary.h"
 #include "lab/report/writers.h"
 #include "support/paths.h"
-#include "train/temp_folder.h"
+#include "support/temp_folder.h"
 
 namespace tracestep {
 namespace {

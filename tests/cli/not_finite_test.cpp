@@ -7,8 +7,8 @@
 
 #include "base/json.h"
 #include "cli/run_binary.h"
+#include "support/temp_folder.h"
 #include "train/not_finite.h"
-#include "train/temp_folder.h"
 
 namespace tracestep {
 namespace {

@@ -7,7 +7,7 @@
 
 #include "base/utf8.h"
 #include "cli/run_binary.h"
-#include "train/temp_folder.h"
+#include "support/temp_folder.h"
 
 namespace tracestep {
 namespace {

@@ -10,7 +10,7 @@
 #include <thread>
 
 #include "support/paths.h"
-#include "train/temp_folder.h"
+#include "support/temp_folder.h"
 
 namespace tracestep {
 namespace {

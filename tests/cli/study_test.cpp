@@ -11,7 +11,7 @@
 #include "cli/run_binary.h"
 #include "lab/report/html.h"
 #include "support/paths.h"
-#include "train/temp_folder.h"
+#include "support/temp_folder.h"
 
 namespace tracestep {
 namespace {

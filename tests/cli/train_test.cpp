@@ -5,8 +5,8 @@
 
 #include "base/json.h"
 #include "cli/run_binary.h"
+#include "support/temp_folder.h"
 #include "train/safetensors.h"
-#include "train/temp_folder.h"
 
 namespace tracestep {
 namespace {

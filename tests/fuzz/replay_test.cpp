@@ -7,7 +7,7 @@
 
 #include "fuzz/fuzz_target.h"
 #include "support/paths.h"
-#include "train/temp_folder.h"
+#include "support/temp_folder.h"
 
 using Target = int(const std::uint8_t*, std::size_t);
 extern "C" Target fuzz_gzip, fuzz_json, fuzz_memory_trace, fuzz_message, fuzz_pickle, fuzz_program,

@@ -5,7 +5,7 @@
 #include <fstream>
 
 #include "support/paths.h"
-#include "train/temp_folder.h"
+#include "support/temp_folder.h"
 
 namespace tracestep {
 namespace fs = std::filesystem;

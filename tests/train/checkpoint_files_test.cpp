@@ -11,7 +11,7 @@
 
 #include <gtest/gtest.h>
 
-#include "train/temp_folder.h"
+#include "support/temp_folder.h"
 
 namespace tracestep {
 namespace {

@@ -10,10 +10,10 @@
 #include "spec/step_program.h"
 #include "support/backends.h"
 #include "support/faulting_device.h"
+#include "support/temp_folder.h"
 #include "train/checkpoint_files.h"
 #include "train/loop.h"
 #include "train/model_store.h"
-#include "train/temp_folder.h"
 
 namespace tracestep {
 namespace {

@@ -5,7 +5,7 @@
 
 #include "base/error.h"
 #include "spec/fields.h"
-#include "train/temp_folder.h"
+#include "support/temp_folder.h"
 
 namespace tracestep {
 namespace {

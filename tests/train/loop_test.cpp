@@ -10,8 +10,8 @@
 #include "ops/functions.h"
 #include "spec/step_program.h"
 #include "support/host_values.h"
+#include "support/temp_folder.h"
 #include "train/model_store.h"
-#include "train/temp_folder.h"
 
 namespace tracestep {
 namespace {

@@ -9,7 +9,7 @@
 #include <gtest/gtest.h>
 
 #include "support/allocation_peak.h"
-#include "train/temp_folder.h"
+#include "support/temp_folder.h"
 
 namespace tracestep {
 namespace {

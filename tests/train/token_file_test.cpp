@@ -8,8 +8,8 @@
 
 #include <gtest/gtest.h>
 
+#include "support/temp_folder.h"
 #include "train/npy.h"
-#include "train/temp_folder.h"
 
 namespace tracestep {
 namespace {

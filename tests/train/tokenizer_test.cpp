@@ -6,7 +6,7 @@
 
 #include <gtest/gtest.h>
 
-#include "train/temp_folder.h"
+#include "support/temp_folder.h"
 #include "train/text_source.h"
 
 namespace tracestep {

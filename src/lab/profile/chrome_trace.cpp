@@ -14,8 +14,8 @@
 
 #include "analysis/component.h"
 #include "base/error.h"
+#include "base/output_file.h"
 #include "lab/report/gzip.h"
-#include "train/output_file.h"
 
 namespace tracestep {
 namespace {

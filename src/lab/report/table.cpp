@@ -10,10 +10,10 @@
 #include <sstream>
 
 #include "base/error.h"
+#include "base/output_file.h"
 #include "base/signals.h"
 #include "base/suggest.h"
 #include "lab/report/writers.h"
-#include "train/output_file.h"
 
 namespace tracestep {
 namespace {

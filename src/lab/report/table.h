@@ -69,7 +69,7 @@ void write(const Document& document, Format format, std::ostream& out);
 std::string to_string(const Document& document, Format format);
 
 // Writes to the file `path`, which appears whole or not at all, or to stdout when it is empty.
-// Error{kOutput} when that fails. Use check_writable() of train/output_file.h before the work.
+// Error{kOutput} when that fails. Use check_writable() of base/output_file.h before the work.
 void write_output(const Document& document, Format format, const std::string& path);
 
 }  // namespace tracestep

@@ -8,7 +8,7 @@
 #include "base/error.h"
 #include "nn/config.h"
 #include "support/paths.h"
-#include "train/temp_folder.h"
+#include "support/temp_folder.h"
 
 namespace tracestep {
 namespace {

@@ -12,7 +12,7 @@
 
 #include "base/error.h"
 #include "lab/study/study_run.h"
-#include "train/temp_folder.h"
+#include "support/temp_folder.h"
 
 namespace tracestep {
 namespace {

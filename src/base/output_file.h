@@ -8,7 +8,7 @@
 #include <string>
 #include <string_view>
 
-#include "train/directory.h"
+#include "base/directory.h"
 
 namespace tracestep {
 

@@ -1,10 +1,10 @@
-#include "train/directory.h"
+#include "base/directory.h"
 
 #include <fcntl.h>
 
 #include <gtest/gtest.h>
 
-#include "train/temp_folder.h"
+#include "support/temp_folder.h"
 
 namespace tracestep {
 namespace {

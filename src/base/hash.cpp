@@ -1,4 +1,4 @@
-#include "train/hash.h"
+#include "base/hash.h"
 
 #include <fmt/format.h>
 

@@ -1,4 +1,4 @@
-#include "train/directory.h"
+#include "base/directory.h"
 
 #include <dirent.h>
 #include <fcntl.h>
