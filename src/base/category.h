@@ -1,5 +1,5 @@
-// What a buffer is for. Stated by the program, never guessed from sizes: the memory map predicts
-// with it and the allocator records with it.
+// What a buffer is for. The program states it; it is never guessed from sizes. The memory map's
+// predictions and the allocator's records use the same categories.
 #pragma once
 
 #include <cstddef>

@@ -70,8 +70,8 @@ using Strides = Dims;
 
 // Row-major strides of `shape`.
 Strides contiguous_strides(const Shape& shape);
-// True when `strides` walk `shape` in row-major order without holes (dimensions of size 1 and
-// empty tensors do not care).
+// True when `strides` walk `shape` in row-major order without holes (the strides of empty tensors
+// and of dimensions of size 1 are ignored).
 bool is_contiguous(const Shape& shape, const Strides& strides);
 
 }  // namespace tracestep

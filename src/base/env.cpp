@@ -39,7 +39,7 @@ constexpr Variable kTerm = {"TERM", "dumb: no progress line", "as the terminal s
 constexpr std::array<Variable, 7> kAll = {kThreads, kNoColor,     kVerify, kAllocator,
                                           kLog,     kKernelCache, kTerm};
 
-// One of the three names.
+// One of the three allocator names.
 std::string allocator_name() {
   std::string text = value_of(kAllocator).value_or("caching");
   if (text == "caching" || text == "guarded" || text == "plain") return text;

@@ -22,25 +22,27 @@ struct Variable {
 
 // All of them, in the order of the accessors below.
 std::span<const Variable> variables();
-// The text a variable has now, or nothing when it is unset or empty.
+// The text a variable has now, or nullopt when it is unset or empty.
 std::optional<std::string> value_of(const Variable& variable);
 
 // Each accessor reads the environment anew and throws Error{kUsage} naming the variable when its
-// text makes no sense.
+// value is malformed.
 
 // OMP_NUM_THREADS: threads to use; of a list ("4,2") the first entry.
 std::optional<int> threads();
-// NO_COLOR: any text but the empty one turns colours off.
+// NO_COLOR: any non-empty value turns colours off.
 bool no_color();
 // TRACESTEP_VERIFY: run the verifier after every pass; on by default in builds with assertions.
 bool verify_after_every_pass();
-// TRACESTEP_ALLOCATOR: true for the allocator that never reuses memory and patterns its borders.
+// TRACESTEP_ALLOCATOR: true for the guarded allocator, which never reuses memory and fills guard
+// bytes around each block with a pattern.
 bool guarded_allocator();
-// The same variable: true when every allocation shall be the device's own, for memory checkers.
+// The same variable: true for the plain allocator, which asks the device for every allocation, so
+// that memory checkers see each one.
 bool plain_allocator();
 // TRACESTEP_LOG.
 LogLevel log_level();
-// TRACESTEP_KERNEL_CACHE: a folder; empty: nothing is kept between processes.
+// TRACESTEP_KERNEL_CACHE: the folder of compiled kernels; empty: none are kept between processes.
 std::string kernel_cache();
 // TERM=dumb: the terminal cannot rewrite a line.
 bool dumb_terminal();

@@ -1,5 +1,5 @@
-// Errors a person can cause or must hear about, and CHECK for our own bugs.
-// Every message reads `[where] what is wrong with the values seen; what would be right`.
+// Errors that are reported to the user, and TRACESTEP_CHECK for bugs of our own. Every message
+// reads `[where] what is wrong with the values seen; what would be right`.
 #pragma once
 
 #include <exception>
@@ -9,7 +9,7 @@
 
 namespace tracestep {
 
-// What went wrong, in the terms of the process exit codes of docs/cli.md.
+// What went wrong; each code is an exit status of the process (docs/cli.md).
 enum class ErrorCode {
   kFailed,       // 1: the run failed
   kUsage,        // 2: unknown flag or value, impossible shape
@@ -70,7 +70,7 @@ namespace detail {
 
 }  // namespace tracestep
 
-// Our own bugs: aborts the command with the place and the values seen.
+// For bugs of our own: ends the command with the source line, the condition and the message.
 #define TRACESTEP_CHECK(condition, ...)                                 \
   do {                                                                  \
     if (!(condition)) [[unlikely]]                                      \

@@ -1,5 +1,5 @@
-// HostTensor: a dense row-major tensor that owns its bytes in host memory, and TensorView, the same
-// without owning them. What files, batches and tests exchange; devices copy from and to it.
+// HostTensor: a dense row-major tensor that owns its bytes in host memory, and TensorView, which
+// borrows them. Files, batches and tests exchange these; devices copy from and to them.
 #pragma once
 
 #include <cstddef>
@@ -41,7 +41,7 @@ struct HostTensor {
     const auto count = static_cast<std::size_t>(shape.product());
     return {dtype, shape, std::vector<std::byte>(count * size_of(dtype))};
   }
-  // A copy of `values`, whose type must be the one that `dtype` is held as.
+  // A copy of `values`; T must be the type that elements of `dtype` are held as.
   template <class T>
   static HostTensor of(DType dtype, const Shape& shape, std::span<const T> values) {
     HostTensor out = zeros(dtype, shape);
@@ -74,7 +74,7 @@ struct HostTensor {
   }
 };
 
-// Borrowed bytes, at any alignment: valid as long as what they were borrowed from.
+// Borrowed bytes, at any alignment: valid as long as their owner.
 struct TensorView {
   DType dtype = DType::kF32;
   Shape shape;

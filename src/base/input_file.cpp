@@ -40,7 +40,7 @@ InputFile::InputFile(std::filesystem::path path, std::string where)
     fail_input(where_, "{} cannot be opened: {}", name, std::strerror(errno));
   }
   require_regular(where_, name, info);
-  // O_NONBLOCK: what was a file a moment ago may be a FIFO now.
+  // O_NONBLOCK: the path may be a FIFO by now, and opening one would block.
   *this = InputFile(::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK), path_, where_);
 }
 

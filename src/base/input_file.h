@@ -1,5 +1,5 @@
-// InputFile: a regular file, read part by part and never mapped. So when somebody else cuts it
-// short meanwhile, that is an error with a message and not a signal that ends the process.
+// InputFile: a regular file, read part by part and never memory-mapped. When another process
+// truncates it meanwhile, reading throws an error; a mapping would end the process by SIGBUS.
 #pragma once
 
 #include <cstddef>
@@ -22,14 +22,15 @@ class InputFile {
   InputFile(InputFile&& other) noexcept;
   InputFile& operator=(InputFile&& other) noexcept;
 
-  // Bytes, when it was opened.
+  // Size in bytes at the time it was opened.
   std::uint64_t size() const { return size_; }
   const std::filesystem::path& path() const { return path_; }
 
   // Fills `out` with the bytes from `offset` on; several threads may read at once.
   // Errors: kInput when the file ends before `out` is full, or cannot be read.
   void read(std::uint64_t offset, std::span<std::byte> out) const;
-  // All of it, for a file that is small by its nature. Errors: also for more than `limit` bytes.
+  // The whole content, for small files. Errors: kInput, also when there are more than `limit`
+  // bytes.
   std::string text(std::uint64_t limit) const;
   // Hands all bytes to `visit` in order, in parts of 1 MiB (the last one may be shorter).
   void for_each_part(const std::function<void(std::span<const std::byte>)>& visit) const;

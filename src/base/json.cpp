@@ -1,5 +1,5 @@
-// Json from the parser's events: duplicate keys are refused, integers stay exact, and the values
-// may take some times the memory of the text, not more.
+// Json from the parser's events: duplicate keys are refused, integers stay exact, and the memory of
+// the values is limited to a small multiple of the text's.
 #include "base/json.h"
 
 #include <algorithm>
@@ -65,7 +65,8 @@ class Builder : public JsonEvents {
     Json::Array items = {};
   };
 
-  // Values take more than their text where that is short: "[0,0,0" may not ask for any memory.
+  // Short values take more memory than their text ("[0,0,0,…"), so what they take is counted and
+  // limited.
   void charge(std::size_t bytes) {
     if (bytes > left_) {
       fail_input(where_, "its values need more than {} times its size in memory", kMemoryPerByte);
@@ -119,7 +120,7 @@ void write_double(double v, std::string& out) {
   const auto end = std::to_chars(buffer, buffer + sizeof buffer, v).ptr;
   const std::string_view text(buffer, static_cast<std::size_t>(end - buffer));
   out += text;
-  // A real number stays one when it is read back.
+  // So that a real number is read back as a real number.
   if (text.find_first_of(".e") == std::string_view::npos) out += ".0";
 }
 

@@ -25,14 +25,14 @@ std::string short_message(std::string_view message) {
   return message_line(message, kMaxMessageBytes);
 }
 
-// Hands the library's events on, every one of which returns true to go on.
+// Forwards the library's events; each callback returns true, which tells the parser to go on.
 class Adapter : public nlohmann::json_sax<nlohmann::json> {
  public:
   Adapter(const std::string& where, JsonEvents& events) : where_(where), events_(events) {}
 
   bool null() override { return events_.null(), true; }
   bool boolean(bool v) override { return events_.boolean(v), true; }
-  // Comes for numbers with a sign only.
+  // Called only for numbers with a minus sign.
   bool number_integer(number_integer_t v) override {
     v == 0 ? events_.real(-0.0) : events_.integer(v);
     return true;
@@ -76,7 +76,7 @@ class Adapter : public nlohmann::json_sax<nlohmann::json> {
 }  // namespace
 
 void parse_json(std::string_view text, const std::string& where, JsonEvents& events) {
-  // The library takes one for the end of the text.
+  // The library takes a NUL for the end of the text.
   if (const std::size_t nul = text.find('\0'); nul != std::string_view::npos) {
     fail_input(where, "not valid JSON at byte {}: a NUL byte", nul + 1);
   }

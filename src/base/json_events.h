@@ -1,4 +1,4 @@
-// A JSON text as the events of its reading, for texts that are too large to be held as values.
+// Event-based (SAX) JSON parsing, for texts that are too large to be held as values.
 #pragma once
 
 #include <cstdint>
@@ -7,15 +7,15 @@
 
 namespace tracestep {
 
-// What parse_json() calls, in the order of the text. A text or a key may be moved from. Whoever
-// finds the content wrong throws.
+// The callbacks of parse_json(), called in the order of the text. Strings and keys may be moved
+// from. An implementation that rejects the content throws.
 class JsonEvents {
  public:
   virtual ~JsonEvents() = default;
   virtual void null() = 0;
   virtual void boolean(bool value) = 0;
   virtual void integer(std::int64_t value) = 0;
-  // Also an integer beyond 64 bits, and -0, which no integer is.
+  // Also called for integers beyond 64 bits, and for -0, which has no integer form.
   virtual void real(double value) = 0;
   virtual void text(std::string& value) = 0;
   virtual void begin_object() = 0;
@@ -25,11 +25,12 @@ class JsonEvents {
   virtual void end_array() = 0;
 };
 
-// Deeper nesting is an attack or an accident, and refused.
+// Deeper nesting is refused.
 inline constexpr std::size_t kMaxJsonDepth = 256;
 
-// Takes no more memory than the longest text in it, three times. Errors: kInput with the byte, for
-// what is not JSON in UTF-8, for text behind it and for deep nesting; `where` names the file.
+// Needs at most three times the memory of the longest string in `text`. Errors: kInput with the
+// byte position, for text that is not JSON in UTF-8, for trailing text and for nesting beyond
+// kMaxJsonDepth; `where` names the file.
 void parse_json(std::string_view text, const std::string& where, JsonEvents& events);
 
 }  // namespace tracestep

@@ -1,5 +1,5 @@
-// What the program says while it works, always on stderr: messages by level, and one progress line
-// that is only there when stderr is a terminal. Results go to stdout, elsewhere.
+// What the program says while it works, always on stderr: messages by level, and one progress line,
+// which only a terminal shows. Results are written to stdout by other code.
 #pragma once
 
 #include <chrono>
@@ -53,7 +53,7 @@ class ProgressLine {
   void update(std::string_view text);
   // Removes the line.
   void done();
-  // False when updates are not shown, so that the caller need not make a text.
+  // False when updates are not shown; the caller can then skip composing a text.
   bool is_shown() const { return shown_; }
 
  private:

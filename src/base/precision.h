@@ -12,7 +12,7 @@ namespace tracestep {
 
 struct Precision {
   DType parameters = DType::kF32;
-  // Mixed precision: the low dtype that the `autocast` pass brings in, over wider parameters.
+  // Mixed precision: the low-precision dtype that the `autocast` pass uses, over wider parameters.
   std::optional<DType> autocast = {};
   // float32 products of operands rounded to 10 bits (TensorFloat-32), on a GPU that has them.
   bool tf32 = false;
@@ -23,9 +23,9 @@ struct Precision {
 // "fp32", "tf32", "bf16" and "fp16" (autocast over float32 parameters), "bf16-pure" and "fp16-pure"
 // (everything stored so).
 const std::vector<std::string>& precision_names();
-// Error{kUsage, `where`} for another name, with the closest.
+// Error{kUsage} naming `where` and the closest name when there is no such precision.
 Precision parse_precision(std::string_view where, std::string_view name);
-// The inverse.
+// The inverse of parse_precision().
 std::string name_of(const Precision& precision);
 
 }  // namespace tracestep

@@ -1,5 +1,5 @@
-// Random numbers as a function of (seed, stream name, index): no state, so every value is the same
-// on every device, in every order and with any number of threads.
+// Random numbers as a function of (seed, stream name, index): there is no state, so every value is
+// the same on every device, in any order of calls and with any number of threads.
 #pragma once
 
 #include <array>
@@ -67,10 +67,10 @@ class CounterRng {
   // Standard normal.
   double normal(std::uint64_t index) const { return normal_quantile(centred(index)); }
   // Standard normal conditioned on |z| <= limit_sigmas, by the inverse distribution function: one
-  // draw per index, nothing rejected. For many values make a TruncatedNormal once.
+  // draw per index, without rejection. For many values make a TruncatedNormal once.
   double truncated_normal(std::uint64_t index, double limit_sigmas) const;
 
-  // In (-0.5, 0.5), symmetric, never an end: an odd multiple of 2^-53.
+  // Uniform in (-0.5, 0.5), symmetric, both ends excluded: an odd multiple of 2^-53.
   double centred(std::uint64_t index) const {
     return (static_cast<double>(bits(index) >> 12) + 0.5) * 0x1p-52 - 0.5;
   }
@@ -93,7 +93,7 @@ class TruncatedNormal {
 
   double operator()(const CounterRng& rng, std::uint64_t index) const {
     const double z = normal_quantile(rng.centred(index) * mass_);
-    // Rounding of the quantile must not step over the promise.
+    // Rounding in the quantile must not exceed the limit.
     return z > limit_ ? limit_ : z < -limit_ ? -limit_ : z;
   }
 

@@ -1,4 +1,4 @@
-// How far a long reading is, for whoever waits for it.
+// Progress of reading a long file.
 #pragma once
 
 #include <chrono>
@@ -13,11 +13,11 @@ namespace tracestep {
 // and a log one message with the time that is left.
 class ReadingProgress {
  public:
-  // `what` starts both: "checking train.bin". `total` is in any unit.
+  // `what` starts both texts: "checking train.bin". `total` is in any unit, the same as update()'s.
   ReadingProgress(std::string what, std::int64_t total,
                   std::chrono::milliseconds patience = std::chrono::seconds{2});
 
-  // Costs a look at the clock.
+  // Costs one reading of the clock.
   void update(std::int64_t done);
 
  private:

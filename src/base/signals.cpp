@@ -57,7 +57,7 @@ bool is_ignored(int number) {
   return action.sa_handler == SIG_IGN;
 }
 
-// As if nothing had ever been blocked: whoever waits for this process sees which signal it was.
+// Unblocks the signal and raises it, so that the parent process sees which one ended this process.
 [[noreturn]] void die_of(int number) {
   sigset_t one;
   sigemptyset(&one);
@@ -85,8 +85,8 @@ void* wait_for(void* set) {
   }
 }
 
-// A thread with a stack of its own size: a limit for the others must not keep the program from
-// starting.
+// Sets the thread's stack size instead of taking the default from `ulimit -s`, which could keep the
+// program from starting.
 void start_waiting(const sigset_t& set) {
   constexpr std::size_t kStackBytes = std::size_t{256} << 10;
   pthread_attr_t attributes;

@@ -1,6 +1,6 @@
-// Signals that end a run. The program takes them in a thread of its own, so that no thread that
-// computes is ever interrupted: code that keeps something else in its stack pointer for a while, as
-// some libraries' matrix products do, would have the signal's frame written over its data.
+// Signals that end a run. A dedicated thread receives them, so that no computing thread is ever
+// interrupted: some libraries' matrix products use the stack pointer for other data for a while,
+// which a signal's frame would overwrite.
 #pragma once
 
 #include <csignal>
@@ -8,27 +8,27 @@
 
 namespace tracestep {
 
-// Blocks SIGINT, SIGTERM and SIGHUP for the calling thread and all that it starts from then on, and
-// starts the thread that waits for them. One that the process was told to ignore (nohup) stays
-// ignored. SIGXFSZ and SIGPIPE are ignored from then on: writing beyond the limit of file sizes, or
-// to a reader that has gone, is an error of that write, as on a full disk. To be called once,
-// before any other thread is there.
+// Blocks SIGINT, SIGTERM and SIGHUP for the calling thread and all threads that it starts later,
+// and starts the thread that waits for them. A signal that the process was told to ignore (nohup)
+// stays ignored. SIGXFSZ and SIGPIPE are ignored from then on: writing beyond the file size limit,
+// or to a closed pipe, fails as a write to a full disk does. Call it once, before any other thread
+// exists.
 void take_signals();
 
-// The mask from before take_signals(): what a new process must start with, besides the default
-// action for the two that are ignored.
+// The signal mask from before take_signals(). A child process must start with it, and with the
+// default action for SIGXFSZ and SIGPIPE.
 const sigset_t& mask_before_signals();
 
-// Ends the process by SIGPIPE, without a word: when the reader of a result has seen enough (`|
-// head`).
+// Ends the process by SIGPIPE without a message, for when the reader of a result has closed the
+// pipe (`| head`).
 [[noreturn]] void end_by_broken_pipe();
 
-// While it lives the first signal only asks the run to stop at its next safe point, which a line on
-// stderr confirms at once; a second one ends the process. Without one, the first does. Needs
-// take_signals(); one at a time.
+// While a StopSignal exists, the first signal only asks the run to stop at its next safe point, and
+// a line on stderr confirms that at once; a second signal ends the process. Without a StopSignal
+// the first signal ends it. Needs take_signals(); only one may exist at a time.
 class StopSignal {
  public:
-  // `what_follows`: what the line says will happen: "the step under way is finished first".
+  // `what_follows`: what that line says will happen: "the step under way is finished first".
   explicit StopSignal(std::string what_follows);
   ~StopSignal();
   StopSignal(const StopSignal&) = delete;

@@ -12,7 +12,7 @@
 namespace tracestep {
 namespace {
 
-// Long words are never typing slips of flags; the bound keeps hostile input cheap.
+// Longer words are not typing errors of a flag; the bound keeps hostile input cheap.
 constexpr std::size_t kMaxWord = 64;
 
 bool same_letter(char a, char b) {

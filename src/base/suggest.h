@@ -9,11 +9,11 @@
 
 namespace tracestep {
 
-// Insertions, deletions, replacements and swaps of neighbours that turn `a` into `b`, ignoring
-// upper and lower case.
+// The least number of insertions, deletions, replacements and swaps of neighbours that turn `a`
+// into `b`, ignoring case.
 int edit_distance(std::string_view a, std::string_view b);
 
-// The candidate nearest to `word`, when it is near enough to be what was meant (about one slip in
+// The candidate nearest to `word`, if it is near enough to be a typing error (about one error in
 // three letters); the first of several equally near ones.
 std::optional<std::string> closest(std::string_view word, std::span<const std::string> candidates);
 std::optional<std::string> closest(std::string_view word,

@@ -61,7 +61,7 @@ std::string escaped(std::string_view text) {
 }
 
 std::string message_line(std::string_view text, std::size_t max_bytes) {
-  // Escaping makes text longer, never shorter: of a huge one only the ends are looked at.
+  // Escaping makes text longer, never shorter: of a huge one only the two ends are read.
   std::string head, tail;
   if (text.size() > 2 * max_bytes) {
     head = escaped(text.substr(0, max_bytes));

@@ -1,4 +1,4 @@
-// UTF-8: telling text from bytes, and showing what came from outside on a terminal without harm.
+// UTF-8: telling text from other bytes, and making text from outside safe to show on a terminal.
 #pragma once
 
 #include <cstddef>
@@ -13,11 +13,11 @@ bool is_utf8(std::string_view text);
 // than newline and tab become \xNN, so that no escape sequence gets through.
 std::string printable(std::string_view text);
 
-// `text` on one line, in valid UTF-8: what is not, and every control character, becomes \xNN.
+// `text` on one line, in valid UTF-8: invalid bytes and control characters become \xNN.
 std::string escaped(std::string_view text);
 
-// The same, at most `max_bytes` of it (at least 16): of a longer text the middle gives way to an
-// ellipsis. For messages, which quote names and values of any length.
+// As escaped(), with at most `max_bytes` (at least 16): the middle of a longer text is replaced by
+// an ellipsis. For messages, which quote names and values of any length.
 std::string message_line(std::string_view text, std::size_t max_bytes = 4096);
 
 }  // namespace tracestep
