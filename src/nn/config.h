@@ -24,7 +24,7 @@ struct ModelConfig {
 
 // small, medium, large, xl, 2.7B (2025), xl-2026, 10B (2026), and tiny (4 layers, 256 wide).
 const std::vector<ModelConfig>& model_presets();
-// Error{kUsage} with the closest name.
+// The preset called `name`; Error{kUsage} with the closest name when there is none.
 ModelConfig preset(std::string_view name);
 
 // Error{kUsage} naming the size: sizes must be positive, heads divide d_model, and the head width

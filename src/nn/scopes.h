@@ -1,6 +1,6 @@
 // The scopes that the parts of a model are built in, from which the paths of its nodes are made
-// ("layers.3.attn.softmax"). Whoever looks a part up by its path does so by these names, so that
-// none of them can be changed in one place alone.
+// ("layers.3.attn.softmax"). Code that looks a part up by its path uses these constants too, so a
+// name is changed in one place.
 #pragma once
 
 #include <cstdint>

@@ -7,7 +7,7 @@ namespace {
 
 using namespace ops;
 
-// What attention of every layer shares.
+// What the attention of all layers shares.
 struct AttentionContext {
   RopeTable table;
   Val position;  // set while decoding

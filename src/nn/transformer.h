@@ -26,13 +26,14 @@ Program logits_program(const ModelConfig& config, BatchShape shape, DType weight
 
 struct LossOptions {
   bool with_logits = false;  // also the output "logits"
-  // Multiplies what is differentiated (gradient accumulation); the output "loss" is then scaled.
+  // A factor on the loss before differentiation, for gradient accumulation; it also scales the
+  // output "loss".
   double scale = 1.0;
   DType weights = DType::kF32;
 };
 // Inputs "tokens", "targets" [B,T]; output "loss": mean cross-entropy.
 Program loss_program(const ModelConfig& config, BatchShape shape, const LossOptions& options = {});
-// One token at a time: inputs "tokens" [B,1] and "position" (rank-0 i64); states
+// Decoding, one token per run: inputs "tokens" [B,1] and "position" (rank-0 i64); states
 // "cache.{i}.k", "cache.{i}.v" [B,H,T,D]; output "logits" [B,1,V].
 Program decode_program(const ModelConfig& config, BatchShape shape, DType weights = DType::kF32);
 

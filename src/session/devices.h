@@ -1,5 +1,5 @@
-// The devices that runs can name. Whoever starts the process fills the list (the command line, a
-// test): nothing here or below names a concrete back end.
+// The devices that a run can name. The program's entry point (the command line, a test) registers
+// them; nothing in this folder or the layers below it names a concrete back end.
 #pragma once
 
 #include <functional>
@@ -11,12 +11,14 @@
 
 namespace tracestep {
 
-// A fresh device for a run: its place, and its precision where that is the device's matter (tf32).
+// Makes a new device for a run, from its place and, where the device decides it (tf32), its
+// precision.
 using DeviceFactory = std::function<std::unique_ptr<Device>(const RunSpec&)>;
 
-// `name`: what Place::device says before a colon. A later factory of that name takes its place.
+// `name`: the part of Place::device before the colon ("cuda"). Registering the name again replaces
+// the factory.
 void register_device(const std::string& name, DeviceFactory make);
-// Error{kUsage} naming "device" when none is called so; the factory's own errors.
+// Error{kUsage} naming "device" when no device has that name; also throws the factory's errors.
 std::unique_ptr<Device> make_device(const RunSpec& spec);
 
 }  // namespace tracestep

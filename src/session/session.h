@@ -1,5 +1,5 @@
-// A run that is ready: the program that its specification means, a store for weights and states,
-// and an executor. What one needs between a RunSpec and numbers.
+// A run that is ready to execute: the program of its specification, a store with its weights and
+// states, and an executor.
 #pragma once
 
 #include "exec/executor.h"
@@ -9,12 +9,13 @@ namespace tracestep {
 
 class Session {
  public:
-  // Weights and states are zero, inputs unset. `device` must live longer. Throws OutOfMemory.
+  // Weights and states are zero, inputs unset. `device` must outlive the session. Throws
+  // OutOfMemory.
   Session(Device& device, const RunSpec& spec);
-  // The same with a program of one's own; weights and inputs are those of `spec`.
+  // The same with the caller's program; weights and inputs are those of `spec`.
   Session(Device& device, const RunSpec& spec, Program program);
 
-  // Weights and inputs that are made quickly, for steps whose results nobody reads.
+  // Fills weights and inputs quickly, for steps whose results are not read.
   void fill_for_timing();
 
   const RunSpec& spec() const { return spec_; }

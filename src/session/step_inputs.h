@@ -1,4 +1,4 @@
-// What a step that is measured is fed with: random tokens, and rates that change nothing much.
+// Inputs of a measured step: random tokens and small learning rates.
 #pragma once
 
 #include "exec/executor.h"

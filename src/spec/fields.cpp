@@ -18,7 +18,8 @@ struct Range {
   std::int64_t min = 1, max = std::numeric_limits<std::int64_t>::max();
 };
 
-// Each takes a row without accessors and adds them; `at` finds the member in a RunSpec.
+// Each of these takes a row without `value` and `parse` and adds them; `at` finds the member in a
+// RunSpec.
 template <class Member>
 RunField integer(RunField row, Range range, Member at) {
   row.value = [at](const RunSpec& spec) { return Json(at(spec)); };
@@ -86,7 +87,7 @@ std::vector<Precision> all_precisions() {
   return out;
 }
 
-// A preset brings all sizes.
+// A preset sets all sizes.
 RunField preset_field(RunField row) {
   for (const ModelConfig& config : model_presets()) row.choices.push_back(config.name);
   row.value = [](const RunSpec& spec) { return Json(spec.model.name); };

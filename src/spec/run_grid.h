@@ -1,4 +1,4 @@
-// Several values of some fields, and the runs that come of every combination of them.
+// Several values for some fields, and the runs of every combination of them.
 #pragma once
 
 #include <map>
@@ -15,27 +15,28 @@ class RunGrid {
  public:
   explicit RunGrid(RunSpec usual = {}) : base(std::move(usual)) {}
 
-  RunSpec base;  // says every field that has no values here
+  RunSpec base;  // for every field without values of its own
 
-  // The values of a field, as texts; they take the place of those before. Error{kUsage} naming
-  // `where`. What is only offered does not count as given.
+  // give() sets a field's values from texts, replacing earlier ones; offer() sets defaults, for
+  // which is_given() is false. Error{kUsage} naming `where` for a text that the field refuses.
   void give(const RunField& field, const std::string& where, std::vector<std::string> texts);
   void offer(std::string_view name, std::vector<std::string> texts);
   bool is_given(std::string_view name) const { return given_.contains(std::string(name)); }
-  // A model given by its sizes instead of a preset.
+  // Whether the model is given by its sizes instead of a preset.
   bool is_custom() const;
 
-  // The values as texts; those of `base` for a field without.
+  // The values as texts; the value of `base` for a field without any.
   std::vector<std::string> texts(const RunField& field) const;
-  // The values as what each does to a specification; none for a field without.
+  // For each value, the function that applies it to a specification; empty for a field without
+  // values.
   std::vector<RunChange> changes(std::string_view name) const;
 
   // Every combination, in the order of the fields: the first varies slowest.
   std::vector<RunSpec> combinations() const;
-  // The same, checked; errors are those of check_run(), and a model that is given both ways or
-  // lacks a size.
+  // The same, checked: errors of check_run(), and Error{kUsage} for a model that is given both by
+  // preset and by sizes, or lacks a size.
   std::vector<RunSpec> runs() const;
-  // The only one.
+  // The first of runs(), for a grid with one value per field.
   RunSpec run() const { return runs().front(); }
 
  private:

@@ -1,5 +1,5 @@
-// What a run is: everything that decides its program, its numbers, its speed and its place. How it
-// is measured or trained is said elsewhere, beside it.
+// The specification of a run: everything that decides its program, its numbers, its speed and its
+// place. How it is measured or trained is specified separately.
 #pragma once
 
 #include <filesystem>
@@ -17,18 +17,18 @@ struct Place {
   std::string device = "cpu";            // "cpu", "cuda:1"
   int threads = 0;                       // 0: OMP_NUM_THREADS, else all allowed cores
   std::int64_t memory_limit_bytes = 0;   // 0: none
-  bool deterministic = false;            // refuses what may give other bits when run again
-  bool tune = false;                     // times candidates of products that have no choice yet
-  std::filesystem::path tune_file = {};  // empty: that of tuning_path()
+  bool deterministic = false;            // refuses kernels that may not repeat bit for bit
+  bool tune = false;                     // times kernels for products without a stored choice
+  std::filesystem::path tune_file = {};  // empty: the default of tuning_path()
 
   bool is_tuned() const { return tune || !tune_file.empty(); }
-  // Where choices are kept.
+  // The file that stores the chosen kernels.
   std::filesystem::path tuning_path() const {
     return tune_file.empty() ? "tracestep-tuning.json" : tune_file;
   }
 };
 
-// What flags of every command can set has a row in the table of spec/fields.h.
+// Every field that a flag of all commands can set has a row in the table of spec/fields.h.
 struct RunSpec {
   ModelConfig model = {};
   BatchShape shape = {};

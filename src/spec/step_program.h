@@ -6,26 +6,27 @@
 
 namespace tracestep {
 
-// Whether training in this precision scales the loss: float16 has too few exponents for gradients.
+// Whether training in this precision scales the loss: the exponent range of float16 is too small
+// for gradients.
 bool scales_loss(const Precision& precision);
 
-// Inference builds logits alone; the other modes the loss on given targets.
+// The forward program of the spec's mode: logits for inference, else the loss on given targets.
 Program forward_program(const RunSpec& spec);
-// The loss with more than that said; its weights are those of the spec.
+// The loss with these options; the weights' dtype is always that of the spec.
 Program loss_program(const RunSpec& spec, LossOptions options = {});
-// One token at a time, for texts of at most the spec's context.
+// The decoding program, one token per run, for texts of at most the spec's context.
 Program decode_program(const RunSpec& spec);
 
-// The options of all passes that the spec decides; `has_kernel` is left empty. The loss is scaled
+// The pipeline options that follow from the spec; `has_kernel` is left empty. The loss is scaled
 // where an optimizer will use the gradients; transient gradients of `forward-backward` are those of
-// the loss itself.
+// the unscaled loss.
 PipelineOptions pipeline_options(const RunSpec& spec);
 // `forward` after all passes, for `device`'s kernels. A device that has no float32 (the reference)
 // gets the same program in float64: parameters, states and rates as well.
 Program lowered(const Program& forward, PipelineOptions options, const Device& device);
-// The program after all passes, for `device`'s kernels.
+// The program of the spec after all passes, for `device`'s kernels.
 Program step_program(const RunSpec& spec, const Device& device);
-// The same for a device that is not there: planning/needs.h says what its kind has kernels for.
+// The same without a device: planning/needs.h says which ops a kind of device has kernels for.
 Program step_program(const RunSpec& spec, DeviceKind kind = DeviceKind::kCpu);
 
 }  // namespace tracestep
