@@ -16,7 +16,7 @@
 
 namespace tracestep {
 
-// An open file, closed in the end.
+// An open file descriptor; the destructor closes it.
 class FileHandle {
  public:
   explicit FileHandle(int fd = -1) : fd_(fd) {}
@@ -29,9 +29,9 @@ class FileHandle {
 
   int get() const { return fd_; }
   bool is_open() const { return fd_ >= 0; }
-  // Hands the descriptor to somebody else, who closes it.
+  // Gives up ownership: the caller closes the descriptor.
   int release() { return std::exchange(fd_, -1); }
-  // Returns 0, or the error number of what could not be written before. Nothing when closed.
+  // Returns 0, or the errno of a write that failed earlier. Does nothing when already closed.
   int close();
 
  private:
@@ -43,31 +43,34 @@ class Directory {
  public:
   enum class Kind { kFolder, kFile, kLink, kOther };
 
-  // A path that the person named: symbolic links in it are followed. nullopt, with errno set, when
-  // it cannot be opened. Members that throw say `failure`, kInput or kOutput, unless they say more.
+  // Opens a path that the user gave: symbolic links in it are followed. nullopt, with errno set,
+  // when it cannot be opened. Members that throw use the code `failure` (kInput or kOutput) unless
+  // stated otherwise.
   static std::optional<Directory> open(const std::filesystem::path& path,
                                        ErrorCode failure = ErrorCode::kOutput);
-  // The member `name`, which must be a folder and no link. Throws.
+  // The member `name`, which must be a folder and not a symbolic link. Throws.
   Directory open_folder(const std::string& name) const;
 
   const std::filesystem::path& path() const { return path_; }
-  // For calls such as faccessat(2); lives as long as this.
+  // For calls such as faccessat(2); valid as long as this object.
   int fd() const { return handle_->get(); }
-  // In no order, without "." and "..". Throws.
+  // The names of all members in no particular order, without "." and "..". Throws.
   std::vector<std::string> names() const;
-  // Of the member itself, also where it is a link; nullopt when there is none.
+  // The kind of the member itself, a link not being followed; nullopt when there is no such member.
   std::optional<Kind> kind_of(const std::string& name) const;
   bool has(const std::string& name) const { return kind_of(name).has_value(); }
 
-  // openat(2) that follows no link. Not open on failure, with errno set: ELOOP for a link.
+  // openat(2) without following links. On failure the result is not open and errno is set: ELOOP
+  // for a link.
   FileHandle open_file(const std::string& name, int flags, mode_t mode = 0) const;
   // The regular file `name` for reading; a link is an error as well. Errors: kInput, as InputFile.
   InputFile open_input(const std::string& name, const std::string& where) const;
   // Errors below: kOutput.
   void make_folder(const std::string& name) const;
-  // Replaces a file or a link of the name `to`.
+  // Replaces a file or a link called `to`.
   void rename(const std::string& from, const std::string& to) const;
-  // A file, a link (never what it points to), or a folder with all it holds. Nothing there is fine.
+  // Removes a file, a link (never its target), or a folder with its whole content. A missing member
+  // is not an error.
   void remove(const std::string& name) const;
   // Makes renames and removals inside survive a power failure.
   void sync() const;

@@ -1,5 +1,5 @@
-// XXH3, a hash of 64 bits at memory speed: tells files that were damaged and texts that differ. Not
-// a defence against forgery.
+// XXH3, a hash of 64 bits at memory speed: detects damaged files and different texts. It does not
+// protect against forgery.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +12,7 @@
 
 namespace tracestep {
 
-// Of bytes that come in parts: the result depends on the bytes alone, not on where they were cut.
+// The hash of bytes that are added in parts; the result does not depend on where the parts are cut.
 class Hash {
  public:
   Hash();
@@ -21,7 +21,7 @@ class Hash {
   Hash& operator=(const Hash&) = delete;
 
   void add(std::span<const std::byte> bytes);
-  // Of what was added so far, as 16 hexadecimal digits.
+  // The hash of what was added so far, as 16 hexadecimal digits.
   std::string text() const;
 
  private:
@@ -29,10 +29,10 @@ class Hash {
   std::unique_ptr<State> state_;
 };
 
-// Of `bytes`, as 16 hexadecimal digits.
+// The hash of `bytes`, as 16 hexadecimal digits.
 std::string hash_text(std::span<const std::byte> bytes);
 
-// Of all bytes of a file, likewise.
+// The same of all bytes of a file.
 std::string hash_file(const InputFile& file);
 
 }  // namespace tracestep

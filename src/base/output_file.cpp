@@ -32,8 +32,8 @@ fs::path folder_of(const fs::path& path) {
   return path.has_parent_path() ? path.parent_path() : fs::path(".");
 }
 
-// The file that `path` stands for, there or not: renaming onto a symbolic link would replace the
-// link.
+// `path` with symbolic links followed, whether the file exists or not: renaming onto a link would
+// replace the link.
 fs::path resolve(fs::path path) {
   std::error_code error;
   for (int i = 0; i < kMostLinks && fs::is_symlink(path, error); ++i) {
@@ -53,7 +53,7 @@ Directory swept_folder_of(const fs::path& path) {
   return *folder;
 }
 
-// Not the process's number: in containers every program is number 1.
+// Random rather than the process id: in containers many programs have id 1.
 std::string random_name() {
   std::random_device device;
   const std::uint64_t bits = std::uint64_t{device()} << 32 | device();
@@ -68,9 +68,10 @@ bool is_temporary(std::string_view name) {
          name.find_first_not_of("0123456789abcdef") == std::string_view::npos;
 }
 
-// Marks a new temporary file as in use. False when somebody took it for a stale one before.
+// Marks a new temporary file as in use. False when another process has locked it to remove it as
+// stale.
 bool hold(const FileHandle& file) {
-  // Other failures: a file system without locks, where nobody removes what is stale either.
+  // Other failures: a file system without locks, where stale files are not removed either.
   if (::flock(file.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) return false;
   struct stat info {};
   return ::fstat(file.get(), &info) == 0 && info.st_nlink > 0;

@@ -14,11 +14,10 @@ namespace tracestep {
 
 class OutputFile {
  public:
-  // A path that the person named: a symbolic link is followed, so the link itself stays. What
-  // processes that have ended left unfinished in the folder is removed.
-  // Creates the temporary file, so that a place that cannot be written is known at once.
-  // Errors (all members): kOutput naming the path and the reason. What already has the name must be
-  // a regular file.
+  // A path that the user gave: a symbolic link is followed, so the link itself stays. Unfinished
+  // temporary files of ended processes in the folder are removed. Creates the temporary file at
+  // once, so that an unwritable path is reported early. Errors (all members): kOutput naming the
+  // path and the reason. An existing file of that name must be a regular one.
   explicit OutputFile(const std::filesystem::path& path);
   // A member of a folder: a symbolic link of this name is replaced, never followed.
   OutputFile(const Directory& folder, const std::string& name);
@@ -29,9 +28,9 @@ class OutputFile {
 
   void write(std::span<const std::byte> bytes);
   void write(std::string_view text);
-  // Of the open file, for a lock that holds before the file has its name.
+  // The open file's descriptor, for taking a lock before the file has its name.
   int descriptor() const { return file_.get(); }
-  // Flushes to disk and takes the name, replacing what was there.
+  // Flushes to disk and renames the file to its own name, replacing an existing one.
   void commit();
 
  private:
@@ -50,13 +49,12 @@ class OutputFile {
 // Writes `text` in the same all-or-nothing way.
 void write_file(const std::filesystem::path& path, std::string_view text);
 void write_file(const Directory& folder, const std::string& name, std::string_view text);
-// Proves that `path` can be written, and leaves it as it is: for checks before a long run.
+// Checks that `path` can be written without changing it, before a long run. Errors: kOutput.
 void check_writable(const std::filesystem::path& path);
 
-// Removes the temporary files that processes left in `folder` when they were killed: those of our
-// pattern, ".tracestep-", 16 hexadecimal digits, ".tmp", that no process holds locked. A process
-// holds its own locked until they are whole, so nobody else's are touched. What cannot be removed
-// stays.
+// Removes the temporary files that killed processes left in `folder`: those named ".tracestep-", 16
+// hexadecimal digits, ".tmp" that no process has locked. A process keeps its temporary files locked
+// until they are complete, so files in use are not touched. A file that cannot be removed stays.
 void remove_stale_temporaries(const Directory& folder);
 
 }  // namespace tracestep

@@ -1,4 +1,4 @@
-// Batches: which tokens step number s trains on. A pure function of the step, so that a resumed run
+// Batches: which tokens a given step trains on. A pure function of the step, so that a resumed run
 // continues exactly without saving any position.
 #pragma once
 
@@ -28,12 +28,13 @@ class Batches {
     std::uint64_t seed = 0;
   };
 
-  // Errors: kUsage when B or T is no positive number or B*T does not fit; kInput when there are
-  // fewer than T + 1 tokens.
+  // Errors: kUsage when B or T is not positive or B*T is too large; kInput when there are fewer
+  // than T + 1 tokens.
   Batches(TokenSourcePtr tokens, const Options& options);
 
-  // The batch of step `step` >= 0. With sequential order row b starts at token (step*B + b)*T,
-  // going round at the end; shuffled, at a random token that has T more behind it.
+  // The batch of step `step` >= 0. In sequential order row b starts at token (step*B + b)*T,
+  // wrapping around at the end of the stream; shuffled, it starts at a random token with at least T
+  // more after it.
   Batch at(std::int64_t step) const;
   // The first token of row number `row` = step*B + b.
   std::int64_t start_of(std::int64_t row) const;

@@ -34,13 +34,13 @@ std::string replaced_name(std::int64_t step) {
   return std::string(kReplaced) + checkpoint_name(step);
 }
 
-// The step of a name that starts with `prefix`.
+// The step in a name that starts with `prefix`.
 std::optional<std::int64_t> step_after(std::string_view prefix, std::string_view name) {
   if (!name.starts_with(prefix)) return std::nullopt;
   return checkpoint_step(name.substr(prefix.size()));
 }
 
-// Every step in `folder`, newest first, whatever has its name.
+// Every step with a member named after it in `folder`, newest first, whatever kind of file it is.
 std::vector<std::int64_t> list_steps(const Directory& folder) {
   std::vector<std::int64_t> steps;
   for (const std::string& name : folder.names()) {
@@ -61,7 +61,7 @@ std::optional<std::int64_t> latest_step(const Directory& folder) {
   fail_input("checkpoint", "{} names no checkpoint", file.path().string());
 }
 
-// `latest` first; then what came before it; then later steps, which another run may have left.
+// `latest` first; then earlier steps; then later ones, which another run may have left.
 std::vector<std::int64_t> in_order_of_trust(const Directory& folder,
                                             std::vector<std::string>& warnings) {
   std::vector<std::int64_t> steps = list_steps(folder);
@@ -125,7 +125,8 @@ Directory made_folder(const fs::path& path) {
   fail_output(path, std::strerror(errno));
 }
 
-// Of what is no longer needed: at worst disk space is lost until the next start.
+// Removes what is no longer needed. A failure is ignored: the disk space is lost until the next
+// start at worst.
 void discard(const Directory& folder, const std::string& name) {
   try {
     folder.remove(name);
@@ -134,7 +135,7 @@ void discard(const Directory& folder, const std::string& name) {
   }
 }
 
-// Makes a folder, and removes it in the end unless it was renamed.
+// Makes a folder; the destructor removes it unless it was renamed.
 class TemporaryFolder {
  public:
   TemporaryFolder(const Directory& parent, std::string name)
@@ -183,7 +184,7 @@ void CheckpointWriter::lock() {
     fail_output(folder_.path() / kLock,
                 errno == ELOOP ? "it is a symbolic link" : std::strerror(errno));
   }
-  // Some network file systems have no locks; then the user must see to it.
+  // Some network file systems have no locks; then the user must ensure that one process writes.
   if (::flock(lock_.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
     fail_output(folder_.path(), "another process writes its checkpoints there");
   }
@@ -194,7 +195,8 @@ void CheckpointWriter::remove_leftovers() {
     const auto replaced = step_after(kReplaced, name);
     if (replaced && folder_.kind_of(name) == Kind::kFolder &&
         !folder_.has(checkpoint_name(*replaced))) {
-      // Killed between taking the old one away and putting the new one in place: put it back.
+      // The process was killed after moving the old checkpoint away and before the new one was in
+      // place: restore the old one.
       folder_.rename(name, checkpoint_name(*replaced));
     } else if (replaced || step_after(kTemporary, name)) {
       folder_.remove(name);
@@ -269,7 +271,7 @@ void CheckpointWriter::prune(std::int64_t step) {
 
 void CheckpointWriter::remove_step(std::int64_t step) {
   try {
-    // Out of sight first: a half-removed folder must not look like a damaged checkpoint.
+    // Renamed first: a half-removed folder must not look like a damaged checkpoint.
     folder_.remove(temporary_name(step));
     folder_.rename(checkpoint_name(step), temporary_name(step));
     folder_.remove(temporary_name(step));

@@ -1,7 +1,7 @@
-// A folder of checkpoints: DIR/step-00000100 (checkpoint_format.h) and DIR/latest. Whatever moment
-// the process or the machine dies, the newest complete checkpoint stays readable: each is written
-// beside, flushed, and then renamed into place. Symbolic links among the members are never
-// followed: what is written replaces them, what is read counts as damaged.
+// A folder of checkpoints: DIR/step-00000100 (checkpoint_format.h) and DIR/latest. The newest
+// complete checkpoint stays readable even if the process or the machine fails at any moment: each
+// is written under a temporary name, flushed, and then renamed into place. Symbolic links inside
+// the folder are never followed: writing replaces them, and reading treats them as damage.
 #pragma once
 
 #include <cstdint>
@@ -16,28 +16,28 @@
 namespace tracestep {
 
 // The newest complete checkpoint below `folder`, its checksums verified; nullopt when there is no
-// checkpoint. A damaged one is passed over with a warning.
-// Errors: kInput when `folder` is not a folder, or when all checkpoints are damaged.
+// checkpoint. A damaged one is skipped with a warning. Errors: kInput when `folder` is not a
+// folder, or when all checkpoints are damaged.
 std::optional<Checkpoint> load_checkpoint(const std::filesystem::path& folder);
 
-// The one process that writes checkpoints to a folder.
+// Writes checkpoints to a folder, which it locks against other processes.
 class CheckpointWriter {
  public:
-  // Makes the folder if needed, locks it, and removes what an interrupted save left behind. `keep`
-  // undamaged checkpoints (at least 1) stay, older ones are removed. Damaged ones count for nothing
-  // and stay where they are.
-  // Errors: kOutput when it cannot be written or another process holds it.
+  // Creates the folder if needed, locks it, and removes what an interrupted save left behind. The
+  // newest `keep` undamaged checkpoints (at least 1) are kept and older ones removed. Damaged ones
+  // are not counted and never removed. Errors: kOutput when the folder cannot be written or another
+  // process holds its lock.
   explicit CheckpointWriter(const std::filesystem::path& folder, int keep = 2);
 
   // As load_checkpoint().
   std::optional<Checkpoint> load();
-  // Before a run that begins at its first step. With `overwrite` the checkpoints that are there are
-  // removed as soon as the first save() is done, not before; without, they are an error, kUsage.
+  // To be called before a run that begins at its first step. With `overwrite`, existing checkpoints
+  // are removed after the first save(); without it, their presence is an error, kUsage.
   void start_anew(bool overwrite);
 
-  // On return the checkpoint is on the disk. One of the same step is replaced; those of later steps
-  // are left alone, but `latest` no longer names them. What cannot be removed is a warning.
-  // Errors: kOutput (disk full); then the earlier checkpoints are as they were.
+  // On return the checkpoint is on the disk. A checkpoint of the same step is replaced; those of
+  // later steps are left alone, but `latest` no longer names them. A failure to remove an old one
+  // is a warning. Errors: kOutput (disk full); the earlier checkpoints are then unchanged.
   void save(std::int64_t step, const TensorMap& model, const TensorMap& state, const Json& meta);
 
  private:
@@ -51,7 +51,7 @@ class CheckpointWriter {
   Directory folder_;
   int keep_;
   FileHandle lock_;
-  std::map<std::int64_t, bool> is_whole_;  // of the steps that were written or verified so far
+  std::map<std::int64_t, bool> is_whole_;  // by step: known to be undamaged or not
   std::vector<std::int64_t> overwritten_;  // to be removed after the first save
 };
 

@@ -18,7 +18,7 @@ constexpr std::string_view kSchema1 = "tracestep.checkpoint/1";
 constexpr const char* kMeta = "meta.json";
 constexpr std::array<const char*, 2> kTensorFiles = {"model.safetensors", "state.safetensors"};
 
-// What the sizes and shapes of a run take is a few KiB.
+// A limit far above the few KiB that the sizes and shapes of a run take.
 constexpr std::uint64_t kMostMetaBytes = std::uint64_t{1} << 20;
 
 // The checksum of a schema, of a text and of a file.

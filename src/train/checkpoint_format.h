@@ -1,5 +1,6 @@
-// One checkpoint: the folder step-00000100 with the weights, the optimizer's states, and what run
-// they belong to, under checksums. What surrounds it is left to checkpoint_files.h.
+// One checkpoint: the folder step-00000100 with the weights, the optimizer's states and the
+// description of their run, all with checksums. Managing the folder of several checkpoints is left
+// to checkpoint_files.h.
 #pragma once
 
 #include <cstdint>
@@ -20,20 +21,21 @@ struct Checkpoint {
   std::filesystem::path folder;
   SafetensorsFile model, state;
   Json meta;                          // what the run stored
-  std::vector<std::string> warnings;  // what was damaged and therefore passed over, and how
+  std::vector<std::string> warnings;  // skipped checkpoints and their damage
 };
 
-// "step-00000100", and back: nullopt for any other name.
+// "step-00000100", and its inverse: nullopt for any other name.
 std::string checkpoint_name(std::int64_t step);
 std::optional<std::int64_t> checkpoint_step(std::string_view name);
 
-// Writes its files to `folder`, which is empty, and flushes them. Errors: kOutput.
+// Writes the checkpoint's files to `folder`, which must be empty, and flushes them. Errors:
+// kOutput.
 void write_checkpoint(const Directory& folder, std::int64_t step, const TensorMap& model,
                       const TensorMap& state, const Json& meta);
 
-// The checkpoint of `step` below `root`, every byte verified; also one with the schema
+// The checkpoint of `step` in `root`, every byte verified; also reads the schema
 // tracestep.checkpoint/1 of earlier versions. Errors: Error saying what is missing or damaged; a
-// symbolic link in the place of the folder or of a file counts as damage.
+// symbolic link in place of the folder or of a file counts as damage.
 Checkpoint read_checkpoint(const Directory& root, std::int64_t step);
 
 }  // namespace tracestep

@@ -1,5 +1,5 @@
-// The 64-bit checksum of checkpoints with the schema tracestep.checkpoint/1, to read them. What is
-// written now has XXH3 (base/hash.h).
+// The 64-bit checksum of checkpoints with the schema tracestep.checkpoint/1; only needed to read
+// them. New checkpoints use XXH3 (train/hash.h).
 #pragma once
 
 #include <array>
@@ -11,7 +11,8 @@
 
 namespace tracestep {
 
-// Four lanes of 8 bytes each: every word is mixed in by an exclusive or and an odd multiplication.
+// Four lanes of 8 bytes each: every word is mixed in by an exclusive or and a multiplication by an
+// odd constant.
 class Checksum1 {
  public:
   // Every part but the last must be a multiple of 32 bytes.

@@ -59,7 +59,7 @@ bool is_fast(const TrainOptions& options, const TrainStep& step) {
   return options.run.optimizer.kind == OptimizerKind::kAdamw && step.lr > kLargestUsualRate;
 }
 
-// Where gradients that start from a finite loss are to blame.
+// Reasons for a finite loss with gradients that are not finite.
 void add_gradient_reasons(const TrainOptions& options, const TrainStep& step,
                           std::vector<std::string>& out) {
   if (step.loss_scale) {

@@ -1,4 +1,4 @@
-// Why training ended at a number that is not finite, in words.
+// Explains why training ended at a number that is not finite.
 #pragma once
 
 #include <optional>
@@ -10,8 +10,9 @@
 
 namespace tracestep {
 
-// The error that ends a run after `step`: what is not finite, where it began (`cause`, when it was
-// found), the reasons whose conditions hold, and `last_finite`, what is left to go on from.
+// The error that ends a run after `step`. Its message has what is not finite, where that began
+// (`cause`, when it was found), the likely reasons, and `last_finite`: the state from which the run
+// can be continued.
 Error not_finite_error(const TrainOptions& options, const TrainStep& step, const Store& store,
                        const std::optional<NotFinite>& cause, const std::string& last_finite);
 

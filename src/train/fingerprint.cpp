@@ -27,9 +27,10 @@ struct Run {
 struct Entry {
   std::string key;  // in checkpoints, and after --change
   std::string flags;
-  std::function<Json(const Run&)> value;  // null: does not apply; then an entry before it says why
+  std::function<Json(const Run&)>
+      value;  // null: does not apply, for a reason that an earlier entry has
   bool may_change = true;
-  Json older = {};  // the value of checkpoints that do not know the entry; null: unknown
+  Json older = {};  // the value for checkpoints older than the entry; null: unknown
 };
 
 Json model_of(const Run& run) {
@@ -71,7 +72,7 @@ void add_fields(std::vector<Entry>& out) {
 std::vector<Entry> all_entries() {
   std::vector<Entry> out{{"model", "--size (vocab, d_model, d_ff, layers, heads)", model_of, false},
                          {"optimizer", "optimizer", optimizer_of, false},
-                         // One GPU of a machine is as good as another: "cuda:1" is "cuda".
+                         // The GPUs of a machine are taken as equal: "cuda:1" is "cuda".
                          {"device", "--device", [](R r) -> Json {
                             return r.content.device.substr(0, r.content.device.find(':'));
                           }}};
@@ -131,7 +132,7 @@ Json upgraded(const Json& saved, const Json& now) {
   const std::int64_t all = tokens->as_int() + held_out->as_int();
   Json out = saved;
   out["validation"] = validation_text(held_out->as_int(), all);
-  // Of a text of the same length nothing is known, so it is no difference.
+  // Only the text's length is known: equal lengths count as no difference.
   if (!now.at("text").as_string().starts_with(tokens_text(all))) out["text"] = tokens_text(all);
   return out;
 }

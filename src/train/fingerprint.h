@@ -12,12 +12,12 @@
 
 namespace tracestep {
 
-// What a run is, apart from its options.
+// What identifies a run besides its options.
 struct RunContent {
   std::string device;  // as Device::name()
   std::int64_t tokens = 0, validation_tokens = 0;
   std::string text = {};  // hash of all ids: those trained on, then those of validation
-  std::string init = {};  // hash of the file of weights; empty: made from the seed
+  std::string init = {};  // hash of the initial weights' file; empty: made from the seed
 };
 
 // Kept in every checkpoint.
@@ -26,10 +26,11 @@ Json fingerprint(const TrainOptions& options, const RunContent& content);
 // Error{kUsage, "change"} unless every name is that of an entry that may change.
 void check_changes(std::span<const std::string> names);
 
-// For a run `now` that goes on from a checkpoint of the run `saved` at `step`: what its own
-// checkpoints keep, which is `now` and, under "changes", every change so far. A change that is
-// taken and entries that the checkpoint lacks are warnings. Throws Error{kUsage} naming, for every
-// entry that differs and is not in `changes`, the flag, what it was and what it is now.
+// For a run with fingerprint `now` that continues the run `saved` from its checkpoint at `step`:
+// the fingerprint for its own checkpoints, which is `now` and, under "changes", every change so
+// far. Accepted changes and entries that the checkpoint lacks give warnings. Throws Error{kUsage}
+// naming, for every entry that differs and is not in `changes`, the flag, what it was and what it
+// is now.
 Json continue_run(const Json& saved, const Json& now, std::span<const std::string> changes,
                   std::int64_t step);
 

@@ -30,7 +30,8 @@ std::optional<std::int64_t> step_in(std::string_view line) {
               "name another file, or remove this one");
 }
 
-// The lines of an earlier run whose steps will not be trained again. A torn last line goes.
+// The lines of an earlier run whose steps will not be trained again, without an incomplete last
+// line.
 std::string kept_lines(const std::filesystem::path& path, std::int64_t last_step) {
   std::error_code error;
   if (!std::filesystem::exists(path, error)) return "";
@@ -62,7 +63,7 @@ void check_log(const std::filesystem::path& path) {
   std::string start(std::min(file.size(), kLongestLine), '\0');
   file.read(0, std::as_writable_bytes(std::span(start)));
   const std::size_t end = start.find('\n');
-  // Without a whole line it is new, or was torn in its first one.
+  // A file without a complete line is new, or was interrupted in its first line.
   const bool is_torn = end == std::string::npos && start.starts_with("{\"step\":");
   if (!start.empty() && !is_torn && !step_in(start.substr(0, end))) refuse(path, 1);
 }

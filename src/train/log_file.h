@@ -9,14 +9,15 @@
 
 namespace tracestep {
 
-// Throws Error{kInput} when there is a file at `path` that is no log: it would be overwritten.
+// Throws Error{kInput} when `path` is an existing file that is not a training log and would be
+// overwritten.
 void check_log(const std::filesystem::path& path);
 
 class LogFile {
  public:
   // Starts the file anew, or, after a resume, keeps its lines up to step `resumed_from`; warns when
-  // they end before it. An empty path logs nothing. Throws Error{kOutput}, and kInput for lines
-  // that are none of a log.
+  // the lines end before that step. An empty path logs nothing. Throws Error{kOutput}, and kInput
+  // for lines that do not belong to a log.
   LogFile(const std::filesystem::path& path, std::int64_t resumed_from);
 
   // {"step":…,"loss":…,"grad_norm":…,"lr":…,"tokens_per_s":…[,"validation_loss":…]

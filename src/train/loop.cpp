@@ -31,7 +31,8 @@ struct Checkpoints {
   }
 };
 
-// With the checkpoint to go on from, if there is one; its damaged neighbours are warnings.
+// Opens the folder and, on resume, loads the checkpoint to continue from, if there is one; damaged
+// ones give warnings.
 Checkpoints open_checkpoints(const TrainOptions& options) {
   Checkpoints out{.folder = options.checkpoint, .meta = {}};
   if (options.checkpoint.empty()) return out;
@@ -50,7 +51,7 @@ Checkpoints open_checkpoints(const TrainOptions& options) {
   return out;
 }
 
-// Writes nothing, and returns what is not finite, when something is.
+// When a tensor is not finite, writes nothing and returns that tensor.
 std::optional<NotFinite> save_checkpoint(Checkpoints& to, const Store& store, std::int64_t step) {
   const auto model = parameters_of(store);
   auto state = states_of(store, "adamw.");
@@ -69,7 +70,7 @@ bool is_saved(std::string_view state) {
   return state.starts_with("adamw.") || state.starts_with(kLossScale);
 }
 
-// From a file that is not finite every step would only repeat it.
+// Refuses initial weights that are not finite: every step would fail because of them.
 void check_finite(const SafetensorsFile& file) {
   if (const auto found = find_not_finite(file)) {
     throw Error(ErrorCode::kNotFinite, file.path().string(), found->str(),
@@ -83,7 +84,8 @@ std::int64_t restore(Store& store, const Checkpoint& checkpoint) {
   check_finite(checkpoint.state);
   load_parameters(store, checkpoint.model);
   for (const std::string& name : store.names(LeafKind::kState)) {
-    // A precision that scales the loss may be new: then the scale starts anew.
+    // The checkpoint has no loss scale when its run's precision did not scale the loss: the scale
+    // then starts anew.
     const bool is_new = name.starts_with(kLossScale) && checkpoint.state.find(name) == nullptr;
     if (is_saved(name) && !is_new) load_tensor(store, name, checkpoint.state.read(name));
   }
@@ -201,12 +203,13 @@ class Run {
     }
   }
 
-  // With --overwrite the first checkpoint removes those of the earlier run: an untrained one may
-  // not.
+  // With --overwrite the first checkpoint removes those of the earlier run, so an untrained one is
+  // not saved.
   bool may_save() const { return !options_.overwrite || step_ > 0; }
 
-  // The steps before it are kept, unless that removed an earlier run for one that failed. The
-  // search comes last, as it computes the step again.
+  // Saves the state before this step, unless that would replace an earlier run by one that failed
+  // before its first checkpoint. The search for the cause comes last, as it computes the step
+  // again.
   [[noreturn]] void end_at_this_step() {
     const bool replaces = options_.overwrite && checkpoints_.saved_at < 0;
     if (!replaces) save_steps_done();
@@ -219,13 +222,13 @@ class Run {
     }
   }
 
-  // A text that cannot be read and a log that cannot be written leave the weights between two
-  // steps.
+  // Called when a text cannot be read or a log cannot be written: the weights are then those
+  // between two steps, and can be saved.
   void keep_what_is_done(const Error& error) {
     if (error.code() != ErrorCode::kInput && error.code() != ErrorCode::kOutput) return;
     try {
       save_steps_done();
-    } catch (const Error&) {  // the disk is full for this, too: the first error is the one to tell
+    } catch (const Error&) {  // probably the same cause: the first error is reported
     }
     if (checkpoints_.saved_at == step_ && step_ > out_.resumed_from) {
       log_warn("[checkpoint] the steps up to the error are saved: step {} in {}", step_,

@@ -20,7 +20,7 @@
 namespace tracestep {
 
 struct TrainOptions {
-  RunSpec run;  // its optimizer with weight decay and clip
+  RunSpec run;  // includes the optimizer's weight decay and clip
   std::int64_t steps = 200;
   std::int64_t accumulate = 1;  // micro-batches per step
   Order order = Order::kShuffled;
@@ -31,9 +31,9 @@ struct TrainOptions {
   std::filesystem::path checkpoint;   // folder; empty: none
   std::int64_t checkpoint_every = 0;  // steps; 0: only at the end and when interrupted
   bool resume = false;                // from the newest checkpoint, if there is one
-  bool overwrite = false;  // checkpoints of an earlier run, once the first new one is there
-  std::vector<std::string> change;  // entries of the fingerprint that may differ on resume
-  std::int64_t validate_every = 0;  // steps; 0: never
+  bool overwrite = false;             // earlier checkpoints, after the first new one
+  std::vector<std::string> change;    // entries of the fingerprint that may differ on resume
+  std::int64_t validate_every = 0;    // steps; 0: never
   std::int64_t validation_batches = 8;
 };
 
@@ -41,16 +41,16 @@ struct TrainStep {
   std::int64_t step = 0;  // counted from 1 in logs and messages
   double loss = 0.0, grad_norm = 0.0, lr = 0.0, tokens_per_s = 0.0;
   std::optional<double> validation_loss;
-  // Under loss scaling: the scale that the step ran with, and the steps so far (this one included)
-  // that changed nothing because a gradient was infinite or NaN.
+  // Under loss scaling: the scale that the step ran with, and the number of steps so far (this one
+  // included) that were skipped because a gradient was infinite or NaN.
   std::optional<double> loss_scale;
   std::int64_t skipped_steps = 0;
-  // The loss or a gradient is infinite or NaN, and no loss scale would mend it: the step changed
-  // nothing and is the last one.
+  // The loss or a gradient is infinite or NaN and a smaller loss scale would not help: the step
+  // changed nothing and is the last one.
   bool not_finite = false;
 };
 
-// What is known of a run at its end, in bounded memory: each step is told to `progress` alone.
+// The summary of a finished run, of bounded size: the single steps are only passed to `progress`.
 struct TrainResult {
   static constexpr std::size_t kRecentSteps = 1000;
 
@@ -65,15 +65,15 @@ struct TrainResult {
 };
 
 // Trains on `tokens` (validation loss on `validation`, if given). `progress` is called after every
-// step. Output places are tried before the first step; a folder with checkpoints needs `resume` or
-// `overwrite`. The log is continued on resume: lines of
-// steps that are trained again are replaced.
+// step. Output paths are checked before the first step; a folder that already has checkpoints needs
+// `resume` or `overwrite`. On resume the log is continued: lines of steps that are trained again
+// are replaced.
 //
 // Training ends with kNotFinite at a loss, a gradient, a validation loss or a number to be saved
 // that is infinite or NaN: the message has the step, the first tensor that is not finite, the
-// likely reason, and the last finite checkpoint. The steps done until then are saved, where they
-// are finite. Throws Error (kUsage, kInput, kOutput, kNotFinite), OutOfMemory, DeviceError; what
-// was saved stays complete.
+// likely reason, and the last finite checkpoint. The state before that step is saved if it is
+// finite. Throws Error (kUsage, kInput, kOutput, kNotFinite), OutOfMemory, DeviceError; files
+// already saved stay complete.
 TrainResult train(Device& device, const TrainOptions& options, TokenSourcePtr tokens,
                   TokenSourcePtr validation, const StopSignal* stop,
                   const std::function<void(const TrainStep&)>& progress);
@@ -81,7 +81,7 @@ TrainResult train(Device& device, const TrainOptions& options, TokenSourcePtr to
 struct EvalOptions {
   RunSpec run = {};
   std::filesystem::path init = {};
-  std::int64_t batches = 0;  // sequential batches to average over; 0: all, at least one
+  std::int64_t batches = 0;  // sequential batches to average over; 0: all (at least one)
   std::filesystem::path logits =
       {};  // safetensors "logits" [B,T,V] of the first batch; empty: none
   std::filesystem::path gradients = {};  // the first batch's gradients; empty: none
@@ -92,11 +92,11 @@ struct EvalResult {
   double perplexity = 0.0;
   double first_batch_loss = 0.0;
   std::int64_t batches = 0, tokens = 0;
-  // The first weight, result or gradient that is infinite or NaN, where one is.
+  // The first weight, result or gradient that is infinite or NaN, if any.
   std::optional<NotFinite> not_finite;
 };
 
-// Also with weights that are not finite, of which the result tells.
+// Weights that are not finite are no error: the result's `not_finite` names them.
 EvalResult evaluate(Device& device, const EvalOptions& options, TokenSourcePtr tokens);
 
 struct GenerateOptions {
@@ -109,8 +109,8 @@ struct GenerateOptions {
   double top_p = 1.0;
 };
 
-// Samples with a KV cache, one token a run; `emit` gets each new token. Stops at the context.
-// Errors: kNotFinite for weights or logits that are infinite or NaN.
+// Samples with a KV cache, one token per run; `emit` gets each new token. Stops when the context is
+// full. Errors: kNotFinite for weights or logits that are infinite or NaN.
 std::vector<std::int64_t> generate(Device& device, const GenerateOptions& options,
                                    const StopSignal* stop,
                                    const std::function<void(std::int64_t)>& emit);

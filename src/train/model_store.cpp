@@ -108,7 +108,7 @@ const SafetensorsFile::Entry& matrix(const SafetensorsFile& file, const std::str
   return *entry;
 }
 
-// Only a store of a device that computes in float64 holds parameters of it.
+// Whether a narrower value is stored as float64, as on the device that computes in float64.
 bool is_widened(const Type& from, const Type& to) {
   return to.dtype == DType::kF64 && is_floating(from.dtype) && from.shape == to.shape;
 }
@@ -139,7 +139,8 @@ void fill_parameters(Fill fill, Store& store, std::uint64_t seed) {
   const std::vector<std::string> names = store.names(LeafKind::kParameter);
   std::int64_t largest = 0;
   for (const std::string& name : names) largest = std::max(largest, store.at(name).type.bytes());
-  // One for all, never cleared: fresh pages for billions of values take longer than the values.
+  // One buffer for all parameters, not cleared: page faults for billions of values take longer than
+  // computing them.
   const auto bytes = std::make_unique_for_overwrite<std::byte[]>(static_cast<std::size_t>(largest));
   for (const std::string& name : names) {
     const Type& type = store.at(name).type;

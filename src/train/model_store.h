@@ -1,5 +1,5 @@
-// Weights in a store: made from a seed, or read from and written to safetensors files under the
-// names of nn/transformer.h.
+// Weights in a store: initialised from a seed, or read from and written to safetensors files under
+// the names of nn/transformer.h.
 #pragma once
 
 #include <cstdint>
@@ -15,15 +15,15 @@
 namespace tracestep {
 
 // Truncated normal at ±3σ: σ² = 2/(in+out) for matrices, σ = 1 for the embedding; norm weights are
-// one. A value depends on (seed, tensor name, index) alone: the same on every device.
-// The states are initialised as well. Source: the course's reference model.
+// one. A value depends only on (seed, tensor name, index), so it is the same on every device.
+// States are initialised as well, by initialize_states(). Source: the course's reference model.
 void initialize_parameters(Store& store, std::uint64_t seed);
 
-// Quicker, for measurements that make models again and again: uniform values with the same mean and
-// variance. Also a function of (seed, tensor name, index) alone.
+// A quicker form for measurements, which make many models: uniform values with the same mean and
+// variance, also a function of (seed, tensor name, index) only.
 void initialize_for_timing(Store& store, std::uint64_t seed);
 
-// States that do not start at zero: the loss scale, where there is one.
+// Sets the states that do not start at zero: the loss scale, if there is one.
 void initialize_states(Store& store);
 
 // Sets a parameter or state; narrower numbers are widened where the store holds float64.
@@ -35,15 +35,16 @@ void load_tensor(Store& store, const std::string& name, const TensorView& value)
 // tensors the model does not have.
 void load_parameters(Store& store, const SafetensorsFile& file);
 
-// The model's sizes as its tensors tell them (heads are not in the tensors: taken from the file's
-// "heads" metadata, else from `fallback`). Throws Error{kInput}: the file is no such model.
+// The model's sizes, from the shapes of its tensors. The number of heads does not show in them: it
+// comes from the file's "heads" metadata, else from `fallback`. Throws Error{kInput} when the file
+// does not hold such a model.
 ModelConfig config_of(const SafetensorsFile& file, const ModelConfig& fallback);
 
 // Host copies of all parameters, or of all states whose name starts with `prefix`.
 std::map<std::string, HostTensor> parameters_of(const Store& store);
 std::map<std::string, HostTensor> states_of(const Store& store, std::string_view prefix);
-// Writes all parameters, with the model's sizes as metadata; nothing when one is infinite or NaN,
-// which it returns. Throws Error{kOutput}.
+// Writes all parameters, with the model's sizes as metadata. When one is infinite or NaN, it writes
+// nothing and returns that one. Throws Error{kOutput}.
 std::optional<NotFinite> save_parameters(const Store& store, const ModelConfig& config,
                                          const std::filesystem::path& path);
 

@@ -15,7 +15,8 @@ struct Tally {
   std::int64_t infinite = 0, nan = 0;
 };
 
-// By bits, at any alignment: all exponent bits set is an infinity, or NaN when more is.
+// By bit pattern, at any alignment: with all exponent bits set a number is an infinity, or a NaN if
+// mantissa bits are set too.
 template <std::unsigned_integral Bits>
 Tally tally(std::span<const std::byte> bytes, Bits infinity) {
   constexpr Bits kMagnitude = static_cast<Bits>(~Bits{0}) >> 1;
@@ -46,7 +47,7 @@ std::string place_of(const Node& node) {
   return fmt::format("the result of {}{} ({})", node.op->name, path, name_of(origin.phase));
 }
 
-// Looks at the results of one node after the other.
+// Checks the results of one node after the other.
 class Search {
  public:
   explicit Search(const Executor& executor) : executor_(executor) {}

@@ -1,4 +1,4 @@
-// Where the first infinity or NaN is: in given tensors, or among the results of a step.
+// Finds the first infinity or NaN in given tensors or among the results of a step.
 #pragma once
 
 #include <cstdint>
@@ -22,16 +22,16 @@ struct NotFinite {
   std::string str() const;
 };
 
-// nullopt when every element is finite; integers and booleans are.
+// nullopt when every element is finite; integers and booleans always are.
 std::optional<NotFinite> find_not_finite(const std::string& name, const TensorView& tensor);
 // The first one by name.
 std::optional<NotFinite> find_not_finite(const TensorMap& tensors);
 // The first one in the file, read tensor by tensor.
 std::optional<NotFinite> find_not_finite(const SafetensorsFile& file);
 
-// Runs the program once more, on the inputs that are set, and looks at each node's results as they
-// come: what updates a leaf updates it again. Infinities that a constant brings in are meant, as
-// are those of a causal mask. nullopt when every result is finite.
+// Runs the program once more on the inputs that are set and checks each node's results as they are
+// computed. Leaves are updated a second time by this. Infinities that come from constants, such as
+// those of a causal mask, are intended and not reported. nullopt when every result is finite.
 std::optional<NotFinite> find_not_finite(Executor& executor);
 
 }  // namespace tracestep

@@ -38,7 +38,7 @@ template <class... Args>
 
 // --- the JSON text ------------------------------------------------------------------------------
 
-// Takes the header apart while it is parsed: as values it would take twenty times its size.
+// Reads the header from parser events: held as JSON values it would take twenty times its size.
 class HeaderEvents : public JsonEvents {
  public:
   HeaderEvents(const std::string& file, SafetensorsHeader& out) : file_(file), out_(out) {}
@@ -144,7 +144,7 @@ class HeaderEvents : public JsonEvents {
          seen);
   }
 
-  // A value that belongs to no list of numbers and is no text that is asked for.
+  // Called for a value that is neither in a list of numbers nor an expected string.
   void scalar(const std::string& what) const {
     switch (place_) {
       case Place::kStart: fail(file_, "the header is not a JSON object");
@@ -193,7 +193,7 @@ class HeaderEvents : public JsonEvents {
   bool has_metadata_ = false;
 };
 
-// What the JSON parser would let pass: it stops at NUL and skips a byte order mark.
+// Checks what the JSON parser would accept: it stops at NUL and skips a byte order mark.
 void check_text(const std::string& file, std::string_view text) {
   if (!is_utf8(text)) fail(file, "the header is not UTF-8");
   if (text.find('\0') != text.npos) fail(file, "the header contains a NUL byte");
@@ -234,7 +234,7 @@ void check_names(const std::string& file, const std::vector<Entry>& entries) {
        message_line(*twice, kShownBytes));
 }
 
-// The tensors must cover the data exactly: no holes, no overlap, nothing behind the last.
+// The tensors must cover the data exactly: no holes, no overlap, nothing after the last.
 void check_layout(const std::string& file, std::vector<Entry>& entries, std::uint64_t data_bytes) {
   std::ranges::sort(entries, {}, [](const Entry& e) { return std::tie(e.begin, e.end, e.name); });
   std::uint64_t expected = 0;
@@ -253,7 +253,7 @@ void check_layout(const std::string& file, std::vector<Entry>& entries, std::uin
   }
 }
 
-// At most one vector of the right size: one that doubles would hold three times what it needs.
+// An upper bound, to reserve the vector once: growing it would take up to three times its memory.
 std::size_t most_tensors(std::string_view text) {
   constexpr std::string_view kShortest = R"("":{"dtype":"U8","shape":[],"data_offsets":[0,1]},)";
   const auto objects = static_cast<std::size_t>(std::ranges::count(text, '{'));

@@ -21,11 +21,11 @@ struct SafetensorsHeader {
 };
 
 // The length of the JSON text that follows `start`, the first 8 bytes of the file (fewer only when
-// the file has fewer). `name` is what messages call the file. Errors: kInput.
+// the file has fewer). `name` is the file's name in messages. Errors: kInput.
 std::uint64_t safetensors_header_bytes(std::span<const std::byte> start, std::uint64_t file_bytes,
                                        const std::string& name);
 
-// `text` is that JSON text, `data_bytes` what the file holds behind it. Errors: kInput.
+// `text` is that JSON text, `data_bytes` the number of bytes after it in the file. Errors: kInput.
 SafetensorsHeader parse_safetensors_header(std::string_view text, std::uint64_t data_bytes,
                                            const std::string& name);
 

@@ -19,16 +19,16 @@ struct Schedule {
   double lr = 1e-3, lr_min = 0;
   std::int64_t warmup_steps = 0, total_steps = 0;
 
-  // Errors: kUsage for rates that are negative, infinite in float32 or with lr_min above lr, and
-  // for a warm-up longer than the whole.
+  // Errors: kUsage for rates that are negative or infinite in float32, for lr_min above lr, and for
+  // a warm-up longer than `total_steps`.
   void check() const;
   // The rate at `step` >= 0; 0 at step 0 of a warm-up.
   double at(std::int64_t step) const;
 };
 
-// The learning rate with both bias corrections of AdamW's update number `t` >= 1 in it:
-// lr * sqrt(1 - beta2^t) / (1 - beta1^t). Source: Kingma and Ba, "Adam", section 2, the efficient
-// form, where eps is added to the uncorrected root.
+// The learning rate of AdamW's update number `t` >= 1 with both bias corrections applied: lr *
+// sqrt(1 - beta2^t) / (1 - beta1^t). Source: Kingma and Ba, "Adam", section 2, the efficient form,
+// where eps is added to the uncorrected root.
 double step_size(double lr, double beta1, double beta2, std::int64_t t);
 
 }  // namespace tracestep

@@ -26,7 +26,7 @@ std::vector<fs::directory_entry> sorted_entries(const fs::path& folder) {
   fs::directory_iterator it(folder, error);
   for (; !error && it != fs::directory_iterator(); it.increment(error)) entries.push_back(*it);
   if (error) fail_input("text", "{} cannot be read: {}", folder.string(), error.message());
-  // By bytes, so that no locale changes what a model is trained on.
+  // Sorted by bytes, so that the order does not depend on the locale.
   std::ranges::sort(entries, {}, [](const fs::directory_entry& e) { return e.path().native(); });
   return entries;
 }
@@ -34,7 +34,7 @@ std::vector<fs::directory_entry> sorted_entries(const fs::path& folder) {
 class Reader {
  public:
   void add_path(const fs::path& path) {
-    std::error_code ignored;  // opening it will tell
+    std::error_code ignored;  // opening the file reports it
     if (fs::is_directory(path, ignored)) return add_folder(path);
     if (!add_file(path)) {
       fail_input("text", "{} is a binary file (it contains NUL bytes)", path.string());
@@ -81,7 +81,7 @@ class Reader {
     return start.find('\0') != start.npos;
   }
 
-  // False at the first NUL, with what was read so far.
+  // False at the first NUL byte; what was read so far stays in the text.
   bool append(const InputFile& file) {
     ReadingProgress progress("reading " + file.path().string(),
                              static_cast<std::int64_t>(file.size()));

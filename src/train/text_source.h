@@ -15,12 +15,11 @@ struct TextSource {
   std::int64_t skipped_binary_count = 0;     // files in folders that contain a NUL byte
 };
 
-// Reads every path: a file as it is, a folder with all that is below it, sorted by path. Below a
-// folder hidden names (".git"), symbolic links, binary files and whatever is not a regular file are
-// skipped: links could lead round in circles or read a text twice. A newline is added between files
-// where one is missing.
-// Errors: kInput when a path is missing, unreadable or a binary file, when nothing is left to read,
-// or when the text is larger than 4 GiB.
+// Reads every path: a file as it is, a folder recursively and sorted by path. Inside a folder
+// hidden names (".git"), symbolic links, binary files and everything that is not a regular file are
+// skipped: links could form a cycle or read a text twice. A newline is added between files where
+// one is missing. Errors: kInput when a path is missing, unreadable or a binary file, when nothing
+// is left to read, or when the text is larger than 4 GiB.
 TextSource read_text(std::span<const std::filesystem::path> paths);
 
 }  // namespace tracestep

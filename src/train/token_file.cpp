@@ -102,7 +102,7 @@ class MemoryTokens : public TokenSource {
   std::vector<std::int32_t> tokens_;
 };
 
-// `start` is the start of the file, all that a header may take of it.
+// `start` is the start of the file, as long as the longest header.
 Layout npy_layout(std::span<const std::byte> start, std::uint64_t size, const std::string& name) {
   const NpyHeader header = parse_npy_header(start, name);
   constexpr std::array<std::pair<std::string_view, Width>, 4> kKnown = {{{"<u2", Width::kUint16},
@@ -195,7 +195,7 @@ Layout find_layout(const InputFile& file, const std::string& name,
 
 }  // namespace
 
-// A part of another stream; going round happens within the part.
+// A part of another stream; read() wraps around within the part.
 class TokenRange : public TokenSource {
  public:
   TokenRange(TokenSourcePtr tokens, std::int64_t start, std::int64_t count)
@@ -258,12 +258,12 @@ void for_each_block(const TokenSource& tokens, const TokenVisitor& visit) {
 }
 
 void check_vocabulary(const TokenSource& tokens, std::int64_t vocabulary, Hash* hash) {
-  // A negative id is a huge one.
+  // Converted to unsigned, a negative id is a huge one.
   const auto limit = static_cast<std::uint64_t>(vocabulary);
   const auto is_beyond = [=](std::int64_t id) { return static_cast<std::uint64_t>(id) >= limit; };
   for_each_block(tokens, [&](std::int64_t start, std::span<const std::int64_t> block) {
     if (hash != nullptr) hash->add(std::as_bytes(block));
-    std::uint64_t count = 0;  // of all: a loop without a way out is twice as fast
+    std::uint64_t count = 0;  // counts all: a loop without an early exit is twice as fast
     for (std::int64_t id : block) count += is_beyond(id) ? 1 : 0;
     if (count == 0) return;
     const auto bad = std::ranges::find_if(block, is_beyond);

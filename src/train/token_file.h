@@ -20,9 +20,10 @@ class TokenSource {
   virtual ~TokenSource() = default;
   // Tokens in the stream; at least one.
   virtual std::int64_t size() const = 0;
-  // What messages call it: the path of a file.
+  // Its name in messages: the path of a file.
   virtual const std::string& name() const = 0;
-  // Fills `out` from token `start` (any number >= 0) on, going round at the end.
+  // Fills `out` with the tokens from `start` (any number >= 0) on, wrapping around at the end of
+  // the stream.
   void read(std::int64_t start, std::span<std::int64_t> out) const;
 
  protected:
@@ -36,20 +37,20 @@ using TokenSourcePtr = std::shared_ptr<const TokenSource>;
 enum class TokenDType { kUint16, kUint32 };
 std::optional<TokenDType> parse_token_dtype(std::string_view name);
 
-// Opens a token file. What is read of it is read when it is asked for, so that its size does not
-// matter; a file that is cut short meanwhile makes read() throw Error{kInput}. The layout is found
-// out from the file: .npy by its magic (one dimension, little-endian, uint16, uint32, int32 or
-// int64), llm.c by its header (GPT-2 and Llama 3 variants); everything else is headerless
-// little-endian and needs `dtype`. If `dtype` is given for a file that says its own type, the two
-// must agree. Errors: kInput when the file is not a regular file, empty, cut short or too long.
+// Opens a token file. Tokens are read on demand, so the file may be larger than memory; if it is
+// truncated meanwhile, read() throws Error{kInput}. The layout is detected from the file: .npy by
+// its magic (one dimension, little-endian, uint16, uint32, int32 or int64), llm.c by its header
+// (GPT-2 and Llama 3 variants); everything else is headerless little-endian and needs `dtype`. If
+// `dtype` is given for a file that states its own type, the two must agree. Errors: kInput when the
+// file is not a regular file, is empty, truncated, or longer than its header says.
 TokenSourcePtr open_token_file(const std::filesystem::path& path,
                                std::optional<TokenDType> dtype = std::nullopt);
 
 // Tokens held in memory. Errors: kInput when there are none.
 TokenSourcePtr memory_tokens(std::string name, std::vector<std::int32_t> tokens);
 
-// Hands all tokens to `visit`, in order and block by block, with the place of the first of each
-// block; says how far it is when that takes long.
+// Passes all tokens to `visit` in order, block by block, with the index of each block's first
+// token; shows its progress when it takes long.
 using TokenVisitor = std::function<void(std::int64_t start, std::span<const std::int64_t> block)>;
 void for_each_block(const TokenSource& tokens, const TokenVisitor& visit);
 

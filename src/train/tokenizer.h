@@ -18,8 +18,8 @@ class Tokenizer {
   virtual std::string name() const = 0;
   virtual std::int64_t vocab_size() const = 0;
   virtual std::vector<std::int32_t> encode(std::string_view text) const = 0;
-  // The raw bytes of `tokens`; may be no valid UTF-8 (a cut character), so show it through
-  // printable() of base/utf8.h. Errors: kInput for an id outside the vocabulary.
+  // The raw bytes of `tokens`; they may not be valid UTF-8 (a character may be cut), so show them
+  // through printable() of base/utf8.h. Errors: kInput for an id outside the vocabulary.
   virtual std::string decode(std::span<const std::int64_t> tokens) const = 0;
   // Writes a file that load_tokenizer() reads. Errors: kOutput.
   virtual void save(const std::filesystem::path& path) const = 0;
@@ -31,15 +31,15 @@ std::unique_ptr<Tokenizer> byte_tokenizer();
 bool has_bpe();
 
 // Trains byte-pair encoding on `text`: same text, same vocabulary, whatever the machine. The
-// vocabulary may come out smaller than asked for when the text is short. What it has no piece for
-// is encoded byte by byte, so text in UTF-8 survives encode and decode, but for U+2581, which
-// becomes a space; bytes that are not UTF-8 become U+FFFD. Of a long text 16 MiB are trained on.
-// Errors: kUsage for fewer than 300 tokens (256 of them are the bytes) or in a build without
-// has_bpe(), kInput for an empty text.
+// vocabulary may be smaller than asked for when the text is short. Characters without a piece are
+// encoded byte by byte, so decode(encode(text)) gives back UTF-8 text unchanged, except that U+2581
+// becomes a space; bytes that are not UTF-8 become U+FFFD. Of a long text, 16 MiB are used for
+// training. Errors: kUsage for fewer than 300 tokens (256 of them are the bytes) or in a build
+// without has_bpe(), kInput for an empty text.
 std::unique_ptr<Tokenizer> train_bpe(std::string_view text, std::int64_t vocab_size);
 
-// Either kind, from what save() wrote.
-// Errors: kInput when the file is missing or malformed.
+// A tokenizer of either kind, from a file written by save(). Errors: kInput when the file is
+// missing or malformed.
 std::unique_ptr<Tokenizer> load_tokenizer(const std::filesystem::path& path);
 
 }  // namespace tracestep

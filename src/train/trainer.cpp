@@ -25,7 +25,7 @@ OptimizerOptions guarded(OptimizerOptions options, const Precision& precision) {
   return options;
 }
 
-// All ids were looked at before the first step, but a file may be written to meanwhile.
+// All ids were checked before the first step, but the file may have been changed meanwhile.
 void check_ids(const HostTensor& ids, std::int64_t vocab) {
   for (const std::int64_t id : ids.as<std::int64_t>()) {
     if (id >= 0 && id < vocab) continue;
@@ -126,12 +126,13 @@ TrainStep Trainer::step(std::int64_t index) {
   out.lr = options_.schedule.at(out.step);
   if (is_scaled()) {
     out.loss_scale = state_value(kLossScale);
-    // Those before this one: what set_rates() asks for.
+    // The skipped steps before this one, which set_rates() needs.
     out.skipped_steps = static_cast<std::int64_t>(state_value(kSkippedSteps));
   }
   const auto before = states_of(store_, kLossScale);
   const bool applied = run_step(index, out);
-  // No scale mends a loss, and none below the floor would mend gradients.
+  // A smaller scale does not help a loss that is not finite, nor gradients when the scale is at its
+  // floor.
   const bool skipped =
       !applied && is_scaled() && std::isfinite(out.loss) && *out.loss_scale > kLossScaleFloor;
   out.not_finite = !applied && !skipped;
@@ -151,7 +152,7 @@ bool Trainer::run_step(std::int64_t index, TrainStep& out) {
   return update(out);
 }
 
-// False when a loss is not finite: then there is nothing to update with.
+// False when a loss is not finite: then there are no gradients for an update.
 bool Trainer::accumulate(std::int64_t index, TrainStep& out) {
   for (std::int64_t i = 0; i < options_.accumulate; ++i) {
     Executor& executor = micro(i);

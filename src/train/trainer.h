@@ -1,4 +1,4 @@
-// Everything a running training holds: the store, and the programs that work on it.
+// The state of a running training: the store and the programs that work on it.
 #pragma once
 
 #include <memory>
@@ -12,23 +12,23 @@ namespace tracestep {
 
 class Trainer {
  public:
-  // Allocates parameters and states; they are zero until someone sets them.
+  // Allocates parameters and states; they are zero until the caller sets them.
   Trainer(Device& device, const TrainOptions& options, TokenSourcePtr tokens,
           TokenSourcePtr validation);
 
   Store& store() { return store_; }
 
-  // Step `index`, counted from 0. After a step that is not finite the store holds, to the bit, what
-  // it held before.
+  // Step `index`, counted from 0. A step that is not finite leaves the store unchanged, bit for
+  // bit.
   TrainStep step(std::int64_t index);
-  // Where the step just made stopped being finite: computes it again and looks at every result.
-  // nullopt when this time everything is finite.
+  // Finds where the latest step stopped being finite: computes it again and checks every result.
+  // nullopt when everything is finite this time.
   std::optional<NotFinite> find_cause(std::int64_t index);
 
   bool can_validate() const { return evaluator_ != nullptr; }
   // The mean loss over the first batches of the validation tokens.
   double validate();
-  // The same search in the batches of the validation.
+  // The same search in the validation batches.
   std::optional<NotFinite> find_cause_in_validation();
 
  private:
@@ -48,7 +48,7 @@ class Trainer {
   void set_rates(const TrainStep& step);
   void warn_of_skips(const TrainStep& step, bool skipped);
 
-  TrainOptions options_;  // the optimizer's as its programs have them
+  TrainOptions options_;  // with the optimizer's options as the programs use them
   Store store_;
   Batches batches_;
   std::optional<Batches> validation_;
