@@ -1,5 +1,5 @@
-// The attention benchmark: softmax(q kᵀ/√d) v by itself, over widths and contexts, forward apart
-// from backward, with the bytes that stand between them.
+// The attention benchmark: softmax(q kᵀ/√d) v by itself, over widths and contexts. Forward and
+// backward are timed separately, and the bytes held between them are measured.
 #pragma once
 
 #include <cstdint>
@@ -13,9 +13,9 @@
 
 namespace tracestep {
 
-// The N² tensors that are alive when backward starts. Backward reads the weights; `exp` makes
-// softmax run in parts, whose gradient reads the exponentials too; `scores` are held though nobody
-// reads them, as a variable of the caller holds them.
+// The N² tensors that are alive when backward starts. Backward always reads the weights. `exp`:
+// softmax runs in parts, and its gradient reads the exponentials too. `scores`: they are kept alive
+// although backward does not read them, as a variable in the caller's code would.
 struct SavedScores {
   bool scores = false;
   bool exp = false;
@@ -23,22 +23,23 @@ struct SavedScores {
   std::int64_t count() const { return 1 + (scores ? 1 : 0) + (exp ? 1 : 0); }
 };
 std::string name_of(const SavedScores& saved);  // "scores+exp+weights"
-// In any order. Error{kUsage} naming `where`: unknown or repeated names, no weights.
+// The inverse, with the names in any order. Error{kUsage} naming `where` for unknown or repeated
+// names, or without "weights".
 SavedScores parse_saved(const std::string& where, const std::string& text);
 
 struct AttentionSpec {
-  RunSpec run = {.shape = {.batch = 8, .context = 256}};  // its model and mode do not matter
+  RunSpec run = {.shape = {.batch = 8, .context = 256}};  // its model and mode are ignored
   std::int64_t width = 16;                                // D; there are no heads
   bool causal = true;
   SavedScores saved = {};  // of the naive form; flash saves none
   int warmup = 5, steps = 100;
-  double max_seconds = 0;  // of timed steps; 0: no end but `steps`
+  double max_seconds = 0;  // of timed steps; 0: no limit
 };
 
-// "lse" for the flash form: one number for each row of scores.
+// name_of() the saved tensors; "lse" for the flash form, which saves one number per row of scores.
 std::string saved_name(const AttentionSpec& spec);
 
-// One part of a step: its own times, from a device that is idle to one that is idle again.
+// One part of a step, timed from an idle device until the device is idle again.
 struct AttentionPart {
   std::vector<double> samples_ms, warmup_ms;
   double busy_ms = 0;      // sum of kernel times, median of three recorded steps
@@ -53,9 +54,10 @@ struct AttentionResult {
   std::string detail;
   bool computes = true;
   AttentionPart forward, backward;
-  // Steps of their own that stop nowhere: both parts, with the two small kernels of the loss.
+  // Separate steps without a stop between the parts: both parts and the two small kernels of the
+  // loss.
   AttentionPart whole;
-  // Live requested bytes when forward is done, and at the fullest moment of the whole step.
+  // Live requested bytes when forward is done, and at the peak of the whole step.
   std::int64_t before_backward_bytes = 0, predicted_before_backward_bytes = 0;
   std::int64_t peak_bytes = 0, predicted_peak_bytes = 0;
   std::int64_t saved_bytes = 0;  // N² tensors among the former, by the program
@@ -82,7 +84,7 @@ std::int64_t live_bytes_before(const Program& program, NodeId node);
 AttentionResult measure_attention(const DeviceFactory& make_device, const AttentionSpec& spec,
                                   const StopSignal* stop = nullptr);
 
-// What it would take, without a run.
+// The bytes that a cell would take, predicted without a run.
 struct AttentionBytes {
   std::int64_t before_backward = 0, peak = 0;
 };

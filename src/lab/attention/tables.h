@@ -1,4 +1,5 @@
-// What the attention benchmark found, as tables: every cell, and how memory grows with the context.
+// The results of the attention benchmark as tables: every cell, and how memory grows with the
+// context.
 #pragma once
 
 #include <span>
@@ -17,16 +18,16 @@ struct QuadraticFit {
   double a = 0, b = 0, c = 0;
   double largest_error = 0;  // |fit − value| / value, over the points
 };
-// Needs three different abscissas; CHECKs it.
+// CHECKs that `s` has at least three different values.
 QuadraticFit fit_quadratic(std::span<const double> s, std::span<const double> values);
 
-// Every cell; below it what the validity checker says.
+// Rows: cells; notes: the findings of the validity checker.
 Table attention_table(std::span<const AttentionResult> results, const Json& environment);
 
 // One row per width, mask, saved tensors and precision with three contexts or more that ran.
 Table attention_scaling_table(std::span<const AttentionResult> results);
 
-// What the study asks of these tables.
+// The study's questions that these tables answer.
 std::span<const Question> attention_questions();
 
 }  // namespace tracestep

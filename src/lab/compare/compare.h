@@ -16,24 +16,24 @@ namespace tracestep {
 
 // A JSON result as it was read.
 struct ResultFile {
-  std::string name;  // what messages call it
+  std::string name;  // its name in messages
   std::string schema;
   Json environment;
   std::vector<ResultRow> rows;
 };
 
-// A result of a hundred thousand rows is none of ours, nor one of this size.
+// Limits for reading a result, far above what our commands write.
 inline constexpr std::uint64_t kMaxResultBytes = std::uint64_t{256} << 20;
 inline constexpr std::size_t kMaxResultRows = 10000;
 
 // Error{kInput} naming the file when a result has no environment or no rows.
 void check_members(const Json& document, const std::string& name);
 
-// Error{kInput}: not there, not a JSON result, of a command that has no samples to compare, beyond
-// these limits.
+// Error{kInput} when the file is missing, is not a JSON result, comes from a command whose results
+// have no samples, or exceeds the limits.
 ResultFile read_result(const std::filesystem::path& path);
-// Of bench as its CSV writer has it. Error{kInput}: not there, no columns of bench, beyond the
-// limits or 2^20 cells.
+// The rows of a CSV file written by `bench`. Error{kInput} when it is missing, lacks the columns of
+// bench, or exceeds the limits or 2^20 cells.
 std::vector<ResultRow> read_result_csv(const std::filesystem::path& path);
 
 enum class Change {
@@ -51,30 +51,31 @@ struct Comparison {
   Change change = Change::kUnclear;
 };
 
-// `margin`: 0.02 takes what lies within 2 % of each other for the same.
+// `margin`: 0.02 counts medians within 2 % of each other as the same.
 Comparison compare_samples(std::span<const double> a, std::span<const double> b, double margin);
 
-// Whether it lies above 1 beyond chance, however little.
+// Whether the ratio is significantly above 1, by however little.
 bool is_slower(const Comparison& comparison);
 
 struct CompareOptions {
   double margin = 0.02;
   std::vector<std::string> ignored = {};  // key columns that may differ between matched rows
-  // The gate: slower by more than this is a regression, and what cannot be told is named.
+  // The gate: a row slower by more than this percentage is a regression, and one that cannot be
+  // judged is undecided.
   std::optional<double> fail_percent = {};
 };
 
 struct ComparisonReport {
-  Table environment;  // what differs, but for dates and arguments
+  Table environment;  // what differs, without dates and arguments
   Table rows;
-  // One line each, the cell and why; only with fail_percent. The gate is passed when both are
-  // empty.
+  // One line per row, with the cell and the reason; only with fail_percent. The gate is passed when
+  // both lists are empty.
   std::vector<std::string> regressions;
   std::vector<std::string> undecided;  // neither passed nor failed
 };
 
-// Error{kUsage}: files of different commands, an ignored column that is no key, keys that do not
-// tell the rows of one file apart.
+// Error{kUsage} when the files come from different commands, an ignored column is not a key, or two
+// rows of one file have equal keys.
 ComparisonReport compare_results(const ResultFile& a, const ResultFile& b,
                                  const CompareOptions& options);
 

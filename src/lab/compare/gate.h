@@ -1,5 +1,5 @@
-// What `compare --fail-on-regression` makes of the rows. It passes only what it has seen to be
-// right: a row that cannot be judged is named, never passed over.
+// The gate of `compare --fail-on-regression`. It passes only rows that it could judge: any other
+// row is listed as undecided.
 #pragma once
 
 #include <optional>
@@ -11,18 +11,20 @@ namespace tracestep {
 
 class Gate {
  public:
-  // Without a percentage nothing is judged. Both must outlive the gate; `out` gets what it finds.
+  // Without a percentage nothing is judged. Both arguments must outlive the gate; regressions and
+  // undecided rows are added to `out`.
   Gate(const std::optional<double>& fail_percent, ComparisonReport& out)
       : fail_percent_(fail_percent), out_(out) {}
 
-  // `label`: of the row; `why` stands behind it in the message.
+  // The message is the row's `label` followed by `why`.
   void regress(const std::string& label, const std::string& why);
   void undecide(const std::string& label, const std::string& why);
 
-  // Of a pair of which one is not "ok". What was not there before is no regression.
+  // Judges a pair of which at least one row is not "ok". A failure that was already in the first
+  // result is not a regression.
   void judge_statuses(const std::string& label, const std::string& a, const std::string& b);
   void judge_change(const std::string& label, const Comparison& comparison);
-  // `tested`: the pairs whose times were compared.
+  // `tested`: the number of pairs whose times were compared.
   void finish(int tested);
 
  private:

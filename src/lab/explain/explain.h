@@ -1,6 +1,5 @@
-// What `tracestep explain` tells: for each topic the formulas with worked numbers, and the traps.
-// What it says stands in pages/; the numbers come from programs, from the number types and from a
-// measured row, and none is typed in.
+// The topics of `tracestep explain`: for each, formulas with worked numbers and common mistakes.
+// The words are in pages/; all numbers are computed from programs, number types or a measured row.
 #pragma once
 
 #include <functional>
@@ -23,7 +22,7 @@ struct ExplainInput {
   std::function<ResultRow()> row = {};
 };
 
-// What fills a page, and the tables that follow it.
+// The values that fill a page, and the tables after it.
 struct Explanation {
   Values values = {};
   std::vector<Table> more = {};
@@ -31,14 +30,14 @@ struct Explanation {
 
 struct Topic {
   std::string_view name;   // "warm-up"
-  bool needs_row = false;  // its numbers are measured ones
+  bool needs_row = false;  // uses numbers of a measured row
   std::string_view page;
   void (*work)(const ExplainInput& input, Explanation& out);
 };
 
-// In the order of a course: time, memory, attention, numbers.
+// In teaching order: time, memory, attention, number formats.
 std::span<const Topic> topics();
-// Error{kUsage} naming the nearest topic.
+// Error{kUsage} naming the nearest topic when there is no such topic.
 const Topic& topic_named(std::string_view name);
 // Rows: topics; what is printed when none is asked for.
 Table topic_table();

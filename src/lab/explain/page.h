@@ -1,5 +1,5 @@
-// A page of `explain`: Markdown with the names of numbers in it, and the numbers that fill it. It
-// holds a title, a table of worked lines, notes, and under "Traps:" what to watch out for.
+// A page of `explain`: Markdown with placeholders, and the values that fill them. It holds a title,
+// a table of worked lines, notes, and under "Traps:" what to watch out for.
 //
 //   {name}         the value; {name:.4g} as fmt has it
 //   {name:bytes}   in the last column: a value with its unit (bytes, ms, flops, tflops, ratio)
@@ -34,10 +34,10 @@ class Values {
     }
     return *this;
   }
-  // A further element of a list.
+  // Appends an element to a list.
   Values& add(const std::string& list) { return lists_[list].emplace_back(); }
 
-  // nullptr: not set.
+  // nullptr when the value is not set.
   const Value* find(std::string_view name) const;
   const std::vector<Values>& list(std::string_view name) const;
 
@@ -53,7 +53,7 @@ struct Page {
 };
 Page parse_page(std::string_view markdown);
 
-// The table of its lines with its notes. CHECKs that every value that it names is set.
+// The page as a table of lines with notes. CHECKs that every value it names is set.
 Table fill(const Page& page, const Values& values);
 
 }  // namespace tracestep

@@ -1,4 +1,4 @@
-// The numbers of each topic, by the file that works them out.
+// The functions that compute each topic's numbers, grouped by source file.
 #pragma once
 
 #include "lab/explain/explain.h"

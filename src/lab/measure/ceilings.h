@@ -1,4 +1,4 @@
-// What a device can do at best, as measured by its back end: what the roofline is drawn with.
+// A device's highest speeds as measured by its back end, with which rooflines are drawn.
 #pragma once
 
 #include <map>
@@ -10,7 +10,7 @@
 namespace tracestep {
 
 struct Ceilings {
-  double bandwidth_gb_s = 0;                     // bytes read and written, arrays beyond the caches
+  double bandwidth_gb_s = 0;                     // bytes moved, arrays beyond the caches
   double arithmetic_gflops = 0;                  // of everything but matrix products
   std::map<DType, double> products_gflops = {};  // matrix products, by the dtype of their operands
   std::string how = {};                          // one line: how they were measured
@@ -18,8 +18,8 @@ struct Ceilings {
   bool known() const { return bandwidth_gb_s > 0 && arithmetic_gflops > 0; }
 };
 
-// The time below which a piece of work cannot come (Williams, Waterman and Patterson, "Roofline",
-// 2009), and which of the two limits it.
+// The shortest possible time of a piece of work by the roofline model (Williams, Waterman and
+// Patterson, "Roofline", 2009), and whether bytes or FLOPs limit it.
 struct RoofTime {
   double ms = 0;
   bool by_bytes = true;

@@ -1,5 +1,5 @@
-// The machine and the build a number comes from, as the `environment` of every result. Leaves out
-// whatever would identify a person: no host name, no user name, and file names without folders.
+// The machine and the build that a result comes from, recorded as its `environment`. Leaves out
+// whatever would identify a person: host name, user name, and the folders of paths.
 #pragma once
 
 #include <span>
@@ -12,8 +12,8 @@ namespace tracestep {
 // The cores this process may run on (its affinity mask), at least 1.
 int allowed_cores();
 
-// `command_line`: the arguments as given. `threads`: those the CPU back end uses; 0 stands for what
-// OMP_NUM_THREADS says, else all allowed cores. Facts that cannot be found out are null.
+// `command_line`: the arguments as given. `threads`: those that the CPU back end uses; 0:
+// OMP_NUM_THREADS if set, else all allowed cores. Unknown facts are null.
 Json capture_environment(std::span<const std::string> command_line = {}, int threads = 0);
 
 // An argument with the folders of its path removed: "--tokens=/data/x.bin" gives "--tokens=x.bin".

@@ -1,6 +1,7 @@
-// The protocol that every measurement follows: steps one by one, each from the call until the
-// device is done; warm-up before them, recorded steps apart from them; a signal to stop is looked
-// at between steps, and running out of memory is an outcome. What is observed is the experiment's.
+// The protocol of every measurement: steps are timed one by one, each from the call until the
+// device is done; warm-up steps come first, and recorded steps are separate from timed ones.
+// Signals to stop are checked between steps, and running out of memory is an outcome, not an error.
+// What is observed is up to the experiment.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +16,7 @@
 
 namespace tracestep {
 
-// How a measurement ended; there are no numbers but with kOk.
+// How a measurement ended; only kOk comes with numbers.
 enum class Status : std::uint8_t { kOk, kOutOfMemory, kInterrupted };
 std::string_view name_of(Status status);  // "ok", "oom", "interrupted"
 
@@ -23,7 +24,8 @@ struct Outcome {
   Status status = Status::kOk;
   std::string detail = {};  // why it is out of memory
 };
-// Runs `work`. `failed` is told what was there when memory ran out.
+// Runs `work`. When it runs out of memory, `failed` is called with the error, which has the state
+// at that moment.
 Outcome attempt(const std::function<void()>& work,
                 const std::function<void(const OutOfMemory& error)>& failed = {});
 
@@ -37,7 +39,7 @@ struct StepTimes {
   double issue_ms() const { return static_cast<double>(issued_ns - start_ns) * 1e-6; }
 };
 
-// Takes down the events of an allocator while it lives, in a recorder that lives longer.
+// Records an allocator's events for the lifetime of this object; the recorder must outlive it.
 class Recording {
  public:
   Recording(Allocator& allocator, Recorder& recorder) : allocator_(allocator) {
@@ -51,8 +53,8 @@ class Recording {
   Allocator& allocator_;
 };
 
-// Steps of an executor on its device. Each call may end the attempt() around it, by a signal to
-// stop or for want of memory.
+// Steps of an executor on its device. Each call may end the surrounding attempt(): by a signal to
+// stop or by running out of memory.
 class Measurement {
  public:
   Measurement(Executor& executor, Device& device, const StopSignal* stop = nullptr)
@@ -65,7 +67,7 @@ class Measurement {
   void record(int steps,
               const std::function<void(const StepTimes& times, const Recorder& recorder)>& observe);
 
-  // Of the last step: from the first kernel's start to the last one's end.
+  // The span of the last step: from the first kernel's start to the last one's end.
   std::int64_t span_ns() { return executor_.device_span_ns(); }
   double span_ms() { return static_cast<double>(span_ns()) * 1e-6; }
 

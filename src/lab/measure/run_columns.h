@@ -1,4 +1,4 @@
-// What a run is, as columns of results: those fields of its specification that tables show.
+// The fields of a run's specification that tables show, as columns.
 #pragma once
 
 #include "lab/report/fields.h"
@@ -8,12 +8,12 @@ namespace tracestep {
 
 // Every field that has a column.
 Fields<RunSpec> run_columns();
-// Those that decide the program, and those that a grid varies: by what the rows of a table are told
-// apart. Without descriptions.
+// The columns that tell a table's rows apart: fields that decide the program, and those that a grid
+// varies. Without descriptions.
 Fields<RunSpec> program_columns();
 Fields<RunSpec> axis_columns();
 
-// Whether the programs of both runs are the same but for these fields.
+// Whether both runs agree in all fields of their programs except `fields`.
 bool same_but(const RunSpec& a, const RunSpec& b, std::initializer_list<std::string_view> fields);
 
 }  // namespace tracestep

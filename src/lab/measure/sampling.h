@@ -1,5 +1,5 @@
-// When to stop timing: after a fixed number of steps, or as soon as the median is known well
-// enough, with a cap on steps and on time.
+// When to stop timing: after a fixed number of steps, or as soon as the median is known precisely
+// enough, with limits on steps and time.
 #pragma once
 
 #include <span>
@@ -8,11 +8,11 @@
 namespace tracestep {
 
 struct SamplingRule {
-  int steps = 10;  // exactly so many, or at least so many with a noise criterion
-  // Half the 95 % interval of the median, in percent of the median, at which sampling ends; 0:
-  // none.
+  int steps = 10;  // exact number; the least with a noise criterion
+  // Sampling ends when half the 95 % interval of the median, in percent of the median, is at most
+  // this; 0: no noise criterion.
   double max_noise_percent = 0;
-  int max_steps = 1000;       // the caps of sampling by noise
+  int max_steps = 1000;       // the limits with a noise criterion
   double max_seconds = 60.0;  // of timed steps
 };
 
@@ -20,8 +20,8 @@ struct SamplingRule {
 // which have no such interval.
 double noise_percent_of(std::span<const double> samples);
 
-// Empty: go on. Otherwise why sampling ends: "steps" (as many as asked for), "noise" (the criterion
-// is met), "max-steps" or "max-seconds" (a cap came first: the criterion is not met).
+// Empty while sampling goes on. Otherwise why it ends: "steps" (the requested number is reached),
+// "noise" (the criterion is met), "max-steps" or "max-seconds" (a limit was reached first).
 std::string end_of_sampling(const SamplingRule& rule, std::span<const double> samples_ms);
 
 }  // namespace tracestep

@@ -1,5 +1,5 @@
-// Statistics of timing samples. Timings are skewed and have outliers, so the median is what to
-// compare; mean and deviation are there because other people's tables give them.
+// Statistics of timing samples. Timings are skewed and have outliers, so medians are compared; mean
+// and deviation are given for comparison with published tables.
 #pragma once
 
 #include <cstddef>

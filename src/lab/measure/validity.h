@@ -1,6 +1,6 @@
-// The validity checker: what makes a row of `bench` say something else than its label. Every check
-// is a pure function of rows as they stand in the table or in a JSON result, so that files of any
-// age can be judged, and a test can plant each fault.
+// The validity checker: finds rows of `bench` whose numbers are not what their labels say. Every
+// check is a pure function of rows as in the table or a JSON result, so that old files can be
+// checked too, and tests can construct each fault.
 #pragma once
 
 #include <memory>
@@ -15,8 +15,8 @@
 
 namespace tracestep {
 
-// Cells by the names of their columns, and the environment of the run. A column that is missing or
-// empty takes the checks that need it out.
+// Cells by the names of their columns, and the environment of the run. Checks that need a missing
+// or empty column are skipped.
 class ResultRow {
  public:
   // `cells`: an object, as in "rows" of a JSON result.
@@ -36,7 +36,7 @@ class ResultRow {
   // The structured parameters of the row ("cell"), or nullptr.
   const Json* parameters() const;
 
-  // "small 128 step fp32 fused": what people call the row.
+  // "small 128 step fp32 fused": the row's label in messages.
   std::string label() const;
 
  private:
@@ -46,7 +46,7 @@ class ResultRow {
 
 enum class Severity {
   kNote,     // true, and needed to read the number
-  kDoubt,    // the number may be off by more than it seems
+  kDoubt,    // the number may be less certain than it seems
   kInvalid,  // the number is not what its label says
 };
 std::string_view name_of(Severity severity);
@@ -54,21 +54,21 @@ std::string_view name_of(Severity severity);
 struct Verdict {
   std::string code;  // "launch_bound"
   Severity severity = Severity::kNote;
-  std::string text;  // the figures, and what would be right
+  std::string text;  // the figures, and what to do
 };
 
 struct RowCheck {
   std::string_view code;
-  std::string_view doc;  // when it speaks
+  std::string_view doc;  // when it reports
   std::optional<Verdict> (*check)(const ResultRow& row);
 };
-// All checks of single rows, in the order in which they speak.
+// All checks of single rows, in the order of their reports.
 std::span<const RowCheck> row_checks();
 
 std::vector<Verdict> judge(const ResultRow& row);
 
-// What only shows beside other rows: more work in less time (labels swapped, a wait missing), and a
-// speed that collapses with size (memory of the host in use). By index of the row.
+// Checks that compare rows: more work in less time (labels swapped, a wait missing), and a speed
+// that collapses with size (host memory in use). By index of the row.
 struct RowVerdict {
   std::size_t row = 0;
   Verdict verdict;

@@ -1,5 +1,4 @@
-// What another implementation would hold at its peak, by closed forms: the same cell, counted as
-// plain PyTorch code counts it.
+// The peak of the same cell in another implementation, plain PyTorch code, by closed forms.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +15,7 @@ struct Accounting {
   // Whole graphs that are alive at once. A loop that times the forward pass and keeps the last
   // result while it computes the next one holds two; a backward pass frees the graph.
   int live_graphs = 2;
-  // Gradients stay allocated between steps, as when they are set to zero instead of to none.
+  // Gradients stay allocated between steps: they are set to zero instead of None.
   bool kept_gradients = false;
 };
 
@@ -28,7 +27,7 @@ struct AccountedPeak {
 // Float32, temporaries left out; gradients set to none after every step unless they are kept.
 // Modes: `forward` holds weights and the live graphs; `forward-backward` one graph, and gradients
 // while they grow (all along when kept); `step` AdamW's states besides. Error{kUsage} for inference
-// and other precisions, for which there is no such form.
+// and other precisions, which have no closed form here.
 AccountedPeak accounted_peak(const RunSpec& step, const Accounting& as);
 
 }  // namespace tracestep

@@ -1,6 +1,6 @@
-// Which implementation a memory trace comes from, told by sizes and counts alone: how many tensors
-// of B·H·T² each layer keeps, whether there is a mask, whether weights have narrow copies. Works on
-// snapshots of ours and of PyTorch.
+// Which implementation a memory trace comes from, inferred from sizes and counts only: how many
+// tensors of B·H·T² each layer keeps, whether there is a mask, whether weights have narrow copies.
+// Works on snapshots of ours and of PyTorch.
 #pragma once
 
 #include "lab/memory/trace.h"
@@ -9,7 +9,7 @@
 
 namespace tracestep {
 
-// What the trace says of a model of these sizes.
+// The findings for a model of given sizes.
 struct Fingerprint {
   int scores_per_layer = 0;  // tensors of B·H·T² that each layer keeps
   int score_bytes = 0;       // of an element; 0: there are none

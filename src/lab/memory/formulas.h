@@ -1,14 +1,14 @@
-// The closed forms of docs/memory.md with this cell's numbers in them, beside what the program has
-// and what was measured.
+// The closed forms of docs/memory.md evaluated for a cell, beside the program's and the measured
+// bytes.
 #pragma once
 
 #include "lab/memory/tables.h"
 
 namespace tracestep {
 
-// Rows: quantities; columns: formula, formula with numbers, bytes by it, by the program, measured,
-// and the difference in percent. Forms that hold for one number format alone are left out under
-// autocast.
+// Rows: quantities; columns: formula, formula with numbers, bytes by the formula, by the program
+// and measured, and the difference in percent. Formulas that hold for a single number format are
+// left out under autocast.
 Table formula_table(const MemoryCell& cell);
 
 // Elements that one layer saves for backward, and what is saved once beside the layers.

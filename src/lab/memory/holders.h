@@ -1,4 +1,4 @@
-// Who holds memory at a moment: buffers added up by component, op and category.
+// What holds the memory at a moment: buffers added up by component, op and category.
 #pragma once
 
 #include <cstdint>
@@ -12,17 +12,17 @@
 
 namespace tracestep {
 
-// A row of such a table. A sum of several has no op and no category.
+// One row; a sum of several holders has no op and no category.
 struct Holder {
   std::string component;
   std::optional<std::string> op = {}, category = {};
   std::int64_t buffers = 0, bytes = 0, largest_bytes = 0;
-  std::string reason = {};  // why the first of them is alive
+  std::string reason = {};  // why its first buffer is alive
 };
 
 class Holders {
  public:
-  // nullptr: a block that nobody predicted.
+  // `buffer` is nullptr for a block that was not predicted.
   void add(const MappedBuffer* buffer, std::int64_t bytes);
 
   // The `most` largest, then one row for the others ("12 more").

@@ -1,5 +1,5 @@
-// One step with every allocation recorded, set against what its program predicts: which buffer each
-// block is, when it came and went, and whether anything is there that nobody predicted.
+// One step with every allocation recorded, compared with its program's prediction: which buffer
+// each block is, when it is allocated and freed, and whether any block was not predicted.
 #pragma once
 
 #include <map>
@@ -18,11 +18,11 @@ namespace tracestep {
 struct MemoryRunSpec {
   RunSpec step;
   int warmup = 1;      // steps before the recorded one
-  bool times = true;   // a further step tells what each kernel takes: the price of computing again
-  int cost_steps = 0;  // pairs of steps with and without recording, for what recording costs
+  bool times = true;   // a further step measures kernel times: the cost of recomputing
+  int cost_steps = 0;  // pairs of steps with and without recording, to measure its overhead
 };
 
-// What was there when a request failed.
+// The state when a request for memory failed.
 struct OutOfMemoryState {
   std::int64_t requested_bytes = 0, limit_bytes = 0, reserved_bytes = 0;
   NodeId node = kNoNode;  // who asked; kNoNode: a weight, a state or an input, before the step
@@ -31,15 +31,16 @@ struct OutOfMemoryState {
   std::string message;
 };
 
-// A block of the recorded run and the buffer it is.
+// A block of the recorded run and the buffer that it holds.
 struct Holding {
-  int buffer = -1;                  // index into MemoryMap::buffers; -1: nobody predicted it
+  int buffer = -1;                  // index into MemoryMap::buffers; -1: not predicted
   std::size_t alloc = 0;            // index into MemoryRun::events
   std::optional<std::size_t> free;  // none: alive at the end
   std::int64_t requested_bytes = 0, rounded_bytes = 0;
 };
 
-// The fullest moment of one node: its results and its workspace are there, nothing is freed yet.
+// The moment when one node has the most memory alive: its results and workspace are allocated,
+// nothing is freed yet.
 struct Moment {
   NodeId node = kNoNode;
   std::size_t event = 0;  // the last event before it
@@ -51,13 +52,13 @@ struct MemoryRun {
   MemoryRunSpec spec;
   std::string device;
   Status status = Status::kOk;
-  bool measured = false;  // false: predicted alone, there are no events
+  bool measured = false;  // false: only predicted, without events
   bool computes = true;
   Program program;
   DeviceTraits traits;
   Storage storage;
   MemoryMap map;                          // what is predicted to live at each node
-  std::int64_t predicted_peak_bytes = 0;  // by the executor: `map`'s, or with an arena for it
+  std::int64_t predicted_peak_bytes = 0;  // by the executor: that of `map`, or of the arena
   std::optional<Plan> plan;               // of the arena; none: the executor has no arena
   std::int64_t parameters = 0;
 
@@ -73,7 +74,7 @@ struct MemoryRun {
   std::vector<std::int64_t> node_ns;  // kernel time by node; empty: not measured
   std::optional<OutOfMemoryState> oom;
 
-  // With cost_steps: medians of whole steps, and the price of one event by itself.
+  // With cost_steps: medians of whole steps, and the time to record one event.
   double step_ms = 0, recorded_step_ms = 0, event_ns = 0;
 
   const MappedBuffer* buffer(const Holding& h) const {
@@ -84,11 +85,11 @@ struct MemoryRun {
 // Out of memory is a result, not an exception.
 MemoryRun run_memory(const DeviceFactory& make_device, const MemoryRunSpec& spec);
 
-// The same without a device and without events: what its program says.
+// The same predicted from the program, without a device and without events.
 MemoryRun predict_memory(const RunSpec& spec, const DeviceTraits& traits);
 
-// Blocks and buffers that have no partner, or another size, or another life than predicted; empty:
-// the prediction is exact in every buffer. Each a sentence.
+// One sentence for each block or buffer without a partner, or with a size or lifetime other than
+// predicted. Empty when the prediction is exact for every buffer.
 std::vector<std::string> surprises(const MemoryRun& run);
 
 }  // namespace tracestep

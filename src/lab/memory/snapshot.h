@@ -1,6 +1,6 @@
-// A memory snapshot as PyTorch's tools read it: what the segments hold at the end, and every event
-// that led there. Written as a pickle (for memory_viz and `pickle.load`) and as JSON with the same
-// structure.
+// A memory snapshot in the form that PyTorch's tools read: the contents of the segments at the end,
+// and all events before. Written as a pickle (for memory_viz and `pickle.load`) and as JSON with
+// the same structure.
 #pragma once
 
 #include <cstdint>
@@ -56,16 +56,15 @@ struct MemorySnapshot {
   std::int64_t left_out = 0;  // events that --max-entries dropped
 };
 
-// Protocol 2, plain data only. Stacks are shared between events; events and blocks never are,
-// because the viewer writes into them.
+// Pickle protocol 2, plain data only. Stacks are shared objects; events and blocks are not, because
+// the viewer modifies them.
 std::string pickle_of(const MemorySnapshot& snapshot);
 // The same as text; pairs are lists of two.
 std::string json_of(const MemorySnapshot& snapshot);
 
-// What the viewer takes for granted, checked by replaying the events backwards from the segments:
-// blocks tile their segments, every event lies in a segment that is there at that moment, every
-// free has its alloc, what is live at the end is active. Empty: all of it holds; else the first
-// broken rule.
+// Checks what the viewer assumes, by replaying the events backwards from the segments: blocks tile
+// their segments, every event lies in a segment that exists at that moment, every free has its
+// alloc, blocks live at the end are active. Returns the first broken rule, or an empty text.
 std::string broken_rule(const MemorySnapshot& snapshot);
 
 }  // namespace tracestep

@@ -1,4 +1,4 @@
-// What the tables of memory are counted from: bytes per category, and small helpers of theirs.
+// Bytes per category, from which the memory tables are made, and small helpers for them.
 #pragma once
 
 #include <array>
@@ -16,7 +16,7 @@ struct CategoryTotals {
   ByCategory peak{}, highest{};  // at the peak of all; the most of each at any moment
 };
 
-// By the program: buffers come and go at their nodes.
+// By the program: buffers are allocated and freed at their nodes.
 CategoryTotals predicted_totals(const MemoryRun& run);
 // By the recorded events.
 CategoryTotals measured_totals(const MemoryRun& run);

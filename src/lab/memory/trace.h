@@ -1,4 +1,4 @@
-// The allocations in a memory snapshot, ours or PyTorch's, as pickle or as JSON. Only they are
+// The allocations in a memory snapshot, ours or PyTorch's, as pickle or as JSON. Nothing else is
 // kept, so that a snapshot takes little more memory than its file.
 #pragma once
 
@@ -20,7 +20,7 @@ struct MemoryTrace {
   std::vector<TraceEvent> events;          // of the first device that has any
 };
 
-// Errors: kInput for what is neither form, has no events and no blocks, or addresses beyond 64
+// Errors: kInput for data in neither form, without events and blocks, or with addresses beyond 64
 // bits.
 MemoryTrace read_trace(std::string_view bytes, const std::string& where);
 // Errors: as above, and for a file of more than 1 GiB.

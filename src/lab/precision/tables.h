@@ -1,5 +1,5 @@
-// Experiments on number formats: what each can hold, where sums in it stop growing, which ops mixed
-// precision runs in which, and what a step in it costs and loses.
+// Experiments on number formats: their range and spacing, where sums in them stop growing, which
+// ops mixed precision runs in which format, and the cost and error of a step in each.
 #pragma once
 
 #include <memory>
@@ -15,13 +15,13 @@ namespace tracestep {
 
 struct Question;  // lab/report/question.h
 
-// The formats themselves: bits, range, spacing, and how large a square may get. Found by trying the
+// The formats themselves: bits, range, spacing, and how large a square may get. Computed from the
 // conversions of base/half.h and the compiler's own types.
 Table format_table();
 
 // --- sums ---------------------------------------------------------------------------------------
 
-// `count` times a term, added one by one.
+// A sum of `count` equal terms, added one by one.
 struct Accumulation {
   std::string name;
   std::int64_t count = 1000;
@@ -37,7 +37,7 @@ struct Accumulated {
 };
 // Each addition in float32, rounded to the sum's dtype.
 Accumulated accumulate(const Accumulation& experiment);
-// The same by the device's own kernels: a program that adds once, run `count` times. Nothing on a
+// The same by the device's own kernels: a program that adds once, run `count` times. nullopt on a
 // device without the dtypes.
 std::optional<double> accumulate_on(Device& device, const Accumulation& experiment);
 
@@ -47,19 +47,19 @@ Table accumulation_table(Device* device = nullptr);
 
 // --- mixed precision ----------------------------------------------------------------------------
 // Rows: value of a small model (linear, ReLU, layer norm, linear, loss) under autocast to float16
-// and to bfloat16; columns: dtype, op, class and reason, read from the program behind the pass.
+// and to bfloat16; columns: dtype, op, class and reason, read from the program after the pass.
 Table autocast_table();
 // Rows: precision class; columns: its rule and the ops that have it.
 Table precision_class_table();
 
 // --- normalisation ------------------------------------------------------------------------------
 // Rows: norm, format, size of the input, and the one step that is computed in the format (the
-// others in float32); columns: error against float64, share of results that are not finite.
+// others in float32); columns: error against float64, the share of results that are not finite.
 Table norm_table(std::uint64_t seed = 0);
 
-// --- steps
-// ---------------------------------------------------------------------------------------- The part
-// of a model whose float64 result is affordable.
+// --- steps ---------------------------------------------------------------------------------------
+
+// The part of a model whose float64 result is affordable.
 struct ErrorSpec {
   std::int64_t layers = 2;   // at most; 0: no errors
   std::int64_t tokens = 16;  // of one sequence
@@ -68,9 +68,9 @@ struct StepError {
   std::int64_t layers = 0;
   double loss = 0, logits = 0, gradients = 0;  // relative, of norms
 };
-// The same step in float64, against which precisions are measured: of the model cut to
-// `error.layers`, with the same seed. What the reference gives is kept from one call to the next
-// for as long as all but the precision stays: it takes far longer than what it is compared with.
+// The same step in float64, against which precisions are measured: for the model cut to
+// `error.layers`, with the same seed. The float64 result is kept between calls while only the
+// precision changes, because it takes far longer than the step compared with it.
 class StepErrors {
  public:
   StepErrors(DeviceFactory make_reference, const ErrorSpec& error);
@@ -86,7 +86,7 @@ class StepErrors {
   const DeviceFactory make_reference_;
   const ErrorSpec error_;
   std::unique_ptr<CutModel> exact_;
-  std::string exact_key_;  // what it is the answer to
+  std::string exact_key_;  // the run that the exact result belongs to
 };
 
 struct PrecisionCell {
@@ -96,7 +96,7 @@ struct PrecisionCell {
 // Rows: cell; columns: time, speed against fp32, peak, errors against float64.
 Table precision_step_table(std::span<const PrecisionCell> cells);
 
-// What the study asks of these tables.
+// The study's questions that these tables answer.
 std::span<const Question> precision_questions();
 
 }  // namespace tracestep

@@ -1,6 +1,6 @@
 // A profile: a few steps with every kernel's start, end and program node. The records come from the
-// device's own profiler where it has one, else from the executor's spans; what is made of them
-// (tables, a Chrome trace) does not need to know which.
+// device's own profiler where it has one, else from the executor's spans; tables and Chrome traces
+// are made from both in the same way.
 #pragma once
 
 #include <optional>
@@ -22,7 +22,7 @@ struct ProfileSpec {
   bool use_tracer = true;  // false: the executor's spans, whatever the device has
 };
 
-// Medians of steps that nobody records.
+// Medians of steps without recording.
 struct PlainTimes {
   double wall_ms = 0, issue_ms = 0, span_ms = 0;
 };
@@ -30,7 +30,7 @@ struct PlainTimes {
 // One kernel, copy or fill of a profiled step. Times are those of now_ns().
 struct ProfiledLaunch {
   std::int32_t step = 0;
-  std::int32_t node = kWholeStep;  // kWholeStep: no node of the program asked for it
+  std::int32_t node = kWholeStep;  // kWholeStep: belongs to no node
   std::int32_t name = 0;           // index into Profile::names
   std::int32_t activity = -1;      // index into Profile::trace.activities; -1: from a span
   std::int64_t start_ns = 0, end_ns = 0;
@@ -49,7 +49,7 @@ struct Profile {
   std::string device;
   bool is_asynchronous = false;
   std::string source;   // "device profiler" or "executor spans"
-  std::string problem;  // why the device's own profiler was not used, where it has one
+  std::string problem;  // why the device's profiler, if any, was not used
   Status status = Status::kOk;
   std::string detail;  // why it is out of memory
   Program program;
@@ -61,20 +61,20 @@ struct Profile {
   PlainTimes plain;
 };
 
-// Times the plain steps of a cell; nothing when it runs out of memory or is interrupted. A profiler
-// that was once attached to the process may slow everything that follows, so whoever profiles
-// several cells times all of them first.
+// Times the plain steps of a cell; nullopt when it runs out of memory or is interrupted. A profiler
+// that was once attached to the process may slow everything after it, so callers that profile
+// several cells should time all of them first.
 std::optional<PlainTimes> time_plain_steps(const DeviceFactory& make_device,
                                            const ProfileSpec& spec,
                                            const StopSignal* stop = nullptr);
 
-// `plain`: known already; else it is timed before the profile. Error{kFailed} when the profiler
-// lost records.
+// `plain`: the plain times if known; otherwise they are measured before the profile. Error{kFailed}
+// when the profiler lost records.
 Profile profile_step(const DeviceFactory& make_device, const ProfileSpec& spec,
                      const StopSignal* stop = nullptr,
                      const std::optional<PlainTimes>& plain = std::nullopt);
 
-// The name that a node's kernel has where no profiler knows a better one: "matmul f32".
+// The name of a node's kernel when no profiler gives one: "matmul f32".
 std::string kernel_name(const Program& program, const Node& node);
 
 }  // namespace tracestep

@@ -1,5 +1,5 @@
-// What a profile answers, as tables. Everything is counted from the records and the program: no
-// kernel is put into a class by its name, and shares are of the whole step.
+// The tables of a profile. Everything is counted from the records and the program: kernels are
+// classified by their nodes, never by name, and shares are of the whole step.
 #pragma once
 
 #include <span>
@@ -24,31 +24,31 @@ std::string label_of(const Profile& profile);
 
 // --- of several cells -------------------------------------------------------------------------
 // Rows: cell and phase, and a row for the whole step; columns: time, share of the step, share of
-// matrix products, the kernel that takes most and the one among those that multiply no matrices.
-// Notes say why the share of matrix products differs between inference and training.
+// matrix products, the slowest kernel, and the slowest one that is not a matrix product. Notes say
+// why the share of matrix products differs between inference and training.
 Table pass_table(std::span<const ProfiledCell> cells);
 // Rows: cell; columns: wall, issue, span, busy, gaps, and what recording cost.
 Table clock_table(std::span<const ProfiledCell> cells);
-// Rows: cell and check: what the program says must run against what ran. `failures` counts the
-// rows that are not ok.
+// Rows: cell and check: the kernels that the program requires against those that ran. `failures`
+// counts the rows that are not ok.
 Table launch_check_table(std::span<const ProfiledCell> cells, int* failures = nullptr);
 
 // --- of one cell --------------------------------------------------------------------------------
 // Rows: kernel; columns: those of `nsys stats --report cuda_gpu_kern_sum` under their names, over
 // all profiled steps, then class, launches per step, speeds.
 Table kernel_table(const ProfiledCell& cell, const ComponentFilter& filter = {});
-// Rows: component, phase and kernel; then what the filter leaves out, the gaps, and the total,
-// which the other rows add up to.
+// Rows: component, phase and kernel; then the work that the filter leaves out, the gaps, and the
+// total of all rows.
 Table matrix_table(const ProfiledCell& cell, const ComponentFilter& filter = {});
-// Rows: op that multiplies no matrices; columns: its time per phase, share, speed.
+// Rows: ops other than matrix products; columns: time per phase, share, speed.
 Table kind_table(const ProfiledCell& cell, const ComponentFilter& filter = {});
 // Rows: phase and part of attention (scores, softmax, values), and their ratio; columns: time,
 // FLOPs, bytes. Notes state what is counted, with this cell's numbers.
 Table attention_table(const ProfiledCell& cell);
-// The speeds that rooflines are drawn with.
+// The ceilings with which rooflines are drawn.
 Table ceiling_table(const Ceilings& ceilings);
 
-// What the study asks of these tables.
+// The study's questions that these tables answer.
 std::span<const Question> profile_questions();
 
 }  // namespace tracestep

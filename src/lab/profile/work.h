@@ -18,12 +18,12 @@ struct WorkSums {
   double gap_ms = 0;  // between the end of the kernel before and the start of these
   double flops = 0, bytes = 0;
   double roof_ms = 0;           // what the roofline allows
-  double roof_by_bytes_ms = 0;  // of that, where bytes decide
+  double roof_by_bytes_ms = 0;  // the part of it that bytes limit
 
   WorkSums& operator+=(const WorkSums& other);
   double gflops() const { return ms > 0 ? flops / ms * 1e-6 : 0.0; }
   double gb_s() const { return ms > 0 ? bytes / ms * 1e-6 : 0.0; }
-  // "bytes" or "FLOPs": which limit of the roofline it meets first; empty where it counts neither.
+  // "bytes" or "FLOPs": which of them limits the roofline time; empty when it has neither.
   std::string bound() const {
     if (roof_ms <= 0) return {};
     return roof_by_bytes_ms > 0.5 * roof_ms ? "bytes" : "FLOPs";
@@ -31,13 +31,13 @@ struct WorkSums {
 };
 
 struct Work {
-  std::string component = {};  // kOutside where no node asked for it
+  std::string component = {};  // kOutside when it belongs to no node
   std::string phase = {};
   std::string op = {};
   std::string kernel = {};
   KernelClass kernel_class = KernelClass::kCopy;
   bool has_node = true;
-  bool is_modelled = false;  // the node has several origins and is shared out evenly
+  bool is_modelled = false;  // the node has several origins; they share its figures evenly
   WorkSums sums = {};
 };
 
@@ -51,13 +51,13 @@ struct StepWork {
   WorkSums total() const;
 };
 
-// A node's FLOPs and bytes stand at its longest kernel.
+// When a node runs several kernels, its FLOPs and bytes are counted at the longest one.
 StepWork work_of(const Profile& profile, const Ceilings& ceilings);
 
 bool is_product(const Work& work);
 
-// "attention" and "attn.softmax" as parts of component names. Error{kUsage} naming `where` for one
-// that no component of the program has.
+// "attention" and "attn.softmax" as parts of component names. Error{kUsage} naming `where` for a
+// part that occurs in no component of the program.
 class ComponentFilter {
  public:
   ComponentFilter() = default;

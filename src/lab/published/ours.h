@@ -1,4 +1,4 @@
-// Our own times, as published tables name theirs: by size, context, precision and pass.
+// Our own times, found by the keys of published tables: size, context, precision and pass.
 #pragma once
 
 #include <map>
@@ -9,16 +9,17 @@
 
 namespace tracestep {
 
-// Sequences in a batch of every published table.
+// The batch size of every published table.
 inline constexpr double kPublishedBatch = 4;
 
-// Medians of our rows by cell and pass, of the same batch and vocabulary and with naive attention;
-// primitive rows before fused ones.
+// Medians of our rows by cell and pass. Only rows of the same batch and vocabulary with naive
+// attention count; primitive rows are preferred to fused ones.
 class OurTimes {
  public:
   explicit OurTimes(const ReplayInput& ours);
 
-  // Milliseconds of our own; backward is forward and backward less forward. 0: none.
+  // Our time of the cell in ms, where backward is forward-backward minus forward; 0 when there is
+  // none.
   double find(const PublishedTime& t) const;
 
   const std::string& gpu() const { return gpu_; }

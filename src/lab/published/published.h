@@ -1,5 +1,5 @@
-// Tables that others have published of the same experiments (data/), and their replay: each cell
-// beside what a run here measured, with a verdict and the reason that the figures support.
+// Published tables of the same experiments (data/), and their replay: each cell beside our
+// measurement, with a verdict and the reason that the figures support.
 #pragma once
 
 #include <cmath>
@@ -19,7 +19,7 @@ namespace tracestep {
 struct PublishedDevice {
   std::string name;
   double fp32_tflops = 0, bf16_tflops = 0, bandwidth_gb_s = 0;
-  double usable_gib = 0;  // what a program gets of its memory
+  double usable_gib = 0;  // memory that a program can use
 
   double tflops(std::string_view precision) const {
     return precision == "fp32" ? fp32_tflops : bf16_tflops;
@@ -52,7 +52,7 @@ struct PublishedTime {
 struct PublishedPeak {
   std::string study, pass, size, precision;
   std::int64_t context = 0;
-  double gigabytes = 0;  // as printed: whether 10^9 or 2^30 bytes is one of the questions
+  double gigabytes = 0;  // as printed; 10^9 or 2^30 bytes is to be decided
 };
 
 // Attention alone: batch 8, no heads, float32.
@@ -63,7 +63,7 @@ struct PublishedAttention {
   double before_backward_mib = 0;
 };
 
-// Shares of one whole.
+// Published shares of one whole, in percent.
 struct PublishedShares {
   std::string study, whole;
   std::vector<double> percent;
@@ -81,16 +81,16 @@ struct Published {
   std::vector<PublishedAttention> attention;
   std::vector<PublishedShares> shares;
 
-  // Of a study that has no entry: two saved tensors, as plain code keeps.
+  // The entry of a study; 2, as plain code keeps, for a study without one.
   int saved_scores(std::string_view study) const;
 };
 Published published_tables();
 
 enum class Agreement {
-  kAgree,        // the same, but for the pace of the two devices
-  kExplainable,  // another figure than its label says, and the data show which
-  kSuspicious,   // impossible as labelled, or off without a reason in the data
-  kNotCompared,  // nothing to hold it against
+  kAgree,        // the same up to the speed ratio of the two devices
+  kExplainable,  // not what its label says, and the data show what it is
+  kSuspicious,   // impossible as labelled, or different without a reason in the data
+  kNotCompared,  // nothing to compare it with
 };
 std::string_view name_of(Agreement agreement);
 
@@ -104,22 +104,22 @@ struct ReplayInput {
   std::vector<ResultRow> rows;
   std::string gpu;  // the device's name; empty: not said
 };
-// Error{kInput}: as read_result(), or a CSV whose columns name no cell.
+// Error{kInput} as for read_result(), or for a CSV file whose columns identify no cell.
 ReplayInput read_replay_input(const std::filesystem::path& path);
 ReplayInput replay_input(std::vector<ResultRow> rows, const Json& environment);
 
 // Tables: `published` (one row per table of theirs), `published_times`, `published_statuses`,
 // `published_peaks`, `published_attention`, `published_shares`. Rows of bench and of attention may
-// be mixed; without any, only what the published tables say of themselves is found.
+// be mixed; without any, the published tables are only checked against themselves.
 std::vector<Table> replay_published(const Published& published, const ReplayInput& ours);
 
 // --- the parts -----------------------------------------------------------------------------------
 
-// How many times as long theirs took as ours, for cells that neither host nor profiler holds up.
+// The ratio of their time to ours, over cells that neither the host nor a profiler slows down.
 struct Pace {
   double ratio = 0;                // median; 0: too few cells
-  std::size_t cells = 0;           // that it rests on
-  double by_low = 0, by_high = 0;  // what the vendors' peaks of both devices give; 0: not known
+  std::size_t cells = 0;           // in the median
+  double by_low = 0, by_high = 0;  // expected from both devices' peaks; 0: unknown
 };
 
 struct TimeReplay {
@@ -130,7 +130,7 @@ struct TimeReplay {
 // One per cell of `published.times`.
 std::vector<TimeReplay> judge_times(const Published& published, const ReplayInput& ours);
 
-// Of a cell that ran out of memory, by the closed forms of accounting.h.
+// The verdict on a cell that ran out of memory, by the closed forms of lab/memory/accounting.h.
 ReplayVerdict judge_out_of_memory(const Published& published, const PublishedTime& cell);
 
 Table time_replay_table(const Published& published, std::span<const TimeReplay> judged);

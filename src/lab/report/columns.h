@@ -63,7 +63,8 @@ inline Column data_only(Column column) {
   return column;
 }
 
-// --- cells; null is an empty one -----------------------------------------------------------------
+// --- cells; null is an empty cell
+// -----------------------------------------------------------------
 
 inline Json when(bool condition, Json value) {
   if (!condition) value = Json();
@@ -90,7 +91,7 @@ inline Json list_of(std::span<const double> values) {
   return out;
 }
 
-// What part of the whole that is, in percent; 0 of nothing.
+// `part` in percent of `whole`; 0 when `whole` is 0.
 inline double percent_of(double part, double whole) {
   return whole > 0 ? 100.0 * part / whole : 0.0;
 }

@@ -1,4 +1,4 @@
-// The figures of an answer: read from tables, with the rows and columns they came from remembered.
+// Reads the figures of an answer from tables and remembers the rows and columns they came from.
 #pragma once
 
 #include <optional>
@@ -13,7 +13,7 @@
 
 namespace tracestep {
 
-// A row that an answer rests on, and what was read of it.
+// A row that an answer uses, and the columns that were read.
 struct RowRef {
   std::string table;
   std::size_t row = 0;
@@ -43,7 +43,7 @@ class Evidence {
     std::vector<double> numbers(std::string_view column) const;
     std::string bytes(std::string_view column) const;     // "1.50 GiB"
     std::string duration(std::string_view column) const;  // of milliseconds: "1.50 s"
-    // Nothing when the cell is empty.
+    // nullopt when the cell is empty.
     std::optional<double> number_if(std::string_view column) const;
     std::string text_or(std::string_view column, std::string_view otherwise) const;
 
@@ -61,15 +61,15 @@ class Evidence {
 
   explicit Evidence(std::span<const Table> tables) : tables_(tables) {}
 
-  // The first row with these cells. Unsupported when the table or the row is not there.
+  // The first row with these cells. Throws Unsupported when the table or the row is missing.
   Row row(std::string_view table, const Where& where) const;
   std::optional<Row> find(std::string_view table, const Where& where) const;
-  // All of them, one at least.
+  // All rows with these cells; throws Unsupported when there are none.
   std::vector<Row> rows(std::string_view table, const Where& where = {}) const;
-  // The one of them whose `column` is largest.
+  // Of those, the row whose `column` is largest.
   Row largest(std::string_view table, const Where& where, std::string_view column) const;
 
-  // What was read so far, in that order, each row once.
+  // The rows read so far, in order of first use.
   const std::vector<RowRef>& used() const { return used_; }
 
  private:
@@ -77,7 +77,7 @@ class Evidence {
   void note(const Table& table, std::size_t row, std::string_view column) const;
 
   std::span<const Table> tables_;
-  mutable std::vector<RowRef> used_;  // reading is what an answer does to its evidence
+  mutable std::vector<RowRef> used_;  // filled by the const reading functions
 };
 
 }  // namespace tracestep

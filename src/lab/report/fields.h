@@ -1,5 +1,5 @@
-// A table's columns and how each is read from a record, side by side: there is no order of values
-// that has to agree with an order of columns elsewhere.
+// A table's columns, each with the function that reads its cell from a record. So no order of
+// values has to agree with an order of columns elsewhere.
 #pragma once
 
 #include <functional>
@@ -15,7 +15,7 @@ namespace tracestep {
 template <class Record>
 struct Field {
   Column column;
-  std::function<Json(const Record& record)> get;  // a member pointer will do
+  std::function<Json(const Record& record)> get;  // may be a member pointer
 };
 
 template <class Record>

@@ -1,4 +1,4 @@
-// Text compressed as gzip does it.
+// Gzip compression of texts.
 #pragma once
 
 #include <cstddef>
@@ -8,8 +8,8 @@
 namespace tracestep {
 
 std::string gzip(std::string_view text);
-// The inverse. Error{kInput} for what is no gzip data, and for more than `max_bytes` of text: a
-// thousand bytes can stand for a million.
+// The inverse of gzip(). Error{kInput} for data that is not gzip, and for more than `max_bytes` of
+// text, since a small file can expand to a huge text.
 std::string gunzip(std::string_view data, std::size_t max_bytes = std::size_t{1} << 30);
 
 }  // namespace tracestep

@@ -1,5 +1,5 @@
 // One HTML page of a whole report: tables and charts, drawn by the page itself from the JSON that
-// it carries. It asks nothing of the network, and holds no figure that is not in that JSON.
+// it carries. It makes no network requests, and shows only figures of that JSON.
 #pragma once
 
 #include <span>
@@ -11,8 +11,9 @@
 
 namespace tracestep {
 
-// A figure of a table's columns. `kind` is a drawing of web/charts.js or web/timeline.js: "lines",
-// "bars", "roofline" or "timeline"; `options` names columns (see chart_columns()) and says how.
+// A chart of a table's columns. `kind` is a drawing of web/charts.js or web/timeline.js: "lines",
+// "bars", "roofline" or "timeline"; `options` names columns (see chart_columns()) and how to draw
+// them.
 struct Chart {
   std::string kind = {}, title = {}, table = {};
   Json options = Json::object();
@@ -20,7 +21,7 @@ struct Chart {
 // The columns that a chart reads, for checks.
 std::vector<std::string> chart_columns(const Chart& chart);
 
-// Its title and its reading stand in the JSON's table "readings" under `id`.
+// Its title and explanation are in the JSON's table "readings", under `id`.
 struct PageSection {
   std::string id;
   std::vector<std::string> tables;
@@ -32,8 +33,8 @@ struct PageSection {
 std::string html_page(std::string_view title, std::string_view json, std::span<const Table> tables,
                       std::span<const PageSection> sections);
 
-// The JSON that a page carries: the one given to html_page(), but for how "<" is written.
-// Error{kInput}: no such page.
+// The JSON in a page: the one given to html_page(), except that "<" is escaped. Error{kInput} when
+// `html` is not such a page.
 std::string json_of_page(std::string_view html, const std::string& where);
 
 }  // namespace tracestep

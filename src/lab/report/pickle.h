@@ -1,5 +1,5 @@
 // A writer of Python's pickle format, protocol 2, for plain data: numbers, text, lists, dicts and
-// pairs. No classes and no calls, so that whoever reads it may refuse them.
+// pairs. No classes and no calls, so that readers can refuse those.
 #pragma once
 
 #include <cstdint>
@@ -25,13 +25,14 @@ class PickleWriter {
   void pair(std::int64_t first, std::int64_t second);
 
   void begin_list();
-  // Before every item. Lists are appended to in batches, which readers need for long ones.
+  // To be called before every item. Items of long lists are written in batches, as readers require.
   void next_item();
   void end_list();
   void begin_dict() { out_ += "}("; }
   void end_dict() { out_ += 'u'; }
 
-  // Keeps what was written last, to be fetched again: one object in two places for the reader.
+  // Stores the value written last in the memo and returns its index, so that it can be written
+  // again as the same object.
   int remember();
   void fetch(int memo);
 

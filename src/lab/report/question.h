@@ -1,5 +1,5 @@
-// A question of the study and the words that its answer is put together from. Every subject of the
-// lab has a list of them (questions.cpp).
+// A question of the study and the function that composes its answer. Every folder of the lab lists
+// its questions in questions.cpp.
 #pragma once
 
 #include <fmt/format.h>

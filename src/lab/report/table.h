@@ -1,5 +1,5 @@
 // The one table model that every command fills and every writer prints. A cell holds the raw value
-// (bytes as bytes, times in the column's unit); how it looks is the writer's business.
+// (bytes as bytes, times in the column's unit); the writers format it.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@ enum class ColumnKind {
   kText,
   kInt,
   kReal,
-  kBytes,  // whole bytes; people see "1.50 GiB"
+  kBytes,  // whole bytes; shown as "1.50 GiB"
   kBool,
   kReals,       // a list of numbers: only in csv and json
   kStructured,  // an object or a list of objects: only in csv and json
@@ -27,7 +27,7 @@ enum class ColumnKind {
 
 struct Column {
   std::string name = {};   // the key in csv and json: "mean_ms"
-  std::string title = {};  // what people see; `name` when empty
+  std::string title = {};  // the shown title; `name` when empty
   std::string unit = {};   // "ms"; shown after the title
   ColumnKind kind = ColumnKind::kText;
   int digits = -1;  // decimals of a real number; -1 gives four significant digits
@@ -44,7 +44,7 @@ struct Table {
 
   // A row of one cell per column. CHECKs that the number and the types of the cells fit.
   void add_row(std::vector<Json> cells);
-  // A row of these cells, by the names of their columns; the others stay empty.
+  // Adds a row with these cells, given by column name; other cells stay empty.
   void add_cells(std::initializer_list<std::pair<std::string_view, Json>> cells);
 };
 
@@ -69,7 +69,7 @@ void write(const Document& document, Format format, std::ostream& out);
 std::string to_string(const Document& document, Format format);
 
 // Writes to the file `path`, which appears whole or not at all, or to stdout when it is empty.
-// Error{kOutput} when that fails. Use check_writable() of base/output_file.h before the work.
+// Error{kOutput} when that fails; call check_writable() of base/output_file.h before long work.
 void write_output(const Document& document, Format format, const std::string& path);
 
 }  // namespace tracestep

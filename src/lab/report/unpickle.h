@@ -1,6 +1,6 @@
-// A reader of Python's pickle format that takes plain data alone: numbers, text, lists, tuples and
-// dicts of protocols 2 to 5. A file that asks for a class or a call is refused, so reading one that
-// a stranger wrote runs nothing; nor can it ask for more than a few times its size in memory.
+// A reader of Python's pickle format for plain data only: numbers, text, lists, tuples and dicts of
+// protocols 2 to 5. A file with a class or a call is refused, so an untrusted file cannot run code;
+// nor can it take more than a few times its size in memory.
 #pragma once
 
 #include <cstddef>
@@ -14,12 +14,14 @@ namespace tracestep {
 
 class PickleValue;
 
-// The values of a file, in lists without pointers: scalars stay in its bytes and containers name
-// their items by place, so that no nesting, sharing or self-reference costs stack or leaks.
+// The values of a file, in lists without pointers: scalars stay in the file's bytes and containers
+// refer to their items by index, so that nesting, sharing and self-references cost no stack and
+// cannot leak.
 class Pickle {
  public:
-  // Keeps `bytes`, fewer than 2^31 of them. Errors: kInput naming `where` and the byte: a truncated
-  // file, an opcode that makes objects, values that need more than 3 times its size in memory.
+  // `bytes`, fewer than 2^31, must outlive the object. Errors: kInput naming `where` and the byte:
+  // a truncated file, an opcode that makes objects, values that need more than 3 times its size in
+  // memory.
   Pickle(std::string_view bytes, const std::string& where);
 
   PickleValue root() const;
@@ -28,7 +30,7 @@ class Pickle {
   friend class PickleValue;
   friend class PickleReader;
 
-  // A container when the highest bit is set, else the place of a scalar's opcode.
+  // The index of a container when the highest bit is set, else the offset of a scalar's opcode.
   using Ref = std::uint32_t;
   static constexpr Ref kContainer = Ref{1} << 31;
   struct Container {
@@ -44,7 +46,7 @@ class Pickle {
 // One of them; valid while its Pickle lives.
 class PickleValue {
  public:
-  // Of another type: the fallback, an empty text, no items.
+  // For a value of another type these return the fallback, an empty text, or no items.
   std::int64_t as_int(std::int64_t fallback = 0) const;
   std::string_view as_text() const;
   // Items of a list or tuple, members of a dict.
@@ -52,10 +54,10 @@ class PickleValue {
   // Item `i` of a list or tuple.
   PickleValue operator[](std::size_t i) const;
   bool is_list() const;
-  // nothing: not a dict, or no such text key. Looks at size() members.
+  // The member of a dict; nullopt when this is not a dict or has no such text key. O(size()).
   std::optional<PickleValue> find(std::string_view key) const;
 
-  // Whether both are one object.
+  // Whether both refer to the same object.
   friend bool operator==(const PickleValue&, const PickleValue&) = default;
 
  private:

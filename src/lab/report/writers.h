@@ -1,4 +1,4 @@
-// One writer per format, each in its own file; and what the formats for people share.
+// One writer per format, each in its own file, and helpers of the human-readable formats.
 #pragma once
 
 #include <iosfwd>
@@ -16,7 +16,7 @@ void write_json(const Document& document, std::ostream& out);
 void write_latex(const Document& document, std::ostream& out);
 void write_typst(const Document& document, std::ostream& out);
 
-// A table as people read it: columns for people only, every cell formatted with human units.
+// A table for human readers: without data-only columns, every cell formatted with its unit.
 struct DisplayTable {
   std::vector<std::string> headers;
   std::vector<bool> is_right_aligned;  // numbers

@@ -1,5 +1,5 @@
-// Answers to the questions of the study, composed from a run's own tables: every figure in them is
-// read from a row that the answer names, and where the rows do not support one, it is refused.
+// Answers to the questions of the study, composed from a run's own tables: every figure is read
+// from a row that the answer names, and a question that the rows cannot answer gets no answer.
 #pragma once
 
 #include <span>
@@ -19,15 +19,15 @@ struct Answer {
   std::string command;  // measures the rows again
 };
 
-// Those of every subject, in the order of a report.
+// The questions of every subject, in the order of a report.
 std::span<const Question> questions();
-// Those that stand apart: training, published tables.
+// The questions of no other subject: training and published tables.
 std::span<const Question> other_questions();
 
 Answer answer(const Question& question, std::span<const Table> tables);
 std::vector<Answer> answer_all(std::span<const Table> tables);
 
-// Rows: questions; the rows an answer rests on as text for people and as a list for programs.
+// Rows: questions; columns: the rows an answer uses, as text for people and as a list for programs.
 Table answers_table(std::span<const Answer> answers);
 // "clocks row 2, passes rows 1 and 4": the first row of a table is 1.
 std::string rests_on(const Answer& answer);

@@ -18,7 +18,7 @@
 
 namespace tracestep {
 
-// What training left behind.
+// The result of the study's training.
 struct StudyTraining {
   ModelConfig model;
   BatchShape shape;
@@ -29,14 +29,14 @@ struct StudyTraining {
   std::string sample;  // text from the trained model
 };
 
-// What a study needs from whoever starts it.
+// What the caller of a study provides.
 struct StudyMachine {
   DeviceFactory make_device;
   DeviceFactory make_reference;
   std::function<Ceilings(const RunSpec& run)> ceilings;
-  // Trains a small model for about so many seconds; `step_ms`: what one of its steps takes.
+  // Trains a small model for about `seconds`; `step_ms`: the time of one of its steps.
   std::function<StudyTraining(double seconds, double step_ms)> train;
-  // The warm-up study of one cell, each row from a process of its own; empty: left out.
+  // The warm-up study of one cell, each row from a separate process; if empty, it is left out.
   std::function<Table(const RunSpec& step, const std::vector<std::int64_t>& warmups)> warm_up;
   DeviceTraits traits;
   std::int64_t memory_bytes = 0;  // 0: not known
@@ -49,7 +49,7 @@ struct StudyMachine {
 struct StudySizes {
   std::vector<ModelConfig> models;  // timed in every mode, smallest first; the first is trained
   BatchShape shape;
-  int steps = 10;  // timed ones of a cell; fewer when time is short
+  int steps = 10;  // timed steps per cell; fewer when time is short
   ModelConfig scaled;
   std::vector<std::int64_t> contexts;  // of `scaled`, each twice the one before
   std::vector<std::int64_t> warmups;
@@ -65,40 +65,40 @@ struct StudySizes {
 };
 StudySizes cpu_study_sizes();
 StudySizes gpu_study_sizes();
-// A short look: fewer and smaller cells of everything.
+// The sizes of a quick study: fewer and smaller cells.
 StudySizes quick_study_sizes();
 
 // Titled tables with a few plain sentences each.
 struct StudySection {
   std::string id = {}, title = {};
-  std::string reading = {};        // what the tables show, in words and with this run's numbers
-  std::vector<Table> tables = {};  // the first `shown` also stand in the Markdown page
+  std::string reading = {};        // what the tables show, with this run's numbers
+  std::vector<Table> tables = {};  // the Markdown page has the first `shown` only
   std::size_t shown = SIZE_MAX;
   std::vector<Chart> charts = {};
 };
 
-// One measured cell: its row, and the step taken apart for those that are shown so.
+// One measured cell: its row, and for some cells the breakdown of a step.
 struct StudyCell {
   CellSpec spec;
   CellResult result;
 };
 
-// What a part works with, and what it leaves to later parts.
+// The state that the parts of a study share and add to.
 struct StudyContext {
   const StudyMachine& machine;
   const StudySizes& sizes;
   std::function<void(const std::string& what)> announce;
   std::chrono::steady_clock::time_point deadline = {};  // of the part that runs
-  int begun = 0, left_out = 0;  // cells for which there was time, and for which there was none
+  int begun = 0, left_out = 0;  // cells measured, and cells skipped for lack of time
   std::vector<StudyCell> cells = {}, scaling = {};
   std::vector<MemoryCell> memory = {};
   std::vector<AttentionResult> attention = {};
   std::vector<StudySection> sections = {};
 
   double seconds_left() const;
-  // Whether work of so many seconds may begin; counts a cell that may not.
+  // Whether work of `seconds` may begin; counts the cell as begun or left out.
   bool has_time_for(double seconds);
-  // The same run at the machine's place, with its seed.
+  // `run` with the machine's place and seed.
   RunSpec here(RunSpec run) const;
 };
 
