@@ -29,8 +29,8 @@ const Command& find_command(std::span<const Command> commands, const std::string
               "tracestep --help lists them");
 }
 
-// `takes_more`: whether words beyond what the option needs are its own (and then an error), or left
-// for the words of the command.
+// `takes_more`: whether extra words after the option count as its values (which is an error) or are
+// left to the command's positional words.
 void add_option(CLI::App& app, const Option& option, bool takes_more) {
   if (option.max_values == 0) {
     app.add_flag_callback(option.flag, [&option] { option.read(option.flag, ""); });

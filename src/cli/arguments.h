@@ -1,4 +1,4 @@
-// From the words of the command line to filled options. The only place that knows CLI11.
+// Parses the command line into options. The only file that uses CLI11.
 #pragma once
 
 #include <span>
@@ -8,8 +8,8 @@
 
 namespace tracestep::cli {
 
-// Finds the command and reads its options. nullptr: help was asked for and has been printed.
-// Errors: kUsage for unknown commands and flags (with the nearest known one), missing and
+// Finds the command and reads its options. Returns nullptr when help was asked for and has been
+// printed. Errors: kUsage for unknown commands and flags (with the nearest known one), missing and
 // malformed values.
 const Command* parse_arguments(std::span<const Command> commands,
                                std::span<const std::string> arguments);

@@ -11,8 +11,8 @@
 namespace tracestep::cli {
 namespace {
 
-// What names one run of a grid, and the part of the measurement that a process gets of its own. All
-// take one value.
+// The flags that select one run of a grid, and those of the measurement that each process gets
+// separately. All take one value.
 std::vector<std::string> own_flags() {
   std::vector<std::string> out{"--warmup-study", "--warmup",    "--format", "--output",
                                "--resume",       "--max-noise", "--roof"};
@@ -27,7 +27,7 @@ std::vector<std::string> arguments_of(const RunSpec& run, std::int64_t warmup,
   std::vector<std::string> out = without_flags(arguments, own_flags());
   for (const RunField& field : run_fields()) {
     const std::string value = text_of(field, run);
-    // A model of one's own has no preset, and its sizes are among the arguments.
+    // A custom model has no preset; its sizes are already among the arguments.
     const bool is_preset = field.choices.empty() || std::ranges::count(field.choices, value) > 0;
     if (field.is_axis && is_preset) out.insert(out.end(), {field.flag, value});
   }
@@ -35,7 +35,7 @@ std::vector<std::string> arguments_of(const RunSpec& run, std::int64_t warmup,
   return out;
 }
 
-// A process says why it failed in its last line.
+// The last line of a process's output has the reason of its failure.
 std::string last_line(const std::string& text) {
   const std::size_t end = text.find_last_not_of('\n');
   if (end == std::string::npos) return "it said nothing";

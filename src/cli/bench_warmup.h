@@ -1,4 +1,4 @@
-// `bench --warmup-study`: every run with each number of warm-up steps, in processes of their own.
+// `bench --warmup-study`: every run with each number of warm-up steps, each in its own process.
 #pragma once
 
 #include <span>
@@ -11,14 +11,14 @@
 
 namespace tracestep::cli {
 
-// `arguments`: those of this process; the new ones get all but what names the run, the warm-up and
-// the output. Ends early when `stop` is requested (nullptr: never). Error{kFailed} with what a
-// process said when it fails.
+// `arguments`: those of this process; the new processes get them without the flags for the run, the
+// warm-up and the output. Ends early when `stop` is requested (nullptr: never). Error{kFailed} with
+// the last message of a process that fails.
 Table warmup_study(const std::vector<RunSpec>& runs, const std::vector<std::int64_t>& warmups,
                    std::span<const std::string> arguments, const StopSignal* stop);
 
-// Arguments without the flags of `dropped` and their values. A flag's value is the next word, or
-// stands behind "=".
+// Arguments without the flags of `dropped` and their values. A flag's value is the next word or
+// follows "=".
 std::vector<std::string> without_flags(std::span<const std::string> arguments,
                                        std::span<const std::string> dropped);
 

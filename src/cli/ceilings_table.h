@@ -1,4 +1,4 @@
-// What the machine can do at best, as tables: what every speed is a share of.
+// Tables of the machine's ceilings, the highest speeds that it reaches.
 #pragma once
 
 #include <vector>

@@ -23,7 +23,7 @@ using File = std::unique_ptr<std::FILE, int (*)(std::FILE*)>;
               fmt::format("{} is not possible: {}", what, std::strerror(error)));
 }
 
-// What the process writes goes to files, so that neither stream can block it.
+// The output goes to files, so that neither stream can block the process.
 File temporary_file() {
   File out(std::tmpfile(), &std::fclose);
   if (out == nullptr) fail("a temporary file", errno);

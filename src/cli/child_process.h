@@ -1,4 +1,4 @@
-// Another process of this program, for what must start from nothing.
+// Runs this program in another process, for measurements that need a fresh start.
 #pragma once
 
 #include <span>

@@ -1,4 +1,4 @@
-// What a command of the program is: words for people, options, and a function that does it.
+// A command of the program: its help texts, its options and the function that runs it.
 #pragma once
 
 #include <functional>
@@ -15,8 +15,8 @@ struct Command {
   std::string summary = {};  // one line: the question it answers
   std::string details = {};  // a few sentences for `--help`
   std::vector<std::pair<std::string, std::string>> examples = {};  // arguments, what they show
-  OptionSet options = {};                                          // they fill what `run` reads
-  // `arguments`: the whole command line, for the record. Returns the exit status.
+  OptionSet options = {};  // they set the variables that `run` reads
+  // `arguments`: the whole command line, to be recorded in results. Returns the exit status.
   std::function<int(std::span<const std::string> arguments)> run = {};
 };
 
@@ -41,7 +41,7 @@ const std::vector<Command>& all_commands();
 // The help of the program and of one command, at most 100 columns wide.
 std::string help_text(std::span<const Command> commands);
 std::string help_text(const Command& command);
-// docs/cli.md.
+// The text of docs/cli.md.
 std::string cli_reference(std::span<const Command> commands);
 
 }  // namespace tracestep::cli

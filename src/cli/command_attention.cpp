@@ -18,7 +18,7 @@ namespace {
 
 constexpr const char* kSchema = "tracestep.attention/1";
 
-// What a sweep is made of where no flag says otherwise.
+// The defaults of a sweep.
 struct Sweep {
   std::string_view name;
   std::vector<std::pair<const char*, std::vector<std::string>>> values;
@@ -50,7 +50,7 @@ struct AttentionOptions {
   OutputOptions output;
 };
 
-// What no flag has said, from the sweep.
+// Fills in options that no flag has set from the sweep.
 void complete(AttentionOptions& o) {
   for (const auto& [field, values] : std::ranges::find(sweeps(), o.sweep, &Sweep::name)->values) {
     if (!o.grid.is_given(field)) o.grid.offer(field, values);
@@ -94,7 +94,8 @@ std::vector<AttentionSpec> specs_of(const AttentionOptions& o, RunSpec run) {
   return out;
 }
 
-// A machine without a limit would start to swap, or end the process, instead of saying no.
+// Without a limit the machine would start to swap or kill the process instead of failing the
+// allocation.
 std::int64_t limit_of(const Place& place, const Json& environment) {
   if (place.memory_limit_bytes > 0 || place.device != "cpu") return place.memory_limit_bytes;
   std::int64_t room = 0;

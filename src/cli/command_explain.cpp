@@ -53,7 +53,7 @@ ResultRow measured_row() {
   return ResultRow::of(cell_columns(), cell_row(result), Json::object());
 }
 
-// The model that was measured: a preset, or sizes of one's own from the row's parameters.
+// The model that was measured: a preset, or the sizes in the row's parameters.
 ModelConfig model_of_row(const ResultRow& row) {
   const std::string size = row.text("size");
   const auto& presets = model_presets();

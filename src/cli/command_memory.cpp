@@ -39,8 +39,8 @@ struct MemoryOptions {
 
 constexpr const char* kCourse = "course-pytorch";
 
-// The tables of one cell, in the order of a report. Those that are long are left out for people
-// unless they are asked for.
+// The tables of one cell, in the order of a report. Long ones are left out of human-readable
+// formats unless they are asked for.
 struct OneTable {
   const char* name;
   bool is_long;
@@ -169,7 +169,7 @@ void add_failure(const MemoryCell& cell, const MemoryOptions& o, std::vector<Tab
   if (!failed.run.oom) return;
   tables.push_back(failure_table(failed));
   tables.push_back(failure_holder_table(failed));
-  // Where the device itself gave out, what was live is what there is.
+  // Where the device itself ran out, the bytes live at that moment are the limit.
   std::int64_t limit = failed.run.oom->limit_bytes;
   for (const LiveAllocation& block : failed.run.oom->live) {
     if (failed.run.oom->limit_bytes == 0) limit += block.requested_bytes;

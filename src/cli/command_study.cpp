@@ -72,7 +72,8 @@ StudySizes sizes_of(const StudyOptions& o, const Place& place) {
 
 StudyMachine machine_of(const StudyOptions& o, const RunSpec& run, const StudySizes& sizes,
                         const Json& environment) {
-  // A machine without a limit would start to swap, or end the process, instead of saying no.
+  // Without a limit the machine would start to swap or kill the process instead of failing the
+  // allocation.
   const std::int64_t memory = memory_of(run.place, environment);
   RunSpec limited = run;
   Place& place = limited.place;
@@ -88,7 +89,7 @@ StudyMachine machine_of(const StudyOptions& o, const RunSpec& run, const StudySi
       .ceilings = device_ceilings,
       .train = [training](double seconds,
                           double step_ms) { return train_for_study(training, seconds, step_ms); },
-      // Without the limit of what is there, which no one asked for.
+      // Without the default limit, which the user did not set.
       .warm_up =
           [place = run.place](const RunSpec& step, const std::vector<std::int64_t>& warmups) {
             return warm_up(place, step, warmups);

@@ -154,7 +154,7 @@ TrainResult run_loop(const TrainCommand& o, Device& device, const TokenSplit& sp
   });
 }
 
-// Not --save onto --init: a model may be trained further in its place.
+// --save may be the same file as --init, so that a model can be trained further in place.
 void check_files(const TrainCommand& o) {
   std::vector<NamedPath> inputs{{"--tokens", o.tokens.tokens}};
   for (const std::filesystem::path& text : o.tokens.text) inputs.push_back({"--text", text});

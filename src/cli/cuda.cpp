@@ -99,7 +99,7 @@ std::unique_ptr<Device> make_cuda(const RunSpec& run) {
        .pooled = !env::plain_allocator(),
        .memory_limit = place.memory_limit_bytes,
        .tf32 = run.precision.tf32,
-       // Choices of the file are kept to; new ones would depend on times.
+       // Stored choices are used; new ones would depend on measured times.
        .tune = place.tune && !place.deterministic,
        .tune_file = place.is_tuned() ? place.tuning_path().string() : std::string(),
        .kernel_cache = env::kernel_cache()});
@@ -107,7 +107,7 @@ std::unique_ptr<Device> make_cuda(const RunSpec& run) {
 
 namespace {
 
-// Without the run's memory limit, and making no choices for its file.
+// Measured without the run's memory limit and without writing to its tuning file.
 CudaCeilings measured_ceilings(const RunSpec& run) {
   RunSpec plain = run;
   plain.place = {.device = run.place.device};

@@ -1,5 +1,5 @@
-// What `--device cuda` means in this build and on this machine. Only cuda.cpp knows whether the
-// CUDA back end was built; without it everything here says so.
+// What `--device cuda` means in this build and on this machine. Only cuda.cpp depends on whether
+// the CUDA back end was built; without it these functions report that it is missing.
 #pragma once
 
 #include <memory>
@@ -15,21 +15,21 @@
 
 namespace tracestep::cli {
 
-// 0 for "cuda", 3 for "cuda:3"; nothing for other names.
+// 0 for "cuda", 3 for "cuda:3"; nullopt for other names.
 std::optional<int> cuda_index(std::string_view device);
 
-// Error{kDevice}: no back end in this build, no driver, no such device.
+// Error{kDevice} when the build has no CUDA back end, or the driver or the device is missing.
 void check_cuda(const Place& place);
 
-// Error{kUsage}, {kInput}, {kOutput}: --tune, --tune-file and --deterministic that do not fit
-// together or to the device.
+// Error{kUsage}, {kInput}, {kOutput}: for --tune, --tune-file and --deterministic that contradict
+// each other or do not apply to the device.
 void check_tuning(const Place& place);
 
-// Errors as check_cuda(), and for a GPU that is too old.
+// Errors as check_cuda(), and Error{kDevice} for a GPU that is too old.
 std::unique_ptr<Device> make_cuda(const RunSpec& run);
 
-// The fastest matrix product of the run's precision that the device reaches, in TFLOP/s; 0: not
-// known.
+// The highest speed of matrix products in the run's precision on the device, in TFLOP/s; 0:
+// unknown.
 double cuda_roof_tflops(const RunSpec& run);
 
 // The GPU's measured ceilings for the run's precision; errors as make_cuda().
@@ -39,11 +39,11 @@ Ceilings cuda_ceilings(const RunSpec& run);
 // precision; errors as make_cuda().
 std::vector<Table> cuda_ceiling_tables(const RunSpec& run);
 
-// Adds the GPU, the driver and the libraries to the environment of a result on `place.device`; adds
-// nothing for other devices, nulls for what is not known.
+// Adds the GPU, the driver and the libraries to the environment of a result, with null for unknown
+// facts; adds nothing when `place.device` is not a CUDA device.
 void add_cuda_environment(const Place& place, Json& environment);
 
-// Adds rows of part, state and note: the back end, each GPU, driver and libraries.
+// Adds rows (part, state, note) for the back end, each GPU, the driver and the libraries.
 void add_cuda_parts(Table& parts);
 
 }  // namespace tracestep::cli

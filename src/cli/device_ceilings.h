@@ -1,5 +1,5 @@
-// The ceilings of a device for one precision, measured in about two seconds: what `profile` draws
-// its rooflines with. `doctor --ceilings` measures the same and more.
+// The ceilings of a device for one precision, measured in about two seconds: `profile` draws its
+// rooflines with them. `doctor --ceilings` measures these and more.
 #pragma once
 
 #include "lab/measure/ceilings.h"
@@ -7,7 +7,7 @@
 
 namespace tracestep::cli {
 
-// Unknown for devices that are not measured (reference).
+// Empty for devices that are not measured (reference).
 Ceilings device_ceilings(const RunSpec& run);
 
 }  // namespace tracestep::cli

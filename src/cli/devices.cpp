@@ -20,7 +20,7 @@ const std::vector<std::string> kNames{"cpu", "cuda", "reference", "null"};
 
 int threads_of(const Place& place) {
   if (place.threads > 0) return place.threads;
-  // Not the affinity of now: the CPU back end binds this thread to a core once it has run.
+  // Not the current affinity: the CPU back end binds this thread to a core once it has run.
   return env::threads().value_or(cpu::allowed_cores());
 }
 

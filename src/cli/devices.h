@@ -1,5 +1,5 @@
-// From what the command line says of a run to one that this build and machine can do. Concrete back
-// ends are named only here.
+// Checks that this build and machine have the device of a run, and fills in its threads. Concrete
+// back ends are named only here.
 #pragma once
 
 #include <initializer_list>
@@ -11,33 +11,33 @@
 
 namespace tracestep::cli {
 
-// The devices of this build, for make_device().
+// Registers the devices of this build for make_device().
 void register_devices();
 
-// What a command does with the device: a plan needs none to be there.
+// What a command does with the device: kRun needs it to be present, kPlan does not.
 enum class DeviceUse { kRun, kPlan };
 
-// Error{kUsage} for names that mean nothing (with the nearest one) and for devices other than
-// `usable`, which the command can do its work on; Error{kDevice} for devices that this build or
-// this machine does not have. Cheap: nothing is started.
+// Error{kUsage} for unknown names (with the nearest one) and for devices that the command does not
+// support (not in `usable`); Error{kDevice} for devices that this build or this machine does not
+// have. Cheap: no device is started.
 void check_device(const RunSpec& run, std::initializer_list<const char*> usable,
                   DeviceUse use = DeviceUse::kRun);
-// The run with the CPU threads that it will have, its device checked: --threads, else
-// OMP_NUM_THREADS, else all allowed cores.
+// The run with its device checked and its CPU threads filled in: --threads, else OMP_NUM_THREADS,
+// else all allowed cores.
 RunSpec placed(RunSpec run, std::initializer_list<const char*> usable,
                DeviceUse use = DeviceUse::kRun);
 
-// The runs that flags ask for, checked and placed.
+// All runs of `grid`, checked and with placed() applied.
 std::vector<RunSpec> runs_of(const RunGrid& grid, std::initializer_list<const char*> usable,
                              DeviceUse use = DeviceUse::kRun);
-// The same for flags that say one.
+// The same for a grid of one run.
 RunSpec run_of(const RunGrid& grid, std::initializer_list<const char*> usable,
                DeviceUse use = DeviceUse::kRun);
 
-// The oracle for a run: its one precision, no limit.
+// The float64 reference device for a run, without a memory limit.
 std::unique_ptr<Device> make_reference(const RunSpec& run);
 
-// Traits of the device asked for, for predictions without a device.
+// The traits of the place's device, for predictions without running on it.
 DeviceTraits traits_of(const Place& place);
 
 }  // namespace tracestep::cli

@@ -11,23 +11,23 @@ namespace tracestep::cli {
 
 class LockedFile {
  public:
-  // Opens `path` (links are followed), made when it is missing, and locks it until the end; `where`
-  // is the part in brackets of messages. Errors: kInput when it is no regular file; kOutput when it
-  // cannot be written, or another process holds the lock.
+  // Opens `path` (links are followed), creates it when missing, and locks it for the object's
+  // lifetime; `where` is the part in brackets of messages. Errors: kInput when it is not a regular
+  // file; kOutput when it cannot be written, or another process holds the lock.
   LockedFile(std::filesystem::path path, std::string where);
 
-  // All of it. Errors: kInput, also for more than `limit` bytes.
+  // The whole content. Errors: kInput, also for more than `limit` bytes.
   std::string read(std::int64_t limit) const;
-  // The other members throw kOutput, and then the file is as it was.
-  // Adds `text` at the end; on return it is on the disk.
+  // The members below throw kOutput on failure and then leave the file unchanged. Adds `text` at
+  // the end; on return it is on the disk.
   void append(std::string_view text);
-  // Drops what lies behind the first `bytes`.
+  // Truncates the file to its first `bytes`.
   void cut(std::int64_t bytes);
-  // Puts a file of this content in its place, which is never there in part; the lock goes with it.
+  // Replaces the file by one with this content, all or nothing; the new file is locked.
   void replace(std::string_view text);
 
  private:
-  // Closes what it holds.
+  // An owned file descriptor.
   class Descriptor {
    public:
     explicit Descriptor(int fd = -1) : fd_(fd) {}
@@ -49,7 +49,7 @@ class LockedFile {
 
   std::filesystem::path path_;
   std::string where_;
-  bool is_ours_ = false;  // made here, and without content so far
+  bool is_ours_ = false;  // created here and still empty
   Descriptor file_;
 };
 

@@ -17,12 +17,13 @@
 namespace tracestep::cli {
 namespace {
 
-// Messages quote names and values from files, which may hold any bytes, and any number of them.
+// Messages quote names and values from files, which may hold any bytes and be of any length.
 void say(std::string_view message) {
   std::fputs(("tracestep: " + message_line(message) + "\n").c_str(), stderr);
 }
 
-// Below the command line a mistake is named by what is wrong ("heads"); a person knows the flag.
+// The option that an error of the lower layers is about: they name the field ("heads"), the user
+// knows the flag.
 const Option* option_meant(const Command& command, const Error& error) {
   if (error.code() != ErrorCode::kUsage) return nullptr;
   for (const Option& option : command.options.options()) {

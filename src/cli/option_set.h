@@ -1,5 +1,5 @@
-// The options of one command as plain records: what `--help`, docs/cli.md and the parser read.
-// Each option says how its text becomes a value; values are checked strictly as they are read.
+// The options of one command as plain records: `--help`, docs/cli.md and the parser are made from
+// them. Each option has the function that reads its values, which checks them strictly.
 #pragma once
 
 #include <algorithm>
@@ -19,7 +19,7 @@
 namespace tracestep::cli {
 
 struct Option {
-  // `flag` is there for messages; called once for every value, or once with "" for a switch.
+  // Called once for every value, or once with "" for a switch; `flag` is for messages.
   using Read = std::function<void(const std::string& flag, const std::string& text)>;
 
   std::string group;
@@ -29,12 +29,12 @@ struct Option {
   Read read;
   int min_values = 1;
   int max_values = 1;
-  std::string default_text = {};  // what the value is when the flag is left out; empty: not said
+  std::string default_text = {};  // default for help texts; empty: not shown
 };
 
-// A word without a flag, found by its place: "tracestep compare A B".
+// A word without a flag, identified by its position: "tracestep compare A B".
 struct Positional {
-  std::string name;  // "A": what help texts and messages call it
+  std::string name;  // "A": its name in help texts and messages
   std::string doc;
   std::function<void(const std::string& name, const std::string& text)> read;
   bool is_required = true;
@@ -50,8 +50,8 @@ struct RealRange {
   double max = std::numeric_limits<double>::max();
 };
 
-// Where a variable is given its value is also the default that help texts show, unless the flag
-// would refuse it: then it stands for "not given".
+// An option's variable `out` also provides the default in help texts: its value at that time,
+// unless the flag would refuse that value, which then means "not given".
 class OptionSet {
  public:
   // The heading in help texts of the options that follow.
@@ -60,7 +60,7 @@ class OptionSet {
   void toggle(std::string flag, bool& out, std::string doc);
   void value(std::string flag, std::string value_name, std::string doc, Option::Read read,
              std::string default_text = {});
-  // Several words after one flag.
+  // A flag with `min` to `max` values as separate words.
   void values(std::string flag, std::string value_name, int min, int max, std::string doc,
               Option::Read read);
   void text(std::string flag, std::string value_name, std::string& out, std::string doc);
@@ -82,7 +82,7 @@ class OptionSet {
         },
         std::move(shown));
   }
-  // One of `values`, each called what name_of() says.
+  // One of `values`, by their names from name_of().
   template <class T, std::size_t N>
   void one_of(std::string flag, T& out, const T (&values)[N], std::string doc) {
     std::vector<std::string> names;

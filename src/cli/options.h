@@ -1,4 +1,4 @@
-// The options that commands share: flags for the fields of a run, and where results go.
+// The options that commands share: flags for the fields of a run and for the output of results.
 #pragma once
 
 #include <filesystem>
@@ -19,22 +19,22 @@ struct OutputOptions {
   std::filesystem::path path;  // empty: stdout
 };
 
-// How many values a flag may have. With kGrid those of an axis are a list.
+// How many values a flag may have: one, or with kGrid a list for fields that are axes.
 enum class Values { kOne, kGrid };
 
-// Flags for all fields of a group, with the heading that goes with it (kStep stands under the
-// command's own). `devices`: what --device can be for this command.
+// Flags for all fields of a group, with the group's heading (kStep goes under the command's own).
+// `devices`: the values of --device for this command.
 void add_fields(OptionSet& set, RunGrid& grid, FieldGroup group, Values values,
                 const std::string& devices = {});
-// The flag of one field. `help`: in place of the field's own.
+// Adds the flag of one field. `help` replaces the field's own help text.
 void add_field(OptionSet& set, RunGrid& grid, std::string_view name, Values values,
                std::string help = {});
 void add_output_options(OptionSet& set, OutputOptions& output);
 
-// For lengths of sequences and numbers of them outside the table.
+// The range of lengths, counts and widths whose flags are not fields of a run.
 inline constexpr IntRange kShapeRange{1, std::int64_t{1} << 20};
 
-// The environment of every result, with the threads and limits of this run. Taken before anything
+// The environment of every result, with the threads and limits of this run. Call it before anything
 // runs: afterwards this thread is bound to one core, and the count of cores would be wrong.
 Json environment_of(std::span<const std::string> arguments, const RunSpec& run);
 

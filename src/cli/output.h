@@ -12,23 +12,23 @@
 
 namespace tracestep::cli {
 
-// A file of the command line: the flag that named it, and where it is.
+// A file given on the command line: its flag and its path.
 struct NamedPath {
   std::string flag;
   std::filesystem::path path;  // empty: not given
 };
 
-// Error{kUsage} when an output is the same file as an input or another output, by whatever links
-// and spellings; before anything is written.
+// Error{kUsage} when an output is the same file as an input or another output, also through links
+// or another spelling; call it before anything is written.
 void check_apart(std::span<const NamedPath> inputs, std::span<const NamedPath> outputs);
 
-// Error{kOutput} when --output names a place that cannot be written; before the work starts.
+// Error{kOutput} when --output cannot be written; call it before the work starts.
 void probe_output(const OutputOptions& output);
 
-// Plain text to `path`, or to stdout when it is empty. Error{kOutput}.
+// Writes plain text to `path`, or to stdout when it is empty. Error{kOutput}.
 void write_text(std::string_view text, const std::filesystem::path& path);
 
-// Tables with the environment of this run. `schema`: "tracestep.bench/1".
+// Writes tables with the environment of this run. `schema`: "tracestep.bench/1".
 void write_tables(const OutputOptions& output, std::string schema, Json environment,
                   std::vector<Table> tables);
 

@@ -1,4 +1,4 @@
-// How long the rest of a grid will take, by what its cells cost beside each other.
+// Estimates the remaining time of a grid from the relative costs of its cells.
 #pragma once
 
 #include <string>
@@ -7,9 +7,9 @@ namespace tracestep::cli {
 
 class RemainingTime {
  public:
-  // A cell that is to be measured; costs may have any unit.
+  // Adds a cell that is to be measured; costs may have any unit.
   void plan(double cost) { planned_ += cost; }
-  // One of them is done.
+  // Reports that a cell is done.
   void finish(double cost, double seconds);
   // "about 3 min left"; empty before the first cell is done.
   std::string text() const;

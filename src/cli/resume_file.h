@@ -14,20 +14,21 @@
 namespace tracestep::cli {
 
 // Either JSON lines, a header and one object per row, appended to; or a whole JSON result of
-// `bench`, rewritten after each row. The column "cell" holds all parameters of a row and is what
-// rows are found by. Nothing of a file is touched before all of it has been seen to be ours.
+// `bench`, rewritten after each row. Rows are looked up by the column "cell", which holds all their
+// parameters. A file is not changed before its whole content has been recognised as one of these
+// two kinds.
 class ResumeFile {
  public:
-  // `environment`: of this run; a document of another machine is warned of, for it keeps its own.
-  // An empty path keeps nothing. The file is made when it is missing, and locked until the end.
-  // Errors: kInput when it is there and is neither kind; kOutput when it cannot be written, or
-  // another process writes it. A last line that was cut short is dropped.
+  // `environment`: of this run; a whole result from another machine keeps its own environment, and
+  // a warning says so. An empty path keeps nothing. The file is created when missing, and locked
+  // for the object's lifetime. Errors: kInput when it exists and is neither kind; kOutput when it
+  // cannot be written, or another process writes it. A last line that was cut short is dropped.
   ResumeFile(const std::filesystem::path& path, std::vector<Column> columns, std::string schema,
              const Json& environment);
 
   // The finished row of this cell, or nullptr.
   const std::vector<Json>* find(const Json& cell) const;
-  // Keeps a row; on return it is in the file. Errors: kOutput.
+  // Adds a row; on return it is in the file. Errors: kOutput.
   void add(const std::vector<Json>& row);
 
  private:
@@ -40,7 +41,7 @@ class ResumeFile {
   void remember(const Json& row, const std::string& where);
   [[noreturn]] void refuse(const std::string& reason) const;
 
-  std::string name_;  // what messages call it
+  std::string name_;  // its name in messages
   std::vector<Column> columns_;
   std::string schema_;
   std::optional<LockedFile> file_;

@@ -1,5 +1,5 @@
-// What the device of a run reaches at best: the roof that rows of `bench` are held against. All
-// runs are on one device.
+// The highest speed of a device, with which rows of `bench` are compared. All runs must be on one
+// device.
 #pragma once
 
 #include <map>
@@ -12,8 +12,8 @@ namespace tracestep::cli {
 // Measures each precision once, when it is first asked for.
 class Roof {
  public:
-  // As below; measured a few times more while `reached` is above it, since other work on the
-  // machine may have held the first measurement down.
+  // As tflops(), but measured a few times more while `reached` (TFLOP/s) is higher, since other
+  // work on the machine may have slowed the first measurement.
   double tflops_for(const RunSpec& run, double reached);
 
   // TFLOP/s of matrix products or multiply-adds in the run's precision, on its device; 0: the

@@ -8,12 +8,12 @@
 namespace tracestep::cli {
 
 struct StudyTrainingOptions {
-  std::filesystem::path folder;  // weights and log go there
+  std::filesystem::path folder;  // for weights and log
   RunSpec run;
   std::optional<std::int64_t> steps;  // none: 200, or as many as the time allows
 };
 
-// `seconds`: what there is; `step_ms`: what a step of the model takes, 0 when that is not known.
+// `seconds`: the available time; `step_ms`: the time of one step of the model, 0 when unknown.
 StudyTraining train_for_study(const StudyTrainingOptions& options, double seconds, double step_ms);
 
 }  // namespace tracestep::cli

@@ -1,4 +1,4 @@
-// Shows tokens as text while they arrive, without cutting characters in two.
+// Shows tokens as text while they arrive, never splitting a UTF-8 character.
 #pragma once
 
 #include <functional>
@@ -17,7 +17,7 @@ class TextStream {
   TextStream(const Tokenizer* tokenizer, std::function<void(std::string_view)> show);
 
   void add(std::int64_t token);
-  // Shows what was held back: the start of a character that never ended.
+  // Shows what was held back: the start of an incomplete character.
   void finish();
 
  private:
@@ -25,8 +25,8 @@ class TextStream {
 
   const Tokenizer* tokenizer_;
   std::function<void(std::string_view)> show_;
-  std::vector<std::int64_t> tokens_;  // not yet settled: decoded again with each new one
-  std::size_t shown_bytes_ = 0;       // of their text
+  std::vector<std::int64_t> tokens_;  // not shown in full yet: decoded again with each new token
+  std::size_t shown_bytes_ = 0;       // of the text of tokens_
 };
 
 }  // namespace tracestep::cli

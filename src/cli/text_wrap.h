@@ -6,8 +6,8 @@
 
 namespace tracestep::cli {
 
-// The words of `text` after `lead`, all lines indented by `indent` columns. A lead that is longer
-// than that keeps a line of its own. Ends with a newline.
+// The words of `text` after `lead`, all lines indented by `indent` columns. A longer lead gets its
+// own line. Ends with a newline.
 std::string wrapped(std::string lead, std::size_t indent, std::string_view text);
 
 }  // namespace tracestep::cli

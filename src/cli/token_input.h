@@ -29,7 +29,7 @@ void add_token_options(OptionSet& set, TokenOptions& tokens);
 // Errors: kUsage when not exactly one of --tokens and --text is given; kInput.
 TokenInput open_tokens(const TokenOptions& options);
 
-// "bytes" or a file written by Tokenizer::save().
+// The tokenizer called `name`: "bytes", or a file written by Tokenizer::save().
 std::unique_ptr<Tokenizer> tokenizer_called(const std::string& name);
 
 // The model for these tokens. Its sizes come from the flags, else from the weights `init` (if any),
