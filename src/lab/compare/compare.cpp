@@ -21,7 +21,7 @@ namespace {
 constexpr double kConfidence = 0.95;
 constexpr double kSignificance = 1 - kConfidence;
 
-// Facts that differ in every pair of runs and say nothing of the machine.
+// Facts that differ in every pair of runs and do not describe the machine.
 bool is_of_the_run(std::string_view item) {
   return item == "date_utc" || item == "command_line";
 }
@@ -176,7 +176,7 @@ class Report {
     return out;
   }
 
-  // What neither has samples of was not measured: an attention row may be of forward alone.
+  // A measure without samples on either side was not taken: an attention row may have forward only.
   void add_measures(const std::string& row_label, const ResultRow& a, const ResultRow& b) {
     const std::string against = both_objections(a, b);
     bool is_measured = false;

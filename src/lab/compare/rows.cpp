@@ -52,7 +52,7 @@ const Json* key_of(const ResultRow& row, std::string_view key) {
   return value == nullptr ? older_value(key) : value;
 }
 
-// What both rows have and a label leaves out.
+// Whether a label leaves out this key when both rows have this value.
 bool goes_without_saying(std::string_view key, const Json& value) {
   const RunField* field = find_field(key);
   if (field == nullptr) return false;

@@ -109,7 +109,7 @@ class Filler {
   explicit Filler(const Values& values, std::string list = {}, const Values* element = nullptr)
       : values_(values), prefix_(std::move(list) + "."), element_(element) {}
 
-  // Whether a line or a note is there.
+  // Whether a line or a note is shown.
   bool has(std::string_view text) const {
     bool out = true;
     scan(

@@ -1,5 +1,5 @@
-// The checks of single rows. Each reads columns of `bench` and speaks when its fault is there; the
-// limits are wide enough that a sound row on a busy machine stays silent.
+// The checks of single rows. Each reads columns of `bench` and reports its fault; the limits are
+// wide enough that a correct row from a busy machine is not reported.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -38,7 +38,7 @@ Found too_few_samples(const ResultRow& row) {
                   samples.size(), 100 * median_interval(samples).coverage, kFewest, kFewest)};
 }
 
-// How many times the first sample is as long as the median of the others; 0: cannot be told.
+// The first sample divided by the median of the others; 0: unknown.
 double first_over_rest(const std::vector<double>& samples) {
   if (samples.size() < 3) return 0;
   const double rest = median_of(std::span(samples).subspan(1));
@@ -115,7 +115,7 @@ Found criterion_not_met(const ResultRow& row) {
 
 // --- the clocks -------------------------------------------------------------------------------
 
-// The device worked longer than a person waited: somebody did not wait.
+// The device was busy for longer than the host's clock shows: a synchronization is missing.
 Found missing_synchronization(const ResultRow& row) {
   constexpr double kSpanOverWall = 1.10;  // both of the same steps
   constexpr double kBusyOverWall = 1.50;  // busy is of other, recorded steps

@@ -140,7 +140,7 @@ class Search {
 
   std::optional<Remedy> precision(Remedy r, const Precision& other) {
     const Precision& now = r.step.precision;
-    // Not from fp16 to bf16, which takes as much.
+    // Changing fp16 to bf16 saves nothing.
     if (now == other || is_pure(now) || (now.autocast && other.autocast)) return std::nullopt;
     r.step.precision = other;
     return described(r);
@@ -154,7 +154,7 @@ class Search {
     });
   }
 
-  // In steps of 64 tokens as far as it goes: odd lengths are slow.
+  // In multiples of 64 tokens where possible: odd lengths are slow.
   std::optional<Remedy> context(const Remedy& r) {
     const std::int64_t now = r.step.shape.context, unit = now > 64 ? 64 : 1;
     return largest((now - 1) / unit, [&](std::int64_t n) {
@@ -164,7 +164,7 @@ class Search {
     });
   }
 
-  // The largest n in [1, most] with which it fits; peaks grow with n.
+  // The largest n in [1, most] that fits; peaks grow with n.
   template <class With>
   std::optional<Remedy> largest(std::int64_t most, With&& with) {
     std::int64_t low = 1, high = most;
@@ -196,7 +196,7 @@ class Search {
     changed("--batch", "batch", a.shape.batch, b.shape.batch);
     changed("--precision", "precision", name_of(a.precision), name_of(b.precision));
     changed("--context", "context", a.shape.context, b.shape.context);
-    // The flags say all that differs; many ways lead to the same ones.
+    // The flags identify a combination, which the search can reach in several ways.
     const auto [known, is_new] = figures_.try_emplace(r.command);
     if (is_new) known->second = figures_of(r.step, traits_);
     const Figures& f = known->second;

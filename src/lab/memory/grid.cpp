@@ -1,4 +1,4 @@
-// The tables of a grid of cells; those of one cell are in memory_tables.cpp.
+// The tables of a grid of cells; those of one cell are in tables.cpp.
 #include <algorithm>
 
 #include "analysis/saved.h"

@@ -1,4 +1,4 @@
-// Bytes per category, from which the memory tables are made, and small helpers for them.
+// Bytes per category, from which the memory tables are computed, and small helpers for them.
 #pragma once
 
 #include <array>

@@ -61,7 +61,7 @@ class Check {
     }
     return n;
   }
-  // Launches that no node asked for, in all steps.
+  // Launches without a node, over all steps.
   std::int64_t nobody() const { return nobody_; }
   std::int64_t steps_that_differ() const {
     return std::ranges::count_if(runs_, [&](const auto& counts) { return counts != runs_[0]; });
@@ -100,7 +100,7 @@ class Check {
 };
 
 // A count that must be: by the formula, in the program, and of what ran. Without the first two it
-// is told and cannot be wrong.
+// is only reported and cannot fail.
 struct Count {
   std::string what, why;
   std::optional<std::int64_t> expected, in_program;

@@ -32,7 +32,7 @@ double passes_of(std::string_view pass) {
   return pass == "backward" ? 2 : 3;
 }
 
-// What the rules ask of a cell again and again.
+// The figures of a cell that several rules use.
 struct Facts {
   double flops = 0;  // of matrix products; a context that is not stated counts as one token
   double layers = 0;
@@ -189,7 +189,7 @@ class Judge {
     if (forward == nullptr || (t.pass != "backward" && t.pass != "forward+backward")) return {};
     const double backward = t.pass == "backward" ? t.ms : t.ms - forward->ms;
     if (backward >= forward->ms) return {};
-    // A first step in either of the two makes their difference say nothing.
+    // If either time includes a first step, their difference means nothing.
     if (t.warmup == 0) return {};
     return suspicious("backward_shorter_than_forward",
                       fmt::format("backward takes {:.2f} of forward's time and has twice its work",
@@ -274,7 +274,7 @@ class Judge {
                        "what the host took inside the range, not what the device took");
   }
 
-  // --- beside ours -------------------------------------------------------------------------------
+  // --- compared with ours -----------------------------------------------------------------------
 
   Pace measure_pace(const PublishedTime& t) const {
     std::vector<double> ratios;

@@ -1,4 +1,4 @@
-// Cells as people read them: 1.50 GiB, 128,625,408, yes, and "-" where there is nothing.
+// Cells formatted for human readers: 1.50 GiB, 128,625,408, yes, and "-" where there is nothing.
 #include <algorithm>
 #include <cmath>
 

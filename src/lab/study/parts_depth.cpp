@@ -111,8 +111,8 @@ std::vector<ProfileSpec> profile_specs(StudyContext& context) {
   return out;
 }
 
-// What the questions rest on first, for when the time does not last for all: the widest heads in
-// both forms, then what is saved; the other widths after them.
+// The cells that the questions need come first, in case the time runs out: the widest heads in both
+// forms, then what is saved; the other widths after them.
 std::vector<AttentionSpec> attention_specs(const StudySizes& sizes) {
   std::vector<AttentionSpec> out;
   const auto add = [&](AttentionSpec spec, std::int64_t width,

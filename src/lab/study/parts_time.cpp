@@ -66,7 +66,7 @@ void measure(StudyContext& context, const RunSpec& step, double share,
 void time_model(StudyContext& context, const ModelConfig& model, double share) {
   context.announce(
       fmt::format("timing {}: {} modes, primitive and fused", model.name, std::size(kAllModes)));
-  // One step tells what the others will take, before there is no way back. It is no sample.
+  // One step first, which is not a sample, to learn how long the others will take.
   std::vector<StudyCell> known = context.cells;
   const RunSpec first{.model = model, .shape = context.sizes.shape, .mode = Mode::kForward};
   const double guess = guess_seconds(known, first);

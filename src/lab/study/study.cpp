@@ -17,8 +17,8 @@ double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-// In the order in which they run; what is cheap and what others need comes first. A part ends at
-// its share of the whole time, and what it leaves over goes to those after it.
+// In running order: cheap parts and those that others need come first. A part ends at its share of
+// the whole time; time that it does not use goes to later parts.
 struct Part {
   const char* name;
   double until;  // share of the budget
@@ -65,7 +65,8 @@ std::string status_of(const StudyContext& context) {
   return context.begun > 0 ? "in part" : "left out";
 }
 
-// What a part was short of, or nothing. What it had gathered stays, and the other parts go on.
+// Runs a part; returns what it ran out of, or an empty text. Its results until then are kept, and
+// the other parts still run.
 std::string run_part(const Part& part, StudyContext& context) {
   try {
     part.run(context);

@@ -104,7 +104,7 @@ void measure(Device& device, const StopSignal* stop, CellResult& out) {
   out.outside_bytes = outside_bytes(device);
   if (outside_at_start && out.outside_bytes) {
     const std::int64_t growth = *out.outside_bytes - *outside_at_start;
-    // Below zero others gave memory back meanwhile: what is ours cannot be told.
+    // Below zero, other processes freed memory meanwhile, and our share is unknown.
     if (growth >= 0) out.untracked_bytes = growth;
   }
   record_steps(measurement, out);
@@ -116,7 +116,7 @@ void measure(Device& device, const StopSignal* stop, CellResult& out) {
   }
 }
 
-// What a cell that ran out of memory would have needed is known all the same.
+// The predictions, which are known even for a cell that ran out of memory.
 void add_needs(const Device& device, CellResult& out) {
   if (out.predicted_peak_bytes != 0) return;
   const Program program = step_program(out.spec.step, device);
