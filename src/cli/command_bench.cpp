@@ -37,7 +37,7 @@ struct BenchOptions {
   std::optional<double> roof;  // TFLOP/s; none: measured; 0: none known
 };
 
-// Left out, the cap is a hundred times what was asked for at least.
+// The default limit of steps: a hundred times the least number.
 int max_steps_of(const BenchOptions& options) {
   constexpr int kTimes = 100;
   return options.noise.max_steps > 0 ? options.noise.max_steps : options.steps * kTimes;
@@ -95,7 +95,7 @@ Json verdict_of(std::vector<Json> row, const Json& environment) {
   return result.text("status") == "ok" ? Json(summary_of(judge(result))) : Json();
 }
 
-// What the validity checker says of all rows together, below the table.
+// Adds the validity checker's verdicts as notes below the table.
 void add_validity(Table& table, const Json& environment) {
   std::vector<ResultRow> rows;
   rows.reserve(table.rows.size());
@@ -105,7 +105,7 @@ void add_validity(Table& table, const Json& environment) {
   for (std::string& note : validity_notes(rows)) table.notes.push_back(std::move(note));
 }
 
-// What a cell takes beside others of the same device, in FLOPs; recorded steps included.
+// The relative cost of a cell on one device, in FLOPs, with its recorded steps.
 double cost_of(const CellSpec& spec) {
   const bool has_backward =
       spec.step.mode == Mode::kForwardBackward || spec.step.mode == Mode::kStep;

@@ -21,7 +21,7 @@ struct CompareCommandOptions {
   OutputOptions output;
 };
 
-// Tables of others beside the rows of one result or two.
+// Compares published tables with the rows of one or two results.
 int run_published(const CompareCommandOptions& o, std::span<const std::string> arguments) {
   ReplayInput ours = read_replay_input(o.a);
   if (!o.b.empty()) {

@@ -1,5 +1,5 @@
-// The highest speed of a device, with which rows of `bench` are compared. All runs must be on one
-// device.
+// The highest arithmetic speed of a device, with which rows of `bench` are compared. All runs must
+// be on one device.
 #pragma once
 
 #include <map>

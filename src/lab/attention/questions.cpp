@@ -12,7 +12,7 @@ using Row = Evidence::Row;
 
 const Evidence::Where kPlain = {{"saved", "weights"}, {"status", "ok"}};
 
-// The longest context of the naive form, of the widest heads among those.
+// The naive cell with the longest context and, among those, the widest heads.
 Row longest(const Evidence& e) {
   const std::int64_t context = e.largest("attention", kPlain, "context").whole("context");
   Evidence::Where where = kPlain;

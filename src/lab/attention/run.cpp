@@ -174,7 +174,7 @@ void time_parts(Measurement& measurement, PartTimer& timer, Device& device, Atte
   out.facts_after = device.facts();
 }
 
-// Steps that stop nowhere, one sample each; as many as the parts were timed.
+// Steps without a stop between the parts, one sample each; as many as for the parts.
 void time_whole(Measurement& measurement, AttentionResult& out) {
   measurement.warm_up(
       1, [&](const StepTimes& step) { out.whole.warmup_ms.push_back(step.wall_ms()); });
@@ -183,7 +183,7 @@ void time_whole(Measurement& measurement, AttentionResult& out) {
   }
 }
 
-// Steps of their own with a span per kernel, which pause nowhere; medians.
+// Separate steps with a span per kernel and no stop between the parts; medians.
 void record_parts(Measurement& measurement, const AttentionProgram& p, AttentionResult& out) {
   constexpr int kSteps = 3;
   std::vector<double> forward, backward, whole;

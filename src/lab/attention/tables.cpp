@@ -34,7 +34,7 @@ double square_bytes(const AttentionSpec& spec) {
   return static_cast<double>(spec.run.shape.batch) * static_cast<double>(size_of(dtype));
 }
 
-// A part with what several columns are made of.
+// A part, with the values that several columns share.
 struct PartRow {
   const AttentionPart& part;
   bool ok, has_speed;

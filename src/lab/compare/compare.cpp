@@ -52,7 +52,7 @@ Json peak_of(const ResultRow& row) {
   return bytes ? Json(static_cast<std::int64_t>(*bytes)) : Json();
 }
 
-// One measure of two rows.
+// One measure of a pair of rows.
 struct Pair {
   std::string label, verdict;
   const ResultRow &row_a, &row_b;
@@ -88,7 +88,7 @@ Fields<Pair> fields() {
            [](P p) { return or_null(p.objections); }}};
 }
 
-// What the validity checker says of the rows of a file, alone and beside each other.
+// The validity checker's verdicts on the rows of a file, singly and compared with each other.
 class Objections {
  public:
   explicit Objections(const ResultFile& file) {
@@ -115,7 +115,7 @@ bool has_samples(const ResultRow& row, const ResultLayout::Measure& measure) {
   return list != nullptr && !(list->is_array() && list->size() == 0);
 }
 
-// Whether every entry of the list is a time; a NaN is stored as null and is no number any more.
+// Whether every entry of the list is a time; a NaN is stored as null, which is not a number.
 bool are_times(const ResultRow& row, const ResultLayout::Measure& measure) {
   const std::vector<double> samples = row.numbers(measure.samples);
   return samples.size() == row.find(measure.samples)->size() &&
@@ -155,7 +155,7 @@ class Report {
   ComparisonReport finish() { return std::move(out_); }
 
  private:
-  // A row of words instead of figures.
+  // Adds a row with a verdict in words instead of figures.
   void add_words(const std::string& label, const std::string& verdict) {
     out_.rows.add_cells({{"row", label}, {"verdict", verdict}});
   }

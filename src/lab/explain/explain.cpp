@@ -41,7 +41,7 @@ const std::vector<Topic>& all() {
   return topics;
 }
 
-// What every page may name.
+// The values that every page may use.
 Values letters(const ExplainInput& input) {
   const Letters n(input);
   Values out;

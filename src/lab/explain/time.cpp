@@ -20,7 +20,7 @@ std::string whose(const ResultRow& row) {
   return row.label() + " on " + row.text("device");
 }
 
-// A missing column takes its line out: results of other versions have fewer.
+// Lines whose columns are missing are left out: results of other versions may have fewer columns.
 bool has(const ResultRow& row, std::initializer_list<std::string_view> columns) {
   return std::ranges::all_of(columns,
                              [&](std::string_view c) { return row.number(c).has_value(); });

@@ -10,7 +10,7 @@ namespace tracestep {
 namespace {
 
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
-// Beyond these sizes the normal approximation is closer than anyone can tell.
+// Beyond these sizes the error of the normal approximation is negligible.
 constexpr std::size_t kExactBinomial = 1000;
 constexpr std::size_t kExactPairs = 400;
 

@@ -13,7 +13,7 @@
 namespace tracestep {
 namespace {
 
-// The columns that say what was measured, and not what came out or how fast it could be.
+// The columns that identify what was measured, as opposed to results and ceilings.
 const std::vector<std::string_view>& keys() {
   static const std::vector<std::string_view> all = [] {
     std::vector<std::string_view> out;
@@ -29,7 +29,7 @@ bool is_ok(const ResultRow& row) {
   return row.text("status") == "ok";
 }
 
-// What rows are held against each other by, taken once from each. NaN: not there.
+// The values by which rows are compared, read once from each row. NaN: missing.
 struct Facts {
   explicit Facts(const ResultRow& of) : row(&of) {
     constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
@@ -70,7 +70,7 @@ std::optional<Verdict> collapsed_speed(const Facts& row, const Facts& other) {
                   ratio, other.row->label())};
 }
 
-// A check of two rows that differ in these columns at most.
+// A check of two rows that differ at most in these columns.
 struct PairCheck {
   std::optional<Verdict> (*check)(const Facts& row, const Facts& other);
   std::span<const std::string_view> except;
@@ -198,7 +198,7 @@ std::vector<RowVerdict> judge_together(std::span<const ResultRow> rows) {
     for (const std::vector<std::size_t>& list : alike(rows, check.except)) {
       for (std::size_t i : list) {
         if (!rows[i].number("tflops")) continue;
-        // The first row that shows it is enough.
+        // One verdict per row: the first partner that shows the fault is enough.
         for (std::size_t j : list) {
           if (i == j) continue;
           auto verdict = check.check(facts[i], facts[j]);

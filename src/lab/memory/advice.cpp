@@ -52,8 +52,8 @@ class Search {
         start_{.step = cell.run.spec.step},
         now_(figures_of(start_.step, traits_)) {}
 
-  // Single changes, also on top of fused ops, which change nothing else; if none fits, pairs on top
-  // of each that helps; then all together.
+  // Tries single changes, also together with fused ops, which keep the numbers and the task; if
+  // none fits, pairs with each change that helps; then all together.
   std::vector<Remedy> run() {
     std::vector<Remedy> level{start_}, first{start_};
     if (auto next = fused(start_)) first.push_back(std::move(*next));
@@ -71,7 +71,7 @@ class Search {
 
   bool fits(const Remedy& r) const { return r.peak_bytes > 0 && r.peak_bytes <= limit_; }
 
-  // Those that fit, each once, what changes least in meaning first.
+  // The changes that fit, each once, those that alter the task least first.
   Changes fitting(Changes all) const {
     Changes out;
     for (Remedy& r : all) {

@@ -34,8 +34,8 @@ std::vector<int> workspaces_of(const MemoryRun& run) {
   return out;
 }
 
-// Which buffer each block is. A node asks for its buffers in the plan's order and then for its
-// workspace; what is asked for outside a step is a leaf, known by its name.
+// Matches blocks with buffers. A node requests its buffers in the plan's order and then its
+// workspace; a request outside a step is a leaf, identified by its name.
 class Matcher {
  public:
   explicit Matcher(MemoryRun& run)
@@ -145,7 +145,7 @@ class Runner {
     executor.release_outputs();
   }
 
-  // What the recorder has: also of a step that failed, up to its failure.
+  // Takes the recorder's events; of a failed step, those up to the failure.
   void take_events() {
     const bool failed_early = step_begin_ == SIZE_MAX;
     const std::size_t begin = failed_early ? warmup_begin_ : step_begin_;
@@ -188,7 +188,7 @@ class Runner {
     }
   }
 
-  // Steps with and without recording take turns, so that a drift of the machine hits both.
+  // Steps with and without recording take turns, so that a drift of the machine affects both.
   void measure_cost(Measurement& measurement) {
     std::vector<double> plain, recorded;
     Recorder events({.memory = true});
@@ -204,7 +204,7 @@ class Runner {
     run_.event_ns = event_cost_ns();
   }
 
-  // A clock reading and an append, which is all that recording adds.
+  // The time of a clock reading and an append, which is what recording adds per event.
   static double event_cost_ns() {
     constexpr int kEvents = 100'000;
     Recorder events({.memory = true});

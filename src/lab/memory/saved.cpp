@@ -13,7 +13,7 @@
 namespace tracestep {
 namespace {
 
-// What computing again takes, added up.
+// The cost of recomputing values, added up.
 struct Price {
   std::int64_t flops = 0, moved_bytes = 0, kernels = 0;
   double us = 0.0;
@@ -37,7 +37,7 @@ Price price_of(const MemoryRun& run, const LedgerItem& item) {
   return out;
 }
 
-// Saved bytes and what computing them again takes.
+// Saved bytes and the cost of recomputing them.
 struct Priced {
   Price price;
   std::int64_t bytes;
@@ -82,7 +82,7 @@ const char* const kHow =
     "computing a value again runs every kernel back to what is kept anyway: saved values, weights "
     "and inputs; views cost nothing";
 
-// "layers.0" … as one line as long as what they save is equal.
+// A row for consecutive layers that save the same.
 struct Block {
   std::string first, last;
   std::int64_t blocks = 1, values = 0, bytes = 0;  // values and bytes of one

@@ -101,7 +101,7 @@ class Maker {
     }
   }
 
-  // What is there at the end, from the events alone.
+  // The segments and blocks at the end, derived from the events.
   void segments() {
     std::map<std::uint64_t, SnapshotSegment> segments;
     for (const MemoryEvent& e : run_.events) {
@@ -172,7 +172,7 @@ class Maker {
   std::map<std::size_t, std::size_t> holding_;  // by event, its alloc or its free
 };
 
-// A free may not lose the request it completes.
+// Drops the oldest entries; a completed free is never kept without its request.
 void drop_oldest(MemorySnapshot& snapshot, std::size_t keep) {
   auto& events = snapshot.events;
   if (keep == 0 || events.size() <= keep) return;

@@ -99,8 +99,8 @@ class Check {
   std::int64_t nobody_ = 0;
 };
 
-// A count that must be: by the formula, in the program, and of what ran. Without the first two it
-// is only reported and cannot fail.
+// A count to be checked: by the formula, in the program, and of the kernels that ran. Without the
+// first two it is only reported and cannot fail.
 struct Count {
   std::string what, why;
   std::optional<std::int64_t> expected, in_program;

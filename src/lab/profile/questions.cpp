@@ -10,7 +10,7 @@ namespace {
 
 using Row = Evidence::Row;
 
-// The profiled cell with the most work, and what its own tables are called by.
+// The profiled cell with the most work, whose label names its own tables.
 Row main_pass(const Evidence& e, const char* mode, const char* pass = "all") {
   return e.largest("passes", {{"mode", mode}, {"pass", pass}, {"status", "ok"}}, "ms");
 }
@@ -21,7 +21,7 @@ std::string label(const Row& row) {
                      row.text("attention"));
 }
 
-// Another row of the same table that differs from `row` in what `other` says.
+// Another row of the same table that equals `row` except for the cells in `other`.
 Row beside(const Evidence& e, const char* table, const Row& row, Evidence::Where other) {
   for (const char* column : {"size", "mode", "precision", "ops", "attention"}) {
     if (std::ranges::none_of(other, [&](const auto& o) { return o.first == column; })) {
@@ -156,7 +156,7 @@ std::string bound(const Evidence& e) {
     if (part == "gaps" || part == "total" || part == "overlap") continue;
     if (row.text_or("bound", "").empty()) continue;
     (row.text("bound") == "bytes" ? by_bytes : by_flops) += row.number("ms");
-    // Where most time could be won: what the kernel takes beyond its roof.
+    // The possible gain: the kernel's time beyond its roofline time.
     const double lost = row.number("ms") * (1.0 - row.number("roof_percent") / 100.0);
     if (lost > worst) {
       worst = lost;

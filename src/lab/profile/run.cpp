@@ -33,7 +33,7 @@ class Tracing {
   void discard() noexcept {
     try {
       tracer_.stop();
-    } catch (const std::exception&) {  // what ended the steps is the error to tell
+    } catch (const std::exception&) {  // the error that ended the steps is reported
     }
   }
 
@@ -54,7 +54,7 @@ PlainTimes run_plain(Measurement& measurement, int steps) {
   return {median_of(wall), median_of(issue), median_of(span)};
 }
 
-// The numbers of names, given out in the order of first use.
+// Assigns indices to names in the order of first use.
 class Names {
  public:
   explicit Names(std::vector<std::string>& names) : names_(names) {}

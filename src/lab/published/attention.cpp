@@ -41,7 +41,7 @@ struct Held {
   }
 };
 
-// The form that leaves the same rest in most cells of a study, whatever width and context are.
+// The form whose remainder is the same in most cells of a study, for all widths and contexts.
 Held fit_held(const Published& published, std::string_view study) {
   constexpr int kMostVectors = 10;  // q, k, v, the result, their gradients, scratch
   std::vector<const PublishedAttention*> cells;
@@ -77,7 +77,7 @@ struct OurCell {
   double forward_ms = 0, backward_ms = 0;
 };
 
-// Of the row that keeps as many N² tensors, when there is one.
+// Our cell with as many saved N² tensors, if there is one.
 OurCell our_cell(const ReplayInput& ours, const PublishedAttention& a, int saved) {
   OurCell out;
   bool is_like = false;

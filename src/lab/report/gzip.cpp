@@ -13,7 +13,7 @@ namespace {
 constexpr int kGzipWindow = 15 + 16;  // largest window, gzip header
 constexpr std::size_t kChunk = std::size_t{1} << 18;
 
-// zlib reads through a pointer to mutable bytes and writes none of them.
+// zlib takes its input through a pointer to mutable bytes but does not modify it.
 Bytef* bytes_of(std::string_view text) {
   return reinterpret_cast<Bytef*>(const_cast<char*>(text.data()));
 }

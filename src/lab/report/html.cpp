@@ -13,7 +13,7 @@ namespace {
 constexpr std::string_view kReportOpens = "<script type=\"application/json\" id=\"report\">";
 constexpr std::string_view kScriptCloses = "</script>";
 
-// Within JSON "<" only stands in strings; so written no string can end the script it stands in.
+// In JSON "<" occurs only in strings; escaped, no string can end the surrounding script element.
 std::string for_script(std::string_view json) {
   std::string out;
   out.reserve(json.size());
@@ -67,7 +67,7 @@ Json layout_of(const Chart& chart) {
   return out;
 }
 
-// How the figures are shown, without any of them.
+// The layout of the page, without any figures.
 Json layout_of(std::span<const Table> tables, std::span<const PageSection> sections) {
   Json out = Json::Object{{"tables", Json::object()}, {"sections", Json::array()}};
   for (const Table& table : tables) {

@@ -23,8 +23,8 @@ double weight_of(Mode mode) {
   return mode == Mode::kStep ? 3.5 : mode == Mode::kForwardBackward ? 3.0 : 1.0;
 }
 
-// What a step of a cell will take in seconds, from the last cell of its model, or of another one by
-// the work there is; 0: nothing is known.
+// The expected seconds of a step: from the last cell of its model, or scaled by work from another
+// model's; 0: unknown.
 double guess_seconds(const std::vector<StudyCell>& cells, const RunSpec& step) {
   const auto work = [](const RunSpec& s) {
     return weight_of(s.mode) * static_cast<double>(parameter_formula(s.model)) *
@@ -51,7 +51,7 @@ void measure_steps(StudyContext& context, const RunSpec& step, int warmup, int s
   out.push_back({spec, measure_cell(context.machine.make_device, spec)});
 }
 
-// Measures unless there is no time for a few steps; as many steps as a share of the time allows.
+// Measures as many steps as a share of the time allows; nothing when there is no time for a few.
 void measure(StudyContext& context, const RunSpec& step, double share,
              std::vector<StudyCell>& out) {
   constexpr int kLeast = 3, kBeside = 2;  // timed steps; warm-up and the recorded one

@@ -57,7 +57,7 @@ std::string reading_of(const StudyTraining& t) {
       std::exp(last), as_code(t.sample));
 }
 
-// The longest step of the smallest model: on a machine with other work to do, the safe guess.
+// The longest step of the smallest model: a safe estimate on a machine with other load.
 double step_ms_of(const StudyContext& context, Mode mode) {
   double out = 0;
   for (const StudyCell& cell : context.cells) {
@@ -72,7 +72,7 @@ double step_ms_of(const StudyContext& context, Mode mode) {
 
 void training_part(StudyContext& context) {
   if (!context.machine.train) return;
-  // Always: half of the questions have no need of it, and a reader expects it.
+  // Training always runs, whatever the time left.
   const StudyTraining t = context.machine.train(std::max(1.0, context.seconds_left()),
                                                 step_ms_of(context, Mode::kStep));
   context.sections.push_back(

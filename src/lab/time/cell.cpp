@@ -14,8 +14,8 @@
 namespace tracestep {
 namespace {
 
-// What a profiler records: the timed steps and nothing else. The device's state is read on both
-// sides of it.
+// The region that a profiler records: only the timed steps. The device's state is read before and
+// after it.
 class MeasuredRegion {
  public:
   MeasuredRegion(Device& device, CellResult& out) : device_(device), out_(out) {

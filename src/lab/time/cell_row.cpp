@@ -9,10 +9,10 @@
 namespace tracestep {
 namespace {
 
-// A result with what several columns are made of.
+// A result, with the values that several columns share.
 struct CellRow {
   const CellResult& r;
-  RunSpec there;  // the run, on the device as it calls itself
+  RunSpec there;  // the run, with the device's own name
   bool ok;
   Summary samples;
   Interval interval;
