@@ -35,7 +35,7 @@ int write_all(int fd, std::string_view text) {
 LockedFile::LockedFile(std::filesystem::path path, std::string where)
     : path_(std::move(path)), where_(std::move(where)) {
   struct stat named {};
-  // A link that leads nowhere yet is not ours to remove.
+  // A dangling link existed before and must not be removed.
   is_ours_ = ::lstat(path_.c_str(), &named) != 0 && errno == ENOENT;
   while (!lock()) {
   }
@@ -45,7 +45,8 @@ LockedFile::Descriptor::~Descriptor() {
   if (fd_ >= 0) ::close(fd_);
 }
 
-// False when the file lost its name before it was locked: whoever held it has replaced it.
+// False when the file lost its name before it was locked: the process that held the lock has
+// replaced it.
 bool LockedFile::lock() {
   // O_NONBLOCK: it may be a FIFO.
   file_ = Descriptor(

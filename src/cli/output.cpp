@@ -12,8 +12,8 @@ namespace tracestep::cli {
 namespace fs = std::filesystem;
 namespace {
 
-// Where a file that is written to `path` comes to lie: links are followed, also to what is not
-// there yet.
+// The path of the file that writing to `path` would create or replace: links are followed, also
+// when their target does not exist yet.
 fs::path resolved(const fs::path& path) {
   constexpr int kMostLinks = 40;
   std::error_code error;

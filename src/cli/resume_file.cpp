@@ -58,7 +58,7 @@ void ResumeFile::refuse(const std::string& reason) const {
               "name another file, or one that does not exist yet");
 }
 
-// False when the text is no JSON result. One line of JSON lines has no schema, but for the header.
+// False when the text is not a JSON result. In JSON lines only the header has a schema.
 bool ResumeFile::read_document(std::string_view text) {
   const std::optional<Json> document = parsed(text);
   if (!document || !document->is_object() || is_header(*document)) return false;
@@ -103,7 +103,7 @@ void ResumeFile::read_lines(std::string_view text) {
     const std::string_view line = text.substr(begin, end - begin);
     ++number;
     if (end == std::string_view::npos && !parsed(line)) {
-      // Killed while it wrote: that cell is measured again.
+      // The process was killed while writing this line: the cell is measured again.
       if (!is_proven || !is_part_of_row(line)) refuse(fmt::format("line {} is no row", number));
       log_warn("[--resume] the last line of {} was cut short; its cell is measured again", name_);
       return file_->cut(static_cast<std::int64_t>(begin));

@@ -12,7 +12,7 @@ namespace {
 double measure(const RunSpec& run) {
   if (cuda_index(run.place.device)) return cuda_roof_tflops(run);
   if (run.place.device != "cpu") return 0.0;
-  // Every precision of the CPU is computed in float32. The best of some runs: this is a roof.
+  // The CPU computes every precision in float32. The roof is the best of several runs.
   constexpr int kRuns = 5;
   RunSpec unlimited = run;
   unlimited.place.memory_limit_bytes = 0;

@@ -25,7 +25,7 @@ TokenInput read_text_tokens(const TokenOptions& options) {
   return out;
 }
 
-// The head count of a file that does not say it: that of the preset with the same widths.
+// The head count of the preset with the same widths, for a file without one.
 std::optional<std::int64_t> heads_of_preset(const ModelConfig& sizes) {
   for (const ModelConfig& p : model_presets()) {
     if (p.d_model == sizes.d_model && p.d_ff == sizes.d_ff && p.layers == sizes.layers) {
@@ -35,21 +35,22 @@ std::optional<std::int64_t> heads_of_preset(const ModelConfig& sizes) {
   return std::nullopt;
 }
 
-// Weights fit any number of heads, and mean something else with another one.
+// Refuses another number of heads than the file's: the shapes would fit, but the model would be a
+// different one.
 void check_heads(std::int64_t asked, std::int64_t in_file, const std::filesystem::path& init) {
   if (asked == in_file) return;
   fail_usage("--heads", "{} is not the number of heads in {}, which is {}", asked, init.string(),
              in_file);
 }
 
-// `asked`: what flags say of the model.
+// `asked`: the model as the flags give it.
 ModelConfig model_in_file(const RunGrid& grid, const ModelConfig& asked,
                           const std::filesystem::path& init) {
   const SafetensorsFile file(init);
   const bool has_heads = grid.is_given("heads");
   ModelConfig guess;
   guess.heads = has_heads ? asked.heads : 1;
-  // With one head the sizes always fit together; the real count is put in below.
+  // With one head the sizes are always valid; the real count is set below.
   ModelConfig config = config_of(file, guess);
   if (file.metadata().contains("heads")) {
     if (has_heads) check_heads(asked.heads, config.heads, init);

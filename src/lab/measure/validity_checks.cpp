@@ -216,7 +216,7 @@ Found unit_mix_up(const ResultRow& row) {
   return {};
 }
 
-// The model that a row's label names; nothing for sizes of one's own without their parameters.
+// The model that a row's label names; nullopt for custom sizes without their parameters.
 std::optional<ModelConfig> labelled_model(const ResultRow& row) {
   const std::string size = row.text("size");
   ModelConfig out;

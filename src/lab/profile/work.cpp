@@ -132,7 +132,7 @@ class Collector {
   std::vector<const ProfiledLaunch*> longest_;  // by node, of the step at hand
 };
 
-// What people call parts of the model, beside the names in its paths.
+// Common names for parts of the model, besides the names in its paths.
 std::string in_paths(const std::string& name) {
   if (name == "attention") return std::string(scope::kAttention);
   if (name == "feed-forward" || name == "mlp") return std::string(scope::kFeedForward);

@@ -40,7 +40,7 @@ constexpr Part kParts[] = {{"number formats", 0.05, number_part},
                            {"kernels of steps", 1.15, profile_part},
                            {"review", 1.15, review_part}};
 
-// The order in which people read: what a step costs first, what it rests on later.
+// The reading order: the cost of a step first, the figures behind it later.
 constexpr const char* kReadingOrder[] = {
     "time",      "components", "scaling", "warmup",   "profile",   "memory",   "attention",
     "precision", "numbers",    "plans",   "training", "published", "validity", "parts"};
