@@ -40,7 +40,7 @@ class Error : public std::exception {
   std::string where_, message_, hint_, what_;
 };
 
-// A device call that failed: names the call, the device and the op being run.
+// A device call that failed: names the device, and the call or the op being run.
 class DeviceError : public Error {
  public:
   DeviceError(std::string device, std::string call, std::string message)
