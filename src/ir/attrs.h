@@ -18,8 +18,8 @@ struct Program;
 // A nested program: the body of a fused node. Shared and immutable.
 using Region = std::shared_ptr<const Program>;
 
-// A source of numbers that the program names but does not store (fill, iota, …) is an attribute
-// too; tensors never are.
+// Attributes are small: numbers, names, lists and programs, never tensors. A constant tensor is
+// made by a generator node (fill, iota, …).
 using AttrValue = std::variant<std::int64_t, double, bool, std::string, DType, Dims, Region>;
 
 enum class AttrKind { kInt, kReal, kBool, kText, kDType, kInts, kRegion };
@@ -37,7 +37,7 @@ class Attrs {
   const AttrValue* find(std::string_view name) const;
   const std::vector<Entry>& entries() const { return entries_; }
 
-  // Typed access; the attribute must exist (the builder has filled in defaults).
+  // Typed access. The attribute must exist and have this type; the builder fills in defaults.
   std::int64_t integer(std::string_view name) const { return get<std::int64_t>(name); }
   double real(std::string_view name) const { return get<double>(name); }
   bool flag(std::string_view name) const { return get<bool>(name); }

@@ -7,7 +7,7 @@
 namespace tracestep {
 namespace {
 
-// Every count and every place in a value must fit 64 bits, in bytes of the widest type.
+// Every element count and offset of a value must fit in 64 bits, as bytes of the widest type.
 void check_size(std::string_view where, const Shape& shape) {
   std::int64_t bytes = sizeof(double);
   for (std::int64_t d : shape) {
@@ -21,7 +21,7 @@ void check_size(std::string_view where, const Shape& shape) {
 void check_arity(const OpDef& op, std::size_t given) {
   const std::size_t named = op.inputs.size();
   if (op.is_variadic() ? given + 1 >= named && given > 0 : given == named) return;
-  // Trailing operands written "name?" may be left out.
+  // Trailing operands declared as "name?" are optional.
   std::size_t required = named;
   while (required > 0 && op.inputs[required - 1].ends_with("?")) --required;
   if (!op.is_variadic() && given >= required && given <= named) return;

@@ -1,5 +1,5 @@
 // Builder: the only way to make a Program. It infers types and layouts, fills in attribute
-// defaults, records where every node comes from, and rejects what does not fit at the call.
+// defaults, records where every node comes from, and throws at a call whose operands do not fit.
 #pragma once
 
 #include <source_location>
@@ -13,7 +13,7 @@
 
 namespace tracestep {
 
-// Where a call stands in our or the user's source; a default argument of every op function.
+// The source line of a call, ours or the user's; a default argument of every op function.
 using Here = std::source_location;
 
 class Builder {
@@ -22,7 +22,7 @@ class Builder {
   Builder(const Builder&) = delete;
   Builder& operator=(const Builder&) = delete;
 
-  // Leaves; names are unique. Error{kUsage} otherwise.
+  // Leaves. Throws Error{kUsage} when the name is taken.
   Val input(std::string_view name, Type type) { return leaf(LeafKind::kInput, name, type); }
   Val parameter(std::string_view name, Type type) { return leaf(LeafKind::kParameter, name, type); }
   Val state(std::string_view name, Type type, Role role = Role::kOptimizerState) {
@@ -43,7 +43,7 @@ class Builder {
 
   Type type(Val value) const { return program_.type(value.id); }
   const Program& program() const { return program_; }
-  // The same builder, seen as a handle to an existing value.
+  // A handle to an existing value of this builder.
   Val at(ValueId id) { return {this, id}; }
 
   // Hands the program out; the builder is empty afterwards.
@@ -58,8 +58,8 @@ class Builder {
     int epoch = 0;
   };
 
-  // Nodes made while one of these is alive get `path` appended, or another phase, or take over
-  // the origins of an existing node (rewrites).
+  // Restores the context when it is destroyed. While it is alive, new nodes get a longer path,
+  // another phase, or the origins of an existing node (rewrites).
   class [[nodiscard]] Guard {
    public:
     Guard(Guard&& other) noexcept : builder_(other.builder_), saved_(std::move(other.saved_)) {
@@ -83,7 +83,7 @@ class Builder {
   void set_made_by(std::string_view pass) { context_.made_by = std::string(pass); }
   // New nodes take the origins (and epoch) of `node`, with their phase replaced when given.
   Guard like(const Node& node, const Phase* phase = nullptr);
-  // The same for a node that stands for several: it takes the origins of all.
+  // The same for nodes that replace several: they take the origins of all of them.
   Guard like(std::span<const Node* const> nodes);
 
  private:

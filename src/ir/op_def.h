@@ -1,6 +1,6 @@
 // OpDef: everything the project knows about an op, in one record. Type inference, autograd,
 // autocast, cost model, planner, documentation and tests read it; no pass keeps a list of ops.
-// The records themselves live in ops/; a program's own ops are registered the same way.
+// The records themselves live in ops/; users register ops of their own the same way.
 #pragma once
 
 #include <functional>
@@ -48,18 +48,18 @@ std::string_view name_of(KernelClass kernel_class);
 // What mixed precision does with the op.
 enum class PrecisionClass : std::uint8_t {
   kLow,      // run in the low dtype (matrix products)
-  kFull,     // run in float32 (norms, softmax, losses, optimizer)
+  kFull,     // low operands are widened to float32 (norms, softmax, losses, optimizer)
   kPromote,  // run in the widest input dtype
-  kKeep,     // takes any dtype as it is (movement)
+  kKeep,     // operands keep their dtypes (movement)
 };
 std::string_view name_of(PrecisionClass precision_class);
 
-// How a fused kernel may compute the op: what `fuse` joins. Views are movement and need no entry.
+// How a fused kernel may compute the op; the pass `fuse` reads it. Views need no entry.
 enum class Fusion : std::uint8_t {
-  kNone,         // only by a kernel of its own
+  kNone,         // never part of a fused kernel
   kElementwise,  // element i of every result from elements i of the operands, by a scalar functor
   kPairs,        // the same for neighbours 2j and 2j+1 of the last axis, with tables [T, D/2]
-  kRows,         // rows along the last axis, each by itself: by its decomposition, or a reduction
+  kRows,         // each row of the last axis by itself: a reduction, or through its decomposition
 };
 std::string_view name_of(Fusion fusion);
 
@@ -78,8 +78,8 @@ struct OpCall {
   std::span<const Type> outputs;
 };
 
-// A call as gradient rules, decompositions and identities see it: the first two build IR through
-// the values' builder.
+// A call as gradient rules, decompositions and identities see it. Gradient rules and
+// decompositions add nodes to `builder`.
 struct OpExpansion {
   Builder& builder;
   const Attrs& attrs;
@@ -100,17 +100,18 @@ struct OpForm {
   std::function<std::vector<Val>(const OpExpansion&)> expand;
 };
 
-// One of the calls that a single call is to stand for.
+// One of several calls that the pass `join` merges into one.
 struct JoinedCall {
   std::vector<Val> inputs;
-  Val shadow;  // a state that gets the first result in its own narrower dtype; "no value": none
+  Val shadow;  // state that holds the first result in a narrower dtype; "no value": there is none
 };
 
-// How calls that differ in their tensors alone become one call.
+// How several calls that differ only in their tensors become one call.
 struct JoinRule {
-  std::string op;  // of that call
-  // The results of each call, and what its shadow becomes behind them. All calls have the same
-  // attributes and rank-0 operands, and all or none have a shadow.
+  std::string op;  // the op of the merged call
+  // Builds the merged call. Returns the results of each original call, followed by the new value of
+  // its shadow if it has one. All calls have the same attributes and rank-0 operands, and either
+  // all of them have a shadow or none has.
   std::function<std::vector<std::vector<Val>>(Builder&, const Attrs&, std::span<const JoinedCall>)>
       build;
 };
@@ -130,38 +131,38 @@ struct OpDef {
   std::function<std::vector<Type>(const OpCall&)> infer = {};
   // Movement ops: the result as a view of input 0, or nullopt when it needs a copy first.
   std::function<std::optional<Layout>(const OpCall&, const Layout& input)> view = {};
-  // Which strides the kernels take for an input; the `materialize` pass copies others.
+  // Whether the kernels take an input with these strides; `materialize` copies it otherwise.
   std::function<bool(int input, const Type&, const Strides&)> accepts = {};
   // Gradients of the inputs ("no value" where none flows); empty: not differentiable.
   std::function<std::vector<Val>(const OpExpansion&)> gradient = {};
   // The same results from simpler ops; empty: the op is primitive.
   std::function<std::vector<Val>(const OpExpansion&)> decompose = {};
-  // Other forms of the op that a person may ask for instead of the decomposition.
+  // Other ways to compute the op, which the user can choose by name (pass `choose`).
   std::vector<OpForm> forms = {};
-  // The operand that a call repeats when it changes nothing, else "no value": what `simplify` puts
-  // in its place. Empty: every call changes something.
+  // For a call that changes nothing (a reshape to the same shape), the operand that `simplify` puts
+  // in its place; otherwise "no value". Empty: no call of this op is an identity.
   std::function<Val(const OpExpansion&)> identity = {};
   // Floating-point operations (multiply and add count one each); empty: none.
   std::function<std::int64_t(const OpCall&)> flops = {};
-  // Bytes read beyond / instead of "every distinct input element once"; empty: that.
+  // Bytes read; empty: every distinct input element is read once.
   std::function<std::int64_t(const OpCall&)> bytes_read = {};
 
-  // One launch for many calls: what `join` puts in their place; none: each call by itself.
+  // How `join` merges many calls into one launch; none: calls of this op are never merged.
   std::optional<JoinRule> join = {};
-  // Reads every operand as float32 at least: a narrower one gives the bits that its widened copy
-  // would.
+  // Kernels widen narrower operands to float32 themselves: passing bfloat16 or float16 gives the
+  // same bits as passing its float32 copy.
   bool widens = false;
 
-  // Outputs that may take an input's storage when nobody reads that input afterwards.
+  // Outputs that may take an input's storage when no later node reads that input.
   std::vector<Donation> donates = {};
-  // The same for a call whose operands come in groups; empty: `donates` says it.
+  // The same for ops whose operands come in groups; empty: `donates` is used.
   std::function<std::vector<Donation>(const Attrs&, std::size_t inputs)> donates_in_groups = {};
   // Cheaper to compute again than to keep (elementwise, casts, generators).
   bool cheap_to_recompute = false;
-  // Decomposed unless a device says that it has a kernel.
+  // Decomposed unless the device explicitly has a kernel for it.
   bool always_decompose = false;
-  // Chosen explicitly (`--attention flash`), so primitive granularity does not take it apart where
-  // the device has a kernel for it.
+  // Set for an op that only an explicit choice brings in (`--attention flash`): primitive
+  // granularity does not decompose it where the device has a kernel for it.
   bool stays_whole = false;
 
   bool is_view() const { return static_cast<bool>(view); }
@@ -170,16 +171,16 @@ struct OpDef {
   const OpForm* find_form(std::string_view form) const;
 };
 
-// True when the node only makes views: it launches nothing and owns no bytes.
+// True when all results of the node are views: it launches nothing and owns no bytes.
 bool makes_views(const Program& program, const Node& node);
 
-// Which outputs of the node may take which input's storage.
+// The outputs of the node that may take an input's storage, each with that input.
 std::vector<Donation> donations_of(const Node& node);
 
 // Adds an op; the reference stays valid. Throws Error{kUsage} when the name is taken or the
 // record has neither type rule nor name.
 const OpDef& register_op(OpDef op);
-// Error{kUsage} with the closest name when there is none.
+// Throws Error{kUsage}, naming the closest op, when `name` is unknown.
 const OpDef& find_op(std::string_view name);
 const OpDef* find_op_or_null(std::string_view name);
 // In order of registration.

@@ -35,9 +35,9 @@ class Parser {
  private:
   // --- characters and tokens ---------------------------------------------------------------
   [[noreturn]] void fail(const std::string& message) const { fail_at(at_, message); }
-  // About the word that was read last.
+  // At the word that was read last.
   [[noreturn]] void fail_word(const std::string& message) const { fail_at(word_, message); }
-  // About the line as a whole.
+  // At the line as a whole.
   [[noreturn]] void fail_line(const std::string& message) const { fail_at(line_, message); }
   [[noreturn]] void fail_at(std::size_t at, const std::string& message) const {
     const std::string_view before = text_.substr(0, at);
@@ -171,7 +171,7 @@ class Parser {
     if (++lines_ > kMaxProgramLines) fail(fmt::format("more than {} lines", kMaxProgramLines));
     if (first == '%') return node(builder, names);
     const std::string kind = word("a line");
-    // The mistakes below are found by the builder; say where in the text they stand.
+    // The builder finds the mistakes below; this adds the place in the text to its message.
     if (kind == "update") {
       const Val leaf = known(names);
       expect('=');

@@ -9,11 +9,11 @@
 
 namespace tracestep {
 
-// A step of the largest preset is a small part of either.
+// Limits on the text. A step of the largest preset stays far below both.
 inline constexpr std::size_t kMaxProgramBytes = std::size_t{64} << 20, kMaxProgramLines = 50'000;
 
-// Throws Error{kInput} for a text beyond these limits, and with `where:line:column`; types written
-// in the text must be the inferred ones. `where` names the source in messages.
+// Throws Error{kInput} for a text beyond the limits or, with `where:line:column`, at a mistake in
+// it; types written in the text must be the inferred ones. `where` names the source in messages.
 Program parse_program(std::string_view text, const std::string& where = "program");
 
 }  // namespace tracestep

@@ -1,6 +1,6 @@
 // Program: a training step as data. Typed SSA over values with explicit layouts, leaves for what
 // lives outside the step (inputs, parameters, state), and explicit updates of those leaves.
-// Plain structs: only the Builder (ir/builder.h) makes them and passes make new ones.
+// Plain structs, made by the Builder (ir/builder.h) alone; a pass returns a new program.
 #pragma once
 
 #include <cstdint>
@@ -41,14 +41,14 @@ struct Layout {
 
 enum class LeafKind : std::uint8_t { kNone, kInput, kParameter, kState };
 
-// What a value is to the person who reads the memory report; exact because passes set it.
+// What a value is called in the memory report; set by passes, never guessed.
 enum class Role : std::uint8_t { kNone, kGradient, kOptimizerState, kWeightCast, kCache };
 
 enum class Phase : std::uint8_t { kForward, kBackward, kOptimizer, kCommunication };
 inline constexpr Phase kAllPhases[] = {Phase::kForward, Phase::kBackward, Phase::kOptimizer,
                                        Phase::kCommunication};
 
-// Where a node comes from: the model path, the phase and the line that asked for it.
+// Where a node comes from: the model path, the phase and the source line that made it.
 struct Origin {
   std::string path;  // "layers.3.attn.softmax"
   Phase phase = Phase::kForward;
@@ -72,7 +72,7 @@ struct Node {
   std::vector<ValueId> inputs;
   std::vector<ValueId> outputs;
   std::vector<Origin> origins;  // at least one; a fused node has several
-  std::string made_by;          // the pass that made it; empty: the person's own call
+  std::string made_by;          // the pass that made it; empty: the model's own code
   int epoch = 0;                // recomputed nodes have another epoch and are never merged
 
   const Origin& origin() const { return origins.front(); }
@@ -110,15 +110,15 @@ std::string_view name_of(LeafKind kind);
 std::string_view name_of(Role role);
 std::string_view name_of(Phase phase);
 
-// True when `value` walks the whole of its base in row-major order (it may be a reshape).
+// True when `value` is all elements of its base in row-major order (it may be a reshape).
 bool covers_base(const Program& program, ValueId value);
-// True when the op of the producer makes views and this value is one.
+// True when `value` is a view: its producer makes views, and it shares its base's bytes.
 bool is_view(const Program& program, ValueId value);
 
-// The model path of a parameter's owner: "layers.0.attn.q_proj" of "layers.0.attn.q_proj.weight".
+// The model path that owns a parameter: "layers.0.attn.q_proj.weight" → "layers.0.attn.q_proj".
 std::string component_path(std::string_view parameter);
 
-// The state that holds a parameter in the dtype that products read: "shadow.NAME".
+// The state that holds a low-precision copy of a parameter for matrix products: "shadow.NAME".
 std::string shadow_name(std::string_view parameter);
 
 // Total parameters (elements of the parameter leaves).

@@ -1,4 +1,4 @@
-// Making a new program from an old one: the loop that every pass shares.
+// Rewriting: making a new program from an old one, node by node.
 #pragma once
 
 #include <vector>
@@ -7,7 +7,7 @@
 
 namespace tracestep {
 
-// Copies a program node by node into a new builder while a pass replaces what it wants to.
+// Copies a program node by node into a new builder; a pass replaces some of the nodes.
 //
 //   Rewriter r(program, "fuse");
 //   for (const Node& node : program.nodes) {
@@ -26,7 +26,7 @@ class Rewriter {
   std::vector<Val> inputs(const Node& node) const;
   // Copies `node` with its origins; its results stand for the old ones.
   std::vector<Val> copy(const Node& node);
-  // `values` stand for the results of `node` ("no value": nobody reads that one).
+  // `values` stand for the results of `node`; "no value" for a result without readers.
   void replace(const Node& node, const std::vector<Val>& values);
   // `value` stands for one old value.
   void replace(ValueId old, Val value);

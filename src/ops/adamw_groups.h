@@ -1,4 +1,4 @@
-// How the operands of multi_adamw lie: rates and factors first, then a group for each tensor.
+// The order of multi_adamw's operands: rates and factors first, then a group for each tensor.
 #pragma once
 
 #include <cstddef>
@@ -8,7 +8,7 @@
 namespace tracestep {
 
 struct AdamwGroups {
-  bool scaled = false, guarded = false;  // operands grad_scale and apply are there
+  bool scaled = false, guarded = false;  // whether the call has operands grad_scale, apply
   bool shadowed = false;                 // each group ends with the narrow copy of p
   std::size_t count = 0;                 // tensors
 
@@ -22,7 +22,7 @@ struct AdamwGroups {
   std::size_t first_output(std::size_t tensor) const { return tensor * outputs_each(); }
 };
 
-// `count` is rounded down when the operands do not fill their last group.
+// `count` is rounded down when the last group is incomplete.
 AdamwGroups adamw_groups(const Attrs& attrs, std::size_t inputs);
 
 }  // namespace tracestep

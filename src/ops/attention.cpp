@@ -29,8 +29,8 @@ std::vector<Val> naive(Expansion e) {
   return {matmul(weights, e.inputs[2])};
 }
 
-// The tiled kernel knows no position: with one there are few queries, and no matrix to avoid. Where
-// there are heads, its result lies as [..., T, H, D], which the projection behind it reads as rows.
+// With `position` the naive form is used: flash_attention does not take one, and the few queries of
+// decoding need no tiling. With heads its result is [..., T, H, D], rows for the next projection.
 std::vector<Val> flash(Expansion e) {
   if (e.inputs.size() > 3) return naive(e);
   const auto guard = e.builder.scope("flash");

@@ -1,4 +1,4 @@
-// One flash_attention: what the cut of its work and its workspace depend on.
+// The sizes of a flash_attention call that its work plan and its workspace depend on.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// Elementwise arithmetic, comparison, selection and casts. The arithmetic itself stands in
-// ops/scalar/functors.h; here is what autograd, planner and docs need to know of it.
+// Elementwise arithmetic, comparison, selection and casts. The arithmetic itself is in
+// ops/scalar/functors.h; these records hold what autograd, planner and docs need.
 #include "ops/functions.h"
 #include "ops/registers.h"
 #include "ops/rules.h"
@@ -117,7 +117,7 @@ void register_binaries() {
                      return std::vector{e.wanted[0] ? mul(g, e.inputs[1]) : Val{},
                                         e.wanted[1] ? mul(g, e.inputs[0]) : Val{}};
                    }});
-  // Floating only: integers have neither infinity nor one way to round.
+  // Floating only: integers have no infinity, and no single way to round.
   register_binary({"div", "a / b, of floating operands", 1,
                    [](Expansion e) {
                      const Val g = e.output_grads[0], b = e.inputs[1];
@@ -127,7 +127,7 @@ void register_binaries() {
                      return out;
                    }},
                   rules::same_floating);
-  // Where both operands are equal the first one gets the gradient.
+  // Where both operands are equal, the first one gets the whole gradient.
   const auto pick = [](bool larger) {
     return [larger](Expansion e) {
       const Val a = e.inputs[0], b = e.inputs[1], g = e.output_grads[0];

@@ -14,7 +14,7 @@ namespace {
 
 using Expansion = const OpExpansion&;
 
-constexpr std::int64_t kMostWidth = 256;  // what a tile of any device has room for
+constexpr std::int64_t kMostWidth = 256;  // the widest head that every device's tiles hold
 
 // [..., H, T, D] ↔ [..., T, H, D]
 Shape heads_moved(Shape shape) {
@@ -76,7 +76,7 @@ std::vector<Type> gradient_type(const OpCall& c) {
   return {result_type(c, q), result_type(c, c.inputs[2]), result_type(c, c.inputs[3])};
 }
 
-// Rows of any distance; the log-sum-exps are one array.
+// Operands: dense rows at any row stride; the log-sum-exps must be contiguous.
 bool rows_and_statistics(int input, const Type& type, const Strides& strides) {
   return input < 5 ? rules::unit_inner_stride(input, type, strides)
                    : rules::contiguous(input, type, strides);
@@ -84,7 +84,7 @@ bool rows_and_statistics(int input, const Type& type, const Strides& strides) {
 
 // --- from simpler ops --------------------------------------------------------------------------
 
-// scale · q kᵀ in the dtype of statistics, hidden ones at -inf.
+// scale · q kᵀ in the dtype of statistics; hidden scores are -inf.
 Val scores_of(Val q, Val k, const Attrs& attrs) {
   Val x = matmul(q, k, {.transpose_b = true});
   x = affine(cast(x, rules::accumulation_dtype(x.dtype())), attrs.real("scale"));
@@ -136,7 +136,7 @@ std::vector<Val> forward_gradient(Expansion e) {
 
 // --- cost --------------------------------------------------------------------------------------
 
-// `products` of [T_q, T_k] and D; a causal call leaves out half of the last square of keys.
+// `products` matrix products of T_q × T_k × D; causal: half of the last square is left out.
 std::int64_t flops_of(const AttentionSizes& a, bool causal, std::int64_t products) {
   const std::int64_t all = 2 * a.queries * a.keys;
   const std::int64_t twice_the_pairs = causal ? all - a.queries * a.queries : all;

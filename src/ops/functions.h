@@ -1,5 +1,5 @@
 // Op functions: how programs are written. Each adds one node (or a few) to the builder of its
-// operands. Shapes, dtypes, gradients, costs and sources stand in the op's record and in
+// operands. Shapes, dtypes, gradients, costs and sources are in the op's record and in
 // docs/ops.md. Binary functions broadcast by the usual right-aligned rule, as explicit views.
 #pragma once
 
@@ -9,7 +9,7 @@
 
 namespace tracestep::ops {
 
-// Makes every op of this folder known; calling it again does nothing.
+// Registers every op of this folder; calling it again does nothing.
 void register_all();
 
 // --- generators -----------------------------------------------------------------------------
@@ -38,10 +38,10 @@ Val swiglu(Val gate, Val up, Here here = Here::current());
 // --- movement (views) -------------------------------------------------------------------------
 Val reshape(Val x, Shape shape, Here here = Here::current());
 Val permute(Val x, Dims axes, Here here = Here::current());
-// Elements start <= i < stop of one axis.
+// Elements start <= i < stop along `axis`.
 Val slice(Val x, int axis, std::int64_t start, std::int64_t stop, Here here = Here::current());
 Val broadcast_to(Val x, Shape shape, Here here = Here::current());
-// Not differentiated through.
+// x itself; no gradient flows back through it.
 Val stop_gradient(Val x, Here here = Here::current());
 
 // --- movement (copies) ------------------------------------------------------------------------

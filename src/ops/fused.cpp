@@ -1,5 +1,5 @@
-// A fused node: several ops as one kernel. Its body is a program of its own; where a back end has
-// no fused kernel, the body is put back in place.
+// A fused node: several ops as one kernel. Its body is a program of its own; on a back end without
+// fused kernels the node is replaced by its body.
 #include "ir/rewrite.h"
 #include "ops/registers.h"
 #include "ops/rules.h"

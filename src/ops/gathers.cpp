@@ -1,4 +1,4 @@
-// Gathers by index and their transposes. Sums into one row are made in the order of the indices.
+// Gathers by index and their transposes. Sums into a row are added in the order of the indices.
 #include "ops/functions.h"
 #include "ops/registers.h"
 #include "ops/rules.h"

@@ -1,4 +1,4 @@
-// Movement: views that own no bytes, and the few ops that do copy.
+// Movement: views, which own no bytes, and the few ops that copy.
 #include "ops/functions.h"
 #include "ops/registers.h"
 #include "ops/rules.h"
@@ -8,8 +8,8 @@ namespace {
 
 using Expansion = const OpExpansion&;
 
-// The strides under which `from` (shape, strides) reads as `to`, if no copy is needed: groups of
-// dimensions with equal products must each be walkable with one stride.
+// The strides that make `from` (shape, strides) a view of shape `to`; nullopt: it needs a copy.
+// Dimensions are matched in groups of equal product; each group must be walkable with one stride.
 std::optional<Strides> reshaped_strides(const Shape& from, const Strides& strides,
                                         const Shape& to) {
   if (from.product() == 0) return contiguous_strides(to);
@@ -49,12 +49,12 @@ std::optional<Strides> reshaped_strides(const Shape& from, const Strides& stride
   return out;
 }
 
-// For ops whose result shape is an attribute.
+// Identity rule of ops whose result shape is an attribute.
 Val same_shape(Expansion e) {
   return e.attrs.ints("shape") == e.inputs[0].shape() ? e.inputs[0] : Val{};
 }
 
-// What a permutation undoes: the operand of the one right before it.
+// Identity rule of a permutation that undoes the one right before it: the operand of that one.
 Val undone(Expansion e) {
   const Program& program = e.builder.program();
   const NodeId before = program.value(e.inputs[0].id).producer;

@@ -49,7 +49,7 @@ const std::vector<AttrDef>& adamw_attrs() {
 
 std::vector<std::vector<Val>> joined_adamw(Builder& b, const Attrs& attrs,
                                            std::span<const JoinedCall> calls) {
-  const std::vector<Val>& shared = calls.front().inputs;  // lr, step_size, … are those of all
+  const std::vector<Val>& shared = calls.front().inputs;  // lr, step_size, …: the same in all calls
   const bool shadowed = static_cast<bool>(calls.front().shadow);
   Attrs joined = attrs;
   joined.set("scaled", shared.size() > 6);

@@ -28,7 +28,7 @@ std::vector<Type> reduced_type(const OpCall& c) {
   return {{c.inputs[0].dtype, out}};
 }
 
-// `y` (the reduced result or its gradient) spread over the shape of `x` again.
+// Broadcasts `y` (the reduced result or its gradient) back to the shape of `x`.
 Val spread(Expansion e, Val y) {
   const Shape& shape = e.inputs[0].shape();
   Shape kept = shape;

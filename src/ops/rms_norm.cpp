@@ -1,4 +1,4 @@
-// Root-mean-square normalisation over the last axis; statistics in float32 whatever x is stored in.
+// Root-mean-square normalisation over the last axis; statistics in float32 for every dtype of x.
 #include "ops/functions.h"
 #include "ops/registers.h"
 #include "ops/rules.h"

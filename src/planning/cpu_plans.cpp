@@ -10,9 +10,9 @@ namespace {
 
 // A strip of packed b (16 columns with AVX2, 32 with AVX-512) of this many rows takes half of L1.
 constexpr std::int64_t kBlockK = 256;
-// A packed block of a may take all of a 512 KiB L2: it is read in one direction, ahead of its use.
+// A packed block of a may fill a 512 KiB L2: it is read sequentially, so prefetching hides misses.
 constexpr std::int64_t kBlockM = 528;
-// Only the scratch of a low-precision block bounds its width: b is packed strip by strip.
+// b is packed strip by strip, so only the scratch of a low-precision block limits its width.
 constexpr std::int64_t kBlockN = 1024;
 // The widest strips of any SIMD target: packed blocks are padded to whole strips.
 constexpr std::int64_t kRowStrip = 16, kColumnStrip = 32;
@@ -73,7 +73,7 @@ GemmPlan plan_gemm(std::int64_t batch, std::int64_t m, std::int64_t n, std::int6
   if (batch * m * n == 0 || k == 0 || plan.is_vector) return plan;
   choose_k(plan);
   choose_blocks(plan, std::max(1, threads));
-  // Low precision cannot hold a sum between two stretches of K.
+  // A sum that continues over several blocks of K cannot be kept in low precision.
   const bool narrow = is_low_precision(dtype) && plan.splits == 1;
   plan.result_block = narrow ? plan.block_m * plan.block_n : 0;
   return plan;
@@ -91,7 +91,7 @@ std::int64_t reduction_workspace_bytes(std::int64_t results, std::int64_t reduce
   return parts > 1 ? parts * results * static_cast<std::int64_t>(sizeof(double)) : 0;
 }
 
-// Every tile of a thread may begin a little later than the one before it ends.
+// Room for the gaps between a thread's tiles, each of which begins at an aligned offset.
 constexpr std::int64_t kSlack = 16 * AttentionPlan::kAligned;
 
 AttentionPlan plan_attention(const AttentionSizes& sizes) {

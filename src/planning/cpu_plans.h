@@ -1,5 +1,5 @@
-// How the CPU kernels cut their work, as pure functions of shape and thread count: workspace is
-// predicted from these plans, and the kernels obey them.
+// How the CPU kernels divide their work, as pure functions of shape and thread count. The kernels
+// follow these plans, and workspace is predicted from them.
 #pragma once
 
 #include <cstdint>
@@ -9,13 +9,13 @@
 
 namespace tracestep {
 
-// The packed matrix product. Bits depend on `block_k` and `splits` only, which do not look at the
-// number of threads; the blocks of the result do, to give every thread the same share.
+// The packed matrix product. Results depend bitwise on `block_k` and `splits` alone, and these do
+// not depend on the number of threads; block_m and block_n do, so that threads get equal shares.
 struct GemmPlan {
   std::int64_t batch = 1, m = 0, n = 0, k = 0;
   std::int64_t block_m = 0, block_n = 0, block_k = 0;
   std::int64_t blocks_m = 0, blocks_n = 0, blocks_k = 0;
-  std::int64_t splits = 1;  // parts of K, summed in order at the end
+  std::int64_t splits = 1;  // parts of K, whose results are summed in order at the end
   bool is_vector = false;   // m or n is 1: no packing, each matrix element is used once
 
   std::int64_t jobs() const { return batch * blocks_m * blocks_n * splits; }
@@ -44,24 +44,24 @@ inline constexpr std::int64_t kNormChunk = 65536;
 // per column.
 std::int64_t rms_norm_rows_per_block(std::int64_t rows);
 
-// flash_attention and its gradient. Every thread has scratch for its own tiles, in floats; what all
-// share comes first. Tiles are counted in the widest strips of any SIMD target.
+// flash_attention and its gradient. The workspace begins with what all threads share, then every
+// thread has scratch floats for its own tiles. Sizes assume the widest strips of any SIMD target.
 struct AttentionPlan {
   static constexpr std::int64_t kQueries = 224;    // of a forward tile, and of a backward panel
   static constexpr std::int64_t kLeastPanel = 48;  // the smallest panel of any target
   static constexpr std::int64_t kKeys = 72;        // of a forward tile, before rounding up
   static constexpr std::int64_t kWidestStrip = 32, kTallestStrip = 14;
-  static constexpr std::int64_t kAligned = 16;  // floats; a tile begins at a multiple
+  static constexpr std::int64_t kAligned = 16;  // floats; every tile begins at a multiple of it
 
   AttentionSizes sizes;
   std::int64_t padded_width = 0;
-  std::int64_t backward_keys = 0;  // that stay while queries pass by, before rounding up
+  std::int64_t backward_keys = 0;  // of a block that is kept for all queries, before rounding up
 
   std::int64_t forward_floats_per_thread() const;
   std::int64_t forward_bytes(int threads) const;
 
-  // Shared: two numbers for every row, the gradient of q in float32 where its dtype is narrower,
-  // and for every panel of queries how many key blocks have been there (32 bits each).
+  // Shared: two floats for every row, the gradient of q in float32 where its dtype is narrower, and
+  // for every panel of queries a 32-bit count of the key blocks that have been added to it.
   std::int64_t row_floats() const;
   std::int64_t dq_floats() const;
   std::int64_t turn_counters() const;

@@ -1,4 +1,4 @@
-// What the CPU kernels need besides operands and results.
+// Workspace of the CPU kernels.
 #include "base/integers.h"
 #include "planning/cpu_plans.h"
 #include "planning/workspace_rules.h"

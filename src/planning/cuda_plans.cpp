@@ -7,7 +7,7 @@
 namespace tracestep {
 namespace {
 
-// Blocks that keep the largest cards busy, and elements that are worth one.
+// Blocks that keep the largest GPUs busy, and the elements that make a block worthwhile.
 constexpr std::int64_t kBlocks = 1024;
 constexpr std::int64_t kElementsPerBlock = 16384;
 
@@ -47,7 +47,7 @@ std::int64_t cuda_norm_parts(std::int64_t count) {
 }
 
 RmsNormGradPlan plan_rms_norm_grad(std::int64_t rows, std::int64_t width) {
-  // Two blocks for each multiprocessor of the largest cards; more where their sums grow long.
+  // Two blocks for each multiprocessor of the largest GPUs; more when their sums would grow long.
   constexpr std::int64_t kParts = 256, kLeastRows = 4;
   RmsNormGradPlan plan;
   plan.rows_per_part = std::clamp(ceil_div(rows, kParts), kLeastRows, plan.kMostRows);
@@ -60,7 +60,7 @@ RmsNormGradPlan plan_rms_norm_grad(std::int64_t rows, std::int64_t width) {
 
 namespace {
 
-// The widths that kernels are made for; others are padded to the next.
+// The widths that kernels are compiled for; other widths are padded to the next one.
 std::int64_t padded_width(std::int64_t width) {
   for (const std::int64_t padded : {16, 32, 64, 80, 96, 128}) {
     if (width <= padded) return padded;
@@ -73,19 +73,19 @@ std::int64_t piece(std::int64_t bytes) {
   return ceil_div(bytes, kAligned) * kAligned;
 }
 
-// float32 operands as two float16 parts, and the range of every head: 32 bytes.
+// float32 operands as two float16 parts each, and 32 bytes with the range of every head.
 std::int64_t split_bytes(const AttentionSizes& a, std::int64_t of_queries, std::int64_t of_keys) {
   const std::int64_t row = padded_width(a.width) * 4;
   return piece(a.heads * 32) + of_queries * piece(a.heads * a.queries * row) +
          of_keys * piece(a.heads * a.keys * row);
 }
 
-// Some float of every query, in whole blocks of 128.
+// `floats` floats for every query, in whole blocks of 128.
 std::int64_t statistic_bytes(const AttentionSizes& a, std::int64_t floats = 1) {
   return piece(a.heads * ceil_div(a.queries, 128) * 128 * floats * kFloat);
 }
 
-// Whether kernels for Hopper may run it: they add up dq in memory, taking turns.
+// Whether the Hopper kernels may run it; they need room for sums of dq and for turn counters.
 bool is_for_hopper(const AttentionSizes& a) {
   if (a.width == 80 || a.width == 96 || a.width == 128) return true;
   return a.width % 8 == 0 && a.width > 16 && a.width <= 64;

@@ -1,5 +1,5 @@
-// How the CUDA kernels cut their work, as pure functions of shapes: workspace is predicted from
-// these plans, and the kernels obey them. No plan looks at the card.
+// How the CUDA kernels divide their work, as pure functions of shapes. The kernels follow these
+// plans, and workspace is predicted from them. No plan depends on the GPU model.
 #pragma once
 
 #include <cstdint>
@@ -8,26 +8,27 @@
 
 namespace tracestep {
 
-// What every matrix product may use: the size that cuBLASLt's kernels for Hopper want.
+// Workspace of every matrix product: the size that cuBLASLt recommends for Hopper.
 inline constexpr std::int64_t kCudaGemmWorkspaceBytes = std::int64_t{32} << 20;
 
-// scatter_add: members (rows of x) sorted by the row they are added to. Offsets in bytes.
+// scatter_add: members (rows of x) sorted by the row they are added to. Members are offsets in the
+// workspace, in bytes.
 struct ScatterPlan {
   // Rows with more members than this are summed by whole blocks.
   static constexpr std::int64_t kFewMembers = 16;
 
   std::int64_t bounds = 0;     // [rows] begin and end among the sorted members, 32 bits each
-  std::int64_t members[2]{};   // [count] row and position, 32 bits each; sorted to and fro
+  std::int64_t members[2]{};   // [count] row and position, 32 bits each; sorted back and forth
   std::int64_t long_rows = 0;  // how many rows have more than a few members, then which
   std::int64_t workspace_bytes = 0;
 };
 ScatterPlan plan_scatter(std::int64_t rows, std::int64_t count);
 
 // sum, max: parts into which the reduced elements of each result are cut, so that few results of
-// many elements keep a whole card busy; each part leaves a float per result in the workspace.
+// many elements keep the whole GPU busy; each part leaves a float per result in the workspace.
 struct ReductionPlan {
-  std::int64_t row_parts = 1;     // where the elements of a result lie together
-  std::int64_t column_parts = 1;  // where neighbouring results lie together
+  std::int64_t row_parts = 1;     // when the elements of a result are adjacent in memory
+  std::int64_t column_parts = 1;  // when neighbouring results are adjacent
   std::int64_t workspace_bytes = 0;
 };
 ReductionPlan plan_reduction(std::int64_t results, std::int64_t reduced);
@@ -45,7 +46,7 @@ struct RmsNormGradPlan {
 };
 RmsNormGradPlan plan_rms_norm_grad(std::int64_t rows, std::int64_t width);
 
-// flash_attention and its gradient: room for whichever family of kernels runs the call.
+// flash_attention and its gradient: enough for either family of kernels (Hopper, portable).
 std::int64_t cuda_attention_forward_bytes(const AttentionSizes& sizes);
 std::int64_t cuda_attention_backward_bytes(const AttentionSizes& sizes);
 

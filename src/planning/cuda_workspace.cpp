@@ -1,4 +1,4 @@
-// What the CUDA kernels need besides operands and results; no rule looks at the card.
+// Workspace of the CUDA kernels; no rule depends on the GPU model.
 #include "planning/cuda_plans.h"
 #include "planning/workspace_rules.h"
 

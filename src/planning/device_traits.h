@@ -1,4 +1,4 @@
-// What planning needs to know of a device, without the device.
+// What planning needs to know about a device that may not be present.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// What the kernels of a device need and can do, as pure functions of its traits: always built, so
-// that a machine without a GPU plans for one to the byte.
+// What the kernels of a device need and can do, as pure functions of its traits. Always built, so
+// that a machine without a GPU can plan for one exactly.
 #pragma once
 
 #include <cstdint>
@@ -12,12 +12,12 @@ namespace tracestep {
 // Whether a device of this kind has kernels for values of this dtype.
 bool computes_in(DeviceKind kind, DType dtype);
 
-// Whether a device of this kind, which is not there to be asked, is taken to have a kernel for the
-// op: for all that is not always taken apart, and for regions where kernels are made at run time.
+// Whether to assume, without asking a device, that this kind has a kernel for the op: true for ops
+// that are not always decomposed, and for fused nodes on kinds that compile kernels at run time.
 bool runs_whole(DeviceKind kind, const OpDef& op);
 
-// Scratch bytes of a call besides operands and results. The kernels get that many and ask for no
-// others, so that peaks can be predicted; `call.outputs` must be filled in.
+// Scratch bytes of a call, besides operands and results; `call.outputs` must be filled in. Kernels
+// get exactly that many and allocate nothing else, so that peaks can be predicted.
 std::int64_t workspace_bytes(const OpCall& call, const DeviceTraits& traits);
 
 }  // namespace tracestep

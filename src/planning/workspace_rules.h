@@ -1,4 +1,5 @@
-// The tables behind workspace_bytes(): one per back end, by op name. Ops without a row need none.
+// The tables behind workspace_bytes(): one per back end, by op name. An op that is not listed needs
+// no workspace.
 #pragma once
 
 #include <span>

@@ -6,7 +6,7 @@
 //
 // Compiler target options apply where a template's text stands, so a file compiled for several
 // SIMD targets includes this one again for each: it defines TRACESTEP_FUNCTORS_NAMESPACE as that
-// target's own namespace first. Everybody else just includes it.
+// target's own namespace first. All other files include it once, without that macro.
 #if !defined(TRACESTEP_OPS_SCALAR_FUNCTORS_H) || defined(TRACESTEP_FUNCTORS_NAMESPACE)
 #define TRACESTEP_OPS_SCALAR_FUNCTORS_H
 #ifndef TRACESTEP_FUNCTORS_NAMESPACE
@@ -102,7 +102,7 @@ struct Rsqrt {
     return rsqrt(x);
   }
 };
-// 1 + e^-x, which a computing type may overload: vectors have a shorter way.
+// 1 + e^-x; a computing type may overload it, as vectors do with a faster version.
 template <class V>
 TRACESTEP_FUNCTION V one_plus_exp_of_minus(V x) {
   return constant(x, 1.0f) + exp(constant(x, 0.0f) - x);
@@ -178,7 +178,7 @@ struct Swiglu {
   }
 };
 
-// The gradients of swiglu's operands, with the sigmoid computed again.
+// The gradients of swiglu's operands; the sigmoid is recomputed.
 template <class V>
 struct SwigluGradient {
   V gate, up;
@@ -189,7 +189,7 @@ struct SwigluGrad {
     return {SiluGrad()(g * up, gate), g * Silu()(gate)};
   }
 };
-// (a, b) turned by an angle.
+// The pair (a, b) rotated by an angle.
 template <class V>
 struct RotatedPair {
   V first, second;
