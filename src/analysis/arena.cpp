@@ -9,12 +9,12 @@
 namespace tracestep {
 namespace {
 
-// What orders look at.
+// What the packing orders compare.
 struct Item {
   std::int64_t bytes = 0;  // rounded up
   Lifetime life;
-  std::int64_t steps = 0;       // of its life
-  std::int64_t contention = 0;  // the largest live sum while it lives
+  std::int64_t steps = 0;       // length of its lifetime
+  std::int64_t contention = 0;  // the largest total of live bytes during its lifetime
 };
 
 // The rounded bytes alive at each step.
@@ -33,8 +33,9 @@ std::vector<std::int64_t> live_bytes(const std::vector<ArenaBlock>& blocks) {
 
 using Order = bool (*)(const Item&, const Item&);
 
-// What comes first finds the arena empty; ties keep the order of the program. Long lives first
-// makes stacks: what forward saves is freed in reverse. The others win where lives are all short.
+// Orders in which items are placed; ties keep the order of the program. Longest lifetimes first
+// gives stacks, since backward frees in reverse what forward saved. The other orders win where all
+// lifetimes are short.
 constexpr Order kOrders[] = {
     [](const Item& a, const Item& b) {
       return std::tie(b.steps, b.bytes) < std::tie(a.steps, a.bytes);
@@ -45,9 +46,9 @@ constexpr Order kOrders[] = {
     [](const Item& a, const Item& b) { return a.bytes > b.bytes; },
 };
 
-// Two stacks in one arena: what is born up to the fullest step grows from the bottom, what is born
-// later hangs from the ceiling. So gradients take the place of activations from the top down, in
-// the order in which backward frees them.
+// Two stacks in one arena: blocks allocated up to the fullest step grow from the bottom, later ones
+// from the top down. So gradients take the place of activations in the order in which backward
+// frees them.
 class Packer {
  public:
   explicit Packer(const std::vector<ArenaBlock>& blocks) : offsets_(blocks.size()) {
@@ -85,7 +86,7 @@ class Packer {
     return height;
   }
 
-  // What stuck out above the bound comes first the next time.
+  // Moves the items that ended above the lower bound to the front for the next round.
   void promote(std::vector<std::size_t>& sequence) const {
     std::ranges::stable_partition(
         sequence, [&](std::size_t i) { return offsets_[i] + items_[i].bytes > ceiling_; });
@@ -97,8 +98,8 @@ class Packer {
     std::size_t item = 0;
   };
 
-  // An end of the smallest gap among what lives while the item does; above all of it where there is
-  // no gap.
+  // The offset at an end of the smallest sufficient gap between items alive at the same time; above
+  // all of them if there is no such gap.
   std::int64_t best_offset(const Item& item) const {
     const bool hangs = item.life.first > fullest_step_;
     std::int64_t best = -1, best_gap = 0, top = 0;

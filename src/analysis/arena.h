@@ -1,6 +1,6 @@
-// Packing an arena: blocks with known lifetimes get offsets such that none lies over another while
-// both live. Finding the smallest arena is NP-hard; a few greedy rounds come within a percent of
-// the bound for training steps.
+// Packing an arena: blocks with known lifetimes get offsets such that blocks alive at the same time
+// do not overlap. Finding the smallest arena is NP-hard; a few greedy rounds come within a few
+// percent of the lower bound for training steps.
 #pragma once
 
 #include <cstdint>
@@ -8,10 +8,10 @@
 
 namespace tracestep {
 
-// Offsets in an arena are multiples of it: no kernel asks for more.
+// Offsets in an arena are multiples of this; no kernel needs a larger alignment.
 inline constexpr std::int64_t kArenaAlignment = 256;
 
-// Steps of time are inclusive on both ends.
+// The time steps during which a block is alive, both ends included.
 struct Lifetime {
   std::int32_t first = 0, last = 0;
 
@@ -27,7 +27,7 @@ struct ArenaBlock {
 // Sets the offsets; returns the bytes of the arena. Deterministic. O(n²).
 std::int64_t pack_arena(std::vector<ArenaBlock>& blocks);
 
-// The largest sum of blocks that live at once, each rounded up: no arena is smaller.
+// A lower bound: the largest sum of blocks alive at the same time, each rounded up.
 std::int64_t least_arena_bytes(const std::vector<ArenaBlock>& blocks);
 
 }  // namespace tracestep

@@ -1,4 +1,4 @@
-// The component a model path belongs to: what times and ranges are added up by.
+// The component a model path belongs to; times and ranges are summed per component.
 #pragma once
 
 #include <string>
@@ -6,8 +6,8 @@
 
 namespace tracestep {
 
-// "layers.3.attn.softmax" → "attn.softmax": layers are added up. A weight counts as its layer
-// ("ffn.w1.weight" → "ffn.w1"), what has no path as "program".
+// "layers.3.attn.softmax" → "attn.softmax": all layers share a component. A weight belongs to its
+// module ("ffn.w1.weight" → "ffn.w1"); an empty path is "program".
 std::string component_of(std::string_view path);
 
 }  // namespace tracestep

@@ -20,7 +20,7 @@ struct Cost {
 
 Cost cost_of(const Program& program, const Node& node);
 Cost total_cost(const Program& program);
-// Whether the node is a matrix product, or a kernel made of such: attention.
+// Whether the node is a matrix product or a kernel made of matrix products (attention).
 bool is_product(const Node& node);
 // FLOPs of matrix products alone: the model FLOPs of the usual formulas.
 std::int64_t gemm_flops(const Program& program);
@@ -28,7 +28,7 @@ std::int64_t gemm_flops(const Program& program);
 // Scratch bytes of the node on such a device (planning/needs.h).
 std::int64_t workspace_bytes(const Program& program, const Node& node, const DeviceTraits& traits);
 
-// Nodes that are kernels: everything but views.
+// Nodes that launch a kernel: all but views.
 std::int64_t launch_count(const Program& program);
 
 }  // namespace tracestep

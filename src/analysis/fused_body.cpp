@@ -30,7 +30,7 @@ std::vector<bool> live_nodes(const Program& body) {
   return live;
 }
 
-// Ops on rows one level deeper, what changes nothing and what is unread left out.
+// Decomposes ops on rows by one level, then removes identities and dead code.
 Program expanded(const Program& body, bool& changed) {
   const std::vector<bool> live = live_nodes(body);
   Rewriter r(body, "fuse");
@@ -71,7 +71,7 @@ bool is_constant(const Node& node) {
   return node.op->kernel_class == KernelClass::kGenerator && node.attrs.find("value") != nullptr;
 }
 
-// Bools are conditions here, no numbers.
+// Fused kernels take bools as conditions only, not as numbers.
 bool computes_with_bools(const Program& body, const Node& node) {
   const auto is_bool = [&](ValueId id) { return body.type(id).dtype == DType::kBool; };
   return node.op->precision_class != PrecisionClass::kKeep && !node.inputs.empty() &&
@@ -84,14 +84,14 @@ bool may_fuse(const Program& body, const Node& node) {
 }
 
 // --- views --------------------------------------------------------------------------------------
-// Dimensions over a common row of elements: `steps` apart in it.
+// The dimensions of a view over a common run of elements; `steps`: distance between neighbours.
 struct Dimensions {
   const Shape& sizes;
   const Strides& steps;
 };
 
-// Places of `to` from those of `from`, both views of one row of elements; nullopt: `from` has no
-// place for one of its dimensions, or a dimension does not lie in the walk with one step.
+// Derives the places of `to` from those of `from`, two views of one run of elements. nullopt: a
+// dimension of `to` is not in `from`, or it has no single step in the walk.
 std::optional<Strides> carry(const Dimensions& from, const Strides& places, const Dimensions& to) {
   Strides out = Dims::filled(to.sizes.rank(), 0);
   for (int k = 0; k < to.sizes.rank(); ++k) {
@@ -112,7 +112,7 @@ std::optional<Strides> carry(const Dimensions& from, const Strides& places, cons
   return out;
 }
 
-// Strides of the view over its operand's elements; nullopt: it leaves some out.
+// Strides of the view over its operand's elements; nullopt: the view skips some of them.
 std::optional<Strides> steps_of_view(const Program& body, const Node& node) {
   const Type& from = body.type(node.inputs[0]);
   const std::vector<Type> types{from}, results{body.type(node.outputs[0])};
@@ -147,8 +147,8 @@ class Placer {
  private:
   bool placed(ValueId id) const { return out_.places[at(id)].has_value(); }
 
-  // What decides the order of the walk: a reduced operand, else one of pairs, else the largest
-  // result that has no place yet.
+  // The value that decides the order of the walk: a reduced operand, else an operand of pairs, else
+  // the largest result without a place.
   ValueId next_anchor() const {
     ValueId found = kNoValue;
     int best = 0;
@@ -207,7 +207,7 @@ class Placer {
       return place && put(x, *place);
     }
     if (!placed(x)) return true;
-    // What is repeated has a place that only its readers can tell.
+    // The place of a broadcast operand follows from its readers only.
     const auto place = carry({x_shape, dense}, out_.place(x), {y_shape, *steps});
     return !place || put(y, *place);
   }
@@ -233,7 +233,7 @@ class Placer {
     return axis == last - 1 && shape.rank() > 2 && over_block(node);
   }
 
-  // Neighbouring rows of [..., R, W], added up.
+  // A sum over neighbouring rows: [..., R, W] over R.
   bool over_block(const Node& node) {
     const ValueId x = node.inputs[0], y = node.outputs[0];
     const Shape& shape = body_.type(x).shape;
@@ -324,7 +324,7 @@ bool find_cuts(FusedBody& out) {
   return out.cuts.back() == out.count;
 }
 
-// Sums over blocks are there when all rows have been: nothing in the body can wait for them.
+// A sum over the rows of a block is complete only at the end: no node of the body may read it.
 bool reads_sums_of_blocks(const FusedBody& out) {
   return std::ranges::any_of(out.program.nodes, [&](const Node& node) {
     return !node.op->is_view() &&
@@ -332,7 +332,7 @@ bool reads_sums_of_blocks(const FusedBody& out) {
   });
 }
 
-// Every element of an output is written, and once: each point has one, or each row.
+// Whether every element of an output is written exactly once: one per point, or one per row.
 bool covers_the_walk(const FusedBody& out, ValueId id) {
   const Shape& shape = out.program.type(id).shape;
   if (!out.places[at(id)]) return false;

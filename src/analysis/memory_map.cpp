@@ -15,8 +15,8 @@ std::size_t at(std::int32_t id) {
 }
 
 // Walks a step as an executor does: results and workspace are allocated, the node runs, the
-// workspace goes, then what nobody reads any more. `live(node, bytes)` is called at the fullest
-// moment of each node.
+// workspace is freed, then every buffer without further readers. `live(node, bytes)` is called at
+// the fullest moment of each node.
 template <class Live>
 void walk(const Program& program, const Storage& storage, const DeviceTraits& traits,
           Live&& live_at) {

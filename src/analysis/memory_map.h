@@ -1,5 +1,5 @@
-// Memory map: every byte of a step before it runs. The executors allocate in the order assumed
-// here, so the peak is a theorem; tests hold it against the allocator's own count to the byte.
+// Memory map: every byte of a step, known before it runs. The eager executor allocates in the order
+// assumed here, so the predicted peak is exact; tests compare it with the allocator's count.
 #pragma once
 
 #include <array>

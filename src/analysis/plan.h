@@ -16,17 +16,17 @@ struct Plan {
   // A buffer that is no leaf, or the workspace of a node, in the arena.
   struct Place {
     int buffer = -1;        // of `storage`; -1: a workspace
-    NodeId node = kNoNode;  // that needs it first
+    NodeId node = kNoNode;  // the first node that needs it
     std::int64_t bytes = 0, offset = 0;
   };
-  // Nodes of a lane run one after the other. There is one lane as yet, so nobody waits.
+  // Nodes of a lane run one after the other. There is only one lane so far, so `waits` is empty.
   struct Turn {
     int lane = 0;
     std::vector<NodeId> waits = {};
   };
 
   Storage storage;
-  std::vector<Place> places;         // in order of first need; what has no bytes has no place
+  std::vector<Place> places;         // in order of first need; empty buffers have no place
   std::vector<int> place_of_buffer;  // by buffer; -1: a leaf, or empty
   std::vector<int> workspace_of;     // by node: its place; -1: none
   std::vector<Turn> turns;           // by node
@@ -36,9 +36,9 @@ struct Plan {
 
   // What a step holds while it runs in an arena.
   std::int64_t peak_bytes() const { return leaf_bytes + arena_bytes; }
-  // Whether both are needed at some time: then they must not share bytes.
+  // Whether both are needed at the same time, so that they must not share bytes.
   bool overlap_in_time(const Place& a, const Place& b) const;
-  // Whether the buffer holds what it is for once `node` has run; node count - 1: after the step.
+  // Whether the buffer's contents are valid after `node` has run; node count - 1: after the step.
   bool is_alive_after(int buffer, NodeId node) const;
 
  private:
@@ -46,7 +46,7 @@ struct Plan {
   Lifetime lifetime(const Place& place) const;
 };
 
-// O(nodes²) at worst, for the arena: a second for the largest programs.
+// O(nodes²) in the worst case, for the arena: about a second for the largest programs.
 Plan plan_step(const Program& program, const DeviceTraits& traits);
 
 }  // namespace tracestep

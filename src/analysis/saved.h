@@ -9,7 +9,7 @@
 
 namespace tracestep {
 
-// A value that a forward node made and a backward node reads, itself or through views.
+// A value that a forward node made and a backward node reads, directly or through views.
 struct Saved {
   ValueId value = kNoValue;  // the base: what owns the bytes; views of it are not listed
   NodeId producer = kNoNode;
@@ -17,8 +17,8 @@ struct Saved {
   std::vector<NodeId> readers = {};  // backward nodes, in order; empty: an output `saved.N`
 };
 
-// In program order. Parameters and inputs are not listed: they are there anyway. Where backward is
-// gone (mode `forward`), the outputs `saved.N` tell what it would have read. O(nodes).
+// In program order. Parameters and inputs are not listed: they are alive anyway. In a program
+// without backward (mode `forward`), the outputs `saved.N` are what it would have read. O(nodes).
 std::vector<Saved> saved_for_backward(const Program& program);
 
 // The prefix of those outputs' names.

@@ -5,7 +5,7 @@
 namespace tracestep {
 namespace {
 
-// Adds the nodes that must run for `base`, those of its operands first.
+// Adds the nodes that must run to compute `base`, those of its operands first.
 void collect(const Program& program, const std::set<ValueId>& kept, ValueId base,
              std::set<NodeId>& nodes) {
   const NodeId producer = program.value(base).producer;

@@ -1,5 +1,5 @@
-// The ledger of what a step saves for backward: every kept value, who wants it, how long it stays,
-// and what it would cost to compute it again instead.
+// The ledger of what a step saves for backward: every kept value, its readers, how long it is kept,
+// and what it would cost to recompute it instead.
 #pragma once
 
 #include <cstdint>
@@ -12,8 +12,8 @@
 
 namespace tracestep {
 
-// The forward nodes that would run again for one value, in order, when everything else that is
-// kept (saved values and leaves) is there. Views are not listed: they cost nothing.
+// The forward nodes that recompute one value, in order, from the other saved values and the leaves.
+// Views are not listed: they cost nothing.
 struct Recompute {
   std::vector<NodeId> nodes;
   Cost cost;
@@ -27,7 +27,7 @@ struct LedgerItem : Saved {
 // In program order.
 std::vector<LedgerItem> saved_ledger(const Program& program);
 
-// "layers.3" of "layers.3.attn.softmax"; what belongs to no layer is "once".
+// "layers.3.attn.softmax" → "layers.3"; a path outside the layers → "once".
 std::string block_of(const std::string& path);
 
 }  // namespace tracestep

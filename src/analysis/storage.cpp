@@ -75,7 +75,7 @@ class Planner {
     return false;
   }
 
-  // `input` covers its buffer, `node` is its last reader and reads it in no other layout.
+  // Whether `input` covers its buffer, and `node` is its last reader and reads it in one layout.
   bool may_donate(NodeId node, ValueId input, ValueId output) const {
     const ValueId owner = base(input);
     if (!covers_base(program_, input) || last_read_[at(owner)] != node) return false;
@@ -105,7 +105,7 @@ class Planner {
                                   [&](ValueId v) { return last_read_[at(v)] == kNoNode; });
     std::set<int> taken;
     for (ValueId output : node.outputs) {
-      // A node that nobody reads still runs, so it needs somewhere to write.
+      // A node without readers still runs, so its results need a buffer.
       if (last_read_[at(output)] == kNoNode && !dead) continue;
       const int donated = donor(id, output, taken);
       if (donated >= 0) {
@@ -137,7 +137,7 @@ class Planner {
 
   bool in_leaf(int buffer) const { return out_.buffers[at(buffer)].first == kNoNode; }
 
-  // Another output of the node must have this input's buffer to update its leaf in place.
+  // Whether another output of the node needs this input's buffer to update its leaf in place.
   bool promised_elsewhere(const Node& node, ValueId output, ValueId owner) const {
     return std::any_of(node.outputs.begin(), node.outputs.end(), [&](ValueId other) {
       return other != output && forced_[at(other)] == owner;
@@ -181,7 +181,7 @@ class Planner {
     return saved_.contains(v.layout.base) ? Category::kActivation : Category::kTemporary;
   }
 
-  // A buffer that several values pass through is called after the one that matters most.
+  // A buffer shared by several values gets the category that matters most among theirs.
   void categorize(std::size_t b) {
     Buffer& buffer = out_.buffers[b];
     buffer.category = category(buffer.owner);

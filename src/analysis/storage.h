@@ -1,6 +1,6 @@
-// Storage: which buffer every value lives in, and from which node to which. Views share the buffer
-// of their base; a donated input hands its buffer on. Executors allocate and free by this plan,
-// predictions count it.
+// Storage: which buffer every value lives in, and which nodes the buffer lives between. Views share
+// the buffer of their base; a donated input passes its buffer to an output. Executors allocate and
+// free by this plan, and predictions count its bytes.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@ namespace tracestep {
 struct Buffer {
   ValueId owner = kNoValue;  // the value that first lives in it
   std::int64_t bytes = 0;
-  NodeId first = kNoNode;  // the node that needs it allocated; kNoNode: a leaf, always there
+  NodeId first = kNoNode;  // the node it is allocated for; kNoNode: a leaf, always alive
   NodeId last = kNoNode;   // the last node that reads it; node count: alive at the end
   Category category = Category::kTemporary;
 };
@@ -23,7 +23,7 @@ struct Storage {
   std::vector<Buffer> buffers;
   std::vector<int> buffer_of;                  // by value; -1: never read, not allocated
   std::vector<std::vector<int>> allocated_at;  // by node: buffers it needs, in order
-  std::vector<std::vector<int>> freed_after;   // by node: buffers nobody reads afterwards
+  std::vector<std::vector<int>> freed_after;   // by node: buffers without later readers
   std::vector<bool> runs;                      // by node: false for views
 
   const Buffer* buffer(ValueId id) const {
@@ -33,8 +33,8 @@ struct Storage {
 };
 
 // O(nodes + values). Donation: an output takes an input's buffer when the op allows it, the input
-// covers the whole buffer, nobody reads it later, and, for leaves, the result is what the leaf is
-// updated with.
+// covers the whole buffer and has no later reader; an input that is a leaf is donated only if the
+// result becomes the leaf's new value.
 Storage plan_storage(const Program& program);
 
 // Updates whose new value does not end up in the leaf's own buffer: they need an `assign`.

@@ -1,4 +1,4 @@
-// Device code as text, for run-time compilers (cmake/embed.cmake).
+// Device headers embedded as text for run-time compilation (see cmake/embed.cmake).
 #pragma once
 
 #include <string_view>

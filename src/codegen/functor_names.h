@@ -1,4 +1,4 @@
-// Which functor of ops/scalar/functors.h an elementwise op is.
+// The functor of ops/scalar/functors.h that computes an elementwise op.
 #pragma once
 
 #include <string_view>

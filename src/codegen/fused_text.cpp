@@ -16,7 +16,7 @@ constexpr std::int64_t kRowThreads = 256;  // wanted; long rows get more
 constexpr std::int64_t kMostThreads = 1024;
 constexpr std::int64_t kHeldPacks = 4;     // of a row, per thread, before a row gets more threads
 constexpr std::int64_t kRowsPerBlock = 4;  // of rows that a warp holds
-// From so many points on there are threads enough to give each 16 bytes of 16-bit elements.
+// With at least this many points there are enough threads for 16 bytes of 16-bit elements each.
 constexpr std::int64_t kManyPoints = std::int64_t{1} << 22;
 
 std::size_t at(std::int32_t id) {
@@ -51,12 +51,12 @@ std::string literal(double value) {
 }
 
 // --- where elements lie -------------------------------------------------------------------------
-// A stretch of the walk along which every operand and result has one step.
+// A range of the walk along which every operand and result has a single step.
 struct Part {
   std::int64_t cut, size;
 };
 
-// An operand or a result: elements from point to point along each part, over `divisor`.
+// An operand or a result. Its step along a part is in elements per point, divided by `divisor`.
 struct Access {
   ValueId value;
   std::string name;  // of the parameter
@@ -68,7 +68,7 @@ struct Access {
   bool repeats() const {
     return std::ranges::all_of(steps, [](std::int64_t step) { return step == 0; });
   }
-  // Whether packs of n points along the first part are n / divisor neighbours, aligned.
+  // Whether n points along the first part are a pack of n / divisor adjacent, aligned elements.
   bool has_packs(std::int64_t n) const {
     const std::int64_t elements = n / divisor;
     const auto bytes = elements * static_cast<std::int64_t>(size_of(dtype));
@@ -86,7 +86,7 @@ class Writer {
          std::span<const FusedOperand> outputs)
       : body_(body), p_(body.program) {
     for (std::size_t i = 0; i < p_.leaves.size(); ++i) {
-      if (!body.places[at(p_.leaves[i])]) continue;  // read by nobody
+      if (!body.places[at(p_.leaves[i])]) continue;  // an unread leaf
       add(p_.leaves[i], fmt::format("x{}", i), leaves[i], body.per_pair[i]);
       read_.push_back(i);
     }
@@ -121,7 +121,7 @@ class Writer {
     accesses_.push_back(std::move(a));
   }
 
-  // Parts that lie behind each other in all operands and results become one, rows kept apart.
+  // Merges parts that are contiguous in all operands and results; rows are kept apart.
   void merge_parts() {
     std::vector<std::vector<std::int64_t>> steps(accesses_.size());
     for (std::size_t i = 0; i + 1 < body_.cuts.size(); ++i) {
@@ -146,7 +146,7 @@ class Writer {
     for (std::size_t a = 0; a < accesses_.size(); ++a) accesses_[a].steps = std::move(steps[a]);
   }
 
-  // Points that a thread has beside each other.
+  // Sets the number of adjacent points per thread.
   void choose_pack() {
     const bool narrow = std::ranges::any_of(accesses_, [](const Access& a) {
       return a.dtype == DType::kBF16 || a.dtype == DType::kF16;
@@ -198,7 +198,7 @@ class Writer {
   std::int64_t farthest() const;
 
   // --- variables ---
-  // Views are other names of what they look at.
+  // A view uses the variable of its operand.
   ValueId variable_of(ValueId id) const {
     const NodeId maker = p_.value(id).producer;
     if (maker == kNoNode || !p_.node(maker).op->is_view()) return id;
@@ -246,7 +246,7 @@ void Writer::signature() {
   depth_ = 1;
 }
 
-// c<k>: where `index`, counted in points from the beginning of part `first`, lies along part k.
+// Declares c<k>: the coordinate along part k of `index`, which counts points from part `first` on.
 void Writer::coordinates(std::string index, std::size_t first, std::size_t last) {
   for (std::size_t k = first; k < last; ++k) {
     if (k + 1 == last) {
@@ -275,7 +275,7 @@ std::string Writer::address(const Access& a) const {
                         : fmt::format("{} + ({}) / {}u", a.name, elements, a.divisor);
 }
 
-// The first part that is not inside a row, or a block of rows, of so many points.
+// The first part outside a row, or a block of rows, of `points` points.
 std::size_t first_part_behind(const std::vector<Part>& parts, std::int64_t points) {
   return static_cast<std::size_t>(
       std::ranges::count_if(parts, [&](const Part& part) { return part.cut < points; }));
@@ -483,7 +483,7 @@ void Writer::store_all() {
   });
 }
 
-// Sums over the rows of a block, which are complete behind the last of them.
+// Stores the sums over the rows of a block, complete after its last row.
 void Writer::store_sums() {
   line("const Index block = blockIdx.x;");
   coordinates("block", first_part_behind(parts_, body_.width * body_.rows_per_block),
@@ -513,7 +513,7 @@ void Writer::compute_rows() {
   compute_all();
 }
 
-// A block goes through its rows and adds them up.
+// The loop of a block over its rows, summing columns.
 void Writer::compute_blocks() {
   line("const unsigned lane = threadIdx.x;");
   for (const Node& node : p_.nodes) {
@@ -545,7 +545,7 @@ void Writer::find_arrays() {
   }
 }
 
-// Elements that the farthest element of an operand or a result lies from the first.
+// The largest element offset in any operand or result.
 std::int64_t Writer::farthest() const {
   std::int64_t out = body_.count;
   for (const Access& a : accesses_) {

@@ -8,16 +8,16 @@
 
 namespace tracestep {
 
-// A folder of files, one per kernel. A file holds its whole key, so that two keys of one name are
-// told apart, and a checksum: what is damaged or cut off counts as absent. Files appear by
-// renaming, so processes may fill the folder at the same time. Nothing here throws: a cache that
-// cannot be used costs time, not a run.
+// A folder of files, one per kernel. A file holds its whole key, so that keys with the same hash
+// are told apart, and a checksum: a damaged or truncated file counts as absent. Files are written
+// under a temporary name and renamed, so several processes may share the folder. Nothing here
+// throws: without a usable cache kernels are compiled again.
 class KernelCache {
  public:
   // An empty path: nothing is kept.
   explicit KernelCache(std::filesystem::path folder) : folder_(std::move(folder)) {}
 
-  // What was added under `key`: everything that the bytes depend on.
+  // The bytes added under `key`, which must name everything they depend on; nullopt: not there.
   std::optional<std::string> find(std::string_view key) const;
   // False: it could not be written.
   bool add(std::string_view key, std::string_view bytes) const;

@@ -7,7 +7,7 @@
 namespace tracestep {
 namespace {
 
-// Bytes decide; of two that are equally wide (bf16, f16) the result is float32.
+// The dtype with more bytes; float32 for two different dtypes of equal size (bf16 and f16).
 DType wider(DType a, DType b) {
   if (a == b) return a;
   if (size_of(a) == size_of(b)) return DType::kF32;

@@ -41,7 +41,7 @@ class Autograd {
     return leaf.leaf == LeafKind::kParameter || (options_.inputs && leaf.leaf == LeafKind::kInput);
   }
 
-  // A value needs a gradient when a wanted leaf flows into it through floating values.
+  // A value needs a gradient when it depends on a wanted leaf through floating values.
   void mark_needed() {
     for (ValueId leaf : program_.leaves) needed_[at(leaf)] = wants(program_.value(leaf));
     for (const Node& node : program_.nodes) {
@@ -97,7 +97,7 @@ class Autograd {
       grads = node.op->gradient(
           {rewriter_.builder(), node.attrs, inputs, outputs, output_grads, wanted});
     }
-    // A rule may answer for optional operands that are not there.
+    // A rule may return more gradients than there are operands: optional ones may be absent.
     TRACESTEP_CHECK(grads.size() >= node.inputs.size(), "gradient rule of {}", node.op->name);
     for (std::size_t i = 0; i < node.inputs.size(); ++i) {
       if (wanted[i] && grads[i]) accumulate(node.inputs[i], grads[i]);

@@ -16,15 +16,15 @@ enum class GradientKind : std::uint8_t {
 struct AutogradOptions {
   std::string loss = "loss";  // a rank-0 floating output
   GradientKind kind = GradientKind::kTransient;
-  // Starts from the state "loss_scale" instead of 1: all gradients come out that much larger.
+  // Starts from the state "loss_scale" instead of 1, which multiplies all gradients by it.
   bool scaled = false;
-  // Differentiates by floating inputs too (tests, the attention benchmark).
+  // Also differentiates with respect to floating inputs (tests, the attention benchmark).
   bool inputs = false;
 };
 
-// Appends the backward nodes; nodes inherit the path of the forward node they belong to, sums at
-// a fan-out that of the producer. Parameters that the loss does not depend on get zeros.
-// Throws Error{kUsage}: no such loss, an op on the way without a gradient rule.
+// Appends the backward nodes. They inherit the path of their forward node; the sum of a value's
+// gradients inherits that of its producer. Parameters that the loss does not depend on get zeros.
+// Throws Error{kUsage} when there is no such loss or an op it depends on has no gradient rule.
 Program autograd(const Program& program, const AutogradOptions& options = {});
 
 // "grad." + name of the parameter.

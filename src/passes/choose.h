@@ -1,4 +1,4 @@
-// Puts the form of an op that somebody asked for in its place.
+// Replaces ops by the form that the user chose (`--attention flash`).
 #pragma once
 
 #include <map>
@@ -8,8 +8,8 @@
 
 namespace tracestep {
 
-// `forms`: by the name of an op, the name of one of its OpDef::forms. Error{kUsage} for a form that
-// the op does not have.
+// `forms`: from an op's name to the name of one of its OpDef::forms. Throws Error{kUsage} for a
+// form that the op does not have.
 Program choose(const Program& program, const std::map<std::string, std::string>& forms);
 
 }  // namespace tracestep

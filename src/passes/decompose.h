@@ -7,8 +7,8 @@
 
 namespace tracestep {
 
-// Expands every node for which `expand` says so and whose op has a decomposition, also the nodes
-// that an expansion brings in. Gradients of expanded ops are those of their parts.
+// Expands every node whose op has a decomposition and for which `expand` returns true, including
+// nodes made by an expansion. Autograd then differentiates the parts.
 Program decompose(const Program& program, const std::function<bool(const OpDef&)>& expand);
 
 }  // namespace tracestep

@@ -13,7 +13,7 @@
 namespace tracestep {
 namespace {
 
-// A kernel with more operands and results than this gains nothing from further ones.
+// The most operands and results of a region; kernels with more gain nothing from fusion.
 constexpr std::size_t kMostOperands = 24;
 constexpr std::size_t kMostNodes = 64;
 
@@ -22,10 +22,10 @@ std::size_t at(std::int32_t id) {
 }
 
 // --- ops on rows that also add up columns -------------------------------------------------------
-// Parts that a sum over all rows is cut in, at least: there is a block for each.
+// The fewest parts that a sum over all rows is split into; each part is one block.
 constexpr std::int64_t kFewestParts = 256;
 
-// How many rows a block adds up; 1: there are too few rows for that.
+// How many rows a block sums; 1: there are too few rows to split the sum.
 std::int64_t rows_per_part(std::int64_t rows) {
   std::int64_t out = 1;
   while (out < kMostRowsPerBlock && rows % (2 * out) == 0 && rows / (2 * out) >= kFewestParts) {
@@ -34,7 +34,7 @@ std::int64_t rows_per_part(std::int64_t rows) {
   return out;
 }
 
-// Of [..., W] over all dimensions but the last.
+// Whether the node sums [..., W] over all dimensions but the last.
 bool sums_columns(const Program& p, const Node& node) {
   if (node.op->fusion != Fusion::kRows || node.op->decompose) return false;
   const int rank = p.type(node.inputs[0]).shape.rank();
@@ -46,8 +46,8 @@ bool sums_columns(const Program& p, const Node& node) {
   return rank > 1 && axes.rank() == rank - 1 && p.type(node.outputs[0]).shape.rank() == 1;
 }
 
-// Sums of columns in two steps: over the rows of a part, then over the parts. nullopt: there are
-// none, or too few rows.
+// Splits column sums into two steps: over the rows of a part, then over the parts. nullopt: there
+// are no column sums, or too few rows.
 std::optional<Program> in_two_steps(const Program& program) {
   Rewriter r(program, "fuse");
   bool changed = false;
@@ -72,7 +72,7 @@ std::optional<Program> in_two_steps(const Program& program) {
   return r.finish();
 }
 
-// Whether all but what follows the sums over parts is one walk.
+// Whether the program without its final sums over parts is one walk.
 bool walks_but_for_last_sums(Program parts) {
   for (Output& o : parts.outputs) {
     for (ValueId id = o.value;;) {
@@ -87,7 +87,8 @@ bool walks_but_for_last_sums(Program parts) {
   return find_walk(remove_dead_nodes(parts)).has_value();
 }
 
-// The node in parts that fuse, where that takes sums of columns in two steps; nullopt: as it is.
+// A decomposition of the node with column sums in two steps, so that it can be fused; nullopt: the
+// node stays as it is.
 std::optional<Program> parts_of(const Program& program, const Node& node) {
   if (node.op->fusion != Fusion::kRows || !node.op->decompose) return std::nullopt;
   Builder b("parts");
@@ -121,7 +122,7 @@ Program with_columns_in_parts(const Program& program) {
   return r.finish();
 }
 
-// Who reads a value: nodes, views among them, and the end of the program.
+// The readers of a value: nodes (views included) and the end of the program.
 struct Readers {
   std::vector<std::vector<NodeId>> nodes;
   std::vector<bool> at_end;
@@ -171,16 +172,16 @@ class Regions {
   const std::vector<Members>& all() const { return regions_; }
   int region_of(NodeId id) const { return region_of_[at(id)]; }
   const Readers& readers() const { return readers_; }
-  // Nodes that come before `id` though it reads nothing of theirs.
+  // Nodes that must run before `id` although it reads none of their results.
   const std::vector<NodeId>& before(NodeId id) const { return before_[at(id)]; }
 
-  // The region with the results `wanted`, which its own nodes or views of them make.
+  // The fused node of the region with the results `wanted`: values of its nodes, or views of them.
   FusedNode node_of(const Members& region, const std::vector<ValueId>& wanted) const;
-  // What is read outside.
+  // The region's values that are read outside it.
   std::vector<ValueId> results_of(const Members& region) const;
 
  private:
-  // Where a value is an operand's view, the node that computed the operand; kNoNode: a leaf.
+  // The node that computed the value, or the base it is a view of; kNoNode: a leaf.
   NodeId computed_by(ValueId id) const {
     NodeId maker = program_.value(id).producer;
     while (maker != kNoNode && program_.node(maker).op->is_view()) {
@@ -201,7 +202,7 @@ class Regions {
     });
   }
 
-  // Data flows along views too; an update comes after all that read the old value.
+  // Data flows through views too, and an update comes after all readers of the old value.
   void find_successors() {
     successors_.resize(program_.nodes.size());
     before_.resize(program_.nodes.size());
@@ -242,8 +243,8 @@ class Regions {
     return true;
   }
 
-  // Whether a path from the two regions comes back to them through other nodes, a view between
-  // their own nodes not counted: then no order would do.
+  // Whether a path from the two regions returns to them through a node outside that is not a view:
+  // then no execution order exists for the joined region.
   bool leaves_and_returns(int a, int b) const {
     const auto inside = [&](NodeId id) {
       return region_of_[at(id)] == a || region_of_[at(id)] == b;
@@ -373,8 +374,8 @@ bool rearranges(const Program& p, const Node& view) {
   return layout && !is_contiguous(results[0].shape, layout->strides);
 }
 
-// Follows the views behind a result to the last one that changes the order, where otherwise a copy
-// would be made for a reader behind it. Only where each is the only reader.
+// Follows the views after a result to the last one that changes the order of elements, if a reader
+// after it would otherwise need a copy. Stops where a value has more than one reader.
 ValueId in_readers_order(const Program& p, const Readers& readers, const Regions& regions,
                          int region, ValueId result) {
   const NodeId maker = p.value(result).producer;
@@ -428,14 +429,14 @@ class Fuser {
   }
 
  private:
-  // What stands for the region of the node; nullptr: the node stays.
+  // The fused node that replaces the node's region; nullptr: the node stays.
   const FusedNode* node_for(NodeId id) const {
     const int region = regions_.region_of(id);
     if (region < 0 || nodes_[at(region)].results.empty()) return nullptr;
     return &nodes_[at(region)];
   }
 
-  // Without results where nothing is gained.
+  // Returns a node without results where fusing gains nothing.
   FusedNode fused_node(const Members& region) const {
     if (region.empty()) return {};
     const std::vector<ValueId> plain = regions_.results_of(region);
@@ -450,7 +451,7 @@ class Fuser {
     return ordered == plain ? out : regions_.node_of(region, plain);
   }
 
-  // Views of values that no longer exist are left out.
+  // Leaves out views of values that no longer exist.
   void find_needed() {
     needed_.assign(program_.values.size(), false);
     for (const Output& o : program_.outputs) needed_[at(o.value)] = true;
@@ -505,7 +506,7 @@ class Fuser {
     }
   }
 
-  // A node with the origins of all, that of the op with most to do first.
+  // A node with the origins of all members, that of the member with the most work first.
   Node example_of(const Members& members) const {
     Members ordered = members;
     std::ranges::stable_sort(ordered, std::greater(),

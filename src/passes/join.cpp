@@ -19,7 +19,7 @@ struct Member {
 
 struct Group {
   std::vector<Member> members;
-  const Node* last = nullptr;  // where the joined call stands
+  const Node* last = nullptr;  // the joined call takes its place
 };
 
 class Join {
@@ -37,7 +37,7 @@ class Join {
   }
 
   Program run() {
-    std::map<const Node*, const Group*> groups;  // by every node that goes
+    std::map<const Node*, const Group*> groups;  // by every node that is replaced
     for (auto& [key, group] : groups_) {
       if (group.members.size() == 1 && group.members[0].shadow_cast == nullptr) continue;
       group.last = group.members.back().call;
@@ -74,7 +74,7 @@ class Join {
     return out;
   }
 
-  // Equal for calls that one call can stand for: attributes, rates and factors are the same.
+  // Equal for calls that can be merged: those with the same attributes, rates and factors.
   std::string key_of(const Member& m) const {
     std::string key = fmt::format("{}#{}", m.call->op->name, m.shadow_cast != nullptr);
     for (const auto& [name, value] : m.call->attrs.entries()) {

@@ -1,4 +1,4 @@
-// One launch for the updates of all tensors.
+// Merges the optimizer updates of all tensors into one launch.
 #pragma once
 
 #include <functional>
@@ -7,9 +7,9 @@
 
 namespace tracestep {
 
-// Calls that differ in their tensors alone become one (OpDef::join), where the last of them stands,
-// together with the casts that keep shadows (passes/shadow.h) of what they update. Values stay the
-// same to the bit. `has_kernel`: whether the device can run the op that the rule leads to.
+// Calls that differ only in their tensors become one call (OpDef::join), placed where the last of
+// them was; the casts that update their shadows (passes/shadow.h) are merged in too. Values stay
+// bit-identical. `has_kernel`: whether the device can run the op of the merged call.
 Program join(const Program& program, const std::function<bool(const OpDef&)>& has_kernel);
 
 }  // namespace tracestep

@@ -1,7 +1,7 @@
 // Dynamic loss scaling (Micikevicius et al. 2018, sec. 3.2): float16 gradients underflow, so
 // backward starts from a large factor instead of 1, the optimizer divides by it, and a step whose
-// gradients overflowed changes nothing but the factor. All of it are nodes on rank-0 states; the
-// host never branches on them.
+// gradients overflowed changes nothing but the factor. All of this is done by nodes on rank-0
+// states; the host never branches on them.
 #pragma once
 
 #include <cstdint>
@@ -19,18 +19,18 @@ struct LossScaling {
   double floor = 0.0;                   // the scale never falls below
 };
 
-// Rank-0 float32 states (counts are exact up to 2^24). Whoever makes the store sets the first one
-// to kInitialLossScale; the others start at zero.
+// Rank-0 float32 states (counts are exact up to 2^24). The code that fills the store must set the
+// first one to kInitialLossScale; the others start at zero.
 inline constexpr std::string_view kLossScale = "loss_scale";
 inline constexpr std::string_view kGoodSteps = "loss_scale.good_steps";        // in a row
 inline constexpr std::string_view kSkippedSteps = "loss_scale.skipped_steps";  // in all
 inline constexpr double kInitialLossScale = 65536.0;
-// The floor of training. Below 1 a factor no longer lifts gradients out of the underflow but pushes
-// them into it, and gradients that overflow by themselves tell of a run that diverges: halving on
-// and on would only hide it.
+// The lower limit of the scale in training. A factor below 1 would push gradients into underflow
+// instead of lifting them out, and gradients that overflow without scaling mean that the run
+// diverges, which further halving would only hide.
 inline constexpr double kLossScaleFloor = 1.0;
 
-// The state leaf `name` of the program under construction, made when it is not there yet.
+// The state leaf `name` of the program under construction, created if it does not exist yet.
 Val loss_scale_state(Builder& b, std::string_view name = kLossScale);
 
 // Updates the three states after a step; `good` (rank-0 bool): no gradient was infinite or NaN.

@@ -5,9 +5,9 @@
 
 namespace tracestep {
 
-// Inserts `copy` where a view cannot be one and where an op does not accept an operand's strides,
-// and `assign` where an update does not end in its leaf's own buffer. Copies are shared by all
-// readers. The result passes verify(…, kMaterialized).
+// Inserts `copy` before a movement op whose result cannot be a view and where an op does not accept
+// an operand's strides, and `assign` where an update does not end in its leaf's own buffer. All
+// readers share a copy. The result passes verify(…, kMaterialized).
 Program materialize(const Program& program);
 
 }  // namespace tracestep

@@ -15,7 +15,7 @@ struct Pair {
   std::string name;
 };
 
-// How the updates use all gradients; "no value" where nothing is to be done.
+// What the updates of all parameters share; "no value" where it is not needed.
 struct Use {
   Val scale;  // factor on the gradients
   Val apply;  // rank-0 bool: whether the step counts
@@ -27,7 +27,7 @@ class OptimizerPass {
       : program_(program), options_(options) {}
 
   Program run() {
-    // The gradients become updates: they are outputs no more.
+    // The gradients become updates, so they are no longer outputs.
     Program body = program_;
     std::erase_if(body.outputs, [](const Output& o) { return o.name.starts_with("grad."); });
     Rewriter r(body, "optimizer");
@@ -60,7 +60,7 @@ class OptimizerPass {
     return out;
   }
 
-  // The output, or the state leaf: its new value where this very program makes one.
+  // The output, or the state leaf: its new value if this program updates it.
   ValueId gradient_of(const std::string& parameter) const {
     const std::string name = gradient_name(parameter);
     const ValueId output = program_.find_output(name);
@@ -99,12 +99,12 @@ class OptimizerPass {
     return out;
   }
 
-  // One infinite or NaN element makes a norm so, and no comparison with NaN holds.
+  // One infinite or NaN element makes the norm infinite or NaN; comparisons with NaN are false.
   static Val is_below(Val norm, double limit) {
     return ops::binary("lt", norm, ops::fill(*norm.builder, limit, norm.type()));
   }
 
-  // In two launches: 0·loss + limit is the limit, or NaN where the loss is infinite or NaN.
+  // Two launches are enough: 0·loss + limit is the limit, or NaN when the loss is not finite.
   static Val is_finite(Val norm, Val loss) {
     if (!loss) return is_below(norm, kGradNormLimit);
     const Val limit = ops::affine(ops::cast(loss, norm.dtype()), 0.0, kGradNormLimit);

@@ -9,9 +9,9 @@ namespace tracestep {
 
 enum class OptimizerKind : std::uint8_t { kAdamw, kSgd };
 
-// From this norm on, gradients count as infinite: AdamW averages their squares, and the square of
-// 2^64 is infinite in float32. So it is on every back end, whether it adds squares in float32 or in
-// something wider.
+// Gradients with at least this norm count as infinite: AdamW averages their squares, and the square
+// of 2^64 is infinite in float32. The limit is the same on every back end, also on those that add
+// squares in a wider type.
 inline constexpr double kGradNormLimit = 0x1p64;
 
 struct OptimizerOptions {
@@ -22,24 +22,24 @@ struct OptimizerOptions {
   double weight_decay = 0.0;
   double clip = 0.0;              // largest global gradient norm; 0: off
   bool report_norm = false;       // output "grad_norm" even without clipping
-  bool guard_finite = false;      // a step that is not finite changes nothing
+  bool guard_finite = false;      // a step with a loss or gradient that is not finite is skipped
   LossScaling loss_scaling = {};  // gradients are scaled by the state "loss_scale"
 };
 
-// Uses up the outputs "grad.NAME" (or reads the state leaves of that name) and updates every
+// Consumes the outputs "grad.NAME" (or reads the state leaves of that name) and updates every
 // parameter NAME. Adds the rank-0 float32 inputs "lr" and, for AdamW, "step_size" =
 // lr·√(1-β2ᵗ)/(1-β1ᵗ), and the states "adamw.m.NAME" and "adamw.v.NAME".
 //
 // Under loss scaling gradients are divided by the scale where they are used (clipping and
 // "grad_norm" see the true ones), and a step with an infinite or NaN gradient leaves parameters, m
-// and v as they are. Such a step does not count for t: take the state "loss_scale.skipped_steps"
-// off the number of steps.
+// and v as they are. Such a step does not count in t: the caller must subtract the state
+// "loss_scale.skipped_steps" from the number of steps.
 //
-// With `guard_finite` that holds without loss scaling too, for gradients whose norm is not below
-// kGradNormLimit and for an infinite or NaN output "loss", where the program has one. Whoever reads
-// "grad_norm" and "loss" knows which: see is_applied().
+// With `guard_finite`, steps are skipped without loss scaling too: when the gradient norm is not
+// below kGradNormLimit, or the output "loss" (if the program has it) is infinite or NaN. The caller
+// learns of it by is_applied(), from the outputs "grad_norm" and "loss".
 Program optimizer(const Program& program, const OptimizerOptions& options);
-// Whether a guarded step with these outputs changed anything.
+// Whether a guarded step with these outputs was applied; false: it was skipped.
 bool is_applied(double grad_norm, double loss);
 
 }  // namespace tracestep

@@ -50,7 +50,7 @@ bool has_kernel(const Options& o, const OpDef& op) {
   return o.has_kernel ? o.has_kernel(op) : !op.always_decompose;
 }
 
-// Where the device compiles at run time.
+// Fused nodes need a device that compiles kernels at run time.
 bool fuses(const Options& o) {
   return o.compile && has_kernel(o, find_op("fused"));
 }
@@ -58,12 +58,12 @@ bool fuses(const Options& o) {
 bool chooses(const Options& o) {
   return o.attention != AttentionForm::kNaive;
 }
-// Primitive programs have no composites but those that somebody asked for.
+// Primitive programs keep no composites except those that the user chose explicitly.
 bool is_taken_apart(const Options& o, const OpDef& op) {
   return o.granularity == Granularity::kPrimitive && !op.stays_whole;
 }
 
-// Primitive granularity expands all; fused granularity keeps what autograd can differentiate.
+// Primitive granularity expands all composites, fused only those without a gradient rule.
 Program decompose_first(const Program& p, const Options& o) {
   return decompose(p, [&](const OpDef& op) {
     const bool kept = op.gradient || (!differentiates(o) && has_kernel(o, op));

@@ -1,4 +1,4 @@
-// The ordered pipeline: which passes turn a forward program into what runs, and what each did.
+// The ordered pipeline: the passes that turn a forward program into what runs, and what each did.
 #pragma once
 
 #include <functional>
@@ -59,7 +59,7 @@ struct PassReport {
   std::string doc;
   double ms = 0.0;
   bool ran = false;      // false: switched off, or not needed in this mode
-  bool changed = false;  // by comparison of the programs, not by the pass's own word
+  bool changed = false;  // found by comparing the programs before and after
   std::int64_t nodes_before = 0, nodes_after = 0;
 };
 
@@ -71,7 +71,7 @@ struct PipelineResult {
 // Names and one-line descriptions in order.
 std::vector<std::pair<std::string, std::string>> pipeline_passes();
 
-// Throws Error{kUsage} for an unknown pass name (with the closest), what passes throw, and
+// Throws Error{kUsage} for an unknown pass name (naming the closest), whatever a pass throws, and
 // std::logic_error from the verifier.
 PipelineResult run_pipeline(const Program& program, const PipelineOptions& options);
 

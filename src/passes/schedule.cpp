@@ -20,7 +20,7 @@ Program schedule(const Program& program) {
   };
   const auto waits = [&](const Node& node) {
     if (node.op->kernel_class == KernelClass::kGenerator) return true;
-    // A view waits with the generator it looks at.
+    // A view of a generator moves together with it.
     return node.op->is_view() &&
            !done[static_cast<std::size_t>(std::max(program.value(node.inputs[0]).producer, 0))] &&
            program.value(node.inputs[0]).producer != kNoNode;
@@ -28,7 +28,7 @@ Program schedule(const Program& program) {
   for (std::size_t i = 0; i < program.nodes.size(); ++i) {
     if (!waits(program.nodes[i])) emit(emit, static_cast<NodeId>(i));
   }
-  // What is still waiting is read by nobody but the outputs.
+  // Nodes that are still waiting are read by outputs only.
   for (std::size_t i = 0; i < program.nodes.size(); ++i) emit(emit, static_cast<NodeId>(i));
   return r.finish();
 }

@@ -5,8 +5,8 @@
 
 namespace tracestep {
 
-// Keeps the program's order, but makes constants (generators) directly before their first reader,
-// so that none is alive longer than it must be.
+// Keeps the program's order, but moves generators (constants) directly before their first reader,
+// so that they are alive as briefly as possible.
 Program schedule(const Program& program);
 
 }  // namespace tracestep

@@ -63,7 +63,7 @@ class Shadow {
     r_.replace(node, r_.builder().call(*node.op, inputs, node.attrs));
   }
 
-  // Operand `i`, or what it was widened from where it is a gradient.
+  // Operand `i`; for a gradient that was widened by a cast, the cast's operand.
   Val before_widening(const Node& node, std::size_t i) {
     const ValueId id = node.inputs[i];
     const Value& value = program_.value(id);

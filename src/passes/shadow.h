@@ -1,4 +1,4 @@
-// Weights kept in the low dtype beside the wide ones, so that no step casts them.
+// Keeps a low-precision copy ("shadow") of each weight, so that steps need not cast the weights.
 #pragma once
 
 #include "ir/program.h"
@@ -7,9 +7,9 @@ namespace tracestep {
 
 // In a program that updates its parameters under mixed precision: each cast of a parameter (a node
 // whose result has the role weight_cast) becomes the state shadow_name(), updated by the same cast
-// of the parameter's new value. Gradients that were widened for an op that widens what it reads
-// (OpDef::widens) are read as the products made them. Values stay the same to the bit, as long as
-// the states hold what the casts would give: Store sees to that.
+// of the parameter's new value. An op that widens its operands itself (OpDef::widens) reads
+// gradients in their narrow dtype, without a cast. Values stay bit-identical as long as the states
+// hold what the casts would give, which Store ensures.
 Program shadow(const Program& program);
 
 }  // namespace tracestep

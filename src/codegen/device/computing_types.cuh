@@ -1,11 +1,11 @@
 // The computing types of device code: the vocabulary of ops/scalar/functors.h on float32. Includes
-// nothing, since kernels written at run time are compiled from this text too.
+// nothing, since kernels generated at run time are compiled with this text too.
 #pragma once
 
 namespace tracestep::cuda {
 
 // A float32 that finds the functors' vocabulary by its namespace. kRough: exp, quotients and square
-// roots may be off by 2^-20, which is nothing to a result that is rounded to 16 bits.
+// roots may be off by 2^-20, which is negligible in a result that is rounded to 16 bits.
 template <bool kRough>
 struct Number {
   float v;

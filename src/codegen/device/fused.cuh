@@ -1,6 +1,6 @@
-// What the text of a fused kernel is written in: elements as they are stored, packs of them, and
-// sums and maxima of a row. Compiled at run time behind functors.h and computing_types.cuh;
-// includes nothing, and knows nothing of the host.
+// The building blocks of generated fused kernels: elements as they are stored, packs of them, and
+// sums and maxima of a row. Compiled at run time after functors.h and computing_types.cuh; includes
+// nothing and uses no host code.
 #pragma once
 
 namespace tracestep::cuda {
@@ -48,8 +48,8 @@ __device__ inline float rounded(float x) {
   return to_float(y);
 }
 
-// A float32 whose sums are not contracted with a product before them, which would be an op of its
-// own.
+// A float32 whose sums are not contracted with a preceding product into a fused multiply-add: the
+// product is another op and must be rounded by itself.
 struct Alone {
   float v;
 };
@@ -141,8 +141,8 @@ __device__ inline float warp_reduce(float x) {
   for (int step = 16; step > 0; step /= 2) x = F()(x, __shfl_xor_sync(0xffffffffu, x, step));
   return x;
 }
-// The lanes of a row agree, in an order that their number decides. Beyond a warp they are the
-// block, there is one barrier, and nobody else uses `scratch`.
+// Combines x over the lanes of a row, in an order that depends on their number only; every lane
+// gets the result. Lanes beyond a warp must be the whole block: one barrier, `scratch` unshared.
 template <class F, int kLanes>
 __device__ inline float row_reduce(float x, float neutral, float* scratch) {
   x = warp_reduce<F>(x);
