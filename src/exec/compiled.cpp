@@ -11,7 +11,8 @@ std::size_t at(std::int32_t id) {
   return static_cast<std::size_t>(id);
 }
 
-// What the arena's own block is to its inside, a segment is to blocks: it is recorded as one.
+// Keeps the arena's own allocation out of the recording: the arena is recorded as a segment, and
+// the buffers inside it as blocks.
 class UnrecordedBlock {
  public:
   explicit UnrecordedBlock(Allocator& allocator)
@@ -56,7 +57,7 @@ CompiledExecutor::CompiledExecutor(Store& store, const Program& program, Plan pl
 }
 
 CompiledExecutor::~CompiledExecutor() {
-  captured_.reset();  // it may still be at work
+  captured_.reset();  // waits for work that is still running
   const UnrecordedBlock block(device().allocator());
   device().allocator().free(arena_);
   block.record(MemoryAction::kSegmentFree, arena_, plan_.arena_bytes);

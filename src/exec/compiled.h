@@ -1,6 +1,6 @@
-// The compiled executor: everything of a step lies in one arena at planned offsets, so that all
-// addresses are known when the program is bound. A run is a loop over launches that are ready, or,
-// on a device that can capture them, one launch of them all.
+// The compiled executor: all buffers of a step lie in one arena at planned offsets, so that all
+// addresses are known when the program is bound. A run is a loop over prepared launches or, on a
+// device that can capture them, one launch of all of them (a CUDA graph).
 #pragma once
 
 #include "analysis/plan.h"
@@ -10,15 +10,14 @@ namespace tracestep {
 
 class CompiledExecutor final : public StepExecutor {
  public:
-  // Allocates the arena. Errors as StepExecutor's; out of memory is noticed here and not in a run.
+  // Allocates the arena. Errors as StepExecutor's; OutOfMemory is thrown here, never by a run.
   CompiledExecutor(Store& store, const Program& program);
   ~CompiledExecutor() override;
 
-  // Somebody who listens to single launches (spans, pauses, a tracer, recorded memory) gets the
-  // loop. The first run is one as well: it loads what the device loads at first use, and is then
-  // captured.
+  // Uses the loop when single launches are observed (spans, pauses, a tracer, recorded memory), and
+  // for the first run, which lets the device load its code; the launches are captured after it.
   void run(Recorder* recorder = nullptr) override;
-  // The bytes stay until the next run writes over them, but nobody may read them any more.
+  // The bytes stay in the arena until the next run, but outputs can no longer be read.
   void release_outputs() override;
   std::int64_t predicted_peak_bytes() const override { return plan_.peak_bytes(); }
   const Plan& plan() const { return plan_; }
@@ -32,7 +31,7 @@ class CompiledExecutor final : public StepExecutor {
   void allocate_arena();
   void launch_all() const;
   bool records_memory() const;
-  // An event of the arena's inside, for the allocator's recorder: planned, and not asked for.
+  // Records a planned event inside the arena in the allocator's recorder.
   void record(MemoryAction action, const Plan::Place& place);
 
   const Plan plan_;

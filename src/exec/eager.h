@@ -1,5 +1,5 @@
-// The eager executor: ops in program order, each its own kernel launch, buffers from the device's
-// allocator, freed after their last reader.
+// The eager executor: runs nodes in program order, each as its own kernel launch; buffers come from
+// the device's allocator and are freed after their last reader.
 #pragma once
 
 #include "exec/step_executor.h"
@@ -26,7 +26,7 @@ class EagerExecutor final : public StepExecutor {
   void free_workspace();
 
   const std::int64_t predicted_peak_bytes_;
-  void* workspace_ = nullptr;  // of the launch at work
+  void* workspace_ = nullptr;  // of the current launch
 };
 
 }  // namespace tracestep

@@ -29,18 +29,19 @@ class Executor {
   virtual void set_input(std::string_view name, const TensorView& value) = 0;
   // A number for a floating rank-0 input, in the input's dtype.
   void set_scalar(std::string_view name, double value);
-  // Issues one step; on an asynchronous device it may still be running afterwards. Updates are in
-  // the store for whatever is issued next. Throws OutOfMemory, DeviceError; all temporaries are
-  // freed then. With a recorder that takes spans, run() waits for the device and adds the
-  // spans, in nanoseconds from the first kernel's start.
+  // Issues one step; on an asynchronous device it may still be running on return. Work issued later
+  // sees the updates in the store. Throws OutOfMemory or DeviceError, after freeing all
+  // temporaries. With a recorder that takes spans, run() waits for the device and adds the spans,
+  // in nanoseconds from the first kernel's start.
   virtual void run(Recorder* recorder = nullptr) = 0;
-  // Called in the middle of a run, before the first kernel of `node` or a later one; it may wait
-  // for the device and read the allocator. How a measurement times a part of a step by itself.
+  // `act` is called in the middle of a run, before the first kernel of `node` or a later node; it
+  // may wait for the device and read the allocator. Measurements use pauses to time parts of a
+  // step.
   struct Pause {
     NodeId node = kNoNode;
     std::function<void()> act;
   };
-  // In order of nodes. Runs that record spans do not pause: they hold the device.
+  // Sorted by node. Runs that record spans ignore pauses, since they hold the device.
   virtual void set_pauses(std::vector<Pause> pauses) = 0;
   // Tells `tracer` which node each launch belongs to, until it is set to nullptr.
   virtual void set_tracer(ActivityTracer* tracer) = 0;
@@ -50,8 +51,8 @@ class Executor {
   virtual HostTensor output(std::string_view name) const = 0;
   // The same for a floating rank-0 output.
   double scalar(std::string_view name) const;
-  // A value, copied to the host; nullopt when it is not alive. In a pause, what was computed right
-  // before: nobody has had the chance to write over it.
+  // A value, copied to the host; nullopt when it is not alive. During a pause the results of the
+  // node before it are alive.
   virtual std::optional<HostTensor> value(ValueId id) const = 0;
   // Gives up the outputs of the last run.
   virtual void release_outputs() = 0;
@@ -63,7 +64,7 @@ class Executor {
 // Binds the leaves of `program`, which has been materialized, in `store`. Throws Error{kUsage} when
 // an op or a dtype has no kernel on the device, OutOfMemory.
 std::unique_ptr<Executor> make_executor(ExecutorKind kind, Store& store, Program program);
-// What that executor predicts, without a device.
+// The predicted peak of that executor in bytes, without a device.
 std::int64_t predicted_peak_bytes(ExecutorKind kind, const Program& program,
                                   const DeviceTraits& traits);
 

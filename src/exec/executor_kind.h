@@ -7,8 +7,8 @@
 namespace tracestep {
 
 enum class ExecutorKind : std::uint8_t {
-  kEager,     // launch by launch, buffers from the device's allocator
-  kCompiled,  // one arena, launches captured where the device can
+  kEager,     // launch by launch; buffers from the device's allocator
+  kCompiled,  // one arena; launches are captured where the device supports it
 };
 inline constexpr ExecutorKind kAllExecutors[] = {ExecutorKind::kEager, ExecutorKind::kCompiled};
 

@@ -1,5 +1,5 @@
-// The launches of a program on a device: which kernel, prepared, and in which buffers its operands
-// lie. Every executor issues these; when buffers exist, and where, is left to it.
+// The launches of a program on a device: prepared kernels, and the buffers of their operands. Every
+// executor issues these; it decides when and where the buffers exist.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@ namespace tracestep {
 
 // Where the first element of an operand or a result is.
 struct Slot {
-  int buffer = -1;  // of the storage plan; -1: a result that nobody reads
+  int buffer = -1;  // of the storage plan; -1: an unread result
   std::int64_t offset_bytes = 0;
 };
 
@@ -28,9 +28,9 @@ struct Launch {
   void place(std::span<void* const> buffers);
 };
 
-// In order of nodes, views left out. Kernels that have a choice make it here, on scratch memory
-// that is given back: no more than the call itself will need.
-// Throws Error{kUsage} when an op or a dtype has no kernel on the device, OutOfMemory.
+// In order of nodes, without views. With tuning, kernels are timed here on scratch memory that is
+// freed again and is no larger than what the call itself needs.
+// Throws OutOfMemory, and Error{kUsage} when an op or a dtype has no kernel on the device.
 std::vector<Launch> prepare_launches(const Program& program, const Storage& storage,
                                      Device& device);
 

@@ -1,5 +1,5 @@
 // What the executors share: leaves, prepared launches, and the order in which a run issues them,
-// with marks, pauses, ranges and a tracer. When buffers exist is left to the derived classes.
+// with marks, pauses, ranges and a tracer. Derived classes decide when buffers exist.
 #pragma once
 
 #include <memory>
@@ -30,19 +30,19 @@ class StepExecutor : public Executor {
   std::int64_t launches() const override { return static_cast<std::int64_t>(launches_.size()); }
 
  protected:
-  // Binds the leaves in `store` and allocates the inputs. `program` has been materialized.
-  // Throws Error{kUsage} when an op or a dtype has no kernel on the device, OutOfMemory.
+  // Binds the leaves in `store` and allocates the inputs. `program` must be materialized.
+  // Throws OutOfMemory, and Error{kUsage} when an op or a dtype has no kernel on the device.
   StepExecutor(Store& store, Program program, Storage storage);
 
-  // The launch is next: from here to end() it has its buffers and its workspace.
+  // Called before a launch is issued: provides its buffers and its workspace until end().
   virtual void begin(Launch& launch) = 0;
   virtual void end(Launch& launch) = 0;
-  // Whether the buffer holds something now.
+  // Whether the buffer holds a value now.
   virtual bool is_alive(int buffer) const = 0;
 
-  // Issues all launches, between marks; whatever throws leaves the device usable.
+  // Issues all launches, between marks; the device stays usable if one throws.
   void issue(Recorder* recorder);
-  // Whether somebody listens to single launches of this run.
+  // Whether single launches of this run are observed (spans, pauses, a tracer).
   bool is_observed(const Recorder* recorder) const;
 
   Device& device() const { return device_; }

@@ -16,10 +16,10 @@ class StepRanges {
   StepRanges(const StepRanges&) = delete;
   StepRanges& operator=(const StepRanges&) = delete;
 
-  // The node is issued next: closes and opens ranges where phase or component change. A node with
-  // several origins is shown under its first one.
+  // Called before the node is issued: closes and opens ranges where the phase or the component
+  // changes. A node with several origins is shown under the first one.
   void enter(NodeId node);
-  // Closes what is open.
+  // Closes all open ranges.
   void leave();
 
  private:

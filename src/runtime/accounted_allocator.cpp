@@ -6,7 +6,7 @@
 namespace tracestep {
 namespace {
 
-// Beyond it, rounding up could overflow; no machine has as much.
+// Larger requests could overflow when rounded up; no machine has this much.
 constexpr std::int64_t kMaxBytes = std::int64_t{1} << 60;
 
 }  // namespace
@@ -73,7 +73,7 @@ void AccountedAllocator::out_of_memory(std::int64_t bytes, std::int64_t limit_by
 
 void AccountedAllocator::record(MemoryAction action, const LiveAllocation& block,
                                 std::int64_t rounded_bytes) {
-  if (!recorder_->records_memory()) return;  // spares the look at the clock
+  if (!recorder_->records_memory()) return;  // without reading the clock
   recorder_->add(MemoryEvent{.action = action,
                              .category = block.tag.category,
                              .node = block.tag.node,

@@ -1,5 +1,5 @@
-// What every allocator does the same way: the limit, the statistics, the recorded events and the
-// out-of-memory error. Where blocks lie is left to the classes built on it.
+// What all allocators share: the limit, the statistics, the recorded events and the out-of-memory
+// error. Derived classes decide where blocks lie.
 #pragma once
 
 #include <string>
@@ -31,14 +31,14 @@ class AccountedAllocator : public Allocator {
   bool host_accessible() const { return source_.host_accessible(); }
   MemorySource& source() const { return source_; }
 
-  // Throws OutOfMemory when `bytes` more would pass the limit or could not be addressed.
+  // Throws OutOfMemory when `bytes` more would exceed the limit or the largest possible size.
   void check_request(std::int64_t bytes, const AllocationTag& tag);
   void count_alloc(const LiveAllocation& block, std::int64_t rounded_bytes);
   void count_free(const LiveAllocation& block, std::int64_t rounded_bytes);
-  // From and to the source, counted as reserved; nullptr when the source has no more.
+  // Maps from and unmaps to the source, counted as reserved; nullptr when the source has no more.
   void* map(std::int64_t bytes, const AllocationTag& tag);
   void unmap(void* address, std::int64_t bytes);
-  // `limit_bytes` as in the error: 0 when it was the source that gave out.
+  // `limit_bytes` as in the error; 0: the source itself ran out of memory.
   [[noreturn]] void out_of_memory(std::int64_t bytes, std::int64_t limit_bytes,
                                   const AllocationTag& tag);
 

@@ -1,4 +1,4 @@
-// A device's own profiler, for a few steps: what ran when, and for which node.
+// Records a few steps with a device's own profiler: what ran when, and for which node.
 #pragma once
 
 #include "ir/program.h"
@@ -9,7 +9,7 @@ namespace tracestep {
 class ActivityTracer {
  public:
   virtual ~ActivityTracer() = default;
-  // Records from now on. One tracer of a process records at a time.
+  // Starts recording. Only one tracer of a process may record at a time.
   virtual void start() = 0;
   // What this thread launches between enter() and leave() belongs to `node`.
   virtual void enter(NodeId node) = 0;

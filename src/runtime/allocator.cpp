@@ -1,4 +1,4 @@
-// The out-of-memory error: who holds the memory, in words, from the exact tags.
+// The out-of-memory error: says in words what holds the memory, from the exact tags.
 #include "runtime/allocator.h"
 
 #include <algorithm>
@@ -52,7 +52,7 @@ std::string hint_of(const std::vector<LiveAllocation>& live) {
   return text;
 }
 
-// The error may outlive the program that the labels point into; few of them ever exist.
+// Keeps a copy of the label for ever: the error may outlive the program, and errors are few.
 std::string_view kept_label(std::string_view label) {
   static std::mutex mutex;
   static std::set<std::string, std::less<>> labels;

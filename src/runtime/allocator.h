@@ -13,7 +13,7 @@
 
 namespace tracestep {
 
-// Where the bytes come from: the system, a driver, or nowhere (the null device).
+// Where an allocator gets its memory: the system, a driver, or made-up addresses (null device).
 class MemorySource {
  public:
   virtual ~MemorySource() = default;
@@ -22,9 +22,9 @@ class MemorySource {
   virtual void unmap(void* address, std::int64_t bytes) = 0;
   // False: the addresses must never be read or written (null device, device memory).
   virtual bool host_accessible() const { return true; }
-  // What kernels may count on for every block, in bytes: the guarded allocator gives no more.
+  // The alignment in bytes that kernels may rely on; the guarded allocator gives exactly this.
   virtual std::int64_t block_alignment() const { return 64; }
-  // Whether such memory can be written and read by copies; they wait for all work issued before.
+  // Whether set_bytes, copy_in and copy_out work; they wait for all work issued before.
   virtual bool host_copies() const { return false; }
   virtual void set_bytes(void* /*address*/, std::uint8_t /*value*/, std::int64_t /*bytes*/) {}
   virtual void copy_in(void* /*address*/, const void* /*host*/, std::int64_t /*bytes*/) {}
@@ -44,13 +44,13 @@ struct LiveAllocation {
   AllocationTag tag;
 };
 
-// The live set goes with the error: what to blame is known exactly.
+// Carries the live allocations, so that a report can say exactly what held the memory.
 class OutOfMemory : public Error {
  public:
   OutOfMemory(const std::string& device, std::int64_t requested_bytes, std::int64_t limit_bytes,
               std::vector<LiveAllocation> live);
   std::int64_t requested_bytes() const { return requested_bytes_; }
-  std::int64_t limit_bytes() const { return limit_bytes_; }  // 0: the machine's own end
+  std::int64_t limit_bytes() const { return limit_bytes_; }  // 0: the device itself was full
   const std::vector<LiveAllocation>& live() const { return live_; }
 
  private:
@@ -65,7 +65,7 @@ struct AllocatorStats {
   std::int64_t reserved_bytes = 0;        // taken from the source, guard zones included
   std::int64_t peak_reserved_bytes = 0;
   std::int64_t allocation_count = 0;  // calls so far
-  std::int64_t map_count = 0;         // of them, how often the source was asked
+  std::int64_t map_count = 0;         // requests to the source so far
 };
 
 class Allocator {
@@ -78,7 +78,7 @@ class Allocator {
   virtual void reset_peak() = 0;
   // Gives cached memory back to the source.
   virtual void trim() = 0;
-  // Of live requested bytes, as predictions count them; 0: none.
+  // Limits the live requested bytes, which predictions count too; 0: no limit.
   virtual void set_limit(std::int64_t bytes) = 0;
   virtual std::int64_t limit() const = 0;
   // Records every event while set; nullptr: off.
@@ -86,7 +86,7 @@ class Allocator {
   virtual Recorder* recorder() const = 0;
   // In address order.
   virtual std::vector<LiveAllocation> live() const = 0;
-  // Bytes that the address of every block is a multiple of.
+  // The guaranteed alignment of every block, in bytes.
   virtual std::int64_t block_alignment() const = 0;
 };
 
@@ -94,11 +94,11 @@ class Allocator {
 std::unique_ptr<Allocator> make_caching_allocator(std::string device, MemorySource& source);
 
 // Finds stray writes and reads: no reuse, patterned zones before and after every block (checked
-// when it is freed), results poisoned, sanitizer poisoning of freed blocks. In device memory every
-// call copies and waits. Error{kUsage} where the source has no memory to look at.
+// when it is freed), new blocks filled with NaN, sanitizer poisoning of freed blocks. In device
+// memory every call copies and waits. Throws Error{kUsage} when the source has no real memory.
 std::unique_ptr<Allocator> make_guarded_allocator(std::string device, MemorySource& source);
 
-// Every allocation is the source's own: slow, and what memory checkers want to see.
+// Maps every allocation from the source by itself: slow, but memory checkers see each block.
 std::unique_ptr<Allocator> make_plain_allocator(std::string device, MemorySource& source);
 
 }  // namespace tracestep

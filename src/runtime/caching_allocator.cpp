@@ -1,7 +1,7 @@
 // The caching allocator: segments from the source, cut into blocks that are split on allocation,
-// merged with free neighbours on free, and found again best fit. Addresses are never read or
-// written, so device memory and made-up addresses work as well. The order of fit is by segment
-// age and not by address: the same calls give the same places in every process.
+// merged with free neighbours on free, and reused by best fit. The memory itself is never read or
+// written, so device memory and made-up addresses work as well. Blocks of one size are taken by
+// age of segment, not by address: the same calls give the same places in every process.
 #include <algorithm>
 #include <bit>
 #include <deque>
@@ -20,7 +20,7 @@ namespace {
 
 constexpr std::int64_t kMiB = std::int64_t{1} << 20;
 constexpr std::int64_t kAlignment = 512;  // what the sources promise
-// Small blocks live apart, so that they do not pin the large segments.
+// Small blocks have segments of their own, so that they do not keep large segments in use.
 constexpr std::int64_t kMaxSmallBytes = kMiB;
 constexpr std::int64_t kGranuleBytes = 2 * kMiB;  // a huge page
 constexpr std::int64_t kLargeSegmentBytes = 20 * kMiB;
@@ -41,14 +41,14 @@ struct FreeBlock {
 using FreeSet = std::set<FreeBlock>;
 using LiveMap = std::unordered_map<std::uint64_t, Block*>;
 
-// A piece of a segment. Neighbours are by address, within the segment; a free block without any
-// is a whole free segment. While it is in one table it keeps its node of the other, so that a
-// steady state asks the heap for nothing.
+// A piece of a segment. Neighbours are adjacent blocks of the same segment; a free block without
+// neighbours is a whole free segment. A block in one table keeps its map node of the other table,
+// so that a steady state needs no heap allocations.
 struct Block {
   std::uint64_t address = 0;
   std::int64_t bytes = 0;
   std::int64_t requested_bytes = 0;
-  std::int64_t segment = 0;  // how many were mapped before it
+  std::int64_t segment = 0;  // index of its segment in order of mapping
   Block* previous = nullptr;
   Block* next = nullptr;  // of a spare block: the next spare one
   AllocationTag tag;
@@ -176,7 +176,7 @@ Block* CachingAllocator::map_segment(bool small, std::int64_t bytes, const Alloc
   const std::int64_t least = round_up(bytes, kGranuleBytes);
   std::int64_t wanted = small ? least : std::max(least, kLargeSegmentBytes);
   void* address = map(wanted, tag);
-  if (address == nullptr) {  // what is cached unused may make the room, and less may fit
+  if (address == nullptr) {  // free unused segments, then ask for no more than needed
     trim();
     wanted = least;
     address = map(wanted, tag);
@@ -207,7 +207,7 @@ void CachingAllocator::split(Block& block, std::int64_t bytes) {
   insert_free(rest);
 }
 
-// Both are free, and in no free set.
+// Both blocks must be free and in no free set.
 void CachingAllocator::merge_with_next(Block& block) {
   Block* const gone = block.next;
   block.bytes += gone->bytes;

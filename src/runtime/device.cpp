@@ -5,7 +5,7 @@
 namespace tracestep {
 namespace {
 
-constexpr std::int64_t kMostAlignment = 512;  // no kernel asks for more
+constexpr std::int64_t kMostAlignment = 512;  // no kernel needs more
 
 class HostMarks final : public Marks {
  public:

@@ -8,7 +8,7 @@
 namespace tracestep {
 namespace {
 
-// Readings are instants, mostly taken when the work is over; the counters saw what lay in between.
+// The clocks are read at one instant, mostly after the work; these counters cover the whole time.
 void add_held(std::vector<std::string>& out, const char* what,
               const std::optional<std::int64_t>& before, const std::optional<std::int64_t>& after) {
   if (!before || !after || *after <= *before) return;

@@ -1,6 +1,5 @@
-// The state a device was in when a number was measured: clocks, power, heat, and what held the
-// clocks back. Anything a device cannot tell is left out; a device without such counters tells
-// nothing.
+// The state of a device during a measurement: clocks, power, temperature, and what limited the
+// clocks. A fact that the device does not report is left out.
 #pragma once
 
 #include <cstdint>
@@ -14,20 +13,20 @@ struct DeviceFacts {
   std::optional<std::int64_t> sm_clock_mhz, memory_clock_mhz;
   std::optional<double> power_w, power_limit_w;
   std::optional<std::int64_t> temperature_c;
-  // Of the whole device, as the driver counts it, with what other processes hold.
+  // Of the whole device, as the driver counts it, other processes included.
   std::optional<std::int64_t> memory_used_bytes;
   std::optional<std::int64_t> process_count;
-  // How long the power limit and the temperature have held the clocks down so far, in total: only
-  // differences mean something.
+  // Total time so far during which the power limit or the temperature lowered the clocks; only
+  // differences between two readings are meaningful.
   std::optional<std::int64_t> power_limited_ns, heat_limited_ns;
-  // Every reason given for the clocks of this moment, and those of them that slow work down.
+  // All reasons for the current clocks, and those among them that slow work down.
   std::vector<std::string> clock_reasons, throttle_reasons;
 
   friend bool operator==(const DeviceFacts&, const DeviceFacts&) = default;
   bool empty() const { return *this == DeviceFacts{}; }
 };
 
-// What slowed the device down between two readings, in words; empty when nothing is known to have.
+// What slowed the device down between two readings, in words; empty: nothing that is known.
 std::string throttled_between(const DeviceFacts& before, const DeviceFacts& after);
 
 }  // namespace tracestep

@@ -12,14 +12,14 @@
 namespace tracestep {
 namespace {
 
-// Longer than any SIMD vector. An odd multiple of the alignment: kernels that count on more than
-// was promised fail here.
+// Longer than any SIMD vector. An odd multiple of the alignment, so that kernels that rely on a
+// larger alignment fail.
 constexpr std::int64_t zone_bytes(std::int64_t alignment) {
   return (alignment < 256 ? 5 : 3) * alignment;
 }
 constexpr std::int64_t kMappingUnit = 512;
 constexpr std::int64_t kQuarantineBytes = std::int64_t{64} << 20;
-// Where each look is a copy, large blocks are too slow to watch.
+// Device memory is checked through copies: large blocks would be too slow in quarantine.
 constexpr std::int64_t kCopiedQuarantineBytes = std::int64_t{4} << 20;
 
 // Patterns of two bytes, all different. The last two are NaN in f64, f32, bf16 and f16.
@@ -113,7 +113,7 @@ void GuardedAllocator::free(void* address) {
              round_up(block.bytes, alignment_));
   Damage older;
   if (damage || block.mapped_bytes > quarantine_limit_) {
-    release(block);  // a damaged one was reported: once is enough
+    release(block);  // damaged blocks are reported only once
   } else {
     older = empty_quarantine(quarantine_limit_ - block.mapped_bytes);
     fill(block.user, block.bytes, kFreed);

@@ -1,11 +1,11 @@
 // The guarded allocator: finds stray writes and reads. Every block is a mapping of its own:
 //
-//   | zone | user bytes, aligned as the source promises and no more | zone or a little more |
+//   | zone | user bytes, aligned exactly as the source promises | zone, rounded up |
 //
 // Zones hold a pattern that is verified when the block is freed. User bytes start as 0xFF, which
 // is NaN in every float dtype and -1 in the integer ones. A freed block waits in a bounded
-// quarantine, filled with another NaN, and is verified again when it leaves. In sanitizer builds
-// zones and freed blocks cannot be touched at all.
+// quarantine, filled with another NaN pattern, and is verified again when it leaves. In sanitizer
+// builds the sanitizer reports any access to zones and freed blocks.
 #pragma once
 
 #include <cstddef>
@@ -20,10 +20,10 @@
 namespace tracestep {
 
 // Errors: free, check_all and trim throw DeviceError with the tag of the damaged block and the
-// bytes that were overwritten; what they were asked to do is done nevertheless.
+// bytes that were overwritten, after they have done their work.
 class GuardedAllocator final : public AccountedAllocator {
  public:
-  // Errors: kUsage when there is no memory behind the addresses of the source.
+  // Throws Error{kUsage} when the source has no real memory.
   GuardedAllocator(std::string device, MemorySource& source);
   ~GuardedAllocator() override;  // logs damage instead of throwing
 
@@ -42,7 +42,7 @@ class GuardedAllocator final : public AccountedAllocator {
     std::int64_t mapped_bytes = 0;
     std::int64_t bytes = 0;
     AllocationTag tag;
-    std::string label;  // a block in quarantine outlives what the tag points to
+    std::string label;  // a copy: a block in quarantine may outlive the tag's label
 
     std::byte* end() const { return mapping + mapped_bytes; }
   };
@@ -51,11 +51,11 @@ class GuardedAllocator final : public AccountedAllocator {
   };
   using Damage = std::optional<std::string>;
 
-  // For the address sanitizer, which knows host memory alone.
+  // Unpoison and poison for the address sanitizer; nothing for device memory.
   void allow(const void* begin, std::int64_t bytes) const;
   void forbid(const void* begin, std::int64_t bytes) const;
   void fill(std::byte* begin, std::int64_t bytes, std::uint16_t pattern);
-  // The smallest range with all bytes that differ from the pattern; nullopt: none does.
+  // The smallest range that contains all bytes that differ from the pattern; nullopt: none differ.
   std::optional<ByteRange> changed(const std::byte* begin, std::int64_t bytes,
                                    std::uint16_t pattern) const;
   Damage damage_of(const Block& block, bool freed) const;

@@ -1,4 +1,4 @@
-// A kernel as a back end writes it, and the table in which the back end keeps its kernels.
+// The kernel of a back end as a function, and the table of a back end's kernels.
 #pragma once
 
 #include <cstddef>
@@ -23,15 +23,15 @@ struct KernelCall {
   void* stream = nullptr;              // Device::stream() of the device that runs it
 };
 
-// Nothing is checked inside but return codes: types and layouts were checked when the program was
-// built. Throws DeviceError or Error{kUsage} (an index out of range).
+// Checks return codes only: types and layouts were checked when the program was built. Throws
+// DeviceError, or Error{kUsage} for an index out of range.
 using Kernel = void (*)(const KernelCall&);
 
-// A call that knows everything but where its operands lie.
+// A call without the addresses of its operands.
 class BoundCall {
  public:
   explicit BoundCall(KernelSpec spec);
-  // Valid until the next one.
+  // The returned call is valid until the next at().
   KernelCall at(const LaunchOperands& operands, const LaunchContext& context);
 
  private:
@@ -60,14 +60,14 @@ class KernelTable {
  public:
   using Prepare = std::unique_ptr<PreparedKernel> (*)(KernelSpec, const LaunchContext&);
 
-  // A kernel without a plan: all it needs is in the call.
+  // Adds a kernel that needs no plan.
   void add(std::string_view op, Kernel kernel) { entries_[std::string(op)].kernel = kernel; }
   void add_planned(std::string_view op, Prepare planned) {
     entries_[std::string(op)].planned = planned;
   }
 
   bool contains(std::string_view op) const { return entries_.contains(op); }
-  // The table must contain the op. `context`: what the kernel will be launched in.
+  // The table must contain the op. `context`: the stream that the kernel will be launched on.
   std::unique_ptr<PreparedKernel> prepare(KernelSpec spec, const LaunchContext& context) const;
 
  private:

@@ -1,5 +1,5 @@
-// A call of an op made ready beforehand: what has to be chosen, compiled or planned is done, and a
-// launch only needs to be told where the operands lie. It refers to no program.
+// A call of an op made ready beforehand: choosing, compiling and planning are done, and a launch
+// only needs the addresses of the operands. It refers to no program.
 #pragma once
 
 #include <cstdint>
@@ -14,12 +14,12 @@ namespace tracestep {
 class Allocator;
 struct OpDef;
 
-// An operand or a result, but for its address.
+// An operand or a result without its address.
 struct OperandSpec {
   DType dtype = DType::kF32;
   Shape shape;
   Strides strides;  // elements
-  // Bytes that the address of its first element is always a multiple of: a power of two.
+  // Guaranteed alignment of the first element's address, in bytes; a power of two.
   std::int64_t alignment = 1;
 };
 
@@ -29,7 +29,7 @@ inline std::int64_t alignment_at(std::int64_t block_alignment, std::int64_t offs
   return both & -both;
 }
 
-// A call, but for its addresses.
+// A call without its addresses.
 struct KernelSpec {
   const OpDef* op = nullptr;
   Attrs attrs;
@@ -37,7 +37,7 @@ struct KernelSpec {
   std::int64_t workspace_bytes = 0;
 };
 
-// First elements, in the order of the spec; nullptr: empty, or a result that nobody reads.
+// Addresses of the first elements, in the order of the spec; nullptr: empty, or an unread result.
 struct LaunchOperands {
   std::span<void*const> inputs, outputs;
   void* workspace = nullptr;
@@ -52,8 +52,8 @@ class PreparedKernel {
   virtual ~PreparedKernel() = default;
   // Issues the call. Throws DeviceError or Error{kUsage} (an index out of range).
   virtual void launch(const LaunchOperands& operands, const LaunchContext& context) = 0;
-  // Times what there is to choose from, on memory that it takes and gives back, and keeps the
-  // fastest. Does nothing where there is no choice, it was made, or the device was not asked to.
+  // Times the candidate kernels on memory that it allocates and frees, and keeps the fastest. Does
+  // nothing if there is one candidate, the choice was made before, or tuning is off on the device.
   virtual void tune(Allocator& /*memory*/) {}
 };
 

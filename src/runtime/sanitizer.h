@@ -1,4 +1,4 @@
-// Telling the address sanitizer which bytes nobody may touch; nothing in other builds.
+// Tells the address sanitizer which bytes must not be accessed; does nothing in other builds.
 #pragma once
 
 #include <cstddef>
@@ -24,7 +24,7 @@ inline void forbid_access([[maybe_unused]] const void* begin, [[maybe_unused]] s
 #endif
 }
 
-// Also before memory goes back to its source: the marks would stay for the next owner.
+// Must also be called before memory is returned to its source, or the poison would remain.
 inline void allow_access([[maybe_unused]] const void* begin, [[maybe_unused]] std::int64_t bytes) {
 #ifdef TRACESTEP_ASAN
   ASAN_UNPOISON_MEMORY_REGION(begin, static_cast<std::size_t>(bytes));

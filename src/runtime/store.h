@@ -27,10 +27,10 @@ class Store {
   Store(const Store&) = delete;
   Store& operator=(const Store&) = delete;
 
-  // Allocates the parameters and states of `program` that are not there yet (states are zeroed,
-  // but for shadows: the narrow copy shadow_name(P) of a parameter P holds what P does, rounded,
-  // from here on and after every `set`; programs that update P update it too).
-  // Throws Error{kUsage} when one is there with another type, OutOfMemory.
+  // Allocates the parameters and states of `program` that the store does not hold yet. States are
+  // zeroed, except shadows: shadow_name(P) of a parameter P is set to P, rounded, here and by every
+  // `set`; programs that update P must update it too. Throws OutOfMemory, and Error{kUsage} when
+  // the store holds a name with another type or a program updates P but not its shadow.
   void bind(const Program& program);
 
   const Entry* find(std::string_view name) const;

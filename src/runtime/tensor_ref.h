@@ -7,7 +7,7 @@
 namespace tracestep {
 
 struct TensorRef {
-  void* data = nullptr;  // the first element (view offset applied); nullptr: a result nobody reads
+  void* data = nullptr;  // the first element (view offset applied); nullptr: an unread result
   DType dtype = DType::kF32;
   Shape shape;
   Strides strides;  // elements
