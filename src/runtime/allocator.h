@@ -65,7 +65,7 @@ struct AllocatorStats {
   std::int64_t reserved_bytes = 0;        // taken from the source, guard zones included
   std::int64_t peak_reserved_bytes = 0;
   std::int64_t allocation_count = 0;  // calls so far
-  std::int64_t map_count = 0;         // requests to the source so far
+  std::int64_t map_count = 0;         // successful requests to the source so far
 };
 
 class Allocator {

@@ -1,5 +1,5 @@
-// Heads: an operand or result of flash_attention as one matrix [T, D] per head, its rows in one
-// piece and any distance apart.
+// Heads: an operand or result of flash_attention as one matrix [T, D] per head, with dense rows at
+// any row stride.
 #pragma once
 
 #include <algorithm>
@@ -32,7 +32,7 @@ struct Heads {
     row_stride = x.strides[rows];
   }
 
-  // False for a result that nobody reads.
+  // False for an unread result.
   explicit operator bool() const { return data != nullptr; }
   // Row `row` of head `head`.
   std::byte* at(std::int64_t head, std::int64_t row) const {

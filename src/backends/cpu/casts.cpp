@@ -52,7 +52,7 @@ void cast_kernel(const KernelCall& call) {
   });
 }
 
-// Bits are moved as they are, so that every dtype of one size shares the code.
+// Moves raw bits, so that all dtypes of one size share the code.
 template <class T>
 void select_bits(const KernelCall& call) {
   const Operand condition(call.inputs[0]), a(call.inputs[1]), b(call.inputs[2]);

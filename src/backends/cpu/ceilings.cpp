@@ -139,7 +139,7 @@ double median(std::vector<double> values) {
   return *middle;
 }
 
-// Device memory that goes back by itself.
+// Owns an array in device memory.
 class Array {
  public:
   Array(Device& device, std::int64_t bytes)

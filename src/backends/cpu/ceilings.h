@@ -1,4 +1,4 @@
-// What this machine can do at best, measured: every speed is judged as a ratio to one of these.
+// The measured upper limits of this machine; every speed is judged as a ratio to one of them.
 #pragma once
 
 #include <cstdint>
@@ -45,7 +45,7 @@ struct CeilingOptions {
   bool with_products = true;
 };
 
-// About ten seconds on two cores. Memory: up to 1 GiB of the device, given back.
+// Takes about ten seconds on two cores and up to 1 GiB of the device, freed afterwards.
 CpuCeilings measure_cpu_ceilings(Device& cpu, const CeilingOptions& options = {});
 
 // Four arrays of that size each, the best of `repeats` passes.

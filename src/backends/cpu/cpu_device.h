@@ -15,8 +15,8 @@ struct CpuOptions {
   std::int64_t memory_limit = 0;  // of live requested bytes; 0: none
 };
 
-// Error{kUsage} when `threads` is negative, kFailed when so many cannot be started. Kernels find
-// their threads through the stream, so that several devices may differ.
+// Throws Error{kUsage} when `threads` is negative and Error{kFailed} when that many cannot be
+// started. Kernels get the thread count from the stream, so it may differ between devices.
 std::unique_ptr<Device> make_cpu_device(const CpuOptions& options = {});
 
 }  // namespace tracestep

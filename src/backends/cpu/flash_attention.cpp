@@ -1,6 +1,6 @@
 // flash_attention: a tile of queries stays in L2 while tiles of keys and values pass by; scores
-// exist for one panel at a time. What a row has seen is its maximum, its sum and its result, as in
-// Dao 2023, alg. 1. One row is computed in one order, whatever the threads and tiles are.
+// exist for one panel at a time. A row keeps its running maximum, sum and result, as in Dao 2023,
+// alg. 1. The order of operations in a row does not depend on the threads or the tiles.
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -167,7 +167,7 @@ void run_tile(const Forward& f, std::int64_t head, std::int64_t first, float* sc
   finish_rows(f, s, head, first, count);
 }
 
-// Without keys there is nothing to average.
+// The result without keys: zeros, as there is nothing to average.
 void write_nothing(const Forward& f, const KernelCall& call) {
   const TensorRef& y = call.outputs[0];
   if (f.y) std::memset(y.data, 0, static_cast<std::size_t>(y.count()) * size_of(y.dtype));

@@ -37,7 +37,7 @@ struct Backward {
   float* inner;         // [heads, queries]: dy·y
   float* missing;       // [heads, queries]: what lse lacks, to base two
   float* wide_dq;       // [heads, queries, width] where the dtype of q is narrow
-  std::int32_t* turns;  // [heads, panels]: blocks that have been there
+  std::int32_t* turns;  // [heads, panels]: blocks that have added to the panel
   float* scratch;
 
   explicit Backward(const KernelCall& call)
@@ -201,8 +201,8 @@ void add_to_queries(const Backward& b, const Scratch& s, const Meeting& m, std::
 
 // --- turns -------------------------------------------------------------------------------------
 
-// Waits until all blocks before `block` have been at the panel. They are further ahead: chunks are
-// handed out in order, and the first that is under way waits for nobody.
+// Waits until all blocks before `block` have added to the panel. This cannot deadlock: chunks are
+// handed out in order, and the first unfinished one never waits.
 void wait_for_turn(std::int32_t& turn, std::int64_t block) {
   const std::atomic_ref<std::int32_t> blocks(turn);
   for (int tries = 0; blocks.load(std::memory_order_acquire) != block; ++tries) {
@@ -314,7 +314,7 @@ void find_missing(const Backward& b, Meeting m, float* scratch) {
   pack_panel<T>(b, s, m);
   const std::int64_t columns = round_up(round_up(m.queries, kRows), kColumns);
   const std::int64_t end = p.visible(m.first_query + m.queries - 1);
-  std::fill_n(s.inner, kPanel, 0.0f);  // the sums; nobody asks for dy·y here
+  std::fill_n(s.inner, kPanel, 0.0f);  // used for the sums: dy·y is not needed here
   for (; m.first_key < end; m.first_key += b.block) {
     m.keys = std::min(b.block, end - m.first_key);
     pack_across<kRows>(b.k.rows<T>(m.head, m.first_key), b.k.row_stride, m.keys, p.width, s.k);

@@ -1,7 +1,7 @@
 // The packed matrix product, float32 arithmetic on float32, bfloat16 or float16 storage: blocks of
 // both operands are rewritten as float32 strips that the micro-kernel reads in one direction
 // (Goto and van de Geijn 2008). One element of the result is always summed over k in the same
-// order, whatever the blocks are.
+// order, for any block sizes.
 #if defined(TRACESTEP_BACKENDS_CPU_GEMM_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef TRACESTEP_BACKENDS_CPU_GEMM_INL_H
 #undef TRACESTEP_BACKENDS_CPU_GEMM_INL_H

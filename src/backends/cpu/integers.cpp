@@ -42,7 +42,7 @@ void run(const KernelCall& call) {
   using U = std::make_unsigned_t<T>;  // wraps around without undefined behaviour
   const std::string_view op = call.op.name;
   const auto wrapped = [&](auto f) {
-    if (call.inputs[0].dtype == DType::kBool) {  // 0 or 1, whatever the sum
+    if (call.inputs[0].dtype == DType::kBool) {  // any nonzero sum is 1
       return apply<T, T>(call,
                          [f](T a, T b) { return f(static_cast<U>(a), static_cast<U>(b)) != 0; });
     }

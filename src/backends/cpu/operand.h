@@ -1,5 +1,5 @@
-// Operand: an input of any strides, walked in the row-major order of its shape. Dimensions that
-// lie behind each other are merged, so most operands end as one run.
+// Operand: an input of any strides, walked in the row-major order of its shape. Contiguous
+// dimensions are merged, so most operands become a single run.
 #pragma once
 
 #include <algorithm>

@@ -22,7 +22,7 @@ HWY_INLINE void for_row_tiles(std::int64_t begin, std::int64_t width, const F& f
   for (std::int64_t i = 0; i < width; i += kTile) f(begin + i, std::min(kTile, width - i));
 }
 
-// Asks for the n numbers behind p, which come while others are computed with. They need not exist.
+// Prefetches n floats from p on. The addresses need not be valid.
 HWY_INLINE void fetch(const float* p, std::int64_t n) {
   for (std::int64_t i = 0; i < n; i += 64 / static_cast<std::int64_t>(sizeof(float))) {
     hwy::Prefetch(p + i);
@@ -46,7 +46,7 @@ HWY_INLINE float row_max(const Operand& x, std::int64_t begin, std::int64_t widt
   return top * std::abs(scale);
 }
 
-// log Σ exp(x): the sum so far is worth less under every new maximum.
+// log Σ exp(x) in one pass: the sum so far is rescaled at every new maximum.
 HWY_INLINE float row_log_sum_exp(const Operand& x, std::int64_t begin, std::int64_t width) {
   constexpr float kNothing = -std::numeric_limits<float>::infinity();
   float top = kNothing;

@@ -72,7 +72,7 @@ void softmax_kernel(const KernelCall& call) {
     std::int64_t visible = width;
     if (causal) visible = std::clamp<std::int64_t>(row % queries + offset + 1, 0, width);
     const std::int64_t begin = row * width;
-    if (visible == 0) {  // nothing to choose from: 0/0, as in the decomposition
+    if (visible == 0) {  // no visible column: NaN (0/0), as in the decomposition
       Tile nan;
       std::fill_n(nan.data, kTile, std::numeric_limits<float>::quiet_NaN());
       for_row_tiles(begin, width, [&](std::int64_t at, std::int64_t n) {

@@ -29,7 +29,7 @@ std::vector<int> allowed_core_ids() {
   return ids;
 }
 
-// As they were before any thread was pinned.
+// The allowed cores before any thread was pinned.
 const std::vector<int>& cores_at_start() {
   static const std::vector<int> ids = allowed_core_ids();
   return ids;

@@ -25,9 +25,9 @@ inline int threads_of(const LaunchContext& context) {
   return threads_of(context.stream);
 }
 
-// OpenMP ends the process, with a message of its own, when it cannot start a thread: so they are
-// started once beforehand, all at the same time, and ended again. Costs tens of µs a thread, once
-// per process and number. Error{kFailed} naming how many could be had.
+// Checks that `threads` threads can be started, since OpenMP would end the process otherwise: they
+// are all started once and ended again. Costs tens of µs per thread, once per process and number.
+// Throws Error{kFailed}, naming how many could be started.
 void require_threads(int threads);
 
 using ChunkBody = void (*)(const void* context, std::int64_t chunk, int thread);

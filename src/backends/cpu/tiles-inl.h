@@ -1,4 +1,4 @@
-// Tiles: stretches of a tensor that fit into L1, as float32 whatever they are stored in. Dense
+// Tiles: parts of a tensor that fit into L1, as float32 for every stored dtype. Dense
 // float32 operands are used in place; others are converted or gathered into a buffer on the stack.
 #if defined(TRACESTEP_BACKENDS_CPU_TILES_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef TRACESTEP_BACKENDS_CPU_TILES_INL_H

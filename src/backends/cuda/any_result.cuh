@@ -1,5 +1,5 @@
-// Results of a dtype that a kernel looks up as it runs: what was computed in one type is stored in
-// any. The branch is the same for all threads and is taken once for several elements.
+// Stores results in a dtype that is known only at run time. The branch on the dtype is the same for
+// all threads and is taken once for several elements.
 #pragma once
 
 #include <limits>
@@ -9,7 +9,7 @@
 
 namespace tracestep::cuda {
 
-// Reals to integers: towards zero, to the nearest end beyond the range, NaN to 0.
+// Reals to integers: rounded towards zero, clamped to the range, NaN to 0.
 template <class Int>
 __device__ inline Int to_whole(float x) {
   if (x != x) return 0;
@@ -48,7 +48,7 @@ __device__ inline To converted(From x) {
 template <class From>
 struct AnyResult {
   using Value = From;
-  static constexpr int kWidth = 4;  // usual, wider ones take more than one store
+  static constexpr int kWidth = 4;  // bytes of the usual result; wider ones take several stores
   void* data;
   DType dtype;
 

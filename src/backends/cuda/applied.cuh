@@ -1,4 +1,4 @@
-// The scalar functors on elements as they are stored: which type each dtype is computed in.
+// Applies the scalar functors to stored elements: their computing types and the conversions.
 #pragma once
 
 #include <type_traits>
@@ -7,7 +7,7 @@
 
 namespace tracestep::cuda {
 
-// An integer or bool. Sums and products wrap around; a bool holds whether they are not 0.
+// An integer or bool as a computing type. Sums and products wrap around; a bool is true if not 0.
 template <class T>
 struct Whole {
   T v;

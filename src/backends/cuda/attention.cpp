@@ -1,5 +1,5 @@
-// flash_attention and its gradient: operands as the record accepts them, handed to the kernels of
-// backends/cuda/attention as they lie.
+// flash_attention and its gradient: passes the operands, without copies, to the kernels of
+// backends/cuda/attention.
 #include "backends/cuda/attention/attention.h"
 
 #include "backends/cuda/kernels.h"
@@ -54,8 +54,8 @@ AttentionShape shape_of(const KernelCall& call, const TensorRef& q, const Tensor
   return out;
 }
 
-// What lies before the batch axis is done one entry after the other. Calls f(offset) with the
-// function that gives a tensor's first element of that entry.
+// Loops over the axes before the batch axis. Calls f(offset) for each entry, where offset(x) is the
+// address of tensor x's first element in that entry.
 template <class F>
 void for_each_outer(const TensorRef& q, F&& f) {
   const int outer = std::max(0, q.shape.rank() - 4);
@@ -104,7 +104,7 @@ void flash_attention_kernel(const KernelCall& call) {
   });
 }
 
-// Without queries or keys nothing flows back.
+// Without queries or keys all gradients are zero.
 void clear(const KernelCall& call, const CudaStream& stream) {
   for (const TensorRef& x : call.outputs) {
     if (x.data == nullptr || x.count() == 0) continue;

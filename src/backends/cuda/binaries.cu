@@ -13,7 +13,7 @@ void binary(const KernelCall& call) {
   });
 }
 
-// For functors that integers have no vocabulary for.
+// For functors that are not defined for integers.
 template <class F>
 void floating_binary(const KernelCall& call) {
   with_floating(call.outputs[0].dtype, [&]<class T>(T) {
@@ -27,7 +27,7 @@ struct TwoGradients {
   T gate, up;
 };
 
-// Both results, of which one may have no reader.
+// Both results; either may be unread.
 template <class T>
 struct TwoResults {
   using Value = TwoGradients<T>;

@@ -19,7 +19,7 @@ void cast(const KernelCall& call) {
   });
 }
 
-// Bits are moved as they are, so that every dtype of one size shares the code.
+// Moves raw bits, so that all dtypes of one size share the code.
 struct Select {
   template <class T>
   __device__ T operator()(std::uint8_t condition, T a, T b) const {

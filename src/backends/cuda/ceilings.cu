@@ -39,7 +39,7 @@ double median(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
-// Device memory for as long as it lives.
+// Owns a block of device memory.
 class Block {
  public:
   Block(Device& device, std::int64_t bytes)

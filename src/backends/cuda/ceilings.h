@@ -1,5 +1,5 @@
-// What this GPU and its driver can do at best, measured: every speed is judged as a ratio to one of
-// these.
+// The measured upper limits of this GPU and its driver; every speed is judged as a ratio to one of
+// them.
 #pragma once
 
 #include <cstdint>
@@ -24,10 +24,11 @@ struct CudaCeilings {
   std::vector<CudaProductCeiling> products;
 };
 
-// About two seconds; up to 2 GiB of the device, given back. `cuda` is made by make_cuda_device().
+// Takes about two seconds and up to 2 GiB of the device, freed afterwards. `cuda` must come from
+// make_cuda_device().
 CudaCeilings measure_cuda_ceilings(Device& cuda);
 
-// The first two and the third alone: what kernels and issue times are compared with.
+// Single measurements, to compare kernels and issue times with.
 double measure_cuda_copy_gb_s(Device& cuda, std::int64_t array_bytes, int repeats = 9);
 double measure_cuda_launch_ns(Device& cuda, int launches = 1000);
 double measure_cuda_gemm_issue_ns(Device& cuda, int calls = 500);

@@ -10,8 +10,8 @@
 
 namespace tracestep::cuda {
 
-// Throws DeviceError{device, call, CUDA's own words}; no memory is an error like any other here
-// (the allocator asks through a MemorySource, which returns nullptr instead).
+// Throws DeviceError{device, call, CUDA's error text}. Out of memory is an error like any other
+// here; the allocator's MemorySource returns nullptr instead.
 [[noreturn]] void fail(cudaError_t status, const std::string& call);
 
 inline void check(cudaError_t status, const char* call) {
@@ -21,5 +21,5 @@ inline void check(cudaError_t status, const char* call) {
 
 }  // namespace tracestep::cuda
 
-// The call as written is what the message names.
+// Checks the status of a call; the message quotes the call as written.
 #define TRACESTEP_CUDA(call) ::tracestep::cuda::check(call, #call)

@@ -1,4 +1,4 @@
-// Comparisons: two operands of any dtype, a bool. Whatever is compared with NaN is false.
+// Comparisons: two operands of any dtype, a bool result. Comparisons with NaN are false.
 #include "backends/cuda/applied.cuh"
 #include "backends/cuda/elementwise.h"
 #include "backends/cuda/map.cuh"

@@ -1,4 +1,4 @@
-// Movement that does copy: elements are moved as bits, whatever they are.
+// Movement that copies: elements are moved as raw bits, for any dtype.
 #include "backends/cuda/kernels.h"
 #include "backends/cuda/place.h"
 

@@ -11,7 +11,7 @@ namespace {
 struct LossArgs {
   const void* logits;
   Indices targets;
-  float* lse;     // nullptr: nobody reads it
+  float* lse;     // nullptr: not needed
   float* losses;  // one per row
   std::int64_t rows, width;
   RowPlan plan;
@@ -65,7 +65,7 @@ void cross_entropy(const KernelCall& call) {
 
 // --- gradient ---------------------------------------------------------------------------------
 constexpr unsigned kGradientThreads = 256;
-// Blocks that a multiprocessor holds: as many as the registers of their packs allow.
+// Blocks per multiprocessor: as many as the registers for their packs allow.
 template <int kCount, bool kWhole>
 constexpr int kGradientBlocks = kCount == 4 && kWhole ? 5 : 4;
 
@@ -81,9 +81,8 @@ struct GradientArgs {
   FaultPlace faults;
 };
 
-// p·scale with p = exp(x - lse) and, of the target, (p - 1)·scale. The exponent is a multiply-add
-// of base 2; what rounding lse·log2(e) took from all exponents of a row is put back into its
-// factors.
+// p·scale with p = exp(x - lse), and (p - 1)·scale for the target. The exponent is a multiply-add
+// in base 2; the rounding error of lse·log2(e), common to a row, is corrected in the row's factor.
 struct RowGradient {
   float shift, scale, one;
 

@@ -1,4 +1,4 @@
-// cuBLASLt, found at run time: the functions used, by their own names.
+// cuBLASLt, loaded at run time: the functions used, under their own names.
 #pragma once
 
 #include <cublasLt.h>
@@ -23,10 +23,10 @@ struct CublasLt {
   decltype(&cublasLtMatmulPreferenceCreate) preference_create = nullptr;
   decltype(&cublasLtMatmulPreferenceDestroy) preference_destroy = nullptr;
   decltype(&cublasLtMatmulPreferenceSetAttribute) preference_set = nullptr;
-  std::string problem;  // why it is not there; empty: all is well
+  std::string problem;  // why it cannot be used; empty: it can
 };
 
-// Loaded at the first call, once.
+// Loads the library at the first call.
 const CublasLt& cublaslt();
 // "cuBLASLt 13.0.2", or empty.
 std::string cublaslt_name();

@@ -186,7 +186,7 @@ class CudaDevice final : public Device {
                           : make_plain_allocator(name_, source_);
   }
 
-  // The shortest time between neighbours of marks that the device meets back to back.
+  // The shortest time between neighbouring marks without work in between.
   std::int64_t measure_mark_overhead() {
     constexpr std::size_t kMarks = 33;
     cuda::EventMarks marks(stream_.handle(), kMarks);
@@ -199,7 +199,7 @@ class CudaDevice final : public Device {
     return least;
   }
 
-  // What kernels found wrong with their data since the last time.
+  // Throws the fault that kernels reported since the last call, if any.
   void throw_fault() {
     const cuda::Fault fault = *context_.fault;
     if (fault.kind == 0) return;

@@ -1,5 +1,5 @@
-// The CUDA back end: one NVIDIA GPU, one stream, float32, bfloat16 and float16. Everything of CUDA
-// is found at run time: a program with this back end starts and runs on machines without a driver.
+// The CUDA back end: one NVIDIA GPU, one stream, float32, bfloat16 and float16. The driver and the
+// CUDA libraries are found at run time: a program with this back end also starts without them.
 #pragma once
 
 #include <memory>
@@ -13,8 +13,8 @@ namespace tracestep {
 struct CudaOptions {
   int index = 0;                  // as the driver counts
   bool guarded = false;           // the guarded allocator; slow
-  bool pooled = true;             // false: every allocation is the driver's (for memory checkers)
-  std::int64_t memory_limit = 0;  // live requested bytes; 0: what the card has
+  bool pooled = true;             // false: allocate from the driver each time (memory checkers)
+  std::int64_t memory_limit = 0;  // live requested bytes; 0: only the GPU's memory limits it
   bool tf32 = false;              // float32 matrix products with 10-bit mantissas
   bool tune = false;              // time the first candidates of each new matrix product
   std::string tune_file = {};     // where choices are read from and, when tuning, kept
@@ -22,7 +22,7 @@ struct CudaOptions {
 };
 
 struct CudaProbe {
-  int devices = 0;                      // that this back end can use or explain
+  int devices = 0;                      // how many this back end can use or explain
   std::string problem = {};             // why there are none
   std::string driver = {};              // "13.0": the CUDA version the driver speaks
   std::string runtime = {};             // that of this build
@@ -32,7 +32,7 @@ struct CudaProbe {
   std::vector<std::string> names = {};  // "NVIDIA H200", one per device
 };
 
-// Looks, and never throws.
+// Probes driver, libraries and devices; never throws.
 CudaProbe probe_cuda();
 
 // Throws Error{kDevice}: no driver, no such index, a GPU older than compute capability 8.0.

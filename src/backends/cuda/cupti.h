@@ -28,7 +28,7 @@ struct Cupti {
   std::string text_of(CUptiResult result) const;
 };
 
-// Loaded when first asked for: a process that is not profiled has nothing of it.
+// Loads the library at the first call, so that unprofiled processes never load it.
 const Cupti& cupti();
 
 }  // namespace tracestep::cuda

@@ -1,4 +1,4 @@
-// From CUPTI's buffers to an ActivityTrace. Knows the records, not who asked for them.
+// Turns CUPTI's buffers into an ActivityTrace; cupti_tracer.h starts and stops the recording.
 #pragma once
 
 #include <cstdint>
@@ -27,7 +27,7 @@ class CuptiRecords {
   void add_copy(const CUpti_ActivityMemcpy6& m);
   void add_fill(const CUpti_ActivityMemset4& m);
   void add_call(const CUpti_ActivityAPI& a);
-  // The node of a launch, or -1. Once every call without a node is in node_of_ as well.
+  // The node of a launch, or -1. Call it after all calls without a node are in node_of_ too.
   std::int32_t node_at(std::uint32_t correlation) const;
   std::int32_t name(std::string text);
   // Each raw name is made readable once.
@@ -39,7 +39,7 @@ class CuptiRecords {
   std::map<std::string, std::int32_t> names_;
   std::map<std::string, std::int32_t> kernels_;  // by mangled name
   std::map<std::pair<int, std::uint32_t>, std::int32_t> calls_;
-  std::map<std::uint32_t, std::int32_t> node_of_;  // by correlation id; -1: a call of nobody's
+  std::map<std::uint32_t, std::int32_t> node_of_;  // by correlation id; -1: a call of no node
 };
 
 // "cudaLaunchKernelExC" of "cudaLaunchKernelExC_v11060": readers of traces look for the plain name.

@@ -24,7 +24,7 @@ constexpr CUpti_CallbackId kDriverCalls[] = {
     CUPTI_DRIVER_TRACE_CBID_cuLaunchKernel, CUPTI_DRIVER_TRACE_CBID_cuLaunchKernel_ptsz,
     CUPTI_DRIVER_TRACE_CBID_cuLaunchKernelEx, CUPTI_DRIVER_TRACE_CBID_cuLaunchKernelEx_ptsz};
 
-// CUPTI's callbacks know no user: one sink for the process. They come from a thread of its own.
+// CUPTI's callbacks take no user data: one sink for the process. They run on a thread of CUPTI's.
 struct Sink {
   std::mutex mutex;
   CuptiRecords records{cupti()};
@@ -109,7 +109,7 @@ class CuptiTracer final : public ActivityTracer {
   ActivityTrace stop() override { return take_all(); }
 
  private:
-  // A call with a record of its own, that does nothing: where a node's launches begin and end.
+  // A recorded call without effect, which marks where a node's launches begin and end.
   static void mark() { static_cast<void>(cudaPeekAtLastError()); }
 
   ActivityTrace take_all() {

@@ -9,8 +9,8 @@
 
 namespace tracestep::cuda {
 
-// Attaches CUPTI to this process; it lets go when the tracer is destroyed. nullptr, with `problem`
-// set: no libcupti, or something else profiles already.
+// Attaches CUPTI to this process until the tracer is destroyed. Returns nullptr and sets `problem`
+// when there is no libcupti or another profiler is attached.
 std::unique_ptr<ActivityTracer> make_cupti_tracer(std::string& problem);
 
 }  // namespace tracestep::cuda

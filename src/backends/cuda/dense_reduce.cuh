@@ -7,7 +7,7 @@
 
 namespace tracestep::cuda {
 
-// What is done to the elements before they are combined, or to the result.
+// Functions applied to elements before they are combined, or to the result.
 struct Same {
   __device__ float operator()(float x) const { return x; }
 };
@@ -22,9 +22,9 @@ struct Scaled {
   __device__ float operator()(float x) const { return x * factor; }
 };
 
-// A lane's share of map(x[0]), ..., map(x[count - 1]). Sums of many elements are sums of sums, so
-// that rounding grows with the logarithm of their number; map(neutral) must be neutral. Which
-// elements a lane combines in which order is the same for all T that share a size of packs.
+// A lane's share of map(x[0]), ..., map(x[count - 1]). Long sums are sums of partial sums, to keep
+// rounding errors small; map(neutral) must be neutral. The elements of a lane and their order are
+// the same for all T with the same pack size.
 template <class F, class Map, int kPackSize = 0, class T>
 __device__ inline float reduce_dense(const T* x, std::int64_t count, int lane, int lanes) {
   constexpr int kSize = kPackSize > 0 ? kPackSize : kPack<T>;

@@ -11,7 +11,7 @@ CudaDeviceInfo cuda_device_info(int index) {
   CudaDeviceInfo out;
   cudaDeviceProp properties{};
   if (cudaGetDeviceProperties(&properties, index) != cudaSuccess) {
-    cudaGetLastError();  // nobody else is to find this one
+    cudaGetLastError();  // clear the error: it is handled here
     return out;
   }
   char address[32] = "";

@@ -14,12 +14,12 @@ struct CudaDeviceInfo {
   std::int64_t memory_bytes = 0;
 };
 
-// All empty for an index that is not there. Never throws.
+// All fields are empty for an index without a device. Never throws.
 CudaDeviceInfo cuda_device_info(int index);
 
 // The version of the driver itself, "580.65.06", by NVML; empty: not known.
 std::string nvidia_driver_version();
-// Why there are no clocks, power and heat to read; empty: NVML is there.
+// Why clocks, power and temperature cannot be read; empty: NVML is available.
 std::string nvml_problem();
 
 }  // namespace tracestep

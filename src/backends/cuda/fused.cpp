@@ -45,7 +45,7 @@ FusedKernel::FusedKernel(const std::string& binary, unsigned blocks, unsigned th
     : blocks_(blocks), threads_(threads) {
   TRACESTEP_CUDA(
       cudaLibraryLoadData(&library_, binary.data(), nullptr, nullptr, 0, nullptr, nullptr, 0));
-  cudaFuncAttributes attributes{};  // asking for them loads the code: no capture has to
+  cudaFuncAttributes attributes{};  // this loads the code, which must not happen in a capture
   cudaError_t status = cudaLibraryGetKernel(&kernel_, library_, kFusedKernelName);
   if (status == cudaSuccess) {
     status = cudaFuncGetAttributes(&attributes, reinterpret_cast<const void*>(kernel_));

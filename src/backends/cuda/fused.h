@@ -1,4 +1,4 @@
-// Fused nodes on the GPU: their kernels are written and compiled when they are first asked for.
+// Fused nodes on the GPU: their kernels are generated and compiled when first prepared.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -15,7 +15,7 @@
 
 namespace tracestep::cuda {
 
-// Machine code that is loaded, and how it is launched.
+// Loaded machine code and its launch configuration.
 class FusedKernel {
  public:
   FusedKernel(const std::string& binary, unsigned blocks, unsigned threads);
@@ -32,7 +32,7 @@ class FusedKernel {
   unsigned blocks_, threads_;
 };
 
-// Of one device. Kernels are found by their text: bodies that read alike share one.
+// The fused kernels of one device, by source text: bodies with the same text share a kernel.
 class FusedKernels {
  public:
   FusedKernels(int compute_capability, const std::string& cache_folder);
@@ -40,7 +40,7 @@ class FusedKernels {
   // Why nothing can be compiled here; empty: it can.
   const std::string& problem() const { return problem_; }
 
-  // A body with operands that lie so, ready to be launched.
+  // The kernel for a body and the strides and alignment of its operands.
   struct Prepared {
     std::shared_ptr<const FusedKernel> kernel;
     std::vector<std::size_t> operands;  // of the node: those that the kernel reads

@@ -1,4 +1,4 @@
-// A gate in a stream: while it is shut, what is issued behind it only queues up.
+// A gate in a stream: while it is shut, work issued after it waits in the queue.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -13,7 +13,7 @@ class Gate {
   ~Gate();
   Gate(const Gate&) = delete;
   Gate& operator=(const Gate&) = delete;
-  // Shut; it opens by itself after two seconds, so that a mistake is a slow step and no hang.
+  // Shuts it. It opens by itself after two seconds: a mistake causes a slow step, not a hang.
   void shut();
   void open();
 

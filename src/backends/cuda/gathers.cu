@@ -1,5 +1,5 @@
 // Look-ups by index and the transpose of the elementwise one. These only move bytes: elements are
-// integers of their size. What an index out of range asks for is zero.
+// integers of their size. An index out of range gives zeros.
 #include "backends/cuda/indices.cuh"
 #include "backends/cuda/kernels.h"
 #include "backends/cuda/numbers.cuh"

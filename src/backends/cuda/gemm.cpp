@@ -56,8 +56,8 @@ std::string GemmProblem::str() const {
                      b_transposed ? "t" : "n", b_leading, b_batch, b_alignment, y_alignment);
 }
 
-// The library's own description of a problem. It thinks in columns: a matrix stored row by row is
-// its transpose, so it is asked for yᵀ = B'ᵀ · A'ᵀ.
+// The library's description of a problem. The library is column-major, so a row-major matrix is its
+// own transpose there, and it computes yᵀ = B'ᵀ · A'ᵀ.
 struct Gemm::Product {
   const CublasLt& library;
   const GemmProblem problem;

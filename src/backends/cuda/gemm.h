@@ -36,7 +36,7 @@ struct GemmOptions {
 
 class Gemm {
  public:
-  // `workspace_bytes`: what every product gets. Throws Error{kDevice} without the library,
+  // `workspace_bytes`: of every product. Throws Error{kDevice} without the library,
   // Error{kInput} for a tuning file that is malformed.
   Gemm(const CudaStream& stream, GemmOptions options, std::int64_t workspace_bytes,
        const std::string& device_name);
@@ -46,11 +46,12 @@ class Gemm {
 
   // A prepared problem: the library's descriptors and the algorithm.
   struct Product;
-  // The same one for the same problem; it lives as long as this. Throws DeviceError.
+  // Equal problems share one product, which lives as long as this Gemm. Throws DeviceError.
   Product& prepare(const GemmProblem& problem);
-  // Whether tuning is asked for and has not chosen this product's algorithm yet.
+  // Whether tuning is on and has not chosen this product's algorithm yet.
   bool wants_tuning(const Product& product) const;
-  // Chooses: `y` and `workspace` are overwritten. Throws DeviceError, Error{kOutput}.
+  // Times the candidates and keeps the fastest; overwrites `y` and `workspace`. Throws DeviceError,
+  // Error{kOutput}.
   void tune(Product& product, const void* a, const void* b, void* y, void* workspace);
   // Queues the product. Throws DeviceError.
   void multiply(const Product& product, const void* a, const void* b, void* y,

@@ -15,7 +15,7 @@ constexpr int kThreads = 256;
 constexpr int kResident = 8;  // blocks of kThreads threads per multiprocessor
 
 // --- fill -------------------------------------------------------------------------------------
-// Chunks of equal elements, then the elements that are left of one.
+// Whole chunks of equal elements, then the remaining elements.
 template <class Chunk, class Element>
 __global__ void __launch_bounds__(kThreads)
     fill_kernel(Element* y, Chunk chunk, Element element, std::int64_t count) {
@@ -26,7 +26,7 @@ __global__ void __launch_bounds__(kThreads)
   if (first < count - chunks * kElements) y[chunks * kElements + first] = element;
 }
 
-// An integer as a program means it: what is beyond the range is its nearest end.
+// The value as an integer, clamped to the range.
 template <class Int>
 Int whole(double x) {
   using Limits = std::numeric_limits<Int>;

@@ -1,6 +1,6 @@
-// √Σx² over many tensors. Every tensor is cut into parts of a fixed size, a block each, whose sums
-// one block adds up. The tensors are named in the kernel's arguments, so that hundreds of them need
-// one launch and no table in device memory.
+// √Σx² over many tensors. Every tensor is cut into parts of a fixed size, one block each; one more
+// block adds the sums of the parts. The tensors are listed in the kernel's arguments, so that
+// hundreds of them need one launch and no table in device memory.
 #include "backends/cuda/global_norm.h"
 
 #include "backends/cuda/dense_reduce.cuh"
@@ -20,7 +20,7 @@ struct NormOperands {
   int operands;
 };
 
-// A gradient has the norm of its widened copy: packs are those of float32.
+// Packs are those of float32 for every T, so that a tensor and its widened copy have equal norms.
 template <class T>
 __device__ float sum_of_squares(const void* data, std::int64_t begin, std::int64_t count) {
   return reduce_dense<Plus, Squared, kPack<float>>(static_cast<const T*>(data) + begin, count,

@@ -11,7 +11,7 @@ class Graph final : public CapturedWork {
     TRACESTEP_CUDA(cudaGraphInstantiate(&executable_, graph, 0));
   }
   ~Graph() override {
-    cudaStreamSynchronize(stream_);  // a graph at work must not go away
+    cudaStreamSynchronize(stream_);  // a running graph must not be destroyed
     if (executable_ != nullptr) cudaGraphExecDestroy(executable_);
   }
   Graph(const Graph&) = delete;
@@ -38,7 +38,7 @@ GraphPtr end_capture(cudaStream_t stream) {
 
 std::unique_ptr<CapturedWork> capture_graph(cudaStream_t stream,
                                             const std::function<void()>& issue) {
-  // Other threads may do as they like meanwhile.
+  // Thread-local mode: other threads are not restricted during the capture.
   TRACESTEP_CUDA(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
   try {
     issue();
@@ -46,7 +46,7 @@ std::unique_ptr<CapturedWork> capture_graph(cudaStream_t stream,
     cudaGraph_t broken = nullptr;
     cudaStreamEndCapture(stream, &broken);
     if (broken != nullptr) cudaGraphDestroy(broken);
-    cudaGetLastError();  // the first error is the one to tell
+    cudaGetLastError();  // report the first error only
     throw;
   }
   const GraphPtr graph = end_capture(stream);

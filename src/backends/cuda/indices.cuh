@@ -1,5 +1,5 @@
-// Integer operands in device code, and what a kernel does about one that is out of range: it
-// leaves a Fault for the host and goes on with "no index".
+// Integer operands in device code. For an index out of range a kernel records a Fault for the host
+// and continues with kNoIndex.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +25,7 @@ struct Indices {
   }
 };
 
-// The first fault stays. Atomic among the threads of this device, which is enough: the host reads
+// Keeps the first fault. Atomic among the threads of this device, which is enough: the host reads
 // it when they are done.
 __device__ inline void report(const FaultPlace& place, FaultKind kind, std::int64_t value,
                               std::int64_t bound) {
@@ -40,7 +40,7 @@ __device__ inline void report(const FaultPlace& place, FaultKind kind, std::int6
 
 inline constexpr std::int64_t kNoIndex = -1;
 
-// The index in [0, bound), or kNoIndex and a fault.
+// Returns the index if it is in [0, bound); otherwise reports a fault and returns kNoIndex.
 __device__ inline std::int64_t checked_index(std::int64_t index, std::int64_t bound,
                                              const FaultPlace& faults) {
   if (index >= 0 && index < bound) return index;

@@ -1,9 +1,9 @@
-// Elementwise kernels: y[i] = f(x0[i], x1[i], …) at the pace of memory, for operands of any strides
-// and a dense result. Three ways, the fastest that fits: packs of dense operands; packs along an
-// innermost dimension that every operand has dense or repeated; single elements.
+// Elementwise kernels: y[i] = f(x0[i], x1[i], …) at memory speed, for operands of any strides and a
+// dense result. Three ways, the fastest that fits: packs of dense operands; packs along an
+// innermost dimension that is dense or broadcast in every operand; single elements.
 //
-// An element is read and written by one thread, reads first: the result may be in the storage of a
-// dense operand.
+// Each element is read and then written by one thread, so the result may use the storage of a dense
+// operand.
 #pragma once
 
 #include <cstring>
@@ -155,7 +155,7 @@ __device__ void map_walk(const F& f, const Sink& sink, std::int64_t begin,
   const std::uint32_t first = blockIdx.x * (kMapThreads * kAhead) + threadIdx.x;
   std::int64_t offsets[kAhead][sizeof...(X)];
 #pragma unroll
-  for (int a = 0; a < kAhead; ++a) {  // behind the end: the last pack, once more
+  for (int a = 0; a < kAhead; ++a) {  // past the end: read the last pack again
     walk.offsets(::min(first + a * kMapThreads, packs - 1), offsets[a]);
   }
   put_all(f, sink, begin, first, packs,

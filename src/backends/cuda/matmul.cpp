@@ -1,5 +1,5 @@
-// matmul: operands as the record accepts them, handed to the library as they lie. The product is
-// prepared for the alignment that is guaranteed, wherever the operands will be.
+// matmul: passes the operands to the library without copies. A product is prepared for the
+// guaranteed alignment of its operands, since their addresses are not known yet.
 #include <bit>
 
 #include "backends/cuda/gemm.h"
@@ -35,7 +35,7 @@ std::int64_t batch_stride(const OperandSpec& x) {
   return 0;
 }
 
-// With one row (column) the stride between rows (columns) may be anything, yet the library wants
+// With one row (column) the stride between rows (columns) is arbitrary, but the library requires
 // one that is at least as long as a row.
 Matrix as_matrix(const OperandSpec& x) {
   const std::int64_t rows = x.shape.back(1), columns = x.shape.back(0);
@@ -76,7 +76,7 @@ GemmProblem problem_of(const KernelSpec& spec) {
   return p;
 }
 
-// Memory that looks like an operand: random values, at an address aligned no better than promised.
+// A stand-in for an operand while tuning: random values, aligned exactly as guaranteed.
 class StandIn {
  public:
   StandIn(Allocator& memory, const OperandSpec& x, const CudaStream& stream) : memory_(memory) {
@@ -123,7 +123,7 @@ class Matmul final : public PreparedKernel {
   Gemm::Product& product_;
 };
 
-// A sum over nothing, or no results at all.
+// Writes zeros, for products with k = 0.
 void clear_kernel(const KernelCall& call) {
   const TensorRef& y = call.outputs[0];
   if (y.count() == 0) return;

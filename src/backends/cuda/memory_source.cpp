@@ -18,7 +18,7 @@ void* DeviceMemory::map(std::int64_t bytes) {
 
 void DeviceMemory::unmap(void* address, std::int64_t) {
   gate_.open();
-  cudaFree(address);  // after a lost device there is nobody to tell
+  cudaFree(address);  // errors are ignored: the device may be lost
 }
 
 void DeviceMemory::set_bytes(void* address, std::uint8_t value, std::int64_t bytes) {

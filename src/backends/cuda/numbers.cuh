@@ -104,9 +104,8 @@ __device__ inline Pack<T, N> load_pack(const T* address) {
   return *reinterpret_cast<const Pack<T, N>*>(address);
 }
 
-// To global memory, in words as wide as can be. They are spelt out: the compiler would merge an
-// assignment with the stores of a branch that handles the ends of a row, into stores of single
-// elements.
+// Stores to global memory in words as wide as possible. They are written out because the compiler
+// would merge a plain assignment with the single-element stores at the ends of a row.
 template <int N, class T>
 __device__ inline void store_pack(T* address, const Pack<T, N>& pack) {
   constexpr int kBytes = N * static_cast<int>(sizeof(T)), kWord = kBytes < 16 ? kBytes : 16;

@@ -9,7 +9,7 @@
 
 namespace tracestep::cuda {
 
-// Opened once per process through library(); made with functions of one's own in tests.
+// Opened once per process through library(); tests construct it with their own functions.
 class Nvml {
  public:
   // The address of a function by its name, or nullptr.

@@ -1,4 +1,4 @@
-// NVRTC, the run-time compiler, found at run time: text in, machine code out.
+// NVRTC, CUDA's run-time compiler, loaded at run time: source text in, machine code out.
 #pragma once
 
 #include <nvrtc.h>
@@ -19,15 +19,15 @@ struct Nvrtc {
   decltype(&nvrtcGetCUBINSize) cubin_size = nullptr;
   decltype(&nvrtcGetCUBIN) cubin = nullptr;
   decltype(&nvrtcGetErrorString) error_text = nullptr;
-  std::string problem;  // why it is not there; empty: all is well
+  std::string problem;  // why it cannot be used; empty: it can
 
-  // Whether it knows cards of this compute capability (10 * major + minor).
+  // Whether it can compile for this compute capability (10 * major + minor).
   bool knows(int compute_capability) const;
-  // Machine code for that card; Error{kDevice} with the compiler's words. Any thread may ask.
+  // Machine code for that capability. Throws Error{kDevice} with the compiler's log. Thread-safe.
   std::string compiled(const std::string& text, int compute_capability) const;
 };
 
-// Loaded at the first call, once.
+// Loads the library at the first call.
 const Nvrtc& nvrtc();
 // "NVRTC 13.0", or empty.
 std::string nvrtc_name();

@@ -13,8 +13,8 @@ inline constexpr int kOnlinePacks = kWhole && sizeof(T) == 2 ? 8 : 4;
 // Most threads of a row.
 inline constexpr unsigned kOnlineThreads = 512;
 
-// Many rows keep the device busy best in small blocks, a few need all the threads they can use.
-// Threads that walk take equal shares.
+// Many rows are fastest in small blocks; a few rows need as many threads each as they can use.
+// Threads that loop over a row take equal shares.
 template <class T>
 RowPlan plan_online_rows(const void* data, std::int64_t rows, std::int64_t width) {
   constexpr std::int64_t kManyRows = 1024;
@@ -30,7 +30,7 @@ RowPlan plan_online_rows(const void* data, std::int64_t rows, std::int64_t width
 struct OnlineSum {
   float top = Largest::kNeutral, total = 0.0f;
 
-  // -inf adds nothing, also while there is nothing else.
+  // -inf adds nothing, even if all elements so far are -inf.
   template <class T, int kCount>
   __device__ void add(const RowPack<T> (&packs)[kCount], float c) {
     constexpr int kSize = kPack<T>;
@@ -98,8 +98,8 @@ __device__ inline OnlineSum online_sum(const T* row, std::int64_t visible, std::
   return sum;
 }
 
-// log Σ exp(x) of a sum with c = log2(e). What rounding c·top took from all exponents alike is put
-// back. A row of -inf has no sum: NaN, as inf - inf in the formula.
+// log Σ exp(x) of a sum with c = log2(e), corrected for the rounding of c·top, which is the same in
+// all exponents. A row of -inf gives NaN, as inf - inf in the formula.
 __device__ inline float log_of(const OnlineSum& sum) {
   if (sum.top == Largest::kNeutral) return __int_as_float(0x7fffffff);
   const float shift = sum.top * kLog2e;

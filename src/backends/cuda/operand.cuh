@@ -1,5 +1,5 @@
-// Floating operands whose dtype a kernel looks up as it runs: scalars, statistics, weights. The
-// branch is the same for all threads; streams of data are templates of their element type instead.
+// Floating operands whose dtype is known only at run time: scalars, statistics, weights. The branch
+// on it is the same for all threads; large tensors are templates of their element type instead.
 #pragma once
 
 #include "backends/cuda/numbers.cuh"

@@ -1,6 +1,6 @@
 // AdamW in one pass: four streams in, three out (four where a narrow copy is kept), usually in
-// place; for one tensor, or for all in one launch. Streams differ in dtype, which is looked at when
-// an element is read: the pass waits for memory, not for that.
+// place; for one tensor, or for all in one launch. Streams differ in dtype, on which each load
+// branches: the kernel is limited by memory, so this costs nothing.
 #include "backends/cuda/kernels.h"
 #include "backends/cuda/launch.cuh"
 #include "backends/cuda/numbers.cuh"
@@ -15,7 +15,7 @@ constexpr int kAhead = 2;     // groups of elements in flight per thread
 constexpr int kGroup = 4;     // elements: 16 bytes of float32
 
 struct Stream {
-  void* data = nullptr;  // nullptr: a result nobody reads
+  void* data = nullptr;  // nullptr: an unread result
   DType dtype = DType::kF32;
 
   Stream() = default;
@@ -219,9 +219,9 @@ void adamw(const KernelCall& call) {
 }
 
 // --- many tensors ------------------------------------------------------------------------------
-// What a block takes at a time.
+// Elements that a block processes at a time.
 constexpr std::int64_t kChunk = 4 * kAhead * kGroup * kThreads;
-// So that a table and the rates fit into a kernel's parameters.
+// Limited so that the table and the rates fit into a kernel's parameters.
 constexpr int kMostTensors = 220;
 constexpr std::size_t kParameterBytes = 32764;
 

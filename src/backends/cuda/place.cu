@@ -63,7 +63,7 @@ __global__ void __launch_bounds__(kThreads, 4)
   std::int64_t offsets[kAhead][2];
   Chunk chunks[kAhead];
 #pragma unroll
-  for (int k = 0; k < kAhead; ++k) {  // behind the end: the last chunk, once more
+  for (int k = 0; k < kAhead; ++k) {  // past the end: read the last chunk again
     walk.offsets(::min(first + k * kThreads, count - 1), offsets[k]);
   }
 #pragma unroll

@@ -5,7 +5,7 @@
 
 namespace tracestep::cuda {
 
-// Where along an axis a piece begins, known to the device alone. A position that leaves no room is
+// Where along an axis a piece begins: an integer in device memory. A position outside [0, most] is
 // a fault, and nothing is moved.
 struct Position {
   const void* data = nullptr;  // one integer; nullptr: 0
@@ -15,8 +15,8 @@ struct Position {
   FaultPlace faults;
 };
 
-// The elements of `from` (data == nullptr: zeros, with strides of 0) to `to`, a dense tensor or a
-// part of one, of the same shape and dtype.
+// Copies the elements of `from` (data == nullptr: zeros, with strides of 0) to `to`, a dense tensor
+// or a part of one, of the same shape and dtype.
 void place(const KernelCall& call, const TensorRef& from, const TensorRef& to,
            const Position& position = {});
 

@@ -7,7 +7,7 @@
 
 namespace tracestep::cuda {
 
-// Uniform in [-1, 1) for floating dtypes; nothing for others. Queued.
+// Enqueues a fill with uniform values in [-1, 1) for floating dtypes; does nothing for others.
 void fill_random(const CudaStream& stream, void* data, std::int64_t count, DType dtype);
 
 }  // namespace tracestep::cuda

@@ -27,8 +27,8 @@ __device__ inline float warp_reduce(float x) {
   return x;
 }
 
-// Every thread gets the result. `scratch` is shared memory of one float per warp that nobody else
-// uses; the block must be whole warps. Two barriers.
+// Every thread gets the result. `scratch`: one float of shared memory per warp, not used otherwise;
+// the block must be whole warps. Two barriers.
 template <class F>
 __device__ inline float block_reduce(float x, float* scratch) {
   x = warp_reduce<F>(x);

@@ -1,6 +1,6 @@
-// sum and max over any axes of any layout. Where the reduced elements of a result lie together,
-// threads share a row; everywhere else a block takes a tile of neighbouring results. Few results
-// of many elements are cut into parts, whose results are combined by a second kernel.
+// sum and max over any axes of any layout. Where the reduced elements of a result are adjacent,
+// threads share a row; otherwise a block takes a tile of neighbouring results. Few results of many
+// elements are cut into parts, whose results are combined by a second kernel.
 #include <bit>
 
 #include "backends/cuda/dense_reduce.cuh"

@@ -14,8 +14,8 @@ constexpr unsigned kNormThreads = 512;
 struct NormArgs {
   const void* x;
   AnyFloat w;
-  void* y;      // nullptr: nobody reads it
-  float* rstd;  // nullptr: nobody reads it
+  void* y;      // nullptr: not needed
+  float* rstd;  // nullptr: not needed
   std::int64_t rows, width;
   float eps;
   int lanes;
@@ -113,8 +113,8 @@ void rms_norm(const KernelCall& call) {
 struct GradientArgs {
   const void *dy, *x;
   AnyFloat w, rstd;
-  void* dx;         // may be dy's storage; nullptr: nobody reads it
-  float* partials;  // [blocks, width]; nullptr: nobody reads dw
+  void* dx;         // may be dy's storage; nullptr: not needed
+  float* partials;  // [blocks, width]; nullptr: dw is not needed
   std::int64_t rows, width, rows_per_block;
   float inverse_width;
   int lanes, teams;

@@ -7,7 +7,7 @@
 namespace tracestep {
 namespace {
 
-// Addresses that nobody may read: they only go up, so none is ever given out twice.
+// Addresses that must not be accessed: they only go up, so none is ever given out twice.
 class NowhereSource final : public MemorySource {
  public:
   void* map(std::int64_t bytes) override {

@@ -68,7 +68,7 @@ class Rows {
     return out;
   }
   void write(std::int64_t first, const Tile& tile) const {
-    if (!view_) return;  // nobody reads this result
+    if (!view_) return;  // an unread result
     for (std::int64_t i = 0; i < tile.rows; ++i) {
       for (std::int64_t d = 0; d < width_; ++d) view_[at(first + i, d)] = tile(i, d);
     }
@@ -201,7 +201,7 @@ void backward_head(const KernelCall& call, const Sizes& s, const Dims& head) {
     Tile dk(columns, s.width), dv(columns, s.width);
     for (std::int64_t i0 = 0; i0 < s.queries; i0 += kQueryTile) {  // (8)
       const std::int64_t rows = std::min(kQueryTile, s.queries - i0);
-      if (s.visible(i0 + rows - 1) <= j0) continue;  // nobody here sees a key of the tile
+      if (s.visible(i0 + rows - 1) <= j0) continue;  // no query of the block sees a key of the tile
       const Tile q_tile = q.read(i0, rows), dy_tile = dy.read(i0, rows), y_tile = y.read(i0, rows);
       Tile p = scores_of(s, q_tile, k_tile, i0, j0);      // (10)
       const Tile dp = times_transposed(dy_tile, v_tile);  // (13)

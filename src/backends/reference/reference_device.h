@@ -15,7 +15,7 @@ struct ReferenceOptions {
 };
 
 // **Dtypes**: f64, i64, i32, u8, bool. Every op of ops/ has a kernel, except views, fused nodes
-// (which are decomposed) and collectives (one device has nobody to talk to).
+// (which are decomposed) and collectives (there is only one device).
 std::unique_ptr<Device> make_reference_device(const ReferenceOptions& options = {});
 
 }  // namespace tracestep

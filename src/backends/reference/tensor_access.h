@@ -1,4 +1,4 @@
-// How the reference kernels see tensors: by multi-index, whatever the strides. Slow and obvious.
+// How the reference kernels access tensors: by multi-index, for any strides. Slow and obvious.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ class View {
     for (int i = 0; i < index.rank(); ++i) at += index[i] * strides_[i];
     return data_[at];
   }
-  // False for a result that nobody reads.
+  // False for an unread result.
   explicit operator bool() const { return data_ != nullptr; }
 
  private:

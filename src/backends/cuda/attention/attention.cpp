@@ -10,8 +10,8 @@
 namespace tracestep::cuda {
 namespace {
 
-// The copy engine wants addresses and strides in multiples of 16 bytes; an axis of one element has
-// no stride to speak of. A result that is not wanted (null) is aligned, too.
+// Whether addresses and strides are multiples of 16 bytes, as the copy engine requires. The stride
+// of an axis of one element is not checked; a null result (unread) counts as aligned.
 bool is_aligned(const void* data, const AttentionStrides& strides, const AttentionShape& shape,
                 int rows) {
   const auto fits = [](std::int64_t stride, int extent) {
@@ -50,7 +50,7 @@ AttentionFamily choose_family(const AttentionShape& shape, bool is_hopper, bool 
                                                                 : AttentionFamily::kPortable;
 }
 
-// Alignment is known at the call only, so the workspace is enough for either family.
+// Alignment is known only at the call, so the workspace is large enough for either family.
 std::int64_t attention_forward_workspace(const AttentionShape& shape, bool is_hopper) {
   if (shape.dtype == AttentionDType::kF32) return float32_forward_workspace(shape);
   const std::int64_t portable = portable_forward_workspace(shape);

@@ -40,8 +40,8 @@ struct AttentionShape {
 };
 
 // o = softmax(scale q k^T) v; lse[batch, heads, queries] (float32, contiguous) is the natural
-// log-sum-exp of the scaled visible scores. Results that nobody reads are nullptr, here and below;
-// a query that sees no key is 0 with an lse of -inf.
+// log-sum-exp of the scaled visible scores. Pass nullptr for a result that is not needed, here and
+// below. A query that sees no key gives o = 0 and lse = -inf.
 struct AttentionForward {
   AttentionShape shape;
   const void *q = nullptr, *k = nullptr, *v = nullptr;
@@ -69,8 +69,8 @@ std::int64_t attention_backward_workspace(const AttentionShape& shape, bool is_h
 // has 16 bits, the width is one of the tuned ones and rows are 16-byte aligned (`is_aligned`).
 AttentionFamily choose_family(const AttentionShape& shape, bool is_hopper, bool is_aligned);
 
-// Enqueue on `stream`; nothing is allocated, nothing waits. Return a CUDA error of the launch.
-// Bad shapes are the caller's to refuse (width > 256, negative sizes); empty tensors are fine.
+// Enqueue on `stream` without allocating or waiting; return the CUDA status of the launch. The
+// caller must reject bad shapes (width > 256, negative sizes); empty tensors are allowed.
 cudaError_t attention_forward(const AttentionForward& call, bool is_hopper, cudaStream_t stream);
 cudaError_t attention_backward(const AttentionBackward& call, bool is_hopper, cudaStream_t stream);
 

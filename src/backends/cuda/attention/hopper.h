@@ -7,7 +7,7 @@
 
 namespace tracestep::cuda {
 
-// Dtype and width; alignment is the caller's to check.
+// Checks dtype and width only; the caller must check alignment.
 bool hopper_supports(const AttentionShape& shape);
 
 // Forward: the counter that hands out tiles. Backward: float32 sums of dQ and two numbers a query.

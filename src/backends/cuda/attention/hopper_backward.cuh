@@ -263,7 +263,7 @@ class BackwardConsumer {
   }
 
   __device__ __forceinline__ void finish() {
-    named_sync(kBothGroups, 256);  // nobody reads K and V any more
+    named_sync(kBothGroups, 256);  // both warpgroups have finished with K and V
 #pragma unroll
     for (int i = 0; i < kD / 2; ++i) dk_[i] *= p_.scale;
     using Out = typename Layout::Out;

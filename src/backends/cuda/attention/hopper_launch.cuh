@@ -68,7 +68,7 @@ cudaError_t launch_hopper_forward(const AttentionForward& call, int* counter, cu
   map_rows(p.q, shape, call.q, call.q_strides, shape.queries, Layout::kM, status);
   map_rows(p.k, shape, call.k, call.k_strides, shape.keys, Traits::kN, status);
   map_rows(p.v, shape, call.v, call.v_strides, shape.keys, Traits::kN, status);
-  // Results that nobody reads have no map; the kernel is told.
+  // Unread results have no tensor map; has_o tells the kernel.
   p.has_o = call.o != nullptr;
   if (p.has_o) map_rows(p.o, shape, call.o, call.o_strides, shape.queries, 64, status);
   if (status != cudaSuccess) return status;

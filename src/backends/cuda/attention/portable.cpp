@@ -18,8 +18,8 @@ std::int64_t batch_heads(const AttentionShape& shape) {
   return std::int64_t{shape.batch} * shape.heads;
 }
 
-// Whether every row of a tensor starts at a multiple of 16 bytes. An axis of one element is not
-// walked along, whatever its stride.
+// Whether every row of a tensor starts at a multiple of 16 bytes. The stride of an axis of one
+// element does not matter.
 bool rows_are_aligned(const void* data, const AttentionStrides& strides,
                       const AttentionShape& shape, int rows) {
   const std::int64_t item = shape.dtype == AttentionDType::kF32 ? 4 : 2;

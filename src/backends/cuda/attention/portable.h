@@ -22,8 +22,8 @@ std::int64_t float32_backward_workspace(const AttentionShape& shape);
 cudaError_t float32_forward(const AttentionForward& call, cudaStream_t stream);
 cudaError_t float32_backward(const AttentionBackward& call, cudaStream_t stream);
 
-// Lets blocks have no more shared memory than this many bytes, to run on one GPU what is chosen on
-// smaller ones (99 KiB at least); 0: what the device has. For tests.
+// Limits the shared memory of a block to `bytes` (at least 99 KiB), so that tests on a large GPU
+// run the configurations of smaller ones; 0: no limit but the device's.
 void limit_portable_shared_memory(int bytes);
 
 }  // namespace tracestep::cuda

@@ -83,7 +83,7 @@ __global__ void __launch_bounds__(kWarps * 32, kBlocks)
   for (int step = 0; step < steps; ++step) {
     const LaneOffsets<kD> lanes = kParts == 2 ? lane_offsets.in(step) : lane_offsets;
     wait_for_copies<0>();
-    __syncthreads();  // this stage is there for all, and nobody reads the other one any more
+    __syncthreads();  // this stage is there for all, and all warps have finished with the other one
     if (step + 1 < steps) load_stage(step + 1);
     commit_copies();
     const int key = step * kN;

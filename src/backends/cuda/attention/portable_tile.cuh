@@ -324,7 +324,7 @@ __device__ __forceinline__ void store_rows(const ResultView& view, int batch, in
                                            const float (&factor)[kMT][2], std::uint32_t scratch,
                                            int lane) {
   using Layout = TileLayout<kD>;
-  if (view.data == nullptr) return;  // nobody reads this result
+  if (view.data == nullptr) return;  // an unread result
   const std::int64_t start = batch * view.strides.batch + head * view.strides.head;
   const int g = lane >> 2, t = lane & 3;
   if (kParts == 2 || view.is_float) {  // sums of parts are float32
