@@ -1,6 +1,6 @@
 // Elementwise arithmetic of two operands, and swiglu_grad with its three.
-#include "backends/cuda/applied.cuh"
 #include "backends/cuda/elementwise.h"
+#include "backends/cuda/functor_apply.cuh"
 #include "backends/cuda/map.cuh"
 
 namespace tracestep::cuda {

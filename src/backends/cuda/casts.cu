@@ -1,5 +1,5 @@
 // cast and select: the elementwise ops whose operands have different dtypes.
-#include "backends/cuda/any_result.cuh"
+#include "backends/cuda/dtype_store.cuh"
 #include "backends/cuda/kernels.h"
 #include "backends/cuda/map.cuh"
 

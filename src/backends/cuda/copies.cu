@@ -1,6 +1,6 @@
 // Movement that copies: elements are moved as raw bits, for any dtype.
 #include "backends/cuda/kernels.h"
-#include "backends/cuda/place.h"
+#include "backends/cuda/strided_copy.h"
 
 namespace tracestep::cuda {
 namespace {

@@ -3,7 +3,7 @@
 #include "backends/cuda/dense_reduce.cuh"
 #include "backends/cuda/indices.cuh"
 #include "backends/cuda/kernels.h"
-#include "backends/cuda/online.cuh"
+#include "backends/cuda/online_log_sum_exp.cuh"
 
 namespace tracestep::cuda {
 namespace {

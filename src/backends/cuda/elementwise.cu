@@ -1,7 +1,7 @@
 // Elementwise ops of one operand, and the table of all of them.
 #include "backends/cuda/elementwise.h"
 
-#include "backends/cuda/applied.cuh"
+#include "backends/cuda/functor_apply.cuh"
 #include "backends/cuda/kernels.h"
 #include "backends/cuda/map.cuh"
 

@@ -2,7 +2,7 @@
 #include <bit>
 #include <cmath>
 
-#include "backends/cuda/any_result.cuh"
+#include "backends/cuda/dtype_store.cuh"
 #include "backends/cuda/kernels.h"
 #include "backends/cuda/launch.cuh"
 #include "backends/cuda/row_width.cuh"

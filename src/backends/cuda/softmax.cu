@@ -5,7 +5,7 @@
 
 #include "backends/cuda/indices.cuh"
 #include "backends/cuda/kernels.h"
-#include "backends/cuda/online.cuh"
+#include "backends/cuda/online_log_sum_exp.cuh"
 #include "backends/cuda/row_width.cuh"
 
 namespace tracestep::cuda {

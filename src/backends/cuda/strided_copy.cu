@@ -1,7 +1,7 @@
 // Three ways to move: chunks of up to 16 bytes where source and destination are dense along the
 // same dimension; tiles through shared memory where they are dense along different ones, so that
 // both sides are read and written in whole lines; single elements otherwise.
-#include "backends/cuda/place.h"
+#include "backends/cuda/strided_copy.h"
 
 #include "backends/cuda/indices.cuh"
 #include "backends/cuda/numbers.cuh"
