@@ -1,6 +1,6 @@
-// Packs of dense rows as the words that lie in memory. Elements of 16 bits are widened, compared
-// and rounded in pairs: one at a time, each would take an instruction more to get out of its word
-// and one to get back, and rows of 16-bit elements leave few instructions for each.
+// Packs of dense rows as words of memory. 16-bit elements are widened, compared and rounded in
+// pairs: one at a time, each would need two more instructions to be unpacked and packed again, and
+// at memory speed there is time for few instructions per element.
 #pragma once
 
 #include "backends/cuda/rows.cuh"

@@ -125,9 +125,9 @@ __device__ inline void store_row_pack(T* row, Index begin, Index width, bool ali
   }
 }
 
-// The lanes of a row agree on a result, in an order that `lanes` decides. Beyond a warp they are
-// the block, there is one barrier, and `scratch` (one float per warp) may be used again behind the
-// next barrier only.
+// Combines the values of a row's lanes, in an order that depends only on `lanes`; all lanes get the
+// result. Lanes beyond a warp must be the whole block: one barrier, and `scratch` (one float per
+// warp) may be reused only after the next barrier.
 template <class F>
 __device__ inline float lanes_reduce(float x, int lanes, float* scratch) {
   if (lanes < kWarp) {

@@ -44,7 +44,7 @@ class BackwardConsumer {
   __device__ __forceinline__ void run() {
 #pragma unroll
     for (int i = 0; i < kD / 2; ++i) dk_[i] = dv_[i] = 0;
-    pin(dk_);  // zeros before products are in flight, not after
+    pin(dk_);  // set to zero before any product is in flight
     pin(dv_);
     if (count_ > 0) {
       barrier_wait(shared_ + Layout::kKFull, 0);
@@ -74,8 +74,8 @@ class BackwardConsumer {
     __syncwarp();
     if (thread() % 32 == 0) barrier_arrive(shared_ + barrier);
   }
-  // A block of Q, or of dO, with its numbers per row. Every thread tells, which costs nothing here:
-  // compute-sanitizer's racecheck does not follow one that tells for its warp.
+  // Releases a block of Q or dO and its statistics. Every thread arrives, at no cost: racecheck of
+  // compute-sanitizer does not understand one thread that arrives for its warp.
   __device__ __forceinline__ void release_block(int barrier) {
     barrier_arrive(shared_ + barrier);
   }

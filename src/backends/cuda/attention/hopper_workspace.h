@@ -8,8 +8,8 @@
 
 namespace tracestep::cuda {
 
-// The width that kernels are made for and that holds this one; 0: there is none. The copy engine
-// fills the columns between them with zeros, which it can within one panel of 64. Up to 16 the
+// The smallest kernel width that holds this one; 0: there is none. The copy engine fills the
+// columns between them with zeros, which is possible within one panel of 64. Up to 16 the
 // portable kernels are faster.
 inline int hopper_width(int width) {
   if (width == 80 || width == 96 || width == 128) return width;

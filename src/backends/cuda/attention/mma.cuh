@@ -1,6 +1,6 @@
-// The instructions that the portable attention kernels stand on (sm_80 and later): ldmatrix,
-// mma.sync m16n8k16 and cp.async, and how tiles lie in shared memory so that none of them meets a
-// bank conflict. Hopper's own instructions are in ptx.cuh.
+// The instructions that the portable attention kernels use (sm_80 and later): ldmatrix, mma.sync
+// m16n8k16 and cp.async, and a layout of tiles in shared memory without bank conflicts. Hopper's
+// own instructions are in ptx.cuh.
 #pragma once
 
 #include <cstdint>
@@ -112,7 +112,7 @@ __device__ __forceinline__ std::uint32_t pack<F16>(float first, float second) {
   return *reinterpret_cast<const std::uint32_t*>(&pair);
 }
 
-// (first, second) as kParts words whose sum it is, to 11 bits a part.
+// Splits (first, second) into kParts words that sum to it, with 11 bits per part.
 template <class E, int kParts>
 __device__ __forceinline__ void split(float first, float second, std::uint32_t& high,
                                       std::uint32_t& low) {
@@ -123,9 +123,9 @@ __device__ __forceinline__ void split(float first, float second, std::uint32_t& 
   }
 }
 
-// Makes sure that x is computed by now, by a store that is never done. The assembler would rather
-// make all sums of a tile before it adds the first, which needs more registers than there are.
-// `never`: a value that `address` does not have, though the assembler cannot know.
+// Forces x to be computed here, by a store that never happens. Otherwise the assembler computes all
+// sums of a tile before it adds the first one, which needs more registers than there are.
+// `never`: a value that `address` never has, which the assembler cannot know.
 __device__ __forceinline__ void settle(const float (&x)[4], std::uint32_t address,
                                        std::uint32_t never) {
   asm volatile(
@@ -134,7 +134,7 @@ __device__ __forceinline__ void settle(const float (&x)[4], std::uint32_t addres
       "r"(never), "f"(x[0]), "f"(x[1]), "f"(x[2]), "f"(x[3]));
 }
 
-// Keeps loads that are written after it from being done before it: a branch that is never taken.
+// Keeps later loads from being moved before it, by a branch that is never taken.
 __device__ __forceinline__ void stay_behind(std::uint32_t x, std::uint32_t never) {
   asm volatile("{ .reg .pred p; setp.eq.u32 p, %0, %1; @p trap; }" ::"r"(x), "r"(never));
 }

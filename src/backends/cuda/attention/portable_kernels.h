@@ -6,7 +6,7 @@
 
 namespace tracestep::cuda::portable {
 
-// The width that the kernels are compiled for which serves `width`; the columns between are zeros.
+// The smallest compiled width that holds `width`; the columns beyond `width` are zeros.
 int padded_width(int width);
 
 // Bytes of shared memory that a block may have on any GPU from 8.0 on (8.6 and 8.9; 163 KiB on an
@@ -27,8 +27,7 @@ cudaError_t backward_f16(int width, const BackwardParams& keys, const BackwardPa
 cudaError_t backward_split(int width, const BackwardParams& keys, const BackwardParams& queries,
                            cudaStream_t stream);
 
-// What the backward kernels want to know of every query, see BackwardParams. `exponent` may be
-// null.
+// Statistics of every query for the backward kernels, see BackwardParams. `exponent` may be null.
 struct QueryStats {
   const void *o = nullptr, *d_o = nullptr;
   AttentionStrides o_strides, do_strides;

@@ -5,7 +5,7 @@
 
 namespace tracestep::cuda::portable {
 
-// A tensor [batch, heads, rows, width] of 16-bit elements, in parts whose sum it is.
+// A tensor [batch, heads, rows, width] as the sum of one or two parts of 16-bit elements.
 struct TileView {
   const void* data = nullptr;
   AttentionStrides strides;
@@ -22,8 +22,8 @@ struct ResultView {
   bool is_aligned = true;  // rows start at multiples of 16 bytes
 };
 
-// What was found out about the four operands of one head, as bits of floats: the largest magnitude,
-// and the largest sum of squares of a row.
+// The ranges of the four operands of one head, as bits of floats: the largest magnitude, and the
+// largest sum of squares of a row.
 enum Operand { kQ, kK, kV, kDO, kOperands };
 struct HeadRange {
   std::uint32_t magnitude[kOperands];

@@ -23,8 +23,8 @@ __host__ __device__ inline int root_exponent(std::uint32_t squares_bits) {
   return ((exponent < -140 ? -140 : exponent) >> 1) + 1;
 }
 
-// Whether scores, as exponents of two, may be so large that the last bits of their sum show: the
-// bound is the product of the longest rows. Normal data stay far below.
+// Whether scores, as exponents of two, may be so large that the last bits of their sum matter. They
+// are bounded by the product of the longest rows; normal data stay far below.
 __device__ __forceinline__ bool has_large_scores(float scale, const HeadRange& range) {
   const int exponent = root_exponent(range.squares[kQ]) + root_exponent(range.squares[kK]);
   return ldexpf(fabsf(scale), exponent) > 512;
@@ -71,7 +71,7 @@ __device__ __forceinline__ void load_tile(std::uint32_t tile, const E* head, con
   constexpr int kRowStep = kThreads / Layout::kChunks;
   constexpr int kSteps = (kRows + kRowStep - 1) / kRowStep;
   const int row = thread / Layout::kChunks, chunk = thread % Layout::kChunks;
-  // Parts are dense and padded, which the compiler may know.
+  // Parts are dense and padded, so their pitch is a compile-time constant.
   const std::int64_t pitch = kParts == 2 ? kD : view.strides.row;
   const int elements = kParts == 2 ? 8 : width - chunk * 8;  // of this chunk
   const int bytes = 2 * (elements < 0 ? 0 : elements > 8 ? 8 : elements);
@@ -137,9 +137,9 @@ __device__ __forceinline__ void multiply_rows(float (&acc)[kMT][kN / 8][4], std:
   }
 }
 
-// The same with two parts for scores so large that the last bits of their sum show. Tensor cores
-// cut sums off instead of rounding them, which three products for 16 columns make some units of the
-// last place; here the sum of 16 columns is made apart and added in float32.
+// The same with two parts, for scores so large that the last bits of their sum matter. Tensor cores
+// truncate sums instead of rounding them, an error of a few units in the last place over three
+// products of 16 columns; here each sum over 16 columns starts at zero and is added in float32.
 template <class E, int kD, int kMT, int kN, int kXPlane, int kYPlane, bool kSwapped>
 __device__ __forceinline__ void multiply_rows_rounded(float (&acc)[kMT][kN / 8][4], std::uint32_t x,
                                                       std::uint32_t y,
@@ -277,7 +277,7 @@ __device__ __forceinline__ void multiply_columns(float (&acc)[kMT][kD / 8][4],
   }
 }
 
-// Fragments that warps pass on to each other: 512 bytes each, of every lane its four words.
+// Fragments that warps exchange through shared memory: 512 bytes each, four words per lane.
 __device__ __forceinline__ void store_fragment(std::uint32_t to, const std::uint32_t (&word)[4],
                                                int lane) {
   store_shared(to + lane * 16, make_uint4(word[0], word[1], word[2], word[3]));

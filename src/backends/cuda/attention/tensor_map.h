@@ -1,5 +1,5 @@
-// Descriptions of tensors for the copy engine. The driver encodes them; it is asked through the
-// runtime, so that nothing links against the driver's library.
+// Descriptions of tensors for the copy engine. The driver encodes them; its function is obtained
+// through the runtime, so that nothing links against the driver's library.
 #pragma once
 
 #include <cuda.h>
