@@ -63,7 +63,7 @@ bool is_taken_apart(const Options& o, const OpDef& op) {
   return o.granularity == Granularity::kPrimitive && !op.stays_whole;
 }
 
-// Primitive granularity expands all composites, fused only those without a gradient rule.
+// Primitive: expands all but explicitly chosen ops. Fused: only what autograd needs expanded.
 Program decompose_first(const Program& p, const Options& o) {
   return decompose(p, [&](const OpDef& op) {
     const bool kept = op.gradient || (!differentiates(o) && has_kernel(o, op));
