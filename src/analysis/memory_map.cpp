@@ -18,16 +18,16 @@ std::size_t at(std::int32_t id) {
 // workspace is freed, then every buffer without further readers. `live(node, bytes)` is called at
 // the fullest moment of each node.
 template <class Live>
-void walk(const Program& program, const Storage& storage, const DeviceTraits& traits,
+void walk(const Program& program, const BufferPlan& buffer_plan, const DeviceTraits& traits,
           Live&& live_at) {
   std::int64_t live = 0;
-  for (const Buffer& b : storage.buffers) live += b.first == kNoNode ? b.bytes : 0;
+  for (const Buffer& b : buffer_plan.buffers) live += b.first == kNoNode ? b.bytes : 0;
   for (std::size_t i = 0; i < program.nodes.size(); ++i) {
-    if (!storage.runs[i]) continue;
-    for (int b : storage.allocated_at[i]) live += storage.buffers[at(b)].bytes;
+    if (!buffer_plan.runs[i]) continue;
+    for (int b : buffer_plan.allocated_at[i]) live += buffer_plan.buffers[at(b)].bytes;
     const std::int64_t workspace = workspace_bytes(program, program.nodes[i], traits);
     live_at(static_cast<NodeId>(i), live + workspace, workspace);
-    for (int b : storage.freed_after[i]) live -= storage.buffers[at(b)].bytes;
+    for (int b : buffer_plan.freed_after[i]) live -= buffer_plan.buffers[at(b)].bytes;
   }
 }
 
@@ -77,15 +77,15 @@ bool alive_at(const MappedBuffer& b, NodeId node) {
 }  // namespace
 
 MemoryMap map_memory(const Program& program, const DeviceTraits& traits) {
-  const Storage storage = plan_storage(program);
+  const BufferPlan buffer_plan = plan_buffers(program);
   const auto end = static_cast<NodeId>(program.nodes.size());
   MemoryMap out;
-  for (const Buffer& b : storage.buffers) {
+  for (const Buffer& b : buffer_plan.buffers) {
     out.buffers.push_back(describe(program, b, end));
     if (b.first == kNoNode) out.leaf_bytes += b.bytes;
   }
   out.peak_bytes = out.leaf_bytes;
-  walk(program, storage, traits, [&](NodeId id, std::int64_t live, std::int64_t workspace) {
+  walk(program, buffer_plan, traits, [&](NodeId id, std::int64_t live, std::int64_t workspace) {
     const Node& node = program.node(id);
     if (workspace > 0) {
       out.buffers.push_back({workspace, Category::kWorkspace, node.origin().phase, id, id,
@@ -105,11 +105,11 @@ MemoryMap map_memory(const Program& program, const DeviceTraits& traits) {
   return out;
 }
 
-std::int64_t predicted_peak_bytes(const Program& program, const Storage& storage,
+std::int64_t predicted_peak_bytes(const Program& program, const BufferPlan& buffer_plan,
                                   const DeviceTraits& traits) {
   std::int64_t peak = 0;
-  for (const Buffer& b : storage.buffers) peak += b.first == kNoNode ? b.bytes : 0;
-  walk(program, storage, traits,
+  for (const Buffer& b : buffer_plan.buffers) peak += b.first == kNoNode ? b.bytes : 0;
+  walk(program, buffer_plan, traits,
        [&](NodeId, std::int64_t live, std::int64_t) { peak = std::max(peak, live); });
   return peak;
 }

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "analysis/storage.h"
+#include "analysis/buffer_plan.h"
 #include "planning/device_traits.h"
 
 namespace tracestep {
@@ -35,7 +35,7 @@ struct MemoryMap {
 MemoryMap map_memory(const Program& program, const DeviceTraits& traits);
 
 // The peak alone, without names: what a sweep needs.
-std::int64_t predicted_peak_bytes(const Program& program, const Storage& storage,
+std::int64_t predicted_peak_bytes(const Program& program, const BufferPlan& buffer_plan,
                                   const DeviceTraits& traits);
 
 }  // namespace tracestep

@@ -11,14 +11,14 @@ std::size_t at(std::int32_t id) {
 
 // Places in order of first need, without offsets.
 void list_places(const Program& program, const DeviceTraits& traits, Plan& plan) {
-  const Storage& storage = plan.storage;
-  plan.place_of_buffer.assign(storage.buffers.size(), -1);
+  const BufferPlan& buffer_plan = plan.buffer_plan;
+  plan.place_of_buffer.assign(buffer_plan.buffers.size(), -1);
   plan.workspace_of.assign(program.nodes.size(), -1);
   for (std::size_t i = 0; i < program.nodes.size(); ++i) {
-    if (!storage.runs[i]) continue;
+    if (!buffer_plan.runs[i]) continue;
     const auto node = static_cast<NodeId>(i);
-    for (int b : storage.allocated_at[i]) {
-      const std::int64_t bytes = storage.buffers[at(b)].bytes;
+    for (int b : buffer_plan.allocated_at[i]) {
+      const std::int64_t bytes = buffer_plan.buffers[at(b)].bytes;
       if (bytes == 0) continue;
       plan.place_of_buffer[at(b)] = static_cast<int>(plan.places.size());
       plan.places.push_back({b, node, bytes});
@@ -34,7 +34,7 @@ void list_places(const Program& program, const DeviceTraits& traits, Plan& plan)
 
 // With one lane a node's number is its time.
 Lifetime Plan::lifetime(const Place& place) const {
-  return {place.node, place.buffer < 0 ? place.node : storage.buffers[at(place.buffer)].last};
+  return {place.node, place.buffer < 0 ? place.node : buffer_plan.buffers[at(place.buffer)].last};
 }
 
 bool Plan::overlap_in_time(const Place& a, const Place& b) const {
@@ -42,15 +42,16 @@ bool Plan::overlap_in_time(const Place& a, const Place& b) const {
 }
 
 bool Plan::is_alive_after(int buffer, NodeId node) const {
-  const Buffer& b = storage.buffers[at(buffer)];
+  const Buffer& b = buffer_plan.buffers[at(buffer)];
   return b.first <= node && b.last > node;
 }
 
 Plan plan_step(const Program& program, const DeviceTraits& traits) {
   Plan plan;
-  plan.storage = plan_storage(program);
+  plan.buffer_plan = plan_buffers(program);
   plan.turns.resize(program.nodes.size());
-  for (const Buffer& b : plan.storage.buffers) plan.leaf_bytes += b.first == kNoNode ? b.bytes : 0;
+  for (const Buffer& b : plan.buffer_plan.buffers)
+    plan.leaf_bytes += b.first == kNoNode ? b.bytes : 0;
   list_places(program, traits, plan);
   std::vector<ArenaBlock> blocks;
   for (const Plan::Place& place : plan.places) {

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "analysis/arena.h"
-#include "analysis/storage.h"
+#include "analysis/buffer_plan.h"
 #include "planning/device_traits.h"
 
 namespace tracestep {
@@ -15,7 +15,7 @@ namespace tracestep {
 struct Plan {
   // A buffer that is no leaf, or the workspace of a node, in the arena.
   struct Place {
-    int buffer = -1;        // of `storage`; -1: a workspace
+    int buffer = -1;        // of `buffer_plan`; -1: a workspace
     NodeId node = kNoNode;  // the first node that needs it
     std::int64_t bytes = 0, offset = 0;
   };
@@ -25,7 +25,7 @@ struct Plan {
     std::vector<NodeId> waits = {};
   };
 
-  Storage storage;
+  BufferPlan buffer_plan;
   std::vector<Place> places;         // in order of first need; empty buffers have no place
   std::vector<int> place_of_buffer;  // by buffer; -1: a leaf, or empty
   std::vector<int> workspace_of;     // by node: its place; -1: none

@@ -43,7 +43,7 @@ CompiledExecutor::CompiledExecutor(Store& store, const Program& program)
     : CompiledExecutor(store, program, plan_step(program, store.device().traits())) {}
 
 CompiledExecutor::CompiledExecutor(Store& store, const Program& program, Plan plan)
-    : StepExecutor(store, program, plan.storage), plan_(std::move(plan)) {
+    : StepExecutor(store, program, plan.buffer_plan), plan_(std::move(plan)) {
   allocate_arena();
   for (std::size_t b = 0; b < addresses_.size(); ++b) {
     const int place = plan_.place_of_buffer[b];
@@ -95,7 +95,7 @@ void CompiledExecutor::launch_all() const {
 
 void CompiledExecutor::begin(Launch& launch) {
   if (!records_memory()) return;
-  for (int b : storage().allocated_at[at(launch.node)]) {
+  for (int b : buffer_plan().allocated_at[at(launch.node)]) {
     const int place = plan_.place_of_buffer[at(b)];
     if (place >= 0) record(MemoryAction::kAlloc, plan_.places[at(place)]);
   }
@@ -108,7 +108,7 @@ void CompiledExecutor::end(Launch& launch) {
   if (!records_memory()) return;
   const int workspace = plan_.workspace_of[at(launch.node)];
   if (workspace >= 0) record(MemoryAction::kFree, plan_.places[at(workspace)]);
-  for (int b : storage().freed_after[at(launch.node)]) {
+  for (int b : buffer_plan().freed_after[at(launch.node)]) {
     const int place = plan_.place_of_buffer[at(b)];
     if (place >= 0) record(MemoryAction::kFree, plan_.places[at(place)]);
   }
@@ -131,7 +131,7 @@ void CompiledExecutor::record(MemoryAction action, const Plan::Place& place) {
   live_bytes_ += action == MemoryAction::kAlloc ? place.bytes : -place.bytes;
   const AllocatorStats& stats = device().allocator().stats();
   const Category category =
-      place.buffer < 0 ? Category::kWorkspace : storage().buffers[at(place.buffer)].category;
+      place.buffer < 0 ? Category::kWorkspace : buffer_plan().buffers[at(place.buffer)].category;
   device().allocator().recorder()->add(
       MemoryEvent{.action = action,
                   .category = category,

@@ -5,9 +5,9 @@
 namespace tracestep {
 
 EagerExecutor::EagerExecutor(Store& store, Program program)
-    : StepExecutor(store, program, plan_storage(program)),
+    : StepExecutor(store, program, plan_buffers(program)),
       predicted_peak_bytes_(
-          tracestep::predicted_peak_bytes(this->program(), storage(), device().traits())) {}
+          tracestep::predicted_peak_bytes(this->program(), buffer_plan(), device().traits())) {}
 
 EagerExecutor::~EagerExecutor() {
   free_temporaries();
@@ -28,7 +28,7 @@ void EagerExecutor::run(Recorder* recorder) {
 
 void EagerExecutor::begin(Launch& launch) {
   Allocator& allocator = device().allocator();
-  for (int b : storage().allocated_at[static_cast<std::size_t>(launch.node)]) {
+  for (int b : buffer_plan().allocated_at[static_cast<std::size_t>(launch.node)]) {
     const Buffer& planned = buffer(static_cast<std::size_t>(b));
     addresses_[static_cast<std::size_t>(b)] =
         allocator.allocate(planned.bytes, {planned.category, launch.node, {}});
@@ -43,7 +43,7 @@ void EagerExecutor::begin(Launch& launch) {
 
 void EagerExecutor::end(Launch& launch) {
   free_workspace();
-  for (int b : storage().freed_after[static_cast<std::size_t>(launch.node)]) {
+  for (int b : buffer_plan().freed_after[static_cast<std::size_t>(launch.node)]) {
     void*& data = addresses_[static_cast<std::size_t>(b)];
     device().allocator().free(data);
     data = nullptr;

@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "analysis/storage.h"
+#include "analysis/buffer_plan.h"
 #include "base/host_tensor.h"
 #include "exec/executor_kind.h"
 #include "ir/program.h"
@@ -22,7 +22,7 @@ class Executor {
  public:
   virtual ~Executor() = default;
   virtual const Program& program() const = 0;
-  virtual const Storage& storage() const = 0;
+  virtual const BufferPlan& buffer_plan() const = 0;
 
   // Copies a host tensor into the input leaf; it stays until it is set again.
   // Throws Error{kUsage}: no such input, another type.

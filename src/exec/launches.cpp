@@ -26,9 +26,9 @@ void check_support(const Program& program, const Node& node, const Device& devic
 
 class Preparation {
  public:
-  Preparation(const Program& program, const Storage& storage, Device& device)
+  Preparation(const Program& program, const BufferPlan& buffer_plan, Device& device)
       : program_(program),
-        storage_(storage),
+        buffer_plan_(buffer_plan),
         device_(device),
         alignment_(device.allocator().block_alignment()) {}
 
@@ -51,13 +51,13 @@ class Preparation {
   void add(ValueId id, std::vector<Slot>& slots, std::vector<OperandSpec>& specs) const {
     const Value& v = program_.value(id);
     const std::int64_t offset = v.layout.offset * static_cast<std::int64_t>(size_of(v.type.dtype));
-    slots.push_back({storage_.buffer_of[static_cast<std::size_t>(id)], offset});
+    slots.push_back({buffer_plan_.buffer_of[static_cast<std::size_t>(id)], offset});
     specs.push_back(
         {v.type.dtype, v.type.shape, v.layout.strides, alignment_at(alignment_, offset)});
   }
 
   const Program& program_;
-  const Storage& storage_;
+  const BufferPlan& buffer_plan_;
   Device& device_;
   const std::int64_t alignment_;
 };
@@ -78,12 +78,12 @@ void Launch::place(std::span<void* const> buffers) {
   place_all(outputs, buffers, call.outputs);
 }
 
-std::vector<Launch> prepare_launches(const Program& program, const Storage& storage,
+std::vector<Launch> prepare_launches(const Program& program, const BufferPlan& buffer_plan,
                                      Device& device) {
-  const Preparation preparation(program, storage, device);
+  const Preparation preparation(program, buffer_plan, device);
   std::vector<Launch> out;
   for (std::size_t i = 0; i < program.nodes.size(); ++i) {
-    if (storage.runs[i]) out.push_back(preparation.prepare(static_cast<NodeId>(i)));
+    if (buffer_plan.runs[i]) out.push_back(preparation.prepare(static_cast<NodeId>(i)));
   }
   for (const Launch& launch : out) launch.call.kernel->tune(device.allocator());
   return out;

@@ -6,7 +6,7 @@
 #include <span>
 #include <vector>
 
-#include "analysis/storage.h"
+#include "analysis/buffer_plan.h"
 #include "ir/program.h"
 #include "runtime/device.h"
 
@@ -14,7 +14,7 @@ namespace tracestep {
 
 // Where the first element of an operand or a result is.
 struct Slot {
-  int buffer = -1;  // of the storage plan; -1: an unread result
+  int buffer = -1;  // of the buffer plan; -1: an unread result
   std::int64_t offset_bytes = 0;
 };
 
@@ -24,14 +24,14 @@ struct Launch {
   std::int64_t workspace_bytes = 0;
   PreparedLaunch call;
 
-  // Sets the addresses of operands and results; `buffers` by index of the storage plan.
+  // Sets the addresses of operands and results; `buffers` by index of the buffer plan.
   void place(std::span<void* const> buffers);
 };
 
 // In order of nodes, without views. With tuning, kernels are timed here on scratch memory that is
 // freed again and is no larger than what the call itself needs.
 // Throws OutOfMemory, and Error{kUsage} when an op or a dtype has no kernel on the device.
-std::vector<Launch> prepare_launches(const Program& program, const Storage& storage,
+std::vector<Launch> prepare_launches(const Program& program, const BufferPlan& buffer_plan,
                                      Device& device);
 
 }  // namespace tracestep

@@ -13,7 +13,7 @@ std::unique_ptr<Executor> make_executor(ExecutorKind kind, Store& store, Program
 std::int64_t predicted_peak_bytes(ExecutorKind kind, const Program& program,
                                   const DeviceTraits& traits) {
   if (kind == ExecutorKind::kCompiled) return plan_step(program, traits).peak_bytes();
-  return predicted_peak_bytes(program, plan_storage(program), traits);
+  return predicted_peak_bytes(program, plan_buffers(program), traits);
 }
 
 }  // namespace tracestep

@@ -31,14 +31,14 @@ void gather(const TensorRef& from, std::byte* to) {
 
 }  // namespace
 
-StepExecutor::StepExecutor(Store& store, Program program, Storage storage)
-    : addresses_(storage.buffers.size(), nullptr),
+StepExecutor::StepExecutor(Store& store, Program program, BufferPlan buffer_plan)
+    : addresses_(buffer_plan.buffers.size(), nullptr),
       marks_(store.device().make_marks(2)),
       store_(store),
       device_(store.device()),
       program_(std::move(program)),
-      storage_(std::move(storage)),
-      launches_(prepare_launches(program_, storage_, device_)) {
+      buffer_plan_(std::move(buffer_plan)),
+      launches_(prepare_launches(program_, buffer_plan_, device_)) {
   if (RangeSink* sink = device_.ranges()) ranges_ = std::make_unique<StepRanges>(*sink, program_);
   allocate_leaves();
 }
@@ -52,7 +52,7 @@ void StepExecutor::allocate_leaves() {
   try {
     for (ValueId id : program_.leaves) {
       const Value& leaf = program_.value(id);
-      void*& data = addresses_[at(storage_.buffer_of[at(id)])];
+      void*& data = addresses_[at(buffer_plan_.buffer_of[at(id)])];
       data = leaf.leaf == LeafKind::kInput
                  ? device_.allocator().allocate(leaf.type.bytes(),
                                                 {Category::kInput, kWholeStep, leaf.name})
@@ -67,7 +67,7 @@ void StepExecutor::allocate_leaves() {
 void StepExecutor::free_inputs() {
   for (ValueId id : program_.leaves) {
     if (program_.value(id).leaf != LeafKind::kInput) continue;
-    device_.allocator().free(addresses_[at(storage_.buffer_of[at(id)])]);
+    device_.allocator().free(addresses_[at(buffer_plan_.buffer_of[at(id)])]);
   }
 }
 
@@ -82,7 +82,7 @@ void StepExecutor::set_input(std::string_view name, const TensorView& value) {
                Type{value.dtype, value.shape}.str());
   }
   if (type.bytes() == 0) return;
-  device_.copy_in(addresses_[at(storage_.buffer_of[at(id)])], value.bytes.data(), type.bytes());
+  device_.copy_in(addresses_[at(buffer_plan_.buffer_of[at(id)])], value.bytes.data(), type.bytes());
 }
 
 bool StepExecutor::is_observed(const Recorder* recorder) const {
@@ -165,7 +165,7 @@ HostTensor StepExecutor::output(std::string_view name) const {
 std::optional<HostTensor> StepExecutor::value(ValueId id) const {
   const Value& v = program_.value(id);
   const std::int64_t base_bytes = program_.type(v.layout.base).bytes();
-  const int buffer = storage_.buffer_of[at(id)];
+  const int buffer = buffer_plan_.buffer_of[at(id)];
   if ((buffer < 0 || !is_alive(buffer)) && base_bytes > 0) return std::nullopt;
   std::vector<std::byte> bytes(static_cast<std::size_t>(base_bytes));
   device_.synchronize();

@@ -20,7 +20,7 @@ class StepExecutor : public Executor {
   StepExecutor& operator=(const StepExecutor&) = delete;
 
   const Program& program() const override { return program_; }
-  const Storage& storage() const override { return storage_; }
+  const BufferPlan& buffer_plan() const override { return buffer_plan_; }
   void set_pauses(std::vector<Pause> pauses) override { pauses_ = std::move(pauses); }
   void set_tracer(ActivityTracer* tracer) override { tracer_ = tracer; }
   void set_input(std::string_view name, const TensorView& value) override;
@@ -32,7 +32,7 @@ class StepExecutor : public Executor {
  protected:
   // Binds the leaves in `store` and allocates the inputs. `program` must be materialized.
   // Throws OutOfMemory, and Error{kUsage} when an op or a dtype has no kernel on the device.
-  StepExecutor(Store& store, Program program, Storage storage);
+  StepExecutor(Store& store, Program program, BufferPlan buffer_plan);
 
   // Called before a launch is issued: provides its buffers and its workspace until end().
   virtual void begin(Launch& launch) = 0;
@@ -48,7 +48,7 @@ class StepExecutor : public Executor {
   Device& device() const { return device_; }
   std::vector<Launch>& launch_list() { return launches_; }
   const std::vector<Launch>& launch_list() const { return launches_; }
-  const Buffer& buffer(std::size_t index) const { return storage_.buffers[index]; }
+  const Buffer& buffer(std::size_t index) const { return buffer_plan_.buffers[index]; }
 
   std::vector<void*> addresses_;                       // by buffer; those of leaves never change
   static constexpr std::size_t kFirst = 0, kLast = 1;  // of marks_
@@ -65,7 +65,7 @@ class StepExecutor : public Executor {
   Store& store_;
   Device& device_;
   const Program program_;
-  const Storage storage_;
+  const BufferPlan buffer_plan_;
   std::vector<Launch> launches_;
   std::vector<Pause> pauses_;
   std::unique_ptr<Marks> span_marks_;   // start and end of each launch; made when first needed

@@ -2,7 +2,7 @@
 
 #include <map>
 
-#include "analysis/storage.h"
+#include "analysis/buffer_plan.h"
 #include "ir/rewrite.h"
 
 namespace tracestep {
@@ -58,7 +58,7 @@ Program insert_copies(const Program& program) {
 }
 
 Program assign_updates(Program program) {
-  const std::vector<Update> late = updates_out_of_place(program, plan_storage(program));
+  const std::vector<Update> late = updates_out_of_place(program, plan_buffers(program));
   if (late.empty()) return program;
   for (const Update& u : late) {
     std::erase_if(program.updates, [&](const Update& x) { return x.leaf == u.leaf; });

@@ -116,7 +116,7 @@ std::optional<NotFinite> find_not_finite(Executor& executor) {
   std::vector<Executor::Pause> pauses;
   const auto nodes = static_cast<NodeId>(executor.program().nodes.size());
   for (NodeId id = 0; id < nodes; ++id) {
-    if (!executor.storage().runs[static_cast<std::size_t>(id)]) continue;
+    if (!executor.buffer_plan().runs[static_cast<std::size_t>(id)]) continue;
     pauses.push_back({id + 1, [&search, id] { search.look(id); }});
   }
   executor.set_pauses(std::move(pauses));

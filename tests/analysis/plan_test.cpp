@@ -72,8 +72,8 @@ TEST_F(PlanTest, EveryBufferAndEveryWorkspaceHasItsPlace) {
   for (const Program& program : small_steps()) {
     for (const DeviceTraits& traits : kDevices) {
       const Plan plan = plan_step(program, traits);
-      for (std::size_t b = 0; b < plan.storage.buffers.size(); ++b) {
-        const Buffer& buffer = plan.storage.buffers[b];
+      for (std::size_t b = 0; b < plan.buffer_plan.buffers.size(); ++b) {
+        const Buffer& buffer = plan.buffer_plan.buffers[b];
         const int place = plan.place_of_buffer[b];
         ASSERT_EQ(place >= 0, buffer.first != kNoNode && buffer.bytes > 0);
         if (place < 0) continue;
@@ -81,7 +81,7 @@ TEST_F(PlanTest, EveryBufferAndEveryWorkspaceHasItsPlace) {
       }
       for (std::size_t i = 0; i < program.nodes.size(); ++i) {
         const std::int64_t bytes =
-            plan.storage.runs[i] ? workspace_bytes(program, program.nodes[i], traits) : 0;
+            plan.buffer_plan.runs[i] ? workspace_bytes(program, program.nodes[i], traits) : 0;
         const int place = plan.workspace_of[i];
         ASSERT_EQ(place >= 0, bytes > 0);
         if (place < 0) continue;
@@ -95,7 +95,7 @@ TEST_F(PlanTest, TheBoundIsThePeakOfAnAllocatorButForRounding) {
   for (const Program& program : small_steps()) {
     for (const DeviceTraits& traits : kDevices) {
       const Plan plan = plan_step(program, traits);
-      const std::int64_t peak = predicted_peak_bytes(program, plan.storage, traits);
+      const std::int64_t peak = predicted_peak_bytes(program, plan.buffer_plan, traits);
       const auto rounding = static_cast<std::int64_t>(plan.places.size()) * kArenaAlignment;
       EXPECT_GE(plan.leaf_bytes + plan.least_arena_bytes, peak);
       EXPECT_LE(plan.leaf_bytes + plan.least_arena_bytes, peak + rounding);
@@ -146,8 +146,8 @@ TEST_F(PlanTest, ABufferIsAliveFromItsNodeToItsLastReader) {
     output "y" = %2
   })"),
                               {});
-  const int leaf = plan.storage.buffer_of[0], exp = plan.storage.buffer_of[1];
-  const int y = plan.storage.buffer_of[3];
+  const int leaf = plan.buffer_plan.buffer_of[0], exp = plan.buffer_plan.buffer_of[1];
+  const int y = plan.buffer_plan.buffer_of[3];
   for (NodeId done : {-1, 0, 1, 2}) {
     EXPECT_TRUE(plan.is_alive_after(leaf, done));
     EXPECT_EQ(plan.is_alive_after(exp, done), done == 0 || done == 1) << done;

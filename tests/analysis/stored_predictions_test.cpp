@@ -93,10 +93,10 @@ TEST_P(StoredPredictionTest, IsWhatItWas) {
   spec.ops = step.ops;
   spec.attention = step.attention;
   const Program program = step_program(spec);
-  const Storage storage = plan_storage(program);
+  const BufferPlan buffer_plan = plan_buffers(program);
   const auto predicted = [&](DeviceKind kind) {
     const DeviceTraits traits{.kind = kind, .threads = kThreads};
-    Bytes out{predicted_peak_bytes(program, storage, traits), 0};
+    Bytes out{predicted_peak_bytes(program, buffer_plan, traits), 0};
     for (const Node& node : program.nodes) out.workspaces += workspace_bytes(program, node, traits);
     return out;
   };

@@ -86,10 +86,10 @@ TEST_P(EagerTest, APauseComesBeforeItsNodeWithWhatIsAliveThere) {
                          step_program(small_step(Mode::kStep, Granularity::kFused), *device));
   initialize_parameters(store, 1);
   set_inputs(executor);
-  const Storage& storage = executor.storage();
+  const BufferPlan& buffer_plan = executor.buffer_plan();
   const auto middle = static_cast<NodeId>(executor.program().nodes.size() / 2);
   std::int64_t planned = 0;
-  for (const Buffer& b : storage.buffers) {
+  for (const Buffer& b : buffer_plan.buffers) {
     if (b.first == kNoNode || (b.first < middle && b.last >= middle)) planned += b.bytes;
   }
   std::vector<std::int64_t> live;
@@ -133,15 +133,15 @@ TEST_P(EagerTest, EveryBufferIsAllocatedWithThePredictedBytesAndCategory) {
     if (e.action != MemoryAction::kAlloc || e.category == Category::kWorkspace) continue;
     ASSERT_GE(e.node, 0);
     bool found = false;
-    for (int b : executor.storage().allocated_at[static_cast<std::size_t>(e.node)]) {
-      const Buffer& buffer = executor.storage().buffers[static_cast<std::size_t>(b)];
+    for (int b : executor.buffer_plan().allocated_at[static_cast<std::size_t>(e.node)]) {
+      const Buffer& buffer = executor.buffer_plan().buffers[static_cast<std::size_t>(b)];
       found = found || (buffer.bytes == e.requested_bytes && buffer.category == e.category);
     }
     EXPECT_TRUE(found) << e.node << " " << e.requested_bytes;
     ++matched;
   }
   std::size_t planned = 0;
-  for (const Buffer& b : executor.storage().buffers) planned += b.first == kNoNode ? 0 : 1;
+  for (const Buffer& b : executor.buffer_plan().buffers) planned += b.first == kNoNode ? 0 : 1;
   EXPECT_EQ(matched, planned);
   EXPECT_EQ(recorder.spans().size(), static_cast<std::size_t>(executor.launches()));
 }

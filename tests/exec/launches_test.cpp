@@ -51,7 +51,7 @@ TEST(LaunchesTest, AViewIsAlignedAsItsOffsetAllows) {
     output "c" = %5
   })");
   SpyDevice device;
-  const auto launches = prepare_launches(program, plan_storage(program), device);
+  const auto launches = prepare_launches(program, plan_buffers(program), device);
   ASSERT_EQ(launches.size(), 3u);
   const std::int64_t block = device.allocator().block_alignment();
   EXPECT_EQ(device.specs[0].inputs[0].alignment, 4);
@@ -84,7 +84,7 @@ TEST_P(PreparedKernelTest, APreparedProductOutlivesItsProgramAndRunsAtAnyAddress
     b.output("y", b.call1("matmul", {b.input("a", type), b.input("b", type)},
                           {{"transpose_a", false}, {"transpose_b", true}}));
     const Program program = b.finish();
-    std::vector<Launch> launches = prepare_launches(program, plan_storage(program), *device);
+    std::vector<Launch> launches = prepare_launches(program, plan_buffers(program), *device);
     workspace_bytes = launches[0].workspace_bytes;
     kernel = std::move(launches[0].call.kernel);
   }

@@ -6,7 +6,7 @@
 
 #include <map>
 
-#include "analysis/storage.h"
+#include "analysis/buffer_plan.h"
 #include "ir/op_def.h"
 #include "ir/parse.h"
 #include "ir/print.h"
@@ -194,9 +194,9 @@ TEST_F(AutocastTest, WeightCastsAreTwoBytesPerWeightOfAProductAndACategoryOfThei
   for (Mode mode : kAllModes) {
     for (Granularity ops : {Granularity::kPrimitive, Granularity::kFused}) {
       const Program program = model_program(DType::kBF16, mode, ops);
-      const Storage storage = plan_storage(program);
+      const BufferPlan buffer_plan = plan_buffers(program);
       std::map<Category, std::int64_t> bytes;
-      for (const Buffer& b : storage.buffers) bytes[b.category] += b.bytes;
+      for (const Buffer& b : buffer_plan.buffers) bytes[b.category] += b.bytes;
       EXPECT_EQ(bytes[Category::kWeightCast], 2 * kWeightsInProducts) << name_of(mode);
     }
   }

@@ -2,7 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "analysis/storage.h"
+#include "analysis/buffer_plan.h"
 #include "ir/parse.h"
 #include "ir/print.h"
 #include "ir/verify.h"
@@ -117,7 +117,7 @@ TEST_F(RewritesTest, MaterializeAssignsAnUpdateThatIsNotInPlace) {
     output "y" = %0
   })"));
   EXPECT_THAT(text(out), HasSubstr("assign(%x, %0)"));
-  EXPECT_TRUE(updates_out_of_place(out, plan_storage(out)).empty());
+  EXPECT_TRUE(updates_out_of_place(out, plan_buffers(out)).empty());
   const Program in_place = materialize(parse_program(R"(program "p" {
     parameter %x : f32[4]
     %0 : f32[4] = neg(%x)

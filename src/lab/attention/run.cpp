@@ -55,10 +55,10 @@ bool is_loss(const Node& node) {
 
 // N² tensors among what is alive before backward.
 std::int64_t saved_bytes_of(const AttentionProgram& p, const AttentionSpec& spec) {
-  const Storage storage = plan_storage(p.program);
+  const BufferPlan buffer_plan = plan_buffers(p.program);
   const BatchShape shape = spec.run.shape;
   std::int64_t total = 0;
-  for (const Buffer& buffer : storage.buffers) {
+  for (const Buffer& buffer : buffer_plan.buffers) {
     if (buffer.first == kNoNode || buffer.first >= p.forward_end || buffer.last < p.forward_end) {
       continue;
     }
@@ -104,13 +104,13 @@ void set_values(Store& store, Executor& executor, std::uint64_t seed) {
 }
 
 void count_work(const AttentionProgram& p, AttentionResult& out) {
-  const Storage storage = plan_storage(p.program);
+  const BufferPlan buffer_plan = plan_buffers(p.program);
   for (std::size_t i = 0; i < p.program.nodes.size(); ++i) {
     const auto id = static_cast<NodeId>(i);
     AttentionPart* part = p.is_forward(id)    ? &out.forward
                           : p.is_backward(id) ? &out.backward
                                               : nullptr;
-    if (part == nullptr || !storage.runs[i]) continue;
+    if (part == nullptr || !buffer_plan.runs[i]) continue;
     const Node& node = p.program.nodes[i];
     ++part->launches;
     ++out.whole.launches;
@@ -209,7 +209,7 @@ void measure(Device& device, const StopSignal* stop, AttentionResult& out) {
   out.saved_bytes = saved_bytes_of(p, out.spec);
   out.predicted_before_backward_bytes = live_bytes_before(p.program, p.forward_end);
   out.predicted_peak_bytes =
-      predicted_peak_bytes(p.program, plan_storage(p.program), device.traits());
+      predicted_peak_bytes(p.program, plan_buffers(p.program), device.traits());
   Session session(device, out.spec.run, p.program);
   Executor& executor = session.executor();
   set_values(session.store(), executor, out.spec.run.seed);
@@ -273,9 +273,9 @@ AttentionProgram attention_program(const AttentionSpec& spec, const Device& devi
                            lowered(forward_graph(spec, precision.parameters), options, device)};
   out.program.name = "attention";
   if (spec.saved.scores) hold_scores(out.program);
-  const Storage storage = plan_storage(out.program);
+  const BufferPlan buffer_plan = plan_buffers(out.program);
   for (std::size_t i = 0; i < out.program.nodes.size(); ++i) {
-    if (!storage.runs[i]) continue;
+    if (!buffer_plan.runs[i]) continue;
     const Node& node = out.program.nodes[i];
     const auto id = static_cast<NodeId>(i);
     if (out.forward_end == kNoNode && is_loss(node)) out.forward_end = id;
@@ -289,7 +289,7 @@ AttentionProgram attention_program(const AttentionSpec& spec, const Device& devi
 
 std::int64_t live_bytes_before(const Program& program, NodeId node) {
   std::int64_t total = 0;
-  for (const Buffer& buffer : plan_storage(program).buffers) {
+  for (const Buffer& buffer : plan_buffers(program).buffers) {
     const bool is_leaf = buffer.first == kNoNode;
     if (is_leaf || (buffer.first < node && buffer.last >= node)) total += buffer.bytes;
   }
@@ -299,7 +299,7 @@ std::int64_t live_bytes_before(const Program& program, NodeId node) {
 AttentionBytes predict_attention(const AttentionSpec& spec, const Device& device) {
   const AttentionProgram p = attention_program(spec, device);
   return {live_bytes_before(p.program, p.forward_end),
-          predicted_peak_bytes(p.program, plan_storage(p.program), device.traits())};
+          predicted_peak_bytes(p.program, plan_buffers(p.program), device.traits())};
 }
 
 AttentionResult measure_attention(const DeviceFactory& make_device, const AttentionSpec& spec,

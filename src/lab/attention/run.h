@@ -77,7 +77,7 @@ struct AttentionProgram {
 };
 AttentionProgram attention_program(const AttentionSpec& spec, const Device& device);
 
-// Bytes alive before `node` allocates anything, by the storage plan.
+// Bytes alive before `node` allocates anything, by the buffer plan.
 std::int64_t live_bytes_before(const Program& program, NodeId node);
 
 // Out of memory is a result, as in measure_cell().

@@ -28,7 +28,7 @@ std::int64_t unix_ns() {
 // workspaces behind the planned buffers, in the order of the nodes.
 std::vector<int> workspaces_of(const MemoryRun& run) {
   std::vector<int> out(run.program.nodes.size(), -1);
-  for (std::size_t b = run.storage.buffers.size(); b < run.map.buffers.size(); ++b) {
+  for (std::size_t b = run.buffer_plan.buffers.size(); b < run.map.buffers.size(); ++b) {
     out[at(run.map.buffers[b].first)] = static_cast<int>(b);
   }
   return out;
@@ -59,7 +59,7 @@ class Matcher {
  private:
   int buffer_of(const MemoryEvent& e) {
     if (e.node < 0) return leaf_buffer(e.address);
-    const std::vector<int>& planned = run_.storage.allocated_at[at(e.node)];
+    const std::vector<int>& planned = run_.buffer_plan.allocated_at[at(e.node)];
     const std::size_t k = asked_[at(e.node)]++;
     if (k < planned.size()) return planned[k];
     return k == planned.size() ? workspaces_[at(e.node)] : -1;
@@ -69,7 +69,7 @@ class Matcher {
     const auto name = run_.leaf_at.find(address);
     const ValueId leaf =
         name == run_.leaf_at.end() ? kNoValue : run_.program.find_leaf(name->second);
-    return leaf == kNoValue ? -1 : run_.storage.buffer_of[at(leaf)];
+    return leaf == kNoValue ? -1 : run_.buffer_plan.buffer_of[at(leaf)];
   }
 
   MemoryRun& run_;
@@ -102,14 +102,14 @@ void find_moments(MemoryRun& run) {
   if (run.oom && run.oom->node == kNoNode) return;  // before the first node
   for (std::size_t n = 0; n < nodes.size(); ++n) {
     live_predicted += predicted[n];
-    if (!run.storage.runs[n]) continue;
+    if (!run.buffer_plan.runs[n]) continue;
     take([&](const MemoryEvent& e) {
       return e.action == MemoryAction::kAlloc && e.node == static_cast<NodeId>(n);
     });
     run.moments.push_back({static_cast<NodeId>(n), i > 0 ? i - 1 : 0, live, live_predicted,
                            time - run.step_begin_ns});
     if (run.oom && run.oom->node == static_cast<NodeId>(n)) break;
-    std::size_t frees = run.storage.freed_after[n].size() + (workspaces[n] >= 0 ? 1 : 0);
+    std::size_t frees = run.buffer_plan.freed_after[n].size() + (workspaces[n] >= 0 ? 1 : 0);
     take([&](const MemoryEvent& e) { return e.action == MemoryAction::kFree && frees-- > 0; });
   }
 }
@@ -224,7 +224,7 @@ class Runner {
 void plan(Program program, const DeviceTraits& traits, MemoryRun& run) {
   run.program = std::move(program);
   run.traits = traits;
-  run.storage = plan_storage(run.program);
+  run.buffer_plan = plan_buffers(run.program);
   run.map = map_memory(run.program, traits);
   run.predicted_peak_bytes = run.map.peak_bytes;
   if (run.spec.step.executor == ExecutorKind::kCompiled) {

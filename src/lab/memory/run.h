@@ -56,7 +56,7 @@ struct MemoryRun {
   bool computes = true;
   Program program;
   DeviceTraits traits;
-  Storage storage;
+  BufferPlan buffer_plan;
   MemoryMap map;                          // what is predicted to live at each node
   std::int64_t predicted_peak_bytes = 0;  // by the executor: that of `map`, or of the arena
   std::optional<Plan> plan;               // of the arena; none: the executor has no arena

@@ -43,8 +43,8 @@ std::vector<std::pair<Key, PhaseTimes>> by_total(const std::map<Key, PhaseTimes>
 std::map<Category, std::int64_t> measured_at_peak(const CellResult& result) {
   std::map<Category, std::int64_t> live, peak;
   std::int64_t total = 0, most = -1;
-  const Storage storage = plan_storage(result.program);
-  for (const Buffer& b : storage.buffers) {
+  const BufferPlan buffer_plan = plan_buffers(result.program);
+  for (const Buffer& b : buffer_plan.buffers) {
     if (b.first != kNoNode) continue;
     live[b.category] += b.bytes;
     total += b.bytes;

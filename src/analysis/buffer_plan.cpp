@@ -1,4 +1,4 @@
-#include "analysis/storage.h"
+#include "analysis/buffer_plan.h"
 
 #include <algorithm>
 #include <map>
@@ -27,7 +27,7 @@ class Planner {
     out_.runs.assign(program.nodes.size(), true);
   }
 
-  Storage run() {
+  BufferPlan run() {
     find_last_reads();
     for (const Update& u : program_.updates) force_in_place(u);
     for (ValueId id : program_.leaves) add_buffer(id, kNoNode);
@@ -200,20 +200,20 @@ class Planner {
   std::vector<ValueId> forced_;    // by value: whose buffer it must have
   std::set<ValueId> saved_;        // by base value
   std::map<int, std::vector<ValueId>> members_;
-  Storage out_;
+  BufferPlan out_;
 };
 
 }  // namespace
 
-Storage plan_storage(const Program& program) {
+BufferPlan plan_buffers(const Program& program) {
   return Planner(program).run();
 }
 
-std::vector<Update> updates_out_of_place(const Program& program, const Storage& storage) {
+std::vector<Update> updates_out_of_place(const Program& program, const BufferPlan& buffer_plan) {
   std::vector<Update> out;
   for (const Update& u : program.updates) {
     const bool whole = u.value == u.leaf || covers_base(program, u.value);
-    if (!whole || storage.buffer_of[at(u.value)] != storage.buffer_of[at(u.leaf)]) {
+    if (!whole || buffer_plan.buffer_of[at(u.value)] != buffer_plan.buffer_of[at(u.leaf)]) {
       out.push_back(u);
     }
   }

@@ -1,4 +1,4 @@
-#include "analysis/storage.h"
+#include "analysis/buffer_plan.h"
 
 #include <gtest/gtest.h>
 
@@ -12,7 +12,7 @@
 namespace tracestep {
 namespace {
 
-class StorageTest : public ::testing::Test {
+class BufferPlanTest : public ::testing::Test {
  protected:
   void SetUp() override { ops::register_all(); }
 
@@ -25,7 +25,7 @@ class StorageTest : public ::testing::Test {
   }
 };
 
-TEST_F(StorageTest, ABufferIsReusedInPlaceAfterItsLastReaderOnly) {
+TEST_F(BufferPlanTest, ABufferIsReusedInPlaceAfterItsLastReaderOnly) {
   const Program program = parse_program(R"(program "p" {
     input %x : f32[4]
     %0 : f32[4] = exp(%x)
@@ -33,14 +33,14 @@ TEST_F(StorageTest, ABufferIsReusedInPlaceAfterItsLastReaderOnly) {
     %2 : f32[4] = add(%0, %1)
     output "y" = %2
   })");
-  const Storage storage = plan_storage(program);
+  const BufferPlan buffer_plan = plan_buffers(program);
   // %0 is read again after neg, so neg gets its own buffer; add may take one of the two.
-  EXPECT_NE(storage.buffer_of[1], storage.buffer_of[2]);
-  EXPECT_EQ(storage.buffer_of[3], storage.buffer_of[1]);
-  EXPECT_NE(storage.buffer_of[0], storage.buffer_of[1]) << "inputs are never overwritten";
+  EXPECT_NE(buffer_plan.buffer_of[1], buffer_plan.buffer_of[2]);
+  EXPECT_EQ(buffer_plan.buffer_of[3], buffer_plan.buffer_of[1]);
+  EXPECT_NE(buffer_plan.buffer_of[0], buffer_plan.buffer_of[1]) << "inputs are never overwritten";
 }
 
-TEST_F(StorageTest, AViewOwnsNoBytesAndKeepsItsBaseAlive) {
+TEST_F(BufferPlanTest, AViewOwnsNoBytesAndKeepsItsBaseAlive) {
   const Program program = parse_program(R"(program "p" {
     input %x : f32[2,3]
     %0 : f32[2,3] = exp(%x)
@@ -48,14 +48,14 @@ TEST_F(StorageTest, AViewOwnsNoBytesAndKeepsItsBaseAlive) {
     %2 : f32[3,2] = neg(%1)
     output "y" = %2
   })");
-  const Storage storage = plan_storage(program);
-  EXPECT_EQ(storage.buffer_of[1], storage.buffer_of[2]);
-  EXPECT_FALSE(storage.runs[1]);
-  EXPECT_NE(storage.buffer_of[3], storage.buffer_of[1]) << "another order: not in place";
-  EXPECT_EQ(storage.buffers[static_cast<std::size_t>(storage.buffer_of[1])].last, 2);
+  const BufferPlan buffer_plan = plan_buffers(program);
+  EXPECT_EQ(buffer_plan.buffer_of[1], buffer_plan.buffer_of[2]);
+  EXPECT_FALSE(buffer_plan.runs[1]);
+  EXPECT_NE(buffer_plan.buffer_of[3], buffer_plan.buffer_of[1]) << "another order: not in place";
+  EXPECT_EQ(buffer_plan.buffers[static_cast<std::size_t>(buffer_plan.buffer_of[1])].last, 2);
 }
 
-TEST_F(StorageTest, ALeafIsOverwrittenOnlyByItsOwnUpdate) {
+TEST_F(BufferPlanTest, ALeafIsOverwrittenOnlyByItsOwnUpdate) {
   const Program program = parse_program(R"(program "p" {
     parameter %w : f32[4]
     input %g : f32[4]
@@ -63,62 +63,62 @@ TEST_F(StorageTest, ALeafIsOverwrittenOnlyByItsOwnUpdate) {
     %1 : f32[4] = sub(%0, %g)
     update %w = %1
   })");
-  const Storage storage = plan_storage(program);
-  EXPECT_EQ(storage.buffer_of[3], storage.buffer_of[0]);
-  EXPECT_TRUE(updates_out_of_place(program, storage).empty());
+  const BufferPlan buffer_plan = plan_buffers(program);
+  EXPECT_EQ(buffer_plan.buffer_of[3], buffer_plan.buffer_of[0]);
+  EXPECT_TRUE(updates_out_of_place(program, buffer_plan).empty());
   const Program no_update = parse_program(R"(program "p" {
     parameter %w : f32[4]
     %0 : f32[4] = neg(%w)
     output "y" = %0
   })");
-  const Storage kept = plan_storage(no_update);
+  const BufferPlan kept = plan_buffers(no_update);
   EXPECT_NE(kept.buffer_of[1], kept.buffer_of[0]);
 }
 
-TEST_F(StorageTest, ResultsThatNobodyReadsAreNotAllocated) {
+TEST_F(BufferPlanTest, ResultsThatNobodyReadsAreNotAllocated) {
   const Program program = parse_program(R"(program "p" {
     parameter %x : f32[2,3]
     parameter %w : f32[3]
     %0, %1 : f32[2,3], f32[2] = rms_norm(%x, %w)
     output "y" = %0
   })");
-  EXPECT_EQ(plan_storage(program).buffer_of[3], -1);
+  EXPECT_EQ(plan_buffers(program).buffer_of[3], -1);
 }
 
-TEST_F(StorageTest, NoTwoLiveValuesOverlapInAnyModelProgram) {
+TEST_F(BufferPlanTest, NoTwoLiveValuesOverlapInAnyModelProgram) {
   for (Mode mode : kAllModes) {
     if (mode == Mode::kInference) continue;
     for (Granularity g : {Granularity::kPrimitive, Granularity::kFused}) {
       const Program program = model_program(mode, g);
-      const Storage storage = plan_storage(program);
+      const BufferPlan buffer_plan = plan_buffers(program);
       // Replays the step: after each node, which value does each buffer hold?
-      std::vector<ValueId> holds(storage.buffers.size(), kNoValue);
+      std::vector<ValueId> holds(buffer_plan.buffers.size(), kNoValue);
       for (ValueId id : program.leaves) {
-        holds[static_cast<std::size_t>(storage.buffer_of[static_cast<std::size_t>(id)])] = id;
+        holds[static_cast<std::size_t>(buffer_plan.buffer_of[static_cast<std::size_t>(id)])] = id;
       }
       for (std::size_t i = 0; i < program.nodes.size(); ++i) {
-        if (!storage.runs[i]) continue;
+        if (!buffer_plan.runs[i]) continue;
         for (ValueId input : program.nodes[i].inputs) {
           const ValueId base = program.value(input).layout.base;
-          const int b = storage.buffer_of[static_cast<std::size_t>(base)];
+          const int b = buffer_plan.buffer_of[static_cast<std::size_t>(base)];
           ASSERT_EQ(holds[static_cast<std::size_t>(b)], base)
               << name_of(mode) << ": node " << i << " " << program.nodes[i].op->name
               << " reads a value that was overwritten";
         }
         for (ValueId output : program.nodes[i].outputs) {
-          const int b = storage.buffer_of[static_cast<std::size_t>(output)];
+          const int b = buffer_plan.buffer_of[static_cast<std::size_t>(output)];
           if (b >= 0) holds[static_cast<std::size_t>(b)] = output;
         }
       }
       for (const Update& u : program.updates) {
-        EXPECT_EQ(storage.buffer_of[static_cast<std::size_t>(u.value)],
-                  storage.buffer_of[static_cast<std::size_t>(u.leaf)]);
+        EXPECT_EQ(buffer_plan.buffer_of[static_cast<std::size_t>(u.value)],
+                  buffer_plan.buffer_of[static_cast<std::size_t>(u.leaf)]);
       }
     }
   }
 }
 
-TEST_F(StorageTest, ThePeakIsAtLeastWhatAnyNodeNeedsAtOnce) {
+TEST_F(BufferPlanTest, ThePeakIsAtLeastWhatAnyNodeNeedsAtOnce) {
   const Program program = model_program(Mode::kStep, Granularity::kFused);
   const MemoryMap map = map_memory(program, {});
   for (const Node& node : program.nodes) {
@@ -129,10 +129,10 @@ TEST_F(StorageTest, ThePeakIsAtLeastWhatAnyNodeNeedsAtOnce) {
   std::int64_t by_category = 0;
   for (std::int64_t bytes : map.by_category) by_category += bytes;
   EXPECT_EQ(by_category, map.peak_bytes) << "categories add up to the peak";
-  EXPECT_EQ(map.peak_bytes, predicted_peak_bytes(program, plan_storage(program), {}));
+  EXPECT_EQ(map.peak_bytes, predicted_peak_bytes(program, plan_buffers(program), {}));
 }
 
-TEST_F(StorageTest, EveryBufferHasAPathAnOpAndAReason) {
+TEST_F(BufferPlanTest, EveryBufferHasAPathAnOpAndAReason) {
   for (const MappedBuffer& b :
        map_memory(model_program(Mode::kStep, Granularity::kPrimitive), {}).buffers) {
     EXPECT_FALSE(b.path.empty()) << b.op;
@@ -141,7 +141,7 @@ TEST_F(StorageTest, EveryBufferHasAPathAnOpAndAReason) {
   }
 }
 
-TEST_F(StorageTest, AnAllReduceAndAFusedNodeWrittenByHandArePlanned) {
+TEST_F(BufferPlanTest, AnAllReduceAndAFusedNodeWrittenByHandArePlanned) {
   const Program program = parse_program(R"(program "p" {
     parameter %w : f32[8]
     %0 : f32[8] = fused(%w) {body=program "b" {

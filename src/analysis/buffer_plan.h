@@ -1,6 +1,6 @@
-// Storage: which buffer every value lives in, and which nodes the buffer lives between. Views share
-// the buffer of their base; a donated input passes its buffer to an output. Executors allocate and
-// free by this plan, and predictions count its bytes.
+// BufferPlan: which buffer every value lives in, and which nodes the buffer lives between. Views
+// share the buffer of their base; a donated input passes its buffer to an output. Executors
+// allocate and free by this plan, and predictions count its bytes.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@ struct Buffer {
   Category category = Category::kTemporary;
 };
 
-struct Storage {
+struct BufferPlan {
   std::vector<Buffer> buffers;
   std::vector<int> buffer_of;                  // by value; -1: never read, not allocated
   std::vector<std::vector<int>> allocated_at;  // by node: buffers it needs, in order
@@ -35,9 +35,9 @@ struct Storage {
 // O(nodes + values). Donation: an output takes an input's buffer when the op allows it, the input
 // covers the whole buffer and has no later reader; an input that is a leaf is donated only if the
 // result becomes the leaf's new value.
-Storage plan_storage(const Program& program);
+BufferPlan plan_buffers(const Program& program);
 
 // Updates whose new value does not end up in the leaf's own buffer: they need an `assign`.
-std::vector<Update> updates_out_of_place(const Program& program, const Storage& storage);
+std::vector<Update> updates_out_of_place(const Program& program, const BufferPlan& buffer_plan);
 
 }  // namespace tracestep
