@@ -1,30 +1,19 @@
 #include "codegen/fused_text.h"
 
-#include <bit>
 #include <cmath>
 
 #include "codegen/device_text.h"
 #include "codegen/functor_names.h"
+#include "codegen/fused_layout.h"
 #include "ir/op_def.h"
 
 namespace tracestep {
 namespace {
 
-constexpr unsigned kPointThreads = 256;
-constexpr int kWarp = 32;
-constexpr std::int64_t kRowThreads = 256;  // wanted; long rows get more
-constexpr std::int64_t kMostThreads = 1024;
-constexpr std::int64_t kHeldPacks = 4;     // of a row, per thread, before a row gets more threads
-constexpr std::int64_t kRowsPerBlock = 4;  // of rows that a warp holds
-// With at least this many points there are enough threads for 16 bytes of 16-bit elements each.
-constexpr std::int64_t kManyPoints = std::int64_t{1} << 22;
+constexpr std::int64_t kWarp = 32;
 
 std::size_t at(std::int32_t id) {
   return static_cast<std::size_t>(id);
-}
-
-std::int64_t ceil_div(std::int64_t a, std::int64_t b) {
-  return (a + b - 1) / b;
 }
 
 std::string_view type_name(DType dtype) {
@@ -50,125 +39,17 @@ std::string literal(double value) {
   return text + "f";
 }
 
-// --- where elements lie -------------------------------------------------------------------------
-// A range of the walk along which every operand and result has a single step.
-struct Part {
-  std::int64_t cut, size;
-};
-
-// An operand or a result. Its step along a part is in elements per point, divided by `divisor`.
-struct Access {
-  ValueId value;
-  std::string name;  // of the parameter
-  DType dtype;
-  std::vector<std::int64_t> steps;
-  int divisor = 1;  // 2: one element per pair
-  int alignment_bytes = 16;
-
-  bool repeats() const {
-    return std::ranges::all_of(steps, [](std::int64_t step) { return step == 0; });
-  }
-  // Whether n points along the first part are a pack of n / divisor adjacent, aligned elements.
-  bool has_packs(std::int64_t n) const {
-    const std::int64_t elements = n / divisor;
-    const auto bytes = elements * static_cast<std::int64_t>(size_of(dtype));
-    const bool aligned = alignment_bytes >= std::min<std::int64_t>(bytes, 16) &&
-                         std::has_single_bit(static_cast<std::uint64_t>(elements));
-    return aligned && steps[0] == 1 &&
-           std::all_of(steps.begin() + 1, steps.end(),
-                       [&](std::int64_t step) { return step % n == 0; });
-  }
-};
-
 class Writer {
  public:
-  Writer(const FusedBody& body, std::span<const FusedOperand> leaves,
-         std::span<const FusedOperand> outputs)
-      : body_(body), p_(body.program) {
-    for (std::size_t i = 0; i < p_.leaves.size(); ++i) {
-      if (!body.places[at(p_.leaves[i])]) continue;  // an unread leaf
-      add(p_.leaves[i], fmt::format("x{}", i), leaves[i], body.per_pair[i]);
-      read_.push_back(i);
-    }
-    operands_ = accesses_.size();
-    for (std::size_t i = 0; i < p_.outputs.size(); ++i) {
-      add(p_.outputs[i].value, fmt::format("y{}", i), outputs[i], false);
-    }
-    merge_parts();
-    choose_pack();
-    choose_threads();
-  }
+  Writer(const FusedBody& body, const FusedLayout& layout)
+      : body_(body), p_(body.program), layout_(layout) {}
 
   FusedText write();
 
  private:
   bool has_rows() const { return body_.width != 0; }
   bool adds_rows() const { return body_.rows_per_block != 0; }
-  bool is_output(const Access& a) const {
-    return &a - accesses_.data() >= std::ptrdiff_t(operands_);
-  }
-
-  void add(ValueId id, std::string name, const FusedOperand& operand, bool per_pair) {
-    Access a{id, std::move(name), p_.type(id).dtype, {}, per_pair ? 2 : 1, operand.alignment_bytes};
-    for (std::size_t i = 0; i + 1 < body_.cuts.size(); ++i) {
-      const std::int64_t cut = body_.cuts[i];
-      // One element per pair: half a step along the innermost part.
-      const std::int64_t step = per_pair && cut == 1
-                                    ? operand.strides.back()
-                                    : a.divisor * body_.step(id, operand.strides, cut);
-      a.steps.push_back(step);
-    }
-    accesses_.push_back(std::move(a));
-  }
-
-  // Merges parts that are contiguous in all operands and results; rows are kept apart.
-  void merge_parts() {
-    std::vector<std::vector<std::int64_t>> steps(accesses_.size());
-    for (std::size_t i = 0; i + 1 < body_.cuts.size(); ++i) {
-      const Part part{body_.cuts[i], body_.cuts[i + 1] / body_.cuts[i]};
-      bool merges = !parts_.empty() && part.cut != body_.width;
-      for (std::size_t a = 0; a < accesses_.size() && merges; ++a) {
-        merges = accesses_[a].steps[i] == steps[a].back() * parts_.back().size;
-      }
-      if (merges) {
-        parts_.back().size *= part.size;
-        continue;
-      }
-      parts_.push_back(part);
-      for (std::size_t a = 0; a < accesses_.size(); ++a) {
-        steps[a].push_back(accesses_[a].steps[i]);
-      }
-    }
-    if (parts_.empty()) {
-      parts_.push_back({1, 1});
-      for (auto& s : steps) s.push_back(0);
-    }
-    for (std::size_t a = 0; a < accesses_.size(); ++a) accesses_[a].steps = std::move(steps[a]);
-  }
-
-  // Sets the number of adjacent points per thread.
-  void choose_pack() {
-    const bool narrow = std::ranges::any_of(accesses_, [](const Access& a) {
-      return a.dtype == DType::kBF16 || a.dtype == DType::kF16;
-    });
-    pack_ = narrow && body_.count >= kManyPoints ? 8 : 4;
-    while (parts_[0].size % pack_ != 0) pack_ /= 2;
-  }
-
-  void choose_threads() {
-    if (!has_rows()) {
-      lanes_ = kPointThreads;
-      return;
-    }
-    const std::int64_t packs = body_.width / pack_;
-    held_packs_ = std::max(std::clamp<std::int64_t>(ceil_div(packs, kRowThreads), 1, kHeldPacks),
-                           ceil_div(packs, kMostThreads));
-    lanes_ = ceil_div(ceil_div(packs, held_packs_), kWarp) * kWarp;
-    rows_per_block_ = lanes_ == kWarp && !adds_rows() ? kRowsPerBlock : 1;
-  }
-
-  std::int64_t held() const { return held_packs_ * pack_; }
-  bool fills_rows() const { return held() * lanes_ == body_.width; }
+  bool fills_rows() const { return layout_.held() * layout_.lanes == body_.width; }
 
   // --- text ---
   template <class... T>
@@ -195,7 +76,6 @@ class Writer {
   void compute_rows();
   void compute_blocks();
   void find_arrays();
-  std::int64_t farthest() const;
 
   // --- variables ---
   // A view uses the variable of its operand.
@@ -224,11 +104,7 @@ class Writer {
 
   const FusedBody& body_;
   const Program& p_;
-  std::vector<Access> accesses_;  // operands, then results
-  std::size_t operands_ = 0;
-  std::vector<std::size_t> read_;  // leaves
-  std::vector<Part> parts_;
-  std::int64_t pack_ = 1, held_packs_ = 1, lanes_ = 1, rows_per_block_ = 1;
+  const FusedLayout& layout_;
   std::vector<bool> arrays_;  // by value: one element for each point of a thread
   std::string text_;
   int depth_ = 1, reductions_ = 0;
@@ -236,12 +112,12 @@ class Writer {
 
 void Writer::signature() {
   std::string parameters;
-  for (const Access& a : accesses_) {
+  for (const Access& a : layout_.accesses) {
     parameters += fmt::format("{}{}{}* __restrict__ {}", parameters.empty() ? "" : ", ",
-                              is_output(a) ? "" : "const ", type_name(a.dtype), a.name);
+                              layout_.is_output(a) ? "" : "const ", type_name(a.dtype), a.name);
   }
   depth_ = 0;
-  line("extern \"C\" __global__ void __launch_bounds__({})", lanes_ * rows_per_block_);
+  line("extern \"C\" __global__ void __launch_bounds__({})", layout_.threads());
   line("{}({}) {{", kFusedKernelName, parameters);
   depth_ = 1;
 }
@@ -253,8 +129,8 @@ void Writer::coordinates(std::string index, std::size_t first, std::size_t last)
       line("const Index c{} = {};", k, index);
       break;
     }
-    line("const Index c{} = {} % {}u, q{} = {} / {}u;", k, index, parts_[k].size, k, index,
-         parts_[k].size);
+    line("const Index c{} = {} % {}u, q{} = {} / {}u;", k, index, layout_.parts[k].size, k, index,
+         layout_.parts[k].size);
     index = fmt::format("q{}", k);
   }
 }
@@ -262,7 +138,7 @@ void Writer::coordinates(std::string index, std::size_t first, std::size_t last)
 std::string Writer::offset(const Access& a, std::size_t first, std::size_t last) const {
   std::string out;
   for (std::size_t k = first; k < last; ++k) {
-    if (a.steps[k] == 0 || parts_[k].size == 1) continue;
+    if (a.steps[k] == 0 || layout_.parts[k].size == 1) continue;
     out += out.empty() ? "" : " + ";
     out += a.steps[k] == 1 ? fmt::format("c{}", k) : fmt::format("c{} * {}u", k, a.steps[k]);
   }
@@ -270,34 +146,28 @@ std::string Writer::offset(const Access& a, std::size_t first, std::size_t last)
 }
 
 std::string Writer::address(const Access& a) const {
-  const std::string elements = offset(a, 0, parts_.size());
+  const std::string elements = offset(a, 0, layout_.parts.size());
   return a.divisor == 1 ? fmt::format("{} + {}", a.name, elements)
                         : fmt::format("{} + ({}) / {}u", a.name, elements, a.divisor);
-}
-
-// The first part outside a row, or a block of rows, of `points` points.
-std::size_t first_part_behind(const std::vector<Part>& parts, std::int64_t points) {
-  return static_cast<std::size_t>(
-      std::ranges::count_if(parts, [&](const Part& part) { return part.cut < points; }));
 }
 
 // For each pack of the thread: k, and the coordinates of its first point.
 void Writer::each_pack(const std::function<void()>& body) {
   if (!has_rows()) return body();
   line("#pragma unroll");
-  line("for (int k = 0; k < {}; ++k) {{", held_packs_);
+  line("for (int k = 0; k < {}; ++k) {{", layout_.held_packs);
   ++depth_;
-  line("const Index column = (k * {}u + lane) * {}u;", lanes_, pack_);
+  line("const Index column = (k * {}u + lane) * {}u;", layout_.lanes, layout_.pack);
   if (!fills_rows()) line("if (column >= {}u) continue;", body_.width);
-  coordinates("column", 0, first_part_behind(parts_, body_.width));
+  coordinates("column", 0, layout_.first_part_behind(body_.width));
   body();
   --depth_;
   line("}}");
 }
 
 void Writer::load(const Access& a) {
-  const std::int64_t n = pack_ / a.divisor;
-  if (a.has_packs(pack_)) {
+  const std::int64_t n = layout_.pack / a.divisor;
+  if (a.has_packs(layout_.pack)) {
     line("load_pack<{}>({}, v{} + k * {});", n, address(a), a.value, n);
   } else {
     line("load_each<{}>({}, {}, v{} + k * {});", n, address(a), a.steps[0], a.value, n);
@@ -307,16 +177,16 @@ void Writer::load(const Access& a) {
 // All loads stand before the first use, so that they are in flight together.
 void Writer::load_all() {
   std::vector<const Access*> arrays;
-  for (std::size_t i = 0; i < operands_; ++i) {
-    const Access& a = accesses_[i];
+  for (std::size_t i = 0; i < layout_.operands; ++i) {
+    const Access& a = layout_.accesses[i];
     const std::string_view type = variable_type(a.dtype);
     if (!is_array(a.value)) {
-      const std::size_t rows = has_rows() ? first_part_behind(parts_, body_.width) : 0;
+      const std::size_t rows = has_rows() ? layout_.first_part_behind(body_.width) : 0;
       line("const {} v{} = to_float({}[{}]);", type, a.value, a.name,
-           a.repeats() ? "0" : offset(a, rows, parts_.size()));
+           a.repeats() ? "0" : offset(a, rows, layout_.parts.size()));
       continue;
     }
-    line("{} v{}[{}]{};", type, a.value, held() / a.divisor,
+    line("{} v{}[{}]{};", type, a.value, layout_.held() / a.divisor,
          fills_rows() || !has_rows() ? "" : " = {}");
     arrays.push_back(&a);
   }
@@ -330,7 +200,7 @@ void Writer::begin(const std::vector<ValueId>& results, bool array, int step) {
     arrays_[at(id)] = array;
     const std::string_view type = variable_type(p_.type(id).dtype);
     if (array) {
-      line("{} v{}[{}];", type, id, held());
+      line("{} v{}[{}];", type, id, layout_.held());
     } else {
       line("{} v{};", type, id);
     }
@@ -338,9 +208,9 @@ void Writer::begin(const std::vector<ValueId>& results, bool array, int step) {
   if (!array) return;
   line("#pragma unroll");
   if (step == 1) {
-    line("for (int j = 0; j < {}; ++j) {{", held());
+    line("for (int j = 0; j < {}; ++j) {{", layout_.held());
   } else {
-    line("for (int j = 0; j < {}; j += {}) {{", held(), step);
+    line("for (int j = 0; j < {}; j += {}) {{", layout_.held(), step);
   }
   ++depth_;
 }
@@ -357,7 +227,7 @@ void Writer::elementwise(const Node& node) {
   const DType to = p_.type(y).dtype;
   begin(node.outputs, array);
   const std::string result = element(y);
-  if (node.op->name == "cast") {
+  if (node.op->only_converts) {
     const DType from = p_.type(node.inputs[0]).dtype;
     const std::string x = element(node.inputs[0]);
     const std::string value = to == DType::kBool     ? x + " != 0.0f"
@@ -407,7 +277,8 @@ void Writer::reduce(const Node& node) {
   const ValueId x = node.inputs[0], y = node.outputs[0];
   if (body_.is_per_block(y)) {
     line("#pragma unroll");
-    line("for (int j = 0; j < {}; ++j) v{}[j] = Plus()(v{}[j], {});", held(), y, y, element(x));
+    line("for (int j = 0; j < {}; ++j) v{}[j] = Plus()(v{}[j], {});", layout_.held(), y, y,
+         element(x));
     return;
   }
   const bool is_sum = node.op->name == "sum";
@@ -417,18 +288,19 @@ void Writer::reduce(const Node& node) {
   arrays_[at(y)] = false;
   line("float p{} = {};", index, neutral);
   line("#pragma unroll");
-  line("for (int j = 0; j < {}; ++j) {{", held());
+  line("for (int j = 0; j < {}; ++j) {{", layout_.held());
   ++depth_;
   if (!fills_rows()) {
-    line("if (((j / {}) * {}u + lane) * {}u >= {}u) continue;", pack_, lanes_, pack_, body_.width);
+    line("if (((j / {}) * {}u + lane) * {}u >= {}u) continue;", layout_.pack, layout_.lanes,
+         layout_.pack, body_.width);
   }
   line("p{} = {}()(p{}, {});", index, functor, index, element(x));
   --depth_;
   line("}}");
-  if (lanes_ > kWarp) line("__shared__ float s{}[{}];", index, kWarp);
+  if (layout_.lanes > kWarp) line("__shared__ float s{}[{}];", index, kWarp);
   const std::string x_reduced =
-      fmt::format("row_reduce<{}, {}>(p{}, {}, {})", functor, lanes_, index, neutral,
-                  lanes_ > kWarp ? fmt::format("s{}", index) : "nullptr");
+      fmt::format("row_reduce<{}, {}>(p{}, {}, {})", functor, layout_.lanes, index, neutral,
+                  layout_.lanes > kWarp ? fmt::format("s{}", index) : "nullptr");
   line("const float v{} = {};", y, rounded(p_.type(y).dtype, x_reduced));
 }
 
@@ -448,34 +320,35 @@ void Writer::compute(const Node& node) {
 }
 
 void Writer::store(const Access& a) {
-  const bool packs = a.has_packs(pack_);
-  const std::string from = is_array(a.value) ? fmt::format("{} + k * {}", name(a.value), pack_)
-                                             : fmt::format("{}_all", a.name);
+  const bool packs = a.has_packs(layout_.pack);
+  const std::string from = is_array(a.value)
+                               ? fmt::format("{} + k * {}", name(a.value), layout_.pack)
+                               : fmt::format("{}_all", a.name);
   if (!is_array(a.value)) {
-    line("{} {}_all[{}];", variable_type(a.dtype), a.name, pack_);
+    line("{} {}_all[{}];", variable_type(a.dtype), a.name, layout_.pack);
     line("#pragma unroll");
-    line("for (int j = 0; j < {}; ++j) {}_all[j] = {};", pack_, a.name, name(a.value));
+    line("for (int j = 0; j < {}; ++j) {}_all[j] = {};", layout_.pack, a.name, name(a.value));
   }
   if (packs) {
-    line("if ({} != nullptr) store_pack<{}>({}, {});", a.name, pack_, address(a), from);
+    line("if ({} != nullptr) store_pack<{}>({}, {});", a.name, layout_.pack, address(a), from);
   } else {
-    line("if ({} != nullptr) store_each<{}>({}, {}, {});", a.name, pack_, address(a), a.steps[0],
-         from);
+    line("if ({} != nullptr) store_each<{}>({}, {}, {});", a.name, layout_.pack, address(a),
+         a.steps[0], from);
   }
 }
 
 void Writer::store_all() {
   std::vector<const Access*> points;
-  for (std::size_t i = operands_; i < accesses_.size(); ++i) {
-    const Access& a = accesses_[i];
+  for (std::size_t i = layout_.operands; i < layout_.accesses.size(); ++i) {
+    const Access& a = layout_.accesses[i];
     if (body_.is_per_block(a.value)) continue;
     if (!body_.is_per_row(a.value)) {
       points.push_back(&a);
       continue;
     }
-    const std::size_t rows = first_part_behind(parts_, body_.width);
+    const std::size_t rows = layout_.first_part_behind(body_.width);
     line("if ({} != nullptr && lane == 0) set({}[{}], {});", a.name, a.name,
-         offset(a, rows, parts_.size()), name(a.value));
+         offset(a, rows, layout_.parts.size()), name(a.value));
   }
   if (points.empty()) return;
   each_pack([&] {
@@ -486,30 +359,31 @@ void Writer::store_all() {
 // Stores the sums over the rows of a block, complete after its last row.
 void Writer::store_sums() {
   line("const Index block = blockIdx.x;");
-  coordinates("block", first_part_behind(parts_, body_.width * body_.rows_per_block),
-              parts_.size());
+  coordinates("block", layout_.first_part_behind(body_.width * body_.rows_per_block),
+              layout_.parts.size());
   each_pack([&] {
-    for (std::size_t i = operands_; i < accesses_.size(); ++i) {
-      if (body_.is_per_block(accesses_[i].value)) store(accesses_[i]);
+    for (std::size_t i = layout_.operands; i < layout_.accesses.size(); ++i) {
+      if (body_.is_per_block(layout_.accesses[i].value)) store(layout_.accesses[i]);
     }
   });
 }
 
 void Writer::compute_points() {
-  line("const Index pack = Index{{blockIdx.x}} * {}u + threadIdx.x;", kPointThreads);
-  const std::int64_t packs = body_.count / pack_;
-  if (packs % kPointThreads != 0) line("if (pack >= {}u) return;", packs);
+  line("const Index pack = Index{{blockIdx.x}} * {}u + threadIdx.x;", layout_.lanes);
+  const std::int64_t packs = body_.count / layout_.pack;
+  if (packs % layout_.lanes != 0) line("if (pack >= {}u) return;", packs);
   line("constexpr int k = 0;");
-  coordinates(fmt::format("(pack * {}u)", pack_), 0, parts_.size());
+  coordinates(fmt::format("(pack * {}u)", layout_.pack), 0, layout_.parts.size());
   compute_all();
 }
 
 void Writer::compute_rows() {
   const std::int64_t rows = body_.count / body_.width;
-  line("const unsigned lane = threadIdx.x % {}u;", lanes_);
-  line("const Index row = Index{{blockIdx.x}} * {}u + threadIdx.x / {}u;", rows_per_block_, lanes_);
-  if (rows % rows_per_block_ != 0) line("if (row >= {}u) return;", rows);
-  coordinates("row", first_part_behind(parts_, body_.width), parts_.size());
+  line("const unsigned lane = threadIdx.x % {}u;", layout_.lanes);
+  line("const Index row = Index{{blockIdx.x}} * {}u + threadIdx.x / {}u;", layout_.rows_per_block,
+       layout_.lanes);
+  if (rows % layout_.rows_per_block != 0) line("if (row >= {}u) return;", rows);
+  coordinates("row", layout_.first_part_behind(body_.width), layout_.parts.size());
   compute_all();
 }
 
@@ -518,14 +392,16 @@ void Writer::compute_blocks() {
   line("const unsigned lane = threadIdx.x;");
   for (const Node& node : p_.nodes) {
     if (node.op->is_view() || !body_.is_per_block(node.outputs[0])) continue;
-    line("float v{}[{}] = {{}};", node.outputs[0], held());
+    line("float v{}[{}] = {{}};", node.outputs[0], layout_.held());
   }
   line("for (unsigned r = 0; r < {}u; ++r) {{", body_.rows_per_block);
   ++depth_;
   line("const Index row = Index{{blockIdx.x}} * {}u + r;", body_.rows_per_block);
-  coordinates("row", first_part_behind(parts_, body_.width), parts_.size());
+  coordinates("row", layout_.first_part_behind(body_.width), layout_.parts.size());
   compute_all();
-  if (lanes_ > kWarp && reductions_ > 0) line("__syncthreads();  // the scratch is free again");
+  if (layout_.lanes > kWarp && reductions_ > 0) {
+    line("__syncthreads();  // the scratch is free again");
+  }
   --depth_;
   line("}}");
   store_sums();
@@ -539,52 +415,37 @@ void Writer::compute_all() {
 
 void Writer::find_arrays() {
   arrays_.assign(p_.values.size(), true);
-  for (std::size_t i = 0; i < operands_; ++i) {
-    const Access& a = accesses_[i];
+  for (std::size_t i = 0; i < layout_.operands; ++i) {
+    const Access& a = layout_.accesses[i];
     arrays_[at(a.value)] = !a.repeats() && !body_.is_per_row(a.value);
   }
 }
 
-// The largest element offset in any operand or result.
-std::int64_t Writer::farthest() const {
-  std::int64_t out = body_.count;
-  for (const Access& a : accesses_) {
-    std::int64_t last = 0;
-    for (std::size_t k = 0; k < parts_.size(); ++k) last += (parts_[k].size - 1) * a.steps[k];
-    out = std::max(out, last);
-  }
-  return out;
-}
-
 FusedText Writer::write() {
   find_arrays();
-  text_ = fmt::format("using Index = unsigned{};\n", farthest() >> 31 == 0 ? "" : " long long");
+  const bool is_small = std::max(body_.count, layout_.largest_offset()) >> 31 == 0;
+  text_ = fmt::format("using Index = unsigned{};\n", is_small ? "" : " long long");
   signature();
-  FusedText out;
-  out.threads = static_cast<unsigned>(lanes_ * rows_per_block_);
-  const std::int64_t rows = has_rows() ? body_.count / body_.width : 0;
   if (adds_rows()) {
-    out.blocks = static_cast<unsigned>(rows / body_.rows_per_block);
     compute_blocks();
   } else if (has_rows()) {
-    out.blocks = static_cast<unsigned>(ceil_div(rows, rows_per_block_));
     compute_rows();
   } else {
-    out.blocks = static_cast<unsigned>(ceil_div(body_.count / pack_, kPointThreads));
     compute_points();
   }
   depth_ = 0;
   line("}}");
-  out.kernel = std::move(text_);
-  out.operands = std::move(read_);
-  return out;
+  return {.kernel = std::move(text_),
+          .blocks = static_cast<unsigned>(layout_.blocks),
+          .threads = static_cast<unsigned>(layout_.threads()),
+          .operands = layout_.read};
 }
 
 }  // namespace
 
 FusedText write_fused_kernel(const FusedBody& body, std::span<const FusedOperand> leaves,
                              std::span<const FusedOperand> outputs) {
-  return Writer(body, leaves, outputs).write();
+  return Writer(body, lay_out(body, leaves, outputs)).write();
 }
 
 std::string with_device_text(const std::string& kernel) {

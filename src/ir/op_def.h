@@ -152,6 +152,8 @@ struct OpDef {
   // Kernels widen narrower operands to float32 themselves: passing bfloat16 or float16 gives the
   // same bits as passing its float32 copy.
   bool widens = false;
+  // The result is the operand in another dtype, rounded to it, and nothing else.
+  bool only_converts = false;
 
   // Outputs that may take an input's storage when no later node reads that input.
   std::vector<Donation> donates = {};

@@ -215,6 +215,7 @@ void register_others() {
                    [](Expansion e) {
                      return e.attrs.dtype("dtype") == e.inputs[0].dtype() ? e.inputs[0] : Val{};
                    },
+               .only_converts = true,
                .cheap_to_recompute = true});
 }
 

@@ -1,7 +1,7 @@
 // Fusion: replaces each region of elementwise ops, rotations, row ops and views by one node.
 #pragma once
 
-#include "ir/program.h"
+#include "ir/op_def.h"
 
 namespace tracestep {
 
@@ -12,5 +12,8 @@ namespace tracestep {
 // its result in that order. Casts of weights, gradients and the optimizer are not fused: their
 // results take the storage of a leaf, and fused nodes have no donations.
 Program fuse(const Program& program);
+
+// A device without a kernel for it cannot run what `fuse` makes.
+const OpDef& op_of_fused_nodes();
 
 }  // namespace tracestep

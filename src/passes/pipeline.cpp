@@ -52,7 +52,7 @@ bool has_kernel(const Options& o, const OpDef& op) {
 
 // Fused nodes need a device that compiles kernels at run time.
 bool fuses(const Options& o) {
-  return o.compile && has_kernel(o, find_op("fused"));
+  return o.compile && has_kernel(o, op_of_fused_nodes());
 }
 
 bool chooses(const Options& o) {

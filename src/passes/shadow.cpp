@@ -69,7 +69,7 @@ class Shadow {
     const Value& value = program_.value(id);
     if (value.role != Role::kGradient || value.producer == kNoNode) return r_.map(id);
     const Node& producer = program_.node(value.producer);
-    const bool widened = producer.op == &find_op("cast") &&
+    const bool widened = producer.op->only_converts &&
                          is_low_precision(program_.type(producer.inputs[0]).dtype) &&
                          !is_low_precision(value.type.dtype);
     if (!widened) return r_.map(id);

@@ -1,0 +1,153 @@
+#include "codegen/fused_layout.h"
+
+#include <algorithm>
+#include <bit>
+
+#include <fmt/format.h>
+
+namespace tracestep {
+namespace {
+
+constexpr std::int64_t kPointThreads = 256;  // of a block where nothing is reduced
+constexpr std::int64_t kWarp = 32;
+constexpr std::int64_t kRowThreads = 256;  // wanted; long rows get more
+constexpr std::int64_t kMostThreads = 1024;
+constexpr std::int64_t kHeldPacks = 4;     // of a row, per thread, before a row gets more threads
+constexpr std::int64_t kRowsPerBlock = 4;  // of rows that a warp holds
+// With at least this many points there are enough threads for 16 bytes of 16-bit elements each.
+constexpr std::int64_t kManyPoints = std::int64_t{1} << 22;
+
+std::size_t at(std::int32_t id) {
+  return static_cast<std::size_t>(id);
+}
+
+std::int64_t ceil_div(std::int64_t a, std::int64_t b) {
+  return (a + b - 1) / b;
+}
+
+Access access_of(const FusedBody& body, ValueId id, std::string name, const FusedOperand& operand,
+                 bool per_pair) {
+  Access a{id, std::move(name),  body.program.type(id).dtype,
+           {}, per_pair ? 2 : 1, operand.alignment_bytes};
+  for (std::size_t i = 0; i + 1 < body.cuts.size(); ++i) {
+    const std::int64_t cut = body.cuts[i];
+    // One element per pair: half a step along the innermost part.
+    const std::int64_t step = per_pair && cut == 1
+                                  ? operand.strides.back()
+                                  : a.divisor * body.step(id, operand.strides, cut);
+    a.steps.push_back(step);
+  }
+  return a;
+}
+
+void add_accesses(const FusedBody& body, std::span<const FusedOperand> leaves,
+                  std::span<const FusedOperand> outputs, FusedLayout& out) {
+  const Program& p = body.program;
+  for (std::size_t i = 0; i < p.leaves.size(); ++i) {
+    if (!body.places[at(p.leaves[i])]) continue;  // an unread leaf
+    out.accesses.push_back(
+        access_of(body, p.leaves[i], fmt::format("x{}", i), leaves[i], body.per_pair[i]));
+    out.read.push_back(i);
+  }
+  out.operands = out.accesses.size();
+  for (std::size_t i = 0; i < p.outputs.size(); ++i) {
+    out.accesses.push_back(
+        access_of(body, p.outputs[i].value, fmt::format("y{}", i), outputs[i], false));
+  }
+}
+
+// Merges parts that are contiguous in all operands and results; rows are kept apart.
+void merge_parts(const FusedBody& body, FusedLayout& out) {
+  std::vector<std::vector<std::int64_t>> steps(out.accesses.size());
+  for (std::size_t i = 0; i + 1 < body.cuts.size(); ++i) {
+    const Part part{body.cuts[i], body.cuts[i + 1] / body.cuts[i]};
+    bool merges = !out.parts.empty() && part.cut != body.width;
+    for (std::size_t a = 0; a < out.accesses.size() && merges; ++a) {
+      merges = out.accesses[a].steps[i] == steps[a].back() * out.parts.back().size;
+    }
+    if (merges) {
+      out.parts.back().size *= part.size;
+      continue;
+    }
+    out.parts.push_back(part);
+    for (std::size_t a = 0; a < out.accesses.size(); ++a) {
+      steps[a].push_back(out.accesses[a].steps[i]);
+    }
+  }
+  if (out.parts.empty()) {
+    out.parts.push_back({1, 1});
+    for (auto& s : steps) s.push_back(0);
+  }
+  for (std::size_t a = 0; a < out.accesses.size(); ++a) out.accesses[a].steps = std::move(steps[a]);
+}
+
+void choose_pack(const FusedBody& body, FusedLayout& out) {
+  const bool narrow = std::ranges::any_of(out.accesses, [](const Access& a) {
+    return a.dtype == DType::kBF16 || a.dtype == DType::kF16;
+  });
+  out.pack = narrow && body.count >= kManyPoints ? 8 : 4;
+  while (out.parts[0].size % out.pack != 0) out.pack /= 2;
+}
+
+void choose_threads(const FusedBody& body, FusedLayout& out) {
+  if (body.width == 0) {
+    out.lanes = kPointThreads;
+    return;
+  }
+  const std::int64_t packs = body.width / out.pack;
+  out.held_packs = std::max(std::clamp<std::int64_t>(ceil_div(packs, kRowThreads), 1, kHeldPacks),
+                            ceil_div(packs, kMostThreads));
+  out.lanes = ceil_div(ceil_div(packs, out.held_packs), kWarp) * kWarp;
+  out.rows_per_block = out.lanes == kWarp && body.rows_per_block == 0 ? kRowsPerBlock : 1;
+}
+
+std::int64_t blocks_of(const FusedBody& body, const FusedLayout& layout) {
+  if (body.width == 0) return ceil_div(body.count / layout.pack, layout.lanes);
+  const std::int64_t rows = body.count / body.width;
+  return body.rows_per_block != 0 ? rows / body.rows_per_block
+                                  : ceil_div(rows, layout.rows_per_block);
+}
+
+}  // namespace
+
+bool Access::repeats() const {
+  return std::ranges::all_of(steps, [](std::int64_t step) { return step == 0; });
+}
+
+bool Access::has_packs(std::int64_t n) const {
+  const std::int64_t elements = n / divisor;
+  const auto bytes = elements * static_cast<std::int64_t>(size_of(dtype));
+  const bool aligned = alignment_bytes >= std::min<std::int64_t>(bytes, 16) &&
+                       std::has_single_bit(static_cast<std::uint64_t>(elements));
+  return aligned && steps[0] == 1 &&
+         std::all_of(steps.begin() + 1, steps.end(),
+                     [&](std::int64_t step) { return step % n == 0; });
+}
+
+std::size_t FusedLayout::first_part_behind(std::int64_t points) const {
+  return static_cast<std::size_t>(
+      std::ranges::count_if(parts, [&](const Part& part) { return part.cut < points; }));
+}
+
+std::int64_t FusedLayout::largest_offset() const {
+  std::int64_t out = 0;
+  for (const Access& a : accesses) {
+    std::int64_t last = 0;
+    for (std::size_t k = 0; k < parts.size(); ++k) last += (parts[k].size - 1) * a.steps[k];
+    out = std::max(out, last);
+  }
+  return out;
+}
+
+FusedLayout lay_out(const FusedBody& body, std::span<const FusedOperand> leaves,
+                    std::span<const FusedOperand> outputs) {
+  FusedLayout out;
+  add_accesses(body, leaves, outputs, out);
+  merge_parts(body, out);
+  choose_pack(body, out);
+  choose_threads(body, out);
+  out.blocks = blocks_of(body, out);
+  return out;
+}
+
+}  // namespace tracestep

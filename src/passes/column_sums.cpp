@@ -1,0 +1,117 @@
+#include "passes/column_sums.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "analysis/fused_body.h"
+#include "ir/rewrite.h"
+#include "passes/decompose.h"
+#include "passes/simplify.h"
+
+namespace tracestep {
+namespace {
+
+// The fewest parts that a sum over all rows is split into; each part is one block.
+constexpr std::int64_t kFewestParts = 256;
+
+// How many rows a block sums; 1: there are too few rows to split the sum.
+std::int64_t rows_per_part(std::int64_t rows) {
+  std::int64_t out = 1;
+  while (out < kMostRowsPerBlock && rows % (2 * out) == 0 && rows / (2 * out) >= kFewestParts) {
+    out *= 2;
+  }
+  return out;
+}
+
+// Whether the node sums [..., W] over all dimensions but the last.
+bool sums_columns(const Program& p, const Node& node) {
+  if (node.op->fusion != Fusion::kRows || node.op->decompose) return false;
+  const int rank = p.type(node.inputs[0]).shape.rank();
+  Dims axes = node.attrs.ints("axes");
+  std::sort(axes.begin(), axes.end());
+  for (int i = 0; i < axes.rank(); ++i) {
+    if (axes[i] != i) return false;
+  }
+  return rank > 1 && axes.rank() == rank - 1 && p.type(node.outputs[0]).shape.rank() == 1;
+}
+
+// Splits column sums into two steps: over the rows of a part, then over the parts. nullopt: there
+// are no column sums, or too few rows.
+std::optional<Program> in_two_steps(const Program& program) {
+  Rewriter r(program, "fuse");
+  bool changed = false;
+  for (const Node& node : program.nodes) {
+    const bool sums = sums_columns(program, node);
+    const Type type = sums ? program.type(node.inputs[0]) : Type{DType::kF32, {1}};
+    const std::int64_t width = type.shape.back(),
+                       rows = type.count() / std::max<std::int64_t>(width, 1);
+    const std::int64_t together = rows_per_part(rows);
+    if (together == 1) {
+      r.copy(node);
+      continue;
+    }
+    changed = true;
+    Builder& b = r.builder();
+    const Val x = b.call1("reshape", {r.map(node.inputs[0])},
+                          {{"shape", Dims{rows / together, together, width}}});
+    const Val parts = b.call(*node.op, {x}, {{"axes", Dims{1}}}).front();
+    r.replace(node, b.call(*node.op, {parts}, {{"axes", Dims{0}}}));
+  }
+  if (!changed) return std::nullopt;
+  return r.finish();
+}
+
+// Whether the program without its final sums over parts is one walk.
+bool walks_but_for_last_sums(Program parts) {
+  for (Output& o : parts.outputs) {
+    for (ValueId id = o.value;;) {
+      const NodeId maker = parts.value(id).producer;
+      if (maker == kNoNode || parts.node(maker).inputs.size() != 1) break;
+      id = parts.node(maker).inputs[0];
+      if (!sums_columns(parts, parts.node(maker))) continue;
+      o.value = id;
+      break;
+    }
+  }
+  return find_walk(remove_dead_nodes(parts)).has_value();
+}
+
+// A decomposition of the node with column sums in two steps, so that it can be fused; nullopt: the
+// node stays as it is.
+std::optional<Program> parts_of(const Program& program, const Node& node) {
+  if (node.op->fusion != Fusion::kRows || !node.op->decompose) return std::nullopt;
+  Builder b("parts");
+  std::vector<Val> inputs;
+  for (ValueId id : node.inputs) {
+    inputs.push_back(b.input(fmt::format("x{}", inputs.size()), program.type(id)));
+  }
+  const std::vector<Val> results = b.call(*node.op, inputs, node.attrs);
+  for (std::size_t i = 0; i < results.size(); ++i) b.output(fmt::format("y{}", i), results[i]);
+  const Program alone = b.finish();
+  if (find_walk(alone)) return std::nullopt;
+  const Program whole =
+      decompose(alone, [](const OpDef& op) { return op.fusion == Fusion::kRows; });
+  std::optional<Program> parts = in_two_steps(whole);
+  if (!parts) return std::nullopt;
+  parts = simplify(*parts);
+  return walks_but_for_last_sums(*parts) ? parts : std::nullopt;
+}
+
+}  // namespace
+
+Program split_column_sums(const Program& program) {
+  Rewriter r(program, "fuse");
+  for (const Node& node : program.nodes) {
+    const std::optional<Program> parts = parts_of(program, node);
+    if (!parts) {
+      r.copy(node);
+      continue;
+    }
+    const auto guard = r.from(node);
+    r.replace(node, inline_program(r.builder(), *parts, r.inputs(node)));
+  }
+  return r.finish();
+}
+
+}  // namespace tracestep

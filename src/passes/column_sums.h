@@ -1,0 +1,13 @@
+// Ops on rows that also sum columns (the gradient of a norm's weight), in parts that can be fused.
+#pragma once
+
+#include "ir/program.h"
+
+namespace tracestep {
+
+// Replaces such an op by its decomposition, where each column is summed in two steps: over the rows
+// of a part, which a block of a fused kernel does while it has the rows, then over the parts. Ops
+// with too few rows, and those that still would not fit into one walk, stay as they are.
+Program split_column_sums(const Program& program);
+
+}  // namespace tracestep

@@ -1,0 +1,66 @@
+// The regions of a program that `fuse` turns into single nodes, and the node that each becomes.
+#pragma once
+
+#include <vector>
+
+#include "ir/program.h"
+
+namespace tracestep {
+
+// The readers of a value: nodes (views included) and the end of the program.
+struct Readers {
+  std::vector<std::vector<NodeId>> nodes;
+  std::vector<bool> at_end;
+
+  explicit Readers(const Program& p);
+};
+
+using Members = std::vector<NodeId>;  // computing nodes, in program order
+
+// A region as the node that will stand for it.
+struct FusedNode {
+  Program body{};
+  std::vector<ValueId> operands;  // of the program, in the order of the body's leaves
+  std::vector<ValueId> results;   // of the program, in the order of the body's outputs
+};
+
+class Regions {
+ public:
+  // Every node that may be fused is a region of its own.
+  explicit Regions(const Program& program);
+
+  // Joins neighbours in the dataflow, then regions that read the same operand, while the result is
+  // one walk (analysis/fused_body.h) and no path between its nodes leaves it.
+  void grow();
+
+  const std::vector<Members>& all() const { return regions_; }
+  // -1: the node stays as it is.
+  int region_of(NodeId id) const { return region_of_[static_cast<std::size_t>(id)]; }
+  const Readers& readers() const { return readers_; }
+  // Nodes that must run before `id` although it reads none of their results.
+  const std::vector<NodeId>& before(NodeId id) const {
+    return before_[static_cast<std::size_t>(id)];
+  }
+
+  // The fused node of the region with the results `wanted`: values of its nodes, or views of them.
+  FusedNode node_of(const Members& region, const std::vector<ValueId>& wanted) const;
+  // The region's values that are read outside it.
+  std::vector<ValueId> results_of(const Members& region) const;
+
+ private:
+  NodeId computed_by(ValueId id) const;
+  bool may_join(const Node& node) const;
+  void find_successors();
+  bool try_join(int a, int b);
+  bool leaves_and_returns(int a, int b) const;
+  void join_siblings();
+
+  const Program& program_;
+  Readers readers_;
+  std::vector<std::vector<NodeId>> successors_;
+  std::vector<std::vector<NodeId>> before_;  // of an update: who reads the old value
+  std::vector<int> region_of_;               // by node; -1: it stays as it is
+  std::vector<Members> regions_;             // without nodes: joined to another
+};
+
+}  // namespace tracestep
