@@ -3,6 +3,7 @@
 #include <bit>
 
 #include "base/integers.h"
+#include "base/log.h"
 
 namespace tracestep {
 namespace {
@@ -45,6 +46,9 @@ CompiledExecutor::CompiledExecutor(Store& store, const Program& program)
 CompiledExecutor::CompiledExecutor(Store& store, const Program& program, Plan plan)
     : StepExecutor(store, program, plan.buffer_plan), plan_(std::move(plan)) {
   allocate_arena();
+  if (device().allocator().is_guarded()) {
+    guard_ = std::make_unique<PlanGuard>(this->program(), plan_, device(), arena_);
+  }
   for (std::size_t b = 0; b < addresses_.size(); ++b) {
     const int place = plan_.place_of_buffer[b];
     if (place >= 0) addresses_[b] = arena_ + plan_.places[at(place)].offset;
@@ -72,7 +76,8 @@ void CompiledExecutor::allocate_arena() {
 
 void CompiledExecutor::run(Recorder* recorder) {
   release_outputs();
-  const bool is_plain = !is_observed(recorder) && !records_memory();
+  if (guard_ != nullptr) guard_->restart();
+  const bool is_plain = !is_observed(recorder) && !records_memory() && guard_ == nullptr;
   marks_->set(kFirst);
   if (!is_plain) {
     issue(recorder);
@@ -83,9 +88,18 @@ void CompiledExecutor::run(Recorder* recorder) {
   }
   marks_->set(kLast);
   done_ = static_cast<NodeId>(program().nodes.size()) - 1;
-  if (!is_plain || !may_capture_) return;
-  captured_ = device().capture([this] { launch_all(); });
+  if (is_plain && may_capture_) capture();
+}
+
+// The step has run by then, so that a device that cannot keep its launches is no reason to fail.
+void CompiledExecutor::capture() {
   may_capture_ = false;
+  try {
+    captured_ = device().capture([this] { launch_all(); });
+  } catch (const Error& e) {
+    log_warn("the launches of {} cannot be captured and are issued one by one: {}", program().name,
+             e.what());
+  }
 }
 
 void CompiledExecutor::launch_all() const {
@@ -94,6 +108,7 @@ void CompiledExecutor::launch_all() const {
 }
 
 void CompiledExecutor::begin(Launch& launch) {
+  if (guard_ != nullptr) guard_->before(launch);
   if (!records_memory()) return;
   for (int b : buffer_plan().allocated_at[at(launch.node)]) {
     const int place = plan_.place_of_buffer[at(b)];
@@ -105,6 +120,7 @@ void CompiledExecutor::begin(Launch& launch) {
 
 void CompiledExecutor::end(Launch& launch) {
   done_ = launch.node;
+  if (guard_ != nullptr) guard_->after(launch);
   if (!records_memory()) return;
   const int workspace = plan_.workspace_of[at(launch.node)];
   if (workspace >= 0) record(MemoryAction::kFree, plan_.places[at(workspace)]);

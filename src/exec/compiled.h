@@ -4,6 +4,7 @@
 #pragma once
 
 #include "analysis/plan.h"
+#include "exec/plan_guard.h"
 #include "exec/step_executor.h"
 
 namespace tracestep {
@@ -12,10 +13,13 @@ class CompiledExecutor final : public StepExecutor {
  public:
   // Allocates the arena. Errors as StepExecutor's; OutOfMemory is thrown here, never by a run.
   CompiledExecutor(Store& store, const Program& program);
+  // By a plan of one's own, which must be one of `program`.
+  CompiledExecutor(Store& store, const Program& program, Plan plan);
   ~CompiledExecutor() override;
 
-  // Uses the loop when single launches are observed (spans, pauses, a tracer, recorded memory), and
-  // for the first run, which lets the device load its code; the launches are captured after it.
+  // Uses the loop when single launches are observed (spans, pauses, a tracer, recorded memory, a
+  // guarded allocator), and for the first run, which lets the device load its code; the launches
+  // are captured after it. With a guarded allocator every launch is checked against the plan.
   void run(Recorder* recorder = nullptr) override;
   // The bytes stay in the arena until the next run, but outputs can no longer be read.
   void release_outputs() override;
@@ -23,20 +27,21 @@ class CompiledExecutor final : public StepExecutor {
   const Plan& plan() const { return plan_; }
 
  private:
-  CompiledExecutor(Store& store, const Program& program, Plan plan);
-
   void begin(Launch& launch) override;
   void end(Launch& launch) override;
   bool is_alive(int buffer) const override { return plan_.is_alive_after(buffer, done_); }
   void allocate_arena();
   void launch_all() const;
+  // Leaves captured_ empty where the device cannot, or fails to.
+  void capture();
   bool records_memory() const;
   // Records a planned event inside the arena in the allocator's recorder.
   void record(MemoryAction action, const Plan::Place& place);
 
   const Plan plan_;
   std::byte* arena_ = nullptr;
-  NodeId done_ = kNoNode;  // the last node that ran
+  std::unique_ptr<PlanGuard> guard_;  // only with a guarded allocator
+  NodeId done_ = kNoNode;             // the last node that ran
   std::unique_ptr<CapturedWork> captured_;
   bool may_capture_ = true;
   std::int64_t live_bytes_ = 0;  // of recorded events

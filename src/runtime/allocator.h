@@ -86,6 +86,8 @@ class Allocator {
   virtual Recorder* recorder() const = 0;
   // In address order.
   virtual std::vector<LiveAllocation> live() const = 0;
+  // Whether stray writes are looked for; executors then check their plans too.
+  virtual bool is_guarded() const { return false; }
   // The guaranteed alignment of every block, in bytes.
   virtual std::int64_t block_alignment() const = 0;
 };

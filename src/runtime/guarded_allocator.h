@@ -31,6 +31,7 @@ class GuardedAllocator final : public AccountedAllocator {
   void free(void* address) override;
   void trim() override;  // empties the quarantine
   std::vector<LiveAllocation> live() const override;
+  bool is_guarded() const override { return true; }
 
   // Verifies all live blocks and all in quarantine.
   void check_all();

@@ -5,59 +5,19 @@
 
 #include <cmath>
 
-#include "analysis/cost.h"
 #include "backends/null/null_device.h"
-#include "exec/eager.h"
+#include "exec/small_steps.h"
 #include "ops/functions.h"
-#include "spec/step_program.h"
 #include "support/backends.h"
 #include "support/faulting_device.h"
-#include "support/host_values.h"
 #include "train/model_store.h"
 
 namespace tracestep {
 namespace {
 
-RunSpec small_step(Mode mode, Granularity ops, AttentionForm attention = AttentionForm::kNaive) {
-  RunSpec spec;
-  spec.model = {.vocab = 31, .d_model = 16, .d_ff = 24, .layers = 2, .heads = 2};
-  spec.shape = {.batch = 2, .context = 7};
-  spec.mode = mode;
-  spec.ops = ops;
-  spec.attention = attention;
-  return spec;
-}
-
-// Random token ids, others for another round; a learning rate of 0.01 for the rank-0 inputs.
-void set_inputs(Executor& executor, int round = 0) {
-  for (ValueId id : executor.program().leaves) {
-    const Value& leaf = executor.program().value(id);
-    if (leaf.leaf != LeafKind::kInput) continue;
-    const std::string seed = fmt::format("{} {}", leaf.name, round);
-    executor.set_input(leaf.name,
-                       leaf.type.shape.empty()
-                           ? testing::from_doubles(leaf.type.dtype, {}, std::vector{0.01})
-                           : testing::random_tensor(leaf.type, seed, 0.0, 30.0));
-  }
-}
-
-// Every output of three runs on three batches, and the parameters after them.
-std::vector<std::vector<std::byte>> results(ExecutorKind kind, const RunSpec& spec,
-                                            Device& device) {
-  Store store(device);
-  const auto executor = make_executor(kind, store, step_program(spec, device));
-  initialize_parameters(store, 1);
-  std::vector<std::vector<std::byte>> out;
-  for (int round = 0; round < 3; ++round) {
-    set_inputs(*executor, round);
-    executor->run();
-    for (const Output& o : executor->program().outputs) {
-      out.push_back(executor->output(o.name).bytes);
-    }
-  }
-  for (const auto& [name, tensor] : parameters_of(store)) out.push_back(tensor.bytes);
-  return out;
-}
+using testing::results_of;
+using testing::set_inputs;
+using testing::small_step;
 
 class CompiledTest : public ::testing::TestWithParam<std::string> {
  protected:
@@ -78,8 +38,8 @@ TEST_P(CompiledNumbersTest, ItComputesTheBitsOfTheEagerOne) {
           RunSpec spec = small_step(mode, ops, attention);
           spec.precision = parse_precision("test", precision);
           const auto eager_device = make(), compiled_device = make();
-          EXPECT_EQ(results(ExecutorKind::kCompiled, spec, *compiled_device),
-                    results(ExecutorKind::kEager, spec, *eager_device))
+          EXPECT_EQ(results_of(ExecutorKind::kCompiled, spec, *compiled_device),
+                    results_of(ExecutorKind::kEager, spec, *eager_device))
               << name_of(mode) << " " << name_of(ops) << " " << name_of(attention) << " "
               << precision;
         }
@@ -149,13 +109,14 @@ TEST_P(CompiledTest, ThePeakIsThePredictedOneAndARunAllocatesNothing) {
   }
 }
 
-TEST_P(CompiledTest, OutOfMemoryIsNoticedWhenItIsMade) {
+TEST_P(CompiledTest, ALimitAtLeavesAndArenaPassesAndOneByteLessIsNoticedWhenItIsMade) {
   std::int64_t peak = 0;
   {
     const auto device = make();
     Store store(*device);
     const Program program = step_program(small_step(Mode::kStep, Granularity::kFused), *device);
-    peak = CompiledExecutor(store, program).predicted_peak_bytes();
+    const Plan plan = CompiledExecutor(store, program).plan();
+    peak = plan.leaf_bytes + plan.arena_bytes;
   }
   for (const std::int64_t limit : {peak, peak - 1}) {
     const auto device = make(limit);
@@ -163,7 +124,10 @@ TEST_P(CompiledTest, OutOfMemoryIsNoticedWhenItIsMade) {
       Store store(*device);
       const Program program = step_program(small_step(Mode::kStep, Granularity::kFused), *device);
       if (limit == peak) {
-        EXPECT_NO_THROW(CompiledExecutor(store, program));
+        CompiledExecutor executor(store, program);
+        initialize_parameters(store, 1);
+        set_inputs(executor);
+        EXPECT_NO_THROW(executor.run());
       } else {
         EXPECT_THROW(CompiledExecutor(store, program), OutOfMemory);
       }
@@ -211,102 +175,6 @@ INSTANTIATE_TEST_SUITE_P(Planned, CompiledTest, ::testing::Values("null"));
 INSTANTIATE_TEST_SUITE_P(Devices, CompiledTest, ::testing::ValuesIn(testing::backend_names()));
 INSTANTIATE_TEST_SUITE_P(Devices, CompiledNumbersTest,
                          ::testing::ValuesIn(testing::backend_names()));
-
-// A device that captures: what it launched meanwhile is issued again by a replay, and by nothing
-// else.
-class CapturingDevice final : public Device {
- public:
-  const std::string& name() const override { return device_->name(); }
-  const DeviceTraits& traits() const override { return device_->traits(); }
-  Allocator& allocator() override { return device_->allocator(); }
-  bool has_kernel(const OpDef& op) const override { return device_->has_kernel(op); }
-  std::unique_ptr<PreparedKernel> prepare(KernelSpec spec) override {
-    return std::make_unique<Kernel>(*this, device_->prepare(std::move(spec)));
-  }
-  bool supports(DType dtype) const override { return device_->supports(dtype); }
-  void copy_in(void* to, const void* from, std::int64_t bytes) override {
-    device_->copy_in(to, from, bytes);
-  }
-  void copy_out(void* to, const void* from, std::int64_t bytes) override {
-    device_->copy_out(to, from, bytes);
-  }
-  void zero(void* data, std::int64_t bytes) override { device_->zero(data, bytes); }
-  void* stream() override { return device_->stream(); }
-  std::unique_ptr<CapturedWork> capture(const std::function<void()>& issue) override {
-    auto out = std::make_unique<Work>(*this);
-    capturing_ = &out->launches;
-    issue();
-    capturing_ = nullptr;
-    return out;
-  }
-
-  int launches = 0, replays = 0;
-
- private:
-  using Launches = std::vector<std::function<void()>>;
-
-  class Kernel final : public PreparedKernel {
-   public:
-    Kernel(CapturingDevice& device, std::unique_ptr<PreparedKernel> inner)
-        : device_(device), inner_(std::move(inner)) {}
-    void launch(const LaunchOperands& at, const LaunchContext& context) override {
-      if (device_.capturing_ == nullptr) {
-        ++device_.launches;
-        return inner_->launch(at, context);
-      }
-      const std::vector<void*> inputs(at.inputs.begin(), at.inputs.end());
-      const std::vector<void*> outputs(at.outputs.begin(), at.outputs.end());
-      device_.capturing_->push_back([this, inputs, outputs, workspace = at.workspace, context] {
-        inner_->launch({inputs, outputs, workspace}, context);
-      });
-    }
-
-   private:
-    CapturingDevice& device_;
-    const std::unique_ptr<PreparedKernel> inner_;
-  };
-
-  struct Work final : CapturedWork {
-    explicit Work(CapturingDevice& to) : device(to) {}
-    void launch() override {
-      ++device.replays;
-      for (const auto& one : launches) one();
-    }
-    CapturingDevice& device;
-    Launches launches;
-  };
-
-  const std::unique_ptr<Device> device_ = testing::backend_named("cpu").make({});
-  Launches* capturing_ = nullptr;
-};
-
-TEST(CompiledCaptureTest, TheFirstRunIsCapturedAndTheOthersReplayIt) {
-  ops::register_all();
-  const RunSpec spec = small_step(Mode::kStep, Granularity::kFused);
-  const auto plain = testing::backend_named("cpu").make({});
-  CapturingDevice capturing;
-  EXPECT_EQ(results(ExecutorKind::kCompiled, spec, capturing),
-            results(ExecutorKind::kEager, spec, *plain));
-  EXPECT_EQ(capturing.replays, 2);
-  EXPECT_EQ(capturing.launches, launch_count(step_program(spec, capturing)));
-}
-
-TEST(CompiledCaptureTest, WhoeverListensToLaunchesGetsThemOneByOne) {
-  ops::register_all();
-  CapturingDevice device;
-  Store store(device);
-  CompiledExecutor executor(
-      store, step_program(small_step(Mode::kForwardBackward, Granularity::kFused), device));
-  initialize_parameters(store, 1);
-  set_inputs(executor);
-  Recorder recorder({.spans = true});
-  executor.run(&recorder);
-  executor.run();
-  executor.run(&recorder);
-  EXPECT_EQ(device.replays, 0);
-  executor.run();
-  EXPECT_EQ(device.replays, 1);
-}
 
 }  // namespace
 }  // namespace tracestep

@@ -10,30 +10,21 @@
 #include "ops/functions.h"
 #include "support/backends.h"
 #include "support/host_values.h"
+#include "support/wrapped_device.h"
 
 namespace tracestep {
 namespace {
 
 // A device that keeps the specs it was given.
-class SpyDevice final : public Device {
+class SpyDevice final : public testing::WrappedDevice {
  public:
-  const std::string& name() const override { return device_->name(); }
-  const DeviceTraits& traits() const override { return device_->traits(); }
-  Allocator& allocator() override { return device_->allocator(); }
-  bool has_kernel(const OpDef& op) const override { return device_->has_kernel(op); }
+  SpyDevice() : WrappedDevice(make_null_device()) {}
   std::unique_ptr<PreparedKernel> prepare(KernelSpec spec) override {
     specs.push_back(spec);
-    return device_->prepare(std::move(spec));
+    return WrappedDevice::prepare(std::move(spec));
   }
-  bool supports(DType dtype) const override { return device_->supports(dtype); }
-  void copy_in(void*, const void*, std::int64_t) override {}
-  void copy_out(void*, const void*, std::int64_t) override {}
-  void zero(void*, std::int64_t) override {}
 
   std::vector<KernelSpec> specs;
-
- private:
-  std::unique_ptr<Device> device_ = make_null_device();
 };
 
 TEST(LaunchesTest, AViewIsAlignedAsItsOffsetAllows) {

@@ -10,9 +10,11 @@
 namespace {
 
 std::atomic<std::ptrdiff_t> live_bytes, peak_bytes;
+std::atomic<std::int64_t> allocations, frees;
 
 void* counted(void* block) {
   if (block == nullptr) throw std::bad_alloc();
+  ++allocations;
   const auto size = static_cast<std::ptrdiff_t>(malloc_usable_size(block));
   const std::ptrdiff_t live = live_bytes += size;
   std::ptrdiff_t seen = peak_bytes;
@@ -23,6 +25,7 @@ void* counted(void* block) {
 
 void release(void* block) {
   if (block == nullptr) return;
+  ++frees;
   live_bytes -= static_cast<std::ptrdiff_t>(malloc_usable_size(block));
   std::free(block);
 }
@@ -35,6 +38,17 @@ void* operator new(std::size_t size) {
 void* operator new(std::size_t size, const std::nothrow_t&) noexcept {
   void* const block = std::malloc(std::max<std::size_t>(size, 1));
   return block == nullptr ? nullptr : counted(block);
+}
+void* operator new(std::size_t size, std::align_val_t alignment) {
+  const auto unit = static_cast<std::size_t>(alignment);
+  return counted(
+      std::aligned_alloc(unit, std::max<std::size_t>((size + unit - 1) / unit, 1) * unit));
+}
+void operator delete(void* block, std::align_val_t) noexcept {
+  release(block);
+}
+void operator delete(void* block, std::size_t, std::align_val_t) noexcept {
+  release(block);
 }
 void operator delete(void* block, const std::nothrow_t&) noexcept {
   release(block);
@@ -53,6 +67,12 @@ std::size_t allocation_peak_of(const std::function<void()>& run) {
   peak_bytes = before;
   run();
   return static_cast<std::size_t>(peak_bytes - before);
+}
+
+HeapCalls heap_calls_of(const std::function<void()>& run) {
+  const HeapCalls before{allocations, frees};
+  run();
+  return {allocations - before.allocations, frees - before.frees};
 }
 
 }  // namespace tracestep::testing

@@ -11,7 +11,7 @@ namespace tracestep::testing {
 class FaultingDevice::Kernel final : public PreparedKernel {
  public:
   Kernel(FaultingDevice& device, KernelSpec spec)
-      : device_(device), spec_(spec), inner_(device.device_->prepare(std::move(spec))) {}
+      : device_(device), spec_(spec), inner_(device.inner().prepare(std::move(spec))) {}
 
   void launch(const LaunchOperands& operands, const LaunchContext& context) override {
     device_.count_launch(spec_.op->name);
@@ -45,7 +45,7 @@ void FaultingDevice::count_launch(const std::string& op) {
 void FaultingDevice::spoil(void* result, const OperandSpec& spec) {
   const auto bytes = spec.shape.product() * static_cast<std::int64_t>(size_of(spec.dtype));
   const std::vector<std::byte> ones(static_cast<std::size_t>(bytes), std::byte{0xff});
-  device_->copy_in(result, ones.data(), bytes);
+  copy_in(result, ones.data(), bytes);
 }
 
 void FaultingDevice::throw_if_lost(const char* call) const {

@@ -4,7 +4,7 @@
 
 #include <memory>
 
-#include "runtime/device.h"
+#include "support/wrapped_device.h"
 
 namespace tracestep::testing {
 
@@ -15,36 +15,20 @@ enum class FaultKind {
   kNotFiniteResult,    // the launch leaves NaN in its first result, once
 };
 
-class FaultingDevice final : public Device {
+class FaultingDevice final : public WrappedDevice {
  public:
   FaultingDevice(std::unique_ptr<Device> device, FaultKind kind, int launch)
-      : device_(std::move(device)), kind_(kind), launches_left_(launch) {}
+      : WrappedDevice(std::move(device)), kind_(kind), launches_left_(launch) {}
 
-  const std::string& name() const override { return device_->name(); }
-  const DeviceTraits& traits() const override { return device_->traits(); }
-  Allocator& allocator() override { return device_->allocator(); }
-  bool has_kernel(const OpDef& op) const override { return device_->has_kernel(op); }
   std::unique_ptr<PreparedKernel> prepare(KernelSpec spec) override;
-  bool supports(DType dtype) const override { return device_->supports(dtype); }
-  void copy_in(void* device, const void* host, std::int64_t bytes) override {
-    device_->copy_in(device, host, bytes);
-  }
   void copy_out(void* host, const void* device, std::int64_t bytes) override {
     throw_if_lost("copy_out");
-    device_->copy_out(host, device, bytes);
+    WrappedDevice::copy_out(host, device, bytes);
   }
-  void zero(void* device, std::int64_t bytes) override { device_->zero(device, bytes); }
   void synchronize() override {
     throw_if_lost("synchronize");
-    device_->synchronize();
+    WrappedDevice::synchronize();
   }
-  bool is_asynchronous() const override { return device_->is_asynchronous(); }
-  std::unique_ptr<Marks> make_marks(std::size_t count) override {
-    return device_->make_marks(count);
-  }
-  void hold() override { device_->hold(); }
-  void release() override { device_->release(); }
-  void* stream() override { return device_->stream(); }
 
   // The next fault: at this launch from now on.
   void break_after(int launches) { launches_left_ = launches; }
@@ -59,7 +43,6 @@ class FaultingDevice final : public Device {
   void spoil(void* result, const OperandSpec& spec);
   void throw_if_lost(const char* call) const;
 
-  std::unique_ptr<Device> device_;
   FaultKind kind_;
   int launches_left_;
   bool lost_ = false;

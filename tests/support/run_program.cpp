@@ -1,7 +1,6 @@
 #include "support/run_program.h"
 
 #include "backends/reference/reference_device.h"
-#include "exec/eager.h"
 #include "ir/op_def.h"
 #include "ir/verify.h"
 #include "passes/as_float64.h"
@@ -12,7 +11,7 @@
 namespace tracestep::testing {
 namespace {
 
-void set_leaves(EagerExecutor& executor, Store& store, const Tensors& leaves) {
+void set_leaves(Executor& executor, Store& store, const Tensors& leaves) {
   const Program& program = executor.program();
   for (ValueId id : program.leaves) {
     const Value& leaf = program.value(id);
@@ -32,24 +31,20 @@ void set_leaves(EagerExecutor& executor, Store& store, const Tensors& leaves) {
 
 }  // namespace
 
-Tensors run_program(Device& device, const Program& program, const Tensors& leaves) {
-  const auto lacks_kernel = [&](const OpDef& op) {
-    return !op.is_view() && !device.has_kernel(op);
-  };
-  const Program executable = materialize(decompose(program, lacks_kernel));
-  verify(executable, VerifyStage::kMaterialized);
+Tensors run_once(ExecutorKind kind, Device& device, const Program& program, const Tensors& leaves) {
   const std::int64_t before = device.allocator().stats().requested_bytes;
   Tensors out;
   {
     Store store(device);
-    EagerExecutor executor(store, executable);
-    set_leaves(executor, store, leaves);
     device.allocator().reset_peak();
-    executor.run();
+    const auto executor = make_executor(kind, store, program);
+    set_leaves(*executor, store, leaves);
+    executor->run();
     const std::int64_t peak = device.allocator().stats().peak_requested_bytes - before;
-    TRACESTEP_CHECK(peak == executor.predicted_peak_bytes(), "peak of {}: {} bytes, predicted {}",
-                    program.name, peak, executor.predicted_peak_bytes());
-    for (const Output& output : program.outputs) out[output.name] = executor.output(output.name);
+    TRACESTEP_CHECK(peak == executor->predicted_peak_bytes(),
+                    "peak of {}, {}: {} bytes, predicted {}", program.name, name_of(kind), peak,
+                    executor->predicted_peak_bytes());
+    for (const Output& output : program.outputs) out[output.name] = executor->output(output.name);
     for (const Update& update : program.updates) {
       const std::string& name = program.value(update.leaf).name;
       out[name] = store.get(name);
@@ -57,6 +52,26 @@ Tensors run_program(Device& device, const Program& program, const Tensors& leave
   }
   TRACESTEP_CHECK(device.allocator().stats().requested_bytes == before, "{} leaks", program.name);
   device.allocator().trim();  // the guarded allocator looks for damage
+  return out;
+}
+
+Program executable(const Program& program, const Device& device) {
+  const auto lacks_kernel = [&](const OpDef& op) {
+    return !op.is_view() && !device.has_kernel(op);
+  };
+  Program out = materialize(decompose(program, lacks_kernel));
+  verify(out, VerifyStage::kMaterialized);
+  return out;
+}
+
+Tensors run_program(Device& device, const Program& program, const Tensors& leaves) {
+  const Program ready = executable(program, device);
+  Tensors out = run_once(ExecutorKind::kEager, device, ready, leaves);
+  if (!device.allocator().is_guarded()) return out;
+  for (const auto& [name, tensor] : run_once(ExecutorKind::kCompiled, device, ready, leaves)) {
+    TRACESTEP_CHECK(tensor.bytes == out.at(name).bytes, "{} of {} has other bits compiled", name,
+                    program.name);
+  }
   return out;
 }
 

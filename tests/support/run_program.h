@@ -5,6 +5,7 @@
 #include <string>
 
 #include "base/host_tensor.h"
+#include "exec/executor.h"
 #include "ir/program.h"
 #include "runtime/device.h"
 
@@ -12,10 +13,16 @@ namespace tracestep::testing {
 
 using Tensors = std::map<std::string, HostTensor, std::less<>>;
 
-// Makes the program executable on `device` (ops without a kernel decomposed, copies explicit),
-// runs it once, eagerly, and returns outputs by name and updated leaves under the leaf's name.
-// Leaves are converted to the leaf's dtype; a missing one is an error, except states (zero).
+// The program as `device` can run it: ops without a kernel decomposed, copies explicit.
+Program executable(const Program& program, const Device& device);
+
+// Runs an executable program once and returns outputs by name and updated leaves under the leaf's
+// name. Leaves are converted to the leaf's dtype; a missing one is an error, except states (zero).
 // Also checks that the peak of requested bytes is the predicted one, to the byte.
+Tensors run_once(ExecutorKind kind, Device& device, const Program& program, const Tensors& leaves);
+
+// Makes the program executable and runs it once, eagerly. On a device with a guarded allocator also
+// checks that the compiled executor, which watches its plan there, gives the same bits.
 Tensors run_program(Device& device, const Program& program, const Tensors& leaves);
 
 // The same on a fresh guarded reference device, after as_float64: the oracle's answer.
