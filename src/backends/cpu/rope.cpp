@@ -42,15 +42,32 @@ void rope_kernel(const KernelCall& call) {
   const std::int64_t width = y.shape.back(), length = y.shape.back(1), half = width / 2;
   if (y.count() == 0) return;
   const float sign = call.attrs.flag("inverse") ? -1.0f : 1.0f;
-  for_rows(call, y.count() / width, width, [&](std::int64_t row) {
+  // `from`: the row's first element, its neighbours `stride` apart.
+  const auto rotate_row = [&](std::int64_t row, const std::byte* from, std::int64_t stride) {
     const std::int64_t angles = row % length * half;
     for (std::int64_t j = 0; j < half; j += kTile / 2) {
       const std::int64_t n = std::min(kTile / 2, half - j), at = row * width + 2 * j;
+      const std::byte* piece = from + 2 * j * stride * x.element_bytes;
       Tile x_tile, cos_tile, sin_tile, y_tile;
-      rotate(n, read(x, at, 2 * n, x_tile), read(cos, angles + j, n, cos_tile),
-             read(sin, angles + j, n, sin_tile), sign, destination(y, at, y_tile));
+      const bool in_place = x.dtype == DType::kF32 && stride == 1;
+      if (!in_place) to_floats(piece, x.dtype, stride, 2 * n, x_tile.data);
+      rotate(n, in_place ? reinterpret_cast<const float*>(piece) : x_tile.data,
+             read(cos, angles + j, n, cos_tile), read(sin, angles + j, n, sin_tile), sign,
+             destination(y, at, y_tile));
       finish(y, at, 2 * n, y_tile);
     }
+  };
+  const std::int64_t rows = y.count() / width;
+  const std::int64_t per_chunk = std::max<std::int64_t>(1, kChunk / width);
+  for_chunks(call, ceil_div(rows, per_chunk), [&](std::int64_t chunk, int) {
+    std::int64_t row = chunk * per_chunk;
+    const std::int64_t count = std::min(rows - row, per_chunk);
+    for_runs(x, row * width, count * width,  // each run is a number of whole rows
+             [&](const std::byte* from, std::int64_t stride, std::int64_t elements) {
+               for (std::int64_t i = 0; i < elements; i += width, ++row) {
+                 rotate_row(row, from + i * stride * x.element_bytes, stride);
+               }
+             });
   });
 }
 
