@@ -62,28 +62,29 @@ class Autocast {
 
   Val cast(const Node& reader, std::size_t operand, Val value, DType to) {
     if (is_low_precision(to)) {
-      if (const Val shared = weight_cast(reader.inputs[operand], to)) return shared;
+      if (const Val shared = weight_cast(reader.inputs[operand], to, reader)) return shared;
     }
     const auto guard = rewriter_.from(reader);
     return rewriter_.builder().call1("cast", {value}, {{"dtype", to}});
   }
 
   // The shared cast of a weight, or a view of it where the program reads a view of the weight;
-  // "no value" for anything else.
-  Val weight_cast(ValueId id, DType to) {
+  // "no value" for anything else. It is the weight's, asked for where its first reader stands.
+  Val weight_cast(ValueId id, DType to, const Node& reader) {
     const auto found = weight_casts_.find(id);
     if (found != weight_casts_.end()) return found->second;
     const Value& value = program_.value(id);
     Val out;
     if (value.leaf == LeafKind::kParameter) {
-      Builder& b = rewriter_.builder();
-      const auto path = b.scope(component_path(value.name));
-      const auto pass = b.made_by("autocast");
-      out = b.call1("cast", {rewriter_.map(id)}, {{"dtype", to}});
-      b.set_role(out, Role::kWeightCast);
+      Node place = reader;
+      const Origin& line = reader.origin();
+      place.origins = {{component_path(value.name), Phase::kForward, line.file, line.line}};
+      const auto guard = rewriter_.from(place);
+      out = rewriter_.builder().call1("cast", {rewriter_.map(id)}, {{"dtype", to}});
+      rewriter_.builder().set_role(out, Role::kWeightCast);
     } else if (value.producer != kNoNode && program_.node(value.producer).op->is_view()) {
       const Node& view = program_.node(value.producer);
-      const Val base = weight_cast(view.inputs[0], to);
+      const Val base = weight_cast(view.inputs[0], to, reader);
       if (!base) return {};
       const auto guard = rewriter_.from(view);
       out = rewriter_.builder().call(*view.op, {base}, view.attrs).front();

@@ -46,6 +46,20 @@ class AutocastTest : public ::testing::Test {
   }
 };
 
+TEST_F(AutocastTest, ACastOfAWeightIsReportedWhereTheModelMultipliesIt) {
+  const Program program =
+      model_program(DType::kBF16, Mode::kForward, Granularity::kFused, "autocast");
+  int casts = 0;
+  for (const Node& node : program.nodes) {
+    if (program.value(node.outputs[0]).role != Role::kWeightCast) continue;
+    ++casts;
+    EXPECT_EQ(node.origin().file, "src/nn/transformer.cpp") << node.origin().path;
+    EXPECT_GT(node.origin().line, 0);
+    EXPECT_FALSE(node.origin().path.empty());
+  }
+  EXPECT_EQ(casts, 15);  // seven in each of two layers, and the head
+}
+
 TEST_F(AutocastTest, ProductsRunInTheLowDtypeAndAWeightIsCastOnce) {
   const Program out = autocast(parse_program(R"(program "p" {
     input %x : f32[2,4]
