@@ -1,6 +1,7 @@
 #include "lab/memory/fingerprint.h"
 
 #include <algorithm>
+#include <map>
 
 #include <fmt/format.h>
 
@@ -11,7 +12,7 @@ namespace {
 
 constexpr std::int64_t kRounding = 512;  // of blocks, where a trace has no requested sizes
 
-enum class Kind { kScores, kMask, kResidual, kHidden, kLogits, kWeight };
+enum class Kind { kScores, kMask, kWeight, kOther };
 
 struct Wanted {
   Kind kind;
@@ -37,9 +38,11 @@ std::vector<Wanted> wanted_of(const ModelConfig& m, BatchShape s) {
   };
   add(Kind::kScores, "scores", "BHT²", b * m.heads * t * t, {4, 2});
   add(Kind::kMask, "mask", "T²", t * t, {1, 4});
-  add(Kind::kResidual, "residual stream", "BTC", b * t * c, {4, 2});
-  add(Kind::kHidden, "feed-forward", "BTF", b * t * f, {4, 2});
-  add(Kind::kLogits, "logits", "BTV", b * t * m.vocab, {4, 2});
+  add(Kind::kOther, "residual stream", "BTC", b * t * c, {4, 2});
+  add(Kind::kOther, "feed-forward", "BTF", b * t * f, {4, 2});
+  add(Kind::kOther, "logits", "BTV", b * t * m.vocab, {4, 2});
+  add(Kind::kOther, "rows of scores", "BHT", b * m.heads * t, {4});
+  add(Kind::kOther, "rotation table", "TD/2", t * (c / m.heads) / 2, {4});
   add(Kind::kWeight, "feed-forward weight", "CF", c * f, {4, 2});
   add(Kind::kWeight, "projection weight", "C²", c * c, {4, 2});
   return out;
@@ -57,7 +60,7 @@ void count(const MemoryTrace& trace, std::vector<Wanted>& wanted) {
   for (const TraceEvent& e : trace.events) change(e.bytes, e.is_alloc ? 1 : -1);
 }
 
-// Other kinds of the same size cannot be told apart.
+// Others of the same size, which sizes alone cannot tell apart.
 std::string confusable(const std::vector<Wanted>& wanted, const Wanted& with) {
   std::string out;
   for (const Wanted& w : wanted) {
@@ -77,46 +80,213 @@ const char* reading_of(int scores) {
   }
 }
 
+Table table_of_kinds(const std::vector<Wanted>& wanted, const ModelConfig& model) {
+  Table out{.name = "fingerprint", .title = "What the trace holds, by size"};
+  out.columns = {text_column("tensor"),
+                 text_column("elements"),
+                 int_column("element_bytes", "bytes of one"),
+                 bytes_column("bytes", "bytes each"),
+                 int_column("most", "most at once"),
+                 real_column("per_layer", "per layer", "", 2),
+                 text_column("same_size_as", "same size as", "sizes cannot tell them apart")};
+  for (const Wanted& w : wanted) {
+    out.add_row({w.what, w.letters, std::int64_t{w.element_bytes}, w.bytes(), w.most,
+                 static_cast<double>(w.most) / static_cast<double>(model.layers),
+                 confusable(wanted, w)});
+  }
+  return out;
+}
+
+// --- from what the file says
+// ----------------------------------------------------------------------
+
+// Whether the file names the purpose of its allocations as our own snapshots do.
+bool has_categories(const MemoryTrace& trace) {
+  return std::ranges::any_of(trace.labels, [](const TraceLabel& label) {
+    return label.category == "parameter" || label.category == "activation";
+  });
+}
+
+bool is_below(const TraceLabel& label, std::string_view component) {
+  return label.scope.ends_with(component) ||
+         label.scope.find(std::string(component) + ".") != std::string::npos;
+}
+
+// Tensors of B·H·T² by the component that made them. Softmax works in the place of the scores where
+// it can, so what their product allocated is one of them; a cast beside the values is of the
+// weights.
+bool is_of_scores(const TraceLabel& label) {
+  return is_below(label, "attn.softmax") || is_below(label, "attn.mask") ||
+         (is_below(label, "attn.scores") && label.op == "matmul") ||
+         (is_below(label, "attn.values") && label.op == "cast");
+}
+
+bool is_of_mask(const TraceLabel& label) {
+  const bool is_mask = label.op == "le" || is_below(label, "attn.mask");
+  return is_mask && label.category != "workspace";
+}
+
+// "layers.2.attn.softmax" without its number.
+std::string component_of(const std::string& scope) {
+  const std::size_t number = scope.find('.');
+  const std::size_t end = number == std::string::npos ? number : scope.find('.', number + 1);
+  return scope.starts_with("layers.") && end != std::string::npos ? scope.substr(end + 1) : scope;
+}
+
+// How many score tensors that are kept for backward are alive at most, by what made them.
+class KeptScores {
+ public:
+  KeptScores(const MemoryTrace& trace, const std::vector<Wanted>& wanted) {
+    for (const TraceEvent& e : trace.events) {
+      if (!e.is_alloc) {
+        free(e.address);
+        continue;
+      }
+      if (e.label < 0) continue;
+      const TraceLabel& label = trace.labels[static_cast<std::size_t>(e.label)];
+      if (label.category != "activation" || !is_of_scores(label)) continue;
+      for (const Wanted& w : wanted) {
+        if (w.kind == Kind::kScores && w.bytes() == e.bytes) allocate(e.address, label, w);
+      }
+    }
+  }
+
+  // In each of `layers` layers.
+  void add_to(Fingerprint& out, std::int64_t layers) const {
+    std::string makers;
+    int narrow = 0;
+    for (const auto& [maker, counts] : by_maker_) {
+      const auto per_layer = static_cast<int>(counts.most / layers);
+      if (per_layer == 0) continue;
+      out.scores_per_layer += per_layer;
+      out.score_bytes = std::max(out.score_bytes, maker.element_bytes);
+      if (maker.is_copy) narrow += per_layer;
+      makers += fmt::format("{}{} of {}, {} bytes", makers.empty() ? "" : "; ", maker.op,
+                            maker.component, maker.element_bytes);
+    }
+    auto& notes = out.table.notes;
+    notes.push_back(fmt::format("{} tensors of BHT² per layer, by categories and frames{}{}{}",
+                                out.scores_per_layer, makers.empty() ? "" : " (", makers,
+                                makers.empty() ? "" : ")"));
+    notes.emplace_back(reading_of(out.scores_per_layer - narrow));
+    if (narrow > 0) {
+      notes.push_back(
+          fmt::format("{} of them a narrow copy of the weights for their product", narrow));
+    }
+  }
+
+ private:
+  struct Maker {
+    std::string component, op;
+    int element_bytes;
+    bool is_copy;  // of another one of them, in fewer bytes
+    friend auto operator<=>(const Maker&, const Maker&) = default;
+  };
+  struct Counts {
+    std::int64_t live = 0, most = 0;
+  };
+
+  void allocate(std::int64_t address, const TraceLabel& label, const Wanted& kind) {
+    const bool is_copy = is_below(label, "attn.values");
+    Counts& counts = by_maker_[{component_of(label.scope), label.op, kind.element_bytes, is_copy}];
+    counts.most = std::max(counts.most, ++counts.live);
+    live_[address] = &counts;
+  }
+  void free(std::int64_t address) {
+    const auto found = live_.find(address);
+    if (found == live_.end()) return;
+    --found->second->live;
+    live_.erase(found);
+  }
+
+  std::map<Maker, Counts> by_maker_;
+  std::map<std::int64_t, Counts*> live_;
+};
+
+void read_categories(const MemoryTrace& trace, const std::vector<Wanted>& wanted,
+                     const ModelConfig& model, Fingerprint& out) {
+  KeptScores(trace, wanted).add_to(out, model.layers);
+  const auto is_mask = [&](const TraceEvent& e) {
+    return e.label >= 0 && is_of_mask(trace.labels[static_cast<std::size_t>(e.label)]) &&
+           std::ranges::any_of(wanted, [&](const Wanted& w) {
+             return w.kind == Kind::kMask && w.bytes() == e.bytes;
+           });
+  };
+  if (std::ranges::any_of(trace.events, is_mask)) out.mask = Presence::kYes;
+  const auto is_copy = [](const TraceLabel& label) { return label.category == "weight_cast"; };
+  if (std::ranges::any_of(trace.labels, is_copy)) out.weight_copies = Presence::kYes;
+}
+
+// --- from sizes alone
+// -----------------------------------------------------------------------------
+
+void read_sizes(const std::vector<Wanted>& wanted, const ModelConfig& model, Fingerprint& out) {
+  std::int64_t narrow = 0, perhaps_narrow = 0;
+  std::string others;  // what may be taken for scores
+  for (const Wanted& w : wanted) {
+    const std::string same = confusable(wanted, w);
+    // One layer's temporaries of this size come on top of what all layers keep.
+    const auto per_layer = static_cast<int>(w.most / model.layers);
+    if (w.kind == Kind::kScores && per_layer > 0) {
+      out.scores_per_layer += per_layer;
+      out.score_bytes = std::max(out.score_bytes, w.element_bytes);
+      if (!same.empty()) others += (others.empty() ? "" : ", ") + same;
+    }
+    if (w.kind == Kind::kMask && w.most > 0 && out.mask != Presence::kYes) {
+      out.mask = same.empty() ? Presence::kYes : Presence::kAmbiguous;
+    }
+    if (w.kind == Kind::kWeight && w.element_bytes == 2) {
+      (same.empty() ? narrow : perhaps_narrow) += w.most;
+    }
+  }
+  out.scores_are_ambiguous = !others.empty();
+  // Seven matrices are multiplied per layer; half of them at once is no accident.
+  const auto are_copies = [&](std::int64_t count) { return count * 2 >= 7 * model.layers; };
+  out.weight_copies = are_copies(narrow)                    ? Presence::kYes
+                      : are_copies(narrow + perhaps_narrow) ? Presence::kAmbiguous
+                                                            : Presence::kNo;
+  out.table.notes.push_back(
+      out.scores_are_ambiguous
+          ? fmt::format("ambiguous: up to {} tensors of BHT² per layer, but {} have the same size; "
+                        "a snapshot at another context tells them apart",
+                        out.scores_per_layer, others)
+          : fmt::format("{} tensors of BHT² per layer: {}", out.scores_per_layer,
+                        reading_of(out.scores_per_layer)));
+  if (model.layers < 4) {
+    out.table.notes.emplace_back(
+        "with fewer than four layers, temporaries may be taken for kept tensors");
+  }
+}
+
+void add_presence(Presence presence, const char* yes, const char* no, const char* ambiguous,
+                  Fingerprint& out) {
+  out.table.notes.emplace_back(presence == Presence::kYes  ? yes
+                               : presence == Presence::kNo ? no
+                                                           : ambiguous);
+}
+
 }  // namespace
 
 Fingerprint fingerprint_of(const MemoryTrace& trace, const ModelConfig& model, BatchShape shape) {
   std::vector<Wanted> wanted = wanted_of(model, shape);
   count(trace, wanted);
   Fingerprint out;
-  out.table = {.name = "fingerprint", .title = "What the trace holds, by size"};
-  out.table.columns = {text_column("tensor"),
-                       text_column("elements"),
-                       int_column("element_bytes", "bytes of one"),
-                       bytes_column("bytes", "bytes each"),
-                       int_column("most", "most at once"),
-                       real_column("per_layer", "per layer", "", 2),
-                       text_column("same_size_as", "same size as", "cannot be told apart")};
-  std::int64_t narrow_weights = 0;
-  for (const Wanted& w : wanted) {
-    out.table.add_row({w.what, w.letters, std::int64_t{w.element_bytes}, w.bytes(), w.most,
-                       static_cast<double>(w.most) / static_cast<double>(model.layers),
-                       confusable(wanted, w)});
-    // One layer's temporaries of this size come on top of what all layers keep.
-    const auto per_layer = static_cast<int>(w.most / model.layers);
-    if (w.kind == Kind::kScores && per_layer > 0) {
-      out.scores_per_layer += per_layer;
-      out.score_bytes = std::max(out.score_bytes, w.element_bytes);
-    }
-    if (w.kind == Kind::kMask && w.most > 0) out.has_mask = true;
-    if (w.kind == Kind::kWeight && w.element_bytes == 2) narrow_weights += w.most;
+  out.table = table_of_kinds(wanted, model);
+  if (has_categories(trace)) {
+    read_categories(trace, wanted, model, out);
+  } else {
+    read_sizes(wanted, model, out);
   }
-  // Seven matrices are multiplied per layer; half of them at once is no accident.
-  out.has_weight_copies = narrow_weights * 2 >= 7 * model.layers;
-  auto& notes = out.table.notes;
-  notes.push_back(fmt::format("{} tensors of BHT² per layer: {}", out.scores_per_layer,
-                              reading_of(out.scores_per_layer)));
-  notes.emplace_back(out.has_mask ? "a mask of T² elements is there"
-                                  : "no mask of T² elements: made inside a kernel, or none");
-  notes.emplace_back(out.has_weight_copies ? "weights have narrow copies: autocast, or stored so"
-                                           : "weights have no narrow copies");
-  if (model.layers < 4) {
-    notes.emplace_back("with fewer than four layers, temporaries may be taken for kept tensors");
-  }
+  add_presence(out.mask, "a mask of T² elements is there",
+               "no mask of T² elements: made inside a kernel, or none",
+               "ambiguous: blocks of the size of a mask of T² elements are there, and something "
+               "else has that size",
+               out);
+  add_presence(out.weight_copies, "weights have narrow copies: autocast, or stored so",
+               "weights have no narrow copies",
+               "ambiguous: blocks of the size of narrow weights are there, and something else has "
+               "that size",
+               out);
   return out;
 }
 

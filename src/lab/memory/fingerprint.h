@@ -1,6 +1,7 @@
-// Which implementation a memory trace comes from, inferred from sizes and counts only: how many
-// tensors of B·H·T² each layer keeps, whether there is a mask, whether weights have narrow copies.
-// Works on snapshots of ours and of PyTorch.
+// Which implementation a memory trace comes from: how many tensors of B·H·T² each layer keeps,
+// whether there is a mask, whether weights have narrow copies. Categories and frames of the file
+// tell, where it has them (our own snapshots); else sizes and counts do (PyTorch's), as far as no
+// other tensor of the model has the same size.
 #pragma once
 
 #include "lab/memory/trace.h"
@@ -9,13 +10,18 @@
 
 namespace tracestep {
 
+enum class Presence { kNo, kYes, kAmbiguous };
+
 // The findings for a model of given sizes.
 struct Fingerprint {
-  int scores_per_layer = 0;  // tensors of B·H·T² that each layer keeps
-  int score_bytes = 0;       // of an element; 0: there are none
-  bool has_mask = false;     // one of T² elements
-  bool has_weight_copies = false;
-  Table table;  // rows: kinds of tensors; notes: the reading
+  // Tensors of B·H·T² that each layer keeps, narrow copies for a product among them; the most there
+  // can be when the finding is ambiguous.
+  int scores_per_layer = 0;
+  bool scores_are_ambiguous = false;
+  int score_bytes = 0;                     // of an element of the widest; 0: there are none
+  Presence mask = Presence::kNo;           // a tensor of T² elements
+  Presence weight_copies = Presence::kNo;  // narrow ones
+  Table table;                             // rows: kinds of tensors; notes: the reading
 };
 
 Fingerprint fingerprint_of(const MemoryTrace& trace, const ModelConfig& model, BatchShape shape);

@@ -1,5 +1,6 @@
 #include "lab/memory/trace.h"
 
+#include <map>
 #include <unordered_set>
 
 #include "base/error.h"
@@ -12,6 +13,7 @@ namespace {
 
 constexpr std::uint64_t kMaxFileBytes = std::uint64_t{1} << 30;
 constexpr std::size_t kSpareBytes = std::size_t{1} << 20;
+constexpr std::size_t kMostOfName = 200;  // bytes of a frame's name or a category that are kept
 
 [[noreturn]] void fail_kind(const std::string& where) {
   fail_input(where, "this is no memory snapshot: it has no 'segments' and 'device_traces'");
@@ -22,6 +24,7 @@ constexpr std::size_t kSpareBytes = std::size_t{1} << 20;
 struct Event {
   enum class Kind { kOther, kAlloc, kFree } kind = Kind::kOther;
   std::int64_t address = 0, bytes = 0;
+  TraceLabel label = {};
 
   void set_action(std::string_view name) {
     kind = name == "alloc"                              ? Kind::kAlloc
@@ -46,11 +49,12 @@ class TraceBuilder {
   explicit TraceBuilder(const std::string& where) : where_(where) {}
 
   bool has_events() const { return !out_.events.empty(); }
+  bool knows(const TraceLabel& label) const { return numbers_.contains(label); }
 
   void add(const Event& e) {
     if (e.kind == Event::Kind::kOther) return;
     const bool is_alloc = e.kind == Event::Kind::kAlloc;
-    out_.events.push_back({is_alloc, e.address, e.bytes});
+    out_.events.push_back({is_alloc, is_alloc ? number_of(e.label) : -1, e.address, e.bytes});
     if (is_alloc) {
       live_.insert(e.address);
     } else if (live_.erase(e.address) == 0) {
@@ -94,8 +98,17 @@ class TraceBuilder {
     return out;
   }
 
+  std::int32_t number_of(const TraceLabel& label) {
+    if (label == TraceLabel()) return -1;
+    const auto [found, is_new] =
+        numbers_.emplace(label, static_cast<std::int32_t>(numbers_.size()));
+    if (is_new) out_.labels.push_back(label);
+    return found->second;
+  }
+
   const std::string& where_;
   MemoryTrace out_;
+  std::map<TraceLabel, std::int32_t> numbers_;
   std::unordered_set<std::int64_t> live_;
   std::vector<PlacedBlock> blocks_;  // those from placed_ on, relative to their segment
   std::size_t placed_ = 0;
@@ -161,7 +174,21 @@ class PickleWalk {
     out.address = number(event, "addr");
     out.bytes = number(event, "size");
     keep(TraceBuilder::kEventBytes);
+    if (out.kind == Event::Kind::kAlloc) read_label(event, out.label);
     builder_.add(out);
+  }
+
+  // Twice, as the builder has them in a list and in a map.
+  void read_label(const PickleValue& event, TraceLabel& out) {
+    out.category = text(event, "category").substr(0, kMostOfName);
+    const auto frames = find(event, "frames");
+    if (frames && frames->is_list()) {
+      if (frames->size() > 0) out.scope = text((*frames)[0], "name").substr(0, kMostOfName);
+      if (frames->size() > 1) out.op = text((*frames)[1], "name").substr(0, kMostOfName);
+    }
+    if (!builder_.knows(out)) {
+      keep(2 * (sizeof(TraceLabel) + out.category.size() + out.scope.size() + out.op.size()));
+    }
   }
 
   void read_segment(const PickleValue& segment) {
@@ -216,6 +243,11 @@ class TraceEvents : public JsonEvents {
   }
   void text(std::string& v) override {
     if (is_in(Place::kEvent) && key_ == "action") event_.set_action(v);
+    if (is_in(Place::kEvent) && key_ == "category")
+      event_.label.category = v.substr(0, kMostOfName);
+    if (is_in(Place::kFrame) && key_ == "name" && frame_ < 2) {
+      (frame_ == 0 ? event_.label.scope : event_.label.op) = v.substr(0, kMostOfName);
+    }
     if (is_in(Place::kBlock) && key_ == "state") block_.set_state(v);
   }
   void key(std::string& name) override { key_ = std::move(name); }
@@ -225,6 +257,7 @@ class TraceEvents : public JsonEvents {
                         : is_in(Place::kDevice)   ? Place::kEvent
                         : is_in(Place::kSegments) ? Place::kSegment
                         : is_in(Place::kBlocks)   ? Place::kBlock
+                        : is_in(Place::kFrames)   ? Place::kFrame
                                                   : Place::kOther;
     if (place == Place::kEvent) event_ = {};
     if (place == Place::kSegment) address_ = 0;
@@ -233,6 +266,7 @@ class TraceEvents : public JsonEvents {
   }
   void end_object() override {
     if (is_in(Place::kEvent) && !is_later_device_) builder_.add(event_);
+    if (is_in(Place::kFrame)) ++frame_;
     if (is_in(Place::kBlock)) builder_.add(block_);
     if (is_in(Place::kSegment)) builder_.end_segment(address_);
     places_.pop_back();
@@ -251,6 +285,9 @@ class TraceEvents : public JsonEvents {
       is_later_device_ = builder_.has_events();
     } else if (is_in(Place::kSegment) && key_ == "blocks") {
       place = Place::kBlocks;
+    } else if (is_in(Place::kEvent) && key_ == "frames") {
+      place = Place::kFrames;
+      frame_ = 0;
     }
     places_.push_back(place);
   }
@@ -262,6 +299,8 @@ class TraceEvents : public JsonEvents {
     kDevices,
     kDevice,
     kEvent,
+    kFrames,
+    kFrame,
     kSegments,
     kSegment,
     kBlocks,
@@ -278,6 +317,7 @@ class TraceEvents : public JsonEvents {
   Event event_;
   Block block_;
   std::int64_t address_ = 0;
+  int frame_ = 0;  // of the event, innermost first
   bool is_later_device_ = false, has_traces_ = false, has_segments_ = false;
 };
 

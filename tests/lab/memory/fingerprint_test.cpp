@@ -179,20 +179,34 @@ class FingerprintTest : public ::testing::Test {
   }
   static constexpr BatchShape kShape{.batch = 3, .context = 40};
 
-  static Fingerprint of(Mode mode, Granularity ops, std::string_view precision, bool as_json) {
+  static MemoryTrace trace_of(const ModelConfig& model, BatchShape shape, Mode mode,
+                              Granularity ops, std::string_view precision, bool as_json) {
     MemoryRunSpec spec;
-    spec.step = {.model = model(),
-                 .shape = kShape,
+    spec.step = {.model = model,
+                 .shape = shape,
                  .mode = mode,
                  .precision = parse_precision("test", precision),
                  .ops = ops};
     const MemoryRun run = run_memory([](const RunSpec&) { return make_null_device(); }, spec);
     const MemorySnapshot snapshot = snapshot_of(run);
-    const std::string bytes = as_json ? json_of(snapshot) : pickle_of(snapshot);
-    return fingerprint_of(read_trace(bytes, "snapshot"), model(), kShape);
+    return read_trace(as_json ? json_of(snapshot) : pickle_of(snapshot), "snapshot");
+  }
+  static Fingerprint of(Mode mode, Granularity ops, std::string_view precision, bool as_json) {
+    return fingerprint_of(trace_of(model(), kShape, mode, ops, precision, as_json), model(),
+                          kShape);
+  }
+  // As another program's snapshot: sizes and addresses only.
+  static MemoryTrace without_labels(MemoryTrace trace) {
+    for (TraceEvent& event : trace.events) event.label = -1;
+    trace.labels.clear();
+    return trace;
+  }
+  static std::string notes_of(const Fingerprint& found) {
+    return fmt::format("{}", fmt::join(found.table.notes, "\n"));
   }
 };
 
+// What the product of the scores leaves, exp in its place, and the weights.
 TEST_F(FingerprintTest, TheNumberOfKeptScoresTellsTheSoftmaxApart) {
   for (bool as_json : {false, true}) {
     for (Mode mode : {Mode::kForward, Mode::kForwardBackward}) {
@@ -203,14 +217,76 @@ TEST_F(FingerprintTest, TheNumberOfKeptScoresTellsTheSoftmaxApart) {
   }
 }
 
+TEST_F(FingerprintTest, SizesAloneTellTheSameWhereTheyAreAllDifferent) {
+  for (const auto& [ops, scores] :
+       {std::pair{Granularity::kPrimitive, 2}, {Granularity::kFused, 1}}) {
+    const Fingerprint found = fingerprint_of(
+        without_labels(trace_of(model(), kShape, Mode::kForward, ops, "fp32", false)), model(),
+        kShape);
+    EXPECT_EQ(found.scores_per_layer, scores);
+    EXPECT_FALSE(found.scores_are_ambiguous);
+    EXPECT_EQ(found.score_bytes, 4);
+    EXPECT_EQ(found.mask, ops == Granularity::kPrimitive ? Presence::kYes : Presence::kNo);
+    EXPECT_EQ(found.weight_copies, Presence::kNo);
+  }
+}
+
 TEST_F(FingerprintTest, MasksAndNarrowWeightsAreSeen) {
   const Fingerprint plain = of(Mode::kForward, Granularity::kPrimitive, "fp32", false);
-  EXPECT_TRUE(plain.has_mask);
-  EXPECT_FALSE(plain.has_weight_copies);
+  EXPECT_EQ(plain.mask, Presence::kYes);
+  EXPECT_EQ(plain.weight_copies, Presence::kNo);
   EXPECT_EQ(plain.score_bytes, 4);
   const Fingerprint fused = of(Mode::kForward, Granularity::kFused, "bf16", false);
-  EXPECT_FALSE(fused.has_mask);
-  EXPECT_TRUE(fused.has_weight_copies);
+  EXPECT_EQ(fused.mask, Presence::kNo);
+  EXPECT_EQ(fused.weight_copies, Presence::kYes);
+}
+
+// tiny at context 128: BHT² of 4 bytes is BTF of 2 and CF of 4, BHT² of 2 is BTC of 4, and a mask
+// of a byte is as large as a rotation table.
+class OurOwnSnapshotTest : public FingerprintTest {
+ protected:
+  static constexpr BatchShape kAt128{.batch = 4, .context = 128};
+  static Fingerprint of_tiny(Mode mode, Granularity ops, std::string_view precision,
+                             bool has_labels = true) {
+    MemoryTrace trace = trace_of(preset("tiny"), kAt128, mode, ops, precision, true);
+    return fingerprint_of(has_labels ? trace : without_labels(std::move(trace)), preset("tiny"),
+                          kAt128);
+  }
+};
+
+TEST_F(OurOwnSnapshotTest, FusedScoresAreOneAndNotNine) {
+  for (Mode mode : {Mode::kForward, Mode::kStep}) {
+    EXPECT_EQ(of_tiny(mode, Granularity::kFused, "fp32").scores_per_layer, 1);
+    EXPECT_EQ(of_tiny(mode, Granularity::kPrimitive, "fp32").scores_per_layer, 2);
+  }
+  EXPECT_EQ(of_tiny(Mode::kInference, Granularity::kFused, "fp32").scores_per_layer, 0);
+}
+
+TEST_F(OurOwnSnapshotTest, ARotationTableIsNoMask) {
+  EXPECT_EQ(of_tiny(Mode::kForward, Granularity::kFused, "fp32").mask, Presence::kNo);
+  EXPECT_EQ(of_tiny(Mode::kForward, Granularity::kPrimitive, "fp32").mask, Presence::kYes);
+}
+
+TEST_F(OurOwnSnapshotTest, AFloat32StepHasNoNarrowCopies) {
+  EXPECT_EQ(of_tiny(Mode::kStep, Granularity::kFused, "fp32").weight_copies, Presence::kNo);
+  EXPECT_EQ(of_tiny(Mode::kStep, Granularity::kFused, "bf16").weight_copies, Presence::kYes);
+}
+
+TEST_F(OurOwnSnapshotTest, ACastOfTheWeightsIsNotMaskedScores) {
+  const Fingerprint found = of_tiny(Mode::kForward, Granularity::kPrimitive, "bf16");
+  EXPECT_EQ(found.scores_per_layer, 3);
+  EXPECT_THAT(notes_of(found), ::testing::HasSubstr("two are kept: exp and weights"));
+  EXPECT_THAT(notes_of(found), ::testing::HasSubstr("1 of them a narrow copy"));
+  EXPECT_THAT(notes_of(found), ::testing::HasSubstr("cast of attn.values, 2 bytes"));
+}
+
+TEST_F(OurOwnSnapshotTest, SizesAloneAreAmbiguousHereAndSaySo) {
+  const Fingerprint found = of_tiny(Mode::kStep, Granularity::kFused, "fp32", false);
+  EXPECT_TRUE(found.scores_are_ambiguous);
+  EXPECT_EQ(found.mask, Presence::kAmbiguous);
+  EXPECT_EQ(found.weight_copies, Presence::kAmbiguous);
+  EXPECT_THAT(notes_of(found), ::testing::HasSubstr("ambiguous: up to"));
+  EXPECT_THAT(notes_of(found), ::testing::HasSubstr("BTF of 2 bytes"));
 }
 
 TEST_F(FingerprintTest, ATraceOfAnotherProgramIsReadByItsEventsAlone) {
