@@ -20,6 +20,7 @@
 #include <fmt/format.h>
 
 #include "base/env.h"
+#include "lab/measure/commit.h"
 
 #ifndef TRACESTEP_VERSION
 #define TRACESTEP_VERSION "unknown"
@@ -119,14 +120,6 @@ std::string compiler() {
 #endif
 }
 
-Json commit() {
-#ifdef TRACESTEP_COMMIT
-  return or_null(TRACESTEP_COMMIT);
-#else
-  return {};
-#endif
-}
-
 std::string utc_now() {
   const auto now = std::chrono::floor<std::chrono::seconds>(std::chrono::system_clock::now());
   return fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(now));
@@ -156,7 +149,7 @@ std::string without_folders(const std::string& argument) {
 Json capture_environment(std::span<const std::string> command_line, int threads) {
   Json out = Json::object();
   out["tool"] = "tracestep " TRACESTEP_VERSION;
-  out["commit"] = commit();
+  out["commit"] = or_null(kCommit);
   out["compiler"] = compiler();
   out["build_type"] = TRACESTEP_BUILD_TYPE;
   out["date_utc"] = utc_now();

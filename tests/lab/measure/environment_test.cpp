@@ -1,6 +1,11 @@
 #include "lab/measure/environment.h"
 
+#include <cstdlib>
+
 #include <gtest/gtest.h>
+
+#include "support/paths.h"
+#include "support/temp_folder.h"
 
 namespace tracestep {
 namespace {
@@ -19,6 +24,41 @@ TEST(EnvironmentTest, TheMachineAndTheBuildAreNamed) {
     EXPECT_NE(e.find(key), nullptr) << key;
   }
   EXPECT_EQ(Json::parse(e.dump(2), "environment"), e);
+}
+
+TEST(EnvironmentTest, TheCommitIsThatOfTheCheckoutOrOfNothing) {
+  const Json commit = capture_environment().at("commit");
+  const bool is_checkout = std::filesystem::exists(testing::source_folder() / ".git");
+  ASSERT_EQ(commit.is_null(), !is_checkout);
+  if (!is_checkout) return;
+  std::string text = commit.as_string();
+  if (text.ends_with("-dirty")) text.resize(text.size() - 6);
+  EXPECT_GE(text.size(), 12u);
+  EXPECT_EQ(text.find_first_not_of("0123456789abcdef"), std::string::npos) << text;
+}
+
+// What cmake/commit.cmake makes of a folder.
+std::string commit_of(const TempFolder& folder) {
+  const std::string script = (testing::source_folder() / "cmake/commit.cmake").string();
+  const std::string command =
+      fmt::format("cmake -DSOURCE={0} -DOUTPUT={0}/out.cpp -P {1}", folder.path().string(), script);
+  EXPECT_EQ(std::system(command.c_str()), 0);
+  const std::string code = content_of(folder / "out.cpp");
+  const std::size_t begin = code.find('"', code.find("kCommit")) + 1;
+  return code.substr(begin, code.find('"', begin) - begin);
+}
+
+TEST(EnvironmentTest, AnArchiveKnowsTheCommitItWasMadeFrom) {
+  const TempFolder folder;
+  const std::string whole = "0123456789abcdef0123456789abcdef01234567";
+  folder.write("cmake/archived_commit.txt", whole + "\n");
+  EXPECT_EQ(commit_of(folder), whole.substr(0, 12));
+  // As it is in a checkout; copied without its .git, nothing is known.
+  folder.write("cmake/archived_commit.txt", "$Format:%H$\n");
+  EXPECT_EQ(commit_of(folder), "");
+  EXPECT_NE(content_of(testing::source_folder() / ".gitattributes")
+                .find("cmake/archived_commit.txt export-subst"),
+            std::string::npos);
 }
 
 TEST(EnvironmentTest, FoldersAreRemovedFromArguments) {
