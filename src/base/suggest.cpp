@@ -78,4 +78,18 @@ void check_choice(const std::string& where, std::string_view text,
               fmt::format("{}{}", names.size() > 1 ? "one of " : "only ", fmt::join(names, ", ")));
 }
 
+std::vector<std::string> checked_parts(const std::string& where, std::string_view text,
+                                       std::span<const std::string> names) {
+  std::vector<std::string> out;
+  for (std::size_t start = 0; start <= text.size();) {
+    const std::size_t plus = std::min(text.find('+', start), text.size());
+    std::string part(text.substr(start, plus - start));
+    check_choice(where, part, names);
+    if (std::ranges::find(out, part) != out.end()) fail_usage(where, "{} is there twice", part);
+    out.push_back(std::move(part));
+    start = plus + 1;
+  }
+  return out;
+}
+
 }  // namespace tracestep

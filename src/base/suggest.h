@@ -26,4 +26,9 @@ std::string did_you_mean(std::string_view word, std::span<const std::string> can
 void check_choice(const std::string& where, std::string_view text,
                   std::span<const std::string> names);
 
+// The parts of "a+b", each checked by check_choice(). Error{kUsage} naming `where` also for a part
+// that stands there twice.
+std::vector<std::string> checked_parts(const std::string& where, std::string_view text,
+                                       std::span<const std::string> names);
+
 }  // namespace tracestep

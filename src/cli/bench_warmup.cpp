@@ -26,10 +26,9 @@ std::vector<std::string> arguments_of(const RunSpec& run, std::int64_t warmup,
                                       std::span<const std::string> arguments) {
   std::vector<std::string> out = without_flags(arguments, own_flags());
   for (const RunField& field : run_fields()) {
-    const std::string value = text_of(field, run);
-    // A custom model has no preset; its sizes are already among the arguments.
-    const bool is_preset = field.choices.empty() || std::ranges::count(field.choices, value) > 0;
-    if (field.is_axis && is_preset) out.insert(out.end(), {field.flag, value});
+    // Empty for the size of a custom model, which is already among the arguments.
+    const std::string value = default_text(field, run);
+    if (field.is_axis && !value.empty()) out.insert(out.end(), {field.flag, value});
   }
   out.insert(out.end(), {"--warmup", std::to_string(warmup), "--roof", "0", "--format", "json"});
   return out;

@@ -102,7 +102,8 @@ std::unique_ptr<Device> make_cuda(const RunSpec& run) {
        // Stored choices are used; new ones would depend on measured times.
        .tune = place.tune && !place.deterministic,
        .tune_file = place.is_tuned() ? place.tuning_path().string() : std::string(),
-       .kernel_cache = env::kernel_cache()});
+       .kernel_cache =
+           place.kernel_cache.empty() ? env::kernel_cache() : place.kernel_cache.string()});
 }
 
 namespace {

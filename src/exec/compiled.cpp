@@ -40,11 +40,14 @@ class UnrecordedBlock {
 
 }  // namespace
 
-CompiledExecutor::CompiledExecutor(Store& store, const Program& program)
-    : CompiledExecutor(store, program, plan_step(program, store.device().traits())) {}
+CompiledExecutor::CompiledExecutor(Store& store, const Program& program, bool may_capture)
+    : CompiledExecutor(store, program, plan_step(program, store.device().traits()), may_capture) {}
 
-CompiledExecutor::CompiledExecutor(Store& store, const Program& program, Plan plan)
-    : StepExecutor(store, program, plan.buffer_plan), plan_(std::move(plan)) {
+CompiledExecutor::CompiledExecutor(Store& store, const Program& program, Plan plan,
+                                   bool may_capture)
+    : StepExecutor(store, program, plan.buffer_plan),
+      plan_(std::move(plan)),
+      may_capture_(may_capture) {
   allocate_arena();
   if (device().allocator().is_guarded()) {
     guard_ = std::make_unique<PlanGuard>(this->program(), plan_, device(), arena_);

@@ -11,10 +11,11 @@ namespace tracestep {
 
 class CompiledExecutor final : public StepExecutor {
  public:
-  // Allocates the arena. Errors as StepExecutor's; OutOfMemory is thrown here, never by a run.
-  CompiledExecutor(Store& store, const Program& program);
+  // Allocates the arena. `may_capture`: false for a run that is always a loop over launches. Errors
+  // as StepExecutor's; OutOfMemory is thrown here, never by a run.
+  CompiledExecutor(Store& store, const Program& program, bool may_capture = true);
   // By a plan of one's own, which must be one of `program`.
-  CompiledExecutor(Store& store, const Program& program, Plan plan);
+  CompiledExecutor(Store& store, const Program& program, Plan plan, bool may_capture = true);
   ~CompiledExecutor() override;
 
   // Uses the loop when single launches are observed (spans, pauses, a tracer, recorded memory, a
@@ -23,6 +24,7 @@ class CompiledExecutor final : public StepExecutor {
   void run(Recorder* recorder = nullptr) override;
   // The bytes stay in the arena until the next run, but outputs can no longer be read.
   void release_outputs() override;
+  bool is_captured() const override { return captured_ != nullptr; }
   std::int64_t predicted_peak_bytes() const override { return plan_.peak_bytes(); }
   const Plan& plan() const { return plan_; }
 
@@ -43,7 +45,7 @@ class CompiledExecutor final : public StepExecutor {
   std::unique_ptr<PlanGuard> guard_;  // only with a guarded allocator
   NodeId done_ = kNoNode;             // the last node that ran
   std::unique_ptr<CapturedWork> captured_;
-  bool may_capture_ = true;
+  bool may_capture_;
   std::int64_t live_bytes_ = 0;  // of recorded events
 };
 

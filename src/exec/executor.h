@@ -57,6 +57,8 @@ class Executor {
   // Gives up the outputs of the last run.
   virtual void release_outputs() = 0;
 
+  // Whether the launches were captured, so that later runs issue them as one piece of work.
+  virtual bool is_captured() const { return false; }
   virtual std::int64_t launches() const = 0;              // kernels per run
   virtual std::int64_t predicted_peak_bytes() const = 0;  // requested bytes, leaves included
 };

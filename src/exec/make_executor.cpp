@@ -6,13 +6,15 @@
 namespace tracestep {
 
 std::unique_ptr<Executor> make_executor(ExecutorKind kind, Store& store, Program program) {
-  if (kind == ExecutorKind::kCompiled) return std::make_unique<CompiledExecutor>(store, program);
+  if (has_arena(kind)) {
+    return std::make_unique<CompiledExecutor>(store, program, kind == ExecutorKind::kCompiled);
+  }
   return std::make_unique<EagerExecutor>(store, std::move(program));
 }
 
 std::int64_t predicted_peak_bytes(ExecutorKind kind, const Program& program,
                                   const DeviceTraits& traits) {
-  if (kind == ExecutorKind::kCompiled) return plan_step(program, traits).peak_bytes();
+  if (has_arena(kind)) return plan_step(program, traits).peak_bytes();
   return predicted_peak_bytes(program, plan_buffers(program), traits);
 }
 

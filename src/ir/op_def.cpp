@@ -53,6 +53,19 @@ std::string_view name_of(PrecisionClass precision_class) {
   return "?";
 }
 
+std::string_view name_of(Composite composite) {
+  switch (composite) {
+    case Composite::kOther: return "other";
+    case Composite::kNorm: return "norm";
+    case Composite::kSwiglu: return "swiglu";
+    case Composite::kRope: return "rope";
+    case Composite::kSoftmax: return "softmax";
+    case Composite::kLoss: return "loss";
+    case Composite::kOptimizer: return "optimizer";
+  }
+  return "?";
+}
+
 std::string_view name_of(Fusion fusion) {
   switch (fusion) {
     case Fusion::kNone: return "none";

@@ -63,6 +63,22 @@ enum class Fusion : std::uint8_t {
 };
 std::string_view name_of(Fusion fusion);
 
+// Which composite of a model the op is a kernel of. Programs keep or expand all ops of a composite
+// together (passes/granularity.h), so that forward and gradient agree.
+enum class Composite : std::uint8_t {
+  kOther,  // of none of these: an op of a user's own
+  kNorm,
+  kSwiglu,
+  kRope,
+  kSoftmax,
+  kLoss,
+  kOptimizer,
+};
+inline constexpr Composite kNamedComposites[] = {Composite::kNorm, Composite::kSwiglu,
+                                                 Composite::kRope, Composite::kSoftmax,
+                                                 Composite::kLoss, Composite::kOptimizer};
+std::string_view name_of(Composite composite);
+
 struct AttrDef {
   std::string name;
   AttrKind kind;
@@ -126,6 +142,7 @@ struct OpDef {
   KernelClass kernel_class = KernelClass::kElementwise;
   PrecisionClass precision_class = PrecisionClass::kPromote;
   Fusion fusion = Fusion::kNone;
+  Composite composite = Composite::kOther;  // read where the op has a decomposition
 
   // Result types; throws Error{kUsage, "[op]"} when the operands do not fit.
   std::function<std::vector<Type>(const OpCall&)> infer = {};

@@ -16,6 +16,7 @@ void register_silu() {
        .inputs = {"x"},
        .outputs = {"y"},
        .fusion = Fusion::kElementwise,
+       .composite = Composite::kSwiglu,
        .infer = rules::same_floating,
        .accepts = rules::any_strides,
        .gradient =
@@ -33,6 +34,7 @@ void register_silu() {
                .inputs = {"dy", "x"},
                .outputs = {"dx"},
                .fusion = Fusion::kElementwise,
+               .composite = Composite::kSwiglu,
                .infer = rules::same_floating,
                .accepts = rules::any_strides,
                .decompose =
@@ -55,6 +57,7 @@ void register_swiglu() {
        .inputs = {"gate", "up"},
        .outputs = {"y"},
        .fusion = Fusion::kElementwise,
+       .composite = Composite::kSwiglu,
        .infer = rules::same_floating,
        .accepts = rules::any_strides,
        .gradient =
@@ -72,6 +75,7 @@ void register_swiglu() {
                .inputs = {"dy", "gate", "up"},
                .outputs = {"dgate", "dup"},
                .fusion = Fusion::kElementwise,
+               .composite = Composite::kSwiglu,
                .infer =
                    [](const OpCall& c) {
                      const Type type = rules::same_floating(c)[0];

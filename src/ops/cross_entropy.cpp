@@ -60,6 +60,7 @@ void register_cross_entropy() {
                .outputs = {"loss", "lse"},
                .kernel_class = KernelClass::kReduction,
                .precision_class = PrecisionClass::kFull,
+               .composite = Composite::kLoss,
                .infer = forward_type,
                .accepts = rules::contiguous,
                .gradient = forward_gradient,
@@ -72,6 +73,7 @@ void register_cross_entropy() {
                .outputs = {"dlogits"},
                .kernel_class = KernelClass::kReduction,
                .precision_class = PrecisionClass::kFull,
+               .composite = Composite::kLoss,
                .infer =
                    [](const OpCall& c) {
                      check_rows(c, 1, 2);

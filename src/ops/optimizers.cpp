@@ -83,6 +83,7 @@ void register_adamw() {
        .attrs = adamw_attrs(),
        .kernel_class = KernelClass::kOptimizer,
        .precision_class = PrecisionClass::kFull,
+       .composite = Composite::kOptimizer,
        .infer = adamw_type,
        .accepts = rules::contiguous,
        .decompose = adamw_decomposed,
@@ -172,6 +173,7 @@ void register_multi_adamw() {
        .attrs = std::move(attrs),
        .kernel_class = KernelClass::kOptimizer,
        .precision_class = PrecisionClass::kFull,
+       .composite = Composite::kOptimizer,
        .infer = multi_adamw_type,
        .accepts = rules::contiguous,
        .decompose = multi_adamw_decomposed,
@@ -208,6 +210,7 @@ void register_global_norm() {
        .outputs = {"norm"},
        .kernel_class = KernelClass::kReduction,
        .precision_class = PrecisionClass::kFull,
+       .composite = Composite::kOptimizer,
        .infer =
            [](const OpCall& c) {
              for (int i = 0; i < static_cast<int>(c.inputs.size()); ++i) {

@@ -81,6 +81,7 @@ void register_rms_norm() {
                .kernel_class = KernelClass::kReduction,
                .precision_class = PrecisionClass::kFull,
                .fusion = Fusion::kRows,
+               .composite = Composite::kNorm,
                .infer = forward_type,
                .accepts = rules::contiguous,
                .gradient =
@@ -102,6 +103,7 @@ void register_rms_norm() {
                .kernel_class = KernelClass::kReduction,
                .precision_class = PrecisionClass::kFull,
                .fusion = Fusion::kRows,
+               .composite = Composite::kNorm,
                .infer = gradient_type,
                .accepts = rules::contiguous,
                .decompose = gradient_decomposed,

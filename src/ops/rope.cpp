@@ -48,6 +48,7 @@ void register_rope() {
                .outputs = {"y"},
                .attrs = {{"inverse", AttrKind::kBool, AttrValue(false), "rotate back (gradient)"}},
                .fusion = Fusion::kPairs,
+               .composite = Composite::kRope,
                .infer = rope_type,
                .accepts =
                    [](int i, const Type& t, const Strides& s) {

@@ -57,6 +57,7 @@ void register_softmax_pair() {
                .kernel_class = KernelClass::kReduction,
                .precision_class = PrecisionClass::kFull,
                .fusion = Fusion::kRows,
+               .composite = Composite::kSoftmax,
                .infer = softmax_type,
                .accepts = rules::contiguous,
                .gradient =
@@ -78,6 +79,7 @@ void register_softmax_pair() {
                .kernel_class = KernelClass::kReduction,
                .precision_class = PrecisionClass::kFull,
                .fusion = Fusion::kRows,
+               .composite = Composite::kSoftmax,
                .infer = rules::same_floating,
                .accepts = rules::contiguous,
                .decompose = softmax_grad_decomposed,
@@ -103,6 +105,7 @@ void register_log_sum_exp() {
                .kernel_class = KernelClass::kReduction,
                .precision_class = PrecisionClass::kFull,
                .fusion = Fusion::kRows,
+               .composite = Composite::kLoss,
                .infer =
                    [](const OpCall& c) {
                      rules::require_floating(c, 0);

@@ -27,6 +27,7 @@ struct Pass {
   std::function<bool(const Options&)> needed;
   std::function<Program(const Program&, const Options&)> run;
   VerifyStage stage = VerifyStage::kBuilt;
+  bool compiles = false;  // runs only when programs are compiled
 };
 
 bool always(const Options&) {
@@ -42,28 +43,24 @@ bool steps(const Options& o) {
   return o.mode == Mode::kStep;
 }
 
-bool compiles_steps(const Options& o) {
-  return o.compile && steps(o);
-}
-
 bool has_kernel(const Options& o, const OpDef& op) {
   return o.has_kernel ? o.has_kernel(op) : !op.always_decompose;
 }
 
 // Fused nodes need a device that compiles kernels at run time.
 bool fuses(const Options& o) {
-  return o.compile && has_kernel(o, op_of_fused_nodes());
+  return has_kernel(o, op_of_fused_nodes());
 }
 
 bool chooses(const Options& o) {
   return o.attention != AttentionForm::kNaive;
 }
-// Primitive programs keep no composites except those that the user chose explicitly.
+// Composites that the granularity does not keep, except those that the user chose explicitly.
 bool is_taken_apart(const Options& o, const OpDef& op) {
-  return o.granularity == Granularity::kPrimitive && !op.stays_whole;
+  return !o.granularity.keeps(op.composite) && !op.stays_whole;
 }
 
-// Primitive: expands all but explicitly chosen ops. Fused: only what autograd needs expanded.
+// Of what the granularity keeps, expands only what autograd needs expanded.
 Program decompose_first(const Program& p, const Options& o) {
   return decompose(p, [&](const OpDef& op) {
     const bool kept = op.gradient || (!differentiates(o) && has_kernel(o, op));
@@ -96,23 +93,38 @@ const std::vector<Pass>& passes() {
       {"lower", "expands what has no kernel on the device", always, lower},
       {"simplify", "common subexpressions, identities, dead code", always,
        [](const Program& p, const Options&) { return simplify(p); }},
-      {"shadow", "weights kept in the low dtype as well, gradients read as they come",
-       compiles_steps, [](const Program& p, const Options&) { return shadow(p); }},
-      {"join", "one launch for the updates of all tensors", compiles_steps,
-       [](const Program& p, const Options& o) {
-         return join(p, [&](const OpDef& op) { return has_kernel(o, op); });
-       }},
+      {.name = "shadow",
+       .doc = "weights kept in the low dtype as well, gradients read as they come",
+       .needed = steps,
+       .run = [](const Program& p, const Options&) { return shadow(p); },
+       .compiles = true},
+      {.name = "join",
+       .doc = "one launch for the updates of all tensors",
+       .needed = steps,
+       .run =
+           [](const Program& p, const Options& o) {
+             return join(p, [&](const OpDef& op) { return has_kernel(o, op); });
+           },
+       .compiles = true},
       {"keep_saved", "forward alone, holding what backward would read",
        [](const Options& o) { return o.mode == Mode::kForward; },
        [](const Program& p, const Options&) { return keep_saved(p); }},
-      {"fuse", "elementwise ops, rows and the views between them as one kernel", fuses,
-       [](const Program& p, const Options&) { return fuse(p); }},
+      {.name = "fuse",
+       .doc = "elementwise ops, rows and the views between them as one kernel",
+       .needed = fuses,
+       .run = [](const Program& p, const Options&) { return fuse(p); },
+       .compiles = true},
       {"materialize", "explicit copies where a layout needs one", always,
        [](const Program& p, const Options&) { return materialize(p); }, VerifyStage::kMaterialized},
       {"schedule", "order: constants directly before their first reader", always,
        [](const Program& p, const Options&) { return schedule(p); }, VerifyStage::kBuilt},
   };
   return all;
+}
+
+bool runs(const Pass& pass, const Options& o) {
+  const bool is_on = o.compile || !pass.compiles;
+  return is_on && !o.disabled.contains(pass.name) && pass.needed(o);
 }
 
 void check_names(const Options& options) {
@@ -129,10 +141,6 @@ void check_names(const Options& options) {
 }
 
 }  // namespace
-
-std::string_view name_of(Granularity granularity) {
-  return granularity == Granularity::kPrimitive ? "primitive" : "fused";
-}
 
 std::string_view name_of(AttentionForm form) {
   return form == AttentionForm::kNaive ? "naive" : "flash";
@@ -154,6 +162,14 @@ std::vector<std::pair<std::string, std::string>> pipeline_passes() {
   return out;
 }
 
+std::vector<std::string> compile_passes() {
+  std::vector<std::string> out;
+  for (const Pass& pass : passes()) {
+    if (pass.compiles) out.push_back(pass.name);
+  }
+  return out;
+}
+
 PipelineResult run_pipeline(const Program& program, const PipelineOptions& options) {
   check_names(options);
   PipelineResult out{program, {}};
@@ -161,7 +177,7 @@ PipelineResult run_pipeline(const Program& program, const PipelineOptions& optio
   for (const Pass& pass : passes()) {
     PassReport report{pass.name, pass.doc};
     report.nodes_before = static_cast<std::int64_t>(out.program.nodes.size());
-    if (pass.needed(options) && !options.disabled.contains(pass.name)) {
+    if (runs(pass, options)) {
       const auto start = std::chrono::steady_clock::now();
       Program next = pass.run(out.program, options);
       const auto stop = std::chrono::steady_clock::now();

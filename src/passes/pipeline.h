@@ -9,16 +9,10 @@
 
 #include "ir/op_def.h"
 #include "passes/autograd.h"
+#include "passes/granularity.h"
 #include "passes/optimizer.h"
 
 namespace tracestep {
-
-enum class Granularity : std::uint8_t {
-  kPrimitive,  // as plain framework code writes it: max, subtract, exp, sum, divide
-  kFused,      // composites keep their own kernels
-};
-
-inline constexpr Granularity kAllGranularities[] = {Granularity::kPrimitive, Granularity::kFused};
 
 // How attention is computed; the names are those of the op's forms.
 enum class AttentionForm : std::uint8_t {
@@ -33,7 +27,6 @@ enum class Mode : std::uint8_t { kInference, kForward, kForwardBackward, kStep }
 inline constexpr Mode kAllModes[] = {Mode::kInference, Mode::kForward, Mode::kForwardBackward,
                                      Mode::kStep};
 
-std::string_view name_of(Granularity granularity);
 std::string_view name_of(AttentionForm form);
 std::string_view name_of(Mode mode);
 
@@ -44,8 +37,8 @@ struct PipelineOptions {
   OptimizerOptions optimizer = {};  // its loss scaling also scales what autograd starts from
   AttentionForm attention = AttentionForm::kNaive;
   std::optional<DType> autocast = {};  // low dtype of mixed precision; none: off
-  // Also the passes that save launches and traffic: `shadow` and `join`, which change no value, and
-  // `fuse`, which adds up rows in another order.
+  // Also the passes that save launches and traffic, compile_passes(): `shadow` and `join`, which
+  // change no value, and `fuse`, which adds up rows in another order.
   bool compile = false;
   // Whether the device has a kernel; empty: for every op that is not always decomposed.
   std::function<bool(const OpDef&)> has_kernel = {};
@@ -70,6 +63,8 @@ struct PipelineResult {
 
 // Names and one-line descriptions in order.
 std::vector<std::pair<std::string, std::string>> pipeline_passes();
+// Names of those that run only when `compile` is set, in order.
+std::vector<std::string> compile_passes();
 
 // Throws Error{kUsage} for an unknown pass name (naming the closest), whatever a pass throws, and
 // std::logic_error from the verifier.

@@ -99,6 +99,54 @@ RunField preset_field(RunField row) {
   return row;
 }
 
+// Composites by name: the two usual sets, or any joined by +.
+RunField granularity_field(RunField row) {
+  for (Granularity granularity : kAllGranularities) row.choices.push_back(name_of(granularity));
+  row.value = [](const RunSpec& spec) { return Json(name_of(spec.ops)); };
+  row.parse = [](const std::string& where, const std::string& text) -> RunChange {
+    return [ops = parse_granularity(where, text)](RunSpec& spec) { spec.ops = ops; };
+  };
+  return row;
+}
+
+constexpr const char *kByExecutor = "auto", *kNoPass = "none", *kAllPasses = "all";
+
+std::string compile_passes_text(const RunSpec& spec) {
+  if (!spec.compile_passes) return kByExecutor;
+  const std::vector<std::string> all = compile_passes();
+  if (spec.compile_passes->empty()) return kNoPass;
+  if (spec.compile_passes->size() == all.size()) return kAllPasses;
+  std::string out;
+  for (const std::string& name : all) {
+    if (spec.compile_passes->contains(name)) out += (out.empty() ? "" : "+") + name;
+  }
+  return out;
+}
+
+std::optional<std::set<std::string>> parse_compile_passes(const std::string& where,
+                                                          const std::string& text) {
+  const std::vector<std::string> all = compile_passes();
+  if (text == kByExecutor) return std::nullopt;
+  if (text == kNoPass) return std::set<std::string>();
+  if (text == kAllPasses) return std::set(all.begin(), all.end());
+  std::vector<std::string> known = all;
+  if (text.find('+') == std::string::npos) {
+    known.insert(known.end(), {kByExecutor, kNoPass, kAllPasses});
+  }
+  const std::vector<std::string> parts = checked_parts(where, text, known);
+  return std::set(parts.begin(), parts.end());
+}
+
+RunField compile_passes_field(RunField row) {
+  row.value = [](const RunSpec& spec) { return Json(compile_passes_text(spec)); };
+  row.parse = [](const std::string& where, const std::string& text) -> RunChange {
+    return [passes = parse_compile_passes(where, text)](RunSpec& spec) {
+      spec.compile_passes = passes;
+    };
+  };
+  return row;
+}
+
 using Role = FieldRole;
 using Show = FieldShow;
 
@@ -162,12 +210,12 @@ void add_step_fields(std::vector<RunField>& out) {
                "alone, over float32 weights, bf16-pure and fp16-pure for all that is stored",
        .about = "of parameters and activations"},
       all_precisions(), [](auto& s) -> auto& { return s.precision; }));
-  out.push_back(choice(
+  out.push_back(granularity_field(
       {.name = "ops",
        .is_axis = true,
-       .help = "composites in parts, as plain framework code, or with their own kernels",
-       .about = "granularity of the program"},
-      kAllGranularities, [](auto& s) -> auto& { return s.ops; }));
+       .help = "composites in parts, as plain framework code, or with their own kernels; or those "
+               "that have one, joined by +, of norm, swiglu, rope, softmax, loss, optimizer",
+       .about = "granularity of the program"}));
   out.push_back(choice(
       {.name = "attention",
        .is_axis = true,
@@ -179,12 +227,23 @@ void add_step_fields(std::vector<RunField>& out) {
   out.push_back(choice(
       {.name = "executor",
        .role = Role::kSpeed,
-       .show = Show::kData,
+       .show = Show::kVarying,
+       .is_axis = true,
        .is_optional = true,
-       .help = "op by op, buffers from the allocator; or what passes made fewer ops of, in one "
-               "arena with planned offsets, as one graph where the device has such",
+       .help = "op by op, buffers from the allocator; what passes made fewer ops of, in one arena "
+               "with planned offsets; the same as one graph where the device has such",
        .about = "how it runs"},
       kAllExecutors, [](auto& s) -> auto& { return s.executor; }));
+  out.push_back(compile_passes_field(
+      {.name = "compile_passes",
+       .role = Role::kSpeed,
+       .show = Show::kVarying,
+       .is_axis = true,
+       .is_optional = true,
+       .value_name = "SET",
+       .help = "passes that save launches and traffic: shadow, join, fuse, joined by +; all, none, "
+               "or auto: none with the executor eager, else all",
+       .about = "those of show --passes that run only for it"}));
 }
 
 void add_place_fields(std::vector<RunField>& out) {
@@ -304,6 +363,7 @@ std::string label_of(const RunSpec& spec, bool names) {
   for (const RunField& field : run_fields()) {
     if (!field.is_axis) continue;
     const Json value = field.value(spec);
+    if (field.show == FieldShow::kVarying && value == field.value(RunSpec())) continue;
     if (!out.empty()) out += " ";
     if (names && value.is_number()) out += field.name + " ";
     out += words(value);

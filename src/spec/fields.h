@@ -28,6 +28,7 @@ enum class FieldGroup : std::uint8_t { kModel, kStep, kHow };
 // Where a result shows the field.
 enum class FieldShow : std::uint8_t {
   kPeople,   // in a column
+  kVarying,  // likewise, but for people only where rows differ in it
   kData,     // in a column of csv and json only
   kKey,      // only in the structured parameters of a row
   kNowhere,  // not in a row; at most in the environment
@@ -60,7 +61,7 @@ const RunField& field_named(std::string_view name);
 
 // Whether tables have a column for the field.
 inline bool is_column(const RunField& field) {
-  return field.show == FieldShow::kPeople || field.show == FieldShow::kData;
+  return field.show != FieldShow::kKey && field.show != FieldShow::kNowhere;
 }
 
 // The field's value as the text that its flag takes.
@@ -76,7 +77,7 @@ Json key_of(const RunSpec& spec);
 std::string canonical_text(const Json& key);
 
 // The values of all axes: "small context 128 step fp32 fused naive", or without `names` "small 128
-// …".
+// …". Of axes that are shown where they vary, only values other than the default.
 std::string label_of(const RunSpec& spec, bool names = true);
 
 // "max-steps" for "max_steps".

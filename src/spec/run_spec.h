@@ -3,6 +3,8 @@
 #pragma once
 
 #include <filesystem>
+#include <optional>
+#include <set>
 #include <string>
 
 #include "base/precision.h"
@@ -20,6 +22,8 @@ struct Place {
   bool deterministic = false;            // refuses kernels that may not repeat bit for bit
   bool tune = false;                     // times kernels for products without a stored choice
   std::filesystem::path tune_file = {};  // empty: the default of tuning_path()
+  // The folder of kernels compiled at run time; empty: as the environment says.
+  std::filesystem::path kernel_cache = {};
 
   bool is_tuned() const { return tune || !tune_file.empty(); }
   // The file that stores the chosen kernels.
@@ -37,6 +41,8 @@ struct RunSpec {
   Granularity ops = Granularity::kFused;
   AttentionForm attention = AttentionForm::kNaive;
   ExecutorKind executor = ExecutorKind::kEager;
+  // Of compile_passes(), those that run; nullopt: all with an arena, else none.
+  std::optional<std::set<std::string>> compile_passes = {};
   GradientKind gradients = GradientKind::kTransient;
   OptimizerOptions optimizer = {};
   std::uint64_t seed = 0;  // of weights, batches and sampling

@@ -11,6 +11,17 @@ Program named(Program program, const RunSpec& spec) {
   return program;
 }
 
+// Those of compile_passes() that do not run.
+std::set<std::string> disabled_passes(const RunSpec& spec) {
+  std::set<std::string> out;
+  for (std::string& name : compile_passes()) {
+    const bool runs =
+        spec.compile_passes ? spec.compile_passes->contains(name) : has_arena(spec.executor);
+    if (!runs) out.insert(std::move(name));
+  }
+  return out;
+}
+
 }  // namespace
 
 bool scales_loss(const Precision& precision) {
@@ -41,7 +52,8 @@ PipelineOptions pipeline_options(const RunSpec& spec) {
   options.optimizer = spec.optimizer;
   options.verify = spec.verify;
   options.autocast = spec.precision.autocast;
-  options.compile = spec.executor == ExecutorKind::kCompiled;
+  options.disabled = disabled_passes(spec);
+  options.compile = options.disabled.size() < compile_passes().size();
   options.optimizer.loss_scaling.enabled =
       scales_loss(spec.precision) &&
       (spec.mode == Mode::kStep || spec.gradients != GradientKind::kTransient);

@@ -77,7 +77,7 @@ TEST(MessagesTest, WhatIsNotAvailableIsRefusedWithWhatIs) {
                    "one of fp32, tf32, bf16, fp16, bf16-pure, fp16-pure"},
            Mistake{"bench --device reference --precision bf16", 2,
                    "[--precision] reference computes in float64"},
-           Mistake{"bench --executor fast", 2, "one of eager, compiled"},
+           Mistake{"bench --executor fast", 2, "one of eager, arena, compiled"},
            Mistake{"bench --attention fast", 2, "one of naive, flash"},
            Mistake{"bench --device cuda", 6, "cuda is not there: this build has no CUDA back end"},
            Mistake{"bench --device cuda:99", 6, "this build has no CUDA back end"},

@@ -102,6 +102,23 @@ TEST(FieldsTest, ALabelNamesTheAxes) {
   const RunSpec spec{.model = preset("tiny"), .shape = {2, 64}};
   EXPECT_EQ(label_of(spec), "tiny context 64 step fp32 fused naive");
   EXPECT_EQ(label_of(spec, false), "tiny 64 step fp32 fused naive");
+  EXPECT_EQ(label_of(with("executor", "eager")), label_of({}));
+  EXPECT_THAT(label_of(with("executor", "compiled")), HasSubstr("fused naive compiled"));
+}
+
+TEST(FieldsTest, CompositesAndPassesAreSetsByName) {
+  EXPECT_EQ(text_of(field_named("ops"), with("ops", "softmax+norm")), "norm+softmax");
+  EXPECT_EQ(text_of(field_named("ops"), with("ops", "norm+swiglu+rope+softmax+loss+optimizer")),
+            "fused");
+  EXPECT_THAT(message_of([] { with("ops", "norm+sotfmax"); }), HasSubstr("did you mean softmax?"));
+  EXPECT_THAT(message_of([] { with("ops", "norm+fused"); }), HasSubstr("one of norm, swiglu"));
+  EXPECT_THAT(message_of([] { with("ops", "norm+norm"); }), HasSubstr("norm is there twice"));
+  const RunField& passes = field_named("compile_passes");
+  for (const char* text : {"auto", "none", "all", "shadow", "shadow+join"}) {
+    EXPECT_EQ(text_of(passes, with("compile_passes", text)), text);
+  }
+  EXPECT_EQ(text_of(passes, with("compile_passes", "join+shadow")), "shadow+join");
+  EXPECT_THAT(message_of([] { with("compile_passes", "simplify"); }), HasSubstr("one of shadow"));
 }
 
 }  // namespace

@@ -121,6 +121,12 @@ void count_work(const AttentionProgram& p, AttentionResult& out) {
   }
 }
 
+// An arena is there, whole, from before the step until after it.
+AttentionBytes bytes_of(const AttentionProgram& p, ExecutorKind executor, const Device& device) {
+  const std::int64_t peak = predicted_peak_bytes(executor, p.program, device.traits());
+  return {has_arena(executor) ? peak : live_bytes_before(p.program, p.forward_end), peak};
+}
+
 double ms_between(std::int64_t start_ns, std::int64_t end_ns) {
   return static_cast<double>(end_ns - start_ns) * 1e-6;
 }
@@ -207,9 +213,9 @@ void measure(Device& device, const StopSignal* stop, AttentionResult& out) {
   const AttentionProgram p = attention_program(out.spec, device);
   count_work(p, out);
   out.saved_bytes = saved_bytes_of(p, out.spec);
-  out.predicted_before_backward_bytes = live_bytes_before(p.program, p.forward_end);
-  out.predicted_peak_bytes =
-      predicted_peak_bytes(p.program, plan_buffers(p.program), device.traits());
+  const AttentionBytes bytes = bytes_of(p, out.spec.run.executor, device);
+  out.predicted_before_backward_bytes = bytes.before_backward;
+  out.predicted_peak_bytes = bytes.peak;
   Session session(device, out.spec.run, p.program);
   Executor& executor = session.executor();
   set_values(session.store(), executor, out.spec.run.seed);
@@ -262,15 +268,13 @@ SavedScores parse_saved(const std::string& where, const std::string& text) {
 }
 
 AttentionProgram attention_program(const AttentionSpec& spec, const Device& device) {
-  const Precision& precision = spec.run.precision;
-  PipelineOptions options;
-  options.mode = Mode::kForwardBackward;
-  options.granularity = spec.saved.exp ? Granularity::kPrimitive : Granularity::kFused;
-  options.attention = spec.run.attention;
-  options.autocast = precision.autocast;
-  options.verify = false;
-  AttentionProgram out{.program =
-                           lowered(forward_graph(spec, precision.parameters), options, device)};
+  RunSpec run = spec.run;
+  run.mode = Mode::kForwardBackward;
+  run.gradients = GradientKind::kTransient;
+  run.ops = spec.saved.exp ? Granularity::kPrimitive : Granularity::kFused;
+  run.verify = false;
+  AttentionProgram out{.program = lowered(forward_graph(spec, run.precision.parameters),
+                                          pipeline_options(run), device)};
   out.program.name = "attention";
   if (spec.saved.scores) hold_scores(out.program);
   const BufferPlan buffer_plan = plan_buffers(out.program);
@@ -297,9 +301,7 @@ std::int64_t live_bytes_before(const Program& program, NodeId node) {
 }
 
 AttentionBytes predict_attention(const AttentionSpec& spec, const Device& device) {
-  const AttentionProgram p = attention_program(spec, device);
-  return {live_bytes_before(p.program, p.forward_end),
-          predicted_peak_bytes(p.program, plan_buffers(p.program), device.traits())};
+  return bytes_of(attention_program(spec, device), spec.run.executor, device);
 }
 
 AttentionResult measure_attention(const DeviceFactory& make_device, const AttentionSpec& spec,

@@ -84,7 +84,7 @@ std::int64_t live_bytes_before(const Program& program, NodeId node);
 AttentionResult measure_attention(const DeviceFactory& make_device, const AttentionSpec& spec,
                                   const StopSignal* stop = nullptr);
 
-// The bytes that a cell would take, predicted without a run.
+// The bytes that a cell would take, predicted without a run; with an arena, it and the leaves.
 struct AttentionBytes {
   std::int64_t before_backward = 0, peak = 0;
 };

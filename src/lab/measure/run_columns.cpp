@@ -12,7 +12,8 @@ Column column_of(const RunField& field, std::string description) {
   return {.name = field.name,
           .kind = is_text ? ColumnKind::kText : ColumnKind::kInt,
           .description = std::move(description),
-          .data_only = field.show == FieldShow::kData};
+          .data_only = field.show == FieldShow::kData,
+          .if_varies = field.show == FieldShow::kVarying};
 }
 
 }  // namespace
@@ -28,8 +29,8 @@ Fields<RunSpec> run_columns() {
 Fields<RunSpec> program_columns() {
   Fields<RunSpec> out{};
   for (const RunField& field : run_fields()) {
-    const bool decides = field.role == FieldRole::kProgram;
-    if (is_column(field) && decides) out.add(column_of(field, ""), field.value);
+    const bool tells_apart = field.role == FieldRole::kProgram || field.is_axis;
+    if (is_column(field) && tells_apart) out.add(column_of(field, ""), field.value);
   }
   return out;
 }
@@ -44,8 +45,8 @@ Fields<RunSpec> axis_columns() {
 
 bool same_but(const RunSpec& a, const RunSpec& b, std::initializer_list<std::string_view> fields) {
   return std::ranges::all_of(run_fields(), [&](const RunField& field) {
-    return field.role != FieldRole::kProgram ||
-           std::ranges::find(fields, field.name) != fields.end() ||
+    const bool tells_apart = field.role == FieldRole::kProgram || field.is_axis;
+    return !tells_apart || std::ranges::find(fields, field.name) != fields.end() ||
            field.value(a) == field.value(b);
   });
 }

@@ -13,7 +13,7 @@ Fields<RunSpec> run_columns();
 Fields<RunSpec> program_columns();
 Fields<RunSpec> axis_columns();
 
-// Whether both runs agree in all fields of their programs except `fields`.
+// Whether both runs agree in all fields of program_columns() except `fields`.
 bool same_but(const RunSpec& a, const RunSpec& b, std::initializer_list<std::string_view> fields);
 
 }  // namespace tracestep

@@ -168,6 +168,8 @@ std::string ResultRow::label() const {
   for (const RunField& field : run_fields()) {
     const Json* cell = field.is_axis ? find(field.name) : nullptr;
     if (cell == nullptr) continue;
+    // Without what goes without saying, as label_of().
+    if (field.show == FieldShow::kVarying && *cell == field.value(RunSpec())) continue;
     out += (out.empty() ? "" : " ") + (cell->is_string() ? cell->as_string() : cell->dump());
   }
   return out.empty() ? "row" : out;

@@ -43,13 +43,25 @@ bool is_flash(const RunSpec& step) {
   return step.attention == AttentionForm::kFlash;
 }
 
-const char* saved_formula(const RunSpec& step) {
-  if (step.ops == Granularity::kFused) {
-    return is_flash(step) ? "(8·BTC + 3·BTF + BHT + 2·BT)·s" : "(8·BTC + 3·BTF + BHT² + 2·BT)·s";
+// What one layer saves: multiples of BTC and BTF, and of BHT² and BHT in attention. Every layer
+// also saves 2·BT, a number per row and norm.
+struct SavedTerms {
+  std::int64_t btc, btf, squares, rows_of_heads;
+
+  explicit SavedTerms(const RunSpec& step)
+      : btc(step.ops.keeps(Composite::kNorm) ? 8 : 10),
+        btf(step.ops.keeps(Composite::kSwiglu) ? 3 : 5) {
+    const bool is_whole = step.ops.keeps(Composite::kSoftmax);
+    squares = is_flash(step) ? 0 : is_whole ? 1 : 2;
+    rows_of_heads = is_flash(step) || !is_whole ? 1 : 0;
   }
-  return is_flash(step) ? "(10·BTC + 5·BTF + 2·BT + BHT)·s"
-                        : "(10·BTC + 5·BTF + 2·BHT² + 2·BT + BHT)·s";
-}
+
+  std::string formula() const {
+    std::string out = fmt::format("({}·BTC + {}·BTF", btc, btf);
+    if (squares > 0) out += squares > 1 ? fmt::format(" + {}·BHT²", squares) : " + BHT²";
+    return out + (rows_of_heads > 0 ? " + 2·BT + BHT)·s" : " + 2·BT)·s");
+  }
+};
 
 std::int64_t role_bytes(const Program& program, LeafKind kind) {
   std::int64_t out = 0;
@@ -148,7 +160,7 @@ class Rows {
     const std::int64_t layer = saved_elements_per_layer(step_) * n_.s;
     const std::int64_t once = saved_bytes_once(step_, n_.s);
     const Saved found = saved_of(run_.program, n_.l);
-    add("saved by one layer", saved_formula(step_),
+    add("saved by one layer", SavedTerms(step_).formula(),
         fmt::format("BTC {}, BTF {}, BHT² {}", n_.btc(), n_.btf(), n_.bhtt()), layer,
         found.per_layer);
     add("saved by the whole model", "L·layer + once",
@@ -207,18 +219,18 @@ class Rows {
 
 std::int64_t saved_elements_per_layer(const RunSpec& step) {
   const Letters n(step);
-  const bool fused = step.ops == Granularity::kFused, flash = is_flash(step);
-  const std::int64_t rows = 2 * n.b * n.t, rows_of_heads = n.b * n.h * n.t;
-  if (fused) return 8 * n.btc() + 3 * n.btf() + (flash ? rows_of_heads : n.bhtt()) + rows;
-  return 10 * n.btc() + 5 * n.btf() + (flash ? 0 : 2 * n.bhtt()) + rows + rows_of_heads;
+  const SavedTerms terms(step);
+  return terms.btc * n.btc() + terms.btf * n.btf() + terms.squares * n.bhtt() +
+         terms.rows_of_heads * n.b * n.h * n.t + 2 * n.b * n.t;
 }
 
 std::int64_t saved_bytes_once(const RunSpec& step, std::int64_t element_bytes) {
   const Letters n(step);
-  const bool fused = step.ops == Granularity::kFused;
   const std::int64_t rows = n.b * n.t, tables = n.t * step.model.head_width();
-  const std::int64_t elements = (fused ? 2 : 3) * n.btc() + rows + rows * n.v + rows + tables;
-  return elements * element_bytes + (fused || is_flash(step) ? 0 : n.t * n.t);
+  const std::int64_t streams = step.ops.keeps(Composite::kNorm) ? 2 : 3;
+  const std::int64_t elements = streams * n.btc() + rows + rows * n.v + rows + tables;
+  const bool has_mask = !step.ops.keeps(Composite::kSoftmax) && !is_flash(step);
+  return elements * element_bytes + (has_mask ? n.t * n.t : 0);
 }
 
 std::int64_t course_elements_per_layer(const ModelConfig& model, BatchShape shape, int scores) {

@@ -227,7 +227,7 @@ void plan(Program program, const DeviceTraits& traits, MemoryRun& run) {
   run.buffer_plan = plan_buffers(run.program);
   run.map = map_memory(run.program, traits);
   run.predicted_peak_bytes = run.map.peak_bytes;
-  if (run.spec.step.executor == ExecutorKind::kCompiled) {
+  if (has_arena(run.spec.step.executor)) {
     run.plan = plan_step(run.program, traits);
     run.predicted_peak_bytes = run.plan->peak_bytes();
   }

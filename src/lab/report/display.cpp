@@ -49,9 +49,10 @@ std::string display_cell(const Json& cell, const Column& column) {
   return kEmpty;
 }
 
-bool is_shown(const Column& column) {
-  return !column.data_only && column.kind != ColumnKind::kReals &&
-         column.kind != ColumnKind::kStructured;
+bool varies(const Table& table, std::size_t column) {
+  return std::ranges::any_of(table.rows, [&](const std::vector<Json>& row) {
+    return !(row[column] == table.rows.front()[column]);
+  });
 }
 
 std::string header(const Column& column) {
@@ -63,12 +64,18 @@ std::string header(const Column& column) {
 
 }  // namespace
 
+bool is_shown(const Table& table, std::size_t column) {
+  const Column& c = table.columns[column];
+  const bool is_list = c.kind == ColumnKind::kReals || c.kind == ColumnKind::kStructured;
+  return !c.data_only && !is_list && (!c.if_varies || varies(table, column));
+}
+
 DisplayTable display(const Table& table) {
   DisplayTable out;
   out.rows.resize(table.rows.size());
   for (std::size_t c = 0; c < table.columns.size(); ++c) {
     const Column& column = table.columns[c];
-    if (!is_shown(column)) continue;
+    if (!is_shown(table, c)) continue;
     out.headers.push_back(one_line(header(column)));
     out.is_right_aligned.push_back(column.kind != ColumnKind::kText &&
                                    column.kind != ColumnKind::kBool);

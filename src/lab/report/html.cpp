@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "lab/report/web.h"
+#include "lab/report/writers.h"
 
 namespace tracestep {
 namespace {
@@ -48,14 +49,14 @@ const char* name_of(ColumnKind kind) {
   return "text";
 }
 
-Json layout_of(const Column& column) {
+Json layout_of(const Table& table, std::size_t index) {
+  const Column& column = table.columns[index];
   Json out = Json::Object{{"name", column.name}, {"kind", name_of(column.kind)}};
   if (!column.title.empty()) out["title"] = column.title;
   if (!column.unit.empty()) out["unit"] = column.unit;
   if (column.digits >= 0) out["digits"] = column.digits;
   if (!column.description.empty()) out["description"] = column.description;
-  const bool is_list = column.kind == ColumnKind::kReals || column.kind == ColumnKind::kStructured;
-  if (column.data_only || is_list) out["hidden"] = true;
+  if (!is_shown(table, index)) out["hidden"] = true;
   return out;
 }
 
@@ -72,7 +73,7 @@ Json layout_of(std::span<const Table> tables, std::span<const PageSection> secti
   Json out = Json::Object{{"tables", Json::object()}, {"sections", Json::array()}};
   for (const Table& table : tables) {
     Json columns = Json::array();
-    for (const Column& column : table.columns) columns.push_back(layout_of(column));
+    for (std::size_t c = 0; c < table.columns.size(); ++c) columns.push_back(layout_of(table, c));
     out["tables"][table.name] = Json::Object{{"columns", std::move(columns)}};
   }
   for (const PageSection& section : sections) {

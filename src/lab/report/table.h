@@ -33,6 +33,7 @@ struct Column {
   int digits = -1;  // decimals of a real number; -1 gives four significant digits
   std::string description = {};
   bool data_only = false;  // left out of the formats for people
+  bool if_varies = false;  // there only where rows differ in it
 };
 
 struct Table {

@@ -23,6 +23,8 @@ struct DisplayTable {
   std::vector<std::vector<std::string>> rows;
 };
 DisplayTable display(const Table& table);
+// Whether people see the column.
+bool is_shown(const Table& table, std::size_t column);
 
 // Columns a terminal needs for `text`: one per UTF-8 character.
 std::size_t display_width(const std::string& text);

@@ -107,6 +107,7 @@ void measure(Device& device, const StopSignal* stop, CellResult& out) {
     // Below zero, other processes freed memory meanwhile, and our share is unknown.
     if (growth >= 0) out.untracked_bytes = growth;
   }
+  out.captured = executor.is_captured();
   record_steps(measurement, out);
   // Where kernels run inside the calls, issuing is what is left of the wall without their own time.
   if (!device.is_asynchronous()) out.issue_ms = std::max(0.0, out.wall_ms - out.device_busy_ms);

@@ -142,7 +142,11 @@ TEST_F(MemoryTablesTest, TheTimelineKeepsThePeakHoweverFewItsRows) {
 }
 
 TEST_F(MemoryTablesTest, FormulasAgreeWithTheProgramWhereTheyAreExact) {
-  for (Granularity ops : {Granularity::kFused, Granularity::kPrimitive}) {
+  std::vector<Granularity> choices(std::begin(kAllGranularities), std::end(kAllGranularities));
+  for (Composite composite : kNamedComposites) {
+    choices.push_back(Granularity::kPrimitive.with(composite));
+  }
+  for (Granularity ops : choices) {
     const Table table = formula_table(cell_on_null(tiny_step(Mode::kStep, ops)));
     const std::int64_t p = 2 * kV * kC + kL * (4 * kC * kC + 3 * kC * kF + 2 * kC) + kC;
     EXPECT_EQ(at(table, "weights", "bytes").as_int(), 4 * p);

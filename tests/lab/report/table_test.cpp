@@ -49,6 +49,20 @@ TEST(TableTest, ATextTableAlignsNumbersRightAndUsesHumanUnits) {
             "100 % of it\n");
 }
 
+TEST(TableTest, PeopleSeeAColumnThatTellsRowsApartOnlyWhereItDoes) {
+  Table table{.name = "rows",
+              .columns = {{.name = "size"}, {.name = "executor", .if_varies = true}}};
+  table.add_row({"tiny", "eager"});
+  table.add_row({"small", "eager"});
+  EXPECT_EQ(to_string({"tracestep.test/1", Json::object(), {table}}, Format::kText).find("eager"),
+            std::string::npos);
+  EXPECT_NE(to_string({"tracestep.test/1", Json::object(), {table}}, Format::kCsv).find("eager"),
+            std::string::npos);
+  table.add_row({"small", "compiled"});
+  EXPECT_NE(to_string({"tracestep.test/1", Json::object(), {table}}, Format::kText).find("eager"),
+            std::string::npos);
+}
+
 TEST(TableTest, AMarkdownTablePadsItsColumns) {
   EXPECT_EQ(to_string(document(), Format::kMarkdown),
             "### Step time\n"
