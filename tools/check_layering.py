@@ -42,6 +42,7 @@ ROWS = {
     "lab/attention": ["lab/measure"],
     "lab/compare": ["lab/measure"],
     "lab/precision": ["lab/time"],  # its cells are timed ones
+    "lab/compile": ["lab/attention", "lab/compare", "lab/precision"],
     "lab/published": ["lab/compare", "lab/memory"],
     "lab/explain": ["lab/memory", "lab/precision", "lab/published"],
     "lab/study": ["lab/*"],

@@ -29,6 +29,7 @@ Command train_command();
 Command eval_command();
 Command generate_command();
 Command attention_command();
+Command compile_command();
 Command compare_command();
 Command explain_command();
 Command study_command();

@@ -23,6 +23,7 @@ const std::vector<Topic>& all() {
       {"flops", false, pages::kFlopsMd, explain_flops},
       {"roofline", true, pages::kRooflineMd, explain_roofline},
       {"gemm-share", false, pages::kGemmShareMd, explain_gemm_share},
+      {"fusion", true, pages::kFusionMd, explain_fusion},
       {"peak-memory", false, pages::kPeakMemoryMd, explain_peak_memory},
       {"saved-for-backward", false, pages::kSavedForBackwardMd, explain_saved_for_backward},
       {"residual-stream", false, pages::kResidualStreamMd, explain_residual_stream},

@@ -13,6 +13,7 @@ extern const std::string_view kProfilerOverheadMd;
 extern const std::string_view kFlopsMd;
 extern const std::string_view kRooflineMd;
 extern const std::string_view kGemmShareMd;
+extern const std::string_view kFusionMd;
 extern const std::string_view kPeakMemoryMd;
 extern const std::string_view kSavedForBackwardMd;
 extern const std::string_view kResidualStreamMd;

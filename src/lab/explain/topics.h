@@ -23,6 +23,9 @@ void explain_flops(const ExplainInput& input, Explanation& out);
 void explain_roofline(const ExplainInput& input, Explanation& out);
 void explain_gemm_share(const ExplainInput& input, Explanation& out);
 
+// fusion.cpp
+void explain_fusion(const ExplainInput& input, Explanation& out);
+
 // memory.cpp
 void explain_peak_memory(const ExplainInput& input, Explanation& out);
 void explain_saved_for_backward(const ExplainInput& input, Explanation& out);

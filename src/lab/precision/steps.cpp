@@ -92,6 +92,8 @@ std::optional<StepError> StepErrors::of(const DeviceFactory& make_device, const 
   cut.shape = {.batch = 1, .context = std::min(cut.shape.context, error_.tokens)};
   RunSpec exact_spec = cut;
   exact_spec.precision = {};
+  exact_spec.executor = ExecutorKind::kEager;
+  exact_spec.compile_passes = {};
   std::string key = key_of(exact_spec);
   if (key != exact_key_) {
     exact_key_.clear();

@@ -75,7 +75,7 @@ TEST_F(ExplainTest, EveryTopicHasNumbersTrapsAndATitle) {
     }
   }
   EXPECT_EQ(topic_table().rows.size(), topics().size());
-  EXPECT_GE(topics().size(), 22u);
+  EXPECT_GE(topics().size(), 23u);
 }
 
 TEST_F(ExplainTest, NumbersFollowTheModel) {
@@ -91,6 +91,26 @@ TEST_F(ExplainTest, NumbersFollowTheModel) {
   const double p = 2 * 11 * 12 + 2 * (4 * 12 * 12 + 3 * 12 * 20 + 2 * 12) + 12;
   EXPECT_EQ(value("peak-memory", "weights"), 4 * p);
   EXPECT_EQ(value("adamw", "states"), 8 * p);
+}
+
+TEST_F(ExplainTest, WhatFusingSavesIsCountedInPrograms) {
+  constexpr double kBtf = 5 * 7 * 20;
+  EXPECT_EQ(value("fusion", "SwiGLU of a layer in parts: sigmoid, ·, ·"), 32 * kBtf);
+  EXPECT_EQ(value("fusion", "the same as one kernel: two read, one written"), 12 * kBtf);
+  const double parts = value("fusion", "a step in parts: kernels");
+  double saved = 0;
+  for (Composite composite : kNamedComposites) {
+    const std::string name(name_of(composite));
+    const double launches = value("fusion", name + " as one kernel: kernels saved");
+    EXPECT_GT(launches, 0) << name;
+    EXPECT_GT(value("fusion", name + " as one kernel: not moved"), 0) << name;
+    saved += launches;
+  }
+  EXPECT_EQ(value("fusion", "all of them: kernels"), parts - saved);
+  EXPECT_LT(value("fusion", "compiled for a GPU: kernels"), parts - saved);
+  EXPECT_LT(value("fusion", "of these, by what no fusion removes"),
+            value("fusion", "compiled for a GPU: moved"));
+  EXPECT_EQ(value("fusion", "a graph saves at most"), 6);
 }
 
 TEST_F(ExplainTest, NumbersOfARunAreItsOwn) {

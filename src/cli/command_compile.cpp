@@ -1,0 +1,215 @@
+// tracestep compile: what compiling a step gains, and which part of it gains what.
+#include <algorithm>
+#include <memory>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "cli/command.h"
+#include "cli/devices.h"
+#include "cli/options.h"
+#include "cli/output.h"
+#include "lab/compile/tables.h"
+#include "lab/measure/run_columns.h"
+#include "spec/fields.h"
+
+namespace tracestep::cli {
+namespace {
+
+const std::vector<std::string> kParts = {"steps", "attention", "saved", "ladder"};
+
+std::vector<std::string> rung_names() {
+  std::vector<std::string> out;
+  for (const Rung& rung : all_rungs()) out.emplace_back(rung.name);
+  return out;
+}
+
+struct CompileOptions {
+  RunGrid grid{{.model = preset("tiny"), .shape = {.batch = 4, .context = 128}}};
+  OutputOptions output;
+  std::vector<std::string> parts = kParts;
+  std::vector<std::string> rungs = {};                                  // empty: all
+  std::vector<std::int64_t> widths = {16, 64}, contexts = {256, 1024};  // of attention by itself
+  CompileSpec spec;
+  ErrorSpec error;
+
+  bool has(std::string_view part) const { return std::ranges::find(parts, part) != parts.end(); }
+};
+
+// What the parts share while they measure.
+struct Work {
+  const CompileOptions& options;
+  const std::vector<RunSpec> runs;  // the whole grid
+  const StopSignal stop{"what is measured so far is written"};
+  ProgressLine progress = {};
+  std::vector<Table> tables = {};
+};
+
+// The runs that differ in `fields` alone become one, the last of them.
+std::vector<RunSpec> without(std::span<const RunSpec> runs,
+                             std::initializer_list<std::string_view> fields) {
+  std::vector<RunSpec> out;
+  for (const RunSpec& run : runs) {
+    const auto twin = std::ranges::find_if(
+        out, [&](const RunSpec& other) { return same_but(run, other, fields); });
+    if (twin == out.end()) {
+      out.push_back(run);
+    } else {
+      *twin = run;
+    }
+  }
+  return out;
+}
+
+void measure_steps(Work& work) {
+  std::vector<CompileCell> cells;
+  for (const RunSpec& run : work.runs) {
+    if (work.stop.requested()) break;
+    work.progress.update(
+        fmt::format("{}/{}  {}", cells.size() + 1, work.runs.size(), label_of(run)));
+    CompileCell cell = measure_way(make_device, run, work.options.spec, &work.stop);
+    if (cell.result.status == Status::kInterrupted) break;
+    cells.push_back(std::move(cell));
+  }
+  work.tables.push_back(way_table(cells));
+}
+
+// Attention in the ways of the grid. The flash form has one way for all `ops`.
+std::vector<AttentionSpec> attention_specs(const Work& work) {
+  std::vector<AttentionSpec> out;
+  for (std::int64_t width : work.options.widths) {
+    for (std::int64_t context : work.options.contexts) {
+      for (const RunSpec& run : without(work.runs, {"size", "context", "mode"})) {
+        AttentionSpec spec{.run = run,
+                           .width = width,
+                           .warmup = work.options.spec.warmup,
+                           .steps = work.options.spec.steps};
+        spec.run.shape = {.batch = AttentionSpec().run.shape.batch, .context = context};
+        const bool is_flash = run.attention == AttentionForm::kFlash;
+        spec.saved.exp = !is_flash && !run.ops.keeps(Composite::kSoftmax);
+        if (is_flash && run.ops != work.runs.front().ops) continue;
+        out.push_back(std::move(spec));
+      }
+    }
+  }
+  return out;
+}
+
+void measure_attentions(Work& work) {
+  const std::vector<AttentionSpec> specs = attention_specs(work);
+  std::vector<AttentionResult> results;
+  for (const AttentionSpec& spec : specs) {
+    if (work.stop.requested()) break;
+    work.progress.update(fmt::format("attention {}/{}  width {} context {}", results.size() + 1,
+                                     specs.size(), spec.width, spec.run.shape.context));
+    AttentionResult result = measure_attention(make_device, spec, &work.stop);
+    if (result.status == Status::kInterrupted) break;
+    results.push_back(std::move(result));
+  }
+  work.tables.push_back(way_attention_table(results));
+}
+
+// A ladder for each size and context, in the last of the modes.
+void measure_ladders(Work& work) {
+  std::vector<const Rung*> rungs;
+  for (const std::string& name : work.options.rungs.empty() ? rung_names() : work.options.rungs) {
+    rungs.push_back(&rung_named("--rungs", name));
+  }
+  const std::vector<RunSpec> runs =
+      without(work.runs, {"mode", "precision", "ops", "attention", "executor", "compile_passes"});
+  for (const RunSpec& run : runs) {
+    if (work.stop.requested()) break;
+    ErrorSpec error = work.options.error;
+    if (!make_device(run)->computes()) error.layers = 0;
+    StepErrors errors(make_reference, error);
+    const auto announce = [&](const std::string& what) {
+      work.progress.update(
+          fmt::format("{} context {}  {}", run.model.name, run.shape.context, what));
+    };
+    const std::vector<LadderStep> steps =
+        climb_ladder(make_device, errors, run, rungs, work.options.spec, &work.stop, announce);
+    if (steps.empty()) break;
+    Table table = ladder_table(steps);
+    const std::string label =
+        fmt::format("{} {} {}", run.model.name, run.shape.context, name_of(run.mode));
+    table.title += fmt::format(": {}", label);
+    if (runs.size() > 1) table.name += "@" + label;
+    work.tables.push_back(std::move(table));
+  }
+}
+
+int run_compile(const CompileOptions& o, std::span<const std::string> arguments) {
+  Work work{.options = o, .runs = runs_of(o.grid, {"cpu", "cuda", "null"})};
+  probe_output(o.output);
+  const Json environment = environment_of(arguments, work.runs[0]);
+  if (o.has("steps")) measure_steps(work);
+  if (o.has("attention")) measure_attentions(work);
+  if (o.has("saved")) {
+    // Backward is in one program with forward in every mode that has it.
+    std::vector<RunSpec> runs = without(work.runs, {"mode"});
+    for (RunSpec& run : runs) run.mode = Mode::kForwardBackward;
+    work.tables.push_back(way_saved_table(make_device, runs));
+  }
+  if (o.has("ladder")) measure_ladders(work);
+  const bool is_stopped = work.stop.requested();
+  write_tables(o.output, "tracestep.compile/1", environment, std::move(work.tables));
+  return is_stopped ? work.stop.exit_status() : 0;
+}
+
+void add_what(OptionSet& set, CompileOptions& o) {
+  set.group("What to measure");
+  set.choices("--part", o.parts, kParts, "parts of the report");
+  set.choices("--rungs", o.rungs, rung_names(),
+              "of the ladder, in any order, each on top of those before it; all when left out");
+  set.integer("--steps", o.spec.steps, {1, 1000000}, "timed steps of each row");
+  set.integer("--warmup", o.spec.warmup, {0, 1000000}, "steps before the clock counts");
+  set.integers("--width", o.widths, kShapeRange,
+               "attention by itself: widths D, batch 8, no heads");
+  set.integers("--attention-context", o.contexts, kShapeRange, "attention by itself: contexts T");
+  set.integer("--error-layers", o.error.layers, {0, 1000},
+              "errors are those of a model of at most so many layers; 0: no errors");
+  set.integer("--error-tokens", o.error.tokens, {1, 1 << 20},
+              "and of one sequence of at most so many tokens");
+}
+
+}  // namespace
+
+Command compile_command() {
+  const auto options = std::make_shared<CompileOptions>();
+  for (const auto& [field, values] :
+       std::initializer_list<std::pair<const char*, std::vector<std::string>>>{
+           {"mode", {"forward", "forward-backward", "step"}},
+           {"ops", {"primitive", "fused"}},
+           {"executor", {"eager", "compiled"}}}) {
+    options->grid.offer(field, values);
+  }
+  Command command{
+      .name = "compile",
+      .summary = "what does compiling a step gain, and which part of it gains what",
+      .details =
+          "steps: whole models in every way of the grid, eager and compiled: time, launches, bytes "
+          "and the time until the first step is done, with compiled kernels kept from before and "
+          "without. attention: attention by itself likewise. saved: what each part of a layer "
+          "keeps "
+          "for backward. ladder: from composites in parts, op by op, in float32, rung by rung to "
+          "the compiled step: what each rung gains, moves and loses; it starts there whatever "
+          "--ops, --precision and --executor say, in the last mode of --mode. A rung that finds "
+          "nothing to do says so.",
+      .examples = {{"--part ladder --size small --format markdown", "what each rung buys"},
+                   {"--part ladder --rungs bf16,flash,fuse,graph", "another order"},
+                   {"--part steps --size small,medium --mode step --ops fused --steps 30",
+                    "eager against compiled"},
+                   {"--device cuda --size small,2.7B --context 512 --steps 30", "on a GPU"}}};
+  OptionSet& set = command.options;
+  add_what(set, *options);
+  add_fields(set, options->grid, FieldGroup::kStep, Values::kGrid);
+  add_fields(set, options->grid, FieldGroup::kModel, Values::kGrid);
+  add_fields(set, options->grid, FieldGroup::kHow, Values::kGrid,
+             "cpu; cuda[:N]; null (bytes and launches alone)");
+  add_output_options(set, options->output);
+  command.run = [options](std::span<const std::string> arguments) {
+    return run_compile(*options, arguments);
+  };
+  return command;
+}
+
+}  // namespace tracestep::cli

@@ -1,0 +1,108 @@
+#include "lab/compile/ladder.h"
+
+#include <algorithm>
+
+#include "base/suggest.h"
+#include "ir/print.h"
+
+namespace tracestep {
+namespace {
+
+// Keeps the composite whole.
+template <Composite composite>
+void keep(RunSpec& run) {
+  run.ops = run.ops.with(composite);
+}
+
+void add_pass(RunSpec& run, const char* name) {
+  if (!run.compile_passes) run.compile_passes.emplace();
+  run.compile_passes->insert(name);
+}
+
+constexpr Rung kRungs[] = {
+    {"norm", "each norm is one kernel, and one for its gradient", keep<Composite::kNorm>},
+    {"swiglu", "likewise SwiGLU", keep<Composite::kSwiglu>},
+    {"rope", "likewise rotary embeddings", keep<Composite::kRope>},
+    {"softmax", "likewise softmax with scale and mask", keep<Composite::kSoftmax>},
+    {"flash", "attention tile by tile, without its matrix",
+     [](RunSpec& run) { run.attention = AttentionForm::kFlash; }},
+    {"optimizer", "AdamW is one kernel for each tensor", keep<Composite::kOptimizer>},
+    {"loss", "logits become the loss, and their gradient, in one kernel each",
+     keep<Composite::kLoss>},
+    {"bf16", "products read bfloat16",
+     [](RunSpec& run) { run.precision = {.autocast = DType::kBF16}; }},
+    {"shadow", "the optimizer keeps the narrow copies of weights",
+     [](RunSpec& run) { add_pass(run, "shadow"); }},
+    {"join", "one launch updates all tensors", [](RunSpec& run) { add_pass(run, "join"); }},
+    {"fuse", "what lies between products is one kernel",
+     [](RunSpec& run) { add_pass(run, "fuse"); }},
+    {"arena", "buffers at planned offsets, nothing is allocated",
+     [](RunSpec& run) {
+       if (!has_arena(run.executor)) run.executor = ExecutorKind::kArena;
+     }},
+    {"graph", "all launches as one graph",
+     [](RunSpec& run) { run.executor = ExecutorKind::kCompiled; }},
+};
+
+std::optional<RungEffect> effect_of(const CellResult& below, const CellResult& here) {
+  if (below.status != Status::kOk || here.status != Status::kOk) return std::nullopt;
+  if (!(below.program == here.program)) return RungEffect::kProgram;
+  const bool is_run_alike =
+      has_arena(below.spec.step.executor) == has_arena(here.spec.step.executor) &&
+      below.captured == here.captured;
+  return is_run_alike ? RungEffect::kNothing : RungEffect::kExecution;
+}
+
+}  // namespace
+
+std::span<const Rung> all_rungs() {
+  return kRungs;
+}
+
+const Rung& rung_named(const std::string& where, const std::string& name) {
+  std::vector<std::string> names;
+  for (const Rung& rung : kRungs) names.emplace_back(rung.name);
+  check_choice(where, name, names);
+  return *std::ranges::find(kRungs, name, &Rung::name);
+}
+
+RunSpec naive_run(RunSpec run) {
+  run.ops = Granularity::kPrimitive;
+  run.attention = AttentionForm::kNaive;
+  run.precision = {};
+  run.executor = ExecutorKind::kEager;
+  run.compile_passes.emplace();
+  return run;
+}
+
+std::string_view name_of(RungEffect effect) {
+  switch (effect) {
+    case RungEffect::kProgram: return "program";
+    case RungEffect::kExecution: return "execution";
+    case RungEffect::kNothing: return "nothing";
+  }
+  return "?";
+}
+
+std::vector<LadderStep> climb_ladder(const DeviceFactory& make_device, StepErrors& errors,
+                                     const RunSpec& run, std::span<const Rung* const> rungs,
+                                     const CompileSpec& spec, const StopSignal* stop,
+                                     const std::function<void(const std::string& what)>& announce) {
+  std::vector<LadderStep> out;
+  RunSpec here = naive_run(run);
+  CompileSpec times = spec;
+  times.starts = false;
+  for (std::size_t i = 0; i <= rungs.size(); ++i) {
+    const Rung* rung = i == 0 ? nullptr : rungs[i - 1];
+    if (rung != nullptr) rung->climb(here);
+    announce(fmt::format("ladder {}/{}  {}", i, rungs.size(), rung ? rung->name : "naive"));
+    LadderStep step{.rung = rung, .cell = measure_way(make_device, here, times, stop)};
+    if (step.cell.result.status == Status::kInterrupted) break;
+    if (step.cell.result.status == Status::kOk) step.error = errors.of(make_device, here);
+    if (!out.empty()) step.effect = effect_of(out.back().cell.result, step.cell.result);
+    out.push_back(std::move(step));
+  }
+  return out;
+}
+
+}  // namespace tracestep

@@ -1,0 +1,54 @@
+// The ladder: from a step as plain framework code runs it, rung by rung to the compiled one. Each
+// rung changes the specification of the run in one respect, so every rung is a run that `bench` can
+// repeat.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "lab/compile/run.h"
+
+namespace tracestep {
+
+struct Rung {
+  std::string_view name;  // "softmax"
+  std::string_view what;  // what the step does differently from here on
+  void (*climb)(RunSpec& run);
+};
+
+// In the usual order; any other order is a ladder as well.
+std::span<const Rung> all_rungs();
+// Error{kUsage} naming `where` and the nearest rung when there is no such rung.
+const Rung& rung_named(const std::string& where, const std::string& name);
+
+// The ground below the first rung: composites in parts, naive attention, float32, the eager
+// executor, no pass that compiles.
+RunSpec naive_run(RunSpec run);
+
+// What a rung changed, compared with the one below it.
+enum class RungEffect : std::uint8_t {
+  kProgram,    // other ops
+  kExecution,  // the same ops, run in another way
+  kNothing,    // what it switches on has nothing to do here
+};
+std::string_view name_of(RungEffect effect);
+
+struct LadderStep {
+  const Rung* rung = nullptr;  // nullptr: the ground
+  CompileCell cell;
+  std::optional<StepError> error = {};    // against float64
+  std::optional<RungEffect> effect = {};  // none for the ground, and beside a step that did not run
+};
+
+// The ground and every rung of `rungs` in this order, each on top of those before it; starts are
+// not measured. Ends early with the steps measured so far when `stop` is requested.
+std::vector<LadderStep> climb_ladder(const DeviceFactory& make_device, StepErrors& errors,
+                                     const RunSpec& run, std::span<const Rung* const> rungs,
+                                     const CompileSpec& spec, const StopSignal* stop,
+                                     const std::function<void(const std::string& what)>& announce);
+
+}  // namespace tracestep

@@ -1,0 +1,78 @@
+#include "lab/compile/run.h"
+
+#include <filesystem>
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include "analysis/cost.h"
+#include "analysis/plan.h"
+#include "session/session.h"
+
+namespace tracestep {
+namespace {
+
+namespace fs = std::filesystem;
+
+// A new folder that is removed again.
+class ScratchFolder {
+ public:
+  ScratchFolder()
+      : path_(fs::temp_directory_path() /
+              fmt::format("tracestep-start-{}-{}", getpid(), now_ns())) {}
+  ~ScratchFolder() {
+    std::error_code ignored;
+    fs::remove_all(path_, ignored);
+  }
+  ScratchFolder(const ScratchFolder&) = delete;
+  ScratchFolder& operator=(const ScratchFolder&) = delete;
+
+  const fs::path& path() const { return path_; }
+
+ private:
+  fs::path path_;
+};
+
+double start_ms(const DeviceFactory& make_device, const RunSpec& run) {
+  const std::unique_ptr<Device> device = make_device(run);
+  const std::int64_t start = now_ns();
+  Session session(*device, run);
+  const std::int64_t bound = now_ns();
+  session.fill_for_timing();
+  device->synchronize();
+  Measurement measurement(session.executor(), *device);
+  return static_cast<double>(bound - start) * 1e-6 + measurement.step().wall_ms();
+}
+
+}  // namespace
+
+StartTimes measure_starts(const DeviceFactory& make_device, const RunSpec& run) {
+  const ScratchFolder kernels;
+  RunSpec fresh = run;
+  fresh.place.kernel_cache = kernels.path();
+  const double first = start_ms(make_device, fresh);
+  return {first, start_ms(make_device, fresh)};
+}
+
+CompileCell measure_way(const DeviceFactory& make_device, const RunSpec& run,
+                        const CompileSpec& spec, const StopSignal* stop) {
+  const CellSpec cell{
+      .step = run, .warmup = spec.warmup, .steps = spec.steps, .instrumented_steps = 0};
+  CompileCell out{.result = measure_cell(make_device, cell, stop)};
+  if (!spec.starts || out.result.status != Status::kOk) return out;
+  const Outcome outcome = attempt([&] { out.start = measure_starts(make_device, run); });
+  if (outcome.status != Status::kOk) out.start.reset();
+  return out;
+}
+
+std::int64_t moved_bytes(const Program& program) {
+  const Cost cost = total_cost(program);
+  return cost.bytes_read + cost.bytes_written;
+}
+
+std::optional<std::int64_t> arena_bytes(const CellResult& result) {
+  if (result.status != Status::kOk || !has_arena(result.spec.step.executor)) return std::nullopt;
+  return plan_step(result.program, result.traits).arena_bytes;
+}
+
+}  // namespace tracestep

@@ -1,0 +1,45 @@
+// Eager against compiled: one step run in several ways, each with its time, its launches, its bytes
+// and the time until its first step is done.
+#pragma once
+
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "lab/precision/tables.h"
+#include "lab/time/cell.h"
+
+namespace tracestep {
+
+struct CompileSpec {
+  int warmup = 3, steps = 10;
+  bool starts = true;  // also measure_starts()
+};
+
+// From the specification of a run to the end of its first step: program, passes, plan, kernels,
+// that step. Filling in weights is left out, and so is starting the device.
+struct StartTimes {
+  double first_ms = 0;   // without any kernels kept from earlier runs
+  double second_ms = 0;  // with those that the first start has kept
+};
+
+struct CompileCell {
+  CellResult result;
+  std::optional<StartTimes> start = {};
+};
+
+// Two starts, each on a new device, with a folder for compiled kernels that is removed afterwards.
+// Throws OutOfMemory.
+StartTimes measure_starts(const DeviceFactory& make_device, const RunSpec& run);
+
+// Out of memory and a signal to stop are results, as in measure_cell().
+CompileCell measure_way(const DeviceFactory& make_device, const RunSpec& run,
+                        const CompileSpec& spec, const StopSignal* stop = nullptr);
+
+// Bytes that the kernels of a step move, modelled: each reads every distinct element of its
+// operands once and writes its results once.
+std::int64_t moved_bytes(const Program& program);
+// Of the arena that the cell ran in; nullopt: it had none, or did not run.
+std::optional<std::int64_t> arena_bytes(const CellResult& result);
+
+}  // namespace tracestep

@@ -1,0 +1,99 @@
+// What backward reads of what forward made, by the part of the layer that reads it.
+#include <algorithm>
+
+#include "analysis/saved.h"
+#include "lab/compile/tables.h"
+#include "lab/measure/run_columns.h"
+#include "lab/report/fields.h"
+#include "nn/scopes.h"
+
+namespace tracestep {
+namespace {
+
+struct SavedCount {
+  std::int64_t tensors = 0, full_size = 0, bytes = 0;
+};
+
+struct SavedRow {
+  const RunSpec& run;
+  std::string part;
+  SavedCount count;
+};
+
+class SavedParts {
+ public:
+  SavedParts(const Program& program, const RunSpec& run)
+      : program_(program), saved_(saved_for_backward(program)), run_(run) {}
+
+  // Values that backward of a node under this path reads.
+  SavedCount read_by(const std::string& path) const {
+    return count([&](const Saved& s) {
+      return std::ranges::any_of(s.readers, [&](NodeId reader) { return is_under(reader, path); });
+    });
+  }
+  // Values that a forward node under this path made.
+  SavedCount made_by(const std::string& path) const {
+    return count([&](const Saved& s) { return is_under(s.producer, path); });
+  }
+
+ private:
+  template <class Belongs>
+  SavedCount count(Belongs belongs) const {
+    SavedCount out;
+    const std::int64_t full = run_.shape.batch * run_.shape.context * run_.model.d_model;
+    for (const Saved& s : saved_) {
+      if (!belongs(s)) continue;
+      ++out.tensors;
+      if (program_.type(s.value).count() >= full) ++out.full_size;
+      out.bytes += s.bytes;
+    }
+    return out;
+  }
+  bool is_under(NodeId node, const std::string& path) const {
+    return std::ranges::any_of(program_.node(node).origins, [&](const Origin& origin) {
+      return path.empty() || origin.path == path || origin.path.starts_with(path + ".");
+    });
+  }
+
+  const Program& program_;
+  const std::vector<Saved> saved_;
+  const RunSpec& run_;
+};
+
+Fields<SavedRow> fields() {
+  using S = const SavedRow&;
+  Fields<SavedRow> out{};
+  out.add(program_columns(), [](S s) { return &s.run; });
+  return out.add(
+      {{text_column("part", "", "whose backward reads them; a layer or the step: that made them"),
+        [](S s) { return s.part; }},
+       {int_column("tensors"), [](S s) { return s.count.tensors; }},
+       {int_column("full_size", "full size", "of those, as large as the residual stream or larger"),
+        [](S s) { return s.count.full_size; }},
+       {bytes_column("bytes"), [](S s) { return s.count.bytes; }}});
+}
+
+}  // namespace
+
+Table way_saved_table(const DeviceFactory& make_device, std::span<const RunSpec> runs) {
+  std::vector<SavedRow> rows;
+  for (const RunSpec& run : runs) {
+    const Program program = step_program(run, *make_device(run));
+    const SavedParts parts(program, run);
+    const std::string layer = scope::layer(run.model.layers - 1);
+    const auto under = [&](std::initializer_list<std::string_view> scopes) {
+      return scope::path({layer, scope::path(scopes)});
+    };
+    rows.push_back({run, "norm", parts.read_by(under({scope::kFirstNorm}))});
+    rows.push_back({run, "softmax", parts.read_by(under({scope::kAttention, scope::kSoftmax}))});
+    rows.push_back({run, "swiglu", parts.read_by(under({scope::kFeedForward, scope::kSwiglu}))});
+    rows.push_back({run, "layer", parts.made_by(layer)});
+    rows.push_back({run, "step", parts.made_by("")});
+  }
+  Table table = table_of("saved_ways", "What is kept from forward for backward", fields(), rows);
+  table.notes = {
+      "by the programs, without a run; weights and inputs are alive anyway and not counted"};
+  return table;
+}
+
+}  // namespace tracestep

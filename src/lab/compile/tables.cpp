@@ -1,0 +1,291 @@
+#include "lab/compile/tables.h"
+
+#include <algorithm>
+
+#include "lab/compare/compare.h"
+#include "lab/measure/run_columns.h"
+#include "lab/measure/statistics.h"
+#include "lab/report/fields.h"
+
+namespace tracestep {
+namespace {
+
+constexpr double kMargin = 0.02;  // of compare_samples()
+
+// Times beside those that they are compared with; null: there are none.
+struct Against {
+  std::span<const double> base, samples;
+  Comparison comparison;
+
+  static std::optional<Against> of(const std::vector<double>* base,
+                                   const std::vector<double>& samples) {
+    if (base == nullptr || base->empty() || samples.empty()) return std::nullopt;
+    return Against{*base, samples, compare_samples(*base, samples, kMargin)};
+  }
+  static Json inverse(double ratio) { return finite_or_null(1.0 / ratio); }
+};
+
+// `prefix`: of the columns' names; `what`: what the rows are compared with.
+Fields<Against> against_fields(const std::string& prefix, const std::string& title,
+                               const std::string& what) {
+  using A = const Against&;
+  return {{real_column(prefix + "_speedup", title, "x", 3, "median of " + what + " over this one"),
+           [](A a) { return Against::inverse(a.comparison.ratio); }},
+          {data_only(real_column(prefix + "_low", "from", "x", 3, "95 % interval of that ratio")),
+           [](A a) { return Against::inverse(a.comparison.high); }},
+          {data_only(real_column(prefix + "_high", "to", "x", 3)),
+           [](A a) { return Against::inverse(a.comparison.low); }},
+          {text_column(prefix + "_verdict", "is",
+                       "faster or slower beyond chance, same within 2 %, or unclear"),
+           [](A a) { return name_of(a.comparison.change); }}};
+}
+
+// The time of one list of samples.
+Fields<std::vector<double>> time_fields(const std::string& prefix, const std::string& title) {
+  using S = const std::vector<double>&;
+  const auto ms = [&](const char* name, std::string text, const char* doc) {
+    return real_column(prefix + name, std::move(text), "ms", 3, doc);
+  };
+  const auto end = [](S s, double Interval::*member) {
+    const Interval interval = median_interval(s);
+    return when(interval.coverage >= 0.95, interval.*member);
+  };
+  return {
+      {reals_column(prefix + "samples_ms", "wall time of each timed step"),
+       [](S s) { return list_of(s); }},
+      {ms("median_ms", title, "of the samples"), [](S s) { return finite_or_null(median_of(s)); }},
+      {ms("interval_low_ms", "95 % from", "95 % interval of the median; six samples at least"),
+       [end](S s) { return end(s, &Interval::low); }},
+      {ms("interval_high_ms", "to", ""), [end](S s) { return end(s, &Interval::high); }}};
+}
+
+Fields<CompileCell> byte_fields() {
+  using C = const CompileCell&;
+  const auto if_ok = [](C c, std::int64_t value) {
+    return when(c.result.status == Status::kOk, value);
+  };
+  return {{int_column("launches", "", "kernels of a step"),
+           [if_ok](C c) { return if_ok(c, c.result.launches); }},
+          {bytes_column("moved_bytes", "moved, modelled",
+                        "each kernel reads its distinct operands once and writes its results once"),
+           [if_ok](C c) { return if_ok(c, moved_bytes(c.result.program)); }},
+          {bytes_column("peak_bytes", "peak", "requested bytes at the peak, by the allocator"),
+           [if_ok](C c) { return if_ok(c, c.result.peak_bytes); }},
+          {bytes_column("arena_bytes", "arena", "of that; empty: buffers come from the allocator"),
+           [](C c) { return or_null(arena_bytes(c.result)); }},
+          {bytes_column("saved_bytes", "saved", "forward values kept for backward, by the program"),
+           [if_ok](C c) { return if_ok(c, c.result.saved_bytes); }}};
+}
+
+Fields<StartTimes> start_fields() {
+  return {
+      {real_column("first_start_ms", "first start", "ms", 1,
+                   "until the first step is done, no compiled kernels kept from before"),
+       &StartTimes::first_ms},
+      {real_column("second_start_ms", "second", "ms", 1, "the same with those that the first kept"),
+       &StartTimes::second_ms}};
+}
+
+// Adds the columns that every measured cell has; `cell` gives it for a row.
+template <class Row, class CellOf>
+void add_measured(Fields<Row>& fields, CellOf cell) {
+  fields.add(text_column("status", "", "ok or oom"),
+             [cell](const Row& row) { return name_of(cell(row).result.status); });
+  fields.add(time_fields("", "median"),
+             [cell](const Row& row) { return &cell(row).result.samples_ms; });
+}
+
+template <class Row, class CellOf>
+void add_bytes(Fields<Row>& fields, CellOf cell) {
+  fields.add(byte_fields(), [cell](const Row& row) { return &cell(row); });
+  fields.add(data_only(text_column("detail", "", "why the status is not ok")),
+             [cell](const Row& row) { return or_null(cell(row).result.detail); });
+}
+
+// --- whole steps ------------------------------------------------------------------------------
+
+struct WayRow {
+  const CompileCell& cell;
+  std::optional<Against> against;
+};
+
+// The first cell that ran of the same step, however it ran.
+const CompileCell* base_of(std::span<const CompileCell> cells, const CompileCell& cell) {
+  const auto found = std::ranges::find_if(cells, [&](const CompileCell& other) {
+    return other.result.status == Status::kOk &&
+           same_but(other.result.spec.step, cell.result.spec.step,
+                    {"ops", "attention", "executor", "compile_passes"});
+  });
+  return found == cells.end() ? nullptr : &*found;
+}
+
+Fields<WayRow> way_fields() {
+  Fields<WayRow> out{};
+  const auto cell = [](const WayRow& row) -> const CompileCell& { return row.cell; };
+  out.add(program_columns(), [](const WayRow& row) { return &row.cell.result.spec.step; });
+  out.add(text_column("device"), [](const WayRow& row) { return row.cell.result.device; });
+  add_measured(out, cell);
+  out.add(against_fields("base", "against first", "the first row of the same step"),
+          [](const WayRow& row) { return row.against ? &*row.against : nullptr; });
+  add_bytes(out, cell);
+  return out.add(start_fields(),
+                 [](const WayRow& row) { return row.cell.start ? &*row.cell.start : nullptr; });
+}
+
+// --- attention --------------------------------------------------------------------------------
+
+struct AttentionWay {
+  const AttentionResult& r;
+  std::optional<Against> forward, backward, whole;
+};
+
+bool is_same_attention(const AttentionSpec& a, const AttentionSpec& b) {
+  return a.width == b.width && a.causal == b.causal && a.run.shape.batch == b.run.shape.batch &&
+         a.run.shape.context == b.run.shape.context && a.run.precision == b.run.precision;
+}
+
+AttentionWay attention_way(std::span<const AttentionResult> results, const AttentionResult& r) {
+  const auto base = std::ranges::find_if(results, [&](const AttentionResult& other) {
+    return other.status == Status::kOk && is_same_attention(other.spec, r.spec);
+  });
+  const bool has_base = base != results.end() && &*base != &r;
+  const auto part = [&](AttentionPart AttentionResult::*member) {
+    return Against::of(has_base ? &((*base).*member).samples_ms : nullptr, (r.*member).samples_ms);
+  };
+  return {r, part(&AttentionResult::forward), part(&AttentionResult::backward),
+          part(&AttentionResult::whole)};
+}
+
+void add_part(Fields<AttentionWay>& out, const std::string& name,
+              AttentionPart AttentionResult::*part, std::optional<Against> AttentionWay::*against) {
+  out.add(time_fields(name + "_", name),
+          [part](const AttentionWay& way) { return &(way.r.*part).samples_ms; });
+  out.add(against_fields(name, "against first", "the first row of the same attention"),
+          [against](const AttentionWay& way) { return way.*against ? &*(way.*against) : nullptr; });
+}
+
+Fields<AttentionWay> attention_fields() {
+  using W = const AttentionWay&;
+  Fields<AttentionWay> out = {
+      {int_column("batch", "", "B"), [](W w) { return w.r.spec.run.shape.batch; }},
+      {int_column("width", "", "D; there are no heads"), [](W w) { return w.r.spec.width; }},
+      {int_column("context", "", "T"), [](W w) { return w.r.spec.run.shape.context; }},
+      {text_column("precision"), [](W w) { return name_of(w.r.spec.run.precision); }},
+      {text_column("ops", "", "softmax in parts, or as one kernel"),
+       [](W w) {
+         return name_of(w.r.spec.saved.exp ? Granularity::kPrimitive : Granularity::kFused);
+       }},
+      {text_column("attention", "", "its form: naive or flash"),
+       [](W w) { return name_of(w.r.spec.run.attention); }},
+      {text_column("executor"), [](W w) { return name_of(w.r.spec.run.executor); }},
+      {text_column("device"), [](W w) { return w.r.device; }},
+      {text_column("status", "", "ok or oom"), [](W w) { return name_of(w.r.status); }}};
+  add_part(out, "forward", &AttentionResult::forward, &AttentionWay::forward);
+  add_part(out, "backward", &AttentionResult::backward, &AttentionWay::backward);
+  add_part(out, "whole", &AttentionResult::whole, &AttentionWay::whole);
+  const auto if_ok = [](W w, std::int64_t value) { return when(w.r.status == Status::kOk, value); };
+  out.add(int_column("launches", "", "kernels of both parts"),
+          [if_ok](W w) { return if_ok(w, w.r.whole.launches); });
+  out.add(bytes_column("peak_bytes", "peak", "the most of the whole step"),
+          [if_ok](W w) { return if_ok(w, w.r.peak_bytes); });
+  return out;
+}
+
+// --- the ladder -------------------------------------------------------------------------------
+
+struct LadderRow {
+  const LadderStep& step;
+  std::optional<Against> below, ground;
+};
+
+Fields<StepError> error_fields() {
+  return {
+      {real_column("loss_error", "loss error", "", -1, "relative, against float64"),
+       &StepError::loss},
+      {real_column("gradient_error", "gradients", "", -1, "relative, of the norm of all gradients"),
+       &StepError::gradients},
+      {data_only(int_column("error_layers", "", "of the model that errors are of")),
+       &StepError::layers}};
+}
+
+Fields<LadderRow> ladder_fields() {
+  using L = const LadderRow&;
+  Fields<LadderRow> out = {
+      {text_column("rung", "", "on top of all above it"),
+       [](L l) { return l.step.rung ? l.step.rung->name : "naive"; }},
+      {text_column("changes", "",
+                   "the program, its execution (the same ops run in another way), or "
+                   "nothing: the rung finds nothing to do here"),
+       [](L l) { return l.step.effect ? Json(name_of(*l.step.effect)) : Json(); }}};
+  const auto cell = [](const LadderRow& row) -> const CompileCell& { return row.step.cell; };
+  add_measured(out, cell);
+  out.add(against_fields("rung", "against below", "the row above"),
+          [](L l) { return l.below ? &*l.below : nullptr; });
+  out.add(real_column("speedup", "against naive", "x", 3, "median of the first row over this one"),
+          [](L l) { return l.ground ? Against::inverse(l.ground->comparison.ratio) : Json(); });
+  add_bytes(out, cell);
+  out.add(error_fields(), [](L l) { return l.step.error ? &*l.step.error : nullptr; });
+  out.add(text_column("what", "", "what the step does differently"), [](L l) {
+    return l.step.rung ? l.step.rung->what : "composites in parts, op by op, float32";
+  });
+  const Fields<RunSpec> run = run_columns();
+  for (const Field<RunSpec>& field : run) {
+    out.add(data_only(field.column),
+            [get = field.get](L l) { return get(l.step.cell.result.spec.step); });
+  }
+  return out;
+}
+
+const std::vector<double>* samples_of(const LadderStep& step) {
+  return step.cell.result.status == Status::kOk ? &step.cell.result.samples_ms : nullptr;
+}
+
+}  // namespace
+
+Table way_table(std::span<const CompileCell> cells) {
+  std::vector<WayRow> rows;
+  for (const CompileCell& cell : cells) {
+    const CompileCell* base = base_of(cells, cell);
+    rows.push_back({cell, base == nullptr || base == &cell
+                              ? std::nullopt
+                              : Against::of(&base->result.samples_ms, cell.result.samples_ms)});
+  }
+  Table table = table_of("ways", "One step, eager and compiled", way_fields(), rows);
+  table.notes = {"starts leave out the start of the device and the filling in of weights"};
+  return table;
+}
+
+Table way_attention_table(std::span<const AttentionResult> results) {
+  std::vector<AttentionWay> rows;
+  for (const AttentionResult& r : results) rows.push_back(attention_way(results, r));
+  Table table = table_of("attention_ways", "Attention by itself, eager and compiled",
+                         attention_fields(), rows);
+  table.notes = {
+      "forward and backward are timed with a stop between them, where nothing is replayed as a "
+      "graph; whole is without a stop"};
+  return table;
+}
+
+Table ladder_table(std::span<const LadderStep> steps) {
+  std::vector<LadderRow> rows;
+  const LadderStep* below = nullptr;
+  for (const LadderStep& step : steps) {
+    const std::vector<double>& samples = step.cell.result.samples_ms;
+    rows.push_back({step, Against::of(below ? samples_of(*below) : nullptr, samples),
+                    below ? Against::of(samples_of(steps.front()), samples) : std::nullopt});
+    below = &step;
+  }
+  Table table = table_of("ladder", "The ladder: what each rung buys", ladder_fields(), rows);
+  for (const LadderStep& step : steps) {
+    if (step.effect != RungEffect::kNothing) continue;
+    table.notes.push_back(fmt::format(
+        "{} changes nothing here: the same program, run in the same way", step.rung->name));
+  }
+  table.notes.emplace_back(
+      "errors: loss and gradients of one sequence by forward and backward alone, the model cut to "
+      "a "
+      "few layers, against the same weights and tokens in float64");
+  return table;
+}
+
+}  // namespace tracestep

@@ -1,0 +1,249 @@
+// Eager against compiled: what the rungs of the ladder do, that every row is filled, and that a
+// rung without effect says so.
+#include <filesystem>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "backends/null/null_device.h"
+#include "backends/reference/reference_device.h"
+#include "base/error.h"
+#include "ir/print.h"
+#include "lab/compile/tables.h"
+#include "ops/functions.h"
+#include "spec/fields.h"
+#include "support/backends.h"
+
+namespace tracestep {
+namespace {
+
+using ::testing::HasSubstr;
+
+RunSpec small_run() {
+  ops::register_all();
+  return {.model = {.vocab = 20, .d_model = 16, .d_ff = 24, .layers = 2, .heads = 2},
+          .shape = {.batch = 2, .context = 8}};
+}
+
+DeviceFactory planning() {
+  return [](const RunSpec&) { return make_null_device({}); };
+}
+DeviceFactory computing() {
+  return [](const RunSpec&) { return testing::backend_named("cpu").make({}); };
+}
+DeviceFactory exact() {
+  return [](const RunSpec&) { return make_reference_device({}); };
+}
+
+std::vector<const Rung*> rungs_of(std::initializer_list<const char*> names) {
+  std::vector<const Rung*> out;
+  for (const char* name : names) out.push_back(&rung_named("--rungs", name));
+  return out;
+}
+
+std::vector<const Rung*> every_rung() {
+  std::vector<const Rung*> out;
+  for (const Rung& rung : all_rungs()) out.push_back(&rung);
+  return out;
+}
+
+std::vector<LadderStep> climb(const DeviceFactory& device, const std::vector<const Rung*>& rungs,
+                              std::int64_t error_layers = 0) {
+  StepErrors errors(exact(), {.layers = error_layers, .tokens = 4});
+  return climb_ladder(device, errors, small_run(), rungs, {.warmup = 1, .steps = 6}, nullptr,
+                      [](const auto&) {});
+}
+
+Json cell(const Table& table, std::size_t row, std::string_view column) {
+  for (std::size_t i = 0; i < table.columns.size(); ++i) {
+    if (table.columns[i].name == column) return table.rows[row][i];
+  }
+  ADD_FAILURE() << "no column " << column;
+  return {};
+}
+
+TEST(LadderTest, TheTopHasEveryCompositeAndEveryPassThatCompiles) {
+  RunSpec top = naive_run(small_run());
+  EXPECT_EQ(top.ops, Granularity::kPrimitive);
+  for (const Rung* rung : every_rung()) rung->climb(top);
+  EXPECT_EQ(top.ops, Granularity::kFused);
+  EXPECT_EQ(text_of(field_named("compile_passes"), top), "all");
+  EXPECT_EQ(top.executor, ExecutorKind::kCompiled);
+  EXPECT_EQ(top.attention, AttentionForm::kFlash);
+  EXPECT_EQ(name_of(top.precision), "bf16");
+}
+
+TEST(LadderTest, EveryRowIsFilledAndErrorsAreThoseOfThePrecision) {
+  const std::vector<LadderStep> steps = climb(computing(), every_rung(), 1);
+  ASSERT_EQ(steps.size(), all_rungs().size() + 1);
+  const Table table = ladder_table(steps);
+  for (std::size_t row = 0; row < table.rows.size(); ++row) {
+    const std::string rung = cell(table, row, "rung").as_string();
+    EXPECT_EQ(cell(table, row, "status").as_string(), "ok") << rung;
+    for (const char* column : {"median_ms", "interval_low_ms", "interval_high_ms"}) {
+      EXPECT_GT(cell(table, row, column).as_double(), 0) << rung;
+    }
+    for (const char* column : {"launches", "moved_bytes", "peak_bytes", "saved_bytes"}) {
+      EXPECT_GT(cell(table, row, column).as_int(), 0) << rung;
+    }
+    EXPECT_EQ(cell(table, row, "rung_speedup").is_null(), row == 0) << rung;
+    EXPECT_EQ(cell(table, row, "changes").is_null(), row == 0) << rung;
+    EXPECT_EQ(cell(table, row, "arena_bytes").is_null(), rung != "arena" && rung != "graph");
+    const bool is_low = cell(table, row, "precision").as_string() == "bf16";
+    const double error = cell(table, row, "gradient_error").as_double();
+    EXPECT_GT(error, is_low ? 1e-4 : 0) << rung;
+    EXPECT_LT(error, is_low ? 5e-2 : 1e-5) << rung;
+  }
+}
+
+TEST(LadderTest, EachCompositeAsOneKernelSavesLaunchesAndTraffic) {
+  const Table table = ladder_table(
+      climb(planning(), rungs_of({"norm", "swiglu", "rope", "softmax", "optimizer", "loss"})));
+  for (std::size_t row = 1; row < table.rows.size(); ++row) {
+    const std::string rung = cell(table, row, "rung").as_string();
+    EXPECT_EQ(cell(table, row, "changes").as_string(), "program") << rung;
+    EXPECT_LT(cell(table, row, "launches").as_int(), cell(table, row - 1, "launches").as_int())
+        << rung;
+    EXPECT_LT(cell(table, row, "moved_bytes").as_int(),
+              cell(table, row - 1, "moved_bytes").as_int())
+        << rung;
+  }
+}
+
+TEST(LadderTest, ARungThatFindsNothingToDoSaysSo) {
+  // In float32 there are no narrow copies; nothing is captured; an arena changes how it runs.
+  const std::vector<LadderStep> steps = climb(planning(), rungs_of({"shadow", "arena", "graph"}));
+  EXPECT_EQ(steps[1].effect, RungEffect::kNothing);
+  EXPECT_EQ(steps[2].effect, RungEffect::kExecution);
+  EXPECT_EQ(steps[3].effect, RungEffect::kNothing);
+  const Table table = ladder_table(steps);
+  EXPECT_THAT(table.notes, ::testing::Contains(HasSubstr("shadow changes nothing here")));
+  EXPECT_THAT(table.notes, ::testing::Contains(HasSubstr("graph changes nothing here")));
+  EXPECT_THAT(table.notes, ::testing::Not(::testing::Contains(HasSubstr("arena changes"))));
+}
+
+TEST(LadderTest, AnyOrderOfRungsEndsInTheSameProgram) {
+  std::vector<const Rung*> rungs = every_rung();
+  const std::vector<LadderStep> up = climb(planning(), rungs);
+  std::ranges::reverse(rungs);
+  const std::vector<LadderStep> down = climb(planning(), rungs);
+  EXPECT_EQ(up.back().cell.result.program, down.back().cell.result.program);
+  EXPECT_EQ(up.back().cell.result.peak_bytes, down.back().cell.result.peak_bytes);
+  EXPECT_NE(up[1].cell.result.program, down[1].cell.result.program);
+}
+
+TEST(LadderTest, AnUnknownRungIsNamedWithTheNearest) {
+  try {
+    rung_named("--rungs", "falsh");
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kUsage);
+    EXPECT_THAT(error.what(), HasSubstr("did you mean flash?"));
+  }
+}
+
+TEST(LadderTest, ARungThatDoesNotFitSaysOomAndTheNextGoOn) {
+  const RunSpec naive = naive_run(small_run());
+  const std::int64_t peak = measure_way(planning(), naive, {.starts = false}).result.peak_bytes;
+  const DeviceFactory tight = [peak](const RunSpec&) {
+    return make_null_device({.memory_limit = peak - 1});
+  };
+  const Table table = ladder_table(climb(tight, rungs_of({"norm"})));
+  EXPECT_EQ(cell(table, 0, "status").as_string(), "oom");
+  EXPECT_TRUE(cell(table, 0, "launches").is_null());
+  EXPECT_EQ(cell(table, 1, "status").as_string(), "ok");
+  EXPECT_TRUE(cell(table, 1, "rung_speedup").is_null());
+}
+
+TEST(WaysTest, EachRowIsHeldAgainstTheFirstOfTheSameStep) {
+  std::vector<CompileCell> cells;
+  for (Mode mode : {Mode::kForward, Mode::kStep}) {
+    for (ExecutorKind executor : {ExecutorKind::kEager, ExecutorKind::kCompiled}) {
+      RunSpec run = small_run();
+      run.mode = mode;
+      run.executor = executor;
+      cells.push_back(measure_way(computing(), run, {.warmup = 1, .steps = 6, .starts = false}));
+    }
+  }
+  const Table table = way_table(cells);
+  for (std::size_t row : {std::size_t{0}, std::size_t{2}}) {
+    EXPECT_TRUE(cell(table, row, "base_speedup").is_null());
+    EXPECT_TRUE(cell(table, row, "arena_bytes").is_null());
+    const double ratio =
+        cell(table, row, "median_ms").as_double() / cell(table, row + 1, "median_ms").as_double();
+    EXPECT_NEAR(cell(table, row + 1, "base_speedup").as_double(), ratio, 1e-9 * ratio);
+    EXPECT_LE(cell(table, row + 1, "base_low").as_double(),
+              cell(table, row + 1, "base_high").as_double());
+    EXPECT_GT(cell(table, row + 1, "arena_bytes").as_int(), 0);
+    EXPECT_LT(cell(table, row + 1, "arena_bytes").as_int(),
+              cell(table, row + 1, "peak_bytes").as_int());
+  }
+}
+
+TEST(WaysTest, TheSecondStartFindsTheKernelsOfTheFirst) {
+  std::vector<std::filesystem::path> folders;
+  const DeviceFactory device = [&](const RunSpec& run) {
+    folders.push_back(run.place.kernel_cache);
+    return testing::backend_named("cpu").make({});
+  };
+  const StartTimes start = measure_starts(device, small_run());
+  EXPECT_GT(start.first_ms, 0);
+  EXPECT_GT(start.second_ms, 0);
+  ASSERT_EQ(folders.size(), 2u);
+  EXPECT_FALSE(folders[0].empty());
+  EXPECT_EQ(folders[0], folders[1]);
+  EXPECT_FALSE(std::filesystem::exists(folders[0]));
+  measure_starts(device, small_run());
+  EXPECT_NE(folders[2], folders[0]);
+}
+
+TEST(WaysTest, ANormInPartsKeepsTwoFullTensorsAndAsOneKernelOne) {
+  std::vector<RunSpec> runs;
+  for (Granularity ops : kAllGranularities) {
+    runs.push_back(small_run());
+    runs.back().mode = Mode::kForwardBackward;
+    runs.back().ops = ops;
+  }
+  const Table table = way_saved_table(planning(), runs);
+  const auto row_of = [&](const char* ops, const char* part) {
+    for (std::size_t row = 0; row < table.rows.size(); ++row) {
+      if (cell(table, row, "ops").as_string() == ops &&
+          cell(table, row, "part").as_string() == part)
+        return row;
+    }
+    ADD_FAILURE() << ops << " " << part;
+    return std::size_t{0};
+  };
+  constexpr std::int64_t kStream = 2 * 8 * 16 * 4, kRows = 2 * 8 * 4;
+  // x and 1/√mean; in parts also x times it.
+  EXPECT_EQ(cell(table, row_of("fused", "norm"), "tensors").as_int(), 2);
+  EXPECT_EQ(cell(table, row_of("fused", "norm"), "full_size").as_int(), 1);
+  EXPECT_EQ(cell(table, row_of("fused", "norm"), "bytes").as_int(), kStream + kRows);
+  EXPECT_EQ(cell(table, row_of("primitive", "norm"), "full_size").as_int(), 2);
+  EXPECT_EQ(cell(table, row_of("primitive", "norm"), "bytes").as_int(), 2 * kStream + kRows);
+  for (const char* part : {"softmax", "swiglu", "layer", "step"}) {
+    EXPECT_GT(cell(table, row_of("primitive", part), "bytes").as_int(),
+              cell(table, row_of("fused", part), "bytes").as_int())
+        << part;
+  }
+}
+
+TEST(WaysTest, AttentionRunsCompiledWithTheBytesThatWerePredicted) {
+  std::vector<AttentionResult> results;
+  for (ExecutorKind executor : {ExecutorKind::kEager, ExecutorKind::kCompiled}) {
+    AttentionSpec spec{.run = small_run(), .width = 8, .warmup = 1, .steps = 6};
+    spec.run.executor = executor;
+    spec.run.shape.context = 32;
+    results.push_back(measure_attention(computing(), spec));
+    ASSERT_EQ(results.back().status, Status::kOk) << results.back().detail;
+    EXPECT_EQ(results.back().peak_bytes, results.back().predicted_peak_bytes);
+    EXPECT_EQ(results.back().before_backward_bytes, results.back().predicted_before_backward_bytes);
+  }
+  const Table table = way_attention_table(results);
+  EXPECT_TRUE(cell(table, 0, "whole_speedup").is_null());
+  EXPECT_GT(cell(table, 1, "whole_speedup").as_double(), 0);
+  EXPECT_GT(cell(table, 1, "forward_speedup").as_double(), 0);
+}
+
+}  // namespace
+}  // namespace tracestep
