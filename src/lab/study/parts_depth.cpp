@@ -1,26 +1,12 @@
 // Parts of the study that take single steps apart: their bytes, their kernels, attention alone.
 #include "base/units.h"
 #include "lab/attention/tables.h"
-#include "lab/measure/statistics.h"
 #include "lab/memory/formulas.h"
 #include "lab/memory/tables.h"
 #include "lab/study/study.h"
 
 namespace tracestep {
 namespace {
-
-// What one step like this took when cells were timed; 0: not timed.
-double seconds_of(const StudyContext& context, const RunSpec& step) {
-  double out = 0;
-  for (const StudyCell& cell : context.cells) {
-    const RunSpec& s = cell.spec.step;
-    if (s.model.name == step.model.name && s.mode == step.mode &&
-        cell.result.status == Status::kOk) {
-      out = std::max(out, median_of(cell.result.samples_ms) * 1e-3);
-    }
-  }
-  return out;
-}
 
 void add(Table table, const std::string& label, std::vector<Table>& out) {
   if (table.rows.empty()) return;
@@ -98,7 +84,7 @@ std::vector<ProfileSpec> profile_specs(StudyContext& context) {
   constexpr int kWarmup = 1, kPlain = 3, kRecorded = 1;
   std::vector<ProfileSpec> out;
   for (const RunSpec& step : context.sizes.profiled) {
-    const double each = seconds_of(context, step) * (kWarmup + kPlain + 1 + kRecorded);
+    const double each = context.seconds_of(step) * (kWarmup + kPlain + 1 + kRecorded);
     if (!context.has_time_for(1.5 * each)) continue;
     for (Mode mode : {Mode::kInference, Mode::kStep}) {
       out.push_back({.step = context.here(step),
@@ -156,7 +142,7 @@ namespace {
 
 void record(StudyContext& context, const RunSpec& step) {
   constexpr int kSteps = 3;  // warm-up, recorded, timed by kernel
-  if (!context.has_time_for(kSteps * seconds_of(context, step))) return;
+  if (!context.has_time_for(kSteps * context.seconds_of(step))) return;
   context.announce(fmt::format("recording the bytes of {}", step.model.name));
   const MemoryRunSpec spec{.step = context.here(step), .warmup = 1};
   context.memory.push_back({.run = run_memory(context.machine.make_device, spec)});

@@ -31,6 +31,7 @@ StudySizes cpu_study_sizes() {
   out.warmups = {0, 1, 2, 5};
   out.precise = byte_model("tiny");
   out.precisions = {kFp32, kBf16, kFp16};
+  out.compiled = {byte_model("tiny")};
   out.planned = preset("2.7B");
   out.planned_contexts = {128, 256, 512};
   out.recorded = {step_of("tiny", shape, Granularity::kPrimitive),
@@ -54,6 +55,7 @@ StudySizes gpu_study_sizes() {
   out.warmups = {0, 1, 2, 5};
   out.precise = preset("large");
   out.precisions = {kFp32, kTf32, kBf16, kFp16};
+  out.compiled = {preset("small"), preset("medium"), preset("large")};
   out.planned = preset("2.7B");
   out.planned_contexts = {128, 256, 512};
   out.recorded = {step_of("medium", shape, Granularity::kPrimitive),

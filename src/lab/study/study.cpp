@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "base/error.h"
+#include "lab/measure/statistics.h"
 #include "lab/report/columns.h"
 #include "runtime/allocator.h"
 
@@ -32,7 +33,8 @@ constexpr Part kParts[] = {{"number formats", 0.05, number_part},
                            {"time per context", 0.50, scaling_part},
                            {"warm-up", 0.55, warm_up_part},
                            {"precision", 0.60, precision_part},
-                           {"bytes of steps, smallest model", 0.64, first_memory_part},
+                           {"eager and compiled", 0.66, compile_part},
+                           {"bytes of steps, smallest model", 0.69, first_memory_part},
                            {"time of steps, larger models", 0.85, other_cell_part},
                            {"bytes of steps, larger models", 0.90, other_memory_part},
                            // Last, since a profiler may slow what follows it; and questions wait
@@ -41,9 +43,10 @@ constexpr Part kParts[] = {{"number formats", 0.05, number_part},
                            {"review", 1.15, review_part}};
 
 // The reading order: the cost of a step first, the figures behind it later.
-constexpr const char* kReadingOrder[] = {
-    "time",      "components", "scaling", "warmup",   "profile",   "memory",   "attention",
-    "precision", "numbers",    "plans",   "training", "published", "validity", "parts"};
+constexpr const char* kReadingOrder[] = {"time",      "components", "compile", "scaling",
+                                         "warmup",    "profile",    "memory",  "attention",
+                                         "precision", "numbers",    "plans",   "training",
+                                         "published", "validity",   "parts"};
 
 std::size_t place_of(const StudySection& section) {
   const std::string first = section.id.substr(0, section.id.find('-'));
@@ -94,6 +97,18 @@ bool StudyContext::has_time_for(double seconds) {
   const bool has_time = seconds_left() > std::max(0.0, seconds);
   ++(has_time ? begun : left_out);
   return has_time;
+}
+
+double StudyContext::seconds_of(const RunSpec& step) const {
+  double out = 0;
+  for (const StudyCell& cell : cells) {
+    const RunSpec& s = cell.spec.step;
+    if (s.model.name == step.model.name && s.mode == step.mode &&
+        cell.result.status == Status::kOk) {
+      out = std::max(out, median_of(cell.result.samples_ms) * 1e-3);
+    }
+  }
+  return out;
 }
 
 RunSpec StudyContext::here(RunSpec run) const {

@@ -55,6 +55,7 @@ struct StudySizes {
   std::vector<std::int64_t> warmups;
   ModelConfig precise;
   std::vector<Precision> precisions;  // of `precise`
+  std::vector<ModelConfig> compiled;  // eager against compiled; the ladder is that of the first
   ErrorSpec error;
   ModelConfig planned;  // predicted only
   std::vector<std::int64_t> planned_contexts;
@@ -98,6 +99,8 @@ struct StudyContext {
   double seconds_left() const;
   // Whether work of `seconds` may begin; counts the cell as begun or left out.
   bool has_time_for(double seconds);
+  // What one step like this took when cells were timed, the longest; 0: not timed.
+  double seconds_of(const RunSpec& step) const;
   // `run` with the machine's place and seed.
   RunSpec here(RunSpec run) const;
 };
@@ -112,6 +115,7 @@ void training_part(StudyContext& context);
 void scaling_part(StudyContext& context);
 void warm_up_part(StudyContext& context);
 void precision_part(StudyContext& context);
+void compile_part(StudyContext& context);
 void first_memory_part(StudyContext& context);
 void other_memory_part(StudyContext& context);
 void profile_part(StudyContext& context);

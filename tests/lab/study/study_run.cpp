@@ -30,6 +30,7 @@ StudySizes sizes() {
   out.warmups = {0, 2};
   out.precise = model("tiny", 1, 8);
   out.precisions = {{}, {.autocast = DType::kBF16}};
+  out.compiled = {model("tiny", 1, 8)};
   out.error = {.layers = 1, .tokens = 4};
   out.planned = model("planned", 2, 32);
   out.planned_contexts = {64, 128, 256};
