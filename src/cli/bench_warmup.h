@@ -17,9 +17,4 @@ namespace tracestep::cli {
 Table warmup_study(const std::vector<RunSpec>& runs, const std::vector<std::int64_t>& warmups,
                    std::span<const std::string> arguments, const StopSignal* stop);
 
-// Arguments without the flags of `dropped` and their values. A flag's value is the next word or
-// follows "=".
-std::vector<std::string> without_flags(std::span<const std::string> arguments,
-                                       std::span<const std::string> dropped);
-
 }  // namespace tracestep::cli

@@ -38,12 +38,9 @@ std::string content_of(std::FILE* file) {
   return out;
 }
 
-}  // namespace
-
-ProcessResult run_self(std::span<const std::string> arguments) {
-  std::string program = "tracestep";
-  std::vector<char*> argv{program.data()};
-  std::vector<std::string> words(arguments.begin(), arguments.end());
+// `words`: with the name of the program first.
+ProcessResult run(const char* program, std::vector<std::string> words) {
+  std::vector<char*> argv;
   for (std::string& word : words) argv.push_back(word.data());
   argv.push_back(nullptr);
   const File out = temporary_file(), err = temporary_file();
@@ -61,17 +58,37 @@ ProcessResult run_self(std::span<const std::string> arguments) {
   posix_spawnattr_setsigdefault(&attributes, &ignored);
   posix_spawnattr_setsigmask(&attributes, &mask_before_signals());
   pid_t child = 0;
-  const int error =
-      posix_spawn(&child, "/proc/self/exe", &actions, &attributes, argv.data(), environ);
+  const int error = posix_spawn(&child, program, &actions, &attributes, argv.data(), environ);
   posix_spawnattr_destroy(&attributes);
   posix_spawn_file_actions_destroy(&actions);
-  if (error != 0) fail("starting this program again", error);
+  if (error != 0) fail("starting a program", error);
   int state = 0;
   while (waitpid(child, &state, 0) < 0) {
     if (errno != EINTR) fail("waiting for a process", errno);
   }
   return {WIFEXITED(state) ? WEXITSTATUS(state) : 128 + WTERMSIG(state), content_of(out.get()),
           content_of(err.get())};
+}
+
+}  // namespace
+
+ProcessResult run_self(std::span<const std::string> arguments) {
+  std::vector<std::string> words{"tracestep"};
+  words.insert(words.end(), arguments.begin(), arguments.end());
+  return run("/proc/self/exe", std::move(words));
+}
+
+ProcessResult run_command(const std::string& command, std::span<const std::string> arguments) {
+  std::vector<std::string> words{"sh", "-c", command + " \"$@\"", "sh"};
+  words.insert(words.end(), arguments.begin(), arguments.end());
+  return run("/bin/sh", std::move(words));
+}
+
+std::string last_line(const std::string& text) {
+  const std::size_t end = text.find_last_not_of('\n');
+  if (end == std::string::npos) return "it said nothing";
+  const std::size_t start = text.rfind('\n', end);
+  return text.substr(start == std::string::npos ? 0 : start + 1, end - start);
 }
 
 }  // namespace tracestep::cli

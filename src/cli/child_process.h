@@ -1,4 +1,4 @@
-// Runs this program in another process, for measurements that need a fresh start.
+// Runs this program, or any command, in another process.
 #pragma once
 
 #include <span>
@@ -13,5 +13,10 @@ struct ProcessResult {
 
 // Runs this program with these arguments and waits for it. Error{kFailed} when it cannot start.
 ProcessResult run_self(std::span<const std::string> arguments);
+// Runs a command line by the shell, with `arguments` as further words behind it.
+ProcessResult run_command(const std::string& command, std::span<const std::string> arguments);
+
+// The last line of a process's output, which has the reason of its failure.
+std::string last_line(const std::string& text);
 
 }  // namespace tracestep::cli

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "cli/bench_processes.h"
 #include "cli/bench_warmup.h"
 #include "cli/command.h"
 #include "cli/cuda.h"
@@ -31,6 +32,7 @@ struct BenchOptions {
   std::filesystem::path resume;
   int warmup = 5;
   int steps = 10;
+  int processes = 1;
   bool nsys_hint = false;
   std::vector<std::int64_t> warmup_study;
   SamplingRule noise = {.max_noise_percent = 0, .max_steps = 0, .max_seconds = 60.0};
@@ -53,8 +55,9 @@ CellSpec spec_of(const RunSpec& run, const BenchOptions& options) {
 }
 
 // Everything the numbers of a row depend on, apart from the machine.
-Json cell_key(const CellSpec& spec, const Json& environment) {
+Json cell_key(const CellSpec& spec, int processes, const Json& environment) {
   Json key = key_of(spec.step);
+  if (processes > 1) key["processes"] = processes;
   key["warmup"] = spec.warmup;
   key["steps"] = spec.steps;
   if (spec.max_noise_percent > 0) {
@@ -114,46 +117,102 @@ double cost_of(const CellSpec& spec) {
          (has_backward ? 3 : 1) * (spec.warmup + spec.steps + spec.instrumented_steps);
 }
 
-// The rows of all cells, or of those that were finished when `stop` came.
-Measured measure_grid(const std::vector<RunSpec>& runs, const BenchOptions& options,
-                      const Json& environment, const StopSignal& stop) {
-  Measured out{
-      .table = {.name = "bench", .title = "Time and memory of a step", .columns = columns()}};
-  ResumeFile finished(options.resume, out.table.columns, kSchema, environment);
-  Roof roof;
-  ProgressLine progress;
-  RemainingTime remaining;
-  for (const RunSpec& run : runs) {
-    const CellSpec spec = spec_of(run, options);
-    if (finished.find(cell_key(spec, environment)) == nullptr) remaining.plan(cost_of(spec));
-  }
-  for (std::size_t i = 0; i < runs.size(); ++i) {
-    const CellSpec spec = spec_of(runs[i], options);
-    const Json key = cell_key(spec, environment);
-    if (const std::vector<Json>* row = finished.find(key)) {
-      out.table.add_row(*row);
-      continue;
+// A grid that is being measured: what its cells share.
+class GridRun {
+ public:
+  GridRun(const std::vector<RunSpec>& runs, const BenchOptions& options,
+          std::span<const std::string> arguments, const Json& environment, const StopSignal& stop)
+      : runs_(runs),
+        options_(options),
+        arguments_(arguments),
+        environment_(environment),
+        stop_(stop),
+        out_{
+            .table = {.name = "bench", .title = "Time and memory of a step", .columns = columns()}},
+        finished_(options.resume, out_.table.columns, kSchema, environment) {}
+
+  // The rows of all cells, or of those that were finished when the signal came.
+  Measured run() {
+    for (const RunSpec& run : runs_) {
+      if (finished_.find(key_of_cell(run)) == nullptr) remaining_.plan(cost(run));
     }
-    progress.update(
-        fmt::format("{}/{}  {}  {}", i + 1, runs.size(), label_of(runs[i]), remaining.text()));
-    if (!options.roof) roof.tflops(runs[i]);  // before the row, not in the middle of it
-    const auto start = std::chrono::steady_clock::now();
-    CellResult result = measure_cell(make_device, spec, &stop);
-    if (result.status == Status::kInterrupted) break;
-    remaining.finish(
-        cost_of(spec),
-        std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
-    result.roof_tflops = options.roof ? *options.roof : roof.tflops_for(runs[i], tflops_of(result));
-    std::vector<Json> row = cell_row(result);
-    row.push_back(key);
-    row.push_back(verdict_of(row, environment));
-    finished.add(row);
-    out.table.add_row(std::move(row));
-    if (result.status == Status::kOutOfMemory) out.oom_detail = result.detail;
+    for (std::size_t i = 0; i < runs_.size(); ++i) {
+      if (const std::vector<Json>* row = finished_.find(key_of_cell(runs_[i]))) {
+        out_.table.add_row(*row);
+        continue;
+      }
+      where_ =
+          fmt::format("{}/{}  {}  {}", i + 1, runs_.size(), label_of(runs_[i]), remaining_.text());
+      if (!add_cell(runs_[i])) break;
+    }
+    add_validity(out_.table, environment_);
+    return std::move(out_);
   }
-  add_validity(out.table, environment);
-  return out;
-}
+
+ private:
+  Json key_of_cell(const RunSpec& run) const {
+    return cell_key(spec_of(run, options_), options_.processes, environment_);
+  }
+  double cost(const RunSpec& run) const {
+    return cost_of(spec_of(run, options_)) * options_.processes;
+  }
+
+  // False when the signal came.
+  bool add_cell(const RunSpec& run) {
+    const auto start = std::chrono::steady_clock::now();
+    std::optional<std::vector<Json>> row =
+        options_.processes > 1 ? row_of_processes(run) : row_of_this_process(run);
+    if (!row) return false;
+    remaining_.finish(
+        cost(run), std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+    row->push_back(key_of_cell(run));
+    row->push_back(verdict_of(*row, environment_));
+    finished_.add(*row);
+    out_.table.add_row(std::move(*row));
+    return true;
+  }
+
+  // The cells of cell_columns().
+  std::optional<std::vector<Json>> row_of_this_process(const RunSpec& run) {
+    progress_.update(where_);
+    if (!options_.roof) roof_.tflops(run);  // before the row, not in the middle of it
+    CellResult result = measure_cell(make_device, spec_of(run, options_), &stop_);
+    if (result.status == Status::kInterrupted) return {};
+    result.roof_tflops = options_.roof ? *options_.roof : roof_.tflops_for(run, tflops_of(result));
+    if (result.status == Status::kOutOfMemory) out_.oom_detail = result.detail;
+    return cell_row(result);
+  }
+
+  std::optional<std::vector<Json>> row_of_processes(const RunSpec& run) {
+    const std::optional<Json> merged = processes_row(
+        run, options_.processes, arguments_, options_.roof, stop_, [this](int process) {
+          progress_.update(
+              fmt::format("{}, process {} of {}", where_, process, options_.processes));
+        });
+    if (!merged) return {};
+    std::vector<Json> out;
+    for (const Column& column : cell_columns()) {
+      const Json* cell = merged->find(column.name);
+      out.push_back(cell == nullptr ? Json() : *cell);
+    }
+    if (const Json& detail = merged->at("detail"); detail.is_string()) {
+      out_.oom_detail = detail.as_string();
+    }
+    return out;
+  }
+
+  const std::vector<RunSpec>& runs_;
+  const BenchOptions& options_;
+  const std::span<const std::string> arguments_;
+  const Json& environment_;
+  const StopSignal& stop_;
+  Measured out_;
+  ResumeFile finished_;
+  Roof roof_;
+  ProgressLine progress_;
+  RemainingTime remaining_;
+  std::string where_;  // in the grid, for the progress line
+};
 
 void print_nsys_hint(const std::vector<RunSpec>& runs, std::span<const std::string> arguments) {
   if (!cuda_index(runs[0].place.device)) {
@@ -172,6 +231,7 @@ int run_warmup_study(const std::vector<RunSpec>& runs, const BenchOptions& optio
     throw Error(ErrorCode::kUsage, flag, fmt::format("--warmup-study {}", why), "leave one out");
   };
   if (!options.resume.empty()) refuse("--resume", "measures every row anew");
+  if (options.processes > 1) refuse("--processes", "has one process for each number of steps");
   if (options.noise.max_noise_percent > 0) {
     refuse("--max-noise", "compares deviations, which needs the same number of steps everywhere");
   }
@@ -204,7 +264,7 @@ int run_bench(const BenchOptions& options, std::span<const std::string> argument
   if (!options.warmup_study.empty()) return run_warmup_study(runs, options, arguments);
   const Json environment = environment_of(arguments, runs[0]);
   const StopSignal stop("the rows measured so far are written");
-  Measured measured = measure_grid(runs, options, environment, stop);
+  Measured measured = GridRun(runs, options, arguments, environment, stop).run();
   write_tables(options.output, kSchema, environment, {measured.table});
   if (measured.table.rows.size() < runs.size()) {
     log_warn("stopped by a signal after {} of {} rows{}", measured.table.rows.size(), runs.size(),
@@ -235,6 +295,8 @@ Command bench_command() {
                     "the three ways to run a small model"},
                    {"--size tiny --context 128 --ops primitive,fused --format markdown",
                     "what composite kernels save"},
+                   {"--size tiny --processes 8 --format json --output before.json",
+                    "for compare, which needs to know what a new process alone changes"},
                    {"--size tiny --max-noise 1", "as many steps as a median within 1 % takes"},
                    {"--size tiny --warmup-study 0,1,2,5", "what the first steps cost, and why"},
                    {"--size small,medium,large --context 128,256 --resume grid.jsonl",
@@ -243,6 +305,9 @@ Command bench_command() {
   set.group("What to measure");
   set.integer("--warmup", options->warmup, {0, 1000000}, "steps before the clock counts");
   set.integer("--steps", options->steps, {1, 1000000}, "timed steps, one sample each");
+  set.integer("--processes", options->processes, {1, 1000},
+              "measure each cell in so many processes, one after the other: what a new process "
+              "alone changes is then part of the noise (compare)");
   set.integers("--warmup-study", options->warmup_study, {0, 1000000},
                "instead of a table of cells: each cell with each of these numbers of warm-up "
                "steps, every time in a new process");

@@ -69,6 +69,34 @@ TEST(BenchTest, AGridHasOneRowPerCellWithAllColumns) {
   }
 }
 
+TEST(BenchTest, SeveralProcessesAreOneRowThatKnowsThem) {
+  const std::string grid =
+      std::string("bench --device null --mode inference,step --warmup 1 --steps 3") + kSmallModel;
+  const Json result = json_of(grid + " --processes 2");
+  ASSERT_EQ(result.at("rows").size(), 2u);
+  for (const Json& row : result.at("rows").items()) {
+    EXPECT_EQ(row.at("samples_ms").size(), 6u);
+    EXPECT_EQ(row.at("process_samples"), Json(Json::Array{3, 3}));
+    EXPECT_EQ(row.at("warmup_ms").size(), 1u);  // the first one's
+    EXPECT_EQ(row.at("cell").at("processes"), Json(2));
+  }
+  const Json alone = json_of(grid);
+  EXPECT_TRUE(alone.at("rows").items()[0].at("process_samples").is_null());
+  EXPECT_EQ(alone.at("rows").items()[1].at("mode"), result.at("rows").items()[1].at("mode"));
+  EXPECT_EQ(run_tracestep(words_of(grid + " --processes 2 --warmup-study 0,1")).status, 2);
+}
+
+TEST(BenchTest, EachRowSaysInWhichStateTheHostWas) {
+  const Json row =
+      json_of(std::string("bench --device null --steps 2") + kSmallModel).at("rows").items()[0];
+  for (const char* when : {"host_before", "host_after"}) {
+    EXPECT_TRUE(row.at(when).at("load_1min").is_number()) << when;
+    EXPECT_NE(row.at(when).find("governor"), nullptr);
+    EXPECT_NE(row.at(when).find("clock_high_mhz"), nullptr);
+  }
+  EXPECT_NE(row.find("others_cores"), nullptr);
+}
+
 TEST(BenchTest, TheOracleIsMeasuredLikeAnyDevice) {
   const Json result = json_of(std::string("bench --device reference --context 4 --batch 1 "
                                           "--mode inference,step --warmup 0 --steps 1") +

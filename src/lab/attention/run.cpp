@@ -163,6 +163,7 @@ class PartTimer {
 };
 
 void time_parts(Measurement& measurement, PartTimer& timer, Device& device, AttentionResult& out) {
+  out.host.before = read_host_facts();
   measurement.warm_up(out.spec.warmup, [&](const StepTimes& step) {
     out.forward.warmup_ms.push_back(timer.forward_ms(step));
     out.backward.warmup_ms.push_back(timer.backward_ms(step));
@@ -178,6 +179,7 @@ void time_parts(Measurement& measurement, PartTimer& timer, Device& device, Atte
   }
   out.before_backward_bytes = timer.live_bytes();
   out.facts_after = device.facts();
+  out.host.after = read_host_facts();
 }
 
 // Steps without a stop between the parts, one sample each; as many as for the parts.

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/signals.h"
+#include "lab/measure/host_columns.h"
 #include "lab/measure/measurement.h"
 #include "session/devices.h"
 
@@ -63,6 +64,7 @@ struct AttentionResult {
   std::int64_t saved_bytes = 0;  // N² tensors among the former, by the program
   double instrumented_wall_ms = 0;
   DeviceFacts facts_before, facts_after;
+  HostAround host;
   double roof_tflops = 0;  // for the validity checker; 0: not known
 };
 

@@ -156,7 +156,8 @@ Fields<AttentionRow> fields() {
   out.add(part_fields("forward"), [](R a) { return &a.forward; });
   out.add(part_fields("backward"), [](R a) { return &a.backward; });
   out.add(part_fields("whole"), [](R a) { return &a.whole; });
-  return out.add(result_fields());
+  out.add(result_fields());
+  return out.add(host_columns(), [](R a) { return a.ok ? &a.r.host : nullptr; });
 }
 
 // The part as a row of `bench`, for the validity checker.

@@ -2,10 +2,12 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
 #include "base/random.h"
+#include "lab/measure/processes.h"
 #include "lab/measure/statistics.h"
 
 namespace tracestep {
@@ -37,5 +39,24 @@ class MedianResampler {
 // method).
 Interval ratio_interval(std::span<const double> a, std::span<const double> b,
                         double confidence = 0.95, std::uint64_t seed = 0, int resamples = 4000);
+
+// By how much medians of processes of one build differ, known from somewhere else than the samples
+// that are compared.
+struct ProcessNoise {
+  double log_std = 0;  // of the logarithm of a process's median: 0.01 is 1 %
+  int degrees = 0;     // of freedom of that estimate, two or more; 0: it is exact
+};
+
+// The same for samples that know their process, as `median of the processes' medians` of b over
+// that of a. Each resample draws processes with replacement, as many as there are, and within each
+// its samples: the two levels at which a repetition would differ. With `noise` the processes are
+// kept, and each median is multiplied by a factor drawn from that noise instead, so that one
+// process is enough. NaN, with coverage 0, when a side has no samples, a process without any, or a
+// median that is not positive. Source: Davison and Hinkley, "Bootstrap Methods and their
+// Application", 1997, section 3.8 (hierarchical data); Kalibera and Jones, "Rigorous benchmarking
+// in reasonable time", 2013, on the levels.
+Interval process_ratio_interval(const ProcessSamples& a, const ProcessSamples& b, double confidence,
+                                const std::optional<ProcessNoise>& noise = {},
+                                std::uint64_t seed = 0, int resamples = 4000);
 
 }  // namespace tracestep

@@ -43,6 +43,7 @@ std::int64_t major_faults() {
 }
 
 void time_steps(Measurement& measurement, Device& device, CellResult& out) {
+  out.host.before = read_host_facts();  // not between warm-up and samples: it may take milliseconds
   measurement.warm_up(out.spec.warmup,
                       [&](const StepTimes& t) { out.warmup_ms.push_back(t.wall_ms()); });
   const SamplingRule rule{.steps = out.spec.steps,
@@ -64,6 +65,7 @@ void time_steps(Measurement& measurement, Device& device, CellResult& out) {
   out.issue_ms = median_of(issues);
   out.device_span_ms = median_of(spans);
   out.choices = device.choices();
+  out.host.after = read_host_facts();
 }
 
 void record_steps(Measurement& measurement, CellResult& out) {

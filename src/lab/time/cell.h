@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/json.h"
+#include "lab/measure/host_columns.h"
 #include "lab/measure/measurement.h"
 #include "lab/report/table.h"
 #include "record/recorder.h"
@@ -31,6 +32,7 @@ struct CellResult {
   Status status = Status::kOk;
   std::string detail;                     // why it is out of memory
   DeviceFacts facts_before, facts_after;  // around the timed steps
+  HostAround host;                        // around these and the warm-up
   std::string choices;                    // Device::choices()
   std::int64_t parameters = 0;
   std::vector<double> samples_ms, warmup_ms;

@@ -1,8 +1,7 @@
 // A cell as a row of `bench`.
 #include "lab/measure/facts_json.h"
+#include "lab/measure/processes.h"
 #include "lab/measure/run_columns.h"
-#include "lab/measure/sampling.h"
-#include "lab/measure/statistics.h"
 #include "lab/report/fields.h"
 #include "lab/time/cell.h"
 
@@ -14,20 +13,17 @@ struct CellRow {
   const CellResult& r;
   RunSpec there;  // the run, with the device's own name
   bool ok;
-  Summary samples;
-  Interval interval;
+  TimedSamples samples;
 
   explicit CellRow(const CellResult& result)
       : r(result),
         there(result.spec.step),
         ok(result.status == Status::kOk),
-        samples(summarize(result.samples_ms)),
-        interval(median_interval(result.samples_ms)) {
+        samples(result.samples_ms) {
     there.place.device = result.device;
   }
 
-  bool has_interval() const { return ok && interval.coverage >= 0.95; }
-  double seconds() const { return samples.median * 1e-3; }
+  double seconds() const { return samples.summary.median * 1e-3; }
   bool has_speed() const { return ok && r.computes && seconds() > 0.0; }
 };
 
@@ -41,9 +37,6 @@ auto when_ok(T CellResult::*member) {
 template <class T>
 auto when_ok(std::optional<T> CellResult::*member) {
   return [member](R c) { return c.ok ? or_null(c.r.*member) : Json(); };
-}
-auto when_ok(double Summary::*member) {
-  return [member](R c) { return when(c.ok, c.samples.*member); };
 }
 
 Column ms_column(std::string name, std::string title, std::string text) {
@@ -59,38 +52,24 @@ Fields<CellRow> identity_fields() {
 }
 
 Fields<CellRow> sample_fields() {
-  return {
-      {reals_column("samples_ms", "wall time of each timed step"),
-       [](R c) { return list_of(c.r.samples_ms); }},
-      {ms_column("mean_ms", "mean", "of the samples"), when_ok(&Summary::mean)},
-      {ms_column("std_ms", "std", "sample standard deviation"), when_ok(&Summary::sample_std)},
-      {ms_column("median_ms", "median", "of the samples"), when_ok(&Summary::median)},
-      {ms_column("min_ms", "min", "of the samples"), when_ok(&Summary::min)},
-      {ms_column("p95_ms", "p95", "95th percentile, linear between samples"),
-       when_ok(&Summary::p95)},
-      {ms_column("interval_low_ms", "95 % from",
-                 "lower end of the 95 % interval of the median, an order statistic; empty with "
-                 "fewer than six samples"),
-       [](R c) { return when(c.has_interval(), c.interval.low); }},
-      {ms_column("interval_high_ms", "95 % to", "the upper end"),
-       [](R c) { return when(c.has_interval(), c.interval.high); }},
-      {real_column("noise_percent", "noise", "±%", 2,
-                   "half that interval, in percent of the median"),
-       [](R c) { return c.has_interval() ? Json(noise_percent_of(c.r.samples_ms)) : Json(); }},
-      {data_only(text_column("stopped_by", "",
-                             "why sampling ended: steps (as many as asked for), noise (--max-noise "
-                             "is met), max-steps or max-seconds (it is not)")),
-       [](R c) { return c.ok ? or_null(c.r.stopped_by) : Json(); }},
-      {reals_column("warmup_ms", "wall time of each warm-up step"),
-       [](R c) { return list_of(c.r.warmup_ms); }},
-      {ms_column("wall_ms", "wall", "median time from call to finished"),
-       when_ok(&CellResult::wall_ms)},
-      {ms_column("issue_ms", "issue", "host time of the wall outside kernels"),
-       when_ok(&CellResult::issue_ms)},
-      {ms_column("device_span_ms", "span", "first kernel start to last kernel end"),
-       when_ok(&CellResult::device_span_ms)},
-      {ms_column("device_busy_ms", "busy", "sum of kernel times, from separate recorded steps"),
-       when_ok(&CellResult::device_busy_ms)}};
+  Fields<CellRow> out{};
+  out.add(sample_columns(), [](R c) { return &c.samples; });
+  return out.add(
+      {{data_only(
+            text_column("stopped_by", "",
+                        "why sampling ended: steps (as many as asked for), noise (--max-noise "
+                        "is met), max-steps or max-seconds (it is not)")),
+        [](R c) { return c.ok ? or_null(c.r.stopped_by) : Json(); }},
+       {reals_column("warmup_ms", "wall time of each warm-up step"),
+        [](R c) { return list_of(c.r.warmup_ms); }},
+       {ms_column("wall_ms", "wall", "median time from call to finished"),
+        when_ok(&CellResult::wall_ms)},
+       {ms_column("issue_ms", "issue", "host time of the wall outside kernels"),
+        when_ok(&CellResult::issue_ms)},
+       {ms_column("device_span_ms", "span", "first kernel start to last kernel end"),
+        when_ok(&CellResult::device_span_ms)},
+       {ms_column("device_busy_ms", "busy", "sum of kernel times, from separate recorded steps"),
+        when_ok(&CellResult::device_busy_ms)}});
 }
 
 Fields<CellRow> byte_fields() {
@@ -137,7 +116,7 @@ Fields<CellRow> speed_fields() {
 }
 
 Fields<CellRow> state_fields() {
-  return {
+  Fields<CellRow> out = {
       {data_only(bool_column("profiled", "", "a profiler listened to the timed steps")),
        when_ok(&CellResult::profiled)},
       {data_only(text_column("choices", "", "how kernels were chosen where there is a choice")),
@@ -152,6 +131,7 @@ Fields<CellRow> state_fields() {
        [](R c) { return to_json(c.r.facts_after); }},
       {data_only(text_column("detail", "", "why the status is not ok")),
        [](R c) { return or_null(c.r.detail); }}};
+  return out.add(host_columns(), [](R c) { return c.ok ? &c.r.host : nullptr; });
 }
 
 const Fields<CellRow>& fields() {

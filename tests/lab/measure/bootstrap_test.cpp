@@ -119,5 +119,60 @@ TEST(BootstrapTest, TheTrueRatioIsInsideAboutAsOftenAsPromised) {
   EXPECT_LE(inside, 299);
 }
 
+// --- processes ----------------------------------------------------------------------------------
+
+TEST(ProcessBootstrapTest, ConstantProcessesFollowTheClosedForm) {
+  // Of five constant processes a resample's median is at most the j-th when at least three of five
+  // draws are: P(Bin(5, j/5) >= 3) is 0.058 for the first, 0.317 for the first two, 0.683 for
+  // three.
+  const ProcessSamples one = {{1.0}}, five = {{10.0}, {11.0}, {12.0}, {13.0}, {14.0}};
+  const auto low = [&](double confidence) {
+    return process_ratio_interval(one, five, confidence, {}, 0, 50000).low;
+  };
+  EXPECT_EQ(low(1 - 2 * 0.055), 10);
+  EXPECT_EQ(low(1 - 2 * 0.061), 11);
+  EXPECT_EQ(low(1 - 2 * 0.310), 11);
+  EXPECT_EQ(low(1 - 2 * 0.325), 12);
+}
+
+const ProcessSamples kA = {{10.1, 10.3, 10.2, 10.4, 10.2}, {10.0, 10.1, 9.9, 10.0, 10.2},
+                           {10.6, 10.5, 10.4, 10.7, 10.5}, {9.8, 9.9, 10.0, 9.7, 9.9},
+                           {10.3, 10.2, 10.1, 10.5, 10.4}, {10.0, 10.4, 10.3, 10.2, 10.1}};
+const ProcessSamples kB = {{10.5, 10.6, 10.4, 10.5, 10.8},
+                           {10.7, 10.9, 10.8, 10.6, 11.0},
+                           {10.2, 10.3, 10.4, 10.1, 10.5},
+                           {10.9, 11.1, 11.0, 10.8, 10.9},
+                           {10.4, 10.5, 10.3, 10.6, 10.2}};
+
+// Quantiles of two million resamples drawn whole by NumPy 2.4: processes, then samples in each, the
+// median of medians of b over that of a.
+TEST(ProcessBootstrapTest, BothLevelsAreThoseOfNumPy) {
+  const Interval wide = process_ratio_interval(kA, kB, 0.99, {}, 0, 50000);
+  EXPECT_NEAR(wide.low, 0.99057, 0.002);
+  EXPECT_NEAR(wide.high, 1.09000, 0.002);
+  const Interval narrow = process_ratio_interval(kA, kB, 0.95, {}, 0, 50000);
+  EXPECT_NEAR(narrow.low, 1.00478, 0.002);
+  EXPECT_NEAR(narrow.high, 1.08000, 0.002);
+}
+
+// One process each, with factors exp(0.02 z), and with five degrees of freedom exp(0.02 t).
+TEST(ProcessBootstrapTest, KnownNoiseIsThatOfNumPy) {
+  const ProcessSamples a = {kA[0]}, b = {kB[0]};
+  const Interval exact = process_ratio_interval(a, b, 0.95, ProcessNoise{0.02, 0}, 0, 50000);
+  EXPECT_NEAR(exact.low, 0.97116, 0.002);
+  EXPECT_NEAR(exact.high, 1.09296, 0.002);
+  const Interval estimated = process_ratio_interval(a, b, 0.95, ProcessNoise{0.02, 5}, 0, 50000);
+  EXPECT_NEAR(estimated.low, 0.95541, 0.003);
+  EXPECT_NEAR(estimated.high, 1.11077, 0.003);
+}
+
+TEST(ProcessBootstrapTest, WithoutSamplesThereIsNoInterval) {
+  for (const ProcessSamples& none :
+       {ProcessSamples{}, ProcessSamples{{}}, ProcessSamples{{1.0}, {}}, ProcessSamples{{0.0}}}) {
+    EXPECT_EQ(process_ratio_interval(none, kB, 0.99).coverage, 0);
+    EXPECT_EQ(process_ratio_interval(kA, none, 0.99).coverage, 0);
+  }
+}
+
 }  // namespace
 }  // namespace tracestep

@@ -86,5 +86,12 @@ TEST(StatisticsTest, TiesUseTheCorrectedNormalApproximation) {
   EXPECT_GT(mann_whitney_p(a, a), 0.9);
 }
 
+TEST(StatisticsTest, TheExactTestIsThatOfSciPy) {
+  // scipy.stats.mannwhitneyu(a, b, method="exact"), SciPy 1.17.
+  const std::vector<double> a = {10.12, 10.31, 9.98, 10.05, 10.22, 10.41, 10.17, 9.91};
+  const std::vector<double> b = {10.45, 10.62, 10.38, 10.51, 10.29, 10.71, 10.57, 10.33};
+  EXPECT_NEAR(mann_whitney_p(a, b), 0.0018648018648018648, 1e-15);
+}
+
 }  // namespace
 }  // namespace tracestep

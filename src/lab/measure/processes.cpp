@@ -1,0 +1,184 @@
+#include "lab/measure/processes.h"
+
+#include <algorithm>
+#include <array>
+
+#include "lab/measure/sampling.h"
+#include "lab/measure/statistics.h"
+
+namespace tracestep {
+namespace {
+
+constexpr std::string_view kSamples = "samples_ms";
+
+// How the cells of several processes become one.
+constexpr std::array<std::string_view, 8> kMedians = {
+    "wall_ms",         "issue_ms",      "device_span_ms", "device_busy_ms", "instrumented_wall_ms",
+    "untracked_bytes", "outside_bytes", "others_cores"};
+constexpr std::array<std::string_view, 1> kSums = {"major_faults"};
+constexpr std::array<std::string_view, 2> kLast = {"facts_after", "host_after"};
+
+bool is_one_of(std::string_view name, std::span<const std::string_view> names) {
+  return std::ranges::find(names, name) != names.end();
+}
+
+// The numbers of a list, or of one column over all rows.
+std::vector<double> numbers_in(const Json* list) {
+  std::vector<double> out;
+  if (list == nullptr || !list->is_array()) return out;
+  for (const Json& item : list->items()) {
+    if (item.is_number()) out.push_back(item.as_double());
+  }
+  return out;
+}
+
+std::vector<double> numbers_of(std::span<const Json> rows, std::string_view column) {
+  std::vector<double> out;
+  for (const Json& row : rows) {
+    const Json* cell = row.find(column);
+    if (cell != nullptr && cell->is_number()) out.push_back(cell->as_double());
+  }
+  return out;
+}
+
+// Bytes and counts stay whole numbers.
+Json like(const Json& cell, double value) {
+  return cell.is_int() ? Json(static_cast<std::int64_t>(value)) : Json(value);
+}
+
+Json counts_of(const TimedSamples& samples) {
+  Json out = Json::array();
+  for (double count : samples.counts) out.push_back(static_cast<std::int64_t>(count));
+  return out;
+}
+
+// All samples of a column, and how many of them each process took.
+TimedSamples joined(std::span<const Json> rows, std::string_view column) {
+  std::vector<double> all, counts;
+  for (const Json& row : rows) {
+    const std::vector<double> ms = numbers_in(row.find(column));
+    const std::vector<double> own = numbers_in(row.find(counts_column(column)));
+    all.insert(all.end(), ms.begin(), ms.end());
+    if (!own.empty()) {
+      counts.insert(counts.end(), own.begin(), own.end());
+    } else if (!ms.empty()) {
+      counts.push_back(static_cast<double>(ms.size()));
+    }
+  }
+  return TimedSamples(std::move(all), std::move(counts));
+}
+
+void add_speed(Json& row, double median_ms) {
+  const auto number = [&](std::string_view column) {
+    const Json* cell = row.find(column);
+    return cell != nullptr && cell->is_number() ? cell->as_double() : 0.0;
+  };
+  if (!(median_ms > 0)) return;
+  if (number("tflops") > 0) row["tflops"] = number("flops") / median_ms * 1e-9;
+  if (number("tokens_per_s") > 0) {
+    row["tokens_per_s"] = number("batch") * number("context") / median_ms * 1e3;
+  }
+}
+
+Field<TimedSamples> ms_of(std::string name, std::string title, std::string text,
+                          double Summary::*member) {
+  return {real_column(std::move(name), std::move(title), "ms", 3, std::move(text)),
+          [member](const TimedSamples& s) { return finite_or_null(s.summary.*member); }};
+}
+
+}  // namespace
+
+TimedSamples::TimedSamples(std::vector<double> samples_ms, std::vector<double> process_counts)
+    : ms(std::move(samples_ms)),
+      counts(std::move(process_counts)),
+      medians(process_medians(by_process(ms, counts))),
+      summary(summarize(ms)),
+      interval(median_interval(spread())) {}
+
+ProcessSamples by_process(std::span<const double> samples, std::span<const double> counts) {
+  ProcessSamples out;
+  if (counts.empty()) {
+    if (!samples.empty()) out.emplace_back(samples.begin(), samples.end());
+    return out;
+  }
+  std::size_t begin = 0;
+  for (double count : counts) {
+    if (!(count >= 1) || count > static_cast<double>(samples.size() - begin)) return {};
+    const auto length = static_cast<std::size_t>(count);
+    const auto part = samples.subspan(begin, length);
+    out.emplace_back(part.begin(), part.end());
+    begin += length;
+  }
+  return begin == samples.size() ? out : ProcessSamples();
+}
+
+std::vector<double> process_medians(const ProcessSamples& processes) {
+  std::vector<double> out;
+  for (const std::vector<double>& samples : processes) out.push_back(median_of(samples));
+  return out;
+}
+
+std::string counts_column(std::string_view samples_column) {
+  return std::string(samples_column.substr(0, samples_column.size() - kSamples.size())) +
+         "process_samples";
+}
+
+Fields<TimedSamples> sample_columns() {
+  return {
+      {reals_column(std::string(kSamples), "wall time of each timed step"),
+       [](const TimedSamples& s) { return list_of(s.ms); }},
+      {reals_column(counts_column(kSamples),
+                    "how many of the samples each process took, in their order; empty: all are of "
+                    "one process"),
+       [](const TimedSamples& s) { return when(!s.counts.empty(), counts_of(s)); }},
+      ms_of("mean_ms", "mean", "of the samples", &Summary::mean),
+      ms_of("std_ms", "std", "sample standard deviation", &Summary::sample_std),
+      ms_of("median_ms", "median", "of the samples", &Summary::median),
+      ms_of("min_ms", "min", "of the samples", &Summary::min),
+      ms_of("p95_ms", "p95", "95th percentile, linear between samples", &Summary::p95),
+      {real_column("interval_low_ms", "95 % from", "ms", 3,
+                   "lower end of the 95 % interval of the median, an order statistic of the "
+                   "samples or, with several processes, of their medians; empty with fewer than "
+                   "six"),
+       [](const TimedSamples& s) { return when(s.has_interval(), s.interval.low); }},
+      {real_column("interval_high_ms", "95 % to", "ms", 3, "the upper end"),
+       [](const TimedSamples& s) { return when(s.has_interval(), s.interval.high); }},
+      {real_column("noise_percent", "noise", "±%", 2,
+                   "half that interval, in percent of the median"),
+       [](const TimedSamples& s) {
+         return s.has_interval() ? Json(noise_percent_of(s.spread())) : Json();
+       }}};
+}
+
+Json merged_row(std::span<const Json> rows) {
+  for (const Json& row : rows) {
+    const Json* status = row.find("status");
+    if (status != nullptr && !(*status == Json("ok"))) return row;
+  }
+  Json out = rows.front();
+  for (const auto& [name, cell] : rows.front().members()) {
+    if (name.ends_with(kSamples)) {
+      const TimedSamples samples = joined(rows, name);
+      out[name] = list_of(samples.ms);
+      out[counts_column(name)] = counts_of(samples);
+    } else if (is_one_of(name, kMedians) && cell.is_number()) {
+      out[name] = like(cell, median_of(numbers_of(rows, name)));
+    } else if (is_one_of(name, kSums) && cell.is_number()) {
+      double sum = 0;
+      for (double value : numbers_of(rows, name)) sum += value;
+      out[name] = like(cell, sum);
+    } else if (is_one_of(name, kLast)) {
+      out[name] = rows.back().at(name);
+    }
+  }
+  if (rows.front().find(kSamples) != nullptr) {
+    const TimedSamples samples = joined(rows, kSamples);
+    for (const Field<TimedSamples>& field : sample_columns()) {
+      out[field.column.name] = field.get(samples);
+    }
+    add_speed(out, samples.summary.median);
+  }
+  return out;
+}
+
+}  // namespace tracestep

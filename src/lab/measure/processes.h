@@ -1,0 +1,52 @@
+// Samples that know the process that took them. A process has its own addresses, threads and share
+// of the machine, so what two processes of one build differ by is a noise of its own, which more
+// samples of one process do not average out.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/json.h"
+#include "lab/measure/statistics.h"
+#include "lab/report/fields.h"
+
+namespace tracestep {
+
+// One list of samples per process.
+using ProcessSamples = std::vector<std::vector<double>>;
+
+// `samples` cut into lists of these lengths; all of one process when there are no counts. Empty
+// when the counts are not positive or do not add up to the samples.
+ProcessSamples by_process(std::span<const double> samples, std::span<const double> counts);
+// Of each process.
+std::vector<double> process_medians(const ProcessSamples& processes);
+
+// The column with the counts of a column of samples: "samples_ms" has "process_samples",
+// "forward_samples_ms" has "forward_process_samples".
+std::string counts_column(std::string_view samples_column);
+
+// The timed steps of a row of `bench`, in the order of their processes, with their statistics.
+struct TimedSamples {
+  std::vector<double> ms, counts;  // counts: of each process; empty: all are of one
+  std::vector<double> medians;     // of the processes
+  Summary summary;
+  // Of the median; with several processes of the median of their medians.
+  Interval interval;
+
+  explicit TimedSamples(std::vector<double> samples_ms, std::vector<double> process_counts = {});
+  // What the interval is taken from.
+  const std::vector<double>& spread() const { return medians.size() > 1 ? medians : ms; }
+  bool has_interval() const { return interval.coverage >= 0.95; }
+};
+Fields<TimedSamples> sample_columns();
+
+// Rows of one cell, each an object as in "rows" of a result, as one row: samples one behind the
+// other with the counts of their processes, statistics and speed computed anew, clocks and bytes
+// outside the allocator as medians, faults added up, the state of the machine before the first and
+// after the last. Everything else is the first row's. A row that is not ok is returned as it is.
+Json merged_row(std::span<const Json> rows);
+
+}  // namespace tracestep
