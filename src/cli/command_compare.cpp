@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "cli/command.h"
+#include "cli/compare_runs.h"
 #include "cli/output.h"
 #include "lab/compare/compare.h"
 #include "lab/measure/environment.h"
@@ -14,7 +15,10 @@ namespace {
 
 struct CompareCommandOptions {
   std::string a, b;
+  std::vector<std::string> runs;  // two command lines, or none
+  int processes = 8;
   double margin_percent = 2.0;
+  std::optional<double> noise_percent;
   std::optional<double> fail_percent;
   std::vector<std::string> ignored;
   bool published = false;
@@ -37,6 +41,23 @@ int run_published(const CompareCommandOptions& o, std::span<const std::string> a
   return 0;
 }
 
+// The two sides: files, or commands that are run now.
+RunPair sides_of(const CompareCommandOptions& o) {
+  if (!o.runs.empty()) {
+    if (o.runs.size() != 2 || !o.a.empty()) {
+      throw Error(ErrorCode::kUsage, "--run",
+                  o.a.empty() ? "one side is missing" : "files are named as well",
+                  "give --run twice, A first, and no files");
+    }
+    return run_in_turns(o.runs[0], o.runs[1], o.processes);
+  }
+  if (o.b.empty()) {
+    throw Error(ErrorCode::kUsage, "compare", o.a.empty() ? "A and B are missing" : "B is missing",
+                "name two results, or give --run twice, or --published for tables of others");
+  }
+  return {read_result(o.a), read_result(o.b)};
+}
+
 int run_compare(const CompareCommandOptions& o, std::span<const std::string> arguments) {
   const NamedPath inputs[] = {{"A", o.a}, {"B", o.b}}, output[] = {{"--output", o.output.path}};
   check_apart(inputs, output);
@@ -46,18 +67,19 @@ int run_compare(const CompareCommandOptions& o, std::span<const std::string> arg
       throw Error(ErrorCode::kUsage, "--fail-on-regression",
                   "--published holds no two runs against each other", "leave one out");
     }
+    if (o.a.empty()) throw Error(ErrorCode::kUsage, "compare", "A is missing", "name a result");
     return run_published(o, arguments);
   }
-  if (o.b.empty()) {
-    throw Error(ErrorCode::kUsage, "compare", "B is missing",
-                "name a second result, or give --published for tables of others");
-  }
-  const ResultFile a = read_result(o.a), b = read_result(o.b);
-  ComparisonReport report = compare_results(
-      a, b,
-      {.margin = o.margin_percent / 100, .ignored = o.ignored, .fail_percent = o.fail_percent});
-  write_tables(o.output, "tracestep.compare/1", capture_environment(arguments),
-               {std::move(report.environment), std::move(report.rows)});
+  const RunPair sides = sides_of(o);
+  ComparisonReport report = compare_results(sides.a, sides.b,
+                                            {.margin = o.margin_percent / 100,
+                                             .ignored = o.ignored,
+                                             .noise_percent = o.noise_percent,
+                                             .fail_percent = o.fail_percent});
+  std::vector<Table> tables{std::move(report.environment)};
+  if (!report.rows.rows.empty()) tables.push_back(std::move(report.rows));
+  tables.push_back(std::move(report.exact));
+  write_tables(o.output, "tracestep.compare/1", capture_environment(arguments), std::move(tables));
   for (const std::string& line : report.regressions) log_warn("regression: {}", line);
   for (const std::string& line : report.undecided) log_warn("cannot be judged: {}", line);
   if (!report.regressions.empty()) return exit_code(ErrorCode::kFailed);
@@ -72,23 +94,38 @@ Command compare_command() {
       .name = "compare",
       .summary = "is this run faster than that one, or is it noise",
       .details =
-          "Matches the rows of two JSON results of bench or attention by what they measured, says "
-          "first what differs between the machines and builds, then for each pair the ratio of the "
-          "medians with its 95 % interval, and whether B is the same, faster, slower, or cannot be "
-          "told. With --published the rows are held against five published write-ups instead: "
-          "which "
-          "of their cells agree, which are explained by what their own data show, and which are "
-          "suspicious.",
+          "Matches the rows of two results by what they measured, says first what differs between "
+          "the machines and builds, then for each timed pair the ratio of the medians with its "
+          "interval of 99.5 %, and whether B is the same, faster, slower, or cannot be told. What "
+          "a new process alone changes is part of the noise, so both sides need several: bench "
+          "--processes 8, or --run, which measures both sides in turns. Bytes, launches, FLOPs and "
+          "errors are compared exactly, and the kernels, buffers or components that changed are "
+          "named. With --published the rows are held against five published write-ups instead: "
+          "which of their cells agree, which are explained by what their own data show, and which "
+          "are suspicious.",
       .examples = {
           {"before.json after.json", "what a change did"},
+          {"--run 'old/tracestep bench --size tiny' --run 'new/tracestep bench --size tiny'",
+           "two builds in turns, eight processes each"},
           {"main.json branch.json --fail-on-regression 3",
-           "exit status 1 when a row is over 3 % slower, beyond noise; 7 when that cannot be told"},
+           "exit status 1 when a row is over 3 % slower, beyond noise, or larger; 7: not known"},
+          {"before.json after.json --process-noise 1.5",
+           "one process on each side, whose noise is known"},
           {"fp32.json bf16.json --ignore precision", "what bfloat16 brings"},
           {"bench.json attention.json --published --format markdown",
            "published tables beside two results of this machine"}}};
   OptionSet& set = command.options;
-  set.positional("A", options->a, "a JSON result (bench or attention, --format json)");
+  set.positional(
+      "A", options->a,
+      "a result of bench, attention, memory, profile, precision or study, as JSON or CSV", false);
   set.positional("B", options->b, "the one that is held against it", false);
+  set.group("What to run");
+  set.values(
+      "--run", "CMD", 1, 2,
+      "instead of files, given twice: a command line for the shell that prints a result, A "
+      "first; the two are run in turns, A B B A",
+      [options](const std::string&, const std::string& text) { options->runs.push_back(text); });
+  set.integer("--processes", options->processes, {1, 10000}, "how many times each of them is run");
   set.group("How to compare");
   set.toggle("--published", options->published,
              "hold published tables against the rows of A (and B); a bench result may be CSV");
@@ -98,11 +135,18 @@ Command compare_command() {
             });
   set.real("--margin", options->margin_percent, {0.0, 100.0},
            "percent: what lies within it is the same");
+  set.value("--process-noise", "X",
+            "percent by which medians of processes of one build differ (standard deviation), for "
+            "rows of too few processes; else what other rows of the files show",
+            [options](const std::string& where, const std::string& text) {
+              options->noise_percent = parse_real(where, text, 0.0, 1000.0);
+            });
   set.value(
       "--fail-on-regression", "X",
       "a gate: exit with status 1 when a row is slower, beyond noise, by more than X percent, "
-      "or is no longer ok; else with 7 when one cannot be judged (missing in B, invalid, "
-      "unclear, without samples), which is then named",
+      "has more bytes, launches, FLOPs or a larger error by more than that, or is no longer ok; "
+      "else with 7 when one cannot be judged (missing in B, invalid, unclear, without samples), "
+      "which is then named",
       [options](const std::string& where, const std::string& text) {
         options->fail_percent = parse_real(where, text, 0.0, 1e6);
       });

@@ -37,7 +37,7 @@ ResultRow row_of(const ExplainOptions& o) {
     return row;
   }
   throw Error(ErrorCode::kInput, o.from, "no row of these sizes ran and has samples",
-              "name a result of bench as JSON, and sizes that are in it");
+              "name a result of bench or study, and sizes that are in it");
 }
 
 // Without a file: a small step on one core of this machine, well under a second.
@@ -134,7 +134,7 @@ Command explain_command() {
   set.positional("TOPIC", options->topic, "what to explain; without it, the list", false);
   set.group("Whose numbers");
   set.text("--from", "FILE", options->from,
-           "a result of bench, JSON or CSV; its first row that fits");
+           "a result of bench or study, JSON or CSV; its first row that fits");
   add_fields(set, options->grid, FieldGroup::kModel, Values::kOne);
   add_field(set, options->grid, "batch", Values::kOne, "sequences, B; the row's with --from");
   add_field(set, options->grid, "context", Values::kOne,

@@ -5,7 +5,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
-#include "lab/compare/compare.h"
+#include "lab/compare/result_file.h"
 #include "spec/fields.h"
 
 namespace tracestep::cli {

@@ -9,15 +9,19 @@
 namespace tracestep {
 namespace {
 
-// One row of `bench` with ten samples around `ms`.
+// One row of `bench` with ten processes around `ms`.
 std::string result(double ms) {
-  Json samples = Json::array();
-  for (int i = 0; i < 10; ++i) samples.push_back(ms * (1 + 0.001 * i));
+  Json samples = Json::array(), counts = Json::array();
+  for (int i = 0; i < 10; ++i) {
+    samples.push_back(ms * (1 + 0.001 * i));
+    counts.push_back(1);
+  }
   Json row = Json::object();
   row["size"] = "tiny";
   row["mode"] = "step";
   row["status"] = "ok";
   row["samples_ms"] = samples;
+  row["process_samples"] = counts;
   Json rows = Json::array();
   rows.push_back(row);
   Json out = Json::object();
@@ -98,6 +102,110 @@ TEST(CompareCommandTest, FilesThatAreNoResultsAreNamed) {
   EXPECT_EQ(run_tracestep(words_of("compare a.json none.json"), here).status, 3);
   EXPECT_EQ(run_tracestep(words_of("compare a.json"), here).status, 2);
   EXPECT_EQ(run_tracestep(words_of("compare a.json a.json a.json"), here).status, 2);
+  EXPECT_EQ(run_tracestep(words_of("compare"), here).status, 2);
+}
+
+TEST(CompareCommandTest, CommandsAreRunInTurns) {
+  const TempFolder folder;
+  folder.write("a.json", result(100));
+  folder.write("b.json", result(150));
+  const RunHow here{.folder = folder.path()};
+  // Each notes its turn; "--format json" comes behind and is ignored.
+  const std::string call =
+      "compare --run 'echo A >> turns; cat a.json #' --run 'echo B >> turns; cat b.json #' "
+      "--processes 3 --format json";
+  const ProgramRun run = run_tracestep(words_of(call), here);
+  ASSERT_EQ(run.status, 0) << run.err;
+  EXPECT_EQ(content_of(folder / "turns"), "A\nB\nB\nA\nA\nB\n");
+  const Json row = Json::parse(run.out, "compare").at("tables").at("compare").at("rows").items()[0];
+  EXPECT_EQ(row.at("verdict").as_string(), "slower");
+  EXPECT_EQ(row.at("processes_a"), Json(30));
+  EXPECT_EQ(row.at("count_b"), Json(30));
+}
+
+TEST(CompareCommandTest, ACommandThatFailsIsNamed) {
+  const TempFolder folder;
+  folder.write("a.json", result(100));
+  const RunHow here{.folder = folder.path()};
+  const std::pair<const char*, int> cases[] = {
+      {"compare --run 'cat a.json #' --run 'echo out of paper >&2; exit 9 #'", 1},
+      {"compare --run 'cat a.json #' --run 'echo text #'", 3},
+      {"compare --run 'cat a.json #'", 2},
+      {"compare a.json --run 'cat a.json #' --run 'cat a.json #'", 2}};
+  for (const auto& [call, status] : cases) {
+    EXPECT_EQ(run_tracestep(words_of(call), here).status, status) << call;
+  }
+  EXPECT_TRUE(contains(run_tracestep(words_of(cases[0].first), here).err,
+                       "ended with status 9: out of paper"));
+}
+
+TEST(CompareCommandTest, MoreBytesAreARegressionAndTheirBuffersAreNamed) {
+  const TempFolder folder;
+  const RunHow here{.folder = folder.path()};
+  const std::string memory =
+      "memory --predict --threads 1 --d-model 32 --d-ff 64 --layers 2 --heads 2 --vocab 50 --batch "
+      "1 --context 16 --mode step --ops ";
+  for (const char* format : {"json", "csv"}) {
+    const std::string end = std::string(".") + format;
+    for (const std::string ops : {"fused", "primitive"}) {
+      ASSERT_EQ(run_tracestep(
+                    words_of(memory + ops + " --format " + format + " --output " + ops + end), here)
+                    .status,
+                0);
+    }
+    const std::string pair = "fused" + end + " primitive" + end + " --ignore ops";
+    const ProgramRun gate =
+        run_tracestep(words_of("compare " + pair + " --fail-on-regression 1"), here);
+    EXPECT_EQ(gate.status, 1);
+    EXPECT_TRUE(contains(gate.err, "saved_bytes")) << gate.err;
+    // A file of comma-separated values has the cells only.
+    EXPECT_EQ(contains(gate.err, "most in total"), false) << gate.err;
+    EXPECT_EQ(contains(gate.err, "most in layers.0.attn.rope mul"), end == ".json") << gate.err;
+    const std::string same = "fused" + end + " fused" + end;
+    EXPECT_EQ(run_tracestep(words_of("compare " + same + " --fail-on-regression 0"), here).status,
+              0);
+  }
+}
+
+TEST(CompareCommandTest, AProfileNamesTheKernelThatIsLaunchedMoreOften) {
+  const TempFolder folder;
+  const RunHow here{.folder = folder.path()};
+  const std::string profile =
+      "profile --threads 1 --d-model 16 --d-ff 16 --layers 1 --heads 2 --vocab 20 --batch 1 "
+      "--context 8 --mode forward --format json --ops ";
+  for (const std::string ops : {"fused", "primitive"}) {
+    ASSERT_EQ(run_tracestep(words_of(profile + ops + " --output " + ops + ".json"), here).status,
+              0);
+  }
+  const ProgramRun gate = run_tracestep(
+      words_of("compare fused.json primitive.json --ignore ops --fail-on-regression 0"), here);
+  EXPECT_EQ(gate.status, 1);
+  EXPECT_TRUE(contains(gate.err, "launches")) << gate.err;
+  EXPECT_TRUE(contains(gate.err, "most in ")) << gate.err;
+  const ProgramRun same = run_tracestep(words_of("compare fused.json fused.json "
+                                                 "--fail-on-regression 0"),
+                                        here);
+  EXPECT_EQ(same.status, 0) << same.err;
+}
+
+TEST(CompareCommandTest, AStudyIsReadByCompareAndByExplain) {
+  const TempFolder folder;
+  const RunHow here{.folder = folder.path()};
+  Json study = Json::parse(result(100), "a");
+  study["schema"] = "tracestep.study/2";
+  study["tables"] = Json::object();
+  study["tables"]["cells"] = Json::object();
+  study["tables"]["cells"]["rows"] = study.at("rows");
+  folder.write("study.json", study.dump());
+  folder.write("bench.json", result(110));
+  const ProgramRun run =
+      run_tracestep(words_of("compare study.json bench.json --format json"), here);
+  ASSERT_EQ(run.status, 0) << run.err;
+  const Json rows = Json::parse(run.out, "compare").at("tables").at("compare").at("rows");
+  ASSERT_EQ(rows.size(), 1u);
+  EXPECT_EQ(rows.items()[0].at("verdict").as_string(), "slower");
+  const ProgramRun explain = run_tracestep(words_of("explain warm-up --from study.json"), here);
+  EXPECT_EQ(explain.status, 0) << explain.err;
 }
 
 TEST(CompareCommandTest, AResultOfAnEarlierVersionMatchesOneOfNow) {

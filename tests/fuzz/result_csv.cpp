@@ -2,7 +2,7 @@
 #include <fstream>
 
 #include "fuzz/fuzz_target.h"
-#include "lab/compare/compare.h"
+#include "lab/compare/result_file.h"
 
 using namespace tracestep;
 using namespace tracestep::fuzzing;

@@ -8,18 +8,14 @@
 #include <fmt/ranges.h>
 
 #include "base/error.h"
-#include "base/input_file.h"
+#include "lab/compare/conditions.h"
+#include "lab/compare/exact.h"
 #include "lab/compare/gate.h"
-#include "lab/compare/rows.h"
-#include "lab/measure/bootstrap.h"
 #include "lab/measure/statistics.h"
 #include "lab/report/fields.h"
 
 namespace tracestep {
 namespace {
-
-constexpr double kConfidence = 0.95;
-constexpr double kSignificance = 1 - kConfidence;
 
 // Facts that differ in every pair of runs and do not describe the machine.
 bool is_of_the_run(std::string_view item) {
@@ -56,44 +52,63 @@ Json peak_of(const ResultRow& row) {
 struct Pair {
   std::string label, verdict;
   const ResultRow &row_a, &row_b;
-  const std::vector<double>&a, &b;
+  const ProcessSamples &a, &b;
   const Comparison& comparison;
-  std::string objections;
+  std::string objections, conditions;
 };
+
+std::int64_t count_of(const ProcessSamples& processes) {
+  std::int64_t out = 0;
+  for (const auto& samples : processes) out += std::ssize(samples);
+  return out;
+}
+
+double median_of_medians(const ProcessSamples& processes) {
+  return median_of(process_medians(processes));
+}
 
 Fields<Pair> fields() {
   using P = const Pair&;
-  return {{text_column("row", "", "what both rows measured"), &Pair::label},
-          {text_column("verdict", "",
-                       "same, faster, slower or unclear of B against A; invalid when either row "
-                       "is; or what is missing"),
-           &Pair::verdict},
-          {int_column("count_a", "n A", "samples"), [](P p) { return std::ssize(p.a); }},
-          {int_column("count_b", "n B"), [](P p) { return std::ssize(p.b); }},
-          {real_column("median_a_ms", "A", "ms", 3, "median"), [](P p) { return median_of(p.a); }},
-          {real_column("median_b_ms", "B", "ms", 3, "median"), [](P p) { return median_of(p.b); }},
-          {real_column("ratio", "B / A", "", 3, "of the medians"),
-           [](P p) { return finite_or_null(p.comparison.ratio); }},
-          {real_column("ratio_low", "from", "", 3,
-                       "lower end of its 95 % interval, by 4000 resamples; empty with fewer than "
-                       "six samples"),
-           [](P p) { return finite_or_null(p.comparison.low); }},
-          {real_column("ratio_high", "to", "", 3, "the upper end"),
-           [](P p) { return finite_or_null(p.comparison.high); }},
-          {real_column("p", "p", "", 4, "Mann-Whitney U, two-sided; exact for short lists"),
-           [](P p) { return p.comparison.p; }},
-          {bytes_column("peak_a_bytes", "peak A"), [](P p) { return peak_of(p.row_a); }},
-          {bytes_column("peak_b_bytes", "peak B"), [](P p) { return peak_of(p.row_b); }},
-          {text_column("objections", "", "of the validity checker, notes left out"),
-           [](P p) { return or_null(p.objections); }}};
+  return {
+      {text_column("row", "", "what both rows measured"), &Pair::label},
+      {text_column("verdict", "",
+                   "same, faster, slower or unclear of B against A; invalid when either row "
+                   "is; or what is missing"),
+       &Pair::verdict},
+      {int_column("processes_a", "processes A"), [](P p) { return std::ssize(p.a); }},
+      {int_column("processes_b", "processes B"), [](P p) { return std::ssize(p.b); }},
+      {int_column("count_a", "n A", "samples of all processes"), [](P p) { return count_of(p.a); }},
+      {int_column("count_b", "n B"), [](P p) { return count_of(p.b); }},
+      {real_column("median_a_ms", "A", "ms", 3, "median of the processes' medians"),
+       [](P p) { return median_of_medians(p.a); }},
+      {real_column("median_b_ms", "B", "ms", 3, "likewise"),
+       [](P p) { return median_of_medians(p.b); }},
+      {real_column("ratio", "B / A", "", 3, "of the medians"),
+       [](P p) { return finite_or_null(p.comparison.ratio); }},
+      {real_column("ratio_low", "from", "", 3,
+                   "lower end of its 99.5 % interval, by 4000 resamples of processes and of "
+                   "samples in them; empty where there are too few processes"),
+       [](P p) { return finite_or_null(p.comparison.low); }},
+      {real_column("ratio_high", "to", "", 3, "the upper end"),
+       [](P p) { return finite_or_null(p.comparison.high); }},
+      {real_column("p", "p", "", 4,
+                   "Mann-Whitney U of the processes' medians, two-sided; exact without ties"),
+       [](P p) { return finite_or_null(p.comparison.p); }},
+      {bytes_column("peak_a_bytes", "peak A"), [](P p) { return peak_of(p.row_a); }},
+      {bytes_column("peak_b_bytes", "peak B"), [](P p) { return peak_of(p.row_b); }},
+      {text_column("conditions", "",
+                   "what was different on the machine: load, other work, clocks of the CPU"),
+       [](P p) { return or_null(p.conditions); }},
+      {text_column("objections", "", "of the validity checker, notes left out"),
+       [](P p) { return or_null(p.objections); }}};
 }
 
-// The validity checker's verdicts on the rows of a file, singly and compared with each other.
+// The validity checker's verdicts on the rows of a table, singly and compared with each other.
 class Objections {
  public:
-  explicit Objections(const ResultFile& file) {
-    for (RowVerdict& v : judge_together(file.rows)) {
-      together_[&file.rows[v.row]].push_back(std::move(v.verdict));
+  explicit Objections(const ResultTable& table) {
+    for (RowVerdict& v : judge_together(table.rows)) {
+      together_[&table.rows[v.row]].push_back(std::move(v.verdict));
     }
   }
 
@@ -110,44 +125,71 @@ class Objections {
   std::map<const ResultRow*, std::vector<Verdict>> together_;
 };
 
-bool has_samples(const ResultRow& row, const ResultLayout::Measure& measure) {
+bool has_samples(const ResultRow& row, const TableLayout::Measure& measure) {
   const Json* list = row.find(measure.samples);
   return list != nullptr && !(list->is_array() && list->size() == 0);
 }
 
+// The samples by process; empty when they do not fit the counts.
+ProcessSamples samples_of(const ResultRow& row, const TableLayout::Measure& measure) {
+  return by_process(row.numbers(measure.samples), row.numbers(counts_column(measure.samples)));
+}
+
 // Whether every entry of the list is a time; a NaN is stored as null, which is not a number.
-bool are_times(const ResultRow& row, const ResultLayout::Measure& measure) {
+bool are_times(const ResultRow& row, const TableLayout::Measure& measure) {
   const std::vector<double> samples = row.numbers(measure.samples);
-  return samples.size() == row.find(measure.samples)->size() &&
+  const Json* list = row.find(measure.samples);
+  return list != nullptr && list->is_array() && samples.size() == list->size() &&
+         !samples_of(row, measure).empty() &&
          std::ranges::all_of(samples, [](double ms) { return std::isfinite(ms) && ms > 0; });
+}
+
+// Tables of the same name in both results.
+struct TablePair {
+  const ResultTable *a, *b;
+};
+
+std::vector<TablePair> table_pairs(const ResultFile& a, const ResultFile& b) {
+  std::vector<TablePair> out;
+  for (const ResultTable& of_a : a.tables) {
+    const auto of_b = std::ranges::find_if(b.tables, [&](const ResultTable& table) {
+      return table.name == of_a.name && table.layout == of_a.layout;
+    });
+    if (of_b != b.tables.end()) out.push_back({&of_a, &*of_b});
+  }
+  // In the order of the layouts: cells first, then from the most detailed parts on.
+  std::ranges::stable_sort(out, std::less(), [](const TablePair& p) { return p.a->layout; });
+  return out;
+}
+
+// The noise between processes, from every row that was measured in several.
+std::optional<ProcessNoise> noise_in(std::span<const TablePair> pairs) {
+  std::vector<ProcessSamples> cells;
+  for (const TablePair& pair : pairs) {
+    for (const ResultTable* table : {pair.a, pair.b}) {
+      for (const ResultRow& row : table->rows) {
+        for (const TableLayout::Measure& measure : table->layout->measures) {
+          if (are_times(row, measure)) {
+            cells.push_back(samples_of(row, measure));
+          }
+        }
+      }
+    }
+  }
+  return pooled_noise(cells);
 }
 
 class Report {
  public:
-  Report(const ResultFile& a, const ResultFile& b, const ResultLayout& layout,
-         const CompareOptions& options)
-      : layout_(layout), options_(options), against_a_(a), against_b_(b) {
-    out_.environment = environment_table(a, b);
+  Report(std::span<const TablePair> pairs, const CompareOptions& options) : options_(options) {
+    noise_ = options.noise_percent ? ProcessNoise{std::log1p(*options.noise_percent / 100), 0}
+                                   : noise_in(pairs);
     out_.rows = {.name = "compare", .title = "B against A", .columns = fields_.columns()};
-    const std::vector<std::string> ignored = ignored_keys(a, b, options.ignored);
-    const auto rows_of_a = by_identity(a, layout, ignored);
-    const auto rows_of_b = by_identity(b, layout, ignored);
-    for (const ResultRow& row : a.rows) {
-      const auto found = rows_of_b.find(identity(row, layout, ignored));
-      if (found != rows_of_b.end()) {
-        add_pair(row, *found->second);
-        continue;
-      }
-      const std::string label = pair_label(row, row, layout_);
-      add_words(label, "only in A");
-      gate_.undecide(label, "only in A");
-    }
-    for (const ResultRow& row : b.rows) {
-      if (rows_of_a.contains(identity(row, layout, ignored))) continue;
-      add_words(pair_label(row, row, layout_), "only in B");
-    }
+    for (const TablePair& pair : pairs) add_table(pair);
+    if (options.fail_percent) exact_.judge(*options.fail_percent, gate_);
     add_notes();
-    gate_.finish(tested_);
+    out_.exact = exact_.table();
+    gate_.finish(!is_any_timed_ && exact_.is_empty());
   }
   Report(const Report&) = delete;
   Report& operator=(const Report&) = delete;
@@ -155,32 +197,70 @@ class Report {
   ComparisonReport finish() { return std::move(out_); }
 
  private:
+  void add_table(const TablePair& pair) {
+    const TableLayout& layout = *pair.a->layout;
+    if (layout.is_parts) {
+      // Without a name of its own such a table is of the one cell of its file.
+      const bool is_of_known_cell = pair.a->name.find('@') != std::string::npos;
+      if (is_of_known_cell || (matched_ > 0 && unmatched_ == 0)) exact_.add(*pair.a, *pair.b, {});
+      return;
+    }
+    const auto ignored = ignored_keys(pair.a->rows, pair.b->rows, options_.ignored);
+    const auto rows_of_a = by_identity(pair.a->rows, pair.a->name, layout, ignored);
+    const auto rows_of_b = by_identity(pair.b->rows, pair.b->name, layout, ignored);
+    const Objections against_a(*pair.a), against_b(*pair.b);
+    for (const ResultRow& row : pair.a->rows) {
+      const auto found = rows_of_b.find(identity(row, layout, ignored));
+      if (found == rows_of_b.end()) {
+        add_unmatched(pair_label(row, row, layout), "only in A");
+        continue;
+      }
+      ++matched_;
+      const ResultRow& other = *found->second;
+      add_pair(row, other, layout, both(against_a.of(row), against_b.of(other)));
+    }
+    for (const ResultRow& row : pair.b->rows) {
+      if (rows_of_a.contains(identity(row, layout, ignored))) continue;
+      ++unmatched_;
+      add_words(pair_label(row, row, layout), "only in B");
+    }
+    exact_.add(*pair.a, *pair.b, ignored);
+  }
+
   // Adds a row with a verdict in words instead of figures.
   void add_words(const std::string& label, const std::string& verdict) {
     out_.rows.add_cells({{"row", label}, {"verdict", verdict}});
   }
+  void add_unmatched(const std::string& label, const char* where) {
+    ++unmatched_;
+    add_words(label, where);
+    gate_.undecide(label, where);
+  }
 
-  void add_pair(const ResultRow& a, const ResultRow& b) {
-    const std::string label = pair_label(a, b, layout_);
+  void add_pair(const ResultRow& a, const ResultRow& b, const TableLayout& layout,
+                const std::string& against) {
+    const std::string label = pair_label(a, b, layout);
     const std::string status_a = a.text("status"), status_b = b.text("status");
-    if (status_a == "ok" && status_b == "ok") return add_measures(label, a, b);
+    const bool both_ran = status_a == "ok" && status_b == "ok";
+    if (both_ran && layout.measures.empty()) return;
+    if (both_ran) return add_measures(label, a, b, layout, against);
+    if (a.find("status") == nullptr && b.find("status") == nullptr) return;
     add_words(label, status_a == status_b ? status_a : fmt::format("{} → {}", status_a, status_b));
     gate_.judge_statuses(label, status_a, status_b);
   }
 
-  // Of both rows: "A doubt: unsteady; B invalid: two_graphs".
-  std::string both_objections(const ResultRow& a, const ResultRow& b) const {
-    const std::string of_a = against_a_.of(a), of_b = against_b_.of(b);
+  // "A doubt: unsteady; B invalid: two_graphs".
+  static std::string both(const std::string& of_a, const std::string& of_b) {
     std::string out = of_a.empty() ? "" : "A " + of_a;
     if (!of_b.empty()) out += (out.empty() ? "B " : "; B ") + of_b;
     return out;
   }
 
   // A measure without samples on either side was not taken: an attention row may have forward only.
-  void add_measures(const std::string& row_label, const ResultRow& a, const ResultRow& b) {
-    const std::string against = both_objections(a, b);
+  void add_measures(const std::string& row_label, const ResultRow& a, const ResultRow& b,
+                    const TableLayout& layout, const std::string& against) {
     bool is_measured = false;
-    for (const ResultLayout::Measure& measure : layout_.measures) {
+    for (const TableLayout::Measure& measure : layout.measures) {
       if (!has_samples(a, measure) && !has_samples(b, measure)) continue;
       is_measured = true;
       add_measure(measure.name.empty() ? row_label : fmt::format("{} {}", row_label, measure.name),
@@ -191,24 +271,26 @@ class Report {
     gate_.undecide(row_label, "no samples in A");
   }
 
-  void add_measure(const std::string& label, const ResultLayout::Measure& measure,
+  void add_measure(const std::string& label, const TableLayout::Measure& measure,
                    const ResultRow& a, const ResultRow& b, const std::string& against) {
-    const std::vector<double> left = a.numbers(measure.samples), right = b.numbers(measure.samples);
-    const char* missing = left.empty()    ? "no samples in A"
-                          : right.empty() ? "no samples in B"
-                          : !are_times(a, measure) || !are_times(b, measure)
-                              ? "samples that are no positive numbers"
-                              : nullptr;
+    const char* missing =
+        a.numbers(measure.samples).empty()   ? "no samples in A"
+        : b.numbers(measure.samples).empty() ? "no samples in B"
+        : !are_times(a, measure) || !are_times(b, measure)
+            ? "samples that are no positive numbers, or not those of its processes"
+            : nullptr;
     if (missing != nullptr) {
       add_words(label, missing);
       return gate_.undecide(label, missing);
     }
-    const Comparison c = compare_samples(left, right, options_.margin);
+    const ProcessSamples left = samples_of(a, measure), right = samples_of(b, measure);
+    const Comparison c = compare_processes(left, right, options_.margin, noise_);
     const bool is_valid = against.find("invalid") == std::string::npos;
     const std::string verdict(is_valid ? name_of(c.change) : "invalid");
-    out_.rows.add_row(fields_.row({label, verdict, a, b, left, right, c, against}));
-    ++tested_;
-    if (left.size() != right.size()) other_counts_ = true;
+    out_.rows.add_row(
+        fields_.row({label, verdict, a, b, left, right, c, against, different_conditions(a, b)}));
+    is_any_timed_ = true;
+    if (!can_tell(left.size(), right.size())) ++(noise_ ? with_noise_ : too_few_);
     if (is_valid) {
       gate_.judge_change(label, c);
     } else {
@@ -218,112 +300,59 @@ class Report {
 
   void add_notes() {
     std::vector<std::string>& notes = out_.rows.notes;
+    if (!is_any_timed_) return;
     notes.push_back(fmt::format(
-        "same: the 95 % interval of the ratio lies within ±{:.3g} %; faster, slower: it lies on "
-        "one side of 1 and p < 0.05; unclear: neither, measure more",
+        "same: the 99.5 % interval of the ratio lies within ±{:.3g} %; faster, slower: it lies on "
+        "one side of 1 and p < 0.005; unclear: neither, measure in more processes",
         100 * options_.margin));
-    if (tested_ >= 5) {
+    if (too_few_ > 0) {
       notes.push_back(fmt::format(
-          "{} comparisons at 5 %: by chance alone {:.1f} of them would come out faster or slower",
-          tested_, 0.05 * tested_));
+          "{} {} measured in too few processes to tell a difference from what a new process alone "
+          "changes: six on each side are the least (bench --processes 6, or compare --run), "
+          "unless "
+          "the noise between processes is known (--process-noise)",
+          too_few_, too_few_ == 1 ? "row was" : "rows were"));
     }
-    notes.push_back(
-        "samples of one process share its clocks and the place of its memory: compare two runs of "
-        "the same build first, to see what a new process alone changes");
-    if (other_counts_) {
-      notes.push_back(
-          "some rows have different numbers of samples: medians and their intervals can be "
-          "compared, standard deviations and minima cannot");
+    if (with_noise_ > 0) {
+      notes.push_back(fmt::format(
+          "where there are fewer than six processes on each side, the interval alone decides, "
+          "with "
+          "a noise between processes of {:.2f} % ({})",
+          100 * std::expm1(noise_->log_std),
+          options_.noise_percent
+              ? "as given"
+              : fmt::format("of the rows with several, {} degrees of freedom", noise_->degrees)));
     }
   }
 
-  const ResultLayout& layout_;
   const CompareOptions& options_;
-  const Objections against_a_, against_b_;
   const Fields<Pair> fields_ = fields();
+  std::optional<ProcessNoise> noise_;
   ComparisonReport out_;
+  ExactComparison exact_;
   Gate gate_{options_.fail_percent, out_};
-  int tested_ = 0;
-  bool other_counts_ = false;
+  int matched_ = 0, unmatched_ = 0;  // rows of cells
+  int too_few_ = 0, with_noise_ = 0;
+  bool is_any_timed_ = false;
 };
 
 }  // namespace
 
-std::string_view name_of(Change change) {
-  switch (change) {
-    case Change::kSame: return "same";
-    case Change::kFaster: return "faster";
-    case Change::kSlower: return "slower";
-    case Change::kUnclear: return "unclear";
-  }
-  return "?";
-}
-
-void check_members(const Json& document, const std::string& name) {
-  const auto refuse = [&](const char* what) {
-    fail_input(name, "it is no whole JSON result: there is no {}", what);
-  };
-  const Json *environment = document.find("environment"), *rows = document.find("rows");
-  if (environment == nullptr || !environment->is_object()) refuse("object \"environment\"");
-  if (rows == nullptr || !rows->is_array()) refuse("array \"rows\"");
-}
-
-ResultFile read_result(const std::filesystem::path& path) {
-  const std::string name = path.filename().string();
-  const Json document = Json::parse(read_text_file(path, name, kMaxResultBytes), name);
-  const Json* schema = document.is_object() ? document.find("schema") : nullptr;
-  if (schema == nullptr || !schema->is_string()) {
-    throw Error(ErrorCode::kInput, name, "it is no JSON result: there is no \"schema\"",
-                "write one with --format json --output FILE");
-  }
-  if (layout_of(schema->as_string()) == nullptr) {
-    throw Error(ErrorCode::kInput, name,
-                fmt::format("rows of {} have no samples to compare", schema->as_string()),
-                fmt::format("one of {}", fmt::join(compared_schemas(), ", ")));
-  }
-  check_members(document, name);
-  ResultFile out{name, schema->as_string(), document.at("environment"), {}};
-  const auto environment = std::make_shared<const Json>(out.environment);
-  const Json::Array& rows = document.at("rows").items();
-  if (rows.size() > kMaxResultRows) {
-    fail_input(name, "{} rows; at most {} are read", rows.size(), kMaxResultRows);
-  }
-  for (const Json& row : rows) out.rows.emplace_back(row, environment);
-  return out;
-}
-
-bool is_slower(const Comparison& c) {
-  return c.low > 1 && c.p < kSignificance;
-}
-
-Comparison compare_samples(std::span<const double> a, std::span<const double> b, double margin) {
-  const Interval interval = ratio_interval(a, b, kConfidence);
-  Comparison out{.ratio = median_of(b) / median_of(a),
-                 .low = interval.low,
-                 .high = interval.high,
-                 .p = mann_whitney_p(a, b)};
-  if (interval.coverage < kConfidence) return out;
-  if (out.low >= 1 - margin && out.high <= 1 + margin) {
-    out.change = Change::kSame;
-  } else if (out.high < 1 && out.p < kSignificance) {
-    out.change = Change::kFaster;
-  } else if (is_slower(out)) {
-    out.change = Change::kSlower;
-  }
-  return out;
-}
-
 ComparisonReport compare_results(const ResultFile& a, const ResultFile& b,
                                  const CompareOptions& options) {
-  if (a.schema != b.schema) {
+  const std::vector<TablePair> pairs = table_pairs(a, b);
+  if (pairs.empty()) {
     throw Error(ErrorCode::kUsage, "compare",
-                fmt::format("{} is {} and {} is {}", a.name, a.schema, b.name, b.schema),
+                fmt::format("{} ({}) and {} ({}) have no table in common", a.name, a.schema, b.name,
+                            b.schema),
                 "compare two results of the same command");
   }
-  const ResultLayout* layout = layout_of(a.schema);
-  TRACESTEP_CHECK(layout != nullptr, "no layout for {}", a.schema);
-  check_ignored(*layout, options.ignored);
-  return Report(a, b, *layout, options).finish();
+  std::vector<const TableLayout*> layouts;
+  for (const TablePair& pair : pairs) layouts.push_back(pair.a->layout);
+  check_ignored(layouts, options.ignored);
+  ComparisonReport out = Report(pairs, options).finish();
+  out.environment = environment_table(a, b);
+  return out;
 }
 
 }  // namespace tracestep

@@ -40,7 +40,7 @@ void Gate::judge_change(const std::string& label, const Comparison& c) {
   const std::string figures =
       std::isfinite(c.low) ? fmt::format("{:+.1f} % ({:+.1f} to {:+.1f} %)", 100 * (c.ratio - 1),
                                          100 * (c.low - 1), 100 * (c.high - 1))
-                           : "fewer than six samples on a side, or a median of zero";
+                           : "too few processes on a side to tell, or a median of zero";
   // Does not use `c.change`, which depends on the margin. An interval that ends below the limit
   // passes, however wide it is.
   if (is_slower(c) && c.ratio > limit) {
@@ -50,9 +50,9 @@ void Gate::judge_change(const std::string& label, const Comparison& c) {
   }
 }
 
-void Gate::finish(int tested) {
-  if (tested > 0 || !out_.regressions.empty() || !out_.undecided.empty()) return;
-  undecide("all rows", "nothing was timed in both files");
+void Gate::finish(bool is_empty) {
+  if (!is_empty || !out_.regressions.empty() || !out_.undecided.empty()) return;
+  undecide("all rows", "nothing was compared in both files");
 }
 
 }  // namespace tracestep

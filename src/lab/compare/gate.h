@@ -24,8 +24,8 @@ class Gate {
   // result is not a regression.
   void judge_statuses(const std::string& label, const std::string& a, const std::string& b);
   void judge_change(const std::string& label, const Comparison& comparison);
-  // `tested`: the number of pairs whose times were compared.
-  void finish(int tested);
+  // `is_empty`: nothing was compared.
+  void finish(bool is_empty);
 
  private:
   const std::optional<double>& fail_percent_;

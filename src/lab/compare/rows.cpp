@@ -21,17 +21,78 @@ std::vector<std::string_view> keys_of_runs() {
   return out;
 }
 
-const std::vector<ResultLayout>& layouts() {
-  static const std::vector<ResultLayout> all = {
-      {"tracestep.bench/1", keys_of_runs(), {{"samples_ms", ""}}},
-      {"tracestep.attention/1",
-       {"batch", "context", "width", "causal", "attention", "saved", "precision", "device"},
-       {{"forward_samples_ms", "forward"},
-        {"backward_samples_ms", "backward"},
-        {"whole_samples_ms", "whole"}}},
+const std::vector<TableLayout>& layouts() {
+  static const std::vector<TableLayout> all = {
+      {.table = "cells",
+       .keys = keys_of_runs(),
+       .measures = {{"samples_ms", ""}},
+       .exact = {"peak_bytes", "saved_bytes", "flops", "launches"}},
+      {.table = "attention",
+       .keys = {"batch", "context", "width", "causal", "attention", "saved", "precision", "device"},
+       .measures = {{"forward_samples_ms", "forward"},
+                    {"backward_samples_ms", "backward"},
+                    {"whole_samples_ms", "whole"}},
+       .exact = {"before_backward_bytes", "peak_bytes", "saved_bytes", "forward_launches",
+                 "backward_launches", "whole_launches"}},
+      {.table = "memory",
+       .keys = {"size", "context", "batch", "vocab", "mode", "precision", "ops", "attention"},
+       .exact = {"peak_bytes", "saved_bytes", "weight_cast_bytes"}},
+      {.table = "memory_grid",
+       .keys = {"size", "context", "batch", "vocab", "mode", "precision", "ops", "attention"},
+       .exact = {"peak_bytes", "saved_bytes", "weight_cast_bytes"}},
+      {.table = "buffers",
+       .keys = {"path", "op", "category", "phase"},
+       .exact = {"predicted_bytes"},
+       .is_parts = true},
+      {.table = "categories",
+       .keys = {"category"},
+       .exact = {"predicted_bytes", "measured_bytes"},
+       .is_parts = true},
+      {.table = "saved_by_op",
+       .keys = {"component", "op"},
+       .exact = {"bytes", "values"},
+       .is_parts = true},
+      {.table = "phases",
+       .keys = {"phase"},
+       .exact = {"kernels", "predicted_bytes"},
+       .is_parts = true},
+      {.table = "passes",
+       .keys = {"size", "context", "mode", "precision", "ops", "attention", "pass"},
+       .exact = {"launches"}},
+      {.table = "matrix",
+       .keys = {"component", "phase", "op", "kernel"},
+       .exact = {"launches", "flops", "bytes"},
+       .shown_ms = "ms",
+       .is_parts = true},
+      {.table = "kernels", .keys = {"Name", "class"}, .exact = {"per_step"}, .is_parts = true},
+      {.table = "steps",
+       .keys = {"size", "context", "mode", "precision", "ops", "attention"},
+       .exact = {"peak_bytes", "loss_error", "logits_error", "gradient_error"}},
+      {.table = "accumulation", .keys = {"experiment", "count", "term"}, .exact = {"error"}},
+      {.table = "norms", .keys = {"norm", "format", "input_scale", "step"}, .exact = {"error"}},
   };
   return all;
 }
+
+// Whether a row has the columns that this table is known by: samples of time, or all that is
+// compared exactly. Older results lack some of the others.
+bool fits(const TableLayout& layout, const Json& row) {
+  const auto has = [&](std::string_view column) { return row.find(column) != nullptr; };
+  if (!layout.measures.empty()) {
+    return std::ranges::any_of(layout.measures, has, &TableLayout::Measure::samples);
+  }
+  const bool is_of_run = find_field(layout.keys.front()) != nullptr;
+  return std::ranges::all_of(layout.exact, has) &&
+         (is_of_run ? has(layout.keys.front()) : std::ranges::all_of(layout.keys, has));
+}
+
+struct SchemaTable {
+  std::string_view schema, table;
+};
+constexpr SchemaTable kPrimary[] = {
+    {"tracestep.bench/1", "cells"},   {"tracestep.attention/1", "attention"},
+    {"tracestep.memory/2", "memory"}, {"tracestep.profile/1", "passes"},
+    {"tracestep.precision/1", ""},    {"tracestep.study/2", "cells"}};
 
 // The value of a field in results that are older than it; nullptr: they cannot be.
 const Json* older_value(std::string_view key) {
@@ -60,31 +121,41 @@ bool goes_without_saying(std::string_view key, const Json& value) {
   return field->show != FieldShow::kPeople || (usual != nullptr && value == *usual);
 }
 
-bool varies(const ResultFile& file, std::string_view key) {
-  return std::ranges::any_of(file.rows, [&](const ResultRow& row) {
-    const Json *first = key_of(file.rows.front(), key), *value = key_of(row, key);
+bool varies(std::span<const ResultRow> rows, std::string_view key) {
+  return std::ranges::any_of(rows, [&](const ResultRow& row) {
+    const Json *first = key_of(rows.front(), key), *value = key_of(row, key);
     return (first == nullptr) != (value == nullptr) || (first != nullptr && !(*first == *value));
   });
 }
 
 }  // namespace
 
-std::vector<std::string_view> compared_schemas() {
-  std::vector<std::string_view> out;
-  for (const ResultLayout& layout : layouts()) out.push_back(layout.schema);
-  return out;
+const TableLayout* layout_of(std::string_view table, const Json& first_row) {
+  const std::string_view name = table.substr(0, table.find('@'));
+  for (const TableLayout& layout : layouts()) {
+    if (!name.empty() && layout.table != name) continue;
+    const bool is_empty = first_row.is_null() && !name.empty();
+    if (is_empty || (first_row.is_object() && fits(layout, first_row))) return &layout;
+  }
+  return nullptr;
 }
 
-const ResultLayout* layout_of(std::string_view schema) {
-  const auto found = std::ranges::find(layouts(), schema, &ResultLayout::schema);
-  return found == layouts().end() ? nullptr : &*found;
+std::string_view primary_table(std::string_view schema) {
+  const auto* const found = std::ranges::find(kPrimary, schema, &SchemaTable::schema);
+  return found == std::end(kPrimary) ? std::string_view() : found->table;
+}
+
+std::vector<std::string_view> compared_schemas() {
+  std::vector<std::string_view> out;
+  for (const SchemaTable& known : kPrimary) out.push_back(known.schema);
+  return out;
 }
 
 std::string words(const Json& value) {
   return value.is_string() ? value.as_string() : value.dump();
 }
 
-std::string identity(const ResultRow& row, const ResultLayout& layout,
+std::string identity(const ResultRow& row, const TableLayout& layout,
                      const std::vector<std::string>& ignored) {
   std::string out;
   for (std::string_view key : layout.keys) {
@@ -95,7 +166,7 @@ std::string identity(const ResultRow& row, const ResultLayout& layout,
   return out;
 }
 
-std::string pair_label(const ResultRow& a, const ResultRow& b, const ResultLayout& layout) {
+std::string pair_label(const ResultRow& a, const ResultRow& b, const TableLayout& layout) {
   std::string out;
   for (std::string_view key : layout.keys) {
     const Json *left = key_of(a, key), *right = key_of(b, key);
@@ -109,7 +180,7 @@ std::string pair_label(const ResultRow& a, const ResultRow& b, const ResultLayou
   return out.empty() ? "row" : out;
 }
 
-std::vector<std::string> ignored_keys(const ResultFile& a, const ResultFile& b,
+std::vector<std::string> ignored_keys(std::span<const ResultRow> a, std::span<const ResultRow> b,
                                       const std::vector<std::string>& asked) {
   std::vector<std::string> out = asked;
   for (const RunField& field : run_fields()) {
@@ -119,14 +190,15 @@ std::vector<std::string> ignored_keys(const ResultFile& a, const ResultFile& b,
   return out;
 }
 
-std::map<std::string, const ResultRow*> by_identity(const ResultFile& file,
-                                                    const ResultLayout& layout,
+std::map<std::string, const ResultRow*> by_identity(std::span<const ResultRow> rows,
+                                                    const std::string& file,
+                                                    const TableLayout& layout,
                                                     const std::vector<std::string>& ignored) {
   std::map<std::string, const ResultRow*> out;
-  for (const ResultRow& row : file.rows) {
+  for (const ResultRow& row : rows) {
     const auto [found, is_new] = out.emplace(identity(row, layout, ignored), &row);
     if (is_new) continue;
-    throw Error(ErrorCode::kUsage, file.name,
+    throw Error(ErrorCode::kUsage, file,
                 fmt::format("two rows are the same but for what is ignored: {} and {}",
                             pair_label(*found->second, *found->second, layout),
                             pair_label(row, row, layout)),
@@ -135,14 +207,20 @@ std::map<std::string, const ResultRow*> by_identity(const ResultFile& file,
   return out;
 }
 
-void check_ignored(const ResultLayout& layout, const std::vector<std::string>& ignored) {
-  const std::vector<std::string> keys(layout.keys.begin(), layout.keys.end());
+void check_ignored(std::span<const TableLayout* const> tables,
+                   const std::vector<std::string>& ignored) {
+  std::vector<std::string> keys;
+  for (const TableLayout* layout : tables) {
+    for (std::string_view key : layout->keys) {
+      if (std::ranges::find(keys, key) == keys.end()) keys.emplace_back(key);
+    }
+  }
   for (const std::string& name : ignored) {
     if (std::ranges::find(keys, name) != keys.end()) continue;
-    throw Error(ErrorCode::kUsage, "ignore",
-                fmt::format("rows of {} have no key \"{}\"{}", layout.schema, name,
-                            did_you_mean(name, keys)),
-                fmt::format("one of {}", fmt::join(keys, ", ")));
+    throw Error(
+        ErrorCode::kUsage, "ignore",
+        fmt::format("rows of these results have no key \"{}\"{}", name, did_you_mean(name, keys)),
+        fmt::format("one of {}", fmt::join(keys, ", ")));
   }
 }
 

@@ -8,7 +8,7 @@
 #include <fmt/format.h>
 
 #include "base/error.h"
-#include "lab/compare/compare.h"
+#include "lab/compare/result_file.h"
 #include "lab/report/fields.h"
 #include "nn/config.h"
 
@@ -145,11 +145,8 @@ ReplayInput replay_input(std::vector<ResultRow> rows, const Json& environment) {
 }
 
 ReplayInput read_replay_input(const std::filesystem::path& path) {
-  if (path.extension() == ".csv") {
-    return {read_result_csv(path), {}};
-  }
-  ResultFile file = read_result(path);
-  return replay_input(std::move(file.rows), file.environment);
+  const ResultFile file = read_result(path);
+  return replay_input(file.cells(), file.environment);
 }
 
 Table time_replay_table(const Published& published, std::span<const TimeReplay> judged) {

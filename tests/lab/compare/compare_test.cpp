@@ -1,6 +1,6 @@
 #include "lab/compare/compare.h"
 
-#include <cmath>
+#include <algorithm>
 
 #include <gtest/gtest.h>
 
@@ -21,6 +21,9 @@ Json list(const std::vector<double>& values) {
   return out;
 }
 
+// As six processes measured it that agree in every sample.
+constexpr int kProcesses = 6;
+
 Json row_of(const char* mode, std::vector<double> samples, const char* precision = "fp32") {
   Json row = Json::object();
   row["size"] = "tiny";
@@ -28,45 +31,30 @@ Json row_of(const char* mode, std::vector<double> samples, const char* precision
   row["mode"] = mode;
   row["precision"] = precision;
   row["status"] = "ok";
-  row["samples_ms"] = list(samples);
+  Json all = Json::array(), counts = Json::array();
+  for (int i = 0; i < kProcesses && !samples.empty(); ++i) {
+    for (double v : samples) all.push_back(v);
+    counts.push_back(std::ssize(samples));
+  }
+  row["samples_ms"] = std::move(all);
+  row["process_samples"] = std::move(counts);
   return row;
 }
 
-ResultFile file_of(std::vector<Json> rows, const char* commit = "one") {
-  Json environment = Json::object();
-  environment["commit"] = commit;
-  environment["cpu"] = "some";
-  environment["date_utc"] = commit;  // never worth a line
-  ResultFile out{"file.json", "tracestep.bench/1", environment, {}};
-  for (Json& row : rows) out.rows.emplace_back(std::move(row), environment);
-  return out;
+ResultFile file_of(std::vector<Json> rows, const char* commit = "one",
+                   const char* schema = "tracestep.bench/1") {
+  Json document = Json::object();
+  document["schema"] = schema;
+  document["environment"] = Json::object();
+  document["environment"]["commit"] = commit;
+  document["environment"]["cpu"] = "some";
+  document["environment"]["date_utc"] = commit;  // never worth a line
+  document["rows"] = Json(Json::Array(std::move(rows)));
+  return result_of(document, "file.json");
 }
 
 std::string verdict(const ComparisonReport& report, std::size_t row) {
   return report.rows.rows.at(row).at(1).as_string();
-}
-
-TEST(CompareTest, FourVerdicts) {
-  const auto change = [](const std::vector<double>& a, const std::vector<double>& b) {
-    return compare_samples(a, b, 0.02).change;
-  };
-  EXPECT_EQ(change(around(100), around(100.1)), Change::kSame);
-  EXPECT_EQ(change(around(100), around(80)), Change::kFaster);
-  EXPECT_EQ(change(around(100), around(125)), Change::kSlower);
-  EXPECT_EQ(change(around(100, 3.0), around(108, 3.0)), Change::kUnclear);
-  // Clearly apart, but three samples cannot show it: the best p is 2/20.
-  const std::vector<double> few = {100, 101, 102}, twice = {200, 201, 202};
-  EXPECT_EQ(change(few, twice), Change::kUnclear);
-  EXPECT_NEAR(compare_samples(few, twice, 0.02).p, 0.1, 1e-12);
-}
-
-TEST(CompareTest, TheRatioIsThatOfTheMedians) {
-  const Comparison c = compare_samples(around(100), around(125), 0.02);
-  EXPECT_DOUBLE_EQ(c.ratio, 1.25);
-  EXPECT_GT(c.low, 1.24);
-  EXPECT_LT(c.high, 1.26);
-  // Nine and nine, fully apart: 2 / binomial(18, 9).
-  EXPECT_NEAR(c.p, 2.0 / 48620, 1e-12);
 }
 
 TEST(CompareTest, RowsMeetByWhatTheyMeasuredAndNotByPlace) {
@@ -174,14 +162,22 @@ TEST(CompareTest, WhatTheGateCannotJudgeIsNamedAndDoesNotPass) {
     return row;
   };
   const Json good = row_of("step", around(100));
+  // Processes that differ by more than the two sides.
+  const auto apart = [&](double ms) {
+    Json row = row_of("step", around(ms)), all = Json::array();
+    for (double process : around(ms, 0.5)) all.push_back(process);
+    row["process_samples"] = Json::Array{1, 1, 1, 1, 1, 1, 1, 1, 1};
+    row["samples_ms"] = std::move(all);
+    return row;
+  };
   struct {
     std::vector<Json> a, b;
     const char* why;
   } const cases[] = {
       {{good}, {}, "tiny context 128 step fp32: only in A"},
       {{good}, {row_of("forward", around(100))}, "only in A"},
-      {{}, {good}, "nothing was timed in both files"},
-      {{}, {}, "nothing was timed in both files"},
+      {{}, {good}, "nothing was compared in both files"},
+      {{}, {}, "nothing was compared in both files"},
       {{good}, {row_of("step", {})}, "no samples in B"},
       {{row_of("step", {})}, {good}, "no samples in A"},
       {{good}, {with(good, "samples_ms", Json::Array{100.0, Json()})}, "no positive numbers"},
@@ -192,12 +188,15 @@ TEST(CompareTest, WhatTheGateCannotJudgeIsNamedAndDoesNotPass) {
       {{good}, {with(good, "samples_ms", "many")}, "no samples in B"},
       {{good}, {invalid_row(300)}, "B invalid: missing_synchronization"},
       {{invalid_row(300)}, {good}, "A invalid: missing_synchronization"},
-      {{good}, {row_of("step", {300, 301, 302})}, "unclear, fewer than six samples"},
-      {{row_of("step", around(100, 2.0))}, {row_of("step", around(108, 2.0))}, "unclear, "},
+      {{with(good, "process_samples", Json())},
+       {with(good, "process_samples", Json())},
+       "unclear, too few processes"},
+      {{good}, {with(good, "process_samples", Json::Array{1, 2})}, "not those of its processes"},
+      {{apart(100)}, {apart(108)}, "unclear, "},
       {{good}, {row_of("step", around(-100))}, "no positive numbers"},
       {{good}, {with(good, "status", Json())}, "status ok → none"},
       {{with(good, "status", "odd")}, {good}, "status odd → ok"},
-      {{with(good, "status", "oom")}, {with(good, "status", "oom")}, "nothing was timed"},
+      {{with(good, "status", "oom")}, {with(good, "status", "oom")}, "nothing was compared"},
   };
   for (const auto& c : cases) {
     const auto report = compare_results(file_of(c.a), file_of(c.b), {.fail_percent = 5.0});
@@ -233,18 +232,22 @@ TEST(CompareTest, TheMarginDoesNotHideWhatTheGateAsksFor) {
 
 TEST(CompareTest, DamagedSamplesOfAPartDoNotHideIt) {
   const auto attention = [](Json backward) {
-    Json row = row_of("step", {});
-    row["forward_samples_ms"] = list(around(100));
-    row["backward_samples_ms"] = std::move(backward);
-    ResultFile out = file_of({row});
-    out.schema = "tracestep.attention/1";
-    return out;
+    Json row = Json::object();
+    row["context"] = 128;
+    row["status"] = "ok";
+    for (const char* part : {"forward", "backward"}) {
+      const std::string name = part;
+      row[name + "_samples_ms"] = row_of("step", around(100)).at("samples_ms");
+      row[name + "_process_samples"] = row_of("step", around(100)).at("process_samples");
+    }
+    if (!(backward == Json("as it is"))) row["backward_samples_ms"] = std::move(backward);
+    return file_of({row}, "one", "tracestep.attention/1");
   };
   const auto undecided = [&](Json a, Json b) {
     return compare_results(attention(std::move(a)), attention(std::move(b)), {.fail_percent = 5.0})
         .undecided.size();
   };
-  const Json times = list(around(900));
+  const Json times = "as it is";
   for (const Json& damaged : {Json(), Json("x"), Json::array(), Json(Json::Array{Json()})}) {
     EXPECT_EQ(undecided(damaged, times), 1u) << damaged.dump();
     EXPECT_EQ(undecided(times, damaged), 1u) << damaged.dump();
@@ -302,10 +305,61 @@ TEST(CompareTest, ARegressionIsOneWhateverElseCannotBeJudged) {
   EXPECT_EQ(report.undecided.size(), 1u);
 }
 
-TEST(CompareTest, FilesOfDifferentCommandsAreRefused) {
-  ResultFile other = file_of({});
-  other.schema = "tracestep.attention/1";
-  EXPECT_THROW(compare_results(file_of({}), other, {}), Error);
+TEST(CompareTest, FilesWithNoTableInCommonAreRefused) {
+  EXPECT_THROW(compare_results(file_of({}), file_of({}, "one", "tracestep.attention/1"), {}),
+               Error);
+}
+
+TEST(CompareTest, OneProcessOnEachSideIsUnclearUnlessTheirNoiseIsKnown) {
+  const auto alone = [](double ms) {
+    Json row = row_of("step", around(ms, 0.001));
+    row["process_samples"] = Json();
+    return file_of({row});
+  };
+  EXPECT_EQ(verdict(compare_results(alone(100), alone(200), {}), 0), "unclear");
+  EXPECT_EQ(verdict(compare_results(alone(100), alone(100), {}), 0), "unclear");
+  const auto with = [&](double ms, double noise) {
+    return verdict(compare_results(alone(100), alone(ms), {.noise_percent = noise}), 0);
+  };
+  EXPECT_EQ(with(110, 1), "slower");
+  EXPECT_EQ(with(110, 10), "unclear");
+  EXPECT_EQ(with(90, 1), "faster");
+  EXPECT_EQ(with(100.1, 0.1), "same");
+  // Another row of the same files shows it.
+  Json known = row_of("forward", {});
+  known["samples_ms"] = Json::Array{99.0, 99.5, 100.0, 100.5, 101.0, 100.2, 99.8};
+  known["process_samples"] = Json::Array{1, 1, 1, 1, 1, 1, 1};
+  const auto beside = [&](double ms) {
+    Json row = row_of("step", around(ms, 0.001));
+    row["process_samples"] = Json();
+    return file_of({row, known});
+  };
+  EXPECT_EQ(verdict(compare_results(beside(100), beside(110), {}), 0), "slower");
+  EXPECT_EQ(verdict(compare_results(beside(100), beside(102), {}), 0), "unclear");
+}
+
+TEST(CompareTest, WhatWasDifferentOnTheMachineIsSaid) {
+  const auto under = [](double load, double others, double mhz, const char* governor) {
+    Json row = row_of("step", around(100)), host = Json::object();
+    host["load_1min"] = load;
+    host["governor"] = governor;
+    host["clock_high_mhz"] = mhz;
+    row["host_before"] = host;
+    row["host_after"] = host;
+    row["others_cores"] = others;
+    return file_of({row});
+  };
+  const auto conditions = [](const ResultFile& a, const ResultFile& b) {
+    const ComparisonReport report = compare_results(a, b, {});
+    const auto column = std::ranges::find(report.rows.columns, "conditions", &Column::name);
+    return report.rows.rows[0][static_cast<std::size_t>(column - report.rows.columns.begin())];
+  };
+  const ResultFile quiet = under(0.2, 0.01, 3000, "performance");
+  EXPECT_TRUE(conditions(quiet, under(0.6, 0.05, 2990, "performance")).is_null());
+  EXPECT_EQ(conditions(quiet, under(3.2, 1.2, 2400, "powersave")).as_string(),
+            "load 0.2 and 3.2; other work on 0.01 and 1.20 cores; clocks up to 3000 and 2400 MHz; "
+            "governor performance and powersave");
+  EXPECT_TRUE(conditions(quiet, file_of({row_of("step", around(100))})).is_null());
 }
 
 }  // namespace

@@ -1,0 +1,43 @@
+#include "cli/compare_runs.h"
+
+#include <fmt/format.h>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "cli/child_process.h"
+#include "lab/compare/interleaved.h"
+
+namespace tracestep::cli {
+namespace {
+
+Json result_of_command(const std::string& command) {
+  const std::vector<std::string> format = command.find("--format") == std::string::npos
+                                              ? std::vector<std::string>{"--format", "json"}
+                                              : std::vector<std::string>{};
+  const ProcessResult process = run_command(command, format);
+  if (process.status != 0 && process.status != exit_code(ErrorCode::kOutOfMemory)) {
+    throw Error(ErrorCode::kFailed, "--run",
+                fmt::format("`{}` ended with status {}: {}", command, process.status,
+                            last_line(process.err)));
+  }
+  return Json::parse(process.out, "--run");
+}
+
+}  // namespace
+
+RunPair run_in_turns(const std::string& a, const std::string& b, int processes) {
+  std::vector<Json> of_a, of_b;
+  ProgressLine progress;
+  for (int turn = 0; turn < 2 * processes; ++turn) {
+    const bool is_b = is_turn_of_b(turn);
+    progress.update(fmt::format("{}/{}  {}", turn + 1, 2 * processes, is_b ? "B" : "A"));
+    std::vector<Json>& results = is_b ? of_b : of_a;
+    results.push_back(result_of_command(is_b ? b : a));
+    result_of(results.back(), "--run");  // refuses what cannot be compared after the first run
+  }
+  progress.done();
+  return {result_of(merged_result(of_a, "--run"), "A"),
+          result_of(merged_result(of_b, "--run"), "B")};
+}
+
+}  // namespace tracestep::cli

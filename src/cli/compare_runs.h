@@ -1,0 +1,19 @@
+// `compare --run A --run B`: both sides measured then and there, in turns.
+#pragma once
+
+#include <string>
+
+#include "lab/compare/result_file.h"
+
+namespace tracestep::cli {
+
+struct RunPair {
+  ResultFile a, b;
+};
+
+// Runs both command lines by the shell, `processes` times each, in turns (is_turn_of_b()), and
+// reads the JSON result that each prints; "--format json" is added where no format is given.
+// Error{kFailed} with the last message of a command that fails; running out of memory is a result.
+RunPair run_in_turns(const std::string& a, const std::string& b, int processes);
+
+}  // namespace tracestep::cli

@@ -1,0 +1,93 @@
+#include "lab/compare/comparison.h"
+
+#include <cmath>
+#include <limits>
+
+#include "lab/measure/statistics.h"
+
+namespace tracestep {
+namespace {
+
+constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+constexpr double kSampleConfidence = 0.95;
+
+// `agrees`: what the test says of a difference.
+void decide(Comparison& out, double margin, bool agrees) {
+  out.is_apart = (out.low > 1 || out.high < 1) && agrees;
+  if (out.low >= 1 - margin && out.high <= 1 + margin) {
+    out.change = Change::kSame;
+  } else if (out.is_apart) {
+    out.change = out.low > 1 ? Change::kSlower : Change::kFaster;
+  }
+}
+
+}  // namespace
+
+std::string_view name_of(Change change) {
+  switch (change) {
+    case Change::kSame: return "same";
+    case Change::kFaster: return "faster";
+    case Change::kSlower: return "slower";
+    case Change::kUnclear: return "unclear";
+  }
+  return "?";
+}
+
+bool is_slower(const Comparison& c) {
+  return c.is_apart && c.low > 1;
+}
+
+Comparison compare_samples(std::span<const double> a, std::span<const double> b, double margin) {
+  const Interval interval = ratio_interval(a, b, kSampleConfidence);
+  Comparison out{.ratio = median_of(b) / median_of(a),
+                 .low = interval.low,
+                 .high = interval.high,
+                 .p = mann_whitney_p(a, b)};
+  if (interval.coverage > 0) decide(out, margin, out.p < 1 - kSampleConfidence);
+  return out;
+}
+
+bool can_tell(std::size_t a, std::size_t b) {
+  // The two extreme orders among all, (a + b choose a).
+  double orders = 1;
+  for (std::size_t i = 1; i <= std::min(a, b); ++i) {
+    orders *= static_cast<double>(std::max(a, b) + i) / static_cast<double>(i);
+  }
+  return 2 / orders < 1 - kProcessConfidence;
+}
+
+Comparison compare_processes(const ProcessSamples& a, const ProcessSamples& b, double margin,
+                             const std::optional<ProcessNoise>& noise) {
+  const std::vector<double> of_a = process_medians(a), of_b = process_medians(b);
+  Comparison out{.ratio = median_of(of_b) / median_of(of_a), .low = kNan, .high = kNan, .p = kNan};
+  const bool are_enough = can_tell(a.size(), b.size());
+  if (!are_enough && !noise) return out;
+  const Interval interval = process_ratio_interval(
+      a, b, kProcessConfidence, are_enough ? std::optional<ProcessNoise>() : noise);
+  out.low = interval.low;
+  out.high = interval.high;
+  if (are_enough) out.p = mann_whitney_p(of_a, of_b);
+  if (interval.coverage > 0) decide(out, margin, !are_enough || out.p < 1 - kProcessConfidence);
+  return out;
+}
+
+std::optional<ProcessNoise> pooled_noise(std::span<const ProcessSamples> cells) {
+  constexpr int kFewestDegrees = 5;
+  double squares = 0;
+  int degrees = 0;
+  for (const ProcessSamples& cell : cells) {
+    std::vector<double> logs;
+    for (double median : process_medians(cell)) {
+      if (median > 0) logs.push_back(std::log(median));
+    }
+    if (logs.size() < 2) continue;
+    const double deviation = sample_std_of(logs);
+    const int free = static_cast<int>(logs.size()) - 1;
+    squares += deviation * deviation * free;
+    degrees += free;
+  }
+  if (degrees < kFewestDegrees) return {};
+  return ProcessNoise{std::sqrt(squares / degrees), degrees};
+}
+
+}  // namespace tracestep

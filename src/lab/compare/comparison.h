@@ -1,0 +1,57 @@
+// Two lists of times beside each other: the ratio of their medians, how uncertain it is, and what
+// may be said of it.
+#pragma once
+
+#include <optional>
+#include <span>
+#include <string_view>
+
+#include "lab/measure/bootstrap.h"
+
+namespace tracestep {
+
+enum class Change {
+  kSame,     // the interval of the ratio lies within the margin
+  kFaster,   // it lies below 1, and the test agrees
+  kSlower,   // it lies above 1, likewise
+  kUnclear,  // neither, or too little is known: measure more
+};
+std::string_view name_of(Change change);
+
+struct Comparison {
+  double ratio;           // B over A
+  double low, high;       // its interval; NaN when there is none
+  double p;               // Mann-Whitney, two-sided; NaN when it is not used
+  bool is_apart = false;  // from 1, beyond chance, by however little
+  Change change = Change::kUnclear;
+};
+
+// Whether B is slower beyond chance, by however little.
+bool is_slower(const Comparison& comparison);
+
+// Samples of one process: what this process shows, at 95 %. Says nothing of another process of the
+// same build. `margin`: 0.02 counts medians within 2 % of each other as the same. The interval is
+// NaN with fewer than six samples on a side.
+Comparison compare_samples(std::span<const double> a, std::span<const double> b, double margin);
+
+// The confidence of compare_processes(): of two hundred comparisons of one build with itself, at
+// most one comes out faster or slower.
+inline constexpr double kProcessConfidence = 0.995;
+
+// Whether so many processes on each side could ever show a difference: even if all of one side came
+// before all of the other, the exact test would have to give p < 0.5 %. Six and six do, one and
+// hundreds do not.
+bool can_tell(std::size_t processes_a, std::size_t processes_b);
+
+// Samples that know their process, at 99.5 %. The ratio is that of the medians of the processes'
+// medians, its interval from process_ratio_interval(), the test on the processes' medians, which is
+// exact whatever they vary by, as long as it is the same for both sides. Where can_tell() says no,
+// everything is unclear unless `noise` is known: then the interval alone decides.
+Comparison compare_processes(const ProcessSamples& a, const ProcessSamples& b, double margin,
+                             const std::optional<ProcessNoise>& noise = {});
+
+// The noise between processes, pooled over cells that were measured in several; none with fewer
+// than five degrees of freedom. Each entry is one side of one cell.
+std::optional<ProcessNoise> pooled_noise(std::span<const ProcessSamples> cells);
+
+}  // namespace tracestep

@@ -1,0 +1,57 @@
+#include "lab/compare/conditions.h"
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+#include <vector>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+namespace tracestep {
+namespace {
+
+// One fact from before and after the row's steps; the higher of the two.
+std::optional<double> highest(const ResultRow& row, std::string_view fact) {
+  std::optional<double> out;
+  for (std::string_view when : {"host_before", "host_after"}) {
+    const Json* facts = row.find(when);
+    const Json* value = facts != nullptr && facts->is_object() ? facts->find(fact) : nullptr;
+    if (value == nullptr || !value->is_number()) continue;
+    out = std::max(out.value_or(value->as_double()), value->as_double());
+  }
+  return out;
+}
+
+std::string governor_of(const ResultRow& row) {
+  const Json* facts = row.find("host_before");
+  const Json* value = facts != nullptr && facts->is_object() ? facts->find("governor") : nullptr;
+  return value != nullptr && value->is_string() ? value->as_string() : std::string();
+}
+
+}  // namespace
+
+std::string different_conditions(const ResultRow& a, const ResultRow& b) {
+  constexpr double kLoad = 1.0, kOtherCores = 0.1, kClockRatio = 1.03;
+  std::vector<std::string> out;
+  const auto load_a = highest(a, "load_1min"), load_b = highest(b, "load_1min");
+  if (load_a && load_b && std::abs(*load_a - *load_b) >= kLoad) {
+    out.push_back(fmt::format("load {:.1f} and {:.1f}", *load_a, *load_b));
+  }
+  const auto others_a = a.number("others_cores"), others_b = b.number("others_cores");
+  if (others_a && others_b && std::abs(*others_a - *others_b) >= kOtherCores) {
+    out.push_back(fmt::format("other work on {:.2f} and {:.2f} cores", *others_a, *others_b));
+  }
+  const auto clock_a = highest(a, "clock_high_mhz"), clock_b = highest(b, "clock_high_mhz");
+  if (clock_a && clock_b &&
+      std::max(*clock_a, *clock_b) > kClockRatio * std::min(*clock_a, *clock_b)) {
+    out.push_back(fmt::format("clocks up to {:.0f} and {:.0f} MHz", *clock_a, *clock_b));
+  }
+  const std::string governor_a = governor_of(a), governor_b = governor_of(b);
+  if (governor_a != governor_b && !governor_a.empty() && !governor_b.empty()) {
+    out.push_back(fmt::format("governor {} and {}", governor_a, governor_b));
+  }
+  return fmt::format("{}", fmt::join(out, "; "));
+}
+
+}  // namespace tracestep

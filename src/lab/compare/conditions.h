@@ -1,0 +1,14 @@
+// What was different on the machine while two rows were measured.
+#pragma once
+
+#include <string>
+
+#include "lab/measure/validity.h"
+
+namespace tracestep {
+
+// The load, other work, CPU clocks and governor of two rows where they differ by more than they do
+// between two runs on a machine that does nothing else; empty: they do not, or are not recorded.
+std::string different_conditions(const ResultRow& a, const ResultRow& b);
+
+}  // namespace tracestep
