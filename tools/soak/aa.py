@@ -1,0 +1,400 @@
+#!/usr/bin/env python3
+"""The A/A battery: how often `compare` calls one build faster or slower than itself, and how often
+it finds a planted slowdown.
+
+    tools/soak/aa.py [--processes 60] [--pairs 300] [--live 30] [--percent 3] [--output out/aa.md]
+
+Records so many processes of build/tests/aa_step, as it is and with the slowdown, in turns, under
+three conditions: nothing else runs; a neighbour computes for random seconds on a random number of
+cores; the clock steps. Then draws pairs of sides from the recorded processes, without replacement,
+and asks the program about each; and measures some pairs live with `compare --run`. Ends with 1 when
+more than 1 % of the verdicts of equal sides are wrong, or less than 90 % of the slowdowns are found
+where nothing else runs. Needs a machine on which nothing else runs: minutes.
+"""
+import argparse
+import json
+import math
+import os
+import platform
+import random
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+# --- conditions -----------------------------------------------------------------------------------
+
+class Quiet:
+    name = "quiet"
+    how = "nothing else runs"
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        pass
+
+    def adopt(self, process):
+        """Called with each measured process when it has started."""
+
+
+class Turns(Quiet):
+    """Something that changes at random moments, in a thread of its own."""
+
+    def __init__(self, seed):
+        self.random = random.Random(seed)
+        self.over = threading.Event()
+        self.thread = threading.Thread(target=self.run)
+
+    def __enter__(self):
+        self.thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self.over.set()
+        self.thread.join()
+
+
+class Neighbour(Turns):
+    name = "neighbour"
+    how = "another program computes for 0.2 to 3 s on one core up to all, then rests as long"
+
+    def run(self):
+        while not self.over.is_set():
+            working = [subprocess.Popen([sys.executable, "-c", "while True: pass"])
+                       for _ in range(self.random.randint(1, os.cpu_count()))]
+            self.over.wait(self.random.uniform(0.2, 3))
+            for process in working:
+                process.kill()
+                process.wait()
+            self.over.wait(self.random.uniform(0.2, 3))
+
+
+STEPS = (1.0, 0.8, 0.6)  # of the full clock
+
+
+class Frequency(Turns):
+    name = "stepping clock"
+    how = "the frequency driver's upper limit steps between 100, 80 and 60 % every 0.5 to 3 s"
+
+    def __init__(self, seed):
+        super().__init__(seed)
+        cpus = Path("/sys/devices/system/cpu")
+        self.files = sorted(cpus.glob("cpu[0-9]*/cpufreq/scaling_max_freq"))
+        self.full = [file.read_text() for file in self.files]
+
+    @staticmethod
+    def works():
+        file = Path("/sys/devices/system/cpu/cpu0/cpufreq/scaling_max_freq")
+        return file.exists() and os.access(file, os.W_OK)
+
+    def run(self):
+        while not self.over.is_set():
+            share = self.random.choice(STEPS)
+            for file, full in zip(self.files, self.full):
+                file.write_text(str(int(int(full) * share)))
+            self.over.wait(self.random.uniform(0.5, 3))
+        for file, full in zip(self.files, self.full):
+            file.write_text(full)
+
+
+class Quota(Turns):
+    name = "stepping quota"
+    how = ("instead of the clock, which cannot be set here: a CPU quota of a control group, in "
+           "periods of 5 ms, steps between 100, 80 and 60 % of a core every 0.5 to 3 s")
+    period_us = 5000
+
+    def __init__(self, seed):
+        super().__init__(seed)
+        self.group = self.parent() / f"tracestep-aa-{os.getpid()}"
+
+    @staticmethod
+    def parent():
+        """A folder of version 1 or 2 in which groups with a CPU quota can be made."""
+        for folder in (Path("/sys/fs/cgroup/cpu"), Path("/sys/fs/cgroup")):
+            if (folder / "cgroup.procs").exists() and os.access(folder, os.W_OK):
+                return folder
+        return None
+
+    @classmethod
+    def works(cls):
+        parent = cls.parent()
+        if parent is None:
+            return False
+        probe = parent / f"tracestep-aa-probe-{os.getpid()}"
+        try:
+            probe.mkdir()
+            return (probe / "cpu.cfs_quota_us").exists() or (probe / "cpu.max").exists()
+        except OSError:
+            return False
+        finally:
+            if probe.exists():
+                probe.rmdir()
+
+    def set_share(self, share):
+        quota = int(self.period_us * share) if share < 1 else -1
+        if (self.group / "cpu.max").exists():
+            (self.group / "cpu.max").write_text(f"{'max' if quota < 0 else quota} {self.period_us}")
+        else:
+            (self.group / "cpu.cfs_period_us").write_text(str(self.period_us))
+            (self.group / "cpu.cfs_quota_us").write_text(str(quota))
+
+    def __enter__(self):
+        self.group.mkdir()
+        return super().__enter__()
+
+    def __exit__(self, *_):
+        super().__exit__()
+        self.group.rmdir()
+
+    def run(self):
+        while not self.over.is_set():
+            self.set_share(self.random.choice(STEPS))
+            self.over.wait(self.random.uniform(0.5, 3))
+
+    def adopt(self, process):
+        try:
+            (self.group / "cgroup.procs").write_text(str(process.pid))
+        except OSError:
+            pass  # it has ended
+
+
+class Pauses(Turns):
+    name = "stepping pauses"
+    how = ("instead of the clock, which cannot be set here: the process is stopped for 0, 20 or "
+           "40 % of every 10 ms, another share every 0.5 to 3 s")
+
+    def __init__(self, seed):
+        super().__init__(seed)
+        self.process = None
+
+    def run(self):
+        share, until = 1.0, 0.0
+        while not self.over.is_set():
+            if time.monotonic() > until:
+                share = self.random.choice(STEPS)
+                until = time.monotonic() + self.random.uniform(0.5, 3)
+            process = self.process
+            if share < 1 and process is not None and process.poll() is None:
+                os.kill(process.pid, signal.SIGSTOP)
+                time.sleep(0.01 * (1 - share))
+                os.kill(process.pid, signal.SIGCONT)
+            time.sleep(0.01 * share)
+
+    def adopt(self, process):
+        self.process = process
+
+
+def clock_condition(seed):
+    for kind in (Frequency, Quota):
+        if kind.works():
+            return kind(seed)
+    return Pauses(seed)
+
+
+# --- recording ------------------------------------------------------------------------------------
+
+def command_of(options, is_slower):
+    step = str(options.step)
+    return [step, "--slower", str(options.percent)] if is_slower else [step]
+
+
+def recorded(options, condition, progress):
+    """The results of all processes: {False: as it is, True: with the slowdown}, in turns."""
+    out = {False: [], True: []}
+    for i in range(2 * options.processes):
+        is_slower = i % 4 in (1, 2)
+        process = subprocess.Popen(command_of(options, is_slower), text=True,
+                                   stdout=subprocess.PIPE)
+        condition.adopt(process)
+        text = process.communicate()[0]
+        if process.returncode != 0:
+            sys.exit(f"{options.step} ended with {process.returncode}")
+        out[is_slower].append(json.loads(text))
+        progress(f"{condition.name}: {i + 1}/{2 * options.processes} processes")
+    return out
+
+
+def medians(results):
+    return [result["rows"][0]["median_ms"] for result in results]
+
+
+def merged(results):
+    """One side of a pair: the row of several processes, as `bench --processes` writes it."""
+    row = {key: results[0]["rows"][0][key]
+           for key in ("size", "context", "batch", "vocab", "mode", "precision", "status")}
+    samples = [result["rows"][0]["samples_ms"] for result in results]
+    row["samples_ms"] = sum(samples, [])
+    row["process_samples"] = [len(list_) for list_ in samples]
+    return {"schema": "tracestep.bench/1", "environment": {}, "rows": [row]}
+
+
+# --- verdicts -------------------------------------------------------------------------------------
+
+def verdict_of(arguments, program):
+    done = subprocess.run([program, "compare", *arguments, "--format", "json"], text=True,
+                          capture_output=True, check=False)
+    if done.returncode != 0:
+        sys.exit(f"compare ended with {done.returncode}: {done.stderr}")
+    return json.loads(done.stdout)["tables"]["compare"]["rows"][0]["verdict"]
+
+
+def drawn_verdicts(options, first, second, numbers):
+    """How often each verdict comes out over pairs of sides drawn from the two lists."""
+    sides = []
+    for _ in range(options.pairs):
+        if first is second:
+            both = numbers.sample(first, 2 * options.side)
+            sides.append((both[:options.side], both[options.side:]))
+        else:
+            sides.append((numbers.sample(first, options.side),
+                          numbers.sample(second, options.side)))
+
+    def ask(pair):
+        with tempfile.TemporaryDirectory() as folder:
+            paths = []
+            for name, side in zip("ab", pair):
+                paths.append(Path(folder) / f"{name}.json")
+                paths[-1].write_text(json.dumps(merged(side)))
+            return verdict_of([str(path) for path in paths], options.program)
+
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        return count(pool.map(ask, sides))
+
+
+def count(verdicts):
+    out = dict.fromkeys(("same", "unclear", "faster", "slower"), 0)
+    for verdict in verdicts:
+        out[verdict] += 1
+    return out
+
+
+def live_verdicts(options, progress):
+    out = []
+    plain = " ".join(command_of(options, False))
+    for i in range(options.live):
+        out.append(verdict_of(["--run", plain, "--run", plain, "--processes", str(options.side)],
+                              options.program))
+        progress(f"live: {i + 1}/{options.live} pairs")
+    return count(out)
+
+
+# --- the table ------------------------------------------------------------------------------------
+
+def percent(part, whole):
+    return f"{100 * part / whole:.1f} %" if whole else "-"
+
+
+def row_of(name, what, sides, spread, ratio, verdicts, right):
+    total = sum(verdicts.values())
+    wrong = sum(verdicts[v] for v in ("faster", "slower") if v != right)
+    found = percent(verdicts[right], total) if right else "-"
+    return (f"| {name} | {what} | {sides} | {spread} | {ratio} | {total} | {wrong} "
+            f"({percent(wrong, total)}) | {found} | {percent(verdicts['unclear'], total)} "
+            f"| {percent(verdicts['same'], total)} |")
+
+
+def spread_of(results):
+    """The standard deviation of the processes' medians, in percent."""
+    return f"{100 * statistics.stdev(math.log(m) for m in medians(results)):.2f} %"
+
+
+def parsed_options():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--program", default=str(ROOT / "build" / "tracestep"))
+    parser.add_argument("--step", default=str(ROOT / "build" / "tests" / "aa_step"))
+    parser.add_argument("--processes", type=int, default=60, help="recorded of each kind; 60")
+    parser.add_argument("--pairs", type=int, default=300, help="drawn under each condition; 300")
+    parser.add_argument("--live", type=int, default=30, help="pairs measured live; 30")
+    parser.add_argument("--side", type=int, default=10, help="processes of each side of a pair; 10")
+    parser.add_argument("--percent", type=float, default=3.0, help="the planted slowdown; 3")
+    parser.add_argument("--only", default="", help="conditions, separated by commas: quiet, "
+                        "neighbour, stepping")
+    parser.add_argument("--seed", type=int, default=1, help="of what is drawn; 1")
+    parser.add_argument("--output", default="out/aa.md")
+    options = parser.parse_args()
+    if options.processes < 2 * options.side:
+        parser.error("--processes must be at least twice --side")
+    return options
+
+
+class Battery:
+    """The rows of the table, and what is wrong with them."""
+
+    def __init__(self, options):
+        self.options = options
+        self.numbers = random.Random(options.seed)
+        self.lines, self.hows, self.faults = [], [], []
+
+    def progress(self, text):
+        if sys.stderr.isatty():
+            print(f"\r{text}   ", end="", file=sys.stderr, flush=True)
+
+    def add(self, condition):
+        options = self.options
+        self.hows.append(f"- {condition.name}: {condition.how}.")
+        with condition:
+            results = recorded(options, condition, self.progress)
+        plain, slower = results[False], results[True]
+        equal = drawn_verdicts(options, plain, plain, self.numbers)
+        planted = drawn_verdicts(options, plain, slower, self.numbers)
+        ratio = statistics.median(medians(slower)) / statistics.median(medians(plain))
+        sides = f"{options.side} of {options.processes}"
+        self.lines.append(row_of(condition.name, "equal", sides, spread_of(plain), "1", equal, None))
+        self.lines.append(row_of(condition.name, f"{options.percent:g} % planted", sides,
+                                 spread_of(slower), f"{ratio:.4f}", planted, "slower"))
+        if equal["faster"] + equal["slower"] > 0.01 * options.pairs:
+            self.faults.append(f"{condition.name}: more than 1 % of equal sides called different")
+        if condition.name == "quiet" and planted["slower"] < 0.9 * options.pairs:
+            self.faults.append("quiet: less than 90 % of the planted slowdowns were found")
+
+    def add_live(self):
+        live = live_verdicts(self.options, self.progress)
+        self.lines.append(row_of("live, in turns", "equal", str(self.options.side), "", "1", live,
+                                 None))
+        if live["faster"] + live["slower"] > max(1, 0.01 * self.options.live):
+            self.faults.append("live: equal sides called different")
+
+    def text(self):
+        o = self.options
+        return "\n".join([
+            "# A build against itself", "",
+            f"{platform.machine()}, {os.cpu_count()} cores, {platform.platform()}; "
+            f"`tools/soak/aa.py --processes {o.processes} --pairs {o.pairs} --live {o.live} "
+            f"--side {o.side} --percent {o.percent:g}`.", "",
+            *self.hows, "",
+            "| condition | sides | processes | between processes | ratio | pairs | wrong | found "
+            "| unclear | same |", "|---|---|---|---|---|---|---|---|---|---|", *self.lines, "",
+            "Sides are drawn without replacement from the recorded processes. *Between processes* "
+            "is the standard deviation of their medians, *ratio* that of the medians of all "
+            "processes with the slowdown and without. *Wrong* is every faster or slower of equal "
+            "sides, and every faster of the others.", ""])
+
+
+def main():
+    options = parsed_options()
+    only = tuple(filter(None, options.only.split(",")))
+    battery = Battery(options)
+    for condition in (Quiet(), Neighbour(options.seed), clock_condition(options.seed)):
+        if not only or condition.name.startswith(only):
+            battery.add(condition)
+    if options.live:
+        battery.add_live()
+    Path(options.output).parent.mkdir(parents=True, exist_ok=True)
+    Path(options.output).write_text(battery.text())
+    print(battery.text())
+    for fault in battery.faults:
+        print(f"fault: {fault}")
+    return 1 if battery.faults else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
