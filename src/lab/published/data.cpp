@@ -99,6 +99,19 @@ PublishedAttention read_attention(const Record& r) {
           unit * r.number("before_backward")};
 }
 
+PublishedPair read_pair(const Record& r) {
+  return {.study = r.text("study"),
+          .device = r.text("device"),
+          .size = r.text("size"),
+          .width = r.whole_or("width", 0),
+          .context = r.whole_or("context", 0),
+          .pass = r.text("pass"),
+          .eager_ms = r.number("eager_ms"),
+          .compiled_ms = r.number("compiled_ms"),
+          .eager_gb = r.number_or("eager_gb", NAN),
+          .compiled_gb = r.number_or("compiled_gb", NAN)};
+}
+
 PublishedShares read_share(const Record& r) {
   return {r.text("study"), r.text("whole"), {r.number("percent")}};
 }
@@ -137,7 +150,8 @@ Published published_tables() {
           .times = read_all(published::kTimesCsv, read_time),
           .peaks = read_all(published::kPeaksCsv, read_peak),
           .attention = read_all(published::kAttentionCsv, read_attention),
-          .shares = read_shares()};
+          .shares = read_shares(),
+          .pairs = read_all(published::kCompiledCsv, read_pair)};
 }
 
 }  // namespace tracestep

@@ -10,6 +10,7 @@ extern const std::string_view kTimesCsv;
 extern const std::string_view kPeaksCsv;
 extern const std::string_view kAttentionCsv;
 extern const std::string_view kSharesCsv;
+extern const std::string_view kCompiledCsv;
 extern const std::string_view kDevicesCsv;
 
 }  // namespace tracestep::published

@@ -181,7 +181,8 @@ std::vector<Table> replay_published(const Published& published, const ReplayInpu
   const std::vector<TimeReplay> judged = judge_times(published, ours);
   return {summary_table(published, judged),        time_replay_table(published, judged),
           status_replay_table(published),          peak_replay_table(published, ours),
-          attention_replay_table(published, ours), share_replay_table(published)};
+          attention_replay_table(published, ours), share_replay_table(published),
+          pair_replay_table(published, ours)};
 }
 
 }  // namespace tracestep

@@ -63,6 +63,20 @@ struct PublishedAttention {
   double before_backward_mib = 0;
 };
 
+// The same work twice: in eager PyTorch, and compiled. A model at batch 4 and vocabulary 10000, or
+// attention alone at batch 8 without heads; float32.
+struct PublishedPair {
+  std::string study, device;
+  std::string size;          // of a model; empty: attention
+  std::int64_t width = 0;    // of attention; 0: a model
+  std::int64_t context = 0;  // 0: not stated
+  std::string pass;          // "forward", "backward" or "step"
+  double eager_ms = 0, compiled_ms = 0;
+  double eager_gb = NAN, compiled_gb = NAN;  // at the peak; NAN: not stated
+
+  double gain() const { return eager_ms / compiled_ms; }
+};
+
 // Published shares of one whole, in percent.
 struct PublishedShares {
   std::string study, whole;
@@ -80,6 +94,7 @@ struct Published {
   std::vector<PublishedPeak> peaks;
   std::vector<PublishedAttention> attention;
   std::vector<PublishedShares> shares;
+  std::vector<PublishedPair> pairs;
 
   // The entry of a study; 2, as plain code keeps, for a study without one.
   int saved_scores(std::string_view study) const;
@@ -109,8 +124,9 @@ ReplayInput read_replay_input(const std::filesystem::path& path);
 ReplayInput replay_input(std::vector<ResultRow> rows, const Json& environment);
 
 // Tables: `published` (one row per table of theirs), `published_times`, `published_statuses`,
-// `published_peaks`, `published_attention`, `published_shares`. Rows of bench and of attention may
-// be mixed; without any, the published tables are only checked against themselves.
+// `published_peaks`, `published_attention`, `published_shares`, `published_compiled`. Rows of bench
+// and of attention may be mixed; without any, the published tables are only checked against
+// themselves.
 std::vector<Table> replay_published(const Published& published, const ReplayInput& ours);
 
 // --- the parts -----------------------------------------------------------------------------------
@@ -138,5 +154,7 @@ Table status_replay_table(const Published& published);
 Table peak_replay_table(const Published& published, const ReplayInput& ours);
 Table attention_replay_table(const Published& published, const ReplayInput& ours);
 Table share_replay_table(const Published& published);
+// Ours: what a plain step takes (primitive ops, eager) over the fused and compiled one.
+Table pair_replay_table(const Published& published, const ReplayInput& ours);
 
 }  // namespace tracestep

@@ -277,6 +277,53 @@ TEST_F(PublishedTest, SharesAddUpToNoMoreThanTheWhole) {
 
 // --- files --------------------------------------------------------------------------------------
 
+// A step of ours, eager in primitive ops and compiled in fused ones.
+ReplayInput pair_of(const char* size, std::int64_t context, double eager_ms, double compiled_ms) {
+  ReplayInput out;
+  for (const char* executor : {"eager", "compiled"}) {
+    const bool is_eager = std::string_view(executor) == "eager";
+    Json row = Json::Object{{"size", size},   {"context", context},   {"batch", 4},
+                            {"mode", "step"}, {"precision", "fp32"},  {"attention", "naive"},
+                            {"status", "ok"}, {"executor", executor}, {"peak_bytes", 1000}};
+    row["ops"] = is_eager ? "primitive" : "fused";
+    row["median_ms"] = is_eager ? eager_ms : compiled_ms;
+    out.rows.emplace_back(std::move(row));
+  }
+  return out;
+}
+
+TEST_F(PublishedTest, GainsOfCompilingAreHeldAgainstOurs) {
+  EXPECT_EQ(published_.pairs.size(), 51u);
+  const auto row_of = [&](const Table& table, std::string_view size, std::int64_t context) {
+    for (const auto& row : table.rows) {
+      if (row[1] == Json(std::string(size)) && row[3] == Json(context)) return row;
+    }
+    ADD_FAILURE() << size << " " << context;
+    return table.rows.front();
+  };
+  const Table same = pair_replay_table(published_, pair_of("xl", 512, 300, 200));
+  const auto row = row_of(same, "xl", 512);
+  EXPECT_NEAR(row[7].as_double(), 1850.8 / 1653.7, 1e-12);
+  EXPECT_EQ(row[8].as_double(), 1.5);
+  EXPECT_NEAR(row[9].as_double(), 100 * (1 - 49.86 / 60.34), 1e-9);
+  EXPECT_EQ(row[10].as_double(), 0);
+  EXPECT_EQ(row[12].as_string(), "same_direction");
+  EXPECT_EQ(row_of(same, "xl", 128)[12].as_string(), "not_compared");
+  const Table other = pair_replay_table(published_, pair_of("xl", 512, 200, 300));
+  EXPECT_EQ(row_of(other, "xl", 512)[12].as_string(), "other_direction");
+  EXPECT_EQ(row_of(other, "xl", 512)[11].as_string(), name_of(A::kSuspicious));
+}
+
+TEST_F(PublishedTest, CompiledAttentionThatDoesNotGrowWithItsWorkIsTheHosts) {
+  std::int64_t host_bound = 0;
+  for (const auto& row : pair_replay_table(published_, {}).rows) {
+    if (row[12].as_string() != "host_bound") continue;
+    ++host_bound;
+    EXPECT_LE(row[3].as_int(), 1024);
+  }
+  EXPECT_EQ(host_bound, 8);  // forward and backward of every width at 256
+}
+
 TEST_F(PublishedTest, RowsComeFromACommittedTable) {
   const ReplayInput input =
       read_replay_input(testing::source_folder() / "bench" / "results" / "cuda-h200-grid.csv");
@@ -289,7 +336,7 @@ TEST_F(PublishedTest, RowsComeFromACommittedTable) {
     return row.text("throttled").starts_with("sw_power_cap, held by");  // a cell with a comma
   }));
   const std::vector<Table> tables = replay_published(published_, input);
-  ASSERT_EQ(tables.size(), 6u);
+  ASSERT_EQ(tables.size(), 7u);
   EXPECT_EQ(tables[1].rows.size(), published_.times.size());
 }
 
