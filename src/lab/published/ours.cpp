@@ -1,11 +1,17 @@
 #include "lab/published/ours.h"
 
+#include <algorithm>
+
 #include <fmt/format.h>
 
 namespace tracestep {
 
 OurTimes::OurTimes(const ReplayInput& ours) : gpu_(ours.gpu) {
   constexpr double kVocab = 10000;
+  // Plain PyTorch code runs op by op, so where there are primitive rows, fused ones are another
+  // quantity; so are compiled steps.
+  const bool has_primitive = std::ranges::any_of(
+      ours.rows, [](const ResultRow& row) { return row.text("ops") == "primitive"; });
   for (const ResultRow& row : ours.rows) {
     const auto context = row.number("context"), ms = row.number("median_ms");
     const auto batch = row.number("batch"), vocab = row.number("vocab");
@@ -13,11 +19,9 @@ OurTimes::OurTimes(const ReplayInput& ours) : gpu_(ours.gpu) {
     if (batch.value_or(kPublishedBatch) != kPublishedBatch) continue;
     if (vocab.value_or(kVocab) != kVocab) continue;
     if (row.text("attention") == "flash") continue;  // theirs keep the scores
-    const std::string key =
-        key_of(row.text("size"), *context, row.text("precision"), row.text("mode"));
-    // Plain PyTorch code runs op by op: our primitive rows are nearest to it.
-    const bool is_plain = row.text("ops") == "primitive";
-    if (is_plain || !ms_.contains(key)) ms_[key] = *ms;
+    if (row.text("executor") == "compiled") continue;
+    if (has_primitive && row.text("ops") != "primitive") continue;
+    ms_.emplace(key_of(row.text("size"), *context, row.text("precision"), row.text("mode")), *ms);
   }
 }
 

@@ -13,7 +13,7 @@ namespace tracestep {
 inline constexpr double kPublishedBatch = 4;
 
 // Medians of our rows by cell and pass. Only rows of the same batch and vocabulary with naive
-// attention count; primitive rows are preferred to fused ones.
+// attention that ran eagerly count; where there are primitive rows, fused ones do not.
 class OurTimes {
  public:
   explicit OurTimes(const ReplayInput& ours);

@@ -28,12 +28,17 @@ struct Counts {
   const PublishedTime* head = nullptr;
   Pace pace;
   std::map<Agreement, std::int64_t> of = {};
+  std::int64_t statuses = 0, statuses_agree = 0, compared = 0;
   std::map<std::string, std::int64_t> codes = {};
 
   std::int64_t cells() const {
     std::int64_t out = 0;
     for (const auto& [code, n] : codes) out += n;
     return out;
+  }
+  std::int64_t count(Agreement agreement) const {
+    const auto found = of.find(agreement);
+    return found == of.end() ? 0 : found->second;
   }
   // "12 same_pace, 3 launch_bound"
   std::string reasons() const {
@@ -48,10 +53,7 @@ struct Counts {
 Fields<Counts> count_fields() {
   using C = const Counts&;
   const auto count = [](const char* name, const char* title, Agreement agreement) {
-    return Field<Counts>{int_column(name, title), [agreement](C c) {
-                           const auto found = c.of.find(agreement);
-                           return found == c.of.end() ? std::int64_t{0} : found->second;
-                         }};
+    return Field<Counts>{int_column(name, title), [agreement](C c) { return c.count(agreement); }};
   };
   return {
       {text_column("study"), [](C c) { return c.head->study; }},
@@ -61,7 +63,14 @@ Fields<Counts> count_fields() {
       {text_column("clock"), [](C c) { return clock_name(c.head->clock); }},
       {text_column("precision"), [](C c) { return c.head->precision; }},
       {int_column("cells"), &Counts::cells},
-      count("agree", "", Agreement::kAgree),
+      {int_column("times", "", "cells that ran"), [](C c) { return c.cells() - c.statuses; }},
+      {int_column("compared", "", "times held against ours, at the pace of the other cells"),
+       &Counts::compared},
+      {int_column("agree", "", "of those"),
+       [](C c) { return c.count(Agreement::kAgree) - c.statuses_agree; }},
+      {int_column("statuses", "out of memory"), &Counts::statuses},
+      {int_column("statuses_agree", "as it must", "of those, by the closed form of their label"),
+       &Counts::statuses_agree},
       count("explainable", "", Agreement::kExplainable),
       count("suspicious", "", Agreement::kSuspicious),
       count("not_compared", "not compared", Agreement::kNotCompared),
@@ -79,10 +88,15 @@ std::vector<Counts> count_by_table(const Published& published, std::span<const T
   for (std::size_t i = 0; i < judged.size(); ++i) {
     const PublishedTime& t = published.times[i];
     if (out.empty() || out.back().head->study != t.study || out.back().head->table != t.table) {
-      out.push_back({&t, judged[i].pace});
+      out.push_back({&t, judged[i].device_pace});
     }
-    ++out.back().of[judged[i].verdict.agreement];
-    ++out.back().codes[judged[i].verdict.code];
+    Counts& counts = out.back();
+    const Agreement agreement = judged[i].verdict.agreement;
+    ++counts.of[agreement];
+    ++counts.codes[judged[i].verdict.code];
+    counts.compared += judged[i].is_compared ? 1 : 0;
+    counts.statuses += t.is_oom ? 1 : 0;
+    counts.statuses_agree += t.is_oom && agreement == Agreement::kAgree ? 1 : 0;
   }
   return out;
 }
@@ -116,7 +130,9 @@ Table summary_table(const Published& published, std::span<const TimeReplay> judg
         fmt::format("write-up {}: {}{}", s.id, s.about, fastest(published, judged, s)));
   }
   table.notes.push_back(
-      "agree: as the pace of the two devices has it, within a factor of 1.5; explainable: another "
+      "agree: as the other cells have the pace of the two devices, within a factor of 1.5; "
+      "statuses "
+      "(out of memory) are counted apart; explainable: another "
       "figure than its label says, and the data show which; suspicious: impossible as labelled, or "
       "off without a reason in the data");
   return table;

@@ -140,8 +140,10 @@ struct Pace {
 
 struct TimeReplay {
   ReplayVerdict verdict;
-  double our_ms = 0;  // 0: none
-  Pace pace;          // of its study, device and precision
+  double our_ms = 0;         // 0: none
+  bool is_compared = false;  // the verdict comes from our time and the pace
+  Pace pace;                 // of its study, device and precision, by the other cells
+  Pace device_pace;          // by all cells
 };
 // One per cell of `published.times`.
 std::vector<TimeReplay> judge_times(const Published& published, const ReplayInput& ours);

@@ -62,20 +62,21 @@ class Judge {
     for (const PublishedTime& t : published.times) facts_[index_of(t)].launch_bound = held_up_by(t);
     for (const PublishedTime& t : published.times) {
       const std::string key = pace_key(t);
-      if (!paces_.contains(key)) paces_.emplace(key, measure_pace(t));
+      if (!ratios_.contains(key)) ratios_.emplace(key, ratios_like(t));
     }
   }
 
   TimeReplay judge(const PublishedTime& t) const {
     TimeReplay out;
     out.our_ms = t.is_oom ? 0.0 : ours_.find(t);
-    out.pace = paces_.at(pace_key(t));
+    out.device_pace = pace_without(nullptr, t);
+    out.pace = pace_without(&t, t);
     out.verdict = verdict_of(t, out);
     return out;
   }
 
  private:
-  ReplayVerdict verdict_of(const PublishedTime& t, const TimeReplay& replay) const {
+  ReplayVerdict verdict_of(const PublishedTime& t, TimeReplay& replay) const {
     if (t.is_oom) return judge_out_of_memory(published_, t);
     for (auto rule : {&Judge::missing_wait, &Judge::sum_below_its_part, &Judge::short_backward,
                       &Judge::faster_than_the_roof, &Judge::host_memory, &Judge::no_warmup,
@@ -276,8 +277,9 @@ class Judge {
 
   // --- compared with ours -----------------------------------------------------------------------
 
-  Pace measure_pace(const PublishedTime& t) const {
-    std::vector<double> ratios;
+  // Theirs over ours, for each cell of t's study, device and precision that nothing holds up.
+  std::map<const PublishedTime*, double> ratios_like(const PublishedTime& t) const {
+    std::map<const PublishedTime*, double> out;
     for (const PublishedTime& other : published_.times) {
       if (other.study != t.study || other.device != t.device || other.precision != t.precision) {
         continue;
@@ -285,8 +287,16 @@ class Judge {
       if (other.is_oom || other.clock == PublishedClock::kHostRange || other.warmup == 0) continue;
       const double ours = other.context > 0 ? ours_.find(other) : 0.0;
       if (ours <= 0 || profiler(other) || slow_low_precision(other)) continue;
-      if (!launch_bound(other).empty()) continue;
-      ratios.push_back(other.ms / ours);
+      if (launch_bound(other).empty()) out[&other] = other.ms / ours;
+    }
+    return out;
+  }
+
+  // The pace of t's device by all cells but `left_out`: what a cell agrees with must not be itself.
+  Pace pace_without(const PublishedTime* left_out, const PublishedTime& t) const {
+    std::vector<double> ratios;
+    for (const auto& [cell, ratio] : ratios_.at(pace_key(t))) {
+      if (cell != left_out) ratios.push_back(ratio);
     }
     Pace out{.cells = ratios.size()};
     if (ratios.size() >= 2) out.ratio = median_of(ratios);
@@ -300,7 +310,7 @@ class Judge {
     return out;
   }
 
-  ReplayVerdict beside_ours(const PublishedTime& t, const TimeReplay& replay) const {
+  ReplayVerdict beside_ours(const PublishedTime& t, TimeReplay& replay) const {
     const std::string& held_up = launch_bound(t);
     const auto not_compared = [&](std::string why) {
       if (!held_up.empty()) why += "; launch-bound: " + held_up;
@@ -308,16 +318,17 @@ class Judge {
     };
     if (t.context == 0) return not_compared("its context is not stated");
     if (replay.our_ms <= 0) return not_compared("no row of ours measured this cell");
+    if (!held_up.empty()) return explainable("launch_bound", held_up);
     const Pace& pace = replay.pace;
     const double ratio = t.ms / replay.our_ms;
     const auto against = [&](double expected) {
       return fmt::format("{:.2f} times ours where {:.2f} is expected", ratio, expected);
     };
     if (pace.ratio <= 0) {
-      if (!held_up.empty()) return explainable("launch_bound", held_up);
       return not_compared(
-          fmt::format("{:.2f} times ours; too few cells tell the devices' pace", ratio));
+          fmt::format("{:.2f} times ours; too few other cells tell the devices' pace", ratio));
     }
+    replay.is_compared = true;
     if (pace.by_high > 0 &&
         (pace.ratio > 2 * kSlack * pace.by_high || pace.ratio < pace.by_low / (2 * kSlack))) {
       return suspicious("off_the_peaks",
@@ -325,9 +336,7 @@ class Judge {
                                     "give {:.2f} to {:.2f}",
                                     pace.ratio, pace.by_low, pace.by_high));
     }
-    constexpr double kHeldUp = 1.15;
     const double off = ratio / pace.ratio;
-    if (off > kHeldUp && !held_up.empty()) return explainable("launch_bound", held_up);
     if (off <= kSlack && off >= 1 / kSlack) return agree("same_pace", against(pace.ratio));
     for (double unit : {1000.0, 1e-3}) {
       if (off > unit / kSlack && off < unit * kSlack) {
@@ -358,7 +367,7 @@ class Judge {
   const Published& published_;
   OurTimes ours_;
   std::vector<Facts> facts_;
-  std::map<std::string, Pace> paces_;
+  std::map<std::string, std::map<const PublishedTime*, double>> ratios_;  // by pace_key()
 };
 
 }  // namespace
