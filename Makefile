@@ -60,7 +60,7 @@ bench: ## build and run the benchmarks of bench/
 	  if [ -x "$$program" ]; then echo "== $$program" && "$$program" || exit 1; fi; done
 
 SCALE ?= 1
-soak: build ## signals, kills, damaged folders, full disks, fuzzers: hours at SCALE=1; out/soak.md
+soak: build ## signals, kills, damaged folders, full disks, random tables, fuzzers: hours at SCALE=1; out/soak.md
 	@tools/bootstrap fuzz
 	@tools/soak/run.py --scale $(SCALE) --jobs $(JOBS)
 

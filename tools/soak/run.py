@@ -22,6 +22,7 @@ BATTERIES = [
     ("kills_inside_saves.py", "--count", 200, "kills of training that saves every step"),
     ("damaged_folders.py", "--count", 100, "damaged checkpoint folders"),
     ("full_disks.py", "--count", 100, "runs on full disks"),
+    ("random_tables.py", "--count", 100000, "random tables through each question of the study"),
     ("safetensors_headers.py", "--count", 30000, "headers beside the reference library"),
     ("fuzz.py", "--runs", 1000000, "executions of every fuzz target"),
 ]

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "lab/attention/tables.h"
+#include "lab/measure/noise.h"
 #include "lab/report/question.h"
 
 namespace tracestep {
@@ -20,130 +21,146 @@ Row longest(const Evidence& e) {
   return e.largest("attention", where, "width");
 }
 
-std::string times(const Evidence& e) {
+Quantity forward_of(const Row& row) {
+  return median_in(row, "forward_samples_ms");
+}
+Quantity backward_of(const Row& row) {
+  return median_in(row, "backward_samples_ms");
+}
+
+Text times(const Evidence& e) {
   const Row last = longest(e);
-  std::string out;
-  double least = 1e300, most = 0;
+  std::vector<Text> list;
   for (const Row& row :
        e.rows("attention",
               {{"saved", "weights"}, {"status", "ok"}, {"context", last.whole("context")}})) {
-    out += fmt::format("{}width {}: {} and {}", out.empty() ? "" : "; ", row.whole("width"),
-                       row.duration("forward_median_ms"), row.duration("backward_median_ms"));
-    least = std::min(least, row.number("backward_over_forward"));
-    most = std::max(most, row.number("backward_over_forward"));
+    list.push_back(say("width {}: {} and {}, {} times as long",
+                       {whole(row.get("width")), duration(forward_of(row)),
+                        duration(backward_of(row)), decimal(backward_of(row) / forward_of(row))}));
   }
   const Row half = e.row("attention", {{"saved", "weights"},
                                        {"status", "ok"},
                                        {"width", last.whole("width")},
                                        {"context", last.whole("context") / 2}});
-  const double growth = over(last.number("forward_median_ms"), half.number("forward_median_ms"));
-  return fmt::format(
-      "Batch {}, context {}, forward and backward apart: {}. Backward takes {:.2f} to {:.2f} times "
-      "forward. Doubling the context to {} makes forward {:.2f} times as long{}",
-      last.whole("batch"), last.whole("context"), out, least, most, last.whole("context"), growth,
-      growth > 3.0   ? ": about four times, as S² work does."
-      : growth > 2.2 ? ": less than the four times of S² work."
-                     : ", far from the four times of S² work: something else still rules.");
+  const Quantity growth = forward_of(last) / forward_of(half);
+  return say("Batch {}, context {}, forward and backward apart: {}. From context {} to {}, at "
+             "width "
+             "{}, forward takes {} times as long. ",
+             {whole(last.get("batch")), whole(last.get("context")), join(list, "; "),
+              whole(half.get("context")), whole(last.get("context")), whole(last.get("width")),
+              decimal(growth)}) +
+         compare_with_range(growth, 3.5, 4.5)
+             .say({.less = "That is less than S² work would take: something else still counts.",
+                   .equal = "That is about four times, as S² work would take.",
+                   .unclear = "Noise leaves open whether that is the four times of S² work.",
+                   .more = "That is more than the four times of S² work: the scores leave a cache, "
+                           "or the machine was busy."});
 }
 
-std::string growth(const Evidence& e) {
-  std::string out;
+Text growth(const Evidence& e) {
+  std::vector<Text> list;
   for (const Row& row : e.rows("attention_scaling", {{"saved", "weights"}})) {
-    const double tensors = row.number("tensors");
-    require(row.number("largest_error_percent") < 1.0,
-            fmt::format("a·S² + b·S + c misses the bytes at width {} by {:.1f} %",
-                        row.whole("width"), row.number("largest_error_percent")));
-    const double whole = std::round(tensors);
-    out +=
-        fmt::format("{}at width {} they fit {:.2f} bytes per S² ({:.2f} tensors of B·S²{})",
-                    out.empty() ? "" : "; ", row.whole("width"), row.number("bytes_per_s2"),
-                    tensors, std::abs(tensors - whole) < 0.05 ? "" : ", which is no whole number");
+    const Quantity error = row.get("largest_error_percent"), tensors = row.get("tensors");
+    const Relation close = compare_with_range(error, 0, 1);
+    require(close.is(Ordering::kEqual), say("a·S² + b·S + c misses the bytes at width {} by {}",
+                                            {whole(row.get("width")), percent(error)}));
+    const double nearest = std::round(tensors.value);
+    list.push_back(say(
+        "at width {} they fit {} bytes per S² ({} tensors of B·S²{})",
+        {whole(row.get("width")), decimal(row.get("bytes_per_s2")), decimal(tensors),
+         compare_with_range(tensors, nearest - 0.05, nearest + 0.05)
+             .say({.less = ", which is no whole number", .more = ", which is no whole number"})}));
   }
   const Row last = longest(e);
-  return fmt::format(
-      "Bytes before backward: {}. At context {} and width {} they are {}; the peak is "
-      "{}.",
-      out, last.whole("context"), last.whole("width"), last.bytes("before_backward_bytes"),
-      last.bytes("peak_bytes"));
+  return say("Bytes before backward: {}. At context {} and width {} they are {}; the peak is {}.",
+             {join(list, "; "), whole(last.get("context")), whole(last.get("width")),
+              bytes(last.get("before_backward_bytes")), bytes(last.get("peak_bytes"))});
 }
 
-std::string variants(const Evidence& e) {
-  std::string out;
-  double before = 0;
-  bool rises = true;
+Text variants(const Evidence& e) {
+  std::vector<Text> list;
+  std::vector<Row> rows;
   for (const char* saved : {"weights", "scores+weights", "scores+exp+weights"}) {
-    const Row row = e.row("attention_scaling", {{"saved", saved}, {"precision", "fp32"}});
-    const double tensors = row.number("tensors");
-    rises = rises && tensors > before + 0.5;
-    before = tensors;
-    out += fmt::format("{}{}: {:.2f}", out.empty() ? "" : ", ", saved, tensors);
+    rows.push_back(e.row("attention_scaling", {{"saved", saved}, {"precision", "fp32"}}));
+    list.push_back(
+        say("{}: {}", {rows.back().quote("saved"), decimal(rows.back().get("tensors"))}));
   }
-  require(rises, fmt::format("the variants do not differ by one tensor each ({})", out));
-  return fmt::format(
-      "N² tensors alive before backward, by what an implementation keeps: {}. So the "
-      "bytes alone tell the implementations apart, and their times are not of the "
-      "same work.",
-      out);
+  const auto step = [&](std::size_t i) {
+    return compare_with_range(rows[i].get("tensors") - rows[i - 1].get("tensors"), 0.5, 1.5);
+  };
+  const Relation first = step(1), second = step(2);
+  require(first.is(Ordering::kEqual) && second.is(Ordering::kEqual),
+          say("the variants do not differ by one tensor each ({})", {join(list, ", ")}));
+  return say("N² tensors alive before backward, by what an implementation keeps: {}. {}",
+             {join(list, ", "),
+              because(both(first, second),
+                      "So the bytes alone tell the implementations apart, about one tensor from "
+                      "each to the next, and their times are not of the same work.")});
 }
 
-std::string out_of_memory(const Evidence& e) {
-  const std::vector<Row> all = e.rows("attention", {{"saved", "weights"}});
-  std::size_t failed = 0;
-  std::string first;
-  for (const Row& row : all) {
-    if (row.text("status") != "oom") continue;
-    ++failed;
-    if (first.empty()) {
-      first = fmt::format("width {}, context {}", row.whole("width"), row.whole("context"));
-    }
-  }
-  std::string out =
-      failed == 0
-          ? fmt::format("None of these {} cells ran out of memory. ", all.size())
-          : fmt::format("{} of {} cells ran out of memory, first {}. ", failed, all.size(), first);
-  for (const Row& row : e.rows("attention_predicted")) {
+// Which context is predicted not to fit, or that the longest one fits.
+Text predicted_limit(const Evidence& e) {
+  const std::vector<Row> rows = e.rows("attention_predicted");
+  for (const Row& row : rows) {
     if (row.truth("fits")) continue;
-    return out + fmt::format(
-                     "Predicted from the program, the first context that does not fit this "
-                     "device's {} at width {} is {}: it needs {} at the peak.",
-                     row.bytes("device_bytes"), row.whole("width"), row.whole("context"),
-                     row.bytes("peak_bytes"));
+    const Relation beyond = compare(row.get("peak_bytes"), row.get("device_bytes"));
+    require(beyond.is(Ordering::kMore), "what is said not to fit would fit");
+    return say("Predicted from the program, context {} at width {} needs {} at the peak, {} {}.",
+               {whole(row.get("context")), whole(row.get("width")), bytes(row.get("peak_bytes")),
+                because(beyond, "more than this device's"), bytes(row.get("device_bytes"))});
   }
   const Row last = e.largest("attention_predicted", {}, "context");
-  return out + fmt::format("Predicted from the program, {} still fits {} ({} at the peak).",
-                           last.whole("context"), last.bytes("device_bytes"),
-                           last.bytes("peak_bytes"));
+  const Relation within = compare(last.get("peak_bytes"), last.get("device_bytes"));
+  require(within.is(Ordering::kLess), "what is said to fit would not");
+  return say("Predicted from the program, context {} still fits: it needs {}, {} {}.",
+             {whole(last.get("context")), bytes(last.get("peak_bytes")),
+              because(within, "less than this device's"), bytes(last.get("device_bytes"))});
 }
 
-std::string removes(const Evidence& e) {
+Text out_of_memory(const Evidence& e) {
+  const std::vector<Row> all = e.rows("attention", {{"saved", "weights"}});
+  const Quantity failed = count_of(all, "status", "oom"), cells = count_of(all, "status");
+  const auto first = e.find("attention", {{"saved", "weights"}, {"status", "oom"}});
+  const Relation any = compare(failed, Quantity::constant(0));
+  Text out = any.say(
+      {.equal = say("None of these {} cells ran out of memory. ", {whole(cells)}),
+       .more = first ? say("{} of {} cells ran out of memory, such as width {}, context {}. ",
+                           {whole(failed), whole(cells), whole(first->get("width")),
+                            whole(first->get("context"))})
+                     : Text()});
+  return out + predicted_limit(e);
+}
+
+// "1.54 times as fast": how the second time compares with the first.
+Text pace(const Quantity& before, const Quantity& after) {
+  return compare(after, before)
+      .say({.less = say("{} times as fast", {decimal(before / after)}),
+            .equal = "as fast",
+            .unclear = "not apart from it beyond noise",
+            .more = say("slower, by {} times", {decimal(after / before)})});
+}
+
+Text removes(const Evidence& e) {
   const Row last = longest(e);
-  const double bytes = last.number("before_backward_bytes"), square = last.number("saved_bytes");
-  const double share = 100.0 * over(square, bytes);
-  std::string out = fmt::format(
-      "Of the {} before backward at context {}, width {}, {} ({:.1f} %) are tensors of S²; the "
-      "rest, "
-      "{}, grows with S. {} ",
-      bytes_text(bytes), last.whole("context"), last.whole("width"), bytes_text(square), share,
-      bytes_text(bytes - square),
-      share > 50.0 ? "An attention that never stores the scores removes the larger part."
-                   : "At this size the S² part is not yet what matters.");
+  const Quantity held = last.get("before_backward_bytes"), square = last.get("saved_bytes");
   const Row flash = e.row("attention", {{"attention", "flash"},
                                         {"status", "ok"},
                                         {"context", last.whole("context")},
                                         {"width", last.whole("width")}});
-  const double forward = over(last.number("forward_median_ms"), flash.number("forward_median_ms")),
-               backward =
-                   over(last.number("backward_median_ms"), flash.number("backward_median_ms"));
-  const auto pace = [](double ratio) {
-    return ratio >= 1.0 ? fmt::format("{:.2f} times as fast", ratio)
-                        : fmt::format("{:.2f} times slower", 1.0 / ratio);
-  };
-  return out + fmt::format(
-                   "Measured: the flash form, tile by tile, holds {} instead and {} at the "
-                   "peak instead of {}; its forward is {} and its backward, which computes "
-                   "the scores again, {}.",
-                   flash.bytes("before_backward_bytes"), flash.bytes("peak_bytes"),
-                   last.bytes("peak_bytes"), pace(forward), pace(backward));
+  return say("Of the {} before backward at context {}, width {}, {} ({}) are tensors of S²; the "
+             "other {} grow with S. ",
+             {bytes(held), whole(last.get("context")), whole(last.get("width")), bytes(square),
+              percent(100.0 * square / held), bytes(held - square)}) +
+         compare(square, held - square)
+             .say({.less = "At this size the S² part is not yet the larger one. ",
+                   .equal = "Both parts are equal here. ",
+                   .more = "An attention that never stores the scores removes the larger part. "}) +
+         say("Measured: the flash form, tile by tile, holds {} instead and {} at the peak instead "
+             "of {}. Beside the plain form its forward is {}, and its backward, which computes the "
+             "scores again, {}.",
+             {bytes(flash.get("before_backward_bytes")), bytes(flash.get("peak_bytes")),
+              bytes(last.get("peak_bytes")), pace(forward_of(last), forward_of(flash)),
+              pace(backward_of(last), backward_of(flash))});
 }
 
 constexpr Question kAttention[] = {

@@ -1,6 +1,7 @@
 // Questions about the bytes of a step: peaks, what holds them, what is saved for backward.
 #include <algorithm>
-#include <cmath>
+
+#include <fmt/format.h>
 
 #include "lab/memory/tables.h"
 #include "lab/report/question.h"
@@ -20,264 +21,304 @@ std::string label(const Row& row) {
                      row.text("precision"), row.text("ops"), row.text("attention"));
 }
 
-// The size of the grid that is predicted.
-std::string planned_size(const Evidence& e) {
-  return e.largest("memory_grid", {}, "parameters").text("size");
+Text named(const Row& row) {
+  return say("{} {} {} {} {} {}",
+             {row.quote("size"), whole(row.get("context")), row.quote("mode"),
+              row.quote("precision"), row.quote("ops"), row.quote("attention")});
 }
 
+// The rows of the size that is predicted, by context.
 std::vector<Row> planned(const Evidence& e, const char* mode, const char* precision) {
+  const std::string size = e.largest("memory_grid", {}, "parameters").text("size");
   std::vector<Row> out =
-      e.rows("memory_grid", {{"size", planned_size(e)}, {"mode", mode}, {"precision", precision}});
+      e.rows("memory_grid", {{"size", size}, {"mode", mode}, {"precision", precision}});
   std::ranges::sort(out, {}, [](const Row& row) { return row.whole("context"); });
   return out;
 }
 
-std::string timeline(const Evidence& e) {
+Quantity peak_of(const Row& row) {
+  return row.get("predicted_peak_bytes");
+}
+
+// "17.93 GiB at context 128, 24.18 GiB at context 256"
+Text by_context(const std::vector<Row>& rows, const char* column) {
+  std::vector<Text> list;
+  for (const Row& row : rows) {
+    list.push_back(say("{} at context {}", {bytes(row.get(column)), whole(row.get("context"))}));
+  }
+  return join(list, ", ");
+}
+
+Text timeline(const Evidence& e) {
   const Row cell = main_cell(e);
   const std::vector<Row> phases = e.rows("phases@" + label(cell));
-  std::string out;
-  const Row* highest = nullptr;
+  std::vector<Text> list;
   for (const Row& row : phases) {
-    out += fmt::format("{}{} starts at {}, ends at {} and peaks at {} ({})",
-                       out.empty() ? "" : "; ", row.text("phase"), row.bytes("first_bytes"),
-                       row.bytes("last_bytes"), row.bytes("predicted_bytes"), row.text("at"));
-    if (highest == nullptr || row.whole("predicted_bytes") > highest->whole("predicted_bytes")) {
-      highest = &row;
-    }
+    list.push_back(
+        say("{} starts at {}, ends at {} and peaks at {} ({})",
+            {row.quote("phase"), bytes(row.get("first_bytes")), bytes(row.get("last_bytes")),
+             bytes(row.get("predicted_bytes")), row.quote("at")}));
   }
-  const Row* forward = nullptr;
-  for (const Row& row : phases) {
-    if (row.text("phase") == "forward") forward = &row;
-  }
-  require(forward != nullptr, "there is no forward phase");
-  const bool grows = forward->whole("last_bytes") > forward->whole("first_bytes");
-  return fmt::format("{}: {}. {} The step's peak is in the {}.", label(cell), out,
-                     grows
-                         ? "Forward climbs as it saves values, and backward comes down as it uses "
-                           "them."
-                         : "Forward saves nothing that stays.",
-                     highest->text("phase"));
+  const auto climb = [&](const char* phase, const Cases& cases) {
+    const auto found = e.find("phases@" + label(cell), {{"phase", phase}});
+    if (!found) return Text();
+    return compare(found->get("last_bytes"), found->get("first_bytes")).say(cases);
+  };
+  const Row highest = e.largest("phases@" + label(cell), {}, "predicted_bytes");
+  const Relation most = leads(highest, phases, "predicted_bytes");
+  return say("{}: {}. ", {named(cell), join(list, "; ")}) +
+         climb("forward", {.less = "Forward ends lower than it starts. ",
+                           .equal = "Forward saves nothing that stays. ",
+                           .more = "Forward climbs as it saves values. "}) +
+         climb("backward", {.less = "Backward comes down as it uses saved values. ",
+                            .equal = "Backward ends as high as it starts. ",
+                            .more = "Backward ends higher than it starts: gradients outweigh what "
+                                    "it frees. "}) +
+         say("{} {}.",
+             {because(most, "The step's highest peak is in phase"), highest.quote("phase")});
 }
 
-std::string peaks(const Evidence& e) {
-  std::string out;
-  for (const char* mode : {"forward", "step"}) {
-    const std::vector<Row> rows = planned(e, mode, "fp32");
-    out += fmt::format("{}{}: ", out.empty() ? "" : "; ",
-                       mode == std::string_view("step") ? "a training step" : "forward");
-    for (std::size_t i = 0; i < rows.size(); ++i) {
-      out += fmt::format("{}{} at context {}", i == 0 ? "" : ", ",
-                         rows[i].bytes("predicted_peak_bytes"), rows[i].whole("context"));
-    }
-  }
-  const std::vector<Row> rows = planned(e, "step", "fp32");
+Text peaks(const Evidence& e) {
+  const std::vector<Row> forward = planned(e, "forward", "fp32"), rows = planned(e, "step", "fp32");
   require(rows.size() >= 3, "there are no three contexts");
   const std::size_t n = rows.size();
-  const double last = rows[n - 1].number("predicted_peak_bytes") -
-                      rows[n - 2].number("predicted_peak_bytes"),
-               before = rows[n - 2].number("predicted_peak_bytes") -
-                        rows[n - 3].number("predicted_peak_bytes");
-  std::string growth = fmt::format(
-      "Over the first contexts of a step the static bytes set the peak; the last doubling adds {}.",
-      bytes_text(last));
-  if (before > 0.01 * rows[n - 2].number("predicted_peak_bytes")) {
-    growth = fmt::format(
-        "The last doubling adds {} and the one before {}: {}", bytes_text(last), bytes_text(before),
-        last > 2.2 * before ? "more than twice as much, so the T² part already counts."
-                            : "no more than twice as much, so the growth is linear here.");
+  const Quantity last = peak_of(rows[n - 1]) - peak_of(rows[n - 2]),
+                 before = peak_of(rows[n - 2]) - peak_of(rows[n - 3]);
+  Text out = say("{}, predicted from the program: forward: {}; a training step: {}. ",
+                 {rows[0].quote("size"), by_context(forward, "predicted_peak_bytes"),
+                  by_context(rows, "predicted_peak_bytes")});
+  const Relation flat = compare_with_range(before / peak_of(rows[n - 2]), -0.01, 0.01);
+  const auto interval = [&](std::size_t i) {
+    return say("from {} to {}", {whole(rows[i - 1].get("context")), whole(rows[i].get("context"))});
+  };
+  if (flat.is(Ordering::kEqual)) {
+    return out + say("{}: there the static bytes set the peak. The growth {} adds {}.",
+                     {because(flat,
+                              "Between the contexts before the last the peak stays about the "
+                              "same"),
+                      interval(n - 1), bytes(last)});
   }
-  return fmt::format("{}, predicted from the program: {}. {}", planned_size(e), out, growth);
+  // In proportion to the tokens, the growths would be as the differences of the contexts.
+  const auto tokens = [&](std::size_t i) {
+    return rows[i].get("context") - rows[i - 1].get("context");
+  };
+  const Quantity per_token = (last / tokens(n - 1)) / (before / tokens(n - 2));
+  return out +
+         say("The growth {} adds {}, and that {} adds {}. ",
+             {interval(n - 1), bytes(last), interval(n - 2), bytes(before)}) +
+         compare_with_range(per_token, 0.9, 1.1)
+             .say({.less = "Per token that is less than before.",
+                   .equal = "Per token that is about the same: the growth is linear here.",
+                   .more = "Per token that is more than before, so the T² part already counts."});
 }
 
-std::string low_precision(const Evidence& e) {
-  std::string out;
-  bool has_more = false, has_less = false;
-  double copies = 0;
+Text low_precision(const Evidence& e) {
+  std::vector<Text> list;
+  std::vector<Row> rows;
   for (const char* mode : {"forward", "step"}) {
     for (const Row& row : planned(e, mode, "bf16")) {
-      const double change = row.number("versus_fp32_percent");
-      has_more = has_more || change > 0.05;
-      has_less = has_less || change < -0.05;
-      copies = std::max(copies, row.number("weight_cast_bytes"));
-      out += fmt::format("{}{} {} {:+.1f} %", out.empty() ? "" : ", ", mode, row.whole("context"),
-                         change);
+      list.push_back(say("{} {} {}", {row.quote("mode"), whole(row.get("context")),
+                                      signed_percent(row.get("versus_fp32_percent"))}));
+      rows.push_back(row);
     }
   }
+  constexpr double kEqual = 0.05;  // percent: as printed
+  const Relation least = compare_with_range(least_of(rows, "versus_fp32_percent"), -kEqual, kEqual),
+                 most = compare_with_range(most_of(rows, "versus_fp32_percent"), -kEqual, kEqual);
+  const bool has_less = least.is(Ordering::kLess), has_more = most.is(Ordering::kMore);
   const char* reading = has_more && has_less
-                            ? "It takes more where weights rule and less where activations do."
-                        : has_more ? "It saves nothing at any of these."
-                        : has_less ? "It takes less, or as much, at all of these."
-                                   : "It makes no difference.";
-  return fmt::format(
-      "{} under bfloat16 autocast, against float32: {}. {} The float32 weights stay, "
-      "and up to {} of narrow copies of them come on top.",
-      planned_size(e), out, reading, bytes_text(copies));
+                            ? "It takes more where weights rule, and less where activations do."
+                        : has_more ? "It takes more, or as much, at each of these."
+                        : has_less ? "It takes less, or as much, at each of these."
+                                   : "It makes no difference at any of these.";
+  return say(
+      "{} under bfloat16 autocast, against float32: {}. {} The float32 weights stay, and up "
+      "to {} of narrow copies of them come on top.",
+      {rows[0].quote("size"), join(list, ", "), because(both(least, most), reading),
+       bytes(most_of(rows, "weight_cast_bytes"))});
 }
 
-std::string which_forward(const Evidence& e) {
-  const Row inference = planned(e, "inference", "fp32").back(),
-            forward = planned(e, "forward", "fp32").back(),
-            step = planned(e, "step", "fp32").back();
-  const double ratio =
-      over(forward.number("predicted_peak_bytes"), inference.number("predicted_peak_bytes"));
-  return fmt::format(
-      "{} at context {}: {} when nothing is kept for backward, {} when forward keeps it, {} for a "
-      "whole step. {}",
-      planned_size(e), forward.whole("context"), inference.bytes("predicted_peak_bytes"),
-      forward.bytes("predicted_peak_bytes"), step.bytes("predicted_peak_bytes"),
-      ratio > 1.2 ? fmt::format("A forward peak is only comparable with its mode: the first two "
-                                "differ {:.1f} times.",
-                                ratio)
-                  : "Here it hardly matters which forward is meant.");
+Text which_forward(const Evidence& e) {
+  const Row forward = planned(e, "forward", "fp32").back();
+  const Row inference = e.beside(forward, {{"mode", "inference"}}),
+            step = e.beside(forward, {{"mode", "step"}});
+  const Quantity ratio = peak_of(forward) / peak_of(inference);
+  return say("{} at context {}: {} when nothing is kept for backward, {} when forward keeps it, {} "
+             "for a whole step. ",
+             {forward.quote("size"), whole(forward.get("context")), bytes(peak_of(inference)),
+              bytes(peak_of(forward)), bytes(peak_of(step))}) +
+         compare_with_range(ratio, 1 / 1.2, 1.2)
+             .say({.less = "The forward that keeps values would take less, which cannot be.",
+                   .equal = "Here both forwards take about the same, and it hardly matters which "
+                            "one is meant.",
+                   .more = say("A forward peak says more only with its mode: the first two differ "
+                               "{} times.",
+                               {decimal(ratio, 1)})});
 }
 
-std::string residual(const Evidence& e) {
-  std::string out;
-  double first = 0, last = 0, first_context = 0, last_context = 0;
-  for (const Row& row : planned(e, "forward", "fp32")) {
-    out += fmt::format("{}{} at context {}", out.empty() ? "" : ", ", row.bytes("residual_bytes"),
-                       row.whole("context"));
-    last = row.number("residual_bytes");
-    last_context = row.number("context");
-    if (first == 0) {
-      first = last;
-      first_context = last_context;
-    }
+Text residual(const Evidence& e) {
+  const std::vector<Row> rows = planned(e, "forward", "fp32");
+  Text out = say("One tensor of the residual stream of {} in float32 is {}: B·T·C elements. ",
+                 {rows[0].quote("size"), by_context(rows, "residual_bytes")});
+  const Row &first = rows.front(), &last = rows.back();
+  if (first.whole("context") < last.whole("context")) {
+    const auto growth = [&](const char* column) { return last.get(column) / first.get(column); };
+    out += compare(growth("residual_bytes"), growth("context"))
+               .say({.less = "That is less than in proportion to the context. ",
+                     .equal = "That is in proportion to the context. ",
+                     .more = "That is more than in proportion to the context. "});
   }
-  const bool linear = std::abs(over(last, first) - over(last_context, first_context)) < 1e-9;
-  return fmt::format(
-      "One tensor of the residual stream of {} in float32 is {}: B·T·C·4 bytes, {}. "
-      "That is one tensor, not the step's activations.",
-      planned_size(e), out,
-      linear ? "in proportion to the context" : "but not in proportion to the context");
+  return out + "One tensor is not the step's activations.";
 }
 
-std::string static_bytes(const Evidence& e) {
-  const Row size = e.row("sizes", {{"size", planned_size(e)}});
-  const double parameters = size.number("parameters"), bytes = size.number("static_bytes");
-  const double each = over(bytes, parameters);
-  std::string out = fmt::format(
-      "{} has {:.0f} parameters. With weights, gradients and AdamW's two moments in float32 that "
-      "is "
-      "{:.0f} bytes each, {} before any activation. ",
-      planned_size(e), parameters, each, bytes_text(bytes));
-  if (const auto room = size.number_if("device_bytes")) {
-    out += *room < bytes ? fmt::format("This device's {} cannot hold that.", bytes_text(*room))
-                         : fmt::format("This device has {}.", bytes_text(*room));
+Text static_bytes(const Evidence& e) {
+  const Row model = planned(e, "step", "fp32").front();
+  const Row size = e.row("sizes", {{"size", model.text("size")}});
+  const Quantity parameters = size.get("parameters"), held = size.get("static_bytes");
+  Text out =
+      say("{} has {} parameters. With weights, gradients and AdamW's two moments in float32 "
+          "that is {} each, {} before any activation. ",
+          {size.quote("size"), whole(parameters), bytes(held / parameters), bytes(held)});
+  if (const auto room = size.get_if("device_bytes")) {
+    out += compare(held, *room)
+               .say({.less = "That is less than this device's ",
+                     .equal = "That is as much as this device's ",
+                     .more = "That is more than this device's "}) +
+           bytes(*room) + ".";
   }
   return out;
 }
 
-std::string activation_formula(const Evidence& e) {
+Text activation_formula(const Evidence& e) {
   const Row cell = main_cell(e);
   const Row layer = e.row("formulas@" + label(cell), {{"quantity", "saved by one layer"}});
   const Row all = e.row("formulas@" + label(cell), {{"quantity", "saved by the whole model"}});
-  const double off = all.number("difference_percent");
-  return fmt::format(
-      "{}: one layer saves {} for backward: {} = {}. The whole model: {} by the formula, {} by the "
-      "program. {}",
-      label(cell), layer.text("formula"), layer.text("numbers"), layer.bytes("bytes"),
-      all.bytes("bytes"), all.bytes("program_bytes"),
-      std::abs(off) < 1e-6
-          ? "They are equal to the byte."
-          : fmt::format("They differ by {:.2f} %, so the formula lacks something.", off));
+  const Quantity by_formula = all.get("bytes"), by_program = all.get("program_bytes");
+  const Text off = signed_percent(100.0 * (by_formula - by_program) / by_program);
+  return say("{}: one layer saves {} for backward: {} = {}. The whole model: {} by the formula, {} "
+             "by the program. ",
+             {named(cell), layer.quote("formula"), layer.quote("numbers"),
+              bytes(layer.get("bytes")), bytes(by_formula), bytes(by_program)}) +
+         compare(by_formula, by_program)
+             .say({.less = Text("The formula says less (") + off + "): it lacks something.",
+                   .equal = "They are equal to the byte.",
+                   .more = Text("The formula says more (") + off +
+                           "): it has something that the "
+                           "program has not."});
 }
 
-std::string largest(const Evidence& e) {
+Text largest(const Evidence& e) {
+  constexpr std::size_t kShown = 3;
   const Row cell = main_cell(e);
-  const Row first = e.rows("largest@" + label(cell)).front();
-  std::string holders;
-  std::size_t shown = 0;
+  const std::vector<Row> buffers = e.rows("largest@" + label(cell));
+  const Row first = e.largest("largest@" + label(cell), {}, "bytes");
+  std::vector<Row> holders;
   for (const Row& row : e.rows("holders@" + label(cell))) {
-    if (shown == 3) break;
     const std::string component = row.text("component");
-    if (component == "total" || component == "unattributed") continue;
-    holders += fmt::format("{}{} of {} ({}, {})", shown == 0 ? "" : ", ", row.text("op"), component,
-                           row.bytes("bytes"), percent_text(row.number("share_percent")));
-    ++shown;
+    if (component != "total" && component != "unattributed") holders.push_back(row);
   }
-  return fmt::format(
-      "{}: the largest single buffer is {} of {} ({}, {}; {}). Added up over the "
-      "layers, the peak is held by {}.",
-      label(cell), first.text("op"), first.text("path"), first.bytes("bytes"),
-      first.text("category"), first.text("reason"), holders);
+  require(!holders.empty(), "nothing holds the peak");
+  std::ranges::stable_sort(holders, std::greater{},
+                           [](const Row& row) { return row.whole("bytes"); });
+  const Relation most = leads(holders.front(), holders, "bytes");
+  std::vector<Text> list;
+  for (std::size_t i = 0; i < std::min(kShown, holders.size()); ++i) {
+    const Row& row = holders[i];
+    list.push_back(say("{}{} ({}, {})",
+                       {row.has("op") ? row.quote("op") + " of " : Text(), row.quote("component"),
+                        bytes(row.get("bytes")), percent(row.get("share_percent"))}));
+  }
+  return say(
+      "{}: {} buffer is {} of {} ({}, {}; {}). Added up over the layers, the peak is held by, "
+      "{}: {}.",
+      {named(cell), because(leads(first, buffers, "bytes"), "the largest single"),
+       first.quote("op"), first.quote("path"), bytes(first.get("bytes")), first.quote("category"),
+       first.quote("reason"), because(most, "the largest part first"), join(list, ", ")});
 }
 
-std::string attribution(const Evidence& e) {
+Text attribution(const Evidence& e) {
   const Row cell = main_cell(e);
   const std::string name = "contract@" + label(cell);
   const Row predicted = e.row(name, {{"item", "predicted peak, from the program"}}),
             measured = e.row(name, {{"item", "measured peak, by the allocator"}}),
             difference = e.row(name, {{"item", "difference"}});
   const Row unknown = e.row("holders@" + label(cell), {{"component", "unattributed"}});
-  if (difference.whole("bytes") != 0 || difference.whole("count") != 0 ||
-      unknown.whole("bytes") != 0) {
-    return fmt::format(
-        "No: {} predicted and {} measured differ by {} bytes, {} buffers have no "
-        "partner, and {} belong to nobody.",
-        predicted.bytes("bytes"), measured.bytes("bytes"), difference.whole("bytes"),
-        difference.whole("count"), unknown.bytes("bytes"));
+  const Relation same = compare(predicted.get("bytes"), measured.get("bytes"));
+  if (!same.is(Ordering::kEqual) || difference.whole("bytes") != 0 ||
+      difference.whole("count") != 0 || unknown.whole("bytes") != 0) {
+    return say(
+        "No: {} predicted, {} measured. Buffer by buffer they differ by {}, {} buffers have "
+        "no partner, and {} belong to nobody.",
+        {bytes(predicted.get("bytes")), bytes(measured.get("bytes")),
+         bytes(difference.get("bytes")), whole(difference.get("count")),
+         bytes(unknown.get("bytes"))});
   }
-  return fmt::format(
-      "Yes. {}: {} buffers were predicted from the program, {} at the peak; the "
-      "allocator measured the same to the byte, and no byte of it is without an owner.",
-      label(cell), predicted.whole("count"), predicted.bytes("bytes"));
+  return say(
+      "Yes. {}: {} buffers were predicted from the program, {} at the peak; {}, and no byte "
+      "of it is without an owner.",
+      {named(cell), whole(predicted.get("count")), bytes(predicted.get("bytes")),
+       because(same, "the allocator measured the same to the byte")});
 }
 
-std::string saved(const Evidence& e) {
+Text saved(const Evidence& e) {
+  constexpr std::size_t kShown = 5;
   const Row cell = main_cell(e);
   const std::string name = "saved_by_op@" + label(cell);
   const Row total = e.row(name, {{"component", "total"}});
-  std::string list;
-  double share = 0;
-  std::size_t shown = 0;
-  std::optional<Row> cheapest;
+  std::vector<Row> rows, priced;
   for (const Row& row : e.rows(name)) {
     if (row.text("component") == "total") continue;
-    const auto rate = row.number_if("bytes_per_us");
-    if (rate && (!cheapest || *rate > cheapest->number("bytes_per_us"))) cheapest = row;
-    if (shown == 5) continue;
-    share += row.number("share_percent");
-    list += fmt::format("{}{} of {} {}", shown == 0 ? "" : ", ", row.text("op"),
-                        row.text("component"), percent_text(row.number("share_percent")));
-    ++shown;
+    rows.push_back(row);
+    if (row.has("bytes_per_us") && row.has("recompute_us")) priced.push_back(row);
   }
-  std::string out = fmt::format(
-      "{}: {} are saved for backward. The five largest operations are {}: "
-      "{:.0f} % of it.",
-      label(cell), total.bytes("bytes"), list, share);
-  if (cheapest) {
-    out += fmt::format(" Cheapest to compute again is {} of {}: {} for {}.", cheapest->text("op"),
-                       cheapest->text("component"), cheapest->bytes("bytes"),
-                       format_duration_ms(cheapest->number("recompute_us") * 1e-3));
+  require(!rows.empty(), "nothing is saved for backward");
+  std::ranges::stable_sort(rows, std::greater{}, [](const Row& row) { return row.whole("bytes"); });
+  const Relation most = leads(rows.front(), rows, "bytes");
+  rows.resize(std::min(kShown, rows.size()), rows.front());
+  std::vector<Text> list;
+  for (const Row& row : rows) {
+    list.push_back(say("{} of {} {}", {row.quote("op"), row.quote("component"),
+                                       percent(row.get("share_percent"))}));
   }
-  return out;
+  Text out = say(
+      "{}: {} are saved for backward. {} {} operations are {}: {} of it.",
+      {named(cell), bytes(total.get("bytes")), because(most, "The largest"),
+       whole(count_of(rows, "bytes")), join(list, ", "), percent(sum_of(rows, "share_percent"))});
+  if (priced.empty()) return out;
+  const Row& cheapest = *std::ranges::max_element(
+      priced, {}, [](const Row& row) { return row.get("bytes_per_us").value; });
+  return out + say(" {} is {} of {}: {} for {}.",
+                   {because(leads(cheapest, priced, "bytes_per_us"), "Cheapest to compute again"),
+                    cheapest.quote("op"), cheapest.quote("component"), bytes(cheapest.get("bytes")),
+                    duration(cheapest.get("recompute_us") / Quantity::constant(1000))});
 }
 
-std::string two_graphs(const Evidence& e) {
+Text two_graphs(const Evidence& e) {
   const std::vector<Row> rows = e.rows("live_graphs");
-  std::string only;
-  double limit = 0;
+  std::vector<Text> only;
   for (const Row& row : rows) {
-    limit = row.number("limit_bytes");
-    if (row.number("one_graph_bytes") <= limit && row.number("two_graphs_bytes") > limit &&
-        row.number("with_backward_bytes") <= limit) {
-      only += fmt::format("{}{} at context {} ({} against {})", only.empty() ? "" : ", ",
-                          row.text("size"), row.whole("context"), row.bytes("two_graphs_bytes"),
-                          row.bytes("with_backward_bytes"));
-    }
+    const Quantity limit = row.get("limit_bytes"), two = row.get("two_graphs_bytes"),
+                   backward = row.get("with_backward_bytes");
+    if (two.value <= limit.value || backward.value > limit.value) continue;
+    only.push_back(
+        say("{} at context {} ({} against {})",
+            {row.quote("size"), whole(row.get("context")), bytes(two), bytes(backward)}));
   }
+  const Relation one_limit = compare(least_of(rows, "limit_bytes"), most_of(rows, "limit_bytes"));
+  require(one_limit.is(Ordering::kEqual), "the cells were held against several limits");
+  const Text limit = bytes(rows[0].get("limit_bytes"));
   if (only.empty()) {
-    return fmt::format(
-        "At {} there is no such cell among these {}: two graphs or one, the statuses "
-        "are those of forward with backward.",
-        bytes_text(limit), rows.size());
+    return say(
+        "At {} there is no such cell among these {}: whatever runs out in forward alone also "
+        "runs out with backward.",
+        {limit, whole(count_of(rows, "limit_bytes"))});
   }
-  return fmt::format(
-      "A loop over forward alone that keeps its last result holds two graphs while the next one is "
-      "built; backward frees its graph. By the closed form, at {} these run out in forward alone "
-      "and not with backward: {}. Running inference, or dropping the result, cures it.",
-      bytes_text(limit), only);
+  return say(
+      "A loop over forward alone that keeps its last result holds two graphs while the next "
+      "one is built; backward frees its graph. By the closed form, at {} these run out in "
+      "forward alone and not with backward: {}. Running inference, or dropping the result, "
+      "cures it.",
+      {limit, join(only, ", ")});
 }
 
 constexpr Question kQuestions[] = {

@@ -114,6 +114,10 @@ struct Sum {
   std::optional<double> device;
 };
 
+double stored_term(const Accumulation& e) {
+  return static_cast<double>(rounded(static_cast<float>(e.term), e.term_dtype));
+}
+
 Fields<Sum> fields() {
   using S = const Sum&;
   return {
@@ -122,10 +126,8 @@ Fields<Sum> fields() {
       {int_column("count", "additions"), [](S s) { return s.e.count; }},
       {text_column("term"), [](S s) { return exact(s.e.term); }},
       {text_column("term_stored", "stored as", "the term in its format"),
-       [](S s) {
-         const float stored = rounded(static_cast<float>(s.e.term), s.e.term_dtype);
-         return exact(static_cast<double>(stored));
-       }},
+       [](S s) { return exact(stored_term(s.e)); }},
+      {data_only(real_column("term_value", "", "", 17)), [](S s) { return stored_term(s.e); }},
       {text_column("sum", "", "every digit"), [](S s) { return exact(s.host.value); }},
       {data_only(real_column("value", "", "", 17)), [](S s) { return s.host.value; }},
       {real_column("error", "error", "", 6),

@@ -1,5 +1,6 @@
 // Questions about number formats: sums, mixed precision, normalisation, and what a step gains.
-#include <cmath>
+#include <algorithm>
+#include <set>
 
 #include "lab/precision/tables.h"
 #include "lab/report/question.h"
@@ -9,134 +10,173 @@ namespace {
 
 using Row = Evidence::Row;
 
-std::string sums(const Evidence& e) {
+Quantity size_of_error(const Row& row) {
+  const Quantity error = row.get("error");
+  return error.value < 0 ? -1.0 * error : error;
+}
+
+Text sums(const Evidence& e) {
   const auto sum = [&](const char* name) { return e.row("accumulation", {{"experiment", name}}); };
   const Row f32 = sum("1: f32 + f32"), f16 = sum("2: f16 + f16"), mixed = sum("3: f32 + f16"),
             cast = sum("4: f32 + f16, cast first");
-  const double stored = std::stod(mixed.text("term_stored"));
-  const bool same = mixed.text("sum") == cast.text("sum");
-  const bool stays = std::abs(f16.number("error")) > std::abs(mixed.number("error"));
-  return fmt::format(
-      "1000 times 0.01 is {} in float32, {} in float16, and {} when float16 terms are added in "
-      "float32{}. {} The mixed sum is {} 10 because 0.01 is stored as {}, not because of adding.",
-      f32.text("sum"), f16.text("sum"), mixed.text("sum"),
-      same ? ", whether the cast is written or implied" : "; with the cast written it is another",
-      stays ? "The accumulator's format decides the error more than the terms' does."
-            : "Here the accumulator's format does not decide the error.",
-      stored > 0.01 ? "above" : "below", mixed.text("term_stored"));
+  const Relation same = compare_texts(mixed, cast, "sum");
+  // What the sum of the stored terms is off by, before any addition rounds.
+  const Quantity exact = mixed.get("count") * mixed.get("term_value"),
+                 goal = f32.get("value") - f32.get("error");
+  const Relation stored = compare(mixed.get("term_value"), goal / mixed.get("count"));
+  return say("{} times {} is {} in float32, {} in float16, and {} when float16 terms are added in "
+             "float32{}. ",
+             {whole(f32.get("count")), f32.quote("term"), f32.quote("sum"), f16.quote("sum"),
+              mixed.quote("sum"),
+              same.is(Ordering::kEqual)
+                  ? because(same, ", which is the same with the cast written or implied")
+                  : say("; with the cast written it is {}", {cast.quote("sum")})}) +
+         compare(size_of_error(f16), size_of_error(mixed))
+             .say({.less = "Here the accumulator's format does not decide the error. ",
+                   .equal = "Here the accumulator's format does not decide the error. ",
+                   .more = "So the accumulator's format decides more of the error than the terms' "
+                           "does. "}) +
+         say("{} is stored as {}: ", {mixed.quote("term"), mixed.quote("term_stored")}) +
+         stored.say({.less = "that is below it, and the exact sum of such terms is ",
+                     .equal = "that is equal to it, and the exact sum of such terms is ",
+                     .more = "that is above it, and the exact sum of such terms is "}) +
+         say("{}.", {significant(exact, 10)});
 }
 
-std::string stalls(const Evidence& e) {
-  std::string out;
-  std::int64_t earliest = -1;
-  std::string where;
-  for (const Row& row : e.rows("accumulation")) {
-    const auto at = row.number_if("stalls_after");
-    if (!at) continue;
-    out += fmt::format("{}{} after {:.0f} additions, at {}", out.empty() ? "" : "; ",
-                       row.text("experiment"), *at, row.text("sum"));
-    if (earliest < 0 || static_cast<std::int64_t>(*at) < earliest) {
-      earliest = static_cast<std::int64_t>(*at);
-      where = row.text("experiment");
-    }
+Text stalls(const Evidence& e) {
+  const std::vector<Row> all = e.rows("accumulation");
+  std::vector<Row> rows;
+  for (const Row& row : all) {
+    if (row.has("stalls_after")) rows.push_back(row);
   }
-  if (out.empty()) return "None of these sums stops growing.";
-  return fmt::format(
-      "These sums stop growing: {}. The first to stop is {}: from there a term is "
-      "less than half the spacing of the format.",
-      out, where);
+  if (rows.empty()) {
+    return because(compare(count_of(all, "stalls_after"), Quantity::constant(0)),
+                   "None of these sums stops growing.");
+  }
+  std::vector<Text> list;
+  for (const Row& row : rows) {
+    list.push_back(
+        say("{} after {} additions, at {}",
+            {row.quote("experiment"), whole(row.get("stalls_after")), row.quote("sum")}));
+  }
+  const Row earliest = *std::ranges::min_element(
+      rows, {}, [](const Row& row) { return row.get("stalls_after").value; });
+  const Relation least = compare(earliest.get("stalls_after"), least_of(rows, "stalls_after"));
+  return say(
+      "These sums stop growing: {}. {} is {}: from there adding a term rounds back to the "
+      "sum itself.",
+      {join(list, "; "), because(least, "The earliest to stop"), earliest.quote("experiment")});
 }
 
-std::string dtypes(const Evidence& e) {
-  std::string out;
+Text dtypes(const Evidence& e) {
+  std::vector<Text> list;
   for (const char* format : {"f16", "bf16"}) {
     const auto dtype = [&](const char* value) {
-      return e.row("autocast", {{"autocast", format}, {"value", value}}).text("dtype");
+      return e.row("autocast", {{"autocast", format}, {"value", value}}).quote("dtype");
     };
-    out += fmt::format(
-        "{}under autocast to {} the parameters are {}, the first layer's output {}, ReLU's {}, the "
-        "layer norm's {}, the logits {}, the loss {} and the gradients {}",
-        out.empty() ? "" : "; ", format, dtype("parameter fc1.weight"), dtype("fc1"), dtype("relu"),
-        dtype("ln"), dtype("logits"), dtype("loss"), dtype("gradient fc1.weight"));
+    list.push_back(
+        say("{} the parameters are {}, the first layer's output {}, ReLU's {}, the layer "
+            "norm's {}, the logits {}, the loss {} and the gradients {}",
+            {e.row("autocast", {{"autocast", format}}).quote("autocast"),
+             dtype("parameter fc1.weight"), dtype("fc1"), dtype("relu"), dtype("ln"),
+             dtype("logits"), dtype("loss"), dtype("gradient fc1.weight")}));
   }
-  out[0] = 'U';
   const Row norm = e.row("autocast", {{"autocast", "f16"}, {"value", "ln"}});
-  return fmt::format("{}. Why the norm's is {}: {}.", out, norm.text("dtype"), norm.text("reason"));
+  return say("Under autocast to {}. Why the norm's is {}: {}.",
+             {join(list, "; under autocast to "), norm.quote("dtype"), norm.quote("reason")});
 }
 
-std::string norms(const Evidence& e) {
-  std::string out;
-  for (const char* format : {"f16", "bf16"}) {
-    std::string sensitive;
-    double lost = 0;
-    for (const Row& row : e.rows("norms", {{"norm", "layer norm"}, {"format", format}})) {
-      const std::string verdict = row.text("verdict"), step = row.text("step");
-      if (step == "all of them" || step == "none") continue;
-      lost = std::max(lost, row.number("lost_percent"));
-      const bool is_named = sensitive.find(step) != std::string::npos;
-      if (!is_named && (verdict.starts_with("sensitive") || verdict.starts_with("lost"))) {
-        sensitive += (sensitive.empty() ? "" : ", ") + step;
-      }
-    }
-    out += fmt::format(
-        "In {} {}, and {}. ", format == std::string_view("f16") ? "float16" : "bfloat16",
-        sensitive.empty() ? "no step is sensitive" : "these are sensitive: " + sensitive,
-        lost > 0 ? fmt::format("up to {:.0f} % of the rows are lost to overflow or to "
-                               "zero",
-                               lost)
-                 : "no row is lost to overflow");
+// Which steps of a layer norm are sensitive in a format, and how many rows are lost.
+Text sensitive_steps(const Evidence& e, const char* format, const char* name) {
+  std::vector<Row> rows;
+  std::vector<Text> sensitive;
+  std::set<std::string> named;
+  for (const Row& row : e.rows("norms", {{"norm", "layer norm"}, {"format", format}})) {
+    const std::string verdict = row.text("verdict"), step = row.text("step");
+    if (step == "all of them" || step == "none") continue;
+    rows.push_back(row);
+    const bool is_sensitive = verdict.starts_with("sensitive") || verdict.starts_with("lost");
+    if (is_sensitive && named.insert(step).second) sensitive.push_back(row.quote("step"));
   }
-  const Row half = e.row("formats", {{"format", "f16"}});
-  return fmt::format(
-      "Layer norm, one step at a time in the narrow format: {}Squares overflow float16 above "
-      "{:.1f}, "
-      "and 1e-5 is {} number there. So bfloat16 {} the range, and sums still want float32.",
-      out, half.number("largest_square"),
-      half.truth("epsilon_is_normal") ? "a normal" : "no normal",
-      e.row("formats", {{"format", "bf16"}}).number("max") > 1e30 ? "cures" : "does not cure");
+  require(!rows.empty(), "no step of a layer norm was tried by itself");
+  const Quantity lost = most_of(rows, "lost_percent");
+  return say("In {} {}, and ",
+             {name, sensitive.empty() ? Text("no step is sensitive")
+                                      : say("these are sensitive: {}", {join(sensitive, ", ")})}) +
+         compare(lost, Quantity::constant(0))
+             .say({.less = "the count of lost rows is below nothing. ",
+                   .equal = "no row is lost to overflow or to zero. ",
+                   .more = say("up to {} of the rows are lost to overflow or to zero. ",
+                               {percent(lost)})});
 }
 
-std::string formats(const Evidence& e) {
+Text norms(const Evidence& e) {
+  const Row half = e.row("formats", {{"format", "f16"}}),
+            bf16 = e.row("formats", {{"format", "bf16"}}),
+            single = e.row("formats", {{"format", "f32"}});
+  return say("Layer norm, one step at a time in the narrow format: {}{}float16 has squares of "
+             "numbers up to {}, and {} is {} number there. ",
+             {sensitive_steps(e, "f16", "float16"), sensitive_steps(e, "bf16", "bfloat16"),
+              decimal(half.get("largest_square"), 1),
+              significant(e.row("formats", {{"format", "f64"}}).get("epsilon_as"), 1),
+              half.truth("epsilon_is_normal") ? "a normal" : "no normal"}) +
+         compare_with_range(bf16.get("max") / single.get("max"), 0.9, 1.1)
+             .say({.less = "bfloat16 does not cure the range, which is below float32's.",
+                   .equal = "bfloat16 cures the range, which is about the same as float32's; its "
+                            "sums still want float32.",
+                   .more =
+                       "bfloat16 cures the range, which is above float32's; its sums still want "
+                       "float32."});
+}
+
+Text formats(const Evidence& e) {
   const Row f32 = e.row("formats", {{"format", "f32"}}),
             f16 = e.row("formats", {{"format", "f16"}}),
             bf16 = e.row("formats", {{"format", "bf16"}});
   const auto words = [](const char* name, const Row& row) {
-    return fmt::format("{}: {} exponent and {} mantissa bits, up to {:.4g}, spacing {:.2g} at 1",
-                       name, row.whole("exponent_bits"), row.whole("mantissa_bits"),
-                       row.number("max"), row.number("spacing_at_one"));
+    return say("{}: {} exponent and {} mantissa bits, up to {}, spacing {} next to one. ",
+               {name, whole(row.get("exponent_bits")), whole(row.get("mantissa_bits")),
+                significant(row.get("max"), 4), significant(row.get("spacing_at_one"), 2)});
   };
-  return fmt::format("{}. {}. {}. {}", words("float32", f32), words("float16", f16),
-                     words("bfloat16", bf16),
-                     bf16.number("spacing_at_one") > f16.number("spacing_at_one")
-                         ? "bfloat16 has float32's range and the coarser steps."
-                         : "float16 has the coarser steps.");
+  return words("float32", f32) + words("float16", f16) + words("bfloat16", bf16) +
+         compare_with_range(bf16.get("max") / f32.get("max"), 0.9, 1.1)
+             .say({.less = "bfloat16's range is below float32's",
+                   .equal = "bfloat16's range is about the same as float32's",
+                   .more = "bfloat16's range is above float32's"}) +
+         compare(bf16.get("spacing_at_one"), f16.get("spacing_at_one"))
+             .say({.less = ", and its steps are finer than float16's.",
+                   .equal = ", and its steps are equal to float16's.",
+                   .more = ", and its steps are coarser than float16's."});
 }
 
-std::string lower_precision(const Evidence& e) {
+Text lower_precision(const Evidence& e) {
   const Row low = e.largest("steps", {{"precision", "bf16"}, {"status", "ok"}}, "median_ms");
-  const Row full = e.row("steps", {{"precision", "fp32"},
-                                   {"size", low.text("size")},
-                                   {"context", low.whole("context")},
-                                   {"mode", low.text("mode")},
-                                   {"status", "ok"}});
-  const double speed = over(full.number("median_ms"), low.number("median_ms"));
-  const double spread = over(full.number("std_ms"), full.number("median_ms")) +
-                        over(low.number("std_ms"), low.number("median_ms"));
-  const std::string what =
-      std::abs(speed - 1.0) <= spread
-          ? fmt::format("no difference beyond the noise ({:.2f}x, noise {:.0f} %)", speed,
-                        100.0 * spread)
-      : speed > 1.0 ? fmt::format("{:.2f} times as fast", speed)
-                    : fmt::format("{:.2f} times slower", 1.0 / speed);
-  const double peak = over(low.number("peak_bytes"), full.number("peak_bytes"));
-  return fmt::format(
-      "{} {}, context {}: float32 takes {} and bfloat16 autocast {}: {}. The peak is {} against {} "
-      "({}). Against float64, gradients are off by {:.2g} in float32 and {:.2g} in bfloat16 "
-      "(relative, of norms).",
-      low.text("size"), low.text("mode"), low.whole("context"), full.duration("median_ms"),
-      low.duration("median_ms"), what, low.bytes("peak_bytes"), full.bytes("peak_bytes"),
-      std::abs(peak - 1.0) < 0.005 ? "the same" : fmt::format("{:+.0f} %", 100.0 * (peak - 1.0)),
-      full.number("gradient_error"), low.number("gradient_error"));
+  const Row full = e.beside(low, {{"precision", "fp32"}, {"status", "ok"}});
+  const auto time_of = [](const Row& row) {
+    return plus_minus(row.get("median_ms"), row.get("std_ms"));
+  };
+  const Quantity slow = time_of(full), fast = time_of(low),
+                 peak = 100.0 * (low.get("peak_bytes") / full.get("peak_bytes")) -
+                        Quantity::constant(100);
+  const auto deviation = [](const Row& row) { return duration(row.get("std_ms")); };
+  return say("{} {}, context {}: float32 takes {} (deviation {}) and bfloat16 autocast {} ({}): ",
+             {low.quote("size"), low.quote("mode"), whole(low.get("context")), duration(slow),
+              deviation(full), duration(fast), deviation(low)}) +
+         compare(fast, slow)
+             .say({.less = say("{} times as fast. ", {decimal(slow / fast)}),
+                   .equal = "the same. ",
+                   .unclear = "not apart beyond their noise. ",
+                   .more = say("slower, by {} times. ", {decimal(fast / slow)})}) +
+         say("The peak is {} in float32 and {} under autocast",
+             {bytes(full.get("peak_bytes")), bytes(low.get("peak_bytes"))}) +
+         compare_with_range(peak, -0.5, 0.5)
+             .say({.less = say(", less by {}. ", {percent(-1.0 * peak)}),
+                   .equal = ", about the same. ",
+                   .more = say(", more by {}. ", {percent(peak)})}) +
+         say("Against float64, gradients are off by {} in float32 and {} in bfloat16 (relative, of "
+             "norms).",
+             {significant(full.get("gradient_error"), 2),
+              significant(low.get("gradient_error"), 2)});
 }
 
 constexpr Question kQuestions[] = {

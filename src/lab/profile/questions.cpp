@@ -2,6 +2,8 @@
 #include <algorithm>
 #include <map>
 
+#include <fmt/format.h>
+
 #include "lab/profile/tables.h"
 #include "lab/report/question.h"
 
@@ -9,6 +11,14 @@ namespace tracestep {
 namespace {
 
 using Row = Evidence::Row;
+
+// Times of recorded steps come without their noise; differences within this share are not told
+// apart.
+constexpr double kNoise = 0.05;
+
+Quantity noisy(const Quantity& q) {
+  return plus_minus(q, kNoise * q);
+}
 
 // The profiled cell with the most work, whose label names its own tables.
 Row main_pass(const Evidence& e, const char* mode, const char* pass = "all") {
@@ -21,189 +31,242 @@ std::string label(const Row& row) {
                      row.text("attention"));
 }
 
-// Another row of the same table that equals `row` except for the cells in `other`.
-Row beside(const Evidence& e, const char* table, const Row& row, Evidence::Where other) {
-  for (const char* column : {"size", "mode", "precision", "ops", "attention"}) {
-    if (std::ranges::none_of(other, [&](const auto& o) { return o.first == column; })) {
-      other.emplace_back(column, row.text(column));
-    }
-  }
-  other.emplace_back("context", row.whole("context"));
-  return e.row(table, other);
+Text named(const Row& row) {
+  return say("{} context {} {} {} {} {}",
+             {row.quote("size"), whole(row.get("context")), row.quote("mode"),
+              row.quote("precision"), row.quote("ops"), row.quote("attention")});
 }
 
-std::string clocks(const Evidence& e) {
+Quantity share_of(const Quantity& part, const Quantity& all) {
+  return 100.0 * part / all;
+}
+
+Text clocks(const Evidence& e) {
   const Row row = e.largest("clocks", {{"mode", "step"}}, "plain_wall_ms");
-  const double cost = row.number("cost_percent");
-  std::string out = fmt::format(
-      "{}: a step that nobody records takes {} by the wall clock and {} from the first kernel's "
-      "start to the last one's end; in recorded steps kernels run for {} and {} lie between them. "
-      "Kernels are {:.0f} % of the wall. ",
-      label(row), row.duration("plain_wall_ms"), row.duration("plain_span_ms"),
-      row.duration("busy_ms"), row.duration("gaps_ms"), row.number("busy_percent"));
-  if (cost > 5.0) {
-    out += fmt::format(
-        "Recorded steps take {:.1f} % longer than plain ones, so a profile's wall "
-        "time is not the step's time.",
-        cost);
-  } else if (cost < -5.0) {
-    out += fmt::format(
-        "Recorded steps came out {:.1f} % shorter than plain ones: the machine was "
-        "not quiet, and the clocks agree no better than that.",
-        -cost);
-  } else {
-    out += fmt::format("Recording changes the wall time by {:.1f} %: profile and wall clock agree.",
-                       cost);
+  const Quantity wall = row.get("plain_wall_ms"), busy = row.get("busy_ms"),
+                 cost = share_of(row.get("wall_ms") - wall, wall), share = share_of(busy, wall);
+  Text out =
+      say("{}: a step that nobody records takes {} by the wall clock and {} from the first "
+          "kernel's start to the last one's end; in recorded steps kernels run for {} and "
+          "{} lie between them. ",
+          {named(row), duration(wall), duration(row.get("plain_span_ms")), duration(busy),
+           duration(row.get("gaps_ms"))});
+  const Relation fits = compare_with_range(share, 0, 101);
+  if (!fits.is(Ordering::kEqual)) {
+    return out + say("Kernels would be {} of the wall, {}: the two were not measured on the same "
+                     "quiet machine, and say nothing about each other.",
+                     {percent(share), because(fits, "more than there is")});
   }
-  return out;
+  out += say("Kernels are {} of the wall. ", {percent(share)});
+  return out +
+         compare_with_range(cost, -100 * kNoise, 100 * kNoise)
+             .say(
+                 {.less = say("Recorded steps came out shorter than plain ones, by {}: the machine "
+                              "was not quiet, and the two clocks cannot be compared.",
+                              {percent(-1.0 * cost)}),
+                  .equal = say("Recording changes the wall time by {}, within what such steps "
+                               "vary: profile and wall clock agree.",
+                               {signed_percent(cost)}),
+                  .unclear = "Whether recording costs time cannot be told.",
+                  .more = say("Recorded steps take longer than plain ones, by {}, so a profile's "
+                              "wall time is not the step's time.",
+                              {percent(cost)})});
 }
 
-std::string top_kernel(const Evidence& e) {
+Text top_kernel(const Evidence& e) {
   const Row all = main_pass(e, "step");
-  const Row forward = beside(e, "passes", all, {{"pass", "forward"}}),
-            backward = beside(e, "passes", all, {{"pass", "backward"}});
-  const std::string name = forward.text("top_kernel");
-  return fmt::format(
-      "{}: in forward {} takes {:.1f} % of the kernels' time in {:.0f} launches of one pass; in "
-      "backward {} takes {:.1f} % in {:.0f}. {}",
-      label(all), name, forward.number("top_percent"), forward.number("top_launches"),
-      backward.text("top_kernel"), backward.number("top_percent"), backward.number("top_launches"),
-      name == backward.text("top_kernel") ? "It is the same kernel in both."
-                                          : "They are different kernels.");
+  const Row forward = e.beside(all, {{"pass", "forward"}}),
+            backward = e.beside(all, {{"pass", "backward"}});
+  const auto top = [](const Row& row) {
+    return say(
+        "{} takes {} of the kernels' time in {} launches",
+        {row.quote("top_kernel"), percent(row.get("top_percent")), whole(row.get("top_launches"))});
+  };
+  const bool is_same = forward.text("top_kernel") == backward.text("top_kernel");
+  const Relation relation = compare_texts(forward, backward, "top_kernel");
+  return say("{}, one pass: in forward {}; in backward {}. {}",
+             {named(all), top(forward), top(backward),
+              because(relation,
+                      is_same ? "It is the same kernel in both." : "They are different kernels.")});
 }
 
-std::string other_kernels(const Evidence& e) {
+Text other_kernels(const Evidence& e) {
+  constexpr std::size_t kShown = 4;
   const Row all = main_pass(e, "step");
-  const std::vector<Row> kinds = e.rows("kinds@" + label(all));
-  std::string list;
-  double shown = 0;
-  for (std::size_t i = 0; i < std::min<std::size_t>(4, kinds.size()); ++i) {
-    shown += kinds[i].number("share_percent");
-    list += fmt::format("{}{} ({}, {})", i == 0 ? "" : ", ", kinds[i].text("op"),
-                        kinds[i].text("class"), percent_text(kinds[i].number("share_percent")));
+  std::vector<Row> kinds;
+  for (const Row& row : e.rows("kinds@" + label(all))) {
+    if (row.get("share_percent").value > 0) kinds.push_back(row);
   }
-  const double others = 100.0 - all.number("products_percent");
-  return fmt::format(
-      "{}: kernels that multiply no matrices take {:.1f} % of the kernels' time. The "
-      "longest are {}: {:.1f} % together. {}",
-      label(all), others, list, shown,
-      others > 50.0 ? "They take more than the matrix products do."
-                    : "The matrix products take more.");
+  require(!kinds.empty(), "no other kernel takes time");
+  std::ranges::stable_sort(kinds, std::greater{},
+                           [](const Row& row) { return row.get("share_percent").value; });
+  const Relation first = leads(kinds.front(), kinds, "share_percent");
+  kinds.resize(std::min(kShown, kinds.size()), kinds.front());
+  std::vector<Text> list;
+  for (const Row& row : kinds) {
+    list.push_back(say("{} ({}, {})",
+                       {row.quote("op"), row.quote("class"), percent(row.get("share_percent"))}));
+  }
+  const Quantity products = all.get("products_percent"),
+                 others = Quantity::constant(100) - products;
+  return say("{}: kernels that multiply no matrices take {} of the kernels' time. {} {}: {} "
+             "together. ",
+             {named(all), percent(others), because(first, "In order, the longest first:"),
+              join(list, ", "), percent(sum_of(kinds, "share_percent"))}) +
+         compare(noisy(products), noisy(others))
+             .say({.less = "The matrix products take less.",
+                   .equal = "The matrix products take as much.",
+                   .unclear = "The matrix products' part is not apart from that beyond noise.",
+                   .more = "The matrix products take more."});
 }
 
-std::string product_share(const Evidence& e) {
+Text product_share(const Evidence& e) {
   const Row step = main_pass(e, "step");
-  const Row inference = beside(e, "passes", step, {{"mode", "inference"}, {"pass", "all"}});
-  const double before = inference.number("products_percent"),
-               after = step.number("products_percent");
-  const double products = over(step.number("products_ms"), inference.number("products_ms"));
-  const double others = over(step.number("ms") - step.number("products_ms"),
-                             inference.number("ms") - inference.number("products_ms"));
-  const Row optimizer = beside(e, "passes", step, {{"pass", "optimizer"}});
-  return fmt::format(
-      "{}: matrix products take {:.1f} % of the kernels' time in inference and {:.1f} % in a "
-      "training step, so their share {}. Both parts of the fraction grow: matrix products take "
-      "{:.2f} times as long, as backward multiplies twice for each product of forward, and all "
-      "other kernels {:.2f} times; AdamW alone is {:.1f} % of the step's kernels.",
-      label(step), before, after,
-      after < before ? "falls, because the others grow more"
-                     : "rises, because the others grow less",
-      products, others, 100.0 * over(optimizer.number("ms"), step.number("ms")));
+  const Row inference = e.beside(step, {{"mode", "inference"}, {"pass", "all"}});
+  const auto others_of = [](const Row& row) { return row.get("ms") - row.get("products_ms"); };
+  const Quantity before = share_of(inference.get("products_ms"), inference.get("ms")),
+                 after = share_of(step.get("products_ms"), step.get("ms"));
+  const Quantity products = noisy(step.get("products_ms")) / noisy(inference.get("products_ms"));
+  const Quantity others = noisy(others_of(step)) / noisy(others_of(inference));
+  const Row optimizer = e.beside(step, {{"pass", "optimizer"}});
+  return say("{}: matrix products take {} of the kernels' time in inference and {} in a training "
+             "step. They take {} times as long in the step, and all other kernels {} times; AdamW "
+             "alone is {} of the step's kernels. ",
+             {named(step), percent(before), percent(after), decimal(products), decimal(others),
+              percent(share_of(optimizer.get("ms"), step.get("ms")))}) +
+         compare(products, others)
+             .say({.less = "So their share falls, because the others grow more. ",
+                   .equal = "Both grow alike. ",
+                   .unclear = "The two factors are not apart beyond noise, so neither is their "
+                              "share. ",
+                   .more = "So their share rises, because the others grow less. "}) +
+         compare_with_range(products, 2.5, 3.5)
+             .say({.less = "For products, with backward's beside forward's, that is below three "
+                           "times, which their FLOPs alone would give.",
+                   .equal = "For products that is about three times, as backward has two for each "
+                            "of forward.",
+                   .unclear = "For products, noise leaves open whether that is three times, which "
+                              "their FLOPs alone would give.",
+                   .more = "For products that is above three times, which their FLOPs alone would "
+                           "give."});
 }
 
-std::string softmax(const Evidence& e) {
+Text softmax(const Evidence& e) {
   const Row all = main_pass(e, "step");
   const Row row = e.row("attention@" + label(all),
                         {{"phase", "forward"}, {"part", "softmax, with scale and mask"}});
-  const double time = row.number("ms_of_products_percent"),
-               flops = row.number("flops_of_products_percent"),
-               bytes = row.number("bytes_of_products_percent");
-  return fmt::format(
-      "{}, forward: softmax with scale and mask takes {:.0f} % of the time of attention's two "
-      "products, with {:.1f} % of their FLOPs and {:.0f} % of their bytes. {} A product does 2·D "
-      "operations per score, not N³; the comparison is with attention's own products, not with all "
-      "products of the model.",
-      label(all), time, flops, bytes,
-      time > 3.0 * flops
-          ? "FLOPs do not predict the time: softmax reads and writes every score for "
-            "a handful of operations."
-          : "Here the time follows the FLOPs.");
+  const Quantity time = row.get("ms_of_products_percent"),
+                 flops = row.get("flops_of_products_percent"),
+                 moved = row.get("bytes_of_products_percent");
+  return say("{}, forward: softmax with scale and mask takes {} of the time of attention's own "
+             "products, with {} of their FLOPs and {} of their bytes. ",
+             {named(all), percent(time), percent(flops), percent(moved)}) +
+         compare_with_range(time / flops, 1.0 / 3, 3.0)
+             .say({.less = "Its time is below what its FLOPs would give.",
+                   .equal = "Here the time follows the FLOPs.",
+                   .more = "Its time is above what its FLOPs would give: softmax reads and writes "
+                           "every score for a handful of operations."}) +
+         " The comparison is with attention's products, not with all products of the model.";
 }
 
-std::string launches(const Evidence& e) {
+Text launches(const Evidence& e) {
   const std::vector<Row> rows = e.rows("launch_check");
-  std::string counts;
-  const Row all = main_pass(e, "step");
   for (const Row& row : rows) {
-    const std::string verdict = row.text("verdict");
-    if (verdict != "ok") {
-      return fmt::format("No: {} of {}: {} ran, {} expected ({}).", row.text("what"),
-                         row.text("cell"), row.number("ran"), row.number("expected"), verdict);
-    }
-    if (row.text("cell") == label(all) && row.text("what").ends_with("products, forward")) {
-      counts += fmt::format(" {} {} ({}).", row.number("ran"), row.text("what"), row.text("why"));
-    }
+    if (row.text("verdict") == "ok") continue;
+    return say("No: {} of {}: {} ran, {} expected ({}).",
+               {row.quote("what"), row.quote("cell"), whole(row.get("ran")),
+                whole(row.get("expected")), row.quote("verdict")});
   }
-  return fmt::format("Yes, in all {} checks. {}, one pass:{}", rows.size(), label(all), counts);
+  const Row all = main_pass(e, "step");
+  std::vector<Text> counts;
+  for (const Row& row : rows) {
+    if (row.text("cell") != label(all) || !row.text("what").ends_with("products, forward"))
+      continue;
+    counts.push_back(
+        say("{} {} ({})", {whole(row.get("ran")), row.quote("what"), row.quote("why")}));
+  }
+  const Relation every = compare(count_of(rows, "verdict", "ok"), count_of(rows, "verdict"));
+  return say("{} {} checks.", {because(every, "Yes, in all"), whole(count_of(rows, "verdict"))}) +
+         (counts.empty() ? Text() : say(" {}, one pass: {}.", {named(all), join(counts, "; ")}));
 }
 
-std::string bound(const Evidence& e) {
+Text bound(const Evidence& e) {
   const Row all = main_pass(e, "step");
-  double by_bytes = 0, by_flops = 0, worst = 0;
-  std::optional<Row> slowest;
+  std::vector<Row> by_bytes, by_flops, kernels;
   for (const Row& row : e.rows("matrix@" + label(all))) {
     const std::string part = row.text("component");
-    if (part == "gaps" || part == "total" || part == "overlap") continue;
-    if (row.text_or("bound", "").empty()) continue;
-    (row.text("bound") == "bytes" ? by_bytes : by_flops) += row.number("ms");
-    // The possible gain: the kernel's time beyond its roofline time.
-    const double lost = row.number("ms") * (1.0 - row.number("roof_percent") / 100.0);
-    if (lost > worst) {
-      worst = lost;
-      slowest = row;
-    }
+    if (part == "gaps" || part == "total" || part == "overlap" || !row.has("bound")) continue;
+    (row.text("bound") == "bytes" ? by_bytes : by_flops).push_back(row);
+    kernels.push_back(row);
   }
-  require(by_bytes + by_flops > 0, "the device's ceilings were not measured");
-  require(slowest.has_value(), "every kernel is above the measured roof, so the roof is too low");
-  const double whole = by_bytes + by_flops;
-  return fmt::format(
-      "{}: kernels bound by bytes take {:.0f} % of the kernels' time, those bound by arithmetic "
-      "{:.0f} %. {} Most time above the roofline is in {} of {} ({}): {} at {:.0f} % of its roof.",
-      label(all), 100.0 * by_bytes / whole, 100.0 * by_flops / whole,
-      by_bytes > by_flops ? "Moving bytes is the larger part." : "Arithmetic is the larger part.",
-      slowest->text("op"), slowest->text("component"), slowest->text("phase"),
-      slowest->duration("ms"), slowest->number("roof_percent"));
+  require(!kernels.empty(), "the device's ceilings were not measured");
+  const Quantity all_ms = sum_of(kernels, "ms");
+  const auto share = [&](const std::vector<Row>& rows) {
+    return rows.empty() ? Quantity::constant(0) : share_of(sum_of(rows, "ms"), all_ms);
+  };
+  const Quantity moving = share(by_bytes), arithmetic = share(by_flops);
+  Text out = say("{}: kernels bound by bytes take {} of the time of these kernels, those bound by "
+                 "arithmetic {}. ",
+                 {named(all), percent(moving), percent(arithmetic)}) +
+             compare(noisy(moving), noisy(arithmetic))
+                 .say({.less = "Moving bytes is the smaller part. ",
+                       .equal = "Both take as long. ",
+                       .unclear = "Neither is larger beyond noise. ",
+                       .more = "Moving bytes is the larger part. "});
+  // What a kernel would gain at its roof.
+  const auto lost = [](const Row& row) {
+    return row.get("ms").value * (1.0 - row.get("roof_percent").value / 100.0);
+  };
+  const Row worst = *std::ranges::max_element(kernels, {}, lost);
+  const Relation below = compare(worst.get("roof_percent"), Quantity::constant(100));
+  require(below.is(Ordering::kLess),
+          because(below, "every kernel is above the measured roof, so the roof is too low"));
+  return out +
+         say("{} of {} ({}) takes {}, where its roof would allow {}.",
+             {worst.quote("op"), worst.quote("component"), worst.quote("phase"),
+              duration(worst.get("ms")),
+              duration(worst.get("ms") * worst.get("roof_percent") / Quantity::constant(100))});
 }
 
-std::string components(const Evidence& e) {
+Text components(const Evidence& e) {
+  constexpr std::size_t kShown = 4;
   const Row all = main_pass(e, "step");
-  std::map<std::string, double> ms;
-  double total = 0;
+  std::map<std::string, std::vector<Row>> rows_of;
+  std::vector<Row> all_parts;
+  std::optional<Quantity> total;
   for (const Row& row : e.rows("matrix@" + label(all))) {
     const std::string component = row.text("component");
     if (component == "total") {
-      total = row.number("ms");
+      total = row.get("ms");
     } else {
-      ms[component.substr(0, component.find('.'))] += row.number("ms");
+      rows_of[component.substr(0, component.find('.'))].push_back(row);
+      all_parts.push_back(row);
     }
   }
-  require(total > 0, "the total of the matrix is missing");
-  double sum = 0;
-  std::vector<std::pair<double, std::string>> order;
-  for (const auto& [name, value] : ms) {
-    sum += value;
-    order.emplace_back(value, name);
+  require(total && total->value > 0 && !all_parts.empty(), "the total of the matrix is missing");
+  const Quantity sum = sum_of(all_parts, "ms");
+  struct Part {
+    Quantity ms;
+    Text name;
+  };
+  std::vector<Part> parts;
+  for (const auto& [name, rows] : rows_of) {
+    parts.push_back(
+        {sum_of(rows, "ms"), Text(Piece{name, Basis::kQuote, rows.front().formula("component")})});
   }
-  require(sum > 0.999 * total && sum < 1.001 * total,
-          fmt::format("the parts add up to {:.2f} % of the step", 100.0 * sum / total));
-  std::ranges::sort(order, std::greater{});
-  std::string list;
-  for (std::size_t i = 0; i < std::min<std::size_t>(4, order.size()); ++i) {
-    list += fmt::format("{}{} {:.1f} %", i == 0 ? "" : ", ", order[i].second,
-                        100.0 * order[i].first / total);
+  const Relation adds_up = compare_with_range(sum / *total, 0.999, 1.001);
+  require(adds_up.is(Ordering::kEqual),
+          say("the parts add up to {} of the step", {percent(share_of(sum, *total))}));
+  std::ranges::stable_sort(parts, std::greater{}, [](const Part& p) { return p.ms.value; });
+  parts.resize(std::min(kShown, parts.size()));
+  std::vector<Text> list;
+  for (const Part& part : parts) {
+    list.push_back(say("{} {}", {part.name, percent(share_of(part.ms, *total))}));
   }
-  return fmt::format("{}: {}. All parts, gaps between kernels among them, add up to the step's {}.",
-                     label(all), list, format_duration_ms(total));
+  return say("{}: {}. {} {}.",
+             {named(all), join(list, ", "),
+              because(adds_up, "All parts, gaps between kernels among them, add up to the step's"),
+              duration(*total)});
 }
 
 constexpr Question kQuestions[] = {

@@ -1,10 +1,14 @@
 #include "lab/report/evidence.h"
 
 #include <algorithm>
+#include <cctype>
+#include <cmath>
+#include <limits>
 
 #include <fmt/format.h>
 
-#include "base/units.h"
+#include "base/utf8.h"
+#include "spec/fields.h"
 
 namespace tracestep {
 namespace {
@@ -32,15 +36,40 @@ std::string words_of(const Evidence::Where& where) {
   return out;
 }
 
+// A reason in words of ours; it names tables and columns, not figures.
+Text reason(std::string words) {
+  return Text(Piece{std::move(words), Basis::kQuote});
+}
+
+// As formulas have it: in quotes unless it is a plain word.
+std::string name_in_formula(const std::string& name) {
+  const bool is_plain =
+      std::ranges::all_of(name, [](unsigned char c) { return std::isalnum(c) != 0 || c == '_'; });
+  return is_plain ? name : Json(name).dump();
+}
+
+constexpr std::size_t kLongestQuote = 60;
+
 }  // namespace
 
-void require(bool condition, const std::string& why) {
-  if (!condition) throw Unsupported(why);
+std::string list_of_rows(std::span<const std::size_t> rows, std::string_view comma,
+                         std::string_view to) {
+  std::string out;
+  for (std::size_t i = 0; i < rows.size();) {
+    std::size_t end = i + 1;
+    while (end < rows.size() && rows[end] == rows[end - 1] + 1) ++end;
+    const bool is_run = end - i > 2;
+    if (!is_run) end = i + 1;
+    out += fmt::format("{}{}", out.empty() ? "" : comma, rows[i]);
+    if (is_run) out += fmt::format("{}{}", to, rows[end - 1]);
+    i = end;
+  }
+  return out;
 }
 
 const Table& Evidence::table(std::string_view name) const {
   const auto found = std::ranges::find(tables_, name, &Table::name);
-  require(found != tables_.end(), fmt::format("this run has no table {}", name));
+  require(found != tables_.end(), reason(fmt::format("this run has no table {}", name)));
   return *found;
 }
 
@@ -68,9 +97,9 @@ std::vector<Evidence::Row> Evidence::rows(std::string_view name, const Where& wh
   for (std::size_t i = 0; i < t.rows.size(); ++i) {
     if (matches(t, i, where)) out.push_back(Row(*this, t, i));
   }
-  require(!out.empty(),
-          where.empty() ? fmt::format("the table {} is empty", name)
-                        : fmt::format("the table {} has no row with {}", name, words_of(where)));
+  require(!out.empty(), reason(where.empty() ? fmt::format("the table {} is empty", name)
+                                             : fmt::format("the table {} has no row with {}", name,
+                                                           words_of(where))));
   return out;
 }
 
@@ -78,12 +107,25 @@ Evidence::Row Evidence::row(std::string_view name, const Where& where) const {
   return rows(name, where).front();
 }
 
+Evidence::Row Evidence::beside(const Row& row, const Where& changed) const {
+  Where where = changed;
+  for (std::size_t i = 0; i < row.table_->columns.size(); ++i) {
+    const std::string& name = row.table_->columns[i].name;
+    const bool is_changed =
+        std::ranges::find(changed, name, &Where::value_type::first) != changed.end();
+    if (is_changed || find_field(name) == nullptr) continue;
+    where.emplace_back(name, row.table_->rows[row.index_][i]);
+  }
+  return this->row(row.table_->name, where);
+}
+
 Evidence::Row Evidence::largest(std::string_view name, const Where& where,
                                 std::string_view column) const {
   const std::vector<Row> all = rows(name, where);
   return *std::ranges::max_element(all, {}, [&](const Row& row) {
     const Json* cell = row.cell(column);  // looked at, not read: no part of the answer
-    return cell != nullptr && cell->is_number() ? cell->as_double() : -1.0;
+    const bool is_number = cell != nullptr && cell->is_number() && !std::isnan(cell->as_double());
+    return is_number ? cell->as_double() : -std::numeric_limits<double>::infinity();
   });
 }
 
@@ -93,63 +135,164 @@ const Json* Evidence::Row::cell(std::string_view column) const {
 }
 
 const Json& Evidence::Row::present(std::string_view column) const {
+  require_column(column);
   const Json* found = cell(column);
-  require(found != nullptr, fmt::format("the table {} has no column {}", table_->name, column));
-  require(!found->is_null(), fmt::format("the table {} is empty in row {}, column {}", table_->name,
-                                         index_ + 1, column));
   evidence_->note(*table_, index_, column);
+  require(!found->is_null(), reason(fmt::format("the column {} of the table {} is empty where it "
+                                                "is needed",
+                                                column, table_->name)));
   return *found;
 }
 
-double Evidence::Row::number(std::string_view column) const {
+void Evidence::Row::require_column(std::string_view column) const {
+  require(cell(column) != nullptr,
+          reason(fmt::format("the table {} has no column {}", table_->name, column)));
+}
+
+std::string Evidence::Row::formula(std::string_view column) const {
+  return formula_of({this, 1}, column);
+}
+
+Quantity Evidence::Row::get(std::string_view column) const {
   const Json& value = present(column);
-  require(value.is_number(), fmt::format("{} of {} is no number", column, table_->name));
-  return value.as_double();
+  require(value.is_number(), reason(fmt::format("{} of {} is no number", column, table_->name)));
+  return Quantity::exact(value.as_double(), formula(column));
+}
+
+Text Evidence::Row::quote(std::string_view column) const {
+  return Text(Piece{message_line(text(column), kLongestQuote), Basis::kQuote, formula(column)});
 }
 
 std::int64_t Evidence::Row::whole(std::string_view column) const {
   const Json& value = present(column);
-  require(value.is_int(), fmt::format("{} of {} is no whole number", column, table_->name));
+  require(value.is_int(), reason(fmt::format("{} of {} is no whole number", column, table_->name)));
   return value.as_int();
 }
 
 std::string Evidence::Row::text(std::string_view column) const {
   const Json& value = present(column);
-  require(value.is_string(), fmt::format("{} of {} is no text", column, table_->name));
+  require(value.is_string(), reason(fmt::format("{} of {} is no text", column, table_->name)));
   return value.as_string();
 }
 
 bool Evidence::Row::truth(std::string_view column) const {
   const Json& value = present(column);
-  require(value.is_bool(), fmt::format("{} of {} is neither true nor false", column, table_->name));
+  require(value.is_bool(),
+          reason(fmt::format("{} of {} is neither true nor false", column, table_->name)));
   return value.as_bool();
 }
 
 std::vector<double> Evidence::Row::numbers(std::string_view column) const {
   const Json& value = present(column);
-  require(value.is_array(), fmt::format("{} of {} is no list", column, table_->name));
+  require(value.is_array(), reason(fmt::format("{} of {} is no list", column, table_->name)));
+  require(!value.items().empty(), reason(fmt::format("{} of {} is empty", column, table_->name)));
   std::vector<double> out;
-  for (const Json& item : value.items()) out.push_back(item.as_double());
+  for (const Json& item : value.items()) {
+    require(item.is_number() && std::isfinite(item.as_double()),
+            reason(fmt::format("{} of {} has what is no number", column, table_->name)));
+    out.push_back(item.as_double());
+  }
   return out;
 }
 
-std::string Evidence::Row::bytes(std::string_view column) const {
-  return format_bytes(whole(column));
-}
-
-std::string Evidence::Row::duration(std::string_view column) const {
-  return format_duration_ms(number(column));
-}
-
-std::optional<double> Evidence::Row::number_if(std::string_view column) const {
-  const Json* found = cell(column);
-  if (found == nullptr || !found->is_number()) return std::nullopt;
-  return number(column);
+std::optional<Quantity> Evidence::Row::get_if(std::string_view column) const {
+  if (!has(column)) return std::nullopt;
+  return get(column);
 }
 
 std::string Evidence::Row::text_or(std::string_view column, std::string_view otherwise) const {
+  return has(column) ? text(column) : std::string(otherwise);
+}
+
+bool Evidence::Row::has(std::string_view column) const {
   const Json* found = cell(column);
-  return found != nullptr && found->is_string() ? text(column) : std::string(otherwise);
+  return found != nullptr && !found->is_null();
+}
+
+std::string formula_of(std::span<const Evidence::Row> rows, std::string_view column) {
+  std::vector<std::size_t> numbers;
+  for (const Evidence::Row& row : rows) numbers.push_back(row.index_ + 1);
+  return fmt::format("{}[{}].{}", name_in_formula(rows.front().table_->name), list_of_rows(numbers),
+                     column);
+}
+
+namespace {
+
+// `fold` of the column's values, named `function` in formulas.
+template <class Fold>
+Quantity folded(const char* function, std::span<const Evidence::Row> rows, std::string_view column,
+                Fold fold) {
+  std::vector<double> values;
+  for (const Evidence::Row& row : rows) values.push_back(row.get(column).value);
+  return Quantity::exact(fold(values), fmt::format("{}({})", function, formula_of(rows, column)));
+}
+
+double add_up(std::span<const double> values) {
+  double out = 0;
+  for (double v : values) out += v;
+  return out;
+}
+
+Quantity of_list(const char* function, const Evidence::Row& row, std::string_view column,
+                 double value) {
+  return Quantity::exact(value, fmt::format("{}({})", function, row.formula(column)));
+}
+
+}  // namespace
+
+Relation leads(const Evidence::Row& row, std::span<const Evidence::Row> rows,
+               std::string_view column) {
+  return compare(row.get(column), most_of(rows, column));
+}
+
+Relation compare_texts(const Evidence::Row& a, const Evidence::Row& b, std::string_view column) {
+  const std::string left = a.text(column), right = b.text(column);
+  const Ordering order = left == right  ? Ordering::kEqual
+                         : left < right ? Ordering::kLess
+                                        : Ordering::kMore;
+  const char* symbol = left == right ? "=" : left < right ? "<" : ">";
+  return {order, fmt::format("{} {} {}", a.formula(column), symbol, b.formula(column))};
+}
+
+Quantity sum_of(std::span<const Evidence::Row> rows, std::string_view column) {
+  return folded("sum", rows, column, add_up);
+}
+
+Quantity most_of(std::span<const Evidence::Row> rows, std::string_view column) {
+  return folded("max", rows, column, [](const auto& v) { return *std::ranges::max_element(v); });
+}
+
+Quantity least_of(std::span<const Evidence::Row> rows, std::string_view column) {
+  return folded("min", rows, column, [](const auto& v) { return *std::ranges::min_element(v); });
+}
+
+Quantity count_of(std::span<const Evidence::Row> rows, std::string_view column) {
+  rows.front().require_column(column);
+  const auto count =
+      std::ranges::count_if(rows, [&](const Evidence::Row& row) { return row.has(column); });
+  return Quantity::exact(static_cast<double>(count),
+                         fmt::format("count({})", formula_of(rows, column)));
+}
+
+Quantity count_of(std::span<const Evidence::Row> rows, std::string_view column,
+                  std::string_view value) {
+  const auto count =
+      std::ranges::count_if(rows, [&](const auto& row) { return row.text(column) == value; });
+  return Quantity::exact(
+      static_cast<double>(count),
+      fmt::format("count({}, {})", formula_of(rows, column), Json(value).dump()));
+}
+
+Quantity count_in(const Evidence::Row& row, std::string_view column) {
+  return of_list("count", row, column, static_cast<double>(row.numbers(column).size()));
+}
+
+Quantity most_in(const Evidence::Row& row, std::string_view column) {
+  return of_list("max", row, column, std::ranges::max(row.numbers(column)));
+}
+
+Quantity least_in(const Evidence::Row& row, std::string_view column) {
+  return of_list("min", row, column, std::ranges::min(row.numbers(column)));
 }
 
 }  // namespace tracestep

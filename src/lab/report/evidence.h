@@ -3,12 +3,12 @@
 
 #include <optional>
 #include <span>
-#include <stdexcept>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+#include "lab/report/quantity.h"
 #include "lab/report/table.h"
 
 namespace tracestep {
@@ -20,15 +20,6 @@ struct RowRef {
   std::vector<std::string> columns;
 };
 
-// The tables do not support an answer; what() says what they lack.
-class Unsupported : public std::runtime_error {
- public:
-  using std::runtime_error::runtime_error;
-};
-
-// Throws Unsupported with `why` unless the condition holds.
-void require(bool condition, const std::string& why);
-
 class Evidence {
  public:
   using Where = std::vector<std::pair<std::string_view, Json>>;  // column and value
@@ -36,19 +27,25 @@ class Evidence {
   class Row {
    public:
     // The cell; Unsupported when the column is missing, empty or of another kind.
-    double number(std::string_view column) const;
+    Quantity get(std::string_view column) const;  // exact
+    Text quote(std::string_view column) const;    // a long text is shortened
+    std::vector<double> numbers(std::string_view column) const;
+    // For choosing rows and branches. What is printed comes from get() and quote().
     std::int64_t whole(std::string_view column) const;
     std::string text(std::string_view column) const;
     bool truth(std::string_view column) const;
-    std::vector<double> numbers(std::string_view column) const;
-    std::string bytes(std::string_view column) const;     // "1.50 GiB"
-    std::string duration(std::string_view column) const;  // of milliseconds: "1.50 s"
     // nullopt when the cell is empty.
-    std::optional<double> number_if(std::string_view column) const;
+    std::optional<Quantity> get_if(std::string_view column) const;
     std::string text_or(std::string_view column, std::string_view otherwise) const;
+    bool has(std::string_view column) const;
+    // Throws Unsupported when the table has no such column.
+    void require_column(std::string_view column) const;
+    // The cell in a formula: "cells[3].flops".
+    std::string formula(std::string_view column) const;
 
    private:
     friend class Evidence;
+    friend std::string formula_of(std::span<const Row> rows, std::string_view column);
     Row(const Evidence& evidence, const Table& table, std::size_t index)
         : evidence_(&evidence), table_(&table), index_(index) {}
     const Json* cell(std::string_view column) const;
@@ -64,9 +61,12 @@ class Evidence {
   // The first row with these cells. Throws Unsupported when the table or the row is missing.
   Row row(std::string_view table, const Where& where) const;
   std::optional<Row> find(std::string_view table, const Where& where) const;
+  // The row of the same table for the same run (the columns of spec/fields.h), except for these
+  // cells. Throws Unsupported when there is none.
+  Row beside(const Row& row, const Where& changed) const;
   // All rows with these cells; throws Unsupported when there are none.
   std::vector<Row> rows(std::string_view table, const Where& where = {}) const;
-  // Of those, the row whose `column` is largest.
+  // Of those, the row whose `column` is largest, the first of equal ones.
   Row largest(std::string_view table, const Where& where, std::string_view column) const;
 
   // The rows read so far, in order of first use.
@@ -79,5 +79,30 @@ class Evidence {
   std::span<const Table> tables_;
   mutable std::vector<RowRef> used_;  // filled by the const reading functions
 };
+
+// "1,4-6": row numbers, runs of three and more as a range.
+std::string list_of_rows(std::span<const std::size_t> rows, std::string_view comma = ",",
+                         std::string_view to = "-");
+// A column of rows of one table in a formula: "kinds[1,4-6].ms".
+std::string formula_of(std::span<const Evidence::Row> rows, std::string_view column);
+
+// "a = max(b)": this row has the most of all of them.
+Relation leads(const Evidence::Row& row, std::span<const Evidence::Row> rows,
+               std::string_view column);
+// "a = b" or "a < b" of the same column with texts, in order of the alphabet.
+Relation compare_texts(const Evidence::Row& a, const Evidence::Row& b, std::string_view column);
+// Of one column of rows of one table; `rows` has at least one.
+Quantity sum_of(std::span<const Evidence::Row> rows, std::string_view column);
+Quantity most_of(std::span<const Evidence::Row> rows, std::string_view column);
+Quantity least_of(std::span<const Evidence::Row> rows, std::string_view column);
+// How many of the rows have something there.
+Quantity count_of(std::span<const Evidence::Row> rows, std::string_view column);
+// How many of the rows say `value`.
+Quantity count_of(std::span<const Evidence::Row> rows, std::string_view column,
+                  std::string_view value);
+// The numbers in a cell that has a list.
+Quantity count_in(const Evidence::Row& row, std::string_view column);
+Quantity most_in(const Evidence::Row& row, std::string_view column);
+Quantity least_in(const Evidence::Row& row, std::string_view column);
 
 }  // namespace tracestep

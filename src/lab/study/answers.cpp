@@ -35,9 +35,13 @@ Answer answer(const Question& question, std::span<const Table> tables) {
     out.text = question.compose(evidence);
   } catch (const Unsupported& missing) {
     out.refused = true;
-    out.text = fmt::format("No answer: {}.", missing.what());
+    out.text = say("No answer: {}.", {missing.why()});
   }
   out.rows = evidence.used();
+  for (const RowRef& ref : out.rows) {
+    const Table& table = *std::ranges::find(tables, ref.table, &Table::name);
+    out.standing = std::max(out.standing, standing_of(table, ref.row));
+  }
   return out;
 }
 
@@ -47,24 +51,37 @@ std::vector<Answer> answer_all(std::span<const Table> tables) {
   return out;
 }
 
-namespace {
+std::string_view name_of(Standing standing) {
+  switch (standing) {
+    case Standing::kSound: return "sound";
+    case Standing::kSingle: return "single sample";
+    case Standing::kInterrupted: return "interrupted";
+    case Standing::kDoubtful: return "doubtful";
+    case Standing::kInvalid: return "invalid";
+  }
+  return "?";
+}
 
-// "1, 4, 7 to 12"
-std::string list_of(const std::vector<std::size_t>& rows) {
-  std::string out;
-  for (std::size_t i = 0; i < rows.size();) {
-    std::size_t end = i + 1;
-    while (end < rows.size() && rows[end] == rows[end - 1] + 1) ++end;
-    const bool is_run = end - i > 2;
-    if (!is_run) end = i + 1;
-    out += fmt::format("{}{}", out.empty() ? "" : ", ", rows[i]);
-    if (is_run) out += fmt::format(" to {}", rows[end - 1]);
-    i = end;
+Standing standing_of(const Table& table, std::size_t row) {
+  Standing out = Standing::kSound;
+  const auto worse = [&](Standing standing) { out = std::max(out, standing); };
+  for (std::size_t i = 0; i < table.columns.size(); ++i) {
+    const Json& cell = table.rows[row][i];
+    const std::string& name = table.columns[i].name;
+    if (cell.is_string() && (name == "validity" || name == "verdict")) {
+      const std::string& verdict = cell.as_string();
+      if (verdict.starts_with("invalid")) worse(Standing::kInvalid);
+      if (verdict.starts_with("doubt")) worse(Standing::kDoubtful);
+    }
+    if (cell.is_string() && name == "status" && cell.as_string() == "interrupted") {
+      worse(Standing::kInterrupted);
+    }
+    const bool is_alone =
+        cell.is_array() && name.ends_with("samples_ms") && cell.items().size() == 1;
+    if (is_alone) worse(Standing::kSingle);
   }
   return out;
 }
-
-}  // namespace
 
 std::string rests_on(const Answer& answer) {
   std::vector<std::pair<std::string, std::vector<std::size_t>>> by_table;
@@ -75,24 +92,45 @@ std::string rests_on(const Answer& answer) {
   std::vector<std::string> words;
   words.reserve(by_table.size());
   for (const auto& [table, rows] : by_table) {
-    words.push_back(
-        fmt::format("{} {} {}", table, rows.size() == 1 ? "row" : "rows", list_of(rows)));
+    words.push_back(fmt::format("{} {} {}", table, rows.size() == 1 ? "row" : "rows",
+                                list_of_rows(rows, ", ", " to ")));
   }
   return fmt::format("{}", fmt::join(words, "; "));
 }
 
+namespace {
+
+Json pieces_of(const Text& text) {
+  Json out = Json::array();
+  for (const Piece& piece : text.pieces()) {
+    Json json = Json::Object{{"text", piece.words}};
+    const char* const names[] = {"", "figure", "relation", "quote"};
+    if (!piece.formula.empty()) json[names[static_cast<std::size_t>(piece.basis)]] = piece.formula;
+    out.push_back(std::move(json));
+  }
+  return out;
+}
+
+}  // namespace
+
 Table answers_table(std::span<const Answer> answers) {
   Table table{.name = "answers", .title = "Questions, and what this run says"};
-  table.columns = {text_column("id"),
-                   text_column("topic"),
-                   text_column("question"),
-                   {.name = "refused", .kind = ColumnKind::kBool},
-                   text_column("answer", {}, "or why there is none"),
-                   text_column("rests_on", "rests on", "tables and rows, counted from 1"),
-                   {.name = "rows",
-                    .kind = ColumnKind::kStructured,
-                    .description = "the same for programs, counted from 0, with the columns read"},
-                   text_column("command", {}, "measures the rows again")};
+  table.columns = {
+      text_column("id"),
+      text_column("topic"),
+      text_column("question"),
+      {.name = "refused", .kind = ColumnKind::kBool},
+      text_column("answer", {}, "or why there is none"),
+      text_column("rests_on", "rests on", "tables and rows, counted from 1"),
+      {.name = "rows",
+       .kind = ColumnKind::kStructured,
+       .description = "the same for programs, counted from 0, with the columns read"},
+      text_column("standing", {}, "of the worst of these rows"),
+      {.name = "pieces",
+       .kind = ColumnKind::kStructured,
+       .description = "the answer, piece by piece; figures, comparisons and quotations "
+                      "with the formula that gives them"},
+      text_column("command", {}, "measures the rows again")};
   for (const Answer& a : answers) {
     Json rows = Json::array();
     for (const RowRef& ref : a.rows) {
@@ -102,8 +140,8 @@ Table answers_table(std::span<const Answer> answers) {
                                   {"row", static_cast<std::int64_t>(ref.row)},
                                   {"columns", std::move(columns)}});
     }
-    table.add_row(
-        {a.id, a.topic, a.question, a.refused, a.text, rests_on(a), std::move(rows), a.command});
+    table.add_row({a.id, a.topic, a.question, a.refused, a.text.words(), rests_on(a),
+                   std::move(rows), name_of(a.standing), pieces_of(a.text), a.command});
   }
   return table;
 }

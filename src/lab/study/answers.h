@@ -1,5 +1,6 @@
-// Answers to the questions of the study, composed from a run's own tables: every figure is read
-// from a row that the answer names, and a question that the rows cannot answer gets no answer.
+// Answers to the questions of the study, composed from a run's own tables: every figure and every
+// comparison is made from rows that the answer names, and a question that the rows cannot answer
+// gets no answer.
 #pragma once
 
 #include <span>
@@ -11,12 +12,25 @@
 
 namespace tracestep {
 
+// What the rows under an answer are worth, best first.
+enum class Standing {
+  kSound,
+  kSingle,       // a time from a single sample
+  kInterrupted,  // ended before its samples were taken
+  kDoubtful,     // the validity checker doubts a row
+  kInvalid,      // or finds that it is not what its label says
+};
+std::string_view name_of(Standing standing);
+// From what the row says of itself: its columns validity, status and samples or steps.
+Standing standing_of(const Table& table, std::size_t row);
+
 struct Answer {
   std::string id, topic, question;
-  std::string text;  // the answer, or why there is none
+  Text text;  // the answer, or why there is none
   std::vector<RowRef> rows;
   bool refused = false;
-  std::string command;  // measures the rows again
+  Standing standing = Standing::kSound;  // of the worst of its rows
+  std::string command;                   // measures the rows again
 };
 
 // The questions of every subject, in the order of a report.
@@ -27,7 +41,9 @@ std::span<const Question> other_questions();
 Answer answer(const Question& question, std::span<const Table> tables);
 std::vector<Answer> answer_all(std::span<const Table> tables);
 
-// Rows: questions; columns: the rows an answer uses, as text for people and as a list for programs.
+// Rows: questions; columns: the rows an answer uses, as text for people and as a list for programs,
+// and the pieces of the text with the formula of each figure and comparison
+// (lab/report/quantity.h).
 Table answers_table(std::span<const Answer> answers);
 // "clocks row 2, passes rows 1 and 4": the first row of a table is 1.
 std::string rests_on(const Answer& answer);

@@ -6,12 +6,18 @@
 namespace tracestep {
 namespace {
 
+// " (doubtful)": what the rows of an answer are worth, unless they are sound.
+std::string warning(const Answer& a) {
+  if (a.refused || a.standing == Standing::kSound) return {};
+  return fmt::format(" ({})", name_of(a.standing));
+}
+
 std::string answers_page(std::span<const Answer> answers) {
   std::string out, topic;
   for (const Answer& a : answers) {
     if (a.topic != topic) out += fmt::format("\n### {}\n", topic = a.topic);
-    out += fmt::format("\n**{}** {}\n", a.question, a.text);
-    if (!a.refused) out += fmt::format("Rests on {}; ", rests_on(a));
+    out += fmt::format("\n**{}** {}\n", a.question, a.text.words());
+    if (!a.refused) out += fmt::format("Rests on {}{}; ", rests_on(a), warning(a));
     out +=
         fmt::format("{} `{}`.\n", a.refused ? "Measure it with" : "measure again with", a.command);
   }
@@ -24,7 +30,7 @@ std::string answers_text(std::span<const Answer> answers) {
   std::string out, topic;
   for (const Answer& a : answers) {
     if (a.topic != topic) out += fmt::format("\n== {}\n", topic = a.topic);
-    out += fmt::format("\n{}\n  {}\n", a.question, a.text);
+    out += fmt::format("\n{}{}\n  {}\n", a.question, warning(a), a.text.words());
   }
   return out;
 }

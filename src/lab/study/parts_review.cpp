@@ -18,7 +18,20 @@ std::vector<ResultRow> rows_of(const std::vector<StudyCell>& cells, const Json& 
   return out;
 }
 
-StudySection validity_section(const std::vector<ResultRow>& rows) {
+// Verdicts on rows, as the column "validity" of the tables that show them.
+void add_validity(std::vector<StudySection>& sections, std::string_view table,
+                  std::span<const std::string> verdicts) {
+  for (StudySection& section : sections) {
+    for (Table& found : section.tables) {
+      if (found.name != table || found.rows.size() != verdicts.size()) continue;
+      found.columns.push_back(text_column("validity", {}, "by the validity checker"));
+      for (std::size_t i = 0; i < verdicts.size(); ++i) found.rows[i].push_back(verdicts[i]);
+    }
+  }
+}
+
+StudySection validity_section(const std::vector<ResultRow>& rows,
+                              std::vector<std::string>& summaries) {
   Table table{.name = "validity", .title = "What the validity checker says of every timed cell"};
   table.columns = {text_column("cell"), text_column("verdict"), text_column("why")};
   std::vector<std::vector<Verdict>> verdicts;
@@ -28,7 +41,8 @@ StudySection validity_section(const std::vector<ResultRow>& rows) {
   for (std::size_t i = 0; i < rows.size(); ++i) {
     std::string why;
     for (const Verdict& v : verdicts[i]) why += (why.empty() ? "" : "; ") + v.text;
-    table.add_row({rows[i].label(), summary_of(verdicts[i]), why.empty() ? Json() : Json(why)});
+    summaries.push_back(summary_of(verdicts[i]));
+    table.add_row({rows[i].label(), summaries.back(), why.empty() ? Json() : Json(why)});
   }
   return {.id = "validity",
           .title = "Is each time what its label says?",
@@ -65,7 +79,14 @@ void review_part(StudyContext& context) {
   const Json& environment = context.machine.environment;
   std::vector<ResultRow> rows = rows_of(context.cells, environment);
   for (ResultRow& row : rows_of(context.scaling, environment)) rows.push_back(std::move(row));
-  if (!rows.empty()) context.sections.push_back(validity_section(rows));
+  if (!rows.empty()) {
+    std::vector<std::string> summaries;
+    context.sections.push_back(validity_section(rows, summaries));
+    const std::span<const std::string> verdicts = summaries;
+    add_validity(context.sections, "cells", verdicts.first(context.cells.size()));
+    add_validity(context.sections, "time", verdicts.first(context.cells.size()));
+    add_validity(context.sections, "scaling", verdicts.subspan(context.cells.size()));
+  }
   context.sections.push_back(published_section(context, std::move(rows)));
 }
 

@@ -113,6 +113,8 @@ Fields<StudyCell> time_fields() {
                    [](C c) { return c.result.device_span_ms; }),
           ok_field(ms("busy_ms", "busy", "kernels alone, in a separate step"),
                    [](C c) { return c.result.device_busy_ms; }),
+          ok_field(reals_column("samples_ms", "every timed step"),
+                   [](C c) { return list_of(c.result.samples_ms); }),
           ok_field(int_column("steps", "n", "timed"),
                    [](C c) { return std::ssize(c.result.samples_ms); }),
           ok_field(real_column("tokens_per_s", "tokens/s", "", 0),

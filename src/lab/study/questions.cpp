@@ -6,42 +6,59 @@ namespace {
 
 using Row = Evidence::Row;
 
-std::string training(const Evidence& e) {
+Text training(const Evidence& e) {
   const bool had_memory = !e.find("parts", {{"part", "training"}, {"status", "out of memory"}});
   require(had_memory, "training ran out of memory");
   const std::vector<Row> rows = e.rows("training");
   require(rows.size() >= 2, "there is one step only");
-  const double first = rows.front().number("loss"), last = rows.back().number("loss");
-  std::string out = fmt::format("After {} steps the loss is {:.3f}, from {:.3f}. ",
-                                rows.back().whole("step"), last, first);
-  if (!(last < first)) return out + "The model did not learn.";
-  if (const auto validation = rows.back().number_if("validation_loss")) {
-    out += fmt::format("On text that is not trained on it is {:.3f}. ", *validation);
+  const Row& end = rows.back();
+  const Quantity first = rows.front().get("loss"), last = end.get("loss");
+  Text out = say("After {} steps the loss is {}, from {}. ",
+                 {whole(end.get("step")), decimal(last, 3), decimal(first, 3)});
+  if (const auto validation = end.get_if("validation_loss")) {
+    out += say("On text that is not trained on it is {}. ", {decimal(*validation, 3)});
   }
-  return out + (last < 0.8 * first ? "The model learns." : "The model learns, but little so far.");
+  return out + compare_with_range(last / first, 0.8, 1.0)
+                   .say({.less = "It falls clearly: the model learns.",
+                         .equal = "It falls little so far, if at all.",
+                         .more = "It rises: the model does not learn."});
 }
 
-std::string published(const Evidence& e) {
-  std::int64_t cells = 0, agree = 0, explainable = 0, suspicious = 0, most = 0;
-  std::string worst;
-  for (const Row& row : e.rows("published")) {
-    cells += row.whole("cells");
-    agree += row.whole("agree");
-    explainable += row.whole("explainable");
-    suspicious += row.whole("suspicious");
-    if (row.whole("suspicious") > most) {
-      most = row.whole("suspicious");
-      worst = fmt::format("study {}, {}", row.text("study"), row.text("table"));
-    }
+// What was held against times of this run, and how that came out.
+Text held_against_ours(const std::vector<Row>& rows) {
+  const Quantity compared = sum_of(rows, "compared"), agree = sum_of(rows, "agree"),
+                 nothing = Quantity::constant(0);
+  const Relation any = compare(compared, nothing), some = compare(agree, nothing);
+  require(!any.is(Ordering::kLess), "a count that it needs is negative");
+  if (any.is(Ordering::kEqual)) {
+    return because(any,
+                   "None of the published times could be held against that cell in this run, "
+                   "so nothing is said of their agreement. ");
   }
-  require(cells > 0, "there are no published cells");
-  return fmt::format(
-      "Of {} published figures {} agree with this run or with the program, {} differ for a reason "
-      "that their own figures show, and {} are suspicious{}. {}",
-      cells, agree, explainable, suspicious,
-      most > 0 ? fmt::format(" (most of them in {})", worst) : "",
-      agree == 0 ? "None was held against a cell of the same size here."
-                 : "Agreement is up to the pace of the two devices.");
+  return say("{} of {} published times could be held against that cell in this run, each at the "
+             "pace "
+             "of the two devices that the other cells show: ",
+             {whole(compared), whole(sum_of(rows, "times"))}) +
+         some.say({.equal = "none agrees. ", .more = say("{} agree. ", {whole(agree)})});
+}
+
+Text published(const Evidence& e) {
+  const std::vector<Row> rows = e.rows("published");
+  const Quantity statuses = sum_of(rows, "statuses"), suspicious = sum_of(rows, "suspicious");
+  Text out =
+      held_against_ours(rows) +
+      say("Of {} cells that ran out of memory, the closed form of their label says so for "
+          "{}. By their own figures, {} of all {} are not what their label says and show "
+          "why; {} are suspicious",
+          {whole(statuses), whole(sum_of(rows, "statuses_agree")),
+           whole(sum_of(rows, "explainable")), whole(sum_of(rows, "cells")), whole(suspicious)});
+  if (suspicious.value > 0) {
+    const Row worst = e.largest("published", {}, "suspicious");
+    out += say(", {} in study {}, {}",
+               {because(leads(worst, rows, "suspicious"), "most of them from one table"),
+                worst.quote("study"), worst.quote("table")});
+  }
+  return out + say(". {} were not compared with anything.", {whole(sum_of(rows, "not_compared"))});
 }
 
 constexpr Question kOther[] = {

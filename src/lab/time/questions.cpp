@@ -1,9 +1,8 @@
 // Questions about the time of whole steps: passes, warm-up, noise, sizes, contexts.
 #include <algorithm>
-#include <cmath>
-#include <map>
+#include <set>
 
-#include "lab/measure/statistics.h"
+#include "lab/measure/noise.h"
 #include "lab/report/question.h"
 #include "lab/time/tables.h"
 
@@ -16,206 +15,244 @@ Row step_row(const Evidence& e) {
   return e.largest("cells", {{"mode", "step"}, {"ops", "fused"}, {"status", "ok"}}, "flops");
 }
 
-Row same_cell(const Evidence& e, const Row& like, const char* mode, const char* ops = "fused") {
-  return e.row("cells", {{"size", like.text("size")},
-                         {"context", like.whole("context")},
-                         {"mode", mode},
-                         {"ops", ops},
-                         {"status", "ok"}});
+Text label(const Row& row) {
+  return say("{} at context {}, batch {}",
+             {row.quote("size"), whole(row.get("context")), whole(row.get("batch"))});
 }
 
-std::string label(const Row& row) {
-  return fmt::format("{} at context {}, batch {}", row.text("size"), row.whole("context"),
-                     row.whole("batch"));
+// "forward 23.0 % of 6 samples"
+Text spread(const char* name, const Row& row) {
+  return say("{} {} of {} samples", {name, percent(spread_percent_in(row, "samples_ms")),
+                                     whole(count_in(row, "samples_ms"))});
 }
 
-// How far the samples of a cell lie apart, in percent of their median.
-double spread_percent(const Row& row) {
-  const std::vector<double> samples = row.numbers("samples_ms");
-  return 100.0 * over(max_of(samples) - min_of(samples), median_of(samples));
-}
-
-std::string pass_times(const Evidence& e) {
-  const Row step = step_row(e), forward = same_cell(e, step, "forward"),
-            both = same_cell(e, step, "forward-backward");
-  const std::vector<double> f = forward.numbers("samples_ms"), fb = both.numbers("samples_ms"),
-                            s = step.numbers("samples_ms");
-  require(min_of(fb) > max_of(f),
-          fmt::format("steps with backward ({} at least) are not all longer than forward alone ({} "
-                      "at most), so their difference says nothing",
-                      format_duration_ms(min_of(fb)), format_duration_ms(max_of(f))));
-  const double forward_ms = median_of(f), backward_ms = median_of(fb) - forward_ms,
-               optimizer_ms = median_of(s) - median_of(fb);
-  const double ratio = over(backward_ms, forward_ms);
-  std::string out = fmt::format(
-      "{}: forward takes {}, backward {} (forward and backward together less forward). Backward is "
-      "{:.2f} times forward; both together are {:.2f} times forward, which is another ratio. ",
-      label(step), format_duration_ms(forward_ms), format_duration_ms(backward_ms), ratio,
-      over(median_of(fb), forward_ms));
-  out += ratio > 1.6 && ratio < 2.4
-             ? "That is near two, the ratio of their matrix products. "
-             : "That is not near two, the ratio of their matrix products: other work or waiting "
-               "takes part. ";
-  out += min_of(s) > max_of(fb)
-             ? fmt::format("AdamW adds {}. ", format_duration_ms(optimizer_ms))
-             : fmt::format(
-                   "AdamW's part cannot be told: a whole step's median is {} away, and the "
-                   "samples overlap. ",
-                   format_duration_ms(std::abs(optimizer_ms)));
-  out += fmt::format(
-      "The samples lie within {:.1f} % (forward), {:.1f} % and {:.1f} % (whole step) "
-      "of their medians, {} of each.",
-      spread_percent(forward), spread_percent(both), spread_percent(step), s.size());
+// What AdamW adds to a step, or what a profile of the same cell says when noise hides it.
+Text optimizer_part(const Evidence& e, const Row& step, const Quantity& s, const Quantity& fb) {
+  const Relation longer = compare(s, fb);
+  if (longer.is(Ordering::kMore)) {
+    return because(longer, "A whole step takes longer: ") +
+           say("AdamW adds {}. ", {duration(s - fb)});
+  }
+  require(!longer.is(Ordering::kLess),
+          say("a whole step ({}) is {}, which cannot be",
+              {duration(s), because(longer, "shorter than its forward and backward")}));
+  Text out = because(longer,
+                     "AdamW's part cannot be told: the times of a whole step and of forward "
+                     "and backward are not apart beyond their noise. ");
+  const auto profiled = e.find("passes", {{"size", step.text("size")},
+                                          {"context", step.whole("context")},
+                                          {"mode", "step"},
+                                          {"ops", step.text("ops")},
+                                          {"pass", "optimizer"},
+                                          {"status", "ok"}});
+  if (profiled) {
+    out +=
+        say("In the profile of that cell its kernels take {}. ", {duration(profiled->get("ms"))});
+  }
   return out;
 }
 
-std::string warm_up(const Evidence& e) {
+Text pass_times(const Evidence& e) {
+  const Row step = step_row(e), forward = e.beside(step, {{"mode", "forward"}, {"status", "ok"}}),
+            with_backward = e.beside(step, {{"mode", "forward-backward"}, {"status", "ok"}});
+  const Quantity f = median_in(forward, "samples_ms"), fb = median_in(with_backward, "samples_ms"),
+                 s = median_in(step, "samples_ms");
+  const Relation longer = compare(fb, f);
+  require(longer.is(Ordering::kMore),
+          say("forward with backward ({}) is {}, so their difference says nothing",
+              {duration(fb), because(longer, "not longer than forward alone beyond noise")}));
+  const Quantity ratio = (fb - f) / f;
+  const char* const kProducts = ", the ratio of their matrix products";
+  return say("{}: forward takes {}, backward {} (forward and backward together, minus forward). "
+             "Backward is {} times forward; together they are {} times forward, which is another "
+             "ratio. ",
+             {label(step), duration(f), duration(fb - f), decimal(ratio), decimal(fb / f)}) +
+         compare_with_range(ratio, 1.6, 2.4)
+             .say({.less = Text("Backward is below twice forward") + kProducts +
+                           ": work beside the products, or waiting, takes part. ",
+                   .equal = Text("That is about twice") + kProducts + ". ",
+                   .unclear = Text("Noise leaves open whether that is twice") + kProducts + ". ",
+                   .more = Text("Backward is above twice forward") + kProducts +
+                           ": work beside the products, or waiting, takes part. "}) +
+         optimizer_part(e, step, s, fb) +
+         say("From first to last in size, samples lie apart by this much of their median: {}, {}, "
+             "{}.",
+             {spread("forward", forward), spread("with backward", with_backward),
+              spread("whole step", step)});
+}
+
+Text warm_up(const Evidence& e) {
   const Row cold = e.row("warmup", {{"warmup", 0}, {"status", "ok"}});
   const Row warm = e.largest("warmup", {{"status", "ok"}}, "warmup");
-  require(warm.whole("warmup") > 0, "no row has warm-up steps");
-  const double settled = warm.number("median_ms"), first = cold.number("first_ms");
-  std::int64_t unsettled = 0;
-  for (const Row& row : e.rows("warmup", {{"status", "ok"}})) {
-    unsettled = std::max(unsettled, row.whole("unsettled"));
-  }
-  const double factor = over(first, settled);
-  std::string out = fmt::format(
-      "{} {}: without warm-up the first timed step takes {}, {:.2f} times the {} that steps take "
-      "after {} others. ",
-      warm.text("size"), warm.text("mode"), format_duration_ms(first), factor,
-      format_duration_ms(settled), warm.whole("warmup"));
-  if (factor > 1.1) {
-    out += fmt::format(
-        "In a mean that is {} ± {} instead of {} ± {}. A first step also pays for memory touched "
-        "for the first time, threads and libraries. ",
-        cold.duration("mean_ms"), cold.duration("std_ms"), warm.duration("mean_ms"),
-        warm.duration("std_ms"));
-  } else {
-    out += "That is within 10 %: this device shows no effect of warm-up. ";
-  }
-  out += unsettled == 0
-             ? "No leading step is 10 % above those at the end of its process."
-             : fmt::format(
-                   "The first {} of a process lie 10 % or more above those at its end, so fewer "
-                   "warm-up steps than that would differ.",
-                   unsettled == 1 ? "step" : fmt::format("{} steps", unsettled));
-  return out;
+  require(warm.whole("warmup") > 0, "the starts were all measured without warm-up steps");
+  const Quantity first = cold.get("first_ms"),
+                 settled = plus_minus(warm.get("median_ms"), warm.get("std_ms"));
+  const Text percent_text = percent(Quantity::constant(10));
+  const Text settles =
+      say("{} {}: without warm-up the first timed step takes {}, {} times the {} "
+          "that steps take behind {} others. ",
+          {warm.quote("size"), warm.quote("mode"), duration(first), decimal(first / settled),
+           duration(settled), whole(warm.get("warmup"))});
+  const auto mean = [](const Row& row) {
+    return say("{} ± {}", {duration(row.get("mean_ms")), duration(row.get("std_ms"))});
+  };
+  const Text costs =
+      compare_with_range(first / settled, 0.9, 1.1)
+          .say({.less = "The first step is not the long one: this device shows no cost of a start, "
+                        "or the machine was not quiet. ",
+                .equal = Text("That is within ") + percent_text +
+                         ": this device shows no effect of warm-up. ",
+                .unclear = "Noise hides what a start costs. ",
+                .more = say("That is longer: without warm-up mean and deviation are {} instead of "
+                            "{}. A first step also pays for memory touched for the first time, "
+                            "threads and libraries. ",
+                            {mean(cold), mean(warm)})});
+  const std::vector<Row> rows = e.rows("warmup", {{"status", "ok"}});
+  const Quantity unsettled = most_of(rows, "unsettled");
+  return settles + costs +
+         compare(unsettled, Quantity::constant(0))
+             .say({.equal = Text("None of the processes starts with a step that is ") +
+                            percent_text + " over those at its end.",
+                   .more = say("Up to {} leading steps of a process lie {} or more above those at "
+                               "its end; with that many warm-up steps they are left out.",
+                               {whole(unsettled), percent_text})});
 }
 
-std::string validity(const Evidence& e) {
+Text validity(const Evidence& e) {
   const std::vector<Row> rows = e.rows("validity");
-  std::size_t sound = 0;
-  struct Doubt {
-    std::size_t count = 0;
-    std::string first;
-  };
-  std::map<std::string, Doubt> doubts;
-  for (const Row& row : rows) {
-    const std::string verdict = row.text("verdict");
+  std::set<std::string> verdicts;
+  for (const Row& row : rows) verdicts.insert(row.text("verdict"));
+  Quantity sound = Quantity::constant(0);
+  Text doubts;
+  for (const std::string& verdict : verdicts) {
+    const Quantity count = count_of(rows, "verdict", verdict);
     if (verdict == "ok" || verdict.starts_with("notes")) {
-      ++sound;
+      sound = sound + count;
       continue;
     }
-    Doubt& doubt = doubts[verdict];
-    if (doubt.count++ == 0) doubt.first = row.text("cell");
+    const Row first = e.row("validity", {{"verdict", verdict}});
+    doubts += say("{} with {} (such as {}). ",
+                  {whole(count), first.quote("verdict"), first.quote("cell")});
   }
-  std::string out = fmt::format(
-      "{} of {} timed rows stand without a doubt of the validity checker. ", sound, rows.size());
-  for (const auto& [verdict, doubt] : doubts) {
-    out += fmt::format("{} with {} (first: {}). ", doubt.count, verdict, doubt.first);
-  }
-  return out + (sound == rows.size() ? "Every time is what its label says."
-                                     : "Read those with the reasons in the table.");
+  const Quantity all = count_of(rows, "verdict");
+  return say("{} of {} timed rows stand without a doubt of the validity checker. {}",
+             {whole(sound), whole(all), doubts}) +
+         compare(sound, all)
+             .say({.less = "Not every time is what its label says: read those with "
+                           "the reasons in the table.",
+                   .equal = "Every time is what its label says."});
 }
 
-std::string sizes(const Evidence& e) {
-  const Row large =
-      e.largest("cells", {{"mode", "forward"}, {"ops", "fused"}, {"status", "ok"}}, "flops");
-  std::optional<Row> other;
-  for (const Row& row :
-       e.rows("cells", {{"mode", "forward"}, {"ops", "fused"}, {"status", "ok"}})) {
-    if (row.text("size") != large.text("size")) other = row;
+Text sizes(const Evidence& e) {
+  const Evidence::Where kForward = {{"mode", "forward"}, {"ops", "fused"}, {"status", "ok"}};
+  const Row large = e.largest("cells", kForward, "flops");
+  std::optional<Row> small;
+  for (const Row& row : e.rows("cells", kForward)) {
+    if (row.text("size") != large.text("size")) small = row;
   }
-  require(other.has_value(), "only one size was timed");
+  require(small.has_value(), "only one size was timed");
   const auto per_layer = [&](const Row& row) {
-    return over(row.number("median_ms"),
-                e.row("sizes", {{"size", row.text("size")}}).number("layers"));
+    return median_in(row, "samples_ms") /
+           e.row("sizes", {{"size", row.text("size")}}).get("layers");
   };
-  const double time = over(large.number("median_ms"), other->number("median_ms"));
-  const double flops = over(large.number("flops"), other->number("flops"));
-  const double layer = over(per_layer(large), per_layer(*other));
-  std::string out = fmt::format(
-      "From {} to {} a forward pass has {:.1f} times the FLOPs and takes {:.1f} times as long; a "
-      "layer takes {:.2f} times as long. ",
-      other->text("size"), large.text("size"), flops, time, layer);
-  if (layer < 1.15 && flops > 2.0) {
-    return out +
-           "Time per layer does not depend on its size: both are bound by launching kernels, "
-           "and neither time says what the device can compute.";
+  const Quantity time = median_in(large, "samples_ms") / median_in(*small, "samples_ms"),
+                 work = large.get("flops") / small->get("flops"),
+                 layer = per_layer(large) / per_layer(*small);
+  Text out =
+      say("From {} to {} a forward pass has {} times the FLOPs and takes {} times as long; "
+          "a layer takes {} times as long. ",
+          {small->quote("size"), large.quote("size"), decimal(work, 1), decimal(time, 1),
+           decimal(layer)});
+  const Relation flat = compare_with_range(layer, 0, 1.15),
+                 harder = compare(work, Quantity::constant(2));
+  if (flat.is(Ordering::kEqual) && harder.is(Ordering::kMore)) {
+    return out + because(both(flat, harder),
+                         "Time per layer does not grow with its work, as where launching kernels "
+                         "takes the time: neither time says what the device can compute.");
   }
-  if (time < 0.7 * flops) {
-    return out + "Time grows more slowly than the work: the smaller one uses the device less well.";
-  }
-  return out + (time > 1.4 * flops
-                    ? "Time grows faster than the work: the larger one leaves a cache "
-                      "or the machine was busy."
-                    : "Time follows the work.");
+  return out + compare_with_range(time / work, 0.7, 1.4)
+                   .say({.less = "Time grows by less than the work: the smaller one uses the "
+                                 "device less well.",
+                         .equal = "Time grows about as the work does.",
+                         .unclear = "Noise leaves open whether time grows as the work does.",
+                         .more = "Time grows by more than the work: the larger one leaves a cache, "
+                                 "or the machine was busy."});
 }
 
-std::string contexts(const Evidence& e) {
+Text contexts(const Evidence& e) {
   const Row last = e.largest("scaling", {{"mode", "step"}, {"status", "ok"}}, "context");
-  const Evidence::Where same = {{"size", last.text("size")}, {"mode", "step"}, {"status", "ok"}};
-  std::vector<double> x, y;
-  std::optional<Row> half;
-  for (const Row& row : e.rows("scaling", same)) {
-    x.push_back(std::log(row.number("context")));
-    y.push_back(std::log(row.number("median_ms")));
-    if (2 * row.whole("context") == last.whole("context")) half = row;
+  std::vector<Row> rows;
+  for (const Row& row : e.rows("scaling", {{"mode", "step"}, {"status", "ok"}})) {
+    if (row.text("size") == last.text("size") && row.whole("batch") == last.whole("batch")) {
+      rows.push_back(row);
+    }
   }
-  require(x.size() >= 3 && half, "there are no three contexts, each twice the one before");
-  const double mean_x = mean_of(x), mean_y = mean_of(y);
-  double xy = 0, xx = 0;
-  for (std::size_t i = 0; i < x.size(); ++i) {
-    xy += (x[i] - mean_x) * (y[i] - mean_y);
-    xx += (x[i] - mean_x) * (x[i] - mean_x);
-  }
-  const double slope = over(xy, xx);
-  const double time = over(last.number("median_ms"), half->number("median_ms"));
-  const double flops = over(last.number("flops"), half->number("flops"));
-  return fmt::format(
-      "{}, batch {}: over {} contexts the time of a step grows like T^{:.2f}. From {} to {} tokens "
-      "it grows {:.2f} times with {:.2f} times the FLOPs. {}",
-      last.text("size"), last.whole("batch"), x.size(), slope, half->whole("context"),
-      last.whole("context"), time, flops,
-      slope < 0.8   ? "That is less than proportional: short contexts do not fill the device."
-      : slope > 1.2 ? "That is more than proportional: attention's T² part shows."
-                    : "That is about proportional: attention's T² part is still small.");
+  std::ranges::sort(rows, {}, [](const Row& row) { return row.whole("context"); });
+  require(rows.size() >= 3, "there are no three contexts");
+  const Row &first = rows.front(), &before = rows[rows.size() - 2];
+  const auto ratio = [&](const Row& from) {
+    return median_in(last, "samples_ms") / median_in(from, "samples_ms");
+  };
+  const auto tokens = [&](const Row& from) { return last.get("context") / from.get("context"); };
+  require(before.whole("context") < last.whole("context") && first.whole("context") > 0,
+          "the contexts do not differ");
+  const Quantity power = log(ratio(first)) / log(tokens(first));
+  return say("{}, batch {}: from {} to {} tokens, over {} contexts, the time of a step grows like "
+             "T^{}. ",
+             {last.quote("size"), whole(last.get("batch")), whole(first.get("context")),
+              whole(last.get("context")), whole(count_of(rows, "context")), decimal(power)}) +
+         compare_with_range(power, 0.8, 1.2)
+             .say({.less =
+                       "That is less than in proportion: short contexts do not fill the device. ",
+                   .equal = "That is about in proportion: attention's T² part is still small. ",
+                   .unclear = "Noise leaves open whether that is in proportion. ",
+                   .more = "That is more than in proportion: attention's T² part shows. "}) +
+         say("The last of these steps, from {} to {}, takes {} times the time, with {} times the "
+             "FLOPs.",
+             {whole(before.get("context")), whole(last.get("context")), decimal(ratio(before)),
+              decimal(last.get("flops") / before.get("flops"))});
 }
 
-// Of the largest model whose samples tell the two apart, or tell that they are the same.
-std::string fused(const Evidence& e) {
-  const Row largest = e.largest("granularity", {{"mode", "step"}}, "primitive_ms");
+// Of the slowest model whose samples tell the two apart, or tell that they are the same.
+Text fused(const Evidence& e) {
+  const Row slowest = e.largest("granularity", {{"mode", "step"}}, "primitive_ms");
   std::optional<Row> clear;
   for (const Row& row : e.rows("granularity", {{"mode", "step"}})) {
-    const bool larger = !clear || row.number("primitive_ms") > clear->number("primitive_ms");
-    if (row.text("verdict") != "unclear" && larger) clear = row;
+    const bool is_clear = row.text("verdict") != "unclear" && row.has("low") && row.has("high");
+    if (!is_clear) continue;
+    if (!clear || row.get("primitive_ms").value > clear->get("primitive_ms").value) clear = row;
   }
   require(clear.has_value(),
-          fmt::format("for {} these samples do not tell a ratio of {:.3f} from chance (p = {:.3f}; "
-                      "an interval takes six of each)",
-                      largest.text("size"), largest.number("ratio"), largest.number("p")));
+          say("for {} these samples do not tell a ratio of {} from chance ({}; an "
+              "interval takes six of each)",
+              {slowest.quote("size"), decimal(slowest.get("ratio"), 3),
+               probability(slowest.get("p"))}));
   const Row& row = *clear;
-  const std::string verdict = row.text("verdict");
-  const double ratio = row.number("ratio");
-  return fmt::format(
-      "{}: a step takes {} with one kernel per composite and {} in primitive ops, as plain "
-      "framework code runs it: {} ({:.2f} times the time, p = {:.3f} that this is chance). The "
-      "peak "
-      "goes from {} to {}.",
-      row.text("size"), row.duration("fused_ms"), row.duration("primitive_ms"),
-      verdict == "same" ? "no difference that matters"
-                        : fmt::format("fused is {}", ratio < 1.0 ? "faster" : "slower"),
-      ratio, row.number("p"), row.bytes("primitive_peak_bytes"), row.bytes("fused_peak_bytes"));
+  const Quantity ratio = between(row.get("ratio"), row.get("low"), row.get("high"));
+  const Relation change = compare(ratio, Quantity::constant(1));
+  const bool is_same = row.text("verdict") == "same";
+  require(is_same || change.is(row.text("verdict") == "faster" ? Ordering::kLess : Ordering::kMore),
+          say("the verdict \"{}\" is not what the interval of the ratio says, {} to {}",
+              {row.quote("verdict"), decimal(row.get("low"), 3), decimal(row.get("high"), 3)}));
+  const Relation small = compare_with_range(ratio, 0.98, 1.02);
+  require(!is_same || small.is(Ordering::kEqual),
+          "the verdict is that they are the same, which the interval of the ratio does not say");
+  const Text reading = is_same ? because(small, "no difference that matters")
+                               : change.say({.less = "fused is faster", .more = "fused is slower"});
+  const auto samples = [&](const char* ops) {
+    return whole(count_in(
+        e.row("cells",
+              {{"size", row.text("size")}, {"mode", "step"}, {"ops", ops}, {"status", "ok"}}),
+        "samples_ms"));
+  };
+  return say(
+      "{}: a step takes {} with one kernel per composite (median of {}) and {} in primitive "
+      "ops (of {}), as plain framework code runs it: {} ({} times the time, {} that this is "
+      "chance). The peak is {} with fused kernels and {} in primitive ops.",
+      {row.quote("size"), duration(row.get("fused_ms")), samples("fused"),
+       duration(row.get("primitive_ms")), samples("primitive"), reading, decimal(ratio),
+       probability(row.get("p")), bytes(row.get("fused_peak_bytes")),
+       bytes(row.get("primitive_peak_bytes"))});
 }
 
 constexpr Question kQuestions[] = {

@@ -27,7 +27,7 @@ TEST(AnswersTest, ACompleteRunAnswersEveryQuestionFromItsRows) {
   const StudyReport& study = small_study();
   std::set<std::string> ids;
   for (const Answer& a : study.answers) {
-    EXPECT_FALSE(a.refused) << a.id << ": " << a.text;
+    EXPECT_FALSE(a.refused) << a.id << ": " << a.text.words();
     EXPECT_FALSE(a.rows.empty()) << a.id;
     EXPECT_TRUE(ids.insert(a.id).second) << a.id << " is there twice";
     for (const RowRef& ref : a.rows) {
@@ -46,7 +46,7 @@ TEST(AnswersTest, WithoutTablesEveryQuestionIsRefusedWithTheReason) {
   for (const Question& question : questions()) {
     const Answer a = answer(question, {});
     EXPECT_TRUE(a.refused) << a.id;
-    EXPECT_THAT(a.text, HasSubstr("this run has no table")) << a.id;
+    EXPECT_THAT(a.text.words(), HasSubstr("this run has no table")) << a.id;
     EXPECT_TRUE(a.rows.empty()) << a.id;
   }
 }
@@ -61,7 +61,7 @@ TEST(AnswersTest, NoTableThatAnAnswerNamesCouldBeLeftOut) {
       std::vector<Table> fewer = study.tables;
       std::erase_if(fewer, [&](const Table& table) { return table.name == name; });
       const Answer after = answer(question, fewer);
-      EXPECT_TRUE(after.refused || after.text != before.text)
+      EXPECT_TRUE(after.refused || after.text.words() != before.text.words())
           << before.id << " says the same without " << name;
     }
   }
@@ -102,8 +102,8 @@ std::vector<Change> changes() {
        {{"size", "small"}, {"mode", "forward"}, {"ops", "fused"}},
        "samples_ms",
        slow,
-       "That is near two",
-       "No answer: steps with backward"},
+       "That is about twice",
+       "No answer: forward with backward"},
       {"pass-times", "cells", small_step, "samples_ms", Json::Array{240.0, 241.0, 242.0},
        "AdamW adds 39.98", "AdamW's part cannot be told"},
       {"warm-up",
@@ -116,17 +116,17 @@ std::vector<Change> changes() {
       {"sizes",
        "cells",
        {{"size", "small"}, {"mode", "forward"}, {"ops", "fused"}},
-       "median_ms",
-       18.0,
+       "samples_ms",
+       Json::Array{18.0, 18.0, 18.0},
        "8.0 times as long",
-       "bound by launching kernels"},
+       "as where launching kernels takes the time"},
       {"contexts",
        "scaling",
        {{"mode", "step"}, {"context", 16}},
-       "median_ms",
-       700.0,
-       "about proportional",
-       "more than proportional"},
+       "samples_ms",
+       Json::Array{700.0, 701.0, 702.0},
+       "about in proportion",
+       "more than in proportion"},
       {"fused",
        "granularity",
        {{"size", "small"}, {"mode", "step"}},
@@ -140,43 +140,50 @@ std::vector<Change> changes() {
        "ratio",
        1.4,
        "fused is faster",
-       "fused is slower"},
+       "No answer: the verdict \"faster\" is not what the interval"},
       {"clocks",
        "clocks",
        {{"mode", "step"}},
-       "cost_percent",
-       80.0,
+       "wall_ms",
+       18.0,
        "profile and wall clock agree",
-       "80.0 % longer than plain ones"},
-      {"clocks", "clocks", {{"mode", "step"}}, "cost_percent", Json(), "agree", "No answer"},
+       "longer than plain ones, by 80.0 %"},
+      {"clocks",
+       "clocks",
+       {{"mode", "step"}},
+       "busy_ms",
+       10.6,
+       "profile and wall clock agree",
+       "Kernels would be 106.0 % of the wall, more than there is"},
+      {"clocks", "clocks", {{"mode", "step"}}, "wall_ms", Json(), "agree", "No answer"},
       {"top-kernel",
        "passes",
        {{"mode", "step"}, {"pass", "backward"}},
        "top_kernel",
        "another",
-       "launches of one pass",
+       "of the kernels' time in",
        "They are different kernels."},
       {"product-share",
        "passes",
        {{"mode", "inference"}, {"pass", "all"}},
-       "products_percent",
-       0.01,
+       "ms",
+       1e9,
        "in inference and",
-       "so their share rises"},
+       "So their share rises"},
       {"product-share",
        "passes",
-       {{"mode", "inference"}, {"pass", "all"}},
-       "products_percent",
-       99.0,
+       {{"mode", "step"}, {"pass", "all"}},
+       "ms",
+       1e9,
        "in inference and",
-       "so their share falls"},
+       "So their share falls"},
       {"softmax",
        kAttention.c_str(),
        {{"phase", "forward"}, {"part", "softmax, with scale and mask"}},
        "ms_of_products_percent",
        1.0,
        "of their bytes",
-       "Here the time follows the FLOPs."},
+       "below what its FLOPs would give"},
       {"launches",
        "launch_check",
        {{"what", "weight products, forward"}},
@@ -189,15 +196,15 @@ std::vector<Change> changes() {
        {{"experiment", "2: f16 + f16"}},
        "error",
        0.0,
-       "decides the error more",
+       "decides more of the error",
        "does not decide"},
       {"stalls",
        "accumulation",
        {{"experiment", "5: bf16 + bf16"}},
        "stalls_after",
        Json(),
-       "The first to stop is 5: bf16 + bf16",
-       "The first to stop is 7: longer, bf16 + bf16"},
+       "The earliest to stop is 5: bf16 + bf16",
+       "The earliest to stop is 7: longer, bf16 + bf16"},
       {"dtypes",
        "autocast",
        {{"autocast", "f16"}, {"value", "ln"}},
@@ -210,22 +217,22 @@ std::vector<Change> changes() {
        {{"format", "bf16"}},
        "spacing_at_one",
        1e-9,
-       "the coarser steps",
-       "float16 has the coarser steps"},
+       "its steps are coarser than float16's",
+       "its steps are finer than float16's"},
       {"lower-precision",
        "steps",
        {{"precision", "bf16"}},
        "median_ms",
        200.0,
        "2.00 times as fast",
-       "2.00 times slower"},
+       "slower, by 2.00 times"},
       {"lower-precision",
        "steps",
        {{"precision", "bf16"}},
        "std_ms",
        60.0,
        "2.00 times as fast",
-       "no difference beyond the noise"},
+       "not apart beyond their noise"},
       {"low-precision-memory",
        "memory_grid",
        {{"mode", "step"}, {"precision", "bf16"}, {"context", 256}},
@@ -238,29 +245,29 @@ std::vector<Change> changes() {
        {{"mode", "inference"}, {"precision", "fp32"}, {"context", 256}},
        "predicted_peak_bytes",
        std::int64_t{1} << 40,
-       "only comparable with its mode",
-       "hardly matters"},
+       "says more only with its mode",
+       "which cannot be"},
       {"residual",
        "memory_grid",
        {{"mode", "forward"}, {"precision", "fp32"}, {"context", 256}},
        "residual_bytes",
        12345,
-       "in proportion to the context",
-       "not in proportion"},
+       "That is in proportion to the context",
+       "less than in proportion"},
       {"static-bytes",
        "sizes",
        {{"size", "planned"}},
        "device_bytes",
        1000,
-       "This device has",
-       "cannot hold that"},
+       "less than this device's",
+       "more than this device's"},
       {"activation-formula",
        kFormulas.c_str(),
        {{"quantity", "saved by the whole model"}},
-       "difference_percent",
-       3.0,
+       "bytes",
+       12345,
        "equal to the byte",
-       "differ by 3.00 %"},
+       "The formula says less"},
       {"attribution",
        kContract.c_str(),
        {{"item", "difference"}},
@@ -271,10 +278,10 @@ std::vector<Change> changes() {
       {"attention-times",
        "attention",
        {{"context", 128}, {"saved", "weights"}},
-       "forward_median_ms",
-       2.1,
-       "as S² work does",
-       "something else still rules"},
+       "forward_samples_ms",
+       Json::Array{2.1, 2.1, 2.1},
+       "as S² work would take",
+       "less than S² work would take"},
       {"attention-bytes",
        "attention_scaling",
        {{"saved", "weights"}},
@@ -302,14 +309,14 @@ std::vector<Change> changes() {
        "status",
        "oom",
        "None of these",
-       "ran out of memory, first width 4, context 32"},
+       "ran out of memory, such as width 4, context 32"},
       {"attention-cure",
        "attention",
        {{"context", 128}, {"saved", "weights"}},
        "saved_bytes",
        64,
        "removes the larger part",
-       "not yet what matters"},
+       "not yet the larger one"},
       {"attention-cure",
        "attention",
        {{"context", 128}, {"attention", "flash"}},
@@ -317,7 +324,7 @@ std::vector<Change> changes() {
        "oom",
        "Measured: the flash form",
        "No answer"},
-      {"training", "training", {{"step", 10}}, "loss", 5.0, "The model learns.", "did not learn"},
+      {"training", "training", {{"step", 10}}, "loss", 5.0, "the model learns", "does not learn"},
       {"validity",
        "validity",
        {},
@@ -332,13 +339,13 @@ TEST(AnswersTest, ChangedDataChangeTheAnswerOrTakeItAway) {
   for (const Change& c : changes()) {
     std::vector<Table> tables = small_study().tables;
     const Question& question = question_of(c.id);
-    const std::string before = answer(question, tables).text;
+    const std::string before = answer(question, tables).text.words();
     EXPECT_THAT(before, HasSubstr(c.before)) << c.id;
     cell_of(tables, c.table, c.where, c.column) = c.value;
     const Answer after = answer(question, tables);
-    EXPECT_THAT(after.text, HasSubstr(c.after)) << c.id;
-    EXPECT_NE(after.text, before) << c.id;
-    EXPECT_EQ(after.refused, after.text.starts_with("No answer")) << c.id;
+    EXPECT_THAT(after.text.words(), HasSubstr(c.after)) << c.id;
+    EXPECT_NE(after.text.words(), before) << c.id;
+    EXPECT_EQ(after.refused, after.text.words().starts_with("No answer")) << c.id;
   }
 }
 
@@ -349,7 +356,7 @@ TEST(AnswersTest, SamplesThatTellNothingApartGiveNoAnswer) {
   }
   const Answer after = answer(question_of("fused"), tables);
   EXPECT_TRUE(after.refused);
-  EXPECT_THAT(after.text, HasSubstr("for small these samples do not tell"));
+  EXPECT_THAT(after.text.words(), HasSubstr("for small these samples do not tell"));
 }
 
 TEST(AnswersTest, TheTableOfAnswersNamesRowsForPeopleAndForPrograms) {

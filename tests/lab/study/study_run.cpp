@@ -105,6 +105,9 @@ void set_times(std::vector<Table>& tables) {
     const auto mode = index_of(table, "mode"), size = index_of(table, "size"),
                ops = index_of(table, "ops"), median = index_of(table, "median_ms"),
                context = index_of(table, "context"), verdict = index_of(table, "verdict");
+    if (const auto validity = index_of(table, "validity")) {
+      for (auto& row : table.rows) row[*validity] = "ok";
+    }
     if (table.name == "validity") {  // of the times that were measured
       for (auto& row : table.rows) row[*verdict] = "ok";
     }
@@ -123,13 +126,21 @@ void set_times(std::vector<Table>& tables) {
   for (const auto& [column, value] : {std::pair{"primitive_ms", Json(420.0)},
                                       {"fused_ms", Json(280.0)},
                                       {"ratio", Json(0.667)},
+                                      {"low", Json(0.66)},
+                                      {"high", Json(0.675)},
                                       {"p", Json(0.001)},
                                       {"verdict", Json("faster")}}) {
     set("granularity", {{"mode", "step"}, {"size", "small"}}, column, value);
     set("granularity", {{"mode", "step"}, {"size", "tiny"}}, column, value);
   }
   set("granularity", {{"mode", "step"}, {"size", "tiny"}}, "primitive_ms", 42.0);
-  set("clocks", {{"mode", "step"}}, "cost_percent", 1.0);
+  for (const auto& [column, ms] : {std::pair{"plain_wall_ms", 10.0},
+                                   {"plain_span_ms", 9.9},
+                                   {"wall_ms", 10.1},
+                                   {"busy_ms", 9.0},
+                                   {"gaps_ms", 0.9}}) {
+    set("clocks", {{"mode", "step"}}, column, ms);
+  }
   for (const auto& [precision, ms] : {std::pair{"fp32", 100.0}, {"bf16", 50.0}}) {
     set("steps", {{"precision", precision}}, "median_ms", ms);
     set("steps", {{"precision", precision}}, "std_ms", 1.0);
@@ -139,6 +150,8 @@ void set_times(std::vector<Table>& tables) {
     const Evidence::Where where = {{"context", context}, {"saved", "weights"}};
     set("attention", where, "forward_median_ms", forward);
     set("attention", where, "backward_median_ms", backward);
+    set("attention", where, "forward_samples_ms", eight_around(forward));
+    set("attention", where, "backward_samples_ms", eight_around(backward));
     set("attention", where, "backward_over_forward", backward / forward);
   }
 }

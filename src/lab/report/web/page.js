@@ -156,6 +156,12 @@ function listOf(rows) {
   return out.join(', ');
 }
 
+// A figure, a comparison or a quotation shows its formula when it is pointed at.
+function pieceOf(piece) {
+  const formula = piece.figure || piece.relation || piece.quote;
+  return formula ? make('span', {class: 'claim', title: formula, text: piece.text}) : piece.text;
+}
+
 function answerCard(answer) {
   const byTable = new Map();
   for (const {table, row} of answer.rows) {
@@ -165,10 +171,12 @@ function answerCard(answer) {
   const links = [...byTable.values()].map(ref => make('a', {
     href: '#' + anchorOf(ref.table), text: `${ref.table} ${listOf(ref.rows.map(r => r + 1))}`,
     onclick: event => { event.preventDefault(); markRows(ref); }}));
-  return make('article', {class: 'answer' + (answer.refused ? ' refused' : ''), id: 'answer-' + answer.id},
-    make('h4', {text: answer.question}), make('p', {text: answer.answer}),
+  const standing = answer.refused ? 'refused' : answer.standing.replace(' ', '-');
+  return make('article', {class: 'answer ' + standing, id: 'answer-' + answer.id},
+    make('h4', {text: answer.question}), make('p', {}, ...answer.pieces.map(pieceOf)),
     make('p', {class: 'rests'}, answer.refused ? 'Looked at: ' : 'Rests on: ',
-         ...(links.length ? links : ['no table'])),
+         ...(links.length ? links : ['no table']),
+         ...(answer.refused || answer.standing === 'sound' ? [] : ['(' + answer.standing + ')'])),
     make('p', {}, make('code', {text: answer.command})));
 }
 
@@ -177,8 +185,11 @@ function answersSection() {
   const rows = rowsOf('answers');
   const refused = rows.filter(a => a.refused).length;
   section.append(make('p', {text: `${rows.length - refused} of ${rows.length} questions are answered ` +
-    'from this run\'s figures; a red edge marks those that its data do not support. The rows that an ' +
-    'answer rests on are marked in their tables when you follow its link.'}));
+    'from this run\'s figures; a grey edge marks those that its data do not support. The edge of the ' +
+    'others is that of the worst row they rest on: green for sound ones, yellow for a single sample ' +
+    'or where the validity checker doubts, red where it finds a row invalid. The rows that an answer ' +
+    'rests on are marked in their tables when you follow its link; point at a figure or a comparison ' +
+    'to see how it is made from them.'}));
   for (const topic of new Set(rows.map(a => a.topic))) {
     section.append(make('h3', {text: topic}),
       make('div', {class: 'answers'}, ...rows.filter(a => a.topic === topic).map(answerCard)));

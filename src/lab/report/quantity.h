@@ -1,0 +1,103 @@
+// The numbers of an answer. Each knows how it is made from cells of tables, so that it can be
+// recomputed by someone else, and how far noise may move it, so that comparisons can mind that.
+//
+// A formula is text in a small language, in which rows count from 1:
+//   cells[3].flops                           a cell; "a name"[3].flops when the name needs quotes
+//   median(cells[3].samples_ms)              also min, max, sum, count, of a cell with a list
+//   sum(kinds[1,4-6].ms)                     or of a column of several rows
+//   count(validity[1-9].verdict, "ok")       how many of the rows say so
+//   (a + b)  (a - b)  (a * b)  (a / b)       arithmetic, always in brackets
+//   (a ± b)                                  a, of which noise may move b
+//   log(a), between(a, b, c)                 natural logarithm; a, which lies between b and c
+// A median of samples lies in its 95 % interval (lab/measure/noise.h), anything else from a cell
+// is taken as exact.
+#pragma once
+
+#include <stdexcept>
+#include <string>
+
+#include "lab/report/statement.h"
+
+namespace tracestep {
+
+// The tables do not support an answer; why() says what they lack.
+class Unsupported : public std::runtime_error {
+ public:
+  explicit Unsupported(Text why) : std::runtime_error(why.words()), why_(std::move(why)) {}
+  const Text& why() const { return why_; }
+
+ private:
+  Text why_;
+};
+
+// Throws Unsupported with `why` unless the condition holds.
+void require(bool condition, const Text& why);
+
+// `value` is finite; low <= value <= high, which may be infinite.
+struct Quantity {
+  double value = 0, low = 0, high = 0;
+  std::string formula;
+
+  // A number that the text states itself: a threshold, a factor.
+  static Quantity constant(double value);
+  // Throws Unsupported when the value is not finite.
+  static Quantity exact(double value, std::string formula);
+};
+
+Quantity operator+(const Quantity& a, const Quantity& b);
+Quantity operator-(const Quantity& a, const Quantity& b);
+Quantity operator*(const Quantity& a, const Quantity& b);
+Quantity operator*(double a, const Quantity& b);
+// Unsupported when b is 0.
+Quantity operator/(const Quantity& a, const Quantity& b);
+// Unsupported unless a is positive.
+Quantity log(const Quantity& a);
+Quantity plus_minus(const Quantity& a, const Quantity& noise);
+Quantity between(const Quantity& a, const Quantity& low, const Quantity& high);
+
+// --- comparisons ---------------------------------------------------------------------------------
+
+enum class Ordering {
+  kLess,
+  kEqual,    // exactly, or within the range asked about
+  kUnclear,  // not apart beyond their noise
+  kMore,
+};
+
+// What an answer may say in each case; a case without words says nothing.
+struct Cases {
+  Text less = {}, equal = {}, unclear = {}, more = {};
+};
+
+// How two quantities compare, as a formula ("a < b", "a = b", "a ~ b": their intervals meet, "a >
+// b", "a in [b, c]", several of them joined by "and").
+struct Relation {
+  Ordering order = Ordering::kUnclear;
+  std::string formula;
+
+  bool is(Ordering other) const { return order == other; }
+  // The words of this case, with the relation as their basis.
+  Text say(const Cases& cases) const;
+};
+
+Relation compare(const Quantity& a, const Quantity& b);
+// kEqual: all of a's interval lies in [low, high]; kLess, kMore: none of it, on that side.
+Relation compare_with_range(const Quantity& a, double low, double high);
+// Both hold; of no order of its own.
+Relation both(const Relation& a, const Relation& b);
+// These words rest on that relation.
+Text because(const Relation& relation, Text words);
+
+// --- figures: a quantity as it is printed --------------------------------------------------------
+
+Text duration(const Quantity& ms);      // "3.38 ms"; Unsupported when negative or over a century
+Text bytes(const Quantity& count);      // "1.50 GiB"; Unsupported beyond 63 bits
+Text percent(const Quantity& percent);  // "12.3 %"; below 1 with a second decimal
+Text signed_percent(const Quantity& percent);     // "+12.3 %"
+Text decimal(const Quantity& q, int digits = 2);  // "2.00"
+Text whole(const Quantity& q);                    // "12"
+Text significant(const Quantity& q, int digits);  // "3.4e+38"
+// "p = 0.012", or "p < 0.001" for what is smaller.
+Text probability(const Quantity& p);
+
+}  // namespace tracestep

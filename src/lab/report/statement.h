@@ -1,0 +1,55 @@
+// The text of an answer in pieces: figures, comparisons and quotations know what they rest on; the
+// words between them may contain neither numbers nor comparatives. tests/lab/study/claims.h checks
+// the printed text against the tables by these pieces.
+#pragma once
+
+#include <initializer_list>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace tracestep {
+
+enum class Basis {
+  kNone,      // words
+  kFigure,    // a number with its unit; the formula gives its value
+  kRelation,  // words that compare; the formula holds
+  kQuote,     // the text of a cell; the formula names it
+};
+
+struct Piece {
+  std::string words;
+  Basis basis = Basis::kNone;
+  std::string formula = {};  // in the language of lab/report/quantity.h
+};
+
+class Text {
+ public:
+  Text() = default;
+  // Words of a template. Numbers, comparisons and contents of tables come as pieces of their own.
+  Text(const char* words) : Text(Piece{words}) {}
+  explicit Text(Piece piece) { append(std::move(piece)); }
+
+  bool empty() const { return pieces_.empty(); }
+  std::string words() const;
+  const std::vector<Piece>& pieces() const { return pieces_; }
+  Text& operator+=(const Text& more);
+  // Words without a basis rest on this one from now on.
+  void rest_on(Basis basis, const std::string& formula);
+
+ private:
+  void append(Piece piece);
+  std::vector<Piece> pieces_;
+};
+
+inline Text operator+(Text a, const Text& b) {
+  return a += b;
+}
+Text join(std::span<const Text> texts, const char* separator);
+
+// `words` with the next of `parts` in place of each "{}". CHECKs that there are as many.
+Text say(std::string_view words, std::initializer_list<Text> parts);
+
+}  // namespace tracestep

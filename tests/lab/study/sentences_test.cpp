@@ -1,0 +1,173 @@
+// Sentences that once said more than their rows: each is fed the rows that it outran.
+#include <algorithm>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "lab/study/answers.h"
+#include "lab/study/study_run.h"
+
+namespace tracestep {
+namespace {
+
+using testing::cell_of;
+using ::testing::HasSubstr;
+using ::testing::Not;
+using testing::small_study;
+
+class SentencesTest : public ::testing::Test {
+ protected:
+  void set(const char* table, const Evidence::Where& where, const char* column, Json value) {
+    cell_of(tables_, table, where, column) = std::move(value);
+  }
+  // As many samples as given, all of this time: exact.
+  void set_samples(const char* mode, double ms, std::size_t count) {
+    set("cells", {{"size", "small"}, {"mode", mode}, {"ops", "fused"}}, "samples_ms",
+        Json::Array(count, Json(ms)));
+  }
+  Answer of(std::string_view id) {
+    const auto found = std::ranges::find(questions(), id, &Question::id);
+    EXPECT_NE(found, questions().end()) << id;
+    return answer(*found, tables_);
+  }
+  std::string text_of(std::string_view id) { return of(id).text.words(); }
+
+  std::vector<Table> tables_ = small_study().tables;
+};
+
+TEST_F(SentencesTest, EachPassHasItsOwnNumberOfSamples) {
+  set_samples("forward", 80, 7);
+  set_samples("forward-backward", 240, 5);
+  set_samples("step", 280, 3);
+  const std::string text = text_of("pass-times");
+  for (const char* part : {"forward 0.0 % of 7 samples", "with backward 0.0 % of 5 samples",
+                           "whole step 0.0 % of 3 samples"}) {
+    EXPECT_THAT(text, HasSubstr(part));
+  }
+}
+
+TEST_F(SentencesTest, ASpreadIsCalledTheDistanceFromTheShortestToTheLongest) {
+  set("cells", {{"size", "small"}, {"mode", "forward"}, {"ops", "fused"}}, "samples_ms",
+      Json::Array{70.0, 80.0, 90.0});  // 25 % of the median, which ±12.5 % would cover
+  EXPECT_THAT(text_of("pass-times"), HasSubstr("samples lie apart by this much of their median: "
+                                               "forward 25.0 % of 3 samples"));
+}
+
+TEST_F(SentencesTest, OneContextSaysNothingOfProportion) {
+  for (Table& table : tables_) {
+    if (table.name == "memory_grid") {
+      const auto context =
+          std::ranges::find(table.columns, "context", &Column::name) - table.columns.begin();
+      std::erase_if(table.rows, [&](const auto& row) {
+        return row[static_cast<std::size_t>(context)] != Json(64);
+      });
+    }
+  }
+  EXPECT_THAT(text_of("residual"), HasSubstr("at context 64"));
+  EXPECT_THAT(text_of("residual"), Not(HasSubstr("proportion")));
+}
+
+TEST_F(SentencesTest, ProductsAreSaidToTripleOnlyWhereTheyDo) {
+  const auto products = [&](double inference, double step) {
+    for (const auto& [mode, ms] : {std::pair{"inference", inference}, {"step", step}}) {
+      set("passes", {{"mode", mode}, {"pass", "all"}}, "products_ms", ms);
+      set("passes", {{"mode", mode}, {"pass", "all"}}, "ms", ms + 10.0);
+    }
+    return text_of("product-share");
+  };
+  EXPECT_THAT(products(10, 30), HasSubstr("about three times, as backward has two"));
+  EXPECT_THAT(products(10, 13.9), HasSubstr("that is below three times"));
+  EXPECT_THAT(products(10, 33), Not(HasSubstr("as backward has two")));  // within noise of 3.5
+}
+
+TEST_F(SentencesTest, AShareRisesOrFallsOnlyBeyondNoise) {
+  for (const auto& [mode, others] : {std::pair{"inference", 10.0}, {"step", 31.0}}) {
+    const double products = mode == std::string("step") ? 30.0 : 10.0;
+    set("passes", {{"mode", mode}, {"pass", "all"}}, "products_ms", products);
+    set("passes", {{"mode", mode}, {"pass", "all"}}, "ms", products + others);
+  }
+  EXPECT_THAT(text_of("product-share"), HasSubstr("not apart beyond noise"));
+  EXPECT_THAT(text_of("product-share"), Not(HasSubstr("share falls")));
+  set("passes", {{"mode", "step"}, {"pass", "all"}}, "ms", 90.0);
+  EXPECT_THAT(text_of("product-share"), HasSubstr("share falls"));
+}
+
+TEST_F(SentencesTest, GrowthIsCalledFourfoldOnlyWhereItIs) {
+  const auto growth = [&](double ms) {  // from 2 ms
+    set("attention", {{"context", 128}, {"saved", "weights"}}, "forward_samples_ms",
+        Json::Array(8, Json(ms)));
+    return text_of("attention-times");
+  };
+  EXPECT_THAT(growth(8.0), HasSubstr("about four times"));
+  EXPECT_THAT(growth(6.4), HasSubstr("less than S² work would take"));
+  EXPECT_THAT(growth(10.0), HasSubstr("more than the four times"));
+}
+
+TEST_F(SentencesTest, Float32ComesFirstInEveryComparisonOfPrecisions) {
+  const std::string text = text_of("lower-precision");
+  for (const char* part : {"float32 takes", "The peak is ", " in float32 and "}) {
+    const std::size_t at = text.find(part);
+    ASSERT_NE(at, std::string::npos) << text;
+    EXPECT_LT(at, text.find("bfloat16", at)) << text;
+  }
+  EXPECT_LT(text.find(" in float32 and "), text.find("under autocast")) << text;
+}
+
+TEST_F(SentencesTest, KernelsThatTakeLongerThanTheWallAgreeWithNothing) {
+  set("clocks", {{"mode", "step"}}, "busy_ms", 10.4);  // of 10 ms
+  EXPECT_THAT(text_of("clocks"), HasSubstr("Kernels would be 104.0 % of the wall"));
+  EXPECT_THAT(text_of("clocks"), Not(HasSubstr("agree")));
+}
+
+TEST_F(SentencesTest, AnOptimizerThatNoiseHidesIsTakenFromTheProfileOfTheSameCell) {
+  set_samples("step", 240, 8);
+  set("cells", {{"size", "small"}, {"mode", "step"}, {"ops", "fused"}}, "samples_ms",
+      Json::Array{230.0, 240.0, 250.0});
+  EXPECT_THAT(text_of("pass-times"), HasSubstr("AdamW's part cannot be told"));
+  EXPECT_THAT(text_of("pass-times"), Not(HasSubstr("In the profile")));  // of primitive ops
+  set("passes", {{"mode", "step"}, {"pass", "optimizer"}}, "ms", 59.9);
+  set("passes", {{"mode", "step"}, {"pass", "optimizer"}}, "ops", "fused");
+  EXPECT_THAT(text_of("pass-times"),
+              HasSubstr("In the profile of that cell its kernels take 59.9"));
+}
+
+TEST_F(SentencesTest, AWholeStepThatIsShorterThanItsPartIsNoAnswer) {
+  set_samples("step", 100, 8);
+  EXPECT_TRUE(of("pass-times").refused);
+  EXPECT_THAT(text_of("pass-times"), HasSubstr("which cannot be"));
+}
+
+TEST_F(SentencesTest, PublishedTimesAgreeOnlyWhereTheyWereHeldAgainstOurs) {
+  EXPECT_THAT(text_of("published"), HasSubstr("None of the published times could be held"));
+  EXPECT_THAT(text_of("published"), Not(HasSubstr("pace")));
+  cell_of(tables_, "published", {}, "compared") = 5;
+  EXPECT_THAT(text_of("published"), HasSubstr("5 of "));
+  EXPECT_THAT(text_of("published"), HasSubstr("none agrees"));
+  cell_of(tables_, "published", {}, "agree") = 3;
+  EXPECT_THAT(text_of("published"), HasSubstr("3 agree"));
+}
+
+TEST_F(SentencesTest, ACardIsWorthWhatItsWorstRowIs) {
+  const Evidence::Where step = {{"size", "small"}, {"mode", "step"}, {"ops", "fused"}};
+  EXPECT_EQ(of("pass-times").standing, Standing::kSound);
+  set_samples("step", 280, 1);
+  EXPECT_EQ(of("pass-times").standing, Standing::kSingle);
+  set("cells", step, "validity", "doubt: unsteady");
+  EXPECT_EQ(of("pass-times").standing, Standing::kDoubtful);
+  set("cells", {{"size", "small"}, {"mode", "forward"}, {"ops", "fused"}}, "validity",
+      "invalid: two_graphs");
+  EXPECT_EQ(of("pass-times").standing, Standing::kInvalid);
+  EXPECT_EQ(of("fused").standing, Standing::kDoubtful);  // rests on the steps alone
+  EXPECT_EQ(of("formats").standing, Standing::kSound);
+}
+
+TEST_F(SentencesTest, ARowThatWasInterruptedSaysSo) {
+  Table table{.name = "t", .columns = {{.name = "status"}}};
+  table.add_row({"interrupted"});
+  table.add_row({"ok"});
+  EXPECT_EQ(standing_of(table, 0), Standing::kInterrupted);
+  EXPECT_EQ(standing_of(table, 1), Standing::kSound);
+}
+
+}  // namespace
+}  // namespace tracestep
