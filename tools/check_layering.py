@@ -6,6 +6,7 @@ Usage: check_layering.py [REPOSITORY]
 """
 import re
 import sys
+from fnmatch import fnmatch
 from pathlib import Path
 
 # Folder of src/ -> folders it may include. What those may include is allowed too (transitively),
@@ -48,6 +49,28 @@ ROWS = {
     "lab/study": ["lab/*"],
     "capi": ["runtime", "backends/*"],
     "cli": ["*"],  # one file per command; may name everything
+}
+
+# Folder of src/ -> groups of its files, the lowest first. A file may include its
+# own group and those before it. "*": files that fit no other pattern.
+GROUPS = {
+    "backends/cpu": [
+        ("machine", ["threads.*", "memory_source.*", "targets.h"]),
+        ("operands", ["numbers.h", "operand.h", "plain_chunks.h"]),
+        ("blocks", ["*-inl.h", "attention_heads.h"]),  # what a thread does on vectors
+        ("kernels", ["*"]),
+        ("device", ["cpu_device.*", "ceilings.*"]),
+    ],
+    "backends/cuda": [
+        ("element types", ["element_types.cuh"]),
+        ("attention", ["attention/*"]),  # a library of its own, also behind the C interface
+        ("toolkit", ["check.*", "stream.h", "events.*", "graph.*", "pinned_memory.*", "transfers.*",
+                     "memory_source.*", "gate.*", "nvml.*", "nvrtc.*", "nvtx_ranges.*", "cupti*",
+                     "cublaslt.*", "device_info.*", "tuning_file.*"]),
+        ("device code", ["*.cuh"]),
+        ("kernels", ["*"]),
+        ("device", ["cuda_device.*", "ceilings.*"]),
+    ],
 }
 
 # Headers that stay where they are: pattern of the included path -> (folders or files, reason).
@@ -102,6 +125,29 @@ def broken_by_project_include(path, row, target, root):
     return None
 
 
+def group_of(folder, path):
+    """Index in GROUPS[folder] of the group of src/`path`, a file in `folder`."""
+    name, others = path[len(folder) + 1:], None
+    for i, (_, patterns) in enumerate(GROUPS[folder]):
+        if patterns == ["*"]:
+            others = i
+        elif any(fnmatch(name, pattern) for pattern in patterns):
+            return i
+    return others
+
+
+def broken_by_group(path, target):
+    """The rule of GROUPS that `#include "target"` in src/`path` breaks, or None."""
+    for folder, groups in GROUPS.items():
+        if not (path.startswith(folder + "/") and target.startswith(folder + "/")):
+            continue
+        here, there = group_of(folder, path), group_of(folder, target)
+        if there > here:
+            return (f"in {folder}/, {groups[here][0]} stand below {groups[there][0]} "
+                    "and may not include them")
+    return None
+
+
 def broken_by_library_include(path, target):
     for pattern, places, what in CONFINED:
         if re.match(pattern, target) and not path.startswith(tuple(places)):
@@ -125,7 +171,8 @@ def check_file(file, root):
         else:
             broken = broken_by_library_include(path, project or library)
             if not broken and project:
-                broken = broken_by_project_include(path, row, project, root)
+                broken = (broken_by_project_include(path, row, project, root) or
+                          broken_by_group(path, project))
         if broken:
             yield number, f"#include of {project or library}: {broken}"
 

@@ -45,6 +45,23 @@ class CheckLayeringTest(unittest.TestCase):
         self.expect_broken("backends/cpu/a.h", '"backends/null/a.h"', "not backends/null/",
                            "backends/null/a.h")
 
+    def test_the_groups_of_a_back_end_have_an_order(self):
+        for path, include in (("cuda/attention/a.cuh", "cuda/numbers.cuh"),
+                              ("cuda/numbers.cuh", "cuda/kernels.h"),
+                              ("cuda/check.cpp", "cuda/launch.cuh"),
+                              ("cuda/softmax.cu", "cuda/cuda_device.h"),
+                              ("cpu/operand.h", "cpu/tiles-inl.h"),
+                              ("cpu/softmax.cpp", "cpu/cpu_device.h")):
+            self.expect_broken(f"backends/{path}", f'"backends/{include}"', "stand below",
+                               f"backends/{include}")
+
+    def test_what_stands_lower_in_a_back_end_is_allowed(self):
+        output, status = run_check({
+            "backends/cuda/attention.cpp": '#include "backends/cuda/attention/attention.h"\n',
+            "backends/cuda/attention/attention.h": "", "backends/cpu/cpu_device.cpp":
+            '#include "backends/cpu/kernels.h"\n', "backends/cpu/kernels.h": ""})
+        self.assertEqual(status, 0, output)
+
     def test_concrete_back_ends_are_named_only_at_the_edge(self):
         self.expect_broken("lab/time/a.h", '"backends/cpu/a.h"', "not backends/cpu/",
                            "backends/cpu/a.h")

@@ -2,11 +2,9 @@
 // is done; packs of elements read and written at once.
 #pragma once
 
-#include <cuda_bf16.h>
-#include <cuda_fp16.h>
-
 #include <cstdint>
 
+#include "backends/cuda/element_types.cuh"
 #include "base/dtype.h"
 #include "codegen/device/computing_types.cuh"
 #include "ops/scalar/functors.h"
@@ -14,9 +12,6 @@
 namespace tracestep::cuda {
 
 // --- element types ----------------------------------------------------------------------------
-using BF16 = __nv_bfloat16;
-using F16 = __half;
-
 __device__ inline float to_float(float x) {
   return x;
 }

@@ -5,7 +5,7 @@
 
 #include <cstdint>
 
-#include "backends/cuda/numbers.cuh"
+#include "backends/cuda/element_types.cuh"
 
 namespace tracestep::cuda::portable {
 
