@@ -41,8 +41,8 @@ int main() {
                      .optimizer = {.clip = 1.0},
                      .seed = 1};
 
-  // 3. A session makes a program of it, forward, backward and AdamW, lowered to what the device can
-  //    run (`tracestep show` prints such programs); a store, which owns weights and optimizer state
+  // 3. A session makes a program of it, forward, backward and AdamW, of ops that the device can run
+  //    (`tracestep show` prints such programs); a store, which owns weights and optimizer state
   //    by name; and an executor, which owns inputs and temporaries.
   const auto device = make_cpu_device();
   Session session(*device, spec);

@@ -45,7 +45,7 @@ Program build() {  // loss = Σ_r y[r]², so that dloss/dy = 2y
   return b.finish();
 }
 
-Program lowered_for(const Device& device) {
+Program program_for(const Device& device) {
   PipelineOptions options;
   options.mode = Mode::kForwardBackward;
   options.has_kernel = [&](const OpDef& op) { return device.has_kernel(op); };
@@ -81,7 +81,7 @@ int main() {
                .gradient = gradient_rule,
                .decompose = decomposition});
   const auto cpu = make_cpu_device({.threads = 1}), reference = make_reference_device();
-  const Program program = lowered_for(*cpu);
+  const Program program = program_for(*cpu);
   fmt::print("{}\n{}\n", print(autograd(build())), print(program));
   for (const MappedBuffer& b : map_memory(program, cpu->traits()).buffers) {
     fmt::print("{:>3} B  {:<10} {:<8} {}\n", b.bytes, name_of(b.category), b.path, b.reason);
@@ -92,7 +92,7 @@ int main() {
                          {"grad.w", {81, 108, 135}},
                          {"grad.x", {4.5, -9, 18, 9, -18, 36}}};
   const Results on_cpu = run<float>(*cpu, program, parameters);
-  const Results oracle = run<double>(*reference, as_float64(lowered_for(*reference)), parameters);
+  const Results oracle = run<double>(*reference, as_float64(program_for(*reference)), parameters);
   const bool same = on_cpu == expected && oracle == expected;  // all of them exact in float32
   fmt::print("cpu, reference and the values by hand {}\n", same ? "agree" : "DIFFER");
   return same ? 0 : 1;

@@ -1,14 +1,16 @@
 #include "analysis/component.h"
 
+#include "ir/layer_path.h"
+
 namespace tracestep {
 
 std::string component_of(std::string_view path) {
   if (path.empty()) return "program";
-  if (path.starts_with("layers.")) {
-    const std::size_t after = path.find('.', 7);
-    path = after == std::string_view::npos ? "layers" : path.substr(after + 1);
+  if (const std::string_view layer = layer_of(path); !layer.empty()) {
+    path = layer == path ? kLayersPath : path.substr(layer.size() + 1);
   }
-  if (path.ends_with(".weight")) path.remove_suffix(7);
+  constexpr std::string_view kWeight = ".weight";
+  if (path.ends_with(kWeight)) path.remove_suffix(kWeight.size());
   return std::string(path);
 }
 

@@ -2,6 +2,8 @@
 
 #include <set>
 
+#include "ir/layer_path.h"
+
 namespace tracestep {
 namespace {
 
@@ -36,9 +38,8 @@ std::vector<LedgerItem> saved_ledger(const Program& program) {
 }
 
 std::string block_of(const std::string& path) {
-  constexpr std::string_view kLayers = "layers.";
-  if (!path.starts_with(kLayers)) return "once";
-  return path.substr(0, path.find('.', kLayers.size()));
+  const std::string_view layer = layer_of(path);
+  return layer.empty() ? "once" : std::string(layer);
 }
 
 }  // namespace tracestep

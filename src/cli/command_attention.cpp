@@ -189,10 +189,10 @@ void add_what(OptionSet& set, const std::shared_ptr<AttentionOptions>& o) {
         }
       },
       name_of(o->saved.front()));
-  set.integer("--warmup", o->base.warmup, {0, 1000000}, "steps before the clock counts");
-  set.integer("--steps", o->base.steps, {1, 1000000}, "timed steps, each both parts");
-  set.real("--max-seconds", o->base.max_seconds, {0.001, 1e6},
-           "end the timed steps of a cell after so long, however many there are");
+  add_protocol_flag(set, o->base.protocol, "warmup");
+  add_protocol_flag(set, o->base.protocol, "steps", "timed steps, each both parts");
+  add_protocol_flag(set, o->base.protocol, "max_seconds",
+                    "end the timed steps of a cell after so long, however many there are");
 }
 
 }  // namespace

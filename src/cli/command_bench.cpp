@@ -16,7 +16,6 @@
 #include "cli/remaining_time.h"
 #include "cli/resume_file.h"
 #include "cli/roof.h"
-#include "lab/measure/sampling.h"
 #include "lab/measure/validity.h"
 #include "lab/time/cell.h"
 
@@ -30,41 +29,18 @@ struct BenchOptions {
   RunGrid grid{{.model = preset("small"), .shape = {.batch = 4, .context = 512}}};
   OutputOptions output;
   std::filesystem::path resume;
-  int warmup = 5;
-  int steps = 10;
+  Protocol protocol;
   int processes = 1;
   bool nsys_hint = false;
   std::vector<std::int64_t> warmup_study;
-  SamplingRule noise = {.max_noise_percent = 0, .max_steps = 0, .max_seconds = 60.0};
   std::optional<double> roof;  // TFLOP/s; none: measured; 0: none known
 };
-
-// The default limit of steps: a hundred times the least number.
-int max_steps_of(const BenchOptions& options) {
-  constexpr int kTimes = 100;
-  return options.noise.max_steps > 0 ? options.noise.max_steps : options.steps * kTimes;
-}
-
-CellSpec spec_of(const RunSpec& run, const BenchOptions& options) {
-  return {.step = run,
-          .warmup = options.warmup,
-          .steps = options.steps,
-          .max_noise_percent = options.noise.max_noise_percent,
-          .max_steps = max_steps_of(options),
-          .max_seconds = options.noise.max_seconds};
-}
 
 // Everything the numbers of a row depend on, apart from the machine.
 Json cell_key(const CellSpec& spec, int processes, const Json& environment) {
   Json key = key_of(spec.step);
   if (processes > 1) key["processes"] = processes;
-  key["warmup"] = spec.warmup;
-  key["steps"] = spec.steps;
-  if (spec.max_noise_percent > 0) {
-    key["max_noise_percent"] = spec.max_noise_percent;
-    key["max_steps"] = spec.max_steps;
-    key["max_seconds"] = spec.max_seconds;
-  }
+  add_key(spec.protocol, key);
   key["tool"] = environment.at("tool");
   if (const Json* file = environment.find("tuning_file")) key["tuning_file"] = *file;
   return key;
@@ -114,7 +90,8 @@ double cost_of(const CellSpec& spec) {
       spec.step.mode == Mode::kForwardBackward || spec.step.mode == Mode::kStep;
   return forward_flops(spec.step.model, static_cast<double>(spec.step.shape.batch),
                        static_cast<double>(spec.step.shape.context)) *
-         (has_backward ? 3 : 1) * (spec.warmup + spec.steps + spec.instrumented_steps);
+         (has_backward ? 3 : 1) *
+         (spec.protocol.warmup + spec.protocol.steps + spec.protocol.recorded_steps);
 }
 
 // A grid that is being measured: what its cells share.
@@ -151,10 +128,10 @@ class GridRun {
 
  private:
   Json key_of_cell(const RunSpec& run) const {
-    return cell_key(spec_of(run, options_), options_.processes, environment_);
+    return cell_key(CellSpec{run, options_.protocol}, options_.processes, environment_);
   }
   double cost(const RunSpec& run) const {
-    return cost_of(spec_of(run, options_)) * options_.processes;
+    return cost_of(CellSpec{run, options_.protocol}) * options_.processes;
   }
 
   // False when the signal came.
@@ -176,7 +153,7 @@ class GridRun {
   std::optional<std::vector<Json>> row_of_this_process(const RunSpec& run) {
     progress_.update(where_);
     if (!options_.roof) roof_.tflops(run);  // before the row, not in the middle of it
-    CellResult result = measure_cell(make_device, spec_of(run, options_), &stop_);
+    CellResult result = measure_cell(make_device, CellSpec{run, options_.protocol}, &stop_);
     if (result.status == Status::kInterrupted) return {};
     result.roof_tflops = options_.roof ? *options_.roof : roof_.tflops_for(run, tflops_of(result));
     if (result.status == Status::kOutOfMemory) out_.oom_detail = result.detail;
@@ -232,7 +209,7 @@ int run_warmup_study(const std::vector<RunSpec>& runs, const BenchOptions& optio
   };
   if (!options.resume.empty()) refuse("--resume", "measures every row anew");
   if (options.processes > 1) refuse("--processes", "has one process for each number of steps");
-  if (options.noise.max_noise_percent > 0) {
+  if (options.protocol.max_noise_percent > 0) {
     refuse("--max-noise", "compares deviations, which needs the same number of steps everywhere");
   }
   const Json environment = environment_of(arguments, runs[0]);
@@ -243,10 +220,10 @@ int run_warmup_study(const std::vector<RunSpec>& runs, const BenchOptions& optio
   return is_whole ? 0 : stop.exit_status();
 }
 
-void check_sampling(const BenchOptions& options) {
-  if (options.noise.max_noise_percent <= 0 || max_steps_of(options) >= options.steps) return;
+void check_sampling(const Protocol& protocol) {
+  if (protocol.max_noise_percent <= 0 || protocol.most_steps() >= protocol.steps) return;
   throw Error(ErrorCode::kUsage, "--max-steps",
-              fmt::format("{} is less than --steps {}", options.noise.max_steps, options.steps),
+              fmt::format("{} is less than --steps {}", protocol.max_steps, protocol.steps),
               "with --max-noise, --steps is the least and --max-steps the most");
 }
 
@@ -255,7 +232,7 @@ int run_bench(const BenchOptions& options, std::span<const std::string> argument
   const std::vector<RunSpec> runs =
       runs_of(options.grid, {"cpu", "cuda", "reference", "null"}, use);
   if (options.nsys_hint) return print_nsys_hint(runs, arguments), 0;
-  check_sampling(options);
+  check_sampling(options.protocol);
   const NamedPath outputs[] = {{"--resume", options.resume},
                                {"--tune-file", runs[0].place.tune_file},
                                {"--output", options.output.path}};
@@ -303,21 +280,13 @@ Command bench_command() {
                     "a grid that can be interrupted and called again"}}};
   OptionSet& set = command.options;
   set.group("What to measure");
-  set.integer("--warmup", options->warmup, {0, 1000000}, "steps before the clock counts");
-  set.integer("--steps", options->steps, {1, 1000000}, "timed steps, one sample each");
+  for (const ProtocolField& field : protocol_fields()) add_flag(set, options->protocol, field);
   set.integer("--processes", options->processes, {1, 1000},
               "measure each cell in so many processes, one after the other: what a new process "
               "alone changes is then part of the noise (compare)");
   set.integers("--warmup-study", options->warmup_study, {0, 1000000},
                "instead of a table of cells: each cell with each of these numbers of warm-up "
                "steps, every time in a new process");
-  set.real("--max-noise", options->noise.max_noise_percent, {0.001, 1e9},
-           "percent: time steps until half the 95 % interval of the median is below it, --steps "
-           "at least");
-  set.integer("--max-steps", options->noise.max_steps, {1, 1000000},
-              "with --max-noise, the most timed steps; 100 times --steps");
-  set.real("--max-seconds", options->noise.max_seconds, {0.001, 1e6},
-           "with --max-noise, the most seconds in timed steps");
   set.value("--roof", "X",
             "TFLOP/s that the device cannot exceed, for the validity checker; measured before the "
             "first row when left out, 0: none known",

@@ -81,8 +81,9 @@ std::vector<AttentionSpec> attention_specs(const Work& work) {
       for (const RunSpec& run : without(work.runs, {"size", "context", "mode"})) {
         AttentionSpec spec{.run = run,
                            .width = width,
-                           .warmup = work.options.spec.warmup,
-                           .steps = work.options.spec.steps};
+                           .protocol = {.warmup = work.options.spec.protocol.warmup,
+                                        .steps = work.options.spec.protocol.steps,
+                                        .max_seconds = 0}};
         spec.run.shape = {.batch = AttentionSpec().run.shape.batch, .context = context};
         const bool is_flash = run.attention == AttentionForm::kFlash;
         spec.saved.exp = !is_flash && !run.ops.keeps(Composite::kSoftmax);
@@ -160,8 +161,8 @@ void add_what(OptionSet& set, CompileOptions& o) {
   set.choices("--part", o.parts, kParts, "parts of the report");
   set.choices("--rungs", o.rungs, rung_names(),
               "of the ladder, in any order, each on top of those before it; all when left out");
-  set.integer("--steps", o.spec.steps, {1, 1000000}, "timed steps of each row");
-  set.integer("--warmup", o.spec.warmup, {0, 1000000}, "steps before the clock counts");
+  add_protocol_flag(set, o.spec.protocol, "steps", "timed steps of each row");
+  add_protocol_flag(set, o.spec.protocol, "warmup");
   set.integers("--width", o.widths, kShapeRange,
                "attention by itself: widths D, batch 8, no heads");
   set.integers("--attention-context", o.contexts, kShapeRange, "attention by itself: contexts T");

@@ -46,9 +46,7 @@ ResultRow measured_row() {
                                .shape = {1, 32},
                                .mode = Mode::kForwardBackward,
                                .place = {.threads = 1}},
-                      .warmup = 3,
-                      .steps = 9,
-                      .instrumented_steps = 3};
+                      .protocol = {.warmup = 3, .steps = 9}};
   const CellResult result = measure_cell(make_device, spec);
   return ResultRow::of(cell_columns(), cell_row(result), Json::object());
 }

@@ -22,8 +22,7 @@ struct PrecisionOptions {
   OutputOptions output;
   std::vector<std::string> parts = kParts;
   ErrorSpec error;
-  int warmup = 2;
-  int steps = 5;
+  Protocol protocol{.warmup = 2, .steps = 5, .recorded_steps = 1};
 
   bool has(std::string_view part) const { return std::ranges::find(parts, part) != parts.end(); }
 };
@@ -34,7 +33,7 @@ std::vector<PrecisionCell> measure(const std::vector<RunSpec>& runs, const Preci
   std::vector<PrecisionCell> out;
   ProgressLine progress;
   for (const RunSpec& run : runs) {
-    const CellSpec spec{.step = run, .warmup = o.warmup, .steps = o.steps, .instrumented_steps = 1};
+    const CellSpec spec{run, o.protocol};
     progress.update(fmt::format("{}/{}  {} {}", out.size() + 1, runs.size(), run.model.name,
                                 name_of(run.precision)));
     PrecisionCell measured{measure_cell(make_device, spec, &stop), {}};
@@ -98,8 +97,8 @@ Command precision_command() {
   set.choices("--part", options->parts, kParts, "parts of the report");
   set.group("The steps");
   add_fields(set, options->grid, FieldGroup::kStep, Values::kGrid);
-  set.integer("--steps", options->steps, {1, 1000000}, "timed steps");
-  set.integer("--warmup", options->warmup, {0, 1000000}, "steps before the clock counts");
+  add_protocol_flag(set, options->protocol, "steps", "timed steps");
+  add_protocol_flag(set, options->protocol, "warmup");
   set.integer("--error-layers", options->error.layers, {0, 1000},
               "errors are those of a model of at most so many layers; 0: no errors");
   set.integer("--error-tokens", options->error.tokens, {1, 1 << 20},

@@ -14,6 +14,7 @@
 #include "lab/measure/statistics.h"
 #include "train/fingerprint.h"
 #include "train/loop.h"
+#include "train/train_fields.h"
 
 namespace tracestep::cli {
 namespace {
@@ -27,20 +28,6 @@ struct TrainCommand {
   OutputOptions output;
   std::optional<double> validation_fraction;
 };
-
-void add_schedule_options(OptionSet& set, TrainOptions& train) {
-  set.group("Training");
-  set.integer("--steps", train.steps, {1}, "optimizer steps");
-  set.integer("--accumulate", train.accumulate, {1, 1 << 20}, "batches added up per step");
-  set.one_of("--order", train.order, kAllOrders, "where batches start in the tokens");
-  set.real("--lr", train.schedule.lr, {}, "learning rate");
-  set.one_of("--schedule", train.schedule.kind, kAllSchedules, "of the learning rate");
-  set.integer("--warmup-steps", train.schedule.warmup_steps, {0}, "linear warm-up of the rate");
-  set.real("--lr-min", train.schedule.lr_min, {}, "where the cosine ends");
-  OptimizerOptions& optimizer = train.run.optimizer;
-  set.real("--clip", optimizer.clip, {}, "largest global gradient norm; 0 is off");
-  set.real("--weight-decay", optimizer.weight_decay, {}, "decoupled, on all tensors");
-}
 
 void add_file_options(OptionSet& set, TrainCommand& o) {
   set.group("Files");
@@ -236,7 +223,8 @@ Command train_command() {
   add_token_options(set, options->tokens);
   add_field(set, options->grid, "batch", Values::kOne);
   add_field(set, options->grid, "context", Values::kOne);
-  add_schedule_options(set, options->train);
+  set.group("Training");
+  for (const TrainField& field : train_fields()) add_flag(set, options->train, field);
   add_file_options(set, *options);
   add_fields(set, options->grid, FieldGroup::kModel, Values::kOne);
   add_fields(set, options->grid, FieldGroup::kHow, Values::kOne,

@@ -25,7 +25,10 @@ void say(std::string_view message) {
 // The option that an error of the lower layers is about: they name the field ("heads"), the user
 // knows the flag.
 const Option* option_meant(const Command& command, const Error& error) {
-  if (error.code() != ErrorCode::kUsage) return nullptr;
+  const bool is_about_options = error.code() == ErrorCode::kUsage ||
+                                error.code() == ErrorCode::kInput ||
+                                error.code() == ErrorCode::kOutput;
+  if (!is_about_options) return nullptr;
   for (const Option& option : command.options.options()) {
     if (option.flag == "--" + with_dashes(error.where())) return &option;
   }

@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include <fmt/ranges.h>
-
 #include "base/error.h"
 #include "cli/cuda.h"
 #include "lab/measure/environment.h"
@@ -60,6 +58,11 @@ void add_fields(OptionSet& set, RunGrid& grid, FieldGroup group, Values values,
     if (field.group != group) continue;
     add_field(set, grid, field.name, values, field.name == "device" ? devices : std::string());
   }
+}
+
+void add_protocol_flag(OptionSet& set, Protocol& protocol, std::string_view name,
+                       std::string help) {
+  add_flag(set, protocol, field_named(protocol_fields(), name), std::move(help));
 }
 
 void add_output_options(OptionSet& set, OutputOptions& output) {

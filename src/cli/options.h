@@ -7,9 +7,12 @@
 #include <string_view>
 #include <vector>
 
+#include <fmt/ranges.h>
+
 #include "base/json.h"
 #include "cli/option_set.h"
 #include "lab/report/table.h"
+#include "spec/protocol.h"
 #include "spec/run_grid.h"
 
 namespace tracestep::cli {
@@ -29,6 +32,21 @@ void add_fields(OptionSet& set, RunGrid& grid, FieldGroup group, Values values,
 // Adds the flag of one field. `help` replaces the field's own help text.
 void add_field(OptionSet& set, RunGrid& grid, std::string_view name, Values values,
                std::string help = {});
+// Adds the flag of a field that has one value and no grid. `target` also has its default.
+template <class Spec>
+void add_flag(OptionSet& set, Spec& target, const SpecField<Spec>& field, std::string help = {}) {
+  if (help.empty()) help = field.help;
+  if (!field.choices.empty()) help += fmt::format(": {}", fmt::join(field.choices, ", "));
+  set.value(
+      field.flag, field.value_name, std::move(help),
+      [&target, &field](const std::string& where, const std::string& text) {
+        field.parse(where, text)(target);
+      },
+      default_text(field, target));
+}
+// The same for the protocol's field of this name.
+void add_protocol_flag(OptionSet& set, Protocol& protocol, std::string_view name,
+                       std::string help = {});
 void add_output_options(OptionSet& set, OutputOptions& output);
 
 // The range of lengths, counts and widths whose flags are not fields of a run.

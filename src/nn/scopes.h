@@ -9,6 +9,8 @@
 #include <string_view>
 #include <vector>
 
+#include "ir/layer_path.h"
+
 namespace tracestep::scope {
 
 inline constexpr std::string_view kEmbedding = "token_embeddings", kHead = "lm_head",
@@ -29,7 +31,7 @@ inline std::string path(std::initializer_list<std::string_view> scopes) {
 
 // "layers.3"
 inline std::string layer(std::int64_t index) {
-  return "layers." + std::to_string(index);
+  return layer_path(index);
 }
 
 // Components that tables look for by name.

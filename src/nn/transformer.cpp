@@ -62,7 +62,7 @@ class Model {
   }
 
   Val layer(std::int64_t index, Val x, const AttentionContext& context) {
-    const std::string prefix = fmt::format("layers.{}", index);
+    const std::string prefix = scope::layer(index);
     const auto scope = b_.scope(prefix);
     const Val attended = attend(index, norm(scope::kFirstNorm, x, prefix + ".ln1.weight"), context);
     {
@@ -80,7 +80,7 @@ class Model {
   }
 
   Val attend(std::int64_t index, Val x, const AttentionContext& context) {
-    const std::string prefix = fmt::format("layers.{}.attn", index);
+    const std::string prefix = scope::path({scope::layer(index), scope::kAttention});
     const auto scope = b_.scope(scope::kAttention);
     const std::int64_t width = c_.d_model;
     const Val q = rotate(heads(project("q_proj", x, prefix, width, width)), context);

@@ -124,8 +124,8 @@ class OptimizerPass {
     const DType state_dtype = DType::kF32;
     const Type type{pair.parameter.dtype() == DType::kF64 ? DType::kF64 : state_dtype,
                     pair.parameter.shape()};
-    const Val m = b.state("adamw.m." + pair.name, type);
-    const Val v = b.state("adamw.v." + pair.name, type);
+    const Val m = b.state(fmt::format("{}.{}", kFirstMoment, pair.name), type);
+    const Val v = b.state(fmt::format("{}.{}", kSecondMoment, pair.name), type);
     std::vector<Val> operands{pair.parameter, pair.gradient, m, v, lr_, step_size_};
     for (const Val& more : {use.scale, use.apply}) {
       if (more) operands.push_back(more);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 
 #include "passes/loss_scaling.h"
 
@@ -13,6 +14,10 @@ enum class OptimizerKind : std::uint8_t { kAdamw, kSgd };
 // of 2^64 is infinite in float32. The limit is the same on every back end, also on those that add
 // squares in a wider type.
 inline constexpr double kGradNormLimit = 0x1p64;
+
+// AdamW's states are called by one of these and the parameter: "adamw.m.lm_head.weight".
+inline constexpr std::string_view kAdamwStates = "adamw.", kFirstMoment = "adamw.m",
+                                  kSecondMoment = "adamw.v";
 
 struct OptimizerOptions {
   OptimizerKind kind = OptimizerKind::kAdamw;

@@ -4,7 +4,6 @@
 
 #include "base/error.h"
 #include "base/suggest.h"
-#include "base/units.h"
 
 namespace tracestep {
 namespace {
@@ -14,72 +13,7 @@ constexpr std::int64_t kMaxVocab = std::int64_t{1} << 24;
 constexpr std::int64_t kMaxLayers = 4096;
 constexpr int kMaxThreads = 4096;
 
-struct Range {
-  std::int64_t min = 1, max = std::numeric_limits<std::int64_t>::max();
-};
-
-// Each of these takes a row without `value` and `parse` and adds them; `at` finds the member in a
-// RunSpec.
-template <class Member>
-RunField integer(RunField row, Range range, Member at) {
-  row.value = [at](const RunSpec& spec) { return Json(at(spec)); };
-  row.parse = [at, range](const std::string& where, const std::string& text) -> RunChange {
-    const std::int64_t value = parse_int(where, text, range.min, range.max);
-    return [at, value](RunSpec& spec) {
-      auto& member = at(spec);
-      member = static_cast<std::decay_t<decltype(member)>>(value);
-    };
-  };
-  return row;
-}
-
-template <class Member>
-RunField toggle(RunField row, Member at) {
-  row.value_name.clear();
-  row.value = [at](const RunSpec& spec) { return Json(at(spec)); };
-  row.parse = [at](const std::string&, const std::string&) -> RunChange {
-    return [at](RunSpec& spec) { at(spec) = true; };
-  };
-  return row;
-}
-
-template <class Member>
-RunField text(RunField row, Member at) {
-  row.value = [at](const RunSpec& spec) { return Json(std::string(at(spec))); };
-  row.parse = [at](const std::string& where, const std::string& text) -> RunChange {
-    if (text.empty()) fail_usage(where, "the value is empty");
-    return [at, text](RunSpec& spec) { at(spec) = text; };
-  };
-  return row;
-}
-
-template <class Member>
-RunField bytes(RunField row, Member at) {
-  row.value_name = "SIZE";
-  row.value = [at](const RunSpec& spec) { return Json(at(spec)); };
-  row.parse = [at](const std::string& where, const std::string& text) -> RunChange {
-    const std::int64_t value = parse_bytes(where, text);
-    if (value < 1) fail_usage(where, "\"{}\" leaves no memory at all", text);
-    return [at, value](RunSpec& spec) { at(spec) = value; };
-  };
-  return row;
-}
-
-// One of `values`, each called what name_of() says.
-template <class Values, class Member>
-RunField choice(RunField row, const Values& values, Member at) {
-  using Value = std::decay_t<decltype(*std::begin(values))>;
-  std::vector<Value> all(std::begin(values), std::end(values));
-  for (const Value& value : all) row.choices.emplace_back(name_of(value));
-  row.value = [at](const RunSpec& spec) { return Json(name_of(at(spec))); };
-  row.parse = [at, all, names = row.choices](const std::string& where,
-                                             const std::string& text) -> RunChange {
-    check_choice(where, text, names);
-    const auto found = std::ranges::find(names, text) - names.begin();
-    return [at, value = all[static_cast<std::size_t>(found)]](RunSpec& spec) { at(spec) = value; };
-  };
-  return row;
-}
+using Rows = FieldRows<RunSpec>;
 
 std::vector<Precision> all_precisions() {
   std::vector<Precision> out;
@@ -150,81 +84,81 @@ RunField compile_passes_field(RunField row) {
 using Role = FieldRole;
 using Show = FieldShow;
 
-void add_model_fields(std::vector<RunField>& out) {
+void add_model_fields(Rows& rows) {
   const RunField size{.group = FieldGroup::kModel, .show = Show::kKey};
-  const auto add = [&](const char* name, const char* help, Range range, auto at) {
+  const auto add = [&](const char* name, const char* help, std::int64_t max, auto at) {
     RunField row = size;
     row.name = name;
     row.help = help;
-    out.push_back(integer(std::move(row), range, at));
+    rows.integer(std::move(row), 1, max, at);
   };
-  out.push_back(preset_field({.name = "size",
-                              .group = FieldGroup::kModel,
-                              .is_axis = true,
-                              .help = "presets",
-                              .about = "preset, or custom"}));
+  rows.add(preset_field({.name = "size",
+                         .group = FieldGroup::kModel,
+                         .is_axis = true,
+                         .help = "presets",
+                         .about = "preset, or custom"}));
   add(
-      "d_model", "model width C, instead of --size", {1, kMaxSize},
+      "d_model", "model width C, instead of --size", kMaxSize,
       [](auto& s) -> auto& { return s.model.d_model; });
   add(
-      "d_ff", "feed-forward width F", {1, kMaxSize}, [](auto& s) -> auto& { return s.model.d_ff; });
+      "d_ff", "feed-forward width F", kMaxSize, [](auto& s) -> auto& { return s.model.d_ff; });
   add(
-      "layers", "layers L", {1, kMaxLayers}, [](auto& s) -> auto& { return s.model.layers; });
+      "layers", "layers L", kMaxLayers, [](auto& s) -> auto& { return s.model.layers; });
   add(
-      "heads", "attention heads H; they divide C", {1, kMaxSize},
+      "heads", "attention heads H; they divide C", kMaxSize,
       [](auto& s) -> auto& { return s.model.heads; });
 }
 
-void add_step_fields(std::vector<RunField>& out) {
-  out.push_back(integer(
+void add_step_fields(Rows& rows) {
+  rows.integer(
       {.name = "context",
        .group = FieldGroup::kStep,
        .is_axis = true,
        .help = "tokens in a sequence, T",
        .about = "tokens per row (T)"},
-      {1, kMaxSize}, [](auto& s) -> auto& { return s.shape.context; }));
-  out.push_back(integer(
+      1, kMaxSize, [](auto& s) -> auto& { return s.shape.context; });
+  rows.integer(
       {.name = "batch",
        .group = FieldGroup::kStep,
        .help = "sequences in a batch, B",
        .about = "rows (B)"},
-      {1, kMaxSize}, [](auto& s) -> auto& { return s.shape.batch; }));
-  out.push_back(integer(
+      1, kMaxSize, [](auto& s) -> auto& { return s.shape.batch; });
+  rows.integer(
       {.name = "vocab",
        .group = FieldGroup::kModel,
        .show = Show::kData,
        .help = "vocabulary V, where no tokenizer and no file of weights has one",
        .about = "vocabulary (V)"},
-      {1, kMaxVocab}, [](auto& s) -> auto& { return s.model.vocab; }));
-  out.push_back(choice(
+      1, kMaxVocab, [](auto& s) -> auto& { return s.model.vocab; });
+  rows.choice(
       {.name = "mode",
        .group = FieldGroup::kStep,
        .is_axis = true,
        .help = "what a step does",
        .about = "what a step does"},
-      kAllModes, [](auto& s) -> auto& { return s.mode; }));
-  out.push_back(choice(
+      kAllModes, [](auto& s) -> auto& { return s.mode; });
+  rows.choice(
       {.name = "precision",
        .is_axis = true,
        .help = "tf32 (cuda alone) rounds what products read, bf16 and fp16 are for matrix products "
                "alone, over float32 weights, bf16-pure and fp16-pure for all that is stored",
        .about = "of parameters and activations"},
-      all_precisions(), [](auto& s) -> auto& { return s.precision; }));
-  out.push_back(granularity_field(
+      all_precisions(), [](auto& s) -> auto& { return s.precision; });
+  rows.add(granularity_field(
       {.name = "ops",
        .is_axis = true,
        .help = "composites in parts, as plain framework code, or with their own kernels; or those "
                "that have one, joined by +, of norm, swiglu, rope, softmax, loss, optimizer",
        .about = "granularity of the program"}));
-  out.push_back(choice(
+  rows.choice(
       {.name = "attention",
        .is_axis = true,
        .is_optional = true,
        .help = "two matrix products around a softmax, or one kernel that goes "
                "tile by tile and keeps no matrix of scores",
        .about = "its form: naive or flash"},
-      kAllAttentionForms, [](auto& s) -> auto& { return s.attention; }));
-  out.push_back(choice(
+      kAllAttentionForms, [](auto& s) -> auto& { return s.attention; });
+  rows.choice(
       {.name = "executor",
        .role = Role::kSpeed,
        .show = Show::kVarying,
@@ -233,8 +167,8 @@ void add_step_fields(std::vector<RunField>& out) {
        .help = "op by op, buffers from the allocator; what passes made fewer ops of, in one arena "
                "with planned offsets; the same as one graph where the device has such",
        .about = "how it runs"},
-      kAllExecutors, [](auto& s) -> auto& { return s.executor; }));
-  out.push_back(compile_passes_field(
+      kAllExecutors, [](auto& s) -> auto& { return s.executor; });
+  rows.add(compile_passes_field(
       {.name = "compile_passes",
        .role = Role::kSpeed,
        .show = Show::kVarying,
@@ -246,66 +180,53 @@ void add_step_fields(std::vector<RunField>& out) {
        .about = "those of show --passes that run only for it"}));
 }
 
-void add_place_fields(std::vector<RunField>& out) {
+void add_place_fields(Rows& rows) {
   const auto place = [](const char* name, Show show, const char* help) {
     return RunField{.name = name, .role = Role::kPlace, .show = show, .help = help};
   };
   RunField device = place("device", Show::kPeople, "where it runs");
   device.value_name = "NAME";
   device.about = "where it runs";
-  out.push_back(text(
-      std::move(device), [](auto& s) -> auto& { return s.place.device; }));
-  out.push_back(integer(
-      place("threads", Show::kKey, "CPU threads; OMP_NUM_THREADS, else all allowed cores"),
-      {1, kMaxThreads}, [](auto& s) -> auto& { return s.place.threads; }));
+  rows.text(
+      std::move(device), [](auto& s) -> auto& { return s.place.device; });
+  rows.integer(
+      place("threads", Show::kKey, "CPU threads; OMP_NUM_THREADS, else all allowed cores"), 1,
+      kMaxThreads, [](auto& s) -> auto& { return s.place.threads; });
   RunField limit = place("memory_limit_bytes", Show::kKey,
                          "behave like a device with this much memory, as 16GiB");
   limit.flag = "--memory-limit";
-  out.push_back(bytes(
-      std::move(limit), [](auto& s) -> auto& { return s.place.memory_limit_bytes; }));
+  rows.bytes(
+      std::move(limit), [](auto& s) -> auto& { return s.place.memory_limit_bytes; });
   RunField seed = place("seed", Show::kKey, "of weights, batches and sampling");
   seed.role = Role::kBits;
-  out.push_back(integer(
-      std::move(seed), {0}, [](auto& s) -> auto& { return s.seed; }));
-  out.push_back(toggle(
+  rows.integer(
+      std::move(seed), 0, std::numeric_limits<std::int64_t>::max(),
+      [](auto& s) -> auto& { return s.seed; });
+  rows.toggle(
       place("deterministic", Show::kNowhere,
             "refuse what may give other bits when run again: --tune for a "
             "product that has no choice yet"),
-      [](auto& s) -> auto& { return s.place.deterministic; }));
-  out.push_back(toggle(
+      [](auto& s) -> auto& { return s.place.deterministic; });
+  rows.toggle(
       place("tune", Show::kNowhere,
             "cuda: time the algorithms for each new matrix product, keep the fastest"),
-      [](auto& s) -> auto& { return s.place.tune; }));
+      [](auto& s) -> auto& { return s.place.tune; });
   RunField file = place("tune_file", Show::kNowhere,
                         "where choices are kept and found; tracestep-tuning.json with --tune");
   file.value_name = "FILE";
-  out.push_back(text(
-      std::move(file), [](auto& s) -> auto& { return s.place.tune_file; }));
+  rows.text(
+      std::move(file), [](auto& s) -> auto& { return s.place.tune_file; });
 }
 
 std::vector<RunField> all_fields() {
-  std::vector<RunField> out;
-  add_model_fields(out);
-  add_step_fields(out);
-  add_place_fields(out);
-  for (RunField& field : out) {
-    if (field.flag.empty()) field.flag = "--" + with_dashes(field.name);
-    if (!field.choices.empty()) field.value_name = "NAME";
-  }
-  return out;
-}
-
-std::string words(const Json& value) {
-  return value.is_string() ? value.as_string() : value.dump();
+  Rows rows;
+  add_model_fields(rows);
+  add_step_fields(rows);
+  add_place_fields(rows);
+  return rows.take();
 }
 
 }  // namespace
-
-std::string with_dashes(std::string_view name) {
-  std::string out(name);
-  std::ranges::replace(out, '_', '-');
-  return out;
-}
 
 std::span<const RunField> run_fields() {
   static const std::vector<RunField> all = all_fields();
@@ -319,24 +240,7 @@ const RunField* find_field(std::string_view name) {
 }
 
 const RunField& field_named(std::string_view name) {
-  const RunField* field = find_field(name);
-  TRACESTEP_CHECK(field != nullptr, "a run has no field {}", name);
-  return *field;
-}
-
-std::string text_of(const RunField& field, const RunSpec& spec) {
-  return words(field.value(spec));
-}
-
-std::string default_text(const RunField& field, const RunSpec& spec) {
-  if (field.value_name.empty()) return {};
-  const std::string out = text_of(field, spec);
-  try {
-    field.parse(field.flag, out);
-  } catch (const Error&) {
-    return {};
-  }
-  return out;
+  return field_named(run_fields(), name);
 }
 
 Json key_of(const RunSpec& spec) {
@@ -366,7 +270,7 @@ std::string label_of(const RunSpec& spec, bool names) {
     if (field.show == FieldShow::kVarying && value == field.value(RunSpec())) continue;
     if (!out.empty()) out += " ";
     if (names && value.is_number()) out += field.name + " ";
-    out += words(value);
+    out += flag_text(value);
   }
   return out;
 }

@@ -60,14 +60,14 @@ PipelineOptions pipeline_options(const RunSpec& spec) {
   return options;
 }
 
-Program lowered(const Program& forward, PipelineOptions options, const Device& device) {
+Program program_for(const Program& forward, PipelineOptions options, const Device& device) {
   options.has_kernel = [&device](const OpDef& op) { return device.has_kernel(op); };
   Program out = run_pipeline(forward, options).program;
   return device.supports(DType::kF32) ? out : as_float64(out);
 }
 
 Program step_program(const RunSpec& spec, const Device& device) {
-  return named(lowered(forward_program(spec), pipeline_options(spec), device), spec);
+  return named(program_for(forward_program(spec), pipeline_options(spec), device), spec);
 }
 
 Program step_program(const RunSpec& spec, DeviceKind kind) {

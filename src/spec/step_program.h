@@ -23,7 +23,7 @@ Program decode_program(const RunSpec& spec);
 PipelineOptions pipeline_options(const RunSpec& spec);
 // `forward` after all passes, for `device`'s kernels. A device that has no float32 (the reference)
 // gets the same program in float64: parameters, states and rates as well.
-Program lowered(const Program& forward, PipelineOptions options, const Device& device);
+Program program_for(const Program& forward, PipelineOptions options, const Device& device);
 // The program of the spec after all passes, for `device`'s kernels.
 Program step_program(const RunSpec& spec, const Device& device);
 // The same without a device: planning/needs.h says which ops a kind of device has kernels for.

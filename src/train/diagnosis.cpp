@@ -68,12 +68,12 @@ void add_gradient_reasons(const TrainOptions& options, const TrainStep& step,
         kLossScaleFloor));
   }
   if (options.run.precision.parameters == DType::kF16) {
-    out.emplace_back("fp16-pure does not scale the loss; --precision fp16 does");
+    out.emplace_back("fp16-pure does not scale the loss; fp16 does");
   }
   if (is_fast(options, step)) return;
   const bool clips = options.run.optimizer.clip > 0.0;
-  out.push_back(fmt::format("gradients explode: a lower --lr, or {}",
-                            clips ? "more --warmup-steps" : "--clip 1"));
+  out.push_back(fmt::format("gradients explode: a lower learning rate, or {}",
+                            clips ? "more warm-up steps" : "clipping to a norm of 1"));
 }
 
 std::vector<std::string> reasons(const TrainOptions& options, const TrainStep& step,

@@ -9,7 +9,7 @@
 namespace tracestep {
 namespace {
 
-PipelineOptions lowering(const EvalOptions& options, Mode mode) {
+PipelineOptions passes_of(const EvalOptions& options, Mode mode) {
   RunSpec spec = options.run;
   spec.mode = mode;
   return pipeline_options(spec);
@@ -46,11 +46,11 @@ void unscale(HostTensor& gradient) {
 // The first batch's gradients, under the parameters' names; returns the first that is not finite.
 std::optional<NotFinite> write_gradients(Store& store, const EvalOptions& options, Device& device,
                                          const Batch& batch) {
-  PipelineOptions passes = lowering(options, Mode::kForwardBackward);
+  PipelineOptions passes = passes_of(options, Mode::kForwardBackward);
   const bool scaled = scales_loss(options.run.precision);
   passes.optimizer.loss_scaling.enabled = scaled;
   const auto backward = make_executor(options.run.executor, store,
-                                      lowered(loss_program(options.run), passes, device));
+                                      program_for(loss_program(options.run), passes, device));
   initialize_states(store);
   set_batch(*backward, batch);
   backward->run();
@@ -85,8 +85,8 @@ EvalResult evaluate(Device& device, const EvalOptions& options, TokenSourcePtr t
   const bool want_logits = !options.logits.empty();
   const auto forward =
       make_executor(options.run.executor, store,
-                    lowered(loss_program(options.run, {.with_logits = want_logits}),
-                            lowering(options, Mode::kInference), device));
+                    program_for(loss_program(options.run, {.with_logits = want_logits}),
+                                passes_of(options, Mode::kInference), device));
   EvalResult out;
   out.not_finite = load(store, options);
   out.batches = batch_count(options, *tokens);

@@ -10,6 +10,7 @@
 #include "base/suggest.h"
 #include "base/utf8.h"
 #include "spec/fields.h"
+#include "train/train_fields.h"
 
 namespace tracestep {
 namespace {
@@ -25,10 +26,10 @@ struct Run {
 };
 
 struct Entry {
-  std::string key;  // in checkpoints, and after --change
-  std::string flags;
-  std::function<Json(const Run&)>
-      value;  // null: does not apply, for a reason that an earlier entry has
+  std::string key;   // in checkpoints, in messages and in a list of accepted changes
+  std::string also;  // what else decides it, for messages
+  // null: does not apply, for a reason that an earlier entry has.
+  std::function<Json(const Run&)> value;
   bool may_change = true;
   Json older = {};  // the value for checkpoints older than the entry; null: unknown
 };
@@ -63,46 +64,50 @@ void add_fields(std::vector<Entry>& out) {
     const bool decides_bits = field.role == FieldRole::kProgram || field.role == FieldRole::kBits;
     if (!decides_bits || field.group == FieldGroup::kModel || field.name == "mode") continue;
     out.push_back({.key = field.name,
-                   .flags = field.flag,
                    .value = [&field](R r) { return field.value(r.options.run); },
                    .older = field.is_optional ? field.value(RunSpec()) : Json()});
   }
 }
 
+// The training's own fields. The length of a schedule that has one is another entry.
+void add_training(std::vector<Entry>& out) {
+  for (const TrainField& field : train_fields()) {
+    if (field.role == FieldRole::kProtocol) continue;
+    out.push_back({.key = with_dashes(field.name), .value = [&field](R r) {
+                     const bool applies = !field.applies || field.applies(r.options);
+                     return applies ? field.value(r.options) : Json();
+                   }});
+  }
+  out.push_back({.key = "steps", .value = [](R r) {
+                   return r.is_cosine() ? Json(r.options.schedule.total_steps) : Json();
+                 }});
+}
+
 std::vector<Entry> all_entries() {
-  std::vector<Entry> out{{"model", "--size (vocab, d_model, d_ff, layers, heads)", model_of, false},
-                         {"optimizer", "optimizer", optimizer_of, false},
+  std::vector<Entry> out{{.key = "model",
+                          .also = " (vocab, d_model, d_ff, layers, heads)",
+                          .value = model_of,
+                          .may_change = false},
+                         {.key = "optimizer", .value = optimizer_of, .may_change = false},
                          // The GPUs of a machine are taken as equal: "cuda:1" is "cuda".
-                         {"device", "--device", [](R r) -> Json {
+                         {.key = "device", .value = [](R r) -> Json {
                             return r.content.device.substr(0, r.content.device.find(':'));
                           }}};
   add_fields(out);
-  const std::vector<Entry> training{
-      {"accumulate", "--accumulate", [](R r) -> Json { return r.options.accumulate; }},
-      {"order", "--order", [](R r) -> Json { return name_of(r.options.order); }},
-      {"lr", "--lr", [](R r) -> Json { return r.options.schedule.lr; }},
-      {"schedule", "--schedule", [](R r) -> Json { return name_of(r.options.schedule.kind); }},
-      {"warmup-steps", "--warmup-steps",
-       [](R r) -> Json { return r.options.schedule.warmup_steps; }},
-      {"lr-min", "--lr-min",
-       [](R r) { return r.is_cosine() ? Json(r.options.schedule.lr_min) : Json(); }},
-      {"steps", "--steps",
-       [](R r) { return r.is_cosine() ? Json(r.options.schedule.total_steps) : Json(); }},
-      {"clip", "--clip", [](R r) -> Json { return r.options.run.optimizer.clip; }},
-      {"weight-decay", "--weight-decay",
-       [](R r) -> Json { return r.options.run.optimizer.weight_decay; }},
-      {"init", "--init",
-       [](R r) -> Json {
-         return r.content.init.empty() ? "none" : "weights with the hash " + r.content.init;
-       },
-       false},
-      {"text", "--text, --tokens or --tokenizer",
-       [](R r) -> Json {
-         return fmt::format("{} with the hash {}", tokens_text(r.tokens()), r.content.text);
-       }},
-      {"validation", "--validate-every or --validation-fraction",
-       [](R r) -> Json { return validation_text(r.content.validation_tokens, r.tokens()); }}};
-  out.insert(out.end(), training.begin(), training.end());
+  add_training(out);
+  out.push_back({.key = "init",
+                 .value = [](R r) -> Json {
+                   return r.content.init.empty() ? "none"
+                                                 : "weights with the hash " + r.content.init;
+                 },
+                 .may_change = false});
+  out.push_back({.key = "text", .also = ", tokens or tokenizer", .value = [](R r) -> Json {
+                   return fmt::format("{} with the hash {}", tokens_text(r.tokens()),
+                                      r.content.text);
+                 }});
+  out.push_back({.key = "validation", .value = [](R r) -> Json {
+                   return validation_text(r.content.validation_tokens, r.tokens());
+                 }});
   return out;
 }
 
@@ -165,8 +170,8 @@ std::vector<Difference> differences_of(const Json& saved, const Json& now,
   std::vector<std::string> texts, keys;
   bool may_change = true;
   for (const auto& [entry, before, now] : refused) {
-    texts.push_back(
-        fmt::format("another {}: {}, now {}", entry->flags, text_of(before), text_of(now)));
+    texts.push_back(fmt::format("another {}{}: {}, now {}", entry->key, entry->also,
+                                text_of(before), text_of(now)));
     keys.emplace_back(entry->key);
     may_change = may_change && entry->may_change;
   }
@@ -209,15 +214,14 @@ Json continue_run(const Json& saved, const Json& now, std::span<const std::strin
   });
   if (!refused.empty()) refuse(refused);
   if (!unknown.empty()) {
-    log_warn(
-        "[--resume] not recorded by the version that wrote the checkpoint, so not compared: {}",
-        fmt::join(unknown, ", "));
+    log_warn("[resume] not recorded by the version that wrote the checkpoint, so not compared: {}",
+             fmt::join(unknown, ", "));
   }
   Json out = now;
   if (const Json* earlier = saved.find(kChanges)) out[kChanges] = *earlier;
   for (const auto& [entry, before, after] : taken) {
-    log_warn("[--resume] {} changes after step {}: {}, now {}", entry->flags, step, text_of(before),
-             text_of(after));
+    log_warn("[resume] {}{} changes after step {}: {}, now {}", entry->key, entry->also, step,
+             text_of(before), text_of(after));
     if (out.find(kChanges) == nullptr) out[kChanges] = Json::array();
     out[kChanges].push_back(Json::Object{
         {"after_step", step}, {"option", entry->key}, {"before", before}, {"now", after}});

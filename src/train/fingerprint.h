@@ -1,5 +1,5 @@
 // What must be the same for a resumed run to continue the interrupted one exactly: one table of
-// entries, each with the flags that decide it.
+// entries.
 #pragma once
 
 #include <span>
@@ -29,8 +29,7 @@ void check_changes(std::span<const std::string> names);
 // For a run with fingerprint `now` that continues the run `saved` from its checkpoint at `step`:
 // the fingerprint for its own checkpoints, which is `now` and, under "changes", every change so
 // far. Accepted changes and entries that the checkpoint lacks give warnings. Throws Error{kUsage}
-// naming, for every entry that differs and is not in `changes`, the flag, what it was and what it
-// is now.
+// naming every entry that differs and is not in `changes`, with what it was and what it is now.
 Json continue_run(const Json& saved, const Json& now, std::span<const std::string> changes,
                   std::int64_t step);
 

@@ -88,7 +88,7 @@ std::vector<std::int64_t> generate(Device& device, const GenerateOptions& option
   const PipelineOptions passes{.granularity = options.run.ops,
                                .autocast = options.run.precision.autocast};
   const auto decode = make_executor(options.run.executor, store,
-                                    lowered(decode_program(options.run), passes, device));
+                                    program_for(decode_program(options.run), passes, device));
   load(store, options);
   const CounterRng rng(options.run.seed, "sampling");
   std::vector<std::int64_t> text = options.prompt, out;

@@ -17,7 +17,7 @@ constexpr std::uint64_t kMostBytes = std::uint64_t{1} << 30;
 // The step of a line that a log may hold; nullopt for any other text.
 std::optional<std::int64_t> step_in(std::string_view line) {
   try {
-    const Json json = Json::parse(line, "--log");
+    const Json json = Json::parse(line, "log");
     return json.find("loss") == nullptr ? std::nullopt : std::optional(json.at("step").as_int());
   } catch (const Error&) {
     return std::nullopt;
@@ -25,7 +25,7 @@ std::optional<std::int64_t> step_in(std::string_view line) {
 }
 
 [[noreturn]] void refuse(const std::filesystem::path& path, std::size_t line) {
-  throw Error(ErrorCode::kInput, "--log",
+  throw Error(ErrorCode::kInput, "log",
               fmt::format("line {} of {} is none of a training log", line, path.string()),
               "name another file, or remove this one");
 }
@@ -35,7 +35,7 @@ std::optional<std::int64_t> step_in(std::string_view line) {
 std::string kept_lines(const std::filesystem::path& path, std::int64_t last_step) {
   std::error_code error;
   if (!std::filesystem::exists(path, error)) return "";
-  std::string text = read_text_file(path, "--log", kMostBytes);
+  std::string text = read_text_file(path, "log", kMostBytes);
   std::size_t kept = 0, number = 0;
   std::int64_t last_kept = last_step;
   for (std::size_t end; (end = text.find('\n', kept)) != std::string::npos; kept = end + 1) {
@@ -46,7 +46,7 @@ std::string kept_lines(const std::filesystem::path& path, std::int64_t last_step
     last_kept = *step;
   }
   if (last_kept != last_step) {
-    log_warn("[--log] {} ends with step {}, the checkpoint is step {}: it may be another run's log",
+    log_warn("[log] {} ends with step {}, the checkpoint is step {}: it may be another run's log",
              path.string(), last_kept, last_step);
   }
   text.resize(kept);
@@ -58,7 +58,7 @@ std::string kept_lines(const std::filesystem::path& path, std::int64_t last_step
 void check_log(const std::filesystem::path& path) {
   std::error_code error;
   if (path.empty() || !std::filesystem::exists(path, error)) return;
-  const InputFile file(path, "--log");
+  const InputFile file(path, "log");
   constexpr std::uint64_t kLongestLine = 4096;
   std::string start(std::min(file.size(), kLongestLine), '\0');
   file.read(0, std::as_writable_bytes(std::span(start)));

@@ -43,7 +43,7 @@ Checkpoints open_checkpoints(const TrainOptions& options) {
   }
   out.resumed = out.writer->load();
   if (!out.resumed) {
-    log_info("[--resume] there is no checkpoint in {} yet: training starts at step 1",
+    log_info("[resume] there is no checkpoint in {} yet: training starts at step 1",
              options.checkpoint.string());
     return out;
   }
@@ -54,7 +54,7 @@ Checkpoints open_checkpoints(const TrainOptions& options) {
 // When a tensor is not finite, writes nothing and returns that tensor.
 std::optional<NotFinite> save_checkpoint(Checkpoints& to, const Store& store, std::int64_t step) {
   const auto model = parameters_of(store);
-  auto state = states_of(store, "adamw.");
+  auto state = states_of(store, kAdamwStates);
   state.merge(states_of(store, kLossScale));
   const TensorMap weights(model.begin(), model.end()), states(state.begin(), state.end());
   for (const TensorMap* tensors : {&weights, &states}) {
@@ -67,7 +67,7 @@ std::optional<NotFinite> save_checkpoint(Checkpoints& to, const Store& store, st
 
 // Not the gradients of accumulation, which every step makes anew.
 bool is_saved(std::string_view state) {
-  return state.starts_with("adamw.") || state.starts_with(kLossScale);
+  return state.starts_with(kAdamwStates) || state.starts_with(kLossScale);
 }
 
 // Refuses initial weights that are not finite: every step would fail because of them.
@@ -137,7 +137,7 @@ RunContent content_of(const Device& device, const TrainOptions& options, const T
     out.validation_tokens = validation->size();
   }
   out.text = text.text();
-  if (is_needed && !options.init.empty()) out.init = hash_file(InputFile(options.init, "--init"));
+  if (is_needed && !options.init.empty()) out.init = hash_file(InputFile(options.init, "init"));
   return out;
 }
 
@@ -160,7 +160,8 @@ class Run {
         trainer_(device, options, tokens, validation) {
     out_.resumed_from = step_ = start(trainer_.store(), options, checkpoints_);
     if (step_ > options.steps) {
-      log_warn("[--resume] {} steps are done already, more than --steps {}", step_, options.steps);
+      log_warn("[resume] {} steps are done already, more than the {} of this run", step_,
+               options.steps);
     }
     log_.emplace(options.log, step_);
   }

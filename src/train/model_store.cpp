@@ -9,6 +9,7 @@
 
 #include "base/half.h"
 #include "base/random.h"
+#include "nn/scopes.h"
 #include "passes/loss_scaling.h"
 
 namespace tracestep {
@@ -186,9 +187,9 @@ ModelConfig config_of(const SafetensorsFile& file, const ModelConfig& fallback) 
   const auto& embedding = matrix(file, "token_embeddings.weight");
   out.vocab = embedding.shape[0];
   out.d_model = embedding.shape[1];
-  out.d_ff = matrix(file, "layers.0.ffn.w1.weight").shape[0];
+  out.d_ff = matrix(file, scope::layer(0) + ".ffn.w1.weight").shape[0];
   out.layers = 0;
-  while (file.find(fmt::format("layers.{}.ln1.weight", out.layers)) != nullptr) ++out.layers;
+  while (file.find(scope::layer(out.layers) + ".ln1.weight") != nullptr) ++out.layers;
   out.heads = integer_of(file.metadata(), "heads", fallback.heads);
   validate(out);
   return out;

@@ -84,7 +84,7 @@ void Trainer::build(Device& device) {
     RunSpec spec = spec_of(Mode::kForwardBackward);
     spec.gradients = kind;
     return executor_of(
-        lowered(loss_program(spec, {.scale = scale}), pipeline_options(spec), device));
+        program_for(loss_program(spec, {.scale = scale}), pipeline_options(spec), device));
   };
   first_ = micro(GradientKind::kPersistent);
   next_ = micro(GradientKind::kAccumulate);
@@ -94,7 +94,7 @@ void Trainer::build(Device& device) {
 void Trainer::build_evaluator(Device& device) {
   PipelineOptions options = pipeline_options(spec_of(Mode::kForwardBackward));
   options.mode = Mode::kInference;  // the loss, nothing kept for backward
-  evaluator_ = executor_of(lowered(loss_program(options_.run), options, device));
+  evaluator_ = executor_of(program_for(loss_program(options_.run), options, device));
 }
 
 std::unique_ptr<Executor> Trainer::executor_of(Program program) {
@@ -109,10 +109,10 @@ Program Trainer::update_program(Device& device) const {
     b.parameter(name, type);
     b.state(gradient_name(name), type, Role::kGradient);
   }
-  PipelineOptions lower;
-  lower.granularity = options_.run.ops;
-  lower.mode = Mode::kInference;
-  return lowered(optimizer(b.finish(), options_.run.optimizer), lower, device);
+  PipelineOptions passes;
+  passes.granularity = options_.run.ops;
+  passes.mode = Mode::kInference;
+  return program_for(optimizer(b.finish(), options_.run.optimizer), passes, device);
 }
 
 double Trainer::state_value(std::string_view name) const {
@@ -196,7 +196,7 @@ void Trainer::warn_of_skips(const TrainStep& step, bool skipped) {
 }
 
 std::optional<NotFinite> Trainer::find_cause(std::int64_t index) {
-  const auto parameters = parameters_of(store_), moments = states_of(store_, "adamw.");
+  const auto parameters = parameters_of(store_), moments = states_of(store_, kAdamwStates);
   for (const auto* tensors : {&parameters, &moments}) {
     if (auto found = find_not_finite(TensorMap(tensors->begin(), tensors->end()))) return found;
   }

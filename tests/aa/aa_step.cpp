@@ -73,9 +73,7 @@ CellSpec cell() {
                         .shape = {.batch = 2, .context = 64},
                         .mode = Mode::kStep,
                         .place = {.threads = 1}},
-               .warmup = 10,
-               .steps = 40,
-               .instrumented_steps = 1};
+               .protocol = {.warmup = 10, .steps = 40, .recorded_steps = 1}};
   return out;
 }
 

@@ -39,7 +39,7 @@ class CudaTracerTest : public ::testing::Test {
     b.output("z", ops::add(y, y));
     PipelineOptions options;
     options.mode = Mode::kInference;
-    return lowered(b.finish(), options, *device_);
+    return program_for(b.finish(), options, *device_);
   }
   void run() {
     executor_->run();

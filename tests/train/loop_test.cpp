@@ -188,7 +188,7 @@ TEST_F(LoopTest, CachedDecodingGivesTheLogitsOfTheWholeSequence) {
   constexpr std::int64_t kLength = 6;
   const RunSpec spec{.model = options.run.model, .shape = {1, kLength}, .mode = Mode::kInference};
   EagerExecutor full(store, step_program(spec, *device));
-  EagerExecutor decode(store, lowered(decode_program(spec), pipeline_options(spec), *device));
+  EagerExecutor decode(store, program_for(decode_program(spec), pipeline_options(spec), *device));
   initialize_parameters(store, 5);
   const std::vector<std::int64_t> tokens{3, 1, 4, 1, 5, 9};
   full.set_input("tokens", HostTensor::of<std::int64_t>(DType::kI64, {1, kLength}, tokens));

@@ -164,15 +164,16 @@ class PartTimer {
 
 void time_parts(Measurement& measurement, PartTimer& timer, Device& device, AttentionResult& out) {
   out.host.before = read_host_facts();
-  measurement.warm_up(out.spec.warmup, [&](const StepTimes& step) {
+  measurement.warm_up(out.spec.protocol.warmup, [&](const StepTimes& step) {
     out.forward.warmup_ms.push_back(timer.forward_ms(step));
     out.backward.warmup_ms.push_back(timer.backward_ms(step));
   });
   out.facts_before = device.facts();
   const std::int64_t start = now_ns();
-  for (int i = 0; i < out.spec.steps; ++i) {
+  for (int i = 0; i < out.spec.protocol.steps; ++i) {
     const double seconds = ms_between(start, now_ns()) * 1e-3;
-    if (i > 0 && out.spec.max_seconds > 0 && seconds > out.spec.max_seconds) break;
+    if (i > 0 && out.spec.protocol.max_seconds > 0 && seconds > out.spec.protocol.max_seconds)
+      break;
     const StepTimes step = measurement.step();
     out.forward.samples_ms.push_back(timer.forward_ms(step));
     out.backward.samples_ms.push_back(timer.backward_ms(step));
@@ -275,8 +276,8 @@ AttentionProgram attention_program(const AttentionSpec& spec, const Device& devi
   run.gradients = GradientKind::kTransient;
   run.ops = spec.saved.exp ? Granularity::kPrimitive : Granularity::kFused;
   run.verify = false;
-  AttentionProgram out{.program = lowered(forward_graph(spec, run.precision.parameters),
-                                          pipeline_options(run), device)};
+  AttentionProgram out{.program = program_for(forward_graph(spec, run.precision.parameters),
+                                              pipeline_options(run), device)};
   out.program.name = "attention";
   if (spec.saved.scores) hold_scores(out.program);
   const BufferPlan buffer_plan = plan_buffers(out.program);

@@ -11,6 +11,7 @@
 #include "lab/measure/host_columns.h"
 #include "lab/measure/measurement.h"
 #include "session/devices.h"
+#include "spec/protocol.h"
 
 namespace tracestep {
 
@@ -33,8 +34,8 @@ struct AttentionSpec {
   std::int64_t width = 16;                                // D; there are no heads
   bool causal = true;
   SavedScores saved = {};  // of the naive form; flash saves none
-  int warmup = 5, steps = 100;
-  double max_seconds = 0;  // of timed steps; 0: no limit
+  // Its noise criterion is not used, and max_seconds limits any timed steps; 0: no limit.
+  Protocol protocol = {.steps = 100, .max_seconds = 0};
 };
 
 // name_of() the saved tensors; "lse" for the flash form, which saves one number per row of scores.

@@ -56,8 +56,7 @@ StartTimes measure_starts(const DeviceFactory& make_device, const RunSpec& run) 
 
 CompileCell measure_way(const DeviceFactory& make_device, const RunSpec& run,
                         const CompileSpec& spec, const StopSignal* stop) {
-  const CellSpec cell{
-      .step = run, .warmup = spec.warmup, .steps = spec.steps, .instrumented_steps = 0};
+  const CellSpec cell{run, spec.protocol};
   CompileCell out{.result = measure_cell(make_device, cell, stop)};
   if (!spec.starts || out.result.status != Status::kOk) return out;
   const Outcome outcome = attempt([&] { out.start = measure_starts(make_device, run); });

@@ -12,7 +12,7 @@
 namespace tracestep {
 
 struct CompileSpec {
-  int warmup = 3, steps = 10;
+  Protocol protocol = {.warmup = 3, .recorded_steps = 0};
   bool starts = true;  // also measure_starts()
 };
 

@@ -20,14 +20,15 @@ double noise_percent_of(std::span<const double> samples) {
   return 100.0 * (interval.high - interval.low) / 2 / median;
 }
 
-std::string end_of_sampling(const SamplingRule& rule, std::span<const double> samples_ms) {
+std::string end_of_sampling(const Protocol& protocol, std::span<const double> samples_ms) {
   const auto count = static_cast<int>(samples_ms.size());
-  if (rule.max_noise_percent <= 0) return count >= rule.steps ? "steps" : "";
-  if (count >= rule.steps && noise_percent_of(samples_ms) <= rule.max_noise_percent) return "noise";
-  if (count >= rule.max_steps) return "max-steps";
+  if (protocol.max_noise_percent <= 0) return count >= protocol.steps ? "steps" : "";
+  if (count >= protocol.steps && noise_percent_of(samples_ms) <= protocol.max_noise_percent)
+    return "noise";
+  if (count >= protocol.most_steps()) return "max-steps";
   double total_ms = 0;
   for (double ms : samples_ms) total_ms += ms;
-  return total_ms >= rule.max_seconds * 1e3 ? "max-seconds" : "";
+  return total_ms >= protocol.max_seconds * 1e3 ? "max-seconds" : "";
 }
 
 }  // namespace tracestep

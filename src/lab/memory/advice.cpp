@@ -11,6 +11,7 @@
 #include "lab/memory/holders.h"
 #include "lab/memory/totals.h"
 #include "lab/report/fields.h"
+#include "spec/fields.h"
 
 namespace tracestep {
 namespace {
@@ -186,16 +187,13 @@ class Search {
     const RunSpec &a = start_.step, &b = r.step;
     r.what.clear();
     r.command.clear();
-    const auto changed = [&](const char* flag, const char* name, auto from, auto to) {
-      if (from == to) return;
+    for (const char* name : {"ops", "attention", "batch", "precision", "context"}) {
+      const RunField& field = field_named(name);
+      const std::string from = text_of(field, a), to = text_of(field, b);
+      if (from == to) continue;
       r.what += fmt::format("{}{} {} → {}", r.what.empty() ? "" : ", ", name, from, to);
-      r.command += fmt::format("{}{} {}", r.command.empty() ? "" : " ", flag, to);
-    };
-    changed("--ops", "ops", name_of(a.ops), name_of(b.ops));
-    changed("--attention", "attention", name_of(a.attention), name_of(b.attention));
-    changed("--batch", "batch", a.shape.batch, b.shape.batch);
-    changed("--precision", "precision", name_of(a.precision), name_of(b.precision));
-    changed("--context", "context", a.shape.context, b.shape.context);
+      r.command += fmt::format("{}{} {}", r.command.empty() ? "" : " ", field.flag, to);
+    }
     // The flags identify a combination, which the search can reach in several ways.
     const auto [known, is_new] = figures_.try_emplace(r.command);
     if (is_new) known->second = figures_of(r.step, traits_);

@@ -7,6 +7,7 @@
 #include "lab/memory/holders.h"
 #include "lab/memory/totals.h"
 #include "lab/report/fields.h"
+#include "passes/optimizer.h"
 #include "spec/fields.h"
 
 namespace tracestep {
@@ -53,9 +54,9 @@ std::string source_of(const Program& program, const MappedBuffer& buffer) {
 }
 
 std::pair<std::string, std::string> holder_of(const MappedBuffer& buffer) {
-  for (const char* state : {"adamw.m", "adamw.v"}) {
+  for (const std::string_view state : {kFirstMoment, kSecondMoment}) {
     if (buffer.op == "state" && buffer.path.starts_with(std::string(state) + ".")) {
-      return {component_of(buffer.path.substr(std::string_view(state).size() + 1)), state};
+      return {component_of(buffer.path.substr(state.size() + 1)), std::string(state)};
     }
   }
   return {component_of(buffer.path), buffer.op};

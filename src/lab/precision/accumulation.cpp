@@ -98,7 +98,7 @@ std::optional<double> accumulate_on(Device& device, const Accumulation& e) {
   PipelineOptions options;
   options.mode = Mode::kInference;
   const auto executor =
-      make_executor(ExecutorKind::kEager, store, lowered(addition(e), options, device));
+      make_executor(ExecutorKind::kEager, store, program_for(addition(e), options, device));
   store.set("term", scalar_of(e.term_dtype, static_cast<float>(e.term)));
   for (std::int64_t i = 0; i < e.count; ++i) executor->run();
   device.synchronize();

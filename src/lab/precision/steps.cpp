@@ -63,9 +63,9 @@ class StepErrors::CutModel {
  public:
   CutModel(const DeviceFactory& make_device, const RunSpec& spec)
       : device_(make_device(spec)),
-        session_(
-            *device_, spec,
-            lowered(loss_program(spec, {.with_logits = true}), pipeline_options(spec), *device_)) {
+        session_(*device_, spec,
+                 program_for(loss_program(spec, {.with_logits = true}), pipeline_options(spec),
+                             *device_)) {
     initialize_parameters(session_.store(), spec.seed);
     set_step_inputs(session_.executor(), spec);
     session_.executor().run();

@@ -7,7 +7,8 @@
 namespace tracestep {
 namespace {
 
-constexpr CompileSpec kTimes{.warmup = 1, .steps = 8};  // for an interval of every median
+// Eight steps, for an interval of every median.
+constexpr CompileSpec kTimes{.protocol = {.warmup = 1, .steps = 8, .recorded_steps = 0}};
 
 // As plain framework code runs it, with composite kernels, and compiled.
 std::vector<RunSpec> ways_of(const StudyContext& context, const ModelConfig& model, Mode mode) {
@@ -24,7 +25,8 @@ std::vector<CompileCell> time_ways(StudyContext& context) {
     for (Mode mode : {Mode::kForward, Mode::kForwardBackward, Mode::kStep}) {
       for (const RunSpec& run : ways_of(context, model, mode)) {
         constexpr int kStarts = 2;
-        const double seconds = context.seconds_of(run) * (kTimes.warmup + kTimes.steps + kStarts);
+        const double seconds =
+            context.seconds_of(run) * (kTimes.protocol.warmup + kTimes.protocol.steps + kStarts);
         if (!context.has_time_for(seconds)) continue;
         out.push_back(measure_way(context.machine.make_device, run, kTimes));
       }
@@ -39,7 +41,7 @@ std::vector<AttentionResult> time_attention(StudyContext& context) {
   for (std::int64_t tokens : sizes.variant_contexts) {
     for (const RunSpec& way : ways_of(context, sizes.compiled.front(), Mode::kForwardBackward)) {
       AttentionSpec spec = sizes.attention;
-      if (!context.has_time_for(spec.max_seconds)) continue;
+      if (!context.has_time_for(spec.protocol.max_seconds)) continue;
       spec.width = sizes.widths.front();
       spec.run.place = way.place;
       spec.run.seed = way.seed;
@@ -57,7 +59,7 @@ std::vector<LadderStep> climb(StudyContext& context) {
   const RunSpec run = ways_of(context, context.sizes.compiled.front(), Mode::kStep).front();
   std::vector<const Rung*> rungs;
   for (const Rung& rung : all_rungs()) rungs.push_back(&rung);
-  const double each = context.seconds_of(run) * (kTimes.warmup + kTimes.steps);
+  const double each = context.seconds_of(run) * (kTimes.protocol.warmup + kTimes.protocol.steps);
   if (!context.has_time_for(each * static_cast<double>(rungs.size() + 1))) return {};
   StepErrors errors(context.machine.make_reference, context.sizes.error);
   return climb_ladder(context.machine.make_device, errors, run, rungs, kTimes, nullptr,

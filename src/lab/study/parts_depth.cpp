@@ -111,7 +111,7 @@ std::vector<AttentionSpec> attention_specs(const StudySizes& sizes) {
   };
   AttentionSpec flash = sizes.attention, variant = sizes.attention;
   flash.run.attention = AttentionForm::kFlash;
-  variant.steps = std::min(variant.steps, 5);
+  variant.protocol.steps = std::min(variant.protocol.steps, 5);
   add(sizes.attention, sizes.widths.back(), sizes.attention_contexts);
   add(flash, sizes.widths.back(), sizes.attention_contexts);
   for (SavedScores saved :
@@ -226,7 +226,7 @@ void attention_part(StudyContext& context) {
   for (AttentionSpec spec : specs) {
     spec.run = context.here(spec.run);
     // Warm-up, the timed seconds of two parts, and three recorded steps.
-    if (!context.has_time_for(spec.max_seconds)) continue;
+    if (!context.has_time_for(spec.protocol.max_seconds)) continue;
     context.attention.push_back(measure_attention(context.machine.make_device, spec));
   }
   if (context.attention.empty()) return;

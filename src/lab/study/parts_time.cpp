@@ -45,9 +45,9 @@ void measure_steps(StudyContext& context, const RunSpec& step, int warmup, int s
                    std::vector<StudyCell>& out) {
   CellSpec spec;
   spec.step = context.here(step);
-  spec.warmup = warmup;
-  spec.steps = steps;
-  spec.instrumented_steps = 1;
+  spec.protocol.warmup = warmup;
+  spec.protocol.steps = steps;
+  spec.protocol.recorded_steps = 1;
   out.push_back({spec, measure_cell(context.machine.make_device, spec)});
 }
 
@@ -100,35 +100,34 @@ Fields<StudyCell> time_fields() {
   const auto ms = [](const char* column, const char* text, const char* doc = "") {
     return real_column(column, text, "ms", 1, doc);
   };
-  return {{text_column("size"), [](C c) { return c.spec.step.model.name; }},
-          {int_column("context"), [](C c) { return c.spec.step.shape.context; }},
-          {data_only(int_column("batch")), [](C c) { return c.spec.step.shape.batch; }},
-          {text_column("mode"), [](C c) { return name_of(c.spec.step.mode); }},
-          {text_column("ops"), [](C c) { return name_of(c.spec.step.ops); }},
-          {text_column("status"), [](C c) { return name_of(c.result.status); }},
-          ok_field(ms("median_ms", "median", "wall time of a whole step"),
-                   [](C c) { return median_ms(c); }),
-          ok_field(ms("min_ms", "min"), [](C c) { return min_of(c.result.samples_ms); }),
-          ok_field(ms("span_ms", "span", "first kernel's start to the last one's end"),
-                   [](C c) { return c.result.device_span_ms; }),
-          ok_field(ms("busy_ms", "busy", "kernels alone, in a separate step"),
-                   [](C c) { return c.result.device_busy_ms; }),
-          ok_field(reals_column("samples_ms", "every timed step"),
-                   [](C c) { return list_of(c.result.samples_ms); }),
-          ok_field(int_column("steps", "n", "timed"),
-                   [](C c) { return std::ssize(c.result.samples_ms); }),
-          ok_field(real_column("tokens_per_s", "tokens/s", "", 0),
-                   [](C c) {
-                     const BatchShape& shape = c.spec.step.shape;
-                     return static_cast<double>(shape.batch * shape.context) / median_ms(c) * 1e3;
-                   }),
-          ok_field(real_column("gflops", "GFLOP/s", "", 0, "matrix products only"),
-                   [](C c) { return static_cast<double>(c.result.flops) / median_ms(c) * 1e-6; }),
-          ok_field(bytes_column("peak_bytes", "peak", "most memory alive at once, as requested"),
-                   [](C c) { return c.result.peak_bytes; }),
-          ok_field(int_column("launches"), [](C c) { return c.result.launches; }),
-          ok_field(data_only(int_column("flops", {}, "of matrix products")),
-                   [](C c) { return c.result.flops; })};
+  Fields<StudyCell> out{};
+  out.add(axis_columns(), [](C c) { return &c.spec.step; });
+  out.add(data_only(int_column("batch")), [](C c) { return c.spec.step.shape.batch; });
+  return out.add(Fields<StudyCell>{
+      {text_column("status"), [](C c) { return name_of(c.result.status); }},
+      ok_field(ms("median_ms", "median", "wall time of a whole step"),
+               [](C c) { return median_ms(c); }),
+      ok_field(ms("min_ms", "min"), [](C c) { return min_of(c.result.samples_ms); }),
+      ok_field(ms("span_ms", "span", "first kernel's start to the last one's end"),
+               [](C c) { return c.result.device_span_ms; }),
+      ok_field(ms("busy_ms", "busy", "kernels alone, in a separate step"),
+               [](C c) { return c.result.device_busy_ms; }),
+      ok_field(reals_column("samples_ms", "every timed step"),
+               [](C c) { return list_of(c.result.samples_ms); }),
+      ok_field(int_column("steps", "n", "timed"),
+               [](C c) { return std::ssize(c.result.samples_ms); }),
+      ok_field(real_column("tokens_per_s", "tokens/s", "", 0),
+               [](C c) {
+                 const BatchShape& shape = c.spec.step.shape;
+                 return static_cast<double>(shape.batch * shape.context) / median_ms(c) * 1e3;
+               }),
+      ok_field(real_column("gflops", "GFLOP/s", "", 0, "matrix products only"),
+               [](C c) { return static_cast<double>(c.result.flops) / median_ms(c) * 1e-6; }),
+      ok_field(bytes_column("peak_bytes", "peak", "most memory alive at once, as requested"),
+               [](C c) { return c.result.peak_bytes; }),
+      ok_field(int_column("launches"), [](C c) { return c.result.launches; }),
+      ok_field(data_only(int_column("flops", {}, "of matrix products")),
+               [](C c) { return c.result.flops; })});
 }
 
 Table time_table(std::string name, std::string title, const std::vector<StudyCell>& cells) {

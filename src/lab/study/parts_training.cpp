@@ -97,11 +97,11 @@ void precision_part(StudyContext& context) {
                               .shape = sizes.shape,
                               .mode = Mode::kForwardBackward,
                               .precision = precision});
-    spec.warmup = 2;
-    spec.steps = std::min(sizes.steps, 5);
-    spec.instrumented_steps = 1;
+    spec.protocol.warmup = 2;
+    spec.protocol.steps = std::min(sizes.steps, 5);
+    spec.protocol.recorded_steps = 1;
     const double guess = step_ms_of(context, Mode::kForwardBackward) * 1e-3;
-    if (!context.has_time_for(guess * (spec.steps + 3))) continue;
+    if (!context.has_time_for(guess * (spec.protocol.steps + 3))) continue;
     context.announce(fmt::format("{} in {}", sizes.precise.name, name_of(precision)));
     CellResult result = measure_cell(context.machine.make_device, spec);
     cells.push_back({std::move(result), errors.of(context.machine.make_device, spec.step)});

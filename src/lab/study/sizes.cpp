@@ -38,7 +38,7 @@ StudySizes cpu_study_sizes() {
                   step_of("small", shape, Granularity::kPrimitive)};
   out.profiled = {step_of("tiny", shape, Granularity::kPrimitive),
                   step_of("small", shape, Granularity::kFused)};
-  out.attention = {.warmup = 1, .steps = 20, .max_seconds = 1.0};
+  out.attention.protocol = {.warmup = 1, .steps = 20, .max_seconds = 1.0};
   out.widths = {16, 64};
   out.attention_contexts = {256, 512, 1024, 2048};
   out.variant_contexts = {128, 256, 512};
@@ -64,7 +64,7 @@ StudySizes gpu_study_sizes() {
   out.profiled = {step_of("small", shape, Granularity::kPrimitive),
                   step_of("large", shape, Granularity::kPrimitive),
                   step_of("large", shape, Granularity::kFused)};
-  out.attention = {.warmup = 3, .steps = 30, .max_seconds = 0.5};
+  out.attention.protocol = {.warmup = 3, .steps = 30, .max_seconds = 0.5};
   out.widths = {16, 32, 64, 128};
   out.attention_contexts = {256, 1024, 2048, 4096, 8192, 16384};
   out.variant_contexts = {1024, 2048, 4096};
@@ -83,7 +83,7 @@ StudySizes quick_study_sizes() {
   out.error = {.layers = 1, .tokens = 8};
   out.recorded = {step_of("tiny", shape, Granularity::kPrimitive)};
   out.profiled = {step_of("tiny", shape, Granularity::kFused)};
-  out.attention.steps = 3;
+  out.attention.protocol.steps = 3;
   out.widths = {16};
   out.attention_contexts = {64, 128, 256};
   out.variant_contexts = {32, 64, 128};

@@ -44,17 +44,13 @@ std::int64_t major_faults() {
 
 void time_steps(Measurement& measurement, Device& device, CellResult& out) {
   out.host.before = read_host_facts();  // not between warm-up and samples: it may take milliseconds
-  measurement.warm_up(out.spec.warmup,
+  measurement.warm_up(out.spec.protocol.warmup,
                       [&](const StepTimes& t) { out.warmup_ms.push_back(t.wall_ms()); });
-  const SamplingRule rule{.steps = out.spec.steps,
-                          .max_noise_percent = out.spec.max_noise_percent,
-                          .max_steps = out.spec.max_steps,
-                          .max_seconds = out.spec.max_seconds};
   const MeasuredRegion region(device, out);
   out.profiled = device.ranges() != nullptr;
   const std::int64_t faults_before = major_faults();
   std::vector<double> spans, issues;
-  while ((out.stopped_by = end_of_sampling(rule, out.samples_ms)).empty()) {
+  while ((out.stopped_by = end_of_sampling(out.spec.protocol, out.samples_ms)).empty()) {
     const StepTimes times = measurement.step();
     out.samples_ms.push_back(times.wall_ms());
     issues.push_back(times.issue_ms());
@@ -70,7 +66,7 @@ void time_steps(Measurement& measurement, Device& device, CellResult& out) {
 
 void record_steps(Measurement& measurement, CellResult& out) {
   std::vector<double> busy, wall;
-  measurement.record(out.spec.instrumented_steps, [&](const StepTimes& t, const Recorder& r) {
+  measurement.record(out.spec.protocol.recorded_steps, [&](const StepTimes& t, const Recorder& r) {
     wall.push_back(t.wall_ms());
     busy.push_back(busy_ms_of(r.spans()));
     out.span_ns = measurement.span_ns();

@@ -11,19 +11,14 @@
 #include "lab/report/table.h"
 #include "record/recorder.h"
 #include "session/devices.h"
+#include "spec/protocol.h"
 #include "spec/step_program.h"
 
 namespace tracestep {
 
 struct CellSpec {
   RunSpec step;
-  int warmup = 5;
-  int steps = 10;
-  int instrumented_steps = 3;  // separate runs with spans, for the busy clock
-  // Sampling by noise: `steps` is then the least, see SamplingRule.
-  double max_noise_percent = 0;
-  int max_steps = 1000;
-  double max_seconds = 60.0;
+  Protocol protocol;
 };
 
 struct CellResult {

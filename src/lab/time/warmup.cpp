@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "lab/measure/run_columns.h"
 #include "lab/measure/statistics.h"
 #include "lab/report/fields.h"
 
@@ -41,32 +42,31 @@ Fields<Start> fields() {
   const auto count = [](const std::vector<double>& list) {
     return static_cast<std::int64_t>(list.size());
   };
-  return {text_of("size"),
-          {int_column("context"),
-           [](S s) {
-             const auto value = s.row.number("context");
-             return value ? Json(static_cast<std::int64_t>(*value)) : Json();
-           }},
-          text_of("mode"),
-          text_of("precision"),
-          text_of("ops"),
-          text_of("status"),
-          {int_column("warmup", "warm-up", "steps before the timed ones, in a process of its own"),
-           [count](S s) { return count(s.warmup); }},
-          {int_column("steps", "", "timed"), [count](S s) { return count(s.samples); }},
-          ms_of("mean_ms", "mean", "of the timed steps"),
-          ms_of("std_ms", "std", "sample standard deviation"),
-          ms_of("median_ms", "median", "of the timed steps"),
-          ms_at("first_ms", "1st", "first timed step", &Start::samples, 0),
-          ms_at("second_ms", "2nd", "second timed step", &Start::samples, 1),
-          ms_at("start_ms", "very first", "first step of the process, warm-up or not",
-                &Start::steps, 0),
-          {int_column("unsettled", "",
-                      "leading steps, warm-up included, more than 10 % above the median of the "
-                      "last half"),
-           [](S s) { return when(s.steps.size() >= 2, unsettled_steps(s.steps)); }},
-          {reals_column("steps_ms", "all steps of the process in order, warm-up first"),
-           [](S s) { return list_of(s.steps); }}};
+  Fields<Start> out{};
+  for (const Field<RunSpec>& axis : axis_columns()) {
+    out.add(axis.column, [name = axis.column.name](S s) {
+      const Json* cell = s.row.find(name);
+      return cell == nullptr ? Json() : *cell;
+    });
+  }
+  return out.add(Fields<Start>{
+      text_of("status"),
+      {int_column("warmup", "warm-up", "steps before the timed ones, in a process of its own"),
+       [count](S s) { return count(s.warmup); }},
+      {int_column("steps", "", "timed"), [count](S s) { return count(s.samples); }},
+      ms_of("mean_ms", "mean", "of the timed steps"),
+      ms_of("std_ms", "std", "sample standard deviation"),
+      ms_of("median_ms", "median", "of the timed steps"),
+      ms_at("first_ms", "1st", "first timed step", &Start::samples, 0),
+      ms_at("second_ms", "2nd", "second timed step", &Start::samples, 1),
+      ms_at("start_ms", "very first", "first step of the process, warm-up or not", &Start::steps,
+            0),
+      {int_column("unsettled", "",
+                  "leading steps, warm-up included, more than 10 % above the median of the "
+                  "last half"),
+       [](S s) { return when(s.steps.size() >= 2, unsettled_steps(s.steps)); }},
+      {reals_column("steps_ms", "all steps of the process in order, warm-up first"),
+       [](S s) { return list_of(s.steps); }}});
 }
 
 // What the first timed step does to mean and deviation, in this row's own figures.

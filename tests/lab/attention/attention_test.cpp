@@ -23,8 +23,7 @@ AttentionSpec spec_of(std::int64_t context, std::int64_t width, const char* save
   return {.run = {.shape = {.batch = 2, .context = context}},
           .width = width,
           .saved = parse_saved("--saved", saved),
-          .warmup = 1,
-          .steps = 3};
+          .protocol = {.warmup = 1, .steps = 3, .max_seconds = 0}};
 }
 
 // q, k, v, the gradient of y, and y itself.

@@ -50,7 +50,8 @@ std::vector<const Rung*> every_rung() {
 std::vector<LadderStep> climb(const DeviceFactory& device, const std::vector<const Rung*>& rungs,
                               std::int64_t error_layers = 0) {
   StepErrors errors(exact(), {.layers = error_layers, .tokens = 4});
-  return climb_ladder(device, errors, small_run(), rungs, {.warmup = 1, .steps = 6}, nullptr,
+  return climb_ladder(device, errors, small_run(), rungs,
+                      {.protocol = {.warmup = 1, .steps = 6, .recorded_steps = 0}}, nullptr,
                       [](const auto&) {});
 }
 
@@ -162,7 +163,9 @@ TEST(WaysTest, EachRowIsHeldAgainstTheFirstOfTheSameStep) {
       RunSpec run = small_run();
       run.mode = mode;
       run.executor = executor;
-      cells.push_back(measure_way(computing(), run, {.warmup = 1, .steps = 6, .starts = false}));
+      cells.push_back(measure_way(
+          computing(), run,
+          {.protocol = {.warmup = 1, .steps = 6, .recorded_steps = 0}, .starts = false}));
     }
   }
   const Table table = way_table(cells);
@@ -231,7 +234,8 @@ TEST(WaysTest, ANormInPartsKeepsTwoFullTensorsAndAsOneKernelOne) {
 TEST(WaysTest, AttentionRunsCompiledWithTheBytesThatWerePredicted) {
   std::vector<AttentionResult> results;
   for (ExecutorKind executor : {ExecutorKind::kEager, ExecutorKind::kCompiled}) {
-    AttentionSpec spec{.run = small_run(), .width = 8, .warmup = 1, .steps = 6};
+    AttentionSpec spec{
+        .run = small_run(), .width = 8, .protocol = {.warmup = 1, .steps = 6, .max_seconds = 0}};
     spec.run.executor = executor;
     spec.run.shape.context = 32;
     results.push_back(measure_attention(computing(), spec));

@@ -17,13 +17,13 @@ TEST(SamplingTest, NoiseIsHalfTheIntervalOfTheMedian) {
 }
 
 TEST(SamplingTest, WithoutACriterionTheNumberOfStepsDecides) {
-  const SamplingRule rule{.steps = 3};
+  const Protocol rule{.steps = 3};
   EXPECT_EQ(end_of_sampling(rule, std::vector<double>{1, 2}), "");
   EXPECT_EQ(end_of_sampling(rule, std::vector<double>{1, 2, 3}), "steps");
 }
 
 TEST(SamplingTest, ACriterionStopsAsSoonAsItIsMetAndNotBeforeTheLeastSteps) {
-  const SamplingRule rule{.steps = 8, .max_noise_percent = 1.0, .max_steps = 20};
+  const Protocol rule{.steps = 8, .max_noise_percent = 1.0, .max_steps = 20};
   EXPECT_EQ(end_of_sampling(rule, std::vector<double>(7, 5.0)), "");
   EXPECT_EQ(end_of_sampling(rule, std::vector<double>(8, 5.0)), "noise");
   // Fewer than six samples have no interval, whatever they are.
@@ -34,7 +34,7 @@ TEST(SamplingTest, ACriterionStopsAsSoonAsItIsMetAndNotBeforeTheLeastSteps) {
 TEST(SamplingTest, TheCapThatCameFirstIsNamed) {
   std::vector<double> noisy;
   for (int i = 0; i < 20; ++i) noisy.push_back(i % 2 == 0 ? 100.0 : 200.0);
-  SamplingRule rule{.steps = 2, .max_noise_percent = 1.0, .max_steps = 20, .max_seconds = 100};
+  Protocol rule{.steps = 2, .max_noise_percent = 1.0, .max_steps = 20, .max_seconds = 100};
   EXPECT_EQ(end_of_sampling(rule, std::span(noisy).first(19)), "");
   EXPECT_EQ(end_of_sampling(rule, noisy), "max-steps");
   rule.max_seconds = 1.5;  // ten steps of 150 ms on average

@@ -265,9 +265,9 @@ TEST(ValidityTest, MeasuredRowsOfEveryBackEndCarryTheirOwnLabel) {
   CellSpec spec;
   spec.step.model = {.vocab = 50, .d_model = 32, .d_ff = 48, .layers = 2, .heads = 2};
   spec.step.shape = {.batch = 2, .context = 16};
-  spec.warmup = 1;
-  spec.steps = 2;
-  spec.instrumented_steps = 1;
+  spec.protocol.warmup = 1;
+  spec.protocol.steps = 2;
+  spec.protocol.recorded_steps = 1;
   for (const std::string& name : testing::backend_names()) {
     for (Mode mode : kAllModes) {
       spec.step.mode = mode;

@@ -40,7 +40,8 @@ StudySizes sizes() {
                      .ops = Granularity::kPrimitive};
   out.recorded = {step};
   out.profiled = {step};
-  out.attention = {.run = {.shape = {.batch = 2}}, .warmup = 1, .steps = 8, .max_seconds = 0.02};
+  out.attention = {.run = {.shape = {.batch = 2}},
+                   .protocol = {.warmup = 1, .steps = 8, .max_seconds = 0.02}};
   out.widths = {4};
   out.attention_contexts = {16, 32, 64, 128};
   out.variant_contexts = {16, 32, 64};

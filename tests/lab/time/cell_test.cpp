@@ -17,9 +17,9 @@ CellSpec tiny_cell(Mode mode, Granularity ops) {
   out.step.shape = {.batch = 2, .context = 16};
   out.step.mode = mode;
   out.step.ops = ops;
-  out.warmup = 1;
-  out.steps = 3;
-  out.instrumented_steps = 2;
+  out.protocol.warmup = 1;
+  out.protocol.steps = 3;
+  out.protocol.recorded_steps = 2;
   return out;
 }
 

@@ -110,9 +110,9 @@ class PlantedFaultTest : public ::testing::Test {
     out.step.model = {.vocab = 20, .d_model = 16, .d_ff = 24, .layers = 1, .heads = 2};
     out.step.shape = {.batch = 1, .context = 8};
     out.step.mode = mode;
-    out.warmup = warmup;
-    out.steps = 6;
-    out.instrumented_steps = 1;
+    out.protocol.warmup = warmup;
+    out.protocol.steps = 6;
+    out.protocol.recorded_steps = 1;
     return out;
   }
 

@@ -1,0 +1,57 @@
+#include "spec/protocol.h"
+
+namespace tracestep {
+namespace {
+
+constexpr int kMostSteps = 1'000'000;
+
+std::vector<ProtocolField> all_fields() {
+  FieldRows<Protocol> rows;
+  const auto row = [](const char* name, const char* flag, const char* help) {
+    return ProtocolField{.name = name,
+                         .flag = flag,
+                         .role = FieldRole::kProtocol,
+                         .show = FieldShow::kKey,
+                         .help = help};
+  };
+  const auto samples_by_noise = [](const Protocol& p) { return p.max_noise_percent > 0; };
+  rows.integer(
+      row("warmup", "--warmup", "steps before the clock counts"), 0, kMostSteps,
+      [](auto& p) -> auto& { return p.warmup; });
+  rows.integer(
+      row("steps", "--steps", "timed steps, one sample each"), 1, kMostSteps,
+      [](auto& p) -> auto& { return p.steps; });
+  rows.real(
+          row("max_noise_percent", "--max-noise",
+              "percent: time steps until half the 95 % interval of the median is below it, "
+              "--steps at least"),
+          0.001, 1e9, [](auto& p) -> auto& { return p.max_noise_percent; })
+      .applies = samples_by_noise;
+  rows.integer(
+          row("max_steps", "--max-steps",
+              "with --max-noise, the most timed steps; 100 times --steps"),
+          1, kMostSteps, [](auto& p) -> auto& { return p.max_steps; })
+      .applies = samples_by_noise;
+  rows.real(
+          row("max_seconds", "--max-seconds", "with --max-noise, the most seconds in timed steps"),
+          0.001, 1e6, [](auto& p) -> auto& { return p.max_seconds; })
+      .applies = samples_by_noise;
+  return rows.take();
+}
+
+}  // namespace
+
+std::span<const ProtocolField> protocol_fields() {
+  static const std::vector<ProtocolField> all = all_fields();
+  return all;
+}
+
+void add_key(const Protocol& protocol, Json& key) {
+  Protocol effective = protocol;
+  effective.max_steps = protocol.most_steps();
+  for (const ProtocolField& field : protocol_fields()) {
+    if (!field.applies || field.applies(protocol)) key[field.name] = field.value(effective);
+  }
+}
+
+}  // namespace tracestep

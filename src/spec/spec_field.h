@@ -1,0 +1,188 @@
+// A row in a table of fields: the name, the flag, the text form and the role of one member of a
+// specification, and the functions that make such rows. Tables: spec/fields.h, spec/protocol.h,
+// train/train_fields.h.
+#pragma once
+
+#include <algorithm>
+#include <functional>
+#include <limits>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/error.h"
+#include "base/json.h"
+#include "base/suggest.h"
+#include "base/units.h"
+
+namespace tracestep {
+
+// What changes when a field's value changes.
+enum class FieldRole : std::uint8_t {
+  kProgram,   // what is computed
+  kBits,      // its numbers, with the same program
+  kSpeed,     // its speed alone: the results are the same bits
+  kPlace,     // where it runs
+  kProtocol,  // how long it runs and what of that is measured
+};
+
+// The heading of a flag.
+enum class FieldGroup : std::uint8_t { kModel, kStep, kHow };
+
+// Where a result shows the field.
+enum class FieldShow : std::uint8_t {
+  kPeople,   // in a column
+  kVarying,  // likewise, but for people only where rows differ in it
+  kData,     // in a column of csv and json only
+  kKey,      // only in the structured parameters of a row
+  kNowhere,  // not in a row; at most in the environment
+};
+
+template <class Spec>
+struct SpecField {
+  using Change = std::function<void(Spec&)>;
+
+  std::string name = {};  // of its column and key
+  std::string flag = {};  // empty in the table: made from the name
+  FieldGroup group = FieldGroup::kHow;
+  FieldRole role = FieldRole::kProgram;
+  FieldShow show = FieldShow::kPeople;
+  bool is_axis = false;                   // a grid may have several values
+  bool is_optional = false;               // missing in older results: has its default
+  std::string value_name = "N";           // of the flag; empty: a switch
+  std::vector<std::string> choices = {};  // empty: any value that `parse` takes
+  std::string help = {};                  // of the flag
+  std::string about = {};                 // of the column
+  std::function<Json(const Spec&)> value = {};
+  // Error{kUsage} naming `where`.
+  std::function<Change(const std::string& where, const std::string& text)> parse = {};
+  // Whether the value has a meaning beside the others; empty: always.
+  std::function<bool(const Spec&)> applies = {};
+};
+
+// "max-steps" for "max_steps".
+std::string with_dashes(std::string_view name);
+// A value as the text that a flag takes.
+std::string flag_text(const Json& value);
+
+// The field's value as the text that its flag takes.
+template <class Spec>
+std::string text_of(const SpecField<Spec>& field, const Spec& spec) {
+  return flag_text(field.value(spec));
+}
+
+// The same, but empty for a value that the flag would refuse, which means "not given", and for a
+// switch.
+template <class Spec>
+std::string default_text(const SpecField<Spec>& field, const Spec& spec) {
+  if (field.value_name.empty()) return {};
+  const std::string out = text_of(field, spec);
+  try {
+    field.parse(field.flag, out);
+  } catch (const Error&) {
+    return {};
+  }
+  return out;
+}
+
+template <class Spec>
+const SpecField<Spec>& field_named(std::span<const SpecField<Spec>> fields, std::string_view name) {
+  const auto found = std::ranges::find(fields, name, &SpecField<Spec>::name);
+  TRACESTEP_CHECK(found != fields.end(), "there is no field {}", name);
+  return *found;
+}
+
+// Makes the rows of a table. Each function takes a row without `value` and `parse` and adds them;
+// `at` finds the member in a specification.
+template <class Spec>
+class FieldRows {
+ public:
+  using Row = SpecField<Spec>;
+  using Change = typename Row::Change;
+
+  template <class Member>
+  Row& integer(Row row, std::int64_t min, std::int64_t max, Member at) {
+    row.value = [at](const Spec& spec) { return Json(at(spec)); };
+    row.parse = [at, min, max](const std::string& where, const std::string& text) -> Change {
+      const std::int64_t value = parse_int(where, text, min, max);
+      return [at, value](Spec& spec) {
+        auto& member = at(spec);
+        member = static_cast<std::decay_t<decltype(member)>>(value);
+      };
+    };
+    return add(std::move(row));
+  }
+
+  template <class Member>
+  Row& real(Row row, double min, double max, Member at) {
+    row.value_name = "X";
+    row.value = [at](const Spec& spec) { return Json(at(spec)); };
+    row.parse = [at, min, max](const std::string& where, const std::string& text) -> Change {
+      return [at, value = parse_real(where, text, min, max)](Spec& spec) { at(spec) = value; };
+    };
+    return add(std::move(row));
+  }
+
+  template <class Member>
+  Row& toggle(Row row, Member at) {
+    row.value_name.clear();
+    row.value = [at](const Spec& spec) { return Json(at(spec)); };
+    row.parse = [at](const std::string&, const std::string&) -> Change {
+      return [at](Spec& spec) { at(spec) = true; };
+    };
+    return add(std::move(row));
+  }
+
+  template <class Member>
+  Row& text(Row row, Member at) {
+    row.value = [at](const Spec& spec) { return Json(std::string(at(spec))); };
+    row.parse = [at](const std::string& where, const std::string& text) -> Change {
+      if (text.empty()) fail_usage(where, "the value is empty");
+      return [at, text](Spec& spec) { at(spec) = text; };
+    };
+    return add(std::move(row));
+  }
+
+  template <class Member>
+  Row& bytes(Row row, Member at) {
+    row.value_name = "SIZE";
+    row.value = [at](const Spec& spec) { return Json(at(spec)); };
+    row.parse = [at](const std::string& where, const std::string& text) -> Change {
+      const std::int64_t value = parse_bytes(where, text);
+      if (value < 1) fail_usage(where, "\"{}\" leaves no memory at all", text);
+      return [at, value](Spec& spec) { at(spec) = value; };
+    };
+    return add(std::move(row));
+  }
+
+  // One of `values`, each called what name_of() says.
+  template <class Values, class Member>
+  Row& choice(Row row, const Values& values, Member at) {
+    using Value = std::decay_t<decltype(*std::begin(values))>;
+    std::vector<Value> all(std::begin(values), std::end(values));
+    for (const Value& value : all) row.choices.emplace_back(name_of(value));
+    row.value = [at](const Spec& spec) { return Json(name_of(at(spec))); };
+    row.parse = [at, all, names = row.choices](const std::string& where,
+                                               const std::string& text) -> Change {
+      check_choice(where, text, names);
+      const auto found = std::ranges::find(names, text) - names.begin();
+      return [at, value = all[static_cast<std::size_t>(found)]](Spec& spec) { at(spec) = value; };
+    };
+    return add(std::move(row));
+  }
+
+  // A row that has its own `value` and `parse`.
+  Row& add(Row row) {
+    if (row.flag.empty()) row.flag = "--" + with_dashes(row.name);
+    if (!row.choices.empty()) row.value_name = "NAME";
+    return rows_.emplace_back(std::move(row));
+  }
+
+  std::vector<Row> take() { return std::move(rows_); }
+
+ private:
+  std::vector<Row> rows_;
+};
+
+}  // namespace tracestep

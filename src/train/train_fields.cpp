@@ -1,0 +1,54 @@
+#include "train/train_fields.h"
+
+namespace tracestep {
+namespace {
+
+constexpr auto kAnyCount = std::numeric_limits<std::int64_t>::max();
+constexpr std::int64_t kMostAccumulated = 1 << 20;
+constexpr double kAnyReal = std::numeric_limits<double>::max();
+
+std::vector<TrainField> all_fields() {
+  FieldRows<TrainOptions> rows;
+  const auto row = [](const char* name, FieldRole role, const char* help) {
+    return TrainField{.name = name, .role = role, .show = FieldShow::kNowhere, .help = help};
+  };
+  using enum FieldRole;
+  rows.integer(
+      row("steps", kProtocol, "optimizer steps"), 1, kAnyCount,
+      [](auto& o) -> auto& { return o.steps; });
+  rows.integer(
+      row("accumulate", kBits, "batches added up per step"), 1, kMostAccumulated,
+      [](auto& o) -> auto& { return o.accumulate; });
+  rows.choice(
+      row("order", kBits, "where batches start in the tokens"), kAllOrders,
+      [](auto& o) -> auto& { return o.order; });
+  rows.real(
+      row("lr", kBits, "learning rate"), 0, kAnyReal,
+      [](auto& o) -> auto& { return o.schedule.lr; });
+  rows.choice(
+      row("schedule", kBits, "of the learning rate"), kAllSchedules,
+      [](auto& o) -> auto& { return o.schedule.kind; });
+  rows.integer(
+      row("warmup_steps", kBits, "linear warm-up of the rate"), 0, kAnyCount,
+      [](auto& o) -> auto& { return o.schedule.warmup_steps; });
+  rows.real(
+          row("lr_min", kBits, "where the cosine ends"), 0, kAnyReal,
+          [](auto& o) -> auto& { return o.schedule.lr_min; })
+      .applies = [](const TrainOptions& o) { return o.schedule.kind == ScheduleKind::kCosine; };
+  rows.real(
+      row("clip", kProgram, "largest global gradient norm; 0 is off"), 0, kAnyReal,
+      [](auto& o) -> auto& { return o.run.optimizer.clip; });
+  rows.real(
+      row("weight_decay", kProgram, "decoupled, on all tensors"), 0, kAnyReal,
+      [](auto& o) -> auto& { return o.run.optimizer.weight_decay; });
+  return rows.take();
+}
+
+}  // namespace
+
+std::span<const TrainField> train_fields() {
+  static const std::vector<TrainField> all = all_fields();
+  return all;
+}
+
+}  // namespace tracestep

@@ -1,0 +1,17 @@
+// The fields of TrainOptions that decide what a training computes, and for how long, as a table:
+// from it follow the flags of `train` and what a resumed run must not change.
+#pragma once
+
+#include <span>
+
+#include "spec/spec_field.h"
+#include "train/loop.h"
+
+namespace tracestep {
+
+using TrainField = SpecField<TrainOptions>;
+
+// In the order of help texts. Fields of the run itself are in spec/fields.h.
+std::span<const TrainField> train_fields();
+
+}  // namespace tracestep
