@@ -23,9 +23,13 @@ std::string grouped(std::int64_t value) {
   return text;
 }
 
+// What is not zero is not shown as zero: "< 0.001".
 std::string real(double value, int digits) {
   if (!std::isfinite(value)) return kEmpty;
-  return digits < 0 ? fmt::format("{:.4g}", value) : fmt::format("{:.{}f}", value, digits);
+  if (digits < 0) return fmt::format("{:.4g}", value);
+  const double least = std::pow(10.0, -digits);
+  if (value == 0.0 || std::abs(value) >= least / 2) return fmt::format("{:.{}f}", value, digits);
+  return fmt::format("{} {:.{}f}", value > 0 ? '<' : '>', value > 0 ? least : -least, digits);
 }
 
 // One line, without bytes that would move a terminal's cursor; names of kernels come from outside.

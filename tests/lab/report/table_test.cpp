@@ -133,6 +133,15 @@ TEST(TableTest, ColumnsForDataOnlyStayOutOfTheFormatsForPeople) {
   EXPECT_NE(to_string(d, Format::kCsv).find("a,hidden\r\n\"line\nbreak"), std::string::npos);
 }
 
+TEST(TableTest, WhatIsNotZeroIsNotShownAsZero) {
+  Table table{.name = "p", .columns = {{.name = "p", .kind = ColumnKind::kReal, .digits = 3}}};
+  for (double p : {0.0, 0.00004, -0.0002, 0.0006, 0.012}) table.add_row({p});
+  const std::string text = to_string({"", Json::object(), {table}}, Format::kCsv);
+  EXPECT_NE(text.find("4e-05"), std::string::npos) << text;  // data keep their value
+  EXPECT_EQ(to_string({"", Json::object(), {table}}, Format::kText),
+            "       p\n--------\n   0.000\n < 0.001\n> -0.001\n   0.001\n   0.012\n");
+}
+
 TEST(TableTest, NumbersThatAreNoNumbersAreEmpty) {
   Table table{.name = "t", .columns = {{.name = "x", .kind = ColumnKind::kReal}}};
   table.add_row({std::numeric_limits<double>::quiet_NaN()});

@@ -37,6 +37,13 @@ function significant(value) {
   return String(Number(value.toPrecision(4)));
 }
 
+// What is not zero is not shown as zero: "< 0.001".
+function fixed(value, digits) {
+  const least = 10 ** -digits;
+  if (value === 0 || Math.abs(value) >= least / 2) return value.toFixed(digits);
+  return (value > 0 ? '< ' : '> -') + least.toFixed(digits);
+}
+
 function whole(value) {
   return Math.abs(value) < 10000 ? String(value)
                                  : String(value).replace(/\B(?=(\d{3})+(?!\d))/g, ',');
@@ -47,7 +54,7 @@ function shown(value, column) {
   switch (column.kind) {
     case 'bytes': return bytes(value);
     case 'int': return whole(value);
-    case 'real': return column.digits >= 0 ? value.toFixed(column.digits) : significant(value);
+    case 'real': return column.digits >= 0 ? fixed(value, column.digits) : significant(value);
     case 'bool': return value ? 'yes' : 'no';
     default: return String(value);
   }
