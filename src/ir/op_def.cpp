@@ -28,7 +28,7 @@ Type Val::type() const {
 
 std::string_view name_of(KernelClass kernel_class) {
   switch (kernel_class) {
-    case KernelClass::kGemm: return "gemm";
+    case KernelClass::kGemm: return "matrix product";
     case KernelClass::kElementwise: return "elementwise";
     case KernelClass::kReduction: return "reduction";
     case KernelClass::kAttention: return "attention";
