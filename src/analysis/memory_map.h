@@ -26,10 +26,10 @@ struct MappedBuffer {
 struct MemoryMap {
   std::vector<MappedBuffer> buffers;  // workspaces included, in order of allocation
   std::int64_t peak_bytes = 0;
-  NodeId peak_node = kNoNode;                              // the node running at the peak
-  std::array<std::int64_t, kCategoryCount> by_category{};  // bytes alive at the peak
-  std::array<std::int64_t, 4> by_phase{};                  // highest total while a phase runs
-  std::int64_t leaf_bytes = 0;                             // alive before and after the step
+  NodeId peak_node = kNoNode;                                  // the node running at the peak
+  std::array<std::int64_t, kCategoryCount> by_category{};      // bytes alive at the peak
+  std::array<std::int64_t, std::size(kAllPhases)> by_phase{};  // highest total while a phase runs
+  std::int64_t leaf_bytes = 0;                                 // alive before and after the step
 };
 
 MemoryMap map_memory(const Program& program, const DeviceTraits& traits);

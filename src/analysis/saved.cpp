@@ -17,7 +17,9 @@ std::vector<Saved> saved_for_backward(const Program& program) {
   };
   for (std::size_t i = 0; i < program.nodes.size(); ++i) {
     const Node& node = program.nodes[i];
-    if (node.origin().phase != Phase::kBackward || makes_views(program, node)) continue;
+    const Phase phase = node.origin().phase;
+    const bool is_later = phase == Phase::kBackward || phase == Phase::kRecompute;
+    if (!is_later || makes_views(program, node)) continue;
     const auto reader = static_cast<NodeId>(i);
     for (ValueId input : node.inputs) {
       Saved* const s = saved(input);

@@ -9,12 +9,13 @@
 
 namespace tracestep {
 
-// A value that a forward node made and a backward node reads, directly or through views.
+// A value that a forward node made and that a backward node, or one that runs again in backward,
+// reads, directly or through views.
 struct Saved {
   ValueId value = kNoValue;  // the base: what owns the bytes; views of it are not listed
   NodeId producer = kNoNode;
   std::int64_t bytes = 0;
-  std::vector<NodeId> readers = {};  // backward nodes, in order; empty: an output `saved.N`
+  std::vector<NodeId> readers = {};  // nodes in backward, in order; empty: an output `saved.N`
 };
 
 // In program order. Parameters and inputs are not listed: they are alive anyway. In a program

@@ -99,7 +99,7 @@ int run_profile(const ProfileOptions& o, std::span<const std::string> arguments)
   check_apart({}, outputs);
   probe_output(o.output);
   for (const RunSpec& run : runs) {
-    ComponentFilter("--components", o.components, step_program(run, traits_of(run.place).kind));
+    ComponentFilter("--components", o.components, step_program(run, traits_of(run.place)));
   }
   if (!o.trace.empty()) check_writable(o.trace);
   const Json environment = environment_of(arguments, runs[0]);

@@ -46,6 +46,7 @@ class Pipeline {
     if (after == kStart) return {forward_program(spec_), {}};
     PipelineOptions options = pipeline_options(spec_);
     options.has_kernel = [this](const OpDef& op) { return device_->has_kernel(op); };
+    options.traits = device_->traits();
     options.disabled.insert(options_.disabled.begin(), options_.disabled.end());
     options.stop_after = after;
     return run_pipeline(forward_program(spec_), options);
@@ -75,6 +76,7 @@ Table pass_table(const std::vector<PassReport>& reports) {
           {.name = "doc", .title = "what it does"}}};
   for (const PassReport& r : reports) {
     table.add_row({r.name, r.ran, r.changed, r.ms, r.nodes_before, r.nodes_after, r.doc});
+    if (!r.note.empty()) table.notes.push_back(r.name + " " + r.note);
   }
   return table;
 }

@@ -81,6 +81,8 @@ class Builder {
   Guard made_by(std::string_view pass);
   // Marks new nodes of the innermost guard as made by `pass`.
   void set_made_by(std::string_view pass) { context_.made_by = std::string(pass); }
+  // The same for their epoch.
+  void set_epoch(int epoch) { context_.epoch = epoch; }
   // New nodes take the origins (and epoch) of `node`, with their phase replaced when given.
   Guard like(const Node& node, const Phase* phase = nullptr);
   // The same for nodes that replace several: they take the origins of all of them.

@@ -45,6 +45,7 @@ std::string_view name_of(Phase phase) {
   switch (phase) {
     case Phase::kForward: return "forward";
     case Phase::kBackward: return "backward";
+    case Phase::kRecompute: return "recompute";
     case Phase::kOptimizer: return "optimizer";
     case Phase::kCommunication: return "communication";
   }

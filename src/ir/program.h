@@ -44,9 +44,10 @@ enum class LeafKind : std::uint8_t { kNone, kInput, kParameter, kState };
 // What a value is called in the memory report; set by passes, never guessed.
 enum class Role : std::uint8_t { kNone, kGradient, kOptimizerState, kWeightCast, kCache };
 
-enum class Phase : std::uint8_t { kForward, kBackward, kOptimizer, kCommunication };
-inline constexpr Phase kAllPhases[] = {Phase::kForward, Phase::kBackward, Phase::kOptimizer,
-                                       Phase::kCommunication};
+// kRecompute: a forward node that runs again in backward, since its result was not kept.
+enum class Phase : std::uint8_t { kForward, kBackward, kRecompute, kOptimizer, kCommunication };
+inline constexpr Phase kAllPhases[] = {Phase::kForward, Phase::kBackward, Phase::kRecompute,
+                                       Phase::kOptimizer, Phase::kCommunication};
 
 // Where a node comes from: the model path, the phase and the source line that made it.
 struct Origin {

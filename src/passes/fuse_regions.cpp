@@ -62,7 +62,7 @@ NodeId Regions::computed_by(ValueId id) const {
 bool Regions::may_join(const Node& node) const {
   if (node.op->fusion == Fusion::kNone) return false;
   const Phase phase = node.origin().phase;
-  if (phase != Phase::kForward && phase != Phase::kBackward) return false;
+  if (phase == Phase::kOptimizer || phase == Phase::kCommunication) return false;
   return std::ranges::all_of(node.outputs, [&](ValueId id) {
     const Value& v = program_.value(id);
     const bool updates =

@@ -1,7 +1,10 @@
 #include "passes/pipeline.h"
 
+#include <algorithm>
 #include <chrono>
 
+#include "analysis/memory_map.h"
+#include "analysis/plan.h"
 #include "base/suggest.h"
 #include "ir/print.h"
 #include "ir/verify.h"
@@ -12,6 +15,8 @@
 #include "passes/join.h"
 #include "passes/keep_saved.h"
 #include "passes/materialize.h"
+#include "passes/recompute.h"
+#include "passes/recompute_budget.h"
 #include "passes/schedule.h"
 #include "passes/shadow.h"
 #include "passes/simplify.h"
@@ -41,6 +46,10 @@ bool casts(const Options& o) {
 }
 bool steps(const Options& o) {
   return o.mode == Mode::kStep;
+}
+
+bool recomputes(const Options& o) {
+  return differentiates(o) && o.recompute.kind != Recomputation::Kind::kNone;
 }
 
 bool has_kernel(const Options& o, const OpDef& op) {
@@ -76,6 +85,21 @@ Program lower(const Program& p, const Options& o) {
   return decompose(p, [&](const OpDef& op) { return is_taken_apart(o, op) || !has_kernel(o, op); });
 }
 
+Program finished(Program program, const Options& options, std::string_view after);
+
+// A budget is for the peak of what the remaining passes make of a candidate.
+Program recompute_again(const Program& p, const Options& o) {
+  if (o.recompute.kind != Recomputation::Kind::kBudget) return recompute(p, o.recompute);
+  const auto peak_bytes = [&](const Program& candidate) {
+    const Program step = finished(candidate, o, "recompute");
+    return o.arena ? plan_step(step, o.traits).peak_bytes()
+                     : predicted_peak_bytes(step, plan_buffers(step), o.traits);
+  };
+  WithinBudget found = recompute_within(p, o.recompute.budget_bytes, o.traits.kind, peak_bytes);
+  if (o.note) o.note(words_of(found));
+  return std::move(found.program);
+}
+
 const std::vector<Pass>& passes() {
   // Before autograd: primitive programs save what plain framework code saves. After the optimizer:
   // gradient and update composites are expanded too, and what the device has no kernel for.
@@ -106,6 +130,8 @@ const std::vector<Pass>& passes() {
              return join(p, [&](const OpDef& op) { return has_kernel(o, op); });
            },
        .compiles = true},
+      {"recompute", "forward nodes again in backward, so that their results are not kept",
+       recomputes, recompute_again},
       {"keep_saved", "forward alone, holding what backward would read",
        [](const Options& o) { return o.mode == Mode::kForward; },
        [](const Program& p, const Options&) { return keep_saved(p); }},
@@ -125,6 +151,17 @@ const std::vector<Pass>& passes() {
 bool runs(const Pass& pass, const Options& o) {
   const bool is_on = o.compile || !pass.compiles;
   return is_on && !o.disabled.contains(pass.name) && pass.needed(o);
+}
+
+// The program after all passes that come after this one.
+Program finished(Program program, const Options& options, std::string_view after) {
+  const std::vector<Pass>& all = passes();
+  auto pass = std::ranges::find(all, after, &Pass::name);
+  TRACESTEP_CHECK(pass != all.end(), "no pass {}", after);
+  for (++pass; pass != all.end(); ++pass) {
+    if (runs(*pass, options)) program = pass->run(program, options);
+  }
+  return program;
 }
 
 void check_names(const Options& options) {
@@ -170,13 +207,15 @@ std::vector<std::string> compile_passes() {
   return out;
 }
 
-PipelineResult run_pipeline(const Program& program, const PipelineOptions& options) {
-  check_names(options);
+PipelineResult run_pipeline(const Program& program, const PipelineOptions& given) {
+  check_names(given);
+  PipelineOptions options = given;
   PipelineResult out{program, {}};
   VerifyStage stage = VerifyStage::kBuilt;
   for (const Pass& pass : passes()) {
     PassReport report{pass.name, pass.doc};
     report.nodes_before = static_cast<std::int64_t>(out.program.nodes.size());
+    options.note = [&report](std::string text) { report.note = std::move(text); };
     if (runs(pass, options)) {
       const auto start = std::chrono::steady_clock::now();
       Program next = pass.run(out.program, options);

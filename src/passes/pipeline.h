@@ -11,6 +11,8 @@
 #include "passes/autograd.h"
 #include "passes/granularity.h"
 #include "passes/optimizer.h"
+#include "passes/recomputation.h"
+#include "planning/device_traits.h"
 
 namespace tracestep {
 
@@ -40,11 +42,17 @@ struct PipelineOptions {
   // Also the passes that save launches and traffic, compile_passes(): `shadow` and `join`, which
   // change no value, and `fuse`, which adds up rows in another order.
   bool compile = false;
+  Recomputation recompute = {};  // what is computed again in backward
+  // Whose memory a budget of `recompute` is for: the device, and whether an arena holds the buffers.
+  DeviceTraits traits = {};
+  bool arena = false;
   // Whether the device has a kernel; empty: for every op that is not always decomposed.
   std::function<bool(const OpDef&)> has_kernel = {};
   std::set<std::string> disabled = {};  // passes that are switched off
   std::string stop_after = {};          // last pass to run; empty: all
   bool verify = true;                   // after every pass
+  // Takes what a pass has to say about its choice; run_pipeline() puts it into the report.
+  std::function<void(std::string)> note = {};
 };
 
 struct PassReport {
@@ -54,6 +62,7 @@ struct PassReport {
   bool ran = false;      // false: switched off, or not needed in this mode
   bool changed = false;  // found by comparing the programs before and after
   std::int64_t nodes_before = 0, nodes_after = 0;
+  std::string note;  // what the pass chose, and how good that is; empty for most
 };
 
 struct PipelineResult {

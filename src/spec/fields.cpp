@@ -33,6 +33,14 @@ RunField preset_field(RunField row) {
   return row;
 }
 
+RunField recompute_field(RunField row) {
+  row.value = [](const RunSpec& spec) { return Json(name_of(spec.recompute)); };
+  row.parse = [](const std::string& where, const std::string& text) -> RunChange {
+    return [choice = parse_recomputation(where, text)](RunSpec& spec) { spec.recompute = choice; };
+  };
+  return row;
+}
+
 // Composites by name: the two usual sets, or any joined by +.
 RunField granularity_field(RunField row) {
   for (Granularity granularity : kAllGranularities) row.choices.push_back(name_of(granularity));
@@ -178,6 +186,17 @@ void add_step_fields(Rows& rows) {
        .help = "passes that save launches and traffic: shadow, join, fuse, joined by +; all, none, "
                "or auto: none with the executor eager, else all",
        .about = "those of show --passes that run only for it"}));
+  rows.add(recompute_field(
+      {.name = "recompute",
+       .role = Role::kSpeed,
+       .show = Show::kVarying,
+       .is_axis = true,
+       .is_optional = true,
+       .value_name = "WHAT",
+       .help = "what backward computes again instead of keeping it: none; blocks; every=N blocks "
+               "as one; nested halving; budget=20GiB, the cheapest choice with that peak; or "
+               "paths as layers.*.ffn+lm_head",
+       .about = "what backward computes again"}));
 }
 
 void add_place_fields(Rows& rows) {

@@ -43,6 +43,7 @@ struct RunSpec {
   ExecutorKind executor = ExecutorKind::kEager;
   // Of compile_passes(), those that run; nullopt: all with an arena, else none.
   std::optional<std::set<std::string>> compile_passes = {};
+  Recomputation recompute = {};
   GradientKind gradients = GradientKind::kTransient;
   OptimizerOptions optimizer = {};
   std::uint64_t seed = 0;  // of weights, batches and sampling

@@ -6,9 +6,9 @@
 namespace tracestep {
 namespace {
 
-Program named(Program program, const RunSpec& spec) {
-  program.name = fmt::format("{} {}", name_of(spec.mode), spec.model.name);
-  return program;
+PipelineResult named(PipelineResult result, const RunSpec& spec) {
+  result.program.name = fmt::format("{} {}", name_of(spec.mode), spec.model.name);
+  return result;
 }
 
 // Those of compile_passes() that do not run.
@@ -49,6 +49,8 @@ PipelineOptions pipeline_options(const RunSpec& spec) {
   options.attention = spec.attention;
   options.mode = spec.mode;
   options.gradients = spec.gradients;
+  options.recompute = spec.recompute;
+  options.arena = has_arena(spec.executor);
   options.optimizer = spec.optimizer;
   options.verify = spec.verify;
   options.autocast = spec.precision.autocast;
@@ -60,20 +62,39 @@ PipelineOptions pipeline_options(const RunSpec& spec) {
   return options;
 }
 
-Program program_for(const Program& forward, PipelineOptions options, const Device& device) {
+namespace {
+
+PipelineResult passed(const Program& forward, PipelineOptions options, const Device& device) {
   options.has_kernel = [&device](const OpDef& op) { return device.has_kernel(op); };
-  Program out = run_pipeline(forward, options).program;
-  return device.supports(DType::kF32) ? out : as_float64(out);
+  options.traits = device.traits();
+  PipelineResult out = run_pipeline(forward, options);
+  if (!device.supports(DType::kF32)) out.program = as_float64(out.program);
+  return out;
+}
+
+}  // namespace
+
+Program program_for(const Program& forward, PipelineOptions options, const Device& device) {
+  return passed(forward, std::move(options), device).program;
+}
+
+PipelineResult step_passes(const RunSpec& spec, const Device& device) {
+  return named(passed(forward_program(spec), pipeline_options(spec), device), spec);
+}
+
+PipelineResult step_passes(const RunSpec& spec, const DeviceTraits& traits) {
+  PipelineOptions options = pipeline_options(spec);
+  options.has_kernel = [kind = traits.kind](const OpDef& op) { return runs_whole(kind, op); };
+  options.traits = traits;
+  return named(run_pipeline(forward_program(spec), options), spec);
 }
 
 Program step_program(const RunSpec& spec, const Device& device) {
-  return named(program_for(forward_program(spec), pipeline_options(spec), device), spec);
+  return step_passes(spec, device).program;
 }
 
-Program step_program(const RunSpec& spec, DeviceKind kind) {
-  PipelineOptions options = pipeline_options(spec);
-  options.has_kernel = [kind](const OpDef& op) { return runs_whole(kind, op); };
-  return named(run_pipeline(forward_program(spec), options).program, spec);
+Program step_program(const RunSpec& spec, const DeviceTraits& traits) {
+  return step_passes(spec, traits).program;
 }
 
 }  // namespace tracestep

@@ -27,6 +27,9 @@ Program program_for(const Program& forward, PipelineOptions options, const Devic
 // The program of the spec after all passes, for `device`'s kernels.
 Program step_program(const RunSpec& spec, const Device& device);
 // The same without a device: planning/needs.h says which ops a kind of device has kernels for.
-Program step_program(const RunSpec& spec, DeviceKind kind = DeviceKind::kCpu);
+Program step_program(const RunSpec& spec, const DeviceTraits& traits = {});
+// Both with what each pass did.
+PipelineResult step_passes(const RunSpec& spec, const Device& device);
+PipelineResult step_passes(const RunSpec& spec, const DeviceTraits& traits);
 
 }  // namespace tracestep

@@ -46,6 +46,7 @@ TEST(FieldsTest, EveryChoiceIsReadAsWhatIsPrinted) {
       EXPECT_EQ(text_of(field, with(field.name, text)), text) << field.name;
     }
   }
+  EXPECT_EQ(text_of(field_named("recompute"), with("recompute", "every=2")), "every=2");
   for (const char* name : {"context", "batch", "vocab", "d_model", "threads", "seed"}) {
     EXPECT_EQ(text_of(field_named(name), with(name, "17")), "17");
   }
@@ -81,6 +82,7 @@ TEST(FieldsTest, AKeyHoldsEveryFieldThatIsShownAndTellsRunsApart) {
                                    {"precision", "bf16"},
                                    {"ops", "primitive"},
                                    {"attention", "flash"},
+                                   {"recompute", "blocks"},
                                    {"device", "null"},
                                    {"seed", "3"}}) {
     EXPECT_NE(canonical_text(key_of(with(name, text))), canonical_text(key)) << name;
@@ -104,6 +106,7 @@ TEST(FieldsTest, ALabelNamesTheAxes) {
   EXPECT_EQ(label_of(spec, false), "tiny 64 step fp32 fused naive");
   EXPECT_EQ(label_of(with("executor", "eager")), label_of({}));
   EXPECT_THAT(label_of(with("executor", "compiled")), HasSubstr("fused naive compiled"));
+  EXPECT_THAT(label_of(with("recompute", "every=2")), HasSubstr("fused naive every=2"));
 }
 
 TEST(FieldsTest, CompositesAndPassesAreSetsByName) {

@@ -18,7 +18,8 @@ const std::vector<std::string_view>& keys() {
   static const std::vector<std::string_view> all = [] {
     std::vector<std::string_view> out;
     for (const RunField& field : run_fields()) {
-      if (is_column(field) && field.role != FieldRole::kSpeed) out.push_back(field.name);
+      const bool matters = field.role != FieldRole::kSpeed || field.is_axis;
+      if (is_column(field) && matters) out.push_back(field.name);
     }
     return out;
   }();

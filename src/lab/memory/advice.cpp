@@ -35,7 +35,7 @@ struct Figures {
 };
 
 Figures figures_of(const RunSpec& step, const DeviceTraits& traits) {
-  const Program program = step_program(step, traits.kind);
+  const Program program = step_program(step, traits);
   const Cost cost = total_cost(program);
   const auto tokens = static_cast<double>(step.shape.batch * step.shape.context);
   return {predicted_peak_bytes(step.executor, program, traits),

@@ -221,8 +221,11 @@ class Runner {
   std::size_t warmup_begin_ = SIZE_MAX, step_begin_ = SIZE_MAX;
 };
 
-void plan(Program program, const DeviceTraits& traits, MemoryRun& run) {
-  run.program = std::move(program);
+void plan(PipelineResult passes, const DeviceTraits& traits, MemoryRun& run) {
+  run.program = std::move(passes.program);
+  for (PassReport& report : passes.reports) {
+    if (report.name == "recompute") run.recompute_note = std::move(report.note);
+  }
   run.traits = traits;
   run.buffer_plan = plan_buffers(run.program);
   run.map = map_memory(run.program, traits);
@@ -254,7 +257,7 @@ MemoryRun predict_memory(const RunSpec& spec, const DeviceTraits& traits) {
   MemoryRun run;
   run.spec.step = spec;
   run.computes = false;
-  plan(step_program(spec, traits.kind), traits, run);
+  plan(step_passes(spec, traits), traits, run);
   find_moments(run);
   return run;
 }
@@ -266,7 +269,7 @@ MemoryRun run_memory(const DeviceFactory& make_device, const MemoryRunSpec& spec
   const std::unique_ptr<Device> device = make_device(spec.step);
   run.device = device->name();
   run.computes = device->computes();
-  plan(step_program(spec.step, *device), device->traits(), run);
+  plan(step_passes(spec.step, *device), device->traits(), run);
   Runner runner(*device, run);
   run.status = attempt([&] { runner.go(); },
                        [&](const OutOfMemory& e) {

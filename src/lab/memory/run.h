@@ -55,6 +55,7 @@ struct MemoryRun {
   bool measured = false;  // false: only predicted, without events
   bool computes = true;
   Program program;
+  std::string recompute_note;  // what the pass `recompute` says about its choice
   DeviceTraits traits;
   BufferPlan buffer_plan;
   MemoryMap map;                          // what is predicted to live at each node

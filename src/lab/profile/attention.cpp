@@ -107,7 +107,7 @@ Table attention_table(const ProfiledCell& cell) {
     if (const std::size_t part = part_of(w); part != kNoPart) by_phase[w.phase][part] += w.sums;
   }
   const auto layers = static_cast<double>(cell.profile.spec.step.model.layers);
-  for (Phase phase : {Phase::kForward, Phase::kBackward}) {
+  for (Phase phase : {Phase::kForward, Phase::kRecompute, Phase::kBackward}) {
     const auto found = by_phase.find(std::string(name_of(phase)));
     if (found == by_phase.end()) continue;
     const auto& parts = found->second;

@@ -207,7 +207,8 @@ struct Kind {
   WorkSums sums;
 };
 
-Fields<Kind> kind_fields(double busy_ms) {
+// `recomputes`: whether some nodes run again in backward.
+Fields<Kind> kind_fields(double busy_ms, bool recomputes) {
   using K = const Kind&;
   const auto ms = [](const char* name, const char* title, Phase phase) {
     return Field<Kind>{real_column(name, title, "ms", 4), [phase](K k) {
@@ -219,7 +220,9 @@ Fields<Kind> kind_fields(double busy_ms) {
   Fields<Kind> out = {{text_column("op", "", "what it computes"), &Kind::op},
                       {text_column("class"), [](K k) { return name_of(k.kernel_class); }}};
   out.add(Fields<WorkSums>{launches_field()}, sums);
-  out.add(Fields<Kind>{ms("forward_ms", "forward", Phase::kForward),
+  Field<Kind> again = ms("recompute_ms", "recompute", Phase::kRecompute);
+  again.column.data_only = !recomputes;
+  out.add(Fields<Kind>{ms("forward_ms", "forward", Phase::kForward), std::move(again),
                        ms("backward_ms", "backward", Phase::kBackward),
                        ms("optimizer_ms", "optimizer", Phase::kOptimizer)});
   out.add(real_column("share_percent", "share", "%", 2, "of the time of all kernels"),
@@ -243,8 +246,10 @@ Table kind_table(const ProfiledCell& cell, const ComponentFilter& filter) {
   kinds.reserve(by_op.size());
   for (auto& [op, kind] : by_op) kinds.push_back(std::move(kind));
   std::ranges::stable_sort(kinds, std::greater{}, [](const Kind& k) { return k.sums.ms; });
+  const bool recomputes = std::ranges::any_of(
+      kinds, [](const Kind& k) { return k.ms.contains(std::string(name_of(Phase::kRecompute))); });
   return table_of("kinds", "Kernels that multiply no matrices, by kind",
-                  kind_fields(cell.work.busy_ms), kinds);
+                  kind_fields(cell.work.busy_ms, recomputes), kinds);
 }
 
 Table ceiling_table(const Ceilings& ceilings) {

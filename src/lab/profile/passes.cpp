@@ -156,8 +156,8 @@ Table pass_table(std::span<const ProfiledCell> cells) {
     }
     const auto passes = passes_of(cell);
     for (std::string_view name :
-         {name_of(Phase::kForward), name_of(Phase::kBackward), name_of(Phase::kOptimizer),
-          name_of(Phase::kCommunication), std::string_view("all")}) {
+         {name_of(Phase::kForward), name_of(Phase::kRecompute), name_of(Phase::kBackward),
+          name_of(Phase::kOptimizer), name_of(Phase::kCommunication), std::string_view("all")}) {
       const auto found = passes.find(std::string(name));
       if (found == passes.end()) continue;
       const Pass& pass = found->second;

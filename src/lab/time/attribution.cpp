@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <map>
+#include <numeric>
 
 #include "analysis/component.h"
 #include "analysis/cost.h"
@@ -19,9 +20,22 @@ using PhaseTimes = std::array<double, kPhases>;
 double ms_of(const Span& s) {
   return static_cast<double>(s.end_ns - s.start_ns) * 1e-6;
 }
-double total_of(const PhaseTimes& t) {
-  return t[0] + t[1] + t[2] + t[3];
+
+std::size_t at(Phase phase) {
+  return static_cast<std::size_t>(phase);
 }
+
+// Of nodes that run again in backward; people see it in a step that has such.
+Column recompute_column(bool is_there) {
+  Column out = real_column("recompute_ms", "recompute", "ms", 3);
+  out.data_only = !is_there;
+  return out;
+}
+
+double total_of(const PhaseTimes& t) {
+  return std::accumulate(t.begin(), t.end(), 0.0);
+}
+
 // A node with several origins is shared out evenly among them.
 template <class Add>
 void for_each_origin(const Node& node, double ms, Add&& add) {
@@ -73,26 +87,29 @@ Table time_by_component(const CellResult& result) {
   for (const Span& s : result.spans) {
     if (s.node < 0) continue;
     for_each_origin(result.program.node(s.node), ms_of(s), [&](const Origin& o, double ms) {
-      times[component_of(o.path)][static_cast<std::size_t>(o.phase)] += ms;
-      sum[static_cast<std::size_t>(o.phase)] += ms;
+      times[component_of(o.path)][at(o.phase)] += ms;
+      sum[at(o.phase)] += ms;
     });
   }
   const double span_ms = static_cast<double>(result.span_ns) * 1e-6;
   Table table{.name = "time_by_component", .title = "Time per component and phase, one step"};
   table.columns = {text_column("component", "", "model path, layers added up"),
                    real_column("forward_ms", "forward", "ms", 3),
+                   recompute_column(sum[at(Phase::kRecompute)] > 0.0),
                    real_column("backward_ms", "backward", "ms", 3),
                    real_column("optimizer_ms", "optimizer", "ms", 3),
                    real_column("total_ms", "total", "ms", 3),
                    real_column("share_percent", "share", "%", 2)};
-  const auto add = [&](const std::string& name, const PhaseTimes& t) {
-    table.add_row({name, t[0], t[1], t[2] + t[3], total_of(t), percent_of(total_of(t), span_ms)});
+  const auto add = [&](const std::string& name, const PhaseTimes& t, double total) {
+    table.add_row({name, t[at(Phase::kForward)], t[at(Phase::kRecompute)], t[at(Phase::kBackward)],
+                   t[at(Phase::kOptimizer)] + t[at(Phase::kCommunication)], total,
+                   percent_of(total, span_ms)});
   };
-  for (const auto& [component, t] : by_total(times)) add(component, t);
+  for (const auto& [component, t] : by_total(times)) add(component, t, total_of(t));
   const double gaps = span_ms - total_of(sum);
   table.add_cells(
       {{"component", "gaps"}, {"total_ms", gaps}, {"share_percent", percent_of(gaps, span_ms)}});
-  table.add_row({"total", sum[0], sum[1], sum[2] + sum[3], span_ms, 100.0});
+  add("total", sum, span_ms);
   table.notes.push_back("gaps: host time between nodes (allocation, dispatch, recording)");
   return table;
 }

@@ -1,0 +1,38 @@
+// Recomputation (activation checkpointing): forward nodes that run again in backward, directly
+// before the nodes that read them, so that their results are not kept.
+#pragma once
+
+#include <vector>
+
+#include "ir/program.h"
+#include "passes/recomputation.h"
+
+namespace tracestep {
+
+// The program with the choice applied, which is no budget (that is recompute_budget.h). Backward
+// nodes read copies of the forward nodes: same path, phase `recompute`, an epoch of its own for
+// each time that a part is recomputed, so that no pass merges them again. A copy is made as late as
+// it can be, in front of the first backward node that needs it. It computes the same bits, as it is
+// the same op on the same operands.
+//
+// Of a part, what other nodes read and what it reads from outside is kept; nested, only what is
+// read after the last block or made before the first, and one input for each level of halving.
+// Constants (rope tables, masks) are made again for each part. Error{kUsage} for a path under which
+// the model has no node.
+Program recompute(const Program& program, const Recomputation& choice);
+
+// The same for single nodes: `again[n]` says that nobody may keep results of forward node `n` for
+// backward, so that they are computed again from what is kept. Others are kept where they are read.
+// Constants are always kept.
+Program recompute_nodes(const Program& program, const std::vector<bool>& again);
+
+// The part of each node by its path: 0, 1, … in the order of the program, or one of these. `choice`
+// has paths; errors are those of recompute().
+inline constexpr int kOutsideParts = -1;
+inline constexpr int kConstantPart = -2;  // forward nodes computed from constants alone
+std::vector<int> parts_of(const Program& program, const Recomputation& choice);
+
+// By node: whether it is computed from constants alone, as masks and tables are.
+std::vector<bool> constant_nodes(const Program& program);
+
+}  // namespace tracestep

@@ -1,0 +1,36 @@
+// Recomputation under a budget: the cheapest choice of what backward computes again with which a
+// step's peak is at most so many bytes.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+
+#include "ir/program.h"
+#include "planning/device_traits.h"
+
+namespace tracestep {
+
+struct WithinBudget {
+  Program program;
+  std::string choice = {};  // "nothing", "blocks", "12 of 84 nodes that make what is saved", …
+  std::int64_t peak_bytes = 0;  // of the finished step
+  double again_us = 0.0;        // modelled time of what is computed again
+  double least_us = 0.0;        // no choice that fits takes less
+};
+
+// The choice, its peak and time, and how far from the best it may be, in a line.
+std::string words_of(const WithinBudget& found);
+
+// Bytes that the step has at its peak when the passes after this one have finished it.
+using PeakOf = std::function<std::int64_t(const Program&)>;
+
+// Compares the fixed choices (blocks, every=N, nested) with choices of single nodes: those that are
+// best for some price of a byte kept (least cuts, analysis/min_cut.h), and mixtures of two
+// neighbouring ones, block by block. Of at most 12 forward nodes every set is compared as well. All
+// peaks are predicted exactly by `peak_of`; time is modelled (analysis/modelled_time.h) for `kind`.
+// Error{kUsage} when no choice fits, naming the least peak.
+WithinBudget recompute_within(const Program& program, std::int64_t budget_bytes, DeviceKind kind,
+                              const PeakOf& peak_of);
+
+}  // namespace tracestep

@@ -1,0 +1,195 @@
+#include "passes/recompute_choices.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "analysis/min_cut.h"
+#include "analysis/modelled_time.h"
+#include "analysis/saved.h"
+#include "ir/op_def.h"
+#include "passes/recompute.h"
+
+namespace tracestep {
+namespace {
+
+constexpr double kSame = 1e-9;  // relative
+
+std::size_t at(std::int32_t id) {
+  return static_cast<std::size_t>(id);
+}
+
+bool is_forward(const Node& node) {
+  return node.origin().phase == Phase::kForward;
+}
+
+}  // namespace
+
+RecomputeChoices::RecomputeChoices(const Program& program, DeviceKind kind)
+    : program_(program),
+      constant_(constant_nodes(program)),
+      blocks_(parts_of(program, parse_recomputation("recompute", "blocks"))),
+      saved_(program.values.size(), false),
+      readers_(program.values.size()),
+      bytes_(program.values.size(), 0.0),
+      bytes_then_(program.values.size(), 0.0) {
+  us_.reserve(program.nodes.size());
+  for (const Node& node : program.nodes) us_.push_back(modelled_us(program, node, kind));
+  for (int block : blocks_) block_count_ = std::max(block_count_, block + 1);
+  for (std::size_t i = 0; i < program.nodes.size(); ++i) {
+    const Node& node = program.nodes[i];
+    if (!is_forward(node) || makes_views(program, node)) continue;
+    for (ValueId id : node.inputs) {
+      readers_[at(program.value(id).layout.base)].push_back(static_cast<NodeId>(i));
+    }
+  }
+  for (std::size_t i = 0; i < program.nodes.size(); ++i) {
+    if (may_run_again(static_cast<NodeId>(i))) nodes_.push_back(static_cast<NodeId>(i));
+  }
+  find_kept();
+  find_fullest_moment();
+}
+
+bool RecomputeChoices::may_run_again(NodeId node) const {
+  return is_forward(program_.node(node)) && !constant_[at(node)] &&
+         !makes_views(program_, program_.node(node));
+}
+
+void RecomputeChoices::find_kept() {
+  for (const Saved& saved : saved_for_backward(program_)) {
+    if (constant_[at(saved.producer)]) continue;
+    saved_[at(saved.value)] = true;
+    if (makers_.empty() || makers_.back() != saved.producer) makers_.push_back(saved.producer);
+  }
+  for (NodeId id : nodes_) {
+    for (ValueId output : program_.node(id).outputs) {
+      const bool crosses = std::ranges::any_of(
+          readers_[at(output)], [&](NodeId reader) { return block_of(reader) != block_of(id); });
+      if (!crosses) bytes_[at(output)] = static_cast<double>(program_.type(output).bytes());
+    }
+  }
+}
+
+// Counts only what every later pass leaves as it is: leaves, gradients, and what is saved.
+void RecomputeChoices::find_fullest_moment() {
+  const std::size_t end = program_.nodes.size();
+  std::vector<std::int64_t> change(end + 1, 0);
+  std::int64_t live = 0;
+  for (ValueId id : program_.leaves) live += program_.type(id).bytes();
+  for (std::size_t i = 0; i < end; ++i) {
+    for (ValueId id : program_.nodes[i].outputs) {
+      const bool is_own = program_.value(id).layout.base == id;
+      if (is_own && program_.value(id).role == Role::kGradient)
+        change[i] += program_.type(id).bytes();
+    }
+  }
+  const std::vector<Saved> all = saved_for_backward(program_);
+  for (const Saved& saved : all) {
+    change[at(saved.producer)] += saved.bytes;
+    if (!saved.readers.empty()) change[at(saved.readers.back()) + 1] -= saved.bytes;
+  }
+  std::int64_t most = -1;
+  NodeId moment = kNoNode;
+  for (std::size_t i = 0; i < end; ++i) {
+    live += change[i];
+    if (program_.nodes[i].origin().phase != Phase::kBackward || live <= most) continue;
+    most = live;
+    moment = static_cast<NodeId>(i);
+  }
+  if (moment == kNoNode) return;
+  other_bytes_then_ = most;
+  for (const Saved& saved : all) {
+    const bool is_alive = !saved.readers.empty() && saved.readers.back() >= moment;
+    if (!saved_[at(saved.value)] || !is_alive) continue;
+    bytes_then_[at(saved.value)] = static_cast<double>(saved.bytes);
+    other_bytes_then_ -= saved.bytes;
+  }
+}
+
+// A least cut: nodes that run again are on the sink's side and cost their time; a saved value whose
+// maker does not costs its bytes, and so does one that backward does not read, but a node that runs
+// again.
+RecomputeChoices::Choice RecomputeChoices::cheapest(double price, const Weights& weights) const {
+  MinCut graph;
+  std::vector<int> place(program_.nodes.size(), -1);
+  for (NodeId id : nodes_) {
+    place[at(id)] = graph.add_node();
+    graph.add_edge(MinCut::kSource, place[at(id)], us_[at(id)]);
+  }
+  for (NodeId node : nodes_) {
+    for (ValueId id : program_.node(node).outputs) {
+      if (weights[at(id)] <= 0.0 || price <= 0.0) continue;
+      const double cost = price * weights[at(id)];
+      if (saved_[at(id)]) {
+        graph.add_edge(place[at(node)], MinCut::kSink, cost);
+      } else if (!readers_[at(id)].empty()) {
+        const int kept = graph.add_node();
+        graph.add_edge(place[at(node)], kept, cost);
+        for (NodeId reader : readers_[at(id)]) {
+          graph.add_edge(kept, place[at(reader)], MinCut::kInfinite);
+        }
+      }
+    }
+  }
+  const std::vector<bool> sink_side = graph.sink_side();
+  Choice out{std::vector<bool>(program_.nodes.size(), false)};
+  for (NodeId node : nodes_) {
+    out.again[at(node)] = sink_side[at(place[at(node)])];
+    if (out.again[at(node)]) out.us += us_[at(node)];
+  }
+  out.kept_bytes = kept_bytes(out.again, weights);
+  return out;
+}
+
+// Of saved values and operands of what runs again.
+double RecomputeChoices::kept_bytes(const std::vector<bool>& again, const Weights& weights) const {
+  double out = 0.0;
+  for (NodeId node : nodes_) {
+    if (again[at(node)]) continue;
+    for (ValueId id : program_.node(node).outputs) {
+      const bool is_needed = saved_[at(id)] || std::ranges::any_of(readers_[at(id)], [&](NodeId n) {
+                               return static_cast<bool>(again[at(n)]);
+                             });
+      if (is_needed) out += weights[at(id)];
+    }
+  }
+  return out;
+}
+
+std::vector<RecomputeChoices::Choice> RecomputeChoices::hull(const Weights& weights) const {
+  std::vector<Choice> out{cheapest(0.0, weights)};
+  const Choice last = cheapest(MinCut::kInfinite, weights);
+  const auto between = [&](auto&& self, const Choice& from, const Choice& to) -> void {
+    const double bytes = from.kept_bytes - to.kept_bytes, us = to.us - from.us;
+    if (bytes <= 0.0 || us <= 0.0) return;
+    const double price = us / bytes;
+    Choice middle = cheapest(price, weights);
+    const double value = middle.us + price * middle.kept_bytes;
+    if (value > (from.us + price * from.kept_bytes) * (1.0 - kSame)) return;
+    self(self, from, middle);
+    out.push_back(middle);
+    self(self, middle, to);
+  };
+  between(between, out.front(), last);
+  if (last.us > out.back().us) out.push_back(last);
+  return out;
+}
+
+std::vector<RecomputeChoices::Choice> RecomputeChoices::frontier() const {
+  return hull(bytes_);
+}
+
+double RecomputeChoices::least_us(std::int64_t budget_bytes) const {
+  const double kept = static_cast<double>(budget_bytes - other_bytes_then_);
+  if (kept < 0.0) return std::numeric_limits<double>::infinity();
+  const std::vector<Choice> all = hull(bytes_then_);
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    if (all[i].kept_bytes > kept) continue;
+    if (i == 0) return 0.0;
+    // Between two of these no choice lies below the straight line.
+    const Choice &a = all[i - 1], &b = all[i];
+    return a.us + (b.us - a.us) * (a.kept_bytes - kept) / (a.kept_bytes - b.kept_bytes);
+  }
+  return std::numeric_limits<double>::infinity();
+}
+
+}  // namespace tracestep

@@ -1,0 +1,66 @@
+// What may be computed again in backward, and the sets of it that are best for some price of a
+// byte.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "ir/program.h"
+#include "planning/device_traits.h"
+
+namespace tracestep {
+
+// The forward nodes of a program as a problem of choice: which of them run again, so that their
+// results need not be kept. A node that runs again needs its operands, kept or computed again too.
+class RecomputeChoices {
+ public:
+  RecomputeChoices(const Program& program, DeviceKind kind);
+
+  // Nodes that run again, by node; their modelled time; the bytes kept, each times its weight.
+  struct Choice {
+    std::vector<bool> again;
+    double us = 0.0;
+    double kept_bytes = 0.0;
+  };
+  // Every choice that minimizes us + price · kept_bytes for some price, cheapest first: from
+  // nothing computed again to everything that saves a byte. What blocks read from each other is
+  // always kept.
+  std::vector<Choice> frontier() const;
+
+  // At most `bytes` kept at the moment of backward at which weights, gradients and saved values
+  // together are the most: no choice takes less time. Infinite: no choice keeps so few.
+  double least_us(std::int64_t budget_bytes) const;
+
+  // Nodes that may run again: those of forward, without views and constants.
+  const std::vector<NodeId>& nodes() const { return nodes_; }
+  // Those that make what is saved for backward.
+  const std::vector<NodeId>& makers() const { return makers_; }
+  // The block of a node, 0, 1, …; -1: none.
+  int block_of(NodeId node) const { return blocks_[static_cast<std::size_t>(node)]; }
+  int block_count() const { return block_count_; }
+  double us_of(NodeId node) const { return us_[static_cast<std::size_t>(node)]; }
+
+ private:
+  using Weights = std::vector<double>;  // by base value: bytes, or 0 where it is kept for nothing
+
+  bool may_run_again(NodeId node) const;
+  void find_kept();
+  void find_fullest_moment();
+  Choice cheapest(double price, const Weights& weights) const;
+  double kept_bytes(const std::vector<bool>& again, const Weights& weights) const;
+  std::vector<Choice> hull(const Weights& weights) const;
+
+  const Program& program_;
+  std::vector<double> us_;      // by node
+  std::vector<bool> constant_;  // by node
+  std::vector<int> blocks_;     // by node
+  int block_count_ = 0;
+  std::vector<NodeId> nodes_, makers_;
+  std::vector<bool> saved_;                   // by base value
+  std::vector<std::vector<NodeId>> readers_;  // by base value: forward nodes
+  Weights bytes_;                             // without what blocks read from each other
+  Weights bytes_then_;                        // of what is alive at the fullest moment
+  std::int64_t other_bytes_then_ = 0;         // weights, states, gradients and constants then
+};
+
+}  // namespace tracestep
