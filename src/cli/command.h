@@ -24,6 +24,7 @@ Command bench_command();
 Command profile_command();
 Command precision_command();
 Command memory_command();
+Command fit_command();
 Command show_command();
 Command train_command();
 Command eval_command();

@@ -61,6 +61,8 @@ constexpr OneTable kTables[] = {
      [](const MemoryCell& c, const MemoryOptions&) { return saved_by_op_table(c); }},
     {"saved_by_block", false,
      [](const MemoryCell& c, const MemoryOptions&) { return saved_by_block_table(c); }},
+    {"recompute", false,
+     [](const MemoryCell& c, const MemoryOptions&) { return recompute_table(c); }},
     {"timeline", true,
      [](const MemoryCell& c, const MemoryOptions& o) {
        return timeline_table(c, o.timeline_rows);
@@ -184,7 +186,9 @@ void add_one_cell(const MemoryCell& cell, const MemoryOptions& o, std::vector<Ta
                                [&](const std::string& n) { return n == "all" || n == t.name; });
   };
   for (const OneTable& t : kTables) {
-    if (wanted(t)) tables.push_back(t.make(cell, o));
+    if (!wanted(t)) continue;
+    Table table = t.make(cell, o);
+    if (!table.rows.empty() || !o.tables.empty()) tables.push_back(std::move(table));
   }
 }
 

@@ -93,7 +93,7 @@ Program recompute_again(const Program& p, const Options& o) {
   const auto peak_bytes = [&](const Program& candidate) {
     const Program step = finished(candidate, o, "recompute");
     return o.arena ? plan_step(step, o.traits).peak_bytes()
-                     : predicted_peak_bytes(step, plan_buffers(step), o.traits);
+                   : predicted_peak_bytes(step, plan_buffers(step), o.traits);
   };
   WithinBudget found = recompute_within(p, o.recompute.budget_bytes, o.traits.kind, peak_bytes);
   if (o.note) o.note(words_of(found));

@@ -43,7 +43,8 @@ struct PipelineOptions {
   // change no value, and `fuse`, which adds up rows in another order.
   bool compile = false;
   Recomputation recompute = {};  // what is computed again in backward
-  // Whose memory a budget of `recompute` is for: the device, and whether an arena holds the buffers.
+  // Whose memory a budget of `recompute` is for: the device, and whether an arena holds the
+  // buffers.
   DeviceTraits traits = {};
   bool arena = false;
   // Whether the device has a kernel; empty: for every op that is not always decomposed.
@@ -62,7 +63,7 @@ struct PassReport {
   bool ran = false;      // false: switched off, or not needed in this mode
   bool changed = false;  // found by comparing the programs before and after
   std::int64_t nodes_before = 0, nodes_after = 0;
-  std::string note;  // what the pass chose, and how good that is; empty for most
+  std::string note = {};  // what the pass chose, and how good that is; empty for most
 };
 
 struct PipelineResult {

@@ -49,7 +49,9 @@ TEST(MinCutTest, NoCutOfARandomGraphIsSmallerAndNoneAsSmallHasFewerNodesAtTheSin
       for (int i = 0; i < kInner; ++i) other[static_cast<std::size_t>(i + 2)] = (set >> i & 1) != 0;
       const double capacity = capacity_of(edges, other);
       EXPECT_LE(least, capacity);
-      if (capacity == least) EXPECT_LE(count, std::ranges::count(other, true));
+      if (capacity == least) {
+        EXPECT_LE(count, std::ranges::count(other, true));
+      }
     }
   }
 }

@@ -99,6 +99,56 @@ TEST(MemoryCommandTest, WhatDoesNotFitIsExplainedTheSameWayPredictedAndMeasured)
   }
 }
 
+TEST(MemoryCommandTest, WhatIsRecomputedIsARowOfTheGridAndMeasuredAsPredicted) {
+  const Json result =
+      json_of("--recompute none,blocks,every=2,nested,layers.*.ffn --device cpu" + kSmallModel);
+  const auto& rows = result.at("rows").items();
+  ASSERT_EQ(rows.size(), 5u);
+  for (const Json& row : rows) {
+    EXPECT_EQ(row.at("measured_peak_bytes"), row.at("predicted_peak_bytes"));
+    const bool keeps_all = row.at("recompute").as_string() == "none";
+    EXPECT_EQ(row.at("by_phase").at("recompute").as_int() > 0, !keeps_all);
+    if (!keeps_all) {
+      EXPECT_LT(row.at("saved_bytes").as_int(), rows[0].at("saved_bytes").as_int());
+    }
+  }
+  const ProgramRun text = run_tracestep(words_of("memory --recompute blocks" + kSmallModel));
+  EXPECT_NE(text.out.find("Computed again in backward"), std::string::npos) << text.out;
+}
+
+TEST(MemoryCommandTest, ABudgetIsMetOrRefusedWithTheLeastPeak) {
+  const Json met = json_of("--predict --recompute budget=400KiB" + kSmallModel);
+  EXPECT_LE(met.at("rows").items()[0].at("predicted_peak_bytes").as_int(), 400 << 10);
+  EXPECT_EQ(met.at("tables").at("recompute").at("rows").items().size(), 1u);
+  const ProgramRun run =
+      run_tracestep(words_of("memory --predict --recompute budget=100KiB" + kSmallModel));
+  EXPECT_EQ(run.status, 2);
+  EXPECT_NE(run.err.find("the least peak is"), std::string::npos) << run.err;
+}
+
+TEST(FitCommandTest, WhatDoesNotFitGetsTheCommandsThatDo) {
+  const ProgramRun run =
+      run_tracestep(words_of("fit --memory-limit 450KiB --format json" + kSmallModel));
+  ASSERT_EQ(run.status, 0) << run.err;
+  const Json result = Json::parse(run.out, "fit");
+  EXPECT_EQ(result.at("schema").as_string(), "tracestep.fit/1");
+  EXPECT_EQ(result.at("rows").items()[0].at("status").as_string(), "oom");
+  const auto& remedies = result.at("tables").at("remedies").at("rows").items();
+  ASSERT_FALSE(remedies.empty());
+  for (const Json& row : remedies) EXPECT_LE(row.at("peak_bytes").as_int(), 450 << 10);
+  // The command of a remedy runs, and its peak is the one that was said.
+  std::string flags = remedies[0].at("command").as_string();
+  flags = flags.substr(std::string("tracestep bench ").size());
+  const Json measured = json_of(flags + " --threads 1");
+  EXPECT_EQ(measured.at("rows").items()[0].at("measured_peak_bytes"), remedies[0].at("peak_bytes"));
+}
+
+TEST(FitCommandTest, WithoutALimitItAsksForOne) {
+  const ProgramRun run = run_tracestep(words_of("fit --size tiny"));
+  EXPECT_EQ(run.status, 2);
+  EXPECT_NE(run.err.find("--memory-limit"), std::string::npos);
+}
+
 TEST(MemoryCommandTest, AnotherAccountingDecidesTheStatus) {
   const Json result = json_of(
       "--predict --mode forward --ops primitive --size medium,xl --context 512,1024 "

@@ -91,7 +91,9 @@ TEST_F(RecomputeBudgetTest, NoFixedChoiceThatFitsIsCheaper) {
       EXPECT_DOUBLE_EQ(found.again_us, us_of(found.program));
       EXPECT_LE(found.least_us, found.again_us);
       for (const Outcome& f : all) {
-        if (f.peak <= budget) EXPECT_LE(found.again_us, f.us) << budget << " " << found.choice;
+        if (f.peak <= budget) {
+          EXPECT_LE(found.again_us, f.us) << budget << " " << found.choice;
+        }
       }
     }
   }

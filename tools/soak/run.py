@@ -23,6 +23,7 @@ BATTERIES = [
     ("damaged_folders.py", "--count", 100, "damaged checkpoint folders"),
     ("full_disks.py", "--count", 100, "runs on full disks"),
     ("random_tables.py", "--count", 100000, "random tables through each question of the study"),
+    ("recompute_budgets.py", "--count", 320, "steps of ten memory budgets each, predicted"),
     ("safetensors_headers.py", "--count", 30000, "headers beside the reference library"),
     ("fuzz.py", "--runs", 1000000, "executions of every fuzz target"),
 ]

@@ -97,25 +97,9 @@ void explain_oom(const ExplainInput& input, Explanation& out) {
   out.values.set("ours", peak_of(spec_of(input, Mode::kStep)));
   out.values.set("half_batch", half.shape.batch);
   out.values.set("ours_half", peak_of(spec_of(half, Mode::kStep)));
-}
-
-void explain_checkpointing(const ExplainInput& input, Explanation& out) {
-  const Letters n(input);
-  const double inside = saved_layer(input, Granularity::kFused), stream = 4 * n.b * n.t * n.c;
-  out.values.set("inside", inside).set("stream", stream).set("nothing", n.l * inside);
-  double best_bytes = 0, best = 0;
-  for (double size = 1; size <= n.l; size *= 2) {
-    const double inputs = std::ceil(n.l / size), bytes = inputs * stream + size * inside;
-    out.values.add("group").set("size", size).set("inputs", inputs).set("bytes", bytes);
-    if (best == 0 || bytes < best_bytes) {
-      best = size;
-      best_bytes = bytes;
-    }
-  }
-  out.values.set("best", best).set("ideal", std::sqrt(n.l * stream / inside));
-  const double forward = forward_flops(input.model, n.b, n.t);
-  out.values.set("recomputing", 4 * forward).set("plain", 3 * forward);
-  out.values.set("flops_ratio", 4.0 / 3.0);
+  RunSpec blocks = spec_of(input, Mode::kStep);
+  blocks.recompute = parse_recomputation("explain", "blocks");
+  out.values.set("ours_blocks", peak_of(blocks));
 }
 
 void explain_attention_memory(const ExplainInput& input, Explanation& out) {

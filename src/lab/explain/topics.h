@@ -32,9 +32,11 @@ void explain_saved_for_backward(const ExplainInput& input, Explanation& out);
 void explain_residual_stream(const ExplainInput& input, Explanation& out);
 void explain_adamw(const ExplainInput& input, Explanation& out);
 void explain_oom(const ExplainInput& input, Explanation& out);
-void explain_checkpointing(const ExplainInput& input, Explanation& out);
 void explain_attention_memory(const ExplainInput& input, Explanation& out);
 void explain_flash_attention(const ExplainInput& input, Explanation& out);
+
+// checkpointing.cpp
+void explain_checkpointing(const ExplainInput& input, Explanation& out);
 
 // numbers.cpp
 void explain_softmax(const ExplainInput& input, Explanation& out);

@@ -8,6 +8,7 @@
 #include "base/units.h"
 #include "exec/executor.h"
 #include "ir/op_def.h"
+#include "lab/memory/fit.h"
 #include "lab/memory/holders.h"
 #include "lab/memory/totals.h"
 #include "lab/report/fields.h"
@@ -119,6 +120,7 @@ class Search {
     for (const Remedy& r : from) {
       if (auto next = fused(r)) out.push_back(std::move(*next));
       if (auto next = flash(r)) out.push_back(std::move(*next));
+      if (auto next = recompute(r)) out.push_back(std::move(*next));
       if (auto next = batch(r)) out.push_back(std::move(*next));
       if (auto next = precision(r, {.autocast = DType::kBF16})) out.push_back(std::move(*next));
       if (auto next = context(r)) out.push_back(std::move(*next));
@@ -137,6 +139,17 @@ class Search {
     if (r.step.attention == AttentionForm::kFlash) return std::nullopt;
     r.step.attention = AttentionForm::kFlash;
     return described(r);
+  }
+
+  // The cheapest choice of what to compute again that fits.
+  std::optional<Remedy> recompute(Remedy r) {
+    if (r.step.recompute != Recomputation() || r.step.mode == Mode::kInference) return std::nullopt;
+    r.step.recompute = {.kind = Recomputation::Kind::kBudget, .budget_bytes = limit_};
+    try {
+      return described(r);
+    } catch (const Error&) {  // no choice fits
+      return std::nullopt;
+    }
   }
 
   std::optional<Remedy> precision(Remedy r, const Precision& other) {
@@ -187,7 +200,7 @@ class Search {
     const RunSpec &a = start_.step, &b = r.step;
     r.what.clear();
     r.command.clear();
-    for (const char* name : {"ops", "attention", "batch", "precision", "context"}) {
+    for (const char* name : {"ops", "attention", "recompute", "batch", "precision", "context"}) {
       const RunField& field = field_named(name);
       const std::string from = text_of(field, a), to = text_of(field, b);
       if (from == to) continue;
@@ -217,6 +230,8 @@ const char* consequence(const MemoryCell& cell, const Remedy& r) {
   if (a.shape.context != b.shape.context) return "another task: the model sees less text";
   if (a.precision != b.precision) return "other roundings";
   if (a.shape.batch != b.shape.batch) return "smaller batch; accumulate gradients for the same one";
+  const bool same_ops = a.ops == b.ops && a.attention == b.attention;
+  if (same_ops) return "the same numbers; a part of forward runs twice";
   return "same numbers up to rounding";
 }
 
@@ -295,7 +310,8 @@ Table remedy_table(const MemoryCell& cell, std::int64_t limit_bytes) {
       {real_column("moved_per_token", "bytes moved per token", "×", 3), &Remedy::moved_ratio},
       {real_column("kernels_per_token", "kernels per token", "×", 3), &Remedy::kernels_ratio},
       {text_column("consequence"), [&](R r) { return consequence(cell, r); }},
-      {text_column("flags"), &Remedy::command}};
+      {text_column("flags"), &Remedy::command},
+      {data_only(text_column("command")), [](R r) { return command_of(r.step); }}};
   Table table = table_of("remedies", "What would fit, the smallest change first", fields,
                          remedies(cell, limit_bytes));
   if (table.rows.empty()) {

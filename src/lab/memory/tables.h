@@ -74,6 +74,12 @@ Table saved_by_block_table(const MemoryCell& cell);
 // cheapest per byte first.
 Table ledger_table(const MemoryCell& cell);
 
+// One row: what backward computes again, and what is kept for that; no row where nothing is.
+Table recompute_table(const MemoryCell& cell);
+// Bytes that are kept for nodes that run again, weights and inputs of the step left out: the inputs
+// of what is recomputed.
+std::int64_t held_for_recompute(const Program& program);
+
 // The study's questions that these tables answer.
 std::span<const Question> memory_questions();
 

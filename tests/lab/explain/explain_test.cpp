@@ -147,5 +147,46 @@ TEST_F(ExplainTest, AnUnknownTopicNamesTheNearest) {
   }
 }
 
+// Problem gradient_checkpointing of the 2026 handout, and its demo of two groups of two blocks.
+TEST_F(ExplainTest, CheckpointingHasTheHandoutsOptimumAndItsDemoBesideOurPrograms) {
+  constexpr double kMiB = 1 << 20;
+  const std::vector<Table> tables =
+      explain(topic_named("checkpointing"),
+              {.model = preset("xl-2026"), .shape = {.batch = 4, .context = 2048}});
+  const auto value = [&](std::string_view what) {
+    for (const auto& line : tables[0].rows) {
+      if (line[0].as_string() == what) return line[4].as_double();
+    }
+    ADD_FAILURE() << what;
+    return 0.0;
+  };
+  EXPECT_NEAR(value("the handout's block, groups of 1") / kMiB, 6211, 0.5);
+  EXPECT_NEAR(value("the handout's block, groups of 2") / kMiB, 8583, 0.5);
+  EXPECT_GT(value("the handout's block, groups of 4"), value("the handout's block, groups of 2"));
+  EXPECT_EQ(value("4 such blocks, two groups of two"), 160 * kMiB);
+  EXPECT_EQ(value("one block's input"), 80 * kMiB);
+  EXPECT_EQ(value("the best of these"), 1);
+  // By programs: what is held, in blocks' inputs, and how much more is computed.
+  const Table& forms = tables.at(1);
+  const auto cell = [&](std::string_view choice, std::string_view column) {
+    const auto at = std::ranges::find(forms.columns, column, &Column::name) - forms.columns.begin();
+    for (const auto& row : forms.rows) {
+      if (row[0].as_string() == choice) return row[static_cast<std::size_t>(at)].as_double();
+    }
+    ADD_FAILURE() << choice;
+    return 0.0;
+  };
+  EXPECT_EQ(cell("none", "held_bytes"), 0);
+  EXPECT_EQ(cell("none", "flops_ratio"), 1);
+  EXPECT_EQ(cell("blocks", "held_bytes"), 32 * 80 * kMiB);
+  EXPECT_EQ(cell("every=2", "held_bytes"), 16 * 80 * kMiB);
+  EXPECT_EQ(cell("nested", "held_bytes"), 80 * kMiB);
+  EXPECT_GT(cell("blocks", "flops_ratio"), 1.25);
+  EXPECT_LT(cell("blocks", "flops_ratio"), 4.0 / 3.0);
+  EXPECT_GT(cell("nested", "flops_ratio"), 1.8);
+  EXPECT_LT(cell("blocks", "peak_bytes"), cell("every=4", "peak_bytes"));
+  EXPECT_LT(cell("every=4", "peak_bytes"), cell("none", "peak_bytes"));
+}
+
 }  // namespace
 }  // namespace tracestep

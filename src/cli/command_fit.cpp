@@ -1,0 +1,78 @@
+// tracestep fit: does a step fit, what is the least change that makes it fit, and how large a batch
+// or context would.
+#include <memory>
+
+#include "base/error.h"
+#include "cli/command.h"
+#include "cli/devices.h"
+#include "cli/options.h"
+#include "cli/output.h"
+#include "lab/memory/advice.h"
+#include "lab/memory/fit.h"
+
+namespace tracestep::cli {
+namespace {
+
+struct FitOptions {
+  RunGrid grid{{.model = preset("small"), .shape = {.batch = 4, .context = 512}}};
+  OutputOptions output;
+  std::string largest;
+};
+
+int run_fit(const FitOptions& o, std::span<const std::string> arguments) {
+  const RunSpec run = run_of(o.grid, {"cpu", "cuda", "null"}, DeviceUse::kPlan);
+  const std::int64_t limit = run.place.memory_limit_bytes;
+  if (limit == 0) {
+    throw Error(ErrorCode::kUsage, "--memory-limit", "how much memory there is decides what fits",
+                "give what the device has free, as --memory-limit 78GiB");
+  }
+  probe_output(o.output);
+  const Json environment = environment_of(arguments, run);
+  const DeviceTraits traits = traits_of(run.place);
+  const MemoryCell cell{.run = predict_memory(run, traits), .limit_bytes = limit};
+  std::vector<Table> tables{fit_table(cell, limit)};
+  if (!o.largest.empty()) {
+    const Growth growth = o.largest == name_of(Growth::kBatch) ? Growth::kBatch : Growth::kContext;
+    tables.push_back(largest_table(run, traits, limit, growth));
+  } else if (cell.run.predicted_peak_bytes > limit) {
+    tables.push_back(remedy_table(cell, limit));
+  }
+  write_tables(o.output, "tracestep.fit/1", environment, std::move(tables));
+  return 0;
+}
+
+}  // namespace
+
+Command fit_command() {
+  const auto options = std::make_shared<FitOptions>();
+  FitOptions& o = *options;
+  Command command{
+      .name = "fit",
+      .summary = "does a step fit, and what would make it fit",
+      .details =
+          "Predicts the peak of a step from its program and holds it against a limit; nothing "
+          "runs. "
+          "A step that does not fit gets the changes that make it fit, the smallest first, each "
+          "with its peak, its price in FLOPs and bytes moved, and the command that runs it. "
+          "--largest gives the largest batch or context that fits, as asked for and with changes "
+          "that keep the task. No time is predicted.",
+      .examples = {{"--size 2.7B --context 1024 --memory-limit 80GiB",
+                    "does a training step fit a card with 80 GiB"},
+                   {"--size xl --context 512 --memory-limit 40GiB --largest batch",
+                    "the largest batch, with and without recomputation"}}};
+  OptionSet& set = command.options;
+  set.group("What is to fit");
+  set.choice("--largest", o.largest,
+             {std::string(name_of(Growth::kBatch)), std::string(name_of(Growth::kContext))},
+             "the largest that fits");
+  add_fields(set, o.grid, FieldGroup::kStep, Values::kOne);
+  add_fields(set, o.grid, FieldGroup::kModel, Values::kOne);
+  add_fields(set, o.grid, FieldGroup::kHow, Values::kOne, "cpu; cuda[:N]; null (plans only)");
+  add_output_options(set, o.output);
+  command.run = [options](std::span<const std::string> arguments) {
+    return run_fit(*options, arguments);
+  };
+  return command;
+}
+
+}  // namespace tracestep::cli

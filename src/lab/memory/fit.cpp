@@ -1,0 +1,177 @@
+#include "lab/memory/fit.h"
+
+#include <cstdlib>
+#include <optional>
+
+#include "analysis/cost.h"
+#include "base/error.h"
+#include "base/units.h"
+#include "exec/executor.h"
+#include "lab/report/fields.h"
+#include "spec/fields.h"
+#include "spec/run_grid.h"
+
+namespace tracestep {
+namespace {
+
+constexpr std::int64_t kContextUnit = 64;  // odd lengths are slow
+constexpr std::int64_t kMostUnits = std::int64_t{1} << 20;
+
+struct Fit {
+  const MemoryCell& cell;
+  std::int64_t limit;
+
+  const RunSpec& step() const { return cell.run.spec.step; }
+  std::int64_t peak() const { return cell.run.predicted_peak_bytes; }
+};
+
+// The largest size of one kind of step.
+struct Largest {
+  std::string what = {};
+  std::optional<RunSpec> step = {};  // none: nothing fits
+  std::int64_t size = 0, peak_bytes = 0;
+};
+
+class Finder {
+ public:
+  Finder(DeviceTraits traits, std::int64_t limit, Growth growth)
+      : traits_(traits), limit_(limit), growth_(growth) {}
+
+  // Doubles the size while it fits, then halves the interval: peaks grow with it.
+  Largest find(std::string what, const RunSpec& step) const {
+    Largest out{.what = std::move(what)};
+    std::int64_t fits = 0, fails = 1;
+    while (fails < kMostUnits && tries(step, fails, out)) {
+      fits = fails;
+      fails *= 2;
+    }
+    while (fails - fits > 1) {
+      const std::int64_t middle = fits + (fails - fits) / 2;
+      (tries(step, middle, out) ? fits : fails) = middle;
+    }
+    return out;
+  }
+
+ private:
+  bool tries(const RunSpec& step, std::int64_t units, Largest& out) const {
+    RunSpec grown = step;
+    const bool is_batch = growth_ == Growth::kBatch;
+    (is_batch ? grown.shape.batch : grown.shape.context) = is_batch ? units : units * kContextUnit;
+    const std::optional<std::int64_t> peak = peak_of(grown);
+    if (!peak || *peak > limit_) return false;
+    out.size = is_batch ? grown.shape.batch : grown.shape.context;
+    out.peak_bytes = *peak;
+    out.step = std::move(grown);
+    return true;
+  }
+
+  // None: no choice of what to recompute fits.
+  std::optional<std::int64_t> peak_of(const RunSpec& step) const {
+    try {
+      check_run(step);
+      return predicted_peak_bytes(step.executor, step_program(step, traits_), traits_);
+    } catch (const Error& error) {
+      if (error.code() != ErrorCode::kUsage) throw;
+      return std::nullopt;
+    }
+  }
+
+  DeviceTraits traits_;
+  std::int64_t limit_;
+  Growth growth_;
+};
+
+struct Change {
+  std::string what = {};
+  RunSpec step;
+};
+
+// The step as asked for, and with what keeps its task.
+std::vector<Change> changes_of(const RunSpec& step, std::int64_t limit) {
+  std::vector<Change> out{{"as asked for", step}};
+  const auto add = [&](const std::string& what, RunSpec next) {
+    const bool is_new =
+        std::ranges::none_of(out, [&](const Change& c) { return key_of(c.step) == key_of(next); });
+    if (is_new) out.push_back({what, std::move(next)});
+  };
+  RunSpec flash = step, again = step;
+  flash.attention = AttentionForm::kFlash;
+  add("flash attention", flash);
+  if (step.mode == Mode::kInference) return out;
+  const Recomputation budget{.kind = Recomputation::Kind::kBudget, .budget_bytes = limit};
+  again.recompute = budget;
+  add("recomputation", again);
+  flash.recompute = budget;
+  add("flash attention, recomputation", flash);
+  if (step.precision == Precision()) {
+    flash.precision = {.autocast = DType::kBF16};
+    add("flash attention, recomputation, bf16", flash);
+  }
+  return out;
+}
+
+}  // namespace
+
+std::string_view name_of(Growth growth) {
+  return growth == Growth::kBatch ? "batch" : "context";
+}
+
+std::string flags_of(const RunSpec& step) {
+  std::string out;
+  for (const RunField& field : run_fields()) {
+    const bool is_custom = step.model.name == "custom";
+    const bool is_size = field.group == FieldGroup::kModel && field.show == FieldShow::kKey;
+    const bool is_preset = field.name == "size";
+    const bool has_place = field.role == FieldRole::kPlace && field.name != "device";
+    const bool is_said = is_size || is_preset || field.name == "context" || field.name == "batch" ||
+                         field.name == "mode";
+    if (has_place || (is_custom ? is_preset : is_size)) continue;
+    if (!is_said && field.value(step) == field.value(RunSpec())) continue;
+    const std::string text = text_of(field, step);
+    const bool needs_quotes = text.find('*') != std::string::npos;
+    if (!out.empty()) out += ' ';
+    out += fmt::format("{} {}", field.flag, needs_quotes ? "'" + text + "'" : text);
+  }
+  return out;
+}
+
+std::string command_of(const RunSpec& step) {
+  return "tracestep bench " + flags_of(step);
+}
+
+Table fit_table(const MemoryCell& cell, std::int64_t limit_bytes) {
+  using F = const Fit&;
+  const Fields<Fit> fields = {
+      {text_column("step"), [](F f) { return label_of(f.cell); }},
+      {text_column("status", {}, "ok, or oom"),
+       [](F f) { return f.peak() <= f.limit ? "ok" : "oom"; }},
+      {bytes_column("peak_bytes", "predicted peak"), [](F f) { return f.peak(); }},
+      {bytes_column("limit_bytes", "limit"), &Fit::limit},
+      {bytes_column("spare_bytes", "to spare", "empty: it does not fit"),
+       [](F f) { return when(f.peak() <= f.limit, f.limit - f.peak()); }},
+      {bytes_column("missing_bytes", "missing"),
+       [](F f) { return when(f.peak() > f.limit, f.peak() - f.limit); }},
+      {text_column("command"), [](F f) { return command_of(f.step()); }}};
+  return table_of("fit", "Does it fit?", fields, std::vector<Fit>{{cell, limit_bytes}});
+}
+
+Table largest_table(const RunSpec& step, const DeviceTraits& traits, std::int64_t limit_bytes,
+                    Growth growth) {
+  using L = const Largest&;
+  const std::string size = std::string(name_of(growth));
+  const Fields<Largest> fields = {
+      {text_column("change"), &Largest::what},
+      {int_column(size, "largest " + size), [](L l) { return when(l.step.has_value(), l.size); }},
+      {bytes_column("peak_bytes", "predicted peak"),
+       [](L l) { return when(l.step.has_value(), l.peak_bytes); }},
+      {text_column("command"), [](L l) { return l.step ? Json(command_of(*l.step)) : Json(); }}};
+  const Finder finder(traits, limit_bytes, growth);
+  std::vector<Largest> rows;
+  for (const Change& change : changes_of(step, limit_bytes)) {
+    rows.push_back(finder.find(change.what, change.step));
+  }
+  return table_of("largest", fmt::format("The largest {} in {}", size, format_bytes(limit_bytes)),
+                  fields, rows);
+}
+
+}  // namespace tracestep

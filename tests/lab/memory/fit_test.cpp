@@ -1,0 +1,109 @@
+// What fits: the largest sizes against the sizes after them, and commands that mean their step.
+#include "lab/memory/fit.h"
+
+#include <gtest/gtest.h>
+
+#include "base/error.h"
+#include "exec/executor.h"
+#include "lab/memory/advice.h"
+#include "ops/functions.h"
+#include "spec/run_grid.h"
+
+namespace tracestep {
+namespace {
+
+class FitTest : public ::testing::Test {
+ protected:
+  void SetUp() override { ops::register_all(); }
+
+  static RunSpec step() {
+    return {.model = {.vocab = 50, .d_model = 32, .d_ff = 64, .layers = 3, .heads = 2},
+            .shape = {.batch = 2, .context = 64}};
+  }
+  static std::int64_t peak_of(const RunSpec& spec) {
+    return predicted_peak_bytes(spec.executor, step_program(spec), {});
+  }
+};
+
+const Json& cell(const Table& table, std::size_t row, std::string_view column) {
+  for (std::size_t i = 0; i < table.columns.size(); ++i) {
+    if (table.columns[i].name == column) return table.rows.at(row)[i];
+  }
+  throw std::out_of_range(std::string(column));
+}
+
+// The run that the flags of a command mean.
+RunSpec run_of(const std::string& command) {
+  RunGrid grid;
+  std::istringstream words(command);
+  std::string word, value;
+  words >> word >> word;  // tracestep bench
+  while (words >> word >> value) {
+    for (const RunField& field : run_fields()) {
+      if (field.flag == word) grid.give(field, word, {value});
+    }
+  }
+  return grid.run();
+}
+
+TEST_F(FitTest, TheLargestFitsAndTheNextDoesNot) {
+  const std::int64_t limit = peak_of(step()) * 3;
+  for (Growth growth : kAllGrowths) {
+    const Table table = largest_table(step(), {}, limit, growth);
+    ASSERT_EQ(table.rows.size(), 5u);
+    std::int64_t before = 0;
+    for (std::size_t i = 0; i < table.rows.size(); ++i) {
+      const std::string command = cell(table, i, "command").as_string();
+      RunSpec found = run_of(command);
+      const std::int64_t size = cell(table, i, name_of(growth)).as_int();
+      EXPECT_EQ(growth == Growth::kBatch ? found.shape.batch : found.shape.context, size);
+      EXPECT_EQ(peak_of(found), cell(table, i, "peak_bytes").as_int()) << command;
+      EXPECT_LE(peak_of(found), limit) << command;
+      (growth == Growth::kBatch ? found.shape.batch : found.shape.context) +=
+          growth == Growth::kBatch ? 1 : 64;
+      if (found.recompute == Recomputation()) {
+        EXPECT_GT(peak_of(found), limit) << command;
+      } else {
+        EXPECT_THROW(peak_of(found), Error) << command;
+      }
+      if (i == 0) before = size;
+      EXPECT_GE(size, before) << command;
+    }
+    EXPECT_GT(cell(table, 2, name_of(growth)).as_int(), before);  // recomputation
+  }
+}
+
+TEST_F(FitTest, WhereNothingFitsTheCellsAreEmpty) {
+  const Table table = largest_table(step(), {}, 1000, Growth::kBatch);
+  for (std::size_t i = 0; i < table.rows.size(); ++i) {
+    EXPECT_TRUE(cell(table, i, "batch").is_null());
+    EXPECT_TRUE(cell(table, i, "command").is_null());
+  }
+}
+
+TEST_F(FitTest, ACommandMeansItsStep) {
+  RunSpec spec = step();
+  spec.mode = Mode::kForwardBackward;
+  spec.precision = parse_precision("test", "bf16");
+  spec.attention = AttentionForm::kFlash;
+  spec.recompute = parse_recomputation("test", "budget=3MiB");
+  EXPECT_EQ(key_of(run_of(command_of(spec))), key_of(spec));
+  spec.recompute = parse_recomputation("test", "layers.*.ffn");
+  EXPECT_NE(command_of(spec).find("--recompute 'layers.*.ffn'"), std::string::npos);
+  const RunSpec small{.model = preset("small"), .shape = {.batch = 3, .context = 77}};
+  EXPECT_EQ(command_of(small), "tracestep bench --size small --context 77 --batch 3 --mode step");
+}
+
+TEST_F(FitTest, TheVerdictTurnsAtThePeak) {
+  const MemoryCell cell_of_step{.run = predict_memory(step(), {})};
+  const std::int64_t peak = cell_of_step.run.predicted_peak_bytes;
+  const Table fits = fit_table(cell_of_step, peak), not_quite = fit_table(cell_of_step, peak - 1);
+  EXPECT_EQ(cell(fits, 0, "status").as_string(), "ok");
+  EXPECT_EQ(cell(fits, 0, "spare_bytes").as_int(), 0);
+  EXPECT_TRUE(cell(fits, 0, "missing_bytes").is_null());
+  EXPECT_EQ(cell(not_quite, 0, "status").as_string(), "oom");
+  EXPECT_EQ(cell(not_quite, 0, "missing_bytes").as_int(), 1);
+}
+
+}  // namespace
+}  // namespace tracestep
