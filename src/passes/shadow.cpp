@@ -35,6 +35,7 @@ class Shadow {
   bool is_weight_cast(const Node& node) const {
     const ValueId from = node.inputs.empty() ? kNoValue : node.inputs[0];
     return from != kNoValue && program_.value(from).leaf == LeafKind::kParameter &&
+           program_.type(from).dtype == DType::kF32 &&
            program_.value(node.outputs[0]).role == Role::kWeightCast && updates_.contains(from);
   }
 

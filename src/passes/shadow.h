@@ -5,11 +5,11 @@
 
 namespace tracestep {
 
-// In a program that updates its parameters under mixed precision: each cast of a parameter (a node
-// whose result has the role weight_cast) becomes the state shadow_name(), updated by the same cast
-// of the parameter's new value. An op that widens its operands itself (OpDef::widens) reads
-// gradients in their narrow dtype, without a cast. Values stay bit-identical as long as the states
-// hold what the casts would give, which Store ensures.
+// In a program that updates its parameters under mixed precision: each cast of a float32 parameter
+// (a node whose result has the role weight_cast) becomes the state shadow_name(), updated by the
+// same cast of the parameter's new value. An op that widens its operands itself (OpDef::widens)
+// reads gradients in their narrow dtype, without a cast. Values stay bit-identical as long as the
+// states hold what the casts would give, which Store ensures.
 Program shadow(const Program& program);
 
 }  // namespace tracestep

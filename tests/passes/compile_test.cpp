@@ -60,6 +60,18 @@ TEST(CompileTextTest, AProductReadsTheShadowAndTheUpdateWritesIt) {
   EXPECT_THAT(text, ::testing::Not(::testing::HasSubstr("cast(%w)")));
 }
 
+// Of a weight that is narrow itself the store could not make one.
+TEST(CompileTextTest, OnlyFloat32WeightsGetAShadow) {
+  std::string forward = kForward;
+  forward.replace(forward.find("%w : f32"), 8, "%w : bf16");
+  ops::register_all();
+  const Program program =
+      run_pipeline(parse_program(forward), options_of(DType::kF16, true)).program;
+  const std::string text = print(program, {.origins = false});
+  EXPECT_THAT(text, ::testing::Not(::testing::HasSubstr("shadow.w")));
+  EXPECT_THAT(text, ::testing::HasSubstr("cast(%w) {dtype=f16}"));
+}
+
 TEST(CompileTextTest, NothingChangesUnlessAskedFor) {
   const std::string text = compiled_text(options_of(DType::kBF16, false));
   EXPECT_THAT(text, ::testing::HasSubstr("cast(%w)"));
