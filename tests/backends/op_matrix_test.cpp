@@ -2,10 +2,10 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cmath>
 #include <set>
 
 #include "backends/null/null_device.h"
+#include "backends/op_bounds.h"
 #include "backends/op_matrix.h"
 #include "backends/reference/reference_device.h"
 #include "ops/functions.h"
@@ -14,9 +14,6 @@
 
 namespace tracestep::testing {
 namespace {
-
-constexpr double kFloat32Terms = 16.0 * 0x1p-24;
-constexpr double kRoundings = 1.02;
 
 // Calls f(case, program, dtype, what) for every case in every dtype that the op is tried with.
 template <class F>
@@ -48,45 +45,6 @@ std::vector<double> absolute_terms(const OpTest& test, const OpCase& c, DType dt
   }
   const Program program = build_program(positive, magnitudes, {.dtype = dtype});
   return to_doubles(reference_values(program, leaves).at(output));
-}
-
-// Each element within the bound of its own: one rounding of the result, plus float32 arithmetic.
-void expect_within(const HostTensor& actual, const std::vector<double>& expected,
-                   const std::vector<double>& terms) {
-  const std::vector<double> got = to_doubles(actual);
-  ASSERT_EQ(got.size(), expected.size());
-  for (std::size_t i = 0; i < got.size(); ++i) {
-    if (got[i] == expected[i] || (std::isnan(got[i]) && std::isnan(expected[i]))) continue;
-    double bound = is_floating(actual.dtype) ? kFloat32Terms * std::abs(terms[i]) : 0.0;
-    if (is_low_precision(actual.dtype)) {
-      bound += 0.5 * kRoundings * ulp(actual.dtype, std::abs(expected[i]) + bound);
-    }
-    ASSERT_LE(std::abs(got[i] - expected[i]), bound)
-        << "element " << i << ": " << got[i] << ", expected " << expected[i];
-  }
-}
-
-void expect_exact(const HostTensor& actual, const HostTensor& expected) {
-  ASSERT_EQ(actual.shape, expected.shape);
-  const std::vector<double> got = to_doubles(actual);
-  const std::vector<double> rounded = to_doubles(converted(expected, actual.dtype));
-  for (std::size_t i = 0; i < got.size(); ++i) {
-    ASSERT_TRUE(got[i] == rounded[i])
-        << "element " << i << ": " << got[i] << ", expected " << rounded[i];
-  }
-}
-
-// No worse than twice what the op's parts do in the same dtype, plus a floor for parts that happen
-// to be exact.
-void expect_as_good_as_parts(const HostTensor& actual, const HostTensor& parts,
-                             const std::vector<double>& expected, double floor_share) {
-  const std::vector<double> got = to_doubles(actual);
-  const double largest = max_abs(expected);
-  double floor = floor_share * largest;
-  if (is_low_precision(actual.dtype)) floor += 0.5 * kRoundings * ulp(actual.dtype, largest);
-  const double unfused = max_difference(to_doubles(parts), expected);
-  EXPECT_LE(max_difference(got, expected), 2.0 * unfused + floor)
-      << "the parts are off by " << unfused;
 }
 
 bool has_kernel(const Device& device, const std::string& op) {
@@ -125,16 +83,18 @@ TEST_P(OpMatrixTest, EveryBackendAgreesWithTheReference) {
       for (const auto& [name, tensor] : actual) {
         SCOPED_TRACE(backend.name + " " + name);
         const std::vector<double> exact = to_doubles(expected.at(name));
+        std::string fault;
         switch (test.bound) {
-          case Bound::kExact: expect_exact(tensor, expected.at(name)); break;
-          case Bound::kResult: expect_within(tensor, exact, exact); break;
+          case Bound::kExact: fault = exact_fault(tensor, expected.at(name)); break;
+          case Bound::kResult: fault = terms_fault(tensor, exact, exact); break;
           case Bound::kTerms:
-            expect_within(tensor, exact, absolute_terms(test, c, dtype, leaves, name));
+            fault = terms_fault(tensor, exact, absolute_terms(test, c, dtype, leaves, name));
             break;
           case Bound::kUnfused:
-            expect_as_good_as_parts(tensor, parts.at(name), exact, test.floor_share);
+            fault = parts_fault(tensor, parts.at(name), exact, test.floor_share * max_abs(exact));
             break;
         }
+        ASSERT_EQ(fault, "");
       }
     });
   }

@@ -9,8 +9,6 @@
 #include "support/host_values.h"
 
 namespace tracestep::testing {
-namespace {
-
 void set_leaves(Executor& executor, Store& store, const Tensors& leaves) {
   const Program& program = executor.program();
   for (ValueId id : program.leaves) {
@@ -28,8 +26,6 @@ void set_leaves(Executor& executor, Store& store, const Tensors& leaves) {
     }
   }
 }
-
-}  // namespace
 
 Tensors run_once(ExecutorKind kind, Device& device, const Program& program, const Tensors& leaves) {
   const std::int64_t before = device.allocator().stats().requested_bytes;

@@ -13,12 +13,16 @@ namespace tracestep::testing {
 
 using Tensors = std::map<std::string, HostTensor, std::less<>>;
 
+// Sets inputs, and parameters and states in the store. Leaves are converted to the leaf's dtype; a
+// missing one is an error, except states, which keep their value.
+void set_leaves(Executor& executor, Store& store, const Tensors& leaves);
+
 // The program as `device` can run it: ops without a kernel decomposed, copies explicit.
 Program executable(const Program& program, const Device& device);
 
 // Runs an executable program once and returns outputs by name and updated leaves under the leaf's
-// name. Leaves are converted to the leaf's dtype; a missing one is an error, except states (zero).
-// Also checks that the peak of requested bytes is the predicted one, to the byte.
+// name. States without a value are zero. Also checks that the peak of requested bytes is the
+// predicted one, to the byte.
 Tensors run_once(ExecutorKind kind, Device& device, const Program& program, const Tensors& leaves);
 
 // Makes the program executable and runs it once, eagerly. On a device with a guarded allocator also

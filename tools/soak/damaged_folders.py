@@ -4,7 +4,7 @@
 Files are changed, cut, removed or replaced by links that lead outside, checkpoints and `latest` as
 well. Training must go on from the newest checkpoint that is whole, say what it passes over and end
 with the weights of an uninterrupted run, or refuse. Nothing outside the folder may change.
-Usage: damaged_folders.py --program build/tracestep [--count N] [--seed S]
+Usage: damaged_folders.py [--program PATH] [--count N] [--seed S]
 """
 import json
 import os

@@ -3,7 +3,7 @@
 
 The weights in the end must be those of an uninterrupted run, to the bit; no saved step may be lost,
 no line of the log be missing or there twice, and nothing half-written be left.
-Usage: kills_inside_saves.py --program build/tracestep [--count N] [--seed S]
+Usage: kills_inside_saves.py [--program PATH] [--count N] [--seed S]
 """
 import json
 import pathlib

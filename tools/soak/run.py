@@ -24,10 +24,11 @@ BATTERIES = [
     ("full_disks.py", "--count", 100, "runs on full disks"),
     ("random_tables.py", "--count", 100000, "random tables through each question of the study"),
     ("recompute_budgets.py", "--count", 320, "steps of ten memory budgets each, predicted"),
+    ("random_programs.py", "--count", 10000, "random programs, every pass and both executors"),
     ("safetensors_headers.py", "--count", 30000, "headers beside the reference library"),
     ("fuzz.py", "--runs", 1000000, "executions of every fuzz target"),
 ]
-BUILDING = ("safetensors_headers.py", "fuzz.py")
+BUILDING = ("random_programs.py", "safetensors_headers.py", "fuzz.py")
 
 
 def summary_of(output):

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 
+ROOT = pathlib.Path(__file__).resolve().parents[2]
 VOCABULARY = 16
 SIZES = ["--vocab", str(VOCABULARY), "--d-model", "8", "--d-ff", "8", "--layers", "1", "--heads",
          "2", "--batch", "2", "--context", "4", "--lr", "0.01"]
@@ -49,7 +50,8 @@ class Battery:
 
     def __init__(self, name, description, count):
         parser = argparse.ArgumentParser(description=description)
-        parser.add_argument("--program", required=True, help="the program, build/tracestep")
+        parser.add_argument("--program", default=str(ROOT / "build/tracestep"),
+                            help="the program; build/tracestep")
         parser.add_argument("--count", type=int, default=count, help=f"runs; {count}")
         parser.add_argument("--seed", type=int, default=0, help="of what happens in them; 0")
         self.options = parser.parse_args()

@@ -1,0 +1,255 @@
+#include "backends/random_checks.h"
+
+#include <algorithm>
+#include <set>
+
+#include "analysis/plan.h"
+#include "backends/cpu/cpu_device.h"
+#include "backends/reference/reference_device.h"
+#include "ir/parse.h"
+#include "ir/print.h"
+#include "ir/verify.h"
+#include "passes/as_float64.h"
+#include "planning/needs.h"
+#include "support/host_values.h"
+
+namespace tracestep::testing {
+namespace {
+
+// Of values in float64, after passes that may add them up in another order.
+constexpr double kFloat64Share = 1e-9;
+
+[[noreturn]] void fail(const std::string& what) {
+  throw std::runtime_error(what);
+}
+
+std::unique_ptr<Device> make_cpu(const RandomChecks::Wish& wish) {
+  return make_cpu_device({.threads = wish.threads, .guarded = wish.guarded});
+}
+
+void check_text(const std::string& pass, const Program& program) {
+  const std::string text = print(program, {.origins = true, .locations = true});
+  if (!(parse_program(text) == program)) fail("text and back differ after " + pass);
+}
+
+void expect_same_bits(const std::string& what, const Tensors& found, const Tensors& expected) {
+  for (const auto& [name, tensor] : expected) {
+    const auto other = found.find(name);
+    if (other == found.end()) continue;  // a result that only one of the programs has
+    if (other->second.bytes != tensor.bytes) {
+      fail(fmt::format("{}: {} has other bits, off by {}", what, name,
+                       max_difference(to_doubles(other->second), to_doubles(tensor))));
+    }
+  }
+}
+
+// No two buffers that are needed at the same time share a byte of the arena.
+void check_arena(const Program& program, const DeviceTraits& traits) {
+  const Plan plan = plan_step(program, traits);
+  for (std::size_t i = 0; i < plan.places.size(); ++i) {
+    const Plan::Place& a = plan.places[i];
+    if (a.offset < 0 || a.offset + a.bytes > plan.arena_bytes) fail("a place outside the arena");
+    for (std::size_t j = 0; j < i; ++j) {
+      const Plan::Place& b = plan.places[j];
+      const bool shared = a.offset < b.offset + b.bytes && b.offset < a.offset + a.bytes;
+      if (shared && plan.overlap_in_time(a, b)) fail("two living buffers overlap in the arena");
+    }
+  }
+  if (plan.least_arena_bytes > plan.arena_bytes) fail("an arena below its lower bound");
+}
+
+std::function<bool(const OpDef&)> kernels_of(DeviceKind kind) {
+  return [kind](const OpDef& op) { return runs_whole(kind, op); };
+}
+
+// Both with kernels for fused nodes, as a GPU with NVRTC has them.
+PipelineOptions compiled(const RandomCase& random, std::set<std::string> disabled,
+                         DeviceKind kind) {
+  PipelineOptions out = random.options;
+  out.compile = true;
+  out.disabled = std::move(disabled);
+  out.has_kernel = kernels_of(kind);
+  return out;
+}
+
+}  // namespace
+
+RandomChecks::RandomChecks(DeviceMaker make)
+    : device_((make ? make : make_cpu)({})),
+      three_threads_((make ? make : make_cpu)({.threads = 3})),
+      guarded_((make ? make : make_cpu)({.guarded = true})),
+      reference_(make_reference_device()) {}
+
+std::string RandomChecks::fault_in(const RandomCase& random) {
+  try {
+    check(random);
+  } catch (const std::exception& e) {
+    return e.what();
+  }
+  return {};
+}
+
+void RandomChecks::check(const RandomCase& random) {
+  ops_.clear();
+  PipelineOptions options = random.options;
+  options.has_kernel = [this](const OpDef& op) { return device_->has_kernel(op); };
+  const std::vector<Stage> stages = stages_of(random, options);
+  check_passes(random, stages);
+  check_executors(random, stages.back().program);
+  check_compiled_passes(random, stages.back().program);
+  check_fusion(random);
+  check_nodes(random, stages.back().program);
+  count(stages);
+}
+
+std::vector<RandomChecks::Stage> RandomChecks::stages_of(const RandomCase& random,
+                                                         const PipelineOptions& options) const {
+  verify(random.program);
+  std::vector<Stage> out{{"start", random.program}};
+  const PipelineResult whole = run_pipeline(random.program, options);
+  PipelineOptions until = options;
+  until.verify = false;
+  for (const PassReport& report : whole.reports) {
+    if (!report.changed) continue;
+    until.stop_after = report.name;
+    out.push_back({report.name, run_pipeline(random.program, until).program});
+  }
+  return out;
+}
+
+// In float64, where a rounding of the programs themselves does not matter.
+void RandomChecks::check_passes(const RandomCase& random, const std::vector<Stage>& stages) {
+  Tensors before;
+  for (const Stage& stage : stages) {
+    check_text(stage.pass, stage.program);
+    const Tensors leaves = leaf_values(random, stage.program);
+    Tensors after = run_once(ExecutorKind::kEager, *reference_,
+                             executable(as_float64(stage.program), *reference_), leaves);
+    for (const auto& [name, tensor] : after) {
+      const auto found = before.find(name);
+      if (found == before.end()) continue;
+      const std::vector<double> a = to_doubles(tensor), b = to_doubles(found->second);
+      if (max_difference(a, b) <= kFloat64Share * std::max(max_abs(b), 1.0)) continue;
+      fail(fmt::format("{} changes {} by {} of {}", stage.pass, name, max_difference(a, b),
+                       max_abs(b)));
+    }
+    before = std::move(after);
+  }
+}
+
+void RandomChecks::check_executors(const RandomCase& random, const Program& program) {
+  const Tensors leaves = leaf_values(random, program);
+  const Tensors eager = run_once(ExecutorKind::kEager, *device_, program, leaves);
+  expect_same_bits("compiled", run_once(ExecutorKind::kCompiled, *device_, program, leaves), eager);
+  expect_same_bits("three threads",
+                   run_once(ExecutorKind::kCompiled, *three_threads_, program, leaves), eager);
+  expect_same_bits("guarded plan", run_once(ExecutorKind::kCompiled, *guarded_, program, leaves),
+                   eager);
+  for (const DeviceKind kind : {DeviceKind::kCpu, DeviceKind::kCuda}) {
+    check_arena(program, {.kind = kind});
+  }
+}
+
+void RandomChecks::check_compiled_passes(const RandomCase& random, const Program& plain) {
+  const Program program =
+      run_pipeline(random.program, compiled(random, {"fuse"}, device_->traits().kind)).program;
+  check_text("join", program);
+  note_ops(program);
+  expect_same_bits(
+      "shadow and join",
+      run_once(ExecutorKind::kCompiled, *device_, program, leaf_values(random, program)),
+      run_once(ExecutorKind::kEager, *device_, plain, leaf_values(random, plain)));
+}
+
+// The nodes that fusion makes for a GPU, put back in place.
+void RandomChecks::check_fusion(const RandomCase& random) {
+  const auto values_of = [&](const std::set<std::string>& disabled) {
+    const Program program =
+        run_pipeline(random.program, compiled(random, disabled, DeviceKind::kCuda)).program;
+    check_text("fuse", program);
+    note_ops(program);
+    return run_once(ExecutorKind::kCompiled, *device_, executable(program, *device_),
+                    leaf_values(random, program));
+  };
+  expect_same_bits("fusion", values_of({}), values_of({"fuse"}));
+}
+
+void RandomChecks::check_nodes(const RandomCase& random, const Program& program) {
+  std::vector<ObservedNode> observed =
+      observed_nodes(*device_, program, leaf_values(random, program));
+  const auto not_finite = [](const ObservedNode& node) {
+    return std::ranges::any_of(node.operands, [](const HostTensor& x) {
+      const std::vector<double> values = to_doubles(x);
+      return std::ranges::any_of(values, [](double v) { return !std::isfinite(v); });
+    });
+  };
+  shares_.nodes_not_finite += std::erase_if(observed, not_finite);
+  shares_.compared_nodes += std::ssize(observed);
+  const std::string fault = first_inexact_result(program, observed, *device_, *reference_);
+  if (!fault.empty()) fail(fault);
+}
+
+void RandomChecks::count(const std::vector<Stage>& stages) {
+  const Program& last = stages.back().program;
+  const BufferPlan buffers = plan_buffers(last);
+  std::int64_t views = 0;
+  bool donates = false, fans_out = false;
+  std::vector<int> readers(last.values.size(), 0);
+  for (const Node& node : last.nodes) {
+    for (ValueId id : node.inputs) fans_out |= ++readers[static_cast<std::size_t>(id)] > 1;
+    if (makes_views(last, node)) {
+      ++views;
+      continue;
+    }
+    for (ValueId id : node.outputs) {
+      const Buffer* buffer = buffers.buffer(id);
+      donates |= buffer != nullptr && buffer->owner != id;
+    }
+  }
+  ++shares_.programs;
+  shares_.nodes += std::ssize(last.nodes);
+  shares_.views += views;
+  shares_.with_views += views > 0 ? 1 : 0;
+  shares_.with_donation += donates ? 1 : 0;
+  shares_.with_updates += last.updates.empty() ? 0 : 1;
+  shares_.with_fan_out += fans_out ? 1 : 0;
+  for (const Stage& stage : stages) note_ops(stage.program);
+  for (const std::string& op : ops_) ++shares_.with_op[op];
+}
+
+void RandomChecks::note_ops(const Program& program) {
+  for (const Node& node : program.nodes) ops_.insert(node.op->name);
+}
+
+RandomShares& RandomShares::operator+=(const RandomShares& other) {
+  programs += other.programs;
+  nodes += other.nodes;
+  with_views += other.with_views;
+  with_donation += other.with_donation;
+  with_updates += other.with_updates;
+  with_fan_out += other.with_fan_out;
+  views += other.views;
+  compared_nodes += other.compared_nodes;
+  nodes_not_finite += other.nodes_not_finite;
+  for (const auto& [op, count] : other.with_op) with_op[op] += count;
+  return *this;
+}
+
+std::string RandomShares::text() const {
+  const auto share = [&](std::int64_t n) {
+    return 100.0 * static_cast<double>(n) /
+           static_cast<double>(std::max<std::int64_t>(programs, 1));
+  };
+  std::string out = fmt::format(
+      "{} programs of {:.1f} nodes on average, {:.0f} % of them views; with views {:.1f} %, "
+      "donation {:.1f} %, updates {:.1f} %, fan-out {:.1f} %; {} nodes beside the reference, {} "
+      "left out since an operand was not finite\n",
+      programs, 0.01 * share(nodes),
+      100.0 * static_cast<double>(views) / static_cast<double>(nodes), share(with_views),
+      share(with_donation), share(with_updates), share(with_fan_out), compared_nodes,
+      nodes_not_finite);
+  for (const auto& [op, count] : with_op) out += fmt::format("{} {:.1f} %  ", op, share(count));
+  return out;
+}
+
+}  // namespace tracestep::testing

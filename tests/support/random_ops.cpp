@@ -1,0 +1,510 @@
+#include "support/random_ops.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "base/integers.h"
+#include "ops/functions.h"
+
+namespace tracestep::testing {
+namespace {
+
+constexpr std::int64_t kMostElements = 96;
+constexpr double kReach = 8.0;  // of kept values
+
+Dims all_axes(const Shape& shape) {
+  Dims out;
+  for (int i = 0; i < shape.rank(); ++i) out.push_back(i);
+  return out;
+}
+
+Shape without_last(const Shape& shape) {
+  return Shape(std::span(shape.begin(), static_cast<std::size_t>(shape.rank() - 1)));
+}
+
+Type f32(const Shape& shape) {
+  return {DType::kF32, shape};
+}
+
+// Elementwise ops without attributes on operands of one floating type.
+struct ElementwiseOps {
+  std::vector<const OpDef*> arithmetic, comparisons;
+
+  ElementwiseOps() {
+    for (const OpDef* op : all_ops()) {
+      if (op->fusion != Fusion::kElementwise || !op->attrs.empty() || op->name == "select")
+        continue;
+      const std::vector<Type> inputs(op->inputs.size(), f32({2}));
+      const bool compares = op->infer({*op, {}, inputs, {}})[0].dtype == DType::kBool;
+      (compares ? comparisons : arithmetic).push_back(op);
+    }
+  }
+};
+const ElementwiseOps& elementwise_ops() {
+  static const ElementwiseOps all;
+  return all;
+}
+
+bool needs_positive(const OpDef& op, std::size_t input) {
+  if (op.name == "div") return input == 1;
+  return op.name == "reciprocal" || op.name == "log" || op.name == "sqrt" || op.name == "rsqrt";
+}
+
+}  // namespace
+
+RandomOps::RandomOps(Builder& builder, Dice& dice, bool differentiable)
+    : b_(builder), dice_(dice), differentiable_(differentiable) {
+  const DType usual =
+      dice_.pick({DType::kF32, DType::kF32, DType::kF32, DType::kBF16, DType::kF16});
+  const auto dtype = [&] {
+    return dice_.chance(0.8) ? usual : dice_.pick({DType::kF32, DType::kBF16, DType::kF16});
+  };
+  const auto add = [&](LeafKind kind, std::int64_t least, std::int64_t most) {
+    for (std::int64_t n = dice_.between(least, most); n > 0; --n) {
+      items_.push_back({new_leaf(kind, {dtype(), new_shape(1)})});
+      if (kind == LeafKind::kState) states_.push_back(items_.back().value);
+    }
+  };
+  add(LeafKind::kInput, 1, 3);
+  add(LeafKind::kParameter, 1, 3);
+  if (!differentiable_) add(LeafKind::kState, 0, 3);
+}
+
+const std::vector<RandomOps::Recipe>& RandomOps::recipes() {
+  static const std::vector<Recipe> all{&RandomOps::elementwise, &RandomOps::elementwise,
+                                       &RandomOps::elementwise, &RandomOps::compare_and_select,
+                                       &RandomOps::affine,      &RandomOps::change_dtype,
+                                       &RandomOps::count,       &RandomOps::view,
+                                       &RandomOps::view,        &RandomOps::copy,
+                                       &RandomOps::join_parts,  &RandomOps::pad,
+                                       &RandomOps::generate,    &RandomOps::reduce,
+                                       &RandomOps::softmax,     &RandomOps::normalize,
+                                       &RandomOps::rotate,      &RandomOps::multiply,
+                                       &RandomOps::multiply,    &RandomOps::look_up,
+                                       &RandomOps::scatter,     &RandomOps::attend,
+                                       &RandomOps::entropy,     &RandomOps::global_norm};
+  return all;
+}
+
+void RandomOps::add_calls(std::int64_t count) {
+  for (std::int64_t i = 0; i < count; ++i) {
+    const auto scope = b_.scope(fmt::format("part{}", i / 3));
+    (this->*dice_.pick(recipes()))();
+  }
+}
+
+// --- families -----------------------------------------------------------------------------------
+void RandomOps::elementwise() {
+  const OpDef& op = *dice_.pick(elementwise_ops().arithmetic);
+  const Type type = item().value.type();
+  std::vector<Val> operands;
+  for (std::size_t i = 0; i < op.inputs.size(); ++i) {
+    operands.push_back(needs_positive(op, i) ? positive(type) : operand(type));
+  }
+  // Of operands up to 2, e², 2 · 2 · 2 and the like are the largest results.
+  for (Val v : b_.call(op, operands)) keep(v, 16.0);
+}
+
+// Leaves alone are compared: computed values might differ by a rounding from pass to pass.
+void RandomOps::compare_and_select() {
+  const Type type{dice_.pick({DType::kF32, DType::kBF16, DType::kI64, DType::kI32}), new_shape()};
+  const LeafRange few = is_floating(type.dtype) ? LeafRange{} : LeafRange{1.0, 4.0};
+  const Val a = new_leaf(LeafKind::kInput, type, few), c = new_leaf(LeafKind::kInput, type, few);
+  flags_.push_back(b_.call(*dice_.pick(elementwise_ops().comparisons), {a, c}).front());
+  const Type values = item().value.type();
+  const Val condition = fit(dice_.pick(flags_), values.shape);
+  keep(ops::select(condition, operand(values), operand(values)), 2.0);
+}
+
+void RandomOps::affine() {
+  const Item x = item();
+  keep(ops::affine(x.value, dice_.pick({-1.5, -1.0, 0.5, 1.25}), dice_.pick({-1.0, 0.0, 0.5})),
+       1.5 * x.reach + 1.0);
+}
+
+void RandomOps::change_dtype() {
+  const DType to = dice_.pick({DType::kF32, DType::kBF16, DType::kF16});
+  if (!flags_.empty() && dice_.chance(0.3)) {
+    keep(ops::cast(dice_.pick(flags_), to), 1.0);
+  } else if (!numbers_.empty() && dice_.chance(0.4)) {
+    keep(ops::cast(dice_.pick(numbers_), to), 121.0);
+  } else {
+    const Item x = item();
+    keep(in_dtype(x.value, to), x.reach);
+  }
+}
+
+void RandomOps::count() {
+  const Type type{dice_.pick({DType::kI64, DType::kI32, DType::kU8}), new_shape()};
+  const Val a = new_leaf(LeafKind::kInput, type, {1.0, 11.0});
+  const Val c = new_leaf(LeafKind::kInput, type, {1.0, 11.0});
+  numbers_.push_back(ops::binary(dice_.pick({"add", "mul", "maximum", "minimum"}), a, c));
+  if (type.dtype != DType::kU8) flags_.push_back(ops::cast(ops::sub(a, c), DType::kBool));
+}
+
+void RandomOps::view() {
+  const Item x = item();
+  const Shape shape = x.value.shape();
+  const auto axis = static_cast<int>(dice_.between(0, std::max(shape.rank() - 1, 0)));
+  switch (dice_.between(0, shape.rank() == 0 ? 2 : 5)) {
+    case 0: return keep(fit(x.value, new_shape()), x.reach);
+    case 1: return keep(ops::stop_gradient(x.value), x.reach);
+    case 2: {
+      Shape larger{dice_.between(1, 3)};
+      for (std::int64_t d : shape) larger.push_back(d);
+      if (larger.rank() > 5 || larger.product() > kMostElements) return;
+      return keep(ops::broadcast_to(x.value, larger), x.reach);
+    }
+    case 3: {
+      const std::int64_t start = dice_.between(0, shape[axis] - 1);
+      const std::int64_t stop = dice_.between(start + 1, shape[axis]);
+      return keep(ops::slice(x.value, axis, start, stop), x.reach);
+    }
+    default: {
+      Dims axes = all_axes(shape);
+      for (int i = shape.rank() - 1; i > 0; --i) {
+        std::swap(axes[i], axes[static_cast<int>(dice_.between(0, i))]);
+      }
+      keep(ops::permute(x.value, axes), x.reach);
+    }
+  }
+}
+
+void RandomOps::copy() {
+  const Item x = item();
+  keep(ops::copy(x.value), x.reach);
+}
+
+void RandomOps::join_parts() {
+  const Item first = item();
+  const Shape shape = first.value.shape();
+  if (shape.rank() == 0 || 2 * shape.product() > kMostElements) return;
+  const auto axis = static_cast<int>(dice_.between(0, shape.rank() - 1));
+  Shape other = shape;
+  other[axis] = dice_.between(1, shape[axis]);
+  keep(ops::concat({first.value, operand({first.value.dtype(), other})}, axis),
+       std::max(first.reach, 2.0));
+}
+
+void RandomOps::pad() {
+  const Item x = item();
+  const Shape shape = x.value.shape();
+  if (shape.rank() == 0) return;
+  const std::int64_t axis = dice_.between(0, shape.rank() - 1);
+  const std::int64_t start = dice_.between(0, 2);
+  const std::int64_t size = start + shape[static_cast<int>(axis)] + dice_.between(0, 2);
+  keep(b_.call1("pad_slice", {x.value}, {{"axis", axis}, {"start", start}, {"size", size}}),
+       x.reach);
+}
+
+void RandomOps::generate() {
+  const Type type{dice_.pick({DType::kF32, DType::kBF16, DType::kF16}), new_shape(1)};
+  switch (dice_.between(0, 2)) {
+    case 0: return keep(ops::fill(b_, dice_.pick({-0.5, 0.0, 1.0}), type), 1.0);
+    case 1:
+      return keep(ops::iota(b_, type, static_cast<int>(dice_.between(0, type.shape.rank() - 1))),
+                  kReach);
+    default: keep(ops::rope_table(b_, dice_.between(1, 5), 4, 10000.0).sin, 1.0);
+  }
+}
+
+void RandomOps::reduce() {
+  const Item x = item();
+  Dims axes;
+  for (int i = 0; i < x.value.shape().rank(); ++i) {
+    if (dice_.chance(0.5)) axes.push_back(i);
+  }
+  const bool keeps = dice_.chance(0.3);
+  if (dice_.chance(0.6)) {
+    const auto terms = static_cast<double>(x.value.shape().product());
+    keep(ops::sum(x.value, axes, keeps), std::max(x.reach * terms, 1.0));
+  } else {
+    keep(ops::max(x.value, axes, keeps), x.reach);
+  }
+}
+
+void RandomOps::softmax() {
+  const DType dtype = item().value.dtype();
+  const Type type{dtype, new_shape(2)};
+  const Val x = operand(type, 4.0);
+  switch (dice_.between(0, 4)) {
+    case 0: return keep(ops::log_sum_exp(x), kReach);
+    case 1:
+      return keep(b_.call1("softmax_grad", {operand(type), ops::softmax(x)}, {{"scale", 0.7}}),
+                  3.0);
+    case 2: return keep(ops::softmax(x, {.scale = 0.5}), 1.0);
+    case 3: return keep(ops::softmax(x, {.scale = 0.5, .causal = true}), 1.0);
+    default: {
+      const Val position = new_leaf(LeafKind::kInput, {DType::kI64, {}}, {0.0, 3.0});
+      keep(ops::softmax(x, {.scale = 0.5, .causal = true}, position), 1.0);
+    }
+  }
+}
+
+void RandomOps::normalize() {
+  const Item x = item();
+  const Type type{x.value.dtype(), new_shape(1)};
+  const DType weight = dice_.chance(0.5) ? DType::kF32 : type.dtype;
+  const auto width = static_cast<double>(type.shape.back());
+  const std::vector<Val> out = b_.call(
+      find_op("rms_norm"), {operand(type), operand({weight, {type.shape.back()}})}, {{"eps", 0.1}});
+  keep(out[0], 2.0 * std::sqrt(width));
+  // No gradient flows through the statistic.
+  if (dice_.chance(0.3)) keep(differentiable_ ? ops::stop_gradient(out[1]) : out[1], 4.0);
+}
+
+void RandomOps::rotate() {
+  const DType dtype = item().value.dtype();
+  const std::int64_t tokens = dice_.between(1, 4), width = 2 * dice_.between(1, 3);
+  const Val x = operand({dtype, {dice_.between(1, 3), tokens, width}});
+  keep(ops::rope(x, ops::rope_table(b_, tokens, width, 10000.0), dice_.chance(0.3)), 4.0);
+}
+
+void RandomOps::multiply() {
+  const DType dtype = item().value.dtype();
+  const std::int64_t m = dice_.between(1, 6), n = dice_.between(1, 6), k = dice_.between(1, 8);
+  const bool ta = dice_.chance(0.3), tb = dice_.chance(0.5);
+  Shape a = ta ? Shape{k, m} : Shape{m, k}, c = tb ? Shape{n, k} : Shape{k, n};
+  if (dice_.chance(0.3)) {
+    const std::int64_t batch = dice_.between(1, 3);
+    a = {batch, a[0], a[1]};
+    c = {batch, c[0], c[1]};
+  }
+  keep(ops::matmul(operand({dtype, a}), operand({dtype, c}), {ta, tb}),
+       4.0 * static_cast<double>(k));
+}
+
+void RandomOps::look_up() {
+  const DType dtype = item().value.dtype();
+  const std::int64_t rows = dice_.between(1, 6), width = dice_.between(1, 5);
+  const Val table = operand({dtype, {rows, width}});
+  if (dice_.chance(0.5)) {
+    keep(ops::gather(table, indices(new_shape(), rows)), 2.0);
+  } else {
+    keep(ops::take_along(table, indices({rows}, width)), 2.0);
+  }
+}
+
+void RandomOps::scatter() {
+  const DType dtype = item().value.dtype();
+  const std::int64_t rows = dice_.between(1, 5), width = dice_.between(1, 5),
+                     size = dice_.between(1, 6);
+  if (dice_.chance(0.5)) {
+    keep(b_.call1("scatter_add", {operand({dtype, {rows, width}}), indices({rows}, size)},
+                  {{"rows", size}}),
+         2.0 * static_cast<double>(rows));
+  } else {
+    keep(b_.call1("put_along", {operand({dtype, {rows}}), indices({rows}, size)}, {{"size", size}}),
+         2.0);
+  }
+}
+
+void RandomOps::attend() {
+  const DType dtype = item().value.dtype();
+  const std::int64_t batch = dice_.between(1, 2), heads = dice_.between(1, 2),
+                     tokens = dice_.between(1, 6), width = dice_.between(1, 4);
+  // Heads as a model has them: a permuted view.
+  const auto head = [&] {
+    return ops::permute(operand({dtype, {batch, tokens, heads, width}}), {0, 2, 1, 3});
+  };
+  const Val q = head(), k = head(), v = head();
+  keep(ops::attention(q, k, v, {.causal = dice_.chance(0.6)}), 2.0);
+}
+
+void RandomOps::entropy() {
+  const DType dtype = item().value.dtype();
+  const std::int64_t rows = dice_.between(1, 6), words = dice_.between(2, 7);
+  keep(ops::cross_entropy(operand({dtype, {rows, words}}), indices({rows}, words)), kReach);
+}
+
+void RandomOps::global_norm() {
+  const Item x = item(), y = item();
+  keep(ops::global_norm({x.value, operand({x.value.dtype(), y.value.shape()})}), 100.0);
+}
+
+// --- updates ------------------------------------------------------------------------------------
+void RandomOps::add_updates() {
+  const auto phase = b_.phase(Phase::kOptimizer);
+  for (Val state : states_) {
+    if (dice_.chance(0.2)) continue;
+    using Update = void (RandomOps::*)(Val);
+    (this->*dice_.pick<Update>({&RandomOps::update_in_place, &RandomOps::update_by_assignment,
+                                &RandomOps::update_by_writing}))(state);
+  }
+  if (dice_.chance(0.2)) update_by_adamw();
+}
+
+// What the new value is made of besides the state must not be another state, which may have been
+// updated before.
+void RandomOps::update_in_place(Val state) {
+  const Val x = ops::copy(new_leaf(LeafKind::kInput, state.type()));
+  b_.update(state, ops::add(ops::affine(state, 0.5), x));
+}
+
+void RandomOps::update_by_assignment(Val state) {
+  std::vector<Val> others;
+  for (const Item& i : items_) {
+    if (!is_of_leaf(i.value)) others.push_back(i.value);
+  }
+  // A node of its own, after all that read the state.
+  b_.update(state, ops::copy(fit(in_dtype(dice_.pick(others), state.dtype()), state.shape())));
+}
+
+void RandomOps::update_by_writing(Val state) {
+  const int axis = static_cast<int>(dice_.between(0, state.shape().rank() - 1));
+  Shape piece = state.shape();
+  piece[axis] = dice_.between(1, piece[axis]);
+  const double room = static_cast<double>(state.shape()[axis] - piece[axis]);
+  const Val position = new_leaf(LeafKind::kInput, {DType::kI64, {}}, {0.0, room});
+  b_.update(state, ops::write_slice(state, new_leaf(LeafKind::kInput, {state.dtype(), piece}),
+                                    position, axis));
+}
+
+void RandomOps::update_by_adamw() {
+  const Type type = f32(new_shape());
+  const Val p = new_leaf(LeafKind::kParameter, type);
+  const Val m = new_leaf(LeafKind::kState, type), v = new_leaf(LeafKind::kState, type, {0.01, 1.0});
+  const Val rate = new_leaf(LeafKind::kInput, f32({}), {1e-3, 1e-2});
+  const std::vector<Val> out =
+      b_.call(find_op("adamw"), {p, new_leaf(LeafKind::kInput, type), m, v, rate, rate});
+  b_.update(p, out[0]);
+  b_.update(m, out[1]);
+  b_.update(v, out[2]);
+}
+
+// --- ends ---------------------------------------------------------------------------------------
+std::vector<Val> RandomOps::unread() const {
+  std::vector<bool> is_read(b_.program().values.size(), false);
+  for (const Node& node : b_.program().nodes) {
+    for (ValueId id : node.inputs) is_read[static_cast<std::size_t>(id)] = true;
+  }
+  for (const Update& u : b_.program().updates) is_read[static_cast<std::size_t>(u.value)] = true;
+  std::vector<Val> out;
+  const auto add = [&](Val v) {
+    if (!is_read[static_cast<std::size_t>(v.id)] && !is_of_leaf(v)) out.push_back(v);
+  };
+  for (const Item& i : items_) add(i.value);
+  for (Val v : flags_) add(v);
+  for (Val v : numbers_) add(v);
+  return out;
+}
+
+void RandomOps::add_outputs() {
+  int number = 0;
+  for (Val v : unread()) {
+    if (number < 6) b_.output(fmt::format("y{}", number++), v);
+  }
+  if (number > 0) return;
+  b_.output("y0", ops::copy(item().value));
+}
+
+void RandomOps::add_loss() {
+  std::vector<Val> results = unread();
+  std::erase_if(results, [&](Val v) { return !is_floating(v.dtype()) || !is_smooth(v); });
+  if (results.empty()) results.push_back(ops::copy(item().value));
+  if (results.size() > 4) results.erase(results.begin(), results.end() - 4);
+  Val loss;
+  for (Val v : results) {
+    const Val sum = ops::sum(in_dtype(v, DType::kF32), all_axes(v.shape()));
+    const Val mean =
+        ops::affine(sum, 1.0 / static_cast<double>(std::max<std::int64_t>(v.shape().product(), 1)));
+    loss = loss ? ops::add(loss, mean) : mean;
+  }
+  b_.output("loss", loss);
+}
+
+// --- operands -----------------------------------------------------------------------------------
+Val RandomOps::new_leaf(LeafKind kind, const Type& type, LeafRange range) {
+  const char* const kinds[] = {"", "x", "w", "s"};
+  const std::string name =
+      fmt::format("{}{}", kinds[static_cast<int>(kind)], b_.program().leaves.size());
+  ranges_[name] = range;
+  return b_.leaf(kind, name, type);
+}
+
+Val RandomOps::indices(const Shape& shape, std::int64_t size) {
+  return new_leaf(LeafKind::kInput, {DType::kI64, shape}, {0.0, static_cast<double>(size - 1)});
+}
+
+Shape RandomOps::new_shape(int least_rank) {
+  Shape out;
+  for (std::int64_t rank = dice_.between(least_rank, 4); rank > 0; --rank) {
+    const std::int64_t room = kMostElements / std::max<std::int64_t>(out.product(), 1);
+    out.push_back(dice_.between(1, std::min<std::int64_t>(7, room)));
+  }
+  return out;
+}
+
+RandomOps::Item RandomOps::item() {
+  // What was made last is read most.
+  const auto count = static_cast<std::int64_t>(items_.size());
+  const std::int64_t from = dice_.chance(0.6) ? std::max<std::int64_t>(count - 5, 0) : 0;
+  Item out = items_[static_cast<std::size_t>(dice_.between(from, count - 1))];
+  if (differentiable_ && !is_smooth(out.value)) out.value = ops::stop_gradient(out.value);
+  return out;
+}
+
+Val RandomOps::operand(const Type& type, double reach) {
+  return fit(in_dtype(within(item(), reach), type.dtype), type.shape);
+}
+
+Val RandomOps::positive(const Type& type) {
+  return ops::affine(ops::unary("sigmoid", operand(type)), 1.5, 0.5);
+}
+
+Val RandomOps::within(Item x, double reach) {
+  return x.reach <= reach ? x.value : ops::affine(x.value, reach / x.reach);
+}
+
+Val RandomOps::in_dtype(Val x, DType dtype) {
+  return x.dtype() == dtype ? x : ops::cast(x, dtype);
+}
+
+Val RandomOps::fit(Val x, const Shape& shape) {
+  if (x.shape() == shape) return x;
+  const std::int64_t have = x.shape().product(), want = shape.product();
+  Val flat = ops::reshape(x, {have});
+  std::int64_t length = have;
+  if (have < want) {
+    const std::int64_t times = ceil_div(want, have);
+    length = times * have;
+    flat = ops::reshape(ops::broadcast_to(ops::reshape(flat, {1, have}), {times, have}), {length});
+  }
+  if (length > want) {
+    const std::int64_t start = dice_.between(0, length - want);
+    flat = ops::slice(flat, 0, start, start + want);
+  }
+  return ops::reshape(flat, shape);
+}
+
+void RandomOps::keep(Val value, double reach) {
+  if (reach > kReach) {
+    value = ops::affine(value, 4.0 / reach);
+    reach = 4.0;
+  }
+  items_.push_back({value, reach});
+}
+
+bool RandomOps::is_smooth(Val value) {
+  const Program& p = b_.program();
+  for (auto id = static_cast<ValueId>(smooth_.size()); id <= value.id; ++id) {
+    const NodeId maker = p.value(id).producer;
+    bool all = true;
+    if (maker != kNoNode) {
+      const Node& node = p.node(maker);
+      for (ValueId input : node.inputs) all = all && smooth_[static_cast<std::size_t>(input)];
+      all = all && (node.inputs.empty() || node.op->gradient || node.op->decompose);
+      all = all || node.op->name == "stop_gradient" || !is_floating(p.type(id).dtype);
+    }
+    smooth_.push_back(all);
+  }
+  return smooth_[static_cast<std::size_t>(value.id)];
+}
+
+bool RandomOps::is_of_leaf(Val value) const {
+  const LeafKind kind = b_.program().value(b_.program().value(value.id).layout.base).leaf;
+  return kind == LeafKind::kState || kind == LeafKind::kParameter;
+}
+
+}  // namespace tracestep::testing

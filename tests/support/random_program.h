@@ -1,0 +1,30 @@
+// Random valid programs with the options of a pipeline: a function of the seed, so that a program
+// that shows a fault can be made again.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+
+#include "passes/pipeline.h"
+#include "support/random_ops.h"
+#include "support/run_program.h"
+
+namespace tracestep::testing {
+
+struct RandomCase {
+  Program program;  // forward; with updates of its own if the mode is inference
+  PipelineOptions options;
+  std::map<std::string, LeafRange> ranges;  // of leaves that do not have the usual one
+
+  // The options as text; all of them are in it.
+  std::string wishes() const;
+};
+
+RandomCase random_case(std::uint64_t seed);
+
+// Values for the leaves of the program, as it is or after any pass; none for shadows, which the
+// store derives from their parameters.
+Tensors leaf_values(const RandomCase& random, const Program& program);
+
+}  // namespace tracestep::testing
