@@ -56,5 +56,16 @@ TEST(CompileCommandTest, EachModelAndContextHasALadder) {
   }
 }
 
+TEST(CompileCommandTest, TwoResultsAreCompared) {
+  const TempFolder folder;
+  const std::string path = (folder.path() / "a.json").string();
+  ASSERT_EQ(run_tracestep(words_of("compile --device null --part steps,ladder --rungs norm,graph" +
+                                   std::string(kSmallModel) + " --format json --output " + path))
+                .status,
+            0);
+  const ProgramRun run = run_tracestep({"compare", path, path});
+  EXPECT_EQ(run.status, 0) << run.err;
+}
+
 }  // namespace
 }  // namespace tracestep
