@@ -12,6 +12,8 @@
 
 namespace tracestep {
 
+struct Question;  // lab/report/question.h
+
 // Rows: cells; columns: time, launches, bytes, starts, and the speed against the first row of the
 // same model, shape, mode and precision.
 Table way_table(std::span<const CompileCell> cells);
@@ -28,5 +30,8 @@ Table way_saved_table(const DeviceFactory& make_device, std::span<const RunSpec>
 // Rows: the ground and each rung; columns: time with its interval, against the rung below and
 // against the ground, launches, bytes, errors.
 Table ladder_table(std::span<const LadderStep> steps);
+
+// The study's questions that these tables answer.
+std::span<const Question> compile_questions();
 
 }  // namespace tracestep

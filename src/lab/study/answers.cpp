@@ -3,6 +3,7 @@
 #include <fmt/ranges.h>
 
 #include "lab/attention/tables.h"
+#include "lab/compile/tables.h"
 #include "lab/memory/tables.h"
 #include "lab/precision/tables.h"
 #include "lab/profile/tables.h"
@@ -14,8 +15,9 @@ namespace tracestep {
 std::span<const Question> questions() {
   static const std::vector<Question> all = [] {
     std::vector<Question> out;
-    for (const auto& part : {time_questions(), profile_questions(), precision_questions(),
-                             memory_questions(), attention_questions(), other_questions()}) {
+    for (const auto& part :
+         {time_questions(), profile_questions(), precision_questions(), memory_questions(),
+          attention_questions(), compile_questions(), other_questions()}) {
       out.insert(out.end(), part.begin(), part.end());
     }
     return out;
