@@ -312,6 +312,8 @@ TEST_F(PublishedTest, GainsOfCompilingAreHeldAgainstOurs) {
   const Table other = pair_replay_table(published_, pair_of("xl", 512, 200, 300));
   EXPECT_EQ(row_of(other, "xl", 512)[12].as_string(), "other_direction");
   EXPECT_EQ(row_of(other, "xl", 512)[11].as_string(), name_of(A::kSuspicious));
+  const Table none = pair_replay_table(published_, pair_of("xl", 512, 200, 200));
+  EXPECT_EQ(row_of(none, "xl", 512)[12].as_string(), "other_direction");
 }
 
 TEST_F(PublishedTest, CompiledAttentionThatDoesNotGrowWithItsWorkIsTheHosts) {
