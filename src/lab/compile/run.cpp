@@ -6,7 +6,6 @@
 #include <unistd.h>
 
 #include "analysis/cost.h"
-#include "analysis/plan.h"
 #include "session/session.h"
 
 namespace tracestep {
@@ -67,11 +66,6 @@ CompileCell measure_way(const DeviceFactory& make_device, const RunSpec& run,
 std::int64_t moved_bytes(const Program& program) {
   const Cost cost = total_cost(program);
   return cost.bytes_read + cost.bytes_written;
-}
-
-std::optional<std::int64_t> arena_bytes(const CellResult& result) {
-  if (result.status != Status::kOk || !has_arena(result.spec.step.executor)) return std::nullopt;
-  return plan_step(result.program, result.traits).arena_bytes;
 }
 
 }  // namespace tracestep

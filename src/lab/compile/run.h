@@ -39,7 +39,5 @@ CompileCell measure_way(const DeviceFactory& make_device, const RunSpec& run,
 // Bytes that the kernels of a step move, modelled: each reads every distinct element of its
 // operands once and writes its results once.
 std::int64_t moved_bytes(const Program& program);
-// Of the arena that the cell ran in; nullopt: it had none, or did not run.
-std::optional<std::int64_t> arena_bytes(const CellResult& result);
 
 }  // namespace tracestep

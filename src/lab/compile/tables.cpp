@@ -72,7 +72,7 @@ Fields<CompileCell> byte_fields() {
           {bytes_column("peak_bytes", "peak", "requested bytes at the peak, by the allocator"),
            [if_ok](C c) { return if_ok(c, c.result.peak_bytes); }},
           {bytes_column("arena_bytes", "arena", "of that; empty: buffers come from the allocator"),
-           [](C c) { return or_null(arena_bytes(c.result)); }},
+           [](C c) { return or_null(c.result.arena_bytes); }},
           {bytes_column("saved_bytes", "saved", "forward values kept for backward, by the program"),
            [if_ok](C c) { return if_ok(c, c.result.saved_bytes); }}};
 }

@@ -6,6 +6,7 @@
 
 #include "analysis/cost.h"
 #include "analysis/memory_map.h"
+#include "analysis/plan.h"
 #include "analysis/saved.h"
 #include "lab/measure/sampling.h"
 #include "lab/measure/statistics.h"
@@ -48,7 +49,8 @@ void time_steps(Measurement& measurement, Device& device, CellResult& out) {
                       [&](const StepTimes& t) { out.warmup_ms.push_back(t.wall_ms()); });
   const MeasuredRegion region(device, out);
   out.profiled = device.ranges() != nullptr;
-  const std::int64_t faults_before = major_faults();
+  const std::int64_t faults_before = major_faults(),
+                     allocations_before = device.allocator().stats().allocation_count;
   std::vector<double> spans, issues;
   while ((out.stopped_by = end_of_sampling(out.spec.protocol, out.samples_ms)).empty()) {
     const StepTimes times = measurement.step();
@@ -57,6 +59,9 @@ void time_steps(Measurement& measurement, Device& device, CellResult& out) {
     spans.push_back(measurement.span_ms());
   }
   out.major_faults = major_faults() - faults_before;
+  out.allocations_per_step =
+      static_cast<double>(device.allocator().stats().allocation_count - allocations_before) /
+      static_cast<double>(std::max<std::size_t>(out.samples_ms.size(), 1));
   out.wall_ms = median_of(out.samples_ms);
   out.issue_ms = median_of(issues);
   out.device_span_ms = median_of(spans);
@@ -87,9 +92,16 @@ std::optional<std::int64_t> outside_bytes(Device& device) {
 
 void measure(Device& device, const StopSignal* stop, CellResult& out) {
   const std::optional<std::int64_t> outside_at_start = outside_bytes(device);
+  const std::int64_t start_ns = now_ns();
   Session session(device, out.spec.step);
+  out.compile_ms = static_cast<double>(now_ns() - start_ns) * 1e-6;
   Executor& executor = session.executor();
   out.program = executor.program();
+  if (has_arena(out.spec.step.executor)) {
+    const Plan plan = plan_step(out.program, out.traits);
+    out.arena_bytes = plan.arena_bytes;
+    out.arena_lower_bound_bytes = plan.least_arena_bytes;
+  }
   out.predicted_peak_bytes = executor.predicted_peak_bytes();
   out.parameters = parameter_count(out.program);
   out.flops = gemm_flops(out.program);

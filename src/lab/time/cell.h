@@ -36,7 +36,11 @@ struct CellResult {
   bool profiled = false;          // a profiler listened to them
   double wall_ms = 0, issue_ms = 0, device_span_ms = 0, device_busy_ms = 0;  // medians
   double instrumented_wall_ms = 0;  // what recording spans costs, to be compared with wall_ms
+  double compile_ms = 0;            // until the executor was ready
   std::int64_t peak_bytes = 0, predicted_peak_bytes = 0;
+  // Of the plan; none where buffers come from the allocator.
+  std::optional<std::int64_t> arena_bytes, arena_lower_bound_bytes;
+  double allocations_per_step = 0;  // calls of the device's allocator while steps were timed
   std::optional<std::int64_t> untracked_bytes;  // none where the system does not tell
   std::optional<std::int64_t> outside_bytes;    // likewise
   std::int64_t saved_bytes = 0;                 // forward values kept for backward, by the program

@@ -77,6 +77,15 @@ Fields<CellRow> byte_fields() {
            when_ok(&CellResult::peak_bytes)},
           {bytes_column("predicted_peak_bytes", "predicted", "the same from the program alone"),
            [](R c) { return c.r.predicted_peak_bytes; }},
+          {data_only(bytes_column("arena_bytes", "",
+                                  "of the peak, planned; empty: buffers come from the allocator")),
+           when_ok(&CellResult::arena_bytes)},
+          {data_only(bytes_column("arena_lower_bound_bytes", "",
+                                  "the largest sum of bytes that a step needs at once")),
+           when_ok(&CellResult::arena_lower_bound_bytes)},
+          {data_only(real_column("allocations_per_step", "", "", 1,
+                                 "calls of the device's allocator in the timed steps")),
+           when_ok(&CellResult::allocations_per_step)},
           {bytes_column("untracked_bytes", "untracked",
                         "physical memory outside the allocator's segments, since the start"),
            when_ok(&CellResult::untracked_bytes)},
@@ -94,25 +103,29 @@ Fields<CellRow> byte_fields() {
 }
 
 Fields<CellRow> speed_fields() {
-  return {{data_only(int_column("flops", "", "of matrix products")), [](R c) { return c.r.flops; }},
-          {real_column("tflops", "TFLOP/s", "", 3,
-                       "flops over the median; empty where nothing is computed"),
-           [](R c) {
-             return when(c.has_speed(), static_cast<double>(c.r.flops) / c.seconds() * 1e-12);
-           }},
-          {data_only(real_column("roof_tflops", "roof", "TFLOP/s", 3,
-                                 "what the device reaches at best, measured before the first row")),
-           [](R c) { return positive_or_null(c.r.roof_tflops); }},
-          {real_column("tokens_per_s", "tokens/s", "", 0,
-                       "batch times context over the median; empty likewise"),
-           [](R c) {
-             const auto tokens = static_cast<double>(c.there.shape.batch * c.there.shape.context);
-             return when(c.has_speed(), tokens / c.seconds());
-           }},
-          {int_column("launches", "", "kernels per step"), [](R c) { return c.r.launches; }},
-          {data_only(
-               real_column("instrumented_wall_ms", "", "", 3, "median wall of the recorded steps")),
-           when_ok(&CellResult::instrumented_wall_ms)}};
+  return {
+      {data_only(int_column("flops", "", "of matrix products")), [](R c) { return c.r.flops; }},
+      {real_column("tflops", "TFLOP/s", "", 3,
+                   "flops over the median; empty where nothing is computed"),
+       [](R c) {
+         return when(c.has_speed(), static_cast<double>(c.r.flops) / c.seconds() * 1e-12);
+       }},
+      {data_only(real_column("roof_tflops", "roof", "TFLOP/s", 3,
+                             "what the device reaches at best, measured before the first row")),
+       [](R c) { return positive_or_null(c.r.roof_tflops); }},
+      {real_column("tokens_per_s", "tokens/s", "", 0,
+                   "batch times context over the median; empty likewise"),
+       [](R c) {
+         const auto tokens = static_cast<double>(c.there.shape.batch * c.there.shape.context);
+         return when(c.has_speed(), tokens / c.seconds());
+       }},
+      {int_column("launches", "", "kernels per step"), [](R c) { return c.r.launches; }},
+      {data_only(real_column("compile_ms", "", "ms", 1,
+                             "until the first step can run: program, passes, kernels, buffers")),
+       when_ok(&CellResult::compile_ms)},
+      {data_only(
+           real_column("instrumented_wall_ms", "", "", 3, "median wall of the recorded steps")),
+       when_ok(&CellResult::instrumented_wall_ms)}};
 }
 
 Fields<CellRow> state_fields() {

@@ -57,6 +57,22 @@ TEST_P(CellTest, EveryModeAndGranularityHasTheBytesThatWerePredicted) {
   }
 }
 
+TEST_P(CellTest, AnArenaIsInTheRowAndItsStepsAllocateNothing) {
+  CellSpec spec = tiny_cell(Mode::kStep, Granularity::kFused);
+  const CellResult eager = measure_cell(device(), spec);
+  spec.step.executor = ExecutorKind::kCompiled;
+  const CellResult compiled = measure_cell(device(), spec);
+  EXPECT_TRUE(cell(eager, "arena_bytes").is_null());
+  EXPECT_GT(cell(eager, "allocations_per_step").as_double(), 1.0);
+  const std::int64_t arena = cell(compiled, "arena_bytes").as_int(),
+                     least = cell(compiled, "arena_lower_bound_bytes").as_int();
+  EXPECT_GE(arena, least);
+  EXPECT_LT(arena, compiled.peak_bytes);
+  EXPECT_LE(static_cast<double>(arena), 1.02 * static_cast<double>(least));
+  EXPECT_EQ(cell(compiled, "allocations_per_step").as_double(), 0.0);
+  EXPECT_GT(cell(compiled, "compile_ms").as_double(), 0.0);
+}
+
 TEST_P(CellTest, ForwardKeepsMoreThanInference) {
   const auto inference = measure_cell(device(), tiny_cell(Mode::kInference, Granularity::kFused));
   const auto forward = measure_cell(device(), tiny_cell(Mode::kForward, Granularity::kFused));
