@@ -53,7 +53,7 @@ Text clocks(const Evidence& e) {
            duration(row.get("gaps_ms"))});
   const Relation fits = compare_with_range(share, 0, 101);
   if (!fits.is(Ordering::kEqual)) {
-    return out + say("Kernels would be {} of the wall, {}: the two were not measured on the same "
+    return out + say("Kernels would be {} of the wall, {}: the two were not measured on one "
                      "quiet machine, and say nothing about each other.",
                      {percent(share), because(fits, "more than there is")});
   }

@@ -48,7 +48,7 @@ std::string name_in_formula(const std::string& name) {
   return is_plain ? name : Json(name).dump();
 }
 
-constexpr std::size_t kLongestQuote = 60;
+constexpr std::size_t kLongestQuote = 100;
 
 }  // namespace
 
