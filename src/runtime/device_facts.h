@@ -12,6 +12,9 @@ namespace tracestep {
 struct DeviceFacts {
   std::optional<std::int64_t> sm_clock_mhz, memory_clock_mhz;
   std::optional<double> power_w, power_limit_w;
+  // What the whole device has used since its driver was loaded; it is counted every few tens of
+  // milliseconds, and only differences between two readings are meaningful.
+  std::optional<double> energy_j;
   std::optional<std::int64_t> temperature_c;
   // Of the whole device, as the driver counts it, other processes included.
   std::optional<std::int64_t> memory_used_bytes;

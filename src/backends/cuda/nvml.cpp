@@ -79,6 +79,7 @@ Nvml::Nvml(const Find& find, std::string problem) : problem_(std::move(problem))
   find_into(f_.handle_by_pci, find, "nvmlDeviceGetHandleByPciBusId_v2");
   find_into(f_.clock, find, "nvmlDeviceGetClockInfo");
   find_into(f_.power_usage, find, "nvmlDeviceGetPowerUsage");
+  find_into(f_.energy, find, "nvmlDeviceGetTotalEnergyConsumption");
   find_into(f_.power_limit, find, "nvmlDeviceGetEnforcedPowerLimit");
   find_into(f_.temperature, find, "nvmlDeviceGetTemperature");
   find_into(f_.clock_reasons, find, "nvmlDeviceGetCurrentClocksEventReasons",
@@ -129,6 +130,10 @@ DeviceFacts NvmlDevice::facts() const {
   };
   watts(f.power_usage, out.power_w);
   watts(f.power_limit, out.power_limit_w);
+  unsigned long long millijoules = 0;
+  if (f.energy != nullptr && f.energy(handle_, &millijoules) == kSuccess) {
+    out.energy_j = static_cast<double>(millijoules) * 1e-3;
+  }
   if (f.temperature != nullptr && f.temperature(handle_, kTemperatureGpu, &value) == kSuccess) {
     out.temperature_c = value;
   }

@@ -34,6 +34,7 @@ class Nvml {
     int (*handle_by_pci)(const char*, void**) = nullptr;
     int (*clock)(void*, int, unsigned*) = nullptr;
     int (*power_usage)(void*, unsigned*) = nullptr;
+    int (*energy)(void*, unsigned long long*) = nullptr;
     int (*power_limit)(void*, unsigned*) = nullptr;
     int (*temperature)(void*, int, unsigned*) = nullptr;
     int (*clock_reasons)(void*, unsigned long long*) = nullptr;

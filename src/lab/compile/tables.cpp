@@ -59,6 +59,13 @@ Fields<std::vector<double>> time_fields(const std::string& prefix, const std::st
       {ms("interval_high_ms", "to", ""), [end](S s) { return end(s, &Interval::high); }}};
 }
 
+// People see it where the device counts.
+Column energy_column() {
+  Column out = real_column("energy_j", "energy", "J", 2, "of the whole device, for one step");
+  out.if_varies = true;
+  return out;
+}
+
 Fields<CompileCell> byte_fields() {
   using C = const CompileCell&;
   const auto if_ok = [](C c, std::int64_t value) {
@@ -74,7 +81,8 @@ Fields<CompileCell> byte_fields() {
           {bytes_column("arena_bytes", "arena", "of that; empty: buffers come from the allocator"),
            [](C c) { return or_null(c.result.arena_bytes); }},
           {bytes_column("saved_bytes", "saved", "forward values kept for backward, by the program"),
-           [if_ok](C c) { return if_ok(c, c.result.saved_bytes); }}};
+           [if_ok](C c) { return if_ok(c, c.result.saved_bytes); }},
+          {energy_column(), [](C c) { return or_null(energy_per_step_j(c.result)); }}};
 }
 
 Fields<StartTimes> start_fields() {

@@ -12,6 +12,7 @@ Json to_json(const DeviceFacts& facts) {
   add("memory_clock_mhz", facts.memory_clock_mhz);
   add("power_w", facts.power_w);
   add("power_limit_w", facts.power_limit_w);
+  add("energy_j", facts.energy_j);
   add("temperature_c", facts.temperature_c);
   add("memory_used_bytes", facts.memory_used_bytes);
   add("process_count", facts.process_count);

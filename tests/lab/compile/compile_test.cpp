@@ -183,6 +183,17 @@ TEST(WaysTest, EachRowIsHeldAgainstTheFirstOfTheSameStep) {
   }
 }
 
+TEST(WaysTest, EnergyIsOfOneStepWhereTheDeviceCountsAndLongEnough) {
+  CellResult result;
+  result.samples_ms = {200, 200, 200};
+  EXPECT_FALSE(energy_per_step_j(result).has_value());
+  result.facts_before.energy_j = 1000;
+  result.facts_after.energy_j = 1240;
+  EXPECT_DOUBLE_EQ(energy_per_step_j(result).value(), 80);
+  result.samples_ms = {2, 2, 2};
+  EXPECT_FALSE(energy_per_step_j(result).has_value());
+}
+
 TEST(WaysTest, TheSecondStartFindsTheKernelsOfTheFirst) {
   std::vector<std::filesystem::path> folders;
   const DeviceFactory device = [&](const RunSpec& run) {
