@@ -30,8 +30,7 @@ RecomputeChoices::RecomputeChoices(const Program& program, DeviceKind kind)
       blocks_(parts_of(program, parse_recomputation("recompute", "blocks"))),
       saved_(program.values.size(), false),
       readers_(program.values.size()),
-      bytes_(program.values.size(), 0.0),
-      bytes_then_(program.values.size(), 0.0) {
+      bytes_(program.values.size(), 0.0) {
   us_.reserve(program.nodes.size());
   for (const Node& node : program.nodes) us_.push_back(modelled_us(program, node, kind));
   for (int block : blocks_) block_count_ = std::max(block_count_, block + 1);
@@ -46,7 +45,6 @@ RecomputeChoices::RecomputeChoices(const Program& program, DeviceKind kind)
     if (may_run_again(static_cast<NodeId>(i))) nodes_.push_back(static_cast<NodeId>(i));
   }
   find_kept();
-  find_fullest_moment();
 }
 
 bool RecomputeChoices::may_run_again(NodeId node) const {
@@ -69,17 +67,32 @@ void RecomputeChoices::find_kept() {
   }
 }
 
+// All that is kept is there: what backward reads, and what nodes that run again will.
+RecomputeChoices::Moment RecomputeChoices::beginning_of_backward() const {
+  Moment out{.bytes = Weights(program_.values.size(), 0.0)};
+  for (ValueId id : program_.leaves) out.fixed_bytes += program_.type(id).bytes();
+  for (const Saved& saved : saved_for_backward(program_)) {
+    if (!saved_[at(saved.value)]) out.fixed_bytes += saved.bytes;
+  }
+  for (NodeId node : nodes_) {
+    for (ValueId id : program_.node(node).outputs) {
+      out.bytes[at(id)] = static_cast<double>(program_.type(id).bytes());
+    }
+  }
+  return out;
+}
+
 // Counts only what every later pass leaves as it is: leaves, gradients, and what is saved.
-void RecomputeChoices::find_fullest_moment() {
+RecomputeChoices::Moment RecomputeChoices::fullest_moment() const {
   const std::size_t end = program_.nodes.size();
   std::vector<std::int64_t> change(end + 1, 0);
   std::int64_t live = 0;
   for (ValueId id : program_.leaves) live += program_.type(id).bytes();
   for (std::size_t i = 0; i < end; ++i) {
     for (ValueId id : program_.nodes[i].outputs) {
-      const bool is_own = program_.value(id).layout.base == id;
-      if (is_own && program_.value(id).role == Role::kGradient)
-        change[i] += program_.type(id).bytes();
+      const Value& value = program_.value(id);
+      const bool is_gradient = value.role == Role::kGradient && value.layout.base == id;
+      if (is_gradient) change[i] += value.type.bytes();
     }
   }
   const std::vector<Saved> all = saved_for_backward(program_);
@@ -87,22 +100,22 @@ void RecomputeChoices::find_fullest_moment() {
     change[at(saved.producer)] += saved.bytes;
     if (!saved.readers.empty()) change[at(saved.readers.back()) + 1] -= saved.bytes;
   }
-  std::int64_t most = -1;
+  Moment out{.bytes = Weights(program_.values.size(), 0.0)};
   NodeId moment = kNoNode;
   for (std::size_t i = 0; i < end; ++i) {
     live += change[i];
-    if (program_.nodes[i].origin().phase != Phase::kBackward || live <= most) continue;
-    most = live;
+    const bool is_backward = program_.nodes[i].origin().phase == Phase::kBackward;
+    if (!is_backward || live <= out.fixed_bytes) continue;
+    out.fixed_bytes = live;
     moment = static_cast<NodeId>(i);
   }
-  if (moment == kNoNode) return;
-  other_bytes_then_ = most;
   for (const Saved& saved : all) {
     const bool is_alive = !saved.readers.empty() && saved.readers.back() >= moment;
     if (!saved_[at(saved.value)] || !is_alive) continue;
-    bytes_then_[at(saved.value)] = static_cast<double>(saved.bytes);
-    other_bytes_then_ -= saved.bytes;
+    out.bytes[at(saved.value)] = static_cast<double>(saved.bytes);
+    out.fixed_bytes -= saved.bytes;
   }
+  return out;
 }
 
 // A least cut: nodes that run again are on the sink's side and cost their time; a saved value whose
@@ -179,9 +192,13 @@ std::vector<RecomputeChoices::Choice> RecomputeChoices::frontier() const {
 }
 
 double RecomputeChoices::least_us(std::int64_t budget_bytes) const {
-  const double kept = static_cast<double>(budget_bytes - other_bytes_then_);
-  if (kept < 0.0) return std::numeric_limits<double>::infinity();
-  const std::vector<Choice> all = hull(bytes_then_);
+  return std::max(least_us(beginning_of_backward(), budget_bytes),
+                  least_us(fullest_moment(), budget_bytes));
+}
+
+double RecomputeChoices::least_us(const Moment& moment, std::int64_t budget_bytes) const {
+  const auto kept = static_cast<double>(budget_bytes - moment.fixed_bytes);
+  const std::vector<Choice> all = hull(moment.bytes);
   for (std::size_t i = 0; i < all.size(); ++i) {
     if (all[i].kept_bytes > kept) continue;
     if (i == 0) return 0.0;

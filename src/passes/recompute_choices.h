@@ -27,8 +27,9 @@ class RecomputeChoices {
   // always kept.
   std::vector<Choice> frontier() const;
 
-  // At most `bytes` kept at the moment of backward at which weights, gradients and saved values
-  // together are the most: no choice takes less time. Infinite: no choice keeps so few.
+  // No choice that holds at most so many bytes takes less time. Counts leaves, gradients and what
+  // is kept, at two moments: when backward begins, and when these are the most. Infinite: none
+  // holds so few.
   double least_us(std::int64_t budget_bytes) const;
 
   // Nodes that may run again: those of forward, without views and constants.
@@ -43,9 +44,17 @@ class RecomputeChoices {
  private:
   using Weights = std::vector<double>;  // by base value: bytes, or 0 where it is kept for nothing
 
+  // Bytes that are there at a moment whatever is chosen, and those that are there if they are kept.
+  struct Moment {
+    std::int64_t fixed_bytes = 0;
+    Weights bytes = {};
+  };
+
   bool may_run_again(NodeId node) const;
   void find_kept();
-  void find_fullest_moment();
+  Moment beginning_of_backward() const;
+  Moment fullest_moment() const;
+  double least_us(const Moment& moment, std::int64_t budget_bytes) const;
   Choice cheapest(double price, const Weights& weights) const;
   double kept_bytes(const std::vector<bool>& again, const Weights& weights) const;
   std::vector<Choice> hull(const Weights& weights) const;
@@ -59,8 +68,6 @@ class RecomputeChoices {
   std::vector<bool> saved_;                   // by base value
   std::vector<std::vector<NodeId>> readers_;  // by base value: forward nodes
   Weights bytes_;                             // without what blocks read from each other
-  Weights bytes_then_;                        // of what is alive at the fullest moment
-  std::int64_t other_bytes_then_ = 0;         // weights, states, gradients and constants then
 };
 
 }  // namespace tracestep

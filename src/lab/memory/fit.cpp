@@ -37,22 +37,37 @@ class Finder {
   Finder(DeviceTraits traits, std::int64_t limit, Growth growth)
       : traits_(traits), limit_(limit), growth_(growth) {}
 
-  // Doubles the size while it fits, then halves the interval: peaks grow with it.
   Largest find(std::string what, const RunSpec& step) const {
     Largest out{.what = std::move(what)};
-    std::int64_t fits = 0, fails = 1;
-    while (fails < kMostUnits && tries(step, fails, out)) {
-      fits = fails;
-      fails *= 2;
+    std::int64_t start = 0;
+    if (step.recompute.kind == Recomputation::Kind::kBudget) {
+      // Whole blocks are one of the choices, and quickly predicted.
+      RunSpec blocks = step;
+      blocks.recompute = parse_recomputation("recompute", "blocks");
+      Largest ignored;
+      start = largest_units(blocks, 0, ignored);
+      if (start > 0) tries(step, start, out);
     }
-    while (fails - fits > 1) {
-      const std::int64_t middle = fits + (fails - fits) / 2;
-      (tries(step, middle, out) ? fits : fails) = middle;
-    }
+    largest_units(step, start, out);
     return out;
   }
 
  private:
+  // From a size that fits on, in steps that double; then halves the interval: peaks grow with it.
+  std::int64_t largest_units(const RunSpec& step, std::int64_t fits, Largest& out) const {
+    std::int64_t stride = 1;
+    while (fits + stride < kMostUnits && tries(step, fits + stride, out)) {
+      fits += stride;
+      stride *= 2;
+    }
+    std::int64_t fails = fits + stride;
+    while (fails - fits > 1) {
+      const std::int64_t middle = fits + (fails - fits) / 2;
+      (tries(step, middle, out) ? fits : fails) = middle;
+    }
+    return fits;
+  }
+
   bool tries(const RunSpec& step, std::int64_t units, Largest& out) const {
     RunSpec grown = step;
     const bool is_batch = growth_ == Growth::kBatch;

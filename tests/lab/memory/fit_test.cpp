@@ -47,7 +47,7 @@ RunSpec run_of(const std::string& command) {
 }
 
 TEST_F(FitTest, TheLargestFitsAndTheNextDoesNot) {
-  const std::int64_t limit = peak_of(step()) * 3;
+  const std::int64_t limit = peak_of(step()) * 2;
   for (Growth growth : kAllGrowths) {
     const Table table = largest_table(step(), {}, limit, growth);
     ASSERT_EQ(table.rows.size(), 5u);
