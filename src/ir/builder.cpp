@@ -28,14 +28,34 @@ void check_arity(const OpDef& op, std::size_t given) {
   fail_usage(op.name, "{} operands given; it takes {}", given, fmt::join(op.inputs, ", "));
 }
 
+// Inputs have memory of their own: executors allocate them.
+void check_part(LeafKind kind, std::string_view name, const Type& type, const BlockPart& part) {
+  if (part.block.empty()) return;
+  if (kind == LeafKind::kInput) fail_usage("program", "input {} cannot be part of a block", name);
+  check_size(part.block, {part.count});
+  if (part.offset < 0 || type.count() > part.count || part.offset > part.count - type.count()) {
+    fail_usage("program", "the {} elements of {} do not fit at {} of the {} in block {}",
+               type.count(), name, part.offset, part.count, part.block);
+  }
+}
+
 }  // namespace
 
-Val Builder::leaf(LeafKind kind, std::string_view name, Type type, Role role) {
+Val Builder::state_of(Val parameter, std::string_view prefix, DType dtype, Role role) {
+  const Value& of = program_.value(parameter.id);
+  BlockPart part = of.part;
+  if (!part.block.empty()) part.block.insert(0, prefix);
+  return leaf(LeafKind::kState, std::string(prefix) + of.name, {dtype, of.type.shape}, role,
+              std::move(part));
+}
+
+Val Builder::leaf(LeafKind kind, std::string_view name, Type type, Role role, BlockPart part) {
   if (name.empty()) fail_usage("program", "a leaf needs a name");
   if (program_.find_leaf(name) != kNoValue) {
     fail_usage("program", "leaf '{}' exists already", name);
   }
   check_size(name, type.shape);
+  check_part(kind, name, type, part);
   const auto id = static_cast<ValueId>(program_.values.size());
   Value value;
   value.layout = {id, 0, contiguous_strides(type.shape)};
@@ -43,6 +63,7 @@ Val Builder::leaf(LeafKind kind, std::string_view name, Type type, Role role) {
   value.leaf = kind;
   value.role = role;
   value.name = std::string(name);
+  value.part = std::move(part);
   program_.values.push_back(std::move(value));
   program_.leaves.push_back(id);
   return {this, id};

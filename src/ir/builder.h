@@ -22,13 +22,20 @@ class Builder {
   Builder(const Builder&) = delete;
   Builder& operator=(const Builder&) = delete;
 
-  // Leaves. Throws Error{kUsage} when the name is taken.
+  // Leaves. Throws Error{kUsage} when the name is taken, or the leaf reaches beyond its block.
   Val input(std::string_view name, Type type) { return leaf(LeafKind::kInput, name, type); }
-  Val parameter(std::string_view name, Type type) { return leaf(LeafKind::kParameter, name, type); }
+  Val parameter(std::string_view name, Type type, BlockPart part = {}) {
+    return leaf(LeafKind::kParameter, name, type, Role::kNone, std::move(part));
+  }
   Val state(std::string_view name, Type type, Role role = Role::kOptimizerState) {
     return leaf(LeafKind::kState, name, type, role);
   }
-  Val leaf(LeafKind kind, std::string_view name, Type type, Role role = Role::kNone);
+  // A state of `dtype` for the parameter, called `prefix` + its name. States with one prefix lie
+  // beside each other as their parameters do.
+  Val state_of(Val parameter, std::string_view prefix, DType dtype,
+               Role role = Role::kOptimizerState);
+  Val leaf(LeafKind kind, std::string_view name, Type type, Role role = Role::kNone,
+           BlockPart part = {});
 
   // Adds a node and returns its results.
   std::vector<Val> call(const OpDef& op, std::vector<Val> inputs, Attrs attrs = {},

@@ -200,7 +200,21 @@ class Parser {
     expect(':');
     const Type t = type();
     const Role r = role();
-    located([&] { names[name] = builder.leaf(leaf_kind, name, t, r); });
+    const BlockPart in = part();
+    located([&] { names[name] = builder.leaf(leaf_kind, name, t, r, in); });
+  }
+
+  // 'in "BLOCK" at OFFSET of COUNT', or nothing.
+  BlockPart part() {
+    BlockPart out;
+    if (!accept_word("in")) return out;
+    out.block = quoted();
+    if (out.block.empty()) fail("a block needs a name");
+    if (!accept_word("at")) fail("'at' expected");
+    out.offset = integer();
+    if (!accept_word("of")) fail("'of' expected");
+    out.count = integer();
+    return out;
   }
 
   Val known(const Names& names) {

@@ -61,7 +61,12 @@ class Printer {
   }
 
   void leaf(const Value& value) {
-    out_ += fmt::format("  {} %{} : {}\n", name_of(value.leaf), value.name, type_of(value));
+    out_ += fmt::format("  {} %{} : {}", name_of(value.leaf), value.name, type_of(value));
+    const BlockPart& part = value.part;
+    if (!part.block.empty()) {
+      out_ += fmt::format(" in {} at {} of {}", quoted(part.block), part.offset, part.count);
+    }
+    out_ += '\n';
   }
 
   void node(const Node& node) {

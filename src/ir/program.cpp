@@ -62,12 +62,35 @@ bool is_view(const Program& program, ValueId id) {
   return program.value(id).layout.base != id;
 }
 
+std::int64_t extent_of(const Shape& shape, const Strides& strides) {
+  if (shape.product() == 0) return 0;
+  std::int64_t out = 1;
+  for (int i = 0; i < shape.rank(); ++i) out += (shape[i] - 1) * strides[i];
+  return out;
+}
+
+std::vector<ValueId> leaves_of(const Program& program, ValueId id) {
+  const Value& v = program.value(id);
+  const Value& base = program.value(v.layout.base);
+  if (base.leaf == LeafKind::kNone) return {};
+  const std::int64_t end = v.layout.offset + extent_of(v.type.shape, v.layout.strides);
+  if (end <= base.type.count() || base.part.block.empty()) return {v.layout.base};
+  std::vector<ValueId> out;
+  for (ValueId other : program.leaves) {
+    const Value& leaf = program.value(other);
+    const std::int64_t begin = leaf.part.offset - base.part.offset;
+    const bool overlaps = v.layout.offset < begin + leaf.type.count() && begin < end;
+    if (leaf.part.block == base.part.block && overlaps) out.push_back(other);
+  }
+  return out;
+}
+
 std::string component_path(std::string_view parameter) {
   return std::string(parameter.substr(0, std::min(parameter.rfind('.'), parameter.size())));
 }
 
 std::string shadow_name(std::string_view parameter) {
-  return "shadow." + std::string(parameter);
+  return std::string(kShadowPrefix) + std::string(parameter);
 }
 
 std::int64_t parameter_count(const Program& program) {

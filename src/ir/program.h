@@ -57,6 +57,16 @@ struct Origin {
   int line = 0;
 };
 
+// Where a leaf lies in memory beside others. Leaves of one block form one stretch of memory, so
+// that a program can read several of them as one tensor. What builds the model decides it, and all
+// programs that share the leaves must agree.
+struct BlockPart {
+  std::string block;        // empty: the leaf has memory of its own
+  std::int64_t offset = 0;  // elements of the block before the leaf
+  std::int64_t count = 0;   // elements of the whole block
+  friend bool operator==(const BlockPart&, const BlockPart&) = default;
+};
+
 struct Value {
   Type type;
   Layout layout;
@@ -65,6 +75,7 @@ struct Value {
   LeafKind leaf = LeafKind::kNone;
   Role role = Role::kNone;
   std::string name;  // leaves only
+  BlockPart part;    // leaves only
 };
 
 struct Node {
@@ -116,10 +127,18 @@ bool covers_base(const Program& program, ValueId value);
 // True when `value` is a view: its producer makes views, and it shares its base's bytes.
 bool is_view(const Program& program, ValueId value);
 
+// The leaves that the value consists of or is a view of: several where it spans parts of a block;
+// none for what a node computes.
+std::vector<ValueId> leaves_of(const Program& program, ValueId value);
+
+// Elements from the first to the last of a tensor with these strides, both included.
+std::int64_t extent_of(const Shape& shape, const Strides& strides);
+
 // The model path that owns a parameter: "layers.0.attn.q_proj.weight" → "layers.0.attn.q_proj".
 std::string component_path(std::string_view parameter);
 
 // The state that holds a low-precision copy of a parameter for matrix products: "shadow.NAME".
+inline constexpr std::string_view kShadowPrefix = "shadow.";
 std::string shadow_name(std::string_view parameter);
 
 // Total parameters (elements of the parameter leaves).

@@ -58,7 +58,22 @@ class Verifier {
                       v.type.str(), results[i].str());
       TRACESTEP_CHECK(defined_.insert(n.outputs[i]).second, "{}: defined twice", describe(id));
     }
+    parts(id);
     layouts(id, inputs, results);
+  }
+
+  // A view of several operands: they follow one another in a block.
+  void parts(NodeId id) const {
+    const Node& n = program_.node(id);
+    if (!n.op->is_view() || n.inputs.size() < 2) return;
+    BlockPart expected = program_.value(n.inputs[0]).part;
+    TRACESTEP_CHECK(!expected.block.empty(), "{}: the operands are no parts of a block",
+                    describe(id));
+    for (ValueId input : n.inputs) {
+      TRACESTEP_CHECK(program_.value(input).part == expected, "{}: {} does not follow in block {}",
+                      describe(id), program_.value(input).name, expected.block);
+      expected.offset += program_.type(input).count();
+    }
   }
 
   void layouts(NodeId id, const std::vector<Type>& inputs, const std::vector<Type>& results) const {
@@ -100,11 +115,13 @@ class Verifier {
     }
     const auto end = static_cast<NodeId>(program_.nodes.size());
     const auto not_stale = [&](ValueId read, NodeId by) {
-      const ValueId base = program_.value(read).layout.base;
-      const auto found = updated_at.find(base);
-      TRACESTEP_CHECK(found == updated_at.end() || by <= found->second || found->second == kNoNode,
-                      "{} reads the old value of {} after its update",
-                      by < end ? describe(by) : "an output", program_.value(base).name);
+      for (ValueId leaf : leaves_of(program_, read)) {
+        const auto found = updated_at.find(leaf);
+        const bool fresh =
+            found == updated_at.end() || by <= found->second || found->second == kNoNode;
+        TRACESTEP_CHECK(fresh, "{} reads the old value of {} after its update",
+                        by < end ? describe(by) : "an output", program_.value(leaf).name);
+      }
     };
     for (std::size_t i = 0; i < program_.nodes.size(); ++i) {
       const auto id = static_cast<NodeId>(i);

@@ -7,6 +7,15 @@ namespace {
 
 using namespace ops;
 
+// One of `parts` weights [out, in] that are multiplied by the same input: they lie side by side.
+BlockPart part_of(std::string block, std::int64_t index, std::int64_t parts, std::int64_t out,
+                  std::int64_t in) {
+  // Unsigned, since a product too large is refused only when the weight is made.
+  const auto count = static_cast<std::uint64_t>(out) * static_cast<std::uint64_t>(in);
+  return {std::move(block), static_cast<std::int64_t>(static_cast<std::uint64_t>(index) * count),
+          static_cast<std::int64_t>(static_cast<std::uint64_t>(parts) * count)};
+}
+
 // What the attention of all layers shares.
 struct AttentionContext {
   RopeTable table;
@@ -48,7 +57,9 @@ class Model {
   }
 
  private:
-  Val weight(const std::string& name, Shape shape) { return b_.parameter(name, {weights_, shape}); }
+  Val weight(const std::string& name, Shape shape, BlockPart part = {}) {
+    return b_.parameter(name, {weights_, shape}, std::move(part));
+  }
 
   Val norm(std::string_view scope_name, Val x, const std::string& name) {
     const auto scope = b_.scope(scope_name);
@@ -56,9 +67,10 @@ class Model {
   }
 
   Val project(std::string_view scope_name, Val x, const std::string& prefix, std::int64_t out,
-              std::int64_t in) {
+              std::int64_t in, BlockPart part = {}) {
     const auto scope = b_.scope(scope_name);
-    return linear(x, weight(prefix + "." + std::string(scope_name) + ".weight", {out, in}));
+    return linear(
+        x, weight(prefix + "." + std::string(scope_name) + ".weight", {out, in}, std::move(part)));
   }
 
   Val layer(std::int64_t index, Val x, const AttentionContext& context) {
@@ -83,9 +95,12 @@ class Model {
     const std::string prefix = scope::path({scope::layer(index), scope::kAttention});
     const auto scope = b_.scope(scope::kAttention);
     const std::int64_t width = c_.d_model;
-    const Val q = rotate(heads(project("q_proj", x, prefix, width, width)), context);
-    Val k = rotate(heads(project("k_proj", x, prefix, width, width)), context);
-    Val v = heads(project("v_proj", x, prefix, width, width));
+    const auto part = [&](std::int64_t i) {
+      return part_of(prefix + ".qkv_proj.weight", i, 3, width, width);
+    };
+    const Val q = rotate(heads(project("q_proj", x, prefix, width, width, part(0))), context);
+    Val k = rotate(heads(project("k_proj", x, prefix, width, width, part(1))), context);
+    Val v = heads(project("v_proj", x, prefix, width, width, part(2)));
     if (context.position) {
       k = cached(fmt::format("cache.{}.k", index), k, context);
       v = cached(fmt::format("cache.{}.v", index), v, context);
@@ -112,8 +127,11 @@ class Model {
 
   Val feed_forward(Val x, const std::string& prefix) {
     const auto scope = b_.scope(scope::kFeedForward);
-    const Val gate = project(scope::kGate, x, prefix, c_.d_ff, c_.d_model);
-    const Val up = project("w3", x, prefix, c_.d_ff, c_.d_model);
+    const auto part = [&](std::int64_t i) {
+      return part_of(prefix + ".w1_w3.weight", i, 2, c_.d_ff, c_.d_model);
+    };
+    const Val gate = project(scope::kGate, x, prefix, c_.d_ff, c_.d_model, part(0));
+    const Val up = project("w3", x, prefix, c_.d_ff, c_.d_model, part(1));
     Val hidden;
     {
       const auto act = b_.scope(scope::kSwiglu);

@@ -143,7 +143,8 @@ class Autograd {
       b.output(name, grad);
       return;
     }
-    const Val state = b.state(name, leaf.type, Role::kGradient);
+    const Val state =
+        b.state_of(rewriter_.map(id), kGradientPrefix, leaf.type.dtype, Role::kGradient);
     b.update(state, options_.kind == GradientKind::kPersistent ? b.call1("assign", {state, grad})
                                                                : b.call1("add", {state, grad}));
   }
@@ -158,7 +159,7 @@ class Autograd {
 }  // namespace
 
 std::string gradient_name(std::string_view parameter) {
-  return "grad." + std::string(parameter);
+  return std::string(kGradientPrefix) + std::string(parameter);
 }
 
 Program autograd(const Program& program, const AutogradOptions& options) {

@@ -28,6 +28,7 @@ struct AutogradOptions {
 Program autograd(const Program& program, const AutogradOptions& options = {});
 
 // "grad." + name of the parameter.
+inline constexpr std::string_view kGradientPrefix = "grad.";
 std::string gradient_name(std::string_view parameter);
 
 }  // namespace tracestep

@@ -121,11 +121,9 @@ class OptimizerPass {
   void update(Builder& b, const Pair& pair, const Use& use) const {
     const auto guard = b.scope(component_path(pair.name));
     if (options_.kind == OptimizerKind::kSgd) return sgd(b, pair, use);
-    const DType state_dtype = DType::kF32;
-    const Type type{pair.parameter.dtype() == DType::kF64 ? DType::kF64 : state_dtype,
-                    pair.parameter.shape()};
-    const Val m = b.state(fmt::format("{}.{}", kFirstMoment, pair.name), type);
-    const Val v = b.state(fmt::format("{}.{}", kSecondMoment, pair.name), type);
+    const DType state_dtype = pair.parameter.dtype() == DType::kF64 ? DType::kF64 : DType::kF32;
+    const Val m = b.state_of(pair.parameter, fmt::format("{}.", kFirstMoment), state_dtype);
+    const Val v = b.state_of(pair.parameter, fmt::format("{}.", kSecondMoment), state_dtype);
     std::vector<Val> operands{pair.parameter, pair.gradient, m, v, lr_, step_size_};
     for (const Val& more : {use.scale, use.apply}) {
       if (more) operands.push_back(more);

@@ -45,7 +45,7 @@ class Shadow {
     const auto found = kept_.find(leaf);
     if (found == kept_.end()) {
       const Val state =
-          r_.builder().state(shadow_name(program_.value(leaf).name), type, Role::kWeightCast);
+          r_.builder().state_of(r_.map(leaf), kShadowPrefix, type.dtype, Role::kWeightCast);
       kept_.emplace(leaf, Kept{state, &node});
       r_.replace(node, {state});
     } else if (found->second.state.type() == type) {

@@ -9,6 +9,23 @@ namespace {
 // Larger requests could overflow when rounded up; no machine has this much.
 constexpr std::int64_t kMaxBytes = std::int64_t{1} << 60;
 
+// Calls f(part, rounded bytes) for every part, or for the block itself. The last part gets what
+// rounding has added.
+template <class F>
+void for_parts(const LiveAllocation& block, std::int64_t rounded_bytes, const F& f) {
+  if (block.tag.parts.empty()) [[likely]]
+    return f(block, rounded_bytes);
+  LiveAllocation part = block;
+  part.tag.parts = {};
+  for (const AllocationPart& p : block.tag.parts) {
+    part.requested_bytes = p.bytes;
+    part.tag.label = p.label;
+    f(part, &p == &block.tag.parts.back() ? rounded_bytes : p.bytes);
+    part.address += static_cast<std::uint64_t>(p.bytes);
+    rounded_bytes -= p.bytes;
+  }
+}
+
 }  // namespace
 
 void AccountedAllocator::reset_peak() {
@@ -31,17 +48,25 @@ void AccountedAllocator::check_request(std::int64_t bytes, const AllocationTag& 
 void AccountedAllocator::count_alloc(const LiveAllocation& block, std::int64_t rounded_bytes) {
   ++stats_.allocation_count;
   stats_.allocated_bytes += rounded_bytes;
-  stats_.requested_bytes += block.requested_bytes;
+  if (recorder_ != nullptr) recorder_->count(Counter::kAllocations);
+  for_parts(block, rounded_bytes, [&](const LiveAllocation& part, std::int64_t rounded) {
+    stats_.requested_bytes += part.requested_bytes;
+    if (recorder_ != nullptr) record(MemoryAction::kAlloc, part, rounded);
+  });
   stats_.peak_requested_bytes = std::max(stats_.peak_requested_bytes, stats_.requested_bytes);
-  if (recorder_ == nullptr) return;
-  recorder_->count(Counter::kAllocations);
-  record(MemoryAction::kAlloc, block, rounded_bytes);
 }
 
 void AccountedAllocator::count_free(const LiveAllocation& block, std::int64_t rounded_bytes) {
   stats_.allocated_bytes -= rounded_bytes;
-  stats_.requested_bytes -= block.requested_bytes;
-  if (recorder_ != nullptr) record(MemoryAction::kFree, block, rounded_bytes);
+  for_parts(block, rounded_bytes, [&](const LiveAllocation& part, std::int64_t rounded) {
+    stats_.requested_bytes -= part.requested_bytes;
+    if (recorder_ != nullptr) record(MemoryAction::kFree, part, rounded);
+  });
+}
+
+void AccountedAllocator::append_parts(std::vector<LiveAllocation>& list,
+                                      const LiveAllocation& block) {
+  for_parts(block, 0, [&](const LiveAllocation& part, std::int64_t) { list.push_back(part); });
 }
 
 void* AccountedAllocator::map(std::int64_t bytes, const AllocationTag& tag) {

@@ -35,6 +35,8 @@ class AccountedAllocator : public Allocator {
   void check_request(std::int64_t bytes, const AllocationTag& tag);
   void count_alloc(const LiveAllocation& block, std::int64_t rounded_bytes);
   void count_free(const LiveAllocation& block, std::int64_t rounded_bytes);
+  // Adds the block, or the parts that it consists of, to a list of live allocations.
+  static void append_parts(std::vector<LiveAllocation>& list, const LiveAllocation& block);
   // Maps from and unmaps to the source, counted as reserved; nullptr when the source has no more.
   void* map(std::int64_t bytes, const AllocationTag& tag);
   void unmap(void* address, std::int64_t bytes);

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -31,11 +32,20 @@ class MemorySource {
   virtual void copy_out(void* /*host*/, const void* /*address*/, std::int64_t /*bytes*/) {}
 };
 
+// One of several tensors that lie side by side in an allocation.
+struct AllocationPart {
+  std::int64_t bytes = 0;
+  std::string_view label;  // as in AllocationTag
+};
+
 // What an allocation is for; exact, from the program.
 struct AllocationTag {
   Category category = Category::kTemporary;
   std::int32_t node = -1;  // the node that asked; -1: outside a step
   std::string_view label;  // leaf or output name; must outlive the allocation
+  // What the allocation consists of; recorded and listed like allocations of their own. Empty: of
+  // one thing. Must outlive the allocation.
+  std::span<const AllocationPart> parts = {};
 };
 
 struct LiveAllocation {
@@ -84,7 +94,7 @@ class Allocator {
   // Records every event while set; nullptr: off.
   virtual void set_recorder(Recorder* recorder) = 0;
   virtual Recorder* recorder() const = 0;
-  // In address order.
+  // In address order; parts instead of the allocation that they fill.
   virtual std::vector<LiveAllocation> live() const = 0;
   // Whether stray writes are looked for; executors then check their plans too.
   virtual bool is_guarded() const { return false; }

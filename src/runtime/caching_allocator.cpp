@@ -157,7 +157,7 @@ std::vector<LiveAllocation> CachingAllocator::live() const {
   std::vector<LiveAllocation> blocks;
   blocks.reserve(live_.size());
   for (const auto& [address, block] : live_) {
-    blocks.push_back({address, block->requested_bytes, block->tag});
+    append_parts(blocks, {address, block->requested_bytes, block->tag});
   }
   std::ranges::sort(blocks, {}, &LiveAllocation::address);
   return blocks;

@@ -131,7 +131,9 @@ void GuardedAllocator::trim() {
 std::vector<LiveAllocation> GuardedAllocator::live() const {
   std::vector<LiveAllocation> blocks;
   blocks.reserve(live_.size());
-  for (const auto& [address, block] : live_) blocks.push_back({address, block.bytes, block.tag});
+  for (const auto& [address, block] : live_) {
+    append_parts(blocks, {address, block.bytes, block.tag});
+  }
   return blocks;
 }
 

@@ -40,7 +40,7 @@ class PlainAllocator final : public AccountedAllocator {
   std::vector<LiveAllocation> live() const override {
     std::vector<LiveAllocation> out;
     out.reserve(blocks_.size());
-    for (const auto& [address, block] : blocks_) out.push_back(block);
+    for (const auto& [address, block] : blocks_) append_parts(out, block);
     return out;
   }
 

@@ -1,5 +1,7 @@
 #include "runtime/store.h"
 
+#include <algorithm>
+
 namespace tracestep {
 namespace {
 
@@ -15,10 +17,47 @@ Category category_of(const Value& leaf) {
   return Category::kOptimizerState;
 }
 
+// The leaves of `program` that `known` does not know, those of a block together and in their order.
+template <class Known>
+std::vector<std::vector<const Value*>> new_leaves(const Program& program, const Known& known) {
+  std::vector<std::vector<const Value*>> out;
+  std::map<std::string_view, std::size_t> of_block;
+  for (ValueId id : program.leaves) {
+    const Value& leaf = program.value(id);
+    if (leaf.leaf == LeafKind::kInput || known(leaf.name)) continue;
+    if (leaf.part.block.empty()) {
+      out.push_back({&leaf});
+      continue;
+    }
+    const auto [found, is_new] = of_block.emplace(leaf.part.block, out.size());
+    if (is_new) out.emplace_back();
+    out[found->second].push_back(&leaf);
+  }
+  for (auto& leaves : out) {
+    std::ranges::sort(leaves, {}, [](const Value* leaf) { return leaf->part.offset; });
+  }
+  return out;
+}
+
+void check_whole(const std::vector<const Value*>& leaves, const Program& program) {
+  const BlockPart& first = leaves.front()->part;
+  if (first.block.empty()) return;
+  std::int64_t reached = 0;
+  for (const Value* leaf : leaves) {
+    const bool follows = leaf->part.offset == reached && leaf->part.count == first.count &&
+                         leaf->type.dtype == leaves.front()->type.dtype;
+    if (!follows) break;
+    reached += leaf->type.count();
+  }
+  if (reached == first.count) return;
+  fail_usage("store", "the leaves of program {} do not fill block {} of {} elements without gaps",
+             program.name, first.block, first.count);
+}
+
 }  // namespace
 
 Store::~Store() {
-  for (auto& [name, entry] : entries_) device_.allocator().free(entry.data);
+  for (const Block& block : blocks_) device_.allocator().free(block.data);
 }
 
 void Store::bind(const Program& program) {
@@ -32,30 +71,61 @@ void Store::bind(const Program& program) {
   }
   for (ValueId id : program.leaves) {
     const Value& leaf = program.value(id);
-    if (leaf.leaf == LeafKind::kInput) continue;
-    const auto found = entries_.find(leaf.name);
-    if (found != entries_.end()) {
-      if (found->second.type != leaf.type) {
-        fail_usage("store", "{} is {}, program {} expects {}", leaf.name, found->second.type.str(),
-                   program.name, leaf.type.str());
-      }
-      continue;
-    }
-    const auto slot = entries_.emplace(leaf.name, Entry{leaf.type, leaf.leaf, category_of(leaf)});
-    Entry& entry = slot.first->second;
-    try {
-      entry.data = device_.allocator().allocate(leaf.type.bytes(),
-                                                {entry.category, kWholeStep, slot.first->first});
-    } catch (...) {
-      entries_.erase(slot.first);
-      throw;
-    }
-    if (leaf.leaf == LeafKind::kState) zero(leaf.name);
+    const auto held = entries_.find(leaf.name);
+    if (leaf.leaf != LeafKind::kInput && held != entries_.end()) check_same(*held, leaf, program);
+  }
+  const auto known = [&](const std::string& name) { return entries_.contains(name); };
+  for (const auto& leaves : new_leaves(program, known)) {
+    check_whole(leaves, program);
+    allocate(leaves);
   }
   for (const std::string& name : had) {
     if (device_.computes() && find(shadow_name(name)) != nullptr) set_shadow(name, get(name));
   }
   check_shadows(program);
+}
+
+void Store::check_same(const Name& held, const Value& leaf, const Program& program) const {
+  const auto& [name, entry] = held;
+  if (entry.type != leaf.type) {
+    fail_usage("store", "{} is {}, program {} expects {}", name, entry.type.str(), program.name,
+               leaf.type.str());
+  }
+  if (entry.part == leaf.part) return;
+  const auto place = [](const BlockPart& part) {
+    return part.block.empty() ? std::string("memory of its own")
+                              : fmt::format("block {} at {}", part.block, part.offset);
+  };
+  fail_usage("store", "{} has {}, program {} expects {}", name, place(entry.part), program.name,
+             place(leaf.part));
+}
+
+void Store::allocate(const std::vector<const Value*>& leaves) {
+  Block& block = blocks_.emplace_back();
+  std::vector<Name*> added;
+  std::int64_t bytes = 0;
+  for (const Value* leaf : leaves) {
+    const Entry entry{leaf->type, leaf->leaf, category_of(*leaf), leaf->part};
+    added.push_back(&*entries_.emplace(leaf->name, entry).first);
+    bytes += leaf->type.bytes();
+    if (leaves.size() > 1) block.parts.push_back({leaf->type.bytes(), added.back()->first});
+  }
+  const Name& first = *added.front();
+  try {
+    block.data = device_.allocator().allocate(
+        bytes, {first.second.category, kWholeStep, first.first, block.parts});
+  } catch (...) {
+    blocks_.pop_back();
+    for (const Name* name : added) entries_.erase(entries_.find(name->first));
+    throw;
+  }
+  auto* data = static_cast<std::byte*>(block.data);
+  for (Name* name : added) {
+    Entry& entry = name->second;
+    entry.data = data;
+    if (data != nullptr) data += entry.type.bytes();
+    if (entry.kind == LeafKind::kState) zero(name->first);
+  }
 }
 
 void Store::check_shadows(const Program& program) const {

@@ -1,7 +1,10 @@
 // Store: named parameter, state and gradient buffers of one device. Programs find them by name, so
-// that training, evaluation, generation and accumulation share the same weights.
+// that training, evaluation, generation and accumulation share the same weights. Leaves of one
+// block (BlockPart in ir/program.h) lie side by side in one allocation, any other leaf has its own;
+// nothing moves once it is there, so the layout does not depend on which program is bound first.
 #pragma once
 
+#include <list>
 #include <map>
 #include <string>
 #include <string_view>
@@ -19,6 +22,7 @@ class Store {
     Type type;
     LeafKind kind = LeafKind::kParameter;
     Category category = Category::kParameter;
+    BlockPart part = {};
     void* data = nullptr;
   };
 
@@ -30,7 +34,8 @@ class Store {
   // Allocates the parameters and states of `program` that the store does not hold yet. States are
   // zeroed, except shadows: shadow_name(P) of a parameter P is set to P, rounded, here and by every
   // `set`; programs that update P must update it too. Throws OutOfMemory, and Error{kUsage} when
-  // the store holds a name with another type or a program updates P but not its shadow.
+  // the store holds a name with another type or place in its block, a program has only some leaves
+  // of a block, or it updates P but not its shadow.
   void bind(const Program& program);
 
   const Entry* find(std::string_view name) const;
@@ -45,6 +50,17 @@ class Store {
   Device& device() const { return device_; }
 
  private:
+  using Name = std::pair<const std::string, Entry>;
+  // Leaves that share an allocation, in their order in memory.
+  struct Block {
+    void* data = nullptr;
+    std::vector<AllocationPart> parts;  // empty: it is that of one leaf alone
+  };
+
+  // Throws Error{kUsage} when the entry is not what the leaf of `program` says.
+  void check_same(const Name& held, const Value& leaf, const Program& program) const;
+  // Allocates what the leaves need, which are one leaf or all leaves of a block in their order.
+  void allocate(const std::vector<const Value*>& leaves);
   // Error{kUsage} when the program updates a parameter but not its shadow.
   void check_shadows(const Program& program) const;
   void copy_in(const Entry& entry, const TensorView& value);
@@ -53,6 +69,7 @@ class Store {
 
   Device& device_;
   std::map<std::string, Entry, std::less<>> entries_;
+  std::list<Block> blocks_;  // the allocator refers to their parts
 };
 
 }  // namespace tracestep

@@ -105,9 +105,9 @@ std::unique_ptr<Executor> Trainer::executor_of(Program program) {
 Program Trainer::update_program(Device& device) const {
   Builder b("update");
   for (const std::string& name : store_.names(LeafKind::kParameter)) {
-    const Type& type = store_.at(name).type;
-    b.parameter(name, type);
-    b.state(gradient_name(name), type, Role::kGradient);
+    const Store::Entry& entry = store_.at(name);
+    const Val parameter = b.parameter(name, entry.type, entry.part);
+    b.state_of(parameter, kGradientPrefix, entry.type.dtype, Role::kGradient);
   }
   PipelineOptions passes;
   passes.granularity = options_.run.ops;

@@ -24,6 +24,7 @@ TEST_F(TextFormTest, AHandWrittenStepIsReadPrintedAndReadAgain) {
   const std::string text = R"(program "a \"step\"" {
   input %tokens : i64[2,3]
   parameter %w.0 : f32[5,4]
+  parameter %w.1 : f32[5,4] in "w \"1\"" at 20 of 40
   state %m : f32[5,4] !optimizer_state
   state %cache : bf16[2,8] !cache
   %0 : f32[2,3,4] = gather(%w.0, %tokens) @ embedding forward
