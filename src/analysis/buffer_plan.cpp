@@ -4,7 +4,9 @@
 #include <map>
 #include <set>
 
+#include "analysis/assembly.h"
 #include "analysis/saved.h"
+#include "analysis/view_strides.h"
 #include "ir/op_def.h"
 
 namespace tracestep {
@@ -28,6 +30,10 @@ class Planner {
   }
 
   BufferPlan run() {
+    for (const AssembledPart& part : assembled_parts(program_)) {
+      out_.assembled.emplace(part.value, part.place);
+      parts_[part.place.base].push_back(part.value);
+    }
     find_last_reads();
     for (const Update& u : program_.updates) force_in_place(u);
     for (ValueId id : program_.leaves) add_buffer(id, kNoNode);
@@ -46,7 +52,10 @@ class Planner {
     for (NodeId id = 0; id < end_; ++id) {
       const Node& node = program_.node(id);
       if (makes_views(program_, node)) continue;
-      for (ValueId input : node.inputs) last_read_[at(base(input))] = id;
+      for (ValueId input : node.inputs) {
+        last_read_[at(base(input))] = id;
+        for (ValueId leaf : leaves_of(program_, input)) last_read_[at(leaf)] = id;
+      }
     }
     for (const Output& o : program_.outputs) last_read_[at(base(o.value))] = end_;
     for (const Update& u : program_.updates) last_read_[at(base(u.value))] = end_;
@@ -96,6 +105,10 @@ class Planner {
 
   void place(NodeId id) {
     const Node& node = program_.node(id);
+    if (node.op->is_assembly()) {
+      out_.runs[at(id)] = false;
+      return;
+    }
     if (makes_views(program_, node)) {
       out_.runs[at(id)] = false;
       for (ValueId v : node.outputs) out_.buffer_of[at(v)] = out_.buffer_of[at(base(v))];
@@ -107,6 +120,10 @@ class Planner {
     for (ValueId output : node.outputs) {
       // A node without readers still runs, so its results need a buffer.
       if (last_read_[at(output)] == kNoNode && !dead) continue;
+      if (const auto part = out_.assembled.find(output); part != out_.assembled.end()) {
+        place_part(id, output, part->second.base);
+        continue;
+      }
       const int donated = donor(id, output, taken);
       if (donated >= 0) {
         out_.buffer_of[at(output)] = donated;
@@ -115,6 +132,50 @@ class Planner {
         add_buffer(output, id);
       }
     }
+  }
+
+  // A part lives in the buffer of its assembly, which exists from its first part on.
+  void place_part(NodeId id, ValueId output, ValueId assembly) {
+    int& buffer = out_.buffer_of[at(assembly)];
+    if (buffer < 0) buffer = donor_of_assembly(id, assembly);
+    if (buffer < 0) add_buffer(assembly, id);
+    out_.buffer_of[at(output)] = buffer;
+  }
+
+  // The buffer that the assembly takes over from inputs of `id`, or -1.
+  int donor_of_assembly(NodeId id, ValueId assembly) const {
+    ValueId owner = kNoValue;
+    std::ptrdiff_t donated = 0;
+    for (ValueId part : parts_.at(assembly)) {
+      const ValueId input = donated_in_place(id, part);
+      if (input == kNoValue || (owner != kNoValue && base(input) != owner)) return -1;
+      owner = base(input);
+      ++donated;
+    }
+    const auto reads_owner = [&](ValueId input) { return base(input) == owner; };
+    if (std::ranges::count_if(program_.node(id).inputs, reads_owner) != donated) return -1;
+    const int buffer = out_.buffer_of[at(owner)];
+    const bool fits = program_.type(owner).bytes() == program_.type(assembly).bytes() &&
+                      last_read_[at(owner)] == id &&
+                      program_.value(owner).leaf == LeafKind::kNone && !in_leaf(buffer);
+    return fits ? buffer : -1;
+  }
+
+  // The input of `id` that `part` may be written over, where it lies; kNoValue: there is none.
+  ValueId donated_in_place(NodeId id, ValueId part) const {
+    const Value& result = program_.value(part);
+    if (result.producer != id) return kNoValue;
+    const Node& node = program_.node(id);
+    const Layout& place = out_.assembled.at(part);
+    for (const Donation& d : donations_of(node)) {
+      if (d.output != result.output_index || at(d.input) >= node.inputs.size()) continue;
+      const Value& input = program_.value(node.inputs[at(d.input)]);
+      if (input.type == result.type && input.layout.offset == place.offset &&
+          input.layout.strides == place.strides) {
+        return node.inputs[at(d.input)];
+      }
+    }
+    return kNoValue;
   }
 
   // The buffer that `output` takes over, or -1.
@@ -196,14 +257,27 @@ class Planner {
 
   const Program& program_;
   NodeId end_;
-  std::vector<NodeId> last_read_;  // by base value
-  std::vector<ValueId> forced_;    // by value: whose buffer it must have
-  std::set<ValueId> saved_;        // by base value
+  std::vector<NodeId> last_read_;                  // by base value
+  std::vector<ValueId> forced_;                    // by value: whose buffer it must have
+  std::set<ValueId> saved_;                        // by base value
+  std::map<ValueId, std::vector<ValueId>> parts_;  // by assembly
   std::map<int, std::vector<ValueId>> members_;
   BufferPlan out_;
 };
 
 }  // namespace
+
+std::optional<Layout> BufferPlan::layout_of(const Program& program, ValueId id) const {
+  const Value& v = program.value(id);
+  const auto part = assembled.find(v.layout.base);
+  if (part == assembled.end()) return v.layout;
+  if (id == v.layout.base) return part->second;
+  const Value& whole = program.value(v.layout.base);
+  const auto strides = carry_strides({whole.type.shape, whole.layout.strides}, part->second.strides,
+                                     {v.type.shape, v.layout.strides});
+  if (!strides || v.layout.offset != 0) return std::nullopt;
+  return Layout{part->second.base, part->second.offset, *strides};
+}
 
 BufferPlan plan_buffers(const Program& program) {
   return Planner(program).run();

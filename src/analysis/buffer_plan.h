@@ -1,9 +1,12 @@
 // BufferPlan: which buffer every value lives in, and which nodes the buffer lives between. Views
-// share the buffer of their base; a donated input passes its buffer to an output. Executors
-// allocate and free by this plan, and predictions count its bytes.
+// share the buffer of their base; a donated input passes its buffer to an output; the parts of an
+// assembly live in its buffer. Executors allocate and free by this plan, and predictions count its
+// bytes.
 #pragma once
 
 #include <cstdint>
+#include <map>
+#include <optional>
 #include <vector>
 
 #include "base/category.h"
@@ -24,17 +27,22 @@ struct BufferPlan {
   std::vector<int> buffer_of;                  // by value; -1: never read, not allocated
   std::vector<std::vector<int>> allocated_at;  // by node: buffers it needs, in order
   std::vector<std::vector<int>> freed_after;   // by node: buffers without later readers
-  std::vector<bool> runs;                      // by node: false for views
+  std::vector<bool> runs;                      // by node: false for views and assemblies
+  std::map<ValueId, Layout> assembled;         // results that are parts of an assembly: where
 
   const Buffer* buffer(ValueId id) const {
     const int b = buffer_of[static_cast<std::size_t>(id)];
     return b < 0 ? nullptr : &buffers[static_cast<std::size_t>(b)];
   }
+  // Where the value's elements lie in its buffer. That is what the program says, except in parts of
+  // an assembly. nullopt: a view that has no strides there.
+  std::optional<Layout> layout_of(const Program& program, ValueId id) const;
 };
 
 // O(nodes + values). Donation: an output takes an input's buffer when the op allows it, the input
 // covers the whole buffer and has no later reader; an input that is a leaf is donated only if the
-// result becomes the leaf's new value.
+// result becomes the leaf's new value. An assembly takes over a buffer if one node writes all parts
+// and may write each of them over an input that lies at the same place.
 BufferPlan plan_buffers(const Program& program);
 
 // Updates whose new value does not end up in the leaf's own buffer: they need an `assign`.

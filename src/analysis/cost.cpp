@@ -37,7 +37,7 @@ Cost& Cost::operator+=(const Cost& other) {
 
 Cost cost_of(const Program& program, const Node& node) {
   Cost out;
-  if (makes_views(program, node)) return out;
+  if (!launches(program, node)) return out;
   const Types types(program, node);
   const OpCall call{*node.op, node.attrs, types.inputs, types.outputs};
   if (node.op->flops) out.flops = node.op->flops(call);
@@ -76,7 +76,7 @@ std::int64_t workspace_bytes(const Program& program, const Node& node, const Dev
 
 std::int64_t launch_count(const Program& program) {
   std::int64_t n = 0;
-  for (const Node& node : program.nodes) n += makes_views(program, node) ? 0 : 1;
+  for (const Node& node : program.nodes) n += launches(program, node) ? 1 : 0;
   return n;
 }
 

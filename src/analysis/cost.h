@@ -28,7 +28,7 @@ std::int64_t gemm_flops(const Program& program);
 // Scratch bytes of the node on such a device (planning/needs.h).
 std::int64_t workspace_bytes(const Program& program, const Node& node, const DeviceTraits& traits);
 
-// Nodes that launch a kernel: all but views.
+// Nodes that launch a kernel: all but views and assemblies.
 std::int64_t launch_count(const Program& program);
 
 }  // namespace tracestep

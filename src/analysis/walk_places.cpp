@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "analysis/view_strides.h"
 #include "ir/op_def.h"
 
 namespace tracestep {
@@ -12,34 +13,6 @@ std::size_t at(std::int32_t id) {
 }
 
 // --- views --------------------------------------------------------------------------------------
-// The dimensions of a view over a common run of elements; `steps`: distance between neighbours.
-struct Dimensions {
-  const Shape& sizes;
-  const Strides& steps;
-};
-
-// Derives the places of `to` from those of `from`, two views of one run of elements. nullopt: a
-// dimension of `to` is not in `from`, or it has no single step in the walk.
-std::optional<Strides> carry(const Dimensions& from, const Strides& places, const Dimensions& to) {
-  Strides out = Dims::filled(to.sizes.rank(), 0);
-  for (int k = 0; k < to.sizes.rank(); ++k) {
-    const std::int64_t step = to.steps[k];
-    if (to.sizes[k] == 1) continue;
-    for (int i = 0; i < from.sizes.rank(); ++i) {
-      const std::int64_t other = from.steps[i];
-      if (from.sizes[i] == 1 || other == 0 || other > step) continue;
-      if (step < other * from.sizes[i] && step % other == 0) out[k] = places[i] * (step / other);
-    }
-    if (step == 0 || out[k] == 0) return std::nullopt;
-    for (int i = 0; i < from.sizes.rank(); ++i) {
-      const std::int64_t other = from.steps[i];
-      if (from.sizes[i] == 1 || other < step || other >= step * to.sizes[k]) continue;
-      if (other % step != 0 || places[i] != out[k] * (other / step)) return std::nullopt;
-    }
-  }
-  return out;
-}
-
 // Strides of the view over its operand's elements; nullopt: the view skips some of them.
 std::optional<Strides> steps_of_view(const Program& body, const Node& node) {
   const Type& from = body.type(node.inputs[0]);
@@ -131,12 +104,12 @@ class Placer {
     const Shape &x_shape = body_.type(x).shape, &y_shape = body_.type(y).shape;
     const Strides dense = contiguous_strides(x_shape);
     if (placed(y)) {
-      const auto place = carry({y_shape, *steps}, out_.place(y), {x_shape, dense});
+      const auto place = carry_strides({y_shape, *steps}, out_.place(y), {x_shape, dense});
       return place && put(x, *place);
     }
     if (!placed(x)) return true;
     // The place of a broadcast operand follows from its readers only.
-    const auto place = carry({x_shape, dense}, out_.place(x), {y_shape, *steps});
+    const auto place = carry_strides({x_shape, dense}, out_.place(x), {y_shape, *steps});
     return !place || put(y, *place);
   }
 

@@ -39,8 +39,10 @@ class Preparation {
     out.node = id;
     out.workspace_bytes = workspace_bytes(program_, node, device_.traits());
     KernelSpec spec{.op = node.op, .attrs = node.attrs, .workspace_bytes = out.workspace_bytes};
-    for (ValueId v : node.inputs) add(v, out.inputs, spec.inputs);
-    for (ValueId v : node.outputs) add(v, out.outputs, spec.outputs);
+    for (ValueId v : node.inputs) add(v, program_.value(v).layout, out.inputs, spec.inputs);
+    for (ValueId v : node.outputs) {
+      add(v, *buffer_plan_.layout_of(program_, v), out.outputs, spec.outputs);
+    }
     out.call.inputs.resize(out.inputs.size());
     out.call.outputs.resize(out.outputs.size());
     out.call.kernel = device_.prepare(std::move(spec));
@@ -48,12 +50,21 @@ class Preparation {
   }
 
  private:
-  void add(ValueId id, std::vector<Slot>& slots, std::vector<OperandSpec>& specs) const {
+  void add(ValueId id, const Layout& layout, std::vector<Slot>& slots,
+           std::vector<OperandSpec>& specs) const {
     const Value& v = program_.value(id);
-    const std::int64_t offset = v.layout.offset * static_cast<std::int64_t>(size_of(v.type.dtype));
+    const std::int64_t offset = layout.offset * static_cast<std::int64_t>(size_of(v.type.dtype));
     slots.push_back({buffer_plan_.buffer_of[static_cast<std::size_t>(id)], offset});
-    specs.push_back(
-        {v.type.dtype, v.type.shape, v.layout.strides, alignment_at(alignment_, offset)});
+    specs.push_back({v.type.dtype, v.type.shape, layout.strides,
+                     alignment_at(alignment_, offset + offset_in_block(id))});
+  }
+
+  // Bytes in front of the value's buffer in the allocation that it is a part of.
+  std::int64_t offset_in_block(ValueId id) const {
+    const Buffer* buffer = buffer_plan_.buffer(id);
+    if (buffer == nullptr) return 0;
+    const Value& owner = program_.value(buffer->owner);
+    return owner.part.offset * static_cast<std::int64_t>(size_of(owner.type.dtype));
   }
 
   const Program& program_;

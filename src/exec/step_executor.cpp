@@ -161,18 +161,23 @@ HostTensor StepExecutor::output(std::string_view name) const {
   return *std::move(out);
 }
 
-// Views are copied out with their whole base and gathered on the host.
+// The stretch of memory that holds the elements is copied out and gathered on the host.
 std::optional<HostTensor> StepExecutor::value(ValueId id) const {
   const Value& v = program_.value(id);
-  const std::int64_t base_bytes = program_.type(v.layout.base).bytes();
+  const std::optional<Layout> layout = buffer_plan_.layout_of(program_, id);
+  if (!layout) return std::nullopt;
+  const auto size = static_cast<std::int64_t>(size_of(v.type.dtype));
+  const std::int64_t extent = extent_of(v.type.shape, layout->strides);
   const int buffer = buffer_plan_.buffer_of[at(id)];
-  if ((buffer < 0 || !is_alive(buffer)) && base_bytes > 0) return std::nullopt;
-  std::vector<std::byte> bytes(static_cast<std::size_t>(base_bytes));
+  if ((buffer < 0 || !is_alive(buffer)) && extent > 0) return std::nullopt;
+  std::vector<std::byte> bytes(static_cast<std::size_t>(extent * size));
   device_.synchronize();
-  if (!bytes.empty()) device_.copy_out(bytes.data(), addresses_[at(buffer)], base_bytes);
+  if (!bytes.empty()) {
+    const auto* first = static_cast<const std::byte*>(addresses_[at(buffer)]);
+    device_.copy_out(bytes.data(), first + layout->offset * size, extent * size);
+  }
   HostTensor out = HostTensor::zeros(v.type.dtype, v.type.shape);
-  const std::int64_t offset = v.layout.offset * static_cast<std::int64_t>(size_of(v.type.dtype));
-  gather({bytes.data() + offset, v.type.dtype, v.type.shape, v.layout.strides}, out.bytes.data());
+  gather({bytes.data(), v.type.dtype, v.type.shape, layout->strides}, out.bytes.data());
   return out;
 }
 

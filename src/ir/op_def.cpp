@@ -113,6 +113,10 @@ bool makes_views(const Program& program, const Node& node) {
   return node.op->is_view() && is_view(program, node.outputs[0]);
 }
 
+bool launches(const Program& program, const Node& node) {
+  return !makes_views(program, node) && !node.op->is_assembly();
+}
+
 std::vector<Donation> donations_of(const Node& node) {
   return node.op->donates_in_groups ? node.op->donates_in_groups(node.attrs, node.inputs.size())
                                     : node.op->donates;

@@ -132,6 +132,15 @@ struct JoinRule {
       build;
 };
 
+// A product of matrices: which axes of operand 0 and operand 1 become the rows and the columns of
+// the result, its last two axes, and which are summed over.
+struct ProductAxes {
+  int rows = 0, columns = 0;
+  int summed[2] = {};  // of operand 0, of operand 1
+
+  int kept(int input) const { return input == 0 ? rows : columns; }
+};
+
 struct OpDef {
   std::string name = {};
   std::string doc = {};                   // one line
@@ -150,6 +159,12 @@ struct OpDef {
   std::function<std::optional<Layout>(const OpCall&, const Layout& input)> view = {};
   // Whether the kernels take an input with these strides; `materialize` copies it otherwise.
   std::function<bool(int input, const Type&, const Strides&)> accepts = {};
+  // Whether the kernels write a result with these strides; empty: results are dense. It decides
+  // whether the result can be a part of an assembly.
+  std::function<bool(int output, const Type&, const Strides&)> writes = {};
+  // Set for an assembly: where operand `input` lies in the dense result. It launches nothing, since
+  // the nodes that make the operands write them there.
+  std::function<Layout(const OpCall&, int input)> part = {};
   // Gradients of the inputs ("no value" where none flows); empty: not differentiable.
   std::function<std::vector<Val>(const OpExpansion&)> gradient = {};
   // The same results from simpler ops; empty: the op is primitive.
@@ -163,6 +178,10 @@ struct OpDef {
   std::function<std::int64_t(const OpCall&)> flops = {};
   // Bytes read; empty: every distinct input element is read once.
   std::function<std::int64_t(const OpCall&)> bytes_read = {};
+
+  // What `merge` needs to know about sums of products, to make one product of them.
+  std::function<ProductAxes(const OpCall&)> product = {};
+  bool is_sum = false;  // the result is the sum of the operands
 
   // How `join` merges many calls into one launch; none: calls of this op are never merged.
   std::optional<JoinRule> join = {};
@@ -185,6 +204,9 @@ struct OpDef {
   bool stays_whole = false;
 
   bool is_view() const { return static_cast<bool>(view); }
+  bool is_assembly() const { return static_cast<bool>(part); }
+  // Whether a device needs a kernel to run calls of the op.
+  bool has_launches() const { return !is_view() && !is_assembly(); }
   bool is_variadic() const { return !inputs.empty() && inputs.back().ends_with("..."); }
   const AttrDef* find_attr(std::string_view attr) const;
   const OpForm* find_form(std::string_view form) const;
@@ -192,6 +214,8 @@ struct OpDef {
 
 // True when all results of the node are views: it launches nothing and owns no bytes.
 bool makes_views(const Program& program, const Node& node);
+// True when the node launches a kernel: its results are neither views nor assembled.
+bool launches(const Program& program, const Node& node);
 
 // The outputs of the node that may take an input's storage, each with that input.
 std::vector<Donation> donations_of(const Node& node);

@@ -23,6 +23,8 @@ class Rewriter {
   Builder& builder() { return builder_; }
   // The new value that stands for `old`.
   Val map(ValueId old) const;
+  // Whether a new value stands for `old` yet.
+  bool has(ValueId old) const { return static_cast<bool>(map_[static_cast<std::size_t>(old)]); }
   std::vector<Val> inputs(const Node& node) const;
   // Copies `node` with its origins; its results stand for the old ones.
   std::vector<Val> copy(const Node& node);

@@ -82,6 +82,7 @@ void register_swiglu() {
                      return std::vector{type, type};
                    },
                .accepts = rules::any_strides,
+               .writes = rules::any_strides,
                .decompose =
                    [](Expansion e) {
                      const Val dy = e.inputs[0], gate = e.inputs[1], up = e.inputs[2];

@@ -16,6 +16,7 @@ struct Elementwise {
   std::string doc;
   std::int64_t flops;
   Gradient gradient;
+  bool is_sum = false;
 };
 
 void register_unary(const Elementwise& e) {
@@ -42,6 +43,7 @@ void register_binary(const Elementwise& e, TypeRule infer = rules::same_type) {
                .accepts = rules::any_strides,
                .gradient = e.gradient,
                .flops = rules::per_result(e.flops),
+               .is_sum = e.is_sum,
                .donates = {{0, 0}, {0, 1}},
                .cheap_to_recompute = true});
 }
@@ -105,9 +107,11 @@ void register_unaries() {
 }
 
 void register_binaries() {
-  register_binary({"add", "a + b", 1, [](Expansion e) {
+  register_binary({"add", "a + b", 1,
+                   [](Expansion e) {
                      return std::vector{e.output_grads[0], e.output_grads[0]};
-                   }});
+                   },
+                   true});
   register_binary({"sub", "a - b", 1, [](Expansion e) {
                      return std::vector{e.output_grads[0],
                                         e.wanted[1] ? unary("neg", e.output_grads[0]) : Val{}};

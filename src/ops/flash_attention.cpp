@@ -161,6 +161,7 @@ void register_gradient() {
                .precision_class = PrecisionClass::kLow,
                .infer = gradient_type,
                .accepts = rows_and_statistics,
+               .writes = rules::unit_inner_stride,
                .decompose = gradient_decomposed,
                .flops =
                    [](const OpCall& c) {

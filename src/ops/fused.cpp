@@ -51,6 +51,7 @@ void register_fused() {
                .precision_class = PrecisionClass::kKeep,
                .infer = body_types,
                .accepts = rules::any_strides,
+               .writes = rules::any_strides,
                .decompose =
                    [](const OpExpansion& e) {
                      return inline_program(e.builder, e.attrs.region("body"), e.inputs);

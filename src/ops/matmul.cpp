@@ -75,6 +75,14 @@ std::vector<Val> product_gradient(const OpExpansion& e) {
   return out;
 }
 
+ProductAxes product_axes(const OpCall& c) {
+  const bool ta = c.attrs.flag("transpose_a"), tb = c.attrs.flag("transpose_b");
+  const int last = c.inputs[0].shape.rank() - 1;
+  return {.rows = ta ? last : last - 1,
+          .columns = tb ? last - 1 : last,
+          .summed = {ta ? last - 1 : last, tb ? last : last - 1}};
+}
+
 }  // namespace
 
 void register_matmul() {
@@ -89,7 +97,8 @@ void register_matmul() {
                .infer = product_type,
                .accepts = gemm_operand,
                .gradient = product_gradient,
-               .flops = [](const OpCall& c) { return 2 * c.outputs[0].count() * sides(c).k_a; }});
+               .flops = [](const OpCall& c) { return 2 * c.outputs[0].count() * sides(c).k_a; },
+               .product = product_axes});
 }
 
 }  // namespace tracestep::ops

@@ -223,8 +223,10 @@ void register_copies() {
                .outputs = {"y"},
                .kernel_class = KernelClass::kCopy,
                .precision_class = PrecisionClass::kKeep,
+               .fusion = Fusion::kElementwise,
                .infer = rules::same_type,
                .accepts = rules::any_strides,
+               .writes = rules::any_strides,
                .gradient = [](Expansion e) { return std::vector{e.output_grads[0]}; },
                .cheap_to_recompute = true});
 
@@ -274,41 +276,32 @@ void register_copies() {
 }
 
 void register_concat() {
-  register_op({.name = "concat",
-               .doc = "Operands one after another along `axis`.",
-               .inputs = {"xs..."},
-               .outputs = {"y"},
-               .attrs = {{"axis", AttrKind::kInt, std::nullopt, "joined axis"}},
-               .kernel_class = KernelClass::kCopy,
-               .precision_class = PrecisionClass::kKeep,
-               .infer =
-                   [](const OpCall& c) {
-                     Type out = c.inputs[0];
-                     const int axis =
-                         rules::normalized_axis(c, c.attrs.integer("axis"), out.shape.rank());
-                     for (int i = 1; i < static_cast<int>(c.inputs.size()); ++i) {
-                       Shape expected = out.shape;
-                       const Shape& shape = c.inputs[static_cast<std::size_t>(i)].shape;
-                       if (shape.rank() == expected.rank()) expected[axis] = shape[axis];
-                       rules::require_shape(c, i, expected);
-                       rules::require_same_dtype(c, 0, i);
-                       out.shape[axis] += shape[axis];
-                     }
-                     return std::vector{out};
-                   },
-               .accepts = rules::any_strides,
-               .gradient =
-                   [](Expansion e) {
-                     const int rank = e.inputs[0].shape().rank();
-                     const auto axis = static_cast<int>((e.attrs.integer("axis") + rank) % rank);
-                     std::vector<Val> out;
-                     std::int64_t at = 0;
-                     for (const Val& x : e.inputs) {
-                       out.push_back(slice(e.output_grads[0], axis, at, at + x.shape()[axis]));
-                       at += x.shape()[axis];
-                     }
-                     return out;
-                   }});
+  register_op(
+      {.name = "concat",
+       .doc = "Operands one after another along `axis`.",
+       .inputs = {"xs..."},
+       .outputs = {"y"},
+       .attrs = {{"axis", AttrKind::kInt, std::nullopt, "joined axis"}},
+       .kernel_class = KernelClass::kCopy,
+       .precision_class = PrecisionClass::kKeep,
+       .infer =
+           [](const OpCall& c) {
+             return rules::concatenated(
+                 c, rules::normalized_axis(c, c.attrs.integer("axis"), c.inputs[0].shape.rank()));
+           },
+       .accepts = rules::any_strides,
+       .gradient =
+           [](Expansion e) {
+             const int rank = e.inputs[0].shape().rank();
+             const auto axis = static_cast<int>((e.attrs.integer("axis") + rank) % rank);
+             std::vector<Val> out;
+             std::int64_t at = 0;
+             for (const Val& x : e.inputs) {
+               out.push_back(slice(e.output_grads[0], axis, at, at + x.shape()[axis]));
+               at += x.shape()[axis];
+             }
+             return out;
+           }});
 
   register_op({.name = "write_slice",
                .doc = "`base` with `piece` written from `position` on along `axis` (KV cache).",

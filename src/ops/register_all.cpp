@@ -11,6 +11,7 @@ void register_all() {
     register_generators();
     register_elementwise();
     register_movement();
+    register_assembly();
     register_reductions();
     register_matmul();
     register_gathers();

@@ -6,6 +6,7 @@ namespace tracestep::ops {
 void register_generators();
 void register_elementwise();
 void register_movement();
+void register_assembly();
 void register_reductions();
 void register_matmul();
 void register_gathers();

@@ -88,6 +88,19 @@ std::vector<Type> same_floating(const OpCall& call) {
   return same_type(call);
 }
 
+std::vector<Type> concatenated(const OpCall& call, int axis) {
+  Type out = type(call, 0);
+  for (int i = 1; i < static_cast<int>(call.inputs.size()); ++i) {
+    Shape expected = out.shape;
+    const Shape& shape = type(call, i).shape;
+    if (shape.rank() == expected.rank()) expected[axis] = shape[axis];
+    require_shape(call, i, expected);
+    require_same_dtype(call, 0, i);
+    out.shape[axis] += shape[axis];
+  }
+  return {out};
+}
+
 bool any_strides(int, const Type&, const Strides&) {
   return true;
 }

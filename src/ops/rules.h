@@ -27,6 +27,10 @@ std::vector<Type> same_floating(const OpCall& call);
 // Operands of one type, of any dtype.
 std::vector<Type> same_type(const OpCall& call);
 
+// Operands of one dtype that differ in the size of `axis` at most; the result has all their
+// entries.
+std::vector<Type> concatenated(const OpCall& call, int axis);
+
 // --- layouts -----------------------------------------------------------------------------------
 bool any_strides(int input, const Type& type, const Strides& strides);
 bool contiguous(int input, const Type& type, const Strides& strides);

@@ -1,7 +1,9 @@
 #include "passes/materialize.h"
 
+#include <algorithm>
 #include <map>
 
+#include "analysis/assembly.h"
 #include "analysis/buffer_plan.h"
 #include "ir/rewrite.h"
 
@@ -57,6 +59,25 @@ Program insert_copies(const Program& program) {
   return r.finish();
 }
 
+// Copies the operands of assemblies that are not written in place; the copies are.
+Program copy_into_assemblies(const Program& program) {
+  const auto assembles = [](const Node& node) { return node.op->is_assembly(); };
+  if (std::ranges::none_of(program.nodes, assembles)) return program;
+  const Readers readers(program);
+  Rewriter r(program, "materialize");
+  for (const Node& node : program.nodes) {
+    std::vector<Val> inputs = r.inputs(node);
+    for (std::size_t i = 0; i < inputs.size() && assembles(node); ++i) {
+      if (part_of_assembly(program, readers, node, static_cast<int>(i))) continue;
+      const auto guard = r.from(node);
+      inputs[i] = r.builder().call1("copy", {inputs[i]});
+    }
+    const auto guard = r.builder().like(node);
+    r.replace(node, r.builder().call(*node.op, inputs, node.attrs));
+  }
+  return r.finish();
+}
+
 Program assign_updates(Program program) {
   const std::vector<Update> late = updates_out_of_place(program, plan_buffers(program));
   if (late.empty()) return program;
@@ -79,7 +100,7 @@ Program assign_updates(Program program) {
 }  // namespace
 
 Program materialize(const Program& program) {
-  return assign_updates(insert_copies(program));
+  return assign_updates(copy_into_assemblies(insert_copies(program)));
 }
 
 }  // namespace tracestep

@@ -17,10 +17,11 @@ namespace tracestep {
 struct KernelCall {
   const OpDef& op;
   const Attrs& attrs;
-  std::span<const TensorRef> inputs;   // layouts the op record accepts
-  std::span<const TensorRef> outputs;  // contiguous; may share storage with a donated input
-  std::span<std::byte> workspace;      // as many bytes as workspace_bytes() says, uninitialised
-  void* stream = nullptr;              // Device::stream() of the device that runs it
+  std::span<const TensorRef> inputs;  // layouts the op record accepts
+  // Contiguous, or with strides that the op record writes; may share storage with a donated input.
+  std::span<const TensorRef> outputs;
+  std::span<std::byte> workspace;  // as many bytes as workspace_bytes() says, uninitialised
+  void* stream = nullptr;          // Device::stream() of the device that runs it
 };
 
 // Checks return codes only: types and layouts were checked when the program was built. Throws

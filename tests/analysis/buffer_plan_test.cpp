@@ -158,5 +158,56 @@ TEST_F(BufferPlanTest, AnAllReduceAndAFusedNodeWrittenByHandArePlanned) {
   EXPECT_EQ(total_cost(program).flops, 16);
 }
 
+// --- assemblies ---------------------------------------------------------------------------------
+TEST_F(BufferPlanTest, PartsOfAnAssemblyLiveInItsBufferFromTheFirstOnAndNothingIsLaunchedForIt) {
+  const Program program = parse_program(R"(program "p" {
+    input %a : f32[2,2,3]
+    input %b : f32[4,3]
+    %0 : f32[2,2,3] = copy(%a)
+    %1 : f32[4,3] = copy(%b)
+    %2 : f32[4,3] = reshape(%0) {shape=[4,3]}
+    %3 : f32[4,6] = assemble(%1, %2) {axis=1}
+    %4 : f32[4,6] = exp(%3)
+    output "y" = %4
+  })");
+  const BufferPlan plan = plan_buffers(program);
+  const ValueId whole = program.nodes[3].outputs[0];
+  EXPECT_EQ(launch_count(program), 3);
+  EXPECT_FALSE(plan.runs[3]);
+  EXPECT_EQ(plan.buffer_of[2], plan.buffer_of[static_cast<std::size_t>(whole)]);
+  EXPECT_EQ(plan.buffer_of[3], plan.buffer_of[static_cast<std::size_t>(whole)]);
+  const Buffer& buffer = *plan.buffer(whole);
+  EXPECT_EQ(buffer.bytes, 4 * 6 * 4);
+  EXPECT_EQ(buffer.first, 0) << "needed by the node that writes the first part";
+  EXPECT_TRUE(plan.allocated_at[1].empty());
+  EXPECT_EQ(*plan.layout_of(program, program.nodes[0].outputs[0]), (Layout{whole, 3, {12, 6, 1}}));
+  EXPECT_EQ(*plan.layout_of(program, program.nodes[1].outputs[0]), (Layout{whole, 0, {6, 1}}));
+  EXPECT_EQ(*plan.layout_of(program, program.nodes[2].outputs[0]), (Layout{whole, 3, {6, 1}}));
+}
+
+TEST_F(BufferPlanTest, AnAssemblyTakesOverABufferWhosePartsItsOwnAreWrittenOver) {
+  const auto donated = [](const char* gate, const char* up) {
+    const Program program = parse_program(fmt::format(R"(program "p" {{
+      input %x : f32[4,10]
+      input %dy : f32[4,5]
+      %0 : f32[4,10] = exp(%x)
+      %1 : f32[4,5] = slice(%0) {{axis=1, start=0, stop=5}}
+      %2 : f32[4,5] = slice(%0) {{axis=1, start=5, stop=10}}
+      %3, %4 : f32[4,5], f32[4,5] = swiglu_grad(%dy, {}, {})
+      %5 : f32[4,10] = assemble(%3, %4) {{axis=1}}
+      %6 : f32[4] = sum(%5) {{axes=[1]}}
+      output "y" = %6
+    }})",
+                                                      gate, up));
+    const BufferPlan plan = plan_buffers(program);
+    const auto at = [&](std::size_t node) {
+      return plan.buffer_of[static_cast<std::size_t>(program.nodes[node].outputs[0])];
+    };
+    return at(4) == at(0);
+  };
+  EXPECT_TRUE(donated("%1", "%2"));
+  EXPECT_FALSE(donated("%2", "%1")) << "gate lies where the gradient of up goes";
+}
+
 }  // namespace
 }  // namespace tracestep

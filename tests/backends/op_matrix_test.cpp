@@ -8,6 +8,7 @@
 #include "backends/op_bounds.h"
 #include "backends/op_matrix.h"
 #include "backends/reference/reference_device.h"
+#include "ir/rewrite.h"
 #include "ops/functions.h"
 #include "passes/decompose.h"
 #include "support/host_values.h"
@@ -57,12 +58,16 @@ bool any(const OpTest&) {
 bool donates(const OpTest& test) {
   return !find_op(test.op).donates.empty();
 }
+bool writes_parts(const OpTest& test) {
+  return static_cast<bool>(find_op(test.op).writes);
+}
 bool has_several_results(const OpTest& test) {
   return find_op(test.op).outputs.size() > 1;
 }
 
 class OpMatrixTest : public ::testing::TestWithParam<OpTest> {};
 class DonatingOpTest : public ::testing::TestWithParam<OpTest> {};
+class WritingOpTest : public ::testing::TestWithParam<OpTest> {};
 class ManyResultsTest : public ::testing::TestWithParam<OpTest> {};
 
 TEST_P(OpMatrixTest, EveryBackendAgreesWithTheReference) {
@@ -150,6 +155,55 @@ TEST_P(ManyResultsTest, AResultIsTheSameWhenNobodyReadsTheOthers) {
   }
 }
 
+// The results as parts of assemblies, between values that must stay as they are.
+Program build_assembled(const OpTest& test, const OpCase& c, DType dtype) {
+  const Program plain = build_program(test, c, {.dtype = dtype});
+  Rewriter r(plain, "test");
+  for (const Node& node : plain.nodes) r.copy(node);
+  for (const Output& o : plain.outputs) {
+    const Val y = r.map(o.value);
+    if (y.shape().empty() || y.type().count() == 0) continue;
+    const Val margin = ops::fill(r.builder(), 3.0, y.type());
+    const Val whole = r.builder().call1("assemble", {ops::copy(margin), y, ops::copy(margin)},
+                                        {{"axis", std::int64_t{y.shape().rank() - 1}}});
+    r.builder().output("whole " + o.name, whole);
+    const std::int64_t n = y.dim(-1);
+    r.replace(o.value, ops::slice(whole, y.shape().rank() - 1, n, 2 * n));
+  }
+  return r.finish();
+}
+
+TEST_P(WritingOpTest, ResultsAreTheSameAsPartsOfAnAssembly) {
+  const OpTest& test = GetParam();
+  std::vector<std::unique_ptr<Device>> devices;
+  for (const Backend& backend : backends_under_test())
+    devices.push_back(backend.make({.threads = 2, .guarded = true}));
+  devices.push_back(make_reference_device({.guarded = true}));
+  for (const auto& device : devices) {
+    if (!has_kernel(*device, test.op)) continue;
+    const bool is_oracle = !device->supports(DType::kF32);
+    for_each_case(test, [&](const OpCase& c, DType dtype) {
+      if (is_oracle && is_floating(dtype)) dtype = DType::kF64;
+      const Program plain = build_program(test, c, {.dtype = dtype});
+      const Program parts = build_assembled(test, c, dtype);
+      const Tensors leaves = leaf_values(plain, c);
+      const Tensors expected = run_program(*device, plain, leaves);
+      Tensors actual = run_program(*device, parts, leaves);
+      for (const auto& [name, tensor] : expected) {
+        EXPECT_TRUE(actual.at(name).bytes == tensor.bytes) << name << " has other bits";
+        const auto whole = actual.find("whole " + name);
+        if (whole == actual.end()) continue;
+        const std::vector<double> all = to_doubles(whole->second);
+        const double three = to_doubles(from_doubles(tensor.dtype, {}, std::vector{3.0}))[0];
+        const auto width = static_cast<std::size_t>(tensor.shape.back());
+        for (std::size_t i = 0; i < all.size(); ++i) {
+          if (i / width % 3 != 1) ASSERT_EQ(all[i], three) << name << " wrote beside its part";
+        }
+      }
+    });
+  }
+}
+
 TEST_P(OpMatrixTest, TheNumberOfThreadsDoesNotChangeABit) {
   const OpTest& test = GetParam();
   for (const Backend& backend : backends_under_test()) {
@@ -176,12 +230,14 @@ TEST_P(OpMatrixTest, TheNullDeviceRunsWhateverItStandsFor) {
 INSTANTIATE_TEST_SUITE_P(All, OpMatrixTest, ::testing::ValuesIn(records(any)), name_of_record);
 INSTANTIATE_TEST_SUITE_P(All, DonatingOpTest, ::testing::ValuesIn(records(donates)),
                          name_of_record);
+INSTANTIATE_TEST_SUITE_P(All, WritingOpTest, ::testing::ValuesIn(records(writes_parts)),
+                         name_of_record);
 INSTANTIATE_TEST_SUITE_P(All, ManyResultsTest, ::testing::ValuesIn(records(has_several_results)),
                          name_of_record);
 
 // --- nothing is forgotten ----------------------------------------------------------------------
 bool needs_record(const OpDef& op) {
-  return !op.is_view() && op.kernel_class != KernelClass::kFused &&
+  return op.has_launches() && op.kernel_class != KernelClass::kFused &&
          op.kernel_class != KernelClass::kCollective;
 }
 
@@ -206,7 +262,7 @@ TEST(OpMatrixSupportTest, EveryOpHasAKernelOnEveryBackendOrAReasonWhyNot) {
     devices.push_back(backend.make({.threads = 1, .guarded = true}));
   for (const auto& device : devices) {
     for (const OpDef* op : all_ops()) {
-      if (op->is_view()) continue;
+      if (!op->has_launches()) continue;
       // Where NVRTC is.
       if (op->kernel_class == KernelClass::kFused && device->name().starts_with("cuda")) continue;
       const auto listed = std::ranges::find_if(unsupported_ops(), [&](const Unsupported& u) {

@@ -149,5 +149,24 @@ TEST_F(VerifyTest, AnOperandWhoseStridesTheOpDoesNotAccept) {
   expect_complaint("node 1 softmax (b): operand 0 has strides [1,6] for shape [6,4]");
 }
 
+TEST_F(VerifyTest, ABlockOfLeavesThatDoNotFollowOneAnother) {
+  const std::string text = R"(program "p" {{
+  parameter %a : f32[2,3] in "ab" at 0 of 15
+  parameter %b : f32[3,3] in "ab" at {} of 15
+  %0 : f32[5,3] = block({}) @ . forward
+  %1 : f32[3,3] = exp(%b) @ . forward
+  {}
+  %2 : f32[5,3] = exp(%0) @ . forward
+  output "y" = %2
+}})";
+  program_ = parse_program(fmt::format(fmt::runtime(text), 6, "%a, %b", "output \"z\" = %1"));
+  EXPECT_EQ(complaint(), "none");
+  program_ = parse_program(fmt::format(fmt::runtime(text), 6, "%b, %a", ""));
+  expect_complaint("a does not follow in block ab");
+  // An update of one part is an update of the block.
+  program_ = parse_program(fmt::format(fmt::runtime(text), 6, "%a, %b", "update %b = %1"));
+  expect_complaint("reads the old value of b after its update");
+}
+
 }  // namespace
 }  // namespace tracestep

@@ -82,6 +82,40 @@ TEST_F(RewritesTest, SimplifyDropsIdentitiesAndDeadCode) {
 )");
 }
 
+TEST_F(RewritesTest, MaterializeCopiesWhatCannotBeWrittenIntoAnAssembly) {
+  const Program out = materialize(parse_program(R"(program "p" {
+    input %x : f32[4,3]
+    input %y : f32[2,6]
+    %0 : f32[4,3] = exp(%x)
+    %1 : f32[4,3] = copy(%x)
+    %2 : f32[4,3] = copy(%x)
+    %3 : f32[2,6] = copy(%y)
+    %4 : f32[4,3] = reshape(%3) {shape=[4,3]}
+    %5 : f32[4,15] = assemble(%0, %1, %2, %4, %x) {axis=1}
+    output "y" = %5
+    output "read elsewhere" = %2
+  })"));
+  verify(out, VerifyStage::kMaterialized);
+  // exp writes dense results, %2 is read elsewhere, [2,6] has no strides there, %x is a leaf.
+  EXPECT_EQ(text(out), R"(program "p" {
+  input %x : f32[4,3]
+  input %y : f32[2,6]
+  %0 : f32[4,3] = exp(%x)
+  %1 : f32[4,3] = copy(%x)
+  %2 : f32[4,3] = copy(%x)
+  %3 : f32[2,6] = copy(%y)
+  %4 : f32[4,3] = reshape(%3) {shape=[4,3]}
+  %5 : f32[4,3] = copy(%0)
+  %6 : f32[4,3] = copy(%2)
+  %7 : f32[4,3] = copy(%4)
+  %8 : f32[4,3] = copy(%x)
+  %9 : f32[4,15] = assemble(%5, %1, %6, %7, %8) {axis=1}
+  output "y" = %9
+  output "read elsewhere" = %2
+}
+)");
+}
+
 TEST_F(RewritesTest, MaterializeCopiesWhatAViewOrAKernelCannotTake) {
   const Program before = parse_program(R"(program "p" {
     parameter %x : f32[2,3]

@@ -53,7 +53,7 @@ Tensors run_once(ExecutorKind kind, Device& device, const Program& program, cons
 
 Program executable(const Program& program, const Device& device) {
   const auto lacks_kernel = [&](const OpDef& op) {
-    return !op.is_view() && !device.has_kernel(op);
+    return op.has_launches() && !device.has_kernel(op);
   };
   Program out = materialize(decompose(program, lacks_kernel));
   verify(out, VerifyStage::kMaterialized);

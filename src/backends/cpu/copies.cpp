@@ -66,8 +66,26 @@ void copy_to(const KernelCall& call, const TensorRef& x, const TensorRef& y) {
   });
 }
 
+// As copy_to, for a y of any strides.
+void copy_to_strided(const KernelCall& call, const TensorRef& x, const TensorRef& y) {
+  const Operand from(x), to(y);
+  for_plain_chunks(call, y.count(), [&](std::int64_t begin, std::int64_t n) {
+    std::int64_t at = begin;
+    for_runs(to, begin, n, [&](const std::byte* p, std::int64_t stride, std::int64_t count) {
+      auto* dst = y.as<std::byte>() + (p - to.data);
+      const std::int64_t together = stride == 1 ? count : 1;
+      for (std::int64_t i = 0; i < count; i += together) {
+        move_elements(from, at + i, together, dst + i * stride * to.element_bytes);
+      }
+      at += count;
+    });
+  });
+}
+
 void copy_kernel(const KernelCall& call) {
-  copy_to(call, call.inputs[0], call.outputs[0]);
+  const TensorRef &x = call.inputs[0], &y = call.outputs[0];
+  if (y.count() > 0 && !y.contiguous()) return copy_to_strided(call, x, y);
+  copy_to(call, x, y);
 }
 
 void assign_kernel(const KernelCall& call) {

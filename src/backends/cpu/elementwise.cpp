@@ -94,17 +94,17 @@ HWY_INLINE void swiglu_grad_tile(std::int64_t n, const float* dy, const float* g
 
 void swiglu_grad_kernel(const KernelCall& call) {
   const Operand dy(call.inputs[0]), gate(call.inputs[1]), up(call.inputs[2]);
-  const TensorRef &dgate = call.outputs[0], &dup = call.outputs[1];
+  const StridedResult dgate(call.outputs[0]), dup(call.outputs[1]);
   for_tiles(call, call.inputs[0].count(), [&](std::int64_t begin, std::int64_t n) {
     Tile dy_tile, gate_tile, up_tile, dgate_tile, dup_tile;
     const float* dyv = read(dy, begin, n, dy_tile);
     const float* gv = read(gate, begin, n, gate_tile);
     const float* uv = read(up, begin, n, up_tile);
-    float* a = dgate.data != nullptr ? destination(dgate, begin, dgate_tile) : nullptr;
-    float* b = dup.data != nullptr ? destination(dup, begin, dup_tile) : nullptr;
+    float* a = dgate ? dgate.destination(begin, dgate_tile) : nullptr;
+    float* b = dup ? dup.destination(begin, dup_tile) : nullptr;
     swiglu_grad_tile(n, dyv, gv, uv, a, b);
-    if (a != nullptr) finish(dgate, begin, n, dgate_tile);
-    if (b != nullptr) finish(dup, begin, n, dup_tile);
+    if (dgate) dgate.finish(begin, n, dgate_tile);
+    if (dup) dup.finish(begin, n, dup_tile);
   });
 }
 

@@ -53,6 +53,33 @@ HWY_NOINLINE inline void finish(const TensorRef& y, std::int64_t begin, std::int
   from_floats(buffer.data, n, y.dtype, y.as<std::byte>() + bytes);
 }
 
+// A result of any strides; the same two steps.
+class StridedResult {
+ public:
+  explicit StridedResult(const TensorRef& y) : y_(y), walk_(y) {}
+  explicit operator bool() const { return y_.data != nullptr; }
+
+  float* destination(std::int64_t begin, Tile& buffer) const {
+    return walk_.is_dense ? HWY_NAMESPACE::destination(y_, begin, buffer) : buffer.data;
+  }
+  void finish(std::int64_t begin, std::int64_t n, const Tile& buffer) const {
+    if (walk_.is_dense) return HWY_NAMESPACE::finish(y_, begin, n, buffer);
+    const float* src = buffer.data;
+    for_runs(walk_, begin, n, [&](const std::byte* p, std::int64_t stride, std::int64_t count) {
+      auto* dst = y_.as<std::byte>() + (p - walk_.data);
+      const std::int64_t together = stride == 1 ? count : 1;
+      for (std::int64_t i = 0; i < count; i += together) {
+        from_floats(src + i, together, y_.dtype, dst + i * stride * walk_.element_bytes);
+      }
+      src += count;
+    });
+  }
+
+ private:
+  const TensorRef& y_;
+  const Operand walk_;
+};
+
 // f(chunk, thread) for all chunks, on this call's threads.
 template <class F>
 void for_chunks(const KernelCall& call, std::int64_t chunks, const F& f) {

@@ -53,6 +53,39 @@ struct TwoResults {
   }
 };
 
+// Both results where they are no dense tensors, at the places that the walk says.
+template <class T>
+struct TwoStridedResults {
+  using Value = TwoGradients<T>;
+  static constexpr int kWidth = sizeof(T);
+  T *gate, *up;
+  Walk<2> walk;
+  bool fits_32_bits;
+
+  bool takes_packs(std::size_t n) const {
+    const auto pack = static_cast<std::int64_t>(n);
+    bool fits = is_aligned(gate, n * sizeof(T)) && is_aligned(up, n * sizeof(T)) && walk.rank > 0 &&
+                walk.sizes[0] % pack == 0;
+    for (int k = 0; k < 2; ++k) {
+      fits = fits && walk.strides[0][k] == 1;
+      for (int d = 1; d < walk.rank; ++d) fits = fits && walk.strides[d][k] % pack == 0;
+    }
+    return fits;
+  }
+  template <int N>
+  __device__ void put(std::int64_t i, const Pack<Value, N>& values) const {
+    std::int64_t at[2];
+    if (fits_32_bits) {
+      walk.offsets(static_cast<std::uint32_t>(i), at);
+    } else {
+      walk.offsets(static_cast<std::uint64_t>(i), at);
+    }
+    const TwoResults<T> results{gate == nullptr ? nullptr : gate + at[0],
+                                up == nullptr ? nullptr : up + at[1]};
+    results.template put<N>(0, values);
+  }
+};
+
 template <class T>
 struct SwigluGrad {
   __device__ TwoGradients<T> operator()(T dy, T gate, T up) const {
@@ -62,9 +95,16 @@ struct SwigluGrad {
 };
 
 void swiglu_grad(const KernelCall& call) {
+  const TensorRef &dgate = call.outputs[0], &dup = call.outputs[1];
+  const Walk<2> walk = make_walk<2>(dgate.shape, {dgate.strides, dup.strides});
   with_floating(call.inputs[0].dtype, [&]<class T>(T) {
-    const TwoResults<T> results{call.outputs[0].as<T>(), call.outputs[1].as<T>()};
-    map<T, T, T>(call, SwigluGrad<T>(), results, call.inputs);
+    if (walk.is_dense()) {
+      const TwoResults<T> results{dgate.as<T>(), dup.as<T>()};
+      map<T, T, T>(call, SwigluGrad<T>(), results, call.inputs);
+    } else {
+      const TwoStridedResults<T> results{dgate.as<T>(), dup.as<T>(), walk, walk.fits_32_bits()};
+      map<T, T, T>(call, SwigluGrad<T>(), results, call.inputs);
+    }
   });
 }
 

@@ -41,7 +41,7 @@ class NullDevice final : public Device {
   const DeviceTraits& traits() const override { return traits_; }
   Allocator& allocator() override { return *allocator_; }
   bool has_kernel(const OpDef& op) const override {
-    return has_kernel_ ? has_kernel_(op) : !op.is_view() && runs_whole(traits_.kind, op);
+    return has_kernel_ ? has_kernel_(op) : op.has_launches() && runs_whole(traits_.kind, op);
   }
   std::unique_ptr<PreparedKernel> prepare(KernelSpec) override {
     return std::make_unique<NoKernel>();

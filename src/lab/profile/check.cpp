@@ -78,7 +78,7 @@ class Check {
  private:
   static bool is_forward(const Node& node) { return node.origin().phase == Phase::kForward; }
 
-  bool must_run(const Node& node) const { return !makes_views(p_.program, node); }
+  bool must_run(const Node& node) const { return launches(p_.program, node); }
   bool ran_always(std::size_t node) const {
     return std::ranges::all_of(runs_, [&](const auto& counts) { return counts[node] > 0; });
   }

@@ -1,0 +1,20 @@
+// The readers of every value: nodes, views included, and the end of the program.
+#pragma once
+
+#include <vector>
+
+#include "ir/program.h"
+
+namespace tracestep {
+
+struct Readers {
+  std::vector<std::vector<NodeId>> nodes;  // by value; a node that reads it twice stands twice
+  std::vector<bool> at_end;                // by value: an output, or the new value of a leaf
+
+  explicit Readers(const Program& program);
+
+  // The node that alone reads the value, once; kNoNode: there are more readers, or none.
+  NodeId only(ValueId id) const;
+};
+
+}  // namespace tracestep

@@ -1,0 +1,22 @@
+// Strides of one view of a run of elements, from those of another view of the same elements.
+#pragma once
+
+#include <optional>
+
+#include "base/dims.h"
+
+namespace tracestep {
+
+// The dimensions of a view over a common run of elements; `steps`: distance between neighbours.
+struct ViewDimensions {
+  const Shape& sizes;
+  const Strides& steps;
+};
+
+// `strides`: where neighbours along the dimensions of `from` really lie. Returns the same for `to`,
+// 0 along dimensions of size 1. nullopt: a dimension of `to` is not in `from`, or it has no single
+// stride.
+std::optional<Strides> carry_strides(const ViewDimensions& from, const Strides& strides,
+                                     const ViewDimensions& to);
+
+}  // namespace tracestep
