@@ -227,7 +227,9 @@ void Writer::elementwise(const Node& node) {
   const DType to = p_.type(y).dtype;
   begin(node.outputs, array);
   const std::string result = element(y);
-  if (node.op->only_converts) {
+  if (node.op->name == "copy") {
+    line("{} = {};", result, element(node.inputs[0]));
+  } else if (node.op->only_converts) {
     const DType from = p_.type(node.inputs[0]).dtype;
     const std::string x = element(node.inputs[0]);
     const std::string value = to == DType::kBool     ? x + " != 0.0f"

@@ -21,14 +21,6 @@ std::size_t at(std::int32_t id) {
 
 }  // namespace
 
-Readers::Readers(const Program& p) : nodes(p.values.size()), at_end(p.values.size(), false) {
-  for (std::size_t i = 0; i < p.nodes.size(); ++i) {
-    for (ValueId id : p.nodes[i].inputs) nodes[at(id)].push_back(static_cast<NodeId>(i));
-  }
-  for (const Output& o : p.outputs) at_end[at(o.value)] = true;
-  for (const Update& u : p.updates) at_end[at(u.value)] = true;
-}
-
 Regions::Regions(const Program& program)
     : program_(program), readers_(program), region_of_(program.nodes.size(), -1) {
   find_successors();
@@ -84,11 +76,13 @@ void Regions::find_successors() {
   for (const Update& u : program_.updates) updated_at[u.leaf] = program_.value(u.value).producer;
   for (std::size_t i = 0; i < program_.nodes.size(); ++i) {
     for (ValueId id : program_.nodes[i].inputs) {
-      const auto found = updated_at.find(program_.value(id).layout.base);
       const auto self = static_cast<NodeId>(i);
-      if (found == updated_at.end() || found->second == kNoNode || found->second <= self) continue;
-      successors_[i].push_back(found->second);
-      before_[at(found->second)].push_back(self);
+      for (ValueId leaf : leaves_of(program_, id)) {
+        const auto found = updated_at.find(leaf);
+        if (found == updated_at.end() || found->second <= self) continue;
+        successors_[i].push_back(found->second);
+        before_[at(found->second)].push_back(self);
+      }
     }
   }
 }
@@ -154,11 +148,17 @@ bool Regions::leaves_and_returns(int a, int b) const {
   return false;
 }
 
-// Regions that read the same operand, as the rotations of q and k do.
+// Regions that read the same operand, or views of it, as the rotations of q and k do.
 void Regions::join_siblings() {
-  for (std::size_t v = 0; v < program_.values.size(); ++v) {
+  std::vector<std::vector<NodeId>> readers(program_.values.size());  // by base
+  for (std::size_t i = 0; i < program_.nodes.size(); ++i) {
+    for (ValueId id : program_.nodes[i].inputs) {
+      readers[at(program_.value(id).layout.base)].push_back(static_cast<NodeId>(i));
+    }
+  }
+  for (const std::vector<NodeId>& siblings : readers) {
     int last = -1;
-    for (NodeId reader : readers_.nodes[v]) {
+    for (NodeId reader : siblings) {
       const int region = region_of(reader);
       if (region < 0 || region == last) continue;
       if (last < 0 || !try_join(last, region)) last = region;

@@ -3,17 +3,10 @@
 
 #include <vector>
 
+#include "analysis/readers.h"
 #include "ir/program.h"
 
 namespace tracestep {
-
-// The readers of a value: nodes (views included) and the end of the program.
-struct Readers {
-  std::vector<std::vector<NodeId>> nodes;
-  std::vector<bool> at_end;
-
-  explicit Readers(const Program& p);
-};
 
 using Members = std::vector<NodeId>;  // computing nodes, in program order
 
@@ -29,8 +22,8 @@ class Regions {
   // Every node that may be fused is a region of its own.
   explicit Regions(const Program& program);
 
-  // Joins neighbours in the dataflow, then regions that read the same operand, while the result is
-  // one walk (analysis/fused_body.h) and no path between its nodes leaves it.
+  // Joins neighbours in the dataflow, then regions that read the same operand or views of it, while
+  // the result is one walk (analysis/fused_body.h) and no path between its nodes leaves it.
   void grow();
 
   const std::vector<Members>& all() const { return regions_; }

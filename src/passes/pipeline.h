@@ -40,7 +40,8 @@ struct PipelineOptions {
   AttentionForm attention = AttentionForm::kNaive;
   std::optional<DType> autocast = {};  // low dtype of mixed precision; none: off
   // Also the passes that save launches and traffic, compile_passes(): `shadow` and `join`, which
-  // change no value, and `fuse`, which adds up rows in another order.
+  // change no value, `merge`, which rounds sums of products once, and `fuse`, which adds up rows in
+  // another order.
   bool compile = false;
   Recomputation recompute = {};  // what is computed again in backward
   // Whose memory a budget of `recompute` is for: the device, and whether an arena holds the

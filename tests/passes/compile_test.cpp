@@ -22,7 +22,7 @@ PipelineOptions options_of(DType low, bool compile, double clip = 0.0) {
   options.mode = Mode::kStep;
   options.autocast = low;
   options.compile = compile;
-  options.disabled = {"fuse"};  // adds up rows in another order
+  options.disabled = {"merge", "fuse"};  // these add up in another order
   options.optimizer.clip = clip;
   options.optimizer.loss_scaling.enabled = low == DType::kF16;
   return options;

@@ -1,0 +1,277 @@
+// What `merge` makes of products with weights that lie side by side, as text and in numbers.
+#include "passes/merge.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "analysis/cost.h"
+#include "analysis/saved.h"
+#include "ir/parse.h"
+#include "ir/print.h"
+#include "ir/verify.h"
+#include "nn/transformer.h"
+#include "ops/functions.h"
+#include "passes/materialize.h"
+#include "passes/pipeline.h"
+#include "support/backends.h"
+#include "support/host_values.h"
+#include "support/run_program.h"
+
+namespace tracestep {
+namespace {
+
+using ::testing::HasSubstr;
+using testing::Tensors;
+
+class MergeTest : public ::testing::Test {
+ protected:
+  void SetUp() override { ops::register_all(); }
+
+  static std::string merged_text(const std::string& text) {
+    const Program out = merge(parse_program(text));
+    verify(out);
+    verify(materialize(out), VerifyStage::kMaterialized);
+    return print(out, {.origins = false});
+  }
+  static int count(const std::string& text, const std::string& what) {
+    int out = 0;
+    for (std::size_t i = text.find(what); i != text.npos; i = text.find(what, i + 1)) ++out;
+    return out;
+  }
+};
+
+TEST_F(MergeTest, ProductsOfOneValueWithAllPartsAreOneProduct) {
+  EXPECT_EQ(merged_text(R"(program "p" {
+    input %x : f32[4,6]
+    parameter %k : f32[3,6] in "qk" at 12 of 30
+    parameter %q : f32[2,6] in "qk" at 0 of 30
+    %0 : f32[4,3] = matmul(%x, %k) {transpose_b=true}
+    %1 : f32[4,3] = exp(%0)
+    %2 : f32[4,2] = matmul(%x, %q) {transpose_b=true}
+    output "k" = %1
+    output "q" = %2
+  })"),
+            R"(program "p" {
+  input %x : f32[4,6]
+  parameter %k : f32[3,6] in "qk" at 12 of 30
+  parameter %q : f32[2,6] in "qk" at 0 of 30
+  %0 : f32[5,6] = block(%q, %k)
+  %1 : f32[4,5] = matmul(%x, %0) {transpose_b=true}
+  %2 : f32[4,2] = slice(%1) {axis=1, start=0, stop=2}
+  %3 : f32[4,3] = slice(%1) {axis=1, start=2, stop=5}
+  %4 : f32[4,3] = exp(%3)
+  output "k" = %4
+  output "q" = %2
+}
+)");
+}
+
+// Backward of two such products: the gradient of x, and those of the weights, whose readers wait.
+constexpr const char* kBackward = R"(program "p" {
+  input %x : f32[4,6]
+  input %a : f32[4,2]
+  input %b : f32[4,3]
+  input %r : f32[4,6]
+  parameter %q : f32[2,6] in "qk" at 0 of 30
+  parameter %k : f32[3,6] in "qk" at 12 of 30
+  state %grad.k : f32[3,6] !gradient
+  %0 : f32[4,3] = exp(%b)
+  %1 : f32[4,6] = matmul(%0, %k)
+  %2 : f32[3,6] !gradient = matmul(%0, %x) {transpose_a=true}
+  %3 : f32[3,6] = add(%grad.k, %2)
+  %4 : f32[4,6] = add(%r, %1)
+  %5 : f32[4,2] = exp(%a)
+  %6 : f32[4,6] = matmul(%5, %q)
+  %7 : f32[2,6] !gradient = matmul(%5, %x) {transpose_a=true}
+  %8 : f32[4,6] = add(%4, %6)
+  update %grad.k = %3
+  output "dx" = %8
+  output "grad.q" = %7
+})";
+
+TEST_F(MergeTest, ASumOfProductsIsAProductOfAnAssemblyAndSoAreTheGradientsOfTheWeights) {
+  EXPECT_EQ(merged_text(kBackward), R"(program "p" {
+  input %x : f32[4,6]
+  input %a : f32[4,2]
+  input %b : f32[4,3]
+  input %r : f32[4,6]
+  parameter %q : f32[2,6] in "qk" at 0 of 30
+  parameter %k : f32[3,6] in "qk" at 12 of 30
+  state %grad.k : f32[3,6] !gradient
+  %0 : f32[4,3] = exp(%b)
+  %1 : f32[4,2] = exp(%a)
+  %2 : f32[4,5] = assemble(%1, %0) {axis=1}
+  %3 : f32[5,6] !gradient = matmul(%2, %x) {transpose_a=true}
+  %4 : f32[2,6] !gradient = slice(%3) {axis=0, start=0, stop=2}
+  %5 : f32[3,6] !gradient = slice(%3) {axis=0, start=2, stop=5}
+  %6 : f32[3,6] = add(%grad.k, %5)
+  %7 : f32[5,6] = block(%q, %k)
+  %8 : f32[4,6] = matmul(%2, %7)
+  %9 : f32[4,6] = add(%8, %r)
+  update %grad.k = %6
+  output "dx" = %9
+  output "grad.q" = %4
+}
+)");
+}
+
+TEST_F(MergeTest, CastsAndViewsOfTheTermsAreThoseOfTheSum) {
+  const std::string out = merged_text(R"(program "p" {
+    input %a : bf16[4,2]
+    input %b : bf16[4,3]
+    parameter %q : bf16[2,6] in "qk" at 0 of 30
+    parameter %k : bf16[3,6] in "qk" at 12 of 30
+    %0 : bf16[4,2] = exp(%a)
+    %1 : bf16[4,6] = matmul(%0, %q)
+    %2 : bf16[2,2,6] = reshape(%1) {shape=[2,2,6]}
+    %3 : f32[2,2,6] = cast(%2) {dtype=f32}
+    %4 : bf16[4,3] = exp(%b)
+    %5 : bf16[4,6] = matmul(%4, %k)
+    %6 : bf16[2,2,6] = reshape(%5) {shape=[2,2,6]}
+    %7 : f32[2,2,6] = cast(%6) {dtype=f32}
+    %8 : f32[2,2,6] = add(%3, %7)
+    output "y" = %8
+  })");
+  EXPECT_EQ(count(out, "matmul"), 1);
+  EXPECT_EQ(count(out, "cast"), 1);
+  EXPECT_EQ(count(out, "add"), 0);
+}
+
+TEST_F(MergeTest, NothingIsMergedWithoutAWholeBlockOrWhereAValueIsReadElsewhere) {
+  const auto unchanged = [](const std::string& text) {
+    const Program program = parse_program(text);
+    EXPECT_TRUE(merge(program) == program) << text;
+  };
+  // A part is missing.
+  unchanged(R"(program "p" {
+    input %x : f32[4,6]
+    parameter %q : f32[2,6] in "qk" at 0 of 30
+    parameter %k : f32[3,6] in "qk" at 12 of 30
+    %0 : f32[4,2] = matmul(%x, %q) {transpose_b=true}
+    output "y" = %0
+  })");
+  // Another value.
+  unchanged(R"(program "p" {
+    input %x : f32[4,6]
+    input %z : f32[4,6]
+    parameter %q : f32[2,6] in "qk" at 0 of 30
+    parameter %k : f32[3,6] in "qk" at 12 of 30
+    %0 : f32[4,2] = matmul(%x, %q) {transpose_b=true}
+    %1 : f32[4,3] = matmul(%z, %k) {transpose_b=true}
+    output "y" = %0
+    output "z" = %1
+  })");
+  // A term of the sum that the program also gives out.
+  unchanged(R"(program "p" {
+    input %a : f32[4,2]
+    input %b : f32[4,3]
+    parameter %q : f32[2,6] in "qk" at 0 of 30
+    parameter %k : f32[3,6] in "qk" at 12 of 30
+    %0 : f32[4,2] = exp(%a)
+    %1 : f32[4,6] = matmul(%0, %q)
+    %2 : f32[4,3] = exp(%b)
+    %3 : f32[4,6] = matmul(%2, %k)
+    %4 : f32[4,6] = add(%1, %3)
+    output "term" = %1
+    output "y" = %4
+  })");
+}
+
+// --- whole steps --------------------------------------------------------------------------------
+struct Case {
+  std::optional<DType> low = {};
+  GradientKind gradients = GradientKind::kTransient;
+  Granularity ops = Granularity::kFused;
+  AttentionForm attention = AttentionForm::kNaive;
+  double clip = 0.0;
+};
+
+class MergedStepTest : public ::testing::TestWithParam<Case> {
+ protected:
+  void SetUp() override { ops::register_all(); }
+
+  // Without narrow copies of weights, which the reference does not have, nothing is merged in mixed
+  // precision.
+  static Program step(const Device& device, std::set<std::string> disabled) {
+    const ModelConfig model{.vocab = 19, .d_model = 24, .d_ff = 28, .layers = 2, .heads = 3};
+    PipelineOptions options;
+    options.mode = Mode::kStep;
+    options.compile = true;
+    options.autocast = GetParam().low;
+    options.gradients = GetParam().gradients;
+    options.granularity = GetParam().ops;
+    options.attention = GetParam().attention;
+    options.optimizer.clip = GetParam().clip;
+    options.optimizer.loss_scaling.enabled = GetParam().low == DType::kF16;
+    options.has_kernel = [&](const OpDef& op) { return device.has_kernel(op); };
+    options.disabled = std::move(disabled);
+    return run_pipeline(loss_program(model, {.batch = 2, .context = 5}), options).program;
+  }
+};
+
+TEST_P(MergedStepTest, ItLeavesTheValuesOfTheStepThatIsNotMerged) {
+  for (const testing::Backend& backend : testing::backends_under_test()) {
+    const auto device = backend.make({.threads = 2, .guarded = true});
+    const Program plain = step(*device, {"merge"}), merged = step(*device, {});
+    // Per layer: 3 + 2 products forward, and twice as many backward, are 1 + 1 and 2 + 2.
+    EXPECT_EQ(gemm_flops(merged), gemm_flops(plain));
+    EXPECT_LE(launch_count(merged), launch_count(plain) - 2 * 7);
+    Tensors leaves = testing::random_leaves(plain, 0.0, 0.5);
+    std::erase_if(leaves, [](const auto& leaf) { return leaf.first.starts_with("shadow."); });
+    const Tensors exact = testing::reference_values(step(*device, {"merge", "shadow"}), leaves);
+    const Tensors unmerged = testing::run_program(*device, plain, leaves);
+    for (const auto& [name, value] : testing::run_program(*device, merged, leaves)) {
+      if (name.starts_with("shadow.")) continue;  // rounded from the weight
+      SCOPED_TRACE(backend.name + " " + name);
+      const std::vector<double> expected = testing::to_doubles(exact.at(name));
+      const double largest = testing::max_abs(expected);
+      const double floor = largest * (is_low_precision(value.dtype) ? 0x1p-8 : 16 * 0x1p-24);
+      EXPECT_LE(
+          testing::max_difference(testing::to_doubles(value), expected),
+          2.0 * testing::max_difference(testing::to_doubles(unmerged.at(name)), expected) + floor);
+    }
+  }
+}
+
+class MergedFloat64Test : public MergedStepTest {};
+
+TEST_P(MergedFloat64Test, TheValuesAreTheSame) {
+  for (const testing::Backend& backend : testing::backends_under_test()) {
+    const auto device = backend.make({});
+    const Program plain = step(*device, {"merge"}), merged = step(*device, {});
+    EXPECT_LT(launch_count(merged), launch_count(plain));
+    const Tensors leaves = testing::random_leaves(plain, 0.0, 0.5);
+    const Tensors expected = testing::reference_values(plain, leaves);
+    for (const auto& [name, value] : testing::reference_values(merged, leaves)) {
+      const std::vector<double> wanted = testing::to_doubles(expected.at(name));
+      EXPECT_LE(testing::max_difference(testing::to_doubles(value), wanted),
+                1e-12 * std::max(1.0, testing::max_abs(wanted)))
+          << name;
+    }
+  }
+}
+
+TEST_P(MergedStepTest, WhatIsSavedForBackwardDoesNotChange) {
+  for (const testing::Backend& backend : testing::backends_under_test()) {
+    const auto device = backend.make({});
+    EXPECT_EQ(saved_bytes(step(*device, {})), saved_bytes(step(*device, {"merge"})));
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Steps, MergedFloat64Test,
+                         ::testing::Values(Case{},
+                                           Case{.attention = AttentionForm::kFlash, .clip = 1.0},
+                                           Case{.ops = Granularity::kPrimitive},
+                                           Case{.gradients = GradientKind::kAccumulate}));
+
+INSTANTIATE_TEST_SUITE_P(
+    Steps, MergedStepTest,
+    ::testing::Values(Case{std::nullopt}, Case{.low = DType::kBF16},
+                      Case{.low = DType::kBF16, .attention = AttentionForm::kFlash, .clip = 1.0},
+                      Case{.low = DType::kF16, .ops = Granularity::kPrimitive},
+                      Case{.gradients = GradientKind::kAccumulate,
+                           .attention = AttentionForm::kFlash},
+                      Case{.low = DType::kBF16, .gradients = GradientKind::kPersistent}));
+
+}  // namespace
+}  // namespace tracestep
