@@ -82,25 +82,53 @@ TEST_F(LoopTest, TheOracleTakesTheSameSteps) {
   }
 }
 
-TEST_F(LoopTest, EveryExecutorTakesTheSameStepsToTheBit) {
+// A compiled step rounds sums of products once.
+TEST_F(LoopTest, EveryExecutorTakesTheSameSteps) {
   TrainOptions options = tiny_options();
   options.validate_every = 4;
   for (std::int64_t accumulate : {1, 3}) {
     options.accumulate = accumulate;
     options.run.executor = ExecutorKind::kEager;
-    options.save = folder_.path() / "eager.safetensors";
     const std::vector<TrainStep> eager = run(options);
-    const std::string expected = bytes_of(options.save);
     options.run.executor = ExecutorKind::kCompiled;
-    options.save = folder_.path() / "compiled.safetensors";
     const std::vector<TrainStep> compiled = run(options);
     ASSERT_EQ(compiled.size(), eager.size());
     for (std::size_t i = 0; i < eager.size(); ++i) {
-      EXPECT_EQ(compiled[i].loss, eager[i].loss);
-      EXPECT_EQ(compiled[i].grad_norm, eager[i].grad_norm);
-      EXPECT_EQ(compiled[i].validation_loss, eager[i].validation_loss);
+      EXPECT_NEAR(compiled[i].loss, eager[i].loss, 2e-5);
+      EXPECT_NEAR(compiled[i].grad_norm, eager[i].grad_norm, 1e-4);
+      ASSERT_EQ(compiled[i].validation_loss.has_value(), eager[i].validation_loss.has_value());
+      if (!eager[i].validation_loss) continue;
+      EXPECT_NEAR(*compiled[i].validation_loss, *eager[i].validation_loss, 2e-5);
     }
-    EXPECT_TRUE(bytes_of(options.save) == expected);
+  }
+}
+
+TEST_F(LoopTest, ACompiledRunHasTheSameBitsEveryTimeAndResumes) {
+  TrainOptions options = tiny_options();
+  options.run.executor = ExecutorKind::kCompiled;
+  options.save = folder_.path() / "whole.safetensors";
+  run(options);
+  const std::string expected = bytes_of(options.save);
+  options.checkpoint = folder_.path() / "checkpoints";
+  options.resume = true;
+  options.steps = 7;
+  run(options, 1);
+  options.steps = 12;
+  run(options, 3);
+  EXPECT_TRUE(bytes_of(options.save) == expected);
+}
+
+TEST_F(LoopTest, AResumeMayCrossExecutors) {
+  TrainOptions options = tiny_options();
+  const std::vector<TrainStep> expected = run(options);
+  options.checkpoint = folder_.path() / "checkpoints";
+  options.resume = true;
+  for (std::int64_t steps : {4, 8, 12}) {
+    options.steps = steps;
+    options.run.executor = steps == 8 ? ExecutorKind::kCompiled : ExecutorKind::kEager;
+    for (const TrainStep& step : run(options)) {
+      EXPECT_NEAR(step.loss, expected[static_cast<std::size_t>(step.step) - 1].loss, 2e-5);
+    }
   }
 }
 
