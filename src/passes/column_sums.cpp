@@ -1,10 +1,13 @@
 #include "passes/column_sums.h"
 
 #include <algorithm>
+#include <map>
+#include <utility>
 
 #include <fmt/format.h>
 
 #include "analysis/fused_body.h"
+#include "analysis/readers.h"
 #include "ir/rewrite.h"
 #include "passes/decompose.h"
 #include "passes/simplify.h"
@@ -98,7 +101,86 @@ std::optional<Program> parts_of(const Program& program, const Node& node) {
   return walks_but_for_last_sums(*parts) ? parts : std::nullopt;
 }
 
+// --- one launch for the sums over parts ---------------------------------------------------------
+// Sums of matrices of as many rows, in the order of the program.
+using Sums = std::vector<NodeId>;
+
+// More would save little and keep their parts, a few hundred rows of each, for longer.
+constexpr std::size_t kMostSums = 8;
+
+// A sum [P, W] → [W] of sums.
+bool sums_parts(const Program& p, const Node& node) {
+  if (!sums_columns(p, node) || p.type(node.inputs[0]).shape.rank() != 2) return false;
+  const NodeId maker = p.value(node.inputs[0]).producer;
+  return maker != kNoNode && p.node(maker).op == node.op && p.type(node.outputs[0]).count() > 0;
+}
+
+// Sums that have all in common and can wait for the last of them.
+std::vector<Sums> sums_to_merge(const Program& p) {
+  const Readers readers(p);
+  std::map<std::string, Sums> open;  // by what they have in common
+  std::vector<Sums> out;
+  for (std::size_t i = p.nodes.size(); i-- > 0;) {
+    const Node& node = p.nodes[i];
+    if (!sums_parts(p, node)) continue;
+    const Type& type = p.type(node.inputs[0]);
+    Sums& sums = open[fmt::format(
+        "{}#{}@{} !{} {}x{}", node.op->name, node.epoch, name_of(node.origin().phase),
+        name_of(p.value(node.outputs[0]).role), name_of(type.dtype), type.shape[0])];
+    const NodeId last = sums.empty() ? static_cast<NodeId>(i) : sums.back();
+    const auto& all = readers.nodes[static_cast<std::size_t>(node.outputs[0])];
+    const bool waits = std::ranges::all_of(all, [&](NodeId reader) { return reader > last; });
+    if (waits) sums.insert(sums.begin(), static_cast<NodeId>(i));
+    if (sums.size() == kMostSums) out.push_back(std::exchange(sums, {}));
+  }
+  for (auto& [kind, sums] : open) {
+    if (sums.size() > 1) out.push_back(std::move(sums));
+  }
+  return out;
+}
+
+void emit_sums(const Program& p, const Sums& sums, Rewriter& r) {
+  std::vector<const Node*> nodes;
+  std::vector<Val> parts;
+  for (NodeId id : sums) {
+    nodes.push_back(&p.node(id));
+    parts.push_back(r.map(p.node(id).inputs[0]));
+  }
+  Builder& b = r.builder();
+  const auto guard = b.like(nodes);
+  b.set_made_by("fuse");
+  const Val whole = b.call1("assemble", parts, {{"axis", std::int64_t{1}}});
+  const Val all = b.call(*nodes[0]->op, {whole}, nodes[0]->attrs).front();
+  b.set_role(all, p.value(nodes[0]->outputs[0]).role);
+  std::int64_t start = 0;
+  for (const Node* node : nodes) {
+    const std::int64_t stop = start + p.type(node->outputs[0]).count();
+    const auto own = r.from(*node);
+    r.replace(*node, {b.call1("slice", {all},
+                              {{"axis", std::int64_t{0}}, {"start", start}, {"stop", stop}})});
+    start = stop;
+  }
+}
+
 }  // namespace
+
+Program merge_column_sums(const Program& program) {
+  std::map<NodeId, const Sums*> sums_of;  // by each node that is replaced
+  const std::vector<Sums> found = sums_to_merge(program);
+  for (const Sums& sums : found) {
+    for (NodeId id : sums) sums_of[id] = &sums;
+  }
+  Rewriter r(program, "fuse");
+  for (std::size_t i = 0; i < program.nodes.size(); ++i) {
+    const auto at = sums_of.find(static_cast<NodeId>(i));
+    if (at == sums_of.end()) {
+      r.copy(program.nodes[i]);
+    } else if (at->second->back() == at->first) {
+      emit_sums(program, *at->second, r);
+    }
+  }
+  return r.finish();
+}
 
 Program split_column_sums(const Program& program) {
   Rewriter r(program, "fuse");

@@ -10,4 +10,8 @@ namespace tracestep {
 // with too few rows, and those that still would not fit into one walk, stay as they are.
 Program split_column_sums(const Program& program);
 
+// Makes one launch of several of the sums over parts that the split leaves: their parts are
+// assembled side by side. Sums that are read too early for that stay alone.
+Program merge_column_sums(const Program& program);
+
 }  // namespace tracestep

@@ -192,7 +192,7 @@ const OpDef& op_of_fused_nodes() {
 }
 
 Program fuse(const Program& program) {
-  const Program in_parts = split_column_sums(program);
+  const Program in_parts = merge_column_sums(split_column_sums(program));
   return Fuser(in_parts).run();
 }
 

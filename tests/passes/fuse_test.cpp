@@ -273,6 +273,45 @@ TEST_F(FuseTest, TheGradientOfANormIsOneNodeAndTheLastSumOverRows) {
   EXPECT_EQ(sum.origin().path, "ln");
 }
 
+// Two norms, one behind the other, of different widths; `read`: what reads the first gradient
+// early.
+std::string two_norms(const std::string& read) {
+  return fmt::format(R"(program "p" {{
+    input %g : f32[1024,8]
+    input %x : f32[1024,8]
+    input %z : f32[1024,6]
+    parameter %w : f32[8]
+    parameter %u : f32[6]
+    input %rstd : f32[1024]
+    input %m : f32[8,6]
+    %0, %1 : f32[1024,8], f32[8] !gradient = rms_norm_grad(%g, %x, %w, %rstd) @ ln2 backward
+    {}
+    %3 : f32[1024,6] = matmul(%0, %m) @ w backward
+    %4, %5 : f32[1024,6], f32[6] !gradient = rms_norm_grad(%3, %z, %u, %rstd) @ ln1 backward
+    output "grad.w" = %1
+    output "grad.u" = %5
+    output "dx" = %4
+  }})",
+                     read);
+}
+
+TEST_F(FuseTest, TheLastSumsOverRowsOfAllNormsAreOneLaunch) {
+  const Program out = materialize(fused(two_norms("")));
+  EXPECT_EQ(launch_count(out), 4);  // two fused nodes, the product, the sum
+  ASSERT_EQ(count(out, "sum"), 1);
+  const auto sum =
+      std::ranges::find_if(out.nodes, [](const Node& n) { return n.op->name == "sum"; });
+  EXPECT_EQ(out.type(sum->inputs[0]).str(), "f32[256,14]");
+  EXPECT_EQ(out.value(sum->outputs[0]).role, Role::kGradient);
+  EXPECT_EQ(out.type(out.find_output("grad.u")).str(), "f32[6]");
+  EXPECT_EQ(out.value(out.find_output("grad.u")).layout.offset, 8);
+}
+
+TEST_F(FuseTest, ASumThatIsReadBeforeTheLastOneStaysAlone) {
+  const std::string early = "%2 : f32[8] = exp(%1) @ x backward\n    output \"early\" = %2";
+  EXPECT_EQ(count(materialize(fused(two_norms(early))), "sum"), 2);
+}
+
 TEST_F(FuseTest, WithFewRowsTheGradientOfANormKeepsItsKernel) {
   const Program out = fused(fmt::format(kNormGradient, 511));
   EXPECT_EQ(count(out, "rms_norm_grad"), 1);
