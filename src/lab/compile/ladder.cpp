@@ -33,6 +33,8 @@ constexpr Rung kRungs[] = {
      [](RunSpec& run) { run.precision = {.autocast = DType::kBF16}; }},
     {"shadow", "the optimizer keeps the narrow copies of weights",
      [](RunSpec& run) { add_pass(run, "shadow"); }},
+    {"merge", "weights that multiply the same operand are one product",
+     [](RunSpec& run) { add_pass(run, "merge"); }},
     {"join", "one launch updates all tensors", [](RunSpec& run) { add_pass(run, "join"); }},
     {"fuse", "what lies between products is one kernel",
      [](RunSpec& run) { add_pass(run, "fuse"); }},
