@@ -16,6 +16,7 @@
 #include "cli/remaining_time.h"
 #include "cli/resume_file.h"
 #include "cli/roof.h"
+#include "lab/measure/run_columns.h"
 #include "lab/measure/validity.h"
 #include "lab/time/cell.h"
 
@@ -52,9 +53,7 @@ std::vector<Column> columns() {
                  .kind = ColumnKind::kStructured,
                  .description = "all parameters of the row; --resume finds rows by it",
                  .data_only = true});
-  out.push_back({.name = "verdict",
-                 .description = "of the validity checker, on this row alone: ok, or the worst of "
-                                "note, doubt and invalid with its codes"});
+  out.push_back(verdict_column());
   return out;
 }
 
@@ -74,14 +73,14 @@ Json verdict_of(std::vector<Json> row, const Json& environment) {
   return result.text("status") == "ok" ? Json(summary_of(judge(result))) : Json();
 }
 
-// Adds the validity checker's verdicts as notes below the table.
+// Judges the rows again, now beside each other.
 void add_validity(Table& table, const Json& environment) {
   std::vector<ResultRow> rows;
   rows.reserve(table.rows.size());
   for (const auto& row : table.rows) {
     rows.push_back(ResultRow::of(table.columns, row, environment));
   }
-  for (std::string& note : validity_notes(rows)) table.notes.push_back(std::move(note));
+  add_verdicts(table, rows);
 }
 
 // The relative cost of a cell on one device, in FLOPs, with its recorded steps.
@@ -123,6 +122,7 @@ class GridRun {
       if (!add_cell(runs_[i])) break;
     }
     add_validity(out_.table, environment_);
+    show_unusual(out_.table);
     return std::move(out_);
   }
 

@@ -223,7 +223,7 @@ int run_memory_command(const MemoryOptions& o, std::span<const std::string> argu
   std::vector<MemoryCell> cells;
   ProgressLine progress;
   for (const RunSpec& run : runs) {
-    progress.update("memory  " + label_of(run, false));
+    progress.update("memory  " + label_of(run));
     cells.push_back(cell_of(run, o, is_only));
   }
   progress.done();

@@ -26,14 +26,33 @@ inline bool is_column(const RunField& field) {
   return field.show != FieldShow::kKey && field.show != FieldShow::kNowhere;
 }
 
+// Whether it is one of the sizes that describe a model instead of a preset.
+inline bool is_own_size(const RunField& field) {
+  return field.group == FieldGroup::kModel && field.show == FieldShow::kKey;
+}
+
 // Every field that results show, by name.
 Json key_of(const RunSpec& spec);
 // A text that is equal for keys of the same run: members in a fixed order, with the default for
 // fields that did not exist when the key was written. Members that are not fields are included.
 std::string canonical_text(const Json& key);
 
-// The values of all axes: "small context 128 step fp32 fused naive", or without `names` "small 128
-// …". Of axes that are shown where they vary, only values other than the default.
-std::string label_of(const RunSpec& spec, bool names = true);
+// The run that a key describes; fields that it lacks have their defaults, and members that are no
+// fields are ignored. Error{kUsage} naming the field for a value that its flag would refuse.
+RunSpec run_of_key(const Json& key);
+
+// Whether a field has the value that a reader assumes: that of the preset called `size`, if it is
+// one and has the field, else that of RunSpec().
+bool is_usual(const RunField& field, const Json& value, const Json& size);
+
+// A short name of a run: the values of the axes, then of every other field that decides the program
+// or its speed, by name, where it is not the usual one (that of the preset or of RunSpec):
+// "small context 128 step fp32 fused", "tiny context 128 vocab 256 step fp32 fused executor
+// compiled". Two runs of one device have the same label if their programs are the same, and only
+// then.
+std::string label_of(const RunSpec& spec);
+// The same of a key, or of another place where the fields are found by name (nullptr: not there).
+std::string label_of(const Json& key);
+std::string label_of(const std::function<const Json*(const std::string& name)>& value_of);
 
 }  // namespace tracestep

@@ -9,11 +9,6 @@ namespace {
 
 constexpr double kMaxStepBytes = 0x1p60;
 
-// Whether the field is one of the sizes that a preset would set.
-bool is_own_size(const RunField& field) {
-  return field.group == FieldGroup::kModel && field.show == FieldShow::kKey;
-}
-
 // An upper estimate of the bytes of a step.
 double step_bytes(const ModelConfig& m, BatchShape shape) {
   const auto real = [](std::int64_t v) { return static_cast<double>(v); };

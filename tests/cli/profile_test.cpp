@@ -70,7 +70,9 @@ TEST(ProfileCommandTest, TracesAreOneFilePerCellCompressedByName) {
   EXPECT_GT(one.at("traceEvents").items().size(), 10u);
   run("profile --trace " + (folder.path() / "two.json").string() + kFast);
   for (const char* mode : {"inference", "step"}) {
-    const std::string name = "two.custom-context-8-" + std::string(mode) + "-fp32-fused-naive.json";
+    const std::string name =
+        "two.custom-d_model-32-d_ff-64-layers-2-heads-2-context-8-batch-2-vocab-50-" +
+        std::string(mode) + "-fp32-fused.json";
     EXPECT_TRUE(Json::parse(content_of(folder.path() / name), name).is_object());
   }
   run("profile --trace /no/such/folder/t.json" + std::string(kFast), 5);

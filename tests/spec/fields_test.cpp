@@ -7,6 +7,9 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
+#include "ir/print.h"
+#include "ops/functions.h"
+#include "spec/step_program.h"
 
 namespace tracestep {
 namespace {
@@ -100,15 +103,6 @@ TEST(FieldsTest, AKeyIsTheSameInAnyOrderAndBeforeAFieldWasKnown) {
   EXPECT_NE(canonical_text(Json(turned)), canonical_text(key));
 }
 
-TEST(FieldsTest, ALabelNamesTheAxes) {
-  const RunSpec spec{.model = preset("tiny"), .shape = {2, 64}};
-  EXPECT_EQ(label_of(spec), "tiny context 64 step fp32 fused naive");
-  EXPECT_EQ(label_of(spec, false), "tiny 64 step fp32 fused naive");
-  EXPECT_EQ(label_of(with("executor", "eager")), label_of({}));
-  EXPECT_THAT(label_of(with("executor", "compiled")), HasSubstr("fused naive compiled"));
-  EXPECT_THAT(label_of(with("recompute", "every=2")), HasSubstr("fused naive every=2"));
-}
-
 TEST(FieldsTest, CompositesAndPassesAreSetsByName) {
   EXPECT_EQ(text_of(field_named("ops"), with("ops", "softmax+norm")), "norm+softmax");
   EXPECT_EQ(text_of(field_named("ops"), with("ops", "norm+swiglu+rope+softmax+loss+optimizer")),
@@ -122,6 +116,64 @@ TEST(FieldsTest, CompositesAndPassesAreSetsByName) {
   }
   EXPECT_EQ(text_of(passes, with("compile_passes", "join+shadow")), "shadow+join");
   EXPECT_THAT(message_of([] { with("compile_passes", "simplify"); }), HasSubstr("one of shadow"));
+}
+
+TEST(FieldsTest, ALabelNamesTheAxesAndWhatIsUnusual) {
+  RunSpec spec{.model = preset("tiny"), .shape = {4, 64}};
+  EXPECT_EQ(label_of(spec), "tiny context 64 step fp32 fused");
+  spec.model.vocab = 256;
+  spec.shape.batch = 2;
+  EXPECT_EQ(label_of(spec), "tiny context 64 batch 2 vocab 256 step fp32 fused");
+  spec.attention = AttentionForm::kFlash;
+  spec.executor = ExecutorKind::kCompiled;
+  EXPECT_EQ(label_of(spec),
+            "tiny context 64 batch 2 vocab 256 step fp32 fused attention flash executor compiled");
+  spec = {.model = {.vocab = 50, .d_model = 32, .d_ff = 48, .layers = 2, .heads = 2}};
+  EXPECT_EQ(label_of(spec),
+            "custom d_model 32 d_ff 48 layers 2 heads 2 context 128 vocab 50 step fp32 fused");
+}
+
+TEST(FieldsTest, RunsWithDifferentProgramsHaveDifferentLabelsAndKeys) {
+  ops::register_all();
+  const RunSpec usual{.model = preset("tiny"), .shape = {4, 16}};
+  std::set<std::string> seen_labels{label_of(usual)}, seen_keys{canonical_text(key_of(usual))};
+  const std::string program = print(step_program(usual));
+  for (const auto& [name, text] : {std::pair{"size", "small"},
+                                   {"d_model", "128"},
+                                   {"d_ff", "128"},
+                                   {"layers", "2"},
+                                   {"heads", "2"},
+                                   {"context", "8"},
+                                   {"batch", "2"},
+                                   {"vocab", "256"},
+                                   {"mode", "forward"},
+                                   {"precision", "bf16"},
+                                   {"ops", "primitive"},
+                                   {"attention", "flash"},
+                                   {"executor", "compiled"},
+                                   {"recompute", "every=2"}}) {
+    RunSpec other = usual;
+    field_named(name).parse("test", text)(other);
+    EXPECT_NE(print(step_program(other)), program) << name;
+    EXPECT_TRUE(seen_labels.insert(label_of(other)).second) << label_of(other);
+    EXPECT_TRUE(seen_keys.insert(canonical_text(key_of(other))).second) << name;
+  }
+}
+
+TEST(FieldsTest, ARunComesBackFromItsKey) {
+  RunSpec spec{.model = preset("small"), .shape = {2, 64}, .mode = Mode::kForward};
+  spec.model.vocab = 256;
+  spec.precision = {.autocast = DType::kBF16};
+  spec.attention = AttentionForm::kFlash;
+  spec.place = {.device = "cuda:1", .threads = 3, .memory_limit_bytes = 1 << 20};
+  spec.seed = 7;
+  EXPECT_EQ(key_of(run_of_key(key_of(spec))), key_of(spec));
+  spec.model = {.name = "custom", .d_model = 32, .d_ff = 48, .layers = 2, .heads = 2};
+  Json key = key_of(spec);
+  key["steps"] = 10;  // no field of a run
+  EXPECT_EQ(key_of(run_of_key(key)), key_of(spec));
+  key["mode"] = "sideways";
+  EXPECT_THAT(message_of([&] { run_of_key(key); }), HasSubstr("mode"));
 }
 
 }  // namespace

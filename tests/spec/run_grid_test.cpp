@@ -16,12 +16,12 @@ void give(RunGrid& grid, std::string_view field, std::vector<std::string> texts)
 }
 
 RunGrid of_tiny() {
-  return RunGrid({.model = preset("tiny"), .shape = {2, 32}});
+  return RunGrid({.model = preset("tiny"), .shape = {4, 32}});
 }
 
 std::vector<std::string> labels(const RunGrid& grid) {
   std::vector<std::string> out;
-  for (const RunSpec& run : grid.runs()) out.push_back(label_of(run, false));
+  for (const RunSpec& run : grid.runs()) out.push_back(label_of(run));
   return out;
 }
 
@@ -36,16 +36,17 @@ std::string message_of(const RunGrid& grid) {
 }
 
 TEST(RunGridTest, WithoutValuesThereIsOneRun) {
-  EXPECT_THAT(labels(of_tiny()), ElementsAre("tiny 32 step fp32 fused naive"));
+  EXPECT_THAT(labels(of_tiny()), ElementsAre("tiny context 32 step fp32 fused"));
 }
 
 TEST(RunGridTest, EveryCombinationComesInTheOrderOfTheFields) {
   RunGrid grid = of_tiny();
   give(grid, "ops", {"primitive", "fused"});
   give(grid, "context", {"8", "16"});
-  EXPECT_THAT(labels(grid),
-              ElementsAre("tiny 8 step fp32 primitive naive", "tiny 8 step fp32 fused naive",
-                          "tiny 16 step fp32 primitive naive", "tiny 16 step fp32 fused naive"));
+  EXPECT_THAT(
+      labels(grid),
+      ElementsAre("tiny context 8 step fp32 primitive", "tiny context 8 step fp32 fused",
+                  "tiny context 16 step fp32 primitive", "tiny context 16 step fp32 fused"));
 }
 
 TEST(RunGridTest, WhatIsOfferedGivesWayAndIsNotGiven) {

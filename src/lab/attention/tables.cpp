@@ -15,6 +15,7 @@
 #include "lab/measure/statistics.h"
 #include "lab/measure/validity.h"
 #include "lab/report/fields.h"
+#include "spec/fields.h"
 
 namespace tracestep {
 namespace {
@@ -120,6 +121,20 @@ Fields<AttentionRow> identity_fields() {
   };
 }
 
+// All that a cell is of, under the names of its flags.
+Json key_of(const AttentionSpec& spec) {
+  Json out = Json::object();
+  const Json run = tracestep::key_of(spec.run);
+  for (const char* field :
+       {"batch", "context", "precision", "attention", "executor", "device", "threads", "seed"}) {
+    out[field] = run.at(field);
+  }
+  out["width"] = spec.width;
+  out["mask"] = spec.causal ? "causal" : "none";
+  if (spec.run.attention == AttentionForm::kNaive) out["saved"] = name_of(spec.saved);
+  return out;
+}
+
 Fields<AttentionRow> result_fields() {
   return {
       {real_column("backward_over_forward", "bwd / fwd", "", 2, "of the medians"),
@@ -148,7 +163,9 @@ Fields<AttentionRow> result_fields() {
       {data_only(text_column("throttled", "", "what slowed the device down")),
        [](R a) { return or_null(throttled_between(a.r.facts_before, a.r.facts_after)); }},
       {data_only(text_column("detail", "", "why the status is not ok")),
-       [](R a) { return or_null(a.r.detail); }}};
+       [](R a) { return or_null(a.r.detail); }},
+      {data_only(structured_column("cell", "all parameters of the row")),
+       [](R a) { return key_of(a.r.spec); }}};
 }
 
 Fields<AttentionRow> fields() {
@@ -245,10 +262,13 @@ Table attention_table(std::span<const AttentionResult> results, const Json& envi
   Table table =
       table_of("attention", "Attention alone: forward, backward, and the bytes in between",
                fields(), of_table);
+  table.columns.push_back(verdict_column());
+  for (auto& row : table.rows) row.emplace_back();
   std::vector<ResultRow> rows;
   for (const AttentionResult& r : results) {
     rows.push_back(as_row(r, r.forward, "forward", environment));
     rows.push_back(as_row(r, r.backward, "backward", environment));
+    rows.push_back(as_row(r, r.whole, "whole", environment));
   }
   table.notes.push_back(
       "forward: from the call until the last kernel of y is done; backward: from the gradient of y "
@@ -258,6 +278,16 @@ Table attention_table(std::span<const AttentionResult> results, const Json& envi
   if (!computed) {
     table.notes.push_back("this device plans and counts: bytes are those of a run, times are not");
     return table;
+  }
+  const std::vector<std::vector<Verdict>> verdicts = judge_all(rows);
+  const std::size_t parts = rows.size() / std::max<std::size_t>(results.size(), 1);
+  for (std::size_t i = 0; i < rows.size(); i += parts) {
+    std::vector<Verdict> of_cell;
+    for (std::size_t part = i; part < i + parts; ++part) {
+      of_cell.insert(of_cell.end(), verdicts[part].begin(), verdicts[part].end());
+    }
+    const bool is_ok = results[i / parts].status == Status::kOk;
+    table.rows[i / parts].back() = when(is_ok, summary_of(of_cell));
   }
   for (std::string& note : validity_notes(rows)) table.notes.push_back(std::move(note));
   return table;

@@ -81,9 +81,15 @@ Table topic_table() {
 std::vector<Table> explain(const Topic& topic, const ExplainInput& input) {
   const Page page = parse_page(topic.page);
   Explanation found{.values = letters(input)};
-  topic.work(input, found);
+  std::optional<ResultRow> row;
+  ExplainInput seen = input;
+  seen.row = [&] { return row ? *row : row.emplace(input.row()); };
+  topic.work(seen, found);
   Table first = fill(page, found.values);
   first.title = fmt::format("{}: {}", topic.name, page.title);
+  if (row) {
+    for (const Verdict& v : judge(*row)) first.notes.push_back(verdict_line(row->label(), v));
+  }
   for (const std::string& trap : page.traps) first.notes.push_back("trap: " + trap);
   std::vector<Table> tables = {std::move(first)};
   for (Table& table : found.more) tables.push_back(std::move(table));

@@ -26,21 +26,40 @@ Fields<RunSpec> run_columns() {
   return out;
 }
 
+Fields<RunSpec> key_columns() {
+  return {{data_only(text_column("label")), [](const RunSpec& run) { return label_of(run); }},
+          {data_only(structured_column("cell", "all parameters of the row")), key_of}};
+}
+
 Fields<RunSpec> program_columns() {
   Fields<RunSpec> out{};
   for (const RunField& field : run_fields()) {
     const bool tells_apart = field.role == FieldRole::kProgram || field.is_axis;
     if (is_column(field) && tells_apart) out.add(column_of(field, ""), field.value);
   }
-  return out;
+  return out.add(key_columns());
 }
 
 Fields<RunSpec> axis_columns() {
   Fields<RunSpec> out{};
   for (const RunField& field : run_fields()) {
-    if (field.is_axis) out.add(column_of(field, ""), field.value);
+    const bool is_hidden = field.show == FieldShow::kData;
+    if (field.is_axis || is_hidden) out.add(column_of(field, ""), field.value);
   }
-  return out;
+  return out.add(key_columns());
+}
+
+void show_unusual(Table& table) {
+  const auto size = std::ranges::find(table.columns, "size", &Column::name);
+  if (size == table.columns.end()) return;
+  const auto size_at = static_cast<std::size_t>(size - table.columns.begin());
+  for (std::size_t i = 0; i < table.columns.size(); ++i) {
+    const RunField* field = find_field(table.columns[i].name);
+    if (field == nullptr || field->show != FieldShow::kData) continue;
+    table.columns[i].data_only = std::ranges::all_of(table.rows, [&](const auto& row) {
+      return row[i].is_null() || is_usual(*field, row[i], row[size_at]);
+    });
+  }
 }
 
 bool same_but(const RunSpec& a, const RunSpec& b, std::initializer_list<std::string_view> fields) {

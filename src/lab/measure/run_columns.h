@@ -8,10 +8,16 @@ namespace tracestep {
 
 // Every field that has a column.
 Fields<RunSpec> run_columns();
-// The columns that tell a table's rows apart: fields that decide the program, and those that a grid
-// varies. Without descriptions.
+// What a row is of, whichever columns are shown, for data alone: label_of() the run as the column
+// "label", its key as the structured column "cell".
+Fields<RunSpec> key_columns();
+// The columns that tell a table's rows apart: fields that decide the program or how it
+// runs, and those that a grid varies. Without descriptions; with the key columns.
 Fields<RunSpec> program_columns();
 Fields<RunSpec> axis_columns();
+// Shows people those columns of fields that are for data alone and tell rows of this table apart,
+// or from what their size is usually: a vocabulary other than the preset's, several executors.
+void show_unusual(Table& table);
 
 // Whether both runs agree in all fields of program_columns() except `fields`.
 bool same_but(const RunSpec& a, const RunSpec& b, std::initializer_list<std::string_view> fields);

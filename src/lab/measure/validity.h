@@ -1,6 +1,7 @@
-// The validity checker: finds rows of `bench` whose numbers are not what their labels say. Every
-// check is a pure function of rows as in the table or a JSON result, so that old files can be
-// checked too, and tests can construct each fault.
+// The validity checker: finds rows whose numbers are not what their labels say. Every check is a
+// pure function of rows as in the table of `bench` or a JSON result, so that old files can be
+// checked too, and tests can construct each fault. Other experiments give it what they measured
+// under the names of bench's columns.
 #pragma once
 
 #include <memory>
@@ -35,8 +36,10 @@ class ResultRow {
   std::optional<double> environment_number(std::string_view item) const;
   // The structured parameters of the row ("cell"), or nullptr.
   const Json* parameters() const;
+  // A field of the run: its column, else the member of parameters(), else nullptr.
+  const Json* parameter(std::string_view field) const;
 
-  // "small 128 step fp32 fused": the row's label in messages.
+  // label_of() the run, of what the row has of it: "small context 128 step fp32 fused".
   std::string label() const;
 
  private:
@@ -67,19 +70,34 @@ std::span<const RowCheck> row_checks();
 
 std::vector<Verdict> judge(const ResultRow& row);
 
-// Checks that compare rows: more work in less time (labels swapped, a wait missing), and a speed
-// that collapses with size (host memory in use). By index of the row.
+// Checks that compare rows, in validity_pairs.cpp: a part against its whole, more work in less
+// time, one cell measured twice, a speed that collapses with size. By index of the row. Where a row
+// has a text column "table", verdicts name it: rows of several experiments may be judged together.
 struct RowVerdict {
   std::size_t row = 0;
   Verdict verdict;
 };
 std::vector<RowVerdict> judge_together(std::span<const ResultRow> rows);
+std::size_t pair_check_count();
+// The code of what is said of a cell that was measured twice with results beyond noise.
+inline constexpr std::string_view kMeasuredApart = "measured_apart";
+
+// judge() and judge_together(): the verdicts of each row.
+std::vector<std::vector<Verdict>> judge_all(std::span<const ResultRow> rows);
 
 // "ok", "notes: launch_bound", "doubt: unsteady" or "invalid: two_graphs, unsteady": the worst
 // severity, with the codes of that severity and above.
 std::string summary_of(std::span<const Verdict> verdicts);
 
+// "doubt: small context 128 step fp32 fused: ... (unsteady)": a line below a table.
+std::string verdict_line(const std::string& label, const Verdict& verdict);
 // The lines below a table: one per verdict, then how many rows stand without doubt.
 std::vector<std::string> validity_notes(std::span<const ResultRow> rows);
+
+// The column of tables whose rows the checker has judged.
+Column verdict_column();
+// Puts summary_of() each row's verdicts into that column, null where the row has no numbers, and
+// validity_notes() below the table. `rows`: those of the table, in its order.
+void add_verdicts(Table& table, std::span<const ResultRow> rows);
 
 }  // namespace tracestep

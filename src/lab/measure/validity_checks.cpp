@@ -10,6 +10,7 @@
 #include "lab/measure/sampling.h"
 #include "lab/measure/statistics.h"
 #include "lab/measure/validity.h"
+#include "lab/measure/validity_recorded.h"
 #include "nn/config.h"
 #include "spec/fields.h"
 
@@ -17,10 +18,6 @@ namespace tracestep {
 namespace {
 
 using Found = std::optional<Verdict>;
-
-bool computes(const ResultRow& row) {
-  return row.number("tflops").has_value();
-}
 
 std::int64_t bytes(double value) {
   return static_cast<std::int64_t>(value);
@@ -150,19 +147,6 @@ Found launch_bound(const ResultRow& row) {
                  fmt::format("kernels work {:.0f} % of the wall time; the rest is the host's{}: "
                              "this row measures the host as much as the kernels",
                              100 * *busy / *wall, each)};
-}
-
-Found instrument_cost(const ResultRow& row) {
-  constexpr double kCost = 1.05;
-  const auto recorded = row.number("instrumented_wall_ms"), wall = row.number("wall_ms");
-  const std::vector<double> samples = row.numbers("samples_ms");
-  if (!computes(row) || !recorded || !wall || samples.empty() || *wall <= 0) return {};
-  // Beyond what the timed steps vary by themselves.
-  if (*recorded < kCost * std::max(*wall, quantile_of(samples, 0.95))) return {};
-  return Verdict{"instrument_cost", Severity::kNote,
-                 fmt::format("recorded steps take {:.0f} % longer than timed ones: busy time and "
-                             "shares by component are theirs",
-                             100 * (*recorded / *wall - 1))};
 }
 
 Found profiled(const ResultRow& row) {
@@ -336,7 +320,7 @@ Found nothing_computed(const ResultRow& row) {
                  "this device plans and counts; its times are those of the host alone"};
 }
 
-constexpr std::array<RowCheck, 17> kChecks = {{
+constexpr std::array<RowCheck, 20> kChecks = {{
     {"nothing_computed", "the device has no numbers", nothing_computed},
     {"too_few_samples", "fewer than six: no 95 % interval", too_few_samples},
     {"no_warmup", "the first step is a sample", no_warmup},
@@ -347,7 +331,10 @@ constexpr std::array<RowCheck, 17> kChecks = {{
     {"missing_synchronization", "the device worked longer than the wall clock ran",
      missing_synchronization},
     {"launch_bound", "kernels work less than 80 % of the time", launch_bound},
-    {"instrument_cost", "recording slows steps down by more than 5 %", instrument_cost},
+    {"instrument_cost", "recording slows steps down by more than 1 %", instrument_cost},
+    {"recorded_apart", "recorded steps are unlike the timed ones", recorded_apart},
+    {"recorded_unsteady", "recorded steps are few, or unlike each other", recorded_unsteady},
+    {"above_the_roof", "a kernel beyond what the ceilings allow", above_the_roof},
     {"profiled", "a profiler listened to the timed steps", profiled},
     {"throttled", "clocks were held back", throttled},
     {"faster_than_the_roof", "more TFLOP/s than the device's ceiling", faster_than_the_roof},

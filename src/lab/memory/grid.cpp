@@ -1,13 +1,17 @@
 // The tables of a grid of cells; those of one cell are in tables.cpp.
 #include <algorithm>
+#include <numeric>
 
+#include "analysis/cost.h"
 #include "analysis/saved.h"
 #include "ir/op_def.h"
 #include "lab/measure/run_columns.h"
+#include "lab/measure/validity.h"
 #include "lab/memory/tables.h"
 #include "lab/memory/totals.h"
 #include "lab/report/fields.h"
 #include "nn/scopes.h"
+#include "spec/fields.h"
 
 namespace tracestep {
 namespace {
@@ -108,6 +112,7 @@ Fields<PeakRow> cell_fields() {
                    [](R r) { return or_null(r.run().device); }},
                   {text_column("status", {}, "ok, or oom against --memory-limit"),
                    [](R r) { return r.fits() ? "ok" : "oom"; }},
+                  {verdict_column(), [](R) { return Json(); }},
                   {data_only(int_column("parameters")), [](R r) { return r.run().parameters; }}});
 }
 
@@ -159,6 +164,31 @@ Fields<PeakRow> detail_fields() {
        [](R r) { return largest_json(r.run()); }}};
 }
 
+// What was measured, under the names that the validity checker reads. A step that was only
+// predicted has nothing to be judged.
+ResultRow judged_row(const MemoryRun& run) {
+  Json row = key_of(run.spec.step);
+  row["device"] = run.device;
+  row["status"] = run.measured ? name_of(run.status) : "predicted";
+  if (!run.measured || run.status != Status::kOk) return ResultRow(std::move(row));
+  row["parameters"] = run.parameters;
+  row["peak_bytes"] = run.peak_bytes;
+  row["predicted_peak_bytes"] = run.predicted_peak_bytes;
+  row["saved_bytes"] = saved_bytes(run.program);
+  if (run.step_ms <= 0) return ResultRow(std::move(row));
+  const std::int64_t flops = gemm_flops(run.program);
+  row["flops"] = flops;
+  row["tflops"] = static_cast<double>(flops) / run.step_ms * 1e-9;
+  row["wall_ms"] = run.step_ms;
+  row["instrumented_wall_ms"] = run.recorded_step_ms;
+  if (!run.node_ns.empty()) {
+    row["device_busy_ms"] = static_cast<double>(std::accumulate(
+                                run.node_ns.begin(), run.node_ns.end(), std::int64_t{0})) *
+                            1e-6;
+  }
+  return ResultRow(std::move(row));
+}
+
 }  // namespace
 
 Table peak_table(std::span<const MemoryCell> cells) {
@@ -168,7 +198,12 @@ Table peak_table(std::span<const MemoryCell> cells) {
   fields.add(byte_fields()).add(accounted_fields(accounts)).add(detail_fields());
   std::vector<PeakRow> rows;
   for (const MemoryCell& cell : cells) rows.push_back({cell, in_fp32(cells, cell)});
-  return table_of("memory", "Bytes of a step", fields, rows);
+  Table table = table_of("memory", "Bytes of a step", fields, rows);
+  show_unusual(table);
+  std::vector<ResultRow> judged;
+  for (const MemoryCell& cell : cells) judged.push_back(judged_row(cell.run));
+  add_verdicts(table, judged);
+  return table;
 }
 
 Table category_grid(std::span<const MemoryCell> cells) {

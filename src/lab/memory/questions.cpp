@@ -17,14 +17,11 @@ Row main_cell(const Evidence& e) {
 }
 
 std::string label(const Row& row) {
-  return fmt::format("{} {} {} {} {} {}", row.text("size"), row.whole("context"), row.text("mode"),
-                     row.text("precision"), row.text("ops"), row.text("attention"));
+  return row.text("label");
 }
 
 Text named(const Row& row) {
-  return say("{} {} {} {} {} {}",
-             {row.quote("size"), whole(row.get("context")), row.quote("mode"),
-              row.quote("precision"), row.quote("ops"), row.quote("attention")});
+  return row.quote("label");
 }
 
 // The rows of the size that is predicted, by context.

@@ -35,7 +35,7 @@ std::string bar(std::int64_t bytes, std::int64_t whole) {
 }  // namespace
 
 std::string label_of(const MemoryCell& cell) {
-  return label_of(cell.run.spec.step, false);
+  return label_of(cell.run.spec.step);
 }
 
 std::string source_of(const Program& program, const MappedBuffer& buffer) {

@@ -7,6 +7,7 @@
 #include "ir/print.h"
 #include "lab/measure/run_columns.h"
 #include "lab/measure/statistics.h"
+#include "lab/measure/validity.h"
 #include "lab/precision/tables.h"
 #include "lab/report/fields.h"
 #include "session/session.h"
@@ -168,7 +169,8 @@ Fields<StepRow> fields() {
               return Json(static_cast<double>(s.r().peak_bytes) /
                           static_cast<double>(s.base->peak_bytes));
             }}});
-  return out.add(error_fields(), [](R s) { return s.cell.error ? &*s.cell.error : nullptr; });
+  out.add(error_fields(), [](R s) { return s.cell.error ? &*s.cell.error : nullptr; });
+  return out.add(verdict_column(), [](R) { return Json(); });
 }
 
 }  // namespace
@@ -178,10 +180,16 @@ Table precision_step_table(std::span<const PrecisionCell> cells) {
   for (const PrecisionCell& cell : cells) rows.push_back({cell, in_fp32(cells, cell.result)});
   Table table =
       table_of("steps", "A step in each precision: time, memory and error", fields(), rows);
+  show_unusual(table);
   table.notes = {
       "errors: the same weights and tokens in float64 by the reference; one sequence, and no more "
       "layers than the column says, since the reference is slow. Infinite errors are empty",
       "times are of plain steps, never of recorded ones"};
+  std::vector<ResultRow> judged;
+  for (const PrecisionCell& cell : cells) {
+    judged.push_back(ResultRow::of(cell_columns(), cell_row(cell.result), Json::object()));
+  }
+  add_verdicts(table, judged);
   return table;
 }
 

@@ -117,6 +117,7 @@ struct MatrixRow {
   const Work* work;
   const WorkSums* sums;
   double ms, span_ms;
+  std::optional<double> recorded_ms = {};
 };
 
 using M = const MatrixRow&;
@@ -144,12 +145,15 @@ Fields<MatrixRow> matrix_fields() {
   out.add(real_column("share_percent", "share", "%", 2, "of the span"),
           [](M m) { return percent_of(m.ms, m.span_ms); });
   out.add(Fields<WorkSums>{{real_column("gap_ms", "gap before", "ms", 4,
-                                        "between the end of the kernel before and the start"),
+                                        "when recorded: from the end of the kernel before"),
                             &WorkSums::gap_ms},
                            {data_only(real_column("flops", "FLOPs", "", 0)), &WorkSums::flops},
                            {data_only(real_column("bytes", "bytes", "", 0)), &WorkSums::bytes}},
           sums);
   out.add(roof_fields(), sums);
+  out.add(real_column("recorded_ms", "when recorded", "ms", 4,
+                      "gaps and span of the recorded steps, with what recording adds"),
+          [](M m) { return or_null(m.recorded_ms); });
   return out.add(
       data_only(bool_column("is_modelled", "", "a node of several origins, shared evenly")),
       [](M m) { return m.work != nullptr && m.work->is_modelled; });
@@ -173,28 +177,33 @@ Table kernel_table(const ProfiledCell& cell, const ComponentFilter& filter) {
 
 Table matrix_table(const ProfiledCell& cell, const ComponentFilter& filter) {
   const StepWork& work = cell.work;
+  const double span_ms = cell.profile.plain.span_ms;
   std::vector<MatrixRow> rows;
   WorkSums left_out, all;
   for (const Work& w : work.rows) {
     all += w.sums;
     if (filter.has(w.component)) {
-      rows.push_back({w.component, &w, &w.sums, w.sums.ms, work.span_ms});
+      rows.push_back({w.component, &w, &w.sums, w.sums.ms, span_ms});
     } else {
       left_out += w.sums;
     }
   }
-  const auto add_sum = [&](const char* name, const WorkSums* sums, double ms) {
-    rows.push_back({name, nullptr, sums, ms, work.span_ms});
+  const auto add_sum = [&](const char* name, const WorkSums* sums, double ms,
+                           std::optional<double> recorded_ms = {}) {
+    rows.push_back({name, nullptr, sums, ms, span_ms, recorded_ms});
   };
   if (left_out.launches > 0) add_sum("components not asked for", &left_out, left_out.ms);
-  add_sum("gaps", nullptr, work.gaps_ms);
+  add_sum("gaps", nullptr, span_ms - work.busy_ms + work.overlap_ms, work.gaps_ms);
   if (work.overlap_ms > 0) add_sum("overlap", nullptr, -work.overlap_ms);
-  add_sum("total", &all, work.span_ms);
+  add_sum("total", &all, span_ms, work.span_ms);
   Table table =
       table_of("matrix", "One step by component, phase and kernel", matrix_fields(), rows);
   table.notes.push_back(
       "classes, FLOPs and bytes are those of the program's ops, not guesses "
       "from names of kernels; every element counts as read or written once");
+  table.notes.push_back(
+      "kernels' times are of recorded steps, total is the span of plain ones, and gaps are what is "
+      "left of it");
   return table;
 }
 

@@ -62,6 +62,7 @@ struct PassRow {
   std::string name;
   const Pass* pass;
   std::optional<NamedKernel> top, top_other;
+  std::string verdict;
 };
 
 using R = const PassRow&;
@@ -98,8 +99,9 @@ Fields<PassRow> pass_fields() {
       {data_only(real_column("products_ms", "", "ms", 4)), &Pass::product_ms}};
   out.add(sums, [](R r) { return r.pass; });
   out.add(top_fields("top", "top kernel", "", &PassRow::top));
-  return out.add(top_fields("top_other", "top other kernel", "that multiplies no matrices",
-                            &PassRow::top_other));
+  out.add(top_fields("top_other", "top other kernel", "that multiplies no matrices",
+                     &PassRow::top_other));
+  return out.add(verdict_column(), [](R r) { return or_null(r.verdict); });
 }
 
 std::map<std::string, Pass> passes_of(const ProfiledCell& cell) {
@@ -111,8 +113,31 @@ std::map<std::string, Pass> passes_of(const ProfiledCell& cell) {
   return out;
 }
 
-bool same_but_mode(const Profile& a, const Profile& b) {
-  return same_but(a.spec.step, b.spec.step, {"mode"}) && a.device == b.device;
+// Whether both ran and are the same but for their modes.
+bool are_inference_and_training(const Profile& a, const Profile& b) {
+  const Mode mode = b.spec.step.mode;
+  return a.spec.step.mode == Mode::kInference &&
+         (mode == Mode::kStep || mode == Mode::kForwardBackward) && a.status == Status::kOk &&
+         b.status == Status::kOk && same_but(a.spec.step, b.spec.step, {"mode"}) &&
+         a.device == b.device;
+}
+
+// Where the checker doubts the recorded times, shares say nothing.
+bool has_shares(std::span<const Verdict> verdicts) {
+  return std::ranges::all_of(verdicts,
+                             [](const Verdict& v) { return v.severity == Severity::kNote; });
+}
+
+// What is true of two profiles whatever their times are.
+std::string work_note(const ProfiledCell& inference, const ProfiledCell& training) {
+  const auto flops = [](const ProfiledCell& cell) {
+    return passes_of(cell).at("all").product_flops;
+  };
+  return fmt::format(
+      "{}: matrix products have FLOPs {:.2f}x those of {} (two more products per product for the "
+      "gradients); shares of time are not compared, since the checker doubts the recorded times",
+      label_of(training.profile), ratio(flops(training), flops(inference)),
+      name_of(inference.profile.spec.step.mode));
 }
 
 // Why the share of matrix products is another one in training than in inference: both parts of the
@@ -149,9 +174,11 @@ Table pass_table(std::span<const ProfiledCell> cells) {
   Table table{.name = "passes",
               .title = "Passes: share of matrix products, and the kernels that take most",
               .columns = fields.columns()};
-  for (const ProfiledCell& cell : cells) {
+  const std::vector<std::vector<Verdict>> verdicts = judge_profiles(cells);
+  for (std::size_t i = 0; i < cells.size(); ++i) {
+    const ProfiledCell& cell = cells[i];
     if (cell.profile.status != Status::kOk) {
-      table.add_row(fields.row({cell.profile, "all", nullptr, {}, {}}));
+      table.add_row(fields.row({cell.profile, "all", nullptr, {}, {}, {}}));
       continue;
     }
     const auto passes = passes_of(cell);
@@ -161,20 +188,19 @@ Table pass_table(std::span<const ProfiledCell> cells) {
       const auto found = passes.find(std::string(name));
       if (found == passes.end()) continue;
       const Pass& pass = found->second;
-      table.add_row(fields.row(
-          {cell.profile, found->first, &pass, longest_of_all(pass), longest(pass.others)}));
+      table.add_row(fields.row({cell.profile, found->first, &pass, longest_of_all(pass),
+                                longest(pass.others), summary_of(verdicts[i])}));
     }
   }
-  for (const ProfiledCell& a : cells) {
-    if (a.profile.spec.step.mode != Mode::kInference || a.profile.status != Status::kOk) continue;
-    for (const ProfiledCell& b : cells) {
-      const Mode mode = b.profile.spec.step.mode;
-      const bool is_training = mode == Mode::kStep || mode == Mode::kForwardBackward;
-      if (is_training && b.profile.status == Status::kOk && same_but_mode(a.profile, b.profile)) {
-        table.notes.push_back(share_note(a, b));
-      }
+  for (std::size_t i = 0; i < cells.size(); ++i) {
+    for (std::size_t j = 0; j < cells.size(); ++j) {
+      if (!are_inference_and_training(cells[i].profile, cells[j].profile)) continue;
+      table.notes.push_back(has_shares(verdicts[i]) && has_shares(verdicts[j])
+                                ? share_note(cells[i], cells[j])
+                                : work_note(cells[i], cells[j]));
     }
   }
+  show_unusual(table);
   return table;
 }
 
@@ -184,12 +210,16 @@ namespace {
 struct ClockRow {
   const Profile& p;
   const StepWork& w;
-  double wall_ms, issue_ms;
+  double recorded_wall_ms, issue_ms;
+  std::string verdict;
 
-  double outside_ms() const { return wall_ms - w.span_ms; }
+  // What recording does not widen: kernels' own times in the span and the wall of plain steps.
+  double gaps_ms() const { return p.plain.span_ms - w.busy_ms + w.overlap_ms; }
+  double outside_ms() const { return p.plain.wall_ms - p.plain.span_ms; }
+  double recorded_outside_ms() const { return recorded_wall_ms - w.span_ms; }
 };
 
-ClockRow clocks_of(const ProfiledCell& cell) {
+ClockRow clocks_of(const ProfiledCell& cell, std::span<const Verdict> verdicts) {
   const Profile& p = cell.profile;
   double wall = 0;
   for (const ProfiledStep& s : p.steps) wall += static_cast<double>(s.end_ns - s.start_ns) * 1e-6;
@@ -197,7 +227,7 @@ ClockRow clocks_of(const ProfiledCell& cell) {
   // Where kernels run inside the calls, issuing is what is left of the wall without them.
   const double issue =
       p.is_asynchronous ? p.plain.issue_ms : std::max(0.0, p.plain.wall_ms - cell.work.busy_ms);
-  return {p, cell.work, wall, issue};
+  return {p, cell.work, wall, issue, summary_of(verdicts)};
 }
 
 Fields<ClockRow> clock_fields() {
@@ -214,21 +244,37 @@ Fields<ClockRow> clock_fields() {
        &ClockRow::issue_ms},
       {ms("plain_span_ms", "span", "first kernel's start to last one's end of such a step; median"),
        [](C c) { return c.p.plain.span_ms; }},
-      {ms("wall_ms", "wall, profiled", "the same of the profiled steps; mean"), &ClockRow::wall_ms},
-      {ms("span_ms", "span, profiled", "likewise"), [](C c) { return c.w.span_ms; }},
-      {ms("busy_ms", "busy", "sum of the kernels' times"), [](C c) { return c.w.busy_ms; }},
-      {ms("gaps_ms", "gaps", "in the span, between kernels"), [](C c) { return c.w.gaps_ms; }},
-      {ms("outside_ms", "outside",
-          "of the profiled wall, before the first and after the last kernel"),
-       [](C c) { return c.outside_ms(); }},
+      {ms("busy_ms", "busy", "sum of the kernels' times, of profiled steps; mean"),
+       [](C c) { return c.w.busy_ms; }},
+      {ms("gaps_ms", "gaps", "what busy leaves of the span: between kernels"), &ClockRow::gaps_ms},
+      {ms("outside_ms", "outside", "of the wall, before the first and after the last kernel"),
+       &ClockRow::outside_ms},
       {real_column("busy_percent", "busy of wall", "%", 1, "of the plain wall"),
        [](C c) { return percent_of(c.w.busy_ms, c.p.plain.wall_ms); }},
+      {ms("wall_ms", "wall, profiled", "of the profiled steps; mean"), &ClockRow::recorded_wall_ms},
+      {ms("span_ms", "span, profiled", "likewise"), [](C c) { return c.w.span_ms; }},
+      {ms("recorded_gaps_ms", "gaps, profiled", "likewise, with what recording adds"),
+       [](C c) { return c.w.gaps_ms; }},
       {real_column("cost_percent", "cost", "%", 1, "profiled wall over plain wall, less one"),
-       [](C c) { return percent_of(c.wall_ms - c.p.plain.wall_ms, c.p.plain.wall_ms); }},
-      {data_only(real_column("identity_error_ms", "", "ms", 6, "wall - outside - gaps - busy")),
+       [](C c) { return percent_of(c.recorded_wall_ms - c.p.plain.wall_ms, c.p.plain.wall_ms); }},
+      {verdict_column(), &ClockRow::verdict},
+      {data_only(ms("recorded_outside_ms", "", "of the profiled wall")),
+       &ClockRow::recorded_outside_ms},
+      {data_only(real_column("identity_error_ms", "", "ms", 6,
+                             "of the profiled steps: wall - outside - gaps - busy + overlap")),
        [](C c) {
-         return c.wall_ms - c.outside_ms() - c.w.gaps_ms - c.w.busy_ms + c.w.overlap_ms;
+         return c.recorded_wall_ms - c.recorded_outside_ms() - c.w.gaps_ms - c.w.busy_ms +
+                c.w.overlap_ms;
        }}});
+}
+
+// Where the host issues kernels more slowly than they run.
+std::string waiting_note(const ClockRow& row) {
+  return fmt::format(
+      "{}: kernels run for {:.0f} % of the wall; the rest is the host issuing them ({:.3f} ms "
+      "for {} launches), so this time says little about the device",
+      label_of(row.p), percent_of(row.w.busy_ms, row.p.plain.wall_ms), row.issue_ms,
+      row.p.launches.size() / row.p.steps.size());
 }
 
 }  // namespace
@@ -236,23 +282,23 @@ Fields<ClockRow> clock_fields() {
 Table clock_table(std::span<const ProfiledCell> cells) {
   const Fields<ClockRow> fields = clock_fields();
   Table table{.name = "clocks", .title = "One step by four clocks", .columns = fields.columns()};
-  for (const ProfiledCell& cell : cells) {
-    const Profile& p = cell.profile;
+  const std::vector<std::vector<Verdict>> verdicts = judge_profiles(cells);
+  for (std::size_t i = 0; i < cells.size(); ++i) {
+    const Profile& p = cells[i].profile;
     if (p.status != Status::kOk || p.steps.empty()) continue;
-    const StepWork& w = cell.work;
-    const ClockRow row = clocks_of(cell);
+    const ClockRow row = clocks_of(cells[i], verdicts[i]);
     table.add_row(fields.row(row));
-    if (p.is_asynchronous && w.busy_ms < 0.5 * p.plain.wall_ms) {
-      table.notes.push_back(fmt::format(
-          "{}: kernels run for {:.0f} % of the wall; the rest is the host issuing them ({:.3f} ms "
-          "for {} launches), so this time says little about the device",
-          label_of(p), percent_of(w.busy_ms, p.plain.wall_ms), row.issue_ms,
-          p.launches.size() / p.steps.size()));
+    if (p.is_asynchronous && row.w.busy_ms < 0.5 * p.plain.wall_ms) {
+      table.notes.push_back(waiting_note(row));
     }
+    for (const Verdict& v : verdicts[i]) table.notes.push_back(verdict_line(label_of(p), v));
   }
   table.notes.push_back(
-      "wall = outside + span, span = busy + gaps; the sum of kernels, the span and the wall are "
-      "three figures, and a profiled wall is not a plain one");
+      "wall = outside + span, span = gaps + busy (less overlap): kernels' own times are of "
+      "profiled "
+      "steps, wall and span of plain ones. Gaps below zero: the profiled steps' kernels were "
+      "slower");
+  show_unusual(table);
   return table;
 }
 

@@ -26,15 +26,25 @@ Row main_pass(const Evidence& e, const char* mode, const char* pass = "all") {
 }
 
 std::string label(const Row& row) {
-  return fmt::format("{} context {} {} {} {} {}", row.text("size"), row.whole("context"),
-                     row.text("mode"), row.text("precision"), row.text("ops"),
-                     row.text("attention"));
+  return row.text("label");
 }
 
 Text named(const Row& row) {
-  return say("{} context {} {} {} {} {}",
-             {row.quote("size"), whole(row.get("context")), row.quote("mode"),
-              row.quote("precision"), row.quote("ops"), row.quote("attention")});
+  return row.quote("label");
+}
+
+// Shares are read from recorded steps that agree with each other and with the plain ones.
+void require_shares(const Row& row) {
+  const std::string verdict = row.text_or("verdict", "ok");
+  require(!verdict.starts_with("doubt") && !verdict.starts_with("invalid"),
+          say("the validity checker's verdict on the recorded steps of {} is {}",
+              {named(row), row.quote("verdict")}));
+}
+
+Row shares_of_step(const Evidence& e) {
+  const Row out = main_pass(e, "step");
+  require_shares(out);
+  return out;
 }
 
 Quantity share_of(const Quantity& part, const Quantity& all) {
@@ -47,10 +57,11 @@ Text clocks(const Evidence& e) {
                  cost = share_of(row.get("wall_ms") - wall, wall), share = share_of(busy, wall);
   Text out =
       say("{}: a step that nobody records takes {} by the wall clock and {} from the first "
-          "kernel's start to the last one's end; in recorded steps kernels run for {} and "
-          "{} lie between them. ",
-          {named(row), duration(wall), duration(row.get("plain_span_ms")), duration(busy),
-           duration(row.get("gaps_ms"))});
+          "kernel's start to the last one's end; in recorded steps kernels run for {}. ",
+          {named(row), duration(wall), duration(row.get("plain_span_ms")), duration(busy)});
+  const Quantity gaps = row.get("gaps_ms");
+  out += compare(gaps, Quantity::constant(0))
+             .say({.more = say("That leaves {} between them. ", {duration(gaps)})});
   const Relation fits = compare_with_range(share, 0, 101);
   if (!fits.is(Ordering::kEqual)) {
     return out + say("Kernels would be {} of the wall, {}: the two were not measured on one "
@@ -74,7 +85,7 @@ Text clocks(const Evidence& e) {
 }
 
 Text top_kernel(const Evidence& e) {
-  const Row all = main_pass(e, "step");
+  const Row all = shares_of_step(e);
   const Row forward = e.beside(all, {{"pass", "forward"}}),
             backward = e.beside(all, {{"pass", "backward"}});
   const auto top = [](const Row& row) {
@@ -92,7 +103,7 @@ Text top_kernel(const Evidence& e) {
 
 Text other_kernels(const Evidence& e) {
   constexpr std::size_t kShown = 4;
-  const Row all = main_pass(e, "step");
+  const Row all = shares_of_step(e);
   std::vector<Row> kinds;
   for (const Row& row : e.rows("kinds@" + label(all))) {
     if (row.get("share_percent").value > 0) kinds.push_back(row);
@@ -121,8 +132,9 @@ Text other_kernels(const Evidence& e) {
 }
 
 Text product_share(const Evidence& e) {
-  const Row step = main_pass(e, "step");
+  const Row step = shares_of_step(e);
   const Row inference = e.beside(step, {{"mode", "inference"}, {"pass", "all"}});
+  require_shares(inference);
   const auto others_of = [](const Row& row) { return row.get("ms") - row.get("products_ms"); };
   const Quantity before = share_of(inference.get("products_ms"), inference.get("ms")),
                  after = share_of(step.get("products_ms"), step.get("ms"));
@@ -152,7 +164,7 @@ Text product_share(const Evidence& e) {
 }
 
 Text softmax(const Evidence& e) {
-  const Row all = main_pass(e, "step");
+  const Row all = shares_of_step(e);
   const Row row = e.row("attention@" + label(all),
                         {{"phase", "forward"}, {"part", "softmax, with scale and mask"}});
   const Quantity time = row.get("ms_of_products_percent"),
@@ -191,7 +203,7 @@ Text launches(const Evidence& e) {
 }
 
 Text bound(const Evidence& e) {
-  const Row all = main_pass(e, "step");
+  const Row all = shares_of_step(e);
   std::vector<Row> by_bytes, by_flops, kernels;
   for (const Row& row : e.rows("matrix@" + label(all))) {
     const std::string part = row.text("component");
@@ -230,7 +242,7 @@ Text bound(const Evidence& e) {
 
 Text components(const Evidence& e) {
   constexpr std::size_t kShown = 4;
-  const Row all = main_pass(e, "step");
+  const Row all = shares_of_step(e);
   std::map<std::string, std::vector<Row>> rows_of;
   std::vector<Row> all_parts;
   std::optional<Quantity> total;

@@ -51,7 +51,7 @@ PlainTimes run_plain(Measurement& measurement, int steps) {
     span.push_back(measurement.span_ms());
   }
   if (wall.empty()) return {};
-  return {median_of(wall), median_of(issue), median_of(span)};
+  return {median_of(wall), median_of(issue), median_of(span), wall};
 }
 
 // Assigns indices to names in the order of first use.

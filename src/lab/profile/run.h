@@ -22,9 +22,10 @@ struct ProfileSpec {
   bool use_tracer = true;  // false: the executor's spans, whatever the device has
 };
 
-// Medians of steps without recording.
+// Steps without recording: medians, and the wall of each.
 struct PlainTimes {
   double wall_ms = 0, issue_ms = 0, span_ms = 0;
+  std::vector<double> samples_ms = {};
 };
 
 // One kernel, copy or fill of a profiled step. Times are those of now_ns().

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "lab/measure/validity.h"
 #include "lab/profile/work.h"
 #include "lab/report/table.h"
 
@@ -22,12 +23,20 @@ struct ProfiledCell {
 // "small context 128 step fp32 fused"
 std::string label_of(const Profile& profile);
 
+// What the validity checker says of each cell: whether its recorded steps agree with each other,
+// with the plain ones and with the other cells, and its kernels with the ceilings.
+std::vector<std::vector<Verdict>> judge_profiles(std::span<const ProfiledCell> cells);
+// The cell's plain steps as a row of `bench`, to be held against the same cell timed elsewhere.
+ResultRow plain_row(const Profile& profile);
+
 // --- of several cells -------------------------------------------------------------------------
 // Rows: cell and phase, and a row for the whole step; columns: time, share of the step, share of
 // matrix products, the slowest kernel, and the slowest one that is not a matrix product. Notes say
 // why the share of matrix products differs between inference and training.
 Table pass_table(std::span<const ProfiledCell> cells);
-// Rows: cell; columns: wall, issue, span, busy, gaps, and what recording cost.
+// Rows: cell; columns: wall, issue, span, busy, gaps, and what recording cost. Kernels' times are
+// those of recorded steps, gaps and what is outside the span those of plain ones. The verdicts are
+// lines below it.
 Table clock_table(std::span<const ProfiledCell> cells);
 // Rows: cell and check: the kernels that the program requires against those that ran. `failures`
 // counts the rows that are not ok.
@@ -38,7 +47,7 @@ Table launch_check_table(std::span<const ProfiledCell> cells, int* failures = nu
 // all profiled steps, then class, launches per step, speeds.
 Table kernel_table(const ProfiledCell& cell, const ComponentFilter& filter = {});
 // Rows: component, phase and kernel; then the work that the filter leaves out, the gaps, and the
-// total of all rows.
+// total of all rows: the span of the plain steps.
 Table matrix_table(const ProfiledCell& cell, const ComponentFilter& filter = {});
 // Rows: ops other than matrix products; columns: time per phase, share, speed.
 Table kind_table(const ProfiledCell& cell, const ComponentFilter& filter = {});

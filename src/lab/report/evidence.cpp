@@ -129,6 +129,19 @@ Evidence::Row Evidence::largest(std::string_view name, const Where& where,
   });
 }
 
+std::vector<Json> Evidence::used_cells() const {
+  std::vector<Json> out;
+  for (const RowRef& ref : used_) {
+    const Table& found = table(ref.table);
+    const auto column = index_of(found, "cell");
+    if (!column) continue;
+    const Json& cell = found.rows[ref.row][*column];
+    if (cell.is_object()) out.push_back(cell);
+    if (cell.is_array()) out.insert(out.end(), cell.items().begin(), cell.items().end());
+  }
+  return out;
+}
+
 const Json* Evidence::Row::cell(std::string_view column) const {
   const auto index = index_of(*table_, column);
   return index ? &table_->rows[index_][*index] : nullptr;

@@ -9,8 +9,47 @@
 #include "lab/profile/tables.h"
 #include "lab/report/columns.h"
 #include "lab/time/tables.h"
+#include "spec/fields.h"
+#include "spec/run_flags.h"
 
 namespace tracestep {
+namespace {
+
+// Parameters of an attention that no run has.
+constexpr std::string_view kAttentionFlags[] = {"width", "mask", "saved"};
+
+// `command` without the flags that say what to measure.
+std::string without_cells(std::string_view command) {
+  std::string out;
+  bool is_value = false;
+  for (std::size_t start = 0; start < command.size();) {
+    const std::size_t end = std::min(command.find(' ', start), command.size());
+    const std::string_view word = command.substr(start, end - start);
+    const bool says_cell =
+        std::ranges::any_of(run_fields(), [&](const RunField& f) { return f.flag == word; }) ||
+        std::ranges::any_of(kAttentionFlags, [&](std::string_view name) {
+          return word.starts_with("--") && word.substr(2) == name;
+        });
+    if (!is_value && !says_cell) out += fmt::format("{}{}", out.empty() ? "" : " ", word);
+    is_value = says_cell;
+    start = end + 1;
+  }
+  return out;
+}
+
+// The command that measures these cells again: the question's, with their own flags; several where
+// they are no grid.
+std::string again(std::string_view command, std::span<const Json> cells) {
+  if (cells.empty()) return std::string(command);
+  const std::string start = without_cells(command);
+  std::string out;
+  for (const std::string& flags : flags_of(cells, kAttentionFlags)) {
+    out += fmt::format("{}{} {}", out.empty() ? "" : " && ", start, flags);
+  }
+  return out;
+}
+
+}  // namespace
 
 std::span<const Question> questions() {
   static const std::vector<Question> all = [] {
@@ -44,6 +83,7 @@ Answer answer(const Question& question, std::span<const Table> tables) {
     const Table& table = *std::ranges::find(tables, ref.table, &Table::name);
     out.standing = std::max(out.standing, standing_of(table, ref.row));
   }
+  if (!out.refused) out.command = again(question.command, evidence.used_cells());
   return out;
 }
 
@@ -132,7 +172,7 @@ Table answers_table(std::span<const Answer> answers) {
        .kind = ColumnKind::kStructured,
        .description = "the answer, piece by piece; figures, comparisons and quotations "
                       "with the formula that gives them"},
-      text_column("command", {}, "measures the rows again")};
+      text_column("command", {}, "measures the rows again, made from their cells")};
   for (const Answer& a : answers) {
     Json rows = Json::array();
     for (const RowRef& ref : a.rows) {

@@ -1,5 +1,7 @@
 // The last part of the study: what the validity checker says of its times, and tables that others
 // have published beside them.
+#include <algorithm>
+
 #include "lab/attention/tables.h"
 #include "lab/published/published.h"
 #include "lab/report/columns.h"
@@ -8,49 +10,71 @@
 namespace tracestep {
 namespace {
 
-std::vector<ResultRow> rows_of(const std::vector<StudyCell>& cells, const Json& environment) {
-  const std::vector<Column> columns = cell_columns();
+// The rows of a table of cells; verdicts say `name`, where a person finds the row.
+std::vector<ResultRow> rows_of(const std::vector<StudyCell>& cells, const char* name,
+                               const Json& environment) {
+  const Table table = cell_table(cells);
+  std::vector<Column> columns = table.columns;
+  columns.push_back(text_column("table"));
   std::vector<ResultRow> out;
-  out.reserve(cells.size());
-  for (const StudyCell& cell : cells) {
-    out.push_back(ResultRow::of(columns, cell_row(cell.result), environment));
+  for (std::vector<Json> row : table.rows) {
+    row.emplace_back(name);
+    out.push_back(ResultRow::of(columns, row, environment));
   }
   return out;
 }
 
-// Verdicts on rows, as the column "validity" of the tables that show them.
-void add_validity(std::vector<StudySection>& sections, std::string_view table,
-                  std::span<const std::string> verdicts) {
-  for (StudySection& section : sections) {
-    for (Table& found : section.tables) {
-      if (found.name != table || found.rows.size() != verdicts.size()) continue;
-      found.columns.push_back(text_column("validity", {}, "by the validity checker"));
-      for (std::size_t i = 0; i < verdicts.size(); ++i) found.rows[i].push_back(verdicts[i]);
-    }
-  }
-}
+using Verdicts = std::vector<std::vector<Verdict>>;
 
-StudySection validity_section(const std::vector<ResultRow>& rows,
-                              std::vector<std::string>& summaries) {
+StudySection validity_section(const std::vector<ResultRow>& rows, const Verdicts& verdicts) {
   Table table{.name = "validity", .title = "What the validity checker says of every timed cell"};
-  table.columns = {text_column("cell"), text_column("verdict"), text_column("why")};
-  std::vector<std::vector<Verdict>> verdicts;
-  verdicts.reserve(rows.size());
-  for (const ResultRow& row : rows) verdicts.push_back(judge(row));
-  for (RowVerdict& v : judge_together(rows)) verdicts[v.row].push_back(std::move(v.verdict));
+  table.columns = {text_column("cell"), text_column("table", {}, "that has its times"),
+                   text_column("verdict"), text_column("why")};
   for (std::size_t i = 0; i < rows.size(); ++i) {
     std::string why;
     for (const Verdict& v : verdicts[i]) why += (why.empty() ? "" : "; ") + v.text;
-    summaries.push_back(summary_of(verdicts[i]));
-    table.add_row({rows[i].label(), summaries.back(), why.empty() ? Json() : Json(why)});
+    table.add_row({rows[i].label(), rows[i].text("table"), summary_of(verdicts[i]),
+                   why.empty() ? Json() : Json(why)});
   }
   return {.id = "validity",
           .title = "Is each time what its label says?",
           .reading =
               "Every timed cell is held against the faults that make a number say something "
               "else: too few samples, an unsteady machine, launch-bound steps, throttling, a "
-              "profiler that listens, two graphs alive, more work in less time.",
+              "profiler that listens, two graphs alive, a part that takes longer than its whole, "
+              "and the same cell timed elsewhere in this report.",
           .tables = {std::move(table)}};
+}
+
+Table* find_table(StudyContext& context, std::string_view name) {
+  for (StudySection& section : context.sections) {
+    const auto found = std::ranges::find(section.tables, name, &Table::name);
+    if (found != section.tables.end()) return &*found;
+  }
+  return nullptr;
+}
+
+// A column of verdicts in a table whose rows are the first of `rows`.
+void add_verdict_column(StudyContext& context, const char* name, std::span<const ResultRow> rows,
+                        std::span<const std::vector<Verdict>> verdicts) {
+  Table* table = find_table(context, name);
+  if (table == nullptr) return;
+  table->columns.push_back(verdict_column());
+  for (std::size_t i = 0; i < table->rows.size(); ++i) {
+    table->rows[i].push_back(when(rows[i].text("status") == "ok", summary_of(verdicts[i])));
+  }
+}
+
+// What two parts of the study say of one cell is said below both tables.
+void add_disagreements(StudyContext& context, const std::vector<ResultRow>& rows,
+                       const Verdicts& verdicts) {
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    Table* table = find_table(context, rows[i].text("table"));
+    for (const Verdict& v : verdicts[i]) {
+      if (v.code != kMeasuredApart || table == nullptr) continue;
+      table->notes.push_back(verdict_line(rows[i].label(), v));
+    }
+  }
 }
 
 // What was measured here, beside what others have published of the same experiments.
@@ -77,17 +101,22 @@ void review_part(StudyContext& context) {
   add_cell_sections(context);
   add_memory_sections(context);
   const Json& environment = context.machine.environment;
-  std::vector<ResultRow> rows = rows_of(context.cells, environment);
-  for (ResultRow& row : rows_of(context.scaling, environment)) rows.push_back(std::move(row));
-  if (!rows.empty()) {
-    std::vector<std::string> summaries;
-    context.sections.push_back(validity_section(rows, summaries));
-    const std::span<const std::string> verdicts = summaries;
-    add_validity(context.sections, "cells", verdicts.first(context.cells.size()));
-    add_validity(context.sections, "time", verdicts.first(context.cells.size()));
-    add_validity(context.sections, "scaling", verdicts.subspan(context.cells.size()));
-  }
-  context.sections.push_back(published_section(context, std::move(rows)));
+  std::vector<ResultRow> rows = rows_of(context.cells, "time", environment);
+  const auto add = [&rows](const std::vector<ResultRow>& more) {
+    rows.insert(rows.end(), more.begin(), more.end());
+  };
+  add(rows_of(context.scaling, "scaling", environment));
+  const std::vector<ResultRow> steps = rows;  // that published tables may have as well
+  add(rows_of(context.precise, "steps", environment));
+  add(context.plain);
+  const Verdicts verdicts = judge_all(rows);
+  const std::size_t scaling = context.cells.size();  // where those rows begin
+  for (const char* table : {"time", "cells"}) add_verdict_column(context, table, rows, verdicts);
+  add_verdict_column(context, "scaling", std::span(rows).subspan(scaling),
+                     std::span(verdicts).subspan(scaling));
+  add_disagreements(context, rows, verdicts);
+  if (!rows.empty()) context.sections.push_back(validity_section(rows, verdicts));
+  context.sections.push_back(published_section(context, steps));
 }
 
 }  // namespace tracestep

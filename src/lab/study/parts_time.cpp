@@ -10,6 +10,7 @@
 #include "lab/report/fields.h"
 #include "lab/study/study.h"
 #include "lab/time/tables.h"
+#include "spec/fields.h"
 
 namespace tracestep {
 namespace {
@@ -41,25 +42,31 @@ double guess_seconds(const std::vector<StudyCell>& cells, const RunSpec& step) {
   return same_mode > 0 ? same_mode : same_model > 0 ? same_model : other;
 }
 
+// Whole steps are taken apart by component, which wants several steps that agree.
+int recorded_steps(Mode mode) {
+  return mode == Mode::kStep ? 3 : 1;
+}
+
 void measure_steps(StudyContext& context, const RunSpec& step, int warmup, int steps,
                    std::vector<StudyCell>& out) {
   CellSpec spec;
   spec.step = context.here(step);
   spec.protocol.warmup = warmup;
   spec.protocol.steps = steps;
-  spec.protocol.recorded_steps = 1;
+  spec.protocol.recorded_steps = recorded_steps(step.mode);
   out.push_back({spec, measure_cell(context.machine.make_device, spec)});
 }
 
 // Measures as many steps as a share of the time allows; nothing when there is no time for a few.
 void measure(StudyContext& context, const RunSpec& step, double share,
              std::vector<StudyCell>& out) {
-  constexpr int kLeast = 3, kBeside = 2;  // timed steps; warm-up and the recorded one
+  constexpr int kLeast = 3;  // timed steps
+  const int beside = 1 + recorded_steps(step.mode);
   const double guess = guess_seconds(out, step);
-  if (!context.has_time_for(guess * (kLeast + kBeside))) return;
+  if (!context.has_time_for(guess * (kLeast + beside))) return;
   const double room = share * context.seconds_left();
   double steps = context.sizes.steps;
-  if (guess > 0) steps = std::clamp<double>(room / guess - kBeside, kLeast, steps);
+  if (guess > 0) steps = std::clamp<double>(room / guess - beside, kLeast, steps);
   measure_steps(context, step, 1, static_cast<int>(steps), out);
 }
 
@@ -131,14 +138,9 @@ Fields<StudyCell> time_fields() {
 }
 
 Table time_table(std::string name, std::string title, const std::vector<StudyCell>& cells) {
-  return table_of(std::move(name), std::move(title), time_fields(), cells);
-}
-
-// Every cell as `bench` gives it, with its samples.
-Table cell_table(const std::vector<StudyCell>& cells) {
-  Table table{.name = "cells", .title = "Every measured cell", .columns = cell_columns()};
-  for (const StudyCell& cell : cells) table.add_row(cell_row(cell.result));
-  return table;
+  Table out = table_of(std::move(name), std::move(title), time_fields(), cells);
+  show_unusual(out);
+  return out;
 }
 
 const StudyCell* partner_of(const StudyCell& cell, const std::vector<StudyCell>& cells,
@@ -155,8 +157,9 @@ const StudyCell* partner_of(const StudyCell& cell, const std::vector<StudyCell>&
 
 Fields<PairOfCells> granularity_fields() {
   using P = const PairOfCells&;
-  return {
+  Fields<PairOfCells> out = {
       {text_column("size"), [](P p) { return p.primitive.spec.step.model.name; }},
+      {data_only(int_column("vocab")), [](P p) { return p.primitive.spec.step.model.vocab; }},
       {text_column("mode"), [](P p) { return name_of(p.primitive.spec.step.mode); }},
       {real_column("primitive_ms", "primitive", "ms", 1),
        [](P p) { return median_ms(p.primitive); }},
@@ -173,6 +176,10 @@ Fields<PairOfCells> granularity_fields() {
        [](P p) { return p.primitive.result.peak_bytes; }},
       {bytes_column("fused_peak_bytes", "fused peak"),
        [](P p) { return p.fused.result.peak_bytes; }}};
+  out.add(data_only(text_column("label")), [](P p) { return label_of(p.fused.spec.step); });
+  return out.add(data_only(structured_column("cell", "all parameters of both")), [](P p) {
+    return Json::Array{key_of(p.primitive.spec.step), key_of(p.fused.spec.step)};
+  });
 }
 
 Table granularity_table(const std::vector<StudyCell>& cells) {
@@ -185,7 +192,9 @@ Table granularity_table(const std::vector<StudyCell>& cells) {
     pairs.push_back(
         {cell, *fused, compare_samples(cell.result.samples_ms, fused->result.samples_ms, 0.02)});
   }
-  return table_of("granularity", "Fused against primitive ops", granularity_fields(), pairs);
+  Table out = table_of("granularity", "Fused against primitive ops", granularity_fields(), pairs);
+  show_unusual(out);
+  return out;
 }
 
 // A whole step of each size and granularity, taken apart by the executor's own spans.
@@ -197,12 +206,11 @@ StudySection component_section(const std::vector<StudyCell>& cells) {
           "Each kernel knows which part of the model asked for it and whether it belongs to "
           "forward, backward or the optimizer; layers are added up. The row gaps is what "
           "lies between kernels: it is measured, not scaled away, so that the total is the "
-          "span of that step. Matrix products (gemm) do nearly all the arithmetic; "
+          "span of the timed steps. Matrix products do nearly all the arithmetic; "
           "everything else mostly moves bytes, so its speed is read as GB/s."};
   for (const StudyCell& cell : cells) {
     if (cell.spec.step.mode != Mode::kStep || cell.result.status != Status::kOk) continue;
-    const std::string label =
-        fmt::format("{} {}", cell.spec.step.model.name, name_of(cell.spec.step.ops));
+    const std::string label = label_of(cell.spec.step);
     for (Table table : {time_by_component(cell.result), time_by_class(cell.result)}) {
       table.title = fmt::format(
           "{}: {}, one step",
@@ -215,6 +223,18 @@ StudySection component_section(const std::vector<StudyCell>& cells) {
 }
 
 }  // namespace
+
+Table cell_table(const std::vector<StudyCell>& cells) {
+  Table table{.name = "cells", .title = "Every measured cell", .columns = cell_columns()};
+  const std::vector<Column> key = key_columns().columns();
+  table.columns.insert(table.columns.end(), key.begin(), key.end());
+  for (const StudyCell& cell : cells) {
+    std::vector<Json> row = cell_row(cell.result);
+    for (Json& value : key_columns().row(cell.spec.step)) row.push_back(std::move(value));
+    table.add_row(std::move(row));
+  }
+  return table;
+}
 
 void first_cell_part(StudyContext& context) {
   time_model(context, context.sizes.models.front(), 0.15);

@@ -104,6 +104,7 @@ void precision_part(StudyContext& context) {
     if (!context.has_time_for(guess * (spec.protocol.steps + 3))) continue;
     context.announce(fmt::format("{} in {}", sizes.precise.name, name_of(precision)));
     CellResult result = measure_cell(context.machine.make_device, spec);
+    context.precise.push_back({spec, result});
     cells.push_back({std::move(result), errors.of(context.machine.make_device, spec.step)});
   }
   if (cells.empty()) return;

@@ -91,7 +91,8 @@ struct StudyContext {
   std::function<void(const std::string& what)> announce;
   std::chrono::steady_clock::time_point deadline = {};  // of the part that runs
   int begun = 0, left_out = 0;  // cells measured, and cells skipped for lack of time
-  std::vector<StudyCell> cells = {}, scaling = {};
+  std::vector<StudyCell> cells = {}, scaling = {}, precise = {};
+  std::vector<ResultRow> plain = {};  // of the profiled cells
   std::vector<MemoryCell> memory = {};
   std::vector<AttentionResult> attention = {};
   std::vector<StudySection> sections = {};
@@ -121,6 +122,8 @@ void other_memory_part(StudyContext& context);
 void profile_part(StudyContext& context);
 void review_part(StudyContext& context);  // validity, published tables, what was gathered
 
+// Every cell as `bench` gives it, with its samples, and what it is of.
+Table cell_table(const std::vector<StudyCell>& cells);
 // Sections of all cells that were gathered.
 void add_cell_sections(StudyContext& context);
 void add_memory_sections(StudyContext& context);

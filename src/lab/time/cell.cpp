@@ -70,16 +70,25 @@ void time_steps(Measurement& measurement, Device& device, CellResult& out) {
 }
 
 void record_steps(Measurement& measurement, CellResult& out) {
-  std::vector<double> busy, wall;
+  struct Recorded {
+    double busy_ms;
+    std::int64_t span_ns;
+    std::vector<Span> spans;
+  };
+  std::vector<Recorded> steps;
+  std::vector<double> wall;
   measurement.record(out.spec.protocol.recorded_steps, [&](const StepTimes& t, const Recorder& r) {
     wall.push_back(t.wall_ms());
-    busy.push_back(busy_ms_of(r.spans()));
-    out.span_ns = measurement.span_ns();
-    out.spans = r.spans();
+    steps.push_back({busy_ms_of(r.spans()), measurement.span_ns(), r.spans()});
+    out.recorded_busy_ms.push_back(steps.back().busy_ms);
     out.memory_events = r.memory_events();
   });
-  if (busy.empty()) return;
-  out.device_busy_ms = median_of(busy);
+  if (steps.empty()) return;
+  const auto middle = steps.begin() + std::ssize(steps) / 2;
+  std::ranges::nth_element(steps, middle, {}, &Recorded::busy_ms);
+  out.device_busy_ms = middle->busy_ms;
+  out.span_ns = middle->span_ns;
+  out.spans = std::move(middle->spans);
   out.instrumented_wall_ms = median_of(wall);
 }
 

@@ -37,6 +37,7 @@ struct CellResult {
   double wall_ms = 0, issue_ms = 0, device_span_ms = 0, device_busy_ms = 0;  // medians
   double instrumented_wall_ms = 0;  // what recording spans costs, to be compared with wall_ms
   double compile_ms = 0;            // until the executor was ready
+  std::vector<double> recorded_busy_ms = {};  // kernels' time of each recorded step
   std::int64_t peak_bytes = 0, predicted_peak_bytes = 0;
   // Of the plan; none where buffers come from the allocator.
   std::optional<std::int64_t> arena_bytes, arena_lower_bound_bytes;
@@ -51,7 +52,8 @@ struct CellResult {
   bool computes = true;        // false: nothing was computed, so times say nothing of speed
   std::optional<double> loss;  // of the last step; none for inference
 
-  // What attribution needs: the program, and the spans and events of the last instrumented step.
+  // What attribution needs: the program, the spans of the recorded step whose kernels take the
+  // median time, device_busy_ms, and the events of the last one.
   Program program;
   DeviceTraits traits;
   std::vector<Span> spans;

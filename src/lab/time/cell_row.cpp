@@ -69,7 +69,9 @@ Fields<CellRow> sample_fields() {
        {ms_column("device_span_ms", "span", "first kernel start to last kernel end"),
         when_ok(&CellResult::device_span_ms)},
        {ms_column("device_busy_ms", "busy", "sum of kernel times, from separate recorded steps"),
-        when_ok(&CellResult::device_busy_ms)}});
+        when_ok(&CellResult::device_busy_ms)},
+       {reals_column("recorded_busy_ms", "the same of each recorded step"),
+        [](R c) { return list_of(c.r.recorded_busy_ms); }}});
 }
 
 Fields<CellRow> byte_fields() {

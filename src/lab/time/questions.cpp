@@ -16,8 +16,7 @@ Row step_row(const Evidence& e) {
 }
 
 Text label(const Row& row) {
-  return say("{} at context {}, batch {}",
-             {row.quote("size"), whole(row.get("context")), whole(row.get("batch"))});
+  return row.quote("label");
 }
 
 // "forward 23.0 % of 6 samples"

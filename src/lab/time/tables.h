@@ -11,10 +11,12 @@ namespace tracestep {
 
 struct Question;  // lab/report/question.h
 
-// --- one recorded step: everything adds up to the whole, and what is between nodes is a row ------
+// --- one step: everything adds up to the whole, and what is between kernels is a row -------------
+// Kernels' times are those of a recorded step, the whole is the median span of the timed ones; what
+// recording makes of gaps and span is a column of its own.
 
 // Rows: component; columns: milliseconds per phase, total, share; the last rows are "gaps" (host
-// time between nodes) and "total" (the span).
+// time between kernels) and "total" (the span).
 Table time_by_component(const CellResult& result);
 // Rows: kernel class; columns: launches, milliseconds, share, GFLOP/s, GB/s.
 Table time_by_class(const CellResult& result);

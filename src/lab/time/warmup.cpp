@@ -45,6 +45,7 @@ Fields<Start> fields() {
   Fields<Start> out{};
   for (const Field<RunSpec>& axis : axis_columns()) {
     out.add(axis.column, [name = axis.column.name](S s) {
+      if (name == "label") return Json(s.row.label());
       const Json* cell = s.row.find(name);
       return cell == nullptr ? Json() : *cell;
     });

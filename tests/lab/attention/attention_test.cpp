@@ -229,6 +229,28 @@ TEST(AttentionTest, BytesPerSquaredContextCountTheSavedTensors) {
   }
 }
 
+TEST(AttentionTest, APartThatTakesLongerThanBothIsInvalid) {
+  AttentionResult r = measure_attention(planning(), spec_of(64, 8));
+  r.computes = true;  // with times by hand
+  r.device = "cpu";
+  const auto set = [](AttentionPart& part, double ms) {
+    part.warmup_ms = {ms};
+    part.samples_ms = {ms, ms, ms, 1.001 * ms, ms, ms, ms};
+    part.busy_ms = 0.9 * ms;
+  };
+  set(r.forward, 10);
+  set(r.backward, 20);
+  set(r.whole, 30);
+  const auto verdict = [&] {
+    const Table table = attention_table(std::vector{r}, Json::object());
+    EXPECT_EQ(table.columns.back().name, "verdict");
+    return table.rows[0].back().as_string();
+  };
+  EXPECT_EQ(verdict(), "ok");
+  set(r.whole, 15);
+  EXPECT_EQ(verdict(), "invalid: part_over_whole");
+}
+
 TEST(AttentionTest, TwoContextsAreNoFit) {
   std::vector<AttentionResult> results;
   for (std::int64_t context : {64, 128}) {

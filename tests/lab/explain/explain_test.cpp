@@ -11,8 +11,8 @@
 namespace tracestep {
 namespace {
 
-// wall 10 ms of which kernels work 4, eight samples with a median of 10.
-ResultRow row() {
+// wall 10 ms of which kernels work for `busy_ms`, eight samples with a median of 10.
+ResultRow row_with(double busy_ms) {
   Json cells = Json::object();
   cells["size"] = "tiny";
   cells["context"] = 8;
@@ -28,13 +28,17 @@ ResultRow row() {
   cells["wall_ms"] = 10.0;
   cells["issue_ms"] = 2.0;
   cells["device_span_ms"] = 9.5;
-  cells["device_busy_ms"] = 4.0;
+  cells["device_busy_ms"] = busy_ms;
   cells["instrumented_wall_ms"] = 10.5;
   cells["launches"] = 100;
   cells["flops"] = 4e10;
   cells["tflops"] = 4.0;
   cells["roof_tflops"] = 8.0;
   return ResultRow(std::move(cells));
+}
+
+ResultRow row() {
+  return row_with(4.0);
 }
 
 class ExplainTest : public ::testing::Test {
@@ -122,6 +126,20 @@ TEST_F(ExplainTest, NumbersOfARunAreItsOwn) {
   EXPECT_EQ(value("profiler-overhead", "cost"), 1.05);
   EXPECT_EQ(value("roofline", "share of the measured roof"), 0.5);
   EXPECT_NEAR(value("std", "sample standard deviation"), std::sqrt(2.0 / 7), 1e-12);
+}
+
+TEST_F(ExplainTest, WhatTheCheckerSaysOfTheRowStandsBesideItsNumbers) {
+  // Kernels "work" for 5.824 times the wall: the row is not what it says.
+  ExplainInput with_broken = input();
+  with_broken.row = [] { return row_with(58.24); };
+  const Table sound = explain(topic_named("launch-bound"), input()).front();
+  const Table doubted = explain(topic_named("launch-bound"), with_broken).front();
+  const auto is_invalid = [](const std::string& note) {
+    return note.starts_with("invalid: tiny context 8 step: ") &&
+           note.ends_with("(missing_synchronization)");
+  };
+  EXPECT_EQ(std::ranges::count_if(sound.notes, is_invalid), 0);
+  EXPECT_EQ(std::ranges::count_if(doubted.notes, is_invalid), 1);
 }
 
 TEST_F(ExplainTest, NumberFormatsAreTheTypesOwn) {

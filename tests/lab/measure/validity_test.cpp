@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "backends/null/null_device.h"
+#include "lab/measure/sound_row.h"
 #include "lab/time/cell.h"
 #include "ops/functions.h"
 #include "support/backends.h"
@@ -11,50 +12,8 @@
 namespace tracestep {
 namespace {
 
-Json list(std::vector<double> values) {
-  Json out = Json::array();
-  for (double v : values) out.push_back(v);
-  return out;
-}
-
-// small, B = 4, T = 128, one step. P by hand: 2·10000·768 + 12·(4·768² + 3·768·3072 + 2·768) + 768.
-// FLOPs by hand, three passes of: 12 layers of 2·512·(4·768² + 3·768·3072) and 4·512·128·768, and
-// the head, 2·512·768·10000.
-constexpr double kFlops = 3.0 * (12.0 * (1024.0 * 9437184.0 + 201326592.0) + 7864320000.0);
-
-Json sound() {
-  Json row = Json::object();
-  row["size"] = "small";
-  row["context"] = 128;
-  row["batch"] = 4;
-  row["vocab"] = 10000;
-  row["mode"] = "step";
-  row["precision"] = "fp32";
-  row["ops"] = "fused";
-  row["device"] = "cpu";
-  row["status"] = "ok";
-  row["parameters"] = std::int64_t{128625408};
-  row["samples_ms"] = list({100, 101, 99, 100.5, 99.5, 100.2, 99.8, 100.1, 99.9, 100});
-  row["warmup_ms"] = list({150, 100});
-  row["median_ms"] = 100.0;
-  row["wall_ms"] = 100.0;
-  row["device_span_ms"] = 99.0;
-  row["device_busy_ms"] = 97.0;
-  row["instrumented_wall_ms"] = 101.0;
-  row["peak_bytes"] = std::int64_t{3} << 30;
-  row["predicted_peak_bytes"] = std::int64_t{3} << 30;
-  row["saved_bytes"] = std::int64_t{1} << 30;
-  row["outside_bytes"] = std::int64_t{1} << 28;
-  row["major_faults"] = 0;
-  row["flops"] = static_cast<std::int64_t>(kFlops);
-  row["tflops"] = kFlops / 0.1 * 1e-12;
-  row["roof_tflops"] = 8.0;
-  row["tokens_per_s"] = 5120.0;
-  row["launches"] = 1000;
-  row["stopped_by"] = "steps";
-  row["profiled"] = false;
-  return row;
-}
+using testing::list;
+using testing::sound;
 
 Json machine() {
   Json out = Json::object();
@@ -86,9 +45,9 @@ TEST(ValidityTest, AWallFarBelowBusyIsAMissingSynchronization) {
   Json row = sound();
   row["device_span_ms"] = Json();
   row["device_busy_ms"] = 170.0;
-  EXPECT_EQ(codes_of(row), Codes{"missing_synchronization"});
+  EXPECT_EQ(codes_of(row), (Codes{"missing_synchronization", "recorded_apart"}));
   row["device_busy_ms"] = 130.0;  // recorded steps may be slower than timed ones
-  EXPECT_EQ(codes_of(row), Codes{});
+  EXPECT_EQ(summary_of(judge(ResultRow(row, machine()))), "note: recorded_apart");
   // On a busy machine one timed step was as slow as the recorded ones.
   row["device_busy_ms"] = 170.0;
   row["samples_ms"] = list({100, 101, 99, 100.5, 99.5, 100.2, 99.8, 180, 99.9, 100});
@@ -140,7 +99,7 @@ TEST(ValidityTest, AStepThatWaitsForItsHostIsLaunchBound) {
 
 TEST(ValidityTest, InstrumentsProfilersAndThrottlingAreNamed) {
   Json row = sound();
-  row["instrumented_wall_ms"] = 112.0;
+  row["instrumented_wall_ms"] = 102.5;
   EXPECT_EQ(codes_of(row), Codes{"instrument_cost"});
   row = sound();
   row["profiled"] = true;
@@ -210,37 +169,48 @@ TEST(ValidityTest, WithoutNumbersTheDeviceSaysSoAndNothingElse) {
   EXPECT_EQ(codes_of(row), Codes{});
 }
 
-TEST(ValidityTest, MoreWorkInLessTimeMeansSwappedLabels) {
-  Json step = sound(), forward = sound();
-  forward["mode"] = "forward";
-  forward["flops"] = static_cast<std::int64_t>(kFlops / 3);
-  std::vector<ResultRow> rows{ResultRow(step), ResultRow(forward)};
-  EXPECT_TRUE(judge_together(rows).empty());  // as long as each other
-  forward["samples_ms"] = list({300, 301, 302});
-  forward["median_ms"] = 301.0;
-  rows[1] = ResultRow(forward);
-  const auto found = judge_together(rows);
-  ASSERT_EQ(found.size(), 1u);
-  EXPECT_EQ(found[0].row, 0u);
-  EXPECT_EQ(found[0].verdict.code, "more_work_in_less_time");
-  forward["context"] = 256;  // not comparable
-  rows[1] = ResultRow(forward);
-  EXPECT_TRUE(judge_together(rows).empty());
+TEST(ValidityTest, RecordedStepsThatAreNotTheTimedOnesTakeTheirSharesAway) {
+  Json row = sound();
+  row["samples_ms"] = Json();  // as a profile: its shares are all that it has
+  row["median_ms"] = Json();
+  row["device_busy_ms"] = 226.0;  // busy for 226 % of the wall
+  row["instrumented_wall_ms"] = 230.0;
+  row["recorded_busy_ms"] = list({225, 226, 227});
+  EXPECT_EQ(summary_of(judge(ResultRow(row, machine()))), "doubt: recorded_apart");
+  row["device_busy_ms"] = 4.9;  // recording "costs" -95 %
+  row["instrumented_wall_ms"] = 5.0;
+  row["recorded_busy_ms"] = list({4.9, 4.9, 4.9});
+  EXPECT_EQ(summary_of(judge(ResultRow(row, machine()))), "doubt: recorded_apart");
+  row["device_busy_ms"] = 97.0;
+  row["instrumented_wall_ms"] = 100.5;
+  row["recorded_busy_ms"] = list({96, 97, 98});
+  EXPECT_EQ(codes_of(row), Codes{});
+  row["recorded_busy_ms"] = list({97});
+  EXPECT_EQ(codes_of(row), Codes{"recorded_unsteady"});
+  row["recorded_busy_ms"] = list({60, 97, 98});
+  EXPECT_EQ(codes_of(row), Codes{"recorded_unsteady"});
+  // Where there are timed samples, they stand.
+  row["samples_ms"] = sound()["samples_ms"];
+  row["median_ms"] = 100.0;
+  EXPECT_EQ(summary_of(judge(ResultRow(row, machine()))), "note: recorded_unsteady");
 }
 
-TEST(ValidityTest, ABackwardOfManyForwardsIsACollapse) {
-  Json step = sound(), forward = sound();
-  forward["mode"] = "forward";
-  forward["flops"] = static_cast<std::int64_t>(kFlops / 3);
-  forward["samples_ms"] = list({33, 33, 33});
-  forward["median_ms"] = 33.0;
-  step["median_ms"] = 6200.0;  // 186 forwards
-  step["samples_ms"] = list({6200, 6200, 6200});
-  const std::vector<ResultRow> rows{ResultRow(forward), ResultRow(step)};
-  const auto found = judge_together(rows);
-  ASSERT_EQ(found.size(), 1u);
-  EXPECT_EQ(found[0].row, 1u);
-  EXPECT_EQ(found[0].verdict.code, "collapsed_speed");
+TEST(ValidityTest, KernelsAboveTheirRoofAreDoubted) {
+  Json row = sound();
+  row["highest_roof_percent"] = 99.0;
+  row["highest_roof_kernel"] = "softmax of attn.softmax, forward";
+  row["highest_roof_bound"] = "bytes";
+  row["highest_roof_bytes"] = 1e9;
+  EXPECT_EQ(codes_of(row), Codes{});
+  for (const auto& [percent, bound, bytes, verdict] :
+       {std::tuple{346.0, "bytes", 1e9, "doubt: above_the_roof"},
+        {488.0, "FLOPs", 1e6, "invalid: above_the_roof"},
+        {488.0, "bytes", 1e6, "note: above_the_roof"}}) {
+    row["highest_roof_percent"] = percent;
+    row["highest_roof_bound"] = bound;
+    row["highest_roof_bytes"] = bytes;
+    EXPECT_EQ(summary_of(judge(ResultRow(row, machine()))), verdict);
+  }
 }
 
 TEST(ValidityTest, NotesNameTheRowAndCountWhatStands) {
@@ -249,7 +219,7 @@ TEST(ValidityTest, NotesNameTheRowAndCountWhatStands) {
   const std::vector<ResultRow> rows{ResultRow(sound(), machine()), ResultRow(bad, machine())};
   const std::vector<std::string> notes = validity_notes(rows);
   ASSERT_EQ(notes.size(), 2u);
-  EXPECT_TRUE(notes[0].starts_with("invalid: small 128 forward fp32 fused: "));
+  EXPECT_TRUE(notes[0].starts_with("invalid: small context 128 forward fp32 fused: "));
   EXPECT_TRUE(notes[1].starts_with("validity: 1 of 2 measured rows without objection"));
 }
 

@@ -103,6 +103,29 @@ TEST_F(MemoryTablesTest, EveryBufferIsMeasuredAtTheBytesPredicted) {
   }
 }
 
+TEST_F(MemoryTablesTest, AMeasuredStepIsJudgedAndAPredictedOneIsNot) {
+  MemoryCell cell = cell_on_null(tiny_step(Mode::kStep, Granularity::kFused));
+  cell.run.device = "cpu";  // with times by hand
+  const auto verdict = [&] {
+    const Table table = peak_table(std::vector{cell});
+    return table.rows[0][index_of(table, "verdict")];
+  };
+  cell.run.step_ms = 100;
+  cell.run.recorded_step_ms = 100.5;
+  cell.run.node_ns.clear();
+  EXPECT_EQ(verdict(), Json("ok"));
+  cell.run.recorded_step_ms = 5;  // recording "costs" -95 %
+  EXPECT_EQ(verdict(), Json("doubt: recorded_apart"));
+  cell.run.recorded_step_ms = 100.5;
+  cell.run.node_ns = {226'000'000};  // kernels work for 226 % of the step
+  EXPECT_EQ(verdict(), Json("invalid: missing_synchronization"));
+  cell.run.node_ns.clear();
+  cell.run.peak_bytes += saved_bytes(cell.run.program);
+  EXPECT_EQ(verdict(), Json("invalid: two_graphs"));
+  cell.run.measured = false;
+  EXPECT_EQ(verdict(), Json());
+}
+
 TEST_F(MemoryTablesTest, FromThePredictionToTheSegmentsEveryByteIsExplained) {
   const MemoryCell cell = cell_on_null(tiny_step(Mode::kStep, Granularity::kFused));
   const Table table = contract_table(cell);

@@ -74,7 +74,7 @@ TEST(ProfileTablesTest, KernelsStandUnderTheColumnNamesOfNsys) {
   EXPECT_EQ(cell(t, "Name", "matmul f32", "Total Time (ns)").as_int(), 8000);
   EXPECT_EQ(cell(t, "Name", "matmul f32", "Instances").as_int(), 2);
   EXPECT_EQ(cell(t, "Name", "matmul f32", "per_step").as_double(), 1);
-  EXPECT_EQ(cell(t, "Name", "matmul f32", "class").as_string(), "gemm");
+  EXPECT_EQ(cell(t, "Name", "matmul f32", "class").as_string(), "matrix product");
 }
 
 TEST(ProfileTablesTest, FlopsOfANodeWithSeveralKernelsStandAtTheLongest) {
@@ -82,7 +82,7 @@ TEST(ProfileTablesTest, FlopsOfANodeWithSeveralKernelsStandAtTheLongest) {
   const Table t = matrix_table(c);
   EXPECT_EQ(cell(t, "kernel", "void split_gemm<float, 2>(float*)", "flops").as_double(), 1024);
   EXPECT_EQ(cell(t, "kernel", "reduce_splits", "flops").as_double(), 0);
-  EXPECT_EQ(cell(t, "kernel", "reduce_splits", "class").as_string(), "gemm");
+  EXPECT_EQ(cell(t, "kernel", "reduce_splits", "class").as_string(), "matrix product");
   EXPECT_NEAR(c.work.busy_ms, 0.005, 1e-12);
 }
 
@@ -100,9 +100,85 @@ TEST(ProfileTablesTest, ClocksAreOneIdentity) {
   const ProfiledCell cells[] = {celled(testing::traced_profile())};
   const Table t = clock_table(cells);
   EXPECT_NEAR(cell(t, "size", "two", "wall_ms").as_double(), 0.010, 1e-12);
-  EXPECT_NEAR(cell(t, "size", "two", "outside_ms").as_double(), 0.004, 1e-12);
+  EXPECT_NEAR(cell(t, "size", "two", "recorded_outside_ms").as_double(), 0.004, 1e-12);
   EXPECT_NEAR(cell(t, "size", "two", "identity_error_ms").as_double(), 0.0, 1e-12);
   EXPECT_NEAR(cell(t, "size", "two", "cost_percent").as_double(), 25.0, 1e-9);
+}
+
+TEST(ProfileTablesTest, GapsAreThoseOfPlainStepsWithWhatRecordingAddsBesideThem) {
+  Profile p = testing::two_kernel_profile();
+  p.plain.span_ms = 0.0052;  // recorded: 6 microseconds, 5 of them busy
+  const ProfiledCell cells[] = {celled(std::move(p))};
+  const Table matrix = matrix_table(cells[0]), clocks = clock_table(cells);
+  EXPECT_NEAR(cell(matrix, "component", "gaps", "ms").as_double(), 0.0002, 1e-12);
+  EXPECT_NEAR(cell(matrix, "component", "gaps", "recorded_ms").as_double(), 0.001, 1e-12);
+  EXPECT_NEAR(cell(matrix, "component", "total", "ms").as_double(), 0.0052, 1e-12);
+  EXPECT_NEAR(cell(matrix, "component", "total", "recorded_ms").as_double(), 0.006, 1e-12);
+  EXPECT_NEAR(cell(clocks, "size", "two", "gaps_ms").as_double(), 0.0002, 1e-12);
+  EXPECT_NEAR(cell(clocks, "size", "two", "recorded_gaps_ms").as_double(), 0.001, 1e-12);
+}
+
+// The verdict of the first of these cells, by each table that has one.
+std::string verdict_of(std::span<const ProfiledCell> cells) {
+  const std::string clocks = cell(clock_table(cells), "size", "two", "verdict").as_string();
+  EXPECT_EQ(cell(pass_table(cells), "size", "two", "verdict").as_string(), clocks);
+  return clocks;
+}
+
+// The two kernels as three recorded steps, all alike.
+Profile steady_profile() {
+  Profile p = testing::two_kernel_profile();
+  for (int node : {0, 1}) {
+    ProfiledLaunch launch = p.launches[static_cast<std::size_t>(node)];
+    launch.step = 2;
+    p.launches.push_back(launch);
+  }
+  p.steps.push_back(p.steps.front());
+  p.plain = {.wall_ms = 0.00995, .issue_ms = 0.002, .span_ms = 0.006};
+  return p;
+}
+
+TEST(ProfileVerdictsTest, ASteadyProfileIsLeftAlone) {
+  const ProfiledCell cells[] = {celled(steady_profile(), one_per_ns())};
+  EXPECT_EQ(verdict_of(cells), "note: launch_bound");  // busy for half of the wall
+}
+
+TEST(ProfileVerdictsTest, ProductsThatGrowManyTimesMoreThanTheirWorkAreDoubted) {
+  ProfiledCell cells[] = {celled(steady_profile()), celled(steady_profile())};
+  cells[1].profile.spec.step.mode = Mode::kStep;
+  for (ProfiledLaunch& l : cells[1].profile.launches) {
+    if (l.node == 0) l.end_ns += 326 * l.duration_ns();
+  }
+  cells[1].work = work_of(cells[1].profile, {});
+  const auto verdicts = judge_profiles(cells)[1];
+  EXPECT_EQ(std::ranges::count(verdicts, "collapsed_speed", &Verdict::code), 1);
+}
+
+TEST(ProfileVerdictsTest, StepsThatDisagreeWithPlainOnesOrEachOtherAreDoubted) {
+  ProfiledCell cells[] = {celled(steady_profile())};
+  Profile& p = cells[0].profile;
+  p.plain.wall_ms = p.plain.span_ms = 0.0022;  // busy for 226 % of it
+  EXPECT_EQ(verdict_of(cells), "doubt: recorded_apart");
+  p.plain = {.wall_ms = 0.2, .issue_ms = 0.002, .span_ms = 0.2};  // recording "costs" -95 %
+  EXPECT_EQ(verdict_of(cells), "doubt: recorded_apart");
+  cells[0] = celled(steady_profile());
+  cells[0].profile.launches.back().end_ns += 4000;
+  EXPECT_EQ(verdict_of(cells), "doubt: recorded_unsteady");
+  cells[0] = celled(testing::two_kernel_profile());
+  EXPECT_EQ(verdict_of(cells), "doubt: recorded_unsteady");  // two steps only
+}
+
+TEST(ProfileVerdictsTest, KernelsFarAboveTheirRoofAreDoubted) {
+  Ceilings low = one_per_ns();
+  low.arithmetic_gflops = low.products_gflops[DType::kF32] = 0.06;  // the product reaches 0.256
+  const ProfiledCell cells[] = {celled(steady_profile(), low)};
+  const auto verdicts = judge_profiles(cells)[0];
+  const auto found = std::ranges::find(verdicts, "above_the_roof", &Verdict::code);
+  ASSERT_NE(found, verdicts.end());
+  EXPECT_EQ(found->severity, Severity::kInvalid);
+  EXPECT_NE(found->text.find("matmul of ffn.w1, forward is at 427 % of its roof"),
+            std::string::npos)
+      << found->text;
 }
 
 TEST(ProfileTablesTest, AnUnknownComponentIsAnErrorThatNamesTheNearest) {

@@ -331,7 +331,7 @@ TEST_F(PublishedTest, RowsComeFromACommittedTable) {
       read_replay_input(testing::source_folder() / "bench" / "results" / "cuda-h200-grid.csv");
   EXPECT_GT(input.rows.size(), 100u);
   EXPECT_EQ(input.rows[0].text("size"), "small");
-  EXPECT_EQ(input.rows[0].label(), "small 128 inference fp32 fused");
+  EXPECT_EQ(input.rows[0].label(), "small context 128 inference fp32 fused");
   ASSERT_EQ(input.rows[0].numbers("samples_ms").size(), 10u);
   EXPECT_EQ(input.rows[0].numbers("samples_ms")[0], 4.58);
   EXPECT_TRUE(std::ranges::any_of(input.rows, [](const ResultRow& row) {

@@ -4,11 +4,17 @@
 
 #include <algorithm>
 #include <set>
+#include <sstream>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "ir/print.h"
 #include "lab/study/study_run.h"
+#include "ops/functions.h"
+#include "spec/fields.h"
+#include "spec/run_grid.h"
+#include "spec/step_program.h"
 
 namespace tracestep {
 namespace {
@@ -21,6 +27,36 @@ const Question& question_of(std::string_view id) {
   const auto found = std::ranges::find(questions(), id, &Question::id);
   EXPECT_NE(found, questions().end()) << id;
   return *found;
+}
+
+std::vector<std::string> split(const std::string& text, char by) {
+  std::vector<std::string> out;
+  std::istringstream in(text);
+  for (std::string part; std::getline(in, part, by);) out.push_back(part);
+  return out;
+}
+
+// The program of a run and where it runs; the model's name is none of it.
+std::string program_of(const Json& key) {
+  RunSpec run = run_of_key(key);
+  run.model.name = "a model";
+  return fmt::format("{} {}\n{}", run.place.device, run.place.threads, print(step_program(run)));
+}
+
+// Of the runs that the commands measure, read as a command reads its flags.
+std::set<std::string> programs_of(const std::string& commands) {
+  std::set<std::string> out;
+  for (std::size_t start = 0, end = 0; start < commands.size(); start = end + 4) {
+    end = std::min(commands.find(" && ", start), commands.size());
+    RunGrid grid;
+    const std::vector<std::string> words = split(commands.substr(start, end - start), ' ');
+    for (std::size_t i = 2; i + 1 < words.size(); ++i) {
+      const auto field = std::ranges::find(run_fields(), words[i], &RunField::flag);
+      if (field != run_fields().end()) grid.give(*field, words[i], split(words[i + 1], ','));
+    }
+    for (const RunSpec& run : grid.runs()) out.insert(program_of(key_of(run)));
+  }
+  return out;
 }
 
 TEST(AnswersTest, ACompleteRunAnswersEveryQuestionFromItsRows) {
@@ -40,6 +76,35 @@ TEST(AnswersTest, ACompleteRunAnswersEveryQuestionFromItsRows) {
       }
     }
   }
+}
+
+// The runs that the answer's rows are of, and those that its command measures.
+std::set<std::string> runs_of_rows(const Answer& a) {
+  std::set<std::string> out;
+  for (const RowRef& ref : a.rows) {
+    const auto table = std::ranges::find(small_study().tables, ref.table, &Table::name);
+    const auto column = std::ranges::find(table->columns, "cell", &Column::name);
+    if (column == table->columns.end() || ref.table == "attention") continue;
+    const Json& cell =
+        table->rows[ref.row][static_cast<std::size_t>(column - table->columns.begin())];
+    const std::vector<Json> one{cell};
+    for (const Json& key : cell.is_array() ? cell.items() : one) {
+      if (key.is_object()) out.insert(program_of(key));
+    }
+  }
+  return out;
+}
+
+TEST(AnswersTest, TheCommandThatMeasuresAgainIsOfTheSameRuns) {
+  ops::register_all();
+  int checked = 0;
+  for (const Answer& a : small_study().answers) {
+    const std::set<std::string> expected = runs_of_rows(a);
+    if (expected.empty()) continue;
+    EXPECT_EQ(programs_of(a.command), expected) << a.id << ": " << a.command;
+    ++checked;
+  }
+  EXPECT_GT(checked, 20);
 }
 
 TEST(AnswersTest, WithoutTablesEveryQuestionIsRefusedWithTheReason) {
@@ -79,13 +144,13 @@ struct Change {
 };
 
 // The profile's and the memory run's own tables.
-constexpr const char* kProfile = "small context 8 step fp32 primitive naive";
-constexpr const char* kMemory = "small 8 step fp32 primitive naive";
+constexpr const char* kStep =
+    "small d_model 16 d_ff 32 layers 2 heads 2 context 8 batch 2 vocab 32 step fp32 primitive";
 
 std::vector<Change> changes() {
-  const std::string attention = std::string("attention@") + kProfile;
-  static const std::string kAttention = attention, kContract = std::string("contract@") + kMemory,
-                           kFormulas = std::string("formulas@") + kMemory;
+  const std::string attention = std::string("attention@") + kStep;
+  static const std::string kAttention = attention, kContract = std::string("contract@") + kStep,
+                           kFormulas = std::string("formulas@") + kStep;
   const Evidence::Where small_step = {{"size", "small"}, {"mode", "step"}, {"ops", "fused"}};
   const Json slow = Json::Array{900.0, 901.0, 902.0};
   return {

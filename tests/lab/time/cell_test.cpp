@@ -127,12 +127,30 @@ TEST_P(CellTest, TimesAddUpToTheSpanAndBytesToThePeak) {
       sum += table.rows[i][column].as_double();
     }
     EXPECT_NEAR(sum, table.rows.back()[column].as_double(), 1e-6) << table.name;
-    EXPECT_NEAR(sum, static_cast<double>(result.span_ns) * 1e-6, 1e-6) << table.name;
+    EXPECT_NEAR(sum, result.device_span_ms, 1e-6) << table.name;
+    EXPECT_NEAR(table.rows.back().back().as_double(), static_cast<double>(result.span_ns) * 1e-6,
+                1e-9);
   }
   const Table bytes = bytes_by_category(result);
   EXPECT_EQ(bytes.rows.back()[1].as_int(), result.predicted_peak_bytes);
   EXPECT_EQ(bytes.rows.back()[2].as_int(), result.peak_bytes);
   for (const auto& row : bytes.rows) EXPECT_EQ(row[1].as_int(), row[2].as_int()) << row[0].dump();
+}
+
+TEST_P(CellTest, WhatRecordingAddsIsNoPartOfTheGaps) {
+  CellResult r = measure_cell(device(), tiny_cell(Mode::kStep, Granularity::kFused));
+  r.device_span_ms = 1.25 * r.device_busy_ms;
+  r.span_ns = static_cast<std::int64_t>(4e6 * r.device_busy_ms);  // recording made gaps of 3/4
+  r.instrumented_wall_ms = 4.5 * r.device_busy_ms;
+  r.wall_ms = 1.3 * r.device_busy_ms;
+  r.samples_ms = {r.wall_ms, r.wall_ms, r.wall_ms};
+  const Table t = time_by_component(r);
+  const auto& gaps = t.rows[t.rows.size() - 2];
+  EXPECT_EQ(gaps[0].as_string(), "gaps");
+  EXPECT_NEAR(gaps[6].as_double(), 20.0, 0.01);
+  EXPECT_NEAR(gaps[7].as_double(), 3 * r.device_busy_ms, 1e-5);
+  EXPECT_TRUE(std::ranges::any_of(
+      t.notes, [](const std::string& note) { return note.starts_with("instrument_cost: "); }));
 }
 
 TEST_P(CellTest, TheClocksAreInOrder) {

@@ -1,0 +1,197 @@
+// The checks of rows beside others: a part against its whole, more work in less time, one cell
+// measured twice, and a speed that collapses with size.
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+#include <map>
+
+#include <fmt/format.h>
+
+#include "base/units.h"
+#include "lab/measure/statistics.h"
+#include "lab/measure/validity.h"
+#include "spec/fields.h"
+
+namespace tracestep {
+namespace {
+
+// Rows are measured at different moments, and the interval of one does not hold what changes
+// between them: smaller differences say nothing.
+constexpr double kBetweenRows = 1.05;
+
+// The values by which rows are compared, read once from each row. NaN: missing.
+struct Facts {
+  explicit Facts(const ResultRow& of) : row(&of) {
+    constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+    flops = of.number("flops").value_or(kNan);
+    median = of.number("median_ms").value_or(kNan);
+    const std::vector<double> samples = of.numbers("samples_ms");
+    // The row's own interval knows of processes. Of the samples alone; of fewer than six, which
+    // have no 95 % interval, from the least to the most.
+    const Interval own = samples.empty() ? Interval{kNan, kNan, 0} : median_interval(samples);
+    low = of.number("interval_low_ms").value_or(own.low);
+    high = of.number("interval_high_ms").value_or(own.high);
+  }
+
+  // Whether this row's time lies below the other's beyond the noise of both.
+  bool is_below(const Facts& other) const {
+    return high < other.low && kBetweenRows * median < other.median;
+  }
+  // "small context 128 step fp32 fused (62.9 ms)"
+  std::string said() const {
+    return fmt::format("{} ({})", row->label(), format_duration_ms(median));
+  }
+  // "12.3 ms in the table scaling"
+  std::string said_with_place() const {
+    const std::string table = row->text("table");
+    return format_duration_ms(median) + (table.empty() ? "" : " in the table " + table);
+  }
+
+  const ResultRow* row;
+  double flops, median, low, high;
+};
+
+using Found = std::optional<Verdict>;
+
+// --- a part and its whole -----------------------------------------------------------------------
+
+// Whether a step of the mode `part` does nothing that one of the mode `whole` does not do as well.
+bool is_part_of(std::string_view part, std::string_view whole) {
+  constexpr std::array<std::string_view, 4> kGrowing = {"inference", "forward", "forward-backward",
+                                                        "step"};
+  const auto a = std::ranges::find(kGrowing, part), b = std::ranges::find(kGrowing, whole);
+  if (a != kGrowing.end() && b != kGrowing.end()) return a < b;
+  return whole == "whole" && (part == "forward" || part == "backward");  // of attention alone
+}
+
+// Both rows are invalid: which of them is wrong, the two cannot tell.
+Found part_over_whole(const Facts& row, const Facts& other) {
+  const std::string mode = row.row->text("mode"), beside = other.row->text("mode");
+  const bool is_broken = (is_part_of(mode, beside) && other.is_below(row)) ||
+                         (is_part_of(beside, mode) && row.is_below(other));
+  if (!is_broken) return {};
+  const bool is_part = is_part_of(mode, beside);
+  return Verdict{"part_over_whole", Severity::kInvalid,
+                 fmt::format("it takes {}, and {} is {} it: a part cannot take longer than the "
+                             "whole, so one of the two times is wrong",
+                             format_duration_ms(row.median), other.said(),
+                             is_part ? "the whole of" : "a part of")};
+}
+
+// Fused kernels do the work of their parts with fewer launches and fewer bytes.
+Found fused_over_primitive(const Facts& row, const Facts& other) {
+  const std::string ops = row.row->text("ops"), beside = other.row->text("ops");
+  const bool is_fused = ops == "fused" && beside == "primitive";
+  if (!is_fused && !(ops == "primitive" && beside == "fused")) return {};
+  const Facts &fused = is_fused ? row : other, &primitive = is_fused ? other : row;
+  if (!primitive.is_below(fused)) return {};
+  return Verdict{"fused_over_primitive", Severity::kInvalid,
+                 fmt::format("fused takes {:.2f} times as long as primitive ops: {} against {}; it "
+                             "does the same with fewer launches and bytes, so one of the two times "
+                             "is wrong",
+                             fused.median / primitive.median, fused.said(), primitive.said())};
+}
+
+// --- more work ----------------------------------------------------------------------------------
+
+// Of two rows of one model, the one with far more FLOPs cannot be the faster one.
+Found more_work_in_less_time(const Facts& row, const Facts& other) {
+  constexpr double kMoreWork = 1.5;
+  if (!(row.flops >= kMoreWork * other.flops) || !row.is_below(other)) return {};
+  return Verdict{"more_work_in_less_time", Severity::kInvalid,
+                 fmt::format("{:.1f} times the FLOPs of {} in {:.2f} of its time: labels are "
+                             "swapped, or a wait is missing",
+                             row.flops / other.flops, other.said(), row.median / other.median)};
+}
+
+// A kernel at a larger size is not many times slower per FLOP, unless its memory is somewhere else.
+Found collapsed_speed(const Facts& row, const Facts& other) {
+  constexpr double kCollapse = 10.0;
+  if (!(row.flops >= other.flops) || other.flops <= 0) return {};
+  const double ratio = row.median / row.flops * (other.flops / other.median);
+  if (!(ratio > kCollapse)) return {};
+  return Verdict{
+      "collapsed_speed", Severity::kDoubt,
+      fmt::format("{:.0f} times the time per FLOP of {}, which has fewer FLOPs: memory of the host "
+                  "in use, or the device was held back; not a time of this device",
+                  ratio, other.row->label())};
+}
+
+// --- the same cell ------------------------------------------------------------------------------
+
+Found measured_apart(const Facts& row, const Facts& other) {
+  if (!row.is_below(other) && !other.is_below(row)) return {};
+  return Verdict{std::string(kMeasuredApart), Severity::kDoubt,
+                 fmt::format("the same cell took {}, and {}: beyond the noise of either, so the "
+                             "machine was not the same",
+                             row.said_with_place(), other.said_with_place())};
+}
+
+// --- which rows are compared --------------------------------------------------------------------
+
+// A check of two rows that differ at most in these fields.
+struct PairCheck {
+  Found (*check)(const Facts& row, const Facts& other);
+  std::span<const std::string_view> except;
+};
+constexpr std::array<std::string_view, 1> kMode = {"mode"};
+constexpr std::array<std::string_view, 1> kOps = {"ops"};
+constexpr std::array<std::string_view, 2> kShape = {"context", "batch"};
+constexpr std::array<std::string_view, 9> kSizes = {
+    "size", "d_model", "d_ff", "layers", "heads", "context", "batch", "vocab", "mode"};
+constexpr PairCheck kPairChecks[] = {{part_over_whole, kMode},
+                                     {fused_over_primitive, kOps},
+                                     {more_work_in_less_time, kShape},
+                                     {collapsed_speed, kSizes},
+                                     {measured_apart, {}}};
+
+// The rows that ran, in lists of those that are alike but for the fields of `except`.
+std::vector<std::vector<std::size_t>> alike(std::span<const ResultRow> rows,
+                                            std::span<const std::string_view> except) {
+  std::map<std::string, std::vector<std::size_t>> lists;
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    if (rows[i].text("status") != "ok") continue;
+    std::string key;
+    for (const RunField& field : run_fields()) {
+      if (field.show == FieldShow::kNowhere) continue;
+      if (std::ranges::find(except, field.name) != except.end()) continue;
+      const Json* value = rows[i].parameter(field.name);
+      key += (value == nullptr ? std::string() : value->dump()) + '\n';
+    }
+    lists[key].push_back(i);
+  }
+  std::vector<std::vector<std::size_t>> out;
+  for (auto& [key, list] : lists) out.push_back(std::move(list));
+  return out;
+}
+
+}  // namespace
+
+std::size_t pair_check_count() {
+  return std::size(kPairChecks);
+}
+
+std::vector<RowVerdict> judge_together(std::span<const ResultRow> rows) {
+  const std::vector<Facts> facts(rows.begin(), rows.end());
+  std::vector<RowVerdict> out;
+  for (const PairCheck& check : kPairChecks) {
+    for (const std::vector<std::size_t>& list : alike(rows, check.except)) {
+      for (std::size_t i : list) {
+        if (!rows[i].number("tflops")) continue;
+        // One verdict per row: the first partner that shows the fault is enough.
+        for (std::size_t j : list) {
+          if (i == j || !rows[j].number("tflops")) continue;
+          Found verdict = check.check(facts[i], facts[j]);
+          if (!verdict) continue;
+          out.push_back({i, std::move(*verdict)});
+          break;
+        }
+      }
+    }
+  }
+  std::ranges::stable_sort(out, {}, &RowVerdict::row);
+  return out;
+}
+
+}  // namespace tracestep

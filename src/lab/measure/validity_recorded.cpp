@@ -1,0 +1,98 @@
+#include "lab/measure/validity_recorded.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "lab/measure/statistics.h"
+
+namespace tracestep {
+namespace {
+
+Severity of_shares(const ResultRow& row) {
+  return row.numbers("samples_ms").empty() ? Severity::kDoubt : Severity::kNote;
+}
+
+}  // namespace
+
+bool computes(const ResultRow& row) {
+  return row.number("tflops").has_value();
+}
+
+std::optional<Verdict> instrument_cost(const ResultRow& row) {
+  constexpr double kCost = 1.01;
+  const auto recorded = row.number("instrumented_wall_ms"), wall = row.number("wall_ms");
+  const std::vector<double> samples = row.numbers("samples_ms");
+  if (!computes(row) || !recorded || !wall || *wall <= 0) return {};
+  // Beyond what the timed steps vary by themselves.
+  const double slow = samples.empty() ? *wall : quantile_of(samples, 0.95);
+  if (*recorded < kCost * std::max(*wall, slow)) return {};
+  return Verdict{"instrument_cost", Severity::kNote,
+                 fmt::format("recorded steps take {:.1f} % longer than timed ones: kernels' times "
+                             "are of recorded steps, gaps of timed ones",
+                             100 * (*recorded / *wall - 1))};
+}
+
+std::optional<Verdict> recorded_apart(const ResultRow& row) {
+  constexpr double kBusyOverWall = 1.05, kWallBelowWall = 0.9;
+  const auto wall = row.number("wall_ms"), busy = row.number("device_busy_ms");
+  const auto recorded = row.number("instrumented_wall_ms");
+  if (!computes(row) || !wall || *wall <= 0) return {};
+  const std::vector<double> samples = row.numbers("samples_ms");
+  const double longest = samples.empty() ? *wall : max_of(samples);
+  const double shortest = samples.empty() ? *wall : min_of(samples);
+  const bool is_longer = busy && *busy > kBusyOverWall * longest;
+  const bool is_shorter = recorded && *recorded > 0 && *recorded < kWallBelowWall * shortest;
+  if (!is_longer && !is_shorter) return {};
+  return Verdict{
+      "recorded_apart", of_shares(row),
+      is_longer ? fmt::format("kernels of recorded steps work for {:.0f} % of an unrecorded step: "
+                              "the machine was not the same, and shares are not of the timed steps",
+                              100 * *busy / *wall)
+                : fmt::format("recorded steps take {:.0f} % less than unrecorded ones: other work "
+                              "held the machine, and shares are not of the timed steps",
+                              100 * (1 - *recorded / *wall))};
+}
+
+std::optional<Verdict> recorded_unsteady(const ResultRow& row) {
+  constexpr std::size_t kFewest = 3;
+  constexpr double kSpread = 1.25;
+  const std::vector<double> busy = row.numbers("recorded_busy_ms");
+  if (!computes(row) || busy.empty()) return {};
+  const bool has_only_shares = row.numbers("samples_ms").empty();
+  if (busy.size() < kFewest && has_only_shares) {
+    return Verdict{"recorded_unsteady", of_shares(row),
+                   fmt::format("{} recorded: shares by component want {} steps that agree",
+                               busy.size() == 1 ? "one step was" : "two steps were", kFewest)};
+  }
+  const double least = min_of(busy), most = max_of(busy);
+  if (most <= kSpread * least) return {};
+  return Verdict{
+      "recorded_unsteady", of_shares(row),
+      fmt::format("kernels of the recorded steps work for {:.3f} to {:.3f} ms: busy time "
+                  "and shares are of steps that do not agree",
+                  least, most)};
+}
+
+std::optional<Verdict> above_the_roof(const ResultRow& row) {
+  constexpr double kMargin = 105.0;
+  const auto highest = row.number("highest_roof_percent");
+  if (!highest || *highest <= kMargin) return {};
+  const bool by_bytes = row.text("highest_roof_bound") == "bytes";
+  const bool may_be_cached =
+      by_bytes && row.number("highest_roof_bytes").value_or(0) <= kBeyondCaches;
+  const Severity severity = may_be_cached ? Severity::kNote
+                            : by_bytes    ? Severity::kDoubt
+                                          : Severity::kInvalid;
+  return Verdict{
+      "above_the_roof", severity,
+      fmt::format("{} is at {:.0f} % of its roof: {}", row.text("highest_roof_kernel"), *highest,
+                  may_be_cached ? "its bytes were in a cache, so memory does not bound it"
+                  : by_bytes    ? "no cache holds its bytes, so the ceiling was measured while "
+                                  "other work held the machine; what bounds it is not known"
+                                : "nothing computes faster than the device, so the ceiling was "
+                                  "measured while other work held the machine, or the FLOPs are "
+                                  "wrong")};
+}
+
+}  // namespace tracestep

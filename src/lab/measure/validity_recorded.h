@@ -1,0 +1,27 @@
+// The checks of rows with recorded steps, from which busy times, shares and rooflines come. They
+// are steps of their own, so they may be slower than the timed ones, or unlike them.
+#pragma once
+
+#include "lab/measure/validity.h"
+
+namespace tracestep {
+
+// Whether the row is of a device with numbers: its times say something.
+bool computes(const ResultRow& row);
+
+// Recording slows steps down.
+std::optional<Verdict> instrument_cost(const ResultRow& row);
+// Kernels of recorded steps work for longer than unrecorded steps last, or recorded steps are over
+// far sooner: the machine was not the same. Like the next one a doubt where shares are all that the
+// row has, and a note where it has timed samples, which stand.
+std::optional<Verdict> recorded_apart(const ResultRow& row);
+// Too few recorded steps for shares, or steps that differ (`recorded_busy_ms`, kernels' time of
+// each).
+std::optional<Verdict> recorded_unsteady(const ResultRow& row);
+// More than the ceilings allow: `highest_roof_percent`, with `highest_roof_kernel`, `_bound` and
+// `_bytes` (of one launch), is the most of a profile's kernels that take a share of the time. By
+// bytes it is a note where a cache may hold them.
+inline constexpr double kBeyondCaches = 64.0 * 1024 * 1024;
+std::optional<Verdict> above_the_roof(const ResultRow& row);
+
+}  // namespace tracestep

@@ -1,0 +1,113 @@
+#include "spec/run_flags.h"
+
+#include <algorithm>
+#include <map>
+#include <optional>
+
+#include <fmt/ranges.h>
+
+#include "spec/fields.h"
+
+namespace tracestep {
+namespace {
+
+constexpr std::string_view kLimit = "memory_limit_bytes";
+
+// Values by field, as a command takes them: every combination is a run.
+using Grid = std::map<std::string, std::vector<std::string>, std::less<>>;
+
+// The preset that the key names, if all its sizes are the preset's.
+std::optional<ModelConfig> preset_of(const Json& key) {
+  const Json* size = key.find("size");
+  const auto& presets = model_presets();
+  const auto found = std::ranges::find_if(presets, [size](const ModelConfig& config) {
+    return size != nullptr && *size == Json(config.name);
+  });
+  if (found == presets.end()) return std::nullopt;
+  const RunSpec usual{.model = *found};
+  const bool is_whole = std::ranges::all_of(run_fields(), [&](const RunField& field) {
+    const Json* own = is_own_size(field) ? key.find(field.name) : nullptr;
+    return own == nullptr || *own == field.value(usual);
+  });
+  return is_whole ? std::optional(*found) : std::nullopt;
+}
+
+// Whether a command has to be told the field. `usual`: of the preset, if the key has one.
+bool is_needed(const RunField& field, const Json& value, const RunSpec& usual, bool has_preset) {
+  if (field.name == kLimit) return false;
+  if (field.name == "size") return has_preset;
+  if (is_own_size(field)) return !has_preset;
+  const bool differs_by_command =
+      field.role == FieldRole::kProgram && !field.is_optional && field.name != "vocab";
+  return differs_by_command || value != field.value(usual);
+}
+
+Grid grid_of(const Json& key, std::span<const std::string_view> more) {
+  const std::optional<ModelConfig> preset = preset_of(key);
+  const RunSpec usual{.model = preset.value_or(ModelConfig())};
+  Grid out;
+  for (const auto& [name, value] : key.members()) {
+    const RunField* field = find_field(name);
+    const bool is_flag = field != nullptr ? is_needed(*field, value, usual, preset.has_value())
+                                          : std::ranges::find(more, name) != more.end();
+    if (is_flag && !value.is_null()) out[name] = {flag_text(value)};
+  }
+  return out;
+}
+
+bool are_equal_but(const Grid& a, const Grid& b, std::string_view name) {
+  return std::ranges::equal(a, b, [name](const auto& x, const auto& y) {
+    return x.first == y.first && (x.first == name || x.second == y.second);
+  });
+}
+
+// Joins grids that differ in this field alone into one with all its values.
+void join_along(std::string_view name, std::vector<Grid>& grids) {
+  std::vector<Grid> out;
+  for (Grid& grid : grids) {
+    const auto found =
+        std::ranges::find_if(out, [&](const Grid& g) { return are_equal_but(g, grid, name); });
+    if (found == out.end()) {
+      out.push_back(std::move(grid));
+      continue;
+    }
+    const auto add_to = found->find(name);
+    if (add_to == found->end()) continue;  // the same run twice
+    for (std::string& text : grid.find(name)->second) {
+      if (std::ranges::count(add_to->second, text) == 0) add_to->second.push_back(std::move(text));
+    }
+  }
+  grids = std::move(out);
+}
+
+std::string flags_of_grid(const Grid& grid, std::span<const std::string_view> more) {
+  std::vector<std::string> out;
+  const auto add = [&](const std::string& flag, std::string_view name) {
+    const auto found = grid.find(name);
+    if (found != grid.end())
+      out.push_back(fmt::format("{} {}", flag, fmt::join(found->second, ",")));
+  };
+  for (const RunField& field : run_fields()) add(field.flag, field.name);
+  for (std::string_view name : more) add("--" + with_dashes(name), name);
+  return fmt::format("{}", fmt::join(out, " "));
+}
+
+}  // namespace
+
+std::vector<std::string> flags_of(std::span<const Json> keys,
+                                  std::span<const std::string_view> more) {
+  std::vector<Grid> grids;
+  for (const Json& key : keys) {
+    Grid grid = grid_of(key, more);
+    if (std::ranges::find(grids, grid) == grids.end()) grids.push_back(std::move(grid));
+  }
+  for (const RunField& field : run_fields()) {
+    if (field.is_axis) join_along(field.name, grids);
+  }
+  for (std::string_view name : more) join_along(name, grids);
+  std::vector<std::string> out;
+  for (const Grid& grid : grids) out.push_back(flags_of_grid(grid, more));
+  return out;
+}
+
+}  // namespace tracestep
