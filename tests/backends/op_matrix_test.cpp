@@ -163,7 +163,7 @@ Program build_assembled(const OpTest& test, const OpCase& c, DType dtype) {
   for (const Output& o : plain.outputs) {
     const Val y = r.map(o.value);
     if (y.shape().empty() || y.type().count() == 0) continue;
-    const Val margin = ops::fill(r.builder(), 3.0, y.type());
+    const Val margin = ops::fill(r.builder(), 1.0, y.type());
     const Val whole = r.builder().call1("assemble", {ops::copy(margin), y, ops::copy(margin)},
                                         {{"axis", std::int64_t{y.shape().rank() - 1}}});
     r.builder().output("whole " + o.name, whole);
@@ -194,10 +194,10 @@ TEST_P(WritingOpTest, ResultsAreTheSameAsPartsOfAnAssembly) {
         const auto whole = actual.find("whole " + name);
         if (whole == actual.end()) continue;
         const std::vector<double> all = to_doubles(whole->second);
-        const double three = to_doubles(from_doubles(tensor.dtype, {}, std::vector{3.0}))[0];
         const auto width = static_cast<std::size_t>(tensor.shape.back());
         for (std::size_t i = 0; i < all.size(); ++i) {
-          if (i / width % 3 != 1) ASSERT_EQ(all[i], three) << name << " wrote beside its part";
+          if (i / width % 3 == 1) continue;
+          ASSERT_EQ(all[i], 1.0) << name << " wrote beside its part";
         }
       }
     });

@@ -337,7 +337,14 @@ void find_missing(const Backward& b, Meeting m, float* scratch) {
 void write_zeros(const KernelCall& call) {
   for (const TensorRef& out : call.outputs) {
     if (out.data == nullptr) continue;
-    std::memset(out.data, 0, static_cast<std::size_t>(out.count()) * size_of(out.dtype));
+    const Operand y(out);
+    for_runs(y, 0, out.count(), [&](const std::byte* p, std::int64_t stride, std::int64_t count) {
+      auto* row = out.as<std::byte>() + (p - y.data);
+      for (std::int64_t i = 0; i < count; ++i) {
+        std::memset(row + i * stride * y.element_bytes, 0,
+                    static_cast<std::size_t>(y.element_bytes));
+      }
+    });
   }
 }
 

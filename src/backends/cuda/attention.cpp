@@ -4,6 +4,7 @@
 
 #include "backends/cuda/kernels.h"
 #include "backends/cuda/stream.h"
+#include "backends/cuda/strided_copy.h"
 
 namespace tracestep::cuda {
 namespace {
@@ -105,11 +106,9 @@ void flash_attention_kernel(const KernelCall& call) {
 }
 
 // Without queries or keys all gradients are zero.
-void clear(const KernelCall& call, const CudaStream& stream) {
+void clear_results(const KernelCall& call) {
   for (const TensorRef& x : call.outputs) {
-    if (x.data == nullptr || x.count() == 0) continue;
-    const std::size_t bytes = static_cast<std::size_t>(x.count()) * size_of(x.dtype);
-    check(call, cudaMemsetAsync(x.data, 0, bytes, stream.handle));
+    if (x.data != nullptr && x.count() > 0) clear(call, x);
   }
 }
 
@@ -119,7 +118,7 @@ void flash_attention_grad_kernel(const KernelCall& call) {
   const TensorRef &dq = call.outputs[0], &dk = call.outputs[1], &dv = call.outputs[2];
   const bool token_major = call.attrs.flag("token_major");
   const CudaStream& stream = stream_of(call);
-  if (q.count() == 0 || k.count() == 0) return clear(call, stream);
+  if (q.count() == 0 || k.count() == 0) return clear_results(call);
   AttentionBackward backward;
   backward.shape = shape_of(call, q, k);
   backward.q_strides = strides_of(q, false);

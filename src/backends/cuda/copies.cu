@@ -31,13 +31,6 @@ void assign(const KernelCall& call) {
   copy_to(call, call.inputs[1], call.outputs[0]);
 }
 
-void clear(const KernelCall& call, const TensorRef& y) {
-  TensorRef zeros = y;
-  zeros.data = nullptr;
-  zeros.strides = Strides::filled(y.shape.rank(), 0);
-  place(call, zeros, y);
-}
-
 void pad_slice(const KernelCall& call) {
   const TensorRef &x = call.inputs[0], &y = call.outputs[0];
   const int axis = axis_of(call);

@@ -266,4 +266,11 @@ void place(const KernelCall& call, const TensorRef& from, const TensorRef& to,
              [&]<class Chunk>(Chunk) { copy_chunks<Chunk>(call, from, to, walk, position); });
 }
 
+void clear(const KernelCall& call, const TensorRef& y) {
+  TensorRef zeros = y;
+  zeros.data = nullptr;
+  zeros.strides = Strides::filled(y.shape.rank(), 0);
+  place(call, zeros, y);
+}
+
 }  // namespace tracestep::cuda

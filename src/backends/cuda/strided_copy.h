@@ -20,4 +20,7 @@ struct Position {
 void place(const KernelCall& call, const TensorRef& from, const TensorRef& to,
            const Position& position = {});
 
+// Zeros in all elements of a dense tensor or a part of one.
+void clear(const KernelCall& call, const TensorRef& y);
+
 }  // namespace tracestep::cuda
