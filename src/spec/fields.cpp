@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include <fmt/ranges.h>
+
 #include "base/error.h"
 #include "base/suggest.h"
 
@@ -183,8 +185,9 @@ void add_step_fields(Rows& rows) {
        .is_axis = true,
        .is_optional = true,
        .value_name = "SET",
-       .help = "passes that save launches and traffic: shadow, join, fuse, joined by +; all, none, "
-               "or auto: none with the executor eager, else all",
+       .help = fmt::format("passes that save launches and traffic: {}, joined by +; all, none, or "
+                           "auto: none with the executor eager, else all",
+                           fmt::join(compile_passes(), ", ")),
        .about = "those of show --passes that run only for it"}));
   rows.add(recompute_field(
       {.name = "recompute",
