@@ -110,7 +110,7 @@ Standing standing_of(const Table& table, std::size_t row) {
   for (std::size_t i = 0; i < table.columns.size(); ++i) {
     const Json& cell = table.rows[row][i];
     const std::string& name = table.columns[i].name;
-    if (cell.is_string() && (name == "validity" || name == "verdict")) {
+    if (cell.is_string() && name == "verdict") {
       const std::string& verdict = cell.as_string();
       if (verdict.starts_with("invalid")) worse(Standing::kInvalid);
       if (verdict.starts_with("doubt")) worse(Standing::kDoubtful);

@@ -21,7 +21,7 @@ enum class Standing {
   kInvalid,      // or finds that it is not what its label says
 };
 std::string_view name_of(Standing standing);
-// From what the row says of itself: its columns validity, status and samples or steps.
+// From what the row says of itself: its columns verdict, status and samples.
 Standing standing_of(const Table& table, std::size_t row);
 
 struct Answer {

@@ -152,9 +152,9 @@ TEST_F(SentencesTest, ACardIsWorthWhatItsWorstRowIs) {
   EXPECT_EQ(of("pass-times").standing, Standing::kSound);
   set_samples("step", 280, 1);
   EXPECT_EQ(of("pass-times").standing, Standing::kSingle);
-  set("cells", step, "validity", "doubt: unsteady");
+  set("cells", step, "verdict", "doubt: unsteady");
   EXPECT_EQ(of("pass-times").standing, Standing::kDoubtful);
-  set("cells", {{"size", "small"}, {"mode", "forward"}, {"ops", "fused"}}, "validity",
+  set("cells", {{"size", "small"}, {"mode", "forward"}, {"ops", "fused"}}, "verdict",
       "invalid: two_graphs");
   EXPECT_EQ(of("pass-times").standing, Standing::kInvalid);
   EXPECT_EQ(of("fused").standing, Standing::kDoubtful);  // rests on the steps alone
