@@ -116,26 +116,30 @@ TEST(MemoryCommandTest, WhatIsRecomputedIsARowOfTheGridAndMeasuredAsPredicted) {
   EXPECT_NE(text.out.find("Computed again in backward"), std::string::npos) << text.out;
 }
 
+// Long enough that what is saved decides the peak.
+const std::string kLongModel =
+    " --d-model 32 --d-ff 64 --layers 2 --heads 2 --vocab 50 --context 64 --batch 2 --threads 1";
+
 TEST(MemoryCommandTest, ABudgetIsMetOrRefusedWithTheLeastPeak) {
-  const Json met = json_of("--predict --recompute budget=400KiB" + kSmallModel);
-  EXPECT_LE(met.at("rows").items()[0].at("predicted_peak_bytes").as_int(), 400 << 10);
+  const Json met = json_of("--predict --recompute budget=800KiB" + kLongModel);
+  EXPECT_LE(met.at("rows").items()[0].at("predicted_peak_bytes").as_int(), 800 << 10);
   EXPECT_EQ(met.at("tables").at("recompute").at("rows").items().size(), 1u);
   const ProgramRun run =
-      run_tracestep(words_of("memory --predict --recompute budget=100KiB" + kSmallModel));
+      run_tracestep(words_of("memory --predict --recompute budget=100KiB" + kLongModel));
   EXPECT_EQ(run.status, 2);
   EXPECT_NE(run.err.find("the least peak is"), std::string::npos) << run.err;
 }
 
 TEST(FitCommandTest, WhatDoesNotFitGetsTheCommandsThatDo) {
   const ProgramRun run =
-      run_tracestep(words_of("fit --memory-limit 450KiB --format json" + kSmallModel));
+      run_tracestep(words_of("fit --memory-limit 800KiB --format json" + kLongModel));
   ASSERT_EQ(run.status, 0) << run.err;
   const Json result = Json::parse(run.out, "fit");
   EXPECT_EQ(result.at("schema").as_string(), "tracestep.fit/1");
   EXPECT_EQ(result.at("rows").items()[0].at("status").as_string(), "oom");
   const auto& remedies = result.at("tables").at("remedies").at("rows").items();
   ASSERT_FALSE(remedies.empty());
-  for (const Json& row : remedies) EXPECT_LE(row.at("peak_bytes").as_int(), 450 << 10);
+  for (const Json& row : remedies) EXPECT_LE(row.at("peak_bytes").as_int(), 800 << 10);
   // The command of a remedy runs, and its peak is the one that was said.
   std::string flags = remedies[0].at("command").as_string();
   flags = flags.substr(std::string("tracestep bench ").size());
