@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "ir/layer_path.h"
 #include "lab/report/columns.h"
 
 namespace tracestep {
@@ -126,11 +127,10 @@ bool is_of_mask(const TraceLabel& label) {
   return is_mask && label.category != "workspace";
 }
 
-// "layers.2.attn.softmax" without its number.
+// "layers.2.attn.softmax" without its layer.
 std::string component_of(const std::string& scope) {
-  const std::size_t number = scope.find('.');
-  const std::size_t end = number == std::string::npos ? number : scope.find('.', number + 1);
-  return scope.starts_with("layers.") && end != std::string::npos ? scope.substr(end + 1) : scope;
+  const std::size_t layer = layer_of(scope).size();
+  return layer > 0 && layer < scope.size() ? scope.substr(layer + 1) : scope;
 }
 
 // How many score tensors that are kept for backward are alive at most, by what made them.
