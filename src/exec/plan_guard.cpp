@@ -1,9 +1,11 @@
 #include "exec/plan_guard.h"
 
 #include <algorithm>
+#include <cstring>
 
 #include <fmt/format.h>
 
+#include "base/integers.h"
 #include "ir/op_def.h"
 
 namespace tracestep {
@@ -22,15 +24,42 @@ bool share_bytes(const Plan::Place& a, const Plan::Place& b) {
 }  // namespace
 
 PlanGuard::PlanGuard(const Program& program, const Plan& plan, Device& device, std::byte* arena)
-    : program_(program), plan_(plan), device_(device), arena_(arena) {
+    : program_(program),
+      plan_(plan),
+      device_(device),
+      arena_(arena),
+      watched_(watched_ranges()),
+      image_(at(plan.arena_bytes)),
+      now_(at(plan.arena_bytes)) {
   restart();
+}
+
+std::vector<PlanGuard::Range> PlanGuard::watched_ranges() const {
+  std::vector<bool> of_workspace(at(ceil_div(plan_.arena_bytes, kArenaAlignment)), false);
+  std::vector<bool> of_buffer = of_workspace;
+  for (const Plan::Place& p : plan_.places) {
+    std::vector<bool>& units = p.buffer < 0 ? of_workspace : of_buffer;
+    const auto begin = units.begin() + p.offset / kArenaAlignment;
+    std::fill(begin, units.begin() + ceil_div(p.offset + p.bytes, kArenaAlignment), true);
+  }
+  std::vector<Range> out;
+  for (std::size_t i = 0; i < of_buffer.size(); ++i) {
+    if (of_workspace[i] && !of_buffer[i]) continue;
+    const std::int64_t first = static_cast<std::int64_t>(i) * kArenaAlignment;
+    if (out.empty() || out.back().first + out.back().bytes != first) out.push_back({first, 0});
+    out.back().bytes += std::min(kArenaAlignment, plan_.arena_bytes - first);
+  }
+  return out;
 }
 
 void PlanGuard::restart() {
   is_living_.assign(plan_.places.size(), false);
-  image_.assign(at(plan_.arena_bytes), kDead);
-  now_.resize(image_.size());
-  if (!image_.empty()) device_.copy_in(arena_, image_.data(), plan_.arena_bytes);
+  for (const Range& range : watched_) fill_dead(range);
+}
+
+void PlanGuard::fill_dead(Range range) {
+  std::fill_n(image_.begin() + range.first, range.bytes, kDead);
+  device_.copy_in(arena_ + range.first, image_.data() + range.first, range.bytes);
 }
 
 void PlanGuard::before(const Launch& launch) {
@@ -48,37 +77,50 @@ void PlanGuard::before(const Launch& launch) {
 
 void PlanGuard::after(const Launch& launch) {
   device_.synchronize();
-  if (!now_.empty()) device_.copy_out(now_.data(), arena_, plan_.arena_bytes);
+  for (const Range& range : watched_) {
+    device_.copy_out(now_.data() + range.first, arena_ + range.first, range.bytes);
+  }
   const int workspace = plan_.workspace_of[at(launch.node)];
   take_over(workspace);
   for (const Slot& slot : launch.outputs) {
     if (slot.buffer >= 0) take_over(plan_.place_of_buffer[at(slot.buffer)]);
   }
-  if (now_ != image_) fail_changed(launch.node);
+  for (const Range& range : watched_) check_unchanged(launch.node, range);
   bury(workspace);
   for (int buffer : plan_.buffer_plan.freed_after[at(launch.node)]) {
     bury(plan_.place_of_buffer[at(buffer)]);
   }
 }
 
-void PlanGuard::take_over(int index) {
-  if (index < 0) return;
+std::vector<PlanGuard::Range> PlanGuard::watched_part_of(int index) const {
+  std::vector<Range> out;
+  if (index < 0) return out;
   const Plan::Place& place = plan_.places[at(index)];
-  std::copy_n(now_.begin() + place.offset, place.bytes, image_.begin() + place.offset);
+  for (const Range& range : watched_) {
+    const std::int64_t first = std::max(range.first, place.offset);
+    const std::int64_t end = std::min(range.first + range.bytes, place.offset + place.bytes);
+    if (first < end) out.push_back({first, end - first});
+  }
+  return out;
+}
+
+void PlanGuard::take_over(int index) {
+  for (const Range& part : watched_part_of(index)) {
+    std::copy_n(now_.begin() + part.first, part.bytes, image_.begin() + part.first);
+  }
 }
 
 void PlanGuard::bury(int index) {
-  if (index < 0) return;
-  const Plan::Place& place = plan_.places[at(index)];
-  is_living_[at(index)] = false;
-  std::fill_n(image_.begin() + place.offset, place.bytes, kDead);
-  device_.copy_in(arena_ + place.offset, image_.data() + place.offset, place.bytes);
+  for (const Range& part : watched_part_of(index)) fill_dead(part);
+  if (index >= 0) is_living_[at(index)] = false;
 }
 
-void PlanGuard::fail_changed(NodeId node) const {
-  const auto first = std::ranges::mismatch(now_, image_).in1 - now_.begin();
-  auto last = static_cast<std::ptrdiff_t>(now_.size()) - 1;
-  while (now_[at(last)] == image_[at(last)]) --last;
+void PlanGuard::check_unchanged(NodeId node, Range range) const {
+  const auto is_right = [&](std::int64_t i) { return now_[at(i)] == image_[at(i)]; };
+  std::int64_t first = range.first, last = range.first + range.bytes - 1;
+  if (std::memcmp(now_.data() + first, image_.data() + first, at(range.bytes)) == 0) return;
+  while (is_right(first)) ++first;
+  while (is_right(last)) --last;
   fail(node, "wrote " + describe(first, last));
 }
 

@@ -1,6 +1,7 @@
 // Watches a step that runs in an arena (TRACESTEP_ALLOCATOR=guarded): a kernel may write the places
 // of its results and of its workspace, and nothing else. Places that the plan calls dead hold NaN,
-// so that a kernel that still reads them leaves NaN in its results.
+// so that a kernel that still reads them leaves NaN in its results. Bytes that only workspaces ever
+// occupy, on a GPU tens of megabytes, are not watched: a stray write there harms nobody.
 #pragma once
 
 #include <cstddef>
@@ -14,8 +15,8 @@
 
 namespace tracestep {
 
-// Memory: a copy of the arena on the host, and another while it is compared. Every launch waits for
-// the device and copies the whole arena.
+// Memory: two copies of the arena on the host. Every launch waits for the device and copies what is
+// watched.
 // Errors: DeviceError that names the node, the bytes of the arena and the values whose places they
 // are.
 class PlanGuard {
@@ -32,11 +33,18 @@ class PlanGuard {
   void after(const Launch& launch);
 
  private:
-  // What the arena holds now in place `index` is right; -1: no place.
+  struct Range {
+    std::int64_t first = 0, bytes = 0;
+  };
+  std::vector<Range> watched_ranges() const;
+  // Of the place `index`; -1: no place.
+  std::vector<Range> watched_part_of(int index) const;
+  void fill_dead(Range range);
+  // What the arena holds now in the place is right.
   void take_over(int index);
   // The place is dead from now on.
   void bury(int index);
-  [[noreturn]] void fail_changed(NodeId node) const;
+  void check_unchanged(NodeId node, Range range) const;
   // "bytes 256 to 259 of the arena: no buffer's", or the results whose places they are in.
   std::string describe(std::int64_t first, std::int64_t last) const;
   std::string describe(const Plan::Place& place) const;
@@ -46,9 +54,10 @@ class PlanGuard {
   const Plan& plan_;
   Device& device_;
   std::byte* const arena_;
-  std::vector<std::byte> image_;  // what the arena must hold
-  std::vector<std::byte> now_;    // what it holds
-  std::vector<bool> is_living_;   // by place
+  const std::vector<Range> watched_;  // in order, apart from each other
+  std::vector<std::byte> image_;      // what the arena must hold
+  std::vector<std::byte> now_;        // what it holds
+  std::vector<bool> is_living_;       // by place
 };
 
 }  // namespace tracestep
