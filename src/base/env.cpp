@@ -29,10 +29,11 @@ constexpr Variable kAllocator = {
 constexpr Variable kLog = {"TRACESTEP_LOG", "quiet, warn, info or debug: messages on stderr",
                            "info"};
 
-constexpr Variable kKernelCache = {
-    "TRACESTEP_KERNEL_CACHE",
-    "folder of the kernels that were compiled at run time; off: each process compiles its own",
-    "tracestep in XDG_CACHE_HOME or ~/.cache"};
+constexpr Variable kKernelCache = {"TRACESTEP_KERNEL_CACHE",
+                                   "folder of the kernels that were compiled at run time, at most "
+                                   "256 MiB; off: each process compiles "
+                                   "its own",
+                                   "tracestep in XDG_CACHE_HOME or ~/.cache"};
 
 constexpr Variable kTerm = {"TERM", "dumb: no progress line", "as the terminal sets it"};
 

@@ -1,7 +1,9 @@
 // Compiled kernels on disk, so that a second process need not compile them again.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -10,12 +12,18 @@ namespace tracestep {
 
 // A folder of files, one per kernel. A file holds its whole key, so that keys with the same hash
 // are told apart, and a checksum: a damaged or truncated file counts as absent. Files are written
-// under a temporary name and renamed, so several processes may share the folder. Nothing here
-// throws: without a usable cache kernels are compiled again.
+// under a temporary name and renamed, so several processes may share the folder. When the files
+// take more than the limit, those that were used longest ago are removed. Nothing here throws:
+// without a usable cache kernels are compiled again.
 class KernelCache {
  public:
+  static constexpr std::uintmax_t kMostBytes = std::uintmax_t{256} << 20;
+
   // An empty path: nothing is kept.
-  explicit KernelCache(std::filesystem::path folder) : folder_(std::move(folder)) {}
+  explicit KernelCache(std::filesystem::path folder, std::uintmax_t most_bytes = kMostBytes)
+      : folder_(std::move(folder)), most_bytes_(most_bytes) {}
+
+  const std::filesystem::path& folder() const { return folder_; }
 
   // The bytes added under `key`, which must name everything they depend on; nullopt: not there.
   std::optional<std::string> find(std::string_view key) const;
@@ -24,8 +32,24 @@ class KernelCache {
 
  private:
   std::filesystem::path file_of(std::string_view key) const;
+  void remove_least_used() const;
 
   std::filesystem::path folder_;
+  std::uintmax_t most_bytes_;
+};
+
+// Compiled kernels: from the cache, or by a compiler.
+class KernelBinaries {
+ public:
+  explicit KernelBinaries(KernelCache cache) : cache_(std::move(cache)) {}
+
+  // What `compile` makes, or made under the same key before. Throws what `compile` throws; where
+  // the result cannot be kept, a warning says so once.
+  std::string get(std::string_view key, const std::function<std::string()>& compile);
+
+ private:
+  KernelCache cache_;
+  bool has_warned_ = false;
 };
 
 }  // namespace tracestep

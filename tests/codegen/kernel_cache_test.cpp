@@ -1,10 +1,18 @@
-#include <fmt/format.h>
-#include <gtest/gtest.h>
+#include "codegen/kernel_cache.h"
 
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <csignal>
 #include <filesystem>
 #include <fstream>
 
-#include "codegen/kernel_cache.h"
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include "base/error.h"
 
 namespace tracestep {
 namespace {
@@ -81,6 +89,93 @@ TEST_F(KernelCacheTest, AFolderThatCannotBeUsedIsNoError) {
   const KernelCache off{fs::path()};
   EXPECT_FALSE(off.add("text", kCode));
   EXPECT_EQ(off.find("text"), std::nullopt);
+}
+
+// Another disk that is full behaves like a file that may not grow.
+TEST_F(KernelCacheTest, WhatDoesNotFitOnTheDiskLeavesNothingBehind) {
+  std::signal(SIGXFSZ, SIG_IGN);
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &before), 0);
+  rlimit small = before;
+  small.rlim_cur = 64;
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &small), 0);
+  const bool is_kept = KernelCache(folder_).add("text", std::string(100'000, 'x'));
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &before), 0);
+  EXPECT_FALSE(is_kept);
+  EXPECT_TRUE(fs::is_empty(folder_));
+  EXPECT_TRUE(KernelCache(folder_).add("text", kCode));
+}
+
+TEST_F(KernelCacheTest, WhatWasUsedLongestAgoGoesWhenThereIsTooMuch) {
+  const std::string kernel(1000, 'x');
+  const KernelCache cache(folder_, 3500);
+  for (const char* key : {"a", "b", "c"}) ASSERT_TRUE(cache.add(key, kernel));
+  // "a" is read last, and all of it was long ago.
+  const auto then = fs::file_time_type::clock::now() - std::chrono::hours(1);
+  for (const auto& entry : fs::directory_iterator(folder_)) fs::last_write_time(entry, then);
+  ASSERT_TRUE(cache.find("a").has_value());
+  ASSERT_TRUE(cache.add("d", kernel));
+  EXPECT_TRUE(cache.find("a").has_value());
+  EXPECT_TRUE(cache.find("d").has_value());
+  EXPECT_EQ(cache.find("b").has_value() + cache.find("c").has_value(), 1);
+  std::uintmax_t bytes = 0;
+  for (const auto& entry : fs::directory_iterator(folder_)) bytes += entry.file_size();
+  EXPECT_LE(bytes, 3500u);
+}
+
+// Four processes write and read the same few kernels; nobody ever reads something else.
+TEST_F(KernelCacheTest, ProcessesThatFillItAtOnceAgree) {
+  const auto content = [](int key) { return std::string(20'000, static_cast<char>('a' + key)); };
+  const auto work = [&] {
+    const KernelCache cache(folder_, 70'000);
+    for (int i = 0; i < 200; ++i) {
+      const int key = i % 5;
+      const auto found = cache.find(fmt::format("key {}", key));
+      if (found && *found != content(key)) return 1;
+      cache.add(fmt::format("key {}", key), content(key));
+    }
+    return 0;
+  };
+  std::vector<pid_t> children;
+  for (int i = 0; i < 4; ++i) {
+    const pid_t child = fork();
+    ASSERT_GE(child, 0);
+    if (child == 0) _exit(work());
+    children.push_back(child);
+  }
+  for (pid_t child : children) {
+    int status = -1;
+    ASSERT_EQ(waitpid(child, &status, 0), child);
+    EXPECT_EQ(status, 0);
+  }
+}
+
+TEST_F(KernelCacheTest, ACompilerIsAskedOnceAndItsFailureIsPassedOn) {
+  KernelBinaries binaries{KernelCache(folder_)};
+  int calls = 0;
+  const auto compile = [&] { return ++calls, kCode; };
+  const auto fail = []() -> std::string {
+    throw Error(ErrorCode::kDevice, "NVRTC", "internal error");
+  };
+  EXPECT_THROW(binaries.get("text", fail), Error);
+  EXPECT_EQ(binaries.get("text", compile), kCode);  // nothing of the failure was kept
+  EXPECT_EQ(binaries.get("text", fail), kCode);
+  EXPECT_EQ(calls, 1);
+}
+
+TEST_F(KernelCacheTest, WithoutAUsableFolderEachKernelIsCompiledAndOneWarningSaysSo) {
+  std::ofstream(folder_.string()) << "a file";
+  KernelBinaries binaries{KernelCache(folder_)};
+  int calls = 0;
+  ::testing::internal::CaptureStderr();
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_EQ(binaries.get("text", [&] { return ++calls, kCode; }), kCode);
+  }
+  const std::string log = ::testing::internal::GetCapturedStderr();
+  EXPECT_EQ(calls, 3);
+  const std::size_t first = log.find("cannot be kept in " + folder_.string());
+  ASSERT_NE(first, std::string::npos) << log;
+  EXPECT_EQ(log.find("cannot be kept", first + 1), std::string::npos) << log;
 }
 
 }  // namespace

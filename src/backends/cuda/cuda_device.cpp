@@ -20,6 +20,7 @@
 #include "backends/cuda/nvtx_ranges.h"
 #include "backends/cuda/pinned_memory.h"
 #include "backends/cuda/transfers.h"
+#include "base/log.h"
 #include "planning/cuda_plans.h"
 #include "planning/needs.h"
 
@@ -130,7 +131,10 @@ class CudaDevice final : public Device {
   const std::string& name() const override { return name_; }
   const DeviceTraits& traits() const override { return traits_; }
   Allocator& allocator() override { return *allocator_; }
-  bool has_kernel(const OpDef& op) const override { return table_.contains(op.name); }
+  bool has_kernel(const OpDef& op) const override {
+    if (op.kernel_class == KernelClass::kFused) warn_without_compiler();
+    return table_.contains(op.name);
+  }
   std::unique_ptr<PreparedKernel> prepare(KernelSpec spec) override {
     return table_.prepare(std::move(spec), {stream()});
   }
@@ -186,6 +190,13 @@ class CudaDevice final : public Device {
                           : make_plain_allocator(name_, source_);
   }
 
+  // Called when a program could be fused; says once why none will be.
+  void warn_without_compiler() const {
+    if (fused_->problem().empty() || has_warned_) return;
+    log_warn("nothing is fused: {}", fused_->problem());
+    has_warned_ = true;
+  }
+
   // The shortest time between neighbouring marks without work in between.
   std::int64_t measure_mark_overhead() {
     constexpr std::size_t kMarks = 33;
@@ -226,6 +237,7 @@ class CudaDevice final : public Device {
   std::unique_ptr<cuda::FusedKernels> fused_;
   KernelTable table_;
   std::int64_t mark_overhead_ns_ = -1;  // not measured yet
+  mutable bool has_warned_ = false;
 };
 
 }  // namespace

@@ -68,7 +68,9 @@ cudaError_t FusedKernel::launch(const std::vector<void*>& pointers, cudaStream_t
 }
 
 FusedKernels::FusedKernels(int compute_capability, const std::string& cache_folder)
-    : compute_capability_(compute_capability), cache_(cache_folder), problem_(nvrtc().problem) {
+    : compute_capability_(compute_capability),
+      binaries_(KernelCache(cache_folder)),
+      problem_(nvrtc().problem) {
   if (problem_.empty() && !nvrtc().knows(compute_capability)) {
     problem_ = fmt::format("{} has no code for compute capability {}.{}", nvrtc_name(),
                            compute_capability / 10, compute_capability % 10);
@@ -90,12 +92,9 @@ std::shared_ptr<const FusedKernel> FusedKernels::kernel_of(const FusedText& text
   std::shared_ptr<const FusedKernel>& kernel = kernels_[whole];
   if (kernel != nullptr) return kernel;
   const std::string key = fmt::format("sm_{} {}\n{}", compute_capability_, nvrtc_name(), whole);
-  std::optional<std::string> binary = cache_.find(key);
-  if (!binary) {
-    binary = nvrtc().compiled(whole, compute_capability_);
-    cache_.add(key, *binary);
-  }
-  kernel = std::make_shared<const FusedKernel>(*binary, text.blocks, text.threads);
+  const std::string binary =
+      binaries_.get(key, [&] { return nvrtc().compiled(whole, compute_capability_); });
+  kernel = std::make_shared<const FusedKernel>(binary, text.blocks, text.threads);
   return kernel;
 }
 

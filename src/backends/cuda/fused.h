@@ -54,7 +54,7 @@ class FusedKernels {
   std::shared_ptr<const FusedKernel> kernel_of(const FusedText& text);
 
   const int compute_capability_;
-  const KernelCache cache_;
+  KernelBinaries binaries_;
   std::string problem_;
   std::mutex mutex_;
   std::map<std::string, std::shared_ptr<const FusedKernel>> kernels_;  // by text
