@@ -154,9 +154,9 @@ Fields<MatrixRow> matrix_fields() {
   out.add(real_column("recorded_ms", "when recorded", "ms", 4,
                       "gaps and span of the recorded steps, with what recording adds"),
           [](M m) { return or_null(m.recorded_ms); });
-  return out.add(
-      data_only(bool_column("is_modelled", "", "a node of several origins, shared evenly")),
-      [](M m) { return m.work != nullptr && m.work->is_modelled; });
+  return out.add(data_only(bool_column("is_modelled", "",
+                                       "a node of several origins, shared out by bytes moved")),
+                 [](M m) { return m.work != nullptr && m.work->is_modelled; });
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include <fmt/ranges.h>
 
 #include "analysis/component.h"
+#include "analysis/origin_shares.h"
 #include "base/error.h"
 #include "base/suggest.h"
 #include "nn/scopes.h"
@@ -73,19 +74,30 @@ class Collector {
     }
     const Node& node = profile_.program.node(l.node);
     if (longest_[static_cast<std::size_t>(l.node)] == &l) add_cost(node, sums);
-    const double part = 1.0 / static_cast<double>(node.origins.size());
-    for (double* value : {&sums.ms, &sums.gap_ms, &sums.flops, &sums.bytes, &sums.roof_ms,
-                          &sums.roof_by_bytes_ms}) {
-      *value *= part;
-    }
-    for (const Origin& origin : node.origins) {
+    const std::vector<double>& shares = shares_of(l.node);
+    for (std::size_t i = 0; i < shares.size(); ++i) {
+      const Origin& origin = node.origins[i];
       Work& row = row_of(
           {component_of(origin.path), std::string(name_of(origin.phase)), node.op->name, name});
       row.kernel_class = node.op->kernel_class;
-      row.is_modelled = row.is_modelled || node.origins.size() > 1;
-      row.sums += sums;
-      if (&origin == &node.origins.front()) row.sums.launches += 1;
+      row.is_modelled = row.is_modelled || shares.size() > 1;
+      row.sums += part_of(sums, shares[i]);
+      if (i == 0) row.sums.launches += 1;
     }
+  }
+
+  const std::vector<double>& shares_of(NodeId id) {
+    const auto [found, is_new] = shares_.try_emplace(id);
+    if (is_new) found->second = origin_shares(profile_.program, profile_.program.node(id));
+    return found->second;
+  }
+
+  static WorkSums part_of(WorkSums sums, double share) {
+    for (double* value : {&sums.ms, &sums.gap_ms, &sums.flops, &sums.bytes, &sums.roof_ms,
+                          &sums.roof_by_bytes_ms}) {
+      *value *= share;
+    }
+    return sums;
   }
 
   void add_cost(const Node& node, WorkSums& sums) const {
@@ -129,7 +141,8 @@ class Collector {
   const Ceilings& ceilings_;
   StepWork out_;
   std::map<Key, std::size_t> rows_;
-  std::vector<const ProfiledLaunch*> longest_;  // by node, of the step at hand
+  std::vector<const ProfiledLaunch*> longest_;    // by node, of the step at hand
+  std::map<NodeId, std::vector<double>> shares_;  // of the nodes' origins
 };
 
 // Common names for parts of the model, besides the names in its paths.

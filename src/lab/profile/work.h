@@ -37,7 +37,7 @@ struct Work {
   std::string kernel = {};
   KernelClass kernel_class = KernelClass::kCopy;
   bool has_node = true;
-  bool is_modelled = false;  // the node has several origins; they share its figures evenly
+  bool is_modelled = false;  // the node has several origins: see origin_shares()
   WorkSums sums = {};
 };
 

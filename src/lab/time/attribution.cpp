@@ -8,6 +8,7 @@
 #include "analysis/component.h"
 #include "analysis/cost.h"
 #include "analysis/memory_map.h"
+#include "analysis/origin_shares.h"
 #include "ir/op_def.h"
 #include "lab/report/columns.h"
 
@@ -36,11 +37,11 @@ double total_of(const PhaseTimes& t) {
   return std::accumulate(t.begin(), t.end(), 0.0);
 }
 
-// A node with several origins is shared out evenly among them.
+// Calls add(origin, ms) with the share of each origin of the node.
 template <class Add>
-void for_each_origin(const Node& node, double ms, Add&& add) {
-  const double part = ms / static_cast<double>(node.origins.size());
-  for (const Origin& origin : node.origins) add(origin, part);
+void for_each_origin(const Program& program, const Node& node, double ms, Add&& add) {
+  const std::vector<double> shares = origin_shares(program, node);
+  for (std::size_t i = 0; i < shares.size(); ++i) add(node.origins[i], ms * shares[i]);
 }
 
 template <class Key>
@@ -117,10 +118,11 @@ Table time_by_component(const CellResult& result) {
   PhaseTimes sum{};
   for (const Span& s : result.spans) {
     if (s.node < 0) continue;
-    for_each_origin(result.program.node(s.node), ms_of(s), [&](const Origin& o, double ms) {
-      times[component_of(o.path)][at(o.phase)] += ms;
-      sum[at(o.phase)] += ms;
-    });
+    for_each_origin(result.program, result.program.node(s.node), ms_of(s),
+                    [&](const Origin& o, double ms) {
+                      times[component_of(o.path)][at(o.phase)] += ms;
+                      sum[at(o.phase)] += ms;
+                    });
   }
   const Clocks clocks = clocks_of(result, total_of(sum));
   Table table{.name = "time_by_component", .title = "Time per component and phase, one step"};
