@@ -212,7 +212,8 @@ Text largest(const Evidence& e) {
   std::vector<Row> holders;
   for (const Row& row : e.rows("holders@" + label(cell))) {
     const std::string component = row.text("component");
-    if (component != "total" && component != "unattributed") holders.push_back(row);
+    // Rows without an operation sum up others.
+    if (component != "total" && row.has("op")) holders.push_back(row);
   }
   require(!holders.empty(), "nothing holds the peak");
   std::ranges::stable_sort(holders, std::greater{},
@@ -221,13 +222,14 @@ Text largest(const Evidence& e) {
   std::vector<Text> list;
   for (std::size_t i = 0; i < std::min(kShown, holders.size()); ++i) {
     const Row& row = holders[i];
-    list.push_back(say("{}{} ({}, {})",
-                       {row.has("op") ? row.quote("op") + " of " : Text(), row.quote("component"),
-                        bytes(row.get("bytes")), percent(row.get("share_percent"))}));
+    list.push_back(
+        say("{} of {} ({}, {})", {row.quote("op"), row.quote("component"), bytes(row.get("bytes")),
+                                  percent(row.get("share_percent"))}));
   }
   return say(
-      "{}: {} buffer is {} of {} ({}, {}; {}). Added up over the layers, the peak is held by, "
-      "{}: {}.",
+      "{}: {} buffer is {} of {} ({}, {}; {}). Added up over the layers, the peak is held by these "
+      "and "
+      "others, {}: {}.",
       {named(cell), because(leads(first, buffers, "bytes"), "the largest single"),
        first.quote("op"), first.quote("path"), bytes(first.get("bytes")), first.quote("category"),
        first.quote("reason"), because(most, "the largest part first"), join(list, ", ")});

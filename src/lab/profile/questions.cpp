@@ -65,7 +65,7 @@ Text clocks(const Evidence& e) {
   const Relation fits = compare_with_range(share, 0, 101);
   if (!fits.is(Ordering::kEqual)) {
     return out + say("Kernels would be {} of the wall, {}: the two were not measured on one "
-                     "quiet machine, and say nothing about each other.",
+                     "quiet machine, and cannot be compared.",
                      {percent(share), because(fits, "more than there is")});
   }
   out += say("Kernels are {} of the wall. ", {percent(share)});

@@ -32,11 +32,10 @@ Text held_against_ours(const std::vector<Row>& rows) {
   require(!any.is(Ordering::kLess), "a count that it needs is negative");
   if (any.is(Ordering::kEqual)) {
     return because(any,
-                   "None of the published times could be held against that cell in this run, "
-                   "so nothing is said of their agreement. ");
+                   "None of the published times has its cell in this run, so nothing is said of "
+                   "their agreement. ");
   }
-  return say("{} of {} published times could be held against that cell in this run, each at the "
-             "pace "
+  return say("{} of {} published times were held against their cell in this run, each at the pace "
              "of the two devices that the other cells show: ",
              {whole(compared), whole(sum_of(rows, "times"))}) +
          some.say({.equal = "none agrees. ", .more = say("{} agree. ", {whole(agree)})});
@@ -55,7 +54,7 @@ Text published(const Evidence& e) {
   if (suspicious.value > 0) {
     const Row worst = e.largest("published", {}, "suspicious");
     out += say(", {} in study {}, {}",
-               {because(leads(worst, rows, "suspicious"), "most of them from one table"),
+               {because(leads(worst, rows, "suspicious"), "the largest part of them"),
                 worst.quote("study"), worst.quote("table")});
   }
   return out + say(". {} were not compared with anything.", {whole(sum_of(rows, "not_compared"))});

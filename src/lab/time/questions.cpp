@@ -35,9 +35,9 @@ Text optimizer_part(const Evidence& e, const Row& step, const Quantity& s, const
   require(!longer.is(Ordering::kLess),
           say("a whole step ({}) is {}, which cannot be",
               {duration(s), because(longer, "shorter than its forward and backward")}));
-  Text out = because(longer,
-                     "AdamW's part cannot be told: the times of a whole step and of forward "
-                     "and backward are not apart beyond their noise. ");
+  Text out = longer.say({.equal = "A whole step takes as long, so AdamW's part does not show. ",
+                         .unclear = "AdamW's part cannot be told: the times of a whole step and of "
+                                    "forward and backward are not apart beyond their noise. "});
   const auto profiled = e.find("passes", {{"size", step.text("size")},
                                           {"context", step.whole("context")},
                                           {"mode", "step"},
@@ -137,7 +137,7 @@ Text validity(const Evidence& e) {
   return say("{} of {} timed rows stand without a doubt of the validity checker. {}",
              {whole(sound), whole(all), doubts}) +
          compare(sound, all)
-             .say({.less = "Not every time is what its label says: read those with "
+             .say({.less = "Not every time is beyond doubt: read those with "
                            "the reasons in the table.",
                    .equal = "Every time is what its label says."});
 }

@@ -138,7 +138,7 @@ TEST_F(SentencesTest, AWholeStepThatIsShorterThanItsPartIsNoAnswer) {
 }
 
 TEST_F(SentencesTest, PublishedTimesAgreeOnlyWhereTheyWereHeldAgainstOurs) {
-  EXPECT_THAT(text_of("published"), HasSubstr("None of the published times could be held"));
+  EXPECT_THAT(text_of("published"), HasSubstr("None of the published times has its cell"));
   EXPECT_THAT(text_of("published"), Not(HasSubstr("pace")));
   cell_of(tables_, "published", {}, "compared") = 5;
   EXPECT_THAT(text_of("published"), HasSubstr("5 of "));
