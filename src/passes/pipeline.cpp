@@ -15,6 +15,7 @@
 #include "passes/join.h"
 #include "passes/keep_saved.h"
 #include "passes/materialize.h"
+#include "passes/merge.h"
 #include "passes/recompute.h"
 #include "passes/recompute_budget.h"
 #include "passes/schedule.h"

@@ -159,9 +159,9 @@ class FieldRows {
   // One of `values`, each called what name_of() says.
   template <class Values, class Member>
   Row& choice(Row row, const Values& values, Member at) {
-    using Value = std::decay_t<decltype(*std::begin(values))>;
-    std::vector<Value> all(std::begin(values), std::end(values));
-    for (const Value& value : all) row.choices.emplace_back(name_of(value));
+    using Choice = std::decay_t<decltype(*std::begin(values))>;
+    std::vector<Choice> all(std::begin(values), std::end(values));
+    for (const Choice& value : all) row.choices.emplace_back(name_of(value));
     row.value = [at](const Spec& spec) { return Json(name_of(at(spec))); };
     row.parse = [at, all, names = row.choices](const std::string& where,
                                                const std::string& text) -> Change {

@@ -26,8 +26,8 @@ struct Run {
 };
 
 struct Entry {
-  std::string key;   // in checkpoints, in messages and in a list of accepted changes
-  std::string also;  // what else decides it, for messages
+  std::string key;        // in checkpoints, in messages and in a list of accepted changes
+  std::string also = {};  // what else decides it, for messages
   // null: does not apply, for a reason that an earlier entry has.
   std::function<Json(const Run&)> value;
   bool may_change = true;

@@ -19,10 +19,6 @@ Dims all_axes(const Shape& shape) {
   return out;
 }
 
-Shape without_last(const Shape& shape) {
-  return Shape(std::span(shape.begin(), static_cast<std::size_t>(shape.rank() - 1)));
-}
-
 Type f32(const Shape& shape) {
   return {DType::kF32, shape};
 }

@@ -53,7 +53,7 @@ void explain_fusion(const ExplainInput& input, Explanation& out) {
   const Program whole = step_with(input, Granularity::kFused);
   const Program compiled = step_program(
       {.model = input.model, .shape = input.shape, .executor = ExecutorKind::kCompiled},
-      DeviceKind::kCuda);
+      DeviceTraits{.kind = DeviceKind::kCuda});
   Values& v = out.values;
   v.set("swiglu_parts", swiglu_bytes(parts) / input.model.layers);
   v.set("swiglu_whole", swiglu_bytes(whole) / input.model.layers);

@@ -12,13 +12,14 @@
 namespace tracestep {
 
 struct HostFacts {
-  std::optional<double> load_1min;       // tasks that ran or waited, over a minute
-  std::optional<std::int64_t> runnable;  // tasks that run or wait now, this one included
-  std::optional<std::string> governor;   // of the first core: "performance"
-  std::optional<double> clock_low_mhz, clock_high_mhz;  // of the slowest and the fastest core now
+  std::optional<double> load_1min = {};       // tasks that ran or waited, over a minute
+  std::optional<std::int64_t> runnable = {};  // tasks that run or wait now, this one included
+  std::optional<std::string> governor = {};   // of the first core: "performance"
+  std::optional<double> clock_low_mhz = {},
+                        clock_high_mhz = {};  // of the slowest and the fastest core now
   // Cumulative, of all cores: time in which they worked, time that the hypervisor gave to other
   // machines, and of the former what this process took.
-  std::optional<double> busy_s, stolen_s, own_s;
+  std::optional<double> busy_s = {}, stolen_s = {}, own_s = {};
   double at_s = 0;  // on a steady clock
 };
 
