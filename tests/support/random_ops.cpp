@@ -222,7 +222,11 @@ void RandomOps::reduce() {
 
 void RandomOps::softmax() {
   const DType dtype = item().value.dtype();
-  const Type type{dtype, new_shape(2)};
+  Shape shape = new_shape(2);
+  // No more rows than columns: a causal row that sees nothing has no softmax.
+  const int columns = shape.rank() - 1;
+  if (shape[columns] < shape[columns - 1]) std::swap(shape[columns], shape[columns - 1]);
+  const Type type{dtype, shape};
   const Val x = operand(type, 4.0);
   switch (dice_.between(0, 4)) {
     case 0: return keep(ops::log_sum_exp(x), kReach);
