@@ -42,6 +42,7 @@ TEST(ValidityPairsTest, APartThatTakesLongerThanItsWholeMakesBothInvalid) {
     const std::vector<Json> rows{timed("mode", part, part_ms), timed("mode", whole, whole_ms)};
     EXPECT_EQ(codes_together(rows), (std::vector{broken, broken})) << part << " " << whole;
     const auto found = judge_together(std::vector{ResultRow(rows[0]), ResultRow(rows[1])});
+    ASSERT_EQ(found.size(), 2u);
     EXPECT_EQ(found[0].verdict.severity, Severity::kInvalid);
     EXPECT_NE(found[0].verdict.text.find(whole), std::string::npos) << found[0].verdict.text;
     EXPECT_NE(found[1].verdict.text.find(part), std::string::npos) << found[1].verdict.text;
