@@ -156,7 +156,7 @@ Text duration(const Quantity& ms) {
 
 Text bytes(const Quantity& count) {
   require(std::abs(count.value) < 0x1p63, "a number of bytes that it needs is beyond any memory");
-  return figure(count, format_bytes(static_cast<std::int64_t>(count.value)));
+  return figure(count, format_bytes(std::llround(count.value)));
 }
 
 Text percent(const Quantity& percent) {

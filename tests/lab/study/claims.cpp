@@ -59,8 +59,9 @@ std::optional<Printed> parse_printed(const std::string& words) {
   for (const UnitName& known : kUnits) {
     if (unit != known.name) continue;
     // Bytes are whole ones of what may be a fraction.
-    const double half = unit == " B" ? 1 : half_of_last_digit(number);
-    return Printed{std::stod(number) * known.scale, half * known.scale, known.unit};
+    const double whole = known.unit == Unit::kBytes ? 0.5 : 0;
+    return Printed{std::stod(number) * known.scale,
+                   half_of_last_digit(number) * known.scale + whole, known.unit};
   }
   return {};
 }
