@@ -28,6 +28,8 @@ TEST(RandomProgramsTest, EveryLawHoldsAndEveryOpOccurs) {
   const auto device = make_cpu_device({.threads = 1});
   for (const OpDef* op : all_ops()) {
     if (!op->is_view() && !device->has_kernel(*op) && !op->decompose) continue;
+    // Tensors of several parts come from blocks of weights, which random programs do not have.
+    if (!op->has_launches() && op->is_variadic()) continue;
     const auto found = shares.with_op.find(op->name);
     const std::int64_t with = found == shares.with_op.end() ? 0 : found->second;
     EXPECT_GE(100 * with, shares.programs) << op->name;
