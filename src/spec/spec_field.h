@@ -22,7 +22,7 @@ namespace tracestep {
 enum class FieldRole : std::uint8_t {
   kProgram,   // what is computed
   kBits,      // its numbers, with the same program
-  kSpeed,     // its speed alone: the results are the same bits
+  kSpeed,     // its speed alone: the results are the same but for rounding
   kPlace,     // where it runs
   kProtocol,  // how long it runs and what of that is measured
 };
