@@ -68,6 +68,8 @@ class RandomOps {
     double reach = 2.0;  // no element is larger in magnitude
   };
   using Recipe = void (RandomOps::*)();
+  static constexpr std::int64_t kMostElements = 96;
+  static constexpr double kReach = 8.0;  // of kept values
 
   static const std::vector<Recipe>& recipes();
   // One of each family.
@@ -97,6 +99,7 @@ class RandomOps {
   void update_by_writing(Val state);
   void update_by_adamw();
 
+  static Dims all_axes(const Shape& shape);
   Val new_leaf(LeafKind kind, const Type& type, LeafRange range = {});
   Val indices(const Shape& shape, std::int64_t size);
   Shape new_shape(int least_rank = 0);
