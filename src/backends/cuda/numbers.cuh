@@ -12,15 +12,6 @@
 namespace tracestep::cuda {
 
 // --- element types ----------------------------------------------------------------------------
-__device__ inline float to_float(float x) {
-  return x;
-}
-__device__ inline float to_float(BF16 x) {
-  return __bfloat162float(x);
-}
-__device__ inline float to_float(F16 x) {
-  return __half2float(x);
-}
 // Round to nearest, ties to even; overflow to infinity.
 template <class T>
 __device__ inline T from_float(float x);
