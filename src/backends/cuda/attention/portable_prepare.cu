@@ -4,7 +4,6 @@
 
 #include "backends/cuda/attention/portable_forward.cuh"
 #include "backends/cuda/attention/portable_kernels.h"
-#include "backends/cuda/numbers.cuh"
 
 namespace tracestep::cuda::portable {
 namespace {
