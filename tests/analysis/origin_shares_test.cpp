@@ -63,7 +63,7 @@ TEST_F(OriginSharesTest, TheSharesOfEveryNodeOfAStepAddUpToOne) {
   spec.shape = {2, 16};
   spec.mode = Mode::kStep;
   spec.executor = ExecutorKind::kCompiled;
-  const Program program = step_program(spec, DeviceKind::kCuda);
+  const Program program = step_program(spec, DeviceTraits{.kind = DeviceKind::kCuda});
   bool has_several = false;
   for (const Node& node : program.nodes) {
     const std::vector<double> shares = origin_shares(program, node);

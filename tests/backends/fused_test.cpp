@@ -228,7 +228,9 @@ TEST_P(FusedTest, AStepOfTinyAgreesInEveryGradient) {
     spec.shape = {2, 16};
     spec.mode = Mode::kForwardBackward;
     spec.attention = AttentionForm::kFlash;
+    spec.executor = ExecutorKind::kCompiled;
     PipelineOptions options = pipeline_options(spec);
+    options.compile = false;
     options.has_kernel = [](const OpDef& op) {
       return !op.is_view() && (op.name == "fused" || !op.always_decompose);
     };

@@ -50,7 +50,8 @@ TEST(PublishedCommandTest, ACommittedResultIsHeldAgainstPublishedTables) {
   EXPECT_EQ(out.at("schema").as_string(), "tracestep.published/1");
   std::int64_t verdicts = 0;
   for (const Json& row : out.at("tables").at("published").at("rows").items()) {
-    for (const char* column : {"agree", "explainable", "suspicious", "not_compared"}) {
+    for (const char* column :
+         {"agree", "statuses_agree", "explainable", "suspicious", "not_compared"}) {
       verdicts += row.at(column).as_int();
     }
   }

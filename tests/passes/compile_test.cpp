@@ -63,7 +63,9 @@ TEST(CompileTextTest, AProductReadsTheShadowAndTheUpdateWritesIt) {
 // Of a weight that is narrow itself the store could not make one.
 TEST(CompileTextTest, OnlyFloat32WeightsGetAShadow) {
   std::string forward = kForward;
-  forward.replace(forward.find("%w : f32"), 8, "%w : bf16");
+  for (auto at = forward.find("f32["); at != std::string::npos; at = forward.find("f32[")) {
+    forward.replace(at, 3, "bf16");
+  }
   ops::register_all();
   const Program program =
       run_pipeline(parse_program(forward), options_of(DType::kF16, true)).program;
