@@ -61,17 +61,23 @@ void round_to(float x, F16& y) {
   y = to_f16(x);
 }
 
-// y = the sum of rows of x named by `members`, in their order, in float32.
+// y = the sum of rows of x named by `members`, in their order, in float32: sums of kPart rows, and
+// their sum, so that the error does not grow with every one of thousands of rows.
 template <class T>
 void sum_rows(const T* x, std::int64_t width, std::span<const std::int64_t> members, T* y) {
   constexpr std::int64_t kColumns = 512;
-  float total[kColumns];
+  constexpr std::size_t kPart = 64;
+  float total[kColumns], part[kColumns];
   for (std::int64_t c = 0; c < width; c += kColumns) {
     const std::int64_t n = std::min(kColumns, width - c);
     std::fill(total, total + n, 0.0f);
-    for (const std::int64_t row : members) {
-      const T* from = x + row * width + c;
-      for (std::int64_t j = 0; j < n; ++j) total[j] += widened(from[j]);
+    for (std::size_t i = 0; i < members.size(); i += kPart) {
+      std::fill(part, part + n, 0.0f);
+      for (const std::int64_t row : members.subspan(i, std::min(kPart, members.size() - i))) {
+        const T* from = x + row * width + c;
+        for (std::int64_t j = 0; j < n; ++j) part[j] += widened(from[j]);
+      }
+      for (std::int64_t j = 0; j < n; ++j) total[j] += part[j];
     }
     for (std::int64_t j = 0; j < n; ++j) round_to(total[j], y[c + j]);
   }
