@@ -95,7 +95,7 @@ TEST_P(RecomputeBitsTest, LossesGradientsAndWeightsAreTheSameBits) {
       const auto device = backend.make({});
       // A row that is computed again may be fused with other ops than in forward there, and be
       // added up in another order.
-      if (executor == ExecutorKind::kCompiled && device->has_kernel(find_op("fused"))) continue;
+      if (has_arena(executor) && device->has_kernel(find_op("fused"))) continue;
       const Outcome plain = two_steps(spec, *device);
       for (const char* choice : {"blocks", "every=2", "nested", "layers.*.ffn"}) {
         spec.recompute = parse_recomputation("test", choice);
@@ -115,7 +115,10 @@ TEST_P(RecomputeBitsTest, AStepHoldsNoMoreThanItsBudget) {
     spec.shape.context = 48;
     spec.executor = executor;
     const Outcome plain = two_steps(spec, *backend.make({}));
-    const std::int64_t budget = plain.predicted_peak * 9 / 10;
+    spec.recompute = parse_recomputation("test", "blocks");
+    const std::int64_t least = two_steps(spec, *backend.make({})).predicted_peak;
+    ASSERT_LT(least, plain.predicted_peak);
+    const std::int64_t budget = (least + plain.predicted_peak) / 2;
     spec.recompute = parse_recomputation("test", fmt::format("budget={}", budget));
     const Outcome again = two_steps(spec, *backend.make({}));
     EXPECT_LE(again.measured_peak, budget);
