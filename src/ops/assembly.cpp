@@ -39,27 +39,22 @@ Layout part_of_assembly(const OpCall& c, int input) {
 }
 
 void register_assemble() {
-  register_op(
-      {.name = "assemble",
-       .doc = "Operands one after another along `axis`, each written there by the node that "
-              "computes it.",
-       .inputs = {"xs..."},
-       .outputs = {"y"},
-       .attrs = {{"axis", AttrKind::kInt, std::nullopt, "joined axis"}},
-       .kernel_class = KernelClass::kView,
-       .precision_class = PrecisionClass::kKeep,
-       .infer =
-           [](const OpCall& c) {
-             return rules::concatenated(
-                 c, rules::normalized_axis(c, c.attrs.integer("axis"), c.inputs[0].shape.rank()));
-           },
-       .accepts = rules::any_strides,
-       .part = part_of_assembly,
-       .decompose =
-           [](const OpExpansion& e) {
-             const std::vector<Val> parts(e.inputs.begin(), e.inputs.end());
-             return std::vector{concat(parts, static_cast<int>(e.attrs.integer("axis")))};
-           }});
+  register_op({.name = "assemble",
+               .doc =
+                   "Operands one after another along `axis`, each written there by the node that "
+                   "computes it.",
+               .inputs = {"xs..."},
+               .outputs = {"y"},
+               .attrs = {{"axis", AttrKind::kInt, std::nullopt, "joined axis"}},
+               .kernel_class = KernelClass::kView,
+               .precision_class = PrecisionClass::kKeep,
+               .infer = rules::concatenated_along_axis,
+               .accepts = rules::any_strides,
+               .part = part_of_assembly,
+               .decompose = [](const OpExpansion& e) {
+                 const std::vector<Val> parts(e.inputs.begin(), e.inputs.end());
+                 return std::vector{concat(parts, static_cast<int>(e.attrs.integer("axis")))};
+               }});
 }
 
 }  // namespace

@@ -276,32 +276,26 @@ void register_copies() {
 }
 
 void register_concat() {
-  register_op(
-      {.name = "concat",
-       .doc = "Operands one after another along `axis`.",
-       .inputs = {"xs..."},
-       .outputs = {"y"},
-       .attrs = {{"axis", AttrKind::kInt, std::nullopt, "joined axis"}},
-       .kernel_class = KernelClass::kCopy,
-       .precision_class = PrecisionClass::kKeep,
-       .infer =
-           [](const OpCall& c) {
-             return rules::concatenated(
-                 c, rules::normalized_axis(c, c.attrs.integer("axis"), c.inputs[0].shape.rank()));
-           },
-       .accepts = rules::any_strides,
-       .gradient =
-           [](Expansion e) {
-             const int rank = e.inputs[0].shape().rank();
-             const auto axis = static_cast<int>((e.attrs.integer("axis") + rank) % rank);
-             std::vector<Val> out;
-             std::int64_t at = 0;
-             for (const Val& x : e.inputs) {
-               out.push_back(slice(e.output_grads[0], axis, at, at + x.shape()[axis]));
-               at += x.shape()[axis];
-             }
-             return out;
-           }});
+  register_op({.name = "concat",
+               .doc = "Operands one after another along `axis`.",
+               .inputs = {"xs..."},
+               .outputs = {"y"},
+               .attrs = {{"axis", AttrKind::kInt, std::nullopt, "joined axis"}},
+               .kernel_class = KernelClass::kCopy,
+               .precision_class = PrecisionClass::kKeep,
+               .infer = rules::concatenated_along_axis,
+               .accepts = rules::any_strides,
+               .gradient = [](Expansion e) {
+                 const int rank = e.inputs[0].shape().rank();
+                 const auto axis = static_cast<int>((e.attrs.integer("axis") + rank) % rank);
+                 std::vector<Val> out;
+                 std::int64_t at = 0;
+                 for (const Val& x : e.inputs) {
+                   out.push_back(slice(e.output_grads[0], axis, at, at + x.shape()[axis]));
+                   at += x.shape()[axis];
+                 }
+                 return out;
+               }});
 
   register_op({.name = "write_slice",
                .doc = "`base` with `piece` written from `position` on along `axis` (KV cache).",

@@ -101,6 +101,11 @@ std::vector<Type> concatenated(const OpCall& call, int axis) {
   return {out};
 }
 
+std::vector<Type> concatenated_along_axis(const OpCall& call) {
+  const int rank = call.inputs[0].shape.rank();
+  return concatenated(call, normalized_axis(call, call.attrs.integer("axis"), rank));
+}
+
 bool any_strides(int, const Type&, const Strides&) {
   return true;
 }

@@ -30,6 +30,8 @@ std::vector<Type> same_type(const OpCall& call);
 // Operands of one dtype that differ in the size of `axis` at most; the result has all their
 // entries.
 std::vector<Type> concatenated(const OpCall& call, int axis);
+// The same along the attribute `axis`.
+std::vector<Type> concatenated_along_axis(const OpCall& call);
 
 // --- layouts -----------------------------------------------------------------------------------
 bool any_strides(int input, const Type& type, const Strides& strides);
