@@ -61,18 +61,3 @@ if(TRACESTEP_FUZZ)  # warnings are the other compiler's business
                                                   -fprofile-instr-generate)
 endif()
 target_compile_options(tracestep_options INTERFACE "$<$<COMPILE_LANGUAGE:CXX>:${cxx_flags}>")
-
-# Headers of other projects that nearly every file reads, parsed once per folder: that halves a
-# clean build. Our own stay out: each file includes what it uses, and a change recompiles its users.
-# OFF compiles every file by its own includes alone.
-option(TRACESTEP_PCH "Precompile the headers of the standard library and of fmt" ON)
-function(tracestep_precompile target)
-  if(TRACESTEP_PCH)
-    set(headers ${ARGN})
-    list(TRANSFORM headers PREPEND "$<$<COMPILE_LANGUAGE:CXX>:<")
-    list(TRANSFORM headers APPEND "$<ANGLE-R>>")
-    target_precompile_headers(${target} PRIVATE ${headers})
-  endif()
-endfunction()
-set(tracestep_common_headers algorithm array cmath cstdint cstring functional map memory
-    optional set span string string_view vector fmt/format.h fmt/ranges.h)

@@ -31,7 +31,7 @@ function(tracestep_folder folder)
     set_target_properties(${target} PROPERTIES DEFINE_SYMBOL "")
     target_link_libraries(${target} PUBLIC tracestep_options ${arg_DEPS} ${arg_USES}
                           PRIVATE ${arg_USES_PRIVATE})
-    tracestep_precompile(${target} ${tracestep_common_headers})
+    tracestep_use_precompiled(${target} tracestep_library_headers)
   else()
     add_library(${target} INTERFACE)
     target_link_libraries(${target} INTERFACE tracestep_options ${arg_DEPS} ${arg_USES}
