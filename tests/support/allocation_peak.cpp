@@ -23,6 +23,11 @@ void* counted(void* block) {
   return block;
 }
 
+void* allocate_aligned(std::size_t size, std::align_val_t alignment) {
+  const auto unit = static_cast<std::size_t>(alignment);
+  return std::aligned_alloc(unit, std::max<std::size_t>((size + unit - 1) / unit, 1) * unit);
+}
+
 void release(void* block) {
   if (block == nullptr) return;
   ++frees;
@@ -40,14 +45,19 @@ void* operator new(std::size_t size, const std::nothrow_t&) noexcept {
   return block == nullptr ? nullptr : counted(block);
 }
 void* operator new(std::size_t size, std::align_val_t alignment) {
-  const auto unit = static_cast<std::size_t>(alignment);
-  return counted(
-      std::aligned_alloc(unit, std::max<std::size_t>((size + unit - 1) / unit, 1) * unit));
+  return counted(allocate_aligned(size, alignment));
+}
+void* operator new(std::size_t size, std::align_val_t alignment, const std::nothrow_t&) noexcept {
+  void* const block = allocate_aligned(size, alignment);
+  return block == nullptr ? nullptr : counted(block);
 }
 void operator delete(void* block, std::align_val_t) noexcept {
   release(block);
 }
 void operator delete(void* block, std::size_t, std::align_val_t) noexcept {
+  release(block);
+}
+void operator delete(void* block, std::align_val_t, const std::nothrow_t&) noexcept {
   release(block);
 }
 void operator delete(void* block, const std::nothrow_t&) noexcept {
