@@ -10,6 +10,7 @@ std::string_view functor_of(std::string_view op) {
   if (op == #name) return #functor;
   TRACESTEP_UNARY_OPS(TRACESTEP_NAME)
   TRACESTEP_BINARY_OPS(TRACESTEP_NAME)
+  TRACESTEP_FLOATING_BINARY_OPS(TRACESTEP_NAME)
   TRACESTEP_COMPARE_OPS(TRACESTEP_NAME)
 #undef TRACESTEP_NAME
   TRACESTEP_CHECK(false, "no functor computes {}", op);

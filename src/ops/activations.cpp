@@ -1,4 +1,4 @@
-// SiLU and SwiGLU with their gradients; each is one elementwise kernel.
+// SiLU, GELU and SwiGLU with their gradients; each is one elementwise kernel.
 #include "ops/functions.h"
 #include "ops/registers.h"
 #include "ops/rules.h"
@@ -47,6 +47,60 @@ void register_silu() {
                .flops = rules::per_result(9),
                .donates = {{0, 0}, {0, 1}},
                .cheap_to_recompute = true});
+}
+
+// u of gelu(x) = x · sigmoid(u), and du/dx: x (a + b x²) and a + 3b x².
+constexpr double kGeluLinear = 1.5957691216057308;  // a = 2√(2/π)
+constexpr double kGeluCubic = 0.07135481627260025;  // b = 0.044715 a
+Val gelu_argument(Val x) {
+  return mul(x, affine(unary("square", x), kGeluCubic, kGeluLinear));
+}
+Val gelu_argument_slope(Val x) {
+  return affine(unary("square", x), 3 * kGeluCubic, kGeluLinear);
+}
+
+void register_gelu() {
+  register_op(
+      {.name = "gelu",
+       .doc = "x · sigmoid(2√(2/π) (x + 0.044715 x³)), the tanh form of GELU",
+       .source = "Hendrycks and Gimpel 2016, section 2",
+       .inputs = {"x"},
+       .outputs = {"y"},
+       .fusion = Fusion::kElementwise,
+       .composite = Composite::kSwiglu,
+       .infer = rules::same_floating,
+       .accepts = rules::any_strides,
+       .gradient =
+           [](Expansion e) {
+             return std::vector{e.builder.call1("gelu_grad", {e.output_grads[0], e.inputs[0]})};
+           },
+       .decompose =
+           [](Expansion e) {
+             return std::vector{mul(e.inputs[0], unary("sigmoid", gelu_argument(e.inputs[0])))};
+           },
+       .flops = rules::per_result(9),
+       .donates = {{0, 0}},
+       .cheap_to_recompute = true});
+
+  register_op(
+      {.name = "gelu_grad",
+       .doc = "dy · s (1 + x (1 - s) du/dx), with s the sigmoid of u, of which gelu is x · s",
+       .inputs = {"dy", "x"},
+       .outputs = {"dx"},
+       .fusion = Fusion::kElementwise,
+       .composite = Composite::kSwiglu,
+       .infer = rules::same_floating,
+       .accepts = rules::any_strides,
+       .decompose =
+           [](Expansion e) {
+             const Val dy = e.inputs[0], x = e.inputs[1];
+             const Val s = unary("sigmoid", gelu_argument(x));
+             const Val rest = mul(affine(s, -1.0, 1.0), gelu_argument_slope(x));
+             return std::vector{mul(dy, mul(s, affine(mul(x, rest), 1.0, 1.0)))};
+           },
+       .flops = rules::per_result(17),
+       .donates = {{0, 0}, {0, 1}},
+       .cheap_to_recompute = true});
 }
 
 void register_swiglu() {
@@ -98,6 +152,7 @@ void register_swiglu() {
 
 void register_activations() {
   register_silu();
+  register_gelu();
   register_swiglu();
 }
 

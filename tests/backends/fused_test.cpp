@@ -4,6 +4,7 @@
 
 #include "nn/config.h"
 #include "ops/functions.h"
+#include "ops/scalar/functors.h"
 #include "passes/fuse.h"
 #include "passes/pipeline.h"
 #include "spec/step_program.h"
@@ -19,6 +20,11 @@ using testing::Tensors;
 using testing::to_doubles;
 
 constexpr DType kDTypes[] = {DType::kF32, DType::kBF16, DType::kF16};
+#define NAME(op, Functor) #op,
+constexpr const char* kOfOneOperand[] = {TRACESTEP_UNARY_OPS(NAME)};
+constexpr const char* kOfTwoOperands[] = {TRACESTEP_BINARY_OPS(NAME)
+                                              TRACESTEP_FLOATING_BINARY_OPS(NAME)};
+#undef NAME
 
 std::int64_t fused_nodes(const Program& program) {
   return std::ranges::count_if(program.nodes,
@@ -93,14 +99,13 @@ TEST_P(FusedTest, ArithmeticIsEqualToTheBit) {
 
 TEST_P(FusedTest, EveryFunctionIsEqualToTheBit) {
   for (DType dtype : kDTypes) {
-    for (const char* op : {"neg", "abs", "square", "reciprocal", "exp", "log", "sqrt", "rsqrt",
-                           "sigmoid", "relu", "silu"}) {
+    for (const char* op : kOfOneOperand) {
       Builder b(fmt::format("{} {}", op, name_of(dtype)));
       const Val x = b.input("x", {dtype, {33, 20}}), y = b.input("y", {dtype, {33, 20}});
       b.output("y", ops::unary(op, ops::mul(x, y)));
       expect_same_bits(b.finish(), 0.1, 2.0);
     }
-    for (const char* op : {"add", "sub", "mul", "div", "maximum", "minimum"}) {
+    for (const char* op : kOfTwoOperands) {
       Builder b(fmt::format("{} {}", op, name_of(dtype)));
       const Val x = b.input("x", {dtype, {33, 20}}), y = b.input("y", {dtype, {33, 20}});
       b.output("y", ops::binary(op, ops::mul(x, y), ops::mul(y, y)));

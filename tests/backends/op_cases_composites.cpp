@@ -183,6 +183,8 @@ std::vector<OpTest> composite_tests() {
       composite("log_sum_exp", row_cases(), {0}),
       composite("silu", elementwise_cases(1, -9.0, 9.0), {0}),
       composite("silu_grad", elementwise_cases(2, -6.0, 6.0), {}),
+      composite("gelu", elementwise_cases(1, -6.0, 6.0), {0}),
+      composite("gelu_grad", elementwise_cases(2, -6.0, 6.0), {}),
       composite("swiglu", elementwise_cases(2, -6.0, 6.0), {0}),
       composite("swiglu_grad", elementwise_cases(3, -3.0, 3.0), {}),
       composite("rms_norm", rms_norm_cases(), {0}),

@@ -7,6 +7,7 @@
 
 #include "backends/op_matrix.h"
 #include "ops/functions.h"
+#include "ops/scalar/functors.h"
 #include "support/host_values.h"
 
 namespace tracestep::testing {
@@ -57,8 +58,9 @@ class SpecialValuesTest : public ::testing::Test {
 };
 
 TEST_F(SpecialValuesTest, OpsOfOneOperand) {
-  for (const char* op :
-       {"neg", "abs", "square", "reciprocal", "exp", "log", "sqrt", "rsqrt", "sigmoid", "relu"}) {
+#define NAME(op, Functor) #op,
+  for (const char* op : {TRACESTEP_UNARY_OPS(NAME)}) {
+#undef NAME
     const HostTensor x = floats(kSpecial);
     Builder b(op);
     b.output("y", ops::unary(op, b.input("x", {DType::kF32, x.shape})));

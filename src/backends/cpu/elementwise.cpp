@@ -113,8 +113,9 @@ constexpr NamedKernel kElementwise[] = {
     TRACESTEP_UNARY_OPS(TRACESTEP_UNARY_ENTRY)
 #define TRACESTEP_BINARY_ENTRY(name, functor) {#name, binary_kernel<functors::functor>},
         TRACESTEP_BINARY_OPS(TRACESTEP_BINARY_ENTRY)
+            TRACESTEP_FLOATING_BINARY_OPS(TRACESTEP_BINARY_ENTRY)
 #define TRACESTEP_COMPARE_ENTRY(name, functor) {#name, compare_kernel<functors::functor>},
-            TRACESTEP_COMPARE_OPS(TRACESTEP_COMPARE_ENTRY){"affine", affine_kernel},
+                TRACESTEP_COMPARE_OPS(TRACESTEP_COMPARE_ENTRY){"affine", affine_kernel},
     {"swiglu_grad", swiglu_grad_kernel}};
 
 }  // namespace

@@ -1,6 +1,6 @@
 // Elementwise arithmetic of two operands, and swiglu_grad with its three.
-#include "backends/cuda/elementwise.h"
 #include "backends/cuda/functor_apply.cuh"
+#include "backends/cuda/kernels.h"
 #include "backends/cuda/map.cuh"
 
 namespace tracestep::cuda {
@@ -112,14 +112,12 @@ void swiglu_grad(const KernelCall& call) {
 }  // namespace
 
 void add_binary_kernels(KernelTable& table) {
-  table.add("add", binary<scalar::Add>);
-  table.add("sub", binary<scalar::Sub>);
-  table.add("mul", binary<scalar::Mul>);
-  table.add("maximum", binary<scalar::Maximum>);
-  table.add("minimum", binary<scalar::Minimum>);
-  table.add("div", floating_binary<scalar::Div>);
-  table.add("silu_grad", floating_binary<scalar::SiluGrad>);
-  table.add("swiglu", floating_binary<scalar::Swiglu>);
+#define TRACESTEP_ADD(name, functor) table.add(#name, binary<scalar::functor>);
+  TRACESTEP_BINARY_OPS(TRACESTEP_ADD)
+#undef TRACESTEP_ADD
+#define TRACESTEP_ADD(name, functor) table.add(#name, floating_binary<scalar::functor>);
+  TRACESTEP_FLOATING_BINARY_OPS(TRACESTEP_ADD)
+#undef TRACESTEP_ADD
   table.add("swiglu_grad", swiglu_grad);
 }
 

@@ -1,7 +1,9 @@
-// SiLU and SwiGLU, with derivatives taken by hand.
+// SiLU, GELU and SwiGLU, with derivatives taken by hand.
 //
 // With s = 1/(1+e^-x):  silu = x s,  ds/dx = s (1 - s),  dsilu/dx = s + x s (1 - s).
+// With t = tanh(z):  gelu = x (1 + t) / 2,  dgelu/dx = (1 + t) / 2 + x (1 - t²) / 2 · dz/dx.
 #include <cmath>
+#include <numbers>
 
 #include "backends/reference/kernels.h"
 #include "backends/reference/tensor_access.h"
@@ -30,6 +32,28 @@ void silu_grad(const KernelCall& call) {
   for_each_index(call.outputs[0].shape, [&](const Dims& i) { dx[i] = dy[i] * silu_slope(x[i]); });
 }
 
+// z = √(2/π) (x + 0.044715 x³)
+double gelu_argument(double x) {
+  return std::sqrt(2 / std::numbers::pi) * (x + 0.044715 * x * x * x);
+}
+double gelu_argument_slope(double x) {
+  return std::sqrt(2 / std::numbers::pi) * (1 + 3 * 0.044715 * x * x);
+}
+
+void gelu(const KernelCall& call) {
+  const View<double> x(call.inputs[0]), y(call.outputs[0]);
+  for_each_index(call.outputs[0].shape,
+                 [&](const Dims& i) { y[i] = x[i] * (1 + std::tanh(gelu_argument(x[i]))) / 2; });
+}
+
+void gelu_grad(const KernelCall& call) {
+  const View<double> dy(call.inputs[0]), x(call.inputs[1]), dx(call.outputs[0]);
+  for_each_index(call.outputs[0].shape, [&](const Dims& i) {
+    const double t = std::tanh(gelu_argument(x[i]));
+    dx[i] = dy[i] * ((1 + t) / 2 + x[i] * (1 - t * t) / 2 * gelu_argument_slope(x[i]));
+  });
+}
+
 void swiglu(const KernelCall& call) {
   const View<double> gate(call.inputs[0]), up(call.inputs[1]), y(call.outputs[0]);
   for_each_index(call.outputs[0].shape, [&](const Dims& i) { y[i] = silu_of(gate[i]) * up[i]; });
@@ -51,6 +75,8 @@ void swiglu_grad(const KernelCall& call) {
 void add_activations(KernelTable& table) {
   table.add("silu", silu);
   table.add("silu_grad", silu_grad);
+  table.add("gelu", gelu);
+  table.add("gelu_grad", gelu_grad);
   table.add("swiglu", swiglu);
   table.add("swiglu_grad", swiglu_grad);
 }

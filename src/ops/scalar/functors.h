@@ -34,16 +34,21 @@
   X(rsqrt, Rsqrt)              \
   X(sigmoid, Sigmoid)          \
   X(relu, Relu)                \
-  X(silu, Silu)
+  X(silu, Silu)                \
+  X(gelu, Gelu)
 
 #define TRACESTEP_BINARY_OPS(X) \
   X(add, Add)                   \
   X(sub, Sub)                   \
   X(mul, Mul)                   \
-  X(div, Div)                   \
   X(maximum, Maximum)           \
-  X(minimum, Minimum)           \
-  X(silu_grad, SiluGrad)        \
+  X(minimum, Minimum)
+
+// Defined for floating operands alone.
+#define TRACESTEP_FLOATING_BINARY_OPS(X) \
+  X(div, Div)                            \
+  X(silu_grad, SiluGrad)                 \
+  X(gelu_grad, GeluGrad)                 \
   X(swiglu, Swiglu)
 
 #define TRACESTEP_COMPARE_OPS(X) \
@@ -125,6 +130,16 @@ struct Silu {
     return x / one_plus_exp_of_minus(x);
   }
 };
+// x · sigmoid(u) with u = 2√(2/π) (x + 0.044715 x³), which is x/2 · (1 + tanh(u/2)).
+struct Gelu {
+  static constexpr float kLinear = 1.59576912f;   // of u: 2√(2/π)
+  static constexpr float kCubic = 0.0713548163f;  // 0.044715 times that
+  template <class V>
+  TRACESTEP_FUNCTION V operator()(V x) const {
+    const V u = x * (constant(x, kLinear) + constant(x, kCubic) * (x * x));
+    return x / one_plus_exp_of_minus(u);
+  }
+};
 
 struct Add {
   template <class V>
@@ -169,6 +184,19 @@ struct SiluGrad {
     const V one = constant(x, 1.0f);
     const V s = one / one_plus_exp_of_minus(x);
     return g * (s * (one + x * (one - s)));
+  }
+};
+// d gelu(x) = s(u) (1 + x (1 - s(u)) du/dx), times the gradient g. Beyond ±16 that is 1 or 0 to the
+// last bit; x is held there, so that large powers of it do not become infinite.
+struct GeluGrad {
+  template <class V>
+  TRACESTEP_FUNCTION V operator()(V g, V x) const {
+    const V one = constant(x, 1.0f), linear = constant(x, Gelu::kLinear);
+    const V near = min(max(x, constant(x, -16.0f)), constant(x, 16.0f));
+    const V cubic = constant(x, Gelu::kCubic) * (near * near);
+    const V s = one / one_plus_exp_of_minus(near * (linear + cubic));
+    const V slope = linear + constant(x, 3.0f) * cubic;
+    return g * (s * (one + near * (one - s) * slope));
   }
 };
 struct Swiglu {
