@@ -1,6 +1,6 @@
 // Comparisons: two operands of any dtype, a bool result. Comparisons with NaN are false.
-#include "backends/cuda/elementwise.h"
 #include "backends/cuda/functor_apply.cuh"
+#include "backends/cuda/kernels.h"
 #include "backends/cuda/map.cuh"
 
 namespace tracestep::cuda {

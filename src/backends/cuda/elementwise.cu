@@ -1,6 +1,4 @@
 // Elementwise ops of one operand, and the table of all of them.
-#include "backends/cuda/elementwise.h"
-
 #include "backends/cuda/functor_apply.cuh"
 #include "backends/cuda/kernels.h"
 #include "backends/cuda/map.cuh"

@@ -4,7 +4,6 @@
 #include "backends/cuda/kernels.h"
 #include "backends/cuda/numbers.cuh"
 #include "backends/cuda/row_width.cuh"
-#include "backends/cuda/scatter_add.h"
 
 namespace tracestep::cuda {
 namespace {

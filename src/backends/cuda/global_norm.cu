@@ -1,9 +1,8 @@
 // √Σx² over many tensors. Every tensor is cut into parts of a fixed size, one block each; one more
 // block adds the sums of the parts. The tensors are listed in the kernel's arguments, so that
 // hundreds of them need one launch and no table in device memory.
-#include "backends/cuda/global_norm.h"
-
 #include "backends/cuda/dense_reduce.cuh"
+#include "backends/cuda/kernels.h"
 #include "planning/cuda_plans.h"
 
 namespace tracestep::cuda {

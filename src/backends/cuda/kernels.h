@@ -22,4 +22,13 @@ void add_optimizer_kernels(KernelTable& table);
 // Where run-time compilation is possible.
 void add_fused_kernels(KernelTable& table);
 
+// --- parts of a family that are files of their own, so that none is long to compile ---
+void add_unary_kernels(KernelTable& table);
+void add_binary_kernels(KernelTable& table);
+void add_comparison_kernels(KernelTable& table);
+// One kernel reads all operands, however many there are.
+void global_norm(const KernelCall& call);
+// The transpose of gather; its sums need an order.
+void scatter_add(const KernelCall& call);
+
 }  // namespace tracestep::cuda

@@ -4,7 +4,6 @@
 #include <bit>
 
 #include "backends/cuda/dense_reduce.cuh"
-#include "backends/cuda/global_norm.h"
 #include "backends/cuda/kernels.h"
 #include "backends/cuda/strided.cuh"
 #include "planning/cuda_plans.h"

@@ -1,11 +1,9 @@
 // scatter_add without floating-point atomics. One block sorts the indices by row, stably (a radix
 // sort, 8 bits a pass); then every row of the result has one writer that sums its members in an
 // order that the indices alone decide. Rows without members are zero.
-#include "backends/cuda/scatter_add.h"
-
 #include <bit>
-
 #include "backends/cuda/indices.cuh"
+#include "backends/cuda/kernels.h"
 #include "backends/cuda/numbers.cuh"
 #include "backends/cuda/reduce.cuh"
 #include "backends/cuda/row_width.cuh"
