@@ -6,11 +6,11 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/units.h"
+#include "cli/ceilings.h"
 #include "cli/command.h"
 #include "cli/devices.h"
 #include "cli/options.h"
 #include "cli/output.h"
-#include "cli/roof.h"
 #include "lab/attention/tables.h"
 
 namespace tracestep::cli {
@@ -94,19 +94,6 @@ std::vector<AttentionSpec> specs_of(const AttentionOptions& o, RunSpec run) {
   return out;
 }
 
-// Without a limit the machine would start to swap or kill the process instead of failing the
-// allocation.
-std::int64_t limit_of(const Place& place, const Json& environment) {
-  if (place.memory_limit_bytes > 0 || place.device != "cpu") return place.memory_limit_bytes;
-  std::int64_t room = 0;
-  for (const char* item : {"memory_total_bytes", "memory_limit_bytes"}) {
-    const Json* bytes = environment.find(item);
-    if (bytes == nullptr || !bytes->is_int()) continue;
-    room = room == 0 ? bytes->as_int() : std::min(room, bytes->as_int());
-  }
-  return room / 10 * 9;
-}
-
 // Where memory ends: the first context of the grid that failed, and what twice the largest needs.
 void add_limit_notes(std::span<const AttentionResult> results, Table& table) {
   if (results.empty()) return;
@@ -136,7 +123,7 @@ int run_attention(AttentionOptions o, std::span<const std::string> arguments) {
   RunSpec run = run_of(o.grid, {"cpu", "cuda", "null"});
   probe_output(o.output);
   const Json environment = environment_of(arguments, run);
-  run.place.memory_limit_bytes = limit_of(run.place, environment);
+  run.place = with_limit(run.place, environment);
   const std::vector<AttentionSpec> specs = specs_of(o, run);
   const StopSignal stop("the cells measured so far are written");
   Roof roof;

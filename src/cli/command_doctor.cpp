@@ -5,7 +5,7 @@
 
 #include "base/env.h"
 #include "base/log.h"
-#include "cli/ceilings_table.h"
+#include "cli/ceilings.h"
 #include "cli/command.h"
 #include "cli/cuda.h"
 #include "cli/devices.h"

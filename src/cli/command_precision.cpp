@@ -99,10 +99,7 @@ Command precision_command() {
   add_fields(set, options->grid, FieldGroup::kStep, Values::kGrid);
   add_protocol_flag(set, options->protocol, "steps", "timed steps");
   add_protocol_flag(set, options->protocol, "warmup");
-  set.integer("--error-layers", options->error.layers, {0, 1000},
-              "errors are those of a model of at most so many layers; 0: no errors");
-  set.integer("--error-tokens", options->error.tokens, {1, 1 << 20},
-              "and of one sequence of at most so many tokens");
+  add_error_options(set, options->error);
   add_fields(set, options->grid, FieldGroup::kModel, Values::kGrid);
   add_fields(set, options->grid, FieldGroup::kHow, Values::kGrid, "cpu; cuda[:N]");
   add_output_options(set, options->output);

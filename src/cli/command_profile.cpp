@@ -7,7 +7,7 @@
 #include "base/log.h"
 #include "base/output_file.h"
 #include "cli/command.h"
-#include "cli/device_ceilings.h"
+#include "cli/ceilings.h"
 #include "cli/devices.h"
 #include "cli/options.h"
 #include "cli/output.h"

@@ -6,9 +6,9 @@
 #include "base/output_file.h"
 #include "base/units.h"
 #include "cli/bench_warmup.h"
+#include "cli/ceilings.h"
 #include "cli/command.h"
 #include "cli/cuda.h"
-#include "cli/device_ceilings.h"
 #include "cli/devices.h"
 #include "cli/options.h"
 #include "cli/output.h"
@@ -34,21 +34,6 @@ void announce(const std::string& what) {
   log_info("study: {}", what);
 }
 
-// What the device has; 0: not known.
-std::int64_t memory_of(const Place& place, const Json& environment) {
-  if (place.memory_limit_bytes > 0) return place.memory_limit_bytes;
-  std::int64_t room = 0;
-  const auto items = cuda_index(place.device)
-                         ? std::vector<const char*>{"gpu_memory_bytes"}
-                         : std::vector<const char*>{"memory_total_bytes", "memory_limit_bytes"};
-  for (const char* item : items) {
-    const Json* bytes = environment.find(item);
-    if (bytes == nullptr || !bytes->is_int()) continue;
-    room = room == 0 ? bytes->as_int() : std::min(room, bytes->as_int());
-  }
-  return room;
-}
-
 Table warm_up(const Place& place, const RunSpec& step, const std::vector<std::int64_t>& warmups) {
   std::vector<std::string> arguments{"bench",
                                      "--steps",
@@ -72,14 +57,10 @@ StudySizes sizes_of(const StudyOptions& o, const Place& place) {
 
 StudyMachine machine_of(const StudyOptions& o, const RunSpec& run, const StudySizes& sizes,
                         const Json& environment) {
-  // Without a limit the machine would start to swap or kill the process instead of failing the
-  // allocation.
   const std::int64_t memory = memory_of(run.place, environment);
   RunSpec limited = run;
   Place& place = limited.place;
-  if (place.device == "cpu" && place.memory_limit_bytes == 0) {
-    place.memory_limit_bytes = memory / 10 * 9;
-  }
+  place = with_limit(place, environment);
   limited.model = sizes.models.front();
   limited.shape = {.batch = 4, .context = 128};
   const StudyTrainingOptions training{.folder = o.folder, .run = limited, .steps = o.train_steps};

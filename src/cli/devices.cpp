@@ -93,6 +93,26 @@ std::unique_ptr<Device> make_reference(const RunSpec& run) {
   return make_device(reference);
 }
 
+std::int64_t memory_of(const Place& place, const Json& environment) {
+  if (place.memory_limit_bytes > 0) return place.memory_limit_bytes;
+  std::int64_t room = 0;
+  const auto items = cuda_index(place.device)
+                         ? std::vector<const char*>{"gpu_memory_bytes"}
+                         : std::vector<const char*>{"memory_total_bytes", "memory_limit_bytes"};
+  for (const char* item : items) {
+    const Json* bytes = environment.find(item);
+    if (bytes == nullptr || !bytes->is_int()) continue;
+    room = room == 0 ? bytes->as_int() : std::min(room, bytes->as_int());
+  }
+  return room;
+}
+
+Place with_limit(Place place, const Json& environment) {
+  const bool is_free = place.device == "cpu" && place.memory_limit_bytes == 0;
+  if (is_free) place.memory_limit_bytes = memory_of(place, environment) / 10 * 9;
+  return place;
+}
+
 DeviceTraits traits_of(const Place& place) {
   const bool is_cuda = cuda_index(place.device).has_value();
   return {.kind = is_cuda                       ? DeviceKind::kCuda

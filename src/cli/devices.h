@@ -5,6 +5,7 @@
 #include <initializer_list>
 #include <vector>
 
+#include "base/json.h"
 #include "planning/device_traits.h"
 #include "session/devices.h"
 #include "spec/run_grid.h"
@@ -36,6 +37,13 @@ RunSpec run_of(const RunGrid& grid, std::initializer_list<const char*> usable,
 
 // The float64 reference device for a run, without a memory limit.
 std::unique_ptr<Device> make_reference(const RunSpec& run);
+
+// The place's limit, else the bytes that its device has by `environment` (environment_of()); 0: not
+// known.
+std::int64_t memory_of(const Place& place, const Json& environment);
+// On a CPU without a limit nine tenths of its memory are one: the machine would start to swap or
+// kill the process instead of failing the allocation.
+Place with_limit(Place place, const Json& environment);
 
 // The traits of the place's device, for predictions without running on it.
 DeviceTraits traits_of(const Place& place);

@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "cli/cuda.h"
 #include "lab/measure/environment.h"
+#include "lab/precision/tables.h"
 
 namespace tracestep::cli {
 namespace {
@@ -63,6 +64,13 @@ void add_fields(OptionSet& set, RunGrid& grid, FieldGroup group, Values values,
 void add_protocol_flag(OptionSet& set, Protocol& protocol, std::string_view name,
                        std::string help) {
   add_flag(set, protocol, field_named(protocol_fields(), name), std::move(help));
+}
+
+void add_error_options(OptionSet& set, ErrorSpec& error) {
+  set.integer("--error-layers", error.layers, {0, 1000},
+              "errors are those of a model of at most so many layers; 0: no errors");
+  set.integer("--error-tokens", error.tokens, {1, 1 << 20},
+              "and of one sequence of at most so many tokens");
 }
 
 void add_output_options(OptionSet& set, OutputOptions& output) {

@@ -15,6 +15,10 @@
 #include "spec/protocol.h"
 #include "spec/run_grid.h"
 
+namespace tracestep {
+struct ErrorSpec;  // lab/precision/tables.h
+}  // namespace tracestep
+
 namespace tracestep::cli {
 
 struct OutputOptions {
@@ -47,6 +51,8 @@ void add_flag(OptionSet& set, Spec& target, const SpecField<Spec>& field, std::s
 // The same for the protocol's field of this name.
 void add_protocol_flag(OptionSet& set, Protocol& protocol, std::string_view name,
                        std::string help = {});
+// The part of a model whose errors against float64 are measured.
+void add_error_options(OptionSet& set, ErrorSpec& error);
 void add_output_options(OptionSet& set, OutputOptions& output);
 
 // The range of lengths, counts and widths whose flags are not fields of a run.

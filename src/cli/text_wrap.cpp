@@ -2,16 +2,12 @@
 
 #include <algorithm>
 
+#include "lab/report/writers.h"
+
 namespace tracestep::cli {
 namespace {
 
 constexpr std::size_t kColumns = 100;
-
-// Characters of a UTF-8 text.
-std::size_t columns(std::string_view text) {
-  return static_cast<std::size_t>(std::ranges::count_if(
-      text, [](char c) { return (static_cast<unsigned char>(c) & 0xc0u) != 0x80u; }));
-}
 
 }  // namespace
 
@@ -26,7 +22,7 @@ std::string wrapped(std::string lead, std::size_t indent, std::string_view text)
   while (!text.empty()) {
     const std::size_t space = std::min(text.find(' '), text.size());
     const std::string_view word = text.substr(0, space);
-    if (!is_first && columns(line) + 1 + columns(word) > kColumns) {
+    if (!is_first && display_width(line) + 1 + display_width(std::string(word)) > kColumns) {
       out += line + "\n";
       line.assign(indent, ' ');
       is_first = true;

@@ -1,12 +1,57 @@
-#include "cli/ceilings_table.h"
+#include "cli/ceilings.h"
+
+#include <algorithm>
+#include <memory>
 
 #include "backends/cpu/ceilings.h"
 #include "cli/cuda.h"
-#include "cli/devices.h"
+#include "session/devices.h"
 
 namespace tracestep::cli {
 namespace {
 
+// The limit is for the run, not for what its device is measured with.
+std::unique_ptr<Device> unlimited_device(RunSpec run) {
+  run.place.memory_limit_bytes = 0;
+  return make_device(run);
+}
+
+// --- for rooflines ------------------------------------------------------------------------------
+constexpr std::int64_t kArrayBytes = std::int64_t{128} << 20;
+
+Ceilings cpu_ceilings(const RunSpec& run) {
+  const auto device = unlimited_device(run);
+  Ceilings out;
+  for (int i = 0; i < 3; ++i) {
+    out.arithmetic_gflops = std::max(out.arithmetic_gflops, measure_fma_gflops(*device));
+  }
+  const BandwidthCeiling b = measure_bandwidth(*device, kArrayBytes, 3);
+  out.bandwidth_gb_s = std::max({b.copy_gb_s, b.copy_streaming_gb_s, b.triad_gb_s, b.update_gb_s});
+  // Every dtype is multiplied in float32.
+  for (DType dtype : {DType::kF32, DType::kBF16, DType::kF16}) {
+    out.products_gflops[dtype] = out.arithmetic_gflops;
+  }
+  out.how = fmt::format(
+      "float32 multiply-adds on {} threads; the fastest of copy, triad and update over arrays of "
+      "128 MiB",
+      run.place.threads);
+  return out;
+}
+
+// --- for rows of `bench`
+// --------------------------------------------------------------------------
+double measured_tflops(const RunSpec& run) {
+  if (cuda_index(run.place.device)) return cuda_roof_tflops(run);
+  if (run.place.device != "cpu") return 0.0;
+  // The CPU computes every precision in float32. The roof is the best of several runs.
+  constexpr int kRuns = 5;
+  const auto device = unlimited_device(run);
+  double best = 0.0;
+  for (int i = 0; i < kRuns; ++i) best = std::max(best, measure_fma_gflops(*device) * 1e-3);
+  return best;
+}
+
+// --- for `doctor` -------------------------------------------------------------------------------
 Column rate(std::string name, std::string title, std::string unit, std::string description = "") {
   return {.name = std::move(name),
           .title = std::move(title),
@@ -65,11 +110,31 @@ Table products(const CpuCeilings& c) {
 
 }  // namespace
 
+Ceilings device_ceilings(const RunSpec& run) {
+  if (cuda_index(run.place.device)) return cuda_ceilings(run);
+  return run.place.device == "cpu" ? cpu_ceilings(run) : Ceilings{};
+}
+
 std::vector<Table> ceiling_tables(const RunSpec& run) {
   if (cuda_index(run.place.device)) return cuda_ceiling_tables(run);
   const auto device = make_device(run);
   const CpuCeilings measured = measure_cpu_ceilings(*device);
   return {arithmetic(measured), bandwidth(measured), products(measured)};
+}
+
+double Roof::tflops(const RunSpec& run) {
+  const std::string precision = name_of(run.precision);
+  const auto found = known_.find(precision);
+  return found != known_.end() ? found->second : known_[precision] = measured_tflops(run);
+}
+
+double Roof::tflops_for(const RunSpec& run, double reached) {
+  constexpr int kTries = 10;
+  double best = tflops(run);
+  for (int i = 0; i < kTries && best > 0.0 && best < reached; ++i) {
+    best = std::max(best, measured_tflops(run));
+  }
+  return known_[name_of(run.precision)] = best;
 }
 
 }  // namespace tracestep::cli

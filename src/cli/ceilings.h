@@ -1,15 +1,26 @@
-// The highest arithmetic speed of a device, with which rows of `bench` are compared. All runs must
-// be on one device.
+// The highest speeds that a device reaches: for rooflines, for rows of `bench`, and as tables.
 #pragma once
 
 #include <map>
 #include <string>
+#include <vector>
 
+#include "lab/measure/ceilings.h"
+#include "lab/report/table.h"
 #include "spec/run_spec.h"
 
 namespace tracestep::cli {
 
-// Measures each precision once, when it is first asked for.
+// For one precision, measured in about two seconds. Empty for devices that are not measured
+// (reference, null).
+Ceilings device_ceilings(const RunSpec& run);
+
+// All that is known how to measure, in about ten seconds on a CPU, two on a GPU. Errors as
+// make_device().
+std::vector<Table> ceiling_tables(const RunSpec& run);
+
+// The highest arithmetic speed, with which rows of `bench` are compared: of each precision once,
+// when it is first asked for. All runs must be on one device.
 class Roof {
  public:
   // As tflops(), but measured a few times more while `reached` (TFLOP/s) is higher, since other
