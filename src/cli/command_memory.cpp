@@ -26,8 +26,7 @@ struct MemoryOptions {
   RunGrid grid{{.model = preset("small"), .shape = {.batch = 4, .context = 512}}};
   OutputOptions output;
   bool predict = false;
-  int warmup = 1;
-  int cost_steps = 2;
+  Protocol protocol = {.warmup = 1, .steps = 2};
   std::vector<std::string> tables;
   std::size_t timeline_rows = 40;
   std::size_t largest = 10;
@@ -123,9 +122,10 @@ void write_snapshot(const MemoryOptions& o, const MemoryRun& run) {
 // The step as it runs on the device, or on one that has its traits and no numbers.
 MemoryRun recorded(const RunSpec& run, const MemoryOptions& o, bool is_only) {
   const MemoryRunSpec spec{.step = run,
-                           .warmup = o.predict ? 0 : o.warmup,
-                           .times = is_only,
-                           .cost_steps = is_only ? o.cost_steps : 0};
+                           .protocol = {.warmup = o.predict ? 0 : o.protocol.warmup,
+                                        .steps = is_only ? o.protocol.steps : 0,
+                                        .recorded_steps = 1},
+                           .times = is_only};
   if (!o.predict) return run_memory(make_device, spec);
   const NullOptions null{.traits = traits_of(run.place),
                          .memory_limit = run.place.memory_limit_bytes};
@@ -287,8 +287,8 @@ Command memory_command() {
   add_fields(set, o.grid, FieldGroup::kHow, Values::kGrid,
              "cpu; cuda[:N]; null (plans and counts only)");
   set.group("How it is measured");
-  set.integer("--warmup", o.warmup, {0, 1000}, "steps before the recorded one");
-  set.integer("--cost-steps", o.cost_steps, {0, 1000},
+  add_protocol_flag(set, o.protocol, "warmup", "steps before the recorded one");
+  set.integer("--cost-steps", o.protocol.steps, {0, 1000},
               "pairs of steps with and without recording, for what it costs");
   set.group("What to show");
   set.choices("--tables", o.tables, table_names(), "of one step; those that fit on a screen");

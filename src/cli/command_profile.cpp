@@ -6,8 +6,8 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/output_file.h"
-#include "cli/command.h"
 #include "cli/ceilings.h"
+#include "cli/command.h"
 #include "cli/devices.h"
 #include "cli/options.h"
 #include "cli/output.h"
@@ -24,19 +24,13 @@ struct ProfileOptions {
   OutputOptions output;
   fs::path trace;
   std::vector<std::string> components;
-  int warmup = 2;
-  int plain_steps = 5;
-  int steps = 3;
+  Protocol protocol = ProfileSpec().protocol;
   bool no_ceilings = false;
   bool executor_spans = false;
 };
 
 ProfileSpec spec_of(const RunSpec& run, const ProfileOptions& o) {
-  return {.step = run,
-          .warmup = o.warmup,
-          .plain_steps = o.plain_steps,
-          .steps = o.steps,
-          .use_tracer = !o.executor_spans};
+  return {.step = run, .protocol = o.protocol, .use_tracer = !o.executor_spans};
 }
 
 // FILE, or for one of several cells its folder and name with the cell's label before the endings.
@@ -157,10 +151,11 @@ Command profile_command() {
             });
   set.path("--trace", "FILE", options->trace,
            "also write a Chrome trace, as .json or .json.gz; one per cell");
-  set.integer("--steps", options->steps, {1, 1000}, "profiled steps");
-  set.integer("--plain-steps", options->plain_steps, {1, 1000000},
+  Protocol& protocol = options->protocol;
+  set.integer("--steps", protocol.recorded_steps, {1, 1000}, "profiled steps");
+  set.integer("--plain-steps", protocol.steps, {1, 1000000},
               "steps timed without recording, before");
-  set.integer("--warmup", options->warmup, {0, 1000000}, "steps before the clock counts");
+  add_protocol_flag(set, protocol, "warmup");
   set.toggle("--no-ceilings", options->no_ceilings, "do not measure ceilings: no rooflines");
   set.toggle("--executor-spans", options->executor_spans,
              "cuda: the executor's events instead of CUPTI");

@@ -141,7 +141,7 @@ class Runner {
     take_events();
     recording_.reset();
     if (run_.spec.times && device_.computes()) time_nodes(measurement);
-    if (run_.spec.cost_steps > 0 && device_.computes()) measure_cost(measurement);
+    if (run_.spec.protocol.steps > 0 && device_.computes()) measure_cost(measurement);
     executor.release_outputs();
   }
 
@@ -163,7 +163,7 @@ class Runner {
  private:
   void warm_up(Executor& executor, Measurement& measurement) {
     warmup_begin_ = recorder_.memory_events().size();
-    measurement.warm_up(run_.spec.warmup);
+    measurement.warm_up(run_.spec.protocol.warmup);
     executor.release_outputs();
     device_.synchronize();
     step_begin_ = recorder_.memory_events().size();
@@ -193,7 +193,7 @@ class Runner {
     std::vector<double> plain, recorded;
     Recorder events({.memory = true});
     events.reserve(0, run_.program.nodes.size() * 8);
-    for (int i = 0; i < run_.spec.cost_steps; ++i) {
+    for (int i = 0; i < run_.spec.protocol.steps; ++i) {
       plain.push_back(measurement.step().wall_ms());
       events.clear();
       const Recording recording(device_.allocator(), events);

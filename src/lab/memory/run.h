@@ -12,14 +12,16 @@
 #include "lab/measure/measurement.h"
 #include "record/recorder.h"
 #include "session/devices.h"
+#include "spec/protocol.h"
 
 namespace tracestep {
 
 struct MemoryRunSpec {
   RunSpec step;
-  int warmup = 1;      // steps before the recorded one
-  bool times = true;   // a further step measures kernel times: the cost of recomputing
-  int cost_steps = 0;  // pairs of steps with and without recording, to measure its overhead
+  // One step is recorded; timed ones alternate with as many that are recorded too, which shows
+  // what recording costs. There is no noise criterion.
+  Protocol protocol = {.warmup = 1, .steps = 0, .recorded_steps = 1};
+  bool times = true;  // a further step measures kernel times: the cost of recomputing
 };
 
 // The state when a request for memory failed.
@@ -75,7 +77,8 @@ struct MemoryRun {
   std::vector<std::int64_t> node_ns;  // kernel time by node; empty: not measured
   std::optional<OutOfMemoryState> oom;
 
-  // With cost_steps: medians of whole steps, and the time to record one event.
+  // With timed steps: their median, that of those recorded in turn, and the time to record an
+  // event.
   double step_ms = 0, recorded_step_ms = 0, event_ns = 0;
 
   const MappedBuffer* buffer(const Holding& h) const {

@@ -314,7 +314,7 @@ Table contract_table(const MemoryCell& cell) {
         "recording costs {:.0f} events × {:.0f} ns = {:.4f} ms, {:.3f} % of a step of {:.3f} ms "
         "(median of {}; {:.3f} ms with recording on)",
         events, run.event_ns, own_ms, 100.0 * own_ms / run.step_ms, run.step_ms,
-        run.spec.cost_steps, run.recorded_step_ms));
+        run.spec.protocol.steps, run.recorded_step_ms));
   }
   return table;
 }

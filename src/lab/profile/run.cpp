@@ -85,21 +85,22 @@ void record_spans(Measurement& measurement, Profile& out) {
   out.source = "executor spans";
   Names names(out.names);
   std::vector<std::int32_t> name_of_node(out.program.nodes.size(), -1);
-  measurement.record(out.spec.steps, [&](const StepTimes& times, const Recorder& recorder) {
-    ProfiledStep step{times};
-    const std::size_t first = out.launches.size();
-    for (const Span& s : recorder.spans()) {
-      std::int32_t& name = name_of_node[static_cast<std::size_t>(s.node)];
-      if (name < 0) name = names.number_of(kernel_name(out.program, out.program.node(s.node)));
-      out.launches.push_back({static_cast<std::int32_t>(out.steps.size()), s.node, name, -1,
-                              step.start_ns + s.start_ns, step.start_ns + s.end_ns});
-    }
-    set_span(step, std::span(out.launches).subspan(first));
-    step.end_ns = std::max(step.end_ns, step.last_ns);
-    out.steps.push_back(step);
-    const auto& events = recorder.memory_events();
-    out.memory_events.insert(out.memory_events.end(), events.begin(), events.end());
-  });
+  measurement.record(
+      out.spec.protocol.recorded_steps, [&](const StepTimes& times, const Recorder& recorder) {
+        ProfiledStep step{times};
+        const std::size_t first = out.launches.size();
+        for (const Span& s : recorder.spans()) {
+          std::int32_t& name = name_of_node[static_cast<std::size_t>(s.node)];
+          if (name < 0) name = names.number_of(kernel_name(out.program, out.program.node(s.node)));
+          out.launches.push_back({static_cast<std::int32_t>(out.steps.size()), s.node, name, -1,
+                                  step.start_ns + s.start_ns, step.start_ns + s.end_ns});
+        }
+        set_span(step, std::span(out.launches).subspan(first));
+        step.end_ns = std::max(step.end_ns, step.last_ns);
+        out.steps.push_back(step);
+        const auto& events = recorder.memory_events();
+        out.memory_events.insert(out.memory_events.end(), events.begin(), events.end());
+      });
 }
 
 // Each record belongs to the step whose calls surround its start.
@@ -123,15 +124,16 @@ void place_activities(Profile& out) {
 void record_activities(Executor& executor, Device& device, Measurement& measurement,
                        ActivityTracer& tracer, Profile& out) {
   out.source = "device profiler";
+  const int steps = out.spec.protocol.recorded_steps;
   Recorder recorder({.spans = false, .memory = true});
-  recorder.reserve(0, static_cast<std::size_t>(executor.launches()) * 12 *
-                          static_cast<std::size_t>(out.spec.steps));
+  recorder.reserve(
+      0, static_cast<std::size_t>(executor.launches()) * 12 * static_cast<std::size_t>(steps));
   executor.release_outputs();
   {
     Tracing tracing(tracer, executor);
     measurement.step();  // the profiler's own first step, not counted
     const Recording memory(device.allocator(), recorder);
-    for (int i = 0; i < out.spec.steps; ++i) out.steps.push_back({measurement.step()});
+    for (int i = 0; i < steps; ++i) out.steps.push_back({measurement.step()});
     out.trace = tracing.take();
   }
   out.memory_events = recorder.memory_events();
@@ -150,8 +152,8 @@ void profile_on(Device& device, const StopSignal* stop, const std::optional<Plai
   Executor& executor = session.executor();
   Measurement measurement(executor, device, stop);
   out.program = executor.program();
-  measurement.warm_up(out.spec.warmup);
-  out.plain = plain ? *plain : run_plain(measurement, out.spec.plain_steps);
+  measurement.warm_up(out.spec.protocol.warmup);
+  out.plain = plain ? *plain : run_plain(measurement, out.spec.protocol.steps);
   std::unique_ptr<ActivityTracer> tracer;
   if (out.spec.use_tracer) tracer = device.make_activity_tracer(out.problem);
   if (tracer != nullptr) {
@@ -175,8 +177,8 @@ std::optional<PlainTimes> time_plain_steps(const DeviceFactory& make_device,
     Session session(*device, spec.step);
     session.fill_for_timing();
     Measurement measurement(session.executor(), *device, stop);
-    measurement.warm_up(spec.warmup);
-    out = run_plain(measurement, spec.plain_steps);
+    measurement.warm_up(spec.protocol.warmup);
+    out = run_plain(measurement, spec.protocol.steps);
   });
   return out;
 }

@@ -11,14 +11,15 @@
 #include "lab/measure/measurement.h"
 #include "record/activity.h"
 #include "session/devices.h"
+#include "spec/protocol.h"
 
 namespace tracestep {
 
 struct ProfileSpec {
   RunSpec step;
-  int warmup = 2;
-  int plain_steps = 5;     // timed without any recording, before the profiled ones
-  int steps = 3;           // profiled
+  // Its timed steps run without any recording, before the recorded ones, which are profiled. There
+  // is no noise criterion.
+  Protocol protocol = {.warmup = 2, .steps = 5, .recorded_steps = 3};
   bool use_tracer = true;  // false: the executor's spans, whatever the device has
 };
 

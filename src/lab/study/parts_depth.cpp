@@ -81,16 +81,15 @@ StudySection profile_section(const ProfiledCell& cell) {
 }
 
 std::vector<ProfileSpec> profile_specs(StudyContext& context) {
-  constexpr int kWarmup = 1, kPlain = 3, kRecorded = 3;
+  constexpr Protocol kProtocol{.warmup = 1, .steps = 3, .recorded_steps = 3};
+  // A profiler has a first step of its own.
+  constexpr int kSteps = kProtocol.warmup + kProtocol.steps + 1 + kProtocol.recorded_steps;
   std::vector<ProfileSpec> out;
   for (const RunSpec& step : context.sizes.profiled) {
-    const double each = context.seconds_of(step) * (kWarmup + kPlain + 1 + kRecorded);
+    const double each = context.seconds_of(step) * kSteps;
     if (!context.has_time_for(1.5 * each)) continue;
     for (Mode mode : {Mode::kInference, Mode::kStep}) {
-      out.push_back({.step = context.here(step),
-                     .warmup = kWarmup,
-                     .plain_steps = kPlain,
-                     .steps = kRecorded});
+      out.push_back({.step = context.here(step), .protocol = kProtocol});
       out.back().step.mode = mode;
     }
   }
@@ -144,7 +143,7 @@ void record(StudyContext& context, const RunSpec& step) {
   constexpr int kSteps = 3;  // warm-up, recorded, timed by kernel
   if (!context.has_time_for(kSteps * context.seconds_of(step))) return;
   context.announce(fmt::format("recording the bytes of {}", step.model.name));
-  const MemoryRunSpec spec{.step = context.here(step), .warmup = 1};
+  const MemoryRunSpec spec{.step = context.here(step)};
   context.memory.push_back({.run = run_memory(context.machine.make_device, spec)});
 }
 

@@ -133,7 +133,7 @@ TEST_P(MemoryRunTest, AnArenaHoldsTheBlocksThatWerePredicted) {
 
 TEST_P(MemoryRunTest, KernelsAreTimedApartFromTheRecordedStep) {
   MemoryRunSpec spec = tiny_run(Mode::kStep, Granularity::kFused);
-  spec.cost_steps = 2;
+  spec.protocol.steps = 2;
   const MemoryRun run = run_memory(device(), spec);
   std::int64_t total = 0;
   for (std::int64_t ns : run.node_ns) total += ns;
@@ -171,7 +171,7 @@ TEST_P(MemoryRunTest, WeightsThatDoNotFitFailBeforeTheFirstNode) {
 TEST(MemoryRunFaultTest, ABlockThatNobodyPredictedIsNamedWithItsNode) {
   ops::register_all();
   MemoryRunSpec spec = tiny_run(Mode::kStep, Granularity::kFused);
-  spec.warmup = 0;
+  spec.protocol.warmup = 0;
   const MemoryRun run =
       run_memory([](const RunSpec&) { return std::make_unique<LeakyDevice>(30); }, spec);
   EXPECT_NE(run.peak_bytes, run.map.peak_bytes);

@@ -27,7 +27,7 @@ Profile empty_profile() {
   p.spec.step.model.name = "two";
   p.spec.step.model.layers = 1;
   p.spec.step.mode = Mode::kInference;
-  p.spec.steps = 2;
+  p.spec.protocol.recorded_steps = 2;
   p.device = "by hand";
   p.program = two_nodes();
   p.plain = {.wall_ms = 0.008, .issue_ms = 0.002, .span_ms = 0.006};
@@ -45,9 +45,7 @@ ProfileSpec tiny_profile(Mode mode, Granularity ops) {
   out.step.shape = {.batch = 2, .context = 16};
   out.step.mode = mode;
   out.step.ops = ops;
-  out.warmup = 1;
-  out.plain_steps = 2;
-  out.steps = 2;
+  out.protocol = {.warmup = 1, .steps = 2, .recorded_steps = 2};
   return out;
 }
 
