@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Checks who includes whom: the folder table of docs/architecture.md, as data.
+"""Checks who includes whom: the folder table of docs/architecture.md, as data; and that no folder
+below the command line speaks of its flags.
 
 Every broken rule is printed as file:line with the rule; the exit status is 1 if there is one.
 Usage: check_layering.py [REPOSITORY]
@@ -87,6 +88,17 @@ CONFINED = [
     (r"utf8\.h$", ["base/utf8.cpp"], "UTF8-CPP"),
 ]
 
+# Below the command line, texts name what is wrong and the field ("option token_dtype"); only `cli/`
+# knows flags, and turns such names into them (cli/flag_names.h). Allowed elsewhere:
+FLAG = re.compile(r"(?<![\w-])--[a-z]")
+FLAGS_ALLOWED = [
+    (r"spec/|train/", r"--[a-z][a-z-]*", "the flag of a row in a table of fields"),
+    (r"lab/", r"tracestep [a-z]+ .*", "a whole command line"),
+    (r"backends/cuda/nvrtc\.cpp", r"--(std|gpu-architecture)=.*", "options of NVRTC"),
+]
+LITERALS = re.compile(r'"(?:[^"\\\n]|\\.)*"(?:\s*"(?:[^"\\\n]|\\.)*")*')  # neighbours are one
+COMMENT = re.compile(r"(^|(?<=\s))//.*", re.MULTILINE)
+
 INCLUDE = re.compile(r'^\s*#\s*include\s*(?:"([^"]+)"|<([^>]+)>)')
 SOURCES = {".h", ".cpp", ".cu", ".cuh"}
 
@@ -155,13 +167,31 @@ def broken_by_library_include(path, target):
     return None
 
 
+def broken_by_flags(path, text):
+    """(line, rule) of each literal in src/`path` that names a flag and is not allowed to."""
+    if path.startswith("cli/"):
+        return
+    text = COMMENT.sub("", text)
+    for match in LITERALS.finditer(text):
+        literal = "".join(re.findall(r'"((?:[^"\\]|\\.)*)"', match.group()))
+        if not FLAG.search(literal):
+            continue
+        if any(re.match(where, path) and re.fullmatch(what, literal)
+               for where, what, _ in FLAGS_ALLOWED):
+            continue
+        yield (text.count("\n", 0, match.start()) + 1,
+               f'"{literal}" names a flag; name the field ("option some_field"), cli/ adds the flag')
+
+
 def check_file(file, root):
     path = file.relative_to(root / "src").as_posix()
     row = row_of(path)
     if row is None:
         yield 1, f"src/{Path(path).parent} has no row in the layering table"
         return
-    for number, line in enumerate(file.read_text(encoding="utf-8").splitlines(), 1):
+    text = file.read_text(encoding="utf-8")
+    yield from broken_by_flags(path, text)
+    for number, line in enumerate(text.splitlines(), 1):
         match = INCLUDE.match(line)
         if not match:
             continue

@@ -17,7 +17,8 @@ constexpr bool kVerifyByDefault = false;
 constexpr bool kVerifyByDefault = true;
 #endif
 
-constexpr Variable kThreads = {"OMP_NUM_THREADS", "threads of the CPU back end (or --threads)",
+constexpr Variable kThreads = {"OMP_NUM_THREADS",
+                               "threads of the CPU back end, unless a run says how many",
                                "every core this process may use"};
 constexpr Variable kNoColor = {"NO_COLOR", "any value: no colours in text output", "unset"};
 constexpr Variable kVerify = {"TRACESTEP_VERIFY", "1: check the program after every pass; 0: not",

@@ -11,8 +11,8 @@
 #include "cli/arguments.h"
 #include "cli/command.h"
 #include "cli/devices.h"
+#include "cli/flag_names.h"
 #include "ops/functions.h"
-#include "spec/fields.h"
 
 namespace tracestep::cli {
 namespace {
@@ -22,17 +22,14 @@ void say(std::string_view message) {
   std::fputs(("tracestep: " + message_line(message) + "\n").c_str(), stderr);
 }
 
-// The option that an error of the lower layers is about: they name the field ("heads"), the user
-// knows the flag.
-const Option* option_meant(const Command& command, const Error& error) {
+// An error of the lower layers in the words of the command line.
+Error in_flags(const OptionSet& options, const Error& error) {
   const bool is_about_options = error.code() == ErrorCode::kUsage ||
                                 error.code() == ErrorCode::kInput ||
                                 error.code() == ErrorCode::kOutput;
-  if (!is_about_options) return nullptr;
-  for (const Option& option : command.options.options()) {
-    if (option.flag == "--" + with_dashes(error.where())) return &option;
-  }
-  return nullptr;
+  const std::string flag = is_about_options ? flag_of(options, error.where()) : std::string();
+  return {error.code(), flag.empty() ? error.where() : flag, with_flags(options, error.message()),
+          with_flags(options, error.hint())};
 }
 
 int run(std::span<const std::string> arguments) {
@@ -43,10 +40,7 @@ int run(std::span<const std::string> arguments) {
   try {
     return command->run(arguments);
   } catch (const Error& error) {
-    if (const Option* option = option_meant(*command, error)) {
-      throw Error(error.code(), option->flag, error.message(), error.hint());
-    }
-    throw;
+    throw in_flags(command->options, error);
   }
 }
 

@@ -108,7 +108,7 @@ void add_model_fields(Rows& rows) {
                          .help = "presets",
                          .about = "preset, or custom"}));
   add(
-      "d_model", "model width C, instead of --size", kMaxSize,
+      "d_model", "model width C; with d_ff, layers and heads instead of a preset", kMaxSize,
       [](auto& s) -> auto& { return s.model.d_model; });
   add(
       "d_ff", "feed-forward width F", kMaxSize, [](auto& s) -> auto& { return s.model.d_ff; });
@@ -188,7 +188,7 @@ void add_step_fields(Rows& rows) {
        .help = fmt::format("passes that save launches and traffic: {}, joined by +; all, none, or "
                            "auto: none with the executor eager, else all",
                            fmt::join(compile_passes(), ", ")),
-       .about = "those of show --passes that run only for it"}));
+       .about = "the passes of the pipeline that run only for it"}));
   rows.add(recompute_field(
       {.name = "recompute",
        .role = Role::kSpeed,
@@ -226,15 +226,15 @@ void add_place_fields(Rows& rows) {
       [](auto& s) -> auto& { return s.seed; });
   rows.toggle(
       place("deterministic", Show::kNowhere,
-            "refuse what may give other bits when run again: --tune for a "
-            "product that has no choice yet"),
+            "refuse what may give other bits when run again: tuning a product that has no choice "
+            "yet"),
       [](auto& s) -> auto& { return s.place.deterministic; });
   rows.toggle(
       place("tune", Show::kNowhere,
             "cuda: time the algorithms for each new matrix product, keep the fastest"),
       [](auto& s) -> auto& { return s.place.tune; });
   RunField file = place("tune_file", Show::kNowhere,
-                        "where choices are kept and found; tracestep-tuning.json with --tune");
+                        "where choices are kept and found; tracestep-tuning.json when tuning");
   file.value_name = "FILE";
   rows.text(
       std::move(file), [](auto& s) -> auto& { return s.place.tune_file; });

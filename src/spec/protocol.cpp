@@ -7,34 +7,31 @@ constexpr int kMostSteps = 1'000'000;
 
 std::vector<ProtocolField> all_fields() {
   FieldRows<Protocol> rows;
-  const auto row = [](const char* name, const char* flag, const char* help) {
-    return ProtocolField{.name = name,
-                         .flag = flag,
-                         .role = FieldRole::kProtocol,
-                         .show = FieldShow::kKey,
-                         .help = help};
+  const auto row = [](const char* name, const char* help) {
+    return ProtocolField{
+        .name = name, .role = FieldRole::kProtocol, .show = FieldShow::kKey, .help = help};
   };
   const auto samples_by_noise = [](const Protocol& p) { return p.max_noise_percent > 0; };
   rows.integer(
-      row("warmup", "--warmup", "steps before the clock counts"), 0, kMostSteps,
+      row("warmup", "steps before the clock counts"), 0, kMostSteps,
       [](auto& p) -> auto& { return p.warmup; });
   rows.integer(
-      row("steps", "--steps", "timed steps, one sample each"), 1, kMostSteps,
+      row("steps", "timed steps, one sample each"), 1, kMostSteps,
       [](auto& p) -> auto& { return p.steps; });
+  ProtocolField noise = row("max_noise_percent",
+                            "percent: time steps until half the 95 % interval of the median is "
+                            "below it, but not fewer than without it");
+  noise.flag = "--max-noise";
   rows.real(
-          row("max_noise_percent", "--max-noise",
-              "percent: time steps until half the 95 % interval of the median is below it, "
-              "--steps at least"),
-          0.001, 1e9, [](auto& p) -> auto& { return p.max_noise_percent; })
+          std::move(noise), 0.001, 1e9, [](auto& p) -> auto& { return p.max_noise_percent; })
       .applies = samples_by_noise;
   rows.integer(
-          row("max_steps", "--max-steps",
-              "with --max-noise, the most timed steps; 100 times --steps"),
-          1, kMostSteps, [](auto& p) -> auto& { return p.max_steps; })
+          row("max_steps", "with a limit of noise, the most timed steps; 100 times the fewest"), 1,
+          kMostSteps, [](auto& p) -> auto& { return p.max_steps; })
       .applies = samples_by_noise;
   rows.real(
-          row("max_seconds", "--max-seconds", "with --max-noise, the most seconds in timed steps"),
-          0.001, 1e6, [](auto& p) -> auto& { return p.max_seconds; })
+          row("max_seconds", "with a limit of noise, the most seconds in timed steps"), 0.001, 1e6,
+          [](auto& p) -> auto& { return p.max_seconds; })
       .applies = samples_by_noise;
   return rows.take();
 }

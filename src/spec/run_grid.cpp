@@ -68,12 +68,12 @@ void RunGrid::check_model() const {
   if (is_given("size")) {
     throw Error(ErrorCode::kUsage, "size",
                 fmt::format("{} comes with its own widths", texts(field_named("size")).front()),
-                "give --size, or --d-model --d-ff --layers --heads");
+                "give option size, or options d_model, d_ff, layers and heads");
   }
   for (const RunField& field : run_fields()) {
     if (!is_own_size(field) || is_given(field.name)) continue;
     throw Error(ErrorCode::kUsage, field.name, "a model given by its sizes needs this one as well",
-                "give --d-model, --d-ff, --layers and --heads, or --size");
+                "give options d_model, d_ff, layers and heads, or option size");
   }
 }
 

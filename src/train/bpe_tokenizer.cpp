@@ -149,7 +149,7 @@ std::unordered_map<std::string, std::string> training_options(std::int64_t vocab
   throw Error(
       ErrorCode::kInput, "tokenizer",
       fmt::format("a vocabulary of {} has no room for the characters of this text", vocab_size),
-      fmt::format("give --bpe-vocab {} or more", needed));
+      fmt::format("give option bpe_vocab {} or more", needed));
 }
 
 }  // namespace

@@ -107,7 +107,7 @@ std::optional<Checkpoint> load_newest(const Directory& folder,
   throw Error(ErrorCode::kInput, "checkpoint",
               fmt::format("{} has no undamaged checkpoint: {}", folder.path().string(),
                           fmt::join(damage, "; ")),
-              "start anew in another folder, or in this one with --overwrite");
+              "start anew in another folder, or in this one with option overwrite");
 }
 
 [[noreturn]] void fail_output(const fs::path& path, const std::string& reason) {
@@ -211,12 +211,13 @@ std::optional<Checkpoint> CheckpointWriter::load() {
 void CheckpointWriter::start_anew(bool overwrite) {
   overwritten_ = list_steps(folder_);
   if (overwritten_.empty() || overwrite) return;
-  throw Error(ErrorCode::kUsage, "checkpoint",
-              fmt::format("{} holds {} of an earlier run, {} the newest", folder_.path().string(),
-                          overwritten_.size() == 1 ? "a checkpoint" : "checkpoints",
-                          checkpoint_name(overwritten_.front())),
-              "continue it with --resume, start anew with --overwrite, which removes them once the "
-              "first new one is written, or take another folder");
+  throw Error(
+      ErrorCode::kUsage, "checkpoint",
+      fmt::format("{} holds {} of an earlier run, {} the newest", folder_.path().string(),
+                  overwritten_.size() == 1 ? "a checkpoint" : "checkpoints",
+                  checkpoint_name(overwritten_.front())),
+      "continue it with option resume, start anew with option overwrite, which removes them "
+      "once the first new one is written, or take another folder");
 }
 
 void CheckpointWriter::save(std::int64_t step, const TensorMap& model, const TensorMap& state,

@@ -90,10 +90,10 @@ std::vector<std::string> reasons(const TrainOptions& options, const TrainStep& s
   }
   if (is_fast(options, step)) {
     out.push_back(fmt::format(
-        "the learning rate moves each weight by up to {:g} in every step: a lower --lr", step.lr));
+        "the learning rate moves each weight by up to {:g} in every step: a lower one", step.lr));
   }
   if (cause && cause->dtype == DType::kF16 && cause->infinite > 0) {
-    out.emplace_back("float16 ends at 65504: --precision bf16 or fp32 has the range");
+    out.emplace_back("float16 ends at 65504: bf16 and fp32 have the range");
   }
   if (step.not_finite && std::isfinite(step.loss) && !is_leaf) {
     add_gradient_reasons(options, step, out);

@@ -177,9 +177,10 @@ std::vector<Difference> differences_of(const Json& saved, const Json& now,
   }
   throw Error(ErrorCode::kUsage, "resume",
               fmt::format("the checkpoint was trained with {}", fmt::join(texts, "; ")),
-              may_change ? fmt::format("use the same options, or go on with these by --change {}",
-                                       fmt::join(keys, ","))
-                         : "use the same options, or another folder");
+              may_change
+                  ? fmt::format("use the same options, or go on with these by option change {}",
+                                fmt::join(keys, ","))
+                  : "use the same options, or another folder");
 }
 
 }  // namespace

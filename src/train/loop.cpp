@@ -25,7 +25,7 @@ struct Checkpoints {
   std::int64_t saved_at = -1;  // the newest of this run; -1: none
 
   std::string last_finite() const {
-    if (!writer) return "nothing is saved without --checkpoint";
+    if (!writer) return "nothing is saved without option checkpoint";
     if (saved_at < 0) return fmt::format("there is no checkpoint in {} yet", folder.string());
     return fmt::format("the last finite checkpoint is step {} in {}", saved_at, folder.string());
   }

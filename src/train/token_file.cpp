@@ -158,7 +158,7 @@ Layout headerless_layout(std::uint64_t size, const std::string& name,
                          std::optional<TokenDType> dtype) {
   if (!dtype) {
     throw Error(ErrorCode::kUsage, "tokens", name + " does not say how wide its tokens are",
-                "add --token-dtype uint16 or --token-dtype uint32");
+                "add option token_dtype uint16 or uint32");
   }
   const Width width = *dtype == TokenDType::kUint16 ? Width::kUint16 : Width::kUint32;
   if (size % bytes_of(width) != 0) {
@@ -172,9 +172,9 @@ void check_agreement(const Layout& layout, const std::string& name, TokenDType d
   const Width asked = dtype == TokenDType::kUint16 ? Width::kUint16 : Width::kUint32;
   if (asked == layout.width) return;
   throw Error(ErrorCode::kUsage, "tokens",
-              fmt::format("{} says its tokens are {}, --token-dtype says {}", name,
+              fmt::format("{} says its tokens are {}, option token_dtype says {}", name,
                           name_of(layout.width), name_of(asked)),
-              "leave --token-dtype out");
+              "leave option token_dtype out");
 }
 
 Layout find_layout(const InputFile& file, const std::string& name,

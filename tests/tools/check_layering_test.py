@@ -70,6 +70,21 @@ class CheckLayeringTest(unittest.TestCase):
         self.expect_broken("backends/reference/a.h", '"ops/scalar/a.h"', "oracle",
                            "ops/scalar/a.h")
 
+    def test_flags_are_named_by_the_command_line_alone(self):
+        for path, literal in (("train/a.cpp", '"leave " // why\n  "--lr out"'),
+                              ("spec/a.cpp", '"with --lr"'), ("lab/time/a.cpp", '"--steps"')):
+            output, status = run_check({path: f"// of --lr\nconst char* a =\n  {literal};\n"})
+            self.assertEqual(status, 1, output)
+            self.assertIn(f"src/{path}:3: ", output)
+            self.assertIn("names a flag", output)
+
+    def test_tables_of_fields_and_command_lines_may_name_flags(self):
+        output, status = run_check({
+            "cli/a.cpp": 'const char* a = "leave --lr out";\n',
+            "spec/a.cpp": 'const char* a = "--max-noise";  // the flag --x\n',
+            "lab/time/a.cpp": 'const char* a = "tracestep bench "\n  "--size tiny";\n'})
+        self.assertEqual(status, 0, output)
+
     def test_scalar_functors_include_nothing(self):
         self.expect_broken("ops/scalar/a.h", "<cmath>", "include nothing")
 

@@ -190,7 +190,7 @@ TEST(CheckpointFilesTest, AnEarlierRunIsRemovedOnlyOnceTheFirstNewCheckpointIsTh
   CheckpointWriter writer(folder.path());
   const std::string message = message_of(ErrorCode::kUsage, [&] { writer.start_anew(false); });
   EXPECT_TRUE(contains(message, "step-00000009 the newest"));
-  EXPECT_TRUE(contains(message, "--overwrite"));
+  EXPECT_TRUE(contains(message, "option overwrite"));
   writer.start_anew(true);
   EXPECT_EQ(load_checkpoint(folder.path())->step, 9);
   save(writer, 1);

@@ -150,7 +150,7 @@ TEST_F(DivergenceTest, AnUpdateThatOverflowsIsNeitherSavedNorDoesItRemoveWhatIsG
   options_.resume = false;
   options_.schedule.lr = 3e38;
   options_.steps = 1;
-  EXPECT_THAT(failure(), HasSubstr("nothing is saved without --checkpoint"));
+  EXPECT_THAT(failure(), HasSubstr("nothing is saved without option checkpoint"));
   EXPECT_FALSE(std::filesystem::exists(options_.save));
 }
 

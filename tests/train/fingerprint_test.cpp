@@ -139,7 +139,7 @@ TEST(FingerprintTest, AllDifferencesAreNamedAtOnceWithBothValues) {
   options.schedule.lr = 0.5;
   const std::string message = difference(some_run(), fingerprint(options, some_content()));
   EXPECT_THAT(message, HasSubstr("another batch: 4, now 8; another lr: 0.001, now 0.5"));
-  EXPECT_THAT(message, HasSubstr("--change batch,lr"));
+  EXPECT_THAT(message, HasSubstr("option change batch,lr"));
   options.run.model.layers = 3;
   EXPECT_THAT(difference(some_run(), fingerprint(options, some_content())),
               HasSubstr("use the same options, or another folder"));

@@ -65,7 +65,7 @@ TEST_F(TokenFileTest, HeaderlessFilesAreReadAsTheirDtypeSays) {
   EXPECT_EQ(read(bytes_of<std::uint16_t>({1, 65535}), TokenDType::kUint16), (Ids{1, 65535}));
   EXPECT_EQ(read(bytes_of<std::uint32_t>({1, 4294967295}), TokenDType::kUint32),
             (Ids{1, 4294967295}));
-  EXPECT_TRUE(contains(refused("abcd", {}, ErrorCode::kUsage), "add --token-dtype uint16"));
+  EXPECT_TRUE(contains(refused("abcd", {}, ErrorCode::kUsage), "add option token_dtype uint16"));
   EXPECT_TRUE(contains(refused("abc", TokenDType::kUint16), "3 bytes are not a whole number"));
   EXPECT_TRUE(contains(refused("abcdef", TokenDType::kUint32), "6 bytes are not a whole number"));
   EXPECT_TRUE(contains(refused("", TokenDType::kUint16), "is empty"));
@@ -139,7 +139,7 @@ TEST_F(TokenFileTest, AStatedDtypeMustAgreeWithTheFile) {
   const std::string file = llmc(20240520, 1, 2, "1234");
   EXPECT_EQ(read(file, TokenDType::kUint16).size(), 2u);
   EXPECT_TRUE(contains(refused(file, TokenDType::kUint32, ErrorCode::kUsage),
-                       "says its tokens are uint16, --token-dtype says uint32"));
+                       "says its tokens are uint16, option token_dtype says uint32"));
   EXPECT_EQ(parse_token_dtype("uint16"), TokenDType::kUint16);
   EXPECT_EQ(parse_token_dtype("int16"), std::nullopt);
 }

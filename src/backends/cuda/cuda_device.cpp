@@ -58,7 +58,7 @@ std::string version_text(int version) {
 // Selects the device for this thread; Error{kDevice} when it cannot be used.
 cudaDeviceProp open_device(int index) {
   const CudaProbe probe = probe_cuda();
-  if (probe.devices == 0) fail_device(probe.problem, "use --device cpu");
+  if (probe.devices == 0) fail_device(probe.problem, "use option device cpu");
   if (index < 0 || index >= probe.devices) {
     fail_device(fmt::format("there is no cuda:{}; this machine has {} ({})", index, probe.devices,
                             probe.names.front()),

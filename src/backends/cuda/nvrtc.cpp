@@ -53,7 +53,7 @@ Nvrtc load() {
 
 [[noreturn]] void fail_compile(const std::string& what, const std::string& words) {
   throw Error(ErrorCode::kDevice, "NVRTC", fmt::format("{}: {}", what, words),
-              "--executor eager compiles nothing");
+              "the executor eager compiles nothing");
 }
 
 }  // namespace

@@ -308,9 +308,8 @@ class Report {
     if (too_few_ > 0) {
       notes.push_back(fmt::format(
           "{} {} measured in too few processes to tell a difference from what a new process alone "
-          "changes: six on each side are the least (bench --processes 6, or compare --run), "
-          "unless "
-          "the noise between processes is known (--process-noise)",
+          "changes: six on each side are the least (`bench` can start them, and `compare` those of "
+          "two builds in turns), unless the noise between processes is given",
           too_few_, too_few_ == 1 ? "row was" : "rows were"));
     }
     if (with_noise_ > 0) {

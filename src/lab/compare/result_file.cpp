@@ -48,7 +48,7 @@ ResultFile result_of(const Json& document, const std::string& name) {
   const Json* schema = document.is_object() ? document.find("schema") : nullptr;
   if (schema == nullptr || !schema->is_string()) {
     throw Error(ErrorCode::kInput, name, "it is no JSON result: there is no \"schema\"",
-                "write one with --format json --output FILE");
+                "results are compared in the format json");
   }
   const std::vector<std::string_view> known = compared_schemas();
   if (std::ranges::find(known, schema->as_string()) == known.end()) {

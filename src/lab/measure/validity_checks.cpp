@@ -29,10 +29,9 @@ Found too_few_samples(const ResultRow& row) {
   constexpr std::size_t kFewest = 6;  // the first count whose range covers the median at 95 %
   const std::vector<double> samples = row.numbers("samples_ms");
   if (samples.empty() || samples.size() >= kFewest || !computes(row)) return {};
-  return Verdict{
-      "too_few_samples", Severity::kDoubt,
-      fmt::format("{} samples hold the median with {:.0f} % at best; 95 % need {} (--steps {})",
-                  samples.size(), 100 * median_interval(samples).coverage, kFewest, kFewest)};
+  return Verdict{"too_few_samples", Severity::kDoubt,
+                 fmt::format("{} samples hold the median with {:.0f} % at best; 95 % need {}",
+                             samples.size(), 100 * median_interval(samples).coverage, kFewest)};
 }
 
 // The first sample divided by the median of the others; 0: unknown.
@@ -105,9 +104,10 @@ Found criterion_not_met(const ResultRow& row) {
   const std::string ended = row.text("stopped_by");
   if (!ended.starts_with("max-")) return {};
   const std::vector<double> samples = row.numbers("samples_ms");
-  return Verdict{"criterion_not_met", Severity::kDoubt,
-                 fmt::format("--max-noise was not met: ±{:.2f} % when --{} ended it after {} steps",
-                             noise_percent_of(samples), ended, samples.size())};
+  return Verdict{
+      "criterion_not_met", Severity::kDoubt,
+      fmt::format("the limit of noise was not met: ±{:.2f} % when {} ended it after {} steps",
+                  noise_percent_of(samples), ended, samples.size())};
 }
 
 // --- the clocks -------------------------------------------------------------------------------
@@ -327,7 +327,7 @@ constexpr std::array<RowCheck, 20> kChecks = {{
     {"warmup_too_short", "the first sample stands out", warmup_too_short},
     {"unsteady", "a wide interval or a long tail", unsteady},
     {"drifting", "the halves of the samples differ", drifting},
-    {"criterion_not_met", "a cap came before --max-noise", criterion_not_met},
+    {"criterion_not_met", "a cap came before the limit of noise", criterion_not_met},
     {"missing_synchronization", "the device worked longer than the wall clock ran",
      missing_synchronization},
     {"launch_bound", "kernels work less than 80 % of the time", launch_bound},

@@ -110,7 +110,7 @@ Fields<PeakRow> cell_fields() {
   out.add(program_columns(), [](R r) { return &r.step(); });
   return out.add({{text_column("device", {}, "empty: predicted, no device was used"),
                    [](R r) { return or_null(r.run().device); }},
-                  {text_column("status", {}, "ok, or oom against --memory-limit"),
+                  {text_column("status", {}, "ok, or oom against the memory limit"),
                    [](R r) { return r.fits() ? "ok" : "oom"; }},
                   {verdict_column(), [](R) { return Json(); }},
                   {data_only(int_column("parameters")), [](R r) { return r.run().parameters; }}});
@@ -146,7 +146,7 @@ Fields<PeakRow> accounted_fields(bool shown) {
     return column;
   };
   return {{hidden_unless(bytes_column("accounted_bytes", "accounted",
-                                      "the peak by --account-as, which decides the status")),
+                                      "the peak by the formula, which decides the status")),
            [](R r) { return r.cell.accounted ? Json(r.cell.accounted->bytes) : Json(); }},
           {hidden_unless(text_column("accounted_as", "formula")),
            [](R r) { return r.cell.accounted ? Json(r.cell.accounted->formula) : Json(); }}};

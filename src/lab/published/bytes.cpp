@@ -299,7 +299,7 @@ Table status_replay_table(const Published& published) {
     }
   }
   table.notes.push_back(
-      "closed forms of plain PyTorch code, as in memory --account-as course-pytorch; one graph: "
+      "closed forms of plain PyTorch code, the formula course-pytorch of `memory`; one graph: "
       "what one step saves for backward; two: the result of the step before is still held");
   return table;
 }

@@ -144,10 +144,9 @@ StudyReport run_study(const StudyMachine& machine, const StudySizes& sizes, doub
   out.sections.push_back(
       {.id = "parts",
        .title = "What ran",
-       .reading =
-           fmt::format("The study had {:.1f} minutes and took {:.1f}. With more time (--budget) "
-                       "cells that were left out run as well, and others take more samples.",
-                       budget_seconds / 60.0, seconds_since(start) / 60.0),
+       .reading = fmt::format("The study had {:.1f} minutes and took {:.1f}. With a larger budget "
+                              "cells that were left out run as well, and others take more samples.",
+                              budget_seconds / 60.0, seconds_since(start) / 60.0),
        .tables = {std::move(parts)}});
   std::ranges::stable_sort(out.sections, {}, place_of);
   for (const StudySection& section : out.sections) {

@@ -55,10 +55,9 @@ Fields<CellRow> sample_fields() {
   Fields<CellRow> out{};
   out.add(sample_columns(), [](R c) { return &c.samples; });
   return out.add(
-      {{data_only(
-            text_column("stopped_by", "",
-                        "why sampling ended: steps (as many as asked for), noise (--max-noise "
-                        "is met), max-steps or max-seconds (it is not)")),
+      {{data_only(text_column("stopped_by", "",
+                              "why sampling ended: steps (as many as asked for), noise (its "
+                              "limit is met), max-steps or max-seconds (it is not)")),
         [](R c) { return c.ok ? or_null(c.r.stopped_by) : Json(); }},
        {reals_column("warmup_ms", "wall time of each warm-up step"),
         [](R c) { return list_of(c.r.warmup_ms); }},

@@ -1,0 +1,20 @@
+// Errors of the lower layers name fields ("heads", "option token_dtype"); who uses the program
+// knows flags.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "cli/option_set.h"
+
+namespace tracestep::cli {
+
+// The flag of a field ("--token-dtype" for "token_dtype"); empty when the command has none for it.
+std::string flag_of(const OptionSet& options, std::string_view field);
+
+// `text` with flags for what follows "option" or, as a list, "options": "give option size, or
+// options layers and heads" becomes "give --size, or --layers and --heads". Words that are no
+// options of the command stay as they are.
+std::string with_flags(const OptionSet& options, std::string_view text);
+
+}  // namespace tracestep::cli
