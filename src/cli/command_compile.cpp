@@ -15,7 +15,12 @@
 namespace tracestep::cli {
 namespace {
 
-const std::vector<std::string> kParts = {"steps", "attention", "saved", "ladder"};
+std::vector<std::string> part_names() {
+  std::vector<std::string> out{"steps", "attention"};
+  for (const ProgramPart& part : kProgramParts) out.emplace_back(part.name);
+  out.emplace_back("ladder");
+  return out;
+}
 
 std::vector<std::string> rung_names() {
   std::vector<std::string> out;
@@ -26,7 +31,7 @@ std::vector<std::string> rung_names() {
 struct CompileOptions {
   RunGrid grid{{.model = preset("tiny"), .shape = {.batch = 4, .context = 128}}};
   OutputOptions output;
-  std::vector<std::string> parts = kParts;
+  std::vector<std::string> parts = part_names();
   std::vector<std::string> rungs = {};                                  // empty: all
   std::vector<std::int64_t> widths = {16, 64}, contexts = {256, 1024};  // of attention by itself
   CompileSpec spec;
@@ -144,11 +149,12 @@ int run_compile(const CompileOptions& o, std::span<const std::string> arguments)
   const Json environment = environment_of(arguments, work.runs[0]);
   if (o.has("steps")) measure_steps(work);
   if (o.has("attention")) measure_attentions(work);
-  if (o.has("saved")) {
+  for (const ProgramPart& part : kProgramParts) {
+    if (!o.has(part.name)) continue;
     // Backward is in one program with forward in every mode that has it.
     std::vector<RunSpec> runs = without(work.runs, {"mode"});
     for (RunSpec& run : runs) run.mode = Mode::kForwardBackward;
-    work.tables.push_back(way_saved_table(make_device, runs));
+    work.tables.push_back(part.table(make_device, runs));
   }
   if (o.has("ladder")) measure_ladders(work);
   const bool is_stopped = work.stop.requested();
@@ -158,7 +164,7 @@ int run_compile(const CompileOptions& o, std::span<const std::string> arguments)
 
 void add_what(OptionSet& set, CompileOptions& o) {
   set.group("What to measure");
-  set.choices("--part", o.parts, kParts, "parts of the report");
+  set.choices("--part", o.parts, part_names(), "parts of the report");
   set.choices("--rungs", o.rungs, rung_names(),
               "of the ladder, in any order, each on top of those before it; all when left out");
   add_protocol_flag(set, o.spec.protocol, "steps", "timed steps of each row");
@@ -166,10 +172,7 @@ void add_what(OptionSet& set, CompileOptions& o) {
   set.integers("--width", o.widths, kShapeRange,
                "attention by itself: widths D, batch 8, no heads");
   set.integers("--attention-context", o.contexts, kShapeRange, "attention by itself: contexts T");
-  set.integer("--error-layers", o.error.layers, {0, 1000},
-              "errors are those of a model of at most so many layers; 0: no errors");
-  set.integer("--error-tokens", o.error.tokens, {1, 1 << 20},
-              "and of one sequence of at most so many tokens");
+  add_error_options(set, o.error);
 }
 
 }  // namespace
@@ -183,15 +186,19 @@ Command compile_command() {
            {"executor", {"eager", "compiled"}}}) {
     options->grid.offer(field, values);
   }
+  std::string from_programs;
+  for (const ProgramPart& part : kProgramParts) {
+    from_programs += fmt::format("{}: {}. ", part.name, part.doc);
+  }
   Command command{
       .name = "compile",
       .summary = "what does compiling a step gain, and which part of it gains what",
       .details =
           "steps: whole models in every way of the grid, eager and compiled: time, launches, bytes "
           "and the time until the first step is done, with compiled kernels kept from before and "
-          "without. attention: attention by itself likewise. saved: what each part of a layer "
-          "keeps "
-          "for backward. ladder: from composites in parts, op by op, in float32, rung by rung to "
+          "without. attention: attention by itself likewise. " +
+          from_programs +
+          "ladder: from composites in parts, op by op, in float32, rung by rung to "
           "the compiled step: what each rung gains, moves and loses; it starts there whatever "
           "--ops, --precision and --executor say, in the last mode of --mode. A rung that finds "
           "nothing to do says so.",

@@ -27,6 +27,23 @@ Table way_attention_table(std::span<const AttentionResult> results);
 // stream, and their bytes. By the programs alone.
 Table way_saved_table(const DeviceFactory& make_device, std::span<const RunSpec> runs);
 
+// Rows: each composite on operands of the run's sizes; columns: launches, bytes moved and kept, and
+// FLOPs, forward and backward, in the form that the run's granularity and executor give it. By the
+// programs alone. Modes have to be those with backward.
+Table composite_table(const DeviceFactory& make_device, std::span<const RunSpec> runs);
+
+// What can be said of runs from their programs alone: parts of the report that nothing is measured
+// for. A further one is a function and its row here.
+struct ProgramPart {
+  const char* name;
+  const char* doc;
+  Table (*table)(const DeviceFactory& make_device, std::span<const RunSpec> runs);
+};
+inline constexpr ProgramPart kProgramParts[] = {
+    {"saved", "what each part of a layer keeps for backward", way_saved_table},
+    {"composites", "what each composite by itself launches, moves and keeps", composite_table},
+};
+
 // Rows: the ground and each rung; columns: time with its interval, against the rung below and
 // against the ground, launches, bytes, errors.
 Table ladder_table(std::span<const LadderStep> steps);

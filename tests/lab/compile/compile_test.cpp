@@ -242,6 +242,39 @@ TEST(WaysTest, ANormInPartsKeepsTwoFullTensorsAndAsOneKernelOne) {
   }
 }
 
+TEST(CompositesTest, OneKernelMovesAndKeepsWhatItsFormulaSays) {
+  std::vector<RunSpec> runs(2, small_run());
+  for (RunSpec& run : runs) run.mode = Mode::kForwardBackward;
+  runs[0].ops = Granularity::kPrimitive;
+  const Table table = composite_table(planning(), runs);
+  struct Known {
+    const char* name;
+    std::int64_t forward, backward;        // launches as one kernel
+    double forward_moved, backward_moved;  // bytes per element, float32
+    double saved;
+  };
+  // An activation reads x and writes y, its gradient reads dy and x and writes dx. SwiGLU has two
+  // operands and two gradients. Softmax keeps its result, and reads it with dy.
+  for (const Known& known : {Known{"silu", 1, 1, 8, 12, 0}, Known{"gelu", 1, 1, 8, 12, 0},
+                             Known{"swiglu", 1, 1, 12, 20, 0}, Known{"softmax", 1, 1, 8, 12, 4}}) {
+    std::size_t parts = table.rows.size(), whole = parts;
+    for (std::size_t row = 0; row < table.rows.size(); ++row) {
+      if (cell(table, row, "composite").as_string() != known.name) continue;
+      (cell(table, row, "ops").as_string() == "fused" ? whole : parts) = row;
+    }
+    ASSERT_LT(std::max(parts, whole), table.rows.size()) << known.name;
+    EXPECT_EQ(cell(table, whole, "forward_launches").as_int(), known.forward) << known.name;
+    EXPECT_EQ(cell(table, whole, "backward_launches").as_int(), known.backward) << known.name;
+    EXPECT_EQ(cell(table, whole, "forward_moved").as_double(), known.forward_moved) << known.name;
+    EXPECT_EQ(cell(table, whole, "backward_moved").as_double(), known.backward_moved) << known.name;
+    EXPECT_EQ(cell(table, whole, "saved").as_double(), known.saved) << known.name;
+    for (const char* column : {"forward_moved", "backward_moved", "saved"}) {
+      EXPECT_GT(cell(table, parts, column).as_double(), cell(table, whole, column).as_double())
+          << known.name << " " << column;
+    }
+  }
+}
+
 TEST(WaysTest, AttentionRunsCompiledWithTheBytesThatWerePredicted) {
   std::vector<AttentionResult> results;
   for (ExecutorKind executor : {ExecutorKind::kEager, ExecutorKind::kCompiled}) {
