@@ -69,7 +69,7 @@ class Autocast {
   }
 
   // The shared cast of a weight, or a view of it where the program reads a view of the weight;
-  // "no value" for anything else. It is the weight's, asked for where its first reader stands.
+  // "no value" for anything else. The cast is made before the first reader, with the weight's path.
   Val weight_cast(ValueId id, DType to, const Node& reader) {
     const auto found = weight_casts_.find(id);
     if (found != weight_casts_.end()) return found->second;

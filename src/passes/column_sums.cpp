@@ -102,20 +102,20 @@ std::optional<Program> parts_of(const Program& program, const Node& node) {
 }
 
 // --- one launch for the sums over parts ---------------------------------------------------------
-// Sums of matrices of as many rows, in the order of the program.
+// Sums of matrices with equal numbers of rows, in the order of the program.
 using Sums = std::vector<NodeId>;
 
-// More would save little and keep their parts, a few hundred rows of each, for longer.
+// More in one launch would save little, and their operands, a few hundred rows each, live longer.
 constexpr std::size_t kMostSums = 8;
 
-// A sum [P, W] → [W] of sums.
+// Whether the node adds up partial sums: [P, W] → [W].
 bool sums_parts(const Program& p, const Node& node) {
   if (!sums_columns(p, node) || p.type(node.inputs[0]).shape.rank() != 2) return false;
   const NodeId maker = p.value(node.inputs[0]).producer;
   return maker != kNoNode && p.node(maker).op == node.op && p.type(node.outputs[0]).count() > 0;
 }
 
-// Sums that have all in common and can wait for the last of them.
+// Sums that are alike in everything but their operands, and can wait for the last of them.
 std::vector<Sums> sums_to_merge(const Program& p) {
   const Readers readers(p);
   std::map<std::string, Sums> open;  // by what they have in common

@@ -59,7 +59,7 @@ void check_paths(const Program& program, const Recomputation& choice) {
     throw Error(ErrorCode::kUsage, "recompute",
                 fmt::format("the model has no node under '{}'", pattern),
                 close ? fmt::format("did you mean '{}'?", *close)
-                      : "a path is as 'layers.*.ffn'; show --after start prints them");
+                      : "a path is as 'layers.*.ffn'; a printed program has them behind @");
   }
 }
 
@@ -93,7 +93,7 @@ class Recomputer {
  protected:
   using Values = std::map<ValueId, Val>;
 
-  // A backward node is next whose operands are found by `lookup`.
+  // Called before the operands of a backward node are looked up.
   virtual void start(NodeId reader) = 0;
   // Where the copy of a value is stored; nullptr: there is none so far.
   virtual const Val* lookup(ValueId id) const = 0;
@@ -196,7 +196,7 @@ class OfParts : public Recomputer {
     const Phase phase = program_.node(reader).origin().phase;
     const bool is_inside = phase == Phase::kForward || phase == Phase::kBackward;
     if (from == kShared) {
-      // A constant that is read outside in backward is there anyway.
+      // A constant that backward nodes outside of all parts read is alive anyway.
       if (!is_inside || (phase == Phase::kBackward && to == kOutside)) keep(base(id));
     } else if (!is_inside || to == kOutside || (phase == Phase::kForward && to != from)) {
       if (!is_inside || to == kOutside || stays(from, to)) keep(base(id));
@@ -246,7 +246,7 @@ class Nested final : public OfParts {
   }
 
  private:
-  // What is there of the blocks before `block`: its input. With the block itself, if it is on top.
+  // What the stack holds for `block`: its input; for the block on top also the values inside it.
   struct Level {
     int block = 0;
     Values values = {};

@@ -41,7 +41,8 @@ class Search {
   }
 
  private:
-  // Whether the choice fits. One that takes longer than the best so far is not looked at closely.
+  // Whether the choice fits. The peak of one that takes longer than the best so far is not
+  // computed.
   bool consider(Program candidate, const std::string& name) {
     const double us = modelled_us(candidate, Phase::kRecompute, kind_);
     if (best_ && us >= best_->again_us) return false;
@@ -91,8 +92,8 @@ class Search {
     }
   }
 
-  // Early blocks as `more`, the others as `less`: the fewest early blocks that fit. What the first
-  // blocks keep is alive the longest.
+  // The first blocks recompute `more`, the others `less`, with as few first blocks as fit: what
+  // these keep is alive the longest.
   void between(const Again& less, const Again& more) {
     int low = 0, high = choices_.block_count();
     while (low < high) {

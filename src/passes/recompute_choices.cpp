@@ -67,7 +67,7 @@ void RecomputeChoices::find_kept() {
   }
 }
 
-// All that is kept is there: what backward reads, and what nodes that run again will.
+// All that is kept is alive: what backward reads, and what nodes that run again will read.
 RecomputeChoices::Moment RecomputeChoices::beginning_of_backward() const {
   Moment out{.bytes = Weights(program_.values.size(), 0.0)};
   for (ValueId id : program_.leaves) out.fixed_bytes += program_.type(id).bytes();
@@ -118,9 +118,8 @@ RecomputeChoices::Moment RecomputeChoices::fullest_moment() const {
   return out;
 }
 
-// A least cut: nodes that run again are on the sink's side and cost their time; a saved value whose
-// maker does not costs its bytes, and so does one that backward does not read, but a node that runs
-// again.
+// A least cut: nodes that run again are on the sink's side and cost their time. A value costs its
+// bytes if its maker does not run again and it is read by backward or by a node that does.
 RecomputeChoices::Choice RecomputeChoices::cheapest(double price, const Weights& weights) const {
   MinCut graph;
   std::vector<int> place(program_.nodes.size(), -1);

@@ -1,0 +1,247 @@
+#include "passes/merge_groups.h"
+
+#include <algorithm>
+#include <optional>
+
+#include <fmt/format.h>
+
+#include "analysis/readers.h"
+#include "ir/op_def.h"
+#include "ir/print.h"
+
+namespace tracestep {
+namespace {
+
+std::size_t at(std::int32_t id) {
+  return static_cast<std::size_t>(id);
+}
+
+class Finder {
+ public:
+  explicit Finder(const Program& program) : program_(program), readers_(program) {
+    out_.replaced.assign(program.nodes.size(), false);
+  }
+
+  Merges find() {
+    find_products_with_blocks();
+    find_sums();
+    find_products_of_assemblies();
+    return std::move(out_);
+  }
+
+ private:
+  const Node& node(NodeId id) const { return program_.node(id); }
+  ValueId operand(const MergedProduct& m, int i) const { return node(m.node).inputs[at(i)]; }
+  const BlockPart& part_of(const MergedProduct& m) const {
+    return program_.value(operand(m, m.merged)).part;
+  }
+
+  OpCall call_of(const Node& n, std::vector<Type>& types) const {
+    types.clear();
+    for (ValueId id : n.inputs) types.push_back(program_.type(id));
+    return {*n.op, n.attrs, types, {}};
+  }
+  ProductAxes axes_of(NodeId id) const {
+    std::vector<Type> types;
+    return node(id).op->product(call_of(node(id), types));
+  }
+
+  // Equal for nodes that do the same to their operands.
+  std::string kind_of(NodeId id) const {
+    const Node& n = node(id);
+    std::string out =
+        fmt::format("{}#{}@{}", n.op->name, n.epoch, static_cast<int>(n.origin().phase));
+    for (const auto& [name, value] : n.attrs.entries()) out += "|" + name + "=" + print(value);
+    return out;
+  }
+
+  // The operand that is a part of a block; nullopt: the node is no product of one.
+  std::optional<MergedProduct> product_with_part(NodeId id) const {
+    if (id == kNoNode || !node(id).op->product) return std::nullopt;
+    for (int i : {0, 1}) {
+      const Value& v = program_.value(node(id).inputs[at(i)]);
+      if (v.leaf != LeafKind::kNone && !v.part.block.empty()) return MergedProduct{id, i};
+    }
+    return std::nullopt;
+  }
+
+  // Sorts the members by their parts; false: they do not make up the whole block.
+  bool fills_block(std::vector<MergedProduct>& members) const {
+    std::ranges::sort(members, {}, [&](const MergedProduct& m) { return part_of(m).offset; });
+    std::int64_t reached = 0;
+    for (const MergedProduct& m : members) {
+      if (part_of(m).offset != reached) return false;
+      reached += program_.type(operand(m, m.merged)).count();
+    }
+    return members.size() > 1 && reached == part_of(members.front()).count;
+  }
+
+  // --- one operand with all parts of a block ---
+  void find_products_with_blocks() {
+    std::map<std::string, std::vector<MergedProduct>> found;
+    for (std::size_t i = 0; i < program_.nodes.size(); ++i) {
+      const auto m = product_with_part(static_cast<NodeId>(i));
+      if (!m || axes_of(m->node).kept(m->merged) != 0) continue;
+      found[fmt::format("{},{},{},{}", kind_of(m->node), m->merged, operand(*m, m->shared()),
+                        part_of(*m).block)]
+          .push_back(*m);
+    }
+    for (auto& [key, members] : found) {
+      const NodeId first = members.front().node;
+      if (fills_block(members)) add_group({std::move(members), first}, out_.with_blocks);
+    }
+  }
+
+  // --- sums of products with all parts of a block ---
+  bool is_inner(NodeId id) const {  // a sum that is only a term of another sum
+    const NodeId reader = readers_.only(node(id).outputs[0]);
+    return reader != kNoNode && node(reader).op->is_sum &&
+           node(reader).origin().phase == node(id).origin().phase;
+  }
+
+  void add_terms(NodeId id, std::vector<ValueId>& terms, std::vector<NodeId>& sums) const {
+    sums.push_back(id);
+    for (ValueId input : node(id).inputs) {
+      const NodeId maker = program_.value(input).producer;
+      if (maker != kNoNode && node(maker).op->is_sum && is_inner(maker)) {
+        add_terms(maker, terms, sums);
+      } else {
+        terms.push_back(input);
+      }
+    }
+  }
+
+  // f(x) + f(y) is f(x + y) but for rounding.
+  bool is_additive(const Node& n) const {
+    if (n.op->is_view()) {
+      return program_.type(n.inputs[0]).count() == program_.type(n.outputs[0]).count();
+    }
+    return n.op->only_converts && is_floating(program_.type(n.inputs[0]).dtype) &&
+           is_floating(program_.type(n.outputs[0]).dtype);
+  }
+
+  // The product that the term is, but for views and casts.
+  std::optional<MergedProduct> product_of_term(ValueId term) const {
+    std::vector<NodeId> chain;
+    for (ValueId id = term; readers_.only(id) != kNoNode;) {
+      const NodeId maker = program_.value(id).producer;
+      if (maker == kNoNode) return std::nullopt;
+      if (auto m = product_with_part(maker)) {
+        if (axes_of(maker).summed[at(m->merged)] != 0) return std::nullopt;
+        m->chain.assign(chain.rbegin(), chain.rend());
+        return m;
+      }
+      if (!is_additive(node(maker))) return std::nullopt;
+      chain.push_back(maker);
+      id = node(maker).inputs[0];
+    }
+    return std::nullopt;
+  }
+
+  void find_sums() {
+    for (std::size_t i = 0; i < program_.nodes.size(); ++i) {
+      const auto id = static_cast<NodeId>(i);
+      if (node(id).op->is_sum && !is_inner(id)) find_sum(id);
+    }
+  }
+
+  // Merges the terms of one block, if there is one that they fill.
+  void find_sum(NodeId root) {
+    std::vector<ValueId> terms;
+    std::vector<NodeId> sums;
+    add_terms(root, terms, sums);
+    std::map<std::string, std::vector<MergedProduct>> found;
+    std::map<NodeId, ValueId> term_of;
+    for (ValueId term : terms) {
+      const auto m = product_of_term(term);
+      if (!m) continue;
+      std::string key = fmt::format("{},{},{}", kind_of(m->node), m->merged, part_of(*m).block);
+      for (NodeId step : m->chain) key += "," + kind_of(step);
+      found[key].push_back(*m);
+      term_of[m->node] = term;
+    }
+    for (auto& [key, members] : found) {
+      if (!fills_block(members) || !may_assemble(members)) continue;
+      MergedSum sum{{members, root}, summed_axis(members.front())};
+      for (const MergedProduct& m : members) {
+        std::erase(terms, term_of[m.node]);
+        for (NodeId step : m.chain) out_.replaced[at(step)] = true;
+        out_.assembled[operand(m, m.shared())] = root;
+      }
+      sum.rest = terms;
+      for (NodeId inner : sums) out_.replaced[at(inner)] = true;
+      mark(members);
+      out_.sums.emplace(root, std::move(sum));
+      return;
+    }
+  }
+
+  // Whether the other operands are values of their own, which only their products read.
+  bool may_assemble(const std::vector<MergedProduct>& members) const {
+    return std::ranges::all_of(members, [&](const MergedProduct& m) {
+      const ValueId id = operand(m, m.shared());
+      return program_.value(id).leaf == LeafKind::kNone && !readers_.at_end[at(id)] &&
+             !out_.assembled.contains(id) &&
+             std::ranges::count(
+                 members, id, [&](const MergedProduct& o) { return operand(o, o.shared()); }) == 1;
+    });
+  }
+
+  // --- one value with all operands of such a sum ---
+  void find_products_of_assemblies() {
+    for (const auto& [root, sum] : out_.sums) {
+      std::map<std::string, std::vector<MergedProduct>> found;
+      for (const MergedProduct& m : sum.products.members) {
+        const ValueId part = operand(m, m.shared());
+        for (NodeId reader : readers_.nodes[at(part)]) {
+          const auto other = product_of(reader, part, sum.summed_axis);
+          if (!other || out_.replaced[at(reader)]) continue;
+          found[fmt::format("{},{},{}", kind_of(reader), other->merged,
+                            operand(*other, other->shared()))]
+              .push_back(*other);
+        }
+      }
+      for (auto& [key, members] : found) {
+        if (members.size() != sum.products.members.size()) continue;
+        const NodeId last = std::ranges::max_element(members, {}, [](const MergedProduct& m) {
+                              return m.node;
+                            })->node;
+        add_group({std::move(members), last}, out_.of_assemblies);
+      }
+    }
+  }
+
+  // The axis of the other operand that the product is summed over.
+  int summed_axis(const MergedProduct& m) const { return axes_of(m.node).summed[at(m.shared())]; }
+
+  // The node as a product in which `axis` of `part`, its operand once, becomes an axis of the
+  // result.
+  std::optional<MergedProduct> product_of(NodeId id, ValueId part, int axis) const {
+    const Node& n = node(id);
+    if (!n.op->product || std::ranges::count(n.inputs, part) != 1) return std::nullopt;
+    const int merged = n.inputs[0] == part ? 0 : 1;
+    if (axes_of(id).kept(merged) != axis) return std::nullopt;
+    return MergedProduct{id, merged};
+  }
+
+  void add_group(MergeGroup group, std::map<NodeId, MergeGroup>& groups) {
+    mark(group.members);
+    const NodeId where = group.where;
+    groups.emplace(where, std::move(group));
+  }
+  void mark(const std::vector<MergedProduct>& members) {
+    for (const MergedProduct& m : members) out_.replaced[at(m.node)] = true;
+  }
+
+  const Program& program_;
+  const Readers readers_;
+  Merges out_;
+};
+
+}  // namespace
+
+Merges find_merges(const Program& program) {
+  return Finder(program).find();
+}
+
+}  // namespace tracestep

@@ -1,0 +1,45 @@
+// Which products `merge` makes one: it finds them, `merge` writes the new program.
+#pragma once
+
+#include <map>
+#include <vector>
+
+#include "ir/program.h"
+
+namespace tracestep {
+
+// A product, one operand of which is merged with those of others.
+struct MergedProduct {
+  NodeId node = kNoNode;
+  int merged = 0;  // the operand
+  // In sums: the views and casts between the product and the sum, in order.
+  std::vector<NodeId> chain = {};
+
+  int shared() const { return 1 - merged; }
+};
+
+// Products that become one.
+struct MergeGroup {
+  std::vector<MergedProduct> members;  // in the order of the parts
+  NodeId where = kNoNode;              // the node in whose place the merged product is computed
+};
+
+// A sum whose terms contain the products of a group.
+struct MergedSum {
+  MergeGroup products;
+  int summed_axis = 0;             // of the products' other operands
+  std::vector<ValueId> rest = {};  // terms that stay
+};
+
+// By the node in whose place each is computed.
+struct Merges {
+  std::map<NodeId, MergeGroup> with_blocks;    // one operand with all parts of a block
+  std::map<NodeId, MergedSum> sums;            // of products with all parts of a block
+  std::map<NodeId, MergeGroup> of_assemblies;  // one value with all other operands of such a sum
+  std::map<ValueId, NodeId> assembled;         // those operands: the sum
+  std::vector<bool> replaced;                  // by node: a merged node stands for it
+};
+
+Merges find_merges(const Program& program);
+
+}  // namespace tracestep
