@@ -54,8 +54,8 @@ PipelineOptions pipeline_options(const RunSpec& spec) {
   options.optimizer = spec.optimizer;
   options.verify = spec.verify;
   options.autocast = spec.precision.autocast;
+  options.compile = true;  // but for those of its passes that are disabled
   options.disabled = disabled_passes(spec);
-  options.compile = options.disabled.size() < compile_passes().size();
   options.optimizer.loss_scaling.enabled =
       scales_loss(spec.precision) &&
       (spec.mode == Mode::kStep || spec.gradients != GradientKind::kTransient);
