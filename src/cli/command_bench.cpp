@@ -68,19 +68,24 @@ double tflops_of(const CellResult& result) {
   return static_cast<double>(result.flops) / result.wall_ms * 1e-9;
 }
 
-Json verdict_of(std::vector<Json> row, const Json& environment) {
-  const ResultRow result = ResultRow::of(columns(), row, environment);
-  return result.text("status") == "ok" ? Json(summary_of(judge(result))) : Json();
+// Adds the verdict; a row that uses more memory than there is says so as its status.
+void add_verdict(std::vector<Json>& row, const Json& environment) {
+  const std::vector<Column> all = columns();
+  const ResultRow measured = ResultRow::of(all, row, environment);
+  const std::string status = status_of(measured);
+  const bool has_numbers = status == "ok" || status == kSpill;
+  const auto at = std::ranges::find(all, "status", &Column::name) - all.begin();
+  row[static_cast<std::size_t>(at)] = status;
+  row.push_back(has_numbers ? Json(summary_of(judge(measured))) : Json());
 }
 
-// Judges the rows again, now beside each other.
-void add_validity(Table& table, const Json& environment) {
-  std::vector<ResultRow> rows;
-  rows.reserve(table.rows.size());
+std::vector<ResultRow> rows_of(const Table& table, const Json& environment) {
+  std::vector<ResultRow> out;
+  out.reserve(table.rows.size());
   for (const auto& row : table.rows) {
-    rows.push_back(ResultRow::of(table.columns, row, environment));
+    out.push_back(ResultRow::of(table.columns, row, environment));
   }
-  add_verdicts(table, rows);
+  return out;
 }
 
 // The relative cost of a cell on one device, in FLOPs, with its recorded steps.
@@ -90,7 +95,8 @@ double cost_of(const CellSpec& spec) {
   return forward_flops(spec.step.model, static_cast<double>(spec.step.shape.batch),
                        static_cast<double>(spec.step.shape.context)) *
          (has_backward ? 3 : 1) *
-         (spec.protocol.warmup + spec.protocol.steps + spec.protocol.recorded_steps);
+         (spec.protocol.warmup + spec.protocol.steps + spec.protocol.recorded_steps +
+          spec.protocol.part_steps);
 }
 
 // A grid that is being measured: what its cells share.
@@ -121,7 +127,7 @@ class GridRun {
           fmt::format("{}/{}  {}  {}", i + 1, runs_.size(), label_of(runs_[i]), remaining_.text());
       if (!add_cell(runs_[i])) break;
     }
-    add_validity(out_.table, environment_);
+    add_verdicts(out_.table, rows_of(out_.table, environment_));  // again, beside each other
     show_unusual(out_.table);
     return std::move(out_);
   }
@@ -143,7 +149,7 @@ class GridRun {
     remaining_.finish(
         cost(run), std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
     row->push_back(key_of_cell(run));
-    row->push_back(verdict_of(*row, environment_));
+    add_verdict(*row, environment_);
     finished_.add(*row);
     out_.table.add_row(std::move(*row));
     return true;
@@ -242,7 +248,11 @@ int run_bench(const BenchOptions& options, std::span<const std::string> argument
   const Json environment = environment_of(arguments, runs[0]);
   const StopSignal stop("the rows measured so far are written");
   Measured measured = GridRun(runs, options, arguments, environment, stop).run();
-  write_tables(options.output, kSchema, environment, {measured.table});
+  std::vector<Table> tables{measured.table};
+  if (options.protocol.part_steps > 0) {
+    tables.push_back(step_part_table(rows_of(measured.table, environment)));
+  }
+  write_tables(options.output, kSchema, environment, std::move(tables));
   if (measured.table.rows.size() < runs.size()) {
     log_warn("stopped by a signal after {} of {} rows{}", measured.table.rows.size(), runs.size(),
              options.resume.empty() ? "; with --resume FILE a grid can go on" : "");

@@ -151,6 +151,10 @@ Val token_input(Builder& b, std::string_view name, BatchShape shape) {
 
 }  // namespace
 
+std::string_view name_of(LossKind kind) {
+  return kind == LossKind::kLogitSum ? "sum-of-logits" : "cross-entropy";
+}
+
 Val transformer_lm(Builder& b, const ModelConfig& config, Val tokens, DType weights) {
   Model model(b, config, weights);
   return model.run(tokens, model.full_context(tokens.dim(1)));
@@ -165,11 +169,14 @@ Program logits_program(const ModelConfig& config, BatchShape shape, DType weight
 Program loss_program(const ModelConfig& config, BatchShape shape, const LossOptions& options) {
   Builder b("loss");
   const Val tokens = token_input(b, "tokens", shape);
-  const Val targets = token_input(b, "targets", shape);
+  const bool has_targets = options.kind == LossKind::kCrossEntropy;
+  const Val targets = has_targets ? token_input(b, "targets", shape) : Val();
   const Val logits = transformer_lm(b, config, tokens, options.weights);
   const auto scope = b.scope("loss");
   const std::int64_t rows = shape.batch * shape.context;
-  Val loss = cross_entropy(reshape(logits, {rows, config.vocab}), reshape(targets, {rows}));
+  Val loss = has_targets
+                 ? cross_entropy(reshape(logits, {rows, config.vocab}), reshape(targets, {rows}))
+                 : sum(logits, {0, 1, 2});
   if (options.scale != 1.0) loss = affine(loss, options.scale);
   b.output("loss", loss);
   if (options.with_logits) b.output("logits", logits);

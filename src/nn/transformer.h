@@ -24,14 +24,23 @@ struct BatchShape {
 // Input "tokens" [B,T]; output "logits" [B,T,V].
 Program logits_program(const ModelConfig& config, BatchShape shape, DType weights = DType::kF32);
 
+// What backward starts from.
+enum class LossKind : std::uint8_t {
+  kCrossEntropy,  // the mean over all tokens, against "targets"
+  kLogitSum,      // the sum of all logits: what a benchmark without targets takes
+};
+inline constexpr LossKind kAllLossKinds[] = {LossKind::kCrossEntropy, LossKind::kLogitSum};
+std::string_view name_of(LossKind kind);  // "cross-entropy", "sum-of-logits"
+
 struct LossOptions {
+  LossKind kind = LossKind::kCrossEntropy;
   bool with_logits = false;  // also the output "logits"
   // A factor on the loss before differentiation, for gradient accumulation; it also scales the
   // output "loss".
   double scale = 1.0;
   DType weights = DType::kF32;
 };
-// Inputs "tokens", "targets" [B,T]; output "loss": mean cross-entropy.
+// Inputs "tokens" and, for cross-entropy, "targets" [B,T]; output "loss".
 Program loss_program(const ModelConfig& config, BatchShape shape, const LossOptions& options = {});
 // Decoding, one token per run: inputs "tokens" [B,1] and "position" (rank-0 i64); states
 // "cache.{i}.k", "cache.{i}.v" [B,H,T,D]; output "logits" [B,1,V].

@@ -148,6 +148,17 @@ void add_step_fields(Rows& rows) {
        .about = "what a step does"},
       kAllModes, [](auto& s) -> auto& { return s.mode; });
   rows.choice(
+      {.name = "objective",
+       .flag = "--loss",
+       .group = FieldGroup::kStep,
+       .show = Show::kVarying,
+       .is_axis = true,
+       .is_optional = true,
+       .help = "what backward starts from: the mean cross-entropy against targets, or the sum of "
+               "all logits, as benchmarks without targets take it",
+       .about = "what backward starts from"},
+      kAllLossKinds, [](auto& s) -> auto& { return s.loss; });
+  rows.choice(
       {.name = "precision",
        .is_axis = true,
        .help = "tf32 (cuda alone) rounds what products read, bf16 and fp16 are for matrix products "

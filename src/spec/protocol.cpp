@@ -18,6 +18,12 @@ std::vector<ProtocolField> all_fields() {
   rows.integer(
       row("steps", "timed steps, one sample each"), 1, kMostSteps,
       [](auto& p) -> auto& { return p.steps; });
+  rows.integer(
+          row("part_steps",
+              "also time forward, backward and optimizer each alone, in so many separate steps "
+              "that wait for the device between them"),
+          0, kMostSteps, [](auto& p) -> auto& { return p.part_steps; })
+      .applies = [](const Protocol& p) { return p.part_steps > 0; };
   ProtocolField noise = row("max_noise_percent",
                             "percent: time steps until half the 95 % interval of the median is "
                             "below it, but not fewer than without it");

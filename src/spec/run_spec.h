@@ -37,6 +37,7 @@ struct RunSpec {
   ModelConfig model = {};
   BatchShape shape = {};
   Mode mode = Mode::kStep;
+  LossKind loss = LossKind::kCrossEntropy;
   Precision precision = {};
   Granularity ops = Granularity::kFused;
   AttentionForm attention = AttentionForm::kNaive;

@@ -35,6 +35,7 @@ Program forward_program(const RunSpec& spec) {
 }
 
 Program loss_program(const RunSpec& spec, LossOptions options) {
+  options.kind = spec.loss;
   options.weights = spec.precision.parameters;
   return loss_program(spec.model, spec.shape, options);
 }

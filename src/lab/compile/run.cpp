@@ -1,7 +1,6 @@
 #include "lab/compile/run.h"
 
 #include <filesystem>
-#include <numeric>
 
 #include <fmt/format.h>
 #include <unistd.h>
@@ -67,15 +66,6 @@ CompileCell measure_way(const DeviceFactory& make_device, const RunSpec& run,
 std::int64_t moved_bytes(const Program& program) {
   const Cost cost = total_cost(program);
   return cost.bytes_read + cost.bytes_written;
-}
-
-std::optional<double> energy_per_step_j(const CellResult& result) {
-  constexpr double kLeastMs = 500;
-  const std::optional<double> before = result.facts_before.energy_j;
-  const std::optional<double> after = result.facts_after.energy_j;
-  const double ms = std::accumulate(result.samples_ms.begin(), result.samples_ms.end(), 0.0);
-  if (!before || !after || ms < kLeastMs) return std::nullopt;
-  return (*after - *before) / static_cast<double>(result.samples_ms.size());
 }
 
 }  // namespace tracestep

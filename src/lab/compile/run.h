@@ -39,8 +39,5 @@ CompileCell measure_way(const DeviceFactory& make_device, const RunSpec& run,
 // Bytes that the kernels of a step move, modelled: each reads every distinct element of its
 // operands once and writes its results once.
 std::int64_t moved_bytes(const Program& program);
-// What the whole device used for one of the timed steps, in joules; nullopt: it does not count, or
-// the steps took less than half a second together, which is too short for its counter.
-std::optional<double> energy_per_step_j(const CellResult& result);
 
 }  // namespace tracestep

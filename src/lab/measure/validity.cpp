@@ -12,8 +12,12 @@
 namespace tracestep {
 namespace {
 
-bool is_ok(const ResultRow& row) {
-  return row.text("status") == "ok";
+constexpr std::string_view kHostSpill = "host_spill";
+
+// Whether the row has numbers to be judged.
+bool is_measured(const ResultRow& row) {
+  const std::string status = row.text("status");
+  return status == "ok" || status == kSpill;
 }
 
 }  // namespace
@@ -98,11 +102,19 @@ std::string_view name_of(Severity severity) {
 
 std::vector<Verdict> judge(const ResultRow& row) {
   std::vector<Verdict> out;
-  if (!is_ok(row)) return out;
+  if (!is_measured(row)) return out;
   for (const RowCheck& check : row_checks()) {
     if (auto verdict = check.check(row)) out.push_back(std::move(*verdict));
   }
   return out;
+}
+
+std::string status_of(const ResultRow& row) {
+  const std::string status = row.text("status");
+  if (status != "ok") return status;
+  const bool spills =
+      std::ranges::any_of(judge(row), [](const Verdict& v) { return v.code == kHostSpill; });
+  return spills ? std::string(kSpill) : status;
 }
 
 std::vector<std::vector<Verdict>> judge_all(std::span<const ResultRow> rows) {
@@ -137,7 +149,7 @@ std::vector<std::string> validity_notes(std::span<const ResultRow> rows) {
   for (std::size_t i = 0; i < rows.size(); ++i) {
     for (const Verdict& verdict : verdicts[i])
       out.push_back(verdict_line(rows[i].label(), verdict));
-    if (!is_ok(rows[i])) continue;
+    if (!is_measured(rows[i])) continue;
     ++measured;
     sound += std::ranges::all_of(verdicts[i],
                                  [](const Verdict& v) { return v.severity == Severity::kNote; });
@@ -164,7 +176,7 @@ void add_verdicts(Table& table, std::span<const ResultRow> rows) {
   const auto column = static_cast<std::size_t>(found - table.columns.begin());
   const std::vector<std::vector<Verdict>> verdicts = judge_all(rows);
   for (std::size_t i = 0; i < rows.size(); ++i) {
-    table.rows[i][column] = is_ok(rows[i]) ? Json(summary_of(verdicts[i])) : Json();
+    table.rows[i][column] = is_measured(rows[i]) ? Json(summary_of(verdicts[i])) : Json();
   }
   for (std::string& note : validity_notes(rows)) table.notes.push_back(std::move(note));
 }

@@ -70,6 +70,11 @@ std::span<const RowCheck> row_checks();
 
 std::vector<Verdict> judge(const ResultRow& row);
 
+// Of a row that says ok, "spill" where more memory is in use than the device has: its time is that
+// of moving memory, not of a step. Otherwise what the row says.
+inline constexpr std::string_view kSpill = "spill";
+std::string status_of(const ResultRow& row);
+
 // Checks that compare rows, in validity_pairs.cpp: a part against its whole, more work in less
 // time, one cell measured twice, a speed that collapses with size. By index of the row. Where a row
 // has a text column "table", verdicts name it: rows of several experiments may be judged together.

@@ -15,9 +15,6 @@
 namespace tracestep {
 namespace {
 
-constexpr std::size_t kPhases = std::size(kAllPhases);
-using PhaseTimes = std::array<double, kPhases>;
-
 double ms_of(const Span& s) {
   return static_cast<double>(s.end_ns - s.start_ns) * 1e-6;
 }
@@ -64,6 +61,14 @@ struct Clocks {
 
 Clocks clocks_of(const CellResult& result, double busy_ms) {
   return {result.device_span_ms, busy_ms, static_cast<double>(result.span_ns) * 1e-6};
+}
+
+// The device counts energy of whole steps only: each row has its share of the span.
+Column energy_column(bool is_there) {
+  Column out = real_column("energy_j", "energy", "J", 3,
+                           "of the whole device for one step, divided by shares of the span");
+  out.data_only = !is_there;
+  return out;
 }
 
 Column recorded_column() {
@@ -113,18 +118,25 @@ std::map<Category, std::int64_t> measured_at_peak(const CellResult& result) {
 
 }  // namespace
 
-Table time_by_component(const CellResult& result) {
-  std::map<std::string, PhaseTimes> times;
-  PhaseTimes sum{};
+ComponentTimes component_times(const CellResult& result) {
+  ComponentTimes out;
   for (const Span& s : result.spans) {
     if (s.node < 0) continue;
-    for_each_origin(result.program, result.program.node(s.node), ms_of(s),
-                    [&](const Origin& o, double ms) {
-                      times[component_of(o.path)][at(o.phase)] += ms;
-                      sum[at(o.phase)] += ms;
-                    });
+    for_each_origin(
+        result.program, result.program.node(s.node), ms_of(s),
+        [&](const Origin& o, double ms) { out[component_of(o.path)][at(o.phase)] += ms; });
+  }
+  return out;
+}
+
+Table time_by_component(const CellResult& result) {
+  const ComponentTimes times = component_times(result);
+  PhaseTimes sum{};
+  for (const auto& [component, t] : times) {
+    for (std::size_t phase = 0; phase < t.size(); ++phase) sum[phase] += t[phase];
   }
   const Clocks clocks = clocks_of(result, total_of(sum));
+  const std::optional<double> energy_j = energy_per_step_j(result);
   Table table{.name = "time_by_component", .title = "Time per component and phase, one step"};
   table.columns = {text_column("component", "", "model path, layers added up"),
                    real_column("forward_ms", "forward", "ms", 3),
@@ -133,16 +145,22 @@ Table time_by_component(const CellResult& result) {
                    real_column("optimizer_ms", "optimizer", "ms", 3),
                    real_column("total_ms", "total", "ms", 3),
                    real_column("share_percent", "share", "%", 2),
+                   energy_column(energy_j.has_value()),
                    recorded_column()};
+  const auto energy = [&](double ms) {
+    const bool is_known = energy_j && clocks.span_ms > 0;
+    return is_known ? Json(*energy_j * ms / clocks.span_ms) : Json();
+  };
   const auto add = [&](const std::string& name, const PhaseTimes& t, double total, Json recorded) {
     table.add_row({name, t[at(Phase::kForward)], t[at(Phase::kRecompute)], t[at(Phase::kBackward)],
                    t[at(Phase::kOptimizer)] + t[at(Phase::kCommunication)], total,
-                   percent_of(total, clocks.span_ms), std::move(recorded)});
+                   percent_of(total, clocks.span_ms), energy(total), std::move(recorded)});
   };
   for (const auto& [component, t] : by_total(times)) add(component, t, total_of(t), Json());
   table.add_cells({{"component", "gaps"},
                    {"total_ms", clocks.gaps_ms()},
                    {"share_percent", percent_of(clocks.gaps_ms(), clocks.span_ms)},
+                   {"energy_j", energy(clocks.gaps_ms())},
                    {"recorded_ms", clocks.recorded_gaps_ms()}});
   add("total", sum, clocks.span_ms, clocks.recorded_span_ms);
   add_notes(result, table);

@@ -3,6 +3,7 @@
 #include <sys/resource.h>
 
 #include <algorithm>
+#include <numeric>
 
 #include "analysis/cost.h"
 #include "analysis/memory_map.h"
@@ -127,6 +128,9 @@ void measure(Device& device, const StopSignal* stop, CellResult& out) {
     if (growth >= 0) out.untracked_bytes = growth;
   }
   out.captured = executor.is_captured();
+  if (const int steps = out.spec.protocol.part_steps; steps > 0) {
+    out.parts = time_step_parts(executor, device, measurement, steps);
+  }
   record_steps(measurement, out);
   // Where kernels run inside the calls, issuing is what is left of the wall without their own time.
   if (!device.is_asynchronous()) out.issue_ms = std::max(0.0, out.wall_ms - out.device_busy_ms);
@@ -148,6 +152,15 @@ void add_needs(const Device& device, CellResult& out) {
 }
 
 }  // namespace
+
+std::optional<double> energy_per_step_j(const CellResult& result) {
+  constexpr double kLeastMs = 500;
+  const std::optional<double> before = result.facts_before.energy_j;
+  const std::optional<double> after = result.facts_after.energy_j;
+  const double ms = std::accumulate(result.samples_ms.begin(), result.samples_ms.end(), 0.0);
+  if (!before || !after || ms < kLeastMs) return std::nullopt;
+  return (*after - *before) / static_cast<double>(result.samples_ms.size());
+}
 
 CellResult measure_cell(const DeviceFactory& make_device, const CellSpec& spec,
                         const StopSignal* stop) {

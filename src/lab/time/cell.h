@@ -9,6 +9,7 @@
 #include "lab/measure/host_columns.h"
 #include "lab/measure/measurement.h"
 #include "lab/report/table.h"
+#include "lab/time/step_parts.h"
 #include "record/recorder.h"
 #include "session/devices.h"
 #include "spec/protocol.h"
@@ -38,6 +39,7 @@ struct CellResult {
   double instrumented_wall_ms = 0;  // what recording spans costs, to be compared with wall_ms
   double compile_ms = 0;            // until the executor was ready
   std::vector<double> recorded_busy_ms = {};  // kernels' time of each recorded step
+  StepParts parts = {};                       // with Protocol::part_steps
   std::int64_t peak_bytes = 0, predicted_peak_bytes = 0;
   // Of the plan; none where buffers come from the allocator.
   std::optional<std::int64_t> arena_bytes, arena_lower_bound_bytes;
@@ -65,6 +67,10 @@ struct CellResult {
 // signal to stop, which is looked at between steps.
 CellResult measure_cell(const DeviceFactory& make_device, const CellSpec& spec,
                         const StopSignal* stop = nullptr);
+
+// What the whole device used for one of the timed steps, in joules; nullopt: it does not count, or
+// the steps took less than half a second together, which is too short for its counter.
+std::optional<double> energy_per_step_j(const CellResult& result);
 
 // The columns of `bench`, and a result as a row of them.
 std::vector<Column> cell_columns();

@@ -1,4 +1,6 @@
 // A cell as a row of `bench`.
+#include <numeric>
+
 #include "lab/measure/facts_json.h"
 #include "lab/measure/processes.h"
 #include "lab/measure/run_columns.h"
@@ -39,6 +41,14 @@ auto when_ok(std::optional<T> CellResult::*member) {
   return [member](R c) { return c.ok ? or_null(c.r.*member) : Json(); };
 }
 
+double seconds_in(const std::vector<double>& ms) {
+  return std::accumulate(ms.begin(), ms.end(), 0.0) * 1e-3;
+}
+
+Json list_or_null(const std::vector<double>& ms) {
+  return when(!ms.empty(), list_of(ms));
+}
+
 Column ms_column(std::string name, std::string title, std::string text) {
   return real_column(std::move(name), std::move(title), "ms", 3, std::move(text));
 }
@@ -47,7 +57,8 @@ Fields<CellRow> identity_fields() {
   Fields<CellRow> out{};
   out.add(run_columns(), [](R c) { return &c.there; });
   return out.add(
-      {{text_column("status", "", "ok or oom"), [](R c) { return name_of(c.r.status); }},
+      {{text_column("status", "", "ok, oom, or spill: the time is that of moving memory"),
+        [](R c) { return name_of(c.r.status); }},
        {data_only(int_column("parameters", "", "elements")), [](R c) { return c.r.parameters; }}});
 }
 
@@ -61,6 +72,16 @@ Fields<CellRow> sample_fields() {
         [](R c) { return c.ok ? or_null(c.r.stopped_by) : Json(); }},
        {reals_column("warmup_ms", "wall time of each warm-up step"),
         [](R c) { return list_of(c.r.warmup_ms); }},
+       {data_only(real_column("timed_s", "timed", "s", 4, "all samples added up")),
+        [](R c) { return when(c.ok, seconds_in(c.r.samples_ms)); }},
+       {data_only(real_column("warmup_s", "warm-up", "s", 4, "all warm-up steps added up")),
+        [](R c) { return when(c.ok, seconds_in(c.r.warmup_ms)); }},
+       {reals_column("forward_samples_ms", "forward alone, in the steps that stop between parts"),
+        [](R c) { return list_or_null(c.r.parts.forward_ms); }},
+       {reals_column("backward_samples_ms", "backward alone, likewise"),
+        [](R c) { return list_or_null(c.r.parts.backward_ms); }},
+       {reals_column("optimizer_samples_ms", "the optimizer alone, likewise"),
+        [](R c) { return list_or_null(c.r.parts.optimizer_ms); }},
        {ms_column("wall_ms", "wall", "median time from call to finished"),
         when_ok(&CellResult::wall_ms)},
        {ms_column("issue_ms", "issue", "host time of the wall outside kernels"),
@@ -121,6 +142,10 @@ Fields<CellRow> speed_fields() {
          return when(c.has_speed(), tokens / c.seconds());
        }},
       {int_column("launches", "", "kernels per step"), [](R c) { return c.r.launches; }},
+      {data_only(real_column("energy_j", "energy", "J", 2,
+                             "of the whole device, for one timed step; empty where it does not "
+                             "count, or below half a second")),
+       [](R c) { return c.ok ? or_null(energy_per_step_j(c.r)) : Json(); }},
       {data_only(real_column("compile_ms", "", "ms", 1,
                              "until the first step can run: program, passes, kernels, buffers")),
        when_ok(&CellResult::compile_ms)},

@@ -2,7 +2,10 @@
 // out.
 #pragma once
 
+#include <array>
+#include <map>
 #include <span>
+#include <string>
 
 #include "lab/measure/validity.h"
 #include "lab/time/cell.h"
@@ -14,6 +17,12 @@ struct Question;  // lab/report/question.h
 // --- one step: everything adds up to the whole, and what is between kernels is a row -------------
 // Kernels' times are those of a recorded step, the whole is the median span of the timed ones; what
 // recording makes of gaps and span is a column of its own.
+
+// Kernels' milliseconds by phase, in the order of kAllPhases.
+using PhaseTimes = std::array<double, std::size(kAllPhases)>;
+using ComponentTimes = std::map<std::string, PhaseTimes>;
+// Of the recorded step, by component.
+ComponentTimes component_times(const CellResult& result);
 
 // Rows: component; columns: milliseconds per phase, total, share; the last rows are "gaps" (host
 // time between kernels) and "total" (the span).

@@ -158,6 +158,22 @@ TEST(ValidityTest, MemoryThatIsNotThereIsASpill) {
   EXPECT_EQ(codes_of(row), Codes{});
 }
 
+TEST(ValidityTest, ASpillIsAStatusAndNoTime) {
+  Json row = sound();
+  const auto status = [&] { return status_of(ResultRow(row, machine())); };
+  EXPECT_EQ(status(), "ok");
+  row["samples_ms"] = list({60, 90, 60, 90, 60, 90});  // another fault is not this one
+  EXPECT_EQ(status(), "ok");
+  row = sound();
+  row["major_faults"] = 1000;
+  EXPECT_EQ(status(), "spill");
+  row["status"] = "spill";
+  EXPECT_EQ(status(), "spill");
+  EXPECT_EQ(codes_of(row), Codes{"host_spill"});  // it keeps its reason
+  row["status"] = "oom";
+  EXPECT_EQ(status(), "oom");
+}
+
 TEST(ValidityTest, WithoutNumbersTheDeviceSaysSoAndNothingElse) {
   Json row = sound();
   row["device"] = "null";

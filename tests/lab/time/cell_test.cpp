@@ -2,10 +2,13 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "analysis/component.h"
 #include "backends/null/null_device.h"
 #include "lab/time/tables.h"
 #include "ops/functions.h"
+#include "session/session.h"
 #include "support/backends.h"
 
 namespace tracestep {
@@ -165,6 +168,53 @@ TEST(ComponentTest, LayersAreAddedUp) {
   EXPECT_EQ(component_of("layers.3.attn.softmax"), "attn.softmax");
   EXPECT_EQ(component_of("lm_head"), "lm_head");
   EXPECT_EQ(component_of(""), "program");
+}
+
+TEST_P(CellTest, TheSumOfLogitsNeedsNoTargets) {
+  CellSpec spec = tiny_cell(Mode::kForwardBackward, Granularity::kFused);
+  spec.step.loss = LossKind::kLogitSum;
+  const std::unique_ptr<Device> held = device()(spec.step);
+  Session session(*held, spec.step);
+  EXPECT_EQ(session.program().find_leaf("targets"), kNoValue);
+  session.fill_for_timing();
+  session.executor().run();
+  const double loss = session.executor().scalar("loss");
+  RunSpec inference = spec.step;
+  inference.mode = Mode::kInference;
+  Session logits(*held, inference);
+  logits.fill_for_timing();
+  logits.executor().run();
+  const HostTensor all = logits.executor().output("logits");
+  double sum = 0, size = 0;
+  const auto add = [&](auto values) {
+    for (auto x : values) {
+      sum += static_cast<double>(x);
+      size += std::abs(static_cast<double>(x));
+    }
+  };
+  all.dtype == DType::kF64 ? add(all.as<double>()) : add(all.as<float>());
+  EXPECT_NEAR(loss, sum, 1e-5 * size);
+  EXPECT_GT(size, 0);
+  // The gradient of each logit is one, so that of the head is the same for every word.
+  const HostTensor gradient = session.executor().output("grad.lm_head.weight");
+  const std::int64_t width = spec.step.model.d_model;
+  const auto same = [&](auto values) {
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      EXPECT_NEAR(static_cast<double>(values[i]),
+                  static_cast<double>(values[i % static_cast<std::size_t>(width)]), 1e-4);
+    }
+  };
+  gradient.dtype == DType::kF64 ? same(gradient.as<double>()) : same(gradient.as<float>());
+  const CellResult result = measure_cell(device(), spec);
+  EXPECT_EQ(result.peak_bytes, result.predicted_peak_bytes);
+}
+
+TEST_P(CellTest, TheRowHasItsSecondsInAll) {
+  const CellResult result = measure_cell(device(), tiny_cell(Mode::kStep, Granularity::kFused));
+  double samples = 0;
+  for (double ms : result.samples_ms) samples += ms;
+  EXPECT_NEAR(cell(result, "timed_s").as_double(), samples * 1e-3, 1e-12);
+  EXPECT_NEAR(cell(result, "warmup_s").as_double(), result.warmup_ms[0] * 1e-3, 1e-12);
 }
 
 }  // namespace

@@ -1,0 +1,132 @@
+#include "lab/time/step_parts.h"
+
+#include <algorithm>
+
+#include "lab/measure/statistics.h"
+#include "lab/report/fields.h"
+
+namespace tracestep {
+namespace {
+
+double ms_between(std::int64_t start_ns, std::int64_t end_ns) {
+  return static_cast<double>(end_ns - start_ns) * 1e-6;
+}
+
+// Pauses an executor where parts begin, for the lifetime of this object.
+class PartClock {
+ public:
+  PartClock(Executor& executor, Device& device, const PartStarts& starts) : executor_(executor) {
+    std::vector<Executor::Pause> pauses;
+    const auto pause = [&](NodeId node, std::int64_t& at) {
+      if (node == kNoNode) return;
+      pauses.push_back({node, [&device, &at] {
+                          device.synchronize();
+                          at = now_ns();
+                        }});
+    };
+    pause(starts.backward, backward_ns_);
+    pause(starts.optimizer, optimizer_ns_);
+    executor_.set_pauses(std::move(pauses));
+  }
+  ~PartClock() { executor_.set_pauses({}); }
+  PartClock(const PartClock&) = delete;
+  PartClock& operator=(const PartClock&) = delete;
+
+  void add(const StepTimes& step, const PartStarts& starts, StepParts& out) const {
+    const std::int64_t forward_end = starts.backward == kNoNode ? step.end_ns : backward_ns_;
+    const std::int64_t backward_end = starts.optimizer == kNoNode ? step.end_ns : optimizer_ns_;
+    out.forward_ms.push_back(ms_between(step.start_ns, forward_end));
+    if (starts.backward != kNoNode) {
+      out.backward_ms.push_back(ms_between(forward_end, backward_end));
+    }
+    if (starts.optimizer != kNoNode) {
+      out.optimizer_ms.push_back(ms_between(backward_end, step.end_ns));
+    }
+  }
+
+ private:
+  Executor& executor_;
+  std::int64_t backward_ns_ = 0, optimizer_ns_ = 0;
+};
+
+// A row of `bench` with parts.
+struct PartRow {
+  const ResultRow& row;
+  Summary forward, backward, optimizer;
+
+  explicit PartRow(const ResultRow& r)
+      : row(r),
+        forward(summarize(r.numbers("forward_samples_ms"))),
+        backward(summarize(r.numbers("backward_samples_ms"))),
+        optimizer(summarize(r.numbers("optimizer_samples_ms"))) {}
+};
+
+void add_part(Fields<PartRow>& fields, const std::string& part, Summary PartRow::*member) {
+  using P = const PartRow&;
+  fields
+      .add(real_column(part + "_ms", part, "ms", 3, "median, from an idle device to an idle one"),
+           [member](P p) { return positive_or_null((p.*member).median); })
+      .add(real_column(part + "_std_ms", part + " std", "ms", 3, "sample standard deviation"),
+           [member](P p) {
+             return when((p.*member).median > 0, finite_or_null((p.*member).sample_std));
+           });
+}
+
+Fields<PartRow> fields() {
+  using P = const PartRow&;
+  Fields<PartRow> out = {{text_column("label"), [](P p) { return p.row.label(); }},
+                         {int_column("steps", "n", "that stop between the parts"),
+                          [](P p) { return std::ssize(p.row.numbers("forward_samples_ms")); }}};
+  add_part(out, "forward", &PartRow::forward);
+  add_part(out, "backward", &PartRow::backward);
+  add_part(out, "optimizer", &PartRow::optimizer);
+  return out.add(
+      real_column("backward_over_forward", "backward / forward", "", 2, "of the medians"), [](P p) {
+        const bool has_both = p.forward.median > 0 && p.backward.median > 0;
+        return has_both ? Json(p.backward.median / p.forward.median) : Json();
+      });
+}
+
+}  // namespace
+
+PartStarts part_starts(const Program& program) {
+  PartStarts out;
+  const BufferPlan plan = plan_buffers(program);
+  for (std::size_t i = 0; i < program.nodes.size(); ++i) {
+    if (!plan.runs[i]) continue;
+    const auto id = static_cast<NodeId>(i);
+    const Phase phase = program.node(id).origin().phase;
+    if (phase == Phase::kBackward || phase == Phase::kRecompute) {
+      if (out.backward == kNoNode) out.backward = id;
+      out.optimizer = kNoNode;
+    } else if (phase == Phase::kOptimizer && out.optimizer == kNoNode) {
+      out.optimizer = id;
+    }
+  }
+  return out;
+}
+
+StepParts time_step_parts(Executor& executor, Device& device, Measurement& measurement, int steps) {
+  StepParts out;
+  const PartStarts starts = part_starts(executor.program());
+  const PartClock clock(executor, device, starts);
+  measurement.warm_up(1);
+  for (int i = 0; i < steps; ++i) clock.add(measurement.step(), starts, out);
+  return out;
+}
+
+Table step_part_table(std::span<const ResultRow> rows) {
+  std::vector<PartRow> parts;
+  for (const ResultRow& row : rows) {
+    if (!row.numbers("forward_samples_ms").empty()) parts.emplace_back(row);
+  }
+  Table table =
+      table_of("parts_alone", "Forward, backward and optimizer, each timed alone", fields(), parts);
+  table.notes = {
+      "the step waits for the device between its parts, so they may add up to more than a step "
+      "that "
+      "does not; the loss is in forward, recomputation in backward"};
+  return table;
+}
+
+}  // namespace tracestep
