@@ -118,6 +118,23 @@ void add_limit_notes(std::span<const AttentionResult> results, Table& table) {
                   format_bytes(bytes.peak)));
 }
 
+// Buffer by buffer: the largest cell that ran, and the first that did not fit.
+void add_accounts(std::span<const AttentionResult> results, std::vector<Table>& tables) {
+  const AttentionResult *largest = nullptr, *failed = nullptr;
+  for (const AttentionResult& r : results) {
+    if (r.status == Status::kOutOfMemory) {
+      if (failed == nullptr) failed = &r;
+    } else if (largest == nullptr || r.predicted_peak_bytes > largest->predicted_peak_bytes) {
+      largest = &r;
+    }
+  }
+  if (largest != nullptr) tables.push_back(attention_account_table(*largest, make_device));
+  if (failed == nullptr) return;
+  Table table = attention_account_table(*failed, make_device);
+  table.name += "@oom";
+  tables.push_back(std::move(table));
+}
+
 int run_attention(AttentionOptions o, std::span<const std::string> arguments) {
   complete(o);
   RunSpec run = run_of(o.grid, {"cpu", "cuda", "null"});
@@ -146,6 +163,7 @@ int run_attention(AttentionOptions o, std::span<const std::string> arguments) {
   if (Table scaling = attention_scaling_table(results); !scaling.rows.empty()) {
     tables.push_back(std::move(scaling));
   }
+  add_accounts(results, tables);
   add_limit_notes(results, tables[0]);
   write_tables(o.output, kSchema, environment, std::move(tables));
   if (results.size() == specs.size()) return 0;
@@ -160,7 +178,8 @@ void add_what(OptionSet& set, const std::shared_ptr<AttentionOptions>& o) {
       "grid: as the defaults below; flash: both forms, batch 1, bf16-pure and fp32, contexts "
       "128 to 65536");
   add_field(set, o->grid, "batch", Values::kOne);
-  set.integers("--width", o->widths, kShapeRange, "width of q, k and v, D");
+  set.integers("--width", o->widths, kShapeRange, "width of q, k and v, D, in each head");
+  set.integer("--heads", o->base.heads, kShapeRange, "heads H, each an attention of its own");
   add_field(set, o->grid, "context", Values::kGrid);
   add_field(set, o->grid, "attention", Values::kGrid,
             "two matrix products around a softmax, or tile by tile without T² tensors");
@@ -191,8 +210,10 @@ Command attention_command() {
       .name = "attention",
       .summary = "what does attention cost as the context grows",
       .details =
-          "Times softmax(q kT / sqrt(D)) v by itself, without heads: forward, backward apart from "
-          "it, and both together. Shows the bytes alive between the two, the peak, and fits how "
+          "Times softmax(q kT / sqrt(D)) v by itself, with one head unless told otherwise: "
+          "forward, "
+          "backward apart from it, and both together. Shows the bytes alive between the two, the "
+          "peak, and fits how "
           "they grow with "
           "the context: bytes per T² over those of one T² tensor say how many are saved. A cell "
           "that does not fit says oom, and the others go on.",
@@ -200,6 +221,9 @@ Command attention_command() {
                    {"--width 16,64 --context 256,1024,2048 --steps 20", "a part of the grid"},
                    {"--device null --saved weights,scores+weights,scores+exp+weights",
                     "the bytes of one, two and three saved T² tensors, without a run"},
+                   {"--batch 1 --heads 16 --width 64 --context 16384 --precision bf16-pure "
+                    "--attention flash",
+                    "the shape of a race between kernels"},
                    {"--device cuda --memory-limit 40GiB", "the grid on a smaller card"}}};
   OptionSet& set = command.options;
   add_what(set, options);

@@ -22,7 +22,10 @@ constexpr const char *kScope = "attention", *kLossScope = "loss";
 Program forward_graph(const AttentionSpec& spec, DType dtype) {
   ops::register_all();
   Builder b("attention");
-  const Type type{dtype, {spec.run.shape.batch, spec.run.shape.context, spec.width}};
+  const BatchShape shape = spec.run.shape;
+  const Type type{dtype, spec.heads == 1
+                             ? Shape{shape.batch, shape.context, spec.width}
+                             : Shape{shape.batch, spec.heads, shape.context, spec.width}};
   const Val q = b.parameter("q", type), k = b.parameter("k", type), v = b.parameter("v", type);
   const Val upstream = b.input("upstream", type);
   Val y;
@@ -31,7 +34,9 @@ Program forward_graph(const AttentionSpec& spec, DType dtype) {
     y = ops::attention(q, k, v, {.causal = spec.causal});
   }
   const auto scope = b.scope(kLossScope);
-  b.output("loss", ops::sum(ops::mul(y, upstream), {0, 1, 2}));
+  Dims all;
+  for (int axis = 0; axis < type.shape.rank(); ++axis) all.push_back(axis);
+  b.output("loss", ops::sum(ops::mul(y, upstream), all));
   return b.finish();
 }
 
@@ -63,8 +68,10 @@ std::int64_t saved_bytes_of(const AttentionProgram& p, const AttentionSpec& spec
       continue;
     }
     const Type& type = p.program.type(buffer.owner);
-    const bool is_square = type.shape.rank() == 3 && type.shape[1] == shape.context &&
-                           type.shape[2] == shape.context && type.shape[0] == shape.batch;
+    const int rank = type.shape.rank();
+    const bool is_square = rank >= 3 && type.shape[rank - 1] == shape.context &&
+                           type.shape[rank - 2] == shape.context &&
+                           type.count() == shape.batch * spec.heads * shape.context * shape.context;
     if (is_square && is_floating(type.dtype)) total += buffer.bytes;
   }
   return total;
@@ -292,6 +299,14 @@ AttentionProgram attention_program(const AttentionSpec& spec, const Device& devi
   TRACESTEP_CHECK(out.forward_end != kNoNode && out.backward_begin > out.forward_end,
                   "the parts of {} are not in order", out.program.name);
   return out;
+}
+
+double square_bytes(const AttentionSpec& spec) {
+  const Precision& precision = spec.run.precision;
+  // Under autocast softmax runs in float32, over scores of the low dtype.
+  const DType dtype = precision.autocast ? DType::kF32 : precision.parameters;
+  return static_cast<double>(spec.run.shape.batch * spec.heads) *
+         static_cast<double>(size_of(dtype));
 }
 
 std::int64_t live_bytes_before(const Program& program, NodeId node) {

@@ -31,7 +31,8 @@ SavedScores parse_saved(const std::string& where, const std::string& text);
 
 struct AttentionSpec {
   RunSpec run = {.shape = {.batch = 8, .context = 256}};  // its model and mode are ignored
-  std::int64_t width = 16;                                // D; there are no heads
+  std::int64_t width = 16;                                // D, of each head
+  std::int64_t heads = 1;                                 // H; q, k and v are [B,S,D] with one
   bool causal = true;
   SavedScores saved = {};  // of the naive form; flash saves none
   // Its noise criterion is not used, and max_seconds limits any timed steps; 0: no limit.
@@ -86,6 +87,9 @@ std::int64_t live_bytes_before(const Program& program, NodeId node);
 // Out of memory is a result, as in measure_cell().
 AttentionResult measure_attention(const DeviceFactory& make_device, const AttentionSpec& spec,
                                   const StopSignal* stop = nullptr);
+
+// The bytes of one N² tensor over S²: B·H elements of the dtype that scores are computed in.
+double square_bytes(const AttentionSpec& spec);
 
 // The bytes that a cell would take, predicted without a run; with an arena, it and the leaves.
 struct AttentionBytes {

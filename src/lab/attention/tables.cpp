@@ -23,16 +23,10 @@ namespace {
 constexpr double kMiB = 1024.0 * 1024.0;
 
 std::string label_of(const AttentionSpec& spec) {
-  return fmt::format("width {} {} {} {}", spec.width, spec.causal ? "causal" : "unmasked",
-                     name_of(spec.run.attention), saved_name(spec));
-}
-
-// Bytes of one N² tensor: B·S² elements of the dtype that scores are computed in.
-double square_bytes(const AttentionSpec& spec) {
-  const Precision& precision = spec.run.precision;
-  // Under autocast softmax runs in float32, over scores of the low dtype.
-  const DType dtype = precision.autocast ? DType::kF32 : precision.parameters;
-  return static_cast<double>(spec.run.shape.batch) * static_cast<double>(size_of(dtype));
+  return fmt::format("{}width {} {} {} {}",
+                     spec.heads == 1 ? "" : fmt::format("{} heads of ", spec.heads), spec.width,
+                     spec.causal ? "causal" : "unmasked", name_of(spec.run.attention),
+                     saved_name(spec));
 }
 
 // A part, with the values that several columns share.
@@ -105,7 +99,8 @@ using R = const AttentionRow&;
 Fields<AttentionRow> identity_fields() {
   return {
       {int_column("batch", "", "B"), [](R a) { return a.r.spec.run.shape.batch; }},
-      {int_column("width", "", "D; there are no heads"), [](R a) { return a.r.spec.width; }},
+      {data_only(int_column("heads", "", "H")), [](R a) { return a.r.spec.heads; }},
+      {int_column("width", "", "D, of each head"), [](R a) { return a.r.spec.width; }},
       {int_column("context", "", "S"), [](R a) { return a.r.spec.run.shape.context; }},
       {bool_column("causal"), [](R a) { return a.r.spec.causal; }},
       {text_column("attention", "", "its form: naive or flash"),
@@ -130,6 +125,7 @@ Json key_of(const AttentionSpec& spec) {
     out[field] = run.at(field);
   }
   out["width"] = spec.width;
+  if (spec.heads != 1) out["heads"] = spec.heads;
   out["mask"] = spec.causal ? "causal" : "none";
   if (spec.run.attention == AttentionForm::kNaive) out["saved"] = name_of(spec.saved);
   return out;
@@ -257,11 +253,24 @@ QuadraticFit fit_quadratic(std::span<const double> s, std::span<const double> va
   return fit;
 }
 
+namespace {
+
+// One head everywhere needs no column.
+void show_heads(Table& table) {
+  const auto heads = std::ranges::find(table.columns, "heads", &Column::name);
+  const auto at = static_cast<std::size_t>(heads - table.columns.begin());
+  heads->data_only = std::ranges::all_of(
+      table.rows, [at](const std::vector<Json>& row) { return row[at] == Json(1); });
+}
+
+}  // namespace
+
 Table attention_table(std::span<const AttentionResult> results, const Json& environment) {
   const std::vector<AttentionRow> of_table(results.begin(), results.end());
   Table table =
       table_of("attention", "Attention alone: forward, backward, and the bytes in between",
                fields(), of_table);
+  show_heads(table);
   table.columns.push_back(verdict_column());
   for (auto& row : table.rows) row.emplace_back();
   std::vector<ResultRow> rows;
@@ -309,6 +318,7 @@ Fields<Scaling> scaling_fields() {
   using S = const Scaling&;
   return {
       {int_column("batch"), [](S s) { return s.spec.run.shape.batch; }},
+      {data_only(int_column("heads")), [](S s) { return s.spec.heads; }},
       {int_column("width"), [](S s) { return s.spec.width; }},
       {bool_column("causal"), [](S s) { return s.spec.causal; }},
       {text_column("attention"), [](S s) { return name_of(s.spec.run.attention); }},
@@ -352,20 +362,21 @@ std::string worked(const Cells& cells) {
   const auto bytes = static_cast<double>(last.before_backward_bytes);
   const double one = square_bytes(spec);
   return fmt::format(
-      "{}: {:.2f} MiB / {}² = {:.0f} / {:.0f} = {:.2f} bytes per S²; one N² tensor is B·{} = {} "
+      "{}: {:.2f} MiB / {}² = {:.0f} / {:.0f} = {:.2f} bytes per S²; one N² tensor is {}·{} = {} "
       "bytes per S²",
       label_of(spec), bytes / kMiB, last.spec.run.shape.context, bytes, largest * largest,
-      bytes / (largest * largest), one / static_cast<double>(spec.run.shape.batch), one);
+      bytes / (largest * largest), spec.heads == 1 ? "B" : "B·H",
+      one / static_cast<double>(spec.run.shape.batch * spec.heads), one);
 }
 
 }  // namespace
 
 Table attention_scaling_table(std::span<const AttentionResult> results) {
-  using Key = std::tuple<std::int64_t, std::int64_t, bool, std::string, std::string>;
+  using Key = std::tuple<std::int64_t, std::int64_t, std::int64_t, bool, std::string, std::string>;
   std::map<Key, Cells> groups;
   for (const AttentionResult& r : results) {
     if (r.status != Status::kOk) continue;
-    groups[{r.spec.run.shape.batch, r.spec.width, r.spec.causal, saved_name(r.spec),
+    groups[{r.spec.run.shape.batch, r.spec.heads, r.spec.width, r.spec.causal, saved_name(r.spec),
             name_of(r.spec.run.precision)}]
         .push_back(&r);
   }
@@ -379,6 +390,7 @@ Table attention_scaling_table(std::span<const AttentionResult> results) {
     table.add_row(fields.row(*scaling));
     table.notes.push_back(worked(cells));
   }
+  show_heads(table);
   return table;
 }
 

@@ -86,7 +86,7 @@ OurCell our_cell(const ReplayInput& ours, const PublishedAttention& a, int saved
       continue;
     if (row.number("context") != static_cast<double>(a.context)) continue;
     if (row.text("precision") != "fp32" || row.text("status") != "ok") continue;
-    if (row.text("attention") == "flash") continue;
+    if (row.text("attention") == "flash" || row.number("heads").value_or(1) != 1) continue;
     const std::string names = row.text("saved");
     const bool same = std::ranges::count(names, '+') + 1 == saved;
     if (out.forward_ms > 0 && (is_like || !same)) continue;

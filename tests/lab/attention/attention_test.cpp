@@ -260,5 +260,64 @@ TEST(AttentionTest, TwoContextsAreNoFit) {
   EXPECT_EQ(attention_table(results, Json::object()).rows.size(), 2u);
 }
 
+Json cell_of(const Table& table, std::string_view buffer, std::string_view column) {
+  const auto found = std::ranges::find(table.columns, column, &Column::name);
+  for (const auto& row : table.rows) {
+    if (row[0] == Json(std::string(buffer))) {
+      return row[static_cast<std::size_t>(found - table.columns.begin())];
+    }
+  }
+  ADD_FAILURE() << table.name << " has no row " << buffer;
+  return {};
+}
+
+TEST(AttentionTest, HeadsAreAsManyAttentions) {
+  for (AttentionForm form : kAllAttentionForms) {
+    AttentionSpec one = spec_of(64, 8), many = spec_of(64, 8);
+    one.run.attention = many.run.attention = form;
+    one.run.shape.batch = 6;
+    many.heads = 3;  // of two sequences
+    const AttentionResult a = measure_attention(planning(), one);
+    const AttentionResult b = measure_attention(planning(), many);
+    EXPECT_EQ(a.forward.flops, b.forward.flops);
+    EXPECT_EQ(a.saved_bytes, b.saved_bytes);
+    EXPECT_EQ(a.before_backward_bytes, b.before_backward_bytes);
+    EXPECT_EQ(a.peak_bytes, b.peak_bytes);
+  }
+  const Table table =
+      attention_table(std::vector{measure_attention(planning(), spec_of(64, 8))}, Json::object());
+  const auto heads = std::ranges::find(table.columns, "heads", &Column::name);
+  ASSERT_NE(heads, table.columns.end());
+  EXPECT_TRUE(heads->data_only);
+}
+
+TEST(AttentionTest, TheAccountOfACellAddsUpToWhatWasMeasured) {
+  for (const std::string& name : testing::backend_names()) {
+    const auto make = [&](const RunSpec&) { return testing::backend_named(name).make({}); };
+    for (const std::int64_t heads : {1, 2}) {
+      AttentionSpec spec = spec_of(48, 16, "scores+exp+weights");
+      spec.heads = heads;
+      const Table table = attention_account_table(measure_attention(make, spec), make);
+      for (const char* column : {"held_bytes", "peak_bytes"}) {
+        EXPECT_EQ(cell_of(table, "sum, predicted", column), cell_of(table, "measured", column));
+      }
+      EXPECT_EQ(cell_of(table, "q", "held_bytes"), Json(2 * heads * 48 * 16 * 4));
+      EXPECT_EQ(cell_of(table, "q", "shape"), Json(heads == 1 ? "B·S·D·4" : "B·H·S·D·4"));
+      EXPECT_EQ(cell_of(table, "q", "worked"),
+                Json(heads == 1 ? "2 · 48 · 16 · 4" : "2 · 2 · 48 · 16 · 4"));
+    }
+  }
+}
+
+TEST(AttentionTest, ACellThatDoesNotFitIsWorkedOutToo) {
+  const AttentionSpec spec = spec_of(64, 8);
+  const AttentionResult fits = measure_attention(planning(), spec);
+  const AttentionResult tight = measure_attention(planning(fits.peak_bytes - 1), spec);
+  ASSERT_EQ(tight.status, Status::kOutOfMemory);
+  const Table table = attention_account_table(tight, planning());
+  EXPECT_EQ(cell_of(table, "sum, predicted", "peak_bytes"), Json(fits.peak_bytes));
+  EXPECT_THAT(table.title, ::testing::HasSubstr("did not fit"));
+}
+
 }  // namespace
 }  // namespace tracestep
