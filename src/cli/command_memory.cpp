@@ -28,6 +28,7 @@ struct MemoryOptions {
   bool predict = false;
   Protocol protocol = {.warmup = 1, .steps = 2};
   std::vector<std::string> tables;
+  BufferFilter filter;
   std::size_t timeline_rows = 40;
   std::size_t largest = 10;
   std::filesystem::path snapshot, snapshot_json, fingerprint;
@@ -37,6 +38,7 @@ struct MemoryOptions {
 };
 
 constexpr const char* kCourse = "course-pytorch";
+constexpr const char* kComponents = "components";  // also of a grid
 
 // The tables of one cell, in the order of a report. Long ones are left out of human-readable
 // formats unless they are asked for.
@@ -55,7 +57,9 @@ constexpr OneTable kTables[] = {
     {"formulas", false, [](const MemoryCell& c, const MemoryOptions&) { return formula_table(c); }},
     {"holders", false, [](const MemoryCell& c, const MemoryOptions&) { return holder_table(c); }},
     {"largest", false,
-     [](const MemoryCell& c, const MemoryOptions& o) { return largest_table(c, o.largest); }},
+     [](const MemoryCell& c, const MemoryOptions& o) {
+       return largest_table(c, o.largest, o.filter);
+     }},
     {"saved_by_op", false,
      [](const MemoryCell& c, const MemoryOptions&) { return saved_by_op_table(c); }},
     {"saved_by_block", false,
@@ -67,7 +71,16 @@ constexpr OneTable kTables[] = {
        return timeline_table(c, o.timeline_rows);
      }},
     {"ledger", true, [](const MemoryCell& c, const MemoryOptions&) { return ledger_table(c); }},
-    {"buffers", true, [](const MemoryCell& c, const MemoryOptions&) { return buffer_table(c); }},
+    {kComponents, true,
+     [](const MemoryCell& c, const MemoryOptions& o) {
+       return component_table({&c, 1}, o.filter);
+     }},
+    {"loads", true,
+     [](const MemoryCell& c, const MemoryOptions& o) { return load_table(c, o.filter); }},
+    {"gradient_slope", true,
+     [](const MemoryCell& c, const MemoryOptions&) { return gradient_slope_table(c); }},
+    {"buffers", true,
+     [](const MemoryCell& c, const MemoryOptions& o) { return buffer_table(c, o.filter); }},
 };
 
 std::vector<std::string> table_names() {
@@ -86,10 +99,11 @@ void check_options(const MemoryOptions& o, std::size_t cells) {
                 fmt::format("a snapshot is of one step, and this is a grid of {}", cells),
                 "give one size, context, mode, precision and granularity");
   }
-  if (cells > 1 && !o.tables.empty()) {
+  if (cells > 1 && !o.tables.empty() && o.tables != std::vector<std::string>{kComponents}) {
     throw Error(ErrorCode::kUsage, "--tables",
                 fmt::format("these tables are of one step, and this is a grid of {}", cells),
-                "give one size, context, mode, precision and granularity");
+                fmt::format("give one size, context, mode, precision and granularity, or {} alone",
+                            kComponents));
   }
   if (!o.account_as.empty() && !o.predict) {
     throw Error(ErrorCode::kUsage, "--account-as", "a form of another implementation predicts",
@@ -192,6 +206,19 @@ void add_one_cell(const MemoryCell& cell, const MemoryOptions& o, std::vector<Ta
   }
 }
 
+// A component without any buffer is a name that is written wrong.
+void check_filter(const BufferFilter& filter, std::span<const MemoryCell> cells) {
+  for (const MemoryCell& cell : cells) {
+    for (const MappedBuffer& buffer : cell.run.map.buffers) {
+      if (is_part_of(filter.component, buffer.path)) return;
+    }
+  }
+  throw Error(ErrorCode::kUsage, "--component",
+              fmt::format("no buffer belongs to \"{}\"", filter.component),
+              "use a part of a model path, as attn, ffn.swiglu or layers.0.ln1; --tables buffers "
+              "has all paths");
+}
+
 // Reads a snapshot instead of running a step.
 int run_fingerprint(const MemoryOptions& o, std::span<const std::string> arguments) {
   probe_output(o.output);
@@ -227,13 +254,17 @@ int run_memory_command(const MemoryOptions& o, std::span<const std::string> argu
     cells.push_back(cell_of(run, o, is_only));
   }
   progress.done();
+  check_filter(o.filter, cells);
   std::vector<Table> tables{peak_table(cells)};
   if (const std::int64_t limit = runs[0].place.memory_limit_bytes;
       limit > 0 && o.output.format == Format::kText) {
     tables[0].title = verdict_of(cells, limit) + "\n\n" + tables[0].title;
   }
   if (!is_only) {
-    tables.push_back(category_grid(cells));
+    if (o.tables.empty()) tables.push_back(category_grid(cells));
+    if (!o.tables.empty() || o.output.format == Format::kJson) {
+      tables.push_back(component_table(cells, o.filter));
+    }
   } else if (runs_out(cells[0]) && !cells[0].accounted) {
     add_failure(cells[0], o, tables);
     if (cells[0].run.status == Status::kOk) add_one_cell(cells[0], o, tables);
@@ -253,6 +284,30 @@ int run_memory_command(const MemoryOptions& o, std::span<const std::string> argu
   }
   write_tables(o.output, "tracestep.memory/2", environment, std::move(tables));
   return is_only && cells[0].run.status == Status::kOutOfMemory ? 4 : 0;
+}
+
+void add_filter(OptionSet& set, BufferFilter& filter) {
+  set.value("--without", "NAME[,NAME]",
+            fmt::format("leave these categories out of largest, components and buffers: {}",
+                        fmt::join(category_names(), ", ")),
+            [&filter](const std::string& where, const std::string& text) {
+              for (const std::string& name : split_list(where, text)) {
+                check_choice(where, name, category_names());
+                filter.without.insert(category_named(name));
+              }
+            });
+  set.value("--phase", "NAME[,NAME]",
+            fmt::format("only buffers that these phases allocate, likewise: {}",
+                        fmt::join(phase_names(), ", ")),
+            [&filter](const std::string& where, const std::string& text) {
+              for (const std::string& name : split_list(where, text)) {
+                check_choice(where, name, phase_names());
+                filter.phases.insert(phase_named(name));
+              }
+            });
+  set.value("--component", "PATH",
+            "only those of a part of the model, as attn, ffn.swiglu or layers.0.ln1; also of loads",
+            [&filter](const std::string&, const std::string& text) { filter.component = text; });
 }
 
 }  // namespace
@@ -277,6 +332,9 @@ Command memory_command() {
                     "a snapshot for PyTorch's memory viewer"},
                    {"--predict --size small,medium,large --mode inference,step --format csv",
                     "a table for a spreadsheet"},
+                   {"--predict --size 2.7B --context 128,256 --precision fp32,bf16 --tables "
+                    "components --without parameters --phase forward",
+                    "the largest allocation of each part, and what bf16 changes"},
                    {"--predict --size xl --memory-limit 40GiB --batch 16",
                     "would it fit, and if not, what would"}}};
   OptionSet& set = command.options;
@@ -292,6 +350,7 @@ Command memory_command() {
               "pairs of steps with and without recording, for what it costs");
   set.group("What to show");
   set.choices("--tables", o.tables, table_names(), "of one step; those that fit on a screen");
+  add_filter(set, o.filter);
   set.integer("--largest", o.largest, {1, 100000}, "how many of the largest buffers");
   set.integer("--timeline-rows", o.timeline_rows, {0, 1000000},
               "stretches of the time line; 0: every kernel");

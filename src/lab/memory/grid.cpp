@@ -1,4 +1,6 @@
 // The tables of a grid of cells; those of one cell are in tables.cpp.
+#include "lab/memory/grid.h"
+
 #include <algorithm>
 #include <numeric>
 
@@ -7,7 +9,6 @@
 #include "ir/op_def.h"
 #include "lab/measure/run_columns.h"
 #include "lab/measure/validity.h"
-#include "lab/memory/tables.h"
 #include "lab/memory/totals.h"
 #include "lab/report/fields.h"
 #include "nn/scopes.h"
@@ -50,17 +51,6 @@ Json largest_json(const MemoryRun& run) {
     out.push_back(std::move(item));
   }
   return out;
-}
-
-// The peak of the same cell in fp32, if it is in the grid.
-const MemoryCell* in_fp32(std::span<const MemoryCell> cells, const MemoryCell& of) {
-  for (const MemoryCell& cell : cells) {
-    const RunSpec& step = cell.run.spec.step;
-    if (step.precision == Precision() && same_but(step, of.run.spec.step, {"precision"})) {
-      return &cell;
-    }
-  }
-  return nullptr;
 }
 
 // One tensor of the residual stream, as the program has it: the embedding's result.
@@ -190,6 +180,16 @@ ResultRow judged_row(const MemoryRun& run) {
 }
 
 }  // namespace
+
+const MemoryCell* in_fp32(std::span<const MemoryCell> cells, const MemoryCell& of) {
+  for (const MemoryCell& cell : cells) {
+    const RunSpec& step = cell.run.spec.step;
+    if (step.precision == Precision() && same_but(step, of.run.spec.step, {"precision"})) {
+      return &cell;
+    }
+  }
+  return nullptr;
+}
 
 Table peak_table(std::span<const MemoryCell> cells) {
   const bool accounts =

@@ -149,7 +149,7 @@ Table phase_table(const MemoryCell& cell) {
   return table_of("phases", "Peak per phase", phase_fields(), rows);
 }
 
-Table largest_table(const MemoryCell& cell, std::size_t count) {
+Table largest_table(const MemoryCell& cell, std::size_t count, const BufferFilter& filter) {
   using B = const MappedBuffer&;
   const Program& program = cell.run.program;
   const Fields<MappedBuffer> fields = {
@@ -163,8 +163,9 @@ Table largest_table(const MemoryCell& cell, std::size_t count) {
       {bool_column("at_peak", "at peak"), &MappedBuffer::at_peak},
       {text_column("reason", {}, "why it is alive as long as it is"), &MappedBuffer::reason}};
   std::vector<MappedBuffer> buffers;
-  for (std::size_t i : largest_buffers(cell.run.map, count)) {
-    buffers.push_back(cell.run.map.buffers[i]);
+  for (std::size_t i : largest_buffers(cell.run.map, cell.run.map.buffers.size())) {
+    const MappedBuffer& buffer = cell.run.map.buffers[i];
+    if (buffers.size() < count && filter.admits(buffer)) buffers.push_back(buffer);
   }
   return table_of("largest", "The largest buffers", fields, buffers);
 }
@@ -250,7 +251,7 @@ Fields<BufferRow> buffer_fields() {
 
 }  // namespace
 
-Table buffer_table(const MemoryCell& cell) {
+Table buffer_table(const MemoryCell& cell, const BufferFilter& filter) {
   const MemoryRun& run = cell.run;
   std::vector<const Holding*> blocks(run.map.buffers.size(), nullptr);
   for (const Holding& h : run.holdings) {
@@ -258,6 +259,7 @@ Table buffer_table(const MemoryCell& cell) {
   }
   std::vector<BufferRow> rows;
   for (std::size_t i = 0; i < blocks.size(); ++i) {
+    if (!filter.admits(run.map.buffers[i])) continue;
     rows.push_back({run, static_cast<std::int64_t>(i), run.map.buffers[i], blocks[i]});
   }
   return table_of("buffers", "Every buffer, predicted and measured", buffer_fields(), rows);

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "lab/memory/accounting.h"
+#include "lab/memory/buffer_filter.h"
 #include "lab/memory/run.h"
 #include "lab/report/table.h"
 
@@ -38,6 +39,9 @@ std::pair<std::string, std::string> holder_of(const MappedBuffer& buffer);
 Table peak_table(std::span<const MemoryCell> cells);
 // Rows: cells; columns: bytes of each category at the peak.
 Table category_grid(std::span<const MemoryCell> cells);
+// Rows: cell, component and category; columns: the largest buffer, its op and source line, and the
+// difference to the same in fp32, if that is in the grid.
+Table component_table(std::span<const MemoryCell> cells, const BufferFilter& filter = {});
 
 // --- of one cell --------------------------------------------------------------------------------
 // Rows: categories; columns: at the peak, predicted and measured, and the most at any moment.
@@ -45,12 +49,13 @@ Table category_table(const MemoryCell& cell);
 // Rows: phases; the highest total while the phase runs, and the node that runs then.
 Table phase_table(const MemoryCell& cell);
 // Rows: the largest buffers one by one, with path, op, source line and why they are alive.
-Table largest_table(const MemoryCell& cell, std::size_t count = 10);
+Table largest_table(const MemoryCell& cell, std::size_t count = 10,
+                    const BufferFilter& filter = {});
 // Rows: component, op and category at the peak, layers added up, the smallest as one row; the rows
 // add up to the peak.
 Table holder_table(const MemoryCell& cell);
 // Rows: every buffer of the step, predicted and measured, with its lifetime.
-Table buffer_table(const MemoryCell& cell);
+Table buffer_table(const MemoryCell& cell, const BufferFilter& filter = {});
 // Rows: from the bytes that the program requested to those that the allocator reserved, with every
 // byte of the difference explained, and the cost of recording. Columns are empty where nothing was
 // measured.
@@ -73,6 +78,16 @@ Table saved_by_block_table(const MemoryCell& cell);
 // Rows: every saved value with its readers, its lifetime and the cost of recomputing it; the
 // cheapest per byte first.
 Table ledger_table(const MemoryCell& cell);
+
+// --- backward ------------------------------------------------------------------------------------
+
+// Rows: values from before backward that it reads in the component of the filter, in the order of
+// the first reading; columns: who made it, type, bytes, whether it is as large as the residual
+// stream, and the reader.
+Table load_table(const MemoryCell& cell, const BufferFilter& filter = {});
+// Rows: blocks; columns: the bytes alive before and after its backward, what that freed, and the
+// bytes of gradients that follow, beside those of the program.
+Table gradient_slope_table(const MemoryCell& cell);
 
 // One row: what backward computes again, and what is kept for that; no row where nothing is.
 Table recompute_table(const MemoryCell& cell);

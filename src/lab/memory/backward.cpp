@@ -1,0 +1,193 @@
+// What backward reads and what it leaves behind: the loads of a component in their order, and the
+// gradients of each block read off the slope of active memory.
+#include <algorithm>
+#include <map>
+
+#include "ir/op_def.h"
+#include "lab/memory/tables.h"
+#include "lab/report/fields.h"
+#include "nn/scopes.h"
+
+namespace tracestep {
+namespace {
+
+bool is_backward(const Node& node) {
+  const Phase phase = node.origin().phase;
+  return phase == Phase::kBackward || phase == Phase::kRecompute;
+}
+
+bool is_under(const Node& node, std::string_view component) {
+  return std::ranges::any_of(
+      node.origins, [&](const Origin& origin) { return is_part_of(component, origin.path); });
+}
+
+// A value from before backward, and its readers there.
+struct Load {
+  const Program& program;
+  ValueId value;  // the base: what owns the bytes
+  NodeId reader;  // the first
+  std::int64_t order, reads = 1;
+  std::int64_t full_count;  // elements of the residual stream
+
+  const Type& type() const { return program.type(value); }
+  NodeId producer() const { return program.value(value).producer; }
+  bool is_leaf() const { return producer() == kNoNode; }
+  std::string maker() const {
+    if (is_leaf()) return program.value(value).name;
+    const Node& node = program.node(producer());
+    return fmt::format("{} of {}", node.op->name, node.origin().path);
+  }
+};
+
+// Masks and tables are made where they are read; they do not come from before backward.
+bool comes_from_forward(const Program& program, ValueId value) {
+  const NodeId producer = program.value(value).producer;
+  if (producer == kNoNode) return true;
+  const Node& node = program.node(producer);
+  return node.origin().phase == Phase::kForward && node.op->kernel_class != KernelClass::kGenerator;
+}
+
+std::vector<Load> loads_of(const MemoryRun& run, std::string_view component) {
+  const RunSpec& step = run.spec.step;
+  const std::int64_t full = step.shape.batch * step.shape.context * step.model.d_model;
+  std::vector<Load> out;
+  std::map<ValueId, std::size_t> known;
+  for (std::size_t i = 0; i < run.program.nodes.size(); ++i) {
+    const Node& node = run.program.nodes[i];
+    if (!run.buffer_plan.runs[i] || !is_backward(node) || !is_under(node, component)) continue;
+    for (ValueId input : node.inputs) {
+      const ValueId base = run.program.value(input).layout.base;
+      if (!comes_from_forward(run.program, base)) continue;
+      const auto [found, is_new] = known.try_emplace(base, out.size());
+      if (is_new) {
+        out.push_back({run.program, base, static_cast<NodeId>(i), std::ssize(out) + 1, 1, full});
+      } else {
+        ++out[found->second].reads;
+      }
+    }
+  }
+  return out;
+}
+
+Fields<Load> load_fields() {
+  using L = const Load&;
+  return {
+      {int_column("order", "", "in which backward first reads them"), &Load::order},
+      {text_column("made_by", "made by", "op and path, or the leaf"), &Load::maker},
+      {text_column("kind", "", "saved: kept by forward; leaf: a weight or an input, alive anyway"),
+       [](L l) { return l.is_leaf() ? "leaf" : "saved"; }},
+      {text_column("type"), [](L l) { return l.type().str(); }},
+      {bytes_column("bytes"), [](L l) { return l.type().bytes(); }},
+      {bool_column("full_size", "full size", "as large as the residual stream, or larger"),
+       [](L l) { return l.type().count() >= l.full_count; }},
+      {text_column("read_by", "read by", "the first reader"),
+       [](L l) {
+         const Node& node = l.program.node(l.reader);
+         return fmt::format("{} of {}", node.op->name, node.origin().path);
+       }},
+      {int_column("reads", "", "operands of backward that are this value"), &Load::reads}};
+}
+
+std::string counted(const std::vector<Load>& loads) {
+  std::int64_t saved = 0, full = 0, bytes = 0;
+  for (const Load& load : loads) {
+    if (load.is_leaf()) continue;
+    ++saved;
+    full += load.type().count() >= load.full_count ? 1 : 0;
+    bytes += load.type().bytes();
+  }
+  return fmt::format("saved: {} values of {} bytes, {} of them full size", saved, bytes, full);
+}
+
+// Backward of one layer, and the bytes that are alive around it.
+struct Slope {
+  std::string block;
+  NodeId first = kNoNode, last = kNoNode;
+  std::int64_t before = 0, after = 0, freed = 0, gradients = 0, weights = 0;
+
+  std::int64_t deduced() const { return after - before + freed; }
+};
+
+// The kernels of the block's backward. The sum of the two gradients that meet in front of a block,
+// of the residual stream and of the block's first norm, has the path of what made that value, the
+// block before; it ends the backward of this one.
+Slope stretch_of(const MemoryRun& run, std::string block) {
+  Slope out{.block = std::move(block)};
+  NodeId last_kernel = kNoNode;
+  for (std::size_t i = 0; i < run.program.nodes.size(); ++i) {
+    const Node& node = run.program.nodes[i];
+    if (!run.buffer_plan.runs[i] || !is_backward(node)) continue;
+    const auto id = static_cast<NodeId>(i);
+    if (is_under(node, out.block)) {
+      if (out.first == kNoNode && node.op->is_sum) continue;
+      if (out.first == kNoNode) out.first = id;
+      out.last = id;
+    } else if (out.last == last_kernel && out.last != kNoNode && node.op->is_sum) {
+      out.last = id;
+    }
+    last_kernel = id;
+  }
+  return out;
+}
+
+void measure(const MemoryMap& map, Slope& slope) {
+  for (const MappedBuffer& b : map.buffers) {
+    const bool is_leaf = b.first == kNoNode;
+    const bool before = is_leaf || (b.first < slope.first && b.last >= slope.first);
+    const bool after = is_leaf || (b.first <= slope.last && b.last > slope.last);
+    if (before) slope.before += b.bytes;
+    if (after) slope.after += b.bytes;
+    if (before && !after && b.category == Category::kActivation) slope.freed += b.bytes;
+    if (after && !before && b.category == Category::kGradient) slope.gradients += b.bytes;
+    if (b.category == Category::kParameter && is_part_of(slope.block, b.path)) {
+      slope.weights += b.bytes;
+    }
+  }
+}
+
+Fields<Slope> slope_fields() {
+  return {
+      {text_column("block"), &Slope::block},
+      {bytes_column("before_bytes", "before", "alive when its backward begins"), &Slope::before},
+      {bytes_column("after_bytes", "after", "alive when it is over"), &Slope::after},
+      {bytes_column("freed_bytes", "freed", "saved values that it was the last to read"),
+       &Slope::freed},
+      {bytes_column("deduced_bytes", "gradients by the slope", "after - before + freed"),
+       &Slope::deduced},
+      {bytes_column("gradient_bytes", "by the program",
+                    "gradients of weights that it makes and leaves"),
+       &Slope::gradients},
+      {bytes_column("weight_bytes", "weights", "of the block"), &Slope::weights}};
+}
+
+}  // namespace
+
+Table load_table(const MemoryCell& cell, const BufferFilter& filter) {
+  const std::vector<Load> loads = loads_of(cell.run, filter.component);
+  const std::string title = filter.component.empty()
+                                ? "What backward reads"
+                                : "What backward of " + filter.component + " reads";
+  Table table = table_of("loads", title + ", in its order", load_fields(), loads);
+  table.notes = {counted(loads)};
+  return table;
+}
+
+Table gradient_slope_table(const MemoryCell& cell) {
+  const MemoryRun& run = cell.run;
+  std::vector<Slope> slopes;
+  for (std::int64_t layer = run.spec.step.model.layers - 1; layer >= 0; --layer) {
+    Slope slope = stretch_of(run, scope::layer(layer));
+    if (slope.first == kNoNode) continue;
+    measure(run.map, slope);
+    slopes.push_back(std::move(slope));
+  }
+  Table table = table_of("gradient_slope", "Gradients of each block, by the slope of backward",
+                         slope_fields(), slopes);
+  table.notes = {
+      "the gradient of the residual stream enters and leaves a block at the same size, so what "
+      "memory gains beyond the saved values that are freed is gradients of weights. Blocks in the "
+      "order of backward"};
+  return table;
+}
+
+}  // namespace tracestep

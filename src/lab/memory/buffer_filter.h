@@ -1,0 +1,32 @@
+// Which buffers a table lists: all, or those of a phase and a component without some categories.
+#pragma once
+
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "analysis/memory_map.h"
+
+namespace tracestep {
+
+struct BufferFilter {
+  std::set<Category> without = {};
+  std::set<Phase> phases = {};  // of the node that allocates; empty: any, and leaves
+  std::string component = {};   // a part of a model path: "attn", "layers.3.ffn"; empty: any
+
+  bool admits(const MappedBuffer& buffer) const;
+  bool is_all() const { return without.empty() && phases.empty() && component.empty(); }
+};
+
+// Whether `component` is a run of whole names in `path`: "attn.softmax" in "layers.3.attn.softmax".
+// An empty component is in every path.
+bool is_part_of(std::string_view component, std::string_view path);
+
+// The names that people give categories and phases: "optimizer_states", "backward".
+std::vector<std::string> category_names();
+Category category_named(std::string_view name);  // of category_names()
+std::vector<std::string> phase_names();
+Phase phase_named(std::string_view name);  // of phase_names()
+
+}  // namespace tracestep

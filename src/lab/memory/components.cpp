@@ -1,0 +1,78 @@
+// The largest allocation of each component, in every cell of a grid, beside the same in float32.
+#include <algorithm>
+#include <map>
+
+#include "lab/measure/run_columns.h"
+#include "lab/memory/grid.h"
+#include "lab/memory/tables.h"
+#include "lab/memory/totals.h"
+#include "lab/report/fields.h"
+
+namespace tracestep {
+namespace {
+
+using Key = std::pair<std::string, Category>;  // component and category
+using Largest = std::map<Key, const MappedBuffer*>;
+
+Largest largest_of(const MemoryCell& cell, const BufferFilter& filter) {
+  Largest out;
+  for (const MappedBuffer& buffer : cell.run.map.buffers) {
+    if (!filter.admits(buffer)) continue;
+    const MappedBuffer*& most = out[{holder_of(buffer).first, buffer.category}];
+    if (most == nullptr || buffer.bytes > most->bytes) most = &buffer;
+  }
+  return out;
+}
+
+struct ComponentRow {
+  const MemoryCell* cell;
+  std::string component;
+  const MappedBuffer* buffer;
+  std::optional<std::int64_t> fp32_bytes;  // none: the cell is in fp32, or fp32 is not in the grid
+
+  Json difference() const { return fp32_bytes ? Json(buffer->bytes - *fp32_bytes) : Json(); }
+};
+
+Fields<ComponentRow> fields() {
+  using R = const ComponentRow&;
+  Fields<ComponentRow> out{};
+  out.add(axis_columns(), [](R r) { return &r.cell->run.spec.step; });
+  return out.add(
+      {{text_column("component", {}, "model path, layers added up"), &ComponentRow::component},
+       {text_column("category"), [](R r) { return words_of(r.buffer->category); }},
+       {text_column("op", {}, "of its largest buffer"), [](R r) { return r.buffer->op; }},
+       {text_column("source"), [](R r) { return source_of(r.cell->run.program, *r.buffer); }},
+       {bytes_column("largest_bytes", "largest"), [](R r) { return r.buffer->bytes; }},
+       {bytes_column("fp32_bytes", "in fp32", "the largest of the same component and category"),
+        [](R r) { return or_null(r.fp32_bytes); }},
+       {int_column("difference_bytes", "difference"), &ComponentRow::difference}});
+}
+
+}  // namespace
+
+Table component_table(std::span<const MemoryCell> cells, const BufferFilter& filter) {
+  std::vector<Largest> largest;
+  for (const MemoryCell& cell : cells) largest.push_back(largest_of(cell, filter));
+  std::vector<ComponentRow> rows;
+  for (std::size_t i = 0; i < cells.size(); ++i) {
+    const MemoryCell* base = in_fp32(cells, cells[i]);
+    const std::size_t begin = rows.size();
+    for (const auto& [key, buffer] : largest[i]) {
+      ComponentRow row{&cells[i], key.first, buffer, {}};
+      if (base != nullptr && base != &cells[i]) {
+        const Largest& other = largest[static_cast<std::size_t>(base - cells.data())];
+        const auto found = other.find(key);
+        row.fp32_bytes = found == other.end() ? 0 : found->second->bytes;
+      }
+      rows.push_back(std::move(row));
+    }
+    std::ranges::stable_sort(rows.begin() + static_cast<std::ptrdiff_t>(begin), rows.end(),
+                             std::greater{},
+                             [](const ComponentRow& row) { return row.buffer->bytes; });
+  }
+  Table table = table_of("components", "The largest allocation of each component", fields(), rows);
+  show_unusual(table);
+  return table;
+}
+
+}  // namespace tracestep
