@@ -69,6 +69,9 @@ int run_precision(const PrecisionOptions& o, std::span<const std::string> argume
     const std::vector<PrecisionCell> cells = measure(runs, o, stop);
     if (cells.size() < runs.size()) status = stop.exit_status();
     tables.push_back(precision_step_table(cells));
+    if (Table parts = precision_component_table(cells); !parts.rows.empty()) {
+      tables.push_back(std::move(parts));
+    }
   }
   write_tables(o.output, "tracestep.precision/1", environment, std::move(tables));
   return status;

@@ -125,18 +125,6 @@ struct StepRow {
   bool has_base() const { return ok() && base != nullptr; }
 };
 
-const CellResult* in_fp32(std::span<const PrecisionCell> cells, const CellResult& of) {
-  for (const PrecisionCell& cell : cells) {
-    const CellResult& r = cell.result;
-    const RunSpec& step = r.spec.step;
-    if (step.precision == Precision() && r.status == Status::kOk &&
-        same_but(step, of.spec.step, {"precision"})) {
-      return &r;
-    }
-  }
-  return nullptr;
-}
-
 using R = const StepRow&;
 
 Fields<StepError> error_fields() {
@@ -174,6 +162,18 @@ Fields<StepRow> fields() {
 }
 
 }  // namespace
+
+const CellResult* in_fp32(std::span<const PrecisionCell> cells, const CellResult& of) {
+  for (const PrecisionCell& cell : cells) {
+    const CellResult& r = cell.result;
+    const RunSpec& step = r.spec.step;
+    if (step.precision == Precision() && r.status == Status::kOk &&
+        same_but(step, of.spec.step, {"precision"})) {
+      return &r;
+    }
+  }
+  return nullptr;
+}
 
 Table precision_step_table(std::span<const PrecisionCell> cells) {
   std::vector<StepRow> rows;

@@ -96,6 +96,12 @@ struct PrecisionCell {
 // Rows: cell; columns: time, speed against fp32, peak, errors against float64.
 Table precision_step_table(std::span<const PrecisionCell> cells);
 
+// Rows: cells other than fp32 whose fp32 twin ran, by component; columns: kernels' time forward and
+// backward in a recorded step, the same in fp32, and the ratio.
+Table precision_component_table(std::span<const PrecisionCell> cells);
+// The same cell in fp32, if it is there and ran.
+const CellResult* in_fp32(std::span<const PrecisionCell> cells, const CellResult& of);
+
 // The study's questions that these tables answer.
 std::span<const Question> precision_questions();
 

@@ -199,5 +199,35 @@ TEST(NormTableTest, SquaresFailInFloat16AndSumsInBfloat16) {
   EXPECT_LT(row("bf16", 1.0, "1/sqrt", "roundings").as_double(), 4);
 }
 
+TEST(PrecisionComponentTest, EachComponentStandsBesideItsTwinInFloat32) {
+  ops::register_all();
+  const DeviceFactory make = [](const RunSpec&) { return testing::backend_named("cpu").make({}); };
+  std::vector<PrecisionCell> cells;
+  for (const char* precision : {"fp32", "bf16"}) {
+    CellSpec spec;
+    spec.step = {.model = {.vocab = 50, .d_model = 32, .d_ff = 48, .layers = 2, .heads = 2},
+                 .shape = {.batch = 2, .context = 16},
+                 .mode = Mode::kForwardBackward,
+                 .precision = parse_precision("test", precision)};
+    spec.protocol = {.warmup = 1, .steps = 1, .recorded_steps = 1};
+    cells.push_back({measure_cell(make, spec), {}});
+  }
+  const Table table = precision_component_table(cells);
+  for (const char* component : {"attn.scores", "attn.softmax", "ffn.w1"}) {
+    const std::vector<std::pair<std::string, Json>> row = {{"precision", "bf16"},
+                                                           {"component", component}};
+    for (const char* phase : {"forward", "backward"}) {
+      const std::string name = phase;
+      const double own = cell(table, row, name + "_ms").as_double(),
+                   base = cell(table, row, "fp32_" + name + "_ms").as_double();
+      EXPECT_GT(own, 0);
+      EXPECT_DOUBLE_EQ(cell(table, row, name + "_ratio").as_double(), base / own);
+    }
+  }
+  EXPECT_EQ(row_with(table, {{"precision", "fp32"}}), nullptr);
+  cells.erase(cells.begin());
+  EXPECT_TRUE(precision_component_table(cells).rows.empty());
+}
+
 }  // namespace
 }  // namespace tracestep
