@@ -46,6 +46,56 @@ Text by_context(const std::vector<Row>& rows, const char* column) {
   return join(list, ", ");
 }
 
+// How the largest allocation of a component grows from the shortest planned context to the longest.
+Text growth_of(const Evidence& e, const char* component, const char* category) {
+  const Evidence::Where where = {
+      {"mode", "step"}, {"precision", "fp32"}, {"component", component}, {"category", category}};
+  const Row most = e.largest("planned_components", where, "context");
+  Row least = most;
+  for (const Row& row : e.rows("planned_components", where)) {
+    if (row.whole("context") < least.whole("context")) least = row;
+  }
+  const Quantity times = most.get("context") / least.get("context"),
+                 growth = most.get("largest_bytes") / least.get("largest_bytes"),
+                 slope = log(growth) / log(times);
+  return say("{} ({}) from {} at context {} to {} at context {}",
+             {most.quote("component"), most.quote("op"), bytes(least.get("largest_bytes")),
+              whole(least.get("context")), bytes(most.get("largest_bytes")),
+              whole(most.get("context"))}) +
+         compare_with_range(slope, 1.5, 2.5)
+             .say({.less = compare_with_range(slope, 0.5, 1.5)
+                               .say({.less = ", which does not depend on the context",
+                                     .equal = ", in proportion to the context"}),
+                   .equal = ", with the square of the context"});
+}
+
+// What autocast makes of it at the longest context: its bytes beside those in float32.
+Text narrowed(const Evidence& e, const char* component, const char* category) {
+  const Row row = e.largest(
+      "planned_components",
+      {{"mode", "step"}, {"precision", "bf16"}, {"component", component}, {"category", category}},
+      "context");
+  const Quantity ratio = row.get("largest_bytes") / row.get("fp32_bytes");
+  return say("{} has {} where float32 has {}",
+             {row.quote("component"), bytes(row.get("largest_bytes")),
+              bytes(row.get("fp32_bytes"))}) +
+         compare_with_range(ratio, 0.9, 1.1)
+             .say({.less = " (narrowed)", .equal = " (as it was)", .more = " (grown)"});
+}
+
+Text components(const Evidence& e) {
+  const std::vector<Text> growth = {
+      growth_of(e, "attn.scores", "temporary"), growth_of(e, "attn.softmax", "activation"),
+      growth_of(e, "ffn.w1", "activation"), growth_of(e, "ffn.w1", "gradient")};
+  const std::vector<Text> low = {
+      narrowed(e, "attn.scores", "temporary"), narrowed(e, "attn.softmax", "activation"),
+      narrowed(e, "ffn.w1", "activation"), narrowed(e, "ffn.w1", "gradient")};
+  return say(
+      "The largest allocation of a component: {}. Under bfloat16 autocast, at the longest "
+      "context: {}.",
+      {join(growth, "; "), join(low, "; ")});
+}
+
 Text timeline(const Evidence& e) {
   const Row cell = main_cell(e);
   const std::vector<Row> phases = e.rows("phases@" + label(cell));
@@ -342,6 +392,12 @@ constexpr Question kQuestions[] = {
      "tracestep memory --size small --context 128 --tables formulas", activation_formula},
     {"largest-buffers", "Memory", "What are the largest allocations, and where do they come from?",
      "tracestep memory --size small --context 128 --tables largest,holders", largest},
+    {"components", "Memory",
+     "How do the largest allocations of each component grow with the context, and what does "
+     "bfloat16 change?",
+     "tracestep memory --predict --size 2.7B --context 128,256,512 --mode step --ops primitive "
+     "--precision fp32,bf16 --tables components --without parameters",
+     components},
     {"attribution", "Memory", "Is every byte attributed, and predicted before the run?",
      "tracestep memory --size small --context 128 --tables contract,holders", attribution},
     {"saved-operations", "Memory",

@@ -149,12 +149,64 @@ Text formats(const Evidence& e) {
                    .more = ", and its steps are coarser than float16's."});
 }
 
-Text lower_precision(const Evidence& e) {
-  const Row low = e.largest("steps", {{"precision", "bf16"}, {"status", "ok"}}, "median_ms");
-  const Row full = e.beside(low, {{"precision", "fp32"}, {"status", "ok"}});
-  const auto time_of = [](const Row& row) {
-    return plus_minus(row.get("median_ms"), row.get("std_ms"));
+Quantity time_of(const Row& row) {
+  return plus_minus(row.get("median_ms"), row.get("std_ms"));
+}
+
+// The bfloat16 steps that ran, each with the same step in float32, by the time of the latter.
+std::vector<std::pair<Row, Row>> pairs_of(const Evidence& e) {
+  std::vector<std::pair<Row, Row>> out;
+  for (const Row& low : e.rows("steps", {{"precision", "bf16"}, {"status", "ok"}})) {
+    out.emplace_back(low, e.beside(low, {{"precision", "fp32"}, {"status", "ok"}}));
+  }
+  std::ranges::stable_sort(out, {},
+                           [](const auto& pair) { return pair.second.get("median_ms").value; });
+  return out;
+}
+
+Text by_size(const Evidence& e) {
+  const std::vector<std::pair<Row, Row>> pairs = pairs_of(e);
+  require(pairs.size() >= 2, "there is one size only");
+  std::vector<Text> list;
+  for (const auto& [low, full] : pairs) {
+    list.push_back(say("{} {} in float32 and {} in bfloat16, {} times",
+                       {low.quote("size"), duration(time_of(full)), duration(time_of(low)),
+                        decimal(time_of(full) / time_of(low))}));
+  }
+  const auto gain = [](const std::pair<Row, Row>& pair) {
+    return time_of(pair.second) / time_of(pair.first);
   };
+  return say("{}. ", {join(list, "; ")}) +
+         compare(gain(pairs.back()), gain(pairs.front()))
+             .say(
+                 {.less = say("From {} to {} the gain falls.", {pairs.front().first.quote("size"),
+                                                                pairs.back().first.quote("size")}),
+                  .equal = "The gain is the same.",
+                  .unclear = "Whether the gain depends on the size cannot be told from this noise.",
+                  .more =
+                      say("From {} to {} the gain rises.",
+                          {pairs.front().first.quote("size"), pairs.back().first.quote("size")})});
+}
+
+Text scores_by_precision(const Evidence& e) {
+  const Row row = e.largest("precision_components",
+                            {{"precision", "bf16"}, {"component", "attn.scores"}}, "forward_ms");
+  const Row softmax = e.beside(row, {{"component", "attn.softmax"}});
+  const auto times = [](const Row& r) {
+    return say("{} in float32 and {} under bfloat16 autocast ({} times)",
+               {duration(r.get("fp32_forward_ms")), duration(r.get("forward_ms")),
+                decimal(r.get("fp32_forward_ms") / r.get("forward_ms"))});
+  };
+  return say("{}, context {}, forward, all layers: the product of scores takes {}, softmax {}.",
+             {row.quote("size"), whole(row.get("context")), times(row), times(softmax)});
+}
+
+Text lower_precision(const Evidence& e) {
+  const std::vector<std::pair<Row, Row>> pairs = pairs_of(e);
+  const auto has_errors = std::ranges::find_if(
+      pairs, [](const auto& pair) { return pair.first.has("gradient_error"); });
+  require(has_errors != pairs.end(), "no step in bfloat16 was held against float64");
+  const auto& [low, full] = *has_errors;
   const Quantity slow = time_of(full), fast = time_of(low),
                  peak = 100.0 * (low.get("peak_bytes") / full.get("peak_bytes")) -
                         Quantity::constant(100);
@@ -194,6 +246,11 @@ constexpr Question kQuestions[] = {
      "What does a lower precision save in time and memory, and what "
      "does it lose?",
      "tracestep precision --part steps", lower_precision},
+    {"precision-by-size", "Precision", "How does what bfloat16 gains depend on the model's size?",
+     "tracestep precision --part steps --size tiny,small --precision fp32,bf16", by_size},
+    {"scores-by-precision", "Precision",
+     "How long do attention's scores and softmax take in float32 and under autocast?",
+     "tracestep precision --part steps --precision fp32,bf16", scores_by_precision},
 };
 
 }  // namespace

@@ -28,10 +28,19 @@ StudySection memory_section(const MemoryCell& cell) {
     add(std::move(table), label, out.tables);
   }
   out.shown = out.tables.size();
+  RunSpec forward = cell.run.spec.step;
+  forward.mode = Mode::kForward;
+  const MemoryCell alone{.run = predict_memory(forward, cell.run.traits)};
+  const std::string forward_label = label_of(alone);
   add(stack_table(cell), label, out.tables);
+  add(stack_table(alone), forward_label, out.tables);
   out.charts = {{.kind = "timeline",
                  .title = "Active memory through the step",
                  .table = "stack@" + label,
+                 .options = Json::object()},
+                {.kind = "timeline",
+                 .title = "Active memory of forward alone, predicted",
+                 .table = "stack@" + forward_label,
                  .options = Json::object()},
                 {.kind = "bars",
                  .title = "Saved for backward",

@@ -55,7 +55,7 @@ Table size_table(const StudyContext& context) {
   return table_of("sizes", "Model sizes", fields, models);
 }
 
-Table grid_table(StudyContext& context) {
+std::vector<MemoryCell> planned_cells(StudyContext& context) {
   std::vector<MemoryCell> cells;
   for (std::int64_t tokens : context.sizes.planned_contexts) {
     for (Mode mode : {Mode::kInference, Mode::kForward, Mode::kStep}) {
@@ -71,6 +71,19 @@ Table grid_table(StudyContext& context) {
       }
     }
   }
+  return cells;
+}
+
+// The largest allocation of each component, without what is there before the step.
+Table planned_components(std::span<const MemoryCell> cells) {
+  Table table = component_table(
+      cells, {.without = {Category::kParameter, Category::kInput, Category::kOptimizerState}});
+  table.name = "planned_components";
+  table.title += ", predicted";
+  return table;
+}
+
+Table grid_table(const StudyContext& context, std::span<const MemoryCell> cells) {
   Table table = peak_table(cells);  // without rows when there was no time at all
   table.name = "memory_grid";
   table.title = fmt::format("{}, predicted: peaks per context, mode and precision",
@@ -150,8 +163,10 @@ void plan_part(StudyContext& context) {
       .reading =
           "Bytes of models that need not run here, from their programs alone; measured "
           "steps below show that such predictions are exact."};
-  out.tables = {size_table(context), grid_table(context), graph_table(),
-                attention_prediction(context)};
+  const std::vector<MemoryCell> cells = planned_cells(context);
+  out.tables = {size_table(context), grid_table(context, cells), graph_table(),
+                attention_prediction(context), planned_components(cells)};
+  out.shown = out.tables.size() - 1;
   out.charts = {{.kind = "lines",
                  .title = fmt::format("Peak of {}, predicted", context.sizes.planned.name),
                  .table = "memory_grid",

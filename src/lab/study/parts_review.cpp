@@ -24,6 +24,12 @@ std::vector<ResultRow> rows_of(const std::vector<StudyCell>& cells, const char* 
   return out;
 }
 
+std::vector<StudyCell> cells_of(const std::vector<PrecisionCell>& precise) {
+  std::vector<StudyCell> out;
+  for (const PrecisionCell& cell : precise) out.push_back({cell.result.spec, cell.result});
+  return out;
+}
+
 using Verdicts = std::vector<std::vector<Verdict>>;
 
 StudySection validity_section(const std::vector<ResultRow>& rows, const Verdicts& verdicts) {
@@ -100,6 +106,7 @@ StudySection published_section(const StudyContext& context, std::vector<ResultRo
 void review_part(StudyContext& context) {
   add_cell_sections(context);
   add_memory_sections(context);
+  add_precision_section(context);
   const Json& environment = context.machine.environment;
   std::vector<ResultRow> rows = rows_of(context.cells, "time", environment);
   const auto add = [&rows](const std::vector<ResultRow>& more) {
@@ -107,7 +114,7 @@ void review_part(StudyContext& context) {
   };
   add(rows_of(context.scaling, "scaling", environment));
   const std::vector<ResultRow> steps = rows;  // that published tables may have as well
-  add(rows_of(context.precise, "steps", environment));
+  add(rows_of(cells_of(context.precise), "steps", environment));
   add(context.plain);
   const Verdicts verdicts = judge_all(rows);
   const std::size_t scaling = context.cells.size();  // where those rows begin

@@ -87,27 +87,49 @@ void training_part(StudyContext& context) {
                                            {"y", Json::Array{"loss", "validation_loss"}}}}}});
 }
 
-void precision_part(StudyContext& context) {
+namespace {
+
+// One cell of a precision, if there is time; `errors`: nullptr leaves them out.
+void measure_precision(StudyContext& context, const ModelConfig& model, const Precision& precision,
+                       StepErrors* errors) {
+  CellSpec spec;
+  spec.step = context.here({.model = model,
+                            .shape = context.sizes.shape,
+                            .mode = Mode::kForwardBackward,
+                            .precision = precision});
+  spec.protocol.warmup = 2;
+  spec.protocol.steps = std::min(context.sizes.steps, 5);
+  spec.protocol.recorded_steps = 1;
+  const double known = context.seconds_of(spec.step);
+  const double guess = known > 0 ? known : step_ms_of(context, Mode::kForwardBackward) * 1e-3;
+  if (!context.has_time_for(guess * (spec.protocol.steps + 3))) return;
+  context.announce(fmt::format("{} in {}", model.name, name_of(precision)));
+  PrecisionCell cell{measure_cell(context.machine.make_device, spec), {}};
+  if (errors != nullptr) cell.error = errors->of(context.machine.make_device, spec.step);
+  context.precise.push_back(std::move(cell));
+}
+
+}  // namespace
+
+void first_precision_part(StudyContext& context) {
   const StudySizes& sizes = context.sizes;
   StepErrors errors(context.machine.make_reference, sizes.error);
-  std::vector<PrecisionCell> cells;
   for (const Precision& precision : sizes.precisions) {
-    CellSpec spec;
-    spec.step = context.here({.model = sizes.precise,
-                              .shape = sizes.shape,
-                              .mode = Mode::kForwardBackward,
-                              .precision = precision});
-    spec.protocol.warmup = 2;
-    spec.protocol.steps = std::min(sizes.steps, 5);
-    spec.protocol.recorded_steps = 1;
-    const double guess = step_ms_of(context, Mode::kForwardBackward) * 1e-3;
-    if (!context.has_time_for(guess * (spec.protocol.steps + 3))) continue;
-    context.announce(fmt::format("{} in {}", sizes.precise.name, name_of(precision)));
-    CellResult result = measure_cell(context.machine.make_device, spec);
-    context.precise.push_back({spec, result});
-    cells.push_back({std::move(result), errors.of(context.machine.make_device, spec.step)});
+    measure_precision(context, sizes.precise.front(), precision, &errors);
   }
-  if (cells.empty()) return;
+}
+
+void other_precision_part(StudyContext& context) {
+  const std::vector<ModelConfig>& models = context.sizes.precise;
+  for (std::size_t i = 1; i < models.size(); ++i) {
+    for (const Precision& precision : {Precision(), Precision{.autocast = DType::kBF16}}) {
+      measure_precision(context, models[i], precision, nullptr);
+    }
+  }
+}
+
+void add_precision_section(StudyContext& context) {
+  if (context.precise.empty()) return;
   context.sections.push_back(
       {.id = "precision",
        .title = "A step in each precision",
@@ -115,7 +137,9 @@ void precision_part(StudyContext& context) {
            "Time, peak and error of the same step. A CPU multiplies every format in float32 "
            "here, so there a lower precision saves bytes and no arithmetic; a GPU multiplies "
            "16-bit operands and TF32 on matrix units of their own.",
-       .tables = {precision_step_table(cells)},
+       .tables = {precision_step_table(context.precise),
+                  precision_component_table(context.precise)},
+       .shown = 1,
        .charts = {{.kind = "bars",
                    .title = "Median time",
                    .table = "steps",

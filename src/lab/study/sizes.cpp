@@ -29,7 +29,7 @@ StudySizes cpu_study_sizes() {
   out.scaled = byte_model("tiny");
   out.contexts = {32, 64, 128, 256, 512};
   out.warmups = {0, 1, 2, 5};
-  out.precise = byte_model("tiny");
+  out.precise = {byte_model("tiny"), preset("small")};
   out.precisions = {kFp32, kBf16, kFp16};
   out.compiled = {byte_model("tiny")};
   out.planned = preset("2.7B");
@@ -53,7 +53,7 @@ StudySizes gpu_study_sizes() {
   out.scaled = preset("medium");
   out.contexts = {128, 256, 512, 1024};
   out.warmups = {0, 1, 2, 5};
-  out.precise = preset("large");
+  out.precise = {preset("large"), preset("small"), preset("medium")};
   out.precisions = {kFp32, kTf32, kBf16, kFp16};
   out.compiled = {preset("small"), preset("medium"), preset("large")};
   out.planned = preset("2.7B");
@@ -79,6 +79,7 @@ StudySizes quick_study_sizes() {
   out.steps = 6;
   out.contexts = {16, 32, 64};
   out.warmups = {0, 2};
+  out.precise = {byte_model("tiny")};
   out.precisions = {kFp32, kBf16};
   out.error = {.layers = 1, .tokens = 8};
   out.recorded = {step_of("tiny", shape, Granularity::kPrimitive)};

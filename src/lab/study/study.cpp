@@ -32,10 +32,11 @@ constexpr Part kParts[] = {{"number formats", 0.05, number_part},
                            {"training", 0.42, training_part},
                            {"time per context", 0.50, scaling_part},
                            {"warm-up", 0.55, warm_up_part},
-                           {"precision", 0.60, precision_part},
+                           {"precision, first model", 0.60, first_precision_part},
                            {"eager and compiled", 0.66, compile_part},
                            {"bytes of steps, smallest model", 0.69, first_memory_part},
                            {"time of steps, larger models", 0.85, other_cell_part},
+                           {"precision, other models", 0.88, other_precision_part},
                            {"bytes of steps, larger models", 0.90, other_memory_part},
                            // Last, since a profiler may slow what follows it; and questions wait
                            // for it, so it may take a little more than there is.

@@ -53,8 +53,8 @@ struct StudySizes {
   ModelConfig scaled;
   std::vector<std::int64_t> contexts;  // of `scaled`, each twice the one before
   std::vector<std::int64_t> warmups;
-  ModelConfig precise;
-  std::vector<Precision> precisions;  // of `precise`
+  std::vector<ModelConfig> precise;   // in fp32 and bf16; the first in all precisions, with errors
+  std::vector<Precision> precisions;  // of the first
   std::vector<ModelConfig> compiled;  // eager against compiled; the ladder is that of the first
   ErrorSpec error;
   ModelConfig planned;  // predicted only
@@ -91,7 +91,8 @@ struct StudyContext {
   std::function<void(const std::string& what)> announce;
   std::chrono::steady_clock::time_point deadline = {};  // of the part that runs
   int begun = 0, left_out = 0;  // cells measured, and cells skipped for lack of time
-  std::vector<StudyCell> cells = {}, scaling = {}, precise = {};
+  std::vector<StudyCell> cells = {}, scaling = {};
+  std::vector<PrecisionCell> precise = {};
   std::vector<ResultRow> plain = {};  // of the profiled cells
   std::vector<MemoryCell> memory = {};
   std::vector<AttentionResult> attention = {};
@@ -115,7 +116,8 @@ void other_cell_part(StudyContext& context);  // of the others
 void training_part(StudyContext& context);
 void scaling_part(StudyContext& context);
 void warm_up_part(StudyContext& context);
-void precision_part(StudyContext& context);
+void first_precision_part(StudyContext& context);  // of the first model
+void other_precision_part(StudyContext& context);  // of the others
 void compile_part(StudyContext& context);
 void first_memory_part(StudyContext& context);
 void other_memory_part(StudyContext& context);
@@ -127,6 +129,7 @@ Table cell_table(const std::vector<StudyCell>& cells);
 // Sections of all cells that were gathered.
 void add_cell_sections(StudyContext& context);
 void add_memory_sections(StudyContext& context);
+void add_precision_section(StudyContext& context);
 
 struct StudyReport {
   std::vector<Answer> answers;

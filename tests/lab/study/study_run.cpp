@@ -28,7 +28,7 @@ StudySizes sizes() {
   out.scaled = model("tiny", 1, 8);
   out.contexts = {4, 8, 16};
   out.warmups = {0, 2};
-  out.precise = model("tiny", 1, 8);
+  out.precise = {model("tiny", 1, 8), model("small", 2, 16)};
   out.precisions = {{}, {.autocast = DType::kBF16}};
   out.compiled = {model("tiny", 1, 8)};
   out.error = {.layers = 1, .tokens = 4};
