@@ -40,6 +40,7 @@ class CpuDevice : public Device {
     traits_.kind = DeviceKind::kCpu;
     traits_.threads = threads_.count;
     allocator_->set_limit(options.memory_limit);
+    if (options.add_kernels) options.add_kernels(table_);
   }
 
   const std::string& name() const override { return name_; }

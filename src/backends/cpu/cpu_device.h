@@ -3,9 +3,11 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 
 #include "runtime/device.h"
+#include "runtime/kernel.h"
 
 namespace tracestep {
 
@@ -13,6 +15,8 @@ struct CpuOptions {
   int threads = 0;                // 0: every core this process may use
   bool guarded = false;           // the allocator that finds stray reads and writes
   std::int64_t memory_limit = 0;  // of live requested bytes; 0: none
+  // Adds kernels of ops from outside this back end, or replaces its own.
+  std::function<void(KernelTable& table)> add_kernels = {};
 };
 
 // Throws Error{kUsage} when `threads` is negative and Error{kFailed} when that many cannot be

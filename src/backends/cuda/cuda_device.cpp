@@ -126,6 +126,7 @@ class CudaDevice final : public Device {
         std::make_unique<cuda::FusedKernels>(context_.compute_capability, options.kernel_cache);
     context_.fused = fused_.get();
     if (fused_->problem().empty()) cuda::add_fused_kernels(table_);
+    if (options.add_kernels) options.add_kernels(table_);
   }
 
   const std::string& name() const override { return name_; }

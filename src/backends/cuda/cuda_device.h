@@ -2,11 +2,13 @@
 // CUDA libraries are found at run time: a program with this back end also starts without them.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "runtime/device.h"
+#include "runtime/kernel.h"
 
 namespace tracestep {
 
@@ -19,6 +21,9 @@ struct CudaOptions {
   bool tune = false;              // time the first candidates of each new matrix product
   std::string tune_file = {};     // where choices are read from and, when tuning, kept
   std::string kernel_cache = {};  // folder of kernels compiled at run time; empty: none are kept
+  // Adds kernels of ops from outside this back end, or replaces its own. They launch on
+  // cuda::stream_of(call).handle (backends/cuda/stream.h).
+  std::function<void(KernelTable& table)> add_kernels = {};
 };
 
 struct CudaProbe {

@@ -1,0 +1,117 @@
+// An op with kernels of one's own, registered from outside: on the CPU here, on a GPU in
+// tiled_sum.cu. The same program also runs where there are none, and gives the same numbers.
+#include "tiled_sum.h"
+
+#include <map>
+
+#include "analysis/cost.h"
+#include "backends/cpu/cpu_device.h"
+#include "backends/reference/reference_device.h"
+#include "exec/executor.h"
+#include "passes/as_float64.h"
+#include "passes/pipeline.h"
+#ifdef TRACESTEP_WITH_CUDA
+#include "backends/cuda/cuda_device.h"
+#endif
+
+using namespace tracestep;
+using Results = std::map<std::string, std::vector<double>>;
+
+constexpr std::int64_t kRows = 37, kWidth = 50;  // no multiples of a tile
+
+// Calls body(tile, row, column) for all elements of [rows, width], one tile after the other.
+template <class Body>
+void for_each_tile(std::int64_t rows, std::int64_t width, Body&& body) {
+  for (std::int64_t tile = 0; tile < tiles_of(rows); ++tile) {
+    const std::int64_t end = std::min((tile + 1) * kTileRows, rows);
+    for (std::int64_t left = 0; left < width; left += kTileColumns) {
+      const std::int64_t right = std::min(left + kTileColumns, width);
+      for (std::int64_t row = tile * kTileRows; row < end; ++row) {
+        for (std::int64_t column = left; column < right; ++column) body(tile, row, column);
+      }
+    }
+  }
+}
+
+void forward_kernel(const KernelCall& call) {
+  const auto *x = call.inputs[0].as<float>(), *w = call.inputs[1].as<float>();
+  auto* y = call.outputs[0].as<float>();
+  const std::int64_t rows = call.inputs[0].shape[0], width = call.inputs[0].shape[1];
+  std::fill_n(y, rows, 0.0F);
+  for_each_tile(rows, width, [=](auto, auto r, auto d) { y[r] += w[d] * x[r * width + d]; });
+}
+
+void backward_kernel(const KernelCall& call) {
+  const auto *dy = call.inputs[0].as<float>(), *x = call.inputs[1].as<float>(),
+             *w = call.inputs[2].as<float>();
+  auto *dx = call.outputs[0].as<float>(), *partial = call.outputs[1].as<float>();
+  const std::int64_t rows = call.inputs[1].shape[0], width = call.inputs[1].shape[1];
+  std::fill_n(partial, tiles_of(rows) * width, 0.0F);
+  for_each_tile(rows, width, [=](auto tile, auto r, auto d) {
+    dx[r * width + d] = dy[r] * w[d];
+    partial[tile * width + d] += dy[r] * x[r * width + d];
+  });
+}
+
+void add_cpu_kernels(KernelTable& table) {
+  table.add("tiled_sum", forward_kernel);
+  table.add("tiled_sum_grad", backward_kernel);
+}
+
+// loss = Σ_r y[r]², with its gradients, as the device runs it.
+Program program_for(const Device& device) {
+  Builder b("tiled_sum");
+  const Val x = b.parameter("x", {DType::kF32, {kRows, kWidth}}),
+            w = b.parameter("w", {DType::kF32, {kWidth}});
+  const Val y = b.call1("tiled_sum", {x, w});
+  b.output("y", y);
+  b.output("loss", ops::sum(ops::unary("square", y), {0}));
+  PipelineOptions options;
+  options.mode = Mode::kForwardBackward;
+  options.has_kernel = [&](const OpDef& op) { return device.has_kernel(op); };
+  return run_pipeline(b.finish(), options).program;
+}
+
+template <class T>
+Results run(Device& device, const Program& program) {
+  Store store(device);
+  const auto executor = make_executor(ExecutorKind::kEager, store, program);
+  for (const char* name : {"x", "w"}) {  // small whole numbers: sums are exact in any order
+    HostTensor tensor = store.get(name);
+    std::int64_t i = 0;
+    for (T& value : tensor.as<T>()) value = static_cast<T>(i++ * 7 % 9 - 4);
+    store.set(name, tensor);
+  }
+  executor->run();
+  Results out;
+  for (const Output& o : program.outputs) {
+    const HostTensor tensor = executor->output(o.name);
+    out[o.name].assign(tensor.as<T>().begin(), tensor.as<T>().end());
+  }
+  return out;
+}
+
+int main() {
+  register_tiled_sum();
+  const auto reference = make_reference_device();
+  const Results exact = run<double>(*reference, as_float64(program_for(*reference)));
+  std::vector<std::unique_ptr<Device>> devices;
+  devices.push_back(make_cpu_device({.threads = 1}));
+  devices.push_back(make_cpu_device({.threads = 1, .add_kernels = add_cpu_kernels}));
+#ifdef TRACESTEP_WITH_CUDA
+  if (probe_cuda().devices > 0) {
+    devices.push_back(make_cuda_device({.add_kernels = add_cuda_kernels}));
+  }
+#endif
+  bool is_right = true;
+  for (const auto& device : devices) {
+    const Program program = program_for(*device);
+    const bool is_own = device->has_kernel(find_op("tiled_sum")),
+               same = run<float>(*device, program) == exact;
+    fmt::print("{}, {}: {} launches, {} float64\n", device->name(),
+               is_own ? "kernels of its own" : "decomposed", launch_count(program),
+               same ? "equal to" : "DIFFERS FROM");
+    is_right = is_right && same;
+  }
+  return is_right ? 0 : 1;
+}
