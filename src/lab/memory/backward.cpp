@@ -130,8 +130,14 @@ Slope stretch_of(const MemoryRun& run, std::string block) {
   return out;
 }
 
-void measure(const MemoryMap& map, Slope& slope) {
-  for (const MappedBuffer& b : map.buffers) {
+// Constants are made where they are read first, and may be read by several blocks.
+bool is_constant(const Program& program, const MappedBuffer& b) {
+  return b.first != kNoNode && program.node(b.first).op->kernel_class == KernelClass::kGenerator;
+}
+
+void measure(const MemoryRun& run, Slope& slope) {
+  for (const MappedBuffer& b : run.map.buffers) {
+    if (is_constant(run.program, b)) continue;
     const bool is_leaf = b.first == kNoNode;
     const bool before = is_leaf || (b.first < slope.first && b.last >= slope.first);
     const bool after = is_leaf || (b.first <= slope.last && b.last > slope.last);
@@ -148,7 +154,8 @@ void measure(const MemoryMap& map, Slope& slope) {
 Fields<Slope> slope_fields() {
   return {
       {text_column("block"), &Slope::block},
-      {bytes_column("before_bytes", "before", "alive when its backward begins"), &Slope::before},
+      {bytes_column("before_bytes", "before", "alive when its backward begins, without constants"),
+       &Slope::before},
       {bytes_column("after_bytes", "after", "alive when it is over"), &Slope::after},
       {bytes_column("freed_bytes", "freed", "saved values that it was the last to read"),
        &Slope::freed},
@@ -178,7 +185,7 @@ Table gradient_slope_table(const MemoryCell& cell) {
   for (std::int64_t layer = run.spec.step.model.layers - 1; layer >= 0; --layer) {
     Slope slope = stretch_of(run, scope::layer(layer));
     if (slope.first == kNoNode) continue;
-    measure(run.map, slope);
+    measure(run, slope);
     slopes.push_back(std::move(slope));
   }
   Table table = table_of("gradient_slope", "Gradients of each block, by the slope of backward",

@@ -11,14 +11,19 @@
 namespace tracestep {
 namespace {
 
-using Key = std::pair<std::string, Category>;  // component and category
+// Whether a result of a node is saved for backward is no matter here: precisions differ in that.
+std::string group_of(Category category) {
+  return words_of(category == Category::kTemporary ? Category::kActivation : category);
+}
+
+using Key = std::pair<std::string, std::string>;  // component and group
 using Largest = std::map<Key, const MappedBuffer*>;
 
 Largest largest_of(const MemoryCell& cell, const BufferFilter& filter) {
   Largest out;
   for (const MappedBuffer& buffer : cell.run.map.buffers) {
     if (!filter.admits(buffer)) continue;
-    const MappedBuffer*& most = out[{holder_of(buffer).first, buffer.category}];
+    const MappedBuffer*& most = out[{holder_of(buffer).first, group_of(buffer.category)}];
     if (most == nullptr || buffer.bytes > most->bytes) most = &buffer;
   }
   return out;
@@ -26,7 +31,7 @@ Largest largest_of(const MemoryCell& cell, const BufferFilter& filter) {
 
 struct ComponentRow {
   const MemoryCell* cell;
-  std::string component;
+  std::string component, group;
   const MappedBuffer* buffer;
   std::optional<std::int64_t> fp32_bytes;  // none: the cell is in fp32, or fp32 is not in the grid
 
@@ -39,11 +44,12 @@ Fields<ComponentRow> fields() {
   out.add(axis_columns(), [](R r) { return &r.cell->run.spec.step; });
   return out.add(
       {{text_column("component", {}, "model path, layers added up"), &ComponentRow::component},
+       {text_column("group", {}, "activation: saved for backward or not"), &ComponentRow::group},
        {text_column("category"), [](R r) { return words_of(r.buffer->category); }},
        {text_column("op", {}, "of its largest buffer"), [](R r) { return r.buffer->op; }},
        {text_column("source"), [](R r) { return source_of(r.cell->run.program, *r.buffer); }},
        {bytes_column("largest_bytes", "largest"), [](R r) { return r.buffer->bytes; }},
-       {bytes_column("fp32_bytes", "in fp32", "the largest of the same component and category"),
+       {bytes_column("fp32_bytes", "in fp32", "the largest of the same component and group"),
         [](R r) { return or_null(r.fp32_bytes); }},
        {int_column("difference_bytes", "difference"), &ComponentRow::difference}});
 }
@@ -58,7 +64,7 @@ Table component_table(std::span<const MemoryCell> cells, const BufferFilter& fil
     const MemoryCell* base = in_fp32(cells, cells[i]);
     const std::size_t begin = rows.size();
     for (const auto& [key, buffer] : largest[i]) {
-      ComponentRow row{&cells[i], key.first, buffer, {}};
+      ComponentRow row{&cells[i], key.first, key.second, buffer, {}};
       if (base != nullptr && base != &cells[i]) {
         const Largest& other = largest[static_cast<std::size_t>(base - cells.data())];
         const auto found = other.find(key);

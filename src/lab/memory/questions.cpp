@@ -47,9 +47,9 @@ Text by_context(const std::vector<Row>& rows, const char* column) {
 }
 
 // How the largest allocation of a component grows from the shortest planned context to the longest.
-Text growth_of(const Evidence& e, const char* component, const char* category) {
+Text growth_of(const Evidence& e, const char* component, const char* group) {
   const Evidence::Where where = {
-      {"mode", "step"}, {"precision", "fp32"}, {"component", component}, {"category", category}};
+      {"mode", "step"}, {"precision", "fp32"}, {"component", component}, {"group", group}};
   const Row most = e.largest("planned_components", where, "context");
   Row least = most;
   for (const Row& row : e.rows("planned_components", where)) {
@@ -58,10 +58,10 @@ Text growth_of(const Evidence& e, const char* component, const char* category) {
   const Quantity times = most.get("context") / least.get("context"),
                  growth = most.get("largest_bytes") / least.get("largest_bytes"),
                  slope = log(growth) / log(times);
-  return say("{} ({}) from {} at context {} to {} at context {}",
-             {most.quote("component"), most.quote("op"), bytes(least.get("largest_bytes")),
-              whole(least.get("context")), bytes(most.get("largest_bytes")),
-              whole(most.get("context"))}) +
+  return say("{} ({}, {}) from {} at context {} to {} at context {}",
+             {most.quote("component"), most.quote("group"), most.quote("op"),
+              bytes(least.get("largest_bytes")), whole(least.get("context")),
+              bytes(most.get("largest_bytes")), whole(most.get("context"))}) +
          compare_with_range(slope, 1.5, 2.5)
              .say({.less = compare_with_range(slope, 0.5, 1.5)
                                .say({.less = ", which does not depend on the context",
@@ -70,30 +70,32 @@ Text growth_of(const Evidence& e, const char* component, const char* category) {
 }
 
 // What autocast makes of it at the longest context: its bytes beside those in float32.
-Text narrowed(const Evidence& e, const char* component, const char* category) {
+Text narrowed(const Evidence& e, const char* component, const char* group) {
   const Row row = e.largest(
       "planned_components",
-      {{"mode", "step"}, {"precision", "bf16"}, {"component", component}, {"category", category}},
+      {{"mode", "step"}, {"precision", "bf16"}, {"component", component}, {"group", group}},
       "context");
   const Quantity ratio = row.get("largest_bytes") / row.get("fp32_bytes");
-  return say("{} has {} where float32 has {}",
-             {row.quote("component"), bytes(row.get("largest_bytes")),
-              bytes(row.get("fp32_bytes"))}) +
+  return say("{} ({}) has {} at context {} where float32 has {}",
+             {row.quote("component"), row.quote("group"), bytes(row.get("largest_bytes")),
+              whole(row.get("context")), bytes(row.get("fp32_bytes"))}) +
          compare_with_range(ratio, 0.9, 1.1)
              .say({.less = " (narrowed)", .equal = " (as it was)", .more = " (grown)"});
 }
 
+constexpr std::pair<const char*, const char*> kComponents[] = {{"attn.scores", "activation"},
+                                                               {"attn.softmax", "activation"},
+                                                               {"ffn.w1", "activation"},
+                                                               {"ffn.w1", "gradient"}};
+
 Text components(const Evidence& e) {
-  const std::vector<Text> growth = {
-      growth_of(e, "attn.scores", "temporary"), growth_of(e, "attn.softmax", "activation"),
-      growth_of(e, "ffn.w1", "activation"), growth_of(e, "ffn.w1", "gradient")};
-  const std::vector<Text> low = {
-      narrowed(e, "attn.scores", "temporary"), narrowed(e, "attn.softmax", "activation"),
-      narrowed(e, "ffn.w1", "activation"), narrowed(e, "ffn.w1", "gradient")};
-  return say(
-      "The largest allocation of a component: {}. Under bfloat16 autocast, at the longest "
-      "context: {}.",
-      {join(growth, "; "), join(low, "; ")});
+  std::vector<Text> growth, low;
+  for (const auto& [component, group] : kComponents) {
+    growth.push_back(growth_of(e, component, group));
+    low.push_back(narrowed(e, component, group));
+  }
+  return say("Single allocations by component: {}. Under bfloat16 autocast: {}.",
+             {join(growth, "; "), join(low, "; ")});
 }
 
 Text timeline(const Evidence& e) {
@@ -392,7 +394,7 @@ constexpr Question kQuestions[] = {
      "tracestep memory --size small --context 128 --tables formulas", activation_formula},
     {"largest-buffers", "Memory", "What are the largest allocations, and where do they come from?",
      "tracestep memory --size small --context 128 --tables largest,holders", largest},
-    {"components", "Memory",
+    {"component-bytes", "Memory",
      "How do the largest allocations of each component grow with the context, and what does "
      "bfloat16 change?",
      "tracestep memory --predict --size 2.7B --context 128,256,512 --mode step --ops primitive "

@@ -39,8 +39,9 @@ std::pair<std::string, std::string> holder_of(const MappedBuffer& buffer);
 Table peak_table(std::span<const MemoryCell> cells);
 // Rows: cells; columns: bytes of each category at the peak.
 Table category_grid(std::span<const MemoryCell> cells);
-// Rows: cell, component and category; columns: the largest buffer, its op and source line, and the
-// difference to the same in fp32, if that is in the grid.
+// Rows: cell, component and group (its weights, their gradients, its activations, …); columns: the
+// largest buffer, its op and source line, and the difference to the same in fp32, if that is in the
+// grid.
 Table component_table(std::span<const MemoryCell> cells, const BufferFilter& filter = {});
 
 // --- of one cell --------------------------------------------------------------------------------

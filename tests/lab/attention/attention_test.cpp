@@ -222,10 +222,10 @@ TEST(AttentionTest, BytesPerSquaredContextCountTheSavedTensors) {
     const Table table = attention_scaling_table(results);
     ASSERT_EQ(table.rows.size(), 1u);
     // B·4 = 8 bytes per S² and tensor.
-    EXPECT_NEAR(table.rows[0][7].as_double(), 8 * count, 1e-6);
-    EXPECT_NEAR(table.rows[0][8].as_double(), count, 1e-6);
+    EXPECT_NEAR(table.rows[0][8].as_double(), 8 * count, 1e-6);
+    EXPECT_NEAR(table.rows[0][9].as_double(), count, 1e-6);
     // Five tensors of B·D floats, and for softmax in parts B sums.
-    EXPECT_NEAR(table.rows[0][9].as_double(), 5 * 2 * 16 * 4 + (count == 3 ? 8 : 0), 1e-3);
+    EXPECT_NEAR(table.rows[0][10].as_double(), 5 * 2 * 16 * 4 + (count == 3 ? 8 : 0), 1e-3);
   }
 }
 

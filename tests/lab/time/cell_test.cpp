@@ -151,7 +151,7 @@ TEST_P(CellTest, WhatRecordingAddsIsNoPartOfTheGaps) {
   const auto& gaps = t.rows[t.rows.size() - 2];
   EXPECT_EQ(gaps[0].as_string(), "gaps");
   EXPECT_NEAR(gaps[6].as_double(), 20.0, 0.01);
-  EXPECT_NEAR(gaps[7].as_double(), 3 * r.device_busy_ms, 1e-5);
+  EXPECT_NEAR(gaps.back().as_double(), 3 * r.device_busy_ms, 1e-5);
   EXPECT_TRUE(std::ranges::any_of(
       t.notes, [](const std::string& note) { return note.starts_with("instrument_cost: "); }));
 }
