@@ -106,7 +106,7 @@ void CompiledExecutor::capture() {
 }
 
 void CompiledExecutor::launch_all() const {
-  const LaunchContext context{device().stream()};
+  const LaunchContext context = device().context();
   for (const Launch& launch : launch_list()) launch.call.launch(context);
 }
 

@@ -142,7 +142,7 @@ void StepExecutor::issue_one(Launch& launch, Marks* marks, std::size_t mark) {
   if (tracer_ != nullptr) [[unlikely]]
     tracer_->enter(launch.node);
   try {
-    launch.call.launch({device_.stream()});
+    launch.call.launch(device_.context());
   } catch (...) {
     if (tracer_ != nullptr) tracer_->leave();
     throw;

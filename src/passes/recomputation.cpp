@@ -8,6 +8,7 @@
 #include <fmt/ranges.h>
 
 #include "base/error.h"
+#include "base/exact_bytes.h"
 #include "base/suggest.h"
 #include "base/units.h"
 
@@ -35,14 +36,6 @@ bool is_path(std::string_view text) {
     return name == "*" || (!name.empty() && std::ranges::all_of(name, of_name));
   };
   return std::ranges::all_of(split(text, '.'), is_name);
-}
-
-// With the largest unit of which it is a whole number.
-std::string bytes_text(std::int64_t bytes) {
-  for (const auto& [shift, unit] : {std::pair{30, "GiB"}, {20, "MiB"}, {10, "KiB"}}) {
-    if (bytes % (std::int64_t{1} << shift) == 0) return fmt::format("{}{}", bytes >> shift, unit);
-  }
-  return fmt::format("{}B", bytes);
 }
 
 }  // namespace
@@ -77,7 +70,7 @@ std::string name_of(const Recomputation& choice) {
   switch (choice.kind) {
     case Kind::kNone: return "none";
     case Kind::kNested: return "nested";
-    case Kind::kBudget: return fmt::format("{}{}", kBudget, bytes_text(choice.budget_bytes));
+    case Kind::kBudget: return fmt::format("{}{}", kBudget, exact_bytes(choice.budget_bytes));
     case Kind::kParts: break;
   }
   if (choice.every > 1) return fmt::format("{}{}", kEvery, choice.every);

@@ -72,6 +72,12 @@ class Device {
   virtual void release() {}
   // Native stream for LaunchContext::stream.
   virtual void* stream() { return nullptr; }
+  // The group that the device is a rank of; nullptr: it runs alone. The group must outlive what is
+  // prepared meanwhile.
+  Communicator* group() const { return group_; }
+  void join(Communicator* group) { group_ = group; }
+  // What kernels are prepared for and launched with.
+  LaunchContext context() { return {stream(), group_}; }
   // Calls `issue` and records its launches, without running them, as one piece of work that can be
   // issued many times. Returns nullptr without calling `issue` where the device cannot do that.
   virtual std::unique_ptr<CapturedWork> capture(const std::function<void()>& /*issue*/) {
@@ -98,6 +104,9 @@ class Device {
   }
   // Tells an attached profiler to start (true) or stop recording.
   virtual void profile(bool on) { (void)on; }
+
+ private:
+  Communicator* group_ = nullptr;
 };
 
 // Prepares one call on operands with fixed addresses. The device must have a kernel for `op`.

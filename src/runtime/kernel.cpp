@@ -41,7 +41,8 @@ KernelCall BoundCall::at(const LaunchOperands& operands, const LaunchContext& co
           outputs_,
           std::span(static_cast<std::byte*>(operands.workspace),
                     static_cast<std::size_t>(spec_.workspace_bytes)),
-          context.stream};
+          context.stream,
+          context.group};
 }
 
 std::unique_ptr<PreparedKernel> KernelTable::prepare(KernelSpec spec,

@@ -22,6 +22,7 @@ struct KernelCall {
   std::span<const TensorRef> outputs;
   std::span<std::byte> workspace;  // as many bytes as workspace_bytes() says, uninitialised
   void* stream = nullptr;          // Device::stream() of the device that runs it
+  Communicator* group = nullptr;   // Device::group() of the same; nullptr: it runs alone
 };
 
 // Checks return codes only: types and layouts were checked when the program was built. Throws

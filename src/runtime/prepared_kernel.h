@@ -12,6 +12,7 @@
 namespace tracestep {
 
 class Allocator;
+class Communicator;
 struct OpDef;
 
 // An operand or a result without its address.
@@ -44,7 +45,8 @@ struct LaunchOperands {
 };
 
 struct LaunchContext {
-  void* stream = nullptr;  // Device::stream()
+  void* stream = nullptr;         // Device::stream()
+  Communicator* group = nullptr;  // Device::group()
 };
 
 class PreparedKernel {

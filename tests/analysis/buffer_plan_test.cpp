@@ -150,12 +150,12 @@ TEST_F(BufferPlanTest, AnAllReduceAndAFusedNodeWrittenByHandArePlanned) {
       %1 : f32[8] = neg(%0)
       output "y" = %1
     }} @ mlp forward
-    %1 : f32[8] = all_reduce(%0) {op="mean"} @ sync communication
+    %1 : f32[8] = all_reduce(%0) {ranks=2} @ sync communication
     output "y" = %1
   })");
   const MemoryMap map = map_memory(program, {});
   EXPECT_EQ(map.peak_bytes, 2 * 32) << "the collective works in place, the body keeps nothing";
-  EXPECT_EQ(total_cost(program).flops, 16);
+  EXPECT_EQ(total_cost(program).flops, 16 + 4) << "each rank adds up half of it";
 }
 
 // --- assemblies ---------------------------------------------------------------------------------

@@ -83,12 +83,13 @@ const std::vector<OpTest>& op_tests() {
 const std::vector<Unsupported>& unsupported_ops() {
   static const std::vector<Unsupported> all{
       {"reference", "fused", "put back in place: the oracle runs ops one by one"},
-      {"reference", "all_reduce", "one device has nobody to talk to"},
       {"reference", "multi_adamw", "decomposed: the oracle updates one tensor at a time"},
       {"cpu", "fused", "put back in place: nothing is compiled at run time"},
-      {"cpu", "all_reduce", "runs on a group of processes, not on a device"},
       {"cpu", "attention", "decomposed into two products around a softmax"},
-      {"cuda", "all_reduce", "runs on a group of processes, not on a device"},
+      {"cuda", "all_reduce", "nothing connects GPUs yet"},
+      {"cuda", "reduce_scatter", "nothing connects GPUs yet"},
+      {"cuda", "all_gather", "nothing connects GPUs yet"},
+      {"cuda", "own_part", "nothing connects GPUs yet"},
       {"cuda", "attention", "decomposed into two products around a softmax"},
       {"null", "fused", "stands for devices that decompose it"},
       {"null", "attention", "stands for devices that decompose it"},

@@ -244,7 +244,7 @@ TEST(EagerErrorsTest, AnOpWithoutAKernelAndAWrongInputAreNamed) {
   Store store(*device);
   EXPECT_THROW(EagerExecutor(store, parse_program(R"(program "p" {
     parameter %x : f64[2]
-    %0 : f64[2] = all_reduce(%x)
+    %0 : f64[2] = all_reduce(%x) {ranks=2}
     output "y" = %0
   })")),
                Error);

@@ -81,7 +81,7 @@ TEST_F(TextFormTest, AnAllReduceWrittenByHandIsReadAndVerified) {
   const Program program = parse_program(R"(program "reduce" {
   parameter %w : f32[8]
   %0 : f32[8] !gradient = affine(%w) {scale=2.0} @ layers.0 backward
-  %1 : f32[8] !gradient = all_reduce(%0) {op="mean"} @ layers.0 communication by shard
+  %1 : f32[8] !gradient = all_reduce(%0) {ranks=2} @ layers.0 communication by shard
   output "grad.w" = %1
 })");
   verify(program, VerifyStage::kMaterialized);

@@ -209,7 +209,7 @@ ProductCeiling measure_product(Device& device, ProductCeiling p, bool ta, bool t
   const PreparedLaunch product =
       prepare_at(device, *node.op, node.attrs, inputs, outputs,
                  {static_cast<std::byte*>(workspace.data()), static_cast<std::size_t>(bytes)});
-  const LaunchContext context{device.stream()};
+  const LaunchContext context = device.context();
   product.launch(context);
   std::vector<double> times, peaks;
   for (int i = 0; i < repeats; ++i) {

@@ -6,6 +6,7 @@
 #include "backends/cpu/memory_source.h"
 #include "backends/cpu/threads.h"
 #include "planning/needs.h"
+#include "runtime/collective_kernels.h"
 
 namespace tracestep {
 namespace {
@@ -26,6 +27,7 @@ KernelTable make_table() {
   cpu::add_flash_attention_kernels(table);
   cpu::add_flash_attention_grad_kernels(table);
   cpu::add_optimizer_kernels(table);
+  add_collective_kernels(table);
   return table;
 }
 
@@ -48,7 +50,7 @@ class CpuDevice : public Device {
   Allocator& allocator() override { return *allocator_; }
   bool has_kernel(const OpDef& op) const override { return table_.contains(op.name); }
   std::unique_ptr<PreparedKernel> prepare(KernelSpec spec) override {
-    return table_.prepare(std::move(spec), {stream()});
+    return table_.prepare(std::move(spec), context());
   }
   bool supports(DType dtype) const override { return computes_in(traits_.kind, dtype); }
   void copy_in(void* device, const void* host, std::int64_t bytes) override {

@@ -137,7 +137,7 @@ class CudaDevice final : public Device {
     return table_.contains(op.name);
   }
   std::unique_ptr<PreparedKernel> prepare(KernelSpec spec) override {
-    return table_.prepare(std::move(spec), {stream()});
+    return table_.prepare(std::move(spec), context());
   }
   bool supports(DType dtype) const override { return computes_in(traits_.kind, dtype); }
   void copy_in(void* device, const void* host, std::int64_t bytes) override {

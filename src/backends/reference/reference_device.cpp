@@ -5,6 +5,7 @@
 
 #include "backends/reference/kernels.h"
 #include "planning/needs.h"
+#include "runtime/collective_kernels.h"
 
 namespace tracestep {
 namespace {
@@ -38,6 +39,7 @@ KernelTable all_kernels() {
   reference::add_flash_attention(table);
   reference::add_cross_entropy(table);
   reference::add_adamw(table);
+  add_collective_kernels(table);
   return table;
 }
 
@@ -55,7 +57,7 @@ class ReferenceDevice final : public Device {
   Allocator& allocator() override { return *allocator_; }
   bool has_kernel(const OpDef& op) const override { return kernels_.contains(op.name); }
   std::unique_ptr<PreparedKernel> prepare(KernelSpec spec) override {
-    return kernels_.prepare(std::move(spec), {stream()});
+    return kernels_.prepare(std::move(spec), context());
   }
   bool supports(DType dtype) const override { return computes_in(traits_.kind, dtype); }
   void copy_in(void* device, const void* host, std::int64_t bytes) override {

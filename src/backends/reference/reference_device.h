@@ -14,8 +14,8 @@ struct ReferenceOptions {
   std::int64_t memory_limit = 0;  // bytes; 0: none
 };
 
-// **Dtypes**: f64, i64, i32, u8, bool. Every op of ops/ has a kernel, except views, fused nodes
-// (which are decomposed) and collectives (there is only one device).
+// **Dtypes**: f64, i64, i32, u8, bool. Every op of ops/ has a kernel, except views and fused nodes,
+// which are decomposed.
 std::unique_ptr<Device> make_reference_device(const ReferenceOptions& options = {});
 
 }  // namespace tracestep

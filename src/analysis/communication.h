@@ -1,0 +1,13 @@
+// What a program sends between ranks.
+#pragma once
+
+#include <cstdint>
+
+#include "ir/program.h"
+
+namespace tracestep {
+
+// Bytes that rank `rank` gets from the others in a run (ops/collective_sizes.h).
+std::int64_t received_bytes(const Program& program, std::int64_t rank);
+
+}  // namespace tracestep

@@ -1,0 +1,223 @@
+// Every call has three steps: all ranks put down their operands, each computes the part of the
+// result that it owns, and all wait until every part is there. A sum is made by one rank, over the
+// ranks in their order, so that no result depends on timing.
+#include "backends/comm/local/local_group.h"
+
+#include <algorithm>
+#include <condition_variable>
+#include <cstring>
+#include <mutex>
+#include <type_traits>
+
+#include "base/half.h"
+#include "ops/collective_sizes.h"
+
+namespace tracestep {
+namespace {
+
+enum class Collective : std::uint8_t { kNone, kAllReduce, kReduceScatter, kAllGather };
+
+// What a rank puts down for the others.
+struct Posted {
+  Collective call = Collective::kNone;
+  DType dtype = DType::kF32;
+  std::int64_t count = 0;  // elements of the whole tensor
+  const void* from = nullptr;
+  void* to = nullptr;
+
+  bool matches(const Posted& other) const {
+    return call == other.call && dtype == other.dtype && count == other.count;
+  }
+};
+
+// What the ranks share.
+class Group {
+ public:
+  explicit Group(int ranks) : posted_(static_cast<std::size_t>(ranks)) {}
+
+  int ranks() const { return static_cast<int>(posted_.size()); }
+  const Posted& posted(int rank) const { return posted_[static_cast<std::size_t>(rank)]; }
+
+  // Waits until every rank has put down the same call. Throws GroupEnded.
+  void post(int rank, const Posted& call) {
+    {
+      std::unique_lock lock(mutex_);
+      if (ended_) throw GroupEnded();
+      posted_[static_cast<std::size_t>(rank)] = call;
+      if (!arrive(lock, [this] { return ended_; })) throw GroupEnded();
+    }
+    for (int other = 0; other < ranks(); ++other) {
+      if (call.matches(posted(other))) continue;
+      throw Error(ErrorCode::kFailed, "group",
+                  fmt::format("rank {} called a collective of {} {} elements, rank {} one of {} {}",
+                              rank, call.count, name_of(call.dtype), other, posted(other).count,
+                              name_of(posted(other).dtype)));
+    }
+  }
+
+  // Waits until every rank has its result. Those that have put down a call all come here, also when
+  // the group has ended: their tensors are read and written until then.
+  void finish() {
+    std::unique_lock lock(mutex_);
+    arrive(lock, [] { return false; });
+  }
+
+  void end() {
+    const std::lock_guard lock(mutex_);
+    ended_ = true;
+    all_arrived_.notify_all();
+  }
+
+  void restart() {
+    const std::lock_guard lock(mutex_);
+    ended_ = false;
+    arrived_ = 0;
+  }
+
+ private:
+  // Waits for the other ranks; false when `gives_up` became true before they were all there.
+  template <class GivesUp>
+  bool arrive(std::unique_lock<std::mutex>& lock, GivesUp&& gives_up) {
+    if (++arrived_ == ranks()) {
+      arrived_ = 0;
+      ++round_;
+      all_arrived_.notify_all();
+      return true;
+    }
+    const std::int64_t round = round_;
+    all_arrived_.wait(lock, [&] { return gives_up() || round_ != round; });
+    return round_ != round;
+  }
+
+  std::mutex mutex_;
+  std::condition_variable all_arrived_;
+  std::vector<Posted> posted_;  // by rank
+  int arrived_ = 0;
+  std::int64_t round_ = 0;
+  bool ended_ = false;
+};
+
+// How numbers of a storage type are added up.
+float widen(BF16 x) {
+  return to_float(x);
+}
+float widen(F16 x) {
+  return to_float(x);
+}
+float widen(float x) {
+  return x;
+}
+double widen(double x) {
+  return x;
+}
+template <class T, class Sum>
+T narrow(Sum sum) {
+  if constexpr (std::is_same_v<T, BF16>) {
+    return to_bf16(sum);
+  } else if constexpr (std::is_same_v<T, F16>) {
+    return to_f16(sum);
+  } else {
+    return sum;
+  }
+}
+
+// Calls f with a zero of the type that `dtype` is stored as.
+template <class F>
+void with_type(DType dtype, F&& f) {
+  switch (dtype) {
+    case DType::kF64: return f(double{});
+    case DType::kF32: return f(float{});
+    case DType::kBF16: return f(BF16{});
+    case DType::kF16: return f(F16{});
+    default: TRACESTEP_CHECK(false, "collectives of {}", name_of(dtype));
+  }
+}
+
+class LocalCommunicator final : public Communicator {
+ public:
+  LocalCommunicator(std::shared_ptr<Group> group, int rank)
+      : group_(std::move(group)), rank_(rank) {}
+
+  int rank() const override { return rank_; }
+  int ranks() const override { return group_->ranks(); }
+
+  void all_reduce(const TensorRef& x, const TensorRef& y) override {
+    const std::int64_t count = x.count();
+    group_->post(rank_, {Collective::kAllReduce, x.dtype, count, x.data, y.data});
+    const OwnPart own = own_part_of(count, ranks(), rank_);
+    with_type(x.dtype, [&](auto zero) {
+      using T = decltype(zero);
+      sum_own<T>(own, [&](std::int64_t i, T sum) {
+        for (int r = 0; r < ranks(); ++r) static_cast<T*>(group_->posted(r).to)[i] = sum;
+      });
+    });
+    group_->finish();
+    count_bytes(x.dtype, (ranks() - 1) * own.count + (count - own.count));
+  }
+
+  void reduce_scatter(const TensorRef& x, const TensorRef& part) override {
+    group_->post(rank_, {Collective::kReduceScatter, x.dtype, x.count(), x.data, part.data});
+    const OwnPart own = own_part_of(x.count(), ranks(), rank_);
+    with_type(x.dtype, [&](auto zero) {
+      using T = decltype(zero);
+      T* const out = part.as<T>();
+      sum_own<T>(own, [&](std::int64_t i, T sum) { out[i - own.first] = sum; });
+      std::fill(out + own.count, out + part.count(), zero);
+    });
+    group_->finish();
+    count_bytes(x.dtype, (ranks() - 1) * own.count);
+  }
+
+  void all_gather(const TensorRef& part, const TensorRef& y) override {
+    const std::int64_t count = y.count();
+    group_->post(rank_, {Collective::kAllGather, y.dtype, count, part.data, y.data});
+    const std::size_t size = size_of(y.dtype);
+    std::int64_t received = 0;
+    for (int r = 0; r < ranks(); ++r) {
+      const OwnPart theirs = own_part_of(count, ranks(), r);
+      if (theirs.count == 0) continue;
+      std::memcpy(y.as<std::byte>() + static_cast<std::size_t>(theirs.first) * size,
+                  group_->posted(r).from, static_cast<std::size_t>(theirs.count) * size);
+      if (r != rank_) received += theirs.count;
+    }
+    group_->finish();
+    count_bytes(y.dtype, received);
+  }
+
+  std::int64_t received_bytes() const override { return received_bytes_; }
+  void end() override { group_->end(); }
+  void restart() override { group_->restart(); }
+
+ private:
+  // Calls put(i, sum) for each element of the part.
+  template <class T, class Put>
+  void sum_own(OwnPart own, Put&& put) const {
+    std::vector<const T*> from;
+    for (int r = 0; r < ranks(); ++r) from.push_back(static_cast<const T*>(group_->posted(r).from));
+    for (std::int64_t i = own.first; i < own.first + own.count; ++i) {
+      auto sum = widen(from[0][i]);
+      for (std::size_t r = 1; r < from.size(); ++r) sum += widen(from[r][i]);
+      put(i, narrow<T>(sum));
+    }
+  }
+
+  void count_bytes(DType dtype, std::int64_t elements) {
+    received_bytes_ += elements * static_cast<std::int64_t>(size_of(dtype));
+  }
+
+  const std::shared_ptr<Group> group_;
+  const int rank_;
+  std::int64_t received_bytes_ = 0;
+};
+
+}  // namespace
+
+std::vector<std::unique_ptr<Communicator>> make_local_group(int ranks) {
+  TRACESTEP_CHECK(ranks >= 1, "a group of {}", ranks);
+  const auto group = std::make_shared<Group>(ranks);
+  std::vector<std::unique_ptr<Communicator>> out;
+  for (int r = 0; r < ranks; ++r) out.push_back(std::make_unique<LocalCommunicator>(group, r));
+  return out;
+}
+
+}  // namespace tracestep

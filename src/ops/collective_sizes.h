@@ -1,0 +1,31 @@
+// How collectives divide a tensor among the ranks of a group: rank r owns the r-th part of the
+// elements in row-major order. Parts are equally long; the last ones are padded with zeros.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "ir/op_def.h"
+
+namespace tracestep {
+
+// Elements of a part, padding included.
+constexpr std::int64_t part_count(std::int64_t count, std::int64_t ranks) {
+  return (count + ranks - 1) / ranks;
+}
+
+// The elements of the tensor in the part of one rank; fewer than part_count() where it is padded.
+struct OwnPart {
+  std::int64_t first = 0, count = 0;
+};
+constexpr OwnPart own_part_of(std::int64_t count, std::int64_t ranks, std::int64_t rank) {
+  const std::int64_t each = part_count(count, ranks);
+  const std::int64_t first = std::min(count, each * rank);
+  return {first, std::min(each, count - first)};
+}
+
+// Bytes that a rank gets from the others in a call of a collective, where the sum of a part is made
+// by its owner: no algorithm needs fewer. 0 for other ops.
+std::int64_t received_bytes(const OpCall& call, std::int64_t rank);
+
+}  // namespace tracestep

@@ -1,0 +1,51 @@
+// Communicator: one rank's end of a group of ranks that run the same program. Device::group()
+// carries it to the kernels of collectives. Every rank makes the same calls in the same order.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "base/error.h"
+#include "runtime/tensor_ref.h"
+
+namespace tracestep {
+
+// Thrown by the calls of a group that a rank has ended.
+class GroupEnded : public Error {
+ public:
+  GroupEnded() : Error(ErrorCode::kFailed, "group", "another rank ended the run") {}
+};
+
+// **Shapes**: tensors are dense; `whole` has the same shape on all ranks, and `part` is
+// [part_count(whole, ranks)] (ops/collective_sizes.h). **Dtypes**: floating, the same everywhere;
+// float16 and bfloat16 are added up in float32 and rounded once.
+// **Order**: sums are x₀ + x₁ + … in the order of the ranks, whichever rank is first.
+// **Memory**: none of its own. **Errors**: GroupEnded; Error{kFailed} where ranks call differently.
+// A call returns when its result is there.
+class Communicator {
+ public:
+  virtual ~Communicator() = default;
+  virtual int rank() const = 0;
+  virtual int ranks() const = 0;
+
+  // x: [whole] → y: [whole], which may be the same memory.
+  virtual void all_reduce(const TensorRef& x, const TensorRef& y) = 0;
+  // x: [whole] → part, padded with zeros.
+  virtual void reduce_scatter(const TensorRef& x, const TensorRef& part) = 0;
+  // part → y: [whole].
+  virtual void all_gather(const TensorRef& part, const TensorRef& y) = 0;
+
+  // Bytes that this rank got from the others so far.
+  virtual std::int64_t received_bytes() const = 0;
+  // Ends the calls of all ranks, those that wait and those to come, with GroupEnded.
+  virtual void end() = 0;
+  // Makes an ended group usable again. No rank may be in a call.
+  virtual void restart() = 0;
+};
+
+// Makes the communicators of a group of that many ranks of this process, in their order.
+using GroupFactory = std::function<std::vector<std::unique_ptr<Communicator>>(int ranks)>;
+
+}  // namespace tracestep
