@@ -80,7 +80,7 @@ class OptimizerPass {
     std::vector<Val> gradients;
     gradients.reserve(pairs.size());
     for (const Pair& pair : pairs) gradients.push_back(pair.gradient);
-    Val norm = b.call1("global_norm", gradients);
+    Val norm = norm_of(b, gradients);
     Use out;
     if (scaled) {
       if (!guarded) out.apply = is_below(norm, std::numeric_limits<double>::infinity());
@@ -97,6 +97,19 @@ class OptimizerPass {
     const bool by_place = options_.kind == OptimizerKind::kAdamw;
     if (by_place && out.apply && !out.scale) out.scale = ops::fill(b, 1.0, norm.type());
     return out;
+  }
+
+  Val norm_of(Builder& b, const std::vector<Val>& gradients) const {
+    const Val own = b.call1("global_norm", gradients);
+    if (options_.shards == 1) return own;
+    return ops::unary("sqrt", collective(b, "all_reduce", {ops::mul(own, own)}));
+  }
+
+  Val collective(Builder& b, std::string_view op, std::vector<Val> operands,
+                 Attrs attrs = {}) const {
+    const auto phase = b.phase(Phase::kCommunication);
+    attrs.set("ranks", std::int64_t{options_.shards});
+    return b.call1(op, std::move(operands), std::move(attrs));
   }
 
   // One infinite or NaN element makes the norm infinite or NaN; comparisons with NaN are false.
@@ -118,13 +131,38 @@ class OptimizerPass {
     return ops::binary("minimum", ratio, ops::fill(b, 1.0, norm.type()));
   }
 
+  // Whether the gradient is this rank's part of a parameter that is whole.
+  static bool is_part(const Pair& pair) { return pair.gradient.shape() != pair.parameter.shape(); }
+
+  // What is updated: the parameter or the rank's part of it.
+  Val own(Builder& b, const Pair& pair) const {
+    if (!is_part(pair)) return pair.parameter;
+    return b.call1("own_part", {pair.parameter}, {{"ranks", std::int64_t{options_.shards}}});
+  }
+
+  void set(Builder& b, const Pair& pair, Val updated) const {
+    if (is_part(pair)) {
+      updated = collective(b, "all_gather", {updated, pair.parameter},
+                           {{"shape", pair.parameter.shape()}});
+    }
+    b.update(pair.parameter, updated);
+  }
+
+  Val state(Builder& b, const Pair& pair, std::string_view prefix) const {
+    const DType dtype = pair.parameter.dtype() == DType::kF64 ? DType::kF64 : DType::kF32;
+    const std::string name = fmt::format("{}.", prefix);
+    if (!is_part(pair)) return b.state_of(pair.parameter, name, dtype);
+    return b.state(name + pair.name, {dtype, pair.gradient.shape()});
+  }
+
   void update(Builder& b, const Pair& pair, const Use& use) const {
     const auto guard = b.scope(component_path(pair.name));
-    if (options_.kind == OptimizerKind::kSgd) return sgd(b, pair, use);
-    const DType state_dtype = pair.parameter.dtype() == DType::kF64 ? DType::kF64 : DType::kF32;
-    const Val m = b.state_of(pair.parameter, fmt::format("{}.", kFirstMoment), state_dtype);
-    const Val v = b.state_of(pair.parameter, fmt::format("{}.", kSecondMoment), state_dtype);
-    std::vector<Val> operands{pair.parameter, pair.gradient, m, v, lr_, step_size_};
+    const Val parameter = own(b, pair);
+    if (options_.kind == OptimizerKind::kSgd) {
+      return set(b, pair, sgd(b, parameter, pair.gradient, use));
+    }
+    const Val m = state(b, pair, kFirstMoment), v = state(b, pair, kSecondMoment);
+    std::vector<Val> operands{parameter, pair.gradient, m, v, lr_, step_size_};
     for (const Val& more : {use.scale, use.apply}) {
       if (more) operands.push_back(more);
     }
@@ -133,28 +171,27 @@ class OptimizerPass {
                              {"beta2", options_.beta2},
                              {"eps", options_.eps},
                              {"weight_decay", options_.weight_decay}});
-    b.update(pair.parameter, out[0]);
+    set(b, pair, out[0]);
     b.update(m, out[1]);
     b.update(v, out[2]);
   }
 
-  // p ← p - lr·(scale·g)
-  void sgd(Builder& b, const Pair& pair, const Use& use) const {
+  // p - lr·(scale·g)
+  Val sgd(Builder& b, Val parameter, Val gradient, const Use& use) const {
     const auto spread = [&](Val x) {
-      const Val same = x.dtype() == pair.parameter.dtype()
-                           ? x
-                           : b.call1("cast", {x}, {{"dtype", pair.parameter.dtype()}});
-      if (pair.parameter.shape().empty()) return same;
-      return b.call1("broadcast", {same}, {{"shape", pair.parameter.shape()}});
+      const Val same =
+          x.dtype() == parameter.dtype() ? x : b.call1("cast", {x}, {{"dtype", parameter.dtype()}});
+      if (parameter.shape().empty()) return same;
+      return b.call1("broadcast", {same}, {{"shape", parameter.shape()}});
     };
-    Val step = b.call1("mul", {pair.gradient, spread(lr_)});
+    Val step = b.call1("mul", {gradient, spread(lr_)});
     if (use.scale) step = b.call1("mul", {step, spread(use.scale)});
-    Val moved = b.call1("sub", {pair.parameter, step});
+    Val moved = b.call1("sub", {parameter, step});
     if (use.apply) {
       const Val apply = ops::broadcast_to(use.apply, moved.shape());
-      moved = ops::select(apply, moved, pair.parameter);
+      moved = ops::select(apply, moved, parameter);
     }
-    b.update(pair.parameter, moved);
+    return moved;
   }
 
   const Program& program_;

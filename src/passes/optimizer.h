@@ -29,6 +29,8 @@ struct OptimizerOptions {
   bool report_norm = false;       // output "grad_norm" even without clipping
   bool guard_finite = false;      // a step with a loss or gradient that is not finite is skipped
   LossScaling loss_scaling = {};  // gradients are scaled by the state "loss_scale"
+  // Gradients are the parts of so many ranks (passes/reduce.h); 1: they are whole.
+  int shards = 1;
 };
 
 // Consumes the outputs "grad.NAME" (or reads the state leaves of that name) and updates every
@@ -43,6 +45,9 @@ struct OptimizerOptions {
 // With `guard_finite`, steps are skipped without loss scaling too: when the gradient norm is not
 // below kGradNormLimit, or the output "loss" (if the program has it) is infinite or NaN. The caller
 // learns of it by is_applied(), from the outputs "grad_norm" and "loss".
+//
+// With `shards`, states are parts as the gradients are; each rank updates its part of a parameter
+// that is whole, and gathers the others. The norm is that of all ranks' parts.
 Program optimizer(const Program& program, const OptimizerOptions& options);
 // Whether a guarded step with these outputs was applied; false: it was skipped.
 bool is_applied(double grad_norm, double loss);

@@ -18,8 +18,11 @@
 #include "passes/merge.h"
 #include "passes/recompute.h"
 #include "passes/recompute_budget.h"
+#include "passes/reduce.h"
+#include "passes/regather.h"
 #include "passes/schedule.h"
 #include "passes/shadow.h"
+#include "passes/shard.h"
 #include "passes/simplify.h"
 
 namespace tracestep {
@@ -47,6 +50,13 @@ bool casts(const Options& o) {
 }
 bool steps(const Options& o) {
   return o.mode == Mode::kStep;
+}
+
+bool divides(const Options& o) {
+  return o.parallel.is_on() && differentiates(o) && o.mode != Mode::kForward;
+}
+bool shards_weights(const Options& o) {
+  return o.parallel.is_on() && o.parallel.shards_weights();
 }
 
 bool recomputes(const Options& o) {
@@ -82,6 +92,12 @@ Program differentiate(const Program& p, const Options& o) {
   return autograd(p, {.kind = o.gradients, .scaled = o.optimizer.loss_scaling.enabled});
 }
 
+Program update(const Program& p, const Options& o) {
+  OptimizerOptions options = o.optimizer;
+  if (o.parallel.is_on() && o.parallel.shards_optimizer()) options.shards = o.parallel.ranks;
+  return optimizer(p, options);
+}
+
 Program lower(const Program& p, const Options& o) {
   return decompose(p, [&](const OpDef& op) { return is_taken_apart(o, op) || !has_kernel(o, op); });
 }
@@ -110,11 +126,14 @@ const std::vector<Pass>& passes() {
          return choose(p, {{"attention", std::string(name_of(o.attention))}});
        }},
       {"decompose", "composites into parts, as the granularity says", always, decompose_first},
+      {"shard", "weights as each rank's part, gathered where they are read", shards_weights,
+       [](const Program& p, const Options& o) { return shard(p, o.parallel.ranks); }},
       {"autocast", "matrix products in the low dtype, sums and norms in float32", casts,
        [](const Program& p, const Options& o) { return autocast(p, *o.autocast); }},
       {"autograd", "gradients of the loss by every parameter", differentiates, differentiate},
-      {"optimizer", "parameter updates from gradients", steps,
-       [](const Program& p, const Options& o) { return optimizer(p, o.optimizer); }},
+      {"reduce", "gradients and the loss summed over all ranks", divides,
+       [](const Program& p, const Options& o) { return reduce(p, o.parallel); }},
+      {"optimizer", "parameter updates from gradients", steps, update},
       {"lower", "expands what has no kernel on the device", always, lower},
       {"simplify", "common subexpressions, identities, dead code", always,
        [](const Program& p, const Options&) { return simplify(p); }},
@@ -138,6 +157,9 @@ const std::vector<Pass>& passes() {
        .compiles = true},
       {"recompute", "forward nodes again in backward, so that their results are not kept",
        recomputes, recompute_again},
+      {"regather", "weights gathered again for backward instead of kept",
+       [](const Options& o) { return shards_weights(o) && differentiates(o); },
+       [](const Program& p, const Options&) { return regather(p); }},
       {"keep_saved", "forward alone, holding what backward would read",
        [](const Options& o) { return o.mode == Mode::kForward; },
        [](const Program& p, const Options&) { return keep_saved(p); }},

@@ -11,6 +11,7 @@
 #include "passes/autograd.h"
 #include "passes/granularity.h"
 #include "passes/optimizer.h"
+#include "passes/parallel.h"
 #include "passes/recomputation.h"
 #include "planning/device_traits.h"
 
@@ -44,6 +45,9 @@ struct PipelineOptions {
   // another order.
   bool compile = false;
   Recomputation recompute = {};  // what is computed again in backward
+  // Among which ranks the step is divided; the forward program is one rank's share of it, and its
+  // loss one rank's share of the loss.
+  Parallel parallel = {};
   // Whose memory a budget of `recompute` is for: the device, and whether an arena holds the
   // buffers.
   DeviceTraits traits = {};

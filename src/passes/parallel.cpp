@@ -1,0 +1,79 @@
+#include "passes/parallel.h"
+
+#include <fmt/format.h>
+
+#include "base/error.h"
+#include "base/exact_bytes.h"
+#include "base/units.h"
+
+namespace tracestep {
+namespace {
+
+constexpr std::int64_t kMostRanks = 65536;
+
+// The text before the first comma of `rest`, which is cut off.
+std::string take_part(std::string& rest) {
+  const std::size_t comma = rest.find(',');
+  std::string out = rest.substr(0, comma);
+  rest = comma == std::string::npos ? "" : rest.substr(comma + 1);
+  return out;
+}
+
+std::int64_t parse_bucket(const std::string& where, const std::string& text) {
+  if (text == "tensor") return Parallel::kEachTensor;
+  if (text == "all") return Parallel::kAllTensors;
+  const std::int64_t bytes = parse_bytes(where, text);
+  if (bytes < 1) fail_usage(where, "a bucket of \"{}\" holds nothing", text);
+  return bytes;
+}
+
+void set_part(const std::string& where, const std::string& part, Parallel& out) {
+  const std::size_t equals = part.find('=');
+  const std::string name = part.substr(0, equals);
+  const std::string value = equals == std::string::npos ? "" : part.substr(equals + 1);
+  if (name == "dp") {
+    out.ranks = static_cast<int>(parse_int(where, value, 1, kMostRanks));
+  } else if (name == "shard") {
+    out.shard = static_cast<int>(parse_int(where, value, 0, 3));
+  } else if (name == "bucket") {
+    out.bucket_bytes = parse_bucket(where, value);
+  } else {
+    throw Error(ErrorCode::kUsage, where, fmt::format("\"{}\" is no part of a choice", part),
+                "give none, or dp=N with shard=0|1|2|3 or bucket=SIZE|tensor|all, as "
+                "dp=2,bucket=25MiB");
+  }
+}
+
+std::string bucket_text(std::int64_t bytes) {
+  if (bytes == Parallel::kEachTensor) return "tensor";
+  return bytes == Parallel::kAllTensors ? "all" : exact_bytes(bytes);
+}
+
+}  // namespace
+
+Parallel parse_parallel(const std::string& where, const std::string& text) {
+  Parallel out;
+  if (text == "none") return out;
+  std::string rest = text;
+  do {
+    set_part(where, take_part(rest), out);
+  } while (!rest.empty());
+  if (out.shard > 0 && out.bucket_bytes != Parallel().bucket_bytes) {
+    throw Error(ErrorCode::kUsage, where, "sharded gradients have no buckets",
+                "leave out bucket=, or give shard=0");
+  }
+  // One rank does what a run without ranks does.
+  return out.is_on() ? out : Parallel();
+}
+
+std::string name_of(const Parallel& choice) {
+  if (!choice.is_on()) return "none";
+  std::string out = fmt::format("dp={}", choice.ranks);
+  if (choice.shard > 0) out += fmt::format(",shard={}", choice.shard);
+  if (choice.bucket_bytes != Parallel().bucket_bytes) {
+    out += ",bucket=" + bucket_text(choice.bucket_bytes);
+  }
+  return out;
+}
+
+}  // namespace tracestep

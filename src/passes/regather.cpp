@@ -1,0 +1,83 @@
+#include "passes/regather.h"
+
+#include <map>
+
+#include "ir/rewrite.h"
+
+namespace tracestep {
+namespace {
+
+bool is_later(const Node& node) {
+  const Phase phase = node.origin().phase;
+  return phase == Phase::kBackward || phase == Phase::kRecompute;
+}
+
+class Regather {
+ public:
+  explicit Regather(const Program& program)
+      : program_(program), r_(program, "regather"), from_weights_(program.values.size(), false) {
+    for (const Node& node : program.nodes) {
+      if (!is_made_again(node)) continue;
+      for (ValueId id : node.outputs) from_weights_[at(id)] = true;
+    }
+  }
+
+  Program run() {
+    for (const Node& node : program_.nodes) {
+      if (!is_later(node)) {
+        r_.copy(node);
+        continue;
+      }
+      std::vector<Val> inputs;
+      for (ValueId id : node.inputs) inputs.push_back(again(id));
+      const auto guard = r_.builder().like(node);
+      r_.replace(node, r_.builder().call(*node.op, inputs, node.attrs));
+    }
+    return r_.finish();
+  }
+
+ private:
+  static std::size_t at(ValueId id) { return static_cast<std::size_t>(id); }
+
+  // A gather, or a view or a cast of one that forward made.
+  bool is_made_again(const Node& node) const {
+    const Value& first = program_.value(node.inputs.empty() ? node.outputs[0] : node.inputs[0]);
+    if (node.op->kernel_class == KernelClass::kCollective) {
+      return node.origin().phase == Phase::kCommunication && first.leaf == LeafKind::kParameter;
+    }
+    const bool is_plain = node.op->is_view() || node.op->only_converts;
+    return is_plain && !is_later(node) && node.inputs.size() == 1 &&
+           from_weights_[at(node.inputs[0])];
+  }
+
+  Val again(ValueId id) {
+    if (!from_weights_[at(id)]) return r_.map(id);
+    if (const auto found = copies_.find(id); found != copies_.end()) return found->second;
+    const Value& value = program_.value(id);
+    const Node& node = program_.node(value.producer);
+    const bool is_gather = program_.value(node.inputs[0]).leaf == LeafKind::kParameter;
+    const Val input = is_gather ? r_.map(node.inputs[0]) : again(node.inputs[0]);
+    const auto guard = r_.from(node);
+    r_.builder().set_epoch(kSecondEpoch);
+    const Val out = r_.builder().call(*node.op, {input}, node.attrs).front();
+    if (value.role != Role::kNone) r_.builder().set_role(out, value.role);
+    copies_[id] = out;
+    return out;
+  }
+
+  // So that nothing merges it with the first.
+  static constexpr int kSecondEpoch = 1;
+
+  const Program& program_;
+  Rewriter r_;
+  std::vector<bool> from_weights_;  // by value
+  std::map<ValueId, Val> copies_;   // by value
+};
+
+}  // namespace
+
+Program regather(const Program& program) {
+  return Regather(program).run();
+}
+
+}  // namespace tracestep

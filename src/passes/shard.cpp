@@ -1,0 +1,68 @@
+#include "passes/shard.h"
+
+#include "ir/rewrite.h"
+#include "ops/collective_sizes.h"
+
+namespace tracestep {
+namespace {
+
+// The program with smaller leaves in the places of its parameters; it is read by Rewriter only,
+// which makes the nodes anew.
+Program with_parts(const Program& program, int ranks) {
+  Program out = program;
+  for (ValueId id : program.leaves) {
+    Value& leaf = out.values[static_cast<std::size_t>(id)];
+    if (leaf.leaf != LeafKind::kParameter) continue;
+    leaf.type.shape = {part_count(leaf.type.count(), ranks)};
+    leaf.layout.strides = contiguous_strides(leaf.type.shape);
+    leaf.part = {};
+  }
+  return out;
+}
+
+class Shard {
+ public:
+  Shard(const Program& program, int ranks)
+      : program_(program),
+        parts_(with_parts(program, ranks)),
+        ranks_(ranks),
+        r_(parts_, "shard"),
+        gathered_(program.values.size(), false) {}
+
+  Program run() {
+    for (const Node& node : program_.nodes) {
+      for (ValueId id : node.inputs) {
+        if (program_.value(id).leaf == LeafKind::kParameter) gather(id);
+      }
+      r_.copy(node);
+    }
+    return r_.finish();
+  }
+
+ private:
+  void gather(ValueId id) {
+    if (gathered_[static_cast<std::size_t>(id)]) return;
+    gathered_[static_cast<std::size_t>(id)] = true;
+    Builder& b = r_.builder();
+    const Value& parameter = program_.value(id);
+    const auto path = b.scope(component_path(parameter.name));
+    const auto phase = b.phase(Phase::kCommunication);
+    const auto pass = b.made_by("shard");
+    r_.replace(id, b.call1("all_gather", {r_.map(id)},
+                           {{"ranks", std::int64_t{ranks_}}, {"shape", parameter.type.shape}}));
+  }
+
+  const Program& program_;
+  const Program parts_;
+  const int ranks_;
+  Rewriter r_;
+  std::vector<bool> gathered_;  // by value
+};
+
+}  // namespace
+
+Program shard(const Program& program, int ranks) {
+  return Shard(program, ranks).run();
+}
+
+}  // namespace tracestep

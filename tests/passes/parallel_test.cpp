@@ -1,0 +1,145 @@
+// Steps that ranks share: the choice as text, and the passes that make a program of it.
+#include "passes/parallel.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/error.h"
+#include "ir/parse.h"
+#include "ir/print.h"
+#include "ir/verify.h"
+#include "ops/functions.h"
+#include "passes/autograd.h"
+#include "passes/optimizer.h"
+#include "passes/reduce.h"
+#include "passes/regather.h"
+#include "passes/shard.h"
+
+namespace tracestep {
+namespace {
+
+using ::testing::HasSubstr;
+
+class ParallelTest : public ::testing::Test {
+ protected:
+  void SetUp() override { ops::register_all(); }
+
+  // Expects the lines, in this order, in the text of the program.
+  static void expect_lines(const Program& program, const std::vector<std::string>& lines) {
+    verify(program, VerifyStage::kBuilt);
+    const std::string text = print(program);
+    std::size_t at = 0;
+    for (const std::string& line : lines) {
+      const std::size_t found = text.find(line, at);
+      EXPECT_NE(found, std::string::npos) << line << "\nin\n" << text;
+      if (found != std::string::npos) at = found + line.size();
+    }
+  }
+};
+
+TEST_F(ParallelTest, AChoiceIsWrittenAsItIsRead) {
+  for (const char* text : {"none", "dp=2", "dp=3,shard=1", "dp=64,shard=3", "dp=2,bucket=tensor",
+                           "dp=2,bucket=all", "dp=2,bucket=1MiB", "dp=2,bucket=1536KiB"}) {
+    EXPECT_EQ(name_of(parse_parallel("--parallel", text)), text);
+  }
+  EXPECT_EQ(name_of(parse_parallel("--parallel", "dp=1,shard=3")), "none");
+  EXPECT_EQ(parse_parallel("", "shard=2,dp=4"), (Parallel{.ranks = 4, .shard = 2}));
+}
+
+TEST_F(ParallelTest, WhatIsNoChoiceIsRefused) {
+  for (const char* text : {"", "dp", "dp=0", "dp=two", "tp=2", "dp=2,shard=4", "dp=2,,shard=1",
+                           "dp=2,bucket=0", "dp=2,shard=1,bucket=all"}) {
+    EXPECT_THROW(parse_parallel("--parallel", text), Error) << text;
+  }
+}
+
+// Two weights, of which the second has its gradient first.
+constexpr const char* kBackward = R"(program "p" {
+  parameter %a.w : f32[2,3]
+  parameter %b.w : f32[5]
+  %0 : f32[5] !gradient = affine(%b.w) {scale=2.0} @ b backward
+  %1 : f32[2,3] !gradient = affine(%a.w) {scale=3.0} @ a backward
+  %2 : f32[] = fill() {dtype=f32, shape=[], value=1.0} @ head forward
+  output "loss" = %2
+  output "grad.a.w" = %1
+  output "grad.b.w" = %0
+})";
+
+TEST_F(ParallelTest, EachGradientIsSummedAsSoonAsItIsThere) {
+  const Program out =
+      reduce(parse_program(kBackward), {.ranks = 2, .bucket_bytes = Parallel::kEachTensor});
+  expect_lines(
+      out, {"%0 : f32[5] !gradient = affine(%b.w)",
+            "%1 : f32[5] !gradient = all_reduce(%0) {ranks=2} @ b communication by reduce",
+            "%2 : f32[2,3] !gradient = affine(%a.w)",
+            "%3 : f32[2,3] !gradient = all_reduce(%2) {ranks=2} @ a communication",
+            "%5 : f32[] = all_reduce(%4) {ranks=2} @ head communication", "output \"loss\" = %5",
+            "output \"grad.a.w\" = %3", "output \"grad.b.w\" = %1"});
+}
+
+TEST_F(ParallelTest, ABucketIsOneCopyOfItsGradients) {
+  const Program out =
+      reduce(parse_program(kBackward), {.ranks = 2, .bucket_bytes = Parallel::kAllTensors});
+  expect_lines(out,
+               {"f32[11] = concat(", "f32[11] = all_reduce(", "@ bucket.0 communication",
+                "f32[5] !gradient = slice(", "f32[6] = slice(", "f32[2,3] !gradient = reshape("});
+  EXPECT_EQ(
+      std::ranges::count_if(out.nodes, [](const Node& n) { return n.op->name == "all_reduce"; }), 2)
+      << "one bucket and the loss";
+}
+
+TEST_F(ParallelTest, ABucketIsSummedWhenItIsFull) {
+  const Program out = reduce(parse_program(kBackward), {.ranks = 2, .bucket_bytes = 20});
+  expect_lines(out, {"affine(%b.w)", "all_reduce", "affine(%a.w)", "all_reduce", "all_reduce"});
+  EXPECT_EQ(print(out).find("concat"), std::string::npos);
+}
+
+TEST_F(ParallelTest, PartsOfGradientsAreMadeAtOnceOrBehindBackward) {
+  const Program backward = parse_program(kBackward);
+  expect_lines(reduce(backward, {.ranks = 2, .shard = 2}),
+               {"affine(%b.w)", "f32[3] !gradient = reduce_scatter(", "affine(%a.w)",
+                "f32[3] !gradient = reduce_scatter("});
+  expect_lines(reduce(backward, {.ranks = 2, .shard = 1}),
+               {"affine(%b.w)", "affine(%a.w)", "f32[3] !gradient = reduce_scatter(",
+                "f32[3] !gradient = reduce_scatter("});
+}
+
+TEST_F(ParallelTest, ARankUpdatesItsPartAndGathersTheOthers) {
+  const Program parts = reduce(parse_program(kBackward), {.ranks = 2, .shard = 2});
+  const Program out = optimizer(parts, {.clip = 1.0, .shards = 2});
+  expect_lines(out, {"state %adamw.m.a.w : f32[3]", "global_norm", "mul(", "all_reduce(", "sqrt(",
+                     "own_part(%a.w) {ranks=2} @ a optimizer", "adamw(", "f32[2,3] = all_gather(",
+                     "ranks=2, shape=[2,3]} @ a communication"});
+}
+
+constexpr const char* kForward = R"(program "p" {
+  input %x : f32[4,3]
+  parameter %layer.w : f32[5,3] in "block" at 0 of 30
+  parameter %layer.v : f32[5,3] in "block" at 15 of 30
+  %0 : f32[4,5] = matmul(%x, %layer.w) {transpose_b=true} @ layer forward
+  %1 : f32[4,3] = matmul(%0, %layer.v) @ layer forward
+  %2 : f32[] = sum(%1) {axes=[0,1], keepdims=false} @ head forward
+  output "loss" = %2
+})";
+
+TEST_F(ParallelTest, WeightsAreGatheredBeforeTheirFirstReader) {
+  const Program out = shard(parse_program(kForward), 4);
+  expect_lines(out, {"parameter %layer.w : f32[4]\n", "parameter %layer.v : f32[4]\n",
+                     "all_gather(%layer.w) {ranks=4, shape=[5,3]} @ layer communication by shard",
+                     "matmul(%x", "all_gather(%layer.v)", "matmul("});
+}
+
+TEST_F(ParallelTest, GatheredWeightsAreSummedBackIntoPartsAndNotKept) {
+  const Program out =
+      regather(reduce(autograd(shard(parse_program(kForward), 4)), {.ranks = 4, .shard = 3}));
+  expect_lines(out, {"all_gather(%layer.w)", "all_gather(%layer.v)", "sum(", "all_gather(%layer.v)",
+                     "by regather", "reduce_scatter(", "communication", "output \"grad.layer.w\"",
+                     "output \"grad.layer.v\""});
+  // The first weight's value is not read in backward: x needs no gradient.
+  EXPECT_EQ(
+      std::ranges::count_if(out.nodes, [](const Node& n) { return n.op->name == "all_gather"; }),
+      3);
+}
+
+}  // namespace
+}  // namespace tracestep
