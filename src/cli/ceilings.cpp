@@ -48,7 +48,7 @@ double measured_tflops(const RunSpec& run) {
   const auto device = unlimited_device(run);
   double best = 0.0;
   for (int i = 0; i < kRuns; ++i) best = std::max(best, measure_fma_gflops(*device) * 1e-3);
-  return best;
+  return best * run.parallel.ranks;  // each has threads of its own
 }
 
 // --- for `doctor` -------------------------------------------------------------------------------

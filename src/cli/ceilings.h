@@ -19,8 +19,8 @@ Ceilings device_ceilings(const RunSpec& run);
 // make_device().
 std::vector<Table> ceiling_tables(const RunSpec& run);
 
-// The highest arithmetic speed, with which rows of `bench` are compared: of each precision once,
-// when it is first asked for. All runs must be on one device.
+// The highest arithmetic speed, of all ranks together, with which rows of `bench` are compared: of
+// each precision once, when it is first asked for. All runs must be on one device.
 class Roof {
  public:
   // As tflops(), but measured a few times more while `reached` (TFLOP/s) is higher, since other

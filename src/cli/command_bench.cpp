@@ -236,7 +236,7 @@ void check_sampling(const Protocol& protocol) {
 int run_bench(const BenchOptions& options, std::span<const std::string> arguments) {
   const DeviceUse use = options.nsys_hint ? DeviceUse::kPlan : DeviceUse::kRun;
   const std::vector<RunSpec> runs =
-      runs_of(options.grid, {"cpu", "cuda", "reference", "null"}, use);
+      runs_of(options.grid, {"cpu", "cuda", "reference", "null"}, use, Ranks::kUsed);
   if (options.nsys_hint) return print_nsys_hint(runs, arguments), 0;
   check_sampling(options.protocol);
   const NamedPath outputs[] = {{"--resume", options.resume},

@@ -242,7 +242,8 @@ int run_memory_command(const MemoryOptions& o, std::span<const std::string> argu
   check_apart(input, outputs);
   if (!o.fingerprint.empty()) return run_fingerprint(o, arguments);
   const std::vector<RunSpec> runs =
-      runs_of(o.grid, {"cpu", "cuda", "null"}, o.predict ? DeviceUse::kPlan : DeviceUse::kRun);
+      runs_of(o.grid, {"cpu", "cuda", "null"}, o.predict ? DeviceUse::kPlan : DeviceUse::kRun,
+              Ranks::kUsed);
   probe_output(o.output);
   check_options(o, runs.size());
   const Json environment = environment_of(arguments, runs[0]);

@@ -87,7 +87,8 @@ void add_cell_tables(const ProfileOptions& o, const ProfiledCell& cell, bool is_
 }
 
 int run_profile(const ProfileOptions& o, std::span<const std::string> arguments) {
-  const std::vector<RunSpec> runs = runs_of(o.grid, {"cpu", "cuda", "reference"});
+  const std::vector<RunSpec> runs =
+      runs_of(o.grid, {"cpu", "cuda", "reference"}, DeviceUse::kRun, Ranks::kUsed);
   const NamedPath outputs[] = {
       {"--trace", o.trace}, {"--tune-file", runs[0].place.tune_file}, {"--output", o.output.path}};
   check_apart({}, outputs);

@@ -4,6 +4,7 @@
 
 #include <fmt/ranges.h>
 
+#include "backends/comm/local/local_group.h"
 #include "backends/cpu/cpu_device.h"
 #include "backends/cpu/threads.h"
 #include "backends/null/null_device.h"
@@ -12,16 +13,30 @@
 #include "base/error.h"
 #include "base/suggest.h"
 #include "cli/cuda.h"
+#include "spec/step_program.h"
 
 namespace tracestep::cli {
 namespace {
 
 const std::vector<std::string> kNames{"cpu", "cuda", "reference", "null"};
 
-int threads_of(const Place& place) {
+// Of one rank.
+int threads_of(const Place& place, int ranks = 1) {
   if (place.threads > 0) return place.threads;
   // Not the current affinity: the CPU back end binds this thread to a core once it has run.
-  return env::threads().value_or(cpu::allowed_cores());
+  return std::max(1, env::threads().value_or(cpu::allowed_cores()) / ranks);
+}
+
+void check_ranks(const RunSpec& run, DeviceUse use, Ranks ranks) {
+  if (ranks == Ranks::kRefused) {
+    throw Error(ErrorCode::kUsage, "--parallel", "this command runs one rank alone",
+                "leave it out; bench, memory, profile, show and train have it");
+  }
+  if (use == DeviceUse::kRun && cuda_index(run.place.device)) {
+    throw Error(ErrorCode::kUsage, "--parallel", "nothing connects GPUs yet",
+                "use --device cpu; memory --predict has it for any device");
+  }
+  rank_shape(run);  // throws where they cannot share the batch
 }
 
 }  // namespace
@@ -41,6 +56,7 @@ void register_devices() {
         {.traits = traits_of(run.place), .memory_limit = run.place.memory_limit_bytes});
   });
   register_device("cuda", make_cuda);
+  register_group(make_local_group);
 }
 
 void check_device(const RunSpec& run, std::initializer_list<const char*> usable, DeviceUse use) {
@@ -69,21 +85,23 @@ void check_device(const RunSpec& run, std::initializer_list<const char*> usable,
   }
 }
 
-RunSpec placed(RunSpec run, std::initializer_list<const char*> usable, DeviceUse use) {
+RunSpec placed(RunSpec run, std::initializer_list<const char*> usable, DeviceUse use, Ranks ranks) {
   check_device(run, usable, use);
-  run.place.threads = threads_of(run.place);
+  if (run.parallel.is_on()) check_ranks(run, use, ranks);
+  run.place.threads = threads_of(run.place, run.parallel.ranks);
   return run;
 }
 
 std::vector<RunSpec> runs_of(const RunGrid& grid, std::initializer_list<const char*> usable,
-                             DeviceUse use) {
+                             DeviceUse use, Ranks ranks) {
   std::vector<RunSpec> out = grid.runs();
-  for (RunSpec& run : out) run = placed(std::move(run), usable, use);
+  for (RunSpec& run : out) run = placed(std::move(run), usable, use, ranks);
   return out;
 }
 
-RunSpec run_of(const RunGrid& grid, std::initializer_list<const char*> usable, DeviceUse use) {
-  return runs_of(grid, usable, use).front();
+RunSpec run_of(const RunGrid& grid, std::initializer_list<const char*> usable, DeviceUse use,
+               Ranks ranks) {
+  return runs_of(grid, usable, use, ranks).front();
 }
 
 std::unique_ptr<Device> make_reference(const RunSpec& run) {

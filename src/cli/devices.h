@@ -18,22 +18,26 @@ void register_devices();
 // What a command does with the device: kRun needs it to be present, kPlan does not.
 enum class DeviceUse { kRun, kPlan };
 
+// Whether a command runs steps that several ranks share (--parallel).
+enum class Ranks { kRefused, kUsed };
+
 // Error{kUsage} for unknown names (with the nearest one) and for devices that the command does not
 // support (not in `usable`); Error{kDevice} for devices that this build or this machine does not
 // have. Cheap: no device is started.
 void check_device(const RunSpec& run, std::initializer_list<const char*> usable,
                   DeviceUse use = DeviceUse::kRun);
 // The run with its device checked and its CPU threads filled in: --threads, else OMP_NUM_THREADS,
-// else all allowed cores.
+// else all allowed cores, shared out among the ranks. Error{kUsage} for ranks that are refused, or
+// cannot run on the device.
 RunSpec placed(RunSpec run, std::initializer_list<const char*> usable,
-               DeviceUse use = DeviceUse::kRun);
+               DeviceUse use = DeviceUse::kRun, Ranks ranks = Ranks::kRefused);
 
 // All runs of `grid`, checked and with placed() applied.
 std::vector<RunSpec> runs_of(const RunGrid& grid, std::initializer_list<const char*> usable,
-                             DeviceUse use = DeviceUse::kRun);
+                             DeviceUse use = DeviceUse::kRun, Ranks ranks = Ranks::kRefused);
 // The same for a grid of one run.
 RunSpec run_of(const RunGrid& grid, std::initializer_list<const char*> usable,
-               DeviceUse use = DeviceUse::kRun);
+               DeviceUse use = DeviceUse::kRun, Ranks ranks = Ranks::kRefused);
 
 // The float64 reference device for a run, without a memory limit.
 std::unique_ptr<Device> make_reference(const RunSpec& run);

@@ -3,6 +3,7 @@
 #include <map>
 #include <vector>
 
+#include "base/error.h"
 #include "base/suggest.h"
 
 namespace tracestep {
@@ -11,6 +12,11 @@ namespace {
 std::map<std::string, DeviceFactory, std::less<>>& factories() {
   static std::map<std::string, DeviceFactory, std::less<>> all;
   return all;
+}
+
+GroupFactory& group_factory() {
+  static GroupFactory make;
+  return make;
 }
 
 }  // namespace
@@ -27,6 +33,23 @@ std::unique_ptr<Device> make_device(const RunSpec& spec) {
   for (const auto& [name, make] : factories()) names.push_back(name);
   check_choice("device", device, names);
   return nullptr;
+}
+
+void register_group(GroupFactory make) {
+  group_factory() = std::move(make);
+}
+
+std::vector<std::unique_ptr<Communicator>> make_group(int ranks) {
+  if (!group_factory()) fail_usage("parallel", "nothing connects the ranks of this program");
+  return group_factory()(ranks);
+}
+
+RankDevices make_rank_devices(Device& first, const RunSpec& spec) {
+  if (!spec.parallel.is_on() || !first.computes()) return RankDevices(first);
+  auto group = make_group(spec.parallel.ranks);
+  std::vector<std::unique_ptr<Device>> others;
+  for (int rank = 1; rank < spec.parallel.ranks; ++rank) others.push_back(make_device(spec));
+  return RankDevices(first, std::move(others), std::move(group));
 }
 
 }  // namespace tracestep

@@ -1,12 +1,14 @@
-// The devices that a run can name. The program's entry point (the command line, a test) registers
-// them; nothing in this folder or the layers below it names a concrete back end.
+// The devices that a run can name, and how ranks are grouped. The program's entry point (the
+// command line, a test) registers them; nothing in this folder or the layers below it names a
+// concrete back end.
 #pragma once
 
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
-#include "runtime/device.h"
+#include "exec/rank_devices.h"
 #include "spec/run_spec.h"
 
 namespace tracestep {
@@ -20,5 +22,13 @@ using DeviceFactory = std::function<std::unique_ptr<Device>(const RunSpec&)>;
 void register_device(const std::string& name, DeviceFactory make);
 // Error{kUsage} naming "device" when no device has that name; also throws the factory's errors.
 std::unique_ptr<Device> make_device(const RunSpec& spec);
+
+// Ranks of this process: registering again replaces the factory.
+void register_group(GroupFactory make);
+// The communicators of a new group. Error{kUsage} when none was registered.
+std::vector<std::unique_ptr<Communicator>> make_group(int ranks);
+// `first` and, where ranks share the run and the device computes, new devices for the other ranks,
+// made for the same run.
+RankDevices make_rank_devices(Device& first, const RunSpec& spec);
 
 }  // namespace tracestep

@@ -1,5 +1,7 @@
 #include "session/session.h"
 
+#include "exec/ranked_executor.h"
+#include "session/devices.h"
 #include "session/step_inputs.h"
 #include "train/model_store.h"
 
@@ -9,13 +11,15 @@ Session::Session(Device& device, const RunSpec& spec)
     : Session(device, spec, step_program(spec, device)) {}
 
 Session::Session(Device& device, const RunSpec& spec, Program program)
-    : device_(device),
-      spec_(spec),
-      store_(device),
-      executor_(make_executor(spec.executor, store_, std::move(program))) {}
+    : spec_(spec), devices_(make_rank_devices(device, spec)) {
+  for (Device* rank : devices_.all()) stores_.push_back(std::make_unique<Store>(*rank));
+  executor_ = make_executor(spec.executor, stores_, program, spec.parallel.ranks, devices_.group());
+}
 
 void Session::fill_for_timing() {
-  if (device_.computes()) initialize_for_timing(store_, spec_.seed);
+  for (const auto& store : stores_) {
+    if (store->device().computes()) initialize_for_timing(*store, spec_.seed);
+  }
   set_step_inputs(*executor_, spec_);
 }
 

@@ -43,6 +43,14 @@ RunField recompute_field(RunField row) {
   return row;
 }
 
+RunField parallel_field(RunField row) {
+  row.value = [](const RunSpec& spec) { return Json(name_of(spec.parallel)); };
+  row.parse = [](const std::string& where, const std::string& text) -> RunChange {
+    return [choice = parse_parallel(where, text)](RunSpec& spec) { spec.parallel = choice; };
+  };
+  return row;
+}
+
 // Composites by name: the two usual sets, or any joined by +.
 RunField granularity_field(RunField row) {
   for (Granularity granularity : kAllGranularities) row.choices.push_back(name_of(granularity));
@@ -211,6 +219,16 @@ void add_step_fields(Rows& rows) {
                "as one; nested halving; budget=20GiB, the cheapest choice with that peak; or "
                "paths as layers.*.ffn+lm_head",
        .about = "what backward computes again"}));
+  rows.add(parallel_field(
+      {.name = "parallel",
+       .role = Role::kSpeed,
+       .show = Show::kVarying,
+       .is_optional = true,
+       .value_name = "HOW",
+       .help = "ranks that share the batch, as threads of this process: none, or dp=N, with "
+               "shard=1|2|3 (each rank holds its part of the optimizer's states, of the gradients "
+               "too, of the weights too) or bucket=SIZE|tensor|all (gradients summed together)",
+       .about = "how ranks share the step"}));
 }
 
 void add_place_fields(Rows& rows) {
@@ -223,8 +241,9 @@ void add_place_fields(Rows& rows) {
   rows.text(
       std::move(device), [](auto& s) -> auto& { return s.place.device; });
   rows.integer(
-      place("threads", Show::kKey, "CPU threads; OMP_NUM_THREADS, else all allowed cores"), 1,
-      kMaxThreads, [](auto& s) -> auto& { return s.place.threads; });
+      place("threads", Show::kKey,
+            "CPU threads of each rank; OMP_NUM_THREADS, else all allowed cores, shared out"),
+      1, kMaxThreads, [](auto& s) -> auto& { return s.place.threads; });
   RunField limit = place("memory_limit_bytes", Show::kKey,
                          "behave like a device with this much memory, as 16GiB");
   limit.flag = "--memory-limit";

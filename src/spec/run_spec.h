@@ -45,6 +45,8 @@ struct RunSpec {
   // Of compile_passes(), those that run; nullopt: all with an arena, else none.
   std::optional<std::set<std::string>> compile_passes = {};
   Recomputation recompute = {};
+  // The batch is divided among the ranks: `shape` is the whole one.
+  Parallel parallel = {};
   GradientKind gradients = GradientKind::kTransient;
   OptimizerOptions optimizer = {};
   std::uint64_t seed = 0;  // of weights, batches and sampling

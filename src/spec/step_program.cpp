@@ -28,16 +28,31 @@ bool scales_loss(const Precision& precision) {
   return precision.autocast == DType::kF16;
 }
 
+BatchShape rank_shape(const RunSpec& spec) {
+  BatchShape out = spec.shape;
+  if (spec.shape.batch % spec.parallel.ranks != 0) {
+    throw Error(ErrorCode::kUsage, "parallel",
+                fmt::format("{} ranks cannot have equal shares of a batch of {}",
+                            spec.parallel.ranks, spec.shape.batch),
+                "give a --batch that the ranks divide");
+  }
+  out.batch /= spec.parallel.ranks;
+  return out;
+}
+
 Program forward_program(const RunSpec& spec) {
-  return spec.mode == Mode::kInference
-             ? logits_program(spec.model, spec.shape, spec.precision.parameters)
-             : loss_program(spec);
+  if (spec.mode == Mode::kInference) {
+    return logits_program(spec.model, rank_shape(spec), spec.precision.parameters);
+  }
+  // The mean over the batch is the sum of the ranks' shares of it.
+  const bool is_summed = spec.mode != Mode::kForward;
+  return loss_program(spec, {.scale = is_summed ? 1.0 / spec.parallel.ranks : 1.0});
 }
 
 Program loss_program(const RunSpec& spec, LossOptions options) {
   options.kind = spec.loss;
   options.weights = spec.precision.parameters;
-  return loss_program(spec.model, spec.shape, options);
+  return loss_program(spec.model, rank_shape(spec), options);
 }
 
 Program decode_program(const RunSpec& spec) {
@@ -51,6 +66,7 @@ PipelineOptions pipeline_options(const RunSpec& spec) {
   options.mode = spec.mode;
   options.gradients = spec.gradients;
   options.recompute = spec.recompute;
+  options.parallel = spec.parallel;
   options.arena = has_arena(spec.executor);
   options.optimizer = spec.optimizer;
   options.verify = spec.verify;

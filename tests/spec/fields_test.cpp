@@ -86,6 +86,7 @@ TEST(FieldsTest, AKeyHoldsEveryFieldThatIsShownAndTellsRunsApart) {
                                    {"ops", "primitive"},
                                    {"attention", "flash"},
                                    {"recompute", "blocks"},
+                                   {"parallel", "dp=2,shard=1"},
                                    {"device", "null"},
                                    {"seed", "3"}}) {
     EXPECT_NE(canonical_text(key_of(with(name, text))), canonical_text(key)) << name;
@@ -151,7 +152,8 @@ TEST(FieldsTest, RunsWithDifferentProgramsHaveDifferentLabelsAndKeys) {
                                    {"ops", "primitive"},
                                    {"attention", "flash"},
                                    {"executor", "compiled"},
-                                   {"recompute", "every=2"}}) {
+                                   {"recompute", "every=2"},
+                                   {"parallel", "dp=2,shard=1"}}) {
     RunSpec other = usual;
     field_named(name).parse("test", text)(other);
     EXPECT_NE(print(step_program(other)), program) << name;

@@ -107,9 +107,10 @@ class Search {
       add(fused(r));
       add(flash(r));
       add(precision(r, {.autocast = DType::kBF16}));
-      if (r.step.shape.batch == 1) continue;
+      const int ranks = r.step.parallel.ranks;
+      if (r.step.shape.batch == ranks) continue;
       Remedy least = r;
-      least.step.shape.batch = 1;
+      least.step.shape.batch = ranks;
       add(described(least));
     }
     return out;
@@ -161,9 +162,10 @@ class Search {
   }
 
   std::optional<Remedy> batch(const Remedy& r) {
-    return largest(r.step.shape.batch - 1, [&](std::int64_t n) {
+    const int ranks = r.step.parallel.ranks;  // which share it equally
+    return largest(r.step.shape.batch / ranks - 1, [&](std::int64_t n) {
       Remedy out = r;
-      out.step.shape.batch = n;
+      out.step.shape.batch = n * ranks;
       return out;
     });
   }

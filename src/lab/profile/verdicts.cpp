@@ -57,6 +57,11 @@ double mean_wall_ms(const Profile& p) {
   return mean_of(wall);
 }
 
+// Of all ranks, as the row's label says.
+std::int64_t flops_of(const Profile& p) {
+  return gemm_flops(p.program) * p.spec.step.parallel.ranks;
+}
+
 // The cell as a row of `bench` without samples: its shares are what is judged.
 Json row_of(const ProfiledCell& cell, const StepTimesOfKernels& times) {
   const Profile& p = cell.profile;
@@ -70,15 +75,15 @@ Json row_of(const ProfiledCell& cell, const StepTimesOfKernels& times) {
   row["instrumented_wall_ms"] = mean_wall_ms(p);
   row["recorded_busy_ms"] = list_of(times.busy_ms);
   row["launches"] = static_cast<double>(p.launches.size()) / static_cast<double>(p.steps.size());
-  row["flops"] = gemm_flops(p.program);
+  row["flops"] = flops_of(p);
   if (p.plain.wall_ms > 0) {
-    row["tflops"] = static_cast<double>(gemm_flops(p.program)) / p.plain.wall_ms * 1e-9;
+    row["tflops"] = static_cast<double>(flops_of(p)) / p.plain.wall_ms * 1e-9;
   }
   double roof_gflops = 0;
   for (const auto& [dtype, gflops] : cell.ceilings.products_gflops) {
     roof_gflops = std::max(roof_gflops, gflops);
   }
-  if (roof_gflops > 0) row["roof_tflops"] = roof_gflops * 1e-3;
+  if (roof_gflops > 0) row["roof_tflops"] = roof_gflops * p.spec.step.parallel.ranks * 1e-3;
   set_highest_roof(cell, row);
   return row;
 }
@@ -101,8 +106,8 @@ ResultRow plain_row(const Profile& p) {
   if (p.status == Status::kOk && p.plain.wall_ms > 0) {
     row["samples_ms"] = list_of(p.plain.samples_ms);
     row["median_ms"] = p.plain.wall_ms;
-    row["flops"] = gemm_flops(p.program);
-    row["tflops"] = static_cast<double>(gemm_flops(p.program)) / p.plain.wall_ms * 1e-9;
+    row["flops"] = flops_of(p);
+    row["tflops"] = static_cast<double>(flops_of(p)) / p.plain.wall_ms * 1e-9;
   }
   return ResultRow(std::move(row));
 }

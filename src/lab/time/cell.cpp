@@ -93,15 +93,22 @@ void record_steps(Measurement& measurement, CellResult& out) {
   out.instrumented_wall_ms = median_of(wall);
 }
 
-// Physical memory outside the allocator's segments.
-std::optional<std::int64_t> outside_bytes(Device& device) {
+// Physical memory outside the allocator's segments. The system counts that of the whole process, of
+// which other ranks have a part.
+std::optional<std::int64_t> outside_bytes(Device& device, const RunSpec& run) {
   const std::int64_t resident = device.resident_bytes();  // before the next line takes some
-  if (resident == 0) return std::nullopt;
+  if (resident == 0 || run.parallel.is_on()) return std::nullopt;
   return resident - device.resident_reserved_bytes();
 }
 
+// Of all ranks: `program` is one rank's, whose parameters may be parts.
+void count_work(const Program& program, CellResult& out) {
+  out.parameters = parameter_count(forward_program(out.spec.step));
+  out.flops = gemm_flops(program) * out.spec.step.parallel.ranks;
+}
+
 void measure(Device& device, const StopSignal* stop, CellResult& out) {
-  const std::optional<std::int64_t> outside_at_start = outside_bytes(device);
+  const std::optional<std::int64_t> outside_at_start = outside_bytes(device, out.spec.step);
   const std::int64_t start_ns = now_ns();
   Session session(device, out.spec.step);
   out.compile_ms = static_cast<double>(now_ns() - start_ns) * 1e-6;
@@ -113,15 +120,14 @@ void measure(Device& device, const StopSignal* stop, CellResult& out) {
     out.arena_lower_bound_bytes = plan.least_arena_bytes;
   }
   out.predicted_peak_bytes = executor.predicted_peak_bytes();
-  out.parameters = parameter_count(out.program);
-  out.flops = gemm_flops(out.program);
+  count_work(out.program, out);
   out.saved_bytes = saved_bytes(out.program);
   out.launches = executor.launches();
   session.fill_for_timing();
   device.allocator().reset_peak();
   Measurement measurement(executor, device, stop);
   time_steps(measurement, device, out);
-  out.outside_bytes = outside_bytes(device);
+  out.outside_bytes = outside_bytes(device, out.spec.step);
   if (outside_at_start && out.outside_bytes) {
     const std::int64_t growth = *out.outside_bytes - *outside_at_start;
     // Below zero, other processes freed memory meanwhile, and our share is unknown.
@@ -146,8 +152,7 @@ void add_needs(const Device& device, CellResult& out) {
   const Program program = step_program(out.spec.step, device);
   out.predicted_peak_bytes =
       tracestep::predicted_peak_bytes(out.spec.step.executor, program, device.traits());
-  out.parameters = parameter_count(program);
-  out.flops = gemm_flops(program);
+  count_work(program, out);
   out.launches = launch_count(program);
 }
 

@@ -1,0 +1,35 @@
+// The devices of the ranks of this process, and the group that they are in.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "runtime/communicator.h"
+#include "runtime/device.h"
+
+namespace tracestep {
+
+class RankDevices {
+ public:
+  // A device alone, which the caller keeps.
+  explicit RankDevices(Device& first);
+  // The same with others, each of which joins `group` (in the order of the ranks) as long as this
+  // object lives.
+  RankDevices(Device& first, std::vector<std::unique_ptr<Device>> others,
+              std::vector<std::unique_ptr<Communicator>> group);
+  ~RankDevices();
+  RankDevices(const RankDevices&) = delete;
+  RankDevices& operator=(const RankDevices&) = delete;
+
+  const std::vector<Device*>& all() const { return all_; }  // by rank
+  Device& first() const { return *all_.front(); }
+  // One end of the group; nullptr: there is none.
+  Communicator* group() const { return group_.empty() ? nullptr : group_.front().get(); }
+
+ private:
+  std::vector<std::unique_ptr<Communicator>> group_;  // by rank
+  std::vector<std::unique_ptr<Device>> others_;
+  std::vector<Device*> all_;
+};
+
+}  // namespace tracestep

@@ -1,0 +1,57 @@
+// A step of several ranks as one Executor: measurements, which know only that, see the first rank,
+// and the others run beside it.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "exec/executor.h"
+#include "exec/rank_threads.h"
+#include "runtime/communicator.h"
+
+namespace tracestep {
+
+class RankedExecutor final : public Executor {
+ public:
+  // The executors of the same program on the devices of a group, in the order of the ranks; fewer
+  // than `ranks` where the others need not run (the null device). `group` is one end of the group,
+  // nullptr if it has none.
+  RankedExecutor(std::vector<std::unique_ptr<Executor>> executors, int ranks, Communicator* group);
+
+  // A tensor with `ranks` times as many rows as the input is shared out, in the order of the ranks;
+  // any other is the same for all of them.
+  void set_input(std::string_view name, const TensorView& value) override;
+  // Runs all ranks, and returns when the last one does. If one throws, the others end too, and the
+  // first error is thrown with its rank in front.
+  void run(Recorder* recorder = nullptr) override;
+  void release_outputs() override;
+
+  // What follows is the first rank's.
+  const Program& program() const override { return first().program(); }
+  const BufferPlan& buffer_plan() const override { return first().buffer_plan(); }
+  void set_pauses(std::vector<Pause> pauses) override { first().set_pauses(std::move(pauses)); }
+  void set_tracer(ActivityTracer* tracer) override { first().set_tracer(tracer); }
+  std::int64_t device_span_ns() override { return first().device_span_ns(); }
+  HostTensor output(std::string_view name) const override { return first().output(name); }
+  std::optional<HostTensor> value(ValueId id) const override { return first().value(id); }
+  bool is_captured() const override { return first().is_captured(); }
+  std::int64_t launches() const override { return first().launches(); }
+  std::int64_t predicted_peak_bytes() const override { return first().predicted_peak_bytes(); }
+
+ private:
+  Executor& first() const { return *executors_.front(); }
+
+  const std::vector<std::unique_ptr<Executor>> executors_;
+  const int ranks_;
+  Communicator* const group_;
+  RankThreads threads_;
+};
+
+// The executor of a program on the store of each rank in this process: a RankedExecutor, or that of
+// the one store where `ranks` is 1. Errors as make_executor().
+std::unique_ptr<Executor> make_executor(ExecutorKind kind,
+                                        std::span<const std::unique_ptr<Store>> stores,
+                                        const Program& program, int ranks, Communicator* group);
+
+}  // namespace tracestep

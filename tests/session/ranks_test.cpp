@@ -1,0 +1,308 @@
+// Steps of several ranks: they compute what one rank computes on the whole batch, hold and receive
+// what was predicted, and end together.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <map>
+
+#include "analysis/communication.h"
+#include "backends/comm/local/local_group.h"
+#include "backends/cpu/cpu_device.h"
+#include "backends/reference/reference_device.h"
+#include "base/error.h"
+#include "ops/collective_sizes.h"
+#include "ops/functions.h"
+#include "session/devices.h"
+#include "session/session.h"
+#include "train/model_store.h"
+
+namespace tracestep {
+namespace {
+
+using ::testing::HasSubstr;
+using Weights = std::map<std::string, HostTensor>;
+
+RunSpec small_step(const std::string& device, const std::string& parallel = "none") {
+  return {.model = {.vocab = 21, .d_model = 16, .d_ff = 20, .layers = 2, .heads = 2},
+          .shape = {.batch = 6, .context = 5},
+          .mode = Mode::kStep,
+          .parallel = parse_parallel("parallel", parallel),
+          .seed = 7,
+          .place = {.device = device, .threads = 1}};
+}
+
+class RanksTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    ops::register_all();
+    register_group(make_local_group);
+    register_device(
+        "cpu", [](const RunSpec& run) { return make_cpu_device({.threads = run.place.threads}); });
+    register_device("reference",
+                    [](const RunSpec&) { return make_reference_device({.guarded = true}); });
+  }
+};
+
+// The part of rank `rank`, padded with zeros.
+HostTensor part_of(const HostTensor& whole, int ranks, int rank) {
+  const OwnPart own = own_part_of(whole.count(), ranks, rank);
+  HostTensor out = HostTensor::zeros(whole.dtype, {part_count(whole.count(), ranks)});
+  const std::size_t size = size_of(whole.dtype);
+  std::copy_n(whole.bytes.begin() + own.first * static_cast<std::int64_t>(size),
+              static_cast<std::size_t>(own.count) * size, out.bytes.begin());
+  return out;
+}
+
+// The session with the same weights as one without ranks.
+std::unique_ptr<Session> filled(Device& device, const RunSpec& spec) {
+  RunSpec alone = spec;
+  alone.parallel = {};
+  const auto other = make_device(alone);
+  Session first(*other, alone);
+  first.fill_for_timing();
+  auto out = std::make_unique<Session>(device, spec);
+  out->fill_for_timing();
+  for (const auto& [name, value] : parameters_of(first.store())) {
+    for (int rank = 0; rank < out->ranks(); ++rank) {
+      Store& store = out->store(rank);
+      const bool is_whole = store.at(name).type.shape == value.shape;
+      store.set(name, is_whole ? value : part_of(value, out->ranks(), rank));
+    }
+  }
+  return out;
+}
+
+// Every parameter as all ranks have it.
+Weights weights_of(Session& session, const Weights& shapes) {
+  Weights out = shapes;
+  for (auto& [name, whole] : out) {
+    const bool is_whole = session.store().at(name).type.shape == whole.shape;
+    if (is_whole) {
+      whole = session.store().get(name);
+      for (int rank = 1; rank < session.ranks(); ++rank) {
+        EXPECT_EQ(session.store(rank).get(name).bytes, whole.bytes) << name << " of rank " << rank;
+      }
+      continue;
+    }
+    std::vector<std::byte> bytes;
+    for (int rank = 0; rank < session.ranks(); ++rank) {
+      const HostTensor part = session.store(rank).get(name);
+      bytes.insert(bytes.end(), part.bytes.begin(), part.bytes.end());
+    }
+    std::copy_n(bytes.begin(), whole.bytes.size(), whole.bytes.begin());
+  }
+  return out;
+}
+
+struct Result {
+  double loss = 0.0;
+  Weights weights;
+};
+
+// Two steps. Checks the bytes of every rank against the predicted ones.
+Result run(const RunSpec& spec, const Weights& shapes = {}) {
+  const auto device = make_device(spec);
+  const auto session = filled(*device, spec);
+  for (int i = 0; i < 2; ++i) {
+    std::vector<std::int64_t> before;
+    for (int rank = 0; rank < session->ranks(); ++rank) {
+      session->device(rank).allocator().reset_peak();
+      const Communicator* group = session->device(rank).group();
+      before.push_back(group == nullptr ? 0 : group->received_bytes());
+    }
+    session->executor().run();
+    for (int rank = 0; rank < session->ranks(); ++rank) {
+      Device& one = session->device(rank);
+      EXPECT_EQ(one.allocator().stats().peak_requested_bytes,
+                session->executor().predicted_peak_bytes())
+          << name_of(spec.parallel) << ", rank " << rank;
+      if (one.group() == nullptr) continue;
+      EXPECT_EQ(one.group()->received_bytes() - before[static_cast<std::size_t>(rank)],
+                received_bytes(session->program(), rank))
+          << name_of(spec.parallel) << ", rank " << rank;
+    }
+  }
+  Result out{session->executor().scalar("loss"), {}};
+  out.weights = weights_of(*session, shapes.empty() ? parameters_of(session->store()) : shapes);
+  return out;
+}
+
+double difference(const HostTensor& a, const HostTensor& b) {
+  const HostTensor wide_a = widened(a), wide_b = widened(b);
+  double most = 0.0, size = 0.0;
+  for (std::size_t i = 0; i < wide_a.as<double>().size(); ++i) {
+    most = std::max(most, std::abs(wide_a.as<double>()[i] - wide_b.as<double>()[i]));
+    size = std::max(size, std::abs(wide_a.as<double>()[i]));
+  }
+  return most / size;
+}
+
+void expect_same(const Result& one, const Result& many, double tolerance, const std::string& what) {
+  EXPECT_NEAR(many.loss, one.loss, tolerance * one.loss) << what;
+  for (const auto& [name, value] : one.weights) {
+    EXPECT_LE(difference(value, many.weights.at(name)), tolerance) << what << ", " << name;
+  }
+}
+
+const char* const kChoices[] = {
+    "dp=2,bucket=tensor", "dp=3,bucket=all", "dp=3,bucket=1KiB", "dp=2",         "dp=2,shard=1",
+    "dp=3,shard=1",       "dp=2,shard=2",    "dp=3,shard=2",     "dp=2,shard=3", "dp=3,shard=3"};
+
+TEST_F(RanksTest, InFloat64TheyTakeTheStepThatOneRankTakes) {
+  const Result one = run(small_step("reference"));
+  for (const char* choice : kChoices) {
+    expect_same(one, run(small_step("reference", choice), one.weights), 1e-12, choice);
+  }
+}
+
+TEST_F(RanksTest, SoTheyDoWithClippingRecomputationAndBothExecutors) {
+  for (const ExecutorKind executor : {ExecutorKind::kEager, ExecutorKind::kArena}) {
+    RunSpec spec = small_step("reference");
+    spec.executor = executor;
+    spec.optimizer.clip = 0.01;
+    spec.optimizer.guard_finite = true;
+    spec.optimizer.weight_decay = 0.1;
+    spec.recompute = parse_recomputation("recompute", "blocks");
+    const Result one = run(spec);
+    for (const char* choice : kChoices) {
+      spec.parallel = parse_parallel("parallel", choice);
+      expect_same(one, run(spec, one.weights), 1e-11,
+                  fmt::format("{}, {}", choice, name_of(executor)));
+    }
+  }
+}
+
+TEST_F(RanksTest, InFloat32TheyDifferByRoundingAlone) {
+  RunSpec spec = small_step("cpu");
+  spec.optimizer.kind = OptimizerKind::kSgd;  // AdamW makes a step of the sign of a tiny gradient
+  for (const ExecutorKind executor : {ExecutorKind::kEager, ExecutorKind::kArena}) {
+    spec.executor = executor;
+    spec.parallel = {};
+    const Result one = run(spec);
+    for (const char* choice : kChoices) {
+      spec.parallel = parse_parallel("parallel", choice);
+      expect_same(one, run(spec, one.weights), 1e-6,
+                  fmt::format("{}, {}", choice, name_of(executor)));
+    }
+  }
+}
+
+TEST_F(RanksTest, MixedPrecisionWorksInEveryForm) {
+  RunSpec spec = small_step("cpu");
+  spec.precision = parse_precision("precision", "bf16");
+  const Result one = run(spec);
+  for (const char* choice : kChoices) {
+    spec.parallel = parse_parallel("parallel", choice);
+    EXPECT_NEAR(run(spec, one.weights).loss, one.loss, 2e-3 * one.loss) << choice;
+  }
+}
+
+// Tokens of a batch, from row `first` on.
+HostTensor tokens_from(const RunSpec& spec, std::int64_t first) {
+  HostTensor out = HostTensor::zeros(DType::kI64, {spec.shape.batch, spec.shape.context});
+  std::int64_t i = first * spec.shape.context;
+  for (std::int64_t& token : out.as<std::int64_t>()) token = i++ * 13 % spec.model.vocab;
+  return out;
+}
+
+TEST_F(RanksTest, GradientsHaveTheBitsOfAsManyAccumulatedBatches) {
+  for (const int ranks : {2, 3}) {
+    RunSpec spec = small_step("cpu", fmt::format("dp={},bucket=1KiB", ranks));
+    spec.mode = Mode::kForwardBackward;
+    const auto device = make_device(spec);
+    const auto many = filled(*device, spec);
+    for (const char* input : {"tokens", "targets"}) {
+      many->executor().set_input(input, tokens_from(spec, 0));
+    }
+    many->executor().run();
+
+    RunSpec alone = spec;
+    alone.parallel = {};
+    alone.shape.batch /= ranks;
+    const auto other = make_device(alone);
+    Store store(*other);
+    const auto micro = [&](GradientKind kind) {
+      alone.gradients = kind;
+      return make_executor(alone.executor, store,
+                           program_for(loss_program(alone, {.scale = 1.0 / ranks}),
+                                       pipeline_options(alone), *other));
+    };
+    const auto first = micro(GradientKind::kPersistent), next = micro(GradientKind::kAccumulate);
+    for (const auto& [name, value] : parameters_of(many->store())) store.set(name, value);
+    for (int rank = 0; rank < ranks; ++rank) {
+      Executor& executor = rank == 0 ? *first : *next;
+      for (const char* input : {"tokens", "targets"}) {
+        executor.set_input(input, tokens_from(alone, rank * alone.shape.batch));
+      }
+      executor.run();
+    }
+    for (const auto& [name, value] : states_of(store, kGradientPrefix)) {
+      EXPECT_EQ(many->executor().output(name).bytes, value.bytes) << name << ", " << ranks;
+    }
+  }
+}
+
+TEST_F(RanksTest, ShardsHoldTheirPartOfTheBytes) {
+  const auto peak = [](const char* choice) {
+    const RunSpec spec = small_step("cpu", choice);
+    const DeviceTraits traits;
+    return predicted_peak_bytes(spec.executor, step_program(spec, traits), traits);
+  };
+  EXPECT_LT(peak("dp=2,shard=1"), peak("dp=2,bucket=tensor")) << "parts of the optimizer's states";
+  EXPECT_LT(peak("dp=2,shard=2"), peak("dp=2,shard=1"))
+      << "gradients go as soon as they are summed";
+  EXPECT_LT(peak("dp=2,shard=3"), peak("dp=2,shard=2")) << "weights are there when they are read";
+}
+
+TEST_F(RanksTest, ABatchThatTheyCannotShareIsRefused) {
+  try {
+    step_program(small_step("cpu", "dp=4"));
+    ADD_FAILURE() << "no error";
+  } catch (const Error& e) {
+    EXPECT_EQ(e.code(), ErrorCode::kUsage);
+    EXPECT_THAT(e.what(), HasSubstr("4 ranks cannot have equal shares of a batch of 6"));
+  }
+}
+
+TEST_F(RanksTest, TheFirstRankThatFailsIsNamedAndTheOthersEndWithIt) {
+  const RunSpec spec = small_step("cpu", "dp=3");
+  const auto device = make_device(spec);
+  const auto session = filled(*device, spec);
+  HostTensor tokens = HostTensor::zeros(DType::kI64, {spec.shape.batch, spec.shape.context});
+  tokens.as<std::int64_t>()[static_cast<std::size_t>(4 * spec.shape.context)] = 21;  // of rank 2
+  session->executor().set_input("tokens", tokens);
+  for (int i = 0; i < 2; ++i) {
+    try {
+      session->executor().run();
+      ADD_FAILURE() << "no error";
+    } catch (const Error& e) {
+      EXPECT_THAT(e.what(), HasSubstr("rank 2: "));
+    }
+  }
+  tokens.as<std::int64_t>()[static_cast<std::size_t>(4 * spec.shape.context)] = 20;
+  session->executor().set_input("tokens", tokens);
+  EXPECT_NO_THROW(session->executor().run()) << "they can be used again";
+}
+
+TEST_F(RanksTest, ARankWithoutMemoryEndsTheStepOfAll) {
+  RunSpec spec = small_step("cpu", "dp=2,shard=2");
+  const DeviceTraits traits;
+  const std::int64_t peak = predicted_peak_bytes(spec.executor, step_program(spec, traits), traits);
+  const auto device = make_device(spec);
+  register_device("cpu", [peak](const RunSpec& run) {
+    return make_cpu_device({.threads = run.place.threads, .memory_limit = peak - 1});
+  });
+  Session session(*device, spec);
+  session.fill_for_timing();
+  try {
+    session.executor().run();
+    ADD_FAILURE() << "no error";
+  } catch (const OutOfMemory& e) {
+    EXPECT_EQ(e.limit_bytes(), peak - 1);
+    EXPECT_THAT(e.what(), HasSubstr("rank 1: cpu"));
+  }
+}
+
+}  // namespace
+}  // namespace tracestep
