@@ -126,12 +126,12 @@ Table summary(const TrainCommand& o, const TrainResult& result, std::int64_t par
   return table;
 }
 
-TrainResult run_loop(const TrainCommand& o, Device& device, const TokenSplit& split,
+TrainResult run_loop(const TrainCommand& o, const RankDevices& devices, const TokenSplit& split,
                      const StopSignal& stop) {
   ProgressLine progress;
   const auto start = std::chrono::steady_clock::now();
   std::int64_t done = 0;
-  return train(device, o.train, split.train, split.validation, &stop, [&](const TrainStep& step) {
+  return train(devices, o.train, split.train, split.validation, &stop, [&](const TrainStep& step) {
     ++done;
     if (!progress.is_shown()) return;
     const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - start;
@@ -155,7 +155,8 @@ void check_files(const TrainCommand& o) {
 
 int run_train(TrainCommand o, std::span<const std::string> arguments) {
   check_together(o);
-  RunSpec run = placed(o.grid.combinations().front(), {"cpu", "cuda", "reference"});
+  RunSpec run = placed(o.grid.combinations().front(), {"cpu", "cuda", "reference"}, DeviceUse::kRun,
+                       Ranks::kUsed);
   const Json environment = environment_of(arguments, run);
   check_files(o);
   probe_output(o.output);
@@ -185,7 +186,8 @@ int run_train(TrainCommand o, std::span<const std::string> arguments) {
   const StopSignal stop(o.train.checkpoint.empty()
                             ? "training ends after the step under way"
                             : "training ends after the step under way, with a checkpoint");
-  const TrainResult result = run_loop(o, *device, split, stop);
+  const RankDevices devices = make_rank_devices(*device, run);
+  const TrainResult result = run_loop(o, devices, split, stop);
   if (saves_tokenizer && !result.interrupted) input.tokenizer->save(tokenizer_path(o));
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
   write_tables(o.output, "tracestep.train/1", environment,

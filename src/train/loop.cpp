@@ -154,11 +154,13 @@ Checkpoints open_run(const Device& device, const TrainOptions& options, const To
 
 class Run {
  public:
-  Run(Device& device, const TrainOptions& options, TokenSourcePtr tokens, TokenSourcePtr validation)
+  Run(const RankDevices& devices, const TrainOptions& options, TokenSourcePtr tokens,
+      TokenSourcePtr validation)
       : options_(options),
-        checkpoints_(open_run(device, options, *tokens, validation.get())),
-        trainer_(device, options, tokens, validation) {
+        checkpoints_(open_run(devices.first(), options, *tokens, validation.get())),
+        trainer_(devices, options, tokens, validation) {
     out_.resumed_from = step_ = start(trainer_.store(), options, checkpoints_);
+    trainer_.spread();
     if (step_ > options.steps) {
       log_warn("[resume] {} steps are done already, more than the {} of this run", step_,
                options.steps);
@@ -269,12 +271,19 @@ void TrainResult::add(const TrainStep& step) {
   ++steps;
 }
 
-TrainResult train(Device& device, const TrainOptions& options, TokenSourcePtr tokens,
+TrainResult train(const RankDevices& devices, const TrainOptions& options, TokenSourcePtr tokens,
                   TokenSourcePtr validation, const StopSignal* stop,
                   const std::function<void(const TrainStep&)>& progress) {
   check_numbers(options);
   check_outputs(options);
-  return Run(device, options, tokens, validation).go(stop, progress);
+  return Run(devices, options, tokens, validation).go(stop, progress);
+}
+
+TrainResult train(Device& device, const TrainOptions& options, TokenSourcePtr tokens,
+                  TokenSourcePtr validation, const StopSignal* stop,
+                  const std::function<void(const TrainStep&)>& progress) {
+  return train(RankDevices(device), options, std::move(tokens), std::move(validation), stop,
+               progress);
 }
 
 }  // namespace tracestep

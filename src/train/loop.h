@@ -11,6 +11,7 @@
 #include "base/json.h"
 #include "base/signals.h"
 #include "exec/executor.h"
+#include "exec/rank_devices.h"
 #include "spec/run_spec.h"
 #include "train/batches.h"
 #include "train/not_finite.h"
@@ -72,8 +73,17 @@ struct TrainResult {
 // Training ends with kNotFinite at a loss, a gradient, a validation loss or a number to be saved
 // that is infinite or NaN: the message has the step, the first tensor that is not finite, the
 // likely reason, and the last finite checkpoint. The state before that step is saved if it is
-// finite. Throws Error (kUsage, kInput, kOutput, kNotFinite), OutOfMemory, DeviceError; files
-// already saved stay complete.
+// finite.
+//
+// With ranks (RunSpec::parallel), each trains on its rows of every batch; the first one's weights
+// are saved, and validated.
+//
+// Throws Error (kUsage, kInput, kOutput, kNotFinite), OutOfMemory, DeviceError; files already saved
+// stay complete.
+TrainResult train(const RankDevices& devices, const TrainOptions& options, TokenSourcePtr tokens,
+                  TokenSourcePtr validation, const StopSignal* stop,
+                  const std::function<void(const TrainStep&)>& progress);
+// The same on one device.
 TrainResult train(Device& device, const TrainOptions& options, TokenSourcePtr tokens,
                   TokenSourcePtr validation, const StopSignal* stop,
                   const std::function<void(const TrainStep&)>& progress);

@@ -5,6 +5,8 @@
 #include <limits>
 
 #include "base/log.h"
+#include "exec/ranked_executor.h"
+#include "passes/reduce.h"
 #include "train/model_store.h"
 
 namespace tracestep {
@@ -44,23 +46,49 @@ void set_batch(Executor& executor, const Batch& batch, std::int64_t vocab) {
   executor.set_input("targets", batch.targets);
 }
 
-void set_states(Store& store, const std::map<std::string, HostTensor>& states) {
-  for (const auto& [name, value] : states) store.set(name, value);
+void check_whole(const Parallel& parallel) {
+  if (parallel.shard == 0) return;
+  throw Error(ErrorCode::kUsage, "parallel",
+              fmt::format("shard={}: checkpoints are of whole weights and states", parallel.shard),
+              "train without shard=");
+}
+
+void set_states(std::span<const std::unique_ptr<Store>> stores,
+                const std::map<std::string, HostTensor>& states) {
+  for (const auto& store : stores) {
+    for (const auto& [name, value] : states) store->set(name, value);
+  }
 }
 
 }  // namespace
 
-Trainer::Trainer(Device& device, const TrainOptions& options, TokenSourcePtr tokens,
+Trainer::Trainer(const RankDevices& devices, const TrainOptions& options, TokenSourcePtr tokens,
                  TokenSourcePtr validation)
-    : options_(options), store_(device), batches_(tokens, batch_options()) {
+    : options_(options), group_(devices.group()), batches_(tokens, batch_options()) {
+  check_whole(options_.run.parallel);
+  for (Device* device : devices.all()) stores_.push_back(std::make_unique<Store>(*device));
   options_.schedule.check();
   options_.run.optimizer = guarded(options.run.optimizer, options.run.precision);
-  build(device);
+  build();
   if (!validation) return;
   validation_.emplace(
       validation,
       Batches::Options{options.run.shape.batch, options.run.shape.context, Order::kSequential, 0});
-  build_evaluator(device);
+  build_evaluator();
+}
+
+Trainer::Trainer(Device& device, const TrainOptions& options, TokenSourcePtr tokens,
+                 TokenSourcePtr validation)
+    : Trainer(RankDevices(device), options, std::move(tokens), std::move(validation)) {}
+
+void Trainer::spread() {
+  for (std::size_t rank = 1; rank < stores_.size(); ++rank) {
+    for (const LeafKind kind : {LeafKind::kParameter, LeafKind::kState}) {
+      for (const std::string& name : store().names(kind)) {
+        stores_[rank]->set(name, store().get(name));
+      }
+    }
+  }
 }
 
 Batches::Options Trainer::batch_options() const {
@@ -73,50 +101,59 @@ RunSpec Trainer::spec_of(Mode mode) const {
   return spec;
 }
 
-void Trainer::build(Device& device) {
+void Trainer::build() {
   if (options_.accumulate == 1) {
-    step_ = executor_of(step_program(spec_of(Mode::kStep), device));
+    step_ = executor_of(step_program(spec_of(Mode::kStep), device()));
     return;
   }
   // The first micro-batch overwrites the gradients, the others add; then one update.
-  const double scale = 1.0 / static_cast<double>(options_.accumulate);
+  const double scale = 1.0 / static_cast<double>(options_.accumulate * options_.run.parallel.ranks);
   const auto micro = [&](GradientKind kind) {
     RunSpec spec = spec_of(Mode::kForwardBackward);
     spec.gradients = kind;
     return executor_of(
-        program_for(loss_program(spec, {.scale = scale}), pipeline_options(spec), device));
+        program_for(loss_program(spec, {.scale = scale}), pipeline_options(spec), device()));
   };
   first_ = micro(GradientKind::kPersistent);
   next_ = micro(GradientKind::kAccumulate);
-  step_ = executor_of(update_program(device));
+  step_ = executor_of(update_program());
 }
 
-void Trainer::build_evaluator(Device& device) {
-  PipelineOptions options = pipeline_options(spec_of(Mode::kForwardBackward));
+// On the first rank alone.
+void Trainer::build_evaluator() {
+  RunSpec spec = spec_of(Mode::kForwardBackward);
+  spec.parallel = {};
+  PipelineOptions options = pipeline_options(spec);
   options.mode = Mode::kInference;  // the loss, nothing kept for backward
-  evaluator_ = executor_of(program_for(loss_program(options_.run), options, device));
+  evaluator_ =
+      make_executor(spec.executor, store(), program_for(loss_program(spec), options, device()));
 }
 
-std::unique_ptr<Executor> Trainer::executor_of(Program program) {
-  return make_executor(options_.run.executor, store_, std::move(program));
+std::unique_ptr<Executor> Trainer::executor_of(const Program& program) {
+  return make_executor(options_.run.executor, stores_, program, options_.run.parallel.ranks,
+                       group_);
 }
 
-// The optimizer alone, on the gradient states.
-Program Trainer::update_program(Device& device) const {
+// The optimizer alone, on the gradient states; with ranks, on the sums of theirs.
+Program Trainer::update_program() const {
+  const Store& store = *stores_.front();
   Builder b("update");
-  for (const std::string& name : store_.names(LeafKind::kParameter)) {
-    const Store::Entry& entry = store_.at(name);
+  for (const std::string& name : store.names(LeafKind::kParameter)) {
+    const Store::Entry& entry = store.at(name);
     const Val parameter = b.parameter(name, entry.type, entry.part);
-    b.state_of(parameter, kGradientPrefix, entry.type.dtype, Role::kGradient);
+    const Val gradient = b.state_of(parameter, kGradientPrefix, entry.type.dtype, Role::kGradient);
+    if (options_.run.parallel.is_on()) b.output(gradient_name(name), gradient);
   }
   PipelineOptions passes;
   passes.granularity = options_.run.ops;
   passes.mode = Mode::kInference;
-  return program_for(optimizer(b.finish(), options_.run.optimizer), passes, device);
+  Program program = b.finish();
+  if (options_.run.parallel.is_on()) program = reduce(program, options_.run.parallel);
+  return program_for(optimizer(program, options_.run.optimizer), passes, device());
 }
 
 double Trainer::state_value(std::string_view name) const {
-  return widened(store_.get(name)).as<double>()[0];
+  return widened(stores_.front()->get(name)).as<double>()[0];
 }
 
 TrainStep Trainer::step(std::int64_t index) {
@@ -129,14 +166,14 @@ TrainStep Trainer::step(std::int64_t index) {
     // The skipped steps before this one, which set_rates() needs.
     out.skipped_steps = static_cast<std::int64_t>(state_value(kSkippedSteps));
   }
-  const auto before = states_of(store_, kLossScale);
+  const auto before = states_of(store(), kLossScale);
   const bool applied = run_step(index, out);
   // A smaller scale does not help a loss that is not finite, nor gradients when the scale is at its
   // floor.
   const bool skipped =
       !applied && is_scaled() && std::isfinite(out.loss) && *out.loss_scale > kLossScaleFloor;
   out.not_finite = !applied && !skipped;
-  if (out.not_finite) set_states(store_, before);
+  if (out.not_finite) set_states(stores_, before);
   if (skipped) ++out.skipped_steps;
   warn_of_skips(out, skipped);
   const std::int64_t tokens =
@@ -196,11 +233,11 @@ void Trainer::warn_of_skips(const TrainStep& step, bool skipped) {
 }
 
 std::optional<NotFinite> Trainer::find_cause(std::int64_t index) {
-  const auto parameters = parameters_of(store_), moments = states_of(store_, kAdamwStates);
+  const auto parameters = parameters_of(store()), moments = states_of(store(), kAdamwStates);
   for (const auto* tensors : {&parameters, &moments}) {
     if (auto found = find_not_finite(TensorMap(tensors->begin(), tensors->end()))) return found;
   }
-  const auto before = states_of(store_, kLossScale);
+  const auto before = states_of(store(), kLossScale);
   std::optional<NotFinite> found;
   for (std::int64_t i = 0; i < options_.accumulate && !found; ++i) {
     Executor& executor = options_.accumulate > 1 ? micro(i) : *step_;
@@ -208,7 +245,7 @@ std::optional<NotFinite> Trainer::find_cause(std::int64_t index) {
     found = find_not_finite(executor);
   }
   if (!found && options_.accumulate > 1) found = find_not_finite(*step_);
-  set_states(store_, before);
+  set_states(stores_, before);
   return found;
 }
 

@@ -3,8 +3,10 @@
 
 #include <memory>
 #include <optional>
+#include <vector>
 
 #include "exec/executor.h"
+#include "exec/rank_devices.h"
 #include "spec/step_program.h"
 #include "train/loop.h"
 
@@ -12,11 +14,18 @@ namespace tracestep {
 
 class Trainer {
  public:
-  // Allocates parameters and states; they are zero until the caller sets them.
+  // Allocates parameters and states; they are zero until the caller sets them. Error{kUsage} for
+  // ranks that hold parts of states: nothing here writes or reads those.
+  Trainer(const RankDevices& devices, const TrainOptions& options, TokenSourcePtr tokens,
+          TokenSourcePtr validation);
+  // On one device.
   Trainer(Device& device, const TrainOptions& options, TokenSourcePtr tokens,
           TokenSourcePtr validation);
 
-  Store& store() { return store_; }
+  // The first rank's.
+  Store& store() { return *stores_.front(); }
+  // Gives every rank what the first one's store holds.
+  void spread();
 
   // Step `index`, counted from 0. A step that is not finite leaves the store unchanged, bit for
   // bit.
@@ -36,20 +45,22 @@ class Trainer {
   Batches::Options batch_options() const;
   double state_value(std::string_view name) const;
   RunSpec spec_of(Mode mode) const;
-  void build(Device& device);
-  void build_evaluator(Device& device);
-  Program update_program(Device& device) const;
+  void build();
+  void build_evaluator();
+  Program update_program() const;
+  Device& device() const { return stores_.front()->device(); }
 
   bool run_step(std::int64_t index, TrainStep& out);
   bool accumulate(std::int64_t index, TrainStep& out);
   bool update(TrainStep& out);
-  std::unique_ptr<Executor> executor_of(Program program);
+  std::unique_ptr<Executor> executor_of(const Program& program);
   Executor& micro(std::int64_t i) { return i == 0 ? *first_ : *next_; }
   void set_rates(const TrainStep& step);
   void warn_of_skips(const TrainStep& step, bool skipped);
 
   TrainOptions options_;  // with the optimizer's options as the programs use them
-  Store store_;
+  std::vector<std::unique_ptr<Store>> stores_;  // by rank
+  Communicator* const group_;                   // nullptr: there is one rank
   Batches batches_;
   std::optional<Batches> validation_;
   std::unique_ptr<Executor> step_, first_, next_, evaluator_;

@@ -1,0 +1,122 @@
+// Training on several ranks: the weights of one rank that accumulates, and checkpoints of any
+// number of ranks.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+
+#include "backends/comm/local/local_group.h"
+#include "backends/cpu/cpu_device.h"
+#include "backends/reference/reference_device.h"
+#include "base/error.h"
+#include "ops/functions.h"
+#include "support/temp_folder.h"
+#include "train/loop.h"
+
+namespace tracestep {
+namespace {
+
+TokenSourcePtr some_tokens() {
+  std::vector<std::int32_t> tokens;
+  for (int i = 0; i < 900; ++i) tokens.push_back((i * i * 7 + i / 5) % 23);
+  return memory_tokens("test tokens", tokens);
+}
+
+TrainOptions tiny_options(int ranks) {
+  TrainOptions out;
+  out.run.model = {.vocab = 23, .d_model = 16, .d_ff = 32, .layers = 2, .heads = 2};
+  out.run.shape = {.batch = 4, .context = 8};
+  out.run.parallel.ranks = ranks;
+  out.run.seed = 3;
+  out.run.optimizer.weight_decay = 0.1;
+  out.run.optimizer.clip = 0.5;
+  out.steps = 4;
+  out.schedule = {ScheduleKind::kConstant, 1e-2, 1e-2, 0, 4};
+  return out;
+}
+
+using MakeDevice = std::function<std::unique_ptr<Device>()>;
+
+std::unique_ptr<Device> cpu() {
+  return make_cpu_device({.threads = 1});
+}
+std::unique_ptr<Device> reference() {
+  return make_reference_device();
+}
+
+std::vector<TrainStep> run(const TrainOptions& options, const MakeDevice& make = cpu) {
+  const int ranks = options.run.parallel.ranks;
+  const auto first = make();
+  std::vector<std::unique_ptr<Device>> others;
+  for (int rank = 1; rank < ranks; ++rank) others.push_back(make());
+  const RankDevices devices(*first, std::move(others), make_local_group(ranks));
+  std::vector<TrainStep> out;
+  train(devices, options, some_tokens(), some_tokens(), nullptr,
+        [&](const TrainStep& step) { out.push_back(step); });
+  return out;
+}
+
+std::string bytes_of(const std::filesystem::path& path) {
+  std::ifstream in(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+class RanksTest : public ::testing::Test {
+ protected:
+  void SetUp() override { ops::register_all(); }
+  TempFolder folder_;
+};
+
+TEST_F(RanksTest, TheirWeightsHaveTheBitsOfAsManyAccumulatedBatches) {
+  for (const int ranks : {2, 4}) {
+    TrainOptions many = tiny_options(ranks);
+    many.save = folder_.path() / "many.safetensors";
+    TrainOptions one = tiny_options(1);
+    one.run.shape.batch /= ranks;
+    one.accumulate = ranks;
+    one.save = folder_.path() / "one.safetensors";
+    const std::vector<TrainStep> steps = run(many), expected = run(one);
+    for (std::size_t i = 0; i < steps.size(); ++i) {
+      EXPECT_NEAR(steps[i].loss, expected[i].loss, 1e-6);
+      EXPECT_EQ(steps[i].grad_norm, expected[i].grad_norm) << ranks << " ranks, step " << i;
+    }
+    EXPECT_EQ(bytes_of(many.save), bytes_of(one.save)) << ranks << " ranks";
+  }
+}
+
+TEST_F(RanksTest, TheySumWhatTheyHaveAccumulated) {
+  TrainOptions many = tiny_options(2), one = tiny_options(1);
+  many.accumulate = one.accumulate = 3;
+  many.validate_every = one.validate_every = 2;
+  const std::vector<TrainStep> steps = run(many, reference), expected = run(one, reference);
+  for (std::size_t i = 0; i < steps.size(); ++i) {
+    EXPECT_NEAR(steps[i].loss, expected[i].loss, 1e-11);
+    EXPECT_NEAR(steps[i].grad_norm, expected[i].grad_norm, 1e-11);
+    EXPECT_NEAR(steps[i].validation_loss.value_or(0), expected[i].validation_loss.value_or(0),
+                1e-11);
+  }
+}
+
+TEST_F(RanksTest, AnyNumberOfThemContinuesACheckpoint) {
+  TrainOptions options = tiny_options(1);
+  const std::vector<TrainStep> expected = run(options, reference);
+  options.checkpoint = folder_.path() / "run";
+  options.steps = 2;
+  options.run.parallel.ranks = 2;
+  run(options, reference);
+  options.resume = true;
+  options.steps = 4;
+  options.run.parallel.ranks = 4;
+  const std::vector<TrainStep> rest = run(options, reference);
+  ASSERT_EQ(rest.size(), 2u);
+  for (std::size_t i = 0; i < 2; ++i) EXPECT_NEAR(rest[i].loss, expected[i + 2].loss, 1e-11);
+}
+
+TEST_F(RanksTest, PartsOfWeightsAreNotTrained) {
+  TrainOptions options = tiny_options(2);
+  options.run.parallel.shard = 1;
+  EXPECT_THROW(run(options), Error);
+}
+
+}  // namespace
+}  // namespace tracestep
