@@ -42,6 +42,7 @@ ROWS = {
     "lab/memory": ["lab/measure"],
     "lab/profile": ["lab/measure"],
     "lab/attention": ["lab/measure"],
+    "lab/comm": ["lab/measure"],
     "lab/compare": ["lab/measure"],
     "lab/precision": ["lab/time"],  # its cells are timed ones
     "lab/compile": ["lab/attention", "lab/compare", "lab/precision"],

@@ -31,6 +31,7 @@ Command eval_command();
 Command generate_command();
 Command attention_command();
 Command compile_command();
+Command comm_command();
 Command compare_command();
 Command explain_command();
 Command study_command();

@@ -32,6 +32,8 @@ const std::vector<Topic>& all() {
       {"checkpointing", false, pages::kCheckpointingMd, explain_checkpointing},
       {"attention-memory", false, pages::kAttentionMemoryMd, explain_attention_memory},
       {"flash-attention", false, pages::kFlashAttentionMd, explain_flash_attention},
+      {"data-parallel", false, pages::kDataParallelMd, explain_data_parallel},
+      {"parallel-limits", false, pages::kParallelLimitsMd, explain_parallel_limits},
       {"softmax", false, pages::kSoftmaxMd, explain_softmax},
       {"mixed-precision", false, pages::kMixedPrecisionMd, explain_mixed_precision},
       {"accumulation", false, pages::kAccumulationMd, explain_accumulation},

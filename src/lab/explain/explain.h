@@ -35,7 +35,7 @@ struct Topic {
   void (*work)(const ExplainInput& input, Explanation& out);
 };
 
-// In teaching order: time, memory, attention, number formats.
+// In teaching order: time, memory, attention, many ranks, number formats.
 std::span<const Topic> topics();
 // Error{kUsage} naming the nearest topic when there is no such topic.
 const Topic& topic_named(std::string_view name);

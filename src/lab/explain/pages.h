@@ -22,6 +22,8 @@ extern const std::string_view kOomMd;
 extern const std::string_view kCheckpointingMd;
 extern const std::string_view kAttentionMemoryMd;
 extern const std::string_view kFlashAttentionMd;
+extern const std::string_view kDataParallelMd;
+extern const std::string_view kParallelLimitsMd;
 extern const std::string_view kSoftmaxMd;
 extern const std::string_view kMixedPrecisionMd;
 extern const std::string_view kAccumulationMd;

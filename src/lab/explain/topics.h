@@ -38,6 +38,10 @@ void explain_flash_attention(const ExplainInput& input, Explanation& out);
 // checkpointing.cpp
 void explain_checkpointing(const ExplainInput& input, Explanation& out);
 
+// parallel.cpp
+void explain_data_parallel(const ExplainInput& input, Explanation& out);
+void explain_parallel_limits(const ExplainInput& input, Explanation& out);
+
 // numbers.cpp
 void explain_softmax(const ExplainInput& input, Explanation& out);
 void explain_mixed_precision(const ExplainInput& input, Explanation& out);

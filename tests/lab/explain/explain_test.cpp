@@ -79,7 +79,7 @@ TEST_F(ExplainTest, EveryTopicHasNumbersTrapsAndATitle) {
     }
   }
   EXPECT_EQ(topic_table().rows.size(), topics().size());
-  EXPECT_GE(topics().size(), 23u);
+  EXPECT_GE(topics().size(), 25u);
 }
 
 TEST_F(ExplainTest, NumbersFollowTheModel) {
@@ -95,6 +95,25 @@ TEST_F(ExplainTest, NumbersFollowTheModel) {
   const double p = 2 * 11 * 12 + 2 * (4 * 12 * 12 + 3 * 12 * 20 + 2 * 12) + 12;
   EXPECT_EQ(value("peak-memory", "weights"), 4 * p);
   EXPECT_EQ(value("adamw", "states"), 8 * p);
+}
+
+TEST_F(ExplainTest, WhatRanksSendAndHoldIsThatOfTheHandouts) {
+  const double p = 2 * 11 * 12 + 2 * (4 * 12 * 12 + 3 * 12 * 20 + 2 * 12) + 12;
+  EXPECT_EQ(value("data-parallel", "tensors with a gradient"), 9 * 2 + 3);
+  EXPECT_EQ(value("data-parallel", "2 ranks: each receives for their sum"), 4 * p);
+  EXPECT_EQ(value("data-parallel", "2 ranks: shard=1 saves on each"), 4 * p);
+  EXPECT_EQ(value("data-parallel", "2 ranks: shard=3 saves on each"), 8 * p);
+  EXPECT_EQ(value("data-parallel", "64 ranks: if each sent all it has to every other"), 63 * 4 * p);
+  // A bucket of s/n bytes: n buckets cost n calls and the time of the last one.
+  const double bytes_per_s = 450e9, call_s = 10e-6;
+  const double buckets = 4 * p / value("data-parallel", "best bucket, by the example");
+  EXPECT_NEAR(value("data-parallel", "calls and the last bucket then take"),
+              1e3 * (4 * p / (buckets * bytes_per_s) + buckets * call_s), 1e-9);
+  EXPECT_EQ(value("parallel-limits", "126 blocks of two products: parameters"), 219848638464.0);
+  EXPECT_EQ(value("parallel-limits", "126 blocks: cards of 80 GB that hold that"), 44);
+  EXPECT_EQ(value("parallel-limits", "126 blocks: saved for backward per token, bf16"), 17547264);
+  EXPECT_NEAR(value("parallel-limits", "data parallel: ranks whose sum backward hides"),
+              1 + 5 * 7 * bytes_per_s / 989e12, 1e-12);
 }
 
 TEST_F(ExplainTest, WhatFusingSavesIsCountedInPrograms) {

@@ -1,0 +1,103 @@
+// tracestep comm: how long collectives take alone.
+#include <memory>
+
+#include "base/log.h"
+#include "base/signals.h"
+#include "base/units.h"
+#include "cli/command.h"
+#include "cli/devices.h"
+#include "cli/options.h"
+#include "cli/output.h"
+#include "lab/comm/collectives.h"
+
+namespace tracestep::cli {
+namespace {
+
+constexpr const char* kDefaultSizes = "1MiB,4MiB,16MiB,64MiB";
+constexpr std::int64_t kMostRanks = 4096, kMostCalls = 1'000'000;
+
+struct CommOptions {
+  std::vector<std::string> collectives = kTimedCollectives;
+  std::vector<std::int64_t> ranks{2, 4};
+  std::vector<std::int64_t> sizes;
+  CollectiveSpec each;
+  OutputOptions output;
+};
+
+std::vector<std::int64_t> parse_sizes(const std::string& where, const std::string& text) {
+  std::vector<std::int64_t> out;
+  for (const std::string& size : split_list(where, text)) out.push_back(parse_bytes(where, size));
+  return out;
+}
+
+std::vector<CollectiveSpec> specs_of(const CommOptions& o) {
+  std::vector<CollectiveSpec> out;
+  for (const std::string& op : o.collectives) {
+    for (const std::int64_t ranks : o.ranks) {
+      for (const std::int64_t bytes : o.sizes) {
+        CollectiveSpec spec = o.each;
+        spec.op = op;
+        spec.ranks = static_cast<int>(ranks);
+        spec.bytes = bytes;
+        out.push_back(spec);
+      }
+    }
+  }
+  return out;
+}
+
+int run_comm(const CommOptions& o, std::span<const std::string> arguments) {
+  probe_output(o.output);
+  const StopSignal stop("the rows measured so far are written");
+  const std::vector<CollectiveSpec> specs = specs_of(o);
+  std::vector<CollectiveTimes> times;
+  ProgressLine progress;
+  for (const CollectiveSpec& spec : specs) {
+    if (stop.requested()) break;
+    progress.update(fmt::format("{}/{}  {} of {}, {} ranks", times.size() + 1, specs.size(),
+                                spec.op, format_bytes(spec.bytes), spec.ranks));
+    times.push_back(time_collective(make_group, spec));
+  }
+  progress.done();
+  RunSpec run;
+  run.place.threads = 1;  // of each rank
+  write_tables(o.output, "tracestep.comm/1", environment_of(arguments, run),
+               {collective_table(times)});
+  return times.size() == specs.size() ? 0 : stop.exit_status();
+}
+
+}  // namespace
+
+Command comm_command() {
+  const auto options = std::make_shared<CommOptions>();
+  options->sizes = parse_sizes("--bytes", kDefaultSizes);
+  Command command{
+      .name = "comm",
+      .summary = "how long sums and gathers over ranks take alone",
+      .details =
+          "Ranks are threads of this process. The time of a call goes from when its last rank "
+          "is there to when the last one has its result. Bus bandwidth counts what a rank "
+          "gets from the others: 2(N-1)/N of the tensor for all_reduce, (N-1)/N for the "
+          "others.",
+      .examples = {{"", "three collectives, four sizes, two and four ranks"},
+                   {"--collective all_reduce --ranks 2 --bytes 256MiB --calls 50", "one cell"}}};
+  OptionSet& set = command.options;
+  set.group("What to time");
+  set.choices("--collective", options->collectives, kTimedCollectives, "which");
+  set.integers("--ranks", options->ranks, {1, kMostRanks}, "ranks of a group");
+  set.value(
+      "--bytes", "SIZE[,SIZE]", "sizes of the whole tensor, of float32",
+      [options](const std::string& where, const std::string& text) {
+        options->sizes = parse_sizes(where, text);
+      },
+      kDefaultSizes);
+  set.integer("--warmup", options->each.warmup, {0, kMostCalls}, "calls before the timed ones");
+  set.integer("--calls", options->each.calls, {1, kMostCalls}, "timed calls");
+  add_output_options(set, options->output);
+  command.run = [options](std::span<const std::string> arguments) {
+    return run_comm(*options, arguments);
+  };
+  return command;
+}
+
+}  // namespace tracestep::cli
