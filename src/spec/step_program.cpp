@@ -34,7 +34,7 @@ BatchShape rank_shape(const RunSpec& spec) {
     throw Error(ErrorCode::kUsage, "parallel",
                 fmt::format("{} ranks cannot have equal shares of a batch of {}",
                             spec.parallel.ranks, spec.shape.batch),
-                "give a --batch that the ranks divide");
+                "give a batch that the ranks divide");
   }
   out.batch /= spec.parallel.ranks;
   return out;
