@@ -11,6 +11,7 @@
 #include "cli/devices.h"
 #include "cli/options.h"
 #include "cli/output.h"
+#include "cli/remaining_time.h"
 #include "lab/attention/tables.h"
 
 namespace tracestep::cli {
@@ -146,11 +147,10 @@ int run_attention(AttentionOptions o, std::span<const std::string> arguments) {
   Roof roof;
   std::vector<AttentionResult> results;
   {
-    ProgressLine progress;
+    CellProgress progress(specs.size());
     for (const AttentionSpec& spec : specs) {
-      progress.update(fmt::format("{}/{}  width {} context {} {} {}", results.size() + 1,
-                                  specs.size(), spec.width, spec.run.shape.context,
-                                  name_of(spec.run.attention), name_of(spec.run.precision)));
+      progress.begin(fmt::format("width {} context {} {} {}", spec.width, spec.run.shape.context,
+                                 name_of(spec.run.attention), name_of(spec.run.precision)));
       const double known = roof.tflops(spec.run);
       AttentionResult result = measure_attention(make_device, spec, &stop);
       if (result.status == Status::kInterrupted) break;

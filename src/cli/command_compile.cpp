@@ -8,6 +8,7 @@
 #include "cli/devices.h"
 #include "cli/options.h"
 #include "cli/output.h"
+#include "cli/remaining_time.h"
 #include "lab/compile/tables.h"
 #include "lab/measure/run_columns.h"
 #include "spec/fields.h"
@@ -67,10 +68,10 @@ std::vector<RunSpec> without(std::span<const RunSpec> runs,
 
 void measure_steps(Work& work) {
   std::vector<CompileCell> cells;
+  CellProgress progress(work.runs.size());
   for (const RunSpec& run : work.runs) {
     if (work.stop.requested()) break;
-    work.progress.update(
-        fmt::format("{}/{}  {}", cells.size() + 1, work.runs.size(), label_of(run)));
+    progress.begin(label_of(run));
     CompileCell cell = measure_way(make_device, run, work.options.spec, &work.stop);
     if (cell.result.status == Status::kInterrupted) break;
     cells.push_back(std::move(cell));

@@ -13,7 +13,10 @@
 #include "cli/devices.h"
 #include "cli/options.h"
 #include "cli/output.h"
+#include "cli/pictures.h"
+#include "cli/remaining_time.h"
 #include "lab/memory/advice.h"
+#include "lab/memory/charts.h"
 #include "lab/memory/fingerprint.h"
 #include "lab/memory/formulas.h"
 #include "lab/memory/snapshot_of.h"
@@ -31,7 +34,7 @@ struct MemoryOptions {
   BufferFilter filter;
   std::size_t timeline_rows = 40;
   std::size_t largest = 10;
-  std::filesystem::path snapshot, snapshot_json, fingerprint;
+  std::filesystem::path snapshot, snapshot_json, fingerprint, pictures;
   std::size_t max_entries = 1'000'000;
   std::string account_as;
   Accounting accounting;
@@ -164,6 +167,15 @@ std::int64_t needed_bytes(const MemoryCell& cell) {
   return cell.accounted ? cell.accounted->bytes : cell.run.predicted_peak_bytes;
 }
 
+// "; with --attention flash it would: 69.80 GiB"; empty when nothing helps.
+std::string smallest_remedy(const MemoryCell& cell, std::int64_t limit) {
+  if (cell.accounted) return {};
+  const std::vector<Remedy> found = remedies(cell, limit);
+  if (found.empty()) return "; no smaller batch, context or precision fits either";
+  return fmt::format("; with {} it fits: {}", found.front().command,
+                     format_bytes(found.front().peak_bytes));
+}
+
 // The answer to "would it fit", which a report of a hundred lines must not hide.
 std::string verdict_of(std::span<const MemoryCell> cells, std::int64_t limit) {
   const auto fitting = std::ranges::count_if(cells, [limit](const MemoryCell& cell) {
@@ -173,10 +185,10 @@ std::string verdict_of(std::span<const MemoryCell> cells, std::int64_t limit) {
   if (cells.size() > 1)
     return fmt::format("{} of {} steps fit in {}", fitting, cells.size(), limited);
   const std::int64_t peak = needed_bytes(cells[0]);
-  return fmt::format("{}: the peak is {}, {} {} the limit of {}",
+  return fmt::format("{}: the peak is {}, {} {} the limit of {}{}",
                      fitting == 1 ? "It fits" : "It does not fit", format_bytes(peak),
                      format_bytes(std::abs(peak - limit)), peak > limit ? "above" : "below",
-                     limited);
+                     limited, fitting == 1 ? "" : smallest_remedy(cells[0], limit));
 }
 
 void add_failure(const MemoryCell& cell, const MemoryOptions& o, std::vector<Table>& tables) {
@@ -219,6 +231,21 @@ void check_filter(const BufferFilter& filter, std::span<const MemoryCell> cells)
               "has all paths");
 }
 
+// The timeline of each step, and what it saves for backward.
+void draw(const MemoryOptions& o, std::span<const MemoryCell> cells) {
+  std::vector<Table> tables;
+  std::vector<Chart> charts;
+  for (const MemoryCell& cell : cells) {
+    for (Table table : {stack_table(cell), saved_by_op_table(cell)}) {
+      table.name += "@" + label_of(cell);
+      tables.push_back(std::move(table));
+    }
+    charts.push_back(timeline_chart(tables[tables.size() - 2].name));
+    charts.push_back(saved_chart(tables.back().name));
+  }
+  write_pictures(o.pictures, charts, tables);
+}
+
 // Reads a snapshot instead of running a step.
 int run_fingerprint(const MemoryOptions& o, std::span<const std::string> arguments) {
   probe_output(o.output);
@@ -246,15 +273,17 @@ int run_memory_command(const MemoryOptions& o, std::span<const std::string> argu
               Ranks::kUsed);
   probe_output(o.output);
   check_options(o, runs.size());
+  probe_pictures(o.pictures);
   const Json environment = environment_of(arguments, runs[0]);
   const bool is_only = runs.size() == 1;
   std::vector<MemoryCell> cells;
-  ProgressLine progress;
-  for (const RunSpec& run : runs) {
-    progress.update("memory  " + label_of(run));
-    cells.push_back(cell_of(run, o, is_only));
+  {
+    CellProgress progress(runs.size());
+    for (const RunSpec& run : runs) {
+      progress.begin(label_of(run));
+      cells.push_back(cell_of(run, o, is_only));
+    }
   }
-  progress.done();
   check_filter(o.filter, cells);
   std::vector<Table> tables{peak_table(cells)};
   if (const std::int64_t limit = runs[0].place.memory_limit_bytes;
@@ -272,6 +301,7 @@ int run_memory_command(const MemoryOptions& o, std::span<const std::string> argu
   } else {
     add_one_cell(cells[0], o, tables);
   }
+  if (!o.pictures.empty()) draw(o, cells);
   if (is_only && has_snapshot(o)) {
     write_snapshot(o, o.predict ? recorded(runs[0], o, false) : cells[0].run);
   }
@@ -357,6 +387,9 @@ Command memory_command() {
               "stretches of the time line; 0: every kernel");
   set.path("--snapshot", "FILE", o.snapshot, "the step as a pickle for PyTorch's memory_viz");
   set.path("--snapshot-json", "FILE", o.snapshot_json, "the same as JSON");
+  set.path(
+      "--pictures", "DIR", o.pictures,
+      "the time line of each step and what it saves, as SVG, and as PNG where rsvg-convert is");
   set.path("--fingerprint", "FILE", o.fingerprint,
            "read a snapshot, ours or PyTorch's, of a model of this size, and tell the "
            "implementation by sizes and counts");

@@ -8,6 +8,7 @@
 #include "cli/devices.h"
 #include "cli/options.h"
 #include "cli/output.h"
+#include "cli/remaining_time.h"
 #include "lab/precision/tables.h"
 
 namespace tracestep::cli {
@@ -31,16 +32,15 @@ std::vector<PrecisionCell> measure(const std::vector<RunSpec>& runs, const Preci
                                    const StopSignal& stop) {
   StepErrors errors(make_reference, o.error);
   std::vector<PrecisionCell> out;
-  ProgressLine progress;
+  CellProgress progress(runs.size());
   for (const RunSpec& run : runs) {
     const CellSpec spec{run, o.protocol};
-    progress.update(fmt::format("{}/{}  {} {}", out.size() + 1, runs.size(), run.model.name,
-                                name_of(run.precision)));
+    const std::string name = fmt::format("{} {}", run.model.name, name_of(run.precision));
+    progress.begin(name);
     PrecisionCell measured{measure_cell(make_device, spec, &stop), {}};
     if (measured.result.status == Status::kInterrupted) break;
     if (o.error.layers > 0) {
-      progress.update(fmt::format("{}/{}  {} {} against float64", out.size() + 1, runs.size(),
-                                  run.model.name, name_of(run.precision)));
+      progress.update(name + " against float64");
       measured.error = errors.of(make_device, run);
     }
     out.push_back(std::move(measured));

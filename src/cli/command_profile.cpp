@@ -11,6 +11,7 @@
 #include "cli/devices.h"
 #include "cli/options.h"
 #include "cli/output.h"
+#include "cli/remaining_time.h"
 #include "lab/profile/chrome_trace.h"
 #include "lab/profile/tables.h"
 #include "spec/step_program.h"
@@ -45,22 +46,20 @@ std::vector<ProfiledCell> profile_runs(const std::vector<RunSpec>& runs, const P
                                        const Json& environment, const StopSignal& stop) {
   std::map<std::string, Ceilings> ceilings;  // by precision
   std::vector<ProfiledCell> out;
-  ProgressLine progress;
+  CellProgress progress(2 * runs.size());  // each is timed, then profiled
   // All plain times come before the first profiler.
   std::vector<std::optional<PlainTimes>> plain;
   for (const RunSpec& run : runs) {
-    progress.update(fmt::format("timing {}/{}  {} {}", plain.size() + 1, runs.size(),
-                                run.model.name, name_of(run.mode)));
+    progress.begin(fmt::format("timing {} {}", run.model.name, name_of(run.mode)));
     plain.push_back(time_plain_steps(make_device, spec_of(run, o), &stop));
   }
   for (const RunSpec& run : runs) {
     const std::string precision = name_of(run.precision);
     if (!o.no_ceilings && !ceilings.contains(precision)) {
-      progress.update("measuring the device's ceilings");
+      progress.aside("measuring the device's ceilings");
       ceilings[precision] = device_ceilings(run);
     }
-    progress.update(fmt::format("profiling {}/{}  {} {}", out.size() + 1, runs.size(),
-                                run.model.name, name_of(run.mode)));
+    progress.begin(fmt::format("profiling {} {}", run.model.name, name_of(run.mode)));
     ProfiledCell result{profile_step(make_device, spec_of(run, o), &stop, plain[out.size()]),
                         ceilings[precision],
                         {}};
@@ -68,7 +67,9 @@ std::vector<ProfiledCell> profile_runs(const std::vector<RunSpec>& runs, const P
     result.work = work_of(result.profile, result.ceilings);
     if (!result.profile.problem.empty()) log_warn("{}", result.profile.problem);
     if (!o.trace.empty() && result.profile.status == Status::kOk) {
-      write_chrome_trace(result.profile, environment, trace_path(o, result.profile, runs.size()));
+      const fs::path path = trace_path(o, result.profile, runs.size());
+      write_chrome_trace(result.profile, environment, path);
+      log_info("profile: the trace of {} is in {}", label_of(result.profile), path.string());
     }
     out.push_back(std::move(result));
   }

@@ -1,5 +1,6 @@
 // tracestep study: every experiment at sizes that this machine manages in some minutes, and one
 // report of them with the answers to the study's questions.
+#include <chrono>
 #include <memory>
 
 #include "base/log.h"
@@ -12,16 +13,18 @@
 #include "cli/devices.h"
 #include "cli/options.h"
 #include "cli/output.h"
+#include "cli/pictures.h"
+#include "cli/remaining_time.h"
 #include "cli/study_training.h"
-#include "lab/report/html.h"
 #include "lab/study/study.h"
+#include "lab/study/summary.h"
 
 namespace tracestep::cli {
 namespace fs = std::filesystem;
 namespace {
 
 struct StudyOptions {
-  fs::path folder = "out";
+  fs::path folder = "out", pictures;
   std::optional<std::int64_t> train_steps;
   bool quick = false;
   double budget_minutes = 0.0;  // 0: kMinutes, or kQuickMinutes
@@ -30,9 +33,23 @@ struct StudyOptions {
 
 constexpr double kMinutes = 2.5, kQuickMinutes = 1.0;
 
-void announce(const std::string& what) {
-  log_info("study: {}", what);
-}
+// Says what begins, and for about how long the study still runs.
+class Announcer {
+ public:
+  explicit Announcer(double seconds) : end_(Clock::now() + to_ticks(seconds)) {}
+  void operator()(const std::string& what) const {
+    const double left = std::chrono::duration<double>(end_ - Clock::now()).count();
+    log_info("study: {} ({})", what,
+             left > 0 ? words_of_remaining(left) + " left" : "over time, nearly done");
+  }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  static Clock::duration to_ticks(double seconds) {
+    return std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
+  }
+  Clock::time_point end_;
+};
 
 Table warm_up(const Place& place, const RunSpec& step, const std::vector<std::int64_t>& warmups) {
   std::vector<std::string> arguments{"bench",
@@ -82,13 +99,33 @@ StudyMachine machine_of(const StudyOptions& o, const RunSpec& run, const StudySi
       .environment = environment};
 }
 
-std::string page_of(const StudyReport& report, const std::string& json) {
-  std::vector<PageSection> sections;
-  for (const StudySection& section : report.sections) {
-    sections.push_back({.id = section.id, .tables = {}, .charts = section.charts});
-    for (const Table& table : section.tables) sections.back().tables.push_back(table.name);
+// "out/study.html".
+fs::path file_of(const StudyOptions& o, std::string_view ending) {
+  return o.folder / fmt::format("study.{}", ending);
+}
+
+void check_files(const StudyOptions& o) {
+  std::vector<NamedPath> outputs;
+  for (const char* ending : {"md", "json", "html", "tex", "typ"}) {
+    outputs.push_back({"--output-dir", file_of(o, ending)});
+    check_writable(outputs.back().path);
   }
-  return html_page("A training step, measured", json, report.tables, sections);
+  check_apart({}, outputs);
+  probe_pictures(o.pictures);
+}
+
+void write_report(const StudyOptions& o, const StudyReport& report, const Json& environment) {
+  const std::string json =
+      to_string({"tracestep.study/2", environment, report.tables}, Format::kJson);
+  write_file(file_of(o, "json"), json);
+  write_file(file_of(o, "html"),
+             html_page(page_head(report, environment), json, report.tables, page_sections(report)));
+  write_file(file_of(o, "md"), study_page(report, environment, Format::kMarkdown));
+  write_file(file_of(o, "tex"), study_page(report, environment, Format::kLatex));
+  write_file(file_of(o, "typ"), study_page(report, environment, Format::kTypst));
+  const auto name = [&](const char* ending) { return file_of(o, ending).string(); };
+  log_info("study: the report is {}; without charts {}, {} and {}; its numbers {}", name("html"),
+           name("md"), name("tex"), name("typ"), name("json"));
 }
 
 int run_study_command(const StudyOptions& o, std::span<const std::string> arguments) {
@@ -96,26 +133,22 @@ int run_study_command(const StudyOptions& o, std::span<const std::string> argume
   const Json environment = environment_of(arguments, run);
   std::error_code error;
   fs::create_directories(o.folder, error);
-  const fs::path text = o.folder / "study.md", data = o.folder / "study.json",
-                 page = o.folder / "study.html";
-  const NamedPath outputs[] = {
-      {"--output-dir", text}, {"--output-dir", data}, {"--output-dir", page}};
-  check_apart({}, outputs);
-  for (const fs::path& path : {text, data, page}) check_writable(path);
+  check_files(o);
   const StudySizes sizes = sizes_of(o, run.place);
   const double minutes = o.budget_minutes > 0 ? o.budget_minutes
                          : o.quick            ? kQuickMinutes
                                               : kMinutes;
-  const StudyReport report =
-      run_study(machine_of(o, run, sizes, environment), sizes, 60.0 * minutes, announce);
-  const std::string json =
-      to_string({"tracestep.study/2", environment, report.tables}, Format::kJson);
-  write_file(data, json);
-  write_file(page, page_of(report, json));
-  write_file(text, study_page(report, environment));
+  const StudyReport report = run_study(machine_of(o, run, sizes, environment), sizes,
+                                       60.0 * minutes, Announcer(60.0 * minutes));
+  write_report(o, report, environment);
   write_text(answers_text(report.answers), {});
-  announce(fmt::format("the report is {}, the same with charts {}, its numbers {}", text.string(),
-                       page.string(), data.string()));
+  if (!o.pictures.empty()) {
+    std::vector<Chart> charts;
+    for (const StudySection& section : report.sections) {
+      charts.insert(charts.end(), section.charts.begin(), section.charts.end());
+    }
+    write_pictures(o.pictures, charts, report.tables);
+  }
   return 0;
 }
 
@@ -132,13 +165,16 @@ Command study_command() {
           "contexts, training on the text files of the current folder, warm-up, precisions, the "
           "bytes and the kernels of single steps. Answers the questions of the study from these "
           "tables, each with the rows it rests on, and refuses where they do not support one. "
-          "Writes study.html (one file, offline, with charts), study.md and study.json.",
+          "Writes study.html (one file, offline, with charts), study.md, study.tex, study.typ and "
+          "study.json.",
       .examples = {{"", "the whole study, into out/"},
                    {"--budget 20 --device cuda", "on a GPU, with more time"},
                    {"--quick --train-steps 50 --output-dir /tmp/look", "a short look"}}};
   OptionSet& set = command.options;
   set.group("The study");
   set.path("--output-dir", "DIR", options->folder, "where the report goes");
+  set.path("--pictures", "DIR", options->pictures,
+           "also write every chart here, as SVG, and as PNG where rsvg-convert is installed");
   set.real("--budget", options->budget_minutes, {0.05, 10000},
            "minutes; what does not fit is left out and named; 2.5 when left out, with --quick 1");
   set.integer("--train-steps", options->train_steps, {1, 1000000},

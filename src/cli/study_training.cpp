@@ -101,6 +101,8 @@ StudyTraining train_for_study(const StudyTrainingOptions& o, double seconds, dou
   out.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   progress.done();
   tokenizer->save(options.save.string() + ".tokenizer");
+  log_info("study: the trained model is {}, its steps {}", options.save.string(),
+           options.log.string());
   out.sample = sample_text(*device, o, options.save, *tokenizer);
   return out;
 }

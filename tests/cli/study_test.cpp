@@ -100,7 +100,7 @@ TEST(StudyTest, WritesAPageWithTheNumbersOfItsJsonAndSaysWhatItLeftOut) {
   const fs::path folder = temp.path();
   const ProgramRun run = run_tracestep(
       words_of("study --quick --budget 0.25 --train-steps 2 --threads 1 --output-dir " +
-               folder.string()),
+               folder.string() + " --pictures " + (folder / "pictures").string()),
       {.folder = testing::source_folder()});
   ASSERT_EQ(run.status, 0) << run.err;
   EXPECT_THAT(run.out, HasSubstr("What do sums in float32, float16 and mixed formats give?"));
@@ -109,6 +109,14 @@ TEST(StudyTest, WritesAPageWithTheNumbersOfItsJsonAndSaysWhatItLeftOut) {
   const std::string page = text_of(folder / "study.html");
   EXPECT_TRUE(Json::parse(json_of_page(page, "study.html"), "study.html") == data);
   EXPECT_THAT(text_of(folder / "study.md"), HasSubstr("## Questions and answers"));
+  EXPECT_THAT(text_of(folder / "study.tex"), HasSubstr("\\section*{Questions and answers}"));
+  EXPECT_THAT(text_of(folder / "study.tex"), ::testing::EndsWith("\\end{document}\n"));
+  EXPECT_THAT(text_of(folder / "study.typ"), HasSubstr("== #\"Questions and answers\";"));
+  EXPECT_THAT(run.err, HasSubstr("left)"));
+  for (const char* file : {"study.html", "study.md", "study.tex", "study.typ", "study.json"}) {
+    EXPECT_THAT(run.err, HasSubstr((folder / file).string()));
+  }
+  EXPECT_TRUE(fs::exists(folder / "pictures" / "time-median-time-of-a-step.svg"));
   // The time given is short: parts are left out, and questions that need them are refused.
   EXPECT_EQ(data.at("schema").as_string(), "tracestep.study/2");
   for (const Json& part : data.at("tables").at("parts").at("rows").items()) {

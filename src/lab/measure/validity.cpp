@@ -142,13 +142,46 @@ std::string verdict_line(const std::string& label, const Verdict& verdict) {
                      verdict.code);
 }
 
-std::vector<std::string> validity_notes(std::span<const ResultRow> rows) {
+namespace {
+
+// One line for each reason, with the first row that has it and how many others do.
+std::vector<std::string> lines_by_reason(std::span<const ResultRow> rows,
+                                         const std::vector<std::vector<Verdict>>& verdicts) {
+  struct Group {
+    const Verdict* first;
+    std::string label;
+    int rows;
+  };
+  std::vector<Group> groups;
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    for (const Verdict& v : verdicts[i]) {
+      const auto same = [&](const Group& g) {
+        return g.first->code == v.code && g.first->severity == v.severity;
+      };
+      const auto found = std::ranges::find_if(groups, same);
+      if (found == groups.end()) {
+        groups.push_back({&v, rows[i].label(), 1});
+      } else {
+        ++found->rows;
+      }
+    }
+  }
   std::vector<std::string> out;
+  for (const Group& g : groups) {
+    const std::string label =
+        g.rows == 1 ? g.label : fmt::format("{} rows, such as {}", g.rows, g.label);
+    out.push_back(verdict_line(label, *g.first));
+  }
+  return out;
+}
+
+}  // namespace
+
+std::vector<std::string> validity_notes(std::span<const ResultRow> rows) {
   const std::vector<std::vector<Verdict>> verdicts = judge_all(rows);
+  std::vector<std::string> out = lines_by_reason(rows, verdicts);
   std::size_t measured = 0, sound = 0;
   for (std::size_t i = 0; i < rows.size(); ++i) {
-    for (const Verdict& verdict : verdicts[i])
-      out.push_back(verdict_line(rows[i].label(), verdict));
     if (!is_measured(rows[i])) continue;
     ++measured;
     sound += std::ranges::all_of(verdicts[i],

@@ -5,6 +5,8 @@
 #include <fmt/format.h>
 
 #include "base/error.h"
+#include "lab/report/chart/svg.h"
+#include "lab/report/prose.h"
 #include "lab/report/web.h"
 #include "lab/report/writers.h"
 
@@ -28,10 +30,17 @@ std::string for_script(std::string_view json) {
   return out;
 }
 
-std::string for_html(std::string_view text) {
+// The part of an address that names a section or a table; page.js makes the same.
+std::string anchor(std::string_view name) {
   std::string out;
-  for (char c : text) {
-    out += c == '<' ? "&lt;" : c == '&' ? "&amp;" : c == '"' ? "&quot;" : std::string(1, c);
+  for (char c : name) {
+    const bool is_plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
+                          (c >= '0' && c <= '9') || c == '_' || c == '.' || c == '-';
+    if (is_plain) {
+      out += c;
+    } else if (!out.ends_with('-')) {
+      out += '-';
+    }
   }
   return out;
 }
@@ -60,78 +69,154 @@ Json layout_of(const Table& table, std::size_t index) {
   return out;
 }
 
-Json layout_of(const Chart& chart) {
-  Json out = chart.options;
-  out["kind"] = chart.kind;
-  out["title"] = chart.title;
-  out["table"] = chart.table;
-  return out;
-}
-
-// The layout of the page, without any figures.
-Json layout_of(std::span<const Table> tables, std::span<const PageSection> sections) {
-  Json out = Json::Object{{"tables", Json::object()}, {"sections", Json::array()}};
+// How columns are shown, without any figures.
+Json layout_of(std::span<const Table> tables) {
+  Json out = Json::Object{{"tables", Json::object()}};
   for (const Table& table : tables) {
     Json columns = Json::array();
     for (std::size_t c = 0; c < table.columns.size(); ++c) columns.push_back(layout_of(table, c));
     out["tables"][table.name] = Json::Object{{"columns", std::move(columns)}};
   }
-  for (const PageSection& section : sections) {
-    Json names = Json::array(), charts = Json::array();
-    for (const std::string& name : section.tables) names.push_back(name);
-    for (const Chart& chart : section.charts) charts.push_back(layout_of(chart));
-    out["sections"].push_back(Json::Object{
-        {"id", section.id}, {"tables", std::move(names)}, {"charts", std::move(charts)}});
+  return out;
+}
+
+// --- text
+// ------------------------------------------------------------------------------------------
+
+std::string prose(std::string_view text) {
+  std::string out;
+  for (const Paragraph& part : paragraphs_of(text)) {
+    const char* const tag = part.is_code ? "pre" : "p";
+    out += fmt::format("<{0}>{1}</{0}>\n", tag, xml_escaped(part.text));
   }
   return out;
+}
+
+// A figure, a comparison or a quotation shows its formula when it is pointed at.
+std::string sentence(const Text& text) {
+  std::string out;
+  for (const Piece& piece : text.pieces()) {
+    out += piece.formula.empty()
+               ? xml_escaped(piece.words)
+               : fmt::format("<span class=\"claim\" title=\"{}\">{}</span>",
+                             xml_escaped(piece.formula), xml_escaped(piece.words));
+  }
+  return out;
+}
+
+std::string sentences(std::string_view title, std::span<const Text> texts) {
+  if (texts.empty()) return {};
+  std::string out = fmt::format("<h2>{}</h2>\n<ul>\n", title);
+  for (const Text& text : texts) out += fmt::format("<li>{}</li>\n", sentence(text));
+  return out + "</ul>\n";
+}
+
+// --- charts and tables
+// -----------------------------------------------------------------------------
+
+// Two drawings, of which a page's width shows one; nothing when there is nothing to draw.
+std::string figure(const Chart& chart, std::span<const Table> tables) {
+  const std::string wide = draw_chart(chart, tables);
+  if (wide.empty()) return {};
+  return fmt::format(
+      "<figure data-kind=\"{}\" data-table=\"{}\">\n<figcaption><span>{}</span>"
+      "<span class=\"tools\"></span></figcaption>\n<div class=\"wide\">{}</div>\n"
+      "<div class=\"narrow\">{}</div>\n</figure>\n",
+      chart.kind, xml_escaped(chart.table), xml_escaped(chart.title), wide,
+      draw_chart(chart, tables, {.width = kNarrowChart}));
+}
+
+std::string figures(std::span<const Chart> charts, std::span<const Table> tables) {
+  std::string out;
+  for (const Chart& chart : charts) out += figure(chart, tables);
+  return out.empty() ? out : "<div class=\"figures\">\n" + out + "</div>\n";
+}
+
+// Places that the page's script fills.
+std::string table_places(std::span<const std::string> names) {
+  std::string out;
+  for (const std::string& name : names) {
+    out += fmt::format("<div class=\"place\" data-table=\"{}\"></div>\n", xml_escaped(name));
+  }
+  return out;
+}
+
+std::string section_html(const PageSection& section, std::span<const Table> tables) {
+  std::string out = fmt::format("<section id=\"section-{}\">\n<h2>{}</h2>\n", anchor(section.id),
+                                xml_escaped(section.title));
+  out += prose(section.reading) + figures(section.charts, tables) + table_places(section.tables);
+  for (const std::string& name : section.data) {
+    const auto table = std::ranges::find(tables, name, &Table::name);
+    if (table == tables.end()) continue;
+    out += fmt::format("<details class=\"data\"><summary>{} ({} rows)</summary>\n{}</details>\n",
+                       xml_escaped(table->title.empty() ? name : table->title), table->rows.size(),
+                       table_places({&name, 1}));
+  }
+  return out + "</section>\n";
+}
+
+std::string head_html(const PageHead& head, std::span<const Table> tables) {
+  std::string facts;
+  for (const auto& [name, value] : head.facts) {
+    facts +=
+        fmt::format("<div><dt>{}</dt><dd>{}</dd></div>\n", xml_escaped(name), xml_escaped(value));
+  }
+  return fmt::format(
+      "<header>\n<h1>{}</h1>\n<dl class=\"facts\">\n{}</dl>\n<div class=\"head\">\n<div>{}"
+      "</div>\n<div>{}</div>\n</div>\n{}</header>\n",
+      xml_escaped(head.title), facts, sentences("Results", head.results),
+      sentences("How far to trust them", head.trust), figures(head.charts, tables));
+}
+
+std::string contents(const PageHead& head, std::span<const PageSection> sections) {
+  std::string out = fmt::format(
+      "<nav aria-label=\"Contents\"><div class=\"title\">{}</div>\n"
+      "<a href=\"#answers\">Questions and answers</a>\n",
+      xml_escaped(head.title));
+  for (const PageSection& section : sections) {
+    out += fmt::format("<a href=\"#section-{}\">{}</a>\n", anchor(section.id),
+                       xml_escaped(section.title));
+  }
+  return out + "<a href=\"#environment\">Where this was measured</a>\n</nav>\n";
 }
 
 }  // namespace
 
-std::vector<std::string> chart_columns(const Chart& chart) {
-  std::vector<std::string> out;
-  for (const char* option : {"x", "list", "stack", "y", "series", "label", "values"}) {
-    const Json* value = chart.options.find(option);
-    if (value == nullptr) continue;
-    if (value->is_string()) out.push_back(value->as_string());
-    if (value->is_array()) {
-      for (const Json& name : value->items()) out.push_back(name.as_string());
-    }
-  }
-  if (chart.kind == "roofline") {
-    out.insert(out.end(), {"flops", "bytes", "ms", "op", "component", "share_percent"});
-  }
-  if (chart.kind == "timeline") {
-    out.insert(out.end(), {"phase", "path", "op", "time_ms", "total_bytes", "measured_bytes"});
-  }
-  return out;
-}
-
-std::string html_page(std::string_view title, std::string_view json, std::span<const Table> tables,
+std::string html_page(const PageHead& head, std::string_view json, std::span<const Table> tables,
                       std::span<const PageSection> sections) {
+  std::string body;
+  for (const PageSection& section : sections) body += section_html(section, tables);
   // A policy that forbids every request: what the page shows is what it carries.
-  return fmt::format(
+  std::string out = fmt::format(
       "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
       "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
       "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; "
       "style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:\">\n"
-      "<title>{0}</title>\n<link rel=\"icon\" href=\"data:,\">\n<style>\n{1}</style>\n</head>\n"
-      "<body>\n<div id=\"frame\">\n<nav aria-label=\"Contents\"><div "
-      "class=\"title\">{0}</div></nav>\n"
-      "<main>\n<h1>{0}</h1>\n"
-      "<p class=\"soft\">Written by tracestep. Everything here is drawn from the numbers that this "
-      "file carries; it asks nothing of the network. <button type=\"button\" id=\"json\">all "
-      "numbers "
-      "as JSON</button> <button type=\"button\" id=\"theme\">light or dark</button></p>\n"
-      "<noscript><p>The tables and charts are drawn by a script in this file; the same numbers "
-      "stand "
-      "in study.json and study.md beside it.</p></noscript>\n</main>\n</div>\n"
-      "<div id=\"tip\" role=\"status\"></div>\n{2}{3}{4}\n"
-      "<script type=\"application/json\" id=\"layout\">{5}{4}\n"
-      "<script>\n{6}{7}{8}build();\n{4}\n</body>\n</html>\n",
-      for_html(title), web::kPageCss, kReportOpens, for_script(json), kScriptCloses,
-      for_script(layout_of(tables, sections).dump()), web::kPageJs, web::kChartsJs,
-      web::kTimelineJs);
+      "<title>{}</title>\n<link rel=\"icon\" href=\"data:,\">\n<style>\n{}</style>\n</head>\n",
+      xml_escaped(head.title), web::kPageCss);
+  out += "<body>\n<div id=\"frame\">\n" + contents(head, sections) + "<main>\n" +
+         head_html(head, tables);
+  out +=
+      "<p class=\"soft tools\"><button type=\"button\" id=\"json\">all numbers as JSON</button> "
+      "<button type=\"button\" id=\"theme\">light or dark</button></p>\n"
+      "<noscript><p>Tables and answers are laid out by a script in this file; the same numbers "
+      "stand in study.json and study.md beside it.</p></noscript>\n"
+      "<p class=\"paper soft\">On paper longer tables are left out: this page has them on the "
+      "screen, and "
+      "study.json in full.</p>\n<section id=\"answers\"></section>\n";
+  out += body + "<section id=\"environment\"></section>\n</main>\n</div>\n";
+  // Scripts end in front of any text of the run: for_script() leaves no "<" in it.
+  for (const std::string& part :
+       {std::string("<div id=\"tip\" role=\"status\"></div>\n"), std::string(kReportOpens),
+        for_script(json), std::string(kScriptCloses),
+        std::string("\n<script type=\"application/json\" id=\"layout\">"),
+        for_script(layout_of(tables).dump()), std::string(kScriptCloses),
+        std::string("\n<script>\n"), std::string(web::kPageJs), std::string(web::kChartsJs),
+        std::string("build();\n"), std::string(kScriptCloses),
+        std::string("\n</body>\n</html>\n")}) {
+    out += part;
+  }
+  return out;
 }
 
 std::string json_of_page(std::string_view html, const std::string& where) {

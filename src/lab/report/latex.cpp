@@ -4,9 +4,8 @@
 #include "lab/report/writers.h"
 
 namespace tracestep {
-namespace {
 
-std::string escaped(const std::string& text) {
+std::string latex_escaped(const std::string& text) {
   std::string out;
   for (char c : text) {
     switch (c) {
@@ -35,15 +34,18 @@ std::string escaped(const std::string& text) {
   return out;
 }
 
+namespace {
+
 void write_line(const std::vector<std::string>& cells, std::ostream& out) {
-  for (std::size_t c = 0; c < cells.size(); ++c) out << (c > 0 ? " & " : "  ") << escaped(cells[c]);
+  for (std::size_t c = 0; c < cells.size(); ++c)
+    out << (c > 0 ? " & " : "  ") << latex_escaped(cells[c]);
   out << " \\\\\n";
 }
 
 void write_table(const Table& table, std::ostream& out) {
   const DisplayTable shown = display(table);
   out << "\\begin{table}\n";
-  if (!table.title.empty()) out << "\\caption{" << escaped(table.title) << "}\n";
+  if (!table.title.empty()) out << "\\caption{" << latex_escaped(table.title) << "}\n";
   out << "\\centering\n\\begin{tabular}{";
   for (bool right : shown.is_right_aligned) out << (right ? 'r' : 'l');
   out << "}\n\\toprule\n";
@@ -51,7 +53,7 @@ void write_table(const Table& table, std::ostream& out) {
   out << "\\midrule\n";
   for (const auto& row : shown.rows) write_line(row, out);
   out << "\\bottomrule\n\\end{tabular}\n";
-  for (const std::string& note : table.notes) out << "\\par\\small " << escaped(note) << "\n";
+  for (const std::string& note : table.notes) out << "\\par\\small " << latex_escaped(note) << "\n";
   out << "\\end{table}\n";
 }
 

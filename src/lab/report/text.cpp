@@ -1,6 +1,9 @@
 // Aligned columns for a terminal.
 #include <algorithm>
+#include <numeric>
 #include <ostream>
+
+#include <fmt/ranges.h>
 
 #include "base/utf8.h"
 #include "lab/report/writers.h"
@@ -8,44 +11,150 @@
 namespace tracestep {
 namespace {
 
-void write_line(const std::vector<std::string>& cells, const std::vector<std::size_t>& widths,
-                const std::vector<bool>& right, std::ostream& out) {
-  std::string line;
-  for (std::size_t c = 0; c < cells.size(); ++c) {
-    if (c > 0) line += "  ";
-    line += padded(cells[c], widths[c], right[c]);
-  }
-  line.erase(line.find_last_not_of(' ') + 1);
-  out << line << '\n';
+constexpr std::size_t kGap = 2;       // between columns
+constexpr std::size_t kCutFrom = 24;  // a text column may be cut down to this
+
+// --- colours
+// ---------------------------------------------------------------------------------------
+
+enum class Tone { kPlain, kGood, kDoubtful, kBad };
+
+// What a verdict or a status means; cells of other columns are plain.
+Tone tone_of(std::string_view header, std::string_view cell) {
+  if (header != "verdict" && header != "status") return Tone::kPlain;
+  const auto begins = [&](std::initializer_list<std::string_view> words) {
+    return std::ranges::any_of(words, [&](auto word) { return cell.starts_with(word); });
+  };
+  if (begins({"ok", "agree", "faster", "fits"})) return Tone::kGood;
+  if (begins({"doubt", "unclear", "interrupted"})) return Tone::kDoubtful;
+  if (begins({"invalid", "oom", "slower", "suspicious", "spill"})) return Tone::kBad;
+  return Tone::kPlain;
 }
 
-void write_table(const Table& table, std::ostream& out) {
-  const DisplayTable shown = display(table);
-  std::vector<std::size_t> widths;
+// The tone of a note is that of its first word: "doubt: …".
+Tone tone_of_note(std::string_view note) {
+  if (note.starts_with("doubt: ")) return Tone::kDoubtful;
+  return note.starts_with("invalid: ") ? Tone::kBad : Tone::kPlain;
+}
+
+std::string coloured(const std::string& text, Tone tone, const TextView& view) {
+  constexpr int kColours[] = {0, 32, 33, 31};
+  if (!view.has_colour || tone == Tone::kPlain) return text;
+  return fmt::format("\x1b[{}m{}\x1b[0m", kColours[static_cast<std::size_t>(tone)], text);
+}
+
+// --- widths
+// ----------------------------------------------------------------------------------------
+
+// The first `width` characters, the last of them "…" where something is cut.
+std::string cut(const std::string& text, std::size_t width) {
+  if (display_width(text) <= width) return text;
+  std::string out;
+  std::size_t seen = 0;
+  for (char c : text) {
+    const bool begins = (static_cast<unsigned char>(c) & 0xc0u) != 0x80u;
+    if (begins && ++seen == width) break;
+    out += c;
+  }
+  return out + "…";
+}
+
+std::vector<std::size_t> natural_widths(const DisplayTable& shown) {
+  std::vector<std::size_t> out;
   for (std::size_t c = 0; c < shown.headers.size(); ++c) {
     std::size_t width = display_width(shown.headers[c]);
     for (const auto& row : shown.rows) width = std::max(width, display_width(row[c]));
-    widths.push_back(width);
+    out.push_back(width);
   }
+  return out;
+}
+
+// Makes room: verdicts and states get theirs first, then columns from the left; a long text is cut
+// when it does not fit. A column that is left out has width 0.
+std::vector<std::size_t> fitting_widths(const DisplayTable& shown, const TextView& view) {
+  const std::vector<std::size_t> natural = natural_widths(shown);
+  const std::size_t all =
+      std::accumulate(natural.begin(), natural.end(), kGap * (natural.size() - 1));
+  if (view.width == 0 || natural.empty() || all <= view.width) return natural;
+  std::vector<std::size_t> order(natural.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::ranges::stable_partition(order, [&](std::size_t c) {
+    return c == 0 || shown.headers[c] == "verdict" || shown.headers[c] == "status";
+  });
+  std::vector<std::size_t> out(natural.size(), 0);
+  std::size_t room = view.width + kGap;
+  for (std::size_t c : order) {
+    const std::size_t least =
+        shown.is_right_aligned[c] ? natural[c] : std::min(natural[c], kCutFrom);
+    if (least + kGap > room) continue;
+    out[c] = std::min(natural[c], room - kGap);
+    room -= out[c] + kGap;
+  }
+  return out;
+}
+
+// --- lines
+// -----------------------------------------------------------------------------------------
+
+void write_line(const std::vector<std::string>& cells, const DisplayTable& shown,
+                const std::vector<std::size_t>& widths, const TextView& view, std::ostream& out) {
+  std::string line;
+  std::size_t end = 0;  // of the last visible character
+  for (std::size_t c = 0; c < cells.size(); ++c) {
+    if (widths[c] == 0) continue;
+    if (!line.empty()) line += "  ";
+    const std::string cell = cut(cells[c], widths[c]);
+    line += coloured(padded(cell, widths[c], shown.is_right_aligned[c]),
+                     tone_of(shown.headers[c], cells[c]), view);
+    end = line.find_last_not_of(' ') + 1;
+  }
+  out << line.substr(0, end) << '\n';
+}
+
+void write_rule(const std::vector<std::size_t>& widths, std::ostream& out) {
+  std::string line;
+  for (std::size_t width : widths) {
+    if (width > 0) line += (line.empty() ? "" : "  ") + std::string(width, '-');
+  }
+  out << line << '\n';
+}
+
+void write_left_out(const DisplayTable& shown, const std::vector<std::size_t>& widths,
+                    const TextView& view, std::ostream& out) {
+  std::vector<std::string> names;
+  for (std::size_t c = 0; c < widths.size(); ++c) {
+    if (widths[c] == 0 && !shown.headers[c].empty()) names.push_back(shown.headers[c]);
+  }
+  if (names.empty()) return;
+  out << fmt::format("\nnot shown for lack of width: {}{}\n", fmt::join(names, ", "), view.way_out);
+}
+
+void write_table(const Table& table, const TextView& view, std::ostream& out) {
+  const DisplayTable shown = display(table);
+  const std::vector<std::size_t> widths = fitting_widths(shown, view);
   if (!table.title.empty()) out << table.title << "\n\n";
-  write_line(shown.headers, widths, shown.is_right_aligned, out);
-  std::vector<std::string> rule;
-  rule.reserve(widths.size());
-  for (std::size_t width : widths) rule.emplace_back(width, '-');
-  write_line(rule, widths, shown.is_right_aligned, out);
-  for (const auto& row : shown.rows) write_line(row, widths, shown.is_right_aligned, out);
+  write_line(shown.headers, shown, widths, {}, out);
+  write_rule(widths, out);
+  for (const auto& row : shown.rows) write_line(row, shown, widths, view, out);
+  write_left_out(shown, widths, view, out);
   if (!table.notes.empty()) out << '\n';
-  for (const std::string& note : table.notes) out << escaped(note) << '\n';
+  for (const std::string& note : table.notes) {
+    out << coloured(escaped(note), tone_of_note(note), view) << '\n';
+  }
 }
 
 }  // namespace
 
 void write_text(const Document& document, std::ostream& out) {
+  write_text(document, out, {});
+}
+
+void write_text(const Document& document, std::ostream& out, const TextView& view) {
   bool first = true;
   for (const Table& table : document.tables) {
     if (!first) out << '\n';
     first = false;
-    write_table(table, out);
+    write_table(table, view, out);
   }
 }
 

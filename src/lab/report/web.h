@@ -8,6 +8,5 @@ namespace tracestep::web {
 extern const std::string_view kPageCss;
 extern const std::string_view kPageJs;
 extern const std::string_view kChartsJs;
-extern const std::string_view kTimelineJs;
 
 }  // namespace tracestep::web

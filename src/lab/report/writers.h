@@ -3,13 +3,21 @@
 
 #include <iosfwd>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "lab/report/table.h"
 
 namespace tracestep {
 
-void write_text(const Document& document, std::ostream& out);
+// How a terminal shows a table.
+struct TextView {
+  std::size_t width = 0;  // columns that do not fit are left out and named; 0: any width
+  bool has_colour = false;
+  std::string_view way_out = {};  // how to see the columns that are left out
+};
+void write_text(const Document& document, std::ostream& out, const TextView& view);
+void write_text(const Document& document, std::ostream& out);  // of any width
 void write_markdown(const Document& document, std::ostream& out);
 void write_csv(const Document& document, std::ostream& out);
 void write_json(const Document& document, std::ostream& out);
@@ -25,6 +33,9 @@ struct DisplayTable {
 DisplayTable display(const Table& table);
 // Whether people see the column.
 bool is_shown(const Table& table, std::size_t column);
+
+// Text as LaTeX prints it.
+std::string latex_escaped(const std::string& text);
 
 // Columns a terminal needs for `text`: one per UTF-8 character.
 std::size_t display_width(const std::string& text);

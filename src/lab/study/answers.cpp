@@ -87,9 +87,9 @@ Answer answer(const Question& question, std::span<const Table> tables) {
   return out;
 }
 
-std::vector<Answer> answer_all(std::span<const Table> tables) {
+std::vector<Answer> answer_all(std::span<const Question> questions, std::span<const Table> tables) {
   std::vector<Answer> out;
-  for (const Question& question : questions()) out.push_back(answer(question, tables));
+  for (const Question& question : questions) out.push_back(answer(question, tables));
   return out;
 }
 
@@ -155,8 +155,8 @@ Json pieces_of(const Text& text) {
 
 }  // namespace
 
-Table answers_table(std::span<const Answer> answers) {
-  Table table{.name = "answers", .title = "Questions, and what this run says"};
+Table answers_table(std::string name, std::string title, std::span<const Answer> answers) {
+  Table table{.name = std::move(name), .title = std::move(title)};
   table.columns = {
       text_column("id"),
       text_column("topic"),

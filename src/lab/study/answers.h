@@ -39,12 +39,12 @@ std::span<const Question> questions();
 std::span<const Question> other_questions();
 
 Answer answer(const Question& question, std::span<const Table> tables);
-std::vector<Answer> answer_all(std::span<const Table> tables);
+std::vector<Answer> answer_all(std::span<const Question> questions, std::span<const Table> tables);
 
 // Rows: questions; columns: the rows an answer uses, as text for people and as a list for programs,
 // and the pieces of the text with the formula of each figure and comparison
 // (lab/report/quantity.h).
-Table answers_table(std::span<const Answer> answers);
+Table answers_table(std::string name, std::string title, std::span<const Answer> answers);
 // "clocks row 2, passes rows 1 and 4": the first row of a table is 1.
 std::string rests_on(const Answer& answer);
 

@@ -1,6 +1,7 @@
 // Parts of the study that take single steps apart: their bytes, their kernels, attention alone.
 #include "base/units.h"
 #include "lab/attention/tables.h"
+#include "lab/memory/charts.h"
 #include "lab/memory/formulas.h"
 #include "lab/memory/tables.h"
 #include "lab/study/study.h"
@@ -15,7 +16,8 @@ void add(Table table, const std::string& label, std::vector<Table>& out) {
   out.push_back(std::move(table));
 }
 
-StudySection memory_section(const MemoryCell& cell) {
+// `is_first`: its timeline stands on the first screen.
+StudySection memory_section(const MemoryCell& cell, bool is_first) {
   const std::string label = label_of(cell);
   StudySection out{.id = "memory-" + label,
                    .title = "Bytes of one step: " + label,
@@ -34,25 +36,16 @@ StudySection memory_section(const MemoryCell& cell) {
   const std::string forward_label = label_of(alone);
   add(stack_table(cell), label, out.tables);
   add(stack_table(alone), forward_label, out.tables);
-  out.charts = {{.kind = "timeline",
-                 .title = "Active memory through the step",
-                 .table = "stack@" + label,
-                 .options = Json::object()},
-                {.kind = "timeline",
-                 .title = "Active memory of forward alone, predicted",
-                 .table = "stack@" + forward_label,
-                 .options = Json::object()},
-                {.kind = "bars",
-                 .title = "Saved for backward",
-                 .table = "saved_by_op@" + label,
-                 .options = Json::Object{{"label", Json::Array{"component", "op"}},
-                                         {"values", Json::Array{"bytes"}},
-                                         {"skip", Json::Array{"total"}},
-                                         {"top", 14}}}};
+  Chart forward_chart = timeline_chart("stack@" + forward_label);
+  forward_chart.title = "Active memory of forward alone, predicted";
+  out.charts = {timeline_chart("stack@" + label), std::move(forward_chart),
+                saved_chart("saved_by_op@" + label)};
+  out.charts.front().is_headline = is_first;
   return out;
 }
 
-StudySection profile_section(const ProfiledCell& cell) {
+// `is_first`: its chart of components stands on the first screen.
+StudySection profile_section(const ProfiledCell& cell, bool is_first) {
   const std::string label = label_of(cell.profile);
   StudySection out{
       .id = "profile-" + label,
@@ -72,7 +65,8 @@ StudySection profile_section(const ProfiledCell& cell) {
                                          {"values", Json::Array{"ms"}},
                                          {"stack", "phase"},
                                          {"skip", Json::Array{"total"}},
-                                         {"top", 24}}},
+                                         {"top", 12}},
+                 .is_headline = is_first},
                 {.kind = "bars",
                  .title = "Time by kernel and phase",
                  .table = matrix,
@@ -180,8 +174,11 @@ void add_memory_sections(StudyContext& context) {
                   "the time; activations are what forward keeps for backward; temporaries live for "
                   "a few kernels.",
        .tables = {std::move(all)}});
+  bool is_first = true;
   for (const MemoryCell& cell : context.memory) {
-    if (cell.run.status == Status::kOk) context.sections.push_back(memory_section(cell));
+    if (cell.run.status != Status::kOk) continue;
+    context.sections.push_back(memory_section(cell, is_first));
+    is_first = false;
   }
 }
 
@@ -221,11 +218,12 @@ void profile_part(StudyContext& context) {
                                    {"values", Json::Array{"busy_ms", "gaps_ms", "outside_ms"}}}}}};
   if (ceilings.known()) summary.tables.push_back(ceiling_table(ceilings));
   context.sections.push_back(std::move(summary));
+  bool is_first = true;
   for (const ProfiledCell& cell : cells) {
     const bool is_step = cell.profile.spec.step.mode == Mode::kStep;
-    if (is_step && cell.profile.status == Status::kOk) {
-      context.sections.push_back(profile_section(cell));
-    }
+    if (!is_step || cell.profile.status != Status::kOk) continue;
+    context.sections.push_back(profile_section(cell, is_first));
+    is_first = false;
   }
 }
 

@@ -114,6 +114,12 @@ Fields<StudyCell> time_fields() {
       {text_column("status"), [](C c) { return name_of(c.result.status); }},
       ok_field(ms("median_ms", "median", "wall time of a whole step"),
                [](C c) { return median_ms(c); }),
+      ok_field(data_only(ms("low_ms", "from",
+                            "95 % interval of the median; with fewer than six samples "
+                            "their range")),
+               [](C c) { return median_interval(c.result.samples_ms).low; }),
+      ok_field(data_only(ms("high_ms", "to")),
+               [](C c) { return median_interval(c.result.samples_ms).high; }),
       ok_field(ms("min_ms", "min"), [](C c) { return min_of(c.result.samples_ms); }),
       ok_field(ms("span_ms", "span", "first kernel's start to the last one's end"),
                [](C c) { return c.result.device_span_ms; }),
@@ -135,6 +141,11 @@ Fields<StudyCell> time_fields() {
       ok_field(int_column("launches"), [](C c) { return c.result.launches; }),
       ok_field(data_only(int_column("flops", {}, "of matrix products")),
                [](C c) { return c.result.flops; })});
+}
+
+// The columns above, as the interval of a chart's bars and points.
+Json median_range() {
+  return Json::Object{{"median_ms", Json::Array{"low_ms", "high_ms"}}};
 }
 
 Table time_table(std::string name, std::string title, const std::vector<StudyCell>& cells) {
@@ -262,7 +273,9 @@ void add_cell_sections(StudyContext& context) {
                   .title = "Median time of a step",
                   .table = "time",
                   .options = Json::Object{{"label", Json::Array{"size", "mode", "ops"}},
-                                          {"values", Json::Array{"median_ms"}}}}}};
+                                          {"values", Json::Array{"median_ms"}},
+                                          {"range", median_range()}},
+                  .is_headline = true}}};
   context.sections.push_back(std::move(out));
   context.sections.push_back(component_section(context.cells));
 }
@@ -290,6 +303,7 @@ void scaling_part(StudyContext& context) {
                    .options = Json::Object{{"x", "context"},
                                            {"y", Json::Array{"median_ms"}},
                                            {"series", Json::Array{"size", "mode"}},
+                                           {"range", median_range()},
                                            {"log", "xy"}}}}});
 }
 

@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "lab/measure/statistics.h"
 #include "lab/report/columns.h"
+#include "lab/study/summary.h"
 #include "runtime/allocator.h"
 
 namespace tracestep {
@@ -155,8 +156,10 @@ StudyReport run_study(const StudyMachine& machine, const StudySizes& sizes, doub
   }
   // The first table is the one that other programs compare runs by.
   std::ranges::stable_partition(out.tables, [](const Table& t) { return t.name == "cells"; });
-  out.answers = answer_all(out.tables);
-  out.tables.push_back(answers_table(out.answers));
+  out.summary = answer_all(summary_questions(), out.tables);
+  out.answers = answer_all(questions(), out.tables);
+  out.tables.push_back(answers_table("summary", "The report in short", out.summary));
+  out.tables.push_back(answers_table("answers", "Questions, and what this run says", out.answers));
   out.tables.push_back(reading_table(out.sections));
   return out;
 }

@@ -132,17 +132,19 @@ void add_memory_sections(StudyContext& context);
 void add_precision_section(StudyContext& context);
 
 struct StudyReport {
+  std::vector<Answer> summary;  // lab/study/summary.h
   std::vector<Answer> answers;
   std::vector<StudySection> sections;  // in reading order
-  std::vector<Table> tables;           // of all sections, then answers and readings; names differ
+  std::vector<Table> tables;  // of all sections, then summary, answers and readings; names differ
 };
 
 // Runs all parts, each within its share of the time. No part begins after `budget_seconds`.
 StudyReport run_study(const StudyMachine& machine, const StudySizes& sizes, double budget_seconds,
                       const std::function<void(const std::string& what)>& announce);
 
-// study.md: the answers, the sections, and the environment at the end.
-std::string study_page(const StudyReport& report, const Json& environment);
+// study.md, study.tex or study.typ: the first screen, the answers, the sections, and the
+// environment at the end. What is to be printed has no tables longer than kMostRowsShown.
+std::string study_page(const StudyReport& report, const Json& environment, Format format);
 // The answers as a person reads them in a terminal.
 std::string answers_text(std::span<const Answer> answers);
 

@@ -1,6 +1,9 @@
 // Every check of the validity checker: silent on a sound row, loud when its fault is planted.
 #include "lab/measure/validity.h"
 
+#include <algorithm>
+#include <set>
+
 #include <gtest/gtest.h>
 
 #include "backends/null/null_device.h"
@@ -237,6 +240,25 @@ TEST(ValidityTest, NotesNameTheRowAndCountWhatStands) {
   ASSERT_EQ(notes.size(), 2u);
   EXPECT_TRUE(notes[0].starts_with("invalid: small context 128 forward fp32 fused: "));
   EXPECT_TRUE(notes[1].starts_with("validity: 1 of 2 measured rows without objection"));
+}
+
+TEST(ValidityTest, ObjectionsAreGroupedByTheirReason) {
+  std::vector<ResultRow> rows;
+  for (const char* mode : {"forward", "inference", "forward-backward"}) {
+    Json bad = sound();
+    bad["mode"] = mode;
+    rows.emplace_back(bad, machine());
+  }
+  const std::vector<std::vector<Verdict>> verdicts = judge_all(rows);
+  std::set<std::pair<std::string, Severity>> reasons;
+  for (const auto& of_row : verdicts) {
+    for (const Verdict& v : of_row) reasons.emplace(v.code, v.severity);
+  }
+  const std::vector<std::string> notes = validity_notes(rows);
+  EXPECT_EQ(notes.size(), reasons.size() + 1);  // and the count of sound rows
+  EXPECT_TRUE(std::ranges::any_of(notes, [](const std::string& note) {
+    return note.find(" rows, such as small context 128 ") != std::string::npos;
+  })) << notes.front();
 }
 
 TEST(ValidityTest, TheSummaryKeepsTheWorst) {

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
+#include <map>
 #include <sstream>
 
 #include <fmt/format.h>
@@ -11,7 +12,9 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
+#include "lab/report/chart/svg.h"
 #include "lab/study/study_run.h"
+#include "lab/study/summary.h"
 #include "support/temp_folder.h"
 
 namespace tracestep {
@@ -21,23 +24,19 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 using testing::small_study;
 
-std::vector<PageSection> sections_of(const StudyReport& study) {
-  std::vector<PageSection> out;
-  for (const StudySection& section : study.sections) {
-    out.push_back({.id = section.id, .tables = {}, .charts = section.charts});
-    for (const Table& table : section.tables) out.back().tables.push_back(table.name);
-  }
+const Json& environment() {
+  static const Json out = Json::Object{{"cpu", "of <some> kind & \"name\""}};
   return out;
 }
 
 std::string json_of(const StudyReport& study) {
-  return to_string(
-      {"tracestep.study/2", Json::Object{{"cpu", "of <some> kind & \"name\""}}, study.tables},
-      Format::kJson);
+  return to_string({"tracestep.study/2", environment(), study.tables}, Format::kJson);
 }
 
 std::string page_of(const StudyReport& study) {
-  return html_page("A <title>", json_of(study), study.tables, sections_of(study));
+  PageHead head = page_head(study, environment());
+  head.title = "A <title>";
+  return html_page(head, json_of(study), study.tables, page_sections(study));
 }
 
 std::size_t count(std::string_view text, std::string_view part) {
@@ -90,7 +89,7 @@ TEST(HtmlTest, TextOfTheRunCannotEndTheScriptItStandsIn) {
   const std::string page = page_of(study);
   EXPECT_EQ(count(page, "<script"), count(page, "</script>"));
   EXPECT_EQ(count(page, "</script>"), 3u);
-  EXPECT_THAT(page, HasSubstr("<title>A &lt;title></title>"));
+  EXPECT_THAT(page, HasSubstr("<title>A &lt;title&gt;</title>"));
 }
 
 TEST(HtmlTest, ChartsReadColumnsThatAreThere) {
@@ -115,6 +114,54 @@ TEST(HtmlTest, ChartsReadColumnsThatAreThere) {
   EXPECT_GE(charts, 12u);
 }
 
+TEST(HtmlTest, EveryChartIsDrawnOnceForEachWidth) {
+  const StudyReport& study = small_study();
+  const std::string page = page_of(study);
+  for (const StudySection& section : study.sections) {
+    for (const Chart& chart : section.charts) {
+      EXPECT_NE(draw_chart(chart, study.tables), "") << chart.title;
+      const std::string place =
+          fmt::format("data-kind=\"{}\" data-table=\"{}\">\n<figcaption><span>{}<", chart.kind,
+                      chart.table, xml_escaped(chart.title));
+      EXPECT_EQ(count(page, place), 1u) << place;
+    }
+  }
+}
+
+TEST(HtmlTest, TheFirstScreenSaysWhereAndWhenItsResultsAndHowFarToTrustThem) {
+  const StudyReport& study = small_study();
+  const PageHead head = page_head(study, Json::Object{{"cpu", "AMD"},
+                                                      {"threads", 2},
+                                                      {"date_utc", "2026-11-22"},
+                                                      {"tool", "tracestep 0.1.0"},
+                                                      {"commit", "abc"}});
+  std::map<std::string, std::string> facts(head.facts.begin(), head.facts.end());
+  EXPECT_EQ(facts["machine"], "AMD, 2 threads");
+  EXPECT_EQ(facts["date"], "2026-11-22");
+  EXPECT_EQ(facts["version"], "tracestep 0.1.0, commit abc");
+  EXPECT_THAT(facts["models timed"], HasSubstr("small"));
+  EXPECT_EQ(head.results.size(), 5u);
+  EXPECT_EQ(head.trust.size(), 3u);
+  EXPECT_EQ(head.charts.size(), 3u);
+  for (const Answer& a : study.summary) EXPECT_FALSE(a.refused) << a.id << ": " << a.text.words();
+  const std::string page = page_of(study);
+  EXPECT_LT(page.find("<header>"), page.find("id=\"answers\""));
+  EXPECT_THAT(page.substr(0, page.find("</header>")), HasSubstr("of &lt;some&gt; kind"));
+}
+
+TEST(HtmlTest, LongTablesAreDataThatIsShownWhenItIsOpened) {
+  const StudyReport& study = small_study();
+  std::size_t data = 0;
+  for (const PageSection& section : page_sections(study)) {
+    data += section.data.size();
+    for (const std::string& name : section.tables) {
+      EXPECT_LE(std::ranges::find(study.tables, name, &Table::name)->rows.size(), 25u) << name;
+    }
+  }
+  EXPECT_GT(data, 0u);
+  EXPECT_EQ(count(page_of(study), "<details class=\"data\">"), data);
+}
+
 TEST(HtmlTest, EveryTableOfTheRunStandsInASectionOnce) {
   const StudyReport& study = small_study();
   std::vector<std::string> names;
@@ -123,7 +170,7 @@ TEST(HtmlTest, EveryTableOfTheRunStandsInASectionOnce) {
   }
   std::ranges::sort(names);
   EXPECT_EQ(std::ranges::adjacent_find(names), names.end());
-  EXPECT_EQ(names.size() + 2, study.tables.size());  // and those of answers and of readings
+  EXPECT_EQ(names.size() + 3, study.tables.size());  // and summary, answers and readings
   const std::string page = page_of(study);
   for (const std::string& name : names) {
     EXPECT_THAT(page, HasSubstr("\"" + name + "\""));
@@ -158,14 +205,14 @@ TEST(HtmlTest, ABrowserDrawsItAllWithoutAnErrorAndWithoutANetwork) {
   // What a page says on its console stands in the log with this word.
   EXPECT_THAT(content_of(folder / "log"), Not(HasSubstr("CONSOLE")));
   const std::string dom = content_of(folder / "dom");
-  EXPECT_THAT(dom, Not(HasSubstr(">There are no rows to draw")));
-  EXPECT_THAT(dom, Not(HasSubstr(">There is no measured roof")));
   std::size_t charts = 0, rows = 0;
-  for (const StudySection& section : study.sections) {
-    charts += section.charts.size();
-    for (const Table& table : section.tables) rows += table.rows.size();
+  for (const StudySection& section : study.sections) charts += section.charts.size();
+  for (const PageSection& section : page_sections(study)) {
+    for (const std::string& name : section.tables) {
+      rows += std::ranges::find(study.tables, name, &Table::name)->rows.size();
+    }
   }
-  EXPECT_EQ(count(dom, "<svg"), charts);
+  EXPECT_EQ(count(dom, "<figure"), charts);
   EXPECT_EQ(count(dom, "<tr id=\"table-"), rows);
   for (const Answer& a : study.answers) EXPECT_THAT(dom, HasSubstr("id=\"answer-" + a.id + "\""));
 }

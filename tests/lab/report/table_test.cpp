@@ -2,10 +2,12 @@
 
 #include <filesystem>
 #include <limits>
+#include <sstream>
 
 #include <gtest/gtest.h>
 
 #include "base/error.h"
+#include "lab/report/writers.h"
 
 namespace tracestep {
 namespace {
@@ -61,6 +63,52 @@ TEST(TableTest, PeopleSeeAColumnThatTellsRowsApartOnlyWhereItDoes) {
   table.add_row({"small", "compiled"});
   EXPECT_NE(to_string({"tracestep.test/1", Json::object(), {table}}, Format::kText).find("eager"),
             std::string::npos);
+}
+
+std::string on_terminal(const Table& table, TextView view) {
+  std::ostringstream out;
+  write_text({"tracestep.test/1", Json::object(), {table}}, out, view);
+  return out.str();
+}
+
+TEST(TableTest, ATerminalShowsTheColumnsThatFitAndNamesTheOthers) {
+  Table table = small_table();
+  table.columns.push_back({.name = "verdict"});
+  table.rows[0].emplace_back("ok");
+  table.rows[1].emplace_back("doubt: unsteady");
+  EXPECT_EQ(on_terminal(table, {.width = 44, .way_out = " (wider!)"}),
+            "Step time\n"
+            "\n"
+            "model         parameters  verdict\n"
+            "-----------  -----------  ---------------\n"
+            "small        128,625,408  ok\n"
+            "a|b,\"c\" µ_$            7  doubt: unsteady\n"
+            "\n"
+            "not shown for lack of width: mean (ms), peak, ok (wider!)\n");
+  EXPECT_EQ(on_terminal(table, {.width = 500}), on_terminal(table, {}));
+}
+
+TEST(TableTest, ALongTextIsCutWhereItDoesNotFit) {
+  Table table{.name = "t", .columns = {{.name = "a"}, {.name = "why"}}};
+  table.add_row({"x", "a reason that takes more characters than there are"});
+  EXPECT_EQ(on_terminal(table, {.width = 30}),
+            "a  why\n"
+            "-  ---------------------------\n"
+            "x  a reason that takes more c…\n");
+}
+
+TEST(TableTest, ColoursTellGoodDoubtfulAndBadApart) {
+  Table table{.name = "t", .columns = {{.name = "status"}, {.name = "verdict"}}};
+  table.add_row({"ok", "doubt: unsteady"});
+  table.add_row({"oom", "-"});
+  table.notes = {"invalid: x: reason"};
+  EXPECT_EQ(on_terminal(table, {.has_colour = true}),
+            "status  verdict\n"
+            "------  ---------------\n"
+            "\x1b[32mok    \x1b[0m  \x1b[33mdoubt: unsteady\x1b[0m\n"
+            "\x1b[31moom   \x1b[0m  -\n"
+            "\n"
+            "\x1b[31minvalid: x: reason\x1b[0m\n");
 }
 
 TEST(TableTest, AMarkdownTablePadsItsColumns) {

@@ -437,7 +437,7 @@ TEST(AnswersTest, TheTableOfAnswersNamesRowsForPeopleAndForPrograms) {
   for (std::size_t row : {4, 0, 1, 2, 6, 7}) many.rows.push_back({"norms", row, {}});
   EXPECT_EQ(rests_on(many), "norms rows 5, 1 to 3, 7, 8");
   const std::vector<Answer> answers{a};
-  const Table table = answers_table(answers);
+  const Table table = answers_table("answers", "Questions", answers);
   ASSERT_EQ(table.rows.size(), 1u);
   EXPECT_EQ(Json(table.rows[0]).items()[6].dump(),
             R"([{"table":"clocks","row":1,"columns":["ms"]},)"

@@ -13,6 +13,7 @@
 #include "lab/study/answers.h"
 #include "lab/study/random_tables.h"
 #include "lab/study/study_run.h"
+#include "lab/study/summary.h"
 
 namespace tracestep {
 namespace {
@@ -41,8 +42,15 @@ std::vector<Table> tables_of(const Answer& answer) {
   return out;
 }
 
+// The questions of the study, and those whose answers stand on the first screen.
+std::vector<Question> all_questions() {
+  std::vector<Question> out(questions().begin(), questions().end());
+  out.insert(out.end(), summary_questions().begin(), summary_questions().end());
+  return out;
+}
+
 TEST(ClaimsTest, EveryAnswerOfASmallStudyIsBorneOutByItsTables) {
-  for (const Question& question : questions()) {
+  for (const Question& question : all_questions()) {
     const Answer a = answer(question, small_study().tables);
     EXPECT_THAT(wrong_claims(a.text, small_study().tables), IsEmpty())
         << a.id << ": " << a.text.words();
@@ -55,7 +63,7 @@ TEST(ClaimsTest, NoTablesMakeAnAnswerSayWhatTheyDoNotHold) {
   constexpr std::uint64_t kTables = 300;  // for each question
   const int round = GTEST_FLAG_GET(shuffle) ? ::testing::UnitTest::GetInstance()->random_seed() : 0;
   const auto first = static_cast<std::uint64_t>(round) * 1000003;
-  for (const Question& question : questions()) {
+  for (const Question& question : all_questions()) {
     const Answer whole = answer(question, small_study().tables);
     const std::vector<Table> own = tables_of(whole);
     std::set<std::string> texts;

@@ -4,6 +4,7 @@
 
 #include "backends/reference/reference_device.h"
 #include "base/error.h"
+#include "lab/study/summary.h"
 #include "lab/time/tables.h"
 #include "support/backends.h"
 
@@ -193,7 +194,8 @@ const StudyReport& small_study() {
     constexpr double kSeconds = 1e7;
     StudyReport out = run_study(machine, sizes(), kSeconds, [](const std::string&) {});
     set_times(out.tables);
-    out.answers = answer_all(out.tables);
+    out.summary = answer_all(summary_questions(), out.tables);
+    out.answers = answer_all(questions(), out.tables);
     return out;
   }();
   return report;

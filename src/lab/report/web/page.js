@@ -1,5 +1,5 @@
-// Builds the page from what it carries: `report`, the JSON of the run, with every figure, and
-// `layout`, which says how columns are shown and what stands in which section.
+// Fills the places of the page from what it carries: `report`, the JSON of the run, with every
+// figure, and `layout`, which says how columns are shown.
 'use strict';
 
 const report = JSON.parse(document.getElementById('report').textContent);
@@ -60,12 +60,6 @@ function shown(value, column) {
   }
 }
 
-// With its unit and no more digits than an eye can use, for labels in a chart.
-function labelled(value, column) {
-  const unit = column.unit && column.kind !== 'bytes' ? ' ' + column.unit : '';
-  return (column.kind === 'bytes' ? bytes(value) : significant(value)) + unit;
-}
-
 const titleOf = column => column.title || column.name;
 
 // --- downloads -------------------------------------------------------------------------------------
@@ -97,6 +91,7 @@ function cellOf(text, isNumber) {
   return make('td', {class: isNumber ? 'number' : text.length <= 40 ? 'short' : text.length <= 120 ? 'long' : 'longer', text});
 }
 
+const kPrintedColumns = 9, kPrintedRows = 12;
 function tableBlock(name) {
   const table = report.tables[name];
   const columns = columnsOf(name).filter(c => !c.hidden);
@@ -125,7 +120,9 @@ function tableBlock(name) {
                        title: c.description || 'sort', onclick: () => sortBy(c)});
   }));
   const file = name.replace(/[^A-Za-z0-9_.-]+/g, '-');
-  const block = make('div', {class: 'block', id: anchorOf(name)},
+  // What paper has no room for is left to the screen.
+  const isLarge = columns.length > kPrintedColumns || table.rows.length > kPrintedRows;
+  const block = make('div', {class: isLarge ? 'block large' : 'block', id: anchorOf(name)},
     make('div', {class: 'head'}, make('h3', {text: table.title || name}),
       make('span', {class: 'soft'}, `${table.rows.length} rows · ${name} `,
         make('button', {text: 'CSV', type: 'button', onclick: () => save(file + '.csv', 'text/csv', csvOf(name))}), ' ',
@@ -140,6 +137,11 @@ function tableBlock(name) {
 
 function markRows(ref) {
   document.querySelectorAll('tr.marked').forEach(row => row.classList.remove('marked'));
+  const place = [...document.querySelectorAll('.place')].find(p => p.dataset.table === ref.table);
+  if (place) {
+    if (place.closest('details')) place.closest('details').open = true;
+    fill(place);
+  }
   for (const index of ref.rows) {
     const row = document.getElementById(anchorOf(ref.table) + '-' + (index + 1));
     if (row) row.classList.add('marked');
@@ -187,11 +189,12 @@ function answerCard(answer) {
     make('p', {}, make('code', {text: answer.command})));
 }
 
-function answersSection() {
-  const section = make('section', {id: 'answers'}, make('h2', {text: 'Questions and answers'}));
+function fillAnswers() {
+  const section = document.getElementById('answers');
   const rows = rowsOf('answers');
   const refused = rows.filter(a => a.refused).length;
-  section.append(make('p', {text: `${rows.length - refused} of ${rows.length} questions are answered ` +
+  section.append(make('h2', {text: 'Questions and answers'}),
+    make('p', {text: `${rows.length - refused} of ${rows.length} questions are answered ` +
     'from this run\'s figures; a grey edge marks those that its data do not support. The edge of the ' +
     'others is that of the worst row they rest on: green for sound ones, yellow for a single sample ' +
     'or where the validity checker doubts, red where it finds a row invalid. The rows that an answer ' +
@@ -201,60 +204,51 @@ function answersSection() {
     section.append(make('h3', {text: topic}),
       make('div', {class: 'answers'}, ...rows.filter(a => a.topic === topic).map(answerCard)));
   }
-  return section;
 }
 
 // --- the page --------------------------------------------------------------------------------------
 
-// Paragraphs, and blocks of code between lines of three backquotes.
-function prose(text) {
-  return text.split(/\n\n+/).map(part => {
-    const code = part.match(/^```\w*\n([\s\S]*?)\n?```$/);
-    return code ? make('pre', {text: code[1]}) : make('p', {text: part.replace(/\n/g, ' ')});
-  });
+// A table is laid out when it is first looked at.
+function fill(place) {
+  if (!place.firstChild) place.append(tableBlock(place.dataset.table));
 }
 
-function sectionOf(plan) {
-  const words = rowsOf('readings').find(r => r.id === plan.id) || {title: plan.id, reading: ''};
-  const section = make('section', {id: 'section-' + anchorOf(plan.id)}, make('h2', {text: words.title}),
-                       ...prose(words.reading));
-  for (const chart of plan.charts) section.append(figureOf(chart));
-  for (const table of plan.tables) section.append(tableBlock(table));
-  return section;
+function fillTables() {
+  for (const place of document.querySelectorAll('.place')) {
+    const data = place.closest('details');
+    if (data) data.addEventListener('toggle', () => fill(place));
+    else fill(place);
+  }
 }
 
-function environmentSection() {
+function fillEnvironment() {
   const rows = Object.entries(report.environment || {})
     .filter(([, value]) => value !== null)
     .map(([key, value]) => make('tr', {}, make('td', {text: key}),
       make('td', {text: typeof value === 'object' ? JSON.stringify(value) : String(value)})));
-  return make('section', {id: 'environment'}, make('h2', {text: 'Where this was measured'}),
-    make('div', {class: 'scroll'}, make('table', {}, make('tbody', {}, ...rows))));
+  document.getElementById('environment').append(make('h2', {text: 'Where this was measured'}),
+    make('div', {class: 'scroll', tabindex: '0'}, make('table', {}, make('tbody', {}, ...rows))));
 }
 
 function setTheme(theme) {
   document.documentElement.dataset.theme = theme;
 }
 
-function build() {
+function followTheme() {
   const dark = window.matchMedia('(prefers-color-scheme: dark)');
   setTheme(dark.matches ? 'dark' : 'light');
   dark.addEventListener('change', event => setTheme(event.matches ? 'dark' : 'light'));
-  const main = document.querySelector('main'), nav = document.querySelector('nav');
-  const link = (id, text) => nav.append(make('a', {href: '#' + id, text}));
   document.getElementById('theme').addEventListener('click', () =>
     setTheme(document.documentElement.dataset.theme === 'dark' ? 'light' : 'dark'));
+}
+
+function build() {
+  followTheme();
   document.getElementById('json').addEventListener('click', () =>
     save('study.json', 'application/json', JSON.stringify(report, null, 2)));
-  if (report.tables.answers) {
-    main.append(answersSection());
-    link('answers', 'Questions and answers');
-  }
-  for (const plan of layout.sections) {
-    const section = sectionOf(plan);
-    main.append(section);
-    link(section.id, section.querySelector('h2').textContent);
-  }
-  main.append(environmentSection());
-  link('environment', 'Where this was measured');
+  if (report.tables.answers) fillAnswers();
+  fillTables();
+  fillEnvironment();
+  tipsOfCharts();
+  for (const figure of document.querySelectorAll('figure[data-kind=timeline]')) zoomTimeline(figure);
 }

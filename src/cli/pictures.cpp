@@ -1,0 +1,74 @@
+#include "cli/pictures.h"
+
+#include "base/log.h"
+#include "base/output_file.h"
+#include "cli/child_process.h"
+#include "lab/report/chart/svg.h"
+
+namespace tracestep::cli {
+namespace fs = std::filesystem;
+namespace {
+
+// Lower-case letters and digits, with single dashes between them.
+std::string slug(std::string_view text) {
+  std::string out;
+  for (char c : text) {
+    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+    const bool is_plain = (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '.' || c == '_';
+    if (is_plain) {
+      out += c;
+    } else if (!out.empty() && out.back() != '-') {
+      out += '-';
+    }
+  }
+  while (out.ends_with('-')) out.pop_back();
+  return out;
+}
+
+bool has_converter() {
+  return run_command("command -v rsvg-convert", {}).status == 0;
+}
+
+// At twice the size, for dense screens and print.
+void write_png(const fs::path& svg) {
+  fs::path png = svg;
+  png.replace_extension(".png");
+  const std::string arguments[] = {"--zoom", "2", "--output", png.string(), svg.string()};
+  const ProcessResult result = run_command("rsvg-convert", arguments);
+  if (result.status != 0) {
+    log_warn("pictures: rsvg-convert made no {}: {}", png.string(), last_line(result.err));
+  }
+}
+
+}  // namespace
+
+std::string picture_name(const Chart& chart) {
+  const std::size_t at = chart.table.find('@');
+  const std::string label = at == std::string::npos ? "" : chart.table.substr(at + 1);
+  return slug(chart.table.substr(0, at) + " " + chart.title + " " + label);
+}
+
+void probe_pictures(const fs::path& folder) {
+  if (folder.empty()) return;
+  std::error_code error;
+  fs::create_directories(folder, error);
+  check_writable(folder / "picture.svg");
+}
+
+void write_pictures(const fs::path& folder, std::span<const Chart> charts,
+                    std::span<const Table> tables) {
+  const bool makes_png = has_converter();
+  int count = 0;
+  for (const Chart& chart : charts) {
+    const std::string drawing = draw_chart(chart, tables, {.has_title = true});
+    if (drawing.empty()) continue;
+    const fs::path svg = folder / (picture_name(chart) + ".svg");
+    write_file(svg, as_picture(drawing));
+    if (makes_png) write_png(svg);
+    ++count;
+  }
+  log_info("{} pictures are in {}, as SVG{}", count, folder.string(),
+           makes_png ? " and PNG" : "; with rsvg-convert (librsvg) they would be PNG too");
+}
+
+}  // namespace tracestep::cli

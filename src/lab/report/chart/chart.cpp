@@ -1,0 +1,52 @@
+#include "lab/report/chart/chart.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "lab/report/chart/chart_rows.h"
+#include "lab/report/chart/drawings.h"
+
+namespace tracestep {
+namespace {
+
+struct Kind {
+  std::string_view name;
+  std::string (*draw)(const Chart&, std::span<const Table>, const ChartLook&);
+  std::vector<std::string> columns;  // read without being named in the options
+};
+
+const std::vector<Kind>& kinds() {
+  static const std::vector<Kind> all = {
+      {"lines", draw_lines, {}},
+      {"bars", draw_bars, {}},
+      {"roofline", draw_roofline, {"flops", "bytes", "ms", "op", "component", "share_percent"}},
+      {"timeline", draw_timeline, {"phase", "total_bytes"}}};
+  return all;
+}
+
+const Kind& kind_of(const Chart& chart) {
+  const auto found = std::ranges::find(kinds(), chart.kind, &Kind::name);
+  TRACESTEP_CHECK(found != kinds().end(), "there is no chart of kind {}", chart.kind);
+  return *found;
+}
+
+}  // namespace
+
+std::vector<std::string> chart_columns(const Chart& chart) {
+  std::vector<std::string> out = kind_of(chart).columns;
+  for (const char* option : {"x", "list", "stack", "y", "series", "label", "values"}) {
+    for (std::string& name : names_of(chart, option)) out.push_back(std::move(name));
+  }
+  if (const Json* ranges = chart.options.find("range")) {
+    for (const auto& [column, bounds] : ranges->members()) {
+      for (const Json& name : bounds.items()) out.push_back(name.as_string());
+    }
+  }
+  return out;
+}
+
+std::string draw_chart(const Chart& chart, std::span<const Table> tables, const ChartLook& look) {
+  return kind_of(chart).draw(chart, tables, look);
+}
+
+}  // namespace tracestep

@@ -1,0 +1,41 @@
+// Charts of tables, drawn once, as SVG: the page embeds them, and --pictures writes them to files.
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "lab/report/table.h"
+
+namespace tracestep {
+
+// A chart of a table's columns. `options` names columns and says how to draw them:
+//   lines     x, y (columns), or list (a column of lists, one point an item) with x_title
+//   bars      label (columns), values (columns); stack: a column whose values are segments;
+//             top: as many bars; skip: labels to leave out
+//   roofline  series; ceilings: the table of them. Reads the columns of lab/profile's matrix.
+//   timeline  the columns of lab/memory's stack
+// and for lines and bars also
+//   series    columns that tell lines apart          where   column and text of the rows to draw
+//   log       "x", "y" or "xy"                       range   {column: [low, high]}: the columns of
+//                                                            its interval
+struct Chart {
+  std::string kind = {}, title = {}, table = {};
+  Json options = Json::object();
+  bool is_headline = false;  // stands on the first screen of a report, not in its section
+};
+
+// The columns that a chart reads, for checks.
+std::vector<std::string> chart_columns(const Chart& chart);
+
+struct ChartLook {
+  double width = 760;      // pixels, of a text of 12
+  bool has_title = false;  // inside the drawing
+};
+inline constexpr double kNarrowChart = 350;  // for telephones
+
+// The drawing; empty when `tables` have nothing to draw.
+std::string draw_chart(const Chart& chart, std::span<const Table> tables,
+                       const ChartLook& look = {});
+
+}  // namespace tracestep

@@ -1,0 +1,127 @@
+#include "lab/report/chart/chart_rows.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include <fmt/format.h>
+
+#include "base/units.h"
+
+namespace tracestep {
+
+ChartRows::ChartRows(const Chart& chart, std::span<const Table> tables, std::string_view table) {
+  const auto found = std::ranges::find(tables, table, &Table::name);
+  if (found == tables.end()) return;
+  table_ = &*found;
+  const Json* where = table == chart.table ? chart.options.find("where") : nullptr;
+  for (const std::vector<Json>& row : table_->rows) {
+    rows_.push_back(&row);
+    if (where == nullptr) continue;
+    const bool fits = std::ranges::all_of(where->members(), [&](const auto& member) {
+      const Json* value = cell(rows_.size() - 1, member.first);
+      return value != nullptr && *value == member.second;
+    });
+    if (!fits) rows_.pop_back();
+  }
+}
+
+const Column* ChartRows::column(std::string_view name) const {
+  if (table_ == nullptr) return nullptr;
+  const auto found = std::ranges::find(table_->columns, name, &Column::name);
+  return found == table_->columns.end() ? nullptr : &*found;
+}
+
+std::span<const Column> ChartRows::columns() const {
+  return table_ == nullptr ? std::span<const Column>() : table_->columns;
+}
+
+const Json* ChartRows::cell(std::size_t row, std::string_view name) const {
+  const Column* found = column(name);
+  if (found == nullptr) return nullptr;
+  return &(*rows_[row])[static_cast<std::size_t>(found - table_->columns.data())];
+}
+
+std::optional<double> ChartRows::number(std::size_t row, std::string_view column) const {
+  const Json* value = cell(row, column);
+  if (value == nullptr || !value->is_number() || !std::isfinite(value->as_double())) return {};
+  return value->as_double();
+}
+
+std::string ChartRows::text(std::size_t row, std::string_view column) const {
+  const Json* value = cell(row, column);
+  if (value == nullptr || value->is_null()) return {};
+  return value->is_string() ? value->as_string() : value->dump();
+}
+
+std::vector<double> ChartRows::list(std::size_t row, std::string_view column) const {
+  const Json* value = cell(row, column);
+  std::vector<double> out;
+  if (value == nullptr || !value->is_array()) return out;
+  for (const Json& item : value->items()) {
+    if (item.is_number()) out.push_back(item.as_double());
+  }
+  return out;
+}
+
+std::vector<std::string> names_of(const Chart& chart, std::string_view option) {
+  const Json* value = chart.options.find(option);
+  std::vector<std::string> out;
+  if (value == nullptr) return out;
+  if (value->is_string()) return {value->as_string()};
+  for (const Json& name : value->items()) out.push_back(name.as_string());
+  return out;
+}
+
+std::string text_option(const Chart& chart, std::string_view option) {
+  const Json* value = chart.options.find(option);
+  return value == nullptr ? std::string() : value->as_string();
+}
+
+bool is_logarithmic(const Chart& chart, char axis) {
+  return text_option(chart, "log").find(axis) != std::string::npos;
+}
+
+std::optional<Whisker> whisker_of(const Chart& chart, const ChartRows& rows, std::size_t row,
+                                  const std::string& column) {
+  const Json* ranges = chart.options.find("range");
+  const Json* names = ranges == nullptr ? nullptr : ranges->find(column);
+  if (names == nullptr) return {};
+  const auto low = rows.number(row, names->items()[0].as_string());
+  const auto high = rows.number(row, names->items()[1].as_string());
+  if (!low || !high) return {};
+  return Whisker{*low, *high};
+}
+
+AxisUnit unit_of(const Column* column) {
+  const bool is_bytes = column != nullptr && column->kind == ColumnKind::kBytes;
+  return is_bytes ? AxisUnit::kBytes : AxisUnit::kNumber;
+}
+
+std::string title_of(const Column& column) {
+  return column.title.empty() ? column.name : column.title;
+}
+
+std::string axis_name(const Column* column) {
+  if (column == nullptr) return {};
+  if (column->unit.empty() || column->kind == ColumnKind::kBytes) return title_of(*column);
+  return fmt::format("{} ({})", title_of(*column), column->unit);
+}
+
+std::string labelled(double value, const Column* column) {
+  if (unit_of(column) == AxisUnit::kBytes) return format_bytes(std::llround(value));
+  const bool has_unit = column != nullptr && !column->unit.empty();
+  return fmt::format("{:.4g}{}{}", value, has_unit ? " " : "", has_unit ? column->unit : "");
+}
+
+std::vector<std::string> in_order_of_phases(std::vector<std::string> names) {
+  std::vector<std::string> out;
+  for (const char* phase : {"forward", "backward", "optimizer", "communication", "none"}) {
+    if (std::ranges::find(names, phase) != names.end()) out.emplace_back(phase);
+  }
+  for (std::string& name : names) {
+    if (std::ranges::find(out, name) == out.end()) out.push_back(std::move(name));
+  }
+  return out;
+}
+
+}  // namespace tracestep

@@ -1,0 +1,60 @@
+// What a chart reads: the rows of its table, and its options.
+#pragma once
+
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "lab/report/chart/chart.h"
+#include "lab/report/chart/scale.h"
+
+namespace tracestep {
+
+class ChartRows {
+ public:
+  // The rows of `table` that fit the option "where"; nothing when there is no such table.
+  ChartRows(const Chart& chart, std::span<const Table> tables, std::string_view table);
+
+  std::size_t size() const { return rows_.size(); }
+  bool empty() const { return rows_.empty(); }
+  // nullopt for an empty cell, a missing column, or another kind.
+  std::optional<double> number(std::size_t row, std::string_view column) const;
+  std::string text(std::size_t row, std::string_view column) const;  // "" for an empty cell
+  std::vector<double> list(std::size_t row, std::string_view column) const;
+  // nullptr when it is missing.
+  const Column* column(std::string_view name) const;
+  std::span<const Column> columns() const;
+
+ private:
+  const Json* cell(std::size_t row, std::string_view column) const;
+
+  const Table* table_ = nullptr;
+  std::vector<const std::vector<Json>*> rows_;
+};
+
+// An option with a text or a list of texts; none when it is left out.
+std::vector<std::string> names_of(const Chart& chart, std::string_view option);
+std::string text_option(const Chart& chart, std::string_view option);
+bool is_logarithmic(const Chart& chart, char axis);
+
+// The least and the most that a value may be, from the option "range".
+struct Whisker {
+  double low = 0, high = 0;
+};
+std::optional<Whisker> whisker_of(const Chart& chart, const ChartRows& rows, std::size_t row,
+                                  const std::string& column);
+
+AxisUnit unit_of(const Column* column);
+// "median (ms)", as it stands beside an axis.
+std::string axis_name(const Column* column);
+std::string title_of(const Column& column);
+// A value with its unit and no more digits than an eye can use: "12.3 ms".
+std::string labelled(double value, const Column* column);
+
+// Names in the order of a step's phases, the others behind them as they come: so each phase has
+// its colour in every chart.
+std::vector<std::string> in_order_of_phases(std::vector<std::string> names);
+
+}  // namespace tracestep

@@ -1,0 +1,44 @@
+// What charts share: the place of the plot, axes with names and ticks, the legend, the title.
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "lab/report/chart/chart.h"
+#include "lab/report/chart/scale.h"
+#include "lab/report/chart/svg.h"
+
+namespace tracestep {
+
+struct Box {
+  double left = 0, right = 0, top = 0, bottom = 0;
+};
+
+struct Axis {
+  std::string name;  // with its unit
+  Scale scale;
+  std::vector<Tick> ticks;
+  AxisUnit unit = AxisUnit::kNumber;
+};
+
+// The place of a plot of `height` with room for ticks at the left and below, and for the title.
+Box plot_box(const ChartLook& look, double height);
+// How many labelled ticks such a width has room for.
+int tick_count(double pixels, double pixels_of_one);
+
+void draw_title(Svg& svg, const Chart& chart, const ChartLook& look);
+// Grid, ticks and names; labels that would overlap are left out.
+void draw_axes(Svg& svg, const Box& box, const Axis& x, const Axis& y);
+// One of them: the bottom with its name, the left side without.
+void draw_bottom_axis(Svg& svg, const Box& box, const Axis& x);
+void draw_left_axis(Svg& svg, const Box& box, const Axis& y);
+
+// A line with the colour and name of each series under the plot, in rows that fit; nothing for a
+// single series. Returns the height of the whole drawing, which ends there.
+double draw_legend(Svg& svg, std::span<const std::string> names, const ChartLook& look, double top);
+
+// The tallest part of an axis' name and ticks below a plot, in pixels.
+inline constexpr double kBelowPlot = 44;
+
+}  // namespace tracestep

@@ -1,0 +1,146 @@
+// The roofline: what each kernel reaches, under the machine's ceilings. Area is time.
+#include <algorithm>
+#include <cmath>
+
+#include <fmt/format.h>
+
+#include "lab/report/chart/chart_rows.h"
+#include "lab/report/chart/drawings.h"
+#include "lab/report/chart/frame.h"
+
+namespace tracestep {
+namespace {
+
+constexpr double kHeight = 300, kNarrowHeight = 260;
+
+struct Kernel {
+  double intensity = 0, gflops = 0, ms = 0;
+  std::string phase, note;
+};
+struct Ceiling {
+  std::string name;
+  double gflops = 0;
+};
+struct Roof {
+  double gb_per_s = 0;
+  std::vector<Ceiling> ceilings;  // the highest first
+  double highest() const { return ceilings.front().gflops; }
+};
+
+std::vector<Kernel> kernels_of(const Chart& chart, const ChartRows& rows) {
+  std::vector<Kernel> out;
+  for (std::size_t r = 0; r < rows.size(); ++r) {
+    const double flops = rows.number(r, "flops").value_or(0);
+    const double bytes = rows.number(r, "bytes").value_or(0);
+    const double ms = rows.number(r, "ms").value_or(0);
+    const std::string op = rows.text(r, "op");
+    if (flops <= 0 || bytes <= 0 || ms <= 0 || op.empty()) continue;
+    Kernel k{.intensity = flops / bytes,
+             .gflops = flops / ms * 1e-6,
+             .ms = ms,
+             .phase = rows.text(r, text_option(chart, "series")),
+             .note = {}};
+    k.note = fmt::format("{} of {}, {}\n{:.4g} FLOPs per byte, {:.4g} GFLOP/s\n{:.4g} ms", op,
+                         rows.text(r, "component"), k.phase, k.intensity, k.gflops, ms);
+    if (const auto share = rows.number(r, "share_percent")) {
+      k.note += fmt::format(", {:.4g} % of the step", *share);
+    }
+    if (const auto percent = rows.number(r, "roof_percent")) {
+      k.note += fmt::format(", {:.4g} % of its roof", *percent);
+    }
+    out.push_back(std::move(k));
+  }
+  std::ranges::stable_sort(out, std::greater(), &Kernel::ms);  // small ones lie on top
+  return out;
+}
+
+Roof roof_of(const ChartRows& rows) {
+  Roof out;
+  for (std::size_t r = 0; r < rows.size(); ++r) {
+    const double value = rows.number(r, "value").value_or(0);
+    const std::string unit = rows.text(r, "unit");
+    if (unit == "GB/s" && out.gb_per_s == 0) out.gb_per_s = value;
+    if (unit == "GFLOP/s" && value > 0) out.ceilings.push_back({rows.text(r, "ceiling"), value});
+  }
+  std::ranges::stable_sort(out.ceilings, std::greater(), &Ceiling::gflops);
+  return out;
+}
+
+// "1200 to 900 GFLOP/s: 3 ceilings"
+std::string words_of(std::span<const Ceiling> group) {
+  const bool is_large = group.front().gflops >= 1e4;
+  const auto value = [&](const Ceiling& c) {
+    return fmt::format("{:.4g}", is_large ? c.gflops * 1e-3 : c.gflops);
+  };
+  std::string out = value(group.back());
+  if (value(group.front()) != out) out += " to " + value(group.front());
+  out += is_large ? " TFLOP/s: " : " GFLOP/s: ";
+  return out + (group.size() > 1 ? fmt::format("{} ceilings", group.size()) : group.front().name);
+}
+
+void draw_roof(Svg& svg, const Roof& roof, const Box& box, const Axis& x, const Axis& y) {
+  const double start = std::max(x.scale.values().low, y.scale.values().low / roof.gb_per_s);
+  const double knee = roof.highest() / roof.gb_per_s;
+  svg.line("roof", x.scale.at(start), y.scale.at(start * roof.gb_per_s), x.scale.at(knee),
+           y.scale.at(roof.highest()));
+  for (const Ceiling& c : roof.ceilings) {
+    svg.line("roof", x.scale.at(c.gflops / roof.gb_per_s), y.scale.at(c.gflops), box.right,
+             y.scale.at(c.gflops));
+  }
+}
+
+// Words of ceilings that would overlap are joined.
+void draw_roof_words(Svg& svg, const Roof& roof, const Box& box, const Axis& x, const Axis& y) {
+  const double start = std::max(x.scale.values().low, y.scale.values().low / roof.gb_per_s);
+  const double middle = std::sqrt(start * roof.highest() / roof.gb_per_s);
+  svg.text("over", x.scale.at(middle) - 8, y.scale.at(middle * roof.gb_per_s) - 10,
+           fmt::format("{:.4g} GB/s", roof.gb_per_s), Anchor::kEnd);
+  std::size_t begin = 0;
+  for (std::size_t i = 1; i <= roof.ceilings.size(); ++i) {
+    const auto height = [&](std::size_t c) { return y.scale.at(roof.ceilings[c].gflops); };
+    if (i < roof.ceilings.size() && height(i) - height(begin) < 16) continue;
+    svg.text("over", box.right, height(begin) - 7,
+             words_of(std::span(roof.ceilings).subspan(begin, i - begin)), Anchor::kEnd);
+    begin = i;
+  }
+}
+
+}  // namespace
+
+std::string draw_roofline(const Chart& chart, std::span<const Table> tables,
+                          const ChartLook& look) {
+  const std::vector<Kernel> kernels = kernels_of(chart, ChartRows(chart, tables, chart.table));
+  const Roof roof = roof_of(ChartRows(chart, tables, text_option(chart, "ceilings")));
+  if (kernels.empty() || roof.gb_per_s <= 0 || roof.ceilings.empty()) return {};
+  Scale::Range xs{0.05, roof.highest() / roof.gb_per_s * 4}, ys{1e300, roof.highest()};
+  for (const Kernel& k : kernels) {
+    xs = {std::min(xs.low, k.intensity), std::max(xs.high, k.intensity)};
+    ys = {std::min(ys.low, k.gflops), std::max(ys.high, k.gflops)};
+  }
+  xs = {xs.low / 1.5, xs.high * 1.5};
+  ys = {std::min(ys.low, roof.gb_per_s * xs.low * 2) / 1.5, ys.high * 2};
+  const Box box = plot_box(look, look.width < 500 ? kNarrowHeight : kHeight);
+  const Scale across(xs, {box.left, box.right}, true), up(ys, {box.bottom, box.top}, true);
+  const Axis x{"FLOPs per byte", across, across.ticks(tick_count(box.right - box.left, 80))};
+  const Axis y{"GFLOP/s", up, up.ticks(tick_count(box.bottom - box.top, 45))};
+  Svg svg;
+  draw_title(svg, chart, look);
+  draw_axes(svg, box, x, y);
+  draw_roof(svg, roof, box, x, y);
+  std::vector<std::string> phases;
+  for (const Kernel& k : kernels) {
+    if (std::ranges::find(phases, k.phase) == phases.end()) phases.push_back(k.phase);
+  }
+  phases = in_order_of_phases(std::move(phases));
+  for (const Kernel& k : kernels) {
+    const auto phase =
+        static_cast<std::size_t>(std::ranges::find(phases, k.phase) - phases.begin());
+    svg.circle("spot " + fill_class(phase), across.at(k.intensity), up.at(k.gflops),
+               3 + 11 * std::sqrt(k.ms / kernels.front().ms), k.note);
+  }
+  draw_roof_words(svg, roof, box, x, y);
+  return svg.finish(look.width, draw_legend(svg, phases, look, box.bottom + kBelowPlot),
+                    chart.title);
+}
+
+}  // namespace tracestep

@@ -1,0 +1,74 @@
+#include "lab/report/chart/short_names.h"
+
+#include <algorithm>
+
+#include "lab/report/writers.h"
+
+namespace tracestep {
+namespace {
+
+constexpr std::size_t kLetters = 38, kHeadLetters = 14;
+
+bool is_of_word(char c) {
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
+}
+
+// Without "void " at the start and every "name::" and "(anonymous namespace)::".
+std::string plain(std::string name) {
+  constexpr std::string_view kVoid = "void ", kAnonymous = "(anonymous namespace)";
+  if (name.starts_with(kVoid)) name.erase(0, kVoid.size());
+  for (std::size_t at = name.find("::"); at != std::string::npos; at = name.find("::")) {
+    std::size_t begin = at;
+    if (std::string_view(name).substr(0, at).ends_with(kAnonymous)) {
+      begin = at - kAnonymous.size();
+    } else {
+      while (begin > 0 && is_of_word(name[begin - 1])) --begin;
+    }
+    name.erase(begin, at + 2 - begin);
+  }
+  return name;
+}
+
+std::size_t shared_letters(const std::string& a, const std::string& b) {
+  const auto [end, other] = std::ranges::mismatch(a, b);
+  return static_cast<std::size_t>(end - a.begin());
+}
+
+// From byte `from` on, at most `count` bytes, without halves of characters at the ends.
+std::string part_of(const std::string& text, std::size_t from, std::size_t count) {
+  const auto is_inside = [&](std::size_t i) {
+    return i < text.size() && (static_cast<unsigned char>(text[i]) & 0xc0u) == 0x80u;
+  };
+  std::size_t end = std::min(text.size(), from + count);
+  while (is_inside(from)) ++from;
+  while (end > from && is_inside(end)) --end;
+  return text.substr(from, end - from);
+}
+
+}  // namespace
+
+std::vector<std::string> short_names(std::span<const std::string> names) {
+  std::vector<std::string> all;
+  for (const std::string& name : names) all.push_back(plain(name));
+  std::vector<std::string> out;
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    const std::string& name = all[i];
+    if (display_width(name) <= kLetters) {
+      out.push_back(name);
+      continue;
+    }
+    std::size_t same = 0;
+    for (std::size_t k = 0; k < all.size(); ++k) {
+      if (k != i) same = std::max(same, shared_letters(name, all[k]));
+    }
+    const std::size_t room = kLetters - kHeadLetters - 1;
+    const std::size_t from =
+        std::min(std::max(same > 4 ? same - 4 : 0, kHeadLetters), name.size() - room);
+    out.push_back(from <= kHeadLetters
+                      ? part_of(name, 0, kLetters - 1) + "…"
+                      : part_of(name, 0, kHeadLetters) + "…" + part_of(name, from, room));
+  }
+  return out;
+}
+
+}  // namespace tracestep

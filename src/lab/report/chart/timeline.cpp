@@ -1,0 +1,166 @@
+// Live bytes through a step: categories on top of each other, kernel by kernel. The plot is an SVG
+// inside the drawing whose x axis counts kernels, so that a page can zoom by its viewBox.
+#include <algorithm>
+#include <cmath>
+
+#include <fmt/format.h>
+
+#include "lab/report/chart/chart_rows.h"
+#include "lab/report/chart/drawings.h"
+#include "lab/report/chart/frame.h"
+
+namespace tracestep {
+namespace {
+
+constexpr double kHeight = 270, kNarrowHeight = 220, kPhaseRow = 18;
+constexpr double kUnits = 1000;           // of the plot's y axis
+constexpr std::size_t kMostSteps = 1500;  // along its x axis
+constexpr double kLeastPhaseWidth = 62;   // for its name
+
+struct Category {
+  std::string column, title;
+};
+
+// The rows that are drawn: all, or of each stretch the fullest, so that no peak is lost.
+std::vector<std::size_t> drawn_rows(const ChartRows& rows) {
+  const std::size_t steps = std::min(rows.size(), kMostSteps);
+  std::vector<std::size_t> out;
+  for (std::size_t s = 0; s < steps; ++s) {
+    const std::size_t begin = s * rows.size() / steps, end = (s + 1) * rows.size() / steps;
+    std::size_t best = begin;
+    for (std::size_t r = begin; r < end; ++r) {
+      if (rows.number(r, "total_bytes") > rows.number(best, "total_bytes")) best = r;
+    }
+    out.push_back(best);
+  }
+  return out;
+}
+
+std::vector<Category> categories_of(const ChartRows& rows) {
+  std::vector<Category> out;
+  for (const Column& column : rows.columns()) {
+    const bool is_sum = column.name == "total_bytes" || column.name == "measured_bytes";
+    if (column.kind == ColumnKind::kBytes && !is_sum) {
+      out.push_back({column.name, title_of(column)});
+    }
+  }
+  return out;
+}
+
+// An outline from the floor along `heights`, in steps of one, closed.
+std::string outline(std::span<const double> heights) {
+  const auto row = [](double height) { return std::lround(kUnits * (1 - height)); };
+  long at = row(heights.front());
+  std::string out = fmt::format("M0 {:.0f}V{}", kUnits, at);
+  long run = 0;
+  for (double height : heights) {
+    const long next = row(height);
+    if (next != at) {
+      out += fmt::format("h{}V{}", run, next);
+      at = next;
+      run = 0;
+    }
+    ++run;
+  }
+  return out + fmt::format("h{}V{:.0f}Z", run, kUnits);
+}
+
+struct Timeline {
+  const ChartRows& rows;
+  std::vector<std::size_t> drawn;
+  std::vector<Category> categories;
+  std::size_t peak = 0;  // an index of `drawn`
+  double high = 1;       // bytes at the top of the plot
+
+  explicit Timeline(const ChartRows& all)
+      : rows(all), drawn(drawn_rows(all)), categories(categories_of(all)) {
+    for (std::size_t i = 0; i < drawn.size(); ++i) {
+      if (bytes(i) > bytes(peak)) peak = i;
+    }
+    high = std::max(1.0, bytes(peak) * 1.04);
+  }
+  double bytes(std::size_t i) const { return rows.number(drawn[i], "total_bytes").value_or(0); }
+  std::string phase(std::size_t i) const { return rows.text(drawn[i], "phase"); }
+};
+
+// From the sum of all categories down to the first, each over those painted before.
+void draw_areas(Svg& svg, const Timeline& t, const Box& box) {
+  svg.open("svg", fmt::format("class=\"plot\" x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\" "
+                              "viewBox=\"0 0 {} {:.0f}\" preserveAspectRatio=\"none\"",
+                              box.left, box.top, box.right - box.left, box.bottom - box.top,
+                              t.drawn.size(), kUnits));
+  std::vector<std::string> outlines;
+  std::vector<double> heights(t.drawn.size(), 0.0);
+  for (const Category& category : t.categories) {
+    for (std::size_t i = 0; i < t.drawn.size(); ++i) {
+      heights[i] += t.rows.number(t.drawn[i], category.column).value_or(0) / t.high;
+    }
+    outlines.push_back(outline(heights));
+  }
+  for (std::size_t c = outlines.size(); c-- > 0;) svg.path(fill_class(c), outlines[c]);
+  for (std::size_t i = 1; i < t.drawn.size(); ++i) {
+    const auto x = static_cast<double>(i);
+    if (t.phase(i) != t.phase(i - 1)) svg.line("divider", x, 0, x, kUnits);
+  }
+  svg.close();
+}
+
+void draw_phase_names(Svg& svg, const Timeline& t, const Box& box, const Scale& x) {
+  std::size_t begin = 0;
+  for (std::size_t i = 1; i <= t.drawn.size(); ++i) {
+    if (i < t.drawn.size() && t.phase(i) == t.phase(begin)) continue;
+    const double from = x.at(static_cast<double>(begin)), to = x.at(static_cast<double>(i));
+    if (to - from > kLeastPhaseWidth) {
+      svg.text("soft", (from + to) / 2, box.top - 7, t.phase(begin), Anchor::kMiddle);
+    }
+    begin = i;
+  }
+}
+
+void draw_peak(Svg& svg, const Timeline& t, const Box& box, const Scale& x, const Scale& y) {
+  const double px = x.at(static_cast<double>(t.peak) + 0.5), py = y.at(t.bytes(t.peak));
+  const bool is_right = px > (box.left + box.right) / 2;
+  svg.circle("mark", px, py, 3.5);
+  svg.text("over", px + (is_right ? -8 : 8), py + 4,
+           "peak " + labelled(t.bytes(t.peak), t.rows.column("total_bytes")),
+           is_right ? Anchor::kEnd : Anchor::kStart);
+}
+
+}  // namespace
+
+std::string draw_timeline(const Chart& chart, std::span<const Table> tables,
+                          const ChartLook& look) {
+  const ChartRows rows(chart, tables, chart.table);
+  if (rows.empty()) return {};
+  const Timeline t(rows);
+  Box box = plot_box(look, look.width < 500 ? kNarrowHeight : kHeight);
+  box.top += kPhaseRow;
+  box.bottom += kPhaseRow;
+  const Scale bytes({0, t.high}, {box.bottom, box.top}, false, AxisUnit::kBytes);
+  // Kernels are counted from 1, also where one stands for several.
+  const auto count = static_cast<double>(rows.size());
+  const Scale kernels({0, count}, {box.left, box.right}, false);
+  const Scale places({0, static_cast<double>(t.drawn.size())}, {box.left, box.right}, false);
+  Svg svg;
+  draw_title(svg, chart, look);
+  const Axis x{"kernel, in program order", kernels,
+               kernels.ticks(tick_count(box.right - box.left, 70))};
+  const Axis y{"live bytes", bytes, bytes.ticks(tick_count(box.bottom - box.top, 40)),
+               AxisUnit::kBytes};
+  Box named = box;
+  named.top -= kPhaseRow;  // the axis' name stands above the names of phases
+  draw_areas(svg, t, box);
+  svg.open("g", "class=\"whole\"");
+  draw_bottom_axis(svg, box, x);
+  draw_phase_names(svg, t, box, places);
+  draw_peak(svg, t, box, places, bytes);
+  svg.close();
+  draw_left_axis(svg, box, y);
+  svg.text("name", 8, named.top - 9, y.name);
+  std::vector<std::string> names;
+  for (const Category& c : t.categories) names.push_back(c.title);
+  return svg.finish(look.width, draw_legend(svg, names, look, box.bottom + kBelowPlot),
+                    chart.title);
+}
+
+}  // namespace tracestep

@@ -1,0 +1,163 @@
+#include "lab/report/prose.h"
+
+#include <algorithm>
+#include <array>
+
+#include <fmt/format.h>
+
+#include "base/error.h"
+#include "lab/report/writers.h"
+
+namespace tracestep {
+namespace {
+
+struct Around {
+  const char *before, *after;
+};
+
+// What stands around a text, which has gone through `escape` before.
+struct Syntax {
+  std::string (*escape)(std::string_view text);
+  Around title, section, part, plain, strong, code, item;
+  const char* end;
+};
+
+std::string unchanged(std::string_view text) {
+  return std::string(text);
+}
+
+// A string of Typst's code: nothing in it can be taken for markup.
+std::string typst_string(std::string_view text) {
+  std::string out = "\"";
+  for (char c : text) {
+    if (c == '"' || c == '\\') out += '\\';
+    out += c == '\n' ? std::string("\\n") : std::string(1, c);
+  }
+  return out + "\"";
+}
+
+constexpr const char* kLatexTitle =
+    "% For lualatex or xelatex.\n"
+    "\\documentclass[10pt]{article}\n"
+    "\\usepackage[a4paper,margin=18mm]{geometry}\n"
+    "\\usepackage{fontspec,booktabs,float,etoolbox,adjustbox}\n"
+    "\\IfFontExistsTF{DejaVu Serif}{\\setmainfont[Scale=0.85]{DejaVu Serif}}{}\n"
+    "\\IfFontExistsTF{DejaVu Sans Mono}{\\setmonofont[Scale=0.8]{DejaVu Sans Mono}}{}\n"
+    "% Tables stand where they are written, no wider than the text.\n"
+    "\\floatplacement{table}{H}\n"
+    "\\BeforeBeginEnvironment{tabular}{\\begin{adjustbox}{max width=\\linewidth}}\n"
+    "\\AfterEndEnvironment{tabular}{\\end{adjustbox}}\n"
+    "\\setlength{\\emergencystretch}{3em}\n"
+    "\\title{";
+
+const Syntax& syntax_of(Format format) {
+  static const Syntax markdown = {.escape = unchanged,
+                                  .title = {"# ", "\n\n"},
+                                  .section = {"\n## ", "\n\n"},
+                                  .part = {"\n### ", "\n"},
+                                  .plain = {"", ""},
+                                  .strong = {"**", "**"},
+                                  .code = {"`", "`"},
+                                  .item = {"- ", "\n"},
+                                  .end = ""};
+  static const Syntax latex = {
+      .escape = [](std::string_view text) { return latex_escaped(std::string(text)); },
+      .title = {kLatexTitle, "}\n\\date{}\n\\begin{document}\n\\maketitle\n\n"},
+      .section = {"\n\\section*{", "}\n\n"},
+      .part = {"\n\\subsection*{", "}\n"},
+      .plain = {"", ""},
+      .strong = {"\\textbf{", "}"},
+      .code = {"\\texttt{", "}"},
+      .item = {"\\par\\noindent\\textbullet{} ", "\n"},
+      .end = "\n\\end{document}\n"};
+  static const Syntax typst = {
+      .escape = typst_string,
+      .title = {"#set page(margin: 18mm)\n#set text(size: 9pt)\n#set table(inset: 2pt)\n"
+                "#show table: set text(size: 5.5pt)\n#set figure.caption(position: top)\n"
+                "#show figure: set block(breakable: true)\n= #",
+                ";\n\n"},
+      .section = {"\n== #", ";\n\n"},
+      .part = {"\n=== #", ";\n"},
+      .plain = {"#", ";"},
+      .strong = {"#strong(", ");"},
+      .code = {"#raw(", ");"},
+      .item = {"- #", ";\n"},
+      .end = ""};
+  TRACESTEP_CHECK(
+      format == Format::kMarkdown || format == Format::kLatex || format == Format::kTypst,
+      "a document in another format");
+  return format == Format::kMarkdown ? markdown : format == Format::kLatex ? latex : typst;
+}
+
+std::string wrap(const Syntax& syntax, const Around& around, std::string_view text) {
+  return around.before + syntax.escape(text) + around.after;
+}
+
+std::string code_block(Format format, std::string_view text) {
+  if (format == Format::kTypst) return fmt::format("\n#raw(block: true, {})\n", typst_string(text));
+  return fmt::format("\n\\begin{{verbatim}}\n{}\n\\end{{verbatim}}\n", text);
+}
+
+}  // namespace
+
+std::vector<Paragraph> paragraphs_of(std::string_view text) {
+  constexpr std::string_view kFence = "```";
+  std::vector<Paragraph> out;
+  while (!text.empty()) {
+    const bool is_code = text.starts_with(kFence);
+    const std::string_view mark = is_code ? "\n```" : "\n\n";
+    const std::size_t end = std::min(text.find(mark, 1), text.size());
+    std::string_view part = text.substr(0, end);
+    text.remove_prefix(std::min(end + mark.size(), text.size()));
+    while (text.starts_with('\n')) text.remove_prefix(1);
+    if (is_code) part.remove_prefix(std::min(part.find('\n') + 1, part.size()));
+    out.push_back({std::string(part), is_code});
+  }
+  return out;
+}
+
+Prose::Prose(Format format) : format_(format) {}
+
+std::string Prose::begin(std::string_view title) const {
+  const Syntax& syntax = syntax_of(format_);
+  return wrap(syntax, syntax.title, title);
+}
+
+std::string Prose::end() const {
+  return syntax_of(format_).end;
+}
+
+std::string Prose::heading(int level, std::string_view text) const {
+  const Syntax& syntax = syntax_of(format_);
+  return wrap(syntax, level == 2 ? syntax.section : syntax.part, text);
+}
+
+std::string Prose::item(std::string_view text) const {
+  const Syntax& syntax = syntax_of(format_);
+  return wrap(syntax, syntax.item, text);
+}
+
+std::string Prose::paragraph(std::string_view lead, std::string_view text,
+                             std::string_view code) const {
+  const Syntax& syntax = syntax_of(format_);
+  std::string out = "\n";
+  if (!lead.empty()) out += wrap(syntax, syntax.strong, lead) + " ";
+  out += wrap(syntax, syntax.plain, text);
+  if (!code.empty()) out += " " + wrap(syntax, syntax.code, code) + wrap(syntax, syntax.plain, ".");
+  return out + "\n";
+}
+
+std::string Prose::reading(std::string_view text) const {
+  if (format_ == Format::kMarkdown) return fmt::format("{}\n", text);
+  std::string out;
+  for (const Paragraph& part : paragraphs_of(text)) {
+    out += part.is_code ? code_block(format_, part.text) : paragraph({}, part.text);
+  }
+  return out;
+}
+
+std::string Prose::table(const Table& table) const {
+  return '\n' + to_string({"", Json::object(), {table}}, format_);
+}
+
+}  // namespace tracestep

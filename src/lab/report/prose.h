@@ -1,0 +1,38 @@
+// Text of a report: paragraphs, and blocks of code between lines of three backquotes.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "lab/report/table.h"
+
+namespace tracestep {
+
+struct Paragraph {
+  std::string text;
+  bool is_code = false;
+};
+std::vector<Paragraph> paragraphs_of(std::string_view text);
+
+// How a format writes the parts of a document; tables come from its table writer.
+class Prose {
+ public:
+  // kMarkdown, kLatex or kTypst.
+  explicit Prose(Format format);
+
+  std::string begin(std::string_view title) const;
+  std::string end() const;
+  std::string heading(int level, std::string_view text) const;  // 2 or 3
+  std::string item(std::string_view text) const;
+  // A paragraph that opens with `lead` in bold and ends with `code`; each may be empty.
+  std::string paragraph(std::string_view lead, std::string_view text,
+                        std::string_view code = {}) const;
+  std::string reading(std::string_view text) const;  // paragraphs_of() it
+  std::string table(const Table& table) const;
+
+ private:
+  Format format_;
+};
+
+}  // namespace tracestep

@@ -1,0 +1,216 @@
+#include "lab/study/summary.h"
+
+#include <algorithm>
+#include <set>
+
+#include <fmt/ranges.h>
+
+#include "base/units.h"
+#include "lab/measure/noise.h"
+#include "lab/study/study.h"
+
+namespace tracestep {
+namespace {
+
+using Row = Evidence::Row;
+
+// --- results
+// ---------------------------------------------------------------------------------------
+
+// The timed training step with the most work.
+Row step_row(const Evidence& e) {
+  return e.largest("cells", {{"mode", "step"}, {"ops", "fused"}, {"status", "ok"}}, "flops");
+}
+
+Text step_result(const Evidence& e) {
+  const Row row = step_row(e);
+  return say("A training step of {} takes {} at the median of {} samples, and {} at its peak.",
+             {row.quote("label"), duration(median_in(row, "samples_ms")),
+              whole(count_in(row, "samples_ms")), bytes(row.get("peak_bytes"))});
+}
+
+Text pass_result(const Evidence& e) {
+  const Row step = step_row(e), forward = e.beside(step, {{"mode", "forward"}, {"status", "ok"}}),
+            both = e.beside(step, {{"mode", "forward-backward"}, {"status", "ok"}});
+  const Quantity f = median_in(forward, "samples_ms"), fb = median_in(both, "samples_ms");
+  const Relation longer = compare(fb, f);
+  require(longer.is(Ordering::kMore),
+          say("forward with backward is {}",
+              {because(longer, "not longer than forward alone beyond noise")}));
+  return say("Of it forward takes {} and backward {}: {} times forward.",
+             {duration(f), duration(fb - f), decimal((fb - f) / f)});
+}
+
+Text kernel_result(const Evidence& e) {
+  const Row row = e.largest("passes", {{"mode", "step"}, {"pass", "all"}, {"status", "ok"}}, "ms");
+  const std::string verdict = row.text_or("verdict", "ok");
+  require(!verdict.starts_with("doubt") && !verdict.starts_with("invalid"),
+          say("the checker's verdict on the recorded steps of {} is {}",
+              {row.quote("label"), row.quote("verdict")}));
+  return say("In {} matrix products take {} of the kernels' time.",
+             {row.quote("label"), percent(100.0 * row.get("products_ms") / row.get("ms"))});
+}
+
+Text memory_result(const Evidence& e) {
+  const Row row = e.largest("memory", {{"mode", "step"}, {"status", "ok"}}, "measured_peak_bytes");
+  const Quantity measured = row.get("measured_peak_bytes");
+  return say("The memory of {} peaks at {}, of which {} are saved for backward. ",
+             {row.quote("label"), bytes(measured), bytes(row.get("saved_bytes"))}) +
+         compare(row.get("predicted_peak_bytes"), measured)
+             .say({.less = "Predicted was less.",
+                   .equal = "The prediction is equal to the byte.",
+                   .more = "Predicted was more."});
+}
+
+Text training_result(const Evidence& e) {
+  const std::vector<Row> rows = e.rows("training");
+  require(rows.size() > 1, "nothing was trained, or one step only");
+  const Row& end = rows.back();
+  return say(
+      "{} steps of training take the loss from {} to {}.",
+      {whole(end.get("step")), decimal(rows.front().get("loss"), 2), decimal(end.get("loss"), 2)});
+}
+
+// --- trust
+// -----------------------------------------------------------------------------------------
+
+// How many rows of the checker begin with one of these words.
+Quantity count_where(const std::vector<Row>& rows, std::initializer_list<std::string_view> starts) {
+  std::set<std::string> verdicts;
+  for (const Row& row : rows) verdicts.insert(row.text("verdict"));
+  Quantity out = Quantity::constant(0);
+  for (const std::string& verdict : verdicts) {
+    const bool fits = std::ranges::any_of(
+        starts, [&](std::string_view start) { return verdict.starts_with(start); });
+    if (fits) out = out + count_of(rows, "verdict", verdict);
+  }
+  return out;
+}
+
+Text sound_rows(const Evidence& e) {
+  const std::vector<Row> rows = e.rows("validity");
+  return say("Of {} timed rows the validity checker finds {} sound, {} doubtful and {} invalid.",
+             {whole(count_of(rows, "verdict")), whole(count_where(rows, {"ok", "notes"})),
+              whole(count_where(rows, {"doubt"})), whole(count_where(rows, {"invalid"}))});
+}
+
+Text worst_spread(const Evidence& e) {
+  std::vector<Row> rows = e.rows("cells", {{"status", "ok"}});
+  std::erase_if(rows, [](const Row& row) { return row.numbers("samples_ms").size() < 2; });
+  require(!rows.empty(), "no row has several samples");
+  const Row worst = *std::ranges::max_element(
+      rows, {}, [](const Row& row) { return spread_percent_in(row, "samples_ms").value; });
+  return say("The row to mind: the samples of {} lie {} of their median apart, from {} to {}.",
+             {worst.quote("label"), percent(spread_percent_in(worst, "samples_ms")),
+              duration(least_in(worst, "samples_ms")), duration(most_in(worst, "samples_ms"))});
+}
+
+Text predictions(const Evidence& e) {
+  const std::vector<Row> rows = e.rows("memory", {{"status", "ok"}});
+  const Quantity predicted = sum_of(rows, "predicted_peak_bytes"),
+                 measured = sum_of(rows, "measured_peak_bytes");
+  return say("Recorded steps: {}, with {} at their peaks together. ",
+             {whole(count_of(rows, "measured_peak_bytes")), bytes(measured)}) +
+         compare(predicted, measured)
+             .say({.less = "Their predictions add up to less.",
+                   .equal = "Their predictions add up to the same.",
+                   .more = "Their predictions add up to more."});
+}
+
+constexpr Question kQuestions[] = {
+    {"result-step", kResults, "How long is a step?", "tracestep bench", step_result},
+    {"result-passes", kResults, "What takes it?", "tracestep bench", pass_result},
+    {"result-kernels", kResults, "Which kernels?", "tracestep profile", kernel_result},
+    {"result-memory", kResults, "How much memory?", "tracestep memory", memory_result},
+    {"result-training", kResults, "Does it train?", "tracestep train", training_result},
+    {"trust-rows", kTrust, "How many rows are sound?", "tracestep bench", sound_rows},
+    {"trust-spread", kTrust, "Which is least steady?", "tracestep bench", worst_spread},
+    {"trust-bytes", kTrust, "Are predictions right?", "tracestep memory", predictions},
+};
+
+// --- the page
+// --------------------------------------------------------------------------------------
+
+std::string text_in(const Json& environment, std::string_view name) {
+  const Json* value = environment.find(name);
+  if (value == nullptr || value->is_null()) return {};
+  return value->is_string() ? value->as_string() : value->dump();
+}
+
+std::string machine_of(const Json& environment) {
+  const std::string cpu = text_in(environment, "cpu"), threads = text_in(environment, "threads");
+  std::string out = cpu;
+  if (!threads.empty()) out += fmt::format(", {} thread{}", threads, threads == "1" ? "" : "s");
+  const Json* memory = environment.find("memory_total_bytes");
+  if (memory != nullptr && memory->is_int()) out += ", " + format_bytes(memory->as_int());
+  return out;
+}
+
+// "tiny, small": the models of its timed cells.
+std::string models_of(const StudyReport& report) {
+  const auto cells = std::ranges::find(report.tables, "cells", &Table::name);
+  if (cells == report.tables.end()) return {};
+  const auto column = std::ranges::find(cells->columns, "size", &Column::name);
+  std::vector<std::string> out;
+  for (const auto& row : cells->rows) {
+    const Json& size = row[static_cast<std::size_t>(column - cells->columns.begin())];
+    if (std::ranges::find(out, size.as_string()) == out.end()) out.push_back(size.as_string());
+  }
+  return fmt::format("{}", fmt::join(out, ", "));
+}
+
+std::string answered(const StudyReport& report) {
+  const auto refused = std::ranges::count(report.answers, true, &Answer::refused);
+  return fmt::format("{} of {}", std::ssize(report.answers) - refused, report.answers.size());
+}
+
+}  // namespace
+
+std::span<const Question> summary_questions() {
+  return kQuestions;
+}
+
+std::vector<std::pair<std::string, std::string>> summary_facts(const StudyReport& report,
+                                                               const Json& environment) {
+  const std::string gpu = text_in(environment, "gpu"), commit = text_in(environment, "commit");
+  std::vector<std::pair<std::string, std::string>> out = {
+      {"machine", machine_of(environment)},
+      {"device", gpu.empty() ? "CPU" : gpu},
+      {"date", text_in(environment, "date_utc")},
+      {"version", text_in(environment, "tool") + (commit.empty() ? "" : ", commit " + commit)},
+      {"models timed", models_of(report)},
+      {"questions answered", answered(report)}};
+  std::erase_if(out, [](const auto& fact) { return fact.second.empty(); });
+  return out;
+}
+
+PageHead page_head(const StudyReport& report, const Json& environment) {
+  PageHead out{.title = "A training step, measured", .facts = summary_facts(report, environment)};
+  for (const Answer& a : report.summary) {
+    (a.topic == kResults ? out.results : out.trust).push_back(a.text);
+  }
+  for (const StudySection& section : report.sections) {
+    for (const Chart& chart : section.charts) {
+      if (chart.is_headline) out.charts.push_back(chart);
+    }
+  }
+  return out;
+}
+
+std::vector<PageSection> page_sections(const StudyReport& report) {
+  std::vector<PageSection> out;
+  for (const StudySection& section : report.sections) {
+    PageSection page{.id = section.id, .title = section.title, .reading = section.reading};
+    std::ranges::remove_copy_if(section.charts, std::back_inserter(page.charts),
+                                &Chart::is_headline);
+    for (std::size_t i = 0; i < section.tables.size(); ++i) {
+      const Table& table = section.tables[i];
+      const bool is_shown = i < section.shown && table.rows.size() <= kMostRowsShown;
+      (is_shown ? page.tables : page.data).push_back(table.name);
+    }
+    out.push_back(std::move(page));
+  }
+  return out;
+}
+
+}  // namespace tracestep

@@ -1,0 +1,211 @@
+// Charts: what they draw is in the table, at the right place, and named.
+#include "lab/report/chart/chart.h"
+
+#include <cmath>
+#include <regex>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "lab/report/chart/short_names.h"
+#include "lab/report/chart/svg.h"
+#include "lab/report/columns.h"
+
+namespace tracestep {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::Not;
+using ::testing::SizeIs;
+
+// All matches of the only group of `pattern`.
+std::vector<std::string> found(const std::string& text, const std::string& pattern) {
+  const std::regex regex(pattern);
+  std::vector<std::string> out;
+  for (std::sregex_iterator it(text.begin(), text.end(), regex), end; it != end; ++it) {
+    out.push_back((*it)[1]);
+  }
+  return out;
+}
+
+std::vector<double> numbers(const std::string& text, const std::string& pattern) {
+  std::vector<double> out;
+  for (const std::string& s : found(text, pattern)) out.push_back(std::stod(s));
+  return out;
+}
+
+Table times() {
+  Table table{
+      .name = "time",
+      .columns = {text_column("size"), text_column("mode"), int_column("context"),
+                  real_column("median_ms", "median", "ms", 1),
+                  real_column("low_ms", "from", "ms", 1), real_column("high_ms", "to", "ms", 1)}};
+  table.add_row({"tiny", "forward", 128, 10.0, 9.0, 12.0});
+  table.add_row({"tiny", "step", 128, 40.0, 38.0, 42.0});
+  table.add_row({"tiny", "forward", 256, 20.0, 19.0, 21.0});
+  table.add_row({"tiny", "step", 256, 80.0, Json(), Json()});
+  return table;
+}
+
+Chart bars() {
+  return {.kind = "bars",
+          .title = "Times & more",
+          .table = "time",
+          .options = Json::Object{
+              {"label", Json::Array{"size", "mode"}},
+              {"values", Json::Array{"median_ms"}},
+              {"where", Json::Object{{"context", 128}}},
+              {"range", Json::Object{{"median_ms", Json::Array{"low_ms", "high_ms"}}}}}};
+}
+
+Chart lines() {
+  return {.kind = "lines",
+          .title = "Times",
+          .table = "time",
+          .options = Json::Object{{"x", "context"},
+                                  {"y", Json::Array{"median_ms"}},
+                                  {"series", Json::Array{"mode"}},
+                                  {"log", "xy"}}};
+}
+
+TEST(ChartTest, BarsAreAsLongAsTheirValuesAndHaveTheirIntervals) {
+  const std::vector<Table> tables{times()};
+  const std::string svg = draw_chart(bars(), tables);
+  const std::vector<double> widths =
+      numbers(svg, "class=\"f0\" x=.* width=\"([0-9.]+)\" height=\"15\"");
+  ASSERT_THAT(widths, SizeIs(2));
+  EXPECT_NEAR(widths[1] / widths[0], 4.0, 0.01);
+  EXPECT_THAT(
+      found(svg, "<title>([^<]*)</title>"),
+      ElementsAre("tiny forward: 10 ms (9 ms to 12 ms)", "tiny step: 40 ms (38 ms to 42 ms)"));
+  const std::vector<double> from = numbers(svg, "whisker\" x1=\"([0-9.]+)"),
+                            to = numbers(svg, "whisker\" .*x2=\"([0-9.]+)");
+  ASSERT_THAT(from, SizeIs(2));
+  EXPECT_NEAR((to[0] - from[0]) / widths[0], 0.3, 0.01);
+  EXPECT_THAT(svg, HasSubstr(">median (ms)</text>"));
+  EXPECT_THAT(svg, HasSubstr("aria-label=\"Times &amp; more\""));
+}
+
+TEST(ChartTest, SegmentsAddUpAndOnlyTheLongestBarsAreShown) {
+  Table table{
+      .name = "t",
+      .columns = {text_column("part"), text_column("phase"), real_column("ms", "", "ms", 1)}};
+  table.add_row({"a", "backward", 6.0});
+  table.add_row({"a", "forward", 4.0});
+  table.add_row({"b", "forward", 3.0});
+  table.add_row({"c", "forward", 2.0});
+  const Chart chart{.kind = "bars",
+                    .title = "Parts",
+                    .table = "t",
+                    .options = Json::Object{{"label", Json::Array{"part"}},
+                                            {"values", Json::Array{"ms"}},
+                                            {"stack", "phase"},
+                                            {"top", 1}}};
+  const std::vector<Table> tables{table};
+  const std::string svg = draw_chart(chart, tables);
+  // Forward comes first, whichever row does.
+  EXPECT_THAT(found(svg, "<title>([^<]*)</title>"),
+              ElementsAre("a\nforward: 4 ms", "a\nbackward: 6 ms", "2 more\nforward: 5 ms"));
+  EXPECT_THAT(svg, HasSubstr(">10 ms</text>"));
+}
+
+TEST(ChartTest, LinesHaveAPointARowAndTheMeasuredValuesAsTicks) {
+  const std::vector<Table> tables{times()};
+  const std::string svg = draw_chart(lines(), tables);
+  EXPECT_THAT(found(svg, "<title>([^<]*)</title>"),
+              ElementsAre("forward\ncontext 128: 10 ms", "forward\ncontext 256: 20 ms",
+                          "step\ncontext 128: 40 ms", "step\ncontext 256: 80 ms"));
+  // Twice the time at twice the context: parallel on logarithmic axes.
+  const std::vector<double> ys = numbers(svg, "<circle .* cy=\"([0-9.]+)\"");
+  ASSERT_THAT(ys, SizeIs(4));
+  EXPECT_NEAR(ys[0] - ys[1], ys[2] - ys[3], 0.2);
+  EXPECT_THAT(svg, HasSubstr(">128</text>"));
+  EXPECT_THAT(svg, HasSubstr(">256</text>"));
+}
+
+TEST(ChartTest, AValueWithoutAPlaceOnALogarithmicAxisIsLeftOut) {
+  std::vector<Table> tables{times()};
+  tables[0].rows[0][3] = 0.0;
+  EXPECT_THAT(found(draw_chart(lines(), tables), "<title>([^<]*)</title>"), SizeIs(3));
+}
+
+Table stack() {
+  Table table{.name = "stack",
+              .columns = {text_column("phase"), bytes_column("parameter"),
+                          bytes_column("activation"), bytes_column("total_bytes")}};
+  table.add_row({"forward", 1024, 0, 1024});
+  table.add_row({"forward", 1024, 3072, 4096});
+  table.add_row({"backward", 1024, 1024, 2048});
+  return table;
+}
+
+TEST(ChartTest, ATimelineStacksItsCategoriesAndMarksThePeak) {
+  const std::vector<Table> tables{stack()};
+  const std::string svg =
+      draw_chart({.kind = "timeline", .title = "Bytes", .table = "stack"}, tables);
+  EXPECT_THAT(svg, HasSubstr("viewBox=\"0 0 3 1000\""));
+  EXPECT_THAT(svg, HasSubstr(">peak 4.00 KiB</text>"));
+  // The sum, painted first, reaches 4096 of 1.04 × 4096 bytes at the second kernel.
+  EXPECT_THAT(found(svg, "class=\"f1\" d=\"([^\"]*)\""),
+              ElementsAre("M0 1000V760h1V38h1V519h1V1000Z"));
+  EXPECT_THAT(found(svg, "class=\"f0\" d=\"([^\"]*)\""), ElementsAre("M0 1000V760h3V1000Z"));
+  EXPECT_THAT(found(svg, "divider\" x1=\"([0-9.]+)"), ElementsAre("2"));
+}
+
+TEST(ChartTest, OfManyKernelsThePeakIsKept) {
+  Table table = stack();
+  table.rows.clear();
+  for (std::int64_t i = 0; i < 20000; ++i) {
+    const std::int64_t bytes = i == 12345 ? 1 << 20 : 1024;
+    table.add_row({"forward", 1024, bytes - 1024, bytes});
+  }
+  const std::vector<Table> tables{table};
+  const std::string svg =
+      draw_chart({.kind = "timeline", .title = "Bytes", .table = "stack"}, tables);
+  EXPECT_THAT(svg, HasSubstr(">peak 1.00 MiB</text>"));
+  EXPECT_LT(svg.size(), 20000u);
+}
+
+TEST(ChartTest, NothingToDrawIsNoDrawing) {
+  for (const char* kind : {"lines", "bars", "roofline", "timeline"}) {
+    Chart chart = kind == std::string("bars") ? bars() : lines();
+    chart.kind = kind;
+    EXPECT_EQ(draw_chart(chart, {}), "") << kind;
+  }
+}
+
+TEST(ChartTest, NothingIsDrawnOutsideOfANarrowDrawing) {
+  const std::vector<Table> tables{times(), stack()};
+  for (Chart chart :
+       {bars(), lines(), Chart{.kind = "timeline", .title = "Bytes", .table = "stack"}}) {
+    const std::string svg = draw_chart(chart, tables, {.width = kNarrowChart});
+    for (double x : numbers(svg, " c?x[12]?=\"(-?[0-9.]+)\"")) {
+      EXPECT_GE(x, 0) << chart.kind;
+      EXPECT_LE(x, kNarrowChart) << chart.kind;
+    }
+  }
+}
+
+TEST(ChartTest, APictureBringsItsStyleAndItsTitle) {
+  const std::vector<Table> tables{times()};
+  const std::string picture = as_picture(draw_chart(bars(), tables, {.has_title = true}));
+  EXPECT_THAT(picture, HasSubstr("<style>"));
+  EXPECT_THAT(picture, HasSubstr(">Times &amp; more</text>"));
+  EXPECT_THAT(picture, Not(HasSubstr("var(")));  // which librsvg does not know
+}
+
+TEST(ChartTest, LongNamesKeepWhatTellsThemApart) {
+  const std::string start =
+      "void tracestep::cuda::(anonymous namespace)::elementwise_kernel<float, ";
+  const std::vector<std::string> names = {start + "tracestep::Add>(Arguments)",
+                                          start + "tracestep::Mul>(Arguments)", "matmul"};
+  const std::vector<std::string> shown = short_names(names);
+  EXPECT_THAT(shown[0], HasSubstr("elementwise_ke…"));
+  EXPECT_THAT(shown[0], HasSubstr("Add>("));
+  EXPECT_THAT(shown[1], HasSubstr("Mul>("));
+  EXPECT_EQ(shown[2], "matmul");
+}
+
+}  // namespace
+}  // namespace tracestep
