@@ -5,7 +5,8 @@ JOBS ?= $(shell nproc)
 CTEST_JOBS ?= 2
 NVCC := $(or $(shell command -v nvcc),$(wildcard /usr/local/cuda/bin/nvcc))
 
-.PHONY: help build study test build-cuda test-gpu bench-gpu gpu-bundle bench soak fmt lint sanitize clean
+.PHONY: help build study test build-cuda test-gpu bench-gpu gpu-bundle bench soak fmt lint sanitize \
+        install uninstall clean
 .DEFAULT_GOAL := help
 
 help: ## this list
@@ -80,6 +81,24 @@ sanitize: ## the library's tests under the address and undefined-behaviour sanit
 	@cmake --preset sanitize --log-level=WARNING
 	@cmake --build build-sanitize -j $(JOBS) --target $(if $(ALL),all,library_tests)
 	@ctest --test-dir build-sanitize --output-on-failure -j$(CTEST_JOBS) -L 'unit|backend|golden$(if $(ALL),|e2e)'
+
+# What `make install` writes under PREFIX: the program, its manual page, completions of three shells.
+PREFIX ?= /usr/local
+INSTALLED = bin/tracestep share/man/man1/tracestep.1 \
+            share/bash-completion/completions/tracestep share/zsh/site-functions/_tracestep \
+            share/fish/vendor_completions.d/tracestep.fish
+
+install: build ## the program, its manual page and completions, under PREFIX (/usr/local)
+	@install -D -m 755 build/tracestep $(DESTDIR)$(PREFIX)/bin/tracestep
+	@for file in $(filter share/%,$(INSTALLED)); do mkdir -p $$(dirname $(DESTDIR)$(PREFIX)/$$file); done
+	@build/tracestep show --docs man > $(DESTDIR)$(PREFIX)/share/man/man1/tracestep.1
+	@build/tracestep completions bash > $(DESTDIR)$(PREFIX)/share/bash-completion/completions/tracestep
+	@build/tracestep completions zsh > $(DESTDIR)$(PREFIX)/share/zsh/site-functions/_tracestep
+	@build/tracestep completions fish > $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/tracestep.fish
+	@for file in $(INSTALLED); do echo "$(DESTDIR)$(PREFIX)/$$file"; done
+
+uninstall: ## remove what install wrote
+	@rm -f $(addprefix $(DESTDIR)$(PREFIX)/,$(INSTALLED))
 
 clean: ## remove the build folders (out/ stays)
 	rm -rf build build-sanitize build-cuda

@@ -36,6 +36,7 @@ Command compare_command();
 Command explain_command();
 Command study_command();
 Command doctor_command();
+Command completions_command();
 Command version_command();
 
 // All of them, in the order of the help text.

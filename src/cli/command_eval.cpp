@@ -65,6 +65,9 @@ int run_eval(EvalCommand o, std::span<const std::string> arguments) {
   check_run(run);
   const auto device = make_device(run);
   const EvalResult result = evaluate(*device, o.eval, input.tokens);
+  for (const std::filesystem::path& path : {o.eval.logits, o.eval.gradients}) {
+    if (!path.empty()) log_info("eval: {} is written", path.string());
+  }
   write_tables(o.output, "tracestep.eval/1", environment, {result_table(result)});
   return finite_status(result);
 }

@@ -4,6 +4,7 @@
 #include "base/env.h"
 #include "base/error.h"
 #include "cli/command.h"
+#include "cli/completions.h"
 #include "cli/devices.h"
 #include "cli/ops_doc.h"
 #include "cli/options.h"
@@ -102,6 +103,7 @@ int run_show(const ShowOptions& o, std::span<const std::string> arguments) {
       run_of(o.grid, {"cpu", "cuda", "reference", "null"}, DeviceUse::kRun, Ranks::kUsed);
   probe_output(o.output);
   if (o.docs == "ops") return show_text(o, ops_page()), 0;
+  if (o.docs == "man") return show_text(o, manual_page(all_commands())), 0;
   if (o.docs == "cli") return show_text(o, cli_reference(all_commands())), 0;
   const Json environment = environment_of(arguments, run);
   if (o.ops_list) return write_tables(o.output, "tracestep.ops/1", environment, {ops_table()}), 0;
@@ -138,7 +140,8 @@ void add_show_options(OptionSet& set, ShowOptions& o) {
   set.toggle("--passes", o.passes, "a table of the passes: time, nodes, whether they changed it");
   set.toggle("--locations", o.locations, "with the source line that made each node");
   set.toggle("--ops-list", o.ops_list, "a table of all ops");
-  set.choice("--docs", o.docs, {"ops", "cli"}, "the pages docs/ops.md and docs/cli.md");
+  set.choice("--docs", o.docs, {"ops", "cli", "man"},
+             "the pages docs/ops.md and docs/cli.md, and the manual page");
 }
 
 }  // namespace

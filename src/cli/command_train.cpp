@@ -120,6 +120,7 @@ Table summary(const TrainCommand& o, const TrainResult& result, std::int64_t par
   if (!o.train.save.empty() && !result.interrupted) {
     table.notes.push_back("weights: " + o.train.save.string());
   }
+  if (!o.train.log.empty()) table.notes.push_back("a line per step: " + o.train.log.string());
   if (!o.train.checkpoint.empty()) {
     table.notes.push_back("checkpoints: " + o.train.checkpoint.string());
   }
@@ -188,7 +189,10 @@ int run_train(TrainCommand o, std::span<const std::string> arguments) {
                             : "training ends after the step under way, with a checkpoint");
   const RankDevices devices = make_rank_devices(*device, run);
   const TrainResult result = run_loop(o, devices, split, stop);
-  if (saves_tokenizer && !result.interrupted) input.tokenizer->save(tokenizer_path(o));
+  if (saves_tokenizer && !result.interrupted) {
+    input.tokenizer->save(tokenizer_path(o));
+    log_info("train: the tokenizer is in {}", tokenizer_path(o).string());
+  }
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
   write_tables(o.output, "tracestep.train/1", environment,
                {summary(o, result, parameter_formula(run.model), seconds.count())});

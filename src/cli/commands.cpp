@@ -32,7 +32,8 @@ const std::vector<Command>& all_commands() {
     for (auto* make : {bench_command, profile_command, precision_command, attention_command,
                        compile_command, memory_command, fit_command, comm_command, show_command,
                        train_command, eval_command, generate_command, compare_command,
-                       explain_command, study_command, doctor_command, version_command}) {
+                       explain_command, study_command, doctor_command, completions_command,
+                       version_command}) {
       out.push_back(make());
     }
     return out;
@@ -45,10 +46,10 @@ std::string help_text(std::span<const Command> commands) {
       "tracestep: what a Transformer training step does, where its time and its bytes go.\n\n"
       "Usage: tracestep COMMAND [OPTION]...\n\n";
   for (const Command& command : commands) {
-    out += fmt::format("  {:<10} {}\n", command.name, command.summary);
+    out += fmt::format("  {:<11} {}\n", command.name, command.summary);
   }
   return out +
-         "\ntracestep COMMAND --help explains a command. Results go to stdout, progress and "
+         "\ntracestep help COMMAND explains a command. Results go to stdout, progress and "
          "messages to stderr.\n\nExit status:\n" +
          kExitCodes;
 }
@@ -99,6 +100,14 @@ std::string cli_reference(std::span<const Command> commands) {
       "Messages read `tracestep: [where] what is wrong with the values seen; what would be\n"
       "right`. Numbers are read strictly: `8abc`, `1e309`, `-0` and 2^63 are errors. Sizes in\n"
       "bytes take `KiB`, `MiB`, `GiB` and `TiB`. Lists are separated by commas.\n\n"
+      "On a terminal a table has the columns that fit, names those that do not, and colours "
+      "states\n"
+      "and verdicts (green sound, yellow doubtful, red invalid; not with `NO_COLOR`). `--wide` "
+      "shows\n"
+      "all columns, `--columns` chooses; in a pipe or a file everything is there. Grids and long "
+      "runs\n"
+      "say on stderr how far they are and how long is left; Ctrl-C is answered at once.\n"
+      "`tracestep completions SHELL` writes completions for bash, zsh and fish.\n\n"
       "Every JSON result is an object with `schema` (the name and version of its layout),\n"
       "`environment` (machine, build and arguments, without folders or names of people),\n"
       "`columns` (units and meaning) and `rows`.\n";

@@ -113,6 +113,7 @@ void OptionSet::choice(std::string flag, std::string& out, std::vector<std::stri
         out = text;
       },
       out);
+  offer(std::move(names));
 }
 
 void OptionSet::choices(std::string flag, std::vector<std::string>& out,
@@ -124,6 +125,7 @@ void OptionSet::choices(std::string flag, std::vector<std::string>& out,
         for (const std::string& part : out) check_choice(where, part, names);
       },
       joined(out, ","));
+  offer(std::move(names));
 }
 
 void OptionSet::positional(std::string name, std::string& out, std::string doc, bool is_required) {

@@ -29,7 +29,8 @@ struct Option {
   Read read;
   int min_values = 1;
   int max_values = 1;
-  std::string default_text = {};  // default for help texts; empty: not shown
+  std::string default_text = {};          // default for help texts; empty: not shown
+  std::vector<std::string> offered = {};  // values that a shell completes
 };
 
 // A word without a flag, identified by its position: "tracestep compare A B".
@@ -95,6 +96,7 @@ class OptionSet {
           out = values[std::ranges::find(names, text) - names.begin()];
         },
         std::string(name_of(out)));
+    offer(std::move(names));
   }
   // "--context 128,256".
   void integers(std::string flag, std::vector<std::int64_t>& out, IntRange range, std::string doc);
@@ -102,6 +104,9 @@ class OptionSet {
   void choice(std::string flag, std::string& out, std::vector<std::string> names, std::string doc);
   void choices(std::string flag, std::vector<std::string>& out, std::vector<std::string> names,
                std::string doc);
+
+  // The values of the option added last that a shell completes.
+  void offer(std::vector<std::string> values) { options_.back().offered = std::move(values); }
 
   // The next word without a flag.
   void positional(std::string name, std::string& out, std::string doc, bool is_required = true);

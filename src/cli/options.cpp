@@ -49,6 +49,7 @@ void add_field(OptionSet& set, RunGrid& grid, std::string_view name, Values valu
         grid.give(field, where, is_list ? split_list(where, text) : std::vector<std::string>{text});
       },
       default_of(grid, field));
+  set.offer(field.choices);
 }
 
 void add_fields(OptionSet& set, RunGrid& grid, FieldGroup group, Values values,
@@ -81,7 +82,15 @@ void add_output_options(OptionSet& set, OutputOptions& output) {
         output.format = parse_format(where, text);
       },
       "text");
+  set.offer({"text", "markdown", "csv", "json", "latex", "typst"});
   set.path("--output", "FILE", output.path, "write the result here instead of to stdout");
+  set.value("--columns", "NAME[,NAME]",
+            "the tables that have these columns, with them alone, by their names in JSON",
+            [&output](const std::string& where, const std::string& text) {
+              output.columns = split_list(where, text);
+            });
+  set.toggle("--wide", output.is_wide,
+             "all columns, also those for which the terminal is too narrow");
 }
 
 Json environment_of(std::span<const std::string> arguments, const RunSpec& run) {

@@ -23,7 +23,9 @@ namespace tracestep::cli {
 
 struct OutputOptions {
   Format format = Format::kText;
-  std::filesystem::path path;  // empty: stdout
+  std::filesystem::path path;             // empty: stdout
+  std::vector<std::string> columns = {};  // of the tables that have all of them; empty: all
+  bool is_wide = false;                   // also those that a terminal has no room for
 };
 
 // How many values a flag may have: one, or with kGrid a list for fields that are axes.
@@ -47,6 +49,7 @@ void add_flag(OptionSet& set, Spec& target, const SpecField<Spec>& field, std::s
         field.parse(where, text)(target);
       },
       default_text(field, target));
+  set.offer(field.choices);
 }
 // The same for the protocol's field of this name.
 void add_protocol_flag(OptionSet& set, Protocol& protocol, std::string_view name,

@@ -1,12 +1,22 @@
 #include "cli/output.h"
 
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <optional>
+#include <sstream>
 
+#include "base/env.h"
 #include "base/error.h"
+#include "base/log.h"
 #include "base/output_file.h"
 #include "base/signals.h"
+#include "base/suggest.h"
+#include "lab/report/writers.h"
 
 namespace tracestep::cli {
 namespace fs = std::filesystem;
@@ -31,6 +41,53 @@ bool is_same_file(const fs::path& a, const fs::path& b) {
   return fs::equivalent(a, b, error) || resolved(a) == resolved(b);
 }
 
+// What stdout shows: the width and colours of a terminal, everything in a file or a pipe.
+TextView view_of_terminal(bool is_wide) {
+  if (isatty(STDOUT_FILENO) == 0) return {};
+  TextView out{.width = 0, .has_colour = !env::no_color() && !env::dumb_terminal()};
+  winsize size{};
+  if (!is_wide && ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0) out.width = size.ws_col;
+  return out;
+}
+
+// The table with these columns alone; nothing when it lacks one.
+std::optional<Table> with_columns(const Table& table, const std::vector<std::string>& names) {
+  Table out = table;
+  out.columns.clear();
+  out.rows.assign(table.rows.size(), {});
+  for (const std::string& name : names) {
+    const auto found = std::ranges::find(table.columns, name, &Column::name);
+    if (found == table.columns.end()) return {};
+    out.columns.push_back(*found);
+    out.columns.back().data_only = out.columns.back().if_varies = false;  // asked for
+    const auto index = static_cast<std::size_t>(found - table.columns.begin());
+    for (std::size_t r = 0; r < table.rows.size(); ++r) out.rows[r].push_back(table.rows[r][index]);
+  }
+  return out;
+}
+
+// The tables that have all these columns, with them alone and in this order.
+std::vector<Table> choose_columns(const std::vector<std::string>& names,
+                                  const std::vector<Table>& tables) {
+  std::vector<std::string> known;
+  std::vector<Table> out;
+  for (const Table& table : tables) {
+    for (const Column& column : table.columns) known.push_back(column.name);
+    if (auto chosen = with_columns(table, names)) out.push_back(std::move(*chosen));
+  }
+  for (const std::string& name : names) {
+    if (std::ranges::find(known, name) != known.end()) continue;
+    throw Error(ErrorCode::kUsage, "--columns",
+                fmt::format("there is no column \"{}\"{}", name, did_you_mean(name, known)),
+                "the JSON result has their names");
+  }
+  if (out.empty()) {
+    throw Error(ErrorCode::kUsage, "--columns", "no table has all of them",
+                "name columns of one table");
+  }
+  return out;
+}
+
 }  // namespace
 
 void check_apart(std::span<const NamedPath> inputs, std::span<const NamedPath> outputs) {
@@ -52,7 +109,10 @@ void probe_output(const OutputOptions& output) {
 }
 
 void write_text(std::string_view text, const std::filesystem::path& path) {
-  if (!path.empty()) return write_file(path, text);
+  if (!path.empty()) {
+    write_file(path, text);
+    return log_info("the result is in {}", path.string());
+  }
   if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size() || std::fflush(stdout) != 0) {
     if (errno == EPIPE) end_by_broken_pipe();
     throw Error(ErrorCode::kOutput, "output",
@@ -62,8 +122,15 @@ void write_text(std::string_view text, const std::filesystem::path& path) {
 
 void write_tables(const OutputOptions& output, std::string schema, Json environment,
                   std::vector<Table> tables) {
-  write_output({std::move(schema), std::move(environment), std::move(tables)}, output.format,
-               output.path.string());
+  if (!output.columns.empty()) tables = choose_columns(output.columns, tables);
+  const Document document{std::move(schema), std::move(environment), std::move(tables)};
+  if (output.format == Format::kText && output.path.empty()) {
+    std::ostringstream text;
+    tracestep::write_text(document, text, view_of_terminal(output.is_wide));
+    return write_text(text.str(), {});
+  }
+  write_output(document, output.format, output.path.string());
+  if (!output.path.empty()) log_info("the result is in {}", output.path.string());
 }
 
 }  // namespace tracestep::cli

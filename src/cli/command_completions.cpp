@@ -1,0 +1,29 @@
+// tracestep completions: a script by which a shell completes commands, flags and their values.
+#include <memory>
+
+#include "base/suggest.h"
+#include "cli/command.h"
+#include "cli/completions.h"
+#include "cli/output.h"
+
+namespace tracestep::cli {
+
+Command completions_command() {
+  const auto shell = std::make_shared<std::string>();
+  Command command{
+      .name = "completions",
+      .summary = "complete the command line in bash, zsh or fish",
+      .details = "Prints a script for the shell, made from the flags of this program.",
+      .examples = {{"bash > ~/.local/share/bash-completion/completions/tracestep", "for bash"},
+                   {"zsh > ~/.zfunc/_tracestep", "for zsh, with ~/.zfunc in fpath"},
+                   {"fish > ~/.config/fish/completions/tracestep.fish", "for fish"}}};
+  command.options.positional("SHELL", *shell, "bash, zsh or fish");
+  command.run = [shell](std::span<const std::string>) {
+    check_choice("SHELL", *shell, std::vector<std::string>(std::begin(kShells), std::end(kShells)));
+    write_text(completion_script(*shell, all_commands()), {});
+    return 0;
+  };
+  return command;
+}
+
+}  // namespace tracestep::cli

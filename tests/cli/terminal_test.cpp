@@ -1,0 +1,173 @@
+// What a person at a terminal sees: columns that fit, colours that mean something, completions,
+// pictures and the names of files.
+#include <fcntl.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <sstream>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "cli/command.h"
+#include "cli/completions.h"
+#include "cli/pictures.h"
+#include "cli/run_binary.h"
+#include "lab/report/writers.h"
+#include "support/temp_folder.h"
+
+namespace tracestep {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+// What the program prints to a terminal of so many columns.
+std::string on_terminal(const std::string& arguments, unsigned short columns,
+                        std::vector<std::string> environment = {}) {
+  const int master = ::posix_openpt(O_RDWR | O_NOCTTY | O_NONBLOCK);
+  EXPECT_GE(master, 0);
+  ::grantpt(master);
+  ::unlockpt(master);
+  const std::string slave = ::ptsname(master);
+  const winsize size{.ws_row = 40, .ws_col = columns, .ws_xpixel = 0, .ws_ypixel = 0};
+  ::ioctl(master, TIOCSWINSZ, &size);
+  const int held = ::open(slave.c_str(), O_RDWR | O_NOCTTY);  // so that nothing is lost at the end
+  environment.emplace_back("TERM=xterm");
+  const ProgramRun run =
+      run_tracestep(words_of(arguments), {.environment = std::move(environment),
+                                          .before_start = [&] { ::dup2(held, STDOUT_FILENO); }});
+  EXPECT_EQ(run.status, 0) << run.err;
+  std::string out;
+  char chunk[4096];
+  for (ssize_t n; (n = ::read(master, chunk, sizeof chunk)) > 0;) {
+    out.append(chunk, static_cast<std::size_t>(n));
+  }
+  ::close(held);
+  ::close(master);
+  std::erase(out, '\r');
+  return out;
+}
+
+TEST(TerminalTest, ColumnsFitAndWhatIsLeftOutIsNamed) {
+  const std::string command = "memory --predict --size tiny --context 16,32";
+  const std::string narrow = on_terminal(command, 70, {"NO_COLOR=1"}),
+                    wide = on_terminal(command + " --wide", 70);
+  std::istringstream lines(narrow);
+  for (std::string line; std::getline(lines, line);) {
+    if (!line.starts_with("not shown")) {
+      EXPECT_LE(display_width(line), 70u) << line;
+    }
+  }
+  EXPECT_THAT(narrow, HasSubstr("not shown for lack of width: "));
+  EXPECT_THAT(narrow, HasSubstr("--wide shows them"));
+  EXPECT_THAT(wide, Not(HasSubstr("not shown")));
+  EXPECT_THAT(run_tracestep(words_of(command)).out, Not(HasSubstr("not shown")));  // in a pipe
+}
+
+TEST(TerminalTest, ColourMarksAStateUnlessItIsUnwanted) {
+  const std::string command =
+      "bench --device null --size tiny --context 16 --steps 1 --warmup 0 --columns size,status";
+  EXPECT_THAT(on_terminal(command, 100), HasSubstr("\x1b[32mok"));
+  EXPECT_THAT(on_terminal(command, 100, {"NO_COLOR=1"}), Not(HasSubstr("\x1b")));
+  EXPECT_THAT(run_tracestep(words_of(command)).out, Not(HasSubstr("\x1b")));
+}
+
+TEST(TerminalTest, ColumnsAreChosenByNameInEveryFormat) {
+  const std::string command = "memory --predict --size tiny --context 16 --format csv --columns ";
+  EXPECT_THAT(run_tracestep(words_of(command + "predicted_peak_bytes,size")).out,
+              ::testing::StartsWith("predicted_peak_bytes,size\r\n"));
+  const ProgramRun unknown = run_tracestep(words_of(command + "sise"));
+  EXPECT_EQ(unknown.status, 2);
+  EXPECT_THAT(unknown.err, HasSubstr("size"));
+}
+
+TEST(TerminalTest, AnAnswerOfNoComesWithTheSmallestChangeThatFits) {
+  const ProgramRun run = run_tracestep(
+      words_of("memory --predict --size tiny --context 512 --batch 8 --memory-limit 400MiB"));
+  EXPECT_THAT(run.out, ::testing::StartsWith("It does not fit: the peak is "));
+  EXPECT_THAT(run.out.substr(0, run.out.find('\n')), HasSubstr("; with --"));
+}
+
+TEST(TerminalTest, PicturesAreFilesOfTheirOwn) {
+  const TempFolder folder;
+  const ProgramRun run = run_tracestep(
+      words_of("memory --predict --size tiny --context 16 --pictures " + folder.path().string()));
+  ASSERT_EQ(run.status, 0) << run.err;
+  EXPECT_THAT(run.err, HasSubstr("pictures are in " + folder.path().string()));
+  const bool has_converter = std::system("command -v rsvg-convert > /dev/null") == 0;
+  int drawings = 0, images = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(folder.path())) {
+    const std::string text = content_of(entry.path());
+    if (entry.path().extension() == ".svg") {
+      ++drawings;
+      EXPECT_THAT(text, ::testing::StartsWith("<svg xmlns"));
+      EXPECT_THAT(text, ::testing::EndsWith("</svg>\n"));
+    } else {
+      ++images;
+      EXPECT_THAT(text, ::testing::StartsWith("\x89PNG"));
+    }
+  }
+  EXPECT_EQ(drawings, 2);
+  EXPECT_EQ(images, has_converter ? 2 : 0);
+}
+
+TEST(TerminalTest, NamesOfPicturesSayWhatTheyShow) {
+  EXPECT_EQ(cli::picture_name({.title = "Active memory, Ω", .table = "stack@tiny context 32 FP32"}),
+            "stack-active-memory-tiny-context-32-fp32");
+}
+
+TEST(TerminalTest, AFileThatIsWrittenIsNamed) {
+  const TempFolder folder;
+  const std::string file = (folder / "peaks.json").string();
+  const ProgramRun run = run_tracestep(
+      words_of("memory --predict --size tiny --context 16 --format json --output " + file));
+  EXPECT_THAT(run.err, HasSubstr("the result is in " + file));
+}
+
+TEST(CompletionsTest, EveryFlagOfEveryCommandIsThereInEveryShell) {
+  for (std::string_view shell : cli::kShells) {
+    const std::string script = cli::completion_script(shell, cli::all_commands());
+    EXPECT_EQ(run_tracestep({"completions", std::string(shell)}).out, script);
+    for (const cli::Command& command : cli::all_commands()) {
+      EXPECT_THAT(script, HasSubstr(command.name));
+      for (const cli::Option& option : command.options.options()) {
+        EXPECT_THAT(script,
+                    HasSubstr(shell == "fish" ? "-l " + option.flag.substr(2) : option.flag));
+      }
+    }
+  }
+}
+
+// What bash offers at the end of this line.
+std::string offered(const TempFolder& folder, const std::string& line) {
+  const std::string call =
+      "bash -c 'source " + (folder / "script").string() + "; COMP_WORDS=(" + line +
+      "); COMP_CWORD=$((${#COMP_WORDS[@]} - 1)); _tracestep; echo \"${COMPREPLY[*]}\"' > " +
+      (folder / "out").string();
+  EXPECT_EQ(std::system(call.c_str()), 0) << line;
+  return content_of(folder / "out");
+}
+
+TEST(CompletionsTest, BashCompletesCommandsFlagsAndValues) {
+  const TempFolder folder;
+  folder.write("script", cli::completion_script("bash", cli::all_commands()));
+  EXPECT_EQ(offered(folder, "tracestep mem"), "memory\n");
+  EXPECT_EQ(offered(folder, "tracestep memory --snapshot-j"), "--snapshot-json\n");
+  EXPECT_EQ(offered(folder, "tracestep memory --format mark"), "markdown\n");
+  EXPECT_EQ(offered(folder, "tracestep bench --mode step,inf"), "step,inference\n");
+  EXPECT_EQ(offered(folder, "tracestep help tra"), "train\n");
+}
+
+TEST(CompletionsTest, TheManualHasEveryCommand) {
+  const std::string page = cli::manual_page(cli::all_commands());
+  EXPECT_EQ(run_tracestep(words_of("show --docs man")).out, page);
+  EXPECT_THAT(page, ::testing::StartsWith(".TH TRACESTEP 1\n"));
+  for (const cli::Command& command : cli::all_commands()) {
+    EXPECT_THAT(page, HasSubstr(".SS " + command.name + "\n"));
+  }
+}
+
+}  // namespace
+}  // namespace tracestep
