@@ -44,7 +44,9 @@ bool is_same_file(const fs::path& a, const fs::path& b) {
 // What stdout shows: the width and colours of a terminal, everything in a file or a pipe.
 TextView view_of_terminal(bool is_wide) {
   if (isatty(STDOUT_FILENO) == 0) return {};
-  TextView out{.width = 0, .has_colour = !env::no_color() && !env::dumb_terminal()};
+  TextView out{.width = 0,
+               .has_colour = !env::no_color() && !env::dumb_terminal(),
+               .way_out = " (--wide shows them, --columns chooses)"};
   winsize size{};
   if (!is_wide && ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0) out.width = size.ws_col;
   return out;
