@@ -38,9 +38,12 @@ std::vector<float> values_of(const HostTensor& tensor) {
   return {values.begin(), values.end()};
 }
 
-// Element i of rank r; the sums of three ranks round differently in another order.
+// Element i of rank r. The second one cancels the first: what comes after that is kept, and what
+// came before it is rounded away.
 float element(int rank, std::int64_t i) {
-  return (rank == 1 ? 1e8F : 1.0F) * static_cast<float>(i + 1) * (rank == 2 ? -0.3F : 1.0F);
+  constexpr float kLarge = 1e8F;
+  const auto value = static_cast<float>(i + 1);
+  return value * (rank == 0 ? kLarge : rank == 1 ? -kLarge : 1.0F);
 }
 
 std::vector<float> elements(int rank, std::int64_t count) {

@@ -109,7 +109,7 @@ TEST_F(ParallelTest, ARankUpdatesItsPartAndGathersTheOthers) {
   const Program out = optimizer(parts, {.clip = 1.0, .shards = 2});
   expect_lines(out, {"state %adamw.m.a.w : f32[3]", "global_norm", "mul(", "all_reduce(", "sqrt(",
                      "own_part(%a.w) {ranks=2} @ a optimizer", "adamw(", "f32[2,3] = all_gather(",
-                     "ranks=2, shape=[2,3]} @ a communication"});
+                     ", %a.w) {ranks=2, shape=[2,3]} @ a communication"});
 }
 
 constexpr const char* kForward = R"(program "p" {
