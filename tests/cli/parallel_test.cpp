@@ -17,8 +17,7 @@ Json rows_of(const std::string& arguments) {
 }
 
 TEST(ParallelCommandTest, ARowSaysHowRanksSharedTheStep) {
-  const std::string bench =
-      std::string("bench --mode step --warmup 1 --steps 2 --recorded-steps 1") + kModel;
+  const std::string bench = std::string("bench --mode step --warmup 1 --steps 2") + kModel;
   const Json alone = rows_of(bench).items()[0];
   const Json shared = rows_of(bench + " --parallel dp=2,shard=2").items()[0];
   EXPECT_EQ(shared.at("parallel").as_string(), "dp=2,shard=2");
