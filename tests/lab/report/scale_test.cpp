@@ -104,7 +104,7 @@ TEST(ScaleTest, TicksOfBytesAreRoundInTheirUnit) {
   const double mib = 1 << 20;
   const AxisUnit bytes = AxisUnit::kBytes;
   EXPECT_THAT(texts_of(Scale({0, 1600 * mib}, {0, 1}, false, bytes), 4, bytes),
-              ElementsAre("0 B", "500 MiB", "1000 MiB", "1.465 GiB"));
+              ElementsAre("0 B", "512 MiB", "1 GiB", "1.5 GiB"));
   EXPECT_THAT(texts_of(Scale({0, 3.2 * 1024 * mib}, {0, 1}, false, bytes), 3, bytes),
               ElementsAre("0 B", "1 GiB", "2 GiB", "3 GiB"));
   EXPECT_THAT(texts_of(Scale({mib, 8 * mib}, {0, 1}, true, bytes), 5, bytes),

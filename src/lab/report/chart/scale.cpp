@@ -104,7 +104,7 @@ std::vector<Tick> Scale::ticks(int count) const {
   }
   const double unit =
       unit_ == AxisUnit::kBytes
-          ? std::pow(1024.0, byte_exponent((values_.high - values_.low) / std::max(count, 1)))
+          ? std::pow(1024.0, byte_exponent(std::max(std::abs(values_.low), std::abs(values_.high))))
           : 1.0;
   std::vector<Tick> out;
   for (double v : linear_ticks(values_.low / unit, values_.high / unit, count)) {
