@@ -196,6 +196,7 @@ Table peak_table(std::span<const MemoryCell> cells) {
       std::ranges::any_of(cells, [](const MemoryCell& c) { return c.accounted.has_value(); });
   Fields<PeakRow> fields = cell_fields();
   fields.add(byte_fields()).add(accounted_fields(accounts)).add(detail_fields());
+  fields.add(host_columns(), [](R r) { return r.is_measured() ? &r.run().host : nullptr; });
   std::vector<PeakRow> rows;
   for (const MemoryCell& cell : cells) rows.push_back({cell, in_fp32(cells, cell)});
   Table table = table_of("memory", "Bytes of a step", fields, rows);

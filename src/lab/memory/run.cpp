@@ -271,6 +271,7 @@ MemoryRun run_memory(const DeviceFactory& make_device, const MemoryRunSpec& spec
   run.computes = device->computes();
   plan(step_passes(spec.step, *device), device->traits(), run);
   Runner runner(*device, run);
+  run.host.before = read_host_facts();
   run.status = attempt([&] { runner.go(); },
                        [&](const OutOfMemory& e) {
                          runner.take_events();
@@ -278,6 +279,7 @@ MemoryRun run_memory(const DeviceFactory& make_device, const MemoryRunSpec& spec
                          run.oom = state_of(e, run, *device);
                        })
                    .status;
+  run.host.after = read_host_facts();
   Matcher(run).match();
   find_moments(run);
   return run;

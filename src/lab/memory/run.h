@@ -9,6 +9,7 @@
 
 #include "analysis/memory_map.h"
 #include "analysis/plan.h"
+#include "lab/measure/host_columns.h"
 #include "lab/measure/measurement.h"
 #include "record/recorder.h"
 #include "session/devices.h"
@@ -76,6 +77,7 @@ struct MemoryRun {
   std::vector<Moment> moments;        // by node that runs, in order
   std::vector<std::int64_t> node_ns;  // kernel time by node; empty: not measured
   std::optional<OutOfMemoryState> oom;
+  HostAround host;  // around all steps; not where it is only predicted
 
   // With timed steps: their median, that of those recorded in turn, and the time to record an
   // event.

@@ -237,7 +237,7 @@ Fields<ClockRow> clock_fields() {
   };
   Fields<ClockRow> out{};
   out.add(label_fields(), [](C c) { return &c.p; });
-  return out.add(Fields<ClockRow>{
+  out.add(Fields<ClockRow>{
       {ms("plain_wall_ms", "wall", "call to end of a step that nobody records; median"),
        [](C c) { return c.p.plain.wall_ms; }},
       {ms("plain_issue_ms", "issue", "host time of such a call; on a CPU wall less busy"),
@@ -266,6 +266,7 @@ Fields<ClockRow> clock_fields() {
          return c.recorded_wall_ms - c.recorded_outside_ms() - c.w.gaps_ms - c.w.busy_ms +
                 c.w.overlap_ms;
        }}});
+  return out.add(host_columns(), [](C c) { return &c.p.plain.host; });
 }
 
 // Where the host issues kernels more slowly than they run.

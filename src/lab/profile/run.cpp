@@ -42,16 +42,24 @@ class Tracing {
   bool taken_ = false;
 };
 
-PlainTimes run_plain(Measurement& measurement, int steps) {
+PlainTimes run_plain(Measurement& measurement, const ProfileSpec& spec) {
+  PlainTimes out;
+  out.host.before = read_host_facts();
+  measurement.warm_up(spec.protocol.warmup);
   std::vector<double> wall, issue, span;
-  for (int i = 0; i < steps; ++i) {
+  for (int i = 0; i < spec.protocol.steps; ++i) {
     const StepTimes times = measurement.step();
     wall.push_back(times.wall_ms());
     issue.push_back(times.issue_ms());
     span.push_back(measurement.span_ms());
   }
-  if (wall.empty()) return {};
-  return {median_of(wall), median_of(issue), median_of(span), wall};
+  out.host.after = read_host_facts();
+  if (wall.empty()) return out;
+  out.wall_ms = median_of(wall);
+  out.issue_ms = median_of(issue);
+  out.span_ms = median_of(span);
+  out.samples_ms = std::move(wall);
+  return out;
 }
 
 // Assigns indices to names in the order of first use.
@@ -152,8 +160,12 @@ void profile_on(Device& device, const StopSignal* stop, const std::optional<Plai
   Executor& executor = session.executor();
   Measurement measurement(executor, device, stop);
   out.program = executor.program();
-  measurement.warm_up(out.spec.protocol.warmup);
-  out.plain = plain ? *plain : run_plain(measurement, out.spec.protocol.steps);
+  if (plain) {
+    measurement.warm_up(out.spec.protocol.warmup);
+    out.plain = *plain;
+  } else {
+    out.plain = run_plain(measurement, out.spec);
+  }
   std::unique_ptr<ActivityTracer> tracer;
   if (out.spec.use_tracer) tracer = device.make_activity_tracer(out.problem);
   if (tracer != nullptr) {
@@ -177,8 +189,7 @@ std::optional<PlainTimes> time_plain_steps(const DeviceFactory& make_device,
     Session session(*device, spec.step);
     session.fill_for_timing();
     Measurement measurement(session.executor(), *device, stop);
-    measurement.warm_up(spec.protocol.warmup);
-    out = run_plain(measurement, spec.protocol.steps);
+    out = run_plain(measurement, spec);
   });
   return out;
 }

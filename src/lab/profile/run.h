@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/signals.h"
+#include "lab/measure/host_columns.h"
 #include "lab/measure/measurement.h"
 #include "record/activity.h"
 #include "session/devices.h"
@@ -23,10 +24,11 @@ struct ProfileSpec {
   bool use_tracer = true;  // false: the executor's spans, whatever the device has
 };
 
-// Steps without recording: medians, and the wall of each.
+// Steps without recording: medians, the wall of each, and the host around them and their warm-up.
 struct PlainTimes {
   double wall_ms = 0, issue_ms = 0, span_ms = 0;
   std::vector<double> samples_ms = {};
+  HostAround host = {};
 };
 
 // One kernel, copy or fill of a profiled step. Times are those of now_ns().
