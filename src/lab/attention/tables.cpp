@@ -265,6 +265,29 @@ void show_heads(Table& table) {
 
 }  // namespace
 
+void add_verdicts(Table& table, std::span<const AttentionResult> results, const Json& environment) {
+  std::vector<ResultRow> rows;
+  for (const AttentionResult& r : results) {
+    rows.push_back(as_row(r, r.forward, "forward", environment));
+    rows.push_back(as_row(r, r.backward, "backward", environment));
+    rows.push_back(as_row(r, r.whole, "whole", environment));
+  }
+  const auto found = std::ranges::find(table.columns, "verdict", &Column::name);
+  TRACESTEP_CHECK(found != table.columns.end() && results.size() == table.rows.size(),
+                  "{} cells to judge in {}", results.size(), table.name);
+  const auto column = static_cast<std::size_t>(found - table.columns.begin());
+  const std::vector<std::vector<Verdict>> verdicts = judge_all(rows);
+  constexpr std::size_t kParts = 3;
+  for (std::size_t i = 0; i < results.size(); ++i) {
+    std::vector<Verdict> of_cell;
+    for (std::size_t part = kParts * i; part < kParts * (i + 1); ++part) {
+      of_cell.insert(of_cell.end(), verdicts[part].begin(), verdicts[part].end());
+    }
+    table.rows[i][column] = when(results[i].status == Status::kOk, summary_of(of_cell));
+  }
+  for (std::string& note : validity_notes(rows)) table.notes.push_back(std::move(note));
+}
+
 Table attention_table(std::span<const AttentionResult> results, const Json& environment) {
   const std::vector<AttentionRow> of_table(results.begin(), results.end());
   Table table =
@@ -273,32 +296,16 @@ Table attention_table(std::span<const AttentionResult> results, const Json& envi
   show_heads(table);
   table.columns.push_back(verdict_column());
   for (auto& row : table.rows) row.emplace_back();
-  std::vector<ResultRow> rows;
-  for (const AttentionResult& r : results) {
-    rows.push_back(as_row(r, r.forward, "forward", environment));
-    rows.push_back(as_row(r, r.backward, "backward", environment));
-    rows.push_back(as_row(r, r.whole, "whole", environment));
-  }
   table.notes.push_back(
       "forward: from the call until the last kernel of y is done; backward: from the gradient of y "
       "until those of q, k and v are done, the forward pass not in it; whole: steps of their own "
       "that stop nowhere, with the loss's two small kernels");
   const bool computed = std::ranges::any_of(results, &AttentionResult::computes);
-  if (!computed) {
+  if (computed) {
+    add_verdicts(table, results, environment);
+  } else {
     table.notes.push_back("this device plans and counts: bytes are those of a run, times are not");
-    return table;
   }
-  const std::vector<std::vector<Verdict>> verdicts = judge_all(rows);
-  const std::size_t parts = rows.size() / std::max<std::size_t>(results.size(), 1);
-  for (std::size_t i = 0; i < rows.size(); i += parts) {
-    std::vector<Verdict> of_cell;
-    for (std::size_t part = i; part < i + parts; ++part) {
-      of_cell.insert(of_cell.end(), verdicts[part].begin(), verdicts[part].end());
-    }
-    const bool is_ok = results[i / parts].status == Status::kOk;
-    table.rows[i / parts].back() = when(is_ok, summary_of(of_cell));
-  }
-  for (std::string& note : validity_notes(rows)) table.notes.push_back(std::move(note));
   return table;
 }
 

@@ -21,8 +21,12 @@ struct QuadraticFit {
 // CHECKs that `s` has at least three different values.
 QuadraticFit fit_quadratic(std::span<const double> s, std::span<const double> values);
 
-// Rows: cells; notes: the findings of the validity checker.
+// Rows: cells. With the verdicts of the checker, where the device computes.
 Table attention_table(std::span<const AttentionResult> results, const Json& environment);
+
+// Puts what the validity checker says of all parts of each cell into the column `verdict` of a
+// table whose rows are these results, and its lines below it.
+void add_verdicts(Table& table, std::span<const AttentionResult> results, const Json& environment);
 
 // One row per width, mask, saved tensors and precision with three contexts or more that ran.
 Table attention_scaling_table(std::span<const AttentionResult> results);

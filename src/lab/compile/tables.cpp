@@ -2,9 +2,11 @@
 
 #include <algorithm>
 
+#include "lab/attention/tables.h"
 #include "lab/compare/compare.h"
 #include "lab/measure/run_columns.h"
 #include "lab/measure/statistics.h"
+#include "lab/measure/validity.h"
 #include "lab/report/fields.h"
 
 namespace tracestep {
@@ -110,6 +112,17 @@ void add_bytes(Fields<Row>& fields, CellOf cell) {
              [cell](const Row& row) { return or_null(cell(row).result.detail); });
 }
 
+// Of the validity checker; filled in when all rows are there.
+template <class Row>
+void add_verdict(Fields<Row>& fields) {
+  fields.add(verdict_column(), [](const Row&) { return Json(); });
+}
+
+// What the checker reads of a cell.
+ResultRow judged(const CompileCell& cell) {
+  return ResultRow::of(cell_columns(), cell_row(cell.result), Json::object());
+}
+
 // --- whole steps ------------------------------------------------------------------------------
 
 struct WayRow {
@@ -136,8 +149,10 @@ Fields<WayRow> way_fields() {
   out.add(against_fields("base", "against first", "the first row of the same step"),
           [](const WayRow& row) { return row.against ? &*row.against : nullptr; });
   add_bytes(out, cell);
-  return out.add(start_fields(),
-                 [](const WayRow& row) { return row.cell.start ? &*row.cell.start : nullptr; });
+  out.add(start_fields(),
+          [](const WayRow& row) { return row.cell.start ? &*row.cell.start : nullptr; });
+  add_verdict(out);
+  return out;
 }
 
 // --- attention --------------------------------------------------------------------------------
@@ -196,6 +211,7 @@ Fields<AttentionWay> attention_fields() {
           [if_ok](W w) { return if_ok(w, w.r.whole.launches); });
   out.add(bytes_column("peak_bytes", "peak", "the most of the whole step"),
           [if_ok](W w) { return if_ok(w, w.r.peak_bytes); });
+  add_verdict(out);
   return out;
 }
 
@@ -236,6 +252,7 @@ Fields<LadderRow> ladder_fields() {
   out.add(text_column("what", "", "what the step does differently"), [](L l) {
     return l.step.rung ? l.step.rung->what : "composites in parts, op by op, float32";
   });
+  add_verdict(out);
   const Fields<RunSpec> run = run_columns();
   for (const Field<RunSpec>& field : run) {
     out.add(data_only(field.column),
@@ -260,6 +277,9 @@ Table way_table(std::span<const CompileCell> cells) {
   }
   Table table = table_of("ways", "One step, eager and compiled", way_fields(), rows);
   table.notes = {"starts leave out the start of the device and the filling in of weights"};
+  std::vector<ResultRow> to_judge;
+  for (const CompileCell& cell : cells) to_judge.push_back(judged(cell));
+  add_verdicts(table, to_judge);
   return table;
 }
 
@@ -271,6 +291,7 @@ Table way_attention_table(std::span<const AttentionResult> results) {
   table.notes = {
       "forward and backward are timed with a stop between them, where nothing is replayed as a "
       "graph; whole is without a stop"};
+  add_verdicts(table, results, Json::object());
   return table;
 }
 
@@ -293,6 +314,9 @@ Table ladder_table(std::span<const LadderStep> steps) {
       "errors: loss and gradients of one sequence by forward and backward alone, the model cut to "
       "a "
       "few layers, against the same weights and tokens in float64");
+  std::vector<ResultRow> to_judge;
+  for (const LadderStep& step : steps) to_judge.push_back(judged(step.cell));
+  add_verdicts(table, to_judge);
   return table;
 }
 
