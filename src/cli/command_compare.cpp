@@ -16,7 +16,8 @@ namespace {
 struct CompareCommandOptions {
   std::string a, b;
   std::vector<std::string> runs;  // two command lines, or none
-  int processes = 8;
+  int processes = 12;
+  int pairs = 0;
   double margin_percent = 2.0;
   std::optional<double> noise_percent;
   std::optional<double> fail_percent;
@@ -49,7 +50,11 @@ RunPair sides_of(const CompareCommandOptions& o) {
                   o.a.empty() ? "one side is missing" : "files are named as well",
                   "give --run twice, A first, and no files");
     }
-    return run_in_turns(o.runs[0], o.runs[1], o.processes);
+    if (o.pairs > 0) {
+      throw Error(ErrorCode::kUsage, "--pairs", "--run makes the pairs itself",
+                  "leave --pairs out");
+    }
+    return run_in_pairs(o.runs[0], o.runs[1], o.processes);
   }
   if (o.b.empty()) {
     throw Error(ErrorCode::kUsage, "compare", o.a.empty() ? "A and B are missing" : "B is missing",
@@ -75,6 +80,7 @@ int run_compare(const CompareCommandOptions& o, std::span<const std::string> arg
                                             {.margin = o.margin_percent / 100,
                                              .ignored = o.ignored,
                                              .noise_percent = o.noise_percent,
+                                             .pairs = o.runs.empty() ? o.pairs : o.processes,
                                              .fail_percent = o.fail_percent});
   std::vector<Table> tables{std::move(report.environment)};
   if (!report.rows.rows.empty()) tables.push_back(std::move(report.rows));
@@ -98,15 +104,16 @@ Command compare_command() {
           "the machines and builds, then for each timed pair the ratio of the medians with its "
           "interval of 99.5 %, and whether B is the same, faster, slower, or cannot be told. What "
           "a new process alone changes is part of the noise, so both sides need several: bench "
-          "--processes 8, or --run, which measures both sides in turns. Bytes, launches, FLOPs and "
-          "errors are compared exactly, and the kernels, buffers or components that changed are "
+          "--processes 8, or --run, which measures both sides in pairs, so that what disturbs both "
+          "alike cancels. Bytes, launches, FLOPs and errors are compared exactly, and the kernels, "
+          "buffers or components that changed are "
           "named. With --published the rows are held against five published write-ups instead: "
           "which of their cells agree, which are explained by what their own data show, and which "
           "are suspicious.",
       .examples = {
           {"before.json after.json", "what a change did"},
           {"--run 'old/tracestep bench --size tiny' --run 'new/tracestep bench --size tiny'",
-           "two builds in turns, eight processes each"},
+           "two builds in twelve pairs of processes"},
           {"main.json branch.json --fail-on-regression 3",
            "exit status 1 when a row is over 3 % slower, beyond noise, or larger; 7: not known"},
           {"before.json after.json --process-noise 1.5",
@@ -123,9 +130,12 @@ Command compare_command() {
   set.values(
       "--run", "CMD", 1, 2,
       "instead of files, given twice: a command line for the shell that prints a result, A "
-      "first; the two are run in turns, A B B A",
+      "first; the two are run in pairs, the order in each drawn by lot",
       [options](const std::string&, const std::string& text) { options->runs.push_back(text); });
-  set.integer("--processes", options->processes, {1, 10000}, "how many times each of them is run");
+  set.integer(
+      "--processes", options->processes, {1, 10000},
+      "how many times each of them is run; nine pairs are the least that tell a difference, "
+      "six processes on each side without pairing");
   set.group("How to compare");
   set.toggle("--published", options->published,
              "hold published tables against the rows of A (and B); a bench result may be CSV");
@@ -135,6 +145,9 @@ Command compare_command() {
             });
   set.real("--margin", options->margin_percent, {0.0, 100.0},
            "percent: what lies within it is the same");
+  set.integer("--pairs", options->pairs, {0, 10000},
+              "the files hold so many runs of each side that were measured in pairs, in an order "
+              "drawn by lot, as --run does it; 0: apart from each other");
   set.value("--process-noise", "X",
             "percent by which medians of processes of one build differ (standard deviation), for "
             "rows of too few processes; else what other rows of the files show",

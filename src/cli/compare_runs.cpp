@@ -1,5 +1,7 @@
 #include "cli/compare_runs.h"
 
+#include <random>
+
 #include <fmt/format.h>
 
 #include "base/error.h"
@@ -25,11 +27,13 @@ Json result_of_command(const std::string& command) {
 
 }  // namespace
 
-RunPair run_in_turns(const std::string& a, const std::string& b, int processes) {
+RunPair run_in_pairs(const std::string& a, const std::string& b, int processes) {
+  const std::uint64_t seed = std::random_device()();
   std::vector<Json> of_a, of_b;
   ProgressLine progress;
   for (int turn = 0; turn < 2 * processes; ++turn) {
-    const bool is_b = is_turn_of_b(turn);
+    const bool is_second = turn % 2 == 1;
+    const bool is_b = is_b_first(turn / 2, seed) != is_second;
     progress.update(fmt::format("{}/{}  {}", turn + 1, 2 * processes, is_b ? "B" : "A"));
     std::vector<Json>& results = is_b ? of_b : of_a;
     results.push_back(result_of_command(is_b ? b : a));

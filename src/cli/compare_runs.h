@@ -1,4 +1,4 @@
-// `compare --run A --run B`: both sides measured then and there, in turns.
+// `compare --run A --run B`: both sides measured then and there, in pairs.
 #pragma once
 
 #include <string>
@@ -11,9 +11,10 @@ struct RunPair {
   ResultFile a, b;
 };
 
-// Runs both command lines by the shell, `processes` times each, in turns (is_turn_of_b()), and
-// reads the JSON result that each prints; "--format json" is added where no format is given.
-// Error{kFailed} with the last message of a command that fails; running out of memory is a result.
-RunPair run_in_turns(const std::string& a, const std::string& b, int processes);
+// Runs both command lines by the shell, `processes` times each, in pairs whose order is drawn by
+// lot (is_b_first()), and reads the JSON result that each prints; "--format json" is added where no
+// format is given. Error{kFailed} with the last message of a command that fails; running out of
+// memory is a result.
+RunPair run_in_pairs(const std::string& a, const std::string& b, int processes);
 
 }  // namespace tracestep::cli

@@ -105,7 +105,7 @@ TEST(CompareCommandTest, FilesThatAreNoResultsAreNamed) {
   EXPECT_EQ(run_tracestep(words_of("compare"), here).status, 2);
 }
 
-TEST(CompareCommandTest, CommandsAreRunInTurns) {
+TEST(CompareCommandTest, CommandsAreRunInPairs) {
   const TempFolder folder;
   folder.write("a.json", result(100));
   folder.write("b.json", result(150));
@@ -113,14 +113,22 @@ TEST(CompareCommandTest, CommandsAreRunInTurns) {
   // Each notes its turn; "--format json" comes behind and is ignored.
   const std::string call =
       "compare --run 'echo A >> turns; cat a.json #' --run 'echo B >> turns; cat b.json #' "
-      "--processes 3 --format json";
+      "--processes 9 --format json";
   const ProgramRun run = run_tracestep(words_of(call), here);
   ASSERT_EQ(run.status, 0) << run.err;
-  EXPECT_EQ(content_of(folder / "turns"), "A\nB\nB\nA\nA\nB\n");
-  const Json row = Json::parse(run.out, "compare").at("tables").at("compare").at("rows").items()[0];
+  const std::string turns = content_of(folder / "turns");
+  ASSERT_EQ(turns.size(), 36u) << turns;
+  for (std::size_t pair = 0; pair < 9; ++pair) {
+    const std::string both = turns.substr(4 * pair, 4);
+    EXPECT_TRUE(both == "A\nB\n" || both == "B\nA\n") << turns;
+  }
+  const Json table = Json::parse(run.out, "compare").at("tables").at("compare");
+  const Json row = table.at("rows").items()[0];
   EXPECT_EQ(row.at("verdict").as_string(), "slower");
-  EXPECT_EQ(row.at("processes_a"), Json(30));
-  EXPECT_EQ(row.at("count_b"), Json(30));
+  EXPECT_EQ(row.at("processes_a"), Json(90));
+  EXPECT_EQ(row.at("count_b"), Json(90));
+  EXPECT_NEAR(row.at("p").as_double(), 2.0 / 512, 1e-12);
+  EXPECT_EQ(run_tracestep(words_of(call + " --pairs 9"), here).status, 2);
 }
 
 TEST(CompareCommandTest, ACommandThatFailsIsNamed) {

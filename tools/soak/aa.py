@@ -2,14 +2,16 @@
 """The A/A battery: how often `compare` calls one build faster or slower than itself, and how often
 it finds a planted slowdown.
 
-    tools/soak/aa.py [--processes 60] [--pairs 300] [--live 30] [--percent 3] [--output out/aa.md]
+    tools/soak/aa.py [--processes 60] [--comparisons 300] [--live 30] [--percent 3] [--output out/aa.md]
 
-Records so many processes of build/tests/aa_step, as it is and with the slowdown, in turns, under
-three conditions: nothing else runs; a neighbour computes for random seconds on a random number of
-cores; the clock steps. Then draws pairs of sides from the recorded processes, without replacement,
-and asks the program about each; and measures some pairs live with `compare --run`. Ends with 1 when
-more than 1 % of the verdicts of equal sides are wrong, or less than 90 % of the slowdowns are found
-where nothing else runs. Needs a machine on which nothing else runs: minutes.
+Records so many rounds of three processes of build/tests/aa_step, two as it is and one with the
+slowdown, in an order drawn by lot, under three conditions: nothing else runs; a neighbour computes
+for random seconds on a random number of cores; the clock steps. Then draws sides from the rounds,
+without replacement, and asks the program about each comparison twice: with the processes of a round
+as pairs (`--pairs`), and with those of different rounds, apart. Some comparisons are measured live
+with `compare --run`. Ends with 1 when more than 1 % of the verdicts of equal sides are wrong, or less
+than 90 % of the slowdowns are found in pairs where nothing else runs. Needs a machine on which
+nothing else runs: minutes. What was recorded is kept beside the output, as JSON; --from reads it.
 """
 import argparse
 import json
@@ -207,33 +209,37 @@ def command_of(options, is_slower):
     return [step, "--slower", str(options.percent)] if is_slower else [step]
 
 
-def recorded(options, condition, progress):
-    """The results of all processes: {False: as it is, True: with the slowdown}, in turns."""
-    out = {False: [], True: []}
-    for i in range(2 * options.processes):
-        is_slower = i % 4 in (1, 2)
-        process = subprocess.Popen(command_of(options, is_slower), text=True,
-                                   stdout=subprocess.PIPE)
-        condition.adopt(process)
-        text = process.communicate()[0]
-        if process.returncode != 0:
-            sys.exit(f"{options.step} ended with {process.returncode}")
-        out[is_slower].append(json.loads(text))
-        progress(f"{condition.name}: {i + 1}/{2 * options.processes} processes")
+KINDS = ("plain", "again", "slower")  # the last one with the slowdown
+
+
+def samples_of(options, condition, is_slower):
+    process = subprocess.Popen(command_of(options, is_slower), text=True, stdout=subprocess.PIPE)
+    condition.adopt(process)
+    text = process.communicate()[0]
+    if process.returncode != 0:
+        sys.exit(f"{options.step} ended with {process.returncode}")
+    return json.loads(text)["rows"][0]["samples_ms"]
+
+
+def recorded(options, condition, lots, progress):
+    """Rounds of one process of each kind, in an order drawn by lot: [{kind: its samples}]."""
+    out = []
+    for i in range(options.processes):
+        order = lots.sample(KINDS, len(KINDS))
+        out.append({kind: samples_of(options, condition, kind == "slower") for kind in order})
+        progress(f"{condition.name}: {i + 1}/{options.processes} rounds")
     return out
 
 
-def medians(results):
-    return [result["rows"][0]["median_ms"] for result in results]
+def medians(rounds, kind):
+    return [statistics.median(one[kind]) for one in rounds]
 
 
-def merged(results):
-    """One side of a pair: the row of several processes, as `bench --processes` writes it."""
-    row = {key: results[0]["rows"][0][key]
-           for key in ("size", "context", "batch", "vocab", "mode", "precision", "status")}
-    samples = [result["rows"][0]["samples_ms"] for result in results]
-    row["samples_ms"] = sum(samples, [])
-    row["process_samples"] = [len(list_) for list_ in samples]
+def merged(samples):
+    """One side of a comparison: the row of several processes, as `bench --processes` writes it."""
+    row = {"size": "custom", "context": 64, "batch": 2, "vocab": 256, "mode": "step",
+           "precision": "fp32", "status": "ok", "samples_ms": sum(samples, []),
+           "process_samples": [len(list_) for list_ in samples]}
     return {"schema": "tracestep.bench/1", "environment": {}, "rows": [row]}
 
 
@@ -247,24 +253,24 @@ def verdict_of(arguments, program):
     return json.loads(done.stdout)["tables"]["compare"]["rows"][0]["verdict"]
 
 
-def drawn_verdicts(options, first, second, numbers):
-    """How often each verdict comes out over pairs of sides drawn from the two lists."""
+def drawn_verdicts(options, rounds, second, in_pairs, numbers):
+    """How often each verdict comes out over sides drawn from the rounds: "plain" against `second`,
+    in pairs of one round or all of different rounds."""
     sides = []
-    for _ in range(options.pairs):
-        if first is second:
-            both = numbers.sample(first, 2 * options.side)
-            sides.append((both[:options.side], both[options.side:]))
-        else:
-            sides.append((numbers.sample(first, options.side),
-                          numbers.sample(second, options.side)))
+    for _ in range(options.comparisons):
+        drawn = numbers.sample(rounds, options.side if in_pairs else 2 * options.side)
+        others = drawn if in_pairs else drawn[options.side:]
+        sides.append(([one["plain"] for one in drawn[:options.side]],
+                      [one[second] for one in others]))
+    how = ["--pairs", str(options.side)] if in_pairs else []
 
-    def ask(pair):
+    def ask(both):
         with tempfile.TemporaryDirectory() as folder:
             paths = []
-            for name, side in zip("ab", pair):
+            for name, side in zip("ab", both):
                 paths.append(Path(folder) / f"{name}.json")
                 paths[-1].write_text(json.dumps(merged(side)))
-            return verdict_of([str(path) for path in paths], options.program)
+            return verdict_of([*map(str, paths), *how], options.program)
 
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         return count(pool.map(ask, sides))
@@ -283,7 +289,7 @@ def live_verdicts(options, progress):
     for i in range(options.live):
         out.append(verdict_of(["--run", plain, "--run", plain, "--processes", str(options.side)],
                               options.program))
-        progress(f"live: {i + 1}/{options.live} pairs")
+        progress(f"live: {i + 1}/{options.live} comparisons")
     return count(out)
 
 
@@ -302,9 +308,13 @@ def row_of(name, what, sides, spread, ratio, verdicts, right):
             f"| {percent(verdicts['same'], total)} |")
 
 
-def spread_of(results):
-    """The standard deviation of the processes' medians, in percent."""
-    return f"{100 * statistics.stdev(math.log(m) for m in medians(results)):.2f} %"
+def spread_of(rounds, second, in_pairs):
+    """The standard deviation in percent of what is compared: the ratio of two processes of one round
+    or of two that have nothing to do with each other."""
+    first, other = medians(rounds, "plain"), medians(rounds, second)
+    if in_pairs:
+        return f"{100 * statistics.stdev(math.log(b / a) for a, b in zip(first, other)):.2f} %"
+    return f"{100 * math.hypot(*(statistics.stdev(map(math.log, m)) for m in (first, other))):.2f} %"
 
 
 def parsed_options():
@@ -312,14 +322,16 @@ def parsed_options():
     parser.add_argument("--program", default=str(ROOT / "build" / "tracestep"))
     parser.add_argument("--step", default=str(ROOT / "build" / "tests" / "aa_step"))
     parser.add_argument("--processes", type=int, default=60, help="recorded of each kind; 60")
-    parser.add_argument("--pairs", type=int, default=300, help="drawn under each condition; 300")
-    parser.add_argument("--live", type=int, default=30, help="pairs measured live; 30")
-    parser.add_argument("--side", type=int, default=10, help="processes of each side of a pair; 10")
+    parser.add_argument("--comparisons", type=int, default=300,
+                        help="drawn under each condition; 300")
+    parser.add_argument("--live", type=int, default=30, help="comparisons measured live; 30")
+    parser.add_argument("--side", type=int, default=20, help="processes of each side; 20")
     parser.add_argument("--percent", type=float, default=3.0, help="the planted slowdown; 3")
     parser.add_argument("--only", default="", help="conditions, separated by commas: quiet, "
                         "neighbour, stepping")
     parser.add_argument("--seed", type=int, default=1, help="of what is drawn; 1")
     parser.add_argument("--output", default="out/aa.md")
+    parser.add_argument("--from", dest="source", help="rounds recorded before: no new ones")
     options = parser.parse_args()
     if options.processes < 2 * options.side:
         parser.error("--processes must be at least twice --side")
@@ -333,6 +345,7 @@ class Battery:
         self.options = options
         self.numbers = random.Random(options.seed)
         self.lines, self.hows, self.faults = [], [], []
+        self.rounds = {}  # by condition
 
     def progress(self, text):
         if sys.stderr.isatty():
@@ -341,24 +354,35 @@ class Battery:
     def add(self, condition):
         options = self.options
         self.hows.append(f"- {condition.name}: {condition.how}.")
-        with condition:
-            results = recorded(options, condition, self.progress)
-        plain, slower = results[False], results[True]
-        equal = drawn_verdicts(options, plain, plain, self.numbers)
-        planted = drawn_verdicts(options, plain, slower, self.numbers)
-        ratio = statistics.median(medians(slower)) / statistics.median(medians(plain))
-        sides = f"{options.side} of {options.processes}"
-        self.lines.append(row_of(condition.name, "equal", sides, spread_of(plain), "1", equal, None))
-        self.lines.append(row_of(condition.name, f"{options.percent:g} % planted", sides,
-                                 spread_of(slower), f"{ratio:.4f}", planted, "slower"))
-        if equal["faster"] + equal["slower"] > 0.01 * options.pairs:
-            self.faults.append(f"{condition.name}: more than 1 % of equal sides called different")
-        if condition.name == "quiet" and planted["slower"] < 0.9 * options.pairs:
-            self.faults.append("quiet: less than 90 % of the planted slowdowns were found")
+        if options.source:
+            rounds = json.loads(Path(options.source).read_text())[condition.name]
+        else:
+            with condition:
+                rounds = recorded(options, condition, self.numbers, self.progress)
+        self.rounds[condition.name] = rounds
+        for in_pairs in (True, False):
+            self.add_design(condition.name, rounds, in_pairs)
+
+    def add_design(self, name, rounds, in_pairs):
+        options = self.options
+        design = "pairs" if in_pairs else "apart"
+        for second, what in (("again", "equal"), ("slower", f"{options.percent:g} % planted")):
+            right = "slower" if second == "slower" else None
+            verdicts = drawn_verdicts(options, rounds, second, in_pairs, self.numbers)
+            ratio = statistics.median(b / a for a, b in zip(medians(rounds, "plain"),
+                                                            medians(rounds, second)))
+            self.lines.append(row_of(name, f"{what}, {design}", f"{options.side} of {len(rounds)}",
+                                     spread_of(rounds, second, in_pairs), f"{ratio:.4f}", verdicts,
+                                     right))
+            if not right and verdicts["faster"] + verdicts["slower"] > 0.01 * options.comparisons:
+                self.faults.append(f"{name}, {design}: more than 1 % of equal sides called different")
+            if right and in_pairs and name == "quiet" and (
+                    verdicts["slower"] < 0.9 * options.comparisons):
+                self.faults.append("quiet: less than 90 % of the planted slowdowns were found")
 
     def add_live(self):
         live = live_verdicts(self.options, self.progress)
-        self.lines.append(row_of("live, in turns", "equal", str(self.options.side), "", "1", live,
+        self.lines.append(row_of("live", "equal, pairs", str(self.options.side), "", "1", live,
                                  None))
         if live["faster"] + live["slower"] > max(1, 0.01 * self.options.live):
             self.faults.append("live: equal sides called different")
@@ -368,15 +392,15 @@ class Battery:
         return "\n".join([
             "# A build against itself", "",
             f"{platform.machine()}, {os.cpu_count()} cores, {platform.platform()}; "
-            f"`tools/soak/aa.py --processes {o.processes} --pairs {o.pairs} --live {o.live} "
+            f"`tools/soak/aa.py --processes {o.processes} --comparisons {o.comparisons} --live {o.live} "
             f"--side {o.side} --percent {o.percent:g}`.", "",
             *self.hows, "",
-            "| condition | sides | processes | between processes | ratio | pairs | wrong | found "
+            "| condition | sides | processes | noise | ratio | comparisons | wrong | found "
             "| unclear | same |", "|---|---|---|---|---|---|---|---|---|---|", *self.lines, "",
-            "Sides are drawn without replacement from the recorded processes. *Between processes* "
-            "is the standard deviation of their medians, *ratio* that of the medians of all "
-            "processes with the slowdown and without. *Wrong* is every faster or slower of equal "
-            "sides, and every faster of the others.", ""])
+            "Sides are drawn without replacement from the recorded rounds: *pairs* of processes of "
+            "one round, or *apart*, no two of the same. *Noise* is the standard deviation of the "
+            "ratio of two such processes, *ratio* the median over all rounds. *Wrong* is every faster "
+            "or slower of equal sides, and every faster of the others.", ""])
 
 
 def main():
@@ -390,6 +414,8 @@ def main():
         battery.add_live()
     Path(options.output).parent.mkdir(parents=True, exist_ok=True)
     Path(options.output).write_text(battery.text())
+    if battery.rounds and not options.source:
+        Path(options.output).with_suffix(".json").write_text(json.dumps(battery.rounds))
     print(battery.text())
     for fault in battery.faults:
         print(f"fault: {fault}")

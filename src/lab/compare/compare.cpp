@@ -83,16 +83,17 @@ Fields<Pair> fields() {
        [](P p) { return median_of_medians(p.a); }},
       {real_column("median_b_ms", "B", "ms", 3, "likewise"),
        [](P p) { return median_of_medians(p.b); }},
-      {real_column("ratio", "B / A", "", 3, "of the medians"),
+      {real_column("ratio", "B / A", "", 3, "of the medians; the median of the ratios of pairs"),
        [](P p) { return finite_or_null(p.comparison.ratio); }},
       {real_column("ratio_low", "from", "", 3,
-                   "lower end of its 99.5 % interval, by 4000 resamples of processes and of "
-                   "samples in them; empty where there are too few processes"),
+                   "lower end of its 99.5 % interval, by 4000 resamples of processes or of their "
+                   "pairs and of samples in them; empty where there are too few"),
        [](P p) { return finite_or_null(p.comparison.low); }},
       {real_column("ratio_high", "to", "", 3, "the upper end"),
        [](P p) { return finite_or_null(p.comparison.high); }},
       {real_column("p", "p", "", 4,
-                   "Mann-Whitney U of the processes' medians, two-sided; exact without ties"),
+                   "two-sided, of the processes' medians: Mann-Whitney U, exact without ties; of "
+                   "pairs Wilcoxon's signed ranks, exact"),
        [](P p) { return finite_or_null(p.comparison.p); }},
       {bytes_column("peak_a_bytes", "peak A"), [](P p) { return peak_of(p.row_a); }},
       {bytes_column("peak_b_bytes", "peak B"), [](P p) { return peak_of(p.row_b); }},
@@ -133,6 +134,18 @@ bool has_samples(const ResultRow& row, const TableLayout::Measure& measure) {
 // The samples by process; empty when they do not fit the counts.
 ProcessSamples samples_of(const ResultRow& row, const TableLayout::Measure& measure) {
   return by_process(row.numbers(measure.samples), row.numbers(counts_column(measure.samples)));
+}
+
+// A run's processes as one list, where each of `runs` has as many; empty where they do not.
+ProcessSamples by_run(const ProcessSamples& processes, int runs) {
+  const auto count = static_cast<std::size_t>(runs);
+  if (processes.size() % count != 0) return {};
+  ProcessSamples out(count);
+  for (std::size_t i = 0; i < processes.size(); ++i) {
+    std::vector<double>& run = out[i * count / processes.size()];
+    run.insert(run.end(), processes[i].begin(), processes[i].end());
+  }
+  return out;
 }
 
 // Whether every entry of the list is a time; a NaN is stored as null, which is not a number.
@@ -284,18 +297,31 @@ class Report {
       return gate_.undecide(label, missing);
     }
     const ProcessSamples left = samples_of(a, measure), right = samples_of(b, measure);
-    const Comparison c = compare_processes(left, right, options_.margin, noise_);
+    const Comparison c = compared(left, right);
     const bool is_valid = against.find("invalid") == std::string::npos;
     const std::string verdict(is_valid ? name_of(c.change) : "invalid");
     out_.rows.add_row(
         fields_.row({label, verdict, a, b, left, right, c, against, different_conditions(a, b)}));
     is_any_timed_ = true;
-    if (!can_tell(left.size(), right.size())) ++(noise_ ? with_noise_ : too_few_);
     if (is_valid) {
       gate_.judge_change(label, c);
     } else {
       gate_.undecide(label, against);
     }
+  }
+
+  // By pairs where there are enough of them, else by processes.
+  Comparison compared(const ProcessSamples& a, const ProcessSamples& b) {
+    if (options_.pairs > 0 && can_tell_pairs(static_cast<std::size_t>(options_.pairs))) {
+      const ProcessSamples runs_of_a = by_run(a, options_.pairs),
+                           runs_of_b = by_run(b, options_.pairs);
+      if (!runs_of_a.empty() && !runs_of_b.empty()) {
+        ++in_pairs_;
+        return compare_pairs(runs_of_a, runs_of_b, options_.margin);
+      }
+    }
+    if (!can_tell(a.size(), b.size())) ++(noise_ ? with_noise_ : too_few_);
+    return compare_processes(a, b, options_.margin, noise_);
   }
 
   void add_notes() {
@@ -305,6 +331,11 @@ class Report {
         "same: the 99.5 % interval of the ratio lies within ±{:.3g} %; faster, slower: it lies on "
         "one side of 1 and p < 0.005; unclear: neither, measure in more processes",
         100 * options_.margin));
+    if (in_pairs_ > 0) {
+      notes.push_back(fmt::format(
+          "{} {} compared in {} pairs of runs, which cancel what changes slower than a pair takes",
+          in_pairs_, in_pairs_ == 1 ? "row was" : "rows were", options_.pairs));
+    }
     if (too_few_ > 0) {
       notes.push_back(fmt::format(
           "{} {} measured in too few processes to tell a difference from what a new process alone "
@@ -331,7 +362,7 @@ class Report {
   ExactComparison exact_;
   Gate gate_{options_.fail_percent, out_};
   int matched_ = 0, unmatched_ = 0;  // rows of cells
-  int too_few_ = 0, with_noise_ = 0;
+  int in_pairs_ = 0, too_few_ = 0, with_noise_ = 0;
   bool is_any_timed_ = false;
 };
 

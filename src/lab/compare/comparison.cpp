@@ -3,6 +3,7 @@
 #include <cmath>
 #include <limits>
 
+#include "base/error.h"
 #include "lab/measure/statistics.h"
 
 namespace tracestep {
@@ -68,6 +69,28 @@ Comparison compare_processes(const ProcessSamples& a, const ProcessSamples& b, d
   out.high = interval.high;
   if (are_enough) out.p = mann_whitney_p(of_a, of_b);
   if (interval.coverage > 0) decide(out, margin, !are_enough || out.p < 1 - kProcessConfidence);
+  return out;
+}
+
+bool can_tell_pairs(std::size_t pairs) {
+  return 2 * std::pow(0.5, static_cast<double>(pairs)) < 1 - kProcessConfidence;
+}
+
+Comparison compare_pairs(const ProcessSamples& a, const ProcessSamples& b, double margin) {
+  TRACESTEP_CHECK(a.size() == b.size(), "pairs of {} and {} processes", a.size(), b.size());
+  const std::vector<double> of_a = process_medians(a), of_b = process_medians(b);
+  std::vector<double> ratios, logs;
+  for (std::size_t i = 0; i < of_a.size(); ++i) {
+    ratios.push_back(of_b[i] / of_a[i]);
+    logs.push_back(std::log(ratios.back()));
+  }
+  Comparison out{.ratio = median_of(ratios), .low = kNan, .high = kNan, .p = kNan};
+  if (!can_tell_pairs(a.size())) return out;
+  const Interval interval = pair_ratio_interval(a, b, kProcessConfidence);
+  out.low = interval.low;
+  out.high = interval.high;
+  out.p = wilcoxon_p(logs);
+  if (interval.coverage > 0) decide(out, margin, out.p < 1 - kProcessConfidence);
   return out;
 }
 

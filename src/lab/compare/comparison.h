@@ -21,7 +21,7 @@ std::string_view name_of(Change change);
 struct Comparison {
   double ratio;           // B over A
   double low, high;       // its interval; NaN when there is none
-  double p;               // Mann-Whitney, two-sided; NaN when it is not used
+  double p;               // of the test, two-sided; NaN when none is used
   bool is_apart = false;  // from 1, beyond chance, by however little
   Change change = Change::kUnclear;
 };
@@ -34,8 +34,8 @@ bool is_slower(const Comparison& comparison);
 // NaN with fewer than six samples on a side.
 Comparison compare_samples(std::span<const double> a, std::span<const double> b, double margin);
 
-// The confidence of compare_processes(): of two hundred comparisons of one build with itself, at
-// most one comes out faster or slower.
+// The confidence of compare_processes() and compare_pairs(): of two hundred comparisons of one
+// build with itself, at most one comes out faster or slower.
 inline constexpr double kProcessConfidence = 0.995;
 
 // Whether so many processes on each side could ever show a difference: even if all of one side came
@@ -49,6 +49,17 @@ bool can_tell(std::size_t processes_a, std::size_t processes_b);
 // everything is unclear unless `noise` is known: then the interval alone decides.
 Comparison compare_processes(const ProcessSamples& a, const ProcessSamples& b, double margin,
                              const std::optional<ProcessNoise>& noise = {});
+
+// Whether so many pairs could ever show a difference: all with one sign must give p < 0.5 %. Nine
+// do.
+bool can_tell_pairs(std::size_t pairs);
+
+// Processes that ran in pairs, the i-th of A beside the i-th of B in an order drawn by lot, at
+// 99.5 %. The ratio is the median of the pairs' ratios, its interval from pair_ratio_interval(),
+// the test Wilcoxon's of their logarithms. It is exact whatever the noise: drifts, clusters and
+// dependence between pairs are the same for both orders of each pair, and the lot decides which is
+// measured. As many processes on both sides; unclear where can_tell_pairs() says no.
+Comparison compare_pairs(const ProcessSamples& a, const ProcessSamples& b, double margin);
 
 // The noise between processes, pooled over cells that were measured in several; none with fewer
 // than five degrees of freedom. Each entry is one side of one cell.

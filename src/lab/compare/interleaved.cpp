@@ -3,13 +3,14 @@
 #include <fmt/format.h>
 
 #include "base/error.h"
+#include "base/random.h"
 #include "lab/compare/result_file.h"
 #include "lab/measure/processes.h"
 
 namespace tracestep {
 
-bool is_turn_of_b(int turn) {
-  return turn % 4 == 1 || turn % 4 == 2;
+bool is_b_first(int pair, std::uint64_t seed) {
+  return CounterRng(seed, "pairs").below(static_cast<std::uint64_t>(pair), 2) == 1;
 }
 
 Json merged_result(std::span<const Json> documents, const std::string& where) {

@@ -1,18 +1,18 @@
-// Two commands run in turns, several times each, so that what changes slowly on a machine (heat,
-// clocks, other work) meets both sides alike.
+// Two commands run in pairs, several times each, so that what changes on a machine (heat, clocks,
+// other work) meets both sides alike.
 #pragma once
 
+#include <cstdint>
 #include <span>
 #include <string>
-#include <vector>
 
 #include "base/json.h"
 
 namespace tracestep {
 
-// Whose turn the i-th run is, from 0: A B B A, A B B A … `count` processes of each side are over
-// after 2 · count turns.
-bool is_turn_of_b(int turn);
+// Whether B runs first in the i-th pair, from 0: the toss of a coin, so that no drift and no rhythm
+// of the machine can side with one of them. The same seed gives the same tosses.
+bool is_b_first(int pair, std::uint64_t seed);
 
 // The results of one command from several processes as one document: rows by their place, joined by
 // merged_row(), everything else from the first. Error{kFailed} naming `where` when they do not have

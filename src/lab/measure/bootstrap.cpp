@@ -4,6 +4,8 @@
 #include <cmath>
 #include <limits>
 
+#include "base/error.h"
+
 namespace tracestep {
 namespace {
 
@@ -131,6 +133,29 @@ Interval process_ratio_interval(const ProcessSamples& a, const ProcessSamples& b
       log_std *= std::sqrt(half / gamma_of(scale, index, half));
     }
     ratios.push_back(of_b.next_with(log_std) / of_a.next_with(log_std));
+  }
+  return middle_of(std::move(ratios), confidence);
+}
+
+Interval pair_ratio_interval(const ProcessSamples& a, const ProcessSamples& b, double confidence,
+                             std::uint64_t seed, int resamples) {
+  TRACESTEP_CHECK(a.size() == b.size(), "pairs of {} and {} processes", a.size(), b.size());
+  if (!has_positive_medians(a) || !has_positive_medians(b)) return {kNan, kNan, 0};
+  std::vector<MedianResampler> of_a, of_b;
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    of_a.emplace_back(a[i], CounterRng(seed + i, "pairs.a"));
+    of_b.emplace_back(b[i], CounterRng(seed + i, "pairs.b"));
+  }
+  const CounterRng places(seed, "pairs");
+  std::uint64_t index = 0;
+  std::vector<double> ratios, of_pairs(a.size());
+  ratios.reserve(static_cast<std::size_t>(resamples));
+  for (int i = 0; i < resamples; ++i) {
+    for (double& ratio : of_pairs) {
+      const std::size_t pair = places.below(index++, a.size());
+      ratio = of_b[pair].next() / of_a[pair].next();
+    }
+    ratios.push_back(median_of(of_pairs));
   }
   return middle_of(std::move(ratios), confidence);
 }

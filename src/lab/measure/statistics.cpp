@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <numeric>
 #include <ranges>
 #include <vector>
 
@@ -13,6 +14,7 @@ constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 // Beyond these sizes the error of the normal approximation is negligible.
 constexpr std::size_t kExactBinomial = 1000;
 constexpr std::size_t kExactPairs = 400;
+constexpr std::size_t kExactDifferences = 200;
 
 std::vector<double> sorted(std::span<const double> samples) {
   std::vector<double> out(samples.begin(), samples.end());
@@ -110,6 +112,41 @@ RankSum rank_sum(std::span<const double> a, std::span<const double> b) {
   return out;
 }
 
+// Of differences that are not zero, by size. Ranks are doubled, so that those of ties are whole.
+struct SignedRanks {
+  std::vector<std::size_t> doubled;
+  std::size_t below = 0, above = 0;  // sums over the negative and the positive ones
+};
+
+SignedRanks signed_ranks(std::span<const double> differences) {
+  std::vector<double> d(differences.begin(), differences.end());
+  std::erase(d, 0.0);
+  std::ranges::sort(d, {}, [](double x) { return std::abs(x); });
+  SignedRanks out;
+  for (std::size_t begin = 0, end = 0; begin < d.size(); begin = end) {
+    while (end < d.size() && std::abs(d[end]) == std::abs(d[begin])) ++end;
+    for (std::size_t i = begin; i < end; ++i) {
+      out.doubled.push_back(begin + 1 + end);
+      (d[i] < 0 ? out.below : out.above) += out.doubled.back();
+    }
+  }
+  return out;
+}
+
+// The probability that the doubled ranks of one sign add up to `sum` or less when every sign is the
+// toss of a coin.
+double signed_rank_cdf(const SignedRanks& ranks, std::size_t sum) {
+  std::vector<double> chance(ranks.below + ranks.above + 1, 0.0);  // by the sum
+  chance[0] = 1;
+  for (std::size_t rank : ranks.doubled) {
+    for (std::size_t v = chance.size(); v-- > 0;) {
+      chance[v] = 0.5 * (chance[v] + (v >= rank ? chance[v - rank] : 0.0));
+    }
+  }
+  return std::accumulate(chance.begin(), chance.begin() + static_cast<std::ptrdiff_t>(sum) + 1,
+                         0.0);
+}
+
 }  // namespace
 
 double mean_of(std::span<const double> samples) {
@@ -189,6 +226,21 @@ double mann_whitney_p(std::span<const double> a, std::span<const double> b) {
   const double variance = n * m / 12 * (count + 1 - ranks.tie_term / (count * (count - 1)));
   if (variance <= 0) return 1;  // all samples are equal
   const double z = (n * m / 2 - u - 0.5) / std::sqrt(variance);
+  return std::min(1.0, 2 * normal_tail(z));
+}
+
+double wilcoxon_p(std::span<const double> differences) {
+  const SignedRanks ranks = signed_ranks(differences);
+  if (ranks.doubled.empty()) return 1;
+  const std::size_t least = std::min(ranks.below, ranks.above);
+  if (ranks.doubled.size() <= kExactDifferences) {
+    return std::min(1.0, 2 * signed_rank_cdf(ranks, least));
+  }
+  double squares = 0;
+  for (std::size_t rank : ranks.doubled) squares += static_cast<double>(rank * rank);
+  // Mean and deviation of the sum; half a rank of continuity is one of doubled ranks.
+  const double mean = static_cast<double>(ranks.below + ranks.above) / 2;
+  const double z = (mean - static_cast<double>(least) - 1) / (std::sqrt(squares) / 2);
   return std::min(1.0, 2 * normal_tail(z));
 }
 

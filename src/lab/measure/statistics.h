@@ -45,4 +45,10 @@ Interval median_interval(std::span<const double> samples, double confidence = 0.
 // larger than the other", 1947.
 double mann_whitney_p(std::span<const double> a, std::span<const double> b);
 
+// The two-sided p-value of Wilcoxon's signed-rank test: how likely the differences of pairs lie as
+// far to one side as these if each might as well have had the other sign. Exact, with ties too, for
+// up to 200 differences that are not zero, else the normal approximation. 1 when all are zero.
+// Source: Wilcoxon, "Individual comparisons by ranking methods", 1945.
+double wilcoxon_p(std::span<const double> differences);
+
 }  // namespace tracestep

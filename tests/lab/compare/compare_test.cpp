@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "base/error.h"
@@ -361,6 +362,40 @@ TEST(CompareTest, WhatWasDifferentOnTheMachineIsSaid) {
             "load 0.2 and 3.2; other work on 0.01 and 1.20 cores; clocks up to 3000 and 2400 MHz; "
             "governor performance and powersave");
   EXPECT_TRUE(conditions(quiet, file_of({row_of("step", around(100))})).is_null());
+}
+
+// A row of so many processes, three samples each.
+Json row_of_processes(const std::vector<double>& centers) {
+  Json row = row_of("step", {});
+  Json samples = Json::array(), counts = Json::array();
+  for (double ms : centers) {
+    for (double factor : {0.999, 1.0, 1.001}) samples.push_back(ms * factor);
+    counts.push_back(3);
+  }
+  row["samples_ms"] = std::move(samples);
+  row["process_samples"] = std::move(counts);
+  return row;
+}
+
+TEST(CompareTest, PairsShowWhatAMachineThatDriftsHidesFromProcesses) {
+  std::vector<double> a, b;
+  for (int i = 0; i < 24; ++i) {
+    a.push_back(10 + i / 2);  // two processes of one run have met the same machine
+    b.push_back(1.03 * a.back());
+  }
+  const ResultFile left = file_of({row_of_processes(a)}), right = file_of({row_of_processes(b)});
+  EXPECT_EQ(verdict(compare_results(left, right, {}), 0), "unclear");
+  // 24 processes a side as 24 pairs, or as two in each of twelve runs.
+  for (int pairs : {24, 12}) {
+    const ComparisonReport report = compare_results(left, right, {.pairs = pairs});
+    EXPECT_EQ(verdict(report, 0), "slower") << pairs;
+    EXPECT_NE(report.rows.notes.at(1).find(fmt::format("1 row was compared in {} pairs", pairs)),
+              std::string::npos);
+  }
+  // Too few pairs, or processes that are not shared out evenly, are compared as before.
+  for (int pairs : {8, 13}) {
+    EXPECT_EQ(verdict(compare_results(left, right, {.pairs = pairs}), 0), "unclear") << pairs;
+  }
 }
 
 }  // namespace

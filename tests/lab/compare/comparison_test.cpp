@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 
+#include "lab/compare/interleaved.h"
+
 namespace tracestep {
 namespace {
 
@@ -131,6 +133,110 @@ TEST(ComparisonTest, NoiseIsPooledOverCellsWithSeveralProcesses) {
   EXPECT_EQ(noise->degrees, 7);
   EXPECT_NEAR(noise->log_std, std::sqrt((0.0010 + 0.0020) / 7), 1e-12);
   EXPECT_FALSE(pooled_noise(std::span(cells).subspan(1)));  // three degrees
+}
+
+// --- pairs
+// ----------------------------------------------------------------------------------------
+
+// A machine whose speed changes from one process to the next: the logarithm of its slowness.
+using Slowness = std::vector<double>;
+enum class Machine { kDrifts, kRemembers, kClusters, kHasARhythm };
+
+Slowness slowness_of(Machine machine, std::size_t processes, std::uint64_t seed) {
+  const CounterRng rng(seed, "machine");
+  Slowness out;
+  double state = 0;
+  for (std::size_t i = 0; i < processes; ++i) {
+    const double z = rng.normal(2 * i), u = rng.uniform(2 * i + 1);
+    switch (machine) {
+      case Machine::kDrifts:
+        state = 0.2 * static_cast<double>(i) / static_cast<double>(processes);
+        break;
+      case Machine::kRemembers: state = 0.9 * state + 0.02 * z; break;  // from process to process
+      case Machine::kClusters: state = u < 0.1 ? 0.3 - state : state; break;
+      case Machine::kHasARhythm: state = i % 2 == 0 ? 0.0 : 0.1; break;
+    }
+    out.push_back(state + 0.01 * z);
+  }
+  return out;
+}
+
+struct Sides {
+  ProcessSamples a, b;
+};
+
+// Both builds in pairs on such a machine; B is slower by `planted`.
+Sides measured_in_pairs(Machine machine, int pairs, double planted, std::uint64_t seed) {
+  const Slowness slowness = slowness_of(machine, 2 * static_cast<std::size_t>(pairs), seed);
+  const CounterRng rng(seed, "samples");
+  Sides out;
+  std::uint64_t index = 0;
+  for (int turn = 0; turn < 2 * pairs; ++turn) {
+    const bool is_b = is_b_first(turn / 2, seed) != (turn % 2 == 1);
+    const double center =
+        3 * std::exp(slowness[static_cast<std::size_t>(turn)]) * (is_b ? 1 + planted : 1);
+    std::vector<double>& samples = (is_b ? out.b : out.a).emplace_back();
+    for (int i = 0; i < 9; ++i) samples.push_back(center * (1 + 0.005 * rng.normal(index++)));
+  }
+  return out;
+}
+
+// Faster or slower is said only where the test agrees, which costs less than the interval.
+bool may_differ(const Sides& sides) {
+  const std::vector<double> a = process_medians(sides.a), b = process_medians(sides.b);
+  std::vector<double> logs;
+  for (std::size_t i = 0; i < a.size(); ++i) logs.push_back(std::log(b[i] / a[i]));
+  return wilcoxon_p(logs) < 1 - kProcessConfidence;
+}
+
+TEST(PairsTest, EqualBuildsAreNotCalledDifferentOnAnyMachine) {
+  for (Machine machine :
+       {Machine::kDrifts, Machine::kRemembers, Machine::kClusters, Machine::kHasARhythm}) {
+    for (int pairs : {9, 12, 20}) {
+      int alarms = 0;
+      for (std::uint64_t seed = 0; seed < 1000; ++seed) {
+        alarms += may_differ(measured_in_pairs(machine, pairs, 0, seed)) ? 1 : 0;
+      }
+      EXPECT_LE(alarms, 10) << pairs << " pairs on machine " << static_cast<int>(machine);
+    }
+  }
+}
+
+TEST(PairsTest, ThreePercentAreFoundWhereProcessesByThemselvesCannotShowThem) {
+  constexpr int kTrials = 20;
+  for (Machine machine : {Machine::kDrifts, Machine::kRemembers, Machine::kClusters}) {
+    // What two runs of a pair do not share takes more of them.
+    const int pairs = machine == Machine::kDrifts ? 12 : 40;
+    int in_pairs = 0, apart = 0;
+    for (std::uint64_t seed = 0; seed < kTrials; ++seed) {
+      const Sides sides = measured_in_pairs(machine, pairs, 0.03, seed);
+      if (!may_differ(sides)) continue;
+      const Comparison c = compare_pairs(sides.a, sides.b, 0.02);
+      EXPECT_NE(c.change, Change::kFaster);
+      in_pairs += c.change == Change::kSlower ? 1 : 0;
+      apart += compare_processes(sides.a, sides.b, 0.02).change == Change::kSlower ? 1 : 0;
+    }
+    EXPECT_GE(in_pairs, 18) << "machine " << static_cast<int>(machine);
+    EXPECT_LE(apart, kTrials / 2) << "machine " << static_cast<int>(machine);
+  }
+}
+
+TEST(PairsTest, TheRatioIsTheMiddleOneOfThePairs) {
+  ProcessSamples a, b;
+  for (int i = 0; i < 9; ++i) {
+    a.push_back({std::exp2(i)});
+    b.push_back({std::exp2(i) * (1.01 + 0.01 * i)});
+  }
+  const Comparison c = compare_pairs(a, b, 0.02);
+  EXPECT_DOUBLE_EQ(c.ratio, 1.05);
+  EXPECT_EQ(c.change, Change::kSlower);
+  EXPECT_NEAR(c.p, 2.0 / 512, 1e-15);
+  EXPECT_GT(c.low, 1);
+  EXPECT_FALSE(can_tell_pairs(8));
+  a.pop_back();
+  b.pop_back();
+  EXPECT_EQ(compare_pairs(a, b, 0.02).change, Change::kUnclear);
+  EXPECT_EQ(compare_pairs(a, a, 0.02).change, Change::kUnclear);  // too few to say that it is equal
 }
 
 }  // namespace

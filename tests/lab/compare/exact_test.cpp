@@ -157,10 +157,17 @@ TEST(ResultFileTest, TablesOfCommaSeparatedValuesAreKnownByTheirColumns) {
   EXPECT_THROW(read_result(folder / "b.csv"), Error);
 }
 
-TEST(InterleavedTest, SidesTakeTurnsAndTheirRowsAreJoined) {
-  std::string turns;
-  for (int i = 0; i < 8; ++i) turns += is_turn_of_b(i) ? 'B' : 'A';
-  EXPECT_EQ(turns, "ABBAABBA");
+TEST(InterleavedTest, WhoRunsFirstInAPairIsTheTossOfACoin) {
+  int of_b = 0, changes = 0, equal = 0;
+  for (int i = 0; i < 1000; ++i) {
+    of_b += is_b_first(i, 1) ? 1 : 0;
+    changes += is_b_first(i, 1) != is_b_first(i + 1, 1) ? 1 : 0;
+    equal += is_b_first(i, 1) == is_b_first(i, 2) ? 1 : 0;
+  }
+  for (int count : {of_b, changes, equal}) EXPECT_NEAR(count, 500, 60);  // four deviations
+}
+
+TEST(InterleavedTest, TheRowsOfARunsProcessesAreJoined) {
   const auto result = [](double ms, int rows) {
     Json out = parsed(R"({"schema":"tracestep.bench/1","environment":{},"rows":[]})");
     Json::Array list;

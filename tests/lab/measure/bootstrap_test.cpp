@@ -174,5 +174,34 @@ TEST(ProcessBootstrapTest, WithoutSamplesThereIsNoInterval) {
   }
 }
 
+TEST(PairBootstrapTest, ConstantPairsFollowTheClosedForm) {
+  // The medians of five drawn ratios, as for constant processes above.
+  const ProcessSamples a = {{1.0}, {2.0}, {3.0}, {4.0}, {5.0}},
+                       b = {{10.0}, {22.0}, {36.0}, {52.0}, {70.0}};  // 10 to 14 times a
+  const auto low = [&](double confidence) {
+    return pair_ratio_interval(a, b, confidence, 0, 50000).low;
+  };
+  EXPECT_EQ(low(1 - 2 * 0.055), 10);
+  EXPECT_EQ(low(1 - 2 * 0.061), 11);
+  EXPECT_EQ(low(1 - 2 * 0.310), 11);
+  EXPECT_EQ(low(1 - 2 * 0.325), 12);
+}
+
+TEST(PairBootstrapTest, WhatSlowsBothOfAPairDownCancels) {
+  ProcessSamples a(kA.begin(), kA.begin() + 5), b = kB;
+  const Interval quiet = pair_ratio_interval(a, b, 0.99);
+  double factor = 1;
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    factor *= 2;
+    for (ProcessSamples* side : {&a, &b}) {
+      for (double& ms : (*side)[i]) ms *= factor;
+    }
+  }
+  const Interval disturbed = pair_ratio_interval(a, b, 0.99);
+  EXPECT_EQ(disturbed.low, quiet.low);
+  EXPECT_EQ(disturbed.high, quiet.high);
+  EXPECT_EQ(pair_ratio_interval(ProcessSamples{{0.0}}, ProcessSamples{{1.0}}, 0.99).coverage, 0);
+}
+
 }  // namespace
 }  // namespace tracestep
