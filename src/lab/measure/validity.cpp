@@ -106,6 +106,13 @@ std::vector<Verdict> judge(const ResultRow& row) {
   for (const RowCheck& check : row_checks()) {
     if (auto verdict = check.check(row)) out.push_back(std::move(*verdict));
   }
+  // Timed while other work held the machine, the rest of the wall is that work's, not the host's.
+  const auto has = [&out](std::string_view code) {
+    return std::ranges::find(out, code, &Verdict::code) != out.end();
+  };
+  if (has("recorded_apart")) {
+    std::erase_if(out, [](const Verdict& v) { return v.code == "launch_bound"; });
+  }
   return out;
 }
 

@@ -81,11 +81,17 @@ void compile_part(StudyContext& context) {
   const auto add = [&](Table table) {
     if (!table.rows.empty()) out.tables.push_back(std::move(table));
   };
-  add(way_table(time_ways(context)));
+  const std::vector<CompileCell> ways = time_ways(context);
+  for (const CompileCell& way : ways) context.ways.push_back({way.result.spec, way.result});
+  add(way_table(ways));
   add(way_attention_table(time_attention(context)));
   add(way_saved_table(context.machine.make_device,
                       ways_of(context, context.sizes.compiled.front(), Mode::kForwardBackward)));
-  add(ladder_table(climb(context)));
+  const std::vector<LadderStep> ladder = climb(context);
+  for (const LadderStep& step : ladder) {
+    context.rungs.push_back({step.cell.result.spec, step.cell.result});
+  }
+  add(ladder_table(ladder));
   out.charts = {{.kind = "bars",
                  .title = "Median time of a step on each rung",
                  .table = "ladder",

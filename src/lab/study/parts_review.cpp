@@ -45,10 +45,12 @@ StudySection validity_section(const std::vector<ResultRow>& rows, const Verdicts
   return {.id = "validity",
           .title = "Is each time what its label says?",
           .reading =
-              "Every timed cell is held against the faults that make a number say something "
-              "else: too few samples, an unsteady machine, launch-bound steps, throttling, a "
+              "Every step that was timed for the tables named here is held against the faults that "
+              "make a number say something else: too few samples, an unsteady machine, "
+              "launch-bound steps, throttling, a "
               "profiler that listens, two graphs alive, a part that takes longer than its whole, "
-              "and the same cell timed elsewhere in this report.",
+              "and the same cell timed in another of these tables. Attention by itself is judged "
+              "below its own tables; the starts of the warm-up study are not judged.",
           .tables = {std::move(table)}};
 }
 
@@ -68,6 +70,34 @@ void add_verdict_column(StudyContext& context, const char* name, std::span<const
   table->columns.push_back(verdict_column());
   for (std::size_t i = 0; i < table->rows.size(); ++i) {
     table->rows[i].push_back(when(rows[i].text("status") == "ok", summary_of(verdicts[i])));
+  }
+}
+
+// "ok", notes, doubt or invalid, by how much stands against the row.
+int weight_of(std::string_view summary) {
+  return summary.starts_with("invalid") ? 3 : summary.starts_with("doubt") ? 2 : summary != "ok";
+}
+
+// Where a table has judged its rows by themselves, and beside those of other tables more stands
+// against one, it says that instead. `name`: of the table, as its rows have it.
+void worsen_verdicts(StudyContext& context, const char* name, const std::vector<ResultRow>& rows,
+                     const Verdicts& verdicts) {
+  Table* table = find_table(context, name);
+  if (table == nullptr) return;
+  std::vector<std::size_t> own;
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    if (rows[i].text("table") == name) own.push_back(i);
+  }
+  // Some tables have no rows of cells that did not run.
+  if (own.size() != table->rows.size()) {
+    std::erase_if(own, [&](std::size_t i) { return rows[i].text("status") != "ok"; });
+  }
+  const auto column = std::ranges::find(table->columns, "verdict", &Column::name);
+  if (own.size() != table->rows.size() || column == table->columns.end()) return;
+  for (std::size_t i = 0; i < own.size(); ++i) {
+    Json& cell = table->rows[i][static_cast<std::size_t>(column - table->columns.begin())];
+    const std::string together = summary_of(verdicts[own[i]]);
+    if (cell.is_string() && weight_of(together) > weight_of(cell.as_string())) cell = together;
   }
 }
 
@@ -115,12 +145,17 @@ void review_part(StudyContext& context) {
   add(rows_of(context.scaling, "scaling", environment));
   const std::vector<ResultRow> steps = rows;  // that published tables may have as well
   add(rows_of(cells_of(context.precise), "steps", environment));
+  add(rows_of(context.ways, "ways", environment));
+  add(rows_of(context.rungs, "ladder", environment));
   add(context.plain);
   const Verdicts verdicts = judge_all(rows);
   const std::size_t scaling = context.cells.size();  // where those rows begin
   for (const char* table : {"time", "cells"}) add_verdict_column(context, table, rows, verdicts);
   add_verdict_column(context, "scaling", std::span(rows).subspan(scaling),
                      std::span(verdicts).subspan(scaling));
+  for (const char* table : {"steps", "ways", "ladder", "clocks"}) {
+    worsen_verdicts(context, table, rows, verdicts);
+  }
   add_disagreements(context, rows, verdicts);
   if (!rows.empty()) context.sections.push_back(validity_section(rows, verdicts));
   context.sections.push_back(published_section(context, steps));

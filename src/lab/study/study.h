@@ -91,7 +91,7 @@ struct StudyContext {
   std::function<void(const std::string& what)> announce;
   std::chrono::steady_clock::time_point deadline = {};  // of the part that runs
   int begun = 0, left_out = 0;  // cells measured, and cells skipped for lack of time
-  std::vector<StudyCell> cells = {}, scaling = {};
+  std::vector<StudyCell> cells = {}, scaling = {}, ways = {}, rungs = {};
   std::vector<PrecisionCell> precise = {};
   std::vector<ResultRow> plain = {};  // of the profiled cells
   std::vector<MemoryCell> memory = {};

@@ -89,6 +89,7 @@ TEST(LadderTest, EveryRowIsFilledAndErrorsAreThoseOfThePrecision) {
     }
     EXPECT_EQ(cell(table, row, "rung_speedup").is_null(), row == 0) << rung;
     EXPECT_EQ(cell(table, row, "changes").is_null(), row == 0) << rung;
+    EXPECT_FALSE(cell(table, row, "verdict").is_null()) << rung;
     EXPECT_EQ(cell(table, row, "arena_bytes").is_null(), rung != "arena" && rung != "graph");
     const bool is_low = cell(table, row, "precision").as_string() == "bf16";
     const double error = cell(table, row, "gradient_error").as_double();
@@ -180,6 +181,13 @@ TEST(WaysTest, EachRowIsHeldAgainstTheFirstOfTheSameStep) {
     EXPECT_GT(cell(table, row + 1, "arena_bytes").as_int(), 0);
     EXPECT_LT(cell(table, row + 1, "arena_bytes").as_int(),
               cell(table, row + 1, "peak_bytes").as_int());
+  }
+  // An eager forward pass that takes longer than the step it is a part of.
+  cells[0].result.samples_ms = std::vector<double>(6, 1e4);
+  const Table judged = way_table(cells);
+  for (std::size_t row : {std::size_t{0}, std::size_t{2}}) {
+    EXPECT_THAT(cell(judged, row, "verdict").as_string(), HasSubstr("invalid: ")) << row;
+    EXPECT_THAT(cell(judged, row, "verdict").as_string(), HasSubstr("part_over_whole")) << row;
   }
 }
 
@@ -291,6 +299,7 @@ TEST(WaysTest, AttentionRunsCompiledWithTheBytesThatWerePredicted) {
   EXPECT_TRUE(cell(table, 0, "whole_speedup").is_null());
   EXPECT_GT(cell(table, 1, "whole_speedup").as_double(), 0);
   EXPECT_GT(cell(table, 1, "forward_speedup").as_double(), 0);
+  EXPECT_FALSE(cell(table, 1, "verdict").is_null());
 }
 
 }  // namespace

@@ -49,6 +49,15 @@ TEST(ValidityPairsTest, APartThatTakesLongerThanItsWholeMakesBothInvalid) {
   }
 }
 
+TEST(ValidityPairsTest, AModeWithKernelsOfItsOwnIsNoPart) {
+  Json part = timed("mode", "forward-backward", 65.9), whole = timed("mode", "step", 56.0);
+  part["launches"] = 219;
+  whole["launches"] = 172;
+  EXPECT_EQ(codes_together({part, whole}), std::vector<Codes>(2));
+  part["launches"] = 172;
+  EXPECT_EQ(codes_together({part, whole}), std::vector<Codes>(2, Codes{"part_over_whole"}));
+}
+
 TEST(ValidityPairsTest, APartMayTakeAsLongAsItsWholeWithinTheNoise) {
   const std::vector<Codes> none(2);
   // Above by less than two rows differ by anyway.

@@ -188,6 +188,14 @@ TEST(ValidityTest, WithoutNumbersTheDeviceSaysSoAndNothingElse) {
   EXPECT_EQ(codes_of(row), Codes{});
 }
 
+TEST(ValidityTest, WhereOtherWorkHeldTheMachineTheRestIsNotTheHosts) {
+  Json row = sound();
+  row["device_busy_ms"] = 35.0;
+  EXPECT_EQ(codes_of(row), Codes{"launch_bound"});
+  row["instrumented_wall_ms"] = 36.0;  // the recorded steps had the machine for themselves
+  EXPECT_EQ(codes_of(row), Codes{"recorded_apart"});
+}
+
 TEST(ValidityTest, RecordedStepsThatAreNotTheTimedOnesTakeTheirSharesAway) {
   Json row = sound();
   row["samples_ms"] = Json();  // as a profile: its shares are all that it has

@@ -116,6 +116,8 @@ TEST_F(MemoryTablesTest, AMeasuredStepIsJudgedAndAPredictedOneIsNot) {
   EXPECT_EQ(verdict(), Json("ok"));
   cell.run.recorded_step_ms = 5;  // recording "costs" -95 %
   EXPECT_EQ(verdict(), Json("doubt: recorded_apart"));
+  const Table measured = peak_table(std::vector{cell});
+  EXPECT_TRUE(measured.rows[0][index_of(measured, "host_before")].is_object());
   cell.run.recorded_step_ms = 100.5;
   cell.run.node_ns = {226'000'000};  // kernels work for 226 % of the step
   EXPECT_EQ(verdict(), Json("invalid: missing_synchronization"));

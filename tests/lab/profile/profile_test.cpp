@@ -293,5 +293,13 @@ TEST_P(ProfileTest, ThePassesExplainWhyTheShareOfProductsDiffers) {
   EXPECT_NE(t.notes[0].find("FLOPs 3.00x"), std::string::npos) << t.notes[0];
 }
 
+TEST_P(ProfileTest, TheClocksSayHowTheHostWas) {
+  const ProfiledCell cells[] = {run(Mode::kStep, Granularity::kFused)};
+  const Table t = clock_table(cells);
+  for (const char* column : {"host_before", "host_after"}) {
+    EXPECT_TRUE(cell(t, "mode", "step", column).find("load_1min")->is_number()) << column;
+  }
+}
+
 }  // namespace
 }  // namespace tracestep
