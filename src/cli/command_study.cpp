@@ -93,7 +93,7 @@ StudyMachine machine_of(const StudyOptions& o, const RunSpec& run, const StudySi
             return warm_up(place, step, warmups);
           },
       .traits = traits_of(place),
-      .memory_bytes = memory,
+      .memory_bytes = place.memory_limit_bytes > 0 ? place.memory_limit_bytes : memory,
       .place = place,
       .seed = run.seed,
       .environment = environment};

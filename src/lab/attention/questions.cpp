@@ -86,7 +86,7 @@ Text variants(const Evidence& e) {
         say("{}: {}", {rows.back().quote("saved"), decimal(rows.back().get("tensors"))}));
   }
   const auto step = [&](std::size_t i) {
-    return compare_with_range(rows[i].get("tensors") - rows[i - 1].get("tensors"), 0.5, 1.5);
+    return compare_with_range(rows[i].get("tensors") - rows[i - 1].get("tensors"), 0.75, 1.25);
   };
   const Relation first = step(1), second = step(2);
   require(first.is(Ordering::kEqual) && second.is(Ordering::kEqual),

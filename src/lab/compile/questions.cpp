@@ -67,9 +67,9 @@ Text attention(const Evidence& e) {
   return say("Width {}, context {}: {}; {}. ",
              {whole(compiled.get("width")), whole(compiled.get("context")),
               part("forward", "forward_samples_ms"), part("backward", "backward_samples_ms")}) +
-         say("The peak is {} in plain ops and {} compiled: the scores are there in both, since "
-             "naive "
-             "attention keeps them.",
+         say("The peak is {} in plain ops and {} compiled: both keep tensors of S² for backward, "
+             "as "
+             "naive attention does.",
              {bytes(plain.get("peak_bytes")), bytes(compiled.get("peak_bytes"))});
 }
 
@@ -84,9 +84,11 @@ Text memory(const Evidence& e) {
          compare(step.get("saved_bytes"), eager.get("saved_bytes"))
              .say({.less = say("Compiled keeps less for backward, {} and not {}.",
                                {bytes(step.get("saved_bytes")), bytes(eager.get("saved_bytes"))}),
-                   .equal = say("What is kept for backward is the same, {}: compiling changes how "
-                                "values are made, not which of them backward reads.",
-                                {bytes(step.get("saved_bytes"))}),
+                   .equal =
+                       say("Compiled and with composite kernels the same is kept for backward, {}: "
+                           "compiling changes how values are made, not which of them backward "
+                           "reads.",
+                           {bytes(step.get("saved_bytes"))}),
                    .more = say("Compiled keeps more for backward, {} and not {}.",
                                {bytes(step.get("saved_bytes")), bytes(eager.get("saved_bytes"))})});
 }
@@ -110,11 +112,13 @@ Text saved(const Evidence& e) {
             compiled =
                 e.row("saved_ways", {{"part", "norm"}, {"ops", "fused"}, {"executor", "compiled"}}),
             layer = row("layer", "primitive"), whole_layer = row("layer", "fused");
-  return say("Backward of a norm in parts reads {} tensors of forward, {} of them as large as the "
-             "residual stream ({}); of a norm as one kernel {}, {} of them so large ({}). ",
-             {whole(parts.get("tensors")), whole(parts.get("full_size")), bytes(parts.get("bytes")),
-              whole(whole_norm.get("tensors")), whole(whole_norm.get("full_size")),
-              bytes(whole_norm.get("bytes"))}) +
+  return say("Backward of a norm in parts reads {} tensors of forward ({} together), {} of them as "
+             "large as the residual stream; of a norm as one kernel {} ({} together), {} of them "
+             "so "
+             "large. ",
+             {whole(parts.get("tensors")), bytes(parts.get("bytes")), whole(parts.get("full_size")),
+              whole(whole_norm.get("tensors")), bytes(whole_norm.get("bytes")),
+              whole(whole_norm.get("full_size"))}) +
          compare(compiled.get("bytes"), whole_norm.get("bytes"))
              .say({.less = "Compiling it saves bytes, less is kept. ",
                    .equal = "Compiling it changes nothing there: the bytes are equal. ",
@@ -123,11 +127,20 @@ Text saved(const Evidence& e) {
              {bytes(layer.get("bytes")), bytes(whole_layer.get("bytes"))});
 }
 
-// Which of the rungs that gain beyond noise gains most.
+// Which of the rungs that gain beyond noise gains most. A rung that changes nothing is the same
+// step measured again: where that comes out apart, nothing is said of the others.
 Text best_rung(const std::vector<Row>& rungs) {
   std::vector<Row> gaining;
   for (const Row& row : rungs) {
-    if (row.text("rung_verdict") == "faster") gaining.push_back(row);
+    const std::string change = row.text("rung_verdict");
+    if (row.text_or("changes", "") != "nothing") {
+      if (change == "faster") gaining.push_back(row);
+    } else if (change == "faster" || change == "slower") {
+      return say(
+          "{} changes nothing, and yet its median stands to that of the rung before it as {}: "
+          "the machine was not steady, and this ladder does not tell what a rung gains. ",
+          {row.quote("rung"), decimal(Quantity::constant(1) / row.get("rung_speedup"))});
+    }
   }
   if (gaining.empty()) {
     return because(compare(count_of(rungs, "rung_verdict", "faster"), Quantity::constant(0)),
@@ -148,6 +161,7 @@ Text ladder(const Evidence& e) {
   }
   require(!rungs.empty(), "no rung was held against another");
   const Row &ground = all.front(), &top = all.back();
+  require(!ground.has("rung_speedup"), "the step that all rungs are held against is not there");
   const Quantity first = median_in(ground, "samples_ms"), last = median_in(top, "samples_ms");
   return say("From {} to {} a step goes from {} to {}: {}. ",
              {ground.quote("rung"), top.quote("rung"), duration(first), duration(last),

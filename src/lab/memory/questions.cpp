@@ -143,8 +143,8 @@ Text peaks(const Evidence& e) {
   if (flat.is(Ordering::kEqual)) {
     return out + say("{}: there the static bytes set the peak. The growth {} adds {}.",
                      {because(flat,
-                              "Between the contexts before the last the peak stays about the "
-                              "same"),
+                              "Between the contexts before the last a training step's peak stays "
+                              "about the same"),
                       interval(n - 1), bytes(last)});
   }
   // In proportion to the tokens, the growths would be as the differences of the contexts.
@@ -166,8 +166,10 @@ Text low_precision(const Evidence& e) {
   std::vector<Row> rows;
   for (const char* mode : {"forward", "step"}) {
     for (const Row& row : planned(e, mode, "bf16")) {
-      list.push_back(say("{} {} {}", {row.quote("mode"), whole(row.get("context")),
-                                      signed_percent(row.get("versus_fp32_percent"))}));
+      const Row full = e.beside(row, {{"precision", "fp32"}});
+      list.push_back(say("{} {} {} ({} in float32)",
+                         {row.quote("mode"), whole(row.get("context")),
+                          signed_percent(row.get("versus_fp32_percent")), bytes(peak_of(full))}));
       rows.push_back(row);
     }
   }
@@ -221,7 +223,8 @@ Text residual(const Evidence& e) {
 }
 
 Text static_bytes(const Evidence& e) {
-  const Row model = planned(e, "step", "fp32").front();
+  const Row model =
+      e.largest("memory_grid", {{"mode", "step"}, {"precision", "fp32"}}, "parameters");
   const Row size = e.row("sizes", {{"size", model.text("size")}});
   const Quantity parameters = size.get("parameters"), held = size.get("static_bytes");
   Text out =
@@ -279,10 +282,9 @@ Text largest(const Evidence& e) {
                                   percent(row.get("share_percent"))}));
   }
   return say(
-      "{}: {} buffer is {} of {} ({}, {}; {}). Added up over the layers, the peak is held by these "
-      "and "
+      "{}: {} {} of {} ({}, {}; {}). Added up over the layers, the peak is held by these and "
       "others, {}: {}.",
-      {named(cell), because(leads(first, buffers, "bytes"), "the largest single"),
+      {named(cell), because(leads(first, buffers, "bytes"), "no single buffer is larger than"),
        first.quote("op"), first.quote("path"), bytes(first.get("bytes")), first.quote("category"),
        first.quote("reason"), because(most, "the largest part first"), join(list, ", ")});
 }
@@ -338,7 +340,7 @@ Text saved(const Evidence& e) {
   if (priced.empty()) return out;
   const Row& cheapest = *std::ranges::max_element(
       priced, {}, [](const Row& row) { return row.get("bytes_per_us").value; });
-  return out + say(" {} is {} of {}: {} for {}.",
+  return out + say(" {} is {} of {}, by the kernels' times of one recorded step: {} for {}.",
                    {because(leads(cheapest, priced, "bytes_per_us"), "Cheapest to compute again"),
                     cheapest.quote("op"), cheapest.quote("component"), bytes(cheapest.get("bytes")),
                     duration(cheapest.get("recompute_us") / Quantity::constant(1000))});
@@ -407,8 +409,8 @@ constexpr Question kQuestions[] = {
      "tracestep memory --size small --context 128 --tables saved_by_op,ledger", saved},
     {"two-graphs", "Memory",
      "Why can a loop over forward alone run out of memory where forward with backward does not?",
-     "tracestep memory --predict --mode forward --account-as course-pytorch --live-graphs 2 "
-     "--memory-limit 39.4GiB",
+     "tracestep memory --predict --size small,medium,large,xl,2.7B --context 128,256,512,1024 "
+     "--mode forward --account-as course-pytorch --live-graphs 2 --memory-limit 39.4GiB",
      two_graphs},
 };
 

@@ -187,7 +187,7 @@ Table holder_table(const MemoryCell& cell) {
       {real_column("share_percent", "share", "%", 2),
        [&](H h) { return percent_of(h.bytes, map.peak_bytes); }},
       {text_column("reason", {}, "of the first of them"),
-       [](H h) { return h.op ? h.reason : "each less than those above"; }}};
+       [](H h) { return h.op ? h.reason : "none larger than those above"; }}};
   Table table = table_of("holders", "Who holds the peak", fields, holders.rows(kHolders));
   const std::int64_t unknown = map.peak_bytes - holders.bytes();
   table.add_cells({{"component", "unattributed"},
@@ -198,6 +198,10 @@ Table holder_table(const MemoryCell& cell) {
                    {"buffers", holders.buffers()},
                    {"bytes", map.peak_bytes},
                    {"share_percent", 100.0}});
+  table.notes.push_back(
+      "a buffer has the name of the op that wrote it first, and its last reader; where a later op "
+      "takes its bytes over, the table of saved values names that op and its first reader in "
+      "backward");
   return table;
 }
 

@@ -146,13 +146,13 @@ Fields<StepRow> fields() {
             [](R s) { return when(s.ok(), median_of(s.r().samples_ms)); }},
            {real_column("std_ms", "std", "ms", 3),
             [](R s) { return when(s.ok(), sample_std_of(s.r().samples_ms)); }},
-           {real_column("speedup", "against fp32", "x", 2, "fp32's median over this one"),
+           {real_column("speedup", "speed-up", "x", 2, "fp32's median over this one"),
             [](R s) {
               if (!s.has_base()) return Json();
               return Json(median_of(s.base->samples_ms) / median_of(s.r().samples_ms));
             }},
            {bytes_column("peak_bytes", "peak"), [](R s) { return when(s.ok(), s.r().peak_bytes); }},
-           {real_column("peak_ratio", "against fp32", "x", 3), [](R s) {
+           {real_column("peak_ratio", "peak over fp32's", "x", 3), [](R s) {
               if (!s.has_base()) return Json();
               return Json(static_cast<double>(s.r().peak_bytes) /
                           static_cast<double>(s.base->peak_bytes));

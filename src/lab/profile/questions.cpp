@@ -173,7 +173,7 @@ Text softmax(const Evidence& e) {
   return say("{}, forward: softmax with scale and mask takes {} of the time of attention's own "
              "products, with {} of their FLOPs and {} of their bytes. ",
              {named(all), percent(time), percent(flops), percent(moved)}) +
-         compare_with_range(time / flops, 1.0 / 3, 3.0)
+         compare_with_range(time / flops, 0.7, 1.4)
              .say({.less = "Its time is below what its FLOPs would give.",
                    .equal = "Here the time follows the FLOPs.",
                    .more = "Its time is above what its FLOPs would give: softmax reads and writes "
@@ -182,13 +182,16 @@ Text softmax(const Evidence& e) {
 }
 
 Text launches(const Evidence& e) {
-  const std::vector<Row> rows = e.rows("launch_check");
+  std::vector<Row> rows = e.rows("launch_check");
   for (const Row& row : rows) {
     if (row.text("verdict") == "ok") continue;
     return say("No: {} of {}: {} ran, {} expected ({}).",
                {row.quote("what"), row.quote("cell"), whole(row.get("ran")),
                 whole(row.get("expected")), row.quote("verdict")});
   }
+  // Rows without a number to meet check nothing.
+  std::erase_if(rows, [](const Row& row) { return !row.has("expected"); });
+  require(!rows.empty(), "no count was expected");
   const Row all = main_pass(e, "step");
   std::vector<Text> counts;
   for (const Row& row : rows) {

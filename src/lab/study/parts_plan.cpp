@@ -45,7 +45,7 @@ Table size_table(const StudyContext& context) {
       {real_column("forward_tflops", "forward", "TFLOP", 3,
                    "matrix products, batch 4, context 128"),
        forward_tflops},
-      {data_only(bytes_column("device_bytes", {}, "what this device has")),
+      {data_only(bytes_column("device_bytes", {}, "what a run may use of this device")),
        [room](M) { return when(room > 0, room); }}};
   std::vector<ModelConfig> models = model_presets();
   const ModelConfig& planned = context.sizes.planned;
@@ -161,8 +161,8 @@ void plan_part(StudyContext& context) {
       .id = "plans",
       .title = "Larger models, predicted",
       .reading =
-          "Bytes of models that need not run here, from their programs alone; measured "
-          "steps below show that such predictions are exact."};
+          "Bytes of models that need not run here, from their programs alone. Where this "
+          "report has measured steps, their tables of bytes say how predictions came out."};
   const std::vector<MemoryCell> cells = planned_cells(context);
   out.tables = {size_table(context), grid_table(context, cells), graph_table(),
                 attention_prediction(context), planned_components(cells)};

@@ -215,9 +215,10 @@ StudySection component_section(const std::vector<StudyCell>& cells) {
       .title = "Time per component and per kind of kernel",
       .reading =
           "Each kernel knows which part of the model asked for it and whether it belongs to "
-          "forward, backward or the optimizer; layers are added up. The row gaps is what "
-          "lies between kernels: it is measured, not scaled away, so that the total is the "
-          "span of the timed steps. Matrix products do nearly all the arithmetic; "
+          "forward, backward or the optimizer; layers are added up. Kernels' times are of a "
+          "recorded step, the total is the span of the timed ones, and the row gaps is the "
+          "rest of it: below zero where the recorded step's kernels were slower. Matrix products "
+          "do nearly all the arithmetic; "
           "everything else mostly moves bytes, so its speed is read as GB/s."};
   for (const StudyCell& cell : cells) {
     if (cell.spec.step.mode != Mode::kStep || cell.result.status != Status::kOk) continue;

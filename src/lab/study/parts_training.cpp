@@ -47,7 +47,9 @@ std::string reading_of(const StudyTraining& t) {
       "A model of {} parameters ({} layers, {} wide, one token per byte) was trained for {} steps "
       "of {} × {} tokens on {} files ({}) from {}: {} in all, {:.0f} tokens/s at the median. The "
       "loss is the mean cross-entropy in nats per byte: guessing evenly among {} bytes costs "
-      "{:.2f}. It went from {:.2f} to {:.2f}, which is a perplexity of {:.1f} bytes. Validation "
+      "{:.2f}. It went from {:.2f} in the first batch to {:.2f} in the last, a perplexity of "
+      "{:.1f}. "
+      "Validation "
       "loss is measured on the last part of the text, which is not trained on.\n\nWhat it writes "
       "when asked to continue \"The \":\n\n{}",
       format_count(static_cast<double>(parameter_formula(t.model))), t.model.layers,

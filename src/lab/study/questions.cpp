@@ -13,7 +13,7 @@ Text training(const Evidence& e) {
   require(rows.size() >= 2, "there is one step only");
   const Row& end = rows.back();
   const Quantity first = rows.front().get("loss"), last = end.get("loss");
-  Text out = say("After {} steps the loss is {}, from {}. ",
+  Text out = say("In the batch of step {} the loss is {}, from {} in the first. ",
                  {whole(end.get("step")), decimal(last, 3), decimal(first, 3)});
   if (const auto validation = end.get_if("validation_loss")) {
     out += say("On text that is not trained on it is {}. ", {decimal(*validation, 3)});
@@ -61,7 +61,7 @@ Text published(const Evidence& e) {
 }
 
 constexpr Question kOther[] = {
-    {"training", "Training", "Does the loss fall?", "tracestep train", training},
+    {"training", "Training", "Does the loss fall?", "tracestep study", training},
     {"published", "Published tables", "Do the published tables agree with this run?",
      "tracestep study", published},
 };

@@ -19,10 +19,10 @@ Text label(const Row& row) {
   return row.quote("label");
 }
 
-// "forward 23.0 % of 6 samples"
+// "forward 23.0 % (6 samples)"
 Text spread(const char* name, const Row& row) {
-  return say("{} {} of {} samples", {name, percent(spread_percent_in(row, "samples_ms")),
-                                     whole(count_in(row, "samples_ms"))});
+  return say("{} {} ({} samples)", {name, percent(spread_percent_in(row, "samples_ms")),
+                                    whole(count_in(row, "samples_ms"))});
 }
 
 // What AdamW adds to a step, or what a profile of the same cell says when noise hides it.
@@ -63,8 +63,7 @@ Text pass_times(const Evidence& e) {
   const Quantity ratio = (fb - f) / f;
   const char* const kProducts = ", the ratio of their matrix products";
   return say("{}: forward takes {}, backward {} (forward and backward together, minus forward). "
-             "Backward is {} times forward; together they are {} times forward, which is another "
-             "ratio. ",
+             "Backward is {} times forward; forward and backward together are {} times forward. ",
              {label(step), duration(f), duration(fb - f), decimal(ratio), decimal(fb / f)}) +
          compare_with_range(ratio, 1.6, 2.4)
              .say({.less = Text("Backward is below twice forward") + kProducts +
@@ -74,15 +73,39 @@ Text pass_times(const Evidence& e) {
                    .more = Text("Backward is above twice forward") + kProducts +
                            ": work beside the products, or waiting, takes part. "}) +
          optimizer_part(e, step, s, fb) +
-         say("From first to last in size, samples lie apart by this much of their median: {}, {}, "
-             "{}.",
+         say("The range of the samples, in percent of their median: {}, {}, {}.",
              {spread("forward", forward), spread("with backward", with_backward),
               spread("whole step", step)});
 }
 
+// What the first steps of all processes were: each row of the table is a start of its own. A cause
+// is given when every one of them was longer than the steps behind it.
+Text first_steps(const std::vector<Row>& rows) {
+  std::vector<Text> list;
+  std::optional<Relation> all;
+  bool are_longer = true;
+  for (const Row& row : rows) {
+    const Quantity first = row.get("start_ms");
+    list.push_back(duration(first));
+    const Relation longer = compare(
+        first, plus_minus(row.get("median_ms"), row.get("std_ms")) * Quantity::constant(1.1));
+    are_longer = are_longer && longer.is(Ordering::kMore);
+    all = all ? both(*all, longer) : longer;
+  }
+  Text out = say("The very first steps of {} processes take {}. ",
+                 {whole(count_of(rows, "start_ms")), join(list, ", ")});
+  if (!are_longer) return out;
+  return out + because(*all,
+                       "Each is longer: a first step also pays for memory touched for the "
+                       "first time, threads and libraries. ");
+}
+
 Text warm_up(const Evidence& e) {
   const Row cold = e.row("warmup", {{"warmup", 0}, {"status", "ok"}});
-  const Row warm = e.largest("warmup", {{"status", "ok"}}, "warmup");
+  // All of one cell: the table may have more.
+  const Evidence::Where same_cell = {
+      {"size", cold.text("size")}, {"mode", cold.text("mode")}, {"status", "ok"}};
+  const Row warm = e.largest("warmup", same_cell, "warmup");
   require(warm.whole("warmup") > 0, "the starts were all measured without warm-up steps");
   const Quantity first = cold.get("first_ms"),
                  settled = plus_minus(warm.get("median_ms"), warm.get("std_ms"));
@@ -103,17 +126,16 @@ Text warm_up(const Evidence& e) {
                          ": this device shows no effect of warm-up. ",
                 .unclear = "Noise hides what a start costs. ",
                 .more = say("That is longer: without warm-up mean and deviation are {} instead of "
-                            "{}. A first step also pays for memory touched for the first time, "
-                            "threads and libraries. ",
+                            "{}. ",
                             {mean(cold), mean(warm)})});
-  const std::vector<Row> rows = e.rows("warmup", {{"status", "ok"}});
+  const std::vector<Row> rows = e.rows("warmup", same_cell);
   const Quantity unsettled = most_of(rows, "unsettled");
-  return settles + costs +
+  return settles + costs + first_steps(rows) +
          compare(unsettled, Quantity::constant(0))
              .say({.equal = Text("None of the processes starts with a step that is ") +
                             percent_text + " over those at its end.",
                    .more = say("Up to {} leading steps of a process lie {} or more above those at "
-                               "its end; with that many warm-up steps they are left out.",
+                               "its end; so many warm-up steps would have left them out.",
                                {whole(unsettled), percent_text})});
 }
 
@@ -134,7 +156,8 @@ Text validity(const Evidence& e) {
                   {whole(count), first.quote("verdict"), first.quote("cell")});
   }
   const Quantity all = count_of(rows, "verdict");
-  return say("{} of {} timed rows stand without a doubt of the validity checker. {}",
+  return say("{} of the {} rows in the table validity stand without a doubt of the validity "
+             "checker. {}",
              {whole(sound), whole(all), doubts}) +
          compare(sound, all)
              .say({.less = "Not every time is beyond doubt: read those with "
@@ -160,7 +183,7 @@ Text sizes(const Evidence& e) {
   Text out =
       say("From {} to {} a forward pass has {} times the FLOPs and takes {} times as long; "
           "a layer takes {} times as long. ",
-          {small->quote("size"), large.quote("size"), decimal(work, 1), decimal(time, 1),
+          {small->quote("label"), large.quote("label"), decimal(work, 1), decimal(time, 1),
            decimal(layer)});
   const Relation flat = compare_with_range(layer, 0, 1.15),
                  harder = compare(work, Quantity::constant(2));
@@ -178,6 +201,25 @@ Text sizes(const Evidence& e) {
                                  "or the machine was busy."});
 }
 
+// Whether the checker has no doubt of a row's time.
+bool is_sound(const Row& row) {
+  const std::string verdict = row.text_or("verdict", "ok");
+  return !verdict.starts_with("doubt") && !verdict.starts_with("invalid");
+}
+
+// A step over more tokens takes longer; where it does not, the rows do not show how time grows.
+void require_growth(const std::vector<Row>& rows) {
+  for (std::size_t i = 1; i < rows.size(); ++i) {
+    const Quantity before = median_in(rows[i - 1], "samples_ms"),
+                   after = median_in(rows[i], "samples_ms");
+    const Relation order = compare(after, before);
+    require(!order.is(Ordering::kLess),
+            say("a step over {} tokens ({}) is {} one over {} ({}), so the machine was not quiet",
+                {whole(rows[i].get("context")), duration(after), because(order, "shorter than"),
+                 whole(rows[i - 1].get("context")), duration(before)}));
+  }
+}
+
 Text contexts(const Evidence& e) {
   const Row last = e.largest("scaling", {{"mode", "step"}, {"status", "ok"}}, "context");
   std::vector<Row> rows;
@@ -188,6 +230,7 @@ Text contexts(const Evidence& e) {
   }
   std::ranges::sort(rows, {}, [](const Row& row) { return row.whole("context"); });
   require(rows.size() >= 3, "there are no three contexts");
+  require_growth(rows);
   const Row &first = rows.front(), &before = rows[rows.size() - 2];
   const auto ratio = [&](const Row& from) {
     return median_in(last, "samples_ms") / median_in(from, "samples_ms");
@@ -196,16 +239,22 @@ Text contexts(const Evidence& e) {
   require(before.whole("context") < last.whole("context") && first.whole("context") > 0,
           "the contexts do not differ");
   const Quantity power = log(ratio(first)) / log(tokens(first));
-  return say("{}, batch {}: from {} to {} tokens, over {} contexts, the time of a step grows like "
-             "T^{}. ",
+  // Why is only said of times that nothing speaks against.
+  const bool are_sound = is_sound(first) && is_sound(last);
+  const auto because_of = [&](const char* why) { return Text(are_sound ? why : ". "); };
+  return say("{}, batch {}: from {} to {} tokens, the ends of {} contexts, the time of a step "
+             "grows "
+             "like T^{}. ",
              {last.quote("size"), whole(last.get("batch")), whole(first.get("context")),
               whole(last.get("context")), whole(count_of(rows, "context")), decimal(power)}) +
          compare_with_range(power, 0.8, 1.2)
-             .say({.less =
-                       "That is less than in proportion: short contexts do not fill the device. ",
-                   .equal = "That is about in proportion: attention's T² part is still small. ",
+             .say({.less = Text("That is less than in proportion") +
+                           because_of(": short contexts do not fill the device. "),
+                   .equal = Text("That is about in proportion") +
+                            because_of(": attention's T² part is still small. "),
                    .unclear = "Noise leaves open whether that is in proportion. ",
-                   .more = "That is more than in proportion: attention's T² part shows. "}) +
+                   .more = Text("That is more than in proportion") +
+                           because_of(": attention's T² part shows. ")}) +
          say("The last of these steps, from {} to {}, takes {} times the time, with {} times the "
              "FLOPs.",
              {whole(before.get("context")), whole(last.get("context")), decimal(ratio(before)),
@@ -246,8 +295,8 @@ Text fused(const Evidence& e) {
   };
   return say(
       "{}: a step takes {} with one kernel per composite (median of {}) and {} in primitive "
-      "ops (of {}), as plain framework code runs it: {} ({} times the time, {} that this is "
-      "chance). The peak is {} with fused kernels and {} in primitive ops.",
+      "ops (of {}), as plain framework code runs it: {} ({} times the time; {} by Mann and "
+      "Whitney's test). The peak is {} with fused kernels and {} in primitive ops.",
       {row.quote("size"), duration(row.get("fused_ms")), samples("fused"),
        duration(row.get("primitive_ms")), samples("primitive"), reading, decimal(ratio),
        probability(row.get("p")), bytes(row.get("fused_peak_bytes")),
@@ -260,7 +309,7 @@ constexpr Question kQuestions[] = {
      "tracestep bench --size small --mode forward,forward-backward,step", pass_times},
     {"warm-up", "Time", "What do warm-up steps leave out, and how many are enough?",
      "tracestep bench --warmup-study 0,1,2,5", warm_up},
-    {"validity", "Time", "Is every time what its label says?", "tracestep bench", validity},
+    {"validity", "Time", "Is every time what its label says?", "tracestep study", validity},
     {"sizes", "Time", "Does the time of a pass grow with the work from size to size?",
      "tracestep bench --size small,medium --mode forward", sizes},
     {"contexts", "Time", "How does the time of a step grow with the context?",

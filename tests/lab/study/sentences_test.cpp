@@ -40,8 +40,8 @@ TEST_F(SentencesTest, EachPassHasItsOwnNumberOfSamples) {
   set_samples("forward-backward", 240, 5);
   set_samples("step", 280, 3);
   const std::string text = text_of("pass-times");
-  for (const char* part : {"forward 0.0 % of 7 samples", "with backward 0.0 % of 5 samples",
-                           "whole step 0.0 % of 3 samples"}) {
+  for (const char* part : {"forward 0.0 % (7 samples)", "with backward 0.0 % (5 samples)",
+                           "whole step 0.0 % (3 samples)"}) {
     EXPECT_THAT(text, HasSubstr(part));
   }
 }
@@ -49,8 +49,8 @@ TEST_F(SentencesTest, EachPassHasItsOwnNumberOfSamples) {
 TEST_F(SentencesTest, ASpreadIsCalledTheDistanceFromTheShortestToTheLongest) {
   set("cells", {{"size", "small"}, {"mode", "forward"}, {"ops", "fused"}}, "samples_ms",
       Json::Array{70.0, 80.0, 90.0});  // 25 % of the median, which ±12.5 % would cover
-  EXPECT_THAT(text_of("pass-times"), HasSubstr("samples lie apart by this much of their median: "
-                                               "forward 25.0 % of 3 samples"));
+  EXPECT_THAT(text_of("pass-times"), HasSubstr("The range of the samples, in percent of their "
+                                               "median: forward 25.0 % (3 samples)"));
 }
 
 TEST_F(SentencesTest, OneContextSaysNothingOfProportion) {
@@ -167,6 +167,77 @@ TEST_F(SentencesTest, ARowThatWasInterruptedSaysSo) {
   table.add_row({"ok"});
   EXPECT_EQ(standing_of(table, 0), Standing::kInterrupted);
   EXPECT_EQ(standing_of(table, 1), Standing::kSound);
+}
+
+TEST_F(SentencesTest, ARungThatChangesNothingGainsNothing) {
+  // Every rung is a little faster than the one below it, beyond chance; `fuse` finds nothing to do.
+  const auto set_rung = [&](const std::string& rung, double speedup, const char* verdict,
+                            const char* changes) {
+    set("ladder", {{"rung", rung}}, "rung_speedup", speedup);
+    set("ladder", {{"rung", rung}}, "rung_verdict", verdict);
+    set("ladder", {{"rung", rung}}, "changes", changes);
+  };
+  const auto ladder = std::ranges::find(tables_, "ladder", &Table::name);
+  for (std::size_t row = 1; row < ladder->rows.size(); ++row) {
+    set_rung(ladder->rows[row][0].as_string(), 1.05, "faster", "program");
+  }
+  set_rung("swiglu", 2.81, "faster", "program");
+  set_rung("fuse", 1.0, "unclear", "nothing");
+  EXPECT_THAT(text_of("ladder"), HasSubstr("most comes from swiglu, 2.81 times"));
+  set_rung("fuse", 1.38, "faster", "nothing");
+  EXPECT_THAT(text_of("ladder"), HasSubstr("fuse changes nothing, and yet"));
+  EXPECT_THAT(text_of("ladder"), Not(HasSubstr("swiglu")));
+}
+
+TEST_F(SentencesTest, AFirstStepHasACauseWhenEveryProcessShowsIt) {
+  EXPECT_THAT(text_of("warm-up"), HasSubstr("Each is longer: a first step also pays"));
+  set("warmup", {{"warmup", 2}}, "start_ms", 10.0);
+  EXPECT_THAT(text_of("warm-up"), HasSubstr("10.00 ms"));
+  EXPECT_THAT(text_of("warm-up"), Not(HasSubstr("also pays")));
+}
+
+TEST_F(SentencesTest, MoreTokensInLessTimeSayNothingOfGrowth) {
+  const auto set_step = [&](int context, double ms) {
+    set("scaling", {{"mode", "step"}, {"context", context}}, "samples_ms",
+        Json::Array(8, Json(ms)));
+  };
+  set_step(4, 57.6);
+  set_step(8, 43.2);
+  set_step(16, 288.5);
+  EXPECT_TRUE(of("contexts").refused);
+  EXPECT_THAT(text_of("contexts"), HasSubstr("shorter than one over 4 (57.60 ms)"));
+  set_step(4, 40.0);
+  EXPECT_THAT(text_of("contexts"), HasSubstr("the time of a step grows like"));
+}
+
+TEST_F(SentencesTest, WhyTimesGrowIsNotSaidOfDoubtfulOnes) {
+  const auto set_all = [&](const char* verdict) {
+    for (int context : {4, 8, 16}) {
+      set("scaling", {{"mode", "step"}, {"context", context}}, "samples_ms",
+          Json::Array(8, Json(10.0 + 0.01 * context)));
+      set("scaling", {{"mode", "step"}, {"context", context}}, "verdict", verdict);
+    }
+  };
+  set_all("ok");
+  EXPECT_THAT(text_of("contexts"), HasSubstr("short contexts do not fill the device"));
+  set_all("doubt: recorded_apart");
+  EXPECT_THAT(text_of("contexts"), HasSubstr("That is less than in proportion. "));
+}
+
+TEST_F(SentencesTest, OnlyLaunchesThatAreExpectedAreChecked) {
+  const auto count = [&] {
+    const std::string text = text_of("launches");
+    return std::stoi(text.substr(text.find_first_of("0123456789")));
+  };
+  const int before = count();
+  set("launch_check", {{"what", "weight products, forward"}}, "expected", Json());
+  EXPECT_EQ(count(), before - 1);
+}
+
+TEST_F(SentencesTest, CompiledStepsAreJudgedBesideAllOthers) {
+  for (const char* table : {"time", "scaling", "steps", "ways", "ladder", "clocks"}) {
+    EXPECT_NO_THROW(cell_of(tables_, "validity", {{"table", table}}, "verdict")) << table;
+  }
 }
 
 }  // namespace
