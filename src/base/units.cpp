@@ -163,7 +163,8 @@ std::string format_duration_ms(double ms) {
   const auto digits = [](double v) { return std::abs(v) >= 100 ? 1 : std::abs(v) >= 10 ? 2 : 3; };
   if (magnitude >= 1 || ms == 0) return fmt::format("{:.{}f} ms", ms, digits(ms));
   if (magnitude >= 1e-3) return fmt::format("{:.{}f} µs", ms * 1e3, digits(ms * 1e3));
-  return fmt::format("{:.0f} ns", ms * 1e6);
+  if (magnitude >= 1e-6) return fmt::format("{:.0f} ns", ms * 1e6);
+  return fmt::format("{:.1g} ns", ms * 1e6);
 }
 
 std::string format_count(double count) {

@@ -36,9 +36,10 @@ std::string words_of(const Evidence::Where& where) {
   return out;
 }
 
-// A reason in words of ours; it names tables and columns, not figures.
-Text reason(std::string words) {
-  return Text(Piece{std::move(words), Basis::kQuote});
+// Throws Unsupported with a reason in words of ours; it names tables and columns, not figures.
+template <class... Args>
+[[noreturn]] void refuse(fmt::format_string<Args...> words, Args&&... args) {
+  throw Unsupported(Text(Piece{fmt::format(words, std::forward<Args>(args)...), Basis::kQuote}));
 }
 
 // As formulas have it: in quotes unless it is a plain word.
@@ -69,14 +70,18 @@ std::string list_of_rows(std::span<const std::size_t> rows, std::string_view com
 
 const Table& Evidence::table(std::string_view name) const {
   const auto found = std::ranges::find(tables_, name, &Table::name);
-  require(found != tables_.end(), reason(fmt::format("this run has no table {}", name)));
+  if (found == tables_.end()) refuse("this run has no table {}", name);
   return *found;
 }
 
 void Evidence::note(const Table& table, std::size_t row, std::string_view column) const {
-  auto found = std::ranges::find_if(
-      used_, [&](const RowRef& r) { return r.table == table.name && r.row == row; });
-  if (found == used_.end()) found = used_.insert(used_.end(), {table.name, row, {}});
+  // From the end: a row is mostly read again right after it was read.
+  auto found = std::find_if(used_.rbegin(), used_.rend(),
+                            [&](const RowRef& r) { return r.row == row && r.table == table.name; });
+  if (found == used_.rend()) {
+    used_.push_back({table.name, row, {}});
+    found = used_.rbegin();
+  }
   if (std::ranges::find(found->columns, column) == found->columns.end()) {
     found->columns.emplace_back(column);
   }
@@ -97,10 +102,9 @@ std::vector<Evidence::Row> Evidence::rows(std::string_view name, const Where& wh
   for (std::size_t i = 0; i < t.rows.size(); ++i) {
     if (matches(t, i, where)) out.push_back(Row(*this, t, i));
   }
-  require(!out.empty(), reason(where.empty() ? fmt::format("the table {} is empty", name)
-                                             : fmt::format("the table {} has no row with {}", name,
-                                                           words_of(where))));
-  return out;
+  if (!out.empty()) return out;
+  if (where.empty()) refuse("the table {} is empty", name);
+  refuse("the table {} has no row with {}", name, words_of(where));
 }
 
 Evidence::Row Evidence::row(std::string_view name, const Where& where) const {
@@ -151,25 +155,28 @@ const Json& Evidence::Row::present(std::string_view column) const {
   require_column(column);
   const Json* found = cell(column);
   evidence_->note(*table_, index_, column);
-  require(!found->is_null(), reason(fmt::format("the column {} of the table {} is empty where it "
-                                                "is needed",
-                                                column, table_->name)));
+  if (found->is_null()) {
+    refuse("the column {} of the table {} is empty where it is needed", column, table_->name);
+  }
   return *found;
 }
 
 void Evidence::Row::require_column(std::string_view column) const {
-  require(cell(column) != nullptr,
-          reason(fmt::format("the table {} has no column {}", table_->name, column)));
+  if (cell(column) == nullptr) refuse("the table {} has no column {}", table_->name, column);
 }
 
 std::string Evidence::Row::formula(std::string_view column) const {
   return formula_of({this, 1}, column);
 }
 
-Quantity Evidence::Row::get(std::string_view column) const {
+double Evidence::Row::number(std::string_view column) const {
   const Json& value = present(column);
-  require(value.is_number(), reason(fmt::format("{} of {} is no number", column, table_->name)));
-  return Quantity::exact(value.as_double(), formula(column));
+  if (!value.is_number()) refuse("{} of {} is no number", column, table_->name);
+  return value.as_double();
+}
+
+Quantity Evidence::Row::get(std::string_view column) const {
+  return Quantity::exact(number(column), formula(column));
 }
 
 Text Evidence::Row::quote(std::string_view column) const {
@@ -178,31 +185,31 @@ Text Evidence::Row::quote(std::string_view column) const {
 
 std::int64_t Evidence::Row::whole(std::string_view column) const {
   const Json& value = present(column);
-  require(value.is_int(), reason(fmt::format("{} of {} is no whole number", column, table_->name)));
+  if (!value.is_int()) refuse("{} of {} is no whole number", column, table_->name);
   return value.as_int();
 }
 
 std::string Evidence::Row::text(std::string_view column) const {
   const Json& value = present(column);
-  require(value.is_string(), reason(fmt::format("{} of {} is no text", column, table_->name)));
+  if (!value.is_string()) refuse("{} of {} is no text", column, table_->name);
   return value.as_string();
 }
 
 bool Evidence::Row::truth(std::string_view column) const {
   const Json& value = present(column);
-  require(value.is_bool(),
-          reason(fmt::format("{} of {} is neither true nor false", column, table_->name)));
+  if (!value.is_bool()) refuse("{} of {} is neither true nor false", column, table_->name);
   return value.as_bool();
 }
 
 std::vector<double> Evidence::Row::numbers(std::string_view column) const {
   const Json& value = present(column);
-  require(value.is_array(), reason(fmt::format("{} of {} is no list", column, table_->name)));
-  require(!value.items().empty(), reason(fmt::format("{} of {} is empty", column, table_->name)));
+  if (!value.is_array()) refuse("{} of {} is no list", column, table_->name);
+  if (value.items().empty()) refuse("{} of {} is empty", column, table_->name);
   std::vector<double> out;
   for (const Json& item : value.items()) {
-    require(item.is_number() && std::isfinite(item.as_double()),
-            reason(fmt::format("{} of {} has what is no number", column, table_->name)));
+    if (!item.is_number() || !std::isfinite(item.as_double())) {
+      refuse("{} of {} has what is no number", column, table_->name);
+    }
     out.push_back(item.as_double());
   }
   return out;
@@ -231,12 +238,17 @@ std::string formula_of(std::span<const Evidence::Row> rows, std::string_view col
 
 namespace {
 
+// Throws Unsupported where Quantity::exact() would.
+double checked(double value) {
+  return Quantity::exact(value, {}).value;
+}
+
 // `fold` of the column's values, named `function` in formulas.
 template <class Fold>
 Quantity folded(const char* function, std::span<const Evidence::Row> rows, std::string_view column,
                 Fold fold) {
   std::vector<double> values;
-  for (const Evidence::Row& row : rows) values.push_back(row.get(column).value);
+  for (const Evidence::Row& row : rows) values.push_back(checked(row.number(column)));
   return Quantity::exact(fold(values), fmt::format("{}({})", function, formula_of(rows, column)));
 }
 

@@ -32,6 +32,7 @@ class Evidence {
     std::vector<double> numbers(std::string_view column) const;
     // For choosing rows and branches. What is printed comes from get() and quote().
     std::int64_t whole(std::string_view column) const;
+    double number(std::string_view column) const;
     std::string text(std::string_view column) const;
     bool truth(std::string_view column) const;
     // nullopt when the cell is empty.

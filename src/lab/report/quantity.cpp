@@ -33,6 +33,13 @@ Text figure(const Quantity& q, std::string printed) {
   return Text(Piece{std::move(printed), Basis::kFigure, q.formula});
 }
 
+// With so many decimals, or with one digit where these would read zero though it is not.
+std::string fixed(double value, int decimals) {
+  std::string out = fmt::format("{:.{}f}", value, decimals);
+  const bool reads_zero = out.find_first_of("123456789") == std::string::npos;
+  return reads_zero && value != 0.0 ? fmt::format("{:.1g}", value) : out;
+}
+
 std::string symbol_of(Ordering order) {
   switch (order) {
     case Ordering::kLess: return "<";
@@ -161,19 +168,20 @@ Text bytes(const Quantity& count) {
 
 Text percent(const Quantity& percent) {
   const bool is_small = percent.value != 0.0 && std::abs(percent.value) < 1.0;
-  return figure(percent, fmt::format("{:.{}f} %", percent.value, is_small ? 2 : 1));
+  return figure(percent, fixed(percent.value, is_small ? 2 : 1) + " %");
 }
 
 Text signed_percent(const Quantity& percent) {
-  return figure(percent, fmt::format("{:+.1f} %", percent.value));
+  const char* const sign = percent.value < 0.0 ? "" : "+";
+  return figure(percent, sign + fixed(percent.value, 1) + " %");
 }
 
 Text decimal(const Quantity& q, int digits) {
-  return figure(q, fmt::format("{:.{}f}", q.value, digits));
+  return figure(q, fixed(q.value, digits));
 }
 
 Text whole(const Quantity& q) {
-  return figure(q, fmt::format("{:.0f}", q.value));
+  return figure(q, fixed(q.value, 0));
 }
 
 Text significant(const Quantity& q, int digits) {

@@ -32,6 +32,9 @@ class Unsupported : public std::runtime_error {
 
 // Throws Unsupported with `why` unless the condition holds.
 void require(bool condition, const Text& why);
+inline void require(bool condition, const char* why) {
+  if (!condition) throw Unsupported(why);
+}
 
 // `value` is finite; low <= value <= high, which may be infinite.
 struct Quantity {

@@ -1,13 +1,14 @@
 #include "lab/study/claims.h"
 
 #include <algorithm>
-#include <cctype>
 #include <cmath>
-#include <cstring>
 #include <optional>
 #include <stdexcept>
 
+#include "lab/study/claims_context.h"
 #include "lab/study/formula.h"
+#include "lab/study/phrases.h"
+#include "lab/study/refusals.h"
 
 namespace tracestep::testing {
 namespace {
@@ -71,6 +72,12 @@ std::string wrong_figure(const Piece& piece, std::span<const Table> tables) {
   if (!printed) return "not a number with a known unit";
   const Evaluated truth = evaluate(piece.formula, tables);
   if (printed->unit != truth.unit) return "another unit than its formula has";
+  const bool says_percent = piece.words.ends_with(" %");
+  if (says_percent && !truth.is_percent()) return "percent of what is a ratio";
+  if (!says_percent && !truth.is_plain()) return "a ratio of what is percent";
+  if (printed->value == 0 && truth.value != 0 && truth.unit != Unit::kBytes) {
+    return "nothing, where its formula gives " + std::to_string(truth.value);
+  }
   const double room = printed->half_digit * (1 + 1e-6) + 1e-9 * std::abs(truth.value);
   if (std::abs(printed->value - truth.value) <= room) return {};
   return "its formula gives " + std::to_string(truth.value);
@@ -78,180 +85,31 @@ std::string wrong_figure(const Piece& piece, std::span<const Table> tables) {
 
 // --- words that compare --------------------------------------------------------------------------
 
-// What a phrase says: the symbols of relations that bear it out. Longer phrases stand before their
-// parts.
-struct Phrase {
-  const char* words;
-  const char* symbols;  // of "<=~>i", i for "in"
-};
-constexpr Phrase kPhrases[] = {
-    {"less than in proportion", "<"},
-    {"more than in proportion", ">"},
-    {"the others grow more", "<"},
-    {"the others grow less", ">"},
-    {"does not grow", "i"},
-    {"not longer", "<=~"},
-    {"not apart", "~"},
-    {"neither is larger", "~"},
-    {"not yet the larger", "<"},
-    {"cannot be told", "~"},
-    {"leaves open", "~"},
-    {"leave open", "~"},
-    {"noise hides", "~"},
-    {"is not the long one", "<"},
-    {"more, or as much", "=>i"},
-    {"less, or as much", "=<i"},
-    {"ends lower", "<"},
-    {"ends higher", ">"},
-    {"ends as high as", "="},
-    {"comes down", "<"},
-    {"in order, the longest first", "="},
-    {"the largest part first", "="},
-    {"most of them", "="},
-    {"not every", "<"},
-    {"none", "="},
-    {"every time", "="},
-    {"yes, in all", "="},
-    {"no leading", "="},
-    {"no row", "="},
-    {"rises", ">"},
-    {"climbs", ">"},
-    {"more", ">"},
-    {"longer", ">"},
-    {"larger", ">"},
-    {"slower", ">"},
-    {"higher", ">"},
-    {"above", ">"},
-    {"coarser", ">"},
-    {"outweigh", ">"},
-    {"exceeds", ">"},
-    {"less", "<"},
-    {"shorter", "<"},
-    {"smaller", "<"},
-    {"faster", "<"},
-    {"times as fast", "<"},
-    {"lower", "<"},
-    {"below", "<"},
-    {"finer", "<"},
-    {"falls clearly", "<"},
-    {"falls little", "i"},
-    {"falls", "<"},
-    {"the same", "=i"},
-    {"equal", "=i"},
-    {"alike", "=i"},
-    {"as much", "=i"},
-    {"as long", "=i"},
-    {"as fast", "=i"},
-    {"about", "i"},
-    {"twice", "i<>"},
-    {"three times", "i<>"},
-    {"four times", "i<>"},
-    {"half", "i<>"},
-    {"near", "i"},
-    {"nearly", "i"},
-    {"almost", "i"},
-    {"within", "i"},
-    {"in proportion", "=i"},
-    {"agree", "=i>"},
-    {"no difference", "i"},
-    {"follows", "i"},
-    {"largest", "="},
-    {"longest", "="},
-    {"highest", "="},
-    {"most", "="},
-    {"least", "="},
-    {"smallest", "="},
-    {"shortest", "="},
-    {"slowest", "="},
-    {"fastest", "="},
-    {"cheapest", "="},
-    {"earliest", "="},
-};
-
-constexpr struct {
-  const char* words;
-  double value;
-} kNumberWords[] = {{"twice", 2}, {"three times", 3}, {"four times", 4}};
-
-// Phrases with such words that claim nothing of the tables.
-constexpr const char* kHarmless[] = {
-    "at least", "two moments",   "two graphs",           "two devices",
-    "the two ", "times as long", "more than that label",
-};
-
-bool is_letter(char c) {
-  return std::isalpha(static_cast<unsigned char>(c)) != 0 ||
-         (static_cast<unsigned char>(c) & 0x80) != 0;
-}
-
-std::string lower(std::string text) {
-  for (char& c : text) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-  return text;
-}
-
-// Whether `phrase` stands at `at` as whole words.
-bool stands_at(const std::string& text, std::size_t at, std::string_view phrase) {
-  if (text.compare(at, phrase.size(), phrase) != 0) return false;
-  const std::size_t end = at + phrase.size();
-  return (at == 0 || !is_letter(text[at - 1])) && (end >= text.size() || !is_letter(text[end]));
-}
-
-// The phrases in a text, without what only follows a "whether".
-std::vector<Phrase> phrases_in(const std::string& words) {
-  std::string text = lower(words);
-  for (const char* harmless : kHarmless) {
-    for (std::size_t at; (at = text.find(harmless)) != std::string::npos;) {
-      text.replace(at, std::strlen(harmless), std::strlen(harmless), '_');
-    }
+// What makes a relation say nothing of a measurement, whatever its words are.
+std::string empty_relation(const EvaluatedRelation& r) {
+  if ((r.left + r.right).find('[') == std::string::npos) return "compares no cell";
+  if (r.left == r.right) return "compares a thing with itself";
+  const bool orders = r.symbol == "<" || r.symbol == ">";
+  const bool is_against_cells = r.right.find('[') != std::string::npos;
+  if (orders && r.unit == Unit::kTime && is_against_cells && !r.has_noise) {
+    return "compares times without their noise";
   }
-  text = text.substr(0, text.find("whether"));
-  std::vector<Phrase> out;
-  for (std::size_t at = 0; at < text.size(); ++at) {
-    const auto found = std::ranges::find_if(
-        kPhrases, [&](const Phrase& p) { return stands_at(text, at, p.words); });
-    if (found == std::end(kPhrases)) continue;
-    out.push_back(*found);
-    at += std::strlen(found->words) - 1;
-  }
-  return out;
-}
-
-bool bears_out(const EvaluatedRelation& relation, const Phrase& phrase) {
-  const char symbol = relation.symbol[0];
-  if (std::strchr(phrase.symbols, symbol) == nullptr) return false;
-  for (const auto& number : kNumberWords) {
-    if (std::string_view(number.words) != phrase.words) continue;
-    if (symbol == 'i') return relation.low <= number.value && number.value <= relation.high;
-    return symbol == '<' ? relation.low <= number.value : relation.high >= number.value;
-  }
-  return true;
-}
-
-// Numbers in digits that are no part of a name, such as the 32 of float32.
-bool has_digits(const std::string& words) {
-  for (std::size_t i = 0; i < words.size(); ++i) {
-    if (std::isdigit(static_cast<unsigned char>(words[i])) == 0) continue;
-    std::size_t start = i;
-    while (start > 0 && (is_letter(words[start - 1]) || words[start - 1] == '_' ||
-                         std::isdigit(static_cast<unsigned char>(words[start - 1])) != 0)) {
-      --start;
-    }
-    if (!is_letter(words[start])) return true;
-  }
-  return false;
+  return {};
 }
 
 std::string wrong_relation(const Piece& piece, std::span<const Table> tables) {
   const std::vector<EvaluatedRelation> relations = evaluate_relation(piece.formula, tables);
   for (const EvaluatedRelation& relation : relations) {
     if (!relation.holds) return "does not hold";
+    if (std::string empty = empty_relation(relation); !empty.empty()) return empty;
   }
-  for (const Phrase& phrase : phrases_in(piece.words)) {
+  for (const auto& [phrase, is_negated] : phrases_in(piece.words)) {
+    if (is_negated) return std::string("negates \"") + phrase->words + "\"";
     const bool is_borne_out = std::ranges::any_of(
-        relations, [&](const EvaluatedRelation& r) { return bears_out(r, phrase); });
-    if (!is_borne_out) return std::string("does not say \"") + phrase.words + "\"";
+        relations, [&](const EvaluatedRelation& r) { return bears_out(r, *phrase); });
+    if (!is_borne_out) return std::string("does not say \"") + phrase->words + "\"";
   }
-  if (has_digits(piece.words) && piece.words != "p < 0.001") return "has a number of its own";
+  if (has_number(piece.words) && piece.words != "p < 0.001") return "has a number of its own";
   return {};
 }
 
@@ -263,6 +121,9 @@ std::string wrong_quote(const Piece& piece, std::span<const Table> tables) {
   const std::string& text = cell.as_string();
   const std::size_t cut = piece.words.find(" ... ");
   if (cut != std::string::npos && text.size() > piece.words.size()) {
+    // message_line() leaves that much of a long text.
+    constexpr std::size_t kLeast = 80;
+    if (piece.words.size() < kLeast) return "quotes too little of the cell";
     const std::string head = piece.words.substr(0, cut), tail = piece.words.substr(cut + 5);
     return text.starts_with(head) && text.ends_with(tail) ? "" : "not what the cell says";
   }
@@ -271,10 +132,10 @@ std::string wrong_quote(const Piece& piece, std::span<const Table> tables) {
 }
 
 std::string wrong_words(const Piece& piece) {
-  if (has_digits(piece.words)) return "a number without a formula";
-  const std::vector<Phrase> phrases = phrases_in(piece.words);
+  if (has_number(piece.words)) return "a number without a formula";
+  const std::vector<FoundPhrase>& phrases = phrases_in(piece.words);
   if (!phrases.empty()) {
-    return std::string("\"") + phrases[0].words + "\" without a relation";
+    return std::string("\"") + phrases[0].phrase->words + "\" without a relation";
   }
   return {};
 }
@@ -293,18 +154,22 @@ std::string wrong_in(const Piece& piece, std::span<const Table> tables) {
 
 std::vector<std::string> wrong_claims(const Text& text, std::span<const Table> tables) {
   std::vector<std::string> out;
+  const auto add = [&](const Piece& piece, const std::string& wrong) {
+    if (!wrong.empty()) out.push_back("\"" + piece.words + "\" [" + piece.formula + "]: " + wrong);
+  };
+  const std::vector<Piece>& pieces = text.pieces();
   const bool is_refusal = text.words().starts_with("No answer: ");
-  for (const Piece& piece : text.pieces()) {
-    // The names of tables and columns that are missing.
-    if (is_refusal && piece.basis == Basis::kQuote && piece.formula.empty()) continue;
-    std::string wrong;
+  const Context context(pieces, tables);
+  for (std::size_t i = 0; i < pieces.size(); ++i) {
+    const bool is_reason =
+        is_refusal && pieces[i].basis == Basis::kQuote && pieces[i].formula.empty();
     try {
-      wrong = wrong_in(piece, tables);
+      std::string wrong =
+          is_reason ? wrong_reason(pieces[i].words, tables) : wrong_in(pieces[i], tables);
+      if (wrong.empty()) wrong = context.wrong_at(i);
+      add(pieces[i], wrong);
     } catch (const std::exception& error) {
-      wrong = error.what();
-    }
-    if (!wrong.empty()) {
-      out.push_back("\"" + piece.words + "\" [" + piece.formula + "]: " + wrong);
+      add(pieces[i], error.what());
     }
   }
   return out;

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 #include <stdexcept>
+#include <utility>
 
 namespace tracestep::testing {
 namespace {
@@ -20,10 +21,20 @@ Unit unit_of_column(std::string_view name) {
   return Unit::kNone;
 }
 
+int hundreds_of_column(std::string_view name) {
+  return name.ends_with("_percent") ? 1 : 0;
+}
+
 // Cells that a reference stands for.
 struct Cells {
   std::vector<const Json*> cells;
   Unit unit = Unit::kNone;
+  int hundreds = 0;
+
+  Evaluated with(Evaluated value) const {
+    value.hundreds = hundreds;
+    return value;
+  }
 };
 
 double binomial_cdf(std::size_t n, std::size_t k) {  // of a fair coin
@@ -86,26 +97,40 @@ class Parser {
       expect(", ");
       const Evaluated high = expression();
       expect(")");
-      return spanned(a.value, {low.value, high.value}, a.unit);
+      Evaluated out = spanned(a.value, {low.value, high.value}, a.unit);
+      out.hundreds = a.hundreds;
+      return out;
     }
     return starts_number() ? number() : of_cell(reference());
   }
 
   EvaluatedRelation relation() {
+    const std::string_view begin = rest_;
     const bool is_text = refers_to_text();
     const std::string left_text = is_text ? text() : "";
     const Evaluated a = is_text ? Evaluated{} : expression();
+    const std::string left(begin.substr(0, begin.size() - rest_.size()));
     if (take(" in [")) {
       const Evaluated low = expression();
       expect(", ");
       const Evaluated high = expression();
       expect("]");
-      return {"in", low.value <= a.low && a.high <= high.value, low.value, high.value};
+      return {"in",      low.value <= a.low && a.high <= high.value,
+              low.value, high.value,
+              a.unit,    true,
+              left,      {}};
     }
     for (const char* symbol : {" < ", " > ", " = ", " ~ "}) {
       if (!take(symbol)) continue;
-      if (is_text) return relate(symbol[1], left_text.compare(text()));
-      return relate(symbol[1], a, expression());
+      const std::string_view behind = rest_;
+      EvaluatedRelation out = is_text ? relate(symbol[1], left_text.compare(text()))
+                                      : relate(symbol[1], a, expression());
+      out.left = left;
+      out.right = behind.substr(0, behind.size() - rest_.size());
+      for (const char* interval : {"median(", " ± ", "between("}) {
+        out.has_noise |= (out.left + out.right).find(interval) != std::string::npos;
+      }
+      return out;
     }
     fail("no relation at: " + std::string(rest_));
   }
@@ -122,9 +147,10 @@ class Parser {
     const std::string column = word();
     const auto found = std::ranges::find(table.columns, column, &Column::name);
     if (found == table.columns.end()) fail("no column " + column);
-    Cells out{{}, unit_of_column(column)};
+    Cells out{{}, unit_of_column(column), hundreds_of_column(column)};
     for (std::size_t row : rows) {
       if (row < 1 || row > table.rows.size()) fail("no such row in " + table.name);
+      named_.push_back({&table, row - 1});
       out.cells.push_back(
           &table.rows[row - 1][static_cast<std::size_t>(found - table.columns.begin())]);
     }
@@ -140,9 +166,28 @@ class Parser {
     if (!take(word)) fail("no \"" + std::string(word) + "\" at: " + std::string(rest_));
   }
   bool is_done() const { return rest_.empty(); }
+  // The rows named since the last call.
+  std::vector<NamedRow> take_named() { return std::exchange(named_, {}); }
 
  private:
   static Evaluated apply(char op, const Evaluated& a, const Evaluated& b) {
+    Evaluated out = computed(op, a, b);
+    // As a factor 100 makes percent; a term takes the scale of the other.
+    const auto scale = [](const Evaluated& e) {
+      return !e.is_literal ? e.hundreds : std::abs(e.value) == 100 ? 1 : 0;
+    };
+    out.hundreds = op == '*'      ? scale(a) + scale(b)
+                   : op == '/'    ? scale(a) - scale(b)
+                   : a.is_literal ? b.hundreds
+                                  : a.hundreds;
+    const bool is_sum = op == '+' || op == '-';
+    if (is_sum && !a.is_literal && !b.is_literal && a.hundreds != b.hundreds) {
+      fail("percent and a ratio are added");
+    }
+    return out;
+  }
+
+  static Evaluated computed(char op, const Evaluated& a, const Evaluated& b) {
     const bool is_sum = op == '+' || op == '-' || op == '\xc2';
     if (is_sum && a.unit != b.unit) fail("unlike units are added");
     if (op == '+') return spanned(a.value + b.value, {a.low + b.low, a.high + b.high}, a.unit);
@@ -173,7 +218,10 @@ class Parser {
                                        : !is_more && !is_less && !is_equal;
     const auto is_zero = [](const Evaluated& e) { return e.value == 0 && e.low == e.high; };
     if (a.unit != b.unit && !is_zero(a) && !is_zero(b)) fail("unlike units are compared");
-    return {std::string(1, symbol), holds, b.low, b.high};
+    if (!a.is_literal && !b.is_literal && a.hundreds != b.hundreds && !is_zero(a) && !is_zero(b)) {
+      fail("percent and a ratio are compared");
+    }
+    return {std::string(1, symbol), holds, b.low, b.high, is_zero(a) ? b.unit : a.unit};
   }
   static EvaluatedRelation relate(char symbol, int order) {
     return {std::string(1, symbol),
@@ -207,18 +255,18 @@ class Parser {
       return {n, n, n, Unit::kNone};
     }
     if (values.empty()) fail("an empty list");
-    if (function == "median(") return median(values, found.unit);
+    if (function == "median(") return found.with(median(values, found.unit));
     double out = function == "sum(" ? 0 : values[0];
     for (double v : values) {
       out = function == "sum(" ? out + v : function == "min(" ? std::min(out, v) : std::max(out, v);
     }
-    return {out, out, out, found.unit};
+    return found.with({out, out, out, found.unit});
   }
 
   Evaluated of_cell(const Cells& found) {
     if (found.cells.size() != 1 || !found.cells[0]->is_number()) fail("a cell without a number");
     const double v = found.cells[0]->as_double();
-    return {v, v, v, found.unit};
+    return found.with({v, v, v, found.unit});
   }
 
   // Whether what follows is a cell with a text.
@@ -244,7 +292,7 @@ class Parser {
     std::size_t used = 0;
     const double v = std::stod(std::string(rest_), &used);
     rest_.remove_prefix(used);
-    return {v, v, v, Unit::kNone};
+    return {v, v, v, Unit::kNone, 0, true};
   }
   std::size_t index() {
     std::size_t used = 0;
@@ -279,6 +327,7 @@ class Parser {
 
   std::string_view rest_;
   std::span<const Table> tables_;
+  std::vector<NamedRow> named_ = {};
 };
 
 }  // namespace
@@ -305,6 +354,33 @@ const Json& cell_named(std::string_view formula, std::span<const Table> tables) 
   const Cells found = parser.reference();
   if (!parser.is_done() || found.cells.size() != 1) fail("no single cell: " + std::string(formula));
   return *found.cells[0];
+}
+
+std::vector<NamedRow> rows_named(std::string_view formula, std::span<const Table> tables) {
+  Parser parser(formula, tables);
+  const auto has = [&](const char* words) { return formula.find(words) != std::string_view::npos; };
+  if (has(" < ") || has(" > ") || has(" = ") || has(" ~ ") || has(" in [")) {
+    do parser.relation();
+    while (parser.take(" and "));
+  } else if (formula.find('(') < formula.find('[')) {
+    parser.expression();
+  } else if (has("[")) {
+    parser.reference();
+  }
+  return parser.take_named();
+}
+
+std::optional<RatioRows> ratio_rows(std::string_view formula, std::span<const Table> tables) {
+  Parser parser(formula, tables);
+  if (!parser.take("(")) return {};
+  parser.expression();
+  RatioRows out{parser.take_named(), {}};
+  if (!parser.take(" / ")) return {};
+  parser.expression();
+  out.below = parser.take_named();
+  parser.expect(")");
+  if (!parser.is_done()) return {};
+  return out;
 }
 
 }  // namespace tracestep::testing

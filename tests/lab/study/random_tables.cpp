@@ -18,11 +18,16 @@ class Disturber {
       const bool is_used = !used_.empty() && below(4) != 0;
       is_used ? change_used() : change_any();
     }
-    if (below(3) == 0) change_rows(tables_[below(tables_.size())]);
-    if (below(12) == 0) remove_column(tables_[below(tables_.size())]);
+    if (below(3) == 0) change_rows(touch(below(tables_.size())));
+    if (below(12) == 0) remove_column(touch(below(tables_.size())));
   }
+  const std::set<std::size_t>& touched() const { return touched_; }
 
  private:
+  Table& touch(std::size_t table) {
+    touched_.insert(table);
+    return tables_[table];
+  }
   std::size_t below(std::size_t n) { return static_cast<std::size_t>(random_() % n); }
   double uniform(double low, double high) {
     return std::uniform_real_distribution<double>(low, high)(random_);
@@ -35,10 +40,11 @@ class Disturber {
     const std::string& name = ref.columns[below(ref.columns.size())];
     const auto column = std::ranges::find(table->columns, name, &Column::name);
     if (column == table->columns.end()) return;
+    touch(static_cast<std::size_t>(table - tables_.begin()));
     change(*table, ref.row, static_cast<std::size_t>(column - table->columns.begin()));
   }
   void change_any() {
-    Table& table = tables_[below(tables_.size())];
+    Table& table = touch(below(tables_.size()));
     if (table.rows.empty() || table.columns.empty()) return;
     change(table, below(table.rows.size()), below(table.columns.size()));
   }
@@ -121,12 +127,17 @@ class Disturber {
   std::vector<Table>& tables_;
   std::span<const RowRef> used_;
   std::mt19937_64 random_;
+  std::set<std::size_t> touched_;
 };
 
 }  // namespace
 
-void disturb(std::vector<Table>& tables, std::span<const RowRef> used, std::uint64_t seed) {
-  if (!tables.empty()) Disturber(tables, used, seed).run();
+std::set<std::size_t> disturb(std::vector<Table>& tables, std::span<const RowRef> used,
+                              std::uint64_t seed) {
+  if (tables.empty()) return {};
+  Disturber disturber(tables, used, seed);
+  disturber.run();
+  return disturber.touched();
 }
 
 }  // namespace tracestep::testing

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <set>
 #include <vector>
 
 #include "lab/report/evidence.h"
@@ -11,7 +12,8 @@
 namespace tracestep::testing {
 
 // Changes the tables at random, mostly where `used` says that they were read. The same seed makes
-// the same changes.
-void disturb(std::vector<Table>& tables, std::span<const RowRef> used, std::uint64_t seed);
+// the same changes. Returns which tables it touched.
+std::set<std::size_t> disturb(std::vector<Table>& tables, std::span<const RowRef> used,
+                              std::uint64_t seed);
 
 }  // namespace tracestep::testing

@@ -1,0 +1,131 @@
+#include "lab/study/refusals.h"
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+#include <vector>
+
+namespace tracestep::testing {
+namespace {
+
+using Names = std::vector<std::string>;
+
+// The parts of `text` at the places of a pattern such as "the table {} has no column {}".
+std::optional<Names> matched(const std::string& text, const std::string& pattern) {
+  Names out;
+  std::size_t at = 0, from = 0;
+  while (true) {
+    const std::size_t place = pattern.find("{}", from);
+    const std::string words =
+        pattern.substr(from, place == std::string::npos ? place : place - from);
+    // The last words end the text; the first ones begin it.
+    const std::size_t found = place == std::string::npos && text.ends_with(words)
+                                  ? text.size() - words.size()
+                                  : text.find(words, at);
+    if (found == std::string::npos || found < at || (from == 0 && found != 0)) return {};
+    if (from > 0) out.push_back(text.substr(at, found - at));
+    at = found + words.size();
+    if (place == std::string::npos) break;
+    from = place + 2;
+  }
+  if (at != text.size()) return {};
+  return out;
+}
+
+const Table* table_named(const std::string& name, std::span<const Table> tables) {
+  const auto found = std::ranges::find(tables, name, &Table::name);
+  return found == tables.end() ? nullptr : &*found;
+}
+
+std::optional<std::size_t> column_of(const Table& table, const std::string& name) {
+  const auto found = std::ranges::find(table.columns, name, &Column::name);
+  if (found == table.columns.end()) return {};
+  return static_cast<std::size_t>(found - table.columns.begin());
+}
+
+// Whether a row has the cells of "size small, mode step". A value may have commas of its own, so
+// each condition ends where the next one names a column.
+bool has_cells(const Table& table, const std::vector<Json>& row, const std::string& conditions) {
+  for (std::size_t begin = 0; begin < conditions.size();) {
+    const std::size_t space = conditions.find(' ', begin);
+    const auto column = column_of(table, conditions.substr(begin, space - begin));
+    if (!column) return false;
+    std::size_t end = conditions.find(", ", space);
+    while (end != std::string::npos &&
+           !column_of(table, conditions.substr(end + 2, conditions.find(' ', end + 2) - end - 2))) {
+      end = conditions.find(", ", end + 1);
+    }
+    end = std::min(end, conditions.size());
+    const Json& cell = row[*column];
+    const std::string said = cell.is_string() ? cell.as_string() : cell.dump();
+    if (said != conditions.substr(space + 1, end - space - 1)) return false;
+    begin = end + 2;
+  }
+  return true;
+}
+
+bool has_row(const std::string& name, const std::string& conditions,
+             std::span<const Table> tables) {
+  const Table* table = table_named(name, tables);
+  return table != nullptr && std::ranges::any_of(table->rows, [&](const std::vector<Json>& row) {
+           return has_cells(*table, row, conditions);
+         });
+}
+
+// What a reason may say of cells of a column.
+struct CellReason {
+  const char* pattern;
+  bool (*is_true)(const Json& cell);
+};
+bool has_no_number(const Json& cell) {
+  return cell.is_array() && std::ranges::any_of(cell.items(), [](const Json& item) {
+           return !item.is_number() || !std::isfinite(item.as_double());
+         });
+}
+const CellReason kCellReasons[] = {
+    {"{} of {} has what is no number", has_no_number},  // before "is no number"
+    {"the column {} of the table {} is empty where it is needed",
+     [](const Json& c) { return c.is_null(); }},
+    {"{} of {} is no whole number", [](const Json& c) { return !c.is_int(); }},
+    {"{} of {} is no number", [](const Json& c) { return !c.is_number(); }},
+    {"{} of {} is no text", [](const Json& c) { return !c.is_string(); }},
+    {"{} of {} is neither true nor false", [](const Json& c) { return !c.is_bool(); }},
+    {"{} of {} is no list", [](const Json& c) { return !c.is_array(); }},
+    {"{} of {} is empty", [](const Json& c) { return c.is_array() && c.items().empty(); }},
+};
+
+bool any_cell(const std::string& column, const std::string& name, std::span<const Table> tables,
+              bool (*is_true)(const Json& cell)) {
+  const Table* table = table_named(name, tables);
+  const auto index = table == nullptr ? std::nullopt : column_of(*table, column);
+  return index && std::ranges::any_of(table->rows, [&](const std::vector<Json>& row) {
+           return is_true(row[*index]);
+         });
+}
+
+}  // namespace
+
+std::string wrong_reason(const std::string& reason, std::span<const Table> tables) {
+  const std::string wrong = "what it misses is there";
+  if (const auto names = matched(reason, "this run has no table {}")) {
+    return table_named((*names)[0], tables) == nullptr ? "" : wrong;
+  }
+  if (const auto names = matched(reason, "the table {} is empty")) {
+    const Table* table = table_named((*names)[0], tables);
+    return table != nullptr && table->rows.empty() ? "" : wrong;
+  }
+  if (const auto names = matched(reason, "the table {} has no row with {}")) {
+    return has_row((*names)[0], (*names)[1], tables) ? wrong : "";
+  }
+  if (const auto names = matched(reason, "the table {} has no column {}")) {
+    const Table* table = table_named((*names)[0], tables);
+    return table != nullptr && !column_of(*table, (*names)[1]) ? "" : wrong;
+  }
+  for (const CellReason& known : kCellReasons) {
+    const auto names = matched(reason, known.pattern);
+    if (names) return any_cell((*names)[0], (*names)[1], tables, known.is_true) ? "" : wrong;
+  }
+  return "a reason that nobody can check";
+}
+
+}  // namespace tracestep::testing

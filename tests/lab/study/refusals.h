@@ -1,0 +1,14 @@
+// Checks the reason that a refused answer gives: what it says is missing is missing.
+#pragma once
+
+#include <span>
+#include <string>
+
+#include "lab/report/table.h"
+
+namespace tracestep::testing {
+
+// What is wrong with a reason of lab/report/evidence.cpp; empty when the tables bear it out.
+std::string wrong_reason(const std::string& reason, std::span<const Table> tables);
+
+}  // namespace tracestep::testing
