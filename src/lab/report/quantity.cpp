@@ -172,7 +172,7 @@ Text percent(const Quantity& percent) {
 }
 
 Text signed_percent(const Quantity& percent) {
-  const char* const sign = percent.value < 0.0 ? "" : "+";
+  const char* const sign = std::signbit(percent.value) ? "" : "+";
   return figure(percent, sign + fixed(percent.value, 1) + " %");
 }
 

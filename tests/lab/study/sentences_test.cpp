@@ -240,5 +240,16 @@ TEST_F(SentencesTest, CompiledStepsAreJudgedBesideAllOthers) {
   }
 }
 
+TEST_F(SentencesTest, ANumberHasOneSign) {
+  const auto text_with = [&](double percent) {
+    set("memory_grid", {{"mode", "step"}, {"precision", "bf16"}, {"context", 256}},
+        "versus_fp32_percent", percent);
+    return text_of("low-precision-memory");
+  };
+  EXPECT_THAT(text_with(-0.0), HasSubstr("step 256 -0.0 %"));
+  EXPECT_THAT(text_with(0.0), HasSubstr("step 256 +0.0 %"));
+  EXPECT_THAT(text_with(-0.01), HasSubstr("step 256 -0.01 %"));  // not as if there were nothing
+}
+
 }  // namespace
 }  // namespace tracestep
