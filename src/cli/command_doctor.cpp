@@ -10,6 +10,7 @@
 #include "cli/cuda.h"
 #include "cli/devices.h"
 #include "cli/output.h"
+#include "lab/published/device_table.h"
 #include "train/tokenizer.h"
 
 namespace tracestep::cli {
@@ -19,6 +20,7 @@ struct DoctorOptions {
   RunGrid grid;
   OutputOptions output;
   bool ceilings = false;
+  bool devices = false;
 };
 
 bool has_simd(const Json& environment, std::string_view flag) {
@@ -76,6 +78,7 @@ int run_doctor(const DoctorOptions& o, std::span<const std::string> arguments) {
   const Json environment = environment_of(arguments, run);
   std::vector<Table> tables{key_value_table("machine", "This machine and build", environment),
                             parts_table(environment), variables_table()};
+  if (o.devices) tables.push_back(device_table());
   if (o.ceilings) {
     ProgressLine progress;
     progress.update("measuring the machine's ceilings");
@@ -101,6 +104,8 @@ Command doctor_command() {
   set.group("What to measure");
   set.toggle("--ceilings", options->ceilings,
              "peak multiply-adds, bandwidth, matrix products; about ten seconds on a CPU");
+  set.toggle("--devices", options->devices,
+             "also the published peaks of devices that need not be here");
   add_field(set, options->grid, "device", Values::kOne, "whose ceilings: cpu, cuda[:N]");
   add_field(set, options->grid, "threads", Values::kOne);
   add_output_options(set, options->output);

@@ -1,0 +1,37 @@
+#include "lab/published/device_table.h"
+
+#include "base/error.h"
+#include "base/units.h"
+#include "lab/published/data.h"
+#include "lab/report/columns.h"
+#include "lab/report/csv_reader.h"
+
+namespace tracestep {
+
+Table device_table() {
+  const std::vector<std::vector<std::string>> rows =
+      parse_csv(published::kDevicesCsv, "devices.csv");
+  const std::vector<std::string> names = {"name", "fp32_tflops", "bf16_tflops", "bandwidth_gb_s",
+                                          "usable_gib"};
+  TRACESTEP_CHECK(!rows.empty() && rows.front() == names, "the columns of devices.csv are others");
+  Table table{.name = "devices",
+              .title = "Devices by their published peaks",
+              .columns = {text_column("name"),
+                          real_column("fp32_tflops", "fp32", "TFLOP/s", 1, "of products, dense"),
+                          real_column("bf16_tflops", "bf16", "TFLOP/s", 1, "likewise"),
+                          real_column("bandwidth_gb_s", "bandwidth", "GB/s", 0),
+                          real_column("usable_gib", "usable", "GiB", 1, "what a program gets")}};
+  for (std::size_t i = 1; i < rows.size(); ++i) {
+    std::vector<Json> cells{rows[i].front()};
+    for (std::size_t c = 1; c < names.size(); ++c) {
+      cells.emplace_back(parse_real(names[c], rows[i][c], 0.0));
+    }
+    table.add_row(std::move(cells));
+  }
+  table.notes = {
+      "B200 without sparsity; the handout of 2026 takes 2,500 TFLOP/s for its bf16 and 80 for its "
+      "fp32"};
+  return table;
+}
+
+}  // namespace tracestep
