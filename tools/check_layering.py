@@ -39,7 +39,8 @@ ROWS = {
     "lab/report": ["session"],
     "lab/measure": ["lab/report"],
     "lab/time": ["lab/measure"],
-    "lab/memory": ["lab/measure"],
+    "lab/predict": ["lab/time"],  # what was predicted is timed as a cell
+    "lab/memory": ["lab/predict"],  # remedies have a time
     "lab/profile": ["lab/measure"],
     "lab/attention": ["lab/measure"],
     "lab/comm": ["lab/measure"],

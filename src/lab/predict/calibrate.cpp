@@ -1,0 +1,219 @@
+#include "lab/predict/calibrate.h"
+
+#include <algorithm>
+#include <limits>
+#include <map>
+
+#include "base/error.h"
+#include "lab/measure/statistics.h"
+#include "lab/predict/cache_sizes.h"
+#include "session/session.h"
+#include "spec/fields.h"
+
+namespace tracestep {
+namespace {
+
+// A machine may be slower for seconds at a time: every step is measured in several rounds, and the
+// quietest counts.
+constexpr int kRounds = 3;
+constexpr int kTimed = 3, kRecorded = 2;
+constexpr double kMostMs = 100;  // of a step's timed runs in a round; at least one is made
+
+struct Size {
+  std::int64_t d_model, d_ff, heads, vocab, layers, batch, context;
+};
+// Widths, contexts and vocabularies apart from those that people ask for, from what lies in the
+// caches to what does not.
+constexpr Size kSmallest{128, 448, 4, 512, 1, 4, 64}, kSmall{192, 704, 3, 3000, 2, 4, 96},
+    kMiddle{384, 1344, 6, 2048, 1, 4, 160}, kWide{896, 3136, 14, 4500, 1, 4, 144},
+    kDeep{576, 2112, 9, 12000, 1, 2, 352}, kLong{320, 960, 5, 1000, 2, 2, 720};
+// Between them.
+constexpr Size kHeldOut{224, 832, 7, 1500, 3, 4, 112};
+
+RunSpec step_of(const Size& s, const Precision& precision, const Place& place) {
+  RunSpec out{.model = {.vocab = s.vocab,
+                        .d_model = s.d_model,
+                        .d_ff = s.d_ff,
+                        .layers = s.layers,
+                        .heads = s.heads},
+              .shape = {.batch = s.batch, .context = s.context},
+              .precision = precision};
+  out.place = place;
+  out.place.memory_limit_bytes = 0;
+  return out;
+}
+
+// The time of each launch: the median over the recorded steps.
+class LaunchTimes {
+ public:
+  void add(const Recorder& recorder) {
+    for (const Span& span : recorder.spans()) {
+      us_[span.node].push_back(static_cast<double>(span.end_ns - span.start_ns) * 1e-3);
+    }
+  }
+  double us(NodeId node) const {
+    const auto found = us_.find(node);
+    constexpr double kLeastUs = 1e-3;  // of a clock that counts nanoseconds
+    return found == us_.end() ? kLeastUs : std::max(kLeastUs, median_of(found->second));
+  }
+
+ private:
+  std::map<NodeId, std::vector<double>> us_;
+};
+
+// Launches of one kernel with the same work become one, with their median time.
+std::vector<CalibratedStep::Launch> merged(const std::vector<KernelWork>& work,
+                                           const LaunchTimes& times) {
+  std::map<std::pair<std::string, Quantities>, std::vector<double>> alike;
+  std::map<std::string, KernelClass> classes;
+  for (const KernelWork& w : work) {
+    const double us = times.us(w.node);
+    alike[{w.kernel, w.amounts}].push_back(us);
+    classes[w.kernel] = w.kernel_class;
+  }
+  std::vector<CalibratedStep::Launch> out;
+  for (const auto& [key, us] : alike) {
+    out.push_back({.kernel = key.first,
+                   .kernel_class = classes[key.first],
+                   .work = {key.second, median_of(us)},
+                   .count = std::ssize(us)});
+  }
+  return out;
+}
+
+std::vector<double> timed(Measurement& measurement) {
+  std::vector<double> out;
+  double total = 0;
+  while (out.empty() || (std::ssize(out) < kTimed && total < kMostMs)) {
+    out.push_back(measurement.step().wall_ms());
+    total += out.back();
+  }
+  return out;
+}
+
+void check_memory(const Outcome& outcome, const RunSpec& step) {
+  if (outcome.status != Status::kOutOfMemory) return;
+  throw Error(ErrorCode::kOutOfMemory, "calibration",
+              fmt::format("{}: {}", label_of(step), outcome.detail),
+              "steps of a calibration take less than a GiB");
+}
+
+// Runs the step on a new device, as it is and with every kernel timed.
+CalibratedStep measure_step(const DeviceFactory& make_device, const CalibrationStep& step,
+                            const CacheSizes& caches, const StopSignal* stop) {
+  CalibratedStep out{
+      .key = key_of(step.run), .executor = step.run.executor, .is_held_out = step.is_held_out};
+  const std::unique_ptr<Device> device = make_device(step.run);
+  const Outcome outcome = attempt([&] {
+    Session session(*device, step.run);
+    session.fill_for_timing();
+    Measurement measurement(session.executor(), *device, stop);
+    measurement.warm_up(1);
+    out.wall_ms = median_of(timed(measurement));
+    LaunchTimes times;
+    std::vector<double> busy_ms;
+    measurement.record(kRecorded, [&](const StepTimes&, const Recorder& recorder) {
+      times.add(recorder);
+      busy_ms.push_back(busy_ms_of(recorder.spans()));
+    });
+    out.busy_ms = median_of(busy_ms);
+    out.launches = session.executor().launches();
+    out.kernels = merged(kernel_work(session.program(), device->traits(), caches), times);
+  });
+  check_memory(outcome, step.run);
+  return out;
+}
+
+double total_ms(const CalibratedStep& step) {
+  return step.wall_ms + step.busy_ms;
+}
+
+}  // namespace
+
+std::vector<CalibrationStep> calibration_steps(const Place& place,
+                                               std::span<const Precision> precisions) {
+  std::vector<CalibrationStep> out;
+  const auto as_it_is = [](RunSpec&) {};
+  const auto primitive = [](RunSpec& s) { s.ops = Granularity::kPrimitive; };
+  const auto compiled = [](RunSpec& s) { s.executor = ExecutorKind::kCompiled; };
+  const auto flash = [](RunSpec& s) { s.attention = AttentionForm::kFlash; };
+  for (const Precision& precision : precisions) {
+    const auto add = [&](std::initializer_list<Size> sizes, auto change, bool is_held_out = false) {
+      for (const Size& size : sizes) {
+        out.push_back({step_of(size, precision, place), is_held_out});
+        change(out.back().run);
+      }
+    };
+    add({kSmallest, kSmall, kMiddle, kWide, kDeep, kLong}, as_it_is);
+    add({kSmall, kMiddle}, primitive);
+    add({kSmall, kDeep}, compiled);
+    add({kMiddle, kLong}, flash);
+    add({kHeldOut}, as_it_is, true);
+    add({kHeldOut}, compiled, true);
+    add({kHeldOut}, primitive, true);
+    add({kHeldOut}, flash, true);
+  }
+  return out;
+}
+
+std::optional<Calibration> calibrate(const DeviceFactory& make_device, const CalibrationPlan& plan,
+                                     const StopSignal* stop) {
+  Calibration out{.identity = plan.identity, .date_utc = plan.date_utc};
+  const std::vector<CalibrationStep>& steps = plan.steps;
+  {
+    const std::unique_ptr<Device> device = make_device(steps.front().run);
+    out.kind = device->traits().kind;
+    out.is_asynchronous = device->is_asynchronous();
+    out.caches = cache_sizes(device->traits());
+  }
+  for (std::size_t i = 0; i < kRounds * steps.size(); ++i) {
+    const std::size_t at = i % steps.size();
+    if (plan.progress) plan.progress(label_of(steps[at].run), i, kRounds * steps.size());
+    CalibratedStep measured = measure_step(make_device, steps[at], out.caches, stop);
+    if (stop != nullptr && stop->requested()) return std::nullopt;
+    if (i < steps.size()) {
+      out.steps.push_back(std::move(measured));
+    } else if (total_ms(measured) < total_ms(out.steps[at])) {
+      out.steps[at] = std::move(measured);
+    }
+  }
+  return out;
+}
+
+SpotCheck spot_check(const DeviceFactory& make_device, const Calibration& calibration,
+                     const Place& place) {
+  std::vector<const CalibratedStep*> held_out;
+  for (const CalibratedStep& step : calibration.steps) {
+    if (step.is_held_out) held_out.push_back(&step);
+  }
+  SpotCheck out;
+  std::vector<double> ratios;
+  for (std::size_t i : {std::size_t{0}, held_out.size() / 3, held_out.size() / 2}) {
+    RunSpec step = run_of_key(held_out[i]->key);
+    step.place = place;
+    step.place.memory_limit_bytes = 0;
+    const double then_ms = held_out[i]->wall_ms;
+    double now_ms = std::numeric_limits<double>::max();
+    for (int round = 0; round < kRounds; ++round) {
+      now_ms =
+          std::min(now_ms, measure_step(make_device, {step}, calibration.caches, nullptr).wall_ms);
+    }
+    out.steps.push_back({label_of(step), then_ms, now_ms});
+    ratios.push_back(now_ms / then_ms);
+  }
+  out.ratio = median_of(ratios);
+  return out;
+}
+
+std::string verdict_of(const SpotCheck& check, const std::string& date_utc, double tolerance) {
+  if (check.ratio <= 1 + tolerance && check.ratio >= 1 / (1 + tolerance)) return {};
+  const bool is_slower = check.ratio > 1;
+  return fmt::format(
+      "steps of the calibration of {} take {:.2f} times as long now: {}; predictions are of the "
+      "device as it was then",
+      date_utc, check.ratio,
+      is_slower ? "the device got slower since, or shares its cores with other work"
+                : "the device got faster since, or the calibration was disturbed or edited");
+}
+
+}  // namespace tracestep

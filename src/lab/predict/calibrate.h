@@ -1,0 +1,54 @@
+// Measures what calibrations hold: small steps, once as they are and once with every kernel timed.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "lab/measure/measurement.h"
+#include "lab/predict/calibration.h"
+#include "session/devices.h"
+
+namespace tracestep {
+
+struct CalibrationStep {
+  RunSpec run;
+  bool is_held_out = false;  // CalibratedStep::is_held_out
+};
+// The steps of a calibration: models of one to three layers whose sizes are none of the presets',
+// in each of these precisions, with composite kernels and without, both forms of attention, and in
+// an arena.
+std::vector<CalibrationStep> calibration_steps(const Place& place,
+                                               std::span<const Precision> precisions);
+
+// What a calibration is made of. `progress` is told before each step.
+struct CalibrationPlan {
+  std::vector<CalibrationStep> steps;
+  Json identity = {};  // calibration_identity()
+  std::string date_utc = {};
+  std::function<void(const std::string& step, std::size_t index, std::size_t count)> progress = {};
+};
+// About a minute on two cores with the steps of all precisions; nullopt: the signal came. Errors:
+// kOutOfMemory naming the step.
+std::optional<Calibration> calibrate(const DeviceFactory& make_device, const CalibrationPlan& plan,
+                                     const StopSignal* stop = nullptr);
+
+// Steps of a calibration run again, to see whether the device still takes as long.
+struct SpotCheck {
+  struct Step {
+    std::string label;
+    double then_ms = 0, now_ms = 0;
+  };
+  std::vector<Step> steps;
+  double ratio = 1;  // median of now over then
+};
+// Runs three of the steps held out again: a second or less on a device as it was.
+SpotCheck spot_check(const DeviceFactory& make_device, const Calibration& calibration,
+                     const Place& place);
+// What the check says: empty while the ratio is within `tolerance` of 1.
+std::string verdict_of(const SpotCheck& check, const std::string& date_utc,
+                       double tolerance = 0.15);
+
+}  // namespace tracestep

@@ -1,0 +1,169 @@
+#include "lab/predict/calibration.h"
+
+#include <algorithm>
+#include <cmath>
+#include <span>
+
+#include "base/error.h"
+#include "base/hash.h"
+
+namespace tracestep {
+namespace {
+
+constexpr std::string_view kSchema = "tracestep.calibration/1";
+constexpr const char* kRemedy = "calibrate again with tracestep predict --calibrate";
+
+constexpr KernelClass kClasses[] = {KernelClass::kGemm,       KernelClass::kElementwise,
+                                    KernelClass::kReduction,  KernelClass::kAttention,
+                                    KernelClass::kGather,     KernelClass::kOptimizer,
+                                    KernelClass::kCopy,       KernelClass::kGenerator,
+                                    KernelClass::kCollective, KernelClass::kFused};
+
+template <class T>
+T named(const Json& text, std::span<const T> values) {
+  for (const T& value : values) {
+    if (name_of(value) == text.as_string()) return value;
+  }
+  throw Error(ErrorCode::kInput, "calibration", fmt::format("unknown name {}", text.as_string()));
+}
+
+double measured(const Json& number) {
+  const double out = number.as_double();
+  constexpr double kMost = 1e15;
+  if (!std::isfinite(out) || out < 0 || out > kMost) {
+    throw Error(ErrorCode::kInput, "calibration", fmt::format("{} was not measured", out));
+  }
+  return out;
+}
+
+double positive(const Json& number) {
+  const double out = measured(number);
+  if (out <= 0) throw Error(ErrorCode::kInput, "calibration", "a time of 0 was not measured");
+  return out;
+}
+
+std::string checksum_of(const Json& content) {
+  const std::string text = content.dump();
+  return hash_text(std::as_bytes(std::span(text)));
+}
+
+Json to_json(const CalibratedStep::Launch& launch) {
+  Json amounts = Json::array();
+  for (double x : launch.work.amounts) amounts.push_back(x);
+  return Json::Array{launch.kernel, name_of(launch.kernel_class), launch.count, launch.work.us,
+                     amounts};
+}
+
+Json to_json(const CalibratedStep& step) {
+  Json kernels = Json::array();
+  for (const CalibratedStep::Launch& launch : step.kernels) kernels.push_back(to_json(launch));
+  return Json::Object{{"cell", step.key},          {"executor", name_of(step.executor)},
+                      {"wall_ms", step.wall_ms},   {"busy_ms", step.busy_ms},
+                      {"launches", step.launches}, {"held_out", step.is_held_out},
+                      {"kernels", kernels}};
+}
+
+CalibratedStep::Launch read_launch(const Json& json) {
+  const Json::Array& items = json.items();
+  if (items.size() != 5 || items[4].size() != std::size(kAllQuantities)) {
+    throw Error(ErrorCode::kInput, "calibration", "a launch has other members");
+  }
+  CalibratedStep::Launch out{.kernel = items[0].as_string(),
+                             .kernel_class = named<KernelClass>(items[1], kClasses),
+                             .count = items[2].as_int()};
+  out.work.us = positive(items[3]);
+  for (std::size_t i = 0; i < out.work.amounts.size(); ++i) {
+    out.work.amounts[i] = measured(items[4].items()[i]);
+  }
+  return out;
+}
+
+CalibratedStep read_step(const Json& json) {
+  CalibratedStep out{.key = json.at("cell"),
+                     .executor = named<ExecutorKind>(json.at("executor"), kAllExecutors),
+                     .wall_ms = positive(json.at("wall_ms")),
+                     .busy_ms = positive(json.at("busy_ms")),
+                     .launches = json.at("launches").as_int(),
+                     .is_held_out = json.at("held_out").as_bool()};
+  for (const Json& launch : json.at("kernels").items()) {
+    out.kernels.push_back(read_launch(launch));
+  }
+  return out;
+}
+
+// "threads 2, here 4": the members that differ.
+std::string difference(const Json& file, const Json& here) {
+  std::string out;
+  for (const auto& [name, value] : here.members()) {
+    const Json* found = file.find(name);
+    if (found != nullptr && *found == value) continue;
+    out += fmt::format("{}{} {}, here {}", out.empty() ? "" : "; ", name,
+                       found == nullptr ? "missing" : found->dump(), value.dump());
+  }
+  return out;
+}
+
+Calibration read(const Json& content) {
+  Calibration out{.identity = content.at("identity"),
+                  .date_utc = content.at("date_utc").as_string(),
+                  .is_asynchronous = content.at("is_asynchronous").as_bool()};
+  constexpr DeviceKind kKinds[] = {DeviceKind::kCpu, DeviceKind::kCuda};
+  out.kind = named<DeviceKind>(content.at("kind"), kKinds);
+  out.caches = {content.at("near_bytes").as_int(), content.at("shared_bytes").as_int()};
+  for (const Json& step : content.at("steps").items()) out.steps.push_back(read_step(step));
+  for (bool is_held_out : {false, true}) {
+    const auto found = std::ranges::find(out.steps, is_held_out, &CalibratedStep::is_held_out);
+    if (found == out.steps.end()) {
+      throw Error(ErrorCode::kInput, "calibration", "steps are missing");
+    }
+  }
+  return out;
+}
+
+}  // namespace
+
+std::string text_of(const Calibration& c) {
+  Json content = Json::Object{{"schema", kSchema},
+                              {"identity", c.identity},
+                              {"date_utc", c.date_utc},
+                              {"kind", name_of(c.kind)},
+                              {"is_asynchronous", c.is_asynchronous},
+                              {"near_bytes", c.caches.near_bytes},
+                              {"shared_bytes", c.caches.shared_bytes},
+                              {"steps", Json::array()}};
+  for (const CalibratedStep& step : c.steps) content["steps"].push_back(to_json(step));
+  return Json(Json::Object{{"checksum", checksum_of(content)}, {"content", content}}).dump() + "\n";
+}
+
+Calibration parse_calibration(const std::string& text, const std::string& where,
+                              const Json& identity) {
+  const auto refuse = [&where](const std::string& why) {
+    throw Error(ErrorCode::kInput, where, why, kRemedy);
+  };
+  Calibration out;
+  try {
+    const Json file = Json::parse(text, where);
+    const Json& content = file.at("content");
+    if (file.at("checksum").as_string() != checksum_of(content)) refuse("the file is damaged");
+    if (content.at("schema") != Json(kSchema)) refuse("it is of another version of tracestep");
+    out = read(content);
+  } catch (const Error& error) {
+    if (error.where() == where && error.hint() == kRemedy) throw;
+    refuse(fmt::format("no calibration: {}", error.message()));
+  }
+  const std::string other = difference(out.identity, identity);
+  if (!other.empty()) refuse(fmt::format("it is of another device or build: {}", other));
+  return out;
+}
+
+Json calibration_identity(const Json& environment, const std::string& device) {
+  Json out = Json::object();
+  out["device"] = device;
+  for (const char* name : {"tool", "build_type", "cpu", "simd", "threads", "huge_pages", "gpu",
+                           "gpu_driver", "gemm_library"}) {
+    if (const Json* value = environment.find(name)) out[name] = *value;
+  }
+  return out;
+}
+
+}  // namespace tracestep

@@ -1,0 +1,56 @@
+// Calibration: how long a device's kernels took in a few small steps, with what they had to do.
+// Kept in a file; what is predicted from it is in time_model.h.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "base/json.h"
+#include "exec/executor_kind.h"
+#include "lab/predict/kernel_work.h"
+#include "lab/predict/rates.h"
+#include "spec/run_spec.h"
+
+namespace tracestep {
+
+// One step that was run: its launches, alike ones as one, and its time as a whole.
+struct CalibratedStep {
+  Json key;  // key_of() of its RunSpec
+  ExecutorKind executor = ExecutorKind::kEager;
+  double wall_ms = 0;  // median, nothing recorded
+  double busy_ms = 0;  // kernels' time, recorded
+  std::int64_t launches = 0;
+  // Not what rates are fitted to, but what shows how good they are.
+  bool is_held_out = false;
+
+  struct Launch {
+    std::string kernel = {};
+    KernelClass kernel_class = KernelClass::kElementwise;
+    MeasuredWork work = {};
+    std::int64_t count = 1;  // launches with the same work
+  };
+  std::vector<Launch> kernels = {};
+};
+
+struct Calibration {
+  // The device and the build: a calibration is for these alone.
+  Json identity;
+  std::string date_utc;
+  DeviceKind kind = DeviceKind::kCpu;
+  bool is_asynchronous = false;
+  CacheSizes caches = {};
+  std::vector<CalibratedStep> steps = {};
+};
+
+// One JSON object with a checksum of its content.
+std::string text_of(const Calibration& calibration);
+// Errors: kInput naming `where` for text that is damaged, of another version, or holds numbers that
+// no measurement gives; and when `identity` is that of another device, with what differs.
+Calibration parse_calibration(const std::string& text, const std::string& where,
+                              const Json& identity);
+
+// What identifies a device and a build in `environment` (lab/measure/environment.h).
+Json calibration_identity(const Json& environment, const std::string& device);
+
+}  // namespace tracestep

@@ -1,0 +1,89 @@
+#include "lab/predict/history.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/error.h"
+#include "lab/measure/statistics.h"
+#include "spec/fields.h"
+
+namespace tracestep {
+namespace {
+
+// Each of these that differs halves what a cell counts.
+constexpr const char* kKinship[] = {"precision", "mode",      "executor", "ops",
+                                    "attention", "recompute", "size"};
+constexpr double kPrior = 2;  // cells' worth of trust in the calibration
+constexpr double kLeastKinship = 0.25;
+constexpr std::int64_t kEnough = 8;
+
+double kinship(const Json& a, const Json& b) {
+  double out = 1;
+  for (const char* name : kKinship) {
+    const Json *x = a.find(name), *y = b.find(name);
+    const bool is_same = x != nullptr && y != nullptr && *x == *y;
+    if (!is_same) out /= 2;
+  }
+  return out;
+}
+
+double positive(const Json& number, const std::string& where) {
+  const double out = number.as_double();
+  if (!std::isfinite(out) || out <= 0) fail_input(where, "{} is no time", out);
+  return out;
+}
+
+CheckedCell parse_line(std::string_view line, const std::string& where) {
+  const Json json = Json::parse(line, where);
+  run_of_key(json.at("cell"));  // its values are those of runs
+  return {.date_utc = json.at("date_utc").as_string(),
+          .calibrated_utc = json.at("calibrated_utc").as_string(),
+          .key = json.at("cell"),
+          .predicted_ms = positive(json.at("predicted_ms"), where),
+          .measured_ms = positive(json.at("measured_ms"), where)};
+}
+
+}  // namespace
+
+std::string line_of(const CheckedCell& cell) {
+  return Json(Json::Object{{"date_utc", cell.date_utc},
+                           {"calibrated_utc", cell.calibrated_utc},
+                           {"cell", cell.key},
+                           {"predicted_ms", cell.predicted_ms},
+                           {"measured_ms", cell.measured_ms}})
+      .dump();
+}
+
+std::vector<CheckedCell> parse_history(const std::string& text, const std::string& where) {
+  std::vector<CheckedCell> out;
+  std::string_view rest = text;
+  for (int number = 1; !rest.empty(); ++number) {
+    const std::size_t end = std::min(rest.find('\n'), rest.size());
+    out.push_back(parse_line(rest.substr(0, end), fmt::format("{}, line {}", where, number)));
+    rest.remove_prefix(std::min(end + 1, rest.size()));
+  }
+  return out;
+}
+
+Correction correction_for(const RunSpec& run, std::span<const CheckedCell> history,
+                          const std::string& calibrated_utc, double spread) {
+  const Json key = key_of(run);
+  std::vector<double> logs;
+  double total = 0, weight = kPrior;
+  for (const CheckedCell& cell : history) {
+    const double related = kinship(key, cell.key);
+    if (cell.calibrated_utc != calibrated_utc || related < kLeastKinship) continue;
+    logs.push_back(std::log(cell.measured_ms / cell.predicted_ms));
+    total += related * logs.back();
+    weight += related;
+  }
+  Correction out{.factor = std::exp(total / weight), .spread = spread, .cells = std::ssize(logs)};
+  if (logs.empty()) return out;
+  std::vector<double> errors;
+  for (double log : logs) errors.push_back(std::abs(log - total / weight));
+  const double seen = std::expm1(quantile_of(errors, 0.9));
+  out.spread = out.cells >= kEnough ? seen : std::max(seen, spread);
+  return out;
+}
+
+}  // namespace tracestep

@@ -1,0 +1,172 @@
+#include "lab/predict/kernel_work.h"
+
+#include <algorithm>
+
+#include "analysis/cost.h"
+#include "base/integers.h"
+#include "lab/predict/reuse.h"
+#include "planning/cpu_plans.h"
+
+namespace tracestep {
+namespace {
+
+// The order of an operand's elements, in one letter: dense, side by side in the last dimension, or
+// neither.
+char order_of(const Value& value) {
+  const Strides& strides = value.layout.strides;
+  if (is_contiguous(value.type.shape, strides)) return 'd';
+  return strides.rank() > 0 && strides.back(0) <= 1 ? 's' : 'x';
+}
+
+// Which of the two indices of a matrix has its elements side by side. `indices`: "mk", as the
+// product reads it.
+char fastest_index(const Value& value, bool transposed, const char* indices) {
+  const bool is_last = (value.layout.strides.back(0) == 1) != transposed;
+  return indices[is_last ? 1 : 0];
+}
+
+// Whether a reduction goes over rows, so that a result is left for each column.
+bool sums_columns(const Program& program, const Node& node) {
+  const Shape& from = program.type(node.inputs[0]).shape;
+  const Shape& to = program.type(node.outputs[0]).shape;
+  return to.product() < from.product() && !to.empty() && to.back() == from.back();
+}
+
+std::string kernel_name(const Program& program, const Node& node) {
+  std::string out = node.op->name + " ";
+  for (ValueId v : node.inputs) {
+    const std::string_view dtype = name_of(program.type(v).dtype);
+    if (node.op->is_variadic() && out.ends_with(dtype)) continue;  // many of the same
+    out += fmt::format("{}{}", out.ends_with(' ') ? "" : ",", dtype);
+  }
+  const Type& result = program.type(node.outputs[0]);
+  out += fmt::format(">{}", name_of(result.dtype));
+  if (node.op->kernel_class == KernelClass::kGemm) {
+    out += ' ';
+    out += fastest_index(program.value(node.inputs[0]), node.attrs.flag("transpose_a"), "mk");
+    out += fastest_index(program.value(node.inputs[1]), node.attrs.flag("transpose_b"), "kn");
+    return out + (result.shape.rank() > 2 ? " batched" : "");
+  }
+  if (node.op->kernel_class == KernelClass::kReduction && sums_columns(program, node)) {
+    out += " columns";
+  }
+  std::string orders;
+  for (ValueId v : node.inputs) orders += order_of(program.value(v));
+  if (orders.find_first_not_of('d') != std::string::npos && !node.op->is_variadic()) {
+    out += " " + orders;
+  }
+  return out;
+}
+
+// How the CPU cuts a product into blocks, and what each of them packs.
+void add_cpu_product(const Program& program, const Node& node, int threads, Quantities& amounts) {
+  const Shape& a = program.type(node.inputs[0]).shape;
+  const Type& y = program.type(node.outputs[0]);
+  const std::int64_t m = y.shape.back(1), n = y.shape.back(0);
+  const std::int64_t k = a.back(node.attrs.flag("transpose_a") ? 1 : 0);
+  if (y.count() == 0 || k == 0) return;
+  const GemmPlan plan = plan_gemm(y.count() / (m * n), m, n, k, y.dtype, threads);
+  if (plan.is_vector) return;
+  // The other threads wait for the one with the most blocks.
+  const auto jobs = static_cast<double>(plan.jobs());
+  const double rounds = static_cast<double>(ceil_div(plan.jobs(), threads)) * threads / jobs;
+  const auto batch = static_cast<double>(plan.batch);
+  at(amounts, Quantity::kOperations) *= rounds;
+  at(amounts, Quantity::kPackedA) = rounds * batch * static_cast<double>(m * k * plan.blocks_n);
+  at(amounts, Quantity::kPackedB) = rounds * batch * static_cast<double>(n * k * plan.blocks_m);
+  at(amounts, Quantity::kResults) = rounds * batch * static_cast<double>(m * n * plan.blocks_k);
+}
+
+// The part of a stretch of memory that a cache of `size` bytes still has after `touched` others.
+// Caches forget gradually: part of the stretch is gone from half their size on.
+double part_kept(double touched, std::int64_t size) {
+  return size <= 0 ? 0.0 : std::clamp(1.5 - touched / static_cast<double>(size), 0.0, 1.0);
+}
+
+class Counting {
+ public:
+  Counting(const Program& program, const DeviceTraits& traits, const CacheSizes& caches)
+      : program_(program),
+        traits_(traits),
+        caches_(caches),
+        buffer_plan_(plan_buffers(program)),
+        reuse_(buffer_plan_) {}
+
+  std::vector<KernelWork> run() {
+    std::vector<KernelWork> out;
+    for (int pass = 0; pass < 2; ++pass) {
+      out.clear();
+      reuse_.restart();
+      for (NodeId id = 0; id < std::ssize(program_.nodes); ++id) {
+        reuse_.begin(id);
+        if (launches(program_, program_.node(id))) out.push_back(work_of(id));
+        reuse_.end(id);
+      }
+    }
+    return out;
+  }
+
+ private:
+  KernelWork work_of(NodeId id) {
+    const Node& node = program_.node(id);
+    KernelWork out{
+        .node = id, .kernel = kernel_name(program_, node), .kernel_class = node.op->kernel_class};
+    const Cost cost = cost_of(program_, node);
+    std::int64_t inputs = 0, elements = 0;
+    for (ValueId v : node.inputs) inputs += program_.type(v).bytes();
+    for (ValueId v : node.outputs) elements += program_.type(v).count();
+    // An op that reads a part of its operands (rows of a table), or some of them twice.
+    const double read =
+        inputs > 0 ? static_cast<double>(cost.bytes_read) / static_cast<double>(inputs) : 0;
+    for (ValueId v : node.inputs) add_bytes(v, read, out.amounts);
+    for (ValueId v : node.outputs) add_bytes(v, 1.0, out.amounts);
+    at(out.amounts, Quantity::kLaunches) = 1;
+    at(out.amounts, Quantity::kOperations) =
+        static_cast<double>(cost.flops > 0 ? cost.flops : elements);
+    if (traits_.kind == DeviceKind::kCpu && node.op->kernel_class == KernelClass::kGemm) {
+      add_cpu_product(program_, node, std::max(1, traits_.threads), out.amounts);
+    }
+    return out;
+  }
+
+  void add_bytes(ValueId id, double part, Quantities& amounts) {
+    const int buffer = buffer_plan_.buffer_of[static_cast<std::size_t>(id)];
+    const double bytes = part * static_cast<double>(program_.type(id).bytes());
+    if (buffer < 0 || bytes <= 0) return;
+    const double touched = reuse_.touch(buffer, bytes);
+    const double near = part_kept(touched, caches_.near_bytes);
+    const double shared = std::max(near, part_kept(touched, caches_.shared_bytes));
+    at(amounts, Quantity::kNearBytes) += bytes * near;
+    at(amounts, Quantity::kSharedBytes) += bytes * (shared - near);
+    at(amounts, Quantity::kMemoryBytes) += bytes * (1.0 - shared);
+  }
+
+  const Program& program_;
+  DeviceTraits traits_;
+  CacheSizes caches_;
+  BufferPlan buffer_plan_;
+  Reuse reuse_;
+};
+
+}  // namespace
+
+std::string_view name_of(Quantity quantity) {
+  switch (quantity) {
+    case Quantity::kLaunches: return "launches";
+    case Quantity::kOperations: return "operations";
+    case Quantity::kNearBytes: return "near bytes";
+    case Quantity::kSharedBytes: return "shared bytes";
+    case Quantity::kMemoryBytes: return "memory bytes";
+    case Quantity::kPackedA: return "packed a";
+    case Quantity::kPackedB: return "packed b";
+    case Quantity::kResults: return "results";
+  }
+  return "?";
+}
+
+std::vector<KernelWork> kernel_work(const Program& program, const DeviceTraits& traits,
+                                    const CacheSizes& caches) {
+  return Counting(program, traits, caches).run();
+}
+
+}  // namespace tracestep

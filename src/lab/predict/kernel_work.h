@@ -1,0 +1,60 @@
+// What each kernel of a program has to do, as a few quantities that its time grows with:
+// operations, bytes by how far away they are, elements that a product packs. Worked out from the
+// program alone.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "ir/op_def.h"
+#include "ir/program.h"
+#include "planning/device_traits.h"
+
+namespace tracestep {
+
+enum class Quantity : std::uint8_t {
+  kLaunches,     // always 1
+  kOperations,   // FLOPs, or the elements of a kernel that has none
+  kNearBytes,    // read and written, where each core's own cache still has them
+  kSharedBytes,  // in the cache that the cores share
+  kMemoryBytes,  // in memory
+  kPackedA,      // elements that a product copies into its own order
+  kPackedB,
+  kResults,  // elements of the result, once for each stretch of K that is added to them
+};
+inline constexpr Quantity kAllQuantities[] = {
+    Quantity::kLaunches,    Quantity::kOperations, Quantity::kNearBytes, Quantity::kSharedBytes,
+    Quantity::kMemoryBytes, Quantity::kPackedA,    Quantity::kPackedB,   Quantity::kResults};
+std::string_view name_of(Quantity quantity);
+
+using Quantities = std::array<double, std::size(kAllQuantities)>;
+inline double& at(Quantities& all, Quantity q) {
+  return all[static_cast<std::size_t>(q)];
+}
+inline double at(const Quantities& all, Quantity q) {
+  return all[static_cast<std::size_t>(q)];
+}
+
+struct KernelWork {
+  NodeId node = kNoNode;
+  std::string kernel;  // "matmul f32,f32>f32 kk": op, dtypes, and what else its speed depends on
+  KernelClass kernel_class = KernelClass::kElementwise;
+  Quantities amounts{};
+};
+
+// Bytes that a device keeps closer than its memory; 0: there is no such cache.
+struct CacheSizes {
+  std::int64_t near_bytes = 0;    // of all cores together
+  std::int64_t shared_bytes = 0;  // also holds what the near ones hold
+};
+
+// One entry for every launch, in order. Bytes are as near as they are when the step runs again and
+// again: it depends on how many others were touched since. Times of several threads count the
+// operations of the thread with the most.
+std::vector<KernelWork> kernel_work(const Program& program, const DeviceTraits& traits,
+                                    const CacheSizes& caches);
+
+}  // namespace tracestep

@@ -1,0 +1,68 @@
+#include "lab/predict/predict.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "analysis/component.h"
+#include "exec/executor.h"
+#include "spec/step_program.h"
+
+namespace tracestep {
+namespace {
+
+void correct(const Correction& correction, StepTime& time) {
+  const double factor = correction.factor;
+  time.ms *= factor;
+  time.kernels_ms *= factor;
+  for (PredictedPart& part : time.parts) part.ms *= factor;
+  time.low_ms = time.ms / (1 + correction.spread);
+  time.high_ms = time.ms * (1 + correction.spread);
+}
+
+std::vector<double> measured_parts(const CellResult& cell,
+                                   const std::vector<PredictedPart>& parts) {
+  std::vector<double> out(parts.size(), 0.0);
+  for (const Span& span : cell.spans) {
+    const Origin& origin = cell.program.node(span.node).origin();
+    const auto found = std::ranges::find_if(parts, [&](const PredictedPart& part) {
+      return part.phase == origin.phase && part.component == component_of(origin.path);
+    });
+    if (found == parts.end()) continue;
+    out[static_cast<std::size_t>(found - parts.begin())] +=
+        static_cast<double>(span.end_ns - span.start_ns) * 1e-6;
+  }
+  return out;
+}
+
+}  // namespace
+
+Prediction predict_program(const RunSpec& run, const Program& program, const DeviceTraits& traits,
+                           const Predictor& predictor) {
+  Prediction out{.run = run, .source = predictor.model.source()};
+  out.time = predictor.model.time_of(program, traits, run.executor);
+  out.model_ms = out.time.ms;
+  if (!predictor.model.is_measured()) return out;
+  out.correction = correction_for(run, predictor.history, predictor.model.date_utc(),
+                                  out.time.high_ms / out.time.ms - 1);
+  correct(out.correction, out.time);
+  return out;
+}
+
+Prediction predict_run(const RunSpec& run, const DeviceTraits& traits, const Predictor& predictor) {
+  const Program program = step_program(run, traits);
+  Prediction out = predict_program(run, program, traits, predictor);
+  out.peak_bytes = predicted_peak_bytes(run.executor, program, traits);
+  return out;
+}
+
+void check_prediction(const DeviceFactory& make_device, const Protocol& protocol,
+                      const StopSignal* stop, Prediction& prediction) {
+  const CellResult cell =
+      measure_cell(make_device, {.step = prediction.run, .protocol = protocol}, stop);
+  prediction.status = cell.status;
+  if (cell.status != Status::kOk) return;
+  prediction.measured_ms = cell.wall_ms;
+  prediction.measured_parts_ms = measured_parts(cell, prediction.time.parts);
+}
+
+}  // namespace tracestep

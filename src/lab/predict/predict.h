@@ -1,0 +1,53 @@
+// Predicted time and bytes of runs, and the same runs measured.
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "lab/predict/history.h"
+#include "lab/predict/time_model.h"
+#include "lab/report/table.h"
+#include "lab/time/cell.h"
+
+namespace tracestep {
+
+// What predictions are made from.
+struct Predictor {
+  const TimeModel& model;
+  std::span<const CheckedCell> history = {};
+};
+
+struct Prediction {
+  RunSpec run;
+  StepTime time = {};   // corrected by the history
+  double model_ms = 0;  // by the model alone
+  Correction correction = {};
+  std::int64_t peak_bytes = 0;
+  std::string source = {};
+  // Set by check_prediction(); parts have the order of `time.parts`.
+  std::optional<Status> status = {};
+  double measured_ms = 0;
+  std::vector<double> measured_parts_ms = {};
+};
+
+// Throws Error{kUsage} for a run that has no program: a budget that no choice meets.
+Prediction predict_run(const RunSpec& run, const DeviceTraits& traits, const Predictor& predictor);
+// The same for a program that has been built; without its peak.
+Prediction predict_program(const RunSpec& run, const Program& program, const DeviceTraits& traits,
+                           const Predictor& predictor);
+
+// Runs what was predicted, and adds what was measured.
+void check_prediction(const DeviceFactory& make_device, const Protocol& protocol,
+                      const StopSignal* stop, Prediction& prediction);
+
+// Rows: runs, with band and peak, and, where they were checked, time and error.
+Table prediction_table(std::span<const Prediction> predictions);
+// Rows: phases and components of one run, layers added up, and what lies between kernels.
+Table prediction_parts_table(const Prediction& prediction);
+// Rows: the checked cells. Notes: median and 90th percentile of the error.
+Table history_table(std::span<const CheckedCell> history);
+// "median 3.1 %, 90th percentile 8.0 % of 24 cells"; empty without cells.
+std::string error_summary(std::span<const double> errors_percent);
+
+}  // namespace tracestep

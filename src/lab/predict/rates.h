@@ -1,0 +1,33 @@
+// Rates: microseconds per unit of each quantity of a kernel's work, found from measured launches.
+#pragma once
+
+#include <span>
+
+#include "lab/predict/kernel_work.h"
+
+namespace tracestep {
+
+// All at least 0, so that more work never takes less time.
+struct Rates {
+  Quantities us_per_unit{};
+
+  double us(const Quantities& amounts) const;
+};
+
+struct MeasuredWork {
+  Quantities amounts{};
+  double us = 0;
+};
+
+// The rates with the least sum of squared relative errors, launches far from the others counting
+// less (Huber's weights). `usual` is what to assume of quantities that the launches say little of;
+// it weighs as much as half a launch each, and 0 means not known. Source: Lawson and Hanson,
+// "Solving Least Squares Problems", 1974, chapter 23 (the problem), solved one rate after the
+// other.
+Rates fit_rates(std::span<const MeasuredWork> launches, const Rates& usual = {});
+
+// The same rates for kernels that are faster or slower as a whole: they give the launches the time
+// that these took together.
+Rates at_pace_of(std::span<const MeasuredWork> launches, Rates rates);
+
+}  // namespace tracestep

@@ -1,0 +1,41 @@
+// How many bytes a step touches between two touches of the same memory, from its program: what
+// decides whether a cache still has them.
+#pragma once
+
+#include <map>
+#include <vector>
+
+#include "analysis/buffer_plan.h"
+
+namespace tracestep {
+
+// Follows the buffers of a step in the order of its nodes, and the memory that freed ones leave to
+// later ones (best fit, as the caching allocator does it). Follow it twice: in the second step the
+// leaves have been touched before.
+class Reuse {
+ public:
+  explicit Reuse(const BufferPlan& buffer_plan)
+      : buffer_plan_(buffer_plan), touched_(buffer_plan.buffers.size(), kNever) {}
+
+  // A step begins: frees what the one before left alive for its reader.
+  void restart();
+  // Gives the node's new buffers their memory; call it before touch().
+  void begin(NodeId node);
+  // Bytes touched since the same part of the buffer was touched last; now it is touched again.
+  double touch(int buffer, double bytes);
+  // Frees the buffers that the node reads last.
+  void end(NodeId node);
+
+ private:
+  static constexpr double kNever = -1e18;
+
+  // Takes so much free memory; the clock at the oldest touch of it.
+  double take(std::int64_t bytes);
+
+  const BufferPlan& buffer_plan_;
+  double clock_ = 0;                          // bytes touched so far
+  std::vector<double> touched_;               // by buffer: the clock at its last touch
+  std::multimap<std::int64_t, double> free_;  // bytes of free memory → the clock then
+};
+
+}  // namespace tracestep

@@ -1,0 +1,140 @@
+// The tables of predictions.
+#include <cmath>
+
+#include "lab/measure/run_columns.h"
+#include "lab/measure/statistics.h"
+#include "lab/predict/predict.h"
+#include "lab/report/fields.h"
+#include "spec/fields.h"
+
+namespace tracestep {
+namespace {
+
+using P = const Prediction&;
+
+bool has_measured(P p) {
+  return p.status == Status::kOk;
+}
+
+double error_of(P p) {
+  return 100.0 * (p.time.ms / p.measured_ms - 1.0);
+}
+
+// What a row of a table of parts is of.
+struct PartRow {
+  std::string phase, component;
+  double ms = 0, share_percent = 0;
+  std::optional<double> measured_ms = {};
+};
+
+std::vector<PartRow> part_rows(P p) {
+  std::vector<PartRow> out;
+  for (std::size_t i = 0; i < p.time.parts.size(); ++i) {
+    const PredictedPart& part = p.time.parts[i];
+    out.push_back({std::string(name_of(part.phase)), part.component, part.ms,
+                   percent_of(part.ms, p.time.ms)});
+    if (has_measured(p)) out.back().measured_ms = p.measured_parts_ms[i];
+  }
+  const double between = p.time.ms - p.time.kernels_ms;
+  out.push_back({"", "between kernels", between, percent_of(between, p.time.ms)});
+  return out;
+}
+
+Json parts_json(P p) {
+  Json out = Json::array();
+  for (const PredictedPart& part : p.time.parts) {
+    out.push_back(Json::Object{
+        {"phase", name_of(part.phase)}, {"component", part.component}, {"ms", part.ms}});
+  }
+  return out;
+}
+
+}  // namespace
+
+std::string error_summary(std::span<const double> errors_percent) {
+  if (errors_percent.empty()) return {};
+  std::vector<double> sizes;
+  for (double e : errors_percent) sizes.push_back(std::abs(e));
+  return fmt::format(
+      "error: median {:.1f} %, 90th percentile {:.1f} %, largest {:.1f} %, of {} cells",
+      median_of(sizes), quantile_of(sizes, 0.9), max_of(sizes), sizes.size());
+}
+
+Table prediction_table(std::span<const Prediction> predictions) {
+  Fields<Prediction> fields{};
+  fields.add(axis_columns(), [](P p) { return &p.run; });
+  fields.add(real_column("predicted_ms", "predicted", "ms", -1, "a step's wall time"),
+             [](P p) { return p.time.ms; });
+  fields.add(real_column("low_ms", "from", "ms", -1, "nine of ten cells are within the band"),
+             [](P p) { return p.time.low_ms; });
+  fields.add(real_column("high_ms", "to", "ms", -1), [](P p) { return p.time.high_ms; });
+  fields.add(bytes_column("peak_bytes", "predicted peak"), &Prediction::peak_bytes);
+  fields.add(int_column("launches", {}, "kernels"), [](P p) { return p.time.launches; });
+  const bool is_checked =
+      std::ranges::any_of(predictions, [](P p) { return p.status.has_value(); });
+  if (is_checked) {
+    fields.add(text_column("status"),
+               [](P p) { return p.status ? Json(name_of(*p.status)) : Json(); });
+    fields.add(real_column("measured_ms", "measured", "ms", -1, "median of the timed steps"),
+               [](P p) { return when(has_measured(p), p.measured_ms); });
+    fields.add(real_column("error_percent", "error", "%", 1, "of the prediction"),
+               [](P p) { return when(has_measured(p), error_of(p)); });
+  }
+  fields.add(data_only(real_column("model_ms", {}, "ms", -1, "before correction by the history")),
+             &Prediction::model_ms);
+  fields.add(data_only(int_column("related_cells", {}, "of the history")),
+             [](P p) { return p.correction.cells; });
+  fields.add(data_only(structured_column("parts", "time by phase and component")), parts_json);
+  fields.add(text_column("source"), &Prediction::source);
+  Table table = table_of("predictions", "Predicted time of a step", fields, predictions);
+  show_unusual(table);
+  std::set<std::string> uncalibrated;
+  std::vector<double> errors;
+  for (P p : predictions) {
+    uncalibrated.insert(p.time.uncalibrated.begin(), p.time.uncalibrated.end());
+    if (has_measured(p)) errors.push_back(error_of(p));
+  }
+  if (!errors.empty()) table.notes.push_back(error_summary(errors));
+  if (!uncalibrated.empty()) {
+    table.notes.push_back(
+        fmt::format("{} kernels were not calibrated, such as {}: their times are those of kernels "
+                    "of their kind",
+                    uncalibrated.size(), *uncalibrated.begin()));
+  }
+  return table;
+}
+
+Table prediction_parts_table(const Prediction& prediction) {
+  using R = const PartRow&;
+  Fields<PartRow> fields = {
+      {text_column("phase"), [](R r) { return or_null(r.phase); }},
+      {text_column("component", {}, "model path, layers added up"), &PartRow::component},
+      {real_column("ms", "predicted", "ms", -1), &PartRow::ms},
+      {real_column("share_percent", "share", "%", 1), &PartRow::share_percent}};
+  if (has_measured(prediction)) {
+    fields.add(real_column("measured_ms", "measured", "ms", -1, "kernels of a recorded step"),
+               [](R r) { return or_null(r.measured_ms); });
+  }
+  return table_of("parts", "Where the time goes: " + label_of(prediction.run), fields,
+                  part_rows(prediction));
+}
+
+Table history_table(std::span<const CheckedCell> history) {
+  using C = const CheckedCell&;
+  const Fields<CheckedCell> fields = {
+      {text_column("date_utc", "checked"), &CheckedCell::date_utc},
+      {text_column("step"), [](C c) { return label_of(c.key); }},
+      {real_column("predicted_ms", "predicted", "ms", -1, "by the calibration alone"),
+       &CheckedCell::predicted_ms},
+      {real_column("measured_ms", "measured", "ms", -1), &CheckedCell::measured_ms},
+      {real_column("error_percent", "error", "%", 1), &CheckedCell::error_percent},
+      {text_column("calibrated_utc", "calibrated"), &CheckedCell::calibrated_utc},
+      {data_only(structured_column("cell", "all parameters of the row")), &CheckedCell::key}};
+  Table table = table_of("history", "Predictions that were checked", fields, history);
+  std::vector<double> errors;
+  for (C c : history) errors.push_back(c.error_percent());
+  if (!errors.empty()) table.notes.push_back(error_summary(errors));
+  return table;
+}
+
+}  // namespace tracestep

@@ -1,0 +1,249 @@
+#include "lab/predict/time_model.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "analysis/component.h"
+#include "analysis/cost.h"
+#include "lab/measure/statistics.h"
+
+namespace tracestep {
+namespace {
+
+// Adds kernels up by phase and component.
+class Parts {
+ public:
+  void add(const Origin& origin, double us) {
+    const auto [found, is_new] =
+        index_.try_emplace({origin.phase, component_of(origin.path)}, parts_.size());
+    if (is_new) parts_.push_back({origin.phase, found->first.second, 0.0});
+    parts_[found->second].ms += us * 1e-3;
+  }
+  std::vector<PredictedPart> take() { return std::move(parts_); }
+
+ private:
+  std::map<std::pair<Phase, std::string>, std::size_t> index_;
+  std::vector<PredictedPart> parts_;
+};
+
+// --- from a calibration -------------------------------------------------------------------------
+
+// What lies between kernels, for one executor.
+struct Between {
+  double gap_us = 0;    // from a kernel's end to the next one's start
+  double issue_us = 0;  // the host's time for a launch; only where kernels run meanwhile
+};
+
+using StepPointers = std::vector<const CalibratedStep*>;
+
+bool is_of_products(KernelClass kind) {
+  return kind == KernelClass::kGemm || kind == KernelClass::kAttention;
+}
+
+// What is usual for a kernel is what its class has, and for a class what all kernels that move
+// bytes have. Products compute at a pace of their own.
+class KernelRates {
+ public:
+  explicit KernelRates(const StepPointers& steps) {
+    std::vector<MeasuredWork> moving;
+    std::map<KernelClass, std::vector<MeasuredWork>> by_class;
+    std::map<std::string, std::vector<MeasuredWork>> by_kernel;
+    std::map<std::string, KernelClass> class_of;
+    for (const CalibratedStep* step : steps) {
+      for (const CalibratedStep::Launch& launch : step->kernels) {
+        if (!is_of_products(launch.kernel_class)) moving.push_back(launch.work);
+        by_class[launch.kernel_class].push_back(launch.work);
+        by_kernel[launch.kernel].push_back(launch.work);
+        class_of[launch.kernel] = launch.kernel_class;
+      }
+    }
+    const Rates usual = fit_rates(moving);
+    Rates of_products = usual;
+    at(of_products.us_per_unit, Quantity::kOperations) = 0;
+    for (const auto& [kind, work] : by_class) {
+      classes_[kind] =
+          fit_rates(work, is_of_products(kind) ? of_products : at_pace_of(work, usual));
+    }
+    for (const auto& [name, work] : by_kernel) {
+      // Relative errors alone would favour times that are too short.
+      kernels_[name] =
+          at_pace_of(work, fit_rates(work, at_pace_of(work, classes_[class_of[name]])));
+    }
+  }
+
+  // nullptr: no launch of this kernel was measured.
+  const Rates* of_kernel(const std::string& name) const {
+    const auto found = kernels_.find(name);
+    return found == kernels_.end() ? nullptr : &found->second;
+  }
+  const Rates& of_class(KernelClass kind) const {
+    static const Rates kNone;
+    const auto found = classes_.find(kind);
+    return found == classes_.end() ? kNone : found->second;
+  }
+  double us(const std::string& kernel, KernelClass kind, const Quantities& amounts) const {
+    const Rates* own = of_kernel(kernel);
+    return (own != nullptr ? *own : of_class(kind)).us(amounts);
+  }
+
+ private:
+  std::map<KernelClass, Rates> classes_;
+  std::map<std::string, Rates> kernels_;
+};
+
+double per_launch_us(double ms, const CalibratedStep& step) {
+  return ms * 1e3 / static_cast<double>(std::max<std::int64_t>(1, step.launches));
+}
+
+// Where kernels run inside the calls, gaps are what is left of the wall. A device that runs them
+// meanwhile hides the host's time unless kernels are short: its own gaps show in the steps that
+// keep it busiest, the host's time in those that do not.
+Between between_kernels(const StepPointers& steps, ExecutorKind executor, bool is_asynchronous) {
+  std::vector<double> gaps, walls;
+  for (const CalibratedStep* step : steps) {
+    if (step->executor != executor) continue;
+    gaps.push_back(std::max(0.0, per_launch_us(step->wall_ms - step->busy_ms, *step)));
+    walls.push_back(per_launch_us(step->wall_ms, *step));
+  }
+  if (gaps.empty()) return {};
+  if (!is_asynchronous) return {.gap_us = median_of(gaps)};
+  return {.gap_us = min_of(gaps), .issue_us = min_of(walls)};
+}
+
+StepPointers fitted_steps(const Calibration& calibration) {
+  StepPointers out;
+  for (const CalibratedStep& step : calibration.steps) {
+    if (!step.is_held_out) out.push_back(&step);
+  }
+  return out;
+}
+
+class Calibrated : public TimeModel {
+ public:
+  explicit Calibrated(const Calibration& calibration)
+      : date_utc_(calibration.date_utc),
+        caches_(calibration.caches),
+        rates_(fitted_steps(calibration)) {
+    const StepPointers steps = fitted_steps(calibration);
+    for (ExecutorKind executor : kAllExecutors) {
+      between_[executor] = between_kernels(steps, executor, calibration.is_asynchronous);
+    }
+    // An arena without a capture: no allocator's work, but the host's launches.
+    between_[ExecutorKind::kArena] =
+        between_[calibration.is_asynchronous ? ExecutorKind::kEager : ExecutorKind::kCompiled];
+    std::vector<double> errors;
+    for (const CalibratedStep& step : calibration.steps) {
+      if (step.is_held_out) errors.push_back(std::abs(std::log(ms_of(step) / step.wall_ms)));
+    }
+    spread_ = std::max(kLeastSpread, std::expm1(quantile_of(errors, 0.9)));
+  }
+
+  StepTime time_of(const Program& program, const DeviceTraits& traits,
+                   ExecutorKind executor) const override {
+    StepTime out;
+    Parts parts;
+    for (const KernelWork& w : kernel_work(program, traits, caches_)) {
+      if (rates_.of_kernel(w.kernel) == nullptr) out.uncalibrated.insert(w.kernel);
+      const double us = rates_.us(w.kernel, w.kernel_class, w.amounts);
+      parts.add(program.node(w.node).origin(), us);
+      out.kernels_ms += us * 1e-3;
+      ++out.launches;
+    }
+    out.parts = parts.take();
+    out.ms = step_ms(out.kernels_ms, out.launches, executor);
+    out.low_ms = out.ms / (1 + spread_);
+    out.high_ms = out.ms * (1 + spread_);
+    return out;
+  }
+
+  std::string source() const override {
+    return fmt::format("calibrated on this device, {}", date_utc_);
+  }
+  std::string date_utc() const override { return date_utc_; }
+
+ private:
+  static constexpr double kLeastSpread = 0.03;  // two measurements of one step differ by as much
+
+  // What it predicts for a step whose work is known.
+  double ms_of(const CalibratedStep& step) const {
+    double us = 0;
+    for (const CalibratedStep::Launch& launch : step.kernels) {
+      us += static_cast<double>(launch.count) *
+            rates_.us(launch.kernel, launch.kernel_class, launch.work.amounts);
+    }
+    return step_ms(us * 1e-3, step.launches, step.executor);
+  }
+
+  double step_ms(double kernels_ms, std::int64_t launches, ExecutorKind executor) const {
+    const Between& between = between_.at(executor);
+    const auto n = static_cast<double>(launches) * 1e-3;
+    return std::max(kernels_ms + n * between.gap_us, n * between.issue_us);
+  }
+
+  std::string date_utc_;
+  CacheSizes caches_;
+  KernelRates rates_;
+  std::map<ExecutorKind, Between> between_;
+  double spread_ = 0;
+};
+
+// --- from published peaks -----------------------------------------------------------------------
+
+class Roofline : public TimeModel {
+ public:
+  explicit Roofline(PublishedPeaks peaks) : peaks_(std::move(peaks)) {}
+
+  StepTime time_of(const Program& program, const DeviceTraits&, ExecutorKind) const override {
+    StepTime out;
+    Parts parts;
+    double at_peak_ms = 0;
+    for (const Node& node : program.nodes) {
+      if (!launches(program, node)) continue;
+      const double peak_us = us_at_peak(program, node);
+      const double us = kLaunchUs + peak_us / kUsualShare;
+      at_peak_ms += peak_us * 1e-3;
+      parts.add(node.origin(), us);
+      out.kernels_ms += us * 1e-3;
+      ++out.launches;
+    }
+    out.parts = parts.take();
+    out.ms = out.kernels_ms;
+    out.low_ms = at_peak_ms;
+    out.high_ms = out.ms * kMostSlowdown;
+    return out;
+  }
+
+  std::string source() const override {
+    return fmt::format("from published peaks of {}", peaks_.name);
+  }
+
+ private:
+  // Fitted to 90 eager steps on an H200 (docs/predict.md): the share of its peaks that kernels
+  // reach, and what a launch adds to that.
+  static constexpr double kUsualShare = 0.68, kLaunchUs = 2.5;
+  // Those steps lie within a factor of 1.3; of other devices less is known.
+  static constexpr double kMostSlowdown = 1.5;
+
+  double us_at_peak(const Program& program, const Node& node) const {
+    const Cost cost = cost_of(program, node);
+    const bool is_narrow = is_product(node) && is_low_precision(program.type(node.inputs[0]).dtype);
+    const double tflops = is_narrow ? peaks_.bf16_tflops : peaks_.fp32_tflops;
+    const auto bytes = static_cast<double>(cost.bytes_read + cost.bytes_written);
+    return std::max(static_cast<double>(cost.flops) / (tflops * 1e6),
+                    bytes / (peaks_.bandwidth_gb_s * 1e3));
+  }
+
+  PublishedPeaks peaks_;
+};
+
+}  // namespace
+
+std::unique_ptr<TimeModel> make_time_model(const Calibration& calibration) {
+  return std::make_unique<Calibrated>(calibration);
+}
+
+std::unique_ptr<TimeModel> make_time_model(const PublishedPeaks& peaks) {
+  return std::make_unique<Roofline>(peaks);
+}
+
+}  // namespace tracestep

@@ -1,0 +1,62 @@
+// Predicted time of a program's kernels and of a step: from a calibration of the device, or from
+// the peaks that a vendor publishes.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "lab/predict/calibration.h"
+
+namespace tracestep {
+
+// What a vendor says of a device.
+struct PublishedPeaks {
+  std::string name;
+  double fp32_tflops = 0, bf16_tflops = 0;  // of products; bf16 with float32 sums, no sparsity
+  double bandwidth_gb_s = 0;
+};
+
+// Time that belongs together.
+struct PredictedPart {
+  Phase phase = Phase::kForward;
+  std::string component;
+  double ms = 0;
+};
+
+struct StepTime {
+  double ms = 0;                   // of the step, with what lies between kernels
+  double low_ms = 0, high_ms = 0;  // where nine of ten steps are expected
+  double kernels_ms = 0;
+  std::int64_t launches = 0;
+  std::vector<PredictedPart> parts;  // of kernels_ms, by phase and component, in order of the step
+  std::set<std::string> uncalibrated;  // kernels of which only the class was measured
+};
+
+class TimeModel {
+ public:
+  virtual ~TimeModel() = default;
+  virtual StepTime time_of(const Program& program, const DeviceTraits& traits,
+                           ExecutorKind executor) const = 0;
+  // "calibrated on this device, 2026-11-22T10:00:00Z", "from published peaks of H100".
+  virtual std::string source() const = 0;
+  // When the device was calibrated; empty: it was not, and nothing that was measured corrects it.
+  virtual std::string date_utc() const { return {}; }
+  bool is_measured() const { return !date_utc().empty(); }
+};
+
+// Rates of every kernel that the calibration has, fitted to its launches; of any other kernel,
+// those of its class. The band is the error on the steps that were held out: nine of ten lie within
+// it.
+std::unique_ptr<TimeModel> make_time_model(const Calibration& calibration);
+
+// A roofline: a kernel takes a launch and the longer of computing and moving, at the share of the
+// peaks that an H200 reaches. The band goes from the peaks themselves to half as long again.
+std::unique_ptr<TimeModel> make_time_model(const PublishedPeaks& peaks);
+
+}  // namespace tracestep

@@ -1,0 +1,289 @@
+// Predictions of small steps on the CPU: every launch has its share, more work takes no less time,
+// and what a calibration or a history says changes what is predicted.
+#include "lab/predict/predict.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "analysis/cost.h"
+#include "base/error.h"
+#include "lab/predict/calibrate.h"
+#include "ops/functions.h"
+#include "spec/fields.h"
+#include "spec/step_program.h"
+#include "support/backends.h"
+
+namespace tracestep {
+namespace {
+
+constexpr CacheSizes kCaches{.near_bytes = 1 << 20, .shared_bytes = 32 << 20};
+
+RunSpec tiny(std::int64_t d_model = 32, std::int64_t context = 16) {
+  RunSpec out{.model = {.vocab = 50, .d_model = d_model, .d_ff = 64, .layers = 2, .heads = 2},
+              .shape = {.batch = 2, .context = context}};
+  out.place.threads = 1;
+  return out;
+}
+
+DeviceFactory cpu() {
+  return [](const RunSpec&) { return testing::backend_named("cpu").make({.threads = 1}); };
+}
+
+// Kernels whose time is known: 2 µs, and 1 µs for every 1000 operations.
+double planted_us(const Quantities& amounts) {
+  return 2.0 + at(amounts, Quantity::kOperations) * 1e-3;
+}
+
+CalibratedStep planted_step(const RunSpec& run, bool is_held_out) {
+  CalibratedStep out{.key = key_of(run), .is_held_out = is_held_out};
+  for (const KernelWork& w : kernel_work(step_program(run), {}, kCaches)) {
+    const double us = planted_us(w.amounts);
+    out.kernels.push_back({w.kernel, w.kernel_class, {w.amounts, us}, 1});
+    out.busy_ms += us * 1e-3;
+    ++out.launches;
+  }
+  out.wall_ms = out.busy_ms + static_cast<double>(out.launches) * 5e-3;  // gaps of 5 µs
+  return out;
+}
+
+Calibration planted() {
+  Calibration out{.identity = Json::Object{{"device", "cpu"}, {"threads", 1}},
+                  .date_utc = "2026-01-02T03:04:05Z",
+                  .caches = kCaches};
+  for (std::int64_t width : {16, 48, 64}) out.steps.push_back(planted_step(tiny(width), false));
+  out.steps.push_back(planted_step(tiny(32, 24), true));
+  return out;
+}
+
+class PredictTest : public ::testing::Test {
+ protected:
+  void SetUp() override { ops::register_all(); }
+};
+
+TEST_F(PredictTest, EveryLaunchHasWork) {
+  for (Mode mode : kAllModes) {
+    RunSpec run = tiny();
+    run.mode = mode;
+    const Program program = step_program(run);
+    std::size_t launches = 0;
+    for (const KernelWork& w : kernel_work(program, {}, kCaches)) {
+      EXPECT_EQ(at(w.amounts, Quantity::kLaunches), 1) << w.kernel;
+      EXPECT_GT(at(w.amounts, Quantity::kOperations), 0) << w.kernel;
+      for (double amount : w.amounts) EXPECT_GE(amount, 0) << w.kernel;
+      ++launches;
+    }
+    EXPECT_EQ(static_cast<std::int64_t>(launches), launch_count(program));
+  }
+}
+
+TEST_F(PredictTest, BytesAreNearWhileTheCachesHoldTheStep) {
+  const Program program = step_program(tiny());
+  const auto bytes = [&](const CacheSizes& caches, Quantity q) {
+    double out = 0;
+    for (const KernelWork& w : kernel_work(program, {}, caches)) out += at(w.amounts, q);
+    return out;
+  };
+  const CacheSizes large{.near_bytes = 1 << 30, .shared_bytes = 1 << 30};
+  EXPECT_GT(bytes(large, Quantity::kNearBytes), 0);
+  EXPECT_EQ(bytes(large, Quantity::kSharedBytes), 0);
+  EXPECT_EQ(bytes(large, Quantity::kMemoryBytes), 0);
+  const double all = bytes(large, Quantity::kNearBytes);
+  EXPECT_NEAR(bytes({}, Quantity::kMemoryBytes), all, 1e-6 * all);  // no caches
+  const CacheSizes small{.near_bytes = 1 << 12, .shared_bytes = 1 << 16};
+  EXPECT_GT(bytes(small, Quantity::kNearBytes), 0);
+  EXPECT_GT(bytes(small, Quantity::kMemoryBytes), 0);
+}
+
+TEST_F(PredictTest, RatesAreFoundDespiteALaunchThatWasDisturbed) {
+  std::vector<MeasuredWork> launches;
+  for (double operations : {1e3, 5e3, 2e4, 1e5, 4e5}) {
+    MeasuredWork m;
+    at(m.amounts, Quantity::kLaunches) = 1;
+    at(m.amounts, Quantity::kOperations) = operations;
+    m.us = 2 + operations * 1e-3;
+    launches.push_back(m);
+  }
+  launches[3].us *= 3;
+  const Rates rates = fit_rates(launches);
+  Quantities unseen{};
+  at(unseen, Quantity::kLaunches) = 1;
+  at(unseen, Quantity::kOperations) = 5e4;
+  EXPECT_NEAR(rates.us(unseen), 52, 3);
+  for (double rate : rates.us_per_unit) EXPECT_GE(rate, 0);
+}
+
+TEST_F(PredictTest, AnUnseenStepOfPlantedKernelsIsPredicted) {
+  const auto model = make_time_model(planted());
+  const RunSpec run = tiny(40, 20);
+  const Prediction found = predict_run(run, {}, {*model});
+  const CalibratedStep truth = planted_step(run, false);
+  EXPECT_NEAR(found.time.ms / truth.wall_ms, 1, 0.01);
+  EXPECT_NEAR(found.time.kernels_ms / truth.busy_ms, 1, 0.01);
+  EXPECT_EQ(found.time.launches, truth.launches);
+  EXPECT_LT(found.time.low_ms, found.time.ms);
+  EXPECT_GT(found.time.high_ms, found.time.ms);
+  double parts = 0;
+  for (const PredictedPart& part : found.time.parts) parts += part.ms;
+  EXPECT_NEAR(parts, found.time.kernels_ms, 1e-9);
+  EXPECT_TRUE(found.time.uncalibrated.empty());
+  EXPECT_GT(found.peak_bytes, 0);
+}
+
+TEST_F(PredictTest, MoreWorkNeverTakesLessTime) {
+  const auto model = make_time_model(planted());
+  const auto ms = [&](const RunSpec& run) { return predict_run(run, {}, {*model}).time.ms; };
+  RunSpec run = tiny();
+  double before = 0;
+  for (Mode mode : kAllModes) {
+    run.mode = mode;
+    EXPECT_GE(ms(run), before) << name_of(mode);
+    before = ms(run);
+  }
+  run.recompute = parse_recomputation("test", "blocks");
+  EXPECT_GT(ms(run), before);
+  run.shape.batch *= 4;
+  EXPECT_GT(ms(run), before);
+}
+
+TEST_F(PredictTest, KernelsThatWereNotCalibratedAreNamed) {
+  RunSpec run = tiny();
+  run.precision = {.parameters = DType::kBF16};
+  const auto model = make_time_model(planted());
+  const Prediction found = predict_run(run, {}, {*model});
+  EXPECT_FALSE(found.time.uncalibrated.empty());
+  EXPECT_GT(found.time.ms, 0);
+}
+
+TEST_F(PredictTest, PublishedPeaksBoundAStep) {
+  const auto slow = make_time_model(PublishedPeaks{"slow", 10, 100, 1000});
+  const auto fast = make_time_model(PublishedPeaks{"fast", 20, 200, 2000});
+  const DeviceTraits gpu{.kind = DeviceKind::kCuda};
+  const RunSpec run{.model = preset("small"), .shape = {.batch = 4, .context = 128}};
+  const Prediction a = predict_run(run, gpu, {*slow}), b = predict_run(run, gpu, {*fast});
+  EXPECT_LT(b.time.ms, a.time.ms);
+  EXPECT_NEAR(b.time.low_ms * 2, a.time.low_ms, 1e-9 * a.time.low_ms);
+  const double flops = 3 * forward_flops(run.model, 4, 128);
+  EXPECT_GT(a.time.low_ms, flops / 10e12 * 1e3);
+  EXPECT_LT(a.time.low_ms, a.time.ms);
+  EXPECT_LT(a.time.ms, a.time.high_ms);
+}
+
+TEST_F(PredictTest, ACalibrationIsReadAsItWasWritten) {
+  const Calibration c = planted();
+  const std::string text = text_of(c);
+  EXPECT_EQ(text_of(parse_calibration(text, "file", c.identity)), text);
+}
+
+// The message of the error that reading the text throws.
+std::string refusal(const std::string& text, const Json& identity) {
+  try {
+    parse_calibration(text, "file", identity);
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kInput);
+    return error.what();
+  }
+  return "";
+}
+
+TEST_F(PredictTest, ADamagedOrForeignCalibrationIsRefused) {
+  const Calibration c = planted();
+  const std::string text = text_of(c);
+  std::string changed = text;
+  const std::size_t digit = changed.find("\"wall_ms\":") + 10;
+  changed[digit] = changed[digit] == '9' ? '8' : '9';
+  EXPECT_THAT(refusal(changed, c.identity), ::testing::HasSubstr("damaged"));
+  EXPECT_THAT(refusal(text.substr(0, text.size() / 2), c.identity),
+              ::testing::HasSubstr("no calibration"));
+  EXPECT_THAT(refusal("{}", c.identity), ::testing::HasSubstr("no calibration"));
+  EXPECT_THAT(refusal(text, Json::Object{{"device", "cpu"}, {"threads", 4}}),
+              ::testing::HasSubstr("threads 1, here 4"));
+  Calibration lying = planted();
+  lying.steps[0].kernels[0].work.us = 0;
+  EXPECT_THAT(refusal(text_of(lying), c.identity), ::testing::HasSubstr("not measured"));
+  lying = planted();
+  lying.steps.pop_back();
+  EXPECT_THAT(refusal(text_of(lying), c.identity), ::testing::HasSubstr("steps are missing"));
+}
+
+TEST_F(PredictTest, ASlowerDeviceAndALyingFileAreFoundOut) {
+  const CalibrationPlan plan{.steps = {{tiny(), false}, {tiny(48), true}}, .date_utc = "then"};
+  Calibration c = *calibrate(cpu(), plan);
+  ASSERT_EQ(c.steps.size(), 2u);
+  EXPECT_GT(c.steps[0].wall_ms, 0);
+  EXPECT_FALSE(c.steps[0].kernels.empty());
+  const double then_ms = c.steps[1].wall_ms;
+  c.steps[1].wall_ms = then_ms / 1000;
+  EXPECT_THAT(verdict_of(spot_check(cpu(), c, tiny().place), c.date_utc),
+              ::testing::HasSubstr("slower since"));
+  c.steps[1].wall_ms = then_ms * 1000;
+  EXPECT_THAT(verdict_of(spot_check(cpu(), c, tiny().place), c.date_utc),
+              ::testing::HasSubstr("faster since"));
+  EXPECT_EQ(verdict_of({.steps = {}, .ratio = 1.1}, "then"), "");
+}
+
+TEST_F(PredictTest, WhatWasCheckedHasItsParts) {
+  const auto model = make_time_model(planted());
+  Prediction p = predict_run(tiny(), {}, {*model});
+  check_prediction(cpu(), {.warmup = 1, .steps = 2, .recorded_steps = 1}, nullptr, p);
+  ASSERT_EQ(p.status, Status::kOk);
+  EXPECT_GT(p.measured_ms, 0);
+  ASSERT_EQ(p.measured_parts_ms.size(), p.time.parts.size());
+  for (std::size_t i = 0; i < p.measured_parts_ms.size(); ++i) {
+    EXPECT_GT(p.measured_parts_ms[i], 0) << p.time.parts[i].component;
+  }
+  const Table table = prediction_table(std::vector<Prediction>{p});
+  EXPECT_EQ(table.rows.size(), 1u);
+  EXPECT_THAT(table.notes.at(0), ::testing::HasSubstr("of 1 cells"));
+  EXPECT_EQ(prediction_parts_table(p).rows.size(), p.time.parts.size() + 1);
+}
+
+CheckedCell checked(const RunSpec& run, double ratio, const std::string& calibrated = "now") {
+  return {.date_utc = "now",
+          .calibrated_utc = calibrated,
+          .key = key_of(run),
+          .predicted_ms = 10,
+          .measured_ms = 10 * ratio};
+}
+
+TEST_F(PredictTest, TheHistoryCorrectsWhatIsLikeIt) {
+  const std::vector<CheckedCell> same(12, checked(tiny(), 1.2));
+  const Correction close = correction_for(tiny(), same, "now", 0.1);
+  EXPECT_NEAR(close.factor, 1.17, 0.02);
+  EXPECT_LT(close.spread, 0.05);
+  RunSpec other = tiny();
+  other.precision = {.autocast = DType::kBF16};
+  other.mode = Mode::kInference;
+  const Correction far = correction_for(other, same, "now", 0.1);
+  EXPECT_LT(far.factor, close.factor);
+  EXPECT_GT(far.factor, 1);
+  EXPECT_EQ(correction_for(tiny(), same, "later", 0.1).cells, 0);  // another calibration
+  const std::vector<CheckedCell> one{checked(tiny(), 1.5)};
+  const Correction careful = correction_for(tiny(), one, "now", 0.1);
+  EXPECT_LT(careful.factor, 1.2);
+  EXPECT_GE(careful.spread, 0.1);
+}
+
+TEST_F(PredictTest, AHistoryIsReadAsItWasWrittenAndFaultsAreNamed) {
+  const std::string lines =
+      line_of(checked(tiny(), 1.1)) + "\n" + line_of(checked(tiny(), 0.9)) + "\n";
+  const std::vector<CheckedCell> read = parse_history(lines, "file");
+  ASSERT_EQ(read.size(), 2u);
+  EXPECT_NEAR(read[0].error_percent(), -9.09, 0.01);
+  EXPECT_EQ(line_of(read[1]) + "\n", lines.substr(lines.find('\n') + 1));
+  EXPECT_EQ(history_table(read).rows.size(), 2u);
+  const auto fault = [&](const std::string& text) -> std::string {
+    try {
+      parse_history(text, "file");
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "";
+  };
+  EXPECT_THAT(fault(lines + "{\"cell\"\n"), ::testing::HasSubstr("line 3"));
+  CheckedCell never = checked(tiny(), 1);
+  never.measured_ms = -1;
+  EXPECT_THAT(fault(line_of(never)), ::testing::HasSubstr("no time"));
+}
+
+}  // namespace
+}  // namespace tracestep
