@@ -1,7 +1,6 @@
-// Verdicts on published attention benchmarks, and on shares of a whole.
+// Verdicts on published attention benchmarks.
 #include <algorithm>
 #include <map>
-#include <numeric>
 
 #include <fmt/format.h>
 
@@ -199,9 +198,13 @@ Table attention_replay_table(const Published& published, const ReplayInput& ours
       {int_column("width"), &PublishedAttention::width},
       {int_column("context"), &PublishedAttention::context},
       {real_column("forward_ms", "forward", "ms", 2), &PublishedAttention::forward_ms},
+      {real_column("forward_std_ms", "±", "ms", 2),
+       [](A a) { return finite_or_null(a.forward_std_ms); }},
       {real_column("our_forward_ms", "ours", "ms", 2),
        [&](A a) { return positive_or_null(judge.ours(a).forward_ms); }},
       {real_column("backward_ms", "backward", "ms", 2), &PublishedAttention::backward_ms},
+      {real_column("backward_std_ms", "±", "ms", 2),
+       [](A a) { return finite_or_null(a.backward_std_ms); }},
       {real_column("our_backward_ms", "ours", "ms", 2),
        [&](A a) { return positive_or_null(judge.ours(a).backward_ms); }},
       {text_column("verdict", "times"), [&](A a) { return name_of(judge.time(a).agreement); }},
@@ -210,6 +213,12 @@ Table attention_replay_table(const Published& published, const ReplayInput& ours
        [&](A a) { return static_cast<std::int64_t>(held(a)); }},
       {real_column("squares", "N²", "", 2, "tensors of B·S² that this would be"),
        [&](A a) { return held(a) / square_bytes(a.context); }},
+      {bytes_column("peak_bytes", "peak"),
+       [](A a) {
+         return a.peak_mib > 0 ? Json(static_cast<std::int64_t>(a.peak_mib * kMiB)) : Json();
+       }},
+      {real_column("peak_squares", "N²", "", 2, "tensors of B·S² that the peak would be"),
+       [](A a) { return finite_or_null(a.peak_mib * kMiB / square_bytes(a.context)); }},
       {text_column("memory_verdict", "memory"),
        [&](A a) { return name_of(judge.bytes(a).agreement); }},
       {text_column("memory_reason", "reason"), [&](A a) { return judge.bytes(a).text; }}};
@@ -219,24 +228,6 @@ Table attention_replay_table(const Published& published, const ReplayInput& ours
   table.notes.push_back(
       "the same benchmark holds 2, 3 or 1 N² tensors: memory alone tells the implementation, and "
       "times of different ones cannot be compared");
-  return table;
-}
-
-Table share_replay_table(const Published& published) {
-  Table table{.name = "published_shares",
-              .title = "Published shares of a whole",
-              .columns = {text_column("study"), text_column("whole"), int_column("parts"),
-                          real_column("sum_percent", "sum", "%", 1), text_column("verdict"),
-                          text_column("reason")}};
-  constexpr double kRounding = 0.5;
-  for (const PublishedShares& s : published.shares) {
-    const double sum = std::accumulate(s.percent.begin(), s.percent.end(), 0.0);
-    const bool fits = sum <= 100 + kRounding;
-    table.add_row({s.study, s.whole, std::ssize(s.percent), sum,
-                   name_of(fits ? Agreement::kAgree : Agreement::kSuspicious),
-                   fits ? fmt::format("{:.1f} % are not listed", std::max(0.0, 100 - sum))
-                        : fmt::format("{:.1f} % more than there is", sum - 100)});
-  }
   return table;
 }
 

@@ -10,6 +10,7 @@
 #include "lab/measure/statistics.h"
 #include "lab/memory/accounting.h"
 #include "lab/memory/formulas.h"
+#include "lab/published/modelled.h"
 #include "lab/published/published.h"
 #include "lab/report/fields.h"
 
@@ -117,36 +118,10 @@ struct NamedBytes {
   bool is_label = false;  // what the row's label says
 };
 
-// The peak of our own forward program, op by op. Forward keeps what backward will read, so its
-// bytes grow by the same amount with each layer: two programs of few layers tell that of many.
-double forward_program_bytes(std::string_view size, std::int64_t context,
-                             std::string_view precision) {
-  const auto peak_of = [&](std::int64_t layers) {
-    RunSpec spec = step_of(size, context, Mode::kForward);
-    spec.ops = Granularity::kPrimitive;
-    spec.model.layers = layers;
-    spec.precision = parse_precision("precision", precision);
-    return static_cast<double>(predict_memory(spec, {}).map.peak_bytes);
-  };
-  const double two = peak_of(2), three = peak_of(3);
-  return two + (three - two) * static_cast<double>(preset(size).layers - 2);
-}
-
-std::vector<NamedBytes> candidates(const PublishedPeak& peak, int scores) {
+// Weights, their narrow copies, and activations of which most are halved.
+std::vector<NamedBytes> candidates_under_autocast(const PublishedPeak& peak) {
   const ModelConfig model = preset(peak.size);
   const auto p = static_cast<double>(parameter_formula(model));
-  std::vector<NamedBytes> out;
-  if (peak.precision == "fp32") {
-    for (const Form& form : forms_of(peak.pass, scores)) {
-      const bool is_label = peak.pass == "forward"    ? form.as.live_graphs == 1
-                            : peak.pass == "backward" ? form.mode == Mode::kForwardBackward
-                                                      : form.mode == Mode::kStep;
-      out.push_back({form.name, form.bytes(peak.size, peak.context), is_label});
-    }
-    if (peak.pass == "forward") out.push_back({"weights without any graph", 4 * p, false});
-    return out;
-  }
-  // Autocast: weights, their narrow copies, and activations of which most are halved.
   const auto c = static_cast<double>(model.d_model);
   const double copies = 2 * (p - static_cast<double>(model.vocab) * c -
                              (2 * static_cast<double>(model.layers) + 1) * c);
@@ -154,11 +129,50 @@ std::vector<NamedBytes> candidates(const PublishedPeak& peak, int scores) {
       fmt::format("our program under autocast, with {} of narrow weight copies",
                   format_bytes(static_cast<std::int64_t>(copies)));
   const double forward = forward_program_bytes(peak.size, peak.context, peak.precision);
+  const double weights = 4 * p + copies;
   if (peak.pass == "forward") {
     return {{name, forward, true},
-            {"weights and their narrow copies without any graph", 4 * p + copies, false}};
+            {"the same with two graphs", 2 * forward - weights, false},
+            {"weights and their narrow copies without any graph", weights, false}};
+  }
+  if (peak.pass == "forward of a step") {
+    return {{"AdamW's states and " + name, 8 * p + forward, true},
+            {"AdamW, gradients kept, and " + name, 12 * p + forward, false}};
+  }
+  if (peak.pass == "backward of a step") {
+    return {{"weights, gradients and AdamW's states", 16 * p, true}};
   }
   return {{"AdamW, gradients kept, and " + name, 12 * p + forward, true}};
+}
+
+// One phase of a step in fp32.
+std::vector<NamedBytes> candidates_of_phase(const PublishedPeak& peak, int scores) {
+  const auto p = static_cast<double>(parameter_formula(preset(peak.size)));
+  const Form graph{"", Mode::kForward, {.saved_scores = scores, .live_graphs = 1}};
+  const double forward = graph.bytes(peak.size, peak.context);
+  if (peak.pass == "backward of a step") {
+    return {{"weights, gradients and AdamW's states", 16 * p, true},
+            {"the same and the whole graph", 12 * p + forward, false}};
+  }
+  return {{"weights, AdamW's states and one graph", 8 * p + forward, true},
+          {"the same with gradients kept", 12 * p + forward, false}};
+}
+
+std::vector<NamedBytes> candidates(const PublishedPeak& peak, int scores) {
+  if (peak.precision != "fp32") return candidates_under_autocast(peak);
+  if (peak.pass.ends_with("of a step")) return candidates_of_phase(peak, scores);
+  std::vector<NamedBytes> out;
+  for (const Form& form : forms_of(peak.pass, scores)) {
+    const bool is_label = peak.pass == "forward"    ? form.as.live_graphs == 1
+                          : peak.pass == "backward" ? form.mode == Mode::kForwardBackward
+                                                    : form.mode == Mode::kStep;
+    out.push_back({form.name, form.bytes(peak.size, peak.context), is_label});
+  }
+  if (peak.pass == "forward") {
+    const auto p = static_cast<double>(parameter_formula(preset(peak.size)));
+    out.push_back({"weights without any graph", 4 * p, false});
+  }
+  return out;
 }
 
 struct PeakVerdict {
@@ -312,6 +326,7 @@ Table peak_replay_table(const Published& published, const ReplayInput& ours) {
   using R = const Row&;
   const Fields<Row> fields = {
       {text_column("study"), [](R r) { return r.peak.study; }},
+      {text_column("table"), [](R r) { return r.peak.table; }},
       {text_column("size"), [](R r) { return r.peak.size; }},
       {int_column("context"), [](R r) { return r.peak.context; }},
       {text_column("pass"), [](R r) { return r.peak.pass; }},
@@ -323,6 +338,7 @@ Table peak_replay_table(const Published& published, const ReplayInput& ours) {
       {bytes_column("our_peak_bytes", "ours", "measured"),
        [&](R r) { return our_peak(ours, r.peak); }},
       {text_column("verdict"), [](R r) { return name_of(r.found.verdict.agreement); }},
+      {text_column("code"), [](R r) { return r.found.verdict.code; }},
       {text_column("reason"), [](R r) { return r.found.verdict.text; }}};
   std::vector<Row> rows;
   for (const PublishedPeak& peak : published.peaks) {

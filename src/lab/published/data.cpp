@@ -3,11 +3,14 @@
 
 #include <algorithm>
 #include <charconv>
+#include <map>
+#include <mutex>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "base/error.h"
-#include "lab/published/published.h"
+#include "lab/published/tables.h"
 #include "lab/report/csv_reader.h"
 
 namespace tracestep {
@@ -27,6 +30,7 @@ class Record {
     TRACESTEP_CHECK(found != names_.end(), "no column \"{}\"", column);
     return cells_[static_cast<std::size_t>(found - names_.begin())];
   }
+  bool has(std::string_view cell) const { return std::ranges::find(cells_, cell) != cells_.end(); }
   double number(std::string_view column) const {
     const std::string& cell = text(column);
     double out = 0;
@@ -59,6 +63,7 @@ std::vector<Out> read_all(std::string_view csv, Out (*read)(const Record& record
 PublishedClock clock_named(std::string_view name) {
   if (name == "wall") return PublishedClock::kWall;
   if (name == "profiled") return PublishedClock::kProfiled;
+  if (name == "device span") return PublishedClock::kDeviceSpan;
   TRACESTEP_CHECK(name == "host ranges", "no clock \"{}\"", name);
   return PublishedClock::kHostRange;
 }
@@ -80,11 +85,15 @@ PublishedTime read_time(const Record& r) {
           .context = r.whole_or("context", 0),
           .ms = is_oom ? 0.0 : r.number("ms"),
           .std_ms = r.number_or("std_ms", NAN),
-          .is_oom = is_oom};
+          .is_oom = is_oom,
+          .total_ms = r.number_or("total_ms", NAN),
+          .warmup_ms = r.number_or("warmup_ms", NAN),
+          .first_ms = r.number_or("first_ms", NAN),
+          .second_ms = r.number_or("second_ms", NAN)};
 }
 
 PublishedPeak read_peak(const Record& r) {
-  return {r.text("study"),     r.text("pass"),           r.text("size"),
+  return {r.text("study"),     r.text("table"),          r.text("pass"),       r.text("size"),
           r.text("precision"), r.whole_or("context", 0), r.number("gigabytes")};
 }
 
@@ -96,7 +105,11 @@ PublishedAttention read_attention(const Record& r) {
           r.whole_or("context", 0),
           r.number("forward_ms"),
           r.number("backward_ms"),
-          unit * r.number("before_backward")};
+          unit * r.number("before_backward"),
+          r.number_or("forward_std_ms", NAN),
+          r.number_or("backward_std_ms", NAN),
+          unit * r.number_or("peak", NAN),
+          r.number_or("per_square", NAN)};
 }
 
 PublishedPair read_pair(const Record& r) {
@@ -112,26 +125,80 @@ PublishedPair read_pair(const Record& r) {
           .compiled_gb = r.number_or("compiled_gb", NAN)};
 }
 
-PublishedShares read_share(const Record& r) {
-  return {r.text("study"), r.text("whole"), {r.number("percent")}};
+PublishedKernel read_kernel(const Record& r) {
+  return {.study = r.text("study"),
+          .table = r.text("table"),
+          .device = r.text("device"),
+          .pass = r.text("pass"),
+          .size = r.text("size"),
+          .context = r.whole_or("context", 0),
+          .kernel = r.text("kernel"),
+          .kind = r.text("kind"),
+          .percent = r.number_or("percent", NAN),
+          .total_ms = r.number_or("total_ms", NAN),
+          .count = r.whole_or("count", 0),
+          .is_oom = r.text("status") == "oom"};
 }
 
-// Neighbouring shares of one whole together.
-std::vector<PublishedShares> read_shares() {
-  std::vector<PublishedShares> out;
-  for (PublishedShares& s : read_all(published::kSharesCsv, read_share)) {
-    if (out.empty() || out.back().study != s.study || out.back().whole != s.whole) {
-      out.push_back(std::move(s));
-    } else {
-      out.back().percent.push_back(s.percent.front());
-    }
-  }
-  return out;
+PublishedShare read_share(const Record& r) {
+  return {.study = r.text("study"),
+          .device = r.text("device"),
+          .pass = r.text("pass"),
+          .size = r.text("size"),
+          .context = r.whole_or("context", 0),
+          .percent = r.number_or("percent", NAN),
+          .is_oom = r.text("status") == "oom"};
+}
+
+PublishedParts read_parts(const Record& r) {
+  return {.study = r.text("study"),
+          .table = r.text("table"),
+          .device = r.text("device"),
+          .precision = r.text("precision"),
+          .is_layer = r.text("scope") == "layer",
+          .size = r.text("size"),
+          .context = r.whole_or("context", 0),
+          .softmax_ms = r.number_or("softmax_ms", NAN),
+          .scores_ms = r.number_or("scores_ms", NAN),
+          .values_ms = r.number_or("values_ms", NAN),
+          .products_ms = r.number_or("products_ms", NAN),
+          .ratio_percent = r.number_or("ratio_percent", NAN),
+          .model_products_ms = r.number_or("model_products_ms", NAN),
+          .softmax_percent = r.number_or("softmax_percent", NAN),
+          .is_oom = r.text("status") == "oom"};
+}
+
+PublishedAllocation read_allocation(const Record& r) {
+  return {.study = r.text("study"),
+          .pass = r.text("pass"),
+          .size = r.text("size"),
+          .context = r.whole_or("context", 0),
+          .category = r.text("category"),
+          .fp32_mib = r.number("fp32_mib"),
+          .bf16_mib = r.number("bf16_mib"),
+          .difference_mib = r.number("difference_mib")};
+}
+
+PublishedArithmetic read_arithmetic(const Record& r) {
+  return {.study = r.text("study"),
+          .quantity = r.text("quantity"),
+          .pass = r.text("pass"),
+          .size = r.text("size"),
+          .context = r.whole_or("context", 0),
+          .printed = r.number("printed"),
+          .digits = static_cast<int>(r.number("digits"))};
 }
 
 PublishedDevice read_device(const Record& r) {
   return {r.text("name"), r.number("fp32_tflops"), r.number("bf16_tflops"),
           r.number("bandwidth_gb_s"), r.number("usable_gib")};
+}
+
+// "small" in any column, or "context=128" in that one.
+bool has_cell(const Record& row, std::string_view cell) {
+  const std::size_t equals = cell.find('=');
+  if (equals == std::string_view::npos) return row.has(cell);
+  return row.text(cell.substr(0, equals)) == cell.substr(equals + 1);
 }
 
 }  // namespace
@@ -150,8 +217,52 @@ Published published_tables() {
           .times = read_all(published::kTimesCsv, read_time),
           .peaks = read_all(published::kPeaksCsv, read_peak),
           .attention = read_all(published::kAttentionCsv, read_attention),
-          .shares = read_shares(),
-          .pairs = read_all(published::kCompiledCsv, read_pair)};
+          .pairs = read_all(published::kCompiledCsv, read_pair),
+          .kernels = read_all(published::kKernelsCsv, read_kernel),
+          .product_shares = read_all(published::kProductSharesCsv, read_share),
+          .parts = read_all(published::kAttentionPartsCsv, read_parts),
+          .allocations = read_all(published::kAllocationsCsv, read_allocation),
+          .arithmetic = read_all(published::kPrintedArithmeticCsv, read_arithmetic)};
+}
+
+const std::vector<published::File>& published::files() {
+  static const std::vector<File> all = {{"studies", kStudiesCsv},
+                                        {"sizes", kSizesCsv},
+                                        {"times", kTimesCsv},
+                                        {"peaks", kPeaksCsv},
+                                        {"allocations", kAllocationsCsv},
+                                        {"largest", kLargestCsv},
+                                        {"attention", kAttentionCsv},
+                                        {"attention_parts", kAttentionPartsCsv},
+                                        {"kernels", kKernelsCsv},
+                                        {"product_shares", kProductSharesCsv},
+                                        {"compiled", kCompiledCsv},
+                                        {"printed_arithmetic", kPrintedArithmeticCsv},
+                                        {"figures", kFiguresCsv},
+                                        {"devices", kDevicesCsv}};
+  return all;
+}
+
+double published::number_at(std::string_view file, std::string_view column,
+                            const std::vector<std::string>& cells) {
+  const auto found = std::ranges::find(files(), file, &File::name);
+  TRACESTEP_CHECK(found != files().end(), "no published file \"{}\"", file);
+  static std::map<std::string_view, std::vector<std::vector<std::string>>> parsed;
+  static std::mutex guard;
+  const std::lock_guard lock(guard);
+  auto [rows, is_new] = parsed.try_emplace(found->name);
+  if (is_new) rows->second = parse_csv(found->csv, "published data");
+  const std::vector<std::vector<std::string>>& all = rows->second;
+  const std::vector<std::string>* match = nullptr;
+  for (std::size_t i = 1; i < all.size(); ++i) {
+    const bool has_all = std::ranges::all_of(
+        cells, [&](const std::string& cell) { return has_cell(Record(all[0], all[i]), cell); });
+    if (!has_all) continue;
+    TRACESTEP_CHECK(match == nullptr, "{} has two rows of {}", file, fmt::join(cells, ", "));
+    match = &all[i];
+  }
+  TRACESTEP_CHECK(match != nullptr, "{} has no row of {}", file, fmt::join(cells, ", "));
+  return Record(all[0], *match).number(column);
 }
 
 }  // namespace tracestep

@@ -20,6 +20,7 @@ std::string_view clock_name(PublishedClock clock) {
     case PublishedClock::kWall: return "wall";
     case PublishedClock::kProfiled: return "profiled";
     case PublishedClock::kHostRange: return "host range";
+    case PublishedClock::kDeviceSpan: return "device span";
   }
   return "?";
 }
@@ -28,7 +29,7 @@ struct Counts {
   const PublishedTime* head = nullptr;
   Pace pace;
   std::map<Agreement, std::int64_t> of = {};
-  std::int64_t statuses = 0, statuses_agree = 0, compared = 0;
+  std::int64_t statuses = 0, statuses_agree = 0, compared = 0, predicted = 0;
   std::map<std::string, std::int64_t> codes = {};
 
   std::int64_t cells() const {
@@ -67,7 +68,10 @@ Fields<Counts> count_fields() {
       {int_column("compared", "", "times held against ours, at the pace of the other cells"),
        &Counts::compared},
       {int_column("agree", "", "of those"),
-       [](C c) { return c.count(Agreement::kAgree) - c.statuses_agree; }},
+       [](C c) { return c.count(Agreement::kAgree) - c.statuses_agree - c.predicted; }},
+      {int_column("predicted", "as predicted",
+                  "times without a row of ours that agree with a roofline of their device"),
+       &Counts::predicted},
       {int_column("statuses", "out of memory"), &Counts::statuses},
       {int_column("statuses_agree", "as it must", "of those, by the closed form of their label"),
        &Counts::statuses_agree},
@@ -95,6 +99,7 @@ std::vector<Counts> count_by_table(const Published& published, std::span<const T
     ++counts.of[agreement];
     ++counts.codes[judged[i].verdict.code];
     counts.compared += judged[i].is_compared ? 1 : 0;
+    counts.predicted += judged[i].is_predicted ? 1 : 0;
     counts.statuses += t.is_oom ? 1 : 0;
     counts.statuses_agree += t.is_oom && agreement == Agreement::kAgree ? 1 : 0;
   }
@@ -136,6 +141,32 @@ Table summary_table(const Published& published, std::span<const TimeReplay> judg
       "figure than its label says, and the data show which; suspicious: impossible as labelled, or "
       "off without a reason in the data");
   return table;
+}
+
+// Rows: the tables that have a verdict for each figure.
+Table verdict_table(std::span<const Table> tables) {
+  constexpr Agreement kAll[] = {Agreement::kAgree, Agreement::kExplainable, Agreement::kSuspicious,
+                                Agreement::kNotCompared};
+  Table out{.name = "published_verdicts",
+            .title = "Published figures, and how they were judged",
+            .columns = {text_column("table"), int_column("figures")}};
+  for (Agreement a : kAll) {
+    std::string name(name_of(a));
+    std::ranges::replace(name, ' ', '_');
+    out.columns.push_back(int_column(name, std::string(name_of(a))));
+  }
+  for (const Table& table : tables) {
+    const auto column = std::ranges::find(table.columns, "verdict", &Column::name);
+    if (column == table.columns.end()) continue;
+    const auto at = static_cast<std::size_t>(column - table.columns.begin());
+    std::vector<Json> row = {table.name, std::ssize(table.rows)};
+    for (Agreement a : kAll) {
+      row.emplace_back(std::int64_t{std::ranges::count_if(
+          table.rows, [&](const auto& r) { return r[at].as_string() == name_of(a); })});
+    }
+    out.add_row(std::move(row));
+  }
+  return out;
 }
 
 }  // namespace
@@ -185,6 +216,8 @@ Table time_replay_table(const Published& published, std::span<const TimeReplay> 
       {real_column("our_ms", "ours", "ms", 2), [](R c) { return positive_or_null(c.r.our_ms); }},
       {real_column("ratio", "ratio", "x", 2),
        [](R c) { return when(c.r.our_ms > 0 && !c.t.is_oom, c.t.ms / c.r.our_ms); }},
+      {real_column("modelled_ms", "roofline", "ms", 2, "where ours does not tell"),
+       [](R c) { return positive_or_null(c.r.modelled_ms); }},
       {text_column("verdict"), [](R c) { return name_of(c.r.verdict.agreement); }},
       {text_column("code"), [](R c) { return c.r.verdict.code; }},
       {text_column("reason"), [](R c) { return c.r.verdict.text; }}};
@@ -195,10 +228,15 @@ Table time_replay_table(const Published& published, std::span<const TimeReplay> 
 
 std::vector<Table> replay_published(const Published& published, const ReplayInput& ours) {
   const std::vector<TimeReplay> judged = judge_times(published, ours);
-  return {summary_table(published, judged),        time_replay_table(published, judged),
-          status_replay_table(published),          peak_replay_table(published, ours),
-          attention_replay_table(published, ours), share_replay_table(published),
-          pair_replay_table(published, ours)};
+  std::vector<Table> out = {
+      summary_table(published, judged),        {},  // of verdicts, when all others are there
+      time_replay_table(published, judged),    status_replay_table(published),
+      peak_replay_table(published, ours),      allocation_replay_table(published),
+      attention_replay_table(published, ours), parts_replay_table(published),
+      kernel_replay_table(published),          product_share_replay_table(published, ours),
+      pair_replay_table(published, ours),      arithmetic_replay_table(published)};
+  out[1] = verdict_table(out);
+  return out;
 }
 
 }  // namespace tracestep

@@ -2,8 +2,6 @@
 // measurement, with a verdict and the reason that the figures support.
 #pragma once
 
-#include <cmath>
-#include <cstdint>
 #include <filesystem>
 #include <span>
 #include <string>
@@ -11,95 +9,10 @@
 #include <vector>
 
 #include "lab/measure/validity.h"
+#include "lab/published/tables.h"
 #include "lab/report/table.h"
 
 namespace tracestep {
-
-// A device as its vendor describes it: the peak of dense products with float32 sums.
-struct PublishedDevice {
-  std::string name;
-  double fp32_tflops = 0, bf16_tflops = 0, bandwidth_gb_s = 0;
-  double usable_gib = 0;  // memory that a program can use
-
-  double tflops(std::string_view precision) const {
-    return precision == "fp32" ? fp32_tflops : bf16_tflops;
-  }
-};
-// The device whose name is a part of `name` ("NVIDIA H200"); nullptr: not known.
-const PublishedDevice* known_device(std::string_view name);
-
-enum class PublishedClock {
-  kWall,       // waits for the device before the clock is read
-  kProfiled,   // while a profiler listens
-  kHostRange,  // ranges on the host, without a wait inside a step
-};
-
-// Plain PyTorch on an NVIDIA GPU, batch 4, vocabulary 10000.
-struct PublishedTime {
-  std::string study;   // "B"
-  std::string table;   // "5 warm-up steps"
-  std::string device;  // empty: not stated
-  PublishedClock clock = PublishedClock::kWall;
-  std::string precision = "fp32";
-  int warmup = -1;        // steps; -1: not stated
-  std::string pass = {};  // "forward", "backward", "forward+backward" or "step"
-  std::string size = {};
-  std::int64_t context = 0;  // 0: not stated
-  double ms = 0, std_ms = NAN;
-  bool is_oom = false;
-};
-
-struct PublishedPeak {
-  std::string study, pass, size, precision;
-  std::int64_t context = 0;
-  double gigabytes = 0;  // as printed; 10^9 or 2^30 bytes is to be decided
-};
-
-// Attention alone: batch 8, no heads, float32.
-struct PublishedAttention {
-  std::string study, device;
-  std::int64_t width = 0, context = 0;
-  double forward_ms = 0, backward_ms = 0;
-  double before_backward_mib = 0;
-};
-
-// The same work twice: in eager PyTorch, and compiled. A model at batch 4 and vocabulary 10000, or
-// attention alone at batch 8 without heads; float32.
-struct PublishedPair {
-  std::string study, device;
-  std::string size;          // of a model; empty: attention
-  std::int64_t width = 0;    // of attention; 0: a model
-  std::int64_t context = 0;  // 0: not stated
-  std::string pass;          // "forward", "backward" or "step"
-  double eager_ms = 0, compiled_ms = 0;
-  double eager_gb = NAN, compiled_gb = NAN;  // at the peak; NAN: not stated
-
-  double gain() const { return eager_ms / compiled_ms; }
-};
-
-// Published shares of one whole, in percent.
-struct PublishedShares {
-  std::string study, whole;
-  std::vector<double> percent;
-};
-
-struct PublishedStudy {
-  std::string id, about;
-  int saved_scores = 2;  // tensors of B·H·T² per layer that its model keeps, as it says
-};
-
-struct Published {
-  std::vector<PublishedStudy> studies;
-  std::vector<PublishedTime> times;
-  std::vector<PublishedPeak> peaks;
-  std::vector<PublishedAttention> attention;
-  std::vector<PublishedShares> shares;
-  std::vector<PublishedPair> pairs;
-
-  // The entry of a study; 2, as plain code keeps, for a study without one.
-  int saved_scores(std::string_view study) const;
-};
-Published published_tables();
 
 enum class Agreement {
   kAgree,        // the same up to the speed ratio of the two devices
@@ -123,10 +36,12 @@ struct ReplayInput {
 ReplayInput read_replay_input(const std::filesystem::path& path);
 ReplayInput replay_input(std::vector<ResultRow> rows, const Json& environment);
 
-// Tables: `published` (one row per table of theirs), `published_times`, `published_statuses`,
-// `published_peaks`, `published_attention`, `published_shares`, `published_compiled`. Rows of bench
-// and of attention may be mixed; without any, the published tables are only checked against
-// themselves.
+// Tables: `published` (one row per table of theirs with times), `published_verdicts` (one row per
+// table here), then the figures one by one: `published_times`, `published_statuses`,
+// `published_peaks`, `published_allocations`, `published_attention`, `published_parts`,
+// `published_kernels`, `published_product_shares`, `published_compiled`, `published_arithmetic`.
+// Rows of bench, profile, memory and attention may be mixed; without any, the published tables are
+// only held against predictions and against themselves.
 std::vector<Table> replay_published(const Published& published, const ReplayInput& ours);
 
 // --- the parts -----------------------------------------------------------------------------------
@@ -140,10 +55,12 @@ struct Pace {
 
 struct TimeReplay {
   ReplayVerdict verdict;
-  double our_ms = 0;         // 0: none
-  bool is_compared = false;  // the verdict comes from our time and the pace
-  Pace pace;                 // of its study, device and precision, by the other cells
-  Pace device_pace;          // by all cells
+  double our_ms = 0;          // 0: none
+  double modelled_ms = 0;     // by a roofline, where ours does not tell; 0: it does
+  bool is_compared = false;   // the verdict comes from our time and the pace
+  bool is_predicted = false;  // it agrees with the roofline
+  Pace pace;                  // of its study, device and precision, by the other cells
+  Pace device_pace;           // by all cells
 };
 // One per cell of `published.times`.
 std::vector<TimeReplay> judge_times(const Published& published, const ReplayInput& ours);
@@ -155,7 +72,11 @@ Table time_replay_table(const Published& published, std::span<const TimeReplay> 
 Table status_replay_table(const Published& published);
 Table peak_replay_table(const Published& published, const ReplayInput& ours);
 Table attention_replay_table(const Published& published, const ReplayInput& ours);
-Table share_replay_table(const Published& published);
+Table allocation_replay_table(const Published& published);
+Table parts_replay_table(const Published& published);
+Table kernel_replay_table(const Published& published);
+Table product_share_replay_table(const Published& published, const ReplayInput& ours);
+Table arithmetic_replay_table(const Published& published);
 // Ours: what a plain step takes (primitive ops, eager) over the fused and compiled one.
 Table pair_replay_table(const Published& published, const ReplayInput& ours);
 

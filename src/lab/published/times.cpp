@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "lab/measure/statistics.h"
+#include "lab/published/modelled.h"
 #include "lab/published/ours.h"
 #include "lab/published/published.h"
 #include "nn/config.h"
@@ -34,7 +35,8 @@ double passes_of(std::string_view pass) {
 
 // The figures of a cell that several rules use.
 struct Facts {
-  double flops = 0;  // of matrix products; a context that is not stated counts as one token
+  // Of matrix products; a context that is not stated counts as one token. 0: neither is the model.
+  double flops = 0;
   double layers = 0;
   std::string launch_bound;  // why, or empty
 };
@@ -54,6 +56,7 @@ class Judge {
       : published_(published), ours_(ours), facts_(published.times.size()) {
     for (std::size_t i = 0; i < facts_.size(); ++i) {
       const PublishedTime& t = published.times[i];
+      if (t.size.empty()) continue;
       const ModelConfig model = preset(t.size);
       const double context = t.context > 0 ? static_cast<double>(t.context) : 1.0;
       facts_[i].flops = passes_of(t.pass) * forward_flops(model, kPublishedBatch, context);
@@ -62,15 +65,16 @@ class Judge {
     for (const PublishedTime& t : published.times) facts_[index_of(t)].launch_bound = held_up_by(t);
     for (const PublishedTime& t : published.times) {
       const std::string key = pace_key(t);
-      if (!ratios_.contains(key)) ratios_.emplace(key, ratios_like(t));
+      if (ratios_.contains(key)) continue;
+      ratios_.emplace(key, ratios_like(t, &Judge::measured_ms));
     }
   }
 
   TimeReplay judge(const PublishedTime& t) const {
     TimeReplay out;
     out.our_ms = t.is_oom ? 0.0 : ours_.find(t);
-    out.device_pace = pace_without(nullptr, t);
-    out.pace = pace_without(&t, t);
+    out.device_pace = pace_without(nullptr, t, ratios_);
+    out.pace = pace_without(&t, t, ratios_);
     out.verdict = verdict_of(t, out);
     return out;
   }
@@ -78,9 +82,10 @@ class Judge {
  private:
   ReplayVerdict verdict_of(const PublishedTime& t, TimeReplay& replay) const {
     if (t.is_oom) return judge_out_of_memory(published_, t);
-    for (auto rule : {&Judge::missing_wait, &Judge::sum_below_its_part, &Judge::short_backward,
-                      &Judge::faster_than_the_roof, &Judge::host_memory, &Judge::no_warmup,
-                      &Judge::slow_low_precision, &Judge::profiler, &Judge::host_range}) {
+    for (auto rule :
+         {&Judge::missing_wait, &Judge::sum_below_its_part, &Judge::short_backward,
+          &Judge::faster_than_the_roof, &Judge::host_memory, &Judge::no_warmup,
+          &Judge::slow_low_precision, &Judge::profiler, &Judge::host_range, &Judge::device_span}) {
       if (Verdict v = (this->*rule)(t)) return *v;
     }
     return beside_ours(t, replay);
@@ -139,11 +144,12 @@ class Judge {
   // cells of one clock; of one table where contexts are not stated.
   std::string held_up_by(const PublishedTime& t) const {
     constexpr double kSameTime = 1.12, kMoreWork = 1.4;
-    if (t.is_oom) return {};
+    if (t.is_oom || t.size.empty()) return {};
     for (const PublishedTime& other : published_.times) {
       if (other.study != t.study || other.device != t.device || other.precision != t.precision) {
         continue;
       }
+      if (other.size.empty()) continue;
       if (&other == &t || other.is_oom || other.pass != t.pass || other.clock != t.clock) continue;
       if ((other.warmup == 0) != (t.warmup == 0)) continue;
       if (t.context == 0 && !is_same_table(t, other)) continue;
@@ -275,27 +281,51 @@ class Judge {
                        "what the host took inside the range, not what the device took");
   }
 
+  Verdict device_span(const PublishedTime& t) const {
+    if (t.clock != PublishedClock::kDeviceSpan) return {};
+    const PublishedTime* wall = reference(t);
+    if (wall == nullptr) return {};
+    return explainable("device_span",
+                       fmt::format("from the first kernel to the last: {:.2f} of the {} ms of wall "
+                                   "clock in the same table",
+                                   t.ms / wall->ms, wall->ms));
+  }
+
   // --- compared with ours -----------------------------------------------------------------------
 
+  using Ratios = std::map<const PublishedTime*, double>;
+
+  double measured_ms(const PublishedTime& t) const { return ours_.find(t); }
+  // By a roofline of t's device; an A100's where it is not stated, which moves all cells alike.
+  double modelled_ms(const PublishedTime& t) const {
+    const PublishedDevice* device = known_device(t.device);
+    if (device == nullptr) device = known_device("A100");
+    return modelled_pass({t.size, t.context, t.precision, t.pass}, *device).ms();
+  }
+
   // Theirs over ours, for each cell of t's study, device and precision that nothing holds up.
-  std::map<const PublishedTime*, double> ratios_like(const PublishedTime& t) const {
-    std::map<const PublishedTime*, double> out;
+  Ratios ratios_like(const PublishedTime& t,
+                     double (Judge::*our_ms)(const PublishedTime&) const) const {
+    Ratios out;
     for (const PublishedTime& other : published_.times) {
       if (other.study != t.study || other.device != t.device || other.precision != t.precision) {
         continue;
       }
       if (other.is_oom || other.clock == PublishedClock::kHostRange || other.warmup == 0) continue;
-      const double ours = other.context > 0 ? ours_.find(other) : 0.0;
-      if (ours <= 0 || profiler(other) || slow_low_precision(other)) continue;
-      if (launch_bound(other).empty()) out[&other] = other.ms / ours;
+      if (other.context == 0 || other.size.empty() || profiler(other) ||
+          slow_low_precision(other) || !launch_bound(other).empty()) {
+        continue;
+      }
+      if (const double ours = (this->*our_ms)(other); ours > 0) out[&other] = other.ms / ours;
     }
     return out;
   }
 
   // The pace of t's device by all cells but `left_out`: what a cell agrees with must not be itself.
-  Pace pace_without(const PublishedTime* left_out, const PublishedTime& t) const {
+  Pace pace_without(const PublishedTime* left_out, const PublishedTime& t,
+                    const std::map<std::string, Ratios>& all) const {
     std::vector<double> ratios;
-    for (const auto& [cell, ratio] : ratios_.at(pace_key(t))) {
+    for (const auto& [cell, ratio] : all.at(pace_key(t))) {
       if (cell != left_out) ratios.push_back(ratio);
     }
     Pace out{.cells = ratios.size()};
@@ -316,18 +346,15 @@ class Judge {
       if (!held_up.empty()) why += "; launch-bound: " + held_up;
       return ReplayVerdict{Agreement::kNotCompared, "not_compared", std::move(why)};
     };
+    if (t.size.empty()) return not_compared("its model is not stated");
     if (t.context == 0) return not_compared("its context is not stated");
-    if (replay.our_ms <= 0) return not_compared("no row of ours measured this cell");
     if (!held_up.empty()) return explainable("launch_bound", held_up);
+    if (replay.our_ms <= 0 || replay.pace.ratio <= 0) return beside_roofline(t, replay);
     const Pace& pace = replay.pace;
     const double ratio = t.ms / replay.our_ms;
     const auto against = [&](double expected) {
       return fmt::format("{:.2f} times ours where {:.2f} is expected", ratio, expected);
     };
-    if (pace.ratio <= 0) {
-      return not_compared(
-          fmt::format("{:.2f} times ours; too few other cells tell the devices' pace", ratio));
-    }
     replay.is_compared = true;
     if (pace.by_high > 0 &&
         (pace.ratio > 2 * kSlack * pace.by_high || pace.ratio < pace.by_low / (2 * kSlack))) {
@@ -351,6 +378,29 @@ class Judge {
     return suspicious("unexplained", against(pace.ratio) + ", and nothing in its table says why");
   }
 
+  // Where this run has not measured the cell: the same part of a roofline as its other cells. A
+  // roofline has neither launches nor caches, so another part says nothing.
+  ReplayVerdict beside_roofline(const PublishedTime& t, TimeReplay& replay) const {
+    replay.modelled_ms = modelled_ms(t);
+    const auto [ratios, is_new] = modelled_ratios_.try_emplace(pace_key(t));
+    if (is_new) ratios->second = ratios_like(t, &Judge::modelled_ms);
+    const Pace pace = pace_without(&t, t, modelled_ratios_);
+    const std::string missing = replay.our_ms <= 0 ? "no row of ours measured this cell"
+                                                   : "too few other cells tell the devices' pace";
+    const double ratio = t.ms / replay.modelled_ms;
+    if (pace.ratio <= 0) {
+      return {Agreement::kNotCompared, "not_compared",
+              missing + ", nor do enough others of the study tell its part of a roofline"};
+    }
+    const std::string text = fmt::format(
+        "{:.2f} times the time by a roofline where the study's other cells have {:.2f}; {}", ratio,
+        pace.ratio, missing);
+    const double off = ratio / pace.ratio;
+    if (off > kSlack || off < 1 / kSlack) return {Agreement::kNotCompared, "not_compared", text};
+    replay.is_predicted = true;
+    return agree("predicted", text);
+  }
+
   // Backward and what follows it take more of forward's time than their work: there is more in it.
   Verdict more_than_its_label(const PublishedTime& t) const {
     constexpr double kMost = 3;  // backward has twice the products, and kernels of its own
@@ -367,7 +417,8 @@ class Judge {
   const Published& published_;
   OurTimes ours_;
   std::vector<Facts> facts_;
-  std::map<std::string, std::map<const PublishedTime*, double>> ratios_;  // by pace_key()
+  std::map<std::string, Ratios> ratios_;                   // by pace_key()
+  mutable std::map<std::string, Ratios> modelled_ratios_;  // the same, where they were needed
 };
 
 }  // namespace
