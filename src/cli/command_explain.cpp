@@ -2,10 +2,13 @@
 #include <algorithm>
 #include <memory>
 
+#include <fmt/format.h>
+
 #include "base/error.h"
 #include "cli/command.h"
 #include "cli/devices.h"
 #include "cli/output.h"
+#include "lab/explain/claims.h"
 #include "lab/explain/explain.h"
 #include "lab/measure/environment.h"
 #include "lab/published/published.h"
@@ -16,7 +19,8 @@ namespace tracestep::cli {
 namespace {
 
 struct ExplainOptions {
-  std::string topic;
+  std::string topic;  // with `claims`: words to look for
+  bool claims = false;
   std::string from;
   RunGrid grid{{.model = preset("small"), .shape = {.batch = 4, .context = 512}}};
   OutputOptions output;
@@ -93,12 +97,28 @@ ExplainInput input_of(const ExplainOptions& o, const std::optional<ResultRow>& r
   return input;
 }
 
+// The claims that are found; the derivation of each, unless all were asked for.
+std::vector<Table> claim_tables(const std::string& words) {
+  ops::register_all();
+  const std::vector<const Claim*> found = find_claims(words);
+  if (found.empty()) {
+    throw Error(ErrorCode::kUsage, "--claims", fmt::format("no claim has \"{}\"", words),
+                "without words it lists all; a row (X12), a topic (softmax) or words find some");
+  }
+  std::vector<Table> out = {claim_table(found)};
+  if (words.empty()) return out;
+  for (const Claim* claim : found) out.push_back(derivation(*claim));
+  return out;
+}
+
 int run_explain(const ExplainOptions& o, std::span<const std::string> arguments) {
   const NamedPath input[] = {{"--from", o.from}}, output[] = {{"--output", o.output.path}};
   check_apart(input, output);
   probe_output(o.output);
   std::vector<Table> tables;
-  if (o.topic.empty()) {
+  if (o.claims) {
+    tables = claim_tables(o.topic);
+  } else if (o.topic.empty()) {
     tables = {topic_table()};
   } else {
     const Topic& topic = topic_named(o.topic);
@@ -106,9 +126,9 @@ int run_explain(const ExplainOptions& o, std::span<const std::string> arguments)
     std::optional<ResultRow> row;
     if (!o.from.empty()) row = row_of(o);
     tables = explain(topic, input_of(o, row));
-    // A file of comma-separated values is one table.
-    if (o.output.format == Format::kCsv) tables.resize(1);
   }
+  // A file of comma-separated values is one table.
+  if (o.output.format == Format::kCsv) tables.resize(1);
   write_tables(o.output, "tracestep.explain/1", capture_environment(arguments), std::move(tables));
   return 0;
 }
@@ -123,13 +143,20 @@ Command explain_command() {
       .details =
           "Without a topic it lists them. Numbers are computed from the program of a model, from "
           "the number formats, and, where a topic is about time, from a row of a bench result "
-          "(--from) or from a small step that is measured then and there.",
+          "(--from) or from a small step that is measured then and there. --claims lists what "
+          "published write-ups say that does not hold, with the right figure and its derivation.",
       .examples = {{"", "the topics"},
                    {"oom --size xl --context 512", "what one graph and two graphs hold"},
                    {"warm-up --from bench.json", "with the numbers of a run"},
-                   {"softmax --size 2.7B --format markdown", "FLOPs and bytes beside each other"}}};
+                   {"softmax --size 2.7B --format markdown", "FLOPs and bytes beside each other"},
+                   {"--claims X12", "a published claim: what is right, and why"},
+                   {"--claims \"two graphs\"", "claims with these words"}}};
   OptionSet& set = command.options;
-  set.positional("TOPIC", options->topic, "what to explain; without it, the list", false);
+  set.positional("TOPIC", options->topic,
+                 "what to explain, or with --claims the words to look for; without it, the list",
+                 false);
+  set.toggle("--claims", options->claims,
+             "published claims that do not hold, by row, topic or words");
   set.group("Whose numbers");
   set.text("--from", "FILE", options->from,
            "a result of bench or study, JSON or CSV; its first row that fits");

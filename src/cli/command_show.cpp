@@ -11,6 +11,8 @@
 #include "cli/output.h"
 #include "cli/text_diff.h"
 #include "ir/print.h"
+#include "lab/explain/claims.h"
+#include "ops/functions.h"
 #include "spec/step_program.h"
 
 namespace tracestep::cli {
@@ -104,6 +106,7 @@ int run_show(const ShowOptions& o, std::span<const std::string> arguments) {
   probe_output(o.output);
   if (o.docs == "ops") return show_text(o, ops_page()), 0;
   if (o.docs == "man") return show_text(o, manual_page(all_commands())), 0;
+  if (o.docs == "claims") return ops::register_all(), show_text(o, claims_page()), 0;
   if (o.docs == "cli") return show_text(o, cli_reference(all_commands())), 0;
   const Json environment = environment_of(arguments, run);
   if (o.ops_list) return write_tables(o.output, "tracestep.ops/1", environment, {ops_table()}), 0;
@@ -140,8 +143,8 @@ void add_show_options(OptionSet& set, ShowOptions& o) {
   set.toggle("--passes", o.passes, "a table of the passes: time, nodes, whether they changed it");
   set.toggle("--locations", o.locations, "with the source line that made each node");
   set.toggle("--ops-list", o.ops_list, "a table of all ops");
-  set.choice("--docs", o.docs, {"ops", "cli", "man"},
-             "the pages docs/ops.md and docs/cli.md, and the manual page");
+  set.choice("--docs", o.docs, {"ops", "cli", "claims", "man"},
+             "pages of docs/ as they are committed, or the manual page");
 }
 
 }  // namespace

@@ -26,6 +26,13 @@ TEST(DocsTest, TheCommandLinePageIsWhatHelpSays) {
       << "write it anew: tracestep show --docs cli --output docs/cli.md";
 }
 
+TEST(DocsTest, ThePageOfClaimsIsWhatTheirFormulasGive) {
+  const ProgramRun run = run_tracestep(words_of("show --docs claims"));
+  EXPECT_EQ(run.status, 0) << run.err;
+  EXPECT_EQ(run.out, committed("claims.md"))
+      << "write it anew: tracestep show --docs claims --output docs/claims.md";
+}
+
 TEST(DocsTest, EveryCommandExplainsItselfWithExamples) {
   for (const cli::Command& command : cli::all_commands()) {
     const ProgramRun run = run_tracestep({command.name, "--help"});

@@ -41,6 +41,16 @@ TEST(ExplainCommandTest, NumbersComeFromTheModelOrFromAResult) {
             3);
 }
 
+TEST(ExplainCommandTest, ClaimsAreFoundByTheirWords) {
+  EXPECT_EQ(rows_of("explain --claims").size(), 50u);
+  const Json one = rows_of("explain --claims X22");
+  ASSERT_EQ(one.size(), 1u);
+  EXPECT_EQ(one.items()[0].at("row").as_string(), "X22");
+  EXPECT_TRUE(contains(one.items()[0].at("claimed").as_string(), "30.7"));
+  const ProgramRun none = run_tracestep({"explain", "--claims", "no such words"});
+  EXPECT_EQ(none.status, 2);
+}
+
 TEST(PublishedCommandTest, ACommittedResultIsHeldAgainstPublishedTables) {
   const std::string csv =
       (testing::source_folder() / "bench" / "results" / "cuda-h200-grid.csv").string();
@@ -51,7 +61,7 @@ TEST(PublishedCommandTest, ACommittedResultIsHeldAgainstPublishedTables) {
   std::int64_t verdicts = 0;
   for (const Json& row : out.at("tables").at("published").at("rows").items()) {
     for (const char* column :
-         {"agree", "statuses_agree", "explainable", "suspicious", "not_compared"}) {
+         {"agree", "predicted", "statuses_agree", "explainable", "suspicious", "not_compared"}) {
       verdicts += row.at(column).as_int();
     }
   }

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/suggest.h"
+#include "lab/explain/claims.h"
 #include "lab/explain/pages.h"
 #include "lab/explain/topics.h"
 #include "lab/report/columns.h"
@@ -55,6 +56,17 @@ Values letters(const ExplainInput& input) {
   return out;
 }
 
+// "published claims: X05, X07 (tracestep explain --claims softmax)"; empty: there is none.
+std::string claims_note(std::string_view topic) {
+  std::vector<std::string> rows;
+  for (const Claim& claim : claims()) {
+    if (claim.topic == topic) rows.push_back(claim.row);
+  }
+  if (rows.empty()) return {};
+  const std::string command = fmt::format("tracestep explain --claims {}", topic);
+  return fmt::format("published claims that do not hold: {} ({})", fmt::join(rows, ", "), command);
+}
+
 }  // namespace
 
 std::span<const Topic> topics() {
@@ -93,6 +105,7 @@ std::vector<Table> explain(const Topic& topic, const ExplainInput& input) {
     for (const Verdict& v : judge(*row)) first.notes.push_back(verdict_line(row->label(), v));
   }
   for (const std::string& trap : page.traps) first.notes.push_back("trap: " + trap);
+  if (const std::string note = claims_note(topic.name); !note.empty()) first.notes.push_back(note);
   std::vector<Table> tables = {std::move(first)};
   for (Table& table : found.more) tables.push_back(std::move(table));
   return tables;

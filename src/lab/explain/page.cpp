@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/units.h"
+#include "lab/explain/expression.h"
 #include "lab/report/columns.h"
 
 namespace tracestep {
@@ -100,6 +101,8 @@ Shown shown(const Values::Value& value, const std::string& kind) {
   if (kind == "flops") return {format_flops(number()), "FLOP"};
   if (kind == "tflops") return {format_flop_rate(number() * 1e12), "TFLOP/s"};
   if (kind == "ratio") return {fmt::format("{:.4g}", number()), ""};
+  if (kind == "percent") return {fmt::format("{:.4g} %", number()), "%"};
+  if (kind == "count") return {plain_number(number()), ""};
   return {text_of(value, kind), ""};
 }
 
@@ -123,7 +126,7 @@ class Filler {
     scan(
         text, [&](std::string_view plain) { out += plain; },
         [&](const Placeholder& p) {
-          if (!p.is_condition) out += text_of(get(p.name), p.spec);
+          if (!p.is_condition) out += shown(get(p.name), p.spec).text;
         });
     return trimmed(out);
   }

@@ -2,7 +2,7 @@
 // a table of worked lines, notes, and under "Traps:" what to watch out for.
 //
 //   {name}         the value; {name:.4g} as fmt has it
-//   {name:bytes}   in the last column: a value with its unit (bytes, ms, flops, tflops, ratio)
+//   {name:bytes}   a value with its unit (bytes, ms, flops, tflops, ratio, percent, count)
 //   {?name}        first in a line or a note: it is there when the value is
 //   {list.name}    a value of a list's element: neighbouring lines of a list stand once for each
 #pragma once
