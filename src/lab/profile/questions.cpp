@@ -51,6 +51,33 @@ Quantity share_of(const Quantity& part, const Quantity& all) {
   return 100.0 * part / all;
 }
 
+// The profiled steps beside the one that an answer is about, whose shares can be read.
+std::vector<Row> other_steps(const Evidence& e, const Row& main) {
+  std::vector<Row> out;
+  for (const Row& row : e.rows("passes", {{"mode", "step"}, {"pass", "all"}, {"status", "ok"}})) {
+    const std::string verdict = row.text_or("verdict", "ok");
+    const bool is_doubted = verdict.starts_with("doubt") || verdict.starts_with("invalid");
+    if (!is_doubted && label(row) != label(main)) out.push_back(row);
+  }
+  return out;
+}
+
+// What the other profiled cells show; empty where there are none.
+Text others_too(const std::vector<Text>& list) {
+  return list.empty() ? Text() : say(" Other cells: {}.", {join(list, "; ")});
+}
+
+Text clocks_of_others(const Evidence& e, const Row& main) {
+  std::vector<Text> list;
+  for (const Row& row : e.rows("clocks")) {
+    if (label(row) == label(main) || !row.has("plain_wall_ms") || !row.has("busy_ms")) continue;
+    list.push_back(
+        say("{} {} by the wall clock, {} of kernels",
+            {named(row), duration(row.get("plain_wall_ms")), duration(row.get("busy_ms"))}));
+  }
+  return others_too(list);
+}
+
 Text clocks(const Evidence& e) {
   const Row row = e.largest("clocks", {{"mode", "step"}}, "plain_wall_ms");
   const Quantity wall = row.get("plain_wall_ms"), busy = row.get("busy_ms"),
@@ -81,7 +108,8 @@ Text clocks(const Evidence& e) {
                   .unclear = "Whether recording costs time cannot be told.",
                   .more = say("Recorded steps take longer than plain ones, by {}, so a profile's "
                               "wall time is not the step's time.",
-                              {percent(cost)})});
+                              {percent(cost)})}) +
+         clocks_of_others(e, row);
 }
 
 Text top_kernel(const Evidence& e) {
@@ -131,6 +159,24 @@ Text other_kernels(const Evidence& e) {
                    .more = "The matrix products take more."});
 }
 
+Text shares_of_others(const Evidence& e, const Row& main) {
+  std::vector<Text> list;
+  for (const Row& step : other_steps(e, main)) {
+    const auto inference = e.find("passes", {{"size", step.text("size")},
+                                             {"context", step.whole("context")},
+                                             {"ops", step.text("ops")},
+                                             {"mode", "inference"},
+                                             {"pass", "all"},
+                                             {"status", "ok"}});
+    if (!inference) continue;
+    list.push_back(say("{} at context {} ({}) {} in inference and {} in a step",
+                       {step.quote("size"), whole(step.get("context")), step.quote("ops"),
+                        percent(share_of(inference->get("products_ms"), inference->get("ms"))),
+                        percent(share_of(step.get("products_ms"), step.get("ms")))}));
+  }
+  return others_too(list);
+}
+
 Text product_share(const Evidence& e) {
   const Row step = shares_of_step(e);
   const Row inference = e.beside(step, {{"mode", "inference"}, {"pass", "all"}});
@@ -160,7 +206,21 @@ Text product_share(const Evidence& e) {
                    .unclear = "For products, noise leaves open whether that is three times, which "
                               "their FLOPs alone would give.",
                    .more = "For products that is above three times, which their FLOPs alone would "
-                           "give."});
+                           "give."}) +
+         shares_of_others(e, step);
+}
+
+Text softmax_of_others(const Evidence& e, const Row& main) {
+  std::vector<Text> list;
+  for (const Row& step : other_steps(e, main)) {
+    const auto row = e.find("attention@" + label(step),
+                            {{"phase", "forward"}, {"part", "softmax, with scale and mask"}});
+    if (!row) continue;
+    list.push_back(say("{} {} of the time, {} of the FLOPs",
+                       {named(step), percent(row->get("ms_of_products_percent")),
+                        percent(row->get("flops_of_products_percent"))}));
+  }
+  return others_too(list);
 }
 
 Text softmax(const Evidence& e) {
@@ -178,7 +238,8 @@ Text softmax(const Evidence& e) {
                    .equal = "Here the time follows the FLOPs.",
                    .more = "Its time is above what its FLOPs would give: softmax reads and writes "
                            "every score for a handful of operations."}) +
-         " The comparison is with attention's products, not with all products of the model.";
+         " The comparison is with attention's products, not with all products of the model." +
+         softmax_of_others(e, all);
 }
 
 Text launches(const Evidence& e) {

@@ -8,6 +8,7 @@
 #include "lab/precision/tables.h"
 #include "lab/profile/tables.h"
 #include "lab/report/columns.h"
+#include "lab/study/numbers.h"
 #include "lab/time/tables.h"
 #include "spec/fields.h"
 #include "spec/run_flags.h"
@@ -59,6 +60,7 @@ std::span<const Question> questions() {
           attention_questions(), compile_questions(), other_questions()}) {
       out.insert(out.end(), part.begin(), part.end());
     }
+    std::ranges::stable_sort(out, {}, [](const Question& q) { return place_of(q.id); });
     return out;
   }();
   return all;
@@ -66,6 +68,7 @@ std::span<const Question> questions() {
 
 Answer answer(const Question& question, std::span<const Table> tables) {
   Answer out{.id = std::string(question.id),
+             .number = std::string(number_of(question.id)),
              .topic = std::string(question.topic),
              .question = std::string(question.question),
              .text = {},
@@ -159,6 +162,7 @@ Table answers_table(std::string name, std::string title, std::span<const Answer>
   Table table{.name = std::move(name), .title = std::move(title)};
   table.columns = {
       text_column("id"),
+      text_column("number", {}, "of the question in the handout; empty: it does not ask it"),
       text_column("topic"),
       text_column("question"),
       {.name = "refused", .kind = ColumnKind::kBool},
@@ -182,7 +186,7 @@ Table answers_table(std::string name, std::string title, std::span<const Answer>
                                   {"row", static_cast<std::int64_t>(ref.row)},
                                   {"columns", std::move(columns)}});
     }
-    table.add_row({a.id, a.topic, a.question, a.refused, a.text.words(), rests_on(a),
+    table.add_row({a.id, a.number, a.topic, a.question, a.refused, a.text.words(), rests_on(a),
                    std::move(rows), name_of(a.standing), pieces_of(a.text), a.command});
   }
   return table;

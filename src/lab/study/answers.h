@@ -25,15 +25,15 @@ std::string_view name_of(Standing standing);
 Standing standing_of(const Table& table, std::size_t row);
 
 struct Answer {
-  std::string id, topic, question;
-  Text text;  // the answer, or why there is none
+  std::string id, number, topic, question;  // number: of the handout's question, or empty
+  Text text;                                // the answer, or why there is none
   std::vector<RowRef> rows;
   bool refused = false;
   Standing standing = Standing::kSound;  // of the worst of its rows
   std::string command;                   // measures the rows again
 };
 
-// The questions of every subject, in the order of a report.
+// The questions of every subject, in the order of the handout (lab/study/numbers.h).
 std::span<const Question> questions();
 // The questions of no other subject: training and published tables.
 std::span<const Question> other_questions();

@@ -14,6 +14,11 @@ std::string warning(const Answer& a) {
   return fmt::format(" ({})", name_of(a.standing));
 }
 
+// "1.1.3 b: " before the question.
+std::string numbered(const Answer& a) {
+  return a.number.empty() ? a.question : fmt::format("{}: {}", a.number, a.question);
+}
+
 std::string answers_page(const Prose& prose, std::span<const Answer> answers) {
   std::string out, topic;
   for (const Answer& a : answers) {
@@ -21,7 +26,7 @@ std::string answers_page(const Prose& prose, std::span<const Answer> answers) {
     std::string text = a.text.words() + '\n';
     if (!a.refused) text += fmt::format("Rests on {}{}; ", rests_on(a), warning(a));
     text += a.refused ? "Measure it with" : "measure again with";
-    out += prose.paragraph(a.question, text, a.command);
+    out += prose.paragraph(numbered(a), text, a.command);
   }
   return out;
 }
@@ -47,7 +52,7 @@ std::string answers_text(std::span<const Answer> answers) {
   std::string out, topic;
   for (const Answer& a : answers) {
     if (a.topic != topic) out += fmt::format("\n== {}\n", topic = a.topic);
-    out += fmt::format("\n{}{}\n  {}\n", a.question, warning(a), a.text.words());
+    out += fmt::format("\n{}{}\n  {}\n", numbered(a), warning(a), a.text.words());
   }
   return out;
 }

@@ -51,6 +51,30 @@ Text optimizer_part(const Evidence& e, const Row& step, const Quantity& s, const
   return out;
 }
 
+// Every timed cell in fused kernels, one after the other; empty where there is only one.
+Text every_cell(const Evidence& e) {
+  std::vector<Text> list;
+  for (const Row& forward :
+       e.rows("cells", {{"mode", "forward"}, {"ops", "fused"}, {"status", "ok"}})) {
+    const auto in_mode = [&](const char* mode) {
+      return e.find("cells", {{"size", forward.text("size")},
+                              {"context", forward.whole("context")},
+                              {"mode", mode},
+                              {"ops", "fused"},
+                              {"status", "ok"}});
+    };
+    const auto with_backward = in_mode("forward-backward"), step = in_mode("step");
+    if (!with_backward || !step) continue;
+    list.push_back(say("{} at context {}: {}, {} and {}",
+                       {forward.quote("size"), whole(forward.get("context")),
+                        duration(median_in(forward, "samples_ms")),
+                        duration(median_in(*with_backward, "samples_ms")),
+                        duration(median_in(*step, "samples_ms"))}));
+  }
+  if (list.size() < 2) return {};
+  return say(" By size, forward, forward with backward, and a whole step: {}.", {join(list, "; ")});
+}
+
 Text pass_times(const Evidence& e) {
   const Row step = step_row(e), forward = e.beside(step, {{"mode", "forward"}, {"status", "ok"}}),
             with_backward = e.beside(step, {{"mode", "forward-backward"}, {"status", "ok"}});
@@ -75,7 +99,8 @@ Text pass_times(const Evidence& e) {
          optimizer_part(e, step, s, fb) +
          say("The range of the samples, in percent of their median: {}, {}, {}.",
              {spread("forward", forward), spread("with backward", with_backward),
-              spread("whole step", step)});
+              spread("whole step", step)}) +
+         every_cell(e);
 }
 
 // What the first steps of all processes were: each row of the table is a start of its own. A cause

@@ -426,6 +426,7 @@ TEST(AnswersTest, SamplesThatTellNothingApartGiveNoAnswer) {
 
 TEST(AnswersTest, TheTableOfAnswersNamesRowsForPeopleAndForPrograms) {
   const Answer a{.id = "x",
+                 .number = {},
                  .topic = "T",
                  .question = "Why?",
                  .text = "Because.",
@@ -439,7 +440,7 @@ TEST(AnswersTest, TheTableOfAnswersNamesRowsForPeopleAndForPrograms) {
   const std::vector<Answer> answers{a};
   const Table table = answers_table("answers", "Questions", answers);
   ASSERT_EQ(table.rows.size(), 1u);
-  EXPECT_EQ(Json(table.rows[0]).items()[6].dump(),
+  EXPECT_EQ(Json(table.rows[0]).items()[7].dump(),
             R"([{"table":"clocks","row":1,"columns":["ms"]},)"
             R"({"table":"passes","row":0,"columns":["ms"]},)"
             R"({"table":"passes","row":3,"columns":["ms"]}])");
