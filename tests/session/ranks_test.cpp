@@ -255,6 +255,59 @@ TEST_F(RanksTest, ShardsHoldTheirPartOfTheBytes) {
   EXPECT_LT(peak("dp=2,shard=3"), peak("dp=2,shard=2")) << "weights are there when they are read";
 }
 
+// A weight that is read twice, and one that no gradient flows to. The loss is a sum over the rows.
+Program tied_and_frozen(std::int64_t rows) {
+  Builder b("tied");
+  const Val x = b.input("x", {DType::kF32, {rows, 3}});
+  const Val tied = b.parameter("tied.weight", {DType::kF32, {5, 3}});
+  const Val frozen = b.parameter("frozen.weight", {DType::kF32, {5}});
+  const Val hidden = ops::add(ops::linear(x, tied), ops::stop_gradient(frozen));
+  const Val out = ops::matmul(hidden, tied);
+  b.output("loss", ops::sum(ops::mul(out, out), {0, 1}));
+  return b.finish();
+}
+
+HostTensor ramp(const Type& type, std::int64_t first) {
+  HostTensor out = HostTensor::zeros(type.dtype, type.shape);
+  for (double& value : out.as<double>()) value = 0.1 * static_cast<double>(first++ % 7) - 0.25;
+  return out;
+}
+
+// The weights after a step of AdamW on a batch of six rows.
+Weights tied_step(const std::string& parallel) {
+  RunSpec spec = small_step("reference", parallel);
+  spec.optimizer.clip = 0.1;
+  const auto device = make_device(spec);
+  Session session(
+      *device, spec,
+      program_for(tied_and_frozen(6 / spec.parallel.ranks), pipeline_options(spec), *device));
+  Weights whole{{"tied.weight", ramp({DType::kF64, {5, 3}}, 2)},
+                {"frozen.weight", ramp({DType::kF64, {5}}, 3)}};
+  for (const auto& [name, value] : whole) {
+    for (int rank = 0; rank < session.ranks(); ++rank) {
+      session.store(rank).set(
+          name, spec.parallel.shards_weights() ? part_of(value, session.ranks(), rank) : value);
+    }
+  }
+  session.executor().set_input("x", ramp({DType::kF64, {6, 3}}, 0));
+  session.executor().set_scalar("lr", 0.1);
+  session.executor().set_scalar("step_size", 0.1);
+  session.executor().run();
+  return weights_of(session, whole);
+}
+
+TEST_F(RanksTest, TiedAndFrozenWeightsAreUpdatedAsByOneRank) {
+  const Weights one = tied_step("none");
+  EXPECT_EQ(one.at("frozen.weight").bytes, ramp({DType::kF64, {5}}, 3).bytes);
+  EXPECT_GT(difference(one.at("tied.weight"), ramp({DType::kF64, {5, 3}}, 2)), 0.1);
+  for (const char* choice : kChoices) {
+    const Weights many = tied_step(choice);
+    for (const auto& [name, value] : one) {
+      EXPECT_LE(difference(value, many.at(name)), 1e-12) << choice << ", " << name;
+    }
+  }
+}
+
 TEST_F(RanksTest, ABatchThatTheyCannotShareIsRefused) {
   try {
     step_program(small_step("cpu", "dp=4"));
