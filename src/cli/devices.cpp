@@ -18,8 +18,6 @@
 namespace tracestep::cli {
 namespace {
 
-const std::vector<std::string> kNames{"cpu", "cuda", "reference", "null"};
-
 // Of one rank.
 int threads_of(const Place& place, int ranks = 1) {
   if (place.threads > 0) return place.threads;
@@ -39,30 +37,54 @@ void check_ranks(const RunSpec& run, DeviceUse use, Ranks ranks) {
   rank_shape(run);  // throws where they cannot share the batch
 }
 
+// A name of --device, which commands take it, and how it is made.
+struct NamedDevice {
+  std::string name;
+  std::string like;  // commands that take this device take it as well: "null" computes nothing,
+                     // "reference" is for comparisons
+  DeviceFactory make;
+};
+
+const std::vector<NamedDevice>& all_devices() {
+  static const std::vector<NamedDevice> all{
+      {"cpu", "cpu",
+       [](const RunSpec& run) {
+         return make_cpu_device({.threads = threads_of(run.place),
+                                 .guarded = env::guarded_allocator(),
+                                 .memory_limit = run.place.memory_limit_bytes});
+       }},
+      {"cuda", "cuda", make_cuda},
+      {"reference", "reference",
+       [](const RunSpec& run) {
+         return make_reference_device(
+             {.guarded = env::guarded_allocator(), .memory_limit = run.place.memory_limit_bytes});
+       }},
+      {"null", "null", [](const RunSpec& run) {
+         return make_null_device(
+             {.traits = traits_of(run.place), .memory_limit = run.place.memory_limit_bytes});
+       }}};
+  return all;
+}
+
+// Error{kUsage} for unknown names, with the nearest one.
+const NamedDevice& device_named(const std::string& name) {
+  std::vector<std::string> names;
+  for (const NamedDevice& device : all_devices()) names.push_back(device.name);
+  check_choice("--device", name, names);
+  return *std::ranges::find(all_devices(), name, &NamedDevice::name);
+}
+
 }  // namespace
 
 void register_devices() {
-  register_device("cpu", [](const RunSpec& run) {
-    return make_cpu_device({.threads = threads_of(run.place),
-                            .guarded = env::guarded_allocator(),
-                            .memory_limit = run.place.memory_limit_bytes});
-  });
-  register_device("reference", [](const RunSpec& run) {
-    return make_reference_device(
-        {.guarded = env::guarded_allocator(), .memory_limit = run.place.memory_limit_bytes});
-  });
-  register_device("null", [](const RunSpec& run) {
-    return make_null_device(
-        {.traits = traits_of(run.place), .memory_limit = run.place.memory_limit_bytes});
-  });
-  register_device("cuda", make_cuda);
+  for (const NamedDevice& device : all_devices()) register_device(device.name, device.make);
   register_group(make_local_group);
 }
 
 void check_device(const RunSpec& run, std::initializer_list<const char*> usable, DeviceUse use) {
   const std::string& device = run.place.device;
   const bool is_cuda = cuda_index(device).has_value();
-  if (!is_cuda) check_choice("--device", device, kNames);
+  const std::string like = is_cuda ? "cuda" : device_named(device).like;
   if (run.precision.tf32 && !is_cuda) {
     throw Error(ErrorCode::kUsage, "--precision",
                 fmt::format("tf32 is how a GPU multiplies; {} has no such products", device),
@@ -73,10 +95,11 @@ void check_device(const RunSpec& run, std::initializer_list<const char*> usable,
     if (use == DeviceUse::kRun) check_cuda(run.place);
     return;
   }
-  if (std::ranges::find(usable, device) == usable.end()) {
+  if (std::ranges::find(usable, like) == usable.end()) {
     throw Error(ErrorCode::kUsage, "--device",
-                device == "null" ? "null computes nothing, and this command needs numbers"
-                                 : "reference, the slow float64 oracle, is not for this command",
+                like == "null"
+                    ? fmt::format("{} computes nothing, and this command needs numbers", device)
+                    : fmt::format("{}, the slow float64 oracle, is not for this command", device),
                 fmt::format("use {}", fmt::join(usable, " or ")));
   }
   if (device == "reference" && run.precision != Precision()) {
