@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include "cli/command.h"
+#include "cli/flag_names.h"
 #include "cli/text_wrap.h"
 
 namespace tracestep::cli {
@@ -16,12 +17,12 @@ constexpr const char* kExitCodes =
     "6 the device is missing   7 a gate that cannot be judged (compare --fail-on-regression)\n"
     "8 met a number that is not finite   129, 130, 143 ended by SIGHUP, Ctrl-C, SIGTERM\n";
 
-std::string option_line(const Option& option) {
+std::string option_line(const OptionSet& options, const Option& option) {
   std::string lead = "  " + option.flag;
   if (!option.value_name.empty()) lead += " " + option.value_name;
-  const std::string& shown = option.default_text;
-  return wrapped(lead + " ", kFlagColumns,
-                 shown.empty() ? option.doc : fmt::format("{} [default: {}]", option.doc, shown));
+  std::string doc = with_flags(options, option.doc);
+  if (!option.default_text.empty()) doc += fmt::format(" [default: {}]", option.default_text);
+  return wrapped(lead + " ", kFlagColumns, doc);
 }
 
 }  // namespace
@@ -70,7 +71,7 @@ std::string help_text(const Command& command) {
   for (const Option& option : command.options.options()) {
     if (option.group != group) out += (group.empty() ? "" : "\n") + option.group + ":\n";
     group = option.group;
-    out += option_line(option);
+    out += option_line(command.options, option);
   }
   if (!command.examples.empty()) out += "\nExamples:\n";
   for (const auto& [arguments, meaning] : command.examples) {

@@ -1,5 +1,5 @@
-// Errors of the lower layers name fields ("heads", "option token_dtype"); who uses the program
-// knows flags.
+// Errors and help texts of the lower layers name fields ("heads", "option token_dtype"); who uses
+// the program knows flags.
 #pragma once
 
 #include <string>

@@ -116,7 +116,7 @@ void add_model_fields(Rows& rows) {
                          .help = "presets",
                          .about = "preset, or custom"}));
   add(
-      "d_model", "model width C; with d_ff, layers and heads instead of a preset", kMaxSize,
+      "d_model", "model width C, instead of option size", kMaxSize,
       [](auto& s) -> auto& { return s.model.d_model; });
   add(
       "d_ff", "feed-forward width F", kMaxSize, [](auto& s) -> auto& { return s.model.d_ff; });
@@ -256,15 +256,15 @@ void add_place_fields(Rows& rows) {
       [](auto& s) -> auto& { return s.seed; });
   rows.toggle(
       place("deterministic", Show::kNowhere,
-            "refuse what may give other bits when run again: tuning a product that has no choice "
-            "yet"),
+            "refuse what may give other bits when run again: option tune for a product that has no "
+            "choice yet"),
       [](auto& s) -> auto& { return s.place.deterministic; });
   rows.toggle(
       place("tune", Show::kNowhere,
             "cuda: time the algorithms for each new matrix product, keep the fastest"),
       [](auto& s) -> auto& { return s.place.tune; });
   RunField file = place("tune_file", Show::kNowhere,
-                        "where choices are kept and found; tracestep-tuning.json when tuning");
+                        "where choices are kept and found; tracestep-tuning.json with option tune");
   file.value_name = "FILE";
   rows.text(
       std::move(file), [](auto& s) -> auto& { return s.place.tune_file; });

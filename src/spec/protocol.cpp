@@ -26,17 +26,17 @@ std::vector<ProtocolField> all_fields() {
       .applies = [](const Protocol& p) { return p.part_steps > 0; };
   ProtocolField noise = row("max_noise_percent",
                             "percent: time steps until half the 95 % interval of the median is "
-                            "below it, but not fewer than without it");
+                            "below it, option steps at least");
   noise.flag = "--max-noise";
   rows.real(
           std::move(noise), 0.001, 1e9, [](auto& p) -> auto& { return p.max_noise_percent; })
       .applies = samples_by_noise;
   rows.integer(
-          row("max_steps", "with a limit of noise, the most timed steps; 100 times the fewest"), 1,
-          kMostSteps, [](auto& p) -> auto& { return p.max_steps; })
+          row("max_steps", "with option max_noise, the most timed steps; 100 times option steps"),
+          1, kMostSteps, [](auto& p) -> auto& { return p.max_steps; })
       .applies = samples_by_noise;
   rows.real(
-          row("max_seconds", "with a limit of noise, the most seconds in timed steps"), 0.001, 1e6,
+          row("max_seconds", "with option max_noise, the most seconds in timed steps"), 0.001, 1e6,
           [](auto& p) -> auto& { return p.max_seconds; })
       .applies = samples_by_noise;
   return rows.take();
