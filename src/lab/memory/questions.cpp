@@ -63,9 +63,10 @@ Text growth_of(const Evidence& e, const char* component, const char* group) {
               bytes(least.get("largest_bytes")), whole(least.get("context")),
               bytes(most.get("largest_bytes")), whole(most.get("context"))}) +
          compare_with_range(slope, 1.5, 2.5)
-             .say({.less = compare_with_range(slope, 0.8, 1.2)
-                               .say({.less = ", which does not depend on the context",
-                                     .equal = ", in proportion to the context"}),
+             .say({.less = compare_with_range(slope, -0.2, 0.2)
+                               .say({.equal = ", which does not depend on the context"}) +
+                           compare_with_range(slope, 0.8, 1.2)
+                               .say({.equal = ", in proportion to the context"}),
                    .equal = ", with the square of the context"});
 }
 
