@@ -11,7 +11,7 @@ namespace tracestep {
 namespace {
 
 constexpr std::string_view kSchema = "tracestep.calibration/1";
-constexpr const char* kRemedy = "calibrate again with tracestep predict --calibrate";
+constexpr const char* kRemedy = "tracestep predict --calibrate makes a new one";
 
 constexpr KernelClass kClasses[] = {KernelClass::kGemm,       KernelClass::kElementwise,
                                     KernelClass::kReduction,  KernelClass::kAttention,
