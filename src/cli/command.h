@@ -25,6 +25,7 @@ Command profile_command();
 Command precision_command();
 Command memory_command();
 Command fit_command();
+Command predict_command();
 Command show_command();
 Command train_command();
 Command eval_command();

@@ -12,6 +12,7 @@
 #include "cli/cuda.h"
 #include "cli/devices.h"
 #include "cli/nsys_hint.h"
+#include "cli/oom_hint.h"
 #include "cli/options.h"
 #include "cli/output.h"
 #include "cli/remaining_time.h"
@@ -259,8 +260,7 @@ int run_bench(const BenchOptions& options, std::span<const std::string> argument
     return stop.exit_status();
   }
   if (runs.size() > 1 || measured.oom_detail.empty()) return 0;
-  throw Error(ErrorCode::kOutOfMemory, "bench", measured.oom_detail,
-              "try a smaller --batch or --context, or a larger --memory-limit");
+  throw Error(ErrorCode::kOutOfMemory, "bench", measured.oom_detail, oom_hint(runs[0]));
 }
 
 }  // namespace

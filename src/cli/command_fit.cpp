@@ -1,12 +1,14 @@
 // tracestep fit: does a step fit, what is the least change that makes it fit, and how large a batch
 // or context would.
 #include <memory>
+#include <optional>
 
 #include "base/error.h"
 #include "cli/command.h"
 #include "cli/devices.h"
 #include "cli/options.h"
 #include "cli/output.h"
+#include "cli/time_source.h"
 #include "lab/memory/advice.h"
 #include "lab/memory/fit.h"
 
@@ -16,26 +18,37 @@ namespace {
 struct FitOptions {
   RunGrid grid{{.model = preset("small"), .shape = {.batch = 4, .context = 512}}};
   OutputOptions output;
+  TimeOptions times;
   std::string largest;
 };
 
+std::int64_t limit_of(const RunSpec& run, const TimeSource& source) {
+  const std::int64_t limit = run.place.memory_limit_bytes;
+  if (limit > 0) return limit;
+  if (source.usable_bytes > 0) return source.usable_bytes;
+  throw Error(
+      ErrorCode::kUsage, "--memory-limit", "how much memory there is decides what fits",
+      "give what the device has free, as --memory-limit 78GiB, or its name with --published");
+}
+
 int run_fit(const FitOptions& o, std::span<const std::string> arguments) {
   const RunSpec run = run_of(o.grid, {"cpu", "cuda", "null"}, DeviceUse::kPlan);
-  const std::int64_t limit = run.place.memory_limit_bytes;
-  if (limit == 0) {
-    throw Error(ErrorCode::kUsage, "--memory-limit", "how much memory there is decides what fits",
-                "give what the device has free, as --memory-limit 78GiB");
-  }
   probe_output(o.output);
   const Json environment = environment_of(arguments, run);
+  const TimeSource source = time_source(run, o.times, environment);
+  const std::int64_t limit = limit_of(run, source);
+  const std::optional<Predictor> predictor =
+      source.model ? std::optional(source.predictor()) : std::nullopt;
+  const Predictor* times = predictor ? &*predictor : nullptr;
   const DeviceTraits traits = traits_of(run.place);
   const MemoryCell cell{.run = predict_memory(run, traits), .limit_bytes = limit};
-  std::vector<Table> tables{fit_table(cell, limit)};
+  std::vector<Table> tables{fit_table(cell, limit, times)};
+  tables[0].notes.push_back(source.note);
   if (!o.largest.empty()) {
     const Growth growth = o.largest == name_of(Growth::kBatch) ? Growth::kBatch : Growth::kContext;
-    tables.push_back(largest_table(run, traits, limit, growth));
+    tables.push_back(largest_table(run, traits, limit, growth, times));
   } else if (cell.run.predicted_peak_bytes > limit) {
-    tables.push_back(remedy_table(cell, limit));
+    tables.push_back(remedy_table(cell, limit, times));
   }
   write_tables(o.output, "tracestep.fit/1", environment, std::move(tables));
   return 0;
@@ -55,16 +68,20 @@ Command fit_command() {
           "A step that does not fit gets the changes that make it fit, the smallest first, each "
           "with its peak, its price in FLOPs and bytes moved, and the command that runs it. "
           "--largest gives the largest batch or context that fits, as asked for and with changes "
-          "that keep the task. No time is predicted.",
+          "that keep the task. Times are predicted where this device has been calibrated, or for "
+          "the published peaks of another (tracestep predict).",
       .examples = {{"--size 2.7B --context 1024 --memory-limit 80GiB",
                     "does a training step fit a card with 80 GiB"},
                    {"--size xl --context 512 --memory-limit 40GiB --largest batch",
-                    "the largest batch, with and without recomputation"}}};
+                    "the largest batch, with and without recomputation"},
+                   {"--size 2.7B --context 1024 --published H100 --device cuda",
+                    "a card that is not here: its memory and its peaks"}}};
   OptionSet& set = command.options;
   set.group("What is to fit");
   set.choice("--largest", o.largest,
              {std::string(name_of(Growth::kBatch)), std::string(name_of(Growth::kContext))},
              "the largest that fits");
+  add_time_options(set, o.times);
   add_fields(set, o.grid, FieldGroup::kStep, Values::kOne);
   add_fields(set, o.grid, FieldGroup::kModel, Values::kOne);
   add_fields(set, o.grid, FieldGroup::kHow, Values::kOne, "cpu; cuda[:N]; null (plans only)");

@@ -9,6 +9,7 @@
 #include "cli/ceilings.h"
 #include "cli/command.h"
 #include "cli/devices.h"
+#include "cli/oom_hint.h"
 #include "cli/options.h"
 #include "cli/output.h"
 #include "cli/remaining_time.h"
@@ -118,8 +119,7 @@ int run_profile(const ProfileOptions& o, std::span<const std::string> arguments)
                 "the table launch_check says which; the other tables rest on them");
   }
   if (cells.size() == 1 && cells[0].profile.status == Status::kOutOfMemory) {
-    throw Error(ErrorCode::kOutOfMemory, "profile", cells[0].profile.detail,
-                "try a smaller --batch or --context");
+    throw Error(ErrorCode::kOutOfMemory, "profile", cells[0].profile.detail, oom_hint(runs[0]));
   }
   return 0;
 }

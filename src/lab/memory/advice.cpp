@@ -301,19 +301,21 @@ std::vector<Remedy> remedies(const MemoryCell& cell, std::int64_t limit_bytes) {
   return Search(cell, limit_bytes).run();
 }
 
-Table remedy_table(const MemoryCell& cell, std::int64_t limit_bytes) {
+Table remedy_table(const MemoryCell& cell, std::int64_t limit_bytes, const Predictor* times) {
   using R = const Remedy&;
-  const Fields<Remedy> fields = {
+  Fields<Remedy> fields = {
       {text_column("change"), &Remedy::what},
       {bytes_column("peak_bytes", "predicted peak"), &Remedy::peak_bytes},
-      {bytes_column("spare_bytes", "to spare"), [&](R r) { return limit_bytes - r.peak_bytes; }},
+      {bytes_column("spare_bytes", "to spare"), [&](R r) { return limit_bytes - r.peak_bytes; }}};
+  add_times<Remedy>(fields, cell.run.traits, times, [](R r) { return &r.step; });
+  fields.add(Fields<Remedy>{
       {real_column("flops_per_token", "FLOPs per token", "×", 3, "1: as before"),
        &Remedy::flops_ratio},
       {real_column("moved_per_token", "bytes moved per token", "×", 3), &Remedy::moved_ratio},
       {real_column("kernels_per_token", "kernels per token", "×", 3), &Remedy::kernels_ratio},
       {text_column("consequence"), [&](R r) { return consequence(cell, r); }},
       {text_column("flags"), &Remedy::command},
-      {data_only(text_column("command")), [](R r) { return command_of(r.step); }}};
+      {data_only(text_column("command")), [](R r) { return command_of(r.step); }}});
   Table table = table_of("remedies", "What would fit, the smallest change first", fields,
                          remedies(cell, limit_bytes));
   if (table.rows.empty()) {

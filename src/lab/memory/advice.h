@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "lab/memory/tables.h"
+#include "lab/predict/predict.h"
 
 namespace tracestep {
 
@@ -29,6 +30,8 @@ struct Remedy {
 // (fused, flash, recomputation, batch, precision, context). Several changes are combined only when
 // no single one fits. Empty when nothing fits.
 std::vector<Remedy> remedies(const MemoryCell& cell, std::int64_t limit_bytes);
-Table remedy_table(const MemoryCell& cell, std::int64_t limit_bytes);
+// `times`: what predicts the time of each; nullptr: no time is shown.
+Table remedy_table(const MemoryCell& cell, std::int64_t limit_bytes,
+                   const Predictor* times = nullptr);
 
 }  // namespace tracestep

@@ -154,9 +154,9 @@ std::string command_of(const RunSpec& step) {
   return "tracestep bench " + flags_of(step);
 }
 
-Table fit_table(const MemoryCell& cell, std::int64_t limit_bytes) {
+Table fit_table(const MemoryCell& cell, std::int64_t limit_bytes, const Predictor* times) {
   using F = const Fit&;
-  const Fields<Fit> fields = {
+  Fields<Fit> fields = {
       {text_column("step"), [](F f) { return label_of(f.cell); }},
       {text_column("status", {}, "ok, or oom"),
        [](F f) { return f.peak() <= f.limit ? "ok" : "oom"; }},
@@ -165,21 +165,24 @@ Table fit_table(const MemoryCell& cell, std::int64_t limit_bytes) {
       {bytes_column("spare_bytes", "to spare", "empty: it does not fit"),
        [](F f) { return when(f.peak() <= f.limit, f.limit - f.peak()); }},
       {bytes_column("missing_bytes", "missing"),
-       [](F f) { return when(f.peak() > f.limit, f.peak() - f.limit); }},
-      {text_column("command"), [](F f) { return command_of(f.step()); }}};
+       [](F f) { return when(f.peak() > f.limit, f.peak() - f.limit); }}};
+  add_times<Fit>(fields, cell.run.traits, times, [](F f) { return &f.step(); });
+  fields.add(text_column("command"), [](F f) { return command_of(f.step()); });
   return table_of("fit", "Does it fit?", fields, std::vector<Fit>{{cell, limit_bytes}});
 }
 
 Table largest_table(const RunSpec& step, const DeviceTraits& traits, std::int64_t limit_bytes,
-                    Growth growth) {
+                    Growth growth, const Predictor* times) {
   using L = const Largest&;
   const std::string size = std::string(name_of(growth));
-  const Fields<Largest> fields = {
+  Fields<Largest> fields = {
       {text_column("change"), &Largest::what},
       {int_column(size, "largest " + size), [](L l) { return when(l.step.has_value(), l.size); }},
       {bytes_column("peak_bytes", "predicted peak"),
-       [](L l) { return when(l.step.has_value(), l.peak_bytes); }},
-      {text_column("command"), [](L l) { return l.step ? Json(command_of(*l.step)) : Json(); }}};
+       [](L l) { return when(l.step.has_value(), l.peak_bytes); }}};
+  add_times<Largest>(fields, traits, times, [](L l) { return l.step ? &*l.step : nullptr; });
+  fields.add(text_column("command"),
+             [](L l) { return l.step ? Json(command_of(*l.step)) : Json(); });
   const Finder finder(traits, limit_bytes, growth);
   std::vector<Largest> rows;
   for (const Change& change : changes_of(step, limit_bytes)) {

@@ -6,12 +6,16 @@
 #include <string>
 
 #include "lab/memory/tables.h"
+#include "lab/predict/predict.h"
+#include "lab/report/fields.h"
 
 namespace tracestep {
 
+// In the tables below, `times` predicts how long each step takes; nullptr: no times are shown.
+
 // One row: the step as asked for, its peak, the limit, what is to spare or missing, and the command
 // that runs it.
-Table fit_table(const MemoryCell& cell, std::int64_t limit_bytes);
+Table fit_table(const MemoryCell& cell, std::int64_t limit_bytes, const Predictor* times = nullptr);
 
 // What --largest varies.
 enum class Growth : std::uint8_t { kBatch, kContext };
@@ -22,7 +26,25 @@ std::string_view name_of(Growth growth);
 // both, and autocast besides), each with the largest batch, or context in steps of 64 tokens above
 // 64, that fits, its peak and the command. Empty cells: not even the smallest fits.
 Table largest_table(const RunSpec& step, const DeviceTraits& traits, std::int64_t limit_bytes,
-                    Growth growth);
+                    Growth growth, const Predictor* times = nullptr);
+
+// Adds the columns of a predicted time for the step of each row, which `step_of` finds (nullptr:
+// there is none); no columns without `times`.
+template <class Row, class StepOf>
+void add_times(Fields<Row>& fields, const DeviceTraits& traits, const Predictor* times,
+               StepOf step_of) {
+  if (times == nullptr) return;
+  const auto time_of = [=](const Row& row) {
+    return predict_run(*step_of(row), traits, *times).time.ms;
+  };
+  fields.add(real_column("predicted_ms", "predicted time", "ms", -1, "of a step"),
+             [=](const Row& row) { return step_of(row) ? Json(time_of(row)) : Json(); });
+  fields.add(real_column("tokens_per_s", "tokens/s", "", 0, "at that time"), [=](const Row& row) {
+    const RunSpec* step = step_of(row);
+    if (step == nullptr) return Json();
+    return Json(1e3 * static_cast<double>(step->shape.batch * step->shape.context) / time_of(row));
+  });
+}
 
 // The flags that say which step it is, where it differs from what every command takes for granted.
 std::string flags_of(const RunSpec& step);

@@ -201,15 +201,25 @@ bool has_cell(const Record& row, std::string_view cell) {
   return row.text(cell.substr(0, equals)) == cell.substr(equals + 1);
 }
 
+const std::vector<PublishedDevice>& published_devices() {
+  static const std::vector<PublishedDevice> devices = read_all(published::kDevicesCsv, read_device);
+  return devices;
+}
+
 }  // namespace
 
 const PublishedDevice* known_device(std::string_view name) {
-  static const std::vector<PublishedDevice> devices = read_all(published::kDevicesCsv, read_device);
   if (name.empty()) return nullptr;
-  for (const PublishedDevice& d : devices) {
+  for (const PublishedDevice& d : published_devices()) {
     if (name.find(d.name) != std::string_view::npos) return &d;
   }
   return nullptr;
+}
+
+std::vector<std::string> published_device_names() {
+  std::vector<std::string> out;
+  for (const PublishedDevice& d : published_devices()) out.push_back(d.name);
+  return out;
 }
 
 Published published_tables() {

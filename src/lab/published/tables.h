@@ -21,6 +21,7 @@ struct PublishedDevice {
 };
 // The device whose name is a part of `name` ("NVIDIA H200"); nullptr: not known.
 const PublishedDevice* known_device(std::string_view name);
+std::vector<std::string> published_device_names();
 
 enum class PublishedClock {
   kWall,        // waits for the device before the clock is read

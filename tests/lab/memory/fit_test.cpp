@@ -105,5 +105,24 @@ TEST_F(FitTest, TheVerdictTurnsAtThePeak) {
   EXPECT_EQ(cell(not_quite, 0, "missing_bytes").as_int(), 1);
 }
 
+TEST_F(FitTest, WhatWouldFitHasItsTime) {
+  const auto model = make_time_model(PublishedPeaks{"a device", 10, 100, 1000});
+  const Predictor times{*model};
+  const MemoryCell cell_of_step{.run = predict_memory(step(), {})};
+  const std::int64_t peak = cell_of_step.run.predicted_peak_bytes;
+  const double asked = cell(fit_table(cell_of_step, peak, &times), 0, "predicted_ms").as_double();
+  EXPECT_EQ(asked, predict_run(step(), {}, times).time.ms);
+  const Table remedies = remedy_table(cell_of_step, peak - 1, &times);
+  ASSERT_FALSE(remedies.rows.empty());
+  for (std::size_t i = 0; i < remedies.rows.size(); ++i) {
+    const RunSpec remedy = run_of(cell(remedies, i, "command").as_string());
+    EXPECT_EQ(cell(remedies, i, "predicted_ms").as_double(),
+              predict_run(remedy, {}, times).time.ms);
+    EXPECT_GT(cell(remedies, i, "tokens_per_s").as_double(), 0);
+  }
+  const Table none = largest_table(step(), {}, 1000, Growth::kBatch, &times);
+  EXPECT_TRUE(cell(none, 0, "predicted_ms").is_null());  // nothing fits
+}
+
 }  // namespace
 }  // namespace tracestep

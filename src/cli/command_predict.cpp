@@ -1,0 +1,197 @@
+// tracestep predict: how long a step will take and how many bytes it will hold, without running it;
+// and what such predictions are worth.
+#include <memory>
+#include <optional>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "cli/command.h"
+#include "cli/devices.h"
+#include "cli/options.h"
+#include "cli/output.h"
+#include "cli/prediction_files.h"
+#include "cli/time_source.h"
+#include "lab/predict/calibrate.h"
+#include "lab/predict/predict.h"
+#include "spec/fields.h"
+
+namespace tracestep::cli {
+namespace {
+
+struct PredictOptions {
+  RunGrid grid{{.model = preset("small"), .shape = {.batch = 4, .context = 512}}};
+  OutputOptions output;
+  Protocol protocol{.warmup = 2, .steps = 5, .recorded_steps = 1};
+  bool calibrate = false, check = false, history = false, no_spot_check = false;
+  TimeOptions times;
+};
+
+constexpr const char* kSchema = "tracestep.predict/1";
+
+void check_options(const PredictOptions& o) {
+  const int kinds = (o.calibrate ? 1 : 0) + (o.check ? 1 : 0) + (o.history ? 1 : 0);
+  if (kinds > 1) {
+    throw Error(ErrorCode::kUsage, "predict",
+                "--calibrate, --check and --history are three different things",
+                "give one of them");
+  }
+  if (o.times.published.empty()) return;
+  if (kinds > 0) {
+    throw Error(ErrorCode::kUsage, "--published", "a device that is not here can only be predicted",
+                "leave out --calibrate, --check and --history");
+  }
+}
+
+std::vector<Precision> calibrated_precisions(const PredictOptions& o, const RunSpec& run) {
+  const RunField& field = field_named("precision");
+  const bool has_tf32 = run.place.device != "cpu";
+  std::vector<Precision> out;
+  for (const std::string& name :
+       o.grid.is_given(field.name) ? o.grid.texts(field) : precision_names()) {
+    const Precision precision = parse_precision(field.flag, name);
+    if (!precision.tf32 || has_tf32) out.push_back(precision);
+  }
+  return out;
+}
+
+int run_calibrate(const PredictOptions& o, const RunSpec& run, const Json& environment) {
+  const PredictionFiles files = prediction_files(run, o.times.calibration);
+  ProgressLine progress;
+  const CalibrationPlan plan{
+      .steps = calibration_steps(run.place, calibrated_precisions(o, run)),
+      .identity = calibration_identity(environment, run.place.device),
+      .date_utc = environment.at("date_utc").as_string(),
+      .progress = [&](const std::string& step, std::size_t index, std::size_t count) {
+        progress.update(fmt::format("calibrating {}/{}  {}", index + 1, count, step));
+      }};
+  const StopSignal stop("nothing is kept of this calibration");
+  const std::optional<Calibration> calibration = calibrate(make_device, plan, &stop);
+  progress.done();
+  if (!calibration) return stop.exit_status();
+  write_calibration(files, *calibration);
+  log_info("calibrated with {} steps: {}", calibration->steps.size(), files.calibration.string());
+  return 0;
+}
+
+std::vector<Prediction> predict_all(const std::vector<RunSpec>& runs, const Predictor& predictor) {
+  std::vector<Prediction> out;
+  ProgressLine progress;
+  for (const RunSpec& run : runs) {
+    progress.update("predicting  " + label_of(run));
+    out.push_back(predict_run(run, traits_of(run.place), predictor));
+  }
+  return out;
+}
+
+void write_predictions(const PredictOptions& o, const Json& environment,
+                       const std::vector<Prediction>& predictions, const std::string& note) {
+  std::vector<Table> tables{prediction_table(predictions)};
+  if (!note.empty()) tables[0].notes.push_back(note);
+  if (predictions.size() == 1) tables.push_back(prediction_parts_table(predictions[0]));
+  write_tables(o.output, kSchema, environment, std::move(tables));
+}
+
+int predict_published(const PredictOptions& o, const std::vector<RunSpec>& runs,
+                      const Json& environment) {
+  const TimeSource source = published_source(o.times.published);
+  write_predictions(o, environment, predict_all(runs, source.predictor()), source.note);
+  return 0;
+}
+
+// Measures what was predicted; the exit status of the signal that ended it, or 0.
+int check_all(const PredictOptions& o, const std::string& date_utc, const KnownDevice& known,
+              const PredictionFiles& files, std::vector<Prediction>& predictions) {
+  const StopSignal stop("the cells measured so far are written");
+  ProgressLine progress;
+  for (std::size_t i = 0; i < predictions.size(); ++i) {
+    Prediction& p = predictions[i];
+    progress.update(fmt::format("{}/{}  {}", i + 1, predictions.size(), label_of(p.run)));
+    check_prediction(make_device, o.protocol, &stop, p);
+    if (p.status == Status::kInterrupted) {
+      predictions.resize(i);
+      return stop.exit_status();
+    }
+    if (p.status != Status::kOk) continue;
+    append_history(files, {{.date_utc = date_utc,
+                            .calibrated_utc = known.calibration.date_utc,
+                            .key = key_of(p.run),
+                            .predicted_ms = p.model_ms,
+                            .measured_ms = p.measured_ms}});
+  }
+  return 0;
+}
+
+int run_predict(const PredictOptions& o, std::span<const std::string> arguments) {
+  check_options(o);
+  const bool runs_here = o.calibrate || o.check;
+  const std::vector<RunSpec> runs =
+      runs_of(o.grid, {"cpu", "cuda"}, runs_here ? DeviceUse::kRun : DeviceUse::kPlan);
+  probe_output(o.output);
+  const Json environment = environment_of(arguments, runs[0]);
+  if (!o.times.published.empty()) return predict_published(o, runs, environment);
+  if (o.calibrate) return run_calibrate(o, runs[0], environment);
+  const PredictionFiles files = prediction_files(runs[0], o.times.calibration);
+  const KnownDevice known =
+      read_known_device(files, calibration_identity(environment, runs[0].place.device));
+  if (o.history) {
+    write_tables(o.output, kSchema, environment, {history_table(known.history)});
+    return 0;
+  }
+  std::string doubt;
+  if (!o.no_spot_check) {
+    doubt = verdict_of(spot_check(make_device, known.calibration, runs[0].place),
+                       known.calibration.date_utc);
+    if (!doubt.empty()) log_warn("{}", doubt);
+  }
+  std::vector<Prediction> predictions = predict_all(runs, {*known.model, known.history});
+  const std::string& date_utc = environment.at("date_utc").as_string();
+  const int status = o.check ? check_all(o, date_utc, known, files, predictions) : 0;
+  write_predictions(o, environment, predictions, doubt);
+  return status;
+}
+
+}  // namespace
+
+Command predict_command() {
+  const auto options = std::make_shared<PredictOptions>();
+  PredictOptions& o = *options;
+  Command command{
+      .name = "predict",
+      .summary = "how long will a step take, without running it",
+      .details =
+          "Predicts the time of a step, of its phases and components, with a band, and its peak, "
+          "for every combination of sizes, contexts, modes, precisions, executors and "
+          "recomputation. Times come from a calibration of this device, which --calibrate makes "
+          "and keeps, or from the peaks that a vendor publishes. --check runs what it predicted "
+          "and keeps the error; later predictions are corrected by it. docs/predict.md.",
+      .examples = {{"--calibrate", "measure this device once, about a minute"},
+                   {"--size small,medium,large --context 128,512", "a grid, without running it"},
+                   {"--size small --mode step --recompute none,blocks", "what recomputation costs"},
+                   {"--size tiny --context 128,256 --check", "predict, run, compare"},
+                   {"--history", "what was checked so far"},
+                   {"--size xl --context 1024 --precision bf16 --published H100",
+                    "a device that is not here, from its published peaks"}}};
+  OptionSet& set = command.options;
+  set.group("What to predict");
+  set.toggle(
+      "--calibrate", o.calibrate,
+      "measure this device with small steps in every precision, or those of --precision, and keep "
+      "the times");
+  set.toggle("--check", o.check, "also run each step, and add the error to the history");
+  set.toggle("--history", o.history, "show what was checked, and end");
+  add_time_options(set, o.times);
+  set.toggle("--no-spot-check", o.no_spot_check,
+             "do not run three small steps first to see whether the device is as fast as then");
+  add_protocol_flag(set, o.protocol, "warmup");
+  add_protocol_flag(set, o.protocol, "steps");
+  add_fields(set, o.grid, FieldGroup::kStep, Values::kGrid);
+  add_fields(set, o.grid, FieldGroup::kModel, Values::kGrid);
+  add_fields(set, o.grid, FieldGroup::kHow, Values::kGrid, "cpu; cuda[:N]");
+  add_output_options(set, o.output);
+  command.run = [options](std::span<const std::string> arguments) {
+    return run_predict(*options, arguments);
+  };
+  return command;
+}
+
+}  // namespace tracestep::cli

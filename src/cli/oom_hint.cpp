@@ -1,0 +1,24 @@
+#include "cli/oom_hint.h"
+
+#include "base/units.h"
+#include "cli/devices.h"
+#include "lab/memory/advice.h"
+#include "lab/memory/fit.h"
+
+namespace tracestep::cli {
+
+std::string oom_hint(const RunSpec& run) {
+  const std::int64_t limit = run.place.memory_limit_bytes;
+  if (limit == 0) {
+    return fmt::format("tracestep fit {} --memory-limit SIZE says what would fit", flags_of(run));
+  }
+  const MemoryCell cell{.run = predict_memory(run, traits_of(run.place)), .limit_bytes = limit};
+  const std::vector<Remedy> found = remedies(cell, limit);
+  if (found.empty())
+    return fmt::format("no smaller step of this model fits {}", format_bytes(limit));
+  return fmt::format(
+      "{} would fit, with a peak of {}: {}; more ways: tracestep fit {} --memory-limit {}B",
+      found[0].what, format_bytes(found[0].peak_bytes), found[0].command, flags_of(run), limit);
+}
+
+}  // namespace tracestep::cli

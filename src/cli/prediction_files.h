@@ -1,0 +1,37 @@
+// Where calibrations and the history of checked predictions are kept, and reading and writing them.
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/json.h"
+#include "lab/predict/history.h"
+#include "lab/predict/time_model.h"
+#include "spec/run_spec.h"
+
+namespace tracestep::cli {
+
+// The calibration of one device, and the history beside it.
+struct PredictionFiles {
+  std::filesystem::path calibration, history;
+};
+// For the run's device and threads: `given`, or a file of the cache folder
+// (TRACESTEP_KERNEL_CACHE). Error{kUsage} when that is switched off and no file is given.
+PredictionFiles prediction_files(const RunSpec& run, const std::filesystem::path& given);
+
+// What is known of a device: its calibration, checked against `identity`, and the history.
+struct KnownDevice {
+  Calibration calibration;
+  std::unique_ptr<TimeModel> model;
+  std::vector<CheckedCell> history;
+};
+// Errors: kInput when there is no calibration (it says how to make one), or a file is not usable.
+KnownDevice read_known_device(const PredictionFiles& files, const Json& identity);
+
+// Creates the folder. Errors: kOutput.
+void write_calibration(const PredictionFiles& files, const Calibration& calibration);
+void append_history(const PredictionFiles& files, const std::vector<CheckedCell>& cells);
+
+}  // namespace tracestep::cli

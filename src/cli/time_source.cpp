@@ -1,0 +1,54 @@
+#include "cli/time_source.h"
+
+#include <fmt/ranges.h>
+
+#include "base/error.h"
+#include "cli/prediction_files.h"
+#include "lab/published/tables.h"
+
+namespace tracestep::cli {
+
+void add_time_options(OptionSet& set, TimeOptions& options) {
+  set.text("--published", "NAME", options.published,
+           "predict for a device by its published peaks: A100, H100, H200, B200, RTX 5090, and "
+           "others");
+  set.path("--calibration", "FILE", options.calibration,
+           "the calibration of this device; the history of checks stands beside it");
+}
+
+TimeSource published_source(const std::string& name) {
+  const PublishedDevice* device = known_device(name);
+  if (device == nullptr) {
+    throw Error(ErrorCode::kUsage, "--published", fmt::format("no peaks of \"{}\" are known", name),
+                fmt::format("known are {}", fmt::join(published_device_names(), ", ")));
+  }
+  constexpr double kGiB = 1 << 30;
+  TimeSource out;
+  out.model = make_time_model(PublishedPeaks{.name = device->name,
+                                             .fp32_tflops = device->fp32_tflops,
+                                             .bf16_tflops = device->bf16_tflops,
+                                             .bandwidth_gb_s = device->bandwidth_gb_s});
+  out.note =
+      fmt::format("times are from published peaks of {}: nothing was measured on it", device->name);
+  out.usable_bytes = static_cast<std::int64_t>(device->usable_gib * kGiB);
+  return out;
+}
+
+TimeSource time_source(const RunSpec& run, const TimeOptions& options, const Json& environment) {
+  if (!options.published.empty()) return published_source(options.published);
+  const PredictionFiles files = prediction_files(run, options.calibration);
+  TimeSource out;
+  if (options.calibration.empty() && !std::filesystem::exists(files.calibration)) {
+    out.note =
+        "no times: this device has not been calibrated (tracestep predict --calibrate), and "
+        "--published names no other";
+    return out;
+  }
+  KnownDevice known = read_known_device(files, calibration_identity(environment, run.place.device));
+  out.model = std::move(known.model);
+  out.history = std::move(known.history);
+  out.note = fmt::format("times: {}", out.model->source());
+  return out;
+}
+
+}  // namespace tracestep::cli

@@ -1,0 +1,38 @@
+// What times are predicted from on the command line: a device's published peaks, or the calibration
+// of the device that is here.
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/json.h"
+#include "cli/option_set.h"
+#include "lab/predict/predict.h"
+
+namespace tracestep::cli {
+
+// The flags of a command that predicts times.
+struct TimeOptions {
+  std::string published;              // a device's name; empty: the one that is here
+  std::filesystem::path calibration;  // empty: a file of the cache folder
+};
+void add_time_options(OptionSet& set, TimeOptions& options);
+
+struct TimeSource {
+  std::unique_ptr<TimeModel> model;  // nullptr: `note` says why
+  std::vector<CheckedCell> history;
+  std::string note;
+  std::int64_t usable_bytes = 0;  // of a published device; 0: unknown
+
+  Predictor predictor() const { return {*model, history}; }
+};
+
+// Error{kUsage} naming --published for a device whose peaks are not known.
+TimeSource published_source(const std::string& name);
+// Without a calibration there is no model; one that is damaged, or of another device, is
+// Error{kInput}.
+TimeSource time_source(const RunSpec& run, const TimeOptions& options, const Json& environment);
+
+}  // namespace tracestep::cli
