@@ -142,6 +142,7 @@ Text pace(const Quantity& before, const Quantity& after) {
 
 Text removes(const Evidence& e) {
   const Row last = longest(e);
+  require(last.text("attention") == "naive", "the row of the plain form is of another one");
   const Quantity held = last.get("before_backward_bytes"), square = last.get("saved_bytes");
   const Row flash = e.row("attention", {{"attention", "flash"},
                                         {"status", "ok"},
