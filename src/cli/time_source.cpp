@@ -37,18 +37,17 @@ TimeSource published_source(const std::string& name) {
 TimeSource time_source(const RunSpec& run, const TimeOptions& options, const Json& environment) {
   if (!options.published.empty()) return published_source(options.published);
   const PredictionFiles files = prediction_files(run, options.calibration);
-  TimeSource out;
   if (options.calibration.empty() && !std::filesystem::exists(files.calibration)) {
-    out.note =
+    constexpr const char* kNone =
         "no times: this device has not been calibrated (tracestep predict --calibrate), and "
         "--published names no other";
-    return out;
+    return {.model = nullptr, .history = {}, .note = kNone};
   }
   KnownDevice known = read_known_device(files, calibration_identity(environment, run.place.device));
-  out.model = std::move(known.model);
-  out.history = std::move(known.history);
-  out.note = fmt::format("times: {}", out.model->source());
-  return out;
+  std::string note = fmt::format("times: {}", known.model->source());
+  return {.model = std::move(known.model),
+          .history = std::move(known.history),
+          .note = std::move(note)};
 }
 
 }  // namespace tracestep::cli

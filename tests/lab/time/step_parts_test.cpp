@@ -73,8 +73,12 @@ TEST(PartStartsTest, NoKernelOfAPartLiesBeyondIt) {
       if (!plan.runs[i]) continue;
       const Phase phase = program.nodes[i].origin().phase;
       const auto id = static_cast<NodeId>(i);
-      if (id < starts.backward) EXPECT_EQ(phase, Phase::kForward) << i;
-      if (phase == Phase::kOptimizer) EXPECT_GE(id, starts.optimizer) << i;
+      if (id < starts.backward) {
+        EXPECT_EQ(phase, Phase::kForward) << i;
+      }
+      if (phase == Phase::kOptimizer) {
+        EXPECT_GE(id, starts.optimizer) << i;
+      }
       if (phase == Phase::kBackward || phase == Phase::kRecompute) {
         EXPECT_LT(id, starts.optimizer) << i;
       }
