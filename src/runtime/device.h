@@ -62,8 +62,8 @@ class Device {
   virtual bool is_asynchronous() const { return false; }
   // Room for `count` marks.
   virtual std::unique_ptr<Marks> make_marks(std::size_t count);
-  // The time between two marks with no work in between; every time between marks is too long by
-  // this.
+  // What two marks around one kernel add to its time: to be taken off the time between them. It is
+  // less for marks with several kernels in between.
   virtual std::int64_t mark_overhead_ns() { return 0; }
   // Between hold() and release() an asynchronous device only queues what it is given, so that marks
   // measure its work and not the host's pace. Nothing that waits for the device may be called in

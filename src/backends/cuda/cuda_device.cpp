@@ -14,6 +14,7 @@
 #include "backends/cuda/gemm.h"
 #include "backends/cuda/graph.h"
 #include "backends/cuda/kernels.h"
+#include "backends/cuda/mark_overhead.h"
 #include "backends/cuda/memory_source.h"
 #include "backends/cuda/nvml.h"
 #include "backends/cuda/nvrtc.h"
@@ -160,7 +161,9 @@ class CudaDevice final : public Device {
     return std::make_unique<cuda::EventMarks>(stream_.handle(), count);
   }
   std::int64_t mark_overhead_ns() override {
-    if (mark_overhead_ns_ < 0) mark_overhead_ns_ = measure_mark_overhead();
+    if (mark_overhead_ns_ < 0) {
+      mark_overhead_ns_ = cuda::measure_mark_overhead_ns(stream_.handle(), gate_);
+    }
     return mark_overhead_ns_;
   }
   void hold() override {
@@ -196,19 +199,6 @@ class CudaDevice final : public Device {
     if (fused_->problem().empty() || has_warned_) return;
     log_warn("nothing is fused: {}", fused_->problem());
     has_warned_ = true;
-  }
-
-  // The shortest time between neighbouring marks without work in between.
-  std::int64_t measure_mark_overhead() {
-    constexpr std::size_t kMarks = 33;
-    cuda::EventMarks marks(stream_.handle(), kMarks);
-    gate_.shut();
-    for (std::size_t i = 0; i < kMarks; ++i) marks.set(i);
-    gate_.open();
-    std::int64_t least = marks.between_ns(0, 1);
-    for (std::size_t i = 1; i + 1 < kMarks; ++i)
-      least = std::min(least, marks.between_ns(i, i + 1));
-    return least;
   }
 
   // Throws the fault that kernels reported since the last call, if any.
