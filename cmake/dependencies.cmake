@@ -63,6 +63,18 @@ endif()
 tracestep_note("SentencePiece (BPE vocabularies)" "${sentencepiece_found}"
                "install libsentencepiece-dev (byte vocabularies work without)")
 
+if(TRACESTEP_MPI)
+  find_package(PkgConfig QUIET)
+  if(PKG_CONFIG_FOUND)
+    pkg_check_modules(TRACESTEP_OPENMPI QUIET IMPORTED_TARGET ompi-c)
+  endif()
+endif()
+if(TARGET PkgConfig::TRACESTEP_OPENMPI)
+  set(TRACESTEP_MPI_FOUND ON)
+endif()
+tracestep_note("MPI (ranks as processes)" "${TRACESTEP_MPI_FOUND}"
+               "install libopenmpi-dev (ranks as threads work without)")
+
 find_package(GTest QUIET)
 tracestep_note("tests" "${GTest_FOUND}" "install libgtest-dev and libgmock-dev")
 tracestep_note("compiler cache" "${TRACESTEP_CCACHE}" "install ccache")

@@ -28,6 +28,7 @@ ROWS = {
     "backends/cpu": ["runtime"],
     "backends/cuda": ["runtime", "codegen"],
     "backends/comm/local": ["runtime"],
+    "backends/comm/tcp": ["runtime"],  # what processes without MPI tell each other
     "backends/comm/mpi": ["runtime"],
     "backends/comm/nccl": ["runtime"],
     "exec": ["passes", "runtime"],

@@ -1,9 +1,11 @@
 #include "base/env.h"
 
+#include <algorithm>
 #include <array>
 #include <cstdlib>
 
 #include "base/error.h"
+#include "base/launched.h"
 #include "base/units.h"
 
 namespace tracestep::env {
@@ -38,8 +40,12 @@ constexpr Variable kKernelCache = {"TRACESTEP_KERNEL_CACHE",
 
 constexpr Variable kTerm = {"TERM", "dumb: no progress line", "as the terminal sets it"};
 
-constexpr std::array<Variable, 7> kAll = {kThreads, kNoColor,     kVerify, kAllocator,
-                                          kLog,     kKernelCache, kTerm};
+constexpr auto kAll = [] {
+  constexpr std::array kOwn = {kThreads, kNoColor, kVerify, kAllocator, kLog, kKernelCache, kTerm};
+  std::array<Variable, kOwn.size() + kLaunchVariables.size()> out{};
+  std::ranges::copy(kLaunchVariables, std::ranges::copy(kOwn, out.begin()).out);
+  return out;
+}();
 
 // One of the three allocator names.
 std::string allocator_name() {

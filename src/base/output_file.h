@@ -52,6 +52,10 @@ void write_file(const Directory& folder, const std::string& name, std::string_vi
 // Checks that `path` can be written without changing it, before a long run. Errors: kOutput.
 void check_writable(const std::filesystem::path& path);
 
+// From now on write_file() and check_writable() do nothing with paths that the user gave: another
+// process of the same run writes the results.
+void leave_results_to_another_process();
+
 // Removes the temporary files that killed processes left in `folder`: those named ".tracestep-", 16
 // hexadecimal digits, ".tmp" that no process has locked. A process keeps its temporary files locked
 // until they are complete, so files in use are not touched. A file that cannot be removed stays.

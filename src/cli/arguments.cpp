@@ -83,6 +83,15 @@ void read_positionals(const Command& command, std::span<const std::string> words
   }
 }
 
+// "--" and what follows, for a command that runs another one.
+std::span<const std::string> words_behind(const Command& command,
+                                          std::span<const std::string> arguments) {
+  const std::vector<Positional>& positionals = command.options.positionals();
+  if (positionals.empty() || !positionals.back().is_command()) return {};
+  const auto mark = std::ranges::find(arguments, "--");
+  return arguments.subspan(static_cast<std::size_t>(mark - arguments.begin()));
+}
+
 // CLI11 would read "--resume=false" as a switch that is off.
 void check_switches(const Command& command, std::span<const std::string> arguments) {
   for (const Option& option : command.options.options()) {
@@ -120,6 +129,8 @@ const Command* parse_arguments(std::span<const Command> commands,
   }
   const std::string& first = arguments[0];
   const Command& command = find_command(commands, first == "--version" ? "version" : first);
+  const auto behind = words_behind(command, arguments);
+  arguments = arguments.first(arguments.size() - behind.size());
   check_switches(command, arguments);
   CLI::App app;
   app.allow_extras();
@@ -134,7 +145,9 @@ const Command* parse_arguments(std::span<const Command> commands,
   } catch (const CLI::ParseError& error) {
     fail_missing_value(command, error.what());
   }
-  read_positionals(command, app.remaining());
+  std::vector<std::string> words = app.remaining();
+  if (behind.size() > 1) words.push_back(behind[1]);
+  read_positionals(command, words);
   return &command;
 }
 

@@ -33,6 +33,7 @@ Command generate_command();
 Command attention_command();
 Command compile_command();
 Command comm_command();
+Command launch_command();
 Command compare_command();
 Command explain_command();
 Command study_command();

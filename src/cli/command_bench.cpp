@@ -15,6 +15,7 @@
 #include "cli/oom_hint.h"
 #include "cli/options.h"
 #include "cli/output.h"
+#include "cli/processes.h"
 #include "cli/remaining_time.h"
 #include "cli/resume_file.h"
 #include "lab/measure/run_columns.h"
@@ -234,12 +235,23 @@ void check_sampling(const Protocol& protocol) {
               "with --max-noise, --steps is the least and --max-steps the most");
 }
 
+// What several processes cannot do together.
+void check_alone(const BenchOptions& options) {
+  const auto refuse = [](const char* flag) {
+    throw Error(ErrorCode::kUsage, flag, "several processes share this run", "leave it out");
+  };
+  if (!options.resume.empty()) refuse("--resume");
+  if (options.processes > 1) refuse("--processes");
+  if (!options.warmup_study.empty()) refuse("--warmup-study");
+}
+
 int run_bench(const BenchOptions& options, std::span<const std::string> arguments) {
   const DeviceUse use = options.nsys_hint ? DeviceUse::kPlan : DeviceUse::kRun;
   const std::vector<RunSpec> runs =
       runs_of(options.grid, {"cpu", "cuda", "reference", "null"}, use, Ranks::kUsed);
   if (options.nsys_hint) return print_nsys_hint(runs, arguments), 0;
   check_sampling(options.protocol);
+  if (processes() != nullptr) check_alone(options);
   const NamedPath outputs[] = {{"--resume", options.resume},
                                {"--tune-file", runs[0].place.tune_file},
                                {"--output", options.output.path}};

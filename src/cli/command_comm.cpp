@@ -8,6 +8,7 @@
 #include "cli/devices.h"
 #include "cli/options.h"
 #include "cli/output.h"
+#include "cli/processes.h"
 #include "lab/comm/collectives.h"
 
 namespace tracestep::cli {
@@ -19,6 +20,7 @@ constexpr std::int64_t kMostRanks = 4096, kMostCalls = 1'000'000;
 struct CommOptions {
   std::vector<std::string> collectives = kTimedCollectives;
   std::vector<std::int64_t> ranks{2, 4};
+  RunSpec run{.place = {.threads = 1}};  // threads of each rank
   std::vector<std::int64_t> sizes;
   CollectiveSpec each;
   OutputOptions output;
@@ -46,22 +48,26 @@ std::vector<CollectiveSpec> specs_of(const CommOptions& o) {
   return out;
 }
 
-int run_comm(const CommOptions& o, std::span<const std::string> arguments) {
+int run_comm(CommOptions o, std::span<const std::string> arguments) {
   probe_output(o.output);
+  o.run.parallel.ranks = processes() == nullptr ? 2 : processes()->count();
+  o.run.shape.batch = o.run.parallel.ranks;
+  o.run = placed(o.run, {"cpu", "cuda"}, DeviceUse::kRun, Ranks::kUsed);
+  if (processes() != nullptr) o.ranks = {processes()->count()};
+  const auto device = make_device(o.run);
   const StopSignal stop("the rows measured so far are written");
   const std::vector<CollectiveSpec> specs = specs_of(o);
   std::vector<CollectiveTimes> times;
   ProgressLine progress;
   for (const CollectiveSpec& spec : specs) {
-    if (stop.requested()) break;
+    if (processes() == nullptr && stop.requested()) break;
     progress.update(fmt::format("{}/{}  {} of {}, {} ranks", times.size() + 1, specs.size(),
                                 spec.op, format_bytes(spec.bytes), spec.ranks));
-    times.push_back(time_collective(make_group, spec));
+    o.run.parallel.ranks = spec.ranks;
+    times.push_back(time_collective(make_rank_devices(*device, o.run), spec));
   }
   progress.done();
-  RunSpec run;
-  run.place.threads = 1;  // of each rank
-  write_tables(o.output, "tracestep.comm/1", environment_of(arguments, run),
+  write_tables(o.output, "tracestep.comm/1", environment_of(arguments, o.run),
                {collective_table(times)});
   return times.size() == specs.size() ? 0 : stop.exit_status();
 }
@@ -75,8 +81,10 @@ Command comm_command() {
       .name = "comm",
       .summary = "how long sums and gathers over ranks take alone",
       .details =
-          "Ranks are threads of this process. The time of a call goes from when its last rank "
-          "is there to when the last one has its result. Bus bandwidth counts what a rank "
+          "Ranks are threads of this process, or the processes that launch started. The time of "
+          "a call of threads goes from when its last rank is there to when the last one has its "
+          "result; processes make their calls one behind the other. Bus bandwidth counts what a "
+          "rank "
           "gets from the others: 2(N-1)/N of the tensor for all_reduce, (N-1)/N for the "
           "others.",
       .examples = {{"", "three collectives, four sizes, two and four ranks"},
@@ -84,13 +92,15 @@ Command comm_command() {
   OptionSet& set = command.options;
   set.group("What to time");
   set.choices("--collective", options->collectives, kTimedCollectives, "which");
-  set.integers("--ranks", options->ranks, {1, kMostRanks}, "ranks of a group");
+  set.integers("--ranks", options->ranks, {1, kMostRanks},
+               "ranks of a group; all processes where there are several");
   set.value(
       "--bytes", "SIZE[,SIZE]", "sizes of the whole tensor, of float32",
       [options](const std::string& where, const std::string& text) {
         options->sizes = parse_sizes(where, text);
       },
       kDefaultSizes);
+  set.text("--device", "NAME", options->run.place.device, "cpu; cuda, with launch");
   set.integer("--warmup", options->each.warmup, {0, kMostCalls}, "calls before the timed ones");
   set.integer("--calls", options->each.calls, {1, kMostCalls}, "timed calls");
   add_output_options(set, options->output);

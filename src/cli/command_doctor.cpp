@@ -10,6 +10,7 @@
 #include "cli/cuda.h"
 #include "cli/devices.h"
 #include "cli/output.h"
+#include "cli/processes.h"
 #include "lab/published/device_table.h"
 #include "train/tokenizer.h"
 
@@ -50,6 +51,10 @@ Table parts_table(const Json& environment) {
   table.add_row({"device reference", "ok", "float64, slow: the oracle of the tests"});
   table.add_row({"device null", "ok", "plans and counts bytes, computes nothing"});
   add_cuda_parts(table);
+  table.add_row({"MPI", has_mpi() ? "ok" : "missing",
+                 has_mpi()
+                     ? "connects processes on CPUs"
+                     : "install libopenmpi-dev and build again; ranks as threads work without"});
   table.add_row({"bpe vocabularies", has_bpe() ? "ok" : "missing",
                  has_bpe() ? "SentencePiece"
                            : "install libsentencepiece-dev and build again; bytes work without"});

@@ -10,6 +10,7 @@
 #include "cli/devices.h"
 #include "cli/options.h"
 #include "cli/output.h"
+#include "cli/processes.h"
 #include "cli/token_input.h"
 #include "lab/measure/statistics.h"
 #include "train/fingerprint.h"
@@ -162,7 +163,8 @@ int run_train(TrainCommand o, std::span<const std::string> arguments) {
   check_files(o);
   probe_output(o.output);
   TokenInput input = open_tokens(o.tokens);
-  const bool saves_tokenizer = input.tokenizer && !o.train.save.empty();
+  const bool writes = processes() == nullptr || processes()->rank() == 0;
+  const bool saves_tokenizer = input.tokenizer && !o.train.save.empty() && writes;
   if (saves_tokenizer) check_writable(tokenizer_path(o));
   std::error_code error;
   if (!input.tokenizer && !o.train.save.empty() &&

@@ -30,11 +30,11 @@ std::string option_line(const OptionSet& options, const Option& option) {
 const std::vector<Command>& all_commands() {
   static const std::vector<Command> commands = [] {
     std::vector<Command> out;
-    for (auto* make :
-         {bench_command, profile_command, precision_command, attention_command, compile_command,
-          memory_command, fit_command, predict_command, comm_command, show_command, train_command,
-          eval_command, generate_command, compare_command, explain_command, study_command,
-          doctor_command, completions_command, version_command}) {
+    for (auto* make : {bench_command,   profile_command,  precision_command,   attention_command,
+                       compile_command, memory_command,   fit_command,         predict_command,
+                       comm_command,    launch_command,   show_command,        train_command,
+                       eval_command,    generate_command, compare_command,     explain_command,
+                       study_command,   doctor_command,   completions_command, version_command}) {
       out.push_back(make());
     }
     return out;
@@ -58,10 +58,12 @@ std::string help_text(std::span<const Command> commands) {
 std::string help_text(const Command& command) {
   std::string out = fmt::format("tracestep {}: {}\n\n", command.name, command.summary);
   out += fmt::format("Usage: tracestep {}", command.name);
+  std::string words, behind;
   for (const Positional& p : command.options.positionals()) {
-    out += p.is_required ? " " + p.name : fmt::format(" [{}]", p.name);
+    (p.is_command() ? behind : words) +=
+        p.is_required ? " " + p.name : fmt::format(" [{}]", p.name);
   }
-  out += command.options.options().empty() ? "\n\n" : " [OPTION]...\n\n";
+  out += words + (command.options.options().empty() ? "" : " [OPTION]...") + behind + "\n\n";
   if (!command.details.empty()) out += wrapped("", 0, command.details) + "\n";
   for (const Positional& p : command.options.positionals()) {
     out += wrapped("  " + p.name + " ", kFlagColumns, p.doc);

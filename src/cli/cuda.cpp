@@ -10,6 +10,7 @@
 #include "base/output_file.h"
 #include "base/units.h"
 #ifdef TRACESTEP_WITH_CUDA
+#include "backends/comm/nccl/nccl_group.h"
 #include "backends/cuda/ceilings.h"
 #include "backends/cuda/cuda_device.h"
 #include "backends/cuda/device_info.h"
@@ -104,6 +105,10 @@ std::unique_ptr<Device> make_cuda(const RunSpec& run) {
        .tune_file = place.is_tuned() ? place.tuning_path().string() : std::string(),
        .kernel_cache =
            place.kernel_cache.empty() ? env::kernel_cache() : place.kernel_cache.string()});
+}
+
+std::unique_ptr<Communicator> make_cuda_group(Processes& processes, Device& device) {
+  return make_nccl_group(processes, native_stream_of(device));
 }
 
 namespace {
@@ -229,6 +234,11 @@ void add_cuda_parts(Table& parts) {
                  probe.compiler.empty()
                      ? fmt::format("{}; nothing is fused at run time", probe.compiler_problem)
                      : fmt::format("{}: fused kernels", probe.compiler)});
+  std::string no_nccl;
+  const std::string nccl = nccl_version(no_nccl);
+  parts.add_row({"NCCL", nccl.empty() ? "missing" : "ok",
+                 nccl.empty() ? fmt::format("{}; nothing connects GPUs", no_nccl)
+                              : fmt::format("{}: connects GPUs", nccl)});
   const std::string problem = nvml_problem();
   parts.add_row({"NVML", problem.empty() ? "ok" : "missing",
                  problem.empty()
@@ -245,6 +255,10 @@ void check_cuda(const Place& place) {
 
 std::unique_ptr<Device> make_cuda(const RunSpec& run) {
   check_cuda(run.place);
+  return nullptr;
+}
+
+std::unique_ptr<Communicator> make_cuda_group(Processes&, Device&) {
   return nullptr;
 }
 

@@ -10,6 +10,7 @@
 #include "base/json.h"
 #include "lab/measure/ceilings.h"
 #include "lab/report/table.h"
+#include "runtime/communicator.h"
 #include "runtime/device.h"
 #include "spec/run_spec.h"
 
@@ -27,6 +28,9 @@ void check_tuning(const Place& place);
 
 // Errors as check_cuda(), and Error{kDevice} for a GPU that is too old.
 std::unique_ptr<Device> make_cuda(const RunSpec& run);
+
+// A group of ranks with a GPU each. Errors as make_nccl_group().
+std::unique_ptr<Communicator> make_cuda_group(Processes& processes, Device& device);
 
 // The highest speed of matrix products in the run's precision on the device, in TFLOP/s; 0:
 // unknown.

@@ -4,7 +4,6 @@
 
 #include <fmt/ranges.h>
 
-#include "backends/comm/local/local_group.h"
 #include "backends/cpu/cpu_device.h"
 #include "backends/cpu/threads.h"
 #include "backends/null/null_device.h"
@@ -13,6 +12,7 @@
 #include "base/error.h"
 #include "base/suggest.h"
 #include "cli/cuda.h"
+#include "cli/processes.h"
 #include "spec/step_program.h"
 
 namespace tracestep::cli {
@@ -30,9 +30,10 @@ void check_ranks(const RunSpec& run, DeviceUse use, Ranks ranks) {
     throw Error(ErrorCode::kUsage, "--parallel", "this command runs one rank alone",
                 "leave it out; bench, memory, profile, show and train have it");
   }
-  if (use == DeviceUse::kRun && cuda_index(run.place.device)) {
-    throw Error(ErrorCode::kUsage, "--parallel", "nothing connects GPUs yet",
-                "use --device cpu; memory --predict has it for any device");
+  if (use == DeviceUse::kRun && cuda_index(run.place.device) && processes() == nullptr) {
+    throw Error(ErrorCode::kUsage, "--parallel", "each GPU needs a process of its own",
+                fmt::format("use tracestep launch -n {} -- …; memory --predict needs no GPU",
+                            run.parallel.ranks));
   }
   rank_shape(run);  // throws where they cannot share the batch
 }
@@ -78,7 +79,7 @@ const NamedDevice& device_named(const std::string& name) {
 
 void register_devices() {
   for (const NamedDevice& device : all_devices()) register_device(device.name, device.make);
-  register_group(make_local_group);
+  register_group(connect_ranks);
 }
 
 void check_device(const RunSpec& run, std::initializer_list<const char*> usable, DeviceUse use) {
@@ -109,8 +110,15 @@ void check_device(const RunSpec& run, std::initializer_list<const char*> usable,
 }
 
 RunSpec placed(RunSpec run, std::initializer_list<const char*> usable, DeviceUse use, Ranks ranks) {
+  run.place.device = device_of_process(run.place.device);
   check_device(run, usable, use);
-  if (run.parallel.is_on()) check_ranks(run, use, ranks);
+  if (run.parallel.is_on()) {
+    check_ranks(run, use, ranks);
+  } else if (processes() != nullptr && use == DeviceUse::kRun) {
+    throw Error(ErrorCode::kUsage, "--parallel",
+                fmt::format("{} processes were started for one rank", processes()->count()),
+                fmt::format("use dp={}", processes()->count()));
+  }
   run.place.threads = threads_of(run.place, run.parallel.ranks);
   return run;
 }

@@ -12,15 +12,11 @@
 #include "cli/command.h"
 #include "cli/devices.h"
 #include "cli/flag_names.h"
+#include "cli/processes.h"
 #include "ops/functions.h"
 
 namespace tracestep::cli {
 namespace {
-
-// Messages quote names and values from files, which may hold any bytes and be of any length.
-void say(std::string_view message) {
-  std::fputs(("tracestep: " + message_line(message) + "\n").c_str(), stderr);
-}
 
 // An error of the lower layers in the words of the command line.
 Error in_flags(const OptionSet& options, const Error& error) {
@@ -38,10 +34,22 @@ int run(std::span<const std::string> arguments) {
   const Command* command = parse_arguments(all_commands(), arguments);
   if (command == nullptr) return 0;
   try {
-    return command->run(arguments);
+    join_processes(command->name, arguments);
+    const int status = command->run(arguments);
+    leave_processes();
+    return status;
   } catch (const Error& error) {
     throw in_flags(command->options, error);
   }
+}
+
+// The exit status. One process of several ends them all. Messages quote names and values from
+// files, which may hold any bytes and be of any length.
+int fail(std::string_view message, ErrorCode code) {
+  const std::string line = "tracestep: " + message_line(message);
+  if (processes() != nullptr) processes()->end_all(line, exit_code(code));
+  std::fputs((line + "\n").c_str(), stderr);
+  return exit_code(code);
 }
 
 }  // namespace
@@ -54,13 +62,13 @@ int main(int argc, char** argv) {
     take_signals();  // before any library could start a thread
     return run(std::vector<std::string>(argv + (argc > 0 ? 1 : 0), argv + argc));
   } catch (const Error& error) {
-    say(error.what());
-    return exit_code(error.code());
+    return fail(error.what(), error.code());
   } catch (const std::bad_alloc&) {
-    say("[memory] the machine has no more memory for this; use a smaller size, batch or context");
-    return exit_code(ErrorCode::kOutOfMemory);
+    return fail(
+        "[memory] the machine has no more memory for this; use a smaller size, batch or context",
+        ErrorCode::kOutOfMemory);
   } catch (const std::exception& error) {
-    say(std::string(error.what()) + "; this is a mistake in tracestep, please report it");
-    return exit_code(ErrorCode::kFailed);
+    return fail(std::string(error.what()) + "; this is a mistake in tracestep, please report it",
+                ErrorCode::kFailed);
   }
 }

@@ -35,10 +35,14 @@ struct Option {
 
 // A word without a flag, identified by its position: "tracestep compare A B".
 struct Positional {
-  std::string name;  // "A": its name in help texts and messages
+  // "A": its name in help texts and messages. "-- COMMAND": the first of the words behind "--",
+  // which are all left to the command.
+  std::string name;
   std::string doc;
   std::function<void(const std::string& name, const std::string& text)> read;
   bool is_required = true;
+
+  bool is_command() const { return name.starts_with("-- "); }
 };
 
 // A range of numbers for messages and checks.

@@ -13,17 +13,17 @@ class RankDevices {
  public:
   // A device alone, which the caller keeps.
   explicit RankDevices(Device& first);
-  // The same with others, each of which joins `group` (in the order of the ranks) as long as this
-  // object lives.
+  // The same with others of this process, each of which joins its end of `group` (in the order of
+  // the ranks) as long as this object lives.
   RankDevices(Device& first, std::vector<std::unique_ptr<Device>> others,
               std::vector<std::unique_ptr<Communicator>> group);
   ~RankDevices();
   RankDevices(const RankDevices&) = delete;
   RankDevices& operator=(const RankDevices&) = delete;
 
-  const std::vector<Device*>& all() const { return all_; }  // by rank
+  const std::vector<Device*>& all() const { return all_; }  // of this process, by rank
   Device& first() const { return *all_.front(); }
-  // One end of the group; nullptr: there is none.
+  // The first device's end of the group; nullptr: there is none.
   Communicator* group() const { return group_.empty() ? nullptr : group_.front().get(); }
 
  private:

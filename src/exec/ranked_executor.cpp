@@ -1,6 +1,11 @@
 #include "exec/ranked_executor.h"
 
+#include <algorithm>
+
+#include "base/hash.h"
+#include "ir/print.h"
 #include "runtime/allocator.h"
+#include "runtime/processes.h"
 
 namespace tracestep {
 namespace {
@@ -15,17 +20,36 @@ TensorView share_of(const TensorView& value, const Type& type, int rank, int ran
   return {value.dtype, shape, value.bytes.subspan(static_cast<std::size_t>(rank) * bytes, bytes)};
 }
 
-[[noreturn]] void rethrow_with_rank(const RankThreads::Failure& failure) {
-  const auto named = [&](const std::string& where) {
-    return fmt::format("rank {}: {}", failure.rank, where);
-  };
+constexpr std::uint64_t kNoMemory = 0;
+
+std::uint64_t identity_of(const Program& program) {
+  const std::string text = print(program);
+  return std::stoull(hash_text(std::as_bytes(std::span(text))), nullptr, 16) | 1;
+}
+
+// The executor of this process's rank, when all of them have one for the same program.
+std::unique_ptr<Executor> make_with_others(ExecutorKind kind, Store& store, const Program& program,
+                                           Processes& processes) {
+  std::unique_ptr<Executor> out;
+  std::exception_ptr no_memory;
   try {
-    std::rethrow_exception(failure.error);
-  } catch (const OutOfMemory& e) {
-    throw OutOfMemory(named(e.where()), e.requested_bytes(), e.limit_bytes(), e.live());
-  } catch (const Error& e) {
-    throw Error(e.code(), named(e.where()), e.message(), e.hint());
+    out = make_executor(kind, store, program);
+  } catch (const OutOfMemory&) {
+    no_memory = std::current_exception();
   }
+  const std::vector<std::uint64_t> all =
+      processes.exchange(no_memory ? kNoMemory : identity_of(program));
+  const auto without = std::ranges::find(all, kNoMemory);
+  if (without == all.end()) {
+    check_same(processes, "its program", identity_of(program));
+    return out;
+  }
+  if (std::ranges::all_of(all, [](std::uint64_t one) { return one == kNoMemory; })) {
+    std::rethrow_exception(no_memory);
+  }
+  throw Error(ErrorCode::kOutOfMemory, fmt::format("rank {}", without - all.begin()),
+              "it has no memory for the step, and others have",
+              "use a smaller size, batch or context");
 }
 
 }  // namespace
@@ -35,15 +59,16 @@ RankedExecutor::RankedExecutor(std::vector<std::unique_ptr<Executor>> executors,
     : executors_(std::move(executors)),
       ranks_(ranks),
       group_(group),
+      first_rank_(group == nullptr ? 0 : group->rank()),
       threads_(static_cast<int>(executors_.size())) {}
 
 void RankedExecutor::set_input(std::string_view name, const TensorView& value) {
   const ValueId id = program().find_leaf(name);
-  for (std::size_t rank = 0; rank < executors_.size(); ++rank) {
+  for (std::size_t i = 0; i < executors_.size(); ++i) {
     const bool is_shared = id != kNoValue;
-    executors_[rank]->set_input(
-        name,
-        is_shared ? share_of(value, program().type(id), static_cast<int>(rank), ranks_) : value);
+    const int rank = first_rank_ + static_cast<int>(i);
+    executors_[i]->set_input(name,
+                             is_shared ? share_of(value, program().type(id), rank, ranks_) : value);
   }
 }
 
@@ -57,7 +82,25 @@ void RankedExecutor::run(Recorder* recorder) {
       });
   if (!failure.error) return;
   if (group_ != nullptr) group_->restart();
-  rethrow_with_rank(failure);
+  rethrow(failure);
+}
+
+void RankedExecutor::rethrow(const RankThreads::Failure& failure) const {
+  const auto named = [&](const std::string& where) {
+    return where.starts_with("rank ")
+               ? where
+               : fmt::format("rank {}: {}", first_rank_ + failure.rank, where);
+  };
+  const bool ends_all = group_ != nullptr && group_->processes() != nullptr;
+  try {
+    std::rethrow_exception(failure.error);
+  } catch (const OutOfMemory& e) {
+    const OutOfMemory out(named(e.where()), e.requested_bytes(), e.limit_bytes(), e.live());
+    if (ends_all) throw Error(out.code(), out.where(), out.message(), out.hint());
+    throw out;
+  } catch (const Error& e) {
+    throw Error(e.code(), named(e.where()), e.message(), e.hint());
+  }
 }
 
 void RankedExecutor::release_outputs() {
@@ -68,7 +111,11 @@ std::unique_ptr<Executor> make_executor(ExecutorKind kind,
                                         std::span<const std::unique_ptr<Store>> stores,
                                         const Program& program, int ranks, Communicator* group) {
   std::vector<std::unique_ptr<Executor>> out;
-  for (const auto& store : stores) out.push_back(make_executor(kind, *store, program));
+  Processes* const processes = group == nullptr ? nullptr : group->processes();
+  for (const auto& store : stores) {
+    out.push_back(processes == nullptr ? make_executor(kind, *store, program)
+                                       : make_with_others(kind, *store, program, *processes));
+  }
   if (ranks == 1) return std::move(out.front());
   return std::make_unique<RankedExecutor>(std::move(out), ranks, group);
 }

@@ -21,7 +21,7 @@ void all_gather(const KernelCall& call) {
   call.group->all_gather(call.inputs[0], call.outputs[0]);
 }
 
-void own_part(const KernelCall& call) {
+void own_part_in_host_memory(const KernelCall& call) {
   const TensorRef &x = call.inputs[0], &part = call.outputs[0];
   const OwnPart own = own_part_of(x.count(), call.group->ranks(), call.group->rank());
   const std::size_t size = size_of(x.dtype);
@@ -46,10 +46,14 @@ std::unique_ptr<PreparedKernel> prepare_for_group(KernelSpec spec, const LaunchC
 }  // namespace
 
 void add_collective_kernels(KernelTable& table) {
+  add_group_kernels(table);
+  table.add_planned("own_part", prepare_for_group<own_part_in_host_memory>);
+}
+
+void add_group_kernels(KernelTable& table) {
   table.add_planned("all_reduce", prepare_for_group<all_reduce>);
   table.add_planned("reduce_scatter", prepare_for_group<reduce_scatter>);
   table.add_planned("all_gather", prepare_for_group<all_gather>);
-  table.add_planned("own_part", prepare_for_group<own_part>);
 }
 
 }  // namespace tracestep

@@ -12,6 +12,9 @@
 
 namespace tracestep {
 
+class Device;
+class Processes;
+
 // Thrown by the calls of a group that a rank has ended.
 class GroupEnded : public Error {
  public:
@@ -21,9 +24,11 @@ class GroupEnded : public Error {
 // **Shapes**: tensors are dense; `whole` has the same shape on all ranks, and `part` is
 // [part_count(whole, ranks)] (ops/collective_sizes.h). **Dtypes**: floating, the same everywhere;
 // float16 and bfloat16 are added up in float32 and rounded once.
-// **Order**: sums are x₀ + x₁ + … in the order of the ranks, whichever rank is first.
-// **Memory**: none of its own. **Errors**: GroupEnded; Error{kFailed} where ranks call differently.
-// A call returns when its result is there.
+// **Order**: sums in host memory are x₀ + x₁ + … in the order of the ranks, whichever rank is
+// first.
+// **Memory**: none of its device's allocator. **Errors**: GroupEnded; Error{kFailed} where ranks
+// call differently. A call returns when its result is there; on an asynchronous device, when it has
+// been issued.
 class Communicator {
  public:
   virtual ~Communicator() = default;
@@ -43,9 +48,16 @@ class Communicator {
   virtual void end() = 0;
   // Makes an ended group usable again. No rank may be in a call.
   virtual void restart() = 0;
+  // Where the ranks are processes: all of them. nullptr: they are threads of this one.
+  virtual Processes* processes() const { return nullptr; }
 };
 
-// Makes the communicators of a group of that many ranks of this process, in their order.
-using GroupFactory = std::function<std::vector<std::unique_ptr<Communicator>>(int ranks)>;
+// The ends that belong to this process of a new group of so many ranks, in their order: of all
+// ranks, or of this process alone. `first`: the device of the first of them.
+using GroupFactory =
+    std::function<std::vector<std::unique_ptr<Communicator>>(Device& first, int ranks)>;
+
+// What rank 0 decides; every process of the group must ask. `own`, where there is one process.
+bool agree(Communicator* group, bool own);
 
 }  // namespace tracestep

@@ -39,16 +39,16 @@ void register_group(GroupFactory make) {
   group_factory() = std::move(make);
 }
 
-std::vector<std::unique_ptr<Communicator>> make_group(int ranks) {
+std::vector<std::unique_ptr<Communicator>> make_group(Device& first, int ranks) {
   if (!group_factory()) fail_usage("parallel", "nothing connects the ranks of this program");
-  return group_factory()(ranks);
+  return group_factory()(first, ranks);
 }
 
 RankDevices make_rank_devices(Device& first, const RunSpec& spec) {
   if (!spec.parallel.is_on() || !first.computes()) return RankDevices(first);
-  auto group = make_group(spec.parallel.ranks);
+  auto group = make_group(first, spec.parallel.ranks);
   std::vector<std::unique_ptr<Device>> others;
-  for (int rank = 1; rank < spec.parallel.ranks; ++rank) others.push_back(make_device(spec));
+  for (std::size_t i = 1; i < group.size(); ++i) others.push_back(make_device(spec));
   return RankDevices(first, std::move(others), std::move(group));
 }
 

@@ -23,12 +23,12 @@ void register_device(const std::string& name, DeviceFactory make);
 // Error{kUsage} naming "device" when no device has that name; also throws the factory's errors.
 std::unique_ptr<Device> make_device(const RunSpec& spec);
 
-// Ranks of this process: registering again replaces the factory.
+// How ranks are connected: registering again replaces the factory.
 void register_group(GroupFactory make);
-// The communicators of a new group. Error{kUsage} when none was registered.
-std::vector<std::unique_ptr<Communicator>> make_group(int ranks);
-// `first` and, where ranks share the run and the device computes, new devices for the other ranks,
-// made for the same run.
+// This process's communicators of a new group. Error{kUsage} when no factory was registered.
+std::vector<std::unique_ptr<Communicator>> make_group(Device& first, int ranks);
+// `first` and, where ranks share the run and the device computes, new devices for the other ranks
+// of this process, made for the same run.
 RankDevices make_rank_devices(Device& first, const RunSpec& spec);
 
 }  // namespace tracestep

@@ -6,6 +6,8 @@
 #include "base/hash.h"
 #include "base/log.h"
 #include "base/output_file.h"
+#include "runtime/communicator.h"
+#include "runtime/processes.h"
 #include "train/checkpoint_files.h"
 #include "train/diagnosis.h"
 #include "train/fingerprint.h"
@@ -33,15 +35,15 @@ struct Checkpoints {
 
 // Opens the folder and, on resume, loads the checkpoint to continue from, if there is one; damaged
 // ones give warnings.
-Checkpoints open_checkpoints(const TrainOptions& options) {
+Checkpoints open_checkpoints(const TrainOptions& options, bool writes) {
   Checkpoints out{.folder = options.checkpoint, .meta = {}};
   if (options.checkpoint.empty()) return out;
-  out.writer.emplace(options.checkpoint);
+  if (writes) out.writer.emplace(options.checkpoint);
   if (!options.resume) {
-    out.writer->start_anew(options.overwrite);
+    if (writes) out.writer->start_anew(options.overwrite);
     return out;
   }
-  out.resumed = out.writer->load();
+  out.resumed = writes ? out.writer->load() : load_checkpoint(options.checkpoint);
   if (!out.resumed) {
     log_info("[resume] there is no checkpoint in {} yet: training starts at step 1",
              options.checkpoint.string());
@@ -125,6 +127,26 @@ void check_numbers(const TrainOptions& o) {
   }
 }
 
+bool is_first_process(const Communicator* group) {
+  return group == nullptr || group->processes() == nullptr || group->rank() == 0;
+}
+
+// What one process of several does: the first one writes everything.
+TrainOptions without_outputs(TrainOptions options) {
+  options.save.clear();
+  options.log.clear();
+  return options;
+}
+
+// The same weights and states on all processes.
+void check_same_start(const Store& store, Processes& processes) {
+  Hash hash;
+  for (const LeafKind kind : {LeafKind::kParameter, LeafKind::kState}) {
+    for (const std::string& name : store.names(kind)) hash.add(store.get(name).bytes);
+  }
+  check_same(processes, "what training starts from", std::stoull(hash.text(), nullptr, 16));
+}
+
 // Looks at every token, so that a bad one is known before the first step.
 RunContent content_of(const Device& device, const TrainOptions& options, const TokenSource& tokens,
                       const TokenSource* validation) {
@@ -144,7 +166,7 @@ RunContent content_of(const Device& device, const TrainOptions& options, const T
 // The folder first, so that one in use is refused before a long scan of the tokens.
 Checkpoints open_run(const Device& device, const TrainOptions& options, const TokenSource& tokens,
                      const TokenSource* validation) {
-  Checkpoints out = open_checkpoints(options);
+  Checkpoints out = open_checkpoints(options, is_first_process(device.group()));
   out.meta = fingerprint(options, content_of(device, options, tokens, validation));
   if (out.resumed) {
     out.meta = continue_run(out.resumed->meta, out.meta, options.change, out.resumed->step);
@@ -156,21 +178,25 @@ class Run {
  public:
   Run(const RankDevices& devices, const TrainOptions& options, TokenSourcePtr tokens,
       TokenSourcePtr validation)
-      : options_(options),
-        checkpoints_(open_run(devices.first(), options, *tokens, validation.get())),
-        trainer_(devices, options, tokens, validation) {
-    out_.resumed_from = step_ = start(trainer_.store(), options, checkpoints_);
+      : options_(is_first_process(devices.group()) ? options : without_outputs(options)),
+        group_(devices.group()),
+        checkpoints_(open_run(devices.first(), options_, *tokens, validation.get())),
+        trainer_(devices, options_, tokens, validation) {
+    out_.resumed_from = step_ = start(trainer_.store(), options_, checkpoints_);
     trainer_.spread();
+    if (group_ != nullptr && group_->processes() != nullptr) {
+      check_same_start(trainer_.store(), *group_->processes());
+    }
     if (step_ > options.steps) {
       log_warn("[resume] {} steps are done already, more than the {} of this run", step_,
                options.steps);
     }
-    log_.emplace(options.log, step_);
+    log_.emplace(options_.log, step_);
   }
 
   TrainResult go(const StopSignal* stop, const std::function<void(const TrainStep&)>& progress) {
     try {
-      while (step_ < options_.steps && (stop == nullptr || !stop->requested())) {
+      while (step_ < options_.steps && !is_stopped(stop)) {
         one_step(progress);
         if (is_due(options_.checkpoint_every)) save_or_end();
       }
@@ -187,6 +213,9 @@ class Run {
   }
 
  private:
+  bool is_stopped(const StopSignal* stop) const {
+    return stop != nullptr && agree(group_, stop->requested());
+  }
   bool is_due(std::int64_t every) const { return every > 0 && step_ % every == 0; }
 
   void one_step(const std::function<void(const TrainStep&)>& progress) {
@@ -250,6 +279,7 @@ class Run {
   }
 
   TrainOptions options_;
+  Communicator* const group_;  // nullptr: there is one rank
   Checkpoints checkpoints_;
   Trainer trainer_;
   TrainResult out_;
@@ -275,7 +305,7 @@ TrainResult train(const RankDevices& devices, const TrainOptions& options, Token
                   TokenSourcePtr validation, const StopSignal* stop,
                   const std::function<void(const TrainStep&)>& progress) {
   check_numbers(options);
-  check_outputs(options);
+  if (is_first_process(devices.group())) check_outputs(options);
   return Run(devices, options, tokens, validation).go(stop, progress);
 }
 

@@ -36,7 +36,7 @@ class RanksTest : public ::testing::Test {
  protected:
   void SetUp() override {
     ops::register_all();
-    register_group(make_local_group);
+    register_group([](Device&, int ranks) { return make_local_group(ranks); });
     register_device(
         "cpu", [](const RunSpec& run) { return make_cpu_device({.threads = run.place.threads}); });
     register_device("reference",

@@ -1,6 +1,8 @@
 // Movement that copies: elements are moved as raw bits, for any dtype.
 #include "backends/cuda/kernels.h"
 #include "backends/cuda/strided_copy.h"
+#include "ops/collective_sizes.h"
+#include "runtime/communicator.h"
 
 namespace tracestep::cuda {
 namespace {
@@ -62,6 +64,19 @@ void write_slice(const KernelCall& call) {
          .faults = faults_of(call)});
 }
 
+void own_part(const KernelCall& call) {
+  const TensorRef &x = call.inputs[0], &part = call.outputs[0];
+  const OwnPart own = own_part_of(x.count(), call.group->ranks(), call.group->rank());
+  const auto elements = [](const TensorRef& of, std::int64_t first, std::int64_t count) {
+    return part_of({.data = of.data, .dtype = of.dtype, .shape = {count}, .strides = {1}}, 0, first,
+                   count);
+  };
+  if (own.count > 0) place(call, elements(x, own.first, own.count), elements(part, 0, own.count));
+  if (own.count < part.count()) {
+    clear(call, elements(part, own.count, part.count() - own.count));
+  }
+}
+
 }  // namespace
 
 void add_copy_kernels(KernelTable& table) {
@@ -70,6 +85,7 @@ void add_copy_kernels(KernelTable& table) {
   table.add("pad_slice", pad_slice);
   table.add("concat", concat);
   table.add("write_slice", write_slice);
+  table.add("own_part", own_part);
 }
 
 }  // namespace tracestep::cuda

@@ -24,6 +24,7 @@
 #include "base/log.h"
 #include "planning/cuda_plans.h"
 #include "planning/needs.h"
+#include "runtime/collective_kernels.h"
 
 namespace tracestep {
 namespace {
@@ -45,6 +46,7 @@ KernelTable make_table() {
   cuda::add_rope_kernels(table);
   cuda::add_attention_kernels(table);
   cuda::add_optimizer_kernels(table);
+  add_group_kernels(table);
   return table;
 }
 
@@ -255,6 +257,10 @@ CudaProbe probe_cuda() {
     out.names.emplace_back(known ? properties.name : "unknown");
   }
   return out;
+}
+
+void* native_stream_of(Device& device) {
+  return static_cast<const cuda::CudaStream*>(device.stream())->handle;
 }
 
 std::unique_ptr<Device> make_cuda_device(const CudaOptions& options) {

@@ -42,5 +42,7 @@ CudaProbe probe_cuda();
 
 // Throws Error{kDevice}: no driver, no such index, a GPU older than compute capability 8.0.
 std::unique_ptr<Device> make_cuda_device(const CudaOptions& options = {});
+// The cudaStream_t on which such a device issues its work.
+void* native_stream_of(Device& device);
 
 }  // namespace tracestep

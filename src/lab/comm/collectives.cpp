@@ -1,71 +1,111 @@
 #include "lab/comm/collectives.h"
 
 #include <algorithm>
+#include <memory>
 
-#include "base/host_tensor.h"
 #include "exec/rank_threads.h"
 #include "lab/measure/statistics.h"
 #include "lab/report/fields.h"
 #include "ops/collective_sizes.h"
 #include "record/recorder.h"
+#include "runtime/communicator.h"
 
 namespace tracestep {
 namespace {
 
+// Device memory, zeros.
+class DeviceTensor {
+ public:
+  DeviceTensor(Device& device, std::int64_t count) : device_(device) {
+    const std::int64_t bytes = count * static_cast<std::int64_t>(sizeof(float));
+    ref_ = {.data = device.allocator().allocate(bytes, {}), .shape = {count}, .strides = {1}};
+    device.zero(ref_.data, bytes);
+  }
+  ~DeviceTensor() { device_.allocator().free(ref_.data); }
+  DeviceTensor(const DeviceTensor&) = delete;
+  DeviceTensor& operator=(const DeviceTensor&) = delete;
+
+  const TensorRef& ref() const { return ref_; }
+
+ private:
+  Device& device_;
+  TensorRef ref_;
+};
+
 // One rank's tensors and moments.
 class TimedRank {
  public:
-  TimedRank(Communicator& group, const CollectiveSpec& spec)
-      : group_(group),
+  TimedRank(Device& device, const CollectiveSpec& spec)
+      : device_(device),
         spec_(spec),
-        whole_(HostTensor::zeros(DType::kF32, {count_of(spec)})),
-        part_(HostTensor::zeros(DType::kF32, {part_count(count_of(spec), spec.ranks)})) {}
+        whole_(device, count_of(spec)),
+        part_(device, part_count(count_of(spec), spec.ranks)) {}
 
   static std::int64_t count_of(const CollectiveSpec& spec) {
     return spec.bytes / static_cast<std::int64_t>(sizeof(float));
   }
 
   void run() {
-    for (int i = 0; i < spec_.warmup; ++i) call();
-    const std::int64_t before = group_.received_bytes();
-    for (int i = 0; i < spec_.calls; ++i) {
-      begins_ns.push_back(now_ns());
-      call();
-      ends_ns.push_back(now_ns());
+    Communicator& group = *device_.group();
+    for (int i = 0; i < spec_.warmup; ++i) call(group);
+    device_.synchronize();
+    const std::int64_t before = group.received_bytes();
+    if (device_.is_asynchronous()) {
+      time_by_marks(group);
+    } else {
+      time_by_clock(group);
     }
-    received_bytes = (group_.received_bytes() - before) / std::max(1, spec_.calls);
+    received_bytes = (group.received_bytes() - before) / std::max(1, spec_.calls);
   }
 
   std::vector<std::int64_t> begins_ns, ends_ns;  // by call
   std::int64_t received_bytes = 0;               // in a call
 
  private:
-  void call() {
-    const TensorRef whole = ref(whole_), part = ref(part_);
-    if (spec_.op == "all_reduce") {
-      group_.all_reduce(whole, whole);
-    } else if (spec_.op == "reduce_scatter") {
-      group_.reduce_scatter(whole, part);
-    } else {
-      group_.all_gather(part, whole);
+  void time_by_clock(Communicator& group) {
+    for (int i = 0; i < spec_.calls; ++i) {
+      begins_ns.push_back(now_ns());
+      call(group);
+      ends_ns.push_back(now_ns());
     }
   }
 
-  static TensorRef ref(HostTensor& x) {
-    return {x.bytes.data(), x.dtype, x.shape, contiguous_strides(x.shape)};
+  void time_by_marks(Communicator& group) {
+    const auto calls = static_cast<std::size_t>(spec_.calls);
+    const auto marks = device_.make_marks(calls + 1);
+    marks->set(0);
+    for (std::size_t i = 0; i < calls; ++i) {
+      call(group);
+      marks->set(i + 1);
+    }
+    for (std::size_t i = 0; i < calls; ++i) {
+      begins_ns.push_back(marks->between_ns(0, i));
+      ends_ns.push_back(marks->between_ns(0, i + 1));
+    }
   }
 
-  Communicator& group_;
+  void call(Communicator& group) {
+    const TensorRef &whole = whole_.ref(), &part = part_.ref();
+    if (spec_.op == "all_reduce") {
+      group.all_reduce(whole, whole);
+    } else if (spec_.op == "reduce_scatter") {
+      group.reduce_scatter(whole, part);
+    } else {
+      group.all_gather(part, whole);
+    }
+  }
+
+  Device& device_;
   const CollectiveSpec& spec_;
-  HostTensor whole_, part_;
+  const DeviceTensor whole_, part_;
 };
 
 // Milliseconds of call `i`.
-double duration_ms(const std::vector<TimedRank>& ranks, std::size_t i) {
-  std::int64_t begin = ranks[0].begins_ns[i], end = ranks[0].ends_ns[i];
-  for (const TimedRank& rank : ranks) {
-    begin = std::max(begin, rank.begins_ns[i]);
-    end = std::max(end, rank.ends_ns[i]);
+double duration_ms(const std::vector<std::unique_ptr<TimedRank>>& ranks, std::size_t i) {
+  std::int64_t begin = ranks[0]->begins_ns[i], end = ranks[0]->ends_ns[i];
+  for (const auto& rank : ranks) {
+    begin = std::max(begin, rank->begins_ns[i]);
+    end = std::max(end, rank->ends_ns[i]);
   }
   return static_cast<double>(end - begin) * 1e-6;
 }
@@ -82,16 +122,19 @@ double gigabytes_per_s(std::int64_t bytes, const CollectiveTimes& t) {
 
 }  // namespace
 
-CollectiveTimes time_collective(const GroupFactory& make_group, const CollectiveSpec& spec) {
+CollectiveTimes time_collective(const RankDevices& devices, const CollectiveSpec& spec) {
   check(spec);
-  const auto group = make_group(spec.ranks);
-  std::vector<TimedRank> ranks;
-  for (const auto& communicator : group) ranks.emplace_back(*communicator, spec);
-  RankThreads threads(spec.ranks);
-  const RankThreads::Failure failure = threads.run(
-      [&](int rank) { ranks[static_cast<std::size_t>(rank)].run(); }, [&] { group[0]->end(); });
+  std::vector<std::unique_ptr<TimedRank>> ranks;
+  for (Device* device : devices.all()) ranks.push_back(std::make_unique<TimedRank>(*device, spec));
+  RankThreads threads(static_cast<int>(ranks.size()));
+  const RankThreads::Failure failure =
+      threads.run([&](int rank) { ranks[static_cast<std::size_t>(rank)]->run(); },
+                  [&] { devices.group()->end(); });
   if (failure.error) std::rethrow_exception(failure.error);
-  CollectiveTimes out{.spec = spec, .received_bytes = ranks[0].received_bytes, .samples_ms = {}};
+  CollectiveTimes out{.spec = spec,
+                      .are_processes = devices.group()->processes() != nullptr,
+                      .received_bytes = ranks[0]->received_bytes,
+                      .samples_ms = {}};
   for (int i = 0; i < spec.calls; ++i) {
     out.samples_ms.push_back(duration_ms(ranks, static_cast<std::size_t>(i)));
   }
@@ -120,8 +163,12 @@ Table collective_table(const std::vector<CollectiveTimes>& times) {
       {data_only(reals_column("samples_ms", "every call")),
        [](const T& t) { return list_of(t.samples_ms); }}};
   Table table = table_of("collectives", "Collectives of float32, alone", fields, times);
+  const bool are_processes = !times.empty() && times[0].are_processes;
   table.notes.push_back(
-      "ranks are threads of this process; the time of a call begins when its last rank is there");
+      are_processes
+          ? "ranks are processes; the time of a call is that between two results on the first rank"
+          : "ranks are threads of this process; the time of a call begins when its last rank is "
+            "there");
   return table;
 }
 

@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
+#include "exec/rank_devices.h"
 #include "lab/report/table.h"
-#include "runtime/communicator.h"
 
 namespace tracestep {
 
@@ -21,13 +21,16 @@ struct CollectiveSpec {
 
 struct CollectiveTimes {
   CollectiveSpec spec;
+  bool are_processes = false;       // the ranks; otherwise threads of this one
   std::int64_t received_bytes = 0;  // by the first rank in a call, as it counted them
-  std::vector<double> samples_ms;   // from the last rank's call to the last one's result
+  // Threads: from the last rank's call to the last one's result. Processes: from one result to the
+  // next on the first of them, by its device's clock, with calls one behind the other.
+  std::vector<double> samples_ms;
 };
 
-// Makes a group, and on each rank's thread its tensors, which all-reduce uses in place.
+// Makes tensors on the device of each rank of this process, which all-reduce uses in place.
 // Error{kUsage} when `bytes` is no whole number of float32 elements.
-CollectiveTimes time_collective(const GroupFactory& make_group, const CollectiveSpec& spec);
+CollectiveTimes time_collective(const RankDevices& devices, const CollectiveSpec& spec);
 
 // Rows: `times`. Algorithm bandwidth is the tensor's bytes per second, bus bandwidth what a rank
 // gets from the others per second; in gigabytes (10⁹).

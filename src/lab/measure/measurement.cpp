@@ -1,5 +1,7 @@
 #include "lab/measure/measurement.h"
 
+#include "runtime/communicator.h"
+
 namespace tracestep {
 namespace {
 
@@ -30,7 +32,7 @@ Outcome attempt(const std::function<void()>& work,
 }
 
 StepTimes Measurement::step(Recorder* recorder) {
-  if (stop_ != nullptr && stop_->requested()) throw Interrupted();
+  if (stop_ != nullptr && agree(device_.group(), stop_->requested())) throw Interrupted();
   const ScopedRange range(device_.ranges(), "step");
   StepTimes out;
   out.start_ns = now_ns();

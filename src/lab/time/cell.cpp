@@ -11,6 +11,7 @@
 #include "analysis/saved.h"
 #include "lab/measure/sampling.h"
 #include "lab/measure/statistics.h"
+#include "runtime/communicator.h"
 #include "session/session.h"
 
 namespace tracestep {
@@ -53,7 +54,11 @@ void time_steps(Measurement& measurement, Device& device, CellResult& out) {
   const std::int64_t faults_before = major_faults(),
                      allocations_before = device.allocator().stats().allocation_count;
   std::vector<double> spans, issues;
-  while ((out.stopped_by = end_of_sampling(out.spec.protocol, out.samples_ms)).empty()) {
+  const auto is_done = [&] {
+    out.stopped_by = end_of_sampling(out.spec.protocol, out.samples_ms);
+    return agree(device.group(), !out.stopped_by.empty());
+  };
+  while (!is_done()) {
     const StepTimes times = measurement.step();
     out.samples_ms.push_back(times.wall_ms());
     issues.push_back(times.issue_ms());
@@ -93,11 +98,12 @@ void record_steps(Measurement& measurement, CellResult& out) {
   out.instrumented_wall_ms = median_of(wall);
 }
 
-// Physical memory outside the allocator's segments. The system counts that of the whole process, of
-// which other ranks have a part.
+// Physical memory outside the allocator's segments. On a CPU the system counts that of the whole
+// process, of which other ranks may have a part; a GPU belongs to one rank.
 std::optional<std::int64_t> outside_bytes(Device& device, const RunSpec& run) {
   const std::int64_t resident = device.resident_bytes();  // before the next line takes some
-  if (resident == 0 || run.parallel.is_on()) return std::nullopt;
+  const bool is_shared = run.parallel.is_on() && !device.is_asynchronous();
+  if (resident == 0 || is_shared) return std::nullopt;
   return resident - device.resident_reserved_bytes();
 }
 

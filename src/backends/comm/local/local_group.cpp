@@ -3,14 +3,12 @@
 // ranks in their order, so that no result depends on timing.
 #include "backends/comm/local/local_group.h"
 
-#include <algorithm>
 #include <condition_variable>
 #include <cstring>
 #include <mutex>
-#include <type_traits>
 
-#include "base/half.h"
 #include "ops/collective_sizes.h"
+#include "runtime/ordered_sum.h"
 
 namespace tracestep {
 namespace {
@@ -97,42 +95,6 @@ class Group {
   bool ended_ = false;
 };
 
-// How numbers of a storage type are added up.
-float widen(BF16 x) {
-  return to_float(x);
-}
-float widen(F16 x) {
-  return to_float(x);
-}
-float widen(float x) {
-  return x;
-}
-double widen(double x) {
-  return x;
-}
-template <class T, class Sum>
-T narrow(Sum sum) {
-  if constexpr (std::is_same_v<T, BF16>) {
-    return to_bf16(sum);
-  } else if constexpr (std::is_same_v<T, F16>) {
-    return to_f16(sum);
-  } else {
-    return sum;
-  }
-}
-
-// Calls f with a zero of the type that `dtype` is stored as.
-template <class F>
-void with_type(DType dtype, F&& f) {
-  switch (dtype) {
-    case DType::kF64: return f(double{});
-    case DType::kF32: return f(float{});
-    case DType::kBF16: return f(BF16{});
-    case DType::kF16: return f(F16{});
-    default: TRACESTEP_CHECK(false, "collectives of {}", name_of(dtype));
-  }
-}
-
 class LocalCommunicator final : public Communicator {
  public:
   LocalCommunicator(std::shared_ptr<Group> group, int rank)
@@ -145,12 +107,11 @@ class LocalCommunicator final : public Communicator {
     const std::int64_t count = x.count();
     group_->post(rank_, {Collective::kAllReduce, x.dtype, count, x.data, y.data});
     const OwnPart own = own_part_of(count, ranks(), rank_);
-    with_type(x.dtype, [&](auto zero) {
-      using T = decltype(zero);
-      sum_own<T>(own, [&](std::int64_t i, T sum) {
-        for (int r = 0; r < ranks(); ++r) static_cast<T*>(group_->posted(r).to)[i] = sum;
-      });
-    });
+    void* const sum = element(y.data, y.dtype, own.first);
+    sum_own(x.dtype, own, sum);
+    for (int r = 0; r < ranks(); ++r) {
+      if (r != rank_) copy(element(group_->posted(r).to, y.dtype, own.first), sum, y.dtype, own);
+    }
     group_->finish();
     count_bytes(x.dtype, (ranks() - 1) * own.count + (count - own.count));
   }
@@ -158,12 +119,12 @@ class LocalCommunicator final : public Communicator {
   void reduce_scatter(const TensorRef& x, const TensorRef& part) override {
     group_->post(rank_, {Collective::kReduceScatter, x.dtype, x.count(), x.data, part.data});
     const OwnPart own = own_part_of(x.count(), ranks(), rank_);
-    with_type(x.dtype, [&](auto zero) {
-      using T = decltype(zero);
-      T* const out = part.as<T>();
-      sum_own<T>(own, [&](std::int64_t i, T sum) { out[i - own.first] = sum; });
-      std::fill(out + own.count, out + part.count(), zero);
-    });
+    sum_own(x.dtype, own, part.data);
+    const std::int64_t padding = part.count() - own.count;
+    if (padding > 0) {
+      std::memset(element(part.data, part.dtype, own.count), 0,
+                  static_cast<std::size_t>(padding) * size_of(part.dtype));
+    }
     group_->finish();
     count_bytes(x.dtype, (ranks() - 1) * own.count);
   }
@@ -171,13 +132,10 @@ class LocalCommunicator final : public Communicator {
   void all_gather(const TensorRef& part, const TensorRef& y) override {
     const std::int64_t count = y.count();
     group_->post(rank_, {Collective::kAllGather, y.dtype, count, part.data, y.data});
-    const std::size_t size = size_of(y.dtype);
     std::int64_t received = 0;
     for (int r = 0; r < ranks(); ++r) {
       const OwnPart theirs = own_part_of(count, ranks(), r);
-      if (theirs.count == 0) continue;
-      std::memcpy(y.as<std::byte>() + static_cast<std::size_t>(theirs.first) * size,
-                  group_->posted(r).from, static_cast<std::size_t>(theirs.count) * size);
+      copy(element(y.data, y.dtype, theirs.first), group_->posted(r).from, y.dtype, theirs);
       if (r != rank_) received += theirs.count;
     }
     group_->finish();
@@ -189,16 +147,22 @@ class LocalCommunicator final : public Communicator {
   void restart() override { group_->restart(); }
 
  private:
-  // Calls put(i, sum) for each element of the part.
-  template <class T, class Put>
-  void sum_own(OwnPart own, Put&& put) const {
-    std::vector<const T*> from;
-    for (int r = 0; r < ranks(); ++r) from.push_back(static_cast<const T*>(group_->posted(r).from));
-    for (std::int64_t i = own.first; i < own.first + own.count; ++i) {
-      auto sum = widen(from[0][i]);
-      for (std::size_t r = 1; r < from.size(); ++r) sum += widen(from[r][i]);
-      put(i, narrow<T>(sum));
+  // The address of an element.
+  static void* element(void* first, DType dtype, std::int64_t index) {
+    return static_cast<std::byte*>(first) + index * static_cast<std::int64_t>(size_of(dtype));
+  }
+  static void copy(void* to, const void* from, DType dtype, OwnPart part) {
+    if (part.count == 0) return;
+    std::memcpy(to, from, static_cast<std::size_t>(part.count) * size_of(dtype));
+  }
+
+  // The own part of the sum of all operands.
+  void sum_own(DType dtype, OwnPart own, void* out) const {
+    std::vector<const void*> from;
+    for (int r = 0; r < ranks(); ++r) {
+      from.push_back(element(const_cast<void*>(group_->posted(r).from), dtype, own.first));
     }
+    add_in_order(dtype, from, own.count, out);
   }
 
   void count_bytes(DType dtype, std::int64_t elements) {

@@ -1,0 +1,18 @@
+// Ranks as processes that mpirun or srun started; tensors in host memory.
+#pragma once
+
+#include <memory>
+
+#include "runtime/communicator.h"
+#include "runtime/processes.h"
+
+namespace tracestep {
+
+// Joins the others, which do the same; once in a process, before it starts threads that use MPI.
+// `timeout_s`: how long a rank may keep the others waiting. Error{kFailed}: MPI cannot start. The
+// end of the result's life waits for the others.
+std::unique_ptr<Processes> join_mpi(double timeout_s);
+// This process's end of a group of all of them. `processes`: from join_mpi(), and outlives it.
+std::unique_ptr<Communicator> make_mpi_group(Processes& processes);
+
+}  // namespace tracestep

@@ -1,0 +1,160 @@
+// A star: process 0 has a connection to each of the others. A message is a header and its bytes;
+// the watching thread reads them all and hands on those that somebody waits for.
+#include "backends/comm/tcp/tcp_processes.h"
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstdio>
+#include <cstring>
+#include <deque>
+#include <mutex>
+#include <thread>
+
+#include "backends/comm/tcp/connection.h"
+#include "base/error.h"
+
+namespace tracestep {
+namespace {
+
+constexpr std::chrono::milliseconds kPatience{1500};  // for whoever knows more of a failure
+constexpr std::uint64_t kMostBytes = 4096;
+
+enum class Kind : std::uint32_t { kData, kFailed, kEnd };
+struct Header {
+  Kind kind = Kind::kData;
+  std::int32_t status = 0;  // of a process that failed
+  std::uint64_t bytes = 0;
+};
+
+class TcpProcesses final : public Processes {
+ public:
+  TcpProcesses(const Launched& self, double timeout_s)
+      : self_(self), timeout_s_(timeout_s), peers_(connect_all(self, timeout_s)) {
+    inbox_.resize(peers_.size());
+    watcher_ = std::thread([this] { watch(); });
+  }
+  ~TcpProcesses() override {
+    for (const Connection& peer : peers_) send(peer, {.kind = Kind::kEnd}, {});
+    watcher_.join();
+  }
+  TcpProcesses(const TcpProcesses&) = delete;
+  TcpProcesses& operator=(const TcpProcesses&) = delete;
+
+  int rank() const override { return self_.rank; }
+  int count() const override { return self_.count; }
+  int local_rank() const override { return self_.local_rank; }
+
+  std::vector<std::uint64_t> exchange(std::uint64_t own) override {
+    std::vector<std::uint64_t> out(static_cast<std::size_t>(count()), own);
+    if (rank() != 0) {
+      send_data(peers_[0], std::as_bytes(std::span(&own, 1)));
+    } else {
+      for (std::size_t i = 0; i < peers_.size(); ++i) {
+        receive(i, std::as_writable_bytes(std::span(&out[i + 1], 1)));
+      }
+    }
+    for (std::uint64_t& value : out) broadcast(std::as_writable_bytes(std::span(&value, 1)));
+    return out;
+  }
+
+  void broadcast(std::span<std::byte> bytes) override {
+    TRACESTEP_CHECK(bytes.size() <= kMostBytes, "{} bytes", bytes.size());
+    if (rank() != 0) return receive(0, bytes);
+    for (const Connection& peer : peers_) send_data(peer, bytes);
+  }
+
+  void end_all(const std::string& line, int status) override {
+    if (rank() == 0) write_and_end(line, status);
+    send(peers_[0], {Kind::kFailed, status, line.size()}, std::as_bytes(std::span(line)));
+    std::this_thread::sleep_for(kPatience);
+    write_and_end(line, status);
+  }
+
+ private:
+  [[noreturn]] void write_and_end(const std::string& line, int status) {
+    static std::atomic_flag is_written;
+    if (!is_written.test_and_set()) {
+      std::fputs((line + "\n").c_str(), stderr);
+      for (const Connection& peer : peers_) send(peer, {Kind::kFailed, status, 0}, {});
+    }
+    std::_Exit(status);
+  }
+
+  // One message at a time on a connection. A peer that is gone is noticed by the watcher.
+  void send(const Connection& peer, const Header& header, std::span<const std::byte> bytes) {
+    const std::lock_guard lock(sending_);
+    peer.write(std::as_bytes(std::span(&header, 1)));
+    peer.write(bytes);
+  }
+  void send_data(const Connection& peer, std::span<const std::byte> bytes) {
+    send(peer, {Kind::kData, 0, bytes.size()}, bytes);
+  }
+
+  void receive(std::size_t peer, std::span<std::byte> bytes) {
+    std::unique_lock lock(mutex_);
+    const bool is_there = arrived_.wait_for(lock, std::chrono::duration<double>(timeout_s_),
+                                            [&] { return !inbox_[peer].empty(); });
+    if (!is_there) {
+      throw Error(ErrorCode::kFailed, fmt::format("rank {}", rank_of(peer)),
+                  fmt::format("it told rank {} nothing within {:g} s", rank(), timeout_s_),
+                  fmt::format("it hangs, or {} is too short", env::kCommTimeout.name));
+    }
+    const std::vector<std::byte> message = std::move(inbox_[peer].front());
+    inbox_[peer].pop_front();
+    TRACESTEP_CHECK(message.size() == bytes.size(), "{} bytes instead of {}", message.size(),
+                    bytes.size());
+    std::ranges::copy(message, bytes.begin());
+  }
+
+  int rank_of(std::size_t peer) const { return rank() == 0 ? static_cast<int>(peer) + 1 : 0; }
+
+  // Until every peer has said that it is done.
+  void watch() {
+    std::vector<bool> is_done(peers_.size(), false);
+    for (std::size_t left = peers_.size(); left > 0;) {
+      const std::size_t peer = wait_for_any(peers_, is_done);
+      Header header;
+      if (!peers_[peer].read(std::as_writable_bytes(std::span(&header, 1)))) lost(peer);
+      std::vector<std::byte> bytes(std::min(header.bytes, kMostBytes));
+      if (!peers_[peer].read(bytes)) lost(peer);
+      switch (header.kind) {
+        case Kind::kEnd:
+          is_done[peer] = true;
+          --left;
+          break;
+        case Kind::kFailed:
+          if (bytes.empty()) std::_Exit(header.status);  // the first one has said why
+          write_and_end({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, header.status);
+        case Kind::kData: {
+          const std::lock_guard lock(mutex_);
+          inbox_[peer].push_back(std::move(bytes));
+          arrived_.notify_all();
+        }
+      }
+    }
+  }
+
+  // The launcher, if it is still there, knows better what happened, and ends this process.
+  [[noreturn]] void lost(std::size_t peer) {
+    std::this_thread::sleep_for(kPatience);
+    write_and_end(fmt::format("tracestep: [rank {}] it ended without a word", rank_of(peer)),
+                  exit_code(ErrorCode::kFailed));
+  }
+
+  const Launched self_;
+  const double timeout_s_;
+  const std::vector<Connection> peers_;  // process 0: all others, in their order; others: that one
+  std::mutex sending_, mutex_;
+  std::condition_variable arrived_;
+  std::vector<std::deque<std::vector<std::byte>>> inbox_;  // by peer
+  std::thread watcher_;
+};
+
+}  // namespace
+
+std::unique_ptr<Processes> join_tcp(const Launched& self, double timeout_s) {
+  return std::make_unique<TcpProcesses>(self, timeout_s);
+}
+
+}  // namespace tracestep

@@ -1,0 +1,41 @@
+// What a launcher (mpirun, srun, torchrun, `tracestep launch`) says of this process in its
+// environment. Connecting the processes is left to backends/comm/.
+#pragma once
+
+#include <array>
+#include <optional>
+#include <string>
+
+#include "base/env.h"
+
+namespace tracestep {
+
+struct Launched {
+  int rank = 0, count = 1;
+  int local_rank = 0;  // among the processes on this host
+  // mpirun or srun: MPI connects the processes. Otherwise the first one listens on host:port.
+  bool has_mpi = false;
+  std::string host = {};
+  int port = 0;
+};
+
+// nullopt: this process was started alone. Error{kUsage} for a malformed or missing variable.
+std::optional<Launched> launched();
+// TRACESTEP_COMM_TIMEOUT: seconds after which a rank that does not come to a collective has failed.
+double comm_timeout_s();
+
+namespace env {
+inline constexpr Variable kRank = {"RANK", "this process among WORLD_SIZE, as torchrun sets it",
+                                   "unset"};
+inline constexpr Variable kWorldSize = {"WORLD_SIZE", "processes that share a run", "unset"};
+inline constexpr Variable kLocalRank = {"LOCAL_RANK",
+                                        "this process among those on its host: its GPU", "unset"};
+inline constexpr Variable kMasterAddress = {"MASTER_ADDR", "host of process 0", "unset"};
+inline constexpr Variable kMasterPort = {"MASTER_PORT", "where process 0 listens", "unset"};
+inline constexpr Variable kCommTimeout = {
+    "TRACESTEP_COMM_TIMEOUT", "seconds to wait for another process in a collective", "300"};
+inline constexpr std::array<Variable, 6> kLaunchVariables = {
+    kRank, kWorldSize, kLocalRank, kMasterAddress, kMasterPort, kCommTimeout};
+}  // namespace env
+
+}  // namespace tracestep

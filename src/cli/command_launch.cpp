@@ -1,0 +1,162 @@
+// tracestep launch: the same command in several processes that share its steps.
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+#include <memory>
+#include <thread>
+
+#include "base/error.h"
+#include "base/launched.h"
+#include "base/log.h"
+#include "base/signals.h"
+#include "cli/command.h"
+
+namespace tracestep::cli {
+namespace {
+
+constexpr const char* kSelf = "/proc/self/exe";
+
+struct LaunchOptions {
+  int processes = 2;
+  double comm_timeout_s = 300.0;
+  int port = 29500;
+  std::string command;  // its first word; the rest is read from the arguments
+};
+
+void set_variable(const env::Variable& variable, const std::string& value) {
+  ::setenv(std::string(variable.name).c_str(), value.c_str(), 1);
+}
+
+// Becomes another program; returns only where that is not possible.
+void become(const char* program, const std::vector<std::string>& words) {
+  std::vector<char*> argv;
+  for (const std::string& word : words) argv.push_back(const_cast<char*>(word.c_str()));
+  argv.push_back(nullptr);
+  ::sigprocmask(SIG_SETMASK, &mask_before_signals(), nullptr);
+  ::signal(SIGXFSZ, SIG_DFL);
+  ::signal(SIGPIPE, SIG_DFL);
+  ::execvp(program, argv.data());
+}
+
+// On CPUs MPI connects the processes, and mpirun ends them all when one fails.
+[[noreturn]] void become_mpirun(int processes, const std::vector<std::string>& command) {
+  std::error_code error;
+  const std::string self = std::filesystem::read_symlink(kSelf, error).string();
+  std::vector<std::string> words{"mpirun",
+                                 "-n",
+                                 fmt::format("{}", processes),
+                                 "--oversubscribe",
+                                 "--bind-to",
+                                 "none",
+                                 "--mca",
+                                 "mpi_yield_when_idle",
+                                 "1",
+                                 "-x",
+                                 std::string(env::kCommTimeout.name)};
+  if (::geteuid() == 0) words.emplace_back("--allow-run-as-root");
+  words.push_back(self);
+  words.insert(words.end(), command.begin(), command.end());
+  become("mpirun", words);
+  throw Error(ErrorCode::kDevice, "mpirun", std::strerror(errno),
+              "install openmpi-bin, or use --parallel dp=N in one process");
+}
+
+// Processes with the variables of torchrun. When one fails, the others end as well.
+class PlainProcesses {
+ public:
+  PlainProcesses(const LaunchOptions& o, const std::vector<std::string>& command) {
+    std::vector<std::string> words{"tracestep"};
+    words.insert(words.end(), command.begin(), command.end());
+    for (int rank = 0; rank < o.processes; ++rank) start(rank, o, words);
+  }
+
+  // The status of the first one that failed; 0 when none did.
+  int wait() {
+    int out = 0;
+    for (std::size_t left = children_.size(); left > 0; --left) {
+      int state = 0;
+      const pid_t child = ::waitpid(-1, &state, 0);
+      const auto rank = std::ranges::find(children_, child) - children_.begin();
+      if (child < 0) break;
+      children_[static_cast<std::size_t>(rank)] = 0;
+      const int status = WIFEXITED(state) ? WEXITSTATUS(state) : 128 + WTERMSIG(state);
+      if (status == 0 || out != 0) continue;
+      out = status;
+      if (WIFSIGNALED(state)) log_warn("[rank {}] {}", rank, ::strsignal(WTERMSIG(state)));
+      end_others();
+    }
+    return out;
+  }
+
+ private:
+  void start(int rank, const LaunchOptions& o, const std::vector<std::string>& words) {
+    const pid_t child = ::fork();
+    if (child < 0) {
+      end_others();
+      throw Error(ErrorCode::kFailed, "launch", std::strerror(errno));
+    }
+    if (child > 0) return children_.push_back(child);
+    set_variable(env::kRank, fmt::format("{}", rank));
+    set_variable(env::kLocalRank, fmt::format("{}", rank));
+    set_variable(env::kWorldSize, fmt::format("{}", o.processes));
+    set_variable(env::kMasterAddress, "127.0.0.1");
+    set_variable(env::kMasterPort, fmt::format("{}", o.port));
+    become(kSelf, words);
+    ::_exit(127);
+  }
+
+  // What does not end at once, a stopped process among them, is killed.
+  void end_others() const {
+    for (const pid_t child : children_) {
+      if (child > 0) ::kill(child, SIGTERM);
+    }
+    std::this_thread::sleep_for(std::chrono::seconds(1));
+    for (const pid_t child : children_) {
+      if (child > 0) ::kill(child, SIGKILL);
+    }
+  }
+
+  std::vector<pid_t> children_;  // by rank; 0: it has ended
+};
+
+int run_launch(const LaunchOptions& o, std::span<const std::string> arguments) {
+  const auto mark = std::ranges::find(arguments, "--");
+  const std::vector<std::string> command(mark + 1, arguments.end());
+  set_variable(env::kCommTimeout, fmt::format("{}", o.comm_timeout_s));
+  const auto device = std::ranges::find(command, "--device");
+  const bool on_gpus = device < command.end() - 1 && (device + 1)->starts_with("cuda");
+  if (!on_gpus) become_mpirun(o.processes, command);
+  return PlainProcesses(o, command).wait();
+}
+
+}  // namespace
+
+Command launch_command() {
+  const auto options = std::make_shared<LaunchOptions>();
+  Command command{
+      .name = "launch",
+      .summary = "a command in several processes, each a rank",
+      .details =
+          "Starts bench, comm, memory, profile or train so many times: with mpirun where it runs "
+          "on CPUs, and with --device cuda one process for each GPU of this machine, with the "
+          "variables of torchrun. The first one writes the result. When one fails, all end.",
+      .examples = {{"-n 2 -- train --text docs --parallel dp=2", "two processes, by MPI"},
+                   {"-n 2 -- bench --size large --device cuda --batch 8 --parallel dp=2",
+                    "two GPUs, by NCCL"}}};
+  OptionSet& set = command.options;
+  set.positional("-- COMMAND", options->command, "what each of them runs, with its options");
+  set.integer("-n", options->processes, {2, 4096}, "processes");
+  set.real("--comm-timeout", options->comm_timeout_s, {.min = 0.1},
+           "seconds after which a rank that does not come to a collective has failed");
+  set.integer("--port", options->port, {1, 65535}, "of this machine, for processes without MPI");
+  command.run = [options](std::span<const std::string> arguments) {
+    return run_launch(*options, arguments);
+  };
+  return command;
+}
+
+}  // namespace tracestep::cli

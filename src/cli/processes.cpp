@@ -1,0 +1,104 @@
+#include "cli/processes.h"
+
+#include <algorithm>
+#include <cstdio>
+
+#include "backends/comm/local/local_group.h"
+#include "backends/comm/tcp/tcp_processes.h"
+#ifdef TRACESTEP_WITH_MPI
+#include "backends/comm/mpi/mpi_group.h"
+#endif
+#include "base/error.h"
+#include "base/hash.h"
+#include "base/launched.h"
+#include "base/log.h"
+#include "base/output_file.h"
+#include "cli/cuda.h"
+#include "lab/measure/commit.h"
+#include "runtime/device.h"
+
+namespace tracestep::cli {
+namespace {
+
+constexpr const char* kCommands[] = {"bench", "comm", "memory", "profile", "train"};
+
+std::unique_ptr<Processes>& joined() {
+  static std::unique_ptr<Processes> all;
+  return all;
+}
+
+std::unique_ptr<Processes> join(const Launched& self) {
+  if (!self.has_mpi) return join_tcp(self, comm_timeout_s());
+#ifdef TRACESTEP_WITH_MPI
+  return join_mpi(comm_timeout_s());
+#else
+  throw Error(ErrorCode::kDevice, "MPI", "this build has none, and MPI started this process",
+              "install libopenmpi-dev and build again");
+#endif
+}
+
+std::uint64_t hash_of(std::string_view text) {
+  return std::stoull(hash_text(std::as_bytes(std::span(text))), nullptr, 16);
+}
+
+std::unique_ptr<Communicator> connect(Processes& others, Device& device) {
+  if (device.traits().kind == DeviceKind::kCuda) return make_cuda_group(others, device);
+#ifdef TRACESTEP_WITH_MPI
+  if (launched()->has_mpi) return make_mpi_group(others);
+#endif
+  throw Error(ErrorCode::kUsage, "--device",
+              fmt::format("nothing connects {} devices of processes without MPI", device.name()),
+              "start them with mpirun");
+}
+
+}  // namespace
+
+void join_processes(const std::string& command, std::span<const std::string> arguments) {
+  const auto self = launched();
+  if (!self || std::ranges::find(kCommands, command) == std::end(kCommands)) return;
+  joined() = join(*self);
+  if (self->rank != 0) {
+    leave_results_to_another_process();
+    if (std::freopen("/dev/null", "w", stdout) == nullptr) std::fclose(stdout);
+    if (log_level() > LogLevel::kWarn) set_log_level(LogLevel::kWarn);
+  }
+  check_same(*joined(), "its version of tracestep", hash_of(kCommit));
+  std::string words;
+  for (const std::string& word : arguments) words += word + '\n';
+  check_same(*joined(), "its command line", hash_of(words));
+}
+
+Processes* processes() {
+  return joined().get();
+}
+
+void leave_processes() {
+  joined().reset();
+}
+
+std::vector<std::unique_ptr<Communicator>> connect_ranks(Device& first, int ranks) {
+  if (processes() == nullptr) return make_local_group(ranks);
+  if (processes()->count() != ranks) {
+    throw Error(ErrorCode::kUsage, "--parallel",
+                fmt::format("{} processes were started for {} ranks", processes()->count(), ranks),
+                fmt::format("use dp={}, or start {}", processes()->count(), ranks));
+  }
+  std::vector<std::unique_ptr<Communicator>> out;
+  out.push_back(connect(*processes(), first));
+  return out;
+}
+
+std::string device_of_process(const std::string& device) {
+  if (device != "cuda" || processes() == nullptr || processes()->local_rank() == 0) return device;
+  return fmt::format("cuda:{}", processes()->local_rank());
+}
+
+bool has_mpi() {
+#ifdef TRACESTEP_WITH_MPI
+  return true;
+#else
+  return false;
+#endif
+}
+
+}  // namespace tracestep::cli

@@ -1,0 +1,17 @@
+#include "runtime/processes.h"
+
+#include "base/error.h"
+
+namespace tracestep {
+
+void check_same(Processes& processes, std::string_view what, std::uint64_t value) {
+  const std::vector<std::uint64_t> values = processes.exchange(value);
+  for (std::size_t rank = 1; rank < values.size(); ++rank) {
+    if (values[rank] == values[0]) continue;
+    throw Error(ErrorCode::kFailed, fmt::format("rank {}", rank),
+                fmt::format("{} differs from that of rank 0", what),
+                "start all ranks with the same program, options and files");
+  }
+}
+
+}  // namespace tracestep

@@ -1,0 +1,32 @@
+// The processes that a launcher started for one run, of which this is one: what they tell each
+// other besides tensors. All of them make the same calls in the same order.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace tracestep {
+
+class Processes {
+ public:
+  virtual ~Processes() = default;
+  virtual int rank() const = 0;
+  virtual int count() const = 0;
+  virtual int local_rank() const = 0;  // among those on this host
+  // The value of every process, by rank. Error{kFailed}: one of them did not come in time.
+  virtual std::vector<std::uint64_t> exchange(std::uint64_t own) = 0;
+  // The bytes of the first process, at most 4096. Errors as exchange().
+  virtual void broadcast(std::span<std::byte> bytes) = 0;
+  // Ends all processes with `status`, within seconds. One line is written to stderr, whichever and
+  // however many of them call this.
+  [[noreturn]] virtual void end_all(const std::string& line, int status) = 0;
+};
+
+// Throws Error{kFailed} that names a process whose `value` is another than the first one's.
+void check_same(Processes& processes, std::string_view what, std::uint64_t value);
+
+}  // namespace tracestep

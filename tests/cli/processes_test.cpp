@@ -1,0 +1,158 @@
+// Ranks as processes, by MPI: they compute the bits that threads compute, one of them writes, and
+// one that fails ends all.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <chrono>
+#include <fstream>
+#include <thread>
+
+#include "base/json.h"
+#include "cli/run_binary.h"
+#include "support/temp_folder.h"
+
+namespace tracestep {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr const char* kModel =
+    " --d-model 32 --d-ff 48 --layers 2 --heads 2 --context 16 --batch 6 --threads 1";
+
+ProgramRun launch(int processes, const std::string& command, const RunHow& how = {},
+                  const std::string& options = "") {
+  return run_tracestep(words_of(fmt::format("launch -n {} {} -- {}", processes, options, command)),
+                       how);
+}
+
+class ProcessesTest : public ::testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    has_mpi_ = run_tracestep({"doctor"}).out.find("install libopenmpi-dev") == std::string::npos;
+  }
+  void SetUp() override {
+    if (!has_mpi_) GTEST_SKIP() << "this build has no MPI";
+  }
+
+  std::string train(const std::string& name, const std::string& parallel, int steps = 3) const {
+    std::ofstream(folder_ / "text") << std::string(4000, 'a') + "The step of many ranks. ";
+    return fmt::format("train --text {} --parallel {} --steps {} --save {} --log {}{}",
+                       (folder_ / "text").string(), parallel, steps,
+                       (folder_ / (name + ".safetensors")).string(),
+                       (folder_ / (name + ".log")).string(), kModel);
+  }
+  std::string weights(const std::string& name) const {
+    return content_of(folder_ / (name + ".safetensors"));
+  }
+
+  TempFolder folder_;
+
+ private:
+  static inline bool has_mpi_ = false;
+};
+
+TEST_F(ProcessesTest, TrainingHasTheBitsOfThreads) {
+  for (const int ranks : {2, 3}) {
+    const std::string parallel = fmt::format("dp={}", ranks);
+    const ProgramRun threads = run_tracestep(words_of(train("threads", parallel)));
+    EXPECT_EQ(threads.status, 0) << threads.err;
+    const ProgramRun processes = launch(ranks, train("processes", parallel));
+    EXPECT_EQ(processes.status, 0) << processes.err;
+    EXPECT_EQ(weights("processes"), weights("threads")) << ranks;
+    EXPECT_FALSE(weights("processes").empty());
+    EXPECT_EQ(processes.out.find("Training"), processes.out.rfind("Training")) << "written once";
+  }
+}
+
+TEST_F(ProcessesTest, ARowOfAStepIsThatOfThreads) {
+  for (const char* parallel : {"dp=2,shard=3", "dp=3,shard=1"}) {
+    const std::string bench = fmt::format(
+        "bench --mode step --vocab 64 --warmup 1 --steps 2 --format json --parallel {}{}", parallel,
+        kModel);
+    const ProgramRun threads = run_tracestep(words_of(bench));
+    const ProgramRun processes = launch(parallel[3] - '0', bench);
+    ASSERT_EQ(processes.status, 0) << processes.err;
+    const Json a = Json::parse(threads.out, "threads").at("rows").items()[0],
+               b = Json::parse(processes.out, "processes").at("rows").items()[0];
+    for (const char* column : {"loss", "peak_bytes", "predicted_peak_bytes", "launches", "flops"}) {
+      EXPECT_EQ(a.at(column).dump(), b.at(column).dump()) << parallel << " " << column;
+    }
+  }
+}
+
+TEST_F(ProcessesTest, CollectivesAreTimedAndMemoryIsMeasured) {
+  const ProgramRun comm = launch(2, "comm --bytes 4KiB,4MiB --calls 3 --warmup 1 --format json");
+  ASSERT_EQ(comm.status, 0) << comm.err;
+  const Json rows = Json::parse(comm.out, "comm").at("rows");
+  EXPECT_EQ(rows.items().size(), 6u);
+  for (const Json& row : rows.items()) {
+    EXPECT_EQ(row.at("ranks").as_int(), 2);
+    EXPECT_GT(row.at("bus_gb_s").as_double(), 0.0);
+  }
+  const ProgramRun memory =
+      launch(2, std::string("memory --mode step --vocab 64 --parallel dp=2,shard=2 --format json") +
+                    kModel);
+  EXPECT_EQ(memory.status, 0) << memory.err;
+}
+
+TEST_F(ProcessesTest, ProcessesThatDoNotFitTheRunAreRefusedOnce) {
+  const ProgramRun run = launch(2, train("w", "dp=3"));
+  EXPECT_EQ(run.status, 2);
+  const std::string message = "2 processes were started for 3 ranks";
+  EXPECT_THAT(run.err, HasSubstr(message));
+  EXPECT_EQ(run.err.find(message), run.err.rfind(message)) << run.err;
+}
+
+// The process ids of the ranks below mpirun, in their order.
+std::vector<pid_t> ranks_of(pid_t mpirun) {
+  std::ifstream children(fmt::format("/proc/{0}/task/{0}/children", mpirun));
+  std::vector<pid_t> out;
+  for (pid_t child = 0; children >> child;) out.push_back(child);
+  return out;
+}
+
+struct Ended {
+  ProgramRun run;
+  double seconds = 0.0;  // from the signal
+};
+
+// Trains without end until checkpoints are written, and sends a signal to rank 1.
+Ended train_until(const std::string& command, const std::filesystem::path& checkpoints, int number,
+                  const std::string& options) {
+  Ended out;
+  std::chrono::steady_clock::time_point sent;
+  RunHow how;
+  how.while_running = [&](pid_t mpirun) {
+    for (int i = 0; i < 2000 && !std::filesystem::exists(checkpoints / "latest"); ++i) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    }
+    const std::vector<pid_t> ranks = ranks_of(mpirun);
+    ASSERT_EQ(ranks.size(), 2u);
+    sent = std::chrono::steady_clock::now();
+    ::kill(ranks[1], number);
+  };
+  out.run = launch(2, command, how, options);
+  out.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - sent).count();
+  return out;
+}
+
+TEST_F(ProcessesTest, ARankThatIsKilledOrHangsEndsAllAndTheCheckpointStays) {
+  for (const int number : {SIGKILL, SIGSTOP}) {
+    const auto checkpoints = folder_ / fmt::format("run{}", number);
+    const std::string options =
+        fmt::format(" --checkpoint {} --checkpoint-every 5", checkpoints.string());
+    const Ended ended =
+        train_until(train("w", "dp=2", 1000000) + options, checkpoints, number, "--comm-timeout 2");
+    EXPECT_LT(ended.seconds, 15.0);
+    EXPECT_EQ(ended.run.status, number == SIGKILL ? 128 + SIGKILL : 1) << ended.run.err;
+    EXPECT_THAT(ended.run.err,
+                HasSubstr(number == SIGKILL ? "rank 1 " : "[rank 1] it did not come to"));
+    const ProgramRun resumed =
+        run_tracestep(words_of(train("w", "none", 1) + options + " --resume"));
+    EXPECT_EQ(resumed.status, 0) << resumed.err;
+  }
+}
+
+}  // namespace
+}  // namespace tracestep
