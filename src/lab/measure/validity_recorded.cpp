@@ -74,25 +74,37 @@ std::optional<Verdict> recorded_unsteady(const ResultRow& row) {
                   least, most)};
 }
 
+double beyond_caches(double roof_percent, double launch_bytes) {
+  constexpr double kLargestCache = 64.0 * 1024 * 1024;
+  if (launch_bytes <= 2 * kLargestCache) return 0;
+  return roof_percent * (1 - 2 * kLargestCache / launch_bytes);
+}
+
 std::optional<Verdict> above_the_roof(const ResultRow& row) {
   constexpr double kMargin = 105.0;
   const auto highest = row.number("highest_roof_percent");
   if (!highest || *highest <= kMargin) return {};
   const bool by_bytes = row.text("highest_roof_bound") == "bytes";
   const bool may_be_cached =
-      by_bytes && row.number("highest_roof_bytes").value_or(0) <= kBeyondCaches;
+      by_bytes && beyond_caches(*highest, row.number("highest_roof_bytes").value_or(0)) <= kMargin;
   const Severity severity = may_be_cached ? Severity::kNote
                             : by_bytes    ? Severity::kDoubt
                                           : Severity::kInvalid;
   return Verdict{
       "above_the_roof", severity,
       fmt::format("{} is at {:.0f} % of its roof: {}", row.text("highest_roof_kernel"), *highest,
-                  may_be_cached ? "its bytes were in a cache, so memory does not bound it"
-                  : by_bytes    ? "no cache holds its bytes, so the ceiling was measured while "
-                                  "other work held the machine; what bounds it is not known"
-                                : "nothing computes faster than the device, so the ceiling was "
-                                  "measured while other work held the machine, or the FLOPs are "
-                                  "wrong")};
+                  may_be_cached ? "some of its bytes were in a cache, so memory does not bound it"
+                  : by_bytes
+                      ? "no cache holds so much of its bytes, so the ceiling was measured while "
+                        "other work held the machine; what bounds it is not known"
+                      : "nothing computes faster than the device, so the ceiling was "
+                        "measured while other work held the machine, or the FLOPs are "
+                        "wrong")};
+}
+
+bool doubts_shares(std::string_view summary) {
+  return summary != "doubt: above_the_roof" &&
+         (summary.starts_with("doubt") || summary.starts_with("invalid"));
 }
 
 }  // namespace tracestep

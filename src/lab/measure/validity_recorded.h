@@ -20,8 +20,13 @@ std::optional<Verdict> recorded_apart(const ResultRow& row);
 std::optional<Verdict> recorded_unsteady(const ResultRow& row);
 // More than the ceilings allow: `highest_roof_percent`, with `highest_roof_kernel`, `_bound` and
 // `_bytes` (of one launch), is the most of a profile's kernels that take a share of the time. By
-// bytes it is a note where a cache may hold them.
-inline constexpr double kBeyondCaches = 64.0 * 1024 * 1024;
+// bytes it is a note where a cache explains it.
 std::optional<Verdict> above_the_roof(const ResultRow& row);
+// The percentage of a roof by bytes that is left when a launch finds in a cache what it reads, as
+// far as the largest cache holds it, and leaves there as much of what it writes.
+double beyond_caches(double roof_percent, double launch_bytes);
+// Whether a summary_of() says that a profile's shares are in doubt. A roof that was measured too
+// low says nothing against them.
+bool doubts_shares(std::string_view summary);
 
 }  // namespace tracestep

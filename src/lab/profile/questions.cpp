@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "lab/measure/validity_recorded.h"
 #include "lab/profile/tables.h"
 #include "lab/report/question.h"
 
@@ -35,8 +36,7 @@ Text named(const Row& row) {
 
 // Shares are read from recorded steps that agree with each other and with the plain ones.
 void require_shares(const Row& row) {
-  const std::string verdict = row.text_or("verdict", "ok");
-  require(!verdict.starts_with("doubt") && !verdict.starts_with("invalid"),
+  require(!doubts_shares(row.text_or("verdict", "ok")),
           say("the validity checker's verdict on the recorded steps of {} is {}",
               {named(row), row.quote("verdict")}));
 }
@@ -55,9 +55,8 @@ Quantity share_of(const Quantity& part, const Quantity& all) {
 std::vector<Row> other_steps(const Evidence& e, const Row& main) {
   std::vector<Row> out;
   for (const Row& row : e.rows("passes", {{"mode", "step"}, {"pass", "all"}, {"status", "ok"}})) {
-    const std::string verdict = row.text_or("verdict", "ok");
-    const bool is_doubted = verdict.starts_with("doubt") || verdict.starts_with("invalid");
-    if (!is_doubted && label(row) != label(main)) out.push_back(row);
+    if (!doubts_shares(row.text_or("verdict", "ok")) && label(row) != label(main))
+      out.push_back(row);
   }
   return out;
 }
@@ -268,6 +267,8 @@ Text launches(const Evidence& e) {
 
 Text bound(const Evidence& e) {
   const Row all = shares_of_step(e);
+  require(all.text_or("verdict", "ok") != "doubt: above_the_roof",
+          say("the roofs of {} are in doubt: {}", {named(all), all.quote("verdict")}));
   std::vector<Row> by_bytes, by_flops, kernels;
   for (const Row& row : e.rows("matrix@" + label(all))) {
     const std::string part = row.text("component");

@@ -45,7 +45,8 @@ class Tracing {
 PlainTimes run_plain(Measurement& measurement, const ProfileSpec& spec) {
   PlainTimes out;
   out.host.before = read_host_facts();
-  measurement.warm_up(spec.protocol.warmup);
+  measurement.warm_up(spec.protocol.warmup,
+                      [&](const StepTimes& times) { out.warmup_ms.push_back(times.wall_ms()); });
   std::vector<double> wall, issue, span;
   for (int i = 0; i < spec.protocol.steps; ++i) {
     const StepTimes times = measurement.step();

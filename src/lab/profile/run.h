@@ -27,7 +27,7 @@ struct ProfileSpec {
 // Steps without recording: medians, the wall of each, and the host around them and their warm-up.
 struct PlainTimes {
   double wall_ms = 0, issue_ms = 0, span_ms = 0;
-  std::vector<double> samples_ms = {};
+  std::vector<double> samples_ms = {}, warmup_ms = {};
   HostAround host = {};
 };
 

@@ -31,7 +31,7 @@ StepTimesOfKernels kernel_times(const Profile& p) {
 }
 
 // The kernels that reach most of their roof, among those that matter for the step's time: those
-// bound by FLOPs first, then those with more bytes in a launch than caches hold.
+// bound by FLOPs first, then those that caches do not explain.
 void set_highest_roof(const ProfiledCell& cell, Json& row) {
   constexpr double kShare = 0.01;
   std::tuple<bool, bool, double> highest{};
@@ -41,7 +41,7 @@ void set_highest_roof(const ProfiledCell& cell, Json& row) {
     const double launch_bytes = w.sums.bytes / std::max(w.sums.launches, 1.0);
     const bool is_above = percent > 100.0;
     const std::tuple rank{is_above && w.sums.bound() == "FLOPs",
-                          is_above && launch_bytes > kBeyondCaches, percent};
+                          is_above && beyond_caches(percent, launch_bytes) > 100.0, percent};
     if (rank <= highest) continue;
     highest = rank;
     row["highest_roof_percent"] = percent;
@@ -105,6 +105,7 @@ ResultRow plain_row(const Profile& p) {
   row["table"] = "clocks";
   if (p.status == Status::kOk && p.plain.wall_ms > 0) {
     row["samples_ms"] = list_of(p.plain.samples_ms);
+    row["warmup_ms"] = list_of(p.plain.warmup_ms);
     row["median_ms"] = p.plain.wall_ms;
     row["flops"] = flops_of(p);
     row["tflops"] = static_cast<double>(flops_of(p)) / p.plain.wall_ms * 1e-9;
