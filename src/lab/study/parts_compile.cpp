@@ -19,9 +19,9 @@ std::vector<RunSpec> ways_of(const StudyContext& context, const ModelConfig& mod
   return out;
 }
 
-std::vector<CompileCell> time_ways(StudyContext& context) {
-  std::vector<CompileCell> out;
-  for (const ModelConfig& model : context.sizes.compiled) {
+void time_ways(StudyContext& context, std::span<const ModelConfig> models,
+               std::vector<CompileCell>& out) {
+  for (const ModelConfig& model : models) {
     for (Mode mode : {Mode::kForward, Mode::kForwardBackward, Mode::kStep}) {
       for (const RunSpec& run : ways_of(context, model, mode)) {
         constexpr int kStarts = 2;
@@ -32,7 +32,6 @@ std::vector<CompileCell> time_ways(StudyContext& context) {
       }
     }
   }
-  return out;
 }
 
 std::vector<AttentionResult> time_attention(StudyContext& context) {
@@ -81,13 +80,18 @@ void compile_part(StudyContext& context) {
   const auto add = [&](Table table) {
     if (!table.rows.empty()) out.tables.push_back(std::move(table));
   };
-  const std::vector<CompileCell> ways = time_ways(context);
+  // Every question first, larger models with the time that is left.
+  const std::span models = context.sizes.compiled;
+  std::vector<CompileCell> ways;
+  time_ways(context, models.first(1), ways);
+  const std::vector<AttentionResult> attention = time_attention(context);
+  const std::vector<LadderStep> ladder = climb(context);
+  time_ways(context, models.subspan(1), ways);
   for (const CompileCell& way : ways) context.ways.push_back({way.result.spec, way.result});
   add(way_table(ways));
-  add(way_attention_table(time_attention(context)));
+  add(way_attention_table(attention));
   add(way_saved_table(context.machine.make_device,
-                      ways_of(context, context.sizes.compiled.front(), Mode::kForwardBackward)));
-  const std::vector<LadderStep> ladder = climb(context);
+                      ways_of(context, models.front(), Mode::kForwardBackward)));
   for (const LadderStep& step : ladder) {
     context.rungs.push_back({step.cell.result.spec, step.cell.result});
   }

@@ -1,4 +1,6 @@
 // Parts of the study that take single steps apart: their bytes, their kernels, attention alone.
+#include <algorithm>
+
 #include "base/units.h"
 #include "lab/attention/tables.h"
 #include "lab/memory/charts.h"
@@ -16,8 +18,8 @@ void add(Table table, const std::string& label, std::vector<Table>& out) {
   out.push_back(std::move(table));
 }
 
-// `is_first`: its timeline stands on the first screen.
-StudySection memory_section(const MemoryCell& cell, bool is_first) {
+// `is_largest`: its timeline stands on the first screen, beside the sentence about it.
+StudySection memory_section(const MemoryCell& cell, bool is_largest) {
   const std::string label = label_of(cell);
   StudySection out{.id = "memory-" + label,
                    .title = "Bytes of one step: " + label,
@@ -40,12 +42,12 @@ StudySection memory_section(const MemoryCell& cell, bool is_first) {
   forward_chart.title = "Active memory of forward alone, predicted";
   out.charts = {timeline_chart("stack@" + label), std::move(forward_chart),
                 saved_chart("saved_by_op@" + label)};
-  out.charts.front().is_headline = is_first;
+  out.charts.front().is_headline = is_largest;
   return out;
 }
 
-// `is_first`: its chart of components stands on the first screen.
-StudySection profile_section(const ProfiledCell& cell, bool is_first) {
+// `is_longest`: its chart of components stands on the first screen, beside the sentence about it.
+StudySection profile_section(const ProfiledCell& cell, bool is_longest) {
   const std::string label = label_of(cell.profile);
   StudySection out{
       .id = "profile-" + label,
@@ -66,7 +68,7 @@ StudySection profile_section(const ProfiledCell& cell, bool is_first) {
                                          {"stack", "phase"},
                                          {"skip", Json::Array{"total"}},
                                          {"top", 12}},
-                 .is_headline = is_first},
+                 .is_headline = is_longest},
                 {.kind = "bars",
                  .title = "Time by kernel and phase",
                  .table = matrix,
@@ -84,7 +86,7 @@ StudySection profile_section(const ProfiledCell& cell, bool is_first) {
 }
 
 std::vector<ProfileSpec> profile_specs(StudyContext& context) {
-  constexpr Protocol kProtocol{.warmup = 1, .steps = 3, .recorded_steps = 3};
+  constexpr Protocol kProtocol{.warmup = 1, .steps = 6, .recorded_steps = 3};
   // A profiler has a first step of its own.
   constexpr int kSteps = kProtocol.warmup + kProtocol.steps + 1 + kProtocol.recorded_steps;
   std::vector<ProfileSpec> out;
@@ -174,11 +176,13 @@ void add_memory_sections(StudyContext& context) {
                   "the time; activations are what forward keeps for backward; temporaries live for "
                   "a few kernels.",
        .tables = {std::move(all)}});
-  bool is_first = true;
+  const auto peak = [](const MemoryCell& cell) {
+    return cell.run.status == Status::kOk ? cell.run.peak_bytes : 0;
+  };
+  const auto largest = std::ranges::max_element(context.memory, {}, peak);
   for (const MemoryCell& cell : context.memory) {
     if (cell.run.status != Status::kOk) continue;
-    context.sections.push_back(memory_section(cell, is_first));
-    is_first = false;
+    context.sections.push_back(memory_section(cell, &cell == &*largest));
   }
 }
 
@@ -218,12 +222,14 @@ void profile_part(StudyContext& context) {
                                    {"values", Json::Array{"busy_ms", "gaps_ms", "outside_ms"}}}}}};
   if (ceilings.known()) summary.tables.push_back(ceiling_table(ceilings));
   context.sections.push_back(std::move(summary));
-  bool is_first = true;
+  const auto is_step = [](const ProfiledCell& cell) {
+    return cell.profile.spec.step.mode == Mode::kStep && cell.profile.status == Status::kOk;
+  };
+  const auto longest = std::ranges::max_element(
+      cells, {}, [&](const ProfiledCell& cell) { return is_step(cell) ? cell.work.busy_ms : 0; });
   for (const ProfiledCell& cell : cells) {
-    const bool is_step = cell.profile.spec.step.mode == Mode::kStep;
-    if (!is_step || cell.profile.status != Status::kOk) continue;
-    context.sections.push_back(profile_section(cell, is_first));
-    is_first = false;
+    if (!is_step(cell)) continue;
+    context.sections.push_back(profile_section(cell, &cell == &*longest));
   }
 }
 

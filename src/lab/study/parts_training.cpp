@@ -100,7 +100,7 @@ void measure_precision(StudyContext& context, const ModelConfig& model, const Pr
                             .mode = Mode::kForwardBackward,
                             .precision = precision});
   spec.protocol.warmup = 2;
-  spec.protocol.steps = std::min(context.sizes.steps, 5);
+  spec.protocol.steps = std::min(context.sizes.steps, 6);
   spec.protocol.recorded_steps = 1;
   const double known = context.seconds_of(spec.step);
   const double guess = known > 0 ? known : step_ms_of(context, Mode::kForwardBackward) * 1e-3;
