@@ -157,11 +157,27 @@ class GridRun {
     return true;
   }
 
+  // Says between steps how far the cell is, and until another has ended, how long it still takes;
+  // nothing where nobody sees it.
+  StepObserver shown_steps() {
+    if (!progress_.is_shown()) return {};
+    return [this, steps = RemainingTime(), last = std::chrono::steady_clock::now()](
+               std::size_t done, std::size_t most) mutable {
+      const auto now = std::chrono::steady_clock::now();
+      if (done == 0) steps.plan(static_cast<double>(most));
+      if (done > 0) steps.finish(1, std::chrono::duration<double>(now - last).count());
+      last = now;
+      const std::string left = remaining_.text().empty() ? steps.text() : "";
+      progress_.update(fmt::format("{}  step {} of {}  {}", where_, done + 1, most, left));
+    };
+  }
+
   // The cells of cell_columns().
   std::optional<std::vector<Json>> row_of_this_process(const RunSpec& run) {
     progress_.update(where_);
     if (!options_.roof) roof_.tflops(run);  // before the row, not in the middle of it
-    CellResult result = measure_cell(make_device, CellSpec{run, options_.protocol}, &stop_);
+    CellResult result =
+        measure_cell(make_device, CellSpec{run, options_.protocol}, &stop_, shown_steps());
     if (result.status == Status::kInterrupted) return {};
     result.roof_tflops = options_.roof ? *options_.roof : roof_.tflops_for(run, tflops_of(result));
     if (result.status == Status::kOutOfMemory) out_.oom_detail = result.detail;

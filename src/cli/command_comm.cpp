@@ -1,7 +1,7 @@
 // tracestep comm: how long collectives take alone.
 #include <memory>
+#include <optional>
 
-#include "base/log.h"
 #include "base/signals.h"
 #include "base/units.h"
 #include "cli/command.h"
@@ -9,6 +9,7 @@
 #include "cli/options.h"
 #include "cli/output.h"
 #include "cli/processes.h"
+#include "cli/remaining_time.h"
 #include "lab/comm/collectives.h"
 
 namespace tracestep::cli {
@@ -58,15 +59,15 @@ int run_comm(CommOptions o, std::span<const std::string> arguments) {
   const StopSignal stop("the rows measured so far are written");
   const std::vector<CollectiveSpec> specs = specs_of(o);
   std::vector<CollectiveTimes> times;
-  ProgressLine progress;
+  std::optional<CellProgress> progress(std::in_place, specs.size());
   for (const CollectiveSpec& spec : specs) {
     if (processes() == nullptr && stop.requested()) break;
-    progress.update(fmt::format("{}/{}  {} of {}, {} ranks", times.size() + 1, specs.size(),
-                                spec.op, format_bytes(spec.bytes), spec.ranks));
+    progress->begin(
+        fmt::format("{} of {}, {} ranks", spec.op, format_bytes(spec.bytes), spec.ranks));
     o.run.parallel.ranks = spec.ranks;
     times.push_back(time_collective(make_rank_devices(*device, o.run), spec));
   }
-  progress.done();
+  progress.reset();
   write_tables(o.output, "tracestep.comm/1", environment_of(arguments, o.run),
                {collective_table(times)});
   return times.size() == specs.size() ? 0 : stop.exit_status();

@@ -86,7 +86,7 @@ int run_doctor(const DoctorOptions& o, std::span<const std::string> arguments) {
   if (o.devices) tables.push_back(device_table());
   if (o.ceilings) {
     ProgressLine progress;
-    progress.update("measuring the machine's ceilings");
+    progress.update("measuring the machine's ceilings, about ten seconds");
     for (Table& table : ceiling_tables(run)) tables.push_back(std::move(table));
   }
   write_tables(o.output, "tracestep.doctor/1", environment, std::move(tables));

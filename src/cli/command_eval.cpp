@@ -9,6 +9,7 @@
 #include "cli/devices.h"
 #include "cli/options.h"
 #include "cli/output.h"
+#include "cli/remaining_time.h"
 #include "cli/token_input.h"
 #include "train/loop.h"
 
@@ -64,7 +65,12 @@ int run_eval(EvalCommand o, std::span<const std::string> arguments) {
   run.model = model_for(o.grid, o.eval.init, input.tokenizer.get());
   check_run(run);
   const auto device = make_device(run);
-  const EvalResult result = evaluate(*device, o.eval, input.tokens);
+  std::optional<CellProgress> progress;
+  const EvalResult result = evaluate(*device, o.eval, input.tokens, [&](std::int64_t batches) {
+    if (!progress) progress.emplace(static_cast<std::size_t>(batches));
+    progress->begin("batches");
+  });
+  progress.reset();
   for (const std::filesystem::path& path : {o.eval.logits, o.eval.gradients}) {
     if (!path.empty()) log_info("eval: {} is written", path.string());
   }

@@ -9,6 +9,7 @@
 #include "cli/devices.h"
 #include "cli/options.h"
 #include "cli/output.h"
+#include "cli/remaining_time.h"
 #include "cli/text_stream.h"
 #include "cli/token_input.h"
 #include "train/loop.h"
@@ -93,6 +94,13 @@ std::vector<std::int64_t> stream_text(const GenerateCommand& o, Device& device,
   return tokens;
 }
 
+// The continuation alone, with a line that says how far it is.
+std::vector<std::int64_t> sample_tokens(const GenerateCommand& o, Device& device,
+                                        const StopSignal& stop) {
+  CellProgress progress(static_cast<std::size_t>(o.generate.tokens));
+  return generate(device, o.generate, &stop, [&](std::int64_t) { progress.begin("tokens"); });
+}
+
 int run_generate(GenerateCommand o, std::span<const std::string> arguments) {
   RunSpec& run = o.generate.run;
   run = placed(o.grid.combinations().front(), {"cpu", "cuda", "reference"});
@@ -120,7 +128,7 @@ int run_generate(GenerateCommand o, std::span<const std::string> arguments) {
     stream_text(o, *device, tokenizer.get(), stop);
     return stop.exit_status();
   }
-  const std::vector<std::int64_t> tokens = generate(*device, o.generate, &stop, {});
+  const std::vector<std::int64_t> tokens = sample_tokens(o, *device, stop);
   const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - start;
   write_tables(o.output, "tracestep.generate/1", environment,
                {result_table(o, tokenizer.get(), tokens, passed.count())});

@@ -74,7 +74,8 @@ std::int64_t batch_count(const EvalOptions& options, const TokenSource& tokens) 
 
 }  // namespace
 
-EvalResult evaluate(Device& device, const EvalOptions& options, TokenSourcePtr tokens) {
+EvalResult evaluate(Device& device, const EvalOptions& options, TokenSourcePtr tokens,
+                    const std::function<void(std::int64_t batches)>& before_batch) {
   for (const auto* path : {&options.logits, &options.gradients}) {
     if (!path->empty()) check_writable(*path);
   }
@@ -93,6 +94,7 @@ EvalResult evaluate(Device& device, const EvalOptions& options, TokenSourcePtr t
   out.tokens = out.batches * options.run.shape.batch * options.run.shape.context;
   double total = 0.0;
   for (std::int64_t i = 0; i < out.batches; ++i) {
+    if (before_batch) before_batch(out.batches);
     set_batch(*forward, batches.at(i));
     forward->run();
     const double loss = forward->scalar("loss");

@@ -107,7 +107,9 @@ struct EvalResult {
 };
 
 // Weights that are not finite are no error: the result's `not_finite` names them.
-EvalResult evaluate(Device& device, const EvalOptions& options, TokenSourcePtr tokens);
+// `before_batch` is called before each, with their number.
+EvalResult evaluate(Device& device, const EvalOptions& options, TokenSourcePtr tokens,
+                    const std::function<void(std::int64_t batches)>& before_batch = {});
 
 struct GenerateOptions {
   RunSpec run = {.shape = {.batch = 1, .context = 256}};  // the longest text, prompt included

@@ -15,6 +15,7 @@
 #include "cli/pictures.h"
 #include "cli/run_binary.h"
 #include "lab/report/writers.h"
+#include "support/paths.h"
 #include "support/temp_folder.h"
 
 namespace tracestep {
@@ -23,9 +24,9 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-// What the program prints to a terminal of so many columns.
+// What the program prints to a terminal of so many columns: its output, or its messages.
 std::string on_terminal(const std::string& arguments, unsigned short columns,
-                        std::vector<std::string> environment = {}) {
+                        std::vector<std::string> environment = {}, int stream = STDOUT_FILENO) {
   const int master = ::posix_openpt(O_RDWR | O_NOCTTY | O_NONBLOCK);
   EXPECT_GE(master, 0);
   ::grantpt(master);
@@ -35,9 +36,9 @@ std::string on_terminal(const std::string& arguments, unsigned short columns,
   ::ioctl(master, TIOCSWINSZ, &size);
   const int held = ::open(slave.c_str(), O_RDWR | O_NOCTTY);  // so that nothing is lost at the end
   environment.emplace_back("TERM=xterm");
-  const ProgramRun run =
-      run_tracestep(words_of(arguments), {.environment = std::move(environment),
-                                          .before_start = [&] { ::dup2(held, STDOUT_FILENO); }});
+  const ProgramRun run = run_tracestep(
+      words_of(arguments),
+      {.environment = std::move(environment), .before_start = [&] { ::dup2(held, stream); }});
   EXPECT_EQ(run.status, 0) << run.err;
   std::string out;
   char chunk[4096];
@@ -72,6 +73,19 @@ TEST(TerminalTest, ColourMarksAStateUnlessItIsUnwanted) {
   EXPECT_THAT(on_terminal(command, 100), HasSubstr("\x1b[32mok"));
   EXPECT_THAT(on_terminal(command, 100, {"NO_COLOR=1"}), Not(HasSubstr("\x1b")));
   EXPECT_THAT(run_tracestep(words_of(command)).out, Not(HasSubstr("\x1b")));
+}
+
+TEST(TerminalTest, WhatTakesLongSaysHowLongItStillTakes) {
+  const std::string model = " --size tiny --threads 1 --format json";
+  const std::string readme = (testing::source_folder() / "README.md").string();
+  for (const std::string& command :
+       {"bench --context 128 --steps 8 --warmup 0 --roof 0" + model,
+        "eval --context 128 --batches 6 --text " + readme + model,
+        "generate --prompt-tokens 1 --max-tokens 200" + model,
+        std::string("comm --ranks 2 --bytes 4MiB --calls 40 --warmup 0 --format json")}) {
+    const std::string shown = on_terminal(command, 200, {}, STDERR_FILENO);
+    EXPECT_THAT(shown, ::testing::ContainsRegex("about [0-9]+ s left")) << command;
+  }
 }
 
 TEST(TerminalTest, ColumnsAreChosenByNameInEveryFormat) {

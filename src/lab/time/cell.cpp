@@ -45,7 +45,8 @@ std::int64_t major_faults() {
   return getrusage(RUSAGE_SELF, &usage) == 0 ? usage.ru_majflt : 0;
 }
 
-void time_steps(Measurement& measurement, Device& device, CellResult& out) {
+void time_steps(Measurement& measurement, Device& device, const StepObserver& observe,
+                CellResult& out) {
   out.host.before = read_host_facts();  // not between warm-up and samples: it may take milliseconds
   measurement.warm_up(out.spec.protocol.warmup,
                       [&](const StepTimes& t) { out.warmup_ms.push_back(t.wall_ms()); });
@@ -53,12 +54,16 @@ void time_steps(Measurement& measurement, Device& device, CellResult& out) {
   out.profiled = device.ranges() != nullptr;
   const std::int64_t faults_before = major_faults(),
                      allocations_before = device.allocator().stats().allocation_count;
+  const Protocol& protocol = out.spec.protocol;
+  const auto most = static_cast<std::size_t>(protocol.max_noise_percent > 0 ? protocol.most_steps()
+                                                                            : protocol.steps);
   std::vector<double> spans, issues;
   const auto is_done = [&] {
-    out.stopped_by = end_of_sampling(out.spec.protocol, out.samples_ms);
+    out.stopped_by = end_of_sampling(protocol, out.samples_ms);
     return agree(device.group(), !out.stopped_by.empty());
   };
   while (!is_done()) {
+    if (observe) observe(out.samples_ms.size(), most);
     const StepTimes times = measurement.step();
     out.samples_ms.push_back(times.wall_ms());
     issues.push_back(times.issue_ms());
@@ -113,7 +118,7 @@ void count_work(const Program& program, CellResult& out) {
   out.flops = gemm_flops(program) * out.spec.step.parallel.ranks;
 }
 
-void measure(Device& device, const StopSignal* stop, CellResult& out) {
+void measure(Device& device, const StopSignal* stop, const StepObserver& observe, CellResult& out) {
   const std::optional<std::int64_t> outside_at_start = outside_bytes(device, out.spec.step);
   const std::int64_t start_ns = now_ns();
   Session session(device, out.spec.step);
@@ -132,7 +137,7 @@ void measure(Device& device, const StopSignal* stop, CellResult& out) {
   session.fill_for_timing();
   device.allocator().reset_peak();
   Measurement measurement(executor, device, stop);
-  time_steps(measurement, device, out);
+  time_steps(measurement, device, observe, out);
   out.outside_bytes = outside_bytes(device, out.spec.step);
   if (outside_at_start && out.outside_bytes) {
     const std::int64_t growth = *out.outside_bytes - *outside_at_start;
@@ -174,14 +179,14 @@ std::optional<double> energy_per_step_j(const CellResult& result) {
 }
 
 CellResult measure_cell(const DeviceFactory& make_device, const CellSpec& spec,
-                        const StopSignal* stop) {
+                        const StopSignal* stop, const StepObserver& observe) {
   CellResult out;
   out.spec = spec;
   const std::unique_ptr<Device> device = make_device(spec.step);
   out.device = device->name();
   out.traits = device->traits();
   out.computes = device->computes();
-  const Outcome outcome = attempt([&] { measure(*device, stop, out); });
+  const Outcome outcome = attempt([&] { measure(*device, stop, observe, out); });
   out.status = outcome.status;
   out.detail = outcome.detail;
   if (out.status != Status::kOk) out.samples_ms.clear();

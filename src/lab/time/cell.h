@@ -1,6 +1,7 @@
 // One cell of a benchmark: a model, a mode and a device; its times by four clocks and its bytes.
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -63,10 +64,13 @@ struct CellResult {
   std::vector<MemoryEvent> memory_events;
 };
 
+// Told before each timed step how many are done, and how many there will be at most.
+using StepObserver = std::function<void(std::size_t done, std::size_t most)>;
+
 // Builds, warms up, times, then records. Out of memory is a result, not an exception; so is a
 // signal to stop, which is looked at between steps.
 CellResult measure_cell(const DeviceFactory& make_device, const CellSpec& spec,
-                        const StopSignal* stop = nullptr);
+                        const StopSignal* stop = nullptr, const StepObserver& observe = {});
 
 // What the whole device used for one of the timed steps, in joules; nullopt: it does not count, or
 // the steps took less than half a second together, which is too short for its counter.
