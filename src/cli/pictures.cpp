@@ -43,9 +43,8 @@ void write_png(const fs::path& svg) {
 }  // namespace
 
 std::string picture_name(const Chart& chart) {
-  const std::size_t at = chart.table.find('@');
-  const std::string label = at == std::string::npos ? "" : chart.table.substr(at + 1);
-  return slug(chart.table.substr(0, at) + " " + chart.title + " " + label);
+  return slug(chart.table.substr(0, chart.table.find('@')) + " " + chart.title + " " +
+              label_of(chart));
 }
 
 void probe_pictures(const fs::path& folder) {
@@ -60,7 +59,10 @@ void write_pictures(const fs::path& folder, std::span<const Chart> charts,
   const bool makes_png = has_converter();
   int count = 0;
   for (const Chart& chart : charts) {
-    const std::string drawing = draw_chart(chart, tables, {.has_title = true});
+    Chart titled = chart;
+    const std::string label = label_of(chart);
+    if (!label.empty()) titled.title += ": " + label;
+    const std::string drawing = draw_chart(titled, tables, {.has_title = true});
     if (drawing.empty()) continue;
     const fs::path svg = folder / (picture_name(chart) + ".svg");
     write_file(svg, as_picture(drawing));

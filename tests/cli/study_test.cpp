@@ -40,6 +40,14 @@ std::string identity_of(const Json& cell) {
   return canonical_text(out);
 }
 
+std::size_t count_of(const std::string& text, const std::string& words) {
+  std::size_t out = 0;
+  for (std::size_t at = text.find(words); at != std::string::npos; at = text.find(words, at + 1)) {
+    ++out;
+  }
+  return out;
+}
+
 std::set<std::string> identities_of(const Json& rows) {
   std::set<std::string> out;
   for (const Json& row : rows.items()) {
@@ -117,6 +125,13 @@ TEST(StudyTest, WritesAPageWithTheNumbersOfItsJsonAndSaysWhatItLeftOut) {
     EXPECT_THAT(run.err, HasSubstr((folder / file).string()));
   }
   EXPECT_TRUE(fs::exists(folder / "pictures" / "time-median-time-of-a-step.svg"));
+  // A picture for each chart of the page, by a name of its own.
+  std::size_t drawings = 0;
+  for (const auto& entry : fs::directory_iterator(folder / "pictures")) {
+    drawings += entry.path().extension() == ".svg";
+  }
+  EXPECT_EQ(drawings, count_of(page, "<figure data-kind="));
+  EXPECT_GT(drawings, 8u);
   // The time given is short: parts are left out, and questions that need them are refused.
   EXPECT_EQ(data.at("schema").as_string(), "tracestep.study/2");
   for (const Json& part : data.at("tables").at("parts").at("rows").items()) {

@@ -51,7 +51,7 @@ Fields<ComponentRow> fields() {
        {bytes_column("largest_bytes", "largest"), [](R r) { return r.buffer->bytes; }},
        {bytes_column("fp32_bytes", "in fp32", "the largest of the same component and group"),
         [](R r) { return or_null(r.fp32_bytes); }},
-       {int_column("difference_bytes", "difference"), &ComponentRow::difference}});
+       {bytes_column("difference_bytes", "difference"), &ComponentRow::difference}});
 }
 
 }  // namespace

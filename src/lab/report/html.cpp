@@ -1,6 +1,7 @@
 #include "lab/report/html.h"
 
 #include <algorithm>
+#include <set>
 
 #include <fmt/format.h>
 
@@ -132,25 +133,30 @@ std::string figures(std::span<const Chart> charts, std::span<const Table> tables
   return out.empty() ? out : "<div class=\"figures\">\n" + out + "</div>\n";
 }
 
-// Places that the page's script fills.
-std::string table_places(std::span<const std::string> names) {
+// Places that the page's script fills. `kinds`: of the tables before, where "largest@A" and
+// "largest@B" are of one kind; paper has the first of each.
+std::string table_places(std::span<const std::string> names, std::set<std::string>& kinds) {
   std::string out;
   for (const std::string& name : names) {
-    out += fmt::format("<div class=\"place\" data-table=\"{}\"></div>\n", xml_escaped(name));
+    const bool is_first = kinds.insert(name.substr(0, name.find('@'))).second;
+    out += fmt::format("<div class=\"place{}\" data-table=\"{}\"></div>\n",
+                       is_first ? "" : " again", xml_escaped(name));
   }
   return out;
 }
 
-std::string section_html(const PageSection& section, std::span<const Table> tables) {
+std::string section_html(const PageSection& section, std::span<const Table> tables,
+                         std::set<std::string>& kinds) {
   std::string out = fmt::format("<section id=\"section-{}\">\n<h2>{}</h2>\n", anchor(section.id),
                                 xml_escaped(section.title));
-  out += prose(section.reading) + figures(section.charts, tables) + table_places(section.tables);
+  out += prose(section.reading) + figures(section.charts, tables) +
+         table_places(section.tables, kinds);
   for (const std::string& name : section.data) {
     const auto table = std::ranges::find(tables, name, &Table::name);
     if (table == tables.end()) continue;
     out += fmt::format("<details class=\"data\"><summary>{} ({} rows)</summary>\n{}</details>\n",
                        xml_escaped(table->title.empty() ? name : table->title), table->rows.size(),
-                       table_places({&name, 1}));
+                       table_places({&name, 1}, kinds));
   }
   return out + "</section>\n";
 }
@@ -185,7 +191,8 @@ std::string contents(const PageHead& head, std::span<const PageSection> sections
 std::string html_page(const PageHead& head, std::string_view json, std::span<const Table> tables,
                       std::span<const PageSection> sections) {
   std::string body;
-  for (const PageSection& section : sections) body += section_html(section, tables);
+  std::set<std::string> kinds;
+  for (const PageSection& section : sections) body += section_html(section, tables, kinds);
   // A policy that forbids every request: what the page shows is what it carries.
   std::string out = fmt::format(
       "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
@@ -201,9 +208,9 @@ std::string html_page(const PageHead& head, std::string_view json, std::span<con
       "<button type=\"button\" id=\"theme\">light or dark</button></p>\n"
       "<noscript><p>Tables and answers are laid out by a script in this file; the same numbers "
       "stand in study.json and study.md beside it.</p></noscript>\n"
-      "<p class=\"paper soft\">On paper longer tables are left out: this page has them on the "
-      "screen, and "
-      "study.json in full.</p>\n<section id=\"answers\"></section>\n";
+      "<p class=\"paper soft\">On paper longer tables, and those of further steps, are left out: "
+      "this page has them on the screen, and study.json in full.</p>\n<section "
+      "id=\"answers\"></section>\n";
   out += body + "<section id=\"environment\"></section>\n</main>\n</div>\n";
   // Scripts end in front of any text of the run: for_script() leaves no "<" in it.
   for (const std::string& part :

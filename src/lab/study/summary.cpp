@@ -7,6 +7,7 @@
 
 #include "base/units.h"
 #include "lab/measure/noise.h"
+#include "lab/measure/validity_recorded.h"
 #include "lab/study/study.h"
 
 namespace tracestep {
@@ -43,8 +44,7 @@ Text pass_result(const Evidence& e) {
 
 Text kernel_result(const Evidence& e) {
   const Row row = e.largest("passes", {{"mode", "step"}, {"pass", "all"}, {"status", "ok"}}, "ms");
-  const std::string verdict = row.text_or("verdict", "ok");
-  require(!verdict.starts_with("doubt") && !verdict.starts_with("invalid"),
+  require(!doubts_shares(row.text_or("verdict", "ok")),
           say("the checker's verdict on the recorded steps of {} is {}",
               {row.quote("label"), row.quote("verdict")}));
   return say("In {} matrix products take {} of the kernels' time.",
@@ -90,7 +90,7 @@ Quantity count_where(const std::vector<Row>& rows, std::initializer_list<std::st
 Text sound_rows(const Evidence& e) {
   const std::vector<Row> rows = e.rows("validity");
   return say("Of {} timed rows the validity checker finds {} sound, {} doubtful and {} invalid.",
-             {whole(count_of(rows, "verdict")), whole(count_where(rows, {"ok", "notes"})),
+             {whole(count_of(rows, "verdict")), whole(count_where(rows, {"ok", "note"})),
               whole(count_where(rows, {"doubt"})), whole(count_where(rows, {"invalid"}))});
 }
 
@@ -137,6 +137,12 @@ std::string text_in(const Json& environment, std::string_view name) {
   return value->is_string() ? value->as_string() : value->dump();
 }
 
+// "2026-11-22 22:13 UTC" of "2026-11-22T22:13:48Z".
+std::string date_of(const Json& environment) {
+  const std::string date = text_in(environment, "date_utc");
+  return date.size() < 16 ? date : date.substr(0, 10) + " " + date.substr(11, 5) + " UTC";
+}
+
 std::string machine_of(const Json& environment) {
   const std::string cpu = text_in(environment, "cpu"), threads = text_in(environment, "threads");
   std::string out = cpu;
@@ -176,7 +182,7 @@ std::vector<std::pair<std::string, std::string>> summary_facts(const StudyReport
   std::vector<std::pair<std::string, std::string>> out = {
       {"machine", machine_of(environment)},
       {"device", gpu.empty() ? "CPU" : gpu},
-      {"date", text_in(environment, "date_utc")},
+      {"date", date_of(environment)},
       {"version", text_in(environment, "tool") + (commit.empty() ? "" : ", commit " + commit)},
       {"models timed", models_of(report)},
       {"questions answered", answered(report)}};
@@ -191,7 +197,9 @@ PageHead page_head(const StudyReport& report, const Json& environment) {
   }
   for (const StudySection& section : report.sections) {
     for (const Chart& chart : section.charts) {
-      if (chart.is_headline) out.charts.push_back(chart);
+      if (!chart.is_headline) continue;
+      out.charts.push_back(chart);
+      if (!label_of(chart).empty()) out.charts.back().title += ": " + label_of(chart);
     }
   }
   return out;

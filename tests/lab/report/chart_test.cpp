@@ -124,6 +124,15 @@ TEST(ChartTest, LinesHaveAPointARowAndTheMeasuredValuesAsTicks) {
   EXPECT_THAT(svg, HasSubstr(">256</text>"));
 }
 
+TEST(ChartTest, ContextsAreTicksInFullAndSeveralColumnsShareTheirUnit) {
+  std::vector<Table> tables{times()};
+  tables[0].rows[2][2] = 16384;
+  EXPECT_THAT(draw_chart(lines(), tables), HasSubstr(">16384</text>"));
+  Chart parts = bars();
+  parts.options["values"] = Json::Array{"median_ms", "low_ms"};
+  EXPECT_THAT(draw_chart(parts, tables), HasSubstr(">ms</text>"));
+}
+
 TEST(ChartTest, AValueWithoutAPlaceOnALogarithmicAxisIsLeftOut) {
   std::vector<Table> tables{times()};
   tables[0].rows[0][3] = 0.0;
@@ -151,6 +160,22 @@ TEST(ChartTest, ATimelineStacksItsCategoriesAndMarksThePeak) {
               ElementsAre("M0 1000V760h1V38h1V519h1V1000Z"));
   EXPECT_THAT(found(svg, "class=\"f0\" d=\"([^\"]*)\""), ElementsAre("M0 1000V760h3V1000Z"));
   EXPECT_THAT(found(svg, "divider\" x1=\"([0-9.]+)"), ElementsAre("2"));
+}
+
+TEST(ChartTest, ATimelineOfAMeasuredStepHasItsTimesAsTicks) {
+  Table table = stack();
+  table.columns.push_back(real_column("time_ms", "at", "ms", 3));
+  table.rows.clear();
+  for (int i = 0; i < 100; ++i) {  // the second half ten times as slow
+    table.add_row({"forward", 1024, 0, 1024, i < 50 ? 0.1 * i : i - 45.0});
+  }
+  const std::vector<Table> tables{table};
+  const std::string svg =
+      draw_chart({.kind = "timeline", .title = "Bytes", .table = "stack"}, tables, {.width = 582});
+  EXPECT_THAT(svg, HasSubstr(">when the kernel began, by the host's clock (ms)</text>"));
+  // 500 pixels for 100 kernels: 10 ms are kernel 55, 50 ms are kernel 95.
+  EXPECT_THAT(found(svg, "<text class=\"soft\" x=\"([0-9.]+)\"[^>]*>10<"), ElementsAre("341"));
+  EXPECT_THAT(found(svg, "<text class=\"soft\" x=\"([0-9.]+)\"[^>]*>50<"), ElementsAre("541"));
 }
 
 TEST(ChartTest, OfManyKernelsThePeakIsKept) {

@@ -120,9 +120,11 @@ TEST(HtmlTest, EveryChartIsDrawnOnceForEachWidth) {
   for (const StudySection& section : study.sections) {
     for (const Chart& chart : section.charts) {
       EXPECT_NE(draw_chart(chart, study.tables), "") << chart.title;
-      const std::string place =
-          fmt::format("data-kind=\"{}\" data-table=\"{}\">\n<figcaption><span>{}<", chart.kind,
-                      chart.table, xml_escaped(chart.title));
+      // Outside of its section a chart says what it is of.
+      const std::string of = chart.is_headline ? label_of(chart) : "";
+      const std::string place = fmt::format(
+          "data-kind=\"{}\" data-table=\"{}\">\n<figcaption><span>{}{}{}<", chart.kind, chart.table,
+          xml_escaped(chart.title), of.empty() ? "" : ": ", xml_escaped(of));
       EXPECT_EQ(count(page, place), 1u) << place;
     }
   }
@@ -132,12 +134,12 @@ TEST(HtmlTest, TheFirstScreenSaysWhereAndWhenItsResultsAndHowFarToTrustThem) {
   const StudyReport& study = small_study();
   const PageHead head = page_head(study, Json::Object{{"cpu", "AMD"},
                                                       {"threads", 2},
-                                                      {"date_utc", "2026-11-22"},
+                                                      {"date_utc", "2026-11-22T22:13:48Z"},
                                                       {"tool", "tracestep 0.1.0"},
                                                       {"commit", "abc"}});
   std::map<std::string, std::string> facts(head.facts.begin(), head.facts.end());
   EXPECT_EQ(facts["machine"], "AMD, 2 threads");
-  EXPECT_EQ(facts["date"], "2026-11-22");
+  EXPECT_EQ(facts["date"], "2026-11-22 22:13 UTC");
   EXPECT_EQ(facts["version"], "tracestep 0.1.0, commit abc");
   EXPECT_THAT(facts["models timed"], HasSubstr("small"));
   EXPECT_EQ(head.results.size(), 5u);

@@ -30,7 +30,7 @@ struct Bar {
 };
 
 constexpr double kRowHeight = 21, kThickness = 15, kValueRoom = 92;
-constexpr double kWidestLabel = 270;
+constexpr double kWidestLabel = 300;
 constexpr double kNoAxisName = 18;  // nothing stands above the bars
 
 std::string label_of(const Chart& chart, const ChartRows& rows, std::size_t row) {
@@ -132,8 +132,9 @@ class BarDrawing {
     draw_title(svg, chart, look_);
     const AxisUnit unit = unit_of(column_);
     const Scale x(range_, {box_.left, box_.right}, is_log_, unit);
-    draw_bottom_axis(
-        svg, box_, {axis_name(column_), x, x.ticks(tick_count(box_.right - box_.left, 75)), unit});
+    draw_bottom_axis(svg, box_,
+                     {name_of_all(names_of(chart, "values"), column_), x,
+                      x.ticks(tick_count(box_.right - box_.left, 75)), unit});
     for (std::size_t i = 0; i < bars_.size(); ++i) draw_bar(svg, i, x);
     svg.line("axis", box_.left, box_.top, box_.left, box_.bottom);
     return svg.finish(look_.width, draw_legend(svg, names_, look_, box_.bottom + kBelowPlot),

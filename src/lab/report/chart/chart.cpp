@@ -32,6 +32,11 @@ const Kind& kind_of(const Chart& chart) {
 
 }  // namespace
 
+std::string label_of(const Chart& chart) {
+  const std::size_t at = chart.table.find('@');
+  return at == std::string::npos ? "" : chart.table.substr(at + 1);
+}
+
 std::vector<std::string> chart_columns(const Chart& chart) {
   std::vector<std::string> out = kind_of(chart).columns;
   for (const char* option : {"x", "list", "stack", "y", "series", "label", "values"}) {

@@ -25,6 +25,9 @@ struct Chart {
   bool is_headline = false;  // stands on the first screen of a report, not in its section
 };
 
+// "small context 128 step": what its table is of, after the "@" of its name; empty: of all.
+std::string label_of(const Chart& chart);
+
 // The columns that a chart reads, for checks.
 std::vector<std::string> chart_columns(const Chart& chart);
 

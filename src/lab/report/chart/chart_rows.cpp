@@ -97,6 +97,12 @@ AxisUnit unit_of(const Column* column) {
   return is_bytes ? AxisUnit::kBytes : AxisUnit::kNumber;
 }
 
+std::string name_of_all(std::span<const std::string> names, const Column* first) {
+  if (names.size() < 2 || first == nullptr) return axis_name(first);
+  if (unit_of(first) == AxisUnit::kBytes) return "bytes";
+  return first->unit.empty() ? axis_name(first) : first->unit;
+}
+
 std::string title_of(const Column& column) {
   return column.title.empty() ? column.name : column.title;
 }

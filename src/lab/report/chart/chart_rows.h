@@ -49,6 +49,8 @@ std::optional<Whisker> whisker_of(const Chart& chart, const ChartRows& rows, std
 AxisUnit unit_of(const Column* column);
 // "median (ms)", as it stands beside an axis.
 std::string axis_name(const Column* column);
+// The name of an axis for several columns: what they have in common is the unit.
+std::string name_of_all(std::span<const std::string> names, const Column* first);
 std::string title_of(const Column& column);
 // A value with its unit and no more digits than an eye can use: "12.3 ms".
 std::string labelled(double value, const Column* column);

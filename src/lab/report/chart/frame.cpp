@@ -26,10 +26,11 @@ void draw_title(Svg& svg, const Chart& chart, const ChartLook& look) {
 
 void draw_bottom_axis(Svg& svg, const Box& box, const Axis& x) {
   double free_from = -1e9;
-  for (const Tick& tick : x.ticks) {
+  for (std::size_t i = 0; i < x.ticks.size(); ++i) {
+    const Tick& tick = x.ticks[i];
     const double at = x.scale.at(tick.value);
     svg.line("grid", at, box.top, at, box.bottom);
-    const std::string words = tick_text(tick.value, x.unit);
+    const std::string words = x.labels.empty() ? tick_text(tick.value, x.unit) : x.labels[i];
     const double half = text_width(words) / 2;
     if (!tick.is_labelled || at - half < free_from) continue;
     svg.text("soft", at, box.bottom + 16, words, Anchor::kMiddle);

@@ -20,6 +20,7 @@ struct Axis {
   Scale scale;
   std::vector<Tick> ticks;
   AxisUnit unit = AxisUnit::kNumber;
+  std::vector<std::string> labels = {};  // of the ticks; empty: their values
 };
 
 // The place of a plot of `height` with room for ticks at the left and below, and for the title.

@@ -1,5 +1,6 @@
 // Lines over a column, or over the items of lists: one line per series and y column.
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <set>
 
@@ -77,7 +78,11 @@ class Lines {
     }
     if (is_log_x_ && values.size() <= 12) {
       out.ticks.clear();
-      for (double v : values) out.ticks.push_back({v});
+      for (double v : values) {
+        out.ticks.push_back({v});
+        out.labels.push_back(v == std::floor(v) ? fmt::format("{:.0f}", v)
+                                                : tick_text(v, AxisUnit::kNumber));
+      }
     }
     return out;
   }
@@ -145,13 +150,6 @@ void draw_series(Svg& svg, const Series& series, std::size_t index, const Axis& 
     }
     svg.circle(is_marked ? fill_class(index) : "ghost", cx, cy, is_marked ? 3.5 : 5, tip);
   }
-}
-
-// The name of an axis for several columns: what they have in common is the unit.
-std::string name_of_all(std::span<const std::string> names, const Column* first) {
-  if (names.size() < 2 || first == nullptr) return axis_name(first);
-  if (unit_of(first) == AxisUnit::kBytes) return "bytes";
-  return first->unit.empty() ? axis_name(first) : first->unit;
 }
 
 }  // namespace

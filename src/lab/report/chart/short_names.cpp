@@ -7,7 +7,7 @@
 namespace tracestep {
 namespace {
 
-constexpr std::size_t kLetters = 38, kHeadLetters = 14;
+constexpr std::size_t kLetters = 36, kHeadLetters = 14;
 
 bool is_of_word(char c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';

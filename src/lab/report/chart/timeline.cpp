@@ -1,5 +1,6 @@
 // Live bytes through a step: categories on top of each other, kernel by kernel. The plot is an SVG
-// inside the drawing whose x axis counts kernels, so that a page can zoom by its viewBox.
+// inside the drawing whose x axis counts kernels, so that a page can zoom by its viewBox; where the
+// kernels' times are known, ticks say when they began.
 #include <algorithm>
 #include <cmath>
 
@@ -105,6 +106,29 @@ void draw_areas(Svg& svg, const Timeline& t, const Box& box) {
   svg.close();
 }
 
+// Ticks at round times of the step, each at the first kernel that began then or later.
+Axis clock_axis(const ChartRows& rows, const Scale& kernels, int count) {
+  Axis out{"when the kernel began, by the host's clock (ms)", kernels, {}};
+  const double last = rows.number(rows.size() - 1, "time_ms").value_or(0);
+  std::size_t row = 0;
+  for (double time : linear_ticks(0, last, count)) {
+    while (row + 1 < rows.size() && rows.number(row, "time_ms").value_or(0) < time) ++row;
+    out.ticks.push_back({static_cast<double>(row)});
+    out.labels.push_back(tick_text(time, AxisUnit::kNumber));
+  }
+  return out;
+}
+
+Axis bottom_axis(const ChartRows& rows, const Box& box) {
+  constexpr double kPixelsOfTick = 70;
+  // Kernels are counted from 1, also where one stands for several.
+  const Scale kernels({0, static_cast<double>(rows.size())}, {box.left, box.right}, false);
+  const int count = tick_count(box.right - box.left, kPixelsOfTick);
+  const bool has_times = rows.number(rows.size() - 1, "time_ms").has_value();
+  return has_times ? clock_axis(rows, kernels, count)
+                   : Axis{"kernel, in program order", kernels, kernels.ticks(count)};
+}
+
 void draw_phase_names(Svg& svg, const Timeline& t, const Box& box, const Scale& x) {
   std::size_t begin = 0;
   for (std::size_t i = 1; i <= t.drawn.size(); ++i) {
@@ -137,21 +161,16 @@ std::string draw_timeline(const Chart& chart, std::span<const Table> tables,
   box.top += kPhaseRow;
   box.bottom += kPhaseRow;
   const Scale bytes({0, t.high}, {box.bottom, box.top}, false, AxisUnit::kBytes);
-  // Kernels are counted from 1, also where one stands for several.
-  const auto count = static_cast<double>(rows.size());
-  const Scale kernels({0, count}, {box.left, box.right}, false);
   const Scale places({0, static_cast<double>(t.drawn.size())}, {box.left, box.right}, false);
   Svg svg;
   draw_title(svg, chart, look);
-  const Axis x{"kernel, in program order", kernels,
-               kernels.ticks(tick_count(box.right - box.left, 70))};
   const Axis y{"live bytes", bytes, bytes.ticks(tick_count(box.bottom - box.top, 40)),
                AxisUnit::kBytes};
   Box named = box;
   named.top -= kPhaseRow;  // the axis' name stands above the names of phases
   draw_areas(svg, t, box);
   svg.open("g", "class=\"whole\"");
-  draw_bottom_axis(svg, box, x);
+  draw_bottom_axis(svg, box, bottom_axis(rows, box));
   draw_phase_names(svg, t, box, places);
   draw_peak(svg, t, box, places, bytes);
   svg.close();

@@ -28,7 +28,7 @@ function tipsOfCharts() {
 
 // --- timelines -------------------------------------------------------------------------------------
 
-// The x axis of the plot counts kernels, so zooming is a change of its viewBox. Drag over a range to
+// The x axis of the plot counts kernels, whatever its ticks say, so zooming is a change of its viewBox. Drag over a range to
 // look closer, turn the wheel with Ctrl or Shift to zoom around the pointer, double-click for all.
 function zoomTimeline(figure) {
   const name = figure.dataset.table, rows = rowsOf(name);
@@ -39,6 +39,9 @@ function zoomTimeline(figure) {
   let range = [0, steps];
 
   const rowAt = step => Math.min(rows.length - 1, Math.max(0, Math.floor(step * rows.length / steps)));
+  const stretch = (first, last) => `Kernels ${first + 1} to ${last + 1} of ${rows.length}` +
+    (typeof rows[first].time_ms !== 'number' ? '.' :
+      `, begun ${rows[first].time_ms.toFixed(3)} to ${rows[last].time_ms.toFixed(3)} ms after the step.`);
   function show(from, to) {
     const least = Math.min(steps, 8), width = Math.min(steps, Math.max(least, to - from));
     const start = Math.min(steps - width, Math.max(0, (from + to - width) / 2));
@@ -47,7 +50,7 @@ function zoomTimeline(figure) {
     plots.forEach(plot => plot.setAttribute('viewBox', `${range[0]} 0 ${width} ${high}`));
     drawings.forEach(svg => { svg.querySelector('.whole').style.display = isWhole ? '' : 'none'; });
     note.textContent = isWhole ? 'Drag over a range to look closer; Ctrl or Shift with the wheel ' +
-      'zooms; double-click shows all.' : `Kernels ${rowAt(range[0]) + 1} to ${rowAt(range[1] - 1e-6) + 1} of ${rows.length}.`;
+      'zooms; double-click shows all.' : stretch(rowAt(range[0]), rowAt(range[1] - 1e-6));
   }
 
   function describe(row) {
