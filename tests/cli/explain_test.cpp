@@ -1,8 +1,12 @@
 // explain and the replay of published tables, from files to what is printed.
 #include <gtest/gtest.h>
 
+#include <map>
+#include <set>
+
 #include "base/json.h"
 #include "cli/run_binary.h"
+#include "lab/explain/claims.h"
 #include "support/paths.h"
 #include "support/temp_folder.h"
 
@@ -49,6 +53,40 @@ TEST(ExplainCommandTest, ClaimsAreFoundByTheirWords) {
   EXPECT_TRUE(contains(one.items()[0].at("claimed").as_string(), "30.7"));
   const ProgramRun none = run_tracestep({"explain", "--claims", "no such words"});
   EXPECT_EQ(none.status, 2);
+}
+
+// The commands of claims, each once and with as few steps as it takes.
+std::set<std::string> commands_of_claims() {
+  // Search for what would fit models of billions of parameters: tools/soak/claims.py runs them.
+  const std::set<std::string> slow = {
+      "memory --predict --size xl-2026 --context 2048 --mode step --ops primitive "
+      "--memory-limit 178GiB",
+      "memory --predict --size 2.7B --context 128 --mode step --memory-limit 40GiB"};
+  const std::map<std::string, std::string> few_steps = {
+      {"bench", " --steps 1 --warmup 0 --roof 0 --threads 1"},
+      {"profile", " --steps 1 --plain-steps 1 --warmup 0 --no-ceilings --threads 1"},
+      {"attention", " --steps 1 --warmup 0 --threads 1"}};
+  std::set<std::string> out;
+  std::size_t left_out = 0;
+  for (const Claim& claim : claims()) {
+    left_out += slow.count(claim.command);
+    if (slow.contains(claim.command)) continue;
+    const auto few = few_steps.find(words_of(claim.command)[0]);
+    out.insert(claim.command + (few == few_steps.end() ? "" : few->second));
+  }
+  EXPECT_EQ(left_out, slow.size());
+  return out;
+}
+
+TEST(ExplainCommandTest, TheCommandOfEveryClaimRuns) {
+  const TempFolder folder;
+  const std::set<std::string> commands = commands_of_claims();
+  EXPECT_GT(commands.size(), 40u);
+  for (const std::string& command : commands) {
+    const ProgramRun run = run_tracestep(words_of(command), {.folder = folder.path()});
+    EXPECT_EQ(run.status, 0) << command << "\n" << run.err;
+    EXPECT_FALSE(run.out.empty()) << command;
+  }
 }
 
 TEST(PublishedCommandTest, ACommittedResultIsHeldAgainstPublishedTables) {

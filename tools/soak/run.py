@@ -22,6 +22,9 @@ BATTERIES = [
     ("kills_inside_saves.py", "--count", 200, "kills of training that saves every step"),
     ("damaged_folders.py", "--count", 100, "damaged checkpoint folders"),
     ("full_disks.py", "--count", 100, "runs on full disks"),
+    ("accessibility.py", "--count", 6, "audits of a report by axe-core, three widths in both schemes"),
+    ("empty_machine.py", "--count", 4, "commands of README.md's quick start on an empty Debian 12"),
+    ("claims.py", "--count", 50, "commands of published claims, as they are printed"),
     ("random_tables.py", "--count", 100000, "random tables through each question of the study"),
     ("recompute_budgets.py", "--count", 320, "steps of ten memory budgets each, predicted"),
     ("ranks.py", "--count", 2304, "steps of several ranks, in every form"),
@@ -29,7 +32,7 @@ BATTERIES = [
     ("safetensors_headers.py", "--count", 30000, "headers beside the reference library"),
     ("fuzz.py", "--runs", 1000000, "executions of every fuzz target"),
 ]
-BUILDING = ("random_programs.py", "safetensors_headers.py", "fuzz.py")
+BUILDING = ("empty_machine.py", "random_programs.py", "safetensors_headers.py", "fuzz.py")
 
 
 def summary_of(output):
