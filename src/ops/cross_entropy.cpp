@@ -1,4 +1,4 @@
-// Mean cross-entropy of rows of logits against target indices.
+// Mean cross-entropy of rows of logits against target indices, its gradient, and both at once.
 #include "ops/functions.h"
 #include "ops/registers.h"
 #include "ops/rules.h"
@@ -51,6 +51,18 @@ std::vector<Val> gradient_decomposed(Expansion e) {
   return {cast(mul(sub(p, hit), scale), e.inputs[1].dtype())};
 }
 
+std::vector<Type> both_type(const OpCall& c) {
+  check_rows(c, 1, 2);
+  rules::require_shape(c, 0, {});
+  return {{rules::accumulation_dtype(c.inputs[1].dtype), {}}, c.inputs[1]};
+}
+
+std::vector<Val> both_decomposed(Expansion e) {
+  const Val dloss = e.inputs[0], logits = e.inputs[1], targets = e.inputs[2];
+  const std::vector<Val> loss = e.builder.call(find_op("cross_entropy"), {logits, targets});
+  return {loss[0], e.builder.call1("cross_entropy_grad", {dloss, logits, targets, loss[1]})};
+}
+
 }  // namespace
 
 void register_cross_entropy() {
@@ -85,6 +97,19 @@ void register_cross_entropy() {
                .decompose = gradient_decomposed,
                .flops = rules::per_result(3),
                .donates = {{0, 1}}});
+
+  register_op({.name = "cross_entropy_with_grad",
+               .doc = "cross_entropy and cross_entropy_grad, row by row, written over the logits.",
+               .inputs = {"dloss", "logits", "targets"},
+               .outputs = {"loss", "dlogits"},
+               .kernel_class = KernelClass::kReduction,
+               .precision_class = PrecisionClass::kFull,
+               .composite = Composite::kLoss,
+               .infer = both_type,
+               .accepts = rules::contiguous,
+               .decompose = both_decomposed,
+               .flops = rules::per_operand(1, 7),
+               .donates = {{1, 1}}});
 }
 
 }  // namespace tracestep::ops

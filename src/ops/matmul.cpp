@@ -1,4 +1,4 @@
-// Matrix product, batched, with either operand read transposed.
+// Matrix product, batched, with either operand read transposed; alone, or added to a tensor.
 #include "ops/functions.h"
 #include "ops/registers.h"
 #include "ops/rules.h"
@@ -75,6 +75,33 @@ std::vector<Val> product_gradient(const OpExpansion& e) {
   return out;
 }
 
+// --- added to a tensor ------------------------------------------------------------------------
+std::vector<Type> sum_type(const OpCall& c) {
+  const Type product = product_type(c)[0];
+  const Type& addend = c.inputs[2];
+  rules::require_shape(c, 2, product.shape);
+  if (addend.dtype != product.dtype && addend.dtype != rules::accumulation_dtype(product.dtype)) {
+    fail_usage(c.op.name, "a product of {} is added to {}; {} or {} is expected",
+               name_of(product.dtype), name_of(addend.dtype), name_of(product.dtype),
+               name_of(rules::accumulation_dtype(product.dtype)));
+  }
+  return {addend};
+}
+
+bool sum_operand(int input, const Type& type, const Strides& strides) {
+  return input == 2 ? rules::contiguous(input, type, strides) : gemm_operand(input, type, strides);
+}
+
+std::vector<Val> sum_decomposed(const OpExpansion& e) {
+  const Val product =
+      matmul(e.inputs[0], e.inputs[1], {e.attrs.flag("transpose_a"), e.attrs.flag("transpose_b")});
+  return {add(e.inputs[2], cast(product, e.inputs[2].dtype()))};
+}
+
+const std::vector<AttrDef> kAttrs{
+    {"transpose_a", AttrKind::kBool, AttrValue(false), "a is [...,K,M]"},
+    {"transpose_b", AttrKind::kBool, AttrValue(false), "b is [...,N,K]"}};
+
 ProductAxes product_axes(const OpCall& c) {
   const bool ta = c.attrs.flag("transpose_a"), tb = c.attrs.flag("transpose_b");
   const int last = c.inputs[0].shape.rank() - 1;
@@ -90,8 +117,7 @@ void register_matmul() {
                .doc = "Batched matrix product A·B, accumulated in float32 (float64 for f64).",
                .inputs = {"a", "b"},
                .outputs = {"y"},
-               .attrs = {{"transpose_a", AttrKind::kBool, AttrValue(false), "a is [...,K,M]"},
-                         {"transpose_b", AttrKind::kBool, AttrValue(false), "b is [...,N,K]"}},
+               .attrs = kAttrs,
                .kernel_class = KernelClass::kGemm,
                .precision_class = PrecisionClass::kLow,
                .infer = product_type,
@@ -99,6 +125,20 @@ void register_matmul() {
                .gradient = product_gradient,
                .flops = [](const OpCall& c) { return 2 * c.outputs[0].count() * sides(c).k_a; },
                .product = product_axes});
+
+  register_op(
+      {.name = "matmul_add",
+       .doc = "C + A·B in the dtype of C, rounded once; written over C where C dies.",
+       .inputs = {"a", "b", "c"},
+       .outputs = {"y"},
+       .attrs = kAttrs,
+       .kernel_class = KernelClass::kGemm,
+       .precision_class = PrecisionClass::kLow,
+       .infer = sum_type,
+       .accepts = sum_operand,
+       .decompose = sum_decomposed,
+       .flops = [](const OpCall& c) { return c.outputs[0].count() * (2 * sides(c).k_a + 1); },
+       .donates = {{0, 2}}});
 }
 
 }  // namespace tracestep::ops

@@ -1,5 +1,7 @@
 #include "passes/decompose.h"
 
+#include <fmt/format.h>
+
 #include "ir/rewrite.h"
 
 namespace tracestep {
@@ -22,6 +24,21 @@ Program one_round(const Program& program, const std::function<bool(const OpDef&)
 }
 
 }  // namespace
+
+std::vector<const OpDef*> parts_of(const OpDef& op, const std::vector<Type>& operands) {
+  Builder b("parts");
+  std::vector<Val> inputs;
+  for (const Type& type : operands) {
+    inputs.push_back(b.input(fmt::format("x{}", inputs.size()), type));
+  }
+  b.call(op, inputs);
+  const Attrs attrs = b.program().nodes.front().attrs;
+  op.decompose({b, attrs, inputs, {}, {}, {}});
+  std::vector<const OpDef*> out;
+  for (const Node& node : b.program().nodes) out.push_back(node.op);
+  out.erase(out.begin());
+  return out;
+}
 
 Program decompose(const Program& program, const std::function<bool(const OpDef&)>& expand) {
   Program out = program;

@@ -11,11 +11,13 @@
 #include "passes/autocast.h"
 #include "passes/choose.h"
 #include "passes/decompose.h"
+#include "passes/epilogue.h"
 #include "passes/fuse.h"
 #include "passes/join.h"
 #include "passes/keep_saved.h"
 #include "passes/materialize.h"
 #include "passes/merge.h"
+#include "passes/overwrite.h"
 #include "passes/recompute.h"
 #include "passes/recompute_budget.h"
 #include "passes/reduce.h"
@@ -52,6 +54,11 @@ bool steps(const Options& o) {
   return o.mode == Mode::kStep;
 }
 
+// A step, or one of several micro-batches whose gradients a later program reads.
+bool trains(const Options& o) {
+  return steps(o) || (differentiates(o) && o.gradients != GradientKind::kTransient);
+}
+
 bool divides(const Options& o) {
   return o.parallel.is_on() && differentiates(o) && o.mode != Mode::kForward;
 }
@@ -65,6 +72,14 @@ bool recomputes(const Options& o) {
 
 bool has_kernel(const Options& o, const OpDef& op) {
   return o.has_kernel ? o.has_kernel(op) : !op.always_decompose;
+}
+
+// A pass that makes nodes of an op where the device has a kernel for it.
+using KernelPass = Program (*)(const Program&, const std::function<bool(const OpDef&)>&);
+std::function<Program(const Program&, const Options&)> with_kernels(KernelPass pass) {
+  return [pass](const Program& p, const Options& o) {
+    return pass(p, [&](const OpDef& op) { return has_kernel(o, op); });
+  };
 }
 
 // Fused nodes need a device that compiles kernels at run time.
@@ -150,10 +165,7 @@ const std::vector<Pass>& passes() {
       {.name = "join",
        .doc = "one launch for the updates of all tensors",
        .needed = steps,
-       .run =
-           [](const Program& p, const Options& o) {
-             return join(p, [&](const OpDef& op) { return has_kernel(o, op); });
-           },
+       .run = with_kernels(join),
        .compiles = true},
       {"recompute", "forward nodes again in backward, so that their results are not kept",
        recomputes, recompute_again},
@@ -163,10 +175,20 @@ const std::vector<Pass>& passes() {
       {"keep_saved", "forward alone, holding what backward would read",
        [](const Options& o) { return o.mode == Mode::kForward; },
        [](const Program& p, const Options&) { return keep_saved(p); }},
+      {.name = "overwrite",
+       .doc = "loss and gradient of logits as one node, which writes over the logits",
+       .needed = trains,
+       .run = with_kernels(overwrite),
+       .compiles = true},
       {.name = "fuse",
        .doc = "elementwise ops, rows and the views between them as one kernel",
        .needed = fuses,
        .run = [](const Program& p, const Options&) { return fuse(p); },
+       .compiles = true},
+      {.name = "epilogue",
+       .doc = "products that add to a tensor, where a sum of both would be a launch",
+       .needed = always,
+       .run = with_kernels(epilogue),
        .compiles = true},
       {"materialize", "explicit copies where a layout needs one", always,
        [](const Program& p, const Options&) { return materialize(p); }, VerifyStage::kMaterialized},

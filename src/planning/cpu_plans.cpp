@@ -67,15 +67,16 @@ std::int64_t GemmPlan::workspace_bytes(int threads) const {
 }
 
 GemmPlan plan_gemm(std::int64_t batch, std::int64_t m, std::int64_t n, std::int64_t k, DType dtype,
-                   int threads) {
+                   int threads, bool adds) {
   GemmPlan plan{.batch = batch, .m = m, .n = n, .k = k};
   plan.is_vector = m == 1 || n == 1;
   if (batch * m * n == 0 || k == 0 || plan.is_vector) return plan;
   choose_k(plan);
   choose_blocks(plan, std::max(1, threads));
-  // A sum that continues over several blocks of K cannot be kept in low precision.
-  const bool narrow = is_low_precision(dtype) && plan.splits == 1;
-  plan.result_block = narrow ? plan.block_m * plan.block_n : 0;
+  // A sum that continues over several blocks of K cannot be kept in low precision, nor on top of
+  // what it is added to last.
+  const bool is_kept_apart = (is_low_precision(dtype) || adds) && plan.splits == 1;
+  plan.result_block = is_kept_apart ? plan.block_m * plan.block_n : 0;
   return plan;
 }
 

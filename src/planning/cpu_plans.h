@@ -20,7 +20,7 @@ struct GemmPlan {
 
   std::int64_t jobs() const { return batch * blocks_m * blocks_n * splits; }
   // Floats of scratch that one thread needs: a packed block of a, a packed strip of b, and, for low
-  // precision, a block of the result.
+  // precision and for what is added to a tensor, a block of the result.
   std::int64_t packed_a() const;
   std::int64_t packed_b() const;
   std::int64_t result_block = 0;
@@ -29,8 +29,9 @@ struct GemmPlan {
   std::int64_t partials() const { return splits > 1 ? splits * batch * m * n : 0; }
   std::int64_t workspace_bytes(int threads) const;
 };
+// `dtype`: of the result. `adds`: whether the product is added to a tensor.
 GemmPlan plan_gemm(std::int64_t batch, std::int64_t m, std::int64_t n, std::int64_t k, DType dtype,
-                   int threads);
+                   int threads, bool adds = false);
 
 // Parts into which the reduced elements of each result are cut, so that few results of many
 // elements keep all threads busy; each part leaves one double per result in the workspace.

@@ -17,7 +17,8 @@ std::int64_t matmul(Call c, Traits traits) {
   const std::int64_t m = y.shape.back(1), n = y.shape.back(0);
   const std::int64_t k = c.inputs[0].shape.back(c.attrs.flag("transpose_a") ? 1 : 0);
   const std::int64_t batch = y.count() == 0 ? 0 : y.count() / (m * n);
-  return plan_gemm(batch, m, n, k, y.dtype, traits.threads).workspace_bytes(traits.threads);
+  const bool adds = c.inputs.size() == 3;
+  return plan_gemm(batch, m, n, k, y.dtype, traits.threads, adds).workspace_bytes(traits.threads);
 }
 
 std::int64_t reduction(Call c, Traits) {
@@ -49,6 +50,11 @@ std::int64_t cross_entropy(Call c, Traits) {
   return c.inputs[0].shape[0] * kFloat;
 }
 
+// The same.
+std::int64_t cross_entropy_with_grad(Call c, Traits) {
+  return c.inputs[1].shape[0] * kFloat;
+}
+
 // One partial sum per chunk of each operand.
 std::int64_t global_norm(Call c, Traits) {
   std::int64_t parts = 0;
@@ -58,6 +64,7 @@ std::int64_t global_norm(Call c, Traits) {
 
 constexpr WorkspaceRule kRules[] = {
     {"matmul", matmul},
+    {"matmul_add", matmul},
     {"sum", reduction},
     {"max", reduction},
     {"rms_norm_grad", rms_norm_grad},
@@ -65,6 +72,7 @@ constexpr WorkspaceRule kRules[] = {
     {"flash_attention_grad", flash_attention_grad},
     {"scatter_add", scatter_add},
     {"cross_entropy", cross_entropy},
+    {"cross_entropy_with_grad", cross_entropy_with_grad},
     {"global_norm", global_norm},
 };
 

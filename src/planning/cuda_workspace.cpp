@@ -41,6 +41,11 @@ std::int64_t cross_entropy(Call c, Traits) {
   return c.inputs[0].shape[0] * kFloat;
 }
 
+// The same, and the logarithm of every row's sum of exponentials.
+std::int64_t cross_entropy_with_grad(Call c, Traits) {
+  return 2 * c.inputs[1].shape[0] * kFloat;
+}
+
 // One partial sum per part of each operand.
 std::int64_t global_norm(Call c, Traits) {
   std::int64_t parts = 0;
@@ -50,6 +55,7 @@ std::int64_t global_norm(Call c, Traits) {
 
 constexpr WorkspaceRule kRules[] = {
     {"matmul", matmul},
+    {"matmul_add", matmul},
     {"sum", reduction},
     {"max", reduction},
     {"rms_norm_grad", rms_norm_grad},
@@ -57,6 +63,7 @@ constexpr WorkspaceRule kRules[] = {
     {"flash_attention_grad", flash_attention_grad},
     {"scatter_add", scatter_add},
     {"cross_entropy", cross_entropy},
+    {"cross_entropy_with_grad", cross_entropy_with_grad},
     {"global_norm", global_norm},
 };
 

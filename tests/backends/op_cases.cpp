@@ -83,6 +83,8 @@ const std::vector<OpTest>& op_tests() {
 const std::vector<Unsupported>& unsupported_ops() {
   static const std::vector<Unsupported> all{
       {"reference", "fused", "put back in place: the oracle runs ops one by one"},
+      {"reference", "matmul_add", "decomposed: the oracle rounds as the parts do"},
+      {"reference", "cross_entropy_with_grad", "decomposed: the oracle runs ops one by one"},
       {"reference", "multi_adamw", "decomposed: the oracle updates one tensor at a time"},
       {"cpu", "fused", "put back in place: nothing is compiled at run time"},
       {"cpu", "attention", "decomposed into two products around a softmax"},

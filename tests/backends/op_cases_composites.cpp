@@ -121,6 +121,10 @@ OpCase cross_entropy_grad_on(std::int64_t rows, std::int64_t vocab) {
       {wide({}, 0.5, 1.5), plain({rows, vocab}), indices({rows}, vocab), wide({rows}, 1.0, 3.0)}};
 }
 
+OpCase cross_entropy_with_grad_on(std::int64_t rows, std::int64_t vocab, double reach = 2.0) {
+  return {{wide({}, 0.5, 1.5), plain({rows, vocab}, -reach, reach), indices({rows}, vocab)}};
+}
+
 // --- adamw -------------------------------------------------------------------------------------
 OpCase adamw_on(Shape shape, bool wide_state, double weight_decay, bool clipped) {
   const auto state = [&](double low, double high) {
@@ -201,6 +205,11 @@ std::vector<OpTest> composite_tests() {
           {cross_entropy_grad_on(5, 7), cross_entropy_grad_on(1, 1), cross_entropy_grad_on(67, 257),
            cross_entropy_grad_on(9, 64), cross_entropy_grad_on(2, 40003)},
           {}),
+      composite("cross_entropy_with_grad",
+                {cross_entropy_with_grad_on(5, 7), cross_entropy_with_grad_on(1, 1),
+                 cross_entropy_with_grad_on(67, 257), cross_entropy_with_grad_on(9, 64),
+                 cross_entropy_with_grad_on(3, 1031, 30.0), cross_entropy_with_grad_on(2, 40003)},
+                {}),
       composite("adamw",
                 {adamw_on({1031}, true, 0.1, false), adamw_on({3, 5}, true, 0.0, true),
                  adamw_on({0}, true, 0.1, false), adamw_on({1}, true, 0.1, true),

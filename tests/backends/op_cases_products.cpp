@@ -88,6 +88,39 @@ OpTest matmul() {
   return out;
 }
 
+OpCase added_product(Operand a, Operand b, Operand c, bool transpose_a = false,
+                     bool transpose_b = false) {
+  OpCase out = product(std::move(a), std::move(b), transpose_a, transpose_b);
+  out.operands.push_back(std::move(c));
+  return out;
+}
+
+// Products in blocks, in parts of k, of one row or column, of nothing; sums in the dtype of the
+// operands and in float32.
+OpTest matmul_add() {
+  OpTest out{.op = "matmul_add", .bound = Bound::kTerms, .gradient_outputs = {}};
+  for (const auto& c : {plain, wide}) {
+    const auto sum = [&](Shape shape) { return c(std::move(shape), -2.0, 2.0); };
+    for (OpCase one :
+         {added_product(plain({5, 7}), plain({7, 3}), sum({5, 3})),
+          added_product(plain({7, 5}), plain({3, 7}), sum({5, 3}), true, true),
+          added_product(plain({1, 257}), plain({257, 1}), sum({1, 1})),
+          added_product(plain({1, 300}), plain({300, 70}), sum({1, 70})),
+          added_product(plain({300, 70}), plain({1, 70}), sum({300, 1}), false, true),
+          added_product(plain({0, 4}), plain({4, 3}), sum({0, 3})),
+          added_product(plain({3, 0}), plain({0, 5}), sum({3, 5})),
+          added_product(plain({131, 67}), plain({97, 131}), sum({67, 97}), true, true),
+          added_product(plain({3, 5003}), plain({5003, 7}), sum({3, 7})),
+          added_product(plain({271, 12}), plain({12, 401}), sum({271, 401})),
+          added_product(plain({67, 700}), plain({700, 1100}), sum({67, 1100})),
+          added_product(plain({2, 3, 5, 7}), plain({2, 3, 4, 7}), sum({2, 3, 5, 4}), false, true),
+          added_product(stored({33, 21}, kTransposed), stored({21, 15}, kSliced), sum({33, 15}))}) {
+      out.cases.push_back(std::move(one));
+    }
+  }
+  return out;
+}
+
 OpCase scattered(Operand x, Operand at, std::int64_t rows) {
   return {{x, at}, {{"rows", rows}}};
 }
@@ -145,6 +178,7 @@ std::vector<OpTest> product_tests() {
                  {{plain({65536}), plain({0}), plain({70001}), plain({2, 3})}}},
        .gradient_outputs = {}},
       matmul(),
+      matmul_add(),
   };
   for (OpTest& test : gather_tests()) out.push_back(std::move(test));
   return out;

@@ -16,7 +16,6 @@
 namespace tracestep::testing {
 namespace {
 
-// Of values in float64, after passes that may add them up in another order.
 constexpr double kFloat64Share = 1e-9;
 
 [[noreturn]] void fail(const std::string& what) {
@@ -40,6 +39,17 @@ void expect_same_bits(const std::string& what, const Tensors& found, const Tenso
       fail(fmt::format("{}: {} has other bits, off by {}", what, name,
                        max_difference(to_doubles(other->second), to_doubles(tensor))));
     }
+  }
+}
+
+// Both in float64, after passes that may add them up in another order.
+void check_values(const std::string& pass, const Tensors& after, const Tensors& before) {
+  for (const auto& [name, tensor] : after) {
+    const auto found = before.find(name);
+    if (found == before.end()) continue;
+    const std::vector<double> a = to_doubles(tensor), b = to_doubles(found->second);
+    if (max_difference(a, b) <= kFloat64Share * std::max(max_abs(b), 1.0)) continue;
+    fail(fmt::format("{} changes {} by {} of {}", pass, name, max_difference(a, b), max_abs(b)));
   }
 }
 
@@ -117,22 +127,18 @@ std::vector<RandomChecks::Stage> RandomChecks::stages_of(const RandomCase& rando
   return out;
 }
 
-// In float64, where a rounding of the programs themselves does not matter.
+// What the program gives in float64, where a rounding of the program itself does not matter.
+Tensors RandomChecks::in_float64(const RandomCase& random, const Program& program) {
+  return run_once(ExecutorKind::kEager, *reference_, executable(as_float64(program), *reference_),
+                  leaf_values(random, program));
+}
+
 void RandomChecks::check_passes(const RandomCase& random, const std::vector<Stage>& stages) {
   Tensors before;
   for (const Stage& stage : stages) {
     check_text(stage.pass, stage.program);
-    const Tensors leaves = leaf_values(random, stage.program);
-    Tensors after = run_once(ExecutorKind::kEager, *reference_,
-                             executable(as_float64(stage.program), *reference_), leaves);
-    for (const auto& [name, tensor] : after) {
-      const auto found = before.find(name);
-      if (found == before.end()) continue;
-      const std::vector<double> a = to_doubles(tensor), b = to_doubles(found->second);
-      if (max_difference(a, b) <= kFloat64Share * std::max(max_abs(b), 1.0)) continue;
-      fail(fmt::format("{} changes {} by {} of {}", stage.pass, name, max_difference(a, b),
-                       max_abs(b)));
-    }
+    Tensors after = in_float64(random, stage.program);
+    check_values(stage.pass, after, before);
     before = std::move(after);
   }
 }
@@ -151,14 +157,26 @@ void RandomChecks::check_executors(const RandomCase& random, const Program& prog
 }
 
 void RandomChecks::check_compiled_passes(const RandomCase& random, const Program& plain) {
-  const Program program =
-      run_pipeline(random.program, compiled(random, {"fuse"}, device_->traits().kind)).program;
+  const auto without = [&](const std::set<std::string>& disabled) {
+    Program out =
+        run_pipeline(random.program, compiled(random, disabled, device_->traits().kind)).program;
+    note_ops(out);
+    return out;
+  };
+  const Program program = without({"fuse", "epilogue"}), adding = without({"fuse"});
   check_text("join", program);
-  note_ops(program);
+  check_text("epilogue", adding);
+  const Tensors eager = run_once(ExecutorKind::kEager, *device_, plain, leaf_values(random, plain));
   expect_same_bits(
-      "shadow and join",
-      run_once(ExecutorKind::kCompiled, *device_, program, leaf_values(random, program)),
-      run_once(ExecutorKind::kEager, *device_, plain, leaf_values(random, plain)));
+      "shadow, join and overwrite",
+      run_once(ExecutorKind::kCompiled, *device_, program, leaf_values(random, program)), eager);
+  const Tensors sums =
+      run_once(ExecutorKind::kCompiled, *device_, adding, leaf_values(random, adding));
+  const auto is_narrow = [](const Value& v) { return is_low_precision(v.type.dtype); };
+  if (std::ranges::none_of(adding.values, is_narrow)) expect_same_bits("epilogue", sums, eager);
+  // The reference has no narrow copies of weights.
+  check_values("epilogue", in_float64(random, without({"fuse", "shadow"})),
+               in_float64(random, without({"fuse", "shadow", "epilogue"})));
 }
 
 // The nodes that fusion makes for a GPU, put back in place.
@@ -171,7 +189,8 @@ void RandomChecks::check_fusion(const RandomCase& random) {
     return run_once(ExecutorKind::kCompiled, *device_, executable(program, *device_),
                     leaf_values(random, program));
   };
-  expect_same_bits("fusion", values_of({}), values_of({"fuse"}));
+  // Sums that are not fused become parts of products, which are then not rounded.
+  expect_same_bits("fusion", values_of({"epilogue"}), values_of({"fuse", "epilogue"}));
 }
 
 void RandomChecks::check_nodes(const RandomCase& random, const Program& program) {

@@ -47,6 +47,7 @@ class RandomChecks {
   };
   // The program as it is, then after every pass that changed it.
   std::vector<Stage> stages_of(const RandomCase& random, const PipelineOptions& options) const;
+  Tensors in_float64(const RandomCase& random, const Program& program);
   void check_passes(const RandomCase& random, const std::vector<Stage>& stages);
   void check_executors(const RandomCase& random, const Program& program);
   void check_compiled_passes(const RandomCase& random, const Program& plain);

@@ -22,7 +22,8 @@ PipelineOptions options_of(DType low, bool compile, double clip = 0.0) {
   options.mode = Mode::kStep;
   options.autocast = low;
   options.compile = compile;
-  options.disabled = {"merge", "fuse"};  // these add up in another order
+  // These add up in another order, or round less often.
+  options.disabled = {"merge", "overwrite", "fuse", "epilogue"};
   options.optimizer.clip = clip;
   options.optimizer.loss_scaling.enabled = low == DType::kF16;
   return options;

@@ -260,8 +260,17 @@ void RandomOps::multiply() {
     a = {batch, a[0], a[1]};
     c = {batch, c[0], c[1]};
   }
-  keep(ops::matmul(operand({dtype, a}), operand({dtype, c}), {ta, tb}),
-       4.0 * static_cast<double>(k));
+  const Val y = ops::matmul(operand({dtype, a}), operand({dtype, c}), {ta, tb});
+  const double reach = 4.0 * static_cast<double>(k);
+  switch (dice_.between(0, 5)) {
+    case 0: return keep(ops::add(in_dtype(y, DType::kF32), operand(f32(y.shape()))), reach + 2.0);
+    case 1:
+      return keep(
+          b_.call1("matmul_add", {operand({dtype, a}), operand({dtype, c}), operand(y.type())},
+                   {{"transpose_a", ta}, {"transpose_b", tb}}),
+          reach + 2.0);
+    default: keep(y, reach);
+  }
 }
 
 void RandomOps::look_up() {
@@ -304,7 +313,13 @@ void RandomOps::attend() {
 void RandomOps::entropy() {
   const DType dtype = item().value.dtype();
   const std::int64_t rows = dice_.between(1, 6), words = dice_.between(2, 7);
-  keep(ops::cross_entropy(operand({dtype, {rows, words}}), indices({rows}, words)), kReach);
+  const Val x = operand({dtype, {rows, words}}), targets = indices({rows}, words);
+  if (dice_.chance(0.5)) return keep(ops::cross_entropy(x, targets), kReach);
+  const std::vector<Val> both =
+      b_.call(find_op("cross_entropy_with_grad"), {operand(f32({})), x, targets});
+  keep(both[0], kReach);
+  // No gradient flows through the statistic that the second is made of.
+  keep(differentiable_ ? ops::stop_gradient(both[1]) : both[1], 2.0);
 }
 
 void RandomOps::global_norm() {

@@ -1,5 +1,5 @@
-// Cross-entropy of rows of logits: two passes over a row that stays in L2, and a gradient that may
-// be written over the logits.
+// Cross-entropy of rows of logits: two passes over a row that stays in L2, a gradient that may be
+// written over the logits, and both at once.
 #include "backends/cpu/kernels.h"
 #include "backends/cpu/numbers.h"
 #include "backends/cpu/plain_chunks.h"
@@ -31,48 +31,90 @@ std::int64_t target_of(const TensorRef& targets, std::int64_t row, std::int64_t 
   return target;
 }
 
-void cross_entropy_kernel(const KernelCall& call) {
-  const Operand logits(call.inputs[0]);
-  const TensorRef &targets = call.inputs[1], &loss = call.outputs[0], &lse = call.outputs[1];
-  const std::int64_t rows = call.inputs[0].shape[0], vocab = call.inputs[0].shape[1];
-  auto* losses = reinterpret_cast<float*>(call.workspace.data());  // [rows]
-  for_rows(call, rows, vocab, [&](std::int64_t row) {
-    const std::int64_t target = target_of(targets, row, vocab);
-    const float total = row_log_sum_exp(logits, row * vocab, vocab);
-    if (lse.data != nullptr) lse.as<float>()[row] = total;
-    losses[row] = total - element(logits, row * vocab + target);
-  });
+struct RowLoss {
+  float lse, loss;  // lse = log Σ exp(logits), loss = lse - logits[target]
+};
+
+RowLoss loss_of_row(const Operand& logits, const TensorRef& targets, std::int64_t row,
+                    std::int64_t vocab) {
+  const std::int64_t target = target_of(targets, row, vocab);
+  const float lse = row_log_sum_exp(logits, row * vocab, vocab);
+  return {lse, lse - element(logits, row * vocab + target)};
+}
+
+void write_mean(const TensorRef& loss, const float* losses, std::int64_t rows) {
   if (loss.data == nullptr) return;
   double sum = 0;
   for (std::int64_t row = 0; row < rows; ++row) sum += static_cast<double>(losses[row]);
   *loss.as<float>() = static_cast<float>(sum / static_cast<double>(rows));
 }
 
+// Writes a row of the gradient, which may lie over the logits.
+void write_gradient(const Operand& logits, const TensorRef& targets, std::int64_t row, float lse,
+                    float scale, const TensorRef& out) {
+  const std::int64_t vocab = out.shape[1], begin = row * vocab;
+  const std::int64_t target = target_of(targets, row, vocab);
+  const float hit = element(logits, begin + target);
+  const auto probability = [=](V v) HWY_ATTR { return exp(v - splat(lse)); };
+  for_row_tiles(begin, vocab, [&](std::int64_t at, std::int64_t n) {
+    Tile in, tile;
+    map([=](V v) HWY_ATTR { return probability(v) * splat(scale); }, n, destination(out, at, tile),
+        read(logits, at, n, in));
+    finish(out, at, n, tile);
+  });
+  const float p = hn::GetLane(probability(splat(hit)).v);
+  const float value = (p - 1.0f) * scale;
+  const auto bytes = static_cast<std::int64_t>(size_of(out.dtype));
+  from_floats(&value, 1, out.dtype, out.as<std::byte>() + (begin + target) * bytes);
+}
+
+// What the mean over the rows multiplies a row's gradient by.
+float scale_of(const TensorRef& dloss, std::int64_t rows) {
+  return scalar_of(dloss) * (1.0f / static_cast<float>(rows));
+}
+
+void cross_entropy_kernel(const KernelCall& call) {
+  const Operand logits(call.inputs[0]);
+  const TensorRef& lse = call.outputs[1];
+  const std::int64_t rows = call.inputs[0].shape[0], vocab = call.inputs[0].shape[1];
+  auto* losses = reinterpret_cast<float*>(call.workspace.data());  // [rows]
+  for_rows(call, rows, vocab, [&](std::int64_t row) {
+    const RowLoss of_row = loss_of_row(logits, call.inputs[1], row, vocab);
+    if (lse.data != nullptr) lse.as<float>()[row] = of_row.lse;
+    losses[row] = of_row.loss;
+  });
+  write_mean(call.outputs[0], losses, rows);
+}
+
 void cross_entropy_grad_kernel(const KernelCall& call) {
   const Operand logits(call.inputs[1]), lse(call.inputs[3]);
-  const TensorRef &targets = call.inputs[2], &out = call.outputs[0];
+  const TensorRef& out = call.outputs[0];
   const std::int64_t rows = out.shape[0], vocab = out.shape[1];
-  const float scale = scalar_of(call.inputs[0]) * (1.0f / static_cast<float>(rows));
-  const auto bytes = static_cast<std::int64_t>(size_of(out.dtype));
+  const float scale = scale_of(call.inputs[0], rows);
   for_rows(call, rows, vocab, [&](std::int64_t row) {
-    const std::int64_t begin = row * vocab, target = target_of(targets, row, vocab);
-    const float shift = element(lse, row);
-    const float hit = element(logits, begin + target);
-    const auto probability = [=](V v) HWY_ATTR { return exp(v - splat(shift)); };
-    for_row_tiles(begin, vocab, [&](std::int64_t at, std::int64_t n) {
-      Tile in, tile;
-      map([=](V v) HWY_ATTR { return probability(v) * splat(scale); }, n,
-          destination(out, at, tile), read(logits, at, n, in));
-      finish(out, at, n, tile);
-    });
-    const float p = hn::GetLane(probability(splat(hit)).v);
-    const float value = (p - 1.0f) * scale;
-    from_floats(&value, 1, out.dtype, out.as<std::byte>() + (begin + target) * bytes);
+    write_gradient(logits, call.inputs[2], row, element(lse, row), scale, out);
   });
 }
 
-constexpr NamedKernel kCrossEntropy[] = {{"cross_entropy", cross_entropy_kernel},
-                                         {"cross_entropy_grad", cross_entropy_grad_kernel}};
+// The gradient of a row is written while the row is still in the cache.
+void cross_entropy_with_grad_kernel(const KernelCall& call) {
+  const Operand logits(call.inputs[1]);
+  const TensorRef &targets = call.inputs[2], &out = call.outputs[1];
+  const std::int64_t rows = call.inputs[1].shape[0], vocab = call.inputs[1].shape[1];
+  const float scale = scale_of(call.inputs[0], rows);
+  auto* losses = reinterpret_cast<float*>(call.workspace.data());  // [rows]
+  for_rows(call, rows, vocab, [&](std::int64_t row) {
+    const RowLoss of_row = loss_of_row(logits, targets, row, vocab);
+    losses[row] = of_row.loss;
+    if (out.data != nullptr) write_gradient(logits, targets, row, of_row.lse, scale, out);
+  });
+  write_mean(call.outputs[0], losses, rows);
+}
+
+constexpr NamedKernel kCrossEntropy[] = {
+    {"cross_entropy", cross_entropy_kernel},
+    {"cross_entropy_grad", cross_entropy_grad_kernel},
+    {"cross_entropy_with_grad", cross_entropy_with_grad_kernel}};
 
 }  // namespace
 

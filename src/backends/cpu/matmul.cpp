@@ -1,5 +1,6 @@
 // matmul: blocks of the result are shared by the threads; see planning/cpu_plans.h for the cut, and
-// gemm-inl.h for one block. Matrices with one row or column are not packed.
+// gemm-inl.h for one block. Matrices with one row or column are not packed. matmul_add adds its
+// third operand to a finished sum, so that in float32 its bits are those of a product and an `add`.
 #include "backends/cpu/kernels.h"
 #include "backends/cpu/targets.h"
 #include "planning/cpu_plans.h"
@@ -70,9 +71,25 @@ struct Product {
   const GemmPlan& plan;
   Matrix a, b;
   TensorRef y;
-  float* scratch;   // floats_per_thread() for each thread
-  float* partials;  // [splits, batch, m, n]
+  const TensorRef* addend;  // dense, of y's type, and y's storage or none of it; nullptr: none
+  float* scratch;           // floats_per_thread() for each thread
+  float* partials;          // [splits, batch, m, n]
 };
+
+// y[begin + i] = sum[i] (+ addend[begin + i]), which may overwrite `sum`.
+void write_sum(const Product& p, float* sum, std::int64_t begin, std::int64_t count) {
+  const auto bytes = static_cast<std::int64_t>(size_of(p.y.dtype));
+  if (p.addend != nullptr) {
+    Tile tile;
+    for (std::int64_t i = 0; i < count; i += kTile) {
+      const std::int64_t n = std::min(kTile, count - i);
+      to_floats(p.addend->as<const std::byte>() + (begin + i) * bytes, p.y.dtype, 1, n, tile.data);
+      map(functors::Add(), n, sum + i, static_cast<const float*>(tile.data),
+          static_cast<const float*>(sum + i));
+    }
+  }
+  from_floats(sum, count, p.y.dtype, p.y.as<std::byte>() + begin * bytes);
+}
 
 // One block of the result over one part of K.
 void run_job(const Product& p, std::int64_t job, int thread) {
@@ -90,11 +107,12 @@ void run_job(const Product& p, std::int64_t job, int thread) {
   float* strip = packed_a + plan.packed_a();
   float* block = strip + plan.packed_b();
   const std::int64_t at = (batch * plan.m + x.i) * plan.n + x.j;
+  const bool is_kept_apart = plan.result_block > 0;
   float* c = nullptr;
   std::int64_t ldc = plan.n;
   if (plan.splits > 1) {
     c = p.partials + split * plan.batch * plan.m * plan.n + at;
-  } else if (p.y.dtype == DType::kF32) {
+  } else if (!is_kept_apart) {
     c = p.y.as<float>() + at;
   } else {
     c = block;
@@ -112,24 +130,19 @@ void run_job(const Product& p, std::int64_t job, int thread) {
       default: multiply_block<float>(p.a, p.b, x, packed_a, strip, c, ldc); break;
     }
   }
-  if (c != block) return;
-  const auto bytes = static_cast<std::int64_t>(size_of(p.y.dtype));
-  for (std::int64_t r = 0; r < x.m; ++r) {
-    from_floats(block + r * ldc, x.n, p.y.dtype, p.y.as<std::byte>() + (at + r * plan.n) * bytes);
-  }
+  if (!is_kept_apart) return;
+  for (std::int64_t r = 0; r < x.m; ++r) write_sum(p, block + r * ldc, at + r * plan.n, x.n);
 }
 
 // The parts of K are added in their order.
 void combine(const KernelCall& call, const Product& p) {
   const std::int64_t count = p.y.count();
   for_tiles(call, count, [&](std::int64_t begin, std::int64_t n) {
-    Tile tile;
-    float* y = destination(p.y, begin, tile);
-    map([](V x) HWY_ATTR { return x; }, n, y, p.partials + begin);
+    float* sum = p.partials + begin;
     for (std::int64_t s = 1; s < p.plan.splits; ++s) {
-      map(functors::Add(), n, y, static_cast<const float*>(y), p.partials + s * count + begin);
+      map(functors::Add(), n, sum, static_cast<const float*>(sum), p.partials + s * count + begin);
     }
-    finish(p.y, begin, n, tile);
+    write_sum(p, sum, begin, n);
   });
 }
 
@@ -185,7 +198,6 @@ void multiply_vector(const KernelCall& call, Product& p) {
   const std::int64_t per_chunk =
       std::clamp<std::int64_t>(4 * kChunk / plan.k / 16 * 16, 16, kVectorRows);
   const std::int64_t chunks = (rows + per_chunk - 1) / per_chunk;
-  const auto bytes = static_cast<std::int64_t>(size_of(p.y.dtype));
   for_chunks(call, plan.batch * chunks, [&](std::int64_t chunk, int) {
     const std::int64_t batch = chunk / chunks, begin = chunk % chunks * per_chunk;
     const std::int64_t n = std::min(per_chunk, rows - begin);
@@ -198,7 +210,7 @@ void multiply_vector(const KernelCall& call, Product& p) {
     } else {
       add_columns(w, w.at(batch, begin, 0), vector, plan.k, n, y);
     }
-    from_floats(y, n, p.y.dtype, p.y.as<std::byte>() + (batch * rows + begin) * bytes);
+    write_sum(p, y, batch * rows + begin, n);
   });
 }
 
@@ -212,14 +224,18 @@ void matmul_kernel(const KernelCall& call, const ProductPlan& planned) {
   const TensorRef &a = call.inputs[0], &b = call.inputs[1], &y = call.outputs[0];
   const GemmPlan& plan = planned.gemm;
   if (y.count() == 0) return;
+  const TensorRef* addend = call.inputs.size() == 3 ? &call.inputs[2] : nullptr;
   if (plan.k == 0) {
-    std::memset(y.data, 0, static_cast<std::size_t>(y.count()) * size_of(y.dtype));
+    const std::size_t bytes = static_cast<std::size_t>(y.count()) * size_of(y.dtype);
+    if (addend == nullptr) std::memset(y.data, 0, bytes);
+    if (addend != nullptr && addend->data != y.data) std::memcpy(y.data, addend->data, bytes);
     return;
   }
   Product p{.plan = plan,
             .a = as_matrix(a, planned.transpose_a),
             .b = as_matrix(b, !planned.transpose_b),
             .y = y,
+            .addend = addend,
             .scratch = reinterpret_cast<float*>(call.workspace.data()),
             .partials = nullptr};
   normalise(p.a, plan.m, plan.k);
@@ -240,7 +256,8 @@ std::unique_ptr<PreparedKernel> prepare_matmul(KernelSpec spec, const LaunchCont
   plan.transpose_b = spec.attrs.flag("transpose_b");
   const std::int64_t m = y.shape.back(1), n = y.shape.back(0), k = a.shape.back(plan.transpose_a);
   const std::int64_t count = y.shape.product();
-  plan.gemm = plan_gemm(count == 0 ? 0 : count / (m * n), m, n, k, y.dtype, threads_of(context));
+  plan.gemm = plan_gemm(count == 0 ? 0 : count / (m * n), m, n, k, y.dtype, threads_of(context),
+                        spec.inputs.size() == 3);
   return std::make_unique<PlannedKernel<ProductPlan>>(std::move(spec), plan, matmul_kernel);
 }
 
@@ -259,7 +276,9 @@ namespace tracestep::cpu {
 HWY_EXPORT(matmul_preparation);
 
 void add_matmul_kernels(KernelTable& table) {
-  table.add_planned("matmul", HWY_DYNAMIC_DISPATCH(matmul_preparation)());
+  for (const char* op : {"matmul", "matmul_add"}) {
+    table.add_planned(op, HWY_DYNAMIC_DISPATCH(matmul_preparation)());
+  }
 }
 
 }  // namespace tracestep::cpu

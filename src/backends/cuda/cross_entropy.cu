@@ -1,5 +1,6 @@
 // Cross-entropy of rows of logits: forward reads each row once, backward writes the gradient, which
-// may lie over the logits.
+// may lie over the logits. Both at once are the same kernels, without a pass over logits in
+// between.
 #include "backends/cuda/dense_reduce.cuh"
 #include "backends/cuda/indices.cuh"
 #include "backends/cuda/kernels.h"
@@ -41,26 +42,37 @@ __global__ void __launch_bounds__(kOnlineThreads, 2) cross_entropy_kernel(LossAr
   args.losses[row] = target != kNoIndex ? lse - hit : 0.0f;
 }
 
-void cross_entropy(const KernelCall& call) {
-  const TensorRef &logits = call.inputs[0], &loss = call.outputs[0], &lse = call.outputs[1];
+// losses[row] = lse - logits[target]; `lse` may be nullptr.
+void launch_losses(const KernelCall& call, const TensorRef& logits, const TensorRef& targets,
+                   float* lse, float* losses) {
   const std::int64_t rows = logits.shape[0], width = logits.shape[1];
-  auto* losses = reinterpret_cast<float*>(call.workspace.data());
   with_floating(logits.dtype, [&]<class T>(T) {
     const RowPlan plan = plan_online_rows<T>(logits.data, rows, width);
     const auto kernel = are_whole<T>(width, logits.data) ? cross_entropy_kernel<T, true>
                                                          : cross_entropy_kernel<T, false>;
     launch(call, {.blocks = plan.blocks(rows), .threads = plan.threads()}, kernel,
            LossArgs{.logits = logits.data,
-                    .targets = Indices(call.inputs[1]),
-                    .lse = lse.as<float>(),
+                    .targets = Indices(targets),
+                    .lse = lse,
                     .losses = losses,
                     .rows = rows,
                     .width = width,
                     .plan = plan,
                     .faults = faults_of(call)});
   });
+}
+
+void launch_mean(const KernelCall& call, const float* losses, std::int64_t rows,
+                 const TensorRef& loss) {
   if (loss.data == nullptr) return;
   sum_partials(call, losses, rows, loss.as<float>(), Scaled{1.0f / static_cast<float>(rows)});
+}
+
+void cross_entropy(const KernelCall& call) {
+  const TensorRef& logits = call.inputs[0];
+  auto* losses = reinterpret_cast<float*>(call.workspace.data());
+  launch_losses(call, logits, call.inputs[1], call.outputs[1].as<float>(), losses);
+  launch_mean(call, losses, logits.shape[0], call.outputs[0]);
 }
 
 // --- gradient ---------------------------------------------------------------------------------
@@ -144,14 +156,14 @@ __global__ void __launch_bounds__(kGradientThreads, kGradientBlocks<kCount, kWho
   }
 }
 
-void cross_entropy_grad(const KernelCall& call) {
+void launch_gradient(const KernelCall& call, const TensorRef& dloss, const TensorRef& logits,
+                     const TensorRef& targets, AnyFloat lse, const TensorRef& dlogits) {
   constexpr std::int64_t kMostY = 65535;
-  const TensorRef &logits = call.inputs[1], &dlogits = call.outputs[0];
   const std::int64_t rows = logits.shape[0], width = logits.shape[1];
-  GradientArgs args{.dloss = AnyFloat(call.inputs[0]),
+  GradientArgs args{.dloss = AnyFloat(dloss),
                     .logits = logits.data,
-                    .targets = Indices(call.inputs[2]),
-                    .lse = AnyFloat(call.inputs[3]),
+                    .targets = Indices(targets),
+                    .lse = lse,
                     .dlogits = dlogits.data,
                     .rows = rows,
                     .width = width,
@@ -179,11 +191,30 @@ void cross_entropy_grad(const KernelCall& call) {
   });
 }
 
+void cross_entropy_grad(const KernelCall& call) {
+  launch_gradient(call, call.inputs[0], call.inputs[1], call.inputs[2], AnyFloat(call.inputs[3]),
+                  call.outputs[0]);
+}
+
+// The second kernel finds logits in the L2 cache as far as that holds them.
+void cross_entropy_with_grad(const KernelCall& call) {
+  const TensorRef &logits = call.inputs[1], &targets = call.inputs[2], &dlogits = call.outputs[1];
+  const std::int64_t rows = logits.shape[0];
+  auto* losses = reinterpret_cast<float*>(call.workspace.data());
+  float* sums = losses + rows;
+  launch_losses(call, logits, targets, sums, losses);
+  AnyFloat lse;
+  lse.data = sums;
+  if (dlogits.data != nullptr) launch_gradient(call, call.inputs[0], logits, targets, lse, dlogits);
+  launch_mean(call, losses, rows, call.outputs[0]);
+}
+
 }  // namespace
 
 void add_cross_entropy_kernels(KernelTable& table) {
   table.add("cross_entropy", cross_entropy);
   table.add("cross_entropy_grad", cross_entropy_grad);
+  table.add("cross_entropy_with_grad", cross_entropy_with_grad);
 }
 
 }  // namespace tracestep::cuda

@@ -44,6 +44,7 @@ struct Hash {
       mix(x);
     mix(p.a_alignment | p.b_alignment << 9 | p.y_alignment << 18);
     mix(static_cast<int>(p.dtype) * 4 + p.a_transposed * 2 + p.b_transposed);
+    mix(p.sum_dtype ? 1 + static_cast<int>(*p.sum_dtype) : 0);
     return h;
   }
 };
@@ -51,9 +52,12 @@ struct Hash {
 }  // namespace
 
 std::string GemmProblem::str() const {
-  return fmt::format("{} m{} n{} k{} batch{} a{}{}+{}/{} b{}{}+{}/{} y/{}", name_of(dtype), m, n, k,
-                     batch, a_transposed ? "t" : "n", a_leading, a_batch, a_alignment,
-                     b_transposed ? "t" : "n", b_leading, b_batch, b_alignment, y_alignment);
+  std::string out =
+      fmt::format("{} m{} n{} k{} batch{} a{}{}+{}/{} b{}{}+{}/{} y/{}", name_of(dtype), m, n, k,
+                  batch, a_transposed ? "t" : "n", a_leading, a_batch, a_alignment,
+                  b_transposed ? "t" : "n", b_leading, b_batch, b_alignment, y_alignment);
+  if (sum_dtype) out += fmt::format(" added to {}", name_of(*sum_dtype));
+  return out;
 }
 
 // The library's description of a problem. The library is column-major, so a row-major matrix is its
@@ -139,7 +143,7 @@ struct Gemm::Impl {
                             : layout(p.dtype, p.n, p.k, p.b_leading, p.batch, p.b_batch);
     out->a = p.a_transposed ? layout(p.dtype, p.m, p.k, p.a_leading, p.batch, p.a_batch)
                             : layout(p.dtype, p.k, p.m, p.a_leading, p.batch, p.a_batch);
-    out->y = layout(p.dtype, p.n, p.m, p.n, p.batch, p.m * p.n);
+    out->y = layout(p.sum_dtype.value_or(p.dtype), p.n, p.m, p.n, p.batch, p.m * p.n);
     return out;
   }
 
@@ -180,10 +184,10 @@ struct Gemm::Impl {
   }
 
   cublasStatus_t run(const Product& p, const cublasLtMatmulAlgo_t& algorithm, const void* a,
-                     const void* b, void* y, void* workspace) const {
-    const float one = 1.0f, zero = 0.0f;
-    return library.matmul(handle, p.desc, &one, b, p.b, a, p.a, &zero, y, p.y, y, p.y, &algorithm,
-                          workspace, workspace_bytes, stream.handle);
+                     const void* b, void* y, void* workspace, const void* c) const {
+    const float alpha = 1.0f, beta = p.problem.sum_dtype ? 1.0f : 0.0f;
+    return library.matmul(handle, p.desc, &alpha, b, p.b, a, p.a, &beta, c != nullptr ? c : y, p.y,
+                          y, p.y, &algorithm, workspace, workspace_bytes, stream.handle);
   }
 
   // Microseconds of one run, the fastest of a few; infinity when the algorithm does not run.
@@ -193,7 +197,7 @@ struct Gemm::Impl {
     EventMarks marks(stream.handle, 2);
     for (int i = 0; i <= kTimedRuns; ++i) {
       marks.set(0);
-      if (run(product, algorithm, a, b, y, workspace) != CUBLAS_STATUS_SUCCESS) return best;
+      if (run(product, algorithm, a, b, y, workspace, y) != CUBLAS_STATUS_SUCCESS) return best;
       marks.set(1);
       const double us = static_cast<double>(marks.between_ns(0, 1)) * 1e-3;
       if (i > 0) best = std::min(best, us);
@@ -253,9 +257,9 @@ void Gemm::tune(Product& product, const void* a, const void* b, void* y, void* w
   ++impl_->products_tuned;
 }
 
-void Gemm::multiply(const Product& product, const void* a, const void* b, void* y,
-                    void* workspace) const {
-  const cublasStatus_t status = impl_->run(product, product.algorithm, a, b, y, workspace);
+void Gemm::multiply(const Product& product, const void* a, const void* b, void* y, void* workspace,
+                    const void* c) const {
+  const cublasStatus_t status = impl_->run(product, product.algorithm, a, b, y, workspace, c);
   if (status == CUBLAS_STATUS_SUCCESS) [[likely]]
     return;
   throw DeviceError(

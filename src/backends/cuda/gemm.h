@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "backends/cuda/stream.h"
@@ -12,7 +13,7 @@
 
 namespace tracestep::cuda {
 
-// y[b] = A'[b] · B'[b], all row by row: A' is [m,k], B' is [k,n], y is dense.
+// y[b] = A'[b] · B'[b] (+ c[b]), all row by row: A' is [m,k], B' is [k,n], y and c are dense.
 struct GemmProblem {
   std::int64_t m = 0, n = 0, k = 0, batch = 1;
   std::int64_t a_leading = 0, b_leading = 0;  // elements from row to row as stored
@@ -20,6 +21,7 @@ struct GemmProblem {
   bool a_transposed = false;                  // stored as [k,m]
   bool b_transposed = false;                  // stored as [n,k]
   DType dtype = DType::kF32;
+  std::optional<DType> sum_dtype = {};  // of y and c; none: there is no c, and y has `dtype`
   // Bytes that the addresses of all matrices are multiples of, 256 at most.
   std::int32_t a_alignment = 256, b_alignment = 256, y_alignment = 256;
 
@@ -53,9 +55,9 @@ class Gemm {
   // Times the candidates and keeps the fastest; overwrites `y` and `workspace`. Throws DeviceError,
   // Error{kOutput}.
   void tune(Product& product, const void* a, const void* b, void* y, void* workspace);
-  // Queues the product. Throws DeviceError.
-  void multiply(const Product& product, const void* a, const void* b, void* y,
-                void* workspace) const;
+  // Queues the product; `c`, which may be `y`, is for problems that have one. Throws DeviceError.
+  void multiply(const Product& product, const void* a, const void* b, void* y, void* workspace,
+                const void* c = nullptr) const;
   // How choices were made: "first heuristic", "tuned 12 of 14 products".
   std::string describe() const;
 

@@ -1,5 +1,6 @@
-// matmul: passes the operands to the library without copies. A product is prepared for the
-// guaranteed alignment of its operands, since their addresses are not known yet.
+// matmul and matmul_add: pass the operands to the library without copies. A product is prepared for
+// the guaranteed alignment of its operands, since their addresses are not known yet.
+#include <algorithm>
 #include <bit>
 
 #include "backends/cuda/gemm.h"
@@ -62,7 +63,7 @@ GemmProblem problem_of(const KernelSpec& spec) {
   p.n = y.shape.back(0);
   p.k = a.shape.back(ta ? 1 : 0);
   p.batch = y.shape.product() / (p.m * p.n);
-  p.dtype = y.dtype;
+  p.dtype = a.dtype;
   const Matrix ma = as_matrix(a), mb = as_matrix(b);
   p.a_leading = ma.leading;
   p.a_batch = ma.batch;
@@ -72,7 +73,12 @@ GemmProblem problem_of(const KernelSpec& spec) {
   p.b_batch = mb.batch;
   p.b_transposed = tb != mb.by_columns;
   p.b_alignment = mb.alignment;
-  p.y_alignment = alignment_of(y, p.n, p.batch > 1 ? p.m * p.n : 0);
+  const std::int64_t y_batch = p.batch > 1 ? p.m * p.n : 0;
+  p.y_alignment = alignment_of(y, p.n, y_batch);
+  if (spec.inputs.size() == 3) {
+    p.sum_dtype = y.dtype;
+    p.y_alignment = std::min(p.y_alignment, alignment_of(spec.inputs[2], p.n, y_batch));
+  }
   return p;
 }
 
@@ -105,7 +111,8 @@ class Matmul final : public PreparedKernel {
         product_(stream.gemm->prepare(problem_of(spec_))) {}
 
   void launch(const LaunchOperands& at, const LaunchContext&) override {
-    stream_.gemm->multiply(product_, at.inputs[0], at.inputs[1], at.outputs[0], at.workspace);
+    const void* c = at.inputs.size() == 3 ? at.inputs[2] : nullptr;
+    stream_.gemm->multiply(product_, at.inputs[0], at.inputs[1], at.outputs[0], at.workspace, c);
   }
 
   void tune(Allocator& memory) override {
@@ -123,19 +130,23 @@ class Matmul final : public PreparedKernel {
   Gemm::Product& product_;
 };
 
-// Writes zeros, for products with k = 0.
-void clear_kernel(const KernelCall& call) {
+// Of a product with k = 0: zeros, or what it is added to.
+void empty_sum_kernel(const KernelCall& call) {
   const TensorRef& y = call.outputs[0];
-  if (y.count() == 0) return;
+  const void* c = call.inputs.size() == 3 ? call.inputs[2].data : nullptr;
+  if (y.count() == 0 || c == y.data) return;
   const std::size_t bytes = static_cast<std::size_t>(y.count()) * size_of(y.dtype);
-  const cudaError_t status = cudaMemsetAsync(y.data, 0, bytes, stream_of(call).handle);
+  const cudaStream_t stream = stream_of(call).handle;
+  const cudaError_t status =
+      c == nullptr ? cudaMemsetAsync(y.data, 0, bytes, stream)
+                   : cudaMemcpyAsync(y.data, c, bytes, cudaMemcpyDeviceToDevice, stream);
   if (status != cudaSuccess) fail_launch(call, status);
 }
 
 std::unique_ptr<PreparedKernel> prepare_matmul(KernelSpec spec, const LaunchContext& context) {
   const std::int64_t k = spec.inputs[0].shape.back(spec.attrs.flag("transpose_a") ? 1 : 0);
   if (k == 0 || spec.outputs[0].shape.product() == 0) {
-    return bind_kernel(std::move(spec), clear_kernel);
+    return bind_kernel(std::move(spec), empty_sum_kernel);
   }
   return std::make_unique<Matmul>(std::move(spec), stream_of(context));
 }
@@ -144,6 +155,7 @@ std::unique_ptr<PreparedKernel> prepare_matmul(KernelSpec spec, const LaunchCont
 
 void add_matmul_kernels(KernelTable& table) {
   table.add_planned("matmul", prepare_matmul);
+  table.add_planned("matmul_add", prepare_matmul);
 }
 
 }  // namespace tracestep::cuda

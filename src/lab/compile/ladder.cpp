@@ -36,8 +36,12 @@ constexpr Rung kRungs[] = {
     {"merge", "weights that multiply the same operand are one product",
      [](RunSpec& run) { add_pass(run, "merge"); }},
     {"join", "one launch updates all tensors", [](RunSpec& run) { add_pass(run, "join"); }},
+    {"overwrite", "the gradient of logits is written over them, with the loss",
+     [](RunSpec& run) { add_pass(run, "overwrite"); }},
     {"fuse", "what lies between products is one kernel",
      [](RunSpec& run) { add_pass(run, "fuse"); }},
+    {"epilogue", "products add to a tensor, where the sum would be a launch",
+     [](RunSpec& run) { add_pass(run, "epilogue"); }},
     {"arena", "buffers at planned offsets, nothing is allocated",
      [](RunSpec& run) {
        if (!has_arena(run.executor)) run.executor = ExecutorKind::kArena;

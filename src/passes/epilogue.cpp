@@ -1,0 +1,142 @@
+#include "passes/epilogue.h"
+
+#include <algorithm>
+#include <map>
+#include <optional>
+
+#include "analysis/readers.h"
+#include "ir/rewrite.h"
+#include "ops/functions.h"
+#include "passes/decompose.h"
+#include "passes/simplify.h"
+
+namespace tracestep {
+namespace {
+
+constexpr const char* kProductAndSum = "matmul_add";
+const Type kMatrix{DType::kF32, {1, 1}};
+
+std::size_t at(std::int32_t id) {
+  return static_cast<std::size_t>(id);
+}
+
+// Whether the view has all elements of its operand, in their order.
+bool keeps_order(const Program& p, const Node& view) {
+  const std::vector<Type> types{p.type(view.inputs[0])}, results{p.type(view.outputs[0])};
+  if (types[0].count() != results[0].count()) return false;
+  const Layout dense{kNoValue, 0, contiguous_strides(types[0].shape)};
+  const auto layout = view.op->view({*view.op, view.attrs, types, results}, dense);
+  return layout && is_contiguous(results[0].shape, layout->strides);
+}
+
+struct Term {
+  NodeId product = kNoNode;
+  ValueId addend = kNoValue;  // the other term
+};
+
+class Epilogue {
+ public:
+  explicit Epilogue(const Program& program)
+      : program_(program),
+        readers_(program),
+        product_(*parts_of(find_op(kProductAndSum), {kMatrix, kMatrix, kMatrix}).front()),
+        r_(program, "epilogue") {
+    for (std::size_t i = 0; i < program.nodes.size(); ++i) {
+      const auto id = static_cast<NodeId>(i);
+      if (const auto term = term_of(id)) terms_[id] = *term;
+    }
+  }
+
+  Program run() {
+    for (std::size_t i = 0; i < program_.nodes.size(); ++i) {
+      const auto id = static_cast<NodeId>(i);
+      const auto found = terms_.find(id);
+      if (found != terms_.end()) {
+        emit(node(id), found->second);
+      } else {
+        r_.copy(node(id));
+      }
+    }
+    return remove_dead_nodes(r_.finish());
+  }
+
+ private:
+  const Node& node(NodeId id) const { return program_.node(id); }
+
+  // The term of the sum that is a product; of two, the later one.
+  std::optional<Term> term_of(NodeId id) const {
+    const Node& sum = node(id);
+    if (!sum.op->is_sum || sum.inputs.size() != 2) return std::nullopt;
+    std::optional<Term> out;
+    for (const std::size_t i : {std::size_t{0}, std::size_t{1}}) {
+      const NodeId product = product_behind(sum.inputs[i]);
+      const ValueId addend = sum.inputs[1 - i];
+      if (product == kNoNode || !fits(product, addend) || !can_wait(product, id)) continue;
+      if (!out || product > out->product) out = Term{product, addend};
+    }
+    return out;
+  }
+
+  // kNoNode: there is none, or something else reads it as well.
+  NodeId product_behind(ValueId id) const {
+    while (readers_.only(id) != kNoNode) {
+      const NodeId maker = program_.value(id).producer;
+      if (maker == kNoNode) return kNoNode;
+      const Node& n = node(maker);
+      if (n.op == &product_) return maker;
+      const bool passes_on = n.op->is_view() ? keeps_order(program_, n) : widens(n);
+      if (!passes_on) return kNoNode;
+      id = n.inputs[0];
+    }
+    return kNoNode;
+  }
+
+  bool widens(const Node& n) const {
+    return n.op->only_converts && is_low_precision(program_.type(n.inputs[0]).dtype) &&
+           program_.type(n.outputs[0]).dtype == DType::kF32;
+  }
+
+  bool fits(NodeId product, ValueId addend) const {
+    const Value& c = program_.value(addend);
+    return is_contiguous(c.type.shape, c.layout.strides) &&
+           c.type.count() == program_.type(node(product).outputs[0]).count();
+  }
+
+  // Whether no leaf that the product reads has got its new value by then.
+  bool can_wait(NodeId product, NodeId sum) const {
+    return std::ranges::none_of(program_.updates, [&](const Update& u) {
+      const NodeId updated_by = program_.value(u.value).producer;
+      if (updated_by == kNoNode || updated_by > sum) return false;
+      return std::ranges::any_of(node(product).inputs, [&](ValueId input) {
+        const std::vector<ValueId> leaves = leaves_of(program_, input);
+        return std::ranges::find(leaves, u.leaf) != leaves.end();
+      });
+    });
+  }
+
+  void emit(const Node& sum, const Term& term) {
+    const Node& product = node(term.product);
+    const std::vector<const Node*> both{&product, &sum};
+    const auto guard = r_.builder().like(both);
+    r_.builder().set_made_by("epilogue");
+    const Shape& shape = program_.type(product.outputs[0]).shape;
+    std::vector<Val> operands = r_.inputs(product);
+    operands.push_back(ops::reshape(r_.map(term.addend), shape));
+    const Val y = r_.builder().call(find_op(kProductAndSum), operands, product.attrs).front();
+    r_.replace(sum, {ops::reshape(y, program_.type(sum.outputs[0]).shape)});
+  }
+
+  const Program& program_;
+  const Readers readers_;
+  const OpDef& product_;
+  Rewriter r_;
+  std::map<NodeId, Term> terms_;  // by sum
+};
+
+}  // namespace
+
+Program epilogue(const Program& program, const std::function<bool(const OpDef&)>& has_kernel) {
+  return has_kernel(find_op(kProductAndSum)) ? Epilogue(program).run() : program;
+}
+
+}  // namespace tracestep

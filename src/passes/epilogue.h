@@ -1,0 +1,16 @@
+// A product whose result is added to another tensor becomes one product that adds: what a library
+// of products does with its C operand, where the sum would be a launch of its own.
+#pragma once
+
+#include <functional>
+
+#include "ir/op_def.h"
+
+namespace tracestep {
+
+// Puts `matmul_add` in place of a sum and the product behind one of its terms, through casts to a
+// wider dtype and reshapes that nothing else reads. The product then stands where the sum stood,
+// and is not rounded to its own dtype before it is added.
+Program epilogue(const Program& program, const std::function<bool(const OpDef&)>& has_kernel);
+
+}  // namespace tracestep
