@@ -28,12 +28,13 @@ class SavedParts {
   // Values that backward of a node under this path reads.
   SavedCount read_by(const std::string& path) const {
     return count([&](const Saved& s) {
-      return std::ranges::any_of(s.readers, [&](NodeId reader) { return is_under(reader, path); });
+      return std::ranges::any_of(
+          s.readers, [&](NodeId reader) { return is_under(program_.node(reader).origins, path); });
     });
   }
-  // Values that a forward node under this path made.
+  // Values that a forward node under this path made; of a fused node, the node of its body.
   SavedCount made_by(const std::string& path) const {
-    return count([&](const Saved& s) { return is_under(s.producer, path); });
+    return count([&](const Saved& s) { return is_under(origins_of(s), path); });
   }
 
  private:
@@ -49,8 +50,19 @@ class SavedParts {
     }
     return out;
   }
-  bool is_under(NodeId node, const std::string& path) const {
-    return std::ranges::any_of(program_.node(node).origins, [&](const Origin& origin) {
+  const std::vector<Origin>& origins_of(const Saved& s) const {
+    const Node& node = program_.node(s.producer);
+    if (node.op->kernel_class != KernelClass::kFused) return node.origins;
+    const Program& body = node.attrs.region("body");
+    const auto result = std::ranges::find(node.outputs, s.value) - node.outputs.begin();
+    NodeId maker = body.value(body.outputs[static_cast<std::size_t>(result)].value).producer;
+    while (maker != kNoNode && body.node(maker).op->is_view()) {
+      maker = body.value(body.node(maker).inputs[0]).producer;
+    }
+    return maker == kNoNode ? node.origins : body.node(maker).origins;
+  }
+  static bool is_under(const std::vector<Origin>& origins, const std::string& path) {
+    return std::ranges::any_of(origins, [&](const Origin& origin) {
       return path.empty() || origin.path == path || origin.path.starts_with(path + ".");
     });
   }

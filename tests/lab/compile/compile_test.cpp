@@ -1,5 +1,6 @@
 // Eager against compiled: what the rungs of the ladder do, that every row is filled, and that a
 // rung without effect says so.
+#include <algorithm>
 #include <filesystem>
 
 #include <gmock/gmock.h>
@@ -11,6 +12,7 @@
 #include "ir/print.h"
 #include "lab/compile/tables.h"
 #include "ops/functions.h"
+#include "planning/needs.h"
 #include "spec/fields.h"
 #include "support/backends.h"
 
@@ -217,6 +219,31 @@ TEST(WaysTest, TheSecondStartFindsTheKernelsOfTheFirst) {
   EXPECT_FALSE(std::filesystem::exists(folders[0]));
   measure_starts(device, small_run());
   EXPECT_NE(folders[2], folders[0]);
+}
+
+TEST(WaysTest, AFusedNodeOverTwoPartsCountsWhatEachOfThemMade) {
+  const auto fusing = [](const RunSpec&) {
+    return make_null_device(
+        {.traits = {.kind = DeviceKind::kCuda}, .has_kernel = [](const OpDef& op) {
+           return op.has_launches() &&
+                  (op.kernel_class == KernelClass::kFused || runs_whole(DeviceKind::kCuda, op));
+         }});
+  };
+  std::vector<RunSpec> runs(2, small_run());
+  for (RunSpec& run : runs) run.mode = Mode::kForwardBackward;
+  runs[1].executor = ExecutorKind::kCompiled;
+  const Program compiled = step_program(runs[1], *fusing(runs[1]));
+  ASSERT_TRUE(std::ranges::any_of(compiled.nodes, [](const Node& node) {
+    return node.op->kernel_class == KernelClass::kFused && node.origins.size() > 1;
+  }));
+  const Table table = way_saved_table(fusing, runs);
+  const std::size_t parts = table.rows.size() / 2;
+  for (std::size_t row = 0; row < parts; ++row) {
+    const std::string part = cell(table, row, "part").as_string();
+    if (part != "layer" && part != "step") continue;
+    EXPECT_EQ(cell(table, row, "bytes"), cell(table, row + parts, "bytes")) << part;
+    EXPECT_EQ(cell(table, row, "tensors"), cell(table, row + parts, "tensors")) << part;
+  }
 }
 
 TEST(WaysTest, ANormInPartsKeepsTwoFullTensorsAndAsOneKernelOne) {
