@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <regex>
+#include <set>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -230,6 +231,21 @@ TEST(ChartTest, LongNamesKeepWhatTellsThemApart) {
   EXPECT_THAT(shown[0], HasSubstr("Add>("));
   EXPECT_THAT(shown[1], HasSubstr("Mul>("));
   EXPECT_EQ(shown[2], "matmul");
+}
+
+TEST(ChartTest, NamesThatDifferInTheMiddleAndFarBehindStayApart) {
+  const std::string start = "sm80_xmma_gemm_f32f32_f32f32_f32_",
+                    end = "_ffma_aligna4_alignc4_execute";
+  std::vector<std::string> names;
+  for (const char* way : {"nn_n", "nt_n", "tn_n"}) {
+    for (const char* tile : {"64x64x8", "64x128x8", "128x128x8"}) {
+      names.push_back(start + way + "_tilesize" + tile + "_stage3_warpsize2x2x1" + end);
+    }
+  }
+  names.push_back(start + "nn_n_tilesize128x128x8_stage3_warpsize4x4x1" + end);
+  const std::vector<std::string> shown = short_names(names);
+  EXPECT_EQ(shown[5], "sm80_xmma_gemm…nt_n_tilesize128x128x8_");
+  EXPECT_EQ(std::set(shown.begin(), shown.end()).size(), names.size());
 }
 
 }  // namespace

@@ -45,28 +45,50 @@ std::string part_of(const std::string& text, std::size_t from, std::size_t count
   return text.substr(from, end - from);
 }
 
+// How many letters a name shares with others that have its head: the fewest, and the most.
+struct Shared {
+  std::size_t least = std::string::npos, most = 0;
+};
+
+Shared shared_with_others(const std::vector<std::string>& names, std::size_t i) {
+  Shared out;
+  for (const std::string& other : names) {
+    const std::size_t same = shared_letters(names[i], other);
+    if (other == names[i] || same < kHeadLetters) continue;
+    out.least = std::min(out.least, same);
+    out.most = std::max(out.most, same);
+  }
+  return out;
+}
+
+// The head, and what stands at byte `from`, or as far before as there are letters to show.
+std::string shortened(const std::string& name, std::size_t from) {
+  const std::size_t room = kLetters - kHeadLetters - 1;
+  from = std::min(std::max(from, kHeadLetters), name.size() - room);
+  return from <= kHeadLetters ? part_of(name, 0, kLetters - 1) + "…"
+                              : part_of(name, 0, kHeadLetters) + "…" + part_of(name, from, room);
+}
+
 }  // namespace
 
 std::vector<std::string> short_names(std::span<const std::string> names) {
   std::vector<std::string> all;
   for (const std::string& name : names) all.push_back(plain(name));
-  std::vector<std::string> out;
+  const auto is_long = [&](std::size_t i) { return display_width(all[i]) > kLetters; };
+  // From the first letter that tells a name from another one.
+  std::vector<std::string> out = all;
   for (std::size_t i = 0; i < all.size(); ++i) {
-    const std::string& name = all[i];
-    if (display_width(name) <= kLetters) {
-      out.push_back(name);
-      continue;
-    }
-    std::size_t same = 0;
+    const std::size_t least = shared_with_others(all, i).least;
+    if (is_long(i)) out[i] = shortened(all[i], least == std::string::npos ? 0 : least);
+  }
+  // From the letters that tell it from the one most like it, where those are too far behind.
+  const std::vector<std::string> before = out;
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    bool is_ambiguous = false;
     for (std::size_t k = 0; k < all.size(); ++k) {
-      if (k != i) same = std::max(same, shared_letters(name, all[k]));
+      is_ambiguous = is_ambiguous || (before[k] == before[i] && all[k] != all[i]);
     }
-    const std::size_t room = kLetters - kHeadLetters - 1;
-    const std::size_t from =
-        std::min(std::max(same > 4 ? same - 4 : 0, kHeadLetters), name.size() - room);
-    out.push_back(from <= kHeadLetters
-                      ? part_of(name, 0, kLetters - 1) + "…"
-                      : part_of(name, 0, kHeadLetters) + "…" + part_of(name, from, room));
+    if (is_long(i) && is_ambiguous) out[i] = shortened(all[i], shared_with_others(all, i).most - 4);
   }
   return out;
 }
