@@ -88,14 +88,28 @@ Text variants(const Evidence& e) {
   const auto step = [&](std::size_t i) {
     return compare_with_range(rows[i].get("tensors") - rows[i - 1].get("tensors"), 0.75, 1.25);
   };
+  const Row most =
+      e.largest("attention", {{"saved", "scores+exp+weights"}, {"status", "ok"}}, "context");
+  std::vector<Text> times;
+  for (const Row& row : rows) {
+    const Row cell = e.row("attention", {{"saved", row.text("saved")},
+                                         {"status", "ok"},
+                                         {"width", most.whole("width")},
+                                         {"context", most.whole("context")}});
+    times.push_back(say("{} {} and {}", {cell.quote("saved"), duration(forward_of(cell)),
+                                         duration(backward_of(cell))}));
+  }
   const Relation first = step(1), second = step(2);
   require(first.is(Ordering::kEqual) && second.is(Ordering::kEqual),
           say("the variants do not differ by one tensor each ({})", {join(list, ", ")}));
-  return say("N² tensors alive before backward, by what an implementation keeps: {}. {}",
-             {join(list, ", "),
-              because(both(first, second),
-                      "So the bytes alone tell the implementations apart, about one tensor from "
-                      "each to the next, and their times are not of the same work.")});
+  return say(
+      "Tensors of B·S² alive before backward, by what an implementation keeps: {}. {} "
+      "Forward and backward, at context {} and width {}: {}.",
+      {join(list, ", "),
+       because(both(first, second),
+               "So the bytes alone tell the implementations apart, about one tensor from "
+               "each to the next."),
+       whole(most.get("context")), whole(most.get("width")), join(times, "; ")});
 }
 
 // Which context is predicted not to fit, or that the longest one fits.
@@ -161,7 +175,15 @@ Text removes(const Evidence& e) {
              "scores again, {}.",
              {bytes(flash.get("before_backward_bytes")), bytes(flash.get("peak_bytes")),
               bytes(last.get("peak_bytes")), pace(forward_of(last), forward_of(flash)),
-              pace(backward_of(last), backward_of(flash))});
+              pace(backward_of(last), backward_of(flash))}) +
+         compare(flash.get("forward_flops"), last.get("forward_flops"))
+             .say({.less = say(" Not all of that is the tiling: forward has fewer FLOPs, {} of the "
+                               "plain form's, since it leaves out what the mask hides.",
+                               {percent(100.0 * flash.get("forward_flops") /
+                                        last.get("forward_flops"))})}) +
+         " On a GPU the flash form also multiplies float32 in parts of narrow formats, on units "
+         "that "
+         "the plain form does not use.";
 }
 
 constexpr Question kAttention[] = {
@@ -170,7 +192,7 @@ constexpr Question kAttention[] = {
      "tracestep attention", times},
     {"attention-bytes", "Attention", "How do attention's bytes grow with the context?",
      "tracestep attention", growth},
-    {"attention-variants", "Attention", "What do one, two or three saved N² tensors cost?",
+    {"attention-variants", "Attention", "What do one, two or three saved tensors of S² cost?",
      "tracestep attention --saved weights,scores+weights,scores+exp+weights", variants},
     {"attention-limit", "Attention", "Where does attention run out of memory?",
      "tracestep attention --memory-limit 40GiB", out_of_memory},

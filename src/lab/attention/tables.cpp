@@ -106,7 +106,7 @@ Fields<AttentionRow> identity_fields() {
       {text_column("attention", "", "its form: naive or flash"),
        [](R a) { return name_of(a.r.spec.run.attention); }},
       {text_column("saved", "",
-                   "N² tensors alive when backward starts, or lse, one row of numbers"),
+                   "tensors of S² alive when backward starts, or lse, one row of numbers"),
        [](R a) { return saved_name(a.r.spec); }},
       {text_column("precision"), [](R a) { return name_of(a.r.spec.run.precision); }},
       {text_column("device"), [](R a) { return a.r.device; }},
@@ -145,7 +145,7 @@ Fields<AttentionRow> result_fields() {
        [](R a) { return when(a.ok, a.r.peak_bytes); }},
       {bytes_column("predicted_peak_bytes", "predicted peak", "the same from the program alone"),
        [](R a) { return a.r.predicted_peak_bytes; }},
-      {data_only(bytes_column("saved_bytes", "", "N² tensors among those before backward")),
+      {data_only(bytes_column("saved_bytes", "", "tensors of S² among those before backward")),
        [](R a) { return a.r.saved_bytes; }},
       {real_column("bytes_per_s2", "bytes / S²", "", 2, "before backward"),
        [](R a) {
@@ -300,6 +300,11 @@ Table attention_table(std::span<const AttentionResult> results, const Json& envi
       "forward: from the call until the last kernel of y is done; backward: from the gradient of y "
       "until those of q, k and v are done, the forward pass not in it; whole: steps of their own "
       "that stop nowhere, with the loss's two small kernels");
+  table.notes.push_back(
+      "FLOPs are those that a form computes: the tiled one leaves out what a causal mask hides, "
+      "and on "
+      "a GPU multiplies float32 in parts of narrow formats. Compare forms by times, not by "
+      "TFLOP/s");
   const bool computed = std::ranges::any_of(results, &AttentionResult::computes);
   if (computed) {
     add_verdicts(table, results, environment);
@@ -334,7 +339,7 @@ Fields<Scaling> scaling_fields() {
       {int_column("points", "", "contexts that ran"), &Scaling::points},
       {real_column("bytes_per_s2", "a", "bytes / S²", 3, "before backward"),
        [](S s) { return s.held.a; }},
-      {real_column("tensors", "N² tensors", "", 3, "a over the bytes of one: B elements per S²"),
+      {real_column("tensors", "tensors of S²", "", 3, "a over the bytes of one: B elements per S²"),
        [](S s) { return s.held.a / s.one(); }},
       {real_column("bytes_per_s", "b", "bytes / S", 1), [](S s) { return s.held.b; }},
       {real_column("largest_error_percent", "error", "%", 4,
@@ -342,7 +347,7 @@ Fields<Scaling> scaling_fields() {
        [](S s) { return 100 * s.held.largest_error; }},
       {real_column("peak_bytes_per_s2", "a of the peak", "bytes / S²", 3),
        [](S s) { return s.peak.a; }},
-      {real_column("peak_tensors", "N² in peak", "", 3), [](S s) { return s.peak.a / s.one(); }}};
+      {real_column("peak_tensors", "in peak", "", 3), [](S s) { return s.peak.a / s.one(); }}};
 }
 
 using Cells = std::vector<const AttentionResult*>;
@@ -356,8 +361,14 @@ std::optional<Scaling> scaling_of(const Cells& cells) {
     peak.push_back(static_cast<double>(r->peak_bytes));
   }
   if (std::set<double>(s.begin(), s.end()).size() < 3) return std::nullopt;
-  return Scaling{cells.front()->spec, std::ssize(cells), fit_quadratic(s, held),
-                 fit_quadratic(s, peak)};
+  // Bytes are whole ones: a share of S² below one of them is rounding.
+  const double longest = *std::ranges::max_element(s);
+  const auto fit = [&](const std::vector<double>& bytes) {
+    QuadraticFit out = fit_quadratic(s, bytes);
+    if (std::abs(out.a) * longest * longest < 1) out.a = 0;
+    return out;
+  };
+  return Scaling{cells.front()->spec, std::ssize(cells), fit(held), fit(peak)};
 }
 
 // The bytes at the longest context, worked out.
@@ -369,7 +380,8 @@ std::string worked(const Cells& cells) {
   const auto bytes = static_cast<double>(last.before_backward_bytes);
   const double one = square_bytes(spec);
   return fmt::format(
-      "{}: {:.2f} MiB / {}² = {:.0f} / {:.0f} = {:.2f} bytes per S²; one N² tensor is {}·{} = {} "
+      "{}: {:.2f} MiB / {}² = {:.0f} / {:.0f} = {:.2f} bytes per S²; one tensor of S² is {}·{} = "
+      "{} "
       "bytes per S²",
       label_of(spec), bytes / kMiB, last.spec.run.shape.context, bytes, largest * largest,
       bytes / (largest * largest), spec.heads == 1 ? "B" : "B·H",

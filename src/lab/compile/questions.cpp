@@ -27,8 +27,9 @@ Text ways_of(const Evidence& e, const Row& compiled) {
   const Quantity ours = median_in(compiled, "samples_ms"), kernels = median_in(eager, "samples_ms"),
                  parts = median_in(plain, "samples_ms");
   return say(
-      "{}: {} in plain ops, {} with composite kernels, {} compiled. Compiled is {} (plain ops) "
-      "and {} (composite kernels). ",
+      "{}: {} in plain ops, {} with composite kernels, {} compiled. Compiled, beside plain ops: "
+      "{}; "
+      "beside composite kernels: {}. ",
       {compiled.quote("mode"), duration(parts), duration(kernels), duration(ours),
        gain(ours, parts), gain(ours, kernels)});
 }
@@ -43,7 +44,7 @@ Text models(const Evidence& e) {
   const Row step = largest_step(e);
   return say("{}, context {}: ", {step.quote("size"), whole(step.get("context"))}) +
          ways_of(e, e.beside(step, {{"mode", "forward"}})) + ways_of(e, step) +
-         say("A step has {} launches compiled, {} with composite kernels.",
+         say("A step has {} nodes that launch kernels compiled, {} with composite kernels.",
              {whole(step.get("launches")),
               whole(e.beside(step, {{"executor", "eager"}}).get("launches"))});
 }
@@ -85,9 +86,7 @@ Text memory(const Evidence& e) {
              .say({.less = say("Compiled keeps less for backward, {} and not {}.",
                                {bytes(step.get("saved_bytes")), bytes(eager.get("saved_bytes"))}),
                    .equal =
-                       say("Compiled and with composite kernels the same is kept for backward, {}: "
-                           "compiling changes how values are made, not which of them backward "
-                           "reads.",
+                       say("Compiled and with composite kernels the same is kept for backward: {}.",
                            {bytes(step.get("saved_bytes"))}),
                    .more = say("Compiled keeps more for backward, {} and not {}.",
                                {bytes(step.get("saved_bytes")), bytes(eager.get("saved_bytes"))})});
@@ -111,7 +110,9 @@ Text saved(const Evidence& e) {
   const Row parts = row("norm", "primitive"), whole_norm = row("norm", "fused"),
             compiled =
                 e.row("saved_ways", {{"part", "norm"}, {"ops", "fused"}, {"executor", "compiled"}}),
-            layer = row("layer", "primitive"), whole_layer = row("layer", "fused");
+            layer = row("layer", "primitive"), whole_layer = row("layer", "fused"),
+            compiled_layer = e.row("saved_ways",
+                                   {{"part", "layer"}, {"ops", "fused"}, {"executor", "compiled"}});
   return say("Backward of a norm in parts reads {} tensors of forward ({} together), {} of them as "
              "large as the residual stream; of a norm as one kernel {} ({} together), {} of them "
              "so "
@@ -123,8 +124,9 @@ Text saved(const Evidence& e) {
              .say({.less = "Compiling it saves bytes, less is kept. ",
                    .equal = "Compiling it changes nothing there: the bytes are equal. ",
                    .more = "Compiling it costs bytes, more is kept. "}) +
-         say("A whole layer keeps {} in parts and {} with composite kernels.",
-             {bytes(layer.get("bytes")), bytes(whole_layer.get("bytes"))});
+         say("A whole layer keeps {} in parts, {} with composite kernels and {} compiled.",
+             {bytes(layer.get("bytes")), bytes(whole_layer.get("bytes")),
+              bytes(compiled_layer.get("bytes"))});
 }
 
 // Which of the rungs that gain beyond noise gains most. A rung that changes nothing is the same

@@ -63,7 +63,7 @@ Fields<std::vector<double>> time_fields(const std::string& prefix, const std::st
 
 // People see it where the device counts.
 Column energy_column() {
-  Column out = real_column("energy_j", "energy", "J", 2, "of the whole device, for one step");
+  Column out = real_column("energy_j", "energy", "J", 1, "of the whole device, for one step");
   out.if_varies = true;
   return out;
 }
@@ -73,18 +73,19 @@ Fields<CompileCell> byte_fields() {
   const auto if_ok = [](C c, std::int64_t value) {
     return when(c.result.status == Status::kOk, value);
   };
-  return {{int_column("launches", "", "kernels of a step"),
-           [if_ok](C c) { return if_ok(c, c.result.launches); }},
-          {bytes_column("moved_bytes", "moved, modelled",
-                        "each kernel reads its distinct operands once and writes its results once"),
-           [if_ok](C c) { return if_ok(c, moved_bytes(c.result.program)); }},
-          {bytes_column("peak_bytes", "peak", "requested bytes at the peak, by the allocator"),
-           [if_ok](C c) { return if_ok(c, c.result.peak_bytes); }},
-          {bytes_column("arena_bytes", "arena", "of that; empty: buffers come from the allocator"),
-           [](C c) { return or_null(c.result.arena_bytes); }},
-          {bytes_column("saved_bytes", "saved", "forward values kept for backward, by the program"),
-           [if_ok](C c) { return if_ok(c, c.result.saved_bytes); }},
-          {energy_column(), [](C c) { return or_null(energy_per_step_j(c.result)); }}};
+  return {
+      {int_column("launches", "", "nodes of a step that launch: each asks for one kernel or more"),
+       [if_ok](C c) { return if_ok(c, c.result.launches); }},
+      {bytes_column("moved_bytes", "moved, modelled",
+                    "each kernel reads its distinct operands once and writes its results once"),
+       [if_ok](C c) { return if_ok(c, moved_bytes(c.result.program)); }},
+      {bytes_column("peak_bytes", "peak", "requested bytes at the peak, by the allocator"),
+       [if_ok](C c) { return if_ok(c, c.result.peak_bytes); }},
+      {bytes_column("arena_bytes", "arena", "of that; empty: buffers come from the allocator"),
+       [](C c) { return or_null(c.result.arena_bytes); }},
+      {bytes_column("saved_bytes", "saved", "forward values kept for backward, by the program"),
+       [if_ok](C c) { return if_ok(c, c.result.saved_bytes); }},
+      {energy_column(), [](C c) { return or_null(energy_per_step_j(c.result)); }}};
 }
 
 Fields<StartTimes> start_fields() {

@@ -27,10 +27,12 @@ std::optional<Verdict> instrument_cost(const ResultRow& row) {
   // Beyond what the timed steps vary by themselves.
   const double slow = samples.empty() ? *wall : quantile_of(samples, 0.95);
   if (*recorded < kCost * std::max(*wall, slow)) return {};
-  return Verdict{"instrument_cost", Severity::kNote,
-                 fmt::format("recorded steps take {:.1f} % longer than timed ones: kernels' times "
-                             "are of recorded steps, gaps of timed ones",
-                             100 * (*recorded / *wall - 1))};
+  const std::string by = row.text("recorded_by");
+  return Verdict{
+      "instrument_cost", Severity::kNote,
+      fmt::format("recorded steps{} take {:.1f} % longer than timed ones: kernels' times "
+                  "are of recorded steps, gaps of timed ones",
+                  by.empty() ? "" : " (by " + by + ")", 100 * (*recorded / *wall - 1))};
 }
 
 std::optional<Verdict> recorded_apart(const ResultRow& row) {
@@ -47,7 +49,8 @@ std::optional<Verdict> recorded_apart(const ResultRow& row) {
   return Verdict{
       "recorded_apart", of_shares(row),
       is_longer ? fmt::format("kernels of recorded steps work for {:.0f} % of an unrecorded step: "
-                              "the machine was not the same, and shares are not of the timed steps",
+                              "recording made them longer or the machine was not the same, and "
+                              "shares are not of the timed steps",
                               100 * *busy / *wall)
                 : fmt::format("recorded steps take {:.0f} % less than unrecorded ones: other work "
                               "held the machine, and shares are not of the timed steps",

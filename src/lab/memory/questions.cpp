@@ -105,7 +105,7 @@ Text timeline(const Evidence& e) {
   std::vector<Text> list;
   for (const Row& row : phases) {
     list.push_back(
-        say("{} starts at {}, ends at {} and peaks at {} ({})",
+        say("{} has {} at its first kernel, {} at its last and {} at its peak ({})",
             {row.quote("phase"), bytes(row.get("first_bytes")), bytes(row.get("last_bytes")),
              bytes(row.get("predicted_bytes")), row.quote("at")}));
   }
@@ -162,6 +162,19 @@ Text peaks(const Evidence& e) {
                    .more = "Per token that is more than before, so the T² part already counts."});
 }
 
+// Other models, of which steps were measured in both precisions; empty where there are none.
+Text measured_low_precision(const Evidence& e) {
+  if (!e.find("steps", {{"precision", "bf16"}, {"status", "ok"}})) return {};
+  std::vector<Text> list;
+  for (const Row& low : e.rows("steps", {{"precision", "bf16"}, {"status", "ok"}})) {
+    const Row full = e.beside(low, {{"precision", "fp32"}, {"status", "ok"}});
+    const Quantity change =
+        100.0 * (low.get("peak_bytes") / full.get("peak_bytes")) - Quantity::constant(100);
+    list.push_back(say("{} {}", {low.quote("size"), signed_percent(change)}));
+  }
+  return say(" Of steps that ran, the peak changes by: {}.", {join(list, ", ")});
+}
+
 Text low_precision(const Evidence& e) {
   std::vector<Text> list;
   std::vector<Row> rows;
@@ -183,11 +196,11 @@ Text low_precision(const Evidence& e) {
                         : has_more ? "It takes more, or as much, at each of these."
                         : has_less ? "It takes less, or as much, at each of these."
                                    : "It makes no difference at any of these.";
-  return say(
-      "{} under bfloat16 autocast, against float32: {}. {} The float32 weights stay, and up "
-      "to {} of narrow copies of them come on top.",
-      {rows[0].quote("size"), join(list, ", "), because(both(least, most), reading),
-       bytes(most_of(rows, "weight_cast_bytes"))});
+  return say("{} under bfloat16 autocast, against float32, batch {}, predicted: {}. {} The float32 "
+             "weights stay, and up to {} of narrow copies of them come on top.",
+             {rows[0].quote("size"), whole(rows[0].get("batch")), join(list, ", "),
+              because(both(least, most), reading), bytes(most_of(rows, "weight_cast_bytes"))}) +
+         measured_low_precision(e);
 }
 
 Text which_forward(const Evidence& e) {
@@ -369,9 +382,9 @@ Text two_graphs(const Evidence& e) {
   }
   return say(
       "A loop over forward alone that keeps its last result holds two graphs while the next "
-      "one is built; backward frees its graph. By the closed form, at {} these run out in "
-      "forward alone and not with backward: {}. Running inference, or dropping the result, "
-      "cures it.",
+      "one is built; backward frees its graph. By the closed form, on a card with {} for "
+      "programs these run out in forward alone and not with backward: {}. Running inference, or "
+      "dropping the result, cures it.",
       {limit, join(only, ", ")});
 }
 

@@ -55,9 +55,9 @@ Text stalls(const Evidence& e) {
   }
   std::vector<Text> list;
   for (const Row& row : rows) {
-    list.push_back(
-        say("{} after {} additions, at {}",
-            {row.quote("experiment"), whole(row.get("stalls_after")), row.quote("sum")}));
+    list.push_back(say("{} after {} additions of {}, at {}",
+                       {row.quote("experiment"), whole(row.get("stalls_after")), row.quote("term"),
+                        row.quote("sum")}));
   }
   const Row earliest = *std::ranges::min_element(
       rows, {}, [](const Row& row) { return row.get("stalls_after").value; });
@@ -82,8 +82,10 @@ Text dtypes(const Evidence& e) {
              dtype("logits"), dtype("loss"), dtype("gradient fc1.weight")}));
   }
   const Row norm = e.row("autocast", {{"autocast", "f16"}, {"value", "ln"}});
-  return say("Under autocast to {}. Why the norm's is {}: {}.",
-             {join(list, "; under autocast to "), norm.quote("dtype"), norm.quote("reason")});
+  return say(
+      "Under autocast to {}. Why the norm's is {}: {} (its weight is a parameter, and sums "
+      "run in float32).",
+      {join(list, "; under autocast to "), norm.quote("dtype"), norm.quote("reason")});
 }
 
 // Which steps of a layer norm are sensitive in a format, and how many rows are lost.
@@ -169,7 +171,7 @@ Text by_size(const Evidence& e) {
   require(pairs.size() >= 2, "there is one size only");
   std::vector<Text> list;
   for (const auto& [low, full] : pairs) {
-    list.push_back(say("{} {} in float32 and {} in bfloat16, {} times",
+    list.push_back(say("{} {} in float32 and {} in bfloat16, a quotient of {}",
                        {low.quote("size"), duration(time_of(full)), duration(time_of(low)),
                         decimal(time_of(full) / time_of(low))}));
   }
@@ -193,12 +195,15 @@ Text scores_by_precision(const Evidence& e) {
                             {{"precision", "bf16"}, {"component", "attn.scores"}}, "forward_ms");
   const Row softmax = e.beside(row, {{"component", "attn.softmax"}});
   const auto times = [](const Row& r) {
-    return say("{} in float32 and {} under bfloat16 autocast ({} times)",
-               {duration(r.get("fp32_forward_ms")), duration(r.get("forward_ms")),
-                decimal(r.get("fp32_forward_ms") / r.get("forward_ms"))});
+    return say(
+        "{} in float32 and {} times that, {}, under bfloat16 autocast",
+        {duration(r.get("fp32_forward_ms")),
+         decimal(r.get("forward_ms") / r.get("fp32_forward_ms")), duration(r.get("forward_ms"))});
   };
-  return say("{}, context {}, forward, all layers: the product of scores takes {}, softmax {}.",
-             {row.quote("size"), whole(row.get("context")), times(row), times(softmax)});
+  return say(
+      "{}, context {}, forward, all layers: the product of scores takes {}; softmax {}. The "
+      "casts that autocast puts before an op are counted in its time.",
+      {row.quote("size"), whole(row.get("context")), times(row), times(softmax)});
 }
 
 Text lower_precision(const Evidence& e) {
@@ -225,9 +230,9 @@ Text lower_precision(const Evidence& e) {
              .say({.less = say(", less by {}. ", {percent(-1.0 * peak)}),
                    .equal = ", about the same. ",
                    .more = say(", more by {}. ", {percent(peak)})}) +
-         say("Against float64, gradients are off by {} in float32 and {} in bfloat16 (relative, of "
-             "norms).",
-             {significant(full.get("gradient_error"), 2),
+         say("Against float64, gradients of one sequence in a model cut to {} layers are off by {} "
+             "in float32 and {} in bfloat16 (relative, of norms).",
+             {whole(low.get("error_layers")), significant(full.get("gradient_error"), 2),
               significant(low.get("gradient_error"), 2)});
 }
 

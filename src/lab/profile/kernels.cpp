@@ -116,7 +116,8 @@ struct MatrixRow {
   std::string name;
   const Work* work;
   const WorkSums* sums;
-  double ms, span_ms;
+  std::optional<double> ms;  // nullopt: not known
+  double span_ms;
   std::optional<double> recorded_ms = {};
 };
 
@@ -141,9 +142,9 @@ Fields<MatrixRow> matrix_fields() {
                  [](const Work& w) { return name_of(w.kernel_class); })};
   const auto sums = [](M m) { return m.sums; };
   out.add(Fields<WorkSums>{launches_field()}, sums);
-  out.add(real_column("ms", "time", "ms", 4), &MatrixRow::ms);
+  out.add(real_column("ms", "time", "ms", 4), [](M m) { return or_null(m.ms); });
   out.add(real_column("share_percent", "share", "%", 2, "of the span"),
-          [](M m) { return percent_of(m.ms, m.span_ms); });
+          [](M m) { return m.ms ? Json(percent_of(*m.ms, m.span_ms)) : Json(); });
   out.add(Fields<WorkSums>{{real_column("gap_ms", "gap before", "ms", 4,
                                         "when recorded: from the end of the kernel before"),
                             &WorkSums::gap_ms},
@@ -188,12 +189,12 @@ Table matrix_table(const ProfiledCell& cell, const ComponentFilter& filter) {
       left_out += w.sums;
     }
   }
-  const auto add_sum = [&](const char* name, const WorkSums* sums, double ms,
+  const auto add_sum = [&](const char* name, const WorkSums* sums, std::optional<double> ms,
                            std::optional<double> recorded_ms = {}) {
     rows.push_back({name, nullptr, sums, ms, span_ms, recorded_ms});
   };
   if (left_out.launches > 0) add_sum("components not asked for", &left_out, left_out.ms);
-  add_sum("gaps", nullptr, span_ms - work.busy_ms + work.overlap_ms, work.gaps_ms);
+  add_sum("gaps", nullptr, plain_gaps_ms(cell), work.gaps_ms);
   if (work.overlap_ms > 0) add_sum("overlap", nullptr, -work.overlap_ms);
   add_sum("total", &all, span_ms, work.span_ms);
   Table table =
@@ -202,8 +203,9 @@ Table matrix_table(const ProfiledCell& cell, const ComponentFilter& filter) {
       "classes, FLOPs and bytes are those of the program's ops, not guesses "
       "from names of kernels; every element counts as read or written once");
   table.notes.push_back(
-      "kernels' times are of recorded steps, total is the span of plain ones, and gaps are what is "
-      "left of it");
+      fmt::format("kernels' times are of recorded steps (by {}), total is the span of plain ones, "
+                  "and gaps are what is left of it, if anything is",
+                  cell.profile.source));
   return table;
 }
 

@@ -206,15 +206,15 @@ Table pass_table(std::span<const ProfiledCell> cells) {
 
 namespace {
 
-// A profiled step and the figures that its clocks give.
+// A profiled step and the figures that its clocks give: kernels' own times, which recording does
+// not widen, in the span and the wall of plain steps.
 struct ClockRow {
   const Profile& p;
   const StepWork& w;
   double recorded_wall_ms, issue_ms;
+  std::optional<double> gaps_ms;  // plain_gaps_ms()
   std::string verdict;
 
-  // What recording does not widen: kernels' own times in the span and the wall of plain steps.
-  double gaps_ms() const { return p.plain.span_ms - w.busy_ms + w.overlap_ms; }
   double outside_ms() const { return p.plain.wall_ms - p.plain.span_ms; }
   double recorded_outside_ms() const { return recorded_wall_ms - w.span_ms; }
 };
@@ -227,7 +227,7 @@ ClockRow clocks_of(const ProfiledCell& cell, std::span<const Verdict> verdicts) 
   // Where kernels run inside the calls, issuing is what is left of the wall without them.
   const double issue =
       p.is_asynchronous ? p.plain.issue_ms : std::max(0.0, p.plain.wall_ms - cell.work.busy_ms);
-  return {p, cell.work, wall, issue, summary_of(verdicts)};
+  return {p, cell.work, wall, issue, plain_gaps_ms(cell), summary_of(verdicts)};
 }
 
 Fields<ClockRow> clock_fields() {
@@ -246,7 +246,8 @@ Fields<ClockRow> clock_fields() {
        [](C c) { return c.p.plain.span_ms; }},
       {ms("busy_ms", "busy", "sum of the kernels' times, of profiled steps; mean"),
        [](C c) { return c.w.busy_ms; }},
-      {ms("gaps_ms", "gaps", "what busy leaves of the span: between kernels"), &ClockRow::gaps_ms},
+      {ms("gaps_ms", "gaps", "what busy leaves of the span: between kernels"),
+       [](C c) { return or_null(c.gaps_ms); }},
       {ms("outside_ms", "outside", "of the wall, before the first and after the last kernel"),
        &ClockRow::outside_ms},
       {real_column("busy_percent", "busy of wall", "%", 1, "of the plain wall"),
@@ -266,6 +267,8 @@ Fields<ClockRow> clock_fields() {
          return c.recorded_wall_ms - c.recorded_outside_ms() - c.w.gaps_ms - c.w.busy_ms +
                 c.w.overlap_ms;
        }}});
+  out.add(data_only(text_column("recorded_by", "", "the instrument of the profiled steps")),
+          [](C c) { return c.p.source; });
   return out.add(host_columns(), [](C c) { return &c.p.plain.host; });
 }
 
@@ -279,6 +282,11 @@ std::string waiting_note(const ClockRow& row) {
 }
 
 }  // namespace
+
+std::optional<double> plain_gaps_ms(const ProfiledCell& cell) {
+  const double gaps = cell.profile.plain.span_ms - cell.work.busy_ms + cell.work.overlap_ms;
+  return gaps >= 0 ? std::optional(gaps) : std::nullopt;
+}
 
 Table clock_table(std::span<const ProfiledCell> cells) {
   const Fields<ClockRow> fields = clock_fields();
@@ -296,9 +304,8 @@ Table clock_table(std::span<const ProfiledCell> cells) {
   }
   table.notes.push_back(
       "wall = outside + span, span = gaps + busy (less overlap): kernels' own times are of "
-      "profiled "
-      "steps, wall and span of plain ones. Gaps below zero: the profiled steps' kernels were "
-      "slower");
+      "profiled steps, wall and span of plain ones. Without gaps: the profiled steps' kernels took "
+      "longer than the span");
   show_unusual(table);
   return table;
 }

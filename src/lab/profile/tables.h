@@ -22,6 +22,8 @@ struct ProfiledCell {
 
 // "small context 128 step fp32 fused"
 std::string label_of(const Profile& profile);
+// What the kernels' own times leave of the span of plain steps; nullopt: they are longer than it.
+std::optional<double> plain_gaps_ms(const ProfiledCell& cell);
 
 // What the validity checker says of each cell: whether its recorded steps agree with each other,
 // with the plain ones and with the other cells, and its kernels with the ceilings.

@@ -74,6 +74,7 @@ Json row_of(const ProfiledCell& cell, const StepTimesOfKernels& times) {
   row["device_busy_ms"] = cell.work.busy_ms;
   row["instrumented_wall_ms"] = mean_wall_ms(p);
   row["recorded_busy_ms"] = list_of(times.busy_ms);
+  row["recorded_by"] = p.source;
   row["launches"] = static_cast<double>(p.launches.size()) / static_cast<double>(p.steps.size());
   row["flops"] = flops_of(p);
   if (p.plain.wall_ms > 0) {

@@ -123,8 +123,8 @@ std::string fastest(const Published& published, std::span<const TimeReplay> judg
   }
   if (best == 0) return {};
   const double a100 = known_device("A100")->fp32_tflops;
-  return fmt::format("; its fastest fp32 cell reaches {:.1f} TFLOP/s, {} an A100 has", best,
-                     best > a100 ? "more than" : "less than");
+  return fmt::format("; its fastest fp32 cell reaches {:.1f} TFLOP/s, {}", best,
+                     best > a100 ? "more than an A100 has" : "which tells no device");
 }
 
 Table summary_table(const Published& published, std::span<const TimeReplay> judged) {

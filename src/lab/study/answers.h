@@ -38,6 +38,11 @@ std::span<const Question> questions();
 // The questions of no other subject: training and published tables.
 std::span<const Question> other_questions();
 
+// The rows of the table training that the loss at the end is the mean of, and that mean: batches
+// differ by more than a step changes.
+std::vector<Evidence::Row> rows_at_end(const std::vector<Evidence::Row>& rows);
+Quantity loss_at_end(const std::vector<Evidence::Row>& rows);
+
 Answer answer(const Question& question, std::span<const Table> tables);
 std::vector<Answer> answer_all(std::span<const Question> questions, std::span<const Table> tables);
 

@@ -75,8 +75,7 @@ void compile_part(StudyContext& context) {
       .reading =
           "The same step as plain framework code runs it, with a kernel for each composite, "
           "and compiled: passes that save launches and traffic, one arena, one graph where "
-          "the device has such. The ladder adds one of these after the other; moved bytes "
-          "are modelled, and a rung that finds nothing to do here says so."};
+          "the device has such. Moved bytes are modelled."};
   const auto add = [&](Table table) {
     if (!table.rows.empty()) out.tables.push_back(std::move(table));
   };
@@ -96,6 +95,11 @@ void compile_part(StudyContext& context) {
     context.rungs.push_back({step.cell.result.spec, step.cell.result});
   }
   add(ladder_table(ladder));
+  if (!ladder.empty()) {
+    out.reading +=
+        " The ladder adds one of these after the other; a rung that finds nothing to do "
+        "here says so.";
+  }
   out.charts = {{.kind = "bars",
                  .title = "Median time of a step on each rung",
                  .table = "ladder",

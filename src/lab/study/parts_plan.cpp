@@ -36,13 +36,15 @@ Table size_table(const StudyContext& context) {
       {int_column("parameters", {}, "2VC + L(4C² + 3CF + 2C) + C"), parameter_formula},
       {bytes_column("weight_bytes", "weights", "4 bytes each"),
        [](M m) { return 4 * parameter_formula(m); }},
-      {bytes_column("static_bytes", "static", "weights, gradients, AdamW: 16 bytes each"),
+      {bytes_column(
+           "static_bytes", "static",
+           "weights, gradients, AdamW: 16 bytes each; gradients are there from backward on"),
        [](M m) { return 16 * parameter_formula(m); }},
       {int_column("weight_products", "weight products", "in one forward pass: 7L + 1"),
        [](M m) { return 7 * m.layers + 1; }},
       {int_column("attention_products", "attention products", "2L"),
        [](M m) { return 2 * m.layers; }},
-      {real_column("forward_tflops", "forward", "TFLOP", 3,
+      {real_column("forward_tflops", "forward of 4 × 128", "TFLOP", 3,
                    "matrix products, batch 4, context 128"),
        forward_tflops},
       {data_only(bytes_column("device_bytes", {}, "what a run may use of this device")),
@@ -97,13 +99,14 @@ Table grid_table(const StudyContext& context, std::span<const MemoryCell> cells)
 Table graph_table() {
   Table table{.name = "live_graphs",
               .title = "Forward alone with one and with two graphs alive, by closed forms"};
-  table.columns = {text_column("size"),
-                   int_column("context"),
-                   bytes_column("one_graph_bytes", "one graph"),
-                   bytes_column("two_graphs_bytes", "two graphs",
-                                "the last result is kept while the next one is computed"),
-                   bytes_column("with_backward_bytes", "forward and backward"),
-                   bytes_column("limit_bytes", "limit", "of the card in question")};
+  table.columns = {
+      text_column("size"),
+      int_column("context"),
+      bytes_column("one_graph_bytes", "one graph"),
+      bytes_column("two_graphs_bytes", "two graphs",
+                   "the last result is kept while the next one is computed"),
+      bytes_column("with_backward_bytes", "forward and backward"),
+      bytes_column("limit_bytes", "limit", "of an A100 with 40 GB: what a program gets")};
   for (const char* size : {"small", "medium", "large", "xl", "2.7B"}) {
     for (std::int64_t context : {128, 256, 512, 1024}) {
       const RunSpec forward{.model = preset(size),

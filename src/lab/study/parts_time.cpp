@@ -71,8 +71,8 @@ void measure(StudyContext& context, const RunSpec& step, double share,
 }
 
 void time_model(StudyContext& context, const ModelConfig& model, double share) {
-  context.announce(
-      fmt::format("timing {}: {} modes, primitive and fused", model.name, std::size(kAllModes)));
+  context.announce(fmt::format("timing {}: up to {} modes, primitive and fused", model.name,
+                               std::size(kAllModes)));
   // One step first, which is not a sample, to learn how long the others will take.
   std::vector<StudyCell> known = context.cells;
   const RunSpec first{.model = model, .shape = context.sizes.shape, .mode = Mode::kForward};
@@ -138,7 +138,8 @@ Fields<StudyCell> time_fields() {
                [](C c) { return static_cast<double>(c.result.flops) / median_ms(c) * 1e-6; }),
       ok_field(bytes_column("peak_bytes", "peak", "most memory alive at once, as requested"),
                [](C c) { return c.result.peak_bytes; }),
-      ok_field(int_column("launches"), [](C c) { return c.result.launches; }),
+      ok_field(int_column("launches", "", "nodes that launch: each asks for one kernel or more"),
+               [](C c) { return c.result.launches; }),
       ok_field(data_only(int_column("flops", {}, "of matrix products")),
                [](C c) { return c.result.flops; })});
 }
@@ -233,7 +234,9 @@ StudySection component_section(const std::vector<StudyCell>& cells) {
           "Each kernel knows which part of the model asked for it and whether it belongs to "
           "forward, backward or the optimizer; layers are added up. Kernels' times are of a "
           "recorded step, the total is the span of the timed ones, and the row gaps is the "
-          "rest of it: below zero where the recorded step's kernels were slower. Matrix products "
+          "rest of it, where there is any. On a GPU these times are of events and hold what a "
+          "kernel adds to a row of kernels, handing over to the next one included; the tables of "
+          "kernels are of the device's profiler, which has kernels alone. Matrix products "
           "do nearly all the arithmetic; "
           "everything else mostly moves bytes, so its speed is read as GB/s."};
   for (const StudyCell& cell : cells) {
@@ -280,9 +283,9 @@ void add_cell_sections(StudyContext& context) {
       .reading =
           "Every row is one way to run the model: inference keeps nothing for backward, "
           "forward keeps what backward would need, forward-backward computes gradients, "
-          "step also updates the weights (AdamW). primitive runs softmax, norms and the "
-          "loss in parts, as plain framework code writes them; fused runs each as one "
-          "kernel.",
+          "step also updates the weights (AdamW). primitive runs every composite in parts: "
+          "softmax, norms, RoPE, SwiGLU, the loss, and AdamW tensor by tensor (frameworks "
+          "join that one); fused runs each as one kernel.",
       .tables = {time_table("time", "Time of a step", context.cells),
                  granularity_table(context.cells), cell_table(context.cells)},
       .shown = 2,

@@ -13,6 +13,7 @@ namespace tracestep {
 namespace {
 
 constexpr std::size_t kShownSteps = 120;  // of a loss curve
+constexpr std::size_t kLastSteps = 20;    // that the loss at the end is the mean of
 
 Table loss_table(const StudyTraining& t) {
   const Fields<TrainStep> fields = {
@@ -42,21 +43,28 @@ std::string reading_of(const StudyTraining& t) {
   std::vector<double> rates;
   rates.reserve(t.steps.size());
   for (const TrainStep& s : t.steps) rates.push_back(s.tokens_per_s);
-  const double first = t.steps.front().loss, last = t.steps.back().loss;
+  // One batch says little: their losses differ by more than a step changes.
+  const std::size_t count = std::min<std::size_t>(kLastSteps, (t.steps.size() + 1) / 2);
+  double tail = 0;
+  for (std::size_t i = t.steps.size() - count; i < t.steps.size(); ++i) tail += t.steps[i].loss;
+  const auto validation = t.steps.back().validation_loss;
+  const std::string held_out =
+      validation
+          ? fmt::format(", and is {:.2f} on text that is not trained on, a perplexity of {:.1f}",
+                        *validation, std::exp(*validation))
+          : std::string();
   return fmt::format(
       "A model of {} parameters ({} layers, {} wide, one token per byte) was trained for {} steps "
       "of {} × {} tokens on {} files ({}) from {}: {} in all, {:.0f} tokens/s at the median. The "
       "loss is the mean cross-entropy in nats per byte: guessing evenly among {} bytes costs "
-      "{:.2f}. It went from {:.2f} in the first batch to {:.2f} in the last, a perplexity of "
-      "{:.1f}. "
-      "Validation "
-      "loss is measured on the last part of the text, which is not trained on.\n\nWhat it writes "
-      "when asked to continue \"The \":\n\n{}",
+      "{:.2f}. It went from {:.2f} in the first batch to {:.2f}, the mean of the last {}{}. "
+      "Validation loss is measured on the last part of the text, which is not trained on.\n\nWhat "
+      "it writes when asked to continue \"The \":\n\n{}",
       format_count(static_cast<double>(parameter_formula(t.model))), t.model.layers,
       t.model.d_model, t.steps.size(), t.shape.batch, t.shape.context, t.file_count,
       format_bytes(t.text_bytes), fmt::join(t.texts, ", "), format_duration_ms(t.seconds * 1e3),
-      median_of(rates), t.model.vocab, std::log(static_cast<double>(t.model.vocab)), first, last,
-      std::exp(last), as_code(t.sample));
+      median_of(rates), t.model.vocab, std::log(static_cast<double>(t.model.vocab)),
+      t.steps.front().loss, tail / static_cast<double>(count), count, held_out, as_code(t.sample));
 }
 
 // The longest step of the smallest model: a safe estimate on a machine with other load.
@@ -136,9 +144,12 @@ void add_precision_section(StudyContext& context) {
       {.id = "precision",
        .title = "A step in each precision",
        .reading =
-           "Time, peak and error of the same step. A CPU multiplies every format in float32 "
-           "here, so there a lower precision saves bytes and no arithmetic; a GPU multiplies "
-           "16-bit operands and TF32 on matrix units of their own.",
+           std::string("Time, peak and error of the same step; errors are of one sequence and no "
+                       "more layers than the column says. ") +
+           (context.machine.traits.kind == DeviceKind::kCuda
+                ? "A GPU multiplies 16-bit operands and TF32 on matrix units of their own."
+                : "A CPU multiplies every format in float32 here, so a lower precision saves bytes "
+                  "and no arithmetic."),
        .tables = {precision_step_table(context.precise),
                   precision_component_table(context.precise)},
        .shown = 1,
@@ -148,7 +159,7 @@ void add_precision_section(StudyContext& context) {
                    .options = Json::Object{{"label", Json::Array{"size", "precision"}},
                                            {"values", Json::Array{"median_ms"}}}},
                   {.kind = "bars",
-                   .title = "Error of the gradients against float64",
+                   .title = "Error of the gradients against float64, first layers",
                    .table = "steps",
                    .options = Json::Object{{"label", Json::Array{"size", "precision"}},
                                            {"values", Json::Array{"gradient_error"}},

@@ -1,4 +1,6 @@
 // Questions that stand apart: training, published tables.
+#include <algorithm>
+
 #include "lab/study/answers.h"
 
 namespace tracestep {
@@ -12,9 +14,12 @@ Text training(const Evidence& e) {
   const std::vector<Row> rows = e.rows("training");
   require(rows.size() >= 2, "there is one step only");
   const Row& end = rows.back();
-  const Quantity first = rows.front().get("loss"), last = end.get("loss");
-  Text out = say("In the batch of step {} the loss is {}, from {} in the first. ",
-                 {whole(end.get("step")), decimal(last, 3), decimal(first, 3)});
+  const Quantity first = rows.front().get("loss"), last = loss_at_end(rows);
+  Text out =
+      say("The loss is {} in the first batch and {} in those at the end, the mean of {} rows "
+          "up to step {}. ",
+          {decimal(first, 3), decimal(last, 3), whole(count_of(rows_at_end(rows), "loss")),
+           whole(end.get("step"))});
   if (const auto validation = end.get_if("validation_loss")) {
     out += say("On text that is not trained on it is {}. ", {decimal(*validation, 3)});
   }
@@ -38,7 +43,9 @@ Text held_against_ours(const std::vector<Row>& rows) {
   return say("{} of {} published times were held against their cell in this run, each at the pace "
              "of the two devices that the other cells show: ",
              {whole(compared), whole(sum_of(rows, "times"))}) +
-         some.say({.equal = "none agrees. ", .more = say("{} agree. ", {whole(agree)})});
+         some.say({.equal = "none agrees. ",
+                   .more = say("{} agree up to a factor of {}. ",
+                               {whole(agree), decimal(Quantity::constant(1.5), 1)})});
 }
 
 Text published(const Evidence& e) {
@@ -47,10 +54,11 @@ Text published(const Evidence& e) {
   Text out =
       held_against_ours(rows) +
       say("Of {} cells that ran out of memory, the closed form of their label says so for "
-          "{}. By their own figures, {} of all {} are not what their label says and show "
-          "why; {} are suspicious",
-          {whole(statuses), whole(sum_of(rows, "statuses_agree")),
-           whole(sum_of(rows, "explainable")), whole(sum_of(rows, "cells")), whole(suspicious)});
+          "{}; {} times without a cell here fit a roofline of their device. Of all {}, {} "
+          "have a reason beside the device's speed that their own figures or labels show, such as "
+          "launches, a profiler or a missing warm-up; {} are suspicious",
+          {whole(statuses), whole(sum_of(rows, "statuses_agree")), whole(sum_of(rows, "predicted")),
+           whole(sum_of(rows, "cells")), whole(sum_of(rows, "explainable")), whole(suspicious)});
   if (suspicious.value > 0) {
     const Row worst = e.largest("published", {}, "suspicious");
     out += say(", {} in study {}, {}",
@@ -67,6 +75,17 @@ constexpr Question kOther[] = {
 };
 
 }  // namespace
+
+std::vector<Evidence::Row> rows_at_end(const std::vector<Evidence::Row>& rows) {
+  constexpr std::size_t kMost = 20;
+  const std::size_t count = std::min(kMost, (rows.size() + 1) / 2);
+  return {rows.end() - static_cast<std::ptrdiff_t>(count), rows.end()};
+}
+
+Quantity loss_at_end(const std::vector<Evidence::Row>& rows) {
+  const std::vector<Evidence::Row> end = rows_at_end(rows);
+  return sum_of(end, "loss") / count_of(end, "loss");
+}
 
 std::span<const Question> other_questions() {
   return kOther;

@@ -66,9 +66,15 @@ Text training_result(const Evidence& e) {
   const std::vector<Row> rows = e.rows("training");
   require(rows.size() > 1, "nothing was trained, or one step only");
   const Row& end = rows.back();
-  return say(
-      "{} steps of training take the loss from {} to {}.",
-      {whole(end.get("step")), decimal(rows.front().get("loss"), 2), decimal(end.get("loss"), 2)});
+  Text out =
+      say("{} steps of training take the loss from {} in the first batch to {}, the mean of "
+          "those at the end",
+          {whole(end.get("step")), decimal(rows.front().get("loss"), 2),
+           decimal(loss_at_end(rows), 2)});
+  if (const auto validation = end.get_if("validation_loss")) {
+    out += say("; on text that is not trained on it is {}", {decimal(*validation, 2)});
+  }
+  return out + ".";
 }
 
 // --- trust
@@ -107,14 +113,21 @@ Text worst_spread(const Evidence& e) {
 
 Text predictions(const Evidence& e) {
   const std::vector<Row> rows = e.rows("memory", {{"status", "ok"}});
-  const Quantity predicted = sum_of(rows, "predicted_peak_bytes"),
-                 measured = sum_of(rows, "measured_peak_bytes");
-  return say("Recorded steps: {}, with {} at their peaks together. ",
-             {whole(count_of(rows, "measured_peak_bytes")), bytes(measured)}) +
-         compare(predicted, measured)
-             .say({.less = "Their predictions add up to less.",
-                   .equal = "Their predictions add up to the same.",
-                   .more = "Their predictions add up to more."});
+  std::optional<Relation> all;
+  for (const Row& row : rows) {
+    const Quantity predicted = row.get("predicted_peak_bytes"),
+                   measured = row.get("measured_peak_bytes");
+    const Relation same = compare(predicted, measured);
+    if (!same.is(Ordering::kEqual)) {
+      return say(
+          "The bytes of {} are {} its prediction: a peak of {}, where {} were predicted.",
+          {row.quote("label"), because(same, "not those of"), bytes(measured), bytes(predicted)});
+    }
+    all = all ? both(*all, same) : same;
+  }
+  return say("Peaks of memory that were recorded: {}, and {}.",
+             {whole(count_of(rows, "measured_peak_bytes")),
+              because(*all, "each is equal to its prediction, to the byte")});
 }
 
 constexpr Question kQuestions[] = {

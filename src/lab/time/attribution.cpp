@@ -9,6 +9,7 @@
 #include "analysis/cost.h"
 #include "analysis/memory_map.h"
 #include "analysis/origin_shares.h"
+#include "base/units.h"
 #include "ir/op_def.h"
 #include "lab/report/columns.h"
 
@@ -55,7 +56,13 @@ std::vector<std::pair<Key, PhaseTimes>> by_total(const std::map<Key, PhaseTimes>
 struct Clocks {
   double span_ms, busy_ms, recorded_span_ms;
 
-  double gaps_ms() const { return span_ms - busy_ms; }
+  // nullopt: the kernels of the recorded step took longer than timed steps last.
+  std::optional<double> gaps_ms() const {
+    return busy_ms <= span_ms ? std::optional(span_ms - busy_ms) : std::nullopt;
+  }
+  std::optional<double> gaps_percent() const {
+    return gaps_ms() ? std::optional(percent_of(*gaps_ms(), span_ms)) : std::nullopt;
+  }
   double recorded_gaps_ms() const { return recorded_span_ms - busy_ms; }
 };
 
@@ -65,8 +72,8 @@ Clocks clocks_of(const CellResult& result, double busy_ms) {
 
 // The device counts energy of whole steps only: each row has its share of the span.
 Column energy_column(bool is_there) {
-  Column out = real_column("energy_j", "energy", "J", 3,
-                           "of the whole device for one step, divided by shares of the span");
+  Column out = real_column("energy_j", "energy, by time", "J", 1,
+                           "modelled: that of the whole device for one step, shared out by time");
   out.data_only = !is_there;
   return out;
 }
@@ -76,11 +83,16 @@ Column recorded_column() {
                      "gaps and span of the recorded step, with what recording adds");
 }
 
-void add_notes(const CellResult& result, Table& table) {
-  table.notes.push_back(
-      "kernels' times are of a recorded step, total is the span of the timed steps, and gaps are "
-      "what is left of it: host time between kernels. Below zero, the recorded step's kernels were "
-      "slower than those of the timed ones");
+void add_notes(const CellResult& result, const Clocks& clocks, Table& table) {
+  table.notes.push_back(fmt::format(
+      "kernels' times are of a recorded step (by {}), total is the span of the timed steps, and "
+      "gaps "
+      "are what is left of it, between kernels{}",
+      result.recorded_by,
+      clocks.gaps_ms() ? std::string()
+                       : fmt::format(": nothing here, since these kernels take {} longer than the "
+                                     "span, so the recorded step is not like the timed ones",
+                                     format_duration_ms(clocks.busy_ms - clocks.span_ms))));
   const ResultRow row = ResultRow::of(cell_columns(), cell_row(result), Json::object());
   for (const Verdict& v : judge(row)) {
     if (v.code == "instrument_cost" || v.code.starts_with("recorded_")) {
@@ -158,12 +170,17 @@ Table time_by_component(const CellResult& result) {
   };
   for (const auto& [component, t] : by_total(times)) add(component, t, total_of(t), Json());
   table.add_cells({{"component", "gaps"},
-                   {"total_ms", clocks.gaps_ms()},
-                   {"share_percent", percent_of(clocks.gaps_ms(), clocks.span_ms)},
-                   {"energy_j", energy(clocks.gaps_ms())},
+                   {"total_ms", or_null(clocks.gaps_ms())},
+                   {"share_percent", or_null(clocks.gaps_percent())},
+                   {"energy_j", clocks.gaps_ms() ? energy(*clocks.gaps_ms()) : Json()},
                    {"recorded_ms", clocks.recorded_gaps_ms()}});
   add("total", sum, clocks.span_ms, clocks.recorded_span_ms);
-  add_notes(result, table);
+  add_notes(result, clocks, table);
+  if (energy_j) {
+    table.notes.push_back(
+        "energy is modelled: the device counts whole steps, and each row has as "
+        "much of it as of the time, whatever its kernels draw");
+  }
   return table;
 }
 
@@ -204,15 +221,15 @@ Table time_by_class(const CellResult& result) {
                    seconds > 0 ? bytes / seconds * 1e-9 : 0.0, Json()});
   }
   table.add_cells({{"class", "gaps"},
-                   {"ms", clocks.gaps_ms()},
-                   {"share_percent", percent_of(clocks.gaps_ms(), clocks.span_ms)},
+                   {"ms", or_null(clocks.gaps_ms())},
+                   {"share_percent", or_null(clocks.gaps_percent())},
                    {"recorded_ms", clocks.recorded_gaps_ms()}});
   table.add_cells({{"class", "total"},
                    {"launches", result.launches},
                    {"ms", clocks.span_ms},
                    {"share_percent", 100.0},
                    {"recorded_ms", clocks.recorded_span_ms}});
-  add_notes(result, table);
+  add_notes(result, clocks, table);
   return table;
 }
 

@@ -103,6 +103,13 @@ void record_steps(Measurement& measurement, CellResult& out) {
   out.instrumented_wall_ms = median_of(wall);
 }
 
+// Which clock spans are of. On a GPU profilers have another one (lab/profile/run.h).
+std::string instrument_of(Device& device) {
+  if (!device.is_asynchronous()) return "the host's clock around each kernel";
+  return fmt::format("events around each kernel, the device held, less {} ns for the events",
+                     device.mark_overhead_ns());
+}
+
 // Physical memory outside the allocator's segments. On a CPU the system counts that of the whole
 // process, of which other ranks may have a part; a GPU belongs to one rank.
 std::optional<std::int64_t> outside_bytes(Device& device, const RunSpec& run) {
@@ -148,6 +155,7 @@ void measure(Device& device, const StopSignal* stop, const StepObserver& observe
   if (const int steps = out.spec.protocol.part_steps; steps > 0) {
     out.parts = time_step_parts(executor, device, measurement, steps);
   }
+  out.recorded_by = instrument_of(device);
   record_steps(measurement, out);
   // Where kernels run inside the calls, issuing is what is left of the wall without their own time.
   if (!device.is_asynchronous()) out.issue_ms = std::max(0.0, out.wall_ms - out.device_busy_ms);

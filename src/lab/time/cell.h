@@ -40,6 +40,7 @@ struct CellResult {
   double instrumented_wall_ms = 0;  // what recording spans costs, to be compared with wall_ms
   double compile_ms = 0;            // until the executor was ready
   std::vector<double> recorded_busy_ms = {};  // kernels' time of each recorded step
+  std::string recorded_by = {};               // the instrument of those
   StepParts parts = {};                       // with Protocol::part_steps
   std::int64_t peak_bytes = 0, predicted_peak_bytes = 0;
   // Of the plan; none where buffers come from the allocator.

@@ -84,14 +84,17 @@ Fields<CellRow> sample_fields() {
         [](R c) { return list_or_null(c.r.parts.optimizer_ms); }},
        {ms_column("wall_ms", "wall", "median time from call to finished"),
         when_ok(&CellResult::wall_ms)},
-       {ms_column("issue_ms", "issue", "host time of the wall outside kernels"),
+       {ms_column("issue_ms", "issue",
+                  "host time of the call; on a CPU, of the wall outside kernels"),
         when_ok(&CellResult::issue_ms)},
        {ms_column("device_span_ms", "span", "first kernel start to last kernel end"),
         when_ok(&CellResult::device_span_ms)},
        {ms_column("device_busy_ms", "busy", "sum of kernel times, from separate recorded steps"),
         when_ok(&CellResult::device_busy_ms)},
        {reals_column("recorded_busy_ms", "the same of each recorded step"),
-        [](R c) { return list_of(c.r.recorded_busy_ms); }}});
+        [](R c) { return list_of(c.r.recorded_busy_ms); }},
+       {data_only(text_column("recorded_by", "", "the instrument of the recorded steps")),
+        [](R c) { return c.ok ? or_null(c.r.recorded_by) : Json(); }}});
 }
 
 Fields<CellRow> byte_fields() {
@@ -141,10 +144,11 @@ Fields<CellRow> speed_fields() {
          const auto tokens = static_cast<double>(c.there.shape.batch * c.there.shape.context);
          return when(c.has_speed(), tokens / c.seconds());
        }},
-      {int_column("launches", "", "kernels per step"), [](R c) { return c.r.launches; }},
-      {data_only(real_column("energy_j", "energy", "J", 2,
-                             "of the whole device, for one timed step; empty where it does not "
-                             "count, or below half a second")),
+      {int_column("launches", "", "nodes per step that launch: each asks for one kernel or more"),
+       [](R c) { return c.r.launches; }},
+      {data_only(real_column("energy_j", "energy", "J", 1,
+                             "of the whole device, for one timed step, by its own counter; empty "
+                             "where it has none, or below half a second")),
        [](R c) { return c.ok ? or_null(energy_per_step_j(c.r)) : Json(); }},
       {data_only(real_column("compile_ms", "", "ms", 1,
                              "until the first step can run: program, passes, kernels, buffers")),

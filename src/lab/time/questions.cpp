@@ -87,8 +87,8 @@ Text pass_times(const Evidence& e) {
   const Quantity ratio = (fb - f) / f;
   const char* const kProducts = ", the ratio of their matrix products";
   return say("{}: forward takes {}, backward {} (forward and backward together, minus forward). "
-             "Backward is {} times forward; forward and backward together are {} times forward. ",
-             {label(step), duration(f), duration(fb - f), decimal(ratio), decimal(fb / f)}) +
+             "Forward and backward together are {} times forward; backward is {} times forward. ",
+             {label(step), duration(f), duration(fb - f), decimal(fb / f), decimal(ratio)}) +
          compare_with_range(ratio, 1.6, 2.4)
              .say({.less = Text("Backward is below twice forward") + kProducts +
                            ": work beside the products, or waiting, takes part. ",
@@ -120,9 +120,10 @@ Text first_steps(const std::vector<Row>& rows) {
   Text out = say("The very first steps of {} processes take {}. ",
                  {whole(count_of(rows, "start_ms")), join(list, ", ")});
   if (!are_longer) return out;
-  return out + because(*all,
-                       "Each is longer: a first step also pays for memory touched for the "
-                       "first time, threads and libraries. ");
+  return out +
+         because(*all,
+                 "Each is longer: a first step also pays for what is done once, such as "
+                 "touching memory and loading kernels, in parts that are not told apart here. ");
 }
 
 Text warm_up(const Evidence& e) {
@@ -136,10 +137,10 @@ Text warm_up(const Evidence& e) {
                  settled = plus_minus(warm.get("median_ms"), warm.get("std_ms"));
   const Text percent_text = percent(Quantity::constant(10));
   const Text settles =
-      say("{} {}: without warm-up the first timed step takes {}, {} times the {} "
+      say("{}: without warm-up the first timed step takes {}, {} times the {} "
           "that steps take behind {} others. ",
-          {warm.quote("size"), warm.quote("mode"), duration(first), decimal(first / settled),
-           duration(settled), whole(warm.get("warmup"))});
+          {warm.quote("label"), duration(first), decimal(first / settled), duration(settled),
+           whole(warm.get("warmup"))});
   const auto mean = [](const Row& row) {
     return say("{} ± {}", {duration(row.get("mean_ms")), duration(row.get("std_ms"))});
   };
@@ -159,9 +160,11 @@ Text warm_up(const Evidence& e) {
          compare(unsettled, Quantity::constant(0))
              .say({.equal = Text("None of the processes starts with a step that is ") +
                             percent_text + " over those at its end.",
-                   .more = say("Up to {} leading steps of a process lie {} or more above those at "
-                               "its end; so many warm-up steps would have left them out.",
-                               {whole(unsettled), percent_text})});
+                   .more =
+                       say("At its start a process has up to {} steps that lie {} or more above "
+                           "those at its end; so many warm-up steps would have left them out, for "
+                           "this cell.",
+                           {whole(unsettled), percent_text})});
 }
 
 Text validity(const Evidence& e) {
@@ -190,11 +193,27 @@ Text validity(const Evidence& e) {
                    .equal = "Every time is what its label says."});
 }
 
+// How work and time grow from each size to the next one, where there are three and more.
+Text each_growth(std::vector<Row> rows) {
+  if (rows.size() < 3) return {};
+  std::ranges::stable_sort(rows, {}, [](const Row& row) { return row.get("flops").value; });
+  Text out;
+  for (std::size_t i = 1; i < rows.size(); ++i) {
+    const Row &from = rows[i - 1], &to = rows[i];
+    out +=
+        say(" From {} to {} a pass has {} times the FLOPs in {} times the time.",
+            {from.quote("size"), to.quote("size"), decimal(to.get("flops") / from.get("flops"), 1),
+             decimal(median_in(to, "samples_ms") / median_in(from, "samples_ms"), 1)});
+  }
+  return out;
+}
+
 Text sizes(const Evidence& e) {
   const Evidence::Where kForward = {{"mode", "forward"}, {"ops", "fused"}, {"status", "ok"}};
   const Row large = e.largest("cells", kForward, "flops");
+  const std::vector<Row> all = e.rows("cells", kForward);
   std::optional<Row> small;
-  for (const Row& row : e.rows("cells", kForward)) {
+  for (const Row& row : all) {
     if (row.text("size") != large.text("size")) small = row;
   }
   require(small.has_value(), "only one size was timed");
@@ -213,17 +232,21 @@ Text sizes(const Evidence& e) {
   const Relation flat = compare_with_range(layer, 0, 1.15),
                  harder = compare(work, Quantity::constant(2));
   if (flat.is(Ordering::kEqual) && harder.is(Ordering::kMore)) {
-    return out + because(both(flat, harder),
-                         "Time per layer does not grow with its work, as where launching kernels "
-                         "takes the time: neither time says what the device can compute.");
+    return out +
+           because(both(flat, harder),
+                   "Time per layer does not grow with its work, as where launching kernels "
+                   "takes the time: neither time says what the device can compute.") +
+           each_growth(all);
   }
-  return out + compare_with_range(time / work, 0.7, 1.4)
-                   .say({.less = "Time grows by less than the work: the smaller one uses the "
-                                 "device less well.",
-                         .equal = "Time grows about as the work does.",
-                         .unclear = "Noise leaves open whether time grows as the work does.",
-                         .more = "Time grows by more than the work: the larger one leaves a cache, "
-                                 "or the machine was busy."});
+  return out +
+         compare_with_range(time / work, 0.7, 1.4)
+             .say({.less = "Between these sizes time grows by less than the work: the smaller one "
+                           "uses the device less well.",
+                   .equal = "Between these sizes time grows about as the work does.",
+                   .unclear = "Noise leaves open whether time grows as the work does.",
+                   .more = "Between these sizes time grows by more than the work: the larger one "
+                           "leaves a cache, or the machine was busy."}) +
+         each_growth(all);
 }
 
 // Whether the checker has no doubt of a row's time.
@@ -263,23 +286,24 @@ Text contexts(const Evidence& e) {
   const auto tokens = [&](const Row& from) { return last.get("context") / from.get("context"); };
   require(before.whole("context") < last.whole("context") && first.whole("context") > 0,
           "the contexts do not differ");
-  const Quantity power = log(ratio(first)) / log(tokens(first));
+  const Quantity power = log(ratio(first)) / log(tokens(first)),
+                 work = log(last.get("flops") / first.get("flops")) / log(tokens(first));
   // Why is only said of times that nothing speaks against.
   const bool are_sound = is_sound(first) && is_sound(last);
   const auto because_of = [&](const char* why) { return Text(are_sound ? why : ". "); };
   return say("{}, batch {}: from {} to {} tokens, the ends of {} contexts, the time of a step "
              "grows "
-             "like T^{}. ",
+             "like T^{} and its FLOPs like T^{}. ",
              {last.quote("size"), whole(last.get("batch")), whole(first.get("context")),
-              whole(last.get("context")), whole(count_of(rows, "context")), decimal(power)}) +
-         compare_with_range(power, 0.8, 1.2)
-             .say({.less = Text("That is less than in proportion") +
-                           because_of(": short contexts do not fill the device. "),
-                   .equal = Text("That is about in proportion") +
-                            because_of(": attention's T² part is still small. "),
-                   .unclear = "Noise leaves open whether that is in proportion. ",
-                   .more = Text("That is more than in proportion") +
-                           because_of(": attention's T² part shows. ")}) +
+              whole(last.get("context")), whole(count_of(rows, "context")), decimal(power),
+              decimal(work)}) +
+         compare_with_range(power - work, -0.1, 0.1)
+             .say({.less = Text("Time grows by less than the work") +
+                           because_of(": short contexts use the device less well. "),
+                   .equal = "Time grows about as the work does. ",
+                   .unclear = "Noise leaves open whether time grows as the work does. ",
+                   .more = Text("Time grows by more than the work") +
+                           because_of(": what is no matrix product, as softmax, takes part. ")}) +
          say("The last of these steps, from {} to {}, takes {} times the time, with {} times the "
              "FLOPs.",
              {whole(before.get("context")), whole(last.get("context")), decimal(ratio(before)),
@@ -320,7 +344,7 @@ Text fused(const Evidence& e) {
   };
   return say(
       "{}: a step takes {} with one kernel per composite (median of {}) and {} in primitive "
-      "ops (of {}), as plain framework code runs it: {} ({} times the time; {} by Mann and "
+      "ops (of {}), AdamW's among them: {} ({} times the time; {} by Mann and "
       "Whitney's test). The peak is {} with fused kernels and {} in primitive ops.",
       {row.quote("size"), duration(row.get("fused_ms")), samples("fused"),
        duration(row.get("primitive_ms")), samples("primitive"), reading, decimal(ratio),

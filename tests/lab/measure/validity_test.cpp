@@ -103,7 +103,11 @@ TEST(ValidityTest, AStepThatWaitsForItsHostIsLaunchBound) {
 TEST(ValidityTest, InstrumentsProfilersAndThrottlingAreNamed) {
   Json row = sound();
   row["instrumented_wall_ms"] = 102.5;
+  row["recorded_by"] = "device profiler";
   EXPECT_EQ(codes_of(row), Codes{"instrument_cost"});
+  EXPECT_EQ(judge(ResultRow(row, machine()))[0].text.rfind(
+                "recorded steps (by device profiler) take 2.5 % longer", 0),
+            0u);
   row = sound();
   row["profiled"] = true;
   EXPECT_EQ(codes_of(row), Codes{"profiled"});

@@ -119,6 +119,40 @@ TEST_F(SentencesTest, KernelsThatTakeLongerThanTheWallAgreeWithNothing) {
   EXPECT_THAT(text_of("clocks"), Not(HasSubstr("agree")));
 }
 
+TEST_F(SentencesTest, KernelsThatTakeLongerThanTheSpanLeaveNoGaps) {
+  EXPECT_THAT(text_of("clocks"), HasSubstr("That leaves 900.0 µs between them"));
+  set("clocks", {{"mode", "step"}}, "gaps_ms", Json());
+  EXPECT_FALSE(of("clocks").refused);
+  EXPECT_THAT(text_of("clocks"), Not(HasSubstr("That leaves")));
+}
+
+TEST_F(SentencesTest, ComponentsAreSharesOfTheKernelsWhereThoseAreLongerThanTheSpan) {
+  const auto matrix = std::ranges::find_if(
+      tables_, [](const Table& table) { return table.name.starts_with("matrix@"); });
+  ASSERT_NE(matrix, tables_.end());
+  const auto ms = static_cast<std::size_t>(std::ranges::find(matrix->columns, "ms", &Column::name) -
+                                           matrix->columns.begin());
+  double kernels = 0;
+  for (auto& row : matrix->rows) {
+    const std::string component = row[0].as_string();
+    if (component == "gaps") row[ms] = Json();
+    if (component != "gaps" && component != "total") kernels += row[ms].as_double();
+  }
+  matrix->rows.back()[ms] = kernels / 1.03;
+  EXPECT_THAT(text_of("components"), HasSubstr("These are shares of the recorded kernels"));
+  matrix->rows.back()[ms] = kernels;
+  EXPECT_THAT(text_of("components"), HasSubstr("add up to the step's"));
+}
+
+TEST_F(SentencesTest, TheLossAtTheEndIsOfSeveralBatches) {
+  const auto training = std::ranges::find(tables_, "training", &Table::name);
+  ASSERT_GE(training->rows.size(), 4u);
+  for (auto& row : training->rows) row[1] = 4.0;
+  training->rows.back()[1] = 2.0;
+  EXPECT_THAT(text_of("training"), HasSubstr("3.600 in those at the end"));
+  EXPECT_THAT(text_of("training"), HasSubstr("4.000 in the first batch"));
+}
+
 TEST_F(SentencesTest, AnOptimizerThatNoiseHidesIsTakenFromTheProfileOfTheSameCell) {
   set_samples("step", 240, 8);
   set("cells", {{"size", "small"}, {"mode", "step"}, {"ops", "fused"}}, "samples_ms",
@@ -219,9 +253,9 @@ TEST_F(SentencesTest, WhyTimesGrowIsNotSaidOfDoubtfulOnes) {
     }
   };
   set_all("ok");
-  EXPECT_THAT(text_of("contexts"), HasSubstr("short contexts do not fill the device"));
+  EXPECT_THAT(text_of("contexts"), HasSubstr("short contexts use the device less well"));
   set_all("doubt: recorded_apart");
-  EXPECT_THAT(text_of("contexts"), HasSubstr("That is less than in proportion. "));
+  EXPECT_THAT(text_of("contexts"), HasSubstr("Time grows by less than the work. "));
 }
 
 TEST_F(SentencesTest, OnlyLaunchesThatAreExpectedAreChecked) {

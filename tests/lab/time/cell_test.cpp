@@ -122,7 +122,8 @@ TEST_P(CellTest, OutOfMemoryIsARowWithWhatItWouldHaveNeeded) {
 }
 
 TEST_P(CellTest, TimesAddUpToTheSpanAndBytesToThePeak) {
-  const CellResult result = measure_cell(device(), tiny_cell(Mode::kStep, Granularity::kPrimitive));
+  CellResult result = measure_cell(device(), tiny_cell(Mode::kStep, Granularity::kPrimitive));
+  result.device_span_ms = 1.5 * result.device_busy_ms;
   for (const Table& table : {time_by_component(result), time_by_class(result)}) {
     const std::size_t column = table.name == "time_by_class" ? 2 : 5;
     double sum = 0.0;
@@ -154,6 +155,20 @@ TEST_P(CellTest, WhatRecordingAddsIsNoPartOfTheGaps) {
   EXPECT_NEAR(gaps.back().as_double(), 3 * r.device_busy_ms, 1e-5);
   EXPECT_TRUE(std::ranges::any_of(
       t.notes, [](const std::string& note) { return note.starts_with("instrument_cost: "); }));
+}
+
+TEST_P(CellTest, KernelsLongerThanTheSpanLeaveNoGaps) {
+  CellResult r = measure_cell(device(), tiny_cell(Mode::kStep, Granularity::kFused));
+  r.device_span_ms = 0.9 * r.device_busy_ms;
+  for (const Table& t : {time_by_component(r), time_by_class(r)}) {
+    const auto& gaps = t.rows[t.rows.size() - 2];
+    EXPECT_EQ(gaps[0].as_string(), "gaps");
+    for (std::size_t i = 1; i + 1 < gaps.size(); ++i) {
+      EXPECT_TRUE(gaps[i].is_null()) << t.columns[i].name;
+    }
+    EXPECT_NE(t.notes.front().find("longer than the span"), std::string::npos) << t.notes.front();
+    EXPECT_NE(t.notes.front().find(r.recorded_by), std::string::npos);
+  }
 }
 
 TEST_P(CellTest, TheClocksAreInOrder) {
