@@ -14,6 +14,7 @@
 #include "train/log_file.h"
 #include "train/model_store.h"
 #include "train/trainer.h"
+#include "train/whole_tensors.h"
 
 namespace tracestep {
 namespace {
@@ -54,15 +55,16 @@ Checkpoints open_checkpoints(const TrainOptions& options, bool writes) {
 }
 
 // When a tensor is not finite, writes nothing and returns that tensor.
-std::optional<NotFinite> save_checkpoint(Checkpoints& to, const Store& store, std::int64_t step) {
-  const auto model = parameters_of(store);
-  auto state = states_of(store, kAdamwStates);
-  state.merge(states_of(store, kLossScale));
+std::optional<NotFinite> save_checkpoint(Checkpoints& to, const WholeTensors& from,
+                                         std::int64_t step) {
+  const auto model = parameters_of(from);
+  auto state = states_of(from, kAdamwStates);
+  state.merge(states_of(from, kLossScale));
   const TensorMap weights(model.begin(), model.end()), states(state.begin(), state.end());
   for (const TensorMap* tensors : {&weights, &states}) {
     if (auto found = find_not_finite(*tensors)) return found;
   }
-  to.writer->save(step, weights, states, to.meta);
+  if (to.writer) to.writer->save(step, weights, states, to.meta);
   to.saved_at = step;
   return std::nullopt;
 }
@@ -81,33 +83,33 @@ void check_finite(const SafetensorsFile& file) {
 }
 
 // Restores weights and optimizer state; returns the steps already done.
-std::int64_t restore(Store& store, const Checkpoint& checkpoint) {
+std::int64_t restore(const WholeTensors& to, const Checkpoint& checkpoint) {
   check_finite(checkpoint.model);
   check_finite(checkpoint.state);
-  load_parameters(store, checkpoint.model);
-  for (const std::string& name : store.names(LeafKind::kState)) {
+  load_parameters(to, checkpoint.model);
+  for (const std::string& name : to.names(LeafKind::kState)) {
     // The checkpoint has no loss scale when its run's precision did not scale the loss: the scale
     // then starts anew.
     const bool is_new = name.starts_with(kLossScale) && checkpoint.state.find(name) == nullptr;
-    if (is_saved(name) && !is_new) load_tensor(store, name, checkpoint.state.read(name));
+    if (is_saved(name) && !is_new) load_tensor(to, name, checkpoint.state.read(name));
   }
   return checkpoint.step;
 }
 
 // Weights from the newest checkpoint, a file or the seed; returns the steps already done.
-std::int64_t start(Store& store, const TrainOptions& options, Checkpoints& checkpoints) {
-  initialize_states(store);
+std::int64_t start(const WholeTensors& to, const TrainOptions& options, Checkpoints& checkpoints) {
+  initialize_states(to);
   if (checkpoints.resumed) {
-    checkpoints.saved_at = restore(store, *checkpoints.resumed);
+    checkpoints.saved_at = restore(to, *checkpoints.resumed);
     checkpoints.resumed.reset();
     return checkpoints.saved_at;
   }
   if (options.init.empty()) {
-    initialize_parameters(store, options.run.seed);
+    initialize_parameters(to, options.run.seed);
   } else {
     const SafetensorsFile file(options.init);
     check_finite(file);
-    load_parameters(store, file);
+    load_parameters(to, file);
   }
   return 0;
 }
@@ -133,16 +135,17 @@ bool is_first_process(const Communicator* group) {
 
 // What one process of several does: the first one writes everything.
 TrainOptions without_outputs(TrainOptions options) {
-  options.save.clear();
   options.log.clear();
   return options;
 }
 
-// The same weights and states on all processes.
-void check_same_start(const Store& store, Processes& processes) {
+// The same weights and states on all processes, as far as each has all of them.
+void check_same_start(const WholeTensors& tensors, Processes& processes) {
   Hash hash;
   for (const LeafKind kind : {LeafKind::kParameter, LeafKind::kState}) {
-    for (const std::string& name : store.names(kind)) hash.add(store.get(name).bytes);
+    for (const std::string& name : tensors.names(kind)) {
+      if (!tensors.is_part(name)) hash.add(tensors.get(name).bytes);
+    }
   }
   check_same(processes, "what training starts from", std::stoull(hash.text(), nullptr, 16));
 }
@@ -182,10 +185,9 @@ class Run {
         group_(devices.group()),
         checkpoints_(open_run(devices.first(), options_, *tokens, validation.get())),
         trainer_(devices, options_, tokens, validation) {
-    out_.resumed_from = step_ = start(trainer_.store(), options_, checkpoints_);
-    trainer_.spread();
+    out_.resumed_from = step_ = start(trainer_.tensors(), options_, checkpoints_);
     if (group_ != nullptr && group_->processes() != nullptr) {
-      check_same_start(trainer_.store(), *group_->processes());
+      check_same_start(trainer_.tensors(), *group_->processes());
     }
     if (step_ > options.steps) {
       log_warn("[resume] {} steps are done already, more than the {} of this run", step_,
@@ -206,13 +208,19 @@ class Run {
     }
     out_.interrupted = step_ < options_.steps;
     if (checkpoints_.saved_at != step_ && may_save()) save_or_end();
-    if (options_.save.empty() || out_.interrupted) return out_;
-    const auto bad = save_parameters(trainer_.store(), options_.run.model, options_.save);
-    if (bad) end(bad);
+    if (!out_.interrupted) save_weights();
     return out_;
   }
 
  private:
+  // All processes take part where they hold parts; the first one writes.
+  void save_weights() {
+    if (options_.save.empty()) return;
+    const auto weights = parameters_of(trainer_.tensors());
+    if (!is_first_process(group_)) return;
+    if (const auto bad = save_parameters(weights, options_.run.model, options_.save)) end(bad);
+  }
+
   bool is_stopped(const StopSignal* stop) const {
     return stop != nullptr && agree(group_, stop->requested());
   }
@@ -235,6 +243,13 @@ class Run {
     }
   }
 
+  bool is_alone() const { return group_ == nullptr || group_->processes() == nullptr; }
+  // Where one process of several holds everything, the first one alone does.
+  bool saves_checkpoints() const {
+    if (options_.checkpoint.empty()) return false;
+    return checkpoints_.writer || trainer_.tensors().has_parts();
+  }
+
   // With --overwrite the first checkpoint removes those of the earlier run, so an untrained one is
   // not saved.
   bool may_save() const { return !options_.overwrite || step_ > 0; }
@@ -249,8 +264,8 @@ class Run {
   }
 
   void save_steps_done() {
-    if (checkpoints_.writer && step_ > std::max(checkpoints_.saved_at, out_.resumed_from)) {
-      save_checkpoint(checkpoints_, trainer_.store(), step_);
+    if (saves_checkpoints() && step_ > std::max(checkpoints_.saved_at, out_.resumed_from)) {
+      save_checkpoint(checkpoints_, trainer_.tensors(), step_);
     }
   }
 
@@ -258,6 +273,7 @@ class Run {
   // between two steps, and can be saved.
   void keep_what_is_done(const Error& error) {
     if (error.code() != ErrorCode::kInput && error.code() != ErrorCode::kOutput) return;
+    if (!is_alone() && trainer_.tensors().has_parts()) return;  // the others do not come here
     try {
       save_steps_done();
     } catch (const Error&) {  // probably the same cause: the first error is reported
@@ -269,8 +285,8 @@ class Run {
   }
 
   void save_or_end() {
-    if (!checkpoints_.writer) return;
-    if (const auto bad = save_checkpoint(checkpoints_, trainer_.store(), step_)) end(bad);
+    if (!saves_checkpoints()) return;
+    if (const auto bad = save_checkpoint(checkpoints_, trainer_.tensors(), step_)) end(bad);
   }
 
   [[noreturn]] void end(const std::optional<NotFinite>& cause) {

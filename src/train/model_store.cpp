@@ -11,6 +11,7 @@
 #include "base/random.h"
 #include "nn/scopes.h"
 #include "passes/loss_scaling.h"
+#include "train/whole_tensors.h"
 
 namespace tracestep {
 namespace {
@@ -116,54 +117,65 @@ bool is_widened(const Type& from, const Type& to) {
 
 }  // namespace
 
-void load_tensor(Store& store, const std::string& name, const TensorView& value) {
-  const Type& type = store.at(name).type;
+void load_tensor(const WholeTensors& to, const std::string& name, const TensorView& value) {
+  const Type type = to.type(name);
   if (value.dtype != type.dtype && is_widened({value.dtype, value.shape}, type)) {
-    store.set(name, widened(value));
+    to.set(name, widened(value));
   } else {
-    store.set(name, value);
+    to.set(name, value);
   }
 }
 
-void initialize_states(Store& store) {
+void load_tensor(Store& store, const std::string& name, const TensorView& value) {
+  load_tensor(WholeTensors(store), name, value);
+}
+
+void initialize_states(const WholeTensors& to) {
   const std::string name(kLossScale);
-  if (!store.device().computes() || store.find(name) == nullptr) return;
+  if (!to.computes() || !to.has(name)) return;
   const auto scale = static_cast<float>(kInitialLossScale);
-  load_tensor(store, name, HostTensor::of<float>(DType::kF32, {}, std::span(&scale, 1)));
+  load_tensor(to, name, HostTensor::of<float>(DType::kF32, {}, std::span(&scale, 1)));
+}
+
+void initialize_states(Store& store) {
+  initialize_states(WholeTensors(store));
 }
 
 namespace {
 
-void fill_parameters(Fill fill, Store& store, std::uint64_t seed) {
-  if (!store.device().computes()) return;
-  initialize_states(store);
-  const std::vector<std::string> names = store.names(LeafKind::kParameter);
+void fill_parameters(Fill fill, const WholeTensors& to, std::uint64_t seed) {
+  if (!to.computes()) return;
+  initialize_states(to);
+  const std::vector<std::string> names = to.names(LeafKind::kParameter);
   std::int64_t largest = 0;
-  for (const std::string& name : names) largest = std::max(largest, store.at(name).type.bytes());
+  for (const std::string& name : names) largest = std::max(largest, to.type(name).bytes());
   // One buffer for all parameters, not cleared: page faults for billions of values take longer than
   // computing them.
   const auto bytes = std::make_unique_for_overwrite<std::byte[]>(static_cast<std::size_t>(largest));
   for (const std::string& name : names) {
-    const Type& type = store.at(name).type;
+    const Type type = to.type(name);
     fill_tensor(fill, {type.dtype, bytes.get()}, type.shape, seed, name);
-    store.set(name,
-              {type.dtype, type.shape, {bytes.get(), static_cast<std::size_t>(type.bytes())}});
+    to.set(name, {type.dtype, type.shape, {bytes.get(), static_cast<std::size_t>(type.bytes())}});
   }
 }
 
 }  // namespace
 
+void initialize_parameters(const WholeTensors& to, std::uint64_t seed) {
+  fill_parameters(fill_range, to, seed);
+}
+
 void initialize_parameters(Store& store, std::uint64_t seed) {
-  fill_parameters(fill_range, store, seed);
+  initialize_parameters(WholeTensors(store), seed);
 }
 
 void initialize_for_timing(Store& store, std::uint64_t seed) {
-  fill_parameters(fill_range_uniform, store, seed);
+  fill_parameters(fill_range_uniform, WholeTensors(store), seed);
 }
 
-void load_parameters(Store& store, const SafetensorsFile& file) {
+void load_parameters(const WholeTensors& to, const SafetensorsFile& file) {
   const std::string where = file.path().string();
-  const std::vector<std::string> names = store.names(LeafKind::kParameter);
+  const std::vector<std::string> names = to.names(LeafKind::kParameter);
   const std::set<std::string> wanted(names.begin(), names.end());
   for (const auto& entry : file.entries()) {
     if (!wanted.contains(entry.name)) {
@@ -173,12 +185,16 @@ void load_parameters(Store& store, const SafetensorsFile& file) {
   for (const std::string& name : names) {
     if (file.find(name) == nullptr) fail_input(where, "tensor '{}' is missing", name);
     const Type given = file.type(name);
-    const Type& type = store.at(name).type;
+    const Type type = to.type(name);
     if (given != type && !is_widened(given, type)) {
       fail_input(where, "tensor '{}' is {}, the model expects {}", name, given.str(), type.str());
     }
-    load_tensor(store, name, file.read(name));
+    load_tensor(to, name, file.read(name));
   }
+}
+
+void load_parameters(Store& store, const SafetensorsFile& file) {
+  load_parameters(WholeTensors(store), file);
 }
 
 ModelConfig config_of(const SafetensorsFile& file, const ModelConfig& fallback) {
@@ -195,25 +211,42 @@ ModelConfig config_of(const SafetensorsFile& file, const ModelConfig& fallback) 
   return out;
 }
 
-std::map<std::string, HostTensor> parameters_of(const Store& store) {
+namespace {
+
+// `From`: a store, or WholeTensors.
+template <class From>
+std::map<std::string, HostTensor> tensors_of(const From& from, LeafKind kind,
+                                             std::string_view prefix) {
   std::map<std::string, HostTensor> out;
-  for (const std::string& name : store.names(LeafKind::kParameter)) {
-    out.emplace(name, store.get(name));
+  for (const std::string& name : from.names(kind)) {
+    if (name.starts_with(prefix)) out.emplace(name, from.get(name));
   }
   return out;
 }
 
+}  // namespace
+
+std::map<std::string, HostTensor> parameters_of(const Store& store) {
+  return tensors_of(store, LeafKind::kParameter, "");
+}
+std::map<std::string, HostTensor> parameters_of(const WholeTensors& from) {
+  return tensors_of(from, LeafKind::kParameter, "");
+}
 std::map<std::string, HostTensor> states_of(const Store& store, std::string_view prefix) {
-  std::map<std::string, HostTensor> out;
-  for (const std::string& name : store.names(LeafKind::kState)) {
-    if (name.starts_with(prefix)) out.emplace(name, store.get(name));
-  }
-  return out;
+  return tensors_of(store, LeafKind::kState, prefix);
+}
+std::map<std::string, HostTensor> states_of(const WholeTensors& from, std::string_view prefix) {
+  return tensors_of(from, LeafKind::kState, prefix);
 }
 
 std::optional<NotFinite> save_parameters(const Store& store, const ModelConfig& config,
                                          const std::filesystem::path& path) {
-  const auto values = parameters_of(store);
+  return save_parameters(parameters_of(store), config, path);
+}
+
+std::optional<NotFinite> save_parameters(const std::map<std::string, HostTensor>& values,
+                                         const ModelConfig& config,
+                                         const std::filesystem::path& path) {
   const TensorMap tensors(values.begin(), values.end());
   if (auto found = find_not_finite(tensors)) return found;
   write_safetensors(path, tensors,

@@ -46,13 +46,6 @@ void set_batch(Executor& executor, const Batch& batch, std::int64_t vocab) {
   executor.set_input("targets", batch.targets);
 }
 
-void check_whole(const Parallel& parallel) {
-  if (parallel.shard == 0) return;
-  throw Error(ErrorCode::kUsage, "parallel",
-              fmt::format("shard={}: checkpoints are of whole weights and states", parallel.shard),
-              "train without shard=");
-}
-
 void set_states(std::span<const std::unique_ptr<Store>> stores,
                 const std::map<std::string, HostTensor>& states) {
   for (const auto& store : stores) {
@@ -65,7 +58,6 @@ void set_states(std::span<const std::unique_ptr<Store>> stores,
 Trainer::Trainer(const RankDevices& devices, const TrainOptions& options, TokenSourcePtr tokens,
                  TokenSourcePtr validation)
     : options_(options), group_(devices.group()), batches_(tokens, batch_options()) {
-  check_whole(options_.run.parallel);
   for (Device* device : devices.all()) stores_.push_back(std::make_unique<Store>(*device));
   options_.schedule.check();
   options_.run.optimizer = guarded(options.run.optimizer, options.run.precision);
@@ -81,14 +73,18 @@ Trainer::Trainer(Device& device, const TrainOptions& options, TokenSourcePtr tok
                  TokenSourcePtr validation)
     : Trainer(RankDevices(device), options, std::move(tokens), std::move(validation)) {}
 
-void Trainer::spread() {
-  for (std::size_t rank = 1; rank < stores_.size(); ++rank) {
-    for (const LeafKind kind : {LeafKind::kParameter, LeafKind::kState}) {
-      for (const std::string& name : store().names(kind)) {
-        stores_[rank]->set(name, store().get(name));
-      }
-    }
+WholeTensors Trainer::tensors() const {
+  RunSpec alone = options_.run;
+  alone.parallel = {};
+  const Program forward = forward_program(alone);
+  std::map<std::string, Shape> parameters;
+  for (const ValueId id : forward.leaves) {
+    const Value& leaf = forward.value(id);
+    if (leaf.leaf == LeafKind::kParameter) parameters[leaf.name] = leaf.type.shape;
   }
+  std::vector<Store*> stores;
+  for (const auto& store : stores_) stores.push_back(store.get());
+  return {std::move(stores), std::move(parameters), group_};
 }
 
 Batches::Options Trainer::batch_options() const {
@@ -119,14 +115,17 @@ void Trainer::build() {
   step_ = executor_of(update_program());
 }
 
-// On the first rank alone.
+// On the first rank of the process alone, unless ranks hold parts of the weights.
 void Trainer::build_evaluator() {
   RunSpec spec = spec_of(Mode::kForwardBackward);
-  spec.parallel = {};
+  const bool on_all = spec.parallel.shards_weights();
+  if (!on_all) spec.parallel = {};
   PipelineOptions options = pipeline_options(spec);
   options.mode = Mode::kInference;  // the loss, nothing kept for backward
-  evaluator_ =
-      make_executor(spec.executor, store(), program_for(loss_program(spec), options, device()));
+  Program loss = loss_program(spec, {.scale = 1.0 / spec.parallel.ranks});
+  if (on_all) loss = reduce(loss, spec.parallel);
+  const Program program = program_for(loss, options, device());
+  evaluator_ = on_all ? executor_of(program) : make_executor(spec.executor, store(), program);
 }
 
 std::unique_ptr<Executor> Trainer::executor_of(const Program& program) {
@@ -148,8 +147,12 @@ Program Trainer::update_program() const {
   passes.granularity = options_.run.ops;
   passes.mode = Mode::kInference;
   Program program = b.finish();
-  if (options_.run.parallel.is_on()) program = reduce(program, options_.run.parallel);
-  return program_for(optimizer(program, options_.run.optimizer), passes, device());
+  OptimizerOptions update = options_.run.optimizer;
+  if (const Parallel& parallel = options_.run.parallel; parallel.is_on()) {
+    program = reduce(program, parallel);
+    if (parallel.shards_optimizer()) update.shards = parallel.ranks;
+  }
+  return program_for(optimizer(program, update), passes, device());
 }
 
 double Trainer::state_value(std::string_view name) const {

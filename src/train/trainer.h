@@ -9,23 +9,23 @@
 #include "exec/rank_devices.h"
 #include "spec/step_program.h"
 #include "train/loop.h"
+#include "train/whole_tensors.h"
 
 namespace tracestep {
 
 class Trainer {
  public:
-  // Allocates parameters and states; they are zero until the caller sets them. Error{kUsage} for
-  // ranks that hold parts of states: nothing here writes or reads those.
+  // Allocates parameters and states; they are zero until the caller sets them.
   Trainer(const RankDevices& devices, const TrainOptions& options, TokenSourcePtr tokens,
           TokenSourcePtr validation);
   // On one device.
   Trainer(Device& device, const TrainOptions& options, TokenSourcePtr tokens,
           TokenSourcePtr validation);
 
-  // The first rank's.
+  // The first rank's of this process.
   Store& store() { return *stores_.front(); }
-  // Gives every rank what the first one's store holds.
-  void spread();
+  // What all ranks hold together.
+  WholeTensors tensors() const;
 
   // Step `index`, counted from 0. A step that is not finite leaves the store unchanged, bit for
   // bit.

@@ -112,10 +112,66 @@ TEST_F(RanksTest, AnyNumberOfThemContinuesACheckpoint) {
   for (std::size_t i = 0; i < 2; ++i) EXPECT_NEAR(rest[i].loss, expected[i + 2].loss, 1e-11);
 }
 
-TEST_F(RanksTest, PartsOfWeightsAreNotTrained) {
-  TrainOptions options = tiny_options(2);
-  options.run.parallel.shard = 1;
-  EXPECT_THROW(run(options), Error);
+void expect_near(const std::vector<TrainStep>& steps, const std::vector<TrainStep>& expected,
+                 const std::string& what) {
+  ASSERT_EQ(steps.size(), expected.size()) << what;
+  for (std::size_t i = 0; i < steps.size(); ++i) {
+    EXPECT_NEAR(steps[i].loss, expected[i].loss, 1e-11) << what;
+    EXPECT_NEAR(steps[i].grad_norm, expected[i].grad_norm, 1e-11) << what;
+    EXPECT_NEAR(steps[i].validation_loss.value_or(0), expected[i].validation_loss.value_or(0),
+                1e-11)
+        << what;
+  }
+}
+
+TEST_F(RanksTest, PartsOfWeightsAndStatesAreTrainedAsWholeOnes) {
+  for (const int accumulate : {1, 2}) {
+    TrainOptions one = tiny_options(1);
+    one.accumulate = accumulate;
+    one.validate_every = 2;
+    const std::vector<TrainStep> expected = run(one, reference);
+    for (const int shard : {1, 2, 3}) {
+      TrainOptions many = one;
+      many.run.parallel.ranks = 4;
+      many.run.parallel.shard = shard;
+      expect_near(run(many, reference), expected,
+                  fmt::format("shard={}, accumulate {}", shard, accumulate));
+    }
+  }
+}
+
+TEST_F(RanksTest, ACheckpointOfPartsIsContinuedByAnyRanksAndAnySharding) {
+  TrainOptions options = tiny_options(1);
+  const std::vector<TrainStep> all = run(options, reference);
+  const std::vector<TrainStep> expected(all.begin() + 2, all.end());
+  struct Form {
+    int ranks, shard;
+  };
+  const std::pair<Form, Form> forms[] = {{{4, 3}, {2, 1}}, {{2, 1}, {4, 3}}, {{2, 2}, {1, 0}}};
+  for (const auto& [before, after] : forms) {
+    options.checkpoint = folder_.path() / fmt::format("from{}to{}", before.shard, after.shard);
+    options.resume = false;
+    options.steps = 2;
+    options.run.parallel = {.ranks = before.ranks, .shard = before.shard};
+    run(options, reference);
+    options.resume = true;
+    options.steps = 4;
+    options.run.parallel = {.ranks = after.ranks, .shard = after.shard};
+    expect_near(run(options, reference), expected,
+                fmt::format("shard={} to shard={}", before.shard, after.shard));
+  }
+}
+
+TEST_F(RanksTest, TheirWeightsStartWithTheBitsOfOneRank) {
+  TrainOptions options = tiny_options(1);
+  options.steps = 0;
+  options.save = folder_.path() / "one.safetensors";
+  run(options);
+  const std::string expected = bytes_of(options.save);
+  options.run.parallel = {.ranks = 4, .shard = 3};
+  options.save = folder_.path() / "parts.safetensors";
+  run(options);
+  EXPECT_EQ(bytes_of(options.save), expected);
 }
 
 }  // namespace
