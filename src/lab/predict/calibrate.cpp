@@ -13,11 +13,11 @@
 namespace tracestep {
 namespace {
 
-// A machine may be slower for seconds at a time: every step is measured in several rounds, and the
-// quietest counts.
-constexpr int kRounds = 3;
+// A machine may be slower for seconds at a time: every step is measured in several rounds, and for
+// the step and for each of its kernels the quietest counts.
+constexpr int kRounds = 3, kRoundsAlone = 2;  // alone: a GPU has no other work
 constexpr int kTimed = 3, kRecorded = 2;
-constexpr double kMostMs = 100;  // of a step's timed runs in a round; at least one is made
+constexpr double kMostMs = 100;  // of a step's runs of either kind in a round; at least one is made
 
 struct Size {
   std::int64_t d_model, d_ff, heads, vocab, layers, batch, context;
@@ -26,9 +26,15 @@ struct Size {
 // caches to what does not.
 constexpr Size kSmallest{128, 448, 4, 512, 1, 4, 64}, kSmall{192, 704, 3, 3000, 2, 4, 96},
     kMiddle{384, 1344, 6, 2048, 1, 4, 160}, kWide{896, 3136, 14, 4500, 1, 4, 144},
-    kDeep{576, 2112, 9, 12000, 1, 2, 352}, kLong{320, 960, 5, 1000, 2, 2, 720};
+    kDeep{576, 2112, 9, 12000, 1, 2, 352}, kLong{320, 960, 5, 1000, 2, 2, 720},
+    kManyTokens{192, 704, 6, 12000, 1, 4, 224};
+// For a GPU, which only larger steps keep busy.
+constexpr Size kLargeWide{2240, 8960, 28, 5000, 1, 4, 1216},
+    kLargeNarrow{896, 3584, 14, 6000, 2, 4, 1216}, kLargeShort{2048, 8192, 32, 9000, 1, 4, 208},
+    kLargeMiddle{1408, 5632, 22, 12000, 1, 4, 720};
 // Between them.
-constexpr Size kHeldOut{224, 832, 7, 1500, 3, 4, 112};
+constexpr Size kHeldOut{224, 832, 7, 1500, 3, 4, 112},
+    kLargeHeldOut{1152, 4608, 18, 7000, 2, 4, 608};
 
 RunSpec step_of(const Size& s, const Precision& precision, const Place& place) {
   RunSpec out{.model = {.vocab = s.vocab,
@@ -91,6 +97,14 @@ std::vector<double> timed(Measurement& measurement) {
   return out;
 }
 
+double busy_ms_of(const CalibratedStep& step) {
+  double us = 0;
+  for (const CalibratedStep::Launch& launch : step.kernels) {
+    us += launch.work.us * static_cast<double>(launch.count);
+  }
+  return us * 1e-3;
+}
+
 void check_memory(const Outcome& outcome, const RunSpec& step) {
   if (outcome.status != Status::kOutOfMemory) return;
   throw Error(ErrorCode::kOutOfMemory, "calibration",
@@ -111,21 +125,24 @@ CalibratedStep measure_step(const DeviceFactory& make_device, const CalibrationS
     measurement.warm_up(1);
     out.wall_ms = median_of(timed(measurement));
     LaunchTimes times;
-    std::vector<double> busy_ms;
-    measurement.record(kRecorded, [&](const StepTimes&, const Recorder& recorder) {
-      times.add(recorder);
-      busy_ms.push_back(busy_ms_of(recorder.spans()));
-    });
-    out.busy_ms = median_of(busy_ms);
+    measurement.record(out.wall_ms < kMostMs ? kRecorded : 1,
+                       [&](const StepTimes&, const Recorder& recorder) { times.add(recorder); });
     out.launches = session.executor().launches();
     out.kernels = merged(kernel_work(session.program(), device->traits(), caches), times);
+    out.busy_ms = busy_ms_of(out);
   });
   check_memory(outcome, step.run);
   return out;
 }
 
-double total_ms(const CalibratedStep& step) {
-  return step.wall_ms + step.busy_ms;
+// What another round of the same step adds: of the step and of each kernel the shorter time.
+void keep_quieter(CalibratedStep& step, const CalibratedStep& other) {
+  step.wall_ms = std::min(step.wall_ms, other.wall_ms);
+  for (std::size_t i = 0; i < step.kernels.size(); ++i) {
+    double& us = step.kernels[i].work.us;
+    us = std::min(us, other.kernels[i].work.us);
+  }
+  step.busy_ms = busy_ms_of(step);
 }
 
 }  // namespace
@@ -144,14 +161,30 @@ std::vector<CalibrationStep> calibration_steps(const Place& place,
         change(out.back().run);
       }
     };
-    add({kSmallest, kSmall, kMiddle, kWide, kDeep, kLong}, as_it_is);
-    add({kSmall, kMiddle}, primitive);
-    add({kSmall, kDeep}, compiled);
-    add({kMiddle, kLong}, flash);
+    // The others have most of their kernels in common with these.
+    const std::string name = name_of(precision);
+    const bool is_main = name == "fp32" || name == "bf16";
+    add({kSmall, kMiddle, kLong}, as_it_is);
+    add({kSmall}, primitive);
+    add({kSmall}, compiled);
+    add({kMiddle}, flash);
     add({kHeldOut}, as_it_is, true);
-    add({kHeldOut}, compiled, true);
-    add({kHeldOut}, primitive, true);
-    add({kHeldOut}, flash, true);
+    if (is_main) {
+      add({kSmallest, kWide, kDeep}, as_it_is);
+      add({kMiddle, kManyTokens}, primitive);
+      add({kDeep}, compiled);
+      add({kLong}, flash);
+      add({kHeldOut}, compiled, true);
+      add({kHeldOut}, primitive, true);
+      add({kHeldOut}, flash, true);
+    }
+    if (place.device != "cpu") {
+      add({kLargeWide, kLargeNarrow, kLargeShort, kLargeMiddle}, as_it_is);
+      add({kLargeNarrow}, primitive);
+      add({kLargeNarrow, kLargeMiddle}, compiled);
+      add({kLargeNarrow, kLargeWide}, flash);
+      add({kLargeHeldOut}, as_it_is, true);
+    }
   }
   return out;
 }
@@ -166,15 +199,16 @@ std::optional<Calibration> calibrate(const DeviceFactory& make_device, const Cal
     out.is_asynchronous = device->is_asynchronous();
     out.caches = cache_sizes(device->traits());
   }
-  for (std::size_t i = 0; i < kRounds * steps.size(); ++i) {
+  const std::size_t measurements = steps.size() * (out.is_asynchronous ? kRoundsAlone : kRounds);
+  for (std::size_t i = 0; i < measurements; ++i) {
     const std::size_t at = i % steps.size();
-    if (plan.progress) plan.progress(label_of(steps[at].run), i, kRounds * steps.size());
+    if (plan.progress) plan.progress(label_of(steps[at].run), i, measurements);
     CalibratedStep measured = measure_step(make_device, steps[at], out.caches, stop);
     if (stop != nullptr && stop->requested()) return std::nullopt;
     if (i < steps.size()) {
       out.steps.push_back(std::move(measured));
-    } else if (total_ms(measured) < total_ms(out.steps[at])) {
-      out.steps[at] = std::move(measured);
+    } else {
+      keep_quieter(out.steps[at], measured);
     }
   }
   return out;

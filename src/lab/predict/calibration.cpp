@@ -10,7 +10,7 @@
 namespace tracestep {
 namespace {
 
-constexpr std::string_view kSchema = "tracestep.calibration/1";
+constexpr std::string_view kSchema = "tracestep.calibration/2";
 constexpr const char* kRemedy = "tracestep predict --calibrate makes a new one";
 
 constexpr KernelClass kClasses[] = {KernelClass::kGemm,       KernelClass::kElementwise,

@@ -19,7 +19,7 @@ struct CalibratedStep {
   Json key;  // key_of() of its RunSpec
   ExecutorKind executor = ExecutorKind::kEager;
   double wall_ms = 0;  // median, nothing recorded
-  double busy_ms = 0;  // kernels' time, recorded
+  double busy_ms = 0;  // kernels' time, recorded: that of `kernels` together
   std::int64_t launches = 0;
   // Not what rates are fitted to, but what shows how good they are.
   bool is_held_out = false;

@@ -58,12 +58,26 @@ std::string kernel_name(const Program& program, const Node& node) {
   return out;
 }
 
+// K of a product.
+std::int64_t depth_of(const Program& program, const Node& node) {
+  return program.type(node.inputs[0]).shape.back(node.attrs.flag("transpose_a") ? 1 : 0);
+}
+
+// Rows begin and end with work of their own, which counts where they are short. A sum or maximum
+// has one for each result, and each part of it goes through all of them.
+std::int64_t rows_of(const Program& program, const Node& node, const DeviceTraits& traits) {
+  const Shape& from = program.type(node.inputs[0]).shape;
+  if (from.empty() || from.back() == 0) return 0;
+  if (node.attrs.find("axes") == nullptr) return from.product() / from.back();
+  const std::int64_t results = program.type(node.outputs[0]).shape.product();
+  const bool has_parts = traits.kind == DeviceKind::kCpu && results > 0;
+  return results * (has_parts ? reduction_parts(results, from.product() / results) : 1);
+}
+
 // How the CPU cuts a product into blocks, and what each of them packs.
 void add_cpu_product(const Program& program, const Node& node, int threads, Quantities& amounts) {
-  const Shape& a = program.type(node.inputs[0]).shape;
   const Type& y = program.type(node.outputs[0]);
-  const std::int64_t m = y.shape.back(1), n = y.shape.back(0);
-  const std::int64_t k = a.back(node.attrs.flag("transpose_a") ? 1 : 0);
+  const std::int64_t m = y.shape.back(1), n = y.shape.back(0), k = depth_of(program, node);
   if (y.count() == 0 || k == 0) return;
   const bool adds = node.inputs.size() == 3;
   const GemmPlan plan = plan_gemm(y.count() / (m * n), m, n, k, y.dtype, threads, adds);
@@ -124,10 +138,20 @@ class Counting {
     at(out.amounts, Quantity::kLaunches) = 1;
     at(out.amounts, Quantity::kOperations) =
         static_cast<double>(cost.flops > 0 ? cost.flops : elements);
-    if (traits_.kind == DeviceKind::kCpu && node.op->kernel_class == KernelClass::kGemm) {
-      add_cpu_product(program_, node, std::max(1, traits_.threads), out.amounts);
-    }
+    add_shape(node, out.amounts);
     return out;
+  }
+
+  // What depends on how the work is arranged, not on how much it is.
+  void add_shape(const Node& node, Quantities& amounts) const {
+    const KernelClass kind = node.op->kernel_class;
+    if (kind == KernelClass::kReduction || kind == KernelClass::kAttention) {
+      at(amounts, Quantity::kRows) = static_cast<double>(rows_of(program_, node, traits_));
+    } else if (kind == KernelClass::kGemm && traits_.kind == DeviceKind::kCpu) {
+      add_cpu_product(program_, node, std::max(1, traits_.threads), amounts);
+    } else if (kind == KernelClass::kGemm) {
+      at(amounts, Quantity::kDepth) = static_cast<double>(depth_of(program_, node));
+    }
   }
 
   void add_bytes(ValueId id, double part, Quantities& amounts) {
@@ -161,6 +185,8 @@ std::string_view name_of(Quantity quantity) {
     case Quantity::kPackedA: return "packed a";
     case Quantity::kPackedB: return "packed b";
     case Quantity::kResults: return "results";
+    case Quantity::kDepth: return "depth";
+    case Quantity::kRows: return "rows";
   }
   return "?";
 }

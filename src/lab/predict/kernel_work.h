@@ -23,11 +23,14 @@ enum class Quantity : std::uint8_t {
   kMemoryBytes,  // in memory
   kPackedA,      // elements that a product copies into its own order
   kPackedB,
-  kResults,  // elements of the result, once for each stretch of K that is added to them
+  kResults,  // elements of a product's result, once for each stretch of K that is added to them
+  kDepth,    // on a GPU, the elements that each result of a product adds up one after the other
+  kRows,     // of a reduction or of attention, once for each part that a row is cut into
 };
 inline constexpr Quantity kAllQuantities[] = {
     Quantity::kLaunches,    Quantity::kOperations, Quantity::kNearBytes, Quantity::kSharedBytes,
-    Quantity::kMemoryBytes, Quantity::kPackedA,    Quantity::kPackedB,   Quantity::kResults};
+    Quantity::kMemoryBytes, Quantity::kPackedA,    Quantity::kPackedB,   Quantity::kResults,
+    Quantity::kDepth,       Quantity::kRows};
 std::string_view name_of(Quantity quantity);
 
 using Quantities = std::array<double, std::size(kAllQuantities)>;

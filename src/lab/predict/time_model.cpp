@@ -30,7 +30,7 @@ class Parts {
 
 // What lies between kernels, for one executor.
 struct Between {
-  double gap_us = 0;    // from a kernel's end to the next one's start
+  double gap_us = 0;    // for each kernel, what a step takes beyond them
   double issue_us = 0;  // the host's time for a launch; only where kernels run meanwhile
 };
 
@@ -95,19 +95,38 @@ double per_launch_us(double ms, const CalibratedStep& step) {
   return ms * 1e3 / static_cast<double>(std::max<std::int64_t>(1, step.launches));
 }
 
-// Where kernels run inside the calls, gaps are what is left of the wall. A device that runs them
-// meanwhile hides the host's time unless kernels are short: its own gaps show in the steps that
-// keep it busiest, the host's time in those that do not.
-Between between_kernels(const StepPointers& steps, ExecutorKind executor, bool is_asynchronous) {
+double gap_us(const CalibratedStep& step) {
+  return per_launch_us(step.wall_ms - step.busy_ms, step);
+}
+
+// Where kernels run inside the calls, gaps are what is left of the wall; the half of the steps with
+// the shortest kernels tells most of them, since in the others they are lost in the noise.
+Between between_calls(StepPointers steps) {
+  std::ranges::sort(steps, {},
+                    [](const CalibratedStep* step) { return per_launch_us(step->wall_ms, *step); });
+  steps.resize((steps.size() + 1) / 2);
+  std::vector<double> gaps;
+  for (const CalibratedStep* step : steps) gaps.push_back(std::max(0.0, gap_us(*step)));
+  return {.gap_us = median_of(gaps)};
+}
+
+// A device that runs kernels meanwhile hides the host's time unless they are short: its own gaps
+// show in the steps that keep it busy, the host's time in those that do not. Gaps may be below
+// zero: a kernel timed by itself has a beginning and an end that others may hide.
+Between between_asynchronous(const StepPointers& steps) {
+  constexpr double kBusy = 0.8;
   std::vector<double> gaps, walls;
   for (const CalibratedStep* step : steps) {
-    if (step->executor != executor) continue;
-    gaps.push_back(std::max(0.0, per_launch_us(step->wall_ms - step->busy_ms, *step)));
     walls.push_back(per_launch_us(step->wall_ms, *step));
+    if (step->busy_ms >= kBusy * step->wall_ms) gaps.push_back(gap_us(*step));
   }
-  if (gaps.empty()) return {};
-  if (!is_asynchronous) return {.gap_us = median_of(gaps)};
-  return {.gap_us = min_of(gaps), .issue_us = min_of(walls)};
+  return {.gap_us = gaps.empty() ? 0.0 : median_of(gaps), .issue_us = min_of(walls)};
+}
+
+Between between_kernels(StepPointers steps, ExecutorKind executor, bool is_asynchronous) {
+  std::erase_if(steps, [&](const CalibratedStep* step) { return step->executor != executor; });
+  if (steps.empty()) return {};
+  return is_asynchronous ? between_asynchronous(steps) : between_calls(std::move(steps));
 }
 
 StepPointers fitted_steps(const Calibration& calibration) {
