@@ -1,0 +1,194 @@
+// What `epilogue` makes of sums of products and other tensors, as text and in numbers.
+#include "passes/epilogue.h"
+
+#include <algorithm>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "analysis/buffer_plan.h"
+#include "ir/parse.h"
+#include "ir/print.h"
+#include "ir/verify.h"
+#include "nn/transformer.h"
+#include "ops/functions.h"
+#include "passes/pipeline.h"
+#include "support/backends.h"
+#include "support/host_values.h"
+#include "support/run_program.h"
+
+namespace tracestep {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+using testing::Tensors;
+
+class EpilogueTest : public ::testing::Test {
+ protected:
+  void SetUp() override { ops::register_all(); }
+
+  static Program adding(const std::string& text) {
+    Program out = epilogue(parse_program(text), [](const OpDef&) { return true; });
+    verify(out);
+    return out;
+  }
+  static std::string text_of(const std::string& text) {
+    return print(adding(text), {.origins = false});
+  }
+};
+
+TEST_F(EpilogueTest, AResidualIsAddedByTheProductThroughCastAndReshape) {
+  EXPECT_THAT(text_of(R"(program "p" {
+    input %x : f32[2,3,5]
+    input %a : bf16[6,4]
+    parameter %w : bf16[5,4]
+    %0 : bf16[6,5] = matmul(%a, %w) {transpose_b=true}
+    %1 : bf16[2,3,5] = reshape(%0) {shape=[2,3,5]}
+    %2 : f32[2,3,5] = cast(%1) {dtype=f32}
+    %3 : f32[2,3,5] = add(%x, %2)
+    output "y" = %3
+  })"),
+              HasSubstr("  %0 : f32[6,5] = reshape(%x) {shape=[6,5]}\n"
+                        "  %1 : f32[6,5] = matmul_add(%a, %w, %0) {transpose_b=true}\n"
+                        "  %2 : f32[2,3,5] = reshape(%1) {shape=[2,3,5]}\n"
+                        "  output \"y\" = %2\n"));
+}
+
+// The gradient of a micro-batch goes into the state that it is added to, without a copy.
+TEST_F(EpilogueTest, AnAccumulatedGradientIsWrittenInPlace) {
+  const Program out = adding(R"(program "p" {
+    input %dy : bf16[6,5]
+    input %x : bf16[6,4]
+    state %grad.w : f32[5,4] !gradient
+    %0 : bf16[5,4] = matmul(%dy, %x) {transpose_a=true}
+    %1 : f32[5,4] = cast(%0) {dtype=f32}
+    %2 : f32[5,4] = add(%grad.w, %1)
+    update %grad.w = %2
+  })");
+  EXPECT_THAT(print(out), HasSubstr("matmul_add(%dy, %x, %grad.w) {transpose_a=true}"));
+  EXPECT_EQ(out.nodes.size(), 1u);
+  EXPECT_TRUE(updates_out_of_place(out, plan_buffers(out)).empty());
+}
+
+TEST_F(EpilogueTest, OfTwoProductsTheLaterOneAdds) {
+  EXPECT_THAT(text_of(R"(program "p" {
+    input %a : f32[3,4]
+    input %b : f32[4,5]
+    %0 : f32[3,5] = matmul(%a, %b)
+    %1 : f32[3,4] = exp(%a)
+    %2 : f32[3,5] = matmul(%1, %b)
+    %3 : f32[3,5] = add(%2, %0)
+    output "y" = %3
+  })"),
+              HasSubstr("= matmul_add(%1, %b, %0)"));
+}
+
+TEST_F(EpilogueTest, NothingChangesWhereAProductIsReadElsewhereOrItsSumIsNotItsOwn) {
+  const char* const head = R"(program "p" {
+    input %x : f32[5,3]
+    input %a : f32[3,4]
+    input %b : f32[4,5]
+    %0 : f32[3,5] = matmul(%a, %b)
+    )";
+  for (const char* rest : {
+           // Another reader.
+           R"(%1 : f32[3,5] = exp(%0)
+              %2 : f32[3,5] = add(%1, %0)
+              output "y" = %2 })",
+           // Another order of elements.
+           R"(%1 : f32[5,3] = permute(%0) {axes=[1,0]}
+              %2 : f32[5,3] = add(%x, %1)
+              output "y" = %2 })",
+           // A term that is not dense, which the product cannot read.
+           R"(%1 : f32[3,5] = permute(%x) {axes=[1,0]}
+              %2 : f32[3,5] = add(%1, %0)
+              output "y" = %2 })",
+           // Rounded to fewer bits before it is added.
+           R"(%1 : bf16[3,5] = cast(%0) {dtype=bf16}
+              %2 : bf16[3,5] = add(%1, %1)
+              output "y" = %2 })",
+       }) {
+    const Program plain = parse_program(std::string(head) + rest);
+    EXPECT_EQ(epilogue(plain, [](const OpDef&) { return true; }), plain) << rest;
+  }
+}
+
+// It would read the leaf after the update.
+TEST_F(EpilogueTest, AProductStaysBeforeTheUpdateOfWhatItReads) {
+  EXPECT_THAT(text_of(R"(program "p" {
+    input %x : f32[4,4]
+    state %s : f32[4,4]
+    %0 : f32[4,4] = matmul(%x, %s)
+    %1 : f32[4,4] = add(%s, %x)
+    %2 : f32[4,4] = add(%x, %0)
+    update %s = %1
+    output "y" = %2
+  })"),
+              Not(HasSubstr("matmul_add")));
+}
+
+// --- whole steps --------------------------------------------------------------------------------
+std::int64_t launch_count(const Program& p) {
+  return std::ranges::count_if(p.nodes, [&](const Node& node) { return launches(p, node); });
+}
+
+struct Case {
+  std::optional<DType> low = {};
+  Mode mode = Mode::kStep;
+  GradientKind gradients = GradientKind::kTransient;
+};
+
+class EpilogueStepTest : public ::testing::TestWithParam<Case> {
+ protected:
+  void SetUp() override { ops::register_all(); }
+
+  static Program step(const Device& device, std::set<std::string> disabled) {
+    const ModelConfig model{.vocab = 19, .d_model = 24, .d_ff = 28, .layers = 2, .heads = 3};
+    PipelineOptions options;
+    options.mode = GetParam().mode;
+    options.compile = true;
+    options.autocast = GetParam().low;
+    options.gradients = GetParam().gradients;
+    options.has_kernel = [&](const OpDef& op) { return device.has_kernel(op); };
+    disabled.insert("fuse");
+    options.disabled = std::move(disabled);
+    return run_pipeline(loss_program(model, {.batch = 2, .context = 5}), options).program;
+  }
+};
+
+// In float32 the bits of product and sum; from narrow operands nearer to float64, or as near.
+TEST_P(EpilogueStepTest, ItIsAsExactAsTheStepWithSums) {
+  for (const testing::Backend& backend : testing::backends_under_test()) {
+    const auto device = backend.make({.threads = 2, .guarded = true});
+    const Program plain = step(*device, {"epilogue"}), program = step(*device, {});
+    EXPECT_LT(launch_count(program), launch_count(plain));
+    Tensors leaves = testing::random_leaves(plain, 0.0, 0.5);
+    std::erase_if(leaves, [](const auto& leaf) { return leaf.first.starts_with("shadow."); });
+    const Tensors exact = testing::reference_values(step(*device, {"shadow", "epilogue"}), leaves);
+    const Tensors sums = testing::run_program(*device, plain, leaves);
+    for (const auto& [name, value] : testing::run_program(*device, program, leaves)) {
+      if (name.starts_with("shadow.")) continue;  // rounded from the weight
+      SCOPED_TRACE(backend.name + " " + name);
+      const bool has_same_sums = device->traits().kind == DeviceKind::kCpu && !GetParam().low;
+      if (has_same_sums) EXPECT_TRUE(value.bytes == sums.at(name).bytes);
+      const std::vector<double> expected = testing::to_doubles(exact.at(name));
+      const double floor = testing::max_abs(expected) * (GetParam().low ? 0x1p-9 : 16 * 0x1p-24);
+      EXPECT_LE(
+          testing::max_difference(testing::to_doubles(value), expected),
+          1.5 * testing::max_difference(testing::to_doubles(sums.at(name)), expected) + floor);
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Steps, EpilogueStepTest,
+                         ::testing::Values(Case{}, Case{.low = DType::kBF16},
+                                           Case{.low = DType::kBF16, .mode = Mode::kInference},
+                                           Case{.low = DType::kBF16,
+                                                .mode = Mode::kForwardBackward,
+                                                .gradients = GradientKind::kAccumulate},
+                                           Case{.mode = Mode::kForwardBackward,
+                                                .gradients = GradientKind::kAccumulate}));
+
+}  // namespace
+}  // namespace tracestep
