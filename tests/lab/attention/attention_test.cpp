@@ -229,6 +229,19 @@ TEST(AttentionTest, BytesPerSquaredContextCountTheSavedTensors) {
   }
 }
 
+TEST(AttentionTest, WhatHasNoSquarePartHasNoneByRounding) {
+  std::vector<AttentionResult> results;
+  for (std::int64_t context : {256, 1024, 4096, 16384}) {
+    AttentionSpec spec = spec_of(context, 16);
+    spec.run.attention = AttentionForm::kFlash;
+    results.push_back(measure_attention(planning(), spec));
+    results.back().before_backward_bytes = 2561 * context + 7;  // a fit is off by rounding
+  }
+  const Table table = attention_scaling_table(results);
+  ASSERT_EQ(table.rows.size(), 1u);
+  EXPECT_EQ(table.rows[0][8], Json(0.0));
+}
+
 TEST(AttentionTest, APartThatTakesLongerThanBothIsInvalid) {
   AttentionResult r = measure_attention(planning(), spec_of(64, 8));
   r.computes = true;  // with times by hand

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "lab/study/answers.h"
+#include "lab/study/claims.h"
 #include "lab/study/study_run.h"
 
 namespace tracestep {
@@ -142,6 +143,29 @@ TEST_F(SentencesTest, ComponentsAreSharesOfTheKernelsWhereThoseAreLongerThanTheS
   EXPECT_THAT(text_of("components"), HasSubstr("These are shares of the recorded kernels"));
   matrix->rows.back()[ms] = kernels;
   EXPECT_THAT(text_of("components"), HasSubstr("add up to the step's"));
+}
+
+TEST_F(SentencesTest, GrowthIsSaidFromEachSizeToTheNext) {
+  EXPECT_THAT(text_of("sizes"), Not(HasSubstr(" a pass has ")));
+  const auto cells = std::ranges::find(tables_, "cells", &Table::name);
+  const auto at = [&](std::string_view name) {
+    return static_cast<std::size_t>(std::ranges::find(cells->columns, name, &Column::name) -
+                                    cells->columns.begin());
+  };
+  const auto small = std::ranges::find_if(cells->rows, [&](const auto& row) {
+    return row[at("size")] == Json("small") && row[at("mode")] == Json("forward") &&
+           row[at("ops")] == Json("fused");
+  });
+  ASSERT_NE(small, cells->rows.end());
+  std::vector<Json> between = *small;
+  between[at("size")] = "between";
+  between[at("flops")] = small->at(at("flops")).as_int() / 4;
+  between[at("samples_ms")] = Json::Array(8, Json(40.0));  // small: 80 ms
+  cells->rows.push_back(between);
+  const Answer answer = of("sizes");
+  EXPECT_THAT(answer.text.words(),
+              HasSubstr("From between to small a pass has 4.0 times the FLOPs in 2.0 times"));
+  EXPECT_THAT(testing::wrong_claims(answer.text, tables_), ::testing::IsEmpty());
 }
 
 TEST_F(SentencesTest, TheLossAtTheEndIsOfSeveralBatches) {
