@@ -28,9 +28,10 @@ int free_port() {
 }
 
 // Runs `work` in `count` processes that have joined; their exit statuses, 128 + signal for killed
-// ones. A process that returns has status 0, one that throws 99.
+// ones. A process that returns has status 0, one that throws 99. `stopped`: one that is killed when
+// the others have ended.
 std::vector<int> in_processes(int count, double timeout_s,
-                              const std::function<void(Processes&)>& work) {
+                              const std::function<void(Processes&)>& work, int stopped = -1) {
   const int port = free_port();
   std::vector<pid_t> children;
   for (int rank = 0; rank < count; ++rank) {
@@ -53,11 +54,19 @@ std::vector<int> in_processes(int count, double timeout_s,
     }
     ::_exit(0);
   }
-  std::vector<int> out;
-  for (const pid_t child : children) {
+  std::vector<int> out(children.size());
+  const auto wait_for = [&](std::size_t rank) {
     int state = 0;
-    ::waitpid(child, &state, 0);
-    out.push_back(WIFEXITED(state) ? WEXITSTATUS(state) : 128 + WTERMSIG(state));
+    ::waitpid(children[rank], &state, 0);
+    out[rank] = WIFEXITED(state) ? WEXITSTATUS(state) : 128 + WTERMSIG(state);
+  };
+  const auto last = static_cast<std::size_t>(stopped);
+  for (std::size_t rank = 0; rank < out.size(); ++rank) {
+    if (rank != last) wait_for(rank);
+  }
+  if (stopped >= 0) {
+    ::kill(children[last], SIGKILL);
+    wait_for(last);
   }
   return out;
 }
@@ -109,6 +118,34 @@ TEST(TcpProcessesTest, OneThatHangsIsAnErrorAfterTheTimeLimit) {
     }
   });
   EXPECT_EQ(statuses, (std::vector<int>{5, 5}));
+}
+
+TEST(TcpProcessesTest, OneThatIsStoppedEndsAllWhileTheOthersAreBusy) {
+  for (const int stopped : {0, 1}) {
+    const auto statuses = in_processes(
+        3, 1.0,
+        [&](Processes& all) {
+          all.exchange(1);
+          if (all.rank() == stopped) ::raise(SIGSTOP);
+          std::this_thread::sleep_for(std::chrono::seconds(30));
+        },
+        stopped);
+    for (int rank = 0; rank < 3; ++rank) {
+      EXPECT_EQ(statuses[static_cast<std::size_t>(rank)], rank == stopped ? 128 + SIGKILL : 1);
+    }
+  }
+}
+
+TEST(TcpProcessesTest, OneThatDiffersIsNamed) {
+  const auto statuses = in_processes(3, 20, [](Processes& all) {
+    try {
+      check_same(all, "its program", all.rank() == 2 ? 5 : 4);
+      ::_exit(1);
+    } catch (const Error& e) {
+      expect(e.where() == "rank 2" && e.message() == "its program differs from that of rank 0");
+    }
+  });
+  EXPECT_EQ(statuses, (std::vector<int>{0, 0, 0}));
 }
 
 TEST(TcpProcessesTest, OneThatDoesNotComeIsAnError) {

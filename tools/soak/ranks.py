@@ -3,7 +3,8 @@
 recomputation.
 
 Each cell must train to the bits of one rank that accumulates as many batches (eager, without
-shards), hold exactly the bytes that are predicted for it, and print a loss like that of one rank.
+shards), to the same bits in processes of MPI (up to three ranks), hold exactly the bytes that are
+predicted for it, and print a loss like that of one rank.
 The cells are all combinations in a fixed shuffle, and --seed says which COUNT of them.
 Usage: ranks.py [--program build/tracestep] [--count CELLS] [--seed S]
 """
@@ -30,6 +31,7 @@ BATCH = 24
 MODEL = ["--d-model", "32", "--d-ff", "48", "--layers", "2", "--heads", "2", "--context", "16",
          "--threads", "1"]
 STEPS = 5
+MOST_PROCESSES = 3
 LOSS_TOLERANCE = {"fp32": 1e-5}  # relative; narrower formats:
 NARROW_TOLERANCE = 2e-2
 
@@ -40,19 +42,20 @@ def cells():
     return every
 
 
-def run(program, command, flags, folder):
-    done = subprocess.run([program, command, *MODEL, *map(str, flags)], cwd=folder,
+def run(program, command, flags, folder, processes=1):
+    launch = ["launch", "-n", str(processes), "--"] if processes > 1 else []
+    done = subprocess.run([program, *launch, command, *MODEL, *map(str, flags)], cwd=folder,
                           capture_output=True, text=True)
     if done.returncode != 0:
         raise RuntimeError(f"{command} {' '.join(map(str, flags))}: {done.stderr.strip()}")
     return done.stdout
 
 
-def train(program, flags, name, folder):
+def train(program, flags, name, folder, processes=1):
     """(weights, last loss)"""
     run(program, "train", ["--tokens", "tokens.bin", "--token-dtype", "uint16", "--vocab", 64,
                            "--steps", STEPS, "--save", name, "--log", name + ".jsonl",
-                           *flags], folder)
+                           *flags], folder, processes)
     last = (folder / (name + ".jsonl")).read_text().splitlines()[-1]
     return (folder / name).read_bytes(), json.loads(last)["loss"]
 
@@ -64,8 +67,15 @@ def training_faults(program, cell, flags, folder):
     _, alone = train(program, [*flags, "--batch", BATCH], "alone", folder)
     if abs(loss - alone) > LOSS_TOLERANCE.get(cell["--precision"], NARROW_TOLERANCE) * alone:
         yield f"a loss of {loss}, and {alone} of one rank"
+    if ranks <= MOST_PROCESSES:
+        other, _ = train(program, [*flags, "--batch", BATCH, *parallel], "processes", folder,
+                         processes=ranks)
+        if weights != other:
+            yield "other weights in processes than in threads"
     if cell["--executor"] != "eager" or cell["--precision"] == "bf16-pure":
         return  # compiled programs and narrow sums round elsewhere
+    if cell["form"].startswith("shard"):
+        return  # the norm of all gradients is summed by parts
     accumulated, _ = train(program, [*flags, "--batch", BATCH // ranks, "--accumulate", ranks],
                            "accumulated", folder)
     if weights != accumulated:
@@ -85,8 +95,7 @@ def faults_of(program, cell, folder):
     flags = [word for name, value in cell.items() if name.startswith("--")
              for word in (name, value)]
     try:
-        if not cell["form"].startswith("shard"):
-            yield from training_faults(program, cell, flags, folder)
+        yield from training_faults(program, cell, flags, folder)
         yield from byte_faults(program, cell, flags, folder)
     except RuntimeError as error:
         yield str(error)

@@ -144,14 +144,13 @@ std::vector<Connection> connect_all(const Launched& self, double timeout_s) {
   return out;
 }
 
-std::size_t wait_for_any(std::span<const Connection> connections,
-                         const std::vector<bool>& is_done) {
+std::size_t wait_for_any(std::span<const Connection> connections, const std::vector<bool>& is_done,
+                         std::chrono::milliseconds limit) {
   std::vector<pollfd> waiting;
   for (std::size_t i = 0; i < connections.size(); ++i) {
     waiting.push_back({is_done[i] ? -1 : connections[i].socket(), POLLIN, 0});
   }
-  while (::poll(waiting.data(), waiting.size(), -1) <= 0) {
-  }
+  ::poll(waiting.data(), waiting.size(), static_cast<int>(limit.count()));
   const auto ready = std::ranges::find_if(waiting, [](const pollfd& p) { return p.revents != 0; });
   return static_cast<std::size_t>(ready - waiting.begin());
 }

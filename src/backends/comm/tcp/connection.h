@@ -1,6 +1,7 @@
 // TCP connections between the first process of a run and each of the others.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <span>
 #include <vector>
@@ -30,7 +31,8 @@ class Connection {
 // Error{kFailed}: the port is taken, the host is unknown, or not all came within `timeout_s`.
 std::vector<Connection> connect_all(const Launched& self, double timeout_s);
 // The index of a connection that has something to read, or whose other end is gone; without those
-// that are done.
-std::size_t wait_for_any(std::span<const Connection> connections, const std::vector<bool>& is_done);
+// that are done. Their number when there was none for so long.
+std::size_t wait_for_any(std::span<const Connection> connections, const std::vector<bool>& is_done,
+                         std::chrono::milliseconds limit);
 
 }  // namespace tracestep

@@ -2,6 +2,7 @@
 // the watching thread reads them all and hands on those that somebody waits for.
 #include "backends/comm/tcp/tcp_processes.h"
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
@@ -17,10 +18,12 @@
 namespace tracestep {
 namespace {
 
+using Clock = std::chrono::steady_clock;
 constexpr std::chrono::milliseconds kPatience{1500};  // for whoever knows more of a failure
+constexpr std::chrono::milliseconds kPulse{200};      // between signs of life
 constexpr std::uint64_t kMostBytes = 4096;
 
-enum class Kind : std::uint32_t { kData, kFailed, kEnd };
+enum class Kind : std::uint32_t { kData, kFailed, kEnd, kAlive };
 struct Header {
   Kind kind = Kind::kData;
   std::int32_t status = 0;  // of a process that failed
@@ -109,16 +112,27 @@ class TcpProcesses final : public Processes {
 
   int rank_of(std::size_t peer) const { return rank() == 0 ? static_cast<int>(peer) + 1 : 0; }
 
-  // Until every peer has said that it is done.
+  // Until every peer has said that it is done. Each says that it is alive now and then, so that one
+  // that is stopped, or whose host is gone, is noticed while the others wait for their devices.
   void watch() {
     std::vector<bool> is_done(peers_.size(), false);
+    std::vector<Clock::time_point> heard(peers_.size(), Clock::now());
+    Clock::time_point said = Clock::now();
     for (std::size_t left = peers_.size(); left > 0;) {
-      const std::size_t peer = wait_for_any(peers_, is_done);
+      if (Clock::now() - said > kPulse) {
+        said = Clock::now();
+        for (const Connection& peer : peers_) send(peer, {.kind = Kind::kAlive}, {});
+      }
+      end_for_silence(is_done, heard);
+      const std::size_t peer = wait_for_any(peers_, is_done, kPulse);
+      if (peer == peers_.size()) continue;
+      heard[peer] = Clock::now();
       Header header;
       if (!peers_[peer].read(std::as_writable_bytes(std::span(&header, 1)))) lost(peer);
       std::vector<std::byte> bytes(std::min(header.bytes, kMostBytes));
       if (!peers_[peer].read(bytes)) lost(peer);
       switch (header.kind) {
+        case Kind::kAlive: break;
         case Kind::kEnd:
           is_done[peer] = true;
           --left;
@@ -132,6 +146,20 @@ class TcpProcesses final : public Processes {
           arrived_.notify_all();
         }
       }
+    }
+  }
+
+  void end_for_silence(const std::vector<bool>& is_done,
+                       const std::vector<Clock::time_point>& heard) {
+    const Clock::duration limit =
+        std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(timeout_s_));
+    for (std::size_t peer = 0; peer < peers_.size(); ++peer) {
+      if (is_done[peer] || Clock::now() - heard[peer] < limit) continue;
+      // Where the first process is silent, the launcher ends the others after the second's message.
+      std::this_thread::sleep_for(kPatience * std::max(0, rank() - 1));
+      write_and_end(fmt::format("tracestep: [rank {}] it gave no sign of life for {:g} s",
+                                rank_of(peer), timeout_s_),
+                    exit_code(ErrorCode::kFailed));
     }
   }
 
