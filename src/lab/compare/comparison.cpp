@@ -24,6 +24,10 @@ void decide(Comparison& out, double margin, bool agrees) {
 
 }  // namespace
 
+std::string_view words_of(const Comparison& comparison) {
+  return std::isnan(comparison.low) ? "too few samples" : name_of(comparison.change);
+}
+
 std::string_view name_of(Change change) {
   switch (change) {
     case Change::kSame: return "same";

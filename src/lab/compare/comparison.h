@@ -18,6 +18,10 @@ enum class Change {
 };
 std::string_view name_of(Change change);
 
+struct Comparison;
+// name_of() its change, or that there are too few samples for an interval.
+std::string_view words_of(const Comparison& comparison);
+
 struct Comparison {
   double ratio;           // B over A
   double low, high;       // its interval; NaN when there is none

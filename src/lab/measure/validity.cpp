@@ -153,7 +153,8 @@ namespace {
 
 // One line for each reason, with the first row that has it and how many others do.
 std::vector<std::string> lines_by_reason(std::span<const ResultRow> rows,
-                                         const std::vector<std::vector<Verdict>>& verdicts) {
+                                         const std::vector<std::vector<Verdict>>& verdicts,
+                                         std::string_view what) {
   struct Group {
     const Verdict* first;
     std::string label;
@@ -176,7 +177,7 @@ std::vector<std::string> lines_by_reason(std::span<const ResultRow> rows,
   std::vector<std::string> out;
   for (const Group& g : groups) {
     const std::string label =
-        g.rows == 1 ? g.label : fmt::format("{} rows, such as {}", g.rows, g.label);
+        g.rows == 1 ? g.label : fmt::format("{} {}, such as {}", g.rows, what, g.label);
     out.push_back(verdict_line(label, *g.first));
   }
   return out;
@@ -185,8 +186,13 @@ std::vector<std::string> lines_by_reason(std::span<const ResultRow> rows,
 }  // namespace
 
 std::vector<std::string> validity_notes(std::span<const ResultRow> rows) {
-  const std::vector<std::vector<Verdict>> verdicts = judge_all(rows);
-  std::vector<std::string> out = lines_by_reason(rows, verdicts);
+  return validity_notes(rows, judge_all(rows));
+}
+
+std::vector<std::string> validity_notes(std::span<const ResultRow> rows,
+                                        const std::vector<std::vector<Verdict>>& verdicts,
+                                        std::string_view what) {
+  std::vector<std::string> out = lines_by_reason(rows, verdicts, what);
   std::size_t measured = 0, sound = 0;
   for (std::size_t i = 0; i < rows.size(); ++i) {
     if (!is_measured(rows[i])) continue;
@@ -196,17 +202,30 @@ std::vector<std::string> validity_notes(std::span<const ResultRow> rows) {
   }
   if (measured == 0) return out;
   out.push_back(
-      fmt::format("validity: {} of {} measured rows without objection ({} checks of a "
+      fmt::format("validity: {} of {} measured {} without objection ({} checks of a "
                   "row, {} of rows together)",
-                  sound, measured, row_checks().size(), pair_check_count()));
+                  sound, measured, what, row_checks().size(), pair_check_count()));
   return out;
 }
+
+bool is_of_label(std::string_view summary) {
+  constexpr std::string_view kCodes[] = {"swapped_label", "unit_mix_up", "two_graphs",
+                                         "peak_differs"};
+  return std::ranges::any_of(kCodes, [summary](std::string_view code) {
+    return summary.find(code) != std::string_view::npos;
+  });
+}
+
+constexpr std::string_view kChecker = "of the validity checker: ";
 
 Column verdict_column() {
   return {.name = "verdict",
           .description =
-              "of the validity checker: ok, or the worst of note, doubt and invalid with "
-              "its codes"};
+              std::string(kChecker) + "ok, or the worst of note, doubt and invalid with its codes"};
+}
+
+bool is_verdict_column(const Column& column) {
+  return column.name == "verdict" && column.description.starts_with(kChecker);
 }
 
 void add_verdicts(Table& table, std::span<const ResultRow> rows) {

@@ -90,17 +90,26 @@ inline constexpr std::string_view kMeasuredApart = "measured_apart";
 // judge() and judge_together(): the verdicts of each row.
 std::vector<std::vector<Verdict>> judge_all(std::span<const ResultRow> rows);
 
-// "ok", "notes: launch_bound", "doubt: unsteady" or "invalid: two_graphs, unsteady": the worst
+// "ok", "note: launch_bound", "doubt: unsteady" or "invalid: two_graphs, unsteady": the worst
 // severity, with the codes of that severity and above.
 std::string summary_of(std::span<const Verdict> verdicts);
 
 // "doubt: small context 128 step fp32 fused: ... (unsteady)": a line below a table.
 std::string verdict_line(const std::string& label, const Verdict& verdict);
-// The lines below a table: one per verdict, then how many rows stand without doubt.
+// The lines below a table: one per verdict, then how many rows stand without doubt. `what`: what
+// the rows are, where they are no rows of the table.
+std::vector<std::string> validity_notes(std::span<const ResultRow> rows,
+                                        const std::vector<std::vector<Verdict>>& verdicts,
+                                        std::string_view what = "rows");
 std::vector<std::string> validity_notes(std::span<const ResultRow> rows);
 
-// The column of tables whose rows the checker has judged.
+// Whether a summary says that the row is of another program or shape than its label, so that its
+// bytes and counts are not what they are said to be either. What else is said is of its times.
+bool is_of_label(std::string_view summary);
+
+// The column of tables whose rows the checker has judged, and whether this is one.
 Column verdict_column();
+bool is_verdict_column(const Column& column);
 // Puts summary_of() each row's verdicts into that column, null where the row has no numbers, and
 // validity_notes() below the table. `rows`: those of the table, in its order.
 void add_verdicts(Table& table, std::span<const ResultRow> rows);

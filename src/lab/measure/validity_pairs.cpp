@@ -115,9 +115,10 @@ Found collapsed_speed(const Facts& row, const Facts& other) {
   if (!(ratio > kCollapse)) return {};
   return Verdict{
       "collapsed_speed", Severity::kDoubt,
-      fmt::format("{:.0f} times the time per FLOP of {}, which has fewer FLOPs: memory of the host "
-                  "in use, or the device was held back; not a time of this device",
-                  ratio, other.row->label())};
+      fmt::format(
+          "{:.0f} times the time per FLOP of {}, which has no more FLOPs: memory of the host "
+          "in use, or the device was held back; not a time of this device",
+          ratio, other.row->label())};
 }
 
 // --- the same cell ------------------------------------------------------------------------------

@@ -63,6 +63,12 @@ inline Column data_only(Column column) {
   return column;
 }
 
+// A ratio, a share or a verdict that is made of times.
+inline Column timed(Column column, Timing timing = Timing::kSampled) {
+  column.timing = timing;
+  return column;
+}
+
 // --- cells; null is an empty cell
 // -----------------------------------------------------------------
 

@@ -77,6 +77,14 @@ void Table::add_cells(std::initializer_list<std::pair<std::string_view, Json>> c
   add_row(std::move(row));
 }
 
+Timing timing_of(const Column& column) {
+  constexpr std::string_view kUnits[] = {"ms", "µs", "s", "GFLOP/s", "TFLOP/s", "GB/s", "J"};
+  const bool is_timed = std::ranges::find(kUnits, column.unit) != std::end(kUnits) ||
+                        (column.kind == ColumnKind::kReals && column.name.ends_with("_ms"));
+  if (column.timing != Timing::kNone) return column.timing;
+  return is_timed ? Timing::kSampled : Timing::kNone;
+}
+
 Table key_value_table(std::string name, std::string title, const Json& object) {
   Table table{.name = std::move(name),
               .title = std::move(title),

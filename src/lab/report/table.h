@@ -25,6 +25,10 @@ enum class ColumnKind {
   kStructured,  // an object or a list of objects: only in csv and json
 };
 
+// Whether a cell rests on measured times, which differ from run to run: on several samples, or on
+// one measurement.
+enum class Timing { kNone, kSampled, kSingle };
+
 struct Column {
   std::string name = {};   // the key in csv and json: "mean_ms"
   std::string title = {};  // the shown title; `name` when empty
@@ -32,9 +36,13 @@ struct Column {
   ColumnKind kind = ColumnKind::kText;
   int digits = -1;  // decimals of a real number; -1 gives four significant digits
   std::string description = {};
-  bool data_only = false;  // left out of the formats for people
-  bool if_varies = false;  // there only where rows differ in it
+  bool data_only = false;         // left out of the formats for people
+  bool if_varies = false;         // there only where rows differ in it
+  Timing timing = Timing::kNone;  // kNone: the unit says it, see timing_of()
 };
+
+// The column's own timing, or what follows from its unit: milliseconds, GB/s.
+Timing timing_of(const Column& column);
 
 struct Table {
   std::string name = {};   // the key of this table in json
