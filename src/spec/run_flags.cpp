@@ -42,14 +42,33 @@ bool is_needed(const RunField& field, const Json& value, const RunSpec& usual, b
   return differs_by_command || value != field.value(usual);
 }
 
-Grid grid_of(const Json& key, std::span<const std::string_view> more) {
+// The optional fields in which the keys differ: a command may have several values for one of them
+// when it is not told any.
+std::vector<std::string_view> varying(std::span<const Json> keys) {
+  std::vector<std::string_view> out;
+  for (const RunField& field : run_fields()) {
+    std::vector<Json> values;
+    for (const Json& key : keys) {
+      const Json* value = key.find(field.name);
+      values.push_back(value == nullptr ? Json() : *value);
+    }
+    const bool differs = std::ranges::adjacent_find(values, std::not_equal_to{}) != values.end();
+    if (field.is_optional && field.is_axis && differs) out.push_back(field.name);
+  }
+  return out;
+}
+
+Grid grid_of(const Json& key, std::span<const std::string_view> more,
+             std::span<const std::string_view> varying) {
   const std::optional<ModelConfig> preset = preset_of(key);
   const RunSpec usual{.model = preset.value_or(ModelConfig())};
   Grid out;
   for (const auto& [name, value] : key.members()) {
     const RunField* field = find_field(name);
-    const bool is_flag = field != nullptr ? is_needed(*field, value, usual, preset.has_value())
-                                          : std::ranges::find(more, name) != more.end();
+    const bool is_named = std::ranges::find(varying, name) != varying.end() ||
+                          std::ranges::find(more, name) != more.end();
+    const bool is_flag =
+        is_named || (field != nullptr && is_needed(*field, value, usual, preset.has_value()));
     if (is_flag && !value.is_null()) out[name] = {flag_text(value)};
   }
   return out;
@@ -97,8 +116,9 @@ std::string flags_of_grid(const Grid& grid, std::span<const std::string_view> mo
 std::vector<std::string> flags_of(std::span<const Json> keys,
                                   std::span<const std::string_view> more) {
   std::vector<Grid> grids;
+  const std::vector<std::string_view> differing = varying(keys);
   for (const Json& key : keys) {
-    Grid grid = grid_of(key, more);
+    Grid grid = grid_of(key, more, differing);
     if (std::ranges::find(grids, grid) == grids.end()) grids.push_back(std::move(grid));
   }
   for (const RunField& field : run_fields()) {

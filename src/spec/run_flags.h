@@ -11,9 +11,9 @@ namespace tracestep {
 
 // The flags of grids that together have exactly the runs of `keys` (as of key_of()):
 // {"--size small --context 128 --batch 4 --mode forward,step --precision fp32 --ops fused"}. Fields
-// with one default in all commands are left out where they have it. The limit of memory is no part
-// of it; members of a key that are no fields are ignored unless they are in `more`, as the width of
-// an attention.
+// with one default in all commands are left out where they have it in all keys. The limit of memory
+// is no part of it; members of a key that are no fields are ignored unless they are in `more`, as
+// the width of an attention.
 std::vector<std::string> flags_of(std::span<const Json> keys,
                                   std::span<const std::string_view> more = {});
 

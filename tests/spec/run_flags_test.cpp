@@ -109,6 +109,18 @@ TEST(RunFlagsTest, RunsThatAreNoGridTakeSeveralCommandsAndNoOtherRuns) {
   EXPECT_EQ(runs_of(flags_of(keys)), texts_of(keys));
 }
 
+// `compile` runs a step eager and compiled when it is not told how.
+TEST(RunFlagsTest, AnOptionalFieldIsSaidForAllWhereTheyDifferInIt) {
+  const RunSpec eager{.model = preset("tiny"), .shape = {4, 128}};
+  RunSpec compiled = eager;
+  compiled.executor = ExecutorKind::kCompiled;
+  const std::vector<Json> keys = keys_of({eager, compiled});
+  EXPECT_THAT(flags_of(keys),
+              ElementsAre("--size tiny --context 128 --batch 4 --mode step --precision fp32 --ops "
+                          "fused --executor eager,compiled"));
+  EXPECT_EQ(runs_of(flags_of(keys)), texts_of(keys));
+}
+
 TEST(RunFlagsTest, OtherParametersAreGivenWhereTheyAreAskedFor) {
   const Json narrow = Json::Object{{"context", 256}, {"width", 16}, {"steps", 5}};
   const Json wide = Json::Object{{"context", 256}, {"width", 64}, {"steps", 5}};
