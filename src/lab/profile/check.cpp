@@ -6,6 +6,7 @@
 #include "analysis/cost.h"
 #include "lab/profile/tables.h"
 #include "lab/report/fields.h"
+#include "spec/fields.h"
 
 namespace tracestep {
 namespace {
@@ -110,9 +111,9 @@ struct Count {
   bool is_ok() const { return !expected || (*expected == *in_program && *in_program == ran); }
 };
 
-Fields<Count> fields(const std::string& label) {
+Fields<Count> fields(const std::string& label, const Json& key) {
   using C = const Count&;
-  return {{text_column("cell"), [label](C) { return label; }},
+  return {{text_column("label", "cell"), [label](C) { return label; }},
           {text_column("what"), &Count::what},
           {text_column("why"), &Count::why},
           {int_column("expected", "", "by the formula"), [](C c) { return or_null(c.expected); }},
@@ -120,7 +121,9 @@ Fields<Count> fields(const std::string& label) {
            [](C c) { return or_null(c.in_program); }},
           {int_column("ran", "", "nodes of which a kernel was seen in every step"), &Count::ran},
           {text_column("verdict"), [](C c) { return c.is_ok() ? "ok" : "differs"; }},
-          {text_column("detail"), [](C c) { return or_null(c.detail); }}};
+          {text_column("detail"), [](C c) { return or_null(c.detail); }},
+          {data_only(structured_column("cell", "all parameters of the row")),
+           [key](C) { return key; }}};
 }
 
 std::vector<Count> counts_of(const ProfiledCell& cell) {
@@ -162,11 +165,11 @@ std::vector<Count> counts_of(const ProfiledCell& cell) {
 Table launch_check_table(std::span<const ProfiledCell> cells, int* failures) {
   Table table{.name = "launch_check",
               .title = "What must run, and what ran, in every step",
-              .columns = fields({}).columns()};
+              .columns = fields({}, {}).columns()};
   int failed = 0;
   for (const ProfiledCell& cell : cells) {
     if (cell.profile.status != Status::kOk) continue;
-    const Fields<Count> of_cell = fields(label_of(cell.profile));
+    const Fields<Count> of_cell = fields(label_of(cell.profile), key_of(cell.profile.spec.step));
     for (const Count& count : counts_of(cell)) {
       table.add_row(of_cell.row(count));
       failed += count.is_ok() ? 0 : 1;

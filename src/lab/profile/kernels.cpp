@@ -30,9 +30,22 @@ Fields<WorkSums> roof_fields() {
            [](S s) { return when(s.bytes > 0, s.gb_s()); }},
           {text_column("bound", "", "the roofline's limit: bytes or FLOPs"),
            [](S s) { return or_null(s.bound()); }},
-          {real_column("roof_percent", "of roof", "%", 1,
-                       "least time by the measured ceilings over time; above 100: caches"),
+          {timed(real_column("roof_percent", "of roof", "%", 1,
+                             "least time by the measured ceilings over time; above 100: caches")),
            [](S s) { return when(s.roof_ms > 0, percent_of(s.roof_ms, s.ms)); }}};
+}
+
+// Says what a kernel above its roof means, if a row has one.
+void note_caches(Table& table) {
+  const auto roof = std::ranges::find(table.columns, "roof_percent", &Column::name);
+  const auto at = static_cast<std::size_t>(roof - table.columns.begin());
+  const bool is_above = std::ranges::any_of(table.rows, [at](const std::vector<Json>& row) {
+    return row[at].is_number() && row[at].as_double() > 100.0;
+  });
+  if (!is_above) return;
+  table.notes.emplace_back(
+      "of roof: the ceiling is the bandwidth of memory, measured over more than the caches hold; "
+      "above 100 % a kernel found operands in a cache");
 }
 
 // Durations of every kernel of that name, in ns, and its rows of the matrix added up.
@@ -143,7 +156,7 @@ Fields<MatrixRow> matrix_fields() {
   const auto sums = [](M m) { return m.sums; };
   out.add(Fields<WorkSums>{launches_field()}, sums);
   out.add(real_column("ms", "time", "ms", 4), [](M m) { return or_null(m.ms); });
-  out.add(real_column("share_percent", "share", "%", 2, "of the span"),
+  out.add(timed(real_column("share_percent", "share", "%", 2, "of the span")),
           [](M m) { return m.ms ? Json(percent_of(*m.ms, m.span_ms)) : Json(); });
   out.add(Fields<WorkSums>{{real_column("gap_ms", "gap before", "ms", 4,
                                         "when recorded: from the end of the kernel before"),
@@ -173,6 +186,7 @@ Table kernel_table(const ProfiledCell& cell, const ComponentFilter& filter) {
   table.notes.push_back(
       fmt::format("instances count {} profiled steps; divide by it, or read the column per step",
                   cell.profile.steps.size()));
+  note_caches(table);
   return table;
 }
 
@@ -196,6 +210,7 @@ Table matrix_table(const ProfiledCell& cell, const ComponentFilter& filter) {
   if (left_out.launches > 0) add_sum("components not asked for", &left_out, left_out.ms);
   add_sum("gaps", nullptr, plain_gaps_ms(cell), work.gaps_ms);
   if (work.overlap_ms > 0) add_sum("overlap", nullptr, -work.overlap_ms);
+  all.ms = span_ms;  // the rates of the whole step are over its time, gaps included
   add_sum("total", &all, span_ms, work.span_ms);
   Table table =
       table_of("matrix", "One step by component, phase and kernel", matrix_fields(), rows);
@@ -206,6 +221,7 @@ Table matrix_table(const ProfiledCell& cell, const ComponentFilter& filter) {
       fmt::format("kernels' times are of recorded steps (by {}), total is the span of plain ones, "
                   "and gaps are what is left of it, if anything is",
                   cell.profile.source));
+  note_caches(table);
   return table;
 }
 
@@ -236,7 +252,7 @@ Fields<Kind> kind_fields(double busy_ms, bool recomputes) {
   out.add(Fields<Kind>{ms("forward_ms", "forward", Phase::kForward), std::move(again),
                        ms("backward_ms", "backward", Phase::kBackward),
                        ms("optimizer_ms", "optimizer", Phase::kOptimizer)});
-  out.add(real_column("share_percent", "share", "%", 2, "of the time of all kernels"),
+  out.add(timed(real_column("share_percent", "share", "%", 2, "of the time of all kernels")),
           [busy_ms](K k) { return percent_of(k.sums.ms, busy_ms); });
   return out.add(roof_fields(), sums);
 }
@@ -259,8 +275,10 @@ Table kind_table(const ProfiledCell& cell, const ComponentFilter& filter) {
   std::ranges::stable_sort(kinds, std::greater{}, [](const Kind& k) { return k.sums.ms; });
   const bool recomputes = std::ranges::any_of(
       kinds, [](const Kind& k) { return k.ms.contains(std::string(name_of(Phase::kRecompute))); });
-  return table_of("kinds", "Kernels that multiply no matrices, by kind",
-                  kind_fields(cell.work.busy_ms, recomputes), kinds);
+  Table table = table_of("kinds", "Kernels that multiply no matrices, by kind",
+                         kind_fields(cell.work.busy_ms, recomputes), kinds);
+  note_caches(table);
+  return table;
 }
 
 Table ceiling_table(const Ceilings& ceilings) {

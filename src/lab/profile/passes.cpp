@@ -75,14 +75,14 @@ Fields<PassRow> top_fields(const std::string& prefix, const char* title, const c
                           [top, get](R r) { return r.*top ? Json(get(r, *(r.*top))) : Json(); }};
   };
   using K = const NamedKernel&;
-  return {
-      field(text_column(prefix + "_kernel", title, description), [](R, K k) { return k.first; }),
-      field(real_column(prefix + "_percent", "share", "%", 1, "of the pass"),
-            [](R r, K k) { return percent_of(k.second.ms, r.pass->ms); }),
-      field(real_column(prefix + "_launches", "launches", "", 0, "in one step"),
-            [](R, K k) { return k.second.launches; }),
-      field(data_only(real_column(prefix + "_ms", "", "ms", 4)),
-            [](R, K k) { return k.second.ms; })};
+  return {field(timed(text_column(prefix + "_kernel", title, description)),
+                [](R, K k) { return k.first; }),
+          field(timed(real_column(prefix + "_percent", "share", "%", 1, "of the pass")),
+                [](R r, K k) { return percent_of(k.second.ms, r.pass->ms); }),
+          field(real_column(prefix + "_launches", "launches", "", 0, "in one step"),
+                [](R, K k) { return k.second.launches; }),
+          field(data_only(real_column(prefix + "_ms", "", "ms", 4)),
+                [](R, K k) { return k.second.ms; })};
 }
 
 Fields<PassRow> pass_fields() {
@@ -93,15 +93,18 @@ Fields<PassRow> pass_fields() {
   const Fields<Pass> sums = {
       {real_column("ms", "kernels", "ms", 3, "sum of the kernels' times in one step"), &Pass::ms},
       {real_column("launches", "launches", "", 0, "in one step"), &Pass::launches},
-      {real_column("products_percent", "products", "%", 1,
-                   "matrix products' share of the kernels' time"),
+      {timed(real_column("products_percent", "products", "%", 1,
+                         "matrix products' share of the kernels' time")),
        [](const Pass& p) { return percent_of(p.product_ms, p.ms); }},
       {data_only(real_column("products_ms", "", "ms", 4)), &Pass::product_ms}};
   out.add(sums, [](R r) { return r.pass; });
   out.add(top_fields("top", "top kernel", "", &PassRow::top));
   out.add(top_fields("top_other", "top other kernel", "that multiplies no matrices",
                      &PassRow::top_other));
-  return out.add(verdict_column(), [](R r) { return or_null(r.verdict); });
+  Column verdict = verdict_column();
+  verdict.title = "recorded steps";
+  verdict.description = "of the validity checker: on the recorded steps, whose shares these are";
+  return out.add(std::move(verdict), [](R r) { return or_null(r.verdict); });
 }
 
 std::map<std::string, Pass> passes_of(const ProfiledCell& cell) {
@@ -211,7 +214,7 @@ namespace {
 struct ClockRow {
   const Profile& p;
   const StepWork& w;
-  double recorded_wall_ms, issue_ms;
+  double recorded_wall_ms;
   std::optional<double> gaps_ms;  // plain_gaps_ms()
   std::string verdict;
 
@@ -224,10 +227,7 @@ ClockRow clocks_of(const ProfiledCell& cell, std::span<const Verdict> verdicts) 
   double wall = 0;
   for (const ProfiledStep& s : p.steps) wall += static_cast<double>(s.end_ns - s.start_ns) * 1e-6;
   wall /= static_cast<double>(p.steps.size());
-  // Where kernels run inside the calls, issuing is what is left of the wall without them.
-  const double issue =
-      p.is_asynchronous ? p.plain.issue_ms : std::max(0.0, p.plain.wall_ms - cell.work.busy_ms);
-  return {p, cell.work, wall, issue, plain_gaps_ms(cell), summary_of(verdicts)};
+  return {p, cell.work, wall, plain_gaps_ms(cell), summary_of(verdicts)};
 }
 
 Fields<ClockRow> clock_fields() {
@@ -240,8 +240,9 @@ Fields<ClockRow> clock_fields() {
   out.add(Fields<ClockRow>{
       {ms("plain_wall_ms", "wall", "call to end of a step that nobody records; median"),
        [](C c) { return c.p.plain.wall_ms; }},
-      {ms("plain_issue_ms", "issue", "host time of such a call; on a CPU wall less busy"),
-       &ClockRow::issue_ms},
+      {ms("plain_issue_ms", "issue",
+          "host time of such a call; empty where kernels run inside the calls, as on a CPU"),
+       [](C c) { return when(c.p.is_asynchronous, c.p.plain.issue_ms); }},
       {ms("plain_span_ms", "span", "first kernel's start to last one's end of such a step; median"),
        [](C c) { return c.p.plain.span_ms; }},
       {ms("busy_ms", "busy", "sum of the kernels' times, of profiled steps; mean"),
@@ -250,13 +251,14 @@ Fields<ClockRow> clock_fields() {
        [](C c) { return or_null(c.gaps_ms); }},
       {ms("outside_ms", "outside", "of the wall, before the first and after the last kernel"),
        &ClockRow::outside_ms},
-      {real_column("busy_percent", "busy of wall", "%", 1, "of the plain wall"),
+      {timed(real_column("busy_percent", "busy of wall", "%", 1, "of the plain wall")),
        [](C c) { return percent_of(c.w.busy_ms, c.p.plain.wall_ms); }},
       {ms("wall_ms", "wall, profiled", "of the profiled steps; mean"), &ClockRow::recorded_wall_ms},
       {ms("span_ms", "span, profiled", "likewise"), [](C c) { return c.w.span_ms; }},
       {ms("recorded_gaps_ms", "gaps, profiled", "likewise, with what recording adds"),
        [](C c) { return c.w.gaps_ms; }},
-      {real_column("cost_percent", "cost", "%", 1, "profiled wall over plain wall, less one"),
+      {timed(
+           real_column("cost_percent", "cost", "%", 1, "profiled wall over plain wall, less one")),
        [](C c) { return percent_of(c.recorded_wall_ms - c.p.plain.wall_ms, c.p.plain.wall_ms); }},
       {verdict_column(), &ClockRow::verdict},
       {data_only(ms("recorded_outside_ms", "", "of the profiled wall")),
@@ -277,7 +279,7 @@ std::string waiting_note(const ClockRow& row) {
   return fmt::format(
       "{}: kernels run for {:.0f} % of the wall; the rest is the host issuing them ({:.3f} ms "
       "for {} launches), so this time says little about the device",
-      label_of(row.p), percent_of(row.w.busy_ms, row.p.plain.wall_ms), row.issue_ms,
+      label_of(row.p), percent_of(row.w.busy_ms, row.p.plain.wall_ms), row.p.plain.issue_ms,
       row.p.launches.size() / row.p.steps.size());
 }
 
@@ -290,7 +292,7 @@ std::optional<double> plain_gaps_ms(const ProfiledCell& cell) {
 
 Table clock_table(std::span<const ProfiledCell> cells) {
   const Fields<ClockRow> fields = clock_fields();
-  Table table{.name = "clocks", .title = "One step by four clocks", .columns = fields.columns()};
+  Table table{.name = "clocks", .title = "One step by several clocks", .columns = fields.columns()};
   const std::vector<std::vector<Verdict>> verdicts = judge_profiles(cells);
   for (std::size_t i = 0; i < cells.size(); ++i) {
     const Profile& p = cells[i].profile;

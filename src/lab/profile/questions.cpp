@@ -248,7 +248,7 @@ Text launches(const Evidence& e) {
   for (const Row& row : rows) {
     if (row.text("verdict") == "ok") continue;
     return say("No: {} of {}: {} ran, {} expected ({}).",
-               {row.quote("what"), row.quote("cell"), whole(row.get("ran")),
+               {row.quote("what"), row.quote("label"), whole(row.get("ran")),
                 whole(row.get("expected")), row.quote("verdict")});
   }
   // Rows without a number to meet check nothing.
@@ -257,7 +257,7 @@ Text launches(const Evidence& e) {
   const Row all = main_pass(e, "step");
   std::vector<Text> counts;
   for (const Row& row : rows) {
-    if (row.text("cell") != label(all) || !row.text("what").ends_with("products, forward"))
+    if (row.text("label") != label(all) || !row.text("what").ends_with("products, forward"))
       continue;
     counts.push_back(
         say("{} {} ({})", {whole(row.get("ran")), row.quote("what"), row.quote("why")}));

@@ -1,5 +1,6 @@
 #include "lab/profile/run.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "analysis/cost.h"
@@ -65,6 +66,31 @@ TEST(ProfileTablesTest, RooflinesComeFromTheProgramsFlopsAndBytes) {
   EXPECT_EQ(cell(t, "component", "ffn.residual", "bytes").as_double(), 3 * 256);
 }
 
+// The rates of the whole step are over its time, not over that of its kernels.
+TEST(ProfileTablesTest, TheTotalHasTheRatesOfItsOwnTime) {
+  const ProfiledCell c = celled(testing::two_kernel_profile(), one_per_ns());
+  const Table t = matrix_table(c);
+  EXPECT_NEAR(cell(t, "component", "total", "gflops").as_double(),
+              cell(t, "component", "total", "flops").as_double() * 1e-6 /
+                  cell(t, "component", "total", "ms").as_double(),
+              1e-9);
+}
+
+TEST(ProfileTablesTest, AKernelAboveItsRoofIsExplainedBelowTheTable) {
+  using ::testing::Contains;
+  using ::testing::HasSubstr;
+  using ::testing::Not;
+  const ProfiledCell slow = celled(testing::two_kernel_profile(), one_per_ns());
+  Ceilings low = one_per_ns();
+  low.bandwidth_gb_s = 0.1;
+  const ProfiledCell fast = celled(testing::two_kernel_profile(), low);
+  for (Table (*table_of)(const ProfiledCell&, const ComponentFilter&) :
+       {matrix_table, kernel_table, kind_table}) {
+    EXPECT_THAT(table_of(fast, {}).notes, Contains(HasSubstr("above 100 %")));
+    EXPECT_THAT(table_of(slow, {}).notes, Not(Contains(HasSubstr("above 100 %"))));
+  }
+}
+
 TEST(ProfileTablesTest, KernelsStandUnderTheColumnNamesOfNsys) {
   const Table t = kernel_table(celled(testing::two_kernel_profile()));
   const char* const names[] = {"Time (%)", "Total Time (ns)", "Instances",   "Avg (ns)", "Med (ns)",
@@ -103,6 +129,14 @@ TEST(ProfileTablesTest, ClocksAreOneIdentity) {
   EXPECT_NEAR(cell(t, "size", "two", "recorded_outside_ms").as_double(), 0.004, 1e-12);
   EXPECT_NEAR(cell(t, "size", "two", "identity_error_ms").as_double(), 0.0, 1e-12);
   EXPECT_NEAR(cell(t, "size", "two", "cost_percent").as_double(), 25.0, 1e-9);
+  // A clock of its own only where kernels do not run inside the calls.
+  Profile p = testing::traced_profile();
+  p.plain.issue_ms = 0.001;
+  for (bool is_asynchronous : {false, true}) {
+    p.is_asynchronous = is_asynchronous;
+    const ProfiledCell one[] = {celled(p)};
+    EXPECT_EQ(cell(clock_table(one), "size", "two", "plain_issue_ms").is_null(), !is_asynchronous);
+  }
 }
 
 TEST(ProfileTablesTest, GapsAreThoseOfPlainStepsWithWhatRecordingAddsBesideThem) {
