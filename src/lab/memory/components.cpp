@@ -11,9 +11,12 @@
 namespace tracestep {
 namespace {
 
-// Whether a result of a node is saved for backward is no matter here: precisions differ in that.
-std::string group_of(Category category) {
-  return words_of(category == Category::kTemporary ? Category::kActivation : category);
+// Whether a result of forward is saved for backward is no matter here: precisions differ in that.
+// What backward or the optimizer need for a moment is no activation.
+std::string group_of(const MappedBuffer& buffer) {
+  const bool is_of_forward = buffer.phase == Phase::kForward || buffer.phase == Phase::kRecompute;
+  const bool is_activation = buffer.category == Category::kTemporary && is_of_forward;
+  return words_of(is_activation ? Category::kActivation : buffer.category);
 }
 
 using Key = std::pair<std::string, std::string>;  // component and group
@@ -23,7 +26,7 @@ Largest largest_of(const MemoryCell& cell, const BufferFilter& filter) {
   Largest out;
   for (const MappedBuffer& buffer : cell.run.map.buffers) {
     if (!filter.admits(buffer)) continue;
-    const MappedBuffer*& most = out[{holder_of(buffer).first, group_of(buffer.category)}];
+    const MappedBuffer*& most = out[{holder_of(buffer).first, group_of(buffer)}];
     if (most == nullptr || buffer.bytes > most->bytes) most = &buffer;
   }
   return out;
@@ -44,7 +47,8 @@ Fields<ComponentRow> fields() {
   out.add(axis_columns(), [](R r) { return &r.cell->run.spec.step; });
   return out.add(
       {{text_column("component", {}, "model path, layers added up"), &ComponentRow::component},
-       {text_column("group", {}, "activation: saved for backward or not"), &ComponentRow::group},
+       {text_column("group", {}, "activation: of forward, saved for backward or not"),
+        &ComponentRow::group},
        {text_column("category"), [](R r) { return words_of(r.buffer->category); }},
        {text_column("op", {}, "of its largest buffer"), [](R r) { return r.buffer->op; }},
        {text_column("source"), [](R r) { return source_of(r.cell->run.program, *r.buffer); }},

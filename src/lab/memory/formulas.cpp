@@ -167,7 +167,7 @@ class Rows {
         fmt::format("{} × {} + {}", n_.l, layer, once), n_.l * layer + once, found.total);
     const std::int64_t course = course_elements_per_layer(step_.model, step_.shape) * n_.s;
     add("saved by the course's PyTorch code, all layers", "L·(10·BTC + 5·BTF + 2·BHT²)·s",
-        fmt::format("{} × {}", n_.l, course), n_.l * course, found.total);
+        fmt::format("{} × {}", n_.l, course), n_.l * course, n_.l * found.per_layer);
   }
 
   void weight_copy() {

@@ -240,11 +240,14 @@ Text static_bytes(const Evidence& e) {
   const Row model =
       e.largest("memory_grid", {{"mode", "step"}, {"precision", "fp32"}}, "parameters");
   const Row size = e.row("sizes", {{"size", model.text("size")}});
-  const Quantity parameters = size.get("parameters"), held = size.get("static_bytes");
+  const Quantity parameters = size.get("parameters"), before = size.get("before_bytes"),
+                 held = size.get("static_bytes");
   Text out =
-      say("{} has {} parameters. With weights, gradients and AdamW's two moments in float32 "
-          "that is {} each, {} before any activation. ",
-          {size.quote("size"), whole(parameters), bytes(held / parameters), bytes(held)});
+      say("{} has {} parameters. Weights and AdamW's two moments in float32 are {} each, {} before "
+          "any activation. Gradients make it {} each, {} when backward ends, whose activations are "
+          "gone by then. ",
+          {size.quote("size"), whole(parameters), bytes(before / parameters), bytes(before),
+           bytes(held / parameters), bytes(held)});
   if (const auto room = size.get_if("device_bytes")) {
     out += compare(held, *room)
                .say({.less = "That is less than this device's ",
@@ -296,11 +299,11 @@ Text largest(const Evidence& e) {
                                   percent(row.get("share_percent"))}));
   }
   return say(
-      "{}: {} {} of {} ({}, {}; {}). Added up over the layers, the peak is held by these and "
+      "{}: {} {} of {} ({}; {}). Added up over the layers, the peak is held by these and "
       "others, {}: {}.",
       {named(cell), because(leads(first, buffers, "bytes"), "no single buffer is larger than"),
-       first.quote("op"), first.quote("path"), bytes(first.get("bytes")), first.quote("category"),
-       first.quote("reason"), because(most, "the largest part first"), join(list, ", ")});
+       first.quote("op"), first.quote("path"), bytes(first.get("bytes")), first.quote("reason"),
+       because(most, "the largest part first"), join(list, ", ")});
 }
 
 Text attribution(const Evidence& e) {
@@ -336,7 +339,7 @@ Text saved(const Evidence& e) {
   for (const Row& row : e.rows(name)) {
     if (row.text("component") == "total") continue;
     rows.push_back(row);
-    if (row.has("bytes_per_us") && row.has("recompute_us")) priced.push_back(row);
+    if (row.has("freed_per_work")) priced.push_back(row);
   }
   require(!rows.empty(), "nothing is saved for backward");
   std::ranges::stable_sort(rows, std::greater{}, [](const Row& row) { return row.whole("bytes"); });
@@ -353,11 +356,13 @@ Text saved(const Evidence& e) {
        whole(count_of(rows, "bytes")), join(list, ", "), percent(sum_of(rows, "share_percent"))});
   if (priced.empty()) return out;
   const Row& cheapest = *std::ranges::max_element(
-      priced, {}, [](const Row& row) { return row.get("bytes_per_us").value; });
-  return out + say(" {} is {} of {}, by the kernels' times of one recorded step: {} for {}.",
-                   {because(leads(cheapest, priced, "bytes_per_us"), "Cheapest to compute again"),
+      priced, {}, [](const Row& row) { return row.get("freed_per_work").value; });
+  return out + say(" {} is {} of {}, by work and not by time: {} are free again for {} moved and "
+                   "{} FLOPs, where {} FLOPs are counted as a byte.",
+                   {because(leads(cheapest, priced, "freed_per_work"), "Cheapest to compute again"),
                     cheapest.quote("op"), cheapest.quote("component"), bytes(cheapest.get("bytes")),
-                    duration(cheapest.get("recompute_us") / Quantity::constant(1000))});
+                    bytes(cheapest.get("recompute_moved_bytes")),
+                    whole(cheapest.get("recompute_flops")), whole(cheapest.get("flops_per_byte"))});
 }
 
 Text two_graphs(const Evidence& e) {

@@ -13,10 +13,18 @@
 namespace tracestep {
 namespace {
 
+// What a machine does in the time of moving a byte, where no times are known.
+constexpr std::int64_t kFlopsPerByte = 10;
+
 // The cost of recomputing values, added up.
 struct Price {
   std::int64_t flops = 0, moved_bytes = 0, kernels = 0;
   double us = 0.0;
+
+  // In moved bytes.
+  double work() const {
+    return static_cast<double>(moved_bytes) + static_cast<double>(flops) / kFlopsPerByte;
+  }
 
   Price& operator+=(const Price& p) {
     flops += p.flops;
@@ -52,16 +60,22 @@ Priced priced(const MemoryRun& run, const Price& price, std::int64_t bytes) {
 
 Fields<Priced> price_fields() {
   using P = const Priced&;
-  return {{int_column("recompute_kernels", "kernels", "to run again for it"),
-           [](P p) { return p.price.kernels; }},
-          {int_column("recompute_flops", "FLOPs", "of these"), [](P p) { return p.price.flops; }},
-          {bytes_column("recompute_moved_bytes", "moved", "bytes read and written by these"),
-           [](P p) { return p.price.moved_bytes; }},
-          {real_column("recompute_us", "time", "µs", 1, "of these kernels in a recorded step"),
-           [](P p) { return when(p.has_time(), p.price.us); }},
-          {real_column("bytes_per_us", "bytes per µs", "", 0,
-                       "freed for each microsecond of computing again"),
-           [](P p) { return when(p.has_time(), static_cast<double>(p.bytes) / p.price.us); }}};
+  return {
+      {int_column("recompute_kernels", "kernels", "to run again for it"),
+       [](P p) { return p.price.kernels; }},
+      {int_column("recompute_flops", "FLOPs", "of these"), [](P p) { return p.price.flops; }},
+      {bytes_column("recompute_moved_bytes", "moved", "bytes read and written by these"),
+       [](P p) { return p.price.moved_bytes; }},
+      {real_column("recompute_us", "time", "µs", 1, "of these kernels in a recorded step"),
+       [](P p) { return when(p.has_time(), p.price.us); }},
+      {timed(real_column("bytes_per_us", "bytes per µs", "", 0,
+                         "freed for each microsecond of computing again")),
+       [](P p) { return when(p.has_time(), static_cast<double>(p.bytes) / p.price.us); }},
+      {data_only(real_column("freed_per_work", "freed", "", 3,
+                             "bytes freed for each byte moved, or for as many FLOPs as the "
+                             "column flops_per_byte says")),
+       [](P p) { return when(p.price.work() > 0, static_cast<double>(p.bytes) / p.price.work()); }},
+      {data_only(int_column("flops_per_byte")), [](P) { return kFlopsPerByte; }}};
 }
 
 const Node& maker(const MemoryRun& run, const LedgerItem& item) {
@@ -261,10 +275,7 @@ Table ledger_table(const MemoryCell& cell) {
   std::vector<std::pair<double, const LedgerItem*>> order;
   for (const LedgerItem& item : ledger) {
     const Price p = price_of(run, item);
-    // Without times, what moving and computing would take on a machine of 10 FLOPs per byte.
-    const double cost =
-        p.us > 0.0 ? p.us
-                   : static_cast<double>(p.moved_bytes) + static_cast<double>(p.flops) / 10.0;
+    const double cost = p.us > 0.0 ? p.us : p.work();
     order.emplace_back(static_cast<double>(item.bytes) / std::max(cost, 1e-9), &item);
   }
   std::ranges::stable_sort(order, std::greater{}, [](const auto& o) { return o.first; });

@@ -135,5 +135,21 @@ TEST_F(BackwardTest, ComponentsInBf16StandBesideThoseInFp32) {
   for (const Json& category : column(table, "category")) EXPECT_NE(category, Json("parameter"));
 }
 
+// What backward or the optimizer need for a moment is as large as a weight, and no activation.
+TEST_F(BackwardTest, OnlyWhatForwardMakesIsAnActivation) {
+  const std::vector<MemoryCell> cells = {cell_of(Mode::kStep, Granularity::kPrimitive)};
+  const Table table = component_table(cells, {.without = {Category::kParameter}});
+  int activations = 0, others = 0;
+  for (std::size_t i = 0; i < table.rows.size(); ++i) {
+    const std::string source = column(table, "source")[i].as_string();
+    const bool is_of_optimizer = source.find("optimizer") != std::string::npos;
+    const bool is_activation = column(table, "group")[i] == Json("activation");
+    EXPECT_FALSE(is_of_optimizer && is_activation) << source;
+    ++(is_activation ? activations : others);
+  }
+  EXPECT_GT(activations, 0);
+  EXPECT_GT(others, 0);
+}
+
 }  // namespace
 }  // namespace tracestep

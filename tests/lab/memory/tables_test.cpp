@@ -187,6 +187,13 @@ TEST_F(MemoryTablesTest, FormulasAgreeWithTheProgramWhereTheyAreExact) {
   }
 }
 
+// The course's formula is of the layers, and so is what stands beside it: not logits and head.
+TEST_F(MemoryTablesTest, TheCoursesFormulaIsHeldAgainstTheLayersAlone) {
+  const Table table = formula_table(cell_on_null(tiny_step(Mode::kStep, Granularity::kPrimitive)));
+  EXPECT_EQ(at(table, "saved by the course's PyTorch code, all layers", "program_bytes").as_int(),
+            kL * at(table, "saved by one layer", "program_bytes").as_int());
+}
+
 TEST_F(MemoryTablesTest, TheNarrowCopiesOfWeightsHaveTheirOwnLine) {
   const MemoryCell cell =
       cell_on_null(tiny_step(Mode::kForwardBackward, Granularity::kFused, "bf16"));
