@@ -114,14 +114,12 @@ Text variants(const Evidence& e) {
 
 // Which context is predicted not to fit, or that the longest one fits.
 Text predicted_limit(const Evidence& e) {
-  const std::vector<Row> rows = e.rows("attention_predicted");
-  for (const Row& row : rows) {
-    if (row.truth("fits")) continue;
-    const Relation beyond = compare(row.get("peak_bytes"), row.get("device_bytes"));
+  if (const auto row = e.find("attention_predicted", {{"fits", false}})) {
+    const Relation beyond = compare(row->get("peak_bytes"), row->get("device_bytes"));
     require(beyond.is(Ordering::kMore), "what is said not to fit would fit");
     return say("Predicted from the program, context {} at width {} needs {} at the peak, {} {}.",
-               {whole(row.get("context")), whole(row.get("width")), bytes(row.get("peak_bytes")),
-                because(beyond, "more than this device's"), bytes(row.get("device_bytes"))});
+               {whole(row->get("context")), whole(row->get("width")), bytes(row->get("peak_bytes")),
+                because(beyond, "more than this device's"), bytes(row->get("device_bytes"))});
   }
   const Row last = e.largest("attention_predicted", {}, "context");
   const Relation within = compare(last.get("peak_bytes"), last.get("device_bytes"));
@@ -137,7 +135,8 @@ Text out_of_memory(const Evidence& e) {
   const auto first = e.find("attention", {{"saved", "weights"}, {"status", "oom"}});
   const Relation any = compare(failed, Quantity::constant(0));
   Text out = any.say(
-      {.equal = say("None of these {} cells ran out of memory. ", {whole(cells)}),
+      {.equal = say("None of the {} cells that save the weights alone ran out of memory. ",
+                    {whole(cells)}),
        .more = first ? say("{} of {} cells ran out of memory, such as width {}, context {}. ",
                            {whole(failed), whole(cells), whole(first->get("width")),
                             whole(first->get("context"))})
@@ -162,6 +161,9 @@ Text removes(const Evidence& e) {
                                         {"status", "ok"},
                                         {"context", last.whole("context")},
                                         {"width", last.whole("width")}});
+  const auto share = [&](const char* flops) {
+    return percent(100.0 * flash.get(flops) / last.get(flops));
+  };
   return say("Of the {} before backward at context {}, width {}, {} ({}) are tensors of S²; the "
              "other {} grow with S. ",
              {bytes(held), whole(last.get("context")), whole(last.get("width")), bytes(square),
@@ -171,19 +173,19 @@ Text removes(const Evidence& e) {
                    .equal = "Both parts are equal here. ",
                    .more = "An attention that never stores the scores removes the larger part. "}) +
          say("Measured: the flash form, tile by tile, holds {} instead and {} at the peak instead "
-             "of {}. Beside the plain form its forward is {}, and its backward, which computes the "
-             "scores again, {}.",
+             "of {}. Beside the plain form its forward is {} with {} of the FLOPs, and its "
+             "backward, "
+             "which computes the scores again, {} with {} of them. ",
              {bytes(flash.get("before_backward_bytes")), bytes(flash.get("peak_bytes")),
               bytes(last.get("peak_bytes")), pace(forward_of(last), forward_of(flash)),
-              pace(backward_of(last), backward_of(flash))}) +
+              share("forward_flops"), pace(backward_of(last), backward_of(flash)),
+              share("backward_flops")}) +
          compare(flash.get("forward_flops"), last.get("forward_flops"))
-             .say({.less = say(" Not all of that is the tiling: forward has fewer FLOPs, {} of the "
-                               "plain form's, since it leaves out what the mask hides.",
-                               {percent(100.0 * flash.get("forward_flops") /
-                                        last.get("forward_flops"))})}) +
-         " On a GPU the flash form also multiplies float32 in parts of narrow formats, on units "
-         "that "
-         "the plain form does not use.";
+             .say({.less = "Behind a causal mask it leaves out tiles and has less to compute. "}) +
+         "On a GPU the flash form also multiplies float32 in parts of narrow formats, on units that "
+         "the plain form does not use. " +
+         say("Forward and backward without a stop between them: {}.",
+             {pace(median_in(last, "whole_samples_ms"), median_in(flash, "whole_samples_ms"))});
 }
 
 constexpr Question kAttention[] = {
@@ -195,7 +197,7 @@ constexpr Question kAttention[] = {
     {"attention-variants", "Attention", "What do one, two or three saved tensors of S² cost?",
      "tracestep attention --saved weights,scores+weights,scores+exp+weights", variants},
     {"attention-limit", "Attention", "Where does attention run out of memory?",
-     "tracestep attention --memory-limit 40GiB", out_of_memory},
+     "tracestep attention", out_of_memory},
     {"attention-cure", "Attention", "What would remove the cost?",
      "tracestep attention --attention naive,flash", removes},
 };

@@ -116,21 +116,6 @@ Fields<AttentionRow> identity_fields() {
   };
 }
 
-// All that a cell is of, under the names of its flags.
-Json key_of(const AttentionSpec& spec) {
-  Json out = Json::object();
-  const Json run = tracestep::key_of(spec.run);
-  for (const char* field :
-       {"batch", "context", "precision", "attention", "executor", "device", "threads", "seed"}) {
-    out[field] = run.at(field);
-  }
-  out["width"] = spec.width;
-  if (spec.heads != 1) out["heads"] = spec.heads;
-  out["mask"] = spec.causal ? "causal" : "none";
-  if (spec.run.attention == AttentionForm::kNaive) out["saved"] = name_of(spec.saved);
-  return out;
-}
-
 Fields<AttentionRow> result_fields() {
   return {
       {real_column("backward_over_forward", "bwd / fwd", "", 2, "of the medians"),
@@ -181,6 +166,7 @@ ResultRow as_row(const AttentionResult& r, const AttentionPart& part, const char
   row["context"] = r.spec.run.shape.context;
   row["mode"] = mode;
   row["precision"] = name_of(r.spec.run.precision);
+  row["executor"] = name_of(r.spec.run.executor);
   row["device"] = r.device;
   row["status"] = name_of(r.status);
   row["samples_ms"] = list_of(part.samples_ms);
@@ -229,6 +215,20 @@ std::array<double, 3> solve(std::array<std::array<double, 3>, 3> m, std::array<d
 
 }  // namespace
 
+Json key_of(const AttentionSpec& spec) {
+  Json out = Json::object();
+  const Json run = tracestep::key_of(spec.run);
+  for (const char* field :
+       {"batch", "context", "precision", "attention", "executor", "device", "threads", "seed"}) {
+    out[field] = run.at(field);
+  }
+  out["width"] = spec.width;
+  if (spec.heads != 1) out["heads"] = spec.heads;
+  out["mask"] = spec.causal ? "causal" : "none";
+  if (spec.run.attention == AttentionForm::kNaive) out["saved"] = name_of(spec.saved);
+  return out;
+}
+
 QuadraticFit fit_quadratic(std::span<const double> s, std::span<const double> values) {
   TRACESTEP_CHECK(s.size() == values.size() && std::set<double>(s.begin(), s.end()).size() >= 3,
                   "a quadratic through {} points", s.size());
@@ -263,6 +263,20 @@ void show_heads(Table& table) {
       table.rows, [at](const std::vector<Json>& row) { return row[at] == Json(1); });
 }
 
+// judge_all(), each form, width and mask by itself: another one has another time per FLOP.
+std::vector<std::vector<Verdict>> judge_by_label(std::span<const ResultRow> rows) {
+  std::map<std::string, std::vector<std::size_t>> by_label;
+  for (std::size_t i = 0; i < rows.size(); ++i) by_label[rows[i].text("size")].push_back(i);
+  std::vector<std::vector<Verdict>> out(rows.size());
+  for (const auto& [label, places] : by_label) {
+    std::vector<ResultRow> alike;
+    for (std::size_t i : places) alike.push_back(rows[i]);
+    std::vector<std::vector<Verdict>> verdicts = judge_all(alike);
+    for (std::size_t i = 0; i < places.size(); ++i) out[places[i]] = std::move(verdicts[i]);
+  }
+  return out;
+}
+
 }  // namespace
 
 void add_verdicts(Table& table, std::span<const AttentionResult> results, const Json& environment) {
@@ -276,7 +290,7 @@ void add_verdicts(Table& table, std::span<const AttentionResult> results, const 
   TRACESTEP_CHECK(found != table.columns.end() && results.size() == table.rows.size(),
                   "{} cells to judge in {}", results.size(), table.name);
   const auto column = static_cast<std::size_t>(found - table.columns.begin());
-  const std::vector<std::vector<Verdict>> verdicts = judge_all(rows);
+  const std::vector<std::vector<Verdict>> verdicts = judge_by_label(rows);
   constexpr std::size_t kParts = 3;
   for (std::size_t i = 0; i < results.size(); ++i) {
     std::vector<Verdict> of_cell;
@@ -285,7 +299,9 @@ void add_verdicts(Table& table, std::span<const AttentionResult> results, const 
     }
     table.rows[i][column] = when(results[i].status == Status::kOk, summary_of(of_cell));
   }
-  for (std::string& note : validity_notes(rows)) table.notes.push_back(std::move(note));
+  for (std::string& note : validity_notes(rows, verdicts, "parts")) {
+    table.notes.push_back(std::move(note));
+  }
 }
 
 Table attention_table(std::span<const AttentionResult> results, const Json& environment) {
@@ -316,26 +332,34 @@ Table attention_table(std::span<const AttentionResult> results, const Json& envi
 
 namespace {
 
+using Cells = std::vector<const AttentionResult*>;
+
 // Cells that differ in their contexts only, and the fits through them.
 struct Scaling {
-  const AttentionSpec& spec;
+  const Cells& cells;
   std::int64_t points;
   QuadraticFit held, peak;  // before backward, and the peak
 
   // Elements of one N² tensor, in bytes per S².
-  double one() const { return square_bytes(spec); }
+  double one() const { return square_bytes(spec()); }
+  const AttentionSpec& spec() const { return cells.front()->spec; }
+  Json keys() const {
+    Json out = Json::array();
+    for (const AttentionResult* r : cells) out.push_back(key_of(r->spec));
+    return out;
+  }
 };
 
 Fields<Scaling> scaling_fields() {
   using S = const Scaling&;
   return {
-      {int_column("batch"), [](S s) { return s.spec.run.shape.batch; }},
-      {data_only(int_column("heads")), [](S s) { return s.spec.heads; }},
-      {int_column("width"), [](S s) { return s.spec.width; }},
-      {bool_column("causal"), [](S s) { return s.spec.causal; }},
-      {text_column("attention"), [](S s) { return name_of(s.spec.run.attention); }},
-      {text_column("saved"), [](S s) { return saved_name(s.spec); }},
-      {text_column("precision"), [](S s) { return name_of(s.spec.run.precision); }},
+      {int_column("batch"), [](S s) { return s.spec().run.shape.batch; }},
+      {data_only(int_column("heads")), [](S s) { return s.spec().heads; }},
+      {int_column("width"), [](S s) { return s.spec().width; }},
+      {bool_column("causal"), [](S s) { return s.spec().causal; }},
+      {text_column("attention"), [](S s) { return name_of(s.spec().run.attention); }},
+      {text_column("saved"), [](S s) { return saved_name(s.spec()); }},
+      {text_column("precision"), [](S s) { return name_of(s.spec().run.precision); }},
       {int_column("points", "", "contexts that ran"), &Scaling::points},
       {real_column("bytes_per_s2", "a", "bytes / S²", 3, "before backward"),
        [](S s) { return s.held.a; }},
@@ -347,10 +371,9 @@ Fields<Scaling> scaling_fields() {
        [](S s) { return 100 * s.held.largest_error; }},
       {real_column("peak_bytes_per_s2", "a of the peak", "bytes / S²", 3),
        [](S s) { return s.peak.a; }},
-      {real_column("peak_tensors", "in peak", "", 3), [](S s) { return s.peak.a / s.one(); }}};
+      {real_column("peak_tensors", "in peak", "", 3), [](S s) { return s.peak.a / s.one(); }},
+      {data_only(structured_column("cell", "all parameters of the cells")), &Scaling::keys}};
 }
-
-using Cells = std::vector<const AttentionResult*>;
 
 // nullopt with fewer than three contexts.
 std::optional<Scaling> scaling_of(const Cells& cells) {
@@ -368,7 +391,7 @@ std::optional<Scaling> scaling_of(const Cells& cells) {
     if (std::abs(out.a) * longest * longest < 1) out.a = 0;
     return out;
   };
-  return Scaling{cells.front()->spec, std::ssize(cells), fit(held), fit(peak)};
+  return Scaling{cells, std::ssize(cells), fit(held), fit(peak)};
 }
 
 // The bytes at the longest context, worked out.

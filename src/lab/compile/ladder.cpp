@@ -72,6 +72,12 @@ const Rung& rung_named(const std::string& where, const std::string& name) {
   return *std::ranges::find(kRungs, name, &Rung::name);
 }
 
+bool is_set_by_rungs(std::string_view field) {
+  constexpr std::string_view kSet[] = {"ops", "attention", "precision", "executor",
+                                       "compile_passes"};
+  return std::ranges::find(kSet, field) != std::end(kSet);
+}
+
 RunSpec naive_run(RunSpec run) {
   run.ops = Granularity::kPrimitive;
   run.attention = AttentionForm::kNaive;

@@ -25,6 +25,9 @@ std::span<const Rung> all_rungs();
 // Error{kUsage} naming `where` and the nearest rung when there is no such rung.
 const Rung& rung_named(const std::string& where, const std::string& name);
 
+// Whether the ground or a rung sets this field of a run.
+bool is_set_by_rungs(std::string_view field);
+
 // The ground below the first rung: composites in parts, naive attention, float32, the eager
 // executor, no pass that compiles.
 RunSpec naive_run(RunSpec run);

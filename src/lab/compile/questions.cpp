@@ -11,13 +11,13 @@ namespace {
 
 using Row = Evidence::Row;
 
-// "a is faster than b" by their samples.
+// "is 1.46 times as fast as": how compiled stands to the other, by their samples.
 Text gain(const Quantity& compiled, const Quantity& other) {
   return compare(compiled, other)
-      .say({.less = say("faster, by {} times", {decimal(other / compiled)}),
-            .equal = "equal",
-            .unclear = "not apart beyond noise",
-            .more = say("slower, by {} times", {decimal(compiled / other)})});
+      .say({.less = say("is {} times as fast as", {decimal(other / compiled)}),
+            .equal = "takes as long as",
+            .unclear = "is not apart beyond noise from",
+            .more = say("takes {} times as long as", {decimal(compiled / other)})});
 }
 
 // The three ways of one mode, and how compiled stands beside the others.
@@ -27,9 +27,8 @@ Text ways_of(const Evidence& e, const Row& compiled) {
   const Quantity ours = median_in(compiled, "samples_ms"), kernels = median_in(eager, "samples_ms"),
                  parts = median_in(plain, "samples_ms");
   return say(
-      "{}: {} in plain ops, {} with composite kernels, {} compiled. Compiled, beside plain ops: "
-      "{}; "
-      "beside composite kernels: {}. ",
+      "{}: {} in plain ops, {} with composite kernels, {} compiled. Compiled {} plain ops and {} "
+      "composite kernels. ",
       {compiled.quote("mode"), duration(parts), duration(kernels), duration(ours),
        gain(ours, parts), gain(ours, kernels)});
 }
@@ -62,7 +61,7 @@ Text attention(const Evidence& e) {
                                              {"context", compiled.whole("context")}});
   const auto part = [&](const char* name, const char* samples) {
     const Quantity ours = median_in(compiled, samples), theirs = median_in(plain, samples);
-    return say("{} takes {} in plain ops and {} compiled ({})",
+    return say("{} takes {} in plain ops and {} compiled, which {} plain ops",
                {name, duration(theirs), duration(ours), gain(ours, theirs)});
   };
   return say("Width {}, context {}: {}; {}. ",
@@ -95,9 +94,10 @@ Text memory(const Evidence& e) {
 Text starts(const Evidence& e) {
   const Row step = largest_step(e), eager = e.beside(step, {{"executor", "eager"}});
   return say(
-      "{}: until the end of a first step, eager takes {} and a second start {}; compiled takes "
-      "{}, and {} with the kernels that the first start has kept. The device's own start and "
-      "filling in weights are left out; each is a single measurement.",
+      "{}: until the end of its first step, eager takes {} when started once and {} when started "
+      "again; compiled takes {} and {}. Where a device compiles kernels, the other start finds "
+      "those that the one before it has kept. The device's own start and filling in weights are "
+      "left out; each is a single measurement.",
       {step.quote("size"), duration(eager.get("first_start_ms")),
        duration(eager.get("second_start_ms")), duration(step.get("first_start_ms")),
        duration(step.get("second_start_ms"))});
@@ -165,9 +165,9 @@ Text ladder(const Evidence& e) {
   const Row &ground = all.front(), &top = all.back();
   require(!ground.has("rung_speedup"), "the step that all rungs are held against is not there");
   const Quantity first = median_in(ground, "samples_ms"), last = median_in(top, "samples_ms");
-  return say("From {} to {} a step goes from {} to {}: {}. ",
-             {ground.quote("rung"), top.quote("rung"), duration(first), duration(last),
-              gain(last, first)}) +
+  return say("A step takes {} as {}, and {} with the rungs up to {}, which {} {}. ",
+             {duration(first), ground.quote("rung"), duration(last), top.quote("rung"),
+              gain(last, first), ground.quote("rung")}) +
          best_rung(rungs) +
          say("Launches go from {} to {}, modelled traffic from {} to {}, the error of gradients "
              "from {} to {}. {} of the rungs find nothing to do here.",

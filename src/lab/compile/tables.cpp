@@ -8,6 +8,7 @@
 #include "lab/measure/statistics.h"
 #include "lab/measure/validity.h"
 #include "lab/report/fields.h"
+#include "spec/fields.h"
 
 namespace tracestep {
 namespace {
@@ -31,15 +32,20 @@ struct Against {
 Fields<Against> against_fields(const std::string& prefix, const std::string& title,
                                const std::string& what) {
   using A = const Against&;
-  return {{real_column(prefix + "_speedup", title, "x", 3, "median of " + what + " over this one"),
-           [](A a) { return Against::inverse(a.comparison.ratio); }},
-          {data_only(real_column(prefix + "_low", "from", "x", 3, "95 % interval of that ratio")),
-           [](A a) { return Against::inverse(a.comparison.high); }},
-          {data_only(real_column(prefix + "_high", "to", "x", 3)),
-           [](A a) { return Against::inverse(a.comparison.low); }},
-          {text_column(prefix + "_verdict", "is",
-                       "faster or slower beyond chance, same within 2 %, or unclear"),
-           [](A a) { return name_of(a.comparison.change); }}};
+  const auto ratio = [&](const char* name, std::string text, std::string doc) {
+    return timed(real_column(prefix + name, std::move(text), "x", 3, std::move(doc)));
+  };
+  return {
+      {ratio("_speedup", title, "median of " + what + " over this one"),
+       [](A a) { return Against::inverse(a.comparison.ratio); }},
+      {data_only(ratio("_low", "from", "95 % interval of that ratio")),
+       [](A a) { return Against::inverse(a.comparison.high); }},
+      {data_only(ratio("_high", "to", "")), [](A a) { return Against::inverse(a.comparison.low); }},
+      {timed(text_column(
+           prefix + "_verdict", "is",
+           "faster or slower beyond chance, same within 2 %, unclear, or too few samples "
+           "to say")),
+       [](A a) { return words_of(a.comparison); }}};
 }
 
 // The time of one list of samples.
@@ -89,12 +95,14 @@ Fields<CompileCell> byte_fields() {
 }
 
 Fields<StartTimes> start_fields() {
-  return {
-      {real_column("first_start_ms", "first start", "ms", 1,
-                   "until the first step is done, no compiled kernels kept from before"),
-       &StartTimes::first_ms},
-      {real_column("second_start_ms", "second", "ms", 1, "the same with those that the first kept"),
-       &StartTimes::second_ms}};
+  return {{timed(real_column("first_start_ms", "first start", "ms", 1,
+                             "until the first step is done, no compiled kernels kept from before"),
+                 Timing::kSingle),
+           &StartTimes::first_ms},
+          {timed(real_column("second_start_ms", "second", "ms", 1,
+                             "the same with those that the first kept, if the device compiles any"),
+                 Timing::kSingle),
+           &StartTimes::second_ms}};
 }
 
 // Adds the columns that every measured cell has; `cell` gives it for a row.
@@ -168,6 +176,11 @@ bool is_same_attention(const AttentionSpec& a, const AttentionSpec& b) {
          a.run.shape.context == b.run.shape.context && a.run.precision == b.run.precision;
 }
 
+// Softmax in parts is what primitive ops have.
+Granularity ops_of(const AttentionSpec& spec) {
+  return spec.saved.exp ? Granularity::kPrimitive : Granularity::kFused;
+}
+
 AttentionWay attention_way(std::span<const AttentionResult> results, const AttentionResult& r) {
   const auto base = std::ranges::find_if(results, [&](const AttentionResult& other) {
     return other.status == Status::kOk && is_same_attention(other.spec, r.spec);
@@ -178,6 +191,20 @@ AttentionWay attention_way(std::span<const AttentionResult> results, const Atten
   };
   return {r, part(&AttentionResult::forward), part(&AttentionResult::backward),
           part(&AttentionResult::whole)};
+}
+
+// All that the row is of, under the names of the flags that `compile` has for it.
+Json key_of_way(const AttentionResult& r) {
+  Json out = Json::object();
+  const Json run = key_of(r.spec.run);
+  for (const char* field :
+       {"precision", "ops", "attention", "executor", "device", "threads", "seed"}) {
+    out[field] = run.at(field);
+  }
+  out["ops"] = name_of(ops_of(r.spec));
+  out["width"] = r.spec.width;
+  out["attention_context"] = r.spec.run.shape.context;
+  return out;
 }
 
 void add_part(Fields<AttentionWay>& out, const std::string& name,
@@ -196,9 +223,7 @@ Fields<AttentionWay> attention_fields() {
       {int_column("context", "", "T"), [](W w) { return w.r.spec.run.shape.context; }},
       {text_column("precision"), [](W w) { return name_of(w.r.spec.run.precision); }},
       {text_column("ops", "", "softmax in parts, or as one kernel"),
-       [](W w) {
-         return name_of(w.r.spec.saved.exp ? Granularity::kPrimitive : Granularity::kFused);
-       }},
+       [](W w) { return name_of(ops_of(w.r.spec)); }},
       {text_column("attention", "", "its form: naive or flash"),
        [](W w) { return name_of(w.r.spec.run.attention); }},
       {text_column("executor"), [](W w) { return name_of(w.r.spec.run.executor); }},
@@ -213,6 +238,8 @@ Fields<AttentionWay> attention_fields() {
   out.add(bytes_column("peak_bytes", "peak", "the most of the whole step"),
           [if_ok](W w) { return if_ok(w, w.r.peak_bytes); });
   add_verdict(out);
+  out.add(data_only(structured_column("cell", "all parameters of the row")),
+          [](W w) { return key_of_way(w.r); });
   return out;
 }
 
@@ -233,6 +260,16 @@ Fields<StepError> error_fields() {
        &StepError::layers}};
 }
 
+// What the whole ladder is of: the fields that no rung sets.
+Json key_of_ladder(const LadderStep& step) {
+  Json out = Json::object();
+  const Json run = key_of(step.cell.result.spec.step);
+  for (const auto& [name, value] : run.members()) {
+    if (!is_set_by_rungs(name)) out[name] = value;
+  }
+  return out;
+}
+
 Fields<LadderRow> ladder_fields() {
   using L = const LadderRow&;
   Fields<LadderRow> out = {
@@ -244,9 +281,10 @@ Fields<LadderRow> ladder_fields() {
        [](L l) { return l.step.effect ? Json(name_of(*l.step.effect)) : Json(); }}};
   const auto cell = [](const LadderRow& row) -> const CompileCell& { return row.step.cell; };
   add_measured(out, cell);
-  out.add(against_fields("rung", "against below", "the row above"),
+  out.add(against_fields("rung", "against row above", "the row above"),
           [](L l) { return l.below ? &*l.below : nullptr; });
-  out.add(real_column("speedup", "against naive", "x", 3, "median of the first row over this one"),
+  out.add(timed(real_column("speedup", "against naive", "x", 3,
+                            "median of the first row over this one")),
           [](L l) { return l.ground ? Against::inverse(l.ground->comparison.ratio) : Json(); });
   add_bytes(out, cell);
   out.add(error_fields(), [](L l) { return l.step.error ? &*l.step.error : nullptr; });
@@ -259,6 +297,8 @@ Fields<LadderRow> ladder_fields() {
     out.add(data_only(field.column),
             [get = field.get](L l) { return get(l.step.cell.result.spec.step); });
   }
+  out.add(data_only(structured_column("cell", "the ladder's parameters, which no rung sets")),
+          [](L l) { return key_of_ladder(l.step); });
   return out;
 }
 
@@ -313,8 +353,7 @@ Table ladder_table(std::span<const LadderStep> steps) {
   }
   table.notes.emplace_back(
       "errors: loss and gradients of one sequence by forward and backward alone, the model cut to "
-      "a "
-      "few layers, against the same weights and tokens in float64");
+      "a few layers, against the same weights and tokens in float64");
   std::vector<ResultRow> to_judge;
   for (const LadderStep& step : steps) to_judge.push_back(judged(step.cell));
   add_verdicts(table, to_judge);

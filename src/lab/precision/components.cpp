@@ -3,12 +3,13 @@
 #include "lab/precision/tables.h"
 #include "lab/report/fields.h"
 #include "lab/time/tables.h"
+#include "spec/fields.h"
 
 namespace tracestep {
 namespace {
 
 struct ComponentRow {
-  const RunSpec* step;
+  const RunSpec *step, *fp32_step;
   std::string component;
   PhaseTimes own, fp32;
 
@@ -37,7 +38,12 @@ void add_phase(Fields<ComponentRow>& fields, const std::string& phase,
 
 Fields<ComponentRow> fields() {
   Fields<ComponentRow> out{};
-  out.add(axis_columns(), [](const ComponentRow& r) { return r.step; });
+  for (const Field<RunSpec>& axis : axis_columns()) {
+    out.add(axis.column, [axis](const ComponentRow& r) {
+      if (axis.column.name != "cell") return axis.get(*r.step);
+      return Json(Json::Array{key_of(*r.fp32_step), key_of(*r.step)});
+    });
+  }
   out.add(text_column("component", "", "model path, layers added up"), &ComponentRow::component);
   add_phase(out, "forward", ComponentRow::forward);
   add_phase(out, "backward", ComponentRow::backward);
@@ -54,7 +60,7 @@ Table precision_component_table(std::span<const PrecisionCell> cells) {
     const ComponentTimes own = component_times(cell.result), fp32 = component_times(*base);
     for (const auto& [component, times] : own) {
       const auto found = fp32.find(component);
-      rows.push_back({&cell.result.spec.step, component, times,
+      rows.push_back({&cell.result.spec.step, &base->spec.step, component, times,
                       found == fp32.end() ? PhaseTimes{} : found->second});
     }
   }

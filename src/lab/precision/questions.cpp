@@ -36,7 +36,7 @@ Text sums(const Evidence& e) {
                    .equal = "Here the accumulator's format does not decide the error. ",
                    .more = "So the accumulator's format decides more of the error than the terms' "
                            "does. "}) +
-         say("{} is stored as {}: ", {mixed.quote("term"), mixed.quote("term_stored")}) +
+         say("In float16 {} is stored as {}: ", {mixed.quote("term"), mixed.quote("term_stored")}) +
          stored.say({.less = "that is below it, and the exact sum of such terms is ",
                      .equal = "that is equal to it, and the exact sum of such terms is ",
                      .more = "that is above it, and the exact sum of such terms is "}) +
@@ -55,7 +55,7 @@ Text stalls(const Evidence& e) {
   }
   std::vector<Text> list;
   for (const Row& row : rows) {
-    list.push_back(say("{} after {} additions of {}, at {}",
+    list.push_back(say("\"{}\" after {} additions of {}, at {}",
                        {row.quote("experiment"), whole(row.get("stalls_after")), row.quote("term"),
                         row.quote("sum")}));
   }
@@ -63,7 +63,7 @@ Text stalls(const Evidence& e) {
       rows, {}, [](const Row& row) { return row.get("stalls_after").value; });
   const Relation least = compare(earliest.get("stalls_after"), least_of(rows, "stalls_after"));
   return say(
-      "These sums stop growing: {}. {} is {}: from there adding a term rounds back to the "
+      "These sums stop growing: {}. {} is \"{}\": from there adding a term rounds back to the "
       "sum itself.",
       {join(list, "; "), because(least, "The earliest to stop"), earliest.quote("experiment")});
 }
@@ -116,8 +116,8 @@ Text norms(const Evidence& e) {
   const Row half = e.row("formats", {{"format", "f16"}}),
             bf16 = e.row("formats", {{"format", "bf16"}}),
             single = e.row("formats", {{"format", "f32"}});
-  return say("Layer norm, one step at a time in the narrow format: {}{}float16 has squares of "
-             "numbers up to {}, and {} is {} number there. ",
+  return say("Layer norm, one step at a time in the narrow format: {}{}In float16 the squares of "
+             "numbers up to {} are finite, and {} is {} number. ",
              {sensitive_steps(e, "f16", "float16"), sensitive_steps(e, "bf16", "bfloat16"),
               decimal(half.get("largest_square"), 1),
               significant(e.row("formats", {{"format", "f64"}}).get("epsilon_as"), 1),

@@ -175,12 +175,12 @@ Text validity(const Evidence& e) {
   Text doubts;
   for (const std::string& verdict : verdicts) {
     const Quantity count = count_of(rows, "verdict", verdict);
-    if (verdict == "ok" || verdict.starts_with("notes")) {
+    if (verdict == "ok" || verdict.starts_with("note")) {
       sound = sound + count;
       continue;
     }
     const Row first = e.row("validity", {{"verdict", verdict}});
-    doubts += say("{} with {} (such as {}). ",
+    doubts += say(count.value > 1 ? "{} with {} (such as {}). " : "{} with {} ({}). ",
                   {whole(count), first.quote("verdict"), first.quote("cell")});
   }
   const Quantity all = count_of(rows, "verdict");
@@ -304,8 +304,7 @@ Text contexts(const Evidence& e) {
                    .unclear = "Noise leaves open whether time grows as the work does. ",
                    .more = Text("Time grows by more than the work") +
                            because_of(": what is no matrix product, as softmax, takes part. ")}) +
-         say("The last of these steps, from {} to {}, takes {} times the time, with {} times the "
-             "FLOPs.",
+         say("From {} to {} tokens alone it takes {} times the time, with {} times the FLOPs.",
              {whole(before.get("context")), whole(last.get("context")), decimal(ratio(before)),
               decimal(last.get("flops") / before.get("flops"))});
 }
@@ -315,7 +314,9 @@ Text fused(const Evidence& e) {
   const Row slowest = e.largest("granularity", {{"mode", "step"}}, "primitive_ms");
   std::optional<Row> clear;
   for (const Row& row : e.rows("granularity", {{"mode", "step"}})) {
-    const bool is_clear = row.text("verdict") != "unclear" && row.has("low") && row.has("high");
+    const std::string change = row.text("change");
+    const bool is_known = change == "same" || change == "faster" || change == "slower";
+    const bool is_clear = is_known && row.has("low") && row.has("high");
     if (!is_clear) continue;
     if (!clear || row.get("primitive_ms").value > clear->get("primitive_ms").value) clear = row;
   }
@@ -327,13 +328,13 @@ Text fused(const Evidence& e) {
   const Row& row = *clear;
   const Quantity ratio = between(row.get("ratio"), row.get("low"), row.get("high"));
   const Relation change = compare(ratio, Quantity::constant(1));
-  const bool is_same = row.text("verdict") == "same";
-  require(is_same || change.is(row.text("verdict") == "faster" ? Ordering::kLess : Ordering::kMore),
-          say("the verdict \"{}\" is not what the interval of the ratio says, {} to {}",
-              {row.quote("verdict"), decimal(row.get("low"), 3), decimal(row.get("high"), 3)}));
+  const bool is_same = row.text("change") == "same";
+  require(is_same || change.is(row.text("change") == "faster" ? Ordering::kLess : Ordering::kMore),
+          say("the comparison \"{}\" is not what the interval of the ratio says, {} to {}",
+              {row.quote("change"), decimal(row.get("low"), 3), decimal(row.get("high"), 3)}));
   const Relation small = compare_with_range(ratio, 0.98, 1.02);
   require(!is_same || small.is(Ordering::kEqual),
-          "the verdict is that they are the same, which the interval of the ratio does not say");
+          "the comparison is that they are the same, which the interval of the ratio does not say");
   const Text reading = is_same ? because(small, "no difference that matters")
                                : change.say({.less = "fused is faster", .more = "fused is slower"});
   const auto samples = [&](const char* ops) {
@@ -357,7 +358,7 @@ constexpr Question kQuestions[] = {
      "How long do forward, backward and optimizer take, and how steady is it?",
      "tracestep bench --size small --mode forward,forward-backward,step", pass_times},
     {"warm-up", "Time", "What do warm-up steps leave out, and how many are enough?",
-     "tracestep bench --warmup-study 0,1,2,5", warm_up},
+     "tracestep bench --warmup-study 0,1,2,5 --steps 5", warm_up},
     {"validity", "Time", "Is every time what its label says?", "tracestep study", validity},
     {"sizes", "Time", "Does the time of a pass grow with the work from size to size?",
      "tracestep bench --size small,medium --mode forward", sizes},

@@ -37,6 +37,15 @@ Field<Start> ms_at(const char* column, const char* title, const char* descriptio
           }};
 }
 
+// All that the row is of; the number of warm-up steps under the name of its flag.
+Json key_of(const Start& s) {
+  const Json* run = s.row.parameters();
+  if (run == nullptr) return {};
+  Json out = *run;
+  out["warmup_study"] = static_cast<std::int64_t>(s.warmup.size());
+  return out;
+}
+
 Fields<Start> fields() {
   using S = const Start&;
   const auto count = [](const std::vector<double>& list) {
@@ -46,6 +55,7 @@ Fields<Start> fields() {
   for (const Field<RunSpec>& axis : axis_columns()) {
     out.add(axis.column, [name = axis.column.name](S s) {
       if (name == "label") return Json(s.row.label());
+      if (name == "cell") return key_of(s);
       const Json* cell = s.row.find(name);
       return cell == nullptr ? Json() : *cell;
     });
@@ -76,7 +86,7 @@ std::string worked(const ResultRow& row) {
   if (samples.size() < 3) return {};
   const std::span<const double> rest = std::span(samples).subspan(1);
   return fmt::format(
-      "{} after {} warm-up steps: with the first step {:.2f} ± {:.2f} ms, without it {:.2f} ± "
+      "{}, warm-up steps {}: with the first step {:.2f} ± {:.2f} ms, without it {:.2f} ± "
       "{:.2f} ms; the first is {:.2f} times the median of the others",
       row.label(), row.numbers("warmup_ms").size(), mean_of(samples), sample_std_of(samples),
       mean_of(rest), sample_std_of(rest), samples[0] / median_of(rest));

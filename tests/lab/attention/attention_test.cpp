@@ -264,6 +264,48 @@ TEST(AttentionTest, APartThatTakesLongerThanBothIsInvalid) {
   EXPECT_EQ(verdict(), "invalid: part_over_whole");
 }
 
+// Planned, with times by hand: `ms` for each part.
+AttentionResult timed(const AttentionSpec& spec, double ms) {
+  AttentionResult r = measure_attention(planning(), spec);
+  r.computes = true;
+  r.device = "cpu";
+  for (AttentionPart* part : {&r.forward, &r.backward, &r.whole}) {
+    const double time = part == &r.whole ? 2.5 * ms : ms;
+    part->warmup_ms = {time};
+    part->samples_ms = {time, time, time, 1.001 * time, time, time, time};
+    part->busy_ms = 0.9 * time;
+  }
+  return r;
+}
+
+// Another form or width has another time per FLOP: that is no collapse. What is counted below the
+// table are parts of its rows.
+TEST(AttentionTest, FormsAndWidthsAreJudgedApartAndByTheirParts) {
+  std::vector<AttentionResult> results;
+  for (const auto& [context, width, ms] : {std::tuple{64, 8, 1.0}, {128, 8, 4.0}, {128, 4, 40.0}}) {
+    results.push_back(timed(spec_of(context, width), ms));
+  }
+  Table table = attention_table(results, Json::object());
+  for (const auto& row : table.rows) EXPECT_EQ(row.back().as_string(), "ok");
+  EXPECT_THAT(table.notes.back(), ::testing::HasSubstr("9 of 9 measured parts"));
+  results[1].forward.samples_ms.assign(7, 400.0);  // the same width, and far longer
+  results[1].whole.samples_ms.assign(7, 900.0);
+  table = attention_table(results, Json::object());
+  EXPECT_THAT(table.rows[1].back().as_string(), ::testing::HasSubstr("collapsed_speed"));
+}
+
+TEST(AttentionTest, EagerAndCompiledAreNotOneCell) {
+  std::vector<AttentionResult> results;
+  for (const auto& [executor, ms] :
+       {std::pair{ExecutorKind::kEager, 1.0}, {ExecutorKind::kCompiled, 0.5}}) {
+    AttentionSpec spec = spec_of(64, 8);
+    spec.run.executor = executor;
+    results.push_back(timed(spec, ms));
+  }
+  const Table table = attention_table(results, Json::object());
+  for (const auto& row : table.rows) EXPECT_EQ(row.back().as_string(), "ok");
+}
+
 TEST(AttentionTest, TwoContextsAreNoFit) {
   std::vector<AttentionResult> results;
   for (std::int64_t context : {64, 128}) {
