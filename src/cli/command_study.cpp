@@ -164,7 +164,8 @@ Command study_command() {
       .details =
           "Runs every experiment at sizes that this machine manages in the time given: sums and "
           "formats, predictions for large models, attention alone, the time of steps and of "
-          "contexts, training on the text files of the current folder, warm-up, precisions, the "
+          "contexts, training on the current folder's README.md, docs and src, warm-up, "
+          "precisions, the "
           "bytes and the kernels of single steps. Answers the questions of the study from these "
           "tables, each with the rows it rests on, and refuses where they do not support one. "
           "Writes study.html (one file, offline, with charts), study.md, study.tex, study.typ and "

@@ -182,7 +182,8 @@ Text removes(const Evidence& e) {
               share("backward_flops")}) +
          compare(flash.get("forward_flops"), last.get("forward_flops"))
              .say({.less = "Behind a causal mask it leaves out tiles and has less to compute. "}) +
-         "On a GPU the flash form also multiplies float32 in parts of narrow formats, on units that "
+         "On a GPU the flash form also multiplies float32 in parts of narrow formats, on units "
+         "that "
          "the plain form does not use. " +
          say("Forward and backward without a stop between them: {}.",
              {pace(median_in(last, "whole_samples_ms"), median_in(flash, "whole_samples_ms"))});

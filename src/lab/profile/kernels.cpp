@@ -45,7 +45,7 @@ void note_caches(Table& table) {
   if (!is_above) return;
   table.notes.emplace_back(
       "of roof: the ceiling is the bandwidth of memory, measured over more than the caches hold; "
-      "above 100 % a kernel found operands in a cache");
+      "above 100 % a kernel found operands in a cache, or left out what a mask hides");
 }
 
 // Durations of every kernel of that name, in ns, and its rows of the matrix added up.

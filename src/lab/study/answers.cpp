@@ -4,6 +4,7 @@
 
 #include "lab/attention/tables.h"
 #include "lab/compile/tables.h"
+#include "lab/measure/validity.h"
 #include "lab/memory/tables.h"
 #include "lab/precision/tables.h"
 #include "lab/profile/tables.h"
@@ -16,8 +17,9 @@
 namespace tracestep {
 namespace {
 
-// Parameters of an attention that no run has.
-constexpr std::string_view kAttentionFlags[] = {"width", "mask", "saved"};
+// Parameters of cells that no run has: of an attention, and of a start.
+constexpr std::string_view kMoreFlags[] = {"width", "attention_context", "mask", "saved",
+                                           "warmup_study"};
 
 // `command` without the flags that say what to measure.
 std::string without_cells(std::string_view command) {
@@ -28,8 +30,8 @@ std::string without_cells(std::string_view command) {
     const std::string_view word = command.substr(start, end - start);
     const bool says_cell =
         std::ranges::any_of(run_fields(), [&](const RunField& f) { return f.flag == word; }) ||
-        std::ranges::any_of(kAttentionFlags, [&](std::string_view name) {
-          return word.starts_with("--") && word.substr(2) == name;
+        std::ranges::any_of(kMoreFlags, [&](std::string_view name) {
+          return word.starts_with("--") && word.substr(2) == with_dashes(name);
         });
     if (!is_value && !says_cell) out += fmt::format("{}{}", out.empty() ? "" : " ", word);
     is_value = says_cell;
@@ -41,13 +43,69 @@ std::string without_cells(std::string_view command) {
 // The command that measures these cells again: the question's, with their own flags; several where
 // they are no grid.
 std::string again(std::string_view command, std::span<const Json> cells) {
-  if (cells.empty()) return std::string(command);
   const std::string start = without_cells(command);
   std::string out;
-  for (const std::string& flags : flags_of(cells, kAttentionFlags)) {
+  for (const std::string& flags : flags_of(cells, kMoreFlags)) {
     out += fmt::format("{}{} {}", out.empty() ? "" : " && ", start, flags);
   }
   return out;
+}
+
+Standing standing_of(std::string_view verdict) {
+  if (verdict.starts_with("invalid")) return Standing::kInvalid;
+  return verdict.starts_with("doubt") ? Standing::kDoubtful : Standing::kSound;
+}
+
+// What an answer has read of one row.
+struct ReadRow {
+  Timing timing = Timing::kNone;            // of what was read
+  std::optional<std::string> verdict = {};  // the checker's; empty where it says nothing
+  bool has_verdicts = false;                // the table
+  bool read_verdict = false;
+  Standing others = Standing::kSound;  // from status and samples
+};
+
+ReadRow read_row(const Table& table, const RowRef& ref) {
+  ReadRow out;
+  const std::vector<Json>& cells = table.rows[ref.row];
+  for (std::size_t i = 0; i < table.columns.size(); ++i) {
+    const Column& column = table.columns[i];
+    const Json& cell = cells[i];
+    const bool was_read = std::ranges::find(ref.columns, column.name) != ref.columns.end();
+    if (was_read && !cell.is_null()) out.timing = std::max(out.timing, timing_of(column));
+    if (is_verdict_column(column)) {
+      out.has_verdicts = true;
+      out.read_verdict = was_read;
+      if (cell.is_string()) out.verdict = cell.as_string();
+    }
+    const bool is_interrupted =
+        column.name == "status" && cell.is_string() && cell.as_string() == "interrupted";
+    if (is_interrupted) out.others = std::max(out.others, Standing::kInterrupted);
+    const bool is_list = was_read && cell.is_array() && timing_of(column) != Timing::kNone;
+    if (is_list && cell.items().size() == 1) out.timing = Timing::kSingle;
+  }
+  return out;
+}
+
+// The command on the device of the study, where that is not the usual one.
+std::string on_device(std::string_view command, std::span<const Table> tables) {
+  const std::string usual = RunSpec().place.device;
+  const auto cells = std::ranges::find(tables, "cells", &Table::name);
+  if (cells == tables.end() || cells->rows.empty()) return std::string(command);
+  const auto device = std::ranges::find(cells->columns, "device", &Column::name);
+  if (device == cells->columns.end()) return std::string(command);
+  const Json& name = cells->rows.front()[static_cast<std::size_t>(device - cells->columns.begin())];
+  if (!name.is_string() || name.as_string() == usual) return std::string(command);
+  return fmt::format("{} {} {}", command, field_named("device").flag, name.as_string());
+}
+
+// Whether a verdict that was read speaks against its row.
+bool names_doubt(std::span<const Table> tables, std::span<const RowRef> rows) {
+  return std::ranges::any_of(rows, [&](const RowRef& ref) {
+    const Table& table = *std::ranges::find(tables, ref.table, &Table::name);
+    const ReadRow row = read_row(table, ref);
+    return row.read_verdict && standing_of(row.verdict.value_or("ok")) != Standing::kSound;
+  });
 }
 
 }  // namespace
@@ -82,11 +140,12 @@ Answer answer(const Question& question, std::span<const Table> tables) {
     out.text = say("No answer: {}.", {missing.why()});
   }
   out.rows = evidence.used();
-  for (const RowRef& ref : out.rows) {
-    const Table& table = *std::ranges::find(tables, ref.table, &Table::name);
-    out.standing = std::max(out.standing, standing_of(table, ref.row));
-  }
-  if (!out.refused) out.command = again(question.command, evidence.used_cells());
+  out.standing = standing_of(tables, out.rows);
+  // What is lacking may be rows that were not measured; a doubtful row is measured again.
+  const bool is_of_cells = !out.refused || names_doubt(tables, out.rows);
+  const std::vector<Json> cells = evidence.used_cells();
+  out.command = is_of_cells && !cells.empty() ? again(question.command, cells)
+                                              : on_device(question.command, tables);
   return out;
 }
 
@@ -99,6 +158,7 @@ std::vector<Answer> answer_all(std::span<const Question> questions, std::span<co
 std::string_view name_of(Standing standing) {
   switch (standing) {
     case Standing::kSound: return "sound";
+    case Standing::kNotJudged: return "not judged";
     case Standing::kSingle: return "single sample";
     case Standing::kInterrupted: return "interrupted";
     case Standing::kDoubtful: return "doubtful";
@@ -107,25 +167,29 @@ std::string_view name_of(Standing standing) {
   return "?";
 }
 
-Standing standing_of(const Table& table, std::size_t row) {
-  Standing out = Standing::kSound;
-  const auto worse = [&](Standing standing) { out = std::max(out, standing); };
-  for (std::size_t i = 0; i < table.columns.size(); ++i) {
-    const Json& cell = table.rows[row][i];
-    const std::string& name = table.columns[i].name;
-    if (cell.is_string() && name == "verdict") {
-      const std::string& verdict = cell.as_string();
-      if (verdict.starts_with("invalid")) worse(Standing::kInvalid);
-      if (verdict.starts_with("doubt")) worse(Standing::kDoubtful);
+Standing standing_of(std::span<const Table> tables, std::span<const RowRef> rows) {
+  Standing out = Standing::kSound, beside = Standing::kSound;
+  bool has_beside = false, needs_beside = false;
+  for (const RowRef& ref : rows) {
+    const ReadRow row = read_row(*std::ranges::find(tables, ref.table, &Table::name), ref);
+    const Standing judged = standing_of(row.verdict.value_or("ok"));
+    out = std::max(out, row.others);
+    if (row.timing == Timing::kSingle) out = std::max(out, Standing::kSingle);
+    const bool is_timed = row.timing != Timing::kNone;
+    if (is_timed || is_of_label(row.verdict.value_or(""))) out = std::max(out, judged);
+    if (is_timed && !row.has_verdicts) needs_beside = true;
+    if (row.read_verdict) {
+      has_beside = true;
+      beside = std::max(beside, judged);
     }
-    if (cell.is_string() && name == "status" && cell.as_string() == "interrupted") {
-      worse(Standing::kInterrupted);
-    }
-    const bool is_alone =
-        cell.is_array() && name.ends_with("samples_ms") && cell.items().size() == 1;
-    if (is_alone) worse(Standing::kSingle);
   }
-  return out;
+  if (!needs_beside) return out;
+  return std::max(out, has_beside ? beside : Standing::kNotJudged);
+}
+
+std::string warning_of(const Answer& answer) {
+  if (answer.refused || answer.standing == Standing::kSound) return {};
+  return fmt::format(" ({})", name_of(answer.standing));
 }
 
 std::string rests_on(const Answer& answer) {

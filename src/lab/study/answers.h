@@ -15,14 +15,18 @@ namespace tracestep {
 // What the rows under an answer are worth, best first.
 enum class Standing {
   kSound,
+  kNotJudged,    // a time of a table that the validity checker does not judge
   kSingle,       // a time from a single sample
   kInterrupted,  // ended before its samples were taken
   kDoubtful,     // the validity checker doubts a row
   kInvalid,      // or finds that it is not what its label says
 };
 std::string_view name_of(Standing standing);
-// From what the row says of itself: its columns verdict, status and samples.
-Standing standing_of(const Table& table, std::size_t row);
+// Of the rows, by what they say of themselves (verdict, status, samples) and the columns that were
+// read: what the checker says of a time is nothing against bytes and counts of the same row, unless
+// it says that the row is another one than its label. Times of a table without verdicts are worth
+// what the verdicts are that were read beside them.
+Standing standing_of(std::span<const Table> tables, std::span<const RowRef> rows);
 
 struct Answer {
   std::string id, number, topic, question;  // number: of the handout's question, or empty
@@ -32,6 +36,10 @@ struct Answer {
   Standing standing = Standing::kSound;  // of the worst of its rows
   std::string command;                   // measures the rows again
 };
+
+// " (doubtful)": what the rows of an answer are worth; empty where they are sound, or it is
+// refused.
+std::string warning_of(const Answer& answer);
 
 // The questions of every subject, in the order of the handout (lab/study/numbers.h).
 std::span<const Question> questions();

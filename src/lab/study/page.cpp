@@ -8,12 +8,6 @@
 namespace tracestep {
 namespace {
 
-// " (doubtful)": what the rows of an answer are worth, unless they are sound.
-std::string warning(const Answer& a) {
-  if (a.refused || a.standing == Standing::kSound) return {};
-  return fmt::format(" ({})", name_of(a.standing));
-}
-
 // "1.1.3 b: " before the question.
 std::string numbered(const Answer& a) {
   return a.number.empty() ? a.question : fmt::format("{}: {}", a.number, a.question);
@@ -24,7 +18,7 @@ std::string answers_page(const Prose& prose, std::span<const Answer> answers) {
   for (const Answer& a : answers) {
     if (a.topic != topic) out += prose.heading(3, topic = a.topic);
     std::string text = a.text.words() + '\n';
-    if (!a.refused) text += fmt::format("Rests on {}{}; ", rests_on(a), warning(a));
+    if (!a.refused) text += fmt::format("Rests on {}{}; ", rests_on(a), warning_of(a));
     text += a.refused ? "Measure it with" : "measure again with";
     out += prose.paragraph(numbered(a), text, a.command);
   }
@@ -40,7 +34,7 @@ std::string summary_page(const Prose& prose, const StudyReport& report, const Js
   for (std::string_view topic : {kResults, kTrust}) {
     out += prose.heading(2, topic == kResults ? "Results" : "How far to trust them");
     for (const Answer& a : report.summary) {
-      if (a.topic == topic) out += prose.item(a.text.words());
+      if (a.topic == topic) out += prose.item(a.text.words() + warning_of(a));
     }
   }
   return out;
@@ -52,7 +46,7 @@ std::string answers_text(std::span<const Answer> answers) {
   std::string out, topic;
   for (const Answer& a : answers) {
     if (a.topic != topic) out += fmt::format("\n== {}\n", topic = a.topic);
-    out += fmt::format("\n{}{}\n  {}\n", numbered(a), warning(a), a.text.words());
+    out += fmt::format("\n{}{}\n  {}\n", numbered(a), warning_of(a), a.text.words());
   }
   return out;
 }

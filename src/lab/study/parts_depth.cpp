@@ -216,7 +216,7 @@ void profile_part(StudyContext& context) {
       .tables = {pass_table(cells), clock_table(cells), launch_check_table(cells)},
       .charts = {
           {.kind = "bars",
-           .title = "Four clocks: the parts of a step's wall time",
+           .title = "The parts of a step's wall time: kernels, gaps between them, outside",
            .table = "clocks",
            .options = Json::Object{{"label", Json::Array{"size", "mode", "ops"}},
                                    {"values", Json::Array{"busy_ms", "gaps_ms", "outside_ms"}}}}}};

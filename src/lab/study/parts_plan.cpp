@@ -1,6 +1,7 @@
 // Parts of the study that need no time on the device: number formats, and what programs say.
 #include <algorithm>
 
+#include "lab/attention/tables.h"
 #include "lab/memory/accounting.h"
 #include "lab/report/fields.h"
 #include "lab/study/study.h"
@@ -36,9 +37,10 @@ Table size_table(const StudyContext& context) {
       {int_column("parameters", {}, "2VC + L(4C² + 3CF + 2C) + C"), parameter_formula},
       {bytes_column("weight_bytes", "weights", "4 bytes each"),
        [](M m) { return 4 * parameter_formula(m); }},
-      {bytes_column(
-           "static_bytes", "static",
-           "weights, gradients, AdamW: 16 bytes each; gradients are there from backward on"),
+      {bytes_column("before_bytes", "before a step", "weights and AdamW's moments: 12 bytes each"),
+       [](M m) { return 12 * parameter_formula(m); }},
+      {bytes_column("static_bytes", "with gradients",
+                    "16 bytes each: gradients are there from backward until the update"),
        [](M m) { return 16 * parameter_formula(m); }},
       {int_column("weight_products", "weight products", "in one forward pass: 7L + 1"),
        [](M m) { return 7 * m.layers + 1; }},
@@ -63,11 +65,11 @@ std::vector<MemoryCell> planned_cells(StudyContext& context) {
     for (Mode mode : {Mode::kInference, Mode::kForward, Mode::kStep}) {
       for (const Precision& precision : {Precision(), Precision{.autocast = DType::kBF16}}) {
         if (!context.has_time_for(0)) continue;
-        RunSpec step{.model = context.sizes.planned,
-                     .shape = {.batch = kBatch, .context = tokens},
-                     .mode = mode,
-                     .precision = precision,
-                     .ops = Granularity::kPrimitive};
+        const RunSpec step = context.here({.model = context.sizes.planned,
+                                           .shape = {.batch = kBatch, .context = tokens},
+                                           .mode = mode,
+                                           .precision = precision,
+                                           .ops = Granularity::kPrimitive});
         cells.push_back({.run = predict_memory(step, context.machine.traits),
                          .limit_bytes = context.machine.memory_bytes});
       }
@@ -130,16 +132,18 @@ Table attention_prediction(StudyContext& context) {
                    bytes_column("before_backward_bytes", "before backward"),
                    bytes_column("peak_bytes", "peak"),
                    bytes_column("device_bytes", "device"),
-                   {.name = "fits", .kind = ColumnKind::kBool}};
+                   {.name = "fits", .kind = ColumnKind::kBool},
+                   data_only(structured_column("cell", "all parameters of the row"))};
   const auto device = context.machine.make_device(context.here({}));
   AttentionSpec spec = context.sizes.attention;
+  spec.run = context.here(spec.run);
   spec.width = context.sizes.widths.front();
   const std::int64_t room = context.machine.memory_bytes;
   for (std::int64_t tokens = 2048; tokens <= 131072; tokens *= 2) {
     spec.run.shape.context = tokens;
     const AttentionBytes bytes = predict_attention(spec, *device);
-    table.add_row({spec.width, tokens, bytes.before_backward, bytes.peak,
-                   room > 0 ? Json(room) : Json(), room > 0 ? Json(bytes.peak <= room) : Json()});
+    table.add_row({spec.width, tokens, bytes.before_backward, bytes.peak, when(room > 0, room),
+                   when(room > 0, bytes.peak <= room), key_of(spec)});
   }
   return table;
 }

@@ -1,11 +1,14 @@
 // The last part of the study: what the validity checker says of its times, and tables that others
 // have published beside them.
 #include <algorithm>
+#include <map>
 
+#include "base/error.h"
 #include "lab/attention/tables.h"
 #include "lab/published/published.h"
 #include "lab/report/columns.h"
 #include "lab/study/study.h"
+#include "spec/fields.h"
 
 namespace tracestep {
 namespace {
@@ -32,15 +35,21 @@ std::vector<StudyCell> cells_of(const std::vector<PrecisionCell>& precise) {
 
 using Verdicts = std::vector<std::vector<Verdict>>;
 
-StudySection validity_section(const std::vector<ResultRow>& rows, const Verdicts& verdicts) {
+// `summaries`: what each row is worth.
+StudySection validity_section(const std::vector<ResultRow>& rows, const Verdicts& verdicts,
+                              const std::vector<std::string>& summaries) {
   Table table{.name = "validity", .title = "What the validity checker says of every timed cell"};
   table.columns = {text_column("cell"), text_column("table", {}, "that has its times"),
                    text_column("verdict"), text_column("why")};
   for (std::size_t i = 0; i < rows.size(); ++i) {
     std::string why;
     for (const Verdict& v : verdicts[i]) why += (why.empty() ? "" : "; ") + v.text;
-    table.add_row({rows[i].label(), rows[i].text("table"), summary_of(verdicts[i]),
-                   why.empty() ? Json() : Json(why)});
+    const std::string& summary = summaries[i];
+    if (summary != summary_of(verdicts[i])) {
+      why += (why.empty() ? "" : "; ") + std::string("what the lines below its own table say");
+    }
+    table.add_row(
+        {rows[i].label(), rows[i].text("table"), summary, why.empty() ? Json() : Json(why)});
   }
   return {.id = "validity",
           .title = "Is each time what its label says?",
@@ -64,12 +73,12 @@ Table* find_table(StudyContext& context, std::string_view name) {
 
 // A column of verdicts in a table whose rows are the first of `rows`.
 void add_verdict_column(StudyContext& context, const char* name, std::span<const ResultRow> rows,
-                        std::span<const std::vector<Verdict>> verdicts) {
+                        std::span<const std::string> summaries) {
   Table* table = find_table(context, name);
   if (table == nullptr) return;
   table->columns.push_back(verdict_column());
   for (std::size_t i = 0; i < table->rows.size(); ++i) {
-    table->rows[i].push_back(when(rows[i].text("status") == "ok", summary_of(verdicts[i])));
+    table->rows[i].push_back(when(rows[i].text("status") == "ok", summaries[i]));
   }
 }
 
@@ -78,10 +87,14 @@ int weight_of(std::string_view summary) {
   return summary.starts_with("invalid") ? 3 : summary.starts_with("doubt") ? 2 : summary != "ok";
 }
 
-// Where a table has judged its rows by themselves, and beside those of other tables more stands
-// against one, it says that instead. `name`: of the table, as its rows have it.
-void worsen_verdicts(StudyContext& context, const char* name, const std::vector<ResultRow>& rows,
-                     const Verdicts& verdicts) {
+void take_worse(std::string_view verdict, std::string& worst) {
+  if (weight_of(verdict) > weight_of(worst)) worst = verdict;
+}
+
+// A table that has judged its rows by themselves, and what is said of them beside those of other
+// tables: both say the worse of the two. `name`: of the table, as its rows have it.
+void take_worse_verdicts(StudyContext& context, const char* name,
+                         const std::vector<ResultRow>& rows, std::vector<std::string>& summaries) {
   Table* table = find_table(context, name);
   if (table == nullptr) return;
   std::vector<std::size_t> own;
@@ -94,10 +107,41 @@ void worsen_verdicts(StudyContext& context, const char* name, const std::vector<
   }
   const auto column = std::ranges::find(table->columns, "verdict", &Column::name);
   if (own.size() != table->rows.size() || column == table->columns.end()) return;
+  bool is_worse = false;
   for (std::size_t i = 0; i < own.size(); ++i) {
     Json& cell = table->rows[i][static_cast<std::size_t>(column - table->columns.begin())];
-    const std::string together = summary_of(verdicts[own[i]]);
-    if (cell.is_string() && weight_of(together) > weight_of(cell.as_string())) cell = together;
+    if (!cell.is_string()) continue;
+    take_worse(cell.as_string(), summaries[own[i]]);
+    is_worse = is_worse || summaries[own[i]] != cell.as_string();
+    cell = summaries[own[i]];
+  }
+  // The count below the table is of its rows by themselves.
+  if (is_worse) {
+    std::erase_if(table->notes, [](const std::string& n) { return n.starts_with("validity: "); });
+  }
+}
+
+std::size_t column_of(const Table& table, std::string_view name) {
+  const auto found = std::ranges::find(table.columns, name, &Column::name);
+  TRACESTEP_CHECK(found != table.columns.end(), "{} has no column {}", table.name, name);
+  return static_cast<std::size_t>(found - table.columns.begin());
+}
+
+// The rows of the table "granularity" compare two cells each, and have the worse of their verdicts.
+void add_pair_verdicts(StudyContext& context, std::span<const ResultRow> rows,
+                       std::span<const std::string> summaries) {
+  Table* table = find_table(context, "granularity");
+  if (table == nullptr) return;
+  std::map<std::string, std::string> by_cell;
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    by_cell[canonical_text(*rows[i].parameters())] = summaries[i];
+  }
+  for (std::vector<Json>& row : table->rows) {
+    std::string worst = "ok";
+    for (const Json& key : row[column_of(*table, "cell")].items()) {
+      take_worse(by_cell.at(canonical_text(key)), worst);
+    }
+    row[column_of(*table, "verdict")] = worst;
   }
 }
 
@@ -149,15 +193,18 @@ void review_part(StudyContext& context) {
   add(rows_of(context.rungs, "ladder", environment));
   add(context.plain);
   const Verdicts verdicts = judge_all(rows);
+  std::vector<std::string> summaries;
+  for (const std::vector<Verdict>& of_row : verdicts) summaries.push_back(summary_of(of_row));
   const std::size_t scaling = context.cells.size();  // where those rows begin
-  for (const char* table : {"time", "cells"}) add_verdict_column(context, table, rows, verdicts);
+  for (const char* table : {"time", "cells"}) add_verdict_column(context, table, rows, summaries);
   add_verdict_column(context, "scaling", std::span(rows).subspan(scaling),
-                     std::span(verdicts).subspan(scaling));
+                     std::span(summaries).subspan(scaling));
+  add_pair_verdicts(context, std::span(rows).first(scaling), summaries);
   for (const char* table : {"steps", "ways", "ladder", "clocks"}) {
-    worsen_verdicts(context, table, rows, verdicts);
+    take_worse_verdicts(context, table, rows, summaries);
   }
   add_disagreements(context, rows, verdicts);
-  if (!rows.empty()) context.sections.push_back(validity_section(rows, verdicts));
+  if (!rows.empty()) context.sections.push_back(validity_section(rows, verdicts, summaries));
   context.sections.push_back(published_section(context, steps));
 }
 

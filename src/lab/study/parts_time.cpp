@@ -192,22 +192,28 @@ Fields<PairOfCells> granularity_fields() {
       {real_column("primitive_ms", "primitive", "ms", 1),
        [](P p) { return median_ms(p.primitive); }},
       {real_column("fused_ms", "fused", "ms", 1), [](P p) { return median_ms(p.fused); }},
-      {real_column("ratio", "ratio", "", 3, "fused over primitive, of medians"),
+      {timed(real_column("ratio", "ratio", "", 3, "fused over primitive, of medians")),
        [](P p) { return p.comparison.ratio; }},
-      {real_column("low", "from", "", 3, "95 % interval of the ratio"),
+      {timed(real_column("low", "from", "", 3, "95 % interval of the ratio")),
        [](P p) { return finite_or_null(p.comparison.low); }},
-      {real_column("high", "to", "", 3), [](P p) { return finite_or_null(p.comparison.high); }},
-      {real_column("p", "p", "", 3, "Mann-Whitney, two-sided"), [](P p) { return p.comparison.p; }},
-      {text_column("verdict", {}, "what fused is: same, faster, slower or unclear"),
-       [](P p) { return name_of(p.comparison.change); }},
+      {timed(real_column("high", "to", "", 3)),
+       [](P p) { return finite_or_null(p.comparison.high); }},
+      {timed(real_column("p", "p", "", 3, "Mann-Whitney, two-sided")),
+       [](P p) { return p.comparison.p; }},
+      {timed(text_column("change", "fused is",
+                         "same, faster, slower, unclear, or too few samples to say")),
+       [](P p) { return words_of(p.comparison); }},
       {bytes_column("primitive_peak_bytes", "primitive peak"),
        [](P p) { return p.primitive.result.peak_bytes; }},
       {bytes_column("fused_peak_bytes", "fused peak"),
        [](P p) { return p.fused.result.peak_bytes; }}};
   out.add(data_only(text_column("label")), [](P p) { return label_of(p.fused.spec.step); });
-  return out.add(data_only(structured_column("cell", "all parameters of both")), [](P p) {
+  out.add(data_only(structured_column("cell", "all parameters of both")), [](P p) {
     return Json::Array{key_of(p.primitive.spec.step), key_of(p.fused.spec.step)};
   });
+  Column verdict = verdict_column();
+  verdict.description = "of the validity checker: the worse of the two rows' verdicts";
+  return out.add(std::move(verdict), [](P) { return Json(); });
 }
 
 Table granularity_table(const std::vector<StudyCell>& cells) {

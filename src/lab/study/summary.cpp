@@ -206,7 +206,7 @@ std::vector<std::pair<std::string, std::string>> summary_facts(const StudyReport
 PageHead page_head(const StudyReport& report, const Json& environment) {
   PageHead out{.title = "A training step, measured", .facts = summary_facts(report, environment)};
   for (const Answer& a : report.summary) {
-    (a.topic == kResults ? out.results : out.trust).push_back(a.text);
+    (a.topic == kResults ? out.results : out.trust).push_back(a.text + Text(Piece{warning_of(a)}));
   }
   for (const StudySection& section : report.sections) {
     for (const Chart& chart : section.charts) {

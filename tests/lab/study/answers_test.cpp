@@ -84,7 +84,8 @@ std::set<std::string> runs_of_rows(const Answer& a) {
   for (const RowRef& ref : a.rows) {
     const auto table = std::ranges::find(small_study().tables, ref.table, &Table::name);
     const auto column = std::ranges::find(table->columns, "cell", &Column::name);
-    if (column == table->columns.end() || ref.table == "attention") continue;
+    // An attention by itself is no run.
+    if (column == table->columns.end() || ref.table.starts_with("attention")) continue;
     const Json& cell =
         table->rows[ref.row][static_cast<std::size_t>(column - table->columns.begin())];
     const std::vector<Json> one{cell};
@@ -105,6 +106,24 @@ TEST(AnswersTest, TheCommandThatMeasuresAgainIsOfTheSameRuns) {
     ++checked;
   }
   EXPECT_GT(checked, 20);
+}
+
+TEST(AnswersTest, EveryCellIsOfTheMachineOfTheStudy) {
+  int checked = 0;
+  for (const Table& table : small_study().tables) {
+    const auto column = std::ranges::find(table.columns, "cell", &Column::name);
+    if (column == table.columns.end() || column->kind != ColumnKind::kStructured) continue;
+    for (const auto& row : table.rows) {
+      const Json& cell = row[static_cast<std::size_t>(column - table.columns.begin())];
+      const std::vector<Json> one{cell};
+      for (const Json& key : cell.is_array() ? cell.items() : one) {
+        if (!key.is_object()) continue;
+        EXPECT_EQ(key.at("threads"), Json(testing::kStudyThreads)) << table.name;
+        ++checked;
+      }
+    }
+  }
+  EXPECT_GT(checked, 50);
 }
 
 TEST(AnswersTest, WithoutTablesEveryQuestionIsRefusedWithTheReason) {
@@ -195,7 +214,7 @@ std::vector<Change> changes() {
       {"fused",
        "granularity",
        {{"size", "small"}, {"mode", "step"}},
-       "verdict",
+       "change",
        "unclear",
        "small: a step takes",
        "tiny: a step takes"},
@@ -205,7 +224,7 @@ std::vector<Change> changes() {
        "ratio",
        1.4,
        "fused is faster",
-       "No answer: the verdict \"faster\" is not what the interval"},
+       "No answer: the comparison \"faster\" is not what the interval"},
       {"clocks",
        "clocks",
        {{"mode", "step"}},
@@ -268,8 +287,8 @@ std::vector<Change> changes() {
        {{"experiment", "5: bf16 + bf16"}},
        "stalls_after",
        Json(),
-       "The earliest to stop is 5: bf16 + bf16",
-       "The earliest to stop is 7: longer, bf16 + bf16"},
+       "The earliest to stop is \"5: bf16 + bf16\"",
+       "The earliest to stop is \"7: longer, bf16 + bf16\""},
       {"dtypes",
        "autocast",
        {{"autocast", "f16"}, {"value", "ln"}},
@@ -373,7 +392,7 @@ std::vector<Change> changes() {
        {{"context", 32}, {"saved", "weights"}},
        "status",
        "oom",
-       "None of these",
+       "None of the 4 cells",
        "ran out of memory, such as width 4, context 32"},
       {"attention-cure",
        "attention",
@@ -417,7 +436,7 @@ TEST(AnswersTest, ChangedDataChangeTheAnswerOrTakeItAway) {
 TEST(AnswersTest, SamplesThatTellNothingApartGiveNoAnswer) {
   std::vector<Table> tables = small_study().tables;
   for (const char* size : {"tiny", "small"}) {
-    cell_of(tables, "granularity", {{"size", size}, {"mode", "step"}}, "verdict") = "unclear";
+    cell_of(tables, "granularity", {{"size", size}, {"mode", "step"}}, "change") = "unclear";
   }
   const Answer after = answer(question_of("fused"), tables);
   EXPECT_TRUE(after.refused);

@@ -4,9 +4,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "lab/measure/validity.h"
+#include "lab/report/columns.h"
 #include "lab/study/answers.h"
 #include "lab/study/claims.h"
 #include "lab/study/study_run.h"
+#include "lab/study/summary.h"
 
 namespace tracestep {
 namespace {
@@ -219,12 +222,118 @@ TEST_F(SentencesTest, ACardIsWorthWhatItsWorstRowIs) {
   EXPECT_EQ(of("formats").standing, Standing::kSound);
 }
 
+TEST_F(SentencesTest, TheFirstScreenMarksWhatRestsOnDoubtfulRows) {
+  const auto first_screen = [&] {
+    StudyReport report = small_study();
+    report.summary = answer_all(summary_questions(), tables_);
+    std::string sentences;
+    for (const Text& sentence : page_head(report, Json::object()).results) {
+      sentences += sentence.words();
+    }
+    const std::string page = study_page(report, Json::object(), Format::kMarkdown);
+    EXPECT_EQ(page.substr(0, page.find("## Questions")).find("(doubtful)") != std::string::npos,
+              sentences.find("(doubtful)") != std::string::npos);
+    return sentences;
+  };
+  EXPECT_THAT(first_screen(), Not(HasSubstr("(doubtful)")));
+  set("cells", {{"size", "small"}, {"mode", "step"}, {"ops", "fused"}}, "verdict",
+      "doubt: unsteady");
+  EXPECT_THAT(first_screen(), HasSubstr("(doubtful)"));
+}
+
 TEST_F(SentencesTest, ARowThatWasInterruptedSaysSo) {
   Table table{.name = "t", .columns = {{.name = "status"}}};
   table.add_row({"interrupted"});
   table.add_row({"ok"});
-  EXPECT_EQ(standing_of(table, 0), Standing::kInterrupted);
-  EXPECT_EQ(standing_of(table, 1), Standing::kSound);
+  const std::vector<Table> tables{table};
+  const RowRef first[] = {{"t", 0, {"status"}}}, second[] = {{"t", 1, {"status"}}};
+  EXPECT_EQ(standing_of(tables, first), Standing::kInterrupted);
+  EXPECT_EQ(standing_of(tables, second), Standing::kSound);
+}
+
+// A verdict on a time is none on the bytes beside it.
+TEST_F(SentencesTest, ADoubtOfATimeIsNoDoubtOfBytes) {
+  Table table{.name = "t",
+              .columns = {bytes_column("peak_bytes"), int_column("launches"),
+                          real_column("median_ms", "", "ms", 1), reals_column("samples_ms"),
+                          timed(real_column("ratio", "", "x", 1)), verdict_column()}};
+  const auto worth = [&](const char* verdict, const char* column) {
+    table.rows.clear();
+    table.add_row({1024, 7, 3.0, Json::Array{3.0, 3.1}, 1.5, verdict});
+    const std::vector<Table> tables{table};
+    const RowRef read[] = {{"t", 0, {column}}};
+    return standing_of(tables, read);
+  };
+  for (const char* exact : {"peak_bytes", "launches"}) {
+    EXPECT_EQ(worth("doubt: unsteady", exact), Standing::kSound) << exact;
+    EXPECT_EQ(worth("invalid: part_over_whole", exact), Standing::kSound) << exact;
+    EXPECT_EQ(worth("invalid: swapped_label, unsteady", exact), Standing::kInvalid) << exact;
+  }
+  for (const char* time : {"median_ms", "samples_ms", "ratio"}) {
+    EXPECT_EQ(worth("ok", time), Standing::kSound) << time;
+    EXPECT_EQ(worth("doubt: unsteady", time), Standing::kDoubtful) << time;
+    EXPECT_EQ(worth("invalid: part_over_whole", time), Standing::kInvalid) << time;
+  }
+}
+
+TEST_F(SentencesTest, ATimeThatNobodyJudgedIsNotSound) {
+  Table times{.name = "times", .columns = {real_column("us", "", "µs", 1), int_column("kernels")}};
+  times.add_row({3.5, 2});
+  Table judged{.name = "judged", .columns = {verdict_column()}};
+  judged.add_row({"doubt: recorded_unsteady"});
+  const std::vector<Table> tables{times, judged};
+  const RowRef time{"times", 0, {"us"}}, count{"times", 0, {"kernels"}},
+      verdict{"judged", 0, {"verdict"}};
+  EXPECT_EQ(standing_of(tables, std::vector{time}), Standing::kNotJudged);
+  EXPECT_EQ(standing_of(tables, std::vector{count}), Standing::kSound);
+  EXPECT_EQ(standing_of(tables, std::vector{count, verdict}), Standing::kSound);
+  EXPECT_EQ(standing_of(tables, std::vector{time, verdict}), Standing::kDoubtful);
+  EXPECT_EQ(of("warm-up").standing, Standing::kNotJudged);
+  EXPECT_EQ(of("compiled-start").standing, Standing::kSingle);
+}
+
+TEST_F(SentencesTest, BytesOfAttentionAndLaunchesAreExactWhateverItsTimesAre) {
+  for (Table& table : tables_) {
+    for (std::size_t i = 0; i < table.columns.size(); ++i) {
+      if (!is_verdict_column(table.columns[i])) continue;
+      for (auto& row : table.rows) row[i] = "doubt: unsteady";
+    }
+  }
+  for (const char* exact : {"attention-bytes", "attention-limit", "attention-variants", "launches",
+                            "compiled-memory", "peaks", "saved-operations"}) {
+    EXPECT_EQ(of(exact).standing, Standing::kSound) << exact;
+  }
+  for (const char* timed : {"attention-times", "compiled", "ladder", "fused", "contexts"}) {
+    EXPECT_EQ(of(timed).standing, Standing::kDoubtful) << timed;
+  }
+}
+
+TEST_F(SentencesTest, WhatIsCheapestToComputeAgainIsCountedAndNotTimed) {
+  const std::string before = text_of("saved-operations");
+  EXPECT_THAT(before, HasSubstr("Cheapest to compute again"));
+  for (Table& table : tables_) {
+    if (!table.name.starts_with("saved_by_op")) continue;
+    for (const char* time : {"recompute_us", "bytes_per_us"}) {
+      const auto column = std::ranges::find(table.columns, time, &Column::name);
+      for (auto& row : table.rows) {
+        row[static_cast<std::size_t>(column - table.columns.begin())] = Json();
+      }
+    }
+  }
+  EXPECT_EQ(text_of("saved-operations"), before);
+}
+
+TEST_F(SentencesTest, FlashSaysHowMuchItComputesAndWhatTheWholeTakes) {
+  const std::string text = text_of("attention-cure");
+  EXPECT_THAT(text, HasSubstr("% of the FLOPs"));
+  EXPECT_THAT(text, HasSubstr("leaves out tiles"));
+  EXPECT_THAT(text, HasSubstr("without a stop between them"));
+  const auto attention = std::ranges::find(tables_, "attention", &Table::name);
+  const auto flops = std::ranges::find(attention->columns, "forward_flops", &Column::name);
+  for (auto& row : attention->rows) {
+    row[static_cast<std::size_t>(flops - attention->columns.begin())] = 1000;
+  }
+  EXPECT_THAT(text_of("attention-cure"), Not(HasSubstr("leaves out tiles")));
 }
 
 TEST_F(SentencesTest, ARungThatChangesNothingGainsNothing) {
@@ -296,6 +405,61 @@ TEST_F(SentencesTest, CompiledStepsAreJudgedBesideAllOthers) {
   for (const char* table : {"time", "scaling", "steps", "ways", "ladder", "clocks"}) {
     EXPECT_NO_THROW(cell_of(tables_, "validity", {{"table", table}}, "verdict")) << table;
   }
+}
+
+// The clocks of a cell are judged by themselves and beside other tables, and the table of all
+// verdicts says the worse of the two as well.
+TEST_F(SentencesTest, ClocksAndValiditySayTheSameOfACell) {
+  tables_ = testing::measured_study().tables;
+  const Evidence evidence(tables_);
+  for (const auto& clock : evidence.rows("clocks")) {
+    const Json label(clock.text("label"));
+    EXPECT_EQ(evidence.row("validity", {{"table", "clocks"}, {"cell", label}}).text("verdict"),
+              clock.text("verdict"))
+        << label.as_string();
+  }
+}
+
+TEST_F(SentencesTest, ANoteIsNoDoubt) {
+  const auto validity = std::ranges::find(tables_, "validity", &Table::name);
+  for (auto& row : validity->rows) row[2] = "note: instrument_cost";
+  ASSERT_EQ(validity->columns[2].name, "verdict");
+  EXPECT_THAT(text_of("validity"), HasSubstr("Every time is what its label says."));
+  const auto summary = std::ranges::find(summary_questions(), "trust-rows", &Question::id);
+  EXPECT_THAT(answer(*summary, tables_).text.words(), HasSubstr("0 doubtful and 0 invalid"));
+  EXPECT_THAT(answer(*summary, tables_).text.words(),
+              HasSubstr(fmt::format("{} sound", validity->rows.size())));
+}
+
+TEST_F(SentencesTest, GradientsAreNotThereBeforeActivations) {
+  const std::string text = text_of("static-bytes");
+  EXPECT_THAT(text, HasSubstr("are 12 B each"));
+  EXPECT_THAT(text, HasSubstr("16 B each"));
+  EXPECT_THAT(text, HasSubstr("when backward ends"));
+}
+
+TEST_F(SentencesTest, ASmallProbabilityIsNotPrintedAsNone) {
+  set("granularity", {{"size", "small"}, {"mode", "step"}}, "p", 0.0002);
+  EXPECT_THAT(text_of("fused"), HasSubstr("p < 0.001"));
+}
+
+TEST_F(SentencesTest, WhatWasDoubtfulIsMeasuredAgainAndWhatIsLackingIsMeasured) {
+  for (Table& table : tables_) {
+    if (table.name != "passes" && table.name != "cells") continue;
+    for (std::size_t i = 0; i < table.columns.size(); ++i) {
+      for (auto& row : table.rows) {
+        if (table.columns[i].name == "verdict") row[i] = "doubt: recorded_unsteady";
+        if (table.name == "cells" && table.columns[i].name == "device") row[i] = "cuda";
+      }
+    }
+  }
+  const Answer doubtful = of("top-kernel");
+  ASSERT_TRUE(doubtful.refused);
+  EXPECT_THAT(doubtful.command, HasSubstr("--d-model"));  // the cell that was measured
+  std::erase_if(tables_, [](const Table& table) { return table.name == "ladder"; });
+  const Answer lacking = of("ladder");
+  ASSERT_TRUE(lacking.refused);
+  EXPECT_EQ(lacking.command, "tracestep compile --part ladder --device cuda");
 }
 
 TEST_F(SentencesTest, ANumberHasOneSign) {

@@ -11,6 +11,12 @@ namespace tracestep::testing {
 // and numbers are as measured.
 const StudyReport& small_study();
 
+// The same with the times that were measured and what the checker says of them.
+const StudyReport& measured_study();
+
+// Of the study's cells, so that they can be told from cells that were not given any.
+inline constexpr int kStudyThreads = 3;
+
 // The cell of the first row with these cells, to be read or changed. CHECKs that it is there.
 Json& cell_of(std::vector<Table>& tables, std::string_view table, const Evidence::Where& where,
               std::string_view column);
