@@ -41,8 +41,9 @@ struct PipelineOptions {
   AttentionForm attention = AttentionForm::kNaive;
   std::optional<DType> autocast = {};  // low dtype of mixed precision; none: off
   // Also the passes that save launches and traffic, compile_passes(): `shadow` and `join`, which
-  // change no value, `merge`, which rounds sums of products once, and `fuse`, which adds up rows in
-  // another order.
+  // change no value, `overwrite`, which may add up rows in another order, as does `fuse`, `merge`,
+  // which rounds sums of products once, and `epilogue`, which does not round products before they
+  // are added.
   bool compile = false;
   Recomputation recompute = {};  // what is computed again in backward
   // Among which ranks the step is divided; the forward program is one rank's share of it, and its

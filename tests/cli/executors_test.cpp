@@ -30,8 +30,8 @@ class ExecutorsTest : public ::testing::Test {
     how.folder = folder_.path();
     return run_tracestep(
         words_of("train --tokens tokens.bin --token-dtype uint16 --vocab 16 --d-model 8 --d-ff 8 "
-                 "--layers 2 --heads 2 --batch 2 --context 4 --lr 0.01 --clip 1 --format json " +
-                 more),
+                 "--layers 2 --heads 2 --batch 2 --context 4 --clip 1 --format json " +
+                 fmt::format("--lr {} ", lr_) + more),
         how);
   }
   // The weights of a run in one go.
@@ -47,6 +47,7 @@ class ExecutorsTest : public ::testing::Test {
   }
 
   TempFolder folder_;
+  double lr_ = 0.01;
 };
 
 TEST_F(ExecutorsTest, TwoHundredStepsLeaveTheSameBitsWithAnyNumberOfThreads) {
@@ -60,8 +61,10 @@ TEST_F(ExecutorsTest, TwoHundredStepsLeaveTheSameBitsWithAnyNumberOfThreads) {
   }
 }
 
+// With larger steps of so few tokens, any two ways to round to bfloat16 part.
 TEST_F(ExecutorsTest, TwoHundredStepsEndNearEachOther) {
-  for (const auto& [precision, bound] : {std::pair{"fp32", 1e-3}, std::pair{"bf16", 0.05}}) {
+  lr_ = 0.003;
+  for (const auto& [precision, bound] : {std::pair{"fp32", 1e-3}, std::pair{"bf16", 0.02}}) {
     const std::string run = fmt::format("--steps 200 --precision {} --executor ", precision);
     EXPECT_NEAR(loss_of(train(run + "compiled")), loss_of(train(run + "eager")), bound)
         << precision;

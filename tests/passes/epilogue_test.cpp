@@ -144,7 +144,7 @@ class EpilogueStepTest : public ::testing::TestWithParam<Case> {
   void SetUp() override { ops::register_all(); }
 
   static Program step(const Device& device, std::set<std::string> disabled) {
-    const ModelConfig model{.vocab = 19, .d_model = 24, .d_ff = 28, .layers = 2, .heads = 3};
+    const ModelConfig model{.vocab = 19, .d_model = 24, .d_ff = 28, .layers = 1, .heads = 3};
     PipelineOptions options;
     options.mode = GetParam().mode;
     options.compile = true;
