@@ -173,19 +173,17 @@ Text removes(const Evidence& e) {
                    .equal = "Both parts are equal here. ",
                    .more = "An attention that never stores the scores removes the larger part. "}) +
          say("Measured: the flash form, tile by tile, holds {} instead and {} at the peak instead "
-             "of {}. Beside the plain form its forward is {} with {} of the FLOPs, and its "
-             "backward, "
-             "which computes the scores again, {} with {} of them. ",
+             "of {}. Beside the plain form its forward, with {} of the FLOPs, is {}, and its "
+             "backward, which computes the scores again and has {} of the FLOPs, is {}. ",
              {bytes(flash.get("before_backward_bytes")), bytes(flash.get("peak_bytes")),
-              bytes(last.get("peak_bytes")), pace(forward_of(last), forward_of(flash)),
-              share("forward_flops"), pace(backward_of(last), backward_of(flash)),
-              share("backward_flops")}) +
+              bytes(last.get("peak_bytes")), share("forward_flops"),
+              pace(forward_of(last), forward_of(flash)), share("backward_flops"),
+              pace(backward_of(last), backward_of(flash))}) +
          compare(flash.get("forward_flops"), last.get("forward_flops"))
              .say({.less = "Behind a causal mask it leaves out tiles and has less to compute. "}) +
          "On a GPU the flash form also multiplies float32 in parts of narrow formats, on units "
-         "that "
-         "the plain form does not use. " +
-         say("Forward and backward without a stop between them: {}.",
+         "that the plain form does not use. " +
+         say("Forward and backward together, without a stop between them: {}.",
              {pace(median_in(last, "whole_samples_ms"), median_in(flash, "whole_samples_ms"))});
 }
 

@@ -70,6 +70,8 @@ Text clocks_of_others(const Evidence& e, const Row& main) {
   std::vector<Text> list;
   for (const Row& row : e.rows("clocks")) {
     if (label(row) == label(main) || !row.has("plain_wall_ms") || !row.has("busy_ms")) continue;
+    // Kernels that take longer than the wall were not measured beside it.
+    if (row.get("busy_ms").value > row.get("plain_wall_ms").value) continue;
     list.push_back(
         say("{} {} by the wall clock, {} of kernels",
             {named(row), duration(row.get("plain_wall_ms")), duration(row.get("busy_ms"))}));

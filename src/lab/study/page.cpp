@@ -34,7 +34,8 @@ std::string summary_page(const Prose& prose, const StudyReport& report, const Js
   for (std::string_view topic : {kResults, kTrust}) {
     out += prose.heading(2, topic == kResults ? "Results" : "How far to trust them");
     for (const Answer& a : report.summary) {
-      if (a.topic == topic) out += prose.item(a.text.words() + warning_of(a));
+      if (a.topic == topic)
+        out += prose.item(a.text.words() + (topic == kResults ? warning_of(a) : ""));
     }
   }
   return out;

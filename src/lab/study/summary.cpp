@@ -103,7 +103,7 @@ Text sound_rows(const Evidence& e) {
 Text worst_spread(const Evidence& e) {
   std::vector<Row> rows = e.rows("cells", {{"status", "ok"}});
   std::erase_if(rows, [](const Row& row) { return row.numbers("samples_ms").size() < 2; });
-  require(!rows.empty(), "no row has several samples");
+  require(!rows.empty(), "a spread takes several samples of a row");
   const Row worst = *std::ranges::max_element(
       rows, {}, [](const Row& row) { return spread_percent_in(row, "samples_ms").value; });
   return say("The row to mind: the samples of {} lie {} of their median apart, from {} to {}.",
@@ -206,7 +206,11 @@ std::vector<std::pair<std::string, std::string>> summary_facts(const StudyReport
 PageHead page_head(const StudyReport& report, const Json& environment) {
   PageHead out{.title = "A training step, measured", .facts = summary_facts(report, environment)};
   for (const Answer& a : report.summary) {
-    (a.topic == kResults ? out.results : out.trust).push_back(a.text + Text(Piece{warning_of(a)}));
+    if (a.topic == kResults) {
+      out.results.push_back(a.text + Text(Piece{warning_of(a)}));
+    } else {
+      out.trust.push_back(a.text);
+    }
   }
   for (const StudySection& section : report.sections) {
     for (const Chart& chart : section.charts) {
