@@ -143,7 +143,7 @@ TEST_F(ProcessesTest, ARankThatIsKilledOrHangsEndsAllAndTheCheckpointStays) {
     const std::string options =
         fmt::format(" --checkpoint {} --checkpoint-every 5", checkpoints.string());
     const Ended ended =
-        train_until(train("w", "dp=2", 1000000) + options, checkpoints, number, "--comm-timeout 2");
+        train_until(train("w", "dp=2", 1000000) + options, checkpoints, number, "--comm-timeout 1");
     EXPECT_LT(ended.seconds, 15.0);
     EXPECT_EQ(ended.run.status, number == SIGKILL ? 128 + SIGKILL : 1) << ended.run.err;
     EXPECT_THAT(ended.run.err,
