@@ -10,6 +10,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "base/json.h"
 #include "cli/command.h"
 #include "cli/completions.h"
 #include "cli/pictures.h"
@@ -63,8 +64,26 @@ TEST(TerminalTest, ColumnsFitAndWhatIsLeftOutIsNamed) {
   }
   EXPECT_THAT(narrow, HasSubstr("not shown for lack of width: "));
   EXPECT_THAT(narrow, HasSubstr("--wide shows them"));
+  EXPECT_THAT(narrow, HasSubstr("  predicted peak\n"));  // what the table is about
   EXPECT_THAT(wide, Not(HasSubstr("not shown")));
   EXPECT_THAT(run_tracestep(words_of(command)).out, Not(HasSubstr("not shown")));  // in a pipe
+}
+
+TEST(TerminalTest, LongTextsGoOnInTheNextLine) {
+  const std::string command = "explain residual-stream --size tiny";
+  const std::string narrow = on_terminal(command, 72, {"NO_COLOR=1"});
+  const std::string table = narrow.substr(0, narrow.find("\n\n", narrow.find("---")));
+  std::istringstream lines(table);
+  for (std::string line; std::getline(lines, line);) EXPECT_LE(display_width(line), 72u) << line;
+  EXPECT_THAT(table, HasSubstr("formula"));
+  EXPECT_THAT(table, HasSubstr("value"));
+  // Every word of it is there, on one line or another.
+  const Json rows = Json::parse(run_tracestep(words_of(command + " --format json")).out, "");
+  for (const Json& row : rows.at("rows").items()) {
+    for (const std::string& word : words_of(row.at("what").as_string())) {
+      EXPECT_THAT(table, HasSubstr(word));
+    }
+  }
 }
 
 TEST(TerminalTest, ColourMarksAStateUnlessItIsUnwanted) {

@@ -53,7 +53,7 @@ def make_root(root, mirror, ccache):
 
 def run_inside(root, command):
     begin = time.monotonic()
-    environment = {"HOME": "/root", "CCACHE_READONLY": "true",
+    environment = {"HOME": "/root", "CCACHE_READONLY": "true", "CCACHE_TEMPDIR": "/tmp",
                    "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}
     run = subprocess.run(["chroot", root, "sh", "-c", f"cd /{PLACE} && {command}"], text=True,
                          env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
@@ -67,14 +67,13 @@ def follow(options, root):
     """(commands, faults)"""
     make_root(root, options.mirror, options.ccache)
     commands = quick_start()[:options.count]
-    faults = 0
-    for command in commands:
-        faults += not run_inside(root, command)
-        if command in CHECKS:
-            faults += not run_inside(root, CHECKS[command])
+    steps = [step for command in commands for step in (command, CHECKS.get(command)) if step]
     if "make install" in commands:
-        faults += not run_inside(root, LAST)
-    return len(commands), faults
+        steps.append(LAST)
+    for step in steps:  # each needs those before it
+        if not run_inside(root, step):
+            return len(commands), 1
+    return len(commands), 0
 
 
 def main():

@@ -11,8 +11,9 @@
 namespace tracestep {
 namespace {
 
-constexpr std::size_t kGap = 2;       // between columns
-constexpr std::size_t kCutFrom = 24;  // a text column may be cut down to this
+constexpr std::size_t kGap = 2;         // between columns
+constexpr std::size_t kLeastText = 24;  // a text column may be as narrow as this
+constexpr std::size_t kMostLines = 3;   // of a cell
 
 // --- colours
 // ---------------------------------------------------------------------------------------
@@ -46,17 +47,35 @@ std::string coloured(const std::string& text, Tone tone, const TextView& view) {
 // --- widths
 // ----------------------------------------------------------------------------------------
 
-// The first `width` characters, the last of them "…" where something is cut.
-std::string cut(const std::string& text, std::size_t width) {
-  if (display_width(text) <= width) return text;
-  std::string out;
-  std::size_t seen = 0;
-  for (char c : text) {
-    const bool begins = (static_cast<unsigned char>(c) & 0xc0u) != 0x80u;
-    if (begins && ++seen == width) break;
-    out += c;
+// The bytes of the first `count` characters.
+std::size_t bytes_of(const std::string& text, std::size_t count) {
+  std::size_t at = 0, seen = 0;
+  for (; at < text.size(); ++at) {
+    const bool begins = (static_cast<unsigned char>(text[at]) & 0xc0u) != 0x80u;
+    if (begins && ++seen > count) break;
   }
-  return out + "…";
+  return at;
+}
+
+// Where a line of at most `end` bytes ends: at a blank, else behind a separator, else in a word.
+std::size_t end_of_line(const std::string& text, std::size_t end) {
+  const std::size_t blank = text.rfind(' ', end), least = end / 4;
+  if (blank != std::string::npos && blank > least) return blank;
+  const std::size_t separator = text.find_last_of("/.:_,;(", end - 1);
+  return separator != std::string::npos && separator > least ? separator + 1 : end;
+}
+
+// In lines of at most `width` characters; "…" stands for what does not fit into kMostLines.
+std::vector<std::string> lines_of(std::string text, std::size_t width) {
+  std::vector<std::string> out;
+  while (display_width(text) > width && out.size() + 1 < kMostLines) {
+    const std::size_t end = end_of_line(text, bytes_of(text, width));
+    out.push_back(text.substr(0, end));
+    text.erase(0, end + (text[end] == ' ' ? 1 : 0));
+  }
+  if (display_width(text) > width) text = text.substr(0, bytes_of(text, width - 1)) + "…";
+  out.push_back(std::move(text));
+  return out;
 }
 
 std::vector<std::size_t> natural_widths(const DisplayTable& shown) {
@@ -69,8 +88,16 @@ std::vector<std::size_t> natural_widths(const DisplayTable& shown) {
   return out;
 }
 
-// Makes room: verdicts and states get theirs first, then columns from the left; a long text is cut
-// when it does not fit. A column that is left out has width 0.
+// Columns that say what a row is about.
+bool is_first(std::string_view header) {
+  constexpr std::string_view kFirst[] = {
+      "verdict", "status",      "value",          "claimed",      "right",
+      "peak",    "median (ms)", "predicted peak", "kernels (ms)", "predicted (ms)"};
+  return std::ranges::find(kFirst, header) != std::end(kFirst);
+}
+
+// Makes room: these get theirs first, then columns from the left, with their least width; what is
+// left goes to the texts. A column that is left out has width 0.
 std::vector<std::size_t> fitting_widths(const DisplayTable& shown, const TextView& view) {
   const std::vector<std::size_t> natural = natural_widths(shown);
   const std::size_t all =
@@ -78,17 +105,22 @@ std::vector<std::size_t> fitting_widths(const DisplayTable& shown, const TextVie
   if (view.width == 0 || natural.empty() || all <= view.width) return natural;
   std::vector<std::size_t> order(natural.size());
   std::iota(order.begin(), order.end(), 0);
-  std::ranges::stable_partition(order, [&](std::size_t c) {
-    return c == 0 || shown.headers[c] == "verdict" || shown.headers[c] == "status";
-  });
+  std::ranges::stable_partition(
+      order, [&](std::size_t c) { return c == 0 || is_first(shown.headers[c]); });
   std::vector<std::size_t> out(natural.size(), 0);
   std::size_t room = view.width + kGap;
   for (std::size_t c : order) {
     const std::size_t least =
-        shown.is_right_aligned[c] ? natural[c] : std::min(natural[c], kCutFrom);
+        shown.is_right_aligned[c] ? natural[c] : std::min(natural[c], kLeastText);
     if (least + kGap > room) continue;
-    out[c] = std::min(natural[c], room - kGap);
-    room -= out[c] + kGap;
+    out[c] = least;
+    room -= least + kGap;
+  }
+  for (std::size_t c = 0; c < out.size(); ++c) {
+    if (out[c] == 0) continue;
+    const std::size_t more = std::min(natural[c] - out[c], room);
+    out[c] += more;
+    room -= more;
   }
   return out;
 }
@@ -96,19 +128,28 @@ std::vector<std::size_t> fitting_widths(const DisplayTable& shown, const TextVie
 // --- lines
 // -----------------------------------------------------------------------------------------
 
-void write_line(const std::vector<std::string>& cells, const DisplayTable& shown,
-                const std::vector<std::size_t>& widths, const TextView& view, std::ostream& out) {
-  std::string line;
-  std::size_t end = 0;  // of the last visible character
+// A row, in as many lines as its longest text takes.
+void write_row(const std::vector<std::string>& cells, const DisplayTable& shown,
+               const std::vector<std::size_t>& widths, const TextView& view, std::ostream& out) {
+  std::vector<std::vector<std::string>> parts(cells.size());
+  std::size_t height = 1;
   for (std::size_t c = 0; c < cells.size(); ++c) {
-    if (widths[c] == 0) continue;
-    if (!line.empty()) line += "  ";
-    const std::string cell = cut(cells[c], widths[c]);
-    line += coloured(padded(cell, widths[c], shown.is_right_aligned[c]),
-                     tone_of(shown.headers[c], cells[c]), view);
-    end = line.find_last_not_of(' ') + 1;
+    if (widths[c] > 0) parts[c] = lines_of(cells[c], widths[c]);
+    height = std::max(height, parts[c].size());
   }
-  out << line.substr(0, end) << '\n';
+  for (std::size_t k = 0; k < height; ++k) {
+    std::string line;
+    std::size_t end = 0;  // of the last visible character
+    for (std::size_t c = 0; c < cells.size(); ++c) {
+      if (widths[c] == 0) continue;
+      if (!line.empty()) line += "  ";
+      const std::string part = k < parts[c].size() ? parts[c][k] : "";
+      line += coloured(padded(part, widths[c], shown.is_right_aligned[c]),
+                       tone_of(shown.headers[c], cells[c]), view);
+      end = line.find_last_not_of(' ') + 1;
+    }
+    out << line.substr(0, end) << '\n';
+  }
 }
 
 void write_rule(const std::vector<std::size_t>& widths, std::ostream& out) {
@@ -133,9 +174,9 @@ void write_table(const Table& table, const TextView& view, std::ostream& out) {
   const DisplayTable shown = display(table);
   const std::vector<std::size_t> widths = fitting_widths(shown, view);
   if (!table.title.empty()) out << table.title << "\n\n";
-  write_line(shown.headers, shown, widths, {}, out);
+  write_row(shown.headers, shown, widths, {}, out);
   write_rule(widths, out);
-  for (const auto& row : shown.rows) write_line(row, shown, widths, view, out);
+  for (const auto& row : shown.rows) write_row(row, shown, widths, view, out);
   write_left_out(shown, widths, view, out);
   if (!table.notes.empty()) out << '\n';
   for (const std::string& note : table.notes) {

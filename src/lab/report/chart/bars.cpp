@@ -63,7 +63,7 @@ std::vector<Bar> bars_of(const Chart& chart, const ChartRows& rows) {
       auto bar = std::ranges::find(out, label, &Bar::label);
       if (bar == out.end()) bar = out.insert(out.end(), Bar{.label = label, .segments = {}});
       const std::string part = stack.empty() ? title_of(*rows.column(column)) : rows.text(r, stack);
-      add_to(*bar, part.empty() ? "none" : part, *value);
+      add_to(*bar, part.empty() ? "no " + stack : part, *value);
       ++bar->rows;
       bar->interval = bar->rows == 1 ? whisker_of(chart, rows, r, column) : std::nullopt;
     }
