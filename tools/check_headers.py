@@ -1,7 +1,10 @@
 #!/usr/bin/env python3
-"""Compiles every header of src/ alone, so that each can be read and included by itself.
+"""Checks that every header of src/ can be included by itself.
 
-A header is compiled again only when it, a project header it includes, or the compiler changes:
+Most are the first include of some source, or of a header that is, so the build has compiled them with
+nothing before them but the precompiled headers. Of these, each header must include those whose names
+it uses, itself or through project headers: their names are found in the text. The remaining headers
+are compiled alone, again only when they, a project header they include, or the compiler changes:
 the keys of those that passed are kept in the cache file.
 Usage: check_headers.py [--compiler g++] [--cache FILE] [--jobs N]
 """
@@ -18,7 +21,32 @@ ROOT = Path(__file__).resolve().parents[1]
 FLAGS = ["-std=c++20", "-fopenmp", "-Wall", "-Wextra", "-Wconversion", "-Isrc"]
 # These need a toolkit that a machine may lack; the build of that back end compiles them.
 SKIPPED = ("backends/cuda/", "backends/comm/nccl/", "backends/comm/mpi/")
-INCLUDE = re.compile(rb'^\s*#\s*include\s*"([^"]+)"', re.MULTILINE)
+INCLUDE = re.compile(rb'^\s*#\s*include\s*["<]([^">]+)[">]', re.MULTILINE)
+COMMENT = re.compile(rb"//.*")
+# What the precompiled headers (cmake/precompiled.cmake) define and our headers use.
+NAMES = {header: re.compile(names.encode()) for header, names in {
+    "algorithm": r"std::(min|max|clamp|equal|copy|fill|find|sort|(any|all|none)_of|ranges::[a-z_]+)\b",
+    "array": r"std::array\b",
+    "chrono": r"std::chrono\b",
+    "cmath": r"std::(sqrt|exp|log2?|pow|abs|ceil|floor|l?l?round|is(nan|inf|finite))\b",
+    "cstdint": r"std::u?int(8|16|32|64|ptr)_t\b",
+    "cstring": r"std::(mem(cpy|set|cmp|move)|strlen)\b",
+    "filesystem": r"std::filesystem\b",
+    "functional": r"std::(function|invoke)\b",
+    "map": r"std::(multi)?map\b",
+    "memory": r"std::((unique|shared|weak)_ptr|make_(unique|shared))\b",
+    "optional": r"std::(optional|nullopt)\b",
+    "set": r"std::(multi)?set\b",
+    "source_location": r"std::source_location\b",
+    "span": r"std::span\b",
+    "string": r"std::(string|to_string)\b",
+    "string_view": r"std::string_view\b",
+    "utility": r"std::(pair|move|forward|swap|exchange)\b",
+    "variant": r"std::(variant|monostate|visit|holds_alternative)\b",
+    "vector": r"std::vector\b",
+    "fmt/format.h": r"fmt::(format|format_string|format_to)\b",
+    "fmt/ranges.h": r"fmt::join\b",
+}.items()}
 
 
 def closure(header, known):
@@ -34,6 +62,33 @@ def closure(header, known):
         texts[path] = known[path]
         todo += [name.decode() for name in INCLUDE.findall(known[path])]
     return sorted(texts.items())
+
+
+def first_includes():
+    """The headers that a source, or a header that is read first, reads before anything else."""
+    todo = [f for f in (ROOT / "src").rglob("*.cpp")
+            if not f.relative_to(ROOT / "src").as_posix().startswith(SKIPPED + ("capi/",))]
+    found = set()
+    while todo:
+        first = INCLUDE.search(todo.pop().read_bytes())
+        header = first and first.group(1).decode()
+        if header and header not in found and (ROOT / "src" / header).is_file():
+            found.add(header)
+            todo.append(ROOT / "src" / header)
+    return found
+
+
+def precompiled_headers():
+    text = (ROOT / "cmake" / "precompiled.cmake").read_text()
+    return set(re.search(r"set\(tracestep_common_headers([^)]*)\)", text).group(1).split())
+
+
+def missing_includes(header, known):
+    """The precompiled headers whose names `header` uses and that neither it nor its own include."""
+    texts = closure(header, known)
+    included = {name.decode() for _, text in texts for name in INCLUDE.findall(text)}
+    text = COMMENT.sub(b"", known[header])
+    return [name for name, used in NAMES.items() if name not in included and used.search(text)]
 
 
 def key_of(header, compiler, known):
@@ -69,8 +124,17 @@ def main():
     version = subprocess.run([args.compiler, "--version"], capture_output=True, text=True,
                              check=True).stdout
     known, passed = {}, read_cache(args.cache)
-    keys = {header: key_of(header, version, known) for header in headers}
-    todo = [header for header in headers if keys[header] not in passed]
+    if unknown := precompiled_headers() - set(NAMES):
+        print(f"NAMES lacks precompiled headers: {', '.join(sorted(unknown))}")
+        return 1
+    incomplete = {header: missing_includes(header, known) for header in headers}
+    for header, names in incomplete.items():
+        if names:
+            print(f"src/{header} uses names of {', '.join(names)}, which it does not include")
+
+    built = first_includes()
+    keys = {header: key_of(header, version, known) for header in headers if header not in built}
+    todo = [header for header in keys if keys[header] not in passed]
 
     with ThreadPoolExecutor(args.jobs) as pool:
         messages = list(pool.map(lambda h: compile_alone(args.compiler, h), todo))
@@ -80,8 +144,10 @@ def main():
             print(f"src/{header} does not compile alone:\n{message}")
 
     args.cache.parent.mkdir(parents=True, exist_ok=True)
-    args.cache.write_text(json.dumps(sorted(keys[h] for h in headers if h not in failed)))
-    print(f"headers: {len(headers)}, compiled now {len(todo)}, failed {len(failed)}")
+    args.cache.write_text(json.dumps(sorted(key for h, key in keys.items() if h not in failed)))
+    failed |= {header for header, names in incomplete.items() if names}
+    print(f"headers: {len(headers)}, first in a source {len(headers) - len(keys)}, "
+          f"compiled now {len(todo)}, failed {len(failed)}")
     return 1 if failed else 0
 
 

@@ -8,7 +8,7 @@ namespace tracestep {
 namespace {
 
 // Names that read as an identifier are printed bare, others in quotes.
-std::string quoted(std::string_view text) {
+std::string in_quotes(std::string_view text) {
   std::string out = "\"";
   for (char c : text) {
     if (c == '"' || c == '\\') out += '\\';
@@ -39,14 +39,14 @@ class Printer {
   }
 
   std::string run() {
-    out_ = fmt::format("program {} {{\n", quoted(program_.name));
+    out_ = fmt::format("program {} {{\n", in_quotes(program_.name));
     for (ValueId id : program_.leaves) leaf(program_.value(id));
     for (const Node& node : program_.nodes) this->node(node);
     for (const Update& u : program_.updates) {
       out_ += fmt::format("  update {} = {}\n", name(u.leaf), name(u.value));
     }
     for (const Output& o : program_.outputs) {
-      out_ += fmt::format("  output {} = {}\n", quoted(o.name), name(o.value));
+      out_ += fmt::format("  output {} = {}\n", in_quotes(o.name), name(o.value));
     }
     return out_ + "}\n";
   }
@@ -64,7 +64,7 @@ class Printer {
     out_ += fmt::format("  {} %{} : {}", name_of(value.leaf), value.name, type_of(value));
     const BlockPart& part = value.part;
     if (!part.block.empty()) {
-      out_ += fmt::format(" in {} at {} of {}", quoted(part.block), part.offset, part.count);
+      out_ += fmt::format(" in {} at {} of {}", in_quotes(part.block), part.offset, part.count);
     }
     out_ += '\n';
   }
@@ -125,7 +125,7 @@ std::string print(const AttrValue& value, const PrintOptions& options) {
     std::string operator()(std::int64_t v) const { return fmt::format("{}", v); }
     std::string operator()(double v) const { return real_text(v); }
     std::string operator()(bool v) const { return v ? "true" : "false"; }
-    std::string operator()(const std::string& v) const { return quoted(v); }
+    std::string operator()(const std::string& v) const { return in_quotes(v); }
     std::string operator()(DType v) const { return std::string(name_of(v)); }
     std::string operator()(const Dims& v) const { return v.str(); }
     std::string operator()(const Region& v) const { return print(*v, options); }
