@@ -6,7 +6,7 @@ endif()
 if(TRACESTEP_SANITIZE OR TRACESTEP_FUZZ)
   set(CMAKE_CXX_FLAGS_RELEASE "-O1 -g1")
 else()
-  set(CMAKE_CXX_FLAGS_RELEASE "-O3 -g1")  # without NDEBUG: the verifier and CHECKs stay on
+  set(CMAKE_CXX_FLAGS_RELEASE "-O3")  # without NDEBUG: the verifier and CHECKs stay on
 endif()
 set(CMAKE_CXX_STANDARD 20)
 set(CMAKE_CXX_STANDARD_REQUIRED ON)

@@ -1,8 +1,8 @@
-# Static libraries, except beside CUDA kernels: these are large, so there every folder is a shared
-# library in lib/, and the programs of a build hold the kernels once. What belongs together finds
-# each other by relative paths, wherever the build folder or a bundle of it lies; --no-undefined
-# because a folder must name what it uses.
-if(TRACESTEP_CUDA)
+# Static libraries, except where a program that holds them all is large: beside CUDA kernels and under
+# sanitizers. There every folder is a shared library in lib/, and the programs of a build share it.
+# What belongs together finds each other by relative paths, wherever the build folder or a bundle of
+# it lies; --no-undefined because a folder must name what it uses.
+if(TRACESTEP_CUDA OR TRACESTEP_SANITIZE)
   set(BUILD_SHARED_LIBS ON)
   set(CMAKE_LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/lib)
   set(CMAKE_BUILD_RPATH_USE_ORIGIN ON)
