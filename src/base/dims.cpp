@@ -4,6 +4,10 @@
 
 namespace tracestep {
 
+void Dims::fail_rank() {
+  fail_usage("shape", "more than {} dimensions", kMaxRank);
+}
+
 std::string Dims::str() const {
   return fmt::format("[{}]", fmt::join(begin(), end(), ","));
 }

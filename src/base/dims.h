@@ -41,7 +41,7 @@ class Dims {
   std::int64_t* end() { return dims_.data() + rank_; }
 
   void push_back(std::int64_t d) {
-    if (rank_ == kMaxRank) fail_usage("shape", "more than {} dimensions", kMaxRank);
+    if (rank_ == kMaxRank) fail_rank();
     dims_[static_cast<std::size_t>(rank_++)] = d;
   }
 
@@ -60,6 +60,8 @@ class Dims {
   std::string str() const;
 
  private:
+  [[noreturn]] static void fail_rank();
+
   std::array<std::int64_t, kMaxRank> dims_{};
   int rank_ = 0;
 };

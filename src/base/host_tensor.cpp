@@ -1,5 +1,7 @@
 #include "base/host_tensor.h"
 
+#include "base/error.h"
+
 namespace tracestep {
 namespace {
 
@@ -30,6 +32,12 @@ HostTensor each_narrowed(const TensorView& tensor, DType to, Convert convert) {
 }
 
 }  // namespace
+
+void HostTensor::check_access(bool same_type, std::size_t size) const {
+  TRACESTEP_CHECK(same_type, "a tensor of {} used as another type", name_of(dtype));
+  TRACESTEP_CHECK(bytes.size() == size, "{} bytes where shape {} of {} has {}", size, shape.str(),
+                  name_of(dtype), bytes.size());
+}
 
 HostTensor widened(const TensorView& tensor) {
   const auto from_float = [](float x) { return static_cast<double>(x); };

@@ -11,7 +11,6 @@
 
 #include "base/dims.h"
 #include "base/dtype.h"
-#include "base/error.h"
 #include "base/half.h"
 
 namespace tracestep {
@@ -45,9 +44,7 @@ struct HostTensor {
   template <class T>
   static HostTensor of(DType dtype, const Shape& shape, std::span<const T> values) {
     HostTensor out = zeros(dtype, shape);
-    TRACESTEP_CHECK(static_cast<std::int64_t>(values.size()) == out.count(),
-                    "{} values for shape {}", values.size(), shape.str());
-    TRACESTEP_CHECK(holds<T>(dtype), "values of another type for {}", name_of(dtype));
+    out.check_access(holds<T>(dtype), values.size_bytes());
     if (!values.empty()) std::memcpy(out.bytes.data(), values.data(), out.bytes.size());
     return out;
   }
@@ -56,22 +53,18 @@ struct HostTensor {
 
   template <class T>
   std::span<T> as() {
-    check<T>();
+    check_access(holds<T>(dtype), static_cast<std::size_t>(count()) * sizeof(T));
     return {reinterpret_cast<T*>(bytes.data()), bytes.size() / sizeof(T)};
   }
   template <class T>
   std::span<const T> as() const {
-    check<T>();
+    check_access(holds<T>(dtype), static_cast<std::size_t>(count()) * sizeof(T));
     return {reinterpret_cast<const T*>(bytes.data()), bytes.size() / sizeof(T)};
   }
 
  private:
-  template <class T>
-  void check() const {
-    TRACESTEP_CHECK(holds<T>(dtype), "a tensor of {} read as another type", name_of(dtype));
-    TRACESTEP_CHECK(bytes.size() == static_cast<std::size_t>(count()) * sizeof(T),
-                    "{} bytes for {} of {}", bytes.size(), shape.str(), name_of(dtype));
-  }
+  // CHECKs that the elements are of the type they are used as, and `size` bytes in all.
+  void check_access(bool same_type, std::size_t size) const;
 };
 
 // Borrowed bytes, at any alignment: valid as long as their owner.

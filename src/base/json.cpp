@@ -193,6 +193,35 @@ class Writer {
 
 }  // namespace
 
+Json::Json() = default;
+Json::Json(const Json& other) = default;
+Json::Json(Json&& other) noexcept = default;
+Json& Json::operator=(const Json& other) = default;
+Json& Json::operator=(Json&& other) noexcept = default;
+Json::~Json() = default;
+
+Json::Json(bool v) : value_(v) {}
+Json::Json(int v) : value_(static_cast<std::int64_t>(v)) {}
+Json::Json(std::int64_t v) : value_(v) {}
+Json::Json(std::uint64_t v) : value_(static_cast<std::int64_t>(v)) {}
+Json::Json(double v) : value_(v) {}
+Json::Json(const char* v) : value_(std::string(v)) {}
+Json::Json(std::string v) : value_(std::move(v)) {}
+Json::Json(std::string_view v) : value_(std::string(v)) {}
+Json::Json(Array v) : value_(std::move(v)) {}
+Json::Json(Object v) : value_(std::move(v)) {}
+
+Json Json::array() {
+  return Json(Array{});
+}
+Json Json::object() {
+  return Json(Object{});
+}
+
+bool operator==(const Json& a, const Json& b) {
+  return a.value_ == b.value_;
+}
+
 bool Json::as_bool() const {
   if (!is_bool()) fail_type(*this, "a boolean");
   return std::get<bool>(value_);

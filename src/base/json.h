@@ -1,5 +1,6 @@
 // A JSON value with ordered object keys. The parser and the writer are nlohmann-json, kept behind
-// this header because every file that includes that library takes seconds to compile.
+// this header because every file that includes that library takes seconds to compile. For the same
+// reason, nothing that makes, copies or destroys the variant is inline.
 #pragma once
 
 #include <cstdint>
@@ -17,20 +18,25 @@ class Json {
   using Array = std::vector<Json>;
   using Object = std::vector<std::pair<std::string, Json>>;
 
-  Json() = default;
-  Json(bool v) : value_(v) {}
-  Json(int v) : value_(static_cast<std::int64_t>(v)) {}
-  Json(std::int64_t v) : value_(v) {}
-  Json(std::uint64_t v) : value_(static_cast<std::int64_t>(v)) {}
-  Json(double v) : value_(v) {}
-  Json(const char* v) : value_(std::string(v)) {}
-  Json(std::string v) : value_(std::move(v)) {}
-  Json(std::string_view v) : value_(std::string(v)) {}
-  Json(Array v) : value_(std::move(v)) {}
-  Json(Object v) : value_(std::move(v)) {}
+  Json();
+  Json(const Json& other);
+  Json(Json&& other) noexcept;
+  Json& operator=(const Json& other);
+  Json& operator=(Json&& other) noexcept;
+  ~Json();
+  Json(bool v);
+  Json(int v);
+  Json(std::int64_t v);
+  Json(std::uint64_t v);
+  Json(double v);
+  Json(const char* v);
+  Json(std::string v);
+  Json(std::string_view v);
+  Json(Array v);
+  Json(Object v);
 
-  static Json array() { return Json(Array{}); }
-  static Json object() { return Json(Object{}); }
+  static Json array();
+  static Json object();
 
   bool is_null() const { return std::holds_alternative<std::monostate>(value_); }
   bool is_bool() const { return std::holds_alternative<bool>(value_); }
@@ -63,7 +69,7 @@ class Json {
   // `where` names the file for the message.
   static Json parse(std::string_view text, const std::string& where);
 
-  friend bool operator==(const Json&, const Json&) = default;
+  friend bool operator==(const Json& a, const Json& b);
 
  private:
   std::variant<std::monostate, bool, std::int64_t, double, std::string, Array, Object> value_;

@@ -2,7 +2,20 @@
 
 #include <algorithm>
 
+#include "base/error.h"
+
 namespace tracestep {
+
+Attrs::Attrs() = default;
+Attrs::Attrs(const Attrs& other) = default;
+Attrs::Attrs(Attrs&& other) noexcept = default;
+Attrs& Attrs::operator=(const Attrs& other) = default;
+Attrs& Attrs::operator=(Attrs&& other) noexcept = default;
+Attrs::~Attrs() = default;
+
+Attrs::Attrs(std::initializer_list<Entry> entries) {
+  for (const Entry& e : entries) set(e.first, e.second);
+}
 
 void Attrs::set(std::string_view name, AttrValue value) {
   auto at = std::lower_bound(entries_.begin(), entries_.end(), name,
@@ -19,6 +32,36 @@ const AttrValue* Attrs::find(std::string_view name) const {
     if (e.first == name) return &e.second;
   }
   return nullptr;
+}
+
+template <class T>
+const T& Attrs::get(std::string_view name) const {
+  const AttrValue* value = find(name);
+  TRACESTEP_CHECK(value != nullptr, "no attribute '{}'", name);
+  TRACESTEP_CHECK(std::holds_alternative<T>(*value), "attribute '{}' has another type", name);
+  return std::get<T>(*value);
+}
+
+std::int64_t Attrs::integer(std::string_view name) const {
+  return get<std::int64_t>(name);
+}
+double Attrs::real(std::string_view name) const {
+  return get<double>(name);
+}
+bool Attrs::flag(std::string_view name) const {
+  return get<bool>(name);
+}
+const std::string& Attrs::text(std::string_view name) const {
+  return get<std::string>(name);
+}
+DType Attrs::dtype(std::string_view name) const {
+  return get<DType>(name);
+}
+const Dims& Attrs::ints(std::string_view name) const {
+  return get<Dims>(name);
+}
+const Program& Attrs::region(std::string_view name) const {
+  return *get<Region>(name);
 }
 
 AttrKind kind_of(const AttrValue& value) {

@@ -1,7 +1,9 @@
-// Attributes of a node: a small map from name to value, in name order.
+// Attributes of a node: a small map from name to value, in name order. Nothing that copies or destroys
+// a value is inline: half of all files would compile it again.
 #pragma once
 
 #include <cstdint>
+#include <initializer_list>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -28,32 +30,30 @@ class Attrs {
  public:
   using Entry = std::pair<std::string, AttrValue>;
 
-  Attrs() = default;
-  Attrs(std::initializer_list<Entry> entries) {
-    for (const Entry& e : entries) set(e.first, e.second);
-  }
+  Attrs();
+  Attrs(std::initializer_list<Entry> entries);
+  Attrs(const Attrs& other);
+  Attrs(Attrs&& other) noexcept;
+  Attrs& operator=(const Attrs& other);
+  Attrs& operator=(Attrs&& other) noexcept;
+  ~Attrs();
 
   void set(std::string_view name, AttrValue value);
   const AttrValue* find(std::string_view name) const;
   const std::vector<Entry>& entries() const { return entries_; }
 
   // Typed access. The attribute must exist and have this type; the builder fills in defaults.
-  std::int64_t integer(std::string_view name) const { return get<std::int64_t>(name); }
-  double real(std::string_view name) const { return get<double>(name); }
-  bool flag(std::string_view name) const { return get<bool>(name); }
-  const std::string& text(std::string_view name) const { return get<std::string>(name); }
-  DType dtype(std::string_view name) const { return get<DType>(name); }
-  const Dims& ints(std::string_view name) const { return get<Dims>(name); }
-  const Program& region(std::string_view name) const { return *get<Region>(name); }
+  std::int64_t integer(std::string_view name) const;
+  double real(std::string_view name) const;
+  bool flag(std::string_view name) const;
+  const std::string& text(std::string_view name) const;
+  DType dtype(std::string_view name) const;
+  const Dims& ints(std::string_view name) const;
+  const Program& region(std::string_view name) const;
 
  private:
   template <class T>
-  const T& get(std::string_view name) const {
-    const AttrValue* value = find(name);
-    TRACESTEP_CHECK(value != nullptr, "no attribute '{}'", name);
-    TRACESTEP_CHECK(std::holds_alternative<T>(*value), "attribute '{}' has another type", name);
-    return std::get<T>(*value);
-  }
+  const T& get(std::string_view name) const;
 
   std::vector<Entry> entries_;
 };
