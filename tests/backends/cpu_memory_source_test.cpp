@@ -22,6 +22,17 @@ TEST(CpuMemorySourceTest, OnlyTouchedPagesAreResident) {
   EXPECT_EQ(source.resident_bytes(), 0);
 }
 
+TEST(CpuMemorySourceTest, ASmallBlockTakesNoHugePage) {
+  HugePageSource source;
+  void* const block = source.map(5000);
+  ASSERT_NE(block, nullptr);
+  std::memset(block, 1, 5000);
+  EXPECT_GE(source.resident_bytes(), 5000);
+  EXPECT_LE(source.resident_bytes(), kMiB / 4);
+  source.unmap(block, 5000);
+  EXPECT_EQ(source.resident_bytes(), 0);
+}
+
 TEST(CpuMemorySourceTest, TheProcessHoldsWhatItTouched) {
   const std::int64_t before = process_resident_bytes();
   ASSERT_GT(before, 0);

@@ -17,27 +17,42 @@ namespace {
 
 constexpr std::int64_t kHugePage = std::int64_t{2} << 20;
 
+// A request of less than a huge page gets ordinary ones: the guarded allocator maps each block by
+// itself, and the system would clear 2 MiB for every one.
+bool is_small(std::int64_t bytes) {
+  return bytes < kHugePage;
+}
+
 std::int64_t mapped_bytes(std::int64_t bytes) {
-  return round_up(bytes, kHugePage);
+  return round_up(bytes, is_small(bytes) ? sysconf(_SC_PAGESIZE) : kHugePage);
+}
+
+std::byte* map_pages(std::int64_t bytes) {
+  void* raw = mmap(nullptr, static_cast<std::size_t>(bytes), PROT_READ | PROT_WRITE,
+                   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  return raw == MAP_FAILED ? nullptr : static_cast<std::byte*>(raw);
+}
+
+// Begins on a huge page: one more than needed is mapped, then both ends are cut off.
+std::byte* map_huge_pages(std::int64_t wanted) {
+  std::byte* const begin = map_pages(wanted + kHugePage);
+  if (begin == nullptr) return nullptr;
+  const auto misplaced =
+      static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(begin) % kHugePage);
+  const std::int64_t head = misplaced == 0 ? 0 : kHugePage - misplaced;
+  if (head > 0) munmap(begin, static_cast<std::size_t>(head));
+  munmap(begin + head + wanted, static_cast<std::size_t>(kHugePage - head));
+  madvise(begin + head, static_cast<std::size_t>(wanted), MADV_HUGEPAGE);
+  return begin + head;
 }
 
 }  // namespace
 
 void* HugePageSource::map(std::int64_t bytes) {
-  // One page more than needed, then both ends are cut so that the rest begins on a huge page.
-  const std::int64_t wanted = mapped_bytes(bytes), taken = wanted + kHugePage;
-  void* raw = mmap(nullptr, static_cast<std::size_t>(taken), PROT_READ | PROT_WRITE,
-                   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (raw == MAP_FAILED) return nullptr;
-  auto* begin = static_cast<std::byte*>(raw);
-  const auto misplaced =
-      static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(raw) % kHugePage);
-  const std::int64_t head = misplaced == 0 ? 0 : kHugePage - misplaced;
-  if (head > 0) munmap(begin, static_cast<std::size_t>(head));
-  munmap(begin + head + wanted, static_cast<std::size_t>(kHugePage - head));
-  madvise(begin + head, static_cast<std::size_t>(wanted), MADV_HUGEPAGE);
-  mapped_.emplace(begin + head, wanted);
-  return begin + head;
+  const std::int64_t wanted = mapped_bytes(bytes);
+  std::byte* const begin = is_small(bytes) ? map_pages(wanted) : map_huge_pages(wanted);
+  if (begin != nullptr) mapped_.emplace(begin, wanted);
+  return begin;
 }
 
 void HugePageSource::unmap(void* address, std::int64_t bytes) {

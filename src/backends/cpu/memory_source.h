@@ -1,4 +1,5 @@
-// Memory of the CPU device: anonymous mappings on 2 MiB pages where the system has them.
+// Memory of the CPU device: anonymous mappings, those of 2 MiB or more on pages of 2 MiB where the
+// system has them.
 #pragma once
 
 #include <map>
