@@ -1,30 +1,74 @@
-# tracestep_embed(TARGET HEADER NAMESPACE PATTERN...) puts text files into a library, each as a
-# `const std::string_view` that HEADER declares in NAMESPACE: page.css is kPageCss. Patterns are
-# relative to the folder of HEADER. The files are read when CMake runs, which a change of one of
-# them, or a new one, starts again.
-function(tracestep_embed target header namespace)
-  cmake_path(GET header PARENT_PATH folder)
+# tracestep_embed(TARGET NAME FOLDER PATTERN...) puts the text files of src/FOLDER into a library. Its
+# sources include "embedded/NAME.h", where page.css is tracestep::NAME::kPageCss, and files() has all
+# of them by name. Headers and sources are written when CMake runs, which a change of one of the files,
+# or a new one, starts again.
+function(tracestep_embed target name folder)
   list(TRANSFORM ARGN PREPEND ${CMAKE_SOURCE_DIR}/src/${folder}/ OUTPUT_VARIABLE patterns)
   file(GLOB paths CONFIGURE_DEPENDS ${patterns})
-  set(code "// Written by cmake/embed.cmake.\n#include \"${header}\"\n\nnamespace ${namespace} {\n")
+  set(declarations "")
+  set(definitions "")
+  set(rows "")
   foreach(path IN LISTS paths)
     set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${path})
-    get_filename_component(file ${path} NAME)
+    cmake_path(GET path FILENAME file)
+    cmake_path(GET path STEM stem)
     string(REGEX MATCHALL "[A-Za-z0-9]+" words ${file})
-    set(name k)
+    set(constant k)
     foreach(word IN LISTS words)
       string(SUBSTRING ${word} 0 1 first)
       string(SUBSTRING ${word} 1 -1 rest)
       string(TOUPPER ${first} first)
-      string(APPEND name "${first}${rest}")
+      string(APPEND constant "${first}${rest}")
     endforeach()
     file(READ ${path} text)
-    string(APPEND code "const std::string_view ${name} = R\"embedded(${text})embedded\";\n")
+    string(APPEND declarations "extern const std::string_view ${constant};\n")
+    string(APPEND definitions "const std::string_view ${constant} = R\"embedded(${text})embedded\";\n")
+    string(APPEND rows "    {\"${stem}\", ${constant}},\n")
   endforeach()
-  string(APPEND code "}  // namespace ${namespace}\n")
-  string(MAKE_C_IDENTIFIER ${header} output)
-  set(output ${CMAKE_BINARY_DIR}/embedded/${output}.cpp)
-  file(WRITE ${output}.new "${code}")
-  file(COPY_FILE ${output}.new ${output} ONLY_IF_DIFFERENT)
-  target_sources(${target} PRIVATE ${output})
+  tracestep_write_embedded(${name}.h
+"// Written by cmake/embed.cmake: the files of src/${folder}.
+#pragma once
+
+#include <span>
+#include <string_view>
+
+namespace tracestep::${name} {
+
+struct File {
+  std::string_view name, text;  // the name without its extension
+};
+std::span<const File> files();  // in the order of their names
+
+${declarations}
+}  // namespace tracestep::${name}
+")
+  tracestep_write_embedded(${name}.cpp
+"// Written by cmake/embed.cmake.
+#include \"embedded/${name}.h\"
+
+namespace tracestep::${name} {
+
+${definitions}
+std::span<const File> files() {
+  static const File all[] = {
+${rows}  };
+  return all;
+}
+
+}  // namespace tracestep::${name}
+")
+  target_sources(${target} PRIVATE ${CMAKE_BINARY_DIR}/embedded/${name}.cpp)
+  target_include_directories(${target} PRIVATE ${CMAKE_BINARY_DIR})
+endfunction()
+
+# Writes a file of build/embedded, unless it is there already with this text.
+function(tracestep_write_embedded file text)
+  set(path ${CMAKE_BINARY_DIR}/embedded/${file})
+  set(known "")
+  if(EXISTS ${path})
+    file(READ ${path} known)
+  endif()
+  if(NOT text STREQUAL known)
+    file(WRITE ${path} "${text}")
+  endif()
 endfunction()

@@ -2,9 +2,9 @@
 
 #include <cmath>
 
-#include "codegen/device_text.h"
 #include "codegen/functor_names.h"
 #include "codegen/fused_layout.h"
+#include "embedded/device_text.h"
 #include "ir/op_def.h"
 
 namespace tracestep {

@@ -8,8 +8,8 @@
 #include <fmt/ranges.h>
 
 #include "base/error.h"
+#include "embedded/claim_pages.h"
 #include "lab/explain/claim_figures.h"
-#include "lab/explain/claim_pages.h"
 #include "lab/explain/page.h"
 #include "lab/report/columns.h"
 #include "lab/report/writers.h"
@@ -165,11 +165,7 @@ Table filled(const Claim& claim) {
 const std::vector<Claim>& claims() {
   static const std::vector<Claim> all = [] {
     std::vector<Claim> out;
-    for (std::string_view page :
-         {claim_pages::kTimeMd, claim_pages::kKernelsMd, claim_pages::kNumbersMd,
-          claim_pages::kMemoryMd, claim_pages::kAttentionMd, claim_pages::kHandoutMd}) {
-      read(page, out);
-    }
+    for (const claim_pages::File& page : claim_pages::files()) read(page.text, out);
     std::ranges::sort(out, {}, &Claim::row);
     return out;
   }();

@@ -6,8 +6,8 @@
 
 #include "base/error.h"
 #include "base/suggest.h"
+#include "embedded/pages.h"
 #include "lab/explain/claims.h"
-#include "lab/explain/pages.h"
 #include "lab/explain/topics.h"
 #include "lab/report/columns.h"
 

@@ -10,6 +10,7 @@
 #include <fmt/ranges.h>
 
 #include "base/error.h"
+#include "embedded/published_files.h"
 #include "lab/published/tables.h"
 #include "lab/report/csv_reader.h"
 
@@ -202,7 +203,7 @@ bool has_cell(const Record& row, std::string_view cell) {
 }
 
 const std::vector<PublishedDevice>& published_devices() {
-  static const std::vector<PublishedDevice> devices = read_all(published::kDevicesCsv, read_device);
+  static const std::vector<PublishedDevice> devices = read_all(published_files::kDevicesCsv, read_device);
   return devices;
 }
 
@@ -223,45 +224,28 @@ std::vector<std::string> published_device_names() {
 }
 
 Published published_tables() {
-  return {.studies = read_all(published::kStudiesCsv, read_study),
-          .times = read_all(published::kTimesCsv, read_time),
-          .peaks = read_all(published::kPeaksCsv, read_peak),
-          .attention = read_all(published::kAttentionCsv, read_attention),
-          .pairs = read_all(published::kCompiledCsv, read_pair),
-          .kernels = read_all(published::kKernelsCsv, read_kernel),
-          .product_shares = read_all(published::kProductSharesCsv, read_share),
-          .parts = read_all(published::kAttentionPartsCsv, read_parts),
-          .allocations = read_all(published::kAllocationsCsv, read_allocation),
-          .arithmetic = read_all(published::kPrintedArithmeticCsv, read_arithmetic)};
-}
-
-const std::vector<published::File>& published::files() {
-  static const std::vector<File> all = {{"studies", kStudiesCsv},
-                                        {"sizes", kSizesCsv},
-                                        {"times", kTimesCsv},
-                                        {"peaks", kPeaksCsv},
-                                        {"allocations", kAllocationsCsv},
-                                        {"largest", kLargestCsv},
-                                        {"attention", kAttentionCsv},
-                                        {"attention_parts", kAttentionPartsCsv},
-                                        {"kernels", kKernelsCsv},
-                                        {"product_shares", kProductSharesCsv},
-                                        {"compiled", kCompiledCsv},
-                                        {"printed_arithmetic", kPrintedArithmeticCsv},
-                                        {"figures", kFiguresCsv},
-                                        {"devices", kDevicesCsv}};
-  return all;
+  return {.studies = read_all(published_files::kStudiesCsv, read_study),
+          .times = read_all(published_files::kTimesCsv, read_time),
+          .peaks = read_all(published_files::kPeaksCsv, read_peak),
+          .attention = read_all(published_files::kAttentionCsv, read_attention),
+          .pairs = read_all(published_files::kCompiledCsv, read_pair),
+          .kernels = read_all(published_files::kKernelsCsv, read_kernel),
+          .product_shares = read_all(published_files::kProductSharesCsv, read_share),
+          .parts = read_all(published_files::kAttentionPartsCsv, read_parts),
+          .allocations = read_all(published_files::kAllocationsCsv, read_allocation),
+          .arithmetic = read_all(published_files::kPrintedArithmeticCsv, read_arithmetic)};
 }
 
 double published::number_at(std::string_view file, std::string_view column,
                             const std::vector<std::string>& cells) {
-  const auto found = std::ranges::find(files(), file, &File::name);
-  TRACESTEP_CHECK(found != files().end(), "no published file \"{}\"", file);
+  const std::span<const published_files::File> files = published_files::files();
+  const auto found = std::ranges::find(files, file, &published_files::File::name);
+  TRACESTEP_CHECK(found != files.end(), "no published file \"{}\"", file);
   static std::map<std::string_view, std::vector<std::vector<std::string>>> parsed;
   static std::mutex guard;
   const std::lock_guard lock(guard);
   auto [rows, is_new] = parsed.try_emplace(found->name);
-  if (is_new) rows->second = parse_csv(found->csv, "published data");
+  if (is_new) rows->second = parse_csv(found->text, "published data");
   const std::vector<std::vector<std::string>>& all = rows->second;
   const std::vector<std::string>* match = nullptr;
   for (std::size_t i = 1; i < all.size(); ++i) {

@@ -2,7 +2,7 @@
 
 #include "base/error.h"
 #include "base/units.h"
-#include "lab/published/data.h"
+#include "embedded/published_files.h"
 #include "lab/report/columns.h"
 #include "lab/report/csv_reader.h"
 
@@ -10,7 +10,7 @@ namespace tracestep {
 
 Table device_table() {
   const std::vector<std::vector<std::string>> rows =
-      parse_csv(published::kDevicesCsv, "devices.csv");
+      parse_csv(published_files::kDevicesCsv, "devices.csv");
   const std::vector<std::string> names = {"name", "fp32_tflops", "bf16_tflops", "bandwidth_gb_s",
                                           "usable_gib"};
   TRACESTEP_CHECK(!rows.empty() && rows.front() == names, "the columns of devices.csv are others");

@@ -6,9 +6,9 @@
 #include <fmt/format.h>
 
 #include "base/error.h"
+#include "embedded/web.h"
 #include "lab/report/chart/svg.h"
 #include "lab/report/prose.h"
-#include "lab/report/web.h"
 #include "lab/report/writers.h"
 
 namespace tracestep {
