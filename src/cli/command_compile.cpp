@@ -52,7 +52,7 @@ struct Work {
 
 // The runs that differ in `fields` alone become one, the last of them.
 std::vector<RunSpec> without(std::span<const RunSpec> runs,
-                             std::initializer_list<std::string_view> fields) {
+                             const std::vector<std::string_view>& fields) {
   std::vector<RunSpec> out;
   for (const RunSpec& run : runs) {
     const auto twin = std::ranges::find_if(
@@ -121,8 +121,9 @@ void measure_ladders(Work& work) {
   for (const std::string& name : work.options.rungs.empty() ? rung_names() : work.options.rungs) {
     rungs.push_back(&rung_named("--rungs", name));
   }
-  const std::vector<RunSpec> runs =
-      without(work.runs, {"mode", "precision", "ops", "attention", "executor", "compile_passes"});
+  std::vector<std::string_view> rungs_set = form_fields();
+  rungs_set.insert(rungs_set.end(), {"mode", "precision"});
+  const std::vector<RunSpec> runs = without(work.runs, rungs_set);
   for (const RunSpec& run : runs) {
     if (work.stop.requested()) break;
     ErrorSpec error = work.options.error;

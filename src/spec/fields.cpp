@@ -176,12 +176,14 @@ void add_step_fields(Rows& rows) {
   rows.add(granularity_field(
       {.name = "ops",
        .is_axis = true,
+       .is_form = true,
        .help = "composites in parts, as plain framework code, or with their own kernels; or those "
                "that have one, joined by +, of norm, swiglu, rope, softmax, loss, optimizer",
        .about = "granularity of the program"}));
   rows.choice(
       {.name = "attention",
        .is_axis = true,
+       .is_form = true,
        .is_optional = true,
        .help = "two matrix products around a softmax, or one kernel that goes "
                "tile by tile and keeps no matrix of scores",
@@ -192,6 +194,7 @@ void add_step_fields(Rows& rows) {
        .role = Role::kSpeed,
        .show = Show::kVarying,
        .is_axis = true,
+       .is_form = true,
        .is_optional = true,
        .help = "op by op, buffers from the allocator; what passes made fewer ops of, in one arena "
                "with planned offsets; the same as one graph where the device has such",
@@ -202,6 +205,7 @@ void add_step_fields(Rows& rows) {
        .role = Role::kSpeed,
        .show = Show::kVarying,
        .is_axis = true,
+       .is_form = true,
        .is_optional = true,
        .value_name = "SET",
        .help = fmt::format("passes that save launches and traffic: {}, joined by +; all, none, or "

@@ -49,6 +49,7 @@ struct SpecField {
   FieldRole role = FieldRole::kProgram;
   FieldShow show = FieldShow::kPeople;
   bool is_axis = false;                   // a grid may have several values
+  bool is_form = false;                   // another way to compute the same step
   bool is_optional = false;               // missing in older results: has its default
   std::string value_name = "N";           // of the flag; empty: a switch
   std::vector<std::string> choices = {};  // empty: any value that `parse` takes

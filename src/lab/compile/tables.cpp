@@ -143,8 +143,7 @@ struct WayRow {
 const CompileCell* base_of(std::span<const CompileCell> cells, const CompileCell& cell) {
   const auto found = std::ranges::find_if(cells, [&](const CompileCell& other) {
     return other.result.status == Status::kOk &&
-           same_but(other.result.spec.step, cell.result.spec.step,
-                    {"ops", "attention", "executor", "compile_passes"});
+           same_but(other.result.spec.step, cell.result.spec.step, form_fields());
   });
   return found == cells.end() ? nullptr : &*found;
 }

@@ -62,10 +62,20 @@ void show_unusual(Table& table) {
   }
 }
 
-bool same_but(const RunSpec& a, const RunSpec& b, std::initializer_list<std::string_view> fields) {
+std::vector<std::string_view> form_fields() {
+  std::vector<std::string_view> out;
+  for (const RunField& field : run_fields()) {
+    if (field.is_form) out.push_back(field.name);
+  }
+  return out;
+}
+
+bool same_but(const RunSpec& a, const RunSpec& b, const std::vector<std::string_view>& fields) {
+  std::vector<const RunField*> left_out;
+  for (const std::string_view name : fields) left_out.push_back(&field_named(name));
   return std::ranges::all_of(run_fields(), [&](const RunField& field) {
     const bool tells_apart = field.role == FieldRole::kProgram || field.is_axis;
-    return !tells_apart || std::ranges::find(fields, field.name) != fields.end() ||
+    return !tells_apart || std::ranges::find(left_out, &field) != left_out.end() ||
            field.value(a) == field.value(b);
   });
 }

@@ -1,6 +1,9 @@
 // The fields of a run's specification that tables show, as columns.
 #pragma once
 
+#include <string_view>
+#include <vector>
+
 #include "lab/report/fields.h"
 #include "spec/run_spec.h"
 
@@ -19,7 +22,9 @@ Fields<RunSpec> axis_columns();
 // or from what their size is usually: a vocabulary other than the preset's, several executors.
 void show_unusual(Table& table);
 
-// Whether both runs agree in all fields of program_columns() except `fields`.
-bool same_but(const RunSpec& a, const RunSpec& b, std::initializer_list<std::string_view> fields);
+// The fields that choose how a step is computed, and hardly change what: those with is_form.
+std::vector<std::string_view> form_fields();
+// Whether both runs agree in all fields of program_columns() except `fields`. CHECKs the names.
+bool same_but(const RunSpec& a, const RunSpec& b, const std::vector<std::string_view>& fields);
 
 }  // namespace tracestep
