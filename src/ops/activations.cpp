@@ -8,29 +8,47 @@ namespace {
 
 using Expansion = const OpExpansion&;
 
-void register_silu() {
-  register_op(
-      {.name = "silu",
-       .doc = "x · sigmoid(x)",
-       .source = "Elfwing et al. 2017",
-       .inputs = {"x"},
-       .outputs = {"y"},
-       .fusion = Fusion::kElementwise,
-       .composite = Composite::kSwiglu,
-       .infer = rules::same_floating,
-       .accepts = rules::any_strides,
-       .gradient =
-           [](Expansion e) {
-             return std::vector{e.builder.call1("silu_grad", {e.output_grads[0], e.inputs[0]})};
-           },
-       .decompose =
-           [](Expansion e) { return std::vector{mul(e.inputs[0], unary("sigmoid", e.inputs[0]))}; },
-       .flops = rules::per_result(5),
-       .donates = {{0, 0}},
-       .cheap_to_recompute = true});
+// y = x · sigmoid(u(x)): SiLU and GELU differ in u alone.
+struct SigmoidGate {
+  std::string name, doc, source, grad_doc;
+  Val (*argument)(Val x);          // u
+  Val (*slope)(Val x);             // du/dx; nullptr: 1
+  std::int64_t flops, grad_flops;  // of one element
+};
 
-  register_op({.name = "silu_grad",
-               .doc = "dy · s(x) (1 + x (1 - s(x))), with s the sigmoid",
+// dy · s (1 + x (1 - s) du/dx), with s the sigmoid of u.
+Val gate_gradient(const SigmoidGate& gate, Val dy, Val x) {
+  const Val s = unary("sigmoid", gate.argument(x));
+  const Val rest =
+      gate.slope != nullptr ? mul(affine(s, -1.0, 1.0), gate.slope(x)) : affine(s, -1.0, 1.0);
+  return mul(dy, mul(s, affine(mul(x, rest), 1.0, 1.0)));
+}
+
+void register_gate(const SigmoidGate& gate) {
+  register_op({.name = gate.name,
+               .doc = gate.doc,
+               .source = gate.source,
+               .inputs = {"x"},
+               .outputs = {"y"},
+               .fusion = Fusion::kElementwise,
+               .composite = Composite::kSwiglu,
+               .infer = rules::same_floating,
+               .accepts = rules::any_strides,
+               .gradient =
+                   [grad = gate.name + "_grad"](Expansion e) {
+                     return std::vector{e.builder.call1(grad, {e.output_grads[0], e.inputs[0]})};
+                   },
+               .decompose =
+                   [gate](Expansion e) {
+                     const Val x = e.inputs[0];
+                     return std::vector{mul(x, unary("sigmoid", gate.argument(x)))};
+                   },
+               .flops = rules::per_result(gate.flops),
+               .donates = {{0, 0}},
+               .cheap_to_recompute = true});
+
+  register_op({.name = gate.name + "_grad",
+               .doc = gate.grad_doc,
                .inputs = {"dy", "x"},
                .outputs = {"dx"},
                .fusion = Fusion::kElementwise,
@@ -38,69 +56,40 @@ void register_silu() {
                .infer = rules::same_floating,
                .accepts = rules::any_strides,
                .decompose =
-                   [](Expansion e) {
-                     const Val dy = e.inputs[0], x = e.inputs[1];
-                     const Val s = unary("sigmoid", x);
-                     const Val inner = affine(mul(x, affine(s, -1.0, 1.0)), 1.0, 1.0);
-                     return std::vector{mul(dy, mul(s, inner))};
+                   [gate](Expansion e) {
+                     return std::vector{gate_gradient(gate, e.inputs[0], e.inputs[1])};
                    },
-               .flops = rules::per_result(9),
+               .flops = rules::per_result(gate.grad_flops),
                .donates = {{0, 0}, {0, 1}},
                .cheap_to_recompute = true});
 }
 
-// u of gelu(x) = x · sigmoid(u), and du/dx: x (a + b x²) and a + 3b x².
-constexpr double kGeluLinear = 1.5957691216057308;  // a = 2√(2/π)
-constexpr double kGeluCubic = 0.07135481627260025;  // b = 0.044715 a
-Val gelu_argument(Val x) {
-  return mul(x, affine(unary("square", x), kGeluCubic, kGeluLinear));
-}
-Val gelu_argument_slope(Val x) {
-  return affine(unary("square", x), 3 * kGeluCubic, kGeluLinear);
+void register_silu() {
+  register_gate({.name = "silu",
+                 .doc = "x · sigmoid(x)",
+                 .source = "Elfwing et al. 2017",
+                 .grad_doc = "dy · s(x) (1 + x (1 - s(x))), with s the sigmoid",
+                 .argument = [](Val x) { return x; },
+                 .slope = nullptr,
+                 .flops = 5,
+                 .grad_flops = 9});
 }
 
+// u = x (a + b x²), du/dx = a + 3b x².
+constexpr double kGeluLinear = 1.5957691216057308;  // a = 2√(2/π)
+constexpr double kGeluCubic = 0.07135481627260025;  // b = 0.044715 a
+
 void register_gelu() {
-  register_op(
+  register_gate(
       {.name = "gelu",
        .doc = "x · sigmoid(2√(2/π) (x + 0.044715 x³)), the tanh form of GELU",
        .source = "Hendrycks and Gimpel 2016, section 2",
-       .inputs = {"x"},
-       .outputs = {"y"},
-       .fusion = Fusion::kElementwise,
-       .composite = Composite::kSwiglu,
-       .infer = rules::same_floating,
-       .accepts = rules::any_strides,
-       .gradient =
-           [](Expansion e) {
-             return std::vector{e.builder.call1("gelu_grad", {e.output_grads[0], e.inputs[0]})};
-           },
-       .decompose =
-           [](Expansion e) {
-             return std::vector{mul(e.inputs[0], unary("sigmoid", gelu_argument(e.inputs[0])))};
-           },
-       .flops = rules::per_result(9),
-       .donates = {{0, 0}},
-       .cheap_to_recompute = true});
-
-  register_op(
-      {.name = "gelu_grad",
-       .doc = "dy · s (1 + x (1 - s) du/dx), with s the sigmoid of u, of which gelu is x · s",
-       .inputs = {"dy", "x"},
-       .outputs = {"dx"},
-       .fusion = Fusion::kElementwise,
-       .composite = Composite::kSwiglu,
-       .infer = rules::same_floating,
-       .accepts = rules::any_strides,
-       .decompose =
-           [](Expansion e) {
-             const Val dy = e.inputs[0], x = e.inputs[1];
-             const Val s = unary("sigmoid", gelu_argument(x));
-             const Val rest = mul(affine(s, -1.0, 1.0), gelu_argument_slope(x));
-             return std::vector{mul(dy, mul(s, affine(mul(x, rest), 1.0, 1.0)))};
-           },
-       .flops = rules::per_result(17),
-       .donates = {{0, 0}, {0, 1}},
-       .cheap_to_recompute = true});
+       .grad_doc = "dy · s (1 + x (1 - s) du/dx), with s the sigmoid of u, of which gelu is x · s",
+       .argument =
+           [](Val x) { return mul(x, affine(unary("square", x), kGeluCubic, kGeluLinear)); },
+       .slope = [](Val x) { return affine(unary("square", x), 3 * kGeluCubic, kGeluLinear); },
+       .flops = 9,
+       .grad_flops = 17});
 }
 
 void register_swiglu() {
