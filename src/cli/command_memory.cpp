@@ -1,7 +1,6 @@
 // tracestep memory: where the bytes of a step go, predicted from its program and measured on a
 // device, buffer by buffer.
 #include <algorithm>
-#include <cstdlib>
 #include <memory>
 
 #include "backends/null/null_device.h"
@@ -18,6 +17,7 @@
 #include "lab/memory/advice.h"
 #include "lab/memory/charts.h"
 #include "lab/memory/fingerprint.h"
+#include "lab/memory/fit_verdict.h"
 #include "lab/memory/formulas.h"
 #include "lab/memory/snapshot_of.h"
 #include "lab/memory/tables.h"
@@ -157,40 +157,6 @@ MemoryCell cell_of(const RunSpec& run, const MemoryOptions& o, bool is_only) {
   return out;
 }
 
-bool runs_out(const MemoryCell& cell) {
-  const std::int64_t limit = cell.limit_bytes;
-  return cell.run.status == Status::kOutOfMemory ||
-         (limit > 0 && cell.run.predicted_peak_bytes > limit);
-}
-
-std::int64_t needed_bytes(const MemoryCell& cell) {
-  return cell.accounted ? cell.accounted->bytes : cell.run.predicted_peak_bytes;
-}
-
-// "; with --attention flash it would: 69.80 GiB"; empty when nothing helps.
-std::string smallest_remedy(const MemoryCell& cell, std::int64_t limit) {
-  if (cell.accounted) return {};
-  const std::vector<Remedy> found = remedies(cell, limit);
-  if (found.empty()) return "; no smaller batch, context or precision fits either";
-  return fmt::format("; with {} it fits: {}", found.front().command,
-                     format_bytes(found.front().peak_bytes));
-}
-
-// The answer to "would it fit", which a report of a hundred lines must not hide.
-std::string verdict_of(std::span<const MemoryCell> cells, std::int64_t limit) {
-  const auto fitting = std::ranges::count_if(cells, [limit](const MemoryCell& cell) {
-    return cell.run.status == Status::kOk && needed_bytes(cell) <= limit;
-  });
-  const std::string limited = format_bytes(limit);
-  if (cells.size() > 1)
-    return fmt::format("{} of {} steps fit in {}", fitting, cells.size(), limited);
-  const std::int64_t peak = needed_bytes(cells[0]);
-  return fmt::format("{}: the peak is {}, {} {} the limit of {}{}",
-                     fitting == 1 ? "It fits" : "It does not fit", format_bytes(peak),
-                     format_bytes(std::abs(peak - limit)), peak > limit ? "above" : "below",
-                     limited, fitting == 1 ? "" : smallest_remedy(cells[0], limit));
-}
-
 void add_failure(const MemoryCell& cell, const MemoryOptions& o, std::vector<Table>& tables) {
   MemoryCell failed = cell;
   if (!cell.run.oom) failed.run = recorded(cell.run.spec.step, o, false);
@@ -288,7 +254,7 @@ int run_memory_command(const MemoryOptions& o, std::span<const std::string> argu
   std::vector<Table> tables{peak_table(cells)};
   if (const std::int64_t limit = runs[0].place.memory_limit_bytes;
       limit > 0 && o.output.format == Format::kText) {
-    tables[0].title = verdict_of(cells, limit) + "\n\n" + tables[0].title;
+    tables[0].title = fit_verdict(cells, limit) + "\n\n" + tables[0].title;
   }
   if (!is_only) {
     if (o.tables.empty()) tables.push_back(category_grid(cells));
@@ -318,17 +284,18 @@ int run_memory_command(const MemoryOptions& o, std::span<const std::string> argu
 }
 
 void add_filter(OptionSet& set, BufferFilter& filter) {
-  set.value("--without", "NAME[,NAME]",
-            fmt::format("leave these categories out of largest, components and buffers: {}",
-                        fmt::join(category_names(), ", ")),
-            [&filter](const std::string& where, const std::string& text) {
-              for (const std::string& name : split_list(where, text)) {
-                check_choice(where, name, category_names());
-                filter.without.insert(category_named(name));
-              }
-            });
+  set.value(
+      "--without", "NAME[,NAME]",
+      fmt::format("leave these categories out of the tables largest, components and buffers: {}",
+                  fmt::join(category_names(), ", ")),
+      [&filter](const std::string& where, const std::string& text) {
+        for (const std::string& name : split_list(where, text)) {
+          check_choice(where, name, category_names());
+          filter.without.insert(category_named(name));
+        }
+      });
   set.value("--phase", "NAME[,NAME]",
-            fmt::format("only buffers that these phases allocate, likewise: {}",
+            fmt::format("in these tables, only buffers that these phases allocate: {}",
                         fmt::join(phase_names(), ", ")),
             [&filter](const std::string& where, const std::string& text) {
               for (const std::string& name : split_list(where, text)) {
@@ -337,7 +304,8 @@ void add_filter(OptionSet& set, BufferFilter& filter) {
               }
             });
   set.value("--component", "PATH",
-            "only those of a part of the model, as attn, ffn.swiglu or layers.0.ln1; also of loads",
+            "in these tables and in loads, only buffers of this part of the model, such as attn, "
+            "ffn.swiglu or layers.0.ln1",
             [&filter](const std::string&, const std::string& text) { filter.component = text; });
 }
 
@@ -350,7 +318,7 @@ Command memory_command() {
       .name = "memory",
       .summary = "where do the bytes of a step go",
       .details =
-          "Runs one step with every allocation recorded and sets it against what the program "
+          "Runs one step, records every allocation and compares it with what the program "
           "predicts, buffer by buffer: peaks, phases, categories, the largest buffers with the "
           "line that asked for them, what is saved for backward and what computing it again would "
           "take. With --predict no device is touched and nothing is computed. A step that does "
@@ -370,7 +338,7 @@ Command memory_command() {
                     "would it fit, and if not, what would"}}};
   OptionSet& set = command.options;
   set.group("What to map");
-  set.toggle("--predict", o.predict, "work the bytes out from the program; touch no device");
+  set.toggle("--predict", o.predict, "compute the bytes from the program alone; touch no device");
   add_fields(set, o.grid, FieldGroup::kStep, Values::kGrid);
   add_fields(set, o.grid, FieldGroup::kModel, Values::kGrid);
   add_fields(set, o.grid, FieldGroup::kHow, Values::kGrid,
@@ -378,30 +346,33 @@ Command memory_command() {
   set.group("How it is measured");
   add_protocol_flag(set, o.protocol, "warmup", "steps before the recorded one");
   set.integer("--cost-steps", o.protocol.steps, {0, 1000},
-              "pairs of steps with and without recording, for what it costs");
+              "pairs of steps with and without recording, to show what recording costs");
   set.group("What to show");
-  set.choices("--tables", o.tables, table_names(), "of one step; those that fit on a screen");
+  set.choices("--tables", o.tables, table_names(),
+              "tables of one step; by default those that fit on a screen");
   add_filter(set, o.filter);
   set.integer("--largest", o.largest, {1, 100000}, "how many of the largest buffers");
   set.integer("--timeline-rows", o.timeline_rows, {0, 1000000},
-              "stretches of the time line; 0: every kernel");
+              "rows of the timeline; 0: one for every kernel");
   set.path("--snapshot", "FILE", o.snapshot, "the step as a pickle for PyTorch's memory_viz");
   set.path("--snapshot-json", "FILE", o.snapshot_json, "the same as JSON");
   set.path(
       "--pictures", "DIR", o.pictures,
-      "the time line of each step and what it saves, as SVG, and as PNG where rsvg-convert is");
+      "draw the timeline of each step and what it saves, as SVG, and as PNG where rsvg-convert is "
+      "installed");
   set.path("--fingerprint", "FILE", o.fingerprint,
-           "read a snapshot, ours or PyTorch's, of a model of this size, and tell the "
-           "implementation by sizes and counts");
-  set.integer("--max-entries", o.max_entries, {1, 100'000'000}, "events in a snapshot, the newest");
+           "read a snapshot, ours or PyTorch's, of a model of this size, and recognise the "
+           "implementation by sizes and counts of its allocations");
+  set.integer("--max-entries", o.max_entries, {1, 100'000'000},
+              "the most events in a snapshot; the newest are kept");
   set.choice("--account-as", o.account_as, {kCourse},
-             "decide the status by the closed form of another implementation (fp32)");
+             "decide what fits by a formula for the peak of another implementation (fp32)");
   set.integer("--saved-scores", o.accounting.saved_scores, {0, 16},
-              "its tensors of B·H·T² per layer");
+              "tensors of B·H·T² that it saves per layer");
   set.integer("--live-graphs", o.accounting.live_graphs, {1, 16},
-              "its graphs alive at once in mode forward");
+              "graphs that it keeps alive at once in mode forward");
   set.toggle("--kept-gradients", o.accounting.kept_gradients,
-             "its gradients stay allocated between steps");
+             "it keeps gradients allocated between steps");
   add_output_options(set, o.output);
   command.run = [options](std::span<const std::string> arguments) {
     return run_memory_command(*options, arguments);

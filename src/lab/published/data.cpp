@@ -203,7 +203,8 @@ bool has_cell(const Record& row, std::string_view cell) {
 }
 
 const std::vector<PublishedDevice>& published_devices() {
-  static const std::vector<PublishedDevice> devices = read_all(published_files::kDevicesCsv, read_device);
+  static const std::vector<PublishedDevice> devices =
+      read_all(published_files::kDevicesCsv, read_device);
   return devices;
 }
 

@@ -6,10 +6,10 @@
 #include <fmt/format.h>
 
 #include "lab/measure/statistics.h"
+#include "lab/published/cells.h"
 #include "lab/published/modelled.h"
 #include "lab/published/ours.h"
 #include "lab/published/published.h"
-#include "nn/config.h"
 
 namespace tracestep {
 namespace {
@@ -28,41 +28,10 @@ ReplayVerdict suspicious(std::string code, std::string text) {
   return {Agreement::kSuspicious, std::move(code), std::move(text)};
 }
 
-double passes_of(std::string_view pass) {
-  if (pass == "forward") return 1;
-  return pass == "backward" ? 2 : 3;
-}
-
-// The figures of a cell that several rules use.
-struct Facts {
-  // Of matrix products; a context that is not stated counts as one token. 0: neither is the model.
-  double flops = 0;
-  double layers = 0;
-  std::string launch_bound;  // why, or empty
-};
-
-bool is_same_cell(const PublishedTime& a, const PublishedTime& b) {
-  return a.study == b.study && a.device == b.device && a.precision == b.precision &&
-         a.size == b.size && a.context == b.context;
-}
-
-bool is_same_table(const PublishedTime& a, const PublishedTime& b) {
-  return a.study == b.study && a.table == b.table;
-}
-
 class Judge {
  public:
   Judge(const Published& published, const ReplayInput& ours)
-      : published_(published), ours_(ours), facts_(published.times.size()) {
-    for (std::size_t i = 0; i < facts_.size(); ++i) {
-      const PublishedTime& t = published.times[i];
-      if (t.size.empty()) continue;
-      const ModelConfig model = preset(t.size);
-      const double context = t.context > 0 ? static_cast<double>(t.context) : 1.0;
-      facts_[i].flops = passes_of(t.pass) * forward_flops(model, kPublishedBatch, context);
-      facts_[i].layers = static_cast<double>(model.layers);
-    }
-    for (const PublishedTime& t : published.times) facts_[index_of(t)].launch_bound = held_up_by(t);
+      : published_(published), ours_(ours), cells_(published.times) {
     for (const PublishedTime& t : published.times) {
       const std::string key = pace_key(t);
       if (ratios_.contains(key)) continue;
@@ -91,79 +60,8 @@ class Judge {
     return beside_ours(t, replay);
   }
 
-  // `t` is one of published_.times.
-  std::size_t index_of(const PublishedTime& t) const {
-    return static_cast<std::size_t>(&t - published_.times.data());
-  }
-  double flops_of(const PublishedTime& t) const { return facts_[index_of(t)].flops; }
-  double layers_of(const PublishedTime& t) const { return facts_[index_of(t)].layers; }
-  const std::string& launch_bound(const PublishedTime& t) const {
-    return facts_[index_of(t)].launch_bound;
-  }
   static std::string pace_key(const PublishedTime& t) {
     return t.study + "|" + t.device + "|" + t.precision;
-  }
-
-  // --- cells of the same study -------------------------------------------------------------------
-
-  const PublishedTime* in_table(const PublishedTime& t, std::string_view pass) const {
-    for (const PublishedTime& other : published_.times) {
-      if (is_same_table(t, other) && is_same_cell(t, other) && other.pass == pass &&
-          !other.is_oom) {
-        return &other;
-      }
-    }
-    return nullptr;
-  }
-
-  // The same cell after a warm-up, by a clock that waits; the longest warm-up.
-  const PublishedTime* reference(const PublishedTime& t) const {
-    const PublishedTime* out = nullptr;
-    for (const PublishedTime& other : published_.times) {
-      if (&other == &t || !is_same_cell(t, other) || other.pass != t.pass || other.is_oom) continue;
-      if (other.clock != PublishedClock::kWall || other.warmup == 0) continue;
-      if (out == nullptr || other.warmup > out->warmup) out = &other;
-    }
-    return out;
-  }
-
-  // The same cell in fp32 by the same clock.
-  const PublishedTime* in_fp32(const PublishedTime& t) const {
-    if (t.precision == "fp32" || t.context == 0) return nullptr;
-    for (const PublishedTime& other : published_.times) {
-      if (other.study == t.study && other.precision == "fp32" && other.clock == t.clock &&
-          other.size == t.size && other.context == t.context && other.pass == t.pass &&
-          !other.is_oom) {
-        return &other;
-      }
-    }
-    return nullptr;
-  }
-
-  // Time that does not grow with the work: what the host takes to launch it. Looked for among
-  // cells of one clock; of one table where contexts are not stated.
-  std::string held_up_by(const PublishedTime& t) const {
-    constexpr double kSameTime = 1.12, kMoreWork = 1.4;
-    if (t.is_oom || t.size.empty()) return {};
-    for (const PublishedTime& other : published_.times) {
-      if (other.study != t.study || other.device != t.device || other.precision != t.precision) {
-        continue;
-      }
-      if (other.size.empty()) continue;
-      if (&other == &t || other.is_oom || other.pass != t.pass || other.clock != t.clock) continue;
-      if ((other.warmup == 0) != (t.warmup == 0)) continue;
-      if (t.context == 0 && !is_same_table(t, other)) continue;
-      if (other.context != t.context && other.size != t.size) continue;
-      const double mine = t.ms / layers_of(t), theirs = other.ms / layers_of(other);
-      const double work = flops_of(t) / layers_of(t), its = flops_of(other) / layers_of(other);
-      if (std::max(mine, theirs) > kSameTime * std::min(mine, theirs)) continue;
-      if (std::max(work, its) < kMoreWork * std::min(work, its)) continue;
-      const std::string where =
-          other.context > 0 ? fmt::format("{}/{}", other.size, other.context) : other.size;
-      return fmt::format("{:.3g} ms per layer, and {:.3g} ms at {} with {:.2g} times the work",
-                         mine, theirs, where, its / work);
-    }
-    return {};
   }
 
   // --- what cannot be ----------------------------------------------------------------------------
@@ -171,7 +69,7 @@ class Judge {
   Verdict faster_than_the_roof(const PublishedTime& t) const {
     const PublishedDevice* device = known_device(t.device);
     if (device == nullptr || t.context == 0) return {};
-    const double reached = flops_of(t) / t.ms * 1e-9, roof = device->tflops(t.precision);
+    const double reached = cells_.flops(t) / t.ms * 1e-9, roof = device->tflops(t.precision);
     if (reached <= roof) return {};
     if (t.clock == PublishedClock::kHostRange) {
       return suspicious("missing_synchronization",
@@ -185,14 +83,14 @@ class Judge {
 
   Verdict sum_below_its_part(const PublishedTime& t) const {
     if (t.pass != "forward+backward" && t.pass != "step") return {};
-    const PublishedTime* forward = in_table(t, "forward");
+    const PublishedTime* forward = cells_.in_table(t, "forward");
     if (forward == nullptr || t.ms >= forward->ms) return {};
     return suspicious("sum_below_its_part",
                       fmt::format("less than its forward alone, {} ms", forward->ms));
   }
 
   Verdict short_backward(const PublishedTime& t) const {
-    const PublishedTime* forward = in_table(t, "forward");
+    const PublishedTime* forward = cells_.in_table(t, "forward");
     if (forward == nullptr || (t.pass != "backward" && t.pass != "forward+backward")) return {};
     const double backward = t.pass == "backward" ? t.ms : t.ms - forward->ms;
     if (backward >= forward->ms) return {};
@@ -205,7 +103,7 @@ class Judge {
 
   Verdict host_memory(const PublishedTime& t) const {
     constexpr double kSpill = 20;
-    const PublishedTime* forward = in_table(t, "forward");
+    const PublishedTime* forward = cells_.in_table(t, "forward");
     if (forward == nullptr || t.pass == "forward" || t.ms < kSpill * forward->ms) return {};
     return suspicious("host_memory",
                       fmt::format("{:.0f} times its forward: memory of the host in use; this is "
@@ -218,7 +116,8 @@ class Judge {
   Verdict no_warmup(const PublishedTime& t) const {
     constexpr double kCostsMore = 1.1, kSpread = 0.5;
     if (t.warmup != 0) return {};
-    if (const PublishedTime* warm = reference(t); warm != nullptr && t.ms > kCostsMore * warm->ms) {
+    if (const PublishedTime* warm = cells_.reference(t);
+        warm != nullptr && t.ms > kCostsMore * warm->ms) {
       return explainable("no_warmup",
                          fmt::format("its first step is in the mean: {:.2f} times the {} ms that "
                                      "it has after a warm-up",
@@ -235,14 +134,14 @@ class Judge {
   Verdict missing_wait(const PublishedTime& t) const {
     constexpr double kShort = 1 / kSlack;
     if (t.clock != PublishedClock::kHostRange) return {};
-    const PublishedTime* waited = reference(t);
+    const PublishedTime* waited = cells_.reference(t);
     if (waited != nullptr && t.ms < kShort * waited->ms) {
       return suspicious("missing_synchronization",
                         fmt::format("{:.2f} of the {} ms that the same study finds when it waits",
                                     t.ms / waited->ms, waited->ms));
     }
     if (t.pass != "backward") return {};
-    const PublishedTime* forward = in_table(t, "forward");
+    const PublishedTime* forward = cells_.in_table(t, "forward");
     if (forward == nullptr) return {};
     if (!missing_wait(*forward) && !faster_than_the_roof(*forward)) return {};
     return suspicious("missing_synchronization",
@@ -252,14 +151,14 @@ class Judge {
   Verdict profiler(const PublishedTime& t) const {
     constexpr double kInflated = 1.15;
     if (t.clock != PublishedClock::kProfiled) return {};
-    if (const PublishedTime* plain = reference(t)) {
+    if (const PublishedTime* plain = cells_.reference(t)) {
       if (t.ms < kInflated * plain->ms) return {};
       return explainable("profiler",
                          fmt::format("{:.2f} times the {} ms that it has without a profiler",
                                      t.ms / plain->ms, plain->ms));
     }
     // No time without one, but its fp32 partner has, and takes about as long under it.
-    const PublishedTime* partner = in_fp32(t);
+    const PublishedTime* partner = cells_.in_fp32(t);
     if (partner == nullptr || t.ms < partner->ms / kSlack || !profiler(*partner)) return {};
     return explainable("profiler", fmt::format("as long as its fp32 partner, {} ms, of which most "
                                                "is the profiler's",
@@ -268,7 +167,7 @@ class Judge {
 
   Verdict slow_low_precision(const PublishedTime& t) const {
     constexpr double kSlower = 1.5;
-    const PublishedTime* partner = in_fp32(t);
+    const PublishedTime* partner = cells_.in_fp32(t);
     if (partner == nullptr || t.ms < kSlower * partner->ms) return {};
     return suspicious("slower_in_low_precision",
                       fmt::format("{:.1f} times its own fp32 time, {} ms: a run to repeat",
@@ -283,7 +182,7 @@ class Judge {
 
   Verdict device_span(const PublishedTime& t) const {
     if (t.clock != PublishedClock::kDeviceSpan) return {};
-    const PublishedTime* wall = reference(t);
+    const PublishedTime* wall = cells_.reference(t);
     if (wall == nullptr) return {};
     return explainable("device_span",
                        fmt::format("from the first kernel to the last: {:.2f} of the {} ms of wall "
@@ -313,7 +212,7 @@ class Judge {
       }
       if (other.is_oom || other.clock == PublishedClock::kHostRange || other.warmup == 0) continue;
       if (other.context == 0 || other.size.empty() || profiler(other) ||
-          slow_low_precision(other) || !launch_bound(other).empty()) {
+          slow_low_precision(other) || !cells_.launch_bound(other).empty()) {
         continue;
       }
       if (const double ours = (this->*our_ms)(other); ours > 0) out[&other] = other.ms / ours;
@@ -341,7 +240,7 @@ class Judge {
   }
 
   ReplayVerdict beside_ours(const PublishedTime& t, TimeReplay& replay) const {
-    const std::string& held_up = launch_bound(t);
+    const std::string& held_up = cells_.launch_bound(t);
     const auto not_compared = [&](std::string why) {
       if (!held_up.empty()) why += "; launch-bound: " + held_up;
       return ReplayVerdict{Agreement::kNotCompared, "not_compared", std::move(why)};
@@ -404,7 +303,7 @@ class Judge {
   // Backward and what follows it take more of forward's time than their work: there is more in it.
   Verdict more_than_its_label(const PublishedTime& t) const {
     constexpr double kMost = 3;  // backward has twice the products, and kernels of its own
-    const PublishedTime* forward = in_table(t, "forward");
+    const PublishedTime* forward = cells_.in_table(t, "forward");
     if (forward == nullptr || t.pass != "forward+backward") return {};
     const double backward = (t.ms - forward->ms) / forward->ms;
     if (backward <= kMost) return {};
@@ -416,7 +315,7 @@ class Judge {
 
   const Published& published_;
   OurTimes ours_;
-  std::vector<Facts> facts_;
+  PublishedCells cells_;
   std::map<std::string, Ratios> ratios_;                   // by pace_key()
   mutable std::map<std::string, Ratios> modelled_ratios_;  // the same, where they were needed
 };
