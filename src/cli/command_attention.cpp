@@ -182,12 +182,13 @@ void add_what(OptionSet& set, const std::shared_ptr<AttentionOptions>& o) {
   set.integer("--heads", o->base.heads, kShapeRange, "heads H, each an attention of its own");
   add_field(set, o->grid, "context", Values::kGrid);
   add_field(set, o->grid, "attention", Values::kGrid,
-            "two matrix products around a softmax, or tile by tile without T² tensors");
-  set.choices("--mask", o->masks, {"causal", "none"}, "whether the future is hidden");
+            "two matrix products around a softmax, or one kernel without T² tensors");
+  set.choices("--mask", o->masks, {"causal", "none"},
+              "whether a token sees later ones (none) or not (causal)");
   set.value(
       "--saved", "SET[,SET]",
-      "naive: T² tensors that are alive when backward starts, joined by +: weights alone, or "
-      "with exp (softmax in parts) and scores (held)",
+      "with naive attention, the T² tensors kept until backward starts, joined by +: weights; exp, "
+      "which a softmax in parts keeps; scores, if something still holds them",
       [o](const std::string& where, const std::string& text) {
         o->saved.clear();
         for (const std::string& part : split_list(where, text)) {
@@ -196,9 +197,9 @@ void add_what(OptionSet& set, const std::shared_ptr<AttentionOptions>& o) {
       },
       name_of(o->saved.front()));
   add_protocol_flag(set, o->base.protocol, "warmup");
-  add_protocol_flag(set, o->base.protocol, "steps", "timed steps, each both parts");
+  add_protocol_flag(set, o->base.protocol, "steps", "timed steps of forward and backward");
   add_protocol_flag(set, o->base.protocol, "max_seconds",
-                    "end the timed steps of a cell after so long, however many there are");
+                    "end the timed steps of a cell after this many seconds");
 }
 
 }  // namespace
@@ -232,8 +233,9 @@ Command attention_command() {
   add_field(set, options->grid, "threads", Values::kOne);
   add_field(set, options->grid, "precision", Values::kGrid, "of q, k, v and products");
   add_field(set, options->grid, "memory_limit_bytes", Values::kOne,
-            "behave like a device with this much memory; on a CPU nine tenths of what is there");
-  add_field(set, options->grid, "seed", Values::kOne, "of the values");
+            "behave like a device with this much memory; on a CPU nine tenths of the machine's "
+            "memory");
+  add_field(set, options->grid, "seed", Values::kOne, "seed of the values");
   add_output_options(set, options->output);
   command.run = [options](std::span<const std::string> arguments) {
     return run_attention(*options, arguments);

@@ -168,11 +168,11 @@ void add_what(OptionSet& set, CompileOptions& o) {
   set.group("What to measure");
   set.choices("--part", o.parts, part_names(), "parts of the report");
   set.choices("--rungs", o.rungs, rung_names(),
-              "of the ladder, in any order, each on top of those before it; all when left out");
+              "rungs of the ladder, in any order, each on top of those before it; by default all");
   add_protocol_flag(set, o.spec.protocol, "steps", "timed steps of each row");
   add_protocol_flag(set, o.spec.protocol, "warmup");
   set.integers("--width", o.widths, kShapeRange,
-               "attention by itself: widths D, batch 8, no heads");
+               "attention by itself: widths D, with batch 8 and one head");
   set.integers("--attention-context", o.contexts, kShapeRange, "attention by itself: contexts T");
   add_error_options(set, o.error);
 }
@@ -196,14 +196,15 @@ Command compile_command() {
       .name = "compile",
       .summary = "what does compiling a step gain, and which part of it gains what",
       .details =
-          "steps: whole models in every way of the grid, eager and compiled: time, launches, bytes "
-          "and the time until the first step is done, with compiled kernels kept from before and "
-          "without. attention: attention by itself likewise. " +
+          "steps: whole models in every form of the grid, eager and compiled: time, launches, "
+          "bytes, "
+          "and the time until the first step is done, with and without compiled kernels from an "
+          "earlier run. attention: the same for attention by itself. " +
           from_programs +
-          "ladder: from composites in parts, op by op, in float32, rung by rung to "
-          "the compiled step: what each rung gains, moves and loses; it starts there whatever "
-          "--ops, --precision and --executor say, in the last mode of --mode. A rung that finds "
-          "nothing to do says so.",
+          "ladder: from primitive ops in float32, run op by op, to the compiled step, one change "
+          "per rung: what each gains in time, moves in bytes and loses in accuracy. It starts "
+          "there whatever --ops, --precision and --executor say, in the last mode of --mode. A "
+          "rung that finds nothing to do says so.",
       .examples = {{"--part ladder --size small --format markdown", "what each rung buys"},
                    {"--part ladder --rungs bf16,flash,fuse,graph", "another order"},
                    {"--part steps --size small,medium --mode step --ops fused --steps 30",

@@ -28,7 +28,7 @@ std::int64_t limit_of(const RunSpec& run, const TimeSource& source) {
   if (source.usable_bytes > 0) return source.usable_bytes;
   throw Error(
       ErrorCode::kUsage, "--memory-limit", "how much memory there is decides what fits",
-      "give what the device has free, as --memory-limit 78GiB, or its name with --published");
+      "give what the device has free, such as --memory-limit 78GiB, or its name with --published");
 }
 
 int run_fit(const FitOptions& o, std::span<const std::string> arguments) {
@@ -63,13 +63,12 @@ Command fit_command() {
       .name = "fit",
       .summary = "does a step fit, and what would make it fit",
       .details =
-          "Predicts the peak of a step from its program and holds it against a limit; nothing "
-          "runs. "
-          "A step that does not fit gets the changes that make it fit, the smallest first, each "
-          "with its peak, its price in FLOPs and bytes moved, and the command that runs it. "
-          "--largest gives the largest batch or context that fits, as asked for and with changes "
-          "that keep the task. Times are predicted where this device has been calibrated, or for "
-          "the published peaks of another (tracestep predict).",
+          "Predicts the peak of a step from its program and compares it with a limit; nothing "
+          "runs. For a step that does not fit it lists the changes that make it fit, the smallest "
+          "first, each with its peak, its price in FLOPs and bytes moved, and the command that "
+          "runs it. --largest finds the largest batch or context that fits, as asked for and with "
+          "changes that keep the task. Times are predicted where this device has been calibrated, "
+          "or from the published peaks of another (tracestep predict).",
       .examples = {{"--size 2.7B --context 1024 --memory-limit 80GiB",
                     "does a training step fit a card with 80 GiB"},
                    {"--size xl --context 512 --memory-limit 40GiB --largest batch",
@@ -80,7 +79,7 @@ Command fit_command() {
   set.group("What is to fit");
   set.choice("--largest", o.largest,
              {std::string(name_of(Growth::kBatch)), std::string(name_of(Growth::kContext))},
-             "the largest that fits");
+             "find the largest batch or context that fits");
   add_time_options(set, o.times);
   add_fields(set, o.grid, FieldGroup::kStep, Values::kOne);
   add_fields(set, o.grid, FieldGroup::kModel, Values::kOne);

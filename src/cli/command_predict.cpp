@@ -163,7 +163,7 @@ Command predict_command() {
           "for every combination of sizes, contexts, modes, precisions, executors and "
           "recomputation. Times come from a calibration of this device, which --calibrate makes "
           "and keeps, or from the peaks that a vendor publishes. --check runs what it predicted "
-          "and keeps the error; later predictions are corrected by it. docs/predict.md.",
+          "and keeps the error, by which later predictions are corrected (docs/predict.md).",
       .examples = {{"--calibrate", "measure this device once, about a minute"},
                    {"--size small,medium,large --context 128,512", "a grid, without running it"},
                    {"--size small --mode step --recompute none,blocks", "what recomputation costs"},
@@ -177,11 +177,14 @@ Command predict_command() {
       "--calibrate", o.calibrate,
       "measure this device with small steps in every precision, or those of --precision, and keep "
       "the times");
-  set.toggle("--check", o.check, "also run each step, and add the error to the history");
-  set.toggle("--history", o.history, "show what was checked, and end");
+  set.toggle("--check", o.check,
+             "also run each step, and add the error of its prediction to the history");
+  set.toggle("--history", o.history, "show what was checked so far, and run nothing");
   add_time_options(set, o.times);
-  set.toggle("--no-spot-check", o.no_spot_check,
-             "do not run three small steps first to see whether the device is as fast as then");
+  set.toggle(
+      "--no-spot-check", o.no_spot_check,
+      "do not first run three small steps to see whether the device is still as fast as when "
+      "it was calibrated");
   add_protocol_flag(set, o.protocol, "warmup");
   add_protocol_flag(set, o.protocol, "steps");
   add_fields(set, o.grid, FieldGroup::kStep, Values::kGrid);

@@ -129,22 +129,23 @@ void add_show_options(OptionSet& set, ShowOptions& o) {
   set.group("What to show");
   add_fields(set, o.grid, FieldGroup::kStep, Values::kOne);
   set.value("--after", "PASS",
-            "the program after this pass (start: before the first), not after the last",
+            "show the program after this pass (start: before the first) instead of after the last",
             [&o, names](const std::string& where, const std::string& text) {
               check_choice(where, text, *names);
               o.after = text;
             });
-  set.values("--diff", "PASS PASS", 2, 2, "what changed between two passes",
+  set.values("--diff", "PASS PASS", 2, 2,
+             "show what changed from after the first of these passes to after the second",
              [&o, names](const std::string& where, const std::string& text) {
                check_choice(where, text, *names);
                o.diff.push_back(text);
              });
   set.choices("--disable", o.disabled, pass_names(false), "passes to leave out");
   set.toggle("--passes", o.passes, "a table of the passes: time, nodes, whether they changed it");
-  set.toggle("--locations", o.locations, "with the source line that made each node");
+  set.toggle("--locations", o.locations, "add the source line that made each node");
   set.toggle("--ops-list", o.ops_list, "a table of all ops");
   set.choice("--docs", o.docs, {"ops", "cli", "claims", "man"},
-             "pages of docs/ as they are committed, or the manual page");
+             "print a generated page of docs/, or the manual page");
 }
 
 }  // namespace
@@ -156,8 +157,8 @@ Command show_command() {
       .summary = "print the program of a step, after any pass",
       .details =
           "Prints the step as text: one line per value, with its type, the model path it "
-          "comes from and its phase. The device decides which ops have kernels; by default "
-          "none is asked (null). Line numbers are left out when two programs are compared.",
+          "comes from and its phase. The device decides which ops have kernels; the default, "
+          "null, has all of them. Line numbers are left out when two programs are compared.",
       .examples = {
           {"--size tiny --mode forward --after start", "the model as it was built"},
           {"--size tiny --ops primitive --diff decompose autograd", "what the gradients add"},
@@ -165,7 +166,7 @@ Command show_command() {
   add_show_options(command.options, *options);
   add_fields(command.options, options->grid, FieldGroup::kModel, Values::kOne);
   add_fields(command.options, options->grid, FieldGroup::kHow, Values::kOne,
-             "whose kernels decide what is expanded: null (any), cpu, cuda or reference");
+             "its kernels decide which ops are expanded: null (has all), cpu, cuda or reference");
   add_output_options(command.options, options->output);
   command.run = [options](std::span<const std::string> arguments) {
     return run_show(*options, arguments);

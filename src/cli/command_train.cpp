@@ -40,16 +40,19 @@ void add_file_options(OptionSet& set, TrainCommand& o) {
               "steps between checkpoints; without it only at the end and when interrupted");
   set.toggle("--resume", o.train.resume, "continue from the newest checkpoint, if there is one");
   set.value("--change", "NAME[,NAME]",
-            "options that may differ from the checkpoint's, such as lr,schedule",
+            "with --resume, options that may differ from the checkpoint's, such as lr,schedule",
             [&o](const std::string& where, const std::string& text) {
               o.train.change = split_list(where, text);
             });
-  set.toggle("--overwrite", o.train.overwrite,
-             "start anew where checkpoints are; they go once the first new one is written");
+  set.toggle(
+      "--overwrite", o.train.overwrite,
+      "start anew in a folder that has checkpoints; they are removed once the first new one is "
+      "written");
   set.group("Validation");
-  set.integer("--validate-every", o.train.validate_every, {1}, "steps; never when left out");
+  set.integer("--validate-every", o.train.validate_every, {1},
+              "steps between validations; none by default");
   set.value(
-      "--validation-fraction", "X", "of the tokens, from their end",
+      "--validation-fraction", "X", "share of the tokens to validate on, taken from their end",
       [&o](const std::string& where, const std::string& text) {
         o.validation_fraction = parse_real(where, text, 0.0, 1.0);
       },
@@ -218,8 +221,8 @@ Command train_command() {
           "Trains with AdamW and writes one JSON line per step. Ctrl-C stops after the "
           "step under way and saves a checkpoint; --resume continues exactly, to the bit. "
           "Without a size the model is tiny (4 layers, 256 wide), or that of --init. "
-          "Sequential order: row b of step s starts at token (s*B + b)*T and reading goes "
-          "round at the end.",
+          "In sequential order, row b of step s starts at token (s*B + b)*T; at the end reading "
+          "starts over.",
       .examples = {{"--text docs README.md --steps 200 --save tiny.safetensors",
                     "bytes of text files; generate finds the tokenizer beside the weights"},
                    {"--text book.txt --tokenizer bpe --validate-every 50 --log run.jsonl",

@@ -69,9 +69,9 @@ void add_protocol_flag(OptionSet& set, Protocol& protocol, std::string_view name
 
 void add_error_options(OptionSet& set, ErrorSpec& error) {
   set.integer("--error-layers", error.layers, {0, 1000},
-              "errors are those of a model of at most so many layers; 0: no errors");
+              "measure errors on a model of at most N layers; 0: measure none");
   set.integer("--error-tokens", error.tokens, {1, 1 << 20},
-              "and of one sequence of at most so many tokens");
+              "and on one sequence of at most N tokens");
 }
 
 void add_output_options(OptionSet& set, OutputOptions& output) {
@@ -85,12 +85,12 @@ void add_output_options(OptionSet& set, OutputOptions& output) {
   set.offer({"text", "markdown", "csv", "json", "latex", "typst"});
   set.path("--output", "FILE", output.path, "write the result here instead of to stdout");
   set.value("--columns", "NAME[,NAME]",
-            "the tables that have these columns, with them alone, by their names in JSON",
+            "only these columns, by their names in JSON, of the tables that have all of them",
             [&output](const std::string& where, const std::string& text) {
               output.columns = split_list(where, text);
             });
   set.toggle("--wide", output.is_wide,
-             "all columns, also those for which the terminal is too narrow");
+             "all columns, even where the terminal is too narrow for them");
 }
 
 Json environment_of(std::span<const std::string> arguments, const RunSpec& run) {

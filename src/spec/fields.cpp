@@ -113,7 +113,7 @@ void add_model_fields(Rows& rows) {
   rows.add(preset_field({.name = "size",
                          .group = FieldGroup::kModel,
                          .is_axis = true,
-                         .help = "presets",
+                         .help = "preset of the model's sizes",
                          .about = "preset, or custom"}));
   add(
       "d_model", "model width C, instead of option size", kMaxSize,
@@ -145,7 +145,7 @@ void add_step_fields(Rows& rows) {
       {.name = "vocab",
        .group = FieldGroup::kModel,
        .show = Show::kData,
-       .help = "vocabulary V, where no tokenizer and no file of weights has one",
+       .help = "vocabulary V, unless a tokenizer or a file of weights sets it",
        .about = "vocabulary (V)"},
       1, kMaxVocab, [](auto& s) -> auto& { return s.model.vocab; });
   rows.choice(
@@ -163,30 +163,33 @@ void add_step_fields(Rows& rows) {
        .is_axis = true,
        .is_optional = true,
        .help = "what backward starts from: the mean cross-entropy against targets, or the sum of "
-               "all logits, as benchmarks without targets take it",
+               "all logits, as in benchmarks without targets",
        .about = "what backward starts from"},
       kAllLossKinds, [](auto& s) -> auto& { return s.loss; });
   rows.choice(
       {.name = "precision",
        .is_axis = true,
-       .help = "tf32 (cuda alone) rounds what products read, bf16 and fp16 are for matrix products "
-               "alone, over float32 weights, bf16-pure and fp16-pure for all that is stored",
+       .help = "tf32 (CUDA only) rounds the operands of matrix products; bf16 and fp16 compute "
+               "matrix products in 16 bits and keep float32 weights; bf16-pure and fp16-pure "
+               "store everything in 16 bits",
        .about = "of parameters and activations"},
       all_precisions(), [](auto& s) -> auto& { return s.precision; });
   rows.add(granularity_field(
       {.name = "ops",
        .is_axis = true,
        .is_form = true,
-       .help = "composites in parts, as plain framework code, or with their own kernels; or those "
-               "that have one, joined by +, of norm, swiglu, rope, softmax, loss, optimizer",
+       .help =
+           "composite ops expanded into simple ones, as plain framework code runs them, or each "
+           "with a kernel of its own; or just some of them, joined by + (norm, swiglu, rope, "
+           "softmax, loss, optimizer)",
        .about = "granularity of the program"}));
   rows.choice(
       {.name = "attention",
        .is_axis = true,
        .is_form = true,
        .is_optional = true,
-       .help = "two matrix products around a softmax, or one kernel that goes "
-               "tile by tile and keeps no matrix of scores",
+       .help = "two matrix products around a softmax, or one kernel that works tile by tile and "
+               "never stores the matrix of scores",
        .about = "its form: naive or flash"},
       kAllAttentionForms, [](auto& s) -> auto& { return s.attention; });
   rows.choice(
@@ -196,8 +199,9 @@ void add_step_fields(Rows& rows) {
        .is_axis = true,
        .is_form = true,
        .is_optional = true,
-       .help = "op by op, buffers from the allocator; what passes made fewer ops of, in one arena "
-               "with planned offsets; the same as one graph where the device has such",
+       .help = "eager runs op by op, with buffers from the allocator; arena runs fewer ops, after "
+               "the compile passes, in one planned allocation; compiled also replays them as one "
+               "graph where the device can",
        .about = "how it runs"},
       kAllExecutors, [](auto& s) -> auto& { return s.executor; });
   rows.add(compile_passes_field(
@@ -208,9 +212,10 @@ void add_step_fields(Rows& rows) {
        .is_form = true,
        .is_optional = true,
        .value_name = "SET",
-       .help = fmt::format("passes that save launches and traffic: {}, joined by +; all, none, or "
-                           "auto: none with the executor eager, else all",
-                           fmt::join(compile_passes(), ", ")),
+       .help = fmt::format(
+           "passes that save launches and memory traffic: {}, joined by +; all; none; or "
+           "auto, which is none for the executor eager and all for the others",
+           fmt::join(compile_passes(), ", ")),
        .about = "the passes of the pipeline that run only for it"}));
   rows.add(recompute_field(
       {.name = "recompute",
@@ -219,9 +224,9 @@ void add_step_fields(Rows& rows) {
        .is_axis = true,
        .is_optional = true,
        .value_name = "WHAT",
-       .help = "what backward computes again instead of keeping it: none; blocks; every=N blocks "
-               "as one; nested halving; budget=20GiB, the cheapest choice with that peak; or "
-               "paths as layers.*.ffn+lm_head",
+       .help = "what backward computes again instead of keeping it: none; blocks, one by one; "
+               "every=N, groups of N blocks; nested, by repeated halving; budget=20GiB, the "
+               "cheapest choice with that peak; or model paths such as layers.*.ffn+lm_head",
        .about = "what backward computes again"}));
   rows.add(parallel_field(
       {.name = "parallel",
@@ -246,29 +251,31 @@ void add_place_fields(Rows& rows) {
       std::move(device), [](auto& s) -> auto& { return s.place.device; });
   rows.integer(
       place("threads", Show::kKey,
-            "CPU threads of each rank; OMP_NUM_THREADS, else all allowed cores, shared out"),
+            "CPU threads of each rank; by default OMP_NUM_THREADS, or all allowed cores divided by "
+            "the "
+            "ranks"),
       1, kMaxThreads, [](auto& s) -> auto& { return s.place.threads; });
   RunField limit = place("memory_limit_bytes", Show::kKey,
-                         "behave like a device with this much memory, as 16GiB");
+                         "behave like a device with this much memory, such as 16GiB");
   limit.flag = "--memory-limit";
   rows.bytes(
       std::move(limit), [](auto& s) -> auto& { return s.place.memory_limit_bytes; });
-  RunField seed = place("seed", Show::kKey, "of weights, batches and sampling");
+  RunField seed = place("seed", Show::kKey, "seed of weights, batches and sampling");
   seed.role = Role::kBits;
   rows.integer(
       std::move(seed), 0, std::numeric_limits<std::int64_t>::max(),
       [](auto& s) -> auto& { return s.seed; });
   rows.toggle(
       place("deterministic", Show::kNowhere,
-            "refuse what may give other bits when run again: option tune for a product that has no "
-            "choice yet"),
+            "refuse what may give other bits in another run: option tune for a product without a "
+            "stored choice"),
       [](auto& s) -> auto& { return s.place.deterministic; });
   rows.toggle(
       place("tune", Show::kNowhere,
-            "cuda: time the algorithms for each new matrix product, keep the fastest"),
+            "CUDA: time the algorithms for each new matrix product and keep the fastest"),
       [](auto& s) -> auto& { return s.place.tune; });
   RunField file = place("tune_file", Show::kNowhere,
-                        "where choices are kept and found; tracestep-tuning.json with option tune");
+                        "file of these choices; tracestep-tuning.json with option tune");
   file.value_name = "FILE";
   rows.text(
       std::move(file), [](auto& s) -> auto& { return s.place.tune_file; });

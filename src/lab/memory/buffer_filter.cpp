@@ -8,7 +8,10 @@ namespace tracestep {
 namespace {
 
 std::string plural_of(Category category) {
-  return std::string(name_of(category)) + "s";
+  std::string name(name_of(category));
+  if (!name.ends_with('y')) return name + "s";
+  name.pop_back();
+  return name + "ies";
 }
 
 }  // namespace
