@@ -1,5 +1,5 @@
-// Attributes of a node: a small map from name to value, in name order. Nothing that copies or destroys
-// a value is inline: half of all files would compile it again.
+// Attributes of a node: a small map from name to value, in name order. Nothing that copies or
+// destroys a value is inline: half of all files would compile it again.
 #pragma once
 
 #include <cstdint>
