@@ -108,9 +108,12 @@ TEST_F(BackwardTest, PartsOfPathsAreWholeNames) {
 }
 
 TEST_F(BackwardTest, NamesOfCategoriesAndPhasesAreInverse) {
-  for (const std::string& name : category_names()) {
-    EXPECT_EQ(std::string(name_of(category_named(name))) + "s", name);
+  const std::vector<std::string> names = category_names();
+  ASSERT_EQ(names.size(), std::size(kAllCategories));
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    EXPECT_EQ(category_named(names[i]), kAllCategories[i]) << names[i];
   }
+  EXPECT_EQ(names[static_cast<std::size_t>(Category::kTemporary)], "temporaries");
   for (const std::string& name : phase_names()) EXPECT_EQ(name_of(phase_named(name)), name);
 }
 
