@@ -77,7 +77,8 @@ std::string briefly(const std::string& command) {
       {"bench", " --steps 1 --warmup 0 --roof 0"},
       {"profile", " --steps 1 --plain-steps 1 --warmup 0 --no-ceilings"},
       {"memory", " --warmup 0 --cost-steps 0"},
-      {"attention", " --steps 1 --warmup 0"},
+      // A context that is predicted not to fit runs out here before it takes half of the memory.
+      {"attention", " --steps 1 --warmup 0 --memory-limit 64MiB"},
       {"compile", " --steps 1 --warmup 0 --error-layers 1 --error-tokens 4"},
       {"precision", " --steps 1 --warmup 0 --error-layers 1 --error-tokens 4"}};
   const auto found = flags.find(words_of(command)[1]);
