@@ -247,8 +247,8 @@ void attention_part(StudyContext& context) {
       {.id = "attention",
        .title = "Attention alone",
        .reading = "softmax(q kᵀ/√D) v by itself, without heads: forward, and backward apart from "
-                  "it, with the bytes that stand between the two. A slope of two in these "
-                  "logarithmic charts is growth with S².",
+                  "it, with the bytes that stand between the two. In the charts, whose "
+                  "axes are logarithmic, a slope of two is growth with S².",
        .tables = {attention_table(context.attention, context.machine.environment),
                   attention_scaling_table(context.attention)},
        .charts = {attention_chart("Forward and backward",

@@ -314,8 +314,9 @@ void scaling_part(StudyContext& context) {
   context.sections.push_back(
       {.id = "scaling",
        .title = "Time per context",
-       .reading = "The same model with longer sequences: linear layers grow with T, attention "
-                  "with T². Both axes are logarithmic, so a slope of one is proportional.",
+       .reading =
+           "The same model with longer sequences: linear layers grow with T, attention "
+           "with T². The axes of the chart are logarithmic: a slope of one is in proportion.",
        .tables = {std::move(table)},
        .charts = {{.kind = "lines",
                    .title = "Median time of a step",

