@@ -123,13 +123,19 @@ class PlainProcesses {
   std::vector<pid_t> children_;  // by rank; 0: it has ended
 };
 
+bool runs_on_gpus(const std::vector<std::string>& command) {
+  for (std::size_t i = 0; i < command.size(); ++i) {
+    if (command[i].starts_with("--device=cuda")) return true;
+    if (i > 0 && command[i - 1] == "--device" && command[i].starts_with("cuda")) return true;
+  }
+  return false;
+}
+
 int run_launch(const LaunchOptions& o, std::span<const std::string> arguments) {
   const auto mark = std::ranges::find(arguments, "--");
   const std::vector<std::string> command(mark + 1, arguments.end());
   set_variable(env::kCommTimeout, fmt::format("{}", o.comm_timeout_s));
-  const auto device = std::ranges::find(command, "--device");
-  const bool on_gpus = device < command.end() - 1 && (device + 1)->starts_with("cuda");
-  if (!on_gpus) become_mpirun(o.processes, command);
+  if (!runs_on_gpus(command)) become_mpirun(o.processes, command);
   return PlainProcesses(o, command).wait();
 }
 
