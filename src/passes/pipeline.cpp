@@ -59,6 +59,14 @@ bool trains(const Options& o) {
   return steps(o) || (differentiates(o) && o.gradients != GradientKind::kTransient);
 }
 
+bool updates_early(const Options& o) {
+  return steps(o) && o.updates == UpdateTime::kEarly;
+}
+
+bool updates_at_end(const Options& o) {
+  return steps(o) && !updates_early(o);
+}
+
 bool divides(const Options& o) {
   return o.parallel.is_on() && differentiates(o) && o.mode != Mode::kForward;
 }
@@ -154,7 +162,7 @@ const std::vector<Pass>& passes() {
        [](const Program& p, const Options&) { return simplify(p); }},
       {.name = "shadow",
        .doc = "weights kept in the low dtype as well, gradients read as they come",
-       .needed = steps,
+       .needed = updates_at_end,
        .run = [](const Program& p, const Options&) { return shadow(p); },
        .compiles = true},
       {.name = "merge",
@@ -164,9 +172,11 @@ const std::vector<Pass>& passes() {
        .compiles = true},
       {.name = "join",
        .doc = "one launch for the updates of all tensors",
-       .needed = steps,
+       .needed = updates_at_end,
        .run = with_kernels(join),
        .compiles = true},
+      {"update_early", "updates inside backward, as soon as their gradients are there",
+       updates_early, [](const Program& p, const Options&) { return update_early(p); }},
       {"recompute", "forward nodes again in backward, so that their results are not kept",
        recomputes, recompute_again},
       {"regather", "weights gathered again for backward instead of kept",

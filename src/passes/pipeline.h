@@ -13,6 +13,7 @@
 #include "passes/optimizer.h"
 #include "passes/parallel.h"
 #include "passes/recomputation.h"
+#include "passes/update_early.h"
 #include "planning/device_traits.h"
 
 namespace tracestep {
@@ -45,7 +46,8 @@ struct PipelineOptions {
   // which rounds sums of products once, and `epilogue`, which does not round products before they
   // are added.
   bool compile = false;
-  Recomputation recompute = {};  // what is computed again in backward
+  UpdateTime updates = UpdateTime::kEnd;  // early ones are never joined, and write no shadows
+  Recomputation recompute = {};           // what is computed again in backward
   // Among which ranks the step is divided; the forward program is one rank's share of it, and its
   // loss one rank's share of the loss.
   Parallel parallel = {};

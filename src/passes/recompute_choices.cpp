@@ -82,17 +82,33 @@ RecomputeChoices::Moment RecomputeChoices::beginning_of_backward() const {
   return out;
 }
 
+// By base value: the last node of the optimizer that reads it, which ends a gradient's life.
+std::vector<NodeId> RecomputeChoices::update_nodes() const {
+  std::vector<NodeId> out(program_.values.size(), kNoNode);
+  for (std::size_t i = 0; i < program_.nodes.size(); ++i) {
+    const Node& node = program_.nodes[i];
+    if (node.origin().phase != Phase::kOptimizer) continue;
+    for (ValueId id : node.inputs) out[at(program_.value(id).layout.base)] = static_cast<NodeId>(i);
+  }
+  return out;
+}
+
 // Counts only what every later pass leaves as it is: leaves, gradients, and what is saved.
 RecomputeChoices::Moment RecomputeChoices::fullest_moment() const {
   const std::size_t end = program_.nodes.size();
   std::vector<std::int64_t> change(end + 1, 0);
   std::int64_t live = 0;
   for (ValueId id : program_.leaves) live += program_.type(id).bytes();
+  const std::vector<NodeId> update_of = update_nodes();
   for (std::size_t i = 0; i < end; ++i) {
     for (ValueId id : program_.nodes[i].outputs) {
       const Value& value = program_.value(id);
       const bool is_gradient = value.role == Role::kGradient && value.layout.base == id;
-      if (is_gradient) change[i] += value.type.bytes();
+      if (!is_gradient) continue;
+      change[i] += value.type.bytes();
+      if (const NodeId update = update_of[at(id)]; update != kNoNode) {
+        change[at(update) + 1] -= value.type.bytes();
+      }
     }
   }
   const std::vector<Saved> all = saved_for_backward(program_);

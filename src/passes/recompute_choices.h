@@ -54,6 +54,7 @@ class RecomputeChoices {
   void find_kept();
   Moment beginning_of_backward() const;
   Moment fullest_moment() const;
+  std::vector<NodeId> update_nodes() const;
   double least_us(const Moment& moment, std::int64_t budget_bytes) const;
   Choice cheapest(double price, const Weights& weights) const;
   double kept_bytes(const std::vector<bool>& again, const Weights& weights) const;

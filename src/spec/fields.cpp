@@ -217,6 +217,16 @@ void add_step_fields(Rows& rows) {
            "auto, which is none for the executor eager and all for the others",
            fmt::join(compile_passes(), ", ")),
        .about = "the passes of the pipeline that run only for it"}));
+  rows.choice(
+      {.name = "updates",
+       .role = Role::kSpeed,
+       .show = Show::kVarying,
+       .is_axis = true,
+       .is_optional = true,
+       .help = "when weights are updated: after backward, all together, or inside it, each as soon "
+               "as its gradient is there, so that gradients are never alive all together",
+       .about = "when weights are updated"},
+      kAllUpdateTimes, [](auto& s) -> auto& { return s.updates; });
   rows.add(recompute_field(
       {.name = "recompute",
        .role = Role::kSpeed,

@@ -44,6 +44,7 @@ struct RunSpec {
   ExecutorKind executor = ExecutorKind::kEager;
   // Of compile_passes(), those that run; nullopt: all with an arena, else none.
   std::optional<std::set<std::string>> compile_passes = {};
+  UpdateTime updates = UpdateTime::kEnd;
   Recomputation recompute = {};
   // The batch is divided among the ranks: `shape` is the whole one.
   Parallel parallel = {};

@@ -65,6 +65,7 @@ PipelineOptions pipeline_options(const RunSpec& spec) {
   options.attention = spec.attention;
   options.mode = spec.mode;
   options.gradients = spec.gradients;
+  options.updates = spec.updates;
   options.recompute = spec.recompute;
   options.parallel = spec.parallel;
   options.arena = has_arena(spec.executor);

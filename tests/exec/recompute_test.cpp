@@ -1,4 +1,5 @@
-// Recomputation on devices that compute: the same bits, and the peak that was predicted.
+// Recomputation and updates inside backward, on devices that compute: the same bits, and the peak
+// that was predicted.
 #include <gtest/gtest.h>
 
 #include "exec/executor.h"
@@ -25,7 +26,8 @@ constexpr Form kForms[] = {
     {Mode::kStep, Granularity::kFused, AttentionForm::kFlash, "bf16"},
     {Mode::kStep, Granularity::kPrimitive, AttentionForm::kNaive, "bf16"},
     {Mode::kForwardBackward, Granularity::kPrimitive, AttentionForm::kFlash, "fp32"},
-    {Mode::kForwardBackward, Granularity::kFused, AttentionForm::kNaive, "bf16"}};
+    {Mode::kForwardBackward, Granularity::kFused, AttentionForm::kNaive, "bf16"},
+    {Mode::kStep, Granularity::kFused, AttentionForm::kFlash, "fp16"}};
 
 RunSpec step_of(const Form& form) {
   RunSpec spec;
@@ -51,7 +53,7 @@ void set_inputs(Executor& executor, int round) {
 }
 
 struct Outcome {
-  std::map<std::string, std::vector<std::byte>> bytes;  // of outputs and parameters
+  std::map<std::string, std::vector<std::byte>> bytes;  // of outputs, parameters and states
   std::int64_t predicted_peak = 0, measured_peak = 0;
 };
 
@@ -75,8 +77,8 @@ Outcome two_steps(const RunSpec& spec, Device& device) {
     }
     executor->release_outputs();
   }
-  for (const std::string& name : store.names(LeafKind::kParameter)) {
-    out.bytes[name] = store.get(name).bytes;
+  for (LeafKind kind : {LeafKind::kParameter, LeafKind::kState}) {
+    for (const std::string& name : store.names(kind)) out.bytes[name] = store.get(name).bytes;
   }
   return out;
 }
@@ -127,6 +129,49 @@ TEST_P(RecomputeBitsTest, AStepHoldsNoMoreThanItsBudget) {
     const bool fuses = device->has_kernel(find_op("fused"));
     if (executor == ExecutorKind::kEager || !fuses) {
       EXPECT_EQ(again.bytes, plain.bytes);
+    }
+  }
+}
+
+// Their gradients are states that every micro-batch adds to, and a step of the optimizer alone
+// reads.
+TEST_P(RecomputeBitsTest, AccumulatedGradientsAreTheSameBits) {
+  const testing::Backend& backend = testing::backend_named(GetParam());
+  for (const char* precision : {"fp32", "fp16"}) {
+    RunSpec spec = step_of(kForms[4]);
+    spec.precision = parse_precision("test", precision);
+    spec.gradients = GradientKind::kAccumulate;
+    const Outcome plain = two_steps(spec, *backend.make({}));
+    for (const char* choice : {"blocks", "nested"}) {
+      spec.recompute = parse_recomputation("test", choice);
+      const Outcome again = two_steps(spec, *backend.make({}));
+      EXPECT_EQ(again.bytes, plain.bytes) << precision << " " << choice;
+      EXPECT_EQ(again.measured_peak, again.predicted_peak) << precision << " " << choice;
+    }
+  }
+}
+
+TEST_P(RecomputeBitsTest, EarlyUpdatesAreTheSameBitsAndHoldLess) {
+  const testing::Backend& backend = testing::backend_named(GetParam());
+  for (const Form& form : kForms) {
+    if (form.mode != Mode::kStep) continue;
+    for (ExecutorKind executor : kAllExecutors) {
+      RunSpec spec = step_of(form);
+      spec.executor = executor;
+      spec.shape = {.batch = 1, .context = 2};  // few activations, so that gradients are the most
+      const auto device = backend.make({});
+      if (has_arena(executor) && device->has_kernel(find_op("fused"))) continue;
+      const Outcome plain = two_steps(spec, *device);
+      spec.updates = UpdateTime::kEarly;
+      for (const char* choice : {"none", "nested"}) {
+        spec.recompute = parse_recomputation("test", choice);
+        const Outcome early = two_steps(spec, *backend.make({}));
+        const std::string which = label_of(spec);
+        EXPECT_EQ(early.bytes, plain.bytes) << which;
+        EXPECT_EQ(early.measured_peak, early.predicted_peak) << which;
+        const bool waits = scales_loss(spec.precision);  // for all gradients
+        if (!waits) EXPECT_LT(early.predicted_peak, plain.predicted_peak) << which;
+      }
     }
   }
 }

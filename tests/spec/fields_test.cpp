@@ -85,6 +85,7 @@ TEST(FieldsTest, AKeyHoldsEveryFieldThatIsShownAndTellsRunsApart) {
                                    {"precision", "bf16"},
                                    {"ops", "primitive"},
                                    {"attention", "flash"},
+                                   {"updates", "early"},
                                    {"recompute", "blocks"},
                                    {"parallel", "dp=2,shard=1"},
                                    {"device", "null"},
@@ -152,6 +153,7 @@ TEST(FieldsTest, RunsWithDifferentProgramsHaveDifferentLabelsAndKeys) {
                                    {"ops", "primitive"},
                                    {"attention", "flash"},
                                    {"executor", "compiled"},
+                                   {"updates", "early"},
                                    {"recompute", "every=2"},
                                    {"parallel", "dp=2,shard=1"}}) {
     RunSpec other = usual;

@@ -105,6 +105,7 @@ class Search {
     };
     for (const Remedy& r : from) {
       add(fused(r));
+      add(early(r));
       add(flash(r));
       add(precision(r, {.autocast = DType::kBF16}));
       const int ranks = r.step.parallel.ranks;
@@ -120,6 +121,7 @@ class Search {
     Changes out;
     for (const Remedy& r : from) {
       if (auto next = fused(r)) out.push_back(std::move(*next));
+      if (auto next = early(r)) out.push_back(std::move(*next));
       if (auto next = flash(r)) out.push_back(std::move(*next));
       if (auto next = recompute(r)) out.push_back(std::move(*next));
       if (auto next = batch(r)) out.push_back(std::move(*next));
@@ -133,6 +135,13 @@ class Search {
   std::optional<Remedy> fused(Remedy r) {
     if (r.step.ops == Granularity::kFused) return std::nullopt;
     r.step.ops = Granularity::kFused;
+    return described(r);
+  }
+
+  std::optional<Remedy> early(Remedy r) {
+    const bool has_updates = r.step.mode == Mode::kStep;
+    if (!has_updates || r.step.updates == UpdateTime::kEarly) return std::nullopt;
+    r.step.updates = UpdateTime::kEarly;
     return described(r);
   }
 
@@ -202,7 +211,8 @@ class Search {
     const RunSpec &a = start_.step, &b = r.step;
     r.what.clear();
     r.command.clear();
-    for (const char* name : {"ops", "attention", "recompute", "batch", "precision", "context"}) {
+    for (const char* name :
+         {"ops", "updates", "attention", "recompute", "batch", "precision", "context"}) {
       const RunField& field = field_named(name);
       const std::string from = text_of(field, a), to = text_of(field, b);
       if (from == to) continue;
@@ -233,6 +243,7 @@ const char* consequence(const MemoryCell& cell, const Remedy& r) {
   if (a.precision != b.precision) return "other roundings";
   if (a.shape.batch != b.shape.batch) return "smaller batch; accumulate gradients for the same one";
   const bool same_ops = a.ops == b.ops && a.attention == b.attention;
+  if (same_ops && a.recompute == b.recompute) return "the same numbers; updates one by one";
   if (same_ops) return "the same numbers; a part of forward runs twice";
   return "same numbers up to rounding";
 }

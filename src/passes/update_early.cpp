@@ -1,0 +1,109 @@
+#include "passes/update_early.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "ir/rewrite.h"
+
+namespace tracestep {
+namespace {
+
+constexpr NodeId kAtOnce = -1;
+
+std::size_t at(std::int32_t id) {
+  return static_cast<std::size_t>(id);
+}
+
+class EarlyUpdates {
+ public:
+  explicit EarlyUpdates(const Program& program)
+      : program_(program),
+        rewriter_(program, "update_early"),
+        done_(program.nodes.size(), false),
+        updates_behind_(program.nodes.size()) {
+    const std::vector<NodeId> due = due_behind();
+    for (const Update& update : program.updates) {
+      const NodeId maker = program.value(update.value).producer;
+      if (!is_optimizer(maker) || due[at(maker)] == kAtOnce) continue;
+      updates_behind_[at(due[at(maker)])].push_back(maker);
+    }
+  }
+
+  Program run() {
+    const auto end = static_cast<NodeId>(program_.nodes.size());
+    for (NodeId id = 0; id < end; ++id) {
+      if (is_optimizer(id)) continue;
+      emit(id);
+      for (NodeId update : updates_behind_[at(id)]) emit(update);
+    }
+    for (NodeId id = 0; id < end; ++id) emit(id);  // what no update needs
+    return rewriter_.finish();
+  }
+
+ private:
+  bool is_optimizer(NodeId id) const {
+    return id != kNoNode && program_.node(id).origin().phase == Phase::kOptimizer;
+  }
+
+  // By value: the last node outside the optimizer that reads it, also through views and assemblies.
+  std::vector<NodeId> last_readers() const {
+    std::vector<NodeId> out(program_.values.size(), kAtOnce);
+    for (auto id = static_cast<NodeId>(program_.nodes.size()); id-- > 0;) {
+      if (is_optimizer(id)) continue;
+      const Node& node = program_.node(id);
+      NodeId last = id;
+      if (!launches(program_, node)) {
+        for (ValueId output : node.outputs) last = std::max(last, out[at(output)]);
+      }
+      for (ValueId input : node.inputs) out[at(input)] = std::max(out[at(input)], last);
+    }
+    return out;
+  }
+
+  // By node of the optimizer: the last of the others that must run before it.
+  std::vector<NodeId> due_behind() const {
+    const std::vector<NodeId> last = last_readers();
+    std::vector<NodeId> out(program_.nodes.size(), kAtOnce);
+    for (const Update& update : program_.updates) {
+      const NodeId maker = program_.value(update.value).producer;
+      if (is_optimizer(maker)) out[at(maker)] = std::max(out[at(maker)], last[at(update.leaf)]);
+    }
+    for (NodeId id = 0; id < static_cast<NodeId>(program_.nodes.size()); ++id) {
+      if (!is_optimizer(id)) continue;
+      for (ValueId input : program_.node(id).inputs) {
+        const NodeId maker = program_.value(input).producer;
+        if (maker == kNoNode) continue;
+        out[at(id)] = std::max(out[at(id)], is_optimizer(maker) ? out[at(maker)] : maker);
+      }
+    }
+    return out;
+  }
+
+  void emit(NodeId id) {
+    if (done_[at(id)]) return;
+    const Node& node = program_.node(id);
+    for (ValueId input : node.inputs) {
+      const NodeId maker = program_.value(input).producer;
+      if (maker != kNoNode) emit(maker);
+    }
+    done_[at(id)] = true;
+    rewriter_.copy(node);
+  }
+
+  const Program& program_;
+  Rewriter rewriter_;
+  std::vector<bool> done_;
+  std::vector<std::vector<NodeId>> updates_behind_;  // by node
+};
+
+}  // namespace
+
+std::string_view name_of(UpdateTime time) {
+  return time == UpdateTime::kEnd ? "end" : "early";
+}
+
+Program update_early(const Program& program) {
+  return EarlyUpdates(program).run();
+}
+
+}  // namespace tracestep

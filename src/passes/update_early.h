@@ -1,0 +1,24 @@
+// When weights are updated: after backward, or inside it.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+#include "ir/program.h"
+
+namespace tracestep {
+
+enum class UpdateTime : std::uint8_t {
+  kEnd,    // after backward, all together
+  kEarly,  // each as soon as its gradient is there
+};
+inline constexpr UpdateTime kAllUpdateTimes[] = {UpdateTime::kEnd, UpdateTime::kEarly};
+std::string_view name_of(UpdateTime time);
+
+// Moves every update into backward, directly behind the last of its gradient and the readers of
+// what it overwrites, so that gradients are never alive all together. The nodes are the same, and
+// so are their results. Updates that wait for all gradients, as clipping by their norm does, stay
+// at the end.
+Program update_early(const Program& program);
+
+}  // namespace tracestep
