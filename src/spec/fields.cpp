@@ -166,6 +166,9 @@ void add_step_fields(Rows& rows) {
                "all logits, as in benchmarks without targets",
        .about = "what backward starts from"},
       kAllLossKinds, [](auto& s) -> auto& { return s.loss; });
+}
+
+void add_form_fields(Rows& rows) {
   rows.choice(
       {.name = "precision",
        .is_axis = true,
@@ -295,6 +298,7 @@ std::vector<RunField> all_fields() {
   Rows rows;
   add_model_fields(rows);
   add_step_fields(rows);
+  add_form_fields(rows);
   add_place_fields(rows);
   return rows.take();
 }
