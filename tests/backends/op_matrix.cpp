@@ -1,5 +1,7 @@
 #include "backends/op_matrix.h"
 
+#include <set>
+
 #include <fmt/format.h>
 
 #include "ops/functions.h"
@@ -79,10 +81,20 @@ std::vector<Val> add_op(Builder& b, const OpTest& test, const OpCase& c,
     operands.push_back(add_operand(b, fmt::format("x{}", i), c.operands[i],
                                    dtype_of(c.operands[i], options.dtype)));
   }
+  const Attrs attrs = complete_attrs(op, c, options.dtype);
   if (options.donate) {
-    for (Val& x : operands) x = ops::copy(x);
+    // Copies of these alone: a library may choose by how the others lie.
+    std::set<int> donors;
+    for (const Donation& d :
+         op.donates_in_groups ? op.donates_in_groups(attrs, operands.size()) : op.donates) {
+      if (d.input < std::ssize(operands)) donors.insert(d.input);
+    }
+    for (const int i : donors) {
+      Val& x = operands[static_cast<std::size_t>(i)];
+      x = ops::copy(x);
+    }
   }
-  return b.call(op, operands, complete_attrs(op, c, options.dtype));
+  return b.call(op, operands, attrs);
 }
 
 Val total(Val x) {
