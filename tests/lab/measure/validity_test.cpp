@@ -146,6 +146,21 @@ TEST(ValidityTest, ASwappedLabelHasOtherFlopsOrParameters) {
   EXPECT_EQ(codes_of(row), Codes{"swapped_label"});
 }
 
+TEST(ValidityTest, WhatRunsAgainIsNoSwappedLabel) {
+  const auto codes = [](double flops_ratio, const char* recompute) {
+    Json row = sound();
+    for (const char* column : {"flops", "tflops"})
+      row[column] = row[column].as_double() * flops_ratio;
+    row["recompute"] = recompute;
+    return codes_of(row);
+  };
+  EXPECT_EQ(codes(1.249, "none"), Codes{"swapped_label"});
+  EXPECT_EQ(codes(1.249, "blocks"), Codes());  // most of forward, which is a third of a step
+  EXPECT_EQ(codes(1.5, "blocks"), Codes{"swapped_label"});
+  EXPECT_EQ(codes(1.5, "nested"), Codes());
+  EXPECT_EQ(codes(0.9, "nested"), Codes{"swapped_label"});
+}
+
 TEST(ValidityTest, ASecondGraphShowsInThePeak) {
   Json row = sound();
   row["peak_bytes"] = (std::int64_t{3} << 30) + (std::int64_t{1} << 30);
