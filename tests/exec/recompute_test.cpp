@@ -78,7 +78,10 @@ Outcome two_steps(const RunSpec& spec, Device& device) {
     executor->release_outputs();
   }
   for (LeafKind kind : {LeafKind::kParameter, LeafKind::kState}) {
-    for (const std::string& name : store.names(kind)) out.bytes[name] = store.get(name).bytes;
+    for (const std::string& name : store.names(kind)) {
+      const bool is_copy = name.starts_with("shadow.");  // of a weight; not every form keeps them
+      if (!is_copy) out.bytes[name] = store.get(name).bytes;
+    }
   }
   return out;
 }
@@ -159,6 +162,8 @@ TEST_P(RecomputeBitsTest, EarlyUpdatesAreTheSameBitsAndHoldLess) {
       RunSpec spec = step_of(form);
       spec.executor = executor;
       spec.shape = {.batch = 1, .context = 2};  // few activations, so that gradients are the most
+      // Without shadows `merge` has other products to add up.
+      if (has_arena(executor)) spec.compile_passes = {{"merge", "join"}};
       const auto device = backend.make({});
       if (has_arena(executor) && device->has_kernel(find_op("fused"))) continue;
       const Outcome plain = two_steps(spec, *device);
@@ -169,8 +174,10 @@ TEST_P(RecomputeBitsTest, EarlyUpdatesAreTheSameBitsAndHoldLess) {
         const std::string which = label_of(spec);
         EXPECT_EQ(early.bytes, plain.bytes) << which;
         EXPECT_EQ(early.measured_peak, early.predicted_peak) << which;
-        const bool waits = scales_loss(spec.precision);  // for all gradients
-        if (!waits) EXPECT_LT(early.predicted_peak, plain.predicted_peak) << which;
+        EXPECT_LE(early.predicted_peak, plain.predicted_peak) << which;
+        // With autocast the peak may be in forward, and with loss scaling updates wait.
+        if (!spec.precision.autocast)
+          EXPECT_LT(early.predicted_peak, plain.predicted_peak) << which;
       }
     }
   }
