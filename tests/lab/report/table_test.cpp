@@ -79,22 +79,29 @@ TEST(TableTest, ATerminalShowsTheColumnsThatFitAndNamesTheOthers) {
   EXPECT_EQ(on_terminal(table, {.width = 44, .way_out = " (wider!)"}),
             "Step time\n"
             "\n"
-            "model         parameters  verdict\n"
-            "-----------  -----------  ---------------\n"
-            "small        128,625,408  ok\n"
-            "a|b,\"c\" µ_$            7  doubt: unsteady\n"
+            "model            peak  ok   verdict\n"
+            "-----------  --------  ---  ---------------\n"
+            "small        1.50 GiB  yes  ok\n"
+            "a|b,\"c\" µ_$         -  no   doubt: unsteady\n"
             "\n"
-            "not shown for lack of width: mean (ms), peak, ok (wider!)\n");
+            "not shown for lack of width: parameters, mean (ms) (wider!)\n");
   EXPECT_EQ(on_terminal(table, {.width = 500}), on_terminal(table, {}));
 }
 
-TEST(TableTest, ALongTextIsCutWhereItDoesNotFit) {
+TEST(TableTest, ALongTextTakesThreeLinesAtMost) {
   Table table{.name = "t", .columns = {{.name = "a"}, {.name = "why"}}};
   table.add_row({"x", "a reason that takes more characters than there are"});
+  table.add_row({"y",
+                 "a reason that takes more characters than three lines have, so many that its "
+                 "end is left out"});
   EXPECT_EQ(on_terminal(table, {.width = 30}),
             "a  why\n"
             "-  ---------------------------\n"
-            "x  a reason that takes more c…\n");
+            "x  a reason that takes more\n"
+            "   characters than there are\n"
+            "y  a reason that takes more\n"
+            "   characters than three lines\n"
+            "   have, so many that its end…\n");
 }
 
 TEST(TableTest, ColoursTellGoodDoubtfulAndBadApart) {
