@@ -243,7 +243,7 @@ const char* consequence(const MemoryCell& cell, const Remedy& r) {
   if (a.precision != b.precision) return "other roundings";
   if (a.shape.batch != b.shape.batch) return "smaller batch; accumulate gradients for the same one";
   const bool same_ops = a.ops == b.ops && a.attention == b.attention;
-  if (same_ops && a.recompute == b.recompute) return "the same numbers; updates one by one";
+  if (same_ops && a.recompute == b.recompute) return "the same updates, one by one";
   if (same_ops) return "the same numbers; a part of forward runs twice";
   return "same numbers up to rounding";
 }
