@@ -122,7 +122,8 @@ bool reads_sums_of_blocks(const FusedBody& out) {
   });
 }
 
-// Whether every element of an output is written exactly once: one per point, or one per row.
+// Whether every element of an output is written exactly once: it has one element per point, per
+// row, or per column and block.
 bool covers_the_walk(const FusedBody& out, ValueId id) {
   const Shape& shape = out.program.type(id).shape;
   if (!out.places[at(id)]) return false;

@@ -17,8 +17,8 @@ class MinCut {
   void add_edge(int from, int to, double capacity);
 
   // By node: whether it is on the sink's side of a cut of least capacity; of several such cuts,
-  // that with the fewest nodes there. Once. O(nodes² · edges) at worst, close to linear for graphs
-  // of programs.
+  // that with the fewest nodes there. May be called once. O(nodes² · edges) at worst, close to
+  // linear for graphs of programs.
   std::vector<bool> sink_side();
 
  private:

@@ -1,5 +1,5 @@
-// Modelled time of a node: a roofline with rounded rates of a typical device. It orders choices
-// that must be the same on every machine, so it reads no measurement; it predicts no time.
+// Modelled time of a node: a roofline with rounded rates of a typical device. It only ranks
+// choices. As these must be the same on every machine, it reads no measurement.
 #pragma once
 
 #include "ir/program.h"

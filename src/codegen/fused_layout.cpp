@@ -13,7 +13,7 @@ constexpr std::int64_t kWarp = 32;
 constexpr std::int64_t kRowThreads = 256;  // wanted; long rows get more
 constexpr std::int64_t kMostThreads = 1024;
 constexpr std::int64_t kHeldPacks = 4;     // of a row, per thread, before a row gets more threads
-constexpr std::int64_t kRowsPerBlock = 4;  // of rows that a warp holds
+constexpr std::int64_t kRowsPerBlock = 4;  // where one warp holds a row
 // With at least this many points there are enough threads for 16 bytes of 16-bit elements each.
 constexpr std::int64_t kManyPoints = std::int64_t{1} << 22;
 

@@ -78,7 +78,7 @@ bool KernelCache::add(std::string_view key, std::string_view bytes) const {
   return false;
 }
 
-// Parts that a killed process left behind count too: they were never used since.
+// Counts and removes the temporary files (.part) of killed processes too.
 void KernelCache::remove_least_used() const {
   struct File {
     fs::path path;

@@ -94,7 +94,7 @@ void CompiledExecutor::run(Recorder* recorder) {
   if (is_plain && may_capture_) capture();
 }
 
-// The step has run by then, so that a device that cannot keep its launches is no reason to fail.
+// The step itself has been issued by now, so a failure to capture is only a warning.
 void CompiledExecutor::capture() {
   may_capture_ = false;
   try {

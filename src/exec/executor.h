@@ -34,14 +34,14 @@ class Executor {
   // temporaries. With a recorder that takes spans, run() waits for the device and adds the spans,
   // in nanoseconds from the first kernel's start.
   virtual void run(Recorder* recorder = nullptr) = 0;
-  // `act` is called in the middle of a run, before the first kernel of `node` or a later node; it
-  // may wait for the device and read the allocator. Measurements use pauses to time parts of a
-  // step.
+  // `act` is called during a run, before the first kernel of `node` or a later node, or at the end
+  // if there is none; it may wait for the device and read the allocator. Measurements use pauses to
+  // time parts of a step.
   struct Pause {
     NodeId node = kNoNode;
     std::function<void()> act;
   };
-  // Sorted by node. Runs that record spans ignore pauses, since they hold the device.
+  // Sorted by node. Runs that record spans hold the device, so they ignore pauses.
   virtual void set_pauses(std::vector<Pause> pauses) = 0;
   // Tells `tracer` which node each launch belongs to, until it is set to nullptr.
   virtual void set_tracer(ActivityTracer* tracer) = 0;

@@ -1,7 +1,7 @@
 // Watches a step that runs in an arena (TRACESTEP_ALLOCATOR=guarded): a kernel may write the places
 // of its results and of its workspace, and nothing else. Places that the plan calls dead hold NaN,
 // so that a kernel that still reads them leaves NaN in its results. Bytes that only workspaces ever
-// occupy, on a GPU tens of megabytes, are not watched: a stray write there harms nobody.
+// occupy, on a GPU tens of megabytes, are not watched: a stray write there changes no result.
 #pragma once
 
 #include <cstddef>
@@ -40,7 +40,7 @@ class PlanGuard {
   // Of the place `index`; -1: no place.
   std::vector<Range> watched_part_of(int index) const;
   void fill_dead(Range range);
-  // What the arena holds now in the place is right.
+  // From now on, what the place holds at this moment counts as right.
   void take_over(int index);
   // The place is dead from now on.
   void bury(int index);

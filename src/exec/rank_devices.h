@@ -11,9 +11,9 @@ namespace tracestep {
 
 class RankDevices {
  public:
-  // A device alone, which the caller keeps.
+  // A single device, which must outlive this object.
   explicit RankDevices(Device& first);
-  // The same with others of this process, each of which joins its end of `group` (in the order of
+  // With the other devices of this process. Each device joins its end of `group` (in the order of
   // the ranks) as long as this object lives.
   RankDevices(Device& first, std::vector<std::unique_ptr<Device>> others,
               std::vector<std::unique_ptr<Communicator>> group);

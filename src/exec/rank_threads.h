@@ -19,7 +19,7 @@ class RankThreads {
   RankThreads(const RankThreads&) = delete;
   RankThreads& operator=(const RankThreads&) = delete;
 
-  // The first rank that threw, and what.
+  // The first rank that threw, and what it threw.
   struct Failure {
     int rank = 0;
     std::exception_ptr error;  // empty: none threw

@@ -27,7 +27,8 @@ std::uint64_t identity_of(const Program& program) {
   return std::stoull(hash_text(std::as_bytes(std::span(text))), nullptr, 16) | 1;
 }
 
-// The executor of this process's rank, when all of them have one for the same program.
+// The executor of this process's rank. Throws unless every process has made one, of the same
+// program.
 std::unique_ptr<Executor> make_with_others(ExecutorKind kind, Store& store, const Program& program,
                                            Processes& processes) {
   std::unique_ptr<Executor> out;

@@ -1,5 +1,5 @@
-// A product whose result is added to another tensor becomes one product that adds: what a library
-// of products does with its C operand, where the sum would be a launch of its own.
+// A product whose result is added to another tensor becomes one op that does both, as a GEMM
+// library can with its C operand; the sum then needs no launch of its own.
 #pragma once
 
 #include <functional>

@@ -18,7 +18,7 @@ void update_loss_scale(Builder& b, const LossScaling& options, Val good) {
   const Val longer = ops::affine(streak, 1.0, 1.0);
   const Val due = ops::binary("le", constant(static_cast<double>(options.growth_interval)), longer);
   const Val kept = ops::select(due, ops::affine(scale, options.growth), scale);
-  // After a failed step the streak starts anew, as it does after the scale has grown.
+  // The streak starts again at 0 after a failed step, and after the scale has grown.
   b.update(streak, ops::select(good, ops::select(due, zero, longer), zero));
   b.update(skipped, ops::select(good, skipped, ops::affine(skipped, 1.0, 1.0)));
   Val reduced = ops::affine(scale, options.backoff);

@@ -183,7 +183,7 @@ class Merge {
 };
 
 // --- what backward keeps ------------------------------------------------------------------------
-// Views of one slice of a merged product that nodes other than views read.
+// Of the slice of a merged product and its views: those that something other than a view reads.
 std::vector<ValueId> ends_of(const Program& p, const Readers& readers, ValueId slice) {
   std::vector<ValueId> out;
   bool is_end = readers.at_end[at(slice)];
@@ -206,7 +206,7 @@ bool is_saved(const Program& p, const Readers& readers, ValueId id) {
   });
 }
 
-// Otherwise `materialize` makes a copy anyway.
+// Whether all readers accept the value's strides; otherwise `materialize` makes a copy anyway.
 bool is_read_as_it_is(const Program& p, const Readers& readers, ValueId id) {
   const Value& v = p.value(id);
   return std::ranges::all_of(readers.nodes[at(id)], [&](NodeId reader) {

@@ -6,8 +6,8 @@
 namespace tracestep {
 
 // Merges the products of weights that lie in one block of memory (BlockPart in ir/program.h):
-// - those of one operand with every part become one product with the block, and the results slices
-//   of its result (x·Wqᵀ, x·Wkᵀ, x·Wvᵀ);
+// - those of one operand with every part become one product with the block, whose result has
+//   theirs as slices (x·Wqᵀ, x·Wkᵀ, x·Wvᵀ);
 // - a sum of products with every part becomes one product of an assembly of the other operands
 //   with the block (dq·Wq + dk·Wk + dv·Wv);
 // - products of those other operands with one value become a product of the assembly (dqᵀ·x,

@@ -36,7 +36,7 @@ struct Merges {
   std::map<NodeId, MergeGroup> with_blocks;    // one operand with all parts of a block
   std::map<NodeId, MergedSum> sums;            // of products with all parts of a block
   std::map<NodeId, MergeGroup> of_assemblies;  // one value with all other operands of such a sum
-  std::map<ValueId, NodeId> assembled;         // those operands: the sum
+  std::map<ValueId, NodeId> assembled;         // by such an operand: the sum
   std::vector<bool> replaced;                  // by node: a merged node stands for it
 };
 

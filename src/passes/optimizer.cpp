@@ -93,7 +93,7 @@ class OptimizerPass {
       const Val clipping = clip_factor(b, norm);
       out.scale = out.scale ? ops::mul(out.scale, clipping) : clipping;
     }
-    // The operands of adamw go by their place: `apply` never without a scale before it.
+    // adamw tells its optional operands apart by position: `apply` needs a scale before it.
     const bool by_place = options_.kind == OptimizerKind::kAdamw;
     if (by_place && out.apply && !out.scale) out.scale = ops::fill(b, 1.0, norm.type());
     return out;

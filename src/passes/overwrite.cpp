@@ -127,9 +127,9 @@ class Overwrite {
   const Readers readers_;
   const std::vector<const OpDef*> parts_;  // the loss, its gradient
   Rewriter r_;
-  std::map<NodeId, NodeId> losses_;  // the loss of each pair: its gradient
+  std::map<NodeId, NodeId> losses_;  // by the loss of a pair: its gradient
   std::map<NodeId, Pair> pairs_;     // by gradient
-  std::vector<NodeId> waiting_;      // nodes that read a loss which is not known yet
+  std::vector<NodeId> waiting_;      // nodes that read a loss that is not emitted yet
 };
 
 }  // namespace

@@ -103,7 +103,8 @@ bool is_taken_apart(const Options& o, const OpDef& op) {
   return !o.granularity.keeps(op.composite) && !op.stays_whole;
 }
 
-// Of what the granularity keeps, expands only what autograd needs expanded.
+// Of what the granularity keeps, expands only ops without a gradient rule; in a program without
+// backward, only those that have no kernel either.
 Program decompose_first(const Program& p, const Options& o) {
   return decompose(p, [&](const OpDef& op) {
     const bool kept = op.gradient || (!differentiates(o) && has_kernel(o, op));
@@ -141,8 +142,9 @@ Program recompute_again(const Program& p, const Options& o) {
 }
 
 const std::vector<Pass>& passes() {
-  // Before autograd: primitive programs save what plain framework code saves. After the optimizer:
-  // gradient and update composites are expanded too, and what the device has no kernel for.
+  // Composites are expanded twice. `decompose` runs before autograd, so that primitive programs
+  // save what plain framework code saves; `lower` runs after the optimizer, for the composites of
+  // gradients and updates and for what the device has no kernel for.
   static const std::vector<Pass> all{
       {"choose", "attention in the form that was asked for", chooses,
        [](const Program& p, const Options& o) {

@@ -41,14 +41,13 @@ struct PipelineOptions {
   OptimizerOptions optimizer = {};  // its loss scaling also scales what autograd starts from
   AttentionForm attention = AttentionForm::kNaive;
   std::optional<DType> autocast = {};  // low dtype of mixed precision; none: off
-  // Also the passes that save launches and traffic, compile_passes(): `shadow` and `join`, which
-  // change no value, `overwrite`, which may add up rows in another order, as does `fuse`, `merge`,
-  // which rounds sums of products once, and `epilogue`, which does not round products before they
-  // are added.
+  // Also runs compile_passes(), which save launches and traffic. `shadow` and `join` change no
+  // value; `overwrite` and `fuse` may add up rows in another order; `merge` rounds sums of products
+  // once; `epilogue` does not round products before they are added.
   bool compile = false;
   UpdateTime updates = UpdateTime::kEnd;  // early ones are never joined, and write no shadows
   Recomputation recompute = {};           // what is computed again in backward
-  // Among which ranks the step is divided; the forward program is one rank's share of it, and its
+  // How the step is divided among ranks; the forward program is one rank's share of it, and its
   // loss one rank's share of the loss.
   Parallel parallel = {};
   // Whose memory a budget of `recompute` is for: the device, and whether an arena holds the

@@ -14,7 +14,7 @@ struct Recomputation {
     kParts,   // the inside of each part of the model; what it reads from outside is kept
     kNested,  // the same for each block, and of the blocks' inputs only about log2(blocks) at a
               // time
-    kBudget,  // the cheapest choice whose step has at most this peak
+    kBudget,  // the cheapest choice whose step fits into `budget_bytes`
   };
   Kind kind = Kind::kNone;
   // kParts: model paths whose parts have one name each or "*": "layers.*.ffn".

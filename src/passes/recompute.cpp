@@ -101,7 +101,7 @@ class Recomputer {
   virtual int epoch_of(NodeId node) const = 0;
 
   ValueId base(ValueId id) const { return program_.value(id).layout.base; }
-  // Whether a forward node made it and its result is not there in backward.
+  // Whether a forward node made it and it is not kept for backward.
   bool drops(ValueId id) const { return !kept_[at(base(id))]; }
   void drop(ValueId base) { kept_[at(base)] = false; }
   void keep(ValueId base) { kept_[at(base)] = true; }
@@ -170,8 +170,8 @@ class OfParts : public Recomputer {
   int part_of(NodeId node) const { return parts_[at(node)]; }
   int maker_part(ValueId id) const { return part_of(program_.value(base(id)).producer); }
 
-  // Values made inside parts go, and constants, except what is read elsewhere. `stays` says whether
-  // a value of one part that a forward node of another reads is kept.
+  // Drops the values made inside parts, and constants, except what is read elsewhere. `stays` says
+  // whether a value of one part that a forward node of another part reads is kept.
   template <class Stays>
   void drop_insides(Stays&& stays) {
     for (std::size_t i = 0; i < program_.nodes.size(); ++i) {

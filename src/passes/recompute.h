@@ -9,11 +9,11 @@
 
 namespace tracestep {
 
-// The program with the choice applied, which is no budget (that is recompute_budget.h). Backward
-// nodes read copies of the forward nodes: same path, phase `recompute`, an epoch of its own for
-// each time that a part is recomputed, so that no pass merges them again. A copy is made as late as
-// it can be, in front of the first backward node that needs it. It computes the same bits, as it is
-// the same op on the same operands.
+// The program with `choice` applied, which must not be a budget (recompute_budget.h is for those).
+// Backward nodes read copies of the forward nodes: same path, phase `recompute`, an epoch of its
+// own for each time that a part is recomputed, so that no pass merges them again. A copy is made as
+// late as it can be, in front of the first backward node that needs it. It computes the same bits,
+// as it is the same op on the same operands.
 //
 // Of a part, what other nodes read and what it reads from outside is kept; nested, only what is
 // read after the last block or made before the first, and one input for each level of halving.
@@ -21,9 +21,9 @@ namespace tracestep {
 // the model has no node.
 Program recompute(const Program& program, const Recomputation& choice);
 
-// The same for single nodes: `again[n]` says that nobody may keep results of forward node `n` for
-// backward, so that they are computed again from what is kept. Others are kept where they are read.
-// Constants are always kept.
+// The same for single nodes: where `again[n]`, the results of forward node `n` are not kept for
+// backward but computed again from what is kept. Others are kept if backward reads them, constants
+// always.
 Program recompute_nodes(const Program& program, const std::vector<bool>& again);
 
 // The part of each node by its path: 0, 1, … in the order of the program, or one of these. `choice`

@@ -81,7 +81,7 @@ class Search {
     }
   }
 
-  // The cheapest best choice that fits, and what lies between it and the one before.
+  // The cheapest choice of the frontier that fits, and mixtures of it with the one before it.
   void single_nodes() {
     const std::vector<Choice> frontier = choices_.frontier();
     for (std::size_t i = 1; i < frontier.size(); ++i) {
@@ -116,7 +116,7 @@ class Search {
     return out;
   }
 
-  // Takes back what one block computes again without need, the longest first.
+  // Keeps what one block need not compute again after all; tries the longest nodes first.
   void trim(Again now, const Again& less, int block) {
     std::vector<NodeId> extra;
     for (std::size_t i = 0; i < now.size(); ++i) {

@@ -1,5 +1,5 @@
-// Recomputation under a budget: the cheapest choice of what backward computes again with which a
-// step's peak is at most so many bytes.
+// Recomputation under a budget: the cheapest choice of what backward computes again that keeps a
+// step's peak within so many bytes.
 #pragma once
 
 #include <cstdint>

@@ -27,9 +27,9 @@ class RecomputeChoices {
   // always kept.
   std::vector<Choice> frontier() const;
 
-  // No choice that holds at most so many bytes takes less time. Counts leaves, gradients and what
-  // is kept, at two moments: when backward begins, and when these are the most. Infinite: none
-  // holds so few.
+  // A lower bound on the time of every choice that holds at most so many bytes; infinite if no
+  // choice holds so few. Counts leaves, gradients and what is kept, at two moments: when backward
+  // begins, and when in backward they would be the most if everything were kept.
   double least_us(std::int64_t budget_bytes) const;
 
   // Nodes that may run again: those of forward, without views and constants.
@@ -42,7 +42,7 @@ class RecomputeChoices {
   double us_of(NodeId node) const { return us_[static_cast<std::size_t>(node)]; }
 
  private:
-  using Weights = std::vector<double>;  // by base value: bytes, or 0 where it is kept for nothing
+  using Weights = std::vector<double>;  // by base value: bytes, or 0 where keeping it is free
 
   // Bytes that are there at a moment whatever is chosen, and those that are there if they are kept.
   struct Moment {

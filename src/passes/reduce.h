@@ -9,9 +9,9 @@ namespace tracestep {
 // Sums the outputs "grad.NAME" over all ranks, and "loss": each rank's loss must be its share of
 // the whole one. Gradients become ready in the order of the nodes; those of one dtype are summed as
 // soon as `choice.bucket_bytes` of them are there, in one copy side by side, a single one in place.
-// Under `shard`, outputs are the rank's part ([part_count]): from 2 on each is made where the
-// gradient is, before that behind all of backward. Sums that autograd made already count as
-// communication too. Gradients in states (persistent ones) stay those of the rank.
+// Under `shard`, outputs are the rank's part ([part_count]): with shard=1 they are made after all
+// of backward, with shard=2 each where its gradient is. The sums that autograd has made (shard=3)
+// count as communication too. Gradients in states (persistent ones) stay those of the rank.
 Program reduce(const Program& program, const Parallel& choice);
 
 }  // namespace tracestep

@@ -7,7 +7,7 @@ namespace tracestep {
 namespace {
 
 // The program with smaller leaves in the places of its parameters; it is read by Rewriter only,
-// which makes the nodes anew.
+// which makes new nodes.
 Program with_parts(const Program& program, int ranks) {
   Program out = program;
   for (ValueId id : program.leaves) {

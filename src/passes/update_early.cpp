@@ -36,7 +36,7 @@ class EarlyUpdates {
       emit(id);
       for (NodeId update : updates_behind_[at(id)]) emit(update);
     }
-    for (NodeId id = 0; id < end; ++id) emit(id);  // what no update needs
+    for (NodeId id = 0; id < end; ++id) emit(id);  // the optimizer nodes that are left
     return rewriter_.finish();
   }
 

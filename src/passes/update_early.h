@@ -15,10 +15,10 @@ enum class UpdateTime : std::uint8_t {
 inline constexpr UpdateTime kAllUpdateTimes[] = {UpdateTime::kEnd, UpdateTime::kEarly};
 std::string_view name_of(UpdateTime time);
 
-// Moves every update into backward, directly behind the last of its gradient and the readers of
-// what it overwrites, so that gradients are never alive all together. The nodes are the same, and
-// so are their results. Updates that wait for all gradients, as clipping by their norm does, stay
-// at the end.
+// Moves every update into backward, directly behind what comes last: its gradient, or a reader of
+// what it overwrites. So the gradients are never all alive at once. The nodes are the same, and so
+// are their results. Updates that wait for all gradients, as clipping by their norm does, stay at
+// the end.
 Program update_early(const Program& program);
 
 }  // namespace tracestep

@@ -8,7 +8,8 @@
 namespace tracestep {
 namespace {
 
-// A strip of packed b (16 columns with AVX2, 32 with AVX-512) of this many rows takes half of L1.
+// A strip of packed b of this many rows should stay in L1: 16 KiB with AVX2 (16 columns),
+// 32 KiB with AVX-512 (32 columns).
 constexpr std::int64_t kBlockK = 256;
 // A packed block of a may fill a 512 KiB L2: it is read sequentially, so prefetching hides misses.
 constexpr std::int64_t kBlockM = 528;
@@ -73,8 +74,8 @@ GemmPlan plan_gemm(std::int64_t batch, std::int64_t m, std::int64_t n, std::int6
   if (batch * m * n == 0 || k == 0 || plan.is_vector) return plan;
   choose_k(plan);
   choose_blocks(plan, std::max(1, threads));
-  // A sum that continues over several blocks of K cannot be kept in low precision, nor on top of
-  // what it is added to last.
+  // Sums over the blocks of K are collected in a block of float32: a result in low precision would
+  // round them at every block, and a tensor is added to only once, at the end.
   const bool is_kept_apart = (is_low_precision(dtype) || adds) && plan.splits == 1;
   plan.result_block = is_kept_apart ? plan.block_m * plan.block_n : 0;
   return plan;
@@ -82,7 +83,7 @@ GemmPlan plan_gemm(std::int64_t batch, std::int64_t m, std::int64_t n, std::int6
 
 std::int64_t reduction_parts(std::int64_t results, std::int64_t reduced) {
   if (results == 0 || results >= 16384) return 1;
-  // About 64 jobs for tiles of 1024 results: every part costs its own pass over the results.
+  // At most 64 jobs of 1024 results each: every part costs another pass over the results.
   const std::int64_t most = std::clamp<std::int64_t>(65536 / results, 1, 64);
   return std::clamp<std::int64_t>(std::min(reduced / 16, results * reduced / 65536), 1, most);
 }

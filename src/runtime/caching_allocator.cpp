@@ -91,7 +91,7 @@ class CachingAllocator final : public AccountedAllocator {
 };
 
 CachingAllocator::~CachingAllocator() {
-  set_recorder(nullptr);  // it may be gone already
+  set_recorder(nullptr);  // the recorder may be gone already
   for (const auto& [address, bytes] : segments_) unmap_segment(address, bytes);
 }
 

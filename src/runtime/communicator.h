@@ -57,7 +57,7 @@ class Communicator {
 using GroupFactory =
     std::function<std::vector<std::unique_ptr<Communicator>>(Device& first, int ranks)>;
 
-// What rank 0 decides; every process of the group must ask. `own`, where there is one process.
+// The `own` of rank 0; every process of the group must call this. In a single process: `own`.
 bool agree(Communicator* group, bool own);
 
 }  // namespace tracestep

@@ -61,7 +61,7 @@ GuardedAllocator::GuardedAllocator(std::string device, MemorySource& source)
 }
 
 GuardedAllocator::~GuardedAllocator() {
-  set_recorder(nullptr);  // it may be gone already
+  set_recorder(nullptr);  // the recorder may be gone already
   std::vector<Damage> all = {empty_quarantine(0)};
   for (const auto& [address, block] : live_) {
     all.push_back(damage_of(block, false));

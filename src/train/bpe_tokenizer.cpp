@@ -136,8 +136,8 @@ std::unordered_map<std::string, std::string> training_options(std::int64_t vocab
           {"minloglevel", "3"}};
 }
 
-// The library says "... smaller than required_chars. 320 vs 337. ..." of a vocabulary without room
-// for all characters, and else what went wrong inside it.
+// The library's message is "... smaller than required_chars. 320 vs 337. ..." if the vocabulary has
+// no room for all characters; any other message is about a failure inside the library.
 [[noreturn]] void fail_training(const std::string& message, std::int64_t vocab_size) {
   constexpr std::string_view kBefore = " vs ";
   const std::size_t at = message.find(kBefore, message.find("required_chars. "));

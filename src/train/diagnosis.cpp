@@ -8,7 +8,7 @@
 namespace tracestep {
 namespace {
 
-// Weights start below 3.
+// No weight made from a seed is beyond ±3 (model_store.h).
 constexpr double kLargestUsualRate = 0.1;
 constexpr double kLargestUsualWeight = 1000.0;
 

@@ -28,7 +28,7 @@ struct Run {
 struct Entry {
   std::string key;        // in checkpoints, in messages and in a list of accepted changes
   std::string also = {};  // what else decides it, for messages
-  // null: does not apply, for a reason that an earlier entry has.
+  // null: does not apply to this run, which an earlier entry shows.
   std::function<Json(const Run&)> value;
   bool may_change = true;
   Json older = {};  // the value for checkpoints older than the entry; null: unknown
@@ -58,7 +58,8 @@ std::string validation_text(std::int64_t held_out, std::int64_t tokens) {
 
 using R = const Run&;
 
-// The fields of the run that decide its bits. The model is one entry, its mode is always a step.
+// The fields of the run that decide its bits, but for the model, which is an entry of its own, and
+// the mode, which is always a step.
 void add_fields(std::vector<Entry>& out) {
   for (const RunField& field : run_fields()) {
     const bool decides_bits = field.role == FieldRole::kProgram || field.role == FieldRole::kBits;
@@ -69,7 +70,7 @@ void add_fields(std::vector<Entry>& out) {
   }
 }
 
-// The training's own fields. The length of a schedule that has one is another entry.
+// The training's own fields, and the length of its schedule if that has one.
 void add_training(std::vector<Entry>& out) {
   for (const TrainField& field : train_fields()) {
     if (field.role == FieldRole::kProtocol) continue;

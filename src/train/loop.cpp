@@ -89,7 +89,7 @@ std::int64_t restore(const WholeTensors& to, const Checkpoint& checkpoint) {
   load_parameters(to, checkpoint.model);
   for (const std::string& name : to.names(LeafKind::kState)) {
     // The checkpoint has no loss scale when its run's precision did not scale the loss: the scale
-    // then starts anew.
+    // then has its initial value.
     const bool is_new = name.starts_with(kLossScale) && checkpoint.state.find(name) == nullptr;
     if (is_saved(name) && !is_new) load_tensor(to, name, checkpoint.state.read(name));
   }
@@ -133,13 +133,13 @@ bool is_first_process(const Communicator* group) {
   return group == nullptr || group->processes() == nullptr || group->rank() == 0;
 }
 
-// What one process of several does: the first one writes everything.
+// The options of the processes after the first: only the first one writes the log.
 TrainOptions without_outputs(TrainOptions options) {
   options.log.clear();
   return options;
 }
 
-// The same weights and states on all processes, as far as each has all of them.
+// Checks that all processes start with the same weights and states; parts are not compared.
 void check_same_start(const WholeTensors& tensors, Processes& processes) {
   Hash hash;
   for (const LeafKind kind : {LeafKind::kParameter, LeafKind::kState}) {

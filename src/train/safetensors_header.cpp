@@ -193,7 +193,7 @@ class HeaderEvents : public JsonEvents {
   bool has_metadata_ = false;
 };
 
-// Checks what the JSON parser would accept: it stops at NUL and skips a byte order mark.
+// Rejects what the JSON parser would let pass: it stops at NUL and skips a byte order mark.
 void check_text(const std::string& file, std::string_view text) {
   if (!is_utf8(text)) fail(file, "the header is not UTF-8");
   if (text.find('\0') != text.npos) fail(file, "the header contains a NUL byte");

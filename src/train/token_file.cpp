@@ -30,7 +30,7 @@ constexpr const char* name_of(Width width) {
   return "?";
 }
 
-// memcpy per element: bytes are no numbers to the compiler.
+// memcpy per element, since the bytes hold no objects of type T.
 template <class T>
 void widen(const std::byte* from, std::span<std::int64_t> out) {
   for (std::size_t i = 0; i < out.size(); ++i) {

@@ -27,8 +27,8 @@ class Trainer {
   // What all ranks hold together.
   WholeTensors tensors() const;
 
-  // Step `index`, counted from 0. A step that is not finite leaves the store unchanged, bit for
-  // bit.
+  // Step `index`, counted from 0. A step that is not finite leaves weights, moments and loss scale
+  // unchanged, bit for bit.
   TrainStep step(std::int64_t index);
   // Finds where the latest step stopped being finite: computes it again and checks every result.
   // nullopt when everything is finite this time.

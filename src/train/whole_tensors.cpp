@@ -62,7 +62,7 @@ bool WholeTensors::has_parts() const {
   return false;
 }
 
-// A part is a vector of so many elements; of a state, the parameter's name is the end of its own.
+// A part is a vector of part_count() elements. The name of a state ends with its parameter's name.
 Type WholeTensors::type(std::string_view name) const {
   const Type& held = first().at(name).type;
   for (std::string_view rest = name;;) {
