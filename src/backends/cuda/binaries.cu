@@ -96,7 +96,7 @@ struct SwigluGrad {
 
 void swiglu_grad(const KernelCall& call) {
   const TensorRef &dgate = call.outputs[0], &dup = call.outputs[1];
-  if (dgate.count() == 0) return;  // a walk has elements
+  if (dgate.count() == 0) return;  // make_walk needs at least one element
   const Walk<2> walk = make_walk<2>(dgate.shape, {dgate.strides, dup.strides});
   with_floating(call.inputs[0].dtype, [&]<class T>(T) {
     if (walk.is_dense()) {

@@ -10,7 +10,7 @@
 
 namespace tracestep {
 
-// A square matrix product of random values through the library.
+// A square matrix product of random values through cuBLASLt.
 struct CudaProductCeiling {
   std::string precision;  // "fp32", "tf32", "bf16", "fp16"
   std::int64_t size = 0;  // m = n = k

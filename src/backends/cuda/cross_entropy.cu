@@ -1,6 +1,5 @@
 // Cross-entropy of rows of logits: forward reads each row once, backward writes the gradient, which
-// may lie over the logits. Both at once are the same kernels, without a pass over logits in
-// between.
+// may lie over the logits. cross_entropy_with_grad runs the two kernels one after the other.
 #include "backends/cuda/dense_reduce.cuh"
 #include "backends/cuda/indices.cuh"
 #include "backends/cuda/kernels.h"
@@ -26,12 +25,12 @@ __global__ void __launch_bounds__(kOnlineThreads, 2) cross_entropy_kernel(LossAr
   const int lane = args.plan.lane();
   const bool writes = lane == 0 && row < args.rows;
   const T* logits = static_cast<const T*>(args.logits) + row * args.width;
-  // Its use is behind the row: a wait for it before would hold up the loads of the row.
+  // Used only after the row: waiting for it here would hold up the loads of the row.
   std::int64_t target = writes ? args.targets.at(row) : 0;
   const std::int64_t columns = row < args.rows ? args.width : 0;
   OnlineSum sum = online_sum<kWhole>(logits, columns, columns, 1.0f, kLog2e, lane, args.plan.lanes);
   float hit = 0.0f;
-  if (writes) {  // on its way while the lanes agree
+  if (writes) {  // loads while the lanes combine their sums
     target = checked_index(target, args.width, args.faults);
     if (target != kNoIndex) hit = to_float(logits[target]);
   }
@@ -124,7 +123,7 @@ struct RowGradient {
 };
 
 // blockIdx.y and z: which part of a long row. The packs are aligned in the logits. There is no
-// loop, since what all turns of one share would be waited for before the first loads of the row.
+// loop: what its turns share would be waited for before the first loads of the row.
 template <class T, int kCount, bool kWhole>
 __global__ void __launch_bounds__(kGradientThreads, kGradientBlocks<kCount, kWhole>)
     cross_entropy_grad_kernel(GradientArgs args) {
@@ -172,7 +171,7 @@ void launch_gradient(const KernelCall& call, const TensorRef& dloss, const Tenso
                     .faults = faults_of(call)};
   if (width == 0) return;
   with_floating(logits.dtype, [&]<class T>(T) {
-    // Threads of long rows have more packs on their way, while they wait for what a row has one of.
+    // Threads of long rows have more packs in flight while they wait for the row's target and lse.
     // Parts are equal: a short last one would leave most of its block's threads with nothing.
     const std::int64_t packs = packs_of_rows<T>(logits.data, width);
     const bool whole = are_whole<T>(width, logits.data, dlogits.data);
@@ -196,7 +195,7 @@ void cross_entropy_grad(const KernelCall& call) {
                   call.outputs[0]);
 }
 
-// The second kernel finds logits in the L2 cache as far as that holds them.
+// The second kernel finds logits in the L2 cache as far as it holds them.
 void cross_entropy_with_grad(const KernelCall& call) {
   const TensorRef &logits = call.inputs[1], &targets = call.inputs[2], &dlogits = call.outputs[1];
   const std::int64_t rows = logits.shape[0];

@@ -7,7 +7,7 @@
 namespace tracestep::cuda {
 namespace {
 
-// Tries the version this was compiled with first: structures of another one may differ.
+// Opens only the major version this was compiled with: structures of another one may differ.
 void* open_library() {
   const std::string name = fmt::format("libcublasLt.so.{}", CUBLAS_VER_MAJOR);
   const std::string folder = fmt::format("/usr/local/cuda-{}/lib64/", CUBLAS_VER_MAJOR);

@@ -27,7 +27,7 @@ struct CudaOptions {
 };
 
 struct CudaProbe {
-  int devices = 0;                      // how many this back end can use or explain
+  int devices = 0;                      // as the driver counts, too old ones included
   std::string problem = {};             // why there are none
   std::string driver = {};              // "13.0": the CUDA version the driver speaks
   std::string runtime = {};             // that of this build

@@ -10,7 +10,7 @@ namespace {
 
 constexpr int kMajor = CUPTI_API_VERSION / 10000;
 
-// Opens only the version this was compiled with: records of another one may differ.
+// Opens only the major version this was compiled with: records of another one may differ.
 void* open_library() {
   const std::string name = fmt::format("libcupti.so.{}", kMajor);
   const std::string folder = fmt::format("/usr/local/cuda-{}", kMajor);

@@ -144,7 +144,7 @@ std::int32_t CuptiRecords::call_name(CUpti_CallbackDomain domain, std::uint32_t 
 
 // Libraries launch some kernels by calls that CUPTI does not record. Correlation ids are given out
 // in the order of calls, and one thread issues a step. So such a launch belongs to the node of the
-// last recorded call before it; the tracer makes one at the beginning and end of each node.
+// last recorded call before it; the tracer makes one where each node begins and ends.
 std::int32_t CuptiRecords::node_at(std::uint32_t correlation) const {
   const auto next = node_of_.upper_bound(correlation);
   return next == node_of_.begin() ? -1 : std::prev(next)->second;
@@ -157,7 +157,7 @@ ActivityTrace CuptiRecords::take() {
   std::erase_if(trace_.calls, [&](const ApiCall& c) { return c.name == mark; });
   std::ranges::stable_sort(trace_.activities, {}, &Activity::start_ns);
   std::ranges::stable_sort(trace_.calls, {}, &ApiCall::start_ns);
-  // A call of the runtime may show up once more as the driver's, inside: the outer one stays.
+  // A runtime call may also be recorded as the driver call inside it: only the outer one stays.
   std::set<std::uint32_t> seen;
   std::erase_if(trace_.calls, [&](const ApiCall& c) { return !seen.insert(c.correlation).second; });
   ActivityTrace out = std::move(trace_);

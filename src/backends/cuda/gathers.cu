@@ -1,4 +1,4 @@
-// Look-ups by index and the transpose of the elementwise one. These only move bytes: elements are
+// gather, take_along and its transpose put_along. They only move bytes: elements are treated as
 // integers of their size. An index out of range gives zeros.
 #include "backends/cuda/indices.cuh"
 #include "backends/cuda/kernels.h"

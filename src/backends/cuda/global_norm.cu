@@ -8,7 +8,7 @@
 namespace tracestep::cuda {
 namespace {
 
-constexpr int kMostOperands = 512;  // per launch; 11 KB of arguments
+constexpr int kMostOperands = 512;  // per launch; 10.5 KiB of arguments
 constexpr unsigned kNormThreads = 256;
 
 struct NormOperands {

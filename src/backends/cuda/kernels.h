@@ -1,5 +1,6 @@
-// The kernels of the CUDA back end: each file fills in its part of the table. All compute in
-// float32 and round once to the result's dtype; all are deterministic.
+// The kernels of the CUDA back end: each file fills in its part of the table. Floating arithmetic
+// is in float32 and results are rounded once to their dtype (attention also rounds its
+// probabilities); all are deterministic.
 #pragma once
 
 #include "runtime/kernel.h"

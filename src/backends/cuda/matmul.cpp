@@ -54,7 +54,7 @@ Matrix as_matrix(const OperandSpec& x) {
   return out;
 }
 
-// The product that computes `spec`, which has results and something to add up.
+// The product that computes `spec`, whose results and k are not empty.
 GemmProblem problem_of(const KernelSpec& spec) {
   const OperandSpec &a = spec.inputs[0], &b = spec.inputs[1], &y = spec.outputs[0];
   const bool ta = spec.attrs.flag("transpose_a"), tb = spec.attrs.flag("transpose_b");

@@ -1,5 +1,5 @@
-// Declared here as the library's interface documents them: handles are pointers, every function
-// returns 0 for success, sizes of structs are part of the interface and never change for a name.
+// NVML's functions and structs are declared here, as its documentation has them: handles are
+// pointers, every function returns 0 for success, and a function's structs never change their size.
 #include "backends/cuda/nvml.h"
 
 #include <dlfcn.h>
@@ -55,7 +55,7 @@ void add_reasons(unsigned long long bits, DeviceFacts& out) {
     if (reason.throttles) out.throttle_reasons.emplace_back(reason.name);
     bits &= ~reason.bit;
   }
-  // A driver newer than this table: said, but not judged.
+  // Bits of a newer driver that the table lacks: reported, but not as throttling.
   if (bits != 0) out.clock_reasons.push_back(fmt::format("other_{:#x}", bits));
 }
 
@@ -152,7 +152,7 @@ DeviceFacts NvmlDevice::facts() const {
   if (f.memory != nullptr && f.memory(handle_, &memory) == kSuccess) {
     out.memory_used_bytes = static_cast<std::int64_t>(memory.used);
   }
-  // Asked with no room for names, it says how many there are.
+  // Asked for a list with no room for it, NVML says how many processes there are.
   unsigned count = 0;
   if (f.processes != nullptr) {
     const int status = f.processes(handle_, &count, nullptr);

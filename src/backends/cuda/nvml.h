@@ -47,8 +47,8 @@ class Nvml {
   std::string problem_;
 };
 
-// One GPU as NVML sees it. CUDA numbers the visible devices and NVML all of them, so they meet at
-// the address on the PCI bus.
+// One GPU as NVML sees it. CUDA numbers the visible devices and NVML all of them, so the GPU is
+// found by its address on the PCI bus.
 class NvmlDevice {
  public:
   // `pci_bus_id` as CUDA writes it: "0000:1B:00.0". Without the library or the device every fact

@@ -12,7 +12,7 @@ namespace {
 
 constexpr int kMajor = CUDART_VERSION / 1000;
 
-// Of the major version this was compiled with, as the driver that loads its code expects.
+// Opens only the major version this was compiled with: the driver may not load code of a later one.
 void* open_library() {
   const std::string name = fmt::format("libnvrtc.so.{}", kMajor);
   const std::string folder = fmt::format("/usr/local/cuda-{}/lib64/", kMajor);

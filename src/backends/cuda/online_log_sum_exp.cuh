@@ -47,8 +47,8 @@ struct OnlineSum {
     total += sum_in_pairs<kCount>(sums);
   }
 
-  // All lanes of a row get the sum over the row; beyond a warp they are the block, and there is one
-  // barrier. `scratch`: 2 * kWarp floats.
+  // All lanes of a row get the sum over the row. More lanes than a warp must be the whole block:
+  // one barrier. `scratch`: 2 * kWarp floats.
   __device__ void combine(float c, int lanes, float* scratch) {
     const int in_warp = ::min(lanes, kWarp);
     raise(lanes_reduce<Largest>(top, in_warp, nullptr), c);

@@ -84,7 +84,7 @@ __device__ float scalar_of(const Stream& scalar, float fallback) {
 // One tensor.
 struct Tensor {
   Stream p, g, m, v;
-  Stream p_new, m_new, v_new;  // each may be its old self
+  Stream p_new, m_new, v_new;  // each may share the old one's memory
   Stream shadow;               // what p becomes, in a narrower dtype
 
   // Whether groups of `elements` can be moved at once.

@@ -18,9 +18,9 @@ struct Reduction {
   Walk<1> kept;               // where the elements of result i begin
   Walk<1> reduced;            // where element i of a result lies from there
   std::int64_t results = 0;   // how many
-  std::int64_t count = 0;     // elements of a result
-  std::int64_t part = 0;      // of which a block takes as many
-  int lanes = 1;              // threads of a row; neighbours in a tile
+  std::int64_t count = 0;     // elements reduced into one result
+  std::int64_t part = 0;      // how many of these a block takes
+  int lanes = 1;              // threads that share a row; in a tile, threads side by side
 };
 
 __device__ std::int64_t offset_of(const Walk<1>& walk, std::int64_t i) {
@@ -72,8 +72,8 @@ __global__ void __launch_bounds__(kRowThreads)
 // --- tiles ------------------------------------------------------------------------------------
 constexpr int kTileThreads = 256;
 
-// The elements first, first + step, ... before `end` of N neighbouring results; these of packs have
-// one stride. Sums of many are sums of sums.
+// The elements first, first + step, ... before `end` of N neighbouring results; where N > 1 they
+// have one stride. Long sums are sums of partial sums.
 template <class F, int N, class T>
 __device__ void reduce_strided(const T* x, const Walk<1>& reduced, std::int64_t first,
                                std::int64_t end, std::int64_t step, float (&total)[N]) {
@@ -203,7 +203,7 @@ void launch_tiles(const KernelCall& call, Reduction& r, std::int64_t parts, bool
     const std::int64_t within = std::clamp<std::int64_t>(n, 1, most);
     return static_cast<int>(std::bit_ceil(static_cast<std::uint64_t>(within)));
   };
-  // As high as there are elements, at most.
+  // The threads above each other are no more than the elements they share.
   const int least_lanes = kTileThreads / power(std::min(r.part, r.count), kTileThreads);
   r.lanes = std::max(least_lanes, side_by_side ? power(packs, kWarp) : 1);
   launch(call,

@@ -135,7 +135,7 @@ struct Held {
 
   RowPack<T, N> dy[kPacks], x[kPacks];
 
-  // `at`: where the thread's part of the row begins, behind the block's; it has `packs` packs.
+  // The thread's part of a row: `packs` packs that begin `at` elements after `block`.
   __device__ void load(const GradientArgs& args, std::int64_t block, int at, int packs) {
     const T* from_dy = static_cast<const T*>(args.dy) + block + at;
     const T* from_x = static_cast<const T*>(args.x) + block + at;
@@ -208,7 +208,7 @@ __device__ void sum_lanes(float (&sums)[kCount], int lanes, int first_warp,
   }
 }
 
-// The sums of all teams of the block, a row of partial results.
+// Adds up the sums of the block's teams: one row of the partial results.
 template <int N>
 __device__ void store_partials(const GradientArgs& args, const float (&dw)[kHeld<N>], int team,
                                int lane) {
@@ -236,10 +236,10 @@ __device__ void store_partials(const GradientArgs& args, const float (&dw)[kHeld
   }
 }
 
-// Teams of `lanes` threads take the rows of the block in turn; while some are worked on, the next
-// ones are on their way, if they can be moved in packs, which are aligned in all rows. A team works
-// on kTogether rows at once: rows of 16-bit elements are half as many bytes, and half as many steps
-// that wait for a sum and for each other keep as many on their way.
+// Teams of `lanes` threads take the rows of the block in turn. Where rows can be moved in packs,
+// the next ones are loaded while these are worked on. A team works on kTogether rows at once: rows
+// of 16-bit elements have half the bytes, so two of them keep as many in flight as one of float32,
+// with half as many waits for a sum.
 template <class T, int N, int kTogether = 1>
 __global__ void __launch_bounds__(kWidest / kHeld<N>) rms_norm_grad_kernel(GradientArgs args) {
   constexpr bool kAhead = N > 1;
@@ -251,7 +251,7 @@ __global__ void __launch_bounds__(kWidest / kHeld<N>) rms_norm_grad_kernel(Gradi
   const int packs = (width - lane * N + step - 1) / step;  // at most kHeld<N> / N
   const std::int64_t first_row = blockIdx.x * args.rows_per_block;
   const int rows = static_cast<int>(::min(args.rows_per_block, args.rows - first_row));
-  const std::int64_t block = first_row * args.width;  // what lies behind it fits in 32 bits
+  const std::int64_t block = first_row * args.width;  // offsets from it fit in 32 bits
   const int first = lane * N;
   Held<T, N> own[kTogether], next[kTogether];
   const auto load = [&](Held<T, N>(&held)[kTogether], int row) {
@@ -301,7 +301,7 @@ __global__ void __launch_bounds__(kWidest / kHeld<N>) rms_norm_grad_kernel(Gradi
   if (args.partials != nullptr) store_partials<N>(args, dw, team, lane);
 }
 
-// Rows of any width, by a block, read twice; the sums of the weight's gradient grow in memory.
+// Rows of any width, each read twice by a whole block; dw is summed in global memory.
 template <class T>
 __global__ void __launch_bounds__(kMostThreads) rms_norm_grad_long_rows_kernel(GradientArgs args) {
   __shared__ float scratch[2][kWarp];
@@ -357,7 +357,7 @@ void rms_norm_grad(const KernelCall& call) {
       args.lanes = plan_rows(ceil_div(width, held), 1, static_cast<unsigned>(kWidest / held)).lanes;
       args.teams = std::max(1, kTeamThreads / args.lanes);
       threads = static_cast<unsigned>(args.teams * args.lanes);
-      // Where a row takes the block, the registers of a second one cost more than its steps.
+      // Where a row takes the whole block, a second one costs more in registers than it saves.
       const bool together = sizeof(T) == 2 && args.lanes < kTeamThreads;
       kernel = !packed    ? rms_norm_grad_kernel<T, 1>
                : together ? rms_norm_grad_kernel<T, kPack<T>, static_cast<int>(4 / sizeof(T))>

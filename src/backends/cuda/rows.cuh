@@ -34,8 +34,8 @@ struct RowPlan {
 };
 
 // Lanes for rows of `packs`, of which a thread takes up to `packs_per_thread` at a time; rows
-// shorter than a warp's share a block of `threads`. More than `most_lanes` would be needed for the
-// longest rows: their threads walk.
+// shorter than a warp's share a block of `threads`. Rows that would need more than `most_lanes`
+// are walked in a loop.
 inline RowPlan plan_rows(std::int64_t packs, int packs_per_thread, unsigned most_lanes,
                          unsigned threads = 128) {
   const auto wanted = static_cast<unsigned>(

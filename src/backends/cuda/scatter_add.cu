@@ -167,7 +167,7 @@ __global__ void __launch_bounds__(kSortThreads)
 // --- sums -------------------------------------------------------------------------------------
 constexpr int kThreads = 256, kWarps = kThreads / kWarp;
 constexpr int kResident = 8;             // blocks of kThreads threads per multiprocessor
-constexpr unsigned kMembersPerSum = 32;  // long sums are sums of sums of as many
+constexpr unsigned kMembersPerSum = 32;  // long sums add up sums of this many
 
 struct RowSums {
   const Bounds* bounds;

@@ -53,7 +53,7 @@ __device__ RowOfThread row_of_thread(const SoftmaxArgs& args) {
   return at;
 }
 
-// Behind the visible columns: nothing, or no answer (0/0) where there are none to choose from.
+// The result in hidden columns: 0, or NaN (0/0) in a row without visible ones.
 __device__ float value_of_hidden(std::int64_t visible) {
   return visible > 0 ? 0.0f : __int_as_float(0x7fffffff);
 }
@@ -169,8 +169,8 @@ void softmax(const KernelCall& call) {
     const std::int64_t packs = packs_of_rows<T>(x.data, args.width);
     const bool fits = packs <= 4 * std::int64_t{kMostThreads};
     const auto run = [&]<bool kWhole>(std::bool_constant<kWhole>) {
-      // Packs of a thread of a short row. Where ends of rows of 16-bit elements must be taken
-      // apart, fewer threads do it.
+      // Packs of a thread of a short row: more where ends of rows of 16-bit elements must be taken
+      // apart, so that fewer threads do that.
       constexpr int kShort = kWhole || sizeof(T) == 4 ? 2 : 4;
       const int held = packs <= 2 * kWarp ? kShort : 4;
       args.plan = fits ? plan_rows(packs, held, kMostThreads)

@@ -22,7 +22,7 @@ enum class FaultKind : std::int32_t {
 struct Fault {
   std::int32_t kind;  // FaultKind; the first one stays
   std::int64_t value, bound;
-  const char* op;  // on the host
+  const char* op;  // its name, in host memory
 };
 // What a kernel needs to leave a fault.
 struct FaultPlace {

@@ -92,7 +92,7 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// The largest chunk that both sides can be moved in; the element where they can only be walked.
+// The largest chunk that both sides can be moved in; one element where they are not dense.
 std::int64_t chunk_bytes(const Walk<2>& walk, const void* from, const void* to,
                          std::int64_t element_bytes, std::int64_t position_step) {
   if (walk.rank == 0 || walk.strides[0][1] != 1 || walk.strides[0][0] > 1 ||

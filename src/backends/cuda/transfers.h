@@ -26,7 +26,7 @@ class Transfers {
 
   cudaStream_t stream_;
   PinnedMemory staging_{kPieces * kPieceBytes};
-  cudaEvent_t free_[kPieces] = {};  // the copy out of this piece has been done
+  cudaEvent_t free_[kPieces] = {};  // this piece has been copied and may be refilled
   int next_ = 0;
 };
 

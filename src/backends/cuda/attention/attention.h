@@ -33,7 +33,7 @@ struct AttentionShape {
   int width = 0;              // D <= 256, of q, k, v and o
   float scale = 1.0F;         // on the scores
   bool causal = false;        // query i sees keys 0 .. i + offset
-  int offset = 0;             // 0: aligned top left; keys - queries: bottom right, as the ops are
+  int offset = 0;             // 0: aligned top left; keys - queries: bottom right, as in the ops
   bool deterministic = true;  // backward: the same bits every run
   AttentionF32 f32 = AttentionF32::kSplit3;
   AttentionFamily family = AttentionFamily::kAuto;

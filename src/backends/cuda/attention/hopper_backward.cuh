@@ -64,7 +64,7 @@ class BackwardConsumer {
   }
 
  private:
-  // Of the warpgroup; read anew each time, for want of registers.
+  // Index in the warpgroup; read from %tid each time, which saves a register.
   static __device__ __forceinline__ int thread() {
     int t;
     asm volatile("mov.u32 %0, %%tid.x;" : "=r"(t));
@@ -140,10 +140,10 @@ class BackwardConsumer {
 
   // Scores of keys that do not exist or lie in a query's future become -infinity.
   __device__ __forceinline__ void mask() {
-    const int distance = distance_ - done_ * kM;  // of the first key past the first query's last
+    const int distance = distance_ - done_ * kM;  // distance_, for this block of queries
     if (__builtin_expect(!(Traits::kCausal && distance + 63 > 0) && keys_left_ >= 64, 1)) return;
     const int t = thread(), lane = t % 32, row = t / 32 * 16 + lane / 4;
-    // Of this thread's columns, from which on a key is seen.
+    // The first of this thread's columns (queries) that sees the key of a row.
     const int never = 2 * kM, seen = distance + row - lane % 4 * 2;
     const int begin0 = row >= keys_left_ ? never : Traits::kCausal ? seen : 0;
     const int begin1 = row + 8 >= keys_left_ ? never : Traits::kCausal ? seen + 8 : 0;
@@ -287,7 +287,7 @@ class BackwardConsumer {
   std::uint32_t shared_;
   int group_;
   int keys_left_;         // from this warpgroup's first on
-  int distance_;          // of this warpgroup's first key past the last that the first query sees
+  int distance_;          // from the last key that the first query sees to this warpgroup's first
   int done_ = 0, count_;  // blocks of queries
   Ring<Traits::kQStages> ring_q_;
   float s_[kM / 2], dp_[kM / 2];

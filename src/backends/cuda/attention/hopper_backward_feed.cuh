@@ -22,17 +22,18 @@ struct BackwardTraits {
   static constexpr int kQStages = 3;    // blocks of Q in flight
   static constexpr int kDOStages = 2;   // of dO
   static constexpr bool kAhead = true;  // next scores under this block's dK and dQ
-  // dV waits for dS and P is rounded with it; dK is complete before the next block begins. Both
-  // leave registers to the accumulators, and were faster wherever they were not needed.
+  // kLateValues: P is rounded together with dS, and only then dV is multiplied. kEarlyKeys: dK is
+  // complete before the next block begins. Both save registers for the accumulators, and are
+  // faster even where registers suffice.
   static constexpr bool kLateValues = true, kEarlyKeys = true;
   static constexpr int kProducerRegisters = 24, kConsumerRegisters = 240;
 };
 
 struct BackwardParameters {
   CUtensorMap q, k, v, d_o, dk, dv;
-  const float *lse2, *delta;  // [heads of all][padded_queries]; LSE in log2
-  float* dq_sums;             // [heads of all][padded_queries / 64][D / 8][128][4]
-  int* turns;                 // [heads of all][blocks of queries][2], zeros; null: in any order
+  const float *lse2, *delta;  // [batch * heads][padded_queries]; LSE in log2
+  float* dq_sums;             // [batch * heads][padded_queries / 64][D / 8][128][4]
+  int* turns;                 // [batch * heads][blocks of queries][2], zeros; null: in any order
   int queries, keys, heads, padded_queries, key_blocks;
   int offset;  // causal: query i sees keys 0 .. i + offset
   bool has_dk, has_dv;
@@ -76,8 +77,8 @@ struct BackwardTile {
   int block, first_key, head, batch, head_of_all, begin, end;
   __device__ __forceinline__ explicit BackwardTile(const BackwardParameters& p) {
     const int x = static_cast<int>(blockIdx.x) % p.key_blocks;
-    // Causal: the first keys are seen by most queries and go first; in ordered mode a block waits
-    // for the one of the next keys, which then has to be there already.
+    // Causal: the first keys are seen by most queries and go first. In ordered mode a block waits
+    // for that of the next keys, so there the last keys go first.
     block = Traits::kCausal && p.turns != nullptr ? p.key_blocks - 1 - x : x;
     first_key = block * Traits::kN;
     head_of_all = static_cast<int>(blockIdx.x) / p.key_blocks;

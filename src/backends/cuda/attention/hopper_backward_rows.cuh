@@ -18,7 +18,7 @@ struct BackwardRows {
   void* dq;
   const float* lse;
   AttentionStrides o_strides, do_strides, dq_strides;
-  float *lse2, *delta, *dq_sums;            // as BackwardParameters
+  float *lse2, *delta, *dq_sums;            // as in BackwardParameters
   int* turns;                               // or null
   int queries, heads, width, padded_width;  // dq_sums have padded_width columns
   int row_blocks;                           // of 64 rows, of a head

@@ -32,7 +32,7 @@ struct ForwardTraits {
 struct ForwardParameters {
   CUtensorMap q, k, v, o;
   float* lse;    // or null
-  int* counter;  // tiles handed out so far; null: tile, tile + teams, ...
+  int* counter;  // tiles handed out after each team's first; null: a team takes every teams-th
   int queries, keys, heads;
   int offset;  // causal: query i sees keys 0 .. i + offset
   bool has_o;
@@ -99,7 +99,7 @@ __device__ __forceinline__ ForwardTile forward_tile(const ForwardParameters& p, 
           .head_of_all = head_of_all};
 }
 
-// Blocks of keys that rows up to `last_row` see; at least one, were it all masked.
+// Blocks of keys that rows up to `last_row` see; at least one, even if it is all masked.
 template <class Traits>
 __device__ __forceinline__ int key_blocks(const ForwardParameters& p, int last_row) {
   const int keys = Traits::kCausal ? min(p.keys, last_row + 1 + p.offset) : p.keys;

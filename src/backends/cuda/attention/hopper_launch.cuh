@@ -23,7 +23,7 @@ inline int multiprocessor_count() {
   return count;
 }
 
-// The tensor map of `data` in boxes of box_rows rows, or of an error the first one.
+// The tensor map of `data` in boxes of box_rows rows; `status` keeps the first error of all calls.
 inline void map_rows(CUtensorMap& map, const AttentionShape& shape, const void* data,
                      const AttentionStrides& strides, int rows, int box_rows, cudaError_t& status) {
   if (status != cudaSuccess) return;
@@ -46,7 +46,7 @@ cudaError_t allow_shared(void (*kernel)(P...), int bytes) {
                               cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
 }
 
-// Heads of a section, for the order of tiles. The larger, the better do short tiles fill the end,
+// Heads of a section, for the order of tiles. The larger, the better short tiles fill the end,
 // as long as K and V of a section stay in the L2 cache until its next row of tiles reads them
 // again; where rows are few, the tiles' own Q and O take much of it.
 inline int section_heads(const AttentionShape& shape) {

@@ -9,8 +9,8 @@
 namespace tracestep::cuda {
 
 // The smallest kernel width that holds this one; 0: there is none. The copy engine fills the
-// columns between them with zeros, which is possible within one panel of 64. Up to 16 the
-// portable kernels are faster.
+// columns past `width` with zeros, which is possible within one panel of 64. Up to 16 the portable
+// kernels are faster.
 inline int hopper_width(int width) {
   if (width == 80 || width == 96 || width == 128) return width;
   return width % 8 == 0 && width > 16 && width <= 64 ? 64 : 0;

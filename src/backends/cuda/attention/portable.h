@@ -15,8 +15,8 @@ cudaError_t portable_backward(const AttentionBackward& call, cudaStream_t stream
 
 // float32 operands. Each is multiplied by a power of two of its head and stored as float16: in two
 // parts whose sum carries 22 bits (kSplit3: three products, about float32 accuracy, relative to the
-// largest element of a head), or in one (kTF32: TF32's 10 bits of mantissa). The workspace holds
-// the parts: 4 or 2 bytes an element of q, k, v and, backward, dO.
+// largest element of a head), or in one (kTF32: TF32's 10 bits of mantissa). Most of
+// the workspace is the parts: 4 or 2 bytes an element of q, k, v and, backward, dO.
 std::int64_t float32_forward_workspace(const AttentionShape& shape);
 std::int64_t float32_backward_workspace(const AttentionShape& shape);
 cudaError_t float32_forward(const AttentionForward& call, cudaStream_t stream);

@@ -30,7 +30,7 @@ struct BackwardTile {
   }
 };
 
-// What a warp does of a block's work.
+// One warp's share of a block's work.
 template <class Traits>
 class BackwardWarp {
   using T = typename Traits::T;
@@ -125,8 +125,8 @@ class BackwardWarp {
   }
 
   // What is known of the block's own rows when they are queries: lse2, delta times its level and,
-  // for two parts, the factor of dP. With one part the row's own power of two is made a factor of
-  // P, of which here only dS is made; with two it would be lost in the last bits of a large lse2.
+  // for two parts, the factor of dP. With one part the row's own power of two is added to lse2 and
+  // so scales P, which here goes into dS alone; with two the sum would round a large lse2.
   __device__ __forceinline__ void keep_own_statistics() {
     for (int i = thread_; i < Traits::kRows; i += Traits::kThreads) {
       const std::int64_t row = stats_row_ + tile_.first + i;

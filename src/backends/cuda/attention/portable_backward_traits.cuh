@@ -13,8 +13,8 @@ enum class Gradient : std::uint8_t { kKeysValues, kKeys, kValues, kQueries };
 // Operands are sums of `parts` elements E. A warp has `row_blocks` blocks of 16 resident rows, and
 // `passing` rows of the other side pass by at a time. kShare = 2: two warps have the same rows;
 // each computes the scores of half the rows passing by and then, P and dS exchanged through shared
-// memory, half the columns of the results. Wide heads leave room for 32 rows a warp only so, and
-// the fewer rows the more often shared memory is read.
+// memory, half the columns of the results. Only so do wide heads leave room for 32 rows a warp;
+// with fewer rows, shared memory would be read more often.
 template <class E, int parts, int width, int row_blocks, int warps, int passing, int blocks,
           Gradient gradient, int share = 1>
 struct BackwardTraits {
@@ -26,7 +26,7 @@ struct BackwardTraits {
   static constexpr bool kValues =
       gradient == Gradient::kValues || gradient == Gradient::kKeysValues;  // P' dO is wanted
   static constexpr bool kFirst = gradient != Gradient::kValues;            // dS Y is wanted
-  // The probabilities of a query are brought to the sum 1.
+  // The probabilities of a query are made to sum to 1.
   static constexpr bool kIsCorrected = parts == 2;
   static constexpr float kShift = kProbabilityShift<E>;
   static constexpr int kGroups = warps / share;  // of warps with the same rows
@@ -48,7 +48,7 @@ struct BackwardShared {
   static constexpr int kStats =
       Traits::kQueries ? 0 : (Traits::kParts == 2 ? 3 : 2) * Traits::kN * 4;
   static constexpr int kStage = 2 * kY + kStats;
-  // Of P of a group, and as much of dS.
+  // For P of one group of warps; dS takes as much again.
   static constexpr int kFragments = Traits::kMT * (Traits::kN / 16) * 512;
   static constexpr int kExchange = kStages + 2 * kStage;
   static constexpr int kOwnStats =

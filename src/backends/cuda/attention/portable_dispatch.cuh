@@ -1,6 +1,7 @@
-// Which configuration of the portable kernels runs operands of 16 bits of each width. Numbers:
-// 16-row blocks a warp, warps, rows a step, blocks a multiprocessor; what registers and shared
-// memory (227 KiB) allow, chosen by measurement. The smaller ones of a list are for GPUs with less.
+// Which configuration of the portable kernels runs operands of 16 bits of each width. The numbers
+// after the width: 16-row blocks a warp, warps, rows a step, blocks a multiprocessor; what
+// registers and shared memory (227 KiB) allow, chosen by measurement. The smaller ones of a list
+// are for GPUs with less.
 #pragma once
 
 #include "backends/cuda/attention/portable_backward.cuh"

@@ -35,7 +35,7 @@ __global__ void __launch_bounds__(kWarps * 32, kBlocks)
   constexpr float kShift = kProbabilityShift<E>;
   extern __shared__ __align__(1024) unsigned char memory[];
   const int thread = static_cast<int>(threadIdx.x), lane = thread & 31, warp = thread >> 5;
-  // All heads of one row tile follow each other; causal ones begin with the longest rows.
+  // Blocks take one row tile of all heads, then the next; causal ones begin with the longest rows.
   const int tiles = (p.q.rows + kRows - 1) / kRows;
   const int index = static_cast<int>(blockIdx.x / static_cast<unsigned>(p.batch_heads));
   const int batch_head = static_cast<int>(blockIdx.x % static_cast<unsigned>(p.batch_heads));
@@ -58,8 +58,9 @@ __global__ void __launch_bounds__(kWarps * 32, kBlocks)
   if (steps > 0) load_stage(0);
   commit_copies();
 
-  // Scores become exponents of two by one multiplication: 2^(c s - c max). A negative scale turns
-  // the scores around first, so that the largest is the largest; 0 must not meet a masked score.
+  // Scores become exponents of two by one multiplication: 2^(c s - c max). For a negative scale
+  // the scores are negated first, so that the largest is that of the scaled ones. c is never 0: 0
+  // times a masked score (-infinity) is NaN.
   float c = p.scale * kLog2E, o_factor = 1;
   bool is_large = false;
   if (p.ranges != nullptr) {
@@ -135,7 +136,7 @@ __global__ void __launch_bounds__(kWarps * 32, kBlocks)
         maximum = fmaxf(maximum, __shfl_xor_sync(0xFFFFFFFF, maximum, 2));
         is_rescaled |= maximum != largest[mt][half];
         const float shown = maximum == -INFINITY ? 0 : maximum;  // a row that has seen nothing yet
-        // Both origins as they were rounded: large ones are off by more than the probabilities.
+        // From both origins as they were rounded: the errors of large ones then cancel.
         const float origin = fmaf(-shown, c, kShift);
         kept[mt][half] = exp2_fast(origin - fmaf(-largest[mt][half], c, kShift));
         largest[mt][half] = maximum;

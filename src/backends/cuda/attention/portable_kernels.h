@@ -1,5 +1,5 @@
-// The instantiated portable kernels, each file of them behind one function, and the kernels that
-// prepare their operands.
+// The compiled portable kernels, one function for each file of them, and the kernels that prepare
+// their operands.
 #pragma once
 
 #include "backends/cuda/attention/portable_params.h"
@@ -9,8 +9,8 @@ namespace tracestep::cuda::portable {
 // The smallest compiled width that holds `width`; the columns beyond `width` are zeros.
 int padded_width(int width);
 
-// Bytes of shared memory that a block may have on any GPU from 8.0 on (8.6 and 8.9; 163 KiB on an
-// A100, 227 on Hopper), and that one of the current device may.
+// Bytes of shared memory that a block may use: on every GPU from 8.0 on (8.6 and 8.9 have the
+// least; an A100 has 163 KiB, Hopper 227), and on the current device.
 inline constexpr int kLeastSharedMemory = 99 * 1024;
 int shared_memory_limit();
 

@@ -46,7 +46,7 @@ struct BackwardParams {
   TileView y, y_pair;   // passing by: Q and dO, or K and V
   ResultView gradient;  // of x: dK or dQ
   ResultView value_gradient;
-  // Of every query, [batch_heads, query_pitch]: the log-sum-exp of the scores in powers of two, and
+  // Of every query, [batch_heads, query_pitch]: the log-sum-exp of the scores to base 2, and
   // rowsum(dO o O). Rows after the last: infinity and 0.
   const float* lse2 = nullptr;
   const float* delta = nullptr;

@@ -75,7 +75,7 @@ __global__ void __launch_bounds__(kThreads)
 
 __device__ __forceinline__ float finite_magnitude(float x) {
   const float magnitude = fabsf(x);
-  return magnitude < INFINITY ? magnitude : 0;  // of what is not finite no scale can be made
+  return magnitude < INFINITY ? magnitude : 0;  // infinity and NaN give no scale
 }
 
 // ranges[head] = the largest magnitude and the largest sum of squares of a row; maxima do not
@@ -129,7 +129,7 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// One thread a chunk of eight columns.
+// Each thread takes chunks of eight columns.
 __device__ __forceinline__ void split_head(const SplitOperands& p, const SplitOperand& x,
                                            int batch_head) {
   const int batch = batch_head / p.heads, head = batch_head % p.heads;

@@ -11,7 +11,7 @@
 namespace tracestep::cuda::portable {
 
 // The power of two that float32 operands were multiplied by before they became 16-bit parts: it
-// brings the largest magnitude of a head to [2^14, 2^15), out of reach of float16's narrow range.
+// brings the largest magnitude of a head to [2^14, 2^15), the top of float16's narrow range.
 __host__ __device__ inline int scale_exponent(std::uint32_t magnitude_bits) {
   const int exponent = 141 - static_cast<int>(magnitude_bits >> 23);
   return exponent > 126 ? 126 : exponent;
@@ -205,8 +205,8 @@ __device__ __forceinline__ void pack_fragments(Fragments<kParts, kMT, kN>& to,
 }
 
 // acc[16 kMT rows, kD columns] = factor acc + P Y, Y read across its kN rows. With two parts the
-// sum over the tile is made apart and added in float32: tensor cores cut sums off instead of
-// rounding them, which over thousands of keys would show. With one part the caller applied the
+// sum over the tile is made apart and added in float32: tensor cores truncate sums instead of
+// rounding them, which would show over thousands of keys. With one part the caller applied the
 // factor.
 template <class E, int kParts, int kD, int kMT, int kN, int kYPlane>
 __device__ __forceinline__ void multiply_columns(float (&acc)[kMT][kD / 8][4],

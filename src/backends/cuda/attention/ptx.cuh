@@ -1,7 +1,7 @@
 // Thin wrappers of the Hopper instructions that attention uses and C++ has no name for: barriers in
 // shared memory, the tensor copy engine (TMA), bulk reductions, warpgroup products, register
 // hand-over, named barriers, stores of matrix fragments. One function each; nothing here decides.
-// Callers are compiled for sm_90a only (kHopperCode). Products themselves: wgmma.cuh.
+// Callers are compiled for sm_90a only (TRACESTEP_HOPPER_CODE). Products themselves: wgmma.cuh.
 // Source: PTX ISA 8.x, sections named at each group.
 #pragma once
 
@@ -106,12 +106,12 @@ __device__ __forceinline__ void add_floats(float* target, std::uint32_t source, 
 __device__ __forceinline__ void bulk_commit() {
   asm volatile("cp.async.bulk.commit_group;" ::: "memory");
 }
-// Until at most kPending groups of this thread still read their shared memory.
+// Waits until at most kPending groups of this thread still read their shared memory.
 template <int kPending>
 __device__ __forceinline__ void bulk_wait_read() {
   asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(kPending) : "memory");
 }
-// Until at most kPending groups of this thread are not complete.
+// Waits until at most kPending groups of this thread are not complete.
 template <int kPending>
 __device__ __forceinline__ void bulk_wait() {
   asm volatile("cp.async.bulk.wait_group %0;" ::"n"(kPending) : "memory");
@@ -153,7 +153,7 @@ __device__ __forceinline__ I recomputed(I x) {
   asm volatile("" : "+r"(x));
   return x;
 }
-// Until at most kPending committed groups are not complete.
+// Waits until at most kPending committed groups are not complete.
 template <int kPending>
 __device__ __forceinline__ void wgmma_wait() {
   asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(kPending) : "memory");
