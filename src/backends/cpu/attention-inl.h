@@ -91,7 +91,7 @@ HWY_INLINE void score_panel(std::int64_t keys, std::int64_t queries, std::int64_
   }
 }
 
-// Rows [T, width] of any distance as strips of kWidth rows: what one side of scores is packed to.
+// Rows [T, width] at any row stride as strips of kWidth rows: either side of scores is packed so.
 template <std::int64_t kWidth, class T>
 HWY_INLINE void pack_across(const T* rows, std::int64_t stride, std::int64_t count,
                             std::int64_t width, float* dst) {
@@ -118,7 +118,7 @@ HWY_INLINE void with_type(DType dtype, const F& f) {
   }
 }
 
-// Columns of panel row `key` that belong to queries before `first_query`, the first that sees it.
+// Columns of a key's panel row that belong to queries before `first_query`, the first that sees it.
 HWY_INLINE std::int64_t hidden_columns(std::int64_t first_query, std::int64_t panel_start) {
   return std::clamp<std::int64_t>(first_query - panel_start, 0, kPanel);
 }

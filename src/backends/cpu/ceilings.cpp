@@ -221,7 +221,7 @@ ProductCeiling measure_product(Device& device, ProductCeiling p, bool ta, bool t
   return p;
 }
 
-// The three products of every linear layer of the course's model, small and medium.
+// The three products of linear layers of the models small (768 wide) and medium (1024 wide).
 void measure_products(Device& device, const CeilingOptions& options, CpuCeilings& out) {
   constexpr std::array<std::array<std::int64_t, 2>, 5> kLayers = {
       {{768, 768}, {768, 3072}, {3072, 768}, {768, 10000}, {1024, 4096}}};  // in, out
@@ -272,7 +272,7 @@ double measure_fma_gflops(Device& cpu) {
 }
 
 double CpuCeilings::weighted_share(DType dtype) const {
-  double flops = 0, at_peak = 0;  // Σ flops / peak over Σ time
+  double flops = 0, at_peak = 0;  // sums of times: at peak, and as measured
   for (const ProductCeiling& p : products) {
     if (p.dtype != dtype) continue;
     const double work = static_cast<double>(p.m * p.n) * static_cast<double>(p.k);

@@ -115,7 +115,7 @@ void add_tile(const AttentionProblem& p, const Scratch& s, std::int64_t first_ke
   const bool hides = p.visible(first) < first_key + seen;
   if (hides) hide(p, first_key, seen, first, -kInfinity, s.panel);
   add_scores(seen, columns, s.panel, s.top + at, s.sum + at, s.factor);
-  // A hidden key's weight is tiny so far, and must be nothing.
+  // exp2 gave hidden keys 2^-126; their weight must be 0.
   if (hides) hide(p, first_key, seen, first, 0.0f, s.panel);
   for (std::int64_t d = 0; d < s.ldo; d += kColumns) {
     for (std::int64_t r = 0; r < rows; r += kRows) {
@@ -129,7 +129,7 @@ void finish_rows(const Forward& f, const Scratch& s, std::int64_t head, std::int
                  std::int64_t count) {
   for (std::int64_t i = 0; i < count; ++i) {
     if (f.lse != nullptr) {
-      // Rounded once: backward knows weights no better than this number.
+      // Rounded only once: backward computes the weights from this number.
       const double lse =
           kLn2 * static_cast<double>(s.top[i]) + std::log(static_cast<double>(s.sum[i]));
       f.lse[head * f.p.queries + first + i] = static_cast<float>(lse);

@@ -122,7 +122,7 @@ void pack_panel(const Backward& b, const Scratch& s, const Meeting& m) {
   std::fill_n(s.q + packed * width, rest * width, 0.0f);
   std::fill_n(s.dy + packed * width, rest * width, 0.0f);
   const std::int64_t at = m.head * b.p.queries + m.first_query;
-  // To base two, as the scores are, in two parts: of scores near 10,000 one has ten bits behind the
+  // To base two, as the scores are, in two parts: near 10,000 a float has only ten bits behind the
   // point.
   for (std::int64_t i = 0; i < m.queries; ++i) {
     const double lse =
@@ -131,7 +131,7 @@ void pack_panel(const Backward& b, const Scratch& s, const Meeting& m) {
     s.lse_rest[i] = static_cast<float>(lse - static_cast<double>(s.lse[i]));
   }
   std::copy_n(b.inner + at, m.queries, s.inner);
-  // Queries that are not there have no weights.
+  // Queries past the last get weights of 0.
   std::fill_n(s.lse + m.queries, kPanel - m.queries, kInfinity);
   std::fill_n(s.lse_rest + m.queries, kPanel - m.queries, 0.0f);
   std::fill_n(s.inner + m.queries, kPanel - m.queries, 0.0f);
@@ -297,8 +297,8 @@ void find_inner_products(const KernelCall& call, const Backward& b) {
   });
 }
 
-// Rows whose lse is so large that its rounding shows in the weights: they are summed once ahead,
-// and what the sum lacks to 1 is made good.
+// Where lse is so large that its rounding shows in the weights, these are summed once beforehand,
+// and lse is corrected so that they sum to 1.
 constexpr float kLargeLse = 256.0f;
 
 template <class T>

@@ -21,9 +21,9 @@ namespace tracestep::cpu::HWY_NAMESPACE {
 constexpr std::int64_t kRows = HWY_TARGET == HWY_AVX3 ? 14 : 6;
 constexpr std::int64_t kColumns = 2 * kLanes;
 // Steps of k in one turn of the innermost loops. With six rows a step is 24 instructions for 12
-// multiply-adds: on Zen 3 one a turn keeps their units at 78 or 88 % of peak, by where the loop
-// begins; four at 90, eight at 82. With fourteen rows, on 16 threads, one and two keep 53 %,
-// four 59.
+// multiply-adds: on Zen 3 one a turn keeps their units at 78 or 88 % of peak, depending on where
+// the loop begins; four at 90, eight at 82. With fourteen rows, on 16 threads, one and two a turn
+// keep them at 53 %, four at 59.
 constexpr int kUnroll = 4;
 
 // The register tile of Σ_k a(r, k) b(k, ·), where a(r, k) stands at r · kStrideR + k · kStrideK and

@@ -5,8 +5,8 @@
 
 namespace tracestep::cpu {
 
-// add, sub, mul, div, maximum, minimum, eq, lt, le on two operands of one integer type. Sums and
-// products wrap around; division truncates, and by zero gives zero.
+// add, sub, mul, maximum, minimum, eq, lt, le on two operands of one integer type. Sums and
+// products wrap around; those of bool are true if not 0.
 void integer_elementwise(const KernelCall& call);
 
 }  // namespace tracestep::cpu

@@ -71,7 +71,7 @@ struct Product {
   const GemmPlan& plan;
   Matrix a, b;
   TensorRef y;
-  const TensorRef* addend;  // dense, of y's type, and y's storage or none of it; nullptr: none
+  const TensorRef* addend;  // dense, of y's type, all or none of it in y's storage; or nullptr
   float* scratch;           // floats_per_thread() for each thread
   float* partials;          // [splits, batch, m, n]
 };

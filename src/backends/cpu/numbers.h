@@ -10,7 +10,7 @@
 
 namespace tracestep::cpu {
 
-// The integer nearest to zero from x, saturated; 0 for NaN.
+// x truncated towards zero, saturated; 0 for NaN.
 template <class Int, class Real>
 Int to_integer(Real x) {
   if (std::isnan(x)) return 0;

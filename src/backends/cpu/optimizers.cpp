@@ -1,4 +1,5 @@
-// AdamW in one pass: four streams in, three out, usually in place.
+// AdamW in one pass: four streams in, three out (four where a narrow copy is kept), usually in
+// place.
 #include <algorithm>
 #include <array>
 
@@ -23,10 +24,10 @@ struct Factors {
   float decay, step_size, grad_scale, beta1, beta2, eps;
 };
 
-// Of one tensor. `shadow`: gets what p becomes, in a narrower dtype; without data there is none.
+// One tensor. `shadow` gets what p becomes, in a narrower dtype; without data there is none.
 struct Tensor {
   const TensorRef &p, &g, &m, &v;
-  std::array<TensorRef, 3> results;  // p, m, v; each may be its old self
+  std::array<TensorRef, 3> results;  // p, m, v; each may share the old one's memory
   TensorRef shadow = {};
 };
 
@@ -48,7 +49,7 @@ bool applies(const TensorRef* apply) {
 
 struct Streams {
   const float *p, *g, *m, *v;
-  float *p_new, *m_new, *v_new;  // each may be its old self
+  float *p_new, *m_new, *v_new;  // each may be the old one
 };
 
 void update_tile(const Factors& f, std::int64_t n, const Streams& s) {

@@ -81,8 +81,8 @@ void reduce_rows(const Operand& x, const Split& s, std::int64_t result, std::int
 }
 
 // Neighbouring results have neighbouring elements: all of them at once, four reduced indices in one
-// go, so that what they come to is read and written a quarter as often; at most 64 in float32
-// before they go into float64.
+// go, so that partial results are read and written a quarter as often. At most 64 are combined in
+// float32 before they go into float64.
 constexpr std::int64_t kColumns = kTile;
 constexpr int kAtOnce = 4, kFlush = 64;
 static_assert(kFlush % kAtOnce == 0);

@@ -42,7 +42,7 @@ HWY_NOINLINE inline const float* read(const Operand& x, std::int64_t begin, std:
   return buffer.data;
 }
 
-// Where a result's elements from `begin` on are computed; `finish` brings them home.
+// Where a result's elements from `begin` on are computed; `finish` stores them in its dtype.
 HWY_INLINE float* destination(const TensorRef& y, std::int64_t begin, Tile& buffer) {
   return y.dtype == DType::kF32 ? y.as<float>() + begin : buffer.data;
 }

@@ -103,7 +103,7 @@ class MpiGroup final : public Communicator {
   }
 
   std::int64_t received_bytes() const override { return received_bytes_; }
-  // What failed ends the process, and with it the others.
+  // A failure ends the process, and with it the others.
   void end() override {}
   void restart() override {}
   Processes* processes() const override { return &world_; }

@@ -8,11 +8,11 @@
 
 namespace tracestep {
 
-// Joins the others, which do the same; once in a process, before it starts threads that use MPI.
-// `timeout_s`: how long a rank may keep the others waiting. Error{kFailed}: MPI cannot start. The
-// end of the result's life waits for the others.
+// Joins the other processes, which must do the same; once in a process, before it starts threads
+// that use MPI. `timeout_s`: how long a rank may keep the others waiting. Error{kFailed}: MPI
+// cannot start. The result's destructor waits for the others.
 std::unique_ptr<Processes> join_mpi(double timeout_s);
-// This process's end of a group of all of them. `processes`: from join_mpi(), and outlives it.
+// This process's end of a group of all processes. `processes`: from join_mpi(); must outlive it.
 std::unique_ptr<Communicator> make_mpi_group(Processes& processes);
 
 }  // namespace tracestep

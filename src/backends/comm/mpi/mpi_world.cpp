@@ -133,7 +133,7 @@ void MpiWorld::Messages::wait() {
     world_.show_failure_of_another();
     std::this_thread::sleep_for(kNap);
     if (seconds_since(start) < world_.timeout_s_) continue;
-    // Testall leaves those alone that are done while others are not.
+    // Testall completes none while one is late: look for the first that is.
     std::size_t late = 0;
     for (; late + 1 < requests_.size(); ++late) {
       int flag = 0;

@@ -36,8 +36,8 @@ class NcclGroup final : public Communicator {
  public:
   NcclGroup(Processes& processes, void* stream)
       : processes_(processes), stream_(stream), nccl_(nccl::library()) {
-    // NVLink multicast takes switches out of service that other programs share when it fails; who
-    // wants it sets the variable.
+    // When NVLink multicast fails, it takes switches out of service that other programs share; who
+    // wants it all the same sets the variable.
     ::setenv("NCCL_NVLS_ENABLE", "0", 0);
     nccl::UniqueId id{};
     if (rank() == 0) check(nccl_.get_unique_id(&id), "ncclGetUniqueId");
@@ -95,7 +95,7 @@ class NcclGroup final : public Communicator {
   }
 
   std::int64_t received_bytes() const override { return received_bytes_; }
-  // What failed ends the process, and with it the others.
+  // A failure ends the process, and with it the others.
   void end() override {}
   void restart() override {}
   Processes* processes() const override { return &processes_; }

@@ -46,7 +46,7 @@ Connection listen_on(int port, int backlog) {
   return out;
 }
 
-// Those of the others come in any order; each says its rank.
+// The others connect in any order; each sends its rank.
 std::vector<Connection> accept_all(const Launched& self, Clock::time_point deadline) {
   const Connection listener = listen_on(self.port, self.count);
   std::vector<Connection> out(static_cast<std::size_t>(self.count) - 1);

@@ -30,8 +30,8 @@ class Connection {
 // Process 0: a connection to each of the others, in their order; another one: to process 0.
 // Error{kFailed}: the port is taken, the host is unknown, or not all came within `timeout_s`.
 std::vector<Connection> connect_all(const Launched& self, double timeout_s);
-// The index of a connection that has something to read, or whose other end is gone; without those
-// that are done. Their number when there was none for so long.
+// The index of a connection that has something to read, or whose other end is gone; those that are
+// done are left out. connections.size() when there was none within `limit`.
 std::size_t wait_for_any(std::span<const Connection> connections, const std::vector<bool>& is_done,
                          std::chrono::milliseconds limit);
 

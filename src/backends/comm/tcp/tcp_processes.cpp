@@ -1,5 +1,5 @@
 // A star: process 0 has a connection to each of the others. A message is a header and its bytes;
-// the watching thread reads them all and hands on those that somebody waits for.
+// the watching thread reads them all and queues those that carry data, for receive().
 #include "backends/comm/tcp/tcp_processes.h"
 
 #include <algorithm>
@@ -112,8 +112,9 @@ class TcpProcesses final : public Processes {
 
   int rank_of(std::size_t peer) const { return rank() == 0 ? static_cast<int>(peer) + 1 : 0; }
 
-  // Until every peer has said that it is done. Each says that it is alive now and then, so that one
-  // that is stopped, or whose host is gone, is noticed while the others wait for their devices.
+  // Reads messages until every peer has said that it is done. Each says now and then that it is
+  // alive, so that one that is stopped, or whose host is gone, is noticed while the others wait for
+  // their devices.
   void watch() {
     std::vector<bool> is_done(peers_.size(), false);
     std::vector<Clock::time_point> heard(peers_.size(), Clock::now());
@@ -155,7 +156,8 @@ class TcpProcesses final : public Processes {
         std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(timeout_s_));
     for (std::size_t peer = 0; peer < peers_.size(); ++peer) {
       if (is_done[peer] || Clock::now() - heard[peer] < limit) continue;
-      // Where the first process is silent, the launcher ends the others after the second's message.
+      // Where the first process is silent, the second speaks first; the launcher then ends the
+      // others.
       std::this_thread::sleep_for(kPatience * std::max(0, rank() - 1));
       write_and_end(fmt::format("tracestep: [rank {}] it gave no sign of life for {:g} s",
                                 rank_of(peer), timeout_s_),
