@@ -71,7 +71,7 @@ void RankThreads::work_as(int rank) {
   } catch (...) {
     {
       const std::lock_guard lock(mutex_);
-      if (failure_.error) return;  // it stopped because of the first
+      if (failure_.error) return;  // this rank was stopped by the first failure
       failure_ = {rank, std::current_exception()};
     }
     (*failed_)();

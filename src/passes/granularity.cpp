@@ -33,7 +33,7 @@ Granularity parse_granularity(const std::string& where, const std::string& text)
     if (text == name_of(granularity)) return granularity;
   }
   std::vector<std::string> known = composite_names();
-  // A single word may be meant for one of the two names.
+  // A single word may be a misspelt "primitive" or "fused".
   if (text.find('+') == std::string::npos) {
     for (Granularity granularity : kAllGranularities) known.push_back(name_of(granularity));
   }

@@ -15,7 +15,7 @@ void check_log(const std::filesystem::path& path);
 
 class LogFile {
  public:
-  // Starts the file anew, or, after a resume, keeps its lines up to step `resumed_from`; warns when
+  // Starts an empty file, or, after a resume, keeps its lines up to step `resumed_from`; warns when
   // the lines end before that step. An empty path logs nothing. Throws Error{kOutput}, and kInput
   // for lines that do not belong to a log.
   LogFile(const std::filesystem::path& path, std::int64_t resumed_from);

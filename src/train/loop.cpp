@@ -69,7 +69,7 @@ std::optional<NotFinite> save_checkpoint(Checkpoints& to, const WholeTensors& fr
   return std::nullopt;
 }
 
-// Not the gradients of accumulation, which every step makes anew.
+// Whether checkpoints hold the state: not the gradients of accumulation, which every step computes.
 bool is_saved(std::string_view state) {
   return state.starts_with(kAdamwStates) || state.starts_with(kLossScale);
 }
