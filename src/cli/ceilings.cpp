@@ -10,7 +10,7 @@
 namespace tracestep::cli {
 namespace {
 
-// The limit is for the run, not for what its device is measured with.
+// The run's memory limit does not apply to the arrays that its device is measured with.
 std::unique_ptr<Device> unlimited_device(RunSpec run) {
   run.place.memory_limit_bytes = 0;
   return make_device(run);

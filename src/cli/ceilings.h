@@ -15,12 +15,12 @@ namespace tracestep::cli {
 // (reference, null).
 Ceilings device_ceilings(const RunSpec& run);
 
-// All that is known how to measure, in about ten seconds on a CPU, two on a GPU. Errors as
+// Every ceiling that can be measured, in about ten seconds on a CPU, two on a GPU. Errors as
 // make_device().
 std::vector<Table> ceiling_tables(const RunSpec& run);
 
-// The highest arithmetic speed, of all ranks together, with which rows of `bench` are compared: of
-// each precision once, when it is first asked for. All runs must be on one device.
+// The highest arithmetic speed of all ranks together, with which rows of `bench` are compared.
+// Measured once per precision, when first asked for. All runs must be on one device.
 class Roof {
  public:
   // As tflops(), but measured a few times more while `reached` (TFLOP/s) is higher, since other

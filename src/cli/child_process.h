@@ -16,7 +16,7 @@ ProcessResult run_self(std::span<const std::string> arguments);
 // Runs a command line by the shell, with `arguments` as further words behind it.
 ProcessResult run_command(const std::string& command, std::span<const std::string> arguments);
 
-// The last line of a process's output, which has the reason of its failure.
+// The last line of a process's output: where a failed one says why.
 std::string last_line(const std::string& text);
 
 }  // namespace tracestep::cli

@@ -157,8 +157,8 @@ class GridRun {
     return true;
   }
 
-  // Says between steps how far the cell is, and until another has ended, how long it still takes;
-  // nothing where nobody sees it.
+  // Shows between steps how far the cell is and, until a first cell has ended, how long it will
+  // still take. Empty where no progress line is shown.
   StepObserver shown_steps() {
     if (!progress_.is_shown()) return {};
     return [this, steps = RemainingTime(), last = std::chrono::steady_clock::now()](

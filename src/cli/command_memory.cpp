@@ -118,7 +118,7 @@ void check_options(const MemoryOptions& o, std::size_t cells) {
 
 void write_snapshot(const MemoryOptions& o, const MemoryRun& run) {
   if (!has_snapshot(o)) return;
-  // A CPU's blocks have an entry of their own in the viewer's menu; alone it is the first.
+  // The only device of the file is the first entry of the viewer's menu, also when it is a CPU.
   const MemorySnapshot snapshot = snapshot_of(run, o.max_entries);
   if (const std::string broken = broken_rule(snapshot); !broken.empty() && !snapshot.left_out) {
     log_warn("snapshot: viewers may refuse it: {}", broken);

@@ -161,7 +161,8 @@ void check_files(const TrainCommand& o) {
 
 int run_train(TrainCommand o, std::span<const std::string> arguments) {
   check_together(o);
-  // 1.8 times as many tokens a second on an H200, and the same losses (bench/results/cuda-h200.md).
+  // Compiled steps train 1.8 times as many tokens a second on an H200, with the same losses
+  // (bench/results/cuda-h200.md).
   const bool is_gpu = cuda_index(o.grid.combinations().front().place.device).has_value();
   if (is_gpu && !o.grid.is_given("executor")) o.grid.base.executor = ExecutorKind::kCompiled;
   RunSpec run = placed(o.grid.combinations().front(), {"cpu", "cuda", "reference"}, DeviceUse::kRun,

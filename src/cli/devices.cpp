@@ -18,7 +18,7 @@
 namespace tracestep::cli {
 namespace {
 
-// Of one rank.
+// CPU threads of each rank.
 int threads_of(const Place& place, int ranks = 1) {
   if (place.threads > 0) return place.threads;
   // Not the current affinity: the CPU back end binds this thread to a core once it has run.
@@ -41,8 +41,7 @@ void check_ranks(const RunSpec& run, DeviceUse use, Ranks ranks) {
 // A name of --device, which commands take it, and how it is made.
 struct NamedDevice {
   std::string name;
-  std::string like;  // commands that take this device take it as well: "null" computes nothing,
-                     // "reference" is for comparisons
+  std::string like;  // commands that list this name as usable take the device
   DeviceFactory make;
 };
 

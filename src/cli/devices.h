@@ -45,8 +45,8 @@ std::unique_ptr<Device> make_reference(const RunSpec& run);
 // The place's limit, else the bytes that its device has by `environment` (environment_of()); 0: not
 // known.
 std::int64_t memory_of(const Place& place, const Json& environment);
-// On a CPU without a limit nine tenths of its memory are one: the machine would start to swap or
-// kill the process instead of failing the allocation.
+// `place`; a CPU's without a limit gets nine tenths of the memory as its limit, because beyond it
+// the machine would swap or kill the process instead of failing the allocation.
 Place with_limit(Place place, const Json& environment);
 
 // The traits of the place's device, for predictions without running on it.

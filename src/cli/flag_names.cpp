@@ -15,7 +15,7 @@ std::string_view name_at(std::string_view text) {
   return text.substr(0, size);
 }
 
-// What stands between the words of a list at the beginning of `text`; empty: the list is over.
+// The separator that `text` begins with, between two words of a list; empty: the list is over.
 std::string_view separator_at(std::string_view text) {
   for (std::string_view separator : {", and ", ", or ", ", ", " and ", " or "}) {
     if (text.starts_with(separator)) return separator;

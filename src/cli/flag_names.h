@@ -1,5 +1,5 @@
-// Errors and help texts of the lower layers name fields ("heads", "option token_dtype"); who uses
-// the program knows flags.
+// Errors and help texts of the lower layers name fields ("heads", "option token_dtype"); users of
+// the program know flags.
 #pragma once
 
 #include <string>

@@ -43,8 +43,8 @@ int run(std::span<const std::string> arguments) {
   }
 }
 
-// The exit status. One process of several ends them all. Messages quote names and values from
-// files, which may hold any bytes and be of any length.
+// Prints the message and returns the exit status; of several processes, one that fails ends them
+// all. Messages quote names and values from files, which may hold any bytes and be of any length.
 int fail(std::string_view message, ErrorCode code) {
   const std::string line = "tracestep: " + message_line(message);
   if (processes() != nullptr) processes()->end_all(line, exit_code(code));

@@ -29,8 +29,8 @@ Fields<Line> fields() {
       {bytes_column("peak_bytes", "at the peak"), [](L l) { return or_null(l.peak_bytes); }}};
 }
 
-// The letter of an axis. The last axis of a rank with both may be S or D: a matrix of scores has S
-// twice.
+// The letter of an axis, with S for the context as in the tables of attention. Where width and
+// context are equal, the last axis counts as D.
 std::string letter_of(const AttentionSpec& spec, const Shape& shape, int axis) {
   const std::int64_t size = shape[axis], context = spec.run.shape.context;
   const int rank = shape.rank();

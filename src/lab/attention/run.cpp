@@ -58,7 +58,7 @@ bool is_loss(const Node& node) {
   return node.origin().path == kLossScope;
 }
 
-// N² tensors among what is alive before backward.
+// Bytes of the tensors of B·H·T² that are alive before backward.
 std::int64_t saved_bytes_of(const AttentionProgram& p, const AttentionSpec& spec) {
   const BufferPlan buffer_plan = plan_buffers(p.program);
   const BatchShape shape = spec.run.shape;

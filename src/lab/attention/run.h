@@ -15,9 +15,9 @@
 
 namespace tracestep {
 
-// The N² tensors that are alive when backward starts. Backward always reads the weights. `exp`:
-// softmax runs in parts, and its gradient reads the exponentials too. `scores`: they are kept alive
-// although backward does not read them, as a variable in the caller's code would.
+// The tensors of B·H·T² that are alive when backward starts. Backward always reads the attention
+// weights. `exp`: softmax runs in parts, and its gradient reads the exponentials too. `scores`:
+// they are kept although backward does not read them, as by a variable in the caller's code.
 struct SavedScores {
   bool scores = false;
   bool exp = false;
@@ -32,7 +32,7 @@ SavedScores parse_saved(const std::string& where, const std::string& text);
 struct AttentionSpec {
   RunSpec run = {.shape = {.batch = 8, .context = 256}};  // its model and mode are ignored
   std::int64_t width = 16;                                // D, of each head
-  std::int64_t heads = 1;                                 // H; q, k and v are [B,S,D] with one
+  std::int64_t heads = 1;                                 // H; q, k and v are [B,T,D] with one
   bool causal = true;
   SavedScores saved = {};  // of the naive form; flash saves none
   // Its noise criterion is not used, and max_seconds limits any timed steps; 0: no limit.
@@ -63,7 +63,7 @@ struct AttentionResult {
   // Live requested bytes when forward is done, and at the peak of the whole step.
   std::int64_t before_backward_bytes = 0, predicted_before_backward_bytes = 0;
   std::int64_t peak_bytes = 0, predicted_peak_bytes = 0;
-  std::int64_t saved_bytes = 0;  // N² tensors among the former, by the program
+  std::int64_t saved_bytes = 0;  // of these, tensors of B·H·T², by the program
   double instrumented_wall_ms = 0;
   DeviceFacts facts_before, facts_after;
   HostAround host;
@@ -88,7 +88,7 @@ std::int64_t live_bytes_before(const Program& program, NodeId node);
 AttentionResult measure_attention(const DeviceFactory& make_device, const AttentionSpec& spec,
                                   const StopSignal* stop = nullptr);
 
-// The bytes of one N² tensor over S²: B·H elements of the dtype that scores are computed in.
+// The bytes of one tensor of B·H·T², divided by T²: B·H elements of the dtype that softmax runs in.
 double square_bytes(const AttentionSpec& spec);
 
 // The bytes that a cell would take, predicted without a run; with an arena, it and the leaves.

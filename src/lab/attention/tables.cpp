@@ -263,7 +263,7 @@ void show_heads(Table& table) {
       table.rows, [at](const std::vector<Json>& row) { return row[at] == Json(1); });
 }
 
-// judge_all(), each form, width and mask by itself: another one has another time per FLOP.
+// judge_all(), separately for each form, width and mask: their times per FLOP differ.
 std::vector<std::vector<Verdict>> judge_by_label(std::span<const ResultRow> rows) {
   std::map<std::string, std::vector<std::size_t>> by_label;
   for (std::size_t i = 0; i < rows.size(); ++i) by_label[rows[i].text("size")].push_back(i);
@@ -340,7 +340,7 @@ struct Scaling {
   std::int64_t points;
   QuadraticFit held, peak;  // before backward, and the peak
 
-  // Elements of one N² tensor, in bytes per S².
+  // The bytes of one tensor of B·H·T², divided by T².
   double one() const { return square_bytes(spec()); }
   const AttentionSpec& spec() const { return cells.front()->spec; }
   Json keys() const {
@@ -384,7 +384,7 @@ std::optional<Scaling> scaling_of(const Cells& cells) {
     peak.push_back(static_cast<double>(r->peak_bytes));
   }
   if (std::set<double>(s.begin(), s.end()).size() < 3) return std::nullopt;
-  // Bytes are whole ones: a share of S² below one of them is rounding.
+  // Byte counts are whole numbers: a quadratic part of less than one byte is rounding.
   const double longest = *std::ranges::max_element(s);
   const auto fit = [&](const std::vector<double>& bytes) {
     QuadraticFit out = fit_quadratic(s, bytes);

@@ -13,7 +13,7 @@ namespace tracestep {
 
 struct Question;  // lab/report/question.h
 
-// a·S² + b·S + c through the points by least squares.
+// a·s² + b·s + c through the points by least squares.
 struct QuadraticFit {
   double a = 0, b = 0, c = 0;
   double largest_error = 0;  // |fit − value| / value, over the points
@@ -21,7 +21,7 @@ struct QuadraticFit {
 // CHECKs that `s` has at least three different values.
 QuadraticFit fit_quadratic(std::span<const double> s, std::span<const double> values);
 
-// All that a cell is of, under the names of its flags.
+// Everything that identifies a cell, under the names of its flags.
 Json key_of(const AttentionSpec& spec);
 
 // Rows: cells. With the verdicts of the checker, where the device computes.

@@ -21,10 +21,10 @@ struct CollectiveSpec {
 
 struct CollectiveTimes {
   CollectiveSpec spec;
-  bool are_processes = false;       // the ranks; otherwise threads of this one
+  bool are_processes = false;       // the ranks; else they are threads of this one
   std::int64_t received_bytes = 0;  // by the first rank in a call, as it counted them
   // Threads: from the last rank's call to the last one's result. Processes: from one result to the
-  // next on the first of them, by its device's clock, with calls one behind the other.
+  // next on the first rank, by its device's clock, with calls back to back.
   std::vector<double> samples_ms;
 };
 

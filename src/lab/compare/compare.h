@@ -18,8 +18,8 @@ struct CompareOptions {
   // How much processes of one build differ, in percent of the median (standard deviation); for rows
   // of too few processes. Without it, what the other rows of the files show.
   std::optional<double> noise_percent = {};
-  // Both sides were run so many times, the i-th run of B beside the i-th of A in an order drawn by
-  // lot (is_b_first()); 0: apart from each other. A row's processes are shared out evenly.
+  // How many times both sides were run, the i-th run of B beside the i-th of A in an order drawn by
+  // lot (is_b_first()); 0: not in pairs. Each run has as many of a row's processes.
   int pairs = 0;
   // The gate: a row slower or larger by more than this percentage is a regression, and one that
   // cannot be judged is undecided.

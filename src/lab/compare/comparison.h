@@ -26,7 +26,7 @@ struct Comparison {
   double ratio;           // B over A
   double low, high;       // its interval; NaN when there is none
   double p;               // of the test, two-sided; NaN when none is used
-  bool is_apart = false;  // from 1, beyond chance, by however little
+  bool is_apart = false;  // the ratio is not 1, beyond chance, by however little
   Change change = Change::kUnclear;
 };
 
@@ -39,12 +39,12 @@ bool is_slower(const Comparison& comparison);
 Comparison compare_samples(std::span<const double> a, std::span<const double> b, double margin);
 
 // The confidence of compare_processes() and compare_pairs(): of two hundred comparisons of one
-// build with itself, at most one comes out faster or slower.
+// build with itself, at most one is expected to come out faster or slower.
 inline constexpr double kProcessConfidence = 0.995;
 
 // Whether so many processes on each side could ever show a difference: even if all of one side came
 // before all of the other, the exact test would have to give p < 0.5 %. Six and six do, one and
-// hundreds do not.
+// 399 do not.
 bool can_tell(std::size_t processes_a, std::size_t processes_b);
 
 // Samples that know their process, at 99.5 %. The ratio is that of the medians of the processes'

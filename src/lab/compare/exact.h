@@ -1,5 +1,6 @@
-// The figures of two results that do not depend on the machine's mood: bytes, launches, FLOPs and
-// errors. They are compared exactly, and the kernels, buffers or components that changed are named.
+// The figures of two results that are the same in every run of one program: bytes, launches, FLOPs
+// and errors. They are compared exactly, and the kernels, buffers or components that changed are
+// named.
 #pragma once
 
 #include <string>
@@ -15,7 +16,7 @@ struct ExactChange {
   std::string table, row, figure;
   double a = 0, b = 0;  // 0 for a part that is only in the other
   bool in_a = true, in_b = true;
-  bool is_part = false;  // of a cell; else of a cell as a whole
+  bool is_part = false;  // the figure of a part of a cell; else of a whole cell
   bool is_time = false;  // milliseconds of one process, not judged
 
   double growth() const { return b - a; }

@@ -11,12 +11,12 @@
 namespace tracestep {
 
 // Whether B runs first in the i-th pair, from 0: the toss of a coin, so that no drift and no rhythm
-// of the machine can side with one of them. The same seed gives the same tosses.
+// of the machine can favour one of them. The same seed gives the same tosses.
 bool is_b_first(int pair, std::uint64_t seed);
 
-// The results of one command from several processes as one document: rows by their place, joined by
-// merged_row(), everything else from the first. Error{kFailed} naming `where` when they do not have
-// the same schema and the same number of rows.
+// The results of one command from several processes as one document: rows at the same place joined
+// by merged_row(), everything else from the first. Error{kFailed} naming `where` when they do not
+// have the same schema and the same number of rows.
 Json merged_result(std::span<const Json> documents, const std::string& where);
 
 }  // namespace tracestep

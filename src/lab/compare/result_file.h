@@ -30,7 +30,7 @@ struct ResultFile {
 
 // Limits for reading a result, far above what our commands write.
 inline constexpr std::uint64_t kMaxResultBytes = std::uint64_t{256} << 20;
-inline constexpr std::size_t kMaxResultRows = 10000;  // of cells; a hundred times of parts
+inline constexpr std::size_t kMaxResultRows = 10000;  // of cells; a hundred times as many of parts
 
 // Error{kInput} naming the file when a result has no environment or no rows.
 void check_members(const Json& document, const std::string& name);

@@ -113,7 +113,7 @@ constexpr SchemaTable kPrimary[] = {
     {"tracestep.precision/1", ""},    {"tracestep.compile/1", ""},
     {"tracestep.study/2", "cells"}};
 
-// The value of a field in results that are older than it; nullptr: they cannot be.
+// The default of a field that older results lack; nullptr: all results have it.
 const Json* older_value(std::string_view key) {
   static const Json all = [] {
     Json out = Json::object();

@@ -31,7 +31,7 @@ struct TableLayout {
 // The layout of a table with this name and this first row (null: the table is empty); with an empty
 // name the first one that has these columns. nullptr: there is nothing to compare.
 const TableLayout* layout_of(std::string_view table, const Json& first_row);
-// The name of the table that "rows" of a result with this schema is; empty: to be found by its
+// The name of the table that results with this schema have under "rows"; empty: to be found by its
 // columns.
 std::string_view primary_table(std::string_view schema);
 // The schemas whose results have tables that can be compared.

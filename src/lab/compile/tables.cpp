@@ -67,7 +67,7 @@ Fields<std::vector<double>> time_fields(const std::string& prefix, const std::st
       {ms("interval_high_ms", "to", ""), [end](S s) { return end(s, &Interval::high); }}};
 }
 
-// People see it where the device counts.
+// Shown to people where the device counts energy.
 Column energy_column() {
   Column out = real_column("energy_j", "energy", "J", 1, "of the whole device, for one step");
   out.if_varies = true;
@@ -121,7 +121,7 @@ void add_bytes(Fields<Row>& fields, CellOf cell) {
              [cell](const Row& row) { return or_null(cell(row).result.detail); });
 }
 
-// Of the validity checker; filled in when all rows are there.
+// The validity checker's column, filled in when all rows are there.
 template <class Row>
 void add_verdict(Fields<Row>& fields) {
   fields.add(verdict_column(), [](const Row&) { return Json(); });
@@ -139,7 +139,7 @@ struct WayRow {
   std::optional<Against> against;
 };
 
-// The first cell that ran of the same step, however it ran.
+// The first cell of the same step that ran, in whatever way.
 const CompileCell* base_of(std::span<const CompileCell> cells, const CompileCell& cell) {
   const auto found = std::ranges::find_if(cells, [&](const CompileCell& other) {
     return other.result.status == Status::kOk &&
@@ -192,7 +192,7 @@ AttentionWay attention_way(std::span<const AttentionResult> results, const Atten
           part(&AttentionResult::whole)};
 }
 
-// All that the row is of, under the names of the flags that `compile` has for it.
+// Everything that identifies the row, under the names of `compile`'s flags.
 Json key_of_way(const AttentionResult& r) {
   Json out = Json::object();
   const Json run = key_of(r.spec.run);
@@ -259,7 +259,7 @@ Fields<StepError> error_fields() {
        &StepError::layers}};
 }
 
-// What the whole ladder is of: the fields that no rung sets.
+// What identifies the whole ladder: the fields that no rung sets.
 Json key_of_ladder(const LadderStep& step) {
   Json out = Json::object();
   const Json run = key_of(step.cell.result.spec.step);

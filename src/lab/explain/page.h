@@ -4,7 +4,7 @@
 //   {name}         the value; {name:.4g} as fmt has it
 //   {name:bytes}   a value with its unit (bytes, ms, flops, tflops, ratio, percent, count)
 //   {?name}        first in a line or a note: it is there when the value is
-//   {list.name}    a value of a list's element: neighbouring lines of a list stand once for each
+//   {list.name}    a value of a list's element: lines of one list are repeated for each element
 #pragma once
 
 #include <array>

@@ -43,8 +43,8 @@ struct TimedSamples {
 };
 Fields<TimedSamples> sample_columns();
 
-// Rows of one cell, each an object as in "rows" of a result, as one row: samples one behind the
-// other with the counts of their processes, statistics and speed computed anew, clocks and bytes
+// Rows of one cell, each an object as in "rows" of a result, as one row: samples one after the
+// other with the counts of their processes, statistics and speed of all of them, clocks and bytes
 // outside the allocator as medians, faults added up, the state of the machine before the first and
 // after the last. Everything else is the first row's. A row that is not ok is returned as it is.
 Json merged_row(std::span<const Json> rows);

@@ -11,15 +11,15 @@ namespace tracestep {
 
 // Every field that has a column.
 Fields<RunSpec> run_columns();
-// What a row is of, whichever columns are shown, for data alone: label_of() the run as the column
-// "label", its key as the structured column "cell".
+// What identifies a row, whichever columns are shown; only in csv and json: label_of() the run as
+// the column "label", its key as the structured column "cell".
 Fields<RunSpec> key_columns();
 // The columns that tell a table's rows apart: fields that decide the program or how it
 // runs, and those that a grid varies. Without descriptions; with the key columns.
 Fields<RunSpec> program_columns();
 Fields<RunSpec> axis_columns();
-// Shows people those columns of fields that are for data alone and tell rows of this table apart,
-// or from what their size is usually: a vocabulary other than the preset's, several executors.
+// Also shows people the data-only columns of fields in which rows of this table differ (several
+// executors), or are not as usual for their size (a vocabulary other than the preset's).
 void show_unusual(Table& table);
 
 // The fields that choose how a step is computed, and hardly change what: those with is_form.

@@ -106,7 +106,7 @@ std::vector<Verdict> judge(const ResultRow& row) {
   for (const RowCheck& check : row_checks()) {
     if (auto verdict = check.check(row)) out.push_back(std::move(*verdict));
   }
-  // Timed while other work held the machine, the rest of the wall is that work's, not the host's.
+  // When other work held the machine, it took the time between kernels, not launching.
   const auto has = [&out](std::string_view code) {
     return std::ranges::find(out, code, &Verdict::code) != out.end();
   };

@@ -70,8 +70,8 @@ std::span<const RowCheck> row_checks();
 
 std::vector<Verdict> judge(const ResultRow& row);
 
-// Of a row that says ok, "spill" where more memory is in use than the device has: its time is that
-// of moving memory, not of a step. Otherwise what the row says.
+// The row's status, except that "ok" becomes "spill" where more memory is in use than the device
+// has: the time is that of moving memory, not of a step.
 inline constexpr std::string_view kSpill = "spill";
 std::string status_of(const ResultRow& row);
 
@@ -84,7 +84,7 @@ struct RowVerdict {
 };
 std::vector<RowVerdict> judge_together(std::span<const ResultRow> rows);
 std::size_t pair_check_count();
-// The code of what is said of a cell that was measured twice with results beyond noise.
+// The code of the verdict on a cell that was measured twice, with times apart beyond noise.
 inline constexpr std::string_view kMeasuredApart = "measured_apart";
 
 // judge() and judge_together(): the verdicts of each row.
@@ -103,8 +103,8 @@ std::vector<std::string> validity_notes(std::span<const ResultRow> rows,
                                         std::string_view what = "rows");
 std::vector<std::string> validity_notes(std::span<const ResultRow> rows);
 
-// Whether a summary says that the row is of another program or shape than its label, so that its
-// bytes and counts are not what they are said to be either. What else is said is of its times.
+// Whether a summary says that the row is not what its label says, or that its bytes are not those
+// of its program: then bytes and counts are in doubt too. All other verdicts are on times alone.
 bool is_of_label(std::string_view summary);
 
 // The column of tables whose rows the checker has judged, and whether this is one.

@@ -28,8 +28,8 @@ struct Facts {
     median = of.number("median_ms").value_or(kNan);
     launches = of.number("launches").value_or(kNan);
     const std::vector<double> samples = of.numbers("samples_ms");
-    // The row's own interval knows of processes. Of the samples alone; of fewer than six, which
-    // have no 95 % interval, from the least to the most.
+    // For rows without an interval of their own, which takes processes into account: that of all
+    // samples; from the least to the most of fewer than six, which have no 95 % interval.
     const Interval own = samples.empty() ? Interval{kNan, kNan, 0} : median_interval(samples);
     low = of.number("interval_low_ms").value_or(own.low);
     high = of.number("interval_high_ms").value_or(own.high);

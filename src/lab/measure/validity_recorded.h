@@ -12,8 +12,8 @@ bool computes(const ResultRow& row);
 // Recording slows steps down.
 std::optional<Verdict> instrument_cost(const ResultRow& row);
 // Kernels of recorded steps work for longer than unrecorded steps last, or recorded steps are over
-// far sooner: the two are not alike. Like the next one a doubt where shares are all that the
-// row has, and a note where it has timed samples, which stand.
+// far sooner: the two are not alike. A doubt where shares are all that the row has, a note where it
+// has timed samples, which stand; so is the next one.
 std::optional<Verdict> recorded_apart(const ResultRow& row);
 // Too few recorded steps for shares, or steps that differ (`recorded_busy_ms`, kernels' time of
 // each).

@@ -45,7 +45,7 @@ Figures figures_of(const RunSpec& step, const DeviceTraits& traits) {
           static_cast<double>(launch_count(program)) / tokens};
 }
 
-// A change of one thing; `apply` makes it as small as fits, or says that it does not apply.
+// The search for remedies: changes of one thing each, as small as fits, alone or combined.
 class Search {
  public:
   Search(const MemoryCell& cell, std::int64_t limit)

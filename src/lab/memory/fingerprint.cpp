@@ -113,9 +113,9 @@ bool is_below(const TraceLabel& label, std::string_view component) {
          label.scope.find(std::string(component) + ".") != std::string::npos;
 }
 
-// Tensors of B·H·T² by the component that made them. Softmax works in the place of the scores where
-// it can, so what their product allocated is one of them; a cast beside the values is of the
-// weights.
+// Tensors of B·H·T² by the component that made them. Softmax takes over the storage of the scores
+// where it can, so what their product allocated is one of them; a cast under attn.values is of the
+// attention weights.
 bool is_of_scores(const TraceLabel& label) {
   return is_below(label, "attn.softmax") || is_below(label, "attn.mask") ||
          (is_below(label, "attn.scores") && label.op == "matmul") ||

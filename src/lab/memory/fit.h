@@ -46,7 +46,7 @@ void add_times(Fields<Row>& fields, const DeviceTraits& traits, const Predictor*
   });
 }
 
-// The flags that say which step it is, where it differs from what every command takes for granted.
+// The flags that say which step it is, where it differs from the default of every command.
 std::string flags_of(const RunSpec& step);
 // "tracestep bench --size small … --recompute blocks": the command that times this step.
 std::string command_of(const RunSpec& step);

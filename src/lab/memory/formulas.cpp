@@ -75,8 +75,8 @@ struct Saved {
   std::int64_t total = 0, per_layer = 0;
 };
 
-// Of the last layer: its input counts for the one before, its result for the norm after it; the
-// first one also makes the mask that all share.
+// `per_layer`: what the last layer made. That excludes its input, made by the layer before, and
+// includes its result, read by the norm after it; the first layer also makes the mask of all.
 Saved saved_of(const Program& program, std::int64_t layers) {
   Saved out;
   const std::string last = scope::layer(layers - 1);

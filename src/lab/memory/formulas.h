@@ -11,7 +11,7 @@ namespace tracestep {
 // left out under autocast.
 Table formula_table(const MemoryCell& cell);
 
-// Elements that one layer saves for backward, and what is saved once beside the layers.
+// Elements that one layer saves for backward, and bytes that are saved once beside the layers.
 std::int64_t saved_elements_per_layer(const RunSpec& step);
 std::int64_t saved_bytes_once(const RunSpec& step, std::int64_t element_bytes);
 // The same of one layer as the course's PyTorch code keeps it, with `scores` tensors of B·H·T².

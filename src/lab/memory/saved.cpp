@@ -13,7 +13,7 @@
 namespace tracestep {
 namespace {
 
-// What a machine does in the time of moving a byte, where no times are known.
+// FLOPs that a machine does in the time of moving a byte, where no times are known.
 constexpr std::int64_t kFlopsPerByte = 10;
 
 // The cost of recomputing values, added up.
@@ -21,7 +21,7 @@ struct Price {
   std::int64_t flops = 0, moved_bytes = 0, kernels = 0;
   double us = 0.0;
 
-  // In moved bytes.
+  // FLOPs and bytes as one amount, in moved bytes.
   double work() const {
     return static_cast<double>(moved_bytes) + static_cast<double>(flops) / kFlopsPerByte;
   }

@@ -30,8 +30,8 @@ struct CalibrationPlan {
   std::string date_utc = {};
   std::function<void(const std::string& step, std::size_t index, std::size_t count)> progress = {};
 };
-// About a minute on two cores with the steps of all precisions; nullopt: the signal came. Errors:
-// kOutOfMemory naming the step.
+// About a minute on two cores with the steps of all precisions; nullopt: a signal to stop came.
+// Errors: kOutOfMemory naming the step.
 std::optional<Calibration> calibrate(const DeviceFactory& make_device, const CalibrationPlan& plan,
                                      const StopSignal* stop = nullptr);
 

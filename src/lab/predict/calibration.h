@@ -21,7 +21,7 @@ struct CalibratedStep {
   double wall_ms = 0;  // median, nothing recorded
   double busy_ms = 0;  // kernels' time, recorded: that of `kernels` together
   std::int64_t launches = 0;
-  // Not what rates are fitted to, but what shows how good they are.
+  // Rates are not fitted to this step: it shows how good they are.
   bool is_held_out = false;
 
   struct Launch {

@@ -64,7 +64,7 @@ std::int64_t depth_of(const Program& program, const Node& node) {
 }
 
 // Rows begin and end with work of their own, which counts where they are short. A sum or maximum
-// has one for each result, and each part of it goes through all of them.
+// has one row per result, and on a CPU one for each part that the reduction is cut into.
 std::int64_t rows_of(const Program& program, const Node& node, const DeviceTraits& traits) {
   const Shape& from = program.type(node.inputs[0]).shape;
   if (from.empty() || from.back() == 0) return 0;

@@ -54,9 +54,9 @@ struct CacheSizes {
   std::int64_t shared_bytes = 0;  // also holds what the near ones hold
 };
 
-// One entry for every launch, in order. Bytes are as near as they are when the step runs again and
-// again: it depends on how many others were touched since. Times of several threads count the
-// operations of the thread with the most.
+// One entry for every launch, in order. How near bytes are depends on how many others were touched
+// since, in a step that runs again and again. Of several threads, operations are those of the one
+// with the most.
 std::vector<KernelWork> kernel_work(const Program& program, const DeviceTraits& traits,
                                     const CacheSizes& caches);
 

@@ -26,8 +26,8 @@ struct MeasuredWork {
 // other.
 Rates fit_rates(std::span<const MeasuredWork> launches, const Rates& usual = {});
 
-// The same rates for kernels that are faster or slower as a whole: they give the launches the time
-// that these took together.
+// `rates` times one factor, for kernels that are faster or slower as a whole: they then give the
+// launches the time that these took together.
 Rates at_pace_of(std::span<const MeasuredWork> launches, Rates rates);
 
 }  // namespace tracestep

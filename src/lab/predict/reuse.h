@@ -29,13 +29,13 @@ class Reuse {
  private:
   static constexpr double kNever = -1e18;
 
-  // Takes so much free memory; the clock at the oldest touch of it.
+  // Takes this much free memory and returns the clock at the oldest touch of it.
   double take(std::int64_t bytes);
 
   const BufferPlan& buffer_plan_;
   double clock_ = 0;                          // bytes touched so far
   std::vector<double> touched_;               // by buffer: the clock at its last touch
-  std::multimap<std::int64_t, double> free_;  // bytes of free memory → the clock then
+  std::multimap<std::int64_t, double> free_;  // bytes of a free piece → clock at its last touch
 };
 
 }  // namespace tracestep

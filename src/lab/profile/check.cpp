@@ -19,7 +19,7 @@ bool is_weight(const Program& program, ValueId id) {
   return is_weight(program, program.node(v.producer).inputs[0]);
 }
 
-// Matrix products by who reads them: of weights (and, in backward, of the same places), and of
+// Matrix products: those with weights (in backward, at the same model paths), and those of
 // attention.
 struct Products {
   std::int64_t weights = 0, attention = 0;

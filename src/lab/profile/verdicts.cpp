@@ -30,8 +30,8 @@ StepTimesOfKernels kernel_times(const Profile& p) {
   return out;
 }
 
-// The kernels that reach most of their roof, among those that matter for the step's time: those
-// bound by FLOPs first, then those that caches do not explain.
+// The kernel that reaches most of its roof, among those that matter for the step's time. Of those
+// above it, kernels bound by FLOPs come first, then those that caches do not explain.
 void set_highest_roof(const ProfiledCell& cell, Json& row) {
   constexpr double kShare = 0.01;
   std::tuple<bool, bool, double> highest{};

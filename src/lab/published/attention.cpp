@@ -18,12 +18,13 @@ double square_bytes(std::int64_t context) {
   return kBatch * s * s * kFloat;
 }
 
-// q, say.
+// Bytes of one tensor of B·T·D, such as q.
 double vector_bytes(const PublishedAttention& a) {
   return kBatch * static_cast<double>(a.context) * static_cast<double>(a.width) * kFloat;
 }
 
-// What is held between forward and backward: squares·N² + vectors·(B·S·d) + mask·S² + fixed bytes.
+// What is held between forward and backward: so many tensors of B·T² (N² in the studies) and of
+// B·T·D, perhaps a mask of T² bytes, and fixed bytes.
 struct Held {
   int squares = 0, vectors = 0;
   bool has_mask = false;
@@ -76,7 +77,7 @@ struct OurCell {
   double forward_ms = 0, backward_ms = 0;
 };
 
-// Our cell with as many saved N² tensors, if there is one.
+// Our cell of the same size, if possible with as many saved tensors of B·T².
 OurCell our_cell(const ReplayInput& ours, const PublishedAttention& a, int saved) {
   OurCell out;
   bool is_like = false;
@@ -157,7 +158,7 @@ class AttentionJudge {
 
  private:
   const PublishedAttention* same_time_more_work(const PublishedAttention& a) const {
-    constexpr double kSameTime = 1.5;  // beside sixteen times the scores
+    constexpr double kSameTime = 1.5;  // although one has at least four times the scores
     for (const PublishedAttention& other : published_.attention) {
       if (other.study != a.study || other.width != a.width || other.context == a.context) continue;
       if (std::max(a.forward_ms, other.forward_ms) <=

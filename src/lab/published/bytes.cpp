@@ -1,5 +1,5 @@
 // Verdicts on published memory: who ran out and why, which closed form a peak follows, and how many
-// N² tensors stand between attention's forward and backward.
+// tensors of B·T² stand between attention's forward and backward.
 #include <algorithm>
 #include <map>
 

@@ -15,9 +15,9 @@ class PublishedCells {
  public:
   explicit PublishedCells(std::span<const PublishedTime> times);
 
-  // Of matrix products; a context that is not stated counts as one token. 0: neither is the model.
+  // Of matrix products; a context that is not stated counts as one token. 0: no model is stated.
   double flops(const PublishedTime& t) const { return facts_[index_of(t)].flops; }
-  // Why the time does not grow with the work, which the host then takes to launch; or empty.
+  // Why the time is taken to be the host's launches: it does not grow with the work; or empty.
   const std::string& launch_bound(const PublishedTime& t) const {
     return facts_[index_of(t)].launch_bound;
   }

@@ -51,8 +51,8 @@ OurPair our_pair(const ReplayInput& ours, const PublishedPair& p) {
   return out;
 }
 
-// The same attention at a context with at least sixteen times the scores that takes compiled no
-// longer; nullptr: there is none.
+// The same attention at a context with at least sixteen times the scores, which compiled takes
+// about as long; nullptr: there is none.
 const PublishedPair* same_time_more_work(const Published& published, const PublishedPair& p) {
   for (const PublishedPair& other : published.pairs) {
     const bool is_like = other.study == p.study && other.width == p.width && p.width > 0 &&

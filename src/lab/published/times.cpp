@@ -157,7 +157,8 @@ class Judge {
                          fmt::format("{:.2f} times the {} ms that it has without a profiler",
                                      t.ms / plain->ms, plain->ms));
     }
-    // No time without one, but its fp32 partner has, and takes about as long under it.
+    // The cell has no time without a profiler. Its fp32 partner has one, and takes about as long as
+    // this cell under the profiler.
     const PublishedTime* partner = cells_.in_fp32(t);
     if (partner == nullptr || t.ms < partner->ms / kSlack || !profiler(*partner)) return {};
     return explainable("profiler", fmt::format("as long as its fp32 partner, {} ms, of which most "

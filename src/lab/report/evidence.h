@@ -70,7 +70,7 @@ class Evidence {
   // Of those, the row whose `column` is largest, the first of equal ones.
   Row largest(std::string_view table, const Where& where, std::string_view column) const;
 
-  // The rows read so far, in order of first use, and what those with a column "cell" are of.
+  // The rows read so far, in order of first use; the cells of those with a column "cell".
   const std::vector<RowRef>& used() const { return used_; }
   std::vector<Json> used_cells() const;
 

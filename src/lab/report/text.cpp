@@ -88,7 +88,7 @@ std::vector<std::size_t> natural_widths(const DisplayTable& shown) {
   return out;
 }
 
-// Columns that say what a row is about.
+// Columns with the result of a row, which get room before others.
 bool is_first(std::string_view header) {
   constexpr std::string_view kFirst[] = {
       "verdict", "status",      "value",          "claimed",      "right",
@@ -96,8 +96,8 @@ bool is_first(std::string_view header) {
   return std::ranges::find(kFirst, header) != std::end(kFirst);
 }
 
-// Makes room: these get theirs first, then columns from the left, with their least width; what is
-// left goes to the texts. A column that is left out has width 0.
+// Columns get their least width, the first column and those of is_first() before the others from
+// the left; room that remains widens texts. A column that is left out has width 0.
 std::vector<std::size_t> fitting_widths(const DisplayTable& shown, const TextView& view) {
   const std::vector<std::size_t> natural = natural_widths(shown);
   const std::size_t all =

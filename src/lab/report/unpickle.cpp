@@ -143,7 +143,7 @@ class PickleReader {
     push(made);
   }
 
-  // Adds it to the container below.
+  // Adds what lies on the stack from `first` on to the container below it.
   void extend(bool is_dict, std::size_t first) {
     const std::size_t count = stack_.size() - first;
     if (is_dict && count % 2 != 0) fail("a key without a value");

@@ -22,10 +22,9 @@ enum class Standing {
   kInvalid,      // or finds that it is not what its label says
 };
 std::string_view name_of(Standing standing);
-// Of the rows, by what they say of themselves (verdict, status, samples) and the columns that were
-// read: what the checker says of a time is nothing against bytes and counts of the same row, unless
-// it says that the row is another one than its label. Times of a table without verdicts are worth
-// what the verdicts are that were read beside them.
+// The worst of the rows, by verdict, status and samples and by the columns that were read: a
+// verdict on times does not count against bytes and counts of the same row (is_of_label()). Times
+// of a table without verdicts stand like the rows whose verdicts were read beside them.
 Standing standing_of(std::span<const Table> tables, std::span<const RowRef> rows);
 
 struct Answer {
@@ -46,8 +45,8 @@ std::span<const Question> questions();
 // The questions of no other subject: training and published tables.
 std::span<const Question> other_questions();
 
-// The rows of the table training that the loss at the end is the mean of, and that mean: batches
-// differ by more than a step changes.
+// The last rows of the table `training`, and the mean of their losses: a single batch says little,
+// since losses of batches differ by more than a step changes.
 std::vector<Evidence::Row> rows_at_end(const std::vector<Evidence::Row>& rows);
 Quantity loss_at_end(const std::vector<Evidence::Row>& rows);
 

@@ -10,8 +10,9 @@ namespace tracestep {
 namespace {
 
 constexpr std::int64_t kBatch = 4;
-// What a program gets of an A100 with 40 GB: the card of the study that met two live graphs.
 constexpr double kGiB = 1024.0 * 1024.0 * 1024.0;
+// What a program gets of an A100 with 40 GB: the card of the published study in which two graphs
+// were alive at once.
 constexpr double kGraphLimitGiB = 39.4;
 
 // Of forward at batch 4, context 128.

@@ -91,8 +91,8 @@ void take_worse(std::string_view verdict, std::string& worst) {
   if (weight_of(verdict) > weight_of(worst)) worst = verdict;
 }
 
-// A table that has judged its rows by themselves, and what is said of them beside those of other
-// tables: both say the worse of the two. `name`: of the table, as its rows have it.
+// Joins the verdicts that the table `name` has on its rows alone with `summaries`, which judge them
+// beside the rows of other tables: both get the worse of the two.
 void take_worse_verdicts(StudyContext& context, const char* name,
                          const std::vector<ResultRow>& rows, std::vector<std::string>& summaries) {
   Table* table = find_table(context, name);

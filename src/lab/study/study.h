@@ -124,7 +124,7 @@ void other_memory_part(StudyContext& context);
 void profile_part(StudyContext& context);
 void review_part(StudyContext& context);  // validity, published tables, what was gathered
 
-// Every cell as `bench` gives it, with its samples, and what it is of.
+// Every cell as `bench` gives it, with its samples and its parameters.
 Table cell_table(const std::vector<StudyCell>& cells);
 // Sections of all cells that were gathered.
 void add_cell_sections(StudyContext& context);

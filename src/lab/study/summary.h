@@ -14,7 +14,7 @@ namespace tracestep {
 
 struct StudyReport;
 
-// The most rows of a table that a page shows unasked, and that print has.
+// The most rows of a table that a page shows before they are asked for, and that print has.
 inline constexpr std::size_t kMostRowsShown = 25;
 
 // The sentences, as questions whose answers are a sentence or two: of topic kResults, then kTrust.

@@ -24,7 +24,7 @@ std::size_t at(Phase phase) {
   return static_cast<std::size_t>(phase);
 }
 
-// Of nodes that run again in backward; people see it in a step that has such.
+// The time of nodes that run again in backward; shown to people in steps that have such nodes.
 Column recompute_column(bool is_there) {
   Column out = real_column("recompute_ms", "recompute", "ms", 3);
   out.data_only = !is_there;

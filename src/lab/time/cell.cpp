@@ -103,7 +103,7 @@ void record_steps(Measurement& measurement, CellResult& out) {
   out.instrumented_wall_ms = median_of(wall);
 }
 
-// Which clock spans are of. On a GPU profilers have another one (lab/profile/run.h).
+// The clock by which kernels are timed here. Profilers of GPUs have their own (lab/profile/run.h).
 std::string instrument_of(Device& device) {
   if (!device.is_asynchronous()) return "the host's clock around each kernel";
   return fmt::format("events around each kernel, the device held, less {} ns for the events",

@@ -103,8 +103,8 @@ Text pass_times(const Evidence& e) {
          every_cell(e);
 }
 
-// What the first steps of all processes were: each row of the table is a start of its own. A cause
-// is given when every one of them was longer than the steps behind it.
+// How long the first steps of all processes took: each row of the table is a start of its own. A
+// cause is given when every one of them was longer than the steps after it.
 Text first_steps(const std::vector<Row>& rows) {
   std::vector<Text> list;
   std::optional<Relation> all;

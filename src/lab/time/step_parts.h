@@ -1,6 +1,6 @@
 // Forward, backward and optimizer of a step, each timed alone: from an idle device until it is idle
-// again. A difference of two runs (forward and backward less forward) is not that, and a range that
-// nobody waits for measures the host.
+// again. Neither a difference of two runs (forward-backward less forward) gives that, nor a range
+// whose end does not wait for the device: that measures the host.
 #pragma once
 
 #include <span>

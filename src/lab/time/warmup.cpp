@@ -37,7 +37,7 @@ Field<Start> ms_at(const char* column, const char* title, const char* descriptio
           }};
 }
 
-// All that the row is of; the number of warm-up steps under the name of its flag.
+// Everything that identifies the row; the number of warm-up steps under the name of its flag.
 Json key_of(const Start& s) {
   const Json* run = s.row.parameters();
   if (run == nullptr) return {};

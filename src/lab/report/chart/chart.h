@@ -25,14 +25,14 @@ struct Chart {
   bool is_headline = false;  // stands on the first screen of a report, not in its section
 };
 
-// "small context 128 step": what its table is of, after the "@" of its name; empty: of all.
+// "small context 128 step": the cell of its table, after the "@" of its name; empty: all cells.
 std::string label_of(const Chart& chart);
 
 // The columns that a chart reads, for checks.
 std::vector<std::string> chart_columns(const Chart& chart);
 
 struct ChartLook {
-  double width = 760;      // pixels, of a text of 12
+  double width = 760;      // in pixels, beside text of 12 pixels
   bool has_title = false;  // inside the drawing
 };
 inline constexpr double kNarrowChart = 350;  // for telephones

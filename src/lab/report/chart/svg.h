@@ -44,7 +44,7 @@ class Svg {
 // A drawing of finish() as a file of its own: with its style and a ground.
 std::string as_picture(std::string_view svg);
 
-// The width that a text of 12 pixels takes, from above.
+// An upper bound of the width that a text of 12 pixels takes.
 double text_width(std::string_view text);
 
 }  // namespace tracestep
