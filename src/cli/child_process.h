@@ -13,7 +13,7 @@ struct ProcessResult {
 
 // Runs this program with these arguments and waits for it. Error{kFailed} when it cannot start.
 ProcessResult run_self(std::span<const std::string> arguments);
-// Runs a command line by the shell, with `arguments` as further words behind it.
+// Runs a command line by the shell, with `arguments` as further words after it.
 ProcessResult run_command(const std::string& command, std::span<const std::string> arguments);
 
 // The last line of a process's output: where a failed one says why.

@@ -159,7 +159,7 @@ int run_attention(AttentionOptions o, std::span<const std::string> arguments) {
     }
   }
   std::vector<Table> tables{attention_table(results, environment)};
-  // A fit wants three contexts.
+  // A fit needs three contexts.
   if (Table scaling = attention_scaling_table(results); !scaling.rows.empty()) {
     tables.push_back(std::move(scaling));
   }

@@ -124,7 +124,7 @@ CudaCeilings measured_ceilings(const RunSpec& run) {
 }  // namespace
 
 double cuda_roof_tflops(const RunSpec& run) {
-  // bf16 and bf16-pure multiply alike.
+  // bf16 and bf16-pure have the same products.
   const std::string precision = name_of(run.precision),
                     kind = precision.substr(0, precision.find('-'));
   double best = 0.0;

@@ -36,7 +36,7 @@ struct Option {
 
 // A word without a flag, identified by its position: "tracestep compare A B".
 struct Positional {
-  // "A": its name in help texts and messages. "-- COMMAND": the first of the words behind "--",
+  // "A": its name in help texts and messages. "-- COMMAND": the first of the words after "--",
   // which are all left to the command.
   std::string name;
   std::string doc;

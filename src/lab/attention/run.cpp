@@ -128,7 +128,7 @@ void count_work(const AttentionProgram& p, AttentionResult& out) {
   }
 }
 
-// An arena is there, whole, from before the step until after it.
+// An arena is allocated as a whole before the step and freed after it.
 AttentionBytes bytes_of(const AttentionProgram& p, ExecutorKind executor, const Device& device) {
   const std::int64_t peak = predicted_peak_bytes(executor, p.program, device.traits());
   return {has_arena(executor) ? peak : live_bytes_before(p.program, p.forward_end), peak};
@@ -190,7 +190,7 @@ void time_parts(Measurement& measurement, PartTimer& timer, Device& device, Atte
   out.host.after = read_host_facts();
 }
 
-// Steps without a stop between the parts, one sample each; as many as for the parts.
+// Steps without a stop between the parts, one sample each; as many steps as for the parts.
 void time_whole(Measurement& measurement, AttentionResult& out) {
   measurement.warm_up(
       1, [&](const StepTimes& step) { out.whole.warmup_ms.push_back(step.wall_ms()); });

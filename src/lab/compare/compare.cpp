@@ -136,7 +136,8 @@ ProcessSamples samples_of(const ResultRow& row, const TableLayout::Measure& meas
   return by_process(row.numbers(measure.samples), row.numbers(counts_column(measure.samples)));
 }
 
-// A run's processes as one list, where each of `runs` has as many; empty where they do not.
+// The samples of each run's processes as one list; empty when `runs` runs cannot have equally many
+// processes.
 ProcessSamples by_run(const ProcessSamples& processes, int runs) {
   const auto count = static_cast<std::size_t>(runs);
   if (processes.size() % count != 0) return {};

@@ -62,7 +62,7 @@ bool can_tell_pairs(std::size_t pairs);
 // 99.5 %. The ratio is the median of the pairs' ratios, its interval from pair_ratio_interval(),
 // the test Wilcoxon's of their logarithms. It is exact whatever the noise: drifts, clusters and
 // dependence between pairs are the same for both orders of each pair, and the lot decides which is
-// measured. As many processes on both sides; unclear where can_tell_pairs() says no.
+// measured. Both sides have equally many processes; unclear where can_tell_pairs() says no.
 Comparison compare_pairs(const ProcessSamples& a, const ProcessSamples& b, double margin);
 
 // The noise between processes, pooled over cells that were measured in several; none with fewer

@@ -21,7 +21,7 @@ bool is_ok(const ResultRow& row) {
   return status.empty() || status == "ok";
 }
 
-// "bytes", "launches" or the figure's own name: what can be behind what.
+// "bytes", "launches" or the figure's own name: a part can explain a whole of the same unit.
 std::string_view unit_of(std::string_view figure) {
   if (figure.ends_with("bytes")) return "bytes";
   for (std::string_view count : {"launches", "kernels", "per_step"}) {

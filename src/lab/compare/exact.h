@@ -30,7 +30,8 @@ class ExactComparison {
   // The changed figures, those of cells first, then the parts that changed most; a note says how
   // many figures are equal.
   Table table() const;
-  // More than so many percent in a figure of a cell is a regression, with the parts behind it.
+  // A growth of more than `fail_percent` in a figure of a cell is a regression; its message names
+  // the parts that caused it.
   void judge(double fail_percent, Gate& gate) const;
   bool is_empty() const { return compared_ == 0; }
 

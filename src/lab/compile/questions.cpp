@@ -130,7 +130,7 @@ Text saved(const Evidence& e) {
 }
 
 // Which of the rungs that gain beyond noise gains most. A rung that changes nothing is the same
-// step measured again: where that comes out apart, nothing is said of the others.
+// step measured again: where its two times differ, nothing is said of the others.
 Text best_rung(const std::vector<Row>& rungs) {
   std::vector<Row> gaining;
   for (const Row& row : rungs) {

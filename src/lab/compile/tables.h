@@ -22,9 +22,9 @@ Table way_table(std::span<const CompileCell> cells);
 // of the same width, context, mask and precision.
 Table way_attention_table(std::span<const AttentionResult> results);
 
-// Rows: parts of the last layer, the layer and the step, for each run; columns: how many tensors
-// backward of that part reads that forward made, how many of them are as large as the residual
-// stream, and their bytes. By the programs alone.
+// Rows: parts of the last layer, the layer and the step, for each run; columns: how many saved
+// tensors the part's backward reads (for the layer and the step: how many its forward made), how
+// many of them are as large as the residual stream, and their bytes. By the programs alone.
 Table way_saved_table(const DeviceFactory& make_device, std::span<const RunSpec> runs);
 
 // Rows: each composite on operands of the run's sizes; columns: launches, bytes moved and kept, and
@@ -32,8 +32,8 @@ Table way_saved_table(const DeviceFactory& make_device, std::span<const RunSpec>
 // programs alone. Modes have to be those with backward.
 Table composite_table(const DeviceFactory& make_device, std::span<const RunSpec> runs);
 
-// What can be said of runs from their programs alone: parts of the report that nothing is measured
-// for. A further one is a function and its row here.
+// Parts of the report that come from the programs of runs alone, without a measurement. A further
+// part is a function and its row in the list of these.
 struct ProgramPart {
   const char* name;
   const char* doc;

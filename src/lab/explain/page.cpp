@@ -191,7 +191,7 @@ Page parse_page(std::string_view markdown) {
     if (line.starts_with("# ")) {
       page.title = line.substr(2);
     } else if (line.starts_with('|')) {
-      if (++table_lines > 2) page.lines.push_back(cells_of(line));  // behind its head
+      if (++table_lines > 2) page.lines.push_back(cells_of(line));  // after its head
     } else if (line == "Traps:") {
       in_traps = true;
     } else if (continues) {

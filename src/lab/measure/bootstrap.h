@@ -61,7 +61,7 @@ Interval process_ratio_interval(const ProcessSamples& a, const ProcessSamples& b
 
 // The same for processes that ran in pairs, the i-th of a beside the i-th of b: the median of the
 // pairs' ratios, b over a. Each resample draws pairs with replacement and, in both processes of
-// each, samples; what slows both of a pair down alike cancels. As many processes on both sides.
+// each, samples; what slows both of a pair down alike cancels. Both sides have equally many.
 Interval pair_ratio_interval(const ProcessSamples& a, const ProcessSamples& b, double confidence,
                              std::uint64_t seed = 0, int resamples = 4000);
 

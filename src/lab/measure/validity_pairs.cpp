@@ -16,8 +16,8 @@
 namespace tracestep {
 namespace {
 
-// Rows are measured at different moments, and the interval of one does not hold what changes
-// between them: smaller differences say nothing.
+// Rows are measured at different moments, and the interval of one does not include what changes
+// between them: smaller differences mean nothing.
 constexpr double kBetweenRows = 1.05;
 
 // The values by which rows are compared, read once from each row. NaN: missing.
@@ -66,7 +66,7 @@ bool is_part_of(std::string_view part, std::string_view whole) {
   return whole == "whole" && (part == "forward" || part == "backward");  // of attention alone
 }
 
-// Both rows are invalid: which of them is wrong, the two cannot tell.
+// Both rows are invalid: nothing shows which of them is wrong.
 Found part_over_whole(const Facts& row, const Facts& other) {
   const std::string mode = row.row->text("mode"), beside = other.row->text("mode");
   const bool is_part = is_part_of(mode, beside);

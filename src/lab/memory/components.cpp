@@ -11,8 +11,8 @@
 namespace tracestep {
 namespace {
 
-// Whether a result of forward is saved for backward is no matter here: precisions differ in that.
-// What backward or the optimizer need for a moment is no activation.
+// Counts every result of forward as an activation, saved for backward or not: precisions differ in
+// what they save. Temporaries of backward or the optimizer are no activations.
 std::string group_of(const MappedBuffer& buffer) {
   const bool is_of_forward = buffer.phase == Phase::kForward || buffer.phase == Phase::kRecompute;
   const bool is_activation = buffer.category == Category::kTemporary && is_of_forward;

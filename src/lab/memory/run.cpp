@@ -25,7 +25,7 @@ std::int64_t unix_ns() {
 }
 
 // Index of the workspace among the map's buffers, by node; -1: it has none. The map lists
-// workspaces behind the planned buffers, in the order of the nodes.
+// workspaces after the planned buffers, in the order of the nodes.
 std::vector<int> workspaces_of(const MemoryRun& run) {
   std::vector<int> out(run.program.nodes.size(), -1);
   for (std::size_t b = run.buffer_plan.buffers.size(); b < run.map.buffers.size(); ++b) {

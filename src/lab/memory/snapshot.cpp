@@ -201,7 +201,7 @@ std::string emitted(const MemorySnapshot& snapshot) {
   return std::move(writer).finish();
 }
 
-// What is there at a moment, by address; walked backwards from the end.
+// The segments and blocks at a moment, by address; walked backwards from the end.
 class Replay {
  public:
   explicit Replay(const MemorySnapshot& snapshot) : snapshot_(snapshot) {}

@@ -1,4 +1,4 @@
-// What mixed precision does to a small model, read from the program behind the pass.
+// What mixed precision does to a small model, read from the program after the pass.
 #include <algorithm>
 #include <map>
 
@@ -30,7 +30,7 @@ Val layer_norm(Val x, Val weight) {
   return ops::mul(ops::mul(centred, scale), ops::broadcast_to(weight, x.shape()));
 }
 
-// The model of the study's mixed-precision question. What the table tells of is an output.
+// The model of the study's mixed-precision question. Results that the table shows are outputs.
 Program toy_model() {
   ops::register_all();
   Builder b("toy");

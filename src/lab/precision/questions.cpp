@@ -20,7 +20,7 @@ Text sums(const Evidence& e) {
   const Row f32 = sum("1: f32 + f32"), f16 = sum("2: f16 + f16"), mixed = sum("3: f32 + f16"),
             cast = sum("4: f32 + f16, cast first");
   const Relation same = compare_texts(mixed, cast, "sum");
-  // What the sum of the stored terms is off by, before any addition rounds.
+  // The error of the stored term alone, before any addition rounds.
   const Quantity exact = mixed.get("count") * mixed.get("term_value"),
                  goal = f32.get("value") - f32.get("error");
   const Relation stored = compare(mixed.get("term_value"), goal / mixed.get("count"));

@@ -23,7 +23,7 @@ struct CalibrationStep {
 std::vector<CalibrationStep> calibration_steps(const Place& place,
                                                std::span<const Precision> precisions);
 
-// What a calibration is made of. `progress` is told before each step.
+// What a calibration is made of. `progress` is called before each step.
 struct CalibrationPlan {
   std::vector<CalibrationStep> steps;
   Json identity = {};  // calibration_identity()

@@ -31,7 +31,7 @@ class Parts {
 // What lies between kernels, for one executor.
 struct Between {
   double gap_us = 0;    // for each kernel, what a step takes beyond them
-  double issue_us = 0;  // the host's time for a launch; only where kernels run meanwhile
+  double issue_us = 0;  // the host's time for a launch; only where kernels run asynchronously
 };
 
 using StepPointers = std::vector<const CalibratedStep*>;
@@ -99,8 +99,8 @@ double gap_us(const CalibratedStep& step) {
   return per_launch_us(step.wall_ms - step.busy_ms, step);
 }
 
-// Where kernels run inside the calls, gaps are what is left of the wall; the half of the steps with
-// the shortest kernels tells most of them, since in the others they are lost in the noise.
+// Where kernels run inside the calls, gaps are what is left of the wall. They are taken from the
+// half of the steps with the shortest kernels, since in the others they are lost in the noise.
 Between between_calls(StepPointers steps) {
   std::ranges::sort(steps, {},
                     [](const CalibratedStep* step) { return per_launch_us(step->wall_ms, *step); });
@@ -110,9 +110,9 @@ Between between_calls(StepPointers steps) {
   return {.gap_us = median_of(gaps)};
 }
 
-// A device that runs kernels meanwhile hides the host's time unless they are short: its own gaps
-// show in the steps that keep it busy, the host's time in those that do not. Gaps may be below
-// zero: a kernel timed by itself has a beginning and an end that others may hide.
+// A device that runs kernels asynchronously hides the host's time unless they are short: its own
+// gaps show in the steps that keep it busy, the host's time in those that do not. Gaps may be below
+// zero: a kernel timed by itself has a beginning and an end that overlap with others in a step.
 Between between_asynchronous(const StepPointers& steps) {
   constexpr double kBusy = 0.8;
   std::vector<double> gaps, walls;

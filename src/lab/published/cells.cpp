@@ -70,7 +70,7 @@ const PublishedTime* PublishedCells::in_fp32(const PublishedTime& t) const {
   return nullptr;
 }
 
-// Looked for among cells of one clock; of one table where contexts are not stated.
+// Compares with cells of the same clock; of the same table where contexts are not stated.
 std::string PublishedCells::held_up_by(const PublishedTime& t) const {
   constexpr double kSameTime = 1.12, kMoreWork = 1.4;
   if (t.is_oom || t.size.empty()) return {};

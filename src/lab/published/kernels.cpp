@@ -52,7 +52,7 @@ std::string by_layers(std::int64_t count, std::int64_t layers) {
                      rest == 0 ? "" : fmt::format(" + {}", rest));
 }
 
-// A model whose forward has so many products with weights, 7·L + 1; nullptr: none has.
+// A model whose forward has `count` products with weights, 7·L + 1; nullptr: none has.
 const ModelConfig* model_with_products(std::int64_t count) {
   for (const ModelConfig& m : model_presets()) {
     if (7 * m.layers + 1 == count) return &m;

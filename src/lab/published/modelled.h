@@ -1,7 +1,7 @@
 // What can be said of a published cell without running it: the bytes of our own program, and the
 // times that a roofline of a device gives for its kernels. Programs are those of plain code, op by
-// op (--ops primitive), with batch 4. Every layer adds the same, so programs of two and three
-// layers tell that of many.
+// op (--ops primitive), with batch 4. Every layer adds the same, so figures of many layers follow
+// from programs of two and three.
 #pragma once
 
 #include <compare>

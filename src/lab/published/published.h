@@ -56,7 +56,7 @@ struct Pace {
 struct TimeReplay {
   ReplayVerdict verdict;
   double our_ms = 0;          // 0: none
-  double modelled_ms = 0;     // by a roofline, where ours does not tell; 0: it does
+  double modelled_ms = 0;     // by a roofline, where ours does not decide; 0: it does
   bool is_compared = false;   // the verdict comes from our time and the pace
   bool is_predicted = false;  // it agrees with the roofline
   Pace pace;                  // of its study, device and precision, by the other cells

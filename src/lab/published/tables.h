@@ -116,7 +116,7 @@ struct PublishedAllocation {
   double fp32_mib = 0, bf16_mib = 0, difference_mib = 0;
 };
 
-// A number that a study computed from others of its tables, printed with so many digits.
+// A number that a study computed from others of its tables, and the digits it is printed with.
 struct PublishedArithmetic {
   std::string study, quantity, pass, size;
   std::int64_t context = 0;

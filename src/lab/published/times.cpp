@@ -196,7 +196,7 @@ class Judge {
   using Ratios = std::map<const PublishedTime*, double>;
 
   double measured_ms(const PublishedTime& t) const { return ours_.find(t); }
-  // By a roofline of t's device; an A100's where it is not stated, which moves all cells alike.
+  // By a roofline of t's device; an A100's where none is stated, which scales all cells alike.
   double modelled_ms(const PublishedTime& t) const {
     const PublishedDevice* device = known_device(t.device);
     if (device == nullptr) device = known_device("A100");
@@ -221,7 +221,7 @@ class Judge {
     return out;
   }
 
-  // The pace of t's device by all cells but `left_out`: what a cell agrees with must not be itself.
+  // The pace of t's device by all cells but `left_out`, so that no cell is compared with itself.
   Pace pace_without(const PublishedTime* left_out, const PublishedTime& t,
                     const std::map<std::string, Ratios>& all) const {
     std::vector<double> ratios;
@@ -278,8 +278,9 @@ class Judge {
     return suspicious("unexplained", against(pace.ratio) + ", and nothing in its table says why");
   }
 
-  // Where this run has not measured the cell: the same part of a roofline as its other cells. A
-  // roofline has neither launches nor caches, so another part says nothing.
+  // Where this run has not measured the cell: agrees when it reaches the same part of a roofline as
+  // the study's other cells. A roofline has neither launches nor caches, so another part proves
+  // nothing.
   ReplayVerdict beside_roofline(const PublishedTime& t, TimeReplay& replay) const {
     replay.modelled_ms = modelled_ms(t);
     const auto [ratios, is_new] = modelled_ratios_.try_emplace(pace_key(t));
@@ -301,7 +302,8 @@ class Judge {
     return agree("predicted", text);
   }
 
-  // Backward and what follows it take more of forward's time than their work: there is more in it.
+  // What follows forward takes longer, compared with forward, than backward's work explains: more
+  // than backward was timed.
   Verdict more_than_its_label(const PublishedTime& t) const {
     constexpr double kMost = 3;  // backward has twice the products, and kernels of its own
     const PublishedTime* forward = cells_.in_table(t, "forward");

@@ -15,7 +15,7 @@ struct Around {
   const char *before, *after;
 };
 
-// What stands around a text, which has gone through `escape` before.
+// What is written around a text, which has gone through `escape` before.
 struct Syntax {
   std::string (*escape)(std::string_view text);
   Around title, section, part, plain, strong, code, item;

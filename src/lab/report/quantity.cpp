@@ -33,7 +33,7 @@ Text figure(const Quantity& q, std::string printed) {
   return Text(Piece{std::move(printed), Basis::kFigure, q.formula});
 }
 
-// With so many decimals, or with one digit where these would read zero though it is not.
+// With `decimals`, or with one digit where a value other than zero would read as zero.
 std::string fixed(double value, int decimals) {
   std::string out = fmt::format("{:.{}f}", value, decimals);
   const bool reads_zero = out.find_first_of("123456789") == std::string::npos;

@@ -82,7 +82,7 @@ void add_verdict_column(StudyContext& context, const char* name, std::span<const
   }
 }
 
-// "ok", notes, doubt or invalid, by how much stands against the row.
+// 0 for "ok", then notes, doubt and invalid, by how much speaks against the row.
 int weight_of(std::string_view summary) {
   return summary.starts_with("invalid") ? 3 : summary.starts_with("doubt") ? 2 : summary != "ok";
 }

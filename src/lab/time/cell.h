@@ -46,7 +46,7 @@ struct CellResult {
   // Of the plan; none where buffers come from the allocator.
   std::optional<std::int64_t> arena_bytes, arena_lower_bound_bytes;
   double allocations_per_step = 0;  // calls of the device's allocator while steps were timed
-  std::optional<std::int64_t> untracked_bytes;  // none where the system does not tell
+  std::optional<std::int64_t> untracked_bytes;  // none where the system does not say
   std::optional<std::int64_t> outside_bytes;    // likewise
   std::int64_t saved_bytes = 0;                 // forward values kept for backward, by the program
   std::int64_t flops = 0;                       // of matrix products

@@ -288,7 +288,7 @@ Text contexts(const Evidence& e) {
           "the contexts do not differ");
   const Quantity power = log(ratio(first)) / log(tokens(first)),
                  work = log(last.get("flops") / first.get("flops")) / log(tokens(first));
-  // Why is only said of times that nothing speaks against.
+  // Reasons are given only for times that nothing speaks against.
   const bool are_sound = is_sound(first) && is_sound(last);
   const auto because_of = [&](const char* why) { return Text(are_sound ? why : ". "); };
   return say("{}, batch {}: from {} to {} tokens, the ends of {} contexts, the time of a step "
@@ -309,7 +309,7 @@ Text contexts(const Evidence& e) {
               decimal(last.get("flops") / before.get("flops"))});
 }
 
-// Of the slowest model whose samples tell the two apart, or tell that they are the same.
+// About the slowest model whose samples show that fused and primitive differ, or are the same.
 Text fused(const Evidence& e) {
   const Row slowest = e.largest("granularity", {{"mode", "step"}}, "primitive_ms");
   std::optional<Row> clear;

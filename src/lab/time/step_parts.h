@@ -17,14 +17,15 @@ struct StepParts {
   std::vector<double> forward_ms, backward_ms, optimizer_ms;
 };
 
-// Where parts begin: at the first kernel that is not forward's, and at the first one behind the
-// last of backward. kNoNode: there is no such part.
+// Where parts begin: at the first kernel that is not forward's, and at the first one after the last
+// of backward. kNoNode: there is no such part.
 struct PartStarts {
   NodeId backward = kNoNode, optimizer = kNoNode;
 };
 PartStarts part_starts(const Program& program);
 
-// Runs `steps` steps that wait for the device between the parts, after one that is no sample.
+// Runs `steps` steps that wait for the device between the parts, after a first one that does not
+// count.
 StepParts time_step_parts(Executor& executor, Device& device, Measurement& measurement, int steps);
 
 // Rows: those rows of `bench` that have parts; columns: median and deviation of each part, and

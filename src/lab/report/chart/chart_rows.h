@@ -55,8 +55,8 @@ std::string title_of(const Column& column);
 // A value with its unit and no more digits than an eye can use: "12.3 ms".
 std::string labelled(double value, const Column* column);
 
-// Names in the order of a step's phases, the others behind them as they come: so each phase has
-// its colour in every chart.
+// Names in the order of a step's phases, the others after them as they come: so each phase has the
+// same colour in every chart.
 std::vector<std::string> in_order_of_phases(std::vector<std::string> names);
 
 }  // namespace tracestep

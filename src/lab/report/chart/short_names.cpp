@@ -61,7 +61,7 @@ Shared shared_with_others(const std::vector<std::string>& names, std::size_t i) 
   return out;
 }
 
-// The head, and what stands at byte `from`, or as far before as there are letters to show.
+// The head, and the letters from byte `from` on, or from further left where these are too few.
 std::string shortened(const std::string& name, std::size_t from) {
   const std::size_t room = kLetters - kHeadLetters - 1;
   from = std::min(std::max(from, kHeadLetters), name.size() - room);
@@ -81,7 +81,7 @@ std::vector<std::string> short_names(std::span<const std::string> names) {
     const std::size_t least = shared_with_others(all, i).least;
     if (is_long(i)) out[i] = shortened(all[i], least == std::string::npos ? 0 : least);
   }
-  // From the letters that tell it from the one most like it, where those are too far behind.
+  // Where names are still equal: from the letters that tell a name from the one most like it.
   const std::vector<std::string> before = out;
   for (std::size_t i = 0; i < all.size(); ++i) {
     bool is_ambiguous = false;

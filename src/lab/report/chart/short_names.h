@@ -7,8 +7,8 @@
 
 namespace tracestep {
 
-// Long names, those of kernels above all, without return type and namespaces; of several that begin
-// alike the beginning and what follows the part that they share. At most 38 characters each.
+// Names, above all of kernels, without return type and namespaces, in at most 38 characters each:
+// of long ones that begin alike, the beginning and what follows the part that they share.
 std::vector<std::string> short_names(std::span<const std::string> names);
 
 }  // namespace tracestep
