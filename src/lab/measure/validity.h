@@ -90,8 +90,8 @@ inline constexpr std::string_view kMeasuredApart = "measured_apart";
 // judge() and judge_together(): the verdicts of each row.
 std::vector<std::vector<Verdict>> judge_all(std::span<const ResultRow> rows);
 
-// "ok", "note: launch_bound", "doubt: unsteady" or "invalid: two_graphs, unsteady": the worst
-// severity, with the codes of that severity and above.
+// "ok", "note: launch_bound", "doubt: unsteady" or "invalid: two_graphs, unit_mix_up": the worst
+// severity, with the codes of that severity.
 std::string summary_of(std::span<const Verdict> verdicts);
 
 // "doubt: small context 128 step fp32 fused: ... (unsteady)": a line below a table.

@@ -70,7 +70,7 @@ struct StepError {
 };
 // The same step in float64, against which precisions are measured: for the model cut to
 // `error.layers`, with the same seed. The float64 result is kept between calls while only the
-// precision changes, because it takes far longer than the step compared with it.
+// precision or the executor changes, because it takes far longer than the step compared with it.
 class StepErrors {
  public:
   StepErrors(DeviceFactory make_reference, const ErrorSpec& error);

@@ -18,8 +18,8 @@ struct CalibrationStep {
   bool is_held_out = false;  // CalibratedStep::is_held_out
 };
 // The steps of a calibration: models of one to three layers whose sizes are none of the presets',
-// in each of these precisions, with composite kernels and without, both forms of attention, and in
-// an arena.
+// in each of these precisions, with composite kernels and without, with both forms of attention,
+// eager and compiled.
 std::vector<CalibrationStep> calibration_steps(const Place& place,
                                                std::span<const Precision> precisions);
 

@@ -138,7 +138,8 @@ struct StudyReport {
   std::vector<Table> tables;  // of all sections, then summary, answers and readings; names differ
 };
 
-// Runs all parts, each within its share of the time. No part begins after `budget_seconds`.
+// Runs all parts. A part leaves out cells that do not fit into its share of `budget_seconds`, or
+// into a quarter of that when it begins late.
 StudyReport run_study(const StudyMachine& machine, const StudySizes& sizes, double budget_seconds,
                       const std::function<void(const std::string& what)>& announce);
 

@@ -37,7 +37,7 @@ struct CellResult {
   std::int64_t major_faults = 0;  // pages that came from disk during the timed steps
   bool profiled = false;          // a profiler listened to them
   double wall_ms = 0, issue_ms = 0, device_span_ms = 0, device_busy_ms = 0;  // medians
-  double instrumented_wall_ms = 0;  // what recording spans costs, to be compared with wall_ms
+  double instrumented_wall_ms = 0;  // of recorded steps: beside wall_ms, what recording costs
   double compile_ms = 0;            // until the executor was ready
   std::vector<double> recorded_busy_ms = {};  // kernels' time of each recorded step
   std::string recorded_by = {};               // the instrument of those

@@ -7,7 +7,7 @@
 
 namespace tracestep {
 
-// Names, above all of kernels, without return type and namespaces, in at most 38 characters each:
+// Names, above all of kernels, without return type and namespaces, in at most 36 characters each:
 // of long ones that begin alike, the beginning and what follows the part that they share.
 std::vector<std::string> short_names(std::span<const std::string> names);
 
