@@ -49,7 +49,7 @@ bool can_tell(std::size_t processes_a, std::size_t processes_b);
 
 // Samples that know their process, at 99.5 %. The ratio is that of the medians of the processes'
 // medians, its interval from process_ratio_interval(), the test on the processes' medians, which is
-// exact whatever they vary by, as long as it is the same for both sides. Where can_tell() says no,
+// exact for any distribution of these that both sides share. Where can_tell() says no,
 // everything is unclear unless `noise` is known: then the interval alone decides.
 Comparison compare_processes(const ProcessSamples& a, const ProcessSamples& b, double margin,
                              const std::optional<ProcessNoise>& noise = {});

@@ -1,6 +1,6 @@
 // Published sentences that do not hold: each with the right figure, its derivation from named
-// figures, and a command that shows it. The words and formulas are in claims/; every number of
-// theirs is looked up in lab/published/data, every other one computed.
+// figures, and a command that shows it. The words and formulas are in claims/; published numbers
+// are looked up in lab/published/data, all others computed.
 #pragma once
 
 #include <cstdint>

@@ -22,7 +22,7 @@ Fields<RunSpec> axis_columns();
 // executors), or are not as usual for their size (a vocabulary other than the preset's).
 void show_unusual(Table& table);
 
-// The fields that choose how a step is computed, and hardly change what: those with is_form.
+// The fields that choose how a step is computed and hardly change its results: those with is_form.
 std::vector<std::string_view> form_fields();
 // Whether both runs agree in all fields of program_columns() except `fields`. CHECKs the names.
 bool same_but(const RunSpec& a, const RunSpec& b, const std::vector<std::string_view>& fields);

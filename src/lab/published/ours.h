@@ -13,7 +13,7 @@ namespace tracestep {
 inline constexpr double kPublishedBatch = 4;
 
 // Medians of our rows by cell and pass. Only rows of the same batch and vocabulary with naive
-// attention that ran eagerly count; where there are primitive rows, fused ones do not.
+// attention that were not compiled count; where there are primitive rows, fused ones do not.
 class OurTimes {
  public:
   explicit OurTimes(const ReplayInput& ours);

@@ -27,7 +27,7 @@ struct ReplayVerdict {
   std::string code, text;  // "launch_bound", and why with the figures
 };
 
-// Rows of a result of bench or attention: JSON, or CSV with columns of the same names.
+// Rows of results of ours: JSON, or CSV with columns of the same names.
 struct ReplayInput {
   std::vector<ResultRow> rows;
   std::string gpu;  // the device's name; empty: not said
