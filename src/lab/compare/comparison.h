@@ -43,8 +43,8 @@ Comparison compare_samples(std::span<const double> a, std::span<const double> b,
 inline constexpr double kProcessConfidence = 0.995;
 
 // Whether so many processes on each side could ever show a difference: even if all of one side came
-// before all of the other, the exact test would have to give p < 0.5 %. Six and six do, one and
-// 399 do not.
+// before all of the other, the exact test would have to give p < 0.5 %. Six and six
+// do, five and five do not.
 bool can_tell(std::size_t processes_a, std::size_t processes_b);
 
 // Samples that know their process, at 99.5 %. The ratio is that of the medians of the processes'
