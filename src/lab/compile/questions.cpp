@@ -20,6 +20,38 @@ Text gain(const Quantity& compiled, const Quantity& other) {
             .more = say("takes {} times as long as", {decimal(compiled / other)})});
 }
 
+// The same by the row's own comparison with the first row of its table, where `first` is that row:
+// the answer says what the column "is" beside it says. `prefix`: of the comparison's columns.
+Text gain_over_first(const Row& row, const Row& first, const std::string& prefix,
+                     std::string_view samples) {
+  const bool is_compared = row.has(prefix + "_low") && !first.has(prefix + "_speedup");
+  if (!is_compared) return gain(median_in(row, samples), median_in(first, samples));
+  const Quantity one = Quantity::constant(1);
+  const Quantity speedup = row.get(prefix + "_speedup");
+  // Time over time, as noise may move it.
+  const Quantity ratio =
+      between(one / speedup, one / row.get(prefix + "_high"), one / row.get(prefix + "_low"));
+  const std::string verdict = row.text(prefix + "_verdict");
+  if (verdict == "same") {
+    const Relation small = compare_with_range(ratio, 0.98, 1.02);
+    require(small.is(Ordering::kEqual),
+            "two times are the same, which their interval does not say");
+    return because(small, "takes as long as");
+  }
+  const Relation order = compare(ratio, one);
+  if (verdict == "unclear" && !order.is(Ordering::kUnclear)) {  // the test disagrees
+    return say("is {} beside", {row.quote(prefix + "_verdict")});
+  }
+  const bool agrees = order.is(verdict == "faster"   ? Ordering::kLess
+                               : verdict == "slower" ? Ordering::kMore
+                                                     : Ordering::kUnclear);
+  require(agrees, say("the comparison \"{}\" is not what the interval of its ratio says",
+                      {row.quote(prefix + "_verdict")}));
+  return order.say({.less = say("is {} times as fast as", {decimal(speedup)}),
+                    .unclear = "is not apart beyond noise from",
+                    .more = say("takes {} times as long as", {decimal(ratio)})});
+}
+
 // The three ways of one mode, and how compiled stands beside the others.
 Text ways_of(const Evidence& e, const Row& compiled) {
   const Row eager = e.beside(compiled, {{"executor", "eager"}});
@@ -30,7 +62,7 @@ Text ways_of(const Evidence& e, const Row& compiled) {
       "{}: {} in plain ops, {} with composite kernels, {} compiled. Compiled {} plain ops and {} "
       "composite kernels. ",
       {compiled.quote("mode"), duration(parts), duration(kernels), duration(ours),
-       gain(ours, parts), gain(ours, kernels)});
+       gain_over_first(compiled, plain, "base", "samples_ms"), gain(ours, kernels)});
 }
 
 Row largest_step(const Evidence& e) {
@@ -53,24 +85,39 @@ Text attention(const Evidence& e) {
       "attention_ways",
       {{"ops", "fused"}, {"executor", "compiled"}, {"attention", "naive"}, {"status", "ok"}},
       "context");
-  const Row plain = e.row("attention_ways", {{"executor", "eager"},
-                                             {"ops", "primitive"},
-                                             {"attention", "naive"},
-                                             {"precision", compiled.text("precision")},
-                                             {"width", compiled.whole("width")},
-                                             {"context", compiled.whole("context")}});
-  const auto part = [&](const char* name, const char* samples) {
-    const Quantity ours = median_in(compiled, samples), theirs = median_in(plain, samples);
-    return say("{} takes {} in plain ops and {} compiled, which {} plain ops",
-               {name, duration(theirs), duration(ours), gain(ours, theirs)});
+  const auto eager = [&](const char* ops) {
+    return e.row("attention_ways", {{"executor", "eager"},
+                                    {"ops", ops},
+                                    {"attention", "naive"},
+                                    {"precision", compiled.text("precision")},
+                                    {"width", compiled.whole("width")},
+                                    {"context", compiled.whole("context")}});
   };
-  return say("Width {}, context {}: {}; {}. ",
-             {whole(compiled.get("width")), whole(compiled.get("context")),
-              part("forward", "forward_samples_ms"), part("backward", "backward_samples_ms")}) +
-         say("The peak is {} in plain ops and {} compiled: both keep tensors of S² for backward, "
-             "as "
-             "naive attention does.",
-             {bytes(plain.get("peak_bytes")), bytes(compiled.get("peak_bytes"))});
+  const Row plain = eager("primitive"), kernels = eager("fused");
+  const auto part = [&](const std::string& name) {
+    const std::string samples = name + "_samples_ms";
+    const Quantity ours = median_in(compiled, samples), composite = median_in(kernels, samples);
+    return say(
+        "{} takes {} in plain ops, {} with composite kernels and {} compiled. Compiled {} "
+        "plain ops and {} composite kernels. ",
+        {name.c_str(), duration(median_in(plain, samples)), duration(composite), duration(ours),
+         gain_over_first(compiled, plain, name, samples), gain(ours, composite)});
+  };
+  return say("Width {}, context {}: {}",
+             {whole(compiled.get("width")), whole(compiled.get("context")), part("forward")}) +
+         say("Its {}", {part("backward")}) +
+         say("The peak is {} in plain ops, {} with composite kernels and {} compiled: all keep "
+             "tensors of S² for backward, as naive attention does.",
+             {bytes(plain.get("peak_bytes")), bytes(kernels.get("peak_bytes")),
+              bytes(compiled.get("peak_bytes"))});
+}
+
+// "2.00 KiB less than", "98.50 KiB more than", "as much as": by the difference, since two figures
+// that differ may be printed alike.
+Text bytes_beside(const Quantity& a, const Quantity& b) {
+  return compare(a, b).say({.less = say("{} less than", {bytes(b - a)}),
+                            .equal = "as much as",
+                            .more = say("{} more than", {bytes(a - b)})});
 }
 
 Text memory(const Evidence& e) {
@@ -81,14 +128,11 @@ Text memory(const Evidence& e) {
              {step.quote("size"), whole(step.get("context")), bytes(plain.get("peak_bytes")),
               bytes(eager.get("peak_bytes")), bytes(step.get("peak_bytes")),
               bytes(step.get("arena_bytes"))}) +
-         compare(step.get("saved_bytes"), eager.get("saved_bytes"))
-             .say({.less = say("Compiled keeps less for backward, {} and not {}.",
-                               {bytes(step.get("saved_bytes")), bytes(eager.get("saved_bytes"))}),
-                   .equal =
-                       say("Compiled and with composite kernels the same is kept for backward: {}.",
-                           {bytes(step.get("saved_bytes"))}),
-                   .more = say("Compiled keeps more for backward, {} and not {}.",
-                               {bytes(step.get("saved_bytes")), bytes(eager.get("saved_bytes"))})});
+         say("Compiled the peak is {} with composite kernels; for backward {} is kept, {} with "
+             "composite kernels.",
+             {bytes_beside(step.get("peak_bytes"), eager.get("peak_bytes")),
+              bytes(step.get("saved_bytes")),
+              bytes_beside(step.get("saved_bytes"), eager.get("saved_bytes"))});
 }
 
 Text starts(const Evidence& e) {
@@ -129,6 +173,17 @@ Text saved(const Evidence& e) {
               bytes(compiled_layer.get("bytes"))});
 }
 
+// That nothing gains after the last rung that does, where there are others after it.
+Text rungs_behind(const Row& last, const std::vector<Row>& rungs) {
+  const auto is_last = [&](const Row& row) { return row.text("rung") == last.text("rung"); };
+  const std::vector<Row> behind(std::next(std::ranges::find_if(rungs, is_last)), rungs.end());
+  if (behind.empty()) return {};
+  return say("Behind {} {}. ",
+             {last.quote("rung"),
+              because(compare(count_of(behind, "rung_verdict", "faster"), Quantity::constant(0)),
+                      "no rung by itself gains beyond noise")});
+}
+
 // Which of the rungs that gain beyond noise gains most. A rung that changes nothing is the same
 // step measured again: where its two times differ, nothing is said of the others.
 Text best_rung(const std::vector<Row>& rungs) {
@@ -152,7 +207,8 @@ Text best_rung(const std::vector<Row>& rungs) {
       gaining, {}, [](const Row& row) { return row.get("rung_speedup").value; });
   return say("{} {}, {} times. ", {because(leads(best, gaining, "rung_speedup"),
                                            "Of the rungs that gain beyond noise, most comes from"),
-                                   best.quote("rung"), decimal(best.get("rung_speedup"))});
+                                   best.quote("rung"), decimal(best.get("rung_speedup"))}) +
+         rungs_behind(gaining.back(), rungs);
 }
 
 Text ladder(const Evidence& e) {

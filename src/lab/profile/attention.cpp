@@ -92,7 +92,8 @@ std::vector<std::string> conventions(const Profile& p, double softmax_flops) {
                   "product has D = {:.0f} times. Neither predicts the ratio of times",
                   4 * width / kTextbookOps, width),
       "why not: a product does 2·D operations per score and softmax a handful, but softmax reads "
-      "and writes every score at least once, so bytes and not operations set its time"};
+      "and writes every score at least once. Whether bytes set its time is what its part of the "
+      "roof says"};
 }
 
 }  // namespace

@@ -226,6 +226,20 @@ Text softmax_of_others(const Evidence& e, const Row& main) {
   return others_too(list);
 }
 
+// How much of the bandwidth softmax reaches, where bytes are its bound: whether they set its time.
+Text softmax_roof(const Row& row) {
+  if (row.text_or("bound", "") != "bytes") return {};
+  const auto part = row.get_if("roof_percent");
+  if (!part) return {};
+  const Quantity enough = Quantity::constant(60);
+  const Relation reached = compare(*part, enough);
+  return say(" Its bytes alone would take {} of its time{}.",
+             {percent(*part),
+              reached.is(Ordering::kLess)
+                  ? say(", {} {}: they do not set it", {because(reached, "below"), percent(enough)})
+                  : because(reached, ": they set it")});
+}
+
 Text softmax(const Evidence& e) {
   const Row all = shares_of_step(e);
   const Row row = e.row("attention@" + label(all),
@@ -239,8 +253,8 @@ Text softmax(const Evidence& e) {
          compare_with_range(time / flops, 0.7, 1.4)
              .say({.less = "Its time is below what its FLOPs would give.",
                    .equal = "Here the time follows the FLOPs.",
-                   .more = "Its time is above what its FLOPs would give: softmax reads and writes "
-                           "every score for a handful of operations."}) +
+                   .more = "Its time is above what its FLOPs would give."}) +
+         softmax_roof(row) +
          " The comparison is with attention's products, not with all products of the model." +
          softmax_of_others(e, all);
 }

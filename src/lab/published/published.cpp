@@ -29,7 +29,7 @@ struct Counts {
   const PublishedTime* head = nullptr;
   Pace pace;
   std::map<Agreement, std::int64_t> of = {};
-  std::int64_t statuses = 0, statuses_agree = 0, compared = 0, predicted = 0;
+  std::int64_t statuses = 0, statuses_agree = 0, ours = 0, compared = 0, predicted = 0;
   std::map<std::string, std::int64_t> codes = {};
 
   std::int64_t cells() const {
@@ -65,6 +65,7 @@ Fields<Counts> count_fields() {
       {text_column("precision"), [](C c) { return c.head->precision; }},
       {int_column("cells"), &Counts::cells},
       {int_column("times", "", "cells that ran"), [](C c) { return c.cells() - c.statuses; }},
+      {int_column("ours", "", "of those, with a time of our run"), &Counts::ours},
       {int_column("compared", "", "times held against ours, at the pace of the other cells"),
        &Counts::compared},
       {int_column("agree", "", "of those"),
@@ -98,6 +99,7 @@ std::vector<Counts> count_by_table(const Published& published, std::span<const T
     const Agreement agreement = judged[i].verdict.agreement;
     ++counts.of[agreement];
     ++counts.codes[judged[i].verdict.code];
+    counts.ours += !t.is_oom && judged[i].our_ms > 0 ? 1 : 0;
     counts.compared += judged[i].is_compared ? 1 : 0;
     counts.predicted += judged[i].is_predicted ? 1 : 0;
     counts.statuses += t.is_oom ? 1 : 0;

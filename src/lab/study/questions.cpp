@@ -36,9 +36,16 @@ Text held_against_ours(const std::vector<Row>& rows) {
   const Relation any = compare(compared, nothing), some = compare(agree, nothing);
   require(!any.is(Ordering::kLess), "a count that it needs is negative");
   if (any.is(Ordering::kEqual)) {
-    return because(any,
-                   "None of the published times has its cell in this run, so nothing is said of "
-                   "their agreement. ");
+    const Quantity ours = sum_of(rows, "ours");
+    const Relation has_ours = compare(ours, nothing);
+    require(!has_ours.is(Ordering::kLess), "a count that it needs is negative");
+    return has_ours.say({.equal = "None of the published times has its cell in this run, so "
+                                  "nothing is said of their agreement. "}) +
+           (has_ours.is(Ordering::kEqual)
+                ? Text()
+                : say("{} published times have a time of this run beside them, and {} was held "
+                      "against it: why stands beside each in the table published_times. ",
+                      {whole(ours), because(any, "none")}));
   }
   return say("{} of {} published times were held against their cell in this run, each at the pace "
              "of the two devices that the other cells show: ",

@@ -38,8 +38,10 @@ Text pass_result(const Evidence& e) {
   require(longer.is(Ordering::kMore),
           say("forward with backward is {}",
               {because(longer, "not longer than forward alone beyond noise")}));
-  return say("Of it forward takes {} and backward {}: {} times forward.",
-             {duration(f), duration(fb - f), decimal((fb - f) / f)});
+  return say(
+      "Timed by themselves, forward takes {} and backward (forward and backward together, "
+      "minus forward) {}: {} times forward.",
+      {duration(f), duration(fb - f), decimal((fb - f) / f)});
 }
 
 Text kernel_result(const Evidence& e) {

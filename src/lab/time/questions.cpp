@@ -149,7 +149,7 @@ Text warm_up(const Evidence& e) {
           .say({.less = "The first step is not the long one: this device shows no cost of a start, "
                         "or the machine was not quiet. ",
                 .equal = Text("That is within ") + percent_text +
-                         ": this device shows no effect of warm-up. ",
+                         ": an effect of warm-up inside that bound is possible. ",
                 .unclear = "Noise hides what a start costs. ",
                 .more = say("That is longer: without warm-up mean and deviation are {} instead of "
                             "{}. ",
@@ -159,7 +159,9 @@ Text warm_up(const Evidence& e) {
   return settles + costs + first_steps(rows) +
          compare(unsettled, Quantity::constant(0))
              .say({.equal = Text("None of the processes starts with a step that is ") +
-                            percent_text + " over those at its end.",
+                            percent_text +
+                            " over those at its end, so how many warm-up steps are enough does "
+                            "not show.",
                    .more =
                        say("At its start a process has up to {} steps that lie {} or more above "
                            "those at its end; so many warm-up steps would have left them out, for "

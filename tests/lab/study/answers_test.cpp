@@ -196,7 +196,7 @@ std::vector<Change> changes() {
        "first_ms",
        10.5,
        "3.00 times",
-       "no effect of warm-up"},
+       "an effect of warm-up inside that bound is possible"},
       {"sizes",
        "cells",
        {{"size", "small"}, {"mode", "forward"}, {"ops", "fused"}},

@@ -201,6 +201,9 @@ TEST_F(SentencesTest, AWholeStepThatIsShorterThanItsPartIsNoAnswer) {
 TEST_F(SentencesTest, PublishedTimesAgreeOnlyWhereTheyWereHeldAgainstOurs) {
   EXPECT_THAT(text_of("published"), HasSubstr("None of the published times has its cell"));
   EXPECT_THAT(text_of("published"), Not(HasSubstr("pace")));
+  cell_of(tables_, "published", {}, "ours") = 23;
+  EXPECT_THAT(text_of("published"), HasSubstr("23 published times have a time of this run"));
+  EXPECT_THAT(text_of("published"), Not(HasSubstr("None of the published times")));
   cell_of(tables_, "published", {}, "compared") = 5;
   EXPECT_THAT(text_of("published"), HasSubstr("5 of "));
   EXPECT_THAT(text_of("published"), HasSubstr("none agrees"));
@@ -354,6 +357,62 @@ TEST_F(SentencesTest, ARungThatChangesNothingGainsNothing) {
   set_rung("fuse", 1.38, "faster", "nothing");
   EXPECT_THAT(text_of("ladder"), HasSubstr("fuse changes nothing, and yet"));
   EXPECT_THAT(text_of("ladder"), Not(HasSubstr("swiglu")));
+}
+
+TEST_F(SentencesTest, CompiledIsFasterWhereItsRowSaysSo) {
+  // Medians whose intervals meet, though nearly every pair of samples has the same order.
+  const Json steps = Json::Array{13.1, 13.2, 13.3, 13.4, 13.4, 14.0, 17.0, 21.1},
+             longer = Json::Array{19.6, 20.0, 22.0, 24.0, 24.3, 28.0, 30.0, 36.0};
+  for (Table& table : tables_) {
+    if (table.name != "ways") continue;
+    for (std::size_t row = 0; row < table.rows.size(); ++row) {
+      const auto at = [&](std::string_view name) -> Json& {
+        const auto column = std::ranges::find(table.columns, name, &Column::name);
+        return table.rows[row][static_cast<std::size_t>(column - table.columns.begin())];
+      };
+      if (at("mode") != Json("forward") || at("executor") != Json("compiled")) {
+        if (at("ops") == Json("primitive")) at("samples_ms") = longer;
+        continue;
+      }
+      at("samples_ms") = steps;
+      at("base_speedup") = 1.802;
+      at("base_low") = 1.284;
+      at("base_high") = 2.102;
+      at("base_verdict") = "faster";
+    }
+  }
+  const Answer faster = of("compiled");
+  EXPECT_THAT(faster.text.words(), HasSubstr("Compiled is 1.80 times as fast as plain ops"));
+  EXPECT_THAT(testing::wrong_claims(faster.text, tables_), ::testing::IsEmpty());
+}
+
+TEST_F(SentencesTest, BytesThatArePrintedAlikeAreToldApartByTheirDifference) {
+  const Evidence::Where compiled = {{"mode", "step"}, {"ops", "fused"}, {"executor", "compiled"}},
+                        eager = {{"mode", "step"}, {"ops", "fused"}, {"executor", "eager"}};
+  set("ways", compiled, "saved_bytes", 47761408);
+  set("ways", eager, "saved_bytes", 47763456);
+  set("ways", compiled, "peak_bytes", 102781192);
+  set("ways", eager, "peak_bytes", 102682636);
+  EXPECT_THAT(text_of("compiled-memory"), HasSubstr("2.00 KiB less than with composite kernels"));
+  EXPECT_THAT(text_of("compiled-memory"), HasSubstr("the peak is 96.25 KiB more than with"));
+  set("ways", compiled, "saved_bytes", 47763456);
+  EXPECT_THAT(text_of("compiled-memory"), HasSubstr("45.55 MiB is kept, as much as with"));
+}
+
+TEST_F(SentencesTest, BytesSetTheTimeOfSoftmaxOnlyNearTheirRoof) {
+  const auto attention = std::ranges::find_if(
+      tables_, [](const Table& table) { return table.name.starts_with("attention@"); });
+  ASSERT_NE(attention, tables_.end());
+  const auto with_roof = [&](double percent) {
+    for (const auto& [column, value] :
+         {std::pair<const char*, Json>{"bound", "bytes"}, {"roof_percent", percent}}) {
+      set(attention->name.c_str(), {{"phase", "forward"}, {"part", "softmax, with scale and mask"}},
+          column, value);
+    }
+    return text_of("softmax");
+  };
+  EXPECT_THAT(with_roof(20.1), HasSubstr("20.1 % of its time, below 60.0 %: they do not set it"));
+  EXPECT_THAT(with_roof(80.0), HasSubstr("80.0 % of its time: they set it"));
 }
 
 TEST_F(SentencesTest, AFirstStepHasACauseWhenEveryProcessShowsIt) {
