@@ -115,17 +115,18 @@ Found criterion_not_met(const ResultRow& row) {
 // The device was busy for longer than the host's clock shows: a synchronization is missing.
 Found missing_synchronization(const ResultRow& row) {
   constexpr double kSpanOverWall = 1.10;  // both of the same steps
-  constexpr double kBusyOverWall = 1.50;  // busy is of other, recorded steps
+  constexpr double kBusyOverWall = 1.50;
   const auto wall = row.number("wall_ms"), span = row.number("device_span_ms");
-  const auto busy = row.number("device_busy_ms");
+  const auto busy = row.number("device_busy_ms"), recorded = row.number("instrumented_wall_ms");
   if (!computes(row) || !wall || *wall <= 0) return {};
   const bool long_span = span && *span > kSpanOverWall * *wall;
-  // Against the longest step, the recorded ones among them: a machine with other work on it
-  // stretches single steps many times.
+  // Busy is of recorded steps. Without their own wall nobody knows what held them up, and
+  // recorded_apart() speaks. Against the longest step, the recorded ones among them: a machine with
+  // other work on it stretches single steps many times.
   const std::vector<double> samples = row.numbers("samples_ms");
-  const double longest = std::max({*wall, samples.empty() ? 0.0 : max_of(samples),
-                                   row.number("instrumented_wall_ms").value_or(0.0)});
-  const bool long_busy = busy && *busy > kBusyOverWall * longest;
+  const double longest =
+      std::max({*wall, samples.empty() ? 0.0 : max_of(samples), recorded.value_or(0.0)});
+  const bool long_busy = busy && recorded && *busy > kBusyOverWall * longest;
   if (!long_span && !long_busy) return {};
   return Verdict{
       "missing_synchronization", Severity::kInvalid,

@@ -66,19 +66,31 @@ bool is_part_of(std::string_view part, std::string_view whole) {
   return whole == "whole" && (part == "forward" || part == "backward");  // of attention alone
 }
 
-// Both rows are invalid: nothing shows which of them is wrong.
-Found part_over_whole(const Facts& row, const Facts& other) {
+// Whether both are of one table, whose rows were measured one after the other.
+bool is_of_one_table(const Facts& row, const Facts& other) {
+  return row.row->text("table") == other.row->text("table");
+}
+
+// The words for what one of them is to the other; empty: they fit together.
+std::string_view part_above_whole(const Facts& row, const Facts& other) {
   const std::string mode = row.row->text("mode"), beside = other.row->text("mode");
   const bool is_part = is_part_of(mode, beside);
   if (!is_part && !is_part_of(beside, mode)) return {};
   const Facts &part = is_part ? row : other, &whole = is_part ? other : row;
   // Some passes join what only a whole step has: then the smaller mode runs kernels of its own.
   if (part.launches > whole.launches || !whole.is_below(part)) return {};
+  return is_part ? "the whole of" : "a part of";
+}
+
+// Both rows are invalid: nothing shows which of them is wrong.
+Found part_over_whole(const Facts& row, const Facts& other) {
+  if (!is_of_one_table(row, other)) return {};  // measured_apart()
+  const std::string_view relation = part_above_whole(row, other);
+  if (relation.empty()) return {};
   return Verdict{"part_over_whole", Severity::kInvalid,
                  fmt::format("it takes {}, and {} is {} it: a part cannot take longer than the "
                              "whole, so one of the two times is wrong",
-                             format_duration_ms(row.median), other.said(),
-                             is_part ? "the whole of" : "a part of")};
+                             format_duration_ms(row.median), other.said(), relation)};
 }
 
 // Fused kernels do the work of their parts with fewer launches and fewer bytes.
@@ -121,9 +133,18 @@ Found collapsed_speed(const Facts& row, const Facts& other) {
           ratio, other.row->label())};
 }
 
-// --- the same cell ------------------------------------------------------------------------------
+// --- the same cell, and parts of it, at another time ---------------------------------------------
 
 Found measured_apart(const Facts& row, const Facts& other) {
+  if (row.row->text("mode") != other.row->text("mode")) {
+    const std::string_view relation = part_above_whole(row, other);
+    if (relation.empty() || is_of_one_table(row, other)) return {};
+    return Verdict{
+        std::string(kMeasuredApart), Severity::kDoubt,
+        fmt::format("it took {}, and {} it, {}, {}: beyond the noise of either, so the "
+                    "machine was not the same",
+                    row.said_with_place(), relation, other.row->label(), other.said_with_place())};
+  }
   if (!row.is_below(other) && !other.is_below(row)) return {};
   return Verdict{std::string(kMeasuredApart), Severity::kDoubt,
                  fmt::format("the same cell took {}, and {}: beyond the noise of either, so the "
@@ -147,7 +168,7 @@ constexpr PairCheck kPairChecks[] = {{part_over_whole, kMode},
                                      {fused_over_primitive, kOps},
                                      {more_work_in_less_time, kShape},
                                      {collapsed_speed, kSizes},
-                                     {measured_apart, {}}};
+                                     {measured_apart, kMode}};
 
 // The rows that ran, in lists of those that are alike but for the fields of `except`.
 std::vector<std::vector<std::size_t>> alike(std::span<const ResultRow> rows,

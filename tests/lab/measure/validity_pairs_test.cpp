@@ -49,6 +49,21 @@ TEST(ValidityPairsTest, APartThatTakesLongerThanItsWholeMakesBothInvalid) {
   }
 }
 
+TEST(ValidityPairsTest, APartOfAnotherTableWasMeasuredApart) {
+  Json part = timed("mode", "forward-backward", 90.0), whole = timed("mode", "step", 72.3);
+  part["table"] = "time";
+  whole["table"] = "ways";
+  const Codes apart{"measured_apart"};
+  EXPECT_EQ(codes_together({part, whole}), (std::vector{apart, apart}));
+  const auto found = judge_together(std::vector{ResultRow(part), ResultRow(whole)});
+  ASSERT_EQ(found.size(), 2u);
+  EXPECT_EQ(found[0].verdict.severity, Severity::kDoubt);
+  EXPECT_NE(found[0].verdict.text.find("in the table ways"), std::string::npos)
+      << found[0].verdict.text;
+  whole["table"] = "time";
+  EXPECT_EQ(codes_together({part, whole}), std::vector<Codes>(2, Codes{"part_over_whole"}));
+}
+
 TEST(ValidityPairsTest, AModeWithKernelsOfItsOwnIsNoPart) {
   Json part = timed("mode", "forward-backward", 65.9), whole = timed("mode", "step", 56.0);
   part["launches"] = 219;

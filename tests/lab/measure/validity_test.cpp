@@ -57,6 +57,15 @@ TEST(ValidityTest, AWallFarBelowBusyIsAMissingSynchronization) {
   for (const std::string& code : codes_of(row)) EXPECT_NE(code, "missing_synchronization");
 }
 
+TEST(ValidityTest, BusyTimeOfADisturbedRecordingConvictsNoTimedStep) {
+  Json row = sound();
+  row["device_span_ms"] = row["instrumented_wall_ms"] = Json();
+  row["device_busy_ms"] = 310.0;
+  EXPECT_EQ(summary_of(judge(ResultRow(row, machine()))), "doubt: recorded_apart");
+  row["device_busy_ms"] = 130.0;
+  EXPECT_EQ(summary_of(judge(ResultRow(row, machine()))), "note: recorded_apart");
+}
+
 TEST(ValidityTest, AWarmupOfZeroIsNamedWithWhatItCosts) {
   Json row = sound();
   row["warmup_ms"] = Json::array();
