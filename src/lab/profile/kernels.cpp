@@ -129,8 +129,8 @@ struct MatrixRow {
   std::string name;
   const Work* work;
   const WorkSums* sums;
-  std::optional<double> ms;  // nullopt: not known
-  double span_ms;
+  std::optional<double> ms;        // nullopt: not known
+  std::optional<double> whole_ms;  // what its share is of; nullopt: it is no part
   std::optional<double> recorded_ms = {};
 };
 
@@ -156,8 +156,9 @@ Fields<MatrixRow> matrix_fields() {
   const auto sums = [](M m) { return m.sums; };
   out.add(Fields<WorkSums>{launches_field()}, sums);
   out.add(real_column("ms", "time", "ms", 4), [](M m) { return or_null(m.ms); });
-  out.add(timed(real_column("share_percent", "share", "%", 2, "of the span")),
-          [](M m) { return m.ms ? Json(percent_of(*m.ms, m.span_ms)) : Json(); });
+  out.add(timed(real_column("share_percent", "share", "%", 2,
+                            "of the span, or of the kernels where those took longer")),
+          [](M m) { return m.ms && m.whole_ms ? Json(percent_of(*m.ms, *m.whole_ms)) : Json(); });
   out.add(Fields<WorkSums>{{real_column("gap_ms", "gap before", "ms", 4,
                                         "when recorded: from the end of the kernel before"),
                             &WorkSums::gap_ms},
@@ -193,34 +194,38 @@ Table kernel_table(const ProfiledCell& cell, const ComponentFilter& filter) {
 Table matrix_table(const ProfiledCell& cell, const ComponentFilter& filter) {
   const StepWork& work = cell.work;
   const double span_ms = cell.profile.plain.span_ms;
+  const bool has_span = plain_gaps_ms(cell).has_value();
+  const double whole_ms = has_span ? span_ms : work.busy_ms - work.overlap_ms;
   std::vector<MatrixRow> rows;
   WorkSums left_out, all;
   for (const Work& w : work.rows) {
     all += w.sums;
     if (filter.has(w.component)) {
-      rows.push_back({w.component, &w, &w.sums, w.sums.ms, span_ms});
+      rows.push_back({w.component, &w, &w.sums, w.sums.ms, whole_ms});
     } else {
       left_out += w.sums;
     }
   }
   const auto add_sum = [&](const char* name, const WorkSums* sums, std::optional<double> ms,
                            std::optional<double> recorded_ms = {}) {
-    rows.push_back({name, nullptr, sums, ms, span_ms, recorded_ms});
+    rows.push_back({name, nullptr, sums, ms, whole_ms, recorded_ms});
   };
   if (left_out.launches > 0) add_sum("components not asked for", &left_out, left_out.ms);
   add_sum("gaps", nullptr, plain_gaps_ms(cell), work.gaps_ms);
   if (work.overlap_ms > 0) add_sum("overlap", nullptr, -work.overlap_ms);
   all.ms = span_ms;  // the rates of the whole step are over its time, gaps included
   add_sum("total", &all, span_ms, work.span_ms);
+  if (!has_span) rows.back().whole_ms.reset();
   Table table =
       table_of("matrix", "One step by component, phase and kernel", matrix_fields(), rows);
   table.notes.push_back(
       "classes, FLOPs and bytes are those of the program's ops, not guesses "
       "from names of kernels; every element counts as read or written once");
-  table.notes.push_back(
-      fmt::format("kernels' times are of recorded steps (by {}), total is the span of plain ones, "
-                  "and gaps are what is left of it, if anything is",
-                  cell.profile.source));
+  table.notes.push_back(fmt::format(
+      "kernels' times are of recorded steps (by {}), total is the span of plain ones, "
+      "and gaps are what is left of it, if anything is: beyond those of recorded steps, a "
+      "difference between the two sets of steps",
+      cell.profile.source));
   note_caches(table);
   return table;
 }

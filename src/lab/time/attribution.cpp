@@ -63,6 +63,12 @@ struct Clocks {
   std::optional<double> gaps_percent() const {
     return gaps_ms() ? std::optional(percent_of(*gaps_ms(), span_ms)) : std::nullopt;
   }
+  // What shares are of: the span, or those kernels, so that shares add up to 100 %.
+  double whole_ms() const { return gaps_ms() ? span_ms : busy_ms; }
+  // That of the span itself; nullopt likewise.
+  std::optional<double> span_percent() const {
+    return gaps_ms() ? std::optional(100.0) : std::nullopt;
+  }
   double recorded_gaps_ms() const { return recorded_span_ms - busy_ms; }
 };
 
@@ -91,7 +97,8 @@ void add_notes(const CellResult& result, const Clocks& clocks, Table& table) {
       result.recorded_by,
       clocks.gaps_ms() ? std::string()
                        : fmt::format(": nothing here, since these kernels take {} longer than the "
-                                     "span, so the recorded step is not like the timed ones",
+                                     "span, so the recorded step is not like the timed ones, and "
+                                     "shares are of the kernels' time",
                                      format_duration_ms(clocks.busy_ms - clocks.span_ms))));
   const ResultRow row = ResultRow::of(cell_columns(), cell_row(result), Json::object());
   for (const Verdict& v : judge(row)) {
@@ -160,21 +167,26 @@ Table time_by_component(const CellResult& result) {
                    energy_column(energy_j.has_value()),
                    recorded_column()};
   const auto energy = [&](double ms) {
-    const bool is_known = energy_j && clocks.span_ms > 0;
-    return is_known ? Json(*energy_j * ms / clocks.span_ms) : Json();
+    const bool is_known = energy_j && clocks.whole_ms() > 0;
+    return is_known ? Json(*energy_j * ms / clocks.whole_ms()) : Json();
   };
-  const auto add = [&](const std::string& name, const PhaseTimes& t, double total, Json recorded) {
+  const auto add = [&](const std::string& name, const PhaseTimes& t, double total, Json share,
+                       Json joules, Json recorded) {
     table.add_row({name, t[at(Phase::kForward)], t[at(Phase::kRecompute)], t[at(Phase::kBackward)],
-                   t[at(Phase::kOptimizer)] + t[at(Phase::kCommunication)], total,
-                   percent_of(total, clocks.span_ms), energy(total), std::move(recorded)});
+                   t[at(Phase::kOptimizer)] + t[at(Phase::kCommunication)], total, std::move(share),
+                   std::move(joules), std::move(recorded)});
   };
-  for (const auto& [component, t] : by_total(times)) add(component, t, total_of(t), Json());
+  for (const auto& [component, t] : by_total(times)) {
+    const double ms = total_of(t);
+    add(component, t, ms, percent_of(ms, clocks.whole_ms()), energy(ms), Json());
+  }
   table.add_cells({{"component", "gaps"},
                    {"total_ms", or_null(clocks.gaps_ms())},
                    {"share_percent", or_null(clocks.gaps_percent())},
                    {"energy_j", clocks.gaps_ms() ? energy(*clocks.gaps_ms()) : Json()},
                    {"recorded_ms", clocks.recorded_gaps_ms()}});
-  add("total", sum, clocks.span_ms, clocks.recorded_span_ms);
+  add("total", sum, clocks.span_ms, or_null(clocks.span_percent()), energy(clocks.whole_ms()),
+      clocks.recorded_span_ms);
   add_notes(result, clocks, table);
   if (energy_j) {
     table.notes.push_back(
@@ -216,7 +228,8 @@ Table time_by_class(const CellResult& result) {
   for (const auto& [kernel_class, row] : sorted) {
     const double seconds = row.ms * 1e-3;
     const auto bytes = static_cast<double>(row.cost.bytes_read + row.cost.bytes_written);
-    table.add_row({name_of(kernel_class), row.launches, row.ms, percent_of(row.ms, clocks.span_ms),
+    table.add_row({name_of(kernel_class), row.launches, row.ms,
+                   percent_of(row.ms, clocks.whole_ms()),
                    seconds > 0 ? static_cast<double>(row.cost.flops) / seconds * 1e-9 : 0.0,
                    seconds > 0 ? bytes / seconds * 1e-9 : 0.0, Json()});
   }
@@ -227,7 +240,7 @@ Table time_by_class(const CellResult& result) {
   table.add_cells({{"class", "total"},
                    {"launches", result.launches},
                    {"ms", clocks.span_ms},
-                   {"share_percent", 100.0},
+                   {"share_percent", or_null(clocks.span_percent())},
                    {"recorded_ms", clocks.recorded_span_ms}});
   add_notes(result, clocks, table);
   return table;

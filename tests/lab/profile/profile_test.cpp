@@ -152,6 +152,16 @@ TEST(ProfileTablesTest, GapsAreThoseOfPlainStepsWithWhatRecordingAddsBesideThem)
   EXPECT_NEAR(cell(clocks, "size", "two", "recorded_gaps_ms").as_double(), 0.001, 1e-12);
 }
 
+TEST(ProfileTablesTest, SharesAreOfTheKernelsWhereThoseTakeLongerThanTheSpan) {
+  Profile p = testing::two_kernel_profile();
+  p.plain.span_ms = 0.004;  // recorded kernels: 5 microseconds
+  const Table matrix = matrix_table(celled(std::move(p)));
+  EXPECT_NEAR(cell(matrix, "component", "ffn.w1", "share_percent").as_double(), 80.0, 1e-9);
+  EXPECT_TRUE(cell(matrix, "component", "gaps", "share_percent").is_null());
+  EXPECT_TRUE(cell(matrix, "component", "total", "share_percent").is_null());
+  EXPECT_NEAR(cell(matrix, "component", "total", "ms").as_double(), 0.004, 1e-12);
+}
+
 // The verdict of the first of these cells, by each table that has one.
 std::string verdict_of(std::span<const ProfiledCell> cells) {
   const std::string clocks = cell(clock_table(cells), "size", "two", "verdict").as_string();

@@ -167,6 +167,12 @@ TEST_P(CellTest, KernelsLongerThanTheSpanLeaveNoGaps) {
       EXPECT_TRUE(gaps[i].is_null()) << t.columns[i].name;
     }
     EXPECT_NE(t.notes.front().find("longer than the span"), std::string::npos) << t.notes.front();
+    const auto share = static_cast<std::size_t>(
+        std::ranges::find(t.columns, "share_percent", &Column::name) - t.columns.begin());
+    EXPECT_TRUE(t.rows.back()[share].is_null());
+    double sum = 0;
+    for (const auto& row : t.rows) sum += row[share].is_null() ? 0.0 : row[share].as_double();
+    EXPECT_NEAR(sum, 100.0, 1e-6);
     EXPECT_NE(t.notes.front().find(r.recorded_by), std::string::npos);
   }
 }
