@@ -89,8 +89,22 @@ Text clocks(const Evidence& e) {
           {named(row), duration(wall), duration(row.get("plain_span_ms")), row.quote("recorded_by"),
            duration(busy)});
   if (const auto gaps = row.get_if("gaps_ms")) {
-    out += compare(*gaps, Quantity::constant(0))
-               .say({.more = say("That leaves {} between them. ", {duration(*gaps)})});
+    const Text leaves = compare(*gaps, Quantity::constant(0))
+                            .say({.more = say("That leaves {} between them. ", {duration(*gaps)})});
+    // Recording does not narrow gaps: what is beyond those of the recorded steps is none.
+    const auto recorded = row.get_if("recorded_gaps_ms");
+    if (!recorded) {
+      out += leaves;
+    } else {
+      const Relation beside = compare(noisy(*gaps), noisy(*recorded));
+      const Text more =
+          beside.is(Ordering::kMore)
+              ? say("Between those kernels are {}; the other {} of the span are a difference "
+                    "between the two sets of steps. ",
+                    {duration(*recorded), duration(*gaps - *recorded)})
+              : Text();
+      out += beside.say({.less = leaves, .equal = leaves, .unclear = leaves, .more = more});
+    }
   }
   const Relation fits = compare_with_range(share, 0, 101);
   if (!fits.is(Ordering::kEqual)) {
@@ -337,8 +351,14 @@ Text components(const Evidence& e) {
   std::map<std::string, std::vector<Row>> rows_of;
   std::vector<Row> all_parts;
   std::optional<Quantity> total;
+  std::optional<Relation> gaps;  // beside those of the recorded steps
+  Text recorded_gaps;
   for (const Row& row : e.rows("matrix@" + label(all))) {
     const std::string component = row.text("component");
+    if (component == "gaps" && row.has("ms") && row.has("recorded_ms")) {
+      gaps = compare(noisy(row.get("ms")), noisy(row.get("recorded_ms")));
+      recorded_gaps = duration(row.get("recorded_ms"));
+    }
     if (component == "total") {
       total = row.get("ms");
     } else if (row.has("ms")) {
@@ -348,14 +368,17 @@ Text components(const Evidence& e) {
   }
   require(total && total->value > 0 && !all_parts.empty(), "the total of the matrix is missing");
   const Quantity sum = sum_of(all_parts, "ms");
+  const bool has_difference = gaps && gaps->is(Ordering::kMore);
   struct Part {
     Quantity ms;
     Text name;
   };
   std::vector<Part> parts;
   for (const auto& [name, rows] : rows_of) {
-    parts.push_back(
-        {sum_of(rows, "ms"), Text(Piece{name, Basis::kQuote, rows.front().formula("component")})});
+    const bool is_left = has_difference && name == "gaps";
+    parts.push_back({sum_of(rows, "ms"), is_left ? Text("what is left")
+                                                 : Text(Piece{name, Basis::kQuote,
+                                                              rows.front().formula("component")})});
   }
   const Relation adds_up = compare_with_range(sum / *total, 0.999, 1.001);
   require(!adds_up.is(Ordering::kLess),
@@ -372,10 +395,15 @@ Text components(const Evidence& e) {
                       "recorded, {}.",
                       {duration(sum), because(adds_up, "which is above the span of steps"),
                        duration(*total)})
-                : say("{} {}.",
-                      {because(adds_up,
-                               "All parts, gaps between kernels among them, add up to the step's"),
-                       duration(*total)});
+      : has_difference
+          ? say("{} {}. {} {} between kernels of the recorded steps: the rest is a difference "
+                "between the two sets of steps.",
+                {because(adds_up, "All parts, with what is left of the span, add up to the step's"),
+                 duration(*total), because(*gaps, "What is left is more than the"), recorded_gaps})
+          : say("{} {}.",
+                {because(adds_up,
+                         "All parts, gaps between kernels among them, add up to the step's"),
+                 duration(*total)});
   return say("{}: {}. ", {named(all), join(list, ", ")}) + whole_of;
 }
 

@@ -130,6 +130,37 @@ TEST_F(SentencesTest, KernelsThatTakeLongerThanTheSpanLeaveNoGaps) {
   EXPECT_THAT(text_of("clocks"), Not(HasSubstr("That leaves")));
 }
 
+TEST_F(SentencesTest, GapsBeyondThoseOfRecordedStepsAreADifferenceBetweenSteps) {
+  set("clocks", {{"mode", "step"}}, "recorded_gaps_ms", 0.1);
+  EXPECT_THAT(text_of("clocks"), Not(HasSubstr("That leaves")));
+  EXPECT_THAT(text_of("clocks"), HasSubstr("Between those kernels are 100.0 µs; the other 800.0 µs "
+                                           "of the span are a difference"));
+}
+
+TEST_F(SentencesTest, WhatRecordedStepsDoNotHaveBetweenKernelsIsNoGap) {
+  const auto matrix = std::ranges::find_if(
+      tables_, [](const Table& table) { return table.name.starts_with("matrix@"); });
+  ASSERT_NE(matrix, tables_.end());
+  const auto at = [&](std::string_view name) {
+    return static_cast<std::size_t>(std::ranges::find(matrix->columns, name, &Column::name) -
+                                    matrix->columns.begin());
+  };
+  double kernels = 0;
+  for (auto& row : matrix->rows) {
+    const std::string component = row[0].as_string();
+    if (component != "gaps" && component != "total") kernels += row[at("ms")].as_double();
+  }
+  for (auto& row : matrix->rows) {
+    if (row[0].as_string() != "gaps") continue;
+    row[at("ms")] = kernels;
+    row[at("recorded_ms")] = 0.01 * kernels;
+  }
+  matrix->rows.back()[at("ms")] = 2 * kernels;
+  EXPECT_THAT(text_of("components"), HasSubstr("what is left 50.0 %"));
+  EXPECT_THAT(text_of("components"), HasSubstr("What is left is more than the"));
+  EXPECT_THAT(text_of("components"), Not(HasSubstr("gaps")));
+}
+
 TEST_F(SentencesTest, ComponentsAreSharesOfTheKernelsWhereThoseAreLongerThanTheSpan) {
   const auto matrix = std::ranges::find_if(
       tables_, [](const Table& table) { return table.name.starts_with("matrix@"); });

@@ -139,7 +139,8 @@ void set_times(std::vector<Table>& tables) {
                                    {"plain_span_ms", 9.9},
                                    {"wall_ms", 10.1},
                                    {"busy_ms", 9.0},
-                                   {"gaps_ms", 0.9}}) {
+                                   {"gaps_ms", 0.9},
+                                   {"recorded_gaps_ms", 1.0}}) {
     set("clocks", {{"mode", "step"}}, column, ms);
   }
   for (const auto& [precision, ms] : {std::pair{"fp32", 100.0}, {"bf16", 50.0}}) {
