@@ -34,11 +34,11 @@ TEST(ProfileCommandTest, TablesOfBothModesComeWithTheirNames) {
     ++matrices;
     double sum = 0;
     for (const Json& row : table.at("rows").items()) {
-      const double share = row.at("share_percent").as_double();
-      if (row.at("component").as_string() == "total") {
-        EXPECT_NEAR(share, 100.0, 1e-9);
-      } else {
-        sum += share;
+      const Json& share = row.at("share_percent");
+      if (row.at("component").as_string() != "total") {
+        if (!share.is_null()) sum += share.as_double();
+      } else if (!share.is_null()) {  // else kernels took longer than the span: shares are of them
+        EXPECT_NEAR(share.as_double(), 100.0, 1e-9);
       }
     }
     EXPECT_NEAR(sum, 100.0, 0.1) << name;

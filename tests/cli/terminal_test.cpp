@@ -101,7 +101,7 @@ TEST(TerminalTest, WhatTakesLongSaysHowLongItStillTakes) {
        {"bench --context 128 --steps 8 --warmup 0 --roof 0" + model,
         "eval --context 128 --batches 6 --text " + readme + model,
         "generate --prompt-tokens 1 --max-tokens 200" + model,
-        std::string("comm --ranks 2 --bytes 4MiB --calls 40 --warmup 0 --format json")}) {
+        std::string("comm --ranks 2 --bytes 4MiB --calls 400 --warmup 0 --format json")}) {
     const std::string shown = on_terminal(command, 200, {}, STDERR_FILENO);
     EXPECT_THAT(shown, ::testing::ContainsRegex("about [0-9]+ s left")) << command;
   }
