@@ -4,7 +4,7 @@
     tools/soak/empty_machine.py --count 4 [--ccache DIR]
 
 Needs root, debootstrap and a Debian mirror (--mirror). Makes a root folder with debootstrap's
-smallest variant, where not even make is, unpacks HEAD into it at /work/main, and runs the lines of
+smallest variant, where not even make is, unpacks HEAD into it at /root/tracestep, and runs the lines of
 the block below "## Quick start" one after the other, --count of them. Each must end with status 0;
 behind `make study` there must be a report, behind `make install` the program must answer from its
 place, and `make uninstall` must leave nothing of it. --ccache lends the machine a compiler cache,
@@ -21,7 +21,7 @@ import tempfile
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-PLACE, CACHE = "work/main", "root/.cache/ccache"
+PLACE, CACHE = "root/tracestep", "root/.cache/ccache"
 # What must hold behind a command; run in the folder of the source.
 CHECKS = {
     "make study": "test -s out/study.html && test -s out/study.md && test -s out/study.json",
