@@ -1,14 +1,15 @@
 #!/usr/bin/env python3
 """Follows README.md on an empty machine: its quick start, word by word, in a bare Debian 12.
 
-    tools/soak/empty_machine.py --count 4 [--ccache DIR]
+    tools/soak/empty_machine.py --count 4 [--mirror URL] [--ccache DIR]
 
-Needs root, debootstrap and a Debian mirror (--mirror). Makes a root folder with debootstrap's
-smallest variant, where not even make is, unpacks HEAD into it at /root/tracestep, and runs the lines of
-the block below "## Quick start" one after the other, --count of them. Each must end with status 0;
-behind `make study` there must be a report, behind `make install` the program must answer from its
-place, and `make uninstall` must leave nothing of it. --ccache lends the machine a compiler cache,
-to save time. Prints one line per command and a summary in JSON; status 1 when there was a fault.
+Needs root, debootstrap and a Debian mirror (debootstrap's own choice unless --mirror names one).
+Makes a root folder with debootstrap's smallest variant, where not even make is, unpacks HEAD into
+it at /root/tracestep, and runs the lines of the block below "## Quick start" one after the other,
+--count of them. Each must end with status 0; behind `make study` there must be a report, behind
+`make install` the program must answer from its place, and `make uninstall` must leave nothing of
+it. --ccache lends the machine a compiler cache, to save time. Prints one line per command and a
+summary in JSON; status 1 when there was a fault.
 """
 import argparse
 import json
@@ -37,7 +38,8 @@ def quick_start():
 
 
 def make_root(root, mirror, ccache):
-    subprocess.run(["debootstrap", "--variant=minbase", "bookworm", root, mirror], check=True,
+    chosen = [mirror] if mirror else []
+    subprocess.run(["debootstrap", "--variant=minbase", "bookworm", root, *chosen], check=True,
                    stdout=subprocess.DEVNULL)
     source = root / PLACE
     source.mkdir(parents=True)
@@ -80,7 +82,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--count", type=int, default=4, help="commands, of those there are")
     parser.add_argument("--seed", type=int, default=1, help="1: the only one that does anything")
-    parser.add_argument("--mirror", default="http://deb.debian.org/debian")
+    parser.add_argument("--mirror", help="a Debian mirror; without it, debootstrap's own choice")
     parser.add_argument("--ccache", type=pathlib.Path, help="a compiler cache to lend")
     parser.add_argument("--inside", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
