@@ -25,16 +25,26 @@ struct Size {
 // Widths, contexts and vocabularies apart from those that people ask for, from what lies in the
 // caches to what does not.
 constexpr Size kSmallest{128, 448, 4, 512, 1, 4, 64}, kSmall{192, 704, 3, 3000, 2, 4, 96},
-    kMiddle{384, 1344, 6, 2048, 1, 4, 160}, kWide{896, 3136, 14, 4500, 1, 4, 144},
-    kDeep{576, 2112, 9, 12000, 1, 2, 352}, kLong{320, 960, 5, 1000, 2, 2, 720},
     kManyTokens{192, 704, 6, 12000, 1, 4, 224};
-// For a GPU, which only larger steps keep busy.
-constexpr Size kLargeWide{2240, 8960, 28, 5000, 1, 4, 1216},
-    kLargeNarrow{896, 3584, 14, 6000, 2, 4, 1216}, kLargeShort{2048, 8192, 32, 9000, 1, 4, 208},
-    kLargeMiddle{1408, 5632, 22, 12000, 1, 4, 720};
+struct Sizes {
+  Size middle, wide, deep, long_context;
+};
+constexpr Sizes kForCpu{.middle = {384, 1344, 6, 2048, 1, 4, 160},
+                        .wide = {896, 3136, 14, 4500, 1, 4, 144},
+                        .deep = {576, 2112, 9, 12000, 1, 2, 352},
+                        .long_context = {320, 960, 5, 1000, 2, 2, 720}};
+// For a GPU, where libraries have faster kernels for products whose sizes are multiples of 64, as
+// those of most models are; and larger steps, which keep it busy.
+constexpr Sizes kForGpu{.middle = {384, 1536, 6, 2048, 1, 4, 192},
+                        .wide = {896, 3584, 14, 4544, 1, 4, 160},
+                        .deep = {640, 2560, 10, 12032, 1, 2, 384},
+                        .long_context = {320, 1280, 5, 1024, 2, 2, 768}};
+constexpr Size kLargeWide{2048, 8192, 32, 5056, 1, 4, 1152},
+    kLargeNarrow{896, 3584, 14, 6016, 2, 4, 1280}, kLargeShort{1536, 6144, 24, 9024, 1, 4, 320},
+    kLargeMiddle{1408, 5632, 22, 12032, 1, 4, 768};
 // Between them.
 constexpr Size kHeldOut{224, 832, 7, 1500, 3, 4, 112},
-    kLargeHeldOut{1152, 4608, 18, 7000, 2, 4, 608};
+    kLargeHeldOut{1152, 4608, 18, 7040, 2, 4, 640};
 
 RunSpec step_of(const Size& s, const Precision& precision, const Place& place) {
   RunSpec out{.model = {.vocab = s.vocab,
@@ -150,6 +160,8 @@ void keep_quieter(CalibratedStep& step, const CalibratedStep& other) {
 std::vector<CalibrationStep> calibration_steps(const Place& place,
                                                std::span<const Precision> precisions) {
   std::vector<CalibrationStep> out;
+  const bool is_gpu = place.device != "cpu";
+  const Sizes& its = is_gpu ? kForGpu : kForCpu;
   const auto as_it_is = [](RunSpec&) {};
   const auto primitive = [](RunSpec& s) { s.ops = Granularity::kPrimitive; };
   const auto compiled = [](RunSpec& s) { s.executor = ExecutorKind::kCompiled; };
@@ -164,21 +176,21 @@ std::vector<CalibrationStep> calibration_steps(const Place& place,
     // The others have most of their kernels in common with these.
     const std::string name = name_of(precision);
     const bool is_main = name == "fp32" || name == "bf16";
-    add({kSmall, kMiddle, kLong}, as_it_is);
+    add({kSmall, its.middle, its.long_context}, as_it_is);
     add({kSmall}, primitive);
     add({kSmall}, compiled);
-    add({kMiddle}, flash);
+    add({its.middle}, flash);
     add({kHeldOut}, as_it_is, true);
     if (is_main) {
-      add({kSmallest, kWide, kDeep}, as_it_is);
-      add({kMiddle, kManyTokens}, primitive);
-      add({kDeep}, compiled);
-      add({kLong}, flash);
+      add({kSmallest, its.wide, its.deep}, as_it_is);
+      add({its.middle, kManyTokens}, primitive);
+      add({its.deep}, compiled);
+      add({its.long_context}, flash);
       add({kHeldOut}, compiled, true);
       add({kHeldOut}, primitive, true);
       add({kHeldOut}, flash, true);
     }
-    if (place.device != "cpu") {
+    if (is_gpu) {
       add({kLargeWide, kLargeNarrow, kLargeShort, kLargeMiddle}, as_it_is);
       add({kLargeNarrow}, primitive);
       add({kLargeNarrow, kLargeMiddle}, compiled);
