@@ -180,6 +180,7 @@ ResultRow as_row(const AttentionResult& r, const AttentionPart& part, const char
     row["peak_bytes"] = r.peak_bytes;
     row["predicted_peak_bytes"] = r.predicted_peak_bytes;
     row["saved_bytes"] = r.saved_bytes;
+    row["others_cores"] = or_null(others_cores(r.host.before, r.host.after));
   }
   row["launches"] = part.launches;
   if (r.roof_tflops > 0) row["roof_tflops"] = r.roof_tflops;

@@ -12,9 +12,9 @@ namespace {
 constexpr std::string_view kSamples = "samples_ms";
 
 // How the cells of several processes become one.
-constexpr std::array<std::string_view, 9> kMedians = {
+constexpr std::array<std::string_view, 10> kMedians = {
     "wall_ms",         "issue_ms",      "device_span_ms", "device_busy_ms", "instrumented_wall_ms",
-    "untracked_bytes", "outside_bytes", "others_cores",   "compile_ms"};
+    "untracked_bytes", "outside_bytes", "others_cores",   "compile_ms",     "interrupted_ms"};
 constexpr std::array<std::string_view, 1> kSums = {"major_faults"};
 constexpr std::array<std::string_view, 2> kLast = {"facts_after", "host_after"};
 

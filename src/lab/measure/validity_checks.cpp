@@ -100,6 +100,29 @@ Found drifting(const ResultRow& row) {
                              100 * shift, p)};
 }
 
+// A steady neighbour shows in no sample: it looks like a slower machine.
+Found others_running(const ResultRow& row) {
+  constexpr double kWorthSaying = 0.1;
+  const auto others = row.number("others_cores"), cores = row.environment_number("cores");
+  if (!computes(row) || !others || *others <= kWorthSaying) return {};
+  const Json* asked = row.parameter("threads");
+  const bool has_own = asked != nullptr && asked->is_number() && asked->as_double() > 0;
+  const auto threads =
+      has_own ? std::optional(asked->as_double()) : row.environment_number("threads");
+  // A GPU computes for itself.
+  const bool may_be_slower =
+      !row.text("device").starts_with("cuda") && cores && threads && *threads + *others > *cores;
+  return Verdict{
+      "others_running", may_be_slower ? Severity::kDoubt : Severity::kNote,
+      fmt::format("other programs, or other machines of this host, kept {:.2f} cores busy "
+                  "meanwhile{}",
+                  *others,
+                  may_be_slower ? fmt::format(", and this one wants {:.0f} of {:.0f}: the time may "
+                                              "be longer than on a quiet machine",
+                                              *threads, *cores)
+                                : std::string())};
+}
+
 Found criterion_not_met(const ResultRow& row) {
   const std::string ended = row.text("stopped_by");
   if (!ended.starts_with("max-")) return {};
@@ -334,13 +357,14 @@ Found nothing_computed(const ResultRow& row) {
                  "this device plans and counts; its times are those of the host alone"};
 }
 
-constexpr std::array<RowCheck, 20> kChecks = {{
+constexpr std::array<RowCheck, 22> kChecks = {{
     {"nothing_computed", "the device has no numbers", nothing_computed},
     {"too_few_samples", "fewer than six: no 95 % interval", too_few_samples},
     {"no_warmup", "the first step is a sample", no_warmup},
     {"warmup_too_short", "the first sample stands out", warmup_too_short},
     {"unsteady", "a wide interval or a long tail", unsteady},
     {"drifting", "the halves of the samples differ", drifting},
+    {"others_running", "other programs kept cores busy", others_running},
     {"criterion_not_met", "a cap came before the limit of noise", criterion_not_met},
     {"missing_synchronization", "the device worked longer than the wall clock ran",
      missing_synchronization},
@@ -348,6 +372,7 @@ constexpr std::array<RowCheck, 20> kChecks = {{
     {"instrument_cost", "recording slows steps down by more than 1 %", instrument_cost},
     {"recorded_apart", "recorded steps are unlike the timed ones", recorded_apart},
     {"recorded_unsteady", "recorded steps are few, or unlike each other", recorded_unsteady},
+    {"uneven_instances", "single recorded launches were held up", uneven_instances},
     {"above_the_roof", "a kernel beyond what the ceilings allow", above_the_roof},
     {"profiled", "a profiler listened to the timed steps", profiled},
     {"throttled", "clocks were held back", throttled},

@@ -98,6 +98,7 @@ Found fused_over_primitive(const Facts& row, const Facts& other) {
   const std::string ops = row.row->text("ops"), beside = other.row->text("ops");
   const bool is_fused = ops == "fused" && beside == "primitive";
   if (!is_fused && !(ops == "primitive" && beside == "fused")) return {};
+  if (!is_of_one_table(row, other)) return {};  // the machine may have changed in between
   const Facts &fused = is_fused ? row : other, &primitive = is_fused ? other : row;
   if (!primitive.is_below(fused)) return {};
   return Verdict{"fused_over_primitive", Severity::kInvalid,
@@ -112,6 +113,7 @@ Found fused_over_primitive(const Facts& row, const Facts& other) {
 // Of two rows of one model, the one with far more FLOPs cannot be the faster one.
 Found more_work_in_less_time(const Facts& row, const Facts& other) {
   constexpr double kMoreWork = 1.5;
+  if (!is_of_one_table(row, other)) return {};  // likewise
   if (!(row.flops >= kMoreWork * other.flops) || !row.is_below(other)) return {};
   return Verdict{"more_work_in_less_time", Severity::kInvalid,
                  fmt::format("{:.1f} times the FLOPs of {} in {:.2f} of its time: labels are "
@@ -156,6 +158,7 @@ Found measured_apart(const Facts& row, const Facts& other) {
 
 // A check of two rows that differ at most in these fields.
 struct PairCheck {
+  std::string_view code, doc;
   Found (*check)(const Facts& row, const Facts& other);
   std::span<const std::string_view> except;
 };
@@ -164,11 +167,12 @@ constexpr std::array<std::string_view, 1> kOps = {"ops"};
 constexpr std::array<std::string_view, 2> kShape = {"context", "batch"};
 constexpr std::array<std::string_view, 9> kSizes = {
     "size", "d_model", "d_ff", "layers", "heads", "context", "batch", "vocab", "mode"};
-constexpr PairCheck kPairChecks[] = {{part_over_whole, kMode},
-                                     {fused_over_primitive, kOps},
-                                     {more_work_in_less_time, kShape},
-                                     {collapsed_speed, kSizes},
-                                     {measured_apart, kMode}};
+constexpr PairCheck kPairChecks[] = {
+    {"part_over_whole", "a part takes longer than its whole", part_over_whole, kMode},
+    {"fused_over_primitive", "fused takes longer than primitive ops", fused_over_primitive, kOps},
+    {"more_work_in_less_time", "far more FLOPs take less time", more_work_in_less_time, kShape},
+    {"collapsed_speed", "ten times the time per FLOP of a smaller row", collapsed_speed, kSizes},
+    {kMeasuredApart, "one cell took different times at different moments", measured_apart, kMode}};
 
 // The rows that ran, in lists of those that are alike but for the fields of `except`.
 std::vector<std::vector<std::size_t>> alike(std::span<const ResultRow> rows,
@@ -194,6 +198,13 @@ std::vector<std::vector<std::size_t>> alike(std::span<const ResultRow> rows,
 
 std::size_t pair_check_count() {
   return std::size(kPairChecks);
+}
+
+std::string_view doc_of(std::string_view code) {
+  const auto row = std::ranges::find(row_checks(), code, &RowCheck::code);
+  if (row != row_checks().end()) return row->doc;
+  const auto pair = std::ranges::find(kPairChecks, code, &PairCheck::code);
+  return pair == std::end(kPairChecks) ? std::string_view() : pair->doc;
 }
 
 std::vector<RowVerdict> judge_together(std::span<const ResultRow> rows) {

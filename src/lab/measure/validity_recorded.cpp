@@ -79,6 +79,18 @@ std::optional<Verdict> recorded_unsteady(const ResultRow& row) {
                   least, most)};
 }
 
+std::optional<Verdict> uneven_instances(const ResultRow& row) {
+  constexpr double kWorthSaying = 0.01, kMuch = 0.10;  // of the kernels' time
+  const auto held_up = row.number("interrupted_ms"), busy = row.number("device_busy_ms");
+  if (!computes(row) || !held_up || !busy || *held_up <= kWorthSaying * *busy) return {};
+  return Verdict{
+      "uneven_instances", *held_up > kMuch * *busy ? of_shares(row) : Severity::kNote,
+      fmt::format("other work held up single launches of recorded steps for {:.3f} ms, {:.1f} % of "
+                  "the kernels' time; that is left out, and these launches count with the median "
+                  "of the same launch",
+                  *held_up, 100 * *held_up / *busy)};
+}
+
 double beyond_caches(double roof_percent, double launch_bytes) {
   constexpr double kLargestCache = 64.0 * 1024 * 1024;
   if (launch_bytes <= 2 * kLargestCache) return 0;

@@ -18,6 +18,10 @@ std::optional<Verdict> recorded_apart(const ResultRow& row);
 // Too few recorded steps for shares, or steps that differ (`recorded_busy_ms`, kernels' time of
 // each).
 std::optional<Verdict> recorded_unsteady(const ResultRow& row);
+// Single launches of recorded steps that took far longer than the same launch otherwise does
+// (`interrupted_ms` of a step, lab/measure/interrupted.h): a note, and a doubt about shares where
+// it is a tenth of the kernels' time.
+std::optional<Verdict> uneven_instances(const ResultRow& row);
 // More than the ceilings allow: `highest_roof_percent`, with `highest_roof_kernel`, `_bound` and
 // `_bytes` (of one launch), is the most of a profile's kernels that take a share of the time. By
 // bytes it is a note where a cache explains it.

@@ -1,6 +1,7 @@
 // Attention's softmax beside its two matrix products: time, FLOPs, bytes, and what is counted.
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <map>
 
 #include "lab/profile/tables.h"
@@ -55,19 +56,21 @@ Fields<PartRow> fields() {
       {real_column("ms", "time", "ms", 4, "in one step, all layers"),
        [](R r) { return r.sums.ms; }},
       {real_column("layer_ms", "per layer", "ms", 4), [](R r) { return r.sums.ms / r.layers; }},
-      {real_column("flops", "FLOPs", "", 0, "in one step"), [](R r) { return r.sums.flops; }},
-      {real_column("bytes", "bytes", "", 0, "in one step"), [](R r) { return r.sums.bytes; }},
+      {int_column("flops", "FLOPs", "in one step"),
+       [](R r) { return std::int64_t{std::llround(r.sums.flops)}; }},
+      {bytes_column("bytes", "bytes", "in one step, read and written"),
+       [](R r) { return std::int64_t{std::llround(r.sums.bytes)}; }},
       {real_column("gflops", "GFLOP/s", "", 1),
        [](R r) { return positive_or_null(r.sums.gflops()); }},
       {real_column("gb_per_s", "GB/s", "", 1), [](R r) { return positive_or_null(r.sums.gb_s()); }},
       {text_column("bound"), [](R r) { return or_null(r.sums.bound()); }},
       {timed(real_column("roof_percent", "of roof", "%", 1)),
        [](R r) { return when(r.sums.roof_ms > 0, 100.0 * ratio(r.sums.roof_ms, r.sums.ms)); }},
-      {timed(real_column("ms_of_products_percent", "of products: time", "%", 1)),
+      {timed(real_column("ms_of_products_percent", "of products' time", "%", 1)),
        [](R r) { return r.share(&WorkSums::ms); }},
-      {real_column("flops_of_products_percent", "FLOPs", "%", 1),
+      {real_column("flops_of_products_percent", "of products' FLOPs", "%", 1),
        [](R r) { return r.share(&WorkSums::flops); }},
-      {real_column("bytes_of_products_percent", "bytes", "%", 1),
+      {real_column("bytes_of_products_percent", "of products' bytes", "%", 1),
        [](R r) { return r.share(&WorkSums::bytes); }}};
 }
 

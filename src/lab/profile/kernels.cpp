@@ -4,6 +4,7 @@
 #include <map>
 
 #include "analysis/component.h"
+#include "base/units.h"
 #include "lab/measure/statistics.h"
 #include "lab/profile/tables.h"
 #include "lab/report/fields.h"
@@ -46,6 +47,16 @@ void note_caches(Table& table) {
   table.notes.emplace_back(
       "of roof: the ceiling is the bandwidth of memory, measured over more than the caches hold; "
       "above 100 % a kernel found operands in a cache, or left out what a mask hides");
+}
+
+// Says how much of the recorded steps held-up launches took, if any did. `where`: whether this
+// table counts it.
+void note_interruptions(const StepWork& work, std::string_view where, Table& table) {
+  if (work.interrupted_ms <= 0) return;
+  table.notes.push_back(fmt::format(
+      "other work held up single launches for {} of each recorded step, which is {}: a launch over "
+      "1.5 times the median of the same launch in all recorded steps counts as that median",
+      format_duration_ms(work.interrupted_ms), where));
 }
 
 // Durations of every kernel of that name, in ns, and its rows of the matrix added up.
@@ -179,14 +190,16 @@ Fields<MatrixRow> matrix_fields() {
 Table kernel_table(const ProfiledCell& cell, const ComponentFilter& filter) {
   const auto steps = static_cast<double>(cell.profile.steps.size());
   const std::vector<KernelTimes> kernels = kernels_of(cell, filter);
+  const double all_ns = (cell.work.busy_ms + cell.work.interrupted_ms) * steps * 1e6;
   std::vector<KernelRow> rows;
   for (const KernelTimes& k : kernels) {
-    rows.push_back({k, steps, cell.work.busy_ms * steps * 1e6, summarize(k.durations)});
+    rows.push_back({k, steps, all_ns, summarize(k.durations)});
   }
   Table table = table_of("kernels", "Kernels of all profiled steps", kernel_fields(), rows);
   table.notes.push_back(
       fmt::format("instances count {} profiled steps; divide by it, or read the column per step",
                   cell.profile.steps.size()));
+  note_interruptions(cell.work, "counted here, and in no other table", table);
   note_caches(table);
   return table;
 }
@@ -226,6 +239,7 @@ Table matrix_table(const ProfiledCell& cell, const ComponentFilter& filter) {
       "and gaps are what is left of it, if anything is: beyond those of recorded steps, a "
       "difference between the two sets of steps",
       cell.profile.source));
+  note_interruptions(cell.work, "left out", table);
   note_caches(table);
   return table;
 }
@@ -288,12 +302,15 @@ Table kind_table(const ProfiledCell& cell, const ComponentFilter& filter) {
 
 Table ceiling_table(const Ceilings& ceilings) {
   Table table{.name = "ceilings", .title = "Measured ceilings"};
-  table.columns = {text_column("ceiling"), real_column("value", "", "", 1), text_column("unit")};
+  constexpr const char* kArithmetic = "arithmetic outside matrix products";
+  table.columns = {text_column("ceiling"), real_column("value", "", "", 1), text_column("unit"),
+                   text_column("same_as", "same as", "one measurement stands for both")};
   if (!ceilings.known()) return table;
-  table.add_row({"bandwidth", ceilings.bandwidth_gb_s, "GB/s"});
-  table.add_row({"arithmetic outside matrix products", ceilings.arithmetic_gflops, "GFLOP/s"});
+  table.add_row({"bandwidth", ceilings.bandwidth_gb_s, "GB/s", Json()});
+  table.add_row({kArithmetic, ceilings.arithmetic_gflops, "GFLOP/s", Json()});
   for (const auto& [dtype, gflops] : ceilings.products_gflops) {
-    table.add_row({fmt::format("matrix products, {}", name_of(dtype)), gflops, "GFLOP/s"});
+    table.add_row({fmt::format("matrix products, {}", name_of(dtype)), gflops, "GFLOP/s",
+                   when(gflops == ceilings.arithmetic_gflops, kArithmetic)});
   }
   if (!ceilings.how.empty()) table.notes.push_back(ceilings.how);
   return table;

@@ -77,9 +77,9 @@ Fields<PassRow> top_fields(const std::string& prefix, const char* title, const c
   using K = const NamedKernel&;
   return {field(timed(text_column(prefix + "_kernel", title, description)),
                 [](R, K k) { return k.first; }),
-          field(timed(real_column(prefix + "_percent", "share", "%", 1, "of the pass")),
+          field(timed(real_column(prefix + "_percent", "its share", "%", 1, "of the pass")),
                 [](R r, K k) { return percent_of(k.second.ms, r.pass->ms); }),
-          field(real_column(prefix + "_launches", "launches", "", 0, "in one step"),
+          field(real_column(prefix + "_launches", "its launches", "", 0, "in one step"),
                 [](R, K k) { return k.second.launches; }),
           field(data_only(real_column(prefix + "_ms", "", "ms", 4)),
                 [](R, K k) { return k.second.ms; })};
@@ -264,11 +264,16 @@ Fields<ClockRow> clock_fields() {
       {data_only(ms("recorded_outside_ms", "", "of the profiled wall")),
        &ClockRow::recorded_outside_ms},
       {data_only(real_column("identity_error_ms", "", "ms", 6,
-                             "of the profiled steps: wall - outside - gaps - busy + overlap")),
+                             "of the profiled steps: wall - outside - gaps - busy - "
+                             "interrupted + overlap")),
        [](C c) {
-         return c.recorded_wall_ms - c.recorded_outside_ms() - c.w.gaps_ms - c.w.busy_ms +
-                c.w.overlap_ms;
-       }}});
+         return c.recorded_wall_ms - c.recorded_outside_ms() - c.w.gaps_ms - c.w.busy_ms -
+                c.w.interrupted_ms + c.w.overlap_ms;
+       }},
+      {data_only(ms("interrupted_ms", "",
+                    "of the profiled span: what other work held up single launches for; part of "
+                    "neither busy nor gaps")),
+       [](C c) { return c.w.interrupted_ms; }}});
   out.add(data_only(text_column("recorded_by", "", "the instrument of the profiled steps")),
           [](C c) { return c.p.source; });
   return out.add(host_columns(), [](C c) { return &c.p.plain.host; });

@@ -74,6 +74,7 @@ Json row_of(const ProfiledCell& cell, const StepTimesOfKernels& times) {
   row["device_busy_ms"] = cell.work.busy_ms;
   row["instrumented_wall_ms"] = mean_wall_ms(p);
   row["recorded_busy_ms"] = list_of(times.busy_ms);
+  row["interrupted_ms"] = cell.work.interrupted_ms;
   row["recorded_by"] = p.source;
   row["launches"] = static_cast<double>(p.launches.size()) / static_cast<double>(p.steps.size());
   row["flops"] = flops_of(p);
@@ -110,6 +111,7 @@ ResultRow plain_row(const Profile& p) {
     row["median_ms"] = p.plain.wall_ms;
     row["flops"] = flops_of(p);
     row["tflops"] = static_cast<double>(flops_of(p)) / p.plain.wall_ms * 1e-9;
+    row["others_cores"] = or_null(others_cores(p.plain.host.before, p.plain.host.after));
   }
   return ResultRow(std::move(row));
 }

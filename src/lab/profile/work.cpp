@@ -11,6 +11,7 @@
 #include "analysis/origin_shares.h"
 #include "base/error.h"
 #include "base/suggest.h"
+#include "lab/measure/interrupted.h"
 #include "nn/scopes.h"
 
 namespace tracestep {
@@ -26,6 +27,11 @@ class Collector {
       : profile_(profile), ceilings_(ceilings) {}
 
   StepWork run() {
+    std::vector<RecordedLaunch> launches;
+    for (const ProfiledLaunch& l : profile_.launches) {
+      launches.push_back({l.step, l.node, l.name, static_cast<double>(l.duration_ns()) * kMsPerNs});
+    }
+    undisturbed_ms_ = undisturbed_ms(launches);
     std::size_t next = 0;
     for (std::size_t i = 0; i < profile_.steps.size(); ++i) {
       const std::size_t first = next;
@@ -60,9 +66,10 @@ class Collector {
 
   void add_launch(const ProfiledLaunch& l, double gap_ms) {
     WorkSums sums;
-    sums.ms = static_cast<double>(l.duration_ns()) * kMsPerNs;
+    sums.ms = undisturbed_ms_[static_cast<std::size_t>(&l - profile_.launches.data())];
     sums.gap_ms = gap_ms;
     out_.busy_ms += sums.ms;
+    out_.interrupted_ms += static_cast<double>(l.duration_ns()) * kMsPerNs - sums.ms;
     out_.gaps_ms += gap_ms;
     const std::string& name = profile_.names[static_cast<std::size_t>(l.name)];
     if (l.node < 0) {
@@ -124,7 +131,8 @@ class Collector {
   void finish() {
     const double part =
         profile_.steps.empty() ? 0.0 : 1.0 / static_cast<double>(profile_.steps.size());
-    for (double* value : {&out_.span_ms, &out_.busy_ms, &out_.gaps_ms, &out_.overlap_ms}) {
+    for (double* value :
+         {&out_.span_ms, &out_.busy_ms, &out_.gaps_ms, &out_.overlap_ms, &out_.interrupted_ms}) {
       *value *= part;
     }
     for (Work& row : out_.rows) {
@@ -140,6 +148,7 @@ class Collector {
   const Profile& profile_;
   const Ceilings& ceilings_;
   StepWork out_;
+  std::vector<double> undisturbed_ms_;  // of all launches
   std::map<Key, std::size_t> rows_;
   std::vector<const ProfiledLaunch*> longest_;    // by node, of the step at hand
   std::map<NodeId, std::vector<double>> shares_;  // of the nodes' origins

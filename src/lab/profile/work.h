@@ -46,7 +46,10 @@ inline constexpr std::string_view kOutside = "outside the program";
 struct StepWork {
   std::vector<Work> rows;  // by time
   double span_ms = 0, busy_ms = 0, gaps_ms = 0;
-  double overlap_ms = 0;  // span = busy + gaps - overlap; 0 where kernels run one by one
+  double overlap_ms = 0;  // 0 where kernels run one by one
+  // What held-up launches took beyond the time that counts for them (undisturbed_ms()), which is in
+  // no row: span = busy + interrupted + gaps - overlap.
+  double interrupted_ms = 0;
 
   WorkSums total() const;
 };

@@ -109,10 +109,10 @@ void measure_precision(StudyContext& context, const ModelConfig& model, const Pr
                             .precision = precision});
   spec.protocol.warmup = 2;
   spec.protocol.steps = std::min(context.sizes.steps, 6);
-  spec.protocol.recorded_steps = 1;
+  spec.protocol.recorded_steps = 3;  // so that a launch that was held up shows
   const double known = context.seconds_of(spec.step);
   const double guess = known > 0 ? known : step_ms_of(context, Mode::kForwardBackward) * 1e-3;
-  if (!context.has_time_for(guess * (spec.protocol.steps + 3))) return;
+  if (!context.has_time_for(guess * (spec.protocol.steps + 5))) return;
   context.announce(fmt::format("{} in {}", model.name, name_of(precision)));
   PrecisionCell cell{measure_cell(context.machine.make_device, spec), {}};
   if (errors != nullptr) cell.error = errors->of(context.machine.make_device, spec.step);

@@ -54,7 +54,7 @@ std::vector<std::pair<Key, PhaseTimes>> by_total(const std::map<Key, PhaseTimes>
 // Kernels' own times are those of a recorded step; the span is that of the timed steps, whose gaps
 // recording did not widen.
 struct Clocks {
-  double span_ms, busy_ms, recorded_span_ms;
+  double span_ms, busy_ms, recorded_span_ms, interrupted_ms;
 
   // nullopt: the kernels of the recorded step took longer than timed steps last.
   std::optional<double> gaps_ms() const {
@@ -69,11 +69,12 @@ struct Clocks {
   std::optional<double> span_percent() const {
     return gaps_ms() ? std::optional(100.0) : std::nullopt;
   }
-  double recorded_gaps_ms() const { return recorded_span_ms - busy_ms; }
+  double recorded_gaps_ms() const { return recorded_span_ms - busy_ms - interrupted_ms; }
 };
 
 Clocks clocks_of(const CellResult& result, double busy_ms) {
-  return {result.device_span_ms, busy_ms, static_cast<double>(result.span_ns) * 1e-6};
+  return {result.device_span_ms, busy_ms, static_cast<double>(result.span_ns) * 1e-6,
+          result.interrupted_ms};
 }
 
 // The device counts energy of whole steps only: each row has its share of the span.
@@ -102,7 +103,9 @@ void add_notes(const CellResult& result, const Clocks& clocks, Table& table) {
                                      format_duration_ms(clocks.busy_ms - clocks.span_ms))));
   const ResultRow row = ResultRow::of(cell_columns(), cell_row(result), Json::object());
   for (const Verdict& v : judge(row)) {
-    if (v.code == "instrument_cost" || v.code.starts_with("recorded_")) {
+    const bool is_of_recorded = v.code == "instrument_cost" || v.code == "uneven_instances" ||
+                                v.code.starts_with("recorded_");
+    if (is_of_recorded) {
       table.notes.push_back(fmt::format("{}: {}", v.code, v.text));
     }
   }

@@ -3,12 +3,14 @@
 #include <sys/resource.h>
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 
 #include "analysis/cost.h"
 #include "analysis/memory_map.h"
 #include "analysis/plan.h"
 #include "analysis/saved.h"
+#include "lab/measure/interrupted.h"
 #include "lab/measure/sampling.h"
 #include "lab/measure/statistics.h"
 #include "runtime/communicator.h"
@@ -80,24 +82,52 @@ void time_steps(Measurement& measurement, Device& device, const StepObserver& ob
   out.host.after = read_host_facts();
 }
 
+struct RecordedStep {
+  std::int64_t span_ns = 0;
+  std::vector<Span> spans = {};
+  double interrupted_ms = 0;
+
+  double busy_ms() const { return busy_ms_of(spans); }
+};
+
+// Cuts launches that other work held up to the time that counts for them.
+void cut_interruptions(std::vector<RecordedStep>& steps) {
+  std::vector<RecordedLaunch> launches;
+  for (std::size_t i = 0; i < steps.size(); ++i) {
+    for (const Span& s : steps[i].spans) {
+      launches.push_back({.step = static_cast<std::int32_t>(i),
+                          .node = s.node,
+                          .ms = static_cast<double>(s.end_ns - s.start_ns) * 1e-6});
+    }
+  }
+  const std::vector<double> counted_ms = undisturbed_ms(launches);
+  std::size_t next = 0;
+  for (RecordedStep& step : steps) {
+    for (Span& s : step.spans) {
+      const double own_ms = launches[next].ms, ms = counted_ms[next];
+      ++next;
+      if (ms >= own_ms) continue;
+      s.end_ns = s.start_ns + std::llround(ms * 1e6);
+      step.interrupted_ms += own_ms - ms;
+    }
+  }
+}
+
 void record_steps(Measurement& measurement, CellResult& out) {
-  struct Recorded {
-    double busy_ms;
-    std::int64_t span_ns;
-    std::vector<Span> spans;
-  };
-  std::vector<Recorded> steps;
+  std::vector<RecordedStep> steps;
   std::vector<double> wall;
   measurement.record(out.spec.protocol.recorded_steps, [&](const StepTimes& t, const Recorder& r) {
     wall.push_back(t.wall_ms());
-    steps.push_back({busy_ms_of(r.spans()), measurement.span_ns(), r.spans()});
-    out.recorded_busy_ms.push_back(steps.back().busy_ms);
+    steps.push_back({measurement.span_ns(), r.spans()});
+    out.recorded_busy_ms.push_back(steps.back().busy_ms());
     out.memory_events = r.memory_events();
   });
   if (steps.empty()) return;
+  cut_interruptions(steps);
   const auto middle = steps.begin() + std::ssize(steps) / 2;
-  std::ranges::nth_element(steps, middle, {}, &Recorded::busy_ms);
-  out.device_busy_ms = middle->busy_ms;
+  std::ranges::nth_element(steps, middle, {}, &RecordedStep::busy_ms);
+  out.device_busy_ms = middle->busy_ms();
+  out.interrupted_ms = middle->interrupted_ms;
   out.span_ns = middle->span_ns;
   out.spans = std::move(middle->spans);
   out.instrumented_wall_ms = median_of(wall);

@@ -40,8 +40,10 @@ struct CellResult {
   double instrumented_wall_ms = 0;  // of recorded steps: beside wall_ms, what recording costs
   double compile_ms = 0;            // until the executor was ready
   std::vector<double> recorded_busy_ms = {};  // kernels' time of each recorded step
-  std::string recorded_by = {};               // the instrument of those
-  StepParts parts = {};                       // with Protocol::part_steps
+  // Of the step in `spans`: what other work held up single launches for; not in its busy time.
+  double interrupted_ms = 0;
+  std::string recorded_by = {};  // the instrument of the recorded steps
+  StepParts parts = {};          // with Protocol::part_steps
   std::int64_t peak_bytes = 0, predicted_peak_bytes = 0;
   // Of the plan; none where buffers come from the allocator.
   std::optional<std::int64_t> arena_bytes, arena_lower_bound_bytes;
@@ -57,7 +59,8 @@ struct CellResult {
   std::optional<double> loss;  // of the last step; none for inference
 
   // What attribution needs: the program, the spans of the recorded step whose kernels take the
-  // median time, device_busy_ms, and the events of the last one.
+  // median time, device_busy_ms, held-up launches cut to undisturbed_ms(), and the events of the
+  // last one.
   Program program;
   DeviceTraits traits;
   std::vector<Span> spans;

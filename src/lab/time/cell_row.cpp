@@ -93,6 +93,9 @@ Fields<CellRow> sample_fields() {
         when_ok(&CellResult::device_busy_ms)},
        {reals_column("recorded_busy_ms", "the same of each recorded step"),
         [](R c) { return list_of(c.r.recorded_busy_ms); }},
+       {data_only(ms_column("interrupted_ms", "",
+                            "what other work held up single recorded launches for; not in busy")),
+        when_ok(&CellResult::interrupted_ms)},
        {data_only(text_column("recorded_by", "", "the instrument of the recorded steps")),
         [](R c) { return c.ok ? or_null(c.r.recorded_by) : Json(); }}});
 }

@@ -96,6 +96,20 @@ TEST(ValidityPairsTest, FusedOpsTakeNoLongerThanTheirParts) {
             std::vector<Codes>(2));
 }
 
+// The machine may have changed between two tables, so only rows of one of them convict each other.
+TEST(ValidityPairsTest, RowsOfOtherTablesConvictNobody) {
+  Json fused = timed("ops", "fused", 150), primitive = timed("ops", "primitive", 100);
+  Json more = timed("context", 256, 40), less = timed("context", 128, 100);
+  more["flops"] = static_cast<std::int64_t>(2 * kSoundFlops);
+  fused["table"] = more["table"] = "time";
+  primitive["table"] = less["table"] = "ways";
+  EXPECT_EQ(codes_together({fused, primitive}), std::vector<Codes>(2));
+  EXPECT_EQ(codes_together({more, less}), std::vector<Codes>(2));
+  primitive["table"] = less["table"] = "time";
+  EXPECT_EQ(codes_together({fused, primitive})[0], Codes{"fused_over_primitive"});
+  EXPECT_EQ(codes_together({more, less})[0], Codes{"more_work_in_less_time"});
+}
+
 TEST(ValidityPairsTest, MoreWorkInLessTimeMeansSwappedLabels) {
   Json more = timed("context", 256, 40);
   more["flops"] = static_cast<std::int64_t>(2 * kSoundFlops);

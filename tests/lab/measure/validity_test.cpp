@@ -91,6 +91,37 @@ TEST(ValidityTest, TooFewUnsteadyAndDriftingSamplesAreToldApart) {
   EXPECT_EQ(codes_of(row), Codes{"drifting"});
 }
 
+TEST(ValidityTest, ASteadyNeighbourIsNamedWhereItMayTakeACoreOfOurs) {
+  Json row = sound(), environment = machine();
+  environment["cores"] = environment["threads"] = 2;
+  const auto severity = [&] {
+    const auto verdicts = judge(ResultRow(row, environment));
+    EXPECT_EQ(verdicts.size(), 1u);
+    if (verdicts.empty()) return Severity::kInvalid;
+    EXPECT_EQ(verdicts[0].code, "others_running");
+    return verdicts[0].severity;
+  };
+  row["others_cores"] = 0.05;  // what any machine does beside
+  EXPECT_EQ(summary_of(judge(ResultRow(row, environment))), "ok");
+  row["others_cores"] = 0.3;
+  EXPECT_EQ(severity(), Severity::kDoubt);
+  row["cell"] = Json::Object{{"threads", 1}};  // the other core is free
+  EXPECT_EQ(severity(), Severity::kNote);
+  row["cell"] = Json::Object{{"threads", 2}};
+  row["device"] = "cuda";
+  EXPECT_EQ(severity(), Severity::kNote);
+}
+
+TEST(ValidityTest, RecordedLaunchesThatWereHeldUpAreNamed) {
+  Json row = sound();
+  row["interrupted_ms"] = 0.9;  // of 97
+  EXPECT_EQ(codes_of(row), Codes{});
+  row["interrupted_ms"] = 20.0;
+  EXPECT_EQ(summary_of(judge(ResultRow(row, machine()))), "note: uneven_instances");
+  row["samples_ms"] = Json::array();  // a profile: shares are all that it has
+  EXPECT_EQ(summary_of(judge(ResultRow(row, machine()))), "doubt: uneven_instances");
+}
+
 TEST(ValidityTest, ACriterionThatWasNotMetIsNamed) {
   Json row = sound();
   row["stopped_by"] = "noise";

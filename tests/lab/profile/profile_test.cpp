@@ -212,6 +212,28 @@ TEST(ProfileVerdictsTest, StepsThatDisagreeWithPlainOnesOrEachOtherAreDoubted) {
   EXPECT_EQ(verdict_of(cells), "doubt: recorded_unsteady");  // two steps only
 }
 
+// A product of 4 µs took 16 µs in one of three steps: its row, shares and order are not moved.
+TEST(ProfileVerdictsTest, ALaunchThatOtherWorkHeldUpMovesNoShare) {
+  Profile p = steady_profile();
+  p.launches[0].end_ns += 12000;
+  p.launches[1].start_ns += 12000;
+  p.launches[1].end_ns += 12000;
+  p.steps[0].last_ns += 12000;
+  const ProfiledCell c = celled(std::move(p));
+  EXPECT_NEAR(c.work.busy_ms, 0.005, 1e-12);
+  EXPECT_NEAR(c.work.interrupted_ms, 0.004, 1e-12);  // of each of three steps
+  EXPECT_NEAR(c.work.busy_ms + c.work.interrupted_ms + c.work.gaps_ms - c.work.overlap_ms,
+              c.work.span_ms, 1e-12);
+  const Table matrix = matrix_table(c), kernels = kernel_table(c);
+  EXPECT_NEAR(cell(matrix, "component", "ffn.w1", "share_percent").as_double(), 400.0 / 6, 1e-9);
+  EXPECT_NEAR(cell(kernels, "Name", "matmul f32", "Time (%)").as_double(), 100 * 24.0 / 27, 1e-9);
+  const auto verdicts = judge_profiles(std::vector{c})[0];
+  const auto found = std::ranges::find(verdicts, "uneven_instances", &Verdict::code);
+  ASSERT_NE(found, verdicts.end());
+  EXPECT_EQ(found->severity, Severity::kDoubt);  // as long as four fifths of the kernels
+  EXPECT_NE(found->text.find("80.0 % of the kernels' time"), std::string::npos) << found->text;
+}
+
 TEST(ProfileVerdictsTest, KernelsFarAboveTheirRoofAreDoubted) {
   Ceilings low = one_per_ns();
   low.arithmetic_gflops = low.products_gflops[DType::kF32] = 0.06;  // the product reaches 0.256
