@@ -37,14 +37,14 @@ double minutes_of(const StudyOptions& o, const Place& place) {
   return o.quick ? kQuickMinutes : cuda_index(place.device) ? kGpuMinutes : kMinutes;
 }
 
-// Says what begins, and for about how long the study still runs.
+// Says what begins, and how much of its time the study has left. It may need less.
 class Announcer {
  public:
   explicit Announcer(double seconds) : end_(Clock::now() + to_ticks(seconds)) {}
   void operator()(const std::string& what) const {
     const double left = std::chrono::duration<double>(end_ - Clock::now()).count();
     log_info("study: {} ({})", what,
-             left > 0 ? words_of_remaining(left) + " left" : "over time, nearly done");
+             left > 0 ? words_of_remaining(left) + " at most" : "over time, nearly done");
   }
 
  private:

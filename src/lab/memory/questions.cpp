@@ -170,9 +170,10 @@ Text measured_low_precision(const Evidence& e) {
     const Row full = e.beside(low, {{"precision", "fp32"}, {"status", "ok"}});
     const Quantity change =
         100.0 * (low.get("peak_bytes") / full.get("peak_bytes")) - Quantity::constant(100);
-    list.push_back(say("{} {}", {low.quote("size"), signed_percent(change)}));
+    list.push_back(say("{} {} ({}, {} ops)", {low.quote("size"), signed_percent(change),
+                                              low.quote("mode"), low.quote("ops")}));
   }
-  return say(" Of steps that ran, the peak changes by: {}.", {join(list, ", ")});
+  return say(" Of other models that ran, the peak changes by: {}.", {join(list, ", ")});
 }
 
 Text low_precision(const Evidence& e) {
@@ -332,6 +333,7 @@ Text attribution(const Evidence& e) {
 
 Text saved(const Evidence& e) {
   constexpr std::size_t kShown = 5;
+  constexpr double kWorthwhile = 1;  // percent of what is saved
   const Row cell = main_cell(e);
   const std::string name = "saved_by_op@" + label(cell);
   const Row total = e.row(name, {{"component", "total"}});
@@ -339,7 +341,8 @@ Text saved(const Evidence& e) {
   for (const Row& row : e.rows(name)) {
     if (row.text("component") == "total") continue;
     rows.push_back(row);
-    if (row.has("freed_per_work")) priced.push_back(row);
+    const bool is_worthwhile = row.get("share_percent").value >= kWorthwhile;
+    if (row.has("freed_per_work") && is_worthwhile) priced.push_back(row);
   }
   require(!rows.empty(), "nothing is saved for backward");
   std::ranges::stable_sort(rows, std::greater{}, [](const Row& row) { return row.whole("bytes"); });
@@ -351,16 +354,19 @@ Text saved(const Evidence& e) {
                                        percent(row.get("share_percent"))}));
   }
   Text out = say(
-      "{}: {} are saved for backward. {} {} operations are {}: {} of it.",
+      "{}: {} are saved for backward. {} {} operations are {}: {} of it. An operation is named by "
+      "what it gives, which may lie in the buffer of the one before it.",
       {named(cell), bytes(total.get("bytes")), because(most, "The largest"),
        whole(count_of(rows, "bytes")), join(list, ", "), percent(sum_of(rows, "share_percent"))});
   if (priced.empty()) return out;
   const Row& cheapest = *std::ranges::max_element(
       priced, {}, [](const Row& row) { return row.get("freed_per_work").value; });
-  return out + say(" {} is {} of {}, by work and not by time: {} are free again for {} moved and "
-                   "{} FLOPs, where {} FLOPs are counted as a byte.",
+  return out + say(" {} (of operations that save at least {} of it) is {} of {}, by work and not "
+                   "by time: {} are free again for {} moved and {} FLOPs, where {} FLOPs are "
+                   "counted as a byte.",
                    {because(leads(cheapest, priced, "freed_per_work"), "Cheapest to compute again"),
-                    cheapest.quote("op"), cheapest.quote("component"), bytes(cheapest.get("bytes")),
+                    percent(Quantity::constant(kWorthwhile)), cheapest.quote("op"),
+                    cheapest.quote("component"), bytes(cheapest.get("bytes")),
                     bytes(cheapest.get("recompute_moved_bytes")),
                     whole(cheapest.get("recompute_flops")), whole(cheapest.get("flops_per_byte"))});
 }

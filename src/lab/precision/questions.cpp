@@ -190,6 +190,25 @@ Text by_size(const Evidence& e) {
                           {pairs.front().first.quote("size"), pairs.back().first.quote("size")})});
 }
 
+// The float32 times of these components where the study has recorded such a step in another part;
+// empty where it has not. Two recordings of one step show what their times are good for.
+Text recorded_elsewhere(const Evidence& e, const Row& scores, const Row& softmax) {
+  const auto full = e.find("cells", {{"size", scores.text("size")},
+                                     {"context", scores.whole("context")},
+                                     {"mode", "step"},
+                                     {"ops", scores.text("ops")},
+                                     {"precision", "fp32"}});
+  if (!full) return {};
+  std::vector<Text> list;
+  for (const Row& row : {scores, softmax}) {
+    const auto other =
+        e.find("time_by_component@" + full->text("label"), {{"component", row.text("component")}});
+    if (other && other->has("forward_ms")) list.push_back(duration(other->get("forward_ms")));
+  }
+  if (list.size() != 2) return {};
+  return say(" Another recorded step in float32 has {} for these.", {join(list, " and ")});
+}
+
 Text scores_by_precision(const Evidence& e) {
   const Row row = e.largest("precision_components",
                             {{"precision", "bf16"}, {"component", "attn.scores"}}, "forward_ms");

@@ -27,6 +27,10 @@ std::string grouped(std::int64_t value) {
 std::string real(double value, int digits) {
   if (!std::isfinite(value)) return kEmpty;
   if (digits < 0) return fmt::format("{:.4g}", value);
+  constexpr double kWhole = 1e15;  // up to which a double has every whole number
+  if (digits == 0 && std::abs(value) >= 0.5 && std::abs(value) < kWhole) {
+    return grouped(std::llround(value));
+  }
   const double least = std::pow(10.0, -digits);
   if (value == 0.0 || std::abs(value) >= least / 2) return fmt::format("{:.{}f}", value, digits);
   return fmt::format("{} {:.{}f}", value > 0 ? '<' : '>', value > 0 ? least : -least, digits);

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <cctype>
+#include <charconv>
 #include <cmath>
+#include <iterator>
 #include <limits>
 
 #include <fmt/format.h>
@@ -123,6 +125,17 @@ Evidence::Row Evidence::beside(const Row& row, const Where& changed) const {
   return this->row(row.table_->name, where);
 }
 
+std::vector<Evidence::Row> Evidence::same_cell(const Row& row, std::string_view name) const {
+  const Json* cell = row.cell("cell");
+  const auto found = std::ranges::find(tables_, name, &Table::name);
+  if (cell == nullptr || !cell->is_object() || found == tables_.end()) return {};
+  std::vector<Row> out;
+  for (std::size_t i = 0; i < found->rows.size(); ++i) {
+    if (matches(*found, i, {{"cell", *cell}})) out.push_back(Row(*this, *found, i));
+  }
+  return out;
+}
+
 Evidence::Row Evidence::largest(std::string_view name, const Where& where,
                                 std::string_view column) const {
   const std::vector<Row> all = rows(name, where);
@@ -140,8 +153,9 @@ std::vector<Json> Evidence::used_cells() const {
     const auto column = index_of(found, "cell");
     if (!column) continue;
     const Json& cell = found.rows[ref.row][*column];
-    if (cell.is_object()) out.push_back(cell);
-    if (cell.is_array()) out.insert(out.end(), cell.items().begin(), cell.items().end());
+    const std::span<const Json> keys =
+        cell.is_array() ? std::span<const Json>(cell.items()) : std::span(&cell, 1);
+    std::ranges::copy_if(keys, std::back_inserter(out), &Json::is_object);
   }
   return out;
 }
@@ -234,6 +248,40 @@ std::string formula_of(std::span<const Evidence::Row> rows, std::string_view col
   for (const Evidence::Row& row : rows) numbers.push_back(row.index_ + 1);
   return fmt::format("{}[{}].{}", name_in_formula(rows.front().table_->name), list_of_rows(numbers),
                      column);
+}
+
+namespace {
+
+// Whether "1,4-6", as list_of_rows() writes it, has the number.
+bool is_in_list(std::string_view list, std::size_t number) {
+  while (!list.empty()) {
+    const std::string_view part = list.substr(0, list.find(','));
+    list.remove_prefix(std::min(list.size(), part.size() + 1));
+    const std::size_t dash = part.find('-');
+    const auto value = [](std::string_view digits) {
+      std::size_t out = 0;
+      std::from_chars(digits.data(), digits.data() + digits.size(), out);
+      return out;
+    };
+    const std::size_t first = value(part.substr(0, dash));
+    const std::size_t last = dash == std::string_view::npos ? first : value(part.substr(dash + 1));
+    if (first <= number && number <= last) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+bool formula_has_row(std::string_view formula, const std::string& table, std::size_t row) {
+  const std::string opening = name_in_formula(table) + "[";
+  for (std::size_t at = formula.find(opening); at != std::string_view::npos;
+       at = formula.find(opening, at + 1)) {
+    const char before = at == 0 ? ' ' : formula[at - 1];
+    const bool is_name = std::isalnum(static_cast<unsigned char>(before)) == 0 && before != '_';
+    const std::string_view list = formula.substr(at + opening.size());
+    if (is_name && is_in_list(list.substr(0, list.find(']')), row + 1)) return true;
+  }
+  return false;
 }
 
 namespace {

@@ -65,12 +65,15 @@ class Evidence {
   // The row of the same table for the same run (the columns of spec/fields.h), except for these
   // cells. Throws Unsupported when there is none.
   Row beside(const Row& row, const Where& changed) const;
+  // The rows of `table` that are of the same cell, by the column "cell"; none where either table
+  // lacks it.
+  std::vector<Row> same_cell(const Row& row, std::string_view table) const;
   // All rows with these cells; throws Unsupported when there are none.
   std::vector<Row> rows(std::string_view table, const Where& where = {}) const;
   // Of those, the row whose `column` is largest, the first of equal ones.
   Row largest(std::string_view table, const Where& where, std::string_view column) const;
 
-  // The rows read so far, in order of first use; the cells of those with a column "cell".
+  // The rows read so far, in order of first use; the parameters in their column "cell", if any.
   const std::vector<RowRef>& used() const { return used_; }
   std::vector<Json> used_cells() const;
 
@@ -87,6 +90,9 @@ std::string list_of_rows(std::span<const std::size_t> rows, std::string_view com
                          std::string_view to = "-");
 // A column of rows of one table in a formula: "kinds[1,4-6].ms".
 std::string formula_of(std::span<const Evidence::Row> rows, std::string_view column);
+
+// Whether a cell of the table's row is in the formula.
+bool formula_has_row(std::string_view formula, const std::string& table, std::size_t row);
 
 // "a = max(b)": this row has the most of all of them.
 Relation leads(const Evidence::Row& row, std::span<const Evidence::Row> rows,

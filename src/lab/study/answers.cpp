@@ -192,9 +192,25 @@ std::string warning_of(const Answer& answer) {
   return fmt::format(" ({})", name_of(answer.standing));
 }
 
+namespace {
+
+// The rows from which figures, comparisons and quotations of the text are made; others were looked
+// at to choose them. All where the text has none of them.
+std::vector<RowRef> rows_in_text(const Answer& answer) {
+  std::vector<RowRef> out;
+  std::ranges::copy_if(answer.rows, std::back_inserter(out), [&](const RowRef& ref) {
+    return std::ranges::any_of(answer.text.pieces(), [&](const Piece& piece) {
+      return formula_has_row(piece.formula, ref.table, ref.row);
+    });
+  });
+  return out.empty() ? answer.rows : out;
+}
+
+}  // namespace
+
 std::string rests_on(const Answer& answer) {
   std::vector<std::pair<std::string, std::vector<std::size_t>>> by_table;
-  for (const RowRef& ref : answer.rows) {
+  for (const RowRef& ref : rows_in_text(answer)) {
     if (by_table.empty() || by_table.back().first != ref.table) by_table.push_back({ref.table, {}});
     by_table.back().second.push_back(ref.row + 1);
   }

@@ -1,6 +1,8 @@
 // The report of a study as text: study.md, and the answers for a terminal.
 #include <fmt/format.h>
 
+#include "base/utf8.h"
+#include "lab/report/columns.h"
 #include "lab/report/prose.h"
 #include "lab/study/study.h"
 #include "lab/study/summary.h"
@@ -25,6 +27,29 @@ std::string answers_page(const Prose& prose, std::span<const Answer> answers) {
   return out;
 }
 
+// Names of kernels are cut in the middle: those of templates have hundreds of letters.
+void cut_kernel_names(Table& table) {
+  constexpr std::size_t kLongest = 100;  // bytes, as in a quotation
+  for (std::size_t i = 0; i < table.columns.size(); ++i) {
+    const std::string& name = table.columns[i].name;
+    if (name != "Name" && !name.ends_with("kernel")) continue;
+    for (std::vector<Json>& row : table.rows) {
+      if (row[i].is_string()) row[i] = message_line(row[i].as_string(), kLongest);
+    }
+  }
+}
+
+// The table as answers cite it: under its name, its rows numbered.
+Table with_numbers(Table table) {
+  cut_kernel_names(table);
+  table.title += fmt::format("{}[{}]", table.title.empty() ? "" : " ", table.name);
+  table.columns.insert(table.columns.begin(), int_column("row", "row"));
+  for (std::size_t i = 0; i < table.rows.size(); ++i) {
+    table.rows[i].insert(table.rows[i].begin(), static_cast<std::int64_t>(i + 1));
+  }
+  return table;
+}
+
 // What the first screen of the page says.
 std::string summary_page(const Prose& prose, const StudyReport& report, const Json& environment) {
   std::string out;
@@ -34,8 +59,7 @@ std::string summary_page(const Prose& prose, const StudyReport& report, const Js
   for (std::string_view topic : {kResults, kTrust}) {
     out += prose.heading(2, topic == kResults ? "Results" : "How far to trust them");
     for (const Answer& a : report.summary) {
-      if (a.topic == topic)
-        out += prose.item(a.text.words() + (topic == kResults ? warning_of(a) : ""));
+      if (a.topic == topic) out += prose.item(first_screen_text(a).words());
     }
   }
   return out;
@@ -58,7 +82,9 @@ std::string study_page(const StudyReport& report, const Json& environment, Forma
   out += prose.paragraph(
       {},
       "Written by tracestep study. study.html has the same with charts; the numbers, with every "
-      "sample and some longer tables, are in study.json.");
+      "sample and the tables that are not here, are in study.json. Each table has its name there "
+      "in "
+      "brackets, and the rows that answers rest on are counted from 1.");
   out += '\n' + summary_page(prose, report, environment);
   out += prose.heading(2, "Questions and answers") + answers_page(prose, report.answers);
   for (const StudySection& section : report.sections) {
@@ -66,7 +92,7 @@ std::string study_page(const StudyReport& report, const Json& environment, Forma
     for (std::size_t i = 0; i < std::min(section.shown, section.tables.size()); ++i) {
       const Table& table = section.tables[i];
       if (format == Format::kMarkdown || table.rows.size() <= kMostRowsShown) {
-        out += prose.table(table);
+        out += prose.table(with_numbers(table));
       }
     }
   }

@@ -2,6 +2,7 @@
 // have published beside them.
 #include <algorithm>
 #include <map>
+#include <set>
 
 #include "base/error.h"
 #include "lab/attention/tables.h"
@@ -35,6 +36,22 @@ std::vector<StudyCell> cells_of(const std::vector<PrecisionCell>& precise) {
 
 using Verdicts = std::vector<std::vector<Verdict>>;
 
+// What each code of these summaries ("doubt: unsteady, drifting") stands for.
+void note_codes(const std::vector<std::string>& summaries, Table& table) {
+  std::set<std::string> codes;
+  for (const std::string& summary : summaries) {
+    const std::size_t colon = summary.find(": ");
+    for (std::size_t at = colon; at != std::string::npos; at = summary.find(", ", at + 2)) {
+      codes.insert(summary.substr(at + 2, summary.find(", ", at + 2) - at - 2));
+    }
+  }
+  for (const std::string& code : codes) {
+    if (const std::string_view doc = doc_of(code); !doc.empty()) {
+      table.notes.push_back(fmt::format("{}: {}", code, doc));
+    }
+  }
+}
+
 // `summaries`: what each row is worth.
 StudySection validity_section(const std::vector<ResultRow>& rows, const Verdicts& verdicts,
                               const std::vector<std::string>& summaries) {
@@ -51,6 +68,7 @@ StudySection validity_section(const std::vector<ResultRow>& rows, const Verdicts
     table.add_row(
         {rows[i].label(), rows[i].text("table"), summary, why.empty() ? Json() : Json(why)});
   }
+  note_codes(summaries, table);
   return {.id = "validity",
           .title = "Is each time what its label says?",
           .reading =

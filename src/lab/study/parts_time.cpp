@@ -105,7 +105,7 @@ Field<StudyCell> ok_field(Column column, Get get) {
 Fields<StudyCell> time_fields() {
   using C = const StudyCell&;
   const auto ms = [](const char* column, const char* text, const char* doc = "") {
-    return real_column(column, text, "ms", 1, doc);
+    return real_column(column, text, "ms", -1, doc);
   };
   Fields<StudyCell> out{};
   out.add(axis_columns(), [](C c) { return &c.spec.step; });
@@ -152,7 +152,7 @@ Json median_range() {
 // `is_headline`: on the first screen, with less of it: fused kernels only.
 Chart time_chart(bool is_headline) {
   Chart out{.kind = "bars",
-            .title = "Median time of a step",
+            .title = "Median time by mode",
             .table = "time",
             .options = Json::Object{{"label", Json::Array{"size", "mode", "ops"}},
                                     {"values", Json::Array{"median_ms"}},
@@ -314,12 +314,11 @@ void scaling_part(StudyContext& context) {
   context.sections.push_back(
       {.id = "scaling",
        .title = "Time per context",
-       .reading =
-           "The same model with longer sequences: linear layers grow with T, attention "
-           "with T². The axes of the chart are logarithmic: a slope of one is in proportion.",
+       .reading = "The same model with longer sequences: linear layers grow with T, attention "
+                  "with T².",
        .tables = {std::move(table)},
        .charts = {{.kind = "lines",
-                   .title = "Median time of a step",
+                   .title = "Median time of inference and of a step (logarithmic axes)",
                    .table = "scaling",
                    .options = Json::Object{{"x", "context"},
                                            {"y", Json::Array{"median_ms"}},

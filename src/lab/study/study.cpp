@@ -113,6 +113,13 @@ double StudyContext::seconds_of(const RunSpec& step) const {
   return out;
 }
 
+const Ceilings& StudyContext::ceilings() {
+  if (!known_ceilings) {
+    known_ceilings = machine.ceilings ? machine.ceilings(here({})) : Ceilings{};
+  }
+  return *known_ceilings;
+}
+
 RunSpec StudyContext::here(RunSpec run) const {
   run.place = machine.place;
   run.seed = machine.seed;

@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -96,6 +97,7 @@ struct StudyContext {
   std::vector<ResultRow> plain = {};  // of the profiled cells
   std::vector<MemoryCell> memory = {};
   std::vector<AttentionResult> attention = {};
+  std::optional<Ceilings> known_ceilings = {};  // of ceilings()
   std::vector<StudySection> sections = {};
 
   double seconds_left() const;
@@ -103,6 +105,8 @@ struct StudyContext {
   bool has_time_for(double seconds);
   // What one step like this took when cells were timed, the longest; 0: not timed.
   double seconds_of(const RunSpec& step) const;
+  // The device's, measured at the first call; none where the machine measures none.
+  const Ceilings& ceilings();
   // `run` with the machine's place and seed.
   RunSpec here(RunSpec run) const;
 };

@@ -23,11 +23,67 @@ Row step_row(const Evidence& e) {
   return e.largest("cells", {{"mode", "step"}, {"ops", "fused"}, {"status", "ok"}}, "flops");
 }
 
+// 0: nothing speaks against the row's time, 1: the checker doubts it, 2: it is invalid.
+int doubt_of(const Row& row) {
+  const std::string verdict = row.text_or("verdict", "ok");
+  return verdict.starts_with("invalid") ? 2 : verdict.starts_with("doubt") ? 1 : 0;
+}
+
+// The same cell wherever the study has timed it, the most trustworthy row first: the least doubted,
+// of those the one with most samples.
+std::vector<Row> all_of_cell(const Evidence& e, const Row& row) {
+  std::vector<Row> out{row};
+  for (const char* table : {"scaling", "ways", "steps"}) {
+    for (const Row& other : e.same_cell(row, table)) {
+      if (other.has("samples_ms") && other.text_or("status", "ok") == "ok") out.push_back(other);
+    }
+  }
+  std::ranges::stable_sort(out, {}, [](const Row& r) {
+    return std::pair(doubt_of(r), -std::ssize(r.numbers("samples_ms")));
+  });
+  return out;
+}
+
+// "medium at context 512, batch 4, fp32, fused ops"
+Text run_of(const Row& row) {
+  return say("{} at context {}, batch {}, {}, {} ops",
+             {row.quote("size"), whole(row.get("context")), whole(row.get("batch")),
+              row.quote("precision"), row.quote("ops")});
+}
+
 Text step_result(const Evidence& e) {
   const Row row = step_row(e);
+  const std::vector<Row> all = all_of_cell(e, row);
+  std::vector<Text> again;
+  for (std::size_t i = 1; i < all.size(); ++i) {
+    again.push_back(duration(median_in(all[i], "samples_ms")));
+  }
+  // Of steps that were timed beside a profile only the median is kept.
+  for (const Row& clock : e.same_cell(row, "clocks")) {
+    if (clock.has("plain_wall_ms")) again.push_back(duration(clock.get("plain_wall_ms")));
+  }
   return say("A training step of {} takes {} at the median of {} samples, and {} at its peak.",
-             {row.quote("label"), duration(median_in(row, "samples_ms")),
-              whole(count_in(row, "samples_ms")), bytes(row.get("peak_bytes"))});
+             {run_of(row), duration(median_in(all[0], "samples_ms")),
+              whole(count_in(all[0], "samples_ms")), bytes(row.get("peak_bytes"))}) +
+         (again.empty() ? Text()
+                        : say(" At other times in this study it took {}.", {join(again, ", ")}));
+}
+
+// What the kernels of the same step take by a profile, where its shares can be read.
+Text in_its_profile(const Evidence& e, const Row& step) {
+  std::optional<Row> forward, backward, optimizer;
+  for (const Row& pass : e.same_cell(step, "passes")) {
+    if (doubts_shares(pass.text_or("verdict", "ok")) || !pass.has("ms")) continue;
+    const std::string name = pass.text("pass");
+    if (name == "forward") forward = pass;
+    if (name == "backward") backward = pass;
+    if (name == "optimizer") optimizer = pass;
+  }
+  if (!forward || !backward || !optimizer) return {};
+  return say(
+      " In a profile of the step backward's kernels take {} times forward's, and those of "
+      "the optimizer {}.",
+      {decimal(backward->get("ms") / forward->get("ms")), duration(optimizer->get("ms"))});
 }
 
 Text pass_result(const Evidence& e) {
@@ -38,10 +94,10 @@ Text pass_result(const Evidence& e) {
   require(longer.is(Ordering::kMore),
           say("forward with backward is {}",
               {because(longer, "not longer than forward alone beyond noise")}));
-  return say(
-      "Timed by themselves, forward takes {} and backward (forward and backward together, "
-      "minus forward) {}: {} times forward.",
-      {duration(f), duration(fb - f), decimal((fb - f) / f)});
+  return say("Timed by themselves, forward takes {} and backward (forward and backward together, "
+             "minus forward) {}: {} times forward.",
+             {duration(f), duration(fb - f), decimal((fb - f) / f)}) +
+         in_its_profile(e, step);
 }
 
 Text kernel_result(const Evidence& e) {
@@ -49,15 +105,16 @@ Text kernel_result(const Evidence& e) {
   require(!doubts_shares(row.text_or("verdict", "ok")),
           say("the checker's verdict on the recorded steps of {} is {}",
               {row.quote("label"), row.quote("verdict")}));
-  return say("In {} matrix products take {} of the kernels' time.",
+  return say("In the training step {} matrix products take {} of the kernels' time.",
              {row.quote("label"), percent(100.0 * row.get("products_ms") / row.get("ms"))});
 }
 
 Text memory_result(const Evidence& e) {
   const Row row = e.largest("memory", {{"mode", "step"}, {"status", "ok"}}, "measured_peak_bytes");
   const Quantity measured = row.get("measured_peak_bytes");
-  return say("The memory of {} peaks at {}, of which {} are saved for backward. ",
-             {row.quote("label"), bytes(measured), bytes(row.get("saved_bytes"))}) +
+  return say("The memory of a training step of {} peaks at {}, of which {} are saved for "
+             "backward. ",
+             {run_of(row), bytes(measured), bytes(row.get("saved_bytes"))}) +
          compare(row.get("predicted_peak_bytes"), measured)
              .say({.less = "Predicted was less.",
                    .equal = "The prediction is equal to the byte.",
@@ -113,6 +170,25 @@ Text worst_spread(const Evidence& e) {
               duration(least_in(worst, "samples_ms")), duration(most_in(worst, "samples_ms"))});
 }
 
+// A steady neighbour shows in no sample, only in what the host counts.
+Text other_programs(const Evidence& e) {
+  const std::vector<Row> all = e.rows("cells", {{"status", "ok"}});
+  std::vector<Row> rows;
+  std::ranges::copy_if(all, std::back_inserter(rows),
+                       [](const Row& row) { return row.has("others_cores"); });
+  require(!rows.empty(), "how busy others kept the machine is not known");
+  const Quantity most = most_of(rows, "others_cores");
+  return compare(most, Quantity::constant(0.1))
+             .say({.less = "The machine was left to this study. ",
+                   .equal = "The machine was left to this study. ",
+                   .more = "Other programs ran meanwhile; one that runs all the time shows in no "
+                           "sample, and looks like a slow machine. "}) +
+         say("Beside {} of {} rows of the table cells the host counted them, and found up to {} "
+             "cores at other work.",
+             {whole(count_of(rows, "others_cores")), whole(count_of(all, "status")),
+              decimal(most)});
+}
+
 Text predictions(const Evidence& e) {
   const std::vector<Row> rows = e.rows("memory", {{"status", "ok"}});
   std::optional<Relation> all;
@@ -140,6 +216,7 @@ constexpr Question kQuestions[] = {
     {"result-training", kResults, "Does it train?", "tracestep train", training_result},
     {"trust-rows", kTrust, "How many rows are sound?", "tracestep bench", sound_rows},
     {"trust-spread", kTrust, "Which is least steady?", "tracestep bench", worst_spread},
+    {"trust-others", kTrust, "Did other programs run?", "tracestep bench", other_programs},
     {"trust-bytes", kTrust, "Are predictions right?", "tracestep memory", predictions},
 };
 
@@ -205,14 +282,18 @@ std::vector<std::pair<std::string, std::string>> summary_facts(const StudyReport
   return out;
 }
 
+Text first_screen_text(const Answer& answer) {
+  Text out;
+  if (answer.refused) out += Text(Piece{answer.question + " "});
+  out += answer.text;
+  if (answer.topic == kResults) out += Text(Piece{warning_of(answer)});
+  return out;
+}
+
 PageHead page_head(const StudyReport& report, const Json& environment) {
   PageHead out{.title = "A training step, measured", .facts = summary_facts(report, environment)};
   for (const Answer& a : report.summary) {
-    if (a.topic == kResults) {
-      out.results.push_back(a.text + Text(Piece{warning_of(a)}));
-    } else {
-      out.trust.push_back(a.text);
-    }
+    (a.topic == kResults ? out.results : out.trust).push_back(first_screen_text(a));
   }
   for (const StudySection& section : report.sections) {
     for (const Chart& chart : section.charts) {

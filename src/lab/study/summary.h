@@ -12,6 +12,7 @@
 
 namespace tracestep {
 
+struct Answer;
 struct StudyReport;
 
 // The most rows of a table that a page shows before they are asked for, and that print has.
@@ -24,6 +25,10 @@ inline constexpr std::string_view kResults = "Results", kTrust = "Trust";
 // "date", "2026-11-22"; what is not known is left out.
 std::vector<std::pair<std::string, std::string>> summary_facts(const StudyReport& report,
                                                                const Json& environment);
+
+// An answer as the first screen has it: with its question where there is none, and results with
+// what their rows are worth.
+Text first_screen_text(const Answer& answer);
 
 // The page of a report, for html_page().
 PageHead page_head(const StudyReport& report, const Json& environment);

@@ -240,14 +240,17 @@ Text sizes(const Evidence& e) {
                    "takes the time: neither time says what the device can compute.") +
            each_growth(all);
   }
+  constexpr double kLeast = 0.7, kMost = 1.4;
   return out +
-         compare_with_range(time / work, 0.7, 1.4)
+         compare_with_range(time / work, kLeast, kMost)
              .say({.less = "Between these sizes time grows by less than the work: the smaller one "
-                           "uses the device less well.",
-                   .equal = "Between these sizes time grows about as the work does.",
-                   .unclear = "Noise leaves open whether time grows as the work does.",
+                           "uses the device less well",
+                   .equal = "Between these sizes time grows about as the work does",
+                   .unclear = "Noise leaves open whether time grows as the work does",
                    .more = "Between these sizes time grows by more than the work: the larger one "
-                           "leaves a cache, or the machine was busy."}) +
+                           "leaves a cache, or the machine was busy"}) +
+         say("; growth of time over growth of work was held against the range from {} to {}.",
+             {decimal(Quantity::constant(kLeast)), decimal(Quantity::constant(kMost))}) +
          each_growth(all);
 }
 
@@ -311,6 +314,24 @@ Text contexts(const Evidence& e) {
               decimal(last.get("flops") / before.get("flops"))});
 }
 
+// Whether the study has the cells of this comparison at other times as well, and they disagree.
+bool is_disputed(const Row& row) {
+  const std::string verdict = row.text_or("verdict", "ok");
+  return verdict.starts_with("invalid") || verdict.find(kMeasuredApart) != std::string::npos;
+}
+
+// The other models, whatever their samples tell.
+Text fused_of_others(const Evidence& e, const Row& main) {
+  std::vector<Text> list;
+  for (const Row& row : e.rows("granularity", {{"mode", "step"}})) {
+    if (row.text("size") == main.text("size")) continue;
+    list.push_back(
+        say("{} {} ({}{})", {row.quote("size"), decimal(row.get("ratio")), row.quote("change"),
+                             is_disputed(row) ? say("; {}", {row.quote("verdict")}) : Text()}));
+  }
+  return list.empty() ? Text() : say(" Fused over primitive for others: {}.", {join(list, ", ")});
+}
+
 // About the slowest model whose samples show that fused and primitive differ, or are the same.
 Text fused(const Evidence& e) {
   const Row slowest = e.largest("granularity", {{"mode", "step"}}, "primitive_ms");
@@ -319,9 +340,14 @@ Text fused(const Evidence& e) {
     const std::string change = row.text("change");
     const bool is_known = change == "same" || change == "faster" || change == "slower";
     const bool is_clear = is_known && row.has("low") && row.has("high");
-    if (!is_clear) continue;
+    if (!is_clear || is_disputed(row)) continue;
     if (!clear || row.get("primitive_ms").value > clear->get("primitive_ms").value) clear = row;
   }
+  require(
+      clear.has_value() || !is_disputed(slowest),
+      say("the steps of {} took another time elsewhere in this study, and the checker's verdict "
+          "on them is {}",
+          {slowest.quote("size"), slowest.quote("verdict")}));
   require(clear.has_value(),
           say("for {} these samples do not tell a ratio of {} from chance ({}; an "
               "interval takes six of each)",
@@ -348,11 +374,12 @@ Text fused(const Evidence& e) {
   return say(
       "{}: a step takes {} with one kernel per composite (median of {}) and {} in primitive "
       "ops (of {}), AdamW's among them: {} ({} times the time; {} by Mann and "
-      "Whitney's test). The peak is {} with fused kernels and {} in primitive ops.",
+      "Whitney's test of these samples, which were taken one cell after the other). The peak is {} "
+      "with fused kernels and {} in primitive ops.{}",
       {row.quote("size"), duration(row.get("fused_ms")), samples("fused"),
        duration(row.get("primitive_ms")), samples("primitive"), reading, decimal(ratio),
        probability(row.get("p")), bytes(row.get("fused_peak_bytes")),
-       bytes(row.get("primitive_peak_bytes"))});
+       bytes(row.get("primitive_peak_bytes")), fused_of_others(e, row)});
 }
 
 constexpr Question kQuestions[] = {

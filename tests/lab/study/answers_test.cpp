@@ -456,6 +456,10 @@ TEST(AnswersTest, TheTableOfAnswersNamesRowsForPeopleAndForPrograms) {
   many.rows.clear();
   for (std::size_t row : {4, 0, 1, 2, 6, 7}) many.rows.push_back({"norms", row, {}});
   EXPECT_EQ(rests_on(many), "norms rows 5, 1 to 3, 7, 8");
+  Answer said = many;  // of rows that were read, those that the text has
+  said.rows.push_back({"sub_norms", 1, {}});
+  said.text = Text(Piece{"3.0", Basis::kFigure, "(sum(norms[2,7-8].ms) / sub_norms[2].ms)"});
+  EXPECT_EQ(rests_on(said), "norms rows 2, 7, 8; sub_norms row 2");
   const std::vector<Answer> answers{a};
   const Table table = answers_table("answers", "Questions", answers);
   ASSERT_EQ(table.rows.size(), 1u);

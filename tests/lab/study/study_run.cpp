@@ -120,6 +120,7 @@ void set_times(std::vector<Table>& tables) {
       if (table.name == "scaling") ms *= row[*context].as_double() / 8.0;
       row[*median] = ms;
       if (const auto samples = index_of(table, "samples_ms")) row[*samples] = eight_around(ms);
+      if (const auto others = index_of(table, "others_cores")) row[*others] = 0.02;
     }
   }
   const auto set = [&](const char* table, const Evidence::Where& where, const char* column,
