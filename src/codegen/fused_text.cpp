@@ -1,8 +1,6 @@
 #include "codegen/fused_text.h"
 
-#include <cmath>
-
-#include "codegen/functor_names.h"
+#include "codegen/device_expressions.h"
 #include "codegen/fused_layout.h"
 #include "embedded/device_text.h"
 #include "ir/op_def.h"
@@ -14,29 +12,6 @@ constexpr std::int64_t kWarp = 32;
 
 std::size_t at(std::int32_t id) {
   return static_cast<std::size_t>(id);
-}
-
-std::string_view type_name(DType dtype) {
-  switch (dtype) {
-    case DType::kBF16: return "BF16";
-    case DType::kF16: return "F16";
-    case DType::kBool: return "bool";
-    default: return "float";
-  }
-}
-
-std::string_view variable_type(DType dtype) {
-  return dtype == DType::kBool ? "bool" : "float";
-}
-
-// A float literal with the value rounded to float32.
-std::string literal(double value) {
-  const auto x = static_cast<float>(value);
-  if (std::isnan(x)) return "__uint_as_float(0x7fc00000u)";
-  if (std::isinf(x)) return x > 0 ? "-minus_infinity()" : "minus_infinity()";
-  std::string text = fmt::format("{}", x);
-  if (text.find_first_of(".e") == std::string::npos) text += ".0";
-  return text + "f";
 }
 
 class Writer {
@@ -89,15 +64,6 @@ class Writer {
   std::string element(ValueId id, std::string_view index = "j") const {
     return is_array(id) ? fmt::format("{}[{}]", name(id), index) : name(id);
   }
-  std::string number(ValueId id) const {
-    const DType dtype = p_.type(id).dtype;
-    if (dtype == DType::kBool) return element(id);
-    return fmt::format("{}{{{}}}", dtype == DType::kF32 ? "Real" : "Rough", element(id));
-  }
-  std::string rounded(DType dtype, const std::string& x) const {
-    if (dtype == DType::kF32 || dtype == DType::kBool) return x;
-    return fmt::format("rounded<{}>({})", type_name(dtype), x);
-  }
   // Declares the variable of a result and opens the loop over its elements, if it has several.
   void begin(const std::vector<ValueId>& results, bool array, int step = 1);
   void end(bool array);
@@ -114,7 +80,7 @@ void Writer::signature() {
   std::string parameters;
   for (const Access& a : layout_.accesses) {
     parameters += fmt::format("{}{}{}* __restrict__ {}", parameters.empty() ? "" : ", ",
-                              layout_.is_output(a) ? "" : "const ", type_name(a.dtype), a.name);
+                              layout_.is_output(a) ? "" : "const ", element_type(a.dtype), a.name);
   }
   depth_ = 0;
   line("extern \"C\" __global__ void __launch_bounds__({})", layout_.threads());
@@ -223,42 +189,13 @@ void Writer::end(bool array) {
 
 void Writer::elementwise(const Node& node) {
   const bool array = std::ranges::any_of(node.inputs, [&](ValueId id) { return is_array(id); });
-  const ValueId y = node.outputs[0];
-  const DType to = p_.type(y).dtype;
   begin(node.outputs, array);
-  const std::string result = element(y);
-  if (node.op->name == "copy") {
-    line("{} = {};", result, element(node.inputs[0]));
-  } else if (node.op->only_converts) {
-    const DType from = p_.type(node.inputs[0]).dtype;
-    const std::string x = element(node.inputs[0]);
-    const std::string value = to == DType::kBool     ? x + " != 0.0f"
-                              : from == DType::kBool ? x + " ? 1.0f : 0.0f"
-                                                     : rounded(to, x);
-    line("{} = {};", result, value);
-  } else if (node.op->name == "select") {
-    line("{} = {} ? {} : {};", result, element(node.inputs[0]), element(node.inputs[1]),
-         element(node.inputs[2]));
-  } else if (node.op->name == "affine") {
-    const std::string x =
-        fmt::format("Affine()(Real{{{}}}, Real{{{}}}, Real{{{}}}).v", element(node.inputs[0]),
-                    literal(node.attrs.real("scale")), literal(node.attrs.real("shift")));
-    line("{} = {};", result, rounded(to, x));
-  } else if (node.op->name == "swiglu_grad") {
-    line("const auto r{} = SwigluGrad()({}, {}, {});", y, number(node.inputs[0]),
-         number(node.inputs[1]), number(node.inputs[2]));
-    line("{} = {};", result, rounded(to, fmt::format("r{}.gate.v", y)));
-    line("{} = {};", element(node.outputs[1]), rounded(to, fmt::format("r{}.up.v", y)));
-  } else {
-    const std::string_view functor = functor_of(node.op->name);
-    const bool sums = (functor == "Add" || functor == "Sub") && to == DType::kF32;
-    std::string operands;
-    for (ValueId id : node.inputs) {
-      operands += operands.empty() ? "" : ", ";
-      operands += sums ? fmt::format("Alone{{{}}}", element(id)) : number(id);
-    }
-    const std::string x = fmt::format("{}()({})", functor, operands);
-    line("{} = {};", result, to == DType::kBool ? x : rounded(to, x + ".v"));
+  std::vector<std::string> operands;
+  for (ValueId id : node.inputs) operands.push_back(element(id));
+  const DeviceExpressions made = device_expressions(p_, node, operands);
+  if (!made.before.empty()) line("{}", made.before);
+  for (std::size_t i = 0; i < node.outputs.size(); ++i) {
+    line("{} = {};", element(node.outputs[i]), made.results[i]);
   }
   end(array);
 }

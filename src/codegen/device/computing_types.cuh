@@ -4,8 +4,9 @@
 
 namespace tracestep::cuda {
 
-// A float32 that finds the functors' vocabulary by its namespace. kRough: exp, quotients and square
-// roots may be off by 2^-20, which is negligible in a result that is rounded to 16 bits.
+// A float32 as a type of this namespace, so that functors, which call exp, max and the others
+// unqualified, find those below. kRough: exp, quotients and square roots may be off by a relative
+// 2^-20, which is negligible in a result that is rounded to 16 bits.
 template <bool kRough>
 struct Number {
   float v;
@@ -41,7 +42,7 @@ __device__ inline Real exp(Real x) {
   return {expf(x.v)};
 }
 __device__ inline Rough exp(Rough x) {
-  float y;  // of 2^(x log2 e); what is below the normal numbers becomes 0
+  float y;  // 2^(x log2 e); a subnormal result becomes 0
   asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x.v * 1.44269504f));
   return {y};
 }
@@ -65,7 +66,7 @@ template <bool r>
 __device__ inline Number<r> abs(Number<r> x) {
   return {fabsf(x.v)};
 }
-// NaN wins, as in IEEE 754 maximum.
+// NaN if either is, as IEEE 754 defines maximum and minimum.
 __device__ inline float maximum(float a, float b) {
   float y;
   asm("max.NaN.f32 %0, %1, %2;" : "=f"(y) : "f"(a), "f"(b));

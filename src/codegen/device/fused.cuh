@@ -1,6 +1,6 @@
 // The building blocks of generated fused kernels: elements as they are stored, packs of them, and
-// sums and maxima of a row. Compiled at run time after functors.h and computing_types.cuh; includes
-// nothing and uses no host code.
+// sums and maxima of a row. Compiled at run time, behind the text of functors.h and
+// computing_types.cuh; includes nothing and uses no host code.
 #pragma once
 
 namespace tracestep::cuda {
@@ -24,11 +24,12 @@ __device__ inline float to_float(F16 x) {
   asm("cvt.f32.f16 %0, %1;" : "=f"(y) : "h"(x.bits));
   return y;
 }
+// Kernels keep a bool as it is.
 __device__ inline bool to_float(bool x) {
   return x;
 }
 
-// Rounded to nearest even; overflow to infinity.
+// Rounds to nearest, ties to even; what is too large becomes infinity.
 __device__ inline void set(float& to, float x) {
   to = x;
 }
@@ -41,6 +42,7 @@ __device__ inline void set(F16& to, float x) {
 __device__ inline void set(bool& to, bool x) {
   to = x;
 }
+// x as it would be read back after being stored as a T.
 template <class T>
 __device__ inline float rounded(float x) {
   T y;
@@ -48,8 +50,8 @@ __device__ inline float rounded(float x) {
   return to_float(y);
 }
 
-// A float32 whose sums are not contracted with a preceding product into a fused multiply-add: the
-// product is another op and must be rounded by itself.
+// A float32 that is added by itself. The compiler may otherwise contract a product and the sum that
+// follows into one fused multiply-add; but the product is an op of its own, which rounds its result.
 struct Alone {
   float v;
 };
@@ -82,7 +84,8 @@ struct WordOf<8> {
   using Type = uint2;
 };
 
-// N neighbours, aligned to their size or to 16 bytes.
+// N consecutive elements, moved as one word where they have at most 16 bytes, otherwise as words of
+// 16 bytes. Addresses are aligned to the word.
 template <int N, class T>
 struct Pack {
   using Word = typename WordOf<N * sizeof(T)>::Type;
@@ -141,8 +144,11 @@ __device__ inline float warp_reduce(float x) {
   for (int step = 16; step > 0; step /= 2) x = F()(x, __shfl_xor_sync(0xffffffffu, x, step));
   return x;
 }
-// Combines x over the lanes of a row, in an order that depends on their number only; every lane
-// gets the result. Lanes beyond a warp must be the whole block: one barrier, `scratch` unshared.
+// Combines x over the kLanes threads of a row, in an order that depends on kLanes only, and returns
+// the result to each of them. A row of one warp uses neither a barrier nor `scratch`. A longer row
+// has the whole block, every thread of which has to call this. `scratch` is shared memory for one
+// number per warp; as the only barrier stands between writing and reading it, it must not be
+// written again before another barrier.
 template <class F, int kLanes>
 __device__ inline float row_reduce(float x, float neutral, float* scratch) {
   x = warp_reduce<F>(x);
