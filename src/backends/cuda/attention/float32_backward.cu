@@ -1,5 +1,5 @@
 // Portable attention backward, float32 operands in two parts.
-#include "backends/cuda/attention/portable_backward.cuh"
+#include "backends/cuda/attention/portable_backward_launch.cuh"
 #include "backends/cuda/attention/portable_kernels.h"
 
 namespace tracestep::cuda::portable {

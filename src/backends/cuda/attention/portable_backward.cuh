@@ -6,29 +6,9 @@
 // Source: Dao 2023, "FlashAttention-2", Alg. 2.
 #pragma once
 
-#include "backends/cuda/attention/portable_backward_traits.cuh"
+#include "backends/cuda/attention/portable_backward_rows.cuh"
 
 namespace tracestep::cuda::portable {
-
-// Which rows a block keeps, and which pass by: `steps` times kN rows from `begin` on.
-template <class Traits>
-struct BackwardTile {
-  int batch_head, batch, head, first, begin, steps;
-
-  __device__ __forceinline__ explicit BackwardTile(const BackwardParams& p) {
-    constexpr int kRows = Traits::kRows, kN = Traits::kN;
-    const int tiles = (p.x.rows + kRows - 1) / kRows;
-    const int index = static_cast<int>(blockIdx.x / static_cast<unsigned>(p.batch_heads));
-    batch_head = static_cast<int>(blockIdx.x % static_cast<unsigned>(p.batch_heads));
-    // Causal: the first keys are seen by most queries, the last queries see most keys.
-    first = (Traits::kQueries && p.causal ? tiles - 1 - index : index) * kRows;
-    batch = batch_head / p.heads, head = batch_head % p.heads;
-    begin = !Traits::kQueries && p.causal ? ::max(first - p.offset, 0) / kN * kN : 0;
-    const int end =
-        Traits::kQueries && p.causal ? ::min(p.y.rows, first + kRows + p.offset) : p.y.rows;
-    steps = end > begin ? (end - begin + kN - 1) / kN : 0;
-  }
-};
 
 // One warp's share of a block's work.
 template <class Traits>
@@ -82,7 +62,7 @@ class BackwardWarp {
       if (step + 1 < tile_.steps) load_stage(step + 1);
       commit_copies();
       const int row = tile_.begin + step * kN;
-      if (sees_any(row)) walk(passing_at(step, row), lanes);
+      if (tile_.sees_any(p_, warp_first_, row)) walk(passing_at(step, row), lanes);
     }
     wait_for_copies<0>();
     __syncthreads();  // the copies of all have landed: the rows of x serve as scratch now
@@ -140,12 +120,6 @@ class BackwardWarp {
   }
 
   // --- one stage ---------------------------------------------------------------------------------
-  // Whether any of the warp's rows and of the kN from `row` on see each other.
-  __device__ __forceinline__ bool sees_any(int row) const {
-    return !(p_.causal && (kQueries ? row > warp_first_ + p_.offset + Traits::kWarpRows - 1
-                                    : row + p_.offset + kN - 1 < warp_first_));
-  }
-
   __device__ __forceinline__ Passing passing_at(int step, int row) const {
     const std::uint32_t stage = memory_ + Shared::kStages + (step & 1) * Shared::kStage;
     return {row, row + share_ * kOwn, stage, stage + share_ * kOwn * Shared::kPitch,
@@ -222,10 +196,7 @@ class BackwardWarp {
   // Keys after the last, and those that a query must not see, get probability 0. (Queries after the
   // last: lse2 is infinite there.)
   __device__ __forceinline__ void mask(Scores& s, const Passing& y) const {
-    const bool is_edge = kQueries && y.row + kN > p_.y.rows;
-    const bool is_diagonal = kQueries ? y.row + kN - 1 > warp_first_ + p_.offset
-                                      : y.row + p_.offset < warp_first_ + Traits::kWarpRows - 1;
-    if (!(is_edge || (p_.causal && is_diagonal))) return;
+    if (!tile_.hides_any(p_, warp_first_, y.row)) return;
     const int g = lane_ >> 2, t = lane_ & 3;
 #pragma unroll
     for (int mt = 0; mt < kMT; ++mt) {
@@ -235,9 +206,7 @@ class BackwardWarp {
         for (int e = 0; e < 4; ++e) {
           const int own = warp_first_ + mt * 16 + e / 2 * 8 + g,
                     other = y.own_row + n * 8 + 2 * t + e % 2;
-          const bool is_masked =
-              p_.causal && (kQueries ? other > own + p_.offset : own > other + p_.offset);
-          if (is_masked || (kQueries && other >= p_.y.rows)) s[mt][n][e] = 0;
+          if (tile_.hides(p_, own, other)) s[mt][n][e] = 0;
         }
       }
     }
@@ -411,36 +380,5 @@ class BackwardWarp {
   float value_acc_[kMT][kValues ? kColumns / 8 : 1][4] = {};  // dV
   float own_sum_[kMT][2] = {};                                // of the probabilities of a query
 };
-
-template <class Traits>
-__global__ void __launch_bounds__(Traits::kThreads, Traits::kBlocks)
-    portable_attention_backward_kernel(const __grid_constant__ BackwardParams p) {
-  extern __shared__ __align__(1024) unsigned char memory[];
-  BackwardWarp<Traits> warp(p, shared_address(memory));
-  warp.run();
-}
-
-template <class Traits>
-cudaError_t launch_backward(const BackwardParams& params, cudaStream_t stream) {
-  constexpr int kBytes = BackwardShared<Traits>::kBytes;
-  constexpr auto kKernel = portable_attention_backward_kernel<Traits>;
-  if (const cudaError_t status = allow_shared<kKernel>(kBytes); status != cudaSuccess) {
-    return status;
-  }
-  const unsigned tiles = static_cast<unsigned>((params.x.rows + Traits::kRows - 1) / Traits::kRows);
-  const unsigned blocks = tiles * static_cast<unsigned>(params.batch_heads);
-  if (blocks == 0) return cudaSuccess;
-  kKernel<<<blocks, Traits::kThreads, kBytes, stream>>>(params);
-  return cudaGetLastError();
-}
-
-// The arguments of BackwardTraits.
-template <class E, int parts, int width, int row_blocks, int warps, int passing, int blocks,
-          Gradient gradient, int share = 1>
-inline constexpr Configuration<BackwardParams> kBackward{
-    BackwardShared<BackwardTraits<E, parts, width, row_blocks, warps, passing, blocks, gradient,
-                                  share>>::kBytes,
-    launch_backward<
-        BackwardTraits<E, parts, width, row_blocks, warps, passing, blocks, gradient, share>>};
 
 }  // namespace tracestep::cuda::portable

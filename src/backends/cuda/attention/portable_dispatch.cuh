@@ -4,7 +4,7 @@
 // are for GPUs with less.
 #pragma once
 
-#include "backends/cuda/attention/portable_backward.cuh"
+#include "backends/cuda/attention/portable_backward_launch.cuh"
 #include "backends/cuda/attention/portable_kernels.h"
 
 namespace tracestep::cuda::portable {
