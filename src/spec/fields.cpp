@@ -220,6 +220,10 @@ void add_form_fields(Rows& rows) {
            "auto, which is none for the executor eager and all for the others",
            fmt::join(compile_passes(), ", ")),
        .about = "the passes of the pipeline that run only for it"}));
+}
+
+// When the step does its work, and where: the same numbers, other bytes and times.
+void add_schedule_fields(Rows& rows) {
   rows.choice(
       {.name = "updates",
        .role = Role::kSpeed,
@@ -299,6 +303,7 @@ std::vector<RunField> all_fields() {
   add_model_fields(rows);
   add_step_fields(rows);
   add_form_fields(rows);
+  add_schedule_fields(rows);
   add_place_fields(rows);
   return rows.take();
 }
