@@ -23,4 +23,13 @@ std::optional<Strides> carry_strides(const ViewDimensions& from, const Strides& 
   return out;
 }
 
+bool keeps_order(const Program& program, const Node& view) {
+  const std::vector<Type> operands{program.type(view.inputs[0])};
+  const std::vector<Type> results{program.type(view.outputs[0])};
+  if (operands[0].count() != results[0].count()) return false;
+  const Layout dense{kNoValue, 0, contiguous_strides(operands[0].shape)};
+  const auto layout = view.op->view({*view.op, view.attrs, operands, results}, dense);
+  return layout && is_contiguous(results[0].shape, layout->strides);
+}
+
 }  // namespace tracestep

@@ -3,7 +3,7 @@
 
 #include <optional>
 
-#include "base/dims.h"
+#include "ir/op_def.h"
 
 namespace tracestep {
 
@@ -18,5 +18,9 @@ struct ViewDimensions {
 // stride.
 std::optional<Strides> carry_strides(const ViewDimensions& from, const Strides& strides,
                                      const ViewDimensions& to);
+
+// Whether the result of the node, which makes views, has all elements of its operand, in their
+// order.
+bool keeps_order(const Program& program, const Node& view);
 
 }  // namespace tracestep

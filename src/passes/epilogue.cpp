@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "analysis/readers.h"
+#include "analysis/view_strides.h"
 #include "ir/rewrite.h"
 #include "ops/functions.h"
 #include "passes/decompose.h"
@@ -18,15 +19,6 @@ const Type kMatrix{DType::kF32, {1, 1}};
 
 std::size_t at(std::int32_t id) {
   return static_cast<std::size_t>(id);
-}
-
-// Whether the view has all elements of its operand, in their order.
-bool keeps_order(const Program& p, const Node& view) {
-  const std::vector<Type> types{p.type(view.inputs[0])}, results{p.type(view.outputs[0])};
-  if (types[0].count() != results[0].count()) return false;
-  const Layout dense{kNoValue, 0, contiguous_strides(types[0].shape)};
-  const auto layout = view.op->view({*view.op, view.attrs, types, results}, dense);
-  return layout && is_contiguous(results[0].shape, layout->strides);
 }
 
 struct Term {
