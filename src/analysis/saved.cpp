@@ -12,7 +12,8 @@ std::vector<Saved> saved_for_backward(const Program& program) {
     const ValueId base = program.value(id).layout.base;
     const Value& v = program.value(base);
     if (v.producer == kNoNode) return nullptr;
-    if (program.node(v.producer).origin().phase != Phase::kForward) return nullptr;
+    const Node& maker = program.node(v.producer);
+    if (maker.origin().phase != Phase::kForward || maker.epoch != 0) return nullptr;
     return &by_base.try_emplace(base, Saved{base, v.producer, v.type.bytes()}).first->second;
   };
   for (std::size_t i = 0; i < program.nodes.size(); ++i) {

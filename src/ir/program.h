@@ -85,7 +85,7 @@ struct Node {
   std::vector<ValueId> outputs;
   std::vector<Origin> origins;  // at least one; a fused node has several
   std::string made_by;          // the pass that made it; empty: the model's own code
-  int epoch = 0;                // recomputed nodes have another epoch and are never merged
+  int epoch = 0;                // not 0: runs when backward needs it, and is never merged
 
   const Origin& origin() const { return origins.front(); }
 };

@@ -127,6 +127,7 @@ void register_matmul() {
                .precision_class = PrecisionClass::kLow,
                .infer = product_type,
                .accepts = gemm_operand,
+               .writes = rules::contiguous,
                .gradient = product_gradient,
                .flops = product_flops,
                .product = product_axes});

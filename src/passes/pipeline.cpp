@@ -10,6 +10,7 @@
 #include "ir/verify.h"
 #include "passes/autocast.h"
 #include "passes/choose.h"
+#include "passes/chunk_loss.h"
 #include "passes/decompose.h"
 #include "passes/epilogue.h"
 #include "passes/fuse.h"
@@ -162,6 +163,11 @@ const std::vector<Pass>& passes() {
       {"lower", "expands what has no kernel on the device", always, lower},
       {"simplify", "common subexpressions, identities, dead code", always,
        [](const Program& p, const Options&) { return simplify(p); }},
+      {"chunk_loss", "logits, loss and their gradients in chunks of rows",
+       [](const Options& o) { return o.loss_chunks != 1; },
+       [](const Program& p, const Options& o) {
+         return chunk_loss(p, o.loss_chunks, [&](const OpDef& op) { return has_kernel(o, op); });
+       }},
       {.name = "shadow",
        .doc = "weights kept in the low dtype as well, gradients read as they come",
        .needed = updates_at_end,

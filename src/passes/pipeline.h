@@ -47,6 +47,7 @@ struct PipelineOptions {
   bool compile = false;
   UpdateTime updates = UpdateTime::kEnd;  // early ones are never joined, and write no shadows
   Recomputation recompute = {};           // what is computed again in backward
+  std::int64_t loss_chunks = 1;           // parts that the loss is computed in; 0: see chunk_loss()
   // How the step is divided among ranks; the forward program is one rank's share of it, and its
   // loss one rank's share of the loss.
   Parallel parallel = {};

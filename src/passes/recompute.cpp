@@ -22,7 +22,7 @@ std::size_t at(std::int32_t id) {
 }
 
 bool is_forward(const Node& node) {
-  return node.origin().phase == Phase::kForward;
+  return node.origin().phase == Phase::kForward && node.epoch == 0;
 }
 
 // "layers.*" finds "layers.3" in "layers.3.attn.softmax"; empty: the path is not under the pattern.

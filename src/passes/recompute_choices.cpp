@@ -19,7 +19,7 @@ std::size_t at(std::int32_t id) {
 }
 
 bool is_forward(const Node& node) {
-  return node.origin().phase == Phase::kForward;
+  return node.origin().phase == Phase::kForward && node.epoch == 0;
 }
 
 }  // namespace

@@ -43,6 +43,19 @@ RunField recompute_field(RunField row) {
   return row;
 }
 
+constexpr const char* kAuto = "auto";
+
+RunField loss_chunks_field(RunField row) {
+  row.value = [](const RunSpec& spec) {
+    return Json(spec.loss_chunks == 0 ? kAuto : std::to_string(spec.loss_chunks));
+  };
+  row.parse = [](const std::string& where, const std::string& text) -> RunChange {
+    const std::int64_t count = text == kAuto ? 0 : parse_int(where, text, 1, kMaxSize);
+    return [count](RunSpec& spec) { spec.loss_chunks = count; };
+  };
+  return row;
+}
+
 RunField parallel_field(RunField row) {
   row.value = [](const RunSpec& spec) { return Json(name_of(spec.parallel)); };
   row.parse = [](const std::string& where, const std::string& text) -> RunChange {
@@ -61,7 +74,7 @@ RunField granularity_field(RunField row) {
   return row;
 }
 
-constexpr const char *kByExecutor = "auto", *kNoPass = "none", *kAllPasses = "all";
+constexpr const char *kByExecutor = kAuto, *kNoPass = "none", *kAllPasses = "all";
 
 std::string compile_passes_text(const RunSpec& spec) {
   if (!spec.compile_passes) return kByExecutor;
@@ -245,6 +258,16 @@ void add_schedule_fields(Rows& rows) {
                "every=N, groups of N blocks; nested, by repeated halving; budget=20GiB, the "
                "cheapest choice with that peak; or model paths such as layers.*.ffn+lm_head",
        .about = "what backward computes again"}));
+  rows.add(loss_chunks_field(
+      {.name = "loss_chunks",
+       .role = Role::kSpeed,
+       .show = Show::kVarying,
+       .is_axis = true,
+       .is_optional = true,
+       .help = "parts of the batch's rows that logits, loss and their gradients are computed in, "
+               "one after the other, so that the logits never exist as a whole; auto: as many as "
+               "leave each 1024 rows and save memory",
+       .about = "parts that the loss is computed in"}));
   rows.add(parallel_field(
       {.name = "parallel",
        .role = Role::kSpeed,

@@ -46,6 +46,7 @@ struct RunSpec {
   std::optional<std::set<std::string>> compile_passes = {};
   UpdateTime updates = UpdateTime::kEnd;
   Recomputation recompute = {};
+  std::int64_t loss_chunks = 1;  // parts that the loss is computed in; 0: as many as pay
   // The batch is divided among the ranks: `shape` is the whole one.
   Parallel parallel = {};
   GradientKind gradients = GradientKind::kTransient;

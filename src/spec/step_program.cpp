@@ -67,6 +67,7 @@ PipelineOptions pipeline_options(const RunSpec& spec) {
   options.gradients = spec.gradients;
   options.updates = spec.updates;
   options.recompute = spec.recompute;
+  options.loss_chunks = spec.loss_chunks;
   options.parallel = spec.parallel;
   options.arena = has_arena(spec.executor);
   options.optimizer = spec.optimizer;

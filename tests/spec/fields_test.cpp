@@ -50,7 +50,9 @@ TEST(FieldsTest, EveryChoiceIsReadAsWhatIsPrinted) {
     }
   }
   EXPECT_EQ(text_of(field_named("recompute"), with("recompute", "every=2")), "every=2");
-  for (const char* name : {"context", "batch", "vocab", "d_model", "threads", "seed"}) {
+  EXPECT_EQ(text_of(field_named("loss_chunks"), with("loss_chunks", "auto")), "auto");
+  for (const char* name :
+       {"loss_chunks", "context", "batch", "vocab", "d_model", "threads", "seed"}) {
     EXPECT_EQ(text_of(field_named(name), with(name, "17")), "17");
   }
   EXPECT_EQ(with("memory_limit_bytes", "1MiB").place.memory_limit_bytes, 1 << 20);
@@ -87,6 +89,7 @@ TEST(FieldsTest, AKeyHoldsEveryFieldThatIsShownAndTellsRunsApart) {
                                    {"attention", "flash"},
                                    {"updates", "early"},
                                    {"recompute", "blocks"},
+                                   {"loss_chunks", "2"},
                                    {"parallel", "dp=2,shard=1"},
                                    {"device", "null"},
                                    {"seed", "3"}}) {
@@ -155,6 +158,7 @@ TEST(FieldsTest, RunsWithDifferentProgramsHaveDifferentLabelsAndKeys) {
                                    {"executor", "compiled"},
                                    {"updates", "early"},
                                    {"recompute", "every=2"},
+                                   {"loss_chunks", "2"},
                                    {"parallel", "dp=2,shard=1"}}) {
     RunSpec other = usual;
     field_named(name).parse("test", text)(other);

@@ -1,0 +1,373 @@
+#include "passes/chunk_loss.h"
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <utility>
+
+#include "analysis/readers.h"
+#include "analysis/view_strides.h"
+#include "ir/rewrite.h"
+#include "ops/functions.h"
+#include "ops/rules.h"
+#include "passes/loss_pairs.h"
+#include "passes/simplify.h"
+
+namespace tracestep {
+namespace {
+
+constexpr std::int64_t kLeastRows = 1024;
+constexpr const char* kProductAndSum = "matmul_add";
+
+std::size_t at(std::int32_t id) {
+  return static_cast<std::size_t>(id);
+}
+
+ProductAxes axes_of(const Program& p, const Node& product) {
+  const std::vector<Type> types{p.type(product.inputs[0]), p.type(product.inputs[1])};
+  return product.op->product({*product.op, product.attrs, types, {}});
+}
+
+// A product that reads the gradient of the logits as its operand `side`.
+struct GradientProduct {
+  NodeId node = kNoNode;
+  int side = 0;
+  bool sums_rows = false;  // over the rows of the logits; else they are the rows of its result too
+  NodeId end = kNoNode;    // the product, or what its result goes into: a cast, a sum with `start`
+  ValueId start = kNoValue;
+};
+
+struct Cut {
+  LossPair pair;              // without a gradient: the loss alone
+  NodeId widening = kNoNode;  // of the logits, for the loss; kNoNode: none
+  NodeId product = kNoNode;   // makes the logits
+  std::vector<GradientProduct> products = {};
+  std::vector<NodeId> nodes = {};  // all that the chunks replace
+
+  // In whose place the chunks are computed.
+  NodeId where() const { return pair.gradient == kNoNode ? pair.loss : pair.gradient; }
+};
+
+// --- what can be cut ----------------------------------------------------------------------------
+class Finder {
+ public:
+  explicit Finder(const Program& program) : program_(program), readers_(program) {}
+
+  std::vector<Cut> find() const {
+    std::vector<LossPair> pairs = find_loss_pairs(program_, readers_);
+    const OpDef* loss = loss_ops().front();
+    for (std::size_t i = 0; i < program_.nodes.size(); ++i) {
+      const auto id = static_cast<NodeId>(i);
+      const bool is_alone = node(id).op == loss && !is_read(node(id).outputs[1]);
+      if (is_alone) pairs.push_back({.loss = id, .logits = node(id).inputs[0]});
+    }
+    std::vector<Cut> out;
+    for (const LossPair& pair : pairs) {
+      if (auto cut = cut_of(pair)) out.push_back(std::move(*cut));
+    }
+    return out;
+  }
+
+ private:
+  const Node& node(NodeId id) const { return program_.node(id); }
+  bool is_read(ValueId id) const {
+    return !readers_.nodes[at(id)].empty() || readers_.at_end[at(id)];
+  }
+
+  std::optional<Cut> cut_of(const LossPair& pair) const {
+    Cut out{.pair = pair, .nodes = {pair.loss}};
+    const bool has_gradient = pair.gradient != kNoNode;
+    const ValueId wide = node(pair.loss).inputs[0];
+    const std::size_t readers = has_gradient ? 2 : 1;
+    if (readers_.nodes[at(wide)].size() != readers || readers_.at_end[at(wide)])
+      return std::nullopt;
+    if (!find_product(wide, out)) return std::nullopt;
+    if (!has_gradient) return out;
+    out.nodes.push_back(pair.gradient);
+    NodeId end = pair.gradient;
+    if (pair.narrowing != kNoNode) out.nodes.push_back(end = pair.narrowing);
+    if (!find_gradient_products(node(end).outputs[0], out) || out.products.empty()) {
+      return std::nullopt;
+    }
+    return out;
+  }
+
+  // Goes back from the loss, through a cast and views that nothing else reads.
+  bool find_product(ValueId id, Cut& out) const {
+    const Type type{program_.type(id)};
+    while (true) {
+      const NodeId maker = program_.value(id).producer;
+      if (maker == kNoNode) return false;
+      const Node& n = node(maker);
+      out.nodes.push_back(maker);
+      if (n.op->product) {
+        out.product = maker;
+        return type.shape == program_.type(n.outputs[0]).shape;
+      }
+      const bool widens = n.op->only_converts && out.widening == kNoNode;
+      if (widens) out.widening = maker;
+      if (!widens && !(n.op->is_view() && keeps_order(program_, n))) return false;
+      id = n.inputs[0];
+      if (readers_.only(id) != maker) return false;
+    }
+  }
+
+  // All readers of the gradient of the logits, through views.
+  bool find_gradient_products(ValueId gradient, Cut& out) const {
+    if (readers_.at_end[at(gradient)]) return false;
+    return std::ranges::all_of(readers_.nodes[at(gradient)], [&](NodeId reader) {
+      const Node& n = node(reader);
+      out.nodes.push_back(reader);
+      if (n.op->is_view()) {
+        return keeps_order(program_, n) && find_gradient_products(n.outputs[0], out);
+      }
+      return add_gradient_product(reader, gradient, out);
+    });
+  }
+
+  bool add_gradient_product(NodeId reader, ValueId gradient, Cut& out) const {
+    const Node& n = node(reader);
+    const bool is_cut = n.op->product && std::ranges::count(n.inputs, gradient) == 1 &&
+                        program_.type(gradient).shape.rank() == 2;
+    if (!is_cut) return false;
+    GradientProduct product{.node = reader, .side = n.inputs[0] == gradient ? 0 : 1, .end = reader};
+    const ProductAxes axes = axes_of(program_, n);
+    product.sums_rows = axes.summed[product.side] == 0;
+    const bool keeps_rows = product.side == 0 && axes.rows == 0;
+    const ValueId other = n.inputs[at(1 - product.side)];
+    if (!product.sums_rows && !keeps_rows) return false;
+    if (program_.value(other).producer > out.pair.gradient) return false;
+    if (product.sums_rows) find_end(product, out);
+    out.products.push_back(product);
+    return true;
+  }
+
+  // The cast to the dtype of sums, and the sum with a leaf, that the result goes into.
+  void find_end(GradientProduct& product, Cut& out) const {
+    const DType wide =
+        rules::accumulation_dtype(program_.type(node(product.node).outputs[0]).dtype);
+    NodeId reader = readers_.only(node(product.end).outputs[0]);
+    const auto gives_wide = [&] {
+      return reader != kNoNode && program_.type(node(reader).outputs[0]).dtype == wide;
+    };
+    if (gives_wide() && node(reader).op->only_converts) {
+      out.nodes.push_back(product.end = reader);
+      reader = readers_.only(node(reader).outputs[0]);
+    }
+    if (!gives_wide() || !node(reader).op->is_sum || node(reader).inputs.size() != 2) return;
+    const Node& sum = node(reader);
+    const ValueId start = sum.inputs[sum.inputs[0] == node(product.end).outputs[0] ? 1 : 0];
+    if (program_.value(start).leaf == LeafKind::kNone || readers_.only(start) != reader) return;
+    out.nodes.push_back(product.end = reader);
+    product.start = start;
+  }
+
+  const Program& program_;
+  const Readers readers_;
+};
+
+// --- the chunks ---------------------------------------------------------------------------------
+class ChunkLoss {
+ public:
+  ChunkLoss(const Program& program, std::int64_t chunks, bool adds_products)
+      : program_(program),
+        chunks_(chunks),
+        adds_products_(adds_products),
+        r_(program, "chunk_loss"),
+        replaced_(program.nodes.size(), false) {
+    for (Cut& cut : Finder(program).find()) {
+      if (rows_of(cut) < 2 || chunks_of(cut) < 2) continue;
+      for (NodeId id : cut.nodes) replaced_[at(id)] = true;
+      cuts_.emplace(cut.where(), std::move(cut));
+    }
+  }
+
+  Program run() {
+    if (cuts_.empty()) return program_;
+    for (std::size_t i = 0; i < program_.nodes.size(); ++i) emit(static_cast<NodeId>(i));
+    TRACESTEP_CHECK(waiting_.empty(), "chunk_loss: {} nodes wait for a loss", waiting_.size());
+    return remove_dead_nodes(r_.finish());
+  }
+
+ private:
+  // What the chunks of one cut have given so far.
+  struct Sums {
+    std::map<std::int64_t, Val> losses;   // by the rows of a chunk: the sum of their means
+    std::map<std::int64_t, Val> seeds;    // likewise: what the gradient starts from
+    std::vector<std::vector<Val>> parts;  // by product: results by rows
+    std::vector<Val> totals;              // by product: sums over rows
+  };
+
+  const Node& node(NodeId id) const { return program_.node(id); }
+  const Shape& logits_of(const Cut& cut) const {
+    return program_.type(node(cut.product).outputs[0]).shape;
+  }
+  std::int64_t rows_of(const Cut& cut) const { return logits_of(cut)[0]; }
+  std::int64_t chunks_of(const Cut& cut) const {
+    const std::int64_t rows = rows_of(cut), vocab = logits_of(cut)[1];
+    if (chunks_ > 0) return std::min(chunks_, rows);
+    const std::int64_t width = program_.type(node(cut.product).inputs[0]).count() / rows;
+    return default_loss_chunks(rows, width, vocab);
+  }
+
+  // Nodes that read the loss stand behind the chunks, wherever they stood before.
+  void emit(NodeId id) {
+    if (const auto found = cuts_.find(id); found != cuts_.end()) {
+      emit_cut(found->second);
+      for (NodeId waiting : std::exchange(waiting_, {})) emit(waiting);
+    } else if (!replaced_[at(id)]) {
+      const bool is_ready =
+          std::ranges::all_of(node(id).inputs, [&](ValueId v) { return r_.has(v); });
+      if (!is_ready) return waiting_.push_back(id);
+      r_.copy(node(id));
+    }
+  }
+
+  void emit_cut(const Cut& cut) {
+    Sums sums;
+    sums.parts.resize(cut.products.size());
+    for (const GradientProduct& p : cut.products) {
+      sums.totals.push_back(p.start == kNoValue ? Val{} : r_.map(p.start));
+    }
+    const std::int64_t rows = rows_of(cut), chunks = chunks_of(cut);
+    for (std::int64_t i = 0; i < chunks; ++i) {
+      epoch_ = static_cast<int>(i + 1);
+      emit_chunk(cut, i * rows / chunks, (i + 1) * rows / chunks, sums);
+    }
+    replace_loss(cut, sums);
+    for (std::size_t i = 0; i < cut.products.size(); ++i) {
+      replace_product(cut.products[i], sums.parts[i], sums.totals[i]);
+    }
+  }
+
+  Builder::Guard forward(const Node& like) {
+    auto guard = r_.from(like);
+    r_.builder().set_epoch(epoch_);
+    return guard;
+  }
+
+  void emit_chunk(const Cut& cut, std::int64_t start, std::int64_t stop, Sums& sums) {
+    const Val logits = logits_of_chunk(cut, start, stop);
+    const Node& loss = node(cut.pair.loss);
+    std::vector<Val> operands{logits}, results;
+    {
+      const auto guard = forward(loss);
+      operands.push_back(ops::slice(r_.map(loss.inputs[1]), 0, start, stop));
+      results = r_.builder().call(*loss.op, operands, loss.attrs);
+      Val& total = sums.losses[stop - start];
+      total = total ? ops::add(total, results[0]) : results[0];
+    }
+    if (cut.pair.gradient == kNoNode) return;
+    const Val gradient = gradient_of_chunk(cut, operands, results[1], sums);
+    for (std::size_t i = 0; i < cut.products.size(); ++i) {
+      const GradientProduct& p = cut.products[i];
+      if (p.sums_rows) {
+        add_product(p, gradient, start, stop, sums.totals[i]);
+      } else {
+        const auto guard = r_.from(node(p.node));
+        sums.parts[i].push_back(product(p, {gradient, r_.map(node(p.node).inputs[1])}));
+      }
+    }
+  }
+
+  Val logits_of_chunk(const Cut& cut, std::int64_t start, std::int64_t stop) {
+    const Node& n = node(cut.product);
+    Val out;
+    {
+      const auto guard = forward(n);
+      const Val rows = ops::slice(r_.map(n.inputs[0]), axes_of(program_, n).rows, start, stop);
+      out = r_.builder().call(*n.op, {rows, r_.map(n.inputs[1])}, n.attrs).front();
+    }
+    if (cut.widening == kNoNode) return out;
+    const Node& widening = node(cut.widening);
+    const auto guard = forward(widening);
+    return r_.builder().call(*widening.op, {out}, widening.attrs).front();
+  }
+
+  // By the logits, in their dtype before they were widened. `operands`: logits and targets.
+  Val gradient_of_chunk(const Cut& cut, const std::vector<Val>& operands, Val row_sums,
+                        Sums& sums) {
+    const Node& n = node(cut.pair.gradient);
+    Val out;
+    {
+      const auto guard = r_.from(n);
+      const std::int64_t rows = operands[1].dim(0);
+      Val& seed = sums.seeds[rows];
+      if (!seed) seed = ops::affine(r_.map(n.inputs[0]), share(cut, rows));
+      out = r_.builder().call(*n.op, {seed, operands[0], operands[1], row_sums}, n.attrs).front();
+    }
+    if (cut.pair.narrowing == kNoNode) return out;
+    const Node& narrowing = node(cut.pair.narrowing);
+    const auto guard = r_.from(narrowing);
+    return r_.builder().call(*narrowing.op, {out}, narrowing.attrs).front();
+  }
+
+  double share(const Cut& cut, std::int64_t rows) const {
+    return static_cast<double>(rows) / static_cast<double>(rows_of(cut));
+  }
+
+  Val product(const GradientProduct& p, const std::vector<Val>& operands) {
+    return r_.builder().call(*node(p.node).op, operands, node(p.node).attrs).front();
+  }
+
+  // Adds the product of the chunk's rows to `total`.
+  void add_product(const GradientProduct& p, Val gradient, std::int64_t start, std::int64_t stop,
+                   Val& total) {
+    const Node& n = node(p.node);
+    const auto guard = r_.from(n);
+    const int other = 1 - p.side;
+    std::vector<Val> operands(2, gradient);
+    operands[at(other)] =
+        ops::slice(r_.map(n.inputs[at(other)]), axes_of(program_, n).summed[other], start, stop);
+    if (total && adds_products_) {
+      operands.push_back(total);
+      total = r_.builder().call1(kProductAndSum, operands, n.attrs);
+      return;
+    }
+    const Val part = ops::cast(product(p, operands), rules::accumulation_dtype(gradient.dtype()));
+    total = total ? ops::add(total, part) : part;
+  }
+
+  void replace_loss(const Cut& cut, const Sums& sums) {
+    const Node& loss = node(cut.pair.loss);
+    const auto guard = forward(loss);
+    Val total;
+    for (const auto& [rows, sum] : sums.losses) {
+      const Val part = ops::affine(sum, share(cut, rows));
+      total = total ? ops::add(total, part) : part;
+    }
+    r_.replace(loss.outputs[0], total);
+  }
+
+  void replace_product(const GradientProduct& p, const std::vector<Val>& parts, Val total) {
+    const Node& end = node(p.end);
+    const auto guard = r_.from(end);
+    const ValueId replaced = end.outputs[0];
+    r_.replace(replaced, p.sums_rows
+                             ? ops::cast(total, program_.type(replaced).dtype)
+                             : r_.builder().call1("assemble", parts, {{"axis", std::int64_t{0}}}));
+  }
+
+  const Program& program_;
+  const std::int64_t chunks_;
+  const bool adds_products_;
+  Rewriter r_;
+  std::vector<bool> replaced_;   // by node
+  std::map<NodeId, Cut> cuts_;   // by the node in whose place the chunks are computed
+  std::vector<NodeId> waiting_;  // nodes that read a loss that is not emitted yet
+  int epoch_ = 0;                // of the forward nodes of the chunk
+};
+
+}  // namespace
+
+std::int64_t default_loss_chunks(std::int64_t rows, std::int64_t width, std::int64_t vocab) {
+  return std::max<std::int64_t>(1, std::min(rows / kLeastRows, vocab / width));
+}
+
+Program chunk_loss(const Program& program, std::int64_t chunks,
+                   const std::function<bool(const OpDef&)>& has_kernel) {
+  if (chunks == 1) return program;
+  return ChunkLoss(program, chunks, has_kernel(find_op(kProductAndSum))).run();
+}
+
+}  // namespace tracestep
