@@ -5,7 +5,9 @@
 
 #include "analysis/readers.h"
 #include "ir/rewrite.h"
+#include "ops/functions.h"
 #include "passes/merge_groups.h"
+#include "passes/simplify.h"
 
 namespace tracestep {
 namespace {
@@ -81,11 +83,25 @@ class Merge {
     return guard;
   }
 
+  // The block of the members' weights; of their narrow copies, if the products read those.
   Val block_of(const MergeGroup& group) {
     std::vector<Val> parts;
-    for (const MergedProduct& m : group.members)
-      parts.push_back(rewriter_.map(operand(m, m.merged)));
-    return rewriter_.builder().call1("block", parts);
+    std::vector<const Node*> casts;
+    for (const MergedProduct& m : group.members) {
+      const ValueId id = operand(m, m.merged), weight = weight_behind(program_, id);
+      parts.push_back(rewriter_.map(weight));
+      if (id != weight) casts.push_back(&node(program_.value(id).producer));
+    }
+    if (casts.empty()) return rewriter_.builder().call1("block", parts);
+    Val& made = narrow_blocks_[casts.front()];
+    if (!made) {
+      const auto guard = rewriter_.builder().like(casts);
+      rewriter_.builder().set_made_by("merge");
+      const Val block = rewriter_.builder().call1("block", parts);
+      made = rewriter_.builder().call(*casts.front()->op, {block}, casts.front()->attrs).front();
+      rewriter_.builder().set_role(made, Role::kWeightCast);
+    }
+    return made;
   }
 
   Val product(const MergedProduct& like, Val merged, Val shared) {
@@ -145,9 +161,25 @@ class Merge {
     return made;
   }
 
+  // The members' parts of the assembly of the sum at `root`, by slices of it.
+  void emit_products_of_parts(const MergeGroup& group, NodeId root) {
+    const Val whole = assembly_of(root);
+    const int axis = merges_.sums.at(root).summed_axis;
+    std::int64_t start = 0;
+    for (const MergedProduct& m : group.members) {
+      const auto guard = rewriter_.from(node(m.node));
+      const std::int64_t stop = start + program_.type(operand(m, m.merged)).shape[axis];
+      const Val part = ops::slice(whole, axis, start, stop);
+      rewriter_.replace(node(m.node), {product(m, part, rewriter_.map(operand(m, m.shared())))});
+      start = stop;
+    }
+  }
+
   void emit_product_of_assembly(const MergeGroup& group) {
     const MergedProduct& first = group.members.front();
-    Val whole = assembly_of(merges_.assembled.at(operand(first, first.merged)));
+    const NodeId root = merges_.assembled.at(operand(first, first.merged));
+    if (group.is_apart) return emit_products_of_parts(group, root);
+    Val whole = assembly_of(root);
     {
       const auto guard = like(group.members);
       whole = product(first, whole, rewriter_.map(operand(first, first.shared())));
@@ -177,8 +209,9 @@ class Merge {
   const Program& program_;
   Rewriter rewriter_;
   const Merges merges_;
-  std::map<NodeId, Val> assemblies_;  // by sum
-  std::vector<NodeId> waiting_;       // nodes behind which a merged product will stand
+  std::map<const Node*, Val> narrow_blocks_;  // by the cast of the first part
+  std::map<NodeId, Val> assemblies_;          // by sum
+  std::vector<NodeId> waiting_;               // nodes behind which a merged product will stand
   std::vector<std::vector<ValueId>> slices_;
 };
 
@@ -222,7 +255,8 @@ bool is_read_as_it_is(const Program& p, const Readers& readers, ValueId id) {
 // The values that backward shall keep as copies, so that it does not keep the whole results of the
 // forward products in `merged`, each given by its slices.
 std::vector<ValueId> values_to_copy(const Program& p,
-                                    const std::vector<std::vector<ValueId>>& merged) {
+                                    const std::vector<std::vector<ValueId>>& merged,
+                                    bool forward_alone) {
   const Readers readers(p);
   std::vector<ValueId> out;
   for (const std::vector<ValueId>& slices : merged) {
@@ -236,8 +270,9 @@ std::vector<ValueId> values_to_copy(const Program& p,
       slices_saved += saved.size() > before ? 1 : 0;
     }
     if (slices_saved == slices.size()) continue;
-    std::ranges::copy_if(saved, std::back_inserter(out),
-                         [&](ValueId id) { return is_read_as_it_is(p, readers, id); });
+    std::ranges::copy_if(saved, std::back_inserter(out), [&](ValueId id) {
+      return forward_alone || is_read_as_it_is(p, readers, id);
+    });
   }
   return out;
 }
@@ -255,11 +290,12 @@ Program with_copies(const Program& program, const std::vector<ValueId>& values) 
 
 }  // namespace
 
-Program merge(const Program& program) {
+Program merge(const Program& program, bool forward_alone) {
   Merge pass(program);
   Program out = pass.run();
-  const std::vector<ValueId> values = values_to_copy(out, pass.forward_slices());
-  return values.empty() ? out : with_copies(out, values);
+  const std::vector<ValueId> values = values_to_copy(out, pass.forward_slices(), forward_alone);
+  // Casts of single weights have no readers any more.
+  return remove_dead_nodes(values.empty() ? out : with_copies(out, values));
 }
 
 }  // namespace tracestep

@@ -33,7 +33,7 @@ class Finder {
   const Node& node(NodeId id) const { return program_.node(id); }
   ValueId operand(const MergedProduct& m, int i) const { return node(m.node).inputs[at(i)]; }
   const BlockPart& part_of(const MergedProduct& m) const {
-    return program_.value(operand(m, m.merged)).part;
+    return program_.value(weight_behind(program_, operand(m, m.merged))).part;
   }
 
   OpCall call_of(const Node& n, std::vector<Type>& types) const {
@@ -44,6 +44,12 @@ class Finder {
   ProductAxes axes_of(NodeId id) const {
     std::vector<Type> types;
     return node(id).op->product(call_of(node(id), types));
+  }
+
+  // What products of one group have in common.
+  std::string kind_of(const MergedProduct& m) const {
+    return fmt::format("{},{},{},{}", kind_of(m.node), m.merged,
+                       name_of(program_.type(operand(m, m.merged)).dtype), part_of(m).block);
   }
 
   // Equal for nodes that do the same to their operands.
@@ -59,8 +65,10 @@ class Finder {
   std::optional<MergedProduct> product_with_part(NodeId id) const {
     if (id == kNoNode || !node(id).op->product) return std::nullopt;
     for (int i : {0, 1}) {
-      const Value& v = program_.value(node(id).inputs[at(i)]);
-      if (v.leaf != LeafKind::kNone && !v.part.block.empty()) return MergedProduct{id, i};
+      const ValueId weight = weight_behind(program_, node(id).inputs[at(i)]);
+      if (weight != kNoValue && !program_.value(weight).part.block.empty()) {
+        return MergedProduct{id, i};
+      }
     }
     return std::nullopt;
   }
@@ -82,9 +90,7 @@ class Finder {
     for (std::size_t i = 0; i < program_.nodes.size(); ++i) {
       const auto m = product_with_part(static_cast<NodeId>(i));
       if (!m || axes_of(m->node).kept(m->merged) != 0) continue;
-      found[fmt::format("{},{},{},{}", kind_of(m->node), m->merged, operand(*m, m->shared()),
-                        part_of(*m).block)]
-          .push_back(*m);
+      found[fmt::format("{},{}", kind_of(*m), operand(*m, m->shared()))].push_back(*m);
     }
     for (auto& [key, members] : found) {
       const NodeId first = members.front().node;
@@ -155,7 +161,7 @@ class Finder {
     for (ValueId term : terms) {
       const auto m = product_of_term(term);
       if (!m) continue;
-      std::string key = fmt::format("{},{},{}", kind_of(m->node), m->merged, part_of(*m).block);
+      std::string key = kind_of(*m);
       for (NodeId step : m->chain) key += "," + kind_of(step);
       found[key].push_back(*m);
       term_of[m->node] = term;
@@ -206,9 +212,19 @@ class Finder {
         const NodeId last = std::ranges::max_element(members, {}, [](const MergedProduct& m) {
                               return m.node;
                             })->node;
-        add_group({std::move(members), last}, out_.of_assemblies);
+        const bool is_apart =
+            std::ranges::any_of(members, [&](const MergedProduct& m) { return is_added(m.node); });
+        add_group({std::move(members), last, is_apart}, out_.of_assemblies);
       }
     }
+  }
+
+  // Whether the result is added to something, which a product can do itself (`epilogue`), but no
+  // product of all parts can.
+  bool is_added(NodeId id) const {
+    const NodeId reader = readers_.only(node(id).outputs[0]);
+    if (reader == kNoNode) return false;
+    return node(reader).op->is_sum || (is_additive(node(reader)) && is_added(reader));
   }
 
   // The axis of the other operand that the product is summed over.
@@ -242,6 +258,15 @@ class Finder {
 
 Merges find_merges(const Program& program) {
   return Finder(program).find();
+}
+
+ValueId weight_behind(const Program& program, ValueId id) {
+  const Value& v = program.value(id);
+  if (v.leaf != LeafKind::kNone) return id;
+  const bool is_copy = v.role == Role::kWeightCast && program.node(v.producer).op->only_converts;
+  if (!is_copy) return kNoValue;
+  const ValueId from = program.node(v.producer).inputs[0];
+  return program.value(from).leaf == LeafKind::kNone ? kNoValue : from;
 }
 
 }  // namespace tracestep

@@ -22,6 +22,7 @@ struct MergedProduct {
 struct MergeGroup {
   std::vector<MergedProduct> members;  // in the order of the parts
   NodeId where = kNoNode;              // the node in whose place the merged product is computed
+  bool is_apart = false;  // they stay products of their own, each of its part of an assembly
 };
 
 // A sum whose terms contain the products of a group.
@@ -41,5 +42,8 @@ struct Merges {
 };
 
 Merges find_merges(const Program& program);
+
+// The leaf that the value is, or that it is the narrow copy of; kNoValue: it is neither.
+ValueId weight_behind(const Program& program, ValueId id);
 
 }  // namespace tracestep

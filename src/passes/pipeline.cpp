@@ -46,7 +46,7 @@ bool always(const Options&) {
   return true;
 }
 bool differentiates(const Options& o) {
-  return o.mode != Mode::kInference;
+  return o.mode != Mode::kInference && !o.has_gradients;
 }
 bool casts(const Options& o) {
   return o.autocast.has_value();
@@ -55,7 +55,7 @@ bool steps(const Options& o) {
   return o.mode == Mode::kStep;
 }
 
-// A step, or one of several micro-batches whose gradients a later program reads.
+// A step, or a part of one: micro-batches keep their gradients for the program that updates.
 bool trains(const Options& o) {
   return steps(o) || (differentiates(o) && o.gradients != GradientKind::kTransient);
 }
@@ -69,10 +69,10 @@ bool updates_at_end(const Options& o) {
 }
 
 bool divides(const Options& o) {
-  return o.parallel.is_on() && differentiates(o) && o.mode != Mode::kForward;
+  return o.parallel.is_on() && (steps(o) || o.mode == Mode::kForwardBackward);
 }
 bool shards_weights(const Options& o) {
-  return o.parallel.is_on() && o.parallel.shards_weights();
+  return o.parallel.is_on() && o.parallel.shards_weights() && !o.has_gradients;
 }
 
 bool recomputes(const Options& o) {
@@ -170,13 +170,13 @@ const std::vector<Pass>& passes() {
        }},
       {.name = "shadow",
        .doc = "weights kept in the low dtype as well, gradients read as they come",
-       .needed = updates_at_end,
+       .needed = [](const Options& o) { return trains(o) && o.updates == UpdateTime::kEnd; },
        .run = [](const Program& p, const Options&) { return shadow(p); },
        .compiles = true},
       {.name = "merge",
        .doc = "one product for weights that lie side by side",
-       .needed = steps,
-       .run = [](const Program& p, const Options&) { return merge(p); },
+       .needed = always,
+       .run = [](const Program& p, const Options& o) { return merge(p, o.mode == Mode::kForward); },
        .compiles = true},
       {.name = "join",
        .doc = "one launch for the updates of all tensors",

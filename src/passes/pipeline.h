@@ -38,6 +38,9 @@ struct PipelineOptions {
   Granularity granularity = Granularity::kFused;
   Mode mode = Mode::kInference;
   GradientKind gradients = GradientKind::kTransient;
+  // The program holds states of gradients that others have computed: a step is their reduction and
+  // the optimizer.
+  bool has_gradients = false;
   OptimizerOptions optimizer = {};  // its loss scaling also scales what autograd starts from
   AttentionForm attention = AttentionForm::kNaive;
   std::optional<DType> autocast = {};  // low dtype of mixed precision; none: off

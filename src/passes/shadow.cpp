@@ -3,6 +3,7 @@
 #include <map>
 
 #include "ir/rewrite.h"
+#include "ops/functions.h"
 #include "passes/simplify.h"
 
 namespace tracestep {
@@ -12,6 +13,10 @@ class Shadow {
  public:
   explicit Shadow(const Program& program) : program_(program), r_(program, "shadow") {
     for (const Update& u : program.updates) updates_[u.leaf] = u.value;
+    for (ValueId id : program.leaves) {
+      const ValueId shadow = program.find_leaf(shadow_name(program.value(id).name));
+      if (shadow != kNoValue && !updates_.contains(shadow)) states_.emplace(id, r_.map(shadow));
+    }
   }
 
   Program run() {
@@ -22,34 +27,29 @@ class Shadow {
         copy(node);
       }
     }
-    for (const auto& [leaf, kept] : kept_) update(leaf, kept);
+    for (const auto& [leaf, state] : states_) update(leaf, state);
     return remove_dead_nodes(r_.finish());
   }
 
  private:
-  struct Kept {
-    Val state;
-    const Node* cast;
-  };
-
   bool is_weight_cast(const Node& node) const {
     const ValueId from = node.inputs.empty() ? kNoValue : node.inputs[0];
     return from != kNoValue && program_.value(from).leaf == LeafKind::kParameter &&
            program_.type(from).dtype == DType::kF32 &&
-           program_.value(node.outputs[0]).role == Role::kWeightCast && updates_.contains(from);
+           program_.value(node.outputs[0]).role == Role::kWeightCast;
   }
 
   void replace_cast(const Node& node) {
     const ValueId leaf = node.inputs[0];
     const Type& type = program_.type(node.outputs[0]);
-    const auto found = kept_.find(leaf);
-    if (found == kept_.end()) {
+    const auto found = states_.find(leaf);
+    if (found == states_.end()) {
       const Val state =
           r_.builder().state_of(r_.map(leaf), kShadowPrefix, type.dtype, Role::kWeightCast);
-      kept_.emplace(leaf, Kept{state, &node});
+      states_.emplace(leaf, state);
       r_.replace(node, {state});
-    } else if (found->second.state.type() == type) {
-      r_.replace(node, {found->second.state});
+    } else if (found->second.type() == type) {
+      r_.replace(node, {found->second});
     } else {
       r_.copy(node);
     }
@@ -79,20 +79,21 @@ class Shadow {
     return out;
   }
 
-  void update(ValueId leaf, const Kept& kept) {
-    const ValueId value = updates_.at(leaf);
-    const NodeId producer = program_.value(value).producer;
+  void update(ValueId leaf, Val state) {
+    const auto found = updates_.find(leaf);
+    const NodeId producer =
+        found == updates_.end() ? kNoNode : program_.value(found->second).producer;
     if (producer == kNoNode) return;  // the parameter stays as it is
     const auto guard = r_.from(program_.node(producer));
-    const Val out = r_.builder().call(*kept.cast->op, {r_.map(value)}, kept.cast->attrs).front();
+    const Val out = ops::cast(r_.map(found->second), state.dtype());
     r_.builder().set_role(out, Role::kWeightCast);
-    r_.builder().update(kept.state, out);
+    r_.builder().update(state, out);
   }
 
   const Program& program_;
   Rewriter r_;
   std::map<ValueId, ValueId> updates_;  // by leaf
-  std::map<ValueId, Kept> kept_;        // by parameter
+  std::map<ValueId, Val> states_;       // by parameter: its shadow, if the program has one
 };
 
 }  // namespace

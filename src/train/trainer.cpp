@@ -142,17 +142,13 @@ Program Trainer::update_program() const {
     const Val parameter = b.parameter(name, entry.type, entry.part);
     const Val gradient = b.state_of(parameter, kGradientPrefix, entry.type.dtype, Role::kGradient);
     if (options_.run.parallel.is_on()) b.output(gradient_name(name), gradient);
+    if (const Store::Entry* shadow = store.find(shadow_name(name))) {
+      b.state_of(parameter, kShadowPrefix, shadow->type.dtype, Role::kWeightCast);
+    }
   }
-  PipelineOptions passes;
-  passes.granularity = options_.run.ops;
-  passes.mode = Mode::kInference;
-  Program program = b.finish();
-  OptimizerOptions update = options_.run.optimizer;
-  if (const Parallel& parallel = options_.run.parallel; parallel.is_on()) {
-    program = reduce(program, parallel);
-    if (parallel.shards_optimizer()) update.shards = parallel.ranks;
-  }
-  return program_for(optimizer(program, update), passes, device());
+  PipelineOptions passes = pipeline_options(spec_of(Mode::kStep));
+  passes.has_gradients = true;
+  return program_for(b.finish(), passes, device());
 }
 
 double Trainer::state_value(std::string_view name) const {

@@ -331,7 +331,7 @@ PipelineResult step(bool fuse, const char* precision, Granularity ops, Attention
   spec.verify = true;
   PipelineOptions options = pipeline_options(spec);
   options.compile = fuse;
-  options.disabled = {"shadow", "join", "overwrite", "epilogue"};
+  options.disabled = {"shadow", "merge", "join", "overwrite", "epilogue"};
   options.has_kernel = [](const OpDef& op) {
     return !op.is_view() && (op.name == "fused" || !op.always_decompose);
   };

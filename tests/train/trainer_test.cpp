@@ -157,6 +157,28 @@ INSTANTIATE_TEST_SUITE_P(Steps, TrainerTest, ::testing::ValuesIn(cases()), [](co
                      p.param.accumulate);
 });
 
+// Micro-batches read narrow copies of the weights, which the update writes.
+TEST(MicroBatchTest, ShadowsAndJoinedUpdatesGiveTheSameWeights) {
+  ops::register_all();
+  for (const std::string& backend : testing::backend_names()) {
+    for (const char* precision : {"bf16", "fp16"}) {
+      const auto weights_of = [&](std::set<std::string> passes) {
+        TrainOptions options = options_of({backend, precision, Granularity::kFused, 2});
+        options.run.executor = ExecutorKind::kCompiled;
+        options.run.compile_passes = std::move(passes);
+        const auto device = testing::backend_named(backend).make({.threads = 1});
+        Trainer trainer(*device, options, some_tokens(), nullptr);
+        initialize_parameters(trainer.store(), 3);
+        for (std::int64_t i = 0; i < 3; ++i) EXPECT_FALSE(trainer.step(i).not_finite);
+        const bool has_shadow = trainer.store().find("shadow.lm_head.weight") != nullptr;
+        EXPECT_EQ(has_shadow, options.run.compile_passes->contains("shadow"));
+        return contents(trainer.store());
+      };
+      expect_equal(weights_of({}), weights_of({"shadow", "join"}));
+    }
+  }
+}
+
 class ScaledTrainerTest : public ::testing::TestWithParam<std::string> {
  protected:
   void SetUp() override { ops::register_all(); }
