@@ -3,8 +3,11 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <exception>
 #include <fstream>
+#include <mutex>
 #include <sstream>
+#include <thread>
 #include <vector>
 
 #include <fmt/format.h>
@@ -107,11 +110,38 @@ std::string KernelBinaries::get(std::string_view key, const std::function<std::s
   if (std::optional<std::string> kept = cache_.find(key)) return *std::move(kept);
   std::string out = compile();
   const bool is_kept = cache_.add(key, out);
-  if (!is_kept && !cache_.folder().empty() && !has_warned_) {
+  if (!is_kept && !cache_.folder().empty() && !has_warned_.exchange(true)) {
     log_warn("compiled kernels cannot be kept in {}; every process compiles its own",
              cache_.folder().string());
-    has_warned_ = true;
   }
+  return out;
+}
+
+std::vector<std::string> KernelBinaries::get_all(
+    std::span<const std::string> keys, const std::function<std::string(std::size_t)>& compile,
+    unsigned threads) {
+  std::vector<std::string> out(keys.size());
+  std::atomic<std::size_t> next = 0;
+  std::exception_ptr failure;
+  std::once_flag failed;
+  const auto work = [&] {
+    for (std::size_t i = next++; i < keys.size(); i = next++) {
+      try {
+        out[i] = get(keys[i], [&] { return compile(i); });
+      } catch (...) {
+        std::call_once(failed, [&] { failure = std::current_exception(); });
+        next = keys.size();
+      }
+    }
+  };
+  {
+    std::vector<std::jthread> helpers;
+    for (std::size_t i = 1; i < std::min<std::size_t>(threads, keys.size()); ++i) {
+      helpers.emplace_back(work);
+    }
+    work();
+  }
+  if (failure) std::rethrow_exception(failure);
   return out;
 }
 

@@ -1,13 +1,16 @@
 // Compiled kernels on disk, so that a second process need not compile them again.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <filesystem>
 #include <functional>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 namespace tracestep {
 
@@ -47,10 +50,15 @@ class KernelBinaries {
   // What `compile` makes, or made under the same key before. Throws what `compile` throws; where
   // the result cannot be kept, a warning says so once.
   std::string get(std::string_view key, const std::function<std::string()>& compile);
+  // The same for several different keys, of which up to `threads` are compiled at a time; `compile`
+  // takes an index. Throws the first failure, when all threads have ended.
+  std::vector<std::string> get_all(std::span<const std::string> keys,
+                                   const std::function<std::string(std::size_t)>& compile,
+                                   unsigned threads);
 
  private:
   KernelCache cache_;
-  bool has_warned_ = false;
+  std::atomic<bool> has_warned_ = false;
 };
 
 }  // namespace tracestep

@@ -32,7 +32,20 @@ class Preparation {
         device_(device),
         alignment_(device.allocator().block_alignment()) {}
 
-  Launch prepare(NodeId id) const {
+  std::vector<Launch> run() {
+    for (std::size_t i = 0; i < program_.nodes.size(); ++i) {
+      if (buffer_plan_.runs[i]) describe(static_cast<NodeId>(i));
+    }
+    device_.compile(specs_);
+    for (std::size_t i = 0; i < launches_.size(); ++i) {
+      launches_[i].call.kernel = device_.prepare(std::move(specs_[i]));
+    }
+    for (const Launch& launch : launches_) launch.call.kernel->tune(device_.allocator());
+    return std::move(launches_);
+  }
+
+ private:
+  void describe(NodeId id) {
     const Node& node = program_.node(id);
     check_support(program_, node, device_);
     Launch out;
@@ -45,11 +58,10 @@ class Preparation {
     }
     out.call.inputs.resize(out.inputs.size());
     out.call.outputs.resize(out.outputs.size());
-    out.call.kernel = device_.prepare(std::move(spec));
-    return out;
+    launches_.push_back(std::move(out));
+    specs_.push_back(std::move(spec));
   }
 
- private:
   void add(ValueId id, const Layout& layout, std::vector<Slot>& slots,
            std::vector<OperandSpec>& specs) const {
     const Value& v = program_.value(id);
@@ -71,6 +83,8 @@ class Preparation {
   const BufferPlan& buffer_plan_;
   Device& device_;
   const std::int64_t alignment_;
+  std::vector<Launch> launches_;
+  std::vector<KernelSpec> specs_;  // of the launches
 };
 
 void place_all(std::span<const Slot> slots, std::span<void* const> buffers,
@@ -91,13 +105,7 @@ void Launch::place(std::span<void* const> buffers) {
 
 std::vector<Launch> prepare_launches(const Program& program, const BufferPlan& buffer_plan,
                                      Device& device) {
-  const Preparation preparation(program, buffer_plan, device);
-  std::vector<Launch> out;
-  for (std::size_t i = 0; i < program.nodes.size(); ++i) {
-    if (buffer_plan.runs[i]) out.push_back(preparation.prepare(static_cast<NodeId>(i)));
-  }
-  for (const Launch& launch : out) launch.call.kernel->tune(device.allocator());
-  return out;
+  return Preparation(program, buffer_plan, device).run();
 }
 
 }  // namespace tracestep

@@ -46,6 +46,9 @@ class Device {
   // Makes the call ready to launch: chooses, plans and compiles what it needs. The op must have a
   // kernel; the result must not outlive the device.
   virtual std::unique_ptr<PreparedKernel> prepare(KernelSpec spec) = 0;
+  // Compiles what the calls need, several kernels at a time, so that prepare() finds them. Errors
+  // as those of prepare(). Does nothing on a device without a run-time compiler.
+  virtual void compile(std::span<const KernelSpec> /*specs*/) {}
   // Whether kernels exist for values of this dtype.
   virtual bool supports(DType dtype) const = 0;
   // False for a device that only plans and counts bytes (null device).

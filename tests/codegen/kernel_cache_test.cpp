@@ -5,9 +5,11 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <condition_variable>
 #include <csignal>
 #include <filesystem>
 #include <fstream>
+#include <mutex>
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -161,6 +163,39 @@ TEST_F(KernelCacheTest, ACompilerIsAskedOnceAndItsFailureIsPassedOn) {
   EXPECT_EQ(binaries.get("text", compile), kCode);  // nothing of the failure was kept
   EXPECT_EQ(binaries.get("text", fail), kCode);
   EXPECT_EQ(calls, 1);
+}
+
+// Each of the first three waits until all three are being compiled.
+TEST_F(KernelCacheTest, SeveralAreCompiledAtATime) {
+  KernelBinaries binaries{KernelCache(folder_)};
+  const std::vector<std::string> keys{"a", "b", "c", "d", "e"};
+  std::mutex mutex;
+  std::condition_variable changed;
+  int started = 0;
+  const auto compile = [&](std::size_t i) {
+    std::unique_lock lock(mutex);
+    ++started;
+    changed.notify_all();
+    EXPECT_TRUE(changed.wait_for(lock, std::chrono::seconds(60), [&] { return started >= 3; }));
+    return "code " + keys[i];
+  };
+  const std::vector<std::string> made = binaries.get_all(keys, compile, 3);
+  EXPECT_EQ(made, (std::vector<std::string>{"code a", "code b", "code c", "code d", "code e"}));
+  EXPECT_EQ(started, 5);
+  EXPECT_EQ(binaries.get_all(keys, compile, 3), made);
+  EXPECT_EQ(started, 5);
+}
+
+TEST_F(KernelCacheTest, OfSeveralTheFirstFailureIsPassedOnAndTheRestIsKept) {
+  KernelBinaries binaries{KernelCache(folder_)};
+  const std::vector<std::string> keys{"a", "b", "c"};
+  const auto compile = [&](std::size_t i) -> std::string {
+    if (i == 1) throw Error(ErrorCode::kDevice, "NVRTC", "internal error");
+    return "code " + keys[i];
+  };
+  EXPECT_THROW(binaries.get_all(keys, compile, 1), Error);
+  EXPECT_EQ(KernelCache(folder_).find("a"), "code a");
+  EXPECT_EQ(KernelCache(folder_).find("b"), std::nullopt);
 }
 
 TEST_F(KernelCacheTest, WithoutAUsableFolderEachKernelIsCompiledAndOneWarningSaysSo) {

@@ -142,6 +142,9 @@ class CudaDevice final : public Device {
   std::unique_ptr<PreparedKernel> prepare(KernelSpec spec) override {
     return table_.prepare(std::move(spec), context());
   }
+  void compile(std::span<const KernelSpec> specs) override {
+    if (fused_->problem().empty()) fused_->compile(specs);
+  }
   bool supports(DType dtype) const override { return computes_in(traits_.kind, dtype); }
   void copy_in(void* device, const void* host, std::int64_t bytes) override {
     transfers_.in(device, host, bytes);

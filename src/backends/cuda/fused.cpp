@@ -1,5 +1,7 @@
 #include "backends/cuda/fused.h"
 
+#include <thread>
+
 #include <fmt/format.h>
 
 #include "backends/cuda/check.h"
@@ -34,9 +36,18 @@ class Fused final : public PreparedKernel {
   std::vector<void*> pointers_;
 };
 
+FusedKernels::Call fused_call(const KernelSpec& spec) {
+  return {spec.attrs.region("body"), operands_of(spec.inputs), operands_of(spec.outputs)};
+}
+
 std::unique_ptr<PreparedKernel> prepare_fused(KernelSpec spec, const LaunchContext& context) {
-  return std::make_unique<Fused>(stream_of(context).fused->prepare(
-      spec.attrs.region("body"), operands_of(spec.inputs), operands_of(spec.outputs)));
+  return std::make_unique<Fused>(stream_of(context).fused->prepare(fused_call(spec)));
+}
+
+FusedText text_of(const FusedKernels::Call& call) {
+  const auto walk = find_walk(call.body);
+  if (!walk) fail_usage("fused", "the body is no single walk; decompose it");
+  return write_fused_kernel(*walk, call.operands, call.results);
 }
 
 }  // namespace
@@ -77,25 +88,41 @@ FusedKernels::FusedKernels(int compute_capability, const std::string& cache_fold
   }
 }
 
-FusedKernels::Prepared FusedKernels::prepare(const Program& body,
-                                             const std::vector<FusedOperand>& operands,
-                                             const std::vector<FusedOperand>& results) {
-  const auto walk = find_walk(body);
-  if (!walk) fail_usage("fused", "the body is no single walk; decompose it");
-  const FusedText text = write_fused_kernel(*walk, operands, results);
-  return {kernel_of(text), text.operands};
+void FusedKernels::compile(std::span<const KernelSpec> specs) {
+  std::vector<FusedText> texts;
+  for (const KernelSpec& spec : specs) {
+    if (spec.op->kernel_class == KernelClass::kFused) texts.push_back(text_of(fused_call(spec)));
+  }
+  compile(texts);
 }
 
-std::shared_ptr<const FusedKernel> FusedKernels::kernel_of(const FusedText& text) {
-  const std::string whole = with_device_text(text.kernel);
+void FusedKernels::compile(const std::vector<FusedText>& texts) {
   const std::lock_guard lock(mutex_);
-  std::shared_ptr<const FusedKernel>& kernel = kernels_[whole];
-  if (kernel != nullptr) return kernel;
-  const std::string key = fmt::format("sm_{} {}\n{}", compute_capability_, nvrtc_name(), whole);
-  const std::string binary =
-      binaries_.get(key, [&] { return nvrtc().compiled(whole, compute_capability_); });
-  kernel = std::make_shared<const FusedKernel>(binary, text.blocks, text.threads);
-  return kernel;
+  std::map<std::string, const FusedText*> missing;  // by whole text
+  for (const FusedText& text : texts) {
+    std::string whole = with_device_text(text.kernel);
+    if (!kernels_.contains(whole)) missing.emplace(std::move(whole), &text);
+  }
+  std::vector<std::string> wholes, keys;
+  for (const auto& [whole, text] : missing) {
+    wholes.push_back(whole);
+    keys.push_back(fmt::format("sm_{} {}\n{}", compute_capability_, nvrtc_name(), whole));
+  }
+  const std::vector<std::string> binaries = binaries_.get_all(
+      keys, [&](std::size_t i) { return nvrtc().compiled(wholes[i], compute_capability_); },
+      std::thread::hardware_concurrency());
+  for (std::size_t i = 0; i < wholes.size(); ++i) {
+    const FusedText& text = *missing.at(wholes[i]);
+    kernels_[wholes[i]] =
+        std::make_shared<const FusedKernel>(binaries[i], text.blocks, text.threads);
+  }
+}
+
+FusedKernels::Prepared FusedKernels::prepare(const Call& call) {
+  FusedText text = text_of(call);
+  compile({text});
+  const std::lock_guard lock(mutex_);
+  return {kernels_.at(with_device_text(text.kernel)), std::move(text.operands)};
 }
 
 void add_fused_kernels(KernelTable& table) {

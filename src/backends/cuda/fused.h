@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -40,18 +41,26 @@ class FusedKernels {
   // Why nothing can be compiled here; empty: it can.
   const std::string& problem() const { return problem_; }
 
-  // The kernel for a body and the strides and alignment of its operands.
+  // A call of a fused node: its body, and the strides and alignment of its operands.
+  struct Call {
+    const Program& body;
+    std::vector<FusedOperand> operands, results;
+  };
+  // Compiles what is missing for the fused nodes among the calls, in as many threads as there are
+  // cores. Errors as prepare()'s.
+  void compile(std::span<const KernelSpec> specs);
+
+  // The kernel of a call.
   struct Prepared {
     std::shared_ptr<const FusedKernel> kernel;
     std::vector<std::size_t> operands;  // of the node: those that the kernel reads
   };
   // Compiles what has not been compiled yet. Errors as Nvrtc::compiled(), and Error{kUsage} for a
   // body that `fuse` would not have made.
-  Prepared prepare(const Program& body, const std::vector<FusedOperand>& operands,
-                   const std::vector<FusedOperand>& results);
+  Prepared prepare(const Call& call);
 
  private:
-  std::shared_ptr<const FusedKernel> kernel_of(const FusedText& text);
+  void compile(const std::vector<FusedText>& texts);
 
   const int compute_capability_;
   KernelBinaries binaries_;
