@@ -25,6 +25,7 @@ struct Prediction {
   Correction correction = {};
   std::int64_t peak_bytes = 0;
   std::string source = {};
+  std::string assumes = {};  // of the device, beyond its traits; empty: nothing
   // Set by check_prediction(); parts have the order of `time.parts`.
   std::optional<Status> status = {};
   double measured_ms = 0;

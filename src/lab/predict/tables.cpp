@@ -86,6 +86,8 @@ Table prediction_table(std::span<const Prediction> predictions) {
              [](P p) { return p.correction.cells; });
   fields.add(data_only(structured_column("parts", "time by phase and component")), parts_json);
   fields.add(text_column("source"), &Prediction::source);
+  fields.add(data_only(text_column("assumes", {}, "of the device, beyond what is known of it")),
+             [](P p) { return or_null(p.assumes); });
   Table table = table_of("predictions", "Predicted time of a step", fields, predictions);
   show_unusual(table);
   std::set<std::string> uncalibrated;

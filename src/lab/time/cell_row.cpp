@@ -96,6 +96,11 @@ Fields<CellRow> sample_fields() {
        {data_only(ms_column("interrupted_ms", "",
                             "what other work held up single recorded launches for; not in busy")),
         when_ok(&CellResult::interrupted_ms)},
+       {data_only(bool_column(
+            "graph", "",
+            "the timed steps replayed one graph; false: they were issued launch by launch, as "
+            "steps that stop between parts and recorded steps always are")),
+        when_ok(&CellResult::captured)},
        {data_only(text_column("recorded_by", "", "the instrument of the recorded steps")),
         [](R c) { return c.ok ? or_null(c.r.recorded_by) : Json(); }}});
 }

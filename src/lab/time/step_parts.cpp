@@ -122,10 +122,16 @@ Table step_part_table(std::span<const ResultRow> rows) {
   }
   Table table =
       table_of("parts_alone", "Forward, backward and optimizer, each timed alone", fields(), parts);
-  table.notes = {
+  const auto replays = [](const ResultRow& row) { return row.truth("graph").value_or(false); };
+  if (std::ranges::any_of(rows, replays)) {
+    table.notes.push_back(
+        "a stop cuts a graph: these steps were issued launch by launch, also where the steps of "
+        "the first table replay a graph");
+  }
+  table.notes.push_back(
       "the step waits for the device between its parts, so they may add up to more than a step "
       "that "
-      "does not; the loss is in forward, recomputation in backward"};
+      "does not; the loss is in forward, recomputation in backward");
   return table;
 }
 
