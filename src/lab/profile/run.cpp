@@ -179,7 +179,15 @@ void profile_on(Device& device, const StopSignal* stop, const std::optional<Plai
 }  // namespace
 
 std::string kernel_name(const Program& program, const Node& node) {
-  return fmt::format("{} {}", node.op->name, name_of(program.type(node.outputs[0]).dtype));
+  const auto dtype_of = [&](const std::vector<ValueId>& ids) -> std::optional<DType> {
+    const auto tensor =
+        std::ranges::find_if(ids, [&](ValueId id) { return !program.type(id).shape.empty(); });
+    return tensor == ids.end() ? std::nullopt : std::optional(program.type(*tensor).dtype);
+  };
+  const DType to = dtype_of(node.outputs).value_or(program.type(node.outputs[0]).dtype);
+  const DType from = dtype_of(node.inputs).value_or(to);
+  if (from == to) return fmt::format("{} {}", node.op->name, name_of(to));
+  return fmt::format("{} {}>{}", node.op->name, name_of(from), name_of(to));
 }
 
 std::optional<PlainTimes> time_plain_steps(const DeviceFactory& make_device,

@@ -78,7 +78,8 @@ Profile profile_step(const DeviceFactory& make_device, const ProfileSpec& spec,
                      const StopSignal* stop = nullptr,
                      const std::optional<PlainTimes>& plain = std::nullopt);
 
-// The name of a node's kernel when no profiler gives one: "matmul f32".
+// The name of a node's kernel when no profiler gives one, with the dtype of its first tensor, and
+// that of its first result where it is another: "matmul f32", "matmul_add bf16>f32".
 std::string kernel_name(const Program& program, const Node& node);
 
 }  // namespace tracestep

@@ -5,6 +5,7 @@
 
 #include "analysis/cost.h"
 #include "base/error.h"
+#include "ir/parse.h"
 #include "lab/profile/profiles.h"
 #include "lab/profile/tables.h"
 #include "ops/functions.h"
@@ -357,6 +358,29 @@ TEST_P(ProfileTest, ThePassesExplainWhyTheShareOfProductsDiffers) {
   EXPECT_EQ(t.rows.size(), 2u + 4u);  // forward, all; forward, backward, optimizer, all
   ASSERT_EQ(t.notes.size(), 1u);
   EXPECT_NE(t.notes[0].find("FLOPs 3.00x"), std::string::npos) << t.notes[0];
+}
+
+TEST(KernelNameTest, ItSaysWhatTheKernelReadsAndWhatItWritesInstead) {
+  ops::register_all();
+  const Program p = parse_program(R"(program "p" {
+    input %a : bf16[4,4]
+    input %c : f32[4,4]
+    input %t : i64[4]
+    input %d : f32[]
+    %0 : bf16[4,4] = matmul(%a, %a)
+    %1 : f32[4,4] = matmul_add(%a, %0, %c)
+    %2, %3 : f32[], bf16[4,4] = cross_entropy_with_grad(%d, %a, %t)
+    %4 : f32[] = affine(%2) {scale=0.5}
+    %5 : bf16[4,4] = cast(%1) {dtype=bf16}
+    output "loss" = %4
+    output "y" = %5
+    output "z" = %3
+  })");
+  std::vector<std::string> names;
+  for (const Node& node : p.nodes) names.push_back(kernel_name(p, node));
+  EXPECT_THAT(
+      names, ::testing::ElementsAre("matmul bf16", "matmul_add bf16>f32",
+                                    "cross_entropy_with_grad bf16", "affine f32", "cast f32>bf16"));
 }
 
 TEST_P(ProfileTest, TheClocksSayHowTheHostWas) {
