@@ -8,14 +8,15 @@ Makes a root folder with debootstrap's smallest variant, where not even make is,
 it at /root/tracestep, and runs the lines of the block below "## Quick start" one after the other,
 --count of them. Each must end with status 0; behind `make study` there must be a report, behind
 `make install` the program must answer from its place, and `make uninstall` must leave nothing of
-it. --ccache lends the machine a compiler cache, to save time. Prints one line per command and a
-summary in JSON; status 1 when there was a fault.
+it. --ccache lends the machine a compiler cache, to save time. Prints one line per command, with its
+time and the processor time in it, and a summary in JSON; status 1 when there was a fault.
 """
 import argparse
 import json
 import os
 import pathlib
 import re
+import resource
 import subprocess
 import sys
 import tempfile
@@ -23,6 +24,8 @@ import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PLACE, CACHE = "root/tracestep", "root/.cache/ccache"
+# What a kernel gives any machine, by kind of file system.
+MOUNTS = {"proc": "proc", "devpts": "dev/pts", "tmpfs": "dev/shm"}
 # What must hold behind a command; run in the folder of the source.
 CHECKS = {
     "make study": "test -s out/study.html && test -s out/study.md && test -s out/study.json",
@@ -45,7 +48,9 @@ def make_root(root, mirror, ccache):
     source.mkdir(parents=True)
     archive = subprocess.run(["git", "archive", "HEAD"], cwd=ROOT, check=True, capture_output=True)
     subprocess.run(["tar", "-x", "-C", source], input=archive.stdout, check=True)
-    subprocess.run(["mount", "-t", "proc", "proc", root / "proc"], check=True)
+    for kind, place in MOUNTS.items():
+        (root / place).mkdir(exist_ok=True)
+        subprocess.run(["mount", "-t", kind, kind, root / place], check=True)
     if ccache:
         place = root / CACHE
         place.mkdir(parents=True)
@@ -53,13 +58,20 @@ def make_root(root, mirror, ccache):
         subprocess.run(["mount", "-o", "remount,bind,ro", place], check=True)
 
 
+def processor_seconds():
+    """Of all commands so far."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
 def run_inside(root, command):
-    begin = time.monotonic()
+    begin, used = time.monotonic(), processor_seconds()
     environment = {"HOME": "/root", "CCACHE_READONLY": "true", "CCACHE_TEMPDIR": "/tmp",
                    "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}
     run = subprocess.run(["chroot", root, "sh", "-c", f"cd /{PLACE} && {command}"], text=True,
                          env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-    print(f"{command}: status {run.returncode}, {time.monotonic() - begin:.0f} s", flush=True)
+    print(f"{command}: status {run.returncode}, {time.monotonic() - begin:.0f} s, of processors "
+          f"{processor_seconds() - used:.0f} s", flush=True)
     if run.returncode != 0:
         print("\n".join(run.stdout.splitlines()[-30:]))
     return run.returncode == 0
@@ -95,8 +107,8 @@ def main():
         try:
             runs, faults = follow(options, root)
         finally:  # never into what is mounted there
-            for mounted in (root / CACHE, root / "proc"):
-                subprocess.run(["umount", "-l", mounted], stderr=subprocess.DEVNULL)
+            for mounted in (CACHE, *MOUNTS.values()):
+                subprocess.run(["umount", "-l", root / mounted], stderr=subprocess.DEVNULL)
             subprocess.run(["rm", "-rf", "--one-file-system", root], check=False)
     print(json.dumps({"runs": runs, "faults": faults}))
     return 1 if faults else 0
