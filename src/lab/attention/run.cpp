@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/half.h"
 #include "base/random.h"
+#include "base/units.h"
 #include "lab/measure/statistics.h"
 #include "nn/scopes.h"
 #include "ops/functions.h"
@@ -219,13 +220,32 @@ void record_parts(Measurement& measurement, const AttentionProgram& p, Attention
   out.whole.busy_ms = median_of(whole);
 }
 
-void measure(Device& device, const StopSignal* stop, AttentionResult& out) {
-  const AttentionProgram p = attention_program(out.spec, device);
+// What the program says before anything runs.
+AttentionProgram plan(const Device& device, AttentionResult& out) {
+  AttentionProgram p = attention_program(out.spec, device);
   count_work(p, out);
   out.saved_bytes = saved_bytes_of(p, out.spec);
   const AttentionBytes bytes = bytes_of(p, out.spec.run.executor, device);
   out.predicted_before_backward_bytes = bytes.before_backward;
   out.predicted_peak_bytes = bytes.peak;
+  return p;
+}
+
+// Predicted peaks are exact, so a cell beyond the limit need not be computed until it fails there.
+bool exceeds_limit(const AttentionResult& planned) {
+  const std::int64_t limit = planned.spec.run.place.memory_limit_bytes;
+  return limit > 0 && planned.predicted_peak_bytes > limit;
+}
+
+Outcome not_begun(const AttentionResult& planned) {
+  return {Status::kOutOfMemory,
+          fmt::format("not begun: the predicted peak is {}, the limit {}",
+                      format_bytes(planned.predicted_peak_bytes),
+                      format_bytes(planned.spec.run.place.memory_limit_bytes))};
+}
+
+void measure(const AttentionProgram& p, Device& device, const StopSignal* stop,
+             AttentionResult& out) {
   Session session(device, out.spec.run, p.program);
   Executor& executor = session.executor();
   set_values(session.store(), executor, out.spec.run.seed);
@@ -329,7 +349,9 @@ AttentionResult measure_attention(const DeviceFactory& make_device, const Attent
   const std::unique_ptr<Device> device = make_device(spec.run);
   out.device = device->name();
   out.computes = device->computes();
-  const Outcome outcome = attempt([&] { measure(*device, stop, out); });
+  const AttentionProgram p = plan(*device, out);
+  const Outcome outcome =
+      exceeds_limit(out) ? not_begun(out) : attempt([&] { measure(p, *device, stop, out); });
   out.status = outcome.status;
   out.detail = outcome.detail;
   if (out.status != Status::kOk) {

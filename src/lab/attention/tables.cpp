@@ -110,7 +110,8 @@ Fields<AttentionRow> identity_fields() {
        [](R a) { return saved_name(a.r.spec); }},
       {text_column("precision"), [](R a) { return name_of(a.r.spec.run.precision); }},
       {text_column("device"), [](R a) { return a.r.device; }},
-      {text_column("status", "", "ok or oom"), [](R a) { return name_of(a.r.status); }},
+      {text_column("status", "", "ok or oom; what is predicted to exceed the limit is not begun"),
+       [](R a) { return name_of(a.r.status); }},
       {int_column("steps", "n", "timed steps"),
        [](R a) { return static_cast<std::int64_t>(a.r.forward.samples_ms.size()); }},
   };

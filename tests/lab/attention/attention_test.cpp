@@ -191,6 +191,19 @@ TEST(AttentionTest, ALimitAtThePeakPassesAndOneByteLessFails) {
   EXPECT_FALSE(tight.detail.empty());
 }
 
+TEST(AttentionTest, ACellThatIsPredictedToExceedTheLimitIsNotBegun) {
+  AttentionSpec spec = spec_of(64, 8);
+  const std::int64_t peak = measure_attention(planning(), spec).predicted_peak_bytes;
+  spec.run.place.memory_limit_bytes = peak;
+  EXPECT_EQ(measure_attention(planning(), spec).status, Status::kOk);
+  // These devices have no limit of their own: begun, the cell would succeed.
+  spec.run.place.memory_limit_bytes = peak - 1;
+  const AttentionResult refused = measure_attention(planning(), spec);
+  EXPECT_EQ(refused.status, Status::kOutOfMemory);
+  EXPECT_EQ(refused.predicted_peak_bytes, peak);
+  EXPECT_THAT(refused.detail, ::testing::HasSubstr("not begun: the predicted peak is "));
+}
+
 TEST(AttentionTest, TheNamesOfSavedTensorsAreRead) {
   EXPECT_EQ(name_of(parse_saved("--saved", "weights+scores")), "scores+weights");
   EXPECT_EQ(name_of(parse_saved("--saved", "exp+weights")), "exp+weights");
