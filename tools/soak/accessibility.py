@@ -23,11 +23,13 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 VENV = ROOT / ".venv-axe"
 VIEWS = [(width, scheme) for width in (390, 1280, 1920) for scheme in ("light", "dark")]
 MOST_SHEETS = 15
-# Opens what a person could open, audits, and leaves the result in the page.
+# When the page is built, opens what a person could open, audits, and leaves the result in the page.
 AUDIT = """
-document.documentElement.dataset.theme = '%s';
-document.querySelectorAll('details').forEach(d => { d.open = true; });
-axe.run(document, {resultTypes: ['violations']}).then(found => {
+built.then(() => {
+  document.documentElement.dataset.theme = '%s';
+  document.querySelectorAll('details').forEach(d => { d.open = true; });
+  return axe.run(document, {resultTypes: ['violations']});
+}).then(found => {
   const out = document.createElement('pre');
   out.id = 'axe-result';
   out.textContent = JSON.stringify({passes: found.passes.length, violations: found.violations.map(
@@ -72,7 +74,8 @@ def audit(folder, page, axe, width, scheme):
 def sheets(folder, path):
     """How many the page has when it is printed."""
     paper = folder / "page.pdf"
-    browser(folder, path, "--no-pdf-header-footer", f"--print-to-pdf={paper}")
+    browser(folder, path, "--virtual-time-budget=20000", "--no-pdf-header-footer",
+            f"--print-to-pdf={paper}")
     return len(re.findall(rb"/Type\s*/Page\b", paper.read_bytes()))
 
 

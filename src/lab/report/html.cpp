@@ -1,21 +1,41 @@
 #include "lab/report/html.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <set>
 
 #include <fmt/format.h>
 
-#include "base/error.h"
 #include "embedded/web.h"
 #include "lab/report/chart/svg.h"
+#include "lab/report/gzip.h"
 #include "lab/report/prose.h"
 #include "lab/report/writers.h"
 
 namespace tracestep {
 namespace {
 
-constexpr std::string_view kReportOpens = "<script type=\"application/json\" id=\"report\">";
 constexpr std::string_view kScriptCloses = "</script>";
+
+// In lines of 96 characters (RFC 4648).
+std::string base64(std::string_view bytes) {
+  constexpr char kDigits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+  constexpr std::size_t kLine = 72;  // bytes
+  std::string out;
+  out.reserve(bytes.size() * 4 / 3 + bytes.size() / kLine + 4);
+  for (std::size_t i = 0; i < bytes.size(); i += 3) {
+    if (i % kLine == 0) out += '\n';
+    const std::size_t count = std::min<std::size_t>(3, bytes.size() - i);
+    std::uint32_t group = 0;  // three bytes as four digits of six bits
+    for (std::size_t k = 0; k < 3; ++k) {
+      group = group << 8 | (k < count ? static_cast<unsigned char>(bytes[i + k]) : 0u);
+    }
+    for (std::size_t k = 0; k < 4; ++k) {
+      out += k <= count ? kDigits[(group >> (18 - 6 * k)) & 63u] : '=';
+    }
+  }
+  return out;
+}
 
 // In JSON "<" occurs only in strings; escaped, no string can end the surrounding script element.
 std::string for_script(std::string_view json) {
@@ -115,41 +135,48 @@ std::string sentences(std::string_view title, std::span<const Text> texts) {
 // --- charts and tables
 // -----------------------------------------------------------------------------
 
+// Of the tables and charts so far, where "largest@A" and "largest@B" are of one kind: paper has the
+// first of each.
+using Kinds = std::set<std::string>;
+
+bool is_first_of_kind(const std::string& table, const std::string& title, Kinds& kinds) {
+  return kinds.insert(table.substr(0, table.find('@')) + '\n' + title).second;
+}
+
 // Two drawings, of which a page's width shows one; nothing when there is nothing to draw.
-std::string figure(const Chart& chart, std::span<const Table> tables) {
+std::string figure(const Chart& chart, std::span<const Table> tables, Kinds& kinds) {
   const std::string wide = draw_chart(chart, tables);
   if (wide.empty()) return {};
   return fmt::format(
-      "<figure data-kind=\"{}\" data-table=\"{}\">\n<figcaption><span>{}</span>"
+      "<figure{} data-kind=\"{}\" data-table=\"{}\">\n<figcaption><span>{}</span>"
       "<span class=\"tools\"></span></figcaption>\n<div class=\"wide\">{}</div>\n"
       "<div class=\"narrow\">{}</div>\n</figure>\n",
-      chart.kind, xml_escaped(chart.table), xml_escaped(chart.title), wide,
+      is_first_of_kind(chart.table, chart.title, kinds) ? "" : " class=\"again\"", chart.kind,
+      xml_escaped(chart.table), xml_escaped(chart.title), wide,
       draw_chart(chart, tables, {.width = kNarrowChart}));
 }
 
-std::string figures(std::span<const Chart> charts, std::span<const Table> tables) {
+std::string figures(std::span<const Chart> charts, std::span<const Table> tables, Kinds& kinds) {
   std::string out;
-  for (const Chart& chart : charts) out += figure(chart, tables);
+  for (const Chart& chart : charts) out += figure(chart, tables, kinds);
   return out.empty() ? out : "<div class=\"figures\">\n" + out + "</div>\n";
 }
 
-// Places that the page's script fills. `kinds`: of the tables before, where "largest@A" and
-// "largest@B" are of one kind; paper has the first of each.
-std::string table_places(std::span<const std::string> names, std::set<std::string>& kinds) {
+// Places that the page's script fills.
+std::string table_places(std::span<const std::string> names, Kinds& kinds) {
   std::string out;
   for (const std::string& name : names) {
-    const bool is_first = kinds.insert(name.substr(0, name.find('@'))).second;
+    const bool is_first = is_first_of_kind(name, "", kinds);
     out += fmt::format("<div class=\"place{}\" data-table=\"{}\"></div>\n",
                        is_first ? "" : " again", xml_escaped(name));
   }
   return out;
 }
 
-std::string section_html(const PageSection& section, std::span<const Table> tables,
-                         std::set<std::string>& kinds) {
+std::string section_html(const PageSection& section, std::span<const Table> tables, Kinds& kinds) {
   std::string out = fmt::format("<section id=\"section-{}\">\n<h2>{}</h2>\n", anchor(section.id),
                                 xml_escaped(section.title));
-  out += prose(section.reading) + figures(section.charts, tables) +
+  out += prose(section.reading) + figures(section.charts, tables, kinds) +
          table_places(section.tables, kinds);
   for (const std::string& name : section.data) {
     const auto table = std::ranges::find(tables, name, &Table::name);
@@ -163,6 +190,7 @@ std::string section_html(const PageSection& section, std::span<const Table> tabl
 
 std::string head_html(const PageHead& head, std::span<const Table> tables) {
   std::string facts;
+  Kinds kinds;
   for (const auto& [name, value] : head.facts) {
     facts +=
         fmt::format("<div><dt>{}</dt><dd>{}</dd></div>\n", xml_escaped(name), xml_escaped(value));
@@ -171,7 +199,7 @@ std::string head_html(const PageHead& head, std::span<const Table> tables) {
       "<header>\n<h1>{}</h1>\n<dl class=\"facts\">\n{}</dl>\n<div class=\"head\">\n<div>{}"
       "</div>\n<div>{}</div>\n</div>\n{}</header>\n",
       xml_escaped(head.title), facts, sentences("Results", head.results),
-      sentences("How far to trust them", head.trust), figures(head.charts, tables));
+      sentences("How far to trust them", head.trust), figures(head.charts, tables, kinds));
 }
 
 std::string contents(const PageHead& head, std::span<const PageSection> sections) {
@@ -191,7 +219,7 @@ std::string contents(const PageHead& head, std::span<const PageSection> sections
 std::string html_page(const PageHead& head, std::string_view json, std::span<const Table> tables,
                       std::span<const PageSection> sections) {
   std::string body;
-  std::set<std::string> kinds;
+  Kinds kinds;
   for (const PageSection& section : sections) body += section_html(section, tables, kinds);
   // A policy that forbids every request: what the page shows is what it carries.
   std::string out = fmt::format(
@@ -208,32 +236,24 @@ std::string html_page(const PageHead& head, std::string_view json, std::span<con
       "<button type=\"button\" id=\"theme\">light or dark</button></p>\n"
       "<noscript><p>Tables and answers are laid out by a script in this file; the same numbers "
       "stand in study.json and study.md beside it.</p></noscript>\n"
-      "<p class=\"paper soft\">On paper longer tables, and those of further steps, are left out: "
-      "this page has them on the screen, and study.json in full.</p>\n<section "
+      "<p class=\"paper soft\">On paper longer tables, and tables and charts of further steps, are "
+      "left "
+      "out: this page has them on the screen, and study.json in full.</p>\n<section "
       "id=\"answers\"></section>\n";
   out += body + "<section id=\"environment\"></section>\n</main>\n</div>\n";
-  // Scripts end in front of any text of the run: for_script() leaves no "<" in it.
+  // Scripts end in front of any text of the run: base64 and for_script() leave no "<" in it.
   for (const std::string& part :
-       {std::string("<div id=\"tip\" role=\"status\"></div>\n"), std::string(kReportOpens),
-        for_script(json), std::string(kScriptCloses),
+       {std::string("<div id=\"tip\" role=\"status\"></div>\n"),
+        std::string("<script type=\"text/plain\" id=\"report\">"), base64(gzip(json)),
+        std::string(kScriptCloses),
         std::string("\n<script type=\"application/json\" id=\"layout\">"),
         for_script(layout_of(tables).dump()), std::string(kScriptCloses),
         std::string("\n<script>\n"), std::string(web::kPageJs), std::string(web::kChartsJs),
-        std::string("build();\n"), std::string(kScriptCloses),
+        std::string("const built = build();\n"), std::string(kScriptCloses),
         std::string("\n</body>\n</html>\n")}) {
     out += part;
   }
   return out;
-}
-
-std::string json_of_page(std::string_view html, const std::string& where) {
-  const std::size_t begin = html.find(kReportOpens);
-  const std::size_t end = begin == std::string_view::npos ? begin : html.find(kScriptCloses, begin);
-  if (end == std::string_view::npos) {
-    throw Error(ErrorCode::kInput, where, "there is no report in it",
-                "give a study.html as `tracestep study` writes it");
-  }
-  return std::string(html.substr(begin + kReportOpens.size(), end - begin - kReportOpens.size()));
 }
 
 }  // namespace tracestep

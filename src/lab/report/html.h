@@ -1,6 +1,6 @@
 // One HTML page of a whole report. Text and charts stand in it as they are; tables and answers are
-// laid out by the page from the JSON that it carries. It makes no network requests, and shows only
-// figures of that JSON.
+// laid out by the page from the JSON that it carries, compressed: a study's is ten times as large
+// as the rest. It makes no network requests, and shows only figures of that JSON.
 #pragma once
 
 #include <span>
@@ -36,9 +36,5 @@ struct PageHead {
 // its head, the answers of its table "answers", the sections, and its environment.
 std::string html_page(const PageHead& head, std::string_view json, std::span<const Table> tables,
                       std::span<const PageSection> sections);
-
-// The JSON in a page: the one given to html_page(), except that "<" is escaped. Error{kInput} when
-// `html` is not such a page.
-std::string json_of_page(std::string_view html, const std::string& where);
 
 }  // namespace tracestep

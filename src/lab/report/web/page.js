@@ -2,8 +2,15 @@
 // figure, and `layout`, which says how columns are shown.
 'use strict';
 
-const report = JSON.parse(document.getElementById('report').textContent);
+let report = {tables: {}};  // until it is unpacked
 const layout = JSON.parse(document.getElementById('layout').textContent);
+
+// The page carries it as base64 of gzip.
+async function unpack(id) {
+  const bytes = Uint8Array.from(atob(document.getElementById(id).textContent), c => c.charCodeAt(0));
+  const text = new Blob([bytes]).stream().pipeThrough(new DecompressionStream('gzip'));
+  return JSON.parse(await new Response(text).text());
+}
 
 function make(tag, attributes, ...children) {
   const node = document.createElement(tag);
@@ -242,8 +249,14 @@ function followTheme() {
     setTheme(document.documentElement.dataset.theme === 'dark' ? 'light' : 'dark'));
 }
 
-function build() {
+async function build() {
   followTheme();
+  if (!('DecompressionStream' in window)) {
+    document.getElementById('answers').append(make('p', {text: 'This browser is from before 2023 and ' +
+      'cannot unpack the tables and answers of this page; study.md and study.json beside it have them.'}));
+    return;
+  }
+  report = await unpack('report');
   document.getElementById('json').addEventListener('click', () =>
     save('study.json', 'application/json', JSON.stringify(report, null, 2)));
   if (report.tables.answers) fillAnswers();
