@@ -69,6 +69,23 @@ TEST(TerminalTest, ColumnsFitAndWhatIsLeftOutIsNamed) {
   EXPECT_THAT(run_tracestep(words_of(command)).out, Not(HasSubstr("not shown")));  // in a pipe
 }
 
+TEST(TerminalTest, BothEndsOfAnIntervalAreShownOrNone) {
+  const std::string command = "predict --published H200 --size tiny,small --precision fp32,bf16";
+  constexpr unsigned short kWidths[] = {40, 48, 56, 64, 72, 80, 100, 120};
+  int shown = 0;
+  for (unsigned short width : kWidths) {
+    const std::string table = on_terminal(command, width, {"NO_COLOR=1"});
+    const std::string headers = table.substr(0, table.find("---"));
+    const bool has_low = headers.find("from (ms)") != std::string::npos;
+    EXPECT_EQ(has_low, headers.find("to (ms)") != std::string::npos) << width << "\n" << headers;
+    if (width >= 80) {
+      EXPECT_TRUE(has_low) << headers;
+    }
+    shown += has_low;
+  }
+  EXPECT_LT(shown, 8);
+}
+
 TEST(TerminalTest, LongTextsGoOnInTheNextLine) {
   const std::string command = "explain residual-stream --size tiny";
   const std::string narrow = on_terminal(command, 72, {"NO_COLOR=1"});

@@ -304,13 +304,14 @@ Table ceiling_table(const Ceilings& ceilings) {
   Table table{.name = "ceilings", .title = "Measured ceilings"};
   constexpr const char* kArithmetic = "arithmetic outside matrix products";
   table.columns = {text_column("ceiling"), real_column("value", "", "", 1), text_column("unit"),
-                   text_column("same_as", "same as", "one measurement stands for both")};
+                   text_column("same_as", "same as", "one measurement stands for both"),
+                   data_only(text_column("dtype", {}, "of the operands of matrix products"))};
   if (!ceilings.known()) return table;
-  table.add_row({"bandwidth", ceilings.bandwidth_gb_s, "GB/s", Json()});
-  table.add_row({kArithmetic, ceilings.arithmetic_gflops, "GFLOP/s", Json()});
+  table.add_row({"bandwidth", ceilings.bandwidth_gb_s, "GB/s", Json(), Json()});
+  table.add_row({kArithmetic, ceilings.arithmetic_gflops, "GFLOP/s", Json(), Json()});
   for (const auto& [dtype, gflops] : ceilings.products_gflops) {
     table.add_row({fmt::format("matrix products, {}", name_of(dtype)), gflops, "GFLOP/s",
-                   when(gflops == ceilings.arithmetic_gflops, kArithmetic)});
+                   when(gflops == ceilings.arithmetic_gflops, kArithmetic), name_of(dtype)});
   }
   if (!ceilings.how.empty()) table.notes.push_back(ceilings.how);
   return table;

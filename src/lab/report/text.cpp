@@ -91,9 +91,15 @@ std::vector<std::size_t> natural_widths(const DisplayTable& shown) {
 // Columns with the result of a row, which get room before others.
 bool is_first(std::string_view header) {
   constexpr std::string_view kFirst[] = {
-      "verdict", "status",      "value",          "claimed",      "right",
-      "peak",    "median (ms)", "predicted peak", "kernels (ms)", "predicted (ms)"};
+      "verdict",     "status",         "value",        "claimed",        "right",    "peak",
+      "median (ms)", "predicted peak", "kernels (ms)", "predicted (ms)", "from (ms)"};
   return std::ranges::find(kFirst, header) != std::end(kFirst);
+}
+
+// The ends of an interval, "from (ms)" and "to (ms)", are shown together or not at all.
+bool begins_interval(const std::vector<std::string>& headers, std::size_t c) {
+  const auto words = [&](std::size_t at) { return headers[at].substr(0, headers[at].find(" (")); };
+  return c + 1 < headers.size() && words(c).ends_with("from") && words(c + 1) == "to";
 }
 
 // Columns get their least width, the first column and those of is_first() before the others from
@@ -109,12 +115,17 @@ std::vector<std::size_t> fitting_widths(const DisplayTable& shown, const TextVie
       order, [&](std::size_t c) { return c == 0 || is_first(shown.headers[c]); });
   std::vector<std::size_t> out(natural.size(), 0);
   std::size_t room = view.width + kGap;
+  const auto least = [&](std::size_t c) {
+    return shown.is_right_aligned[c] ? natural[c] : std::min(natural[c], kLeastText);
+  };
   for (std::size_t c : order) {
-    const std::size_t least =
-        shown.is_right_aligned[c] ? natural[c] : std::min(natural[c], kLeastText);
-    if (least + kGap > room) continue;
-    out[c] = least;
-    room -= least + kGap;
+    if (c > 0 && begins_interval(shown.headers, c - 1)) continue;
+    const std::size_t end = c + (begins_interval(shown.headers, c) ? 2 : 1);
+    std::size_t needed = 0;
+    for (std::size_t k = c; k < end; ++k) needed += least(k) + kGap;
+    if (needed > room) continue;
+    for (std::size_t k = c; k < end; ++k) out[k] = least(k);
+    room -= needed;
   }
   for (std::size_t c = 0; c < out.size(); ++c) {
     if (out[c] == 0) continue;

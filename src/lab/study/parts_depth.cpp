@@ -1,6 +1,8 @@
 // Parts of the study that take single steps apart: their bytes, their kernels, attention alone.
 #include <algorithm>
+#include <set>
 
+#include "analysis/cost.h"
 #include "base/units.h"
 #include "lab/attention/tables.h"
 #include "lab/measure/statistics.h"
@@ -19,8 +21,9 @@ void add(Table table, const std::string& label, std::vector<Table>& out) {
   out.push_back(std::move(table));
 }
 
-// `is_largest`: its timeline stands on the first screen, beside the sentence about it.
-StudySection memory_section(const MemoryCell& cell, bool is_largest) {
+// `alone`: forward of the same cell, without backward. `is_largest`: its timeline stands on the
+// first screen, beside the sentence about it.
+StudySection memory_section(const MemoryCell& cell, const MemoryCell& alone, bool is_largest) {
   const std::string label = label_of(cell);
   StudySection out{.id = "memory-" + label,
                    .title = "Bytes of one step: " + label,
@@ -33,17 +36,25 @@ StudySection memory_section(const MemoryCell& cell, bool is_largest) {
     add(std::move(table), label, out.tables);
   }
   out.shown = out.tables.size();
-  RunSpec forward = cell.run.spec.step;
-  forward.mode = Mode::kForward;
-  const MemoryCell alone{.run = predict_memory(forward, cell.run.traits)};
   const std::string forward_label = label_of(alone);
   add(stack_table(cell), label, out.tables);
   add(stack_table(alone), forward_label, out.tables);
   Chart forward_chart = timeline_chart("stack@" + forward_label);
-  forward_chart.title = "Active memory of forward alone, predicted";
+  forward_chart.title = "Active memory of forward alone";
   out.charts = {timeline_chart("stack@" + label), std::move(forward_chart),
                 saved_chart("saved_by_op@" + label)};
   out.charts.front().is_headline = is_largest;
+  return out;
+}
+
+// The dtypes whose products a step runs.
+Json product_dtypes(const Program& program) {
+  std::set<std::string_view> names;
+  for (const Node& node : program.nodes) {
+    if (is_product(node)) names.insert(name_of(program.type(node.inputs[0]).dtype));
+  }
+  Json out = Json::array();
+  for (std::string_view name : names) out.push_back(name);
   return out;
 }
 
@@ -81,7 +92,9 @@ StudySection profile_section(const ProfiledCell& cell, bool is_longest) {
     out.charts.push_back({.kind = "roofline",
                           .title = "Roofline: what each kernel reaches, and what it could",
                           .table = matrix,
-                          .options = Json::Object{{"ceilings", "ceilings"}, {"series", "phase"}}});
+                          .options = Json::Object{{"ceilings", "ceilings"},
+                                                  {"dtypes", product_dtypes(cell.profile.program)},
+                                                  {"series", "phase"}}});
   }
   return out;
 }
@@ -130,27 +143,34 @@ std::vector<AttentionSpec> attention_specs(const StudySizes& sizes) {
   return out;
 }
 
-Chart attention_chart(const char* title, Json::Array columns, const char* saved) {
+// Of the narrowest and the widest heads: others lie between them.
+Chart attention_chart(const StudySizes& sizes, const char* title, Json::Array columns,
+                      Json::Array series) {
+  const Json widths = Json::Array{sizes.widths.front(), sizes.widths.back()};
   return {.kind = "lines",
           .title = title,
           .table = "attention",
           .options = Json::Object{{"x", "context"},
                                   {"y", std::move(columns)},
-                                  {"series", Json::Array{"width"}},
-                                  {"where", Json::Object{{"saved", saved}}},
+                                  {"series", std::move(series)},
+                                  {"where", Json::Object{{"width", widths}}},
                                   {"log", "xy"}}};
 }
 
-}  // namespace
-
-namespace {
+Chart plain_attention_chart(const StudySizes& sizes, const char* title, Json::Array columns) {
+  Chart out = attention_chart(sizes, title, std::move(columns), {"width"});
+  out.options["where"]["saved"] = "weights";
+  return out;
+}
 
 void record(StudyContext& context, const RunSpec& step) {
-  constexpr int kSteps = 3;  // warm-up, recorded, timed by kernel
+  constexpr int kSteps = 4;  // warm-up, recorded, timed by kernel; forward alone thrice
   if (!context.has_time_for(kSteps * context.seconds_of(step))) return;
   context.announce(fmt::format("recording the bytes of {}", step.model.name));
-  const MemoryRunSpec spec{.step = context.here(step)};
+  MemoryRunSpec spec{.step = context.here(step)};
   context.memory.push_back({.run = run_memory(context.machine.make_device, spec)});
+  spec.step.mode = Mode::kForward;
+  context.forward_alone.push_back({.run = run_memory(context.machine.make_device, spec)});
 }
 
 }  // namespace
@@ -181,9 +201,10 @@ void add_memory_sections(StudyContext& context) {
     return cell.run.status == Status::kOk ? cell.run.peak_bytes : 0;
   };
   const auto largest = std::ranges::max_element(context.memory, {}, peak);
-  for (const MemoryCell& cell : context.memory) {
+  for (std::size_t i = 0; i < context.memory.size(); ++i) {
+    const MemoryCell& cell = context.memory[i];
     if (cell.run.status != Status::kOk) continue;
-    context.sections.push_back(memory_section(cell, &cell == &*largest));
+    context.sections.push_back(memory_section(cell, context.forward_alone[i], &cell == &*largest));
   }
 }
 
@@ -278,17 +299,15 @@ void attention_part(StudyContext& context) {
                   "it, with the bytes that stand between the two.",
        .tables = {attention_table(context.attention, context.machine.environment),
                   attention_scaling_table(context.attention)},
-       .charts = {attention_chart("Forward and backward (logarithmic axes)",
-                                  {"forward_median_ms", "backward_median_ms"}, "weights"),
-                  attention_chart("Bytes before backward, and at the peak (logarithmic axes)",
-                                  {"before_backward_bytes", "peak_bytes"}, "weights"),
-                  {.kind = "lines",
-                   .title = "Bytes before backward, by what is kept for it (logarithmic axes)",
-                   .table = "attention",
-                   .options = Json::Object{{"x", "context"},
-                                           {"y", Json::Array{"before_backward_bytes"}},
-                                           {"series", Json::Array{"saved", "width"}},
-                                           {"log", "xy"}}}}});
+       .charts = {
+           plain_attention_chart(context.sizes, "Forward and backward (logarithmic axes)",
+                                 {"forward_median_ms", "backward_median_ms"}),
+           plain_attention_chart(context.sizes,
+                                 "Bytes before backward, and at the peak (logarithmic axes)",
+                                 {"before_backward_bytes", "peak_bytes"}),
+           attention_chart(context.sizes,
+                           "Bytes before backward, by what is kept for it (logarithmic axes)",
+                           {"before_backward_bytes"}, {"saved", "width"})}});
 }
 
 }  // namespace tracestep

@@ -65,14 +65,14 @@ void measure(StudyContext& context, const RunSpec& step, double share,
   const double guess = guess_seconds(out, step);
   if (!context.has_time_for(guess * (kLeast + beside))) return;
   const double room = share * context.seconds_left();
+  context.announce(fmt::format("timing {} at context {}: {}, {}", step.model.name,
+                               step.shape.context, name_of(step.mode), name_of(step.ops)));
   double steps = context.sizes.steps;
   if (guess > 0) steps = std::clamp<double>(room / guess - beside, kLeast, steps);
   measure_steps(context, step, 1, static_cast<int>(steps), out);
 }
 
 void time_model(StudyContext& context, const ModelConfig& model, double share) {
-  context.announce(fmt::format("timing {}: up to {} modes, primitive and fused", model.name,
-                               std::size(kAllModes)));
   // One step first, which is not a sample, to learn how long the others will take.
   std::vector<StudyCell> known = context.cells;
   const RunSpec first{.model = model, .shape = context.sizes.shape, .mode = Mode::kForward};
@@ -302,8 +302,6 @@ void add_cell_sections(StudyContext& context) {
 
 void scaling_part(StudyContext& context) {
   const StudySizes& sizes = context.sizes;
-  context.announce(
-      fmt::format("timing {} at {} contexts", sizes.scaled.name, sizes.contexts.size()));
   for (std::int64_t tokens : sizes.contexts) {
     for (Mode mode : {Mode::kInference, Mode::kStep}) {
       const BatchShape shape{.batch = sizes.shape.batch, .context = tokens};

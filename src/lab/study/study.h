@@ -94,8 +94,8 @@ struct StudyContext {
   int begun = 0, left_out = 0;  // cells measured, and cells skipped for lack of time
   std::vector<StudyCell> cells = {}, scaling = {}, ways = {}, rungs = {};
   std::vector<PrecisionCell> precise = {};
-  std::vector<ResultRow> plain = {};  // of the profiled cells
-  std::vector<MemoryCell> memory = {};
+  std::vector<ResultRow> plain = {};                        // of the profiled cells
+  std::vector<MemoryCell> memory = {}, forward_alone = {};  // the second: forward of the first's
   std::vector<AttentionResult> attention = {};
   std::optional<Ceilings> known_ceilings = {};  // of ceilings()
   std::vector<StudySection> sections = {};

@@ -193,6 +193,43 @@ TEST(ChartTest, OfManyKernelsThePeakIsKept) {
   EXPECT_LT(svg.size(), 20000u);
 }
 
+TEST(ChartTest, ARooflineHasTheCeilingsOfTheDtypesThatItNames) {
+  Table matrix{.name = "matrix"};
+  for (const char* text : {"component", "phase", "op"}) matrix.columns.push_back(text_column(text));
+  for (const char* number : {"flops", "bytes", "ms"}) {
+    matrix.columns.push_back(real_column(number, "", "", 1));
+  }
+  matrix.add_row({"ffn", "forward", "matmul", 1e9, 1e7, 0.5});
+  Table ceilings{.name = "ceilings"};
+  ceilings.columns = {text_column("ceiling"), real_column("value", "", "", 1), text_column("unit"),
+                      text_column("dtype")};
+  ceilings.add_row({"bandwidth", 4000.0, "GB/s", Json()});
+  ceilings.add_row({"arithmetic", 20000.0, "GFLOP/s", Json()});
+  ceilings.add_row({"products, f32", 50000.0, "GFLOP/s", "f32"});
+  ceilings.add_row({"products, bf16", 800000.0, "GFLOP/s", "bf16"});
+  const std::vector<Table> tables{matrix, ceilings};
+  Chart chart{.kind = "roofline",
+              .title = "Roofline",
+              .table = "matrix",
+              .options = Json::Object{
+                  {"ceilings", "ceilings"}, {"dtypes", Json::Array{"f32"}}, {"series", "phase"}}};
+  EXPECT_THAT(draw_chart(chart, tables), HasSubstr("products, f32"));
+  EXPECT_THAT(draw_chart(chart, tables), HasSubstr("arithmetic"));
+  EXPECT_THAT(draw_chart(chart, tables), Not(HasSubstr("products, bf16")));
+  chart.options["dtypes"] = Json::Array{"bf16"};
+  EXPECT_THAT(draw_chart(chart, tables), HasSubstr("products, bf16"));
+}
+
+TEST(ChartTest, RowsAreChosenByAValueOrAListOfThem) {
+  const std::vector<Table> tables{times()};
+  Chart chart = lines();
+  for (const Json& wanted : {Json("step"), Json(Json::Array{"step", "inference"})}) {
+    chart.options["where"] = Json::Object{{"mode", wanted}};
+    EXPECT_THAT(found(draw_chart(chart, tables), "<title>([^<]*)</title>"),
+                ElementsAre("step\ncontext 128: 40 ms", "step\ncontext 256: 80 ms"));
+  }
+}
+
 TEST(ChartTest, NothingToDrawIsNoDrawing) {
   for (const char* kind : {"lines", "bars", "roofline", "timeline"}) {
     Chart chart = kind == std::string("bars") ? bars() : lines();

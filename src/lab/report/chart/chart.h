@@ -13,12 +13,13 @@ namespace tracestep {
 //   lines     x, y (columns), or list (a column of lists, one point an item) with x_title
 //   bars      label (columns), values (columns); stack: a column whose values are segments;
 //             top: as many bars; skip: labels to leave out
-//   roofline  series; ceilings: the table of them. Reads the columns of lab/profile's matrix.
+//   roofline  series; ceilings: the table of them; dtypes: those whose ceilings of products are
+//             drawn. Reads the columns of lab/profile's matrix.
 //   timeline  the columns of lab/memory's stack
 // and for lines and bars also
-//   series    columns that tell lines apart          where   column and text of the rows to draw
-//   log       "x", "y" or "xy"                       range   {column: [low, high]}: the columns of
-//                                                            its interval
+//   series    columns that tell lines apart          where   {column: value}, or a list of
+//   log       "x", "y" or "xy"                               values: the rows to draw
+//   range     {column: [low, high]}: the columns of its interval
 struct Chart {
   std::string kind = {}, title = {}, table = {};
   Json options = Json::object();

@@ -19,7 +19,9 @@ ChartRows::ChartRows(const Chart& chart, std::span<const Table> tables, std::str
     if (where == nullptr) continue;
     const bool fits = std::ranges::all_of(where->members(), [&](const auto& member) {
       const Json* value = cell(rows_.size() - 1, member.first);
-      return value != nullptr && *value == member.second;
+      const auto& [name, wanted] = member;
+      if (value == nullptr || !wanted.is_array()) return value != nullptr && *value == wanted;
+      return std::ranges::find(wanted.items(), *value) != wanted.items().end();
     });
     if (!fits) rows_.pop_back();
   }

@@ -54,9 +54,14 @@ std::vector<Kernel> kernels_of(const Chart& chart, const ChartRows& rows) {
   return out;
 }
 
-Roof roof_of(const ChartRows& rows) {
+// Without ceilings of products whose dtype the chart does not name.
+Roof roof_of(const Chart& chart, const ChartRows& rows) {
+  const std::vector<std::string> dtypes = names_of(chart, "dtypes");
   Roof out;
   for (std::size_t r = 0; r < rows.size(); ++r) {
+    const std::string dtype = rows.text(r, "dtype");
+    const bool is_named = std::ranges::find(dtypes, dtype) != dtypes.end();
+    if (!dtype.empty() && !is_named) continue;
     const double value = rows.number(r, "value").value_or(0);
     const std::string unit = rows.text(r, "unit");
     if (unit == "GB/s" && out.gb_per_s == 0) out.gb_per_s = value;
@@ -110,7 +115,7 @@ void draw_roof_words(Svg& svg, const Roof& roof, const Box& box, const Axis& x, 
 std::string draw_roofline(const Chart& chart, std::span<const Table> tables,
                           const ChartLook& look) {
   const std::vector<Kernel> kernels = kernels_of(chart, ChartRows(chart, tables, chart.table));
-  const Roof roof = roof_of(ChartRows(chart, tables, text_option(chart, "ceilings")));
+  const Roof roof = roof_of(chart, ChartRows(chart, tables, text_option(chart, "ceilings")));
   if (kernels.empty() || roof.gb_per_s <= 0 || roof.ceilings.empty()) return {};
   Scale::Range xs{0.05, roof.highest() / roof.gb_per_s * 4}, ys{1e300, roof.highest()};
   for (const Kernel& k : kernels) {
