@@ -13,6 +13,7 @@
 #include "cli/options.h"
 #include "cli/output.h"
 #include "cli/remaining_time.h"
+#include "lab/memory/fit.h"
 #include "lab/profile/chrome_trace.h"
 #include "lab/profile/tables.h"
 #include "spec/step_program.h"
@@ -27,12 +28,26 @@ struct ProfileOptions {
   fs::path trace;
   std::vector<std::string> components;
   Protocol protocol = ProfileSpec().protocol;
+  bool largest_context = false;
   bool no_ceilings = false;
   bool executor_spans = false;
 };
 
 ProfileSpec spec_of(const RunSpec& run, const ProfileOptions& o) {
   return {.step = run, .protocol = o.protocol, .use_tracer = !o.executor_spans};
+}
+
+// Adds each step at the largest context that fits, where it is not among them: into the limit of
+// memory, or nine tenths of what the device has.
+void add_largest_contexts(std::vector<RunSpec>& runs, const Json& environment) {
+  const Place place = runs[0].place;
+  const std::int64_t limit = place.memory_limit_bytes > 0 ? place.memory_limit_bytes
+                                                          : memory_of(place, environment) / 10 * 9;
+  for (std::size_t i = 0, given = runs.size(); i < given; ++i) {
+    const auto largest = at_largest_context(runs[i], traits_of(place), limit);
+    const auto is_largest = [&](const RunSpec& run) { return key_of(run) == key_of(*largest); };
+    if (largest && std::ranges::none_of(runs, is_largest)) runs.push_back(*largest);
+  }
 }
 
 // FILE, or for one of several cells its folder and name with the cell's label before the endings.
@@ -51,7 +66,8 @@ std::vector<ProfiledCell> profile_runs(const std::vector<RunSpec>& runs, const P
   // All plain times come before the first profiler.
   std::vector<std::optional<PlainTimes>> plain;
   for (const RunSpec& run : runs) {
-    progress.begin(fmt::format("timing {} {}", run.model.name, name_of(run.mode)));
+    progress.begin(fmt::format("timing {} context {} {}", run.model.name, run.shape.context,
+                               name_of(run.mode)));
     plain.push_back(time_plain_steps(make_device, spec_of(run, o), &stop));
   }
   for (const RunSpec& run : runs) {
@@ -60,7 +76,8 @@ std::vector<ProfiledCell> profile_runs(const std::vector<RunSpec>& runs, const P
       progress.aside("measuring the device's ceilings");
       ceilings[precision] = device_ceilings(run);
     }
-    progress.begin(fmt::format("profiling {} {}", run.model.name, name_of(run.mode)));
+    progress.begin(fmt::format("profiling {} context {} {}", run.model.name, run.shape.context,
+                               name_of(run.mode)));
     ProfiledCell result{profile_step(make_device, spec_of(run, o), &stop, plain[out.size()]),
                         ceilings[precision],
                         {}};
@@ -89,7 +106,7 @@ void add_cell_tables(const ProfileOptions& o, const ProfiledCell& cell, bool is_
 }
 
 int run_profile(const ProfileOptions& o, std::span<const std::string> arguments) {
-  const std::vector<RunSpec> runs =
+  std::vector<RunSpec> runs =
       runs_of(o.grid, {"cpu", "cuda", "reference"}, DeviceUse::kRun, Ranks::kUsed);
   const NamedPath outputs[] = {
       {"--trace", o.trace}, {"--tune-file", runs[0].place.tune_file}, {"--output", o.output.path}};
@@ -100,6 +117,7 @@ int run_profile(const ProfileOptions& o, std::span<const std::string> arguments)
   }
   if (!o.trace.empty()) check_writable(o.trace);
   const Json environment = environment_of(arguments, runs[0]);
+  if (o.largest_context) add_largest_contexts(runs, environment);
   const StopSignal stop("the cells measured so far are written");
   const std::vector<ProfiledCell> cells = profile_runs(runs, o, environment, stop);
   int failures = 0;
@@ -142,10 +160,15 @@ Command profile_command() {
       .examples = {{"--size small --context 512", "inference and training, side by side"},
                    {"--size small --mode step --components attention --trace step.json.gz",
                     "attention alone; a trace for Perfetto and Holistic Trace Analysis"},
-                   {"--size small --mode step --ops primitive", "as plain framework code runs"}}};
+                   {"--size small --mode step --ops primitive", "as plain framework code runs"},
+                   {"--size small,medium --context 256,512 --largest-context",
+                    "a matrix of sizes and contexts, up to what fits"}}};
   OptionSet& set = command.options;
   set.group("What to profile");
   add_fields(set, options->grid, FieldGroup::kStep, Values::kGrid);
+  set.toggle("--largest-context", options->largest_context,
+             "each step also at its largest context, a power of two, that is predicted to fit into "
+             "--memory-limit or nine tenths of the device's memory");
   set.value("--components", "NAME[,NAME]",
             "only these parts in the tables by kernel: attention, ffn, attn.softmax, ...",
             [options](const std::string& where, const std::string& text) {

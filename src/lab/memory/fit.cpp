@@ -32,6 +32,17 @@ struct Largest {
   std::int64_t size = 0, peak_bytes = 0;
 };
 
+// None: no choice of what to recompute fits.
+std::optional<std::int64_t> peak_of(const RunSpec& step, const DeviceTraits& traits) {
+  try {
+    check_run(step);
+    return predicted_peak_bytes(step.executor, step_program(step, traits), traits);
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::kUsage) throw;
+    return std::nullopt;
+  }
+}
+
 class Finder {
  public:
   Finder(DeviceTraits traits, std::int64_t limit, Growth growth)
@@ -72,23 +83,12 @@ class Finder {
     RunSpec grown = step;
     const bool is_batch = growth_ == Growth::kBatch;
     (is_batch ? grown.shape.batch : grown.shape.context) = is_batch ? units : units * kContextUnit;
-    const std::optional<std::int64_t> peak = peak_of(grown);
+    const std::optional<std::int64_t> peak = peak_of(grown, traits_);
     if (!peak || *peak > limit_) return false;
     out.size = is_batch ? grown.shape.batch : grown.shape.context;
     out.peak_bytes = *peak;
     out.step = std::move(grown);
     return true;
-  }
-
-  // None: no choice of what to recompute fits.
-  std::optional<std::int64_t> peak_of(const RunSpec& step) const {
-    try {
-      check_run(step);
-      return predicted_peak_bytes(step.executor, step_program(step, traits_), traits_);
-    } catch (const Error& error) {
-      if (error.code() != ErrorCode::kUsage) throw;
-      return std::nullopt;
-    }
   }
 
   DeviceTraits traits_;
@@ -126,6 +126,18 @@ std::vector<Change> changes_of(const RunSpec& step, std::int64_t limit) {
 }
 
 }  // namespace
+
+std::optional<RunSpec> at_largest_context(RunSpec step, const DeviceTraits& traits,
+                                          std::int64_t limit_bytes) {
+  std::optional<RunSpec> out;
+  for (std::int64_t units = 1; units < kMostUnits; units *= 2) {
+    step.shape.context = units * kContextUnit;
+    const std::optional<std::int64_t> peak = peak_of(step, traits);
+    if (!peak || *peak > limit_bytes) break;
+    out = step;
+  }
+  return out;
+}
 
 std::string_view name_of(Growth growth) {
   return growth == Growth::kBatch ? "batch" : "context";

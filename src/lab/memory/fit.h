@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "lab/memory/tables.h"
@@ -16,6 +17,11 @@ namespace tracestep {
 // One row: the step as asked for, its peak, the limit, what is to spare or missing, and the command
 // that runs it.
 Table fit_table(const MemoryCell& cell, std::int64_t limit_bytes, const Predictor* times = nullptr);
+
+// The step at the longest context, of the powers of two from 64 on, whose predicted peak is within
+// the limit; nothing where 64 is beyond it.
+std::optional<RunSpec> at_largest_context(RunSpec step, const DeviceTraits& traits,
+                                          std::int64_t limit_bytes);
 
 // What --largest varies.
 enum class Growth : std::uint8_t { kBatch, kContext };

@@ -36,9 +36,9 @@ constexpr Part kParts[] = {{"number formats", 0.05, number_part},
                            {"precision, first model", 0.60, first_precision_part},
                            {"eager and compiled", 0.66, compile_part},
                            {"bytes of steps, smallest model", 0.69, first_memory_part},
-                           {"time of steps, larger models", 0.85, other_cell_part},
-                           {"precision, other models", 0.88, other_precision_part},
-                           {"bytes of steps, larger models", 0.90, other_memory_part},
+                           {"time of steps, larger models", 0.87, other_cell_part},
+                           {"precision, other models", 0.89, other_precision_part},
+                           {"bytes of steps, larger models", 0.91, other_memory_part},
                            // Last, since a profiler may slow what follows it; and questions wait
                            // for it, so it may take a little more than there is.
                            {"kernels of steps", 1.15, profile_part},
