@@ -24,10 +24,7 @@ TimeSource published_source(const std::string& name) {
   }
   constexpr double kGiB = 1 << 30;
   TimeSource out;
-  out.model = make_time_model(PublishedPeaks{.name = device->name,
-                                             .fp32_tflops = device->fp32_tflops,
-                                             .bf16_tflops = device->bf16_tflops,
-                                             .bandwidth_gb_s = device->bandwidth_gb_s});
+  out.model = make_time_model(*device);
   out.note =
       fmt::format("times are from published peaks of {}: nothing was measured on it", device->name);
   out.usable_bytes = static_cast<std::int64_t>(device->usable_gib * kGiB);

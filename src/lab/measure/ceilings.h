@@ -4,7 +4,7 @@
 #include <map>
 #include <string>
 
-#include "analysis/cost.h"
+#include "analysis/roofline.h"
 #include "base/dtype.h"
 
 namespace tracestep {
@@ -18,14 +18,7 @@ struct Ceilings {
   bool known() const { return bandwidth_gb_s > 0 && arithmetic_gflops > 0; }
 };
 
-// The shortest possible time of a piece of work by the roofline model (Williams, Waterman and
-// Patterson, "Roofline", 2009), and whether bytes or FLOPs limit it.
-struct RoofTime {
-  double ms = 0;
-  bool by_bytes = true;
-};
-
-// 0 ms when the ceilings are not known.
+// `dtype`: of the operands. 0 when the ceilings are not known.
 RoofTime roof_time(const Cost& cost, bool is_product, DType dtype, const Ceilings& ceilings);
 
 }  // namespace tracestep

@@ -4,7 +4,6 @@
 #include <cmath>
 
 #include "analysis/component.h"
-#include "analysis/cost.h"
 #include "lab/measure/statistics.h"
 
 namespace tracestep {
@@ -208,9 +207,9 @@ class Calibrated : public TimeModel {
 
 // --- from published peaks -----------------------------------------------------------------------
 
-class Roofline : public TimeModel {
+class OfPeaks : public TimeModel {
  public:
-  explicit Roofline(PublishedPeaks peaks) : peaks_(std::move(peaks)) {}
+  explicit OfPeaks(DevicePeaks peaks) : peaks_(std::move(peaks)) {}
 
   StepTime time_of(const Program& program, const DeviceTraits&, ExecutorKind) const override {
     StepTime out;
@@ -218,7 +217,7 @@ class Roofline : public TimeModel {
     double at_peak_ms = 0;
     for (const Node& node : program.nodes) {
       if (!launches(program, node)) continue;
-      const double peak_us = us_at_peak(program, node);
+      const double peak_us = roof_time(program, node, peaks_).us();
       const double us = kLaunchUs + peak_us / kUsualShare;
       at_peak_ms += peak_us * 1e-3;
       parts.add(node.origin(), us);
@@ -243,16 +242,7 @@ class Roofline : public TimeModel {
   // Those steps lie within a factor of 1.3; of other devices less is known.
   static constexpr double kMostSlowdown = 1.5;
 
-  double us_at_peak(const Program& program, const Node& node) const {
-    const Cost cost = cost_of(program, node);
-    const bool is_narrow = is_product(node) && is_low_precision(program.type(node.inputs[0]).dtype);
-    const double tflops = is_narrow ? peaks_.bf16_tflops : peaks_.fp32_tflops;
-    const auto bytes = static_cast<double>(cost.bytes_read + cost.bytes_written);
-    return std::max(static_cast<double>(cost.flops) / (tflops * 1e6),
-                    bytes / (peaks_.bandwidth_gb_s * 1e3));
-  }
-
-  PublishedPeaks peaks_;
+  DevicePeaks peaks_;
 };
 
 }  // namespace
@@ -261,8 +251,8 @@ std::unique_ptr<TimeModel> make_time_model(const Calibration& calibration) {
   return std::make_unique<Calibrated>(calibration);
 }
 
-std::unique_ptr<TimeModel> make_time_model(const PublishedPeaks& peaks) {
-  return std::make_unique<Roofline>(peaks);
+std::unique_ptr<TimeModel> make_time_model(const DevicePeaks& peaks) {
+  return std::make_unique<OfPeaks>(peaks);
 }
 
 }  // namespace tracestep

@@ -11,16 +11,10 @@
 #include <string_view>
 #include <vector>
 
+#include "analysis/roofline.h"
 #include "lab/predict/calibration.h"
 
 namespace tracestep {
-
-// What a vendor says of a device.
-struct PublishedPeaks {
-  std::string name;
-  double fp32_tflops = 0, bf16_tflops = 0;  // of products; bf16 with float32 sums, no sparsity
-  double bandwidth_gb_s = 0;
-};
 
 // Time that belongs together.
 struct PredictedPart {
@@ -55,8 +49,8 @@ class TimeModel {
 // it.
 std::unique_ptr<TimeModel> make_time_model(const Calibration& calibration);
 
-// A roofline: a kernel takes a launch and the longer of computing and moving, at the share of the
-// peaks that an H200 reaches. The band goes from the peaks themselves to half as long again.
-std::unique_ptr<TimeModel> make_time_model(const PublishedPeaks& peaks);
+// From published peaks: a kernel takes a launch and the roofline's time at the share of the peaks
+// that an H200 reaches. The band goes from the peaks themselves to half as long again.
+std::unique_ptr<TimeModel> make_time_model(const DevicePeaks& peaks);
 
 }  // namespace tracestep

@@ -115,8 +115,8 @@ class Collector {
     const RoofTime roof = roof_time(cost, is_gemm, dtype, ceilings_);
     sums.flops = static_cast<double>(cost.flops);
     sums.bytes = static_cast<double>(cost.bytes_read + cost.bytes_written);
-    sums.roof_ms = roof.ms;
-    sums.roof_by_bytes_ms = roof.by_bytes ? roof.ms : 0.0;
+    sums.roof_ms = roof.ms();
+    sums.roof_by_bytes_ms = roof.is_by_bytes() ? roof.ms() : 0.0;
   }
 
   Work& row_of(const Key& key) {

@@ -191,8 +191,9 @@ PublishedArithmetic read_arithmetic(const Record& r) {
 }
 
 PublishedDevice read_device(const Record& r) {
-  return {r.text("name"), r.number("fp32_tflops"), r.number("bf16_tflops"),
-          r.number("bandwidth_gb_s"), r.number("usable_gib")};
+  return {{r.text("name"), r.number("fp32_tflops"), r.number("bf16_tflops"),
+           r.number("bandwidth_gb_s")},
+          r.number("usable_gib")};
 }
 
 // "small" in any column, or "context=128" in that one.

@@ -1,11 +1,9 @@
 #include "lab/published/modelled.h"
 
-#include <algorithm>
 #include <map>
 #include <mutex>
 
 #include "analysis/component.h"
-#include "analysis/cost.h"
 #include "base/error.h"
 #include "ir/op_def.h"
 #include "lab/memory/run.h"
@@ -53,25 +51,21 @@ bool is_part(const Node& node, std::string_view part) {
 ModelledPass pass_of_few_layers(const PassOfCell& cell, std::int64_t layers,
                                 const PublishedDevice& device) {
   const Program program = step_program(plain_step(cell, layers));
-  const double flops_per_ms = device.tflops(cell.precision) * 1e9;
-  const double bytes_per_ms = device.bandwidth_gb_s * 1e6;
   ModelledPass out;
   for (const Node& node : program.nodes) {
     if (makes_views(program, node)) continue;
     if (passes_of(cell.pass).is_backward_alone && node.origin().phase != Phase::kBackward) continue;
-    const Cost cost = cost_of(program, node);
-    const double moving = static_cast<double>(cost.bytes_read + cost.bytes_written) / bytes_per_ms;
+    const double ms = roof_time(program, node, device).ms();
     out.launches += 1;
     if (is_product(node)) {
-      const double ms = std::max(moving, static_cast<double>(cost.flops) / flops_per_ms);
       out.products += 1;
       out.product_ms += ms;
       if (is_part(node, scope::kScores) || is_part(node, scope::kValues)) {
         out.attention_product_ms += ms;
       }
     } else {
-      out.other_ms += moving;
-      if (is_part(node, scope::kSoftmax)) out.softmax_ms += moving;
+      out.other_ms += ms;
+      if (is_part(node, scope::kSoftmax)) out.softmax_ms += ms;
     }
   }
   return out;

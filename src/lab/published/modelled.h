@@ -27,8 +27,7 @@ struct PassOfCell {
   auto operator<=>(const PassOfCell&) const = default;
 };
 
-// Times of kernels if products run at the device's peak of arithmetic, or move their bytes at that
-// of its memory, whichever takes longer, and all others move their bytes.
+// Times of kernels by the roofline of the device's peaks.
 struct ModelledPass {
   double product_ms = 0, other_ms = 0;
   double softmax_ms = 0, attention_product_ms = 0;  // of attention, parts of the above

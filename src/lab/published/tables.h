@@ -7,12 +7,12 @@
 #include <string_view>
 #include <vector>
 
+#include "analysis/roofline.h"
+
 namespace tracestep {
 
-// A device as its vendor describes it: the peak of dense products with float32 sums.
-struct PublishedDevice {
-  std::string name;
-  double fp32_tflops = 0, bf16_tflops = 0, bandwidth_gb_s = 0;
+// A device as its vendor describes it.
+struct PublishedDevice : DevicePeaks {
   double usable_gib = 0;  // memory that a program can use
 
   double tflops(std::string_view precision) const {

@@ -106,7 +106,7 @@ TEST_F(FitTest, TheVerdictTurnsAtThePeak) {
 }
 
 TEST_F(FitTest, WhatWouldFitHasItsTime) {
-  const auto model = make_time_model(PublishedPeaks{"a device", 10, 100, 1000});
+  const auto model = make_time_model(DevicePeaks{"a device", 10, 100, 1000});
   const Predictor times{*model};
   const MemoryCell cell_of_step{.run = predict_memory(step(), {})};
   const std::int64_t peak = cell_of_step.run.predicted_peak_bytes;

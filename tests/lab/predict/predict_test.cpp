@@ -155,8 +155,8 @@ TEST_F(PredictTest, KernelsThatWereNotCalibratedAreNamed) {
 }
 
 TEST_F(PredictTest, PublishedPeaksBoundAStep) {
-  const auto slow = make_time_model(PublishedPeaks{"slow", 10, 100, 1000});
-  const auto fast = make_time_model(PublishedPeaks{"fast", 20, 200, 2000});
+  const auto slow = make_time_model(DevicePeaks{"slow", 10, 100, 1000});
+  const auto fast = make_time_model(DevicePeaks{"fast", 20, 200, 2000});
   const DeviceTraits gpu{.kind = DeviceKind::kCuda};
   const RunSpec run{.model = preset("small"), .shape = {.batch = 4, .context = 128}};
   const Prediction a = predict_run(run, gpu, {*slow}), b = predict_run(run, gpu, {*fast});

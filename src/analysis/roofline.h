@@ -1,0 +1,32 @@
+// The roofline model (Williams, Waterman and Patterson, "Roofline", 2009): the shortest time in
+// which a device can do a piece of work. Its rates are published peaks, round figures
+// (modelled_time.h) or measured ceilings (lab/measure/ceilings.h).
+#pragma once
+
+#include <algorithm>
+#include <string>
+
+#include "analysis/cost.h"
+
+namespace tracestep {
+
+struct DevicePeaks {
+  std::string name;                         // "H200"
+  double fp32_tflops = 0, bf16_tflops = 0;  // of dense products with float32 sums, by operands
+  double bandwidth_gb_s = 0;
+};
+
+// Computing and moving overlap: the work takes the longer of the two at the least.
+struct RoofTime {
+  double computing_us = 0, moving_us = 0;
+
+  double us() const { return std::max(computing_us, moving_us); }
+  double ms() const { return us() * 1e-3; }
+  bool is_by_bytes() const { return moving_us >= computing_us; }
+};
+
+RoofTime roof_time(const Cost& cost, double tflops, double bandwidth_gb_s);
+// Products of bfloat16 or float16 run at bf16_tflops, all other arithmetic at fp32_tflops.
+RoofTime roof_time(const Program& program, const Node& node, const DevicePeaks& peaks);
+
+}  // namespace tracestep
