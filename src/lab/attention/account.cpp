@@ -11,7 +11,7 @@ namespace {
 struct Line {
   std::string buffer;
   std::string phase = {}, category = {};
-  std::string shape = {};   // "B·S·S·4"
+  std::string shape = {};   // "B·T·T·4"
   std::string worked = {};  // "8 · 256 · 256 · 4"
   std::optional<std::int64_t> held_bytes = {}, peak_bytes = {};
 };
@@ -29,16 +29,15 @@ Fields<Line> fields() {
       {bytes_column("peak_bytes", "at the peak"), [](L l) { return or_null(l.peak_bytes); }}};
 }
 
-// The letter of an axis, with S for the context as in the tables of attention. Where width and
-// context are equal, the last axis counts as D.
+// The letter of an axis. Where width and context are equal, the last axis counts as D.
 std::string letter_of(const AttentionSpec& spec, const Shape& shape, int axis) {
   const std::int64_t size = shape[axis], context = spec.run.shape.context;
   const int rank = shape.rank();
   if (axis == 0 && size == spec.run.shape.batch && rank > 2) return "B";
   if (axis == 1 && rank == 4 && size == spec.heads) return "H";
-  if (axis == rank - 2 && size == context) return "S";
+  if (axis == rank - 2 && size == context) return "T";
   if (size == spec.width) return "D";
-  return size == context ? "S" : std::to_string(size);
+  return size == context ? "T" : std::to_string(size);
 }
 
 void describe(const AttentionSpec& spec, const Type& type, Line& out) {
@@ -97,7 +96,7 @@ Table attention_account_table(const AttentionResult& result, const DeviceFactory
                            is_measured ? "" : ", which did not fit"),
                fields(), lines);
   table.notes = {
-      fmt::format("the peak is while {} of {} runs; one N² tensor is {:.0f} · S² = {:.0f} bytes",
+      fmt::format("the peak is while {} of {} runs; one tensor of T² is {:.0f} · T² = {:.0f} bytes",
                   p.program.node(map.peak_node).op->name,
                   p.program.node(map.peak_node).origin().path, square_bytes(spec),
                   square_bytes(spec) * static_cast<double>(spec.run.shape.context) *

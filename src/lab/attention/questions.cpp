@@ -50,10 +50,10 @@ Text times(const Evidence& e) {
               whole(half.get("context")), whole(last.get("context")), whole(last.get("width")),
               decimal(growth)}) +
          compare_with_range(growth, 3.5, 4.5)
-             .say({.less = "That is less than S² work would take: something else still counts.",
-                   .equal = "That is about four times, as S² work would take.",
-                   .unclear = "Noise leaves open whether that is the four times of S² work.",
-                   .more = "That is more than the four times of S² work: the scores leave a cache, "
+             .say({.less = "That is less than T² work would take: something else still counts.",
+                   .equal = "That is about four times, as T² work would take.",
+                   .unclear = "Noise leaves open whether that is the four times of T² work.",
+                   .more = "That is more than the four times of T² work: the scores leave a cache, "
                            "or the machine was busy."});
 }
 
@@ -62,12 +62,12 @@ Text growth(const Evidence& e) {
   for (const Row& row : e.rows("attention_scaling", {{"saved", "weights"}})) {
     const Quantity error = row.get("largest_error_percent"), tensors = row.get("tensors");
     const Relation close = compare_with_range(error, 0, 1);
-    require(close.is(Ordering::kEqual), say("a·S² + b·S + c misses the bytes at width {} by {}",
+    require(close.is(Ordering::kEqual), say("a·T² + b·T + c misses the bytes at width {} by {}",
                                             {whole(row.get("width")), percent(error)}));
     const double nearest = std::round(tensors.value);
     list.push_back(say(
-        "at width {} they fit {} bytes per S² ({} tensors of B·S²{})",
-        {whole(row.get("width")), decimal(row.get("bytes_per_s2")), decimal(tensors),
+        "at width {} they fit {} bytes per T² ({} tensors of B·T²{})",
+        {whole(row.get("width")), decimal(row.get("bytes_per_t2")), decimal(tensors),
          compare_with_range(tensors, nearest - 0.05, nearest + 0.05)
              .say({.less = ", which is no whole number", .more = ", which is no whole number"})}));
   }
@@ -103,7 +103,7 @@ Text variants(const Evidence& e) {
   require(first.is(Ordering::kEqual) && second.is(Ordering::kEqual),
           say("the variants do not differ by one tensor each ({})", {join(list, ", ")}));
   return say(
-      "Tensors of B·S² alive before backward, by what an implementation keeps: {}. {} "
+      "Tensors of B·T² alive before backward, by what an implementation keeps: {}. {} "
       "Forward and backward, at context {} and width {}: {}.",
       {join(list, ", "),
        because(both(first, second),
@@ -164,12 +164,12 @@ Text removes(const Evidence& e) {
   const auto share = [&](const char* flops) {
     return percent(100.0 * flash.get(flops) / last.get(flops));
   };
-  return say("Of the {} before backward at context {}, width {}, {} ({}) are tensors of S²; the "
+  return say("Of the {} before backward at context {}, width {}, {} ({}) are tensors of T²; the "
              "other {} grow with S. ",
              {bytes(held), whole(last.get("context")), whole(last.get("width")), bytes(square),
               percent(100.0 * square / held), bytes(held - square)}) +
          compare(square, held - square)
-             .say({.less = "At this size the S² part is not yet the larger one. ",
+             .say({.less = "At this size the T² part is not yet the larger one. ",
                    .equal = "Both parts are equal here. ",
                    .more = "An attention that never stores the scores removes the larger part. "}) +
          say("Measured: the flash form, tile by tile, holds {} instead and {} at the peak instead "
@@ -193,7 +193,7 @@ constexpr Question kAttention[] = {
      "tracestep attention", times},
     {"attention-bytes", "Attention", "How do attention's bytes grow with the context?",
      "tracestep attention", growth},
-    {"attention-variants", "Attention", "What do one, two or three saved tensors of S² cost?",
+    {"attention-variants", "Attention", "What do one, two or three saved tensors of T² cost?",
      "tracestep attention --saved weights,scores+weights,scores+exp+weights", variants},
     {"attention-limit", "Attention", "Where does attention run out of memory?",
      "tracestep attention", out_of_memory},

@@ -270,6 +270,13 @@ std::string saved_name(const AttentionSpec& spec) {
   return spec.run.attention == AttentionForm::kFlash ? "lse" : name_of(spec.saved);
 }
 
+std::string label_of(const AttentionSpec& spec) {
+  return fmt::format("{}width {} {} {} {}",
+                     spec.heads == 1 ? "" : fmt::format("{} heads of ", spec.heads), spec.width,
+                     spec.causal ? "causal" : "unmasked", name_of(spec.run.attention),
+                     saved_name(spec));
+}
+
 SavedScores parse_saved(const std::string& where, const std::string& text) {
   SavedScores out;
   bool weights = false;
@@ -282,7 +289,7 @@ SavedScores parse_saved(const std::string& where, const std::string& text) {
                                       : nullptr;
     if (field == nullptr || *field) {
       throw Error(ErrorCode::kUsage, where,
-                  field == nullptr ? fmt::format("there is no N² tensor \"{}\"", part)
+                  field == nullptr ? fmt::format("there is no tensor of T² called \"{}\"", part)
                                    : fmt::format("{} is there twice", part),
                   "join scores, exp and weights by +, as scores+weights");
     }

@@ -41,6 +41,8 @@ struct AttentionSpec {
 
 // name_of() the saved tensors; "lse" for the flash form, which saves one number per row of scores.
 std::string saved_name(const AttentionSpec& spec);
+// Width, mask and form, as tables and notes call a cell.
+std::string label_of(const AttentionSpec& spec);
 
 // One part of a step, timed from an idle device until the device is idle again.
 struct AttentionPart {

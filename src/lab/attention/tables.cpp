@@ -1,16 +1,11 @@
 #include "lab/attention/tables.h"
 
 #include <algorithm>
-#include <array>
-#include <cmath>
 #include <map>
-#include <set>
-#include <tuple>
 
 #include <fmt/format.h>
 
 #include "base/error.h"
-#include "base/units.h"
 #include "lab/measure/facts_json.h"
 #include "lab/measure/statistics.h"
 #include "lab/measure/validity.h"
@@ -19,15 +14,6 @@
 
 namespace tracestep {
 namespace {
-
-constexpr double kMiB = 1024.0 * 1024.0;
-
-std::string label_of(const AttentionSpec& spec) {
-  return fmt::format("{}width {} {} {} {}",
-                     spec.heads == 1 ? "" : fmt::format("{} heads of ", spec.heads), spec.width,
-                     spec.causal ? "causal" : "unmasked", name_of(spec.run.attention),
-                     saved_name(spec));
-}
 
 // A part, with the values that several columns share.
 struct PartRow {
@@ -101,12 +87,12 @@ Fields<AttentionRow> identity_fields() {
       {int_column("batch", "", "B"), [](R a) { return a.r.spec.run.shape.batch; }},
       {data_only(int_column("heads", "", "H")), [](R a) { return a.r.spec.heads; }},
       {int_column("width", "", "D, of each head"), [](R a) { return a.r.spec.width; }},
-      {int_column("context", "", "S"), [](R a) { return a.r.spec.run.shape.context; }},
+      {int_column("context", "", "T"), [](R a) { return a.r.spec.run.shape.context; }},
       {bool_column("causal"), [](R a) { return a.r.spec.causal; }},
       {text_column("attention", "", "its form: naive or flash"),
        [](R a) { return name_of(a.r.spec.run.attention); }},
       {text_column("saved", "",
-                   "tensors of S² alive when backward starts, or lse, one row of numbers"),
+                   "tensors of T² alive when backward starts, or lse, one row of numbers"),
        [](R a) { return saved_name(a.r.spec); }},
       {text_column("precision"), [](R a) { return name_of(a.r.spec.run.precision); }},
       {text_column("device"), [](R a) { return a.r.device; }},
@@ -131,9 +117,9 @@ Fields<AttentionRow> result_fields() {
        [](R a) { return when(a.ok, a.r.peak_bytes); }},
       {bytes_column("predicted_peak_bytes", "predicted peak", "the same from the program alone"),
        [](R a) { return a.r.predicted_peak_bytes; }},
-      {data_only(bytes_column("saved_bytes", "", "tensors of S² among those before backward")),
+      {data_only(bytes_column("saved_bytes", "", "tensors of T² among those before backward")),
        [](R a) { return a.r.saved_bytes; }},
-      {real_column("bytes_per_s2", "bytes / S²", "", 2, "before backward"),
+      {real_column("bytes_per_t2", "bytes / T²", "", 2, "before backward"),
        [](R a) {
          const auto s = static_cast<double>(a.r.spec.run.shape.context);
          return when(a.ok, static_cast<double>(a.r.before_backward_bytes) / (s * s));
@@ -191,30 +177,6 @@ ResultRow as_row(const AttentionResult& r, const AttentionPart& part, const char
   return ResultRow(std::move(row), environment);
 }
 
-// Solves the symmetric 3 × 3 system m x = y by elimination with pivoting.
-std::array<double, 3> solve(std::array<std::array<double, 3>, 3> m, std::array<double, 3> y) {
-  for (std::size_t i = 0; i < 3; ++i) {
-    std::size_t pivot = i;
-    for (std::size_t r = i + 1; r < 3; ++r) {
-      if (std::abs(m[r][i]) > std::abs(m[pivot][i])) pivot = r;
-    }
-    std::swap(m[i], m[pivot]);
-    std::swap(y[i], y[pivot]);
-    for (std::size_t r = i + 1; r < 3; ++r) {
-      const double factor = m[r][i] / m[i][i];
-      for (std::size_t c = i; c < 3; ++c) m[r][c] -= factor * m[i][c];
-      y[r] -= factor * y[i];
-    }
-  }
-  std::array<double, 3> x{};
-  for (std::size_t i = 3; i-- > 0;) {
-    x[i] = y[i];
-    for (std::size_t c = i + 1; c < 3; ++c) x[i] -= m[i][c] * x[c];
-    x[i] /= m[i][i];
-  }
-  return x;
-}
-
 }  // namespace
 
 Json key_of(const AttentionSpec& spec) {
@@ -231,39 +193,14 @@ Json key_of(const AttentionSpec& spec) {
   return out;
 }
 
-QuadraticFit fit_quadratic(std::span<const double> s, std::span<const double> values) {
-  TRACESTEP_CHECK(s.size() == values.size() && std::set<double>(s.begin(), s.end()).size() >= 3,
-                  "a quadratic through {} points", s.size());
-  // In units of the largest abscissa, so that the powers stay near one.
-  const double scale = *std::ranges::max_element(s);
-  std::array<std::array<double, 3>, 3> m{};
-  std::array<double, 3> y{};
-  for (std::size_t i = 0; i < s.size(); ++i) {
-    const double t = s[i] / scale;
-    const std::array<double, 3> powers = {t * t, t, 1};
-    for (std::size_t r = 0; r < 3; ++r) {
-      y[r] += powers[r] * values[i];
-      for (std::size_t c = 0; c < 3; ++c) m[r][c] += powers[r] * powers[c];
-    }
-  }
-  const std::array<double, 3> x = solve(m, y);
-  QuadraticFit fit{x[0] / (scale * scale), x[1] / scale, x[2]};
-  for (std::size_t i = 0; i < s.size(); ++i) {
-    const double at = (fit.a * s[i] + fit.b) * s[i] + fit.c;
-    fit.largest_error = std::max(fit.largest_error, std::abs(at - values[i]) / values[i]);
-  }
-  return fit;
-}
-
-namespace {
-
-// One head everywhere needs no column.
 void show_heads(Table& table) {
   const auto heads = std::ranges::find(table.columns, "heads", &Column::name);
   const auto at = static_cast<std::size_t>(heads - table.columns.begin());
   heads->data_only = std::ranges::all_of(
       table.rows, [at](const std::vector<Json>& row) { return row[at] == Json(1); });
 }
+
+namespace {
 
 // judge_all(), separately for each form, width and mask: their times per FLOP differ.
 std::vector<std::vector<Verdict>> judge_by_label(std::span<const ResultRow> rows) {
@@ -329,112 +266,6 @@ Table attention_table(std::span<const AttentionResult> results, const Json& envi
   } else {
     table.notes.push_back("this device plans and counts: bytes are those of a run, times are not");
   }
-  return table;
-}
-
-namespace {
-
-using Cells = std::vector<const AttentionResult*>;
-
-// Cells that differ in their contexts only, and the fits through them.
-struct Scaling {
-  const Cells& cells;
-  std::int64_t points;
-  QuadraticFit held, peak;  // before backward, and the peak
-
-  // The bytes of one tensor of B·H·T², divided by T².
-  double one() const { return square_bytes(spec()); }
-  const AttentionSpec& spec() const { return cells.front()->spec; }
-  Json keys() const {
-    Json out = Json::array();
-    for (const AttentionResult* r : cells) out.push_back(key_of(r->spec));
-    return out;
-  }
-};
-
-Fields<Scaling> scaling_fields() {
-  using S = const Scaling&;
-  return {
-      {int_column("batch"), [](S s) { return s.spec().run.shape.batch; }},
-      {data_only(int_column("heads")), [](S s) { return s.spec().heads; }},
-      {int_column("width"), [](S s) { return s.spec().width; }},
-      {bool_column("causal"), [](S s) { return s.spec().causal; }},
-      {text_column("attention"), [](S s) { return name_of(s.spec().run.attention); }},
-      {text_column("saved"), [](S s) { return saved_name(s.spec()); }},
-      {text_column("precision"), [](S s) { return name_of(s.spec().run.precision); }},
-      {int_column("points", "", "contexts that ran"), &Scaling::points},
-      {real_column("bytes_per_s2", "a", "bytes / S²", 3, "before backward"),
-       [](S s) { return s.held.a; }},
-      {real_column("tensors", "tensors of S²", "", 3, "a over the bytes of one: B elements per S²"),
-       [](S s) { return s.held.a / s.one(); }},
-      {real_column("bytes_per_s", "b", "bytes / S", 1), [](S s) { return s.held.b; }},
-      {real_column("largest_error_percent", "error", "%", 4,
-                   "largest difference between fit and bytes"),
-       [](S s) { return 100 * s.held.largest_error; }},
-      {real_column("peak_bytes_per_s2", "a of the peak", "bytes / S²", 3),
-       [](S s) { return s.peak.a; }},
-      {real_column("peak_tensors", "in peak", "", 3), [](S s) { return s.peak.a / s.one(); }},
-      {data_only(structured_column("cell", "all parameters of the cells")), &Scaling::keys}};
-}
-
-// nullopt with fewer than three contexts.
-std::optional<Scaling> scaling_of(const Cells& cells) {
-  std::vector<double> s, held, peak;
-  for (const AttentionResult* r : cells) {
-    s.push_back(static_cast<double>(r->spec.run.shape.context));
-    held.push_back(static_cast<double>(r->before_backward_bytes));
-    peak.push_back(static_cast<double>(r->peak_bytes));
-  }
-  if (std::set<double>(s.begin(), s.end()).size() < 3) return std::nullopt;
-  // Byte counts are whole numbers: a quadratic part of less than one byte is rounding.
-  const double longest = *std::ranges::max_element(s);
-  const auto fit = [&](const std::vector<double>& bytes) {
-    QuadraticFit out = fit_quadratic(s, bytes);
-    if (std::abs(out.a) * longest * longest < 1) out.a = 0;
-    return out;
-  };
-  return Scaling{cells, std::ssize(cells), fit(held), fit(peak)};
-}
-
-// The bytes at the longest context, worked out.
-std::string worked(const Cells& cells) {
-  const AttentionResult& last = **std::ranges::max_element(
-      cells, {}, [](const AttentionResult* r) { return r->spec.run.shape.context; });
-  const AttentionSpec& spec = cells.front()->spec;
-  const auto largest = static_cast<double>(last.spec.run.shape.context);
-  const auto bytes = static_cast<double>(last.before_backward_bytes);
-  const double one = square_bytes(spec);
-  return fmt::format(
-      "{}: {:.2f} MiB / {}² = {:.0f} / {:.0f} = {:.2f} bytes per S²; one tensor of S² is {}·{} = "
-      "{} "
-      "bytes per S²",
-      label_of(spec), bytes / kMiB, last.spec.run.shape.context, bytes, largest * largest,
-      bytes / (largest * largest), spec.heads == 1 ? "B" : "B·H",
-      one / static_cast<double>(spec.run.shape.batch * spec.heads), one);
-}
-
-}  // namespace
-
-Table attention_scaling_table(std::span<const AttentionResult> results) {
-  using Key = std::tuple<std::int64_t, std::int64_t, std::int64_t, bool, std::string, std::string>;
-  std::map<Key, Cells> groups;
-  for (const AttentionResult& r : results) {
-    if (r.status != Status::kOk) continue;
-    groups[{r.spec.run.shape.batch, r.spec.heads, r.spec.width, r.spec.causal, saved_name(r.spec),
-            name_of(r.spec.run.precision)}]
-        .push_back(&r);
-  }
-  const Fields<Scaling> fields = scaling_fields();
-  Table table{.name = "attention_scaling",
-              .title = "How the bytes grow with the context S: a·S² + b·S + c",
-              .columns = fields.columns()};
-  for (const auto& [key, cells] : groups) {
-    const std::optional<Scaling> scaling = scaling_of(cells);
-    if (!scaling) continue;
-    table.add_row(fields.row(*scaling));
-    table.notes.push_back(worked(cells));
-  }
-  show_heads(table);
   return table;
 }
 

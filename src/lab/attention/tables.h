@@ -13,7 +13,7 @@ namespace tracestep {
 
 struct Question;  // lab/report/question.h
 
-// a·s² + b·s + c through the points by least squares.
+// a·t² + b·t + c through the points by least squares.
 struct QuadraticFit {
   double a = 0, b = 0, c = 0;
   double largest_error = 0;  // |fit − value| / value, over the points
@@ -26,6 +26,9 @@ Json key_of(const AttentionSpec& spec);
 
 // Rows: cells. With the verdicts of the checker, where the device computes.
 Table attention_table(std::span<const AttentionResult> results, const Json& environment);
+
+// Shows the column of heads only if a cell has several.
+void show_heads(Table& table);
 
 // Puts what the validity checker says of all parts of each cell into the column `verdict` of a
 // table whose rows are these results, and its lines below it.

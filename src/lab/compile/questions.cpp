@@ -107,7 +107,7 @@ Text attention(const Evidence& e) {
              {whole(compiled.get("width")), whole(compiled.get("context")), part("forward")}) +
          say("Its {}", {part("backward")}) +
          say("The peak is {} in plain ops, {} with composite kernels and {} compiled: all keep "
-             "tensors of S² for backward, as naive attention does.",
+             "tensors of T² for backward, as naive attention does.",
              {bytes(plain.get("peak_bytes")), bytes(kernels.get("peak_bytes")),
               bytes(compiled.get("peak_bytes"))});
 }

@@ -36,7 +36,7 @@ struct Held {
            vectors * vector_bytes(a) - (has_mask ? s * s : 0.0);
   }
   std::string words() const {
-    return fmt::format("{} N² tensors, {} of B·S·d{} and {:.0f} MiB", squares, vectors,
+    return fmt::format("{} tensors of B·T², {} of B·T·D{} and {:.0f} MiB", squares, vectors,
                        has_mask ? ", a mask of a byte per score" : "", fixed_bytes / kMiB);
   }
 };
@@ -212,13 +212,13 @@ Table attention_replay_table(const Published& published, const ReplayInput& ours
       {text_column("reason"), [&](A a) { return judge.time(a).text; }},
       {bytes_column("before_backward_bytes", "before backward"),
        [&](A a) { return static_cast<std::int64_t>(held(a)); }},
-      {real_column("squares", "N²", "", 2, "tensors of B·S² that this would be"),
+      {real_column("squares", "B·T²", "", 2, "tensors of that size that this would be"),
        [&](A a) { return held(a) / square_bytes(a.context); }},
       {bytes_column("peak_bytes", "peak"),
        [](A a) {
          return a.peak_mib > 0 ? Json(static_cast<std::int64_t>(a.peak_mib * kMiB)) : Json();
        }},
-      {real_column("peak_squares", "N²", "", 2, "tensors of B·S² that the peak would be"),
+      {real_column("peak_squares", "B·T²", "", 2, "tensors of that size that the peak would be"),
        [](A a) { return finite_or_null(a.peak_mib * kMiB / square_bytes(a.context)); }},
       {text_column("memory_verdict", "memory"),
        [&](A a) { return name_of(judge.bytes(a).agreement); }},
@@ -227,8 +227,8 @@ Table attention_replay_table(const Published& published, const ReplayInput& ours
       table_of("published_attention", "Published attention benchmarks (batch 8, no heads, fp32)",
                fields, published.attention);
   table.notes.push_back(
-      "the same benchmark holds 2, 3 or 1 N² tensors: memory alone tells the implementation, and "
-      "times of different ones cannot be compared");
+      "the same benchmark holds 2, 3 or 1 tensors of B·T²: memory alone tells the implementation, "
+      "and times of different ones cannot be compared");
   return table;
 }
 

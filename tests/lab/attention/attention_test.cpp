@@ -74,7 +74,7 @@ TEST(AttentionTest, EveryBackEndHoldsWhatWasPredicted) {
 TEST(AttentionTest, BackwardHasTwiceTheProductsOfForward) {
   const AttentionSpec spec = spec_of(32, 8);
   const AttentionResult r = measure_attention(planning(), spec);
-  // Two products of 2·B·S²·D forward, four backward.
+  // Two products of 2·B·T²·D forward, four backward.
   EXPECT_EQ(r.forward.flops, 2 * 2 * 2 * 32 * 32 * 8);
   EXPECT_EQ(r.backward.flops, 2 * r.forward.flops);
 }
@@ -234,7 +234,7 @@ TEST(AttentionTest, BytesPerSquaredContextCountTheSavedTensors) {
     }
     const Table table = attention_scaling_table(results);
     ASSERT_EQ(table.rows.size(), 1u);
-    // B·4 = 8 bytes per S² and tensor.
+    // B·4 = 8 bytes per T² and tensor.
     EXPECT_NEAR(table.rows[0][8].as_double(), 8 * count, 1e-6);
     EXPECT_NEAR(table.rows[0][9].as_double(), count, 1e-6);
     // Five tensors of B·D floats, and for softmax in parts B sums.
@@ -370,7 +370,7 @@ TEST(AttentionTest, TheAccountOfACellAddsUpToWhatWasMeasured) {
         EXPECT_EQ(cell_of(table, "sum, predicted", column), cell_of(table, "measured", column));
       }
       EXPECT_EQ(cell_of(table, "q", "held_bytes"), Json(2 * heads * 48 * 16 * 4));
-      EXPECT_EQ(cell_of(table, "q", "shape"), Json(heads == 1 ? "B·S·D·4" : "B·H·S·D·4"));
+      EXPECT_EQ(cell_of(table, "q", "shape"), Json(heads == 1 ? "B·T·D·4" : "B·H·T·D·4"));
       EXPECT_EQ(cell_of(table, "q", "worked"),
                 Json(heads == 1 ? "2 · 48 · 16 · 4" : "2 · 2 · 48 · 16 · 4"));
     }

@@ -229,9 +229,9 @@ TEST_F(PublishedTest, SavedSquaresTellTheImplementation) {
            cell_text(table, index, "memory_reason");
   };
   // The longest context of width 16 of each study.
-  EXPECT_TRUE(reason(4).starts_with("agree: 2 N² tensors")) << reason(4);
-  EXPECT_TRUE(reason(24).starts_with("agree: 3 N² tensors, 6 of B·S·d, a mask")) << reason(24);
-  EXPECT_TRUE(reason(44).starts_with("agree: 1 N² tensors")) << reason(44);
+  EXPECT_TRUE(reason(4).starts_with("agree: 2 tensors of B·T²")) << reason(4);
+  EXPECT_TRUE(reason(24).starts_with("agree: 3 tensors of B·T², 6 of B·T·D, a mask")) << reason(24);
+  EXPECT_TRUE(reason(44).starts_with("agree: 1 tensors of B·T²")) << reason(44);
   published_.attention[44].before_backward_mib += 4096;  // half a tensor
   EXPECT_TRUE(reason(44).starts_with("suspicious")) << reason(44);
 }

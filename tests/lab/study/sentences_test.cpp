@@ -103,7 +103,7 @@ TEST_F(SentencesTest, GrowthIsCalledFourfoldOnlyWhereItIs) {
     return text_of("attention-times");
   };
   EXPECT_THAT(growth(8.0), HasSubstr("about four times"));
-  EXPECT_THAT(growth(6.4), HasSubstr("less than S² work would take"));
+  EXPECT_THAT(growth(6.4), HasSubstr("less than T² work would take"));
   EXPECT_THAT(growth(10.0), HasSubstr("more than the four times"));
 }
 
