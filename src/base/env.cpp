@@ -29,8 +29,7 @@ constexpr Variable kAllocator = {
     "TRACESTEP_ALLOCATOR",
     "caching, guarded (slow; finds writes out of bounds), or plain (cuda: nothing is pooled)",
     "caching"};
-constexpr Variable kLog = {"TRACESTEP_LOG", "quiet, warn, info or debug: messages on stderr",
-                           "info"};
+constexpr Variable kLog = {"TRACESTEP_LOG", "quiet, warn or info: messages on stderr", "info"};
 
 constexpr Variable kKernelCache = {"TRACESTEP_KERNEL_CACHE",
                                    "folder of the kernels that were compiled at run time, at most "
@@ -97,8 +96,7 @@ LogLevel log_level() {
   if (text == "quiet") return LogLevel::kQuiet;
   if (text == "warn") return LogLevel::kWarn;
   if (text == "info") return LogLevel::kInfo;
-  if (text == "debug") return LogLevel::kDebug;
-  fail_usage(std::string(kLog.name), "unknown level \"{}\"; quiet, warn, info or debug", text);
+  fail_usage(std::string(kLog.name), "unknown level \"{}\"; quiet, warn or info", text);
 }
 
 std::string kernel_cache() {

@@ -10,7 +10,7 @@
 namespace tracestep {
 
 // How much the program says on stderr; each level includes the ones before it.
-enum class LogLevel { kQuiet, kWarn, kInfo, kDebug };
+enum class LogLevel { kQuiet, kWarn, kInfo };
 
 namespace env {
 

@@ -33,12 +33,6 @@ void log_info(fmt::format_string<Args...> format, Args&&... args) {
   log_message(LogLevel::kInfo, fmt::format(format, std::forward<Args>(args)...));
 }
 
-template <class... Args>
-void log_debug(fmt::format_string<Args...> format, Args&&... args) {
-  if (log_level() < LogLevel::kDebug) return;
-  log_message(LogLevel::kDebug, fmt::format(format, std::forward<Args>(args)...));
-}
-
 // True when stderr is a terminal that can rewrite a line.
 bool stderr_is_terminal();
 

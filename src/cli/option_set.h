@@ -88,21 +88,6 @@ class OptionSet {
         },
         std::move(shown));
   }
-  // One of `values`, by their names from name_of().
-  template <class T, std::size_t N>
-  void one_of(std::string flag, T& out, const T (&values)[N], std::string doc) {
-    std::vector<std::string> names;
-    for (const T& value : values) names.emplace_back(name_of(value));
-    std::string value_name = joined(names, "|");
-    value(
-        std::move(flag), std::move(value_name), std::move(doc),
-        [&out, &values, names](const std::string& where, const std::string& text) {
-          check_choice(where, text, names);
-          out = values[std::ranges::find(names, text) - names.begin()];
-        },
-        std::string(name_of(out)));
-    offer(std::move(names));
-  }
   // "--context 128,256".
   void integers(std::string flag, std::vector<std::int64_t>& out, IntRange range, std::string doc);
   // One of `names`; the other form takes a list of them.

@@ -29,8 +29,7 @@ struct Explanation {
 };
 
 struct Topic {
-  std::string_view name;   // "warm-up"
-  bool needs_row = false;  // uses numbers of a measured row
+  std::string_view name;  // "warm-up"
   std::string_view page;
   void (*work)(const ExplainInput& input, Explanation& out);
 };
