@@ -8,16 +8,18 @@
 namespace tracestep {
 
 struct AdamwGroups {
-  bool scaled = false, guarded = false;  // whether the call has operands grad_scale, apply
-  bool shadowed = false;                 // each group ends with the narrow copy of p
-  std::size_t count = 0;                 // tensors
+  // Whether the call has operands grad_scale, apply, count.
+  bool scaled = false, guarded = false, counted = false;
+  bool shadowed = false;  // each group ends with the narrow copy of p
+  std::size_t count = 0;  // tensors
 
   std::size_t scale() const { return 2; }
   std::size_t apply() const { return 2 + (scaled ? 1u : 0u); }
+  std::size_t step_count() const { return apply() + (guarded ? 1u : 0u); }
   std::size_t inputs_each() const { return shadowed ? 5 : 4; }   // p, grad, m, v[, shadow]
   std::size_t outputs_each() const { return shadowed ? 4 : 3; }  // p, m, v[, shadow]
   std::size_t first_input(std::size_t tensor) const {
-    return apply() + (guarded ? 1u : 0u) + tensor * inputs_each();
+    return step_count() + (counted ? 1u : 0u) + tensor * inputs_each();
   }
   std::size_t first_output(std::size_t tensor) const { return tensor * outputs_each(); }
 };

@@ -9,6 +9,15 @@ namespace {
 
 using Expansion = const OpExpansion&;
 
+// What a call with a count asks of m, operand `m`, and of v behind it.
+void require_rounded_moments(const OpCall& c, int m) {
+  rules::require_same_dtype(c, m, m + 1);
+  const Type& type = c.inputs[static_cast<std::size_t>(m)];
+  if (type.dtype == DType::kF16) {
+    fail_usage(c.op.name, "m is {}; with `count` it is f64, f32 or bf16", type.str());
+  }
+}
+
 std::vector<Type> adamw_type(const OpCall& c) {
   for (int i = 0; i < 4; ++i) {
     rules::require_floating(c, i);
@@ -18,11 +27,22 @@ std::vector<Type> adamw_type(const OpCall& c) {
   if (c.inputs.size() > 7 && c.inputs[7].dtype != DType::kBool) {
     fail_usage(c.op.name, "`apply` is {}; bool is expected", c.inputs[7].str());
   }
+  if (c.inputs.size() > 8) require_rounded_moments(c, 2);
   return {c.inputs[0], c.inputs[2], c.inputs[3]};
 }
 
+// `upper`: with the upper half of each element's noise.
+Val rounded(Expansion e, Val x, bool upper) {
+  return e.builder.call1("stochastic_round", {x, e.inputs[0], e.inputs[1], e.inputs[8]},
+                         {{"dtype", e.inputs[2].dtype()}, {"upper", upper}});
+}
+
 std::vector<Val> adamw_decomposed(Expansion e) {
-  const Val p = e.inputs[0], m = e.inputs[2], v = e.inputs[3];
+  const bool rounds = e.inputs.size() > 8 && is_low_precision(e.inputs[2].dtype());
+  const auto old = [&](std::size_t i) {
+    return rounds ? cast(e.inputs[i], DType::kF32) : e.inputs[i];
+  };
+  const Val p = e.inputs[0], m = old(2), v = old(3);
   const DType dtype = m.dtype();
   const double beta1 = e.attrs.real("beta1"), beta2 = e.attrs.real("beta2");
   Val g = cast(e.inputs[1], dtype);
@@ -33,9 +53,10 @@ std::vector<Val> adamw_decomposed(Expansion e) {
   const Val root = affine(unary("sqrt", v1), 1.0, e.attrs.real("eps"));
   const Val step = div(mul(m1, cast(e.inputs[5], dtype)), root);
   const Val p1 = sub(mul(p, cast(decay, p.dtype())), cast(step, p.dtype()));
-  if (e.inputs.size() <= 7) return {p1, m1, v1};
+  const Val m2 = rounds ? rounded(e, m1, false) : m1, v2 = rounds ? rounded(e, v1, true) : v1;
+  if (e.inputs.size() <= 7) return {p1, m2, v2};
   const Val apply = broadcast_to(e.inputs[7], p.shape());
-  return {select(apply, p1, p), select(apply, m1, m), select(apply, v1, v)};
+  return {select(apply, p1, p), select(apply, m2, e.inputs[2]), select(apply, v2, e.inputs[3])};
 }
 
 const std::vector<AttrDef>& adamw_attrs() {
@@ -54,6 +75,7 @@ std::vector<std::vector<Val>> joined_adamw(Builder& b, const Attrs& attrs,
   Attrs joined = attrs;
   joined.set("scaled", shared.size() > 6);
   joined.set("guarded", shared.size() > 7);
+  joined.set("counted", shared.size() > 8);
   joined.set("shadowed", shadowed);
   std::vector<Val> operands(shared.begin() + 4, shared.end());
   for (const JoinedCall& call : calls) {
@@ -76,9 +98,12 @@ void register_adamw() {
        .doc =
            "p ← p(1 - lr·weight_decay) - step_size·m/(√v + eps), with m and v updated first; "
            "step_size = lr·√(1-β2ᵗ)/(1-β1ᵗ). grad_scale multiplies the gradient (clipping, "
-           "unscaling); where apply is false p, m and v stay as they are, whatever the gradient.",
+           "unscaling); where apply is false p, m and v stay as they are, whatever the gradient. "
+           "With "
+           "count, the number of the step, m and v in bfloat16 are rounded at random instead of to "
+           "nearest (stochastic_round).",
        .source = "Loshchilov and Hutter 2019, alg. 2",
-       .inputs = {"p", "grad", "m", "v", "lr", "step_size", "grad_scale?", "apply?"},
+       .inputs = {"p", "grad", "m", "v", "lr", "step_size", "grad_scale?", "apply?", "count?"},
        .outputs = {"p_new", "m_new", "v_new"},
        .attrs = adamw_attrs(),
        .kernel_class = KernelClass::kOptimizer,
@@ -108,6 +133,7 @@ std::vector<Type> multi_adamw_type(const OpCall& c) {
   std::vector<Type> out;
   for (std::size_t t = 0; t < groups.count; ++t) {
     const std::size_t p = groups.first_input(t);
+    if (groups.counted) require_rounded_moments(c, static_cast<int>(p + 2));
     for (std::size_t i = p; i < p + groups.inputs_each(); ++i) {
       rules::require_floating(c, static_cast<int>(i));
       rules::require_shape(c, static_cast<int>(i), c.inputs[p].shape);
@@ -127,12 +153,18 @@ std::vector<Val> multi_adamw_decomposed(Expansion e) {
     const std::size_t p = groups.first_input(t);
     std::vector<Val> operands{e.inputs[p],     e.inputs[p + 1], e.inputs[p + 2],
                               e.inputs[p + 3], e.inputs[0],     e.inputs[1]};
+    // Each optional operand needs those before it.
     if (groups.scaled) {
       operands.push_back(e.inputs[groups.scale()]);
-    } else if (groups.guarded) {
+    } else if (groups.guarded || groups.counted) {
       operands.push_back(fill(e.builder, 1.0, e.inputs[0].type()));
     }
-    if (groups.guarded) operands.push_back(e.inputs[groups.apply()]);
+    if (groups.guarded) {
+      operands.push_back(e.inputs[groups.apply()]);
+    } else if (groups.counted) {
+      operands.push_back(fill(e.builder, 1.0, {DType::kBool, {}}));
+    }
+    if (groups.counted) operands.push_back(e.inputs[groups.step_count()]);
     const std::vector<Val> updated = e.builder.call(find_op("adamw"), operands, attrs);
     out.insert(out.end(), updated.begin(), updated.end());
     if (groups.shadowed) out.push_back(cast(updated[0], e.inputs[p + 4].dtype()));
@@ -160,11 +192,13 @@ void register_multi_adamw() {
   std::vector<AttrDef> attrs = adamw_attrs();
   attrs.push_back({"scaled", AttrKind::kBool, AttrValue(false), "grad_scale comes first"});
   attrs.push_back({"guarded", AttrKind::kBool, AttrValue(false), "apply comes next"});
+  attrs.push_back({"counted", AttrKind::kBool, AttrValue(false), "count comes next"});
   attrs.push_back({"shadowed", AttrKind::kBool, AttrValue(false), "groups end with a shadow"});
   register_op(
       {.name = "multi_adamw",
-       .doc = "adamw of many tensors in one launch. The operands go on with grad_scale and apply, "
-              "where there are such, and a group p, grad, m, v for each tensor; the results are "
+       .doc = "adamw of many tensors in one launch. The operands go on with grad_scale, apply and "
+              "count, where there are such, and a group p, grad, m, v for each tensor; the results "
+              "are "
               "groups p, m, v. A shadow, the fifth of its group, is p in a narrower dtype: it is "
               "not read, and p as updated is rounded into the fourth result.",
        .source = "Loshchilov and Hutter 2019, alg. 2",
@@ -199,6 +233,37 @@ void register_multi_adamw() {
              return bytes;
            },
        .donates_in_groups = multi_adamw_donations});
+}
+
+void register_stochastic_round() {
+  register_op(
+      {.name = "stochastic_round",
+       .doc = "x in another dtype; in bfloat16 the neighbour that is larger in magnitude with the "
+              "probability of the part cut off. What decides is a hash of step, weight and "
+              "gradient: the lower 16 bits of it, or the upper ones.",
+       .source = "Gupta et al. 2015, sec. 3.2",
+       .inputs = {"x", "weight", "gradient", "step"},
+       .outputs = {"y"},
+       .attrs = {{"dtype", AttrKind::kDType, std::nullopt, "bf16, or the dtype of x"},
+                 {"upper", AttrKind::kBool, AttrValue(false), "which half of the hash decides"}},
+       .kernel_class = KernelClass::kOptimizer,
+       .precision_class = PrecisionClass::kFull,
+       .infer =
+           [](const OpCall& c) {
+             const DType dtype = c.attrs.dtype("dtype");
+             for (int i = 0; i < 3; ++i) {
+               rules::require_floating(c, i);
+               rules::require_shape(c, i, c.inputs[0].shape);
+             }
+             rules::require_shape(c, 3, {});
+             const bool is_wide = !is_low_precision(c.inputs[0].dtype);
+             if (!is_wide || (dtype != DType::kBF16 && dtype != c.inputs[0].dtype)) {
+               fail_usage(c.op.name, "{} cannot be rounded to {}; f32 to bf16 can",
+                          c.inputs[0].str(), name_of(dtype));
+             }
+             return std::vector{Type{dtype, c.inputs[0].shape}};
+           },
+       .accepts = rules::contiguous});
 }
 
 void register_global_norm() {
@@ -245,6 +310,7 @@ void register_global_norm() {
 void register_optimizers() {
   register_adamw();
   register_multi_adamw();
+  register_stochastic_round();
   register_global_norm();
 }
 
@@ -255,6 +321,7 @@ namespace tracestep {
 AdamwGroups adamw_groups(const Attrs& attrs, std::size_t inputs) {
   AdamwGroups out{.scaled = attrs.flag("scaled"),
                   .guarded = attrs.flag("guarded"),
+                  .counted = attrs.flag("counted"),
                   .shadowed = attrs.flag("shadowed")};
   const std::size_t first = out.first_input(0);
   out.count = inputs > first ? (inputs - first) / out.inputs_each() : 0;

@@ -19,6 +19,7 @@ struct Pair {
 struct Use {
   Val scale;  // factor on the gradients
   Val apply;  // rank-0 bool: whether the step counts
+  Val count;  // steps so far, where moments are rounded at random
 };
 
 class OptimizerPass {
@@ -39,8 +40,12 @@ class OptimizerPass {
     lr_ = b.input("lr", {DType::kF32, {}});
     if (options_.kind == OptimizerKind::kAdamw) step_size_ = b.input("step_size", lr_.type());
     const ValueId loss = program_.find_output("loss");
-    const Use use = prepare(b, pairs, loss == kNoValue ? Val{} : r.map(loss));
+    const Use shared = prepare(b, pairs, loss == kNoValue ? Val{} : r.map(loss));
+    const bool counts =
+        options_.kind == OptimizerKind::kAdamw && options_.moments == Moments::kBF16;
+    const Use use = counts ? with_count(b, shared) : shared;
     for (const Pair& pair : pairs) update(b, pair, use);
+    if (use.count) update_count(b, use.count, shared.apply);
     if (options_.loss_scaling.enabled) update_loss_scale(b, options_.loss_scaling, use.apply);
     return r.finish();
   }
@@ -99,6 +104,22 @@ class OptimizerPass {
     return out;
   }
 
+  // adamw tells its optional operands apart by position: the count needs both others before it.
+  Use with_count(Builder& b, Use use) const {
+    const auto scope = b.scope(kStepCount);
+    if (!use.scale) use.scale = ops::fill(b, 1.0, lr_.type());
+    if (!use.apply) use.apply = ops::fill(b, 1.0, {DType::kBool, {}});
+    use.count = b.state(kStepCount, lr_.type());
+    return use;
+  }
+
+  // A step that is not applied does not count; `apply` without a value: all are.
+  static void update_count(Builder& b, Val count, Val apply) {
+    const auto scope = b.scope(kStepCount);
+    const Val next = ops::affine(count, 1.0, 1.0);
+    b.update(count, apply ? ops::select(apply, next, count) : next);
+  }
+
   Val norm_of(Builder& b, const std::vector<Val>& gradients) const {
     const Val own = b.call1("global_norm", gradients);
     if (options_.shards == 1) return own;
@@ -149,7 +170,8 @@ class OptimizerPass {
   }
 
   Val state(Builder& b, const Pair& pair, std::string_view prefix) const {
-    const DType dtype = pair.parameter.dtype() == DType::kF64 ? DType::kF64 : DType::kF32;
+    const DType narrow = options_.moments == Moments::kBF16 ? DType::kBF16 : DType::kF32;
+    const DType dtype = pair.parameter.dtype() == DType::kF64 ? DType::kF64 : narrow;
     const std::string name = fmt::format("{}.", prefix);
     if (!is_part(pair)) return b.state_of(pair.parameter, name, dtype);
     return b.state(name + pair.name, {dtype, pair.gradient.shape()});
@@ -163,7 +185,7 @@ class OptimizerPass {
     }
     const Val m = state(b, pair, kFirstMoment), v = state(b, pair, kSecondMoment);
     std::vector<Val> operands{parameter, pair.gradient, m, v, lr_, step_size_};
-    for (const Val& more : {use.scale, use.apply}) {
+    for (const Val& more : {use.scale, use.apply, use.count}) {
       if (more) operands.push_back(more);
     }
     const auto out = b.call(find_op("adamw"), operands,
@@ -200,6 +222,10 @@ class OptimizerPass {
 };
 
 }  // namespace
+
+std::string_view name_of(Moments moments) {
+  return moments == Moments::kF32 ? "fp32" : "bf16";
+}
 
 Program optimizer(const Program& program, const OptimizerOptions& options) {
   return OptimizerPass(program, options).run();

@@ -10,6 +10,14 @@ namespace tracestep {
 
 enum class OptimizerKind : std::uint8_t { kAdamw, kSgd };
 
+// How AdamW's m and v are stored.
+enum class Moments : std::uint8_t {
+  kF32,
+  kBF16,  // rounded at random, so that changes below half a rounding are not lost
+};
+inline constexpr Moments kAllMoments[] = {Moments::kF32, Moments::kBF16};
+std::string_view name_of(Moments moments);  // "fp32", "bf16"
+
 // Gradients with at least this norm count as infinite: AdamW averages their squares, and the square
 // of 2^64 is infinite in float32. The limit is the same on every back end, also on those that add
 // squares in a wider type.
@@ -18,6 +26,8 @@ inline constexpr double kGradNormLimit = 0x1p64;
 // AdamW's states are called by one of these and the parameter: "adamw.m.lm_head.weight".
 inline constexpr std::string_view kAdamwStates = "adamw.", kFirstMoment = "adamw.m",
                                   kSecondMoment = "adamw.v";
+// Rank-0 float32: the steps so far (exact up to 2^24), which random rounding depends on.
+inline constexpr std::string_view kStepCount = "adamw.steps";
 
 struct OptimizerOptions {
   OptimizerKind kind = OptimizerKind::kAdamw;
@@ -25,6 +35,7 @@ struct OptimizerOptions {
   double beta2 = 0.999;
   double eps = 1e-8;
   double weight_decay = 0.0;
+  Moments moments = Moments::kF32;
   double clip = 0.0;              // largest global gradient norm; 0: off
   bool report_norm = false;       // output "grad_norm" even without clipping
   bool guard_finite = false;      // a step with a loss or gradient that is not finite is skipped
@@ -45,6 +56,8 @@ struct OptimizerOptions {
 // With `guard_finite`, steps are skipped without loss scaling too: when the gradient norm is not
 // below kGradNormLimit, or the output "loss" (if the program has it) is infinite or NaN. The caller
 // learns of it by is_applied(), from the outputs "grad_norm" and "loss".
+//
+// With moments in bfloat16 the program also has the state kStepCount, which every step adds 1 to.
 //
 // With `shards`, states are parts as the gradients are; each rank updates its part of a parameter
 // that is whole, and gathers the others. The norm is that of all ranks' parts.

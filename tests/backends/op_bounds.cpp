@@ -43,6 +43,16 @@ std::string terms_fault(const HostTensor& actual, const std::vector<double>& ans
   return {};
 }
 
+std::string beside_fault(const HostTensor& actual, const std::vector<double>& answer) {
+  const std::vector<double> got = to_doubles(actual);
+  if (got.size() != answer.size()) return "another shape";
+  for (std::size_t i = 0; i < got.size(); ++i) {
+    const bool is_near = std::abs(got[i] - answer[i]) < ulp(actual.dtype, answer[i]);
+    if (got[i] != answer[i] && !is_near) return element_fault(i, got[i], answer[i]);
+  }
+  return {};
+}
+
 std::string parts_fault(const HostTensor& actual, const HostTensor& parts,
                         const std::vector<double>& answer, double floor) {
   if (is_low_precision(actual.dtype)) {

@@ -17,6 +17,9 @@ std::string exact_fault(const HostTensor& actual, const HostTensor& answer);
 std::string terms_fault(const HostTensor& actual, const std::vector<double>& answer,
                         const std::vector<double>& terms);
 
+// Each element the answer, or one of the two numbers of its dtype on either side of it.
+std::string beside_fault(const HostTensor& actual, const std::vector<double>& answer);
+
 // No worse than twice what the op's parts do in the same dtype, plus `floor` and half a rounding of
 // the largest element, for parts that happen to be exact.
 std::string parts_fault(const HostTensor& actual, const HostTensor& parts,

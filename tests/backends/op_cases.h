@@ -50,6 +50,7 @@ enum class Bound {
   kResult,   // 16·2^-24 of the result
   kTerms,    // 16·2^-24 of Σ|terms|: the op itself on absolute operands
   kUnfused,  // twice the error of the op's own decomposition in the same dtype
+  kBeside,   // less than the distance to the next number of the result's dtype
 };
 
 struct OpTest {

@@ -144,6 +144,17 @@ OpCase adamw_if(bool apply, Shape shape, bool wide_state) {
   return out;
 }
 
+// With the operand `count`. Moments are wide: narrow ones are in exec/moments_test.cpp.
+OpCase adamw_counted(Shape shape, bool wide_state) {
+  OpCase out = adamw_if(true, std::move(shape), wide_state);
+  out.operands.push_back(wide({}, 7.0, 7.0));
+  return out;
+}
+
+OpCase stochastic_round_on(const Shape& shape, bool upper) {
+  return {{wide(shape), plain(shape), plain(shape), wide({}, 3.0, 3.0)}, {{"upper", upper}}};
+}
+
 // Rates and factors, then groups: p, grad, m, v and the shadow.
 OpCase multi_adamw_on(const std::vector<Shape>& shapes, bool scaled, const bool* apply,
                       bool shadowed) {
@@ -167,13 +178,19 @@ OpCase multi_adamw_on(const std::vector<Shape>& shapes, bool scaled, const bool*
   }
   return out;
 }
+OpCase multi_adamw_counted(const std::vector<Shape>& shapes) {
+  OpCase out = multi_adamw_on(shapes, false, nullptr, true);
+  out.attrs.set("counted", true);
+  out.operands.insert(out.operands.begin() + 2, wide({}, 7.0, 7.0));
+  return out;
+}
 std::vector<OpCase> multi_adamw_cases() {
   static constexpr bool kYes = true, kNo = false;
   return {multi_adamw_on({{1031}, {3, 5}, {0}, {1}, {67, 1024}}, false, nullptr, true),
           multi_adamw_on({{4096}, {8193}}, true, nullptr, true),
           multi_adamw_on({{1031}, {128}}, true, &kYes, true),
           multi_adamw_on({{1031}, {128}}, false, &kNo, true),
-          multi_adamw_on({{257}}, true, &kYes, false),
+          multi_adamw_on({{257}}, true, &kYes, false), multi_adamw_counted({{257}, {31}}),
           // More than one table of them.
           multi_adamw_on(std::vector<Shape>(230, Shape{7}), false, nullptr, false)};
 }
@@ -215,9 +232,15 @@ std::vector<OpTest> composite_tests() {
                  adamw_on({0}, true, 0.1, false), adamw_on({1}, true, 0.1, true),
                  adamw_on({67, 31}, false, 0.1, true), adamw_if(true, {1031}, true),
                  adamw_if(false, {1031}, true), adamw_if(false, {67, 31}, false),
-                 adamw_if(false, {0}, true)},
+                 adamw_if(false, {0}, true), adamw_counted({1031}, true)},
                 {}),
       composite("multi_adamw", multi_adamw_cases(), {}),
+      {.op = "stochastic_round",
+       .bound = Bound::kBeside,
+       .cases = {stochastic_round_on({1031}, false), stochastic_round_on({67, 31}, true),
+                 stochastic_round_on({0}, false), stochastic_round_on({1}, true)},
+       .dtypes = {DType::kF32, DType::kBF16},
+       .gradient_outputs = {}},
   };
 }
 

@@ -91,6 +91,7 @@ TEST_P(OpMatrixTest, EveryBackendAgreesWithTheReference) {
         std::string fault;
         switch (test.bound) {
           case Bound::kExact: fault = exact_fault(tensor, expected.at(name)); break;
+          case Bound::kBeside: fault = beside_fault(tensor, exact); break;
           case Bound::kResult: fault = terms_fault(tensor, exact, exact); break;
           case Bound::kTerms:
             fault = terms_fault(tensor, exact, absolute_terms(test, c, dtype, leaves, name));

@@ -161,6 +161,7 @@ std::string first_inexact_result(const Program& program, const std::vector<Obser
       std::string fault;
       switch (record.bound) {
         case Bound::kExact: fault = exact_fault(*one.results[i], answer); break;
+        case Bound::kBeside: fault = beside_fault(*one.results[i], exact); break;
         case Bound::kResult: fault = terms_fault(*one.results[i], exact, exact); break;
         case Bound::kTerms:
           fault = terms_fault(*one.results[i], exact, to_doubles(terms.at(name)));

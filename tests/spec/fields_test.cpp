@@ -88,6 +88,7 @@ TEST(FieldsTest, AKeyHoldsEveryFieldThatIsShownAndTellsRunsApart) {
                                    {"ops", "primitive"},
                                    {"attention", "flash"},
                                    {"updates", "early"},
+                                   {"moments", "bf16"},
                                    {"recompute", "blocks"},
                                    {"loss_chunks", "2"},
                                    {"parallel", "dp=2,shard=1"},
@@ -157,6 +158,7 @@ TEST(FieldsTest, RunsWithDifferentProgramsHaveDifferentLabelsAndKeys) {
                                    {"attention", "flash"},
                                    {"executor", "compiled"},
                                    {"updates", "early"},
+                                   {"moments", "bf16"},
                                    {"recompute", "every=2"},
                                    {"loss_chunks", "2"},
                                    {"parallel", "dp=2,shard=1"}}) {

@@ -14,6 +14,7 @@ LeafRange range_of(const std::string& name) {
   if (name == "lr" || name == "step_size") return {1e-3, 1e-2};
   if (name == kLossScale) return {1024.0, 1024.0};
   if (name.starts_with("loss_scale.")) return {0.0, 0.0};
+  if (name == kStepCount) return {0.0, 100.0};
   return {-1.0, 1.0};
 }
 
@@ -43,11 +44,11 @@ PipelineOptions random_options(Dice& dice) {
 std::string RandomCase::wishes() const {
   const OptimizerOptions& o = options.optimizer;
   return fmt::format(
-      "mode {}, ops {}, attention {}, autocast {}, gradients {}, {}, weight decay {}, clip "
-      "{}{}{}{}",
+      "mode {}, ops {}, attention {}, autocast {}, gradients {}, {}, moments {}, weight decay {}, "
+      "clip {}{}{}{}",
       name_of(options.mode), name_of(options.granularity), name_of(options.attention),
       options.autocast ? name_of(*options.autocast) : "none", static_cast<int>(options.gradients),
-      o.kind == OptimizerKind::kAdamw ? "adamw" : "sgd", o.weight_decay, o.clip,
+      o.kind == OptimizerKind::kAdamw ? "adamw" : "sgd", name_of(o.moments), o.weight_decay, o.clip,
       o.report_norm ? ", norm reported" : "", o.guard_finite ? ", guarded" : "",
       o.loss_scaling.enabled ? ", scaled" : "");
 }
@@ -57,6 +58,8 @@ RandomCase random_case(std::uint64_t seed) {
   Dice dice(seed);
   RandomCase out;
   out.options = random_options(dice);
+  // From dice of its own, so that a seed still means the program that it meant.
+  if (Dice(~seed).chance(0.4)) out.options.optimizer.moments = Moments::kBF16;
   const bool differentiable = out.options.mode != Mode::kInference;
   Builder b(fmt::format("random {}", seed));
   RandomOps random(b, dice, differentiable);

@@ -1,5 +1,5 @@
 // AdamW in one pass: four streams in, three out (four where a narrow copy is kept), usually in
-// place.
+// place; and its stochastic rounding alone.
 #include <algorithm>
 #include <array>
 
@@ -17,32 +17,69 @@
 #include "backends/cpu/tiles-inl.h"
 
 HWY_BEFORE_NAMESPACE();
+#define TRACESTEP_FUNCTORS_NAMESPACE tracestep::cpu::HWY_NAMESPACE::functors
+#include "ops/scalar/stochastic_rounding.h"
+
 namespace tracestep::cpu::HWY_NAMESPACE {
+
+// --- the bits of V, as the functors of stochastic rounding use them ----------------------------
+struct U {
+  hn::Vec<DU> v;
+};
+HWY_INLINE U constant(U, std::uint32_t x) {
+  return {hn::Set(DU(), x)};
+}
+HWY_INLINE U bits(V x) {
+  return {hn::BitCast(DU(), x.v)};
+}
+HWY_INLINE V from_bits(U x) {
+  return {hn::BitCast(D(), x.v)};
+}
+HWY_INLINE U operator+(U a, U b) {
+  return {hn::Add(a.v, b.v)};
+}
+HWY_INLINE U operator*(U a, U b) {
+  return {hn::Mul(a.v, b.v)};
+}
+HWY_INLINE U operator^(U a, U b) {
+  return {hn::Xor(a.v, b.v)};
+}
+HWY_INLINE U operator&(U a, U b) {
+  return {hn::And(a.v, b.v)};
+}
+HWY_INLINE U operator>>(U a, int count) {
+  return {hn::ShiftRightSame(a.v, count)};
+}
+
 namespace {
 
 struct Factors {
   float decay, step_size, grad_scale, beta1, beta2, eps;
+  float count;  // of steps; what random rounding depends on
 };
 
 // One tensor. `shadow` gets what p becomes, in a narrower dtype; without data there is none.
 struct Tensor {
   const TensorRef &p, &g, &m, &v;
   std::array<TensorRef, 3> results;  // p, m, v; each may share the old one's memory
+  bool rounds = false;               // m and v, at random
   TensorRef shadow = {};
 };
 
-// `scale` and `apply`: nullptr where the call has none.
+// `scale` and `count`: nullptr where the call has none.
 Factors factors_of(const KernelCall& call, const TensorRef& lr, const TensorRef& step_size,
-                   const TensorRef* scale) {
+                   const TensorRef* scale, const TensorRef* count) {
   const Attrs& attrs = call.attrs;
   return {.decay = scalar_of(lr) * static_cast<float>(-attrs.real("weight_decay")) + 1.0f,
           .step_size = scalar_of(step_size),
           .grad_scale = scale != nullptr ? scalar_of(*scale) : 1.0f,
           .beta1 = static_cast<float>(attrs.real("beta1")),
           .beta2 = static_cast<float>(attrs.real("beta2")),
-          .eps = static_cast<float>(attrs.real("eps"))};
+          .eps = static_cast<float>(attrs.real("eps")),
+          .count = count != nullptr ? scalar_of(*count) : 0.0f};
 }
 
+// `apply`: nullptr where the call has none.
 bool applies(const TensorRef* apply) {
   return apply == nullptr || *apply->as<const std::uint8_t>() != 0;
 }
@@ -52,10 +89,17 @@ struct Streams {
   float *p_new, *m_new, *v_new;  // each may be the old one
 };
 
+template <bool kRounds>
 void update_tile(const Factors& f, std::int64_t n, const Streams& s) {
   const auto update = [&](V p, V g, V m, V v) HWY_ATTR {
-    return functors::Adamw()(p, g * splat(f.grad_scale), m, v, splat(f.decay), splat(f.step_size),
-                             splat(f.beta1), splat(f.beta2), splat(f.eps));
+    auto r = functors::Adamw()(p, g * splat(f.grad_scale), m, v, splat(f.decay), splat(f.step_size),
+                               splat(f.beta1), splat(f.beta2), splat(f.eps));
+    if constexpr (kRounds) {
+      const U noise = functors::RoundingNoise()(bits(splat(f.count)), bits(p), bits(g));
+      r.m = functors::StochasticRound()(r.m, noise);
+      r.v = functors::StochasticRound()(r.v, noise >> 16);
+    }
+    return r;
   };
   std::int64_t i = 0;
   for (; i + kLanes <= n; i += kLanes) {
@@ -100,10 +144,12 @@ void update_tensor(const KernelCall& call, const Tensor& tensor, const Factors& 
                           to[0],
                           to[1],
                           to[2]};
-    if (apply) {
-      update_tile(factors, n, streams);
-    } else {
+    if (!apply) {
       keep_tile(n, streams);
+    } else if (tensor.rounds) {
+      update_tile<true>(factors, n, streams);
+    } else {
+      update_tile<false>(factors, n, streams);
     }
     for (std::size_t i = 0; i < 3; ++i) {
       if (tensor.results[i].data != nullptr) finish(tensor.results[i], begin, n, out[i]);
@@ -118,8 +164,10 @@ void adamw_kernel(const KernelCall& call) {
   const auto in = call.inputs, out = call.outputs;
   const TensorRef* scale = in.size() > 6 ? &in[6] : nullptr;
   const TensorRef* apply = in.size() > 7 ? &in[7] : nullptr;
-  update_tensor(call, {in[0], in[1], in[2], in[3], {out[0], out[1], out[2]}},
-                factors_of(call, in[4], in[5], scale), applies(apply));
+  const TensorRef* count = in.size() > 8 ? &in[8] : nullptr;
+  const bool rounds = count != nullptr && in[2].dtype == DType::kBF16;
+  update_tensor(call, {in[0], in[1], in[2], in[3], {out[0], out[1], out[2]}, rounds},
+                factors_of(call, in[4], in[5], scale, count), applies(apply));
 }
 
 void multi_adamw_kernel(const KernelCall& call) {
@@ -127,17 +175,38 @@ void multi_adamw_kernel(const KernelCall& call) {
   const AdamwGroups groups = adamw_groups(call.attrs, in.size());
   const TensorRef* scale = groups.scaled ? &in[groups.scale()] : nullptr;
   const bool apply = applies(groups.guarded ? &in[groups.apply()] : nullptr);
-  const Factors factors = factors_of(call, in[0], in[1], scale);
+  const TensorRef* count = groups.counted ? &in[groups.step_count()] : nullptr;
+  const Factors factors = factors_of(call, in[0], in[1], scale, count);
   for (std::size_t t = 0; t < groups.count; ++t) {
     const std::size_t p = groups.first_input(t), to = groups.first_output(t);
-    Tensor tensor{in[p], in[p + 1], in[p + 2], in[p + 3], {out[to], out[to + 1], out[to + 2]}};
+    const bool rounds = groups.counted && in[p + 2].dtype == DType::kBF16;
+    Tensor tensor{in[p], in[p + 1], in[p + 2], in[p + 3], {out[to], out[to + 1], out[to + 2]},
+                  rounds};
     if (groups.shadowed) tensor.shadow = out[to + 3];
     update_tensor(call, tensor, factors, apply);
   }
 }
 
+void stochastic_round_kernel(const KernelCall& call) {
+  const Operand x(call.inputs[0]), weight(call.inputs[1]), gradient(call.inputs[2]);
+  const TensorRef& y = call.outputs[0];
+  const int shift = call.attrs.flag("upper") ? 16 : 0;
+  const float step = scalar_of(call.inputs[3]);
+  const auto round = [&](V value, V w, V g) HWY_ATTR {
+    const U noise = functors::RoundingNoise()(bits(splat(step)), bits(w), bits(g));
+    return y.dtype == DType::kBF16 ? functors::StochasticRound()(value, noise >> shift) : value;
+  };
+  for_tiles(call, y.count(), [&](std::int64_t begin, std::int64_t n) {
+    Tile x_tile, weight_tile, gradient_tile, out;
+    map(round, n, destination(y, begin, out), read(x, begin, n, x_tile),
+        read(weight, begin, n, weight_tile), read(gradient, begin, n, gradient_tile));
+    finish(y, begin, n, out);
+  });
+}
+
 constexpr NamedKernel kOptimizers[] = {{"adamw", adamw_kernel},
-                                       {"multi_adamw", multi_adamw_kernel}};
+                                       {"multi_adamw", multi_adamw_kernel},
+                                       {"stochastic_round", stochastic_round_kernel}};
 
 }  // namespace
 

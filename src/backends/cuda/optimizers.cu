@@ -1,12 +1,44 @@
 // AdamW in one pass: four streams in, three out (four where a narrow copy is kept), usually in
 // place; for one tensor, or for all in one launch. Streams differ in dtype, on which each load
-// branches: the kernel is limited by memory, so this costs nothing.
+// branches: the kernel is limited by memory, so this costs nothing. And its stochastic rounding
+// alone.
 #include "backends/cuda/kernels.h"
 #include "backends/cuda/launch.cuh"
 #include "backends/cuda/numbers.cuh"
 #include "ops/adamw_groups.h"
+#include "ops/scalar/stochastic_rounding.h"
 
 namespace tracestep::cuda {
+
+// --- the bits of a Real, as the functors of stochastic rounding use them -----------------------
+struct Bits {
+  std::uint32_t v;
+};
+__device__ inline Bits constant(Bits, std::uint32_t x) {
+  return {x};
+}
+__device__ inline Bits bits(Real x) {
+  return {__float_as_uint(x.v)};
+}
+__device__ inline Real from_bits(Bits x) {
+  return {__uint_as_float(x.v)};
+}
+__device__ inline Bits operator+(Bits a, Bits b) {
+  return {a.v + b.v};
+}
+__device__ inline Bits operator*(Bits a, Bits b) {
+  return {a.v * b.v};
+}
+__device__ inline Bits operator^(Bits a, Bits b) {
+  return {a.v ^ b.v};
+}
+__device__ inline Bits operator&(Bits a, Bits b) {
+  return {a.v & b.v};
+}
+__device__ inline Bits operator>>(Bits a, int count) {
+  return {a.v >> count};
+}
+
 namespace {
 
 constexpr int kThreads = 256;
@@ -100,13 +132,15 @@ struct Tensor {
 // What all tensors of a call share.
 struct Rates {
   Stream lr, step_size, grad_scale;
+  Stream count;                 // of steps; without data nothing is rounded at random
   const bool* apply = nullptr;  // nullptr: always
   float weight_decay, beta1, beta2, eps;
 };
 
 struct Factors {
   Real decay, step_size, grad_scale, beta1, beta2, eps;
-  bool apply;
+  Real count;
+  bool apply, rounds;
 };
 
 __device__ Factors factors_of(const Rates& r) {
@@ -116,7 +150,9 @@ __device__ Factors factors_of(const Rates& r) {
           .beta1 = {r.beta1},
           .beta2 = {r.beta2},
           .eps = {r.eps},
-          .apply = r.apply == nullptr || *r.apply};
+          .count = {scalar_of(r.count, 0.0f)},
+          .apply = r.apply == nullptr || *r.apply,
+          .rounds = r.count.data != nullptr};
 }
 
 template <int N>
@@ -135,10 +171,17 @@ __device__ void update_group(const Tensor& t, const Factors& f, std::int64_t i,
   Pack<float, N> p = widened<N>(group.p, t.p.dtype), m = widened<N>(group.m, t.m.dtype);
   Pack<float, N> v = widened<N>(group.v, t.v.dtype);
   const Pack<float, N> g = widened<N>(group.g, t.g.dtype);
+  const bool rounds = f.rounds && t.m.dtype == DType::kBF16;
 #pragma unroll
   for (int j = 0; j < N; ++j) {
-    const auto r = scalar::Adamw()(Real{p.at[j]}, Real{g.at[j]} * f.grad_scale, Real{m.at[j]},
-                                   Real{v.at[j]}, f.decay, f.step_size, f.beta1, f.beta2, f.eps);
+    auto r = scalar::Adamw()(Real{p.at[j]}, Real{g.at[j]} * f.grad_scale, Real{m.at[j]},
+                             Real{v.at[j]}, f.decay, f.step_size, f.beta1, f.beta2, f.eps);
+    if (rounds) {
+      const Bits noise =
+          scalar::RoundingNoise()(bits(f.count), bits(Real{p.at[j]}), bits(Real{g.at[j]}));
+      r.m = scalar::StochasticRound()(r.m, noise);
+      r.v = scalar::StochasticRound()(r.v, noise >> 16);
+    }
     p.at[j] = f.apply ? r.parameter.v : p.at[j];
     m.at[j] = f.apply ? r.m.v : m.at[j];
     v.at[j] = f.apply ? r.v.v : v.at[j];
@@ -187,12 +230,14 @@ void launch_adamw(const KernelCall& call, const Tensor& tensor, const Rates& rat
   launch(call, grid, adamw_kernel<N>, tensor, rates, begin, end);
 }
 
+// `scale`, `apply` and `count`: nullptr where the call has none.
 Rates rates_of(const KernelCall& call, const TensorRef& lr, const TensorRef& step_size,
-               const TensorRef* scale, const TensorRef* apply) {
+               const TensorRef* scale, const TensorRef* apply, const TensorRef* count) {
   const Attrs& attrs = call.attrs;
   return {.lr = Stream(lr),
           .step_size = Stream(step_size),
           .grad_scale = scale != nullptr ? Stream(*scale) : Stream(),
+          .count = count != nullptr ? Stream(*count) : Stream(),
           .apply = apply != nullptr ? apply->as<const bool>() : nullptr,
           .weight_decay = static_cast<float>(attrs.real("weight_decay")),
           .beta1 = static_cast<float>(attrs.real("beta1")),
@@ -210,8 +255,8 @@ void adamw(const KernelCall& call) {
                       .m_new = Stream(out[1]),
                       .v_new = Stream(out[2]),
                       .shadow = {}};
-  const Rates rates = rates_of(call, in[4], in[5], in.size() > 6 ? &in[6] : nullptr,
-                               in.size() > 7 ? &in[7] : nullptr);
+  const auto optional = [&](std::size_t i) { return in.size() > i ? &in[i] : nullptr; };
+  const Rates rates = rates_of(call, in[4], in[5], optional(6), optional(7), optional(8));
   const std::int64_t count = in[0].count();
   const std::int64_t groups = tensor.is_aligned_to(kGroup) ? count / kGroup : 0;
   launch_adamw<kGroup>(call, tensor, rates, 0, groups);
@@ -285,7 +330,8 @@ void multi_adamw(const KernelCall& call) {
   const auto in = call.inputs;
   const AdamwGroups groups = adamw_groups(call.attrs, in.size());
   const Rates rates = rates_of(call, in[0], in[1], groups.scaled ? &in[groups.scale()] : nullptr,
-                               groups.guarded ? &in[groups.apply()] : nullptr);
+                               groups.guarded ? &in[groups.apply()] : nullptr,
+                               groups.counted ? &in[groups.step_count()] : nullptr);
   Table table;
   for (std::size_t i = 0; i < groups.count; ++i) {
     const std::int64_t count = in[groups.first_input(i)].count();
@@ -303,11 +349,39 @@ void multi_adamw(const KernelCall& call) {
   launch_table(call, table, rates);
 }
 
+// --- rounding alone ----------------------------------------------------------------------------
+__global__ void __launch_bounds__(kThreads)
+    stochastic_round_kernel(Stream x, Stream weight, Stream gradient, Stream step, Stream y,
+                            int shift, std::int64_t count) {
+  const Bits number = bits(Real{scalar_of(step, 0.0f)});
+  const auto at = [](const Stream& from, std::int64_t i) {
+    return Real{widened<1>(load<1>(from, i), from.dtype).at[0]};
+  };
+  const std::int64_t stride = std::int64_t{gridDim.x} * kThreads;
+  for (std::int64_t i = std::int64_t{blockIdx.x} * kThreads + threadIdx.x; i < count; i += stride) {
+    const Real value = at(x, i);
+    const Bits noise = scalar::RoundingNoise()(number, bits(at(weight, i)), bits(at(gradient, i)));
+    const bool rounds = y.dtype == DType::kBF16;
+    store<1>(y, i, {rounds ? scalar::StochasticRound()(value, noise >> shift).v : value.v});
+  }
+}
+
+void stochastic_round(const KernelCall& call) {
+  const auto in = call.inputs;
+  const std::int64_t count = in[0].count();
+  if (count == 0) return;
+  const Grid grid{.blocks = blocks_for(call, count, kThreads, kResident, 8), .threads = kThreads};
+  const int shift = call.attrs.flag("upper") ? 16 : 0;
+  launch(call, grid, stochastic_round_kernel, Stream(in[0]), Stream(in[1]), Stream(in[2]),
+         Stream(in[3]), Stream(call.outputs[0]), shift, count);
+}
+
 }  // namespace
 
 void add_optimizer_kernels(KernelTable& table) {
   table.add("adamw", adamw);
   table.add("multi_adamw", multi_adamw);
+  table.add("stochastic_round", stochastic_round);
 }
 
 }  // namespace tracestep::cuda

@@ -7,7 +7,7 @@ namespace tracestep::reference {
 
 void add_generators(KernelTable& table);       // fill, iota, rope_table
 void add_arithmetic(KernelTable& table);       // neg … relu, add … minimum, eq lt le, affine
-void add_selection(KernelTable& table);        // select, cast
+void add_selection(KernelTable& table);        // select, cast, stochastic_round
 void add_activations(KernelTable& table);      // silu, gelu, swiglu, their gradients
 void add_movement(KernelTable& table);         // copy, assign, pad_slice, concat, write_slice
 void add_reductions(KernelTable& table);       // sum, max, global_norm

@@ -57,6 +57,8 @@ void cast(const KernelCall& call) {
 void add_selection(KernelTable& table) {
   table.add("select", select);
   table.add("cast", cast);
+  // Everything is float64 here, to which nothing is rounded.
+  table.add("stochastic_round", cast);
 }
 
 }  // namespace tracestep::reference

@@ -90,7 +90,8 @@ class Search {
   int severity(const Remedy& r) const {
     if (r.step.shape.context != start_.step.shape.context) return 4;
     if (r.step.precision != start_.step.precision) return is_pure(r.step.precision) ? 3 : 2;
-    return r.step.shape.batch != start_.step.shape.batch ? 1 : 0;
+    const bool same_moments = r.step.optimizer.moments == start_.step.optimizer.moments;
+    return r.step.shape.batch != start_.step.shape.batch || !same_moments ? 1 : 0;
   }
 
   // Changes without a size, on top of each of `from`, each set of them once: where a search goes on
@@ -107,6 +108,7 @@ class Search {
       add(fused(r));
       add(early(r));
       add(flash(r));
+      add(moments(r));
       add(precision(r, {.autocast = DType::kBF16}));
       const int ranks = r.step.parallel.ranks;
       if (r.step.shape.batch == ranks) continue;
@@ -125,6 +127,7 @@ class Search {
       if (auto next = flash(r)) out.push_back(std::move(*next));
       if (auto next = recompute(r)) out.push_back(std::move(*next));
       if (auto next = batch(r)) out.push_back(std::move(*next));
+      if (auto next = moments(r)) out.push_back(std::move(*next));
       if (auto next = precision(r, {.autocast = DType::kBF16})) out.push_back(std::move(*next));
       if (auto next = context(r)) out.push_back(std::move(*next));
       if (auto next = precision(r, {.parameters = DType::kBF16})) out.push_back(std::move(*next));
@@ -160,6 +163,13 @@ class Search {
     } catch (const Error&) {  // no choice fits
       return std::nullopt;
     }
+  }
+
+  std::optional<Remedy> moments(Remedy r) {
+    Moments& stored = r.step.optimizer.moments;
+    if (r.step.mode != Mode::kStep || stored == Moments::kBF16) return std::nullopt;
+    stored = Moments::kBF16;
+    return described(r);
   }
 
   std::optional<Remedy> precision(Remedy r, const Precision& other) {
@@ -212,7 +222,7 @@ class Search {
     r.what.clear();
     r.command.clear();
     for (const char* name :
-         {"ops", "updates", "attention", "recompute", "batch", "precision", "context"}) {
+         {"ops", "updates", "attention", "recompute", "batch", "moments", "precision", "context"}) {
       const RunField& field = field_named(name);
       const std::string from = text_of(field, a), to = text_of(field, b);
       if (from == to) continue;
@@ -241,6 +251,7 @@ const char* consequence(const MemoryCell& cell, const Remedy& r) {
   const RunSpec &a = cell.run.spec.step, &b = r.step;
   if (a.shape.context != b.shape.context) return "another task: the model sees less text";
   if (a.precision != b.precision) return "other roundings";
+  if (a.optimizer.moments != b.optimizer.moments) return "AdamW's states rounded at random";
   if (a.shape.batch != b.shape.batch) return "smaller batch; accumulate gradients for the same one";
   const bool same_ops = a.ops == b.ops && a.attention == b.attention;
   if (same_ops && a.recompute == b.recompute) return "the same updates, one by one";

@@ -1,6 +1,6 @@
 // What to do when a step does not fit: what holds the memory at the failing request, and which
-// changes of batch, context, precision, granularity, attention, recomputation or the time of
-// updates make it fit, with the cost of each.
+// changes of batch, context, precision, granularity, attention, recomputation, the time of updates
+// or the dtype of AdamW's states make it fit, with the cost of each.
 #pragma once
 
 #include <optional>
@@ -27,8 +27,8 @@ struct Remedy {
 };
 
 // The smallest change first: those that keep the numbers and the task come before the others
-// (fused, early updates, flash, recomputation, batch, precision, context). Several changes are
-// combined only when no single one fits. Empty when nothing fits.
+// (fused, early updates, flash, recomputation, batch, AdamW's states, precision, context). Several
+// changes are combined only when no single one fits. Empty when nothing fits.
 std::vector<Remedy> remedies(const MemoryCell& cell, std::int64_t limit_bytes);
 // `times`: what predicts the time of each; nullptr: no time is shown.
 Table remedy_table(const MemoryCell& cell, std::int64_t limit_bytes,

@@ -125,12 +125,17 @@ class Rows {
         measured(Category::kParameter));
   }
 
+  // AdamW's m and v, for each parameter.
+  std::int64_t state_bytes() const { return step_.optimizer.moments == Moments::kBF16 ? 4 : 8; }
+
   void static_bytes() {
     if (step_.mode != Mode::kStep) return;
-    add("weights, gradients and AdamW kept all the time", "16·P (fp32: 4 + 4 + 8)",
-        fmt::format("16 × {}", n_.p), 16 * n_.p, std::nullopt);
-    add("the same with transient gradients", "12·P (fp32: 4 + 8)", fmt::format("12 × {}", n_.p),
-        12 * n_.p,
+    const std::int64_t states = state_bytes(), kept = 8 + states, transient = 4 + states;
+    add("weights, gradients and AdamW kept all the time",
+        fmt::format("{}·P (fp32: 4 + 4 + {})", kept, states), fmt::format("{} × {}", kept, n_.p),
+        kept * n_.p, std::nullopt);
+    add("the same with transient gradients", fmt::format("{}·P (fp32: 4 + {})", transient, states),
+        fmt::format("{} × {}", transient, n_.p), transient * n_.p,
         role_bytes(run_.program, LeafKind::kParameter) +
             role_bytes(run_.program, LeafKind::kState));
   }
@@ -183,10 +188,12 @@ class Rows {
   void peak() {
     if (step_.mode == Mode::kStep && is_uniform_ && n_.s == 4) {
       const std::int64_t saved = saved_of(run_.program, n_.l).total;
-      const std::int64_t a = 12 * n_.p + saved, b = 16 * n_.p;
-      add("peak of a step, without temporaries", "max(12·P + saved, 16·P)",
-          fmt::format("max({} + {}, {})", 12 * n_.p, saved, b), std::max(a, b), run_.map.peak_bytes,
-          measured_peak());
+      const std::int64_t transient = 4 + state_bytes(), kept = transient + 4;
+      const std::int64_t a = transient * n_.p + saved, b = kept * n_.p;
+      add("peak of a step, without temporaries",
+          fmt::format("max({}·P + saved, {}·P)", transient, kept),
+          fmt::format("max({} + {}, {})", transient * n_.p, saved, b), std::max(a, b),
+          run_.map.peak_bytes, measured_peak());
       return;
     }
     add("peak", "by the program", "every buffer by its first and last reader", run_.map.peak_bytes,

@@ -316,6 +316,19 @@ TEST_F(MemoryTablesTest, AdamWsStatesAreHeldByKindAndNotByLayer) {
   EXPECT_EQ(bytes, kL * 4 * kC * kF);
 }
 
+TEST_F(MemoryTablesTest, NarrowStatesOfAdamWAreARemedyOfStepsAlone) {
+  for (Mode mode : {Mode::kStep, Mode::kForwardBackward}) {
+    const RunSpec step = tiny_step(mode, Granularity::kFused);
+    const std::int64_t limit = cell_on_null(step).run.peak_bytes - 1;
+    const std::vector<Remedy> found = remedies(cell_on_null(step, limit), limit);
+    const auto narrow = std::ranges::find(found, "--moments bf16", &Remedy::command);
+    ASSERT_EQ(narrow != found.end(), mode == Mode::kStep);
+    if (narrow == found.end()) continue;
+    EXPECT_EQ(cell_on_null(narrow->step).run.peak_bytes, narrow->peak_bytes);
+    EXPECT_EQ(narrow->what, "moments fp32 → bf16");
+  }
+}
+
 TEST_F(MemoryTablesTest, ChangesAreCombinedOnlyWhenNoneFitsAlone) {
   const RunSpec step = tiny_step(Mode::kForwardBackward, Granularity::kPrimitive);
   RunSpec small = step;
