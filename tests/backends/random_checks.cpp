@@ -10,6 +10,7 @@
 #include "ir/print.h"
 #include "ir/verify.h"
 #include "passes/as_float64.h"
+#include "passes/recompute.h"
 #include "planning/needs.h"
 #include "support/host_values.h"
 
@@ -106,6 +107,7 @@ void RandomChecks::check(const RandomCase& random) {
   const std::vector<Stage> stages = stages_of(random, options);
   check_passes(random, stages);
   check_executors(random, stages.back().program);
+  check_recomputation(random, options);
   check_compiled_passes(random, stages.back().program);
   check_fusion(random);
   check_nodes(random, stages.back().program);
@@ -154,6 +156,28 @@ void RandomChecks::check_executors(const RandomCase& random, const Program& prog
   for (const DeviceKind kind : {DeviceKind::kCpu, DeviceKind::kCuda}) {
     check_arena(program, {.kind = kind});
   }
+}
+
+// Every second forward node runs again: the same bits, and the predicted peak (run_once).
+void RandomChecks::check_recomputation(const RandomCase& random, const PipelineOptions& options) {
+  if (options.mode != Mode::kForwardBackward && options.mode != Mode::kStep) return;
+  PipelineOptions until = options;
+  until.stop_after = "update_early";  // the pass before
+  const Program kept = run_pipeline(random.program, until).program;
+  Dice dice(kept.nodes.size());
+  std::vector<bool> again(kept.nodes.size());
+  for (std::size_t i = 0; i < again.size(); ++i) again[i] = dice.chance(0.5);
+  const Program twice = recompute_nodes(kept, again);
+  verify(twice);
+  check_text("recompute", twice);
+  if (!(twice == kept)) ++shares_.with_recomputation;
+  const Tensors leaves = leaf_values(random, kept);
+  const auto results_of = [&](ExecutorKind kind, const Program& program) {
+    return run_once(kind, *device_, executable(program, *device_), leaves);
+  };
+  const Tensors expected = results_of(ExecutorKind::kEager, kept);
+  expect_same_bits("recompute", results_of(ExecutorKind::kEager, twice), expected);
+  expect_same_bits("recompute, compiled", results_of(ExecutorKind::kCompiled, twice), expected);
 }
 
 void RandomChecks::check_compiled_passes(const RandomCase& random, const Program& plain) {
@@ -247,6 +271,7 @@ RandomShares& RandomShares::operator+=(const RandomShares& other) {
   with_donation += other.with_donation;
   with_updates += other.with_updates;
   with_fan_out += other.with_fan_out;
+  with_recomputation += other.with_recomputation;
   views += other.views;
   compared_nodes += other.compared_nodes;
   nodes_not_finite += other.nodes_not_finite;
@@ -261,12 +286,13 @@ std::string RandomShares::text() const {
   };
   std::string out = fmt::format(
       "{} programs of {:.1f} nodes on average, {:.0f} % of them views; with views {:.1f} %, "
-      "donation {:.1f} %, updates {:.1f} %, fan-out {:.1f} %; {} nodes beside the reference, {} "
-      "left out since an operand was not finite\n",
+      "donation {:.1f} %, updates {:.1f} %, fan-out {:.1f} %, recomputation {:.1f} %; {} nodes "
+      "beside "
+      "the reference, {} left out since an operand was not finite\n",
       programs, 0.01 * share(nodes),
       100.0 * static_cast<double>(views) / static_cast<double>(nodes), share(with_views),
-      share(with_donation), share(with_updates), share(with_fan_out), compared_nodes,
-      nodes_not_finite);
+      share(with_donation), share(with_updates), share(with_fan_out), share(with_recomputation),
+      compared_nodes, nodes_not_finite);
   for (const auto& [op, count] : with_op) out += fmt::format("{} {:.1f} %  ", op, share(count));
   return out;
 }

@@ -1,5 +1,6 @@
 // What must hold for any program, checked on random ones: text and back, the meaning under every
-// pass, both executors, fusion as for a GPU, predicted bytes, and each node beside the reference.
+// pass, both executors, recomputation of random nodes, fusion as for a GPU, predicted bytes, and
+// each node beside the reference.
 #pragma once
 
 #include <functional>
@@ -16,7 +17,8 @@ namespace tracestep::testing {
 // What the programs checked so far contained.
 struct RandomShares {
   std::int64_t programs = 0, nodes = 0;
-  std::int64_t with_views = 0, with_donation = 0, with_updates = 0, with_fan_out = 0;
+  std::int64_t with_views = 0, with_donation = 0, with_updates = 0, with_fan_out = 0,
+               with_recomputation = 0;
   std::int64_t views = 0;
   std::int64_t compared_nodes = 0, nodes_not_finite = 0;  // beside the reference
   std::map<std::string, std::int64_t> with_op;            // programs that had the op at any stage
@@ -50,6 +52,7 @@ class RandomChecks {
   Tensors in_float64(const RandomCase& random, const Program& program);
   void check_passes(const RandomCase& random, const std::vector<Stage>& stages);
   void check_executors(const RandomCase& random, const Program& program);
+  void check_recomputation(const RandomCase& random, const PipelineOptions& options);
   void check_compiled_passes(const RandomCase& random, const Program& plain);
   void check_fusion(const RandomCase& random);
   void check_nodes(const RandomCase& random, const Program& program);

@@ -39,6 +39,7 @@ TEST(RandomProgramsTest, EveryLawHoldsAndEveryOpOccurs) {
   EXPECT_GT(2 * shares.with_views, shares.programs);
   EXPECT_GT(2 * shares.with_donation, shares.programs);
   EXPECT_GT(4 * shares.with_updates, shares.programs);
+  EXPECT_GT(3 * shares.with_recomputation, shares.programs);
   EXPECT_GT(100 * shares.compared_nodes, 99 * shares.nodes_not_finite);
 }
 
