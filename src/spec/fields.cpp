@@ -238,6 +238,15 @@ void add_form_fields(Rows& rows) {
 // When the step does its work, and where: the same numbers, other bytes and times.
 void add_schedule_fields(Rows& rows) {
   rows.choice(
+      {.name = "moments",
+       .show = Show::kVarying,
+       .is_axis = true,
+       .is_optional = true,
+       .help = "how AdamW's states m and v are stored: fp32, or bf16, rounded at random, which the "
+               "step's number and the data decide",
+       .about = "dtype of AdamW's states"},
+      kAllMoments, [](auto& s) -> auto& { return s.optimizer.moments; });
+  rows.choice(
       {.name = "updates",
        .role = Role::kSpeed,
        .show = Show::kVarying,
@@ -247,15 +256,6 @@ void add_schedule_fields(Rows& rows) {
                "as its gradient is there, so that gradients are never alive all together",
        .about = "when weights are updated"},
       kAllUpdateTimes, [](auto& s) -> auto& { return s.updates; });
-  rows.choice(
-      {.name = "moments",
-       .show = Show::kVarying,
-       .is_axis = true,
-       .is_optional = true,
-       .help = "how AdamW's states m and v are stored: fp32, or bf16, rounded at random, which the "
-               "step's number and the data decide",
-       .about = "dtype of AdamW's states"},
-      kAllMoments, [](auto& s) -> auto& { return s.optimizer.moments; });
   rows.add(recompute_field(
       {.name = "recompute",
        .role = Role::kSpeed,
