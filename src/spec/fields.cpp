@@ -233,10 +233,6 @@ void add_form_fields(Rows& rows) {
            "auto, which is none for the executor eager and all for the others",
            fmt::join(compile_passes(), ", ")),
        .about = "the passes of the pipeline that run only for it"}));
-}
-
-// When the step does its work, and where: the same numbers, other bytes and times.
-void add_schedule_fields(Rows& rows) {
   rows.choice(
       {.name = "moments",
        .show = Show::kVarying,
@@ -246,6 +242,10 @@ void add_schedule_fields(Rows& rows) {
                "step's number and the data decide",
        .about = "dtype of AdamW's states"},
       kAllMoments, [](auto& s) -> auto& { return s.optimizer.moments; });
+}
+
+// When the step does its work, and where: the same numbers, other bytes and times.
+void add_schedule_fields(Rows& rows) {
   rows.choice(
       {.name = "updates",
        .role = Role::kSpeed,
