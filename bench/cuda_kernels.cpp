@@ -149,7 +149,7 @@ void print_ceilings(Device& device) {
   const CudaCeilings c = measure_cuda_ceilings(device);
   fmt::print("copy {:.0f} GB/s\n", c.copy_gb_s);
   for (const auto& p : c.products) {
-    fmt::print("matmul {}^3 {}: {:.1f} TFLOP/s\n", p.size, p.precision, p.tflops);
+    fmt::print("matmul {}^3 {}: {:.1f} TFLOP/s\n", p.size, name_of(p.precision), p.tflops);
   }
 }
 

@@ -124,12 +124,12 @@ CudaCeilings measured_ceilings(const RunSpec& run) {
 }  // namespace
 
 double cuda_roof_tflops(const RunSpec& run) {
-  // bf16 and bf16-pure have the same products.
-  const std::string precision = name_of(run.precision),
-                    kind = precision.substr(0, precision.find('-'));
+  const Precision& p = run.precision;
+  const DType operands = p.autocast.value_or(p.parameters);  // bf16 has those of bf16-pure
   double best = 0.0;
   for (const CudaProductCeiling& product : measured_ceilings(run).products) {
-    if (product.precision == kind) best = std::max(best, product.tflops);
+    const bool is_same = product.operands() == operands && product.precision.tf32 == p.tf32;
+    if (is_same) best = std::max(best, product.tflops);
   }
   return best;
 }
@@ -143,12 +143,11 @@ Ceilings cuda_ceilings(const RunSpec& run) {
     best = std::max(best, tflops * 1e3);
   };
   for (const CudaProductCeiling& p : measured.products) {
-    if (p.precision == "fp32") {
+    const bool is_float32 = p.operands() == DType::kF32, is_tf32 = p.precision.tf32;
+    if (is_float32 && !is_tf32) {
       out.arithmetic_gflops = std::max(out.arithmetic_gflops, p.tflops * 1e3);
     }
-    if (p.precision == (run.precision.tf32 ? "tf32" : "fp32")) keep(DType::kF32, p.tflops);
-    if (p.precision == "bf16") keep(DType::kBF16, p.tflops);
-    if (p.precision == "fp16") keep(DType::kF16, p.tflops);
+    if (!is_float32 || is_tf32 == run.precision.tf32) keep(p.operands(), p.tflops);
   }
   out.how =
       "copy of arrays of 1 GiB; square products of random numbers through the library, the best of "
@@ -181,7 +180,7 @@ std::vector<Table> cuda_ceiling_tables(const RunSpec& run) {
                              {.name = "size", .title = "M = N = K", .kind = ColumnKind::kInt},
                              real("tflops", "speed", "TFLOP/s", 1)}};
   for (const CudaProductCeiling& p : measured.products) {
-    products.add_row({p.precision, p.size, p.tflops});
+    products.add_row({name_of(p.precision), p.size, p.tflops});
   }
   return {memory, products};
 }

@@ -70,14 +70,15 @@ GemmProblem square(std::int64_t size, DType dtype) {
   return p;
 }
 
-double product_tflops(Device& device, const std::string& precision, DType dtype,
-                      std::int64_t size) {
+double product_tflops(Device& device, const CudaProductCeiling& ceiling) {
+  const std::int64_t size = ceiling.size;
+  const DType dtype = ceiling.operands();
   const std::int64_t bytes = size * size * static_cast<std::int64_t>(size_of(dtype));
   const Block a(device, bytes), b(device, bytes), y(device, bytes);
   const Block workspace(device, kCudaGemmWorkspaceBytes);
   fill(device, a, size * size, dtype);
   fill(device, b, size * size, dtype);
-  Gemm gemm(cuda_stream(device), {precision == "tf32", false, {}}, kCudaGemmWorkspaceBytes, "");
+  Gemm gemm(cuda_stream(device), {.tf32 = ceiling.precision.tf32}, kCudaGemmWorkspaceBytes, "");
   const Gemm::Product& product = gemm.prepare(square(size, dtype));
   const auto marks = device.make_marks(2);
   std::vector<double> times;
@@ -155,15 +156,11 @@ CudaCeilings measure_cuda_ceilings(Device& device) {
   out.copy_gb_s = measure_cuda_copy_gb_s(device, std::int64_t{1} << 30);
   out.launch_ns = measure_cuda_launch_ns(device);
   out.gemm_issue_ns = measure_cuda_gemm_issue_ns(device);
-  struct Case {
-    const char* precision;
-    DType dtype;
-  };
-  for (const Case& c : {Case{"fp32", DType::kF32}, Case{"tf32", DType::kF32},
-                        Case{"bf16", DType::kBF16}, Case{"fp16", DType::kF16}}) {
+  for (const char* precision : {"fp32", "tf32", "bf16", "fp16"}) {
     for (std::int64_t size : {4096, 8192}) {
-      out.products.push_back(
-          {c.precision, size, cuda::product_tflops(device, c.precision, c.dtype, size)});
+      CudaProductCeiling product{parse_precision("ceilings", precision), size};
+      product.tflops = cuda::product_tflops(device, product);
+      out.products.push_back(product);
     }
   }
   return out;

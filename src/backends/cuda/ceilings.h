@@ -3,18 +3,20 @@
 #pragma once
 
 #include <cstdint>
-#include <string>
 #include <vector>
 
+#include "base/precision.h"
 #include "runtime/device.h"
 
 namespace tracestep {
 
 // A square matrix product of random values through cuBLASLt.
 struct CudaProductCeiling {
-  std::string precision;  // "fp32", "tf32", "bf16", "fp16"
+  Precision precision;    // fp32, tf32, bf16 or fp16
   std::int64_t size = 0;  // m = n = k
   double tflops = 0;
+
+  DType operands() const { return precision.autocast.value_or(precision.parameters); }
 };
 
 struct CudaCeilings {
