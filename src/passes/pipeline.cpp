@@ -127,6 +127,13 @@ Program lower(const Program& p, const Options& o) {
   return decompose(p, [&](const OpDef& op) { return is_taken_apart(o, op) || !has_kernel(o, op); });
 }
 
+Program cut_loss(const Program& p, const Options& o) {
+  Program out = chunk_loss(p, o.loss_chunks, [&](const OpDef& op) { return has_kernel(o, op); });
+  if (o.note && out == p)
+    o.note("cut nothing: one chunk is enough, or the loss is not an op of its own");
+  return out;
+}
+
 Program finished(Program program, const Options& options, std::string_view after);
 
 // A budget is for the peak of what the remaining passes make of a candidate.
@@ -164,10 +171,7 @@ const std::vector<Pass>& passes() {
       {"simplify", "common subexpressions, identities, dead code", always,
        [](const Program& p, const Options&) { return simplify(p); }},
       {"chunk_loss", "logits, loss and their gradients in chunks of rows",
-       [](const Options& o) { return o.loss_chunks != 1; },
-       [](const Program& p, const Options& o) {
-         return chunk_loss(p, o.loss_chunks, [&](const OpDef& op) { return has_kernel(o, op); });
-       }},
+       [](const Options& o) { return o.loss_chunks != 1; }, cut_loss},
       {.name = "shadow",
        .doc = "weights kept in the low dtype as well, gradients read as they come",
        .needed = [](const Options& o) { return trains(o) && o.updates == UpdateTime::kEnd; },

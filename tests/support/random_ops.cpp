@@ -313,7 +313,11 @@ void RandomOps::attend() {
 void RandomOps::entropy() {
   const DType dtype = item().value.dtype();
   const std::int64_t rows = dice_.between(1, 6), words = dice_.between(2, 7);
-  const Val x = operand({dtype, {rows, words}}), targets = indices({rows}, words);
+  // Of products, as those of a model are, which the loss may be computed in chunks with.
+  const Val x = dice_.chance(0.5) ? ops::matmul(operand({dtype, {rows, 2}}, 1.0),
+                                                operand({dtype, {words, 2}}, 1.0), {false, true})
+                                  : operand({dtype, {rows, words}});
+  const Val targets = indices({rows}, words);
   if (dice_.chance(0.5)) return keep(ops::cross_entropy(x, targets), kReach);
   const std::vector<Val> both =
       b_.call(find_op("cross_entropy_with_grad"), {operand(f32({})), x, targets});

@@ -27,6 +27,7 @@ PipelineOptions random_options(Dice& dice) {
   if (dice.chance(0.5)) out.autocast = dice.pick({DType::kBF16, DType::kF16});
   out.gradients = dice.pick({GradientKind::kTransient, GradientKind::kTransient,
                              GradientKind::kPersistent, GradientKind::kAccumulate});
+  out.loss_chunks = dice.pick({1, 1, 2, 3});
   OptimizerOptions& optimizer = out.optimizer;
   optimizer.kind = dice.chance(0.8) ? OptimizerKind::kAdamw : OptimizerKind::kSgd;
   optimizer.weight_decay = dice.chance(0.3) ? 0.1 : 0.0;
@@ -44,12 +45,13 @@ PipelineOptions random_options(Dice& dice) {
 std::string RandomCase::wishes() const {
   const OptimizerOptions& o = options.optimizer;
   return fmt::format(
-      "mode {}, ops {}, attention {}, autocast {}, gradients {}, {}, moments {}, weight decay {}, "
-      "clip {}{}{}{}",
+      "mode {}, ops {}, attention {}, autocast {}, gradients {}, loss chunks {}, {}, moments {}, "
+      "weight decay {}, clip {}{}{}{}",
       name_of(options.mode), name_of(options.granularity), name_of(options.attention),
       options.autocast ? name_of(*options.autocast) : "none", static_cast<int>(options.gradients),
-      o.kind == OptimizerKind::kAdamw ? "adamw" : "sgd", name_of(o.moments), o.weight_decay, o.clip,
-      o.report_norm ? ", norm reported" : "", o.guard_finite ? ", guarded" : "",
+      options.loss_chunks, o.kind == OptimizerKind::kAdamw ? "adamw" : "sgd", name_of(o.moments),
+      o.weight_decay, o.clip, o.report_norm ? ", norm reported" : "",
+      o.guard_finite ? ", guarded" : "",
       o.loss_scaling.enabled ? ", scaled" : "");
 }
 

@@ -31,7 +31,8 @@ class Check {
     for (const Node& node : p_.program.nodes) {
       if (is_forward(node) && is_product(node) &&
           std::ranges::any_of(node.inputs, [&](ValueId v) { return is_weight(p_.program, v); })) {
-        weight_paths_.insert(node.origin().path);
+        for (const Origin& origin : node.origins) weight_paths_.insert(origin.path);
+        if (node.epoch != 0) ++loss_chunks_;
       }
     }
     runs_.resize(p_.steps.size());
@@ -49,6 +50,8 @@ class Check {
   Products expected(Phase phase) const { return count(phase, false); }
   Products ran(Phase phase) const { return count(phase, true); }
 
+  // The parts that the last product is computed in; each is a product of its own.
+  std::int64_t loss_chunks() const { return std::max<std::int64_t>(loss_chunks_, 1); }
   std::int64_t nodes() const { return launch_count(p_.program); }
   std::int64_t nodes_that_ran() const {
     std::int64_t n = 0;
@@ -87,15 +90,20 @@ class Check {
     Products out;
     for (std::size_t i = 0; i < p_.program.nodes.size(); ++i) {
       const Node& node = p_.program.nodes[i];
-      if (!is_product(node) || node.origin().phase != phase) continue;
-      if (only_those_that_ran && !ran_always(i)) continue;
-      ++(weight_paths_.contains(node.origin().path) ? out.weights : out.attention);
+      if (!is_product(node) || (only_those_that_ran && !ran_always(i))) continue;
+      // A merged product has the origins of those that it stands for.
+      const auto weights = std::ranges::count_if(node.origins, [&](const Origin& origin) {
+        return origin.phase == phase && weight_paths_.contains(origin.path);
+      });
+      out.weights += weights;
+      if (weights == 0 && node.origin().phase == phase) ++out.attention;
     }
     return out;
   }
 
   const Profile& p_;
   std::set<std::string> weight_paths_;
+  std::int64_t loss_chunks_ = 0;        // 0: the loss is whole
   std::vector<std::vector<int>> runs_;  // by step and node: launches
   std::int64_t nobody_ = 0;
 };
@@ -131,11 +139,12 @@ std::vector<Count> counts_of(const ProfiledCell& cell) {
   const RunSpec& step = cell.profile.spec.step;
   const bool is_flash = step.attention == AttentionForm::kFlash;
   const std::int64_t layers = step.model.layers;
-  const std::int64_t weights = 7 * layers + 1, attention = (is_flash ? 1 : 2) * layers;
+  const std::int64_t chunks = check.loss_chunks();
+  const std::int64_t weights = 7 * layers + chunks, attention = (is_flash ? 1 : 2) * layers;
   const Products in = check.expected(Phase::kForward), ran = check.ran(Phase::kForward);
   std::vector<Count> out = {
-      {"weight products, forward", fmt::format("7L + 1, L = {}", layers), weights, in.weights,
-       ran.weights},
+      {"weight products, forward", fmt::format("7L + {}, L = {}", chunks, layers), weights,
+       in.weights, ran.weights},
       {"attention products, forward", is_flash ? "L, one kernel for both" : "2L", attention,
        in.attention, ran.attention}};
   if (step.mode == Mode::kForwardBackward || step.mode == Mode::kStep) {

@@ -267,11 +267,31 @@ class ProfileTest : public ::testing::TestWithParam<std::string> {
   static ProfiledCell run(Mode mode, Granularity ops, bool use_tracer = true) {
     ProfileSpec spec = testing::tiny_profile(mode, ops);
     spec.use_tracer = use_tracer;
+    return run(spec);
+  }
+  static ProfiledCell run(const ProfileSpec& spec) {
     return celled(profile_step(
         [](const RunSpec&) { return testing::backend_named(GetParam()).make({}); }, spec));
   }
 };
 INSTANTIATE_TEST_SUITE_P(Devices, ProfileTest, ::testing::ValuesIn(testing::backend_names()));
+
+// Merged products count as those that they stand for, and the last one once for each chunk.
+TEST_P(ProfileTest, WhatRanOfACompiledStepIsWhatTheProgramSays) {
+  for (Mode mode : kAllModes) {
+    for (std::int64_t chunks : {1, 4}) {
+      ProfileSpec spec = testing::tiny_profile(mode, Granularity::kFused);
+      spec.step.executor = ExecutorKind::kCompiled;
+      spec.step.loss_chunks = chunks;
+      const ProfiledCell cells[] = {run(spec)};
+      int failures = -1;
+      const Table t = launch_check_table(cells, &failures);
+      EXPECT_EQ(failures, 0) << name_of(mode) << " " << chunks;
+      const std::int64_t products = mode == Mode::kInference ? 1 : chunks;
+      EXPECT_EQ(cell(t, "what", "weight products, forward", "ran").as_int(), 7 * 2 + products);
+    }
+  }
+}
 
 TEST_P(ProfileTest, WhatRanIsWhatTheProgramSays) {
   for (Mode mode : kAllModes) {
