@@ -51,8 +51,7 @@ std::string RandomCase::wishes() const {
       options.autocast ? name_of(*options.autocast) : "none", static_cast<int>(options.gradients),
       options.loss_chunks, o.kind == OptimizerKind::kAdamw ? "adamw" : "sgd", name_of(o.moments),
       o.weight_decay, o.clip, o.report_norm ? ", norm reported" : "",
-      o.guard_finite ? ", guarded" : "",
-      o.loss_scaling.enabled ? ", scaled" : "");
+      o.guard_finite ? ", guarded" : "", o.loss_scaling.enabled ? ", scaled" : "");
 }
 
 RandomCase random_case(std::uint64_t seed) {
