@@ -243,6 +243,21 @@ TEST_F(RanksTest, GradientsHaveTheBitsOfAsManyAccumulatedBatches) {
   }
 }
 
+// The noise does not depend on where an element lies.
+TEST_F(RanksTest, StatesRoundedAtRandomAreTheSameBitsInPartsAndWhole) {
+  const auto weights_with = [](const char* choice) {
+    RunSpec spec = small_step("cpu", choice);
+    spec.optimizer.moments = Moments::kBF16;
+    return run(spec).weights;
+  };
+  const Weights whole = weights_with("dp=3");
+  for (const char* choice : {"dp=3,shard=1", "dp=3,shard=2"}) {
+    for (const auto& [name, weight] : weights_with(choice)) {
+      EXPECT_EQ(weight.bytes, whole.at(name).bytes) << name << ", " << choice;
+    }
+  }
+}
+
 TEST_F(RanksTest, ShardsHoldTheirPartOfTheBytes) {
   const auto peak = [](const char* choice) {
     const RunSpec spec = small_step("cpu", choice);
