@@ -7,6 +7,7 @@
 
 #include "ir/layer_path.h"
 #include "lab/report/columns.h"
+#include "nn/scopes.h"
 
 namespace tracestep {
 namespace {
@@ -108,23 +109,22 @@ bool has_categories(const MemoryTrace& trace) {
   });
 }
 
-bool is_below(const TraceLabel& label, std::string_view component) {
-  return label.scope.ends_with(component) ||
-         label.scope.find(std::string(component) + ".") != std::string::npos;
+bool is_of_attention(const TraceLabel& label, std::string_view part) {
+  const std::string component = scope::path({scope::kAttention, part});
+  return label.scope.ends_with(component) || label.scope.find(component + ".") != std::string::npos;
 }
 
 // Tensors of B·H·T² by the component that made them. Softmax takes over the storage of the scores
-// where it can, so what their product allocated is one of them; a cast under attn.values is of the
-// attention weights.
+// where it can, so what their product allocated is one of them; a cast beside the values is of
+// the attention weights.
 bool is_of_scores(const TraceLabel& label) {
-  return is_below(label, "attn.softmax") || is_below(label, "attn.mask") ||
-         (is_below(label, "attn.scores") && label.op == "matmul") ||
-         (is_below(label, "attn.values") && label.op == "cast");
+  return is_of_attention(label, scope::kSoftmax) ||
+         (is_of_attention(label, scope::kScores) && label.op == "matmul") ||
+         (is_of_attention(label, scope::kValues) && label.op == "cast");
 }
 
 bool is_of_mask(const TraceLabel& label) {
-  const bool is_mask = label.op == "le" || is_below(label, "attn.mask");
-  return is_mask && label.category != "workspace";
+  return label.op == "le" && label.category != "workspace";
 }
 
 // "layers.2.attn.softmax" without its layer.
@@ -187,7 +187,7 @@ class KeptScores {
   };
 
   void allocate(std::int64_t address, const TraceLabel& label, const Wanted& kind) {
-    const bool is_copy = is_below(label, "attn.values");
+    const bool is_copy = is_of_attention(label, scope::kValues);
     Counts& counts = by_maker_[{component_of(label.scope), label.op, kind.element_bytes, is_copy}];
     counts.most = std::max(counts.most, ++counts.live);
     live_[address] = &counts;

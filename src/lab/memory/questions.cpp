@@ -5,6 +5,7 @@
 
 #include "lab/memory/tables.h"
 #include "lab/report/question.h"
+#include "nn/scopes.h"
 
 namespace tracestep {
 namespace {
@@ -47,7 +48,7 @@ Text by_context(const std::vector<Row>& rows, const char* column) {
 }
 
 // How the largest allocation of a component grows from the shortest planned context to the longest.
-Text growth_of(const Evidence& e, const char* component, const char* group) {
+Text growth_of(const Evidence& e, const std::string& component, const char* group) {
   const Evidence::Where where = {
       {"mode", "step"}, {"precision", "fp32"}, {"component", component}, {"group", group}};
   const Row most = e.largest("planned_components", where, "context");
@@ -71,7 +72,7 @@ Text growth_of(const Evidence& e, const char* component, const char* group) {
 }
 
 // What autocast makes of it at the longest context: its bytes beside those in float32.
-Text narrowed(const Evidence& e, const char* component, const char* group) {
+Text narrowed(const Evidence& e, const std::string& component, const char* group) {
   const Row row = e.largest(
       "planned_components",
       {{"mode", "step"}, {"precision", "bf16"}, {"component", component}, {"group", group}},
@@ -84,14 +85,15 @@ Text narrowed(const Evidence& e, const char* component, const char* group) {
              .say({.less = " (narrowed)", .equal = " (as it was)", .more = " (grown)"});
 }
 
-constexpr std::pair<const char*, const char*> kComponents[] = {{"attn.scores", "activation"},
-                                                               {"attn.softmax", "activation"},
-                                                               {"ffn.w1", "activation"},
-                                                               {"ffn.w1", "gradient"}};
-
 Text components(const Evidence& e) {
+  const std::string gate = scope::path({scope::kFeedForward, scope::kGate});
+  const std::pair<std::string, const char*> shown[] = {
+      {scope::path({scope::kAttention, scope::kScores}), "activation"},
+      {scope::path({scope::kAttention, scope::kSoftmax}), "activation"},
+      {gate, "activation"},
+      {gate, "gradient"}};
   std::vector<Text> growth, low;
-  for (const auto& [component, group] : kComponents) {
+  for (const auto& [component, group] : shown) {
     growth.push_back(growth_of(e, component, group));
     low.push_back(narrowed(e, component, group));
   }

@@ -4,6 +4,7 @@
 
 #include "lab/precision/tables.h"
 #include "lab/report/question.h"
+#include "nn/scopes.h"
 
 namespace tracestep {
 namespace {
@@ -210,9 +211,11 @@ Text recorded_elsewhere(const Evidence& e, const Row& scores, const Row& softmax
 }
 
 Text scores_by_precision(const Evidence& e) {
-  const Row row = e.largest("precision_components",
-                            {{"precision", "bf16"}, {"component", "attn.scores"}}, "forward_ms");
-  const Row softmax = e.beside(row, {{"component", "attn.softmax"}});
+  const auto part = [](std::string_view name) { return scope::path({scope::kAttention, name}); };
+  const Row row =
+      e.largest("precision_components",
+                {{"precision", "bf16"}, {"component", part(scope::kScores)}}, "forward_ms");
+  const Row softmax = e.beside(row, {{"component", part(scope::kSoftmax)}});
   const auto times = [](const Row& r) {
     return say(
         "{} in float32 and {} times that, {}, under bfloat16 autocast",

@@ -79,7 +79,7 @@ std::function<bool(const MappedBuffer&)> meaning_of(const std::string& category)
   if (category == "Embed" || category == "Block") return in({std::string(scope::kEmbedding)});
   if (category == "einsum") {  // of the layers: results of products, and what they read of weights
     return [](const MappedBuffer& b) {
-      return b.path.starts_with("layers.") && b.phase == Phase::kForward &&
+      return !layer_of(b.path).empty() && b.phase == Phase::kForward &&
              (b.category == Category::kWeightCast || (is_result(b) && b.op == "matmul"));
     };
   }
