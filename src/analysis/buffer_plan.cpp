@@ -100,7 +100,13 @@ class Planner {
     if (first != kNoNode) {
       out_.allocated_at[at(first)].push_back(static_cast<int>(out_.buffers.size()));
     }
-    out_.buffers.push_back({owner, program_.type(owner).bytes(), first, first});
+    const std::int64_t bytes = program_.type(owner).bytes();
+    const bool on_host = program_.value(owner).memory == Memory::kHost;
+    out_.buffers.push_back({.owner = owner,
+                            .bytes = on_host ? 0 : bytes,
+                            .host_bytes = on_host ? bytes : 0,
+                            .first = first,
+                            .last = first});
   }
 
   void place(NodeId id) {

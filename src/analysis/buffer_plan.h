@@ -15,10 +15,11 @@
 namespace tracestep {
 
 struct Buffer {
-  ValueId owner = kNoValue;  // the value that first lives in it
-  std::int64_t bytes = 0;
-  NodeId first = kNoNode;  // the node it is allocated for; kNoNode: a leaf, always alive
-  NodeId last = kNoNode;   // the last node that reads it; node count: alive at the end
+  ValueId owner = kNoValue;     // the value that first lives in it
+  std::int64_t bytes = 0;       // in the device's memory
+  std::int64_t host_bytes = 0;  // in the host's: of a leaf that lies there, which has no `bytes`
+  NodeId first = kNoNode;       // the node it is allocated for; kNoNode: a leaf, always alive
+  NodeId last = kNoNode;        // the last node that reads it; node count: alive at the end
   Category category = Category::kTemporary;
 };
 

@@ -34,6 +34,7 @@ void walk(const Program& program, const BufferPlan& buffer_plan, const DeviceTra
 std::string why_alive(const Program& program, const Buffer& buffer, NodeId end) {
   const Value& owner = program.value(buffer.owner);
   if (owner.leaf != LeafKind::kNone) {
+    if (buffer.host_bytes > 0) return fmt::format("{} in host memory", name_of(owner.leaf));
     return fmt::format("{}: there before and after the step", name_of(owner.leaf));
   }
   if (buffer.last >= end) {
@@ -54,6 +55,7 @@ MappedBuffer describe(const Program& program, const Buffer& buffer, NodeId end) 
   const Value& owner = program.value(buffer.owner);
   MappedBuffer out;
   out.bytes = buffer.bytes;
+  out.host_bytes = buffer.host_bytes;
   out.category = buffer.category;
   out.first = buffer.first;
   out.last = buffer.last;
@@ -71,6 +73,7 @@ MappedBuffer describe(const Program& program, const Buffer& buffer, NodeId end) 
 }
 
 bool alive_at(const MappedBuffer& b, NodeId node) {
+  if (b.host_bytes > 0) return false;
   return b.first == kNoNode || (b.first <= node && node <= b.last);
 }
 
@@ -88,8 +91,14 @@ MemoryMap map_memory(const Program& program, const DeviceTraits& traits) {
   walk(program, buffer_plan, traits, [&](NodeId id, std::int64_t live, std::int64_t workspace) {
     const Node& node = program.node(id);
     if (workspace > 0) {
-      out.buffers.push_back({workspace, Category::kWorkspace, node.origin().phase, id, id,
-                             node.origin().path, node.op->name, "scratch of " + node.op->name});
+      out.buffers.push_back({.bytes = workspace,
+                             .category = Category::kWorkspace,
+                             .phase = node.origin().phase,
+                             .first = id,
+                             .last = id,
+                             .path = node.origin().path,
+                             .op = node.op->name,
+                             .reason = "scratch of " + node.op->name});
     }
     std::int64_t& phase_peak = out.by_phase[static_cast<std::size_t>(node.origin().phase)];
     phase_peak = std::max(phase_peak, live);
@@ -101,6 +110,14 @@ MemoryMap map_memory(const Program& program, const DeviceTraits& traits) {
   for (MappedBuffer& b : out.buffers) {
     b.at_peak = alive_at(b, out.peak_node);
     if (b.at_peak) out.by_category[static_cast<std::size_t>(b.category)] += b.bytes;
+  }
+  return out;
+}
+
+std::int64_t host_bytes(const Program& program) {
+  std::int64_t out = 0;
+  for (ValueId id : program.leaves) {
+    if (program.value(id).memory == Memory::kHost) out += program.type(id).bytes();
   }
   return out;
 }

@@ -1,5 +1,6 @@
-// Memory map: every byte of a step, known before it runs. The eager executor allocates in the order
-// assumed here, so the predicted peak is exact; tests compare it with the allocator's count.
+// Memory map: every byte of a step, known before it runs. Peaks are of the device's memory. The
+// eager executor allocates in the order assumed here, so the predicted peak is exact; tests compare
+// it with the allocator's count.
 #pragma once
 
 #include <array>
@@ -13,7 +14,8 @@
 namespace tracestep {
 
 struct MappedBuffer {
-  std::int64_t bytes = 0;
+  std::int64_t bytes = 0;       // in the device's memory
+  std::int64_t host_bytes = 0;  // in the host's: of a leaf that lies there, which has no `bytes`
   Category category = Category::kTemporary;
   Phase phase = Phase::kForward;  // of the node that allocates it
   NodeId first = kNoNode, last = kNoNode;
@@ -33,6 +35,9 @@ struct MemoryMap {
 };
 
 MemoryMap map_memory(const Program& program, const DeviceTraits& traits);
+
+// Bytes of the leaves that lie in the host's memory, before, in and after the step.
+std::int64_t host_bytes(const Program& program);
 
 // The peak alone, without names: what a sweep needs.
 std::int64_t predicted_peak_bytes(const Program& program, const BufferPlan& buffer_plan,

@@ -47,6 +47,8 @@ class Builder {
   void output(std::string_view name, Val value);
   void update(Val leaf, Val value);
   void set_role(Val value, Role role) { mutable_value(value).role = role; }
+  // Of a parameter or a state; the leaves of one block lie in the same memory.
+  void set_memory(Val leaf, Memory memory) { mutable_value(leaf).memory = memory; }
 
   Type type(Val value) const { return program_.type(value.id); }
   const Program& program() const { return program_; }

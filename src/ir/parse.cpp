@@ -202,6 +202,10 @@ class Parser {
     const Role r = role();
     const BlockPart in = part();
     located([&] { names[name] = builder.leaf(leaf_kind, name, t, r, in); });
+    if (!accept_word("on")) return;
+    if (!accept_word("host")) fail("'host' expected");
+    if (leaf_kind == LeafKind::kInput) fail_word("input '" + name + "' cannot lie in host memory");
+    builder.set_memory(names[name], Memory::kHost);
   }
 
   // 'in "BLOCK" at OFFSET of COUNT', or nothing.

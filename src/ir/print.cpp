@@ -66,6 +66,7 @@ class Printer {
     if (!part.block.empty()) {
       out_ += fmt::format(" in {} at {} of {}", in_quotes(part.block), part.offset, part.count);
     }
+    if (value.memory == Memory::kHost) out_ += " on host";
     out_ += '\n';
   }
 

@@ -41,6 +41,10 @@ struct Layout {
 
 enum class LeafKind : std::uint8_t { kNone, kInput, kParameter, kState };
 
+// Where a leaf lies. A device with memory of its own reaches the host's over a bus: kernels read
+// and write it there, more slowly. Only parameters and states can lie in the host's.
+enum class Memory : std::uint8_t { kDevice, kHost };
+
 // What a value is called in the memory report; set by passes, never guessed.
 enum class Role : std::uint8_t { kNone, kGradient, kOptimizerState, kWeightCast, kCache };
 
@@ -76,6 +80,7 @@ struct Value {
   Role role = Role::kNone;
   std::string name;  // leaves only
   BlockPart part;    // leaves only
+  Memory memory = Memory::kDevice;
 };
 
 struct Node {

@@ -6,7 +6,9 @@ Rewriter::Rewriter(const Program& from, std::string_view pass)
     : from_(from), pass_(pass), builder_(from.name), map_(from.values.size()) {
   for (ValueId id : from.leaves) {
     const Value& v = from.value(id);
-    map_[static_cast<std::size_t>(id)] = builder_.leaf(v.leaf, v.name, v.type, v.role, v.part);
+    Val& leaf = map_[static_cast<std::size_t>(id)];
+    leaf = builder_.leaf(v.leaf, v.name, v.type, v.role, v.part);
+    builder_.set_memory(leaf, v.memory);
   }
 }
 

@@ -22,11 +22,17 @@ class Verifier {
  private:
   void leaves() {
     std::set<std::string_view> names;
+    std::map<std::string_view, Memory> memory_of_block;
     for (ValueId id : program_.leaves) {
       const Value& v = program_.value(id);
       TRACESTEP_CHECK(v.producer == kNoNode && v.leaf != LeafKind::kNone, "leaf {}", v.name);
       TRACESTEP_CHECK(names.insert(v.name).second, "two leaves are called {}", v.name);
       TRACESTEP_CHECK(covers_base(program_, id) && !is_view(program_, id), "leaf {}", v.name);
+      TRACESTEP_CHECK(v.memory == Memory::kDevice || v.leaf != LeafKind::kInput,
+                      "input {} in host memory", v.name);
+      const auto [block, is_new] = memory_of_block.try_emplace(v.part.block, v.memory);
+      TRACESTEP_CHECK(is_new || v.part.block.empty() || block->second == v.memory,
+                      "block {} lies in two memories", v.part.block);
       defined_.insert(id);
     }
   }

@@ -64,6 +64,10 @@ bool updates_early(const Options& o) {
   return steps(o) && o.updates == UpdateTime::kEarly;
 }
 
+bool offloads(const Options& o) {
+  return o.offload != Offload::kNone && o.traits.has_own_memory();
+}
+
 bool updates_at_end(const Options& o) {
   return steps(o) && !updates_early(o);
 }
@@ -189,6 +193,8 @@ const std::vector<Pass>& passes() {
        .compiles = true},
       {"update_early", "updates inside backward, as soon as their gradients are there",
        updates_early, [](const Program& p, const Options&) { return update_early(p); }},
+      {"offload", "what only updates read in the host's memory", offloads,
+       [](const Program& p, const Options&) { return offload(p); }},
       {"recompute", "forward nodes again in backward, so that their results are not kept",
        recomputes, recompute_again},
       {"regather", "weights gathered again for backward instead of kept",

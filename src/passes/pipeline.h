@@ -10,6 +10,7 @@
 #include "ir/op_def.h"
 #include "passes/autograd.h"
 #include "passes/granularity.h"
+#include "passes/offload.h"
 #include "passes/optimizer.h"
 #include "passes/parallel.h"
 #include "passes/recomputation.h"
@@ -49,6 +50,7 @@ struct PipelineOptions {
   // once; `epilogue` does not round products before they are added.
   bool compile = false;
   UpdateTime updates = UpdateTime::kEnd;  // early ones are never joined, and write no shadows
+  Offload offload = Offload::kNone;       // only where the device has memory of its own
   Recomputation recompute = {};           // what is computed again in backward
   std::int64_t loss_chunks = 1;           // parts that the loss is computed in; 0: see chunk_loss()
   // How the step is divided among ranks; the forward program is one rank's share of it, and its

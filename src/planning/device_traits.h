@@ -12,6 +12,9 @@ std::string_view name_of(DeviceKind kind);
 struct DeviceTraits {
   DeviceKind kind = DeviceKind::kCpu;
   int threads = 1;  // host threads that share one kernel (cpu)
+
+  // Whether its memory is another than the host's.
+  bool has_own_memory() const { return kind == DeviceKind::kCuda; }
 };
 
 }  // namespace tracestep

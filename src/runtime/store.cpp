@@ -57,7 +57,7 @@ void check_whole(const std::vector<const Value*>& leaves, const Program& program
 }  // namespace
 
 Store::~Store() {
-  for (const Block& block : blocks_) device_.allocator().free(block.data);
+  for (const Block& block : blocks_) block.allocator->free(block.data);
 }
 
 void Store::bind(const Program& program) {
@@ -101,18 +101,20 @@ void Store::check_same(const Name& held, const Value& leaf, const Program& progr
 }
 
 void Store::allocate(const std::vector<const Value*>& leaves) {
+  const Memory memory = leaves.front()->memory;
   Block& block = blocks_.emplace_back();
+  block.allocator = memory == Memory::kHost ? &device_.host_allocator() : &device_.allocator();
   std::vector<Name*> added;
   std::int64_t bytes = 0;
   for (const Value* leaf : leaves) {
-    const Entry entry{leaf->type, leaf->leaf, category_of(*leaf), leaf->part};
+    const Entry entry{leaf->type, leaf->leaf, category_of(*leaf), leaf->part, memory};
     added.push_back(&*entries_.emplace(leaf->name, entry).first);
     bytes += leaf->type.bytes();
     if (leaves.size() > 1) block.parts.push_back({leaf->type.bytes(), added.back()->first});
   }
   const Name& first = *added.front();
   try {
-    block.data = device_.allocator().allocate(
+    block.data = block.allocator->allocate(
         bytes, {first.second.category, kWholeStep, first.first, block.parts});
   } catch (...) {
     blocks_.pop_back();

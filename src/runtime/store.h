@@ -2,6 +2,7 @@
 // that training, evaluation, generation and accumulation share the same weights. Leaves of one
 // block (BlockPart in ir/program.h) lie side by side in one allocation, any other leaf has its own;
 // nothing moves once it is there, so the layout does not depend on which program is bound first.
+// The memory does: a leaf stays in that of the program which brought it, device's or host's.
 #pragma once
 
 #include <list>
@@ -23,6 +24,7 @@ class Store {
     LeafKind kind = LeafKind::kParameter;
     Category category = Category::kParameter;
     BlockPart part = {};
+    Memory memory = Memory::kDevice;
     void* data = nullptr;
   };
 
@@ -53,6 +55,7 @@ class Store {
   using Name = std::pair<const std::string, Entry>;
   // Leaves that share an allocation, in their order in memory.
   struct Block {
+    Allocator* allocator = nullptr;
     void* data = nullptr;
     std::vector<AllocationPart> parts;  // empty: it is that of one leaf alone
   };

@@ -256,6 +256,17 @@ void add_schedule_fields(Rows& rows) {
                "as its gradient is there, so that gradients are never alive all together",
        .about = "when weights are updated"},
       kAllUpdateTimes, [](auto& s) -> auto& { return s.updates; });
+  rows.choice(
+      {.name = "offload",
+       .role = Role::kSpeed,
+       .show = Show::kVarying,
+       .is_axis = true,
+       .is_optional = true,
+       .help = "what lies in the host's memory instead of the device's: none, or optimizer, which "
+               "is AdamW's moments and, where products read narrow copies, the weights; no effect "
+               "on a CPU, whose memory is the host's",
+       .about = "what lies in the host's memory"},
+      kAllOffloads, [](auto& s) -> auto& { return s.offload; });
   rows.add(recompute_field(
       {.name = "recompute",
        .role = Role::kSpeed,

@@ -45,6 +45,7 @@ struct RunSpec {
   // Of compile_passes(), those that run; nullopt: all with an arena, else none.
   std::optional<std::set<std::string>> compile_passes = {};
   UpdateTime updates = UpdateTime::kEnd;
+  Offload offload = Offload::kNone;
   Recomputation recompute = {};
   std::int64_t loss_chunks = 1;  // parts that the loss is computed in; 0: as many as pay
   // The batch is divided among the ranks: `shape` is the whole one.

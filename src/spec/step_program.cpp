@@ -66,6 +66,7 @@ PipelineOptions pipeline_options(const RunSpec& spec) {
   options.mode = spec.mode;
   options.gradients = spec.gradients;
   options.updates = spec.updates;
+  options.offload = spec.offload;
   options.recompute = spec.recompute;
   options.loss_chunks = spec.loss_chunks;
   options.parallel = spec.parallel;

@@ -101,6 +101,42 @@ class CudaGpuTest : public CudaDeviceTest {
   }
 };
 
+// Copies, zeroes and kernels reach it as they reach the device's own memory.
+TEST_F(CudaGpuTest, HostMemoryIsReachedLikeTheDevicesOwn) {
+  for (bool guarded : {false, true}) {
+    const auto device = make_cuda_device({.guarded = guarded});
+    const std::int64_t before = device->allocator().stats().requested_bytes;
+    RunSpec spec = small_step();
+    const std::vector<std::byte> plain = train_some(*device, spec, 3);
+    spec.offload = Offload::kOptimizer;
+    EXPECT_EQ(train_some(*device, spec, 3), plain) << guarded;
+    EXPECT_EQ(device->host_bytes(), 0);
+    EXPECT_EQ(device->allocator().stats().requested_bytes, before);
+    std::vector<std::byte> bytes(9 * kMiB, std::byte{7}), back(bytes.size());
+    void* data = device->host_allocator().allocate(std::ssize(bytes), {});
+    device->copy_in(data, bytes.data(), std::ssize(bytes));
+    device->copy_out(back.data(), data, std::ssize(bytes));
+    EXPECT_EQ(back, bytes);
+    device->zero(data, std::ssize(bytes));
+    device->copy_out(back.data(), data, std::ssize(bytes));
+    EXPECT_EQ(back, std::vector<std::byte>(bytes.size()));
+    device->host_allocator().free(data);
+  }
+}
+
+TEST_F(CudaGpuTest, HostMemoryThatCannotBePinnedIsOutOfMemory) {
+  const auto device = make_cuda_device();
+  try {
+    device->host_allocator().allocate(std::int64_t{1} << 50, {});
+    ADD_FAILURE() << "a PiB of pinned memory";
+  } catch (const OutOfMemory& error) {
+    EXPECT_THAT(error.what(), HasSubstr("pinned host memory"));
+    EXPECT_EQ(error.limit_bytes(), 0);
+  }
+  EXPECT_EQ(device->host_bytes(), 0);
+  device->synchronize();  // the device goes on
+}
+
 TEST_F(CudaGpuTest, AnIndexOutsideATableIsAnErrorAndNotACrash) {
   const auto device = make_cuda_device();
   Builder b("gather");

@@ -27,6 +27,7 @@ TEST_F(TextFormTest, AHandWrittenStepIsReadPrintedAndReadAgain) {
   parameter %w.1 : f32[5,4] in "w \"1\"" at 20 of 40
   state %m : f32[5,4] !optimizer_state
   state %cache : bf16[2,8] !cache
+  state %moved : f32[8] !optimizer_state in "moved" at 0 of 8 on host
   %0 : f32[2,3,4] = gather(%w.0, %tokens) @ embedding forward
   %1 : f32[6,4] = reshape(%0) {shape=[6,4]} @ . forward
   %2 : f32[4] = fill() {dtype=f32, shape=[4], value=1.0} @ norm forward

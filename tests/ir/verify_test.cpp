@@ -168,5 +168,18 @@ TEST_F(VerifyTest, ABlockOfLeavesThatDoNotFollowOneAnother) {
   expect_complaint("reads the old value of b after its update");
 }
 
+TEST_F(VerifyTest, ABlockLiesInOneMemoryAndInputsInTheDevices) {
+  program_ = parse_program(R"(program "p" {
+  state %a : f32[3] in "ab" at 0 of 6 on host
+  state %b : f32[3] in "ab" at 3 of 6 on host
+  input %x : f32[3]
+})");
+  EXPECT_EQ(complaint(), "none");
+  program_.values[1].memory = Memory::kDevice;
+  expect_complaint("block ab lies in two memories");
+  program_.values[1].memory = program_.values[2].memory = Memory::kHost;
+  expect_complaint("input x in host memory");
+}
+
 }  // namespace
 }  // namespace tracestep

@@ -89,6 +89,7 @@ TEST(FieldsTest, AKeyHoldsEveryFieldThatIsShownAndTellsRunsApart) {
                                    {"attention", "flash"},
                                    {"updates", "early"},
                                    {"moments", "bf16"},
+                                   {"offload", "optimizer"},
                                    {"recompute", "blocks"},
                                    {"loss_chunks", "2"},
                                    {"parallel", "dp=2,shard=1"},

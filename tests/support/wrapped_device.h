@@ -15,6 +15,7 @@ class WrappedDevice : public Device {
   const std::string& name() const override { return device_->name(); }
   const DeviceTraits& traits() const override { return device_->traits(); }
   Allocator& allocator() override { return device_->allocator(); }
+  Allocator& host_allocator() override { return device_->host_allocator(); }
   bool has_kernel(const OpDef& op) const override { return device_->has_kernel(op); }
   std::unique_ptr<PreparedKernel> prepare(KernelSpec spec) override {
     return device_->prepare(std::move(spec));

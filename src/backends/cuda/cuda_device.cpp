@@ -106,7 +106,9 @@ class CudaDevice final : public Device {
         name_(fmt::format("cuda:{}", options.index)),
         gate_(stream_.handle()),
         source_(gate_),
-        allocator_(make_allocator(options)),
+        host_source_(gate_),
+        allocator_(make_allocator(options, name_, source_)),
+        host_allocator_(make_allocator(options, name_ + ", pinned host memory", host_source_)),
         can_hold_(options.pooled && !options.guarded),
         fault_memory_(sizeof(cuda::Fault)),
         transfers_(stream_.handle()),
@@ -135,6 +137,7 @@ class CudaDevice final : public Device {
   const std::string& name() const override { return name_; }
   const DeviceTraits& traits() const override { return traits_; }
   Allocator& allocator() override { return *allocator_; }
+  Allocator& host_allocator() override { return *host_allocator_; }
   bool has_kernel(const OpDef& op) const override {
     if (op.kernel_class == KernelClass::kFused) warn_without_compiler();
     return table_.contains(op.name);
@@ -193,10 +196,11 @@ class CudaDevice final : public Device {
   }
 
  private:
-  std::unique_ptr<Allocator> make_allocator(const CudaOptions& options) {
-    if (options.guarded) return make_guarded_allocator(name_, source_);
-    return options.pooled ? make_caching_allocator(name_, source_)
-                          : make_plain_allocator(name_, source_);
+  static std::unique_ptr<Allocator> make_allocator(const CudaOptions& options,
+                                                   const std::string& name, MemorySource& source) {
+    if (options.guarded) return make_guarded_allocator(name, source);
+    return options.pooled ? make_caching_allocator(name, source)
+                          : make_plain_allocator(name, source);
   }
 
   // Called when a program could be fused; says once why none will be.
@@ -223,7 +227,8 @@ class CudaDevice final : public Device {
   Stream stream_;
   cuda::Gate gate_;
   cuda::DeviceMemory source_;
-  std::unique_ptr<Allocator> allocator_;
+  cuda::HostMemory host_source_;
+  std::unique_ptr<Allocator> allocator_, host_allocator_;
   const bool can_hold_;  // without a pool every allocation asks the driver, which waits
   cuda::PinnedMemory fault_memory_;
   cuda::Transfers transfers_;

@@ -4,16 +4,25 @@
 
 namespace tracestep::cuda {
 
-void* DeviceMemory::map(std::int64_t bytes) {
-  gate_.open();
-  void* address = nullptr;
-  const cudaError_t status = cudaMalloc(&address, static_cast<std::size_t>(bytes));
+namespace {
+
+// The address, or nullptr where the status says that there is no more memory.
+void* address_or_null(cudaError_t status, void* address, const char* call) {
   if (status == cudaErrorMemoryAllocation) {
     cudaGetLastError();
     return nullptr;
   }
-  check(status, "cudaMalloc");
+  check(status, call);
   return address;
+}
+
+}  // namespace
+
+void* DeviceMemory::map(std::int64_t bytes) {
+  gate_.open();
+  void* address = nullptr;
+  const cudaError_t status = cudaMalloc(&address, static_cast<std::size_t>(bytes));
+  return address_or_null(status, address, "cudaMalloc");
 }
 
 void DeviceMemory::unmap(void* address, std::int64_t) {
@@ -31,16 +40,27 @@ void DeviceMemory::set_bytes(void* address, std::uint8_t value, std::int64_t byt
 void DeviceMemory::copy_in(void* address, const void* host, std::int64_t bytes) {
   gate_.open();
   TRACESTEP_CUDA(cudaDeviceSynchronize());
-  TRACESTEP_CUDA(
-      cudaMemcpy(address, host, static_cast<std::size_t>(bytes), cudaMemcpyHostToDevice));
+  TRACESTEP_CUDA(cudaMemcpy(address, host, static_cast<std::size_t>(bytes), cudaMemcpyDefault));
   TRACESTEP_CUDA(cudaDeviceSynchronize());  // from pageable memory it may still be on its way
 }
 
 void DeviceMemory::copy_out(void* host, const void* address, std::int64_t bytes) {
   gate_.open();
   TRACESTEP_CUDA(cudaDeviceSynchronize());
-  TRACESTEP_CUDA(
-      cudaMemcpy(host, address, static_cast<std::size_t>(bytes), cudaMemcpyDeviceToHost));
+  TRACESTEP_CUDA(cudaMemcpy(host, address, static_cast<std::size_t>(bytes), cudaMemcpyDefault));
+}
+
+void* HostMemory::map(std::int64_t bytes) {
+  gate_.open();
+  void* address = nullptr;
+  const cudaError_t status =
+      cudaHostAlloc(&address, static_cast<std::size_t>(bytes), cudaHostAllocMapped);
+  return address_or_null(status, address, "cudaHostAlloc");
+}
+
+void HostMemory::unmap(void* address, std::int64_t) {
+  gate_.open();
+  cudaFreeHost(address);  // errors are ignored: the device may be lost
 }
 
 }  // namespace tracestep::cuda

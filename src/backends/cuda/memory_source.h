@@ -1,4 +1,5 @@
-// Device memory by plain allocations of the driver.
+// The memory that a device's kernels reach, by plain allocations of the driver: its own, and
+// page-locked memory of the host, at the same address on both sides.
 #pragma once
 
 #include "backends/cuda/gate.h"
@@ -7,7 +8,7 @@
 namespace tracestep::cuda {
 
 // Opens the gate before it calls the driver, which may wait for all work of the device.
-class DeviceMemory final : public MemorySource {
+class DeviceMemory : public MemorySource {
  public:
   explicit DeviceMemory(Gate& gate) : gate_(gate) {}
   // nullptr when the card has no more.
@@ -20,8 +21,16 @@ class DeviceMemory final : public MemorySource {
   void copy_in(void* address, const void* host, std::int64_t bytes) override;
   void copy_out(void* host, const void* address, std::int64_t bytes) override;
 
- private:
+ protected:
   Gate& gate_;
+};
+
+class HostMemory final : public DeviceMemory {
+ public:
+  using DeviceMemory::DeviceMemory;
+  // nullptr when the host has no more that can be page-locked.
+  void* map(std::int64_t bytes) override;
+  void unmap(void* address, std::int64_t bytes) override;
 };
 
 }  // namespace tracestep::cuda

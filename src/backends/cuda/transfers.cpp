@@ -24,7 +24,7 @@ void Transfers::in(void* device, const void* host, std::int64_t bytes) {
     TRACESTEP_CUDA(cudaEventSynchronize(free_[next_]));
     std::memcpy(piece, static_cast<const std::byte*>(host) + done, n);
     TRACESTEP_CUDA(cudaMemcpyAsync(static_cast<std::byte*>(device) + done, piece, n,
-                                   cudaMemcpyHostToDevice, stream_));
+                                   cudaMemcpyDefault, stream_));
     TRACESTEP_CUDA(cudaEventRecord(free_[next_], stream_));
     next_ = (next_ + 1) % kPieces;
   }
@@ -35,7 +35,7 @@ void Transfers::out(void* host, const void* device, std::int64_t bytes) {
     const auto n = static_cast<std::size_t>(std::min(kPieceBytes, bytes - done));
     auto* piece = static_cast<std::byte*>(staging_.data()) + next_ * kPieceBytes;
     TRACESTEP_CUDA(cudaMemcpyAsync(piece, static_cast<const std::byte*>(device) + done, n,
-                                   cudaMemcpyDeviceToHost, stream_));
+                                   cudaMemcpyDefault, stream_));
     TRACESTEP_CUDA(cudaStreamSynchronize(stream_));
     std::memcpy(static_cast<std::byte*>(host) + done, piece, n);
   }

@@ -1,4 +1,5 @@
-// Copies between host and device memory on one stream, through pinned staging buffers.
+// Copies between the program's memory and what a device's kernels reach (memory_source.h), on one
+// stream, through pinned staging buffers.
 #pragma once
 
 #include <cuda_runtime_api.h>

@@ -33,13 +33,15 @@ class NullDevice final : public Device {
   explicit NullDevice(NullOptions options)
       : traits_(std::move(options.traits)),
         has_kernel_(std::move(options.has_kernel)),
-        allocator_(make_caching_allocator(name_, source_)) {
+        allocator_(make_caching_allocator(name_, source_)),
+        host_allocator_(make_caching_allocator(name_ + ", host memory", source_)) {
     allocator_->set_limit(options.memory_limit);
   }
 
   const std::string& name() const override { return name_; }
   const DeviceTraits& traits() const override { return traits_; }
   Allocator& allocator() override { return *allocator_; }
+  Allocator& host_allocator() override { return *host_allocator_; }
   bool has_kernel(const OpDef& op) const override {
     return has_kernel_ ? has_kernel_(op) : op.has_launches() && runs_whole(traits_.kind, op);
   }
@@ -57,7 +59,7 @@ class NullDevice final : public Device {
   const DeviceTraits traits_;
   const std::function<bool(const OpDef&)> has_kernel_;
   NowhereSource source_;
-  std::unique_ptr<Allocator> allocator_;
+  std::unique_ptr<Allocator> allocator_, host_allocator_;
 };
 
 }  // namespace

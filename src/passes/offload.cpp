@@ -1,0 +1,58 @@
+#include "passes/offload.h"
+
+#include <algorithm>
+#include <set>
+#include <vector>
+
+#include "ir/rewrite.h"
+
+namespace tracestep {
+namespace {
+
+// By value: whether it is a leaf that something else than an update reads.
+std::vector<bool> read_in_the_step(const Program& program) {
+  std::vector<bool> out(program.values.size(), false);
+  const auto mark = [&](ValueId id) {
+    for (ValueId leaf : leaves_of(program, id)) out[static_cast<std::size_t>(leaf)] = true;
+  };
+  for (const Node& node : program.nodes) {
+    if (node.origin().phase == Phase::kOptimizer) continue;
+    std::ranges::for_each(node.inputs, mark);
+  }
+  for (const Output& output : program.outputs) mark(output.value);
+  return out;
+}
+
+// Whether the optimizer alone has a use for it, as far as its kind tells.
+bool is_of_optimizer(const Program& program, const Value& leaf) {
+  if (leaf.type.shape.empty()) return false;
+  if (leaf.leaf == LeafKind::kState) return leaf.role == Role::kOptimizerState;
+  return leaf.leaf == LeafKind::kParameter && program.find_leaf(shadow_name(leaf.name)) != kNoValue;
+}
+
+}  // namespace
+
+std::string_view name_of(Offload offload) {
+  return offload == Offload::kNone ? "none" : "optimizer";
+}
+
+Program offload(const Program& program) {
+  const std::vector<bool> is_read = read_in_the_step(program);
+  const auto may_move = [&](ValueId id) {
+    return !is_read[static_cast<std::size_t>(id)] && is_of_optimizer(program, program.value(id));
+  };
+  std::set<std::string_view> stay;  // blocks
+  for (ValueId id : program.leaves) {
+    if (!may_move(id)) stay.insert(program.value(id).part.block);
+  }
+  Rewriter r(program, "offload");
+  for (ValueId id : program.leaves) {
+    const std::string& block = program.value(id).part.block;
+    if (!may_move(id) || (!block.empty() && stay.contains(block))) continue;
+    r.builder().set_memory(r.map(id), Memory::kHost);
+  }
+  for (const Node& node : program.nodes) r.copy(node);
+  return r.finish();
+}
+
+}  // namespace tracestep

@@ -1,0 +1,144 @@
+// Steps whose optimizer's states lie in the host's memory: the same bits, and the bytes of both
+// memories as predicted.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "analysis/memory_map.h"
+#include "backends/null/null_device.h"
+#include "exec/small_steps.h"
+#include "ops/functions.h"
+#include "spec/fields.h"
+#include "support/backends.h"
+
+namespace tracestep {
+namespace {
+
+std::unique_ptr<Device> null_gpu(std::int64_t limit = 0) {
+  return make_null_device({.traits = {.kind = DeviceKind::kCuda}, .memory_limit = limit});
+}
+
+RunSpec step_of(ExecutorKind executor, const char* precision, UpdateTime updates) {
+  RunSpec out = testing::small_step(Mode::kStep, Granularity::kFused);
+  out.executor = executor;
+  out.precision = parse_precision("test", precision);
+  out.updates = updates;
+  return out;
+}
+
+std::vector<RunSpec> all_steps() {
+  std::vector<RunSpec> out;
+  for (ExecutorKind executor : kAllExecutors) {
+    for (const char* precision : {"fp32", "bf16", "fp16"}) {
+      for (UpdateTime updates : kAllUpdateTimes) {
+        out.push_back(step_of(executor, precision, updates));
+      }
+    }
+  }
+  return out;
+}
+
+RunSpec offloaded(RunSpec spec) {
+  spec.offload = Offload::kOptimizer;
+  return spec;
+}
+
+// Bytes of the states that are not scalars, and of the weights that have a narrow copy.
+std::int64_t expected_host_bytes(const Program& program) {
+  std::int64_t out = 0;
+  for (ValueId id : program.leaves) {
+    const Value& leaf = program.value(id);
+    const bool is_moment = leaf.name.starts_with(kAdamwStates);
+    const bool is_copied = program.find_leaf(shadow_name(leaf.name)) != kNoValue;
+    if (is_moment || is_copied) out += leaf.type.bytes();
+  }
+  return out;
+}
+
+class OffloadedStepTest : public ::testing::Test {
+ protected:
+  void SetUp() override { ops::register_all(); }
+};
+
+TEST_F(OffloadedStepTest, BothMemoriesHoldWhatWasPredicted) {
+  for (const RunSpec& spec : all_steps()) {
+    SCOPED_TRACE(label_of(spec));
+    const auto device = null_gpu();
+    const Program before = step_program(spec, *device);
+    const Program program = step_program(offloaded(spec), *device);
+    Store store(*device);
+    const auto executor = make_executor(spec.executor, store, program);
+    executor->run();
+    const std::int64_t peak = device->allocator().stats().peak_requested_bytes;
+    EXPECT_EQ(executor->predicted_peak_bytes(), peak);
+    EXPECT_EQ(device->host_bytes(), host_bytes(program));
+    EXPECT_EQ(host_bytes(program), expected_host_bytes(before));
+    EXPECT_GE(host_bytes(program), 2 * parameter_count(program) * 4);
+    // Leaves are alive all the time, so the peak falls by as much.
+    const DeviceTraits& traits = device->traits();
+    EXPECT_EQ(predicted_peak_bytes(spec.executor, before, traits), peak + host_bytes(program));
+    EXPECT_EQ(map_memory(program, traits).leaf_bytes,
+              map_memory(before, traits).leaf_bytes - host_bytes(program));
+  }
+}
+
+TEST_F(OffloadedStepTest, TheLimitIsOfTheDevicesMemoryAlone) {
+  for (const RunSpec& spec : all_steps()) {
+    const Program program = step_program(offloaded(spec), *null_gpu());
+    const std::int64_t peak =
+        predicted_peak_bytes(spec.executor, program, {.kind = DeviceKind::kCuda});
+    const auto run = [&](std::int64_t limit) {
+      const auto device = null_gpu(limit);
+      Store store(*device);
+      make_executor(spec.executor, store, program)->run();
+    };
+    EXPECT_NO_THROW(run(peak)) << label_of(spec);
+    EXPECT_THROW(run(peak - 1), OutOfMemory) << label_of(spec);
+  }
+}
+
+TEST_F(OffloadedStepTest, AHostWithoutRoomIsNamedAndNothingIsLeftBehind) {
+  const auto device = null_gpu();
+  const Program program =
+      step_program(offloaded(step_of(ExecutorKind::kEager, "fp32", UpdateTime::kEnd)), *device);
+  device->host_allocator().set_limit(host_bytes(program) - 1);
+  try {
+    Store store(*device);
+    store.bind(program);
+    FAIL() << "nothing was thrown";
+  } catch (const OutOfMemory& e) {
+    EXPECT_EQ(e.code(), ErrorCode::kOutOfMemory);
+    EXPECT_THAT(e.where(), ::testing::HasSubstr("host memory"));
+  }
+  EXPECT_EQ(device->host_bytes(), 0);
+  EXPECT_EQ(device->allocator().stats().requested_bytes, 0);
+}
+
+// A program that reads the weights of another finds them where that one placed them.
+TEST_F(OffloadedStepTest, ALeafStaysWhereItWasPlacedFirst) {
+  const auto device = null_gpu();
+  const RunSpec spec = step_of(ExecutorKind::kCompiled, "bf16", UpdateTime::kEnd);
+  RunSpec forward = spec;
+  forward.mode = Mode::kInference;
+  Store store(*device);
+  store.bind(step_program(offloaded(spec), *device));
+  const std::int64_t on_host = device->host_bytes();
+  store.bind(step_program(offloaded(forward), *device));
+  EXPECT_EQ(device->host_bytes(), on_host);
+  EXPECT_EQ(store.at("lm_head.weight").memory, Memory::kHost);
+}
+
+TEST_F(OffloadedStepTest, ResultsAreTheSameBitsOnEveryBackEnd) {
+  for (const testing::Backend& backend : testing::backends_under_test()) {
+    for (const RunSpec& spec : all_steps()) {
+      const auto plain = testing::results_of(spec.executor, spec, *backend.make({}));
+      const auto device = backend.make({});
+      EXPECT_EQ(testing::results_of(spec.executor, offloaded(spec), *device), plain)
+          << backend.name << " " << label_of(spec);
+      const Program program = step_program(offloaded(spec), *device);
+      EXPECT_EQ(host_bytes(program) > 0, device->traits().has_own_memory()) << backend.name;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace tracestep
