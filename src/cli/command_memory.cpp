@@ -162,6 +162,7 @@ void add_failure(const MemoryCell& cell, const MemoryOptions& o, std::vector<Tab
   if (!cell.run.oom) failed.run = recorded(cell.run.spec.step, o, false);
   if (!failed.run.oom) return;
   tables.push_back(failure_table(failed));
+  if (failed.run.oom->on_host) return;  // the device's bytes are not what was missing
   tables.push_back(failure_holder_table(failed));
   // Where the device itself ran out, the bytes live at that moment are the limit.
   std::int64_t limit = failed.run.oom->limit_bytes;

@@ -31,7 +31,7 @@ bool is_pure(const Precision& precision) {
 }
 
 struct Figures {
-  std::int64_t peak_bytes = 0;
+  std::int64_t peak_bytes = 0, host_bytes = 0;
   double flops = 0, moved = 0, kernels = 0;  // per token
 };
 
@@ -39,7 +39,7 @@ Figures figures_of(const RunSpec& step, const DeviceTraits& traits) {
   const Program program = step_program(step, traits);
   const Cost cost = total_cost(program);
   const auto tokens = static_cast<double>(step.shape.batch * step.shape.context);
-  return {predicted_peak_bytes(step.executor, program, traits),
+  return {predicted_peak_bytes(step.executor, program, traits), host_bytes(program),
           static_cast<double>(cost.flops) / tokens,
           static_cast<double>(cost.bytes_read + cost.bytes_written) / tokens,
           static_cast<double>(launch_count(program)) / tokens};
@@ -108,6 +108,7 @@ class Search {
       add(fused(r));
       add(early(r));
       add(flash(r));
+      add(offloaded(r));
       add(moments(r));
       add(precision(r, {.autocast = DType::kBF16}));
       const int ranks = r.step.parallel.ranks;
@@ -126,6 +127,7 @@ class Search {
       if (auto next = early(r)) out.push_back(std::move(*next));
       if (auto next = flash(r)) out.push_back(std::move(*next));
       if (auto next = recompute(r)) out.push_back(std::move(*next));
+      if (auto next = offloaded(r)) out.push_back(std::move(*next));
       if (auto next = batch(r)) out.push_back(std::move(*next));
       if (auto next = moments(r)) out.push_back(std::move(*next));
       if (auto next = precision(r, {.autocast = DType::kBF16})) out.push_back(std::move(*next));
@@ -151,6 +153,13 @@ class Search {
   std::optional<Remedy> flash(Remedy r) {
     if (r.step.attention == AttentionForm::kFlash) return std::nullopt;
     r.step.attention = AttentionForm::kFlash;
+    return described(r);
+  }
+
+  std::optional<Remedy> offloaded(Remedy r) {
+    const bool may_move = r.step.mode == Mode::kStep && traits_.has_own_memory();
+    if (!may_move || r.step.offload != Offload::kNone) return std::nullopt;
+    r.step.offload = Offload::kOptimizer;
     return described(r);
   }
 
@@ -222,7 +231,8 @@ class Search {
     r.what.clear();
     r.command.clear();
     for (const char* name :
-         {"ops", "updates", "attention", "recompute", "batch", "moments", "precision", "context"}) {
+         {"ops", "updates", "attention", "recompute", "offload", "batch", "moments", "precision",
+          "context"}) {
       const RunField& field = field_named(name);
       const std::string from = text_of(field, a), to = text_of(field, b);
       if (from == to) continue;
@@ -234,6 +244,7 @@ class Search {
     if (is_new) known->second = figures_of(r.step, traits_);
     const Figures& f = known->second;
     r.peak_bytes = f.peak_bytes;
+    r.host_bytes = f.host_bytes;
     r.flops_ratio = f.flops / now_.flops;
     r.moved_ratio = f.moved / now_.moved;
     r.kernels_ratio = f.kernels / now_.kernels;
@@ -254,6 +265,8 @@ const char* consequence(const MemoryCell& cell, const Remedy& r) {
   if (a.optimizer.moments != b.optimizer.moments) return "AdamW's states rounded at random";
   if (a.shape.batch != b.shape.batch) return "smaller batch; accumulate gradients for the same one";
   const bool same_ops = a.ops == b.ops && a.attention == b.attention;
+  const bool same_places = a.offload == b.offload;
+  if (same_ops && !same_places) return "the same numbers; updates wait for the bus to the host";
   if (same_ops && a.recompute == b.recompute) return "the same updates, one by one";
   if (same_ops) return "the same numbers; a part of forward runs twice";
   return "same numbers up to rounding";
@@ -282,8 +295,8 @@ Table failure_table(const MemoryCell& cell) {
   table.add_row({"asked for", fmt::format("{} of {}", format_bytes(oom.requested_bytes),
                                           name_of(oom.category))});
   table.add_row({"live", fmt::format("{} in {} blocks", format_bytes(live), oom.live.size())});
-  table.add_row(
-      {"limit", oom.limit_bytes > 0 ? format_bytes(oom.limit_bytes) : "the device's own end"});
+  const std::string end = oom.on_host ? "what the host's memory can take" : "the device's own end";
+  table.add_row({"limit", oom.limit_bytes > 0 ? format_bytes(oom.limit_bytes) : end});
   if (oom.limit_bytes > 0) {
     table.add_row({"missing here", format_bytes(live + oom.requested_bytes - oom.limit_bytes)});
     table.add_row(
@@ -325,10 +338,14 @@ std::vector<Remedy> remedies(const MemoryCell& cell, std::int64_t limit_bytes) {
 
 Table remedy_table(const MemoryCell& cell, std::int64_t limit_bytes, const Predictor* times) {
   using R = const Remedy&;
+  const std::vector<Remedy> found = remedies(cell, limit_bytes);
   Fields<Remedy> fields = {
       {text_column("change"), &Remedy::what},
       {bytes_column("peak_bytes", "predicted peak"), &Remedy::peak_bytes},
       {bytes_column("spare_bytes", "to spare"), [&](R r) { return limit_bytes - r.peak_bytes; }}};
+  if (std::ranges::any_of(found, [](R r) { return r.host_bytes > 0; })) {
+    fields.add(bytes_column("host_bytes", "in host memory"), &Remedy::host_bytes);
+  }
   add_times<Remedy>(fields, cell.run.traits, times, [](R r) { return &r.step; });
   fields.add(Fields<Remedy>{
       {real_column("flops_per_token", "FLOPs per token", "×", 3, "1: as before"),
@@ -338,8 +355,7 @@ Table remedy_table(const MemoryCell& cell, std::int64_t limit_bytes, const Predi
       {text_column("consequence"), [&](R r) { return consequence(cell, r); }},
       {text_column("flags"), &Remedy::command},
       {data_only(text_column("command")), [](R r) { return command_of(r.step); }}});
-  Table table = table_of("remedies", "What would fit, the smallest change first", fields,
-                         remedies(cell, limit_bytes));
+  Table table = table_of("remedies", "What would fit, the smallest change first", fields, found);
   if (table.rows.empty()) {
     table.notes.push_back(fmt::format(
         "nothing fits into {}: not with one sequence, fused ops and low precision either",

@@ -1,6 +1,6 @@
 // What to do when a step does not fit: what holds the memory at the failing request, and which
 // changes of batch, context, precision, granularity, attention, recomputation, the time of updates
-// or the dtype of AdamW's states make it fit, with the cost of each.
+// or the dtype or place of AdamW's states make it fit, with the cost of each.
 #pragma once
 
 #include <optional>
@@ -22,13 +22,14 @@ struct Remedy {
   std::string what = {};     // "batch 4 → 2"
   std::string command = {};  // flags that differ: "--batch 2"
   std::int64_t peak_bytes = 0;
+  std::int64_t host_bytes = 0;  // in the host's memory
   // Per token, relative to the original step: 1.0 is unchanged.
   double flops_ratio = 1.0, moved_ratio = 1.0, kernels_ratio = 1.0;
 };
 
 // The smallest change first: those that keep the numbers and the task come before the others
-// (fused, early updates, flash, recomputation, batch, AdamW's states, precision, context). Several
-// changes are combined only when no single one fits. Empty when nothing fits.
+// (fused, early updates, flash, recomputation, offload, batch, AdamW's states, precision, context).
+// Several changes are combined only when no single one fits. Empty when nothing fits.
 std::vector<Remedy> remedies(const MemoryCell& cell, std::int64_t limit_bytes);
 // `times`: what predicts the time of each; nullptr: no time is shown.
 Table remedy_table(const MemoryCell& cell, std::int64_t limit_bytes,

@@ -25,7 +25,7 @@ using Largest = std::map<Key, const MappedBuffer*>;
 Largest largest_of(const MemoryCell& cell, const BufferFilter& filter) {
   Largest out;
   for (const MappedBuffer& buffer : cell.run.map.buffers) {
-    if (!filter.admits(buffer)) continue;
+    if (!filter.admits(buffer) || buffer.host_bytes > 0) continue;
     const MappedBuffer*& most = out[{holder_of(buffer).first, group_of(buffer)}];
     if (most == nullptr || buffer.bytes > most->bytes) most = &buffer;
   }

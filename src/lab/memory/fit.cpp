@@ -178,6 +178,9 @@ Table fit_table(const MemoryCell& cell, std::int64_t limit_bytes, const Predicto
        [](F f) { return when(f.peak() <= f.limit, f.limit - f.peak()); }},
       {bytes_column("missing_bytes", "missing"),
        [](F f) { return when(f.peak() > f.limit, f.peak() - f.limit); }}};
+  if (const std::int64_t on_host = host_bytes(cell.run.program); on_host > 0) {
+    fields.add(bytes_column("host_bytes", "in host memory"), [on_host](F) { return on_host; });
+  }
   add_times<Fit>(fields, cell.run.traits, times, [](F f) { return &f.step(); });
   fields.add(text_column("command"), [](F f) { return command_of(f.step()); });
   return table_of("fit", "Does it fit?", fields, std::vector<Fit>{{cell, limit_bytes}});

@@ -186,7 +186,8 @@ class Rows {
   }
 
   void peak() {
-    if (step_.mode == Mode::kStep && is_uniform_ && n_.s == 4) {
+    const bool is_usual = step_.mode == Mode::kStep && host_bytes(run_.program) == 0;
+    if (is_usual && is_uniform_ && n_.s == 4) {
       const std::int64_t saved = saved_of(run_.program, n_.l).total;
       const std::int64_t transient = 4 + state_bytes(), kept = transient + 4;
       const std::int64_t a = transient * n_.p + saved, b = kept * n_.p;

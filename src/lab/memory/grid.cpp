@@ -129,16 +129,27 @@ Fields<PeakRow> byte_fields() {
        }}};
 }
 
+Column shown_if(bool shown, Column column) {
+  column.data_only = !shown;
+  return column;
+}
+
+// `shown`: whether a step has any.
+Fields<PeakRow> host_byte_fields(bool shown) {
+  return {{shown_if(shown, bytes_column("host_bytes", "in host memory",
+                                        "what the step keeps there, from the program alone")),
+           [](R r) { return host_bytes(r.run().program); }},
+          {shown_if(shown, bytes_column("measured_host_bytes", "measured there",
+                                        "the same by the allocator of that memory")),
+           [](R r) { return when(r.is_measured(), r.run().host_bytes); }}};
+}
+
 // `shown`: whether another implementation's accounting decides.
 Fields<PeakRow> accounted_fields(bool shown) {
-  const auto hidden_unless = [&](Column column) {
-    column.data_only = !shown;
-    return column;
-  };
-  return {{hidden_unless(bytes_column("accounted_bytes", "accounted",
-                                      "the peak by the formula, which decides the status")),
+  return {{shown_if(shown, bytes_column("accounted_bytes", "accounted",
+                                        "the peak by the formula, which decides the status")),
            [](R r) { return r.cell.accounted ? Json(r.cell.accounted->bytes) : Json(); }},
-          {hidden_unless(text_column("accounted_as", "formula")),
+          {shown_if(shown, text_column("accounted_as", "formula")),
            [](R r) { return r.cell.accounted ? Json(r.cell.accounted->formula) : Json(); }}};
 }
 
@@ -194,8 +205,11 @@ const MemoryCell* in_fp32(std::span<const MemoryCell> cells, const MemoryCell& o
 Table peak_table(std::span<const MemoryCell> cells) {
   const bool accounts =
       std::ranges::any_of(cells, [](const MemoryCell& c) { return c.accounted.has_value(); });
+  const bool uses_host =
+      std::ranges::any_of(cells, [](const MemoryCell& c) { return host_bytes(c.run.program) > 0; });
   Fields<PeakRow> fields = cell_fields();
-  fields.add(byte_fields()).add(accounted_fields(accounts)).add(detail_fields());
+  fields.add(byte_fields()).add(host_byte_fields(uses_host));
+  fields.add(accounted_fields(accounts)).add(detail_fields());
   fields.add(host_columns(), [](R r) { return r.is_measured() ? &r.run().host : nullptr; });
   std::vector<PeakRow> rows;
   for (const MemoryCell& cell : cells) rows.push_back({cell, in_fp32(cells, cell)});

@@ -177,6 +177,7 @@ class Runner {
     run_.step_end_ns = times.end_ns;
     run_.peak_bytes = device_.allocator().stats().peak_requested_bytes;
     run_.peak_reserved_bytes = device_.allocator().stats().peak_reserved_bytes;
+    run_.host_bytes = device_.host_bytes();
   }
 
   void time_nodes(Measurement& measurement) {
@@ -238,11 +239,13 @@ void plan(PipelineResult passes, const DeviceTraits& traits, MemoryRun& run) {
 }
 
 OutOfMemoryState state_of(const OutOfMemory& e, const MemoryRun& run, Device& device) {
-  OutOfMemoryState out{.requested_bytes = e.requested_bytes(),
-                       .limit_bytes = e.limit_bytes(),
-                       .reserved_bytes = device.allocator().stats().reserved_bytes,
-                       .live = e.live(),
-                       .message = e.what()};
+  OutOfMemoryState out{
+      .requested_bytes = e.requested_bytes(),
+      .limit_bytes = e.limit_bytes(),
+      .reserved_bytes = device.allocator().stats().reserved_bytes,
+      .on_host = device.traits().has_own_memory() && !e.where().ends_with(device.name()),
+      .live = e.live(),
+      .message = e.what()};
   for (const MemoryEvent& event : run.events) {
     if (event.action != MemoryAction::kOom) continue;
     out.node = event.node;

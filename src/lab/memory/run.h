@@ -30,6 +30,7 @@ struct OutOfMemoryState {
   std::int64_t requested_bytes = 0, limit_bytes = 0, reserved_bytes = 0;
   NodeId node = kNoNode;  // who asked; kNoNode: a weight, a state or an input, before the step
   Category category = Category::kTemporary;
+  bool on_host = false;  // the host's memory ran out, not the device's
   std::vector<LiveAllocation> live;
   std::string message;
 };
@@ -73,6 +74,7 @@ struct MemoryRun {
   std::int64_t step_begin_ns = 0, step_end_ns = 0;
   std::int64_t clock_to_unix_ns = 0;
   std::int64_t peak_bytes = 0, peak_reserved_bytes = 0;  // measured by the allocator
+  std::int64_t host_bytes = 0;                           // measured: in the host's memory
   std::vector<Holding> holdings;
   std::vector<Moment> moments;        // by node that runs, in order
   std::vector<std::int64_t> node_ns;  // kernel time by node; empty: not measured

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "analysis/component.h"
+#include "base/units.h"
 #include "ir/op_def.h"
 #include "lab/memory/holders.h"
 #include "lab/memory/totals.h"
@@ -30,6 +31,11 @@ std::string bar(std::int64_t bytes, std::int64_t whole) {
   constexpr std::int64_t kWidth = 40;
   const std::int64_t n = whole > 0 ? (bytes * kWidth + whole / 2) / whole : 0;
   return std::string(static_cast<std::size_t>(n), '#');
+}
+
+std::int64_t leaves_on_host(const Program& program) {
+  return std::ranges::count_if(
+      program.leaves, [&](ValueId id) { return program.value(id).memory == Memory::kHost; });
 }
 
 }  // namespace
@@ -96,6 +102,10 @@ Table category_table(const MemoryCell& cell) {
                    {"predicted_bytes", total},
                    {"measured_bytes", when(run.measured, measured_total)},
                    {"share_percent", 100.0}});
+  if (const std::int64_t on_host = host_bytes(run.program); on_host > 0) {
+    table.notes.push_back(
+        fmt::format("{} lie in the host's memory and are not counted here", format_bytes(on_host)));
+  }
   return table;
 }
 
@@ -239,6 +249,8 @@ Fields<BufferRow> buffer_fields() {
          return when(r.b.last < std::ssize(r.run.program.nodes), std::int64_t{r.b.last});
        }},
       {bytes_column("predicted_bytes", "predicted"), [](R r) { return r.b.bytes; }},
+      {data_only(bytes_column("host_bytes", {}, "predicted, in the host's memory")),
+       [](R r) { return r.b.host_bytes; }},
       {bytes_column("measured_bytes", "measured"), of_block(&Holding::requested_bytes)},
       {int_column("difference_bytes", "difference"),
        [](R r) {
@@ -279,7 +291,12 @@ Table contract_table(const MemoryCell& cell) {
     table.add_row({"of it the arena", run.plan->arena_bytes, std::ssize(run.plan->places)});
     table.add_row({"the least an arena could have", run.plan->least_arena_bytes, Json()});
   }
-  if (!run.measured || run.status != Status::kOk) return table;
+  const bool has_run = run.measured && run.status == Status::kOk;
+  if (const std::int64_t on_host = host_bytes(run.program); on_host > 0) {
+    table.add_row({"in the host's memory, from the program", on_host, leaves_on_host(run.program)});
+    if (has_run) table.add_row({"in the host's memory, by its allocator", run.host_bytes, Json()});
+  }
+  if (!has_run) return table;
   // The live blocks and the segments at the moment of the measured peak.
   std::int64_t requested = 0, rounded = 0, segments = 0, live = 0, mapped = 0;
   std::int64_t at_requested = 0, at_rounded = 0, at_segments = 0, at_live = 0, at_mapped = 0;

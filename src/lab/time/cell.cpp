@@ -190,6 +190,7 @@ void measure(Device& device, const StopSignal* stop, const StepObserver& observe
   // Where kernels run inside the calls, issuing is what is left of the wall without their own time.
   if (!device.is_asynchronous()) out.issue_ms = std::max(0.0, out.wall_ms - out.device_busy_ms);
   out.peak_bytes = device.allocator().stats().peak_requested_bytes;
+  out.host_bytes = device.host_bytes();
   if (out.spec.step.mode != Mode::kInference && device.computes()) {
     out.loss = executor.scalar("loss");
   }

@@ -45,6 +45,7 @@ struct CellResult {
   std::string recorded_by = {};  // the instrument of the recorded steps
   StepParts parts = {};          // with Protocol::part_steps
   std::int64_t peak_bytes = 0, predicted_peak_bytes = 0;
+  std::int64_t host_bytes = 0;  // leaves in the host's memory, by its allocator
   // Of the plan; none where buffers come from the allocator.
   std::optional<std::int64_t> arena_bytes, arena_lower_bound_bytes;
   double allocations_per_step = 0;  // calls of the device's allocator while steps were timed

@@ -105,6 +105,28 @@ TEST_F(FitTest, TheVerdictTurnsAtThePeak) {
   EXPECT_EQ(cell(not_quite, 0, "missing_bytes").as_int(), 1);
 }
 
+// Only where the device has memory of its own; the bytes are told apart.
+TEST_F(FitTest, MovingTheOptimizersStateIsARemedyOnAGpu) {
+  const RunSpec spec{.model = {.vocab = 50, .d_model = 64, .d_ff = 128, .layers = 3, .heads = 2},
+                     .shape = {.batch = 1, .context = 4}};
+  RunSpec moved = spec;
+  moved.offload = Offload::kOptimizer;
+  for (DeviceKind kind : {DeviceKind::kCpu, DeviceKind::kCuda}) {
+    const DeviceTraits traits{.kind = kind};
+    const MemoryCell asked{.run = predict_memory(spec, traits)};
+    const Table table = remedy_table(asked, asked.run.predicted_peak_bytes * 2 / 3);
+    std::int64_t on_host = 0;
+    for (std::size_t i = 0; i < table.rows.size(); ++i) {
+      if (cell(table, i, "flags").as_string() != "--offload optimizer") continue;
+      on_host = cell(table, i, "host_bytes").as_int();
+      const MemoryRun run = predict_memory(moved, traits);
+      EXPECT_EQ(cell(table, i, "peak_bytes").as_int(), run.predicted_peak_bytes);
+      EXPECT_EQ(cell(fit_table({.run = run}, 1), 0, "host_bytes").as_int(), on_host);
+    }
+    EXPECT_EQ(on_host, kind == DeviceKind::kCuda ? 8 * asked.run.parameters : 0);
+  }
+}
+
 TEST_F(FitTest, WhatWouldFitHasItsTime) {
   const auto model = make_time_model(DevicePeaks{"a device", 10, 100, 1000});
   const Predictor times{*model};

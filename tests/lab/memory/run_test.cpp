@@ -168,6 +168,30 @@ TEST_P(MemoryRunTest, WeightsThatDoNotFitFailBeforeTheFirstNode) {
   EXPECT_TRUE(run.moments.empty());
 }
 
+DeviceFactory null_gpu(std::int64_t host_limit = 0) {
+  return [host_limit](const RunSpec&) {
+    auto device = make_null_device({.traits = {.kind = DeviceKind::kCuda}});
+    device->host_allocator().set_limit(host_limit);
+    return device;
+  };
+}
+
+TEST(MemoryRunOffloadTest, StatesInHostMemoryAreCountedApart) {
+  ops::register_all();
+  MemoryRunSpec spec = tiny_run(Mode::kStep, Granularity::kFused);
+  spec.step.offload = Offload::kOptimizer;
+  const MemoryRun run = run_memory(null_gpu(), spec);
+  EXPECT_THAT(surprises(run), ::testing::IsEmpty());
+  EXPECT_EQ(run.peak_bytes, run.map.peak_bytes);
+  EXPECT_EQ(run.host_bytes, host_bytes(run.program));
+  EXPECT_EQ(run.host_bytes, 8 * run.parameters);
+  EXPECT_EQ(run.map.by_category[static_cast<std::size_t>(Category::kOptimizerState)], 0);
+  const MemoryRun full = run_memory(null_gpu(run.host_bytes - 1), spec);
+  ASSERT_EQ(full.status, Status::kOutOfMemory);
+  EXPECT_TRUE(full.oom->on_host);
+  EXPECT_FALSE(full.oom->live.empty());
+}
+
 TEST(MemoryRunFaultTest, ABlockThatNobodyPredictedIsNamedWithItsNode) {
   ops::register_all();
   MemoryRunSpec spec = tiny_run(Mode::kStep, Granularity::kFused);
