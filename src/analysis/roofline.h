@@ -14,6 +14,7 @@ struct DevicePeaks {
   std::string name;                         // "H200"
   double fp32_tflops = 0, bf16_tflops = 0;  // of dense products with float32 sums, by operands
   double bandwidth_gb_s = 0;
+  double host_gb_s = 0;  // of the link to the host's memory, each way, nominal
 };
 
 // Computing and moving overlap: the work takes the longer of the two at the least.

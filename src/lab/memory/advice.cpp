@@ -230,9 +230,8 @@ class Search {
     const RunSpec &a = start_.step, &b = r.step;
     r.what.clear();
     r.command.clear();
-    for (const char* name :
-         {"ops", "updates", "attention", "recompute", "offload", "batch", "moments", "precision",
-          "context"}) {
+    for (const char* name : {"ops", "updates", "attention", "recompute", "offload", "batch",
+                             "moments", "precision", "context"}) {
       const RunField& field = field_named(name);
       const std::string from = text_of(field, a), to = text_of(field, b);
       if (from == to) continue;

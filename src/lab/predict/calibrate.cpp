@@ -5,8 +5,10 @@
 #include <map>
 
 #include "base/error.h"
+#include "ir/builder.h"
 #include "lab/measure/statistics.h"
 #include "lab/predict/cache_sizes.h"
+#include "passes/offload.h"
 #include "session/session.h"
 #include "spec/fields.h"
 
@@ -145,6 +147,36 @@ CalibratedStep measure_step(const DeviceFactory& make_device, const CalibrationS
   return out;
 }
 
+// AdamW on `count` elements whose moments lie in the host's memory.
+Program update_over_link(std::int64_t count) {
+  Builder b("update over the link");
+  const auto phase = b.phase(Phase::kOptimizer);
+  const Type type{DType::kF32, {count}}, scalar{DType::kF32, {}};
+  const Val w = b.parameter("w", type), m = b.state("m", type), v = b.state("v", type);
+  const Val g = b.input("g", type), lr = b.input("lr", scalar), step = b.input("step", scalar);
+  const std::vector<Val> updated = b.call(find_op("adamw"), {w, g, m, v, lr, step});
+  b.update(w, updated[0]);
+  b.update(m, updated[1]);
+  b.update(v, updated[2]);
+  return offload(b.finish());
+}
+
+// Bytes per microsecond, each way; 0 without memory of the device's own.
+double measure_host_link(Device& device) {
+  if (!device.traits().has_own_memory()) return 0;
+  constexpr std::int64_t kElements = std::int64_t{1} << 24;
+  const Program program = update_over_link(kElements);
+  Store store(device);
+  const auto executor = make_executor(ExecutorKind::kEager, store, program);
+  Measurement measurement(*executor, device);
+  measurement.warm_up(1);
+  double least_us = std::numeric_limits<double>::max();
+  measurement.record(kRounds, [&](const StepTimes&, const Recorder& recorder) {
+    least_us = std::min(least_us, busy_ms_of(recorder.spans()) * 1e3);
+  });
+  return bytes_over_link(program, executor->buffer_plan(), program.nodes.front()) / least_us;
+}
+
 // What another round of the same step adds: of the step and of each kernel the shorter time.
 void keep_quieter(CalibratedStep& step, const CalibratedStep& other) {
   step.wall_ms = std::min(step.wall_ms, other.wall_ms);
@@ -210,6 +242,7 @@ std::optional<Calibration> calibrate(const DeviceFactory& make_device, const Cal
     out.kind = device->traits().kind;
     out.is_asynchronous = device->is_asynchronous();
     out.caches = cache_sizes(device->traits());
+    out.host_bytes_per_us = measure_host_link(*device);
   }
   const std::size_t measurements = steps.size() * (out.is_asynchronous ? kRoundsAlone : kRounds);
   for (std::size_t i = 0; i < measurements; ++i) {

@@ -110,6 +110,7 @@ Calibration read(const Json& content) {
   constexpr DeviceKind kKinds[] = {DeviceKind::kCpu, DeviceKind::kCuda};
   out.kind = named<DeviceKind>(content.at("kind"), kKinds);
   out.caches = {content.at("near_bytes").as_int(), content.at("shared_bytes").as_int()};
+  if (const Json* rate = content.find("host_bytes_per_us")) out.host_bytes_per_us = measured(*rate);
   for (const Json& step : content.at("steps").items()) out.steps.push_back(read_step(step));
   for (bool is_held_out : {false, true}) {
     const auto found = std::ranges::find(out.steps, is_held_out, &CalibratedStep::is_held_out);
@@ -131,6 +132,7 @@ std::string text_of(const Calibration& c) {
                               {"near_bytes", c.caches.near_bytes},
                               {"shared_bytes", c.caches.shared_bytes},
                               {"steps", Json::array()}};
+  if (c.host_bytes_per_us > 0) content["host_bytes_per_us"] = c.host_bytes_per_us;
   for (const CalibratedStep& step : c.steps) content["steps"].push_back(to_json(step));
   return Json(Json::Object{{"checksum", checksum_of(content)}, {"content", content}}).dump() + "\n";
 }

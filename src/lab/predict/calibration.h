@@ -40,6 +40,8 @@ struct Calibration {
   DeviceKind kind = DeviceKind::kCpu;
   bool is_asynchronous = false;
   CacheSizes caches = {};
+  // Of the link to the host's memory, each way; 0: not measured, or the device has no other memory.
+  double host_bytes_per_us = 0;
   std::vector<CalibratedStep> steps = {};
 };
 

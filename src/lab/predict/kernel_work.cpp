@@ -74,6 +74,11 @@ std::int64_t rows_of(const Program& program, const Node& node, const DeviceTrait
   return results * (has_parts ? reduction_parts(results, from.product() / results) : 1);
 }
 
+bool is_on_host(const BufferPlan& buffer_plan, ValueId id) {
+  const Buffer* buffer = buffer_plan.buffer(id);
+  return buffer != nullptr && buffer->host_bytes > 0;
+}
+
 // How the CPU cuts a product into blocks, and what each of them packs.
 void add_cpu_product(const Program& program, const Node& node, int threads, Quantities& amounts) {
   const Type& y = program.type(node.outputs[0]);
@@ -135,6 +140,7 @@ class Counting {
         inputs > 0 ? static_cast<double>(cost.bytes_read) / static_cast<double>(inputs) : 0;
     for (ValueId v : node.inputs) add_bytes(v, read, out.amounts);
     for (ValueId v : node.outputs) add_bytes(v, 1.0, out.amounts);
+    out.host_bytes = bytes_over_link(program_, buffer_plan_, node);
     at(out.amounts, Quantity::kLaunches) = 1;
     at(out.amounts, Quantity::kOperations) =
         static_cast<double>(cost.flops > 0 ? cost.flops : elements);
@@ -157,7 +163,7 @@ class Counting {
   void add_bytes(ValueId id, double part, Quantities& amounts) {
     const int buffer = buffer_plan_.buffer_of[static_cast<std::size_t>(id)];
     const double bytes = part * static_cast<double>(program_.type(id).bytes());
-    if (buffer < 0 || bytes <= 0) return;
+    if (buffer < 0 || bytes <= 0 || is_on_host(buffer_plan_, id)) return;
     const double touched = reuse_.touch(buffer, bytes);
     const double near = part_kept(touched, caches_.near_bytes);
     const double shared = std::max(near, part_kept(touched, caches_.shared_bytes));
@@ -189,6 +195,17 @@ std::string_view name_of(Quantity quantity) {
     case Quantity::kRows: return "rows";
   }
   return "?";
+}
+
+double bytes_over_link(const Program& program, const BufferPlan& buffer_plan, const Node& node) {
+  const auto on_host = [&](const std::vector<ValueId>& values) {
+    double out = 0;
+    for (ValueId v : values) {
+      if (is_on_host(buffer_plan, v)) out += static_cast<double>(program.type(v).bytes());
+    }
+    return out;
+  };
+  return std::max(on_host(node.inputs), on_host(node.outputs));
 }
 
 std::vector<KernelWork> kernel_work(const Program& program, const DeviceTraits& traits,

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "analysis/buffer_plan.h"
 #include "ir/op_def.h"
 #include "ir/program.h"
 #include "planning/device_traits.h"
@@ -46,7 +47,12 @@ struct KernelWork {
   std::string kernel;  // "matmul f32,f32>f32 kk": op, dtypes, and what else its speed depends on
   KernelClass kernel_class = KernelClass::kElementwise;
   Quantities amounts{};
+  double host_bytes = 0;  // bytes_over_link(); not among `amounts`
 };
+
+// What the node reads from leaves in the host's memory, or what it writes there, whichever is more:
+// the link to the host carries both at once.
+double bytes_over_link(const Program& program, const BufferPlan& buffer_plan, const Node& node);
 
 // Bytes that a device keeps closer than its memory; 0: there is no such cache.
 struct CacheSizes {

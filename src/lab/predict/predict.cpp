@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "analysis/component.h"
+#include "analysis/memory_map.h"
 #include "exec/executor.h"
 #include "ir/op_def.h"
 #include "spec/step_program.h"
@@ -60,6 +61,7 @@ Prediction predict_run(const RunSpec& run, const DeviceTraits& traits, const Pre
   const Program program = step_program(run, traits);
   Prediction out = predict_program(run, program, traits, predictor);
   out.peak_bytes = predicted_peak_bytes(run.executor, program, traits);
+  out.host_bytes = host_bytes(program);
   return out;
 }
 

@@ -23,7 +23,7 @@ struct Prediction {
   StepTime time = {};   // corrected by the history
   double model_ms = 0;  // by the model alone
   Correction correction = {};
-  std::int64_t peak_bytes = 0;
+  std::int64_t peak_bytes = 0, host_bytes = 0;  // in the device's memory, in the host's
   std::string source = {};
   std::string assumes = {};  // of the device, beyond its traits; empty: nothing
   // Set by check_prediction(); parts have the order of `time.parts`.
@@ -34,7 +34,7 @@ struct Prediction {
 
 // Throws Error{kUsage} for a run that has no program: a budget that no choice meets.
 Prediction predict_run(const RunSpec& run, const DeviceTraits& traits, const Predictor& predictor);
-// The same for a program that has been built; without its peak.
+// The same for a program that has been built; without its bytes.
 Prediction predict_program(const RunSpec& run, const Program& program, const DeviceTraits& traits,
                            const Predictor& predictor);
 

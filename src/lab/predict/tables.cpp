@@ -69,6 +69,9 @@ Table prediction_table(std::span<const Prediction> predictions) {
              [](P p) { return p.time.low_ms; });
   fields.add(real_column("high_ms", "to", "ms", -1), [](P p) { return p.time.high_ms; });
   fields.add(bytes_column("peak_bytes", "predicted peak"), &Prediction::peak_bytes);
+  if (std::ranges::any_of(predictions, [](P p) { return p.host_bytes > 0; })) {
+    fields.add(bytes_column("host_bytes", "in host memory"), &Prediction::host_bytes);
+  }
   fields.add(int_column("launches", {}, "kernels"), [](P p) { return p.time.launches; });
   const bool is_checked =
       std::ranges::any_of(predictions, [](P p) { return p.status.has_value(); });

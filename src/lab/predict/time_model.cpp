@@ -141,6 +141,7 @@ class Calibrated : public TimeModel {
   explicit Calibrated(const Calibration& calibration)
       : date_utc_(calibration.date_utc),
         caches_(calibration.caches),
+        host_bytes_per_us_(calibration.host_bytes_per_us),
         rates_(fitted_steps(calibration)) {
     const StepPointers steps = fitted_steps(calibration);
     for (ExecutorKind executor : kAllExecutors) {
@@ -162,7 +163,8 @@ class Calibrated : public TimeModel {
     Parts parts;
     for (const KernelWork& w : kernel_work(program, traits, caches_)) {
       if (rates_.of_kernel(w.kernel) == nullptr) out.uncalibrated.insert(w.kernel);
-      const double us = rates_.us(w.kernel, w.kernel_class, w.amounts);
+      if (w.host_bytes > 0 && host_bytes_per_us_ <= 0) out.uncalibrated.insert(kHostLink);
+      const double us = std::max(rates_.us(w.kernel, w.kernel_class, w.amounts), link_us(w));
       parts.add(program.node(w.node).origin(), us);
       out.kernels_ms += us * 1e-3;
       ++out.launches;
@@ -180,7 +182,12 @@ class Calibrated : public TimeModel {
   std::string date_utc() const override { return date_utc_; }
 
  private:
+  static constexpr const char* kHostLink = "those that read the host's memory";
   static constexpr double kLeastSpread = 0.03;  // two measurements of one step differ by as much
+
+  double link_us(const KernelWork& w) const {
+    return host_bytes_per_us_ > 0 ? w.host_bytes / host_bytes_per_us_ : 0.0;
+  }
 
   // What it predicts for a step whose work is known.
   double ms_of(const CalibratedStep& step) const {
@@ -200,6 +207,7 @@ class Calibrated : public TimeModel {
 
   std::string date_utc_;
   CacheSizes caches_;
+  double host_bytes_per_us_;
   KernelRates rates_;
   std::map<ExecutorKind, Between> between_;
   double spread_ = 0;
@@ -212,12 +220,15 @@ class OfPeaks : public TimeModel {
   explicit OfPeaks(DevicePeaks peaks) : peaks_(std::move(peaks)) {}
 
   StepTime time_of(const Program& program, const DeviceTraits&, ExecutorKind) const override {
+    const BufferPlan buffer_plan = plan_buffers(program);
     StepTime out;
     Parts parts;
     double at_peak_ms = 0;
     for (const Node& node : program.nodes) {
       if (!launches(program, node)) continue;
-      const double peak_us = roof_time(program, node, peaks_).us();
+      const double link_bytes = bytes_over_link(program, buffer_plan, node);
+      const double peak_us =
+          std::max(roof_time(program, node, peaks_).us(), us_over_link(link_bytes));
       const double us = kLaunchUs + peak_us / kUsualShare;
       at_peak_ms += peak_us * 1e-3;
       parts.add(node.origin(), us);
@@ -241,6 +252,10 @@ class OfPeaks : public TimeModel {
   static constexpr double kUsualShare = 0.68, kLaunchUs = 2.5;
   // Those steps lie within a factor of 1.3; of other devices less is known.
   static constexpr double kMostSlowdown = 1.5;
+
+  double us_over_link(double bytes) const {
+    return peaks_.host_gb_s > 0 ? bytes / (peaks_.host_gb_s * 1e3) : 0.0;
+  }
 
   DevicePeaks peaks_;
 };

@@ -192,7 +192,7 @@ PublishedArithmetic read_arithmetic(const Record& r) {
 
 PublishedDevice read_device(const Record& r) {
   return {{r.text("name"), r.number("fp32_tflops"), r.number("bf16_tflops"),
-           r.number("bandwidth_gb_s")},
+           r.number("bandwidth_gb_s"), r.number("host_gb_s")},
           r.number("usable_gib")};
 }
 

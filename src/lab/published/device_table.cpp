@@ -11,8 +11,8 @@ namespace tracestep {
 Table device_table() {
   const std::vector<std::vector<std::string>> rows =
       parse_csv(published_files::kDevicesCsv, "devices.csv");
-  const std::vector<std::string> names = {"name", "fp32_tflops", "bf16_tflops", "bandwidth_gb_s",
-                                          "usable_gib"};
+  const std::vector<std::string> names = {"name",           "fp32_tflops", "bf16_tflops",
+                                          "bandwidth_gb_s", "host_gb_s",   "usable_gib"};
   TRACESTEP_CHECK(!rows.empty() && rows.front() == names, "the columns of devices.csv are others");
   Table table{.name = "devices",
               .title = "Devices by their published peaks",
@@ -20,6 +20,7 @@ Table device_table() {
                           real_column("fp32_tflops", "fp32", "TFLOP/s", 1, "of products, dense"),
                           real_column("bf16_tflops", "bf16", "TFLOP/s", 1, "likewise"),
                           real_column("bandwidth_gb_s", "bandwidth", "GB/s", 0),
+                          real_column("host_gb_s", "PCIe", "GB/s", 1, "each way, nominal"),
                           real_column("usable_gib", "usable", "GiB", 1, "what a program gets")}};
   for (std::size_t i = 1; i < rows.size(); ++i) {
     std::vector<Json> cells{rows[i].front()};

@@ -168,8 +168,37 @@ TEST_F(PredictTest, PublishedPeaksBoundAStep) {
   EXPECT_LT(a.time.ms, a.time.high_ms);
 }
 
+// An update of states in the host's memory takes as long as they need over the link.
+TEST_F(PredictTest, StatesInHostMemoryTakeTheTimeOfTheLink) {
+  const DeviceTraits gpu{.kind = DeviceKind::kCuda};
+  RunSpec run = tiny();
+  const Prediction plain = predict_run(run, gpu, {*make_time_model(planted())});
+  run.offload = Offload::kOptimizer;
+  Calibration linked = planted();
+  linked.host_bytes_per_us = 0.5;  // so slow that nothing else counts
+  const Prediction moved = predict_run(run, gpu, {*make_time_model(linked)});
+  EXPECT_EQ(plain.peak_bytes - moved.peak_bytes, moved.host_bytes);
+  const auto optimizer_ms = [](const Prediction& p) {
+    double out = 0;
+    for (const PredictedPart& part : p.time.parts) {
+      if (part.phase == Phase::kOptimizer) out += part.ms;
+    }
+    return out;
+  };
+  EXPECT_NEAR(optimizer_ms(moved) * 1e3 * 0.5, static_cast<double>(moved.host_bytes), 1e-3);
+  EXPECT_LT(optimizer_ms(plain), optimizer_ms(moved));
+  const Prediction unknown = predict_run(run, gpu, {*make_time_model(planted())});
+  EXPECT_EQ(std::ssize(unknown.time.uncalibrated), std::ssize(plain.time.uncalibrated) + 1);
+  const DevicePeaks peaks{"a device", 10, 100, 1000, 1e-3};
+  const double least_ms = static_cast<double>(moved.host_bytes) * 1e-3;
+  EXPECT_GT(predict_run(run, gpu, {*make_time_model(peaks)}).time.low_ms, least_ms);
+}
+
 TEST_F(PredictTest, ACalibrationIsReadAsItWasWritten) {
-  const Calibration c = planted();
+  Calibration c = planted();
+  c.host_bytes_per_us = 5e4;
+  EXPECT_EQ(parse_calibration(text_of(c), "file", c.identity).host_bytes_per_us, 5e4);
+  c.host_bytes_per_us = 0;
   const std::string text = text_of(c);
   EXPECT_EQ(text_of(parse_calibration(text, "file", c.identity)), text);
 }
