@@ -47,7 +47,7 @@ std::int64_t expected_host_bytes(const Program& program) {
   std::int64_t out = 0;
   for (ValueId id : program.leaves) {
     const Value& leaf = program.value(id);
-    const bool is_moment = leaf.name.starts_with(kAdamwStates);
+    const bool is_moment = leaf.name.starts_with(kAdamwStates) && !leaf.type.shape.empty();
     const bool is_copied = program.find_leaf(shadow_name(leaf.name)) != kNoValue;
     if (is_moment || is_copied) out += leaf.type.bytes();
   }
