@@ -10,14 +10,14 @@
 namespace tracestep {
 namespace {
 
-// The rows of rank `rank`; the value itself where it is not to be shared out.
-TensorView share_of(const TensorView& value, const Type& type, int rank, int ranks) {
+// The rows of one of several shares; the value itself where it is not to be shared out.
+TensorView share_of(const TensorView& value, const Type& type, int share, int shares) {
   const bool has_rows = !type.shape.empty() && !value.shape.empty();
-  if (!has_rows || value.shape[0] != type.shape[0] * ranks) return value;
+  if (!has_rows || value.shape[0] != type.shape[0] * shares) return value;
   Shape shape = value.shape;
   shape[0] = type.shape[0];
-  const std::size_t bytes = value.bytes.size() / static_cast<std::size_t>(ranks);
-  return {value.dtype, shape, value.bytes.subspan(static_cast<std::size_t>(rank) * bytes, bytes)};
+  const std::size_t bytes = value.bytes.size() / static_cast<std::size_t>(shares);
+  return {value.dtype, shape, value.bytes.subspan(static_cast<std::size_t>(share) * bytes, bytes)};
 }
 
 constexpr std::uint64_t kNoMemory = 0;
@@ -55,10 +55,10 @@ std::unique_ptr<Executor> make_with_others(ExecutorKind kind, Store& store, cons
 
 }  // namespace
 
-RankedExecutor::RankedExecutor(std::vector<std::unique_ptr<Executor>> executors, int ranks,
-                               Communicator* group)
+RankedExecutor::RankedExecutor(std::vector<std::unique_ptr<Executor>> executors,
+                               const Parallel& choice, Communicator* group)
     : executors_(std::move(executors)),
-      ranks_(ranks),
+      choice_(choice),
       group_(group),
       first_rank_(group == nullptr ? 0 : group->rank()),
       threads_(static_cast<int>(executors_.size())) {}
@@ -67,9 +67,9 @@ void RankedExecutor::set_input(std::string_view name, const TensorView& value) {
   const ValueId id = program().find_leaf(name);
   for (std::size_t i = 0; i < executors_.size(); ++i) {
     const bool is_shared = id != kNoValue;
-    const int rank = first_rank_ + static_cast<int>(i);
-    executors_[i]->set_input(name,
-                             is_shared ? share_of(value, program().type(id), rank, ranks_) : value);
+    const int replica = (first_rank_ + static_cast<int>(i)) / choice_.tensor;
+    executors_[i]->set_input(
+        name, is_shared ? share_of(value, program().type(id), replica, choice_.replicas()) : value);
   }
 }
 
@@ -110,15 +110,16 @@ void RankedExecutor::release_outputs() {
 
 std::unique_ptr<Executor> make_executor(ExecutorKind kind,
                                         std::span<const std::unique_ptr<Store>> stores,
-                                        const Program& program, int ranks, Communicator* group) {
+                                        const Program& program, const Parallel& choice,
+                                        Communicator* group) {
   std::vector<std::unique_ptr<Executor>> out;
   Processes* const processes = group == nullptr ? nullptr : group->processes();
   for (const auto& store : stores) {
     out.push_back(processes == nullptr ? make_executor(kind, *store, program)
                                        : make_with_others(kind, *store, program, *processes));
   }
-  if (ranks == 1) return std::move(out.front());
-  return std::make_unique<RankedExecutor>(std::move(out), ranks, group);
+  if (!choice.is_on()) return std::move(out.front());
+  return std::make_unique<RankedExecutor>(std::move(out), choice, group);
 }
 
 }  // namespace tracestep

@@ -8,6 +8,7 @@
 
 #include "exec/executor.h"
 #include "exec/rank_threads.h"
+#include "passes/parallel.h"
 #include "runtime/communicator.h"
 
 namespace tracestep {
@@ -15,12 +16,13 @@ namespace tracestep {
 class RankedExecutor final : public Executor {
  public:
   // The executors of the same program on the devices of a group, in the order of the ranks; fewer
-  // than `ranks` where the others are processes of their own, or need not run (the null device).
-  // `group` is the first executor's end of the group, nullptr if it has none.
-  RankedExecutor(std::vector<std::unique_ptr<Executor>> executors, int ranks, Communicator* group);
+  // than those of `choice` where the others are processes of their own, or need not run (the null
+  // device). `group` is the first executor's end of the group, nullptr if it has none.
+  RankedExecutor(std::vector<std::unique_ptr<Executor>> executors, const Parallel& choice,
+                 Communicator* group);
 
-  // A tensor with `ranks` times as many rows as the input is shared out, in the order of the ranks;
-  // any other is the same for all of them.
+  // A tensor with as many times the rows of the input as there are replicas is shared out among
+  // them, in the order of the ranks; any other is the same for all of them.
   void set_input(std::string_view name, const TensorView& value) override;
   // Runs all ranks, and returns when the last one does. If one throws, the others end too, and the
   // first error is thrown with its rank in front. Where ranks are processes, an OutOfMemory becomes
@@ -45,17 +47,19 @@ class RankedExecutor final : public Executor {
   [[noreturn]] void rethrow(const RankThreads::Failure& failure) const;
 
   const std::vector<std::unique_ptr<Executor>> executors_;
-  const int ranks_;
+  const Parallel choice_;
   Communicator* const group_;
   const int first_rank_;  // of this process
   RankThreads threads_;
 };
 
 // The executor of a program on the store of each rank in this process: a RankedExecutor, or that of
-// the one store where `ranks` is 1. Errors as make_executor(); where ranks are processes, also
-// Error{kFailed} when their programs differ, and Error{kOutOfMemory} when only some have no memory.
+// the one store where `choice` has one rank. Errors as make_executor(); where ranks are processes,
+// also Error{kFailed} when their programs differ, and Error{kOutOfMemory} when only some have no
+// memory.
 std::unique_ptr<Executor> make_executor(ExecutorKind kind,
                                         std::span<const std::unique_ptr<Store>> stores,
-                                        const Program& program, int ranks, Communicator* group);
+                                        const Program& program, const Parallel& choice,
+                                        Communicator* group);
 
 }  // namespace tracestep

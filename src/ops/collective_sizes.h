@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "ir/op_def.h"
+#include "ops/rank_group.h"
 
 namespace tracestep {
 
@@ -24,8 +25,13 @@ constexpr OwnPart own_part_of(std::int64_t count, std::int64_t ranks, std::int64
   return {first, std::min(each, count - first)};
 }
 
-// Bytes that a rank gets from the others in a call of a collective, where the sum of a part is made
-// by its owner: no algorithm needs fewer. 0 for other ops.
+// The group that a collective with these attributes is for.
+RankGroup group_of(const Attrs& attrs);
+// The attributes with those of the group.
+Attrs in_group(const RankGroup& group, Attrs attrs = {});
+
+// Bytes that rank `rank` of the run gets from the others in a call of a collective, where the sum
+// of a part is made by its owner: no algorithm needs fewer. 0 for other ops.
 std::int64_t received_bytes(const OpCall& call, std::int64_t rank);
 
 }  // namespace tracestep

@@ -1,6 +1,10 @@
 // Every file of op records has one function that registers them; `register_all` calls each.
 #pragma once
 
+#include <vector>
+
+#include "ir/op_def.h"
+
 namespace tracestep::ops {
 
 void register_generators();
@@ -17,8 +21,12 @@ void register_rope();
 void register_attention();
 void register_flash_attention();
 void register_cross_entropy();
+void register_cross_entropy_of_parts();
 void register_optimizers();
 void register_fused();
 void register_collectives();
+
+// The attributes of a group of ranks (group_of() in ops/collective_sizes.h), and more.
+std::vector<AttrDef> group_attrs(std::vector<AttrDef> more = {});
 
 }  // namespace tracestep::ops

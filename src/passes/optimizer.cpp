@@ -4,8 +4,10 @@
 #include <limits>
 
 #include "ir/rewrite.h"
+#include "ops/collective_sizes.h"
 #include "ops/functions.h"
 #include "passes/autograd.h"
+#include "passes/split.h"
 
 namespace tracestep {
 namespace {
@@ -82,10 +84,7 @@ class OptimizerPass {
     const bool scaled = options_.loss_scaling.enabled, guarded = options_.guard_finite;
     if (options_.clip <= 0.0 && !options_.report_norm && !scaled && !guarded) return {};
     const auto scope = b.scope("grad_norm");
-    std::vector<Val> gradients;
-    gradients.reserve(pairs.size());
-    for (const Pair& pair : pairs) gradients.push_back(pair.gradient);
-    Val norm = norm_of(b, gradients);
+    Val norm = norm_of(b, pairs);
     Use out;
     if (scaled) {
       if (!guarded) out.apply = is_below(norm, std::numeric_limits<double>::infinity());
@@ -120,17 +119,36 @@ class OptimizerPass {
     b.update(count, apply ? ops::select(apply, next, count) : next);
   }
 
-  Val norm_of(Builder& b, const std::vector<Val>& gradients) const {
-    const Val own = b.call1("global_norm", gradients);
-    if (options_.shards == 1) return own;
-    return ops::unary("sqrt", collective(b, "all_reduce", {ops::mul(own, own)}));
+  Val norm_of(Builder& b, const std::vector<Pair>& pairs) const {
+    std::vector<Val> own, shared;
+    for (const Pair& pair : pairs) {
+      const bool is_own = options_.tensor == 1 || split_axis(pair.name);
+      (is_own ? own : shared).push_back(pair.gradient);
+    }
+    const RankGroup all{options_.shards * options_.tensor};
+    if (all.ranks == 1) return b.call1("global_norm", own);
+    return ops::unary("sqrt", collective(b, all, "all_reduce", {own_square(b, own, shared)}));
   }
 
-  Val collective(Builder& b, std::string_view op, std::vector<Val> operands,
-                 Attrs attrs = {}) const {
+  // Summed over all ranks, the square of the norm. Every rank of a replica adds the gradients that
+  // all of them have.
+  Val own_square(Builder& b, const std::vector<Val>& own, const std::vector<Val>& shared) const {
+    const auto square = [&](const std::vector<Val>& gradients) {
+      const Val norm = b.call1("global_norm", gradients);
+      return ops::mul(norm, norm);
+    };
+    if (shared.empty()) return square(own);
+    const Val fair = ops::affine(square(shared), 1.0 / options_.tensor);
+    return own.empty() ? fair : ops::add(square(own), fair);
+  }
+
+  // Ranks that update parts of the same tensors.
+  RankGroup part_group() const { return {options_.shards, options_.tensor}; }
+
+  static Val collective(Builder& b, const RankGroup& group, std::string_view op,
+                        std::vector<Val> operands, Attrs attrs = {}) {
     const auto phase = b.phase(Phase::kCommunication);
-    attrs.set("ranks", std::int64_t{options_.shards});
-    return b.call1(op, std::move(operands), std::move(attrs));
+    return b.call1(op, std::move(operands), in_group(group, std::move(attrs)));
   }
 
   // One infinite or NaN element makes the norm infinite or NaN; comparisons with NaN are false.
@@ -158,12 +176,12 @@ class OptimizerPass {
   // What is updated: the parameter or the rank's part of it.
   Val own(Builder& b, const Pair& pair) const {
     if (!is_part(pair)) return pair.parameter;
-    return b.call1("own_part", {pair.parameter}, {{"ranks", std::int64_t{options_.shards}}});
+    return b.call1("own_part", {pair.parameter}, in_group(part_group()));
   }
 
   void set(Builder& b, const Pair& pair, Val updated) const {
     if (is_part(pair)) {
-      updated = collective(b, "all_gather", {updated, pair.parameter},
+      updated = collective(b, part_group(), "all_gather", {updated, pair.parameter},
                            {{"shape", pair.parameter.shape()}});
     }
     b.update(pair.parameter, updated);

@@ -40,8 +40,10 @@ struct OptimizerOptions {
   bool report_norm = false;       // output "grad_norm" even without clipping
   bool guard_finite = false;      // a step with a loss or gradient that is not finite is skipped
   LossScaling loss_scaling = {};  // gradients are scaled by the state "loss_scale"
-  // Gradients are the parts of so many ranks (passes/reduce.h); 1: they are whole.
+  // Gradients are the parts of so many replicas (passes/reduce.h); 1: they are whole.
   int shards = 1;
+  // Ranks of a replica, each with its part of the parameters that passes/split.h divides.
+  int tensor = 1;
 };
 
 // Consumes the outputs "grad.NAME" (or reads the state leaves of that name) and updates every
@@ -60,7 +62,8 @@ struct OptimizerOptions {
 // With moments in bfloat16 the program also has the state kStepCount, which every step adds 1 to.
 //
 // With `shards`, states are parts as the gradients are; each rank updates its part of a parameter
-// that is whole, and gathers the others. The norm is that of all ranks' parts.
+// that is whole, and gathers the others. The norm is that of all ranks' parts, and with `tensor` of
+// all parts of a replica.
 Program optimizer(const Program& program, const OptimizerOptions& options);
 // Whether a guarded step with these outputs was applied; false: it was skipped.
 bool is_applied(double grad_norm, double loss);

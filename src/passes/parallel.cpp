@@ -1,6 +1,6 @@
 #include "passes/parallel.h"
 
-#include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "base/error.h"
 #include "base/exact_bytes.h"
@@ -33,20 +33,42 @@ void set_part(const std::string& where, const std::string& part, Parallel& out) 
   const std::string value = equals == std::string::npos ? "" : part.substr(equals + 1);
   if (name == "dp") {
     out.ranks = static_cast<int>(parse_int(where, value, 1, kMostRanks));
+  } else if (name == "tp") {
+    out.tensor = static_cast<int>(parse_int(where, value, 1, kMostRanks));
+  } else if (part == "sp") {
+    out.divides_rows = true;
   } else if (name == "shard") {
     out.shard = static_cast<int>(parse_int(where, value, 0, 3));
   } else if (name == "bucket") {
     out.bucket_bytes = parse_bucket(where, value);
   } else {
     throw Error(ErrorCode::kUsage, where, fmt::format("\"{}\" is no part of a choice", part),
-                "give none, or dp=N with shard=0|1|2|3 or bucket=SIZE|tensor|all, as "
-                "dp=2,bucket=25MiB");
+                "give none, or dp=N with shard=0|1|2|3 or bucket=SIZE|tensor|all, and tp=N or "
+                "tp=N,sp, as dp=2,bucket=25MiB,tp=2");
   }
 }
 
 std::string bucket_text(std::int64_t bytes) {
   if (bytes == Parallel::kEachTensor) return "tensor";
   return bytes == Parallel::kAllTensors ? "all" : exact_bytes(bytes);
+}
+
+// As it was read, where `ranks` is still the number of replicas. What one replica or one rank of a
+// replica cannot do is left out: it does what a run without that does.
+Parallel normal(const std::string& where, const Parallel& read) {
+  if (read.divides_rows && !read.is_divided()) {
+    throw Error(ErrorCode::kUsage, where, "one rank alone has all rows",
+                "leave out sp, or give tp=N");
+  }
+  Parallel out = read;
+  if (read.ranks == 1) {
+    out = {.tensor = read.tensor, .divides_rows = read.divides_rows};
+  }
+  if (std::int64_t{read.ranks} * read.tensor > kMostRanks) {
+    fail_usage(where, "{} times {} ranks; {} are possible", read.ranks, read.tensor, kMostRanks);
+  }
+  out.ranks = read.ranks * read.tensor;
+  return out;
 }
 
 }  // namespace
@@ -62,18 +84,20 @@ Parallel parse_parallel(const std::string& where, const std::string& text) {
     throw Error(ErrorCode::kUsage, where, "sharded gradients have no buckets",
                 "leave out bucket=, or give shard=0");
   }
-  // One rank does what a run without ranks does.
-  return out.is_on() ? out : Parallel();
+  return normal(where, out);
 }
 
 std::string name_of(const Parallel& choice) {
   if (!choice.is_on()) return "none";
-  std::string out = fmt::format("dp={}", choice.ranks);
-  if (choice.shard > 0) out += fmt::format(",shard={}", choice.shard);
+  std::vector<std::string> parts;
+  if (choice.replicas() > 1) parts.push_back(fmt::format("dp={}", choice.replicas()));
+  if (choice.shard > 0) parts.push_back(fmt::format("shard={}", choice.shard));
   if (choice.bucket_bytes != Parallel().bucket_bytes) {
-    out += ",bucket=" + bucket_text(choice.bucket_bytes);
+    parts.push_back("bucket=" + bucket_text(choice.bucket_bytes));
   }
-  return out;
+  if (choice.is_divided()) parts.push_back(fmt::format("tp={}", choice.tensor));
+  if (choice.divides_rows) parts.emplace_back("sp");
+  return fmt::format("{}", fmt::join(parts, ","));
 }
 
 }  // namespace tracestep

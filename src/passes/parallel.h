@@ -4,14 +4,21 @@
 #include <cstdint>
 #include <string>
 
+#include "ops/rank_group.h"
+
 namespace tracestep {
 
-// Data parallel: every rank has its share of the batch, and gradients are summed over all ranks.
+// Data parallel: every replica of the model has its share of the batch, and gradients are summed
+// over all replicas. Tensor parallel: a replica is several neighbouring ranks, which divide weights
+// and products among them.
 struct Parallel {
   static constexpr std::int64_t kEachTensor = 0, kAllTensors = -1;
 
-  int ranks = 1;
-  // What each rank holds only its part of: 0 nothing, 1 the optimizer's states, 2 gradients as
+  int ranks = 1;   // of the run
+  int tensor = 1;  // of a replica
+  // The ranks of a replica divide the rows between products too (sequence parallel).
+  bool divides_rows = false;
+  // What each replica holds only its part of: 0 nothing, 1 the optimizer's states, 2 gradients as
   // well, 3 weights as well.
   int shard = 0;
   // Gradients are summed together until they are this many bytes; or kEachTensor, kAllTensors.
@@ -19,6 +26,11 @@ struct Parallel {
   std::int64_t bucket_bytes = std::int64_t{25} << 20;
 
   bool is_on() const { return ranks > 1; }
+  bool is_divided() const { return tensor > 1; }
+  int replicas() const { return ranks / tensor; }
+  // A rank with those that have the same part of the model, and with those of its replica.
+  RankGroup across_replicas() const { return {replicas(), tensor}; }
+  RankGroup within_replica() const { return {tensor, 1}; }
   bool shards_optimizer() const { return shard >= 1; }
   bool shards_gradients() const { return shard >= 2; }
   bool shards_weights() const { return shard >= 3; }
@@ -27,7 +39,7 @@ struct Parallel {
 };
 
 // "none", or "dp=N" with, after commas, "shard=0" to "shard=3" or "bucket=SIZE", "bucket=tensor",
-// "bucket=all". Error{kUsage} naming `where` for anything else.
+// "bucket=all", and "tp=N" with or without "sp". Error{kUsage} naming `where` for anything else.
 Parallel parse_parallel(const std::string& where, const std::string& text);
 // The text that is parsed as this choice.
 std::string name_of(const Parallel& choice);

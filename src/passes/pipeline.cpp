@@ -27,6 +27,7 @@
 #include "passes/shadow.h"
 #include "passes/shard.h"
 #include "passes/simplify.h"
+#include "passes/split.h"
 
 namespace tracestep {
 namespace {
@@ -74,6 +75,9 @@ bool updates_at_end(const Options& o) {
 
 bool divides(const Options& o) {
   return o.parallel.is_on() && (steps(o) || o.mode == Mode::kForwardBackward);
+}
+bool is_split(const Options& o) {
+  return o.parallel.is_divided() && !o.has_gradients;
 }
 bool shards_weights(const Options& o) {
   return o.parallel.is_on() && o.parallel.shards_weights() && !o.has_gradients;
@@ -123,7 +127,8 @@ Program differentiate(const Program& p, const Options& o) {
 
 Program update(const Program& p, const Options& o) {
   OptimizerOptions options = o.optimizer;
-  if (o.parallel.is_on() && o.parallel.shards_optimizer()) options.shards = o.parallel.ranks;
+  if (o.parallel.shards_optimizer()) options.shards = o.parallel.replicas();
+  options.tensor = o.parallel.tensor;
   return optimizer(p, options);
 }
 
@@ -158,13 +163,15 @@ const std::vector<Pass>& passes() {
   // save what plain framework code saves; `lower` runs after the optimizer, for the composites of
   // gradients and updates and for what the device has no kernel for.
   static const std::vector<Pass> all{
+      {"split", "weights, heads and the vocabulary divided among the ranks of a replica", is_split,
+       [](const Program& p, const Options& o) { return split(p, o.parallel); }},
       {"choose", "attention in the form that was asked for", chooses,
        [](const Program& p, const Options& o) {
          return choose(p, {{"attention", std::string(name_of(o.attention))}});
        }},
       {"decompose", "composites into parts, as the granularity says", always, decompose_first},
       {"shard", "weights as each rank's part, gathered where they are read", shards_weights,
-       [](const Program& p, const Options& o) { return shard(p, o.parallel.ranks); }},
+       [](const Program& p, const Options& o) { return shard(p, o.parallel.across_replicas()); }},
       {"autocast", "matrix products in the low dtype, sums and norms in float32", casts,
        [](const Program& p, const Options& o) { return autocast(p, *o.autocast); }},
       {"autograd", "gradients of the loss by every parameter", differentiates, differentiate},

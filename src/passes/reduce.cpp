@@ -3,6 +3,7 @@
 #include <map>
 
 #include "ir/rewrite.h"
+#include "ops/collective_sizes.h"
 #include "ops/functions.h"
 #include "passes/autograd.h"
 
@@ -16,7 +17,7 @@ class Reduce {
   Reduce(const Program& program, const Parallel& choice)
       : program_(program), choice_(choice), r_(body_of(program), "reduce") {
     for (const Output& o : program.outputs) {
-      if (!is_gradient(o)) continue;
+      if (!is_gradient(o) || choice.replicas() == 1) continue;
       const NodeId producer = program.value(o.value).producer;
       // Weights in parts: autograd made their sums.
       if (!choice.shards_weights()) ready_[producer].push_back(&o);
@@ -90,7 +91,7 @@ class Reduce {
     const auto scope = b.scope(path);
     const auto phase = b.phase(Phase::kCommunication);
     const auto pass = b.made_by("reduce");
-    return b.call1(op, {x}, {{"ranks", std::int64_t{choice_.ranks}}});
+    return b.call1(op, {x}, in_group(choice_.across_replicas()));
   }
 
   void set(const Output& gradient, Val value) {
@@ -119,7 +120,7 @@ class Reduce {
     }
     const auto scope = b.scope(fmt::format("bucket.{}", buckets_++));
     const Val sum =
-        b.call1("all_reduce", {ops::concat(flat, 0)}, {{"ranks", std::int64_t{choice_.ranks}}});
+        b.call1("all_reduce", {ops::concat(flat, 0)}, in_group(choice_.across_replicas()));
     std::int64_t first = 0;
     for (const Output* gradient : bucket_) {
       const Type& type = program_.type(gradient->value);
@@ -129,7 +130,8 @@ class Reduce {
   }
 
   Program finish() {
-    if (const ValueId loss = program_.find_output("loss"); loss != kNoValue) {
+    const ValueId loss = program_.find_output("loss");
+    if (loss != kNoValue && choice_.replicas() > 1) {
       const NodeId producer = program_.value(loss).producer;
       const std::string path = producer == kNoNode ? "" : program_.node(producer).origin().path;
       sums_["loss"] = call(path, "all_reduce", r_.map(loss));

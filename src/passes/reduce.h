@@ -6,7 +6,7 @@
 
 namespace tracestep {
 
-// Sums the outputs "grad.NAME" over all ranks, and "loss": each rank's loss must be its share of
+// Sums the outputs "grad.NAME" over all replicas, and "loss": each one's loss must be its share of
 // the whole one. Gradients become ready in the order of the nodes; those of one dtype are summed as
 // soon as `choice.bucket_bytes` of them are there, in one copy side by side, a single one in place.
 // Under `shard`, outputs are the rank's part ([part_count]): with shard=1 they are made after all

@@ -8,12 +8,12 @@ namespace {
 
 // The program with smaller leaves in the places of its parameters; it is read by Rewriter only,
 // which makes new nodes.
-Program with_parts(const Program& program, int ranks) {
+Program with_parts(const Program& program, const RankGroup& group) {
   Program out = program;
   for (ValueId id : program.leaves) {
     Value& leaf = out.values[static_cast<std::size_t>(id)];
     if (leaf.leaf != LeafKind::kParameter) continue;
-    leaf.type.shape = {part_count(leaf.type.count(), ranks)};
+    leaf.type.shape = {part_count(leaf.type.count(), group.ranks)};
     leaf.layout.strides = contiguous_strides(leaf.type.shape);
     leaf.part = {};
   }
@@ -22,10 +22,10 @@ Program with_parts(const Program& program, int ranks) {
 
 class Shard {
  public:
-  Shard(const Program& program, int ranks)
+  Shard(const Program& program, const RankGroup& group)
       : program_(program),
-        parts_(with_parts(program, ranks)),
-        ranks_(ranks),
+        parts_(with_parts(program, group)),
+        group_(group),
         r_(parts_, "shard"),
         gathered_(program.values.size(), false) {}
 
@@ -49,20 +49,20 @@ class Shard {
     const auto phase = b.phase(Phase::kCommunication);
     const auto pass = b.made_by("shard");
     r_.replace(id, b.call1("all_gather", {r_.map(id)},
-                           {{"ranks", std::int64_t{ranks_}}, {"shape", parameter.type.shape}}));
+                           in_group(group_, {{"shape", parameter.type.shape}})));
   }
 
   const Program& program_;
   const Program parts_;
-  const int ranks_;
+  const RankGroup group_;
   Rewriter r_;
   std::vector<bool> gathered_;  // by value
 };
 
 }  // namespace
 
-Program shard(const Program& program, int ranks) {
-  return Shard(program, ranks).run();
+Program shard(const Program& program, const RankGroup& group) {
+  return Shard(program, group).run();
 }
 
 }  // namespace tracestep

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "ops/rank_group.h"
 #include "runtime/tensor_ref.h"
 
 namespace tracestep {
@@ -41,6 +42,11 @@ class Communicator {
   virtual void reduce_scatter(const TensorRef& x, const TensorRef& part) = 0;
   // part → y: [whole].
   virtual void all_gather(const TensorRef& part, const TensorRef& y) = 0;
+
+  // This rank's end of its group of some of the ranks; this communicator if it has all of them. All
+  // ranks must ask for the same groups in the same order, and not while one is in a call. What they
+  // receive counts here too, and they end with this group.
+  virtual Communicator& among(const RankGroup& group) = 0;
 
   // Bytes that this rank got from the others so far.
   virtual std::int64_t received_bytes() const = 0;

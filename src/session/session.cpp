@@ -13,7 +13,7 @@ Session::Session(Device& device, const RunSpec& spec)
 Session::Session(Device& device, const RunSpec& spec, Program program)
     : spec_(spec), devices_(make_rank_devices(device, spec)) {
   for (Device* rank : devices_.all()) stores_.push_back(std::make_unique<Store>(*rank));
-  executor_ = make_executor(spec.executor, stores_, program, spec.parallel.ranks, devices_.group());
+  executor_ = make_executor(spec.executor, stores_, program, spec.parallel, devices_.group());
 }
 
 void Session::fill_for_timing() {

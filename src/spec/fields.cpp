@@ -294,9 +294,11 @@ void add_schedule_fields(Rows& rows) {
        .show = Show::kVarying,
        .is_optional = true,
        .value_name = "HOW",
-       .help = "ranks that share the batch, as threads of this process: none, or dp=N, with "
-               "shard=1|2|3 (each rank holds its part of the optimizer's states, of the gradients "
-               "too, of the weights too) or bucket=SIZE|tensor|all (gradients summed together)",
+       .help = "ranks that share the step, as threads of this process: none, or dp=N (they share "
+               "the batch), with shard=1|2|3 (each rank holds its part of the optimizer's states, "
+               "of the gradients too, of the weights too) or bucket=SIZE|tensor|all (gradients "
+               "summed together), and tp=N (they divide heads, hidden layer and vocabulary), with "
+               "sp (the rows between them too)",
        .about = "how ranks share the step"}));
 }
 

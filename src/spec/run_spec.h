@@ -48,7 +48,7 @@ struct RunSpec {
   Offload offload = Offload::kNone;
   Recomputation recompute = {};
   std::int64_t loss_chunks = 1;  // parts that the loss is computed in; 0: as many as pay
-  // The batch is divided among the ranks: `shape` is the whole one.
+  // The batch is divided among the replicas: `shape` is the whole one.
   Parallel parallel = {};
   GradientKind gradients = GradientKind::kTransient;
   OptimizerOptions optimizer = {};

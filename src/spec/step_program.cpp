@@ -22,6 +22,17 @@ std::set<std::string> disabled_passes(const RunSpec& spec) {
   return out;
 }
 
+void check_division(const ModelConfig& model, int ranks) {
+  const std::pair<const char*, std::int64_t> sizes[] = {
+      {"heads", model.heads}, {"d_ff", model.d_ff}, {"vocab", model.vocab}};
+  for (const auto& [name, size] : sizes) {
+    if (size % ranks == 0) continue;
+    throw Error(ErrorCode::kUsage, "parallel",
+                fmt::format("{} ranks cannot divide the model's {} of {}", ranks, name, size),
+                "give tp=N that divides heads, d_ff and vocab");
+  }
+}
+
 }  // namespace
 
 bool scales_loss(const Precision& precision) {
@@ -30,13 +41,15 @@ bool scales_loss(const Precision& precision) {
 
 BatchShape rank_shape(const RunSpec& spec) {
   BatchShape out = spec.shape;
-  if (spec.shape.batch % spec.parallel.ranks != 0) {
+  const int replicas = spec.parallel.replicas();
+  if (spec.shape.batch % replicas != 0) {
     throw Error(ErrorCode::kUsage, "parallel",
-                fmt::format("{} ranks cannot have equal shares of a batch of {}",
-                            spec.parallel.ranks, spec.shape.batch),
+                fmt::format("{} ranks cannot have equal shares of a batch of {}", replicas,
+                            spec.shape.batch),
                 "give a batch that the ranks divide");
   }
-  out.batch /= spec.parallel.ranks;
+  check_division(spec.model, spec.parallel.tensor);
+  out.batch /= replicas;
   return out;
 }
 
@@ -46,7 +59,7 @@ Program forward_program(const RunSpec& spec) {
   }
   // The mean over the batch is the sum of the ranks' shares of it.
   const bool is_summed = spec.mode != Mode::kForward;
-  return loss_program(spec, {.scale = is_summed ? 1.0 / spec.parallel.ranks : 1.0});
+  return loss_program(spec, {.scale = is_summed ? 1.0 / spec.parallel.replicas() : 1.0});
 }
 
 Program loss_program(const RunSpec& spec, LossOptions options) {

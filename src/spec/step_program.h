@@ -10,11 +10,12 @@ namespace tracestep {
 // for gradients.
 bool scales_loss(const Precision& precision);
 
-// The batch of one rank. Error{kUsage} when the ranks cannot have equal shares of it.
+// The batch of one rank, which the ranks of a replica share. Error{kUsage} when the replicas cannot
+// have equal shares of it, or the ranks of one cannot divide the model.
 BatchShape rank_shape(const RunSpec& spec);
 
 // The forward program of the spec's mode: logits for inference, else the loss on given targets.
-// With ranks, one rank's share of the batch, and in a step of its loss.
+// With ranks, one replica's share of the batch, and in a step of its loss.
 Program forward_program(const RunSpec& spec);
 // The loss with these options; the weights' dtype is always that of the spec.
 Program loss_program(const RunSpec& spec, LossOptions options = {});

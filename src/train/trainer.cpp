@@ -84,7 +84,7 @@ WholeTensors Trainer::tensors() const {
   }
   std::vector<Store*> stores;
   for (const auto& store : stores_) stores.push_back(store.get());
-  return {std::move(stores), std::move(parameters), group_};
+  return {std::move(stores), std::move(parameters), options_.run.parallel, group_};
 }
 
 Batches::Options Trainer::batch_options() const {
@@ -103,7 +103,8 @@ void Trainer::build() {
     return;
   }
   // The first micro-batch overwrites the gradients, the others add; then one update.
-  const double scale = 1.0 / static_cast<double>(options_.accumulate * options_.run.parallel.ranks);
+  const double scale =
+      1.0 / static_cast<double>(options_.accumulate * options_.run.parallel.replicas());
   const auto micro = [&](GradientKind kind) {
     RunSpec spec = spec_of(Mode::kForwardBackward);
     spec.gradients = kind;
@@ -118,19 +119,18 @@ void Trainer::build() {
 // On the first rank of the process alone, unless ranks hold parts of the weights.
 void Trainer::build_evaluator() {
   RunSpec spec = spec_of(Mode::kForwardBackward);
-  const bool on_all = spec.parallel.shards_weights();
+  const bool on_all = spec.parallel.shards_weights() || spec.parallel.is_divided();
   if (!on_all) spec.parallel = {};
   PipelineOptions options = pipeline_options(spec);
   options.mode = Mode::kInference;  // the loss, nothing kept for backward
-  Program loss = loss_program(spec, {.scale = 1.0 / spec.parallel.ranks});
+  Program loss = loss_program(spec, {.scale = 1.0 / spec.parallel.replicas()});
   if (on_all) loss = reduce(loss, spec.parallel);
   const Program program = program_for(loss, options, device());
   evaluator_ = on_all ? executor_of(program) : make_executor(spec.executor, store(), program);
 }
 
 std::unique_ptr<Executor> Trainer::executor_of(const Program& program) {
-  return make_executor(options_.run.executor, stores_, program, options_.run.parallel.ranks,
-                       group_);
+  return make_executor(options_.run.executor, stores_, program, options_.run.parallel, group_);
 }
 
 // The optimizer alone, on the gradient states; with ranks, on the sums of theirs.

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "nn/config.h"
+#include "passes/parallel.h"
 #include "runtime/communicator.h"
 #include "runtime/store.h"
 #include "train/not_finite.h"
@@ -22,9 +23,9 @@ class WholeTensors {
   // Of one rank, which holds everything.
   explicit WholeTensors(Store& store) : stores_{&store} {}
   // `stores`: of the ranks of this process, in their order. `parameters`: the shape of every whole
-  // parameter. `group`: the first one's end.
+  // parameter. `choice`: how they are divided. `group`: the first one's end.
   WholeTensors(std::vector<Store*> stores, std::map<std::string, Shape> parameters,
-               Communicator* group);
+               const Parallel& choice, Communicator* group);
 
   std::vector<std::string> names(LeafKind kind) const { return first().names(kind); }
   bool has(std::string_view name) const { return first().find(name) != nullptr; }
@@ -41,13 +42,26 @@ class WholeTensors {
   HostTensor get(std::string_view name) const;
 
  private:
+  // How a rank holds a tensor. First the ranks of a replica divide it along an axis, which makes it
+  // their own tensor; of that, replicas may hold their parts, which are vectors.
+  struct Held {
+    Type whole;
+    Shape own;
+    int axis = 0;
+    bool is_part = false;
+  };
+
   Store& first() const { return *stores_.front(); }
-  int ranks() const;
-  // From the ranks of other processes too.
-  HostTensor gathered(std::string_view name) const;
+  Held held(std::string_view name) const;
+  HostTensor part_of(const TensorView& whole, const Held& held, int rank) const;
+  // The own tensor of the ranks that have place `index` in their replica. All are in this process.
+  HostTensor own(std::string_view name, const Held& held, int index) const;
+  // From the ranks of other processes too: the own tensors of a replica one after another.
+  HostTensor gathered(std::string_view name, const Held& held) const;
 
   std::vector<Store*> stores_;
   std::map<std::string, Shape, std::less<>> parameters_;
+  Parallel choice_;
   Communicator* group_ = nullptr;
 };
 

@@ -127,7 +127,7 @@ TEST(LocalGroupTest, TheBytesThatWereReceivedArePredicted) {
       HostTensor x = HostTensor::zeros(DType::kF32, {count});
       HostTensor own = HostTensor::zeros(DType::kF32, {part});
       const Type whole{DType::kF32, {count}}, piece{DType::kF32, {part}};
-      const Attrs attrs{{"ranks", std::int64_t{ranks}}};
+      const Attrs attrs = in_group({ranks});
       std::int64_t expected = 0;
       const auto check = [&](const char* op, const Type& from, const Type& to) {
         expected += received_bytes({find_op(op), attrs, {&from, 1}, {&to, 1}}, group.rank());
@@ -144,6 +144,26 @@ TEST(LocalGroupTest, TheBytesThatWereReceivedArePredicted) {
       }
     });
   }
+}
+
+TEST(LocalGroupTest, SomeRanksAreAGroupOfTheirOwn) {
+  on_ranks(make_local_group(6), [&](Communicator& all) {
+    // Neighbours, then those that have the same place among neighbours.
+    for (const RankGroup kind : {RankGroup{3, 1}, RankGroup{2, 3}}) {
+      Communicator& group = all.among(kind);
+      EXPECT_EQ(group.ranks(), kind.ranks);
+      EXPECT_EQ(group.rank(), kind.index_of(all.rank()));
+      const std::int64_t before = all.received_bytes();
+      HostTensor x = floats({static_cast<float>(1 << all.rank()), 0.0F, 0.0F, 0.0F, 0.0F, 0.0F});
+      group.all_reduce(ref(x), ref(x));
+      const bool is_first = all.rank() < 3;
+      const float expected =
+          kind.stride == 1 ? (is_first ? 7.0F : 56.0F) : static_cast<float>(9 << (all.rank() % 3));
+      EXPECT_EQ(values_of(x)[0], expected) << "rank " << all.rank();
+      EXPECT_EQ(all.received_bytes() - before, 4 * 2 * (kind.ranks - 1) * 6 / kind.ranks);
+    }
+    EXPECT_EQ(&all.among(RankGroup{6}), &all);
+  });
 }
 
 TEST(LocalGroupTest, RanksThatCallDifferentlyAreNamed) {

@@ -10,6 +10,7 @@
 
 #include "base/json.h"
 #include "cli/run_binary.h"
+#include "passes/parallel.h"
 #include "support/temp_folder.h"
 
 namespace tracestep {

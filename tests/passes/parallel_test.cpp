@@ -14,6 +14,7 @@
 #include "passes/reduce.h"
 #include "passes/regather.h"
 #include "passes/shard.h"
+#include "passes/split.h"
 
 namespace tracestep {
 namespace {
@@ -39,16 +40,21 @@ class ParallelTest : public ::testing::Test {
 
 TEST_F(ParallelTest, AChoiceIsWrittenAsItIsRead) {
   for (const char* text : {"none", "dp=2", "dp=3,shard=1", "dp=64,shard=3", "dp=2,bucket=tensor",
-                           "dp=2,bucket=all", "dp=2,bucket=1MiB", "dp=2,bucket=1536KiB"}) {
+                           "dp=2,bucket=all", "dp=2,bucket=1MiB", "dp=2,bucket=1536KiB", "tp=2",
+                           "tp=3,sp", "dp=2,tp=4", "dp=2,shard=3,tp=2,sp"}) {
     EXPECT_EQ(name_of(parse_parallel("--parallel", text)), text);
   }
   EXPECT_EQ(name_of(parse_parallel("--parallel", "dp=1,shard=3")), "none");
+  EXPECT_EQ(name_of(parse_parallel("--parallel", "dp=1,shard=3,tp=2")), "tp=2");
+  EXPECT_EQ(name_of(parse_parallel("--parallel", "dp=2,tp=1")), "dp=2");
   EXPECT_EQ(parse_parallel("", "shard=2,dp=4"), (Parallel{.ranks = 4, .shard = 2}));
+  EXPECT_EQ(parse_parallel("", "tp=3,dp=4"), (Parallel{.ranks = 12, .tensor = 3}));
 }
 
 TEST_F(ParallelTest, WhatIsNoChoiceIsRefused) {
-  for (const char* text : {"", "dp", "dp=0", "dp=two", "tp=2", "dp=2,shard=4", "dp=2,,shard=1",
-                           "dp=2,bucket=0", "dp=2,shard=1,bucket=all"}) {
+  for (const char* text :
+       {"", "dp", "dp=0", "dp=two", "tp=0", "sp", "dp=2,sp", "tp=2,sp=1", "dp=2,shard=4",
+        "dp=2,,shard=1", "dp=2,bucket=0", "dp=2,shard=1,bucket=all"}) {
     EXPECT_THROW(parse_parallel("--parallel", text), Error) << text;
   }
 }
@@ -123,7 +129,7 @@ constexpr const char* kForward = R"(program "p" {
 })";
 
 TEST_F(ParallelTest, WeightsAreGatheredBeforeTheirFirstReader) {
-  const Program out = shard(parse_program(kForward), 4);
+  const Program out = shard(parse_program(kForward), {4});
   expect_lines(out, {"parameter %layer.w : f32[4]\n", "parameter %layer.v : f32[4]\n",
                      "all_gather(%layer.w) {ranks=4, shape=[5,3]} @ layer communication by shard",
                      "matmul(%x", "all_gather(%layer.v)", "matmul("});
@@ -131,7 +137,7 @@ TEST_F(ParallelTest, WeightsAreGatheredBeforeTheirFirstReader) {
 
 TEST_F(ParallelTest, GatheredWeightsAreSummedBackIntoPartsAndNotKept) {
   const Program out =
-      regather(reduce(autograd(shard(parse_program(kForward), 4)), {.ranks = 4, .shard = 3}));
+      regather(reduce(autograd(shard(parse_program(kForward), {4})), {.ranks = 4, .shard = 3}));
   expect_lines(out, {"all_gather(%layer.w)", "all_gather(%layer.v)", "sum(", "all_gather(%layer.v)",
                      "by regather", "reduce_scatter(", "communication", "output \"grad.layer.w\"",
                      "output \"grad.layer.v\""});
@@ -139,6 +145,68 @@ TEST_F(ParallelTest, GatheredWeightsAreSummedBackIntoPartsAndNotKept) {
   EXPECT_EQ(
       std::ranges::count_if(out.nodes, [](const Node& n) { return n.op->name == "all_gather"; }),
       3);
+}
+
+// A feed-forward layer without its activation: two products, the first of which is divided by
+// columns and the second by what it sums over.
+constexpr const char* kFeedForward = R"(program "p" {
+  input %x : f32[6,4]
+  parameter %layers.0.ffn.w1.weight : f32[8,4] in "block" at 0 of 64
+  parameter %layers.0.ffn.w3.weight : f32[8,4] in "block" at 32 of 64
+  parameter %layers.0.ffn.w2.weight : f32[4,8]
+  %0 : f32[6,8] = matmul(%x, %layers.0.ffn.w1.weight) {transpose_b=true} @ w1 forward
+  %1 : f32[6,8] = matmul(%x, %layers.0.ffn.w3.weight) {transpose_b=true} @ w3 forward
+  %2 : f32[6,8] = mul(%0, %1) @ act forward
+  %3 : f32[6,4] = matmul(%2, %layers.0.ffn.w2.weight) {transpose_b=true} @ w2 forward
+  %4 : f32[] = sum(%3) {axes=[0,1], keepdims=false} @ head forward
+  output "loss" = %4
+  output "hidden" = %2
+})";
+
+TEST_F(ParallelTest, ADividedProductIsSummedWhereItsTermsAreOnSeveralRanks) {
+  const Program out = split(parse_program(kFeedForward), {.ranks = 2, .tensor = 2});
+  expect_lines(
+      out, {"parameter %layers.0.ffn.w1.weight : f32[4,4] in \"block\" at 0 of 32",
+            "parameter %layers.0.ffn.w3.weight : f32[4,4] in \"block\" at 16 of 32",
+            "parameter %layers.0.ffn.w2.weight : f32[4,4]\n",
+            "%0 : f32[6,4] = to_ranks(%x) {ranks=2} @ w1 forward by split",
+            "%1 : f32[6,4] = matmul(%0, %layers.0.ffn.w1", "%2 : f32[6,4] = matmul(%0, ",
+            "%3 : f32[6,4] = mul(%1, %2) @ act forward", "%4 : f32[6,4] = matmul(%3, ",
+            "%5 : f32[6,4] = all_reduce(%4) {ranks=2} @ w2 communication by split", "= sum(%5)",
+            "f32[2,6,4] = all_gather(", "permute(", "f32[6,8] = reshape(", "output \"hidden\""});
+}
+
+TEST_F(ParallelTest, TheGradientsOfWhatAllPartsReadAreSummed) {
+  const Program divided = split(parse_program(kFeedForward), {.ranks = 2, .tensor = 2});
+  const Program out = autograd(divided, {.inputs = true});
+  expect_lines(out,
+               {"= sum(", "= add(", "@ w1 backward by autograd",
+                "all_reduce(%22) {ranks=2} @ w1 backward by autograd", "output \"grad.x\" = %23"});
+}
+
+TEST_F(ParallelTest, ADividedSizeMustBeAMultipleOfTheRanks) {
+  try {
+    split(parse_program(kFeedForward), {.ranks = 3, .tensor = 3});
+    ADD_FAILURE() << "no error";
+  } catch (const Error& e) {
+    EXPECT_THAT(e.what(), HasSubstr("3 ranks cannot divide the 8 rows of layers.0.ffn.w1.weight"));
+  }
+}
+
+TEST_F(ParallelTest, AnOpThatNeedsAllPartsIsNamed) {
+  const Program program = parse_program(R"(program "p" {
+    input %x : f32[6,4]
+    parameter %layers.0.ffn.w1.weight : f32[8,4]
+    %0 : f32[6,8] = matmul(%x, %layers.0.ffn.w1.weight) {transpose_b=true} @ w1 forward
+    %1 : f32[6,8] = softmax(%0) @ gate forward
+    output "y" = %1
+  })");
+  try {
+    split(program, {.ranks = 2, .tensor = 2});
+    ADD_FAILURE() << "no error";
+  } catch (const Error& e) {
+    EXPECT_THAT(e.what(), HasSubstr("softmax (gate) reads a tensor that ranks divide"));
+  }
 }
 
 }  // namespace

@@ -24,7 +24,7 @@ TokenSourcePtr some_tokens() {
 
 TrainOptions tiny_options(int ranks) {
   TrainOptions out;
-  out.run.model = {.vocab = 23, .d_model = 16, .d_ff = 32, .layers = 2, .heads = 2};
+  out.run.model = {.vocab = 24, .d_model = 16, .d_ff = 32, .layers = 2, .heads = 2};
   out.run.shape = {.batch = 4, .context = 8};
   out.run.parallel.ranks = ranks;
   out.run.seed = 3;
@@ -130,12 +130,12 @@ TEST_F(RanksTest, PartsOfWeightsAndStatesAreTrainedAsWholeOnes) {
     one.accumulate = accumulate;
     one.validate_every = 2;
     const std::vector<TrainStep> expected = run(one, reference);
-    for (const int shard : {1, 2, 3}) {
+    for (const char* choice : {"dp=4,shard=1", "dp=4,shard=2", "dp=4,shard=3", "tp=2", "tp=2,sp",
+                               "dp=2,tp=2", "dp=2,shard=1,tp=2,sp", "dp=2,shard=3,tp=2"}) {
       TrainOptions many = one;
-      many.run.parallel.ranks = 4;
-      many.run.parallel.shard = shard;
+      many.run.parallel = parse_parallel("", choice);
       expect_near(run(many, reference), expected,
-                  fmt::format("shard={}, accumulate {}", shard, accumulate));
+                  fmt::format("{}, accumulate {}", choice, accumulate));
     }
   }
 }
@@ -144,21 +144,20 @@ TEST_F(RanksTest, ACheckpointOfPartsIsContinuedByAnyRanksAndAnySharding) {
   TrainOptions options = tiny_options(1);
   const std::vector<TrainStep> all = run(options, reference);
   const std::vector<TrainStep> expected(all.begin() + 2, all.end());
-  struct Form {
-    int ranks, shard;
-  };
-  const std::pair<Form, Form> forms[] = {{{4, 3}, {2, 1}}, {{2, 1}, {4, 3}}, {{2, 2}, {1, 0}}};
+  const std::pair<const char*, const char*> forms[] = {{"dp=4,shard=3", "dp=2,shard=1"},
+                                                       {"dp=2,shard=1", "dp=2,shard=3,tp=2"},
+                                                       {"dp=2,shard=2,tp=2", "none"},
+                                                       {"tp=2", "dp=4,shard=3"}};
   for (const auto& [before, after] : forms) {
-    options.checkpoint = folder_.path() / fmt::format("from{}to{}", before.shard, after.shard);
+    options.checkpoint = folder_.path() / fmt::format("from {} to {}", before, after);
     options.resume = false;
     options.steps = 2;
-    options.run.parallel = {.ranks = before.ranks, .shard = before.shard};
+    options.run.parallel = parse_parallel("", before);
     run(options, reference);
     options.resume = true;
     options.steps = 4;
-    options.run.parallel = {.ranks = after.ranks, .shard = after.shard};
-    expect_near(run(options, reference), expected,
-                fmt::format("shard={} to shard={}", before.shard, after.shard));
+    options.run.parallel = parse_parallel("", after);
+    expect_near(run(options, reference), expected, fmt::format("{} to {}", before, after));
   }
 }
 
@@ -168,10 +167,12 @@ TEST_F(RanksTest, TheirWeightsStartWithTheBitsOfOneRank) {
   options.save = folder_.path() / "one.safetensors";
   run(options);
   const std::string expected = bytes_of(options.save);
-  options.run.parallel = {.ranks = 4, .shard = 3};
-  options.save = folder_.path() / "parts.safetensors";
-  run(options);
-  EXPECT_EQ(bytes_of(options.save), expected);
+  for (const char* choice : {"dp=4,shard=3", "tp=2", "dp=2,shard=3,tp=2"}) {
+    options.run.parallel = parse_parallel("", choice);
+    options.save = folder_.path() / "parts.safetensors";
+    run(options);
+    EXPECT_EQ(bytes_of(options.save), expected) << choice;
+  }
 }
 
 }  // namespace

@@ -3,8 +3,8 @@
 recomputation.
 
 Each cell must train to the bits of one rank that accumulates as many batches (eager, without
-shards), to the same bits in processes of MPI (up to three ranks), hold exactly the bytes that are
-predicted for it, and print a loss like that of one rank.
+shards or divided weights), to the same bits in processes of MPI (up to four), hold exactly the
+bytes that are predicted for it, and print a loss like that of one rank.
 The cells are all combinations in a fixed shuffle, and --seed says which COUNT of them.
 Usage: ranks.py [--program build/tracestep] [--count CELLS] [--seed S]
 """
@@ -19,8 +19,9 @@ import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 AXES = {
-    "ranks": [2, 3, 4, 8],
-    "form": ["bucket=tensor", "bucket=64KiB", "bucket=all", "shard=1", "shard=2", "shard=3"],
+    "replicas": [2, 3, 4, 8],
+    "form": ["bucket=tensor", "bucket=64KiB", "bucket=all", "shard=1", "shard=2", "shard=3",
+             "tp=2", "tp=2,sp", "bucket=all,tp=2", "shard=1,tp=2,sp", "shard=3,tp=2"],
     "--precision": ["fp32", "bf16", "fp16", "bf16-pure"],
     "--ops": ["fused", "primitive"],
     "--attention": ["naive", "flash"],
@@ -31,7 +32,7 @@ BATCH = 24
 MODEL = ["--d-model", "32", "--d-ff", "48", "--layers", "2", "--heads", "2", "--context", "16",
          "--threads", "1"]
 STEPS = 5
-MOST_PROCESSES = 3
+MOST_PROCESSES = 4
 LOSS_TOLERANCE = {"fp32": 1e-5}  # relative; narrower formats:
 NARROW_TOLERANCE = 2e-2
 
@@ -61,8 +62,9 @@ def train(program, flags, name, folder, processes=1):
 
 
 def training_faults(program, cell, flags, folder):
-    ranks = cell["ranks"]
-    parallel = ["--parallel", f"dp={ranks},{cell['form']}"]
+    replicas = cell["replicas"]
+    ranks = replicas * (2 if "tp=2" in cell["form"] else 1)
+    parallel = ["--parallel", f"dp={replicas},{cell['form']}"]
     weights, loss = train(program, [*flags, "--batch", BATCH, *parallel], "ranks", folder)
     _, alone = train(program, [*flags, "--batch", BATCH], "alone", folder)
     if abs(loss - alone) > LOSS_TOLERANCE.get(cell["--precision"], NARROW_TOLERANCE) * alone:
@@ -74,7 +76,7 @@ def training_faults(program, cell, flags, folder):
             yield "other weights in processes than in threads"
     if cell["--executor"] != "eager" or cell["--precision"] == "bf16-pure":
         return  # compiled programs and narrow sums round elsewhere
-    if cell["form"].startswith("shard"):
+    if cell["form"].startswith("shard") or ranks > replicas:
         return  # the norm of all gradients is summed by parts
     accumulated, _ = train(program, [*flags, "--batch", BATCH // ranks, "--accumulate", ranks],
                            "accumulated", folder)
@@ -83,7 +85,7 @@ def training_faults(program, cell, flags, folder):
 
 
 def byte_faults(program, cell, flags, folder):
-    parallel = ["--parallel", f"dp={cell['ranks']},{cell['form']}", "--batch", BATCH,
+    parallel = ["--parallel", f"dp={cell['replicas']},{cell['form']}", "--batch", BATCH,
                 "--mode", "step"]
     rows = json.loads(run(program, "memory", [*flags, *parallel, "--format", "json"],
                           folder))["rows"]

@@ -66,7 +66,8 @@ void write_slice(const KernelCall& call) {
 
 void own_part(const KernelCall& call) {
   const TensorRef &x = call.inputs[0], &part = call.outputs[0];
-  const OwnPart own = own_part_of(x.count(), call.group->ranks(), call.group->rank());
+  const RankGroup group = group_of(call.attrs);
+  const OwnPart own = own_part_of(x.count(), group.ranks, group.index_of(call.group->rank()));
   const auto elements = [](const TensorRef& of, std::int64_t first, std::int64_t count) {
     return part_of({.data = of.data, .dtype = of.dtype, .shape = {count}, .strides = {1}}, 0, first,
                    count);

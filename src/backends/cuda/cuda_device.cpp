@@ -40,6 +40,7 @@ KernelTable make_table() {
   cuda::add_reduction_kernels(table);
   cuda::add_matmul_kernels(table);
   cuda::add_gather_kernels(table);
+  cuda::add_own_indices_kernel(table);
   cuda::add_softmax_kernels(table);
   cuda::add_cross_entropy_kernels(table);
   cuda::add_rms_norm_kernels(table);

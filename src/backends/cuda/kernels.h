@@ -14,6 +14,7 @@ void add_generator_kernels(KernelTable& table);
 void add_reduction_kernels(KernelTable& table);
 void add_matmul_kernels(KernelTable& table);
 void add_gather_kernels(KernelTable& table);
+void add_own_indices_kernel(KernelTable& table);
 void add_softmax_kernels(KernelTable& table);
 void add_cross_entropy_kernels(KernelTable& table);
 void add_rms_norm_kernels(KernelTable& table);

@@ -111,10 +111,10 @@ class Search {
       add(offloaded(r));
       add(moments(r));
       add(precision(r, {.autocast = DType::kBF16}));
-      const int ranks = r.step.parallel.ranks;
-      if (r.step.shape.batch == ranks) continue;
+      const int replicas = r.step.parallel.replicas();
+      if (r.step.shape.batch == replicas) continue;
       Remedy least = r;
-      least.step.shape.batch = ranks;
+      least.step.shape.batch = replicas;
       add(described(least));
     }
     return out;
@@ -190,10 +190,10 @@ class Search {
   }
 
   std::optional<Remedy> batch(const Remedy& r) {
-    const int ranks = r.step.parallel.ranks;  // which share it equally
-    return largest(r.step.shape.batch / ranks - 1, [&](std::int64_t n) {
+    const int replicas = r.step.parallel.replicas();  // which share it equally
+    return largest(r.step.shape.batch / replicas - 1, [&](std::int64_t n) {
       Remedy out = r;
-      out.step.shape.batch = n * ranks;
+      out.step.shape.batch = n * replicas;
       return out;
     });
   }

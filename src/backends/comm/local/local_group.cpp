@@ -5,6 +5,7 @@
 
 #include <condition_variable>
 #include <cstring>
+#include <map>
 #include <mutex>
 
 #include "ops/collective_sizes.h"
@@ -28,7 +29,7 @@ struct Posted {
   }
 };
 
-// What the ranks share.
+// What the ranks of a group share.
 class Group {
  public:
   explicit Group(int ranks) : posted_(static_cast<std::size_t>(ranks)) {}
@@ -95,13 +96,47 @@ class Group {
   bool ended_ = false;
 };
 
+// The groups of a run.
+class Groups {
+ public:
+  // The one that `rank` is in.
+  Group& of(std::int64_t rank, const RankGroup& group) {
+    const std::lock_guard lock(mutex_);
+    return all_.try_emplace({group.first_of(rank), group}, static_cast<int>(group.ranks))
+        .first->second;
+  }
+  void end() {
+    const std::lock_guard lock(mutex_);
+    for (auto& [key, group] : all_) group.end();
+  }
+  void restart() {
+    const std::lock_guard lock(mutex_);
+    for (auto& [key, group] : all_) group.restart();
+  }
+
+ private:
+  std::mutex mutex_;
+  std::map<std::pair<std::int64_t, RankGroup>, Group> all_;  // by first rank and kind
+};
+
 class LocalCommunicator final : public Communicator {
  public:
-  LocalCommunicator(std::shared_ptr<Group> group, int rank)
-      : group_(std::move(group)), rank_(rank) {}
+  // `rank`: of the run.
+  LocalCommunicator(std::shared_ptr<Groups> groups, std::int64_t rank, const RankGroup& kind)
+      : groups_(std::move(groups)),
+        group_(&groups_->of(rank, kind)),
+        run_rank_(rank),
+        rank_(static_cast<int>(kind.index_of(rank))) {}
 
   int rank() const override { return rank_; }
   int ranks() const override { return group_->ranks(); }
+
+  Communicator& among(const RankGroup& kind) override {
+    if (kind.ranks == ranks()) return *this;
+    auto& part = parts_[kind];
+    if (!part) part = std::make_unique<LocalCommunicator>(groups_, run_rank_, kind);
+    return *part;
+  }
 
   void all_reduce(const TensorRef& x, const TensorRef& y) override {
     const std::int64_t count = x.count();
@@ -142,9 +177,13 @@ class LocalCommunicator final : public Communicator {
     count_bytes(y.dtype, received);
   }
 
-  std::int64_t received_bytes() const override { return received_bytes_; }
-  void end() override { group_->end(); }
-  void restart() override { group_->restart(); }
+  std::int64_t received_bytes() const override {
+    std::int64_t total = received_bytes_;
+    for (const auto& [kind, part] : parts_) total += part->received_bytes();
+    return total;
+  }
+  void end() override { groups_->end(); }
+  void restart() override { groups_->restart(); }
 
  private:
   // The address of an element.
@@ -169,8 +208,11 @@ class LocalCommunicator final : public Communicator {
     received_bytes_ += elements * static_cast<std::int64_t>(size_of(dtype));
   }
 
-  const std::shared_ptr<Group> group_;
+  const std::shared_ptr<Groups> groups_;
+  Group* const group_;
+  const std::int64_t run_rank_;
   const int rank_;
+  std::map<RankGroup, std::unique_ptr<LocalCommunicator>> parts_;
   std::int64_t received_bytes_ = 0;
 };
 
@@ -178,9 +220,11 @@ class LocalCommunicator final : public Communicator {
 
 std::vector<std::unique_ptr<Communicator>> make_local_group(int ranks) {
   TRACESTEP_CHECK(ranks >= 1, "a group of {}", ranks);
-  const auto group = std::make_shared<Group>(ranks);
+  const auto groups = std::make_shared<Groups>();
   std::vector<std::unique_ptr<Communicator>> out;
-  for (int r = 0; r < ranks; ++r) out.push_back(std::make_unique<LocalCommunicator>(group, r));
+  for (int r = 0; r < ranks; ++r) {
+    out.push_back(std::make_unique<LocalCommunicator>(groups, r, RankGroup{ranks}));
+  }
   return out;
 }
 

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <map>
 
 #include "backends/comm/mpi/mpi_world.h"
 #include "base/error.h"
@@ -63,10 +64,18 @@ class Chunks {
 
 class MpiGroup final : public Communicator {
  public:
-  explicit MpiGroup(MpiWorld& world) : world_(world) {}
+  MpiGroup(MpiWorld& world, const RankGroup& kind)
+      : world_(world), kind_(kind), first_(kind.first_of(world.rank())) {}
 
-  int rank() const override { return world_.rank(); }
-  int ranks() const override { return world_.count(); }
+  int rank() const override { return static_cast<int>(kind_.index_of(world_.rank())); }
+  int ranks() const override { return static_cast<int>(kind_.ranks); }
+
+  Communicator& among(const RankGroup& kind) override {
+    if (kind.ranks == ranks()) return *this;
+    auto& part = parts_[kind];
+    if (!part) part = std::make_unique<MpiGroup>(world_, kind);
+    return *part;
+  }
 
   void all_reduce(const TensorRef& x, const TensorRef& y) override {
     const Chunks chunks(x, ranks());
@@ -102,13 +111,20 @@ class MpiGroup final : public Communicator {
     count_bytes(y.dtype, y.count() - own.count);
   }
 
-  std::int64_t received_bytes() const override { return received_bytes_; }
+  std::int64_t received_bytes() const override {
+    std::int64_t total = received_bytes_;
+    for (const auto& [kind, part] : parts_) total += part->received_bytes();
+    return total;
+  }
   // A failure ends the process, and with it the others.
   void end() override {}
   void restart() override {}
   Processes* processes() const override { return &world_; }
 
  private:
+  // The process that has place `rank` in the group.
+  int process(int rank) const { return static_cast<int>(first_ + rank * kind_.stride); }
+
   // Waits until all ranks have called the same collective.
   void post(Collective call, const TensorRef& whole) {
     call_ = name_of(call);
@@ -117,16 +133,17 @@ class MpiGroup final : public Communicator {
     MpiWorld::Messages messages(world_, call_);
     for (int other = 0; other < ranks(); ++other) {
       if (other == rank()) continue;
-      messages.receive(&posted[static_cast<std::size_t>(other)], sizeof own, other);
-      messages.send(&own, sizeof own, other);
+      messages.receive(&posted[static_cast<std::size_t>(other)], sizeof own, process(other));
+      messages.send(&own, sizeof own, process(other));
     }
     messages.wait();
     for (int other = 0; other < ranks(); ++other) {
       const Posted& theirs = posted[static_cast<std::size_t>(other)];
       if (theirs == own) continue;
-      throw Error(ErrorCode::kFailed, "group",
-                  fmt::format("rank {} called {} of {} elements, rank {} {} of {}", rank(), call_,
-                              own.count, other, name_of(theirs.call), theirs.count));
+      throw Error(
+          ErrorCode::kFailed, "group",
+          fmt::format("rank {} called {} of {} elements, rank {} {} of {}", world_.rank(), call_,
+                      own.count, process(other), name_of(theirs.call), theirs.count));
     }
   }
 
@@ -141,9 +158,11 @@ class MpiGroup final : public Communicator {
       theirs.resize(other == rank() ? 0 : chunks.bytes(own));
       from.push_back(other == rank() ? chunks.at(x.data, own.first) : theirs.data());
       if (other == rank()) continue;
-      if (own.count > 0) messages.receive(theirs.data(), theirs.size(), other);
+      if (own.count > 0) messages.receive(theirs.data(), theirs.size(), process(other));
       const OwnPart sent = chunks.of(c, other);
-      if (sent.count > 0) messages.send(chunks.at(x.data, sent.first), chunks.bytes(sent), other);
+      if (sent.count > 0) {
+        messages.send(chunks.at(x.data, sent.first), chunks.bytes(sent), process(other));
+      }
     }
     messages.wait();
     add_in_order(x.dtype, from, own.count, out);
@@ -157,9 +176,11 @@ class MpiGroup final : public Communicator {
       if (other == rank()) continue;
       const OwnPart theirs = chunks.of(c, other);
       if (theirs.count > 0) {
-        messages.receive(chunks.at(y.data, theirs.first), chunks.bytes(theirs), other);
+        messages.receive(chunks.at(y.data, theirs.first), chunks.bytes(theirs), process(other));
       }
-      if (own.count > 0) messages.send(chunks.at(y.data, own.first), chunks.bytes(own), other);
+      if (own.count > 0) {
+        messages.send(chunks.at(y.data, own.first), chunks.bytes(own), process(other));
+      }
     }
     messages.wait();
   }
@@ -169,6 +190,9 @@ class MpiGroup final : public Communicator {
   }
 
   MpiWorld& world_;
+  const RankGroup kind_;
+  const std::int64_t first_;  // the process that has place 0
+  std::map<RankGroup, std::unique_ptr<MpiGroup>> parts_;
   const char* call_ = "";                         // under way
   std::vector<std::vector<std::byte>> received_;  // chunks of the own part, by rank
   std::int64_t received_bytes_ = 0;
@@ -181,7 +205,8 @@ std::unique_ptr<Processes> join_mpi(double timeout_s) {
 }
 
 std::unique_ptr<Communicator> make_mpi_group(Processes& processes) {
-  return std::make_unique<MpiGroup>(dynamic_cast<MpiWorld&>(processes));
+  auto& world = dynamic_cast<MpiWorld&>(processes);
+  return std::make_unique<MpiGroup>(world, RankGroup{world.count()});
 }
 
 }  // namespace tracestep

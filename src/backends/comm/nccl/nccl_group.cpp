@@ -4,6 +4,7 @@
 
 #include <bit>
 #include <cstdlib>
+#include <map>
 
 #include "backends/comm/nccl/nccl_library.h"
 #include "base/error.h"
@@ -35,7 +36,7 @@ std::byte* element(const TensorRef& tensor, std::int64_t index) {
 class NcclGroup final : public Communicator {
  public:
   NcclGroup(Processes& processes, void* stream)
-      : processes_(processes), stream_(stream), nccl_(nccl::library()) {
+      : processes_(processes), stream_(stream), nccl_(nccl::library()), kind_{processes.count()} {
     // When NVLink multicast fails, it takes switches out of service that other programs share; who
     // wants it all the same sets the variable.
     ::setenv("NCCL_NVLS_ENABLE", "0", 0);
@@ -44,12 +45,30 @@ class NcclGroup final : public Communicator {
     processes.broadcast(std::as_writable_bytes(std::span(id.bytes)));
     check(nccl_.comm_init_rank(&comm_, ranks(), id, rank()), "ncclCommInitRank");
   }
-  ~NcclGroup() override { nccl_.comm_destroy(comm_); }
+  // The part of `all` that this process is in.
+  NcclGroup(NcclGroup& all, const RankGroup& kind)
+      : processes_(all.processes_), stream_(all.stream_), nccl_(all.nccl_), kind_(kind) {
+    const int process = processes_.rank();
+    check(nccl_.comm_split(all.comm_, static_cast<int>(kind.first_of(process)), process, &comm_,
+                           nullptr),
+          "ncclCommSplit");
+  }
+  ~NcclGroup() override {
+    parts_.clear();  // before what they were split from
+    nccl_.comm_destroy(comm_);
+  }
   NcclGroup(const NcclGroup&) = delete;
   NcclGroup& operator=(const NcclGroup&) = delete;
 
-  int rank() const override { return processes_.rank(); }
-  int ranks() const override { return processes_.count(); }
+  int rank() const override { return static_cast<int>(kind_.index_of(processes_.rank())); }
+  int ranks() const override { return static_cast<int>(kind_.ranks); }
+
+  Communicator& among(const RankGroup& kind) override {
+    if (kind.ranks == ranks()) return *this;
+    auto& part = parts_[kind];
+    if (!part) part = std::make_unique<NcclGroup>(*this, kind);
+    return *part;
+  }
 
   void all_reduce(const TensorRef& x, const TensorRef& y) override {
     check(nccl_.all_reduce(x.data, y.data, static_cast<std::size_t>(x.count()), type_of(x.dtype),
@@ -94,7 +113,11 @@ class NcclGroup final : public Communicator {
     count_bytes(y.dtype, y.count() - own);
   }
 
-  std::int64_t received_bytes() const override { return received_bytes_; }
+  std::int64_t received_bytes() const override {
+    std::int64_t total = received_bytes_;
+    for (const auto& [kind, part] : parts_) total += part->received_bytes();
+    return total;
+  }
   // A failure ends the process, and with it the others.
   void end() override {}
   void restart() override {}
@@ -127,6 +150,8 @@ class NcclGroup final : public Communicator {
   Processes& processes_;
   void* const stream_;
   const nccl::Library& nccl_;
+  const RankGroup kind_;
+  std::map<RankGroup, std::unique_ptr<NcclGroup>> parts_;
   nccl::Comm* comm_ = nullptr;
   std::int64_t received_bytes_ = 0;
 };

@@ -27,6 +27,7 @@ Library load() {
   find(out.get_error_string, nccl, "ncclGetErrorString");
   find(out.get_unique_id, nccl, "ncclGetUniqueId");
   find(out.comm_init_rank, nccl, "ncclCommInitRank");
+  find(out.comm_split, nccl, "ncclCommSplit");
   find(out.comm_destroy, nccl, "ncclCommDestroy");
   find(out.group_start, nccl, "ncclGroupStart");
   find(out.group_end, nccl, "ncclGroupEnd");

@@ -23,6 +23,8 @@ struct Library {
   const char* (*get_error_string)(int) = nullptr;
   int (*get_unique_id)(UniqueId*) = nullptr;
   int (*comm_init_rank)(Comm**, int ranks, UniqueId, int rank) = nullptr;
+  // config: nullptr, as the parent's.
+  int (*comm_split)(Comm*, int color, int key, Comm**, void* config) = nullptr;
   int (*comm_destroy)(Comm*) = nullptr;
   int (*group_start)() = nullptr;
   int (*group_end)() = nullptr;
