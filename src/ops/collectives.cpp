@@ -119,6 +119,25 @@ void register_parts() {
                .bytes_read = [](const OpCall& c) { return c.outputs[0].bytes(); }});
 }
 
+void register_first_rank() {
+  register_op({.name = "on_first_rank",
+               .doc =
+                   "x on the first rank of the group; on the others -0, to which any number can be "
+                   "added without a change.",
+               .inputs = {"x"},
+               .outputs = {"y"},
+               .attrs = group_attrs(),
+               .kernel_class = KernelClass::kCollective,  // only a group knows the rank
+               .precision_class = PrecisionClass::kKeep,
+               .infer =
+                   [](const OpCall& c) {
+                     ranks_of(c);
+                     return rules::same_floating(c);
+                   },
+               .accepts = rules::contiguous,
+               .donates = {{0, 0}}});
+}
+
 std::vector<Type> own_indices_type(const OpCall& c) {
   const Type& indices = c.inputs[0];
   const DType dtype = c.attrs.dtype("dtype");
@@ -177,6 +196,7 @@ void register_division() {
 void register_collectives() {
   register_reductions_of_ranks();
   register_parts();
+  register_first_rank();
   register_division();
 }
 

@@ -28,6 +28,7 @@
 #include "passes/shard.h"
 #include "passes/simplify.h"
 #include "passes/split.h"
+#include "passes/sum_shards.h"
 
 namespace tracestep {
 namespace {
@@ -74,7 +75,8 @@ bool updates_at_end(const Options& o) {
 }
 
 bool divides(const Options& o) {
-  return o.parallel.is_on() && (steps(o) || o.mode == Mode::kForwardBackward);
+  const bool is_summed = o.has_gradients && o.sums_shards;
+  return o.parallel.is_on() && (steps(o) || o.mode == Mode::kForwardBackward) && !is_summed;
 }
 bool is_split(const Options& o) {
   return o.parallel.is_divided() && !o.has_gradients;
@@ -175,6 +177,13 @@ const std::vector<Pass>& passes() {
       {"autocast", "matrix products in the low dtype, sums and norms in float32", casts,
        [](const Program& p, const Options& o) { return autocast(p, *o.autocast); }},
       {"autograd", "gradients of the loss by every parameter", differentiates, differentiate},
+      {"sum_shards", "gradients in states summed over all ranks, micro-batch by micro-batch",
+       [](const Options& o) {
+         return o.sums_shards && o.parallel.replicas() > 1 && !o.has_gradients;
+       },
+       [](const Program& p, const Options& o) {
+         return sum_shards(p, o.parallel.across_replicas());
+       }},
       {"reduce", "gradients and the loss summed over all ranks", divides,
        [](const Program& p, const Options& o) { return reduce(p, o.parallel); }},
       {"optimizer", "parameter updates from gradients", steps, update},

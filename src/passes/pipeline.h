@@ -56,6 +56,8 @@ struct PipelineOptions {
   // How the step is divided among ranks; the forward program is one rank's share of it, and its
   // loss one rank's share of the loss.
   Parallel parallel = {};
+  // Whether gradients in states are summed over the replicas in each run (passes/sum_shards.h).
+  bool sums_shards = false;
   // Whose memory a budget of `recompute` is for: the device, and whether an arena holds the
   // buffers.
   DeviceTraits traits = {};

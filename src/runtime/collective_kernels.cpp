@@ -37,6 +37,19 @@ void own_part_in_host_memory(const KernelCall& call) {
   if (padding > 0) std::memset(part.as<std::byte>() + bytes, 0, padding);
 }
 
+void on_first_rank_in_host_memory(const KernelCall& call) {
+  const TensorRef &x = call.inputs[0], &y = call.outputs[0];
+  const std::size_t size = size_of(x.dtype), bytes = static_cast<std::size_t>(x.count()) * size;
+  if (bytes == 0) return;
+  if (index_in_group(call) == 0) {
+    std::memmove(y.data, x.data, bytes);
+    return;
+  }
+  constexpr auto kSign = std::byte{0x80};  // the last byte of -0; all others are 0
+  std::memset(y.data, 0, bytes);
+  for (std::size_t last = size - 1; last < bytes; last += size) y.as<std::byte>()[last] = kSign;
+}
+
 template <class T>
 void own_indices_as(const KernelCall& call) {
   const TensorRef &indices = call.inputs[0], &own = call.outputs[0], &mine = call.outputs[1];
@@ -100,6 +113,7 @@ void add_collective_kernels(KernelTable& table) {
   add_group_kernels(table);
   table.add_planned("own_part", prepare_in_group<own_part_in_host_memory>);
   table.add_planned("own_indices", prepare_in_group<own_indices_in_host_memory>);
+  table.add_planned("on_first_rank", prepare_in_group<on_first_rank_in_host_memory>);
 }
 
 void add_group_kernels(KernelTable& table) {

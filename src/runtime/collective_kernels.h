@@ -8,7 +8,8 @@ namespace tracestep {
 // all_reduce, reduce_scatter and all_gather. Preparing one throws Error{kUsage} when the device
 // belongs to no group, or to one that is not made up of groups as the program wants.
 void add_group_kernels(KernelTable& table);
-// The same with own_part and own_indices, for devices whose memory the host can read and write.
+// The same with own_part, own_indices and on_first_rank, for devices whose memory the host can read
+// and write.
 void add_collective_kernels(KernelTable& table);
 
 }  // namespace tracestep

@@ -121,9 +121,26 @@ void check_outputs(const TrainOptions& options) {
   check_log(options.log);
 }
 
+void check_shards(const TrainOptions& o) {
+  if (o.shards == 0) return;
+  const Parallel& parallel = o.run.parallel;
+  if (o.shards < 0 || o.shards % parallel.replicas() != 0 || o.run.shape.batch % o.shards != 0) {
+    throw Error(ErrorCode::kUsage, "shards",
+                fmt::format("{} shards of a batch of {} on {} replicas", o.shards,
+                            o.run.shape.batch, parallel.replicas()),
+                "give a number that the replicas divide, and that divides the batch");
+  }
+  if (o.accumulate > 1 || parallel.shards_optimizer()) {
+    fail_usage("shards",
+               "shards are accumulated, in one order, on ranks that have whole "
+               "gradients; leave out accumulate and shard=1|2|3");
+  }
+}
+
 void check_numbers(const TrainOptions& o) {
   if (o.steps < 0) fail_usage("steps", "{} is negative", o.steps);
   if (o.accumulate < 1) fail_usage("accumulate", "{} is not positive", o.accumulate);
+  check_shards(o);
   if (o.checkpoint_every < 0) {
     fail_usage("checkpoint_every", "{} is negative", o.checkpoint_every);
   }

@@ -24,6 +24,10 @@ struct TrainOptions {
   RunSpec run;  // includes the optimizer's weight decay and clip
   std::int64_t steps = 200;
   std::int64_t accumulate = 1;  // micro-batches per step
+  // The batch of a step is the sum of so many shards, in one order for every number of replicas
+  // that divides them: each replica runs one after another of its own. 0: replicas have one share
+  // each.
+  std::int64_t shards = 0;
   Order order = Order::kShuffled;
   Schedule schedule;
   std::filesystem::path init = {};    // weights to start from; empty: from the seed
@@ -74,6 +78,9 @@ struct TrainResult {
 // that is infinite or NaN: the message has the step, the first tensor that is not finite, the
 // likely reason, and the last finite checkpoint. The state before that step is saved if it is
 // finite.
+//
+// With `shards`, weights have the same bits for every such number of replicas, and for one rank
+// that accumulates `shards` batches; losses are rounded in another order.
 //
 // With ranks (RunSpec::parallel), each trains on its rows of every batch; the first one's weights
 // are saved, and validated.

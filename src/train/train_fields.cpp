@@ -19,6 +19,11 @@ std::vector<TrainField> all_fields() {
   rows.integer(
       row("accumulate", kBits, "batches added up per step"), 1, kMostAccumulated,
       [](auto& o) -> auto& { return o.accumulate; });
+  rows.integer(
+      row("shards", kBits,
+          "parts of a batch whose gradients are added up in one order, "
+          "whatever the number of ranks; 0 is off"),
+      0, kMostAccumulated, [](auto& o) -> auto& { return o.shards; });
   rows.choice(
       row("order", kBits, "where batches start in the tokens"), kAllOrders,
       [](auto& o) -> auto& { return o.order; });

@@ -88,7 +88,7 @@ WholeTensors Trainer::tensors() const {
 }
 
 Batches::Options Trainer::batch_options() const {
-  return {options_.run.shape.batch, options_.run.shape.context, options_.order, options_.run.seed};
+  return {micro_batch(), options_.run.shape.context, options_.order, options_.run.seed};
 }
 
 RunSpec Trainer::spec_of(Mode mode) const {
@@ -98,18 +98,21 @@ RunSpec Trainer::spec_of(Mode mode) const {
 }
 
 void Trainer::build() {
-  if (options_.accumulate == 1) {
+  if (rounds() == 1) {
     step_ = executor_of(step_program(spec_of(Mode::kStep), device()));
     return;
   }
   // The first micro-batch overwrites the gradients, the others add; then one update.
-  const double scale =
-      1.0 / static_cast<double>(options_.accumulate * options_.run.parallel.replicas());
+  const double scale = 1.0 / static_cast<double>(rounds() * options_.run.parallel.replicas());
   const auto micro = [&](GradientKind kind) {
     RunSpec spec = spec_of(Mode::kForwardBackward);
     spec.gradients = kind;
-    return executor_of(
-        program_for(loss_program(spec, {.scale = scale}), pipeline_options(spec), device()));
+    spec.shape.batch = micro_batch();
+    PipelineOptions passes = pipeline_options(spec);
+    passes.sums_shards = options_.shards > 0;
+    // It would add up the state and the terms of a product in one sum.
+    if (passes.sums_shards) passes.disabled.insert("epilogue");
+    return executor_of(program_for(loss_program(spec, {.scale = scale}), passes, device()));
   };
   first_ = micro(GradientKind::kPersistent);
   next_ = micro(GradientKind::kAccumulate);
@@ -148,6 +151,7 @@ Program Trainer::update_program() const {
   }
   PipelineOptions passes = pipeline_options(spec_of(Mode::kStep));
   passes.has_gradients = true;
+  passes.sums_shards = options_.shards > 0;
   return program_for(b.finish(), passes, device());
 }
 
@@ -175,24 +179,23 @@ TrainStep Trainer::step(std::int64_t index) {
   if (out.not_finite) set_states(stores_, before);
   if (skipped) ++out.skipped_steps;
   warn_of_skips(out, skipped);
-  const std::int64_t tokens =
-      options_.run.shape.batch * options_.run.shape.context * options_.accumulate;
+  const std::int64_t tokens = micro_batch() * options_.run.shape.context * rounds();
   out.tokens_per_s = static_cast<double>(tokens) / seconds_since(start);
   return out;
 }
 
 // True when the step was applied.
 bool Trainer::run_step(std::int64_t index, TrainStep& out) {
-  if (options_.accumulate > 1) return accumulate(index, out) && update(out);
+  if (rounds() > 1) return accumulate(index, out) && update(out);
   set_batch(*step_, batches_.at(index), options_.run.model.vocab);
   return update(out);
 }
 
 // False when a loss is not finite: then there are no gradients for an update.
 bool Trainer::accumulate(std::int64_t index, TrainStep& out) {
-  for (std::int64_t i = 0; i < options_.accumulate; ++i) {
+  for (std::int64_t i = 0; i < rounds(); ++i) {
     Executor& executor = micro(i);
-    set_batch(executor, batches_.at(index * options_.accumulate + i), options_.run.model.vocab);
+    set_batch(executor, batches_.at(index * rounds() + i), options_.run.model.vocab);
     executor.run();
     out.loss += executor.scalar("loss");
     executor.release_outputs();
@@ -204,7 +207,7 @@ bool Trainer::accumulate(std::int64_t index, TrainStep& out) {
 bool Trainer::update(TrainStep& out) {
   set_rates(out);
   step_->run();
-  if (options_.accumulate == 1) out.loss = step_->scalar("loss");
+  if (rounds() == 1) out.loss = step_->scalar("loss");
   out.grad_norm = step_->scalar("grad_norm");
   step_->release_outputs();
   return is_applied(out.grad_norm, out.loss);
@@ -238,12 +241,12 @@ std::optional<NotFinite> Trainer::find_cause(std::int64_t index) {
   }
   const auto before = states_of(store(), kLossScale);
   std::optional<NotFinite> found;
-  for (std::int64_t i = 0; i < options_.accumulate && !found; ++i) {
-    Executor& executor = options_.accumulate > 1 ? micro(i) : *step_;
-    set_batch(executor, batches_.at(index * options_.accumulate + i), options_.run.model.vocab);
+  for (std::int64_t i = 0; i < rounds() && !found; ++i) {
+    Executor& executor = rounds() > 1 ? micro(i) : *step_;
+    set_batch(executor, batches_.at(index * rounds() + i), options_.run.model.vocab);
     found = find_not_finite(executor);
   }
-  if (!found && options_.accumulate > 1) found = find_not_finite(*step_);
+  if (!found && rounds() > 1) found = find_not_finite(*step_);
   set_states(stores_, before);
   return found;
 }

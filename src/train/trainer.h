@@ -41,6 +41,14 @@ class Trainer {
   std::optional<NotFinite> find_cause_in_validation();
 
  private:
+  // Micro-batches per step, and the batch of each on all replicas.
+  std::int64_t rounds() const {
+    return options_.shards == 0 ? options_.accumulate
+                                : options_.shards / options_.run.parallel.replicas();
+  }
+  std::int64_t micro_batch() const {
+    return options_.run.shape.batch / (options_.shards == 0 ? 1 : rounds());
+  }
   bool is_scaled() const { return options_.run.optimizer.loss_scaling.enabled; }
   Batches::Options batch_options() const;
   double state_value(std::string_view name) const;

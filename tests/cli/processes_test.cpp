@@ -54,8 +54,8 @@ class ProcessesTest : public ::testing::Test {
 };
 
 TEST_F(ProcessesTest, TrainingHasTheBitsOfThreads) {
-  for (const std::string parallel : {"dp=2", "dp=3,shard=3"}) {
-    const int ranks = parallel[3] - '0';
+  for (const std::string parallel : {"dp=2", "dp=3,shard=3", "dp=2,shard=3,tp=2"}) {
+    const int ranks = parse_parallel("", parallel).ranks;
     const ProgramRun threads = run_tracestep(words_of(train("threads", parallel)));
     EXPECT_EQ(threads.status, 0) << threads.err;
     const ProgramRun processes = launch(ranks, train("processes", parallel));
@@ -67,12 +67,12 @@ TEST_F(ProcessesTest, TrainingHasTheBitsOfThreads) {
 }
 
 TEST_F(ProcessesTest, ARowOfAStepIsThatOfThreads) {
-  for (const char* parallel : {"dp=2,shard=3", "dp=3,shard=1"}) {
+  for (const char* parallel : {"dp=2,shard=3", "dp=3,shard=1", "tp=2,sp"}) {
     const std::string bench = fmt::format(
         "bench --mode step --vocab 64 --warmup 1 --steps 2 --format json --parallel {}{}", parallel,
         kModel);
     const ProgramRun threads = run_tracestep(words_of(bench));
-    const ProgramRun processes = launch(parallel[3] - '0', bench);
+    const ProgramRun processes = launch(parse_parallel("", parallel).ranks, bench);
     ASSERT_EQ(processes.status, 0) << processes.err;
     const Json a = Json::parse(threads.out, "threads").at("rows").items()[0],
                b = Json::parse(processes.out, "processes").at("rows").items()[0];

@@ -84,6 +84,35 @@ TEST_F(RanksTest, TheirWeightsHaveTheBitsOfAsManyAccumulatedBatches) {
   }
 }
 
+TEST_F(RanksTest, ShardsAreAddedUpInOneOrderWhateverTheNumberOfRanks) {
+  TrainOptions options = tiny_options(1);
+  options.run.shape.batch = 1;
+  options.accumulate = 6;
+  options.save = folder_.path() / "accumulated.safetensors";
+  run(options);
+  const std::string expected = bytes_of(options.save);
+  options.run.shape.batch = 6;
+  options.accumulate = 1;
+  options.shards = 6;
+  options.save = folder_.path() / "shards.safetensors";
+  for (const int ranks : {1, 2, 3, 6}) {
+    options.run.parallel.ranks = ranks;
+    run(options);
+    EXPECT_EQ(bytes_of(options.save), expected) << ranks << " ranks";
+  }
+}
+
+TEST_F(RanksTest, ShardsThatTheyCannotShareAreRefused) {
+  TrainOptions options = tiny_options(2);
+  options.shards = 3;
+  EXPECT_THROW(run(options), Error) << "two ranks do not divide three shards";
+  options.shards = 8;
+  EXPECT_THROW(run(options), Error) << "eight shards do not divide a batch of four";
+  options.shards = 4;
+  options.run.parallel.shard = 2;
+  EXPECT_THROW(run(options), Error) << "parts of gradients";
+}
+
 TEST_F(RanksTest, TheySumWhatTheyHaveAccumulated) {
   TrainOptions many = tiny_options(2), one = tiny_options(1);
   many.accumulate = one.accumulate = 3;
