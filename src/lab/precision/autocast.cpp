@@ -84,10 +84,12 @@ void add_value(Table& table, DType low, const Program& program, const std::strin
                ValueId id) {
   const Value& v = program.value(id);
   if (v.producer == kNoNode) {
-    table.add_row({name_of(low), title, name_of(v.type.dtype), Json(), Json(), Json(),
-                   has_narrow_copy(program, id)
-                       ? "a leaf keeps its dtype; products read a narrow copy of it"
-                       : "a leaf keeps its dtype, and is read as it is"});
+    table.add_cells({{"autocast", name_of(low)},
+                     {"value", title},
+                     {"dtype", name_of(v.type.dtype)},
+                     {"reason", has_narrow_copy(program, id)
+                                    ? "a leaf keeps its dtype; products read a narrow copy of it"
+                                    : "a leaf keeps its dtype, and is read as it is"}});
     return;
   }
   const Node& node = program.node(v.producer);
@@ -98,8 +100,13 @@ void add_value(Table& table, DType low, const Program& program, const std::strin
   if (is_cast) {
     reason = "passes back through the cast of its weight, to the weight's dtype";
   }
-  table.add_row({name_of(low), title, name_of(v.type.dtype), node.op->name,
-                 operands_of(program, node), name_of(c), reason});
+  table.add_cells({{"autocast", name_of(low)},
+                   {"value", title},
+                   {"dtype", name_of(v.type.dtype)},
+                   {"op", node.op->name},
+                   {"operands", operands_of(program, node)},
+                   {"class", name_of(c)},
+                   {"reason", reason}});
 }
 
 }  // namespace
@@ -144,8 +151,10 @@ Table precision_class_table() {
       if (op->precision_class == c) names.push_back(op->name);
     }
     std::ranges::sort(names);
-    table.add_row({name_of(c), rule_of(c), static_cast<std::int64_t>(names.size()),
-                   fmt::format("{}", fmt::join(names, " "))});
+    table.add_cells({{"class", name_of(c)},
+                     {"rule", rule_of(c)},
+                     {"count", static_cast<std::int64_t>(names.size())},
+                     {"ops", fmt::format("{}", fmt::join(names, " "))}});
   }
   return table;
 }

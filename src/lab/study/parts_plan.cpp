@@ -117,10 +117,12 @@ Table graph_table() {
                             .mode = Mode::kForward};
       RunSpec both = forward;
       both.mode = Mode::kForwardBackward;
-      table.add_row({size, context, accounted_peak(forward, {.live_graphs = 1}).bytes,
-                     accounted_peak(forward, {.live_graphs = 2}).bytes,
-                     accounted_peak(both, {.live_graphs = 1}).bytes,
-                     static_cast<std::int64_t>(kGraphLimitGiB * kGiB)});
+      table.add_cells({{"size", size},
+                       {"context", context},
+                       {"one_graph_bytes", accounted_peak(forward, {.live_graphs = 1}).bytes},
+                       {"two_graphs_bytes", accounted_peak(forward, {.live_graphs = 2}).bytes},
+                       {"with_backward_bytes", accounted_peak(both, {.live_graphs = 1}).bytes},
+                       {"limit_bytes", static_cast<std::int64_t>(kGraphLimitGiB * kGiB)}});
     }
   }
   return table;
@@ -143,8 +145,13 @@ Table attention_prediction(StudyContext& context) {
   for (std::int64_t tokens = 2048; tokens <= 131072; tokens *= 2) {
     spec.run.shape.context = tokens;
     const AttentionBytes bytes = predict_attention(spec, *device);
-    table.add_row({spec.width, tokens, bytes.before_backward, bytes.peak, when(room > 0, room),
-                   when(room > 0, bytes.peak <= room), key_of(spec)});
+    table.add_cells({{"width", spec.width},
+                     {"context", tokens},
+                     {"before_backward_bytes", bytes.before_backward},
+                     {"peak_bytes", bytes.peak},
+                     {"device_bytes", when(room > 0, room)},
+                     {"fits", when(room > 0, bytes.peak <= room)},
+                     {"cell", key_of(spec)}});
   }
   return table;
 }

@@ -231,10 +231,13 @@ Table time_by_class(const CellResult& result) {
   for (const auto& [kernel_class, row] : sorted) {
     const double seconds = row.ms * 1e-3;
     const auto bytes = static_cast<double>(row.cost.bytes_read + row.cost.bytes_written);
-    table.add_row({name_of(kernel_class), row.launches, row.ms,
-                   percent_of(row.ms, clocks.whole_ms()),
-                   seconds > 0 ? static_cast<double>(row.cost.flops) / seconds * 1e-9 : 0.0,
-                   seconds > 0 ? bytes / seconds * 1e-9 : 0.0, Json()});
+    const auto per_ns = [&](double amount) { return seconds > 0 ? amount / seconds * 1e-9 : 0.0; };
+    table.add_cells({{"class", name_of(kernel_class)},
+                     {"launches", row.launches},
+                     {"ms", row.ms},
+                     {"share_percent", percent_of(row.ms, clocks.whole_ms())},
+                     {"gflops", per_ns(static_cast<double>(row.cost.flops))},
+                     {"gbytes_per_s", per_ns(bytes)}});
   }
   table.add_cells({{"class", "gaps"},
                    {"ms", or_null(clocks.gaps_ms())},
