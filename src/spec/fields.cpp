@@ -353,10 +353,6 @@ std::vector<RunField> all_fields() {
   return rows.take();
 }
 
-bool is_preset(const std::string& name) {
-  return std::ranges::find(model_presets(), name, &ModelConfig::name) != model_presets().end();
-}
-
 }  // namespace
 
 std::span<const RunField> run_fields() {
@@ -372,69 +368,6 @@ const RunField* find_field(std::string_view name) {
 
 const RunField& field_named(std::string_view name) {
   return field_named(run_fields(), name);
-}
-
-Json key_of(const RunSpec& spec) {
-  Json out = Json::object();
-  for (const RunField& field : run_fields()) {
-    if (field.show != FieldShow::kNowhere) out[field.name] = field.value(spec);
-  }
-  return out;
-}
-
-std::string canonical_text(const Json& key) {
-  Json::Object members = key.members();
-  for (const RunField& field : run_fields()) {
-    if (field.is_optional && key.find(field.name) == nullptr) {
-      members.emplace_back(field.name, field.value(RunSpec()));
-    }
-  }
-  std::ranges::sort(members, {}, &std::pair<std::string, Json>::first);
-  return Json(std::move(members)).dump();
-}
-
-RunSpec run_of_key(const Json& key) {
-  RunSpec out;
-  for (const RunField& field : run_fields()) {
-    const Json* value = key.find(field.name);
-    if (value == nullptr || value->is_null() || *value == field.value(out)) continue;
-    if (field.name == "size" && !is_preset(value->as_string())) {
-      out.model.name = value->as_string();
-    } else {
-      field.parse(field.name, flag_text(*value))(out);
-    }
-  }
-  return out;
-}
-
-bool is_usual(const RunField& field, const Json& value, const Json& size) {
-  const bool has_preset = size.is_string() && is_preset(size.as_string());
-  if (!has_preset) return !is_own_size(field) && value == field.value(RunSpec());
-  return value == field.value(RunSpec{.model = preset(size.as_string())});
-}
-
-std::string label_of(const std::function<const Json*(const std::string& name)>& value_of) {
-  const Json* size = value_of("size");
-  std::string out;
-  for (const RunField& field : run_fields()) {
-    if (field.role != FieldRole::kProgram && field.role != FieldRole::kSpeed) continue;
-    const Json* value = value_of(field.name);
-    if (value == nullptr || value->is_null()) continue;
-    const bool is_in_all = field.is_axis && !field.is_optional;
-    if (!is_in_all && is_usual(field, *value, size == nullptr ? Json() : *size)) continue;
-    if (!out.empty()) out += " ";
-    if (!is_in_all || value->is_number()) out += field.name + " ";
-    out += flag_text(*value);
-  }
-  return out;
-}
-
-std::string label_of(const Json& key) {
-  return label_of([&key](const std::string& name) { return key.find(name); });
-}
-
-std::string label_of(const RunSpec& spec) {
-  return label_of(key_of(spec));
 }
 
 }  // namespace tracestep
