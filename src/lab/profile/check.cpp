@@ -11,16 +11,7 @@
 namespace tracestep {
 namespace {
 
-// Whether a value is a weight: the parameter, its narrow copy, or a view of one.
-bool is_weight(const Program& program, ValueId id) {
-  const Value& v = program.value(id);
-  if (v.leaf == LeafKind::kParameter || v.role == Role::kWeightCast) return true;
-  if (v.producer == kNoNode || !program.node(v.producer).op->is_view()) return false;
-  return is_weight(program, program.node(v.producer).inputs[0]);
-}
-
-// Matrix products: those with weights (in backward, at the same model paths), and those of
-// attention.
+// Matrix products: those at the model paths of weights, and those of attention.
 struct Products {
   std::int64_t weights = 0, attention = 0;
 };
@@ -28,13 +19,14 @@ struct Products {
 class Check {
  public:
   explicit Check(const ProfiledCell& cell) : p_(cell.profile) {
-    for (const Node& node : p_.program.nodes) {
-      if (is_forward(node) && is_product(node) &&
-          std::ranges::any_of(node.inputs, [&](ValueId v) { return is_weight(p_.program, v); })) {
-        for (const Origin& origin : node.origins) weight_paths_.insert(origin.path);
-        if (node.epoch != 0) ++loss_chunks_;
-      }
+    for (ValueId id : p_.program.leaves) {
+      const Value& leaf = p_.program.value(id);
+      const bool is_matrix = leaf.leaf == LeafKind::kParameter && leaf.type.shape.rank() == 2;
+      if (is_matrix) weight_paths_.insert(component_path(leaf.name));
     }
+    loss_chunks_ = std::ranges::count_if(p_.program.nodes, [&](const Node& node) {
+      return is_forward(node) && is_product(node) && node.epoch != 0;
+    });
     runs_.resize(p_.steps.size());
     for (auto& counts : runs_) counts.assign(p_.program.nodes.size(), 0);
     for (const ProfiledLaunch& l : p_.launches) {
