@@ -1,6 +1,7 @@
 // Questions about compiling: what it gains for models and for attention, its bytes, its first
 // start, and which rung of the ladder gains what.
 #include <algorithm>
+#include <cmath>
 
 #include "lab/compile/tables.h"
 #include "lab/measure/noise.h"
@@ -11,13 +12,19 @@ namespace {
 
 using Row = Evidence::Row;
 
+// "1.46"; closer to one, with as many digits as tell it from one.
+Text factor(const Quantity& q) {
+  const double off = std::abs(q.value - 1);
+  return decimal(q, off >= 0.05 ? 2 : off >= 0.005 ? 3 : 4);
+}
+
 // "is 1.46 times as fast as": how compiled stands to the other, by their samples.
 Text gain(const Quantity& compiled, const Quantity& other) {
   return compare(compiled, other)
-      .say({.less = say("is {} times as fast as", {decimal(other / compiled)}),
+      .say({.less = say("is {} times as fast as", {factor(other / compiled)}),
             .equal = "takes as long as",
             .unclear = "is not apart beyond noise from",
-            .more = say("takes {} times as long as", {decimal(compiled / other)})});
+            .more = say("takes {} times as long as", {factor(compiled / other)})});
 }
 
 // The same by the row's own comparison with the first row of its table, where `first` is that row:
@@ -47,9 +54,9 @@ Text gain_over_first(const Row& row, const Row& first, const std::string& prefix
                                                      : Ordering::kUnclear);
   require(agrees, say("the comparison \"{}\" is not what the interval of its ratio says",
                       {row.quote(prefix + "_verdict")}));
-  return order.say({.less = say("is {} times as fast as", {decimal(speedup)}),
+  return order.say({.less = say("is {} times as fast as", {factor(speedup)}),
                     .unclear = "is not apart beyond noise from",
-                    .more = say("takes {} times as long as", {decimal(ratio)})});
+                    .more = say("takes {} times as long as", {factor(ratio)})});
 }
 
 // The three ways of one mode, and how compiled stands beside the others.
@@ -226,7 +233,7 @@ Text ladder(const Evidence& e) {
               gain(last, first), ground.quote("rung")}) +
          best_rung(rungs) +
          say("Launches go from {} to {}, modelled traffic from {} to {}, the error of gradients "
-             "from {} to {}. {} of the rungs find nothing to do here.",
+             "from {} to {}. Rungs that find nothing to do here: {}.",
              {whole(ground.get("launches")), whole(top.get("launches")),
               bytes(ground.get("moved_bytes")), bytes(top.get("moved_bytes")),
               significant(ground.get("gradient_error"), 2),

@@ -222,10 +222,10 @@ Text scores_by_precision(const Evidence& e) {
         {duration(r.get("fp32_forward_ms")),
          decimal(r.get("forward_ms") / r.get("fp32_forward_ms")), duration(r.get("forward_ms"))});
   };
-  return say(
-      "{}, context {}, forward, all layers: the product of scores takes {}; softmax {}. The "
-      "casts that autocast puts before an op are counted in its time.",
-      {row.quote("size"), whole(row.get("context")), times(row), times(softmax)});
+  return say("{}, context {}, forward, all layers: the product of scores takes {}; softmax {}. The "
+             "casts that autocast puts before an op are counted in its time.",
+             {row.quote("size"), whole(row.get("context")), times(row), times(softmax)}) +
+         recorded_elsewhere(e, row, softmax);
 }
 
 Text lower_precision(const Evidence& e) {

@@ -245,8 +245,14 @@ Text softmax_roof(const Row& row) {
   if (row.text_or("bound", "") != "bytes") return {};
   const auto part = row.get_if("roof_percent");
   if (!part) return {};
-  const Quantity enough = Quantity::constant(60);
-  const Relation reached = compare(*part, enough);
+  const Quantity enough = Quantity::constant(60), whole_time = Quantity::constant(100);
+  const Relation reached = compare(*part, enough), beyond = compare(*part, whole_time);
+  if (beyond.is(Ordering::kMore)) {
+    return say(
+        " Its bytes would take {} of its time from memory, {} {}: caches hold some of them, "
+        "or a mask hides them.",
+        {percent(*part), because(beyond, "above"), percent(whole_time)});
+  }
   return say(" Its bytes alone would take {} of its time{}.",
              {percent(*part),
               reached.is(Ordering::kLess)

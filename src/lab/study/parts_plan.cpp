@@ -183,14 +183,14 @@ void plan_part(StudyContext& context) {
                 attention_prediction(context), planned_components(cells)};
   out.shown = out.tables.size() - 1;
   out.charts = {{.kind = "lines",
-                 .title = fmt::format("Peak of {}, predicted", context.sizes.planned.name),
+                 .title = fmt::format("Peak of {}, predicted (contexts logarithmic)", context.sizes.planned.name),
                  .table = "memory_grid",
                  .options = Json::Object{{"x", "context"},
                                          {"y", Json::Array{"predicted_peak_bytes"}},
                                          {"series", Json::Array{"mode", "precision"}},
                                          {"log", "x"}}},
                 {.kind = "lines",
-                 .title = "Two live graphs: bytes of forward alone",
+                 .title = "Two live graphs: bytes of forward alone (logarithmic axes)",
                  .table = "live_graphs",
                  .options = Json::Object{{"x", "context"},
                                          {"y", Json::Array{"two_graphs_bytes"}},

@@ -163,10 +163,10 @@ Text warm_up(const Evidence& e) {
                             " over those at its end, so how many warm-up steps are enough does "
                             "not show.",
                    .more =
-                       say("At its start a process has up to {} steps that lie {} or more above "
-                           "those at its end; so many warm-up steps would have left them out, for "
+                       say("Steps at the start of a process that lie {} or more above those at "
+                           "its end: up to {}; so many warm-up steps would have left them out, for "
                            "this cell.",
-                           {whole(unsettled), percent_text})});
+                           {percent_text, whole(unsettled)})});
 }
 
 Text validity(const Evidence& e) {

@@ -175,7 +175,7 @@ TEST(HtmlTest, TheFirstScreenSaysWhereAndWhenItsResultsAndHowFarToTrustThem) {
   EXPECT_EQ(facts["version"], "tracestep 0.1.0, commit abc");
   EXPECT_THAT(facts["models timed"], HasSubstr("small"));
   EXPECT_EQ(head.results.size(), 5u);
-  EXPECT_EQ(head.trust.size(), 3u);
+  EXPECT_EQ(head.trust.size(), 4u);
   EXPECT_EQ(head.charts.size(), 3u);
   for (const Answer& a : study.summary) EXPECT_FALSE(a.refused) << a.id << ": " << a.text.words();
   const std::string page = page_of(study);

@@ -78,7 +78,7 @@ TEST_F(NeighbourTest, BackwardOverForwardStandsBesideThatOfAProfile) {
   }
   EXPECT_THAT(text_of("result-passes"),
               HasSubstr("backward's kernels take 1.90 times forward's, and those of the optimizer "
-                        "7.00 ms"));
+                        "7.000 ms"));
   cell("passes", {{"mode", "step"}, {"pass", "forward"}}, "verdict") = "doubt: uneven_instances";
   EXPECT_THAT(text_of("result-passes"), Not(HasSubstr("In a profile")));
 }
