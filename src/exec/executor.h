@@ -59,7 +59,7 @@ class Executor {
 
   // Whether the launches were captured, so that later runs issue them as one piece of work.
   virtual bool is_captured() const { return false; }
-  virtual std::int64_t launches() const = 0;              // kernels per run
+  virtual std::int64_t launches() const = 0;              // per run; each is a kernel or a few
   virtual std::int64_t predicted_peak_bytes() const = 0;  // requested bytes, leaves included
 };
 
