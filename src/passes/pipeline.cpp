@@ -160,10 +160,10 @@ Program recompute_again(const Program& p, const Options& o) {
   return std::move(found.program);
 }
 
+// Composites are expanded twice. `decompose` runs before autograd, so that primitive programs save
+// what plain framework code saves; `lower` runs after the optimizer, for the composites of
+// gradients and updates and for what the device has no kernel for.
 const std::vector<Pass>& passes() {
-  // Composites are expanded twice. `decompose` runs before autograd, so that primitive programs
-  // save what plain framework code saves; `lower` runs after the optimizer, for the composites of
-  // gradients and updates and for what the device has no kernel for.
   static const std::vector<Pass> all{
       {"split", "weights, heads and the vocabulary divided among the ranks of a replica", is_split,
        [](const Program& p, const Options& o) { return split(p, o.parallel); }},
