@@ -111,7 +111,7 @@ Fields<CellRow> byte_fields() {
           {bytes_column("predicted_peak_bytes", "predicted", "the same from the program alone"),
            [](R c) { return c.r.predicted_peak_bytes; }},
           {data_only(bytes_column("host_bytes", "",
-                                  "what --offload keeps in the host's memory, by its allocator")),
+                                  "what the step keeps in the host's memory, by its allocator")),
            when_ok(&CellResult::host_bytes)},
           {data_only(bytes_column("arena_bytes", "",
                                   "of the peak, planned; empty: buffers come from the allocator")),
