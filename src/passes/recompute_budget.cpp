@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 #include <optional>
+#include <set>
 
 #include <fmt/format.h>
 
@@ -33,6 +34,7 @@ class Search {
     if (consider(program_, "nothing")) return *best_;
     least_us_ = choices_.least_us(budget_bytes_);
     whole_blocks();
+    parts_of_blocks();
     single_nodes();
     if (choices_.nodes().size() <= kMostTriedAll) every_set();
     if (!best_) fail();
@@ -78,6 +80,22 @@ class Search {
     }
     if (!best_ && blocks > 0) {
       consider(recompute(program_, parse_recomputation("recompute", "nested")), "nested");
+    }
+  }
+
+  // What all blocks have, each by itself: their attention, their feed-forward part.
+  void parts_of_blocks() {
+    std::set<std::string> paths;  // "layers.*.attn"
+    for (std::size_t i = 0; i < program_.nodes.size(); ++i) {
+      if (choices_.block_of(static_cast<NodeId>(i)) < 0) continue;
+      const std::string& path = program_.nodes[i].origin().path;  // "layers.3.attn.q_proj"
+      const std::size_t number = path.find('.'), part = path.find('.', number + 1);
+      if (number == std::string::npos || part == std::string::npos) continue;
+      const std::string name = path.substr(part, path.find('.', part + 1) - part);
+      paths.insert(std::string(kBlocks) + name);
+    }
+    for (const std::string& path : paths) {
+      consider(recompute(program_, parse_recomputation("recompute", path)), path);
     }
   }
 

@@ -74,17 +74,20 @@ std::vector<std::int64_t> ten_budgets(std::int64_t least, std::int64_t most) {
 }
 
 TEST_F(RecomputeBudgetTest, NoFixedChoiceThatFitsIsCheaper) {
-  for (const Size& size : {Size{3, 64}, Size{4, 128, Granularity::kPrimitive},
+  for (const Size& size : {Size{3, 64}, Size{4, 32}, Size{4, 128, Granularity::kPrimitive},
                            Size{6, 256, Granularity::kFused, AttentionForm::kFlash}}) {
     const Program program = step_of(size);
     std::vector<Outcome> all;
     std::int64_t least = peak_of(program);
-    for (const char* choice : {"blocks", "every=2", "every=3", "nested", "layers.*.ffn"}) {
+    for (const char* choice :
+         {"blocks", "every=2", "every=3", "nested", "layers.*.ffn", "layers.*.attn"}) {
       const Program again = fixed(program, choice);
       all.push_back({peak_of(again), us_of(again)});
       least = std::min(least, all.back().peak);
     }
-    for (std::int64_t budget : ten_budgets(least, peak_of(program))) {
+    std::vector<std::int64_t> budgets = ten_budgets(least, peak_of(program));
+    for (const Outcome& f : all) budgets.push_back(f.peak);
+    for (std::int64_t budget : budgets) {
       const WithinBudget found = recompute_within(program, budget, kKind, peak_of);
       EXPECT_LE(found.peak_bytes, budget);
       EXPECT_EQ(found.peak_bytes, peak_of(found.program));

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Recomputation under ten budgets each, for steps of all sizes and contexts, by prediction.
+"""Recomputation under ten budgets each, and under the peaks of the fixed choices, for steps of all
+sizes and contexts, by prediction.
 
 A budget must be met, at no more modelled time than every fixed choice (blocks, every=N, nested,
 paths) that meets it, and one below the least peak must be refused with that peak. Nothing runs on
@@ -57,8 +58,8 @@ def faults_of(program, cell, shares):
     fixed = {choice: predict(program, cell, choice) for choice in FIXED}
     least = min(peak for peak, _ in fixed.values())
     most = fixed["none"][0]
-    for i in range(BUDGETS):
-        budget = least + (most - least) * i // BUDGETS
+    even = [least + (most - least) * i // BUDGETS for i in range(BUDGETS)]
+    for budget in sorted({*even, *(peak for peak, _ in fixed.values())}):
         found = predict(program, cell, f"budget={budget}B")
         if isinstance(found, str):
             yield f"{budget} B: {found}"
