@@ -51,7 +51,7 @@ __device__ inline float rounded(float x) {
 }
 
 // A float32 that is added by itself. The compiler may otherwise contract a product and the sum that
-// follows into one fused multiply-add; but the product is an op of its own, which rounds its result.
+// follows into one fused multiply-add, but a product is an op of its own that rounds its result.
 struct Alone {
   float v;
 };

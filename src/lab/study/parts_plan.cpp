@@ -183,7 +183,8 @@ void plan_part(StudyContext& context) {
                 attention_prediction(context), planned_components(cells)};
   out.shown = out.tables.size() - 1;
   out.charts = {{.kind = "lines",
-                 .title = fmt::format("Peak of {}, predicted (contexts logarithmic)", context.sizes.planned.name),
+                 .title = fmt::format("Peak of {}, predicted (contexts logarithmic)",
+                                      context.sizes.planned.name),
                  .table = "memory_grid",
                  .options = Json::Object{{"x", "context"},
                                          {"y", Json::Array{"predicted_peak_bytes"}},

@@ -444,7 +444,8 @@ TEST_F(SentencesTest, BytesSetTheTimeOfSoftmaxOnlyNearTheirRoof) {
   };
   EXPECT_THAT(with_roof(20.1), HasSubstr("20.1 % of its time, below 60.0 %: they do not set it"));
   EXPECT_THAT(with_roof(80.0), HasSubstr("80.0 % of its time: they set it"));
-  EXPECT_THAT(with_roof(100.7), HasSubstr("100.7 % of its time from memory, above 100.0 %: caches"));
+  EXPECT_THAT(with_roof(100.7),
+              HasSubstr("100.7 % of its time from memory, above 100.0 %: caches"));
 }
 
 TEST_F(SentencesTest, AFirstStepHasACauseWhenEveryProcessShowsIt) {
