@@ -19,12 +19,14 @@ Json rows_of(const std::string& arguments) {
 TEST(ParallelCommandTest, ARowSaysHowRanksSharedTheStep) {
   const std::string bench = std::string("bench --mode step --warmup 1 --steps 2") + kModel;
   const Json alone = rows_of(bench).items()[0];
-  const Json shared = rows_of(bench + " --parallel dp=2,shard=2").items()[0];
-  EXPECT_EQ(shared.at("parallel").as_string(), "dp=2,shard=2");
-  EXPECT_EQ(shared.at("flops").as_double(), alone.at("flops").as_double()) << "of all ranks";
-  EXPECT_EQ(shared.at("parameters").as_double(), alone.at("parameters").as_double());
-  EXPECT_EQ(shared.at("peak_bytes").as_int(), shared.at("predicted_peak_bytes").as_int());
-  EXPECT_LT(shared.at("peak_bytes").as_int(), alone.at("peak_bytes").as_int()) << "of one rank";
+  for (const std::string choice : {"dp=2,shard=2", "tp=2,sp"}) {
+    const Json shared = rows_of(bench + " --parallel " + choice).items()[0];
+    EXPECT_EQ(shared.at("parallel").as_string(), choice);
+    EXPECT_EQ(shared.at("flops").as_double(), alone.at("flops").as_double()) << "of all ranks";
+    EXPECT_EQ(shared.at("parameters").as_double(), alone.at("parameters").as_double());
+    EXPECT_EQ(shared.at("peak_bytes").as_int(), shared.at("predicted_peak_bytes").as_int());
+    EXPECT_LT(shared.at("peak_bytes").as_int(), alone.at("peak_bytes").as_int()) << "of one rank";
+  }
 }
 
 TEST(ParallelCommandTest, AnyNumberOfRanksIsPredicted) {
@@ -34,12 +36,13 @@ TEST(ParallelCommandTest, AnyNumberOfRanksIsPredicted) {
     return rows_of(memory + more).items()[0].at("predicted_peak_bytes").as_int();
   };
   EXPECT_LT(peak("1024,shard=3"), peak("1024,shard=1"));
+  EXPECT_LT(peak("512,tp=2"), peak("512"));
 }
 
 TEST(ParallelCommandTest, WhereRanksCannotRunTheyAreRefused) {
   for (const char* arguments :
        {"eval --init w --text t --parallel dp=2", "fit --size tiny --parallel dp=2",
-        "bench --size tiny --batch 3 --parallel dp=2", "bench --size tiny --parallel dp=2,tp=2"}) {
+        "bench --size tiny --batch 3 --parallel dp=2", "bench --size tiny --parallel tp=3"}) {
     const ProgramRun run = run_tracestep(words_of(arguments));
     EXPECT_EQ(run.status, 2) << arguments;
     EXPECT_NE(run.err.find("[--parallel]"), std::string::npos) << run.err;
