@@ -38,6 +38,7 @@ class Planner {
     for (const Update& u : program_.updates) force_in_place(u);
     for (ValueId id : program_.leaves) add_buffer(id, kNoNode);
     for (NodeId id = 0; id < end_; ++id) place(id);
+    out_.turns = turns_of(program_, out_);
     lifetimes();
     for (const Saved& saved : saved_for_backward(program_)) saved_.insert(saved.value);
     for (std::size_t b = 0; b < out_.buffers.size(); ++b) categorize(b);
@@ -218,6 +219,7 @@ class Planner {
       Buffer& buffer = out_.buffers[at(b)];
       buffer.last = std::max(buffer.last, last_read_[v]);
     }
+    for (NodeId id = 0; id < end_; ++id) keep_until(id, out_.turns[at(id)].until);
     for (std::size_t b = 0; b < out_.buffers.size(); ++b) {
       Buffer& buffer = out_.buffers[b];
       if (buffer.first == kNoNode) {
@@ -228,6 +230,18 @@ class Planner {
     }
     for (std::size_t v = 0; v < program_.values.size(); ++v) {
       if (out_.buffer_of[v] >= 0) members_[out_.buffer_of[v]].push_back(static_cast<ValueId>(v));
+    }
+  }
+
+  // What the node uses may not be freed earlier.
+  void keep_until(NodeId id, NodeId until) {
+    if (!out_.runs[at(id)] || until <= id) return;
+    const Node& node = program_.node(id);
+    for (const auto* values : {&node.inputs, &node.outputs}) {
+      for (ValueId v : *values) {
+        const int b = out_.buffer_of[at(v)];
+        if (b >= 0) out_.buffers[at(b)].last = std::max(out_.buffers[at(b)].last, until);
+      }
     }
   }
 

@@ -9,6 +9,7 @@
 #include <optional>
 #include <vector>
 
+#include "analysis/lanes.h"
 #include "base/category.h"
 #include "ir/program.h"
 
@@ -19,7 +20,9 @@ struct Buffer {
   std::int64_t bytes = 0;       // in the device's memory
   std::int64_t host_bytes = 0;  // in the host's: of a leaf that lies there, which has no `bytes`
   NodeId first = kNoNode;       // the node it is allocated for; kNoNode: a leaf, always alive
-  NodeId last = kNoNode;        // the last node that reads it; node count: alive at the end
+  // The last node that reads it, or that waits for a reader on another lane; node count: alive at
+  // the end.
+  NodeId last = kNoNode;
   Category category = Category::kTemporary;
 };
 
@@ -30,6 +33,7 @@ struct BufferPlan {
   std::vector<std::vector<int>> freed_after;   // by node: buffers without later readers
   std::vector<bool> runs;                      // by node: false for views and assemblies
   std::map<ValueId, Layout> assembled;         // results that are parts of an assembly: where
+  std::vector<Turn> turns;                     // by node
 
   const Buffer* buffer(ValueId id) const {
     const int b = buffer_of[static_cast<std::size_t>(id)];

@@ -31,7 +31,14 @@ void walk(const Program& program, const BufferPlan& buffer_plan, const DeviceTra
   }
 }
 
-std::string why_alive(const Program& program, const Buffer& buffer, NodeId end) {
+bool uses(const BufferPlan& buffer_plan, const Node& node, int buffer) {
+  return std::ranges::any_of(node.inputs,
+                             [&](ValueId id) { return buffer_plan.buffer_of[at(id)] == buffer; });
+}
+
+std::string why_alive(const Program& program, const BufferPlan& buffer_plan, int index,
+                      NodeId end) {
+  const Buffer& buffer = buffer_plan.buffers[at(index)];
   const Value& owner = program.value(buffer.owner);
   if (owner.leaf != LeafKind::kNone) {
     if (buffer.host_bytes > 0) return fmt::format("{} in host memory", name_of(owner.leaf));
@@ -45,13 +52,17 @@ std::string why_alive(const Program& program, const Buffer& buffer, NodeId end) 
   }
   const Node& reader = program.node(buffer.last);
   const std::string_view prefix =
-      buffer.category == Category::kActivation ? "saved for backward: read by " : "read by ";
+      buffer.category == Category::kActivation ? "saved for backward: read by "
+      : uses(buffer_plan, reader, index)       ? "read by "
+                                               : "read on another lane, which is waited for by ";
   return fmt::format("{}{} of {} ({})", prefix, reader.op->name,
                      reader.origin().path.empty() ? "the program" : reader.origin().path,
                      name_of(reader.origin().phase));
 }
 
-MappedBuffer describe(const Program& program, const Buffer& buffer, NodeId end) {
+MappedBuffer describe(const Program& program, const BufferPlan& buffer_plan, int index,
+                      NodeId end) {
+  const Buffer& buffer = buffer_plan.buffers[at(index)];
   const Value& owner = program.value(buffer.owner);
   MappedBuffer out;
   out.bytes = buffer.bytes;
@@ -59,7 +70,7 @@ MappedBuffer describe(const Program& program, const Buffer& buffer, NodeId end) 
   out.category = buffer.category;
   out.first = buffer.first;
   out.last = buffer.last;
-  out.reason = why_alive(program, buffer, end);
+  out.reason = why_alive(program, buffer_plan, index, end);
   if (owner.leaf != LeafKind::kNone) {
     out.path = owner.name;
     out.op = std::string(name_of(owner.leaf));
@@ -83,8 +94,9 @@ MemoryMap map_memory(const Program& program, const DeviceTraits& traits) {
   const BufferPlan buffer_plan = plan_buffers(program);
   const auto end = static_cast<NodeId>(program.nodes.size());
   MemoryMap out;
-  for (const Buffer& b : buffer_plan.buffers) {
-    out.buffers.push_back(describe(program, b, end));
+  for (std::size_t i = 0; i < buffer_plan.buffers.size(); ++i) {
+    const Buffer& b = buffer_plan.buffers[i];
+    out.buffers.push_back(describe(program, buffer_plan, static_cast<int>(i), end));
     if (b.first == kNoNode) out.leaf_bytes += b.bytes;
   }
   out.peak_bytes = out.leaf_bytes;

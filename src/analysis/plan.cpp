@@ -32,9 +32,11 @@ void list_places(const Program& program, const DeviceTraits& traits, Plan& plan)
 
 }  // namespace
 
-// With one lane a node's number is its time.
+// A node's number is its time on lane 0; buffers that another lane uses live until lane 0 has
+// waited for it.
 Lifetime Plan::lifetime(const Place& place) const {
-  return {place.node, place.buffer < 0 ? place.node : buffer_plan.buffers[at(place.buffer)].last};
+  return {place.node, place.buffer < 0 ? buffer_plan.turns[at(place.node)].until
+                                       : buffer_plan.buffers[at(place.buffer)].last};
 }
 
 bool Plan::overlap_in_time(const Place& a, const Place& b) const {
@@ -49,7 +51,6 @@ bool Plan::is_alive_after(int buffer, NodeId node) const {
 Plan plan_step(const Program& program, const DeviceTraits& traits) {
   Plan plan;
   plan.buffer_plan = plan_buffers(program);
-  plan.turns.resize(program.nodes.size());
   for (const Buffer& b : plan.buffer_plan.buffers)
     plan.leaf_bytes += b.first == kNoNode ? b.bytes : 0;
   list_places(program, traits, plan);

@@ -1,6 +1,5 @@
-// Plan: where and when everything of a step happens, before it runs. Buffers and workspaces share
-// one arena at fixed offsets; every node has a lane, and the nodes of other lanes that it waits
-// for.
+// Plan: where everything of a step lives, before it runs. Buffers and workspaces share one arena at
+// fixed offsets.
 #pragma once
 
 #include <cstdint>
@@ -19,17 +18,10 @@ struct Plan {
     NodeId node = kNoNode;  // the first node that needs it
     std::int64_t bytes = 0, offset = 0;
   };
-  // Nodes of a lane run one after the other. There is only one lane so far, so `waits` is empty.
-  struct Turn {
-    int lane = 0;
-    std::vector<NodeId> waits = {};
-  };
-
   BufferPlan buffer_plan;
   std::vector<Place> places;         // in order of first need; empty buffers have no place
   std::vector<int> place_of_buffer;  // by buffer; -1: a leaf, or empty
   std::vector<int> workspace_of;     // by node: its place; -1: none
-  std::vector<Turn> turns;           // by node
   std::int64_t arena_bytes = 0;
   std::int64_t least_arena_bytes = 0;  // the largest sum of bytes that are needed at once
   std::int64_t leaf_bytes = 0;         // outside the arena, before and after the step

@@ -1,5 +1,6 @@
 #include "exec/compiled.h"
 
+#include <algorithm>
 #include <bit>
 
 #include "base/integers.h"
@@ -105,11 +106,6 @@ void CompiledExecutor::capture() {
   }
 }
 
-void CompiledExecutor::launch_all() const {
-  const LaunchContext context = device().context();
-  for (const Launch& launch : launch_list()) launch.call.launch(context);
-}
-
 void CompiledExecutor::begin(Launch& launch) {
   if (guard_ != nullptr) guard_->before(launch);
   if (!records_memory()) return;
@@ -122,7 +118,7 @@ void CompiledExecutor::begin(Launch& launch) {
 }
 
 void CompiledExecutor::end(Launch& launch) {
-  done_ = launch.node;
+  done_ = std::max(done_, launch.node);
   if (guard_ != nullptr) guard_->after(launch);
   if (!records_memory()) return;
   const int workspace = plan_.workspace_of[at(launch.node)];

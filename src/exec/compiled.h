@@ -33,7 +33,6 @@ class CompiledExecutor final : public StepExecutor {
   void end(Launch& launch) override;
   bool is_alive(int buffer) const override { return plan_.is_alive_after(buffer, done_); }
   void allocate_arena();
-  void launch_all() const;
   // Leaves captured_ empty where the device cannot, or fails to.
   void capture();
   bool records_memory() const;

@@ -38,7 +38,8 @@ StepExecutor::StepExecutor(Store& store, Program program, BufferPlan buffer_plan
       device_(store.device()),
       program_(std::move(program)),
       buffer_plan_(std::move(buffer_plan)),
-      launches_(prepare_launches(program_, buffer_plan_, device_)) {
+      launches_(prepare_launches(program_, buffer_plan_, device_)),
+      lanes_(device_, buffer_plan_.turns) {
   if (RangeSink* sink = device_.ranges()) ranges_ = std::make_unique<StepRanges>(*sink, program_);
   allocate_leaves();
 }
@@ -98,11 +99,24 @@ void StepExecutor::issue(Recorder* recorder) {
       issue_with_pauses();
     }
   } catch (...) {
+    postponed_.clear();
+    lanes_.join();
     device_.release();
     if (ranges_ != nullptr) ranges_->leave();
     throw;
   }
+  lanes_.join();
   if (ranges_ != nullptr) ranges_->leave();
+}
+
+void StepExecutor::launch_all() {
+  try {
+    for (const Launch& launch : launches_) lanes_.launch(launch);
+    lanes_.join();
+  } catch (...) {
+    lanes_.forget();
+    throw;
+  }
 }
 
 // The device is held while a group of launches is issued, so that the marks around them measure the
@@ -131,26 +145,51 @@ void StepExecutor::issue_with_pauses() {
     while (next < pauses_.size() && launch.node >= pauses_[next].node) pauses_[next++].act();
     issue_one(launch, nullptr, 0);
   }
+  issue_postponed(static_cast<NodeId>(program_.nodes.size()));
   while (next < pauses_.size()) pauses_[next++].act();
+}
+
+bool StepExecutor::is_postponed(const Launch& launch) const {
+  return buffer_plan_.turns[at(launch.node)].lane != 0 && device_.allocator().is_guarded() &&
+         !device_.is_asynchronous();
+}
+
+void StepExecutor::issue_postponed(NodeId last) {
+  while (!postponed_.empty() && postponed_.front()->node <= last) {
+    Launch& launch = *postponed_.front();
+    postponed_.pop_front();
+    launch_one(launch, false);
+    end(launch);
+  }
 }
 
 void StepExecutor::issue_one(Launch& launch, Marks* marks, std::size_t mark) {
   if (ranges_ != nullptr) [[unlikely]]
     ranges_->enter(launch.node);
+  const bool postpones = marks == nullptr && is_postponed(launch);
+  if (!postpones) issue_postponed(buffer_plan_.turns[at(launch.node)].wait);
   begin(launch);
+  if (postpones) {
+    postponed_.push_back(&launch);
+    return;
+  }
   if (marks != nullptr) marks->set(mark);
+  launch_one(launch, marks != nullptr);
+  if (marks != nullptr) marks->set(mark + 1);
+  end(launch);
+}
+
+void StepExecutor::launch_one(const Launch& launch, bool alone) {
   if (tracer_ != nullptr) [[unlikely]]
     tracer_->enter(launch.node);
   try {
-    launch.call.launch(device_.context());
+    lanes_.launch(launch, alone);
   } catch (...) {
     if (tracer_ != nullptr) tracer_->leave();
     throw;
   }
   if (tracer_ != nullptr) [[unlikely]]
     tracer_->leave();
-  if (marks != nullptr) marks->set(mark + 1);
-  end(launch);
 }
 
 HostTensor StepExecutor::output(std::string_view name) const {

@@ -2,12 +2,14 @@
 // with marks, pauses, ranges and a tracer. Derived classes decide when buffers exist.
 #pragma once
 
+#include <deque>
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "exec/executor.h"
+#include "exec/lane_order.h"
 #include "exec/launches.h"
 #include "exec/step_ranges.h"
 
@@ -40,8 +42,12 @@ class StepExecutor : public Executor {
   // Whether the buffer holds a value now.
   virtual bool is_alive(int buffer) const = 0;
 
-  // Issues all launches, between marks; the device stays usable if one throws.
+  // Issues all launches; the device stays usable if one throws. With marks, for recorded spans,
+  // each runs alone. In guarded memory of a device with one lane, work of other lanes is issued as
+  // late as the plan allows, so that a plan that frees something too early shows.
   void issue(Recorder* recorder);
+  // The same without observers and buffers to provide.
+  void launch_all();
   // Whether single launches of this run are observed (spans, pauses, a tracer).
   bool is_observed(const Recorder* recorder) const;
 
@@ -61,12 +67,18 @@ class StepExecutor : public Executor {
   void issue_with_pauses();
   // Sets marks[mark] before and marks[mark + 1] after the kernel, when there are marks.
   void issue_one(Launch& launch, Marks* marks, std::size_t mark);
+  void launch_one(const Launch& launch, bool alone);
+  // Launches what was postponed, up to this node.
+  void issue_postponed(NodeId last);
+  bool is_postponed(const Launch& launch) const;
 
   Store& store_;
   Device& device_;
   const Program program_;
   const BufferPlan buffer_plan_;
   std::vector<Launch> launches_;
+  LaneOrder lanes_;
+  std::deque<Launch*> postponed_;
   std::vector<Pause> pauses_;
   std::unique_ptr<Marks> span_marks_;   // start and end of each launch; made when first needed
   std::unique_ptr<StepRanges> ranges_;  // only while a profiler listens

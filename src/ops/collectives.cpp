@@ -16,7 +16,21 @@ namespace {
 
 constexpr std::int64_t kMostRanks = std::int64_t{1} << 20;
 
+// The group, and what says when the call is issued (analysis/lanes.h).
+std::vector<AttrDef> attrs_of_call(std::vector<AttrDef> more = {}) {
+  std::vector<AttrDef> out = group_attrs(std::move(more));
+  out.push_back({"lane", AttrKind::kInt, AttrValue(std::int64_t{0}),
+                 "0: between the other nodes; 1: beside them"});
+  out.push_back({"batch", AttrKind::kInt, AttrValue(std::int64_t{0}),
+                 "neighbours with the same number are issued together; 0: alone"});
+  return out;
+}
+
 std::int64_t ranks_of(const OpCall& c) {
+  const std::int64_t lane = c.attrs.find("lane") == nullptr ? 0 : c.attrs.integer("lane");
+  if (lane != 0 && lane != 1) {
+    fail_usage(c.op.name, "there is no lane {}; 0 and 1 are possible", lane);
+  }
   const RankGroup group = group_of(c.attrs);
   if (group.ranks < 1 || group.stride < 1 || group.ranks > kMostRanks / group.stride) {
     fail_usage(c.op.name, "{} ranks, {} apart; 1 to {} are possible", group.ranks, group.stride,
@@ -53,7 +67,7 @@ void register_reductions_of_ranks() {
                .doc = "Sum over all ranks, added up in their order; every rank gets the result.",
                .inputs = {"x"},
                .outputs = {"y"},
-               .attrs = group_attrs(),
+               .attrs = attrs_of_call(),
                .kernel_class = KernelClass::kCollective,
                .precision_class = PrecisionClass::kKeep,
                .infer =
@@ -71,7 +85,7 @@ void register_reductions_of_ranks() {
                    "and zeros where the last parts are longer than what is left.",
                .inputs = {"x"},
                .outputs = {"part"},
-               .attrs = group_attrs(),
+               .attrs = attrs_of_call(),
                .kernel_class = KernelClass::kCollective,
                .precision_class = PrecisionClass::kKeep,
                .infer = part_type,
@@ -92,7 +106,7 @@ void register_parts() {
                    "place it may take.",
                .inputs = {"part", "into?"},
                .outputs = {"y"},
-               .attrs = group_attrs({{"shape", AttrKind::kInts, std::nullopt, "of the tensor"}}),
+               .attrs = attrs_of_call({{"shape", AttrKind::kInts, std::nullopt, "of the tensor"}}),
                .kernel_class = KernelClass::kCollective,
                .precision_class = PrecisionClass::kKeep,
                .infer = gathered_type,

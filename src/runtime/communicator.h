@@ -48,6 +48,12 @@ class Communicator {
   // receive counts here too, and they end with this group.
   virtual Communicator& among(const RankGroup& group) = 0;
 
+  // The lane of the device on which the next calls are issued: 0, except while a step is issued.
+  virtual void use_lane(int /*lane*/) {}
+  // Calls between the two may be issued together, at the end; their operands must live until then.
+  virtual void begin_batch() {}
+  virtual void end_batch() {}
+
   // Bytes that this rank got from the others so far.
   virtual std::int64_t received_bytes() const = 0;
   // Ends the calls of all ranks, those that wait and those to come, with GroupEnded.

@@ -2,6 +2,8 @@
 
 #include <bit>
 
+#include "runtime/communicator.h"
+
 namespace tracestep {
 namespace {
 
@@ -36,6 +38,15 @@ PreparedLaunch prepare_at(Device& device, const OpDef& op, const Attrs& attrs,
   out.workspace = workspace.data();
   out.kernel = device.prepare(std::move(spec));
   return out;
+}
+
+std::unique_ptr<LaneEvents> Device::make_lane_events(std::size_t /*count*/) {
+  return nullptr;
+}
+
+LaunchContext Device::context(int lane) {
+  if (group_ != nullptr) group_->use_lane(lane);
+  return {lane == 0 ? stream() : stream_beside(), group_};
 }
 
 std::unique_ptr<Marks> Device::make_marks(std::size_t count) {

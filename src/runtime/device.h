@@ -27,6 +27,16 @@ class Marks {
   virtual std::int64_t between_ns(std::size_t i, std::size_t j) = 0;
 };
 
+// Points in the work of a device's lanes, for other lanes to wait for.
+class LaneEvents {
+ public:
+  virtual ~LaneEvents() = default;
+  // Event i is reached when all is done that was issued on `lane` so far.
+  virtual void set(std::size_t i, int lane) = 0;
+  // What is issued later on `lane` runs after event i as it was last set.
+  virtual void wait(std::size_t i, int lane) = 0;
+};
+
 // A recorded sequence of launches, operands included, that can be issued again as a whole.
 class CapturedWork {
  public:
@@ -81,14 +91,20 @@ class Device {
   // between, and at most a few hundred kernels may be issued.
   virtual void hold() {}
   virtual void release() {}
-  // Native stream for LaunchContext::stream.
+  // Native stream for LaunchContext::stream, of lane 0. Work of lane 1 may run at the same time;
+  // the issuing thread orders both by lane events.
   virtual void* stream() { return nullptr; }
+  virtual void* stream_beside() { return stream(); }
+  // Room for `count` events; nullptr: the device has one lane.
+  virtual std::unique_ptr<LaneEvents> make_lane_events(std::size_t count);
   // The group that the device is a rank of; nullptr: it runs alone. The group must outlive what is
   // prepared meanwhile.
   Communicator* group() const { return group_; }
   void join(Communicator* group) { group_ = group; }
   // What kernels are prepared for and launched with.
-  LaunchContext context() { return {stream(), group_}; }
+  LaunchContext context() { return context(0); }
+  // For a launch on `lane`, on which the group's next calls are as well.
+  LaunchContext context(int lane);
   // Calls `issue` and records its launches, without running them, as one piece of work that can be
   // issued many times. Returns nullptr without calling `issue` where the device cannot do that.
   virtual std::unique_ptr<CapturedWork> capture(const std::function<void()>& /*issue*/) {

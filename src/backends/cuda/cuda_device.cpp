@@ -87,7 +87,13 @@ std::string pci_address(int index) {
 
 class Stream {
  public:
-  Stream() { TRACESTEP_CUDA(cudaStreamCreateWithFlags(&handle_, cudaStreamNonBlocking)); }
+  enum class Priority : std::uint8_t { kLow, kHigh };
+  explicit Stream(Priority priority) {
+    int low = 0, high = 0;
+    TRACESTEP_CUDA(cudaDeviceGetStreamPriorityRange(&low, &high));
+    TRACESTEP_CUDA(cudaStreamCreateWithPriority(&handle_, cudaStreamNonBlocking,
+                                                priority == Priority::kHigh ? high : low));
+  }
   ~Stream() {
     cudaStreamSynchronize(handle_);
     cudaStreamDestroy(handle_);
@@ -131,6 +137,8 @@ class CudaDevice final : public Device {
     fused_ =
         std::make_unique<cuda::FusedKernels>(context_.compute_capability, options.kernel_cache);
     context_.fused = fused_.get();
+    beside_ = context_;
+    beside_.handle = stream_beside_.handle();
     if (fused_->problem().empty()) cuda::add_fused_kernels(table_);
     if (options.add_kernels) options.add_kernels(table_);
   }
@@ -163,6 +171,7 @@ class CudaDevice final : public Device {
   }
   void synchronize() override {
     TRACESTEP_CUDA(cudaStreamSynchronize(stream_.handle()));
+    TRACESTEP_CUDA(cudaStreamSynchronize(stream_beside_.handle()));
     throw_fault();
   }
   bool is_asynchronous() const override { return true; }
@@ -180,6 +189,10 @@ class CudaDevice final : public Device {
   }
   void release() override { gate_.open(); }
   void* stream() override { return &context_; }
+  void* stream_beside() override { return &beside_; }
+  std::unique_ptr<LaneEvents> make_lane_events(std::size_t count) override {
+    return std::make_unique<cuda::StreamEvents>(stream_.handle(), stream_beside_.handle(), count);
+  }
   std::unique_ptr<CapturedWork> capture(const std::function<void()>& issue) override {
     return cuda::capture_graph(stream_.handle(), issue);
   }
@@ -225,7 +238,9 @@ class CudaDevice final : public Device {
   const cudaDeviceProp properties_;
   const std::string name_;
   DeviceTraits traits_;
-  Stream stream_;
+  // Kernels of lane 1 go first: collectives hold the multiprocessors of a few blocks, and the other
+  // ranks wait for them.
+  Stream stream_{Stream::Priority::kLow}, stream_beside_{Stream::Priority::kHigh};
   cuda::Gate gate_;
   cuda::DeviceMemory source_;
   cuda::HostMemory host_source_;
@@ -234,7 +249,7 @@ class CudaDevice final : public Device {
   cuda::PinnedMemory fault_memory_;
   cuda::Transfers transfers_;
   cuda::NvmlDevice nvml_;
-  cuda::CudaStream context_;
+  cuda::CudaStream context_, beside_;
   std::unique_ptr<cuda::Gemm> gemm_;
   std::unique_ptr<cuda::FusedKernels> fused_;
   KernelTable table_;
@@ -270,6 +285,10 @@ CudaProbe probe_cuda() {
 
 void* native_stream_of(Device& device) {
   return static_cast<const cuda::CudaStream*>(device.stream())->handle;
+}
+
+void* native_stream_beside(Device& device) {
+  return static_cast<const cuda::CudaStream*>(device.stream_beside())->handle;
 }
 
 std::unique_ptr<Device> make_cuda_device(const CudaOptions& options) {

@@ -1,5 +1,6 @@
-// The CUDA back end: one NVIDIA GPU, one stream, float32, bfloat16 and float16. The driver and the
-// CUDA libraries are found at run time: a program with this back end also starts without them.
+// The CUDA back end: one NVIDIA GPU, a stream for each lane, float32, bfloat16 and float16. The
+// driver and the CUDA libraries are found at run time: a program with this back end also starts
+// without them.
 #pragma once
 
 #include <functional>
@@ -42,7 +43,8 @@ CudaProbe probe_cuda();
 
 // Throws Error{kDevice}: no driver, no such index, a GPU older than compute capability 8.0.
 std::unique_ptr<Device> make_cuda_device(const CudaOptions& options = {});
-// The cudaStream_t on which such a device issues its work.
+// The cudaStream_t on which such a device issues its work, and that of its lane 1.
 void* native_stream_of(Device& device);
+void* native_stream_beside(Device& device);
 
 }  // namespace tracestep

@@ -1,4 +1,4 @@
-// Marks on a stream: CUDA events.
+// Marks on a stream and events between two streams: CUDA events.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -20,6 +20,22 @@ class EventMarks final : public Marks {
 
  private:
   cudaStream_t stream_;
+  std::vector<cudaEvent_t> events_;
+};
+
+// Of lane 0 and lane 1. While lane 0 is captured, lane 1 is captured with it from its first wait
+// on.
+class StreamEvents final : public LaneEvents {
+ public:
+  StreamEvents(cudaStream_t lane_0, cudaStream_t lane_1, std::size_t count);
+  ~StreamEvents() override;
+  StreamEvents(const StreamEvents&) = delete;
+  StreamEvents& operator=(const StreamEvents&) = delete;
+  void set(std::size_t i, int lane) override;
+  void wait(std::size_t i, int lane) override;
+
+ private:
+  const cudaStream_t lanes_[2];
   std::vector<cudaEvent_t> events_;
 };
 

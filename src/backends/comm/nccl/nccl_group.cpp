@@ -1,5 +1,5 @@
-// Collectives are issued on the device's stream, so that they stand between its kernels and are
-// captured with them.
+// Collectives are issued on the stream of a lane, so that they stand between or beside the device's
+// kernels and are captured with them.
 #include "backends/comm/nccl/nccl_group.h"
 
 #include <bit>
@@ -35,8 +35,12 @@ std::byte* element(const TensorRef& tensor, std::int64_t index) {
 
 class NcclGroup final : public Communicator {
  public:
-  NcclGroup(Processes& processes, void* stream)
-      : processes_(processes), stream_(stream), nccl_(nccl::library()), kind_{processes.count()} {
+  NcclGroup(Processes& processes, std::vector<void*> streams)
+      : processes_(processes),
+        streams_(std::move(streams)),
+        stream_(streams_.front()),
+        nccl_(nccl::library()),
+        kind_{processes.count()} {
     // When NVLink multicast fails, it takes switches out of service that other programs share; who
     // wants it all the same sets the variable.
     ::setenv("NCCL_NVLS_ENABLE", "0", 0);
@@ -47,7 +51,11 @@ class NcclGroup final : public Communicator {
   }
   // The part of `all` that this process is in.
   NcclGroup(NcclGroup& all, const RankGroup& kind)
-      : processes_(all.processes_), stream_(all.stream_), nccl_(all.nccl_), kind_(kind) {
+      : processes_(all.processes_),
+        streams_(all.streams_),
+        stream_(all.stream_),
+        nccl_(all.nccl_),
+        kind_(kind) {
     const int process = processes_.rank();
     check(nccl_.comm_split(all.comm_, static_cast<int>(kind.first_of(process)), process, &comm_,
                            nullptr),
@@ -113,6 +121,14 @@ class NcclGroup final : public Communicator {
     count_bytes(y.dtype, y.count() - own);
   }
 
+  void use_lane(int lane) override {
+    stream_ = streams_.at(static_cast<std::size_t>(lane));
+    for (const auto& [kind, part] : parts_) part->use_lane(lane);
+  }
+  // NCCL makes one launch of them.
+  void begin_batch() override { check(nccl_.group_start(), "ncclGroupStart"); }
+  void end_batch() override { check(nccl_.group_end(), "ncclGroupEnd"); }
+
   std::int64_t received_bytes() const override {
     std::int64_t total = received_bytes_;
     for (const auto& [kind, part] : parts_) total += part->received_bytes();
@@ -148,7 +164,8 @@ class NcclGroup final : public Communicator {
   }
 
   Processes& processes_;
-  void* const stream_;
+  const std::vector<void*> streams_;  // by lane
+  void* stream_;                      // of the lane in use
   const nccl::Library& nccl_;
   const RankGroup kind_;
   std::map<RankGroup, std::unique_ptr<NcclGroup>> parts_;
@@ -166,12 +183,12 @@ std::string nccl_version(std::string& problem) {
   return fmt::format("{}.{}.{}", version / 10000, version / 100 % 100, version % 100);
 }
 
-std::unique_ptr<Communicator> make_nccl_group(Processes& processes, void* stream) {
+std::unique_ptr<Communicator> make_nccl_group(Processes& processes, std::vector<void*> streams) {
   if (const std::string& problem = nccl::library().problem; !problem.empty()) {
     throw Error(ErrorCode::kDevice, "NCCL", problem,
                 "install it or set LD_LIBRARY_PATH; it connects GPUs");
   }
-  return std::make_unique<NcclGroup>(processes, stream);
+  return std::make_unique<NcclGroup>(processes, std::move(streams));
 }
 
 }  // namespace tracestep

@@ -1,0 +1,64 @@
+#include "exec/lane_order.h"
+
+#include <utility>
+
+#include "runtime/communicator.h"
+
+namespace tracestep {
+
+LaneOrder::LaneOrder(Device& device, std::span<const Turn> turns)
+    : device_(device), turns_(turns), batch_of_(turns.size(), 0) {
+  std::size_t batches = 0;
+  for (std::size_t i = 0; i < turns.size(); ++i) {
+    if (turns[i].lane == 0) continue;
+    batches += turns[i].opens_batch ? 1 : 0;
+    batch_of_[i] = batches - 1;
+  }
+  if (batches > 0) events_ = device.make_lane_events(2 * batches);
+}
+
+void LaneOrder::launch(const Launch& launch, bool alone) {
+  const Turn& turn = turns_[static_cast<std::size_t>(launch.node)];
+  const int lane = events_ == nullptr || alone ? 0 : turn.lane;
+  if (lane == 0) {
+    wait(turn);
+  } else {
+    fork(launch.node);
+  }
+  Communicator* const group = alone ? nullptr : device_.group();
+  if (group != nullptr && turn.opens_batch && !turn.closes_batch) group->begin_batch();
+  launch.call.launch(device_.context(lane));
+  if (group != nullptr && turn.closes_batch && !turn.opens_batch) group->end_batch();
+  if (lane != 0 && turn.closes_batch) events_->set(end_event(last_batch_), 1);
+}
+
+void LaneOrder::wait(const Turn& turn) {
+  if (!is_apart_ || turn.wait == kNoNode) return;
+  const std::size_t batch = batch_of_[static_cast<std::size_t>(turn.wait)];
+  events_->wait(end_event(batch), 0);
+  is_apart_ = batch != last_batch_;
+}
+
+void LaneOrder::fork(NodeId node) {
+  last_batch_ = batch_of_[static_cast<std::size_t>(node)];
+  is_apart_ = true;
+  const bool is_first = !std::exchange(is_begun_, true);
+  if (!is_first && turns_[static_cast<std::size_t>(node)].wait == kNoNode) return;
+  events_->set(fork_event(last_batch_), 0);
+  events_->wait(fork_event(last_batch_), 1);
+}
+
+void LaneOrder::join() {
+  if (is_apart_) {
+    events_->set(end_event(last_batch_), 1);
+    events_->wait(end_event(last_batch_), 0);
+  }
+  forget();
+}
+
+void LaneOrder::forget() {
+  is_apart_ = is_begun_ = false;
+  if (device_.group() != nullptr) device_.group()->use_lane(0);
+}
+
+}  // namespace tracestep

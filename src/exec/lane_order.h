@@ -1,0 +1,46 @@
+// Issues launches on the lanes of a device: in the order of the program, after what their turns let
+// them wait for, and in batches.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "analysis/lanes.h"
+#include "exec/launches.h"
+#include "runtime/device.h"
+
+namespace tracestep {
+
+class LaneOrder {
+ public:
+  // The turns, by node, and the device must outlive this object.
+  LaneOrder(Device& device, std::span<const Turn> turns);
+
+  // On the node's lane, or with `alone` on lane 0 and without its batch.
+  void launch(const Launch& launch, bool alone = false);
+  // Ends a run: what is issued next on lane 0 waits for both lanes.
+  void join();
+  // The same where nothing has been issued after all: its capture has failed.
+  void forget();
+
+ private:
+  // Lets lane 0 wait as the turn says.
+  void wait(const Turn& turn);
+  // Lets lane 1 wait as the turn of its node says; its first node in a run for all that was issued.
+  void fork(NodeId node);
+  // Event 2k: lane 0 before the k-th batch of lane 1; event 2k + 1: that batch.
+  static constexpr std::size_t fork_event(std::size_t batch) { return 2 * batch; }
+  static constexpr std::size_t end_event(std::size_t batch) { return 2 * batch + 1; }
+
+  Device& device_;
+  const std::span<const Turn> turns_;
+  std::vector<std::size_t> batch_of_;  // by node of lane 1
+  std::unique_ptr<LaneEvents>
+      events_;                  // nullptr: the device has one lane, or the program needs one
+  std::size_t last_batch_ = 0;  // of lane 1: the last one that was begun
+  bool is_begun_ = false;       // lane 1 has been used in this run
+  bool is_apart_ = false;       // it has work that lane 0 has not waited for
+};
+
+}  // namespace tracestep
