@@ -9,7 +9,7 @@
 namespace tracestep {
 namespace {
 
-constexpr std::int64_t kMostRanks = 65536;
+constexpr std::int64_t kMostRanks = 65536, kMostPrefetched = 1024;
 
 // The text before the first comma of `rest`, which is cut off.
 std::string take_part(std::string& rest) {
@@ -27,6 +27,15 @@ std::int64_t parse_bucket(const std::string& where, const std::string& text) {
   return bytes;
 }
 
+// Whether the value is the first of the two.
+bool is_first_of(const std::string& where, const std::string& part, const std::string& value,
+                 const char* first, const char* second) {
+  if (value == first) return true;
+  if (value == second) return false;
+  throw Error(ErrorCode::kUsage, where, fmt::format("\"{}\" is no choice", part),
+              fmt::format("give {} or {}", first, second));
+}
+
 void set_part(const std::string& where, const std::string& part, Parallel& out) {
   const std::size_t equals = part.find('=');
   const std::string name = part.substr(0, equals);
@@ -41,10 +50,16 @@ void set_part(const std::string& where, const std::string& part, Parallel& out) 
     out.shard = static_cast<int>(parse_int(where, value, 0, 3));
   } else if (name == "bucket") {
     out.bucket_bytes = parse_bucket(where, value);
+  } else if (name == "overlap") {
+    out.overlap = is_first_of(where, part, value, "on", "off");
+  } else if (name == "sums") {
+    out.low_sums = is_first_of(where, part, value, "low", "full");
+  } else if (name == "prefetch") {
+    out.prefetch = static_cast<int>(parse_int(where, value, 0, kMostPrefetched));
   } else {
     throw Error(ErrorCode::kUsage, where, fmt::format("\"{}\" is no part of a choice", part),
-                "give none, or dp=N with shard=0|1|2|3 or bucket=SIZE|tensor|all, and tp=N or "
-                "tp=N,sp, as dp=2,bucket=25MiB,tp=2");
+                "give none, or dp=N with shard=0|1|2|3, bucket=SIZE|tensor|all, sums=low|full, "
+                "overlap=on|off, prefetch=N, and tp=N or tp=N,sp, as dp=2,bucket=25MiB,tp=2");
   }
 }
 
@@ -80,9 +95,9 @@ Parallel parse_parallel(const std::string& where, const std::string& text) {
   do {
     set_part(where, take_part(rest), out);
   } while (!rest.empty());
-  if (out.shard > 0 && out.bucket_bytes != Parallel().bucket_bytes) {
-    throw Error(ErrorCode::kUsage, where, "sharded gradients have no buckets",
-                "leave out bucket=, or give shard=0");
+  if (!out.shards_weights() && out.prefetch != Parallel().prefetch) {
+    throw Error(ErrorCode::kUsage, where, "weights that are whole are not gathered ahead",
+                "leave out prefetch=, or give shard=3");
   }
   return normal(where, out);
 }
@@ -94,6 +109,11 @@ std::string name_of(const Parallel& choice) {
   if (choice.shard > 0) parts.push_back(fmt::format("shard={}", choice.shard));
   if (choice.bucket_bytes != Parallel().bucket_bytes) {
     parts.push_back("bucket=" + bucket_text(choice.bucket_bytes));
+  }
+  if (choice.low_sums) parts.emplace_back("sums=low");
+  if (!choice.overlap) parts.emplace_back("overlap=off");
+  if (choice.prefetch != Parallel().prefetch) {
+    parts.push_back(fmt::format("prefetch={}", choice.prefetch));
   }
   if (choice.is_divided()) parts.push_back(fmt::format("tp={}", choice.tensor));
   if (choice.divides_rows) parts.emplace_back("sp");

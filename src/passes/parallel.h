@@ -21,9 +21,15 @@ struct Parallel {
   // What each replica holds only its part of: 0 nothing, 1 the optimizer's states, 2 gradients as
   // well, 3 weights as well.
   int shard = 0;
-  // Gradients are summed together until they are this many bytes; or kEachTensor, kAllTensors.
-  // Where gradients are sharded, each tensor is summed by itself.
+  // Gradients are summed together, and updated weights gathered together, when they are this many
+  // bytes; or kEachTensor, kAllTensors.
   std::int64_t bucket_bytes = std::int64_t{25} << 20;
+  // In mixed precision: whether gradients are summed in the low dtype, as the products made them.
+  bool low_sums = false;
+  // Whether collectives run beside the other nodes, on a lane of their own.
+  bool overlap = true;
+  // With weights in parts: how many layers ahead their weights are gathered.
+  int prefetch = 1;
 
   bool is_on() const { return ranks > 1; }
   bool is_divided() const { return tensor > 1; }
@@ -38,8 +44,9 @@ struct Parallel {
   friend bool operator==(const Parallel&, const Parallel&) = default;
 };
 
-// "none", or "dp=N" with, after commas, "shard=0" to "shard=3" or "bucket=SIZE", "bucket=tensor",
-// "bucket=all", and "tp=N" with or without "sp". Error{kUsage} naming `where` for anything else.
+// "none", or "dp=N" with, after commas, "shard=0" to "shard=3", "bucket=SIZE", "bucket=tensor" or
+// "bucket=all", "sums=low" or "sums=full", "overlap=on" or "overlap=off", with shard=3 "prefetch=N",
+// and "tp=N" with or without "sp". Error{kUsage} naming `where` for anything else.
 Parallel parse_parallel(const std::string& where, const std::string& text);
 // The text that is parsed as this choice.
 std::string name_of(const Parallel& choice);

@@ -18,6 +18,8 @@
 #include "passes/keep_saved.h"
 #include "passes/materialize.h"
 #include "passes/merge.h"
+#include "passes/narrow_gathers.h"
+#include "passes/overlap.h"
 #include "passes/overwrite.h"
 #include "passes/recompute.h"
 #include "passes/recompute_budget.h"
@@ -83,6 +85,10 @@ bool is_split(const Options& o) {
 }
 bool shards_weights(const Options& o) {
   return o.parallel.is_on() && o.parallel.shards_weights() && !o.has_gradients;
+}
+
+bool communicates(const Options& o) {
+  return divides(o) || shards_weights(o);
 }
 
 bool recomputes(const Options& o) {
@@ -190,6 +196,9 @@ const std::vector<Pass>& passes() {
       {"lower", "expands what has no kernel on the device", always, lower},
       {"simplify", "common subexpressions, identities, dead code", always,
        [](const Program& p, const Options&) { return simplify(p); }},
+      {"narrow_gathers", "weights gathered in the dtype in which they are read",
+       [](const Options& o) { return shards_weights(o) && casts(o); },
+       [](const Program& p, const Options&) { return narrow_gathers(p); }},
       {"chunk_loss", "logits, loss and their gradients in chunks of rows",
        [](const Options& o) { return o.loss_chunks != 1; }, cut_loss},
       {.name = "shadow",
@@ -236,6 +245,8 @@ const std::vector<Pass>& passes() {
        .compiles = true},
       {"materialize", "explicit copies where a layout needs one", always,
        [](const Program& p, const Options&) { return materialize(p); }, VerifyStage::kMaterialized},
+      {"overlap", "collectives in batches, beside the other nodes", communicates,
+       [](const Program& p, const Options& o) { return overlap(p, o.parallel); }},
       {"schedule", "order: constants directly before their first reader", always,
        [](const Program& p, const Options&) { return schedule(p); }, VerifyStage::kBuilt},
   };

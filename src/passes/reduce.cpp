@@ -4,7 +4,6 @@
 
 #include "ir/rewrite.h"
 #include "ops/collective_sizes.h"
-#include "ops/functions.h"
 #include "passes/autograd.h"
 
 namespace tracestep {
@@ -25,12 +24,12 @@ class Reduce {
   }
 
   Program run() {
-    add_ready_at(kNoNode);  // states of a step that another program computed
+    sum_ready_at(kNoNode);  // states of a step that another program computed
     for (std::size_t i = 0; i < program_.nodes.size(); ++i) {
       copy(program_.nodes[i]);
-      add_ready_at(static_cast<NodeId>(i));
+      sum_ready_at(static_cast<NodeId>(i));
     }
-    flush();
+    for (const Output* gradient : kept_) sum(*gradient);
     return finish();
   }
 
@@ -46,39 +45,43 @@ class Reduce {
   void copy(const Node& node) {
     const bool communicates = node.op->kernel_class == KernelClass::kCollective;
     const auto guard = r_.builder().like(node, communicates ? &kCommunicationPhase : nullptr);
-    r_.replace(node, r_.builder().call(*node.op, r_.inputs(node), node.attrs));
+    std::vector<Val> inputs = r_.inputs(node);
+    const bool sums = communicates && group_of(node.attrs) == choice_.across_replicas();
+    if (sums) inputs[0] = r_.map(summed(node.inputs[0]));
+    std::vector<Val> results = r_.builder().call(*node.op, inputs, node.attrs);
+    if (sums) results[0] = widened(results[0], program_.type(node.outputs[0]).dtype);
+    r_.replace(node, results);
   }
 
-  std::int64_t full_bytes() const {
-    if (choice_.shard == 0) return choice_.bucket_bytes;
-    return choice_.shards_gradients() ? Parallel::kEachTensor : Parallel::kAllTensors;
+  // What is summed for this gradient: itself, or what it was widened from.
+  ValueId summed(ValueId gradient) const {
+    const NodeId maker = program_.value(gradient).producer;
+    if (!choice_.low_sums || maker == kNoNode || !program_.node(maker).op->only_converts) {
+      return gradient;
+    }
+    const ValueId from = program_.node(maker).inputs[0];
+    return is_low_precision(program_.type(from).dtype) ? from : gradient;
   }
 
-  void add_ready_at(NodeId node) {
+  // A sum of low precision as the gradient that the optimizer expects.
+  Val widened(Val sum, DType dtype) {
+    if (sum.dtype() == dtype) return sum;
+    r_.builder().set_role(sum, Role::kGradient);
+    return r_.builder().call1("cast", {sum}, {{"dtype", dtype}});
+  }
+
+  // With shard=1 a rank keeps its whole gradients until backward has ended.
+  void sum_ready_at(NodeId node) {
     const auto found = ready_.find(node);
     if (found == ready_.end()) return;
-    for (const Output* gradient : found->second) add(*gradient);
-  }
-
-  void add(const Output& gradient) {
-    const Type& type = program_.type(gradient.value);
-    if (!bucket_.empty() && program_.type(bucket_[0]->value).dtype != type.dtype) flush();
-    bucket_.push_back(&gradient);
-    bucket_bytes_ += type.bytes();
-    const std::int64_t full = full_bytes();
-    if (full != Parallel::kAllTensors && bucket_bytes_ >= full) flush();
-  }
-
-  void flush() {
-    if (choice_.shard > 0) {
-      for (const Output* gradient : bucket_) sum_part(*gradient);
-    } else if (bucket_.size() == 1) {
-      sum_one(*bucket_[0]);
-    } else if (!bucket_.empty()) {
-      sum_together();
+    const bool keeps = choice_.shards_optimizer() && !choice_.shards_gradients();
+    for (const Output* gradient : found->second) {
+      if (keeps) {
+        kept_.push_back(gradient);
+      } else {
+        sum(*gradient);
+      }
     }
-    bucket_.clear();
-    bucket_bytes_ = 0;
   }
 
   // The path of the parameter that the gradient belongs to.
@@ -86,47 +89,21 @@ class Reduce {
     return component_path(gradient.name.substr(kGradientPrefix.size()));
   }
 
-  Val call(const std::string& path, std::string_view op, Val x) {
+  // The sum of `x` in `dtype`.
+  Val call(const std::string& path, std::string_view op, ValueId x, DType dtype) {
     Builder& b = r_.builder();
     const auto scope = b.scope(path);
     const auto phase = b.phase(Phase::kCommunication);
     const auto pass = b.made_by("reduce");
-    return b.call1(op, {x}, in_group(choice_.across_replicas()));
+    return widened(b.call1(op, {r_.map(x)}, in_group(choice_.across_replicas())), dtype);
   }
 
-  void set(const Output& gradient, Val value) {
+  void sum(const Output& gradient) {
+    const std::string_view op = choice_.shards_optimizer() ? "reduce_scatter" : "all_reduce";
+    const Val value =
+        call(path_of(gradient), op, summed(gradient.value), program_.type(gradient.value).dtype);
     r_.builder().set_role(value, Role::kGradient);
     sums_[gradient.name] = value;
-  }
-
-  void sum_part(const Output& gradient) {
-    set(gradient, call(path_of(gradient), "reduce_scatter", r_.map(gradient.value)));
-  }
-
-  void sum_one(const Output& gradient) {
-    set(gradient, call(path_of(gradient), "all_reduce", r_.map(gradient.value)));
-  }
-
-  // Side by side in one vector, of which the gradients are views afterwards.
-  void sum_together() {
-    Builder& b = r_.builder();
-    const auto phase = b.phase(Phase::kCommunication);
-    const auto pass = b.made_by("reduce");
-    std::vector<Val> flat;
-    for (const Output* gradient : bucket_) {
-      const auto scope = b.scope(path_of(*gradient));
-      const Val x = r_.map(gradient->value);
-      flat.push_back(ops::reshape(x, {x.type().count()}));
-    }
-    const auto scope = b.scope(fmt::format("bucket.{}", buckets_++));
-    const Val sum =
-        b.call1("all_reduce", {ops::concat(flat, 0)}, in_group(choice_.across_replicas()));
-    std::int64_t first = 0;
-    for (const Output* gradient : bucket_) {
-      const Type& type = program_.type(gradient->value);
-      set(*gradient, ops::reshape(ops::slice(sum, 0, first, first + type.count()), type.shape));
-      first += type.count();
-    }
   }
 
   Program finish() {
@@ -134,7 +111,7 @@ class Reduce {
     if (loss != kNoValue && choice_.replicas() > 1) {
       const NodeId producer = program_.value(loss).producer;
       const std::string path = producer == kNoNode ? "" : program_.node(producer).origin().path;
-      sums_["loss"] = call(path, "all_reduce", r_.map(loss));
+      sums_["loss"] = call(path, "all_reduce", loss, program_.type(loss).dtype);
     }
     for (const Output& o : program_.outputs) {
       const auto found = sums_.find(o.name);
@@ -148,10 +125,8 @@ class Reduce {
   Program body_;
   Rewriter r_;
   std::map<NodeId, std::vector<const Output*>> ready_;  // by the node that makes the gradient
-  std::vector<const Output*> bucket_;                   // not summed yet
-  std::int64_t bucket_bytes_ = 0;
-  int buckets_ = 0;
-  std::map<std::string, Val> sums_;  // by the name of the output
+  std::vector<const Output*> kept_;                     // summed after backward
+  std::map<std::string, Val> sums_;                     // by the name of the output
 };
 
 }  // namespace

@@ -39,15 +39,16 @@ class Regather {
  private:
   static std::size_t at(ValueId id) { return static_cast<std::size_t>(id); }
 
-  // A gather, or a view or a cast of one that forward made.
+  // A gather, or a view or a cast that forward made of one, or of what is gathered.
   bool is_made_again(const Node& node) const {
-    const Value& first = program_.value(node.inputs.empty() ? node.outputs[0] : node.inputs[0]);
+    if (node.inputs.size() != 1 || is_later(node)) return false;
+    const Value& first = program_.value(node.inputs[0]);
+    const bool is_part = first.leaf == LeafKind::kParameter || first.role == Role::kWeightCast;
     if (node.op->kernel_class == KernelClass::kCollective) {
-      return node.origin().phase == Phase::kCommunication && first.leaf == LeafKind::kParameter;
+      return node.origin().phase == Phase::kCommunication && is_part;
     }
     const bool is_plain = node.op->is_view() || node.op->only_converts;
-    return is_plain && !is_later(node) && node.inputs.size() == 1 &&
-           from_weights_[at(node.inputs[0])];
+    return is_plain && (first.leaf == LeafKind::kParameter || from_weights_[at(node.inputs[0])]);
   }
 
   Val again(ValueId id) {
@@ -55,8 +56,7 @@ class Regather {
     if (const auto found = copies_.find(id); found != copies_.end()) return found->second;
     const Value& value = program_.value(id);
     const Node& node = program_.node(value.producer);
-    const bool is_gather = program_.value(node.inputs[0]).leaf == LeafKind::kParameter;
-    const Val input = is_gather ? r_.map(node.inputs[0]) : again(node.inputs[0]);
+    const Val input = again(node.inputs[0]);
     const auto guard = r_.from(node);
     r_.builder().set_epoch(kSecondEpoch);
     const Val out = r_.builder().call(*node.op, {input}, node.attrs).front();

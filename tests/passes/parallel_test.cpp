@@ -10,6 +10,7 @@
 #include "ir/verify.h"
 #include "ops/functions.h"
 #include "passes/autograd.h"
+#include "passes/narrow_gathers.h"
 #include "passes/optimizer.h"
 #include "passes/reduce.h"
 #include "passes/regather.h"
@@ -39,9 +40,11 @@ class ParallelTest : public ::testing::Test {
 };
 
 TEST_F(ParallelTest, AChoiceIsWrittenAsItIsRead) {
-  for (const char* text : {"none", "dp=2", "dp=3,shard=1", "dp=64,shard=3", "dp=2,bucket=tensor",
-                           "dp=2,bucket=all", "dp=2,bucket=1MiB", "dp=2,bucket=1536KiB", "tp=2",
-                           "tp=3,sp", "dp=2,tp=4", "dp=2,shard=3,tp=2,sp"}) {
+  for (const char* text :
+       {"none", "dp=2", "dp=3,shard=1", "dp=64,shard=3", "dp=2,bucket=tensor", "dp=2,bucket=all",
+        "dp=2,bucket=1MiB", "dp=2,bucket=1536KiB", "dp=2,shard=1,bucket=all", "dp=2,overlap=off",
+        "dp=2,sums=low", "dp=2,shard=3,overlap=off,prefetch=2", "tp=2", "tp=3,sp", "dp=2,tp=4",
+        "dp=2,shard=3,tp=2,sp"}) {
     EXPECT_EQ(name_of(parse_parallel("--parallel", text)), text);
   }
   EXPECT_EQ(name_of(parse_parallel("--parallel", "dp=1,shard=3")), "none");
@@ -54,7 +57,8 @@ TEST_F(ParallelTest, AChoiceIsWrittenAsItIsRead) {
 TEST_F(ParallelTest, WhatIsNoChoiceIsRefused) {
   for (const char* text :
        {"", "dp", "dp=0", "dp=two", "tp=0", "sp", "dp=2,sp", "tp=2,sp=1", "dp=2,shard=4",
-        "dp=2,,shard=1", "dp=2,bucket=0", "dp=2,shard=1,bucket=all"}) {
+        "dp=2,,shard=1", "dp=2,bucket=0", "dp=2,overlap=1", "dp=2,prefetch=2",
+        "dp=2,shard=3,prefetch=-1"}) {
     EXPECT_THROW(parse_parallel("--parallel", text), Error) << text;
   }
 }
@@ -72,8 +76,7 @@ constexpr const char* kBackward = R"(program "p" {
 })";
 
 TEST_F(ParallelTest, EachGradientIsSummedAsSoonAsItIsThere) {
-  const Program out =
-      reduce(parse_program(kBackward), {.ranks = 2, .bucket_bytes = Parallel::kEachTensor});
+  const Program out = reduce(parse_program(kBackward), {.ranks = 2});
   expect_lines(
       out, {"%0 : f32[5] !gradient = affine(%b.w)",
             "%1 : f32[5] !gradient = all_reduce(%0) {ranks=2} @ b communication by reduce",
@@ -83,21 +86,23 @@ TEST_F(ParallelTest, EachGradientIsSummedAsSoonAsItIsThere) {
             "output \"grad.a.w\" = %3", "output \"grad.b.w\" = %1"});
 }
 
-TEST_F(ParallelTest, ABucketIsOneCopyOfItsGradients) {
-  const Program out =
-      reduce(parse_program(kBackward), {.ranks = 2, .bucket_bytes = Parallel::kAllTensors});
-  expect_lines(out,
-               {"f32[11] = concat(", "f32[11] = all_reduce(", "@ bucket.0 communication",
-                "f32[5] !gradient = slice(", "f32[6] = slice(", "f32[2,3] !gradient = reshape("});
-  EXPECT_EQ(
-      std::ranges::count_if(out.nodes, [](const Node& n) { return n.op->name == "all_reduce"; }), 2)
-      << "one bucket and the loss";
-}
+constexpr const char* kMixed = R"(program "p" {
+  parameter %a.w : f32[3]
+  %0 : bf16[3] = cast(%a.w) {dtype=bf16} @ a backward
+  %1 : f32[3] !gradient = cast(%0) {dtype=f32} @ a backward
+  output "grad.a.w" = %1
+})";
 
-TEST_F(ParallelTest, ABucketIsSummedWhenItIsFull) {
-  const Program out = reduce(parse_program(kBackward), {.ranks = 2, .bucket_bytes = 20});
-  expect_lines(out, {"affine(%b.w)", "all_reduce", "affine(%a.w)", "all_reduce", "all_reduce"});
-  EXPECT_EQ(print(out).find("concat"), std::string::npos);
+TEST_F(ParallelTest, LowSumsAreOfGradientsAsTheProductsMadeThem) {
+  const Program mixed = parse_program(kMixed);
+  expect_lines(reduce(mixed, {.ranks = 2}),
+               {"f32[3] !gradient = cast(%0)", "f32[3] !gradient = all_reduce(%1)"});
+  expect_lines(
+      reduce(mixed, {.ranks = 2, .low_sums = true}),
+      {"bf16[3] !gradient = all_reduce(%0) {ranks=2} @ a communication",
+       "f32[3] !gradient = cast(%2) {dtype=f32} @ a communication", "output \"grad.a.w\" = %3"});
+  expect_lines(reduce(mixed, {.ranks = 2, .shard = 2, .low_sums = true}),
+               {"bf16[2] !gradient = reduce_scatter(%0)", "f32[2] !gradient = cast("});
 }
 
 TEST_F(ParallelTest, PartsOfGradientsAreMadeAtOnceOrBehindBackward) {
@@ -207,6 +212,30 @@ TEST_F(ParallelTest, AnOpThatNeedsAllPartsIsNamed) {
   } catch (const Error& e) {
     EXPECT_THAT(e.what(), HasSubstr("softmax (gate) reads a tensor that ranks divide"));
   }
+}
+
+// The first weight is read in bfloat16 alone, the second in float32 as well.
+constexpr const char* kCasts = R"(program "p" {
+  parameter %a.w : f32[2]
+  parameter %b.w : f32[2]
+  %0 : f32[4] = all_gather(%a.w) {ranks=2, shape=[4]} @ a communication
+  %1 : f32[4] = all_gather(%b.w) {ranks=2, shape=[4]} @ b communication
+  %2 : bf16[4] = cast(%0) {dtype=bf16} @ a forward
+  %3 : bf16[4] = cast(%1) {dtype=bf16} @ b forward
+  %4 : bf16[4] = mul(%2, %3) @ a forward
+  %5 : f32[4] = exp(%1) @ b forward
+  %6 : bf16[4] = mul(%4, %2) @ a backward
+  output "y" = %6
+  output "z" = %5
+})";
+
+TEST_F(ParallelTest, WeightsReadInALowDtypeAreGatheredInIt) {
+  const Program out = narrow_gathers(parse_program(kCasts));
+  expect_lines(out, {"bf16[2] !weight_cast = cast(%a.w) {dtype=bf16} @ a communication",
+                     "bf16[4] !weight_cast = all_gather(%0) {ranks=2, shape=[4]}",
+                     "f32[4] = all_gather(%b.w)", "mul(%1, "});
+  expect_lines(regather(out), {"all_gather(%0)", "all_gather(%b.w)", "mul(", "cast(%a.w)",
+                               "by regather", "all_gather(", "by regather", "mul("});
 }
 
 }  // namespace

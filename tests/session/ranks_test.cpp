@@ -145,9 +145,20 @@ void expect_same(const Result& one, const Result& many, double tolerance, const 
   }
 }
 
-const char* const kChoices[] = {
-    "dp=2,bucket=tensor", "dp=3,bucket=all", "dp=3,bucket=1KiB", "dp=2",         "dp=2,shard=1",
-    "dp=3,shard=1",       "dp=2,shard=2",    "dp=3,shard=2",     "dp=2,shard=3", "dp=3,shard=3"};
+const char* const kChoices[] = {"dp=2,bucket=tensor",
+                                "dp=3,bucket=all",
+                                "dp=3,bucket=1KiB",
+                                "dp=2",
+                                "dp=2,shard=1",
+                                "dp=3,shard=1",
+                                "dp=2,shard=2",
+                                "dp=3,shard=2",
+                                "dp=2,shard=3",
+                                "dp=3,shard=3",
+                                "dp=2,overlap=off",
+                                "dp=2,shard=1,bucket=1KiB",
+                                "dp=3,shard=2,bucket=1KiB",
+                                "dp=2,shard=3,bucket=1KiB,prefetch=2"};
 
 TEST_F(RanksTest, InFloat64TheyTakeTheStepThatOneRankTakes) {
   const Result one = run(small_step("reference"));
@@ -188,6 +199,24 @@ TEST_F(RanksTest, InFloat32TheyDifferByRoundingAlone) {
   }
 }
 
+// The reference device is guarded: collectives of lane 1 then run as late as the plan allows.
+TEST_F(RanksTest, CollectivesBesideTheOtherNodesChangeNoBit) {
+  for (const char* device : {"cpu", "reference"}) {
+    const Weights shapes = run(small_step(device)).weights;
+    for (const char* form : {"bucket=1KiB", "shard=1", "shard=2,bucket=1KiB", "shard=3"}) {
+      RunSpec spec = small_step(device, fmt::format("dp=2,{},overlap=off", form));
+      spec.executor = ExecutorKind::kArena;
+      const Result apart = run(spec, shapes);
+      spec.parallel.overlap = true;
+      const Result beside = run(spec, shapes);
+      EXPECT_EQ(beside.loss, apart.loss) << form;
+      for (const auto& [name, value] : apart.weights) {
+        EXPECT_EQ(beside.weights.at(name).bytes, value.bytes) << form << ", " << name;
+      }
+    }
+  }
+}
+
 TEST_F(RanksTest, MixedPrecisionWorksInEveryForm) {
   RunSpec spec = small_step("cpu");
   spec.precision = parse_precision("precision", "bf16");
@@ -195,6 +224,8 @@ TEST_F(RanksTest, MixedPrecisionWorksInEveryForm) {
   for (const char* choice : kChoices) {
     spec.parallel = parse_parallel("parallel", choice);
     EXPECT_NEAR(run(spec, one.weights).loss, one.loss, 2e-3 * one.loss) << choice;
+    spec.parallel.low_sums = true;
+    EXPECT_NEAR(run(spec, one.weights).loss, one.loss, 2e-3 * one.loss) << choice << ", low sums";
   }
 }
 
@@ -264,10 +295,15 @@ TEST_F(RanksTest, ShardsHoldTheirPartOfTheBytes) {
     const DeviceTraits traits;
     return predicted_peak_bytes(spec.executor, step_program(spec, traits), traits);
   };
-  EXPECT_LT(peak("dp=2,shard=1"), peak("dp=2,bucket=tensor")) << "parts of the optimizer's states";
-  EXPECT_LT(peak("dp=2,shard=2"), peak("dp=2,shard=1"))
+  // The model is smaller than a bucket of the default size, and has two layers.
+  EXPECT_LT(peak("dp=2,shard=1,bucket=tensor,overlap=off"), peak("dp=2,bucket=tensor,overlap=off"))
+      << "parts of the optimizer's states";
+  EXPECT_LT(peak("dp=2,shard=2,bucket=tensor,overlap=off"),
+            peak("dp=2,shard=1,bucket=tensor,overlap=off"))
       << "gradients go as soon as they are summed";
-  EXPECT_LT(peak("dp=2,shard=3"), peak("dp=2,shard=2")) << "weights are there when they are read";
+  EXPECT_LT(peak("dp=2,shard=3,bucket=tensor,overlap=off"),
+            peak("dp=2,shard=2,bucket=tensor,overlap=off"))
+      << "weights are there when they are read";
 }
 
 // A weight that is read twice, and one that no gradient flows to. The loss is a sum over the rows.

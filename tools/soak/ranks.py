@@ -20,8 +20,10 @@ import tempfile
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 AXES = {
     "replicas": [2, 3, 4, 8],
-    "form": ["bucket=tensor", "bucket=64KiB", "bucket=all", "shard=1", "shard=2", "shard=3",
-             "tp=2", "tp=2,sp", "bucket=all,tp=2", "shard=1,tp=2,sp", "shard=3,tp=2"],
+    "form": ["bucket=tensor", "bucket=64KiB", "bucket=all", "overlap=off", "shard=1",
+             "shard=1,bucket=64KiB", "shard=2", "shard=2,bucket=64KiB", "shard=3",
+             "shard=3,prefetch=2", "shard=3,overlap=off", "tp=2", "tp=2,sp", "bucket=all,tp=2",
+             "shard=1,tp=2,sp", "shard=3,tp=2"],
     "--precision": ["fp32", "bf16", "fp16", "bf16-pure"],
     "--ops": ["fused", "primitive"],
     "--attention": ["naive", "flash"],

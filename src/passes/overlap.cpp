@@ -1,0 +1,270 @@
+#include "passes/overlap.h"
+
+#include <algorithm>
+#include <deque>
+#include <limits>
+#include <map>
+#include <utility>
+
+#include "analysis/lanes.h"
+#include "analysis/readers.h"
+#include "ir/layer_path.h"
+#include "ir/rewrite.h"
+
+namespace tracestep {
+namespace {
+
+std::size_t at(std::int32_t id) {
+  return static_cast<std::size_t>(id);
+}
+
+enum class Kind : std::uint8_t {
+  kOther,
+  kResult,   // a collective whose results nothing but the optimizer, collectives and outputs read
+  kWeights,  // a collective whose operand is there when the step starts
+};
+
+// What each node is to this pass.
+class Kinds {
+ public:
+  explicit Kinds(const Program& program)
+      : program_(program), readers_(program), out_(program.nodes.size(), Kind::kOther) {
+    for (std::size_t i = 0; i < out_.size(); ++i) {
+      const Node& node = program.nodes[i];
+      if (!has_lane(*node.op)) continue;
+      if (is_result(node)) {
+        out_[i] = Kind::kResult;
+      } else if (is_there(node.inputs[0])) {
+        out_[i] = Kind::kWeights;
+      }
+    }
+  }
+
+  Kind operator[](NodeId id) const { return out_[at(id)]; }
+
+ private:
+  // A leaf, or a view or a cast of one.
+  bool is_there(ValueId id) const {
+    const NodeId maker = program_.value(id).producer;
+    if (maker == kNoNode) return true;
+    const Node& node = program_.node(maker);
+    return (node.op->is_view() || node.op->only_converts) && node.inputs.size() == 1 &&
+           is_there(node.inputs[0]);
+  }
+
+  bool is_result(const Node& node) const {
+    return std::ranges::all_of(node.outputs, [&](ValueId value) {
+      return std::ranges::all_of(readers_.nodes[at(value)], [&](NodeId id) {
+        const Node& reader = program_.node(id);
+        const Phase phase = reader.origin().phase;
+        return phase == Phase::kOptimizer || phase == Phase::kCommunication ||
+               (makes_views(program_, reader) && is_result(reader));
+      });
+    });
+  }
+
+  const Program& program_;
+  const Readers readers_;
+  std::vector<Kind> out_;
+};
+
+class Overlap {
+ public:
+  Overlap(const Program& program, const Parallel& choice)
+      : program_(program),
+        choice_(choice),
+        kinds_(program),
+        r_(program, "overlap"),
+        available_(program.values.size(), false) {
+    for (ValueId id : program.leaves) available_[at(id)] = true;
+    place_gathers();
+  }
+
+  Program run() {
+    for (std::size_t i = 0; i < program_.nodes.size(); ++i) {
+      const auto id = static_cast<NodeId>(i);
+      begin_gathers_at(id);
+      add(id);
+      add_waiting();
+    }
+    finish_results();
+    return r_.finish();
+  }
+
+ private:
+  using Batch = std::vector<NodeId>;
+
+  // Collectives of two groups at the same time could wait for each other for ever.
+  bool is_beside() const { return choice_.overlap && !choice_.is_divided(); }
+
+  // Bytes that collectives carry together; a single one may be larger.
+  std::int64_t full_bytes() const {
+    return choice_.bucket_bytes == Parallel::kAllTensors ? std::numeric_limits<std::int64_t>::max()
+                                                         : choice_.bucket_bytes;
+  }
+
+  // --- weights ---
+  // The layer and the phase that the weight is gathered for; outside the layers, its own path.
+  static std::string unit_of(const Node& node) {
+    const std::string& path = node.origin().path;
+    const std::string_view layer = layer_of(path);
+    return fmt::format("{}#{}", layer.empty() ? path : layer, node.epoch);
+  }
+
+  void place_gathers() {
+    std::vector<Batch> batches;
+    std::string unit;
+    for (std::size_t i = 0; i < program_.nodes.size(); ++i) {
+      const auto id = static_cast<NodeId>(i);
+      if (kinds_[id] != Kind::kWeights) continue;
+      const std::string next = unit_of(program_.node(id));
+      const bool is_new =
+          batches.empty() || next != unit || choice_.bucket_bytes == Parallel::kEachTensor;
+      if (is_new) batches.emplace_back();
+      batches.back().push_back(id);
+      unit = next;
+    }
+    const std::size_t ahead = is_beside() ? static_cast<std::size_t>(choice_.prefetch) : 0;
+    for (std::size_t i = 0; i < batches.size(); ++i) {
+      const NodeId start = batches[i < ahead ? 0 : i - ahead].front();
+      gathers_at_[start].push_back(batches[i]);
+    }
+  }
+
+  void begin_gathers_at(NodeId id) {
+    const auto found = gathers_at_.find(id);
+    if (found == gathers_at_.end()) return;
+    for (const Batch& batch : found->second) {
+      for (NodeId gather : batch) copy_operands(gather);
+      issue(batch);
+      make_available(batch);
+    }
+  }
+
+  // Views and casts of a leaf.
+  void copy_operands(NodeId id) {
+    for (ValueId input : program_.node(id).inputs) {
+      const NodeId maker = program_.value(input).producer;
+      if (maker == kNoNode || r_.has(input)) continue;
+      copy_operands(maker);
+      copy(maker);
+    }
+  }
+
+  // --- results ---
+  void add(NodeId id) {
+    const Node& node = program_.node(id);
+    if (r_.has(node.outputs[0])) return;
+    while (!is_ready(node) && !full_.empty()) issue_next();
+    if (!is_ready(node)) {
+      waiting_.push_back(id);
+    } else if (kinds_[id] == Kind::kResult) {
+      bucket_.push_back(id);
+      bucket_bytes_ +=
+          std::max(program_.type(node.inputs[0]).bytes(), program_.type(node.outputs[0]).bytes());
+      if (bucket_bytes_ >= full_bytes()) close_bucket();
+    } else {
+      copy(id);
+    }
+  }
+
+  // Those that a batch has let go since the last call.
+  void add_waiting() {
+    while (std::exchange(has_settled_, false)) {
+      for (NodeId id : std::exchange(waiting_, {})) add(id);
+    }
+  }
+
+  void finish_results() {
+    while (!bucket_.empty() || !full_.empty() || !issued_.empty()) {
+      close_bucket();
+      if (!has_settled_) {
+        if (full_.empty()) {
+          settle();
+        } else {
+          issue_next();
+        }
+      }
+      add_waiting();
+    }
+    TRACESTEP_CHECK(waiting_.empty(), "overlap: {} nodes wait", waiting_.size());
+  }
+
+  // Operands of a collective that is already issued count only when the next one has been.
+  bool is_ready(const Node& node) const {
+    return std::ranges::all_of(node.inputs, [&](ValueId id) { return available_[at(id)]; });
+  }
+
+  // At least one other node runs between two batches, so that lane 0 does not wait for several.
+  void close_bucket() {
+    if (!bucket_.empty()) full_.push_back(std::exchange(bucket_, {}));
+    bucket_bytes_ = 0;
+    if (has_run_) issue_next();
+  }
+
+  // What reads the batch before the next one may run then.
+  void issue_next() {
+    if (full_.empty()) return;
+    const Batch batch = std::move(full_.front());
+    full_.pop_front();
+    issue(batch);
+    settle();
+    issued_ = batch;
+    has_run_ = false;
+  }
+
+  void settle() {
+    has_settled_ = has_settled_ || !issued_.empty();
+    make_available(issued_);
+    issued_.clear();
+  }
+
+  void make_available(const Batch& batch) {
+    for (NodeId id : batch) {
+      for (ValueId value : program_.node(id).outputs) available_[at(value)] = true;
+    }
+  }
+
+  void issue(const Batch& batch) {
+    ++batches_;
+    for (NodeId id : batch) {
+      const Node& node = program_.node(id);
+      Attrs attrs = node.attrs;
+      attrs.set("lane", std::int64_t{is_beside()});
+      if (batch.size() > 1) attrs.set("batch", std::int64_t{batches_});
+      const auto guard = r_.builder().like(node);
+      r_.replace(node, r_.builder().call(*node.op, r_.inputs(node), std::move(attrs)));
+    }
+  }
+
+  void copy(NodeId id) {
+    r_.copy(program_.node(id));
+    make_available({id});
+    if (!launches(program_, program_.node(id))) return;
+    has_run_ = true;
+    issue_next();
+  }
+
+  const Program& program_;
+  const Parallel choice_;
+  const Kinds kinds_;
+  Rewriter r_;
+  std::vector<bool> available_;                      // by value: nodes may read it
+  std::map<NodeId, std::vector<Batch>> gathers_at_;  // by the node that they begin before
+  Batch bucket_;                                     // results that are made together, so far
+  std::int64_t bucket_bytes_ = 0;
+  std::deque<Batch> full_;    // batches that are ready to be issued
+  Batch issued_;              // the last one
+  bool has_run_ = true;       // other nodes have run since
+  bool has_settled_ = false;  // its results, or those before, may be read by nodes that wait
+  Batch waiting_;             // nodes that read what is not available, in order
+  int batches_ = 0;
+};
+
+}  // namespace
+
+Program overlap(const Program& program, const Parallel& choice) {
+  return Overlap(program, choice).run();
+}
+
+}  // namespace tracestep
