@@ -113,6 +113,15 @@ void cut_interruptions(std::vector<RecordedStep>& steps) {
   }
 }
 
+void set_communication(CellResult& out) {
+  if (!out.spec.step.parallel.is_on()) return;
+  std::vector<Span> collectives = out.spans;
+  std::erase_if(collectives,
+                [&](const Span& s) { return !has_lane(*out.program.node(s.node).op); });
+  out.communication_ms = busy_ms_of(collectives);
+  out.exposed_ms = std::max(0.0, out.device_span_ms - (out.device_busy_ms - *out.communication_ms));
+}
+
 void record_steps(Measurement& measurement, CellResult& out) {
   std::vector<RecordedStep> steps;
   std::vector<double> wall;
@@ -131,6 +140,7 @@ void record_steps(Measurement& measurement, CellResult& out) {
   out.span_ns = middle->span_ns;
   out.spans = std::move(middle->spans);
   out.instrumented_wall_ms = median_of(wall);
+  set_communication(out);
 }
 
 // The clock by which kernels are timed here. Profilers of GPUs have their own (lab/profile/run.h).

@@ -37,6 +37,9 @@ struct CellResult {
   std::int64_t major_faults = 0;  // pages that came from disk during the timed steps
   bool profiled = false;          // a profiler listened to them
   double wall_ms = 0, issue_ms = 0, device_span_ms = 0, device_busy_ms = 0;  // medians
+  // Of several ranks: kernels of collectives in the recorded steps, where nothing runs beside them,
+  // and what of the timed span is left when those of all other kernels are taken off.
+  std::optional<double> communication_ms = {}, exposed_ms = {};
   double instrumented_wall_ms = 0;  // of recorded steps: beside wall_ms, what recording costs
   double compile_ms = 0;            // until the executor was ready
   std::vector<double> recorded_busy_ms = {};  // kernels' time of each recorded step

@@ -91,6 +91,14 @@ Fields<CellRow> sample_fields() {
         when_ok(&CellResult::device_span_ms)},
        {ms_column("device_busy_ms", "busy", "sum of kernel times, from separate recorded steps"),
         when_ok(&CellResult::device_busy_ms)},
+       {ms_column("communication_ms", "collectives",
+                  "kernels of collectives in the recorded steps, with nothing beside them; empty "
+                  "for one rank"),
+        [](R c) { return c.ok ? or_null(c.r.communication_ms) : Json(); }},
+       {ms_column("exposed_ms", "exposed",
+                  "span less the recorded kernels that are no collectives: what sums and gathers "
+                  "add to the step; empty likewise"),
+        [](R c) { return c.ok ? or_null(c.r.exposed_ms) : Json(); }},
        {reals_column("recorded_busy_ms", "the same of each recorded step"),
         [](R c) { return list_of(c.r.recorded_busy_ms); }},
        {data_only(ms_column("interrupted_ms", "",
