@@ -45,8 +45,8 @@ struct Parallel {
 };
 
 // "none", or "dp=N" with, after commas, "shard=0" to "shard=3", "bucket=SIZE", "bucket=tensor" or
-// "bucket=all", "sums=low" or "sums=full", "overlap=on" or "overlap=off", with shard=3 "prefetch=N",
-// and "tp=N" with or without "sp". Error{kUsage} naming `where` for anything else.
+// "bucket=all", "sums=low" or "sums=full", "overlap=on" or "overlap=off", with shard=3
+// "prefetch=N", and "tp=N" with or without "sp". Error{kUsage} naming `where` for anything else.
 Parallel parse_parallel(const std::string& where, const std::string& text);
 // The text that is parsed as this choice.
 std::string name_of(const Parallel& choice);
