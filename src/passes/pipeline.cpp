@@ -61,7 +61,9 @@ bool steps(const Options& o) {
 
 // A step, or a part of one: micro-batches keep their gradients for the program that updates.
 bool trains(const Options& o) {
-  return steps(o) || (differentiates(o) && o.gradients != GradientKind::kTransient);
+  const bool is_micro_batch =
+      o.mode == Mode::kForwardBackward && o.gradients != GradientKind::kTransient;
+  return steps(o) || is_micro_batch;
 }
 
 bool updates_early(const Options& o) {

@@ -122,7 +122,7 @@ std::vector<ObservedNode> observed_nodes(Device& device, const Program& program,
   std::vector<Executor::Pause> pauses;
   for (std::size_t i = 0; i < program.nodes.size(); ++i) {
     const auto id = static_cast<NodeId>(i);
-    if (makes_views(program, program.nodes[i])) continue;
+    if (!launches(program, program.nodes[i])) continue;
     pauses.push_back({id, [&, id] {
                         take_results();
                         out.push_back({.node = id});
