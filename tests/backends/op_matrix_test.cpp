@@ -239,7 +239,7 @@ INSTANTIATE_TEST_SUITE_P(All, ManyResultsTest, ::testing::ValuesIn(records(has_s
 // --- nothing is forgotten ----------------------------------------------------------------------
 bool needs_record(const OpDef& op) {
   return op.has_launches() && op.kernel_class != KernelClass::kFused &&
-         op.kernel_class != KernelClass::kCollective;
+         op.find_attr("ranks") == nullptr;  // a group's: tests/session/ranks_test.cpp
 }
 
 TEST(OpMatrixSupportTest, EveryOpHasExactlyOneRecord) {
@@ -264,6 +264,8 @@ TEST(OpMatrixSupportTest, EveryOpHasAKernelOnEveryBackendOrAReasonWhyNot) {
   for (const auto& device : devices) {
     for (const OpDef* op : all_ops()) {
       if (!op->has_launches()) continue;
+      // Of a group of ranks, and made of collectives: never run as one.
+      if (op->find_attr("ranks") != nullptr && op->always_decompose) continue;
       // Where NVRTC is.
       if (op->kernel_class == KernelClass::kFused && device->name().starts_with("cuda")) continue;
       const auto listed = std::ranges::find_if(unsupported_ops(), [&](const Unsupported& u) {

@@ -140,11 +140,11 @@ TEST(StudyTest, WritesAPageWithTheNumbersOfItsJsonAndSaysWhatItLeftOut) {
   EXPECT_THAT(text_of(folder / "study.tex"), HasSubstr("\\section*{Questions and answers}"));
   EXPECT_THAT(text_of(folder / "study.tex"), ::testing::EndsWith("\\end{document}\n"));
   EXPECT_THAT(text_of(folder / "study.typ"), HasSubstr("== #\"Questions and answers\";"));
-  EXPECT_THAT(run.err, HasSubstr("left)"));
+  EXPECT_THAT(run.err, HasSubstr(" at most)"));
   for (const char* file : {"study.html", "study.md", "study.tex", "study.typ", "study.json"}) {
     EXPECT_THAT(run.err, HasSubstr((folder / file).string()));
   }
-  EXPECT_TRUE(fs::exists(folder / "pictures" / "time-median-time-of-a-step.svg"));
+  EXPECT_TRUE(fs::exists(folder / "pictures" / "time-median-time-by-mode.svg"));
   // A picture for each chart of the page, by a name of its own.
   std::size_t drawings = 0;
   for (const auto& entry : fs::directory_iterator(folder / "pictures")) {

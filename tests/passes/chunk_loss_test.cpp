@@ -91,6 +91,7 @@ TEST(ChunkLossTest, EachChunkIsFinishedBeforeTheNext) {
 }
 
 TEST(ChunkLossTest, ForwardNodesOfAChunkAreNotSavedForBackward) {
+  ops::register_all();
   const Program whole = parse_program(kLoss), cut = chunked(kLoss, 3);
   EXPECT_GT(saved_bytes(whole), 6 * 5 * 4);
   EXPECT_EQ(saved_bytes(cut), 0);

@@ -171,7 +171,9 @@ TEST_P(EpilogueStepTest, ItIsAsExactAsTheStepWithSums) {
       if (name.starts_with("shadow.")) continue;  // rounded from the weight
       SCOPED_TRACE(backend.name + " " + name);
       const bool has_same_sums = device->traits().kind == DeviceKind::kCpu && !GetParam().low;
-      if (has_same_sums) EXPECT_TRUE(value.bytes == sums.at(name).bytes);
+      if (has_same_sums) {
+        EXPECT_TRUE(value.bytes == sums.at(name).bytes);
+      }
       const std::vector<double> expected = testing::to_doubles(exact.at(name));
       const double floor = testing::max_abs(expected) * (GetParam().low ? 0x1p-9 : 16 * 0x1p-24);
       EXPECT_LE(

@@ -63,6 +63,7 @@ std::vector<std::pair<std::string, Json>> other_runs() {
   add("model", [](TrainOptions& o, RunContent&) { o.run.model.layers += 1; });
   add("optimizer", [](TrainOptions& o, RunContent&) { o.run.optimizer.beta2 = 0.95; });
   add("device", [](TrainOptions&, RunContent& c) { c.device = "cuda:0"; });
+  add("shards", [](TrainOptions& o, RunContent&) { o.shards = 4; });
   add("accumulate", [](TrainOptions& o, RunContent&) { o.accumulate = 2; });
   add("order", [](TrainOptions& o, RunContent&) { o.order = Order::kSequential; });
   add("lr", [](TrainOptions& o, RunContent&) { o.schedule.lr = 2e-3; });
@@ -190,7 +191,7 @@ TEST(FingerprintTest, AnEarlierVersionsCheckpointIsComparedByWhatItHolds) {
   EXPECT_EQ(continue_run(earlier_run(950, 50), some_run(), {}, 1), some_run());
   EXPECT_THAT(testing::internal::GetCapturedStderr(),
               HasSubstr("not recorded by the version that wrote the checkpoint, so not compared: "
-                        "optimizer, device, ops, lr, "));
+                        "optimizer, device, ops, shards, lr, "));
   EXPECT_THAT(difference(earlier_run(9500, 500), some_run()),
               HasSubstr("tokenizer: 10000 tokens, now 1000 tokens with"));
   EXPECT_THAT(difference(earlier_run(1000, 0), some_run()),
