@@ -91,25 +91,36 @@ Text variants(const Evidence& e) {
   const Row most =
       e.largest("attention", {{"saved", "scores+exp+weights"}, {"status", "ok"}}, "context");
   std::vector<Text> times;
+  std::vector<Row> cells;
+  const auto nodes_of = [](const Row& row) {
+    return row.get("forward_launches") + row.get("backward_launches");
+  };
   for (const Row& row : rows) {
     const Row cell = e.row("attention", {{"saved", row.text("saved")},
                                          {"status", "ok"},
                                          {"width", most.whole("width")},
                                          {"context", most.whole("context")}});
-    times.push_back(say("{} {} and {}", {cell.quote("saved"), duration(forward_of(cell)),
-                                         duration(backward_of(cell))}));
+    times.push_back(
+        say("{} {} and {} in {} launching nodes, {} at the peak",
+            {cell.quote("saved"), duration(forward_of(cell)), duration(backward_of(cell)),
+             whole(nodes_of(cell)), bytes(cell.get("peak_bytes"))}));
+    cells.push_back(cell);
   }
+  const Text in_parts =
+      compare(nodes_of(cells[2]), nodes_of(cells[1]))
+          .say({.more = " The last has more of them, since its softmax runs in parts: that costs "
+                        "time, whatever is saved."});
   const Relation first = step(1), second = step(2);
   require(first.is(Ordering::kEqual) && second.is(Ordering::kEqual),
           say("the variants do not differ by one tensor each ({})", {join(list, ", ")}));
-  return say(
-      "Tensors of B·T² alive before backward, by what an implementation keeps: {}. {} "
-      "Forward and backward, at context {} and width {}: {}.",
-      {join(list, ", "),
-       because(both(first, second),
-               "So the bytes alone tell the implementations apart, about one tensor from "
-               "each to the next."),
-       whole(most.get("context")), whole(most.get("width")), join(times, "; ")});
+  return say("Tensors of B·T² alive before backward, by what an implementation keeps: {}. {} "
+             "Forward and backward, at context {} and width {}: {}.",
+             {join(list, ", "),
+              because(both(first, second),
+                      "So the bytes alone tell the implementations apart, about one tensor from "
+                      "each to the next."),
+              whole(most.get("context")), whole(most.get("width")), join(times, "; ")}) +
+         in_parts;
 }
 
 // Which context is predicted not to fit, or that the longest one fits.

@@ -76,7 +76,8 @@ Fields<PartRow> part_fields(const std::string& part) {
        [](P p) {
          return when(p.has_speed, static_cast<double>(p.part.flops) / p.samples.median * 1e-9);
        }},
-      {data_only(int_column(part + "_launches", "", "kernels")),
+      {data_only(
+           int_column(part + "_launches", "", "nodes that launch: each runs one kernel or more")),
        [](P p) { return p.part.launches; }}};
 }
 

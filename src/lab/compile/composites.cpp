@@ -130,8 +130,10 @@ Fields<CompositeRow> fields() {
   return out.add(
       {{text_column("composite"), &CompositeRow::name},
        {int_column("elements", "", "of its first operand"), &CompositeRow::elements},
-       {int_column("forward_launches", "forward launches"), [](R r) { return r.forward.launches; }},
-       {int_column("backward_launches", "backward launches"),
+       {int_column("forward_launches", "forward nodes",
+                   "those that launch: each runs one kernel or more"),
+        [](R r) { return r.forward.launches; }},
+       {int_column("backward_launches", "backward nodes", "likewise"),
         [](R r) { return r.backward.launches; }},
        {per_element("forward_moved", "forward moves", "read and written, for an element"),
         [](R r) { return r.per_element(r.forward.bytes); }},

@@ -112,7 +112,7 @@ Text attention(const Evidence& e) {
   };
   return say("Width {}, context {}: {}",
              {whole(compiled.get("width")), whole(compiled.get("context")), part("forward")}) +
-         say("Its {}", {part("backward")}) +
+         say("Its {}The {}", {part("backward"), part("whole")}) +
          say("The peak is {} in plain ops, {} with composite kernels and {} compiled: all keep "
              "tensors of T² for backward, as naive attention does.",
              {bytes(plain.get("peak_bytes")), bytes(kernels.get("peak_bytes")),
@@ -144,33 +144,41 @@ Text memory(const Evidence& e) {
 
 Text starts(const Evidence& e) {
   const Row step = largest_step(e), eager = e.beside(step, {{"executor", "eager"}});
-  return say(
-      "{}: until the end of its first step, eager takes {} when started once and {} when started "
-      "again; compiled takes {} and {}. Where a device compiles kernels, the other start finds "
-      "those that the one before it has kept. The device's own start and filling in weights are "
-      "left out; each is a single measurement.",
-      {step.quote("size"), duration(eager.get("first_start_ms")),
-       duration(eager.get("second_start_ms")), duration(step.get("first_start_ms")),
-       duration(step.get("second_start_ms"))});
+  return say("{}: until the end of its first step, eager takes {} when started once and {} when "
+             "started "
+             "again; compiled takes {} and {}. ",
+             {step.quote("size"), duration(eager.get("first_start_ms")),
+              duration(eager.get("second_start_ms")), duration(step.get("first_start_ms")),
+              duration(step.get("second_start_ms"))}) +
+         compare_with_range(step.get("second_start_ms") / step.get("first_start_ms"), 0, 1)
+             .say({.equal = "Where a device compiles kernels, the other start finds those that the "
+                            "one before it has kept. ",
+                   .more = "Compiled, the other start takes more here, so nothing shows of "
+                           "kernels that the one before it has kept. "}) +
+         "The device's own start and filling in weights are left out; each is a single "
+         "measurement.";
 }
 
 Text saved(const Evidence& e) {
-  const auto row = [&](const char* part, const char* ops) {
-    return e.row("saved_ways", {{"part", part}, {"ops", ops}, {"executor", "eager"}});
+  const Row parts =
+      e.row("saved_ways", {{"part", "norm"}, {"ops", "primitive"}, {"executor", "eager"}});
+  const auto row = [&](const char* part, const char* ops, const char* executor) {
+    return e.row(
+        "saved_ways",
+        {{"part", part}, {"ops", ops}, {"executor", executor}, {"size", parts.text("size")}});
   };
-  const Row parts = row("norm", "primitive"), whole_norm = row("norm", "fused"),
-            compiled =
-                e.row("saved_ways", {{"part", "norm"}, {"ops", "fused"}, {"executor", "compiled"}}),
-            layer = row("layer", "primitive"), whole_layer = row("layer", "fused"),
-            compiled_layer = e.row("saved_ways",
-                                   {{"part", "layer"}, {"ops", "fused"}, {"executor", "compiled"}});
-  return say("Backward of a norm in parts reads {} tensors of forward ({} together), {} of them as "
+  const Row whole_norm = row("norm", "fused", "eager"), compiled = row("norm", "fused", "compiled"),
+            layer = row("layer", "primitive", "eager"),
+            whole_layer = row("layer", "fused", "eager"),
+            compiled_layer = row("layer", "fused", "compiled");
+  return say("{}: backward of a norm in parts reads {} tensors of forward ({} together), {} of "
+             "them as "
              "large as the residual stream; of a norm as one kernel {} ({} together), {} of them "
              "so "
              "large. ",
-             {whole(parts.get("tensors")), bytes(parts.get("bytes")), whole(parts.get("full_size")),
-              whole(whole_norm.get("tensors")), bytes(whole_norm.get("bytes")),
-              whole(whole_norm.get("full_size"))}) +
+             {parts.quote("size"), whole(parts.get("tensors")), bytes(parts.get("bytes")),
+              whole(parts.get("full_size")), whole(whole_norm.get("tensors")),
+              bytes(whole_norm.get("bytes")), whole(whole_norm.get("full_size"))}) +
          compare(compiled.get("bytes"), whole_norm.get("bytes"))
              .say({.less = "Compiling it saves bytes, less is kept. ",
                    .equal = "Compiling it changes nothing there: the bytes are equal. ",
@@ -228,15 +236,17 @@ Text ladder(const Evidence& e) {
   const Row &ground = all.front(), &top = all.back();
   require(!ground.has("rung_speedup"), "the step that all rungs are held against is not there");
   const Quantity first = median_in(ground, "samples_ms"), last = median_in(top, "samples_ms");
-  return say("A step takes {} as {}, and {} with the rungs up to {}, which {} {}. ",
-             {duration(first), ground.quote("rung"), duration(last), top.quote("rung"),
-              gain(last, first), ground.quote("rung")}) +
+  return say("A step of {} takes {} as {}, and {} with the rungs up to {}, which {} {}. ",
+             {ground.quote("size"), duration(first), ground.quote("rung"), duration(last),
+              top.quote("rung"), gain(last, first), ground.quote("rung")}) +
          best_rung(rungs) +
-         say("Launches go from {} to {}, modelled traffic from {} to {}, the error of gradients "
-             "from {} to {}. Rungs that find nothing to do here: {}.",
+         say("Nodes that launch kernels go from {} to {}, modelled traffic from {} to {}, the "
+             "error of "
+             "gradients (of such a model with {} layers) from {} to {}. Rungs that find nothing to "
+             "do here: {}.",
              {whole(ground.get("launches")), whole(top.get("launches")),
               bytes(ground.get("moved_bytes")), bytes(top.get("moved_bytes")),
-              significant(ground.get("gradient_error"), 2),
+              whole(ground.get("error_layers")), significant(ground.get("gradient_error"), 2),
               significant(top.get("gradient_error"), 2),
               whole(count_of(rungs, "changes", "nothing"))});
 }

@@ -79,19 +79,19 @@ Fields<CompileCell> byte_fields() {
   const auto if_ok = [](C c, std::int64_t value) {
     return when(c.result.status == Status::kOk, value);
   };
-  return {
-      {int_column("launches", "", "nodes of a step that launch: each asks for one kernel or more"),
-       [if_ok](C c) { return if_ok(c, c.result.launches); }},
-      {bytes_column("moved_bytes", "moved, modelled",
-                    "each kernel reads its distinct operands once and writes its results once"),
-       [if_ok](C c) { return if_ok(c, moved_bytes(c.result.program)); }},
-      {bytes_column("peak_bytes", "peak", "requested bytes at the peak, by the allocator"),
-       [if_ok](C c) { return if_ok(c, c.result.peak_bytes); }},
-      {bytes_column("arena_bytes", "arena", "of that; empty: buffers come from the allocator"),
-       [](C c) { return or_null(c.result.arena_bytes); }},
-      {bytes_column("saved_bytes", "saved", "forward values kept for backward, by the program"),
-       [if_ok](C c) { return if_ok(c, c.result.saved_bytes); }},
-      {energy_column(), [](C c) { return or_null(energy_per_step_j(c.result)); }}};
+  return {{int_column("launches", "launching nodes",
+                      "nodes of a step that launch: each runs one kernel or more"),
+           [if_ok](C c) { return if_ok(c, c.result.launches); }},
+          {bytes_column("moved_bytes", "moved, modelled",
+                        "each kernel reads its distinct operands once and writes its results once"),
+           [if_ok](C c) { return if_ok(c, moved_bytes(c.result.program)); }},
+          {bytes_column("peak_bytes", "peak", "requested bytes at the peak, by the allocator"),
+           [if_ok](C c) { return if_ok(c, c.result.peak_bytes); }},
+          {bytes_column("arena_bytes", "arena", "of that; empty: buffers come from the allocator"),
+           [](C c) { return or_null(c.result.arena_bytes); }},
+          {bytes_column("saved_bytes", "saved", "forward values kept for backward, by the program"),
+           [if_ok](C c) { return if_ok(c, c.result.saved_bytes); }},
+          {energy_column(), [](C c) { return or_null(energy_per_step_j(c.result)); }}};
 }
 
 Fields<StartTimes> start_fields() {
@@ -232,7 +232,7 @@ Fields<AttentionWay> attention_fields() {
   add_part(out, "backward", &AttentionResult::backward, &AttentionWay::backward);
   add_part(out, "whole", &AttentionResult::whole, &AttentionWay::whole);
   const auto if_ok = [](W w, std::int64_t value) { return when(w.r.status == Status::kOk, value); };
-  out.add(int_column("launches", "", "kernels of both parts"),
+  out.add(int_column("launches", "launching nodes", "of both parts; each runs one kernel or more"),
           [if_ok](W w) { return if_ok(w, w.r.whole.launches); });
   out.add(bytes_column("peak_bytes", "peak", "the most of the whole step"),
           [if_ok](W w) { return if_ok(w, w.r.peak_bytes); });

@@ -109,14 +109,16 @@ std::optional<Verdict> above_the_roof(const ResultRow& row) {
                                           : Severity::kInvalid;
   return Verdict{
       "above_the_roof", severity,
-      fmt::format("{} is at {:.0f} % of its roof: {}", row.text("highest_roof_kernel"), *highest,
-                  may_be_cached ? "some of its bytes were in a cache, so memory does not bound it"
-                  : by_bytes
-                      ? "no cache holds so much of its bytes, so the ceiling was measured while "
-                        "other work held the machine; what bounds it is not known"
-                      : "nothing computes faster than the device, so the ceiling was "
-                        "measured while other work held the machine, or the FLOPs are "
-                        "wrong")};
+      fmt::format(
+          "{} is at {:.0f} % of its roof, of kernels with 1 % of the time or more: {}",
+          row.text("highest_roof_kernel"), *highest,
+          may_be_cached ? "some of its bytes were in a cache, so main memory alone does not "
+                          "bound it"
+          : by_bytes    ? "no cache holds so much of its bytes, so the ceiling was measured while "
+                          "other work held the machine; what bounds it is not known"
+                        : "nothing computes faster than the device, so the ceiling was "
+                          "measured while other work held the machine, or the FLOPs are "
+                          "wrong")};
 }
 
 bool doubts_shares(std::string_view summary) {

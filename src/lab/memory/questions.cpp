@@ -164,18 +164,26 @@ Text peaks(const Evidence& e) {
                    .more = "Per token that is more than before, so the T² part already counts."});
 }
 
+constexpr double kEqualPercent = 0.05;  // as printed
+
 // Other models, of which steps were measured in both precisions; empty where there are none.
-Text measured_low_precision(const Evidence& e) {
+Text measured_low_precision(const Evidence& e, bool is_more_predicted) {
   if (!e.find("steps", {{"precision", "bf16"}, {"status", "ok"}})) return {};
   std::vector<Text> list;
+  std::optional<Quantity> most;
   for (const Row& low : e.rows("steps", {{"precision", "bf16"}, {"status", "ok"}})) {
     const Row full = e.beside(low, {{"precision", "fp32"}, {"status", "ok"}});
     const Quantity change =
         100.0 * (low.get("peak_bytes") / full.get("peak_bytes")) - Quantity::constant(100);
     list.push_back(say("{} {} ({}, {} ops)", {low.quote("size"), signed_percent(change),
                                               low.quote("mode"), low.quote("ops")}));
+    if (!most || change.value > most->value) most = change;
   }
-  return say(" Of other models that ran, the peak changes by: {}.", {join(list, ", ")});
+  const Text out = say(" Of other models that ran, the peak changes by: {}.", {join(list, ", ")});
+  if (!is_more_predicted) return out;
+  return out + compare_with_range(*most, -kEqualPercent, kEqualPercent)
+                   .say({.less = " There it takes less: what comes out depends on the model and "
+                                 "on its operations."});
 }
 
 Text low_precision(const Evidence& e) {
@@ -190,9 +198,10 @@ Text low_precision(const Evidence& e) {
       rows.push_back(row);
     }
   }
-  constexpr double kEqual = 0.05;  // percent: as printed
-  const Relation least = compare_with_range(least_of(rows, "versus_fp32_percent"), -kEqual, kEqual),
-                 most = compare_with_range(most_of(rows, "versus_fp32_percent"), -kEqual, kEqual);
+  const Relation least = compare_with_range(least_of(rows, "versus_fp32_percent"), -kEqualPercent,
+                                            kEqualPercent),
+                 most = compare_with_range(most_of(rows, "versus_fp32_percent"), -kEqualPercent,
+                                           kEqualPercent);
   const bool has_less = least.is(Ordering::kLess), has_more = most.is(Ordering::kMore);
   const char* reading = has_more && has_less
                             ? "It takes more where weights rule, and less where activations do."
@@ -203,7 +212,7 @@ Text low_precision(const Evidence& e) {
              "weights stay, and up to {} of narrow copies of them come on top.",
              {rows[0].quote("size"), whole(rows[0].get("batch")), join(list, ", "),
               because(both(least, most), reading), bytes(most_of(rows, "weight_cast_bytes"))}) +
-         measured_low_precision(e);
+         measured_low_precision(e, has_more);
 }
 
 Text which_forward(const Evidence& e) {
@@ -302,7 +311,9 @@ Text largest(const Evidence& e) {
                                   percent(row.get("share_percent"))}));
   }
   return say(
-      "{}: {} {} of {} ({}; {}). Added up over the layers, the peak is held by these and "
+      "{}: {} {} of {} ({}; {}). A buffer is named by the operation that wrote it first; its bytes "
+      "may be those of a later one by then. Added up over the layers, the peak is held by these "
+      "and "
       "others, {}: {}.",
       {named(cell), because(leads(first, buffers, "bytes"), "no single buffer is larger than"),
        first.quote("op"), first.quote("path"), bytes(first.get("bytes")), first.quote("reason"),
@@ -333,6 +344,19 @@ Text attribution(const Evidence& e) {
        because(same, "the allocator measured the same to the byte")});
 }
 
+// By the times of recorded kernels, where each of the operations has one.
+Text cheapest_by_time(const std::vector<Row>& priced) {
+  const bool are_timed = std::ranges::all_of(
+      priced, [](const Row& row) { return row.has("bytes_per_us") && row.has("recompute_us"); });
+  if (!are_timed) return {};
+  const Row& best = *std::ranges::max_element(
+      priced, {}, [](const Row& row) { return row.get("bytes_per_us").value; });
+  return say(" {} is {} of {}: {} in {}.",
+             {because(leads(best, priced, "bytes_per_us"), "Cheapest to compute again, by time,"),
+              best.quote("op"), best.quote("component"), bytes(best.get("bytes")),
+              duration(1e-3 * best.get("recompute_us"))});
+}
+
 Text saved(const Evidence& e) {
   constexpr std::size_t kShown = 5;
   constexpr double kWorthwhile = 1;  // percent of what is saved
@@ -352,8 +376,10 @@ Text saved(const Evidence& e) {
   rows.resize(std::min(kShown, rows.size()), rows.front());
   std::vector<Text> list;
   for (const Row& row : rows) {
-    list.push_back(say("{} of {} {}", {row.quote("op"), row.quote("component"),
-                                       percent(row.get("share_percent"))}));
+    const auto us = row.get_if("recompute_us");
+    list.push_back(say("{} of {} {}{}",
+                       {row.quote("op"), row.quote("component"), percent(row.get("share_percent")),
+                        us ? say(" ({} to compute again)", {duration(1e-3 * *us)}) : Text()}));
   }
   Text out = say(
       "{}: {} are saved for backward. {} {} operations are {}: {} of it. An operation is named by "
@@ -363,6 +389,7 @@ Text saved(const Evidence& e) {
   if (priced.empty()) return out;
   const Row& cheapest = *std::ranges::max_element(
       priced, {}, [](const Row& row) { return row.get("freed_per_work").value; });
+  out += cheapest_by_time(priced);
   return out + say(" {} (of operations that save at least {} of it) is {} of {}, by work and not "
                    "by time: {} are free again for {} moved and {} FLOPs, where {} FLOPs are "
                    "counted as a byte.",

@@ -166,7 +166,8 @@ Table norm_table(std::uint64_t seed) {
       fmt::format("{} rows of {} normal numbers in the format; every operation of the step is "
                   "rounded to the format, sums one by one; the rest is float32",
                   kRows, kWidth),
-      "float16 has the bits but not the range: squares of inputs beyond 255 are infinite, and 1e-5 "
+      "float16 has the bits but not the range: squares of inputs beyond 255.875 are infinite, and "
+      "1e-5 "
       "is below its normal numbers; bfloat16 has the range but not the bits: a long sum takes up "
       "only the largest terms. So both norms run in float32 under either"};
   return table;

@@ -1,6 +1,5 @@
 // Questions about number formats: sums, mixed precision, normalisation, and what a step gains.
 #include <algorithm>
-#include <set>
 
 #include "lab/precision/tables.h"
 #include "lab/report/question.h"
@@ -93,24 +92,28 @@ Text dtypes(const Evidence& e) {
 Text sensitive_steps(const Evidence& e, const char* format, const char* name) {
   std::vector<Row> rows;
   std::vector<Text> sensitive;
-  std::set<std::string> named;
   for (const Row& row : e.rows("norms", {{"norm", "layer norm"}, {"format", format}})) {
     const std::string verdict = row.text("verdict"), step = row.text("step");
     if (step == "all of them" || step == "none") continue;
     rows.push_back(row);
     const bool is_sensitive = verdict.starts_with("sensitive") || verdict.starts_with("lost");
-    if (is_sensitive && named.insert(step).second) sensitive.push_back(row.quote("step"));
+    if (!is_sensitive) continue;
+    sensitive.push_back(
+        say("{} at inputs of {}", {row.quote("step"), significant(row.get("input_scale"), 4)}));
   }
   require(!rows.empty(), "no step of a layer norm was tried by itself");
   const Quantity lost = most_of(rows, "lost_percent");
+  const Row most = *std::ranges::max_element(
+      rows, {}, [](const Row& row) { return row.get("lost_percent").value; });
   return say("In {} {}, and ",
              {name, sensitive.empty() ? Text("no step is sensitive")
                                       : say("these are sensitive: {}", {join(sensitive, ", ")})}) +
          compare(lost, Quantity::constant(0))
              .say({.less = "the count of lost rows is below nothing. ",
                    .equal = "no row is lost to overflow or to zero. ",
-                   .more = say("up to {} of the rows are lost to overflow or to zero. ",
-                               {percent(lost)})});
+                   .more = say(
+                       "up to {} of the rows are lost to overflow or to zero, at inputs of {}. ",
+                       {percent(lost), significant(most.get("input_scale"), 4)})});
 }
 
 Text norms(const Evidence& e) {
@@ -120,7 +123,7 @@ Text norms(const Evidence& e) {
   return say("Layer norm, one step at a time in the narrow format: {}{}In float16 the squares of "
              "numbers up to {} are finite, and {} is {} number. ",
              {sensitive_steps(e, "f16", "float16"), sensitive_steps(e, "bf16", "bfloat16"),
-              decimal(half.get("largest_square"), 1),
+              significant(half.get("largest_square"), 6),
               significant(e.row("formats", {{"format", "f64"}}).get("epsilon_as"), 1),
               half.truth("epsilon_is_normal") ? "a normal" : "no normal"}) +
          compare_with_range(bf16.get("max") / single.get("max"), 0.9, 1.1)

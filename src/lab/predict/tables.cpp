@@ -72,7 +72,8 @@ Table prediction_table(std::span<const Prediction> predictions) {
   if (std::ranges::any_of(predictions, [](P p) { return p.host_bytes > 0; })) {
     fields.add(bytes_column("host_bytes", "in host memory"), &Prediction::host_bytes);
   }
-  fields.add(int_column("launches", {}, "kernels"), [](P p) { return p.time.launches; });
+  fields.add(int_column("launches", "launching nodes", "each runs one kernel or more"),
+             [](P p) { return p.time.launches; });
   const bool is_checked =
       std::ranges::any_of(predictions, [](P p) { return p.status.has_value(); });
   if (is_checked) {

@@ -92,7 +92,8 @@ Fields<PassRow> pass_fields() {
   out.add(text_column("status"), [](R r) { return name_of(r.profile.status); });
   const Fields<Pass> sums = {
       {real_column("ms", "kernels", "ms", 3, "sum of the kernels' times in one step"), &Pass::ms},
-      {real_column("launches", "launches", "", 0, "in one step"), &Pass::launches},
+      {real_column("launches", "launches", "", 0, "in one step, of kernels as recorded"),
+       &Pass::launches},
       {timed(real_column("products_percent", "products", "%", 1,
                          "matrix products' share of the kernels' time")),
        [](const Pass& p) { return percent_of(p.product_ms, p.ms); }},

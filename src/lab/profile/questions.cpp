@@ -140,7 +140,7 @@ Text top_kernel(const Evidence& e) {
   };
   const bool is_same = forward.text("top_kernel") == backward.text("top_kernel");
   const Relation relation = compare_texts(forward, backward, "top_kernel");
-  return say("{}, one pass: in forward {}; in backward {}. {}",
+  return say("{}, each share of its own pass: in forward {}; in backward {}. {}",
              {named(all), top(forward), top(backward),
               because(relation,
                       is_same ? "It is the same kernel in both." : "They are different kernels.")});
@@ -204,13 +204,20 @@ Text product_share(const Evidence& e) {
   const Quantity products = noisy(step.get("products_ms")) / noisy(inference.get("products_ms"));
   const Quantity others = noisy(others_of(step)) / noisy(others_of(inference));
   const Row optimizer = e.beside(step, {{"pass", "optimizer"}});
+  const Quantity others_before = others_of(step) - others_of(optimizer),
+                 without = noisy(others_before) / noisy(others_of(inference));
   return say("{}: matrix products take {} of the kernels' time in inference and {} in a training "
              "step. They take {} times as long in the step, and all other kernels {} times; AdamW "
              "alone is {} of the step's kernels. ",
              {named(step), percent(before), percent(after), decimal(products), decimal(others),
               percent(share_of(optimizer.get("ms"), step.get("ms")))}) +
          compare(products, others)
-             .say({.less = "So their share falls, because the others grow more. ",
+             .say({.less = Text("So their share falls, because the others grow more. ") +
+                           compare(products, without)
+                               .say({.less = "Without AdamW, too, the others grow more. ",
+                                     .unclear = "Without AdamW the two factors are not apart "
+                                                "beyond noise. ",
+                                     .more = "Without AdamW the others grow less. "}),
                    .equal = "Both grow alike. ",
                    .unclear = "The two factors are not apart beyond noise, so neither is their "
                               "share. ",
@@ -321,21 +328,31 @@ Text bound(const Evidence& e) {
     return rows.empty() ? Quantity::constant(0) : share_of(sum_of(rows, "ms"), all_ms);
   };
   const Quantity moving = share(by_bytes), arithmetic = share(by_flops);
-  Text out = say("{}: kernels bound by bytes take {} of the time of these kernels, those bound by "
-                 "arithmetic {}. ",
-                 {named(all), percent(moving), percent(arithmetic)}) +
-             compare(noisy(moving), noisy(arithmetic))
-                 .say({.less = "Moving bytes is the smaller part. ",
-                       .equal = "Both take as long. ",
-                       .unclear = "Neither is larger beyond noise. ",
-                       .more = "Moving bytes is the larger part. "});
+  Text out =
+      say("{}: kernels bound by bytes take {} of the time of these kernels, those bound by "
+          "arithmetic {}: named by the roof that a kernel would meet first, whether or not it "
+          "reaches it. ",
+          {named(all), percent(moving), percent(arithmetic)}) +
+      compare(noisy(moving), noisy(arithmetic))
+          .say({.less = "Moving bytes is the smaller part. ",
+                .equal = "Both take as long. ",
+                .unclear = "Neither is larger beyond noise. ",
+                .more = "Moving bytes is the larger part. "});
   const Quantity beyond = share(above);
+  std::vector<Row> above_bytes;
+  std::ranges::copy_if(above, std::back_inserter(above_bytes),
+                       [](const Row& row) { return row.text("bound") == "bytes"; });
+  const Quantity above_by_bytes = above_bytes.empty()
+                                      ? Quantity::constant(0)
+                                      : share_of(sum_of(above_bytes, "ms"), sum_of(by_bytes, "ms"));
   out +=
       compare(beyond, Quantity::constant(0))
-          .say({.more = say("Kernels with {} of the time are above {} of their roof: caches hold "
-                            "some of the bytes that are counted for them, or a mask hides them, or "
-                            "the roof was measured too low. ",
-                            {percent(beyond), percent(Quantity::constant(105))})});
+          .say({.more = say(
+                    "Kernels with {} of the time ({} of the time of those bound by bytes) "
+                    "are above {} of their roof: caches hold "
+                    "some of the bytes that are counted for them, or a mask hides them, or "
+                    "the roof was measured too low. ",
+                    {percent(beyond), percent(above_by_bytes), percent(Quantity::constant(105))})});
   // What a kernel would gain at its roof.
   const auto lost = [](const Row& row) {
     return row.get("ms").value * (1.0 - row.get("roof_percent").value / 100.0);
@@ -344,7 +361,16 @@ Text bound(const Evidence& e) {
   const Relation below = compare(worst.get("roof_percent"), Quantity::constant(100));
   require(below.is(Ordering::kLess),
           because(below, "every kernel is above the measured roof, so the roof is too low"));
-  return out +
+  std::vector<Row> of_node;  // the kernels of one operation, such as both products of backward
+  std::ranges::copy_if(kernels, std::back_inserter(of_node), [&](const Row& row) {
+    return row.text_or("op", "") == worst.text("op") &&
+           row.text("component") == worst.text("component") &&
+           row.text_or("phase", "") == worst.text("phase");
+  });
+  const Text which = of_node.size() == 1
+                         ? Text()
+                         : say("One of the {} kernels of ", {whole(count_of(of_node, "kernel"))});
+  return out + which +
          say("{} of {} ({}) takes {}, where its roof would allow {}.",
              {worst.quote("op"), worst.quote("component"), worst.quote("phase"),
               duration(worst.get("ms")),
@@ -410,7 +436,9 @@ Text components(const Evidence& e) {
                 {because(adds_up,
                          "All parts, gaps between kernels among them, add up to the step's"),
                  duration(*total)});
-  return say("{}: {}. ", {named(all), join(list, ", ")}) + whole_of;
+  return say("{}: {}. AdamW's kernels count with the part whose weights they change. ",
+             {named(all), join(list, ", ")}) +
+         whole_of;
 }
 
 constexpr Question kQuestions[] = {

@@ -138,7 +138,8 @@ Fields<StudyCell> time_fields() {
                [](C c) { return static_cast<double>(c.result.flops) / median_ms(c) * 1e-6; }),
       ok_field(bytes_column("peak_bytes", "peak", "most memory alive at once, as requested"),
                [](C c) { return c.result.peak_bytes; }),
-      ok_field(int_column("launches", "", "nodes that launch: each asks for one kernel or more"),
+      ok_field(int_column("launches", "launching nodes",
+                          "nodes that launch: each runs one kernel or more"),
                [](C c) { return c.result.launches; }),
       ok_field(data_only(int_column("flops", {}, "of matrix products")),
                [](C c) { return c.result.flops; })});

@@ -112,9 +112,12 @@ Text kernel_result(const Evidence& e) {
 Text memory_result(const Evidence& e) {
   const Row row = e.largest("memory", {{"mode", "step"}, {"status", "ok"}}, "measured_peak_bytes");
   const Quantity measured = row.get("measured_peak_bytes");
-  return say("The memory of a training step of {} peaks at {}, of which {} are saved for "
-             "backward. ",
+  const auto alive = e.find("categories@" + row.text("label"), {{"category", "activation"}});
+  return say("The memory of a training step of {} peaks at {}; forward saves {} for backward. ",
              {run_of(row), bytes(measured), bytes(row.get("saved_bytes"))}) +
+         (alive ? say("At the peak activations hold {}, {} of it. ",
+                      {bytes(alive->get("predicted_bytes")), percent(alive->get("share_percent"))})
+                : Text()) +
          compare(row.get("predicted_peak_bytes"), measured)
              .say({.less = "Predicted was less.",
                    .equal = "The prediction is equal to the byte.",
@@ -152,11 +155,23 @@ Quantity count_where(const std::vector<Row>& rows, std::initializer_list<std::st
   return out;
 }
 
+// The rows of attention alone are judged in their own table.
+Text doubtful_attention(const Evidence& e) {
+  if (!e.find("attention", {{"status", "ok"}})) return {};
+  std::vector<Row> rows = e.rows("attention", {{"status", "ok"}});
+  std::erase_if(rows, [](const Row& row) { return !row.has("verdict"); });
+  if (rows.empty()) return {};
+  return say(" Beside these, of {} rows of attention alone {} are doubtful and {} invalid.",
+             {whole(count_of(rows, "verdict")), whole(count_where(rows, {"doubt"})),
+              whole(count_where(rows, {"invalid"}))});
+}
+
 Text sound_rows(const Evidence& e) {
   const std::vector<Row> rows = e.rows("validity");
   return say("Of {} timed rows the validity checker finds {} sound, {} doubtful and {} invalid.",
              {whole(count_of(rows, "verdict")), whole(count_where(rows, {"ok", "note"})),
-              whole(count_where(rows, {"doubt"})), whole(count_where(rows, {"invalid"}))});
+              whole(count_where(rows, {"doubt"})), whole(count_where(rows, {"invalid"}))}) +
+         doubtful_attention(e);
 }
 
 Text worst_spread(const Evidence& e) {
@@ -165,9 +180,10 @@ Text worst_spread(const Evidence& e) {
   require(!rows.empty(), "a spread takes several samples of a row");
   const Row worst = *std::ranges::max_element(
       rows, {}, [](const Row& row) { return spread_percent_in(row, "samples_ms").value; });
-  return say("The row to mind: the samples of {} lie {} of their median apart, from {} to {}.",
-             {worst.quote("label"), percent(spread_percent_in(worst, "samples_ms")),
-              duration(least_in(worst, "samples_ms")), duration(most_in(worst, "samples_ms"))});
+  return say(
+      "Of the table cells, the samples of {} lie widest apart: {} of their median, from {} to {}.",
+      {worst.quote("label"), percent(spread_percent_in(worst, "samples_ms")),
+       duration(least_in(worst, "samples_ms")), duration(most_in(worst, "samples_ms"))});
 }
 
 // A steady neighbour shows in no sample, only in what the host counts.

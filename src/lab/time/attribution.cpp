@@ -222,7 +222,7 @@ Table time_by_class(const CellResult& result) {
                                         [](double ms, const auto& r) { return ms + r.second.ms; }));
   Table table{.name = "time_by_class", .title = "Time per kernel class, one step"};
   table.columns = {text_column("class", "", "from the op records"),
-                   int_column("launches"),
+                   int_column("launches", "launching nodes", "each runs one kernel or more"),
                    real_column("ms", "time", "ms", 3),
                    real_column("share_percent", "share", "%", 2),
                    real_column("gflops", "GFLOP/s", "", 1),

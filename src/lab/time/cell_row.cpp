@@ -163,7 +163,8 @@ Fields<CellRow> speed_fields() {
          const auto tokens = static_cast<double>(c.there.shape.batch * c.there.shape.context);
          return when(c.has_speed(), tokens / c.seconds());
        }},
-      {int_column("launches", "", "nodes per step that launch: each asks for one kernel or more"),
+      {int_column("launches", "launching nodes",
+                  "nodes per step that launch: each runs one kernel or more"),
        [](R c) { return c.r.launches; }},
       {data_only(real_column("energy_j", "energy", "J", 1,
                              "of the whole device, for one timed step, by its own counter; empty "

@@ -65,9 +65,9 @@ Text every_cell(const Evidence& e) {
     };
     const auto with_backward = in_mode("forward-backward"), step = in_mode("step");
     if (!with_backward || !step) continue;
-    list.push_back(say("{} at context {}: {}, {} and {}",
+    list.push_back(say("{} at context {}, vocabulary {}: {}, {} and {}",
                        {forward.quote("size"), whole(forward.get("context")),
-                        duration(median_in(forward, "samples_ms")),
+                        whole(forward.get("vocab")), duration(median_in(forward, "samples_ms")),
                         duration(median_in(*with_backward, "samples_ms")),
                         duration(median_in(*step, "samples_ms"))}));
   }
@@ -97,7 +97,9 @@ Text pass_times(const Evidence& e) {
                    .more = Text("Backward is above twice forward") + kProducts +
                            ": work beside the products, or waiting, takes part. "}) +
          optimizer_part(e, step, s, fb) +
-         say("The range of the samples, in percent of their median: {}, {}, {}.",
+         say("The range of the samples, in percent of their median: {}, {}, {}; those of a row "
+             "follow "
+             "each other, so this says nothing of another start.",
              {spread("forward", forward), spread("with backward", with_backward),
               spread("whole step", step)}) +
          every_cell(e);
@@ -202,10 +204,14 @@ Text each_growth(std::vector<Row> rows) {
   Text out;
   for (std::size_t i = 1; i < rows.size(); ++i) {
     const Row &from = rows[i - 1], &to = rows[i];
-    out +=
-        say(" From {} to {} a pass has {} times the FLOPs in {} times the time.",
-            {from.quote("size"), to.quote("size"), decimal(to.get("flops") / from.get("flops"), 1),
-             decimal(median_in(to, "samples_ms") / median_in(from, "samples_ms"), 1)});
+    const bool have_one_vocabulary = from.whole("vocab") == to.whole("vocab");
+    out += say(" From {} to {}{} a pass has {} times the FLOPs in {} times the time.",
+               {from.quote("size"), to.quote("size"),
+                have_one_vocabulary ? Text()
+                                    : say(" (vocabulary {}, then {})",
+                                          {whole(from.get("vocab")), whole(to.get("vocab"))}),
+                decimal(to.get("flops") / from.get("flops"), 1),
+                decimal(median_in(to, "samples_ms") / median_in(from, "samples_ms"), 1)});
   }
   return out;
 }

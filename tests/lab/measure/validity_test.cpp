@@ -299,6 +299,9 @@ TEST(ValidityTest, KernelsAboveTheirRoofAreDoubted) {
     row["highest_roof_bytes"] = bytes;
     EXPECT_EQ(summary_of(judge(ResultRow(row, machine()))), verdict);
   }
+  const std::string reason = judge(ResultRow(row, machine()))[0].text;
+  EXPECT_NE(reason.find("main memory alone does not bound it"), std::string::npos) << reason;
+  EXPECT_NE(reason.find("with 1 % of the time or more"), std::string::npos) << reason;
 }
 
 TEST(ValidityTest, NotesNameTheRowAndCountWhatStands) {
