@@ -78,6 +78,8 @@ Program copy_into_assemblies(const Program& program) {
   return r.finish();
 }
 
+}  // namespace
+
 Program assign_updates(Program program) {
   const std::vector<Update> late = updates_out_of_place(program, plan_buffers(program));
   if (late.empty()) return program;
@@ -96,8 +98,6 @@ Program assign_updates(Program program) {
   }
   return r.finish();
 }
-
-}  // namespace
 
 Program materialize(const Program& program) {
   return assign_updates(copy_into_assemblies(insert_copies(program)));

@@ -10,4 +10,8 @@ namespace tracestep {
 // readers share a copy. The result passes verify(…, kMaterialized).
 Program materialize(const Program& program);
 
+// The last part of it alone, for a pass that orders a materialized program anew: `assign` where an
+// update no longer ends in its leaf's own buffer.
+Program assign_updates(Program program);
+
 }  // namespace tracestep

@@ -248,7 +248,7 @@ const std::vector<Pass>& passes() {
       {"materialize", "explicit copies where a layout needs one", always,
        [](const Program& p, const Options&) { return materialize(p); }, VerifyStage::kMaterialized},
       {"overlap", "collectives in batches, beside the other nodes", communicates,
-       [](const Program& p, const Options& o) { return overlap(p, o.parallel); }},
+       [](const Program& p, const Options& o) { return assign_updates(overlap(p, o.parallel)); }},
       {"schedule", "order: constants directly before their first reader", always,
        [](const Program& p, const Options&) { return schedule(p); }, VerifyStage::kBuilt},
   };

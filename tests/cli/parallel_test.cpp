@@ -49,6 +49,14 @@ TEST(ParallelCommandTest, WhereRanksCannotRunTheyAreRefused) {
   }
 }
 
+// The count of steps is raised behind the updates that read it, which wait for their sums.
+TEST(ParallelCommandTest, TheOrderOfSumsKeepsEveryUpdate) {
+  const ProgramRun shown = run_tracestep(
+      words_of("show --d-model 32 --d-ff 64 --layers 2 --heads 2 --vocab 64 --context 16 --batch 4 "
+               "--mode step --parallel dp=2 --moments bf16 --executor compiled"));
+  EXPECT_EQ(shown.status, 0) << shown.err;
+}
+
 TEST(CommCommandTest, EveryCollectiveSizeAndNumberOfRanksIsARow) {
   const Json rows = rows_of("comm --ranks 2,3 --bytes 4KiB,8KiB --calls 2 --warmup 1");
   EXPECT_EQ(rows.items().size(), 3u * 2u * 2u);
