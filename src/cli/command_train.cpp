@@ -14,6 +14,7 @@
 #include "cli/processes.h"
 #include "cli/token_input.h"
 #include "lab/measure/statistics.h"
+#include "spec/step_program.h"
 #include "train/fingerprint.h"
 #include "train/loop.h"
 #include "train/train_fields.h"
@@ -166,7 +167,7 @@ int run_train(TrainCommand o, std::span<const std::string> arguments) {
   const bool is_gpu = cuda_index(o.grid.combinations().front().place.device).has_value();
   if (is_gpu && !o.grid.is_given("executor")) o.grid.base.executor = ExecutorKind::kCompiled;
   RunSpec run = placed(o.grid.combinations().front(), {"cpu", "cuda", "reference"}, DeviceUse::kRun,
-                       Ranks::kUsed);
+                       Ranks::kUsedByLaterModel);
   const Json environment = environment_of(arguments, run);
   check_files(o);
   probe_output(o.output);
@@ -183,7 +184,10 @@ int run_train(TrainCommand o, std::span<const std::string> arguments) {
   }
   run.model = model_for(o.grid, o.train.init, input.tokenizer.get());
   check_run(run);
-  run.optimizer = o.train.run.optimizer;
+  rank_shape(run);
+  // Training's own flags; the other options of the optimizer are the run's.
+  run.optimizer.clip = o.train.run.optimizer.clip;
+  run.optimizer.weight_decay = o.train.run.optimizer.weight_decay;
   o.train.run = run;
   o.train.schedule.total_steps = o.train.steps;
   TokenSplit split{input.tokens, nullptr};

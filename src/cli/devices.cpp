@@ -35,7 +35,12 @@ void check_ranks(const RunSpec& run, DeviceUse use, Ranks ranks) {
                 fmt::format("use tracestep launch -n {} -- …; memory --predict needs no GPU",
                             run.parallel.ranks));
   }
-  rank_shape(run);  // throws where they cannot share the batch
+  RunSpec checked = run;
+  if (ranks == Ranks::kUsedByLaterModel) {
+    checked.parallel.ranks = run.parallel.replicas();
+    checked.parallel.tensor = 1;
+  }
+  rank_shape(checked);  // throws where they cannot share the batch, or divide the model
 }
 
 // A name of --device, which commands take it, and how it is made.

@@ -19,7 +19,8 @@ void register_devices();
 enum class DeviceUse { kRun, kPlan };
 
 // Whether a command runs steps that several ranks share (--parallel).
-enum class Ranks { kRefused, kUsed };
+// kUsedByLaterModel: the model is not known yet, the caller checks how ranks divide it.
+enum class Ranks { kRefused, kUsed, kUsedByLaterModel };
 
 // Error{kUsage} for unknown names (with the nearest one) and for devices that the command does not
 // support (not in `usable`); Error{kDevice} for devices that this build or this machine does not

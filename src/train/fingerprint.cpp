@@ -66,6 +66,7 @@ void add_fields(std::vector<Entry>& out) {
     if (!decides_bits || field.group == FieldGroup::kModel || field.name == "mode") continue;
     out.push_back({.key = field.name,
                    .value = [&field](R r) { return field.value(r.options.run); },
+                   .may_change = field.name != "moments",  // states are read in their dtype
                    .older = field.is_optional ? field.value(RunSpec()) : Json()});
   }
 }

@@ -1,6 +1,7 @@
 // train, eval and generate, as a person calls them.
 #include <csignal>
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "base/json.h"
@@ -65,6 +66,22 @@ TEST_F(TrainTest, TrainingWritesALogWeightsAndATokenizer) {
   EXPECT_NEAR(result.at("perplexity").as_double(), std::exp(result.at("loss").as_double()), 1e-6);
   EXPECT_EQ(SafetensorsFile(folder_ / "l.safetensors").read("logits").shape, (Shape{2, 16, 256}));
   EXPECT_NE(SafetensorsFile(folder_ / "g.safetensors").find("lm_head.weight"), nullptr);
+}
+
+// States have the dtype that was asked for, and a run goes on with it alone.
+TEST_F(TrainTest, MomentsAreKeptInTheirDtypeAndResumed) {
+  const std::string train =
+      "train --text text.txt --steps 2 --moments bf16 --checkpoint states" + kSizes;
+  ASSERT_EQ(run(train).status, 0);
+  const SafetensorsFile states(folder_.path() / "states/step-00000002/state.safetensors");
+  EXPECT_EQ(states.read("adamw.m.lm_head.weight").dtype, DType::kBF16);
+  EXPECT_NE(states.find("adamw.steps"), nullptr);
+  EXPECT_EQ(run(train + " --resume").status, 0);
+  const ProgramRun other =
+      run("train --text text.txt --steps 2 --checkpoint states --resume" + kSizes);
+  EXPECT_EQ(other.status, 2);
+  EXPECT_THAT(other.err, testing::HasSubstr("moments"));
+  EXPECT_THAT(other.err, testing::Not(testing::HasSubstr("--change")));
 }
 
 TEST_F(TrainTest, AResumedRunEndsWithTheSameWeights) {
