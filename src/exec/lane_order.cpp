@@ -26,9 +26,15 @@ void LaneOrder::launch(const Launch& launch, bool alone) {
     fork(launch.node);
   }
   Communicator* const group = alone ? nullptr : device_.group();
-  if (group != nullptr && turn.opens_batch && !turn.closes_batch) group->begin_batch();
+  if (group != nullptr && turn.opens_batch && !turn.closes_batch) {
+    group->begin_batch();
+    is_in_batch_ = true;
+  }
   launch.call.launch(device_.context(lane));
-  if (group != nullptr && turn.closes_batch && !turn.opens_batch) group->end_batch();
+  if (group != nullptr && turn.closes_batch && !turn.opens_batch) {
+    is_in_batch_ = false;
+    group->end_batch();
+  }
   if (lane != 0 && turn.closes_batch) events_->set(end_event(last_batch_), 1);
 }
 
@@ -48,7 +54,16 @@ void LaneOrder::fork(NodeId node) {
   events_->wait(fork_event(last_batch_), 1);
 }
 
+void LaneOrder::close_batch() {
+  if (!std::exchange(is_in_batch_, false)) return;
+  try {
+    device_.group()->end_batch();
+  } catch (const Error&) {  // the failure that left it open is the one to report
+  }
+}
+
 void LaneOrder::join() {
+  close_batch();
   if (is_apart_) {
     events_->set(end_event(last_batch_), 1);
     events_->wait(end_event(last_batch_), 0);
@@ -57,6 +72,7 @@ void LaneOrder::join() {
 }
 
 void LaneOrder::forget() {
+  close_batch();
   is_apart_ = is_begun_ = false;
   if (device_.group() != nullptr) device_.group()->use_lane(0);
 }

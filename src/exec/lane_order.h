@@ -29,6 +29,8 @@ class LaneOrder {
   void wait(const Turn& turn);
   // Lets lane 1 wait as the turn of its node says; its first node in a run for all that was issued.
   void fork(NodeId node);
+  // Ends the batch in which a run has failed, so that later collectives are not held back.
+  void close_batch();
   // Event 2k: lane 0 before the k-th batch of lane 1; event 2k + 1: that batch.
   static constexpr std::size_t fork_event(std::size_t batch) { return 2 * batch; }
   static constexpr std::size_t end_event(std::size_t batch) { return 2 * batch + 1; }
@@ -41,6 +43,7 @@ class LaneOrder {
   std::size_t last_batch_ = 0;  // of lane 1: the last one that was begun
   bool is_begun_ = false;       // lane 1 has been used in this run
   bool is_apart_ = false;       // it has work that lane 0 has not waited for
+  bool is_in_batch_ = false;    // the group's batch is open
 };
 
 }  // namespace tracestep

@@ -11,7 +11,7 @@ namespace {
 void check_support(const Program& program, const Node& node, const Device& device) {
   if (!device.has_kernel(*node.op)) {
     fail_usage(node.op->name, "has no kernel on {}{}", device.name(),
-               node.op->kernel_class == KernelClass::kCollective ? "; ranks run on cpu"
+               node.op->kernel_class == KernelClass::kCollective ? "; there ranks cannot run it"
                                                                  : "; give it a decomposition");
   }
   for (const auto* list : {&node.inputs, &node.outputs}) {

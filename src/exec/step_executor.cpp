@@ -100,8 +100,8 @@ void StepExecutor::issue(Recorder* recorder) {
     }
   } catch (...) {
     postponed_.clear();
-    lanes_.join();
     device_.release();
+    lanes_.join();
     if (ranges_ != nullptr) ranges_->leave();
     throw;
   }
@@ -142,7 +142,12 @@ void StepExecutor::issue_with_spans(Recorder& recorder) {
 void StepExecutor::issue_with_pauses() {
   std::size_t next = 0;
   for (Launch& launch : launches_) {
-    while (next < pauses_.size() && launch.node >= pauses_[next].node) pauses_[next++].act();
+    // Results of a batch are there at its end.
+    const bool may_pause = buffer_plan_.turns[at(launch.node)].opens_batch;
+    while (may_pause && next < pauses_.size() && launch.node >= pauses_[next].node) {
+      issue_postponed(launch.node);
+      pauses_[next++].act();
+    }
     issue_one(launch, nullptr, 0);
   }
   issue_postponed(static_cast<NodeId>(program_.nodes.size()));
@@ -167,14 +172,18 @@ void StepExecutor::issue_one(Launch& launch, Marks* marks, std::size_t mark) {
   if (ranges_ != nullptr) [[unlikely]]
     ranges_->enter(launch.node);
   const bool postpones = marks == nullptr && is_postponed(launch);
-  if (!postpones) issue_postponed(buffer_plan_.turns[at(launch.node)].wait);
+  // What nothing waits for ends with the last node.
+  const bool is_last = &launch == &launches_.back();
+  if (!postpones) issue_postponed(is_last ? launch.node : buffer_plan_.turns[at(launch.node)].wait);
   begin(launch);
   if (postpones) {
     postponed_.push_back(&launch);
     return;
   }
   if (marks != nullptr) marks->set(mark);
-  launch_one(launch, marks != nullptr);
+  // What is checked after each launch cannot wait for the end of a batch.
+  const bool is_checked = device_.allocator().is_guarded() && device_.is_asynchronous();
+  launch_one(launch, marks != nullptr || is_checked);
   if (marks != nullptr) marks->set(mark + 1);
   end(launch);
 }
