@@ -8,7 +8,9 @@ namespace {
 class Graph final : public CapturedWork {
  public:
   Graph(cudaStream_t stream, cudaGraph_t graph) : stream_(stream) {
-    TRACESTEP_CUDA(cudaGraphInstantiate(&executable_, graph, 0));
+    // Kernels keep the priority of the lane that they were captured on.
+    TRACESTEP_CUDA(
+        cudaGraphInstantiate(&executable_, graph, cudaGraphInstantiateFlagUseNodePriority));
   }
   ~Graph() override {
     cudaStreamSynchronize(stream_);  // a running graph must not be destroyed

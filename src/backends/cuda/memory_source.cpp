@@ -60,7 +60,9 @@ void* HostMemory::map(std::int64_t bytes) {
 
 void HostMemory::unmap(void* address, std::int64_t) {
   gate_.open();
-  cudaFreeHost(address);  // errors are ignored: the device may be lost
+  cudaDeviceSynchronize();  // kernels may still write to it; unlike cudaFree, cudaFreeHost need not
+                            // wait
+  cudaFreeHost(address);    // errors are ignored: the device may be lost
 }
 
 }  // namespace tracestep::cuda
