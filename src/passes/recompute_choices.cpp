@@ -22,6 +22,15 @@ bool is_forward(const Node& node) {
   return node.origin().phase == Phase::kForward && node.epoch == 0;
 }
 
+// Of the leaves in the device's memory: a budget is for that alone.
+std::int64_t leaf_bytes(const Program& program) {
+  std::int64_t out = 0;
+  for (ValueId id : program.leaves) {
+    if (program.value(id).memory == Memory::kDevice) out += program.type(id).bytes();
+  }
+  return out;
+}
+
 }  // namespace
 
 RecomputeChoices::RecomputeChoices(const Program& program, DeviceKind kind)
@@ -70,7 +79,7 @@ void RecomputeChoices::find_kept() {
 // All that is kept is alive: what backward reads, and what nodes that run again will read.
 RecomputeChoices::Moment RecomputeChoices::beginning_of_backward() const {
   Moment out{.bytes = Weights(program_.values.size(), 0.0)};
-  for (ValueId id : program_.leaves) out.fixed_bytes += program_.type(id).bytes();
+  out.fixed_bytes = leaf_bytes(program_);
   for (const Saved& saved : saved_for_backward(program_)) {
     if (!saved_[at(saved.value)]) out.fixed_bytes += saved.bytes;
   }
@@ -97,8 +106,7 @@ std::vector<NodeId> RecomputeChoices::update_nodes() const {
 RecomputeChoices::Moment RecomputeChoices::fullest_moment() const {
   const std::size_t end = program_.nodes.size();
   std::vector<std::int64_t> change(end + 1, 0);
-  std::int64_t live = 0;
-  for (ValueId id : program_.leaves) live += program_.type(id).bytes();
+  std::int64_t live = leaf_bytes(program_);
   const std::vector<NodeId> update_of = update_nodes();
   for (std::size_t i = 0; i < end; ++i) {
     for (ValueId id : program_.nodes[i].outputs) {
