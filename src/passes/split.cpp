@@ -2,6 +2,8 @@
 
 #include <map>
 
+#include <fmt/format.h>
+
 #include "base/error.h"
 #include "ir/rewrite.h"
 #include "ops/collective_sizes.h"
@@ -162,7 +164,13 @@ class Split {
     const Shape& whole = shape(node.outputs[0]);
     const std::int64_t width = whole.empty() ? 0 : whole.back();
     const bool has_rows = width > 0 && whole.product() / width % group_.ranks == 0;
-    if (!divides_rows_ || !has_rows) {
+    if (divides_rows_ && !has_rows) {
+      throw Error(ErrorCode::kUsage, "parallel",
+                  fmt::format("{} ranks cannot divide the {} rows of {}", group_.ranks,
+                              width > 0 ? whole.product() / width : 0, node.origin().path),
+                  "give a batch and a context whose product tp=N divides, or leave out sp");
+    }
+    if (!divides_rows_) {
       set(node, collective(node, "all_reduce", terms), {});
       return;
     }

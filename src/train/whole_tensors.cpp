@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <optional>
 
 #include "base/error.h"
 #include "ops/collective_sizes.h"
@@ -169,16 +170,18 @@ HostTensor WholeTensors::gathered(std::string_view name, const Held& held) const
                        .dtype = entry.type.dtype,
                        .shape = entry.type.shape,
                        .strides = contiguous_strides(entry.type.shape)};
-  const Scratch own(device, {held.whole.dtype, held.own}), whole(device, held.whole);
-  if (held.is_part) group_->among(choice_.across_replicas()).all_gather(mine, own.ref());
-  const bool is_divided = held.own != held.whole.shape;
-  if (is_divided) {
-    group_->among(choice_.within_replica())
-        .all_gather(held.is_part ? own.ref() : mine, whole.ref());
+  std::optional<Scratch> own, whole;  // one at least: whole tensors are not gathered
+  if (held.is_part) {
+    own.emplace(device, Type{held.whole.dtype, held.own});
+    group_->among(choice_.across_replicas()).all_gather(mine, own->ref());
+  }
+  if (held.own != held.whole.shape) {
+    whole.emplace(device, held.whole);
+    group_->among(choice_.within_replica()).all_gather(own ? own->ref() : mine, whole->ref());
   }
   device.synchronize();
   HostTensor out = HostTensor::zeros(held.whole.dtype, held.whole.shape);
-  device.copy_out(out.bytes.data(), (is_divided ? whole : own).ref().data, held.whole.bytes());
+  device.copy_out(out.bytes.data(), (whole ? *whole : *own).ref().data, held.whole.bytes());
   return out;
 }
 

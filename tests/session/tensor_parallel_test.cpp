@@ -40,7 +40,7 @@ const char* const kChoices[] = {"tp=2",
                                 "dp=3,tp=2",
                                 "dp=2,bucket=all,tp=3,sp",
                                 "dp=2,shard=1,tp=2",
-                                "dp=2,shard=2,tp=2,sp",
+                                "dp=2,shard=2,tp=3,sp",
                                 "dp=2,shard=3,tp=3"};
 
 class TensorParallelTest : public ::testing::Test {

@@ -57,6 +57,9 @@ class NcclGroup final : public Communicator {
         nccl_(all.nccl_),
         kind_(kind) {
     const int process = processes_.rank();
+    if (nccl_.comm_split == nullptr) {
+      throw DeviceError("nccl", "ncclCommSplit", "is not in this NCCL; tp=N needs 2.18 or newer");
+    }
     check(nccl_.comm_split(all.comm_, static_cast<int>(kind.first_of(process)), process, &comm_,
                            nullptr),
           "ncclCommSplit");

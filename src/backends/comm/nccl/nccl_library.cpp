@@ -27,7 +27,8 @@ Library load() {
   find(out.get_error_string, nccl, "ncclGetErrorString");
   find(out.get_unique_id, nccl, "ncclGetUniqueId");
   find(out.comm_init_rank, nccl, "ncclCommInitRank");
-  find(out.comm_split, nccl, "ncclCommSplit");
+  // From 2.18 on; only groups of some of the ranks (tp) need it.
+  out.comm_split = reinterpret_cast<decltype(out.comm_split)>(::dlsym(nccl, "ncclCommSplit"));
   find(out.comm_destroy, nccl, "ncclCommDestroy");
   find(out.group_start, nccl, "ncclGroupStart");
   find(out.group_end, nccl, "ncclGroupEnd");
