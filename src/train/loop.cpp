@@ -135,6 +135,19 @@ void check_shards(const TrainOptions& o) {
                "shards are accumulated, in one order, on ranks that have whole "
                "gradients; leave out accumulate and shard=1|2|3");
   }
+  if (o.run.loss_chunks != 1) {
+    fail_usage("shards", "a loss in chunks adds up in another order; leave out loss-chunks");
+  }
+  const bool is_narrow = is_low_precision(o.run.precision.parameters) || parallel.low_sums;
+  if (parallel.replicas() > 1 && is_narrow) {
+    fail_usage(
+        "shards",
+        "narrow sums are rounded once for each rank; leave out sums=low, and give weights in "
+        "float32");
+  }
+  if (parallel.replicas() > 1 && o.run.place.device.starts_with("cuda")) {
+    fail_usage("shards", "between GPUs sums have NCCL's order; ranks on CPUs keep one order");
+  }
 }
 
 void check_numbers(const TrainOptions& o) {

@@ -99,7 +99,10 @@ RunSpec Trainer::spec_of(Mode mode) const {
 
 void Trainer::build() {
   if (rounds() == 1) {
-    step_ = executor_of(step_program(spec_of(Mode::kStep), device()));
+    const RunSpec spec = spec_of(Mode::kStep);
+    PipelineOptions passes = pipeline_options(spec);
+    if (options_.shards > 0) passes.disabled.insert("epilogue");  // as in micro-batches
+    step_ = executor_of(program_for(forward_program(spec), passes, device()));
     return;
   }
   // The first micro-batch overwrites the gradients, the others add; then one update.

@@ -102,6 +102,23 @@ TEST_F(RanksTest, ShardsAreAddedUpInOneOrderWhateverTheNumberOfRanks) {
   }
 }
 
+// A product that takes in what is added to it would round once where one rank rounds twice.
+TEST_F(RanksTest, ShardsKeepTheirOrderInCompiledStepsOfLowPrecision) {
+  TrainOptions options = tiny_options(1);
+  options.run.shape.batch = 4;
+  options.shards = 4;
+  options.run.executor = ExecutorKind::kCompiled;
+  options.run.precision = parse_precision("test", "bf16");
+  options.save = folder_.path() / "shards.safetensors";
+  run(options);
+  const std::string expected = bytes_of(options.save);
+  for (const int ranks : {2, 4}) {
+    options.run.parallel.ranks = ranks;
+    run(options);
+    EXPECT_EQ(bytes_of(options.save), expected) << ranks << " ranks";
+  }
+}
+
 TEST_F(RanksTest, ShardsThatTheyCannotShareAreRefused) {
   TrainOptions options = tiny_options(2);
   options.shards = 3;
@@ -111,6 +128,14 @@ TEST_F(RanksTest, ShardsThatTheyCannotShareAreRefused) {
   options.shards = 4;
   options.run.parallel.shard = 2;
   EXPECT_THROW(run(options), Error) << "parts of gradients";
+  options.run.parallel.shard = 0;
+  options.run.parallel.low_sums = true;
+  EXPECT_THROW(run(options), Error) << "sums that are rounded once for each rank";
+  options.run.parallel.low_sums = false;
+  options.run.loss_chunks = 2;
+  EXPECT_THROW(run(options), Error) << "a loss in chunks";
+  options.run.loss_chunks = 1;
+  run(options);
 }
 
 TEST_F(RanksTest, TheySumWhatTheyHaveAccumulated) {
