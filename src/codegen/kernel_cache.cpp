@@ -7,6 +7,7 @@
 #include <fstream>
 #include <mutex>
 #include <sstream>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -137,7 +138,11 @@ std::vector<std::string> KernelBinaries::get_all(
   {
     std::vector<std::jthread> helpers;
     for (std::size_t i = 1; i < std::min<std::size_t>(threads, keys.size()); ++i) {
-      helpers.emplace_back(work);
+      try {
+        helpers.emplace_back(work);
+      } catch (const std::system_error&) {  // no more threads: those that run do the work
+        break;
+      }
     }
     work();
   }
