@@ -123,6 +123,18 @@ Text variants(const Evidence& e) {
          in_parts;
 }
 
+// The longest context of this width that is predicted to fit, beside one that does not.
+Text longest_that_fits(const Evidence& e, const Row& beyond) {
+  const Evidence::Where fits = {{"fits", true}, {"width", beyond.whole("width")}};
+  if (!e.find("attention_predicted", fits)) return {};
+  const Row last = e.largest("attention_predicted", fits, "context");
+  const Relation within = compare(last.get("peak_bytes"), last.get("device_bytes"));
+  require(within.is(Ordering::kLess), "what is said to fit would not");
+  return say(" Context {} needs {}, {}.",
+             {whole(last.get("context")), bytes(last.get("peak_bytes")),
+              because(within, "less, and fits")});
+}
+
 // Which context is predicted not to fit, or that the longest one fits.
 Text predicted_limit(const Evidence& e) {
   if (const auto row = e.find("attention_predicted", {{"fits", false}})) {
@@ -130,7 +142,8 @@ Text predicted_limit(const Evidence& e) {
     require(beyond.is(Ordering::kMore), "what is said not to fit would fit");
     return say("Predicted from the program, context {} at width {} needs {} at the peak, {} {}.",
                {whole(row->get("context")), whole(row->get("width")), bytes(row->get("peak_bytes")),
-                because(beyond, "more than this device's"), bytes(row->get("device_bytes"))});
+                because(beyond, "more than this device's"), bytes(row->get("device_bytes"))}) +
+           longest_that_fits(e, *row);
   }
   const Row last = e.largest("attention_predicted", {}, "context");
   const Relation within = compare(last.get("peak_bytes"), last.get("device_bytes"));

@@ -141,7 +141,8 @@ std::string worked(const Cells& cells) {
   const auto bytes = static_cast<double>(last.before_backward_bytes);
   const double one = square_bytes(spec);
   return fmt::format(
-      "{}: {:.2f} MiB / {}² = {:.0f} / {:.0f} = {:.2f} bytes per T²; one tensor of T² is {}·{} = "
+      "{}: {:.2f} MiB / {}² = {:.0f} / {:.0f} = {:.2f} bytes per T², with what "
+      "grows by T alone; one tensor of T² is {}·{} = "
       "{} "
       "bytes per T²",
       label_of(spec), bytes / kMiB, last.spec.run.shape.context, bytes, largest * largest,

@@ -55,9 +55,9 @@ Text stalls(const Evidence& e) {
   }
   std::vector<Text> list;
   for (const Row& row : rows) {
-    list.push_back(say("\"{}\" after {} additions of {}, at {}",
-                       {row.quote("experiment"), whole(row.get("stalls_after")), row.quote("term"),
-                        row.quote("sum")}));
+    list.push_back(say("\"{}\" after {} of {} additions of {}, at {}",
+                       {row.quote("experiment"), whole(row.get("stalls_after")),
+                        whole(row.get("count")), row.quote("term"), row.quote("sum")}));
   }
   const Row earliest = *std::ranges::min_element(
       rows, {}, [](const Row& row) { return row.get("stalls_after").value; });

@@ -123,7 +123,9 @@ Fields<StudyCell> time_fields() {
       ok_field(ms("min_ms", "min"), [](C c) { return min_of(c.result.samples_ms); }),
       ok_field(ms("span_ms", "span", "first kernel's start to the last one's end"),
                [](C c) { return c.result.device_span_ms; }),
-      ok_field(ms("busy_ms", "busy", "kernels alone, in a separate step"),
+      ok_field(ms("busy_ms", "busy, recorded",
+                  "kernels alone, in a separate step: events around each may add to it, so it can "
+                  "exceed the span"),
                [](C c) { return c.result.device_busy_ms; }),
       ok_field(reals_column("samples_ms", "every timed step"),
                [](C c) { return list_of(c.result.samples_ms); }),

@@ -55,7 +55,8 @@ std::string reading_of(const StudyTraining& t) {
           : std::string();
   return fmt::format(
       "A model of {} parameters ({} layers, {} wide, one token per byte) was trained for {} steps "
-      "of {} × {} tokens on {} files ({}) from {}: {} in all, {:.0f} tokens/s at the median. The "
+      "of {} × {} tokens on {} files ({}) from {}: {} in all, {:.0f} tokens/s in the median step. "
+      "The "
       "loss is the mean cross-entropy in nats per byte: guessing evenly among {} bytes costs "
       "{:.2f}. It went from {:.2f} in the first batch to {:.2f}, the mean of the last {}{}. "
       "Validation loss is measured on the last part of the text, which is not trained on.\n\nWhat "

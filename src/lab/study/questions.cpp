@@ -55,6 +55,17 @@ Text held_against_ours(const std::vector<Row>& rows) {
                                {whole(agree), decimal(Quantity::constant(1.5), 1)})});
 }
 
+// Other figures than times: those of memory, kernels, shares, arithmetic.
+Text all_published(const Evidence& e) {
+  if (!e.find("published_verdicts", {})) return {};
+  const std::vector<Row> rows = e.rows("published_verdicts");
+  return say(
+      " Over all published tables, with those of memory, kernels and arithmetic, {} figures "
+      "were read: {} are suspicious, and {} were not compared.",
+      {whole(sum_of(rows, "figures")), whole(sum_of(rows, "suspicious")),
+       whole(sum_of(rows, "not_compared"))});
+}
+
 Text published(const Evidence& e) {
   const std::vector<Row> rows = e.rows("published");
   const Quantity statuses = sum_of(rows, "statuses"), suspicious = sum_of(rows, "suspicious");
@@ -72,7 +83,8 @@ Text published(const Evidence& e) {
                {because(leads(worst, rows, "suspicious"), "the largest part of them"),
                 worst.quote("study"), worst.quote("table")});
   }
-  return out + say(". {} were not compared with anything.", {whole(sum_of(rows, "not_compared"))});
+  return out + say(". {} were not compared with anything.", {whole(sum_of(rows, "not_compared"))}) +
+         all_published(e);
 }
 
 constexpr Question kOther[] = {

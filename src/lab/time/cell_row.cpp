@@ -89,7 +89,9 @@ Fields<CellRow> sample_fields() {
         when_ok(&CellResult::issue_ms)},
        {ms_column("device_span_ms", "span", "first kernel start to last kernel end"),
         when_ok(&CellResult::device_span_ms)},
-       {ms_column("device_busy_ms", "busy", "sum of kernel times, from separate recorded steps"),
+       {ms_column("device_busy_ms", "busy, recorded",
+                  "sum of kernel times, from separate recorded steps: events around each kernel "
+                  "may add to it, so it can exceed the span"),
         when_ok(&CellResult::device_busy_ms)},
        {ms_column("communication_ms", "collectives",
                   "kernels of collectives in the recorded steps, with nothing beside them; empty "

@@ -225,18 +225,20 @@ Text sizes(const Evidence& e) {
     if (row.text("size") != large.text("size")) small = row;
   }
   require(small.has_value(), "only one size was timed");
-  const auto per_layer = [&](const Row& row) {
-    return median_in(row, "samples_ms") /
-           e.row("sizes", {{"size", row.text("size")}}).get("layers");
+  const auto layers = [&](const Row& row) {
+    return e.row("sizes", {{"size", row.text("size")}}).get("layers");
   };
   const Quantity time = median_in(large, "samples_ms") / median_in(*small, "samples_ms"),
                  work = large.get("flops") / small->get("flops"),
-                 layer = per_layer(large) / per_layer(*small);
+                 layer = (median_in(large, "samples_ms") / layers(large)) /
+                         (median_in(*small, "samples_ms") / layers(*small)),
+                 layer_work =
+                     (large.get("flops") / layers(large)) / (small->get("flops") / layers(*small));
   Text out =
       say("From {} to {} a forward pass has {} times the FLOPs and takes {} times as long; "
-          "a layer takes {} times as long. ",
+          "by layer, with embedding and head in it, {} times the FLOPs and {} times as long. ",
           {small->quote("label"), large.quote("label"), decimal(work, 1), decimal(time, 1),
-           decimal(layer)});
+           decimal(layer_work), decimal(layer)});
   const Relation flat = compare_with_range(layer, 0, 1.15),
                  harder = compare(work, Quantity::constant(2));
   if (flat.is(Ordering::kEqual) && harder.is(Ordering::kMore)) {

@@ -699,5 +699,46 @@ TEST_F(SentencesTest, AFormInPartsIsNotPaidForByWhatItSaves) {
   EXPECT_THAT(with_nodes(4), Not(HasSubstr("runs in parts")));
 }
 
+TEST_F(SentencesTest, ALimitStandsBetweenWhatFitsAndWhatDoesNot) {
+  const auto predicted = std::ranges::find(tables_, "attention_predicted", &Table::name);
+  ASSERT_NE(predicted, tables_.end());
+  const auto at = [&](std::string_view name) {
+    return static_cast<std::size_t>(std::ranges::find(predicted->columns, name, &Column::name) -
+                                    predicted->columns.begin());
+  };
+  std::vector<Json> fits = predicted->rows.front(), beyond = fits;
+  const auto set_row = [&](std::vector<Json>& row, int context, std::int64_t peak, bool is_within) {
+    row[at("context")] = context;
+    row[at("peak_bytes")] = peak;
+    row[at("device_bytes")] = std::int64_t{2} << 20;
+    row[at("fits")] = is_within;
+  };
+  set_row(fits, 4096, std::int64_t{1} << 20, true);
+  set_row(beyond, 8192, std::int64_t{4} << 20, false);
+  predicted->rows = {fits, beyond};
+  const Answer limit = of("attention-limit");
+  EXPECT_THAT(limit.text.words(), HasSubstr("needs 4.00 MiB at the peak, more than this device's"));
+  EXPECT_THAT(limit.text.words(), HasSubstr("Context 4096 needs 1.00 MiB, less, and fits."));
+  EXPECT_THAT(testing::wrong_claims(limit.text, tables_), ::testing::IsEmpty());
+}
+
+TEST_F(SentencesTest, PublishedFiguresThatAreNoTimesAreCounted) {
+  set("published_verdicts", {}, "suspicious", 5);
+  const std::string text = text_of("published");
+  EXPECT_THAT(text, HasSubstr("Over all published tables"));
+  EXPECT_THAT(testing::wrong_claims(of("published").text, tables_), ::testing::IsEmpty());
+}
+
+TEST_F(SentencesTest, ASumStopsAfterSomeOfItsAdditions) {
+  set("accumulation", {{"experiment", "5: bf16 + bf16"}}, "count", 1000);
+  EXPECT_THAT(text_of("stalls"), HasSubstr(" of 1000 additions of "));
+}
+
+TEST_F(SentencesTest, TimesOfDifferentVocabulariesSayTheirs) {
+  set("cells", {{"size", "tiny"}, {"mode", "forward"}, {"ops", "fused"}}, "vocab", 256);
+  EXPECT_THAT(text_of("pass-times"), HasSubstr("tiny at context 8, vocabulary 256: "));
+  EXPECT_THAT(text_of("sizes"), HasSubstr("by layer, with embedding and head in it, "));
+}
+
 }  // namespace
 }  // namespace tracestep
