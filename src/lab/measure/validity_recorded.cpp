@@ -110,8 +110,7 @@ std::optional<Verdict> above_the_roof(const ResultRow& row) {
   return Verdict{
       "above_the_roof", severity,
       fmt::format(
-          "{} is at {:.0f} % of its roof, of kernels with 1 % of the time or more: {}",
-          row.text("highest_roof_kernel"), *highest,
+          "{} is at {:.0f} % of its roof: {}", row.text("highest_roof_kernel"), *highest,
           may_be_cached ? "some of its bytes were in a cache, so main memory alone does not "
                           "bound it"
           : by_bytes    ? "no cache holds so much of its bytes, so the ceiling was measured while "

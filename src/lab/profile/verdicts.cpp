@@ -30,15 +30,19 @@ StepTimesOfKernels kernel_times(const Profile& p) {
   return out;
 }
 
-// The kernel that reaches most of its roof, among those that matter for the step's time. Of those
-// above it, kernels bound by FLOPs come first, then those that caches do not explain.
+// The kernel that reaches most of its roof, among those that matter for the step's time; of those
+// that hardly do, only what caches explain is said, as it is where the same kernel matters. Of
+// those above their roof, kernels bound by FLOPs come first, then those that caches do not explain.
 void set_highest_roof(const ProfiledCell& cell, Json& row) {
-  constexpr double kShare = 0.01;
+  constexpr double kShare = 0.01, kSmallShare = 0.001;
   std::tuple<bool, bool, double> highest{};
   for (const Work& w : cell.work.rows) {
-    if (w.sums.roof_ms <= 0 || w.sums.ms < kShare * cell.work.busy_ms) continue;
+    if (w.sums.roof_ms <= 0 || w.sums.ms < kSmallShare * cell.work.busy_ms) continue;
     const double percent = percent_of(w.sums.roof_ms, w.sums.ms);
     const double launch_bytes = w.sums.bytes / std::max(w.sums.launches, 1.0);
+    const bool is_explained =
+        w.sums.bound() == "bytes" && beyond_caches(percent, launch_bytes) <= 100.0;
+    if (w.sums.ms < kShare * cell.work.busy_ms && !is_explained) continue;
     const bool is_above = percent > 100.0;
     const std::tuple rank{is_above && w.sums.bound() == "FLOPs",
                           is_above && beyond_caches(percent, launch_bytes) > 100.0, percent};

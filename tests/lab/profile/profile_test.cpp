@@ -248,6 +248,30 @@ TEST(ProfileVerdictsTest, KernelsFarAboveTheirRoofAreDoubted) {
       << found->text;
 }
 
+// The same kernel is said to be above its roof where it has little of the time as where it has
+// much.
+TEST(ProfileVerdictsTest, AKernelWithLittleOfTheTimeIsNotedWhereCachesExplainIt) {
+  const auto code_with = [](double bytes, double busy_ms) {
+    ProfiledCell c = celled(steady_profile(), one_per_ns());
+    for (Work& w : c.work.rows) w.sums.roof_ms = 0;
+    Work& small = c.work.rows.front();
+    small.sums.bytes = bytes * small.sums.launches;
+    small.sums.roof_ms = 1.3 * small.sums.ms;
+    small.sums.roof_by_bytes_ms = small.sums.roof_ms;
+    c.work.busy_ms = busy_ms * small.sums.ms;
+    const auto verdicts = judge_profiles(std::vector{c})[0];
+    for (const Verdict& v : verdicts) {
+      if (v.code == "above_the_roof") return v.severity == Severity::kNote ? "note" : "doubt";
+    }
+    return "nothing";
+  };
+  EXPECT_STREQ(code_with(1e6, 10), "note");
+  EXPECT_STREQ(code_with(1e6, 300), "note");
+  EXPECT_STREQ(code_with(1e6, 3000), "nothing");
+  EXPECT_STREQ(code_with(1e10, 10), "doubt");
+  EXPECT_STREQ(code_with(1e10, 300), "nothing");  // too short to judge a ceiling by
+}
+
 TEST(ProfileTablesTest, AnUnknownComponentIsAnErrorThatNamesTheNearest) {
   const Program program = testing::two_kernel_profile().program;
   const ComponentFilter filter("--components", {"ffn"}, program);

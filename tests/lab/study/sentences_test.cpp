@@ -740,5 +740,14 @@ TEST_F(SentencesTest, TimesOfDifferentVocabulariesSayTheirs) {
   EXPECT_THAT(text_of("sizes"), HasSubstr("by layer, with embedding and head in it, "));
 }
 
+TEST_F(SentencesTest, AnswersNameTheModelThatTheyAreOf) {
+  EXPECT_THAT(text_of("compiled-saved"), HasSubstr("tiny: backward of a norm"));
+  EXPECT_THAT(text_of("ladder"), HasSubstr("A step of tiny takes "));
+  EXPECT_THAT(text_of("ladder"), HasSubstr("gradients (of such a model with 1 layers)"));
+  EXPECT_THAT(text_of("compiled-attention"), HasSubstr("The whole takes "));
+  EXPECT_THAT(text_of("largest-buffers"), HasSubstr("named by the operation that wrote it first"));
+  EXPECT_THAT(text_of("bound"), HasSubstr("of the time of those bound by bytes)"));
+}
+
 }  // namespace
 }  // namespace tracestep
