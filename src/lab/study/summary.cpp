@@ -113,15 +113,16 @@ Text memory_result(const Evidence& e) {
   const Row row = e.largest("memory", {{"mode", "step"}, {"status", "ok"}}, "measured_peak_bytes");
   const Quantity measured = row.get("measured_peak_bytes");
   const auto alive = e.find("categories@" + row.text("label"), {{"category", "activation"}});
-  return say("The memory of a training step of {} peaks at {}; forward saves {} for backward. ",
-             {run_of(row), bytes(measured), bytes(row.get("saved_bytes"))}) +
-         (alive ? say("At the peak activations hold {}, {} of it. ",
-                      {bytes(alive->get("predicted_bytes")), percent(alive->get("share_percent"))})
-                : Text()) +
-         compare(row.get("predicted_peak_bytes"), measured)
-             .say({.less = "Predicted was less.",
-                   .equal = "The prediction is equal to the byte.",
-                   .more = "Predicted was more."});
+  Text out = say("The memory of a training step of {} peaks at {}; forward saves {} for backward. ",
+                 {run_of(row), bytes(measured), bytes(row.get("saved_bytes"))});
+  if (alive) {
+    out += say("At the peak activations hold {}, {} of it. ",
+               {bytes(alive->get("predicted_bytes")), percent(alive->get("share_percent"))});
+  }
+  return out + compare(row.get("predicted_peak_bytes"), measured)
+                   .say({.less = "Predicted was less.",
+                         .equal = "The prediction is equal to the byte.",
+                         .more = "Predicted was more."});
 }
 
 Text training_result(const Evidence& e) {
