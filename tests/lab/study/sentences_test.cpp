@@ -746,7 +746,7 @@ TEST_F(SentencesTest, AnswersNameTheModelThatTheyAreOf) {
   EXPECT_THAT(text_of("ladder"), HasSubstr("gradients (of such a model with 1 layers)"));
   EXPECT_THAT(text_of("compiled-attention"), HasSubstr("The whole takes "));
   EXPECT_THAT(text_of("largest-buffers"), HasSubstr("named by the operation that wrote it first"));
-  EXPECT_THAT(text_of("bound"), HasSubstr("of the time of those bound by bytes)"));
+  EXPECT_THAT(text_of("bound"), HasSubstr("named by the roof that a kernel would meet first"));
 }
 
 }  // namespace
