@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <iterator>
 
 #include "analysis/memory_map.h"
 #include "analysis/plan.h"
@@ -171,8 +172,9 @@ Program recompute_again(const Program& p, const Options& o) {
 // Composites are expanded twice. `decompose` runs before autograd, so that primitive programs save
 // what plain framework code saves; `lower` runs after the optimizer, for the composites of
 // gradients and updates and for what the device has no kernel for.
-const std::vector<Pass>& passes() {
-  static const std::vector<Pass> all{
+// The forward program becomes a step: what is computed.
+std::vector<Pass> computing_passes() {
+  return {
       {"split", "weights, heads and the vocabulary divided among the ranks of a replica", is_split,
        [](const Program& p, const Options& o) { return split(p, o.parallel); }},
       {"choose", "attention in the form that was asked for", chooses,
@@ -195,6 +197,12 @@ const std::vector<Pass>& passes() {
       {"reduce", "gradients and the loss summed over all ranks", divides,
        [](const Program& p, const Options& o) { return reduce(p, o.parallel); }},
       {"optimizer", "parameter updates from gradients", steps, update},
+  };
+}
+
+// What is kept where and for how long, and which products and updates are one.
+std::vector<Pass> memory_passes() {
+  return {
       {"lower", "expands what has no kernel on the device", always, lower},
       {"simplify", "common subexpressions, identities, dead code", always,
        [](const Program& p, const Options&) { return simplify(p); }},
@@ -230,6 +238,12 @@ const std::vector<Pass>& passes() {
       {"keep_saved", "forward alone, holding what backward would read",
        [](const Options& o) { return o.mode == Mode::kForward; },
        [](const Program& p, const Options&) { return keep_saved(p); }},
+  };
+}
+
+// Kernels that do several things, their operands, and the order.
+std::vector<Pass> kernel_passes() {
+  return {
       {.name = "overwrite",
        .doc = "loss and gradient of logits as one node, which writes over the logits",
        .needed = trains,
@@ -252,6 +266,18 @@ const std::vector<Pass>& passes() {
       {"schedule", "order: constants directly before their first reader", always,
        [](const Program& p, const Options&) { return schedule(p); }, VerifyStage::kBuilt},
   };
+}
+
+// In the order in which they run.
+const std::vector<Pass>& passes() {
+  static const std::vector<Pass> all = [] {
+    std::vector<Pass> out;
+    for (std::vector<Pass>& part :
+         std::vector{computing_passes(), memory_passes(), kernel_passes()}) {
+      std::ranges::move(part, std::back_inserter(out));
+    }
+    return out;
+  }();
   return all;
 }
 
