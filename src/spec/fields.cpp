@@ -238,6 +238,7 @@ void add_form_fields(Rows& rows) {
        .show = Show::kVarying,
        .is_axis = true,
        .is_optional = true,
+       .is_kept = true,
        .help = "how AdamW's states m and v are stored: fp32, or bf16, rounded at random, which the "
                "step's number and the data decide",
        .about = "dtype of AdamW's states"},

@@ -51,6 +51,7 @@ struct SpecField {
   bool is_axis = false;                   // a grid may have several values
   bool is_form = false;                   // another way to compute the same step
   bool is_optional = false;               // missing in older results: has its default
+  bool is_kept = false;                   // checkpoints hold its states: a resumed run keeps it
   std::string value_name = "N";           // of the flag; empty: a switch
   std::vector<std::string> choices = {};  // empty: any value that `parse` takes
   std::string help = {};                  // of the flag

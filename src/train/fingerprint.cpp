@@ -66,7 +66,7 @@ void add_fields(std::vector<Entry>& out) {
     if (!decides_bits || field.group == FieldGroup::kModel || field.name == "mode") continue;
     out.push_back({.key = field.name,
                    .value = [&field](R r) { return field.value(r.options.run); },
-                   .may_change = field.name != "moments",  // states are read in their dtype
+                   .may_change = !field.is_kept,
                    .older = field.is_optional ? field.value(RunSpec()) : Json()});
   }
 }
