@@ -145,9 +145,6 @@ void check_shards(const TrainOptions& o) {
         "narrow sums are rounded once for each rank; leave out sums=low, and give weights in "
         "float32");
   }
-  if (parallel.replicas() > 1 && o.run.place.device.starts_with("cuda")) {
-    fail_usage("shards", "between GPUs sums have NCCL's order; ranks on CPUs keep one order");
-  }
 }
 
 void check_numbers(const TrainOptions& o) {
@@ -351,6 +348,10 @@ TrainResult train(const RankDevices& devices, const TrainOptions& options, Token
                   TokenSourcePtr validation, const StopSignal* stop,
                   const std::function<void(const TrainStep&)>& progress) {
   check_numbers(options);
+  const bool is_gpu = devices.first().traits().kind == DeviceKind::kCuda;
+  if (options.shards > 0 && options.run.parallel.replicas() > 1 && is_gpu) {
+    fail_usage("shards", "between GPUs sums have NCCL's order; ranks on CPUs keep one order");
+  }
   if (is_first_process(devices.group())) check_outputs(options);
   return Run(devices, options, tokens, validation).go(stop, progress);
 }

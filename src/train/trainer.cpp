@@ -97,12 +97,18 @@ RunSpec Trainer::spec_of(Mode mode) const {
   return spec;
 }
 
+PipelineOptions Trainer::passes_of(const RunSpec& spec) const {
+  PipelineOptions out = pipeline_options(spec);
+  // It adds up a tensor and the terms of a product in one sum, which other numbers of ranks add up
+  // in two.
+  if (options_.shards > 0) out.disabled.insert("epilogue");
+  return out;
+}
+
 void Trainer::build() {
   if (rounds() == 1) {
     const RunSpec spec = spec_of(Mode::kStep);
-    PipelineOptions passes = pipeline_options(spec);
-    if (options_.shards > 0) passes.disabled.insert("epilogue");  // as in micro-batches
-    step_ = executor_of(program_for(forward_program(spec), passes, device()));
+    step_ = executor_of(program_for(forward_program(spec), passes_of(spec), device()));
     return;
   }
   // The first micro-batch overwrites the gradients, the others add; then one update.
@@ -111,10 +117,8 @@ void Trainer::build() {
     RunSpec spec = spec_of(Mode::kForwardBackward);
     spec.gradients = kind;
     spec.shape.batch = micro_batch();
-    PipelineOptions passes = pipeline_options(spec);
+    PipelineOptions passes = passes_of(spec);
     passes.sums_shards = options_.shards > 0;
-    // It would add up the state and the terms of a product in one sum.
-    if (passes.sums_shards) passes.disabled.insert("epilogue");
     return executor_of(program_for(loss_program(spec, {.scale = scale}), passes, device()));
   };
   first_ = micro(GradientKind::kPersistent);

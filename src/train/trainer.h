@@ -53,6 +53,8 @@ class Trainer {
   Batches::Options batch_options() const;
   double state_value(std::string_view name) const;
   RunSpec spec_of(Mode mode) const;
+  // With what --shards leaves out.
+  PipelineOptions passes_of(const RunSpec& spec) const;
   void build();
   void build_evaluator();
   Program update_program() const;
