@@ -10,6 +10,12 @@ namespace {
 // Eight steps, for an interval of every median.
 constexpr CompileSpec kTimes{.protocol = {.warmup = 1, .steps = 8, .recorded_steps = 0}};
 
+CompileSpec times_of(const StudyContext& context, const RunSpec& run) {
+  CompileSpec out = kTimes;
+  out.protocol = context.until_steady(out.protocol, context.seconds_of(run));
+  return out;
+}
+
 // As plain framework code runs it, with composite kernels, and compiled.
 std::vector<RunSpec> ways_of(const StudyContext& context, const ModelConfig& model, Mode mode) {
   const RunSpec run = context.here({.model = model, .shape = context.sizes.shape, .mode = mode});
@@ -28,7 +34,7 @@ void time_ways(StudyContext& context, std::span<const ModelConfig> models,
         const double seconds =
             context.seconds_of(run) * (kTimes.protocol.warmup + kTimes.protocol.steps + kStarts);
         if (!context.has_time_for(seconds)) continue;
-        out.push_back(measure_way(context.machine.make_device, run, kTimes));
+        out.push_back(measure_way(context.machine.make_device, run, times_of(context, run)));
       }
     }
   }
@@ -61,8 +67,8 @@ std::vector<LadderStep> climb(StudyContext& context) {
   const double each = context.seconds_of(run) * (kTimes.protocol.warmup + kTimes.protocol.steps);
   if (!context.has_time_for(each * static_cast<double>(rungs.size() + 1))) return {};
   StepErrors errors(context.machine.make_reference, context.sizes.error);
-  return climb_ladder(context.machine.make_device, errors, run, rungs, kTimes, nullptr,
-                      [](const std::string&) {});
+  return climb_ladder(context.machine.make_device, errors, run, rungs, times_of(context, run),
+                      nullptr, [](const std::string&) {});
 }
 
 }  // namespace

@@ -100,15 +100,21 @@ StudySection profile_section(const ProfiledCell& cell, bool is_longest) {
 }
 
 std::vector<ProfileSpec> profile_specs(StudyContext& context) {
-  constexpr Protocol kProtocol{.warmup = 1, .steps = 6, .recorded_steps = 3};
-  // A profiler has a first step of its own.
-  constexpr int kSteps = kProtocol.warmup + kProtocol.steps + 1 + kProtocol.recorded_steps;
+  constexpr int kMost = 30;            // plain steps of a short one
+  constexpr double kPlainSeconds = 1;  // that they may take
   std::vector<ProfileSpec> out;
   for (const RunSpec& step : context.sizes.profiled) {
-    const double each = context.seconds_of(step) * kSteps;
-    if (!context.has_time_for(1.5 * each)) continue;
+    const double step_seconds = context.seconds_of(step);
+    Protocol protocol{.warmup = 1, .steps = 6, .recorded_steps = 3};
+    if (step_seconds > 0) {
+      const double steps = std::min<double>(kPlainSeconds / step_seconds, kMost);
+      protocol.steps = std::max(protocol.steps, static_cast<int>(steps));
+    }
+    // A profiler has a first step of its own.
+    const int beside = protocol.warmup + 1 + protocol.recorded_steps;
+    if (!context.has_time_for(1.5 * step_seconds * (protocol.steps + beside))) continue;
     for (Mode mode : {Mode::kInference, Mode::kStep}) {
-      out.push_back({.step = context.here(step), .protocol = kProtocol});
+      out.push_back({.step = context.here(step), .protocol = protocol});
       out.back().step.mode = mode;
     }
   }

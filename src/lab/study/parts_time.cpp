@@ -47,12 +47,11 @@ int recorded_steps(Mode mode) {
   return mode == Mode::kStep ? 3 : 1;
 }
 
-void measure_steps(StudyContext& context, const RunSpec& step, int warmup, int steps,
+void measure_steps(StudyContext& context, const RunSpec& step, Protocol protocol,
                    std::vector<StudyCell>& out) {
   CellSpec spec;
   spec.step = context.here(step);
-  spec.protocol.warmup = warmup;
-  spec.protocol.steps = steps;
+  spec.protocol = protocol;
   spec.protocol.recorded_steps = recorded_steps(step.mode);
   out.push_back({spec, measure_cell(context.machine.make_device, spec)});
 }
@@ -69,7 +68,8 @@ void measure(StudyContext& context, const RunSpec& step, double share,
                                step.shape.context, name_of(step.mode), name_of(step.ops)));
   double steps = context.sizes.steps;
   if (guess > 0) steps = std::clamp<double>(room / guess - beside, kLeast, steps);
-  measure_steps(context, step, 1, static_cast<int>(steps), out);
+  const Protocol protocol{.warmup = 1, .steps = static_cast<int>(steps)};
+  measure_steps(context, step, context.until_steady(protocol, guess), out);
 }
 
 void time_model(StudyContext& context, const ModelConfig& model, double share) {
@@ -77,7 +77,9 @@ void time_model(StudyContext& context, const ModelConfig& model, double share) {
   std::vector<StudyCell> known = context.cells;
   const RunSpec first{.model = model, .shape = context.sizes.shape, .mode = Mode::kForward};
   const double guess = guess_seconds(known, first);
-  if (guess > 0 && context.seconds_left() > 2 * guess) measure_steps(context, first, 0, 1, known);
+  if (context.seconds_left() > 2 * guess) {
+    measure_steps(context, first, {.warmup = 0, .steps = 1}, known);
+  }
   for (Mode mode : {Mode::kForward, Mode::kForwardBackward, Mode::kStep, Mode::kInference}) {
     for (Granularity ops : {Granularity::kFused, Granularity::kPrimitive}) {
       const std::size_t before = known.size();

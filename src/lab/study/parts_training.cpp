@@ -114,6 +114,7 @@ void measure_precision(StudyContext& context, const ModelConfig& model, const Pr
   const double known = context.seconds_of(spec.step);
   const double guess = known > 0 ? known : step_ms_of(context, Mode::kForwardBackward) * 1e-3;
   if (!context.has_time_for(guess * (spec.protocol.steps + 5))) return;
+  spec.protocol = context.until_steady(spec.protocol, guess);
   context.announce(fmt::format("{} in {}", model.name, name_of(precision)));
   PrecisionCell cell{measure_cell(context.machine.make_device, spec), {}};
   if (errors != nullptr) cell.error = errors->of(context.machine.make_device, spec.step);

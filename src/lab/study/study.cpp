@@ -113,6 +113,18 @@ double StudyContext::seconds_of(const RunSpec& step) const {
   return out;
 }
 
+Protocol StudyContext::until_steady(Protocol protocol, double step_seconds) const {
+  constexpr int kWarmup = 3;
+  constexpr double kNoisePercent = 3.0;  // the validity checker doubts a median above 5
+  constexpr double kSeconds = 1.0;
+  const bool is_short = step_seconds > 0 && step_seconds * protocol.steps < kSeconds;
+  if (!is_short || seconds_left() < 2 * kSeconds) return protocol;
+  protocol.warmup = std::max(protocol.warmup, kWarmup);
+  protocol.max_noise_percent = kNoisePercent;
+  protocol.max_seconds = kSeconds;
+  return protocol;
+}
+
 const Ceilings& StudyContext::ceilings() {
   if (!known_ceilings) {
     known_ceilings = machine.ceilings ? machine.ceilings(here({})) : Ceilings{};

@@ -105,6 +105,10 @@ struct StudyContext {
   bool has_time_for(double seconds);
   // What one step like this took when cells were timed, the longest; 0: not timed.
   double seconds_of(const RunSpec& step) const;
+  // `protocol` for steps of about `step_seconds`. Short ones are timed until their median is known,
+  // which takes a second at most: a disturbance that lasts as long as a few of them would move the
+  // median of a few. 0 seconds, or no time left for it: as it is.
+  Protocol until_steady(Protocol protocol, double step_seconds) const;
   // The device's, measured at the first call; none where the machine measures none.
   const Ceilings& ceilings();
   // `run` with the machine's place and seed.
