@@ -102,8 +102,9 @@ Command eval_command() {
   set.integer("--batches", options->eval.batches, {1},
               "batches to average over; all when left out");
   set.group("Files");
-  set.path("--init", "FILE", options->eval.init,
-           "the weights (safetensors); from --seed when left out");
+  set.path(
+      "--init", "FILE|DIR", options->eval.init,
+      "the weights (safetensors, or of the newest checkpoint in DIR); from --seed when left out");
   set.path("--logits", "FILE", options->eval.logits, "logits of the first batch (safetensors)");
   set.path("--gradients", "FILE", options->eval.gradients,
            "gradients of the first batch (safetensors)");

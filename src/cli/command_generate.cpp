@@ -108,7 +108,9 @@ int run_generate(GenerateCommand o, std::span<const std::string> arguments) {
   check_apart(std::vector<NamedPath>{{"--init", o.generate.init}},
               std::vector<NamedPath>{{"--output", o.output.path}});
   probe_output(o.output);
-  if (!o.generate.init.empty()) (void)InputFile(o.generate.init, "--init");  // before its tokenizer
+  const std::filesystem::path& init = o.generate.init;
+  if (!init.empty() && !is_directory(init))
+    (void)InputFile(init, "--init");  // before its tokenizer
   const auto tokenizer = find_tokenizer(o);
   o.generate.prompt = prompt_of(o, tokenizer.get());
   const auto needed = static_cast<std::int64_t>(o.generate.prompt.size()) + o.generate.tokens;
@@ -158,8 +160,9 @@ Command generate_command() {
   set.integer("--max-tokens", options->generate.tokens, kShapeRange, "tokens to sample");
   set.integer("--context", options->context, kShapeRange,
               "longest text, prompt included; as long as needed");
-  set.path("--init", "FILE", options->generate.init,
-           "the weights (safetensors); from --seed when left out");
+  set.path(
+      "--init", "FILE|DIR", options->generate.init,
+      "the weights (safetensors, or of the newest checkpoint in DIR); from --seed when left out");
   set.text("--tokenizer", "bytes|FILE", options->tokenizer, "FILE.tokenizer beside --init");
   set.group("Sampling");
   set.real("--temperature", options->generate.temperature, {}, "0 is always the most likely");

@@ -34,7 +34,8 @@ struct TrainCommand {
 
 void add_file_options(OptionSet& set, TrainCommand& o) {
   set.group("Files");
-  set.path("--init", "FILE", o.train.init, "weights to start from (safetensors)");
+  set.path("--init", "FILE|DIR", o.train.init,
+           "weights to start from (safetensors, or of the newest checkpoint in DIR)");
   set.path("--save", "FILE", o.train.save, "weights at the end; the tokenizer goes beside it");
   set.path("--log", "FILE", o.train.log, "one JSON line per step");
   set.path("--checkpoint", "DIR", o.train.checkpoint, "folder of checkpoints");

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "train/checkpoint_files.h"
 #include "train/model_store.h"
 #include "train/text_source.h"
 
@@ -46,7 +47,7 @@ void check_heads(std::int64_t asked, std::int64_t in_file, const std::filesystem
 // `asked`: the model as the flags give it.
 ModelConfig model_in_file(const RunGrid& grid, const ModelConfig& asked,
                           const std::filesystem::path& init) {
-  const SafetensorsFile file(init);
+  const SavedTensors file = open_weights(init);
   const bool has_heads = grid.is_given("heads");
   ModelConfig guess;
   guess.heads = has_heads ? asked.heads : 1;
@@ -129,7 +130,7 @@ ModelConfig model_for(const RunGrid& grid, const std::filesystem::path& init,
   } else {
     config = grid.run().model;
     if (!init.empty()) {
-      const SafetensorsFile file(init);
+      const SavedTensors file = open_weights(init);
       if (file.metadata().contains("heads")) {
         check_heads(config.heads, config_of(file, config).heads, init);
       }

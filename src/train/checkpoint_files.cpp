@@ -2,15 +2,19 @@
 
 #include <fcntl.h>
 #include <sys/file.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
+#include <climits>
 #include <cstring>
 #include <system_error>
 
 #include <fmt/ranges.h>
 
 #include "base/error.h"
+#include "base/hash.h"
 #include "base/input_file.h"
 #include "base/log.h"
 #include "base/output_file.h"
@@ -90,7 +94,7 @@ std::optional<Checkpoint> load_newest(const Directory& folder,
   const std::vector<std::int64_t> steps = in_order_of_trust(folder, damage);
   for (std::int64_t step : steps) {
     try {
-      Checkpoint found = read_checkpoint(folder, step);
+      Checkpoint found = read_checkpoint(folder, step, Verify::kAll);
       if (step > steps.front()) {  // trusted less than an earlier one
         damage.push_back(fmt::format("{} is later than {} says: it may be another run's",
                                      checkpoint_name(step), kLatest));
@@ -108,6 +112,13 @@ std::optional<Checkpoint> load_newest(const Directory& folder,
               fmt::format("{} has no undamaged checkpoint: {}", folder.path().string(),
                           fmt::join(damage, "; ")),
               "start anew in another folder, or in this one with option overwrite");
+}
+
+Checkpoint checkpoint_in(const fs::path& path) {
+  auto found = load_checkpoint(path);
+  if (!found) fail_input("checkpoint", "there is no checkpoint in {}", path.string());
+  for (const std::string& warning : found->warnings) log_warn("[checkpoint] {}", warning);
+  return std::move(*found);
 }
 
 [[noreturn]] void fail_output(const fs::path& path, const std::string& reason) {
@@ -132,6 +143,23 @@ void discard(const Directory& folder, const std::string& name) {
     folder.remove(name);
   } catch (const Error& e) {
     log_warn("{}", e.what());
+  }
+}
+
+// What the file of a lock says of the process that holds it.
+std::string holder_of(const FileHandle& lock) {
+  std::array<char, 256> text{};
+  const ssize_t size = ::pread(lock.get(), text.data(), text.size(), 0);
+  return size > 0 ? ": " + escaped({text.data(), static_cast<std::size_t>(size)}) : "";
+}
+
+// On a full disk the lock holds without a name.
+void sign(const FileHandle& lock) {
+  std::array<char, HOST_NAME_MAX + 1> host{};
+  ::gethostname(host.data(), host.size() - 1);
+  const std::string name = fmt::format("process {} on {}", ::getpid(), host.data());
+  if (::ftruncate(lock.get(), 0) == 0 && ::pwrite(lock.get(), name.data(), name.size(), 0) < 0) {
+    log_warn("[checkpoint] the lock does not name its process: {}", std::strerror(errno));
   }
 }
 
@@ -166,6 +194,26 @@ std::optional<Checkpoint> load_checkpoint(const fs::path& path) {
   fail_input("checkpoint", "{} cannot be read: {}", path.string(), std::strerror(errno));
 }
 
+SavedTensors open_weights(const fs::path& path) {
+  return fs::is_directory(path) ? checkpoint_in(path).model : SavedTensors(path);
+}
+
+std::string hash_of_weights(const fs::path& path) {
+  return fs::is_directory(path) ? checkpoint_in(path).checksum : hash_file(InputFile(path, "init"));
+}
+
+Checkpoint load_checkpoint(const fs::path& path, std::int64_t step) {
+  if (const auto folder = Directory::open(path, ErrorCode::kInput)) {
+    return read_checkpoint(*folder, step, Verify::kDescription);
+  }
+  fail_input("checkpoint", "{} cannot be read: {}", path.string(), std::strerror(errno));
+}
+
+Directory open_unfinished_checkpoint(const fs::path& path, std::int64_t step) {
+  if (const auto folder = Directory::open(path)) return folder->open_folder(temporary_name(step));
+  fail_output(path, std::strerror(errno));
+}
+
 CheckpointWriter::CheckpointWriter(const fs::path& folder, int keep)
     : folder_(made_folder(folder)), keep_(keep) {
   if (keep < 1) fail_usage("checkpoint", "{} checkpoints cannot be kept; at least 1", keep);
@@ -186,8 +234,9 @@ void CheckpointWriter::lock() {
   }
   // Some network file systems have no locks; then the user must ensure that one process writes.
   if (::flock(lock_.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
-    fail_output(folder_.path(), "another process writes its checkpoints there");
+    fail_output(folder_.path(), "another process writes its checkpoints there" + holder_of(lock_));
   }
+  sign(lock_);
 }
 
 void CheckpointWriter::remove_leftovers() {
@@ -220,11 +269,10 @@ void CheckpointWriter::start_anew(bool overwrite) {
       "once the first new one is written, or take another folder");
 }
 
-void CheckpointWriter::save(std::int64_t step, const TensorMap& model, const TensorMap& state,
-                            const Json& meta) {
+bool CheckpointWriter::save(std::int64_t step, const WriteFiles& write) {
   const TemporaryFolder temporary(folder_, temporary_name(step));
   const Directory inside = folder_.open_folder(temporary_name(step));
-  write_checkpoint(inside, step, model, state, meta);
+  if (!write(inside)) return false;
   inside.sync();
   put_in_place(step);
   folder_.sync();
@@ -235,6 +283,7 @@ void CheckpointWriter::save(std::int64_t step, const TensorMap& model, const Ten
     if (old != step) remove_step(old);
   }
   prune(step);
+  return true;
 }
 
 void CheckpointWriter::put_in_place(std::int64_t step) {
@@ -254,7 +303,7 @@ bool CheckpointWriter::is_whole(std::int64_t step) {
   const auto known = is_whole_.find(step);
   if (known != is_whole_.end()) return known->second;
   try {
-    read_checkpoint(folder_, step);
+    read_checkpoint(folder_, step, Verify::kAll);
     return is_whole_[step] = true;
   } catch (const Error& e) {
     log_warn("[checkpoint] {} is {}; it stays as it is", checkpoint_name(step), damage_of(e));

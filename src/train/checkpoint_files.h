@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -15,10 +16,20 @@
 
 namespace tracestep {
 
-// The newest complete checkpoint below `folder`, its checksums verified; nullopt when there is no
-// checkpoint. A damaged one is skipped with a warning. Errors: kInput when `folder` is not a
-// folder, or when all checkpoints are damaged.
+// The weights in `path`: a safetensors file, or the newest complete checkpoint of a folder, as
+// CheckpointWriter::load(). Errors: kInput.
+SavedTensors open_weights(const std::filesystem::path& path);
+// What tells them from others: the file's hash, or that of the checkpoint's description.
+std::string hash_of_weights(const std::filesystem::path& path);
+
+// The newest complete checkpoint of a folder, without its lock; else as CheckpointWriter::load().
 std::optional<Checkpoint> load_checkpoint(const std::filesystem::path& folder);
+
+// What the processes beside the one that has the CheckpointWriter need. The checkpoint that its
+// load() returned: errors as read_checkpoint() with Verify::kDescription.
+Checkpoint load_checkpoint(const std::filesystem::path& folder, std::int64_t step);
+// The folder of the checkpoint that its save() is writing. Errors: kOutput.
+Directory open_unfinished_checkpoint(const std::filesystem::path& folder, std::int64_t step);
 
 // Writes checkpoints to a folder, which it locks against other processes.
 class CheckpointWriter {
@@ -26,19 +37,23 @@ class CheckpointWriter {
   // Creates the folder if needed, locks it, and removes what an interrupted save left behind. The
   // newest `keep` undamaged checkpoints (at least 1) are kept and older ones removed. Damaged ones
   // are not counted and never removed. Errors: kOutput when the folder cannot be written or another
-  // process holds its lock.
+  // process holds its lock, which the message names.
   explicit CheckpointWriter(const std::filesystem::path& folder, int keep = 2);
 
-  // As load_checkpoint().
+  // The newest complete checkpoint, its checksums verified; nullopt when there is no checkpoint. A
+  // damaged one is skipped with a warning. Errors: kInput when all are damaged.
   std::optional<Checkpoint> load();
   // To be called before a run that begins at its first step. With `overwrite`, existing checkpoints
   // are removed after the first save(); without it, their presence is an error, kUsage.
   void start_anew(bool overwrite);
 
-  // On return the checkpoint is on the disk. A checkpoint of the same step is replaced; those of
-  // later steps are left alone, but `latest` no longer names them. A failure to remove an old one
-  // is a warning. Errors: kOutput (disk full); the earlier checkpoints are then unchanged.
-  void save(std::int64_t step, const TensorMap& model, const TensorMap& state, const Json& meta);
+  // `write` writes all files of a checkpoint to a folder (checkpoint_format.h), or returns false:
+  // then the folder goes, and save() returns false. Else the checkpoint is on the disk on return. A
+  // checkpoint of the same step is replaced; those of later steps are left alone, but `latest` no
+  // longer names them. A failure to remove an old one is a warning. Errors: kOutput (disk full),
+  // and what `write` throws; the earlier checkpoints are then unchanged.
+  using WriteFiles = std::function<bool(const Directory&)>;
+  bool save(std::int64_t step, const WriteFiles& write);
 
  private:
   void lock();

@@ -2,11 +2,13 @@
 
 #include <array>
 #include <charconv>
+#include <memory>
 #include <span>
 
 #include "base/error.h"
 #include "base/hash.h"
 #include "base/output_file.h"
+#include "base/utf8.h"
 #include "train/checksum.h"
 
 namespace tracestep {
@@ -15,11 +17,14 @@ namespace {
 constexpr std::string_view kPrefix = "step-";
 constexpr std::string_view kSchema = "tracestep.checkpoint/2";
 constexpr std::string_view kSchema1 = "tracestep.checkpoint/1";
+constexpr std::string_view kShardsSchema = "tracestep.checkpoint/3";
 constexpr const char* kMeta = "meta.json";
 constexpr std::array<const char*, 2> kTensorFiles = {"model.safetensors", "state.safetensors"};
 
-// A limit far above the few KiB that the sizes and shapes of a run take.
-constexpr std::uint64_t kMostMetaBytes = std::uint64_t{1} << 20;
+// A limit far above what the sizes and shapes of a run take: a few KiB, and in shards some 200
+// bytes for each tensor.
+constexpr std::uint64_t kMostMetaBytes = std::uint64_t{16} << 20;
+constexpr const char* kTensorKinds[] = {"model", "state"};
 
 // The checksum of a schema, of a text and of a file.
 struct ChecksumOf {
@@ -45,57 +50,153 @@ constexpr ChecksumOf kSum1{[](const std::string& text) {
                              return text_of(sum);
                            }};
 
-Json meta_document(const Directory& folder, std::int64_t step, const Json& meta) {
-  Json files = Json::object();
-  for (const char* name : kTensorFiles) {
-    const InputFile file = folder.open_input(name, "checkpoint");
-    files[name]["bytes"] = static_cast<std::int64_t>(file.size());
-    files[name]["checksum"] = kXxh3.file(file);
+std::string shard_name(int rank, int ranks) {
+  return fmt::format("shard-{:05}-of-{:05}.safetensors", rank, ranks);
+}
+
+FileFacts facts_of(const Directory& folder, const std::string& name) {
+  const InputFile file = folder.open_input(name, "checkpoint");
+  return {static_cast<std::int64_t>(file.size()), kXxh3.file(file)};
+}
+
+// nullopt: the file is there.
+std::optional<NotFinite> write_tensors(const Directory& folder, const std::string& name,
+                                       const TensorsToSave& tensors) {
+  SafetensorsOutput file(folder, name, tensors.types);
+  for (const std::string& tensor : file.order()) {
+    const HostTensor value = tensors.get(tensor);
+    if (auto found = find_not_finite(tensor, value)) return found;
+    file.add(value);
   }
+  file.commit();
+  return std::nullopt;
+}
+
+Json file_entry(const FileFacts& facts) {
   Json out = Json::object();
-  out["schema"] = kSchema;
-  out["step"] = step;
-  out["files"] = std::move(files);
-  out["meta"] = meta;
-  out["checksum"] = kXxh3.text(out.dump());
+  out["bytes"] = facts.bytes;
+  out["checksum"] = facts.checksum;
   return out;
 }
 
-const ChecksumOf& checksum_of(const Json& document, const std::string& where) {
-  const std::string& schema = document.at("schema").as_string();
-  if (schema == kSchema) return kXxh3;
-  if (schema == kSchema1) return kSum1;
-  fail_input("checkpoint", "{} has the schema {}; {} and {} can be read", where, schema, kSchema1,
-             kSchema);
+Json table_document(const SavedTensors::Table& table) {
+  Json::Object out;
+  for (const auto& [name, tensor] : table) {
+    Json entry = Json::object();
+    entry["dtype"] = name_of(tensor.whole.dtype);
+    entry["shape"] = Json::Array(tensor.whole.shape.begin(), tensor.whole.shape.end());
+    if (tensor.axis) entry["axis"] = *tensor.axis;
+    out.emplace_back(name, std::move(entry));
+  }
+  return Json(std::move(out));
 }
 
-// The document without its own checksum, verified.
-Json read_meta(const Directory& folder, std::int64_t step, const ChecksumOf*& checksum) {
+void write_meta(const Directory& folder, Json document, const Json& meta) {
+  document["meta"] = meta;
+  document["checksum"] = kXxh3.text(document.dump());
+  write_file(folder, kMeta, document.dump(2) + "\n");
+}
+
+// The description of a checkpoint that is read.
+struct Description {
+  Json document;
+  const ChecksumOf* checksum_of = nullptr;
+  std::string where, checksum;
+  bool has_shards = false;
+};
+
+// Verified, but for the files that it names.
+Description read_description(const Directory& folder, std::int64_t step) {
   const InputFile file = folder.open_input(kMeta, "checkpoint");
-  const std::string where = file.path().string();
-  const Json document = Json::parse(file.text(kMostMetaBytes), where);
-  checksum = &checksum_of(document, where);
-  Json::Object members = document.members();
+  Description out;
+  out.where = file.path().string();
+  out.document = Json::parse(file.text(kMostMetaBytes), out.where);
+  const std::string& schema = out.document.at("schema").as_string();
+  out.has_shards = schema == kShardsSchema;
+  if (schema != kSchema && schema != kSchema1 && !out.has_shards) {
+    fail_input("checkpoint", "{} has the schema {}; {}, {} and {} can be read", out.where, schema,
+               kSchema1, kSchema, kShardsSchema);
+  }
+  out.checksum_of = schema == kSchema1 ? &kSum1 : &kXxh3;
+  out.checksum = out.document.at("checksum").as_string();
+  Json::Object members = out.document.members();
   std::erase_if(members, [](const auto& member) { return member.first == "checksum"; });
-  Json rest(std::move(members));
-  if (checksum->text(rest.dump()) != document.at("checksum").as_string()) {
-    fail_input("checkpoint", "{} does not match its checksum", where);
+  if (out.checksum_of->text(Json(std::move(members)).dump()) != out.checksum) {
+    fail_input("checkpoint", "{} does not match its checksum", out.where);
   }
-  if (rest.at("step").as_int() != step) {
-    fail_input("checkpoint", "{} is that of step {}", where, rest.at("step").as_int());
-  }
-  return rest;
+  const std::int64_t said = out.document.at("step").as_int();
+  if (said != step) fail_input("checkpoint", "{} is that of step {}", out.where, said);
+  return out;
 }
 
-SafetensorsFile read_tensors(const Directory& folder, const char* name, const Json& files,
-                             const ChecksumOf& checksum) {
+SafetensorsFile read_tensors(const Directory& folder, const std::string& name,
+                             const Description& description, Verify verify) {
+  const Json& expected = description.document.at("files").at(name);
   InputFile file = folder.open_input(name, "checkpoint");
-  const Json& expected = files.at(name);
   if (static_cast<std::int64_t>(file.size()) != expected.at("bytes").as_int() ||
-      checksum.file(file) != expected.at("checksum").as_string()) {
+      (verify == Verify::kAll &&
+       description.checksum_of->file(file) != expected.at("checksum").as_string())) {
     fail_input("checkpoint", "{} does not match its checksum", file.path().string());
   }
   return SafetensorsFile(std::move(file));
+}
+
+Shape read_shape(const Json& shape, const std::string& where, const std::string& name) {
+  Shape out;
+  std::int64_t count = 1;
+  for (const Json& item : shape.items()) {
+    const std::int64_t size = item.as_int();
+    if (size < 0 || out.rank() == kMaxRank || __builtin_mul_overflow(count, size, &count)) {
+      fail_input("checkpoint", "{}: {} has no possible shape", where, printable(name));
+    }
+    out.push_back(size);
+  }
+  return out;
+}
+
+SavedTensors::Table read_table(const Json& table, const Parallel& choice,
+                               const std::string& where) {
+  SavedTensors::Table out;
+  for (const auto& [name, entry] : table.members()) {
+    const auto dtype = parse_dtype(entry.at("dtype").as_string());
+    if (!dtype) fail_input("checkpoint", "{}: {} has no known dtype", where, printable(name));
+    DividedTensor tensor{{*dtype, read_shape(entry.at("shape"), where, name)}};
+    if (const Json* axis = entry.find("axis")) {
+      const std::int64_t at = axis->as_int();
+      if (at < 0 || at >= tensor.whole.shape.rank() ||
+          tensor.whole.shape[static_cast<int>(at)] % choice.tensor != 0) {
+        fail_input("checkpoint", "{}: {} cannot be divided along axis {}", where, printable(name),
+                   at);
+      }
+      tensor.axis = static_cast<int>(at);
+    }
+    out.emplace(name, tensor);
+  }
+  return out;
+}
+
+struct ModelAndState {
+  SavedTensors model, state;
+};
+
+ModelAndState read_whole(const Directory& folder, const Description& description, Verify verify) {
+  return {SavedTensors(read_tensors(folder, kTensorFiles[0], description, verify)),
+          SavedTensors(read_tensors(folder, kTensorFiles[1], description, verify))};
+}
+
+ModelAndState read_shards(const Directory& folder, const Description& description, Verify verify) {
+  const Json& document = description.document;
+  const Parallel choice = parse_parallel(description.where, document.at("parallel").as_string());
+  if (choice.ranks < 2) fail_input("checkpoint", "{}: one rank has no shards", description.where);
+  auto files = std::make_shared<std::vector<SafetensorsFile>>();
+  for (int rank = 0; rank < choice.ranks; ++rank) {
+    files->push_back(read_tensors(folder, shard_name(rank, choice.ranks), description, verify));
+  }
+  const auto tensors = [&](const char* kind) {
+    return SavedTensors(files, choice,
+                        read_table(document.at("tensors").at(kind), choice, description.where));
+  };
+  return {tensors(kTensorKinds[0]), tensors(kTensorKinds[1])};
 }
 
 }  // namespace
@@ -115,28 +216,64 @@ std::optional<std::int64_t> checkpoint_step(std::string_view name) {
   return step;
 }
 
-void write_checkpoint(const Directory& folder, std::int64_t step, const TensorMap& model,
-                      const TensorMap& state, const Json& meta) {
-  write_safetensors(folder, kTensorFiles[0], model);
-  write_safetensors(folder, kTensorFiles[1], state);
-  write_file(folder, kMeta, meta_document(folder, step, meta).dump(2) + "\n");
+std::optional<NotFinite> write_checkpoint(const Directory& folder, std::int64_t step,
+                                          const TensorsToSave& model, const TensorsToSave& state,
+                                          const Json& meta) {
+  Json document = Json::object();
+  document["schema"] = kSchema;
+  document["step"] = step;
+  Json& files = document["files"] = Json::object();
+  for (std::size_t i = 0; i < kTensorFiles.size(); ++i) {
+    if (auto found = write_tensors(folder, kTensorFiles[i], i == 0 ? model : state)) return found;
+    files[kTensorFiles[i]] = file_entry(facts_of(folder, kTensorFiles[i]));
+  }
+  write_meta(folder, std::move(document), meta);
+  return std::nullopt;
 }
 
-Checkpoint read_checkpoint(const Directory& root, std::int64_t step) {
+std::optional<NotFinite> write_shard(const Directory& folder, int rank, int ranks,
+                                     const TensorsToSave& pieces, FileFacts& facts) {
+  const std::string name = shard_name(rank, ranks);
+  if (auto found = write_tensors(folder, name, pieces)) return found;
+  facts = facts_of(folder, name);
+  return std::nullopt;
+}
+
+void write_description(const Directory& folder, std::int64_t step, const Parallel& choice,
+                       const SavedTensors::Table& model, const SavedTensors::Table& state,
+                       const std::vector<FileFacts>& facts, const Json& meta) {
+  Json document = Json::object();
+  document["schema"] = kShardsSchema;
+  document["step"] = step;
+  document["parallel"] = name_of(choice);
+  Json files = Json::object();
+  for (int rank = 0; rank < choice.ranks; ++rank) {
+    files[shard_name(rank, choice.ranks)] = file_entry(facts[static_cast<std::size_t>(rank)]);
+  }
+  document["files"] = std::move(files);
+  Json tensors = Json::object();
+  tensors[kTensorKinds[0]] = table_document(model);
+  tensors[kTensorKinds[1]] = table_document(state);
+  document["tensors"] = std::move(tensors);
+  write_meta(folder, std::move(document), meta);
+}
+
+Checkpoint read_checkpoint(const Directory& root, std::int64_t step, Verify verify) {
   const std::string name = checkpoint_name(step);
   if (root.kind_of(name) == Directory::Kind::kLink) {
     fail_input("checkpoint", "{} is a symbolic link", (root.path() / name).string());
   }
   const Directory folder = root.open_folder(name);
-  const ChecksumOf* checksum = nullptr;
-  const Json document = read_meta(folder, step, checksum);
-  const Json& files = document.at("files");
-  return {step,
-          folder.path(),
-          read_tensors(folder, kTensorFiles[0], files, *checksum),
-          read_tensors(folder, kTensorFiles[1], files, *checksum),
-          document.at("meta"),
-          {}};
+  const Description description = read_description(folder, step);
+  ModelAndState tensors = description.has_shards ? read_shards(folder, description, verify)
+                                                 : read_whole(folder, description, verify);
+  return {.step = step,
+          .folder = folder.path(),
+          .model = std::move(tensors.model),
+          .state = std::move(tensors.state),
+          .meta = description.document.at("meta"),
+          .checksum = description.checksum,
+          .warnings = {}};
 }
 
 }  // namespace tracestep

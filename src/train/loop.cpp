@@ -8,108 +8,28 @@
 #include "base/output_file.h"
 #include "runtime/communicator.h"
 #include "runtime/processes.h"
-#include "train/checkpoint_files.h"
 #include "train/diagnosis.h"
 #include "train/fingerprint.h"
 #include "train/log_file.h"
 #include "train/model_store.h"
+#include "train/run_checkpoints.h"
 #include "train/trainer.h"
 #include "train/whole_tensors.h"
 
 namespace tracestep {
 namespace {
 
-// The checkpoints of one run, if it has any.
-struct Checkpoints {
-  std::optional<CheckpointWriter> writer = {};
-  std::optional<Checkpoint> resumed = {};  // until its tensors are in the store
-  std::filesystem::path folder;
-  Json meta;
-  std::int64_t saved_at = -1;  // the newest of this run; -1: none
-
-  std::string last_finite() const {
-    if (!writer) return "nothing is saved without option checkpoint";
-    if (saved_at < 0) return fmt::format("there is no checkpoint in {} yet", folder.string());
-    return fmt::format("the last finite checkpoint is step {} in {}", saved_at, folder.string());
-  }
-};
-
-// Opens the folder and, on resume, loads the checkpoint to continue from, if there is one; damaged
-// ones give warnings.
-Checkpoints open_checkpoints(const TrainOptions& options, bool writes) {
-  Checkpoints out{.folder = options.checkpoint, .meta = {}};
-  if (options.checkpoint.empty()) return out;
-  if (writes) out.writer.emplace(options.checkpoint);
-  if (!options.resume) {
-    if (writes) out.writer->start_anew(options.overwrite);
-    return out;
-  }
-  out.resumed = writes ? out.writer->load() : load_checkpoint(options.checkpoint);
-  if (!out.resumed) {
-    log_info("[resume] there is no checkpoint in {} yet: training starts at step 1",
-             options.checkpoint.string());
-    return out;
-  }
-  for (const std::string& warning : out.resumed->warnings) log_warn("[checkpoint] {}", warning);
-  return out;
-}
-
-// When a tensor is not finite, writes nothing and returns that tensor.
-std::optional<NotFinite> save_checkpoint(Checkpoints& to, const WholeTensors& from,
-                                         std::int64_t step) {
-  const auto model = parameters_of(from);
-  auto state = states_of(from, kAdamwStates);
-  state.merge(states_of(from, kLossScale));
-  const TensorMap weights(model.begin(), model.end()), states(state.begin(), state.end());
-  for (const TensorMap* tensors : {&weights, &states}) {
-    if (auto found = find_not_finite(*tensors)) return found;
-  }
-  if (to.writer) to.writer->save(step, weights, states, to.meta);
-  to.saved_at = step;
-  return std::nullopt;
-}
-
-// Whether checkpoints hold the state: not the gradients of accumulation, which every step computes.
-bool is_saved(std::string_view state) {
-  return state.starts_with(kAdamwStates) || state.starts_with(kLossScale);
-}
-
-// Refuses initial weights that are not finite: every step would fail because of them.
-void check_finite(const SafetensorsFile& file) {
-  if (const auto found = find_not_finite(file)) {
-    throw Error(ErrorCode::kNotFinite, file.path().string(), found->str(),
-                "train from other weights");
-  }
-}
-
-// Restores weights and optimizer state; returns the steps already done.
-std::int64_t restore(const WholeTensors& to, const Checkpoint& checkpoint) {
-  check_finite(checkpoint.model);
-  check_finite(checkpoint.state);
-  load_parameters(to, checkpoint.model);
-  for (const std::string& name : to.names(LeafKind::kState)) {
-    // The checkpoint has no loss scale when its run's precision did not scale the loss: the scale
-    // then has its initial value.
-    const bool is_new = name.starts_with(kLossScale) && checkpoint.state.find(name) == nullptr;
-    if (is_saved(name) && !is_new) load_tensor(to, name, checkpoint.state.read(name));
-  }
-  return checkpoint.step;
-}
-
 // Weights from the newest checkpoint, a file or the seed; returns the steps already done.
-std::int64_t start(const WholeTensors& to, const TrainOptions& options, Checkpoints& checkpoints) {
+std::int64_t start(const WholeTensors& to, const TrainOptions& options,
+                   RunCheckpoints& checkpoints) {
   initialize_states(to);
-  if (checkpoints.resumed) {
-    checkpoints.saved_at = restore(to, *checkpoints.resumed);
-    checkpoints.resumed.reset();
-    return checkpoints.saved_at;
-  }
+  if (checkpoints.resumed() != nullptr) return checkpoints.restore(to);
   if (options.init.empty()) {
     initialize_parameters(to, options.run.seed);
   } else {
-    const SafetensorsFile file(options.init);
-    check_finite(file);
-    load_parameters(to, file);
+    const SavedTensors weights = open_weights(options.init);
+    check_finite(weights);
+    load_parameters(to, weights);
   }
   return 0;
 }
@@ -189,18 +109,23 @@ RunContent content_of(const Device& device, const TrainOptions& options, const T
     out.validation_tokens = validation->size();
   }
   out.text = text.text();
-  if (is_needed && !options.init.empty()) out.init = hash_file(InputFile(options.init, "init"));
+  if (is_needed && !options.init.empty()) out.init = hash_of_weights(options.init);
   return out;
 }
 
+Processes* processes_of(const Communicator* group) {
+  return group == nullptr ? nullptr : group->processes();
+}
+
 // The folder first, so that one in use is refused before a long scan of the tokens.
-Checkpoints open_run(const Device& device, const TrainOptions& options, const TokenSource& tokens,
-                     const TokenSource* validation) {
-  Checkpoints out = open_checkpoints(options, is_first_process(device.group()));
-  out.meta = fingerprint(options, content_of(device, options, tokens, validation));
-  if (out.resumed) {
-    out.meta = continue_run(out.resumed->meta, out.meta, options.change, out.resumed->step);
+RunCheckpoints open_checkpoints(const Device& device, const TrainOptions& options,
+                                const TokenSource& tokens, const TokenSource* validation) {
+  RunCheckpoints out(options, processes_of(device.group()));
+  Json meta = fingerprint(options, content_of(device, options, tokens, validation));
+  if (const Checkpoint* from = out.resumed()) {
+    meta = continue_run(from->meta, meta, options.change, from->step);
   }
+  out.describe(std::move(meta));
   return out;
 }
 
@@ -210,12 +135,10 @@ class Run {
       TokenSourcePtr validation)
       : options_(is_first_process(devices.group()) ? options : without_outputs(options)),
         group_(devices.group()),
-        checkpoints_(open_run(devices.first(), options_, *tokens, validation.get())),
+        checkpoints_(open_checkpoints(devices.first(), options_, *tokens, validation.get())),
         trainer_(devices, options_, tokens, validation) {
     out_.resumed_from = step_ = start(trainer_.tensors(), options_, checkpoints_);
-    if (group_ != nullptr && group_->processes() != nullptr) {
-      check_same_start(trainer_.tensors(), *group_->processes());
-    }
+    if (!is_alone()) check_same_start(trainer_.tensors(), *group_->processes());
     if (step_ > options.steps) {
       log_warn("[resume] {} steps are done already, more than the {} of this run", step_,
                options.steps);
@@ -234,18 +157,17 @@ class Run {
       throw;
     }
     out_.interrupted = step_ < options_.steps;
-    if (checkpoints_.saved_at != step_ && may_save()) save_or_end();
+    if (checkpoints_.saved_at() != step_ && may_save()) save_or_end();
     if (!out_.interrupted) save_weights();
     return out_;
   }
 
  private:
-  // All processes take part where they hold parts; the first one writes.
   void save_weights() {
     if (options_.save.empty()) return;
-    const auto weights = parameters_of(trainer_.tensors());
-    if (!is_first_process(group_)) return;
-    if (const auto bad = save_parameters(weights, options_.run.model, options_.save)) end(bad);
+    if (const auto bad = save_parameters(trainer_.tensors(), options_.run.model, options_.save)) {
+      end(bad);
+    }
   }
 
   bool is_stopped(const StopSignal* stop) const {
@@ -270,12 +192,7 @@ class Run {
     }
   }
 
-  bool is_alone() const { return group_ == nullptr || group_->processes() == nullptr; }
-  // Where one process of several holds everything, the first one alone does.
-  bool saves_checkpoints() const {
-    if (options_.checkpoint.empty()) return false;
-    return checkpoints_.writer || trainer_.tensors().has_parts();
-  }
+  bool is_alone() const { return processes_of(group_) == nullptr; }
 
   // With --overwrite the first checkpoint removes those of the earlier run, so an untrained one is
   // not saved.
@@ -285,35 +202,36 @@ class Run {
   // before its first checkpoint. The search for the cause comes last, as it computes the step
   // again.
   [[noreturn]] void end_at_this_step() {
-    const bool replaces = options_.overwrite && checkpoints_.saved_at < 0;
-    if (!replaces) save_steps_done();
+    const bool replaces = options_.overwrite && checkpoints_.saved_at() < 0;
+    if (!replaces && has_unsaved_steps()) checkpoints_.save(step_, trainer_.tensors());
     end(trainer_.find_cause(step_));
   }
 
-  void save_steps_done() {
-    if (saves_checkpoints() && step_ > std::max(checkpoints_.saved_at, out_.resumed_from)) {
-      save_checkpoint(checkpoints_, trainer_.tensors(), step_);
-    }
+  bool has_unsaved_steps() const {
+    return checkpoints_.are_on() && step_ > std::max(checkpoints_.saved_at(), out_.resumed_from);
   }
 
   // Called when a text cannot be read or a log cannot be written: the weights are then those
-  // between two steps, and can be saved.
+  // between two steps, and can be saved. Other processes do not come here.
   void keep_what_is_done(const Error& error) {
     if (error.code() != ErrorCode::kInput && error.code() != ErrorCode::kOutput) return;
-    if (!is_alone() && trainer_.tensors().has_parts()) return;  // the others do not come here
+    const WholeTensors tensors = trainer_.tensors();
+    if (!is_alone() && (!is_first_process(group_) || tensors.has_parts())) return;
     try {
-      save_steps_done();
+      if (has_unsaved_steps()) {
+        is_alone() ? checkpoints_.save(step_, tensors) : checkpoints_.save_alone(step_, tensors);
+      }
     } catch (const Error&) {  // probably the same cause: the first error is reported
     }
-    if (checkpoints_.saved_at == step_ && step_ > out_.resumed_from) {
+    if (checkpoints_.saved_at() == step_ && step_ > out_.resumed_from) {
       log_warn("[checkpoint] the steps up to the error are saved: step {} in {}", step_,
                options_.checkpoint.string());
     }
   }
 
   void save_or_end() {
-    if (!saves_checkpoints()) return;
-    if (const auto bad = save_checkpoint(checkpoints_, trainer_.tensors(), step_)) end(bad);
+    if (!checkpoints_.are_on()) return;
+    if (const auto bad = checkpoints_.save(step_, trainer_.tensors())) end(bad);
   }
 
   [[noreturn]] void end(const std::optional<NotFinite>& cause) {
@@ -323,7 +241,7 @@ class Run {
 
   TrainOptions options_;
   Communicator* const group_;  // nullptr: there is one rank
-  Checkpoints checkpoints_;
+  RunCheckpoints checkpoints_;
   Trainer trainer_;
   TrainResult out_;
   std::optional<LogFile> log_;

@@ -102,12 +102,12 @@ std::int64_t integer_of(const std::map<std::string, std::string>& metadata, cons
   return out;
 }
 
-const SafetensorsFile::Entry& matrix(const SafetensorsFile& file, const std::string& name) {
-  const auto* entry = file.find(name);
-  if (entry == nullptr || entry->shape.size() != 2) {
-    fail_input(file.path().string(), "there is no matrix '{}': not a model of this kind", name);
+Shape matrix(const SavedTensors& from, const std::string& name) {
+  const Shape shape = from.has(name) ? from.type(name).shape : Shape();
+  if (shape.rank() != 2) {
+    fail_input(from.path().string(), "there is no matrix '{}': not a model of this kind", name);
   }
-  return *entry;
+  return shape;
 }
 
 // Whether a narrower value is stored as float64, as on the device that computes in float64.
@@ -173,40 +173,38 @@ void initialize_for_timing(Store& store, std::uint64_t seed) {
   fill_parameters(fill_range_uniform, WholeTensors(store), seed);
 }
 
-void load_parameters(const WholeTensors& to, const SafetensorsFile& file) {
-  const std::string where = file.path().string();
+void load_parameters(const WholeTensors& to, const SavedTensors& from) {
+  const std::string where = from.path().string();
   const std::vector<std::string> names = to.names(LeafKind::kParameter);
   const std::set<std::string> wanted(names.begin(), names.end());
-  for (const auto& entry : file.entries()) {
-    if (!wanted.contains(entry.name)) {
-      fail_input(where, "the model has no tensor '{}'", entry.name);
-    }
+  for (const std::string& name : from.names()) {
+    if (!wanted.contains(name)) fail_input(where, "the model has no tensor '{}'", name);
   }
   for (const std::string& name : names) {
-    if (file.find(name) == nullptr) fail_input(where, "tensor '{}' is missing", name);
-    const Type given = file.type(name);
+    if (!from.has(name)) fail_input(where, "tensor '{}' is missing", name);
+    const Type given = from.type(name);
     const Type type = to.type(name);
     if (given != type && !is_widened(given, type)) {
       fail_input(where, "tensor '{}' is {}, the model expects {}", name, given.str(), type.str());
     }
-    load_tensor(to, name, file.read(name));
+    load_tensor(to, name, from.read(name));
   }
 }
 
-void load_parameters(Store& store, const SafetensorsFile& file) {
-  load_parameters(WholeTensors(store), file);
+void load_parameters(Store& store, const SavedTensors& from) {
+  load_parameters(WholeTensors(store), from);
 }
 
-ModelConfig config_of(const SafetensorsFile& file, const ModelConfig& fallback) {
+ModelConfig config_of(const SavedTensors& from, const ModelConfig& fallback) {
   ModelConfig out = fallback;
   out.name = "custom";
-  const auto& embedding = matrix(file, "token_embeddings.weight");
-  out.vocab = embedding.shape[0];
-  out.d_model = embedding.shape[1];
-  out.d_ff = matrix(file, scope::layer(0) + ".ffn.w1.weight").shape[0];
+  const Shape embedding = matrix(from, "token_embeddings.weight");
+  out.vocab = embedding[0];
+  out.d_model = embedding[1];
+  out.d_ff = matrix(from, scope::layer(0) + ".ffn.w1.weight")[0];
   out.layers = 0;
-  while (file.find(scope::layer(out.layers) + ".ln1.weight") != nullptr) ++out.layers;
-  out.heads = integer_of(file.metadata(), "heads", fallback.heads);
+  while (from.has(scope::layer(out.layers) + ".ln1.weight")) ++out.layers;
+  out.heads = integer_of(from.metadata(), "heads", fallback.heads);
   validate(out);
   return out;
 }
@@ -235,26 +233,29 @@ std::map<std::string, HostTensor> parameters_of(const WholeTensors& from) {
 std::map<std::string, HostTensor> states_of(const Store& store, std::string_view prefix) {
   return tensors_of(store, LeafKind::kState, prefix);
 }
-std::map<std::string, HostTensor> states_of(const WholeTensors& from, std::string_view prefix) {
-  return tensors_of(from, LeafKind::kState, prefix);
-}
 
-std::optional<NotFinite> save_parameters(const Store& store, const ModelConfig& config,
+std::optional<NotFinite> save_parameters(const WholeTensors& from, const ModelConfig& config,
                                          const std::filesystem::path& path) {
-  return save_parameters(parameters_of(store), config, path);
-}
-
-std::optional<NotFinite> save_parameters(const std::map<std::string, HostTensor>& values,
-                                         const ModelConfig& config,
-                                         const std::filesystem::path& path) {
-  const TensorMap tensors(values.begin(), values.end());
-  if (auto found = find_not_finite(tensors)) return found;
-  write_safetensors(path, tensors,
-                    {{"heads", std::to_string(config.heads)},
-                     {"layers", std::to_string(config.layers)},
-                     {"d_model", std::to_string(config.d_model)},
-                     {"d_ff", std::to_string(config.d_ff)},
-                     {"vocab", std::to_string(config.vocab)}});
+  TensorTypes types;
+  for (const std::string& name : from.names(LeafKind::kParameter)) types[name] = from.type(name);
+  const bool writes = from.processes() == nullptr || from.first_rank() == 0;
+  std::optional<SafetensorsOutput> file;
+  if (writes) {
+    file.emplace(path, types,
+                 SafetensorsOutput::Metadata{{"heads", std::to_string(config.heads)},
+                                             {"layers", std::to_string(config.layers)},
+                                             {"d_model", std::to_string(config.d_model)},
+                                             {"d_ff", std::to_string(config.d_ff)},
+                                             {"vocab", std::to_string(config.vocab)}});
+  }
+  for (const std::string& name : order_in_file(types)) {
+    if (!writes && !from.is_part(name)) continue;
+    const HostTensor value = from.get(name);
+    if (!writes) continue;
+    if (auto found = find_not_finite(name, value)) return found;
+    file->add(value);
+  }
+  if (writes) file->commit();
   return std::nullopt;
 }
 

@@ -1,5 +1,5 @@
-// Weights in a store: initialised from a seed, or read from and written to safetensors files under
-// the names of nn/transformer.h.
+// Weights in a store: initialised from a seed, or read from safetensors files under the names of
+// nn/transformer.h.
 #pragma once
 
 #include <cstdint>
@@ -9,8 +9,8 @@
 
 #include "nn/config.h"
 #include "runtime/store.h"
-#include "train/not_finite.h"
 #include "train/safetensors.h"
+#include "train/saved_tensors.h"
 
 namespace tracestep {
 
@@ -30,22 +30,18 @@ void initialize_states(Store& store);
 // Throws Error{kUsage} for another shape or dtype.
 void load_tensor(Store& store, const std::string& name, const TensorView& value);
 
-// Reads every parameter of the store, widening as load_tensor() does. Throws Error{kInput} naming
-// the tensor that is missing, has another shape or a dtype other than the parameter's, and for
-// tensors the model does not have.
-void load_parameters(Store& store, const SafetensorsFile& file);
+// Reads every parameter of the store, one at a time, widening as load_tensor() does. Throws
+// Error{kInput} naming the tensor that is missing, has another shape or a dtype other than the
+// parameter's, and for tensors the model does not have.
+void load_parameters(Store& store, const SavedTensors& from);
 
 // The model's sizes, from the shapes of its tensors. The number of heads does not show in them: it
-// comes from the file's "heads" metadata, else from `fallback`. Throws Error{kInput} when the file
-// does not hold such a model.
-ModelConfig config_of(const SafetensorsFile& file, const ModelConfig& fallback);
+// comes from the file's "heads" metadata, else from `fallback`. Throws Error{kInput} when the
+// tensors are not such a model.
+ModelConfig config_of(const SavedTensors& from, const ModelConfig& fallback);
 
 // Host copies of all parameters, or of all states whose name starts with `prefix`.
 std::map<std::string, HostTensor> parameters_of(const Store& store);
 std::map<std::string, HostTensor> states_of(const Store& store, std::string_view prefix);
-// Writes all parameters, with the model's sizes as metadata. When one is infinite or NaN, it writes
-// nothing and returns that one. Throws Error{kOutput}.
-std::optional<NotFinite> save_parameters(const Store& store, const ModelConfig& config,
-                                         const std::filesystem::path& path);
 
 }  // namespace tracestep

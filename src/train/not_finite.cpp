@@ -7,6 +7,7 @@
 
 #include "exec/executor.h"
 #include "ir/op_def.h"
+#include "train/saved_tensors.h"
 
 namespace tracestep {
 namespace {
@@ -104,9 +105,9 @@ std::optional<NotFinite> find_not_finite(const TensorMap& tensors) {
   return std::nullopt;
 }
 
-std::optional<NotFinite> find_not_finite(const SafetensorsFile& file) {
-  for (const SafetensorsFile::Entry& entry : file.entries()) {
-    if (auto found = find_not_finite(entry.name, file.read(entry.name))) return found;
+std::optional<NotFinite> find_not_finite(const SavedTensors& tensors) {
+  for (const std::string& name : tensors.names()) {
+    if (auto found = find_not_finite(name, tensors.read(name))) return found;
   }
   return std::nullopt;
 }

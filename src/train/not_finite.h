@@ -11,6 +11,7 @@
 namespace tracestep {
 
 class Executor;
+class SavedTensors;
 
 struct NotFinite {
   std::string what;  // "lm_head.weight", "the result of softmax at layers.0.attn (forward)"
@@ -26,8 +27,8 @@ struct NotFinite {
 std::optional<NotFinite> find_not_finite(const std::string& name, const TensorView& tensor);
 // The first one by name.
 std::optional<NotFinite> find_not_finite(const TensorMap& tensors);
-// The first one in the file, read tensor by tensor.
-std::optional<NotFinite> find_not_finite(const SafetensorsFile& file);
+// The first one in a file or in shards, read tensor by tensor.
+std::optional<NotFinite> find_not_finite(const SavedTensors& tensors);
 
 // Runs the program once more on the inputs that are set and checks each node's results as they are
 // computed. Leaves are updated a second time by this. Infinities that come from constants, such as

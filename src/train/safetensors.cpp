@@ -4,10 +4,10 @@
 #include <array>
 #include <bit>
 #include <cstring>
+#include <functional>
 #include <numeric>
 
 #include "base/json.h"
-#include "base/output_file.h"
 #include "base/utf8.h"
 #include "train/safetensors_header.h"
 
@@ -41,17 +41,6 @@ std::optional<DType> dtype_of(std::string_view name) {
   return std::nullopt;
 }
 
-using Named = std::pair<const std::string, TensorView>;
-
-std::vector<const Named*> in_file_order(const TensorMap& tensors) {
-  std::vector<const Named*> order;
-  for (const Named& tensor : tensors) order.push_back(&tensor);
-  std::ranges::stable_sort(order, [](const Named* a, const Named* b) {
-    return rank_of(a->second.dtype) > rank_of(b->second.dtype);
-  });
-  return order;
-}
-
 void check_text(const std::string& text, const char* what) {
   if (is_utf8(text) && text.find('\0') == std::string::npos) return;
   fail_usage("safetensors", "{} {} is not text without NUL", what, printable(text));
@@ -68,21 +57,18 @@ Json metadata_json(std::map<std::string, std::string> metadata) {
   return Json(std::move(out));
 }
 
-std::string header_of(const std::vector<const Named*>& order,
-                      const std::map<std::string, std::string>& metadata) {
+std::string header_of(const std::vector<std::string>& order, const TensorTypes& types,
+                      const SafetensorsOutput::Metadata& metadata) {
   Json::Object header;
   header.emplace_back("__metadata__", metadata_json(metadata));
-  std::uint64_t offset = 0;
-  for (const Named* named : order) {
-    const auto& [name, tensor] = *named;
+  std::int64_t offset = 0;
+  for (const std::string& name : order) {
     check_text(name, "the tensor name");
     if (name == "__metadata__") fail_usage("safetensors", "no tensor can be called {}", name);
-    TRACESTEP_CHECK(
-        tensor.bytes.size() == static_cast<std::size_t>(tensor.count()) * size_of(tensor.dtype),
-        "{}: {} bytes for {}", name, tensor.bytes.size(), tensor.shape.str());
-    Json::Array shape(tensor.shape.begin(), tensor.shape.end());
-    const std::uint64_t end = offset + tensor.bytes.size();
-    header.emplace_back(name, Json::Object{{"dtype", kNames[rank_of(tensor.dtype)].second},
+    const Type& type = types.at(name);
+    Json::Array shape(type.shape.begin(), type.shape.end());
+    const std::int64_t end = offset + type.bytes();
+    header.emplace_back(name, Json::Object{{"dtype", kNames[rank_of(type.dtype)].second},
                                            {"shape", std::move(shape)},
                                            {"data_offsets", Json::Array{offset, end}}});
     offset = end;
@@ -112,6 +98,12 @@ SafetensorsFile::SafetensorsFile(InputFile file) : file_(std::move(file)) {
   std::iota(by_name_.begin(), by_name_.end(), 0u);
   std::ranges::sort(
       by_name_, {}, [&](std::uint32_t i) -> auto& { return entries_[i].name; });
+}
+
+std::vector<std::string> SafetensorsFile::names() const {
+  std::vector<std::string> out;
+  for (const Entry& entry : entries_) out.push_back(entry.name);
+  return out;
 }
 
 const SafetensorsFile::Entry* SafetensorsFile::find(std::string_view name) const {
@@ -148,30 +140,55 @@ HostTensor SafetensorsFile::read(std::string_view name) const {
   return out;
 }
 
-namespace {
-
-template <class Open>
-void write_tensors(const TensorMap& tensors, const std::map<std::string, std::string>& metadata,
-                   const Open& open) {
-  const std::vector<const Named*> order = in_file_order(tensors);
-  const std::string header = header_of(order, metadata);
-  const std::uint64_t size = header.size();
-  OutputFile file = open();
-  file.write(std::as_bytes(std::span(&size, 1)));
-  file.write(header);
-  for (const Named* named : order) file.write(named->second.bytes);
-  file.commit();
+std::vector<std::string> order_in_file(const TensorTypes& types) {
+  std::vector<std::string> order;
+  for (const auto& [name, type] : types) order.push_back(name);
+  std::ranges::stable_sort(order, std::greater(),
+                           [&](const std::string& name) { return rank_of(types.at(name).dtype); });
+  return order;
 }
 
-}  // namespace
+SafetensorsOutput::SafetensorsOutput(const std::filesystem::path& path, const TensorTypes& types,
+                                     const Metadata& metadata)
+    : order_(order_in_file(types)), file_(path) {
+  write_header(types, metadata);
+}
+
+SafetensorsOutput::SafetensorsOutput(const Directory& folder, const std::string& name,
+                                     const TensorTypes& types)
+    : order_(order_in_file(types)), file_(folder, name) {
+  write_header(types, {});
+}
+
+void SafetensorsOutput::write_header(const TensorTypes& types, const Metadata& metadata) {
+  const std::string header = header_of(order_, types, metadata);
+  const std::uint64_t size = header.size();
+  file_.write(std::as_bytes(std::span(&size, 1)));
+  file_.write(header);
+  for (const std::string& name : order_) bytes_.push_back(types.at(name).bytes());
+}
+
+void SafetensorsOutput::add(const TensorView& tensor) {
+  TRACESTEP_CHECK(added_ < order_.size(), "there are only {} tensors", order_.size());
+  TRACESTEP_CHECK(tensor.bytes.size() == static_cast<std::size_t>(bytes_[added_]),
+                  "{}: {} bytes instead of {}", order_[added_], tensor.bytes.size(),
+                  bytes_[added_]);
+  file_.write(tensor.bytes);
+  ++added_;
+}
+
+void SafetensorsOutput::commit() {
+  TRACESTEP_CHECK(added_ == order_.size(), "{} is missing", order_[added_]);
+  file_.commit();
+}
 
 void write_safetensors(const std::filesystem::path& path, const TensorMap& tensors,
-                       const std::map<std::string, std::string>& metadata) {
-  write_tensors(tensors, metadata, [&] { return OutputFile(path); });
-}
-
-void write_safetensors(const Directory& folder, const std::string& name, const TensorMap& tensors) {
-  write_tensors(tensors, {}, [&] { return OutputFile(folder, name); });
+                       const SafetensorsOutput::Metadata& metadata) {
+  TensorTypes types;
+  for (const auto& [name, tensor] : tensors) types[name] = {tensor.dtype, tensor.shape};
+  SafetensorsOutput file(path, types, metadata);
+  for (const std::string& name : file.order()) file.add(tensors.at(name));
+  file.commit();
 }
 
 }  // namespace tracestep

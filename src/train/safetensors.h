@@ -14,6 +14,7 @@
 #include "base/directory.h"
 #include "base/host_tensor.h"
 #include "base/input_file.h"
+#include "base/output_file.h"
 #include "ir/program.h"
 
 namespace tracestep {
@@ -38,6 +39,8 @@ class SafetensorsFile {
   const std::vector<Entry>& entries() const { return entries_; }
   const std::map<std::string, std::string>& metadata() const { return metadata_; }
   const std::filesystem::path& path() const { return file_.path(); }
+  // In the order of their bytes in the file.
+  std::vector<std::string> names() const;
   // nullptr when the file has no tensor of this name.
   const Entry* find(std::string_view name) const;
 
@@ -55,11 +58,40 @@ class SafetensorsFile {
   std::uint64_t data_start_ = 0;
 };
 
-// Writes `tensors`, largest element type first and then by name, with the header padded to 8 bytes.
-// `metadata` is added to {"format": "pt"}, which other readers require. Errors: kUsage for a name
-// that the format cannot hold, kOutput as OutputFile.
+using TensorTypes = std::map<std::string, Type>;
+
+// The names in the order that files have: largest element type first, and then by name.
+std::vector<std::string> order_in_file(const TensorTypes& types);
+
+// Writes a file tensor by tensor, so that one at a time need be in memory, with the header padded
+// to 8 bytes. Nothing appears before commit().
+class SafetensorsOutput {
+ public:
+  using Metadata = std::map<std::string, std::string>;
+
+  // `metadata` is added to {"format": "pt"}, which other readers require. Errors (all members):
+  // kUsage for a name that the format cannot hold, kOutput as OutputFile.
+  SafetensorsOutput(const std::filesystem::path& path, const TensorTypes& types,
+                    const Metadata& metadata = {});
+  SafetensorsOutput(const Directory& folder, const std::string& name, const TensorTypes& types);
+
+  // In which add() takes the tensors: order_in_file().
+  const std::vector<std::string>& order() const { return order_; }
+  void add(const TensorView& tensor);
+  // To be called when all tensors are there.
+  void commit();
+
+ private:
+  void write_header(const TensorTypes& types, const Metadata& metadata);
+
+  std::vector<std::string> order_;
+  std::vector<std::int64_t> bytes_;  // in that order
+  std::size_t added_ = 0;
+  OutputFile file_;
+};
+
+// Writes tensors that are all in memory.
 void write_safetensors(const std::filesystem::path& path, const TensorMap& tensors,
-                       const std::map<std::string, std::string>& metadata = {});
-void write_safetensors(const Directory& folder, const std::string& name, const TensorMap& tensors);
+                       const SafetensorsOutput::Metadata& metadata = {});
 
 }  // namespace tracestep

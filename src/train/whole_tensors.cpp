@@ -23,22 +23,6 @@ HostTensor vector_of(const HostTensor& whole, std::int64_t parts, std::int64_t i
   return out;
 }
 
-// Where tensors lie that divide a whole one along an axis: `count` blocks of `bytes` in each of
-// them, and in the whole a block of every one of `ranks` in turn.
-struct Blocks {
-  std::size_t count, bytes, ranks;
-
-  Blocks(const Type& whole, int axis, int ranks_)
-      : count(1), ranks(static_cast<std::size_t>(ranks_)) {
-    for (int i = 0; i < axis; ++i) count *= static_cast<std::size_t>(whole.shape[i]);
-    const auto all = static_cast<std::size_t>(whole.bytes());
-    bytes = all == 0 ? 0 : all / count / ranks;
-  }
-  std::size_t in_whole(std::size_t block, std::size_t index) const {
-    return (block * ranks + index) * bytes;
-  }
-};
-
 // Device memory for a while.
 class Scratch {
  public:
@@ -82,36 +66,43 @@ WholeTensors::Held WholeTensors::held(std::string_view name) const {
   const Type& here = first().at(name).type;
   for (std::string_view rest = name;;) {
     if (const auto found = parameters_.find(rest); found != parameters_.end()) {
-      Held out{{here.dtype, found->second}, found->second};
-      if (const auto axis = split_axis(rest); axis && choice_.is_divided()) {
-        out.axis = *axis;
-        out.own[*axis] /= choice_.tensor;
-      }
-      const Shape part{part_count(out.own.product(), choice_.replicas())};
-      out.is_part = here.shape == part && here.shape != out.own;
-      return here.shape == part || here.shape == out.own ? out : Held{here, here.shape};
+      DividedTensor tensor{{here.dtype, found->second}};
+      if (choice_.is_divided()) tensor.axis = split_axis(rest);
+      const Shape block = block_type(tensor, choice_).shape;
+      const Shape part{part_count(block.product(), choice_.replicas())};
+      if (here.shape == block) return {tensor, false};
+      return here.shape == part ? Held{tensor, true} : Held{{here}, false};
     }
     const std::size_t dot = rest.find('.');
-    if (dot == std::string_view::npos) return {here, here.shape};
+    if (dot == std::string_view::npos) return {{here}, false};
     rest.remove_prefix(dot + 1);
   }
 }
 
 Type WholeTensors::type(std::string_view name) const {
-  return held(name).whole;
+  return held(name).tensor.whole;
+}
+
+HostTensor WholeTensors::piece(std::string_view name, int rank) const {
+  const Held how = held(name);
+  const OwnPart own = piece_of(how.tensor, choice_, rank);
+  const Store& store = *stores_[static_cast<std::size_t>(rank - first_rank())];
+  const Store::Entry& entry = store.at(name);
+  HostTensor out = HostTensor::zeros(entry.type.dtype, {own.count});
+  const auto before = how.is_part ? 0 : own.first * static_cast<std::int64_t>(size_of(out.dtype));
+  if (!out.bytes.empty()) {
+    store.device().copy_out(out.bytes.data(), static_cast<const std::byte*>(entry.data) + before,
+                            static_cast<std::int64_t>(out.bytes.size()));
+  }
+  return out;
 }
 
 HostTensor WholeTensors::part_of(const TensorView& whole, const Held& held, int rank) const {
-  HostTensor own = HostTensor::zeros(whole.dtype, held.own);
-  const Blocks blocks(held.whole, held.axis, held.own == whole.shape ? 1 : choice_.tensor);
-  const auto index =
-      static_cast<std::size_t>(blocks.ranks == 1 ? 0 : choice_.within_replica().index_of(rank));
-  for (std::size_t i = 0; i < blocks.count; ++i) {
-    const auto from = whole.bytes.subspan(blocks.in_whole(i, index), blocks.bytes);
-    std::ranges::copy(from, own.bytes.begin() + static_cast<std::ptrdiff_t>(i * blocks.bytes));
-  }
-  if (!held.is_part) return own;
-  return vector_of(own, choice_.replicas(), choice_.across_replicas().index_of(rank));
+  const int index =
+      held.tensor.axis ? static_cast<int>(choice_.within_replica().index_of(rank)) : 0;
+  HostTensor block = block_of(whole, held.tensor, choice_, index);
+  if (!held.is_part) return block;
+  return vector_of(block, choice_.replicas(), choice_.across_replicas().index_of(rank));
 }
 
 void WholeTensors::set(std::string_view name, const TensorView& whole) const {
@@ -120,40 +111,38 @@ void WholeTensors::set(std::string_view name, const TensorView& whole) const {
     return;
   }
   const Held how = held(name);
-  if (Type{whole.dtype, whole.shape} != how.whole) {
-    fail_usage(std::string(name), "it is {}, and cannot be {}", how.whole.str(),
+  if (Type{whole.dtype, whole.shape} != how.tensor.whole) {
+    fail_usage(std::string(name), "it is {}, and cannot be {}", how.tensor.whole.str(),
                Type{whole.dtype, whole.shape}.str());
   }
-  const int first_rank = group_ == nullptr ? 0 : group_->rank();
   for (std::size_t i = 0; i < stores_.size(); ++i) {
-    stores_[i]->set(name, part_of(whole, how, first_rank + static_cast<int>(i)));
+    stores_[i]->set(name, part_of(whole, how, first_rank() + static_cast<int>(i)));
   }
 }
 
 HostTensor WholeTensors::get(std::string_view name) const {
   if (!is_part(name)) return first().get(name);
   const Held how = held(name);
-  const Blocks blocks(how.whole, how.axis, how.own == how.whole.shape ? 1 : choice_.tensor);
-  const bool is_here = group_->processes() == nullptr;
+  const bool is_here = processes() == nullptr;
   const HostTensor all = is_here ? HostTensor() : gathered(name, how);
-  HostTensor out = HostTensor::zeros(how.whole.dtype, how.whole.shape);
-  for (std::size_t index = 0; index < blocks.ranks; ++index) {
-    const HostTensor one = is_here ? own(name, how, static_cast<int>(index)) : HostTensor();
-    const std::byte* from =
-        is_here ? one.bytes.data() : all.bytes.data() + index * blocks.count * blocks.bytes;
-    for (std::size_t i = 0; i < blocks.count; ++i) {
-      std::copy_n(from + i * blocks.bytes, blocks.bytes,
-                  out.bytes.data() + blocks.in_whole(i, index));
-    }
+  const auto size = static_cast<std::size_t>(block_type(how.tensor, choice_).bytes());
+  HostTensor out = HostTensor::zeros(how.tensor.whole.dtype, how.tensor.whole.shape);
+  for (int index = 0; index < block_count(how.tensor, choice_); ++index) {
+    const HostTensor one = is_here ? block(name, how, index) : HostTensor();
+    const std::span<const std::byte> from =
+        is_here ? one.bytes
+                : std::span(all.bytes).subspan(static_cast<std::size_t>(index) * size, size);
+    put_block(out, from, how.tensor, choice_, index);
   }
   return out;
 }
 
-HostTensor WholeTensors::own(std::string_view name, const Held& held, int index) const {
+HostTensor WholeTensors::block(std::string_view name, const Held& held, int index) const {
   const auto place = static_cast<std::size_t>(index),
              step = static_cast<std::size_t>(choice_.tensor);
   if (!held.is_part) return stores_[place]->get(name);
-  HostTensor out = HostTensor::zeros(held.whole.dtype, held.own);
+  HostTensor out =
+      HostTensor::zeros(held.tensor.whole.dtype, block_type(held.tensor, choice_).shape);
   auto end = out.bytes.begin();
   for (std::size_t rank = place; rank < stores_.size(); rank += step) {
     const HostTensor part = stores_[rank]->get(name);
@@ -170,18 +159,19 @@ HostTensor WholeTensors::gathered(std::string_view name, const Held& held) const
                        .dtype = entry.type.dtype,
                        .shape = entry.type.shape,
                        .strides = contiguous_strides(entry.type.shape)};
-  std::optional<Scratch> own, whole;  // one at least: whole tensors are not gathered
+  const Type& all = held.tensor.whole;
+  std::optional<Scratch> block, whole;  // one at least: whole tensors are not gathered
   if (held.is_part) {
-    own.emplace(device, Type{held.whole.dtype, held.own});
-    group_->among(choice_.across_replicas()).all_gather(mine, own->ref());
+    block.emplace(device, block_type(held.tensor, choice_));
+    group_->among(choice_.across_replicas()).all_gather(mine, block->ref());
   }
-  if (held.own != held.whole.shape) {
-    whole.emplace(device, held.whole);
-    group_->among(choice_.within_replica()).all_gather(own ? own->ref() : mine, whole->ref());
+  if (held.tensor.axis) {
+    whole.emplace(device, all);
+    group_->among(choice_.within_replica()).all_gather(block ? block->ref() : mine, whole->ref());
   }
   device.synchronize();
-  HostTensor out = HostTensor::zeros(held.whole.dtype, held.whole.shape);
-  device.copy_out(out.bytes.data(), (whole ? *whole : *own).ref().data, held.whole.bytes());
+  HostTensor out = HostTensor::zeros(all.dtype, all.shape);
+  device.copy_out(out.bytes.data(), (whole ? *whole : *block).ref().data, all.bytes());
   return out;
 }
 

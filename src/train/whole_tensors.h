@@ -1,5 +1,5 @@
 // The weights and states of a training as one rank alone would hold them, also where each rank
-// holds only its part of some; and what model_store.h does with a store, for them.
+// holds only its part of some; what model_store.h does with a store, for them; and saving them.
 #pragma once
 
 #include <cstdint>
@@ -15,6 +15,8 @@
 #include "runtime/store.h"
 #include "train/not_finite.h"
 #include "train/safetensors.h"
+#include "train/saved_tensors.h"
+#include "train/tensor_pieces.h"
 
 namespace tracestep {
 
@@ -34,29 +36,36 @@ class WholeTensors {
   bool computes() const { return first().device().computes(); }
   // Of the whole tensor.
   Type type(std::string_view name) const;
+  // How the ranks divide it.
+  DividedTensor divided(std::string_view name) const { return held(name).tensor; }
+  const Parallel& choice() const { return choice_; }
+  // The first rank of this process, and their number.
+  int first_rank() const { return group_ == nullptr ? 0 : group_->rank(); }
+  int ranks_here() const { return static_cast<int>(stores_.size()); }
+  // Where the ranks are processes: all of them.
+  Processes* processes() const { return group_ == nullptr ? nullptr : group_->processes(); }
 
   // Every rank takes its part, or all of it.
   void set(std::string_view name, const TensorView& whole) const;
   // On the host. Where the ranks are processes and hold parts, all of them must ask for the same
   // tensor at the same time; the parts are put together in device memory.
   HostTensor get(std::string_view name) const;
+  // What `rank`, which is one of this process, has to save of it: a vector (tensor_pieces.h).
+  HostTensor piece(std::string_view name, int rank) const;
 
  private:
-  // How a rank holds a tensor. First the ranks of a replica divide it along an axis, which makes it
-  // their own tensor; of that, replicas may hold their parts, which are vectors.
+  // A rank holds its block of a tensor, or its piece of that, padded with zeros.
   struct Held {
-    Type whole;
-    Shape own;
-    int axis = 0;
+    DividedTensor tensor;
     bool is_part = false;
   };
 
   Store& first() const { return *stores_.front(); }
   Held held(std::string_view name) const;
   HostTensor part_of(const TensorView& whole, const Held& held, int rank) const;
-  // The own tensor of the ranks that have place `index` in their replica. All are in this process.
-  HostTensor own(std::string_view name, const Held& held, int index) const;
-  // From the ranks of other processes too: the own tensors of a replica one after another.
+  // Block `index`. All ranks are in this process.
+  HostTensor block(std::string_view name, const Held& held, int index) const;
+  // From the ranks of other processes too: the blocks of a replica one after another.
   HostTensor gathered(std::string_view name, const Held& held) const;
 
   std::vector<Store*> stores_;
@@ -68,12 +77,12 @@ class WholeTensors {
 void load_tensor(const WholeTensors& to, const std::string& name, const TensorView& value);
 void initialize_parameters(const WholeTensors& to, std::uint64_t seed);
 void initialize_states(const WholeTensors& to);
-void load_parameters(const WholeTensors& to, const SafetensorsFile& file);
+void load_parameters(const WholeTensors& to, const SavedTensors& from);
 std::map<std::string, HostTensor> parameters_of(const WholeTensors& from);
-std::map<std::string, HostTensor> states_of(const WholeTensors& from, std::string_view prefix);
-// Like save_parameters() of a store, for tensors from parameters_of().
-std::optional<NotFinite> save_parameters(const std::map<std::string, HostTensor>& values,
-                                         const ModelConfig& config,
+// Writes all parameters, tensor by tensor, with the model's sizes as metadata. When one is infinite
+// or NaN, nothing is written, and that one returned. Every process must call this; the first one
+// writes. Throws Error{kOutput}.
+std::optional<NotFinite> save_parameters(const WholeTensors& from, const ModelConfig& config,
                                          const std::filesystem::path& path);
 
 }  // namespace tracestep

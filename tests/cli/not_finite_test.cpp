@@ -39,7 +39,7 @@ class NotFiniteRunTest : public testing::Test {
       if (!entry.is_directory()) continue;
       ++count;
       for (const char* file : {"model.safetensors", "state.safetensors"}) {
-        EXPECT_FALSE(find_not_finite(SafetensorsFile(entry.path() / file))) << entry.path();
+        EXPECT_FALSE(find_not_finite(SavedTensors(entry.path() / file))) << entry.path();
       }
     }
     return count;

@@ -2,9 +2,10 @@
 // one that fails ends all.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <signal.h>
+#include <sys/resource.h>
 
 #include <chrono>
+#include <csignal>
 #include <fstream>
 #include <thread>
 
@@ -113,6 +114,13 @@ std::vector<pid_t> ranks_of(pid_t mpirun) {
   return out;
 }
 
+std::vector<pid_t> ranks_after_a_checkpoint(pid_t mpirun, const std::filesystem::path& folder) {
+  for (int i = 0; i < 2000 && !std::filesystem::exists(folder / "latest"); ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  return ranks_of(mpirun);
+}
+
 struct Ended {
   ProgramRun run;
   double seconds = 0.0;  // from the signal
@@ -125,10 +133,7 @@ Ended train_until(const std::string& command, const std::filesystem::path& check
   std::chrono::steady_clock::time_point sent;
   RunHow how;
   how.while_running = [&](pid_t mpirun) {
-    for (int i = 0; i < 2000 && !std::filesystem::exists(checkpoints / "latest"); ++i) {
-      std::this_thread::sleep_for(std::chrono::milliseconds(10));
-    }
-    const std::vector<pid_t> ranks = ranks_of(mpirun);
+    const std::vector<pid_t> ranks = ranks_after_a_checkpoint(mpirun, checkpoints);
     ASSERT_EQ(ranks.size(), 2u);
     sent = std::chrono::steady_clock::now();
     ::kill(ranks[1], number);
@@ -153,6 +158,45 @@ TEST_F(ProcessesTest, ARankThatIsKilledOrHangsEndsAllAndTheCheckpointStays) {
         run_tracestep(words_of(train("w", "none", 1) + options + " --resume"));
     EXPECT_EQ(resumed.status, 0) << resumed.err;
   }
+}
+
+// Rank 1 may write files of a page at most from its first checkpoint on.
+TEST_F(ProcessesTest, ARankThatCannotWriteItsShardEndsAllAndTheCheckpointStays) {
+  const auto checkpoints = folder_ / "run";
+  const std::string options =
+      fmt::format(" --checkpoint {} --checkpoint-every 5", checkpoints.string());
+  RunHow how;
+  how.before_start = [] { std::signal(SIGXFSZ, SIG_IGN); };
+  how.while_running = [&](pid_t mpirun) {
+    const std::vector<pid_t> ranks = ranks_after_a_checkpoint(mpirun, checkpoints);
+    ASSERT_EQ(ranks.size(), 2u);
+    const rlimit limit{4096, 4096};
+    ASSERT_EQ(::prlimit(ranks[1], RLIMIT_FSIZE, &limit, nullptr), 0);
+  };
+  const ProgramRun run = launch(2, train("w", "dp=2,shard=2", 1000000) + options, how);
+  EXPECT_EQ(run.status, 5) << run.err;
+  EXPECT_THAT(run.err, HasSubstr("[rank 1] "));
+  EXPECT_THAT(run.err, HasSubstr("shard-00001-of-00002.safetensors cannot be written"));
+  for (const auto& entry : std::filesystem::directory_iterator(checkpoints)) {
+    EXPECT_FALSE(entry.path().filename().string().starts_with(".tmp")) << entry.path();
+  }
+  const ProgramRun resumed = launch(3, train("w", "dp=3,shard=3", 1) + options + " --resume");
+  EXPECT_EQ(resumed.status, 0) << resumed.err;
+}
+
+TEST_F(ProcessesTest, ACheckpointOfTheirShardsIsContinuedAndMadeOneFile) {
+  const std::string options = fmt::format(" --checkpoint {}", (folder_ / "run").string());
+  const ProgramRun first = launch(2, train("first", "dp=2,shard=3") + options);
+  EXPECT_EQ(first.status, 0) << first.err;
+  EXPECT_TRUE(
+      std::filesystem::exists(folder_ / "run/step-00000003/shard-00001-of-00002.safetensors"));
+  const ProgramRun one = run_tracestep(words_of(train("one", "none") + options + " --resume"));
+  EXPECT_EQ(one.status, 0) << one.err;
+  EXPECT_EQ(weights("one"), weights("first"));
+  const ProgramRun eval = run_tracestep(words_of(
+      fmt::format("eval --text {0} --context 16 --batch 2 --batches 1 --heads 2 --init {1}",
+                  (folder_ / "text").string(), (folder_ / "run").string())));
+  EXPECT_EQ(eval.status, 0) << eval.err;
 }
 
 }  // namespace

@@ -29,7 +29,13 @@ void save(CheckpointWriter& writer, std::int64_t step, std::int64_t count = 100)
   Json meta = Json::object();
   meta["loss"] = 1.0 / static_cast<double>(step + 3);
   meta["seed"] = std::int64_t{1} << 60;
-  writer.save(step, {{"w", weight}}, {{"m", moment}}, meta);
+  const auto tensors = [](const char* name, const HostTensor& value) {
+    return TensorsToSave{{{name, Type{value.dtype, value.shape}}},
+                         [&value](const std::string&) { return value; }};
+  };
+  writer.save(step, [&](const Directory& inside) {
+    return !write_checkpoint(inside, step, tensors("w", weight), tensors("m", moment), meta);
+  });
 }
 
 std::set<std::string> names_in(const fs::path& folder) {
@@ -308,8 +314,9 @@ TEST(CheckpointFilesTest, LeftoversOfAnInterruptedSaveAreCleanedOrPutBack) {
 TEST(CheckpointFilesTest, TwoWritersCannotShareAFolder) {
   const TempFolder folder;
   const CheckpointWriter writer(folder.path());
-  EXPECT_TRUE(contains(message_of(ErrorCode::kOutput, [&] { CheckpointWriter(folder.path()); }),
-                       "another process writes its checkpoints there"));
+  EXPECT_TRUE(contains(
+      message_of(ErrorCode::kOutput, [&] { CheckpointWriter(folder.path()); }),
+      fmt::format("another process writes its checkpoints there: process {} on ", ::getpid())));
 }
 
 TEST(CheckpointFilesTest, PlacesThatCannotBeWrittenAreRefused) {

@@ -62,7 +62,7 @@ class DivergenceTest : public ::testing::Test {
       if (!entry.is_directory()) continue;
       out.push_back(entry.path().filename());
       for (const char* file : {"model.safetensors", "state.safetensors"}) {
-        const SafetensorsFile tensors(entry.path() / file);
+        const SavedTensors tensors(entry.path() / file);
         EXPECT_FALSE(find_not_finite(tensors).has_value()) << entry.path();
       }
     }

@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
-"""Kills or stops one of two processes that train together, at random moments, and continues in
-another form: other parts, processes or threads.
+"""Kills or stops one of the processes that train together, at random moments, many of them inside a
+save, and continues in another form: other parts, processes or threads, and with fixed shards of the
+batch another number of ranks.
 
-The other process must end within seconds, with a message that names the rank. In the end the
-weights must be those of an uninterrupted run, to the bit, and no saved step may be lost.
+The other processes must end within seconds, with a message that names the rank. In the end the
+weights must be those of an uninterrupted run, to the bit, no saved step may be lost, and nothing
+half-written be left.
 Usage: rank_kills.py [--program PATH] [--count N] [--seed S]
 """
 import os
@@ -15,25 +17,40 @@ import subprocess
 import tempfile
 import time
 
-from kills_inside_saves import saved_step
+from kills_inside_saves import leftovers, saved_step
 from tiny_training import Battery, Training, resumed_from
 
-STEPS = 400
-FORMS = ["dp=2", "dp=2,bucket=tensor", "dp=2,shard=1", "dp=2,shard=2", "dp=2,shard=3"]
+STEPS = 200
+# Forms of a training that end with the same bits, and the arguments that make them so.
+FAMILIES = [(["dp=2", "dp=2,bucket=tensor", "dp=2,shard=1", "dp=2,shard=2", "dp=2,shard=3"], []),
+            (["none", "dp=2", "dp=3", "dp=6"], ["--shards", "6"])]
 TIMEOUT_S = 1.5
 PATIENCE_S = 20
 
 
-def command(training, form, processes, *more):
+def ranks_in(form):
+    return 1 if form == "none" else int(form.removeprefix("dp=").split(",")[0])
+
+
+def command(training, form, in_processes, *more):
     words = training.command(STEPS, "--parallel", form, *more)
-    if not processes:
+    if not in_processes or form == "none":
         return words
-    return [words[0], "launch", "-n", "2", "--comm-timeout", str(TIMEOUT_S), "--", *words[1:]]
+    return [words[0], "launch", "-n", str(ranks_in(form)), "--comm-timeout", str(TIMEOUT_S), "--",
+            *words[1:]]
 
 
-def ranks_of(mpirun):
-    children = pathlib.Path(f"/proc/{mpirun}/task/{mpirun}/children")
-    return [int(child) for child in children.read_text().split()]
+def run(training, form, in_processes, *more):
+    return subprocess.run(command(training, form, in_processes, *more), cwd=training.folder,
+                          capture_output=True, text=True, check=False, timeout=300)
+
+
+def processes_below(mpirun):
+    try:
+        children = pathlib.Path(f"/proc/{mpirun}/task/{mpirun}/children")
+        return [int(child) for child in children.read_text().split()]
+    except FileNotFoundError:
+        return []
 
 
 def strike(battery, training, form, seconds, which, number, arguments):
@@ -41,22 +58,32 @@ def strike(battery, training, form, seconds, which, number, arguments):
     with subprocess.Popen(command(training, form, True, *arguments), cwd=training.folder,
                           stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as launch:
         time.sleep(seconds)
-        try:
-            ranks = ranks_of(launch.pid)
-        except FileNotFoundError:
-            ranks = []
-        if len(ranks) == 2:
-            os.kill(ranks[which], number)
+        processes = processes_below(launch.pid)
+        if len(processes) == ranks_in(form):
+            os.kill(processes[which], number)
         try:
             said = launch.communicate(timeout=PATIENCE_S)[1]
         except subprocess.TimeoutExpired:
             battery.check(False, f"still there {PATIENCE_S} s after {number.name} of rank {which}")
             launch.kill()
             return True
-        if launch.returncode == 0 or len(ranks) != 2:
+        if launch.returncode == 0 or len(processes) != ranks_in(form):
             return False
         battery.check(f"rank {which}" in said, f"{number.name} of rank {which}: {said}")
         return True
+
+
+def check_rest(battery, training, form, in_processes, arguments, expected):
+    saved = saved_step(training.folder / "c")
+    done = run(training, form, in_processes, *arguments, "--save", "w")
+    battery.check(done.returncode == 0, f"status {done.returncode}: {done.stderr}")
+    if done.returncode != 0:
+        return
+    battery.check(resumed_from(done) >= saved,
+                  f"went on from {resumed_from(done)}, though {saved} was saved")
+    battery.check((training.folder / "w").read_bytes() == expected, "other weights")
+    left = leftovers(training.folder / "c")
+    battery.check(not left, f"left: {left}")
 
 
 def main():
@@ -64,29 +91,27 @@ def main():
     numbers = random.Random(battery.options.seed)
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
-        training = Training(battery.options.program, folder, battery.options.seed)
-        whole = subprocess.run(command(training, FORMS[0], False, "--save", "whole"), cwd=folder,
-                               capture_output=True, text=True)
-        battery.check(whole.returncode == 0, whole.stderr)
-        expected = (folder / "whole").read_bytes()
-        arguments = ["--checkpoint", "c", "--checkpoint-every", "10", "--resume"]
+        training = Training(battery.options.program, folder, battery.options.seed, batch=6)
+        expected = []
+        for forms, more in FAMILIES:
+            whole = run(training, forms[-1], False, *more, "--save", "whole")
+            battery.check(whole.returncode == 0, whole.stderr)
+            expected.append((folder / "whole").read_bytes())
         while battery.summary["runs"] < battery.options.count:
             shutil.rmtree(folder / "c", ignore_errors=True)
             battery.add("runs")
+            family = numbers.randrange(len(FAMILIES))
+            forms, more = FAMILIES[family]
+            arguments = [*more, "--checkpoint", "c", "--checkpoint-every",
+                         str(numbers.choice([1, 10])), "--resume"]
+            form = numbers.choice([form for form in forms if form != "none"])
             number = numbers.choice([signal.SIGKILL, signal.SIGKILL, signal.SIGSTOP])
-            if strike(battery, training, numbers.choice(FORMS), numbers.uniform(0.4, 2.0),
-                      numbers.randrange(2), number, arguments):
+            if strike(battery, training, form, numbers.uniform(0.4, 3.0),
+                      numbers.randrange(ranks_in(form)), number, arguments):
                 battery.add("struck")
-            saved = saved_step(folder / "c")
-            done = subprocess.run(
-                command(training, numbers.choice(FORMS), numbers.random() < 0.5, *arguments,
-                        "--save", "w"), cwd=folder, capture_output=True, text=True, timeout=300)
-            battery.check(done.returncode == 0, f"status {done.returncode}: {done.stderr}")
-            if done.returncode != 0:
-                continue
-            battery.check(resumed_from(done) >= saved,
-                          f"went on from {resumed_from(done)}, though {saved} was saved")
-            battery.check((folder / "w").read_bytes() == expected, "other weights")
+                battery.add("inside_saves", 1 if leftovers(folder / "c") else 0)
+            check_rest(battery, training, numbers.choice(forms), numbers.random() < 0.5, arguments,
+                       expected[family])
     battery.finish()
 
 

@@ -28,7 +28,7 @@ BATTERIES = [
     ("random_tables.py", "--count", 100000, "random tables through each question of the study"),
     ("recompute_budgets.py", "--count", 320, "steps of ten memory budgets each, predicted"),
     ("ranks.py", "--count", 2304, "steps of several ranks, in every form"),
-    ("rank_kills.py", "--count", 100, "trainings of two ranks of which one is killed or stopped"),
+    ("rank_kills.py", "--count", 100, "trainings of several ranks of which one is killed or stopped"),
     ("random_programs.py", "--count", 10000, "random programs, every pass and both executors"),
     ("safetensors_headers.py", "--count", 30000, "headers beside the reference library"),
     ("fuzz.py", "--runs", 1000000, "executions of every fuzz target"),

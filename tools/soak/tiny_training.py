@@ -11,22 +11,24 @@ import time
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 VOCABULARY = 16
 SIZES = ["--vocab", str(VOCABULARY), "--d-model", "8", "--d-ff", "8", "--layers", "1", "--heads",
-         "2", "--batch", "2", "--context", "4", "--lr", "0.01"]
+         "2", "--context", "4", "--lr", "0.01"]
 
 
 class Training:
     """Runs `train` in `folder`, on tokens made from `seed`."""
 
-    def __init__(self, program, folder, seed):
+    def __init__(self, program, folder, seed, batch=2):
         self.program = str(pathlib.Path(program).resolve())
         self.folder = folder
+        self.batch = batch
         numbers = random.Random(seed)
         tokens = [numbers.randrange(VOCABULARY) for _ in range(500)]
         (folder / "tokens.bin").write_bytes(struct.pack(f"<{len(tokens)}H", *tokens))
 
     def command(self, steps, *more):
         return [self.program, "train", "--tokens", "tokens.bin", "--token-dtype", "uint16", *SIZES,
-                "--threads", "1", "--format", "json", "--steps", str(steps), *more]
+                "--batch", str(self.batch), "--threads", "1", "--format", "json", "--steps",
+                str(steps), *more]
 
     def run(self, steps, *more):
         return subprocess.run(self.command(steps, *more), cwd=self.folder, capture_output=True,

@@ -1,0 +1,208 @@
+#include "train/run_checkpoints.h"
+
+#include <algorithm>
+#include <exception>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "passes/loss_scaling.h"
+#include "passes/optimizer.h"
+#include "runtime/processes.h"
+#include "train/model_store.h"
+
+namespace tracestep {
+namespace {
+
+std::uint64_t number_of(const std::string& checksum) {
+  return std::stoull(checksum, nullptr, 16);
+}
+
+// Whether checkpoints hold the state: not the gradients of accumulation, which every step computes.
+bool is_saved(std::string_view state) {
+  return state.starts_with(kAdamwStates) || state.starts_with(kLossScale);
+}
+
+std::vector<std::string> saved_names(const WholeTensors& from, LeafKind kind) {
+  std::vector<std::string> names = from.names(kind);
+  std::erase_if(
+      names, [&](const std::string& name) { return kind == LeafKind::kState && !is_saved(name); });
+  return names;
+}
+
+TensorsToSave whole_tensors(const WholeTensors& from, LeafKind kind) {
+  TensorsToSave out{.types = {},
+                    .get = [&from](const std::string& name) { return from.get(name); }};
+  for (const std::string& name : saved_names(from, kind)) out.types[name] = from.type(name);
+  return out;
+}
+
+SavedTensors::Table table_of(const WholeTensors& from, LeafKind kind) {
+  SavedTensors::Table out;
+  for (const std::string& name : saved_names(from, kind)) out[name] = from.divided(name);
+  return out;
+}
+
+TensorsToSave pieces_of(const WholeTensors& from, int rank) {
+  TensorsToSave out{.types = {}, .get = [&from, rank](const std::string& name) {
+                      return from.piece(name, rank);
+                    }};
+  for (const LeafKind kind : {LeafKind::kParameter, LeafKind::kState}) {
+    for (const std::string& name : saved_names(from, kind)) {
+      const DividedTensor tensor = from.divided(name);
+      const std::int64_t count = piece_of(tensor, from.choice(), rank).count;
+      if (count > 0) out.types[name] = {tensor.whole.dtype, {count}};
+    }
+  }
+  return out;
+}
+
+// How the shards of this process came out; then, of all of them.
+struct Outcome {
+  std::vector<FileFacts> facts;  // by rank
+  std::optional<NotFinite> not_finite = {};
+  std::exception_ptr failure = {};
+  bool is_good = true;
+};
+
+Error of_rank(int rank, const Error& error) {
+  return {error.code(), fmt::format("rank {}", rank), error.message(), error.hint()};
+}
+
+// `open` gives the folder. Nothing is thrown: the other ranks must know first.
+template <class Open>
+Outcome write_own_shards(const Open& open, const WholeTensors& from) {
+  Outcome out;
+  for (int i = 0; i < from.ranks_here() && out.is_good; ++i) {
+    const int rank = from.first_rank() + i;
+    try {
+      const Directory inside = open();
+      out.not_finite = write_shard(inside, rank, from.choice().ranks, pieces_of(from, rank),
+                                   out.facts.emplace_back());
+    } catch (const Error& error) {
+      out.failure = std::make_exception_ptr(of_rank(rank, error));
+    }
+    if (out.not_finite) out.not_finite->what += fmt::format(" (piece of rank {})", rank);
+    out.is_good = !out.not_finite && !out.failure;
+  }
+  return out;
+}
+
+// Every rank says how its shard came out, and learns it of all.
+void agree_on(Outcome& out, Processes* processes) {
+  if (processes == nullptr) return;
+  const auto said = processes->exchange(out.is_good ? 1 : 0);
+  out.is_good = std::ranges::count(said, 0u) == 0;
+  if (!out.is_good) return;
+  const auto bytes = processes->exchange(static_cast<std::uint64_t>(out.facts.front().bytes));
+  const auto sums = processes->exchange(number_of(out.facts.front().checksum));
+  out.facts.clear();
+  for (std::size_t i = 0; i < sums.size(); ++i) {
+    out.facts.push_back({static_cast<std::int64_t>(bytes[i]), fmt::format("{:016x}", sums[i])});
+  }
+}
+
+}  // namespace
+
+void check_finite(const SavedTensors& tensors) {
+  if (const auto found = find_not_finite(tensors)) {
+    throw Error(ErrorCode::kNotFinite, tensors.path().string(), found->str(),
+                "train from other weights");
+  }
+}
+
+RunCheckpoints::RunCheckpoints(const TrainOptions& options, Processes* processes)
+    : folder_(options.checkpoint), processes_(processes) {
+  if (!are_on()) return;
+  const bool is_first = processes_ == nullptr || processes_->rank() == 0;
+  if (is_first) {
+    writer_.emplace(folder_);
+    if (!options.resume) writer_->start_anew(options.overwrite);
+  }
+  if (!options.resume) return;
+  if (is_first) resumed_ = writer_->load();
+  if (processes_ != nullptr) {
+    const std::uint64_t known = resumed_ ? static_cast<std::uint64_t>(resumed_->step) + 1 : 0;
+    const auto next = static_cast<std::int64_t>(processes_->exchange(known).front());
+    if (!is_first && next > 0) resumed_ = load_checkpoint(folder_, next - 1);
+    check_same(*processes_, "the checkpoint that it reads",
+               resumed_ ? number_of(resumed_->checksum) : 0);
+  }
+  if (!resumed_) {
+    log_info("[resume] there is no checkpoint in {} yet: training starts at step 1",
+             folder_.string());
+    return;
+  }
+  for (const std::string& warning : resumed_->warnings) log_warn("[checkpoint] {}", warning);
+}
+
+std::int64_t RunCheckpoints::restore(const WholeTensors& to) {
+  if (writer_) {
+    check_finite(resumed_->model);
+    check_finite(resumed_->state);
+  }
+  load_parameters(to, resumed_->model);
+  for (const std::string& name : to.names(LeafKind::kState)) {
+    // The checkpoint has no loss scale when its run's precision did not scale the loss: the scale
+    // then has its initial value.
+    const bool is_new = name.starts_with(kLossScale) && !resumed_->state.has(name);
+    if (is_saved(name) && !is_new) load_tensor(to, name, resumed_->state.read(name));
+  }
+  saved_at_ = resumed_->step;
+  resumed_.reset();
+  return saved_at_;
+}
+
+std::optional<NotFinite> RunCheckpoints::save(std::int64_t step, const WholeTensors& from) {
+  const auto bad = from.choice().ranks == 1 ? save_alone(step, from) : save_shards(step, from);
+  if (!bad) saved_at_ = step;
+  return bad;
+}
+
+std::optional<NotFinite> RunCheckpoints::save_alone(std::int64_t step, const WholeTensors& from) {
+  std::optional<NotFinite> bad;
+  writer_->save(step, [&](const Directory& inside) {
+    bad = write_checkpoint(inside, step, whole_tensors(from, LeafKind::kParameter),
+                           whole_tensors(from, LeafKind::kState), meta_);
+    return !bad;
+  });
+  if (!bad) saved_at_ = step;
+  return bad;
+}
+
+std::optional<NotFinite> RunCheckpoints::save_shards(std::int64_t step, const WholeTensors& from) {
+  Outcome out;
+  // Once before a shard is written, as the folder is there then, and once more where one failed, as
+  // it is gone then.
+  const auto meet = [this] {
+    if (processes_ != nullptr) processes_->exchange(0);
+  };
+  if (writer_) {
+    writer_->save(step, [&](const Directory& inside) {
+      meet();
+      out = write_own_shards([&] { return inside; }, from);
+      agree_on(out, processes_);
+      if (!out.is_good) return false;
+      write_description(inside, step, from.choice(), table_of(from, LeafKind::kParameter),
+                        table_of(from, LeafKind::kState), out.facts, meta_);
+      return true;
+    });
+  } else {
+    meet();
+    out = write_own_shards([&] { return open_unfinished_checkpoint(folder_, step); }, from);
+    agree_on(out, processes_);
+  }
+  if (out.is_good) return std::nullopt;
+  meet();
+  if (out.failure) std::rethrow_exception(out.failure);
+  if (out.not_finite) return out.not_finite;
+  meet();  // the rank that failed ends all meanwhile
+  throw Error(ErrorCode::kFailed, "checkpoint", "another rank could not write its shard");
+}
+
+std::string RunCheckpoints::last_finite() const {
+  if (!are_on()) return "nothing is saved without option checkpoint";
+  if (saved_at_ < 0) return fmt::format("there is no checkpoint in {} yet", folder_.string());
+  return fmt::format("the last finite checkpoint is step {} in {}", saved_at_, folder_.string());
+}
+
+}  // namespace tracestep
