@@ -16,7 +16,7 @@ std::size_t at(std::int32_t id) {
 }
 
 int attr_of(const Node& node, std::string_view name) {
-  return has_lane(*node.op) ? static_cast<int>(node.attrs.integer(name)) : 0;
+  return node.op->find_attr(name) == nullptr ? 0 : static_cast<int>(node.attrs.integer(name));
 }
 
 class Turns {
@@ -55,9 +55,14 @@ class Turns {
   void each_output(NodeId node, F&& f) const {
     for (ValueId id : program_.node(node).outputs) each(id, f);
   }
+  // A view over parts of a block is of the buffers of all its leaves.
   template <class F>
   void each(ValueId id, F&& f) const {
-    if (const int buffer = plan_.buffer_of[at(id)]; buffer >= 0) f(at(buffer));
+    const int buffer = plan_.buffer_of[at(id)];
+    if (buffer >= 0) f(at(buffer));
+    for (ValueId leaf : leaves_of(program_, id)) {
+      if (const int other = plan_.buffer_of[at(leaf)]; other != buffer) f(at(other));
+    }
   }
 
   // Running nodes next to each other with the same batch, and of one lane, are issued together.

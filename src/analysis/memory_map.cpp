@@ -51,10 +51,10 @@ std::string why_alive(const Program& program, const BufferPlan& buffer_plan, int
     return "kept until the end of the step";
   }
   const Node& reader = program.node(buffer.last);
-  const std::string_view prefix =
-      buffer.category == Category::kActivation ? "saved for backward: read by "
-      : uses(buffer_plan, reader, index)       ? "read by "
-                                               : "read on another lane, which is waited for by ";
+  const std::string_view prefix = buffer.category == Category::kActivation
+                                      ? "saved for backward: read by "
+                                  : uses(buffer_plan, reader, index) ? "read by "
+                                                                     : "needed until the end of ";
   return fmt::format("{}{} of {} ({})", prefix, reader.op->name,
                      reader.origin().path.empty() ? "the program" : reader.origin().path,
                      name_of(reader.origin().phase));

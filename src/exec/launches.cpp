@@ -51,6 +51,9 @@ class Preparation {
     Launch out;
     out.node = id;
     out.workspace_bytes = workspace_bytes(program_, node, device_.traits());
+    TRACESTEP_CHECK(
+        out.workspace_bytes == 0 || buffer_plan_.turns[static_cast<std::size_t>(id)].lane == 0,
+        "{} has a workspace, which lives on lane 0 alone", node.op->name);
     KernelSpec spec{.op = node.op, .attrs = node.attrs, .workspace_bytes = out.workspace_bytes};
     for (ValueId v : node.inputs) add(v, program_.value(v).layout, out.inputs, spec.inputs);
     for (ValueId v : node.outputs) {

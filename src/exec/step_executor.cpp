@@ -40,6 +40,8 @@ StepExecutor::StepExecutor(Store& store, Program program, BufferPlan buffer_plan
       buffer_plan_(std::move(buffer_plan)),
       launches_(prepare_launches(program_, buffer_plan_, device_)),
       lanes_(device_, buffer_plan_.turns) {
+  TRACESTEP_CHECK(updates_out_of_place(program_, buffer_plan_).empty(),
+                  "{}: an update does not end in its leaf", program_.name);
   if (RangeSink* sink = device_.ranges()) ranges_ = std::make_unique<StepRanges>(*sink, program_);
   allocate_leaves();
 }

@@ -78,6 +78,21 @@ TEST_F(LanesTest, ANodeThatOverwritesWhatAnotherLaneReadsWaits) {
   EXPECT_EQ(plan.turns[2].wait, kNone) << "lane 0 has waited";
 }
 
+// Node 1 of lane 1 reads both leaves of the block, node 2 overwrites the second.
+TEST_F(LanesTest, AViewOverABlockIsOfAllItsLeaves) {
+  const Program program = parse_program(R"(program "p" {
+  parameter %a : f32[2] in "ab" at 0 of 4
+  parameter %b : f32[2] in "ab" at 2 of 4
+  %0 : f32[4] = block(%a, %b)
+  %1 : f32[8] = all_gather(%0) {ranks=2, shape=[8], lane=1} @ w communication
+  %2 : f32[2] = affine(%b) {scale=0.5} @ b optimizer
+  %3 : f32[8] = exp(%1) @ a forward
+  update %b = %2
+  output "y" = %3
+})");
+  EXPECT_EQ(plan_buffers(program).turns[2].wait, 1);
+}
+
 // Sums of parts, whose operands nobody reads again: at most two of them wait to be freed.
 TEST_F(LanesTest, OperandsOfAnEarlierBatchAreFreedWhenTwoMoreAreIssued) {
   std::string text = "program \"p\" {\n  input %x : f32[4]\n";

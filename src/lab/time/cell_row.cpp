@@ -94,8 +94,8 @@ Fields<CellRow> sample_fields() {
                   "may add to it, so it can exceed the span"),
         when_ok(&CellResult::device_busy_ms)},
        {ms_column("communication_ms", "collectives",
-                  "kernels of collectives in the recorded steps, with nothing beside them; empty "
-                  "for one rank"),
+                  "kernels of collectives in the recorded steps, each call by itself, the wait for "
+                  "other ranks included; empty for one rank"),
         [](R c) { return c.ok ? or_null(c.r.communication_ms) : Json(); }},
        {ms_column("exposed_ms", "exposed",
                   "span less the recorded kernels that are no collectives: what sums and gathers "
