@@ -1,6 +1,6 @@
 // Lanes: nodes of one lane run one after the other, nodes of different lanes at the same time.
-// Collectives say which lane they are on, and which of them are issued together; what has to wait
-// for what follows from the buffers.
+// Collectives and updates say which lane they are on, and collectives which of them are issued
+// together; what has to wait for what follows from the buffers.
 #pragma once
 
 #include <vector>
@@ -23,7 +23,7 @@ struct Turn {
   bool opens_batch = false, closes_batch = false;  // the first and the last of a batch
 };
 
-// Whether the op can run on another lane than 0, in batches (attributes `lane` and `batch`).
+// Whether the op can run on another lane than 0 (attribute `lane`; those in batches have `batch`).
 bool has_lane(const OpDef& op);
 
 // By node; views have no turn. A node of lane 1 waits for everything on lane 0 that stands before

@@ -7,6 +7,7 @@
 // summed.
 #include "ops/collective_sizes.h"
 #include "ops/functions.h"
+#include "ops/lane_attr.h"
 #include "ops/registers.h"
 #include "ops/rules.h"
 
@@ -19,18 +20,14 @@ constexpr std::int64_t kMostRanks = std::int64_t{1} << 20;
 // The group, and what says when the call is issued (analysis/lanes.h).
 std::vector<AttrDef> attrs_of_call(std::vector<AttrDef> more = {}) {
   std::vector<AttrDef> out = group_attrs(std::move(more));
-  out.push_back({"lane", AttrKind::kInt, AttrValue(std::int64_t{0}),
-                 "0: between the other nodes; 1: beside them"});
+  out.push_back(lane_attr());
   out.push_back({"batch", AttrKind::kInt, AttrValue(std::int64_t{0}),
                  "neighbours with the same number are issued together; 0: alone"});
   return out;
 }
 
 std::int64_t ranks_of(const OpCall& c) {
-  const std::int64_t lane = c.attrs.find("lane") == nullptr ? 0 : c.attrs.integer("lane");
-  if (lane != 0 && lane != 1) {
-    fail_usage(c.op.name, "there is no lane {}; 0 and 1 are possible", lane);
-  }
+  require_lane(c);
   const RankGroup group = group_of(c.attrs);
   if (group.ranks < 1 || group.stride < 1 || group.ranks > kMostRanks / group.stride) {
     fail_usage(c.op.name, "{} ranks, {} apart; 1 to {} are possible", group.ranks, group.stride,

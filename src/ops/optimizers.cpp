@@ -1,6 +1,7 @@
 // Optimizer updates and the global gradient norm, as ops of the same program.
 #include "ops/adamw_groups.h"
 #include "ops/functions.h"
+#include "ops/lane_attr.h"
 #include "ops/registers.h"
 #include "ops/rules.h"
 
@@ -19,6 +20,7 @@ void require_rounded_moments(const OpCall& c, int m) {
 }
 
 std::vector<Type> adamw_type(const OpCall& c) {
+  require_lane(c);
   for (int i = 0; i < 4; ++i) {
     rules::require_floating(c, i);
     rules::require_shape(c, i, c.inputs[0].shape);
@@ -64,7 +66,8 @@ const std::vector<AttrDef>& adamw_attrs() {
       {"beta1", AttrKind::kReal, AttrValue(0.9), "decay of m"},
       {"beta2", AttrKind::kReal, AttrValue(0.999), "decay of v"},
       {"eps", AttrKind::kReal, AttrValue(1e-8), "added to the uncorrected root"},
-      {"weight_decay", AttrKind::kReal, AttrValue(0.0), "decoupled decay"}};
+      {"weight_decay", AttrKind::kReal, AttrValue(0.0), "decoupled decay"},
+      lane_attr()};
   return attrs;
 }
 
@@ -119,6 +122,7 @@ void register_adamw() {
 }
 
 std::vector<Type> multi_adamw_type(const OpCall& c) {
+  require_lane(c);
   const AdamwGroups groups = adamw_groups(c.attrs, c.inputs.size());
   if (groups.count == 0 || groups.first_input(groups.count) != c.inputs.size()) {
     fail_usage(c.op.name, "{} operands do not make groups of {}", c.inputs.size(),

@@ -1,10 +1,12 @@
 #include "passes/join.h"
 
+#include <algorithm>
 #include <map>
 #include <optional>
 
 #include <fmt/format.h>
 
+#include "analysis/lanes.h"
 #include "ir/print.h"
 #include "ir/rewrite.h"
 
@@ -24,7 +26,8 @@ struct Group {
 
 class Join {
  public:
-  Join(const Program& program, const std::function<bool(const OpDef&)>& has_kernel)
+  Join(const Program& program, const std::function<bool(const OpDef&)>& has_kernel,
+       const std::function<std::optional<std::string>(const Node&)>& part_of)
       : program_(program), r_(program, "join"), readers_(program.values.size()) {
     for (const Node& node : program.nodes) {
       for (ValueId id : node.inputs) readers_[static_cast<std::size_t>(id)].push_back(&node);
@@ -32,7 +35,10 @@ class Join {
     for (const Update& u : program.updates) updated_by_[u.value] = u.leaf;
     for (const Node& node : program.nodes) {
       if (!node.op->join || !has_kernel(find_op(node.op->join->op))) continue;
-      if (const auto member = member_of(node)) groups_[key_of(*member)].members.push_back(*member);
+      if (has_lane(*node.op) && node.attrs.integer("lane") != 0) continue;  // it has its place
+      const auto member = member_of(node);
+      const auto part = part_of(node);
+      if (member && part) groups_[*part + "#" + key_of(*member)].members.push_back(*member);
     }
   }
 
@@ -40,10 +46,12 @@ class Join {
     std::map<const Node*, const Group*> groups;  // by every node that is replaced
     for (auto& [key, group] : groups_) {
       if (group.members.size() == 1 && group.members[0].shadow_cast == nullptr) continue;
-      group.last = group.members.back().call;
       for (const Member& m : group.members) {
-        groups[m.call] = &group;
-        if (m.shadow_cast != nullptr) groups[m.shadow_cast] = &group;
+        for (const Node* node : {m.call, m.shadow_cast}) {
+          if (node == nullptr) continue;
+          groups[node] = &group;
+          group.last = std::max(group.last, node);  // nodes lie in the order of the program
+        }
       }
     }
     for (const Node& node : program_.nodes) {
@@ -119,7 +127,12 @@ class Join {
 }  // namespace
 
 Program join(const Program& program, const std::function<bool(const OpDef&)>& has_kernel) {
-  return Join(program, has_kernel).run();
+  return join_parts(program, has_kernel, [](const Node&) { return std::string(); });
+}
+
+Program join_parts(const Program& program, const std::function<bool(const OpDef&)>& has_kernel,
+                   const std::function<std::optional<std::string>(const Node&)>& part_of) {
+  return Join(program, has_kernel, part_of).run();
 }
 
 }  // namespace tracestep

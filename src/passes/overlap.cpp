@@ -31,7 +31,7 @@ class Kinds {
       : program_(program), readers_(program), out_(program.nodes.size(), Kind::kOther) {
     for (std::size_t i = 0; i < out_.size(); ++i) {
       const Node& node = program.nodes[i];
-      if (!has_lane(*node.op)) continue;
+      if (node.op->kernel_class != KernelClass::kCollective || !has_lane(*node.op)) continue;
       if (is_result(node)) {
         out_[i] = Kind::kResult;
       } else if (is_there(node.inputs[0])) {

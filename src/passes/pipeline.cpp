@@ -32,6 +32,7 @@
 #include "passes/simplify.h"
 #include "passes/split.h"
 #include "passes/sum_shards.h"
+#include "passes/update_beside.h"
 
 namespace tracestep {
 namespace {
@@ -77,6 +78,11 @@ bool offloads(const Options& o) {
 
 bool updates_at_end(const Options& o) {
   return steps(o) && !updates_early(o);
+}
+
+// A CPU runs lane 1 in its place; among several ranks that lane is for collectives.
+bool updates_beside(const Options& o) {
+  return steps(o) && o.traits.kind == DeviceKind::kCuda && !o.parallel.is_on();
 }
 
 bool divides(const Options& o) {
@@ -220,6 +226,15 @@ std::vector<Pass> memory_passes() {
        .doc = "one product for weights that lie side by side",
        .needed = always,
        .run = [](const Program& p, const Options& o) { return merge(p, o.mode == Mode::kForward); },
+       .compiles = true},
+      {.name = "update_beside",
+       .doc = "updates of each layer on a lane of their own, beside the backward of others",
+       .needed = updates_beside,
+       .run =
+           [](const Program& p, const Options& o) {
+             return update_beside(p, updates_at_end(o),
+                                  [&](const OpDef& op) { return has_kernel(o, op); });
+           },
        .compiles = true},
       {.name = "join",
        .doc = "one launch for the updates of all tensors",

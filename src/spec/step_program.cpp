@@ -11,12 +11,17 @@ PipelineResult named(PipelineResult result, const RunSpec& spec) {
   return result;
 }
 
+// Of compile_passes(), what runs with an arena without being asked for.
+bool runs_by_default(std::string_view pass) {
+  return pass != "update_beside";
+}
+
 // Those of compile_passes() that do not run.
 std::set<std::string> disabled_passes(const RunSpec& spec) {
   std::set<std::string> out;
   for (std::string& name : compile_passes()) {
-    const bool runs =
-        spec.compile_passes ? spec.compile_passes->contains(name) : has_arena(spec.executor);
+    const bool runs = spec.compile_passes ? spec.compile_passes->contains(name)
+                                          : has_arena(spec.executor) && runs_by_default(name);
     if (!runs) out.insert(std::move(name));
   }
   return out;

@@ -30,8 +30,13 @@ void set_inputs(Executor& executor, int round) {
 
 std::vector<std::vector<std::byte>> results_of(ExecutorKind kind, const RunSpec& spec,
                                                Device& device) {
+  return results_of(kind, step_program(spec, device), device);
+}
+
+std::vector<std::vector<std::byte>> results_of(ExecutorKind kind, const Program& program,
+                                               Device& device) {
   Store store(device);
-  const auto executor = make_executor(kind, store, step_program(spec, device));
+  const auto executor = make_executor(kind, store, program);
   initialize_parameters(store, 1);
   std::vector<std::vector<std::byte>> out;
   for (int round = 0; round < 3; ++round) {

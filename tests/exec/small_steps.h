@@ -15,6 +15,8 @@ RunSpec small_step(Mode mode, Granularity ops, AttentionForm attention = Attenti
 void set_inputs(Executor& executor, int round = 0);
 
 // Every output of three runs on three batches, and the parameters after them.
+std::vector<std::vector<std::byte>> results_of(ExecutorKind kind, const Program& program,
+                                               Device& device);
 std::vector<std::vector<std::byte>> results_of(ExecutorKind kind, const RunSpec& spec,
                                                Device& device);
 

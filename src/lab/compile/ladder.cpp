@@ -48,6 +48,8 @@ constexpr Rung kRungs[] = {
      }},
     {"graph", "all launches as one graph",
      [](RunSpec& run) { run.executor = ExecutorKind::kCompiled; }},
+    {"lanes", "updates of a layer run beside the backward of those below",
+     [](RunSpec& run) { add_pass(run, "update_beside"); }},
 };
 
 std::optional<RungEffect> effect_of(const CellResult& below, const CellResult& here) {

@@ -116,8 +116,10 @@ void cut_interruptions(std::vector<RecordedStep>& steps) {
 void set_communication(CellResult& out) {
   if (!out.spec.step.parallel.is_on()) return;
   std::vector<Span> collectives = out.spans;
-  std::erase_if(collectives,
-                [&](const Span& s) { return !has_lane(*out.program.node(s.node).op); });
+  std::erase_if(collectives, [&](const Span& s) {
+    const OpDef& op = *out.program.node(s.node).op;
+    return op.kernel_class != KernelClass::kCollective || !has_lane(op);
+  });
   out.communication_ms = busy_ms_of(collectives);
   out.exposed_ms = std::max(0.0, out.device_span_ms - (out.device_busy_ms - *out.communication_ms));
 }

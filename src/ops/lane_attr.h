@@ -1,0 +1,21 @@
+// The attribute of ops whose calls may run beside the other nodes (analysis/lanes.h).
+#pragma once
+
+#include "ir/op_def.h"
+
+namespace tracestep::ops {
+
+inline AttrDef lane_attr() {
+  return {"lane", AttrKind::kInt, AttrValue(std::int64_t{0}),
+          "0: between the other nodes; 1: beside them"};
+}
+
+// Throws Error{kUsage} where the call names a lane that there is not.
+inline void require_lane(const OpCall& call) {
+  const AttrValue* lane = call.attrs.find("lane");
+  const std::int64_t number = lane == nullptr ? 0 : std::get<std::int64_t>(*lane);
+  if (number == 0 || number == 1) return;
+  fail_usage(call.op.name, "there is no lane {}; 0 and 1 are possible", number);
+}
+
+}  // namespace tracestep::ops

@@ -1,0 +1,80 @@
+#include "passes/update_beside.h"
+
+#include <algorithm>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "analysis/lanes.h"
+#include "analysis/readers.h"
+#include "ir/layer_path.h"
+#include "ir/rewrite.h"
+#include "passes/join.h"
+#include "passes/update_early.h"
+
+namespace tracestep {
+namespace {
+
+// The last matrix product: what an update before it has to run beside.
+NodeId last_product(const Program& program) {
+  auto id = static_cast<NodeId>(program.nodes.size()) - 1;
+  while (id >= 0 && program.node(id).op->kernel_class != KernelClass::kGemm) --id;
+  return id;
+}
+
+// Of a matrix, or of several: vectors are too small for a launch of their own.
+bool is_update(const Program& program, const Node& node) {
+  return node.origin().phase == Phase::kOptimizer && has_lane(*node.op) &&
+         program.type(node.outputs[0]).shape.rank() > 1;
+}
+
+// Whether it and all that reads its results stand before the node.
+bool is_done_before(const Program& program, const Readers& readers, const Node& node, NodeId end) {
+  return std::ranges::all_of(node.outputs, [&](ValueId value) {
+    const std::vector<NodeId>& all = readers.nodes[static_cast<std::size_t>(value)];
+    return program.value(value).producer < end &&
+           std::ranges::all_of(all, [&](NodeId reader) { return reader < end; });
+  });
+}
+
+// The updates before the last product, those of each layer as one call.
+Program joined_by_layer(const Program& program,
+                        const std::function<bool(const OpDef&)>& has_kernel) {
+  const NodeId end = last_product(program);
+  const Readers readers(program);
+  return join_parts(program, has_kernel, [&](const Node& node) -> std::optional<std::string> {
+    if (!is_update(program, node) || !is_done_before(program, readers, node, end))
+      return std::nullopt;
+    return std::string(layer_of(node.origin().path));
+  });
+}
+
+}  // namespace
+
+Program update_beside(const Program& program, bool joins,
+                      const std::function<bool(const OpDef&)>& has_kernel) {
+  const Program early = update_early(program);
+  const Program from = joins ? joined_by_layer(early, has_kernel) : early;
+  const Readers readers(from);
+  const NodeId end = last_product(from);
+  Rewriter r(from, "update_beside");
+  bool has_moved = false;
+  for (NodeId id = 0; id < static_cast<NodeId>(from.nodes.size()); ++id) {
+    const Node& node = from.node(id);
+    const bool is_read = std::ranges::any_of(node.outputs, [&](ValueId value) {
+      return !readers.nodes[static_cast<std::size_t>(value)].empty();
+    });
+    if (id > end || is_read || !is_update(from, node)) {
+      r.copy(node);
+      continue;
+    }
+    Attrs attrs = node.attrs;
+    attrs.set("lane", std::int64_t{1});
+    const auto guard = r.builder().like(node);
+    r.replace(node, r.builder().call(*node.op, r.inputs(node), std::move(attrs)));
+    has_moved = true;
+  }
+  return has_moved ? r.finish() : program;
+}
+
+}  // namespace tracestep

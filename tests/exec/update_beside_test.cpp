@@ -1,0 +1,83 @@
+// Steps whose updates run beside backward: the same bits, also where lane 1 runs as late as the
+// plan allows, and the bytes that were predicted.
+#include <gtest/gtest.h>
+
+#include "analysis/buffer_plan.h"
+#include "backends/null/null_device.h"
+#include "exec/small_steps.h"
+#include "ops/functions.h"
+#include "spec/fields.h"
+#include "support/backends.h"
+
+namespace tracestep {
+namespace {
+
+constexpr DeviceTraits kGpu{.kind = DeviceKind::kCuda};
+
+std::vector<RunSpec> all_steps() {
+  std::vector<RunSpec> out;
+  for (ExecutorKind executor : {ExecutorKind::kEager, ExecutorKind::kCompiled}) {
+    for (const char* precision : {"fp32", "bf16"}) {
+      for (UpdateTime updates : kAllUpdateTimes) {
+        RunSpec spec = testing::small_step(Mode::kStep, Granularity::kFused);
+        spec.executor = executor;
+        spec.precision = parse_precision("test", precision);
+        spec.updates = updates;
+        spec.compile_passes = {"shadow", "merge", "join"};
+        out.push_back(spec);
+      }
+    }
+  }
+  return out;
+}
+
+// With the passes of a device that has two lanes, whatever the device.
+Program program_of(const RunSpec& spec, const Device& device, bool beside) {
+  PipelineOptions options = pipeline_options(spec);
+  if (beside) options.disabled.erase("update_beside");
+  options.has_kernel = [&](const OpDef& op) { return device.has_kernel(op); };
+  options.traits = kGpu;
+  return run_pipeline(forward_program(spec), options).program;
+}
+
+std::ptrdiff_t nodes_beside(const Program& program) {
+  return std::ranges::count_if(plan_buffers(program).turns,
+                               [](const Turn& turn) { return turn.lane == 1; });
+}
+
+class UpdatesBesideTest : public ::testing::Test {
+ protected:
+  void SetUp() override { ops::register_all(); }
+};
+
+TEST_F(UpdatesBesideTest, EveryStepHasSomeAndTheirBitsStay) {
+  for (const testing::Backend& backend : testing::backends_under_test()) {
+    for (const RunSpec& spec : all_steps()) {
+      SCOPED_TRACE(backend.name + " " + label_of(spec));
+      const auto device = backend.make({.guarded = true});
+      const Program program = program_of(spec, *device, true);
+      EXPECT_GT(nodes_beside(program), 1);
+      EXPECT_EQ(testing::results_of(spec.executor, program, *device),
+                testing::results_of(spec.executor, program_of(spec, *device, false), *device));
+    }
+  }
+}
+
+TEST_F(UpdatesBesideTest, ThePeakIsThatWhichWasPredicted) {
+  for (RunSpec spec : all_steps()) {
+    for (Offload offload : kAllOffloads) {
+      spec.offload = offload;
+      SCOPED_TRACE(label_of(spec));
+      const auto device = make_null_device({.traits = kGpu});
+      const Program program = program_of(spec, *device, true);
+      Store store(*device);
+      const auto executor = make_executor(spec.executor, store, program);
+      executor->run();
+      EXPECT_EQ(device->allocator().stats().peak_requested_bytes, executor->predicted_peak_bytes());
+      EXPECT_EQ(device->host_bytes() > 0, offload == Offload::kOptimizer);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace tracestep
