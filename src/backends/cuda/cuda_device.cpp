@@ -87,12 +87,13 @@ std::string pci_address(int index) {
 
 class Stream {
  public:
-  enum class Priority : std::uint8_t { kLow, kHigh };
+  enum class Priority : std::uint8_t { kLow, kMiddle, kHigh };
   explicit Stream(Priority priority) {
     int low = 0, high = 0;
     TRACESTEP_CUDA(cudaDeviceGetStreamPriorityRange(&low, &high));
+    const int levels[] = {low, (low + high) / 2, high};
     TRACESTEP_CUDA(cudaStreamCreateWithPriority(&handle_, cudaStreamNonBlocking,
-                                                priority == Priority::kHigh ? high : low));
+                                                levels[static_cast<std::size_t>(priority)]));
   }
   ~Stream() {
     cudaStreamSynchronize(handle_);
@@ -140,7 +141,6 @@ class CudaDevice final : public Device {
         std::make_unique<cuda::FusedKernels>(context_.compute_capability, options.kernel_cache);
     context_.fused = fused_.get();
     beside_ = context_;
-    beside_.handle = stream_beside_.handle();
     if (fused_->problem().empty()) cuda::add_fused_kernels(table_);
     if (options.add_kernels) options.add_kernels(table_);
   }
@@ -173,7 +173,7 @@ class CudaDevice final : public Device {
   }
   void synchronize() override {
     TRACESTEP_CUDA(cudaStreamSynchronize(stream_.handle()));
-    TRACESTEP_CUDA(cudaStreamSynchronize(stream_beside_.handle()));
+    TRACESTEP_CUDA(cudaStreamSynchronize(handle_beside()));
     throw_fault();
   }
   bool is_asynchronous() const override { return true; }
@@ -191,9 +191,12 @@ class CudaDevice final : public Device {
   }
   void release() override { gate_.open(); }
   void* stream() override { return &context_; }
-  void* stream_beside() override { return &beside_; }
+  void* stream_beside() override {
+    beside_.handle = handle_beside();
+    return &beside_;
+  }
   std::unique_ptr<LaneEvents> make_lane_events(std::size_t count) override {
-    return std::make_unique<cuda::StreamEvents>(stream_.handle(), stream_beside_.handle(), count);
+    return std::make_unique<cuda::StreamEvents>(stream_.handle(), handle_beside(), count);
   }
   std::unique_ptr<CapturedWork> capture(const std::function<void()>& issue) override {
     return cuda::capture_graph(stream_.handle(), issue);
@@ -224,6 +227,13 @@ class CudaDevice final : public Device {
                           : make_plain_allocator(name, source);
   }
 
+  // Lane 1. Collectives go first: they hold the multiprocessors of a few blocks, and the other
+  // ranks wait for them. Updates, the work of a device that runs alone, take what lane 0 leaves
+  // free.
+  cudaStream_t handle_beside() const {
+    return group() != nullptr ? stream_before_.handle() : stream_behind_.handle();
+  }
+
   // Called when a program could be fused; says once why none will be.
   void warn_without_compiler() const {
     if (fused_->problem().empty() || has_warned_) return;
@@ -245,9 +255,8 @@ class CudaDevice final : public Device {
   const cudaDeviceProp properties_;
   const std::string name_;
   DeviceTraits traits_;
-  // Kernels of lane 1 go first: collectives hold the multiprocessors of a few blocks, and the other
-  // ranks wait for them.
-  Stream stream_{Stream::Priority::kLow}, stream_beside_{Stream::Priority::kHigh};
+  Stream stream_{Stream::Priority::kMiddle};
+  Stream stream_before_{Stream::Priority::kHigh}, stream_behind_{Stream::Priority::kLow};
   cuda::Gate gate_;
   cuda::DeviceMemory source_;
   cuda::HostMemory host_source_;
