@@ -20,19 +20,58 @@ constexpr Names kMpiNames[] = {
     {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK"},
     {"PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID"}};
 
+constexpr const char *kSrunTasks = "SLURM_STEP_NUM_TASKS", *kSrunRank = "SLURM_PROCID",
+                     *kSrunLocalRank = "SLURM_LOCALID", *kSrunHosts = "SLURM_STEP_NODELIST",
+                     *kSrunJob = "SLURM_JOB_ID", *kSrunStep = "SLURM_STEP_ID";
+// Set by `srun --mpi=pmix`, through which MPI connects the processes.
+constexpr const char* kPmixRank = "PMIX_RANK";
+// Below the ports that systems give to outgoing connections.
+constexpr int kFirstSrunPort = 20000, kSrunPorts = 10000;
+
 std::optional<int> number(std::string_view name, std::int64_t least, std::int64_t most) {
   const auto text = env::value_of({name, {}, {}});
   if (!text) return std::nullopt;
   return static_cast<int>(parse_int(std::string(name), *text, least, most));
 }
 
-int needed(std::string_view name, std::int64_t least, std::int64_t most) {
+int needed(std::string_view name, std::int64_t least, std::int64_t most,
+           std::string_view beside = env::kWorldSize.name) {
   const auto out = number(name, least, most);
-  if (!out) fail_usage(std::string(name), "it is missing beside {}", env::kWorldSize.name);
+  if (!out) fail_usage(std::string(name), "it is missing beside {}", beside);
   return *out;
 }
 
+// Jobs and steps that share a host get ports of their own, but for one pair in ten thousand.
+int port_of_step() {
+  constexpr int kMost = std::numeric_limits<int>::max(), kStepsOfJob = 101;
+  const std::int64_t job = needed(kSrunJob, 0, kMost, kSrunTasks),
+                     step = needed(kSrunStep, 0, kMost, kSrunTasks);
+  return kFirstSrunPort + static_cast<int>((job * kStepsOfJob + step) % kSrunPorts);
+}
+
+std::optional<Launched> launched_by_srun() {
+  const auto count = number(kSrunTasks, 1, kMostProcesses);
+  if (!count || *count == 1) return std::nullopt;
+  const auto host = env::value_of(env::kMasterAddress), hosts = env::value_of({kSrunHosts, {}, {}});
+  const auto port = number(env::kMasterPort.name, 1, kMostPort);
+  return Launched{.rank = needed(kSrunRank, 0, *count - 1, kSrunTasks),
+                  .count = *count,
+                  .local_rank = needed(kSrunLocalRank, 0, *count - 1, kSrunTasks),
+                  .has_mpi = env::value_of({kPmixRank, {}, {}}).has_value(),
+                  .host = host ? *host : first_host(hosts.value_or("127.0.0.1")),
+                  .port = port ? *port : port_of_step()};
+}
+
 }  // namespace
+
+std::string first_host(std::string_view hosts) {
+  const std::size_t end = hosts.find_first_of("[,");
+  if (end == std::string_view::npos || hosts[end] == ',') return std::string(hosts.substr(0, end));
+  const std::size_t close = hosts.find(']', end), number = hosts.find_first_of("-,]", end);
+  if (close == std::string_view::npos) return std::string(hosts);
+  return fmt::format("{}{}{}", hosts.substr(0, end), hosts.substr(end + 1, number - end - 1),
+                     first_host(hosts.substr(close + 1)));
+}
 
 std::optional<Launched> launched() {
   for (const Names& names : kMpiNames) {
@@ -44,7 +83,8 @@ std::optional<Launched> launched() {
                     .has_mpi = true};
   }
   const auto count = number(env::kWorldSize.name, 1, kMostProcesses);
-  if (!count || *count == 1) return std::nullopt;
+  if (!count) return launched_by_srun();
+  if (*count == 1) return std::nullopt;
   return Launched{.rank = needed(env::kRank.name, 0, *count - 1),
                   .count = *count,
                   .local_rank = needed(env::kLocalRank.name, 0, *count - 1),

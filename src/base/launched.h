@@ -5,6 +5,7 @@
 #include <array>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "base/env.h"
 
@@ -13,14 +14,20 @@ namespace tracestep {
 struct Launched {
   int rank = 0, count = 1;
   int local_rank = 0;  // among the processes on this host
-  // mpirun or srun: MPI connects the processes. Otherwise the first one listens on host:port.
+  // mpirun, or srun with PMI: MPI connects the processes. Otherwise the first one listens on
+  // host:port.
   bool has_mpi = false;
   std::string host = {};
   int port = 0;
 };
 
-// nullopt: this process was started alone. Error{kUsage} for a malformed or missing variable.
+// nullopt: this process was started alone. MPI's variables come first, then torchrun's, then those
+// of a step of srun, in which the first process listens on the step's first host, at a port made of
+// the numbers of job and step, unless MASTER_ADDR and MASTER_PORT say otherwise. A batch script of
+// several tasks that is no step is one process. Error{kUsage} for a malformed or missing variable.
 std::optional<Launched> launched();
+// The first host of a list as Slurm writes it: "node03-ib" of "node[03-05,9]-ib,other".
+std::string first_host(std::string_view hosts);
 // TRACESTEP_COMM_TIMEOUT: seconds after which a rank that does not come to a collective has failed.
 double comm_timeout_s();
 // NCCL_MAX_CTAS: multiprocessors that the collectives of NCCL may hold; 0: NCCL chooses.

@@ -1,34 +1,14 @@
 #include "base/env.h"
 
-#include <cstdlib>
 #include <set>
 
 #include <gtest/gtest.h>
 
 #include "base/error.h"
+#include "support/scoped_variable.h"
 
 namespace tracestep {
 namespace {
-
-// Sets a variable for one test and puts the old text back.
-class ScopedVariable {
- public:
-  ScopedVariable(const char* name, const char* text) : name_(name) {
-    if (const char* old = std::getenv(name)) old_ = old;
-    setenv(name, text, 1);
-  }
-  ~ScopedVariable() {
-    if (old_) {
-      setenv(name_, old_->c_str(), 1);
-    } else {
-      unsetenv(name_);
-    }
-  }
-
- private:
-  const char* name_;
-  std::optional<std::string> old_;
-};
 
 TEST(EnvTest, EveryVariableIsListedOnceWithItsMeaning) {
   std::set<std::string_view> names;
