@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "cli/job_plan.h"
 #include "cli/option_set.h"
 
 namespace tracestep::cli {
@@ -19,6 +20,10 @@ struct Command {
   OptionSet options = {};  // they set the variables that `run` reads
   // `arguments`: the whole command line, to be recorded in results. Returns the exit status.
   std::function<int(std::span<const std::string> arguments)> run = {};
+  // For a command that can be divided into jobs (cli/sbatch.h): what it needs, with its options as
+  // they were read, and the flags whose lists are divided, in the order of its rows.
+  std::function<JobPlan()> plan = {};
+  std::vector<std::string> divided = {};
 };
 
 Command bench_command();
@@ -36,6 +41,7 @@ Command compile_command();
 Command comm_command();
 Command launch_command();
 Command compare_command();
+Command merge_command();
 Command explain_command();
 Command study_command();
 Command doctor_command();

@@ -3,6 +3,7 @@
 #include <memory>
 #include <optional>
 
+#include "backends/null/null_device.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "base/units.h"
@@ -171,6 +172,18 @@ int run_attention(AttentionOptions o, std::span<const std::string> arguments) {
   return stop.exit_status();
 }
 
+JobPlan plan_of(AttentionOptions o) {
+  complete(o);
+  const RunSpec run = run_of(o.grid, {"cpu", "cuda", "null"}, DeviceUse::kPlan);
+  const auto planned = make_null_device({.traits = traits_of(run.place)});
+  JobPlan out{.place = run.place, .has_time = o.base.protocol.max_seconds > 0};
+  for (const AttentionSpec& spec : specs_of(o, run)) {
+    out.peak_bytes = std::max(out.peak_bytes, predict_attention(spec, *planned).peak);
+    out.seconds += 2 * spec.protocol.max_seconds;
+  }
+  return out;
+}
+
 void add_what(OptionSet& set, const std::shared_ptr<AttentionOptions>& o) {
   set.group("What to measure");
   set.choice(
@@ -240,6 +253,8 @@ Command attention_command() {
   command.run = [options](std::span<const std::string> arguments) {
     return run_attention(*options, arguments);
   };
+  command.plan = [options] { return plan_of(*options); };
+  command.divided = {"--precision", "--attention", "--mask", "--width"};
   return command;
 }
 

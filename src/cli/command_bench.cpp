@@ -291,6 +291,19 @@ int run_bench(const BenchOptions& options, std::span<const std::string> argument
   throw Error(ErrorCode::kOutOfMemory, "bench", measured.oom_detail, oom_hint(runs[0]));
 }
 
+JobPlan plan_of(const BenchOptions& o) {
+  const Protocol& p = o.protocol;
+  const bool is_by_noise = p.max_noise_percent > 0;
+  const double repeats = std::max<double>(o.processes, static_cast<double>(o.warmup_study.size()));
+  std::vector<RunSpec> runs =
+      runs_of(o.grid, {"cpu", "cuda", "reference", "null"}, DeviceUse::kPlan, Ranks::kUsed);
+  const double count = static_cast<double>(runs.size());
+  JobPlan out = plan_of_runs(std::move(runs), repeats * (p.warmup + (is_by_noise ? 0 : p.steps) +
+                                                         p.recorded_steps + p.part_steps));
+  if (is_by_noise) out.seconds = count * repeats * p.max_seconds;
+  return out;
+}
+
 }  // namespace
 
 Command bench_command() {
@@ -343,6 +356,8 @@ Command bench_command() {
   command.run = [options](std::span<const std::string> arguments) {
     return run_bench(*options, arguments);
   };
+  command.plan = [options] { return plan_of(*options); };
+  command.divided = axis_flags();
   return command;
 }
 

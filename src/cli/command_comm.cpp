@@ -1,10 +1,12 @@
 // tracestep comm: how long collectives take alone.
+#include <algorithm>
 #include <memory>
 #include <optional>
 
 #include "base/signals.h"
 #include "base/units.h"
 #include "cli/command.h"
+#include "cli/cuda.h"
 #include "cli/devices.h"
 #include "cli/options.h"
 #include "cli/output.h"
@@ -73,6 +75,15 @@ int run_comm(CommOptions o, std::span<const std::string> arguments) {
   return times.size() == specs.size() ? 0 : stop.exit_status();
 }
 
+// On CPUs ranks are threads of one process, on GPUs processes.
+JobPlan plan_of(const CommOptions& o) {
+  const int ranks = static_cast<int>(*std::ranges::max_element(o.ranks));
+  JobPlan out{.place = o.run.place, .has_time = false};
+  (cuda_index(out.place.device) ? out.processes : out.place.threads) = ranks;
+  out.peak_bytes = 2 * ranks * *std::ranges::max_element(o.sizes);
+  return out;
+}
+
 }  // namespace
 
 Command comm_command() {
@@ -108,6 +119,8 @@ Command comm_command() {
   command.run = [options](std::span<const std::string> arguments) {
     return run_comm(*options, arguments);
   };
+  command.plan = [options] { return plan_of(*options); };
+  command.divided = {"--collective", "--ranks", "--bytes"};
   return command;
 }
 

@@ -177,6 +177,16 @@ void add_what(OptionSet& set, CompileOptions& o) {
   add_error_options(set, o.error);
 }
 
+JobPlan plan_of(const CompileOptions& o) {
+  constexpr double kSecondsOfParts = 300;  // attention alone, compiling, errors against float64
+  const std::size_t rungs = o.has("ladder") ? (o.rungs.empty() ? rung_names() : o.rungs).size() : 0;
+  const Protocol& p = o.spec.protocol;
+  JobPlan out = plan_of_runs(runs_of(o.grid, {"cpu", "cuda", "null"}, DeviceUse::kPlan),
+                             static_cast<double>(1 + rungs) * (p.warmup + p.steps));
+  out.seconds = kSecondsOfParts;
+  return out;
+}
+
 }  // namespace
 
 Command compile_command() {
@@ -220,6 +230,8 @@ Command compile_command() {
   command.run = [options](std::span<const std::string> arguments) {
     return run_compile(*options, arguments);
   };
+  command.plan = [options] { return plan_of(*options); };
+  command.divided = {"--size", "--context"};
   return command;
 }
 

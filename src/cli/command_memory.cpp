@@ -310,6 +310,14 @@ void add_filter(OptionSet& set, BufferFilter& filter) {
             [&filter](const std::string&, const std::string& text) { filter.component = text; });
 }
 
+JobPlan plan_of(const MemoryOptions& o) {
+  std::vector<RunSpec> runs =
+      runs_of(o.grid, {"cpu", "cuda", "null"}, DeviceUse::kPlan, Ranks::kUsed);
+  // A prediction touches no device.
+  if (o.predict) return {.place = {.threads = 1}, .has_time = false};
+  return plan_of_runs(std::move(runs), o.protocol.warmup + 1 + 2 * o.protocol.steps);
+}
+
 }  // namespace
 
 Command memory_command() {
@@ -378,6 +386,8 @@ Command memory_command() {
   command.run = [options](std::span<const std::string> arguments) {
     return run_memory_command(*options, arguments);
   };
+  command.plan = [options] { return plan_of(*options); };
+  command.divided = axis_flags();
   return command;
 }
 

@@ -77,6 +77,15 @@ int run_precision(const PrecisionOptions& o, std::span<const std::string> argume
   return status;
 }
 
+JobPlan plan_of(const PrecisionOptions& o) {
+  constexpr double kSecondsOfErrors = 60;  // against float64, on a part of the model
+  const Protocol& p = o.protocol;
+  JobPlan out = plan_of_runs(runs_of(o.grid, {"cpu", "cuda"}, DeviceUse::kPlan),
+                             p.warmup + p.steps + p.recorded_steps);
+  if (o.error.layers > 0) out.seconds = kSecondsOfErrors * static_cast<double>(out.runs.size());
+  return out;
+}
+
 }  // namespace
 
 Command precision_command() {
@@ -109,6 +118,8 @@ Command precision_command() {
   command.run = [options](std::span<const std::string> arguments) {
     return run_precision(*options, arguments);
   };
+  command.plan = [options] { return plan_of(*options); };
+  command.divided = {"--size", "--context", "--mode"};
   return command;
 }
 

@@ -142,6 +142,12 @@ int run_profile(const ProfileOptions& o, std::span<const std::string> arguments)
   return 0;
 }
 
+JobPlan plan_of(const ProfileOptions& o) {
+  const Protocol& p = o.protocol;
+  return plan_of_runs(runs_of(o.grid, {"cpu", "cuda", "reference"}, DeviceUse::kPlan, Ranks::kUsed),
+                      p.warmup + p.steps + p.recorded_steps);
+}
+
 }  // namespace
 
 Command profile_command() {
@@ -191,6 +197,8 @@ Command profile_command() {
   command.run = [options](std::span<const std::string> arguments) {
     return run_profile(*options, arguments);
   };
+  command.plan = [options] { return plan_of(*options); };
+  command.divided = axis_flags();
   return command;
 }
 

@@ -154,6 +154,14 @@ int run_study_command(const StudyOptions& o, std::span<const std::string> argume
   return 0;
 }
 
+// It chooses sizes that fit the memory it finds, or its limit.
+JobPlan plan_of(const StudyOptions& o) {
+  const Place place = run_of(o.grid, {"cpu", "cuda"}, DeviceUse::kPlan).place;
+  return {.place = place,
+          .peak_bytes = place.memory_limit_bytes,
+          .seconds = 60.0 * minutes_of(o, place)};
+}
+
 }  // namespace
 
 Command study_command() {
@@ -193,6 +201,7 @@ Command study_command() {
   command.run = [options](std::span<const std::string> arguments) {
     return run_study_command(*options, arguments);
   };
+  command.plan = [options] { return plan_of(*options); };
   return command;
 }
 

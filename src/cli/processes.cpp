@@ -48,7 +48,7 @@ std::unique_ptr<Communicator> connect(Processes& others, Device& device) {
 #endif
   throw Error(ErrorCode::kUsage, "--device",
               fmt::format("nothing connects {} devices of processes without MPI", device.name()),
-              "start them with mpirun");
+              "start them with mpirun, or with srun --mpi=pmix");
 }
 
 }  // namespace

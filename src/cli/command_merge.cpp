@@ -1,0 +1,91 @@
+// tracestep merge: one result from those of a job array.
+#include <algorithm>
+#include <memory>
+
+#include "base/error.h"
+#include "base/input_file.h"
+#include "base/log.h"
+#include "cli/command.h"
+#include "cli/job_tasks.h"
+#include "cli/options.h"
+#include "cli/output.h"
+#include "cli/shell_words.h"
+#include "lab/compare/merge.h"
+#include "lab/compare/result_file.h"
+#include "lab/measure/environment.h"
+#include "spec/fields.h"
+
+namespace tracestep::cli {
+namespace {
+
+struct MergeOptions {
+  std::string folder;
+  OutputOptions output;
+};
+
+// The column that shows what a flag varies.
+std::string column_of(const std::string& flag) {
+  for (const RunField& field : run_fields()) {
+    if (field.flag == flag) return field.name;
+  }
+  std::string out = flag.substr(flag.find_first_not_of('-'));
+  std::ranges::replace(out, '-', '_');
+  return out;
+}
+
+// Those that are whole; the others are named on stderr.
+std::vector<PartResult> read_parts(const std::filesystem::path& folder, const JobTasks& tasks) {
+  std::vector<PartResult> out;
+  for (std::size_t i = 0; i < tasks.tasks.size(); ++i) {
+    if (!is_done(folder, i)) {
+      log_warn("task {} has no result: tracestep {}", i, shell_quoted(tasks.tasks[i]));
+      continue;
+    }
+    const std::filesystem::path path = result_path(folder, i);
+    const std::string name = path.filename().string();
+    out.push_back(
+        {name, tasks.label(i), Json::parse(read_text_file(path, name, kMaxResultBytes), name)});
+  }
+  return out;
+}
+
+int run_merge(const MergeOptions& o) {
+  probe_output(o.output);
+  const JobTasks tasks = read_tasks(o.folder);
+  const std::vector<PartResult> parts = read_parts(o.folder, tasks);
+  const std::size_t missing = tasks.tasks.size() - parts.size();
+  if (!parts.empty()) {
+    std::vector<std::string> divided;
+    for (const std::string& flag : tasks.divided) divided.push_back(column_of(flag));
+    Document all = merged(parts, divided);
+    all.environment["command_line"] = capture_environment(tasks.command, 1).at("command_line");
+    write_tables(o.output, all.schema, all.environment, std::move(all.tables));
+  }
+  if (missing == 0) return 0;
+  throw Error(ErrorCode::kFailed, "merge",
+              fmt::format("{} of {} tasks have no result", missing, tasks.tasks.size()),
+              "submit.sh in that folder runs them again, and only them");
+}
+
+}  // namespace
+
+Command merge_command() {
+  const auto options = std::make_shared<MergeOptions>();
+  Command command{
+      .name = "merge",
+      .summary = "one result from those of a job array",
+      .details =
+          "Puts the results of the tasks that --sbatch divided a command into together, as the "
+          "undivided command would have written them: rows one behind the other and judged beside "
+          "each other, tables of single cells under the name of their cell. Says which tasks have "
+          "no result, and ends with 1 if there are any.",
+      .examples = {{"jobs", "in the folder that --sbatch made"},
+                   {"jobs --format json --output grid.json", "for compare"}}};
+  OptionSet& set = command.options;
+  set.positional("DIR", options->folder, "the folder of --sbatch");
+  add_output_options(set, options->output);
+  command.run = [options](std::span<const std::string>) { return run_merge(*options); };
+  return command;
+}
+
+}  // namespace tracestep::cli

@@ -1,0 +1,107 @@
+#include "cli/job_plan.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include <fmt/format.h>
+
+#include "base/units.h"
+#include "cli/cuda.h"
+#include "cli/devices.h"
+#include "lab/memory/run.h"
+#include "lab/predict/predict.h"
+#include "spec/fields.h"
+
+namespace tracestep::cli {
+namespace {
+
+// Predictions err, and nodes of a cluster differ.
+constexpr double kTimeMargin = 1.5, kMemoryMargin = 1.25;
+constexpr int kLeastMinutes = 5;
+constexpr double kStartSeconds = 60;  // start, weights, and the ceilings of the device
+constexpr std::int64_t kGiB = std::int64_t{1} << 30;
+// Libraries and files; beside a GPU also the toolkit and what it keeps of the host's memory.
+constexpr std::int64_t kHostBytes = kGiB, kHostBytesBesideGpu = 4 * kGiB;
+constexpr int kCpusBesideGpu = 4;
+
+// A step: its peak, what it holds in the host's memory, and the time that hardly one exceeds.
+struct Predicted {
+  std::int64_t peak_bytes = 0, host_bytes = 0;
+  double step_ms = 0;
+};
+
+Predicted predicted(const RunSpec& run, const Predictor* times) {
+  const DeviceTraits traits = traits_of(run.place);
+  if (times == nullptr) {
+    const MemoryRun memory = predict_memory(run, traits);
+    return {memory.predicted_peak_bytes, memory.host_bytes, 0.0};
+  }
+  const Prediction all = predict_run(run, traits, *times);
+  return {all.peak_bytes, all.host_bytes, all.time.high_ms};
+}
+
+}  // namespace
+
+std::vector<std::string> axis_flags() {
+  std::vector<std::string> out;
+  for (const RunField& field : run_fields()) {
+    if (field.is_axis) out.push_back(field.flag);
+  }
+  return out;
+}
+
+JobPlan plan_of_runs(std::vector<RunSpec> runs, double steps) {
+  JobPlan out{.place = runs.front().place, .processes = 1, .runs = std::move(runs), .steps = steps};
+  for (const RunSpec& run : out.runs) out.processes = std::max(out.processes, run.parallel.ranks);
+  return out;
+}
+
+JobNeeds JobNeeds::operator|(const JobNeeds& other) const {
+  return {.peak_bytes = std::max(peak_bytes, other.peak_bytes),
+          .memory_bytes = std::max(memory_bytes, other.memory_bytes),
+          .predicted_seconds = std::max(predicted_seconds, other.predicted_seconds),
+          .minutes = std::max(minutes, other.minutes),
+          .cpus = std::max(cpus, other.cpus),
+          .gpus = std::max(gpus, other.gpus)};
+}
+
+JobNeeds needs_of(const JobPlan& plan, const Predictor* times) {
+  const bool is_gpu = cuda_index(plan.place.device).has_value();
+  JobNeeds out{.peak_bytes = plan.peak_bytes,
+               .cpus = is_gpu ? kCpusBesideGpu : std::max(1, plan.place.threads),
+               .gpus = is_gpu ? 1 : 0};
+  std::int64_t on_host = 0;
+  double seconds = plan.seconds;
+  for (const RunSpec& run : plan.runs) {
+    const Predicted one = predicted(run, times);
+    out.peak_bytes = std::max(out.peak_bytes, one.peak_bytes);
+    on_host = std::max(on_host, one.host_bytes);
+    seconds += plan.steps * one.step_ms * 1e-3;
+  }
+  // Beyond its limit a row only says that it is out of memory.
+  if (plan.place.memory_limit_bytes > 0) {
+    out.peak_bytes = std::min(out.peak_bytes, plan.place.memory_limit_bytes);
+  }
+  const std::int64_t needed = on_host + (is_gpu ? 0 : out.peak_bytes);
+  if (is_gpu || needed > 0) {
+    out.memory_bytes = (is_gpu ? kHostBytesBesideGpu : kHostBytes) +
+                       static_cast<std::int64_t>(static_cast<double>(needed) * kMemoryMargin);
+  }
+  if (plan.has_time && (plan.runs.empty() || times != nullptr)) {
+    out.predicted_seconds = seconds;
+    const double minutes = (kStartSeconds + seconds * kTimeMargin) / 60;
+    out.minutes = std::max(kLeastMinutes, static_cast<int>(std::ceil(minutes)));
+  }
+  return out;
+}
+
+std::string margins_text() {
+  return fmt::format(
+      "{:g} times the predicted time and {:g} s to start, at least {} min; {:g} times the "
+      "predicted "
+      "bytes, and {} for libraries, {} beside a GPU",
+      kTimeMargin, kStartSeconds, kLeastMinutes, kMemoryMargin, format_bytes(kHostBytes),
+      format_bytes(kHostBytesBesideGpu));
+}
+
+}  // namespace tracestep::cli

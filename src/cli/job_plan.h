@@ -1,0 +1,52 @@
+// What a command will ask of a machine, as its options say: job scripts request it (cli/sbatch.h).
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "spec/run_spec.h"
+
+namespace tracestep {
+struct Predictor;  // lab/predict/predict.h
+}  // namespace tracestep
+
+namespace tracestep::cli {
+
+struct JobPlan {
+  Place place = {};                // device and threads of one process
+  int processes = 1;               // that share its steps, one for each rank
+  std::vector<RunSpec> runs = {};  // whose steps it runs: their peaks and times can be predicted
+  double steps = 0;                // of each run, also those before the clock counts
+  std::int64_t peak_bytes = 0;     // known otherwise; 0: that of the runs
+  double seconds = 0;              // besides the steps
+  bool has_time = true;            // false: nothing predicts how long it takes
+};
+
+// A command that runs `steps` of each of these, which were planned for one device. Their ranks are
+// processes of their own.
+JobPlan plan_of_runs(std::vector<RunSpec> runs, double steps);
+
+// The flags of all fields of a run that a grid can vary, in the order of a grid's rows.
+std::vector<std::string> axis_flags();
+
+// How much of a machine a process of a job needs, from what is predicted.
+struct JobNeeds {
+  std::int64_t peak_bytes = 0;    // on its device; 0: not predicted
+  std::int64_t memory_bytes = 0;  // of the host, with a margin; 0: not predicted
+  double predicted_seconds = 0;   // 0: not predicted
+  int minutes = 0;                // with a margin; 0: not predicted
+  int cpus = 1;
+  int gpus = 0;
+
+  // What is enough for both.
+  JobNeeds operator|(const JobNeeds& other) const;
+};
+
+// `times`: nullptr when none are known.
+JobNeeds needs_of(const JobPlan& plan, const Predictor* times);
+
+// The margins, in words.
+std::string margins_text();
+
+}  // namespace tracestep::cli

@@ -1,0 +1,342 @@
+#include "cli/sbatch.h"
+
+#include <algorithm>
+#include <map>
+#include <memory>
+
+#include <fmt/ranges.h>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "base/output_file.h"
+#include "base/units.h"
+#include "base/utf8.h"
+#include "cli/arguments.h"
+#include "cli/fresh_process.h"
+#include "cli/job_tasks.h"
+#include "cli/options.h"
+#include "cli/shell_words.h"
+#include "cli/time_source.h"
+
+namespace tracestep::cli {
+namespace fs = std::filesystem;
+namespace {
+
+constexpr const char* kFlag = "--sbatch";
+// Slurm's default for MaxArraySize allows so many tasks in an array.
+constexpr std::size_t kMostTasks = 1000;
+
+struct SbatchOptions {
+  fs::path folder;
+  TimeOptions times;
+};
+
+const Option* find_option(const Command& command, std::string_view flag) {
+  const auto& all = command.options.options();
+  const auto found = std::ranges::find(all, flag, &Option::flag);
+  return found == all.end() ? nullptr : &*found;
+}
+
+bool has_flag(std::span<const std::string> words, const std::string& flag) {
+  return std::ranges::any_of(
+      words, [&](const std::string& word) { return word == flag || word.starts_with(flag + "="); });
+}
+
+// The flag with its value; empty where it is not given.
+Words flag_with_value(std::span<const std::string> words, const std::string& flag) {
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    if (words[i].starts_with(flag + "=")) return {flag, words[i].substr(flag.size() + 1)};
+    if (words[i] == flag && i + 1 < words.size()) return {flag, words[i + 1]};
+  }
+  return {};
+}
+
+// One task with what it needs.
+struct Task {
+  std::size_t index = 0;  // in the array
+  JobPlan plan;
+  JobNeeds needs;
+};
+
+// All that the scripts are made of.
+struct Jobs {
+  const Command& command;
+  JobTasks lines = {};
+  Words format = {}, output = {}, columns = {};  // flags of the command that go to the merge
+  std::vector<Task> tasks = {};
+  std::string source = {};  // of the predicted times, or why there are none
+  fs::path program = {}, folder_of_command = {};
+
+  // Whether the command writes a result that can be merged; a study writes its own files.
+  bool has_result() const { return find_option(command, "--output") != nullptr; }
+};
+
+// A comment that stays on its line whatever the words are.
+std::string comment(const std::string& text) {
+  return "# " + escaped(text) + "\n";
+}
+
+std::string command_text(const Jobs& jobs) {
+  return "tracestep " + shell_quoted(jobs.lines.command);
+}
+
+Jobs jobs_of(const Command& command, Words words) {
+  const Option* resume = find_option(command, "--resume");
+  if (resume != nullptr && resume->max_values > 0 && has_flag(words, "--resume")) {
+    throw Error(ErrorCode::kUsage, "--resume", "tasks cannot share a file",
+                "leave it out: a task that is done does not run again");
+  }
+  words = without_flags(words, std::vector<std::string>{kFlag, "--published", "--calibration"});
+  Jobs out{.command = command};
+  if (out.has_result()) {
+    out.format = flag_with_value(words, "--format");
+    out.output = flag_with_value(words, "--output");
+    out.columns = flag_with_value(words, "--columns");
+    words = without_flags(words, std::vector<std::string>{"--format", "--output", "--columns"});
+  }
+  std::error_code error;
+  out.program = fs::read_symlink("/proc/self/exe", error);
+  out.folder_of_command = fs::current_path();
+  // A training goes on from its checkpoints when its job is started again.
+  if (resume != nullptr && resume->max_values == 0 && has_flag(words, "--checkpoint") &&
+      !has_flag(words, "--resume") && !has_flag(words, "--overwrite")) {
+    words.emplace_back("--resume");
+  }
+  out.lines = divide(std::move(words), command.divided);
+  return out;
+}
+
+// Each task's command line is read as its process will read it.
+void plan_tasks(const SbatchOptions& o, Jobs& jobs) {
+  for (std::size_t i = 0; i < jobs.lines.tasks.size(); ++i) {
+    parse_arguments(all_commands(), jobs.lines.tasks[i]);
+    jobs.tasks.push_back({i, jobs.command.plan(), {}});
+  }
+  const JobPlan& first = jobs.tasks.front().plan;
+  TimeSource times;
+  if (!first.has_time) {
+    times.note = "no times: nothing predicts those of this command";
+  } else if (first.runs.empty()) {
+    times.note = "times: as given";
+  } else {
+    const RunSpec& run = first.runs.front();
+    try {
+      times = time_source(run, o.times, environment_of(jobs.lines.command, run));
+    } catch (const Error& error) {
+      if (error.code() != ErrorCode::kInput) throw;
+      times.note = fmt::format("no times: {}", error.what());
+    }
+  }
+  jobs.source = times.note;
+  for (Task& task : jobs.tasks) {
+    if (times.model) {
+      const Predictor predictor = times.predictor();
+      task.needs = needs_of(task.plan, &predictor);
+    } else {
+      task.needs = needs_of(task.plan, nullptr);
+    }
+  }
+}
+
+// "peak 1.50 GiB, 3.0 s"
+std::string predicted_text(const JobNeeds& needs) {
+  std::string out = needs.peak_bytes > 0 ? "peak " + format_bytes(needs.peak_bytes) : "";
+  if (needs.predicted_seconds <= 0) return out;
+  return out + (out.empty() ? "" : ", ") + format_duration_ms(needs.predicted_seconds * 1e3);
+}
+
+// Tasks of one array, which request the same. `number`: of its script.
+class ArrayScript {
+ public:
+  ArrayScript(const Jobs& jobs, std::span<const Task> tasks) : jobs_(jobs), tasks_(tasks) {
+    for (const Task& task : tasks) needs_ = needs_ | task.needs;
+    processes_ = tasks.front().plan.processes;
+  }
+
+  std::string text() const { return head() + requests() + body(); }
+
+ private:
+  std::string head() const {
+    std::string out = "#!/bin/bash\n";
+    out += comment(fmt::format("{} of {} tasks of: {}", tasks_.size(), jobs_.tasks.size(),
+                               command_text(jobs_)));
+    out += comment("The largest of them is predicted to need: " + predicted_text(needs_) + ".");
+    out += comment(jobs_.source);
+    out += comment("Requested: " + margins_text() + ".");
+    out += comment("Options given to submit.sh come before those below.");
+    return out;
+  }
+
+  std::string requests() const {
+    std::vector<std::string> lines{fmt::format("--job-name=tracestep-{}", jobs_.command.name),
+                                   "--array=" + indices(), "--nodes=1",
+                                   fmt::format("--ntasks={}", processes_),
+                                   fmt::format("--cpus-per-task={}", needs_.cpus)};
+    constexpr std::int64_t kMiB = 1 << 20;
+    if (needs_.gpus > 0) lines.push_back(fmt::format("--gres=gpu:{}", needs_.gpus * processes_));
+    if (needs_.memory_bytes > 0) {
+      lines.push_back(fmt::format("--mem={}M", (needs_.memory_bytes * processes_ - 1) / kMiB + 1));
+    }
+    if (needs_.minutes > 0) lines.push_back(fmt::format("--time={}", needs_.minutes));
+    lines.insert(lines.end(), {"--output=log/%x.%A.%a.txt", "--open-mode=append", "--requeue"});
+    std::string out;
+    for (const std::string& line : lines) out += "#SBATCH " + line + "\n";
+    return out;
+  }
+
+  // "0-5,8"
+  std::string indices() const {
+    std::string out;
+    for (std::size_t i = 0; i < tasks_.size();) {
+      std::size_t end = i + 1;
+      while (end < tasks_.size() && tasks_[end].index == tasks_[end - 1].index + 1) ++end;
+      out += fmt::format("{}{}", out.empty() ? "" : ",", tasks_[i].index);
+      if (end > i + 1) out += fmt::format("-{}", tasks_[end - 1].index);
+      i = end;
+    }
+    return out;
+  }
+
+  std::string body() const {
+    std::string out = "\nfolder=$PWD task=$SLURM_ARRAY_TASK_ID\n";
+    out += "done=$folder/cells/$task.done\n";
+    out += "[ -e \"$done\" ] && exit 0  # an earlier job did it\n";
+    out += fmt::format("cd {} || exit\n", shell_quoted(jobs_.folder_of_command.string()));
+    if (needs_.gpus == 0) out += fmt::format("export OMP_NUM_THREADS={}\n", needs_.cpus);
+    out += "case $task in\n";
+    for (const Task& task : tasks_) {
+      out +=
+          fmt::format("{}) set -- {} ;;", task.index, shell_quoted(jobs_.lines.tasks[task.index]));
+      const std::string predicted = predicted_text(task.needs);
+      out += predicted.empty() ? "\n" : fmt::format("  # {}\n", predicted);
+    }
+    out += "esac\n";
+    return out + run();
+  }
+
+  std::string run() const {
+    std::string line = shell_quoted(jobs_.program.string()) + " \"$@\"";
+    if (processes_ > 1) {
+      // On CPUs MPI carries the tensors, which Slurm starts through PMIx.
+      line = fmt::format("srun --ntasks={} --cpus-per-task={} --mpi={} {}", processes_, needs_.cpus,
+                         needs_.gpus > 0 ? "none" : "pmix", line);
+    }
+    if (jobs_.has_result()) line += " --format json --output \"$folder/cells/$task.json\"";
+    std::string out = line + "\nstatus=$?\n";
+    if (jobs_.has_result()) {
+      out += "# 4: out of memory, which the result says.\n";
+      out += "[ $status -eq 4 ] && [ -e \"$folder/cells/$task.json\" ] && status=0\n";
+    }
+    return out + "[ $status -eq 0 ] && touch \"$done\"\nexit $status\n";
+  }
+
+  const Jobs& jobs_;
+  std::span<const Task> tasks_;
+  JobNeeds needs_;
+  int processes_ = 1;
+};
+
+// Tasks with the same number of processes, in arrays that Slurm takes.
+std::vector<std::vector<Task>> arrays_of(const Jobs& jobs) {
+  std::map<int, std::vector<Task>> by_processes;
+  for (const Task& task : jobs.tasks) by_processes[task.plan.processes].push_back(task);
+  std::vector<std::vector<Task>> out;
+  for (const auto& [processes, tasks] : by_processes) {
+    for (std::size_t i = 0; i < tasks.size(); ++i) {
+      if (i % kMostTasks == 0) out.emplace_back();
+      out.back().push_back(tasks[i]);
+    }
+  }
+  return out;
+}
+
+std::string merge_script(const Jobs& jobs) {
+  Words words{jobs.program.string(), "merge"};
+  std::string out = "#!/bin/bash\n" + comment("The result of: " + command_text(jobs));
+  out +=
+      "#SBATCH --job-name=tracestep-merge\n#SBATCH --ntasks=1\n#SBATCH --mem=2G\n"
+      "#SBATCH --time=10\n#SBATCH --output=log/%x.%j.txt\n\nfolder=$PWD\n";
+  out += fmt::format("cd {} || exit\n", shell_quoted(jobs.folder_of_command.string()));
+  const Words format = jobs.format.empty() ? Words{"--format", "json"} : jobs.format;
+  out += fmt::format("exec {} \"$folder\" {}", shell_quoted(words), shell_quoted(format));
+  if (!jobs.columns.empty()) out += " " + shell_quoted(jobs.columns);
+  if (jobs.output.empty()) return out + fmt::format(" --output \"$folder/result.{}\"\n", format[1]);
+  return out + " " + shell_quoted(jobs.output) + "\n";
+}
+
+std::string submit_script(const std::vector<std::string>& arrays, bool has_merge) {
+  std::string out =
+      "#!/bin/bash\n"
+      "# usage: submit.sh [OPTION OF sbatch]..., such as --partition=gpu --exclusive\n"
+      "# Again after a failure: tasks that are done end at once, the others go on.\n"
+      "cd -- \"$(dirname -- \"$0\")\" || exit\n";
+  std::string ids;
+  for (std::size_t i = 0; i < arrays.size(); ++i) {
+    out += fmt::format("id{}=$(sbatch --parsable \"$@\" {}) || exit\n", i, arrays[i]);
+    ids += fmt::format(":${{id{}%%;*}}", i);
+  }
+  // Also after a task that failed: the merge says which results are missing.
+  if (has_merge) {
+    out += fmt::format("sbatch --parsable --dependency=afterany{} \"$@\" merge.sh\n", ids);
+  }
+  return out;
+}
+
+void write_script(const fs::path& path, const std::string& text) {
+  write_file(path, text);
+  fs::permissions(path, fs::perms::owner_exec, fs::perm_options::add);
+}
+
+void make_folder(const fs::path& folder) {
+  std::error_code error;
+  if (fs::exists(folder, error) && !(fs::is_directory(folder, error) && fs::is_empty(folder))) {
+    throw Error(ErrorCode::kOutput, kFlag, fmt::format("{} is there already", folder.string()),
+                "name a new folder");
+  }
+  for (const char* name : {"cells", "log"}) {
+    fs::create_directories(folder / name, error);
+    if (error) {
+      throw Error(ErrorCode::kOutput, kFlag,
+                  fmt::format("{} cannot be made: {}", (folder / name).string(), error.message()));
+    }
+  }
+}
+
+int write_jobs(const Command& command, const SbatchOptions& o,
+               std::span<const std::string> arguments) {
+  Jobs jobs = jobs_of(command, {arguments.begin(), arguments.end()});
+  plan_tasks(o, jobs);
+  make_folder(o.folder);
+  write_tasks(o.folder, jobs.lines);
+  std::vector<std::string> names;
+  for (const std::vector<Task>& tasks : arrays_of(jobs)) {
+    names.push_back(fmt::format("tasks-{}.sh", names.size() + 1));
+    write_script(o.folder / names.back(), ArrayScript(jobs, tasks).text());
+  }
+  if (jobs.has_result()) write_script(o.folder / "merge.sh", merge_script(jobs));
+  write_script(o.folder / "submit.sh", submit_script(names, jobs.has_result()));
+  log_info("tasks: {}; {}; submit them by {}", jobs.tasks.size(), jobs.source,
+           (o.folder / "submit.sh").string());
+  return 0;
+}
+
+}  // namespace
+
+void add_sbatch(Command& command) {
+  const auto options = std::make_shared<SbatchOptions>();
+  OptionSet& set = command.options;
+  set.group("On a cluster");
+  set.path(kFlag, "DIR", options->folder,
+           "run nothing; write job scripts for Slurm into this new folder, with a task for each "
+           "value of the lists that are given, and requests from what is predicted");
+  add_time_options(set, options->times);
+  // The command is looked up by its name: this one is moved to where all of them are.
+  command.run = [options, name = command.name,
+                 run = std::move(command.run)](std::span<const std::string> arguments) {
+    if (options->folder.empty()) return run(arguments);
+    const auto& all = all_commands();
+    return write_jobs(*std::ranges::find(all, name, &Command::name), *options, arguments);
+  };
+}
+
+}  // namespace tracestep::cli

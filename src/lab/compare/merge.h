@@ -1,0 +1,27 @@
+// One result from those of several runs of one command, each with a part of its cells.
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/json.h"
+#include "lab/report/table.h"
+
+namespace tracestep {
+
+struct PartResult {
+  std::string name;   // of the file, for messages
+  std::string label;  // what tells it from the others: "tiny 64 step"
+  Json document;      // as a command writes it in the format json
+};
+
+// `divided`: the columns in which the parts differ. The rows of the first table, and of every other
+// table that has all these columns, stand one behind the other in the order of the parts; a table
+// that is the same in all parts is there once; of any other table each part has its own,
+// "NAME@LABEL". Rows that the validity checker judges are judged again, beside each other. The
+// environment is that of the first part; a note says where the others had another machine or build.
+// Error{kInput} when a part is no result, or of another command than the first.
+Document merged(std::span<const PartResult> parts, std::span<const std::string> divided);
+
+}  // namespace tracestep

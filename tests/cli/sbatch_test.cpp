@@ -1,0 +1,219 @@
+// Job scripts of --sbatch, without Slurm: their requests, their words, and what comes out when a
+// program in the place of sbatch runs them at once.
+#include <cstdlib>
+#include <set>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/json.h"
+#include "cli/command.h"
+#include "cli/job_tasks.h"
+#include "cli/run_binary.h"
+#include "cli/shell_words.h"
+#include "support/temp_folder.h"
+
+namespace tracestep {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+const std::string kModel =
+    " --d-model 16 --d-ff 32 --layers 2 --heads 2 --vocab 64 --batch 2 --threads 1";
+const std::string kGrid =
+    "bench --device null --warmup 0 --steps 2 --context 8,16,32 --mode inference,step" + kModel;
+
+// What a name must survive on its way through two shells.
+constexpr const char* kOddName = "it's \"odd\" $HOME `x` \\ ; é";
+
+// Runs the job's tasks one after the other, but for the one called $FAIL.
+constexpr const char* kSbatch = R"(#!/bin/bash
+printf '%s\n' "$*" >> calls
+script=${!#}
+array=$(sed -n 's/^#SBATCH --array=//p' "$script")
+if [ -z "$array" ]; then bash "$script" >> log/merge 2>&1; fi
+for part in ${array//,/ }; do
+  for task in $(seq "${part%-*}" "${part#*-}"); do
+    if [ "$task" = "$FAIL" ]; then continue; fi
+    SLURM_ARRAY_TASK_ID=$task bash "$script" >> log/tasks 2>&1
+  done
+done
+echo '7;cluster'
+)";
+
+class SbatchTest : public ::testing::Test {
+ protected:
+  SbatchTest() {
+    const auto sbatch = folder_.write("bin/sbatch", kSbatch);
+    std::filesystem::permissions(sbatch, std::filesystem::perms::all);
+    std::filesystem::create_directory(work_);
+  }
+
+  ProgramRun tracestep(const std::string& command) const {
+    return run_tracestep(words_of(command), {.folder = work_});
+  }
+  // The same command with `--sbatch jobs`.
+  void write_jobs(const std::string& command) const {
+    const ProgramRun run = tracestep(command + " --sbatch jobs");
+    ASSERT_EQ(run.status, 0) << run.err;
+    for (const auto& file : std::filesystem::directory_iterator(work_ / "jobs")) {
+      if (file.path().extension() != ".sh") continue;
+      EXPECT_EQ(shell("bash -n " + cli::shell_quoted(file.path().string())), 0) << file.path();
+    }
+  }
+  int submit(const std::string& variables = "") const {
+    return shell(fmt::format("{} PATH={}:$PATH bash {} --partition=all", variables,
+                             cli::shell_quoted((folder_ / "bin").string()),
+                             cli::shell_quoted((work_ / "jobs" / "submit.sh").string())));
+  }
+  std::string job(const std::string& name) const { return content_of(work_ / "jobs" / name); }
+  Json result() const { return Json::parse(job("result.json"), "result.json"); }
+
+  TempFolder folder_;
+  const std::filesystem::path work_ = folder_ / kOddName;
+
+ private:
+  static int shell(const std::string& command) {
+    return std::system(("{ " + command + "; } > /dev/null 2>&1").c_str());
+  }
+};
+
+// What tells rows apart and what does not depend on the clock.
+std::vector<std::string> identities(const Json& result) {
+  std::vector<std::string> out;
+  for (const Json& row : result.at("rows").items()) {
+    std::string text;
+    for (const char* column :
+         {"cell", "status", "peak_bytes", "predicted_peak_bytes", "launches"}) {
+      text += row.at(column).dump() + " ";
+    }
+    out.push_back(std::move(text));
+  }
+  return out;
+}
+
+TEST_F(SbatchTest, AGridIsAnArrayWhoseMergeIsTheGrid) {
+  write_jobs(kGrid);
+  EXPECT_THAT(job("tasks-1.sh"), HasSubstr("#SBATCH --array=0-5\n"));
+  EXPECT_EQ(submit(), 0);
+  EXPECT_THAT(job("calls"), HasSubstr("--parsable --partition=all tasks-1.sh\n"));
+  EXPECT_THAT(job("calls"), HasSubstr("--dependency=afterany:7 --partition=all merge.sh\n"));
+  const ProgramRun whole = tracestep(kGrid + " --format json");
+  ASSERT_EQ(whole.status, 0) << whole.err;
+  const Json expected = Json::parse(whole.out, "whole");
+  EXPECT_EQ(identities(result()), identities(expected));
+  EXPECT_EQ(result().at("schema"), expected.at("schema"));
+  EXPECT_THAT(result().at("environment").at("command_line").dump(),
+              HasSubstr(R"("--context","8,16,32","--mode","inference,step")"));
+}
+
+TEST_F(SbatchTest, ATaskThatFailedIsNamedAndRunsAgainAlone) {
+  write_jobs(kGrid);
+  EXPECT_EQ(submit("FAIL=4"), 0);
+  EXPECT_EQ(result().at("rows").size(), 5u);
+  EXPECT_THAT(job("log/merge"), HasSubstr("task 4 has no result: tracestep bench"));
+  EXPECT_THAT(job("log/merge"), HasSubstr("1 of 6 tasks have no result"));
+  const std::string first = job("cells/0.json");
+  EXPECT_EQ(submit(), 0);
+  EXPECT_EQ(result().at("rows").size(), 6u);
+  EXPECT_EQ(job("cells/0.json"), first) << "a task that is done was measured again";
+}
+
+// Every command that measures, with what divides it.
+TEST_F(SbatchTest, EveryCommandWithAPlanWritesScripts) {
+  const std::pair<const char*, std::size_t> commands[] = {
+      {"bench --size tiny --context 8,16", 2},
+      {"profile --size tiny --mode step --precision fp32,bf16", 2},
+      {"precision --size tiny --precision fp32,bf16 --context 8,16", 2},
+      {"attention --context 8,16 --width 16,32 --mask causal,none", 4},
+      {"compile --size tiny --context 8,16 --ops fused,primitive", 2},
+      {"memory --predict --size tiny,small --context 8", 2},
+      {"comm --collective all_reduce,all_gather --bytes 1KiB,2KiB,4KiB", 6},
+      {"train --text . --size tiny --context 8", 1},
+      {"study --quick", 1},
+  };
+  std::set<std::string> known, tried;
+  for (const cli::Command& command : cli::all_commands()) {
+    if (command.plan) known.insert(command.name);
+  }
+  for (const auto& [command, tasks] : commands) {
+    SCOPED_TRACE(command);
+    write_jobs(command);
+    EXPECT_EQ(cli::read_tasks(work_ / "jobs").tasks.size(), tasks);
+    tried.insert(words_of(command).front());
+    std::filesystem::remove_all(work_ / "jobs");
+  }
+  EXPECT_EQ(tried, known);
+}
+
+TEST_F(SbatchTest, RequestsFollowFromPredictions) {
+  write_jobs("bench --size small,xl --context 128 --mode step --device cuda --published H100");
+  const std::string script = job("tasks-1.sh");
+  EXPECT_THAT(script, HasSubstr("times are from published peaks of H100"));
+  EXPECT_THAT(script, HasSubstr("#SBATCH --gres=gpu:1\n"));
+  EXPECT_THAT(script, HasSubstr("#SBATCH --time=5\n"));
+  const Json peaks = Json::parse(
+      tracestep("predict --size small,xl --context 128 --mode step --device cuda --published H100 "
+                "--format json")
+          .out,
+      "predict");
+  for (const Json& row : peaks.at("rows").items()) {
+    EXPECT_THAT(script, HasSubstr("# peak " + format_bytes(row.at("peak_bytes").as_int())));
+  }
+  EXPECT_THAT(script, Not(HasSubstr("--published"))) << "it is for the requests alone";
+}
+
+TEST_F(SbatchTest, MemoryIsThePeakOfTheLargestTaskAndMore) {
+  write_jobs("bench --size tiny --context 8,512 --mode step --threads 3");
+  const Json peak = Json::parse(
+      tracestep("memory --predict --size tiny --context 512 --threads 3 --format json").out,
+      "peak");
+  const std::int64_t bytes = peak.at("rows").items()[0].at("predicted_peak_bytes").as_int();
+  const std::int64_t mib = 1024 + (bytes / 4 * 5 >> 20) + 1;
+  EXPECT_THAT(job("tasks-1.sh"), HasSubstr(fmt::format("#SBATCH --mem={}M\n", mib)));
+  EXPECT_THAT(job("tasks-1.sh"), HasSubstr("#SBATCH --cpus-per-task=3\n"));
+  EXPECT_THAT(job("tasks-1.sh"), HasSubstr("export OMP_NUM_THREADS=3\n"));
+}
+
+TEST_F(SbatchTest, RanksAreTasksOfSrun) {
+  folder_.write(std::string(kOddName) + "/text", std::string(4000, 'a'));
+  write_jobs(
+      "train --text text --size tiny --context 8 --parallel dp=4 --threads 1 "
+      "--checkpoint run --checkpoint-every 5");
+  const std::string script = job("tasks-1.sh");
+  EXPECT_THAT(script, HasSubstr("#SBATCH --ntasks=4\n"));
+  EXPECT_THAT(script, HasSubstr("srun --ntasks=4 --cpus-per-task=1 --mpi=pmix "));
+  EXPECT_THAT(script, HasSubstr(" --resume ;;")) << "a job that is started again goes on";
+  std::filesystem::remove_all(work_ / "jobs");
+  write_jobs("comm --device cuda --ranks 2,4 --bytes 1MiB");
+  EXPECT_THAT(job("tasks-1.sh"), HasSubstr("#SBATCH --gres=gpu:2\n"));
+  EXPECT_THAT(job("tasks-2.sh"), HasSubstr("srun --ntasks=4 --cpus-per-task=4 --mpi=none "));
+  EXPECT_THAT(job("submit.sh"), HasSubstr("afterany:${id0%%;*}:${id1%%;*}"));
+}
+
+TEST_F(SbatchTest, WhatTasksCannotShareIsRefused) {
+  EXPECT_THAT(tracestep(kGrid + " --sbatch jobs --resume rows").err,
+              HasSubstr("[--resume] tasks cannot share a file"));
+  write_jobs(kGrid);
+  const ProgramRun again = tracestep(kGrid + " --sbatch jobs");
+  EXPECT_EQ(again.status, 5);
+  EXPECT_THAT(again.err, HasSubstr("[--sbatch] jobs is there already"));
+  EXPECT_EQ(tracestep("bench --context 8,many --sbatch other").status, 2);
+  EXPECT_FALSE(std::filesystem::exists(work_ / "other"));
+}
+
+TEST(JobTasksTest, EveryCombinationIsThereOnceInTheOrderOfTheFlags) {
+  const std::vector<std::string> flags{"--size", "--context", "--mode"};
+  const cli::JobTasks tasks =
+      cli::divide({"bench", "--context", "8,16", "--size=a,b", "--mode", "step"}, flags);
+  EXPECT_THAT(tasks.divided, ElementsAre("--size", "--context"));
+  std::vector<std::string> labels;
+  for (std::size_t i = 0; i < tasks.tasks.size(); ++i) labels.push_back(tasks.label(i));
+  EXPECT_THAT(labels, ElementsAre("a 8", "a 16", "b 8", "b 16"));
+  EXPECT_THAT(tasks.tasks[2], ElementsAre("bench", "--context", "8", "--size=b", "--mode", "step"));
+}
+
+}  // namespace
+}  // namespace tracestep

@@ -1,0 +1,102 @@
+// Results of several runs as one.
+#include "lab/compare/merge.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "support/temp_folder.h"
+
+namespace tracestep {
+namespace {
+
+using ::testing::ElementsAre;
+
+PartResult part(const std::string& label, const std::string& tables, const std::string& gpu = "A",
+                const std::string& schema = "tracestep.x/1") {
+  return {label + ".json", label,
+          Json::parse(fmt::format(R"({{"schema":"{}","environment":{{"gpu":"{}"}},"rows":[],
+                                      "tables":{{{}}}}})",
+                                  schema, gpu, tables),
+                      "test")};
+}
+
+std::vector<std::string> names(const Document& document) {
+  std::vector<std::string> out;
+  for (const Table& table : document.tables) out.push_back(table.name);
+  return out;
+}
+
+TEST(MergeTest, TablesAreJoinedSharedOrApart) {
+  const std::string same = R"(,"formats":{"rows":[{"bits":16}]})";
+  const PartResult parts[] = {
+      part("tiny", R"("cells":{"title":"T","columns":{"ms":{"unit":"ms"}},
+                     "rows":[{"size":"tiny","ms":1}],"notes":["n"]},
+                     "more":{"rows":[{"size":"tiny"}]},"kernels":{"rows":[{"op":"a"}]})" +
+                       same),
+      part("small", R"("cells":{"title":"T","rows":[{"size":"small","ms":2.5}],"notes":["n"]},
+                      "more":{"rows":[{"size":"small"}]},"kernels":{"rows":[{"op":"b"}]})" +
+                        same)};
+  const Document all = merged(parts, std::vector<std::string>{"size"});
+  EXPECT_THAT(names(all), ElementsAre("cells", "more", "kernels@tiny", "kernels@small", "formats"));
+  const Table& cells = all.tables[0];
+  EXPECT_EQ(cells.title, "T");
+  EXPECT_EQ(cells.rows.size(), 2u);
+  EXPECT_EQ(cells.rows[1][0], Json("small"));
+  EXPECT_EQ(cells.columns[1].unit, "ms");
+  EXPECT_EQ(cells.columns[1].kind, ColumnKind::kReal) << "whole in one part, not in the other";
+  EXPECT_THAT(cells.notes, ElementsAre("n"));
+  EXPECT_EQ(all.tables[1].rows.size(), 2u);
+  EXPECT_EQ(all.tables[4].rows.size(), 1u);
+}
+
+TEST(MergeTest, OnePartIsWhatItWas) {
+  const PartResult one[] = {part("", R"("cells":{"rows":[{"a":1}]},"kernels":{"rows":[{"b":2}]})")};
+  EXPECT_THAT(names(merged(one, {})), ElementsAre("cells", "kernels"));
+}
+
+TEST(MergeTest, AnotherMachineIsSaid) {
+  const std::string rows = R"("cells":{"rows":[{"a":1}]})";
+  const PartResult parts[] = {part("x", rows), part("y", rows, "B")};
+  EXPECT_THAT(merged(parts, {}).tables[0].notes,
+              ElementsAre("y ran elsewhere: gpu \"A\" and \"B\""));
+}
+
+TEST(MergeTest, RowsAreJudgedBesideEachOther) {
+  // A step that takes less time than its own forward: invalid beside the other row alone.
+  const auto cell = [](const char* mode, double ms) {
+    return fmt::format(
+        R"({{"size":"tiny","context":128,"batch":4,"vocab":64,"mode":"{}","precision":"fp32",
+            "ops":"fused","status":"ok","device":"cpu","threads":1,"computes":true,"flops":1000,
+            "median_ms":{},"wall_ms":{},"samples_ms":[{},{},{}],"verdict":"ok"}})",
+        mode, ms, ms, ms, ms, ms);
+  };
+  const auto bench = [&](const std::string& label, const char* mode, double ms) {
+    return PartResult{label + ".json", label,
+                      Json::parse(fmt::format(R"({{"schema":"tracestep.bench/1","environment":{{}},
+                                                  "columns":{{}},"rows":[{}]}})",
+                                              cell(mode, ms)),
+                                  "test")};
+  };
+  const PartResult parts[] = {bench("f", "forward", 90.0), bench("s", "step", 30.0)};
+  const Document all = merged(parts, std::vector<std::string>{"mode"});
+  ASSERT_EQ(all.tables.size(), 1u);
+  EXPECT_EQ(all.tables[0].name, "bench");
+  std::string verdicts;
+  for (const auto& row : all.tables[0].rows) verdicts += row.back().dump() + " ";
+  EXPECT_TRUE(contains(verdicts, "invalid"));
+  const Document alone = merged(std::span(parts).first(1), std::vector<std::string>{"mode"});
+  EXPECT_FALSE(contains(alone.tables[0].rows[0].back().dump(), "invalid"));
+}
+
+TEST(MergeTest, AnotherCommandIsRefused) {
+  const std::string rows = R"("cells":{"rows":[{"a":1}]})";
+  const PartResult parts[] = {part("x", rows), part("y", rows, "A", "tracestep.z/1")};
+  EXPECT_TRUE(contains(message_of(ErrorCode::kInput, [&] { merged(parts, {}); }),
+                       "[y.json] its schema is tracestep.z/1, not tracestep.x/1"));
+  const PartResult columns[] = {part("x", rows), part("y", R"("cells":{"rows":[{"b":1}]})")};
+  EXPECT_TRUE(contains(message_of(ErrorCode::kInput, [&] { merged(columns, {}); }),
+                       "cells has other columns"));
+}
+
+}  // namespace
+}  // namespace tracestep
