@@ -9,6 +9,7 @@
 #include "cli/run_binary.h"
 #include "support/temp_folder.h"
 #include "train/not_finite.h"
+#include "train/saved_tensors.h"
 
 namespace tracestep {
 namespace {
