@@ -3,11 +3,14 @@
 #include <algorithm>
 #include <limits>
 #include <map>
+#include <set>
+#include <tuple>
 
 #include "base/error.h"
 #include "ir/builder.h"
 #include "lab/measure/statistics.h"
 #include "lab/predict/cache_sizes.h"
+#include "lab/predict/measure_products.h"
 #include "passes/offload.h"
 #include "session/session.h"
 #include "spec/fields.h"
@@ -82,19 +85,21 @@ class LaunchTimes {
 // Launches of one kernel with the same work become one, with their median time.
 std::vector<CalibratedStep::Launch> merged(const std::vector<KernelWork>& work,
                                            const LaunchTimes& times) {
-  std::map<std::pair<std::string, Quantities>, std::vector<double>> alike;
+  std::map<std::tuple<std::string, Quantities, ProductShape>, std::vector<double>> alike;
   std::map<std::string, KernelClass> classes;
   for (const KernelWork& w : work) {
     const double us = times.us(w.node);
-    alike[{w.kernel, w.amounts}].push_back(us);
+    alike[{w.kernel, w.amounts, w.product}].push_back(us);
     classes[w.kernel] = w.kernel_class;
   }
   std::vector<CalibratedStep::Launch> out;
   for (const auto& [key, us] : alike) {
-    out.push_back({.kernel = key.first,
-                   .kernel_class = classes[key.first],
-                   .work = {key.second, median_of(us)},
-                   .count = std::ssize(us)});
+    const auto& [kernel, amounts, product] = key;
+    out.push_back({.kernel = kernel,
+                   .kernel_class = classes[kernel],
+                   .work = {amounts, median_of(us)},
+                   .count = std::ssize(us),
+                   .product = product});
   }
   return out;
 }
@@ -117,11 +122,10 @@ double busy_ms_of(const CalibratedStep& step) {
   return us * 1e-3;
 }
 
-void check_memory(const Outcome& outcome, const RunSpec& step) {
+void check_memory(const Outcome& outcome, const std::string& what) {
   if (outcome.status != Status::kOutOfMemory) return;
-  throw Error(ErrorCode::kOutOfMemory, "calibration",
-              fmt::format("{}: {}", label_of(step), outcome.detail),
-              "steps of a calibration take less than a GiB");
+  throw Error(ErrorCode::kOutOfMemory, "calibration", fmt::format("{}: {}", what, outcome.detail),
+              "steps of a calibration take less than a GiB, products on a GPU less than two");
 }
 
 // Runs the step on a new device, as it is and with every kernel timed.
@@ -143,7 +147,7 @@ CalibratedStep measure_step(const DeviceFactory& make_device, const CalibrationS
     out.kernels = merged(kernel_work(session.program(), device->traits(), caches), times);
     out.busy_ms = busy_ms_of(out);
   });
-  check_memory(outcome, step.run);
+  check_memory(outcome, label_of(step.run));
   return out;
 }
 
@@ -175,6 +179,28 @@ double measure_host_link(Device& device) {
     least_us = std::min(least_us, busy_ms_of(recorder.spans()) * 1e3);
   });
   return bytes_over_link(program, executor->buffer_plan(), program.nodes.front()) / least_us;
+}
+
+// Of every dtype that the steps multiply in, except float32 with rounded operands (tf32), which
+// another device multiplies. Empty when a signal to stop came.
+std::vector<MeasuredProduct> measure_products(Device& device, const CalibrationPlan& plan,
+                                              std::size_t count, const StopSignal* stop) {
+  std::set<DType> dtypes;
+  for (const CalibrationStep& step : plan.steps) {
+    const Precision& precision = step.run.precision;
+    if (!precision.tf32) dtypes.insert(precision.autocast.value_or(precision.parameters));
+  }
+  std::vector<MeasuredProduct> out;
+  for (DType dtype : dtypes) {
+    const std::string what = fmt::format("products of {}", name_of(dtype));
+    if (plan.progress) plan.progress(what, 0, count);
+    check_memory(attempt([&] {
+                   const auto found = measure_products(device, dtype, product_grid(), stop);
+                   out.insert(out.end(), found.begin(), found.end());
+                 }),
+                 what);
+  }
+  return out;
 }
 
 // What another round of the same step adds: of the step and of each kernel the shorter time.
@@ -237,6 +263,7 @@ std::optional<Calibration> calibrate(const DeviceFactory& make_device, const Cal
                                      const StopSignal* stop) {
   Calibration out{.identity = plan.identity, .date_utc = plan.date_utc};
   const std::vector<CalibrationStep>& steps = plan.steps;
+  std::size_t measurements = 0;
   {
     const std::unique_ptr<Device> device = make_device(steps.front().run);
     out.kind = device->traits().kind;
@@ -246,8 +273,11 @@ std::optional<Calibration> calibrate(const DeviceFactory& make_device, const Cal
       out.host_bytes_per_us = measure_host_link(*device);
     } catch (const OutOfMemory&) {  // the host pins too little: the link stays uncalibrated
     }
+    measurements = steps.size() * (out.is_asynchronous ? kRoundsAlone : kRounds);
+    if (out.kind == DeviceKind::kCuda) {
+      out.products = measure_products(*device, plan, measurements, stop);
+    }
   }
-  const std::size_t measurements = steps.size() * (out.is_asynchronous ? kRoundsAlone : kRounds);
   for (std::size_t i = 0; i < measurements; ++i) {
     const std::size_t at = i % steps.size();
     if (plan.progress) plan.progress(label_of(steps[at].run), i, measurements);

@@ -10,7 +10,7 @@
 namespace tracestep {
 namespace {
 
-constexpr std::string_view kSchema = "tracestep.calibration/2";
+constexpr std::string_view kSchema = "tracestep.calibration/3";
 constexpr const char* kRemedy = "tracestep predict --calibrate makes a new one";
 
 constexpr KernelClass kClasses[] = {KernelClass::kGemm,       KernelClass::kElementwise,
@@ -47,11 +47,15 @@ std::string checksum_of(const Json& content) {
   return hash_text(std::as_bytes(std::span(text)));
 }
 
+Json to_json(const ProductShape& s) {
+  return Json::Array{s.m, s.n, s.k};
+}
+
 Json to_json(const CalibratedStep::Launch& launch) {
   Json amounts = Json::array();
   for (double x : launch.work.amounts) amounts.push_back(x);
   return Json::Array{launch.kernel, name_of(launch.kernel_class), launch.count, launch.work.us,
-                     amounts};
+                     amounts,       to_json(launch.product)};
 }
 
 Json to_json(const CalibratedStep& step) {
@@ -63,14 +67,23 @@ Json to_json(const CalibratedStep& step) {
                       {"kernels", kernels}};
 }
 
+ProductShape read_shape(const Json& json) {
+  const Json::Array& sizes = json.items();
+  if (sizes.size() != 3) {
+    throw Error(ErrorCode::kInput, "calibration", "a product has other sizes");
+  }
+  return {sizes[0].as_int(), sizes[1].as_int(), sizes[2].as_int()};
+}
+
 CalibratedStep::Launch read_launch(const Json& json) {
   const Json::Array& items = json.items();
-  if (items.size() != 5 || items[4].size() != std::size(kAllQuantities)) {
+  if (items.size() != 6 || items[4].size() != std::size(kAllQuantities)) {
     throw Error(ErrorCode::kInput, "calibration", "a launch has other members");
   }
   CalibratedStep::Launch out{.kernel = items[0].as_string(),
                              .kernel_class = named<KernelClass>(items[1], kClasses),
-                             .count = items[2].as_int()};
+                             .count = items[2].as_int(),
+                             .product = read_shape(items[5])};
   out.work.us = positive(items[3]);
   for (std::size_t i = 0; i < out.work.amounts.size(); ++i) {
     out.work.amounts[i] = measured(items[4].items()[i]);
@@ -87,6 +100,18 @@ CalibratedStep read_step(const Json& json) {
                      .is_held_out = json.at("held_out").as_bool()};
   for (const Json& launch : json.at("kernels").items()) {
     out.kernels.push_back(read_launch(launch));
+  }
+  return out;
+}
+
+MeasuredProduct read_product(const Json& json) {
+  const Json::Array& items = json.items();
+  if (items.size() != 3) {
+    throw Error(ErrorCode::kInput, "calibration", "a product has other members");
+  }
+  MeasuredProduct out{items[0].as_string(), read_shape(items[1]), positive(items[2])};
+  if (out.shape.m <= 0 || out.shape.n <= 0 || out.shape.k <= 0) {
+    throw Error(ErrorCode::kInput, "calibration", "a product of no size was not measured");
   }
   return out;
 }
@@ -111,6 +136,10 @@ Calibration read(const Json& content) {
   out.kind = named<DeviceKind>(content.at("kind"), kKinds);
   out.caches = {content.at("near_bytes").as_int(), content.at("shared_bytes").as_int()};
   if (const Json* rate = content.find("host_bytes_per_us")) out.host_bytes_per_us = measured(*rate);
+  for (const Json& product : content.at("products").items()) {
+    out.products.push_back(read_product(product));
+  }
+  const ProductTimes whole(out.products);
   for (const Json& step : content.at("steps").items()) out.steps.push_back(read_step(step));
   for (bool is_held_out : {false, true}) {
     const auto found = std::ranges::find(out.steps, is_held_out, &CalibratedStep::is_held_out);
@@ -131,8 +160,12 @@ std::string text_of(const Calibration& c) {
                               {"is_asynchronous", c.is_asynchronous},
                               {"near_bytes", c.caches.near_bytes},
                               {"shared_bytes", c.caches.shared_bytes},
+                              {"products", Json::array()},
                               {"steps", Json::array()}};
   if (c.host_bytes_per_us > 0) content["host_bytes_per_us"] = c.host_bytes_per_us;
+  for (const MeasuredProduct& p : c.products) {
+    content["products"].push_back(Json::Array{p.kernel, to_json(p.shape), p.us});
+  }
   for (const CalibratedStep& step : c.steps) content["steps"].push_back(to_json(step));
   return Json(Json::Object{{"checksum", checksum_of(content)}, {"content", content}}).dump() + "\n";
 }

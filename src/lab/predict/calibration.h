@@ -8,7 +8,7 @@
 
 #include "base/json.h"
 #include "exec/executor_kind.h"
-#include "lab/predict/kernel_work.h"
+#include "lab/predict/product_times.h"
 #include "lab/predict/rates.h"
 #include "spec/run_spec.h"
 
@@ -29,6 +29,7 @@ struct CalibratedStep {
     KernelClass kernel_class = KernelClass::kElementwise;
     MeasuredWork work = {};
     std::int64_t count = 1;  // launches with the same work
+    ProductShape product = {};
   };
   std::vector<Launch> kernels = {};
 };
@@ -42,6 +43,7 @@ struct Calibration {
   CacheSizes caches = {};
   // Of the link to the host's memory, each way; 0: not measured, or the device has no other memory.
   double host_bytes_per_us = 0;
+  std::vector<MeasuredProduct> products = {};  // of a GPU: whole grids, for ProductTimes
   std::vector<CalibratedStep> steps = {};
 };
 

@@ -63,6 +63,13 @@ std::int64_t depth_of(const Program& program, const Node& node) {
   return program.type(node.inputs[0]).shape.back(node.attrs.flag("transpose_a") ? 1 : 0);
 }
 
+// Of a product that is not batched.
+ProductShape product_shape(const Program& program, const Node& node) {
+  const Shape& y = program.type(node.outputs[0]).shape;
+  if (node.op->kernel_class != KernelClass::kGemm || y.rank() > 2) return {};
+  return {.m = y.back(1), .n = y.back(0), .k = depth_of(program, node)};
+}
+
 // Rows begin and end with work of their own, which counts where they are short. A sum or maximum
 // has one row per result, and on a CPU one for each part that the reduction is cut into.
 std::int64_t rows_of(const Program& program, const Node& node, const DeviceTraits& traits) {
@@ -131,6 +138,7 @@ class Counting {
     const Node& node = program_.node(id);
     KernelWork out{
         .node = id, .kernel = kernel_name(program_, node), .kernel_class = node.op->kernel_class};
+    out.product = product_shape(program_, node);
     const Cost cost = cost_of(program_, node);
     std::int64_t inputs = 0, elements = 0;
     for (ValueId v : node.inputs) inputs += program_.type(v).bytes();

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <array>
+#include <compare>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -42,11 +43,19 @@ inline double at(const Quantities& all, Quantity q) {
   return all[static_cast<std::size_t>(q)];
 }
 
+// Of a product of two matrices; all 0: it is no such product.
+struct ProductShape {
+  std::int64_t m = 0, n = 0, k = 0;
+
+  auto operator<=>(const ProductShape&) const = default;
+};
+
 struct KernelWork {
   NodeId node = kNoNode;
   std::string kernel;  // "matmul f32,f32>f32 kk": op, dtypes, and what else its speed depends on
   KernelClass kernel_class = KernelClass::kElementwise;
   Quantities amounts{};
+  ProductShape product = {};
   double host_bytes = 0;  // bytes_over_link(); not among `amounts`
 };
 

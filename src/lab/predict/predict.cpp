@@ -48,7 +48,7 @@ std::string assumption_of(const Program& program) {
 Prediction predict_program(const RunSpec& run, const Program& program, const DeviceTraits& traits,
                            const Predictor& predictor) {
   Prediction out{.run = run, .source = predictor.model.source(), .assumes = assumption_of(program)};
-  out.time = predictor.model.time_of(program, traits, run.executor);
+  out.time = predictor.model.time_of(run, program, traits);
   out.model_ms = out.time.ms;
   if (!predictor.model.is_measured()) return out;
   out.correction = correction_for(run, predictor.history, predictor.model.date_utc(),

@@ -5,6 +5,7 @@
 
 #include "analysis/component.h"
 #include "lab/measure/statistics.h"
+#include "spec/fields.h"
 
 namespace tracestep {
 namespace {
@@ -128,6 +129,11 @@ Between between_kernels(StepPointers steps, ExecutorKind executor, bool is_async
   return is_asynchronous ? between_asynchronous(steps) : between_calls(std::move(steps));
 }
 
+// Kernels of float32 have the same names whether or not products round their operands.
+bool rounds_products(const CalibratedStep& step) {
+  return run_of_key(step.key).precision.tf32;
+}
+
 StepPointers fitted_steps(const Calibration& calibration) {
   StepPointers out;
   for (const CalibratedStep& step : calibration.steps) {
@@ -136,13 +142,42 @@ StepPointers fitted_steps(const Calibration& calibration) {
   return out;
 }
 
+// What launches take on a device that does (`tf32`), or does not, round operands of products.
+class LaunchTimes {
+ public:
+  LaunchTimes(const Calibration& calibration, bool tf32)
+      : products_(tf32 ? std::span<const MeasuredProduct>() : calibration.products),
+        rates_(steps_of(calibration, tf32)) {}
+
+  bool knows(const std::string& kernel, const ProductShape& product) const {
+    return rates_.of_kernel(kernel) != nullptr || products_.us(kernel, product).has_value();
+  }
+  // Of a KernelWork or a CalibratedStep::Launch.
+  double us(const std::string& kernel, KernelClass kind, const Quantities& amounts,
+            const ProductShape& product) const {
+    const std::optional<double> measured = products_.us(kernel, product);
+    return measured ? *measured : rates_.us(kernel, kind, amounts);
+  }
+
+ private:
+  static StepPointers steps_of(const Calibration& calibration, bool tf32) {
+    StepPointers out = fitted_steps(calibration);
+    std::erase_if(out, [&](const CalibratedStep* step) { return rounds_products(*step) != tf32; });
+    return out;
+  }
+
+  ProductTimes products_;
+  KernelRates rates_;
+};
+
 class Calibrated : public TimeModel {
  public:
   explicit Calibrated(const Calibration& calibration)
       : date_utc_(calibration.date_utc),
         caches_(calibration.caches),
         host_bytes_per_us_(calibration.host_bytes_per_us),
-        rates_(fitted_steps(calibration)) {
+        times_(calibration, false),
+        rounded_times_(calibration, true) {
     const StepPointers steps = fitted_steps(calibration);
     for (ExecutorKind executor : kAllExecutors) {
       between_[executor] = between_kernels(steps, executor, calibration.is_asynchronous);
@@ -157,20 +192,22 @@ class Calibrated : public TimeModel {
     spread_ = std::max(kLeastSpread, std::expm1(quantile_of(errors, 0.9)));
   }
 
-  StepTime time_of(const Program& program, const DeviceTraits& traits,
-                   ExecutorKind executor) const override {
+  StepTime time_of(const RunSpec& run, const Program& program,
+                   const DeviceTraits& traits) const override {
+    const LaunchTimes& times = times_of(run.precision);
     StepTime out;
     Parts parts;
     for (const KernelWork& w : kernel_work(program, traits, caches_)) {
-      if (rates_.of_kernel(w.kernel) == nullptr) out.uncalibrated.insert(w.kernel);
+      if (!times.knows(w.kernel, w.product)) out.uncalibrated.insert(w.kernel);
       if (w.host_bytes > 0 && host_bytes_per_us_ <= 0) out.uncalibrated.insert(kHostLink);
-      const double us = std::max(rates_.us(w.kernel, w.kernel_class, w.amounts), link_us(w));
+      const double us =
+          std::max(times.us(w.kernel, w.kernel_class, w.amounts, w.product), link_us(w));
       parts.add(program.node(w.node).origin(), us);
       out.kernels_ms += us * 1e-3;
       ++out.launches;
     }
     out.parts = parts.take();
-    out.ms = step_ms(out.kernels_ms, out.launches, executor);
+    out.ms = step_ms(out.kernels_ms, out.launches, run.executor);
     out.low_ms = out.ms / (1 + spread_);
     out.high_ms = out.ms * (1 + spread_);
     return out;
@@ -189,12 +226,17 @@ class Calibrated : public TimeModel {
     return host_bytes_per_us_ > 0 ? w.host_bytes / host_bytes_per_us_ : 0.0;
   }
 
+  const LaunchTimes& times_of(const Precision& precision) const {
+    return precision.tf32 ? rounded_times_ : times_;
+  }
+
   // What it predicts for a step whose work is known.
   double ms_of(const CalibratedStep& step) const {
     double us = 0;
+    const LaunchTimes& times = times_of(run_of_key(step.key).precision);
     for (const CalibratedStep::Launch& launch : step.kernels) {
       us += static_cast<double>(launch.count) *
-            rates_.us(launch.kernel, launch.kernel_class, launch.work.amounts);
+            times.us(launch.kernel, launch.kernel_class, launch.work.amounts, launch.product);
     }
     return step_ms(us * 1e-3, step.launches, step.executor);
   }
@@ -208,7 +250,7 @@ class Calibrated : public TimeModel {
   std::string date_utc_;
   CacheSizes caches_;
   double host_bytes_per_us_;
-  KernelRates rates_;
+  LaunchTimes times_, rounded_times_;
   std::map<ExecutorKind, Between> between_;
   double spread_ = 0;
 };
@@ -219,7 +261,7 @@ class OfPeaks : public TimeModel {
  public:
   explicit OfPeaks(DevicePeaks peaks) : peaks_(std::move(peaks)) {}
 
-  StepTime time_of(const Program& program, const DeviceTraits&, ExecutorKind) const override {
+  StepTime time_of(const RunSpec&, const Program& program, const DeviceTraits&) const override {
     const BufferPlan buffer_plan = plan_buffers(program);
     StepTime out;
     Parts parts;

@@ -35,8 +35,9 @@ struct StepTime {
 class TimeModel {
  public:
   virtual ~TimeModel() = default;
-  virtual StepTime time_of(const Program& program, const DeviceTraits& traits,
-                           ExecutorKind executor) const = 0;
+  // `program`: that of `run`.
+  virtual StepTime time_of(const RunSpec& run, const Program& program,
+                           const DeviceTraits& traits) const = 0;
   // "calibrated on this device, 2026-11-22T10:00:00Z", "from published peaks of H100".
   virtual std::string source() const = 0;
   // When the device was calibrated; empty: it was not, and nothing that was measured corrects it.

@@ -5,9 +5,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "analysis/cost.h"
 #include "base/error.h"
 #include "lab/predict/calibrate.h"
+#include "lab/predict/measure_products.h"
 #include "ops/functions.h"
 #include "spec/fields.h"
 #include "spec/step_program.h"
@@ -52,6 +55,30 @@ Calibration planted() {
                   .caches = kCaches};
   for (std::int64_t width : {16, 48, 64}) out.steps.push_back(planted_step(tiny(width), false));
   out.steps.push_back(planted_step(tiny(32, 24), true));
+  return out;
+}
+
+constexpr const char* kForwardProduct = "matmul f32,f32>f32 kk";
+
+double flops_of(const ProductShape& s) {
+  return 2.0 * static_cast<double>(s.m * s.n * s.k);
+}
+
+// Products: 1 µs for 1e6 FLOPs, and less by a power of each size.
+double product_us(const ProductShape& s) {
+  return 1e-6 * flops_of(s) * std::pow(s.m, -0.1) * std::pow(s.n, -0.2) * std::pow(s.k, -0.05);
+}
+
+std::vector<MeasuredProduct> planted_products() {
+  std::vector<MeasuredProduct> out;
+  for (std::int64_t m : {8, 64}) {
+    for (std::int64_t n : {8, 32, 128}) {
+      for (std::int64_t k : {8, 256}) {
+        const ProductShape shape{m, n, k};
+        out.push_back({kForwardProduct, shape, product_us(shape)});
+      }
+    }
+  }
   return out;
 }
 
@@ -197,10 +224,64 @@ TEST_F(PredictTest, StatesInHostMemoryTakeTheTimeOfTheLink) {
 TEST_F(PredictTest, ACalibrationIsReadAsItWasWritten) {
   Calibration c = planted();
   c.host_bytes_per_us = 5e4;
-  EXPECT_EQ(parse_calibration(text_of(c), "file", c.identity).host_bytes_per_us, 5e4);
+  c.products = planted_products();
+  const Calibration read = parse_calibration(text_of(c), "file", c.identity);
+  EXPECT_EQ(read.host_bytes_per_us, 5e4);
+  EXPECT_EQ(read.products.size(), c.products.size());
   c.host_bytes_per_us = 0;
   const std::string text = text_of(c);
   EXPECT_EQ(text_of(parse_calibration(text, "file", c.identity)), text);
+}
+
+TEST_F(PredictTest, ProductsBetweenMeasuredSizesAreInterpolated) {
+  const ProductTimes times(planted_products());
+  for (const ProductShape& shape : {ProductShape{8, 8, 8}, {64, 128, 256}, {20, 100, 30}}) {
+    EXPECT_NEAR(*times.us(kForwardProduct, shape) / product_us(shape), 1, 1e-9) << shape.n;
+  }
+  const double largest_us = product_us({64, 128, 256});
+  EXPECT_NEAR(*times.us(kForwardProduct, {128, 256, 512}) / largest_us, 8, 1e-9);
+  EXPECT_FALSE(times.us(kForwardProduct, {7, 100, 30}));
+  EXPECT_FALSE(times.us("matmul f32,f32>f32 kn", {20, 100, 30}));
+  EXPECT_FALSE(times.us(kForwardProduct, {}));
+}
+
+TEST_F(PredictTest, AStepsProductsTakeTheTimeOfTheirSizes) {
+  Calibration c = planted();
+  c.products = planted_products();
+  RunSpec run = tiny();
+  run.mode = Mode::kInference;
+  const Program program = step_program(run);
+  double difference_us = 0;
+  for (const KernelWork& w : kernel_work(program, {}, kCaches)) {
+    if (w.kernel == kForwardProduct) difference_us += product_us(w.product) - planted_us(w.amounts);
+  }
+  ASSERT_NE(difference_us, 0);
+  const auto ms = [&](const Calibration& from) {
+    return make_time_model(from)->time_of(run, program, {}).kernels_ms;
+  };
+  const double rates_ms = ms(planted());
+  EXPECT_NEAR(ms(c) - rates_ms, difference_us * 1e-3, 1e-3 * rates_ms);
+  // They say nothing of products with rounded operands, which the plan has no steps of either.
+  run.precision.tf32 = true;
+  EXPECT_FALSE(make_time_model(c)->time_of(run, program, {}).uncalibrated.empty());
+}
+
+TEST_F(PredictTest, ProductsAreMeasuredUnderTheNamesThatStepsGiveThem) {
+  const ProductGrid grid{.rows = {16, 48}, .widths = {8, 24}};
+  const std::unique_ptr<Device> device = testing::backend_named("cpu").make({.threads = 1});
+  const std::vector<MeasuredProduct> found = measure_products(*device, DType::kF32, grid);
+  EXPECT_EQ(found.size(), 2u * 2u * 2u * 5u);
+  const ProductTimes times(found);
+  int products = 0;
+  for (const KernelWork& w : kernel_work(step_program(tiny()), {}, kCaches)) {
+    if (w.product == ProductShape()) continue;
+    EXPECT_TRUE(times.us(w.kernel, {24, 24, 24})) << w.kernel;
+    ++products;
+  }
+  EXPECT_GE(products, 3 * (2 * 7 + 1));  // of two layers and the head, with their gradients
+  for (const char* kernel : {"matmul_add f32,f32,f32>f32 kk", "matmul_add f32,f32,f32>f32 kn"}) {
+    EXPECT_GT(times.us(kernel, {24, 24, 24}), 0) << kernel;
+  }
 }
 
 // The message of the error that reading the text throws.
@@ -232,6 +313,10 @@ TEST_F(PredictTest, ADamagedOrForeignCalibrationIsRefused) {
   lying = planted();
   lying.steps.pop_back();
   EXPECT_THAT(refusal(text_of(lying), c.identity), ::testing::HasSubstr("steps are missing"));
+  lying = planted();
+  lying.products = planted_products();
+  lying.products.erase(lying.products.begin() + 3);
+  EXPECT_THAT(refusal(text_of(lying), c.identity), ::testing::HasSubstr("f32 kk are missing"));
 }
 
 TEST_F(PredictTest, ASlowerDeviceAndALyingFileAreFoundOut) {

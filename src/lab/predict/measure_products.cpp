@@ -1,0 +1,103 @@
+#include "lab/predict/measure_products.h"
+
+#include <algorithm>
+#include <map>
+
+#include "exec/executor.h"
+#include "lab/measure/measurement.h"
+#include "ops/functions.h"
+#include "runtime/store.h"
+#include "train/model_store.h"
+
+namespace tracestep {
+namespace {
+
+struct Layer {
+  std::int64_t rows, in, out;
+};
+
+// All operands are views of it, so that one store serves the whole grid.
+constexpr const char* kElements = "elements";
+
+std::int64_t operand_elements(const Layer& l) {
+  return l.rows * (l.in + l.out) + l.in * l.out;
+}
+
+// y = x Wᵀ, dx = dy W and dW = dyᵀ x; y and dx also as sums with what is there.
+Program products_of(const Layer& layer, const Type& elements) {
+  Builder b("products of a linear layer");
+  const Val all = b.parameter(kElements, elements);
+  std::int64_t end = 0;
+  const auto matrix = [&](std::int64_t rows, std::int64_t columns) {
+    const std::int64_t begin = end;
+    end += rows * columns;
+    return ops::reshape(ops::slice(all, 0, begin, end), {rows, columns});
+  };
+  const Val x = matrix(layer.rows, layer.in), dy = matrix(layer.rows, layer.out);
+  const Val w = matrix(layer.out, layer.in);
+  const auto added = [&](Val a, Val c, ops::MatmulOptions o) {
+    return b.call1("matmul_add", {a, w, c},
+                   {{"transpose_a", o.transpose_a}, {"transpose_b", o.transpose_b}});
+  };
+  constexpr ops::MatmulOptions kForward{.transpose_b = true}, kBackward{};
+  b.output("y", added(x, ops::matmul(x, w, kForward), kForward));
+  b.output("dx", added(dy, ops::matmul(dy, w, kBackward), kBackward));
+  b.output("dw", ops::matmul(dy, x, {.transpose_a = true}));
+  return b.finish();
+}
+
+// Runs the layer's products once to warm up; long ones are then timed once, others twice.
+void measure_layer(Store& store, const Layer& layer, const Type& elements, const StopSignal* stop,
+                   std::vector<MeasuredProduct>& out) {
+  Device& device = store.device();
+  const auto executor = make_executor(ExecutorKind::kEager, store, products_of(layer, elements));
+  Measurement measurement(*executor, device, stop);
+  std::map<NodeId, double> least_us;
+  const auto observe = [&](const StepTimes&, const Recorder& recorder) {
+    for (const Span& span : recorder.spans()) {
+      const double us = static_cast<double>(span.end_ns - span.start_ns) * 1e-3;
+      double& least = least_us.try_emplace(span.node, us).first->second;
+      least = std::min(least, us);
+    }
+  };
+  constexpr double kLongMs = 1;
+  measurement.warm_up(1);
+  measurement.record(measurement.span_ms() > kLongMs ? 1 : 2, observe);
+  for (const KernelWork& w : kernel_work(executor->program(), device.traits(), {})) {
+    out.push_back({w.kernel, w.product, least_us.at(w.node)});
+  }
+}
+
+}  // namespace
+
+const ProductGrid& product_grid() {
+  static const ProductGrid kGrid{
+      .rows = {192, 384, 640, 896, 1408, 2304, 3584, 5632},
+      .widths = {384, 640, 896, 1152, 1408, 1920, 2816, 3584, 5632, 9216}};
+  return kGrid;
+}
+
+std::vector<MeasuredProduct> measure_products(Device& device, DType dtype, const ProductGrid& grid,
+                                              const StopSignal* stop) {
+  std::vector<Layer> layers;
+  std::int64_t most = 0;
+  for (std::int64_t rows : grid.rows) {
+    for (std::int64_t in : grid.widths) {
+      for (std::int64_t out : grid.widths) {
+        layers.push_back({rows, in, out});
+        most = std::max(most, operand_elements(layers.back()));
+      }
+    }
+  }
+  const Type elements{dtype, {most}};
+  Store store(device);
+  Builder b("elements of products");
+  b.output("first", ops::slice(b.parameter(kElements, elements), 0, 0, 1));
+  store.bind(b.finish());
+  initialize_for_timing(store, 0);
+  std::vector<MeasuredProduct> out;
+  for (const Layer& layer : layers) measure_layer(store, layer, elements, stop, out);
+  return out;
+}
+
+}  // namespace tracestep

@@ -1,0 +1,29 @@
+// Measures products of two matrices on a grid of sizes, for ProductTimes.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "base/dtype.h"
+#include "base/signals.h"
+#include "lab/predict/product_times.h"
+#include "runtime/device.h"
+
+namespace tracestep {
+
+// The products of linear layers, forward and backward, alone and added to what is there, for all
+// combinations of rows, width of the input and width of the output.
+struct ProductGrid {
+  std::vector<std::int64_t> rows, widths;
+};
+// From 192 rows to 5,632 and from 384 wide to 9,216, in steps of about 1.5: multiples of 64, as
+// those of most models are, but none of the presets' own sizes.
+const ProductGrid& product_grid();
+
+// Each is timed after a run to warm up, on random elements.
+// Memory: the operands and results of the largest layer, 1.4 GiB in float32 on product_grid().
+// Throws OutOfMemory.
+std::vector<MeasuredProduct> measure_products(Device& device, DType dtype, const ProductGrid& grid,
+                                              const StopSignal* stop = nullptr);
+
+}  // namespace tracestep
