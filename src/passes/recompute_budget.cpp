@@ -43,19 +43,37 @@ class Search {
   }
 
  private:
-  // Whether the choice fits. The peak of one that takes longer than the best so far is not
-  // computed.
+  // A choice that cannot fit: its peak only counts for the error.
+  struct Misfit {
+    std::int64_t least_bytes = 0;
+    Program program;
+    std::string name;
+  };
+
+  // Whether the choice fits. Peaks take most of the time: that of a choice which takes longer than
+  // the best so far is not computed, and that of one which cannot fit only if nothing else does.
   bool consider(Program candidate, const std::string& name) {
     const double us = modelled_us(candidate, Phase::kRecompute, kind_);
     if (best_ && us >= best_->again_us) return false;
-    const std::int64_t peak = peak_of_(candidate);
-    if (peak < least_peak_) {
-      least_peak_ = peak;
-      least_name_ = name;
+    const std::int64_t least_bytes = held_when_backward_begins(candidate);
+    if (least_bytes > budget_bytes_) {
+      if (!best_) misfits_.push_back({least_bytes, std::move(candidate), name});
+      return false;
     }
+    const std::int64_t peak = peak_of_(candidate);
+    TRACESTEP_CHECK(peak >= least_bytes, "{}: a peak of {} B, and {} B are held", name, peak,
+                    least_bytes);
+    remember(peak, name);
     if (peak > budget_bytes_) return false;
     best_ = WithinBudget{std::move(candidate), name, peak, us};
+    misfits_.clear();
     return true;
+  }
+
+  void remember(std::int64_t peak, const std::string& name) {
+    if (peak >= least_peak_) return;
+    least_peak_ = peak;
+    least_name_ = name;
   }
 
   bool consider(const Again& again) {
@@ -159,7 +177,11 @@ class Search {
     }
   }
 
-  [[noreturn]] void fail() const {
+  [[noreturn]] void fail() {
+    std::ranges::stable_sort(misfits_, {}, &Misfit::least_bytes);
+    for (const Misfit& misfit : misfits_) {
+      if (misfit.least_bytes < least_peak_) remember(peak_of_(misfit.program), misfit.name);
+    }
     throw Error(
         ErrorCode::kUsage, "recompute",
         fmt::format("found no choice of what to compute again that brings the step's peak to {} "
@@ -175,6 +197,7 @@ class Search {
   const PeakOf& peak_of_;
   RecomputeChoices choices_;
   std::optional<WithinBudget> best_;
+  std::vector<Misfit> misfits_;  // while nothing fits
   double least_us_ = 0.0;
   std::int64_t least_peak_ = std::numeric_limits<std::int64_t>::max();
   std::string least_name_;

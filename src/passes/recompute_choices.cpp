@@ -31,7 +31,28 @@ std::int64_t leaf_bytes(const Program& program) {
   return out;
 }
 
+// By base value: what keeping it takes at least. Where only a view of it is read, a later pass may
+// keep a copy of the view instead.
+std::vector<std::int64_t> least_kept_bytes(const Program& program) {
+  std::vector<std::int64_t> out(program.values.size(), std::numeric_limits<std::int64_t>::max());
+  for (const Value& value : program.values) {
+    std::int64_t& least = out[at(value.layout.base)];
+    least = std::min(least, value.type.bytes());
+  }
+  return out;
+}
+
 }  // namespace
+
+std::int64_t held_when_backward_begins(const Program& program) {
+  const std::vector<int> blocks = parts_of(program, parse_recomputation("recompute", "blocks"));
+  const std::vector<std::int64_t> kept_bytes = least_kept_bytes(program);
+  std::int64_t out = leaf_bytes(program);
+  for (const Saved& saved : saved_for_backward(program)) {
+    if (blocks[at(saved.producer)] >= 0) out += kept_bytes[at(saved.value)];
+  }
+  return out;
+}
 
 RecomputeChoices::RecomputeChoices(const Program& program, DeviceKind kind)
     : program_(program),
@@ -78,14 +99,15 @@ void RecomputeChoices::find_kept() {
 
 // All that is kept is alive: what backward reads, and what nodes that run again will read.
 RecomputeChoices::Moment RecomputeChoices::beginning_of_backward() const {
+  const std::vector<std::int64_t> bytes = least_kept_bytes(program_);
   Moment out{.bytes = Weights(program_.values.size(), 0.0)};
   out.fixed_bytes = leaf_bytes(program_);
   for (const Saved& saved : saved_for_backward(program_)) {
-    if (!saved_[at(saved.value)]) out.fixed_bytes += saved.bytes;
+    if (!saved_[at(saved.value)]) out.fixed_bytes += bytes[at(saved.value)];
   }
   for (NodeId node : nodes_) {
     for (ValueId id : program_.node(node).outputs) {
-      out.bytes[at(id)] = static_cast<double>(program_.type(id).bytes());
+      out.bytes[at(id)] = static_cast<double>(bytes[at(id)]);
     }
   }
   return out;
@@ -105,6 +127,7 @@ std::vector<NodeId> RecomputeChoices::update_nodes() const {
 // Counts only what every later pass leaves as it is: leaves, gradients, and what is saved.
 RecomputeChoices::Moment RecomputeChoices::fullest_moment() const {
   const std::size_t end = program_.nodes.size();
+  const std::vector<std::int64_t> bytes = least_kept_bytes(program_);
   std::vector<std::int64_t> change(end + 1, 0);
   std::int64_t live = leaf_bytes(program_);
   const std::vector<NodeId> update_of = update_nodes();
@@ -121,8 +144,8 @@ RecomputeChoices::Moment RecomputeChoices::fullest_moment() const {
   }
   const std::vector<Saved> all = saved_for_backward(program_);
   for (const Saved& saved : all) {
-    change[at(saved.producer)] += saved.bytes;
-    if (!saved.readers.empty()) change[at(saved.readers.back()) + 1] -= saved.bytes;
+    change[at(saved.producer)] += bytes[at(saved.value)];
+    if (!saved.readers.empty()) change[at(saved.readers.back()) + 1] -= bytes[at(saved.value)];
   }
   Moment out{.bytes = Weights(program_.values.size(), 0.0)};
   NodeId moment = kNoNode;
@@ -136,8 +159,8 @@ RecomputeChoices::Moment RecomputeChoices::fullest_moment() const {
   for (const Saved& saved : all) {
     const bool is_alive = !saved.readers.empty() && saved.readers.back() >= moment;
     if (!saved_[at(saved.value)] || !is_alive) continue;
-    out.bytes[at(saved.value)] = static_cast<double>(saved.bytes);
-    out.fixed_bytes -= saved.bytes;
+    out.bytes[at(saved.value)] = static_cast<double>(bytes[at(saved.value)]);
+    out.fixed_bytes -= bytes[at(saved.value)];
   }
   return out;
 }

@@ -71,4 +71,8 @@ class RecomputeChoices {
   Weights bytes_;                             // without what blocks read from each other
 };
 
+// Leaves in the device's memory, and what the nodes of blocks have made that is read in backward: a
+// lower bound on the peak of a program with backward, whatever the passes after `recompute` do.
+std::int64_t held_when_backward_begins(const Program& program);
+
 }  // namespace tracestep

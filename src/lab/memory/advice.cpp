@@ -32,14 +32,27 @@ bool is_pure(const Precision& precision) {
 
 struct Figures {
   std::int64_t peak_bytes = 0, host_bytes = 0;
+  std::int64_t kept_bytes = 0;  // weights and states, which neither batch nor context changes
   double flops = 0, moved = 0, kernels = 0;  // per token
 };
+
+std::int64_t kept_bytes(const Program& program) {
+  std::int64_t out = 0;
+  for (ValueId id : program.leaves) {
+    const Value& leaf = program.value(id);
+    const bool is_kept = leaf.leaf == LeafKind::kParameter || leaf.leaf == LeafKind::kState;
+    if (is_kept && leaf.memory == Memory::kDevice) out += leaf.type.bytes();
+  }
+  return out;
+}
 
 Figures figures_of(const RunSpec& step, const DeviceTraits& traits) {
   const Program program = step_program(step, traits);
   const Cost cost = total_cost(program);
   const auto tokens = static_cast<double>(step.shape.batch * step.shape.context);
-  return {predicted_peak_bytes(step.executor, program, traits), host_bytes(program),
+  return {predicted_peak_bytes(step.executor, program, traits),
+          host_bytes(program),
+          kept_bytes(program),
           static_cast<double>(cost.flops) / tokens,
           static_cast<double>(cost.bytes_read + cost.bytes_written) / tokens,
           static_cast<double>(launch_count(program)) / tokens};
@@ -52,7 +65,8 @@ class Search {
       : limit_(limit),
         traits_(cell.run.traits),
         start_{.step = cell.run.spec.step},
-        now_(figures_of(start_.step, traits_)) {}
+        now_(figures_of(start_.step, traits_)),
+        figures_{{start_.command, now_}} {}
 
   // Tries single changes, also together with fused ops, which keep the numbers and the task; if
   // none fits, pairs with each change that helps; then all together.
@@ -122,17 +136,22 @@ class Search {
 
   Changes one_more(const Changes& from) {
     Changes out;
+    const auto add = [&out](std::optional<Remedy> next) {
+      if (next) out.push_back(std::move(*next));
+    };
     for (const Remedy& r : from) {
-      if (auto next = fused(r)) out.push_back(std::move(*next));
-      if (auto next = early(r)) out.push_back(std::move(*next));
-      if (auto next = flash(r)) out.push_back(std::move(*next));
-      if (auto next = recompute(r)) out.push_back(std::move(*next));
-      if (auto next = offloaded(r)) out.push_back(std::move(*next));
-      if (auto next = batch(r)) out.push_back(std::move(*next));
-      if (auto next = moments(r)) out.push_back(std::move(*next));
-      if (auto next = precision(r, {.autocast = DType::kBF16})) out.push_back(std::move(*next));
-      if (auto next = context(r)) out.push_back(std::move(*next));
-      if (auto next = precision(r, {.parameters = DType::kBF16})) out.push_back(std::move(*next));
+      // Where weights and states alone are too many, only what makes those fewer can help.
+      const bool has_room = figures_.at(r.command).kept_bytes <= limit_;
+      if (has_room) add(fused(r));
+      add(early(r));
+      if (has_room) add(flash(r));
+      if (has_room) add(recompute(r));
+      add(offloaded(r));
+      if (has_room) add(batch(r));
+      add(moments(r));
+      add(precision(r, {.autocast = DType::kBF16}));
+      if (has_room) add(context(r));
+      add(precision(r, {.parameters = DType::kBF16}));
     }
     return out;
   }
