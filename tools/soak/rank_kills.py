@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Kills or stops one of the processes that train together, at random moments, many of them inside a
-save, and continues in another form: other parts, processes or threads, and with fixed shards of the
+"""Kills or stops one of the processes that train together, at random moments after their start, some
+of them inside a save, and continues in another form: other parts, processes or threads, and with fixed shards of the
 batch another number of ranks.
 
 The other processes must end within seconds, with a message that names the rank. In the end the
@@ -57,6 +57,9 @@ def strike(battery, training, form, seconds, which, number, arguments):
     """Whether the signal met a process that was still there."""
     with subprocess.Popen(command(training, form, True, *arguments), cwd=training.folder,
                           stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as launch:
+        # While MPI starts, it waits for every process without limit.
+        while launch.poll() is None and not (training.folder / "c/.lock").exists():
+            time.sleep(0.02)
         time.sleep(seconds)
         processes = processes_below(launch.pid)
         if len(processes) == ranks_in(form):
@@ -106,7 +109,7 @@ def main():
                          str(numbers.choice([1, 10])), "--resume"]
             form = numbers.choice([form for form in forms if form != "none"])
             number = numbers.choice([signal.SIGKILL, signal.SIGKILL, signal.SIGSTOP])
-            if strike(battery, training, form, numbers.uniform(0.4, 3.0),
+            if strike(battery, training, form, numbers.uniform(0.0, 2.0),
                       numbers.randrange(ranks_in(form)), number, arguments):
                 battery.add("struck")
                 battery.add("inside_saves", 1 if leftovers(folder / "c") else 0)
