@@ -54,11 +54,12 @@ TEST_F(UpdatesBesideTest, EveryStepHasSomeAndTheirBitsStay) {
   for (const testing::Backend& backend : testing::backends_under_test()) {
     for (const RunSpec& spec : all_steps()) {
       SCOPED_TRACE(backend.name + " " + label_of(spec));
-      const auto device = backend.make({.guarded = true});
-      const Program program = program_of(spec, *device, true);
+      const auto guarded = backend.make({.guarded = true}), free = backend.make({});
+      const Program program = program_of(spec, *free, true);
       EXPECT_GT(nodes_beside(program), 1);
-      EXPECT_EQ(testing::results_of(spec.executor, program, *device),
-                testing::results_of(spec.executor, program_of(spec, *device, false), *device));
+      const auto plain = testing::results_of(spec.executor, program_of(spec, *free, false), *free);
+      EXPECT_EQ(testing::results_of(spec.executor, program, *free), plain);
+      EXPECT_EQ(testing::results_of(spec.executor, program, *guarded), plain) << "guarded";
     }
   }
 }
