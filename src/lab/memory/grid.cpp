@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "analysis/assumptions.h"
 #include "analysis/cost.h"
 #include "analysis/saved.h"
 #include "ir/op_def.h"
@@ -157,6 +158,9 @@ Fields<PeakRow> detail_fields() {
   return {
       {data_only(bytes_column("reserved_bytes", "reserved", "segments at their most, measured")),
        [](R r) { return when(r.is_measured(), r.run().peak_reserved_bytes); }},
+      {data_only(text_column("assumes", {},
+                             "of the device, by a prediction, beyond what is known of it")),
+       [](R r) { return r.run().computes ? Json() : or_null(assumptions_of(r.run().program)); }},
       {structured_column("by_category", "bytes alive at the predicted peak"),
        [](R r) { return object_of(r.run().map.by_category); }},
       {structured_column("by_phase", "the highest predicted total while a phase runs"),

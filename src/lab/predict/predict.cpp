@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <cmath>
 
+#include "analysis/assumptions.h"
 #include "analysis/component.h"
 #include "analysis/memory_map.h"
 #include "exec/executor.h"
-#include "ir/op_def.h"
 #include "spec/step_program.h"
 
 namespace tracestep {
@@ -36,18 +36,12 @@ std::vector<double> measured_parts(const CellResult& cell,
   return out;
 }
 
-// Traits do not say whether a device has its run-time compiler.
-std::string assumption_of(const Program& program) {
-  const auto fused = std::ranges::count_if(
-      program.nodes, [](const Node& node) { return node.op->kernel_class == KernelClass::kFused; });
-  return fused == 0 ? "" : fmt::format("NVRTC, for {} fused kernels", fused);
-}
-
 }  // namespace
 
 Prediction predict_program(const RunSpec& run, const Program& program, const DeviceTraits& traits,
                            const Predictor& predictor) {
-  Prediction out{.run = run, .source = predictor.model.source(), .assumes = assumption_of(program)};
+  Prediction out{
+      .run = run, .source = predictor.model.source(), .assumes = assumptions_of(program)};
   out.time = predictor.model.time_of(run, program, traits);
   out.model_ms = out.time.ms;
   if (!predictor.model.is_measured()) return out;

@@ -128,6 +128,20 @@ TEST_F(MemoryTablesTest, AMeasuredStepIsJudgedAndAPredictedOneIsNot) {
   EXPECT_EQ(verdict(), Json());
 }
 
+TEST_F(MemoryTablesTest, APredictionOfFusedKernelsSaysThatTheyNeedACompiler) {
+  RunSpec step = tiny_step(Mode::kStep, Granularity::kFused);
+  step.executor = ExecutorKind::kCompiled;
+  const auto assumes = [](const MemoryRun& run) {
+    const Table table = peak_table(std::vector{MemoryCell{.run = run}});
+    return table.rows[0][index_of(table, "assumes")];
+  };
+  MemoryRun run = predict_memory(step, {.kind = DeviceKind::kCuda});
+  EXPECT_THAT(assumes(run).as_string(), ::testing::StartsWith("NVRTC, for "));
+  run.computes = true;  // it ran
+  EXPECT_EQ(assumes(run), Json());
+  EXPECT_EQ(assumes(predict_memory(step, {})), Json());
+}
+
 TEST_F(MemoryTablesTest, FromThePredictionToTheSegmentsEveryByteIsExplained) {
   const MemoryCell cell = cell_on_null(tiny_step(Mode::kStep, Granularity::kFused));
   const Table table = contract_table(cell);

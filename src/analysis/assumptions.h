@@ -1,0 +1,14 @@
+// What a prediction takes for granted of a device, beyond what its traits say.
+#pragma once
+
+#include <string>
+
+#include "ir/program.h"
+
+namespace tracestep {
+
+// "NVRTC, for 86 fused kernels": traits do not say whether a device has its run-time compiler.
+// Empty: nothing.
+std::string assumptions_of(const Program& program);
+
+}  // namespace tracestep
