@@ -48,7 +48,7 @@ CompiledExecutor::CompiledExecutor(Store& store, const Program& program, Plan pl
                                    bool may_capture)
     : StepExecutor(store, program, plan.buffer_plan),
       plan_(std::move(plan)),
-      may_capture_(may_capture) {
+      is_to_capture_(may_capture) {
   allocate_arena();
   if (device().allocator().is_guarded()) {
     guard_ = std::make_unique<PlanGuard>(this->program(), plan_, device(), arena_);
@@ -93,6 +93,16 @@ void CompiledExecutor::run(Recorder* recorder) {
   marks_->set(kLast);
   done_ = static_cast<NodeId>(program().nodes.size()) - 1;
   if (is_plain && may_capture_) capture();
+}
+
+void CompiledExecutor::set_tracer(ActivityTracer* tracer) {
+  StepExecutor::set_tracer(tracer);
+  captured_.reset();
+  may_capture_ = is_to_capture_ && (tracer == nullptr || tracer->follows_captures());
+}
+
+std::optional<std::int64_t> CompiledExecutor::kernels() const {
+  return captured_ == nullptr ? std::nullopt : std::optional(captured_->kernels());
 }
 
 // The step itself has been issued by now, so a failure to capture is only a warning.

@@ -18,13 +18,16 @@ class CompiledExecutor final : public StepExecutor {
   CompiledExecutor(Store& store, const Program& program, Plan plan, bool may_capture = true);
   ~CompiledExecutor() override;
 
-  // Uses the loop when single launches are observed (spans, pauses, a tracer, recorded memory, a
-  // guarded allocator), and for the first run, which lets the device load its code; the launches
-  // are captured after it. With a guarded allocator every launch is checked against the plan.
+  // Uses the loop when single launches are observed (spans, pauses, recorded memory, a guarded
+  // allocator, a tracer that does not follow captures), and for the first run, which lets the
+  // device load its code; the launches are captured after it. With a guarded allocator every launch
+  // is checked against the plan.
   void run(Recorder* recorder = nullptr) override;
+  void set_tracer(ActivityTracer* tracer) override;
   // The bytes stay in the arena until the next run, but outputs can no longer be read.
   void release_outputs() override;
   bool is_captured() const override { return captured_ != nullptr; }
+  std::optional<std::int64_t> kernels() const override;
   std::int64_t predicted_peak_bytes() const override { return plan_.peak_bytes(); }
   const Plan& plan() const { return plan_; }
 
@@ -33,7 +36,7 @@ class CompiledExecutor final : public StepExecutor {
   void end(Launch& launch) override;
   bool is_alive(int buffer) const override { return plan_.is_alive_after(buffer, done_); }
   void allocate_arena();
-  // Leaves captured_ empty where the device cannot, or fails to.
+  // Tries it once: leaves captured_ empty where the device cannot, or fails to.
   void capture();
   bool records_memory() const;
   // Records a planned event inside the arena in the allocator's recorder.
@@ -44,8 +47,9 @@ class CompiledExecutor final : public StepExecutor {
   std::unique_ptr<PlanGuard> guard_;  // only with a guarded allocator
   NodeId done_ = kNoNode;             // the last node that ran
   std::unique_ptr<CapturedWork> captured_;
-  bool may_capture_;
-  std::int64_t live_bytes_ = 0;  // of recorded events
+  const bool is_to_capture_;
+  bool may_capture_ = is_to_capture_;  // and has not tried
+  std::int64_t live_bytes_ = 0;        // of recorded events
 };
 
 }  // namespace tracestep

@@ -43,7 +43,8 @@ class Executor {
   };
   // Sorted by node. Runs that record spans hold the device, so they ignore pauses.
   virtual void set_pauses(std::vector<Pause> pauses) = 0;
-  // Tells `tracer` which node each launch belongs to, until it is set to nullptr.
+  // Tells `tracer` which node each launch belongs to, until it is set to nullptr. Launches are then
+  // captured anew, so that the tracer can follow them, or issued one by one where it cannot.
   virtual void set_tracer(ActivityTracer* tracer) = 0;
   // From the first kernel's start to the last one's end in the last run; waits for it.
   virtual std::int64_t device_span_ns() = 0;
@@ -59,6 +60,8 @@ class Executor {
 
   // Whether the launches were captured, so that later runs issue them as one piece of work.
   virtual bool is_captured() const { return false; }
+  // Kernels, copies and fills of a captured run; nullopt where runs are not captured.
+  virtual std::optional<std::int64_t> kernels() const { return {}; }
   virtual std::int64_t launches() const = 0;              // per run; each is a kernel or a few
   virtual std::int64_t predicted_peak_bytes() const = 0;  // requested bytes, leaves included
 };

@@ -39,6 +39,7 @@ class RankedExecutor final : public Executor {
   HostTensor output(std::string_view name) const override { return first().output(name); }
   std::optional<HostTensor> value(ValueId id) const override { return first().value(id); }
   bool is_captured() const override { return first().is_captured(); }
+  std::optional<std::int64_t> kernels() const override { return first().kernels(); }
   std::int64_t launches() const override { return first().launches(); }
   std::int64_t predicted_peak_bytes() const override { return first().predicted_peak_bytes(); }
 

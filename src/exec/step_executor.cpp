@@ -89,8 +89,7 @@ void StepExecutor::set_input(std::string_view name, const TensorView& value) {
 }
 
 bool StepExecutor::is_observed(const Recorder* recorder) const {
-  return (recorder != nullptr && recorder->records_spans()) || !pauses_.empty() ||
-         tracer_ != nullptr;
+  return (recorder != nullptr && recorder->records_spans()) || !pauses_.empty();
 }
 
 void StepExecutor::issue(Recorder* recorder) {
@@ -113,7 +112,7 @@ void StepExecutor::issue(Recorder* recorder) {
 
 void StepExecutor::launch_all() {
   try {
-    for (const Launch& launch : launches_) lanes_.launch(launch);
+    for (const Launch& launch : launches_) launch_one(launch, false);
     lanes_.join();
   } catch (...) {
     lanes_.forget();

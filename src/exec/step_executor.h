@@ -46,9 +46,9 @@ class StepExecutor : public Executor {
   // each runs alone. In guarded memory of a device with one lane, work of other lanes is issued as
   // late as the plan allows, so that a plan that frees something too early shows.
   void issue(Recorder* recorder);
-  // The same without observers and buffers to provide.
+  // The same without marks, pauses and buffers to provide.
   void launch_all();
-  // Whether single launches of this run are observed (spans, pauses, a tracer).
+  // Whether a run stops at single launches (spans, pauses).
   bool is_observed(const Recorder* recorder) const;
 
   Device& device() const { return device_; }

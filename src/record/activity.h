@@ -21,6 +21,7 @@ struct Activity {
   std::int64_t start_ns = 0;       // of the clock of now_ns()
   std::int64_t end_ns = 0;
   std::uint32_t correlation = 0;  // the call that asked for it
+  std::uint64_t graph_node = 0;   // of a captured graph; 0: it was launched by itself
   std::uint32_t device = 0, context = 0, stream = 0;
   std::int64_t bytes = 0;  // copies and fills
   // Kernels.

@@ -43,6 +43,8 @@ class CapturedWork {
   virtual ~CapturedWork() = default;
   // Issues all of them. Throws DeviceError.
   virtual void launch() = 0;
+  // The kernels, copies and fills that one launch() runs.
+  virtual std::int64_t kernels() const = 0;
 };
 
 class Device {

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "backends/cuda/cuda_device.h"
+#include "exec/compiled.h"
 #include "exec/eager.h"
 #include "ops/functions.h"
 #include "spec/step_program.h"
@@ -71,6 +72,34 @@ TEST_F(CudaTracerTest, KernelsBelongToTheirNodesAndCallsToTheirKernels) {
     EXPECT_LE(call->start_ns, a.start_ns);
   }
   EXPECT_EQ(nodes, (std::set<std::int32_t>{0, 1}));
+}
+
+// One call launches them all: their nodes are known by the graph's.
+TEST_F(CudaTracerTest, KernelsOfAReplayBelongToTheirNodes) {
+  executor_->set_tracer(nullptr);
+  CompiledExecutor replayed(*store_, program());
+  replayed.run();
+  ASSERT_TRUE(replayed.is_captured());
+  ASSERT_TRUE(tracer_->follows_captures());
+  replayed.set_tracer(tracer_.get());
+  replayed.run();
+  ASSERT_TRUE(replayed.is_captured());
+  for (int run = 0; run < 2; ++run) {
+    tracer_->start();
+    replayed.run();
+    device_->synchronize();
+    const ActivityTrace trace = tracer_->stop();
+    EXPECT_EQ(std::ssize(trace.activities), replayed.kernels());
+    std::set<std::int32_t> nodes;
+    std::set<std::uint32_t> calls;
+    for (const Activity& a : trace.activities) {
+      EXPECT_NE(a.graph_node, 0u);
+      nodes.insert(a.node);
+      calls.insert(a.correlation);
+    }
+    EXPECT_EQ(nodes, (std::set<std::int32_t>{0, 1}));
+    EXPECT_EQ(calls.size(), 1u);
+  }
 }
 
 TEST_F(CudaTracerTest, NothingIsKeptFromBeforeTheStart) {

@@ -51,6 +51,43 @@ TEST_F(CompiledCaptureTest, WhoeverListensToLaunchesGetsThemOneByOne) {
   EXPECT_EQ(device.replays, 1);
 }
 
+// A replay is launched by nobody's turn: each of its kernels belongs to the node that captured it.
+TEST_F(CompiledCaptureTest, ATracerThatFollowsCapturesSeesTheNodesOfAReplay) {
+  CapturingDevice device(cpu());
+  Store store(device);
+  CompiledExecutor executor(store, step_program(spec_, device));
+  initialize_parameters(store, 1);
+  testing::set_inputs(executor);
+  std::string problem;
+  const auto tracer = device.make_activity_tracer(problem);
+  const auto nodes_of_a_run = [&] {
+    tracer->start();
+    executor.run();
+    std::vector<std::int32_t> nodes;
+    for (const Activity& a : tracer->stop().activities) nodes.push_back(a.node);
+    return nodes;
+  };
+  EXPECT_EQ(executor.kernels(), std::nullopt);
+  executor.run();
+  EXPECT_EQ(executor.kernels(), executor.launches());
+  executor.set_tracer(tracer.get());
+  const std::vector<std::int32_t> one_by_one = nodes_of_a_run();
+  EXPECT_EQ(device.captures, 2) << "the first capture was made before the tracer came";
+  EXPECT_EQ(device.replays, 0);
+  EXPECT_EQ(nodes_of_a_run(), one_by_one);
+  EXPECT_EQ(device.replays, 1);
+  EXPECT_EQ(std::ssize(one_by_one), executor.launches());
+  EXPECT_EQ(std::ranges::count(one_by_one, kWholeStep), 0);
+  device.follows_captures = false;
+  executor.set_tracer(tracer.get());
+  for (int run = 0; run < 2; ++run) EXPECT_EQ(nodes_of_a_run(), one_by_one);
+  EXPECT_EQ(device.replays, 1) << "what it cannot follow is issued one by one";
+  executor.set_tracer(nullptr);
+  executor.run();
+  executor.run();
+  EXPECT_EQ(device.replays, 2);
+}
+
 // Runs with a fault in the middle of the capture: the results are those of the eager executor, and
 // one warning says why.
 void expect_it_goes_on(const RunSpec& spec, std::unique_ptr<Device> device,

@@ -48,6 +48,10 @@ Cupti load() {
   get(out.push_id, "cuptiActivityPushExternalCorrelationId");
   get(out.pop_id, "cuptiActivityPopExternalCorrelationId");
   get(out.call_name, "cuptiGetCallbackName");
+  get(out.subscribe, "cuptiSubscribe");
+  get(out.unsubscribe, "cuptiUnsubscribe");
+  get(out.enable_callback, "cuptiEnableCallback");
+  get(out.graph_node_id, "cuptiGetGraphNodeId");
   get(out.result_text, "cuptiGetResultString");
   return out;
 }

@@ -22,6 +22,10 @@ struct Cupti {
   decltype(&cuptiActivityPushExternalCorrelationId) push_id = nullptr;
   decltype(&cuptiActivityPopExternalCorrelationId) pop_id = nullptr;
   decltype(&cuptiGetCallbackName) call_name = nullptr;
+  decltype(&cuptiSubscribe) subscribe = nullptr;
+  decltype(&cuptiUnsubscribe) unsubscribe = nullptr;
+  decltype(&cuptiEnableCallback) enable_callback = nullptr;
+  decltype(&cuptiGetGraphNodeId) graph_node_id = nullptr;
   decltype(&cuptiGetResultString) result_text = nullptr;
 
   // "CUPTI_ERROR_NOT_INITIALIZED"

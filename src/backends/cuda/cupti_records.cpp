@@ -37,6 +37,7 @@ Activity placed(const Record& r) {
   out.start_ns = static_cast<std::int64_t>(r.start);
   out.end_ns = static_cast<std::int64_t>(r.end);
   out.correlation = r.correlationId;
+  out.graph_node = r.graphNodeId;
   out.device = r.deviceId;
   out.context = r.contextId;
   out.stream = r.streamId;
@@ -150,9 +151,11 @@ std::int32_t CuptiRecords::node_at(std::uint32_t correlation) const {
   return next == node_of_.begin() ? -1 : std::prev(next)->second;
 }
 
-ActivityTrace CuptiRecords::take() {
+ActivityTrace CuptiRecords::take(const GraphNodes& graph_nodes) {
   for (const ApiCall& c : trace_.calls) node_of_.try_emplace(c.correlation, -1);
-  for (Activity& a : trace_.activities) a.node = node_at(a.correlation);
+  for (Activity& a : trace_.activities) {
+    a.node = a.graph_node != 0 ? graph_nodes.node_of(a.graph_node) : node_at(a.correlation);
+  }
   const std::int32_t mark = name("cudaPeekAtLastError");
   std::erase_if(trace_.calls, [&](const ApiCall& c) { return c.name == mark; });
   std::ranges::stable_sort(trace_.activities, {}, &Activity::start_ns);

@@ -8,6 +8,7 @@
 
 #include "backends/cuda/cupti.h"
 #include "record/activity.h"
+#include "record/graph_nodes.h"
 
 namespace tracestep::cuda {
 
@@ -18,8 +19,9 @@ class CuptiRecords {
   // Reads the valid part of a buffer.
   void read(std::uint8_t* buffer, std::size_t valid_bytes);
   void add_dropped(std::size_t count) { trace_.dropped += static_cast<std::int64_t>(count); }
-  // Everything read so far, with nodes, by start; empty afterwards. External ids are node + 1.
-  ActivityTrace take();
+  // Everything read so far, with nodes, by start; empty afterwards. External ids are node + 1; work
+  // of a graph belongs to the node that `graph_nodes` names.
+  ActivityTrace take(const GraphNodes& graph_nodes);
 
  private:
   void add(const CUpti_Activity& record);

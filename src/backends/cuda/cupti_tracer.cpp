@@ -3,6 +3,7 @@
 #include <cuda_runtime_api.h>
 #include <cupti_driver_cbid.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <mutex>
 
@@ -29,6 +30,9 @@ struct Sink {
   std::mutex mutex;
   CuptiRecords records{cupti()};
   bool is_taken = false;  // by a tracer
+  // Of its own: CUPTI may hold a lock when it calls back, and reading records takes that lock.
+  std::mutex graph_mutex;
+  GraphNodes graph_nodes;
 };
 Sink& sink() {
   // Never destroyed: CUPTI may hand back a buffer while the process ends.
@@ -55,6 +59,24 @@ void CUPTIAPI take_buffer(CUcontext context, std::uint32_t stream, std::uint8_t*
   std::free(buffer);
 }
 
+constexpr CUpti_CallbackId kGraphCalls[] = {CUPTI_CBID_RESOURCE_GRAPHNODE_CREATED,
+                                            CUPTI_CBID_RESOURCE_GRAPHNODE_CLONED};
+
+void CUPTIAPI see_graph_node(void*, CUpti_CallbackDomain, CUpti_CallbackId call, const void* data) {
+  const auto& graph = *static_cast<const CUpti_GraphData*>(
+      static_cast<const CUpti_ResourceData*>(data)->resourceDescriptor);
+  const bool is_clone = call == CUPTI_CBID_RESOURCE_GRAPHNODE_CLONED;
+  std::uint64_t id = 0, original = 0;
+  if (cupti().graph_node_id(graph.node, &id) != CUPTI_SUCCESS) return;
+  if (is_clone && cupti().graph_node_id(graph.originalNode, &original) != CUPTI_SUCCESS) return;
+  const std::scoped_lock lock(sink().graph_mutex);
+  if (is_clone) {
+    sink().graph_nodes.cloned(original, id);
+  } else {
+    sink().graph_nodes.created(id);
+  }
+}
+
 // Records and host times share one clock.
 std::uint64_t CUPTIAPI host_clock() {
   return static_cast<std::uint64_t>(now_ns());
@@ -77,6 +99,7 @@ class CuptiTracer final : public ActivityTracer {
         problem = fmt::format("{}: {}", what, cupti_.text_of(result));
       }
     };
+    follow_graphs();
     must("cuptiActivityRegisterTimestampCallback", cupti_.register_clock(host_clock));
     must("cuptiActivityRegisterCallbacks", cupti_.register_callbacks(give_buffer, take_buffer));
     for (CUpti_ActivityKind kind : kKinds) must("cuptiActivityEnable", cupti_.enable(kind));
@@ -89,8 +112,10 @@ class CuptiTracer final : public ActivityTracer {
     for (CUpti_CallbackId call : kDriverCalls) cupti_.enable_driver_call(call, 0);
     for (CUpti_ActivityKind kind : kKinds) cupti_.disable(kind);
     cupti_.flush_all(kFlushForced);
-    const std::scoped_lock lock(sink().mutex);
-    sink().records.take();
+    if (subscriber_ != nullptr) cupti_.unsubscribe(subscriber_);
+    const std::scoped_lock lock(sink().mutex, sink().graph_mutex);
+    sink().records.take({});
+    sink().graph_nodes.clear();
     sink().is_taken = false;
   }
   CuptiTracer(const CuptiTracer&) = delete;
@@ -99,16 +124,34 @@ class CuptiTracer final : public ActivityTracer {
   void start() override { take_all(); }  // what came before is forgotten
   void enter(NodeId node) override {
     cupti_.push_id(CUPTI_EXTERNAL_CORRELATION_KIND_CUSTOM0, static_cast<std::uint64_t>(node) + 1);
+    set_graph_node(node);
     mark();
   }
   void leave() override {
     std::uint64_t last = 0;
     cupti_.pop_id(CUPTI_EXTERNAL_CORRELATION_KIND_CUSTOM0, &last);
+    set_graph_node(kWholeStep);
     mark();
   }
+  bool follows_captures() const override { return follows_; }
   ActivityTrace stop() override { return take_all(); }
 
  private:
+  // Another profiler may have taken the one place of a subscriber; then graphs stay closed.
+  void follow_graphs() {
+    if (cupti_.subscribe(&subscriber_, see_graph_node, nullptr) != CUPTI_SUCCESS) {
+      subscriber_ = nullptr;
+      return;
+    }
+    follows_ = std::ranges::all_of(kGraphCalls, [&](CUpti_CallbackId call) {
+      return cupti_.enable_callback(1, subscriber_, CUPTI_CB_DOMAIN_RESOURCE, call) ==
+             CUPTI_SUCCESS;
+    });
+  }
+  static void set_graph_node(NodeId node) {
+    const std::scoped_lock lock(sink().graph_mutex);
+    sink().graph_nodes.set_node(node);
+  }
   // A recorded call without effect, which marks where a node's launches begin and end.
   static void mark() { static_cast<void>(cudaPeekAtLastError()); }
 
@@ -118,12 +161,14 @@ class CuptiTracer final : public ActivityTracer {
     if (result != CUPTI_SUCCESS) {
       throw DeviceError("cuda", "cuptiActivityFlushAll", cupti_.text_of(result));
     }
-    const std::scoped_lock lock(sink().mutex);
-    return sink().records.take();
+    const std::scoped_lock lock(sink().mutex, sink().graph_mutex);
+    return sink().records.take(sink().graph_nodes);
   }
 
   const Cupti& cupti_ = cupti();
   bool is_owner_ = false;
+  CUpti_SubscriberHandle subscriber_ = nullptr;
+  bool follows_ = false;
 };
 
 }  // namespace

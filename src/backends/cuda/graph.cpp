@@ -1,13 +1,32 @@
 #include "backends/cuda/graph.h"
 
+#include <algorithm>
+#include <vector>
+
 #include "backends/cuda/check.h"
 
 namespace tracestep::cuda {
 namespace {
 
+// Those that a profiler records as well; the others only order work.
+bool is_work(cudaGraphNode_t node) {
+  cudaGraphNodeType type{};
+  TRACESTEP_CUDA(cudaGraphNodeGetType(node, &type));
+  return type == cudaGraphNodeTypeKernel || type == cudaGraphNodeTypeMemcpy ||
+         type == cudaGraphNodeTypeMemset;
+}
+
+std::int64_t count_kernels(cudaGraph_t graph) {
+  std::size_t count = 0;
+  TRACESTEP_CUDA(cudaGraphGetNodes(graph, nullptr, &count));
+  std::vector<cudaGraphNode_t> nodes(count);
+  TRACESTEP_CUDA(cudaGraphGetNodes(graph, nodes.data(), &count));
+  return std::ranges::count_if(nodes, is_work);
+}
+
 class Graph final : public CapturedWork {
  public:
-  Graph(cudaStream_t stream, cudaGraph_t graph) : stream_(stream) {
+  Graph(cudaStream_t stream, cudaGraph_t graph) : stream_(stream), kernels_(count_kernels(graph)) {
     // Kernels keep the priority of the lane that they were captured on.
     TRACESTEP_CUDA(
         cudaGraphInstantiate(&executable_, graph, cudaGraphInstantiateFlagUseNodePriority));
@@ -19,9 +38,11 @@ class Graph final : public CapturedWork {
   Graph(const Graph&) = delete;
   Graph& operator=(const Graph&) = delete;
   void launch() override { TRACESTEP_CUDA(cudaGraphLaunch(executable_, stream_)); }
+  std::int64_t kernels() const override { return kernels_; }
 
  private:
   const cudaStream_t stream_;
+  const std::int64_t kernels_;
   cudaGraphExec_t executable_ = nullptr;
 };
 
