@@ -82,6 +82,10 @@ Fields<CompileCell> byte_fields() {
   return {{int_column("launches", "launching nodes",
                       "nodes of a step that launch: each runs one kernel or more"),
            [if_ok](C c) { return if_ok(c, c.result.launches); }},
+          {data_only(int_column("kernels", "",
+                                "kernels, copies and fills of the graph that steps replayed; empty "
+                                "where they were issued launch by launch, and not counted")),
+           [](C c) { return or_null(c.result.kernels); }},
           {bytes_column("moved_bytes", "moved, modelled",
                         "each kernel reads its distinct operands once and writes its results once"),
            [if_ok](C c) { return if_ok(c, moved_bytes(c.result.program)); }},

@@ -194,6 +194,7 @@ void measure(Device& device, const StopSignal* stop, const StepObserver& observe
     if (growth >= 0) out.untracked_bytes = growth;
   }
   out.captured = executor.is_captured();
+  out.kernels = executor.kernels();
   if (const int steps = out.spec.protocol.part_steps; steps > 0) {
     out.parts = time_step_parts(executor, device, measurement, steps);
   }

@@ -168,6 +168,10 @@ Fields<CellRow> speed_fields() {
       {int_column("launches", "launching nodes",
                   "nodes per step that launch: each runs one kernel or more"),
        [](R c) { return c.r.launches; }},
+      {data_only(int_column("kernels", "",
+                            "kernels, copies and fills of the graph that the timed steps replayed; "
+                            "empty where they were issued launch by launch, and not counted")),
+       [](R c) { return c.ok ? or_null(c.r.kernels) : Json(); }},
       {data_only(real_column("energy_j", "energy", "J", 1,
                              "of the whole device, for one timed step, by its own counter; empty "
                              "where it has none, or below half a second")),
