@@ -357,7 +357,7 @@ Found nothing_computed(const ResultRow& row) {
                  "this device plans and counts; its times are those of the host alone"};
 }
 
-constexpr std::array<RowCheck, 22> kChecks = {{
+constexpr std::array<RowCheck, 23> kChecks = {{
     {"nothing_computed", "the device has no numbers", nothing_computed},
     {"too_few_samples", "fewer than six: no 95 % interval", too_few_samples},
     {"no_warmup", "the first step is a sample", no_warmup},
@@ -373,6 +373,8 @@ constexpr std::array<RowCheck, 22> kChecks = {{
     {"recorded_apart", "recorded steps are unlike the timed ones", recorded_apart},
     {"recorded_unsteady", "recorded steps are few, or unlike each other", recorded_unsteady},
     {"uneven_instances", "single recorded launches were held up", uneven_instances},
+    {"overlapping_kernels", "kernels' times add up to more than the busy time",
+     overlapping_kernels},
     {"above_the_roof", "a kernel beyond what the ceilings allow", above_the_roof},
     {"profiled", "a profiler listened to the timed steps", profiled},
     {"throttled", "clocks were held back", throttled},

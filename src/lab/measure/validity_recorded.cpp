@@ -91,6 +91,18 @@ std::optional<Verdict> uneven_instances(const ResultRow& row) {
                   *held_up, 100 * *held_up / *busy)};
 }
 
+std::optional<Verdict> overlapping_kernels(const ResultRow& row) {
+  constexpr double kWorthSaying = 1.01;
+  const auto sum = row.number("kernels_ms"), busy = row.number("device_busy_ms");
+  if (!computes(row) || !sum || !busy || *busy <= 0 || *sum <= kWorthSaying * *busy) return {};
+  return Verdict{
+      "overlapping_kernels", Severity::kNote,
+      fmt::format("kernels run at the same time: their times add up to {:.3f} ms, {:.1f} "
+                  "% of the {:.3f} ms in which any runs, so that shares of kernels' "
+                  "times are not shares of the step",
+                  *sum, 100 * *sum / *busy, *busy)};
+}
+
 double beyond_caches(double roof_percent, double launch_bytes) {
   constexpr double kLargestCache = 64.0 * 1024 * 1024;
   if (launch_bytes <= 2 * kLargestCache) return 0;

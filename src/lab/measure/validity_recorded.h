@@ -22,6 +22,9 @@ std::optional<Verdict> recorded_unsteady(const ResultRow& row);
 // (`interrupted_ms` of a step, lab/measure/interrupted.h): a note, and a doubt about shares where
 // it is a tenth of the kernels' time.
 std::optional<Verdict> uneven_instances(const ResultRow& row);
+// Kernels that run at the same time: their times (`kernels_ms`) add up to more than the time in
+// which kernels run (`device_busy_ms`).
+std::optional<Verdict> overlapping_kernels(const ResultRow& row);
 // More than the ceilings allow: `highest_roof_percent`, with `highest_roof_kernel`, `_bound` and
 // `_bytes` (of one launch), is the most of a profile's kernels that take a share of the time. By
 // bytes it is a note where a cache explains it.

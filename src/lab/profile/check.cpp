@@ -4,6 +4,7 @@
 #include <set>
 
 #include "analysis/cost.h"
+#include "lab/profile/lanes.h"
 #include "lab/profile/tables.h"
 #include "lab/report/fields.h"
 #include "spec/fields.h"
@@ -36,6 +37,7 @@ class Check {
         ++runs_[static_cast<std::size_t>(l.step)][static_cast<std::size_t>(l.node)];
       }
     }
+    count_batches();
   }
 
   // Of the program, and of those the ones that ran in every step.
@@ -57,6 +59,14 @@ class Check {
     }
     return n;
   }
+  // Kernels of one step: of the first that has another number than the graph, if one has.
+  std::int64_t kernels() const {
+    std::vector<std::int64_t> counts(p_.steps.size(), 0);
+    for (const ProfiledLaunch& l : p_.launches) ++counts[static_cast<std::size_t>(l.step)];
+    const auto other =
+        std::ranges::find_if(counts, [&](std::int64_t count) { return count != p_.graph_kernels; });
+    return other != counts.end() ? *other : *p_.graph_kernels;
+  }
   // Launches without a node, over all steps.
   std::int64_t nobody() const { return nobody_; }
   std::int64_t steps_that_differ() const {
@@ -72,6 +82,19 @@ class Check {
   }
 
  private:
+  // The kernels of a batch are those of each of its nodes.
+  void count_batches() {
+    const std::vector<std::vector<NodeId>> nodes_of = nodes_of_kernels(p_);
+    for (auto& counts : runs_) {
+      for (std::size_t last = 0; last < nodes_of.size(); ++last) {
+        for (NodeId node : nodes_of[last]) {
+          if (node != static_cast<NodeId>(last)) {
+            counts[static_cast<std::size_t>(node)] += counts[last];
+          }
+        }
+      }
+    }
+  }
   static bool is_forward(const Node& node) { return node.origin().phase == Phase::kForward; }
 
   bool must_run(const Node& node) const { return launches(p_.program, node); }
@@ -113,17 +136,18 @@ struct Count {
 
 Fields<Count> fields(const std::string& label, const Json& key) {
   using C = const Count&;
-  return {{text_column("label", "cell"), [label](C) { return label; }},
-          {text_column("what"), &Count::what},
-          {text_column("why"), &Count::why},
-          {int_column("expected", "", "by the formula"), [](C c) { return or_null(c.expected); }},
-          {int_column("in_program", "program", "nodes of the program"),
-           [](C c) { return or_null(c.in_program); }},
-          {int_column("ran", "", "nodes of which a kernel was seen in every step"), &Count::ran},
-          {text_column("verdict"), [](C c) { return c.is_ok() ? "ok" : "differs"; }},
-          {text_column("detail"), [](C c) { return or_null(c.detail); }},
-          {data_only(structured_column("cell", "all parameters of the row")),
-           [key](C) { return key; }}};
+  return {
+      {text_column("label", "cell"), [label](C) { return label; }},
+      {text_column("what"), &Count::what},
+      {text_column("why"), &Count::why},
+      {int_column("expected", "", "by the formula"), [](C c) { return or_null(c.expected); }},
+      {int_column("in_program", "program", "nodes of the program"),
+       [](C c) { return or_null(c.in_program); }},
+      {int_column("ran", "", "kernels, or nodes of which one was seen in every step"), &Count::ran},
+      {text_column("verdict"), [](C c) { return c.is_ok() ? "ok" : "differs"; }},
+      {text_column("detail"), [](C c) { return or_null(c.detail); }},
+      {data_only(structured_column("cell", "all parameters of the row")),
+       [key](C) { return key; }}};
 }
 
 std::vector<Count> counts_of(const ProfiledCell& cell) {
@@ -150,6 +174,10 @@ std::vector<Count> counts_of(const ProfiledCell& cell) {
   const std::string missing = check.first_missing();
   out.push_back({"all nodes that are no views", "each has a kernel", check.nodes(), check.nodes(),
                  check.nodes_that_ran(), missing.empty() ? "" : "first missing: " + missing});
+  if (const auto kernels = cell.profile.graph_kernels) {
+    out.push_back(
+        {"kernels of a step", "those of the replayed graph", kernels, kernels, check.kernels()});
+  }
   out.push_back({"launches that no node asked for", "none", 0, 0, check.nobody()});
   out.push_back(
       {"steps unlike the first", "every step is the same", 0, 0, check.steps_that_differ()});

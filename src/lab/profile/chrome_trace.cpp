@@ -9,12 +9,15 @@
 #include <ctime>
 #include <iterator>
 #include <map>
+#include <span>
+#include <utility>
 
 #include <fmt/format.h>
 
 #include "analysis/component.h"
 #include "base/error.h"
 #include "base/output_file.h"
+#include "lab/profile/lanes.h"
 #include "lab/report/gzip.h"
 
 namespace tracestep {
@@ -74,7 +77,9 @@ class Writer {
   Writer(const Profile& profile, const Json& environment)
       : p_(profile),
         environment_(environment),
-        host_{getpid(), static_cast<std::int64_t>(syscall(SYS_gettid))} {}
+        host_{getpid(), static_cast<std::int64_t>(syscall(SYS_gettid))} {
+    place_lanes();
+  }
 
   std::string run() {
     header();
@@ -165,14 +170,12 @@ class Writer {
     meta("process_labels", host_, "labels", json_text("CPU"));
     meta("process_sort_index", host_, "sort_index", std::to_string(host_.pid));
     meta("thread_name", host_, "name", json_text(fmt::format("thread {} (steps)", host_.tid)));
-    std::map<std::pair<std::uint32_t, std::uint32_t>, bool> streams;
+    std::map<std::pair<std::int64_t, std::int64_t>, int> tracks;
     for (const ProfiledLaunch& l : p_.launches) {
-      if (l.activity < 0) continue;
-      const Activity& a = activity(l);
-      streams[{a.device, a.stream}] = true;
+      if (l.activity >= 0) tracks[{track_of(l).pid, track_of(l).tid}] = lane_of(p_, l);
     }
-    std::uint32_t last = ~0u;
-    for (const auto& [where, unused] : streams) {
+    std::int64_t last = -1;
+    for (const auto& [where, lane] : tracks) {
       const Place place{where.first, where.second};
       if (where.first != last) {
         meta("process_name", place, "name", json_text("tracestep"));
@@ -181,8 +184,32 @@ class Writer {
              std::to_string(kGpuSortIndex + where.first));
         last = where.first;
       }
-      meta("thread_name", place, "name", json_text(fmt::format("stream {}", where.second)));
+      const std::string name = fmt::format("stream {}", where.second);
+      meta("thread_name", place, "name",
+           json_text(lane == 0 ? name : fmt::format("{}, lane {}", name, lane)));
     }
+  }
+
+  // A lane's track has the number of the first stream that its kernels ran on. In a replayed graph
+  // lanes may share a stream, or take several.
+  void place_lanes() {
+    std::map<int, std::int64_t> first;
+    std::int64_t next = 0;
+    for (const ProfiledLaunch& l : p_.launches) {
+      if (l.activity < 0) continue;
+      next = std::max<std::int64_t>(next, activity(l).stream + std::int64_t{1});
+      if (l.node >= 0) first.try_emplace(lane_of(p_, l), activity(l).stream);
+    }
+    for (const auto& [lane, stream] : first) {
+      const bool is_taken = std::ranges::any_of(
+          stream_of_lane_, [stream](const auto& other) { return other.second == stream; });
+      stream_of_lane_[lane] = is_taken ? next++ : stream;
+    }
+  }
+
+  Place track_of(const ProfiledLaunch& l) const {
+    const Activity& a = activity(l);
+    return {a.device, l.node < 0 ? a.stream : stream_of_lane_.at(lane_of(p_, l))};
   }
 
   const Activity& activity(const ProfiledLaunch& l) const {
@@ -228,19 +255,16 @@ class Writer {
   }
 
   // Ranges around neighbours of one phase and, inside, of one component; parents come first.
-  // `range_of(i)` is where launch i stands on that row.
-  template <class RangeOf>
-  void scopes(const char* category, Place place, std::size_t first, std::size_t last,
-              RangeOf&& range_of) {
+  void scopes(const char* category, Place place, std::span<const ProfiledLaunch* const> launches) {
     const auto emit = [&](auto&& name_at, std::size_t from, std::size_t to_index) {
       complete(category, name_at(from), place,
-               {range_of(from).start_ns, range_of(to_index - 1).end_ns}, "");
+               {launches[from]->start_ns, launches[to_index - 1]->end_ns}, "");
     };
-    const auto phase_at = [&](std::size_t i) { return phase_name(p_.launches[i]); };
-    const auto part_at = [&](std::size_t i) { return component_name(p_.launches[i]); };
-    for (std::size_t i = first; i < last;) {
+    const auto phase_at = [&](std::size_t i) { return phase_name(*launches[i]); };
+    const auto part_at = [&](std::size_t i) { return component_name(*launches[i]); };
+    for (std::size_t i = 0; i < launches.size();) {
       std::size_t end = i;
-      while (end < last && phase_at(end) == phase_at(i)) ++end;
+      while (end < launches.size() && phase_at(end) == phase_at(i)) ++end;
       emit(phase_at, i, end);
       for (std::size_t j = i; j < end;) {
         std::size_t stop = j;
@@ -276,9 +300,9 @@ class Writer {
   // Kernels that run inside the calls of the host: ops of its thread.
   void host_kernels() {
     for_each_step([&](std::size_t, std::size_t first, std::size_t last) {
-      scopes("user_annotation", host_, first, last, [&](std::size_t i) {
-        return Range{p_.launches[i].start_ns, p_.launches[i].end_ns};
-      });
+      std::vector<const ProfiledLaunch*> all;
+      for (std::size_t i = first; i < last; ++i) all.push_back(&p_.launches[i]);
+      scopes("user_annotation", host_, all);
       for (std::size_t i = first; i < last; ++i) {
         const ProfiledLaunch& l = p_.launches[i];
         complete("cpu_op", p_.names[static_cast<std::size_t>(l.name)], host_,
@@ -297,6 +321,7 @@ class Writer {
     for (const ApiCall& call : p_.trace.calls) {
       const auto found = launch_of.find(call.correlation);
       if (found == launch_of.end() || found->second->node < 0) continue;
+      if (activity(*found->second).graph_node != 0) continue;  // one call for all nodes
       const auto [op, is_new] = ops.try_emplace(
           external_id(*found->second), std::pair(Range{call.start_ns, call.end_ns}, found->second));
       op->second.first.end_ns = std::max(op->second.first.end_ns, call.end_ns);
@@ -322,24 +347,30 @@ class Writer {
 
   void kernels() {
     for_each_step([&](std::size_t step, std::size_t first, std::size_t last) {
-      if (first == last) return;
-      const Activity& a = activity(p_.launches[first]);
-      const Place place{a.device, a.stream};
-      complete("gpu_user_annotation", step_name(step), place,
-               {p_.steps[step].first_ns, p_.steps[step].last_ns}, "");
-      scopes("gpu_user_annotation", place, first, last, [&](std::size_t i) {
-        return Range{p_.launches[i].start_ns, p_.launches[i].end_ns};
-      });
-      for (std::size_t i = first; i < last; ++i) device_work(p_.launches[i]);
+      std::map<std::pair<int, std::int64_t>, std::vector<const ProfiledLaunch*>> tracks;
+      for (std::size_t i = first; i < last; ++i) {
+        const ProfiledLaunch& l = p_.launches[i];
+        tracks[{lane_of(p_, l), track_of(l).tid}].push_back(&l);
+        device_work(l);
+      }
+      bool is_first = true;
+      for (const auto& [key, launches] : tracks) {
+        const Place place = track_of(*launches.front());
+        if (std::exchange(is_first, false)) {
+          complete("gpu_user_annotation", step_name(step), place,
+                   {p_.steps[step].first_ns, p_.steps[step].last_ns}, "");
+        }
+        scopes("gpu_user_annotation", place, launches);
+      }
     });
   }
 
   void device_work(const ProfiledLaunch& l) {
     const Activity& a = activity(l);
-    const Place place{a.device, a.stream};
+    const Place place = track_of(l);
     std::string args = fmt::format(
         R"("External id": {}, "device": {}, "context": {}, "stream": {}, "correlation": {})",
-        l.node < 0 ? 0 : external_id(l), a.device, a.context, a.stream, a.correlation);
+        l.node < 0 ? 0 : external_id(l), a.device, a.context, place.tid, a.correlation);
     const char* category = "kernel";
     if (a.kind == ActivityKind::kKernel) {
       fmt::format_to(std::back_inserter(args),
@@ -376,6 +407,7 @@ class Writer {
   const Json& environment_;
   const Place host_;
   const Clock clock_;
+  std::map<int, std::int64_t> stream_of_lane_;
   std::string out_;
   bool is_first_ = true;
 };

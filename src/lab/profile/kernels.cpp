@@ -180,9 +180,10 @@ Fields<MatrixRow> matrix_fields() {
   out.add(real_column("recorded_ms", "when recorded", "ms", 4,
                       "gaps and span of the recorded steps, with what recording adds"),
           [](M m) { return or_null(m.recorded_ms); });
-  return out.add(data_only(bool_column("is_modelled", "",
-                                       "a node of several origins, shared out by bytes moved")),
-                 [](M m) { return m.work != nullptr && m.work->is_modelled; });
+  return out.add(
+      data_only(bool_column("is_modelled", "",
+                            "a kernel for several nodes or origins, shared out by bytes moved")),
+      [](M m) { return m.work != nullptr && m.work->is_modelled; });
 }
 
 }  // namespace
@@ -190,7 +191,7 @@ Fields<MatrixRow> matrix_fields() {
 Table kernel_table(const ProfiledCell& cell, const ComponentFilter& filter) {
   const auto steps = static_cast<double>(cell.profile.steps.size());
   const std::vector<KernelTimes> kernels = kernels_of(cell, filter);
-  const double all_ns = (cell.work.busy_ms + cell.work.interrupted_ms) * steps * 1e6;
+  const double all_ns = (cell.work.kernels_ms + cell.work.interrupted_ms) * steps * 1e6;
   std::vector<KernelRow> rows;
   for (const KernelTimes& k : kernels) {
     rows.push_back({k, steps, all_ns, summarize(k.durations)});
@@ -208,7 +209,7 @@ Table matrix_table(const ProfiledCell& cell, const ComponentFilter& filter) {
   const StepWork& work = cell.work;
   const double span_ms = cell.profile.plain.span_ms;
   const bool has_span = plain_gaps_ms(cell).has_value();
-  const double whole_ms = has_span ? span_ms : work.busy_ms - work.overlap_ms;
+  const double whole_ms = has_span ? span_ms : work.busy_ms;
   std::vector<MatrixRow> rows;
   WorkSums left_out, all;
   for (const Work& w : work.rows) {
@@ -254,7 +255,7 @@ struct Kind {
 };
 
 // `recomputes`: whether some nodes run again in backward.
-Fields<Kind> kind_fields(double busy_ms, bool recomputes) {
+Fields<Kind> kind_fields(double kernels_ms, bool recomputes) {
   using K = const Kind&;
   const auto ms = [](const char* name, const char* title, Phase phase) {
     return Field<Kind>{real_column(name, title, "ms", 4), [phase](K k) {
@@ -272,7 +273,7 @@ Fields<Kind> kind_fields(double busy_ms, bool recomputes) {
                        ms("backward_ms", "backward", Phase::kBackward),
                        ms("optimizer_ms", "optimizer", Phase::kOptimizer)});
   out.add(timed(real_column("share_percent", "share", "%", 2, "of the time of all kernels")),
-          [busy_ms](K k) { return percent_of(k.sums.ms, busy_ms); });
+          [kernels_ms](K k) { return percent_of(k.sums.ms, kernels_ms); });
   return out.add(roof_fields(), sums);
 }
 
@@ -295,7 +296,7 @@ Table kind_table(const ProfiledCell& cell, const ComponentFilter& filter) {
   const bool recomputes = std::ranges::any_of(
       kinds, [](const Kind& k) { return k.ms.contains(std::string(name_of(Phase::kRecompute))); });
   Table table = table_of("kinds", "Kernels that multiply no matrices, by kind",
-                         kind_fields(cell.work.busy_ms, recomputes), kinds);
+                         kind_fields(cell.work.kernels_ms, recomputes), kinds);
   note_caches(table);
   return table;
 }

@@ -4,6 +4,7 @@
 
 #include "lab/measure/run_columns.h"
 #include "lab/measure/statistics.h"
+#include "lab/profile/lanes.h"
 #include "lab/profile/tables.h"
 #include "lab/report/fields.h"
 #include "spec/fields.h"
@@ -217,6 +218,7 @@ struct ClockRow {
   const StepWork& w;
   double recorded_wall_ms;
   std::optional<double> gaps_ms;  // plain_gaps_ms()
+  std::optional<Communication> communication;
   std::string verdict;
 
   double outside_ms() const { return p.plain.wall_ms - p.plain.span_ms; }
@@ -228,13 +230,17 @@ ClockRow clocks_of(const ProfiledCell& cell, std::span<const Verdict> verdicts) 
   double wall = 0;
   for (const ProfiledStep& s : p.steps) wall += static_cast<double>(s.end_ns - s.start_ns) * 1e-6;
   wall /= static_cast<double>(p.steps.size());
-  return {p, cell.work, wall, plain_gaps_ms(cell), summary_of(verdicts)};
+  return {p, cell.work, wall, plain_gaps_ms(cell), communication_of(p), summary_of(verdicts)};
 }
 
-Fields<ClockRow> clock_fields() {
+// `has_collectives`: whether a cell has any.
+Fields<ClockRow> clock_fields(bool has_collectives) {
   using C = const ClockRow&;
   const auto ms = [](const char* name, const char* title, const char* text) {
     return real_column(name, title, "ms", 3, text);
+  };
+  const auto communication = [&](const char* name, const char* title, const char* text) {
+    return has_collectives ? ms(name, title, text) : data_only(ms(name, title, text));
   };
   Fields<ClockRow> out{};
   out.add(label_fields(), [](C c) { return &c.p; });
@@ -246,10 +252,16 @@ Fields<ClockRow> clock_fields() {
        [](C c) { return when(c.p.is_asynchronous, c.p.plain.issue_ms); }},
       {ms("plain_span_ms", "span", "first kernel's start to last one's end of such a step; median"),
        [](C c) { return c.p.plain.span_ms; }},
-      {ms("busy_ms", "busy", "sum of the kernels' times, of profiled steps; mean"),
+      {ms("busy_ms", "busy", "in which kernels ran, of profiled steps; mean"),
        [](C c) { return c.w.busy_ms; }},
       {ms("gaps_ms", "gaps", "what busy leaves of the span: between kernels"),
        [](C c) { return or_null(c.gaps_ms); }},
+      {communication("communication_ms", "collectives", "in which they ran, of profiled steps"),
+       [](C c) { return c.communication ? Json(c.communication->ms) : Json(); }},
+      {communication("exposed_ms", "exposed",
+                     "of that, while no other kernel ran; by spans, each of a kernel that runs "
+                     "alone: what the span is longer than all other kernels"),
+       [](C c) { return c.communication ? Json(c.communication->exposed_ms) : Json(); }},
       {ms("outside_ms", "outside", "of the wall, before the first and after the last kernel"),
        &ClockRow::outside_ms},
       {timed(real_column("busy_percent", "busy of wall", "%", 1, "of the plain wall")),
@@ -265,11 +277,10 @@ Fields<ClockRow> clock_fields() {
       {data_only(ms("recorded_outside_ms", "", "of the profiled wall")),
        &ClockRow::recorded_outside_ms},
       {data_only(real_column("identity_error_ms", "", "ms", 6,
-                             "of the profiled steps: wall - outside - gaps - busy - "
-                             "interrupted + overlap")),
+                             "of the profiled steps: wall - outside - gaps - busy - interrupted")),
        [](C c) {
          return c.recorded_wall_ms - c.recorded_outside_ms() - c.w.gaps_ms - c.w.busy_ms -
-                c.w.interrupted_ms + c.w.overlap_ms;
+                c.w.interrupted_ms;
        }},
       {data_only(ms("interrupted_ms", "",
                     "of the profiled span: what other work held up single launches for; part of "
@@ -292,12 +303,14 @@ std::string waiting_note(const ClockRow& row) {
 }  // namespace
 
 std::optional<double> plain_gaps_ms(const ProfiledCell& cell) {
-  const double gaps = cell.profile.plain.span_ms - cell.work.busy_ms + cell.work.overlap_ms;
+  const double gaps = cell.profile.plain.span_ms - cell.work.busy_ms;
   return gaps >= 0 ? std::optional(gaps) : std::nullopt;
 }
 
 Table clock_table(std::span<const ProfiledCell> cells) {
-  const Fields<ClockRow> fields = clock_fields();
+  const bool has_collectives = std::ranges::any_of(
+      cells, [](const ProfiledCell& cell) { return communication_of(cell.profile).has_value(); });
+  const Fields<ClockRow> fields = clock_fields(has_collectives);
   Table table{.name = "clocks", .title = "One step by several clocks", .columns = fields.columns()};
   const std::vector<std::vector<Verdict>> verdicts = judge_profiles(cells);
   for (std::size_t i = 0; i < cells.size(); ++i) {
@@ -311,7 +324,7 @@ Table clock_table(std::span<const ProfiledCell> cells) {
     for (const Verdict& v : verdicts[i]) table.notes.push_back(verdict_line(label_of(p), v));
   }
   table.notes.push_back(
-      "wall = outside + span, span = gaps + busy (less overlap): kernels' own times are of "
+      "wall = outside + span, span = gaps + busy: kernels' own times are of "
       "profiled steps, wall and span of plain ones. Without gaps: the profiled steps' kernels took "
       "longer than the span");
   show_unusual(table);

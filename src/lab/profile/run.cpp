@@ -132,7 +132,6 @@ void place_activities(Profile& out) {
 
 void record_activities(Executor& executor, Device& device, Measurement& measurement,
                        ActivityTracer& tracer, Profile& out) {
-  out.source = "device profiler";
   const int steps = out.spec.protocol.recorded_steps;
   Recorder recorder({.spans = false, .memory = true});
   recorder.reserve(
@@ -140,11 +139,15 @@ void record_activities(Executor& executor, Device& device, Measurement& measurem
   executor.release_outputs();
   {
     Tracing tracing(tracer, executor);
-    measurement.step();  // the profiler's own first step, not counted
-    const Recording memory(device.allocator(), recorder);
+    measurement.step();  // the profiler's own first step, not counted; later ones may replay it
+    out.graph_kernels = executor.kernels();
+    // A replay has no moments at which single buffers come and go.
+    std::optional<Recording> memory;
+    if (!out.graph_kernels) memory.emplace(device.allocator(), recorder);
     for (int i = 0; i < steps; ++i) out.steps.push_back({measurement.step()});
     out.trace = tracing.take();
   }
+  out.source = out.graph_kernels ? "device profiler inside a graph" : "device profiler";
   out.memory_events = recorder.memory_events();
   if (out.trace.dropped > 0) {
     throw Error(ErrorCode::kFailed, "profile",
@@ -161,6 +164,7 @@ void profile_on(Device& device, const StopSignal* stop, const std::optional<Plai
   Executor& executor = session.executor();
   Measurement measurement(executor, device, stop);
   out.program = executor.program();
+  out.turns = executor.buffer_plan().turns;
   if (plain) {
     measurement.warm_up(out.spec.protocol.warmup);
     out.plain = *plain;

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "analysis/lanes.h"
 #include "base/signals.h"
 #include "lab/measure/host_columns.h"
 #include "lab/measure/measurement.h"
@@ -52,11 +53,15 @@ struct Profile {
   ProfileSpec spec;
   std::string device;
   bool is_asynchronous = false;
-  std::string source;   // "device profiler" or "executor spans"
+  std::string source;   // "device profiler", with or without " inside a graph"; "executor spans"
   std::string problem;  // why the device's profiler, if any, was not used
   Status status = Status::kOk;
   std::string detail;  // why it is out of memory
   Program program;
+  std::vector<Turn> turns;  // of its nodes; empty: all on one lane, and no batches
+  // Kernels, copies and fills of the graph that recorded steps replayed; nullopt: their launches
+  // were issued one by one.
+  std::optional<std::int64_t> graph_kernels;
   std::vector<std::string> names;  // of kernels
   std::vector<ProfiledStep> steps;
   std::vector<ProfiledLaunch> launches;  // by step, then by start

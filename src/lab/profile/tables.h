@@ -56,6 +56,9 @@ Table kind_table(const ProfiledCell& cell, const ComponentFilter& filter = {});
 // Rows: phase and part of attention (scores, softmax, values), and their ratio; columns: time,
 // FLOPs, bytes. Notes state what is counted, with this cell's numbers.
 Table attention_table(const ProfiledCell& cell);
+// Rows: lane and phase; columns: launches, and the time that kernels of the other lane hide or
+// leave exposed. No rows where all kernels ran on one lane.
+Table lane_table(const ProfiledCell& cell);
 // The ceilings with which rooflines are drawn.
 Table ceiling_table(const Ceilings& ceilings);
 

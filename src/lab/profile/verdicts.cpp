@@ -5,6 +5,7 @@
 #include "analysis/cost.h"
 #include "lab/measure/statistics.h"
 #include "lab/measure/validity_recorded.h"
+#include "lab/profile/lanes.h"
 #include "lab/profile/tables.h"
 #include "lab/report/columns.h"
 #include "spec/fields.h"
@@ -12,19 +13,18 @@
 namespace tracestep {
 namespace {
 
-// Kernels' time of each recorded step: of all kernels, and of matrix products.
+// Of each recorded step: the time in which kernels run, and the sum of matrix products' times.
 struct StepTimesOfKernels {
   std::vector<double> busy_ms, products_ms;
 };
 
 StepTimesOfKernels kernel_times(const Profile& p) {
   StepTimesOfKernels out;
-  out.busy_ms.resize(p.steps.size());
+  out.busy_ms = busy_ms_by_step(p);
   out.products_ms.resize(p.steps.size());
   for (const ProfiledLaunch& l : p.launches) {
     const double ms = static_cast<double>(l.duration_ns()) * 1e-6;
     const auto step = static_cast<std::size_t>(l.step);
-    out.busy_ms[step] += ms;
     if (l.node >= 0 && is_product(p.program.node(l.node))) out.products_ms[step] += ms;
   }
   return out;
@@ -77,6 +77,7 @@ Json row_of(const ProfiledCell& cell, const StepTimesOfKernels& times) {
   row["device_span_ms"] = p.plain.span_ms;
   row["device_busy_ms"] = cell.work.busy_ms;
   row["instrumented_wall_ms"] = mean_wall_ms(p);
+  row["kernels_ms"] = cell.work.kernels_ms;
   row["recorded_busy_ms"] = list_of(times.busy_ms);
   row["interrupted_ms"] = cell.work.interrupted_ms;
   row["recorded_by"] = p.source;

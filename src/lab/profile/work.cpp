@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "base/suggest.h"
 #include "lab/measure/interrupted.h"
+#include "lab/profile/lanes.h"
 #include "nn/scopes.h"
 
 namespace tracestep {
@@ -24,7 +25,7 @@ using Key = std::tuple<std::string, std::string, std::string, std::string>;
 class Collector {
  public:
   Collector(const Profile& profile, const Ceilings& ceilings)
-      : profile_(profile), ceilings_(ceilings) {}
+      : profile_(profile), ceilings_(ceilings), nodes_of_(nodes_of_kernels(profile)) {}
 
   StepWork run() {
     std::vector<RecordedLaunch> launches;
@@ -68,7 +69,7 @@ class Collector {
     WorkSums sums;
     sums.ms = undisturbed_ms_[static_cast<std::size_t>(&l - profile_.launches.data())];
     sums.gap_ms = gap_ms;
-    out_.busy_ms += sums.ms;
+    out_.kernels_ms += sums.ms;
     out_.interrupted_ms += static_cast<double>(l.duration_ns()) * kMsPerNs - sums.ms;
     out_.gaps_ms += gap_ms;
     const std::string& name = profile_.names[static_cast<std::size_t>(l.name)];
@@ -79,24 +80,49 @@ class Collector {
       row.sums.launches += 1;
       return;
     }
-    const Node& node = profile_.program.node(l.node);
-    if (longest_[static_cast<std::size_t>(l.node)] == &l) add_cost(node, sums);
-    const std::vector<double>& shares = shares_of(l.node);
-    for (std::size_t i = 0; i < shares.size(); ++i) {
-      const Origin& origin = node.origins[i];
+    if (longest_[static_cast<std::size_t>(l.node)] == &l) {
+      for (NodeId id : nodes_of_[static_cast<std::size_t>(l.node)]) add_cost(id, sums);
+    }
+    const std::vector<Part>& parts = parts_of(l.node);
+    for (std::size_t i = 0; i < parts.size(); ++i) {
+      const auto& [node, origin, share] = parts[i];
       Work& row = row_of(
-          {component_of(origin.path), std::string(name_of(origin.phase)), node.op->name, name});
-      row.kernel_class = node.op->kernel_class;
-      row.is_modelled = row.is_modelled || shares.size() > 1;
-      row.sums += part_of(sums, shares[i]);
+          {component_of(origin->path), std::string(name_of(origin->phase)), node->op->name, name});
+      row.kernel_class = node->op->kernel_class;
+      row.is_modelled = row.is_modelled || parts.size() > 1;
+      row.sums += part_of(sums, share);
       if (i == 0) row.sums.launches += 1;
     }
   }
 
-  const std::vector<double>& shares_of(NodeId id) {
-    const auto [found, is_new] = shares_.try_emplace(id);
-    if (is_new) found->second = origin_shares(profile_.program, profile_.program.node(id));
+  // What a kernel of a node is for; the shares add up to 1.
+  struct Part {
+    const Node* node;
+    const Origin* origin;
+    double share;
+  };
+
+  const std::vector<Part>& parts_of(NodeId id) {
+    const auto [found, is_new] = parts_.try_emplace(id);
+    if (!is_new) return found->second;
+    const std::vector<NodeId>& nodes = nodes_of_[static_cast<std::size_t>(id)];
+    double all_bytes = 0;
+    for (NodeId one : nodes) all_bytes += bytes_of(one);
+    for (NodeId one : nodes) {
+      const Node& node = profile_.program.node(one);
+      const double of_batch =
+          all_bytes > 0 ? bytes_of(one) / all_bytes : 1.0 / static_cast<double>(nodes.size());
+      const std::vector<double> shares = origin_shares(profile_.program, node);
+      for (std::size_t i = 0; i < shares.size(); ++i) {
+        found->second.push_back({&node, &node.origins[i], of_batch * shares[i]});
+      }
+    }
     return found->second;
+  }
+
+  double bytes_of(NodeId id) const {
+    const Cost cost = cost_of(profile_.program, profile_.program.node(id));
+    return static_cast<double>(cost.bytes_read + cost.bytes_written);
   }
 
   static WorkSums part_of(WorkSums sums, double share) {
@@ -107,16 +133,17 @@ class Collector {
     return sums;
   }
 
-  void add_cost(const Node& node, WorkSums& sums) const {
+  void add_cost(NodeId id, WorkSums& sums) const {
+    const Node& node = profile_.program.node(id);
     const Cost cost = cost_of(profile_.program, node);
     const bool is_gemm = is_product(node);
     const DType dtype =
         profile_.program.type(node.inputs.empty() ? node.outputs[0] : node.inputs[0]).dtype;
     const RoofTime roof = roof_time(cost, is_gemm, dtype, ceilings_);
-    sums.flops = static_cast<double>(cost.flops);
-    sums.bytes = static_cast<double>(cost.bytes_read + cost.bytes_written);
-    sums.roof_ms = roof.ms();
-    sums.roof_by_bytes_ms = roof.is_by_bytes() ? roof.ms() : 0.0;
+    sums.flops += static_cast<double>(cost.flops);
+    sums.bytes += static_cast<double>(cost.bytes_read + cost.bytes_written);
+    sums.roof_ms += roof.ms();
+    sums.roof_by_bytes_ms += roof.is_by_bytes() ? roof.ms() : 0.0;
   }
 
   Work& row_of(const Key& key) {
@@ -132,9 +159,10 @@ class Collector {
     const double part =
         profile_.steps.empty() ? 0.0 : 1.0 / static_cast<double>(profile_.steps.size());
     for (double* value :
-         {&out_.span_ms, &out_.busy_ms, &out_.gaps_ms, &out_.overlap_ms, &out_.interrupted_ms}) {
+         {&out_.span_ms, &out_.kernels_ms, &out_.gaps_ms, &out_.overlap_ms, &out_.interrupted_ms}) {
       *value *= part;
     }
+    out_.busy_ms = out_.kernels_ms - out_.overlap_ms;
     for (Work& row : out_.rows) {
       WorkSums& s = row.sums;
       for (double* value :
@@ -150,8 +178,9 @@ class Collector {
   StepWork out_;
   std::vector<double> undisturbed_ms_;  // of all launches
   std::map<Key, std::size_t> rows_;
-  std::vector<const ProfiledLaunch*> longest_;    // by node, of the step at hand
-  std::map<NodeId, std::vector<double>> shares_;  // of the nodes' origins
+  const std::vector<std::vector<NodeId>> nodes_of_;  // of the kernels of a node
+  std::vector<const ProfiledLaunch*> longest_;       // by node, of the step at hand
+  std::map<NodeId, std::vector<Part>> parts_;
 };
 
 // Common names for parts of the model, besides the names in its paths.

@@ -37,7 +37,7 @@ struct Work {
   std::string kernel = {};
   KernelClass kernel_class = KernelClass::kCopy;
   bool has_node = true;
-  bool is_modelled = false;  // the node has several origins: see origin_shares()
+  bool is_modelled = false;  // the kernel is for several nodes or origins: see origin_shares()
   WorkSums sums = {};
 };
 
@@ -45,16 +45,19 @@ inline constexpr std::string_view kOutside = "outside the program";
 
 struct StepWork {
   std::vector<Work> rows;  // by time
-  double span_ms = 0, busy_ms = 0, gaps_ms = 0;
-  double overlap_ms = 0;  // 0 where kernels run one by one
+  double span_ms = 0, gaps_ms = 0;
+  double kernels_ms = 0;  // the sum of the kernels' times
+  double overlap_ms = 0;  // what kernels that run at the same time count more than once in it
+  double busy_ms = 0;     // in which kernels run: their sum less the overlap
   // What held-up launches took beyond the time that counts for them (undisturbed_ms()), which is in
-  // no row: span = busy + interrupted + gaps - overlap.
+  // no row: span = busy + interrupted + gaps.
   double interrupted_ms = 0;
 
   WorkSums total() const;
 };
 
-// When a node runs several kernels, its FLOPs and bytes are counted at the longest one.
+// When a node runs several kernels, its FLOPs and bytes are counted at the longest one. The kernel
+// of a batch is shared out among the batch's nodes by the bytes that each moves.
 StepWork work_of(const Profile& profile, const Ceilings& ceilings);
 
 bool is_product(const Work& work);

@@ -122,6 +122,14 @@ TEST(ValidityTest, RecordedLaunchesThatWereHeldUpAreNamed) {
   EXPECT_EQ(summary_of(judge(ResultRow(row, machine()))), "doubt: uneven_instances");
 }
 
+TEST(ValidityTest, KernelsThatAddUpToMoreThanTheBusyTimeAreNamed) {
+  Json row = sound();
+  row["kernels_ms"] = 97.5;  // of 97
+  EXPECT_EQ(codes_of(row), Codes{});
+  row["kernels_ms"] = 120.0;
+  EXPECT_EQ(summary_of(judge(ResultRow(row, machine()))), "note: overlapping_kernels");
+}
+
 TEST(ValidityTest, ACriterionThatWasNotMetIsNamed) {
   Json row = sound();
   row["stopped_by"] = "noise";
