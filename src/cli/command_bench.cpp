@@ -288,7 +288,8 @@ int run_bench(const BenchOptions& options, std::span<const std::string> argument
     return stop.exit_status();
   }
   if (runs.size() > 1 || measured.oom_detail.empty()) return 0;
-  throw Error(ErrorCode::kOutOfMemory, "bench", measured.oom_detail, oom_hint(runs[0]));
+  throw Error(ErrorCode::kOutOfMemory, "bench", measured.oom_detail,
+              oom_hint(runs[0], measured.oom_detail));
 }
 
 JobPlan plan_of(const BenchOptions& o) {

@@ -137,7 +137,8 @@ int run_profile(const ProfileOptions& o, std::span<const std::string> arguments)
                 "the table launch_check says which; the other tables rest on them");
   }
   if (cells.size() == 1 && cells[0].profile.status == Status::kOutOfMemory) {
-    throw Error(ErrorCode::kOutOfMemory, "profile", cells[0].profile.detail, oom_hint(runs[0]));
+    throw Error(ErrorCode::kOutOfMemory, "profile", cells[0].profile.detail,
+                oom_hint(runs[0], cells[0].profile.detail));
   }
   return 0;
 }

@@ -7,7 +7,26 @@
 
 namespace tracestep::cli {
 
-std::string oom_hint(const RunSpec& run) {
+namespace {
+
+// Changes of the device's bytes would not help.
+std::string host_hint(const RunSpec& run) {
+  const std::int64_t bytes = host_bytes(predict_memory(run, traits_of(run.place)).program);
+  RunSpec without = run;
+  without.offload = Offload::kNone;
+  const bool may_shrink = run.optimizer.moments != Moments::kBF16;
+  return fmt::format(
+      "--offload needs {} of the host's memory that can be page-locked{}; tracestep fit {} "
+      "--memory-limit SIZE says what would fit without it",
+      format_bytes(bytes), may_shrink ? ", with --moments bf16 less" : "", flags_of(without));
+}
+
+}  // namespace
+
+std::string oom_hint(const RunSpec& run, std::string_view error) {
+  if (run.offload != Offload::kNone && error.find("host memory") != error.npos) {
+    return host_hint(run);
+  }
   const std::int64_t limit = run.place.memory_limit_bytes;
   if (limit == 0) {
     return fmt::format("tracestep fit {} --memory-limit SIZE says what would fit", flags_of(run));

@@ -2,13 +2,16 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 
 #include "spec/run_spec.h"
 
 namespace tracestep::cli {
 
-// With a memory limit: the smallest change that fits, its peak, and the command that shows the
-// others. Nothing runs; the search takes seconds for large models.
-std::string oom_hint(const RunSpec& run);
+// `error`: the message of the OutOfMemory, which names the memory that was full. Where that is the
+// host's: how much of it the run needs. Else, with a memory limit: the smallest change that fits,
+// its peak, and the command that shows the others. Nothing runs; the search takes seconds for large
+// models.
+std::string oom_hint(const RunSpec& run, std::string_view error);
 
 }  // namespace tracestep::cli

@@ -1,0 +1,42 @@
+// What the message of a run that is out of memory advises: about the memory that was full.
+#include "cli/oom_hint.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/units.h"
+#include "ops/functions.h"
+#include "spec/step_program.h"
+
+namespace tracestep::cli {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+RunSpec offloaded() {
+  ops::register_all();
+  RunSpec out{.model = preset("tiny"), .shape = {.batch = 4, .context = 128}};
+  out.place.device = "cuda";
+  out.place.memory_limit_bytes = std::int64_t{64} << 20;
+  out.offload = Offload::kOptimizer;
+  return out;
+}
+
+TEST(OomHintTest, WhereTheHostIsFullItSaysHowMuchOfItIsNeeded) {
+  RunSpec run = offloaded();
+  const std::string hint = oom_hint(run, "[cuda, pinned host memory] out of memory");
+  EXPECT_THAT(hint, HasSubstr(format_bytes(2 * 4 * parameter_count(forward_program(run)))));
+  EXPECT_THAT(hint, HasSubstr("--moments bf16"));
+  EXPECT_THAT(hint, Not(HasSubstr("--offload optimizer")));  // what it says to do without
+  run.optimizer.moments = Moments::kBF16;
+  EXPECT_THAT(oom_hint(run, "[cuda, pinned host memory] out of memory"),
+              Not(HasSubstr("--moments bf16 less")));
+}
+
+TEST(OomHintTest, WhereTheDeviceIsFullItSaysWhatFitsTheLimit) {
+  EXPECT_THAT(oom_hint(offloaded(), "[cuda] out of memory"), HasSubstr("would fit, with a peak"));
+}
+
+}  // namespace
+}  // namespace tracestep::cli
