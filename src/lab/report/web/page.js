@@ -251,12 +251,17 @@ function followTheme() {
 
 async function build() {
   followTheme();
-  if (!('DecompressionStream' in window)) {
-    document.getElementById('answers').append(make('p', {text: 'This browser is from before 2023 and ' +
-      'cannot unpack the tables and answers of this page; study.md and study.json beside it have them.'}));
-    return;
+  const giveUp = reason => {
+    document.getElementById('json').hidden = true;  // it would save nothing
+    document.getElementById('answers').append(make('p', {text: reason + ' the tables and answers of ' +
+      'this page cannot be unpacked; study.md and study.json beside it have them.'}));
+  };
+  if (!('DecompressionStream' in window)) return giveUp('This browser is from before 2023:');
+  try {
+    report = await unpack('report');
+  } catch (error) {
+    return giveUp('This file is damaged (' + error.message + '):');
   }
-  report = await unpack('report');
   document.getElementById('json').addEventListener('click', () =>
     save('study.json', 'application/json', JSON.stringify(report, null, 2)));
   if (report.tables.answers) fillAnswers();
