@@ -22,7 +22,10 @@ std::size_t at(std::int32_t id) {
 }  // namespace
 
 Regions::Regions(const Program& program)
-    : program_(program), readers_(program), region_of_(program.nodes.size(), -1) {
+    : program_(program),
+      readers_(program),
+      region_of_(program.nodes.size(), -1),
+      spans_(program.nodes.size(), 0) {
   find_successors();
   for (std::size_t i = 0; i < program.nodes.size(); ++i) {
     if (!may_join(program.nodes[i])) continue;
@@ -100,9 +103,23 @@ bool Regions::try_join(int a, int b) {
   if (node.operands.size() + node.results.size() > kMostOperands) return false;
   if (!find_walk(node.body)) return false;
   for (NodeId id : second) region_of_[at(id)] = a;
+  count_span(first, -1);
+  count_span(second, -1);
+  count_span(joined, 1);
   regions_[at(a)] = std::move(joined);
   regions_[at(b)].clear();
   return true;
+}
+
+void Regions::count_span(const Members& region, int change) {
+  for (NodeId id = region.front(); id < region.back(); ++id) spans_[at(id)] += change;
+}
+
+// A node from which no path leads back to `id` or before it: paths go forward, except inside a
+// region, whose nodes run together. All later nodes are such nodes too.
+NodeId Regions::point_of_no_return(NodeId id) const {
+  while (spans_[at(id)] > 0) ++id;
+  return id + 1;
 }
 
 // Whether a path from the two regions returns to them through a node outside that is not a view:
@@ -111,9 +128,11 @@ bool Regions::leaves_and_returns(int a, int b) const {
   const auto inside = [&](NodeId id) { return region_of_[at(id)] == a || region_of_[at(id)] == b; };
   std::vector<bool> seen(program_.nodes.size(), false);
   std::vector<NodeId> todo;
+  const NodeId end = point_of_no_return(std::max(regions_[at(a)].back(), regions_[at(b)].back()));
   // `outside`: a node that is not a view has been passed.
   const auto visit = [&](auto&& self, NodeId from, bool outside) -> bool {
     for (NodeId next : successors_[at(from)]) {
+      if (next >= end) continue;
       if (inside(next)) {
         if (outside) return true;
         continue;

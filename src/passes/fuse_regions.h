@@ -45,6 +45,8 @@ class Regions {
   bool may_join(const Node& node) const;
   void find_successors();
   bool try_join(int a, int b);
+  void count_span(const Members& region, int change);
+  NodeId point_of_no_return(NodeId id) const;
   bool leaves_and_returns(int a, int b) const;
   void join_siblings();
 
@@ -54,6 +56,7 @@ class Regions {
   std::vector<std::vector<NodeId>> before_;  // of an update: who reads the old value
   std::vector<int> region_of_;               // by node; -1: it stays as it is
   std::vector<Members> regions_;             // without nodes: joined to another
+  std::vector<int> spans_;  // by node: regions that begin there or before, and end after it
 };
 
 }  // namespace tracestep

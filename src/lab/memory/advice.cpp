@@ -227,11 +227,13 @@ class Search {
     });
   }
 
-  // The largest n in [1, most] that fits; peaks grow with n.
+  // The largest n in [1, most] that fits; peaks grow with n, so that nothing fits if 1 does not.
   template <class With>
   std::optional<Remedy> largest(std::int64_t most, With&& with) {
-    std::int64_t low = 1, high = most;
-    std::optional<Remedy> best;
+    if (most < 1) return std::nullopt;
+    std::optional<Remedy> best = described(with(1));
+    if (!fits(*best)) return std::nullopt;
+    std::int64_t low = 2, high = most;
     while (low <= high) {
       const std::int64_t n = low + (high - low) / 2;
       Remedy r = described(with(n));
