@@ -66,11 +66,12 @@ GROUPS = {
         ("device", ["cpu_device.*", "ceilings.*"]),
     ],
     "backends/cuda": [
-        ("element types", ["element_types.cuh"]),
+        ("element types and launches",
+         ["element_types.cuh", "kernel_launch.h", "predecessors.cuh"]),
         ("attention", ["attention/*"]),  # a library of its own, also behind the C interface
         ("toolkit", ["check.*", "stream.h", "events.*", "graph.*", "pinned_memory.*", "transfers.*",
-                     "memory_source.*", "gate.*", "nvml.*", "nvrtc.*", "nvtx_ranges.*", "cupti*",
-                     "cublaslt.*", "device_info.*", "tuning_file.*"]),
+                     "memory_source.*", "gate.*", "nvml.*", "nvrtc.*", "nvtx_ranges.*",
+                     "cupti*", "cublaslt.*", "device_info.*", "tuning_file.*"]),
         ("device code", ["*.cuh"]),
         ("kernels", ["*"]),
         ("device", ["cuda_device.*", "ceilings.*"]),

@@ -113,7 +113,7 @@ int tracestep_attention_forward(const tracestep_attention_forward_call* call) {
                                        .o_strides = translate(call->o_strides),
                                        .workspace = call->workspace};
   return cuda::attention_forward(forward, compute_capability() == kHopper,
-                                 static_cast<cudaStream_t>(call->stream));
+                                 {.handle = static_cast<cudaStream_t>(call->stream)});
 }
 
 int tracestep_attention_backward(const tracestep_attention_backward_call* call) {
@@ -144,7 +144,7 @@ int tracestep_attention_backward(const tracestep_attention_backward_call* call) 
                                          .dv_strides = translate(call->dv_strides),
                                          .workspace = call->workspace};
   return cuda::attention_backward(backward, compute_capability() == kHopper,
-                                  static_cast<cudaStream_t>(call->stream));
+                                  {.handle = static_cast<cudaStream_t>(call->stream)});
 }
 
 const char* tracestep_attention_message(int status) {

@@ -101,6 +101,7 @@ std::unique_ptr<Device> make_cuda(const RunSpec& run) {
        .pooled = !env::plain_allocator(),
        .memory_limit = place.memory_limit_bytes,
        .tf32 = run.precision.tf32,
+       .dependent_launch = run.launch_order == LaunchOrder::kDependent,
        // Stored choices are used; new ones would depend on measured times.
        .tune = place.tune && !place.deterministic,
        .tune_file = place.is_tuned() ? place.tuning_path().string() : std::string(),

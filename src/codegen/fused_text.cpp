@@ -86,6 +86,7 @@ void Writer::signature() {
   line("extern \"C\" __global__ void __launch_bounds__({})", layout_.threads());
   line("{}({}) {{", kFusedKernelName, parameters);
   depth_ = 1;
+  line("wait_for_predecessors();");
 }
 
 // Declares c<k>: the coordinate along part k of `index`, which counts points from part `first` on.

@@ -23,6 +23,17 @@ constexpr std::string_view name_of(ExecutorKind kind) {
   return "?";
 }
 
+// When a device that can choose launches the kernels of captured steps.
+enum class LaunchOrder : std::uint8_t {
+  kSerial,     // each when all before it have ended
+  kDependent,  // while the one before it still runs, where the kernel itself waits for its end
+};
+inline constexpr LaunchOrder kAllLaunchOrders[] = {LaunchOrder::kSerial, LaunchOrder::kDependent};
+
+constexpr std::string_view name_of(LaunchOrder order) {
+  return order == LaunchOrder::kSerial ? "serial" : "dependent";
+}
+
 constexpr bool has_arena(ExecutorKind kind) {
   return kind != ExecutorKind::kEager;
 }

@@ -248,6 +248,18 @@ void add_form_fields(Rows& rows) {
 // When the step does its work, and where: the same numbers, other bytes and times.
 void add_schedule_fields(Rows& rows) {
   rows.choice(
+      {.name = "launch_order",
+       .role = Role::kSpeed,
+       .show = Show::kVarying,
+       .is_axis = true,
+       .is_form = true,
+       .is_optional = true,
+       .help = "when the kernels of a captured step are launched: serial, each when those before "
+               "it have ended, or dependent, a little earlier where the kernel itself waits for "
+               "them; the same elsewhere than on GPUs of compute capability 9.0 and later",
+       .about = "when captured kernels are launched"},
+      kAllLaunchOrders, [](auto& s) -> auto& { return s.launch_order; });
+  rows.choice(
       {.name = "updates",
        .role = Role::kSpeed,
        .show = Show::kVarying,

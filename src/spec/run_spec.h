@@ -44,6 +44,7 @@ struct RunSpec {
   ExecutorKind executor = ExecutorKind::kEager;
   // Of compile_passes(), those that run; nullopt: all with an arena, else none.
   std::optional<std::set<std::string>> compile_passes = {};
+  LaunchOrder launch_order = LaunchOrder::kSerial;
   UpdateTime updates = UpdateTime::kEnd;
   Offload offload = Offload::kNone;
   Recomputation recompute = {};

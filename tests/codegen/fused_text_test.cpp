@@ -21,6 +21,7 @@ TEST(FusedTextTest, ANormKeepsItsRowInRegistersAndReadsItOnce) {
   EXPECT_EQ(text.kernel, R"(using Index = unsigned;
 extern "C" __global__ void __launch_bounds__(128)
 fused_kernel(const BF16* __restrict__ x0, const float* __restrict__ x1, const float* __restrict__ x2, float* __restrict__ y0, float* __restrict__ y1, BF16* __restrict__ y2) {
+  wait_for_predecessors();
   const unsigned lane = threadIdx.x % 32u;
   const Index row = Index{blockIdx.x} * 4u + threadIdx.x / 32u;
   if (row >= 6u) return;

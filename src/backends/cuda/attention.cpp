@@ -101,7 +101,7 @@ void flash_attention_kernel(const KernelCall& call) {
     forward.v = first_of(v);
     forward.o = first_of(y);
     forward.lse = reinterpret_cast<float*>(first_of(lse));
-    check(call, attention_forward(forward, is_hopper(stream), stream.handle));
+    check(call, attention_forward(forward, is_hopper(stream), stream.launch_stream()));
   });
 }
 
@@ -140,7 +140,7 @@ void flash_attention_grad_kernel(const KernelCall& call) {
     backward.dq = first_of(dq);
     backward.dk = first_of(dk);
     backward.dv = first_of(dv);
-    check(call, attention_backward(backward, is_hopper(stream), stream.handle));
+    check(call, attention_backward(backward, is_hopper(stream), stream.launch_stream()));
   });
 }
 

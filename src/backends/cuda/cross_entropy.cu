@@ -19,7 +19,9 @@ struct LossArgs {
 };
 
 template <class T, bool kWhole>
-__global__ void __launch_bounds__(kOnlineThreads, 2) cross_entropy_kernel(LossArgs args) {
+__global__ void __launch_bounds__(kOnlineThreads, 2)
+    cross_entropy_kernel(Predecessors before, LossArgs args) {
+  before.wait();
   __shared__ float scratch[2 * kWarp];
   const std::int64_t row = args.plan.row();
   const int lane = args.plan.lane();
@@ -126,7 +128,8 @@ struct RowGradient {
 // loop: what its turns share would be waited for before the first loads of the row.
 template <class T, int kCount, bool kWhole>
 __global__ void __launch_bounds__(kGradientThreads, kGradientBlocks<kCount, kWhole>)
-    cross_entropy_grad_kernel(GradientArgs args) {
+    cross_entropy_grad_kernel(Predecessors before, GradientArgs args) {
+  before.wait();
   constexpr int kSize = kPack<T>;
   const std::int64_t row = args.plan.row();
   if (row >= args.rows) return;

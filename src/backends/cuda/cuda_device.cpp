@@ -30,6 +30,7 @@ namespace tracestep {
 namespace {
 
 constexpr int kOldestCapability = 80;
+constexpr int kDependentLaunch = 90;  // has programmatic dependent launch
 
 KernelTable make_table() {
   KernelTable table;
@@ -107,6 +108,25 @@ class Stream {
   cudaStream_t handle_ = nullptr;
 };
 
+// While it lives, launches on the streams may be dependent ones, if `allowed`.
+class DependentLaunches {
+ public:
+  DependentLaunches(bool allowed, cuda::CudaStream& lane_0, cuda::CudaStream& lane_1)
+      : streams_{&lane_0, &lane_1} {
+    set(allowed);
+  }
+  ~DependentLaunches() { set(false); }
+  DependentLaunches(const DependentLaunches&) = delete;
+  DependentLaunches& operator=(const DependentLaunches&) = delete;
+
+ private:
+  void set(bool dependent) {
+    for (cuda::CudaStream* stream : streams_) stream->dependent = dependent;
+  }
+
+  cuda::CudaStream* const streams_[2];
+};
+
 class CudaDevice final : public Device {
  public:
   explicit CudaDevice(const CudaOptions& options)
@@ -129,6 +149,7 @@ class CudaDevice final : public Device {
     context_.device = options.index;
     context_.multiprocessors = properties_.multiProcessorCount;
     context_.compute_capability = properties_.major * 10 + properties_.minor;
+    allows_dependent_ = options.dependent_launch && context_.compute_capability >= kDependentLaunch;
     context_.fault = static_cast<cuda::Fault*>(fault_memory_.data());
     context_.tf32 = options.tf32;
     gemm_ = std::make_unique<cuda::Gemm>(
@@ -199,7 +220,10 @@ class CudaDevice final : public Device {
     return std::make_unique<cuda::StreamEvents>(stream_.handle(), handle_beside(), count);
   }
   std::unique_ptr<CapturedWork> capture(const std::function<void()>& issue) override {
-    return cuda::capture_graph(stream_.handle(), issue);
+    return cuda::capture_graph(stream_.handle(), [&] {
+      const DependentLaunches dependent(allows_dependent_, context_, beside_);
+      issue();
+    });
   }
   DeviceFacts facts() const override { return nvml_.facts(); }
   std::string choices() const override { return gemm_->describe(); }
@@ -269,6 +293,7 @@ class CudaDevice final : public Device {
   std::unique_ptr<cuda::Gemm> gemm_;
   std::unique_ptr<cuda::FusedKernels> fused_;
   KernelTable table_;
+  bool allows_dependent_ = false;
   std::int64_t mark_overhead_ns_ = -1;  // not measured yet
   mutable bool has_warned_ = false;
 };

@@ -19,6 +19,7 @@ struct CudaOptions {
   bool pooled = true;             // false: allocate from the driver each time (memory checkers)
   std::int64_t memory_limit = 0;  // live requested bytes; 0: only the GPU's memory limits it
   bool tf32 = false;              // float32 matrix products with 10-bit mantissas
+  bool dependent_launch = false;  // captured kernels may be launched before others have ended
   bool tune = false;              // time the first candidates of each new matrix product
   std::string tune_file = {};     // where choices are read from and, when tuning, kept
   // Multiprocessors that matrix products leave to the kernels of lane 1; most kernels of products

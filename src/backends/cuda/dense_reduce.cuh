@@ -56,7 +56,9 @@ inline constexpr unsigned kFinishThreads = 1024;
 
 template <class Finish>
 __global__ void __launch_bounds__(kFinishThreads)
-    sum_partials_kernel(const float* partials, std::int64_t count, float* y, Finish finish) {
+    sum_partials_kernel(Predecessors before, const float* partials, std::int64_t count, float* y,
+                        Finish finish) {
+  before.wait();
   __shared__ float scratch[kWarp];
   const int lanes = static_cast<int>(blockDim.x);
   const float own = reduce_dense<Plus, Same>(partials, count, static_cast<int>(threadIdx.x), lanes);
@@ -78,8 +80,9 @@ inline constexpr int kCombineThreads = 256;
 
 template <class F>
 __global__ void __launch_bounds__(kCombineThreads)
-    combine_partials_kernel(const float* partials, std::int64_t parts, std::int64_t results,
-                            int columns, AnyFloatResult y) {
+    combine_partials_kernel(Predecessors before, const float* partials, std::int64_t parts,
+                            std::int64_t results, int columns, AnyFloatResult y) {
+  before.wait();
   __shared__ float shared[kCombineThreads];
   const int thread = static_cast<int>(threadIdx.x), step = kCombineThreads / columns;
   const std::int64_t column = std::int64_t{blockIdx.x} * columns + thread % columns;

@@ -28,7 +28,7 @@ class Fused final : public PreparedKernel {
     pointers_.clear();
     for (std::size_t i : prepared_.operands) pointers_.push_back(operands.inputs[i]);
     pointers_.insert(pointers_.end(), operands.outputs.begin(), operands.outputs.end());
-    check(prepared_.kernel->launch(pointers_, stream_of(context).handle), "fused");
+    check(prepared_.kernel->launch(pointers_, stream_of(context).launch_stream()), "fused");
   }
 
  private:
@@ -70,12 +70,14 @@ FusedKernel::~FusedKernel() {
   cudaLibraryUnload(library_);
 }
 
-cudaError_t FusedKernel::launch(const std::vector<void*>& pointers, cudaStream_t stream) const {
+cudaError_t FusedKernel::launch(const std::vector<void*>& pointers,
+                                const LaunchStream& stream) const {
   std::vector<void*> parameters;
   parameters.reserve(pointers.size());
   for (void* const& pointer : pointers) parameters.push_back(const_cast<void**>(&pointer));
-  return cudaLaunchKernel(reinterpret_cast<const void*>(kernel_), dim3(blocks_), dim3(threads_),
-                          parameters.data(), 0, stream);
+  constexpr bool kWaits = true;  // every generated kernel begins with wait_for_predecessors()
+  return launch_kernel(stream, {.blocks = dim3(blocks_), .threads = dim3(threads_)},
+                       reinterpret_cast<const void*>(kernel_), parameters.data(), kWaits);
 }
 
 FusedKernels::FusedKernels(int compute_capability, const std::string& cache_folder)

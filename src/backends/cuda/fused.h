@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "backends/cuda/kernel_launch.h"
 #include "codegen/fused_text.h"
 #include "codegen/kernel_cache.h"
 #include "runtime/kernel.h"
@@ -25,7 +26,7 @@ class FusedKernel {
   FusedKernel& operator=(const FusedKernel&) = delete;
 
   // `pointers`: of the operands that the kernel reads, then of the results.
-  cudaError_t launch(const std::vector<void*>& pointers, cudaStream_t stream) const;
+  cudaError_t launch(const std::vector<void*>& pointers, const LaunchStream& stream) const;
 
  private:
   cudaLibrary_t library_ = nullptr;

@@ -16,8 +16,10 @@ constexpr int kAhead = 4;     // loads in flight per thread
 // y[i,:] = table[indices[i],:], in chunks of a row. A warp reads neighbouring chunks.
 template <class Chunk, class Index>
 __global__ void __launch_bounds__(kThreads)
-    gather_rows_kernel(const Chunk* table, Indices indices, Chunk* y, RowWidth row_chunks,
-                       std::int64_t table_rows, Index count, FaultPlace faults) {
+    gather_rows_kernel(Predecessors before, const Chunk* table, Indices indices, Chunk* y,
+                       RowWidth row_chunks, std::int64_t table_rows, Index count,
+                       FaultPlace faults) {
+  before.wait();
   const Index stride = static_cast<Index>(gridDim.x) * kThreads;
   Index first = static_cast<Index>(blockIdx.x) * kThreads + threadIdx.x;
   for (; first < count; first += kAhead * stride) {

@@ -28,7 +28,9 @@ __device__ float sum_of_squares(const void* data, std::int64_t begin, std::int64
 }
 
 __global__ void __launch_bounds__(kNormThreads)
-    sum_squares_kernel(const __grid_constant__ NormOperands of, float* partials) {
+    sum_squares_kernel(Predecessors before, const __grid_constant__ NormOperands of,
+                       float* partials) {
+  before.wait();
   __shared__ float scratch[kWarp];
   int operand = 0, behind = of.operands;  // the last one that begins at this part or before
   while (behind - operand > 1) {

@@ -2,9 +2,9 @@
 #pragma once
 
 #include <algorithm>
-#include <type_traits>
 
 #include "backends/cuda/check.h"
+#include "backends/cuda/predecessors.cuh"
 #include "backends/cuda/stream.h"
 
 namespace tracestep::cuda {
@@ -18,14 +18,15 @@ struct Grid {
 
 // Launches `kernel`; nothing to do when a dimension is 0. Throws DeviceError with the op's name.
 // More than 48 KiB of dynamic shared memory must have been allowed (cudaFuncSetAttribute) before.
-template <class... P>
+template <class... P, class... Arguments>
 void launch(const KernelCall& call, const Grid& grid, void (*kernel)(P...),
-            std::type_identity_t<P>... arguments) {
+            const Arguments&... arguments) {
   if (grid.blocks == 0 || grid.blocks_y == 0 || grid.blocks_z == 0) return;
-  void* pointers[] = {const_cast<void*>(static_cast<const void*>(&arguments))...};
-  const cudaError_t status = cudaLaunchKernel(
-      reinterpret_cast<const void*>(kernel), dim3(grid.blocks, grid.blocks_y, grid.blocks_z),
-      dim3(grid.threads), pointers, grid.shared_bytes, stream_of(call).handle);
+  const LaunchSize size{.blocks = dim3(grid.blocks, grid.blocks_y, grid.blocks_z),
+                        .threads = dim3(grid.threads),
+                        .shared_bytes = grid.shared_bytes};
+  const cudaError_t status =
+      launch_kernel(stream_of(call).launch_stream(), size, kernel, arguments...);
   if (status != cudaSuccess) [[unlikely]]
     fail_launch(call, status);
 }

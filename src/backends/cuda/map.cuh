@@ -136,7 +136,8 @@ __device__ void put_all(const F& f, const Sink& sink, std::int64_t begin, Index 
 
 template <int N, class F, class Sink, class... X>
 __global__ void __launch_bounds__(kMapThreads, 4)
-    map_dense_kernel(F f, Sink sink, std::int64_t count, const X*... x) {
+    map_dense_kernel(Predecessors before, F f, Sink sink, std::int64_t count, const X*... x) {
+  before.wait();
   constexpr int kAhead = kPacksAhead<N, X...>;
   const std::int64_t packs = count / N;
   const std::int64_t first = std::int64_t{blockIdx.x} * (kMapThreads * kAhead) + threadIdx.x;
@@ -165,7 +166,9 @@ __device__ void map_walk(const F& f, const Sink& sink, std::int64_t begin,
 // The walk is in packs: neighbours in its innermost dimension are N elements apart.
 template <int N, class F, class Sink, class... X>
 __global__ void __launch_bounds__(kMapThreads, 4)
-    map_strided_kernel(F f, Sink sink, std::int64_t begin, Walk<sizeof...(X)> walk, const X*... x) {
+    map_strided_kernel(Predecessors before, F f, Sink sink, std::int64_t begin,
+                       Walk<sizeof...(X)> walk, const X*... x) {
+  before.wait();
   map_walk<N>(f, sink, begin, walk, std::index_sequence_for<X...>(), x...);
 }
 

@@ -233,7 +233,8 @@ unsigned update_blocks(const KernelCall& call, const Tensor& tensor, std::int64_
 // Elements in groups of N: those from group `begin` to group `end`.
 template <int N>
 __global__ void __launch_bounds__(kThreads)
-    adamw_kernel(Tensor t, Rates rates, std::int64_t begin, std::int64_t end) {
+    adamw_kernel(Predecessors before, Tensor t, Rates rates, std::int64_t begin, std::int64_t end) {
+  before.wait();
   const std::int64_t stride = std::int64_t{gridDim.x} * kThreads;
   const std::int64_t first = begin + std::int64_t{blockIdx.x} * kThreads + threadIdx.x;
   update_groups<N>(t, factors_of(rates), first, stride, end);
@@ -299,7 +300,8 @@ struct Table {
   Row rows[kMostTensors];
   std::int32_t count = 0, chunks = 0;
 };
-static_assert(sizeof(Table) + sizeof(Rates) <= kParameterBytes);
+static_assert(sizeof(Predecessors) + alignof(Table) + sizeof(Table) + sizeof(Rates) <=
+              kParameterBytes);
 
 __device__ int row_of(const Table& table, std::int32_t chunk) {
   int low = 0, high = table.count;
@@ -311,7 +313,9 @@ __device__ int row_of(const Table& table, std::int32_t chunk) {
 }
 
 __global__ void __launch_bounds__(kThreads)
-    multi_adamw_kernel(const __grid_constant__ Table table, const __grid_constant__ Rates rates) {
+    multi_adamw_kernel(Predecessors before, const __grid_constant__ Table table,
+                       const __grid_constant__ Rates rates) {
+  before.wait();
   const Factors factors = factors_of(rates);
   for (int chunk = static_cast<int>(blockIdx.x); chunk < table.chunks;
        chunk += static_cast<int>(gridDim.x)) {
@@ -370,8 +374,9 @@ void multi_adamw(const KernelCall& call) {
 
 // --- rounding alone ----------------------------------------------------------------------------
 __global__ void __launch_bounds__(kThreads)
-    stochastic_round_kernel(Stream x, Stream weight, Stream gradient, Stream step, Stream y,
-                            int shift, std::int64_t count) {
+    stochastic_round_kernel(Predecessors before, Stream x, Stream weight, Stream gradient,
+                            Stream step, Stream y, int shift, std::int64_t count) {
+  before.wait();
   const Bits number = bits(Real{scalar_of(step, 0.0f)});
   const auto at = [](const Stream& from, std::int64_t i) {
     return Real{widened<1>(load<1>(from, i), from.dtype).at[0]};

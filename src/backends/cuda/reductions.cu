@@ -55,7 +55,8 @@ constexpr unsigned kRowThreads = 512;
 
 template <class F, class T>
 __global__ void __launch_bounds__(kRowThreads)
-    reduce_rows_kernel(const __grid_constant__ Reduction r) {
+    reduce_rows_kernel(Predecessors before, const __grid_constant__ Reduction r) {
+  before.wait();
   __shared__ float scratch[kWarp];
   const int rows_per_block = static_cast<int>(blockDim.x) / r.lanes;
   const std::int64_t row = std::int64_t{blockIdx.x} * rows_per_block + threadIdx.x / r.lanes;
@@ -110,7 +111,8 @@ __device__ void reduce_strided(const T* x, const Walk<1>& reduced, std::int64_t 
 // shared by the threads above each other.
 template <class F, class T, int N>
 __global__ void __launch_bounds__(kTileThreads)
-    reduce_tiles_kernel(const __grid_constant__ Reduction r) {
+    reduce_tiles_kernel(Predecessors before, const __grid_constant__ Reduction r) {
+  before.wait();
   __shared__ Pack<float, N> shared[kTileThreads];
   const int thread = static_cast<int>(threadIdx.x), height = kTileThreads / r.lanes;
   const std::int64_t column = (std::int64_t{blockIdx.x} * r.lanes + thread % r.lanes) * N;

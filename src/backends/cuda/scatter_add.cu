@@ -148,7 +148,9 @@ __device__ void find_rows(const Member* sorted, unsigned count, unsigned rows,
 }
 
 __global__ void __launch_bounds__(kSortThreads)
-    sort_by_row_kernel(FromIndices indices, unsigned count, int passes, int bits, Scratch scratch) {
+    sort_by_row_kernel(Predecessors before, FromIndices indices, unsigned count, int passes,
+                       int bits, Scratch scratch) {
+  before.wait();
   __shared__ SortShared shared;
   const unsigned mask = (1u << bits) - 1;
   for (unsigned r = threadIdx.x; r < indices.rows; r += kSortThreads) scratch.bounds[r] = {0, 0};
@@ -235,7 +237,8 @@ __device__ void sum_long_rows(const T* x, T* y, const RowSums& sums) {
 // y[row,:] = the sum of the members of the row.
 template <class T, int N, class Index>
 __global__ void __launch_bounds__(kThreads)
-    sum_rows_kernel(const T* x, T* y, RowSums sums, Index count) {
+    sum_rows_kernel(Predecessors before, const T* x, T* y, RowSums sums, Index count) {
+  before.wait();
   static_assert(kWarp * N <= kThreads, "a thread per column of a tile");
   if (blockIdx.x < sums.long_blocks) return sum_long_rows<T, N>(x, y, sums);
   const Index stride = static_cast<Index>(gridDim.x - sums.long_blocks) * kThreads;

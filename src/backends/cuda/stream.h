@@ -5,6 +5,7 @@
 
 #include <cstdint>
 
+#include "backends/cuda/kernel_launch.h"
 #include "runtime/kernel.h"
 
 namespace tracestep::cuda {
@@ -32,6 +33,7 @@ struct FaultPlace {
 
 struct CudaStream {
   cudaStream_t handle = nullptr;
+  bool dependent = false;  // whether launches may be dependent ones
   int device = 0;
   int multiprocessors = 1;
   int compute_capability = 80;  // 10 * major + minor
@@ -39,6 +41,8 @@ struct CudaStream {
   Gemm* gemm = nullptr;
   FusedKernels* fused = nullptr;
   bool tf32 = false;  // products of float32 may round their operands to 10 bits of mantissa
+
+  LaunchStream launch_stream() const { return {handle, dependent}; }
 };
 
 // DeviceError that names the op.

@@ -53,8 +53,9 @@ __device__ Chunk repeated(const std::byte* element, int element_bytes) {
 // position 0 is.
 template <class Chunk>
 __global__ void __launch_bounds__(kThreads, 4)
-    copy_chunks_kernel(const std::byte* x, std::byte* y, Walk<2> walk, int element_bytes,
-                       Position position) {
+    copy_chunks_kernel(Predecessors before, const std::byte* x, std::byte* y, Walk<2> walk,
+                       int element_bytes, Position position) {
+  before.wait();
   std::int64_t start;
   if (!find_position(position, start)) return;
   y += start * element_bytes;
@@ -77,8 +78,9 @@ __global__ void __launch_bounds__(kThreads, 4)
 // As above, for a source that has one element where the destination has a chunk; nullptr: zeros.
 template <class Chunk>
 __global__ void __launch_bounds__(kThreads)
-    repeat_elements_kernel(const std::byte* x, std::byte* y, Walk<2> walk, int element_bytes,
-                           Position position) {
+    repeat_elements_kernel(Predecessors before, const std::byte* x, std::byte* y, Walk<2> walk,
+                           int element_bytes, Position position) {
+  before.wait();
   std::int64_t start;
   if (!find_position(position, start)) return;
   y += start * element_bytes;
@@ -161,7 +163,9 @@ constexpr int kPitch = kTile + (sizeof(Element) < 4 ? 4 / static_cast<int>(sizeo
 
 template <class Element>
 __global__ void __launch_bounds__(kThreads)
-    transpose_tiles_kernel(const Element* x, Element* y, Tiles t, Position position) {
+    transpose_tiles_kernel(Predecessors before, const Element* x, Element* y, Tiles t,
+                           Position position) {
+  before.wait();
   __shared__ Element tile[kTile][kPitch<Element>];
   std::int64_t start;
   if (!find_position(position, start)) return;

@@ -5,6 +5,14 @@
 
 namespace tracestep::cuda {
 
+// Begins every kernel, which may be launched before those in front of it have ended: returns when
+// they have, and their writes can be seen.
+__device__ inline void wait_for_predecessors() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+
 // --- elements ---------------------------------------------------------------------------------
 struct BF16 {
   unsigned short bits;

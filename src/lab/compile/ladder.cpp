@@ -48,6 +48,8 @@ constexpr Rung kRungs[] = {
      }},
     {"graph", "all launches as one graph",
      [](RunSpec& run) { run.executor = ExecutorKind::kCompiled; }},
+    {"dependent", "kernels of the graph are launched before those in front have ended",
+     [](RunSpec& run) { run.launch_order = LaunchOrder::kDependent; }},
     {"lanes", "updates of a layer run beside the backward of those below",
      [](RunSpec& run) { add_pass(run, "update_beside"); }},
 };
@@ -55,9 +57,10 @@ constexpr Rung kRungs[] = {
 std::optional<RungEffect> effect_of(const CellResult& below, const CellResult& here) {
   if (below.status != Status::kOk || here.status != Status::kOk) return std::nullopt;
   if (!(below.program == here.program)) return RungEffect::kProgram;
+  const bool is_ordered_otherwise = below.spec.step.launch_order != here.spec.step.launch_order;
   const bool is_run_alike =
       has_arena(below.spec.step.executor) == has_arena(here.spec.step.executor) &&
-      below.captured == here.captured;
+      below.captured == here.captured && !(here.captured && is_ordered_otherwise);
   return is_run_alike ? RungEffect::kNothing : RungEffect::kExecution;
 }
 
@@ -75,8 +78,8 @@ const Rung& rung_named(const std::string& where, const std::string& name) {
 }
 
 bool is_set_by_rungs(std::string_view field) {
-  constexpr std::string_view kSet[] = {"ops", "attention", "precision", "executor",
-                                       "compile_passes"};
+  constexpr std::string_view kSet[] = {"ops",      "attention",      "precision",
+                                       "executor", "compile_passes", "launch_order"};
   return std::ranges::find(kSet, field) != std::end(kSet);
 }
 
@@ -86,6 +89,7 @@ RunSpec naive_run(RunSpec run) {
   run.precision = {};
   run.executor = ExecutorKind::kEager;
   run.compile_passes.emplace();
+  run.launch_order = LaunchOrder::kSerial;
   return run;
 }
 

@@ -72,6 +72,7 @@ TEST(LadderTest, TheTopHasEveryCompositeAndEveryPassThatCompiles) {
   EXPECT_EQ(top.ops, Granularity::kFused);
   EXPECT_EQ(text_of(field_named("compile_passes"), top), "all");
   EXPECT_EQ(top.executor, ExecutorKind::kCompiled);
+  EXPECT_EQ(top.launch_order, LaunchOrder::kDependent);
   EXPECT_EQ(top.attention, AttentionForm::kFlash);
   EXPECT_EQ(name_of(top.precision), "bf16");
 }
@@ -92,8 +93,9 @@ TEST(LadderTest, EveryRowIsFilledAndErrorsAreThoseOfThePrecision) {
     EXPECT_EQ(cell(table, row, "rung_speedup").is_null(), row == 0) << rung;
     EXPECT_EQ(cell(table, row, "changes").is_null(), row == 0) << rung;
     EXPECT_FALSE(cell(table, row, "verdict").is_null()) << rung;
-    const bool has_arena = rung == "arena" || rung == "graph" || rung == "lanes";
-    EXPECT_EQ(cell(table, row, "arena_bytes").is_null(), !has_arena);
+    const bool has_arena =
+        rung == "arena" || rung == "graph" || rung == "dependent" || rung == "lanes";
+    EXPECT_EQ(cell(table, row, "arena_bytes").is_null(), !has_arena) << rung;
     const bool is_low = cell(table, row, "precision").as_string() == "bf16";
     const double error = cell(table, row, "gradient_error").as_double();
     EXPECT_GT(error, is_low ? 1e-4 : 0) << rung;
@@ -117,10 +119,12 @@ TEST(LadderTest, EachCompositeAsOneKernelSavesLaunchesAndTraffic) {
 
 TEST(LadderTest, ARungThatFindsNothingToDoSaysSo) {
   // In float32 there are no narrow copies; nothing is captured; an arena changes how it runs.
-  const std::vector<LadderStep> steps = climb(planning(), rungs_of({"shadow", "arena", "graph"}));
+  const std::vector<LadderStep> steps =
+      climb(planning(), rungs_of({"shadow", "arena", "graph", "dependent"}));
   EXPECT_EQ(steps[1].effect, RungEffect::kNothing);
   EXPECT_EQ(steps[2].effect, RungEffect::kExecution);
   EXPECT_EQ(steps[3].effect, RungEffect::kNothing);
+  EXPECT_EQ(steps[4].effect, RungEffect::kNothing);
   const Table table = ladder_table(steps);
   EXPECT_THAT(table.notes, ::testing::Contains(HasSubstr("shadow changes nothing here")));
   EXPECT_THAT(table.notes, ::testing::Contains(HasSubstr("graph changes nothing here")));

@@ -65,14 +65,16 @@ std::int64_t attention_backward_workspace(const AttentionShape& shape, bool is_h
   return std::max(portable, hopper_backward_workspace_bytes(shape));
 }
 
-cudaError_t attention_forward(const AttentionForward& call, bool is_hopper, cudaStream_t stream) {
+cudaError_t attention_forward(const AttentionForward& call, bool is_hopper,
+                              const LaunchStream& stream) {
   if (call.shape.dtype == AttentionDType::kF32) return float32_forward(call, stream);
   return choose_family(call.shape, is_hopper, is_aligned(call)) == AttentionFamily::kHopper
              ? hopper_forward(call, stream)
              : portable_forward(call, stream);
 }
 
-cudaError_t attention_backward(const AttentionBackward& call, bool is_hopper, cudaStream_t stream) {
+cudaError_t attention_backward(const AttentionBackward& call, bool is_hopper,
+                               const LaunchStream& stream) {
   if (call.shape.dtype == AttentionDType::kF32) return float32_backward(call, stream);
   return choose_family(call.shape, is_hopper, is_aligned(call)) == AttentionFamily::kHopper
              ? hopper_backward(call, stream)

@@ -7,7 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include <cuda_runtime_api.h>
+#include "backends/cuda/kernel_launch.h"
 
 namespace tracestep::cuda {
 
@@ -71,7 +71,9 @@ AttentionFamily choose_family(const AttentionShape& shape, bool is_hopper, bool 
 
 // Enqueue on `stream` without allocating or waiting; return the CUDA status of the launch. The
 // caller must reject bad shapes (width > 256, negative sizes); empty tensors are allowed.
-cudaError_t attention_forward(const AttentionForward& call, bool is_hopper, cudaStream_t stream);
-cudaError_t attention_backward(const AttentionBackward& call, bool is_hopper, cudaStream_t stream);
+cudaError_t attention_forward(const AttentionForward& call, bool is_hopper,
+                              const LaunchStream& stream);
+cudaError_t attention_backward(const AttentionBackward& call, bool is_hopper,
+                               const LaunchStream& stream);
 
 }  // namespace tracestep::cuda

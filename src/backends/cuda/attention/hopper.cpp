@@ -17,12 +17,12 @@ std::int64_t hopper_backward_workspace_bytes(const AttentionShape& shape) {
   return hopper_backward_workspace(shape).bytes;
 }
 
-cudaError_t hopper_forward(const AttentionForward& call, cudaStream_t stream) {
+cudaError_t hopper_forward(const AttentionForward& call, const LaunchStream& stream) {
   return call.shape.dtype == AttentionDType::kF16 ? hopper::forward_f16(call, stream)
                                                   : hopper::forward_bf16(call, stream);
 }
 
-cudaError_t hopper_backward(const AttentionBackward& call, cudaStream_t stream) {
+cudaError_t hopper_backward(const AttentionBackward& call, const LaunchStream& stream) {
   return call.shape.dtype == AttentionDType::kF16 ? hopper::backward_f16(call, stream)
                                                   : hopper::backward_bf16(call, stream);
 }

@@ -15,15 +15,15 @@ bool hopper_supports(const AttentionShape& shape);
 std::int64_t hopper_forward_workspace_bytes(const AttentionShape& shape);
 std::int64_t hopper_backward_workspace_bytes(const AttentionShape& shape);
 
-cudaError_t hopper_forward(const AttentionForward& call, cudaStream_t stream);
-cudaError_t hopper_backward(const AttentionBackward& call, cudaStream_t stream);
+cudaError_t hopper_forward(const AttentionForward& call, const LaunchStream& stream);
+cudaError_t hopper_backward(const AttentionBackward& call, const LaunchStream& stream);
 
 // The parts of the above that are compiled by themselves, one file each.
 namespace hopper {
-cudaError_t forward_bf16(const AttentionForward& call, cudaStream_t stream);
-cudaError_t forward_f16(const AttentionForward& call, cudaStream_t stream);
-cudaError_t backward_bf16(const AttentionBackward& call, cudaStream_t stream);
-cudaError_t backward_f16(const AttentionBackward& call, cudaStream_t stream);
+cudaError_t forward_bf16(const AttentionForward& call, const LaunchStream& stream);
+cudaError_t forward_f16(const AttentionForward& call, const LaunchStream& stream);
+cudaError_t backward_bf16(const AttentionBackward& call, const LaunchStream& stream);
+cudaError_t backward_f16(const AttentionBackward& call, const LaunchStream& stream);
 }  // namespace hopper
 
 }  // namespace tracestep::cuda

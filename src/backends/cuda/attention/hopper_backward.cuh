@@ -16,6 +16,7 @@
 #include "backends/cuda/attention/hopper_ring.cuh"
 #include "backends/cuda/attention/hopper_tiles.cuh"
 #include "backends/cuda/attention/ptx.cuh"
+#include "backends/cuda/predecessors.cuh"
 
 namespace tracestep::cuda {
 
@@ -297,8 +298,10 @@ class BackwardConsumer {
 
 template <class Traits>
 __global__ void __launch_bounds__(384, 1)
-    hopper_attention_backward_kernel(const __grid_constant__ BackwardParameters p) {
+    hopper_attention_backward_kernel(Predecessors before,
+                                     const __grid_constant__ BackwardParameters p) {
 #ifdef TRACESTEP_HOPPER_CODE
+  before.wait();
   using Layout = BackwardLayout<Traits>;
   extern __shared__ unsigned char dynamic[];
   const std::uint32_t shared = (shared_address(dynamic) + 1023) / 1024 * 1024;

@@ -10,6 +10,7 @@
 
 #include "backends/cuda/attention/attention.h"
 #include "backends/cuda/attention/ptx.cuh"
+#include "backends/cuda/predecessors.cuh"
 
 namespace tracestep::cuda {
 
@@ -43,7 +44,9 @@ __device__ __forceinline__ float product_sum(uint4 a, uint4 b) {
 
 // 64 rows per block, 16 lanes of 8 elements per row.
 template <class T>
-__global__ void __launch_bounds__(256) prepare_attention_backward_kernel(const BackwardRows p) {
+__global__ void __launch_bounds__(256)
+    prepare_attention_backward_kernel(Predecessors before, const BackwardRows p) {
+  before.wait();
   const int head = static_cast<int>(blockIdx.x) / p.row_blocks;
   const int first = static_cast<int>(blockIdx.x) % p.row_blocks * 64;
   const int thread = static_cast<int>(threadIdx.x), column = thread % 16 * 8;
@@ -80,7 +83,9 @@ __global__ void __launch_bounds__(256) prepare_attention_backward_kernel(const B
 
 // 64 rows per block of 128 threads, which stand for the warpgroup whose fragments were summed.
 template <class T, int kD>
-__global__ void __launch_bounds__(128) finish_attention_backward_kernel(const BackwardRows p) {
+__global__ void __launch_bounds__(128)
+    finish_attention_backward_kernel(Predecessors before, const BackwardRows p) {
+  before.wait();
   constexpr int kPitch = kD + 8;  // keeps rows out of each other's banks
   __shared__ alignas(16) T rows[64 * kPitch];
   const int head = static_cast<int>(blockIdx.x) / p.row_blocks;

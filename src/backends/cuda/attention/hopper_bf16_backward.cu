@@ -3,7 +3,7 @@
 
 namespace tracestep::cuda::hopper {
 
-cudaError_t backward_bf16(const AttentionBackward& call, cudaStream_t stream) {
+cudaError_t backward_bf16(const AttentionBackward& call, const LaunchStream& stream) {
   return tuned_backward<__nv_bfloat16>(call, stream);
 }
 

@@ -3,7 +3,7 @@
 
 namespace tracestep::cuda::hopper {
 
-cudaError_t forward_bf16(const AttentionForward& call, cudaStream_t stream) {
+cudaError_t forward_bf16(const AttentionForward& call, const LaunchStream& stream) {
   return tuned_forward<__nv_bfloat16>(call, stream);
 }
 

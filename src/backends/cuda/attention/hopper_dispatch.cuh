@@ -51,7 +51,7 @@ cudaError_t with_tuned_shape(const AttentionShape& shape, F&& f) {
 }
 
 template <class T>
-cudaError_t tuned_forward(const AttentionForward& call, cudaStream_t stream) {
+cudaError_t tuned_forward(const AttentionForward& call, const LaunchStream& stream) {
   using enum ForwardForm;
   const ForwardForm form = forward_form(call.shape);
   return with_tuned_shape(call.shape, [&](auto width, auto causal) {
@@ -71,7 +71,7 @@ cudaError_t tuned_forward(const AttentionForward& call, cudaStream_t stream) {
 }
 
 template <class T>
-cudaError_t tuned_backward(const AttentionBackward& call, cudaStream_t stream) {
+cudaError_t tuned_backward(const AttentionBackward& call, const LaunchStream& stream) {
   return with_tuned_shape(call.shape, [&](auto width, auto causal) {
     return launch_hopper_backward<TunedBackward<T, width(), causal()>>(call, stream);
   });

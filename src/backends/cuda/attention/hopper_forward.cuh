@@ -18,6 +18,7 @@
 #include "backends/cuda/attention/hopper_softmax.cuh"
 #include "backends/cuda/attention/hopper_tiles.cuh"
 #include "backends/cuda/attention/ptx.cuh"
+#include "backends/cuda/predecessors.cuh"
 
 namespace tracestep::cuda {
 
@@ -296,8 +297,10 @@ __device__ __forceinline__ void init_barriers(std::uint32_t shared) {
 
 template <class Traits>
 __global__ void __launch_bounds__(ForwardLayout<Traits>::kThreads, 1)
-    hopper_attention_forward_kernel(const __grid_constant__ ForwardParameters p) {
+    hopper_attention_forward_kernel(Predecessors before,
+                                    const __grid_constant__ ForwardParameters p) {
 #ifdef TRACESTEP_HOPPER_CODE
+  before.wait();
   using Layout = ForwardLayout<Traits>;
   using Registers = RegisterShare<Traits::kTeams * Traits::kGroups>;
   constexpr int kGroups = Traits::kGroups;

@@ -60,7 +60,8 @@ inline int section_heads(const AttentionShape& shape) {
 
 // `counter`: 4 bytes of scratch for handing out tiles as multiprocessors come free, or null.
 template <class Traits>
-cudaError_t launch_hopper_forward(const AttentionForward& call, int* counter, cudaStream_t stream) {
+cudaError_t launch_hopper_forward(const AttentionForward& call, int* counter,
+                                  const LaunchStream& stream) {
   using Layout = ForwardLayout<Traits>;
   const AttentionShape& shape = call.shape;
   ForwardParameters p{};
@@ -91,8 +92,8 @@ cudaError_t launch_hopper_forward(const AttentionForward& call, int* counter, cu
   auto* kernel = hopper_attention_forward_kernel<Traits>;
   static const cudaError_t allowed = allow_shared(kernel, Layout::kBytes);
   if (allowed != cudaSuccess) return allowed;
-  kernel<<<static_cast<unsigned>(blocks), Layout::kThreads, Layout::kBytes, stream>>>(p);
-  return cudaGetLastError();
+  return launch_kernel(stream, {static_cast<unsigned>(blocks), Layout::kThreads, Layout::kBytes},
+                       kernel, p);
 }
 
 inline BackwardRows backward_rows(const AttentionBackward& call,
@@ -121,7 +122,7 @@ inline BackwardRows backward_rows(const AttentionBackward& call,
 }
 
 template <class Traits>
-cudaError_t launch_hopper_backward(const AttentionBackward& call, cudaStream_t stream) {
+cudaError_t launch_hopper_backward(const AttentionBackward& call, const LaunchStream& stream) {
   using Layout = BackwardLayout<Traits>;
   using T = typename Traits::T;
   const AttentionShape& shape = call.shape;
@@ -155,11 +156,13 @@ cudaError_t launch_hopper_backward(const AttentionBackward& call, cudaStream_t s
   if (allowed != cudaSuccess) return allowed;
   const unsigned heads = static_cast<unsigned>(shape.batch * shape.heads);
   const unsigned row_blocks = heads * static_cast<unsigned>(rows.row_blocks);
-  prepare_attention_backward_kernel<T><<<row_blocks, 256, 0, stream>>>(rows);
-  kernel<<<heads* static_cast<unsigned>(p.key_blocks), 384, Layout::kBytes, stream>>>(p);
-  if (call.dq != nullptr)
-    finish_attention_backward_kernel<T, Traits::kD><<<row_blocks, 128, 0, stream>>>(rows);
-  return cudaGetLastError();
+  status = launch_kernel(stream, {row_blocks, 256}, prepare_attention_backward_kernel<T>, rows);
+  if (status != cudaSuccess) return status;
+  const unsigned blocks = heads * static_cast<unsigned>(p.key_blocks);
+  status = launch_kernel(stream, {blocks, 384, Layout::kBytes}, kernel, p);
+  if (status != cudaSuccess || call.dq == nullptr) return status;
+  return launch_kernel(stream, {row_blocks, 128}, finish_attention_backward_kernel<T, Traits::kD>,
+                       rows);
 }
 
 }  // namespace tracestep::cuda

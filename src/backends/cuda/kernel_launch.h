@@ -1,0 +1,65 @@
+// Where a kernel is launched, and whether it may be launched before the work in front of it has
+// ended (programmatic dependent launch, compute capability 9.0 and later).
+//
+// A dependent launch saves the time between two kernels: blocks of the second one are placed on
+// multiprocessors that the first one leaves, and wait there until all of it has ended and its
+// writes can be seen. So the kernel has to wait itself, with all of its threads and before it
+// touches memory. Kernels say that they do by their first parameter (predecessors.cuh); others,
+// those of libraries among them, are launched behind everything before them. As each kernel ends
+// only after its own wait, what a kernel waited for has waited for all work before it.
+//
+// Only launches that are captured, directly behind one other kernel, are made dependent: behind a
+// copy, or where two lanes meet, there is nothing to gain.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+namespace tracestep::cuda {
+
+struct LaunchStream {
+  cudaStream_t handle = nullptr;
+  bool dependent = false;  // whether launches may be dependent ones
+
+  operator cudaStream_t() const { return handle; }
+};
+
+struct LaunchSize {
+  dim3 blocks, threads;
+  unsigned shared_bytes = 0;  // dynamic
+};
+
+// Whether `stream` is being captured and what was captured last is one kernel.
+inline bool is_behind_a_kernel(cudaStream_t stream) {
+  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+  const cudaGraphNode_t* nodes = nullptr;
+  const cudaGraphEdgeData* edges = nullptr;
+  std::size_t count = 0;
+#if CUDART_VERSION >= 13000
+  const cudaError_t known =
+      cudaStreamGetCaptureInfo(stream, &status, nullptr, nullptr, &nodes, &edges, &count);
+#else
+  const cudaError_t known =
+      cudaStreamGetCaptureInfo_v3(stream, &status, nullptr, nullptr, &nodes, &edges, &count);
+#endif
+  if (known != cudaSuccess || status != cudaStreamCaptureStatusActive || count != 1) return false;
+  cudaGraphNodeType type = cudaGraphNodeTypeEmpty;
+  return cudaGraphNodeGetType(nodes[0], &type) == cudaSuccess && type == cudaGraphNodeTypeKernel;
+}
+
+// `kernel`: a kernel of the runtime, or a cudaKernel_t. `waits`: it waits for its predecessors.
+inline cudaError_t launch_kernel(const LaunchStream& stream, const LaunchSize& size,
+                                 const void* kernel, void** parameters, bool waits) {
+  cudaLaunchAttribute dependent{};
+  dependent.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  dependent.val.programmaticStreamSerializationAllowed = 1;
+  cudaLaunchConfig_t config{};
+  config.gridDim = size.blocks;
+  config.blockDim = size.threads;
+  config.dynamicSmemBytes = size.shared_bytes;
+  config.stream = stream.handle;
+  config.attrs = &dependent;
+  config.numAttrs = waits && stream.dependent && is_behind_a_kernel(stream.handle) ? 1 : 0;
+  return cudaLaunchKernelExC(&config, kernel, parameters);
+}
+
+}  // namespace tracestep::cuda

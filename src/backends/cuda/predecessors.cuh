@@ -1,0 +1,37 @@
+// The first parameter of kernels that may be launched before their predecessors have ended.
+#pragma once
+
+#include <type_traits>
+
+#include "backends/cuda/kernel_launch.h"
+
+namespace tracestep::cuda {
+
+// A kernel that takes this calls wait() first of all, in every thread.
+struct Predecessors {
+  // Returns when all earlier kernels have ended and their writes can be seen; at once where the
+  // launch is an ordinary one.
+  __device__ __forceinline__ void wait() const {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+  }
+};
+
+template <class... P>
+cudaError_t launch_kernel(const LaunchStream& stream, const LaunchSize& size, void (*kernel)(P...),
+                          std::type_identity_t<P>... arguments) {
+  void* parameters[] = {const_cast<void*>(static_cast<const void*>(&arguments))...};
+  return launch_kernel(stream, size, reinterpret_cast<const void*>(kernel), parameters, false);
+}
+
+template <class... P>
+cudaError_t launch_kernel(const LaunchStream& stream, const LaunchSize& size,
+                          void (*kernel)(Predecessors, P...),
+                          std::type_identity_t<P>... arguments) {
+  Predecessors before;
+  void* parameters[] = {&before, const_cast<void*>(static_cast<const void*>(&arguments))...};
+  return launch_kernel(stream, size, reinterpret_cast<const void*>(kernel), parameters, true);
+}
+
+}  // namespace tracestep::cuda
