@@ -70,7 +70,7 @@ GROUPS = {
          ["element_types.cuh", "kernel_launch.h", "predecessors.cuh"]),
         ("attention", ["attention/*"]),  # a library of its own, also behind the C interface
         ("toolkit", ["check.*", "stream.h", "events.*", "graph.*", "pinned_memory.*", "transfers.*",
-                     "memory_source.*", "gate.*", "nvml.*", "nvrtc.*", "nvtx_ranges.*",
+                     "memory_source.*", "gate.*", "outbox.*", "nvml.*", "nvrtc.*", "nvtx_ranges.*",
                      "cupti*", "cublaslt.*", "device_info.*", "tuning_file.*"]),
         ("device code", ["*.cuh"]),
         ("kernels", ["*"]),

@@ -86,7 +86,7 @@ void CompiledExecutor::run(Recorder* recorder) {
   if (!is_plain) {
     issue(recorder);
   } else if (captured_ != nullptr) {
-    captured_->launch();
+    replay(*captured_);
   } else {
     launch_all();
   }

@@ -5,6 +5,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -48,6 +49,10 @@ class Executor {
   virtual void set_tracer(ActivityTracer* tracer) = 0;
   // From the first kernel's start to the last one's end in the last run; waits for it.
   virtual std::int64_t device_span_ns() = 0;
+  // Before the first run: output() waits for these rank-0 outputs alone, not for the rest of the
+  // step, on devices that send results early (Device::make_outbox). set_input() after that copies
+  // what the rest does not read beside it.
+  virtual void send_early(std::span<const std::string> outputs) = 0;
   // An output of the last run, copied to the host; valid until the next run.
   virtual HostTensor output(std::string_view name) const = 0;
   // The same for a floating rank-0 output.

@@ -36,6 +36,7 @@ class RankedExecutor final : public Executor {
   void set_pauses(std::vector<Pause> pauses) override { first().set_pauses(std::move(pauses)); }
   void set_tracer(ActivityTracer* tracer) override { first().set_tracer(tracer); }
   std::int64_t device_span_ns() override { return first().device_span_ns(); }
+  void send_early(std::span<const std::string> outputs) override { first().send_early(outputs); }
   HostTensor output(std::string_view name) const override { return first().output(name); }
   std::optional<HostTensor> value(ValueId id) const override { return first().value(id); }
   bool is_captured() const override { return first().is_captured(); }

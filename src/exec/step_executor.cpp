@@ -85,7 +85,21 @@ void StepExecutor::set_input(std::string_view name, const TensorView& value) {
                Type{value.dtype, value.shape}.str());
   }
   if (type.bytes() == 0) return;
-  device_.copy_in(addresses_[at(buffer_plan_.buffer_of[at(id)])], value.bytes.data(), type.bytes());
+  const int buffer = buffer_plan_.buffer_of[at(id)];
+  void* const data = addresses_[at(buffer)];
+  if (early_ != nullptr && early_->is_free(buffer)) {
+    device_.copy_in_beside(data, value.bytes.data(), type.bytes());
+  } else {
+    device_.copy_in(data, value.bytes.data(), type.bytes());
+  }
+}
+
+void StepExecutor::send_early(std::span<const std::string> outputs) {
+  early_ = EarlyResults::make(device_, program_, buffer_plan_, launches_, outputs);
+}
+
+void StepExecutor::send_behind(const Launch& launch) {
+  if (early_ != nullptr && early_->is_completed_by(launch)) early_->send(addresses_);
 }
 
 bool StepExecutor::is_observed(const Recorder* recorder) const {
@@ -93,6 +107,7 @@ bool StepExecutor::is_observed(const Recorder* recorder) const {
 }
 
 void StepExecutor::issue(Recorder* recorder) {
+  if (early_ != nullptr) early_->restart();
   try {
     if (recorder != nullptr && recorder->records_spans()) {
       issue_with_spans(*recorder);
@@ -111,13 +126,23 @@ void StepExecutor::issue(Recorder* recorder) {
 }
 
 void StepExecutor::launch_all() {
+  if (early_ != nullptr) early_->restart();
   try {
-    for (const Launch& launch : launches_) launch_one(launch, false);
+    for (const Launch& launch : launches_) {
+      launch_one(launch, false);
+      send_behind(launch);
+    }
     lanes_.join();
   } catch (...) {
     lanes_.forget();
     throw;
   }
+}
+
+void StepExecutor::replay(CapturedWork& work) {
+  if (early_ != nullptr) early_->restart();
+  work.launch();
+  if (early_ != nullptr) early_->count_replay();
 }
 
 // The device is held while a group of launches is issued, so that the marks around them measure the
@@ -150,6 +175,7 @@ void StepExecutor::issue_with_pauses() {
       pauses_[next++].act();
     }
     issue_one(launch, nullptr, 0);
+    send_behind(launch);
   }
   issue_postponed(static_cast<NodeId>(program_.nodes.size()));
   while (next < pauses_.size()) pauses_[next++].act();
@@ -205,6 +231,9 @@ void StepExecutor::launch_one(const Launch& launch, bool alone) {
 HostTensor StepExecutor::output(std::string_view name) const {
   const ValueId id = program_.find_output(name);
   if (id == kNoValue) fail_usage("output", "program {} has no output '{}'", program_.name, name);
+  if (early_ != nullptr) {
+    if (std::optional<HostTensor> out = early_->read(id)) return *std::move(out);
+  }
   std::optional<HostTensor> out = value(id);
   TRACESTEP_CHECK(out.has_value(), "output {} read before a run", name);
   return *std::move(out);

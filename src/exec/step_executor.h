@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "exec/early_results.h"
 #include "exec/executor.h"
 #include "exec/lane_order.h"
 #include "exec/launches.h"
@@ -27,6 +28,7 @@ class StepExecutor : public Executor {
   void set_tracer(ActivityTracer* tracer) override { tracer_ = tracer; }
   void set_input(std::string_view name, const TensorView& value) override;
   std::int64_t device_span_ns() override { return marks_->between_ns(kFirst, kLast); }
+  void send_early(std::span<const std::string> outputs) override;
   HostTensor output(std::string_view name) const override;
   std::optional<HostTensor> value(ValueId id) const override;
   std::int64_t launches() const override { return static_cast<std::int64_t>(launches_.size()); }
@@ -48,6 +50,8 @@ class StepExecutor : public Executor {
   void issue(Recorder* recorder);
   // The same without marks, pauses and buffers to provide.
   void launch_all();
+  // Issues launches that were captured from launch_all().
+  void replay(CapturedWork& work);
   // Whether a run stops at single launches (spans, pauses).
   bool is_observed(const Recorder* recorder) const;
 
@@ -71,6 +75,8 @@ class StepExecutor : public Executor {
   // Launches what was postponed, up to this node.
   void issue_postponed(NodeId last);
   bool is_postponed(const Launch& launch) const;
+  // Sends early results if this launch completed them.
+  void send_behind(const Launch& launch);
 
   Store& store_;
   Device& device_;
@@ -79,6 +85,7 @@ class StepExecutor : public Executor {
   std::vector<Launch> launches_;
   LaneOrder lanes_;
   std::deque<Launch*> postponed_;
+  std::unique_ptr<EarlyResults> early_;  // where they were asked for, and the device sends them
   std::vector<Pause> pauses_;
   std::unique_ptr<Marks> span_marks_;   // start and end of each launch; made when first needed
   std::unique_ptr<StepRanges> ranges_;  // only while a profiler listens

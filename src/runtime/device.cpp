@@ -40,6 +40,10 @@ PreparedLaunch prepare_at(Device& device, const OpDef& op, const Attrs& attrs,
   return out;
 }
 
+std::unique_ptr<Outbox> Device::make_outbox(std::span<const std::size_t> /*bytes*/) {
+  return nullptr;
+}
+
 std::unique_ptr<LaneEvents> Device::make_lane_events(std::size_t /*count*/) {
   return nullptr;
 }

@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 
 #include "ir/op_def.h"
@@ -35,6 +36,22 @@ class LaneEvents {
   virtual void set(std::size_t i, int lane) = 0;
   // What is issued later on `lane` runs after event i as it was last set.
   virtual void wait(std::size_t i, int lane) = 0;
+};
+
+// Small results that a device sends to the host, which need not wait for the work behind them.
+class Outbox {
+ public:
+  static constexpr std::size_t kMostValues = 4, kMostBytes = 8;
+
+  virtual ~Outbox() = default;
+  // Sends the values at these addresses of device memory, behind everything issued on lane 0 so
+  // far. Where that is captured, every replay sends them again.
+  virtual void send(std::span<const void* const> values) = 0;
+  // To be called after each replay.
+  virtual void count_replay() = 0;
+  // Waits until what was sent last is there; the bytes of value i, until the next send. All work
+  // issued before it is done then. Throws what synchronize() throws.
+  virtual std::span<const std::byte> read(std::size_t i) = 0;
 };
 
 // A recorded sequence of launches, operands included, that can be issued again as a whole.
@@ -77,6 +94,13 @@ class Device {
   // Blocking copies between host and device memory.
   virtual void copy_in(void* device, const void* host, std::int64_t bytes) = 0;
   virtual void copy_out(void* host, const void* device, std::int64_t bytes) = 0;
+  // As copy_in(), to memory that no work under way uses: the copy need not wait for that work.
+  virtual void copy_in_beside(void* device, const void* host, std::int64_t bytes) {
+    copy_in(device, host, bytes);
+  }
+  // For so many values of so many bytes (Outbox's limits); nullptr: results are on the host as soon
+  // as run() returns, or it has to wait for all work.
+  virtual std::unique_ptr<Outbox> make_outbox(std::span<const std::size_t> bytes);
   // Sets device memory to zero bits, before any work issued later.
   virtual void zero(void* device, std::int64_t bytes) = 0;
   // Waits until all issued work is done; throws the errors that occurred in it.

@@ -44,7 +44,11 @@ struct TrainOptions {
 
 struct TrainStep {
   std::int64_t step = 0;  // counted from 1 in logs and messages
-  double loss = 0.0, grad_norm = 0.0, lr = 0.0, tokens_per_s = 0.0;
+  double loss = 0.0, grad_norm = 0.0, lr = 0.0;
+  // From the step's call to its loss and norm. Where these come before the update (a GPU), a step
+  // waits for the update of the one before, so the rate is that of whole steps, except behind a
+  // pause (the first step, a validation, a checkpoint).
+  double tokens_per_s = 0.0;
   std::optional<double> validation_loss;
   // Under loss scaling: the scale that the step ran with, and the number of steps so far (this one
   // included) that were skipped because a gradient was infinite or NaN.

@@ -3,6 +3,7 @@
 #include <chrono>
 #include <cmath>
 #include <limits>
+#include <utility>
 
 #include "base/log.h"
 #include "exec/ranked_executor.h"
@@ -109,6 +110,7 @@ void Trainer::build() {
   if (rounds() == 1) {
     const RunSpec spec = spec_of(Mode::kStep);
     step_ = executor_of(program_for(forward_program(spec), passes_of(spec), device()));
+    step_->send_early(std::vector<std::string>{"loss", "grad_norm"});
     return;
   }
   // The first micro-batch overwrites the gradients, the others add; then one update.
@@ -119,11 +121,14 @@ void Trainer::build() {
     spec.shape.batch = micro_batch();
     PipelineOptions passes = passes_of(spec);
     passes.sums_shards = options_.shards > 0;
-    return executor_of(program_for(loss_program(spec, {.scale = scale}), passes, device()));
+    auto out = executor_of(program_for(loss_program(spec, {.scale = scale}), passes, device()));
+    out->send_early(std::vector<std::string>{"loss"});
+    return out;
   };
   first_ = micro(GradientKind::kPersistent);
   next_ = micro(GradientKind::kAccumulate);
   step_ = executor_of(update_program());
+  step_->send_early(std::vector<std::string>{"grad_norm"});
 }
 
 // On the first rank of the process alone, unless ranks hold parts of the weights.
@@ -194,7 +199,7 @@ TrainStep Trainer::step(std::int64_t index) {
 // True when the step was applied.
 bool Trainer::run_step(std::int64_t index, TrainStep& out) {
   if (rounds() > 1) return accumulate(index, out) && update(out);
-  set_batch(*step_, batches_.at(index), options_.run.model.vocab);
+  set_batch(*step_, take_batch(index), options_.run.model.vocab);
   return update(out);
 }
 
@@ -202,8 +207,10 @@ bool Trainer::run_step(std::int64_t index, TrainStep& out) {
 bool Trainer::accumulate(std::int64_t index, TrainStep& out) {
   for (std::int64_t i = 0; i < rounds(); ++i) {
     Executor& executor = micro(i);
-    set_batch(executor, batches_.at(index * rounds() + i), options_.run.model.vocab);
+    const std::int64_t number = index * rounds() + i;
+    set_batch(executor, take_batch(number), options_.run.model.vocab);
     executor.run();
+    read_ahead(number + 1);
     out.loss += executor.scalar("loss");
     executor.release_outputs();
   }
@@ -214,10 +221,26 @@ bool Trainer::accumulate(std::int64_t index, TrainStep& out) {
 bool Trainer::update(TrainStep& out) {
   set_rates(out);
   step_->run();
-  if (rounds() == 1) out.loss = step_->scalar("loss");
+  if (rounds() == 1) {
+    read_ahead(out.step);
+    out.loss = step_->scalar("loss");
+  }
   out.grad_norm = step_->scalar("grad_norm");
   step_->release_outputs();
   return is_applied(out.grad_norm, out.loss);
+}
+
+Batch Trainer::take_batch(std::int64_t number) {
+  const std::optional<ReadBatch> ahead = std::exchange(ahead_, std::nullopt);
+  return ahead && ahead->number == number ? std::move(ahead->batch) : batches_.at(number);
+}
+
+void Trainer::read_ahead(std::int64_t number) {
+  try {
+    ahead_ = ReadBatch{number, batches_.at(number)};
+  } catch (const Error&) {  // the step that needs it reports that it cannot be read
+    ahead_.reset();
+  }
 }
 
 void Trainer::set_rates(const TrainStep& step) {

@@ -66,6 +66,10 @@ class Trainer {
   std::unique_ptr<Executor> executor_of(const Program& program);
   Executor& micro(std::int64_t i) { return i == 0 ? *first_ : *next_; }
   void set_rates(const TrainStep& step);
+  // Micro-batch `number` of the run, counted from 0, and reading it before it is needed, while the
+  // device works.
+  Batch take_batch(std::int64_t number);
+  void read_ahead(std::int64_t number);
   void warn_of_skips(const TrainStep& step, bool skipped);
 
   TrainOptions options_;  // with the optimizer's options as the programs use them
@@ -73,6 +77,11 @@ class Trainer {
   Communicator* const group_;                   // nullptr: there is one rank
   Batches batches_;
   std::optional<Batches> validation_;
+  struct ReadBatch {
+    std::int64_t number = 0;
+    Batch batch;
+  };
+  std::optional<ReadBatch> ahead_;
   std::unique_ptr<Executor> step_, first_, next_, evaluator_;
   std::int64_t skips_in_a_row_ = 0;
 };

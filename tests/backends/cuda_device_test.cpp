@@ -220,6 +220,33 @@ TEST_F(CudaGpuTest, KernelsThatAreLaunchedEarlyWaitForThoseInFront) {
   }
 }
 
+TEST_F(CudaGpuTest, ResultsArriveBeforeTheStepEnds) {
+  const auto device = make_cuda_device();
+  Store store(*device);
+  CompiledExecutor executor(store, step_program(small_step(), *device));
+  initialize_parameters(store, 1);
+  executor.send_early(std::vector<std::string>{"loss"});
+  EagerExecutor other(store, step_program(small_step(), *device));
+  for (const char* name : {"lr", "step_size"}) {
+    executor.set_scalar(name, 0.0);
+    other.set_scalar(name, 0.0);
+  }
+  for (int i = 0; i < 100; ++i) {
+    for (const char* name : {"tokens", "targets"}) {
+      const Type& type = executor.program().type(executor.program().find_leaf(name));
+      const HostTensor value =
+          testing::random_tensor(type, fmt::format("{} {}", name, i), 0.0, 100.0);
+      executor.set_input(name, value);
+      other.set_input(name, value);
+    }
+    executor.run();
+    const double early = executor.scalar("loss");
+    other.run();
+    EXPECT_EQ(early, other.scalar("loss")) << "step " << i;
+  }
+  EXPECT_TRUE(executor.is_captured());
+}
+
 TEST_F(CudaGpuTest, ItsStateCanBeRead) {
   const auto device = make_cuda_device();
   EXPECT_GT(device->resident_bytes(), 0);

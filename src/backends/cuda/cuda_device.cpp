@@ -19,6 +19,7 @@
 #include "backends/cuda/nvml.h"
 #include "backends/cuda/nvrtc.h"
 #include "backends/cuda/nvtx_ranges.h"
+#include "backends/cuda/outbox.h"
 #include "backends/cuda/pinned_memory.h"
 #include "backends/cuda/transfers.h"
 #include "base/log.h"
@@ -184,6 +185,13 @@ class CudaDevice final : public Device {
   void copy_in(void* device, const void* host, std::int64_t bytes) override {
     transfers_.in(device, host, bytes);
   }
+  void copy_in_beside(void* device, const void* host, std::int64_t bytes) override {
+    if (uploads_ == nullptr) uploads_ = std::make_unique<cuda::SideUploads>(stream_.handle());
+    uploads_->in(device, host, bytes);
+  }
+  std::unique_ptr<Outbox> make_outbox(std::span<const std::size_t> bytes) override {
+    return std::make_unique<cuda::StreamOutbox>(stream_.handle(), bytes, [this] { throw_fault(); });
+  }
   void copy_out(void* host, const void* device, std::int64_t bytes) override {
     transfers_.out(host, device, bytes);
     throw_fault();
@@ -288,6 +296,7 @@ class CudaDevice final : public Device {
   const bool can_hold_;  // without a pool every allocation asks the driver, which waits
   cuda::PinnedMemory fault_memory_;
   cuda::Transfers transfers_;
+  std::unique_ptr<cuda::SideUploads> uploads_;  // made when first needed
   cuda::NvmlDevice nvml_;
   cuda::CudaStream context_, beside_;
   std::unique_ptr<cuda::Gemm> gemm_;

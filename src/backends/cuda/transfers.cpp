@@ -41,4 +41,26 @@ void Transfers::out(void* host, const void* device, std::int64_t bytes) {
   }
 }
 
+SideUploads::Handles::Handles() {
+  TRACESTEP_CUDA(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+  TRACESTEP_CUDA(cudaEventCreateWithFlags(&copied, cudaEventDisableTiming));
+}
+
+SideUploads::Handles::~Handles() {
+  cudaEventDestroy(copied);
+  cudaStreamDestroy(stream);
+}
+
+SideUploads::SideUploads(cudaStream_t main) : main_(main), transfers_(own_.stream) {}
+
+SideUploads::~SideUploads() {
+  cudaStreamSynchronize(own_.stream);
+}
+
+void SideUploads::in(void* device, const void* host, std::int64_t bytes) {
+  transfers_.in(device, host, bytes);
+  TRACESTEP_CUDA(cudaEventRecord(own_.copied, own_.stream));
+  TRACESTEP_CUDA(cudaStreamWaitEvent(main_, own_.copied, 0));
+}
+
 }  // namespace tracestep::cuda

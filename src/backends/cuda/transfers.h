@@ -31,4 +31,29 @@ class Transfers {
   int next_ = 0;
 };
 
+// Copies to the device on a stream of their own, beside the work of another one, whose later work
+// waits for them.
+class SideUploads {
+ public:
+  explicit SideUploads(cudaStream_t main);
+  ~SideUploads();
+  SideUploads(const SideUploads&) = delete;
+  SideUploads& operator=(const SideUploads&) = delete;
+  // As Transfers::in(), to memory that no work under way uses.
+  void in(void* device, const void* host, std::int64_t bytes);
+
+ private:
+  struct Handles {
+    Handles();
+    ~Handles();
+    Handles(const Handles&) = delete;
+    Handles& operator=(const Handles&) = delete;
+    cudaStream_t stream = nullptr;
+    cudaEvent_t copied = nullptr;
+  };
+  const cudaStream_t main_;
+  const Handles own_;
+  Transfers transfers_;
+};
+
 }  // namespace tracestep::cuda
