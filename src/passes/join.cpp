@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <optional>
+#include <set>
 
 #include <fmt/format.h>
 
@@ -13,54 +14,61 @@
 namespace tracestep {
 namespace {
 
+std::size_t at(std::int32_t id) {
+  return static_cast<std::size_t>(id);
+}
+
 struct Member {
   const Node* call = nullptr;
   const Node* shadow_cast = nullptr;  // of its first result; nullptr: none
   ValueId shadow = kNoValue;          // the state that the cast updates
+  // What makes an operand for it alone, and what gathers its results: they move with the call.
+  std::vector<const Node*> before = {}, behind = {};
+  NodeId ready = kNoNode;  // makes the last of its other operands
+  std::int64_t bytes = 0;  // of that operand
+  std::string key = {};    // equal for calls that can be joined
+  int batch = 0;           // among them only members of one batch are
 };
 
-struct Group {
-  std::vector<Member> members;
-  const Node* last = nullptr;  // the joined call takes its place
-};
+// Members of one joined call.
+using Group = std::vector<Member>;
 
 class Join {
  public:
   Join(const Program& program, const std::function<bool(const OpDef&)>& has_kernel,
-       const std::function<std::optional<std::string>(const Node&)>& part_of)
-      : program_(program), r_(program, "join"), readers_(program.values.size()) {
+       const std::function<std::optional<std::string>(const Node&)>& part_of,
+       const Parallel& choice)
+      : program_(program), choice_(choice), r_(program, "join"), readers_(program.values.size()) {
     for (const Node& node : program.nodes) {
-      for (ValueId id : node.inputs) readers_[static_cast<std::size_t>(id)].push_back(&node);
+      for (ValueId id : node.inputs) readers_[at(id)].push_back(&node);
     }
     for (const Update& u : program.updates) updated_by_[u.value] = u.leaf;
+    Group all;
     for (const Node& node : program.nodes) {
       if (!node.op->join || !has_kernel(find_op(node.op->join->op))) continue;
       if (has_lane(*node.op) && node.attrs.integer("lane") != 0) continue;  // it has its place
-      const auto member = member_of(node);
+      auto member = member_of(node);
       const auto part = part_of(node);
-      if (member && part) groups_[*part + "#" + key_of(*member)].members.push_back(*member);
+      if (!member || !part) continue;
+      member->key = *part + "#" + key_of(*member);
+      all.push_back(std::move(*member));
+    }
+    const Node* const last = last_of(all);
+    const bool is_cut = cut(all);
+    std::map<std::pair<int, std::string>, Group> groups;
+    for (const Member& m : all) groups[{m.batch, m.key}].push_back(m);
+    for (auto& [key, group] : groups) {
+      const Node* const behind = is_cut ? last : last_of(group);
+      place(std::move(group), behind);
     }
   }
 
   Program run() {
-    std::map<const Node*, const Group*> groups;  // by every node that is replaced
-    for (auto& [key, group] : groups_) {
-      if (group.members.size() == 1 && group.members[0].shadow_cast == nullptr) continue;
-      for (const Member& m : group.members) {
-        for (const Node* node : {m.call, m.shadow_cast}) {
-          if (node == nullptr) continue;
-          groups[node] = &group;
-          group.last = std::max(group.last, node);  // nodes lie in the order of the program
-        }
-      }
-    }
     for (const Node& node : program_.nodes) {
-      const auto found = groups.find(&node);
-      if (found == groups.end()) {
-        r_.copy(node);
-      } else if (&node == found->second->last) {
-        emit(*found->second);
-      }
+      if (!moved_.contains(&node)) r_.copy(node);
+      const auto here = placed_.find(&node);
+      if (here == placed_.end()) continue;
+      for (const Group& group : here->second) emit(group);
     }
     return r_.finish();
   }
@@ -70,7 +78,11 @@ class Join {
   std::optional<Member> member_of(const Node& node) const {
     Member out{&node};
     for (ValueId id : node.outputs) {
-      for (const Node* reader : readers_[static_cast<std::size_t>(id)]) {
+      for (const Node* reader : readers_[at(id)]) {
+        if (is_gathered(*reader)) {
+          if (!follows(*reader, out)) return std::nullopt;
+          continue;
+        }
         const auto updated = updated_by_.find(reader->outputs[0]);
         const bool keeps_shadow = id == node.outputs[0] && updated != updated_by_.end() &&
                                   program_.value(updated->second).role == Role::kWeightCast;
@@ -79,12 +91,56 @@ class Join {
         out.shadow = updated->second;
       }
     }
+    find_operands(out);
     return out;
+  }
+
+  static bool is_gathered(const Node& reader) {
+    return reader.op->kernel_class == KernelClass::kCollective;
+  }
+
+  // Adds `node` and all that reads its results; false when they read what is made elsewhere.
+  bool follows(const Node& node, Member& out) const {
+    const bool is_own = std::ranges::all_of(node.inputs, [&](ValueId id) {
+      const NodeId maker = program_.value(id).producer;
+      if (maker == kNoNode || &program_.node(maker) == out.call) return true;
+      return std::ranges::find(out.behind, &program_.node(maker)) != out.behind.end();
+    });
+    if (!is_own) return false;
+    out.behind.push_back(&node);
+    return std::ranges::all_of(node.outputs, [&](ValueId id) {
+      return std::ranges::all_of(readers_[at(id)],
+                                 [&](const Node* reader) { return follows(*reader, out); });
+    });
+  }
+
+  void find_operands(Member& out) const {
+    for (ValueId id : out.call->inputs) {
+      const NodeId maker = program_.value(id).producer;
+      const Type& type = program_.type(id);
+      if (maker == kNoNode || type.shape.empty()) continue;
+      if (!out.behind.empty() && is_made_for(*out.call, program_.node(maker))) {
+        out.before.push_back(&program_.node(maker));
+      } else if (maker > out.ready) {
+        out.ready = maker;
+        out.bytes = type.bytes();
+      }
+    }
+  }
+
+  // Whether the maker reads leaves alone, and nothing but the call reads its result.
+  bool is_made_for(const Node& call, const Node& maker) const {
+    return maker.outputs.size() == 1 &&
+           std::ranges::all_of(readers_[at(maker.outputs[0])],
+                               [&](const Node* reader) { return reader == &call; }) &&
+           std::ranges::all_of(maker.inputs,
+                               [&](ValueId id) { return program_.value(id).producer == kNoNode; });
   }
 
   // Equal for calls that can be merged: those with the same attributes, rates and factors.
   std::string key_of(const Member& m) const {
-    std::string key = fmt::format("{}#{}", m.call->op->name, m.shadow_cast != nullptr);
+    std::string key =
+        fmt::format("{}#{}#{}", m.call->op->name, m.shadow_cast != nullptr, m.behind.empty());
     for (const auto& [name, value] : m.call->attrs.entries()) {
       key += "|" + name + "=" + print(value);
     }
@@ -94,20 +150,104 @@ class Join {
     return key;
   }
 
+  // Nodes lie in the order of the program.
+  static const Node* last_of(const Group& group) {
+    const Node* last = nullptr;
+    for (const Member& m : group) last = std::max({last, m.call, m.shadow_cast});
+    return last;
+  }
+
+  // The group is emitted behind `last`.
+  void place(Group group, const Node* last) {
+    const bool is_alone =
+        group.size() == 1 && group[0].shadow_cast == nullptr && group[0].behind.empty();
+    if (is_alone && group[0].call == last) return;
+    for (const Member& m : group) {
+      moved_.insert(m.call);
+      if (m.shadow_cast != nullptr) moved_.insert(m.shadow_cast);
+      moved_.insert(m.before.begin(), m.before.end());
+      moved_.insert(m.behind.begin(), m.behind.end());
+    }
+    placed_[last].push_back(std::move(group));
+  }
+
+  // Puts the calls of several ranks into the order in which they can run, and numbers batches;
+  // false where there is nothing to run beside.
+  bool cut(Group& all) const {
+    const bool gathers = choice_.shards_optimizer() && !choice_.shards_weights();
+    const bool is_beside = choice_.replicas() > 1 && choice_.overlap && !choice_.is_divided();
+    if (!gathers && !is_beside) return false;
+    std::ranges::stable_sort(all, {}, &Member::ready);
+    if (gathers) {
+      number_batches(all);
+    } else {
+      number_last(all);
+    }
+    return true;
+  }
+
+  void number_batches(Group& all) const {
+    int batch = 0;
+    std::int64_t bytes = 0;
+    for (Member& member : all) {
+      if (is_batch(bytes)) {
+        ++batch;
+        bytes = 0;
+      }
+      member.batch = batch;
+      bytes += carried_bytes(member);
+    }
+  }
+
+  // A batch ends with the gradient that fills it: the last one is that gradient and less than
+  // another batch before it.
+  void number_last(Group& all) const {
+    all.back().batch = 1;
+    std::int64_t bytes = 0;
+    for (std::size_t i = all.size() - 1; i-- > 0 && !is_batch(bytes);) {
+      all[i].batch = 1;
+      bytes += carried_bytes(all[i]);
+    }
+  }
+
+  bool is_batch(std::int64_t bytes) const {
+    return choice_.bucket_bytes != Parallel::kAllTensors && bytes > 0 &&
+           bytes >= choice_.bucket_bytes;
+  }
+
+  // Of the collective that sums the member's gradient.
+  std::int64_t carried_bytes(const Member& member) const {
+    return member.bytes * (choice_.shards_optimizer() ? choice_.replicas() : 1);
+  }
+
   void emit(const Group& group) {
+    for (const Member& m : group) {
+      for (const Node* node : m.before) r_.copy(*node);
+    }
+    if (group.size() == 1 && group[0].shadow_cast == nullptr) {
+      r_.copy(*group[0].call);
+    } else {
+      emit_call(group);
+    }
+    for (const Member& m : group) {
+      for (const Node* node : m.behind) r_.copy(*node);
+    }
+  }
+
+  void emit_call(const Group& group) {
     std::vector<JoinedCall> calls;
     std::vector<const Node*> nodes;
-    for (const Member& m : group.members) {
+    for (const Member& m : group) {
       calls.push_back({r_.inputs(*m.call), m.shadow == kNoValue ? Val{} : r_.map(m.shadow)});
       nodes.push_back(m.call);
     }
     Builder& b = r_.builder();
     const auto guard = b.like(nodes);
     b.set_made_by("join");
-    const Node& first = *group.members.front().call;
+    const Node& first = *group.front().call;
     const auto results = first.op->join->build(b, first.attrs, calls);
-    for (std::size_t i = 0; i < group.members.size(); ++i) {
-      const Member& m = group.members[i];
+    for (std::size_t i = 0; i < group.size(); ++i) {
+      const Member& m = group[i];
       std::vector<Val> own = results[i];
       if (m.shadow_cast != nullptr) {
         r_.replace(*m.shadow_cast, {own.back()});
@@ -118,21 +258,26 @@ class Join {
   }
 
   const Program& program_;
+  const Parallel choice_;
   Rewriter r_;
-  std::vector<std::vector<const Node*>> readers_;  // by value
-  std::map<ValueId, ValueId> updated_by_;          // by new value: the leaf
-  std::map<std::string, Group> groups_;
+  std::vector<std::vector<const Node*>> readers_;     // by value
+  std::map<ValueId, ValueId> updated_by_;             // by new value: the leaf
+  std::set<const Node*> moved_;                       // with a group
+  std::map<const Node*, std::vector<Group>> placed_;  // by the node behind which they are emitted
 };
 
 }  // namespace
 
-Program join(const Program& program, const std::function<bool(const OpDef&)>& has_kernel) {
-  return join_parts(program, has_kernel, [](const Node&) { return std::string(); });
+Program join(const Program& program, const std::function<bool(const OpDef&)>& has_kernel,
+             const Parallel& choice) {
+  return Join(
+             program, has_kernel, [](const Node&) { return std::string(); }, choice)
+      .run();
 }
 
 Program join_parts(const Program& program, const std::function<bool(const OpDef&)>& has_kernel,
                    const std::function<std::optional<std::string>(const Node&)>& part_of) {
-  return Join(program, has_kernel, part_of).run();
+  return Join(program, has_kernel, part_of, {}).run();
 }
 
 }  // namespace tracestep

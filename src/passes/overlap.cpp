@@ -77,6 +77,11 @@ class Overlap {
         r_(program, "overlap"),
         available_(program.values.size(), false) {
     for (ValueId id : program.leaves) available_[at(id)] = true;
+    for (std::size_t i = program.nodes.size(); i-- > 0 && !is_computed(program.nodes[i]);) {
+      if (program.nodes[i].origin().phase == Phase::kOptimizer) {
+        first_update_ = static_cast<NodeId>(i);
+      }
+    }
     place_gathers();
   }
 
@@ -84,6 +89,7 @@ class Overlap {
     for (std::size_t i = 0; i < program_.nodes.size(); ++i) {
       const auto id = static_cast<NodeId>(i);
       begin_gathers_at(id);
+      if (id == first_update_) close_bucket();
       add(id);
       add_waiting();
     }
@@ -93,6 +99,12 @@ class Overlap {
 
  private:
   using Batch = std::vector<NodeId>;
+
+  // In forward or backward.
+  static bool is_computed(const Node& node) {
+    const Phase phase = node.origin().phase;
+    return phase != Phase::kOptimizer && phase != Phase::kCommunication;
+  }
 
   // Collectives of two groups at the same time could wait for each other for ever.
   bool is_beside() const { return choice_.overlap && !choice_.is_divided(); }
@@ -249,6 +261,8 @@ class Overlap {
   const Parallel choice_;
   const Kinds kinds_;
   Rewriter r_;
+  // The first of the updates behind backward, beside which its last sums run; kNoNode: none.
+  NodeId first_update_ = kNoNode;
   std::vector<bool> available_;                      // by value: nodes may read it
   std::map<NodeId, std::vector<Batch>> gathers_at_;  // by the node that they begin before
   Batch bucket_;                                     // results that are made together, so far

@@ -239,7 +239,11 @@ std::vector<Pass> memory_passes() {
       {.name = "join",
        .doc = "one launch for the updates of all tensors",
        .needed = updates_at_end,
-       .run = with_kernels(join),
+       .run =
+           [](const Program& p, const Options& o) {
+             return join(
+                 p, [&](const OpDef& op) { return has_kernel(o, op); }, o.parallel);
+           },
        .compiles = true},
       {"update_early", "updates inside backward, as soon as their gradients are there",
        updates_early, [](const Program& p, const Options&) { return update_early(p); }},

@@ -73,6 +73,22 @@ TEST_F(OverlapTest, EachTensorOrAllOfThemAreBucketsToo) {
             " sub(c) sub(b) sub(a)");
 }
 
+TEST_F(OverlapTest, TheLastSumsRunBesideTheUpdates) {
+  const Program program = parse_program(R"(program "p" {
+  parameter %a.w : f32[2]
+  parameter %b.w : f32[5]
+  %0 : f32[5] !gradient = affine(%b.w) {scale=2.0} @ b backward
+  %1 : f32[5] !gradient = all_reduce(%0) {ranks=2} @ b communication
+  %2 : f32[2] !gradient = affine(%a.w) {scale=3.0} @ a backward
+  %3 : f32[2] = sub(%a.w, %2) @ a optimizer
+  %4 : f32[5] = sub(%b.w, %1) @ b optimizer
+  update %a.w = %3
+  update %b.w = %4
+})");
+  EXPECT_EQ(order_of(overlap(program, {.ranks = 2})),
+            " affine(b) affine(a) [all_reduce(b)] sub(a) sub(b)");
+}
+
 TEST_F(OverlapTest, WithoutOverlapTheBatchesAreOnLane0) {
   const Program out =
       overlap(parse_program(kSums), {.ranks = 2, .bucket_bytes = 40, .overlap = false});
