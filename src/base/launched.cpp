@@ -9,7 +9,7 @@
 namespace tracestep {
 namespace {
 
-constexpr int kMostProcesses = 1 << 20, kMostPort = 65535, kMostBlocks = 1024;
+constexpr int kMostProcesses = 1 << 20, kMostPort = 65535;
 constexpr double kDefaultTimeoutS = 300.0;
 
 // How launchers that start processes with MPI name them: Open MPI's mpirun, and PMI (srun, MPICH).
@@ -91,10 +91,6 @@ std::optional<Launched> launched() {
                   .has_mpi = false,
                   .host = env::value_of(env::kMasterAddress).value_or("127.0.0.1"),
                   .port = needed(env::kMasterPort.name, 1, kMostPort)};
-}
-
-int nccl_multiprocessors() {
-  return number(env::kNcclBlocks.name, 1, kMostBlocks).value_or(0);
 }
 
 double comm_timeout_s() {

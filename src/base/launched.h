@@ -30,8 +30,6 @@ std::optional<Launched> launched();
 std::string first_host(std::string_view hosts);
 // TRACESTEP_COMM_TIMEOUT: seconds after which a rank that does not come to a collective has failed.
 double comm_timeout_s();
-// NCCL_MAX_CTAS: multiprocessors that the collectives of NCCL may hold; 0: NCCL chooses.
-int nccl_multiprocessors();
 
 namespace env {
 inline constexpr Variable kRank = {"RANK", "this process among WORLD_SIZE, as torchrun sets it",
@@ -43,12 +41,8 @@ inline constexpr Variable kMasterAddress = {"MASTER_ADDR", "host of process 0", 
 inline constexpr Variable kMasterPort = {"MASTER_PORT", "where process 0 listens", "unset"};
 inline constexpr Variable kCommTimeout = {
     "TRACESTEP_COMM_TIMEOUT", "seconds to wait for another process in a collective", "300"};
-inline constexpr Variable kNcclBlocks = {
-    "NCCL_MAX_CTAS",
-    "multiprocessors that collectives between GPUs may hold; matrix products leave them free",
-    "NCCL chooses, and products take all"};
-inline constexpr std::array<Variable, 7> kLaunchVariables = {
-    kRank, kWorldSize, kLocalRank, kMasterAddress, kMasterPort, kCommTimeout, kNcclBlocks};
+inline constexpr std::array<Variable, 6> kLaunchVariables = {
+    kRank, kWorldSize, kLocalRank, kMasterAddress, kMasterPort, kCommTimeout};
 }  // namespace env
 
 }  // namespace tracestep

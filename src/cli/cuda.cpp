@@ -7,7 +7,6 @@
 
 #include "base/env.h"
 #include "base/error.h"
-#include "base/launched.h"
 #include "base/output_file.h"
 #include "base/units.h"
 #ifdef TRACESTEP_WITH_CUDA
@@ -105,7 +104,6 @@ std::unique_ptr<Device> make_cuda(const RunSpec& run) {
        // Stored choices are used; new ones would depend on measured times.
        .tune = place.tune && !place.deterministic,
        .tune_file = place.is_tuned() ? place.tuning_path().string() : std::string(),
-       .shared_multiprocessors = launched() ? nccl_multiprocessors() : 0,
        .kernel_cache =
            place.kernel_cache.empty() ? env::kernel_cache() : place.kernel_cache.string()});
 }

@@ -154,9 +154,7 @@ class CudaDevice final : public Device {
     context_.fault = static_cast<cuda::Fault*>(fault_memory_.data());
     context_.tf32 = options.tf32;
     gemm_ = std::make_unique<cuda::Gemm>(
-        context_,
-        cuda::GemmOptions{options.tf32, options.tune, options.tune_file,
-                          multiprocessors_of_products(options.shared_multiprocessors)},
+        context_, cuda::GemmOptions{options.tf32, options.tune, options.tune_file},
         kCudaGemmWorkspaceBytes, properties_.name);
     context_.gemm = gemm_.get();
     fused_ =
@@ -247,11 +245,6 @@ class CudaDevice final : public Device {
   }
 
  private:
-  // 0: all of them.
-  int multiprocessors_of_products(int shared) const {
-    return shared == 0 ? 0 : std::max(1, properties_.multiProcessorCount - shared);
-  }
-
   static std::unique_ptr<Allocator> make_allocator(const CudaOptions& options,
                                                    const std::string& name, MemorySource& source) {
     if (options.guarded) return make_guarded_allocator(name, source);

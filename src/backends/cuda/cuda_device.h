@@ -22,9 +22,6 @@ struct CudaOptions {
   bool dependent_launch = false;  // captured kernels may be launched before others have ended
   bool tune = false;              // time the first candidates of each new matrix product
   std::string tune_file = {};     // where choices are read from and, when tuning, kept
-  // Multiprocessors that matrix products leave to the kernels of lane 1; most kernels of products
-  // have a block for each, and those that find no place run as a second wave.
-  int shared_multiprocessors = 0;
   std::string kernel_cache = {};  // folder of kernels compiled at run time; empty: none are kept
   // Adds kernels of ops from outside this back end, or replaces its own. They launch on
   // cuda::stream_of(call).handle (backends/cuda/stream.h).

@@ -139,22 +139,12 @@ struct Gemm::Impl {
         "cublasLtMatmulDescCreate");
     set(out->desc, CUBLASLT_MATMUL_DESC_TRANSA, p.b_transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
     set(out->desc, CUBLASLT_MATMUL_DESC_TRANSB, p.a_transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
-    if (options.multiprocessors > 0) {
-      set(out->desc, CUBLASLT_MATMUL_DESC_SM_COUNT_TARGET,
-          static_cast<std::int32_t>(options.multiprocessors));
-    }
     out->b = p.b_transposed ? layout(p.dtype, p.k, p.n, p.b_leading, p.batch, p.b_batch)
                             : layout(p.dtype, p.n, p.k, p.b_leading, p.batch, p.b_batch);
     out->a = p.a_transposed ? layout(p.dtype, p.m, p.k, p.a_leading, p.batch, p.a_batch)
                             : layout(p.dtype, p.k, p.m, p.a_leading, p.batch, p.a_batch);
     out->y = layout(p.sum_dtype.value_or(p.dtype), p.n, p.m, p.n, p.batch, p.m * p.n);
     return out;
-  }
-
-  // The product's key in the tuning file.
-  std::string key_of(const GemmProblem& p) const {
-    if (options.multiprocessors == 0) return p.str();
-    return fmt::format("{} on {} multiprocessors", p.str(), options.multiprocessors);
   }
 
   // The library's candidates, best first. Reductions over parts of k go through the workspace in
@@ -216,7 +206,7 @@ struct Gemm::Impl {
   }
 
   bool restore(Product& product) const {
-    const auto bits = tuned.find(key_of(product.problem));
+    const auto bits = tuned.find(product.problem.str());
     if (!bits) return false;
     cublasLtMatmulAlgo_t algorithm{};
     std::memcpy(&algorithm, bits->data(), sizeof algorithm);
@@ -262,7 +252,7 @@ void Gemm::tune(Product& product, const void* a, const void* b, void* y, void* w
   }
   AlgorithmBits bits{};
   std::memcpy(bits.data(), &product.algorithm, sizeof product.algorithm);
-  impl_->tuned.add(impl_->key_of(product.problem), bits, best_us);
+  impl_->tuned.add(product.problem.str(), bits, best_us);
   product.is_tuned = true;
   ++impl_->products_tuned;
 }

@@ -34,7 +34,6 @@ struct GemmOptions {
   bool tf32 = false;
   bool tune = false;
   std::string tune_file;
-  int multiprocessors = 0;  // that a product is made for; 0: all
 };
 
 class Gemm {
