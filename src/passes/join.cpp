@@ -174,11 +174,12 @@ class Join {
   // Puts the calls of several ranks into the order in which they can run, and numbers batches;
   // false where there is nothing to run beside.
   bool cut(Group& all) const {
-    const bool gathers = choice_.shards_optimizer() && !choice_.shards_weights();
-    const bool is_beside = choice_.replicas() > 1 && choice_.overlap && !choice_.is_divided();
-    if (!gathers && !is_beside) return false;
+    const bool in_batches =
+        choice_.sums_beside_updates() || (choice_.shards_optimizer() && !choice_.shards_weights());
+    const bool is_beside = choice_.replicas() > 1 && choice_.runs_beside();
+    if (all.empty() || (!in_batches && !is_beside)) return false;
     std::ranges::stable_sort(all, {}, &Member::ready);
-    if (gathers) {
+    if (in_batches) {
       number_batches(all);
     } else {
       number_last(all);

@@ -68,9 +68,9 @@ class Kinds {
   std::vector<Kind> out_;
 };
 
-class Overlap {
+class OverlapPass {
  public:
-  Overlap(const Program& program, const Parallel& choice)
+  OverlapPass(const Program& program, const Parallel& choice)
       : program_(program),
         choice_(choice),
         kinds_(program),
@@ -82,6 +82,7 @@ class Overlap {
         first_update_ = static_cast<NodeId>(i);
       }
     }
+    holds_ = choice.sums_beside_updates() && first_update_ != kNoNode;
     place_gathers();
   }
 
@@ -89,7 +90,10 @@ class Overlap {
     for (std::size_t i = 0; i < program_.nodes.size(); ++i) {
       const auto id = static_cast<NodeId>(i);
       begin_gathers_at(id);
-      if (id == first_update_) close_bucket();
+      if (id == first_update_) {
+        holds_ = false;
+        close_bucket();
+      }
       add(id);
       add_waiting();
     }
@@ -106,8 +110,7 @@ class Overlap {
     return phase != Phase::kOptimizer && phase != Phase::kCommunication;
   }
 
-  // Collectives of two groups at the same time could wait for each other for ever.
-  bool is_beside() const { return choice_.overlap && !choice_.is_divided(); }
+  bool is_beside() const { return choice_.runs_beside(); }
 
   // Bytes that collectives carry together; a single one may be larger.
   std::int64_t full_bytes() const {
@@ -167,7 +170,7 @@ class Overlap {
   void add(NodeId id) {
     const Node& node = program_.node(id);
     if (r_.has(node.outputs[0])) return;
-    while (!is_ready(node) && !full_.empty()) issue_next();
+    while (!is_ready(node) && !full_.empty() && !holds_) issue_next();
     if (!is_ready(node)) {
       waiting_.push_back(id);
     } else if (kinds_[id] == Kind::kResult) {
@@ -216,7 +219,7 @@ class Overlap {
 
   // What reads the batch before the next one may run then.
   void issue_next() {
-    if (full_.empty()) return;
+    if (full_.empty() || (holds_ && !issued_.empty())) return;
     const Batch batch = std::move(full_.front());
     full_.pop_front();
     issue(batch);
@@ -269,6 +272,7 @@ class Overlap {
   std::int64_t bucket_bytes_ = 0;
   std::deque<Batch> full_;    // batches that are ready to be issued
   Batch issued_;              // the last one
+  bool holds_ = false;        // all batches but the first wait for the updates
   bool has_run_ = true;       // other nodes have run since
   bool has_settled_ = false;  // its results, or those before, may be read by nodes that wait
   Batch waiting_;             // nodes that read what is not available, in order
@@ -278,7 +282,7 @@ class Overlap {
 }  // namespace
 
 Program overlap(const Program& program, const Parallel& choice) {
-  return Overlap(program, choice).run();
+  return OverlapPass(program, choice).run();
 }
 
 }  // namespace tracestep

@@ -10,6 +10,7 @@ namespace tracestep {
 // - Results that nothing but the optimizer, other collectives and outputs wait for (sums of
 //   gradients, gathered updates) are made together when `choice.bucket_bytes` of them are there.
 //   What reads them stands behind the next batch, so that it does not wait for one just begun.
+//   With Overlap::kUpdates all but the first batch wait for the end of backward.
 //   Behind backward the last ones do not wait for more: they run beside the first updates.
 // - Weights are gathered layer by layer, `choice.prefetch` layers before they are read.
 // - Other collectives stay where they are.

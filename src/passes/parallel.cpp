@@ -1,5 +1,7 @@
 #include "passes/parallel.h"
 
+#include <vector>
+
 #include <fmt/ranges.h>
 
 #include "base/error.h"
@@ -36,6 +38,11 @@ bool is_first_of(const std::string& where, const std::string& part, const std::s
               fmt::format("give {} or {}", first, second));
 }
 
+Overlap parse_overlap(const std::string& where, const std::string& part, const std::string& value) {
+  if (value == "updates") return Overlap::kUpdates;
+  return is_first_of(where, part, value, "on", "off") ? Overlap::kBackward : Overlap::kOff;
+}
+
 void set_part(const std::string& where, const std::string& part, Parallel& out) {
   const std::size_t equals = part.find('=');
   const std::string name = part.substr(0, equals);
@@ -51,15 +58,16 @@ void set_part(const std::string& where, const std::string& part, Parallel& out) 
   } else if (name == "bucket") {
     out.bucket_bytes = parse_bucket(where, value);
   } else if (name == "overlap") {
-    out.overlap = is_first_of(where, part, value, "on", "off");
+    out.overlap = parse_overlap(where, part, value);
   } else if (name == "sums") {
     out.low_sums = is_first_of(where, part, value, "low", "full");
   } else if (name == "prefetch") {
     out.prefetch = static_cast<int>(parse_int(where, value, 0, kMostPrefetched));
   } else {
-    throw Error(ErrorCode::kUsage, where, fmt::format("\"{}\" is no part of a choice", part),
-                "give none, or dp=N with shard=0|1|2|3, bucket=SIZE|tensor|all, sums=low|full, "
-                "overlap=on|off, prefetch=N, and tp=N or tp=N,sp, as dp=2,bucket=25MiB,tp=2");
+    throw Error(
+        ErrorCode::kUsage, where, fmt::format("\"{}\" is no part of a choice", part),
+        "give none, or dp=N with shard=0|1|2|3, bucket=SIZE|tensor|all, sums=low|full, "
+        "overlap=on|off|updates, prefetch=N, and tp=N or tp=N,sp, as dp=2,bucket=25MiB,tp=2");
   }
 }
 
@@ -99,6 +107,10 @@ Parallel parse_parallel(const std::string& where, const std::string& text) {
     throw Error(ErrorCode::kUsage, where, "weights that are whole are not gathered ahead",
                 "leave out prefetch=, or give shard=3");
   }
+  if (out.overlap == Overlap::kUpdates && (out.shards_optimizer() || out.is_divided())) {
+    throw Error(ErrorCode::kUsage, where, "only whole gradients can be summed beside the updates",
+                "leave out overlap=updates, shard=N and tp=N do not go with it");
+  }
   return normal(where, out);
 }
 
@@ -111,7 +123,9 @@ std::string name_of(const Parallel& choice) {
     parts.push_back("bucket=" + bucket_text(choice.bucket_bytes));
   }
   if (choice.low_sums) parts.emplace_back("sums=low");
-  if (!choice.overlap) parts.emplace_back("overlap=off");
+  if (choice.overlap != Overlap::kBackward) {
+    parts.emplace_back(choice.overlap == Overlap::kOff ? "overlap=off" : "overlap=updates");
+  }
   if (choice.prefetch != Parallel().prefetch) {
     parts.push_back(fmt::format("prefetch={}", choice.prefetch));
   }

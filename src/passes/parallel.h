@@ -8,6 +8,13 @@
 
 namespace tracestep {
 
+// What collectives run beside, on a lane of their own.
+enum class Overlap : std::uint8_t {
+  kOff,       // nothing: they stand between the other nodes
+  kBackward,  // what is computed meanwhile
+  kUpdates,   // sums of gradients: the updates of those that were summed before
+};
+
 // Data parallel: every replica of the model has its share of the batch, and gradients are summed
 // over all replicas. Tensor parallel: a replica is several neighbouring ranks, which divide weights
 // and products among them.
@@ -26,8 +33,7 @@ struct Parallel {
   std::int64_t bucket_bytes = std::int64_t{25} << 20;
   // In mixed precision: whether gradients are summed in the low dtype, as the products made them.
   bool low_sums = false;
-  // Whether collectives run beside the other nodes, on a lane of their own.
-  bool overlap = true;
+  Overlap overlap = Overlap::kBackward;
   // With weights in parts: how many layers ahead their weights are gathered.
   int prefetch = 1;
 
@@ -37,6 +43,9 @@ struct Parallel {
   // A rank with those that have the same part of the model, and with those of its replica.
   RankGroup across_replicas() const { return {replicas(), tensor}; }
   RankGroup within_replica() const { return {tensor, 1}; }
+  // Collectives of two groups at the same time could wait for each other for ever.
+  bool runs_beside() const { return overlap != Overlap::kOff && !is_divided(); }
+  bool sums_beside_updates() const { return overlap == Overlap::kUpdates && runs_beside(); }
   bool shards_optimizer() const { return shard >= 1; }
   bool shards_gradients() const { return shard >= 2; }
   bool shards_weights() const { return shard >= 3; }
@@ -45,8 +54,9 @@ struct Parallel {
 };
 
 // "none", or "dp=N" with, after commas, "shard=0" to "shard=3", "bucket=SIZE", "bucket=tensor" or
-// "bucket=all", "sums=low" or "sums=full", "overlap=on" or "overlap=off", with shard=3
-// "prefetch=N", and "tp=N" with or without "sp". Error{kUsage} naming `where` for anything else.
+// "bucket=all", "sums=low" or "sums=full", "overlap=on", "overlap=off" or, without shard,
+// "overlap=updates", with shard=3 "prefetch=N", and "tp=N" with or without "sp". Error{kUsage}
+// naming `where` for anything else.
 Parallel parse_parallel(const std::string& where, const std::string& text);
 // The text that is parsed as this choice.
 std::string name_of(const Parallel& choice);

@@ -65,7 +65,10 @@ TEST_F(JoinTest, GradientsThatCanBeInTheLastBatchAreUpdatedApart) {
   EXPECT_EQ(updates_of({.ranks = 2, .bucket_bytes = 16}), " multi_adamw(dc) multi_adamw(ba)");
   EXPECT_EQ(updates_of({.ranks = 2, .bucket_bytes = 20}), " adamw(d) multi_adamw(cba)");
   EXPECT_EQ(updates_of({.ranks = 2}), " multi_adamw(dcba)") << "all can be in the last batch";
-  EXPECT_EQ(updates_of({.ranks = 2, .bucket_bytes = 16, .overlap = false}), " multi_adamw(abcd)");
+  EXPECT_EQ(updates_of({.ranks = 2, .bucket_bytes = 16, .overlap = Overlap::kOff}),
+            " multi_adamw(abcd)");
+  EXPECT_EQ(updates_of({.ranks = 2, .bucket_bytes = 32, .overlap = Overlap::kUpdates}),
+            " multi_adamw(dc) multi_adamw(ba)");
 }
 
 TEST_F(JoinTest, PartsAreUpdatedInBatchesAndGatheredBehindEach) {

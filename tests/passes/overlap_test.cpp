@@ -89,9 +89,16 @@ TEST_F(OverlapTest, TheLastSumsRunBesideTheUpdates) {
             " affine(b) affine(a) [all_reduce(b)] sub(a) sub(b)");
 }
 
+TEST_F(OverlapTest, SumsCanWaitForTheUpdates) {
+  EXPECT_EQ(order_of(overlap(parse_program(kSums),
+                             {.ranks = 2, .bucket_bytes = 4, .overlap = Overlap::kUpdates})),
+            " affine(b) [all_reduce(b)] affine(a) affine(c) [all_reduce(a)] [all_reduce(c)]"
+            " sub(b) sub(a) sub(c)");
+}
+
 TEST_F(OverlapTest, WithoutOverlapTheBatchesAreOnLane0) {
   const Program out =
-      overlap(parse_program(kSums), {.ranks = 2, .bucket_bytes = 40, .overlap = false});
+      overlap(parse_program(kSums), {.ranks = 2, .bucket_bytes = 40, .overlap = Overlap::kOff});
   EXPECT_EQ(order_of(out),
             " affine(b) affine(a) all_reduce(b) all_reduce(a) affine(c) all_reduce(c)"
             " sub(b) sub(a) sub(c)");

@@ -203,11 +203,13 @@ TEST_F(RanksTest, InFloat32TheyDifferByRoundingAlone) {
 TEST_F(RanksTest, CollectivesBesideTheOtherNodesChangeNoBit) {
   for (const char* device : {"cpu", "reference"}) {
     const Weights shapes = run(small_step(device)).weights;
-    for (const char* form : {"bucket=1KiB", "shard=1", "shard=2,bucket=1KiB", "shard=3"}) {
+    for (const char* form :
+         {"bucket=1KiB", "bucket=tensor", "shard=1", "shard=2,bucket=1KiB", "shard=3"}) {
       RunSpec spec = small_step(device, fmt::format("dp=2,{},overlap=off", form));
       spec.executor = ExecutorKind::kArena;
       const Result apart = run(spec, shapes);
-      spec.parallel.overlap = true;
+      spec.parallel.overlap =
+          spec.parallel.shards_optimizer() ? Overlap::kBackward : Overlap::kUpdates;
       const Result beside = run(spec, shapes);
       EXPECT_EQ(beside.loss, apart.loss) << form;
       for (const auto& [name, value] : apart.weights) {
