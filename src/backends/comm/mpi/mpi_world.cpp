@@ -2,7 +2,11 @@
 
 #include <algorithm>
 #include <chrono>
+#include <condition_variable>
 #include <cstdio>
+#include <cstdlib>
+#include <mutex>
+#include <stop_token>
 #include <thread>
 
 #include "base/error.h"
@@ -11,18 +15,46 @@
 namespace tracestep {
 namespace {
 
+using namespace std::chrono_literals;
 using Clock = std::chrono::steady_clock;
 constexpr int kTag = 1;
 constexpr int kSpins = 200;  // then the core is given up between looks
-constexpr std::chrono::microseconds kNap{50};
+constexpr std::chrono::microseconds kNap = 50us;
 // How long the first rank has to show the failure of another one, which then does so itself; each
 // a little later than the one before it.
 constexpr std::chrono::milliseconds kPatience{2000}, kPatienceOfEach{300};
+// Of starting and ending, which take longer than a collective.
+constexpr double kShortestLimit_s = 10.0;
 
 void check(int status, const char* call) {
   if (status == MPI_SUCCESS) return;
   throw Error(ErrorCode::kFailed, "MPI", fmt::format("{} failed with status {}", call, status));
 }
+
+// MPI waits without limit for every process while it starts and while it ends. Where that takes too
+// long, this process ends, and with it all; the first one has the time to say so first.
+class TimeLimit {
+ public:
+  TimeLimit(double timeout_s, const char* what)
+      : thread_([limit_s = std::max(timeout_s, kShortestLimit_s),
+                 what](const std::stop_token& stop) {
+          const int rank = launched() ? launched()->rank : 0;
+          const auto patience = rank == 0 ? 0ms : kPatience + rank * kPatienceOfEach;
+          std::mutex mutex;
+          std::unique_lock lock(mutex);
+          std::condition_variable_any().wait_for(
+              lock, stop, std::chrono::duration<double>(limit_s) + patience, [] { return false; });
+          if (stop.stop_requested()) return;
+          const std::string line =
+              fmt::format("tracestep: [MPI] another process did not come to its {} within {:g} s\n",
+                          what, limit_s);
+          std::fputs(line.c_str(), stderr);
+          std::_Exit(exit_code(ErrorCode::kFailed));
+        }) {}
+
+ private:
+  std::jthread thread_;
+};
 
 double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
@@ -31,6 +63,7 @@ double seconds_since(Clock::time_point start) {
 }  // namespace
 
 MpiWorld::MpiWorld(double timeout_s) : timeout_s_(timeout_s) {
+  const TimeLimit limit(timeout_s_, "start");
   int provided = MPI_THREAD_SINGLE;
   check(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &provided), "MPI_Init_thread");
   MPI_Comm_rank(MPI_COMM_WORLD, &rank_);
@@ -45,6 +78,7 @@ MpiWorld::MpiWorld(double timeout_s) : timeout_s_(timeout_s) {
 }
 
 MpiWorld::~MpiWorld() {
+  const TimeLimit limit(timeout_s_, "end");
   MPI_Comm_free(&failures_);
   MPI_Comm_free(&data_);
   MPI_Finalize();
