@@ -66,9 +66,12 @@ def strike(battery, training, form, seconds, which, number, arguments):
         try:
             said = launch.communicate(timeout=PATIENCE_S)[1]
         except subprocess.TimeoutExpired:
-            battery.check(False, f"still there {PATIENCE_S} s after {number.name} of rank {which}")
+            is_last = processes_below(launch.pid) == [processes[which]]  # the others are done
+            battery.check(is_last,
+                          f"still there {PATIENCE_S} s after {number.name} of rank {which}")
+            os.kill(processes[which], signal.SIGKILL)
             launch.kill()
-            return True
+            return not is_last
         if launch.returncode == 0 or len(processes) != ranks_in(form):
             return False
         is_said = f"rank {which}" in said or "[MPI] another process" in said
