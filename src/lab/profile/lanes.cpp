@@ -32,8 +32,11 @@ std::string phase_of(const Profile& p, const ProfiledLaunch& l) {
                     : std::string(name_of(p.program.node(l.node).origin().phase));
 }
 
+// Those of the class that only copy a rank's own part have no lane, and wait for nobody.
 bool is_collective(const Profile& p, const ProfiledLaunch& l) {
-  return l.node >= 0 && p.program.node(l.node).op->kernel_class == KernelClass::kCollective;
+  if (l.node < 0) return false;
+  const OpDef& op = *p.program.node(l.node).op;
+  return op.kernel_class == KernelClass::kCollective && has_lane(op);
 }
 
 bool is_traced(const Profile& p) {
