@@ -38,9 +38,16 @@ class Join {
   Join(const Program& program, const std::function<bool(const OpDef&)>& has_kernel,
        const std::function<std::optional<std::string>(const Node&)>& part_of,
        const Parallel& choice)
-      : program_(program), choice_(choice), r_(program, "join"), readers_(program.values.size()) {
+      : program_(program),
+        choice_(choice),
+        r_(program, "join"),
+        readers_(program.values.size()),
+        last_reader_(program.values.size(), nullptr) {
     for (const Node& node : program.nodes) {
-      for (ValueId id : node.inputs) readers_[at(id)].push_back(&node);
+      for (ValueId id : node.inputs) {
+        readers_[at(id)].push_back(&node);
+        for (ValueId leaf : leaves_of(program, id)) last_reader_[at(leaf)] = &node;
+      }
     }
     for (const Update& u : program.updates) updated_by_[u.value] = u.leaf;
     Group all;
@@ -150,10 +157,14 @@ class Join {
     return key;
   }
 
-  // Nodes lie in the order of the program.
-  static const Node* last_of(const Group& group) {
+  // The last of the calls, or the last reader of a shadow that the joined call overwrites: nodes
+  // lie in the order of the program.
+  const Node* last_of(const Group& group) const {
     const Node* last = nullptr;
-    for (const Member& m : group) last = std::max({last, m.call, m.shadow_cast});
+    for (const Member& m : group) {
+      last = std::max(last, m.call);
+      if (m.shadow != kNoValue) last = std::max(last, last_reader_[at(m.shadow)]);
+    }
     return last;
   }
 
@@ -262,6 +273,7 @@ class Join {
   const Parallel choice_;
   Rewriter r_;
   std::vector<std::vector<const Node*>> readers_;     // by value
+  std::vector<const Node*> last_reader_;              // by leaf
   std::map<ValueId, ValueId> updated_by_;             // by new value: the leaf
   std::set<const Node*> moved_;                       // with a group
   std::map<const Node*, std::vector<Group>> placed_;  // by the node behind which they are emitted

@@ -11,8 +11,9 @@
 namespace tracestep {
 
 // Calls that differ only in their tensors become one call (OpDef::join), and the casts that update
-// their shadows (passes/shadow.h) are merged in; it stands where the last of all these did. Values
-// stay bit-identical. `has_kernel`: whether the device can run the op of the merged call.
+// their shadows (passes/shadow.h) are merged in. It stands where the last of the calls did, or
+// behind the last reader of a shadow. Values stay bit-identical. `has_kernel`: whether the device
+// can run the op of the merged call.
 //
 // Among several ranks (`choice`) they become several calls, in the order in which their gradients
 // are there, so that `overlap` has updates to run beside collectives:
