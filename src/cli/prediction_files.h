@@ -27,7 +27,8 @@ struct KnownDevice {
   std::unique_ptr<TimeModel> model;
   std::vector<CheckedCell> history;
 };
-// Errors: kInput when there is no calibration (it says how to make one), or a file is not usable.
+// `identity`: see parse_calibration(). Errors: kInput when there is no calibration (it says how to
+// make one), or a file is not usable.
 KnownDevice read_known_device(const PredictionFiles& files, const Json& identity);
 
 // Creates the folder. Errors: kOutput.

@@ -15,6 +15,7 @@
 #include "cli/fresh_process.h"
 #include "cli/job_tasks.h"
 #include "cli/options.h"
+#include "cli/prediction_files.h"
 #include "cli/shell_words.h"
 #include "cli/time_source.h"
 
@@ -106,27 +107,39 @@ Jobs jobs_of(const Command& command, Words words) {
   return out;
 }
 
+TimeSource without_times(std::string note) {
+  TimeSource out;
+  out.note = std::move(note);
+  return out;
+}
+
+// A calibration that is named may be of another device than this machine's: of the nodes.
+TimeSource times_of(const SbatchOptions& o, const JobPlan& plan, const Words& command) {
+  if (!plan.has_time) return without_times("no times: nothing predicts those of this command");
+  if (plan.runs.empty()) return without_times("times: as given");
+  const RunSpec& run = plan.runs.front();
+  if (o.times.published.empty() && !o.times.calibration.empty()) {
+    KnownDevice known =
+        read_known_device(prediction_files(run, o.times.calibration), Json::object());
+    return {.model = std::move(known.model),
+            .history = std::move(known.history),
+            .note = fmt::format("times: calibrated {}", known.calibration.date_utc)};
+  }
+  try {
+    return time_source(run, o.times, environment_of(command, run));
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::kInput) throw;
+    return without_times(fmt::format("no times: {}", error.what()));
+  }
+}
+
 // Each task's command line is read as its process will read it.
 void plan_tasks(const SbatchOptions& o, Jobs& jobs) {
   for (std::size_t i = 0; i < jobs.lines.tasks.size(); ++i) {
     parse_arguments(all_commands(), jobs.lines.tasks[i]);
     jobs.tasks.push_back({i, jobs.command.plan(), {}});
   }
-  const JobPlan& first = jobs.tasks.front().plan;
-  TimeSource times;
-  if (!first.has_time) {
-    times.note = "no times: nothing predicts those of this command";
-  } else if (first.runs.empty()) {
-    times.note = "times: as given";
-  } else {
-    const RunSpec& run = first.runs.front();
-    try {
-      times = time_source(run, o.times, environment_of(jobs.lines.command, run));
-    } catch (const Error& error) {
-      if (error.code() != ErrorCode::kInput) throw;
-      times.note = fmt::format("no times: {}", error.what());
-    }
-  }
+  const TimeSource times = times_of(o, jobs.tasks.front().plan, jobs.lines.command);
   jobs.source = times.note;
   for (Task& task : jobs.tasks) {
     if (times.model) {
@@ -320,6 +333,15 @@ int write_jobs(const Command& command, const SbatchOptions& o,
   return 0;
 }
 
+void check_alone(const SbatchOptions& o) {
+  for (const auto& [flag, is_given] : {std::pair{"--published", !o.times.published.empty()},
+                                       std::pair{"--calibration", !o.times.calibration.empty()}}) {
+    if (!is_given) continue;
+    throw Error(ErrorCode::kUsage, flag, "it predicts the times that jobs request",
+                "add --sbatch DIR, or leave it out");
+  }
+}
+
 }  // namespace
 
 void add_sbatch(Command& command) {
@@ -333,7 +355,10 @@ void add_sbatch(Command& command) {
   // The command is looked up by its name: this one is moved to where all of them are.
   command.run = [options, name = command.name,
                  run = std::move(command.run)](std::span<const std::string> arguments) {
-    if (options->folder.empty()) return run(arguments);
+    if (options->folder.empty()) {
+      check_alone(*options);
+      return run(arguments);
+    }
     const auto& all = all_commands();
     return write_jobs(*std::ranges::find(all, name, &Command::name), *options, arguments);
   };

@@ -30,35 +30,35 @@ TEST_F(LaunchedTest, AStepOfSrunIsReadAsTorchrunsVariablesAre) {
 }
 
 TEST_F(LaunchedTest, StepsAndJobsHavePortsOfTheirOwn) {
-  const int port = launched()->port;
+  const int port = launched().value().port;
   const ScopedVariable step("SLURM_STEP_ID", "3");
-  EXPECT_NE(launched()->port, port);
+  EXPECT_NE(launched().value().port, port);
   const ScopedVariable same("SLURM_STEP_ID", "2"), job("SLURM_JOB_ID", "123457");
-  EXPECT_NE(launched()->port, port);
+  EXPECT_NE(launched().value().port, port);
 }
 
 TEST_F(LaunchedTest, WhoeverGivesAnAddressIsBelieved) {
   const ScopedVariable host("MASTER_ADDR", "head"), port("MASTER_PORT", "1234");
-  EXPECT_EQ(launched()->host, "head");
-  EXPECT_EQ(launched()->port, 1234);
+  EXPECT_EQ(launched().value().host, "head");
+  EXPECT_EQ(launched().value().port, 1234);
 }
 
 TEST_F(LaunchedTest, PmixMeansMpi) {
   const ScopedVariable pmix("PMIX_RANK", "3");
-  EXPECT_TRUE(launched()->has_mpi);
-  EXPECT_EQ(launched()->rank, 3);
+  EXPECT_TRUE(launched().value().has_mpi);
+  EXPECT_EQ(launched().value().rank, 3);
 }
 
 TEST_F(LaunchedTest, TheInnerLauncherCounts) {
   const ScopedVariable world("WORLD_SIZE", "2"), rank("RANK", "1"), local("LOCAL_RANK", "0"),
       port("MASTER_PORT", "29500");
-  EXPECT_EQ(launched()->count, 2);
-  EXPECT_EQ(launched()->rank, 1);
+  EXPECT_EQ(launched().value().count, 2);
+  EXPECT_EQ(launched().value().rank, 1);
   const ScopedVariable one("WORLD_SIZE", "1");
   EXPECT_FALSE(launched());
   const ScopedVariable mpi("OMPI_COMM_WORLD_SIZE", "3"), mpi_rank("OMPI_COMM_WORLD_RANK", "2");
-  EXPECT_EQ(launched()->count, 3);
-  EXPECT_TRUE(launched()->has_mpi);
+  EXPECT_EQ(launched().value().count, 3);
+  EXPECT_TRUE(launched().value().has_mpi);
 }
 
 TEST_F(LaunchedTest, AScriptThatIsNoStepAndAStepOfOneTaskAreAlone) {

@@ -11,6 +11,11 @@
 #include "cli/job_tasks.h"
 #include "cli/run_binary.h"
 #include "cli/shell_words.h"
+#include "lab/predict/calibration.h"
+#include "lab/predict/kernel_work.h"
+#include "ops/functions.h"
+#include "spec/fields.h"
+#include "spec/step_program.h"
 #include "support/temp_folder.h"
 
 namespace tracestep {
@@ -52,7 +57,10 @@ class SbatchTest : public ::testing::Test {
   }
 
   ProgramRun tracestep(const std::string& command) const {
-    return run_tracestep(words_of(command), {.folder = work_});
+    // Without a cache there is no calibration of this machine.
+    return run_tracestep(words_of(command), {.folder = work_,
+                                             .environment = {"TRACESTEP_KERNEL_CACHE=" +
+                                                             (folder_ / "cache").string()}});
   }
   // The same command with `--sbatch jobs`.
   void write_jobs(const std::string& command) const {
@@ -79,6 +87,28 @@ class SbatchTest : public ::testing::Test {
     return std::system(("{ " + command + "; } > /dev/null 2>&1").c_str());
   }
 };
+
+// A node whose kernels do an operation in a nanosecond, and whose processor this machine lacks.
+Calibration calibration_of_a_node() {
+  ops::register_all();
+  Calibration out{.identity = Json::Object{{"device", "cpu"}, {"cpu", "of a node"}},
+                  .date_utc = "2026-01-02T03:04:05Z"};
+  for (std::int64_t width : {16, 32, 48, 64}) {
+    const RunSpec run{
+        .model = {.vocab = 64, .d_model = width, .d_ff = width, .layers = 1, .heads = 1},
+        .shape = {.batch = 2, .context = 8}};
+    CalibratedStep step{.key = key_of(run), .executor = run.executor, .is_held_out = width == 64};
+    for (const KernelWork& w : kernel_work(step_program(run), {}, {})) {
+      const double us = 1 + at(w.amounts, Quantity::kOperations) * 1e-3;
+      step.kernels.push_back({w.kernel, w.kernel_class, {w.amounts, us}, 1});
+      step.busy_ms += us * 1e-3;
+      ++step.launches;
+    }
+    step.wall_ms = step.busy_ms * 1.1;
+    out.steps.push_back(std::move(step));
+  }
+  return out;
+}
 
 // What tells rows apart and what does not depend on the clock.
 std::vector<std::string> identities(const Json& result) {
@@ -165,6 +195,22 @@ TEST_F(SbatchTest, RequestsFollowFromPredictions) {
   EXPECT_THAT(script, Not(HasSubstr("--published"))) << "it is for the requests alone";
 }
 
+TEST_F(SbatchTest, TheCalibrationOfANodeIsTakenOnAnotherMachine) {
+  folder_.write(std::string(kOddName) + "/node.json", text_of(calibration_of_a_node()));
+  const std::string bench = "bench --size tiny --context 8,16 --mode step --threads 1";
+  EXPECT_THAT(tracestep("predict --size tiny --calibration node.json").err,
+              HasSubstr("it is of another device"));
+  write_jobs(bench + " --calibration node.json");
+  EXPECT_THAT(job("tasks-1.sh"), HasSubstr("# times: calibrated 2026-01-02T03:04:05Z\n"));
+  EXPECT_THAT(job("tasks-1.sh"), HasSubstr("#SBATCH --time="));
+  std::filesystem::remove_all(work_ / "jobs");
+  write_jobs(bench + " --published H100 --steps 1000000");
+  EXPECT_THAT(job("tasks-1.sh"), Not(HasSubstr("#SBATCH --time=5\n"))) << "it follows the steps";
+  std::filesystem::remove_all(work_ / "jobs");
+  write_jobs(bench);
+  EXPECT_THAT(job("tasks-1.sh"), Not(HasSubstr("--time="))) << "no cache: nothing predicts";
+}
+
 TEST_F(SbatchTest, MemoryIsThePeakOfTheLargestTaskAndMore) {
   write_jobs("bench --size tiny --context 8,512 --mode step --threads 3");
   const Json peak = Json::parse(
@@ -201,6 +247,7 @@ TEST_F(SbatchTest, WhatTasksCannotShareIsRefused) {
   EXPECT_EQ(again.status, 5);
   EXPECT_THAT(again.err, HasSubstr("[--sbatch] jobs is there already"));
   EXPECT_EQ(tracestep("bench --context 8,many --sbatch other").status, 2);
+  EXPECT_THAT(tracestep(kGrid + " --published H100").err, HasSubstr("add --sbatch DIR"));
   EXPECT_FALSE(std::filesystem::exists(work_ / "other"));
 }
 

@@ -5,8 +5,10 @@ Starts munged, slurmctld and slurmd (Debian's munge, slurmctld, slurmd, slurm-cl
 configuration, ports and keys of their own, as the user who runs this. Each round
 - divides a grid of six cells into an array (--sbatch), kills one task at a random moment, submits
   again, and compares the merged result with the grid in one process: cells, bytes and launches;
-- trains on two ranks of srun, to the weights that two threads reach and the loss of one rank;
-- kills a training of two ranks that --sbatch wrote and submits it again: the same weights.
+- trains on two ranks of srun, to the weights that two threads reach and the loss of one rank, and
+  joins two without MPI, which on CPUs is refused once;
+- kills a training of two ranks that --sbatch wrote and submits it again: the same weights;
+- asks Slurm whether it could place what scripts for GPUs request.
 Usage: slurm.py [--program build/tracestep] [--count ROUNDS] [--seed S]
 """
 import argparse
@@ -77,9 +79,14 @@ class Cluster:
             "ProctrackType=proctrack/linuxproc", "TaskPlugin=task/none",
             "SelectType=select/cons_tres", "SelectTypeParameters=CR_Core_Memory",
             "JobAcctGatherType=jobacct_gather/none", "SwitchType=switch/none", "MpiDefault=none",
-            "ReturnToService=2", "KillWait=2", "MinJobAge=300",
-            f"NodeName={host} NodeAddr=127.0.0.1 CPUs=2 RealMemory=6000 State=UNKNOWN",
+            "ReturnToService=2", "KillWait=2", "MinJobAge=300", "GresTypes=gpu",
+            "SlurmdParameters=config_overrides",  # a node may be larger than the machine
+            f"NodeName={host} NodeAddr=127.0.0.1 CPUs=8 RealMemory=64000 Gres=gpu:2 "
+            "State=UNKNOWN",
             "PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE State=UP", "")))
+        for gpu in ("gpu0", "gpu1"):  # names without cards
+            (folder / gpu).touch()
+        (folder / "gres.conf").write_text(f"Name=gpu File={folder}/gpu[0-1]\n")
         self.environment = {**os.environ, "SLURM_CONF": str(folder / "slurm.conf")}
         self.daemons = []
 
@@ -88,19 +95,30 @@ class Cluster:
         self.daemons.append(subprocess.Popen(command, env=self.environment, stdout=log, stderr=log))
 
     def __enter__(self):
-        munge = self.folder / "munge"
-        munge.chmod(0o711)
-        self.start("munged", "--foreground", "--force", f"--key-file={self.folder}/munge.key",
-                   f"--socket={munge}/socket", f"--pid-file={munge}/pid",
-                   f"--log-file={munge}/log", f"--seed-file={munge}/seed")
-        wait_for("munged", (munge / "socket").exists, 20)
-        self.start("slurmctld", "-D")
-        self.start("slurmd", "-D")
-        wait_for("an idle node", lambda: "idle" in self.run("sinfo", "--noheader", check=False), 60)
+        try:
+            munge = self.folder / "munge"
+            munge.chmod(0o711)
+            self.start("munged", "--foreground", "--force",
+                       f"--key-file={self.folder}/munge.key", f"--socket={munge}/socket",
+                       f"--pid-file={munge}/pid", f"--log-file={munge}/log",
+                       f"--seed-file={munge}/seed")
+            wait_for("munged", (munge / "socket").exists, 20)
+            self.start("slurmctld", "-D")
+            self.start("slurmd", "-D")
+            wait_for("an idle node",
+                     lambda: "idle" in self.run("sinfo", "--noheader", check=False), 60)
+        except BaseException:
+            for log in self.folder.glob("*.log"):
+                print(log.read_text(), end="")
+            self.stop()
+            raise
         return self
 
     def __exit__(self, *_):
         self.run("scancel", f"--user={getpass.getuser()}", "--signal=KILL", check=False)
+        self.stop()
+
+    def stop(self):
         for daemon in reversed(self.daemons):
             daemon.terminate()
         for daemon in self.daemons:
@@ -147,6 +165,20 @@ class Cluster:
         return self.finish(job)[task] != "COMPLETED"
 
 
+def check_requests(cluster, program, folder, _):
+    """Slurm can place what is requested for GPUs, which here are names without cards."""
+    for name, placed, command in (
+            ("gpus", True, "bench --size small,xl --context 128 --published A100"),
+            ("pair", True, "train --text text --size small --batch 4 --parallel dp=2"),
+            ("too many", False, "comm --collective all_reduce --bytes 1MiB --ranks 4")):
+        cluster.run(program, *command.split(), "--device", "cuda", "--sbatch", folder / name,
+                    folder=folder)
+        done = subprocess.run(["sbatch", "--test-only", "tasks-1.sh"], cwd=folder / name,
+                              env=cluster.environment, capture_output=True, text=True)
+        if (done.returncode == 0) != placed:
+            raise Fault(f"{command}: {done.stderr.strip()}")
+
+
 def exact(path):
     return [[row[column] for column in EXACT] for row in json.loads(path.read_text())["rows"]]
 
@@ -183,6 +215,11 @@ def check_ranks(cluster, program, folder, dice):
         raise Fault("two ranks of srun trained to other weights than two threads")
     if abs(loss(step) - loss(alone)) > LOSS_TOLERANCE * loss(alone):
         raise Fault(f"a loss of {loss(step)}, and {loss(alone)} of one rank")
+    # Without MPI the two join by the step's variables, and have nothing that carries tensors.
+    bare = subprocess.run(["srun", "--ntasks=2", "--mpi=none", program, *two], cwd=folder,
+                          env=cluster.environment, capture_output=True, text=True)
+    if bare.stderr.count("nothing connects cpu devices of processes without MPI") != 1:
+        raise Fault(f"srun --mpi=none: {bare.stderr.strip()}")
     jobs = folder / "training"
     cluster.run(program, *two, "--save", "job", "--checkpoint", "run", "--checkpoint-every", "20",
                 "--sbatch", jobs, folder=folder)
@@ -215,9 +252,9 @@ def main():
             folder = pathlib.Path(name) / f"round {i}"
             folder.mkdir()
             (folder / "text").write_text("".join(f"{n * n} " for n in range(3000)))
-            for check in (check_grid, check_ranks):
+            for check in (check_grid, check_ranks, check_requests):
                 try:
-                    kills += check(cluster, program, folder, dice)
+                    kills += check(cluster, program, folder, dice) or 0
                 except Fault as fault:
                     faults += 1
                     print(f"round {i}: {fault}", flush=True)

@@ -197,7 +197,7 @@ Document merged(std::span<const PartResult> parts, std::span<const std::string> 
   std::vector<Gathered> all = gather(parts, primary);
   for (Gathered& one : all) {
     const bool is_first = &one == &all.front();
-    if (is_first || parts.size() == 1 || one.all_have(divided)) {
+    if (is_first || one.all_have(divided)) {
       Table table{.name = one.name, .title = one.tables.front().title};
       for (std::size_t i = 0; i < one.tables.size(); ++i) {
         append(one.tables[i], parts[one.of[i]].name, table);

@@ -50,7 +50,8 @@ struct Calibration {
 // One JSON object with a checksum of its content.
 std::string text_of(const Calibration& calibration);
 // Errors: kInput naming `where` for text that is damaged, of another version, or holds numbers that
-// no measurement gives; and when `identity` is that of another device, with what differs.
+// no measurement gives; and when `identity` is that of another device, with what differs (an empty
+// object is that of any).
 Calibration parse_calibration(const std::string& text, const std::string& where,
                               const Json& identity);
 
