@@ -168,9 +168,9 @@ bool check_forward(const Launch& launch, int width, bool causal) {
 cudaError_t plain_forward(Problem& p) {
   return p.shape.width == 64
              ? launch_hopper_forward<TunedForward<T, 64, true, ForwardForm::kPair>>(
-                   p.forward, nullptr, nullptr)
+                   p.forward, nullptr, {})
              : launch_hopper_forward<TunedForward<T, 128, true, ForwardForm::kPair>>(
-                   p.forward, nullptr, nullptr);
+                   p.forward, nullptr, {});
 }
 
 bool check_backward(const Launch& launch, int width, bool causal, bool deterministic) {
@@ -246,12 +246,12 @@ using BackwardTuned64 = TunedBackward<T, 64, true>;
 template <class Traits>
 Launch forward_rung(bool by_counter) {
   return [by_counter](Problem& p) {
-    return launch_hopper_forward<Traits>(p.forward, by_counter ? p.counter() : nullptr, nullptr);
+    return launch_hopper_forward<Traits>(p.forward, by_counter ? p.counter() : nullptr, {});
   };
 }
 template <class Traits>
 Launch backward_rung() {
-  return [](Problem& p) { return launch_hopper_backward<Traits>(p.backward, nullptr); };
+  return [](Problem& p) { return launch_hopper_backward<Traits>(p.backward, {}); };
 }
 
 struct Rung {
