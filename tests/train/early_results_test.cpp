@@ -65,9 +65,12 @@ TEST_P(EarlyResultsTest, AStepReturnsWhileItsWeightsAreUpdated) {
     trainer.step(i);
     EXPECT_GT(device.pending(), 0u) << "step " << i;
   }
-  // Micro-batches are read by a backward that is still to run.
-  const int inputs = GetParam().accumulate == 1 ? 2 * 3 : 0;
-  EXPECT_EQ(device.copies_beside, inputs) << "the tokens and targets of all steps but the first";
+  // A step reads its tokens and targets before the norm is known. When the loss of a micro-batch
+  // is, the backward that reads the tokens is still to run; the targets are done with where one
+  // node computes the loss and its gradient.
+  const bool is_one_node = GetParam().executor != ExecutorKind::kEager;
+  const int steps = 2 * 3, micro_batches = is_one_node ? 4 * 3 - 2 : 0;  // all but each one's first
+  EXPECT_EQ(device.copies_beside, GetParam().accumulate == 1 ? steps : micro_batches);
   EXPECT_EQ(device.replays > 0, GetParam().executor == ExecutorKind::kCompiled);
 }
 

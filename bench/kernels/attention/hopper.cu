@@ -167,10 +167,10 @@ bool check_forward(const Launch& launch, int width, bool causal) {
 // What a backward rung needs from forward; all rungs are causal, of width 64 or 128.
 cudaError_t plain_forward(Problem& p) {
   return p.shape.width == 64
-             ? launch_hopper_forward<TunedForward<T, 64, true, ForwardForm::kPair>>(
-                   p.forward, nullptr, {})
-             : launch_hopper_forward<TunedForward<T, 128, true, ForwardForm::kPair>>(
-                   p.forward, nullptr, {});
+             ? launch_hopper_forward<TunedForward<T, 64, true, ForwardForm::kPair>>(p.forward,
+                                                                                    nullptr, {})
+             : launch_hopper_forward<TunedForward<T, 128, true, ForwardForm::kPair>>(p.forward,
+                                                                                     nullptr, {});
 }
 
 bool check_backward(const Launch& launch, int width, bool causal, bool deterministic) {
