@@ -43,18 +43,20 @@ Text times(const Evidence& e) {
                                        {"width", last.whole("width")},
                                        {"context", last.whole("context") / 2}});
   const Quantity growth = forward_of(last) / forward_of(half);
+  constexpr double kLeastGrowth = 3.5, kMostGrowth = 4.5;  // about four
   return say("Batch {}, context {}, forward and backward apart: {}. From context {} to {}, at "
              "width "
              "{}, forward takes {} times as long. ",
              {whole(last.get("batch")), whole(last.get("context")), join(list, "; "),
               whole(half.get("context")), whole(last.get("context")), whole(last.get("width")),
               decimal(growth)}) +
-         compare_with_range(growth, 3.5, 4.5)
+         compare_with_range(growth, kLeastGrowth, kMostGrowth)
              .say({.less = "That is less than T² work would take: something else still counts.",
                    .equal = "That is about four times, as T² work would take.",
                    .unclear = "Noise leaves open whether that is the four times of T² work.",
-                   .more = "That is more than the four times of T² work: the scores leave a cache, "
-                           "or the machine was busy."});
+                   .more = "That is more than the four times of T² work."}) +
+         say(" From {} to {} count as that here.", {decimal(Quantity::constant(kLeastGrowth), 1),
+                                                    decimal(Quantity::constant(kMostGrowth), 1)});
 }
 
 Text growth(const Evidence& e) {
@@ -189,7 +191,7 @@ Text removes(const Evidence& e) {
     return percent(100.0 * flash.get(flops) / last.get(flops));
   };
   return say("Of the {} before backward at context {}, width {}, {} ({}) are tensors of T²; the "
-             "other {} grow with S. ",
+             "other {} grow with T. ",
              {bytes(held), whole(last.get("context")), whole(last.get("width")), bytes(square),
               percent(100.0 * square / held), bytes(held - square)}) +
          compare(square, held - square)
@@ -197,8 +199,9 @@ Text removes(const Evidence& e) {
                    .equal = "Both parts are equal here. ",
                    .more = "An attention that never stores the scores removes the larger part. "}) +
          say("Measured: the flash form, tile by tile, holds {} instead and {} at the peak instead "
-             "of {}. Beside the plain form its forward, with {} of the FLOPs, is {}, and its "
-             "backward, which computes the scores again and has {} of the FLOPs, is {}. ",
+             "of {}. Beside the plain form its forward, with nominally {} of the FLOPs, is {}, and "
+             "its backward, which computes the scores again and nominally has {} of the FLOPs, is "
+             "{}. ",
              {bytes(flash.get("before_backward_bytes")), bytes(flash.get("peak_bytes")),
               bytes(last.get("peak_bytes")), share("forward_flops"),
               pace(forward_of(last), forward_of(flash)), share("backward_flops"),

@@ -80,11 +80,58 @@ Row largest_step(const Evidence& e) {
 
 Text models(const Evidence& e) {
   const Row step = largest_step(e);
-  return say("{}, context {}: ", {step.quote("size"), whole(step.get("context"))}) +
+  return say("{}, context {}: ", {step.model(), whole(step.get("context"))}) +
          ways_of(e, e.beside(step, {{"mode", "forward"}})) + ways_of(e, step) +
          say("A step has {} nodes that launch kernels compiled, {} with composite kernels.",
              {whole(step.get("launches")),
               whole(e.beside(step, {{"executor", "eager"}}).get("launches"))});
+}
+
+// That the parts and the whole, timed apart, do not say the same of compiling.
+Text parts_beside_whole(const Row& compiled, const Row& kernels) {
+  const auto ms = [](const Row& row, const char* part) {
+    return median_in(row, std::string(part) + "_samples_ms");
+  };
+  const auto parts = [&](const Row& row) { return ms(row, "forward") + ms(row, "backward"); };
+  const Relation by_parts = compare(parts(compiled), parts(kernels)),
+                 by_whole = compare(ms(compiled, "whole"), ms(kernels, "whole"));
+  const bool are_opposite = (by_parts.is(Ordering::kMore) && by_whole.is(Ordering::kLess)) ||
+                            (by_parts.is(Ordering::kLess) && by_whole.is(Ordering::kMore));
+  if (!are_opposite) return {};
+  return because(both(by_parts, by_whole),
+                 "One of the parts and the whole has less compiled, the other more: nothing is "
+                 "gained or lost for certain. ");
+}
+
+// Compiled over composite kernels at the contexts that the answer is not about.
+Text at_other_contexts(const Evidence& e, const Row& main) {
+  std::vector<Text> list;
+  for (const Row& row : e.rows("attention_ways", {{"ops", "fused"},
+                                                  {"executor", "compiled"},
+                                                  {"attention", "naive"},
+                                                  {"status", "ok"},
+                                                  {"width", main.whole("width")}})) {
+    if (row.whole("context") == main.whole("context")) continue;
+    const auto kernels = e.find("attention_ways", {{"executor", "eager"},
+                                                   {"ops", "fused"},
+                                                   {"attention", "naive"},
+                                                   {"status", "ok"},
+                                                   {"precision", row.text("precision")},
+                                                   {"width", row.whole("width")},
+                                                   {"context", row.whole("context")}});
+    if (!kernels) continue;
+    const auto ratio = [&](const char* samples) {
+      return factor(median_in(row, samples) / median_in(*kernels, samples));
+    };
+    list.push_back(
+        say("{}, {} and {} at {}", {ratio("forward_samples_ms"), ratio("backward_samples_ms"),
+                                    ratio("whole_samples_ms"), whole(row.get("context"))}));
+  }
+  if (list.empty()) return {};
+  return say(
+      "At other contexts forward, backward and the whole take, compiled over composite "
+      "kernels: {}. ",
+      {join(list, "; ")});
 }
 
 Text attention(const Evidence& e) {
@@ -113,6 +160,7 @@ Text attention(const Evidence& e) {
   return say("Width {}, context {}: {}",
              {whole(compiled.get("width")), whole(compiled.get("context")), part("forward")}) +
          say("Its {}The {}", {part("backward"), part("whole")}) +
+         parts_beside_whole(compiled, kernels) + at_other_contexts(e, compiled) +
          say("The peak is {} in plain ops, {} with composite kernels and {} compiled: all keep "
              "tensors of T² for backward, as naive attention does.",
              {bytes(plain.get("peak_bytes")), bytes(kernels.get("peak_bytes")),
@@ -132,7 +180,7 @@ Text memory(const Evidence& e) {
   const Row plain = e.beside(step, {{"executor", "eager"}, {"ops", "primitive"}});
   return say("{}, context {}: a step peaks at {} in plain ops, {} with composite kernels and {} "
              "compiled, of which the arena is {}. ",
-             {step.quote("size"), whole(step.get("context")), bytes(plain.get("peak_bytes")),
+             {step.model(), whole(step.get("context")), bytes(plain.get("peak_bytes")),
               bytes(eager.get("peak_bytes")), bytes(step.get("peak_bytes")),
               bytes(step.get("arena_bytes"))}) +
          say("Compiled the peak is {} with composite kernels; for backward {} is kept, {} with "
@@ -142,19 +190,33 @@ Text memory(const Evidence& e) {
               bytes_beside(step.get("saved_bytes"), eager.get("saved_bytes"))});
 }
 
+// What the other start may have found that the first one kept: only what it gains beyond the swing
+// of eager starts, which keep nothing.
+Text kept_by_the_first(const Row& compiled, const Row& eager) {
+  const auto swing = [](const Row& row) {
+    return row.get("first_start_ms") / row.get("second_start_ms") - Quantity::constant(1);
+  };
+  const Quantity gain = swing(compiled), eager_swing = swing(eager);
+  const Quantity by_chance = eager_swing.value < 0 ? -1.0 * eager_swing : eager_swing;
+  return compare(gain, by_chance)
+      .say({.less = "Compiled, the other start gains less than eager starts differ by, so "
+                    "nothing shows of kernels that the one before it has kept. ",
+            .equal = "Compiled, the other start gains as much as eager starts differ by, so "
+                     "nothing shows of kernels that the one before it has kept. ",
+            .more = "Compiled, the other start gains more than eager starts differ by: where a "
+                    "device compiles kernels, it finds those that the one before it has kept. "});
+}
+
 Text starts(const Evidence& e) {
-  const Row step = largest_step(e), eager = e.beside(step, {{"executor", "eager"}});
+  const Row step = largest_step(e), eager = e.beside(step, {{"executor", "eager"}}),
+            plain = e.beside(step, {{"executor", "eager"}, {"ops", "primitive"}});
   return say("{}: until the end of its first step, eager takes {} when started once and {} when "
-             "started "
-             "again; compiled takes {} and {}. ",
-             {step.quote("size"), duration(eager.get("first_start_ms")),
-              duration(eager.get("second_start_ms")), duration(step.get("first_start_ms")),
+             "started again, in plain ops {} and {}; compiled takes {} and {}. ",
+             {step.model(), duration(eager.get("first_start_ms")),
+              duration(eager.get("second_start_ms")), duration(plain.get("first_start_ms")),
+              duration(plain.get("second_start_ms")), duration(step.get("first_start_ms")),
               duration(step.get("second_start_ms"))}) +
-         compare_with_range(step.get("second_start_ms") / step.get("first_start_ms"), 0, 1)
-             .say({.equal = "Where a device compiles kernels, the other start finds those that the "
-                            "one before it has kept. ",
-                   .more = "Compiled, the other start takes more here, so nothing shows of "
-                           "kernels that the one before it has kept. "}) +
+         kept_by_the_first(step, eager) +
          "The device's own start and filling in weights are left out; each is a single "
          "measurement.";
 }
@@ -176,7 +238,7 @@ Text saved(const Evidence& e) {
              "large as the residual stream; of a norm as one kernel {} ({} together), {} of them "
              "so "
              "large. ",
-             {parts.quote("size"), whole(parts.get("tensors")), bytes(parts.get("bytes")),
+             {parts.model(), whole(parts.get("tensors")), bytes(parts.get("bytes")),
               whole(parts.get("full_size")), whole(whole_norm.get("tensors")),
               bytes(whole_norm.get("bytes")), whole(whole_norm.get("full_size"))}) +
          compare(compiled.get("bytes"), whole_norm.get("bytes"))
@@ -226,6 +288,16 @@ Text best_rung(const std::vector<Row>& rungs) {
          rungs_behind(gaining.back(), rungs);
 }
 
+// "epilogue"; "none".
+Text rungs_without_work(const std::vector<Row>& rungs) {
+  std::vector<Text> list;
+  for (const Row& row : rungs) {
+    if (row.text_or("changes", "") == "nothing") list.push_back(row.quote("rung"));
+  }
+  if (!list.empty()) return join(list, ", ");
+  return because(compare(count_of(rungs, "changes", "nothing"), Quantity::constant(0)), "none");
+}
+
 Text ladder(const Evidence& e) {
   const std::vector<Row> all = e.rows("ladder", {{"status", "ok"}});
   std::vector<Row> rungs;
@@ -237,7 +309,7 @@ Text ladder(const Evidence& e) {
   require(!ground.has("rung_speedup"), "the step that all rungs are held against is not there");
   const Quantity first = median_in(ground, "samples_ms"), last = median_in(top, "samples_ms");
   return say("A step of {} takes {} as {}, and {} with the rungs up to {}, which {} {}. ",
-             {ground.quote("size"), duration(first), ground.quote("rung"), duration(last),
+             {ground.model(), duration(first), ground.quote("rung"), duration(last),
               top.quote("rung"), gain(last, first), ground.quote("rung")}) +
          best_rung(rungs) +
          say("Nodes that launch kernels go from {} to {}, modelled traffic from {} to {}, the "
@@ -247,8 +319,7 @@ Text ladder(const Evidence& e) {
              {whole(ground.get("launches")), whole(top.get("launches")),
               bytes(ground.get("moved_bytes")), bytes(top.get("moved_bytes")),
               whole(ground.get("error_layers")), significant(ground.get("gradient_error"), 2),
-              significant(top.get("gradient_error"), 2),
-              whole(count_of(rungs, "changes", "nothing"))});
+              significant(top.get("gradient_error"), 2), rungs_without_work(rungs)});
 }
 
 constexpr Question kQuestions[] = {

@@ -349,10 +349,16 @@ Table ladder_table(std::span<const LadderStep> steps) {
     below = &step;
   }
   Table table = table_of("ladder", "The ladder: what each rung buys", ladder_fields(), rows);
-  for (const LadderStep& step : steps) {
-    if (step.effect != RungEffect::kNothing) continue;
+  for (const LadderRow& row : rows) {
+    if (row.step.effect != RungEffect::kNothing) continue;
+    const std::string is = row.below ? std::string(words_of(row.below->comparison)) : "";
+    const bool has_moved = is == "faster" || is == "slower";
     table.notes.push_back(fmt::format(
-        "{} changes nothing here: the same program, run in the same way", step.rung->name));
+        "{} changes nothing here: the same program, run in the same way{}", row.step.rung->name,
+        has_moved ? fmt::format("; that it is {} all the same is noise between rungs, which the "
+                                "verdicts of others have as well",
+                                is)
+                  : std::string()));
   }
   table.notes.emplace_back(
       "errors: loss and gradients of one sequence by forward and backward alone, the model cut to "

@@ -162,15 +162,23 @@ Found launch_bound(const ResultRow& row) {
   constexpr double kBusyShare = 0.80;
   const auto wall = row.number("wall_ms"), busy = row.number("device_busy_ms");
   if (!computes(row) || !wall || !busy || *busy <= 0 || *busy >= kBusyShare * *wall) return {};
+  // The kernels' times are of recorded steps. Where those show no such rest, it is a difference
+  // between the steps and not the host's.
+  const auto recorded = row.number("instrumented_wall_ms");
+  const double occupied = *busy + row.number("interrupted_ms").value_or(0);
+  if (recorded && *recorded > 0 && occupied >= kBusyShare * *recorded) return {};
   const auto launches = row.number("launches");
   const std::string each =
       launches && *launches > 0
           ? fmt::format(", {:.1f} µs per launch", (*wall - *busy) / *launches * 1e3)
           : std::string();
   return Verdict{"launch_bound", Severity::kNote,
-                 fmt::format("kernels work {:.0f} % of the wall time; the rest is the host's{}: "
-                             "this row measures the host as much as the kernels",
-                             100 * *busy / *wall, each)};
+                 fmt::format("kernels work {:.0f} % of the wall time; the rest is {}{}: this row "
+                             "measures more than the kernels",
+                             100 * *busy / *wall,
+                             recorded ? "the host's, as in recorded steps"
+                                      : "the host's, or a difference from recorded steps",
+                             each)};
 }
 
 Found profiled(const ResultRow& row) {

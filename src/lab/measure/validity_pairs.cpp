@@ -24,6 +24,7 @@ constexpr double kBetweenRows = 1.05;
 struct Facts {
   explicit Facts(const ResultRow& of) : row(&of) {
     constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+    constexpr std::size_t kFewest = 6;  // samples for a 95 % interval
     flops = of.number("flops").value_or(kNan);
     median = of.number("median_ms").value_or(kNan);
     launches = of.number("launches").value_or(kNan);
@@ -33,6 +34,7 @@ struct Facts {
     const Interval own = samples.empty() ? Interval{kNan, kNan, 0} : median_interval(samples);
     low = of.number("interval_low_ms").value_or(own.low);
     high = of.number("interval_high_ms").value_or(own.high);
+    has_interval = of.number("interval_low_ms").has_value() || samples.size() >= kFewest;
   }
 
   // Whether this row's time lies below the other's beyond the noise of both.
@@ -51,7 +53,13 @@ struct Facts {
 
   const ResultRow* row;
   double flops, launches, median, low, high;
+  bool has_interval;  // a 95 % one from low to high; else these are the samples' ends
 };
+
+std::string_view what_is_exceeded(const Facts& a, const Facts& b) {
+  return a.has_interval && b.has_interval ? "beyond the noise of either"
+                                          : "farther apart than the samples of either";
+}
 
 using Found = std::optional<Verdict>;
 
@@ -141,17 +149,16 @@ Found measured_apart(const Facts& row, const Facts& other) {
   if (row.row->text("mode") != other.row->text("mode")) {
     const std::string_view relation = part_above_whole(row, other);
     if (relation.empty() || is_of_one_table(row, other)) return {};
-    return Verdict{
-        std::string(kMeasuredApart), Severity::kDoubt,
-        fmt::format("it took {}, and {} it, {}, {}: beyond the noise of either, so the "
-                    "machine was not the same",
-                    row.said_with_place(), relation, other.row->label(), other.said_with_place())};
+    return Verdict{std::string(kMeasuredApart), Severity::kDoubt,
+                   fmt::format("it took {}, and {} it, {}, {}: {}, so the machine was not the same",
+                               row.said_with_place(), relation, other.row->label(),
+                               other.said_with_place(), what_is_exceeded(row, other))};
   }
   if (!row.is_below(other) && !other.is_below(row)) return {};
-  return Verdict{std::string(kMeasuredApart), Severity::kDoubt,
-                 fmt::format("the same cell took {}, and {}: beyond the noise of either, so the "
-                             "machine was not the same",
-                             row.said_with_place(), other.said_with_place())};
+  return Verdict{
+      std::string(kMeasuredApart), Severity::kDoubt,
+      fmt::format("the same cell took {}, and {}: {}, so the machine was not the same",
+                  row.said_with_place(), other.said_with_place(), what_is_exceeded(row, other))};
 }
 
 // --- which rows are compared --------------------------------------------------------------------

@@ -54,8 +54,8 @@ std::optional<Verdict> recorded_apart(const ResultRow& row) {
                               "recording made them longer or the machine was not the same, and "
                               "shares are not of the timed steps",
                               100 * *busy / *wall)
-                : fmt::format("recorded steps take {:.0f} % less than unrecorded ones: other work "
-                              "held the machine, and shares are not of the timed steps",
+                : fmt::format("recorded steps take {:.0f} % less than unrecorded ones: the "
+                              "machine was not the same, and shares are not of the timed steps",
                               100 * (1 - *recorded / *wall))};
 }
 
@@ -85,7 +85,7 @@ std::optional<Verdict> uneven_instances(const ResultRow& row) {
   if (!computes(row) || !held_up || !busy || *held_up <= kWorthSaying * *busy) return {};
   return Verdict{
       "uneven_instances", *held_up > kMuch * *busy ? of_shares(row) : Severity::kNote,
-      fmt::format("other work held up single launches of recorded steps for {:.3f} ms, {:.1f} % of "
+      fmt::format("single launches of recorded steps were held up for {:.3f} ms, {:.1f} % of "
                   "the kernels' time; that is left out, and these launches count with the median "
                   "of the same launch",
                   *held_up, 100 * *held_up / *busy)};
@@ -121,15 +121,15 @@ std::optional<Verdict> above_the_roof(const ResultRow& row) {
                                           : Severity::kInvalid;
   return Verdict{
       "above_the_roof", severity,
-      fmt::format(
-          "{} is at {:.0f} % of its roof: {}", row.text("highest_roof_kernel"), *highest,
-          may_be_cached ? "some of its bytes were in a cache, so main memory alone does not "
-                          "bound it"
-          : by_bytes    ? "no cache holds so much of its bytes, so the ceiling was measured while "
-                          "other work held the machine; what bounds it is not known"
-                        : "nothing computes faster than the device, so the ceiling was "
-                          "measured while other work held the machine, or the FLOPs are "
-                          "wrong")};
+      fmt::format("{} is at {:.0f} % of its roof: {}", row.text("highest_roof_kernel"), *highest,
+                  may_be_cached
+                      ? "some of its bytes were in a cache, so main memory alone does not "
+                        "bound it"
+                  : by_bytes ? "no cache holds so much of its bytes, so the ceiling was measured "
+                               "too low; what bounds it is not known"
+                             : "nothing computes faster than the device, so the ceiling was "
+                               "measured too low, or the FLOPs are "
+                               "wrong")};
 }
 
 bool doubts_shares(std::string_view summary) {

@@ -22,7 +22,7 @@ std::string label(const Row& row) {
 }
 
 Text named(const Row& row) {
-  return row.quote("label");
+  return row.name();
 }
 
 // The rows of the size that is predicted, by context.
@@ -97,8 +97,9 @@ Text components(const Evidence& e) {
     growth.push_back(growth_of(e, component, group));
     low.push_back(narrowed(e, component, group));
   }
-  return say("Single allocations by component: {}. Under bfloat16 autocast: {}.",
-             {join(growth, "; "), join(low, "; ")});
+  const Row any = e.largest("planned_components", {{"mode", "step"}}, "context");
+  return say("{}, predicted, single allocations by component: {}. Under bfloat16 autocast: {}.",
+             {any.model(), join(growth, "; "), join(low, "; ")});
 }
 
 Text timeline(const Evidence& e) {
@@ -137,7 +138,7 @@ Text peaks(const Evidence& e) {
   const Quantity last = peak_of(rows[n - 1]) - peak_of(rows[n - 2]),
                  before = peak_of(rows[n - 2]) - peak_of(rows[n - 3]);
   Text out = say("{}, predicted from the program: forward: {}; a training step: {}. ",
-                 {rows[0].quote("size"), by_context(forward, "predicted_peak_bytes"),
+                 {rows[0].model(), by_context(forward, "predicted_peak_bytes"),
                   by_context(rows, "predicted_peak_bytes")});
   const Relation flat = compare_with_range(before / peak_of(rows[n - 2]), -0.01, 0.01);
   const auto interval = [&](std::size_t i) {
@@ -166,6 +167,36 @@ Text peaks(const Evidence& e) {
 
 constexpr double kEqualPercent = 0.05;  // as printed
 
+// How the bytes saved for backward change, over these rows and those in float32 beside them.
+Text saved_in_low_precision(const Evidence& e, const std::vector<Row>& rows) {
+  std::optional<Quantity> least, most;
+  for (const Row& row : rows) {
+    const Quantity full = e.beside(row, {{"precision", "fp32"}}).get("saved_bytes");
+    if (full.value <= 0) continue;  // inference saves nothing
+    const Quantity change = 100.0 * (row.get("saved_bytes") / full) - Quantity::constant(100);
+    if (!least || change.value < least->value) least = change;
+    if (!most || change.value > most->value) most = change;
+  }
+  if (!least) return {};
+  return say(" What is saved for backward changes by {} to {}.",
+             {signed_percent(*least), signed_percent(*most)});
+}
+
+// A step of the ladder from plain to compiled, before and after its rung of bfloat16.
+std::optional<Text> ladder_in_low_precision(const Evidence& e) {
+  if (!e.find("ladder", {{"precision", "bf16"}, {"status", "ok"}})) return std::nullopt;
+  const std::vector<Row> rungs = e.rows("ladder", {{"status", "ok"}});
+  for (std::size_t i = 1; i < rungs.size(); ++i) {
+    const Row &full = rungs[i - 1], &low = rungs[i];
+    if (full.text("precision") != "fp32" || low.text("precision") != "bf16") continue;
+    const Quantity change =
+        100.0 * (low.get("peak_bytes") / full.get("peak_bytes")) - Quantity::constant(100);
+    return say("{} {} (a rung of the ladder, {})",
+               {low.model(), signed_percent(change), low.quote("mode")});
+  }
+  return std::nullopt;
+}
+
 // Other models, of which steps were measured in both precisions; empty where there are none.
 Text measured_low_precision(const Evidence& e, bool is_more_predicted) {
   if (!e.find("steps", {{"precision", "bf16"}, {"status", "ok"}})) return {};
@@ -175,11 +206,12 @@ Text measured_low_precision(const Evidence& e, bool is_more_predicted) {
     const Row full = e.beside(low, {{"precision", "fp32"}, {"status", "ok"}});
     const Quantity change =
         100.0 * (low.get("peak_bytes") / full.get("peak_bytes")) - Quantity::constant(100);
-    list.push_back(say("{} {} ({}, {} ops)", {low.quote("size"), signed_percent(change),
-                                              low.quote("mode"), low.quote("ops")}));
+    list.push_back(say("{} {} ({}, {} ops)",
+                       {low.model(), signed_percent(change), low.quote("mode"), low.quote("ops")}));
     if (!most || change.value > most->value) most = change;
   }
-  const Text out = say(" Of other models that ran, the peak changes by: {}.", {join(list, ", ")});
+  if (const auto rung = ladder_in_low_precision(e)) list.push_back(*rung);
+  const Text out = say(" Of models that ran, the peak changes by: {}.", {join(list, ", ")});
   if (!is_more_predicted) return out;
   return out + compare_with_range(*most, -kEqualPercent, kEqualPercent)
                    .say({.less = " There it takes less: what comes out depends on the model and "
@@ -189,7 +221,7 @@ Text measured_low_precision(const Evidence& e, bool is_more_predicted) {
 Text low_precision(const Evidence& e) {
   std::vector<Text> list;
   std::vector<Row> rows;
-  for (const char* mode : {"forward", "step"}) {
+  for (const char* mode : {"inference", "forward", "step"}) {
     for (const Row& row : planned(e, mode, "bf16")) {
       const Row full = e.beside(row, {{"precision", "fp32"}});
       list.push_back(say("{} {} {} ({} in float32)",
@@ -203,16 +235,15 @@ Text low_precision(const Evidence& e) {
                  most = compare_with_range(most_of(rows, "versus_fp32_percent"), -kEqualPercent,
                                            kEqualPercent);
   const bool has_less = least.is(Ordering::kLess), has_more = most.is(Ordering::kMore);
-  const char* reading = has_more && has_less
-                            ? "It takes more where weights rule, and less where activations do."
-                        : has_more ? "It takes more, or as much, at each of these."
-                        : has_less ? "It takes less, or as much, at each of these."
-                                   : "It makes no difference at any of these.";
+  const char* reading = has_more && has_less ? "It takes more at some of these and less at others."
+                        : has_more           ? "It takes more, or as much, at each of these."
+                        : has_less           ? "It takes less, or as much, at each of these."
+                                             : "It makes no difference at any of these.";
   return say("{} under bfloat16 autocast, against float32, batch {}, predicted: {}. {} The float32 "
              "weights stay, and up to {} of narrow copies of them come on top.",
-             {rows[0].quote("size"), whole(rows[0].get("batch")), join(list, ", "),
+             {rows[0].model(), whole(rows[0].get("batch")), join(list, ", "),
               because(both(least, most), reading), bytes(most_of(rows, "weight_cast_bytes"))}) +
-         measured_low_precision(e, has_more);
+         saved_in_low_precision(e, rows) + measured_low_precision(e, has_more);
 }
 
 Text which_forward(const Evidence& e) {
@@ -222,7 +253,7 @@ Text which_forward(const Evidence& e) {
   const Quantity ratio = peak_of(forward) / peak_of(inference);
   return say("{} at context {}: {} when nothing is kept for backward, {} when forward keeps it, {} "
              "for a whole step. ",
-             {forward.quote("size"), whole(forward.get("context")), bytes(peak_of(inference)),
+             {forward.model(), whole(forward.get("context")), bytes(peak_of(inference)),
               bytes(peak_of(forward)), bytes(peak_of(step))}) +
          compare_with_range(ratio, 1 / 1.2, 1.2)
              .say({.less = "The forward that keeps values would take less, which cannot be.",
@@ -236,7 +267,7 @@ Text which_forward(const Evidence& e) {
 Text residual(const Evidence& e) {
   const std::vector<Row> rows = planned(e, "forward", "fp32");
   Text out = say("One tensor of the residual stream of {} in float32 is {}: B·T·C elements. ",
-                 {rows[0].quote("size"), by_context(rows, "residual_bytes")});
+                 {rows[0].model(), by_context(rows, "residual_bytes")});
   const Row &first = rows.front(), &last = rows.back();
   if (first.whole("context") < last.whole("context")) {
     const auto growth = [&](const char* column) { return last.get(column) / first.get(column); };
@@ -258,14 +289,14 @@ Text static_bytes(const Evidence& e) {
       say("{} has {} parameters. Weights and AdamW's two moments in float32 are {} each, {} before "
           "any activation. Gradients make it {} each, {} when backward ends, whose activations are "
           "gone by then. ",
-          {size.quote("size"), whole(parameters), bytes(before / parameters), bytes(before),
+          {size.model(), whole(parameters), bytes(before / parameters), bytes(before),
            bytes(held / parameters), bytes(held)});
   if (const auto room = size.get_if("device_bytes")) {
     out += compare(held, *room)
-               .say({.less = "That is less than this device's ",
-                     .equal = "That is as much as this device's ",
-                     .more = "That is more than this device's "}) +
-           bytes(*room) + ".";
+               .say({.less = "That is less than a run may use of this device's memory",
+                     .equal = "That is as much as a run may use of this device's memory",
+                     .more = "That is more than a run may use of this device's memory"}) +
+           say(", {}.", {bytes(*room)});
   }
   return out;
 }
@@ -352,9 +383,36 @@ Text cheapest_by_time(const std::vector<Row>& priced) {
   const Row& best = *std::ranges::max_element(
       priced, {}, [](const Row& row) { return row.get("bytes_per_us").value; });
   return say(" {} is {} of {}: {} in {}.",
-             {because(leads(best, priced, "bytes_per_us"), "Cheapest to compute again, by time,"),
+             {because(leads(best, priced, "bytes_per_us"),
+                      "Cheapest to compute again for its bytes, by time,"),
               best.quote("op"), best.quote("component"), bytes(best.get("bytes")),
               duration(1e-3 * best.get("recompute_us"))});
+}
+
+// By the work that was counted. Several operations may free as much for theirs.
+Text cheapest_by_work(const std::vector<Row>& priced, double worthwhile) {
+  const Row& best = *std::ranges::max_element(
+      priced, {}, [](const Row& row) { return row.get("freed_per_work").value; });
+  const Quantity most = best.get("freed_per_work");
+  std::vector<Text> names;
+  std::optional<Relation> alike;
+  for (const Row& row : priced) {
+    const Relation close = compare_with_range(row.get("freed_per_work") / most, 0.99, 1.0);
+    const bool is_best = row.formula("bytes") == best.formula("bytes");
+    if (is_best || !close.is(Ordering::kEqual)) continue;
+    names.push_back(say("{} of {}", {row.quote("op"), row.quote("component")}));
+    alike = alike ? both(*alike, close) : close;
+  }
+  return say(" {} (of operations that save at least {} of it) is {} of {}, by work and not "
+             "by time: {} are free again for {} moved and {} FLOPs, where {} FLOPs are "
+             "counted as a byte.",
+             {because(leads(best, priced, "freed_per_work"), "Cheapest to compute again"),
+              percent(Quantity::constant(worthwhile)), best.quote("op"), best.quote("component"),
+              bytes(best.get("bytes")), bytes(best.get("recompute_moved_bytes")),
+              whole(best.get("recompute_flops")), whole(best.get("flops_per_byte"))}) +
+         (alike ? say(" {}: {}.",
+                      {because(*alike, "About as cheap by that count"), join(names, ", ")})
+                : Text());
 }
 
 Text saved(const Evidence& e) {
@@ -387,17 +445,7 @@ Text saved(const Evidence& e) {
       {named(cell), bytes(total.get("bytes")), because(most, "The largest"),
        whole(count_of(rows, "bytes")), join(list, ", "), percent(sum_of(rows, "share_percent"))});
   if (priced.empty()) return out;
-  const Row& cheapest = *std::ranges::max_element(
-      priced, {}, [](const Row& row) { return row.get("freed_per_work").value; });
-  out += cheapest_by_time(priced);
-  return out + say(" {} (of operations that save at least {} of it) is {} of {}, by work and not "
-                   "by time: {} are free again for {} moved and {} FLOPs, where {} FLOPs are "
-                   "counted as a byte.",
-                   {because(leads(cheapest, priced, "freed_per_work"), "Cheapest to compute again"),
-                    percent(Quantity::constant(kWorthwhile)), cheapest.quote("op"),
-                    cheapest.quote("component"), bytes(cheapest.get("bytes")),
-                    bytes(cheapest.get("recompute_moved_bytes")),
-                    whole(cheapest.get("recompute_flops")), whole(cheapest.get("flops_per_byte"))});
+  return out + cheapest_by_time(priced) + cheapest_by_work(priced, kWorthwhile);
 }
 
 Text two_graphs(const Evidence& e) {
@@ -407,9 +455,8 @@ Text two_graphs(const Evidence& e) {
     const Quantity limit = row.get("limit_bytes"), two = row.get("two_graphs_bytes"),
                    backward = row.get("with_backward_bytes");
     if (two.value <= limit.value || backward.value > limit.value) continue;
-    only.push_back(
-        say("{} at context {} ({} against {})",
-            {row.quote("size"), whole(row.get("context")), bytes(two), bytes(backward)}));
+    only.push_back(say("{} at context {} ({} against {})",
+                       {row.model(), whole(row.get("context")), bytes(two), bytes(backward)}));
   }
   const Relation one_limit = compare(least_of(rows, "limit_bytes"), most_of(rows, "limit_bytes"));
   require(one_limit.is(Ordering::kEqual), "the cells were held against several limits");

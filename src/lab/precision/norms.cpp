@@ -162,14 +162,24 @@ Table norm_table(std::uint64_t seed) {
     }
   }
   Table table = table_of("norms", "Normalisation with one step in a narrow format", fields(), rows);
+  // What a long sum of squares of inputs of 1 loses in a layer norm.
+  const auto sum_at_one = [&](DType low) {
+    const auto found = std::ranges::find_if(rows, [&](const NormRow& r) {
+      return r.centres && r.low == low && r.scale == 1.0 &&
+             std::string_view(r.step) == "sum of squares";
+    });
+    return found->e.error / found->half_spacing();
+  };
   table.notes = {
       fmt::format("{} rows of {} normal numbers in the format; every operation of the step is "
                   "rounded to the format, sums one by one; the rest is float32",
                   kRows, kWidth),
-      "float16 has the bits but not the range: squares of inputs beyond 255.875 are infinite, and "
-      "1e-5 "
-      "is below its normal numbers; bfloat16 has the range but not the bits: a long sum takes up "
-      "only the largest terms. So both norms run in float32 under either"};
+      fmt::format("float16 has neither the bits for a long sum nor the range: the sum of squares "
+                  "of inputs of 1 alone is off by {:.1f} roundings of the result, squares of "
+                  "inputs beyond 255.875 are infinite, and 1e-5 is below its normal numbers; "
+                  "bfloat16 has the range, and fewer bits: {:.1f} of its roundings. So both norms "
+                  "run in float32 under either",
+                  sum_at_one(DType::kF16), sum_at_one(DType::kBF16))};
   return table;
 }
 

@@ -1,6 +1,7 @@
 // Questions about number formats: sums, mixed precision, normalisation, and what a step gains.
 #include <algorithm>
 
+#include "lab/measure/elsewhere.h"
 #include "lab/precision/tables.h"
 #include "lab/report/question.h"
 #include "nn/scopes.h"
@@ -63,7 +64,8 @@ Text stalls(const Evidence& e) {
       rows, {}, [](const Row& row) { return row.get("stalls_after").value; });
   const Relation least = compare(earliest.get("stalls_after"), least_of(rows, "stalls_after"));
   return say(
-      "These sums stop growing: {}. {} is \"{}\": from there adding a term rounds back to the "
+      "These sums stop growing: {}. {} is \"{}\", by the count of additions: from there adding a "
+      "term rounds back to the "
       "sum itself.",
       {join(list, "; "), because(least, "The earliest to stop"), earliest.quote("experiment")});
 }
@@ -155,10 +157,6 @@ Text formats(const Evidence& e) {
                    .more = ", and its steps are coarser than float16's."});
 }
 
-Quantity time_of(const Row& row) {
-  return plus_minus(row.get("median_ms"), row.get("std_ms"));
-}
-
 // The bfloat16 steps that ran, each with the same step in float32, by the time of the latter.
 std::vector<std::pair<Row, Row>> pairs_of(const Evidence& e) {
   std::vector<std::pair<Row, Row>> out;
@@ -176,7 +174,7 @@ Text by_size(const Evidence& e) {
   std::vector<Text> list;
   for (const auto& [low, full] : pairs) {
     list.push_back(say("{} {} in float32 and {} in bfloat16, a quotient of {}",
-                       {low.quote("size"), duration(time_of(full)), duration(time_of(low)),
+                       {low.model(), duration(time_of(full)), duration(time_of(low)),
                         decimal(time_of(full) / time_of(low))}));
   }
   const auto gain = [](const std::pair<Row, Row>& pair) {
@@ -185,13 +183,31 @@ Text by_size(const Evidence& e) {
   return say("{}. ", {join(list, "; ")}) +
          compare(gain(pairs.back()), gain(pairs.front()))
              .say(
-                 {.less = say("From {} to {} the gain falls.", {pairs.front().first.quote("size"),
-                                                                pairs.back().first.quote("size")}),
+                 {.less = say("From {} to {} the gain falls.",
+                              {pairs.front().first.model(), pairs.back().first.model()}),
                   .equal = "The gain is the same.",
                   .unclear = "Whether the gain depends on the size cannot be told from this noise.",
-                  .more =
-                      say("From {} to {} the gain rises.",
-                          {pairs.front().first.quote("size"), pairs.back().first.quote("size")})});
+                  .more = say("From {} to {} the gain rises.",
+                              {pairs.front().first.model(), pairs.back().first.model()})});
+}
+
+// What the steps in other formats give, of the same run but for that.
+Text in_other_formats(const Evidence& e, const Row& low) {
+  std::vector<Text> list;
+  for (const Row& row : e.rows("steps", {{"size", low.text("size")},
+                                         {"vocab", low.whole("vocab")},
+                                         {"context", low.whole("context")},
+                                         {"mode", low.text("mode")},
+                                         {"ops", low.text("ops")},
+                                         {"status", "ok"}})) {
+    const std::string precision = row.text("precision");
+    if (precision == "fp32" || precision == low.text("precision")) continue;
+    const auto error = row.get_if("gradient_error");
+    list.push_back(
+        say("{} {}{}", {row.quote("precision"), duration(row.get("median_ms")),
+                        error ? say(" (gradients off by {})", {significant(*error, 2)}) : Text()}));
+  }
+  return list.empty() ? Text() : say(" In other formats: {}.", {join(list, ", ")});
 }
 
 // The float32 times of these components where the study has recorded such a step in another part;
@@ -227,7 +243,7 @@ Text scores_by_precision(const Evidence& e) {
   };
   return say("{}, context {}, forward, all layers: the product of scores takes {}; softmax {}. The "
              "casts that autocast puts before an op are counted in its time.",
-             {row.quote("size"), whole(row.get("context")), times(row), times(softmax)}) +
+             {row.model(), whole(row.get("context")), times(row), times(softmax)}) +
          recorded_elsewhere(e, row, softmax);
 }
 
@@ -242,7 +258,7 @@ Text lower_precision(const Evidence& e) {
                         Quantity::constant(100);
   const auto deviation = [](const Row& row) { return duration(row.get("std_ms")); };
   return say("{} {}, context {}: float32 takes {} (deviation {}) and bfloat16 autocast {} ({}): ",
-             {low.quote("size"), low.quote("mode"), whole(low.get("context")), duration(slow),
+             {low.model(), low.quote("mode"), whole(low.get("context")), duration(slow),
               deviation(full), duration(fast), deviation(low)}) +
          compare(fast, slow)
              .say({.less = say("{} times as fast. ", {decimal(slow / fast)}),
@@ -258,7 +274,8 @@ Text lower_precision(const Evidence& e) {
          say("Against float64, gradients of one sequence in a model cut to {} layers are off by {} "
              "in float32 and {} in bfloat16 (relative, of norms).",
              {whole(low.get("error_layers")), significant(full.get("gradient_error"), 2),
-              significant(low.get("gradient_error"), 2)});
+              significant(low.get("gradient_error"), 2)}) +
+         at_other_times(e, full, "the step in float32") + in_other_formats(e, low);
 }
 
 constexpr Question kQuestions[] = {

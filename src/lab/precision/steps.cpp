@@ -141,22 +141,28 @@ Fields<StepError> error_fields() {
 Fields<StepRow> fields() {
   Fields<StepRow> out{};
   out.add(axis_columns(), [](R s) { return &s.step(); });
-  out.add({{text_column("status"), [](R s) { return name_of(s.r().status); }},
-           {real_column("median_ms", "median", "ms", 3),
-            [](R s) { return when(s.ok(), median_of(s.r().samples_ms)); }},
-           {real_column("std_ms", "std", "ms", 3),
-            [](R s) { return when(s.ok(), sample_std_of(s.r().samples_ms)); }},
-           {real_column("speedup", "speed-up", "x", 2, "fp32's median over this one"),
-            [](R s) {
-              if (!s.has_base()) return Json();
-              return Json(median_of(s.base->samples_ms) / median_of(s.r().samples_ms));
-            }},
-           {bytes_column("peak_bytes", "peak"), [](R s) { return when(s.ok(), s.r().peak_bytes); }},
-           {real_column("peak_ratio", "peak over fp32's", "x", 3), [](R s) {
-              if (!s.has_base()) return Json();
-              return Json(static_cast<double>(s.r().peak_bytes) /
-                          static_cast<double>(s.base->peak_bytes));
-            }}});
+  out.add(
+      {{text_column("status"), [](R s) { return name_of(s.r().status); }},
+       {real_column("median_ms", "median", "ms", 3),
+        [](R s) { return when(s.ok(), median_of(s.r().samples_ms)); }},
+       {real_column("std_ms", "std", "ms", 3),
+        [](R s) { return when(s.ok(), sample_std_of(s.r().samples_ms)); }},
+       {real_column("speedup", "speed-up", "x", 2, "fp32's median over this one"),
+        [](R s) {
+          if (!s.has_base()) return Json();
+          return Json(median_of(s.base->samples_ms) / median_of(s.r().samples_ms));
+        }},
+       {timed(real_column("p", "p", "", 3, "Mann-Whitney, two-sided, of these and fp32's times")),
+        [](R s) {
+          if (!s.has_base() || s.base == &s.r()) return Json();
+          return finite_or_null(mann_whitney_p(s.base->samples_ms, s.r().samples_ms));
+        }},
+       {bytes_column("peak_bytes", "peak"), [](R s) { return when(s.ok(), s.r().peak_bytes); }},
+       {real_column("peak_ratio", "peak over fp32's", "x", 3), [](R s) {
+          if (!s.has_base()) return Json();
+          return Json(static_cast<double>(s.r().peak_bytes) /
+                      static_cast<double>(s.base->peak_bytes));
+        }}});
   out.add(error_fields(), [](R s) { return s.cell.error ? &*s.cell.error : nullptr; });
   return out.add(verdict_column(), [](R) { return Json(); });
 }

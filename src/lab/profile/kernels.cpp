@@ -5,6 +5,7 @@
 
 #include "analysis/component.h"
 #include "base/units.h"
+#include "lab/measure/left_of_span.h"
 #include "lab/measure/statistics.h"
 #include "lab/profile/tables.h"
 #include "lab/report/fields.h"
@@ -54,7 +55,7 @@ void note_caches(Table& table) {
 void note_interruptions(const StepWork& work, std::string_view where, Table& table) {
   if (work.interrupted_ms <= 0) return;
   table.notes.push_back(fmt::format(
-      "other work held up single launches for {} of each recorded step, which is {}: a launch over "
+      "single launches were held up for {} of each recorded step, which is {}: a launch over "
       "1.5 times the median of the same launch in all recorded steps counts as that median",
       format_duration_ms(work.interrupted_ms), where));
 }
@@ -237,9 +238,9 @@ Table matrix_table(const ProfiledCell& cell, const ComponentFilter& filter) {
       "from names of kernels; every element counts as read or written once");
   table.notes.push_back(fmt::format(
       "kernels' times are of recorded steps (by {}), total is the span of plain ones, "
-      "and gaps are what is left of it, if anything is: beyond those of recorded steps, a "
-      "difference between the two sets of steps",
-      cell.profile.source));
+      "and gaps are what is left of it: {}",
+      cell.profile.source,
+      has_span ? left_of_span(cell).parts().words() : "nothing here, since kernels took longer"));
   note_interruptions(cell.work, "left out", table);
   note_caches(table);
   return table;

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <map>
 
+#include "lab/measure/left_of_span.h"
 #include "lab/measure/run_columns.h"
 #include "lab/measure/statistics.h"
 #include "lab/profile/lanes.h"
@@ -254,7 +255,7 @@ Fields<ClockRow> clock_fields(bool has_collectives) {
        [](C c) { return c.p.plain.span_ms; }},
       {ms("busy_ms", "busy", "in which kernels ran, of profiled steps; mean"),
        [](C c) { return c.w.busy_ms; }},
-      {ms("gaps_ms", "gaps", "what busy leaves of the span: between kernels"),
+      {ms("gaps_ms", "gaps", "what busy leaves of the span"),
        [](C c) { return or_null(c.gaps_ms); }},
       {communication("communication_ms", "collectives", "in which they ran, of profiled steps"),
        [](C c) { return c.communication ? Json(c.communication->ms) : Json(); }},
@@ -283,8 +284,8 @@ Fields<ClockRow> clock_fields(bool has_collectives) {
                 c.w.interrupted_ms;
        }},
       {data_only(ms("interrupted_ms", "",
-                    "of the profiled span: what other work held up single launches for; part of "
-                    "neither busy nor gaps")),
+                    "of the profiled span: what single launches were held up for; part of "
+                    "neither busy nor these gaps")),
        [](C c) { return c.w.interrupted_ms; }}});
   out.add(data_only(text_column("recorded_by", "", "the instrument of the profiled steps")),
           [](C c) { return c.p.source; });
@@ -307,6 +308,12 @@ std::optional<double> plain_gaps_ms(const ProfiledCell& cell) {
   return gaps >= 0 ? std::optional(gaps) : std::nullopt;
 }
 
+LeftOfSpan left_of_span(const ProfiledCell& cell) {
+  const auto ms = [](double value) { return Quantity::exact(value, {}); };
+  return {ms(cell.profile.plain.span_ms), ms(cell.work.span_ms), ms(cell.work.gaps_ms),
+          ms(cell.work.interrupted_ms)};
+}
+
 Table clock_table(std::span<const ProfiledCell> cells) {
   const bool has_collectives = std::ranges::any_of(
       cells, [](const ProfiledCell& cell) { return communication_of(cell.profile).has_value(); });
@@ -325,8 +332,9 @@ Table clock_table(std::span<const ProfiledCell> cells) {
   }
   table.notes.push_back(
       "wall = outside + span, span = gaps + busy: kernels' own times are of "
-      "profiled steps, wall and span of plain ones. Without gaps: the profiled steps' kernels took "
-      "longer than the span");
+      "profiled steps, wall and span of plain ones. So gaps are those of profiled steps, what "
+      "single launches were held up for there, and by how much plain steps came out longer. "
+      "Without gaps: the profiled steps' kernels took longer than the span");
   show_unusual(table);
   return table;
 }

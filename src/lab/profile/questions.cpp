@@ -1,9 +1,11 @@
 // Questions that a profile answers: clocks, kernels, matrix products, softmax, rooflines.
 #include <algorithm>
+#include <cmath>
 #include <map>
 
 #include <fmt/format.h>
 
+#include "lab/measure/left_of_span.h"
 #include "lab/measure/validity_recorded.h"
 #include "lab/profile/tables.h"
 #include "lab/report/question.h"
@@ -31,7 +33,7 @@ std::string label(const Row& row) {
 }
 
 Text named(const Row& row) {
-  return row.quote("label");
+  return row.name();
 }
 
 // Shares are read from recorded steps that agree with each other and with the plain ones.
@@ -66,45 +68,43 @@ Text others_too(const std::vector<Text>& list) {
   return list.empty() ? Text() : say(" Other cells: {}.", {join(list, "; ")});
 }
 
+// How much longer recorded steps are than plain ones, in percent.
+Quantity recording_cost(const Row& clock) {
+  const Quantity wall = clock.get("plain_wall_ms");
+  return share_of(clock.get("wall_ms") - wall, wall);
+}
+
 Text clocks_of_others(const Evidence& e, const Row& main) {
   std::vector<Text> list;
   for (const Row& row : e.rows("clocks")) {
     if (label(row) == label(main) || !row.has("plain_wall_ms") || !row.has("busy_ms")) continue;
-    // Kernels that take longer than the wall were not measured beside it.
-    if (row.get("busy_ms").value > row.get("plain_wall_ms").value) continue;
+    const Quantity cost = recording_cost(row);
     list.push_back(
-        say("{} {} by the wall clock, {} of kernels",
-            {named(row), duration(row.get("plain_wall_ms")), duration(row.get("busy_ms"))}));
+        say("{} {} by the wall clock, {} of kernels in steps that recording changes by {}",
+            {named(row), duration(row.get("plain_wall_ms")), duration(row.get("busy_ms")),
+             signed_percent(cost)}));
   }
   return others_too(list);
+}
+
+LeftOfSpan left_of_span(const Row& clock) {
+  return {clock.get("plain_span_ms"), clock.get("span_ms"), clock.get("recorded_gaps_ms"),
+          clock.get("interrupted_ms")};
 }
 
 Text clocks(const Evidence& e) {
   const Row row = e.largest("clocks", {{"mode", "step"}}, "plain_wall_ms");
   const Quantity wall = row.get("plain_wall_ms"), busy = row.get("busy_ms"),
-                 cost = share_of(row.get("wall_ms") - wall, wall), share = share_of(busy, wall);
+                 cost = recording_cost(row), share = share_of(busy, wall);
   Text out =
       say("{}: a step that nobody records takes {} by the wall clock and {} from the first "
           "kernel's start to the last one's end; in steps recorded by the {} kernels run for {}. ",
           {named(row), duration(wall), duration(row.get("plain_span_ms")), row.quote("recorded_by"),
            duration(busy)});
   if (const auto gaps = row.get_if("gaps_ms")) {
-    const Text leaves = compare(*gaps, Quantity::constant(0))
-                            .say({.more = say("That leaves {} between them. ", {duration(*gaps)})});
-    // Recording does not narrow gaps: what is beyond those of the recorded steps is none.
-    const auto recorded = row.get_if("recorded_gaps_ms");
-    if (!recorded) {
-      out += leaves;
-    } else {
-      const Relation beside = compare(noisy(*gaps), noisy(*recorded));
-      const Text more =
-          beside.is(Ordering::kMore)
-              ? say("Between those kernels are {}; the other {} of the span are a difference "
-                    "between the two sets of steps. ",
-                    {duration(*recorded), duration(*gaps - *recorded)})
-              : Text();
-      out += beside.say({.less = leaves, .equal = leaves, .unclear = leaves, .more = more});
-    }
+    out += compare(*gaps, Quantity::constant(0))
+               .say({.more = say("That leaves {} of the span: {}. ",
+                                 {duration(*gaps), left_of_span(row).parts()})});
   }
   const Relation fits = compare_with_range(share, 0, 101);
   if (!fits.is(Ordering::kEqual)) {
@@ -115,17 +115,17 @@ Text clocks(const Evidence& e) {
   out += say("Kernels are {} of the wall. ", {percent(share)});
   return out +
          compare_with_range(cost, -100 * kNoise, 100 * kNoise)
-             .say(
-                 {.less = say("Recorded steps came out shorter than plain ones, by {}: the machine "
-                              "was not quiet, and the two clocks cannot be compared.",
-                              {percent(-1.0 * cost)}),
-                  .equal = say("Recording changes the wall time by {}, and up to {} count as "
-                               "agreement here: the profile is of a step like the plain ones.",
-                               {signed_percent(cost), percent(Quantity::constant(100 * kNoise))}),
-                  .unclear = "Whether recording costs time cannot be told.",
-                  .more = say("Recorded steps take longer than plain ones, by {}, so a profile's "
-                              "wall time is not the step's time.",
-                              {percent(cost)})}) +
+             .say({.less =
+                       say("Recorded steps came out shorter than plain ones, by {}: the two were "
+                           "not of like steps, and the two clocks cannot be compared.",
+                           {percent(-1.0 * cost)}),
+                   .equal = say("Recording changes the wall time by {}, and up to {} count as "
+                                "agreement here: the profile is of a step like the plain ones.",
+                                {signed_percent(cost), percent(Quantity::constant(100 * kNoise))}),
+                   .unclear = "Whether recording costs time cannot be told.",
+                   .more = say("Recorded steps take longer than plain ones, by {}, so a profile's "
+                               "wall time is not the step's time.",
+                               {percent(cost)})}) +
          clocks_of_others(e, row);
 }
 
@@ -187,37 +187,64 @@ Text shares_of_others(const Evidence& e, const Row& main) {
                                              {"status", "ok"}});
     if (!inference) continue;
     list.push_back(say("{} at context {} ({}) {} in inference and {} in a step",
-                       {step.quote("size"), whole(step.get("context")), step.quote("ops"),
+                       {step.model(), whole(step.get("context")), step.quote("ops"),
                         percent(share_of(inference->get("products_ms"), inference->get("ms"))),
                         percent(share_of(step.get("products_ms"), step.get("ms")))}));
   }
   return others_too(list);
 }
 
+Quantity others_of(const Row& pass) {
+  return pass.get("ms") - pass.get("products_ms");
+}
+
+// How far two recordings of the same kernels lie apart: those of forward in inference and in a
+// step. Not below a hundredth, since two may agree by chance.
+Quantity noise_of_recordings(const Row& inference, const Row& forward) {
+  const Quantity one = Quantity::constant(1);
+  Quantity most = Quantity::constant(0.01);
+  for (const Quantity& off : {forward.get("products_ms") / inference.get("products_ms") - one,
+                              others_of(forward) / others_of(inference) - one}) {
+    if (std::abs(off.value) > std::abs(most.value)) most = off;
+  }
+  return most;
+}
+
+// What is true of the products' share without the optimizer's kernels.
+Text share_without_optimizer(const Relation& beside, const Quantity& others,
+                             const Quantity& share) {
+  return beside.say({.less = "Without AdamW, too, the others grow more. ",
+                     .unclear = "Without AdamW the two factors are not apart beyond noise. ",
+                     .more = say("Without AdamW the others grow less, {} times: it is AdamW that "
+                                 "lowers the products' share, which would be {}. ",
+                                 {decimal(others), percent(share)})});
+}
+
 Text product_share(const Evidence& e) {
   const Row step = shares_of_step(e);
   const Row inference = e.beside(step, {{"mode", "inference"}, {"pass", "all"}});
   require_shares(inference);
-  const auto others_of = [](const Row& row) { return row.get("ms") - row.get("products_ms"); };
   const Quantity before = share_of(inference.get("products_ms"), inference.get("ms")),
                  after = share_of(step.get("products_ms"), step.get("ms"));
-  const Quantity products = noisy(step.get("products_ms")) / noisy(inference.get("products_ms"));
-  const Quantity others = noisy(others_of(step)) / noisy(others_of(inference));
+  const Quantity noise = noise_of_recordings(inference, e.beside(step, {{"pass", "forward"}}));
+  const auto growth = [&](const Quantity& to, const Quantity& from) {
+    return plus_minus(to / from, noise * (to / from));
+  };
+  const Quantity products = growth(step.get("products_ms"), inference.get("products_ms"));
+  const Quantity others = growth(others_of(step), others_of(inference));
   const Row optimizer = e.beside(step, {{"pass", "optimizer"}});
   const Quantity others_before = others_of(step) - others_of(optimizer),
-                 without = noisy(others_before) / noisy(others_of(inference));
+                 without = growth(others_before, others_of(inference));
   return say("{}: matrix products take {} of the kernels' time in inference and {} in a training "
              "step. They take {} times as long in the step, and all other kernels {} times; AdamW "
-             "alone is {} of the step's kernels. ",
+             "alone takes {} of the time of the step's kernels. ",
              {named(step), percent(before), percent(after), decimal(products), decimal(others),
               percent(share_of(optimizer.get("ms"), step.get("ms")))}) +
          compare(products, others)
              .say({.less = Text("So their share falls, because the others grow more. ") +
-                           compare(products, without)
-                               .say({.less = "Without AdamW, too, the others grow more. ",
-                                     .unclear = "Without AdamW the two factors are not apart "
-                                                "beyond noise. ",
-                                     .more = "Without AdamW the others grow less. "}),
+                           share_without_optimizer(compare(products, without), without,
+                                                   share_of(step.get("products_ms"),
+                                                            step.get("ms") - optimizer.get("ms"))),
                    .equal = "Both grow alike. ",
                    .unclear = "The two factors are not apart beyond noise, so neither is their "
                               "share. ",
@@ -248,7 +275,7 @@ Text softmax_of_others(const Evidence& e, const Row& main) {
 }
 
 // How much of the bandwidth softmax reaches, where bytes are its bound: whether they set its time.
-Text softmax_roof(const Row& row) {
+Text softmax_roof(const Row& row, bool is_one_kernel) {
   if (row.text_or("bound", "") != "bytes") return {};
   const auto part = row.get_if("roof_percent");
   if (!part) return {};
@@ -256,9 +283,10 @@ Text softmax_roof(const Row& row) {
   const Relation reached = compare(*part, enough), beyond = compare(*part, whole_time);
   if (beyond.is(Ordering::kMore)) {
     return say(
-        " Its bytes would take {} of its time from memory, {} {}: caches hold some of them, "
-        "or a mask hides them.",
-        {percent(*part), because(beyond, "above"), percent(whole_time)});
+        " At the measured rate of copies its bytes would take {} of its time, {} {}: moving them "
+        "sets its time, and that rate is too low for it, or a cache holds some of them{}.",
+        {percent(*part), because(beyond, "above"), percent(whole_time),
+         is_one_kernel ? ", or a mask hides them" : ""});
   }
   return say(" Its bytes alone would take {} of its time{}.",
              {percent(*part),
@@ -281,7 +309,7 @@ Text softmax(const Evidence& e) {
              .say({.less = "Its time is below what its FLOPs would give.",
                    .equal = "Here the time follows the FLOPs.",
                    .more = "Its time is above what its FLOPs would give."}) +
-         softmax_roof(row) +
+         softmax_roof(row, all.text("ops") == "fused") +
          " The comparison is with attention's products, not with all products of the model." +
          softmax_of_others(e, all);
 }
@@ -291,8 +319,8 @@ Text launches(const Evidence& e) {
   for (const Row& row : rows) {
     if (row.text("verdict") == "ok") continue;
     return say("No: {} of {}: {} ran, {} expected ({}).",
-               {row.quote("what"), row.quote("label"), whole(row.get("ran")),
-                whole(row.get("expected")), row.quote("verdict")});
+               {row.quote("what"), row.name(), whole(row.get("ran")), whole(row.get("expected")),
+                row.quote("verdict")});
   }
   // Rows without a number to meet check nothing.
   std::erase_if(rows, [](const Row& row) { return !row.has("expected"); });
@@ -306,7 +334,8 @@ Text launches(const Evidence& e) {
         say("{} {} ({})", {whole(row.get("ran")), row.quote("what"), row.quote("why")}));
   }
   const Relation every = compare(count_of(rows, "verdict", "ok"), count_of(rows, "verdict"));
-  return say("{} {} checks.", {because(every, "Yes, in all"), whole(count_of(rows, "verdict"))}) +
+  return say("{} {} checks that expect a number.",
+             {because(every, "Yes, in all"), whole(count_of(rows, "verdict"))}) +
          (counts.empty() ? Text() : say(" {}, one pass: {}.", {named(all), join(counts, "; ")}));
 }
 
@@ -349,9 +378,9 @@ Text bound(const Evidence& e) {
       compare(beyond, Quantity::constant(0))
           .say({.more = say(
                     "Kernels with {} of the time ({} of the time of those bound by bytes) "
-                    "are above {} of their roof: caches hold "
-                    "some of the bytes that are counted for them, or a mask hides them, or "
-                    "the roof was measured too low. ",
+                    "are above {} of their roof, which is a copy's rate for bytes: it is too "
+                    "low for them, or caches hold some of the bytes that are counted, or a mask "
+                    "hides them; these rows do not tell which. ",
                     {percent(beyond), percent(above_by_bytes), percent(Quantity::constant(105))})});
   // What a kernel would gain at its roof.
   const auto lost = [](const Row& row) {
@@ -371,10 +400,18 @@ Text bound(const Evidence& e) {
                          ? Text()
                          : say("One of the {} kernels of ", {whole(count_of(of_node, "kernel"))});
   return out + which +
-         say("{} of {} ({}) takes {}, where its roof would allow {}.",
+         say("{} of {} ({}) takes {}, where its roof would allow {}: picked for what it "
+             "would gain there.",
              {worst.quote("op"), worst.quote("component"), worst.quote("phase"),
               duration(worst.get("ms")),
               duration(worst.get("ms") * worst.get("roof_percent") / Quantity::constant(100))});
+}
+
+// What the kernels leave of the span, and what that is made of by the clocks of the same profile.
+Text what_is_left(const Evidence& e, const Row& pass, const std::optional<Quantity>& left) {
+  const auto clock = e.find("clocks", {{"label", label(pass)}});
+  if (!left || left->value <= 0 || !clock) return {};
+  return say(" What is left are {}: {}.", {duration(*left), left_of_span(*clock).parts()});
 }
 
 Text components(const Evidence& e) {
@@ -383,14 +420,10 @@ Text components(const Evidence& e) {
   std::map<std::string, std::vector<Row>> rows_of;
   std::vector<Row> all_parts;
   std::optional<Quantity> total;
-  std::optional<Relation> gaps;  // beside those of the recorded steps
-  Text recorded_gaps;
+  std::optional<Quantity> left;  // of the span
   for (const Row& row : e.rows("matrix@" + label(all))) {
     const std::string component = row.text("component");
-    if (component == "gaps" && row.has("ms") && row.has("recorded_ms")) {
-      gaps = compare(noisy(row.get("ms")), noisy(row.get("recorded_ms")));
-      recorded_gaps = duration(row.get("recorded_ms"));
-    }
+    if (component == "gaps") left = row.get_if("ms");
     if (component == "total") {
       total = row.get("ms");
     } else if (row.has("ms")) {
@@ -400,17 +433,16 @@ Text components(const Evidence& e) {
   }
   require(total && total->value > 0 && !all_parts.empty(), "the total of the matrix is missing");
   const Quantity sum = sum_of(all_parts, "ms");
-  const bool has_difference = gaps && gaps->is(Ordering::kMore);
   struct Part {
     Quantity ms;
     Text name;
   };
   std::vector<Part> parts;
   for (const auto& [name, rows] : rows_of) {
-    const bool is_left = has_difference && name == "gaps";
-    parts.push_back({sum_of(rows, "ms"), is_left ? Text("what is left")
-                                                 : Text(Piece{name, Basis::kQuote,
-                                                              rows.front().formula("component")})});
+    parts.push_back({sum_of(rows, "ms"),
+                     name == "gaps"
+                         ? Text("what is left")
+                         : Text(Piece{name, Basis::kQuote, rows.front().formula("component")})});
   }
   const Relation adds_up = compare_with_range(sum / *total, 0.999, 1.001);
   require(!adds_up.is(Ordering::kLess),
@@ -427,15 +459,10 @@ Text components(const Evidence& e) {
                       "recorded, {}.",
                       {duration(sum), because(adds_up, "which is above the span of steps"),
                        duration(*total)})
-      : has_difference
-          ? say("{} {}. {} {} between kernels of the recorded steps: the rest is a difference "
-                "between the two sets of steps.",
-                {because(adds_up, "All parts, with what is left of the span, add up to the step's"),
-                 duration(*total), because(*gaps, "What is left is more than the"), recorded_gaps})
-          : say("{} {}.",
-                {because(adds_up,
-                         "All parts, gaps between kernels among them, add up to the step's"),
-                 duration(*total)});
+                : say("{} {}.{}",
+                      {because(adds_up,
+                               "All parts, with what is left of the span, are equal to the step's"),
+                       duration(*total), what_is_left(e, all, left)});
   return say("{}: {}. AdamW's kernels count with the part whose weights they change. ",
              {named(all), join(list, ", ")}) +
          whole_of;

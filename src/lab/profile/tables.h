@@ -12,7 +12,8 @@
 
 namespace tracestep {
 
-struct Question;  // lab/report/question.h
+struct LeftOfSpan;  // lab/measure/left_of_span.h
+struct Question;    // lab/report/question.h
 
 struct ProfiledCell {
   Profile profile;
@@ -24,6 +25,7 @@ struct ProfiledCell {
 std::string label_of(const Profile& profile);
 // What the kernels' own times leave of the span of plain steps; nullopt: they are longer than it.
 std::optional<double> plain_gaps_ms(const ProfiledCell& cell);
+LeftOfSpan left_of_span(const ProfiledCell& cell);
 
 // What the validity checker says of each cell: whether its recorded steps agree with each other,
 // with the plain ones and with the other cells, and its kernels with the ceilings.

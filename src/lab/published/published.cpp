@@ -29,7 +29,8 @@ struct Counts {
   const PublishedTime* head = nullptr;
   Pace pace;
   std::map<Agreement, std::int64_t> of = {};
-  std::int64_t statuses = 0, statuses_agree = 0, ours = 0, compared = 0, predicted = 0;
+  std::int64_t statuses = 0, statuses_agree = 0, statuses_with_more = 0;
+  std::int64_t ours = 0, compared = 0, predicted = 0;
   std::map<std::string, std::int64_t> codes = {};
 
   std::int64_t cells() const {
@@ -71,11 +72,15 @@ Fields<Counts> count_fields() {
       {int_column("agree", "", "of those"),
        [](C c) { return c.count(Agreement::kAgree) - c.statuses_agree - c.predicted; }},
       {int_column("predicted", "as predicted",
-                  "times without a row of ours that agree with a roofline of their device"),
+                  "times without a row of ours, at the multiple of a roofline that the other cells "
+                  "of their study have"),
        &Counts::predicted},
       {int_column("statuses", "out of memory"), &Counts::statuses},
       {int_column("statuses_agree", "as it must", "of those, by the closed form of their label"),
        &Counts::statuses_agree},
+      {int_column("statuses_with_more", "with more alive",
+                  "of those, which would fit but for a second graph or AdamW's states"),
+       &Counts::statuses_with_more},
       count("explainable", "", Agreement::kExplainable),
       count("suspicious", "", Agreement::kSuspicious),
       count("not_compared", "not compared", Agreement::kNotCompared),
@@ -104,6 +109,8 @@ std::vector<Counts> count_by_table(const Published& published, std::span<const T
     counts.predicted += judged[i].is_predicted ? 1 : 0;
     counts.statuses += t.is_oom ? 1 : 0;
     counts.statuses_agree += t.is_oom && agreement == Agreement::kAgree ? 1 : 0;
+    const std::string& code = judged[i].verdict.code;
+    counts.statuses_with_more += code == "two_graphs" || code == "held_states" ? 1 : 0;
   }
   return out;
 }

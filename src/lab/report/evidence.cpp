@@ -160,6 +160,17 @@ std::vector<Json> Evidence::used_cells() const {
   return out;
 }
 
+// Whether a row of some table of runs has a model of this size with another vocabulary.
+bool Evidence::has_namesake(const Json& size, const Json& vocab) const {
+  return std::ranges::any_of(tables_, [&](const Table& table) {
+    const auto size_at = index_of(table, "size"), vocab_at = index_of(table, "vocab");
+    return size_at && vocab_at && index_of(table, "cell") &&
+           std::ranges::any_of(table.rows, [&](const auto& row) {
+             return row[*size_at] == size && row[*vocab_at].is_int() && row[*vocab_at] != vocab;
+           });
+  });
+}
+
 const Json* Evidence::Row::cell(std::string_view column) const {
   const auto index = index_of(*table_, column);
   return index ? &table_->rows[index_][*index] : nullptr;
@@ -213,6 +224,22 @@ bool Evidence::Row::truth(std::string_view column) const {
   const Json& value = present(column);
   if (!value.is_bool()) refuse("{} of {} is neither true nor false", column, table_->name);
   return value.as_bool();
+}
+
+Text Evidence::Row::vocabulary() const {
+  const Json *size = cell("size"), *vocab = cell("vocab");
+  const bool is_needed = size != nullptr && vocab != nullptr && vocab->is_int() &&
+                         evidence_->has_namesake(*size, *vocab);
+  return is_needed ? say(", vocabulary {}", {tracestep::whole(get("vocab"))}) : Text();
+}
+
+Text Evidence::Row::model() const {
+  return quote("size") + vocabulary();
+}
+
+Text Evidence::Row::name() const {
+  const bool has_it = text("label").find(" vocab ") != std::string::npos;
+  return quote("label") + (has_it ? Text() : vocabulary());
 }
 
 std::vector<double> Evidence::Row::numbers(std::string_view column) const {

@@ -30,6 +30,11 @@ class Evidence {
     Quantity get(std::string_view column) const;  // exact
     Text quote(std::string_view column) const;    // a long text is shortened
     std::vector<double> numbers(std::string_view column) const;
+    // The row's model and label; with the vocabulary where other models of the report have the same
+    // size and another one: "tiny, vocabulary 256".
+    Text model() const;
+    Text name() const;
+    const std::string& table() const { return table_->name; }
     // For choosing rows and branches. What is printed comes from get() and quote().
     std::int64_t whole(std::string_view column) const;
     double number(std::string_view column) const;
@@ -51,6 +56,7 @@ class Evidence {
         : evidence_(&evidence), table_(&table), index_(index) {}
     const Json* cell(std::string_view column) const;
     const Json& present(std::string_view column) const;
+    Text vocabulary() const;  // ", vocabulary 256", where that is needed
 
     const Evidence* evidence_;
     const Table* table_;
@@ -80,6 +86,7 @@ class Evidence {
  private:
   const Table& table(std::string_view name) const;
   void note(const Table& table, std::size_t row, std::string_view column) const;
+  bool has_namesake(const Json& size, const Json& vocab) const;
 
   std::span<const Table> tables_;
   mutable std::vector<RowRef> used_;  // filled by the const reading functions

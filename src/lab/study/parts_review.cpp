@@ -76,8 +76,10 @@ StudySection validity_section(const std::vector<ResultRow>& rows, const Verdicts
               "make a number say something else: too few samples, an unsteady machine, "
               "launch-bound steps, throttling, a "
               "profiler that listens, two graphs alive, a part that takes longer than its whole, "
-              "and the same cell timed in another of these tables. Attention by itself is judged "
-              "below its own tables; the starts of the warm-up study are not judged.",
+              "and the same cell timed in another of these tables. What speaks against recorded "
+              "steps alone is a doubt where a table has shares of them, and a note where it has "
+              "times of steps that nobody recorded. Attention by itself is judged below its own "
+              "tables; the starts of the warm-up study are not judged.",
           .tables = {std::move(table)}};
 }
 

@@ -295,8 +295,10 @@ void add_cell_sections(StudyContext& context) {
           "Every row is one way to run the model: inference keeps nothing for backward, "
           "forward keeps what backward would need, forward-backward computes gradients, "
           "step also updates the weights (AdamW). primitive runs every composite in parts: "
-          "softmax, norms, RoPE, SwiGLU, the loss, and AdamW tensor by tensor (frameworks "
-          "join that one); fused runs each as one kernel.",
+          "softmax, norms, RoPE, SwiGLU, the loss, and AdamW in kernels of its own for each "
+          "tensor, where frameworks update many tensors in one; fused runs each as one kernel. "
+          "Where kernels were busy for longer when recorded than the span, the recorded steps "
+          "were the slower ones.",
       .tables = {time_table("time", "Time of a step", context.cells),
                  granularity_table(context.cells), cell_table(context.cells)},
       .shown = 2,

@@ -29,6 +29,25 @@ Text training(const Evidence& e) {
                          .more = "It rises: the model does not learn."});
 }
 
+// A write-up's pace that the two devices do not explain, by what their makers say of them.
+Text beside_the_peaks(const std::vector<Row>& rows) {
+  Text out;
+  for (const Row& row : rows) {
+    if (!row.has("pace") || !row.has("by_low") || !row.has("by_high")) continue;
+    if (row.get("agree").value <= 0) continue;
+    const Relation inside =
+        compare_with_range(row.get("pace"), row.number("by_low"), row.number("by_high"));
+    if (inside.is(Ordering::kEqual)) continue;
+    out +=
+        say("The pace in study {}, {}, is {}, {} what the peaks of the two devices give, {} to "
+            "{}. ",
+            {row.quote("study"), row.quote("table"), decimal(row.get("pace")),
+             inside.say({.less = "below", .more = "above"}), decimal(row.get("by_low")),
+             decimal(row.get("by_high"))});
+  }
+  return out;
+}
+
 // What was held against times of this run, and how that came out.
 Text held_against_ours(const std::vector<Row>& rows) {
   const Quantity compared = sum_of(rows, "compared"), agree = sum_of(rows, "agree"),
@@ -48,11 +67,38 @@ Text held_against_ours(const std::vector<Row>& rows) {
                       {whole(ours), because(any, "none")}));
   }
   return say("{} of {} published times were held against their cell in this run, each at the pace "
-             "of the two devices that the other cells show: ",
+             "that the other cells of its study show, which are these same rows: ",
              {whole(compared), whole(sum_of(rows, "times"))}) +
          some.say({.equal = "none agrees. ",
                    .more = say("{} agree up to a factor of {}. ",
-                               {whole(agree), decimal(Quantity::constant(1.5), 1)})});
+                               {whole(agree), decimal(Quantity::constant(1.5), 1)})}) +
+         beside_the_peaks(rows);
+}
+
+// Cells that ran out of memory, and what the closed form of their label says of each.
+Text out_of_memory(const std::vector<Row>& rows) {
+  const Quantity statuses = sum_of(rows, "statuses"), agree = sum_of(rows, "statuses_agree"),
+                 more = sum_of(rows, "statuses_with_more");
+  return say(
+      "Of {} cells that ran out of memory, the closed form of their label says so for {}; "
+      "{} would fit unless what the label does not name was alive, a second graph or "
+      "AdamW's states; for {} it is something else. ",
+      {whole(statuses), whole(agree), whole(more), whole(statuses - agree - more)});
+}
+
+// Times of cells that this run lacks, held against a roofline.
+Text beside_rooflines(const std::vector<Row>& rows) {
+  std::vector<Row> unknown;
+  std::ranges::copy_if(rows, std::back_inserter(unknown),
+                       [](const Row& row) { return row.text("device") == "not stated"; });
+  return say(
+      "{} times without a cell here lie at the multiple of a roofline that the other cells "
+      "of their study have, up to a factor of {}{}. ",
+      {whole(sum_of(rows, "predicted")), decimal(Quantity::constant(1.5), 1),
+       unknown.empty() ? Text()
+                       : say("; for {} of them the device is not stated, and the roofline "
+                             "is another device's",
+                             {whole(sum_of(unknown, "predicted"))})});
 }
 
 // Other figures than times: those of memory, kernels, shares, arithmetic.
@@ -68,15 +114,13 @@ Text all_published(const Evidence& e) {
 
 Text published(const Evidence& e) {
   const std::vector<Row> rows = e.rows("published");
-  const Quantity statuses = sum_of(rows, "statuses"), suspicious = sum_of(rows, "suspicious");
+  const Quantity suspicious = sum_of(rows, "suspicious");
   Text out =
-      held_against_ours(rows) +
-      say("Of {} cells that ran out of memory, the closed form of their label says so for "
-          "{}; {} times without a cell here fit a roofline of their device. Of all {}, {} "
+      held_against_ours(rows) + out_of_memory(rows) + beside_rooflines(rows) +
+      say("Of all {}, {} "
           "have a reason beside the device's speed that their own figures or labels show, such as "
           "launches, a profiler or a missing warm-up; {} are suspicious",
-          {whole(statuses), whole(sum_of(rows, "statuses_agree")), whole(sum_of(rows, "predicted")),
-           whole(sum_of(rows, "cells")), whole(sum_of(rows, "explainable")), whole(suspicious)});
+          {whole(sum_of(rows, "cells")), whole(sum_of(rows, "explainable")), whole(suspicious)});
   if (suspicious.value > 0) {
     const Row worst = e.largest("published", {}, "suspicious");
     out += say(", {} in study {}, {}",

@@ -1,6 +1,8 @@
 #include "lab/study/study.h"
 
 #include <algorithm>
+#include <map>
+#include <set>
 
 #include <fmt/format.h>
 
@@ -80,6 +82,33 @@ std::string run_part(const Part& part, StudyContext& context) {
     context.announce(fmt::format("{} ran out of memory, and is left out", part.name));
     return error.message();
   }
+}
+
+// Where models of one size have several vocabularies, their tables show them.
+void show_vocabularies(std::vector<StudySection>& sections) {
+  const auto index = [](const Table& table, std::string_view name) {
+    return static_cast<std::size_t>(std::ranges::find(table.columns, name, &Column::name) -
+                                    table.columns.begin());
+  };
+  const auto for_each_model = [&](auto&& visit) {
+    for (StudySection& section : sections) {
+      for (Table& table : section.tables) {
+        const std::size_t size = index(table, "size"), vocab = index(table, "vocab");
+        if (std::max({size, vocab, index(table, "cell")}) == table.columns.size()) continue;
+        for (const auto& row : table.rows) {
+          const bool is_model = row[vocab].is_int() && row[size].is_string();
+          if (is_model) visit(table.columns[vocab], row[size].as_string(), row[vocab]);
+        }
+      }
+    }
+  };
+  std::map<std::string, std::set<std::int64_t>> vocabularies;
+  for_each_model([&](const Column&, const std::string& size, const Json& vocab) {
+    vocabularies[size].insert(vocab.as_int());
+  });
+  for_each_model([&](Column& column, const std::string& size, const Json&) {
+    if (vocabularies[size].size() > 1) column.data_only = false;
+  });
 }
 
 Table reading_table(const std::vector<StudySection>& sections) {
@@ -162,6 +191,7 @@ StudyReport run_study(const StudyMachine& machine, const StudySizes& sizes, doub
                    lack.empty() ? Json() : Json(lack)});
   }
   out.sections = std::move(context.sections);
+  show_vocabularies(out.sections);
   out.sections.push_back(
       {.id = "parts",
        .title = "What ran",

@@ -1,11 +1,14 @@
 #include "lab/study/summary.h"
 
 #include <algorithm>
+#include <array>
 #include <set>
+#include <tuple>
 
 #include <fmt/ranges.h>
 
 #include "base/units.h"
+#include "lab/measure/elsewhere.h"
 #include "lab/measure/noise.h"
 #include "lab/measure/validity_recorded.h"
 #include "lab/study/study.h"
@@ -33,13 +36,14 @@ int doubt_of(const Row& row) {
 // of those the one with most samples.
 std::vector<Row> all_of_cell(const Evidence& e, const Row& row) {
   std::vector<Row> out{row};
-  for (const char* table : {"scaling", "ways", "steps"}) {
-    for (const Row& other : e.same_cell(row, table)) {
-      if (other.has("samples_ms") && other.text_or("status", "ok") == "ok") out.push_back(other);
-    }
-  }
-  std::ranges::stable_sort(out, {}, [](const Row& r) {
-    return std::pair(doubt_of(r), -std::ssize(r.numbers("samples_ms")));
+  std::ranges::copy(timed_elsewhere(e, row), std::back_inserter(out));
+  // Of some only the median is kept.
+  const auto samples = [](const Row& r) {
+    return r.has("samples_ms") ? std::ssize(r.numbers("samples_ms")) : 0;
+  };
+  std::ranges::stable_sort(out, {}, [&](const Row& r) {
+    const auto count = samples(r);
+    return std::tuple(count == 0, doubt_of(r), -count);
   });
   return out;
 }
@@ -47,7 +51,7 @@ std::vector<Row> all_of_cell(const Evidence& e, const Row& row) {
 // "medium at context 512, batch 4, fp32, fused ops"
 Text run_of(const Row& row) {
   return say("{} at context {}, batch {}, {}, {} ops",
-             {row.quote("size"), whole(row.get("context")), whole(row.get("batch")),
+             {row.model(), whole(row.get("context")), whole(row.get("batch")),
               row.quote("precision"), row.quote("ops")});
 }
 
@@ -55,13 +59,7 @@ Text step_result(const Evidence& e) {
   const Row row = step_row(e);
   const std::vector<Row> all = all_of_cell(e, row);
   std::vector<Text> again;
-  for (std::size_t i = 1; i < all.size(); ++i) {
-    again.push_back(duration(median_in(all[i], "samples_ms")));
-  }
-  // Of steps that were timed beside a profile only the median is kept.
-  for (const Row& clock : e.same_cell(row, "clocks")) {
-    if (clock.has("plain_wall_ms")) again.push_back(duration(clock.get("plain_wall_ms")));
-  }
+  for (std::size_t i = 1; i < all.size(); ++i) again.push_back(duration(time_of(all[i])));
   return say("A training step of {} takes {} at the median of {} samples, and {} at its peak.",
              {run_of(row), duration(median_in(all[0], "samples_ms")),
               whole(count_in(all[0], "samples_ms")), bytes(row.get("peak_bytes"))}) +
@@ -89,24 +87,33 @@ Text in_its_profile(const Evidence& e, const Row& step) {
 Text pass_result(const Evidence& e) {
   const Row step = step_row(e), forward = e.beside(step, {{"mode", "forward"}, {"status", "ok"}}),
             both = e.beside(step, {{"mode", "forward-backward"}, {"status", "ok"}});
-  const Quantity f = median_in(forward, "samples_ms"), fb = median_in(both, "samples_ms");
+  const Quantity f = median_anywhere(e, forward), fb = median_anywhere(e, both);
   const Relation longer = compare(fb, f);
   require(longer.is(Ordering::kMore),
           say("forward with backward is {}",
               {because(longer, "not longer than forward alone beyond noise")}));
-  return say("Timed by themselves, forward takes {} and backward (forward and backward together, "
-             "minus forward) {}: {} times forward.",
-             {duration(f), duration(fb - f), decimal((fb - f) / f)}) +
-         in_its_profile(e, step);
+  std::vector<Text> again;
+  for (const Row& other : timed_elsewhere(e, both)) {
+    const Quantity ms = time_of(other);
+    again.push_back(say("{}, which leaves {} times forward for backward",
+                        {duration(ms), decimal((ms - f) / f)}));
+  }
+  return say("Timed by itself, forward takes {}, and forward with backward {}: their difference, "
+             "backward, is {} times forward.",
+             {duration(f), duration(fb), decimal((fb - f) / f)}) +
+         (again.empty() ? Text()
+                        : say(" At other times in this study forward with backward took {}.",
+                              {join(again, "; ")})) +
+         at_other_times(e, forward, "forward") + in_its_profile(e, step);
 }
 
 Text kernel_result(const Evidence& e) {
   const Row row = e.largest("passes", {{"mode", "step"}, {"pass", "all"}, {"status", "ok"}}, "ms");
   require(!doubts_shares(row.text_or("verdict", "ok")),
           say("the checker's verdict on the recorded steps of {} is {}",
-              {row.quote("label"), row.quote("verdict")}));
+              {row.name(), row.quote("verdict")}));
   return say("In the training step {} matrix products take {} of the kernels' time.",
-             {row.quote("label"), percent(100.0 * row.get("products_ms") / row.get("ms"))});
+             {row.name(), percent(100.0 * row.get("products_ms") / row.get("ms"))});
 }
 
 Text memory_result(const Evidence& e) {
@@ -156,15 +163,25 @@ Quantity count_where(const std::vector<Row>& rows, std::initializer_list<std::st
   return out;
 }
 
-// The rows of attention alone are judged in their own table.
-Text doubtful_attention(const Evidence& e) {
-  if (!e.find("attention", {{"status", "ok"}})) return {};
-  std::vector<Row> rows = e.rows("attention", {{"status", "ok"}});
-  std::erase_if(rows, [](const Row& row) { return !row.has("verdict"); });
-  if (rows.empty()) return {};
-  return say(" Beside these, of {} rows of attention alone {} are doubtful and {} invalid.",
-             {whole(count_of(rows, "verdict")), whole(count_where(rows, {"doubt"})),
-              whole(count_where(rows, {"invalid"}))});
+// The rows of attention alone are judged in their own tables, and starts not at all.
+Text beside_validity(const Evidence& e) {
+  Text out;
+  for (const auto& [table, words] :
+       {std::pair{"attention",
+                  " Beside these, of {} rows of attention alone {} are doubtful and "
+                  "{} invalid."},
+        {"attention_ways",
+         " Of {} rows of attention eager and compiled {} are doubtful and {} invalid."}}) {
+    if (!e.find(table, {{"status", "ok"}})) continue;
+    std::vector<Row> rows = e.rows(table, {{"status", "ok"}});
+    std::erase_if(rows, [](const Row& row) { return !row.has("verdict"); });
+    if (rows.empty()) continue;
+    out += say(words, {whole(count_of(rows, "verdict")), whole(count_where(rows, {"doubt"})),
+                       whole(count_where(rows, {"invalid"}))});
+  }
+  if (!e.find("warmup", {})) return out;
+  return out +
+         say(" {} rows of starts are not judged.", {whole(count_of(e.rows("warmup"), "start_ms"))});
 }
 
 Text sound_rows(const Evidence& e) {
@@ -172,7 +189,7 @@ Text sound_rows(const Evidence& e) {
   return say("Of {} timed rows the validity checker finds {} sound, {} doubtful and {} invalid.",
              {whole(count_of(rows, "verdict")), whole(count_where(rows, {"ok", "note"})),
               whole(count_where(rows, {"doubt"})), whole(count_where(rows, {"invalid"}))}) +
-         doubtful_attention(e);
+         beside_validity(e);
 }
 
 Text worst_spread(const Evidence& e) {
@@ -183,7 +200,7 @@ Text worst_spread(const Evidence& e) {
       rows, {}, [](const Row& row) { return spread_percent_in(row, "samples_ms").value; });
   return say(
       "Of the table cells, the samples of {} lie widest apart: {} of their median, from {} to {}.",
-      {worst.quote("label"), percent(spread_percent_in(worst, "samples_ms")),
+      {worst.name(), percent(spread_percent_in(worst, "samples_ms")),
        duration(least_in(worst, "samples_ms")), duration(most_in(worst, "samples_ms"))});
 }
 
@@ -207,22 +224,30 @@ Text other_programs(const Evidence& e) {
 }
 
 Text predictions(const Evidence& e) {
-  const std::vector<Row> rows = e.rows("memory", {{"status", "ok"}});
   std::optional<Relation> all;
-  for (const Row& row : rows) {
-    const Quantity predicted = row.get("predicted_peak_bytes"),
-                   measured = row.get("measured_peak_bytes");
-    const Relation same = compare(predicted, measured);
-    if (!same.is(Ordering::kEqual)) {
-      return say(
-          "The bytes of {} are {} its prediction: a peak of {}, where {} were predicted.",
-          {row.quote("label"), because(same, "not those of"), bytes(measured), bytes(predicted)});
+  std::vector<Text> counts;
+  // Measured and predicted; the steps of the first table were recorded buffer by buffer.
+  for (const auto& [table, column, what] :
+       {std::tuple{"memory", "measured_peak_bytes", "of recorded steps"},
+        {"cells", "peak_bytes", "of timed steps"},
+        {"attention", "peak_bytes", "of attention alone"}}) {
+    if (!e.find(table, {{"status", "ok"}})) continue;
+    const std::vector<Row> rows = e.rows(table, {{"status", "ok"}});
+    for (const Row& row : rows) {
+      const Quantity predicted = row.get("predicted_peak_bytes"), measured = row.get(column);
+      const Relation same = compare(predicted, measured);
+      if (!same.is(Ordering::kEqual)) {
+        return say(
+            "A peak {} is {}: {}, where {} were predicted.",
+            {what, because(same, "not the predicted one"), bytes(measured), bytes(predicted)});
+      }
+      all = all ? both(*all, same) : same;
     }
-    all = all ? both(*all, same) : same;
+    counts.push_back(say("{} {}", {whole(count_of(rows, column)), what}));
   }
-  return say("Peaks of memory that were recorded: {}, and {}.",
-             {whole(count_of(rows, "measured_peak_bytes")),
-              because(*all, "each is equal to its prediction, to the byte")});
+  require(all.has_value(), "no peak was measured");
+  return say("Peaks of memory that were predicted before they were measured: {}. {}.",
+             {join(counts, ", "), because(*all, "Each is equal to its prediction, to the byte")});
 }
 
 constexpr Question kQuestions[] = {
@@ -261,15 +286,24 @@ std::string machine_of(const Json& environment) {
   return out;
 }
 
-// "tiny, small": the models of its timed cells.
+// "tiny (vocabulary 256), small (vocabulary 10000)": the models of its timed steps.
 std::string models_of(const StudyReport& report) {
-  const auto cells = std::ranges::find(report.tables, "cells", &Table::name);
-  if (cells == report.tables.end()) return {};
-  const auto column = std::ranges::find(cells->columns, "size", &Column::name);
   std::vector<std::string> out;
-  for (const auto& row : cells->rows) {
-    const Json& size = row[static_cast<std::size_t>(column - cells->columns.begin())];
-    if (std::ranges::find(out, size.as_string()) == out.end()) out.push_back(size.as_string());
+  for (const Table& table : report.tables) {
+    constexpr std::array<std::string_view, 5> kTimed = {"cells", "ways", "warmup", "clocks",
+                                                        "steps"};
+    if (std::ranges::find(kTimed, table.name) == kTimed.end()) continue;
+    const auto at = [&](std::string_view name) {
+      return static_cast<std::size_t>(std::ranges::find(table.columns, name, &Column::name) -
+                                      table.columns.begin());
+    };
+    for (const auto& row : table.rows) {
+      std::string model = row[at("size")].as_string();
+      if (const Json& vocab = row[at("vocab")]; vocab.is_int()) {
+        model += fmt::format(" (vocabulary {})", vocab.as_int());
+      }
+      if (std::ranges::find(out, model) == out.end()) out.push_back(std::move(model));
+    }
   }
   return fmt::format("{}", fmt::join(out, ", "));
 }

@@ -11,6 +11,7 @@
 #include "analysis/origin_shares.h"
 #include "base/units.h"
 #include "ir/op_def.h"
+#include "lab/measure/left_of_span.h"
 #include "lab/report/columns.h"
 
 namespace tracestep {
@@ -70,6 +71,10 @@ struct Clocks {
     return gaps_ms() ? std::optional(100.0) : std::nullopt;
   }
   double recorded_gaps_ms() const { return recorded_span_ms - busy_ms - interrupted_ms; }
+  LeftOfSpan left() const {
+    const auto ms = [](double value) { return Quantity::exact(value, {}); };
+    return {ms(span_ms), ms(recorded_span_ms), ms(recorded_gaps_ms()), ms(interrupted_ms)};
+  }
 };
 
 Clocks clocks_of(const CellResult& result, double busy_ms) {
@@ -93,11 +98,10 @@ Column recorded_column() {
 void add_notes(const CellResult& result, const Clocks& clocks, Table& table) {
   table.notes.push_back(fmt::format(
       "kernels' times are of a recorded step (by {}), total is the span of the timed steps, and "
-      "gaps "
-      "are what is left of it, between kernels{}",
+      "gaps are what is left of it: {}",
       result.recorded_by,
-      clocks.gaps_ms() ? std::string()
-                       : fmt::format(": nothing here, since these kernels take {} longer than the "
+      clocks.gaps_ms() ? clocks.left().parts().words()
+                       : fmt::format("nothing here, since these kernels take {} longer than the "
                                      "span, so the recorded step is not like the timed ones, and "
                                      "shares are of the kernels' time",
                                      format_duration_ms(clocks.busy_ms - clocks.span_ms))));

@@ -104,7 +104,7 @@ Fields<CellRow> sample_fields() {
        {reals_column("recorded_busy_ms", "the same of each recorded step"),
         [](R c) { return list_of(c.r.recorded_busy_ms); }},
        {data_only(ms_column("interrupted_ms", "",
-                            "what other work held up single recorded launches for; not in busy")),
+                            "what single recorded launches were held up for; not in busy")),
         when_ok(&CellResult::interrupted_ms)},
        {data_only(bool_column(
             "graph", "",

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <set>
 
+#include "lab/measure/elsewhere.h"
 #include "lab/measure/noise.h"
 #include "lab/report/question.h"
 #include "lab/time/tables.h"
@@ -16,7 +17,7 @@ Row step_row(const Evidence& e) {
 }
 
 Text label(const Row& row) {
-  return row.quote("label");
+  return row.name();
 }
 
 // "forward 23.0 % (6 samples)"
@@ -25,30 +26,32 @@ Text spread(const char* name, const Row& row) {
                                     whole(count_in(row, "samples_ms"))});
 }
 
-// What AdamW adds to a step, or what a profile of the same cell says when noise hides it.
+// What the optimizer's kernels take where the same cell was profiled.
+Text optimizer_in_profile(const Evidence& e, const Row& step) {
+  for (const Row& pass : e.same_cell(step, "passes")) {
+    const bool is_it = pass.text("pass") == "optimizer" && pass.text_or("status", "ok") == "ok";
+    if (is_it) {
+      return say("In the profile of that cell its kernels take {}. ", {duration(pass.get("ms"))});
+    }
+  }
+  return {};
+}
+
+// What AdamW adds to a step, unless noise hides it, and what a profile of the same cell says.
 Text optimizer_part(const Evidence& e, const Row& step, const Quantity& s, const Quantity& fb) {
   const Relation longer = compare(s, fb);
   if (longer.is(Ordering::kMore)) {
     return because(longer, "A whole step takes longer: ") +
-           say("AdamW adds {}. ", {duration(s - fb)});
+           say("AdamW adds {}. ", {duration(s - fb)}) + optimizer_in_profile(e, step);
   }
   require(!longer.is(Ordering::kLess),
           say("a whole step ({}) is {}, which cannot be",
               {duration(s), because(longer, "shorter than its forward and backward")}));
   Text out = longer.say({.equal = "A whole step takes as long, so AdamW's part does not show. ",
                          .unclear = "AdamW's part cannot be told: the times of a whole step and of "
-                                    "forward and backward are not apart beyond their noise. "});
-  const auto profiled = e.find("passes", {{"size", step.text("size")},
-                                          {"context", step.whole("context")},
-                                          {"mode", "step"},
-                                          {"ops", step.text("ops")},
-                                          {"pass", "optimizer"},
-                                          {"status", "ok"}});
-  if (profiled) {
-    out +=
-        say("In the profile of that cell its kernels take {}. ", {duration(profiled->get("ms"))});
-  }
-  return out;
+                                    "forward and backward are not apart beyond their noise, their "
+                                    "other times among it. "});
+  return out + optimizer_in_profile(e, step);
 }
 
 // Every timed cell in fused kernels, one after the other; empty where there is only one.
@@ -78,8 +81,8 @@ Text every_cell(const Evidence& e) {
 Text pass_times(const Evidence& e) {
   const Row step = step_row(e), forward = e.beside(step, {{"mode", "forward"}, {"status", "ok"}}),
             with_backward = e.beside(step, {{"mode", "forward-backward"}, {"status", "ok"}});
-  const Quantity f = median_in(forward, "samples_ms"), fb = median_in(with_backward, "samples_ms"),
-                 s = median_in(step, "samples_ms");
+  const Quantity f = median_anywhere(e, forward), fb = median_anywhere(e, with_backward),
+                 s = median_anywhere(e, step);
   const Relation longer = compare(fb, f);
   require(longer.is(Ordering::kMore),
           say("forward with backward ({}) is {}, so their difference says nothing",
@@ -102,12 +105,14 @@ Text pass_times(const Evidence& e) {
              "each other, so this says nothing of another start.",
              {spread("forward", forward), spread("with backward", with_backward),
               spread("whole step", step)}) +
-         every_cell(e);
+         at_other_times(e, forward, "forward") +
+         at_other_times(e, with_backward, "forward with backward") +
+         at_other_times(e, step, "the whole step") + every_cell(e);
 }
 
 // How long the first steps of all processes took: each row of the table is a start of its own. A
 // cause is given when every one of them was longer than the steps after it.
-Text first_steps(const std::vector<Row>& rows) {
+Text first_steps(const std::vector<Row>& rows, const Quantity& settled) {
   std::vector<Text> list;
   std::optional<Relation> all;
   bool are_longer = true;
@@ -119,8 +124,10 @@ Text first_steps(const std::vector<Row>& rows) {
     are_longer = are_longer && longer.is(Ordering::kMore);
     all = all ? both(*all, longer) : longer;
   }
-  Text out = say("The very first steps of {} processes take {}. ",
-                 {whole(count_of(rows, "start_ms")), join(list, ", ")});
+  Text out = say("The very first steps of {} processes take {}, from {} to {} times that. ",
+                 {whole(count_of(rows, "start_ms")), join(list, ", "),
+                  decimal(least_of(rows, "start_ms") / settled),
+                  decimal(most_of(rows, "start_ms") / settled)});
   if (!are_longer) return out;
   return out +
          because(*all,
@@ -141,7 +148,7 @@ Text warm_up(const Evidence& e) {
   const Text settles =
       say("{}: without warm-up the first timed step takes {}, {} times the {} "
           "that steps take behind {} others. ",
-          {warm.quote("label"), duration(first), decimal(first / settled), duration(settled),
+          {warm.name(), duration(first), decimal(first / settled), duration(settled),
            whole(warm.get("warmup"))});
   const auto mean = [](const Row& row) {
     return say("{} ± {}", {duration(row.get("mean_ms")), duration(row.get("std_ms"))});
@@ -151,24 +158,28 @@ Text warm_up(const Evidence& e) {
           .say({.less = "The first step is not the long one: this device shows no cost of a start, "
                         "or the machine was not quiet. ",
                 .equal = Text("That is within ") + percent_text +
-                         ": an effect of warm-up inside that bound is possible. ",
+                         say(": an effect of warm-up inside that bound is possible. The first two "
+                             "steps timed behind those others took {} and {}. ",
+                             {duration(warm.get("first_ms")), duration(warm.get("second_ms"))}),
                 .unclear = "Noise hides what a start costs. ",
                 .more = say("That is longer: without warm-up mean and deviation are {} instead of "
                             "{}. ",
                             {mean(cold), mean(warm)})});
   const std::vector<Row> rows = e.rows("warmup", same_cell);
   const Quantity unsettled = most_of(rows, "unsettled");
-  return settles + costs + first_steps(rows) +
+  std::vector<Text> leading;
+  for (const Row& row : rows) leading.push_back(whole(row.get("unsettled")));
+  return settles + costs + first_steps(rows, settled) +
          compare(unsettled, Quantity::constant(0))
-             .say({.equal = Text("None of the processes starts with a step that is ") +
-                            percent_text +
-                            " over those at its end, so how many warm-up steps are enough does "
-                            "not show.",
-                   .more =
-                       say("Steps at the start of a process that lie {} or more above those at "
-                           "its end: up to {}; so many warm-up steps would have left them out, for "
-                           "this cell.",
-                           {percent_text, whole(unsettled)})});
+             .say(
+                 {.equal = Text("None of the processes starts with a step that is ") +
+                           percent_text +
+                           " over those at its end, so how many warm-up steps are enough does "
+                           "not show.",
+                  .more = say("Steps at the start of each process that lie {} or more above those "
+                              "at its end: {}; {} warm-up steps would have left them out, for this "
+                              "cell.",
+                              {percent_text, join(leading, ", "), whole(unsettled)})});
 }
 
 Text validity(const Evidence& e) {
@@ -184,8 +195,10 @@ Text validity(const Evidence& e) {
       continue;
     }
     const Row first = e.row("validity", {{"verdict", verdict}});
-    doubts += say(count.value > 1 ? "{} with {} (such as {}). " : "{} with {} ({}). ",
-                  {whole(count), first.quote("verdict"), first.quote("cell")});
+    doubts +=
+        say(count.value > 1 ? "{} with {} (such as {} in the table {}). "
+                            : "{} with {} ({} in the table {}). ",
+            {whole(count), first.quote("verdict"), first.quote("cell"), first.quote("table")});
   }
   const Quantity all = count_of(rows, "verdict");
   return say("{} of the {} rows in the table validity stand without a doubt of the validity "
@@ -197,21 +210,37 @@ Text validity(const Evidence& e) {
                    .equal = "Every time is what its label says."});
 }
 
+// Time grows about as the work does where its growth over that of the work lies between these.
+constexpr double kLeastGrowth = 0.7, kMostGrowth = 1.4;
+
+Relation beside_work(const Quantity& growth) {
+  return compare_with_range(growth, kLeastGrowth, kMostGrowth);
+}
+
+Text range_of_growth() {
+  return say("; growth of time over growth of work was held against the range from {} to {}.",
+             {decimal(Quantity::constant(kLeastGrowth)), decimal(Quantity::constant(kMostGrowth))});
+}
+
 // How work and time grow from each size to the next one, where there are three and more.
-Text each_growth(std::vector<Row> rows) {
+Text each_growth(const Evidence& e, std::vector<Row> rows) {
   if (rows.size() < 3) return {};
   std::ranges::stable_sort(rows, {}, [](const Row& row) { return row.get("flops").value; });
   Text out;
   for (std::size_t i = 1; i < rows.size(); ++i) {
     const Row &from = rows[i - 1], &to = rows[i];
     const bool have_one_vocabulary = from.whole("vocab") == to.whole("vocab");
-    out += say(" From {} to {}{} a pass has {} times the FLOPs in {} times the time.",
+    const Quantity work = to.get("flops") / from.get("flops"),
+                   time = median_anywhere(e, to) / median_anywhere(e, from);
+    out += say(" From {} to {}{} a pass has {} times the FLOPs in {} times the time, {} of that{}.",
                {from.quote("size"), to.quote("size"),
                 have_one_vocabulary ? Text()
                                     : say(" (vocabulary {}, then {})",
                                           {whole(from.get("vocab")), whole(to.get("vocab"))}),
-                decimal(to.get("flops") / from.get("flops"), 1),
-                decimal(median_in(to, "samples_ms") / median_in(from, "samples_ms"), 1)});
+                decimal(work, 1), decimal(time, 1), decimal(time / work),
+                beside_work(time / work)
+                    .say({.less = say(", below {}", {decimal(Quantity::constant(kLeastGrowth))}),
+                          .more = say(", above {}", {decimal(Quantity::constant(kMostGrowth))})})});
   }
   return out;
 }
@@ -228,17 +257,16 @@ Text sizes(const Evidence& e) {
   const auto layers = [&](const Row& row) {
     return e.row("sizes", {{"size", row.text("size")}}).get("layers");
   };
-  const Quantity time = median_in(large, "samples_ms") / median_in(*small, "samples_ms"),
-                 work = large.get("flops") / small->get("flops"),
-                 layer = (median_in(large, "samples_ms") / layers(large)) /
-                         (median_in(*small, "samples_ms") / layers(*small)),
+  const Quantity large_ms = median_anywhere(e, large), small_ms = median_anywhere(e, *small),
+                 time = large_ms / small_ms, work = large.get("flops") / small->get("flops"),
+                 layer = (large_ms / layers(large)) / (small_ms / layers(*small)),
                  layer_work =
                      (large.get("flops") / layers(large)) / (small->get("flops") / layers(*small));
   Text out =
       say("From {} to {} a forward pass has {} times the FLOPs and takes {} times as long; "
           "by layer, with embedding and head in it, {} times the FLOPs and {} times as long. ",
-          {small->quote("label"), large.quote("label"), decimal(work, 1), decimal(time, 1),
-           decimal(layer_work), decimal(layer)});
+          {small->name(), large.name(), decimal(work, 1), decimal(time, 1), decimal(layer_work),
+           decimal(layer)});
   const Relation flat = compare_with_range(layer, 0, 1.15),
                  harder = compare(work, Quantity::constant(2));
   if (flat.is(Ordering::kEqual) && harder.is(Ordering::kMore)) {
@@ -246,20 +274,16 @@ Text sizes(const Evidence& e) {
            because(both(flat, harder),
                    "Time per layer does not grow with its work, as where launching kernels "
                    "takes the time: neither time says what the device can compute.") +
-           each_growth(all);
+           each_growth(e, all);
   }
-  constexpr double kLeast = 0.7, kMost = 1.4;
   return out +
-         compare_with_range(time / work, kLeast, kMost)
-             .say({.less = "Between these sizes time grows by less than the work: the smaller one "
-                           "uses the device less well",
+         beside_work(time / work)
+             .say({.less = "Between these sizes time grows by less than the work",
                    .equal = "Between these sizes time grows about as the work does",
                    .unclear = "Noise leaves open whether time grows as the work does",
-                   .more = "Between these sizes time grows by more than the work: the larger one "
-                           "leaves a cache, or the machine was busy"}) +
-         say("; growth of time over growth of work was held against the range from {} to {}.",
-             {decimal(Quantity::constant(kLeast)), decimal(Quantity::constant(kMost))}) +
-         each_growth(all);
+                   .more = "Between these sizes time grows by more than the work"}) +
+         range_of_growth() + at_other_times(e, *small, "the first") +
+         at_other_times(e, large, "the other") + each_growth(e, all);
 }
 
 // Whether the checker has no doubt of a row's time.
@@ -275,10 +299,20 @@ void require_growth(const std::vector<Row>& rows) {
                    after = median_in(rows[i], "samples_ms");
     const Relation order = compare(after, before);
     require(!order.is(Ordering::kLess),
-            say("a step over {} tokens ({}) is {} one over {} ({}), so the machine was not quiet",
+            say("a step over {} tokens ({}) is {} one over {} ({}), which work cannot explain",
                 {whole(rows[i].get("context")), duration(after), because(order, "shorter than"),
                  whole(rows[i - 1].get("context")), duration(before)}));
   }
+}
+
+// The times that steps over these contexts took in other tables.
+Text other_times_of(const Evidence& e, std::initializer_list<Row> rows) {
+  Text out;
+  for (const Row& row : rows) {
+    const Text name = say("the step over {}", {whole(row.get("context"))});
+    out += at_other_times(e, row, name);
+  }
+  return out;
 }
 
 Text contexts(const Evidence& e) {
@@ -294,32 +328,35 @@ Text contexts(const Evidence& e) {
   require_growth(rows);
   const Row &first = rows.front(), &before = rows[rows.size() - 2];
   const auto ratio = [&](const Row& from) {
-    return median_in(last, "samples_ms") / median_in(from, "samples_ms");
+    return median_anywhere(e, last) / median_anywhere(e, from);
   };
   const auto tokens = [&](const Row& from) { return last.get("context") / from.get("context"); };
   require(before.whole("context") < last.whole("context") && first.whole("context") > 0,
           "the contexts do not differ");
-  const Quantity power = log(ratio(first)) / log(tokens(first)),
-                 work = log(last.get("flops") / first.get("flops")) / log(tokens(first));
+  const Quantity work = last.get("flops") / first.get("flops"), time = ratio(first),
+                 power = log(time) / log(tokens(first)),
+                 power_of_work = log(work) / log(tokens(first));
   // Reasons are given only for times that nothing speaks against.
   const bool are_sound = is_sound(first) && is_sound(last);
-  const auto because_of = [&](const char* why) { return Text(are_sound ? why : ". "); };
+  const auto because_of = [&](const char* why) { return Text(are_sound ? why : ""); };
   return say("{}, batch {}: from {} to {} tokens, the ends of {} contexts, the time of a step "
              "grows "
              "like T^{} and its FLOPs like T^{}. ",
-             {last.quote("size"), whole(last.get("batch")), whole(first.get("context")),
+             {last.model(), whole(last.get("batch")), whole(first.get("context")),
               whole(last.get("context")), whole(count_of(rows, "context")), decimal(power),
-              decimal(work)}) +
-         compare_with_range(power - work, -0.1, 0.1)
+              decimal(power_of_work)}) +
+         beside_work(time / work)
              .say({.less = Text("Time grows by less than the work") +
-                           because_of(": short contexts use the device less well. "),
-                   .equal = "Time grows about as the work does. ",
-                   .unclear = "Noise leaves open whether time grows as the work does. ",
+                           because_of(", as short contexts use the device less well"),
+                   .equal = "Time grows about as the work does",
+                   .unclear = "Noise leaves open whether time grows as the work does",
                    .more = Text("Time grows by more than the work") +
-                           because_of(": what is no matrix product, as softmax, takes part. ")}) +
-         say("From {} to {} tokens alone it takes {} times the time, with {} times the FLOPs.",
+                           because_of(", as what is no matrix product takes part")}) +
+         range_of_growth() +
+         say(" From {} to {} tokens alone it takes {} times the time, with {} times the FLOPs.",
              {whole(before.get("context")), whole(last.get("context")), decimal(ratio(before)),
-              decimal(last.get("flops") / before.get("flops"))});
+              decimal(last.get("flops") / before.get("flops"))}) +
+         other_times_of(e, {first, before, last});
 }
 
 // Whether the study has the cells of this comparison at other times as well, and they disagree.
@@ -334,7 +371,7 @@ Text fused_of_others(const Evidence& e, const Row& main) {
   for (const Row& row : e.rows("granularity", {{"mode", "step"}})) {
     if (row.text("size") == main.text("size")) continue;
     list.push_back(
-        say("{} {} ({}{})", {row.quote("size"), decimal(row.get("ratio")), row.quote("change"),
+        say("{} {} ({}{})", {row.model(), decimal(row.get("ratio")), row.quote("change"),
                              is_disputed(row) ? say("; {}", {row.quote("verdict")}) : Text()}));
   }
   return list.empty() ? Text() : say(" Fused over primitive for others: {}.", {join(list, ", ")});
@@ -355,12 +392,11 @@ Text fused(const Evidence& e) {
       clear.has_value() || !is_disputed(slowest),
       say("the steps of {} took another time elsewhere in this study, and the checker's verdict "
           "on them is {}",
-          {slowest.quote("size"), slowest.quote("verdict")}));
+          {slowest.model(), slowest.quote("verdict")}));
   require(clear.has_value(),
           say("for {} these samples do not tell a ratio of {} from chance ({}; an "
               "interval takes six of each)",
-              {slowest.quote("size"), decimal(slowest.get("ratio"), 3),
-               probability(slowest.get("p"))}));
+              {slowest.model(), decimal(slowest.get("ratio"), 3), probability(slowest.get("p"))}));
   const Row& row = *clear;
   const Quantity ratio = between(row.get("ratio"), row.get("low"), row.get("high"));
   const Relation change = compare(ratio, Quantity::constant(1));
@@ -384,7 +420,7 @@ Text fused(const Evidence& e) {
       "ops (of {}), AdamW's among them: {} ({} times the time; {} by Mann and "
       "Whitney's test of these samples, which were taken one cell after the other). The peak is {} "
       "with fused kernels and {} in primitive ops.{}",
-      {row.quote("size"), duration(row.get("fused_ms")), samples("fused"),
+      {row.model(), duration(row.get("fused_ms")), samples("fused"),
        duration(row.get("primitive_ms")), samples("primitive"), reading, decimal(ratio),
        probability(row.get("p")), bytes(row.get("fused_peak_bytes")),
        bytes(row.get("primitive_peak_bytes")), fused_of_others(e, row)});

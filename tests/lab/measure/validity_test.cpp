@@ -263,6 +263,23 @@ TEST(ValidityTest, WhereOtherWorkHeldTheMachineTheRestIsNotTheHosts) {
   EXPECT_EQ(codes_of(row), Codes{"recorded_apart"});
 }
 
+TEST(ValidityTest, WhatRecordedStepsDoNotHaveBesideKernelsIsNotTheHosts) {
+  Json row = sound();
+  row["samples_ms"] = list({44, 60, 99, 100.5, 99.5, 100.2, 99.8, 100.1, 99.9, 100});
+  row["device_busy_ms"] = 41.0;
+  row["instrumented_wall_ms"] = 60.0;
+  const auto is_launch_bound = [&] {
+    const std::vector<std::string> codes = codes_of(row);
+    return std::ranges::find(codes, "launch_bound") != codes.end();
+  };
+  EXPECT_TRUE(is_launch_bound());
+  row["interrupted_ms"] = 10.0;  // 51 of 60
+  EXPECT_FALSE(is_launch_bound());
+  row["interrupted_ms"] = 0.0;
+  row["instrumented_wall_ms"] = 43.0;
+  EXPECT_FALSE(is_launch_bound());
+}
+
 TEST(ValidityTest, RecordedStepsThatAreNotTheTimedOnesTakeTheirSharesAway) {
   Json row = sound();
   row["samples_ms"] = Json();  // as a profile: its shares are all that it has

@@ -1,0 +1,48 @@
+#include "lab/measure/elsewhere.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "lab/measure/noise.h"
+
+namespace tracestep {
+
+using Row = Evidence::Row;
+
+std::vector<Row> timed_elsewhere(const Evidence& e, const Row& row) {
+  std::vector<Row> out;
+  for (const char* table : {"cells", "scaling", "ways", "ladder", "steps", "clocks"}) {
+    if (row.table() == table) continue;
+    for (const Row& other : e.same_cell(row, table)) {
+      const bool has_time =
+          other.has("samples_ms") || other.has("median_ms") || other.has("plain_wall_ms");
+      if (has_time && other.text_or("status", "ok") == "ok") out.push_back(other);
+    }
+  }
+  return out;
+}
+
+Quantity time_of(const Row& row) {
+  if (row.has("samples_ms")) return median_in(row, "samples_ms");
+  if (row.has("plain_wall_ms")) return row.get("plain_wall_ms");
+  return plus_minus(row.get("median_ms"), row.get("std_ms"));
+}
+
+Quantity median_anywhere(const Evidence& e, const Row& row) {
+  const Quantity here = median_in(row, "samples_ms");
+  std::optional<Quantity> farthest;
+  for (const Row& other : timed_elsewhere(e, row)) {
+    const Quantity off = time_of(other) - here;
+    if (!farthest || std::abs(off.value) > std::abs(farthest->value)) farthest = off;
+  }
+  return farthest ? plus_minus(here, *farthest) : here;
+}
+
+Text at_other_times(const Evidence& e, const Row& row, const Text& name) {
+  std::vector<Text> list;
+  for (const Row& other : timed_elsewhere(e, row)) list.push_back(duration(time_of(other)));
+  return list.empty() ? Text()
+                      : say(" At other times in this study {} took {}.", {name, join(list, ", ")});
+}
+
+}  // namespace tracestep

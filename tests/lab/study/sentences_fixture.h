@@ -1,0 +1,58 @@
+// The rows of a small study, and what is said of them when some are changed.
+#pragma once
+
+#include <algorithm>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "lab/measure/validity.h"
+#include "lab/report/columns.h"
+#include "lab/study/answers.h"
+#include "lab/study/claims.h"
+#include "lab/study/study_run.h"
+#include "lab/study/summary.h"
+
+namespace tracestep {
+
+using testing::cell_of;
+using ::testing::HasSubstr;
+using ::testing::Not;
+using testing::small_study;
+
+class SentencesTest : public ::testing::Test {
+ protected:
+  void set(const char* table, const Evidence::Where& where, const char* column, Json value) {
+    cell_of(tables_, table, where, column) = std::move(value);
+  }
+  // As many samples as given, all of this time: exact.
+  void set_samples(const char* mode, double ms, std::size_t count) {
+    set("cells", {{"size", "small"}, {"mode", mode}, {"ops", "fused"}}, "samples_ms",
+        Json::Array(count, Json(ms)));
+  }
+  // The first table whose name begins so.
+  Table& table_like(std::string_view begin) {
+    const auto found = std::ranges::find_if(
+        tables_, [&](const Table& table) { return table.name.starts_with(begin); });
+    EXPECT_NE(found, tables_.end()) << begin;
+    return *found;
+  }
+  static std::size_t column(const Table& table, std::string_view name) {
+    return static_cast<std::size_t>(std::ranges::find(table.columns, name, &Column::name) -
+                                    table.columns.begin());
+  }
+  Answer of(std::string_view id) { return of(id, questions()); }
+  Answer of_summary(std::string_view id) { return of(id, summary_questions()); }
+  std::string text_of(std::string_view id) { return of(id).text.words(); }
+
+  std::vector<Table> tables_ = small_study().tables;
+
+ private:
+  Answer of(std::string_view id, std::span<const Question> all) {
+    const auto found = std::ranges::find(all, id, &Question::id);
+    EXPECT_NE(found, all.end()) << id;
+    return answer(*found, tables_);
+  }
+};
+
+}  // namespace tracestep
