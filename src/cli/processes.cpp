@@ -77,7 +77,7 @@ void leave_processes() {
 }
 
 std::vector<std::unique_ptr<Communicator>> connect_ranks(Device& first, int ranks) {
-  if (processes() == nullptr) return make_local_group(ranks);
+  if (processes() == nullptr) return make_local_group(ranks, comm_timeout_s());
   if (processes()->count() != ranks) {
     throw Error(ErrorCode::kUsage, "--parallel",
                 fmt::format("{} processes were started for {} ranks", processes()->count(), ranks),

@@ -182,6 +182,17 @@ TEST(LocalGroupTest, RanksThatCallDifferentlyAreNamed) {
   }
 }
 
+TEST(LocalGroupDeathTest, ARankThatDoesNotComeEndsTheProcess) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  const auto wait_for_another = [] {
+    const Group group = make_local_group(4, 0.05);
+    HostTensor x = HostTensor::zeros(DType::kF32, {2});
+    group[1]->among(RankGroup{2, 2}).all_reduce(ref(x), ref(x));  // of ranks 1 and 3
+  };
+  EXPECT_EXIT(wait_for_another(), ::testing::ExitedWithCode(1),
+              "\\[rank 3\\] it did not come to all_reduce of rank 1 within 0.05 s");
+}
+
 TEST(LocalGroupTest, ARankThatEndsTheGroupLetsTheOthersGo) {
   const Group group = make_local_group(3);
   std::atomic<int> ended = 0;

@@ -3,11 +3,16 @@
 // ranks in their order, so that no result depends on timing.
 #include "backends/comm/local/local_group.h"
 
+#include <algorithm>
+#include <chrono>
 #include <condition_variable>
+#include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <map>
 #include <mutex>
 
+#include "base/launched.h"
 #include "ops/collective_sizes.h"
 #include "runtime/ordered_sum.h"
 
@@ -15,6 +20,16 @@ namespace tracestep {
 namespace {
 
 enum class Collective : std::uint8_t { kNone, kAllReduce, kReduceScatter, kAllGather };
+
+std::string_view name_of(Collective call) {
+  switch (call) {
+    case Collective::kNone: break;
+    case Collective::kAllReduce: return "all_reduce";
+    case Collective::kReduceScatter: return "reduce_scatter";
+    case Collective::kAllGather: return "all_gather";
+  }
+  return "none";
+}
 
 // What a rank puts down for the others.
 struct Posted {
@@ -32,7 +47,12 @@ struct Posted {
 // What the ranks of a group share.
 class Group {
  public:
-  explicit Group(int ranks) : posted_(static_cast<std::size_t>(ranks)) {}
+  Group(const RankGroup& kind, std::int64_t first, double timeout_s)
+      : kind_(kind),
+        first_(first),
+        timeout_s_(timeout_s),
+        posted_(static_cast<std::size_t>(kind.ranks)),
+        is_here_(posted_.size(), false) {}
 
   int ranks() const { return static_cast<int>(posted_.size()); }
   const Posted& posted(int rank) const { return posted_[static_cast<std::size_t>(rank)]; }
@@ -43,7 +63,7 @@ class Group {
       std::unique_lock lock(mutex_);
       if (ended_) throw GroupEnded();
       posted_[static_cast<std::size_t>(rank)] = call;
-      if (!arrive(lock, [this] { return ended_; })) throw GroupEnded();
+      if (!arrive(rank, lock, [this] { return ended_; })) throw GroupEnded();
     }
     for (int other = 0; other < ranks(); ++other) {
       if (call.matches(posted(other))) continue;
@@ -56,9 +76,9 @@ class Group {
 
   // Waits until every rank has its result. Those that have put down a call all come here, also when
   // the group has ended: their tensors are read and written until then.
-  void finish() {
+  void finish(int rank) {
     std::unique_lock lock(mutex_);
-    arrive(lock, [] { return false; });
+    arrive(rank, lock, [] { return false; });
   }
 
   void end() {
@@ -70,28 +90,60 @@ class Group {
   void restart() {
     const std::lock_guard lock(mutex_);
     ended_ = false;
-    arrived_ = 0;
+    is_here_.assign(posted_.size(), false);
   }
 
  private:
   // Waits for the other ranks; false when `gives_up` became true before they were all there.
   template <class GivesUp>
-  bool arrive(std::unique_lock<std::mutex>& lock, GivesUp&& gives_up) {
-    if (++arrived_ == ranks()) {
-      arrived_ = 0;
+  bool arrive(int rank, std::unique_lock<std::mutex>& lock, GivesUp&& gives_up) {
+    is_here_[static_cast<std::size_t>(rank)] = true;
+    if (std::ranges::all_of(is_here_, [](bool here) { return here; })) {
+      is_here_.assign(posted_.size(), false);
       ++round_;
       all_arrived_.notify_all();
       return true;
     }
     const std::int64_t round = round_;
-    all_arrived_.wait(lock, [&] { return gives_up() || round_ != round; });
+    const auto is_over = [&] { return gives_up() || round_ != round; };
+    if (timeout_s_ == kNoTimeout) {
+      all_arrived_.wait(lock, is_over);
+    } else if (!wait_for_timeout(lock, is_over)) {
+      end_process(rank);
+    }
     return round_ != round;
   }
 
+  // Whether it was over in time. In short waits: time in which the whole process was stopped does
+  // not count.
+  template <class IsOver>
+  bool wait_for_timeout(std::unique_lock<std::mutex>& lock, const IsOver& is_over) {
+    const double step_s = std::min(timeout_s_, 1.0);
+    for (double waited_s = 0.0; waited_s < timeout_s_; waited_s += step_s) {
+      if (all_arrived_.wait_for(lock, std::chrono::duration<double>(step_s), is_over)) return true;
+    }
+    return false;
+  }
+
+  [[noreturn]] void end_process(int waiting) const {
+    const auto late = std::ranges::find(is_here_, false) - is_here_.begin();
+    const Error error(ErrorCode::kFailed, fmt::format("rank {}", rank_of_run(late)),
+                      fmt::format("it did not come to {} of rank {} within {:g} s",
+                                  name_of(posted(waiting).call), rank_of_run(waiting), timeout_s_),
+                      fmt::format("it hangs, or {} is too short", env::kCommTimeout.name));
+    std::fprintf(stderr, "tracestep: %s\n", error.what());
+    std::_Exit(exit_code(error.code()));
+  }
+
+  std::int64_t rank_of_run(std::int64_t index) const { return first_ + index * kind_.stride; }
+
+  const RankGroup kind_;
+  const std::int64_t first_;  // rank of the run
+  const double timeout_s_;
   std::mutex mutex_;
   std::condition_variable all_arrived_;
   std::vector<Posted> posted_;  // by rank
-  int arrived_ = 0;
+  std::vector<bool> is_here_;   // by rank: in this round
   std::int64_t round_ = 0;
   bool ended_ = false;
 };
@@ -99,11 +151,13 @@ class Group {
 // The groups of a run.
 class Groups {
  public:
+  explicit Groups(double timeout_s) : timeout_s_(timeout_s) {}
+
   // The one that `rank` is in.
   Group& of(std::int64_t rank, const RankGroup& group) {
     const std::lock_guard lock(mutex_);
-    return all_.try_emplace({group.first_of(rank), group}, static_cast<int>(group.ranks))
-        .first->second;
+    const std::int64_t first = group.first_of(rank);
+    return all_.try_emplace({first, group}, group, first, timeout_s_).first->second;
   }
   void end() {
     const std::lock_guard lock(mutex_);
@@ -115,6 +169,7 @@ class Groups {
   }
 
  private:
+  const double timeout_s_;
   std::mutex mutex_;
   std::map<std::pair<std::int64_t, RankGroup>, Group> all_;  // by first rank and kind
 };
@@ -147,7 +202,7 @@ class LocalCommunicator final : public Communicator {
     for (int r = 0; r < ranks(); ++r) {
       if (r != rank_) copy(element(group_->posted(r).to, y.dtype, own.first), sum, y.dtype, own);
     }
-    group_->finish();
+    group_->finish(rank_);
     count_bytes(x.dtype, (ranks() - 1) * own.count + (count - own.count));
   }
 
@@ -160,7 +215,7 @@ class LocalCommunicator final : public Communicator {
       std::memset(element(part.data, part.dtype, own.count), 0,
                   static_cast<std::size_t>(padding) * size_of(part.dtype));
     }
-    group_->finish();
+    group_->finish(rank_);
     count_bytes(x.dtype, (ranks() - 1) * own.count);
   }
 
@@ -173,7 +228,7 @@ class LocalCommunicator final : public Communicator {
       copy(element(y.data, y.dtype, theirs.first), group_->posted(r).from, y.dtype, theirs);
       if (r != rank_) received += theirs.count;
     }
-    group_->finish();
+    group_->finish(rank_);
     count_bytes(y.dtype, received);
   }
 
@@ -218,9 +273,9 @@ class LocalCommunicator final : public Communicator {
 
 }  // namespace
 
-std::vector<std::unique_ptr<Communicator>> make_local_group(int ranks) {
+std::vector<std::unique_ptr<Communicator>> make_local_group(int ranks, double timeout_s) {
   TRACESTEP_CHECK(ranks >= 1, "a group of {}", ranks);
-  const auto groups = std::make_shared<Groups>();
+  const auto groups = std::make_shared<Groups>(timeout_s);
   std::vector<std::unique_ptr<Communicator>> out;
   for (int r = 0; r < ranks; ++r) {
     out.push_back(std::make_unique<LocalCommunicator>(groups, r, RankGroup{ranks}));
