@@ -103,9 +103,11 @@ Parallel parse_parallel(const std::string& where, const std::string& text) {
   do {
     set_part(where, take_part(rest), out);
   } while (!rest.empty());
-  if (!out.shards_weights() && out.prefetch != Parallel().prefetch) {
-    throw Error(ErrorCode::kUsage, where, "weights that are whole are not gathered ahead",
-                "leave out prefetch=, or give shard=3");
+  const bool gathers_ahead = out.shards_weights() && !out.is_divided();
+  if (!gathers_ahead && out.prefetch != Parallel().prefetch) {
+    throw Error(ErrorCode::kUsage, where,
+                "weights are gathered ahead with shard=3 alone, and not with tp",
+                "leave out prefetch=");
   }
   if (out.overlap == Overlap::kUpdates && (out.shards_optimizer() || out.is_divided())) {
     throw Error(ErrorCode::kUsage, where, "only whole gradients can be summed beside the updates",

@@ -49,9 +49,9 @@ BatchShape rank_shape(const RunSpec& spec) {
   const int replicas = spec.parallel.replicas();
   if (spec.shape.batch % replicas != 0) {
     throw Error(ErrorCode::kUsage, "parallel",
-                fmt::format("{} ranks cannot have equal shares of a batch of {}", replicas,
-                            spec.shape.batch),
-                "give a batch that the ranks divide");
+                fmt::format("{} {} cannot have equal shares of a batch of {}", replicas,
+                            spec.parallel.is_divided() ? "replicas" : "ranks", spec.shape.batch),
+                "give a batch that they divide");
   }
   check_division(spec.model, spec.parallel.tensor);
   out.batch /= replicas;

@@ -43,8 +43,8 @@ TEST_F(ParallelTest, AChoiceIsWrittenAsItIsRead) {
   for (const char* text :
        {"none", "dp=2", "dp=3,shard=1", "dp=64,shard=3", "dp=2,bucket=tensor", "dp=2,bucket=all",
         "dp=2,bucket=1MiB", "dp=2,bucket=1536KiB", "dp=2,shard=1,bucket=all", "dp=2,overlap=off",
-        "dp=2,sums=low", "dp=2,shard=3,overlap=off,prefetch=2", "tp=2", "tp=3,sp", "dp=2,tp=4",
-        "dp=2,shard=3,tp=2,sp"}) {
+        "dp=2,overlap=updates", "dp=2,sums=low", "dp=2,shard=3,overlap=off,prefetch=2", "tp=2",
+        "tp=3,sp", "dp=2,tp=4", "dp=2,shard=3,tp=2,sp"}) {
     EXPECT_EQ(name_of(parse_parallel("--parallel", text)), text);
   }
   EXPECT_EQ(name_of(parse_parallel("--parallel", "dp=1,shard=3")), "none");
@@ -55,9 +55,11 @@ TEST_F(ParallelTest, AChoiceIsWrittenAsItIsRead) {
 }
 
 TEST_F(ParallelTest, WhatIsNoChoiceIsRefused) {
-  for (const char* text : {"", "dp", "dp=0", "dp=two", "tp=0", "sp", "dp=2,sp", "tp=2,sp=1",
-                           "dp=2,shard=4", "dp=2,,shard=1", "dp=2,bucket=0", "dp=2,overlap=1",
-                           "dp=2,prefetch=2", "dp=2,shard=3,prefetch=-1"}) {
+  for (const char* text :
+       {"", "dp", "dp=0", "dp=two", "tp=0", "sp", "dp=2,sp", "tp=2,sp=1", "dp=2,shard=4",
+        "dp=2,,shard=1", "dp=2,bucket=0", "dp=2,overlap=1", "dp=2,shard=3,tp=2,prefetch=2",
+        "dp=2,shard=1,overlap=updates", "dp=2,tp=2,overlap=updates", "dp=2,prefetch=2",
+        "dp=2,shard=3,prefetch=-1"}) {
     EXPECT_THROW(parse_parallel("--parallel", text), Error) << text;
   }
 }

@@ -128,6 +128,11 @@ Result run(const RunSpec& spec, const Weights& shapes = {}) {
   return out;
 }
 
+std::int64_t peak_of(const RunSpec& spec) {
+  const auto device = make_device(spec);
+  return Session(*device, spec).executor().predicted_peak_bytes();
+}
+
 double difference(const HostTensor& a, const HostTensor& b) {
   const HostTensor wide_a = widened(a), wide_b = widened(b);
   double most = 0.0, size = 0.0;
@@ -156,6 +161,7 @@ const char* const kChoices[] = {"dp=2,bucket=tensor",
                                 "dp=2,shard=3",
                                 "dp=3,shard=3",
                                 "dp=2,overlap=off",
+                                "dp=3,bucket=1KiB,overlap=updates",
                                 "dp=2,shard=1,bucket=1KiB",
                                 "dp=3,shard=2,bucket=1KiB",
                                 "dp=2,shard=3,bucket=1KiB,prefetch=2"};
@@ -182,6 +188,21 @@ TEST_F(RanksTest, SoTheyDoWithClippingRecomputationAndBothExecutors) {
                   fmt::format("{}, {}", choice, name_of(executor)));
     }
   }
+}
+
+// What a step with a long context needs (bench/results/parallel-h200x2.md), all together.
+TEST_F(RanksTest, SoTheyDoWithALongContextsChoices) {
+  RunSpec spec = small_step("reference");
+  spec.model.vocab = 37;
+  spec.shape = {.batch = 2, .context = 13};
+  spec.executor = ExecutorKind::kArena;
+  spec.attention = AttentionForm::kFlash;
+  const Result one = run(spec);
+  spec.parallel = parse_parallel("parallel", "dp=2,shard=3");
+  spec.loss_chunks = 3;
+  const std::int64_t most = peak_of(spec);
+  spec.recompute = parse_recomputation("recompute", fmt::format("budget={}", most * 19 / 20));
+  expect_same(one, run(spec, one.weights), 1e-11, "dp=2,shard=3 within a budget");
 }
 
 TEST_F(RanksTest, InFloat32TheyDifferByRoundingAlone) {

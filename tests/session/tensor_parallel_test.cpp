@@ -72,6 +72,7 @@ WholeTensors tensors_of(Session& session) {
 struct Result {
   double loss = 0.0;
   Weights weights;
+  double grad_norm = 0.0;  // 0: the step does not compute it
 };
 
 void expect_predicted(Session& session, const std::vector<std::int64_t>& received_before) {
@@ -117,7 +118,11 @@ Result run(const RunSpec& spec) {
     expect_predicted(session, before);
   }
   expect_same_copies(session, tensors);
-  return {session.executor().scalar("loss"), parameters_of(tensors)};
+  Result out{session.executor().scalar("loss"), parameters_of(tensors)};
+  if (session.program().find_output("grad_norm") != kNoValue) {
+    out.grad_norm = session.executor().scalar("grad_norm");
+  }
+  return out;
 }
 
 double difference(const HostTensor& a, const HostTensor& b) {
@@ -189,15 +194,20 @@ TEST_F(TensorParallelTest, InFloat32TheyDifferByRoundingAlone) {
   }
 }
 
+// A step hardly moves loss and weights; the norm shows a gradient that lacks a rank's term.
 TEST_F(TensorParallelTest, MixedPrecisionWorksInEveryForm) {
   RunSpec spec = small_step("cpu");
+  spec.optimizer.report_norm = true;
   for (const char* precision : {"bf16", "bf16-pure"}) {
     spec.precision = parse_precision("precision", precision);
     spec.parallel = {};
     const Result one = run(spec);
     for (const char* choice : kChoices) {
       spec.parallel = parse_parallel("parallel", choice);
-      EXPECT_NEAR(run(spec).loss, one.loss, 4e-3 * one.loss) << choice << ", " << precision;
+      const Result many = run(spec);
+      EXPECT_NEAR(many.loss, one.loss, 4e-3 * one.loss) << choice << ", " << precision;
+      EXPECT_NEAR(many.grad_norm, one.grad_norm, 1e-2 * one.grad_norm)
+          << choice << ", " << precision;
     }
   }
 }
