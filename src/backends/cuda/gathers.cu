@@ -75,8 +75,9 @@ void gather_rows(const KernelCall& call) {
 // --- one element of each row ------------------------------------------------------------------
 template <class Element>
 __global__ void __launch_bounds__(kThreads)
-    take_elements_kernel(const Element* x, Indices indices, Element* y, std::int64_t width,
-                         std::int64_t count, FaultPlace faults) {
+    take_elements_kernel(Predecessors before, const Element* x, Indices indices, Element* y,
+                         std::int64_t width, std::int64_t count, FaultPlace faults) {
+  before.wait();
   const std::int64_t stride = std::int64_t{gridDim.x} * kThreads;
   for (std::int64_t i = std::int64_t{blockIdx.x} * kThreads + threadIdx.x; i < count; i += stride) {
     const std::int64_t column = checked_index(indices.at(i), width, faults);
@@ -99,8 +100,9 @@ void take_elements(const KernelCall& call) {
 // one row and end in another; the last one is shorter when `count` is no multiple.
 template <class Element, int kElements, class Index>
 __global__ void __launch_bounds__(kThreads)
-    put_elements_kernel(const Element* x, Indices indices, Element* y, RowWidth width, Index count,
-                        FaultPlace faults) {
+    put_elements_kernel(Predecessors before, const Element* x, Indices indices, Element* y,
+                        RowWidth width, Index count, FaultPlace faults) {
+  before.wait();
   const auto columns = static_cast<Index>(width.value);
   const Index stride = static_cast<Index>(gridDim.x) * kThreads * kElements;
   Index first = (static_cast<Index>(blockIdx.x) * kThreads + threadIdx.x) * kElements;

@@ -18,7 +18,8 @@ constexpr int kResident = 8;  // blocks of kThreads threads per multiprocessor
 // Whole chunks of equal elements, then the remaining elements.
 template <class Chunk, class Element>
 __global__ void __launch_bounds__(kThreads)
-    fill_kernel(Element* y, Chunk chunk, Element element, std::int64_t count) {
+    fill_kernel(Predecessors before, Element* y, Chunk chunk, Element element, std::int64_t count) {
+  before.wait();
   constexpr int kElements = sizeof(Chunk) / sizeof(Element);
   const std::int64_t chunks = count / kElements, stride = std::int64_t{gridDim.x} * kThreads;
   const std::int64_t first = std::int64_t{blockIdx.x} * kThreads + threadIdx.x;
@@ -62,7 +63,7 @@ void fill_with(const KernelCall& call, std::uint64_t bits) {
   const std::int64_t stores = wide ? ceil_div(count, 16 / sizeof(Element)) : count;
   const Grid grid{.blocks = blocks_for(call, stores, kThreads, kResident), .threads = kThreads};
   if (wide) {
-    launch(call, grid, fill_kernel<uint4, Element>, y.as<Element>(), {low, high, low, high},
+    launch(call, grid, fill_kernel<uint4, Element>, y.as<Element>(), uint4{low, high, low, high},
            element, count);
   } else {
     launch(call, grid, fill_kernel<Element, Element>, y.as<Element>(), element, element, count);
@@ -84,7 +85,9 @@ constexpr int kCounted = 4;  // elements per thread
 // Element i is i / inner mod size.
 template <int N, class Index>
 __global__ void __launch_bounds__(kThreads)
-    count_kernel(AnyResult<std::int64_t> y, RowWidth inner, RowWidth size, Index count) {
+    count_kernel(Predecessors before, AnyResult<std::int64_t> y, RowWidth inner, RowWidth size,
+                 Index count) {
+  before.wait();
   const Index first = (static_cast<Index>(blockIdx.x) * kThreads + threadIdx.x) * N;
   if (first >= count) return;
   Pack<std::int64_t, N> values;
@@ -133,8 +136,9 @@ void iota(const KernelCall& call) {
 // [positions, pairs]: cos and sin of position · theta^(-2 pair / width), in double because float32
 // has no digits left for angles of many turns.
 __global__ void __launch_bounds__(kThreads)
-    rope_angles_kernel(AnyResult<double> cosines, AnyResult<double> sines, double theta,
-                       double width, std::int64_t pairs, std::int64_t count) {
+    rope_angles_kernel(Predecessors before, AnyResult<double> cosines, AnyResult<double> sines,
+                       double theta, double width, std::int64_t pairs, std::int64_t count) {
+  before.wait();
   const std::int64_t i = std::int64_t{blockIdx.x} * kThreads + threadIdx.x;
   if (i >= count) return;
   const std::int64_t position = i / pairs, pair = i - position * pairs;

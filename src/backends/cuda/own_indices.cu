@@ -14,8 +14,10 @@ constexpr int kResident = 8;  // blocks of kThreads threads per multiprocessor
 
 // own: [count], or nullptr; mine: [count], or nullptr.
 __global__ void __launch_bounds__(kThreads)
-    own_indices_kernel(const std::int64_t* indices, std::int64_t* own, float* mine,
-                       std::int64_t count, OwnPart part, std::int64_t bound, FaultPlace faults) {
+    own_indices_kernel(Predecessors before, const std::int64_t* indices, std::int64_t* own,
+                       float* mine, std::int64_t count, OwnPart part, std::int64_t bound,
+                       FaultPlace faults) {
+  before.wait();
   const std::int64_t stride = std::int64_t{gridDim.x} * kThreads;
   for (std::int64_t i = std::int64_t{blockIdx.x} * kThreads + threadIdx.x; i < count; i += stride) {
     const std::int64_t at = checked_index(indices[i], bound, faults) - part.first;

@@ -35,7 +35,9 @@ __device__ void load_weights(const NormArgs& args, std::int64_t begin, float (&w
 
 // kFits: the row is read once, else twice.
 template <class T, int kCount, bool kFits>
-__global__ void __launch_bounds__(kNormThreads) rms_norm_kernel(NormArgs args) {
+__global__ void __launch_bounds__(kNormThreads)
+    rms_norm_kernel(Predecessors before, NormArgs args) {
+  before.wait();
   using Index = std::conditional_t<kFits, int, std::int64_t>;
   constexpr int kSize = kPack<T>;
   __shared__ float scratch[kWarp];
@@ -241,7 +243,9 @@ __device__ void store_partials(const GradientArgs& args, const float (&dw)[kHeld
 // of 16-bit elements have half the bytes, so two of them keep as many in flight as one of float32,
 // with half as many waits for a sum.
 template <class T, int N, int kTogether = 1>
-__global__ void __launch_bounds__(kWidest / kHeld<N>) rms_norm_grad_kernel(GradientArgs args) {
+__global__ void __launch_bounds__(kWidest / kHeld<N>)
+    rms_norm_grad_kernel(Predecessors before, GradientArgs args) {
+  before.wait();
   constexpr bool kAhead = N > 1;
   __shared__ float scratch[2][kTogether][kWarp], rstds[RmsNormGradPlan::kMostRows];
   const int team = static_cast<int>(threadIdx.x) / args.lanes;
@@ -303,7 +307,9 @@ __global__ void __launch_bounds__(kWidest / kHeld<N>) rms_norm_grad_kernel(Gradi
 
 // Rows of any width, each read twice by a whole block; dw is summed in global memory.
 template <class T>
-__global__ void __launch_bounds__(kMostThreads) rms_norm_grad_long_rows_kernel(GradientArgs args) {
+__global__ void __launch_bounds__(kMostThreads)
+    rms_norm_grad_long_rows_kernel(Predecessors before, GradientArgs args) {
+  before.wait();
   __shared__ float scratch[2][kWarp];
   const std::int64_t begin = blockIdx.x * args.rows_per_block;
   const std::int64_t end = ::min(begin + args.rows_per_block, args.rows);

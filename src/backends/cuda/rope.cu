@@ -67,7 +67,8 @@ __device__ Pack<T, N> rotated(const Pack<T, N>& x, const float (&cos)[N / 2],
 // x: [outer..., positions, D] → y, dense. Item i is a pack of a row in a group of kAhead heads.
 template <class T, int N, bool kPacked, class Index>
 __global__ void __launch_bounds__(kThreads)
-    rotate_pairs_kernel(const T* x, T* y, Rotation r, Index count) {
+    rotate_pairs_kernel(Predecessors before, const T* x, T* y, Rotation r, Index count) {
+  before.wait();
   const Index stride = static_cast<Index>(gridDim.x) * kThreads;
   Index i = static_cast<Index>(blockIdx.x) * kThreads + threadIdx.x;
   for (; i < count; i += stride) {

@@ -84,7 +84,9 @@ __device__ void store_weights(T* y, int begin, const RowRange<kWhole>& range, bo
 }
 
 template <class T, int kCount, bool kWhole>
-__global__ void __launch_bounds__(kMostThreads) softmax_kernel(SoftmaxArgs args) {
+__global__ void __launch_bounds__(kMostThreads)
+    softmax_kernel(Predecessors before, SoftmaxArgs args) {
+  before.wait();
   constexpr int kSize = kPack<T>;
   __shared__ float scratch[2 * kWarp];
   const RowOfThread at = row_of_thread(args);
@@ -120,7 +122,9 @@ __global__ void __launch_bounds__(kMostThreads) softmax_kernel(SoftmaxArgs args)
 }
 
 template <class T, bool kWhole>
-__global__ void __launch_bounds__(kLongRowThreads, 2) softmax_long_rows_kernel(SoftmaxArgs args) {
+__global__ void __launch_bounds__(kLongRowThreads, 2)
+    softmax_long_rows_kernel(Predecessors before, SoftmaxArgs args) {
+  before.wait();
   constexpr int kSize = kPack<T>, kCount = 4;
   __shared__ float scratch[2 * kWarp];
   const RowOfThread at = row_of_thread(args);
@@ -225,7 +229,9 @@ __device__ Pack<T, kPack<T>> gradient_pack(const Pack<T, kPack<T>>& dy, const Pa
 
 // kFits: the row is read once, else twice. The packs are aligned in y.
 template <class T, int kCount, bool kFits>
-__global__ void __launch_bounds__(kLongRowThreads) softmax_grad_kernel(GradientArgs args) {
+__global__ void __launch_bounds__(kLongRowThreads)
+    softmax_grad_kernel(Predecessors before, GradientArgs args) {
+  before.wait();
   using Index = std::conditional_t<kFits, int, std::int64_t>;
   constexpr int kSize = kPack<T>;
   __shared__ float scratch[kWarp];
@@ -290,7 +296,9 @@ void softmax_grad(const KernelCall& call) {
 // --- log-sum-exp ------------------------------------------------------------------------------
 template <class T, bool kWhole>
 __global__ void __launch_bounds__(kOnlineThreads, 2)
-    log_sum_exp_kernel(const T* x, T* y, std::int64_t rows, std::int64_t width, RowPlan plan) {
+    log_sum_exp_kernel(Predecessors before, const T* x, T* y, std::int64_t rows, std::int64_t width,
+                       RowPlan plan) {
+  before.wait();
   __shared__ float scratch[2 * kWarp];
   const std::int64_t row = plan.row(), columns = row < rows ? width : 0;
   const int lane = plan.lane();
