@@ -109,8 +109,9 @@ int run_generate(GenerateCommand o, std::span<const std::string> arguments) {
               std::vector<NamedPath>{{"--output", o.output.path}});
   probe_output(o.output);
   const std::filesystem::path& init = o.generate.init;
-  if (!init.empty() && !is_directory(init))
-    (void)InputFile(init, "--init");  // before its tokenizer
+  std::error_code ignored;
+  const bool is_file = !init.empty() && !std::filesystem::is_directory(init, ignored);
+  if (is_file) (void)InputFile(init, "--init");  // before its tokenizer
   const auto tokenizer = find_tokenizer(o);
   o.generate.prompt = prompt_of(o, tokenizer.get());
   const auto needed = static_cast<std::int64_t>(o.generate.prompt.size()) + o.generate.tokens;

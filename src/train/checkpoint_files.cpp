@@ -114,6 +114,11 @@ std::optional<Checkpoint> load_newest(const Directory& folder,
               "start anew in another folder, or in this one with option overwrite");
 }
 
+bool is_folder(const fs::path& path) {
+  std::error_code ignored;  // reading the file will say it
+  return fs::is_directory(path, ignored);
+}
+
 Checkpoint checkpoint_in(const fs::path& path) {
   auto found = load_checkpoint(path);
   if (!found) fail_input("checkpoint", "there is no checkpoint in {}", path.string());
@@ -195,11 +200,11 @@ std::optional<Checkpoint> load_checkpoint(const fs::path& path) {
 }
 
 SavedTensors open_weights(const fs::path& path) {
-  return fs::is_directory(path) ? checkpoint_in(path).model : SavedTensors(path);
+  return is_folder(path) ? checkpoint_in(path).model : SavedTensors(path);
 }
 
 std::string hash_of_weights(const fs::path& path) {
-  return fs::is_directory(path) ? checkpoint_in(path).checksum : hash_file(InputFile(path, "init"));
+  return is_folder(path) ? checkpoint_in(path).checksum : hash_file(InputFile(path, "init"));
 }
 
 Checkpoint load_checkpoint(const fs::path& path, std::int64_t step) {

@@ -45,14 +45,21 @@ def run(training, form, in_processes, *more):
                           capture_output=True, text=True, check=False, timeout=300)
 
 
+def runs_program(process):
+    try:
+        lines = pathlib.Path(f"/proc/{process}/status").read_text().splitlines()
+    except FileNotFoundError:
+        return False
+    return lines[0].split()[1] == "tracestep" and lines[2].split()[1] != "Z"
+
+
 def processes_below(mpirun):
     """Its children that run the program: one that is stopped before that would stop mpirun."""
     try:
         children = pathlib.Path(f"/proc/{mpirun}/task/{mpirun}/children").read_text().split()
-        return [int(child) for child in children
-                if pathlib.Path(f"/proc/{child}/comm").read_text().startswith("tracestep")]
     except FileNotFoundError:
         return []
+    return [int(child) for child in children if runs_program(child)]
 
 
 def strike(battery, training, form, seconds, which, number, arguments):
@@ -66,12 +73,14 @@ def strike(battery, training, form, seconds, which, number, arguments):
         try:
             said = launch.communicate(timeout=PATIENCE_S)[1]
         except subprocess.TimeoutExpired:
-            is_last = processes_below(launch.pid) == [processes[which]]  # the others are done
-            battery.check(is_last,
+            # One that is stopped when the others are done has nobody to notice it.
+            others = [process for process in processes if process != processes[which]]
+            battery.check(not any(map(runs_program, others)),
                           f"still there {PATIENCE_S} s after {number.name} of rank {which}")
-            os.kill(processes[which], signal.SIGKILL)
+            if runs_program(processes[which]):
+                os.kill(processes[which], signal.SIGKILL)
             launch.kill()
-            return not is_last
+            return False
         if launch.returncode == 0 or len(processes) != ranks_in(form):
             return False
         is_said = f"rank {which}" in said or "[MPI] another process" in said
