@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Checks who includes whom: the folder table of docs/architecture.md, as data; and that no folder
-below the command line speaks of its flags.
+below the command line speaks of its flags, and that kernels which may be launched early wait.
 
 Every broken rule is printed as file:line with the rule; the exit status is 1 if there is one.
 Usage: check_layering.py [REPOSITORY]
@@ -173,6 +173,9 @@ def broken_by_library_include(path, target):
     return None
 
 
+KERNEL_THAT_WAITS = re.compile(r"__global__[^;{}]*\(Predecessors (\w+)[^;{}]*\) \{\n")
+
+
 def broken_by_flags(path, text):
     """(line, rule) of each literal in src/`path` that names a flag and is not allowed to."""
     if path.startswith("cli/"):
@@ -189,6 +192,17 @@ def broken_by_flags(path, text):
                f'"{literal}" names a flag; name the field ("option some_field"), cli/ adds the flag')
 
 
+def broken_by_waits(path, text):
+    """(line, rule) of each kernel that takes `Predecessors` and does something before it waits."""
+    if not path.startswith("backends/cuda/"):
+        return
+    for match in KERNEL_THAT_WAITS.finditer(text):
+        body = re.sub(r"^\s*(#.*|//.*)?\n", "", text[match.end():], flags=re.MULTILINE)
+        if not body.lstrip().startswith(f"{match.group(1)}.wait();"):
+            yield (text.count("\n", 0, match.end()) + 1,
+                   f"a kernel that takes Predecessors begins with {match.group(1)}.wait()")
+
+
 def check_file(file, root):
     path = file.relative_to(root / "src").as_posix()
     row = row_of(path)
@@ -197,6 +211,7 @@ def check_file(file, root):
         return
     text = file.read_text(encoding="utf-8")
     yield from broken_by_flags(path, text)
+    yield from broken_by_waits(path, text)
     for number, line in enumerate(text.splitlines(), 1):
         match = INCLUDE.match(line)
         if not match:

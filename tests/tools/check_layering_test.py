@@ -93,6 +93,15 @@ class CheckLayeringTest(unittest.TestCase):
                        "CLI/CLI.hpp", "nlohmann/json.hpp", "sentencepiece_trainer.h"):
             self.expect_broken("runtime/a.h", f"<{header}>", "may be included only in")
 
+    def test_a_kernel_that_may_be_launched_early_waits_first(self):
+        kernel = ("template <class T>\n__global__ void __launch_bounds__(256)\n"
+                  "    a_kernel(Predecessors before, const T* x, T* y) {\n%s  y[0] = x[0];\n}\n")
+        for first, status in (("  before.wait();\n", 0), ("#ifdef CODE\n  before.wait();\n", 0),
+                              ("", 1), ("  y[1] = 0;\n  before.wait();\n", 1)):
+            output, found = run_check({"backends/cuda/a.cu": kernel % first})
+            self.assertEqual(found, status, output)
+            self.assertEqual("src/backends/cuda/a.cu:4: a kernel that" in output, status == 1)
+
     def test_a_missing_file_and_a_way_upwards_are_found(self):
         self.expect_broken("ir/a.h", '"ir/none.h"', "no file src/ir/none.h")
         self.expect_broken("ir/a.h", '"../base/a.h"', "without '..'", "base/a.h")
