@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <map>
 #include <optional>
 #include <set>
 
@@ -21,17 +22,35 @@ using Choice = RecomputeChoices::Choice;
 
 constexpr std::size_t kMostTriedAll = 12;  // nodes of which every set is compared
 
-class Search {
- public:
-  Search(const Program& program, std::int64_t budget_bytes, DeviceKind kind, const PeakOf& peak_of)
-      : program_(program),
-        budget_bytes_(budget_bytes),
-        kind_(kind),
-        peak_of_(peak_of),
-        choices_(program, kind) {}
+// A fixed choice by its name, or a set of nodes.
+struct Candidate {
+  std::string name = {};  // "blocks", "every=2", "layers.*.ffn", …; empty: the set
+  Again again = {};
 
-  WithinBudget run() {
-    if (consider(program_, "nothing")) return *best_;
+  auto operator<=>(const Candidate&) const = default;
+};
+
+// What is known of a candidate, whatever the budget.
+struct Known {
+  double us = 0.0;               // modelled time of what runs again
+  std::int64_t held_bytes = 0;   // its peak is at least as high
+  std::int64_t peak_bytes = -1;  // -1: not computed so far
+};
+
+}  // namespace
+
+class BudgetSolver::Search {
+ public:
+  Search(const Program& program, DeviceKind kind, PeakOf peak_of)
+      : program_(program), kind_(kind), peak_of_(std::move(peak_of)), choices_(program, kind) {}
+
+  WithinBudget run(std::int64_t budget_bytes) {
+    budget_bytes_ = budget_bytes;
+    best_.reset();
+    misfits_.clear();
+    least_us_ = 0.0;
+    least_peak_ = std::numeric_limits<std::int64_t>::max();
+    if (consider(Candidate{.name = "nothing"})) return std::move(*best_);
     least_us_ = choices_.least_us(budget_bytes_);
     whole_blocks();
     parts_of_blocks();
@@ -43,45 +62,57 @@ class Search {
   }
 
  private:
-  // A choice that cannot fit: its peak only counts for the error.
-  struct Misfit {
-    std::int64_t least_bytes = 0;
-    Program program;
-    std::string name;
-  };
+  Program made(const Candidate& candidate) const {
+    if (candidate.name.empty()) return recompute_nodes(program_, candidate.again);
+    if (candidate.name == "nothing") return program_;
+    return recompute(program_, parse_recomputation("recompute", candidate.name));
+  }
+
+  std::string words_for(const Candidate& candidate) const {
+    if (!candidate.name.empty()) return candidate.name;
+    const auto nodes = std::ranges::count_if(choices_.makers(), [&](NodeId id) {
+      return candidate.again[static_cast<std::size_t>(id)];
+    });
+    return fmt::format("{} of the {} nodes that make what is saved", nodes,
+                       choices_.makers().size());
+  }
 
   // Whether the choice fits. Peaks take most of the time: that of a choice which takes longer than
   // the best so far is not computed, and that of one which cannot fit only if nothing else does.
-  bool consider(Program candidate, const std::string& name) {
-    const double us = modelled_us(candidate, Phase::kRecompute, kind_);
-    if (best_ && us >= best_->again_us) return false;
-    const std::int64_t least_bytes = held_when_backward_begins(candidate);
-    if (least_bytes > budget_bytes_) {
-      if (!best_) misfits_.push_back({least_bytes, std::move(candidate), name});
+  bool consider(const Candidate& candidate) {
+    std::optional<Program> program;
+    const auto [found, is_new] = known_.try_emplace(candidate);
+    Known& known = found->second;
+    if (is_new) {
+      program = made(candidate);
+      known = {.us = modelled_us(*program, Phase::kRecompute, kind_),
+               .held_bytes = held_when_backward_begins(*program)};
+    }
+    if (best_ && known.us >= best_->again_us) return false;
+    if (known.held_bytes > budget_bytes_) {
+      if (!best_) misfits_.push_back(found);
       return false;
     }
-    const std::int64_t peak = peak_of_(candidate);
-    TRACESTEP_CHECK(peak >= least_bytes, "{}: a peak of {} B, and {} B are held", name, peak,
-                    least_bytes);
-    remember(peak, name);
-    if (peak > budget_bytes_) return false;
-    best_ = WithinBudget{std::move(candidate), name, peak, us};
-    misfits_.clear();
+    if (!program) program = made(candidate);
+    remember(candidate, peak_of(known, *program));
+    if (known.peak_bytes > budget_bytes_) return false;
+    best_ = WithinBudget{std::move(*program), words_for(candidate), known.peak_bytes, known.us};
     return true;
   }
+  bool consider(const Again& again) { return consider(Candidate{.again = again}); }
 
-  void remember(std::int64_t peak, const std::string& name) {
-    if (peak >= least_peak_) return;
-    least_peak_ = peak;
-    least_name_ = name;
+  std::int64_t peak_of(Known& known, const Program& program) {
+    if (known.peak_bytes >= 0) return known.peak_bytes;
+    known.peak_bytes = peak_of_(program);
+    TRACESTEP_CHECK(known.peak_bytes >= known.held_bytes, "a peak of {} B, and {} B are held",
+                    known.peak_bytes, known.held_bytes);
+    return known.peak_bytes;
   }
 
-  bool consider(const Again& again) {
-    const auto nodes = std::ranges::count_if(
-        choices_.makers(), [&](NodeId id) { return again[static_cast<std::size_t>(id)]; });
-    return consider(
-        recompute_nodes(program_, again),
-        fmt::format("{} of the {} nodes that make what is saved", nodes, choices_.makers().size()));
+  void remember(const Candidate& candidate, std::int64_t peak_bytes) {
+    if (peak_bytes >= least_peak_) return;
+    least_peak_ = peak_bytes;
+    least_name_ = words_for(candidate);
   }
 
   // Larger groups take longer: the first that fits is the cheapest. Of sizes that make the same
@@ -94,11 +125,9 @@ class Search {
       if (now == groups) continue;
       groups = now;
       const Recomputation choice = parse_recomputation("recompute", fmt::format("every={}", every));
-      if (consider(recompute(program_, choice), name_of(choice))) break;
+      if (consider(Candidate{.name = name_of(choice)})) break;
     }
-    if (!best_ && blocks > 0) {
-      consider(recompute(program_, parse_recomputation("recompute", "nested")), "nested");
-    }
+    if (!best_ && blocks > 0) consider(Candidate{.name = "nested"});
   }
 
   // What all blocks have, each by itself: their attention, their feed-forward part.
@@ -112,14 +141,12 @@ class Search {
       const std::string name = path.substr(part, path.find('.', part + 1) - part);
       paths.insert(std::string(kBlocks) + name);
     }
-    for (const std::string& path : paths) {
-      consider(recompute(program_, parse_recomputation("recompute", path)), path);
-    }
+    for (const std::string& path : paths) consider(Candidate{.name = path});
   }
 
   // The cheapest choice of the frontier that fits, and mixtures of it with the one before it.
   void single_nodes() {
-    const std::vector<Choice> frontier = choices_.frontier();
+    const std::vector<Choice>& frontier = choices_.frontier();
     for (std::size_t i = 1; i < frontier.size(); ++i) {
       if (best_ && frontier[i].us >= best_->again_us && i + 1 < frontier.size()) break;
       if (!consider(frontier[i].again)) continue;
@@ -178,9 +205,12 @@ class Search {
   }
 
   [[noreturn]] void fail() {
-    std::ranges::stable_sort(misfits_, {}, &Misfit::least_bytes);
-    for (const Misfit& misfit : misfits_) {
-      if (misfit.least_bytes < least_peak_) remember(peak_of_(misfit.program), misfit.name);
+    std::ranges::stable_sort(misfits_, {},
+                             [](const auto& misfit) { return misfit->second.held_bytes; });
+    for (const auto& misfit : misfits_) {
+      auto& [candidate, known] = *misfit;
+      if (known.held_bytes >= least_peak_) break;
+      remember(candidate, peak_of(known, made(candidate)));
     }
     throw Error(
         ErrorCode::kUsage, "recompute",
@@ -192,18 +222,19 @@ class Search {
   }
 
   const Program& program_;
-  std::int64_t budget_bytes_;
   DeviceKind kind_;
-  const PeakOf& peak_of_;
+  PeakOf peak_of_;
   RecomputeChoices choices_;
+  std::map<Candidate, Known> known_;
+
+  // For one budget.
+  std::int64_t budget_bytes_ = 0;
   std::optional<WithinBudget> best_;
-  std::vector<Misfit> misfits_;  // while nothing fits
+  std::vector<std::map<Candidate, Known>::iterator> misfits_;  // while nothing fits
   double least_us_ = 0.0;
-  std::int64_t least_peak_ = std::numeric_limits<std::int64_t>::max();
+  std::int64_t least_peak_ = 0;
   std::string least_name_;
 };
-
-}  // namespace
 
 std::string words_of(const WithinBudget& found) {
   const std::string peak = fmt::format("a peak of {}", format_bytes(found.peak_bytes));
@@ -216,9 +247,18 @@ std::string words_of(const WithinBudget& found) {
       format_duration_ms(found.least_us * 1e-3));
 }
 
+BudgetSolver::BudgetSolver(const Program& program, DeviceKind kind, PeakOf peak_of)
+    : search_(std::make_unique<Search>(program, kind, std::move(peak_of))) {}
+
+BudgetSolver::~BudgetSolver() = default;
+
+WithinBudget BudgetSolver::within(std::int64_t budget_bytes) {
+  return search_->run(budget_bytes);
+}
+
 WithinBudget recompute_within(const Program& program, std::int64_t budget_bytes, DeviceKind kind,
                               const PeakOf& peak_of) {
-  return Search(program, budget_bytes, kind, peak_of).run();
+  return BudgetSolver(program, kind, peak_of).within(budget_bytes);
 }
 
 }  // namespace tracestep

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <string>
 
 #include "ir/program.h"
@@ -24,6 +25,23 @@ std::string words_of(const WithinBudget& found);
 
 // Bytes that the step has at its peak when the passes after this one have finished it.
 using PeakOf = std::function<std::int64_t(const Program&)>;
+
+// Solves budgets of one program; what one solution has found out of choices serves the next.
+class BudgetSolver {
+ public:
+  // `program` must outlive the solver.
+  BudgetSolver(const Program& program, DeviceKind kind, PeakOf peak_of);
+  ~BudgetSolver();
+  BudgetSolver(const BudgetSolver&) = delete;
+  BudgetSolver& operator=(const BudgetSolver&) = delete;
+
+  // As recompute_within().
+  WithinBudget within(std::int64_t budget_bytes);
+
+ private:
+  class Search;
+  std::unique_ptr<Search> search_;
+};
 
 // Compares the fixed choices (blocks, every=N, nested) with choices of single nodes: those that are
 // best for some price of a byte kept (least cuts, analysis/min_cut.h), and mixtures of two

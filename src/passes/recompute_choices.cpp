@@ -233,26 +233,30 @@ std::vector<RecomputeChoices::Choice> RecomputeChoices::hull(const Weights& weig
   return out;
 }
 
-std::vector<RecomputeChoices::Choice> RecomputeChoices::frontier() const {
-  return hull(bytes_);
+const std::vector<RecomputeChoices::Choice>& RecomputeChoices::frontier() {
+  if (frontier_.empty()) frontier_ = hull(bytes_);
+  return frontier_;
 }
 
-double RecomputeChoices::least_us(std::int64_t budget_bytes) const {
-  return std::max(least_us(beginning_of_backward(), budget_bytes),
-                  least_us(fullest_moment(), budget_bytes));
-}
-
-double RecomputeChoices::least_us(const Moment& moment, std::int64_t budget_bytes) const {
-  const auto kept = static_cast<double>(budget_bytes - moment.fixed_bytes);
-  const std::vector<Choice> all = hull(moment.bytes);
-  for (std::size_t i = 0; i < all.size(); ++i) {
-    if (all[i].kept_bytes > kept) continue;
-    if (i == 0) return 0.0;
-    // Between two of these no choice lies below the straight line.
-    const Choice &a = all[i - 1], &b = all[i];
-    return a.us + (b.us - a.us) * (a.kept_bytes - kept) / (a.kept_bytes - b.kept_bytes);
+double RecomputeChoices::least_us(std::int64_t budget_bytes) {
+  if (bounds_.empty()) {
+    for (const Moment& moment : {beginning_of_backward(), fullest_moment()}) {
+      bounds_.push_back({moment.fixed_bytes, hull(moment.bytes)});
+    }
   }
-  return std::numeric_limits<double>::infinity();
+  const auto least_of = [&](const Bound& bound) {
+    const auto kept = static_cast<double>(budget_bytes - bound.fixed_bytes);
+    const std::vector<Choice>& all = bound.hull;
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      if (all[i].kept_bytes > kept) continue;
+      if (i == 0) return 0.0;
+      // Between two of these no choice lies below the straight line.
+      const Choice &a = all[i - 1], &b = all[i];
+      return a.us + (b.us - a.us) * (a.kept_bytes - kept) / (a.kept_bytes - b.kept_bytes);
+    }
+    return std::numeric_limits<double>::infinity();
+  };
+  return std::max(least_of(bounds_[0]), least_of(bounds_[1]));
 }
 
 }  // namespace tracestep

@@ -25,12 +25,12 @@ class RecomputeChoices {
   // Every choice that minimizes us + price · kept_bytes for some price, cheapest first: from
   // nothing computed again to everything that saves a byte. What blocks read from each other is
   // always kept.
-  std::vector<Choice> frontier() const;
+  const std::vector<Choice>& frontier();
 
   // A lower bound on the time of every choice that holds at most so many bytes; infinite if no
   // choice holds so few. Counts leaves, gradients and what is kept, at two moments: when backward
   // begins, and when in backward they would be the most if everything were kept.
-  double least_us(std::int64_t budget_bytes) const;
+  double least_us(std::int64_t budget_bytes);
 
   // Nodes that may run again: those of forward, without views and constants.
   const std::vector<NodeId>& nodes() const { return nodes_; }
@@ -55,7 +55,6 @@ class RecomputeChoices {
   Moment beginning_of_backward() const;
   Moment fullest_moment() const;
   std::vector<NodeId> update_nodes() const;
-  double least_us(const Moment& moment, std::int64_t budget_bytes) const;
   Choice cheapest(double price, const Weights& weights) const;
   double kept_bytes(const std::vector<bool>& again, const Weights& weights) const;
   std::vector<Choice> hull(const Weights& weights) const;
@@ -69,6 +68,14 @@ class RecomputeChoices {
   std::vector<bool> saved_;                   // by base value
   std::vector<std::vector<NodeId>> readers_;  // by base value: forward nodes
   Weights bytes_;                             // without what blocks read from each other
+
+  // What needs many cuts, made when it is asked for.
+  struct Bound {
+    std::int64_t fixed_bytes = 0;
+    std::vector<Choice> hull;
+  };
+  std::vector<Choice> frontier_;
+  std::vector<Bound> bounds_;
 };
 
 // Leaves in the device's memory, and what the nodes of blocks have made that is read in backward: a

@@ -9,6 +9,7 @@
 
 #include "analysis/memory_map.h"
 #include "analysis/modelled_time.h"
+#include "analysis/plan.h"
 #include "base/error.h"
 #include "ir/parse.h"
 #include "ir/print.h"
@@ -17,6 +18,7 @@
 #include "passes/pipeline.h"
 #include "passes/recompute.h"
 #include "passes/recompute_choices.h"
+#include "planning/needs.h"
 
 namespace tracestep {
 namespace {
@@ -206,6 +208,53 @@ TEST_F(RecomputeBudgetTest, AByteMoreThanAPeakKeepsItsChoiceAndAByteLessDoesNot)
   const WithinBudget less = recompute_within(program, first.peak_bytes - 1, kKind, peak_of);
   EXPECT_LT(less.peak_bytes, first.peak_bytes);
   EXPECT_GE(less.again_us, less.least_us);
+}
+
+TEST_F(RecomputeBudgetTest, ASolverFindsForEveryBudgetWhatAFreshOneFinds) {
+  const Program program = step_of({4, 64});
+  BudgetSolver solver(program, kKind, peak_of);
+  const std::int64_t peak = peak_of(program);
+  for (int percent : {100, 90, 10, 85, 95, 90}) {
+    const std::int64_t budget = peak * percent / 100;
+    std::string error;
+    try {
+      const WithinBudget found = solver.within(budget);
+      const WithinBudget fresh = recompute_within(program, budget, kKind, peak_of);
+      EXPECT_EQ(words_of(found), words_of(fresh));
+      EXPECT_EQ(print(found.program), print(fresh.program));
+      continue;
+    } catch (const Error& refused) {
+      error = refused.what();
+    }
+    EXPECT_EQ(percent, 10) << error;
+    EXPECT_THROW(recompute_within(program, budget, kKind, peak_of), Error);
+  }
+}
+
+// On a GPU, compiled: q, k and v are parts of one product, of which a copy of v may be kept.
+TEST_F(RecomputeBudgetTest, WhatBlocksKeepForBackwardBoundsThePeakFromBelow) {
+  PipelineOptions options;
+  options.mode = Mode::kStep;
+  options.traits.kind = DeviceKind::kCuda;
+  options.has_kernel = [](const OpDef& op) { return runs_whole(DeviceKind::kCuda, op); };
+  options.autocast = DType::kBF16;
+  options.compile = true;
+  options.arena = true;
+  options.stop_after = "offload";
+  const ModelConfig model{.vocab = 50, .d_model = 64, .d_ff = 128, .layers = 32, .heads = 4};
+  const Program program =
+      run_pipeline(loss_program(model, {.batch = 4, .context = 32}), options).program;
+  options.stop_after = "";
+  for (const auto& [name, doc] : pipeline_passes()) {
+    options.disabled.insert(name);
+    if (name == "offload") break;
+  }
+  for (const char* choice : {"none", "blocks", "every=4", "layers.*.ffn", "layers.*.attn"}) {
+    const Program again = fixed(program, choice);
+    const Program step = run_pipeline(again, options).program;
+    EXPECT_LE(held_when_backward_begins(again), plan_step(step, options.traits).peak_bytes())
+        << choice;
+  }
 }
 
 TEST_F(RecomputeBudgetTest, ABudgetThatNothingMeetsIsRefusedWithTheLeastPeak) {

@@ -34,7 +34,8 @@ BATTERIES = [
     ("safetensors_headers.py", "--count", 30000, "headers beside the reference library"),
     ("fuzz.py", "--runs", 1000000, "executions of every fuzz target"),
 ]
-BUILDING = ("empty_machine.py", "random_programs.py", "safetensors_headers.py", "fuzz.py")
+BUILDING = ("empty_machine.py", "recompute_budgets.py", "random_programs.py",
+            "safetensors_headers.py", "fuzz.py")
 
 
 def summary_of(output):

@@ -1,0 +1,209 @@
+// The battery of memory budgets: --count CELLS [--seed S]. Each cell is a training step of the grid
+// below, by prediction, with memory budgets from the least to the most that a fixed choice (blocks,
+// every=N, nested, paths) needs, and the peaks of all fixed choices.
+//
+// A budget must be met, at no more modelled time than every fixed choice that meets it and no less
+// than the bound; one below the least peak must be refused with that peak. Prints what does not
+// hold and a table of what choices under a budget take of the time of the cheapest fixed one. The
+// last line is a summary in JSON. Status 1 when there was a fault.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <random>
+#include <set>
+#include <vector>
+
+#include "analysis/modelled_time.h"
+#include "base/error.h"
+#include "exec/executor.h"
+#include "ops/functions.h"
+#include "passes/recompute.h"
+#include "passes/recompute_budget.h"
+#include "planning/needs.h"
+#include "spec/fields.h"
+#include "spec/step_program.h"
+
+namespace tracestep {
+namespace {
+
+constexpr int kBudgets = 10;
+constexpr const char* kFixed[] = {"none",    "blocks", "every=2",      "every=3",
+                                  "every=4", "nested", "layers.*.ffn", "layers.*.attn"};
+
+// All combinations, in a fixed shuffle; every other one is for a GPU.
+std::vector<RunSpec> all_cells() {
+  std::vector<RunSpec> out;
+  for (const char* size : {"small", "medium", "large", "xl", "2.7B"}) {
+    for (std::int64_t context : {128, 256, 512, 1024}) {
+      for (unsigned bits = 0; bits < 16; ++bits) {
+        RunSpec run{.model = preset(size), .shape = {.batch = 4, .context = context}};
+        if ((bits & 1) != 0) run.precision.autocast = DType::kBF16;
+        if ((bits & 2) != 0) run.ops = Granularity::kPrimitive;
+        if ((bits & 4) != 0) run.attention = AttentionForm::kFlash;
+        if ((bits & 8) != 0) run.executor = ExecutorKind::kCompiled;
+        out.push_back(run);
+      }
+    }
+  }
+  std::mt19937 random(0);
+  for (std::size_t i = out.size() - 1; i > 0; --i) std::swap(out[i], out[random() % (i + 1)]);
+  for (std::size_t i = 0; i < out.size(); i += 2) out[i].place.device = "cuda";
+  return out;
+}
+
+struct Outcome {
+  std::int64_t peak_bytes = 0;
+  double us = 0;
+};
+
+class Cell {
+ public:
+  explicit Cell(const RunSpec& run)
+      : executor_(run.executor),
+        traits_{.kind = run.place.device == "cpu" ? DeviceKind::kCpu : DeviceKind::kCuda,
+                .threads = 2},
+        options_(pipeline_options(run)) {
+    options_.has_kernel = [kind = traits_.kind](const OpDef& op) { return runs_whole(kind, op); };
+    options_.traits = traits_;
+    options_.stop_after = "offload";
+    program_ = run_pipeline(forward_program(run), options_).program;
+    options_.stop_after = "";
+    for (const auto& [name, doc] : pipeline_passes()) {
+      options_.disabled.insert(name);
+      if (name == "offload") break;
+    }
+  }
+
+  const Program& program() const { return program_; }
+  DeviceKind kind() const { return traits_.kind; }
+
+  // Of what the passes after `recompute` make of it.
+  std::int64_t peak_of(const Program& candidate) const {
+    return predicted_peak_bytes(executor_, run_pipeline(candidate, options_).program, traits_);
+  }
+  Outcome outcome_of(const Program& candidate) const {
+    return {peak_of(candidate), modelled_us(candidate, Phase::kRecompute, traits_.kind)};
+  }
+
+ private:
+  ExecutorKind executor_;
+  DeviceTraits traits_;
+  PipelineOptions options_;
+  Program program_;
+};
+
+class Battery {
+ public:
+  void check(const RunSpec& run) {
+    label_ = fmt::format("{} {}", run.place.device, label_of(run));
+    const Cell cell(run);
+    BudgetSolver solver(cell.program(), cell.kind(),
+                        [&](const Program& p) { return cell.peak_of(p); });
+    std::map<std::string, Outcome> fixed;
+    for (const char* choice : kFixed) {
+      const Recomputation wanted = parse_recomputation("recompute", choice);
+      fixed[choice] = cell.outcome_of(recompute(cell.program(), wanted));
+    }
+    std::set<std::int64_t> budgets;
+    for (const auto& [choice, outcome] : fixed) budgets.insert(outcome.peak_bytes);
+    const std::int64_t least = *budgets.begin(), most = fixed["none"].peak_bytes;
+    for (int i = 0; i < kBudgets; ++i) budgets.insert(least + (most - least) * i / kBudgets);
+    for (std::int64_t budget : budgets) check_budget(cell, solver, fixed, budget, run.model.name);
+    check_refusal(solver);
+  }
+
+  void print_table() const {
+    fmt::print("| size | budgets | median (%) | least (%) | most (%) |\n|---|---|---|---|---|\n");
+    for (auto [size, shares] : shares_) {
+      std::ranges::sort(shares);
+      fmt::print("| {} | {} | {:.0f} | {:.0f} | {:.0f} |\n", size, shares.size(),
+                 100 * shares[shares.size() / 2], 100 * shares.front(), 100 * shares.back());
+    }
+  }
+
+  std::int64_t budgets() const { return budgets_; }
+  std::int64_t faults() const { return faults_; }
+
+ private:
+  void fault(const std::string& what) {
+    ++faults_;
+    fmt::print("{}: {}\n", label_, what);
+    std::fflush(stdout);
+  }
+
+  void check_budget(const Cell& cell, BudgetSolver& solver,
+                    const std::map<std::string, Outcome>& fixed, std::int64_t budget,
+                    const std::string& size) {
+    ++budgets_;
+    const WithinBudget found = solver.within(budget);
+    const Outcome truth = cell.outcome_of(found.program);
+    if (truth.peak_bytes != found.peak_bytes || truth.peak_bytes > budget) {
+      fault(fmt::format("{} B: says {} B, is {} B", budget, found.peak_bytes, truth.peak_bytes));
+    }
+    constexpr double kSame = 1 + 1e-9;
+    if (found.least_us > truth.us * kSame) {
+      fault(fmt::format("{} B: {} us, below the bound of {}", budget, truth.us, found.least_us));
+    }
+    const Outcome* cheapest = nullptr;
+    for (const auto& [choice, outcome] : fixed) {
+      if (outcome.peak_bytes > budget) continue;
+      if (cheapest == nullptr || outcome.us < cheapest->us) cheapest = &outcome;
+      if (found.least_us > outcome.us * kSame) {
+        fault(fmt::format("{} B: {} takes {} us, below the bound", budget, choice, outcome.us));
+      }
+      if (truth.us > outcome.us * kSame) {
+        fault(fmt::format("{} B: {} us, and {} takes {}", budget, truth.us, choice, outcome.us));
+      }
+    }
+    if (cheapest->us > 0) shares_[size].push_back(truth.us / cheapest->us);
+  }
+
+  void check_refusal(BudgetSolver& solver) {
+    const auto refusal = [&](std::int64_t budget) -> std::string {
+      try {
+        solver.within(budget);
+      } catch (const Error& error) {
+        return error.what();
+      }
+      return "";
+    };
+    const std::string text = refusal(1 << 20);
+    const std::size_t least_at = text.rfind('(');
+    if (least_at == std::string::npos) return fault("1 MiB: " + text);
+    const std::int64_t least = std::atoll(text.c_str() + least_at + 1);
+    if (!refusal(least).empty()) fault(fmt::format("the least peak, {} B, is not met", least));
+    if (refusal(least - 1).empty()) fault(fmt::format("less than the least, {} B, is met", least));
+  }
+
+  std::string label_;
+  std::int64_t budgets_ = 0, faults_ = 0;
+  std::map<std::string, std::vector<double>> shares_;  // by size
+};
+
+int run(std::size_t seed, std::size_t count) {
+  ops::register_all();
+  const std::vector<RunSpec> cells = all_cells();
+  Battery battery;
+  for (std::size_t i = 0; i < count; ++i)
+    battery.check(cells[((seed - 1) * count + i) % cells.size()]);
+  battery.print_table();
+  fmt::print(R"({{"battery": "recompute_budgets", "runs": {}, "faults": {}, "ok": {}}})"
+             "\n",
+             battery.budgets(), battery.faults(), battery.faults() == 0);
+  return battery.faults() == 0 ? 0 : 1;
+}
+
+}  // namespace
+}  // namespace tracestep
+
+int main(int argc, char** argv) {
+  std::size_t seed = 1, count = 1;
+  for (int i = 1; i + 1 < argc; i += 2) {
+    if (std::strcmp(argv[i], "--seed") == 0) seed = std::strtoull(argv[i + 1], nullptr, 10);
+    if (std::strcmp(argv[i], "--count") == 0) count = std::strtoull(argv[i + 1], nullptr, 10);
+  }
+  return tracestep::run(seed, count);
+}
