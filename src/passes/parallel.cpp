@@ -111,7 +111,7 @@ Parallel parse_parallel(const std::string& where, const std::string& text) {
   }
   if (out.overlap == Overlap::kUpdates && (out.shards_optimizer() || out.is_divided())) {
     throw Error(ErrorCode::kUsage, where, "only whole gradients can be summed beside the updates",
-                "leave out overlap=updates, shard=N and tp=N do not go with it");
+                "leave out overlap=updates, or shard=N and tp=N");
   }
   return normal(where, out);
 }
