@@ -415,6 +415,21 @@ Text cheapest_by_work(const std::vector<Row>& priced, double worthwhile) {
                 : Text());
 }
 
+// Those that the list leaves out though they save as much as the last of it.
+Text as_large_as_the_last(const std::vector<Row>& rows, std::size_t shown) {
+  std::vector<Text> names;
+  std::optional<Relation> same;
+  for (std::size_t i = shown; i < rows.size(); ++i) {
+    const Relation equal = compare(rows[i].get("bytes"), rows[shown - 1].get("bytes"));
+    if (!equal.is(Ordering::kEqual)) break;
+    names.push_back(say("{} of {}", {rows[i].quote("op"), rows[i].quote("component")}));
+    same = same ? both(*same, equal) : equal;
+  }
+  return same ? say(" {} {}.",
+                    {because(*same, "As much as the last of these save"), join(names, ", ")})
+              : Text();
+}
+
 Text saved(const Evidence& e) {
   constexpr std::size_t kShown = 5;
   constexpr double kWorthwhile = 1;  // percent of what is saved
@@ -431,6 +446,7 @@ Text saved(const Evidence& e) {
   require(!rows.empty(), "nothing is saved for backward");
   std::ranges::stable_sort(rows, std::greater{}, [](const Row& row) { return row.whole("bytes"); });
   const Relation most = leads(rows.front(), rows, "bytes");
+  const Text others = as_large_as_the_last(rows, kShown);
   rows.resize(std::min(kShown, rows.size()), rows.front());
   std::vector<Text> list;
   for (const Row& row : rows) {
@@ -440,10 +456,11 @@ Text saved(const Evidence& e) {
                         us ? say(" ({} to compute again)", {duration(1e-3 * *us)}) : Text()}));
   }
   Text out = say(
-      "{}: {} are saved for backward. {} {} operations are {}: {} of it. An operation is named by "
-      "what it gives, which may lie in the buffer of the one before it.",
+      "{}: {} are saved for backward. {} {} operations are {}: {} of it.{} An operation is named "
+      "by what it gives, which may lie in the buffer of the one before it.",
       {named(cell), bytes(total.get("bytes")), because(most, "The largest"),
-       whole(count_of(rows, "bytes")), join(list, ", "), percent(sum_of(rows, "share_percent"))});
+       whole(count_of(rows, "bytes")), join(list, ", "), percent(sum_of(rows, "share_percent")),
+       others});
   if (priced.empty()) return out;
   return out + cheapest_by_time(priced) + cheapest_by_work(priced, kWorthwhile);
 }

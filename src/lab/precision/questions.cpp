@@ -108,8 +108,10 @@ Text sensitive_steps(const Evidence& e, const char* format, const char* name) {
   const Row most = *std::ranges::max_element(
       rows, {}, [](const Row& row) { return row.get("lost_percent").value; });
   return say("In {} {}, and ",
-             {name, sensitive.empty() ? Text("no step is sensitive")
-                                      : say("these are sensitive: {}", {join(sensitive, ", ")})}) +
+             {name, sensitive.empty()
+                        ? Text("no step is sensitive")
+                        : say("these are sensitive, off by over {} roundings: {}",
+                              {whole(Quantity::constant(4)), join(sensitive, ", ")})}) +
          compare(lost, Quantity::constant(0))
              .say({.less = "the count of lost rows is below nothing. ",
                    .equal = "no row is lost to overflow or to zero. ",

@@ -250,6 +250,19 @@ TEST_F(SentencesTest, OperationsThatFreeAsMuchForTheirWorkAreAllNamed) {
   EXPECT_THAT(testing::wrong_claims(answer.text, tables_), ::testing::IsEmpty());
 }
 
+TEST_F(SentencesTest, ATieBehindTheLargestOperationsIsSaid) {
+  Table& saved = table_like("saved_by_op@");
+  std::int64_t size = 1000;
+  for (auto& row : saved.rows) {
+    if (row[column(saved, "component")] == Json("total")) continue;
+    size = std::max<std::int64_t>(size - 100, 500);  // the fifth and all others alike
+    row[column(saved, "bytes")] = size;
+  }
+  const Answer tied = of("saved-operations");
+  EXPECT_THAT(tied.text.words(), HasSubstr("As much as the last of these save "));
+  EXPECT_THAT(testing::wrong_claims(tied.text, tables_), ::testing::IsEmpty());
+}
+
 TEST_F(SentencesTest, LessMemoryOfInferenceIsNotLeftOut) {
   EXPECT_THAT(text_of("low-precision-memory"), HasSubstr("inference 64 "));
   EXPECT_THAT(text_of("low-precision-memory"), HasSubstr("What is saved for backward changes by "));
