@@ -1,6 +1,7 @@
 #include "lab/profile/lanes.h"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <set>
 
@@ -13,11 +14,23 @@ namespace {
 
 constexpr double kMsPerNs = 1e-6;
 
-// When the launches run for which `is_in` holds.
+using Launches = std::vector<ProfiledLaunch>;
+
+// All launches, each as long as counts for it.
+Launches counted_launches(const Profile& p) {
+  Launches out = p.launches;
+  const std::vector<double> ms = counted_ms(p);
+  for (std::size_t i = 0; i < out.size(); ++i) {
+    out[i].end_ns = out[i].start_ns + std::llround(ms[i] / kMsPerNs);
+  }
+  return out;
+}
+
+// When those of the launches run for which `is_in` holds.
 template <class IsIn>
-Intervals moments_of(const Profile& p, IsIn&& is_in) {
+Intervals moments_of(const Launches& launches, IsIn&& is_in) {
   Intervals out;
-  for (const ProfiledLaunch& l : p.launches) {
+  for (const ProfiledLaunch& l : launches) {
     if (is_in(l)) out.push_back({l.start_ns, l.end_ns});
   }
   return united(std::move(out));
@@ -77,13 +90,14 @@ std::vector<LaneTime> lane_times(const Profile& p) {
   }
   std::vector<LaneTime> out;
   if (lanes.size() < 2 || !is_traced(p)) return out;
+  const Launches counted = counted_launches(p);
   for (const auto& [key, count] : launches) {
     const auto& [lane, phase] = key;
-    const Intervals own = moments_of(p, [&](const ProfiledLaunch& l) {
+    const Intervals own = moments_of(counted, [&](const ProfiledLaunch& l) {
       return lane_of(p, l) == lane && phase_of(p, l) == phase;
     });
     const Intervals others =
-        moments_of(p, [&](const ProfiledLaunch& l) { return lane_of(p, l) != lane; });
+        moments_of(counted, [&](const ProfiledLaunch& l) { return lane_of(p, l) != lane; });
     out.push_back({.lane = lane,
                    .phase = phase,
                    .launches = count / static_cast<double>(p.steps.size()),
@@ -95,9 +109,10 @@ std::vector<LaneTime> lane_times(const Profile& p) {
 
 std::optional<Communication> communication_of(const Profile& p) {
   const auto is_one = [&](const ProfiledLaunch& l) { return is_collective(p, l); };
-  const Intervals own = moments_of(p, is_one);
-  if (own.empty()) return std::nullopt;
-  const Intervals others = moments_of(p, [&](const ProfiledLaunch& l) { return !is_one(l); });
+  if (std::ranges::none_of(p.launches, is_one)) return std::nullopt;
+  const Launches counted = counted_launches(p);
+  const Intervals own = moments_of(counted, is_one);
+  const Intervals others = moments_of(counted, [&](const ProfiledLaunch& l) { return !is_one(l); });
   const double ms = per_step_ms(p, length_ns(own));
   if (is_traced(p)) return Communication{ms, ms - per_step_ms(p, common_ns(own, others))};
   return Communication{ms, std::max(0.0, p.plain.span_ms - per_step_ms(p, length_ns(others)))};
@@ -107,7 +122,7 @@ std::vector<double> busy_ms_by_step(const Profile& p) {
   std::vector<double> out;
   for (std::int32_t step = 0; step < static_cast<std::int32_t>(p.steps.size()); ++step) {
     const Intervals moments =
-        moments_of(p, [&](const ProfiledLaunch& l) { return l.step == step; });
+        moments_of(p.launches, [&](const ProfiledLaunch& l) { return l.step == step; });
     out.push_back(static_cast<double>(length_ns(moments)) * kMsPerNs);
   }
   return out;

@@ -1,5 +1,5 @@
 // What ran beside what in a profile: the lanes of its kernels, and how much of their time kernels
-// of other lanes hide. All times are per step.
+// of other lanes hide. All times are per step, and of launches those that count (counted_ms()).
 #pragma once
 
 #include <optional>
@@ -37,7 +37,7 @@ struct Communication {
 // is what the plain span is longer than all other kernels, as in `bench`.
 std::optional<Communication> communication_of(const Profile& profile);
 
-// The time in which kernels run, by recorded step.
+// The time in which kernels run, by recorded step, whatever held them up.
 std::vector<double> busy_ms_by_step(const Profile& profile);
 
 }  // namespace tracestep

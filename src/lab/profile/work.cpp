@@ -25,14 +25,12 @@ using Key = std::tuple<std::string, std::string, std::string, std::string>;
 class Collector {
  public:
   Collector(const Profile& profile, const Ceilings& ceilings)
-      : profile_(profile), ceilings_(ceilings), nodes_of_(nodes_of_kernels(profile)) {}
+      : profile_(profile),
+        ceilings_(ceilings),
+        counted_ms_(counted_ms(profile)),
+        nodes_of_(nodes_of_kernels(profile)) {}
 
   StepWork run() {
-    std::vector<RecordedLaunch> launches;
-    for (const ProfiledLaunch& l : profile_.launches) {
-      launches.push_back({l.step, l.node, l.name, static_cast<double>(l.duration_ns()) * kMsPerNs});
-    }
-    undisturbed_ms_ = undisturbed_ms(launches);
     std::size_t next = 0;
     for (std::size_t i = 0; i < profile_.steps.size(); ++i) {
       const std::size_t first = next;
@@ -67,7 +65,7 @@ class Collector {
 
   void add_launch(const ProfiledLaunch& l, double gap_ms) {
     WorkSums sums;
-    sums.ms = undisturbed_ms_[static_cast<std::size_t>(&l - profile_.launches.data())];
+    sums.ms = counted_ms_[static_cast<std::size_t>(&l - profile_.launches.data())];
     sums.gap_ms = gap_ms;
     out_.kernels_ms += sums.ms;
     out_.interrupted_ms += static_cast<double>(l.duration_ns()) * kMsPerNs - sums.ms;
@@ -176,7 +174,7 @@ class Collector {
   const Profile& profile_;
   const Ceilings& ceilings_;
   StepWork out_;
-  std::vector<double> undisturbed_ms_;  // of all launches
+  const std::vector<double> counted_ms_;  // of all launches
   std::map<Key, std::size_t> rows_;
   const std::vector<std::vector<NodeId>> nodes_of_;  // of the kernels of a node
   std::vector<const ProfiledLaunch*> longest_;       // by node, of the step at hand
@@ -213,6 +211,14 @@ WorkSums StepWork::total() const {
   WorkSums out;
   for (const Work& row : rows) out += row.sums;
   return out;
+}
+
+std::vector<double> counted_ms(const Profile& profile) {
+  std::vector<RecordedLaunch> launches;
+  for (const ProfiledLaunch& l : profile.launches) {
+    launches.push_back({l.step, l.node, l.name, static_cast<double>(l.duration_ns()) * kMsPerNs});
+  }
+  return undisturbed_ms(launches);
 }
 
 StepWork work_of(const Profile& profile, const Ceilings& ceilings) {

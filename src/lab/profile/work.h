@@ -56,6 +56,10 @@ struct StepWork {
   WorkSums total() const;
 };
 
+// By launch: the time that counts for it, which is less where other work held it up
+// (lab/measure/interrupted.h).
+std::vector<double> counted_ms(const Profile& profile);
+
 // When a node runs several kernels, its FLOPs and bytes are counted at the longest one. The kernel
 // of a batch is shared out among the batch's nodes by the bytes that each moves.
 StepWork work_of(const Profile& profile, const Ceilings& ceilings);

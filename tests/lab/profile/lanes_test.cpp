@@ -132,6 +132,16 @@ TEST(LaneTimesTest, BySpansExposedIsWhatTheStepIsLongerThanAllOtherKernels) {
   EXPECT_TRUE(lane_times(p).empty());
 }
 
+TEST(LaneTimesTest, AHeldUpCollectiveCountsWithItsMedian) {
+  Profile p = two_lanes();
+  p.launches.back().start_ns += 6000;  // the optimizer of the third step, behind the collective
+  p.launches.back().end_ns += 6000;
+  p.launches[p.launches.size() - 2].end_ns += 6000;
+  EXPECT_NEAR(communication_of(p)->ms, 0.003, 1e-12);
+  EXPECT_NEAR(communication_of(p)->exposed_ms, 0.002, 1e-12);
+  EXPECT_NEAR(busy_ms_by_step(p)[2], 0.015, 1e-12);
+}
+
 TEST(LaneTimesTest, TheCheckerSaysThatKernelsOverlap) {
   const auto codes = [](Profile p) {
     std::vector<std::string> out;
