@@ -75,10 +75,10 @@ Command merge_command() {
       .name = "merge",
       .summary = "one result from those of a job array",
       .details =
-          "Puts the results of the tasks that --sbatch divided a command into together, as the "
-          "undivided command would have written them: rows one behind the other and judged beside "
-          "each other, tables of single cells under the name of their cell. Says which tasks have "
-          "no result, and ends with 1 if there are any.",
+          "Puts the results of the tasks that --sbatch divided a command into together: rows one "
+          "behind the other, those of bench judged beside each other, and tables of single cells "
+          "under the name of their cell. Says which tasks have no result, and ends with 1 if there "
+          "are any.",
       .examples = {{"jobs", "in the folder that --sbatch made"},
                    {"jobs --format json --output grid.json", "for compare"}}};
   OptionSet& set = command.options;

@@ -80,24 +80,12 @@ std::vector<Table> tables_of(const PartResult& part, std::string_view primary) {
   return out;
 }
 
-bool has_verdicts(const Table& table) {
-  return std::ranges::any_of(table.columns, is_verdict_column);
-}
-
 std::vector<ResultRow> rows_of(const Table& table, const Json& environment) {
   std::vector<ResultRow> out;
   for (const auto& row : table.rows) {
     out.push_back(ResultRow::of(table.columns, row, environment));
   }
   return out;
-}
-
-// Without the notes on rows, which are judged again beside the others.
-void drop_verdicts(Table& table, const Json& environment) {
-  if (!has_verdicts(table)) return;
-  const std::vector<std::string> old = validity_notes(rows_of(table, environment));
-  std::erase_if(table.notes,
-                [&](const std::string& note) { return std::ranges::find(old, note) != old.end(); });
 }
 
 // The wider of two kinds: a column may hold numbers in one part and nothing in another.
@@ -123,39 +111,73 @@ void append(const Table& part, const std::string& where, Table& out) {
     }
   }
   out.rows.insert(out.rows.end(), part.rows.begin(), part.rows.end());
-  for (const std::string& note : part.notes) {
-    if (std::ranges::find(out.notes, note) == out.notes.end()) out.notes.push_back(note);
-  }
 }
 
 // What parts have of one table.
 struct Gathered {
   std::string name;
-  std::vector<std::size_t> of;  // part, by table
+  std::vector<const PartResult*> of;  // by table
   std::vector<Table> tables;
 
-  bool all_have(std::span<const std::string> columns) const {
+  // Whether the rows of all parts say which cell they are of.
+  bool have_cells(std::span<const std::string> divided) const {
     return std::ranges::all_of(tables, [&](const Table& table) {
-      return table.rows.empty() || std::ranges::all_of(columns, [&](const std::string& column) {
-               return std::ranges::find(table.columns, column, &Column::name) !=
-                      table.columns.end();
-             });
+      const auto has = [&](const std::string& column) {
+        return std::ranges::find(table.columns, column, &Column::name) != table.columns.end();
+      };
+      return table.rows.empty() || has("cell") || std::ranges::all_of(divided, has);
     });
   }
-  bool all_same() const {
-    return std::ranges::all_of(
-        tables, [&](const Table& table) { return table.rows == tables.front().rows; });
+  bool are_copies() const {
+    return tables.size() > 1 && std::ranges::all_of(tables, [&](const Table& table) {
+             return table.rows == tables.front().rows &&
+                    std::ranges::equal(table.columns, tables.front().columns, {}, &Column::name,
+                                       &Column::name);
+           });
+  }
+  bool all_note(const std::string& note) const {
+    return std::ranges::all_of(tables, [&](const Table& table) {
+      return std::ranges::find(table.notes, note) != table.notes.end();
+    });
   }
 };
 
+// Rows one behind the other. A note that not all parts have begins with the label of its part.
+Table joined(const Gathered& one) {
+  Table out{.name = one.name, .title = one.tables.front().title};
+  for (std::size_t i = 0; i < one.tables.size(); ++i) append(one.tables[i], one.of[i]->name, out);
+  for (const std::string& note : one.tables.front().notes) {
+    if (one.all_note(note)) out.notes.push_back(note);
+  }
+  for (std::size_t i = 0; i < one.tables.size(); ++i) {
+    for (const std::string& note : one.tables[i].notes) {
+      if (!one.all_note(note)) out.notes.push_back(one.of[i]->label + ": " + note);
+    }
+  }
+  return out;
+}
+
+// The rows of `bench` are what the validity checker reads, so they are judged again, beside each
+// other; those of other commands keep their verdicts.
+bool is_judged(const Table& table) {
+  return table.name == "bench" && std::ranges::any_of(table.columns, is_verdict_column);
+}
+
+void drop_verdicts(Table& table, const Json& environment) {
+  if (!is_judged(table)) return;
+  const std::vector<std::string> old = validity_notes(rows_of(table, environment));
+  std::erase_if(table.notes,
+                [&](const std::string& note) { return std::ranges::find(old, note) != old.end(); });
+}
+
 std::vector<Gathered> gather(std::span<const PartResult> parts, std::string_view primary) {
   std::vector<Gathered> out;
-  for (std::size_t i = 0; i < parts.size(); ++i) {
-    for (Table& table : tables_of(parts[i], primary)) {
-      drop_verdicts(table, parts[i].document.at("environment"));
+  for (const PartResult& part : parts) {
+    for (Table& table : tables_of(part, primary)) {
+      drop_verdicts(table, part.document.at("environment"));
       auto found = std::ranges::find(out, table.name, &Gathered::name);
       if (found == out.end()) found = out.insert(out.end(), Gathered{table.name, {}, {}});
-      found->of.push_back(i);
+      found->of.push_back(&part);
       found->tables.push_back(std::move(table));
     }
   }
@@ -196,22 +218,19 @@ Document merged(std::span<const PartResult> parts, std::span<const std::string> 
   const std::string primary = schema.substr(dot + 1, end - dot - 1);
   std::vector<Gathered> all = gather(parts, primary);
   for (Gathered& one : all) {
-    const bool is_first = &one == &all.front();
-    if (is_first || one.all_have(divided)) {
-      Table table{.name = one.name, .title = one.tables.front().title};
-      for (std::size_t i = 0; i < one.tables.size(); ++i) {
-        append(one.tables[i], parts[one.of[i]].name, table);
-      }
-      if (has_verdicts(table)) add_verdicts(table, rows_of(table, environment));
-      out.tables.push_back(std::move(table));
-    } else if (one.all_same()) {
+    if (one.are_copies()) {
       out.tables.push_back(std::move(one.tables.front()));
+    } else if (&one == &all.front() || one.have_cells(divided)) {
+      out.tables.push_back(joined(one));
     } else {
       for (std::size_t i = 0; i < one.tables.size(); ++i) {
-        one.tables[i].name += "@" + parts[one.of[i]].label;
+        one.tables[i].name += (parts.size() > 1 ? "@" : "") + one.of[i]->label;
         out.tables.push_back(std::move(one.tables[i]));
       }
     }
+  }
+  for (Table& table : out.tables) {
+    if (is_judged(table)) add_verdicts(table, rows_of(table, environment));
   }
   for (const PartResult& part : parts.subspan(1)) {
     const std::string other = other_machine(environment, part.document.at("environment"));

@@ -32,7 +32,7 @@ TEST(MergeTest, TablesAreJoinedSharedOrApart) {
   const std::string same = R"(,"formats":{"rows":[{"bits":16}]})";
   const PartResult parts[] = {
       part("tiny", R"("cells":{"title":"T","columns":{"ms":{"unit":"ms"}},
-                     "rows":[{"size":"tiny","ms":1}],"notes":["n"]},
+                     "rows":[{"size":"tiny","ms":1}],"notes":["n","of one"]},
                      "more":{"rows":[{"size":"tiny"}]},"kernels":{"rows":[{"op":"a"}]})" +
                        same),
       part("small", R"("cells":{"title":"T","rows":[{"size":"small","ms":2.5}],"notes":["n"]},
@@ -46,7 +46,7 @@ TEST(MergeTest, TablesAreJoinedSharedOrApart) {
   EXPECT_EQ(cells.rows[1][0], Json("small"));
   EXPECT_EQ(cells.columns[1].unit, "ms");
   EXPECT_EQ(cells.columns[1].kind, ColumnKind::kReal) << "whole in one part, not in the other";
-  EXPECT_THAT(cells.notes, ElementsAre("n"));
+  EXPECT_THAT(cells.notes, ElementsAre("n", "tiny: of one"));
   EXPECT_EQ(all.tables[1].rows.size(), 2u);
   EXPECT_EQ(all.tables[4].rows.size(), 1u);
 }
@@ -64,14 +64,14 @@ TEST(MergeTest, AnotherMachineIsSaid) {
               ElementsAre("y ran elsewhere: gpu \"A\" and \"B\""));
 }
 
-PartResult bench(const char* mode, double ms) {
+PartResult timed(const char* command, const char* mode, double ms) {
   Json row = testing::sound();
   row["mode"] = mode;
   row["samples_ms"] = testing::list({ms, 1.001 * ms, 1.002 * ms, ms, ms, ms, ms, ms});
   row["median_ms"] = ms;
   row["verdict"] = "ok";
   const Json verdict = Json::Object{{"description", verdict_column().description}};
-  const Json document = Json::Object{{"schema", "tracestep.bench/1"},
+  const Json document = Json::Object{{"schema", fmt::format("tracestep.{}/1", command)},
                                      {"environment", Json::object()},
                                      {"columns", Json::Object{{"verdict", verdict}}},
                                      {"rows", Json::Array{row}}};
@@ -80,13 +80,22 @@ PartResult bench(const char* mode, double ms) {
 
 TEST(MergeTest, RowsAreJudgedBesideEachOther) {
   // A step that takes less time than its own forward and backward.
-  const PartResult parts[] = {bench("forward-backward", 63.4), bench("step", 43.8)};
+  const PartResult parts[] = {timed("bench", "forward-backward", 63.4),
+                              timed("bench", "step", 43.8)};
   const std::vector<std::string> divided{"mode"};
   const Table table = merged(parts, divided).tables.at(0);
   EXPECT_EQ(table.name, "bench");
   for (const auto& row : table.rows) EXPECT_TRUE(contains(row.back().dump(), "part_over_whole"));
   const Table alone = merged(std::span(parts).first(1), divided).tables.at(0);
   EXPECT_FALSE(contains(alone.rows[0].back().dump(), "part_over_whole"));
+}
+
+TEST(MergeTest, RowsThatTheCheckerReadsInAnotherFormKeepTheirVerdicts) {
+  const PartResult parts[] = {timed("attention", "forward", 90), timed("attention", "whole", 30)};
+  const Table table = merged(parts, std::vector<std::string>{"mode"}).tables.at(0);
+  for (const auto& row : table.rows) {
+    EXPECT_EQ(row.back().dump(), "\"ok\"");
+  }
 }
 
 TEST(MergeTest, AnotherCommandIsRefused) {
