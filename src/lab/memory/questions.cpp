@@ -48,9 +48,13 @@ Text by_context(const std::vector<Row>& rows, const char* column) {
 }
 
 // How the largest allocation of a component grows from the shortest planned context to the longest.
-Text growth_of(const Evidence& e, const std::string& component, const char* group) {
-  const Evidence::Where where = {
-      {"mode", "step"}, {"precision", "fp32"}, {"component", component}, {"group", group}};
+Text growth_of(const Evidence& e, const std::string& size, const std::string& component,
+               const char* group) {
+  const Evidence::Where where = {{"size", size},
+                                 {"mode", "step"},
+                                 {"precision", "fp32"},
+                                 {"component", component},
+                                 {"group", group}};
   const Row most = e.largest("planned_components", where, "context");
   Row least = most;
   for (const Row& row : e.rows("planned_components", where)) {
@@ -72,11 +76,15 @@ Text growth_of(const Evidence& e, const std::string& component, const char* grou
 }
 
 // What autocast makes of it at the longest context: its bytes beside those in float32.
-Text narrowed(const Evidence& e, const std::string& component, const char* group) {
-  const Row row = e.largest(
-      "planned_components",
-      {{"mode", "step"}, {"precision", "bf16"}, {"component", component}, {"group", group}},
-      "context");
+Text narrowed(const Evidence& e, const std::string& size, const std::string& component,
+              const char* group) {
+  const Row row = e.largest("planned_components",
+                            {{"size", size},
+                             {"mode", "step"},
+                             {"precision", "bf16"},
+                             {"component", component},
+                             {"group", group}},
+                            "context");
   const Quantity ratio = row.get("largest_bytes") / row.get("fp32_bytes");
   return say("{} ({}) has {} at context {} where float32 has {}",
              {row.quote("component"), row.quote("group"), bytes(row.get("largest_bytes")),
@@ -92,14 +100,14 @@ Text components(const Evidence& e) {
       {scope::path({scope::kAttention, scope::kSoftmax}), "activation"},
       {gate, "activation"},
       {gate, "gradient"}};
+  const Row model = e.largest("planned_components", {{"mode", "step"}}, "context");
   std::vector<Text> growth, low;
   for (const auto& [component, group] : shown) {
-    growth.push_back(growth_of(e, component, group));
-    low.push_back(narrowed(e, component, group));
+    growth.push_back(growth_of(e, model.text("size"), component, group));
+    low.push_back(narrowed(e, model.text("size"), component, group));
   }
-  const Row any = e.largest("planned_components", {{"mode", "step"}}, "context");
   return say("{}, predicted, single allocations by component: {}. Under bfloat16 autocast: {}.",
-             {any.model(), join(growth, "; "), join(low, "; ")});
+             {model.model(), join(growth, "; "), join(low, "; ")});
 }
 
 Text timeline(const Evidence& e) {

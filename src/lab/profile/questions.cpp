@@ -409,7 +409,7 @@ Text bound(const Evidence& e) {
 
 // What the kernels leave of the span, and what that is made of by the clocks of the same profile.
 Text what_is_left(const Evidence& e, const Row& pass, const std::optional<Quantity>& left) {
-  const auto clock = e.find("clocks", {{"label", label(pass)}});
+  const auto clock = e.find("clocks", {{"label", label(pass)}, {"size", pass.text("size")}});
   if (!left || left->value <= 0 || !clock) return {};
   return say(" What is left are {}: {}.", {duration(*left), left_of_span(*clock).parts()});
 }
