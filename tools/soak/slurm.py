@@ -6,7 +6,7 @@ configuration, ports and keys of their own, as the user who runs this. Each roun
 - divides a grid of six cells into an array (--sbatch), kills one task at a random moment, submits
   again, and compares the merged result with the grid in one process: cells, bytes and launches;
 - trains on two ranks of srun, to the weights that two threads reach and the loss of one rank, and
-  joins two without MPI, which on CPUs is refused once;
+  joins two without MPI, which on CPUs is refused;
 - kills a training of two ranks that --sbatch wrote and submits it again: the same weights;
 - asks Slurm whether it could place what scripts for GPUs request.
 Usage: slurm.py [--program build/tracestep] [--count ROUNDS] [--seed S]
@@ -218,7 +218,7 @@ def check_ranks(cluster, program, folder, dice):
     # Without MPI the two join by the step's variables, and have nothing that carries tensors.
     bare = subprocess.run(["srun", "--ntasks=2", "--mpi=none", program, *two], cwd=folder,
                           env=cluster.environment, capture_output=True, text=True)
-    if bare.stderr.count("nothing connects cpu devices of processes without MPI") != 1:
+    if "nothing connects cpu devices of processes without MPI" not in bare.stderr:
         raise Fault(f"srun --mpi=none: {bare.stderr.strip()}")
     jobs = folder / "training"
     cluster.run(program, *two, "--save", "job", "--checkpoint", "run", "--checkpoint-every", "20",
