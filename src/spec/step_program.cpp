@@ -11,17 +11,19 @@ PipelineResult named(PipelineResult result, const RunSpec& spec) {
   return result;
 }
 
-// Of compile_passes(), what runs with an arena without being asked for.
-bool runs_by_default(std::string_view pass) {
-  return pass != "update_beside";
+// Of compile_passes(), what runs with an arena without being asked for: updates beside backward pay
+// in every step only where they wait for the bus to the host (bench/results/cuda-h200.md).
+bool runs_by_default(const RunSpec& spec, std::string_view pass) {
+  return has_arena(spec.executor) &&
+         (pass != "update_beside" || spec.offload == Offload::kOptimizer);
 }
 
 // Those of compile_passes() that do not run.
 std::set<std::string> disabled_passes(const RunSpec& spec) {
   std::set<std::string> out;
   for (std::string& name : compile_passes()) {
-    const bool runs = spec.compile_passes ? spec.compile_passes->contains(name)
-                                          : has_arena(spec.executor) && runs_by_default(name);
+    const bool runs =
+        spec.compile_passes ? spec.compile_passes->contains(name) : runs_by_default(spec, name);
     if (!runs) out.insert(std::move(name));
   }
   return out;

@@ -64,6 +64,17 @@ TEST_F(UpdatesBesideTest, EveryStepHasSomeAndTheirBitsStay) {
   }
 }
 
+TEST_F(UpdatesBesideTest, TheyAreTheDefaultWhereStatesLieInTheHostsMemory) {
+  const auto device = make_null_device({.traits = kGpu});
+  for (ExecutorKind executor : kAllExecutors) {
+    RunSpec spec = testing::small_step(Mode::kStep, Granularity::kFused);
+    spec.executor = executor;
+    EXPECT_EQ(nodes_beside(step_program(spec, *device)), 0);
+    spec.offload = Offload::kOptimizer;
+    EXPECT_EQ(nodes_beside(step_program(spec, *device)) > 0, has_arena(executor));
+  }
+}
+
 TEST_F(UpdatesBesideTest, ThePeakIsThatWhichWasPredicted) {
   for (RunSpec spec : all_steps()) {
     for (Offload offload : kAllOffloads) {

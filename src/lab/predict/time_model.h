@@ -46,8 +46,8 @@ class TimeModel {
 };
 
 // Rates of every kernel that the calibration has, fitted to its launches; of any other kernel,
-// those of its class; of products on a GPU, the times of their sizes. The band is the error on the steps that were held out: nine of ten lie within
-// it.
+// those of its class; of products on a GPU, the times of their sizes. The band is the error on the
+// steps that were held out: nine of ten lie within it.
 std::unique_ptr<TimeModel> make_time_model(const Calibration& calibration);
 
 // From published peaks: a kernel takes a launch and the roofline's time at the share of the peaks
