@@ -99,7 +99,7 @@ Calibration calibration_of_a_node() {
         .shape = {.batch = 2, .context = 8}};
     CalibratedStep step{.key = key_of(run), .executor = run.executor, .is_held_out = width == 64};
     for (const KernelWork& w : kernel_work(step_program(run), {}, {})) {
-      const double us = 1 + at(w.amounts, Quantity::kOperations) * 1e-3;
+      const double us = 1 + at(w.amounts, Effort::kOperations) * 1e-3;
       step.kernels.push_back({w.kernel, w.kernel_class, {w.amounts, us}, 1});
       step.busy_ms += us * 1e-3;
       ++step.launches;

@@ -85,7 +85,7 @@ class LaunchTimes {
 // Launches of one kernel with the same work become one, with their median time.
 std::vector<CalibratedStep::Launch> merged(const std::vector<KernelWork>& work,
                                            const LaunchTimes& times) {
-  std::map<std::tuple<std::string, Quantities, ProductShape>, std::vector<double>> alike;
+  std::map<std::tuple<std::string, Efforts, ProductShape>, std::vector<double>> alike;
   std::map<std::string, KernelClass> classes;
   for (const KernelWork& w : work) {
     const double us = times.us(w.node);

@@ -77,7 +77,7 @@ ProductShape read_shape(const Json& json) {
 
 CalibratedStep::Launch read_launch(const Json& json) {
   const Json::Array& items = json.items();
-  if (items.size() != 6 || items[4].size() != std::size(kAllQuantities)) {
+  if (items.size() != 6 || items[4].size() != std::size(kAllEfforts)) {
     throw Error(ErrorCode::kInput, "calibration", "a launch has other members");
   }
   CalibratedStep::Launch out{.kernel = items[0].as_string(),

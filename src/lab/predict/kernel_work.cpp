@@ -87,7 +87,7 @@ bool is_on_host(const BufferPlan& buffer_plan, ValueId id) {
 }
 
 // How the CPU cuts a product into blocks, and what each of them packs.
-void add_cpu_product(const Program& program, const Node& node, int threads, Quantities& amounts) {
+void add_cpu_product(const Program& program, const Node& node, int threads, Efforts& amounts) {
   const Type& y = program.type(node.outputs[0]);
   const std::int64_t m = y.shape.back(1), n = y.shape.back(0), k = depth_of(program, node);
   if (y.count() == 0 || k == 0) return;
@@ -98,10 +98,10 @@ void add_cpu_product(const Program& program, const Node& node, int threads, Quan
   const auto jobs = static_cast<double>(plan.jobs());
   const double rounds = static_cast<double>(ceil_div(plan.jobs(), threads)) * threads / jobs;
   const auto batch = static_cast<double>(plan.batch);
-  at(amounts, Quantity::kOperations) *= rounds;
-  at(amounts, Quantity::kPackedA) = rounds * batch * static_cast<double>(m * k * plan.blocks_n);
-  at(amounts, Quantity::kPackedB) = rounds * batch * static_cast<double>(n * k * plan.blocks_m);
-  at(amounts, Quantity::kResults) = rounds * batch * static_cast<double>(m * n * plan.blocks_k);
+  at(amounts, Effort::kOperations) *= rounds;
+  at(amounts, Effort::kPackedA) = rounds * batch * static_cast<double>(m * k * plan.blocks_n);
+  at(amounts, Effort::kPackedB) = rounds * batch * static_cast<double>(n * k * plan.blocks_m);
+  at(amounts, Effort::kResults) = rounds * batch * static_cast<double>(m * n * plan.blocks_k);
 }
 
 // The part of a stretch of memory that a cache of `size` bytes still has after `touched` others.
@@ -149,35 +149,35 @@ class Counting {
     for (ValueId v : node.inputs) add_bytes(v, read, out.amounts);
     for (ValueId v : node.outputs) add_bytes(v, 1.0, out.amounts);
     out.host_bytes = bytes_over_link(program_, buffer_plan_, node);
-    at(out.amounts, Quantity::kLaunches) = 1;
-    at(out.amounts, Quantity::kOperations) =
+    at(out.amounts, Effort::kLaunches) = 1;
+    at(out.amounts, Effort::kOperations) =
         static_cast<double>(cost.flops > 0 ? cost.flops : elements);
     add_shape(node, out.amounts);
     return out;
   }
 
   // What depends on how the work is arranged, not on how much it is.
-  void add_shape(const Node& node, Quantities& amounts) const {
+  void add_shape(const Node& node, Efforts& amounts) const {
     const KernelClass kind = node.op->kernel_class;
     if (kind == KernelClass::kReduction || kind == KernelClass::kAttention) {
-      at(amounts, Quantity::kRows) = static_cast<double>(rows_of(program_, node, traits_));
+      at(amounts, Effort::kRows) = static_cast<double>(rows_of(program_, node, traits_));
     } else if (kind == KernelClass::kGemm && traits_.kind == DeviceKind::kCpu) {
       add_cpu_product(program_, node, std::max(1, traits_.threads), amounts);
     } else if (kind == KernelClass::kGemm) {
-      at(amounts, Quantity::kDepth) = static_cast<double>(depth_of(program_, node));
+      at(amounts, Effort::kDepth) = static_cast<double>(depth_of(program_, node));
     }
   }
 
-  void add_bytes(ValueId id, double part, Quantities& amounts) {
+  void add_bytes(ValueId id, double part, Efforts& amounts) {
     const int buffer = buffer_plan_.buffer_of[static_cast<std::size_t>(id)];
     const double bytes = part * static_cast<double>(program_.type(id).bytes());
     if (buffer < 0 || bytes <= 0 || is_on_host(buffer_plan_, id)) return;
     const double touched = reuse_.touch(buffer, bytes);
     const double near = part_kept(touched, caches_.near_bytes);
     const double shared = std::max(near, part_kept(touched, caches_.shared_bytes));
-    at(amounts, Quantity::kNearBytes) += bytes * near;
-    at(amounts, Quantity::kSharedBytes) += bytes * (shared - near);
-    at(amounts, Quantity::kMemoryBytes) += bytes * (1.0 - shared);
+    at(amounts, Effort::kNearBytes) += bytes * near;
+    at(amounts, Effort::kSharedBytes) += bytes * (shared - near);
+    at(amounts, Effort::kMemoryBytes) += bytes * (1.0 - shared);
   }
 
   const Program& program_;
@@ -189,18 +189,18 @@ class Counting {
 
 }  // namespace
 
-std::string_view name_of(Quantity quantity) {
-  switch (quantity) {
-    case Quantity::kLaunches: return "launches";
-    case Quantity::kOperations: return "operations";
-    case Quantity::kNearBytes: return "near bytes";
-    case Quantity::kSharedBytes: return "shared bytes";
-    case Quantity::kMemoryBytes: return "memory bytes";
-    case Quantity::kPackedA: return "packed a";
-    case Quantity::kPackedB: return "packed b";
-    case Quantity::kResults: return "results";
-    case Quantity::kDepth: return "depth";
-    case Quantity::kRows: return "rows";
+std::string_view name_of(Effort effort) {
+  switch (effort) {
+    case Effort::kLaunches: return "launches";
+    case Effort::kOperations: return "operations";
+    case Effort::kNearBytes: return "near bytes";
+    case Effort::kSharedBytes: return "shared bytes";
+    case Effort::kMemoryBytes: return "memory bytes";
+    case Effort::kPackedA: return "packed a";
+    case Effort::kPackedB: return "packed b";
+    case Effort::kResults: return "results";
+    case Effort::kDepth: return "depth";
+    case Effort::kRows: return "rows";
   }
   return "?";
 }

@@ -17,7 +17,7 @@
 
 namespace tracestep {
 
-enum class Quantity : std::uint8_t {
+enum class Effort : std::uint8_t {
   kLaunches,     // always 1
   kOperations,   // FLOPs, or the elements of a kernel that has none
   kNearBytes,    // read and written, where each core's own cache still has them
@@ -29,17 +29,17 @@ enum class Quantity : std::uint8_t {
   kDepth,    // on a GPU, the elements that each result of a product adds up one after the other
   kRows,     // of a reduction or of attention, once for each part that a row is cut into
 };
-inline constexpr Quantity kAllQuantities[] = {
-    Quantity::kLaunches,    Quantity::kOperations, Quantity::kNearBytes, Quantity::kSharedBytes,
-    Quantity::kMemoryBytes, Quantity::kPackedA,    Quantity::kPackedB,   Quantity::kResults,
-    Quantity::kDepth,       Quantity::kRows};
-std::string_view name_of(Quantity quantity);
+inline constexpr Effort kAllEfforts[] = {
+    Effort::kLaunches,    Effort::kOperations, Effort::kNearBytes, Effort::kSharedBytes,
+    Effort::kMemoryBytes, Effort::kPackedA,    Effort::kPackedB,   Effort::kResults,
+    Effort::kDepth,       Effort::kRows};
+std::string_view name_of(Effort effort);
 
-using Quantities = std::array<double, std::size(kAllQuantities)>;
-inline double& at(Quantities& all, Quantity q) {
+using Efforts = std::array<double, std::size(kAllEfforts)>;
+inline double& at(Efforts& all, Effort q) {
   return all[static_cast<std::size_t>(q)];
 }
-inline double at(const Quantities& all, Quantity q) {
+inline double at(const Efforts& all, Effort q) {
   return all[static_cast<std::size_t>(q)];
 }
 
@@ -54,7 +54,7 @@ struct KernelWork {
   NodeId node = kNoNode;
   std::string kernel;  // "matmul f32,f32>f32 kk": op, dtypes, and what else its speed depends on
   KernelClass kernel_class = KernelClass::kElementwise;
-  Quantities amounts{};
+  Efforts amounts{};
   ProductShape product = {};
   double host_bytes = 0;  // bytes_over_link(); not among `amounts`
 };

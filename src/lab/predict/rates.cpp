@@ -6,17 +6,17 @@
 namespace tracestep {
 namespace {
 
-constexpr std::size_t kCount = std::size(kAllQuantities);
+constexpr std::size_t kCount = std::size(kAllEfforts);
 constexpr int kReweightings = 4;
 constexpr int kSweeps = 400;
 constexpr double kFar = 0.05;  // relative error from which on a launch counts less
 
 // Σ weight (Σ_j rate_j x_j − 1)², as a matrix and a vector: x is a launch's amounts over its time.
 struct Normal {
-  std::array<Quantities, kCount> a{};
-  Quantities b{};
+  std::array<Efforts, kCount> a{};
+  Efforts b{};
 
-  void add(const Quantities& x, double target, double weight) {
+  void add(const Efforts& x, double target, double weight) {
     for (std::size_t i = 0; i < kCount; ++i) {
       b[i] += weight * x[i] * target;
       for (std::size_t j = 0; j < kCount; ++j) a[i][j] += weight * x[i] * x[j];
@@ -25,7 +25,7 @@ struct Normal {
 };
 
 // Sets each rate to its best value at least 0, the others fixed, until nothing changes.
-Quantities least_squares(const Normal& n, Quantities rates) {
+Efforts least_squares(const Normal& n, Efforts rates) {
   for (int sweep = 0; sweep < kSweeps; ++sweep) {
     double change = 0;
     for (std::size_t i = 0; i < kCount; ++i) {
@@ -41,8 +41,8 @@ Quantities least_squares(const Normal& n, Quantities rates) {
   return rates;
 }
 
-Quantities relative(const MeasuredWork& launch) {
-  Quantities out = launch.amounts;
+Efforts relative(const MeasuredWork& launch) {
+  Efforts out = launch.amounts;
   for (double& x : out) x /= launch.us;
   return out;
 }
@@ -53,7 +53,7 @@ Quantities relative(const MeasuredWork& launch) {
 void add_usual(const Rates& usual, std::span<const MeasuredWork> launches, Normal& n) {
   constexpr double kWeight = 0.5;
   for (std::size_t i = 0; i < kCount; ++i) {
-    Quantities only{};
+    Efforts only{};
     if (usual.us_per_unit[i] > 0) {
       only[i] = 1.0 / usual.us_per_unit[i];
       n.add(only, 1.0, kWeight);
@@ -68,7 +68,7 @@ void add_usual(const Rates& usual, std::span<const MeasuredWork> launches, Norma
 
 }  // namespace
 
-double Rates::us(const Quantities& amounts) const {
+double Rates::us(const Efforts& amounts) const {
   double out = 0;
   for (std::size_t i = 0; i < kCount; ++i) out += amounts[i] * us_per_unit[i];
   return out;

@@ -9,13 +9,13 @@ namespace tracestep {
 
 // All at least 0, so that more work never takes less time.
 struct Rates {
-  Quantities us_per_unit{};
+  Efforts us_per_unit{};
 
-  double us(const Quantities& amounts) const;
+  double us(const Efforts& amounts) const;
 };
 
 struct MeasuredWork {
-  Quantities amounts{};
+  Efforts amounts{};
   double us = 0;
 };
 

@@ -59,7 +59,7 @@ class KernelRates {
     }
     const Rates usual = fit_rates(moving);
     Rates of_products = usual;
-    at(of_products.us_per_unit, Quantity::kOperations) = 0;
+    at(of_products.us_per_unit, Effort::kOperations) = 0;
     for (const auto& [kind, work] : by_class) {
       classes_[kind] =
           fit_rates(work, is_of_products(kind) ? of_products : at_pace_of(work, usual));
@@ -81,7 +81,7 @@ class KernelRates {
     const auto found = classes_.find(kind);
     return found == classes_.end() ? kNone : found->second;
   }
-  double us(const std::string& kernel, KernelClass kind, const Quantities& amounts) const {
+  double us(const std::string& kernel, KernelClass kind, const Efforts& amounts) const {
     const Rates* own = of_kernel(kernel);
     return (own != nullptr ? *own : of_class(kind)).us(amounts);
   }
@@ -153,7 +153,7 @@ class LaunchTimes {
     return rates_.of_kernel(kernel) != nullptr || products_.us(kernel, product).has_value();
   }
   // Of a KernelWork or a CalibratedStep::Launch.
-  double us(const std::string& kernel, KernelClass kind, const Quantities& amounts,
+  double us(const std::string& kernel, KernelClass kind, const Efforts& amounts,
             const ProductShape& product) const {
     const std::optional<double> measured = products_.us(kernel, product);
     return measured ? *measured : rates_.us(kernel, kind, amounts);

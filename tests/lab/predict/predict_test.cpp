@@ -33,8 +33,8 @@ DeviceFactory cpu() {
 }
 
 // Kernels whose time is known: 2 µs, and 1 µs for every 1000 operations.
-double planted_us(const Quantities& amounts) {
-  return 2.0 + at(amounts, Quantity::kOperations) * 1e-3;
+double planted_us(const Efforts& amounts) {
+  return 2.0 + at(amounts, Effort::kOperations) * 1e-3;
 }
 
 CalibratedStep planted_step(const RunSpec& run, bool is_held_out) {
@@ -94,8 +94,8 @@ TEST_F(PredictTest, EveryLaunchHasWork) {
     const Program program = step_program(run);
     std::size_t launches = 0;
     for (const KernelWork& w : kernel_work(program, {}, kCaches)) {
-      EXPECT_EQ(at(w.amounts, Quantity::kLaunches), 1) << w.kernel;
-      EXPECT_GT(at(w.amounts, Quantity::kOperations), 0) << w.kernel;
+      EXPECT_EQ(at(w.amounts, Effort::kLaunches), 1) << w.kernel;
+      EXPECT_GT(at(w.amounts, Effort::kOperations), 0) << w.kernel;
       for (double amount : w.amounts) EXPECT_GE(amount, 0) << w.kernel;
       ++launches;
     }
@@ -105,36 +105,36 @@ TEST_F(PredictTest, EveryLaunchHasWork) {
 
 TEST_F(PredictTest, BytesAreNearWhileTheCachesHoldTheStep) {
   const Program program = step_program(tiny());
-  const auto bytes = [&](const CacheSizes& caches, Quantity q) {
+  const auto bytes = [&](const CacheSizes& caches, Effort q) {
     double out = 0;
     for (const KernelWork& w : kernel_work(program, {}, caches)) out += at(w.amounts, q);
     return out;
   };
   const CacheSizes large{.near_bytes = 1 << 30, .shared_bytes = 1 << 30};
-  EXPECT_GT(bytes(large, Quantity::kNearBytes), 0);
-  EXPECT_EQ(bytes(large, Quantity::kSharedBytes), 0);
-  EXPECT_EQ(bytes(large, Quantity::kMemoryBytes), 0);
-  const double all = bytes(large, Quantity::kNearBytes);
-  EXPECT_NEAR(bytes({}, Quantity::kMemoryBytes), all, 1e-6 * all);  // no caches
+  EXPECT_GT(bytes(large, Effort::kNearBytes), 0);
+  EXPECT_EQ(bytes(large, Effort::kSharedBytes), 0);
+  EXPECT_EQ(bytes(large, Effort::kMemoryBytes), 0);
+  const double all = bytes(large, Effort::kNearBytes);
+  EXPECT_NEAR(bytes({}, Effort::kMemoryBytes), all, 1e-6 * all);  // no caches
   const CacheSizes small{.near_bytes = 1 << 12, .shared_bytes = 1 << 16};
-  EXPECT_GT(bytes(small, Quantity::kNearBytes), 0);
-  EXPECT_GT(bytes(small, Quantity::kMemoryBytes), 0);
+  EXPECT_GT(bytes(small, Effort::kNearBytes), 0);
+  EXPECT_GT(bytes(small, Effort::kMemoryBytes), 0);
 }
 
 TEST_F(PredictTest, RatesAreFoundDespiteALaunchThatWasDisturbed) {
   std::vector<MeasuredWork> launches;
   for (double operations : {1e3, 5e3, 2e4, 1e5, 4e5}) {
     MeasuredWork m;
-    at(m.amounts, Quantity::kLaunches) = 1;
-    at(m.amounts, Quantity::kOperations) = operations;
+    at(m.amounts, Effort::kLaunches) = 1;
+    at(m.amounts, Effort::kOperations) = operations;
     m.us = 2 + operations * 1e-3;
     launches.push_back(m);
   }
   launches[3].us *= 3;
   const Rates rates = fit_rates(launches);
-  Quantities unseen{};
-  at(unseen, Quantity::kLaunches) = 1;
-  at(unseen, Quantity::kOperations) = 5e4;
+  Efforts unseen{};
+  at(unseen, Effort::kLaunches) = 1;
+  at(unseen, Effort::kOperations) = 5e4;
   EXPECT_NEAR(rates.us(unseen), 52, 3);
   for (double rate : rates.us_per_unit) EXPECT_GE(rate, 0);
 }
