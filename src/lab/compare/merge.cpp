@@ -1,6 +1,7 @@
 #include "lab/compare/merge.h"
 
 #include <algorithm>
+#include <memory>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -80,10 +81,16 @@ std::vector<Table> tables_of(const PartResult& part, std::string_view primary) {
   return out;
 }
 
-std::vector<ResultRow> rows_of(const Table& table, const Json& environment) {
+// Rows of a part, for the checker: with the environment that they were measured in, and under the
+// name of a table of their own, because parts were measured at different times.
+std::vector<ResultRow> rows_of(const Table& table, const PartResult& part) {
+  const auto environment = std::make_shared<const Json>(part.document.at("environment"));
   std::vector<ResultRow> out;
   for (const auto& row : table.rows) {
-    out.push_back(ResultRow::of(table.columns, row, environment));
+    Json cells = Json::object();
+    for (std::size_t c = 0; c < row.size(); ++c) cells[table.columns[c].name] = row[c];
+    if (!part.label.empty()) cells["table"] = "of " + part.label;
+    out.emplace_back(std::move(cells), environment);
   }
   return out;
 }
@@ -135,6 +142,14 @@ struct Gathered {
                                        &Column::name);
            });
   }
+  // In the order of joined().
+  std::vector<ResultRow> rows() const {
+    std::vector<ResultRow> out;
+    for (std::size_t i = 0; i < tables.size(); ++i) {
+      for (ResultRow& row : rows_of(tables[i], *of[i])) out.push_back(std::move(row));
+    }
+    return out;
+  }
   bool all_note(const std::string& note) const {
     return std::ranges::all_of(tables, [&](const Table& table) {
       return std::ranges::find(table.notes, note) != table.notes.end();
@@ -163,9 +178,9 @@ bool is_judged(const Table& table) {
   return table.name == "bench" && std::ranges::any_of(table.columns, is_verdict_column);
 }
 
-void drop_verdicts(Table& table, const Json& environment) {
+void drop_verdicts(Table& table, const PartResult& part) {
   if (!is_judged(table)) return;
-  const std::vector<std::string> old = validity_notes(rows_of(table, environment));
+  const std::vector<std::string> old = validity_notes(rows_of(table, part));
   std::erase_if(table.notes,
                 [&](const std::string& note) { return std::ranges::find(old, note) != old.end(); });
 }
@@ -174,7 +189,7 @@ std::vector<Gathered> gather(std::span<const PartResult> parts, std::string_view
   std::vector<Gathered> out;
   for (const PartResult& part : parts) {
     for (Table& table : tables_of(part, primary)) {
-      drop_verdicts(table, part.document.at("environment"));
+      drop_verdicts(table, part);
       auto found = std::ranges::find(out, table.name, &Gathered::name);
       if (found == out.end()) found = out.insert(out.end(), Gathered{table.name, {}, {}});
       found->of.push_back(&part);
@@ -220,17 +235,18 @@ Document merged(std::span<const PartResult> parts, std::span<const std::string> 
   for (Gathered& one : all) {
     if (one.are_copies()) {
       out.tables.push_back(std::move(one.tables.front()));
+      if (is_judged(out.tables.back())) {
+        add_verdicts(out.tables.back(), rows_of(out.tables.back(), *one.of.front()));
+      }
     } else if (&one == &all.front() || one.have_cells(divided)) {
       out.tables.push_back(joined(one));
+      if (is_judged(out.tables.back())) add_verdicts(out.tables.back(), one.rows());
     } else {
       for (std::size_t i = 0; i < one.tables.size(); ++i) {
         one.tables[i].name += (parts.size() > 1 ? "@" : "") + one.of[i]->label;
         out.tables.push_back(std::move(one.tables[i]));
       }
     }
-  }
-  for (Table& table : out.tables) {
-    if (is_judged(table)) add_verdicts(table, rows_of(table, environment));
   }
   for (const PartResult& part : parts.subspan(1)) {
     const std::string other = other_machine(environment, part.document.at("environment"));

@@ -64,15 +64,20 @@ TEST(MergeTest, AnotherMachineIsSaid) {
               ElementsAre("y ran elsewhere: gpu \"A\" and \"B\""));
 }
 
-PartResult timed(const char* command, const char* mode, double ms) {
+PartResult timed(const char* command, const char* mode, double ms,
+                 const Json& environment = Json::object()) {
   Json row = testing::sound();
   row["mode"] = mode;
   row["samples_ms"] = testing::list({ms, 1.001 * ms, 1.002 * ms, ms, ms, ms, ms, ms});
-  row["median_ms"] = ms;
+  row["median_ms"] = row["wall_ms"] = ms;
+  row["device_span_ms"] = row["device_busy_ms"] = 0.99 * ms;
+  row["instrumented_wall_ms"] = ms;
+  row["tflops"] = testing::kSoundFlops / ms * 1e-9;
+  row["tokens_per_s"] = 4 * 128 / ms * 1e3;
   row["verdict"] = "ok";
   const Json verdict = Json::Object{{"description", verdict_column().description}};
   const Json document = Json::Object{{"schema", fmt::format("tracestep.{}/1", command)},
-                                     {"environment", Json::object()},
+                                     {"environment", environment},
                                      {"columns", Json::Object{{"verdict", verdict}}},
                                      {"rows", Json::Array{row}}};
   return {mode, mode, document};
@@ -80,14 +85,27 @@ PartResult timed(const char* command, const char* mode, double ms) {
 
 TEST(MergeTest, RowsAreJudgedBesideEachOther) {
   // A step that takes less time than its own forward and backward.
-  const PartResult parts[] = {timed("bench", "forward-backward", 63.4),
-                              timed("bench", "step", 43.8)};
+  const PartResult parts[] = {timed("bench", "forward-backward", 143.4),
+                              timed("bench", "step", 93.8)};
   const std::vector<std::string> divided{"mode"};
   const Table table = merged(parts, divided).tables.at(0);
   EXPECT_EQ(table.name, "bench");
-  for (const auto& row : table.rows) EXPECT_TRUE(contains(row.back().dump(), "part_over_whole"));
+  for (const auto& row : table.rows) {
+    EXPECT_EQ(row.back().dump(), "\"doubt: measured_apart\"") << "tasks ran at different times";
+  }
   const Table alone = merged(std::span(parts).first(1), divided).tables.at(0);
-  EXPECT_FALSE(contains(alone.rows[0].back().dump(), "part_over_whole"));
+  EXPECT_EQ(alone.rows[0].back().dump(), "\"ok\"");
+}
+
+TEST(MergeTest, ARowIsJudgedByTheMachineItWasMeasuredOn) {
+  const auto node = [](std::int64_t bytes) {
+    return Json(Json::Object{{"memory_limit_bytes", bytes}});
+  };
+  const PartResult parts[] = {timed("bench", "forward", 80, node(1000)),
+                              timed("bench", "step", 100, node(std::int64_t{1} << 50))};
+  const Table table = merged(parts, std::vector<std::string>{"mode"}).tables.at(0);
+  EXPECT_TRUE(contains(table.rows[0].back().dump(), "host_spill"));
+  EXPECT_EQ(table.rows[1].back().dump(), "\"ok\"");
 }
 
 TEST(MergeTest, RowsThatTheCheckerReadsInAnotherFormKeepTheirVerdicts) {
