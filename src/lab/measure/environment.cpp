@@ -37,7 +37,7 @@ constexpr std::array<std::string_view, 14> kSimdFlags = {
     "sse4_2",      "avx",         "avx2",        "fma",      "f16c",  "avx512f", "avx512bw",
     "avx512_vnni", "avx512_bf16", "avx512_fp16", "amx_bf16", "asimd", "sve",     "bf16"};
 
-std::string first_line(const char* path) {
+std::string first_line(const std::filesystem::path& path) {
   std::ifstream file(path);
   std::string line;
   std::getline(file, line);
@@ -78,14 +78,29 @@ Json memory_total_bytes() {
   return std::int64_t{pages} * page_bytes;
 }
 
-// What a container may use; null when it is not limited.
-Json memory_limit_bytes() {
-  std::string text = first_line("/sys/fs/cgroup/memory.max");
-  if (text.empty()) text = first_line("/sys/fs/cgroup/memory/memory.limit_in_bytes");
+// The number in a file; that of an unlimited group where there is none.
+constexpr std::int64_t kUnlimited = std::int64_t{1} << 60;
+std::int64_t limit_in(const std::filesystem::path& path) {
+  const std::string text = first_line(path);
   std::int64_t bytes = 0;
   const auto result = std::from_chars(text.data(), text.data() + text.size(), bytes);
-  constexpr std::int64_t kUnlimited = std::int64_t{1} << 60;
-  return result.ec == std::errc() && bytes < kUnlimited ? Json(bytes) : Json();
+  return result.ec == std::errc() ? bytes : kUnlimited;
+}
+
+// The least of the limits in files called `name`, in `folder` and in each folder of `path` below.
+std::int64_t least_limit(std::filesystem::path folder, const std::filesystem::path& path,
+                         const char* name) {
+  std::int64_t out = limit_in(folder / name);
+  for (const std::filesystem::path& part : path.relative_path()) {
+    folder /= part;
+    out = std::min(out, limit_in(folder / name));
+  }
+  return out;
+}
+
+Json memory_limit_bytes() {
+  const auto limit = memory_limit_of_groups();
+  return limit ? Json(*limit) : Json();
 }
 
 // The bracketed choice of a file such as "always [madvise] never".
@@ -132,6 +147,25 @@ int allowed_cores() {
   CPU_ZERO(&set);
   if (sched_getaffinity(0, sizeof set, &set) == 0) return std::max(1, CPU_COUNT(&set));
   return std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+}
+
+std::optional<std::int64_t> memory_limit_of_groups(const std::filesystem::path& groups,
+                                                   const std::filesystem::path& root) {
+  std::string group, memory_group;  // of version 2, of version 1
+  std::ifstream file(groups);
+  for (std::string line; std::getline(file, line);) {  // NUMBER:CONTROLLERS:PATH
+    const std::size_t first = line.find(':'), second = line.find(':', first + 1);
+    if (second == std::string::npos) continue;
+    const std::string controllers = line.substr(first + 1, second - first - 1);
+    if (controllers.empty()) group = line.substr(second + 1);
+    if (("," + controllers + ",").find(",memory,") != std::string::npos) {
+      memory_group = line.substr(second + 1);
+    }
+  }
+  const std::int64_t limit =
+      std::min(least_limit(root, group, "memory.max"),
+               least_limit(root / "memory", memory_group, "memory.limit_in_bytes"));
+  return limit < kUnlimited ? std::optional(limit) : std::nullopt;
 }
 
 std::string without_folders(const std::string& argument) {
