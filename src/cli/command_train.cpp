@@ -17,6 +17,7 @@
 #include "spec/step_program.h"
 #include "train/fingerprint.h"
 #include "train/loop.h"
+#include "train/text_source.h"
 #include "train/train_fields.h"
 
 namespace tracestep::cli {
@@ -231,7 +232,13 @@ JobPlan plan_of(const TrainCommand& o) {
   RunSpec run = run_of_flags(o, DeviceUse::kPlan);
   run.model = model_for(o.grid, o.train.init, nullptr);
   check_run(run);
-  return plan_of_runs({run}, static_cast<double>(o.train.steps * o.train.accumulate));
+  JobPlan out = plan_of_runs({run}, static_cast<double>(o.train.steps * o.train.accumulate));
+  // Text, and at most a token for each byte of it.
+  constexpr std::int64_t kBytesOfText = 1 + sizeof(std::int32_t);
+  if (!o.tokens.text.empty()) {
+    out.host_bytes = kBytesOfText * std::ssize(read_text(o.tokens.text).text);
+  }
+  return out;
 }
 
 }  // namespace

@@ -82,7 +82,7 @@ JobNeeds needs_of(const JobPlan& plan, const Predictor* times) {
   if (plan.place.memory_limit_bytes > 0) {
     out.peak_bytes = std::min(out.peak_bytes, plan.place.memory_limit_bytes);
   }
-  const std::int64_t needed = on_host + (is_gpu ? 0 : out.peak_bytes);
+  const std::int64_t needed = plan.host_bytes + on_host + (is_gpu ? 0 : out.peak_bytes);
   if (is_gpu || needed > 0) {
     out.memory_bytes = (is_gpu ? kHostBytesBesideGpu : kHostBytes) +
                        static_cast<std::int64_t>(static_cast<double>(needed) * kMemoryMargin);

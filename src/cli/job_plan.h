@@ -19,6 +19,7 @@ struct JobPlan {
   std::vector<RunSpec> runs = {};  // whose steps it runs: their peaks and times can be predicted
   double steps = 0;                // of each run, also those before the clock counts
   std::int64_t peak_bytes = 0;     // known otherwise; 0: that of the runs
+  std::int64_t host_bytes = 0;     // of each process, besides what its steps hold
   double seconds = 0;              // besides the steps
   bool has_time = true;            // false: nothing predicts how long it takes
 };

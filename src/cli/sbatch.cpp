@@ -12,6 +12,7 @@
 #include "base/units.h"
 #include "base/utf8.h"
 #include "cli/arguments.h"
+#include "cli/devices.h"
 #include "cli/fresh_process.h"
 #include "cli/job_tasks.h"
 #include "cli/options.h"
@@ -24,7 +25,7 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr const char* kFlag = "--sbatch";
-// Slurm's default for MaxArraySize allows so many tasks in an array.
+// Slurm's default for MaxArraySize allows so many tasks in an array, with indices below it.
 constexpr std::size_t kMostTasks = 1000;
 
 struct SbatchOptions {
@@ -81,12 +82,33 @@ std::string command_text(const Jobs& jobs) {
   return "tracestep " + shell_quoted(jobs.lines.command);
 }
 
-Jobs jobs_of(const Command& command, Words words) {
+// What an undivided command may do and its tasks must not.
+void check_flags(const Command& command, std::span<const std::string> words) {
   const Option* resume = find_option(command, "--resume");
   if (resume != nullptr && resume->max_values > 0 && has_flag(words, "--resume")) {
     throw Error(ErrorCode::kUsage, "--resume", "tasks cannot share a file",
                 "leave it out: a task that is done does not run again");
   }
+  if (has_flag(words, "--overwrite")) {
+    throw Error(ErrorCode::kUsage, "--overwrite",
+                "a job that is started again would remove its own checkpoints",
+                "name a new folder by --checkpoint, or remove the old one");
+  }
+}
+
+// Files of one step, which several tasks would write one over the other.
+void check_files(const JobTasks& lines) {
+  if (lines.tasks.size() == 1) return;
+  for (const char* flag : {"--trace", "--snapshot", "--snapshot-json"}) {
+    if (!has_flag(lines.command, flag)) continue;
+    throw Error(ErrorCode::kUsage, flag,
+                fmt::format("{} tasks would write the same file", lines.tasks.size()),
+                "give one value of each list, or leave it out");
+  }
+}
+
+Jobs jobs_of(const Command& command, Words words) {
+  check_flags(command, words);
   words = without_flags(words, std::vector<std::string>{kFlag, "--published", "--calibration"});
   Jobs out{.command = command};
   if (out.has_result()) {
@@ -99,11 +121,13 @@ Jobs jobs_of(const Command& command, Words words) {
   out.program = fs::read_symlink("/proc/self/exe", error);
   out.folder_of_command = fs::current_path();
   // A training goes on from its checkpoints when its job is started again.
+  const Option* resume = find_option(command, "--resume");
   if (resume != nullptr && resume->max_values == 0 && has_flag(words, "--checkpoint") &&
-      !has_flag(words, "--resume") && !has_flag(words, "--overwrite")) {
+      !has_flag(words, "--resume")) {
     words.emplace_back("--resume");
   }
   out.lines = divide(std::move(words), command.divided);
+  check_files(out.lines);
   return out;
 }
 
@@ -111,6 +135,14 @@ TimeSource without_times(std::string note) {
   TimeSource out;
   out.note = std::move(note);
   return out;
+}
+
+// Jobs on a CPU would request the time of a GPU, or the reverse.
+void check_kind(const char* flag, DeviceKind kind, const Place& place) {
+  if (kind == traits_of(place).kind) return;
+  throw Error(ErrorCode::kUsage, flag,
+              fmt::format("its times are not those of the device {}", place.device),
+              "name what the jobs run on by --device");
 }
 
 // A calibration that is named may be of another device than this machine's: of the nodes.
@@ -121,10 +153,12 @@ TimeSource times_of(const SbatchOptions& o, const JobPlan& plan, const Words& co
   if (o.times.published.empty() && !o.times.calibration.empty()) {
     KnownDevice known =
         read_known_device(prediction_files(run, o.times.calibration), Json::object());
+    check_kind("--calibration", known.calibration.kind, plan.place);
     return {.model = std::move(known.model),
             .history = std::move(known.history),
             .note = fmt::format("times: calibrated {}", known.calibration.date_utc)};
   }
+  if (!o.times.published.empty()) check_kind("--published", DeviceKind::kCuda, plan.place);
   try {
     return time_source(run, o.times, environment_of(command, run));
   } catch (const Error& error) {
@@ -133,10 +167,10 @@ TimeSource times_of(const SbatchOptions& o, const JobPlan& plan, const Words& co
   }
 }
 
-// Each task's command line is read as its process will read it.
+// Each task's command line is read as its process will read it; that of an only task has been.
 void plan_tasks(const SbatchOptions& o, Jobs& jobs) {
   for (std::size_t i = 0; i < jobs.lines.tasks.size(); ++i) {
-    parse_arguments(all_commands(), jobs.lines.tasks[i]);
+    if (jobs.lines.tasks.size() > 1) parse_arguments(all_commands(), jobs.lines.tasks[i]);
     jobs.tasks.push_back({i, jobs.command.plan(), {}});
   }
   const TimeSource times = times_of(o, jobs.tasks.front().plan, jobs.lines.command);
@@ -158,7 +192,10 @@ std::string predicted_text(const JobNeeds& needs) {
   return out + (out.empty() ? "" : ", ") + format_duration_ms(needs.predicted_seconds * 1e3);
 }
 
-// Tasks of one array, which request the same. `number`: of its script.
+// Of a task's script: a task that is done does not run again.
+constexpr const char* kEnd = "[ $status -eq 0 ] && touch \"$done\"\nexit $status\n";
+
+// Tasks of one array, which request the same.
 class ArrayScript {
  public:
   ArrayScript(const Jobs& jobs, std::span<const Task> tasks) : jobs_(jobs), tasks_(tasks) {
@@ -182,7 +219,7 @@ class ArrayScript {
 
   std::string requests() const {
     std::vector<std::string> lines{fmt::format("--job-name=tracestep-{}", jobs_.command.name),
-                                   "--array=" + indices(), "--nodes=1",
+                                   fmt::format("--array=0-{}", tasks_.size() - 1), "--nodes=1",
                                    fmt::format("--ntasks={}", processes_),
                                    fmt::format("--cpus-per-task={}", needs_.cpus)};
     constexpr std::int64_t kMiB = 1 << 20;
@@ -197,25 +234,22 @@ class ArrayScript {
     return out;
   }
 
-  // "0-5,8"
-  std::string indices() const {
-    std::string out;
-    for (std::size_t i = 0; i < tasks_.size();) {
-      std::size_t end = i + 1;
-      while (end < tasks_.size() && tasks_[end].index == tasks_[end - 1].index + 1) ++end;
-      out += fmt::format("{}{}", out.empty() ? "" : ",", tasks_[i].index);
-      if (end > i + 1) out += fmt::format("-{}", tasks_[end - 1].index);
-      i = end;
-    }
-    return out;
-  }
-
   std::string body() const {
-    std::string out = "\nfolder=$PWD task=$SLURM_ARRAY_TASK_ID\n";
-    out += "done=$folder/cells/$task.done\n";
+    std::vector<std::size_t> indices;
+    for (const Task& task : tasks_) indices.push_back(task.index);
+    // Slurm limits the index in an array, so that each of them begins at 0.
+    std::string out = fmt::format("\ntasks=({})\n", fmt::join(indices, " "));
+    out += "task=${tasks[${SLURM_ARRAY_TASK_ID:?start it by submit.sh}]:?there is no such task}\n";
+    out += "folder=$PWD done=$PWD/cells/$task.done\n";
     out += "[ -e \"$done\" ] && exit 0  # an earlier job did it\n";
     out += fmt::format("cd {} || exit\n", shell_quoted(jobs_.folder_of_command.string()));
-    if (needs_.gpus == 0) out += fmt::format("export OMP_NUM_THREADS={}\n", needs_.cpus);
+    out += "# Submitted from a step of srun, a job inherits what that says of its own tasks.\n";
+    out += "unset ${!SLURM_STEP_@} ${!OMPI_COMM_WORLD_@} PMI_RANK PMI_SIZE PMIX_RANK\n";
+    out += "unset RANK WORLD_SIZE LOCAL_RANK MASTER_ADDR MASTER_PORT\n";
+    // The ranks of a run divide it among them.
+    if (needs_.gpus == 0) {
+      out += fmt::format("export OMP_NUM_THREADS={}\n", needs_.cpus * processes_);
+    }
     out += "case $task in\n";
     for (const Task& task : tasks_) {
       out +=
@@ -234,13 +268,12 @@ class ArrayScript {
       line = fmt::format("srun --ntasks={} --cpus-per-task={} --mpi={} {}", processes_, needs_.cpus,
                          needs_.gpus > 0 ? "none" : "pmix", line);
     }
-    if (jobs_.has_result()) line += " --format json --output \"$folder/cells/$task.json\"";
-    std::string out = line + "\nstatus=$?\n";
-    if (jobs_.has_result()) {
-      out += "# 4: out of memory, which the result says.\n";
-      out += "[ $status -eq 4 ] && [ -e \"$folder/cells/$task.json\" ] && status=0\n";
-    }
-    return out + "[ $status -eq 0 ] && touch \"$done\"\nexit $status\n";
+    if (!jobs_.has_result()) return line + "\nstatus=$?\n" + kEnd;
+    std::string out = "result=$folder/cells/$task.json\nrm -f \"$result\"\n" + line;
+    out += " --format json --output \"$result\"\nstatus=$?\n";
+    out += "# With a result, 1: a check objects, and 4: out of memory. The result says which.\n";
+    out += "case $status in 1 | 4) [ -e \"$result\" ] && status=0 ;; esac\n";
+    return out + kEnd;
   }
 
   const Jobs& jobs_;
@@ -282,7 +315,7 @@ std::string submit_script(const std::vector<std::string>& arrays, bool has_merge
       "#!/bin/bash\n"
       "# usage: submit.sh [OPTION OF sbatch]..., such as --partition=gpu --exclusive\n"
       "# Again after a failure: tasks that are done end at once, the others go on.\n"
-      "cd -- \"$(dirname -- \"$0\")\" || exit\n";
+      "CDPATH= cd -- \"$(dirname -- \"$0\")\" || exit\n";
   std::string ids;
   for (std::size_t i = 0; i < arrays.size(); ++i) {
     out += fmt::format("id{}=$(sbatch --parsable \"$@\" {}) || exit\n", i, arrays[i]);
@@ -290,7 +323,7 @@ std::string submit_script(const std::vector<std::string>& arrays, bool has_merge
   }
   // Also after a task that failed: the merge says which results are missing.
   if (has_merge) {
-    out += fmt::format("sbatch --parsable --dependency=afterany{} \"$@\" merge.sh\n", ids);
+    out += fmt::format("sbatch --parsable \"$@\" --dependency=afterany{} merge.sh\n", ids);
   }
   return out;
 }

@@ -33,11 +33,13 @@ const std::string kGrid =
 // What a name must survive on its way through two shells.
 constexpr const char* kOddName = "it's \"odd\" $HOME `x` \\ ; é";
 
-// Runs the job's tasks one after the other, but for the one called $FAIL.
+// Runs the job's tasks one after the other, but for the one called $FAIL. Like Slurm by default, it
+// takes no index above 1000.
 constexpr const char* kSbatch = R"(#!/bin/bash
 printf '%s\n' "$*" >> calls
 script=${!#}
 array=$(sed -n 's/^#SBATCH --array=//p' "$script")
+if [[ ${array##*-} -gt 1000 ]]; then exit 1; fi
 if [ -z "$array" ]; then bash "$script" >> log/merge 2>&1; fi
 for part in ${array//,/ }; do
   for task in $(seq "${part%-*}" "${part#*-}"); do
@@ -129,7 +131,8 @@ TEST_F(SbatchTest, AGridIsAnArrayWhoseMergeIsTheGrid) {
   EXPECT_THAT(job("tasks-1.sh"), HasSubstr("#SBATCH --array=0-5\n"));
   EXPECT_EQ(submit(), 0);
   EXPECT_THAT(job("calls"), HasSubstr("--parsable --partition=all tasks-1.sh\n"));
-  EXPECT_THAT(job("calls"), HasSubstr("--dependency=afterany:7 --partition=all merge.sh\n"));
+  EXPECT_THAT(job("calls"),
+              HasSubstr("--parsable --partition=all --dependency=afterany:7 merge.sh\n"));
   const ProgramRun whole = tracestep(kGrid + " --format json");
   ASSERT_EQ(whole.status, 0) << whole.err;
   const Json expected = Json::parse(whole.out, "whole");
@@ -137,6 +140,54 @@ TEST_F(SbatchTest, AGridIsAnArrayWhoseMergeIsTheGrid) {
   EXPECT_EQ(result().at("schema"), expected.at("schema"));
   EXPECT_THAT(result().at("environment").at("command_line").dump(),
               HasSubstr(R"("--context","8,16,32","--mode","inference,step")"));
+}
+
+// Slurm limits the index of a task, not only how many there are.
+TEST_F(SbatchTest, AnArrayBeginsAtIndexZero) {
+  std::string contexts = "1";
+  for (int context = 2; context <= 1003; ++context) contexts += "," + std::to_string(context);
+  write_jobs(
+      "memory --predict --threads 1 --d-model 2 --d-ff 2 --layers 1 --heads 1 "
+      "--vocab 2 --mode inference --context " +
+      contexts);
+  EXPECT_THAT(job("tasks-1.sh"), HasSubstr("#SBATCH --array=0-999\n"));
+  EXPECT_THAT(job("tasks-2.sh"), HasSubstr("#SBATCH --array=0-2\n"));
+  EXPECT_THAT(job("tasks-2.sh"), HasSubstr("\ntasks=(1000 1001 1002)\n"));
+  std::filesystem::remove_all(work_ / "jobs");
+  write_jobs("comm --device cuda --collective all_reduce,all_gather --ranks 2,4 --bytes 1MiB");
+  EXPECT_THAT(job("tasks-2.sh"), HasSubstr("#SBATCH --array=0-1\n"));
+  EXPECT_THAT(job("tasks-2.sh"), HasSubstr("\ntasks=(1 3)\n"));
+}
+
+// A shell in a step of srun, from which a job is submitted.
+TEST_F(SbatchTest, ATaskIsNoRankOfTheStepThatSubmittedIt) {
+  write_jobs("bench --device null --warmup 0 --steps 2 --context 8 --mode step" + kModel);
+  EXPECT_EQ(submit("SLURM_STEP_NUM_TASKS=2 SLURM_PROCID=0 SLURM_STEP_ID=0 SLURM_LOCALID=0 "
+                   "SLURM_JOB_ID=3 SLURM_STEP_NODELIST=127.0.0.1 TRACESTEP_COMM_TIMEOUT=0.2"),
+            0);
+  EXPECT_EQ(result().at("rows").size(), 1u) << job("log/tasks");
+}
+
+TEST_F(SbatchTest, ATaskHasTheResultOfItsOwnRunAlone) {
+  write_jobs(kGrid);
+  folder_.write("bin/program",
+                "#!/bin/bash\nfor file; do :; done\n"
+                "case $file in */2.json) exit 4 ;; esac\ncp ../one \"$file\"\nexit 1\n");
+  std::filesystem::permissions(folder_ / "bin/program", std::filesystem::perms::all);
+  const ProgramRun one =
+      tracestep("bench --device null --warmup 0 --steps 2 --context 8 --mode step" + kModel +
+                " --format json");
+  folder_.write("one", one.out);
+  std::string script = job("tasks-1.sh");
+  const std::size_t call = script.find("\n", script.find("rm -f \"$result\"")) + 1;
+  script.replace(call, script.find(" \"$@\"", call) - call,
+                 cli::shell_quoted((folder_ / "bin/program").string()));
+  folder_.write(std::string(kOddName) + "/jobs/tasks-1.sh", script);
+  folder_.write(std::string(kOddName) + "/jobs/cells/2.json", one.out);
+  EXPECT_EQ(submit(), 0);
+  EXPECT_TRUE(cli::is_done(work_ / "jobs", 0)) << "a check objects, and the result says so";
+  EXPECT_FALSE(cli::is_done(work_ / "jobs", 2))
+      << "out of memory, with the result of an earlier run";
 }
 
 TEST_F(SbatchTest, ATaskThatFailedIsNamedAndRunsAgainAlone) {
@@ -159,7 +210,7 @@ TEST_F(SbatchTest, EveryCommandWithAPlanWritesScripts) {
       {"precision --size tiny --precision fp32,bf16 --context 8,16", 2},
       {"attention --context 8,16 --width 16,32 --mask causal,none", 4},
       {"compile --size tiny --context 8,16 --ops fused,primitive", 2},
-      {"memory --predict --size tiny,small --context 8", 2},
+      {"memory --predict --size tiny,small --context 8 --precision fp32,bf16", 2},
       {"comm --collective all_reduce,all_gather --bytes 1KiB,2KiB,4KiB", 6},
       {"train --text . --size tiny --context 8", 1},
       {"study --quick", 1},
@@ -168,6 +219,7 @@ TEST_F(SbatchTest, EveryCommandWithAPlanWritesScripts) {
   for (const cli::Command& command : cli::all_commands()) {
     if (command.plan) known.insert(command.name);
   }
+  folder_.write(std::string(kOddName) + "/text", "text");
   for (const auto& [command, tasks] : commands) {
     SCOPED_TRACE(command);
     write_jobs(command);
@@ -204,7 +256,7 @@ TEST_F(SbatchTest, TheCalibrationOfANodeIsTakenOnAnotherMachine) {
   EXPECT_THAT(job("tasks-1.sh"), HasSubstr("# times: calibrated 2026-01-02T03:04:05Z\n"));
   EXPECT_THAT(job("tasks-1.sh"), HasSubstr("#SBATCH --time="));
   std::filesystem::remove_all(work_ / "jobs");
-  write_jobs(bench + " --published H100 --steps 1000000");
+  write_jobs(bench + " --device cuda --published H100 --steps 1000000");
   EXPECT_THAT(job("tasks-1.sh"), Not(HasSubstr("#SBATCH --time=5\n"))) << "it follows the steps";
   std::filesystem::remove_all(work_ / "jobs");
   write_jobs(bench);
@@ -221,6 +273,28 @@ TEST_F(SbatchTest, MemoryIsThePeakOfTheLargestTaskAndMore) {
   EXPECT_THAT(job("tasks-1.sh"), HasSubstr(fmt::format("#SBATCH --mem={}M\n", mib)));
   EXPECT_THAT(job("tasks-1.sh"), HasSubstr("#SBATCH --cpus-per-task=3\n"));
   EXPECT_THAT(job("tasks-1.sh"), HasSubstr("export OMP_NUM_THREADS=3\n"));
+}
+
+// The script's variable is of the whole run: its ranks divide it.
+TEST_F(SbatchTest, RanksShareTheCoresThatAreRequested) {
+  const ProgramRun run = run_tracestep(
+      words_of("bench --size tiny --context 8 --batch 4 --parallel dp=2 --sbatch jobs"),
+      {.folder = work_, .environment = {"OMP_NUM_THREADS=8"}});
+  ASSERT_EQ(run.status, 0) << run.err;
+  EXPECT_THAT(job("tasks-1.sh"), HasSubstr("#SBATCH --cpus-per-task=4\n"));
+  EXPECT_THAT(job("tasks-1.sh"), HasSubstr("export OMP_NUM_THREADS=8\n"));
+}
+
+TEST_F(SbatchTest, MemoryIsRequestedForTheText) {
+  const std::string train = "train --text text --size tiny --context 8 --threads 1";
+  const auto requested = [&](std::size_t bytes) {
+    folder_.write(std::string(kOddName) + "/text", std::string(bytes, 'a'));
+    write_jobs(train);
+    const std::string script = job("tasks-1.sh");
+    std::filesystem::remove_all(work_ / "jobs");
+    return std::stoi(script.substr(script.find("--mem=") + 6));
+  };
+  EXPECT_NEAR(requested(9 << 20) - requested(1 << 20), 8 * 5 * 1.25, 1);
 }
 
 TEST_F(SbatchTest, RanksAreTasksOfSrun) {
@@ -248,6 +322,20 @@ TEST_F(SbatchTest, WhatTasksCannotShareIsRefused) {
   EXPECT_THAT(again.err, HasSubstr("[--sbatch] jobs is there already"));
   EXPECT_EQ(tracestep("bench --context 8,many --sbatch other").status, 2);
   EXPECT_THAT(tracestep(kGrid + " --published H100").err, HasSubstr("add --sbatch DIR"));
+  EXPECT_THAT(tracestep(kGrid + " --published H100 --sbatch other").err,
+              HasSubstr("[--published] its times are not those of the device null"));
+  folder_.write(std::string(kOddName) + "/node.json", text_of(calibration_of_a_node()));
+  EXPECT_THAT(tracestep("bench --device cuda --calibration node.json --sbatch other").err,
+              HasSubstr("[--calibration] its times are not those of the device cuda"));
+  const std::pair<const char*, const char*> files[] = {
+      {"profile", "--trace"}, {"memory", "--snapshot"}, {"memory", "--snapshot-json"}};
+  for (const auto& [command, flag] : files) {
+    const std::string grid = fmt::format("{} --context 8,16 {}=file --sbatch other", command, flag);
+    EXPECT_THAT(tracestep(grid).err,
+                HasSubstr(fmt::format("[{}] 2 tasks would write the same file", flag)));
+  }
+  EXPECT_THAT(tracestep("train --text node.json --checkpoint run --overwrite --sbatch other").err,
+              HasSubstr("[--overwrite] a job that is started again"));
   EXPECT_FALSE(std::filesystem::exists(work_ / "other"));
 }
 
