@@ -21,6 +21,9 @@ class Processes {
   virtual std::vector<std::uint64_t> exchange(std::uint64_t own) = 0;
   // The bytes of the first process, at most 4096. Errors as exchange().
   virtual void broadcast(std::span<std::byte> bytes) = 0;
+  // Waits, without a time limit, until the first process calls this too: behind work that it does
+  // alone. A process that is lost meanwhile ends the others as ever.
+  virtual void wait_for_first() = 0;
   // Ends all processes with `status`, within seconds. One line is written to stderr, whichever and
   // however many of them call this.
   [[noreturn]] virtual void end_all(const std::string& line, int status) = 0;

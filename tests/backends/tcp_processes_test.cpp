@@ -120,6 +120,20 @@ TEST(TcpProcessesTest, OneThatHangsIsAnErrorAfterTheTimeLimit) {
   EXPECT_EQ(statuses, (std::vector<int>{5, 5}));
 }
 
+TEST(TcpProcessesTest, ThereIsNoTimeLimitBehindWorkOfTheFirstAlone) {
+  const auto statuses = in_processes(3, 0.5, [](Processes& all) {
+    if (all.rank() == 0) std::this_thread::sleep_for(std::chrono::seconds(1));
+    all.wait_for_first();
+    expect(all.exchange(7) == std::vector<std::uint64_t>{7, 7, 7});
+  });
+  EXPECT_EQ(statuses, (std::vector<int>{0, 0, 0}));
+  const auto lost = in_processes(3, 20, [](Processes& all) {
+    if (all.rank() == 0) all.end_all("planned failure", 7);
+    all.wait_for_first();
+  });
+  EXPECT_EQ(lost, (std::vector<int>{7, 7, 7}));
+}
+
 TEST(TcpProcessesTest, OneThatIsStoppedEndsAllWhileTheOthersAreBusy) {
   for (const int stopped : {0, 1}) {
     const auto statuses = in_processes(

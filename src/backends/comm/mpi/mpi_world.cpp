@@ -5,6 +5,7 @@
 #include <condition_variable>
 #include <cstdio>
 #include <cstdlib>
+#include <limits>
 #include <mutex>
 #include <stop_token>
 #include <thread>
@@ -105,6 +106,16 @@ void MpiWorld::broadcast(std::span<std::byte> bytes) {
   messages.wait();
 }
 
+void MpiWorld::wait_for_first() {
+  Messages messages(*this, "a wait");
+  std::byte sign{};
+  if (rank_ != 0) messages.receive(&sign, sizeof sign, 0);
+  for (int other = 1; rank_ == 0 && other < count_; ++other) {
+    messages.send(&sign, sizeof sign, other);
+  }
+  messages.wait(rank_ == 0 ? timeout_s_ : std::numeric_limits<double>::infinity());
+}
+
 void MpiWorld::write_and_abort(const std::string& line, int status) {
   std::fputs((line + "\n").c_str(), stderr);
   std::fflush(stderr);
@@ -155,7 +166,7 @@ void MpiWorld::Messages::receive(void* bytes, std::size_t count, int from) {
         "MPI_Irecv");
 }
 
-void MpiWorld::Messages::wait() {
+void MpiWorld::Messages::wait(double limit_s) {
   const auto start = Clock::now();
   for (int looks = 0;; ++looks) {
     int done = 0;
@@ -166,7 +177,7 @@ void MpiWorld::Messages::wait() {
     if (looks < kSpins) continue;
     world_.show_failure_of_another();
     std::this_thread::sleep_for(kNap);
-    if (seconds_since(start) < world_.timeout_s_) continue;
+    if (seconds_since(start) < limit_s) continue;
     // Testall completes none while one is late: look for the first that is.
     std::size_t late = 0;
     for (; late + 1 < requests_.size(); ++late) {
@@ -174,10 +185,10 @@ void MpiWorld::Messages::wait() {
       MPI_Test(&requests_[late], &flag, MPI_STATUS_IGNORE);
       if (flag == 0) break;
     }
-    throw Error(ErrorCode::kFailed, fmt::format("rank {}", others_[late]),
-                fmt::format("it did not come to {} of rank {} within {:g} s", what_, world_.rank_,
-                            world_.timeout_s_),
-                fmt::format("it hangs, or {} is too short", env::kCommTimeout.name));
+    throw Error(
+        ErrorCode::kFailed, fmt::format("rank {}", others_[late]),
+        fmt::format("it did not come to {} of rank {} within {:g} s", what_, world_.rank_, limit_s),
+        fmt::format("it hangs, or {} is too short", env::kCommTimeout.name));
   }
   requests_.clear();
   others_.clear();

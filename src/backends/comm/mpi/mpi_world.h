@@ -24,6 +24,8 @@ class MpiWorld final : public Processes {
   int local_rank() const override { return local_rank_; }
   std::vector<std::uint64_t> exchange(std::uint64_t own) override;
   void broadcast(std::span<std::byte> bytes) override;
+  // MPI's launcher notices a process that has ended, but not one that hangs.
+  void wait_for_first() override;
   [[noreturn]] void end_all(const std::string& line, int status) override;
 
   // Messages to and from other ranks that are under way together.
@@ -34,7 +36,8 @@ class MpiWorld final : public Processes {
     void send(const void* bytes, std::size_t count, int to);
     void receive(void* bytes, std::size_t count, int from);
     // Waits for all of them. Error{kFailed}.
-    void wait();
+    void wait() { wait(world_.timeout_s_); }
+    void wait(double limit_s);
 
    private:
     MpiWorld& world_;

@@ -3,6 +3,7 @@
 #include "backends/comm/tcp/tcp_processes.h"
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
@@ -67,6 +68,11 @@ class TcpProcesses final : public Processes {
     for (const Connection& peer : peers_) send_data(peer, bytes);
   }
 
+  void wait_for_first() override {
+    std::array<std::byte, 1> sign{};
+    rank() == 0 ? broadcast(sign) : receive(0, sign, Limit::kNone);
+  }
+
   void end_all(const std::string& line, int status) override {
     if (rank() == 0) write_and_end(line, status);
     send(peers_[0], {Kind::kFailed, status, line.size()}, std::as_bytes(std::span(line)));
@@ -94,11 +100,14 @@ class TcpProcesses final : public Processes {
     send(peer, {Kind::kData, 0, bytes.size()}, bytes);
   }
 
-  void receive(std::size_t peer, std::span<std::byte> bytes) {
+  enum class Limit { kTimeout, kNone };
+
+  void receive(std::size_t peer, std::span<std::byte> bytes, Limit limit = Limit::kTimeout) {
     std::unique_lock lock(mutex_);
-    const bool is_there = arrived_.wait_for(lock, std::chrono::duration<double>(timeout_s_),
-                                            [&] { return !inbox_[peer].empty(); });
-    if (!is_there) {
+    const auto is_there = [&] { return !inbox_[peer].empty(); };
+    if (limit == Limit::kNone) {
+      arrived_.wait(lock, is_there);
+    } else if (!arrived_.wait_for(lock, std::chrono::duration<double>(timeout_s_), is_there)) {
       throw Error(ErrorCode::kFailed, fmt::format("rank {}", rank_of(peer)),
                   fmt::format("it told rank {} nothing within {:g} s", rank(), timeout_s_),
                   fmt::format("it hangs, or {} is too short", env::kCommTimeout.name));
