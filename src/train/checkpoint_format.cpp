@@ -199,6 +199,14 @@ ModelAndState read_shards(const Directory& folder, const Description& descriptio
   return {tensors(kTensorKinds[0]), tensors(kTensorKinds[1])};
 }
 
+// The number of heads, which shapes do not show: the last of the model's five sizes in what the run
+// says of itself.
+void add_heads(SavedTensors& model, const Json& meta) {
+  const Json* sizes = meta.is_object() ? meta.find("model") : nullptr;
+  if (sizes == nullptr || !sizes->is_array() || sizes->items().size() != 5) return;
+  model.add_metadata("heads", std::to_string(sizes->items().back().as_int()));
+}
+
 }  // namespace
 
 std::string checkpoint_name(std::int64_t step) {
@@ -267,6 +275,7 @@ Checkpoint read_checkpoint(const Directory& root, std::int64_t step, Verify veri
   const Description description = read_description(folder, step);
   ModelAndState tensors = description.has_shards ? read_shards(folder, description, verify)
                                                  : read_whole(folder, description, verify);
+  add_heads(tensors.model, description.document.at("meta"));
   return {.step = step,
           .folder = folder.path(),
           .model = std::move(tensors.model),

@@ -25,7 +25,8 @@ void check_piece(const SafetensorsFile& file, const std::string& name, const Typ
 
 }  // namespace
 
-SavedTensors::SavedTensors(SafetensorsFile file) : files_(only(std::move(file))) {}
+SavedTensors::SavedTensors(SafetensorsFile file)
+    : files_(only(std::move(file))), metadata_(files_->front().metadata()) {}
 
 SavedTensors::SavedTensors(Shards shards, const Parallel& choice, Table tensors)
     : files_(std::move(shards)), choice_(choice), table_(std::move(tensors)) {

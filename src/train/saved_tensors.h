@@ -28,8 +28,11 @@ class SavedTensors {
 
   std::vector<std::string> names() const;
   bool has(std::string_view name) const;
-  // Of the file; shards have none of their own.
-  const std::map<std::string, std::string>& metadata() const { return files_->front().metadata(); }
+  // Of a file that holds whole tensors, and what was added.
+  const std::map<std::string, std::string>& metadata() const { return metadata_; }
+  void add_metadata(const std::string& key, std::string value) {
+    metadata_[key] = std::move(value);
+  }
   // The file, or the folder of the shards.
   std::filesystem::path path() const;
   // Errors of both: as SafetensorsFile.
@@ -44,6 +47,7 @@ class SavedTensors {
   Shards files_;
   Parallel choice_;
   Table table_;  // of shards
+  std::map<std::string, std::string> metadata_;
 };
 
 }  // namespace tracestep
