@@ -6,7 +6,7 @@ namespace tracestep {
 namespace {
 
 // Where the rows of a block lie: `count` of them, of `bytes` each, and in the whole tensor one of
-// every block in turn.
+// every block in turn. None of an empty tensor, whatever its other sizes.
 struct Rows {
   std::size_t count = 1, bytes = 0, blocks = 1;
 
@@ -16,6 +16,7 @@ struct Rows {
       count *= static_cast<std::size_t>(tensor.whole.shape[i]);
     }
     const auto all = static_cast<std::size_t>(tensor.whole.bytes());
+    if (all == 0) count = 0;
     bytes = all == 0 ? 0 : all / count / blocks;
   }
   std::ptrdiff_t in_whole(std::size_t row, int index) const {
