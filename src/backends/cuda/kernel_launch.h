@@ -1,12 +1,13 @@
 // Where a kernel is launched, and whether it may be launched before the work in front of it has
 // ended (programmatic dependent launch, compute capability 9.0 and later).
 //
-// A dependent launch saves the time between two kernels: blocks of the second one are placed on
-// multiprocessors that the first one leaves, and wait there until all of it has ended and its
-// writes can be seen. So the kernel has to wait itself, with all of its threads and before it
-// touches memory. Kernels say that they do by their first parameter (predecessors.cuh); others,
-// those of libraries among them, are launched behind everything before them. As each kernel ends
-// only after its own wait, what a kernel waited for has waited for all work before it.
+// A dependent launch saves the time between two kernels: the second one's blocks are placed as soon
+// as all of the first one's have ended (no kernel here lets them begin earlier; one of a library
+// may), and wait until its writes can be seen. So the kernel has to wait itself, with all of its
+// threads and before it touches memory. Kernels say that they do by their first parameter
+// (predecessors.cuh); others, those of libraries among them, are launched behind everything before
+// them. As each kernel ends only after its own wait, what a kernel waited for has waited for all
+// work before it.
 //
 // Only launches that are captured, directly behind one other kernel, are made dependent: behind a
 // copy, or where two lanes meet, there is nothing to gain.
