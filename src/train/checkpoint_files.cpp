@@ -114,18 +114,6 @@ std::optional<Checkpoint> load_newest(const Directory& folder,
               "start anew in another folder, or in this one with option overwrite");
 }
 
-bool is_folder(const fs::path& path) {
-  std::error_code ignored;  // reading the file will say it
-  return fs::is_directory(path, ignored);
-}
-
-Checkpoint checkpoint_in(const fs::path& path) {
-  auto found = load_checkpoint(path);
-  if (!found) fail_input("checkpoint", "there is no checkpoint in {}", path.string());
-  for (const std::string& warning : found->warnings) log_warn("[checkpoint] {}", warning);
-  return std::move(*found);
-}
-
 [[noreturn]] void fail_output(const fs::path& path, const std::string& reason) {
   throw Error(ErrorCode::kOutput, "checkpoint",
               fmt::format("{} cannot be written: {}", path.string(), reason));
@@ -155,11 +143,13 @@ void discard(const Directory& folder, const std::string& name) {
 std::string holder_of(const FileHandle& lock) {
   std::array<char, 256> text{};
   const ssize_t size = ::pread(lock.get(), text.data(), text.size(), 0);
-  return size > 0 ? ": " + escaped({text.data(), static_cast<std::size_t>(size)}) : "";
+  return size > 0 ? escaped({text.data(), static_cast<std::size_t>(size)}) : "";
 }
 
-// On a full disk the lock holds without a name.
+// On a full disk the lock holds without a name; so does a file that is not this program's.
 void sign(const FileHandle& lock) {
+  const std::string holder = holder_of(lock);
+  if (!holder.empty() && !holder.starts_with("process ")) return;
   std::array<char, HOST_NAME_MAX + 1> host{};
   ::gethostname(host.data(), host.size() - 1);
   const std::string name = fmt::format("process {} on {}", ::getpid(), host.data());
@@ -200,11 +190,17 @@ std::optional<Checkpoint> load_checkpoint(const fs::path& path) {
 }
 
 SavedTensors open_weights(const fs::path& path) {
-  return is_folder(path) ? checkpoint_in(path).model : SavedTensors(path);
+  auto found = checkpoint_of_weights(path);
+  return found ? std::move(found->model) : SavedTensors(path);
 }
 
-std::string hash_of_weights(const fs::path& path) {
-  return is_folder(path) ? checkpoint_in(path).checksum : hash_file(InputFile(path, "init"));
+std::optional<Checkpoint> checkpoint_of_weights(const fs::path& path) {
+  std::error_code ignored;  // reading the file will say it
+  if (!fs::is_directory(path, ignored)) return std::nullopt;
+  auto found = load_checkpoint(path);
+  if (!found) fail_input("checkpoint", "there is no checkpoint in {}", path.string());
+  for (const std::string& warning : found->warnings) log_warn("[checkpoint] {}", warning);
+  return found;
 }
 
 Checkpoint load_checkpoint(const fs::path& path, std::int64_t step) {
@@ -239,7 +235,9 @@ void CheckpointWriter::lock() {
   }
   // Some network file systems have no locks; then the user must ensure that one process writes.
   if (::flock(lock_.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
-    fail_output(folder_.path(), "another process writes its checkpoints there" + holder_of(lock_));
+    const std::string holder = holder_of(lock_);
+    fail_output(folder_.path(), "another process writes its checkpoints there" +
+                                    (holder.empty() ? "" : ": " + holder));
   }
   sign(lock_);
 }

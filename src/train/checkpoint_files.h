@@ -19,8 +19,8 @@ namespace tracestep {
 // The weights in `path`: a safetensors file, or the newest complete checkpoint of a folder, as
 // CheckpointWriter::load(). Errors: kInput.
 SavedTensors open_weights(const std::filesystem::path& path);
-// What tells them from others: the file's hash, or that of the checkpoint's description.
-std::string hash_of_weights(const std::filesystem::path& path);
+// That checkpoint; nullopt where `path` is no folder. Errors: kInput, also when there is none.
+std::optional<Checkpoint> checkpoint_of_weights(const std::filesystem::path& path);
 
 // The newest complete checkpoint of a folder, without its lock; else as CheckpointWriter::load().
 std::optional<Checkpoint> load_checkpoint(const std::filesystem::path& folder);

@@ -19,17 +19,16 @@
 namespace tracestep {
 namespace {
 
-// Weights from the newest checkpoint, a file or the seed; returns the steps already done.
-std::int64_t start(const WholeTensors& to, const TrainOptions& options,
-                   RunCheckpoints& checkpoints) {
+// Weights from the newest checkpoint, from `init` or from the seed; returns the steps already done.
+std::int64_t start(const WholeTensors& to, std::uint64_t seed,
+                   const std::optional<InitialWeights>& init, RunCheckpoints& checkpoints) {
   initialize_states(to);
   if (checkpoints.resumed() != nullptr) return checkpoints.restore(to);
-  if (options.init.empty()) {
-    initialize_parameters(to, options.run.seed);
+  if (init) {
+    check_finite(init->tensors);
+    load_parameters(to, init->tensors);
   } else {
-    const SavedTensors weights = open_weights(options.init);
-    check_finite(weights);
-    load_parameters(to, weights);
+    initialize_parameters(to, seed);
   }
   return 0;
 }
@@ -109,7 +108,6 @@ RunContent content_of(const Device& device, const TrainOptions& options, const T
     out.validation_tokens = validation->size();
   }
   out.text = text.text();
-  if (is_needed && !options.init.empty()) out.init = hash_of_weights(options.init);
   return out;
 }
 
@@ -117,12 +115,25 @@ Processes* processes_of(const Communicator* group) {
   return group == nullptr ? nullptr : group->processes();
 }
 
-// The folder first, so that one in use is refused before a long scan of the tokens.
+// The folder first, so that one in use is refused before a long scan of the tokens. Opens the
+// weights of option init into `init`, but for a run that is resumed: those may no longer be there,
+// and a folder may have a newer checkpoint.
 RunCheckpoints open_checkpoints(const Device& device, const TrainOptions& options,
-                                const TokenSource& tokens, const TokenSource* validation) {
-  RunCheckpoints out(options, processes_of(device.group()));
-  Json meta = fingerprint(options, content_of(device, options, tokens, validation));
+                                const TokenSource& tokens, const TokenSource* validation,
+                                std::optional<InitialWeights>& init) {
+  Processes* const processes = processes_of(device.group());
+  RunCheckpoints out(options, processes);
+  if (out.resumed() == nullptr && !options.init.empty()) {
+    init.emplace(open_initial_weights(options.init, out.are_on(), processes));
+  }
+  RunContent content = content_of(device, options, tokens, validation);
+  if (init) content.init = init->hash;
+  Json meta = fingerprint(options, content);
   if (const Checkpoint* from = out.resumed()) {
+    if (!options.init.empty()) {
+      log_info("[resume] weights come from {}, not from option init", from->folder.string());
+    }
+    if (const Json* began_with = from->meta.find("init")) meta["init"] = *began_with;
     meta = continue_run(from->meta, meta, options.change, from->step);
   }
   out.describe(std::move(meta));
@@ -135,9 +146,10 @@ class Run {
       TokenSourcePtr validation)
       : options_(is_first_process(devices.group()) ? options : without_outputs(options)),
         group_(devices.group()),
-        checkpoints_(open_checkpoints(devices.first(), options_, *tokens, validation.get())),
+        checkpoints_(open_checkpoints(devices.first(), options_, *tokens, validation.get(), init_)),
         trainer_(devices, options_, tokens, validation) {
-    out_.resumed_from = step_ = start(trainer_.tensors(), options_, checkpoints_);
+    out_.resumed_from = step_ = start(trainer_.tensors(), options_.run.seed, init_, checkpoints_);
+    init_.reset();
     if (!is_alone()) check_same_start(trainer_.tensors(), *group_->processes());
     if (step_ > options.steps) {
       log_warn("[resume] {} steps are done already, more than the {} of this run", step_,
@@ -240,7 +252,8 @@ class Run {
   }
 
   TrainOptions options_;
-  Communicator* const group_;  // nullptr: there is one rank
+  Communicator* const group_;           // nullptr: there is one rank
+  std::optional<InitialWeights> init_;  // until they are loaded
   RunCheckpoints checkpoints_;
   Trainer trainer_;
   TrainResult out_;

@@ -4,6 +4,8 @@
 #include <exception>
 
 #include "base/error.h"
+#include "base/hash.h"
+#include "base/input_file.h"
 #include "base/log.h"
 #include "passes/loss_scaling.h"
 #include "passes/optimizer.h"
@@ -101,7 +103,34 @@ void agree_on(Outcome& out, Processes* processes) {
   }
 }
 
+// The checkpoint that `find` returns in the first process, in all of them.
+template <class Find>
+std::optional<Checkpoint> same_checkpoint(const std::filesystem::path& folder, const Find& find,
+                                          Processes* processes) {
+  if (processes == nullptr) return find();
+  const bool is_first = processes->rank() == 0;
+  std::optional<Checkpoint> out;
+  if (is_first) out = find();
+  processes->wait_for_first();  // it has verified every byte
+  const std::uint64_t known = out ? static_cast<std::uint64_t>(out->step) + 1 : 0;
+  const auto next = static_cast<std::int64_t>(processes->exchange(known).front());
+  if (!is_first && next > 0) out = load_checkpoint(folder, next - 1);
+  check_same(*processes, "the checkpoint that it reads", out ? number_of(out->checksum) : 0);
+  return out;
+}
+
 }  // namespace
+
+InitialWeights open_initial_weights(const std::filesystem::path& path, bool needs_hash,
+                                    Processes* processes) {
+  auto found = same_checkpoint(
+      path, [&] { return checkpoint_of_weights(path); }, processes);
+  if (found) return {std::move(found->model), found->checksum};
+  InitialWeights out{SavedTensors(path)};
+  if (needs_hash || processes != nullptr) out.hash = hash_file(InputFile(path, "init"));
+  if (processes != nullptr) check_same(*processes, "the file of weights", number_of(out.hash));
+  return out;
+}
 
 void check_finite(const SavedTensors& tensors) {
   if (const auto found = find_not_finite(tensors)) {
@@ -119,14 +148,8 @@ RunCheckpoints::RunCheckpoints(const TrainOptions& options, Processes* processes
     if (!options.resume) writer_->start_anew(options.overwrite);
   }
   if (!options.resume) return;
-  if (is_first) resumed_ = writer_->load();
-  if (processes_ != nullptr) {
-    const std::uint64_t known = resumed_ ? static_cast<std::uint64_t>(resumed_->step) + 1 : 0;
-    const auto next = static_cast<std::int64_t>(processes_->exchange(known).front());
-    if (!is_first && next > 0) resumed_ = load_checkpoint(folder_, next - 1);
-    check_same(*processes_, "the checkpoint that it reads",
-               resumed_ ? number_of(resumed_->checksum) : 0);
-  }
+  resumed_ = same_checkpoint(
+      folder_, [this] { return writer_->load(); }, processes_);
   if (!resumed_) {
     log_info("[resume] there is no checkpoint in {} yet: training starts at step 1",
              folder_.string());
@@ -140,6 +163,7 @@ std::int64_t RunCheckpoints::restore(const WholeTensors& to) {
     check_finite(resumed_->model);
     check_finite(resumed_->state);
   }
+  if (processes_ != nullptr) processes_->wait_for_first();
   load_parameters(to, resumed_->model);
   for (const std::string& name : to.names(LeafKind::kState)) {
     // The checkpoint has no loss scale when its run's precision did not scale the loss: the scale
@@ -191,7 +215,11 @@ std::optional<NotFinite> RunCheckpoints::save_shards(std::int64_t step, const Wh
     out = write_own_shards([&] { return open_unfinished_checkpoint(folder_, step); }, from);
     agree_on(out, processes_);
   }
-  if (out.is_good) return std::nullopt;
+  if (out.is_good) {
+    // It may have read an earlier checkpoint, to know whether it may remove one.
+    if (processes_ != nullptr) processes_->wait_for_first();
+    return std::nullopt;
+  }
   meet();
   if (out.failure) std::rethrow_exception(out.failure);
   if (out.not_finite) return out.not_finite;

@@ -18,6 +18,18 @@ namespace tracestep {
 // fail because of them.
 void check_finite(const SavedTensors& tensors);
 
+// The weights of option init.
+struct InitialWeights {
+  SavedTensors tensors;
+  std::string hash = {};  // of the file, or of the checkpoint's description
+};
+
+// As open_weights(), the same in every process: the first one chooses the checkpoint of a folder
+// and verifies it. A file has a hash where `needs_hash`, or where processes compare theirs. Errors:
+// also kFailed, where processes see other files. `processes`: nullptr: this one is alone.
+InitialWeights open_initial_weights(const std::filesystem::path& path, bool needs_hash,
+                                    Processes* processes);
+
 class RunCheckpoints {
  public:
   // Opens the folder, if the options have one, and on resume finds the checkpoint to continue from;

@@ -330,6 +330,42 @@ TEST_F(ResumeTest, AnotherNumberOfHeadsThanThatOfTheWeightsIsRefused) {
   EXPECT_TRUE(contains(sizes.err, "w.safetensors, which is 2")) << sizes.err;
 }
 
+TEST_F(ResumeTest, TheNumberOfHeadsInAFolderOfCheckpointsIsThatOfItsRun) {
+  ASSERT_EQ(train("--steps 1").status, 0);
+  const RunHow here{.folder = folder_.path()};
+  const std::string eval =
+      "eval --tokens tokens.bin --token-dtype uint16 --batch 2 --context 4 --format csv --init ";
+  const ProgramRun folder = run_tracestep(words_of(eval + "c"), here);
+  EXPECT_EQ(folder.status, 0) << folder.err;
+  EXPECT_EQ(run_tracestep(words_of(eval + "c --heads 1"), here).status, 2);
+  const ProgramRun sizes = run_tracestep(
+      words_of(eval + "c --vocab 16 --d-model 8 --d-ff 8 --layers 1 --heads 4"), here);
+  EXPECT_EQ(sizes.status, 2);
+  EXPECT_TRUE(contains(sizes.err, "number of heads in c, which is 2")) << sizes.err;
+}
+
+TEST_F(ResumeTest, ARunThatBeganWithAnotherOnesCheckpointIsContinuedWhenThatHasANewerOne) {
+  ASSERT_EQ(train("--steps 2").status, 0);
+  const std::string more = "--lr 0.01 --init c --checkpoint d --steps ";
+  ASSERT_EQ(train_at(more + "4 --save whole.safetensors --overwrite").status, 0);
+  ASSERT_EQ(train_at(more + "2 --overwrite").status, 0);
+  ASSERT_EQ(train("--steps 3 --resume").status, 0);
+  const ProgramRun run = train_at(more + "4 --resume --save w.safetensors");
+  EXPECT_EQ(run.status, 0) << run.err;
+  EXPECT_EQ(resumed_from(run), 2);
+  EXPECT_TRUE(contains(run.err, "weights come from d/step-00000002, not from")) << run.err;
+  EXPECT_EQ(file("w.safetensors"), file("whole.safetensors"));
+}
+
+TEST_F(ResumeTest, ARunThatTakesThePlaceOfTheOneItBeganWithIsContinued) {
+  ASSERT_EQ(train("--steps 2").status, 0);
+  ASSERT_EQ(train("--steps 3 --init c --overwrite").status, 0);
+  for (const char* more : {"--steps 4 --resume --init c", "--steps 5 --resume"}) {
+    const ProgramRun run = train(more);
+    EXPECT_EQ(run.status, 0) << run.err;
+  }
+}
+
 TEST_F(ResumeTest, APrecisionThatScalesTheLossCanBeChangedTo) {
   ASSERT_EQ(train("--steps 2").status, 0);
   const ProgramRun run = train("--steps 4 --resume --precision fp16 --change precision");

@@ -378,5 +378,12 @@ TEST(CheckpointFilesTest, AKilledWriterAlwaysLeavesACompleteCheckpoint) {
   }
 }
 
+TEST(CheckpointFilesTest, AFileInThePlaceOfTheLockKeepsItsContent) {
+  const TempFolder folder;
+  folder.write(".lock", "of another program");
+  CheckpointWriter writer(folder.path());
+  EXPECT_EQ(content_of(folder / ".lock"), "of another program");
+}
+
 }  // namespace
 }  // namespace tracestep

@@ -11,6 +11,7 @@
 #include "backends/comm/local/local_group.h"
 #include "backends/cpu/cpu_device.h"
 #include "ops/functions.h"
+#include "runtime/processes.h"
 #include "support/allocation_peak.h"
 #include "support/temp_folder.h"
 #include "train/model_store.h"
@@ -199,6 +200,68 @@ TEST_F(ShardsTest, ARankWhoseDiskIsFullIsNamedAndTheEarlierCheckpointStays) {
   EXPECT_EQ(names_in(folder_.path() / "run"),
             (std::set<std::string>{".lock", "latest", "step-00000002", "step-00000004"}));
   EXPECT_EQ(load_checkpoint(folder_.path() / "run")->step, 4);
+}
+
+// The second of two processes; the first one says `first` in every exchange.
+class SecondProcess final : public Processes {
+ public:
+  explicit SecondProcess(std::vector<std::uint64_t> first) : first_(std::move(first)) {}
+  int rank() const override { return 1; }
+  int count() const override { return 2; }
+  int local_rank() const override { return 1; }
+  std::vector<std::uint64_t> exchange(std::uint64_t own) override {
+    calls.push_back("exchange");
+    const std::uint64_t first = first_.front();
+    first_.erase(first_.begin());
+    return {first, own};
+  }
+  void broadcast(std::span<std::byte> /*bytes*/) override { calls.push_back("broadcast"); }
+  void wait_for_first() override { calls.push_back("wait"); }
+  [[noreturn]] void end_all(const std::string& line, int /*status*/) override {
+    throw std::runtime_error(line);
+  }
+
+  std::vector<std::string> calls;
+
+ private:
+  std::vector<std::uint64_t> first_;
+};
+
+TEST_F(ShardsTest, EveryProcessBeginsWithTheCheckpointThatTheFirstOneChose) {
+  const TrainOptions options = two_checkpoints("dp=2,shard=3");
+  const auto sum = [](const Checkpoint& found) { return std::stoull(found.checksum, nullptr, 16); };
+  const Checkpoint chosen = load_checkpoint(options.checkpoint, 2);
+  SecondProcess second({3, sum(chosen)});  // the step and one
+  const InitialWeights weights = open_initial_weights(options.checkpoint, false, &second);
+  EXPECT_EQ(weights.hash, chosen.checksum);
+  EXPECT_EQ(weights.tensors.read("lm_head.weight").bytes,
+            chosen.model.read("lm_head.weight").bytes);
+  EXPECT_THAT(second.calls, ::testing::ElementsAre("wait", "exchange", "exchange"));
+
+  TrainOptions resumed = options;
+  resumed.resume = true;
+  SecondProcess beside({3, sum(chosen)});
+  EXPECT_EQ(RunCheckpoints(resumed, &beside).resumed()->step, 2);
+  EXPECT_EQ(beside.calls.front(), "wait");
+}
+
+TEST_F(ShardsTest, ProcessesThatBeginWithOtherFilesAreRefused) {
+  const TrainOptions options = two_checkpoints("dp=2");
+  const auto open = [&](std::uint64_t hash_of_first) {
+    SecondProcess second({0, 0, hash_of_first});  // no folder, so no checkpoint
+    return open_initial_weights(options.save, false, &second).hash;
+  };
+  EXPECT_THAT(message_of(ErrorCode::kFailed, [&] { open(5); }),
+              HasSubstr("the file of weights differs"));
+  const std::string hash = open_initial_weights(options.save, true, nullptr).hash;
+  EXPECT_EQ(open(std::stoull(hash, nullptr, 16)), hash);
+}
+
+TEST_F(ShardsTest, AnEmptyTensorTakesNoTimeWhateverItsOtherSizes) {
+  const DividedTensor tensor{{DType::kF32, {std::int64_t{1} << 62, 0}}, 1};
+  HostTensor whole{DType::kF32, tensor.whole.shape, {}};
+  put_block(whole, {}, tensor, parse_parallel("", "tp=2"), 0);
+  EXPECT_TRUE(whole.bytes.empty());
 }
 
 TEST_F(ShardsTest, NoRankHoldsTheModelForACheckpoint) {
