@@ -24,7 +24,8 @@ struct Launched {
 // nullopt: this process was started alone. MPI's variables come first, then torchrun's, then those
 // of a step of srun, in which the first process listens on the step's first host, at a port made of
 // the numbers of job and step, unless MASTER_ADDR and MASTER_PORT say otherwise. A batch script of
-// several tasks that is no step is one process. Error{kUsage} for a malformed or missing variable.
+// several tasks is one process, unless it inherited a step's variables: those of other launchers
+// and of Slurm do not say whose they are. Error{kUsage} for a malformed or missing variable.
 std::optional<Launched> launched();
 // The first host of a list as Slurm writes it: "node03-ib" of "node[03-05,9]-ib,other".
 std::string first_host(std::string_view hosts);

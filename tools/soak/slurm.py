@@ -8,7 +8,8 @@ configuration, ports and keys of their own, as the user who runs this. Each roun
 - trains on two ranks of srun, to the weights that two threads reach and the loss of one rank, and
   joins two without MPI, which on CPUs is refused;
 - kills a training of two ranks that --sbatch wrote and submits it again: the same weights;
-- asks Slurm whether it could place what scripts for GPUs request.
+- measures two ranks whose cores OMP_NUM_THREADS counts, in a job submitted from a step of srun;
+- asks Slurm whether it could place what scripts for GPUs, and the last of a long grid, request.
 Usage: slurm.py [--program build/tracestep] [--count ROUNDS] [--seed S]
 """
 import argparse
@@ -165,18 +166,36 @@ class Cluster:
         return self.finish(job)[task] != "COMPLETED"
 
 
+def check_cores(cluster, program, folder, _):
+    """Ranks have the threads that were planned, whatever the step says that submits their job."""
+    jobs, cores = folder / "ranks", 4
+    cluster.run("env", f"OMP_NUM_THREADS={cores}", program, "bench", *MODEL[:-2], "--batch", "4",
+                "--context", "32", "--mode", "step", "--steps", "3", "--roof", "0", "--parallel",
+                "dp=2", "--sbatch", jobs, folder=folder)
+    cluster.run("srun", "--ntasks=2", "bash", "-c", "[ $SLURM_PROCID != 0 ] || ranks/submit.sh",
+                folder=folder)
+    wait_for("the result of two ranks", (jobs / "result.json").exists)
+    threads = json.loads((jobs / "result.json").read_text())["rows"][0]["cell"]["threads"]
+    if threads != cores // 2:
+        raise Fault(f"{threads} threads for each of two ranks on {cores} cores")
+
+
 def check_requests(cluster, program, folder, _):
-    """Slurm can place what is requested for GPUs, which here are names without cards."""
+    """Slurm can place what is requested. GPUs are names without cards here."""
+    contexts = ",".join(str(n + 1) for n in range(1003))
     for name, placed, command in (
             ("gpus", True, "bench --size small,xl --context 128 --published A100"),
             ("pair", True, "train --text text --size small --batch 4 --parallel dp=2"),
+            ("long", True, f"memory --predict --d-model 2 --d-ff 2 --layers 1 --heads 1 --vocab 2 "
+             f"--mode inference --context {contexts}"),
             ("too many", False, "comm --collective all_reduce --bytes 1MiB --ranks 4")):
         cluster.run(program, *command.split(), "--device", "cuda", "--sbatch", folder / name,
                     folder=folder)
-        done = subprocess.run(["sbatch", "--test-only", "tasks-1.sh"], cwd=folder / name,
+        script = max((folder / name).glob("tasks-*.sh"))
+        done = subprocess.run(["sbatch", "--test-only", script.name], cwd=folder / name,
                               env=cluster.environment, capture_output=True, text=True)
         if (done.returncode == 0) != placed:
-            raise Fault(f"{command}: {done.stderr.strip()}")
+            raise Fault(f"{command[:99]}: {done.stderr.strip()}")
 
 
 def exact(path):
@@ -252,7 +271,7 @@ def main():
             folder = pathlib.Path(name) / f"round {i}"
             folder.mkdir()
             (folder / "text").write_text("".join(f"{n * n} " for n in range(3000)))
-            for check in (check_grid, check_ranks, check_requests):
+            for check in (check_grid, check_ranks, check_cores, check_requests):
                 try:
                     kills += check(cluster, program, folder, dice) or 0
                 except Fault as fault:
