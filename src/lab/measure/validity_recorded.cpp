@@ -123,8 +123,8 @@ std::optional<Verdict> above_the_roof(const ResultRow& row) {
       "above_the_roof", severity,
       fmt::format("{} is at {:.0f} % of its roof: {}", row.text("highest_roof_kernel"), *highest,
                   may_be_cached
-                      ? "some of its bytes were in a cache, so main memory alone does not "
-                        "bound it"
+                      ? "the ceiling, a copy's rate, is too low for it, or some of its bytes "
+                        "were in a cache; this row does not tell which"
                   : by_bytes ? "no cache holds so much of its bytes, so the ceiling was measured "
                                "too low; what bounds it is not known"
                              : "nothing computes faster than the device, so the ceiling was "

@@ -33,21 +33,35 @@ Fields<WorkSums> roof_fields() {
           {text_column("bound", "", "the roofline's limit: bytes or FLOPs"),
            [](S s) { return or_null(s.bound()); }},
           {timed(real_column("roof_percent", "of roof", "%", 1,
-                             "least time by the measured ceilings over time; above 100: caches")),
+                             "least time by the measured ceilings over time")),
            [](S s) { return when(s.roof_ms > 0, percent_of(s.roof_ms, s.ms)); }}};
 }
 
-// Says what a kernel above its roof means, if a row has one.
-void note_caches(Table& table) {
-  const auto roof = std::ranges::find(table.columns, "roof_percent", &Column::name);
-  const auto at = static_cast<std::size_t>(roof - table.columns.begin());
-  const bool is_above = std::ranges::any_of(table.rows, [at](const std::vector<Json>& row) {
-    return row[at].is_number() && row[at].as_double() > 100.0;
-  });
-  if (!is_above) return;
-  table.notes.emplace_back(
-      "of roof: the ceiling is the bandwidth of memory, measured over more than the caches hold; "
-      "above 100 % a kernel found operands in a cache, or left out what a mask hides");
+// Says what may put a kernel above its roof, if a row has one there, by what the roof is of. Only
+// fused kernels leave out what a mask hides: primitive ones read and write every score.
+void note_roofs(Granularity ops, Table& table) {
+  const auto at = [&](std::string_view name) {
+    return static_cast<std::size_t>(std::ranges::find(table.columns, name, &Column::name) -
+                                    table.columns.begin());
+  };
+  const auto is_above = [roof = at("roof_percent"), bound = at("bound")](std::string_view limit) {
+    return [=](const std::vector<Json>& row) {
+      return row[roof].is_number() && row[roof].as_double() > 100.0 && row[bound] == Json(limit);
+    };
+  };
+  if (std::ranges::any_of(table.rows, is_above("bytes"))) {
+    table.notes.push_back(fmt::format(
+        "of roof, for bytes: the ceiling is the rate of a copy of more than the caches hold; above "
+        "100 % it is too low for that kernel, or caches hold some of the bytes that are counted{}; "
+        "these rows do not tell which",
+        ops == Granularity::kFused ? ", or a mask hides them" : ""));
+  }
+  if (std::ranges::any_of(table.rows, is_above("FLOPs"))) {
+    table.notes.push_back(fmt::format(
+        "of roof, for FLOPs: the ceiling is the highest rate of arithmetic that was measured; "
+        "above 100 % it was measured too low{}",
+        ops == Granularity::kFused ? ", or a kernel left out what a mask hides" : ""));
+  }
 }
 
 // Says how much of the recorded steps held-up launches took, if any did. `where`: whether this
@@ -202,7 +216,7 @@ Table kernel_table(const ProfiledCell& cell, const ComponentFilter& filter) {
       fmt::format("instances count {} profiled steps; divide by it, or read the column per step",
                   cell.profile.steps.size()));
   note_interruptions(cell.work, "counted here, and in no other table", table);
-  note_caches(table);
+  note_roofs(cell.profile.spec.step.ops, table);
   return table;
 }
 
@@ -242,7 +256,7 @@ Table matrix_table(const ProfiledCell& cell, const ComponentFilter& filter) {
       cell.profile.source,
       has_span ? left_of_span(cell).parts().words() : "nothing here, since kernels took longer"));
   note_interruptions(cell.work, "left out", table);
-  note_caches(table);
+  note_roofs(cell.profile.spec.step.ops, table);
   return table;
 }
 
@@ -298,7 +312,7 @@ Table kind_table(const ProfiledCell& cell, const ComponentFilter& filter) {
       kinds, [](const Kind& k) { return k.ms.contains(std::string(name_of(Phase::kRecompute))); });
   Table table = table_of("kinds", "Kernels that multiply no matrices, by kind",
                          kind_fields(cell.work.kernels_ms, recomputes), kinds);
-  note_caches(table);
+  note_roofs(cell.profile.spec.step.ops, table);
   return table;
 }
 

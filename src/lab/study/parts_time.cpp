@@ -297,8 +297,8 @@ void add_cell_sections(StudyContext& context) {
           "step also updates the weights (AdamW). primitive runs every composite in parts: "
           "softmax, norms, RoPE, SwiGLU, the loss, and AdamW in kernels of its own for each "
           "tensor, where frameworks update many tensors in one; fused runs each as one kernel. "
-          "Where kernels were busy for longer when recorded than the span, the recorded steps "
-          "were the slower ones.",
+          "Where kernels were busy for longer when recorded than the span, recording is in their "
+          "times: on a GPU a part of the events' own time may be in that of each kernel.",
       .tables = {time_table("time", "Time of a step", context.cells),
                  granularity_table(context.cells), cell_table(context.cells)},
       .shown = 2,

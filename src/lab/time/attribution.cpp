@@ -95,16 +95,28 @@ Column recorded_column() {
                      "gaps and span of the recorded step, with what recording adds");
 }
 
+// What is left of the span, and what the instrument may have put into the kernels' times.
+std::string gaps_note(const CellResult& result, const Clocks& clocks) {
+  const bool by_events = result.recorded_by.starts_with("events");
+  if (clocks.gaps_ms()) {
+    return clocks.left().parts().words() +
+           (by_events ? "; a part of the events' own time may be in the kernels' times and between "
+                        "kernels"
+                      : "");
+  }
+  return fmt::format(
+      "not told by these times, since these kernels take {} longer than the span, {}; shares are "
+      "of the kernels' time",
+      format_duration_ms(clocks.busy_ms - clocks.span_ms),
+      by_events ? "and a part of the events' own time may be in each of them"
+                : "and what makes them longer is not recorded");
+}
+
 void add_notes(const CellResult& result, const Clocks& clocks, Table& table) {
   table.notes.push_back(fmt::format(
       "kernels' times are of a recorded step (by {}), total is the span of the timed steps, and "
       "gaps are what is left of it: {}",
-      result.recorded_by,
-      clocks.gaps_ms() ? clocks.left().parts().words()
-                       : fmt::format("nothing here, since these kernels take {} longer than the "
-                                     "span, so the recorded step is not like the timed ones, and "
-                                     "shares are of the kernels' time",
-                                     format_duration_ms(clocks.busy_ms - clocks.span_ms))));
+      result.recorded_by, gaps_note(result, clocks)));
   const ResultRow row = ResultRow::of(cell_columns(), cell_row(result), Json::object());
   for (const Verdict& v : judge(row)) {
     const bool is_of_recorded = v.code == "instrument_cost" || v.code == "uneven_instances" ||

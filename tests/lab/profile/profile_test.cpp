@@ -92,6 +92,28 @@ TEST(ProfileTablesTest, AKernelAboveItsRoofIsExplainedBelowTheTable) {
   }
 }
 
+TEST(ProfileTablesTest, WhatAKernelAboveItsRoofMeansIsByWhatItsRoofIsOf) {
+  using ::testing::Contains;
+  using ::testing::HasSubstr;
+  using ::testing::Not;
+  const auto notes = [](Ceilings ceilings, Granularity ops) {
+    Profile profile = testing::two_kernel_profile();
+    profile.spec.step.ops = ops;
+    return matrix_table(celled(std::move(profile), ceilings)).notes;
+  };
+  Ceilings slow_copy = one_per_ns(), slow_products = one_per_ns();
+  slow_copy.bandwidth_gb_s = 0.1;
+  for (auto& [dtype, gflops] : slow_products.products_gflops) gflops = 0.1;
+  const auto by_bytes = notes(slow_copy, Granularity::kPrimitive);
+  EXPECT_THAT(by_bytes, Contains(HasSubstr("these rows do not tell which")));
+  EXPECT_THAT(by_bytes, Not(Contains(HasSubstr("mask"))));
+  EXPECT_THAT(by_bytes, Not(Contains(HasSubstr("for FLOPs"))));
+  EXPECT_THAT(notes(slow_copy, Granularity::kFused), Contains(HasSubstr("a mask hides them")));
+  const auto by_flops = notes(slow_products, Granularity::kPrimitive);
+  EXPECT_THAT(by_flops, Contains(HasSubstr("above 100 % it was measured too low")));
+  EXPECT_THAT(by_flops, Not(Contains(HasSubstr("cache"))));
+}
+
 TEST(ProfileTablesTest, KernelsStandUnderTheColumnNamesOfNsys) {
   const Table t = kernel_table(celled(testing::two_kernel_profile()));
   const char* const names[] = {"Time (%)", "Total Time (ns)", "Instances",   "Avg (ns)", "Med (ns)",

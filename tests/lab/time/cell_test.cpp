@@ -177,6 +177,24 @@ TEST_P(CellTest, KernelsLongerThanTheSpanLeaveNoGaps) {
   }
 }
 
+TEST_P(CellTest, KernelsLongerThanTheSpanSayWhatTheInstrumentMayAdd) {
+  CellResult r = measure_cell(device(), tiny_cell(Mode::kStep, Granularity::kFused));
+  const auto note = [&](const char* instrument, double span) {
+    r.recorded_by = instrument;
+    r.device_span_ms = span * r.device_busy_ms;
+    return time_by_class(r).notes.front();
+  };
+  constexpr const char* kEvents = "events around each kernel";
+  constexpr const char* kClock = "the host's clock around each kernel";
+  EXPECT_THAT(note(kEvents, 0.9), ::testing::HasSubstr("events' own time may be in each"));
+  EXPECT_THAT(note(kEvents, 1.1), ::testing::HasSubstr("events' own time may be in the kernels'"));
+  for (const double span : {0.9, 1.1}) {
+    EXPECT_THAT(note(kClock, span), ::testing::Not(::testing::HasSubstr("events'")));
+    EXPECT_THAT(note(kEvents, span), ::testing::Not(::testing::HasSubstr("nothing here")));
+    EXPECT_THAT(note(kEvents, span), ::testing::Not(::testing::HasSubstr("not like the timed")));
+  }
+}
+
 TEST_P(CellTest, TheClocksAreInOrder) {
   const CellResult r = measure_cell(device(), tiny_cell(Mode::kStep, Granularity::kFused));
   EXPECT_GT(r.device_busy_ms, 0.0);
