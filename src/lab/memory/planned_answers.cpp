@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "lab/measure/noise.h"
 #include "nn/scopes.h"
 
 namespace tracestep {
@@ -79,8 +80,6 @@ Text narrowed(const Evidence& e, const std::string& size, const std::string& com
              .say({.less = " (narrowed)", .equal = " (as it was)", .more = " (grown)"});
 }
 
-constexpr double kEqualPercent = 0.05;  // as printed
-
 // How the bytes saved for backward change, over these rows and those in float32 beside them.
 Text saved_in_low_precision(const Evidence& e, const std::vector<Row>& rows) {
   std::optional<Quantity> least, most;
@@ -127,7 +126,7 @@ Text measured_low_precision(const Evidence& e, bool is_more_predicted) {
   if (const auto rung = ladder_in_low_precision(e)) list.push_back(*rung);
   const Text out = say(" Of models that ran, the peak changes by: {}.", {join(list, ", ")});
   if (!is_more_predicted) return out;
-  return out + compare_with_range(*most, -kEqualPercent, kEqualPercent)
+  return out + compare_with_range(*most, -kSamePeakPercent, kSamePeakPercent)
                    .say({.less = " There it takes less: what comes out depends on the model and "
                                  "on its operations."});
 }
@@ -200,15 +199,15 @@ Text low_precision(const Evidence& e) {
       rows.push_back(row);
     }
   }
-  const Relation least = compare_with_range(least_of(rows, "versus_fp32_percent"), -kEqualPercent,
-                                            kEqualPercent),
-                 most = compare_with_range(most_of(rows, "versus_fp32_percent"), -kEqualPercent,
-                                           kEqualPercent);
+  const Relation least = compare_with_range(least_of(rows, "versus_fp32_percent"),
+                                            -kSamePeakPercent, kSamePeakPercent),
+                 most = compare_with_range(most_of(rows, "versus_fp32_percent"), -kSamePeakPercent,
+                                           kSamePeakPercent);
   const bool has_less = least.is(Ordering::kLess), has_more = most.is(Ordering::kMore);
   const char* reading = has_more && has_less ? "It takes more at some of these and less at others."
-                        : has_more           ? "It takes more, or as much, at each of these."
-                        : has_less           ? "It takes less, or as much, at each of these."
-                                             : "It makes no difference at any of these.";
+                        : has_more           ? "It takes more, or about as much, at each of these."
+                        : has_less           ? "It takes less, or about as much, at each of these."
+                                             : "It takes about the same at each of these.";
   return say("{} under bfloat16 autocast, against float32, batch {}, predicted: {}. {} The float32 "
              "weights stay, and up to {} of narrow copies of them come on top.",
              {rows[0].model(), whole(rows[0].get("batch")), join(list, ", "),
@@ -263,10 +262,10 @@ Text static_bytes(const Evidence& e) {
            bytes(held / parameters), bytes(held)});
   if (const auto room = size.get_if("device_bytes")) {
     out += compare(held, *room)
-               .say({.less = "That is less than a run may use of this device's memory",
-                     .equal = "That is as much as a run may use of this device's memory",
-                     .more = "That is more than a run may use of this device's memory"}) +
-           say(", {}.", {bytes(*room)});
+               .say({.less = "That is less than this device's memory or the limit set for it",
+                     .equal = "That is as much as this device's memory or the limit set for it",
+                     .more = "That is more than this device's memory or the limit set for it"}) +
+           say(", {}, of which a driver may hold a part.", {bytes(*room)});
   }
   return out;
 }

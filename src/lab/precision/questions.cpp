@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "lab/measure/elsewhere.h"
+#include "lab/measure/noise.h"
 #include "lab/precision/tables.h"
 #include "lab/report/question.h"
 #include "nn/scopes.h"
@@ -269,7 +270,7 @@ Text lower_precision(const Evidence& e) {
                    .more = say("slower, by {} times. ", {decimal(fast / slow)})}) +
          say("The peak is {} in float32 and {} under autocast",
              {bytes(full.get("peak_bytes")), bytes(low.get("peak_bytes"))}) +
-         compare_with_range(peak, -0.5, 0.5)
+         compare_with_range(peak, -kSamePeakPercent, kSamePeakPercent)
              .say({.less = say(", less by {}. ", {percent(-1.0 * peak)}),
                    .equal = ", about the same. ",
                    .more = say(", more by {}. ", {percent(peak)})}) +
