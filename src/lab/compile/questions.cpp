@@ -18,8 +18,19 @@ Text factor(const Quantity& q) {
   return decimal(q, off >= 0.05 ? 2 : off >= 0.005 ? 3 : 4);
 }
 
+constexpr double kSameTime = 0.02;  // as the tables' "same" has it
+
+// Words for two times whose ratio is, with all its noise, the same by the rule of the tables.
+std::optional<Text> same_time(const Quantity& ratio) {
+  const Relation small = compare_with_range(ratio, 1 - kSameTime, 1 + kSameTime);
+  if (!small.is(Ordering::kEqual)) return std::nullopt;
+  return say("takes, {}, as long as",
+             {because(small, say("within {}", {percent(Quantity::constant(100 * kSameTime))}))});
+}
+
 // "is 1.46 times as fast as": how compiled stands to the other, by their samples.
 Text gain(const Quantity& compiled, const Quantity& other) {
+  if (const auto same = same_time(compiled / other)) return *same;
   return compare(compiled, other)
       .say({.less = say("is {} times as fast as", {factor(other / compiled)}),
             .equal = "takes as long as",
@@ -40,10 +51,9 @@ Text gain_over_first(const Row& row, const Row& first, const std::string& prefix
       between(one / speedup, one / row.get(prefix + "_high"), one / row.get(prefix + "_low"));
   const std::string verdict = row.text(prefix + "_verdict");
   if (verdict == "same") {
-    const Relation small = compare_with_range(ratio, 0.98, 1.02);
-    require(small.is(Ordering::kEqual),
-            "two times are the same, which their interval does not say");
-    return because(small, "takes as long as");
+    const auto same = same_time(ratio);
+    require(same.has_value(), "two times are the same, which their interval does not say");
+    return *same;
   }
   const Relation order = compare(ratio, one);
   if (verdict == "unclear" && !order.is(Ordering::kUnclear)) {  // the test disagrees
@@ -134,6 +144,21 @@ Text at_other_contexts(const Evidence& e, const Row& main) {
       {join(list, "; ")});
 }
 
+// The row of the table attention, whose runs are eager, that has the same attention with composite
+// kernels: its times are other times of this row.
+std::optional<Row> attention_alone(const Evidence& e, const Row& kernels) {
+  return e.find("attention", {{"attention", kernels.text("attention")},
+                              {"saved", "weights"},
+                              {"causal", true},
+                              {"status", "ok"},
+                              {"device", kernels.text("device")},
+                              {"precision", kernels.text("precision")},
+                              {"batch", kernels.whole("batch")},
+                              {"heads", 1},
+                              {"width", kernels.whole("width")},
+                              {"context", kernels.whole("context")}});
+}
+
 Text attention(const Evidence& e) {
   const Row compiled = e.largest(
       "attention_ways",
@@ -148,14 +173,21 @@ Text attention(const Evidence& e) {
                                     {"context", compiled.whole("context")}});
   };
   const Row plain = eager("primitive"), kernels = eager("fused");
+  const std::optional<Row> alone = attention_alone(e, kernels);
   const auto part = [&](const std::string& name) {
     const std::string samples = name + "_samples_ms";
     const Quantity ours = median_in(compiled, samples), composite = median_in(kernels, samples);
-    return say(
-        "{} takes {} in plain ops, {} with composite kernels and {} compiled. Compiled {} "
-        "plain ops and {} composite kernels. ",
-        {name.c_str(), duration(median_in(plain, samples)), duration(composite), duration(ours),
-         gain_over_first(compiled, plain, name, samples), gain(ours, composite)});
+    const Text again =
+        alone ? say("At other times in this study that takes {} with composite kernels. ",
+                    {duration(median_in(*alone, samples))})
+              : Text();
+    return say("{} takes {} in plain ops, {} with composite kernels and {} compiled. Compiled {} "
+               "plain ops and {} composite kernels. ",
+               {name.c_str(), duration(median_in(plain, samples)), duration(composite),
+                duration(ours), gain_over_first(compiled, plain, name, samples),
+                gain(ours, alone ? plus_minus(composite, median_in(*alone, samples) - composite)
+                                 : composite)}) +
+           again;
   };
   return say("Width {}, context {}: {}",
              {whole(compiled.get("width")), whole(compiled.get("context")), part("forward")}) +
@@ -250,18 +282,41 @@ Text saved(const Evidence& e) {
               bytes(compiled_layer.get("bytes"))});
 }
 
+// What a rung has to gain for the table's "faster".
+Text beyond_the_same() {
+  return say("beyond noise, with an interval that passes {}",
+             {percent(Quantity::constant(100 * kSameTime))});
+}
+
+// Rungs that take longer than the one before them, beyond noise, however little.
+Text losing_rungs(const std::vector<Row>& rungs) {
+  std::vector<Text> list;
+  for (const Row& row : rungs) {
+    if (row.text_or("changes", "") == "nothing" || !row.has("rung_low")) continue;
+    const Quantity speedup =
+        between(row.get("rung_speedup"), row.get("rung_low"), row.get("rung_high"));
+    const Relation order = compare(speedup, Quantity::constant(1));
+    if (!order.is(Ordering::kLess)) continue;
+    list.push_back(say("{} ({} {})",
+                       {row.quote("rung"), decimal(speedup, 3), because(order, "times as fast")}));
+  }
+  if (list.empty()) return {};
+  return say("Beyond noise these lose against the rung before them: {}. ", {join(list, ", ")});
+}
+
 // That nothing gains after the last rung that does, where there are others after it.
 Text rungs_behind(const Row& last, const std::vector<Row>& rungs) {
   const auto is_last = [&](const Row& row) { return row.text("rung") == last.text("rung"); };
   const std::vector<Row> behind(std::next(std::ranges::find_if(rungs, is_last)), rungs.end());
   if (behind.empty()) return {};
-  return say("Behind {} {}. ",
+  return say("Behind {} {}{}. ",
              {last.quote("rung"),
               because(compare(count_of(behind, "rung_verdict", "faster"), Quantity::constant(0)),
-                      "no rung by itself gains beyond noise")});
+                      "no rung by itself gains "),
+              beyond_the_same()});
 }
 
-// Which of the rungs that gain beyond noise gains most. A rung that changes nothing is the same
+// Which of the rungs that gain gains most, and which lose. A rung that changes nothing is the same
 // step measured again: where its two times differ, nothing is said of the others.
 Text best_rung(const std::vector<Row>& rungs) {
   std::vector<Row> gaining;
@@ -278,14 +333,15 @@ Text best_rung(const std::vector<Row>& rungs) {
   }
   if (gaining.empty()) {
     return because(compare(count_of(rungs, "rung_verdict", "faster"), Quantity::constant(0)),
-                   "No rung by itself gains beyond noise. ");
+                   "No rung by itself gains ") +
+           beyond_the_same() + ". " + losing_rungs(rungs);
   }
   const Row best = *std::ranges::max_element(
       gaining, {}, [](const Row& row) { return row.get("rung_speedup").value; });
-  return say("{} {}, {} times. ", {because(leads(best, gaining, "rung_speedup"),
-                                           "Of the rungs that gain beyond noise, most comes from"),
-                                   best.quote("rung"), decimal(best.get("rung_speedup"))}) +
-         rungs_behind(gaining.back(), rungs);
+  return say("Of the rungs that gain {}, {} {}, {} times. ",
+             {beyond_the_same(), because(leads(best, gaining, "rung_speedup"), "most comes from"),
+              best.quote("rung"), decimal(best.get("rung_speedup"))}) +
+         rungs_behind(gaining.back(), rungs) + losing_rungs(rungs);
 }
 
 // "epilogue"; "none".

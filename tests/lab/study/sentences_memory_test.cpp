@@ -121,6 +121,84 @@ TEST_F(SentencesTest, CompiledIsFasterWhereItsRowSaysSo) {
   EXPECT_THAT(testing::wrong_claims(faster.text, tables_), ::testing::IsEmpty());
 }
 
+// Attention at the longest context that was compiled, where forward then takes 10 ms.
+class AttentionSentencesTest : public SentencesTest {
+ protected:
+  AttentionSentencesTest() {
+    const Table& ways = table_like("attention_ways");
+    for (const auto& row : ways.rows) {
+      context_ = std::max(context_, row[column(ways, "context")].as_int());
+      width_ = row[column(ways, "width")].as_int();
+    }
+    take("attention_ways", {{"ops", "fused"}, {"executor", "compiled"}}, 10.0);
+  }
+  // The answer's part about forward, where it takes so many ms with composite kernels in the
+  // table of ways, and in that of attention alone.
+  std::string forward(double beside_compiled, double alone) {
+    take("attention_ways", {{"ops", "fused"}, {"executor", "eager"}}, beside_compiled);
+    take("attention", {{"attention", "naive"}, {"saved", "weights"}, {"width", width_}}, alone);
+    return text_of("compiled-attention").substr(0, text_of("compiled-attention").find("Its back"));
+  }
+
+ private:
+  void take(const char* table, Evidence::Where where, double ms) {
+    where.emplace_back("context", context_);
+    set(table, where, "forward_samples_ms", Json::Array(8, Json(ms)));
+  }
+
+  std::int64_t context_ = 0, width_ = 0;
+};
+
+TEST_F(AttentionSentencesTest, CompiledIsFasterOnlyBeyondWhatTheTablesCallTheSame) {
+  EXPECT_THAT(forward(10.1, 10.1), HasSubstr("takes, within 2.0 %, as long as composite kernels"));
+  EXPECT_THAT(forward(10.3, 10.3), HasSubstr("is 1.030 times as fast as composite kernels"));
+}
+
+TEST_F(AttentionSentencesTest, CompiledIsFasterOnlyWhereOtherTimesAgree) {
+  EXPECT_THAT(forward(12.0, 12.1), HasSubstr("is 1.20 times as fast as composite kernels"));
+  const std::string denied = forward(12.0, 9.9);
+  EXPECT_THAT(denied, HasSubstr("is not apart beyond noise from composite kernels"));
+  EXPECT_THAT(denied, HasSubstr("At other times in this study that takes 9.900 ms"));
+  EXPECT_THAT(testing::wrong_claims(of("compiled-attention").text, tables_), ::testing::IsEmpty());
+}
+
+TEST_F(SentencesTest, RungsThatLoseBeyondNoiseAreNamed) {
+  const Table& ladder = table_like("ladder");
+  for (std::size_t row = 1; row < ladder.rows.size(); ++row) {
+    const Evidence::Where rung = {{"rung", ladder.rows[row][0]}};
+    const bool loses = ladder.rows[row][0] == Json("swiglu");
+    set("ladder", rung, "changes", "program");
+    set("ladder", rung, "rung_verdict", "same");
+    set("ladder", rung, "rung_speedup", loses ? 0.988 : 1.0);
+    set("ladder", rung, "rung_low", loses ? 0.985 : 0.99);
+    set("ladder", rung, "rung_high", loses ? 0.991 : 1.01);
+  }
+  const Answer lost = of("ladder");
+  EXPECT_THAT(
+      lost.text.words(),
+      HasSubstr("gains beyond noise, with an interval that passes 2.0 %. Beyond noise these "
+                "lose against the rung before them: swiglu (0.988 times as fast). "));
+  EXPECT_THAT(testing::wrong_claims(lost.text, tables_), ::testing::IsEmpty());
+}
+
+TEST_F(SentencesTest, PeaksAreAboutTheSameByOneRule) {
+  Table& grid = table_like("memory_grid");
+  for (auto& row : grid.rows) {
+    if (row[column(grid, "precision")] == Json("bf16")) {
+      row[column(grid, "versus_fp32_percent")] = 0.3;
+    }
+  }
+  const Answer peaks = of("low-precision-memory");
+  EXPECT_THAT(peaks.text.words(), HasSubstr("It takes about the same at each of these."));
+  EXPECT_THAT(testing::wrong_claims(peaks.text, tables_), ::testing::IsEmpty());
+}
+
+TEST_F(SentencesTest, TheMemoryOfADeviceIsNotSaidToBeTheRuns) {
+  const std::string text = text_of("static-bytes");
+  EXPECT_THAT(text, HasSubstr("than this device's memory or the limit set for it, "));
+  EXPECT_THAT(text, HasSubstr("of which a driver may hold a part"));
+}
+
 TEST_F(SentencesTest, BytesThatArePrintedAlikeAreToldApartByTheirDifference) {
   const Evidence::Where compiled = {{"mode", "step"}, {"ops", "fused"}, {"executor", "compiled"}},
                         eager = {{"mode", "step"}, {"ops", "fused"}, {"executor", "eager"}};
