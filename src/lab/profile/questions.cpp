@@ -220,6 +220,21 @@ Text share_without_optimizer(const Relation& beside, const Quantity& others,
                                  {decimal(others), percent(share)})});
 }
 
+// That the cell's tables by component and by class are of another instrument, where they are.
+Text by_another_instrument(const Evidence& e, const Row& step) {
+  for (const Row& cell : e.same_cell(step, "cells")) {
+    for (const Row& clocks : e.same_cell(step, "clocks")) {
+      if (!cell.has("recorded_by") || !clocks.has("recorded_by")) continue;
+      if (cell.text("recorded_by") == clocks.text("recorded_by")) continue;
+      return say(
+          "These are shares of kernels' times by {}; the tables of time by component and by class "
+          "have theirs by {}, from other recorded steps. ",
+          {clocks.quote("recorded_by"), cell.quote("recorded_by")});
+    }
+  }
+  return {};
+}
+
 Text product_share(const Evidence& e) {
   const Row step = shares_of_step(e);
   const Row inference = e.beside(step, {{"mode", "inference"}, {"pass", "all"}});
@@ -240,6 +255,7 @@ Text product_share(const Evidence& e) {
              "alone takes {} of the time of the step's kernels. ",
              {named(step), percent(before), percent(after), decimal(products), decimal(others),
               percent(share_of(optimizer.get("ms"), step.get("ms")))}) +
+         by_another_instrument(e, step) +
          compare(products, others)
              .say({.less = Text("So their share falls, because the others grow more. ") +
                            share_without_optimizer(compare(products, without), without,

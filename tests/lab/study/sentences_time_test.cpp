@@ -351,6 +351,21 @@ TEST_F(SentencesTest, FactorsAreApartBeyondWhatTwoRecordingsDiffer) {
   EXPECT_THAT(text_of("product-share"), HasSubstr("The two factors are not apart beyond noise"));
 }
 
+TEST_F(SentencesTest, SharesOfTwoInstrumentsAreToldApart) {
+  const Evidence::Where timed = {{"size", "small"}, {"mode", "step"}, {"ops", "primitive"}},
+                        profiled = {{"mode", "step"}};
+  set("cells", timed, "recorded_by", "events around each kernel");
+  set("clocks", profiled, "recorded_by", "events around each kernel");
+  EXPECT_THAT(text_of("product-share"), Not(HasSubstr("These are shares")));
+  set("clocks", profiled, "recorded_by", "the device's profiler");
+  const Answer shares = of("product-share");
+  EXPECT_THAT(shares.text.words(),
+              HasSubstr("These are shares of kernels' times by the device's profiler; the tables "
+                        "of time by component and by class have theirs by events around each "
+                        "kernel, from other recorded steps. "));
+  EXPECT_THAT(testing::wrong_claims(shares.text, tables_), ::testing::IsEmpty());
+}
+
 TEST_F(SentencesTest, OtherClocksSayWhatRecordingChanges) {
   EXPECT_THAT(text_of("clocks"), HasSubstr(" of kernels in steps that recording changes by "));
 }
