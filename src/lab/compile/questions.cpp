@@ -177,10 +177,11 @@ Text attention(const Evidence& e) {
   const auto part = [&](const std::string& name) {
     const std::string samples = name + "_samples_ms";
     const Quantity ours = median_in(compiled, samples), composite = median_in(kernels, samples);
-    const Text again =
-        alone ? say("At other times in this study that takes {} with composite kernels. ",
-                    {duration(median_in(*alone, samples))})
-              : Text();
+    Text again;
+    if (alone) {
+      again = say("At other times in this study that takes {} with composite kernels. ",
+                  {duration(median_in(*alone, samples))});
+    }
     return say("{} takes {} in plain ops, {} with composite kernels and {} compiled. Compiled {} "
                "plain ops and {} composite kernels. ",
                {name.c_str(), duration(median_in(plain, samples)), duration(composite),

@@ -470,15 +470,18 @@ Text components(const Evidence& e) {
   for (const Part& part : parts) {
     list.push_back(say("{} {}", {part.name, percent(share_of(part.ms, is_longer ? sum : *total))}));
   }
-  const Text whole_of =
-      is_longer ? say("These are shares of the recorded kernels, {} together, {} that nobody "
-                      "recorded, {}.",
-                      {duration(sum), because(adds_up, "which is above the span of steps"),
-                       duration(*total)})
-                : say("{} {}.{}",
-                      {because(adds_up,
-                               "All parts, with what is left of the span, are equal to the step's"),
-                       duration(*total), what_is_left(e, all, left)});
+  Text whole_of;  // no conditional expression: GCC 12 destroys texts that were never made
+  if (is_longer) {
+    whole_of = say(
+        "These are shares of the recorded kernels, {} together, {} that nobody "
+        "recorded, {}.",
+        {duration(sum), because(adds_up, "which is above the span of steps"), duration(*total)});
+  } else {
+    whole_of =
+        say("{} {}.{}",
+            {because(adds_up, "All parts, with what is left of the span, are equal to the step's"),
+             duration(*total), what_is_left(e, all, left)});
+  }
   return say("{}: {}. AdamW's kernels count with the part whose weights they change. ",
              {named(all), join(list, ", ")}) +
          whole_of;
