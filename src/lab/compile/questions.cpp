@@ -24,8 +24,8 @@ constexpr double kSameTime = 0.02;  // as the tables' "same" has it
 std::optional<Text> same_time(const Quantity& ratio) {
   const Relation small = compare_with_range(ratio, 1 - kSameTime, 1 + kSameTime);
   if (!small.is(Ordering::kEqual)) return std::nullopt;
-  return say("takes, {}, as long as",
-             {because(small, say("within {}", {percent(Quantity::constant(100 * kSameTime))}))});
+  return because(
+      small, say("takes, within {}, as long as", {percent(Quantity::constant(100 * kSameTime))}));
 }
 
 // "is 1.46 times as fast as": how compiled stands to the other, by their samples.
