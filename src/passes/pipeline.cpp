@@ -46,6 +46,8 @@ struct Pass {
   std::function<Program(const Program&, const Options&)> run;
   VerifyStage stage = VerifyStage::kBuilt;
   bool compiles = false;  // runs only when programs are compiled
+  // Of those, where it pays, so that it runs unless passes are named; empty: always.
+  std::function<bool(const Options&)> pays = {};
 };
 
 bool always(const Options&) {
@@ -235,7 +237,9 @@ std::vector<Pass> memory_passes() {
              return update_beside(p, updates_at_end(o),
                                   [&](const OpDef& op) { return has_kernel(o, op); });
            },
-       .compiles = true},
+       .compiles = true,
+       // In every step only where they wait for the bus to the host (bench/results/cuda-h200.md).
+       .pays = [](const Options& o) { return o.offload != Offload::kNone; }},
       {.name = "join",
        .doc = "one launch for the updates of all tensors",
        .needed = updates_at_end,
@@ -355,6 +359,14 @@ std::vector<std::string> compile_passes() {
   std::vector<std::string> out;
   for (const Pass& pass : passes()) {
     if (pass.compiles) out.push_back(pass.name);
+  }
+  return out;
+}
+
+std::vector<std::string> paying_passes(const PipelineOptions& options) {
+  std::vector<std::string> out;
+  for (const Pass& pass : passes()) {
+    if (pass.compiles && (!pass.pays || pass.pays(options))) out.push_back(pass.name);
   }
   return out;
 }

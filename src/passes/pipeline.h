@@ -90,6 +90,8 @@ struct PipelineResult {
 std::vector<std::pair<std::string, std::string>> pipeline_passes();
 // Names of those that run only when `compile` is set, in order.
 std::vector<std::string> compile_passes();
+// Of these, what pays in such a step, on any device, so that it runs where nobody names passes.
+std::vector<std::string> paying_passes(const PipelineOptions& options);
 
 // Throws Error{kUsage} for an unknown pass name (naming the closest), whatever a pass throws, and
 // std::logic_error from the verifier.

@@ -11,20 +11,14 @@ PipelineResult named(PipelineResult result, const RunSpec& spec) {
   return result;
 }
 
-// Of compile_passes(), what runs with an arena without being asked for: updates beside backward pay
-// in every step only where they wait for the bus to the host (bench/results/cuda-h200.md).
-bool runs_by_default(const RunSpec& spec, std::string_view pass) {
-  return has_arena(spec.executor) &&
-         (pass != "update_beside" || spec.offload == Offload::kOptimizer);
-}
-
-// Those of compile_passes() that do not run.
-std::set<std::string> disabled_passes(const RunSpec& spec) {
+// Of compile_passes(), those that do not run.
+std::set<std::string> disabled_passes(const RunSpec& spec, const PipelineOptions& options) {
   std::set<std::string> out;
-  for (std::string& name : compile_passes()) {
-    const bool runs =
-        spec.compile_passes ? spec.compile_passes->contains(name) : runs_by_default(spec, name);
-    if (!runs) out.insert(std::move(name));
+  for (std::string& name : compile_passes()) out.insert(std::move(name));
+  if (spec.compile_passes) {
+    for (const std::string& name : *spec.compile_passes) out.erase(name);
+  } else if (has_arena(spec.executor)) {
+    for (const std::string& name : paying_passes(options)) out.erase(name);
   }
   return out;
 }
@@ -95,7 +89,7 @@ PipelineOptions pipeline_options(const RunSpec& spec) {
   options.verify = spec.verify;
   options.autocast = spec.precision.autocast;
   options.compile = true;  // but for those of its passes that are disabled
-  options.disabled = disabled_passes(spec);
+  options.disabled = disabled_passes(spec, options);
   options.optimizer.loss_scaling.enabled =
       scales_loss(spec.precision) &&
       (spec.mode == Mode::kStep || spec.gradients != GradientKind::kTransient);
