@@ -364,7 +364,9 @@ Command memory_command() {
   set.integer("--timeline-rows", o.timeline_rows, {0, 1000000},
               "rows of the timeline; 0: one for every kernel");
   set.path("--snapshot", "FILE", o.snapshot, "the step as a pickle for PyTorch's memory_viz");
+  set.names_one_file();
   set.path("--snapshot-json", "FILE", o.snapshot_json, "the same as JSON");
+  set.names_one_file();
   set.path(
       "--pictures", "DIR", o.pictures,
       "draw the timeline of each step and what it saves, as SVG, and as PNG where rsvg-convert is "

@@ -183,6 +183,7 @@ Command profile_command() {
             });
   set.path("--trace", "FILE", options->trace,
            "also write a Chrome trace, as .json or .json.gz; one per cell");
+  set.names_one_file();
   Protocol& protocol = options->protocol;
   set.integer("--steps", protocol.recorded_steps, {1, 1000}, "profiled steps");
   set.integer("--plain-steps", protocol.steps, {1, 1000000},

@@ -32,6 +32,7 @@ struct Option {
   int max_values = 1;
   std::string default_text = {};          // default for help texts; empty: not shown
   std::vector<std::string> offered = {};  // values that a shell completes
+  bool names_one_file = false;            // which a job of each step would write over the others'
 };
 
 // A word without a flag, identified by its position: "tracestep compare A B".
@@ -97,6 +98,9 @@ class OptionSet {
 
   // The values of the option added last that a shell completes.
   void offer(std::vector<std::string> values) { options_.back().offered = std::move(values); }
+
+  // The option added last names a file that is not divided with the rows of the command.
+  void names_one_file() { options_.back().names_one_file = true; }
 
   // The next word without a flag.
   void positional(std::string name, std::string& out, std::string doc, bool is_required = true);

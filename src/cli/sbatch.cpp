@@ -96,12 +96,11 @@ void check_flags(const Command& command, std::span<const std::string> words) {
   }
 }
 
-// Files of one step, which several tasks would write one over the other.
-void check_files(const JobTasks& lines) {
+void check_files(const Command& command, const JobTasks& lines) {
   if (lines.tasks.size() == 1) return;
-  for (const char* flag : {"--trace", "--snapshot", "--snapshot-json"}) {
-    if (!has_flag(lines.command, flag)) continue;
-    throw Error(ErrorCode::kUsage, flag,
+  for (const Option& option : command.options.options()) {
+    if (!option.names_one_file || !has_flag(lines.command, option.flag)) continue;
+    throw Error(ErrorCode::kUsage, option.flag,
                 fmt::format("{} tasks would write the same file", lines.tasks.size()),
                 "give one value of each list, or leave it out");
   }
@@ -127,7 +126,7 @@ Jobs jobs_of(const Command& command, Words words) {
     words.emplace_back("--resume");
   }
   out.lines = divide(std::move(words), command.divided);
-  check_files(out.lines);
+  check_files(command, out.lines);
   return out;
 }
 
