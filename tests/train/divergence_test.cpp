@@ -11,6 +11,7 @@
 #include "support/backends.h"
 #include "support/faulting_device.h"
 #include "support/temp_folder.h"
+#include "support/tiny_training.h"
 #include "train/checkpoint_files.h"
 #include "train/loop.h"
 #include "train/model_store.h"
@@ -18,17 +19,13 @@
 namespace tracestep {
 namespace {
 
+using testing::some_tokens;
+
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
 constexpr int kNever = std::numeric_limits<int>::max();
-
-TokenSourcePtr some_tokens() {
-  std::vector<std::int32_t> tokens;
-  for (int i = 0; i < 500; ++i) tokens.push_back(i * 7 % 23);
-  return memory_tokens("tokens", tokens);
-}
 
 class DivergenceTest : public ::testing::Test {
  protected:

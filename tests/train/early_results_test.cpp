@@ -9,30 +9,23 @@
 #include "ops/functions.h"
 #include "support/backends.h"
 #include "support/deferring_device.h"
+#include "support/tiny_training.h"
 #include "train/loop.h"
 #include "train/model_store.h"
-#include "train/trainer.h"
 
 namespace tracestep {
 namespace {
 
 using testing::DeferringDevice;
+using testing::some_tokens;
 
 struct Case {
   ExecutorKind executor;
   std::int64_t accumulate;
 };
 
-TokenSourcePtr some_tokens() {
-  std::vector<std::int32_t> tokens;
-  for (int i = 0; i < 500; ++i) tokens.push_back(i * 7 % 23);
-  return memory_tokens("tokens", tokens);
-}
-
 TrainOptions options_of(const Case& c) {
-  TrainOptions out;
-  out.run.model = {.vocab = 23, .d_model = 16, .d_ff = 32, .layers = 2, .heads = 2};
-  out.run.shape = {.batch = 2, .context = 8};
+  TrainOptions out = testing::tiny_training();
   out.run.executor = c.executor;
   out.accumulate = c.accumulate;
   out.schedule = {ScheduleKind::kCosine, 1e-2, 1e-3, 2, 12};

@@ -10,12 +10,14 @@
 #include "ops/functions.h"
 #include "support/backends.h"
 #include "support/host_values.h"
+#include "support/tiny_training.h"
 #include "train/model_store.h"
 
 namespace tracestep {
 namespace {
 
 using ::testing::HasSubstr;
+using testing::some_tokens;
 using ::testing::StartsWith;
 using testing::to_doubles;
 using Tensors = std::map<std::string, HostTensor>;
@@ -28,17 +30,9 @@ struct Case {
   std::int64_t accumulate;
 };
 
-TokenSourcePtr some_tokens() {
-  std::vector<std::int32_t> tokens;
-  for (int i = 0; i < 500; ++i) tokens.push_back(i * 7 % 23);
-  return memory_tokens("tokens", tokens);
-}
-
 TrainOptions options_of(const Case& c) {
-  TrainOptions out;
-  out.run.model = {.vocab = 23, .d_model = 16, .d_ff = 32, .layers = 2, .heads = 2};
+  TrainOptions out = testing::tiny_training();
   out.run.precision = parse_precision("test", c.precision);
-  out.run.shape = {.batch = 2, .context = 8};
   out.accumulate = c.accumulate;
   out.run.ops = c.ops;
   out.schedule.lr = 1e-2;
