@@ -109,7 +109,7 @@ std::unique_ptr<Device> make_cuda(const RunSpec& run) {
 }
 
 std::unique_ptr<Communicator> make_cuda_group(Processes& processes, Device& device) {
-  return make_nccl_group(processes, {native_stream_of(device), native_stream_beside(device)});
+  return make_nccl_group(processes, [&device](int lane) { return native_stream_of(device, lane); });
 }
 
 namespace {

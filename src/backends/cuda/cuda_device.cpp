@@ -326,12 +326,9 @@ CudaProbe probe_cuda() {
   return out;
 }
 
-void* native_stream_of(Device& device) {
-  return static_cast<const cuda::CudaStream*>(device.stream())->handle;
-}
-
-void* native_stream_beside(Device& device) {
-  return static_cast<const cuda::CudaStream*>(device.stream_beside())->handle;
+void* native_stream_of(Device& device, int lane) {
+  const void* const stream = lane == 0 ? device.stream() : device.stream_beside();
+  return static_cast<const cuda::CudaStream*>(stream)->handle;
 }
 
 std::unique_ptr<Device> make_cuda_device(const CudaOptions& options) {

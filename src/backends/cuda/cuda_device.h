@@ -44,8 +44,7 @@ CudaProbe probe_cuda();
 
 // Throws Error{kDevice}: no driver, no such index, a GPU older than compute capability 8.0.
 std::unique_ptr<Device> make_cuda_device(const CudaOptions& options = {});
-// The cudaStream_t on which such a device issues its work, and that of its lane 1.
-void* native_stream_of(Device& device);
-void* native_stream_beside(Device& device);
+// The cudaStream_t on which such a device issues the work of a lane.
+void* native_stream_of(Device& device, int lane = 0);
 
 }  // namespace tracestep

@@ -35,10 +35,10 @@ std::byte* element(const TensorRef& tensor, std::int64_t index) {
 
 class NcclGroup final : public Communicator {
  public:
-  NcclGroup(Processes& processes, std::vector<void*> streams)
+  NcclGroup(Processes& processes, StreamOfLane stream_of_lane)
       : processes_(processes),
-        streams_(std::move(streams)),
-        stream_(streams_.front()),
+        stream_of_lane_(std::move(stream_of_lane)),
+        stream_(stream_of_lane_(0)),
         nccl_(nccl::library()),
         kind_{processes.count()} {
     // When NVLink multicast fails, it takes switches out of service that other programs share; who
@@ -52,7 +52,7 @@ class NcclGroup final : public Communicator {
   // The part of `all` that this process is in.
   NcclGroup(NcclGroup& all, const RankGroup& kind)
       : processes_(all.processes_),
-        streams_(all.streams_),
+        stream_of_lane_(all.stream_of_lane_),
         stream_(all.stream_),
         nccl_(all.nccl_),
         kind_(kind) {
@@ -125,7 +125,7 @@ class NcclGroup final : public Communicator {
   }
 
   void use_lane(int lane) override {
-    stream_ = streams_.at(static_cast<std::size_t>(lane));
+    stream_ = stream_of_lane_(lane);
     for (const auto& [kind, part] : parts_) part->use_lane(lane);
   }
   // NCCL makes one launch of them.
@@ -167,8 +167,8 @@ class NcclGroup final : public Communicator {
   }
 
   Processes& processes_;
-  const std::vector<void*> streams_;  // by lane
-  void* stream_;                      // of the lane in use
+  const StreamOfLane stream_of_lane_;
+  void* stream_;  // of the lane in use
   const nccl::Library& nccl_;
   const RankGroup kind_;
   std::map<RankGroup, std::unique_ptr<NcclGroup>> parts_;
@@ -186,12 +186,12 @@ std::string nccl_version(std::string& problem) {
   return fmt::format("{}.{}.{}", version / 10000, version / 100 % 100, version % 100);
 }
 
-std::unique_ptr<Communicator> make_nccl_group(Processes& processes, std::vector<void*> streams) {
+std::unique_ptr<Communicator> make_nccl_group(Processes& processes, StreamOfLane stream_of_lane) {
   if (const std::string& problem = nccl::library().problem; !problem.empty()) {
     throw Error(ErrorCode::kDevice, "NCCL", problem,
                 "install it or set LD_LIBRARY_PATH; it connects GPUs");
   }
-  return std::make_unique<NcclGroup>(processes, std::move(streams));
+  return std::make_unique<NcclGroup>(processes, std::move(stream_of_lane));
 }
 
 }  // namespace tracestep
