@@ -5,6 +5,7 @@
 
 #include <array>
 #include <atomic>
+#include <chrono>
 #include <cstring>
 #include <memory>
 #include <mutex>
@@ -20,6 +21,9 @@ struct Taken {
   int number;
   const char* name;
 };
+using Clock = std::chrono::steady_clock;
+// timeout(1) sends its signal to the program and to the program's group: that is one wish.
+constexpr std::chrono::milliseconds kEcho{100};
 constexpr std::array<Taken, 3> kTaken = {
     {{SIGINT, "SIGINT"}, {SIGTERM, "SIGTERM"}, {SIGHUP, "SIGHUP"}}};
 
@@ -35,6 +39,7 @@ struct State {
   std::mutex mutex;
   std::optional<std::string> what_follows;  // of the StopSignal that is alive
   std::atomic<int> received{0};             // by it
+  Clock::time_point received_at;
 };
 
 State& state() {
@@ -71,7 +76,9 @@ void hear(int number) {
   State& shared = state();
   const std::lock_guard lock(shared.mutex);
   if (!shared.what_follows) die_of(number);
+  if (shared.received == number && Clock::now() - shared.received_at < kEcho) return;
   if (shared.received != 0) ::_exit(128 + number);
+  shared.received_at = Clock::now();
   shared.received = number;
   log_warn("{} received: {}; another one ends the program at once", name_of(number),
            *shared.what_follows);

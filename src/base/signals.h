@@ -24,8 +24,9 @@ const sigset_t& mask_before_signals();
 [[noreturn]] void end_by_broken_pipe();
 
 // While a StopSignal exists, the first signal only asks the run to stop at its next safe point, and
-// a line on stderr confirms that at once; a second signal ends the process. Without a StopSignal
-// the first signal ends it. Needs take_signals(); only one may exist at a time.
+// a line on stderr confirms that at once; a second signal ends the process, unless it is the same
+// one within 100 ms. Without a StopSignal the first signal ends it. Needs take_signals(); only one
+// may exist at a time.
 class StopSignal {
  public:
   // `what_follows`: what that line says will happen: "the step under way is finished first".

@@ -52,11 +52,25 @@ TEST(SignalsTest, TheSecondSignalEndsTheProcess) {
       const StopSignal stop("this test goes on");
       kill(getpid(), SIGINT);
       wait_until([&] { return stop.requested(); });
+      std::this_thread::sleep_for(std::chrono::milliseconds(150));
       kill(getpid(), number);
       sleep_for_ever();
     });
     EXPECT_EQ(status, 128 + number);
   }
+}
+
+// timeout(1) sends it to the program and to its group.
+TEST(SignalsTest, TheSameSignalTwiceAtOnceIsOneWish) {
+  const int status = status_of([] {
+    const StopSignal stop("this test goes on");
+    kill(getpid(), SIGTERM);
+    wait_until([&] { return stop.requested(); });
+    kill(getpid(), SIGTERM);
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    _exit(7);
+  });
+  EXPECT_EQ(status, 7);
 }
 
 TEST(SignalsTest, ASignalEndsTheProcessWhenNobodyListens) {
