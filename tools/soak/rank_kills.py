@@ -48,9 +48,10 @@ def run(training, form, in_processes, *more):
 def runs_program(process):
     try:
         lines = pathlib.Path(f"/proc/{process}/status").read_text().splitlines()
-    except FileNotFoundError:
+    except OSError:
         return False
-    return lines[0].split()[1] == "tracestep" and lines[2].split()[1] != "Z"
+    state = next(line for line in lines if line.startswith("State:"))
+    return lines[0].split()[1] == "tracestep" and state.split()[1] not in "ZX"
 
 
 def processes_below(mpirun):
