@@ -1,4 +1,5 @@
 // tracestep launch: the same command in several processes that share its steps.
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -7,6 +8,7 @@
 #include <chrono>
 #include <cstring>
 #include <memory>
+#include <optional>
 #include <thread>
 
 #include "base/error.h"
@@ -18,11 +20,13 @@
 namespace tracestep::cli {
 namespace {
 
+using Clock = std::chrono::steady_clock;
 constexpr const char* kSelf = "/proc/self/exe";
+constexpr std::chrono::milliseconds kBetweenLooks{20};
 
 struct LaunchOptions {
   int processes = 2;
-  double comm_timeout_s = 300.0;
+  double comm_timeout_s = 300.0, grace_s = 10.0;
   int port = 29500;
   std::string command;  // its first word; the rest is read from the arguments
 };
@@ -65,7 +69,8 @@ void become(const char* program, const std::vector<std::string>& words) {
               "install openmpi-bin, or use --parallel dp=N in one process");
 }
 
-// Processes with the variables of torchrun. When one fails, the others end as well.
+// Processes with the variables of torchrun. When one fails, the others end as well. Signals to this
+// process are passed on; those of a terminal do not reach them.
 class PlainProcesses {
  public:
   PlainProcesses(const LaunchOptions& o, const std::vector<std::string>& command) {
@@ -74,20 +79,27 @@ class PlainProcesses {
     for (int rank = 0; rank < o.processes; ++rank) start(rank, o, words);
   }
 
-  // The status of the first one that failed; 0 when none did.
-  int wait() {
+  // The status of the first one that failed; 0 when none did. Once `stop` is requested they have
+  // `grace_s` to end.
+  int wait(const StopSignal& stop, double grace_s) {
     int out = 0;
-    for (std::size_t left = children_.size(); left > 0; --left) {
+    for (std::size_t left = children_.size(); left > 0;) {
       int state = 0;
-      const pid_t child = ::waitpid(-1, &state, 0);
-      const auto rank = std::ranges::find(children_, child) - children_.begin();
+      const pid_t child = ::waitpid(-1, &state, WNOHANG);
       if (child < 0) break;
+      if (child == 0) {
+        if (stop.requested()) pass_on(stop, grace_s);
+        std::this_thread::sleep_for(kBetweenLooks);
+        continue;
+      }
+      --left;
+      const auto rank = std::ranges::find(children_, child) - children_.begin();
       children_[static_cast<std::size_t>(rank)] = 0;
       const int status = WIFEXITED(state) ? WEXITSTATUS(state) : 128 + WTERMSIG(state);
       if (status == 0 || out != 0) continue;
       out = status;
       if (WIFSIGNALED(state)) log_warn("[rank {}] {}", rank, ::strsignal(WTERMSIG(state)));
-      end_others();
+      if (!stop.requested()) end_others();
     }
     return out;
   }
@@ -100,6 +112,8 @@ class PlainProcesses {
       throw Error(ErrorCode::kFailed, "launch", std::strerror(errno));
     }
     if (child > 0) return children_.push_back(child);
+    ::setpgid(0, 0);
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL);  // none of them outlives this process
     set_variable(env::kRank, fmt::format("{}", rank));
     set_variable(env::kLocalRank, fmt::format("{}", rank));
     set_variable(env::kWorldSize, fmt::format("{}", o.processes));
@@ -109,18 +123,40 @@ class PlainProcesses {
     ::_exit(127);
   }
 
+  // Asks all to stop, once, and kills those that are still there too long after that: a rank may be
+  // held in a driver.
+  void pass_on(const StopSignal& stop, double grace_s) {
+    if (!asked_at_) {
+      asked_at_ = Clock::now();
+      return send_all(stop.signal_number());
+    }
+    if (are_killed_ || std::chrono::duration<double>(Clock::now() - *asked_at_).count() < grace_s) {
+      return;
+    }
+    are_killed_ = true;
+    for (std::size_t rank = 0; rank < children_.size(); ++rank) {
+      if (children_[rank] == 0) continue;
+      log_warn("[rank {}] it has not ended within {:g} s and is killed", rank, grace_s);
+    }
+    send_all(SIGKILL);
+  }
+
   // What does not end at once, a stopped process among them, is killed.
   void end_others() const {
-    for (const pid_t child : children_) {
-      if (child > 0) ::kill(child, SIGTERM);
-    }
+    send_all(SIGTERM);
     std::this_thread::sleep_for(std::chrono::seconds(1));
+    send_all(SIGKILL);
+  }
+
+  void send_all(int number) const {
     for (const pid_t child : children_) {
-      if (child > 0) ::kill(child, SIGKILL);
+      if (child > 0) ::kill(child, number);
     }
   }
 
-  std::vector<pid_t> children_;  // by rank; 0: it has ended
+  std::vector<pid_t> children_;                // by rank; 0: it has ended
+  std::optional<Clock::time_point> asked_at_;  // to stop
+  bool are_killed_ = false;
 };
 
 bool runs_on_gpus(const std::vector<std::string>& command) {
@@ -136,7 +172,10 @@ int run_launch(const LaunchOptions& o, std::span<const std::string> arguments) {
   const std::vector<std::string> command(mark + 1, arguments.end());
   set_variable(env::kCommTimeout, fmt::format("{}", o.comm_timeout_s));
   if (!runs_on_gpus(command)) become_mpirun(o.processes, command);
-  return PlainProcesses(o, command).wait();
+  const StopSignal stop("the ranks are asked to stop");
+  PlainProcesses ranks(o, command);
+  const int status = ranks.wait(stop, o.grace_s);
+  return stop.requested() ? stop.exit_status() : status;
 }
 
 }  // namespace
@@ -158,6 +197,9 @@ Command launch_command() {
   set.integer("-n", options->processes, {2, 4096}, "processes");
   set.real("--comm-timeout", options->comm_timeout_s, {.min = 0.1},
            "seconds after which a rank that does not come to a collective has failed");
+  set.real("--grace", options->grace_s, {.min = 0.0},
+           "seconds that processes without MPI have to end, a checkpoint of the last step "
+           "included, when this one is told to; then they are killed");
   set.integer("--port", options->port, {1, 65535}, "of this machine, for processes without MPI");
   command.run = [options](std::span<const std::string> arguments) {
     return run_launch(*options, arguments);
