@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <optional>
 
 #include "backends/comm/local/local_group.h"
 #include "backends/comm/tcp/tcp_processes.h"
@@ -16,6 +17,7 @@
 #include "cli/cuda.h"
 #include "lab/measure/commit.h"
 #include "runtime/device.h"
+#include "runtime/host_wait.h"
 
 namespace tracestep::cli {
 namespace {
@@ -25,6 +27,12 @@ constexpr const char* kCommands[] = {"bench", "comm", "memory", "profile", "trai
 std::unique_ptr<Processes>& joined() {
   static std::unique_ptr<Processes> all;
   return all;
+}
+
+// Ends all when this process waits for its device too long.
+std::optional<WaitWatch>& watch() {
+  static std::optional<WaitWatch> one;
+  return one;
 }
 
 std::unique_ptr<Processes> join(const Launched& self) {
@@ -57,6 +65,7 @@ void join_processes(const std::string& command, std::span<const std::string> arg
   const auto self = launched();
   if (!self || std::ranges::find(kCommands, command) == std::end(kCommands)) return;
   joined() = join(*self);
+  watch().emplace(*joined(), comm_timeout_s());
   if (self->rank != 0) {
     leave_results_to_another_process();
     if (std::freopen("/dev/null", "w", stdout) == nullptr) std::fclose(stdout);
@@ -73,6 +82,7 @@ Processes* processes() {
 }
 
 void leave_processes() {
+  watch().reset();
   joined().reset();
 }
 

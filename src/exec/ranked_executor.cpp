@@ -1,10 +1,12 @@
 #include "exec/ranked_executor.h"
 
 #include <algorithm>
+#include <optional>
 
 #include "base/hash.h"
 #include "ir/print.h"
 #include "runtime/allocator.h"
+#include "runtime/host_wait.h"
 #include "runtime/processes.h"
 
 namespace tracestep {
@@ -56,11 +58,12 @@ std::unique_ptr<Executor> make_with_others(ExecutorKind kind, Store& store, cons
 }  // namespace
 
 RankedExecutor::RankedExecutor(std::vector<std::unique_ptr<Executor>> executors,
-                               const Parallel& choice, Communicator* group)
+                               const Parallel& choice, Communicator* group, bool only_issues)
     : executors_(std::move(executors)),
       choice_(choice),
       group_(group),
       first_rank_(group == nullptr ? 0 : group->rank()),
+      only_issues_(only_issues),
       threads_(static_cast<int>(executors_.size())) {}
 
 void RankedExecutor::set_input(std::string_view name, const TensorView& value) {
@@ -74,6 +77,8 @@ void RankedExecutor::set_input(std::string_view name, const TensorView& value) {
 }
 
 void RankedExecutor::run(Recorder* recorder) {
+  std::optional<HostWait> wait;
+  if (only_issues_) wait.emplace("room in the queue of its device");
   const RankThreads::Failure failure = threads_.run(
       [&](int rank) {
         executors_[static_cast<std::size_t>(rank)]->run(rank == 0 ? recorder : nullptr);
@@ -119,7 +124,8 @@ std::unique_ptr<Executor> make_executor(ExecutorKind kind,
                                        : make_with_others(kind, *store, program, *processes));
   }
   if (!choice.is_on()) return std::move(out.front());
-  return std::make_unique<RankedExecutor>(std::move(out), choice, group);
+  return std::make_unique<RankedExecutor>(std::move(out), choice, group,
+                                          stores.front()->device().is_asynchronous());
 }
 
 }  // namespace tracestep

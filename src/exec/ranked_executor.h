@@ -18,8 +18,9 @@ class RankedExecutor final : public Executor {
   // The executors of the same program on the devices of a group, in the order of the ranks; fewer
   // than those of `choice` where the others are processes of their own, or need not run (the null
   // device). `group` is the first executor's end of the group, nullptr if it has none.
+  // `only_issues`: their devices are asynchronous.
   RankedExecutor(std::vector<std::unique_ptr<Executor>> executors, const Parallel& choice,
-                 Communicator* group);
+                 Communicator* group, bool only_issues);
 
   // A tensor with as many times the rows of the input as there are replicas is shared out among
   // them, in the order of the ranks; any other is the same for all of them.
@@ -52,6 +53,7 @@ class RankedExecutor final : public Executor {
   const Parallel choice_;
   Communicator* const group_;
   const int first_rank_;  // of this process
+  const bool only_issues_;
   RankThreads threads_;
 };
 

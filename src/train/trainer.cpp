@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "exec/ranked_executor.h"
 #include "passes/reduce.h"
+#include "runtime/host_wait.h"
 #include "train/model_store.h"
 
 namespace tracestep {
@@ -175,6 +176,7 @@ TrainStep Trainer::step(std::int64_t index) {
   const auto start = std::chrono::steady_clock::now();
   TrainStep out;
   out.step = index + 1;
+  enter_step(out.step);
   out.lr = options_.schedule.at(out.step);
   if (is_scaled()) {
     out.loss_scale = state_value(kLossScale);

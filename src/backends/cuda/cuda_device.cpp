@@ -22,6 +22,7 @@
 #include "backends/cuda/outbox.h"
 #include "backends/cuda/pinned_memory.h"
 #include "backends/cuda/transfers.h"
+#include "backends/cuda/waits.h"
 #include "base/log.h"
 #include "planning/cuda_plans.h"
 #include "planning/needs.h"
@@ -98,7 +99,7 @@ class Stream {
                                                 levels[static_cast<std::size_t>(priority)]));
   }
   ~Stream() {
-    cudaStreamSynchronize(handle_);
+    cuda::settle(handle_);
     cudaStreamDestroy(handle_);
   }
   Stream(const Stream&) = delete;
@@ -199,8 +200,8 @@ class CudaDevice final : public Device {
     TRACESTEP_CUDA(cudaMemsetAsync(device, 0, static_cast<std::size_t>(bytes), stream_.handle()));
   }
   void synchronize() override {
-    TRACESTEP_CUDA(cudaStreamSynchronize(stream_.handle()));
-    TRACESTEP_CUDA(cudaStreamSynchronize(handle_beside()));
+    cuda::wait_for(stream_.handle());
+    cuda::wait_for(handle_beside());
     throw_fault();
   }
   bool is_asynchronous() const override { return true; }

@@ -9,6 +9,7 @@
 
 #include "backends/cuda/check.h"
 #include "backends/cuda/cupti_records.h"
+#include "backends/cuda/waits.h"
 #include "base/error.h"
 
 namespace tracestep::cuda {
@@ -156,7 +157,7 @@ class CuptiTracer final : public ActivityTracer {
   static void mark() { static_cast<void>(cudaPeekAtLastError()); }
 
   ActivityTrace take_all() {
-    TRACESTEP_CUDA(cudaDeviceSynchronize());
+    cuda::wait_for_device();
     const CUptiResult result = cupti_.flush_all(kFlushForced);
     if (result != CUPTI_SUCCESS) {
       throw DeviceError("cuda", "cuptiActivityFlushAll", cupti_.text_of(result));

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "backends/cuda/check.h"
+#include "backends/cuda/waits.h"
 
 namespace tracestep::cuda {
 
@@ -21,7 +22,7 @@ void EventMarks::set(std::size_t i) {
 
 std::int64_t EventMarks::between_ns(std::size_t i, std::size_t j) {
   float ms = 0.0f;
-  TRACESTEP_CUDA(cudaEventSynchronize(events_[j]));
+  wait_for(events_[j]);
   TRACESTEP_CUDA(cudaEventElapsedTime(&ms, events_[i], events_[j]));
   return std::llround(static_cast<double>(ms) * 1e6);
 }

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "backends/cuda/check.h"
+#include "backends/cuda/waits.h"
 
 namespace tracestep::cuda {
 namespace {
@@ -32,7 +33,7 @@ class Graph final : public CapturedWork {
         cudaGraphInstantiate(&executable_, graph, cudaGraphInstantiateFlagUseNodePriority));
   }
   ~Graph() override {
-    cudaStreamSynchronize(stream_);  // a running graph must not be destroyed
+    settle(stream_);  // a running graph must not be destroyed
     if (executable_ != nullptr) cudaGraphExecDestroy(executable_);
   }
   Graph(const Graph&) = delete;

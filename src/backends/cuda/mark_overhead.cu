@@ -5,6 +5,7 @@
 
 #include "backends/cuda/check.h"
 #include "backends/cuda/events.h"
+#include "backends/cuda/waits.h"
 
 namespace tracestep::cuda {
 namespace {
@@ -41,7 +42,7 @@ std::int64_t measure_mark_overhead_ns(cudaStream_t stream, Gate& gate) {
   constexpr int kSeveral = 9;
   // The first launch loads the kernel, which may wait for the device: not behind a gate.
   do_nothing<<<1, 32, 0, stream>>>();
-  TRACESTEP_CUDA(cudaStreamSynchronize(stream));
+  wait_for(stream);
   const double one = between_events_ns(stream, gate, 1);
   const double each_further = (between_events_ns(stream, gate, kSeveral) - one) / (kSeveral - 1);
   return static_cast<std::int64_t>(std::max(0.0, one - each_further));

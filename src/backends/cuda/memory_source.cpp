@@ -1,10 +1,14 @@
 #include "backends/cuda/memory_source.h"
 
 #include "backends/cuda/check.h"
+#include "backends/cuda/waits.h"
+#include "runtime/host_wait.h"
 
 namespace tracestep::cuda {
 
 namespace {
+
+constexpr const char* kToFree = "its GPU, to free memory";
 
 // The address, or nullptr where the status says that there is no more memory.
 void* address_or_null(cudaError_t status, void* address, const char* call) {
@@ -27,26 +31,27 @@ void* DeviceMemory::map(std::int64_t bytes) {
 
 void DeviceMemory::unmap(void* address, std::int64_t) {
   gate_.open();
+  const HostWait wait(kToFree);
   cudaFree(address);  // errors are ignored: the device may be lost
 }
 
 void DeviceMemory::set_bytes(void* address, std::uint8_t value, std::int64_t bytes) {
   gate_.open();
-  TRACESTEP_CUDA(cudaDeviceSynchronize());
+  wait_for_device();
   TRACESTEP_CUDA(cudaMemset(address, value, static_cast<std::size_t>(bytes)));
-  TRACESTEP_CUDA(cudaDeviceSynchronize());
+  wait_for_device();
 }
 
 void DeviceMemory::copy_in(void* address, const void* host, std::int64_t bytes) {
   gate_.open();
-  TRACESTEP_CUDA(cudaDeviceSynchronize());
+  wait_for_device();
   TRACESTEP_CUDA(cudaMemcpy(address, host, static_cast<std::size_t>(bytes), cudaMemcpyDefault));
-  TRACESTEP_CUDA(cudaDeviceSynchronize());  // from pageable memory it may still be on its way
+  wait_for_device();  // from pageable memory it may still be on its way
 }
 
 void DeviceMemory::copy_out(void* host, const void* address, std::int64_t bytes) {
   gate_.open();
-  TRACESTEP_CUDA(cudaDeviceSynchronize());
+  wait_for_device();
   TRACESTEP_CUDA(cudaMemcpy(host, address, static_cast<std::size_t>(bytes), cudaMemcpyDefault));
 }
 
@@ -60,6 +65,7 @@ void* HostMemory::map(std::int64_t bytes) {
 
 void HostMemory::unmap(void* address, std::int64_t) {
   gate_.open();
+  const HostWait wait(kToFree);
   cudaDeviceSynchronize();  // kernels may still write to it; unlike cudaFree, cudaFreeHost need not
                             // wait
   cudaFreeHost(address);    // errors are ignored: the device may be lost

@@ -5,6 +5,8 @@
 #include <thread>
 
 #include "backends/cuda/check.h"
+#include "backends/cuda/waits.h"
+#include "runtime/host_wait.h"
 
 namespace tracestep::cuda {
 
@@ -20,7 +22,7 @@ StreamOutbox::StreamOutbox(cudaStream_t stream, std::span<const std::size_t> byt
 }
 
 StreamOutbox::~StreamOutbox() {
-  cudaStreamSynchronize(stream_);  // what is under way still writes here
+  settle(stream_);  // what is under way still writes here
 }
 
 void StreamOutbox::send(std::span<const void* const> values) {
@@ -47,6 +49,7 @@ std::span<const std::byte> StreamOutbox::read(std::size_t i) {
 // whether the device still works.
 void StreamOutbox::wait() const {
   constexpr int kLooksPerQuery = 4096;
+  const HostWait wait("results of its GPU");
   auto* letter = static_cast<Letter*>(letter_.data());
   const std::atomic_ref<unsigned> arrived(letter->arrived);
   for (int looks = 1; arrived.load(std::memory_order_acquire) != sent_; ++looks) {

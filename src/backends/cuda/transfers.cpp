@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "backends/cuda/check.h"
+#include "backends/cuda/waits.h"
 
 namespace tracestep::cuda {
 
@@ -21,7 +22,7 @@ void Transfers::in(void* device, const void* host, std::int64_t bytes) {
   for (std::int64_t done = 0; done < bytes; done += kPieceBytes) {
     const auto n = static_cast<std::size_t>(std::min(kPieceBytes, bytes - done));
     auto* piece = static_cast<std::byte*>(staging_.data()) + next_ * kPieceBytes;
-    TRACESTEP_CUDA(cudaEventSynchronize(free_[next_]));
+    wait_for(free_[next_]);
     std::memcpy(piece, static_cast<const std::byte*>(host) + done, n);
     TRACESTEP_CUDA(cudaMemcpyAsync(static_cast<std::byte*>(device) + done, piece, n,
                                    cudaMemcpyDefault, stream_));
@@ -36,7 +37,7 @@ void Transfers::out(void* host, const void* device, std::int64_t bytes) {
     auto* piece = static_cast<std::byte*>(staging_.data()) + next_ * kPieceBytes;
     TRACESTEP_CUDA(cudaMemcpyAsync(piece, static_cast<const std::byte*>(device) + done, n,
                                    cudaMemcpyDefault, stream_));
-    TRACESTEP_CUDA(cudaStreamSynchronize(stream_));
+    wait_for(stream_);
     std::memcpy(static_cast<std::byte*>(host) + done, piece, n);
   }
 }
@@ -54,7 +55,7 @@ SideUploads::Handles::~Handles() {
 SideUploads::SideUploads(cudaStream_t main) : main_(main), transfers_(own_.stream) {}
 
 SideUploads::~SideUploads() {
-  cudaStreamSynchronize(own_.stream);
+  settle(own_.stream);
 }
 
 void SideUploads::in(void* device, const void* host, std::int64_t bytes) {

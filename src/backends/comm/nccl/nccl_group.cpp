@@ -9,6 +9,7 @@
 #include "backends/comm/nccl/nccl_library.h"
 #include "base/error.h"
 #include "ops/collective_sizes.h"
+#include "runtime/host_wait.h"
 
 namespace tracestep {
 namespace {
@@ -47,6 +48,7 @@ class NcclGroup final : public Communicator {
     nccl::UniqueId id{};
     if (rank() == 0) check(nccl_.get_unique_id(&id), "ncclGetUniqueId");
     processes.broadcast(std::as_writable_bytes(std::span(id.bytes)));
+    const HostWait wait("the others, to connect by NCCL");
     check(nccl_.comm_init_rank(&comm_, ranks(), id, rank()), "ncclCommInitRank");
   }
   // The part of `all` that this process is in.
@@ -60,12 +62,14 @@ class NcclGroup final : public Communicator {
     if (nccl_.comm_split == nullptr) {
       throw DeviceError("nccl", "ncclCommSplit", "is not in this NCCL; tp=N needs 2.18 or newer");
     }
+    const HostWait wait("the others, to connect by NCCL");
     check(nccl_.comm_split(all.comm_, static_cast<int>(kind.first_of(process)), process, &comm_,
                            nullptr),
           "ncclCommSplit");
   }
   ~NcclGroup() override {
     parts_.clear();  // before what they were split from
+    const HostWait wait("the others, to part from NCCL");
     nccl_.comm_destroy(comm_);
   }
   NcclGroup(const NcclGroup&) = delete;
