@@ -68,6 +68,7 @@ TEST(LaunchTest, RanksDoNotOutliveTheirLauncher) {
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
   }
   EXPECT_TRUE(are_gone(ranks));
+  for (const pid_t rank : ranks) ::kill(rank, SIGKILL);
 }
 
 }  // namespace

@@ -1,0 +1,368 @@
+#!/usr/bin/env python3
+"""Training by two processes with a device each: what it computes and holds in every form, and how it
+ends when one of them fails.
+
+    tools/rank_checks.py --device cuda   # two GPUs, by NCCL; a section of tools/test_gpu
+    tools/rank_checks.py --device cpu    # the same table by MPI, anywhere
+
+A form must train to the losses and gradient norms of one device on the same batches, in peaks as
+predicted. A rank that is killed, stopped, held in the middle of a step or given other options
+must end both, with one message, and leave the last checkpoint usable.
+"""
+import argparse
+import concurrent.futures
+import itertools
+import json
+import os
+import pathlib
+import random
+import signal
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+
+from checked_runs import Result, finish, peaks_agree, run, start, tail
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+VOCABULARY = 512
+MODEL = ["--d-model", "128", "--d-ff", "352", "--layers", "2", "--heads", "4", "--context", "32"]
+BATCH, STEPS = 8, 20
+# (--parallel, more options, part of the batch in a micro-batch)
+FORMS = [("dp=2", [], 1), ("dp=2,bucket=1MiB,overlap=updates", [], 1), ("dp=2,shard=1", [], 1),
+         ("dp=2,shard=2", [], 1), ("dp=2,shard=3", [], 1), ("dp=2,shard=3,prefetch=2", [], 1),
+         ("tp=2", [], 1), ("tp=2,sp", [], 1), ("dp=2", ["--accumulate", "2"], 2),
+         ("dp=2", ["--recompute", "blocks"], 1)]
+EAGER_TOO = ("dp=2", "dp=2,shard=3", "tp=2")
+PRECISIONS = ("fp32", "bf16")
+# Relative; of the first and the last loss, and of the gradient norms of those steps.
+TOLERANCES = {"fp32": {"loss": 1e-5, "grad_norm": 1e-4}, "bf16": {"loss": 1e-2, "grad_norm": 5e-2}}
+RUN_SECONDS = 60  # then a run hangs
+TIMEOUT_S = 8  # --comm-timeout where a rank fails: longer than connecting two GPUs takes
+PATIENCE_S = TIMEOUT_S + 8  # from a failure to the end of all
+STARTED_STEPS = 3  # of a training that is under way
+# Holds the first thread of a process, as a driver might; the others go on. Ends with the process.
+HOLD = """
+import ctypes, os, sys
+process, libc = int(sys.argv[1]), ctypes.CDLL(None, use_errno=True)
+libc.ptrace.argtypes = [ctypes.c_long] * 2 + [ctypes.c_void_p] * 2
+SEIZE, INTERRUPT, WALL = 0x4206, 0x4207, 0x40000000
+if libc.ptrace(SEIZE, process, None, None) or libc.ptrace(INTERRUPT, process, None, None):
+    sys.exit(os.strerror(ctypes.get_errno()))
+print("held", flush=True)
+while not os.WIFSIGNALED(state := os.waitpid(process, WALL)[1]) and not os.WIFEXITED(state):
+    pass
+"""
+
+
+class Skipped(Exception):
+    """Why a check cannot be made here."""
+
+
+class Trainings:
+    """Runs the program in `folder`, on one device or in two processes."""
+
+    ports = itertools.count(29600)
+
+    def __init__(self, program, device, folder):
+        self.program, self.device, self.folder = str(program), device, folder
+        dice = random.Random(1)
+        tokens = [dice.randrange(VOCABULARY) for _ in range(20000)]
+        (folder / "tokens.bin").write_bytes(struct.pack(f"<{len(tokens)}H", *tokens))
+
+    def launch(self, options=()):
+        return [self.program, "launch", "-n", "2", "--port", str(next(self.ports)), *options, "--"]
+
+    def on_device(self):
+        return ["--device", self.device, *(["--threads", "1"] if self.device == "cpu" else [])]
+
+    def train(self, name, *more):
+        return ["train", "--tokens", "tokens.bin", "--token-dtype", "uint16", "--vocab",
+                str(VOCABULARY), *MODEL, *self.on_device(), "--log", name + ".jsonl", *more]
+
+    def bench(self, *more):
+        return ["bench", "--mode", "step", "--vocab", str(VOCABULARY), *MODEL, *self.on_device(),
+                "--warmup", "1", "--steps", "1", "--roof", "0", "--format", "json", *more]
+
+    def run(self, words, in_two=False, options=()):
+        """(exit status, output)"""
+        command = [*(self.launch(options) if in_two else [self.program]), *words]
+        return run(command, RUN_SECONDS, {"TRACESTEP_LOG": "quiet"}, self.folder)
+
+    def must(self, words, in_two=False):
+        status, output = self.run(words, in_two)
+        if status != 0:
+            raise RuntimeError(f"status {status} of {' '.join(words)}\n{tail(output, 20)}")
+        return output
+
+    def steps(self, name):
+        """The lines of a log; fewer while it is being written."""
+        file = self.folder / (name + ".jsonl")
+        lines = file.read_text().split("\n")[:-1] if file.exists() else []
+        return [json.loads(line) for line in lines]
+
+
+# --- what is computed -----------------------------------------------------------------------------
+
+
+def losses_differ(alone, together, precision):
+    """Problems: where the first and the last step of two logs differ by more than is allowed."""
+    if len(alone) != STEPS or len(together) != STEPS:
+        return [f"{len(alone)} and {len(together)} of {STEPS} steps"]
+    problems = []
+    for i, (key, limit) in itertools.product((0, -1), TOLERANCES[precision].items()):
+        expected, found = alone[i][key], together[i][key]
+        if not abs(found - expected) <= limit * abs(expected):
+            problems.append(f"step {alone[i]['step']}: {key} {found}, of one device {expected} "
+                            f"({abs(found / expected - 1):.1e} apart, {limit:g} is allowed)")
+    return problems
+
+
+class Alone:
+    """The logs of one device, which several forms are compared with."""
+
+    def __init__(self, trainings, pool):
+        self.logs = {kind: pool.submit(self.train, trainings, *kind)
+                     for kind in itertools.product(PRECISIONS, ("eager", "compiled"))}
+
+    @staticmethod
+    def train(trainings, precision, executor):
+        name = f"alone-{precision}-{executor}"
+        trainings.must(trainings.train(name, "--batch", str(BATCH), "--steps", str(STEPS),
+                                       "--precision", precision, "--executor", executor))
+        return trainings.steps(name)
+
+
+def check_training(trainings, alone, form, precision, executor):
+    parallel, more, parts = form
+    name = "-".join([parallel, *more, precision, executor]).replace("--", "")
+    trainings.must(trainings.train(name, "--batch", str(BATCH // parts), "--steps", str(STEPS),
+                                   "--precision", precision, "--executor", executor, "--parallel",
+                                   parallel, *more), in_two=True)
+    return losses_differ(alone.logs[precision, executor].result(), trainings.steps(name), precision)
+
+
+def check_peaks(trainings, form):
+    parallel, more, parts = form
+    if parts > 1:
+        more = []  # bench has no micro-batches
+    return peaks_agree(trainings.must(
+        trainings.bench("--batch", str(BATCH), "--precision", ",".join(PRECISIONS), "--executor",
+                        "eager,compiled", "--parallel", parallel, *more), in_two=True))
+
+
+def check_shards(trainings):
+    """A checkpoint in shards of two processes, continued by one."""
+    common = ["--batch", str(BATCH), "--checkpoint", "shards", "--resume"]
+    steps = ["--steps", str(STEPS)]
+    trainings.must(trainings.train("two", *common, *steps, "--save", "two", "--parallel",
+                                   "dp=2,shard=3"), in_two=True)
+    trainings.must(trainings.train("one", *common, *steps, "--save", "one"))
+    problems = []
+    if (trainings.folder / "one").read_bytes() != (trainings.folder / "two").read_bytes():
+        problems.append("one process resumed other weights than two had saved")
+    trainings.must(trainings.train("further", *common, "--steps", str(STEPS + 2)))
+    return problems
+
+
+# --- how it ends ----------------------------------------------------------------------------------
+
+
+def runs_program(process):
+    try:
+        lines = pathlib.Path(f"/proc/{process}/status").read_text().splitlines()
+    except OSError:
+        return False
+    state = next(line for line in lines if line.startswith("State:"))
+    return lines[0].split()[1] == "tracestep" and state.split()[1] not in "ZX"
+
+
+def ranks_below(launcher):
+    try:
+        children = pathlib.Path(f"/proc/{launcher}/task/{launcher}/children").read_text().split()
+    except OSError:
+        return []
+    return [int(child) for child in children if runs_program(child)]
+
+
+def hold(process):
+    holder = subprocess.Popen([sys.executable, "-c", HOLD, str(process)], text=True,
+                              stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    if holder.stdout.readline().strip() != "held":
+        raise Skipped(f"no thread can be held here: {holder.communicate()[1].strip()}")
+
+
+def strike(trainings, name, act, options=()):
+    """Trains without end; once it is under way calls act(launcher, its ranks). (status, output,
+    seconds from then to the end)"""
+    words = trainings.train(name, "--batch", str(BATCH), "--steps", "1000000", "--checkpoint",
+                            name, "--checkpoint-every", "1", "--parallel", "dp=2")
+    child = start([*trainings.launch(("--comm-timeout", str(TIMEOUT_S), *options)), *words],
+                  {"TRACESTEP_LOG": "quiet"}, trainings.folder)
+    end = time.monotonic() + RUN_SECONDS
+    while len(trainings.steps(name)) < STARTED_STEPS and child.poll() is None:
+        if time.monotonic() > end:
+            break
+        time.sleep(0.02)
+    ranks = ranks_below(child.pid)
+    try:
+        if len(ranks) != 2:
+            raise RuntimeError(f"{len(ranks)} ranks have started")
+        act(child.pid, ranks)
+    except (Skipped, RuntimeError):
+        os.killpg(child.pid, signal.SIGKILL)
+        child.communicate()
+        raise
+    struck = time.monotonic()
+    status, output = finish(child, 2 * PATIENCE_S)
+    seconds = time.monotonic() - struck
+    time.sleep(1.0)  # mpirun does not wait for those that it has killed
+    left = [rank for rank in ranks if runs_program(rank)]
+    for rank in left:
+        os.kill(rank, signal.SIGKILL)
+    return status, output + "".join(f"rank {ranks.index(r)} is left\n" for r in left), seconds
+
+
+def problems_of_end(trainings, name, outcome, words, most_seconds=PATIENCE_S):
+    status, output, seconds = outcome
+    problems = []
+    if status in (0, None):
+        problems.append(f"exit status {status}")
+    if seconds > most_seconds:
+        problems.append(f"it took {seconds:.1f} s to end")
+    if "is left" in output:
+        problems.append("a rank is left")
+    if not any(word in output for word in words):
+        problems.append(f"no message with {' or '.join(words)}")
+    if output.count("[rank ") > 1:
+        problems.append("several messages")
+    status, said = trainings.run(trainings.train(name + "-rest", "--batch", str(BATCH), "--steps",
+                                                 "1", "--checkpoint", name, "--resume"))
+    if status != 0:
+        problems.append(f"the last checkpoint: {tail(said, 3)}")
+    return [*problems, tail(output, 10)] if problems else []
+
+
+def check_killed(trainings):
+    outcome = strike(trainings, "killed", lambda _, ranks: os.kill(ranks[1], signal.SIGKILL))
+    return problems_of_end(trainings, "killed", outcome, ["rank 1"])
+
+
+def check_stopped(trainings):
+    outcome = strike(trainings, "stopped", lambda _, ranks: os.kill(ranks[1], signal.SIGSTOP))
+    return problems_of_end(trainings, "stopped", outcome, ["[rank 1]"])
+
+
+def check_held(trainings):
+    outcome = strike(trainings, "held", lambda _, ranks: hold(ranks[1]))
+    return problems_of_end(trainings, "held", outcome,
+                           ["[rank 0] it has waited for", "[rank 1] it did not come to"])
+
+
+def check_told_to_stop_while_held(trainings):
+    if trainings.device == "cpu":
+        raise Skipped("mpirun ends ranks on CPUs")
+
+    def act(launcher, ranks):
+        hold(ranks[1])
+        time.sleep(1.0)
+        os.kill(launcher, signal.SIGTERM)
+
+    outcome = strike(trainings, "told", act, ("--grace", "2"))
+    return problems_of_end(trainings, "told", outcome, ["has not ended within 2 s"], 6.0)
+
+
+def check_different_programs(trainings):
+    rates = ("0.001", "0.002")
+    commands = [[trainings.program, *trainings.train("differ", "--steps", "2", "--parallel", "dp=2",
+                                                     "--lr", rate)] for rate in rates]
+    if trainings.device == "cpu":
+        root = ["--allow-run-as-root"] if os.geteuid() == 0 else []
+        status, output = run(["mpirun", *root, "--oversubscribe", "-n", "1", *commands[0], ":",
+                              "-n", "1", *commands[1]], RUN_SECONDS, None, trainings.folder)
+        statuses = [status]
+    else:
+        variables = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1",
+                     "MASTER_PORT": str(next(trainings.ports))}
+        children = [start(command, {**variables, "RANK": str(r), "LOCAL_RANK": str(r)},
+                          trainings.folder) for r, command in enumerate(commands)]
+        outcomes = [finish(child, RUN_SECONDS) for child in children]
+        statuses, output = [s for s, _ in outcomes], "".join(said for _, said in outcomes)
+    problems = [] if all(statuses) else [f"exit statuses {statuses}"]
+    if output.count("[rank 1] its command line differs from that of rank 0") != 1:
+        problems.append(f"not one message that they differ\n{tail(output, 10)}")
+    return problems
+
+
+# --- all of it ------------------------------------------------------------------------------------
+
+
+def checks_of(trainings, pool):
+    """(name, function that returns problems); failures first, as they take longest."""
+    alone = Alone(trainings, pool)
+    yield "a rank is killed", lambda: check_killed(trainings)
+    yield "a rank is stopped", lambda: check_stopped(trainings)
+    yield "a rank hangs", lambda: check_held(trainings)
+    yield "SIGTERM while a rank hangs", lambda: check_told_to_stop_while_held(trainings)
+    yield "ranks differ", lambda: check_different_programs(trainings)
+    yield "shards of two, resumed by one", lambda: check_shards(trainings)
+    for form in FORMS:
+        shown = " ".join([form[0], *form[1]])
+        for precision, executor in itertools.product(PRECISIONS, ("compiled", "eager")):
+            if executor == "eager" and (form[0] not in EAGER_TOO or form[1]):
+                continue
+            yield (f"train {shown} {precision} {executor}",
+                   lambda f=form, p=precision, e=executor: check_training(trainings, alone, f, p, e))
+        if form[2] == 1:
+            yield f"peaks of {shown}", lambda f=form: check_peaks(trainings, f)
+
+
+def judge(name, check, left):
+    begin = time.monotonic()
+    try:
+        problems = check() if left() > 0 else ["no time was left"]
+        verdict = "failed" if problems else "passed"
+    except Skipped as why:
+        verdict, problems = "skipped", [str(why)]
+    except (RuntimeError, OSError, ValueError, KeyError) as why:
+        verdict, problems = "failed", [str(why)]
+    return Result(f"ranks/{name}", verdict, time.monotonic() - begin, "\n".join(problems))
+
+
+def check_all(program, device, jobs, left, only=""):
+    """Yields a Result for each check, as they end."""
+    with tempfile.TemporaryDirectory() as name, \
+            concurrent.futures.ThreadPoolExecutor(jobs) as pool:
+        trainings = Trainings(pathlib.Path(program).resolve(), device, pathlib.Path(name))
+        runs = [pool.submit(judge, what, check, left) for what, check in checks_of(trainings, pool)
+                if only in what]
+        for done in concurrent.futures.as_completed(runs):
+            yield done.result()
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--program", default=str(ROOT / "build/tracestep"))
+    parser.add_argument("--device", default="cpu", choices=("cpu", "cuda"))
+    parser.add_argument("--only", default="", metavar="TEXT", help="checks whose names have it")
+    parser.add_argument("--jobs", type=int, default=max(1, min(5, (os.cpu_count() or 1) // 4)))
+    parser.add_argument("--time-limit", type=float, default=600, metavar="SECONDS")
+    options = parser.parse_args()
+    begin = time.monotonic()
+    count = {"passed": 0, "failed": 0, "skipped": 0}
+    for result in check_all(options.program, options.device, options.jobs,
+                            lambda: options.time_limit - (time.monotonic() - begin), options.only):
+        count[result.status] += 1
+        print(f"{result.status:8} {result.seconds:6.1f} s  {result.name}", flush=True)
+        if result.output:
+            print(result.output, flush=True)
+    print(json.dumps({"battery": "rank_checks", "runs": sum(count.values()),
+                      "faults": count["failed"], **count,
+                      "seconds": round(time.monotonic() - begin, 1)}))
+    return 1 if count["failed"] or not count["passed"] else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
