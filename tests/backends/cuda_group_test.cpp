@@ -35,12 +35,12 @@ class OneProcess final : public Processes {
 // lanes.
 class CopyingGroup final : public Communicator {
  public:
-  explicit CopyingGroup(Device& device) : device_(device) {}
+  explicit CopyingGroup(StreamOfLane stream_of_lane) : stream_of_lane_(std::move(stream_of_lane)) {}
   int rank() const override { return 0; }
   int ranks() const override { return 1; }
   void all_reduce(const TensorRef& x, const TensorRef& y) override {
     lanes.push_back(lane_);
-    const auto stream = static_cast<cudaStream_t>(native_stream_of(device_, lane_));
+    const auto stream = static_cast<cudaStream_t>(stream_of_lane_(lane_));
     const std::size_t bytes = static_cast<std::size_t>(x.count()) * size_of(x.dtype);
     ASSERT_EQ(cudaMemcpyAsync(y.data, x.data, bytes, cudaMemcpyDeviceToDevice, stream),
               cudaSuccess);
@@ -56,7 +56,7 @@ class CopyingGroup final : public Communicator {
   std::vector<int> lanes;
 
  private:
-  Device& device_;
+  const StreamOfLane stream_of_lane_;
   int lane_ = 0;
 };
 
@@ -137,11 +137,22 @@ class CudaGroupTest : public ::testing::Test {
 
 TEST_F(CudaGroupTest, WorkOfLaneOneIsOrderedAndCaptured) {
   const auto device = make_cuda_device();
-  native_stream_of(*device, 1);
-  CopyingGroup group(*device);
+  CopyingGroup group([&](int lane) { return native_stream_of(*device, lane); });
   expect_order(*device, group);
   EXPECT_EQ(std::ranges::count(group.lanes, 0), 0) << "lanes are those of the program";
   EXPECT_EQ(std::ranges::count(group.lanes, 1), kSteps + 2) << "one capture replays the others";
+}
+
+// What the other tests would say of a group that keeps the stream which lane 1 had before.
+TEST_F(CudaGroupTest, WorkOnTheStreamOfUpdatesIsNoPartOfACapturedStep) {
+  const auto device = make_cuda_device();
+  void* const of_updates = native_stream_of(*device, 1);
+  CopyingGroup group([&](int) { return of_updates; });
+  device->join(&group);
+  const Outcome plain = run_chain(*device, false, ExecutorKind::kCompiled);
+  EXPECT_EQ(run_chain(*device, true, ExecutorKind::kCompiled).kernels, plain.kernels);
+  device->synchronize();
+  device->join(nullptr);
 }
 
 // NCCL copies where a rank is alone.
