@@ -12,6 +12,7 @@
 #include <hwy/cache_control.h>
 
 #include "backends/cpu/simd-inl.h"
+#include "base/integers.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace tracestep::cpu::HWY_NAMESPACE {
@@ -163,8 +164,12 @@ HWY_INLINE void pack_any(const T* src, std::int64_t stride_j, std::int64_t strid
   }
 }
 
+// Elements between two fetches from a row of the source: a cache line of float32.
+constexpr std::int64_t kLine = 16;
+
 // Whole strips with the elements of one i side by side. A few i at a time, so that the lines they
-// come from stay in L1 even where their distance is a multiple of a page.
+// come from stay in L1 even where their distance is a multiple of a page; those of the next few are
+// fetched meanwhile.
 template <std::int64_t kWidth, class T>
 HWY_INLINE void pack_rows(const T* src, std::int64_t stride_i, std::int64_t strips, std::int64_t k,
                           float* dst) {
@@ -175,6 +180,11 @@ HWY_INLINE void pack_rows(const T* src, std::int64_t stride_i, std::int64_t stri
       float* to = dst + s * kWidth * k;
       for (std::int64_t i = first; i < last; ++i) {
         const T* from = src + i * stride_i + s * kWidth;
+        if (i + kGroup < k) {
+          for (std::int64_t j = 0; j < kWidth; j += kLine) {
+            hwy::Prefetch(from + kGroup * stride_i + j);
+          }
+        }
         std::int64_t j = 0;
         for (; j + kLanes <= kWidth; j += kLanes) store(load(from + j), to + i * kWidth + j);
 #if HWY_TARGET != HWY_SCALAR
@@ -189,15 +199,20 @@ HWY_INLINE void pack_rows(const T* src, std::int64_t stride_i, std::int64_t stri
 }
 
 #if HWY_TARGET != HWY_SCALAR
-// A whole strip with the elements of one j side by side: transposed in squares. The 16 elements of
-// a cache line are used up before the next rows, again because rows may be pages apart.
+// A whole strip with the elements of one j side by side: transposed in squares. The elements of a
+// cache line are used up before the next rows, again because rows may be pages apart. `more`:
+// whether another strip follows, which is fetched meanwhile.
 template <std::int64_t kWidth, class T>
-HWY_INLINE void pack_columns(const T* src, std::int64_t stride_j, std::int64_t k, float* dst) {
-  constexpr std::int64_t kLine = 16, kSquares = kWidth / 4 * 4;
+HWY_INLINE void pack_columns(const T* src, std::int64_t stride_j, std::int64_t k, bool more,
+                             float* dst) {
+  constexpr std::int64_t kSquares = kWidth / 4 * 4;
   static_assert(kWidth - kSquares == 0 || kWidth - kSquares == 2);
   const std::int64_t whole = k / 4 * 4;
   for (std::int64_t first = 0; first < whole; first += kLine) {
     const std::int64_t last = std::min(whole, first + kLine);
+    for (std::int64_t j = 0; more && j < kWidth; ++j) {
+      hwy::Prefetch(src + (kWidth + j) * stride_j + first);
+    }
     for (std::int64_t j = 0; j < kSquares; j += 4) {
       const T* from = src + j * stride_j;
       for (std::int64_t i = first; i < last; i += 4) {
@@ -229,7 +244,8 @@ HWY_NOINLINE void pack(const T* src, std::int64_t stride_j, std::int64_t stride_
 #if HWY_TARGET != HWY_SCALAR
   if (stride_i == 1 && stride_j != 1) {
     for (; j + kWidth <= count; j += kWidth) {
-      pack_columns<kWidth>(src + j * stride_j, stride_j, k, dst + j * k);
+      const bool more = j + 2 * kWidth <= count;
+      pack_columns<kWidth>(src + j * stride_j, stride_j, k, more, dst + j * k);
     }
   }
 #endif
@@ -245,6 +261,42 @@ struct Panel {
   std::int64_t stride_j, stride_i;
 };
 
+// Fetches what a strip of b will be packed from, a few lines a turn, so that packing it waits for
+// no memory: weights come from beyond the caches.
+template <class T>
+class StripFetch {
+ public:
+  // Columns j.. of the n of b, k deep; all of them are fetched in `turns` calls of some().
+  StripFetch(const Panel<T>& b, std::int64_t j, std::int64_t n, std::int64_t k,
+             std::int64_t turns) {
+    if (j >= n) return;
+    row_ = b.data + j * b.stride_j;
+    const std::int64_t columns = std::min(kColumns, n - j);
+    const bool is_along_k = b.stride_j != 1;
+    stride_ = is_along_k ? b.stride_j : b.stride_i;
+    rows_ = is_along_k ? columns : k;
+    width_ = is_along_k ? k : columns;
+    per_turn_ = ceil_div(rows_ * ceil_div(width_, kPerLine), turns);
+  }
+
+  HWY_INLINE void some() {
+    for (std::int64_t i = 0; i < per_turn_ && rows_ > 0; ++i) {
+      hwy::Prefetch(row_ + at_);
+      at_ += kPerLine;
+      if (at_ < width_) continue;
+      at_ = 0;
+      row_ += stride_;
+      --rows_;
+    }
+  }
+
+ private:
+  static constexpr auto kPerLine = static_cast<std::int64_t>(64 / sizeof(T));
+  const T* row_ = nullptr;
+  std::int64_t stride_ = 0, rows_ = 0, width_ = 0;  // rows that are left, elements of one
+  std::int64_t at_ = 0, per_turn_ = 0;              // elements fetched of the row, lines of a turn
+};
+
 // c[m, n] (+)= packed a times b, k deep. Every strip of b is packed right before its use, into
 // `strip` (kColumns * k floats), which stays in L1 while all of a passes by.
 template <class T>
@@ -254,10 +306,12 @@ HWY_NOINLINE void multiply_panel(bool accumulate, std::int64_t m, std::int64_t n
   for (std::int64_t j = 0; j < n; j += kColumns) {
     const T* src = b.data + j * b.stride_j;
     pack<kColumns>(src, b.stride_j, b.stride_i, std::min(kColumns, n - j), k, strip);
+    StripFetch<T> next(b, j + kColumns, n, k, ceil_div(m, kRows));
     const float* a_strip = a;
     for (std::int64_t i = 0; i < m; i += kRows, a_strip += kRows * k) {
       float* out = c + i * ldc + j;
       const std::int64_t rows = std::min(kRows, m - i), tile = tile_rows(rows);
+      next.some();
       if (rows == tile && j + kColumns <= n) {
         micro_kernel(tile, accumulate, k, a_strip, strip, out, ldc);
         continue;
