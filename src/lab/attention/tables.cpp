@@ -174,6 +174,8 @@ ResultRow as_row(const AttentionResult& r, const AttentionPart& part, const char
   if (r.roof_tflops > 0) row["roof_tflops"] = r.roof_tflops;
   if (const std::string why = throttled_between(r.facts_before, r.facts_after); !why.empty()) {
     row["throttled"] = why;
+    row["facts_before"] = to_json(r.facts_before);
+    row["facts_after"] = to_json(r.facts_after);
   }
   return ResultRow(std::move(row), environment);
 }

@@ -7,10 +7,10 @@
 #include <fmt/format.h>
 
 #include "base/units.h"
-#include "lab/measure/sampling.h"
 #include "lab/measure/statistics.h"
 #include "lab/measure/validity.h"
 #include "lab/measure/validity_recorded.h"
+#include "lab/measure/validity_samples.h"
 #include "nn/config.h"
 #include "spec/fields.h"
 
@@ -21,83 +21,6 @@ using Found = std::optional<Verdict>;
 
 std::int64_t bytes(double value) {
   return static_cast<std::int64_t>(value);
-}
-
-// --- the samples ------------------------------------------------------------------------------
-
-Found too_few_samples(const ResultRow& row) {
-  constexpr std::size_t kFewest = 6;  // the first count whose range covers the median at 95 %
-  const std::vector<double> samples = row.numbers("samples_ms");
-  if (samples.empty() || samples.size() >= kFewest || !computes(row)) return {};
-  return Verdict{"too_few_samples", Severity::kDoubt,
-                 fmt::format("{} samples hold the median with {:.0f} % at best; 95 % need {}",
-                             samples.size(), 100 * median_interval(samples).coverage, kFewest)};
-}
-
-// The first sample divided by the median of the others; 0: unknown.
-double first_over_rest(const std::vector<double>& samples) {
-  if (samples.size() < 3) return 0;
-  const double rest = median_of(std::span(samples).subspan(1));
-  return rest > 0 ? samples[0] / rest : 0;
-}
-
-Found no_warmup(const ResultRow& row) {
-  const std::vector<double> samples = row.numbers("samples_ms");
-  if (samples.empty() || !row.numbers("warmup_ms").empty() || !computes(row)) return {};
-  const double factor = first_over_rest(samples);
-  return Verdict{"no_warmup", Severity::kDoubt,
-                 factor > 0 ? fmt::format("without warm-up the first step is a sample: {:.2f} "
-                                          "times the median of the others",
-                                          factor)
-                            : "without warm-up the first step is a sample"};
-}
-
-Found warmup_too_short(const ResultRow& row) {
-  constexpr double kStandsOut = 1.25;
-  const std::vector<double> samples = row.numbers("samples_ms");
-  const std::vector<double> warmup = row.numbers("warmup_ms");
-  if (warmup.empty() || samples.size() < 4 || !computes(row)) return {};
-  const double factor = first_over_rest(samples);
-  const double longest = *std::max_element(samples.begin() + 1, samples.end());
-  if (factor < kStandsOut || samples[0] <= longest) return {};
-  return Verdict{"warmup_too_short", Severity::kDoubt,
-                 fmt::format("after {} warm-up steps the first sample is still {:.2f} times the "
-                             "median of the others and the longest of all",
-                             warmup.size(), factor)};
-}
-
-Found unsteady(const ResultRow& row) {
-  constexpr double kNoisePercent = 5.0;
-  constexpr double kTail = 1.25;
-  const std::vector<double> samples = row.numbers("samples_ms");
-  if (!computes(row)) return {};
-  const double noise = noise_percent_of(samples), median = median_of(samples);
-  const double tail = quantile_of(samples, 0.95) / median;
-  if (noise > kNoisePercent) {
-    return Verdict{"unsteady", Severity::kDoubt,
-                   fmt::format("the 95 % interval of the median is ±{:.1f} % wide; measure longer "
-                               "or on a quieter machine",
-                               noise)};
-  }
-  if (samples.size() < 3 || !(tail > kTail)) return {};
-  return Verdict{"unsteady", Severity::kDoubt,
-                 fmt::format("the 95th percentile is {:.2f} times the median", tail)};
-}
-
-// The second half against the first: a shift that chance explains once in a hundred times.
-Found drifting(const ResultRow& row) {
-  constexpr double kSignificance = 0.01, kShift = 0.02;
-  const std::vector<double> samples = row.numbers("samples_ms");
-  if (samples.size() < 10 || !computes(row)) return {};
-  const std::span<const double> all(samples);
-  const auto first = all.first(all.size() / 2), second = all.last(all.size() / 2);
-  const double shift = median_of(second) / median_of(first) - 1;
-  const double p = mann_whitney_p(first, second);
-  if (std::abs(shift) < kShift || p >= kSignificance) return {};
-  return Verdict{"drifting", Severity::kDoubt,
-                 fmt::format("the second half of the samples is {:+.1f} % off the first (p = "
-                             "{:.2g}): clocks, heat or other work changed meanwhile",
-                             100 * shift, p)};
 }
 
 // A steady neighbour shows in no sample: it looks like a slower machine.
@@ -121,16 +44,6 @@ Found others_running(const ResultRow& row) {
                                               "be longer than on a quiet machine",
                                               *threads, *cores)
                                 : std::string())};
-}
-
-Found criterion_not_met(const ResultRow& row) {
-  const std::string ended = row.text("stopped_by");
-  if (!ended.starts_with("max-")) return {};
-  const std::vector<double> samples = row.numbers("samples_ms");
-  return Verdict{
-      "criterion_not_met", Severity::kDoubt,
-      fmt::format("the limit of noise was not met: ±{:.2f} % when {} ended it after {} steps",
-                  noise_percent_of(samples), ended, samples.size())};
 }
 
 // --- the clocks -------------------------------------------------------------------------------
@@ -188,10 +101,31 @@ Found profiled(const ResultRow& row) {
                  "and profile in separate runs"};
 }
 
+// By how much a count of the device went up during the row, and what its clock became.
+std::optional<double> counted(const ResultRow& row, std::string_view fact) {
+  const Json *before = row.find("facts_before"), *after = row.find("facts_after");
+  if (before == nullptr || after == nullptr || !before->is_object() || !after->is_object())
+    return {};
+  const Json *from = before->find(fact), *to = after->find(fact);
+  if (from == nullptr || to == nullptr || !from->is_number() || !to->is_number()) return {};
+  return to->as_double() - from->as_double();
+}
+
+// Flags say what holds at an instant, and may be left from the row before; the device also counts
+// for how long its limits held the clocks.
 Found throttled(const ResultRow& row) {
   const std::string why = row.text("throttled");
   if (why.empty()) return {};
-  return Verdict{"throttled", Severity::kDoubt, "measured while throttled: " + why};
+  const auto by_power = counted(row, "power_limited_ns"), by_heat = counted(row, "heat_limited_ns"),
+             clock = counted(row, "sm_clock_mhz");
+  const bool are_counted = why.find("hw_") == std::string::npos;  // the reasons that were flagged
+  const bool was_held = by_power.value_or(1) > 0 || by_heat.value_or(1) > 0;
+  if (are_counted && !was_held && clock == 0.0) return {};
+  return Verdict{
+      "throttled", Severity::kDoubt,
+      fmt::format(
+          "measured while throttled: {}{}; its time is no less than at full clocks", why,
+          clock && *clock != 0 ? fmt::format(", the clock {:+.0f} MHz", *clock) : std::string())};
 }
 
 // --- speed, units and labels ------------------------------------------------------------------
@@ -370,7 +304,7 @@ constexpr std::array<RowCheck, 23> kChecks = {{
     {"too_few_samples", "fewer than six: no 95 % interval", too_few_samples},
     {"no_warmup", "the first step is a sample", no_warmup},
     {"warmup_too_short", "the first sample stands out", warmup_too_short},
-    {"unsteady", "a wide interval or a long tail", unsteady},
+    {"unsteady", "a wide interval, a long tail, or longer samples for a while", unsteady},
     {"drifting", "the halves of the samples differ", drifting},
     {"others_running", "other programs kept cores busy", others_running},
     {"criterion_not_met", "a cap came before the limit of noise", criterion_not_met},
@@ -385,7 +319,7 @@ constexpr std::array<RowCheck, 23> kChecks = {{
      overlapping_kernels},
     {"above_the_roof", "a kernel beyond what the ceilings allow", above_the_roof},
     {"profiled", "a profiler listened to the timed steps", profiled},
-    {"throttled", "clocks were held back", throttled},
+    {"throttled", "clocks were held back, so that it took longer", throttled},
     {"faster_than_the_roof", "more TFLOP/s than the device's ceiling", faster_than_the_roof},
     {"unit_mix_up", "a derived figure does not follow from its parts", unit_mix_up},
     {"swapped_label", "parameters or FLOPs are those of another label", swapped_label},

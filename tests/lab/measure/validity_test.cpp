@@ -164,6 +164,42 @@ TEST(ValidityTest, InstrumentsProfilersAndThrottlingAreNamed) {
   EXPECT_EQ(codes_of(row), Codes{"throttled"});
 }
 
+TEST(ValidityTest, AFlagThatTheRowBeforeLeftIsNoThrottling) {
+  Json row = sound();
+  row["throttled"] = "sw_power_cap";
+  const auto facts = [](int held_ns, int mhz) {
+    Json out = Json::object();
+    out["power_limited_ns"] = 1000 + held_ns;
+    out["heat_limited_ns"] = 0;
+    out["sm_clock_mhz"] = mhz;
+    return out;
+  };
+  row["facts_before"] = facts(0, 1980);
+  row["facts_after"] = facts(0, 1980);
+  EXPECT_EQ(codes_of(row), Codes{});
+  row["facts_after"] = facts(5'600'000, 1980);  // limits held it meanwhile
+  EXPECT_EQ(codes_of(row), Codes{"throttled"});
+  row["facts_after"] = facts(0, 1905);
+  ASSERT_EQ(codes_of(row), Codes{"throttled"});
+  const std::string text = judge(ResultRow(row, machine()))[0].text;
+  EXPECT_NE(text.find("the clock -75 MHz; its time is no less than at full clocks"),
+            std::string::npos)
+      << text;
+  row["facts_after"] = facts(0, 1980);
+  row["throttled"] = "hw_slowdown";  // which nothing counts
+  EXPECT_EQ(codes_of(row), Codes{"throttled"});
+}
+
+TEST(ValidityTest, SoFewStepsThatTheyShowNoNoiseHaveNoFigureOfIt) {
+  Json row = sound();
+  row["stopped_by"] = "max-seconds";
+  row["samples_ms"] = list({100, 101, 99});
+  const auto verdicts = judge(ResultRow(row, machine()));
+  ASSERT_EQ(codes_of(row), (Codes{"too_few_samples", "criterion_not_met"}));
+  EXPECT_NE(verdicts[1].text.find("so few steps show no noise when max-seconds"),
+            std::string::npos);
+}
+
 TEST(ValidityTest, NothingIsFasterThanTheRoof) {
   Json row = sound();
   row["roof_tflops"] = 2.0;
