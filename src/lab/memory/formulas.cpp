@@ -4,6 +4,7 @@
 #include "base/units.h"
 #include "ir/op_def.h"
 #include "lab/report/columns.h"
+#include "lab/report/digits.h"
 #include "nn/scopes.h"
 
 namespace tracestep {
@@ -166,8 +167,9 @@ class Rows {
     const std::int64_t once = saved_bytes_once(step_, n_.s);
     const Saved found = saved_of(run_.program, n_.l);
     add("saved by one layer", SavedTerms(step_).formula(),
-        fmt::format("BTC {}, BTF {}, BHT² {}", n_.btc(), n_.btf(), n_.bhtt()), layer,
-        found.per_layer);
+        fmt::format("BTC {}, BTF {}, BHT² {}", grouped(n_.btc()), grouped(n_.btf()),
+                    grouped(n_.bhtt())),
+        layer, found.per_layer);
     add("saved by the whole model", "L·layer + once",
         fmt::format("{} × {} + {}", n_.l, layer, once), n_.l * layer + once, found.total);
     const std::int64_t course = course_elements_per_layer(step_.model, step_.shape) * n_.s;

@@ -6,26 +6,17 @@
 
 #include "base/units.h"
 #include "base/utf8.h"
+#include "lab/report/digits.h"
 #include "lab/report/writers.h"
 
 namespace tracestep {
 namespace {
 
 constexpr const char* kEmpty = "-";
-// Contexts and widths stay plain; longer numbers are grouped by thousands.
-constexpr std::int64_t kGroupFrom = 10000;
-
-std::string grouped(std::int64_t value) {
-  std::string text = std::to_string(value);
-  if (value > -kGroupFrom && value < kGroupFrom) return text;
-  const std::size_t first_digit = value < 0 ? 1 : 0;
-  for (std::size_t i = text.size(); i > first_digit + 3;) text.insert(i -= 3, ",");
-  return text;
-}
-
 // What is not zero is not shown as zero: "< 0.001".
 std::string real(double value, int digits) {
   if (!std::isfinite(value)) return kEmpty;
+  if (digits == kTwoDigits) return two_digits(value);
   if (digits < 0) return fmt::format("{:.4g}", value);
   constexpr double kWhole = 1e15;  // up to which a double has every whole number
   if (digits == 0 && std::abs(value) >= 0.5 && std::abs(value) < kWhole) {

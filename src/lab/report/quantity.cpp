@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include "base/units.h"
+#include "lab/report/digits.h"
 
 namespace tracestep {
 namespace {
@@ -181,7 +182,9 @@ Text decimal(const Quantity& q, int digits) {
 }
 
 Text whole(const Quantity& q) {
-  return figure(q, fixed(q.value, 0));
+  constexpr double kWhole = 1e15;  // up to which a double has every whole number
+  if (std::abs(q.value) < 0.5 || std::abs(q.value) >= kWhole) return figure(q, fixed(q.value, 0));
+  return figure(q, grouped(std::llround(q.value)));
 }
 
 Text significant(const Quantity& q, int digits) {

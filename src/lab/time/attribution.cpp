@@ -13,6 +13,7 @@
 #include "ir/op_def.h"
 #include "lab/measure/left_of_span.h"
 #include "lab/report/columns.h"
+#include "lab/report/digits.h"
 
 namespace tracestep {
 namespace {
@@ -84,7 +85,7 @@ Clocks clocks_of(const CellResult& result, double busy_ms) {
 
 // The device counts energy of whole steps only: each row has its share of the span.
 Column energy_column(bool is_there) {
-  Column out = real_column("energy_j", "energy, by time", "J", 1,
+  Column out = real_column("energy_j", "energy, by time", "J", kTwoDigits,
                            "modelled: that of the whole device for one step, shared out by time");
   out.data_only = !is_there;
   return out;

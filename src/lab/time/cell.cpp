@@ -227,7 +227,11 @@ std::optional<double> energy_per_step_j(const CellResult& result) {
   const std::optional<double> after = result.facts_after.energy_j;
   const double ms = std::accumulate(result.samples_ms.begin(), result.samples_ms.end(), 0.0);
   if (!before || !after || ms < kLeastMs) return std::nullopt;
-  return (*after - *before) / static_cast<double>(result.samples_ms.size());
+  const double joules = *after - *before;
+  // More than the device may draw: the counter moved by more than these steps used.
+  const std::optional<double> limit_w = result.facts_after.power_limit_w;
+  if (limit_w && joules > *limit_w * ms * 1e-3) return std::nullopt;
+  return joules / static_cast<double>(result.samples_ms.size());
 }
 
 CellResult measure_cell(const DeviceFactory& make_device, const CellSpec& spec,

@@ -81,8 +81,8 @@ using StepObserver = std::function<void(std::size_t done, std::size_t most)>;
 CellResult measure_cell(const DeviceFactory& make_device, const CellSpec& spec,
                         const StopSignal* stop = nullptr, const StepObserver& observe = {});
 
-// What the whole device used for one of the timed steps, in joules; nullopt: it does not count, or
-// the steps took less than half a second together, which is too short for its counter.
+// What the whole device used for a timed step, in joules, by its coarse counter; nullopt: it has
+// none, the steps took under half a second together, or that exceeds the device's power limit.
 std::optional<double> energy_per_step_j(const CellResult& result);
 
 // The columns of `bench`, and a result as a row of them.

@@ -4,6 +4,7 @@
 #include "lab/measure/facts_json.h"
 #include "lab/measure/processes.h"
 #include "lab/measure/run_columns.h"
+#include "lab/report/digits.h"
 #include "lab/report/fields.h"
 #include "lab/time/cell.h"
 
@@ -172,9 +173,10 @@ Fields<CellRow> speed_fields() {
                             "kernels, copies and fills of the graph that the timed steps replayed; "
                             "empty where they were issued launch by launch, and not counted")),
        [](R c) { return c.ok ? or_null(c.r.kernels) : Json(); }},
-      {data_only(real_column("energy_j", "energy", "J", 1,
-                             "of the whole device, for one timed step, by its own counter; empty "
-                             "where it has none, or below half a second")),
+      {data_only(real_column("energy_j", "energy", "J", kTwoDigits,
+                             "of the whole device, for one timed step, by its own counter, which "
+                             "is coarse; empty where it has none, below half a second, or where "
+                             "it says more than the device's power limit allows")),
        [](R c) { return c.ok ? or_null(energy_per_step_j(c.r)) : Json(); }},
       {data_only(real_column("compile_ms", "", "ms", 1,
                              "until the first step can run: program, passes, kernels, buffers")),

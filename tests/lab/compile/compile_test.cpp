@@ -205,6 +205,11 @@ TEST(WaysTest, EnergyIsOfOneStepWhereTheDeviceCountsAndLongEnough) {
   result.facts_before.energy_j = 1000;
   result.facts_after.energy_j = 1240;
   EXPECT_DOUBLE_EQ(energy_per_step_j(result).value(), 80);
+  result.facts_after.power_limit_w = 400;  // 240 J in 0.6 s
+  EXPECT_DOUBLE_EQ(energy_per_step_j(result).value(), 80);
+  result.facts_after.power_limit_w = 399;
+  EXPECT_FALSE(energy_per_step_j(result).has_value());
+  result.facts_after.power_limit_w = {};
   result.samples_ms = {2, 2, 2};
   EXPECT_FALSE(energy_per_step_j(result).has_value());
 }

@@ -54,7 +54,8 @@ std::optional<Printed> parse_printed(const std::string& words) {
     return Printed{1e3 * (60.0 * minutes + seconds), 500, Unit::kTime};
   }
   const std::size_t end = words.find(' ');
-  const std::string number = words.substr(0, end);
+  std::string number = words.substr(0, end);
+  std::erase(number, ',');  // of thousands
   if (number.empty() || number.find_first_not_of("+-.0123456789e") != std::string::npos) return {};
   const std::string unit = end == std::string::npos ? "" : words.substr(end);
   for (const UnitName& known : kUnits) {
