@@ -179,6 +179,19 @@ Text pace(const Quantity& before, const Quantity& after) {
             .more = say("slower, by {} times", {decimal(after / before)})});
 }
 
+// That the device held the second form's clocks back, and not the first one's: which way that moves
+// the factors between them.
+Text held_back(const Row& before, const Row& after) {
+  const auto was_held = [](const Row& row) {
+    return row.text_or("verdict", "ok").find("throttled") != std::string::npos;
+  };
+  if (!was_held(after) || was_held(before)) return {};
+  return say(
+      " The checker's verdict on the row of the flash form is {}: at full clocks it takes no "
+      "additional time, so these factors may be too small.",
+      {after.quote("verdict")});
+}
+
 Text removes(const Evidence& e) {
   const Row last = longest(e);
   require(last.text("attention") == "naive", "the row of the plain form is of another one");
@@ -211,7 +224,8 @@ Text removes(const Evidence& e) {
          "On a GPU the flash form also multiplies float32 in parts of narrow formats, on units "
          "that the plain form does not use. " +
          say("Forward and backward together, without a stop between them: {}.",
-             {pace(median_in(last, "whole_samples_ms"), median_in(flash, "whole_samples_ms"))});
+             {pace(median_in(last, "whole_samples_ms"), median_in(flash, "whole_samples_ms"))}) +
+         held_back(last, flash);
 }
 
 constexpr Question kAttention[] = {

@@ -28,6 +28,12 @@ std::string_view words_of(const Comparison& comparison) {
   return std::isnan(comparison.low) ? "too few samples" : name_of(comparison.change);
 }
 
+std::string_view fine_words_of(const Comparison& comparison) {
+  const bool is_slight = comparison.change == Change::kSame && comparison.is_apart;
+  if (!is_slight) return words_of(comparison);
+  return is_slower(comparison) ? "slightly slower" : "slightly faster";
+}
+
 std::string_view name_of(Change change) {
   switch (change) {
     case Change::kSame: return "same";

@@ -21,6 +21,9 @@ std::string_view name_of(Change change);
 struct Comparison;
 // name_of() its change, or that there are too few samples for an interval.
 std::string_view words_of(const Comparison& comparison);
+// The same, but "slightly faster" or "slightly slower" for what is apart beyond chance, yet all
+// within the margin.
+std::string_view fine_words_of(const Comparison& comparison);
 
 struct Comparison {
   double ratio;           // B over A

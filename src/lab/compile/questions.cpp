@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "lab/compile/tables.h"
+#include "lab/measure/elsewhere.h"
 #include "lab/measure/noise.h"
 #include "lab/report/question.h"
 
@@ -12,10 +13,9 @@ namespace {
 
 using Row = Evidence::Row;
 
-// "1.46"; closer to one, with as many digits as tell it from one.
+// "1.46"; closer to one with a third digit, which is the last that samples bear.
 Text factor(const Quantity& q) {
-  const double off = std::abs(q.value - 1);
-  return decimal(q, off >= 0.05 ? 2 : off >= 0.005 ? 3 : 4);
+  return decimal(q, std::abs(q.value - 1) >= 0.05 ? 2 : 3);
 }
 
 constexpr double kSameTime = 0.02;  // as the tables' "same" has it
@@ -26,6 +26,11 @@ std::optional<Text> same_time(const Quantity& ratio) {
   if (!small.is(Ordering::kEqual)) return std::nullopt;
   return because(
       small, say("takes, within {}, as long as", {percent(Quantity::constant(100 * kSameTime))}));
+}
+
+// Whether the tables' words say that two times are within that of each other.
+bool is_same(const std::string& verdict) {
+  return verdict == "same" || verdict.starts_with("slightly ");
 }
 
 // "is 1.46 times as fast as": how compiled stands to the other, by their samples.
@@ -50,7 +55,7 @@ Text gain_over_first(const Row& row, const Row& first, const std::string& prefix
   const Quantity ratio =
       between(one / speedup, one / row.get(prefix + "_high"), one / row.get(prefix + "_low"));
   const std::string verdict = row.text(prefix + "_verdict");
-  if (verdict == "same") {
+  if (is_same(verdict)) {
     const auto same = same_time(ratio);
     require(same.has_value(), "two times are the same, which their interval does not say");
     return *same;
@@ -179,8 +184,8 @@ Text attention(const Evidence& e) {
     const Quantity ours = median_in(compiled, samples), composite = median_in(kernels, samples);
     Text again;
     if (alone) {
-      again = say("At other times in this study that takes {} with composite kernels. ",
-                  {duration(median_in(*alone, samples))});
+      again = say("{} that takes {} with composite kernels. ",
+                  {at_times(1), duration(median_in(*alone, samples))});
     }
     return say("{} takes {} in plain ops, {} with composite kernels and {} compiled. Compiled {} "
                "plain ops and {} composite kernels. ",
@@ -223,21 +228,56 @@ Text memory(const Evidence& e) {
               bytes_beside(step.get("saved_bytes"), eager.get("saved_bytes"))});
 }
 
+// By how much the start behind another one is the shorter one.
+Quantity start_gain(const Row& row) {
+  return row.get("first_start_ms") / row.get("second_start_ms") - Quantity::constant(1);
+}
+
+// The rows of the table that were started twice.
+std::vector<Row> started(const Evidence& e, const char* executor) {
+  std::vector<Row> out = e.rows("ways", {{"executor", executor}, {"status", "ok"}});
+  std::erase_if(out, [](const Row& row) {
+    return !row.has("first_start_ms") || !row.has("second_start_ms");
+  });
+  return out;
+}
+
+// That every compiled row gains by another start, where that is so.
+Text all_gain(const Evidence& e) {
+  std::optional<Relation> all;
+  const std::vector<Row> rows = started(e, "compiled");
+  for (const Row& row : rows) {
+    const Relation shorter = compare(start_gain(row), Quantity::constant(0));
+    if (!shorter.is(Ordering::kMore)) return {};
+    all = all ? both(*all, shorter) : shorter;
+  }
+  if (!all) return {};
+  return say("In all {} compiled rows {}. ", {whole(count_of(rows, "second_start_ms")),
+                                              because(*all, "the other start gains time")});
+}
+
 // What the other start may have found that the first one kept: only what it gains beyond the swing
-// of eager starts, which keep nothing.
-Text kept_by_the_first(const Row& compiled, const Row& eager) {
+// of eager starts of any model, which keep nothing.
+Text kept_by_the_first(const Evidence& e, const Row& compiled) {
+  const std::vector<Row> eager = started(e, "eager");
+  require(!eager.empty(), "no eager row was started again");
   const auto swing = [](const Row& row) {
-    return row.get("first_start_ms") / row.get("second_start_ms") - Quantity::constant(1);
+    const Quantity gain = start_gain(row);
+    return gain.value < 0 ? -1.0 * gain : gain;
   };
-  const Quantity gain = swing(compiled), eager_swing = swing(eager);
-  const Quantity by_chance = eager_swing.value < 0 ? -1.0 * eager_swing : eager_swing;
-  return compare(gain, by_chance)
-      .say({.less = "Compiled, the other start gains less than eager starts differ by, so "
-                    "nothing shows of kernels that the one before it has kept. ",
-            .equal = "Compiled, the other start gains as much as eager starts differ by, so "
-                     "nothing shows of kernels that the one before it has kept. ",
-            .more = "Compiled, the other start gains more than eager starts differ by: where a "
-                    "device compiles kernels, it finds those that the one before it has kept. "});
+  const Row widest =
+      *std::ranges::max_element(eager, {}, [&](const Row& row) { return swing(row).value; });
+  return say("Eager starts, which keep nothing, swing widest in {} ({}, {} ops), by {}. ",
+             {widest.quote("size"), widest.quote("mode"), widest.quote("ops"),
+              percent(100.0 * swing(widest))}) +
+         compare(start_gain(compiled), swing(widest))
+             .say({.less = "Compiled, the other start gains less than that, so nothing shows of "
+                           "kernels that the one before it has kept. ",
+                   .equal = "Compiled, the other start gains as much as that, so nothing shows of "
+                            "kernels that the one before it has kept. ",
+                   .more = "Compiled, the other start gains more than that: where a device "
+                           "compiles kernels, it finds those that the one before it has kept. "}) +
+         all_gain(e);
 }
 
 Text starts(const Evidence& e) {
@@ -249,7 +289,7 @@ Text starts(const Evidence& e) {
               duration(eager.get("second_start_ms")), duration(plain.get("first_start_ms")),
               duration(plain.get("second_start_ms")), duration(step.get("first_start_ms")),
               duration(step.get("second_start_ms"))}) +
-         kept_by_the_first(step, eager) +
+         kept_by_the_first(e, step) +
          "The device's own start and filling in weights are left out; each is a single "
          "measurement.";
 }
@@ -289,20 +329,31 @@ Text beyond_the_same() {
              {percent(Quantity::constant(100 * kSameTime))});
 }
 
-// Rungs that take longer than the one before them, beyond noise, however little.
-Text losing_rungs(const std::vector<Row>& rungs) {
-  std::vector<Text> list;
+// Rungs that differ from the one before them beyond noise, and that no other sentence names: those
+// that lose, and those that gain no more than what the table calls slight.
+Text other_rungs(const std::vector<Row>& rungs) {
+  std::vector<Text> losing, gaining;
   for (const Row& row : rungs) {
     if (row.text_or("changes", "") == "nothing" || !row.has("rung_low")) continue;
     const Quantity speedup =
         between(row.get("rung_speedup"), row.get("rung_low"), row.get("rung_high"));
     const Relation order = compare(speedup, Quantity::constant(1));
-    if (!order.is(Ordering::kLess)) continue;
-    list.push_back(say("{} ({} {})",
-                       {row.quote("rung"), decimal(speedup, 3), because(order, "times as fast")}));
+    const bool is_slight = is_same(row.text("rung_verdict"));
+    if (order.is(Ordering::kLess)) {
+      losing.push_back(say(
+          "{} ({} {})", {row.quote("rung"), decimal(speedup, 3), because(order, "times as fast")}));
+    } else if (order.is(Ordering::kMore) && is_slight) {
+      gaining.push_back(
+          because(order, say("{} ({} times)", {row.quote("rung"), decimal(speedup, 3)})));
+    }
   }
-  if (list.empty()) return {};
-  return say("Beyond noise these lose against the rung before them: {}. ", {join(list, ", ")});
+  Text out;
+  if (!losing.empty()) {
+    out += say("Beyond noise these lose against the rung before them: {}. ", {join(losing, ", ")});
+  }
+  if (gaining.empty()) return out;
+  return out + say("Beyond noise, with an interval that does not pass {}, these gain: {}. ",
+                   {percent(Quantity::constant(100 * kSameTime)), join(gaining, ", ")});
 }
 
 // That nothing gains after the last rung that does, where there are others after it.
@@ -335,14 +386,14 @@ Text best_rung(const std::vector<Row>& rungs) {
   if (gaining.empty()) {
     return because(compare(count_of(rungs, "rung_verdict", "faster"), Quantity::constant(0)),
                    "No rung by itself gains ") +
-           beyond_the_same() + ". " + losing_rungs(rungs);
+           beyond_the_same() + ". " + other_rungs(rungs);
   }
   const Row best = *std::ranges::max_element(
       gaining, {}, [](const Row& row) { return row.get("rung_speedup").value; });
   return say("Of the rungs that gain {}, {} {}, {} times. ",
              {beyond_the_same(), because(leads(best, gaining, "rung_speedup"), "most comes from"),
               best.quote("rung"), decimal(best.get("rung_speedup"))}) +
-         rungs_behind(gaining.back(), rungs) + losing_rungs(rungs);
+         rungs_behind(gaining.back(), rungs) + other_rungs(rungs);
 }
 
 // "epilogue"; "none".

@@ -7,6 +7,7 @@
 #include "lab/measure/run_columns.h"
 #include "lab/measure/statistics.h"
 #include "lab/measure/validity.h"
+#include "lab/report/digits.h"
 #include "lab/report/fields.h"
 #include "spec/fields.h"
 
@@ -43,9 +44,9 @@ Fields<Against> against_fields(const std::string& prefix, const std::string& tit
       {data_only(ratio("_high", "to", "")), [](A a) { return Against::inverse(a.comparison.low); }},
       {timed(text_column(
            prefix + "_verdict", "is",
-           "faster or slower beyond chance, same within 2 %, unclear, or too few samples "
-           "to say")),
-       [](A a) { return words_of(a.comparison); }}};
+           "faster or slower beyond chance, slightly where that is within 2 %, same within 2 %, "
+           "unclear, or too few samples to say")),
+       [](A a) { return fine_words_of(a.comparison); }}};
 }
 
 // The time of one list of samples.
@@ -69,7 +70,8 @@ Fields<std::vector<double>> time_fields(const std::string& prefix, const std::st
 
 // Shown to people where the device counts energy.
 Column energy_column() {
-  Column out = real_column("energy_j", "energy", "J", 1, "of the whole device, for one step");
+  Column out = real_column("energy_j", "energy", "J", kTwoDigits,
+                           "of the whole device, for one step, by its own coarse counter");
   out.if_varies = true;
   return out;
 }
@@ -107,6 +109,23 @@ Fields<StartTimes> start_fields() {
                              "the same with those that the first kept, if the device compiles any"),
                  Timing::kSingle),
            &StartTimes::second_ms}};
+}
+
+constexpr const char* kIsNote =
+    "is: faster or slower beyond chance, with an interval that passes 2 %, slightly so where all "
+    "of "
+    "it lies within 2 %; same: within 2 %, and not apart beyond chance; unclear: the interval "
+    "passes 2 % and holds 1";
+
+// Below tables that show energy.
+void note_energy(Table& table) {
+  const auto column = std::ranges::find(table.columns, "energy_j", &Column::name);
+  const auto at = static_cast<std::size_t>(column - table.columns.begin());
+  if (!std::ranges::any_of(table.rows, [at](const auto& row) { return !row[at].is_null(); }))
+    return;
+  table.notes.emplace_back(
+      "energy: by the device's counter, which moves in steps of some tens of milliseconds, so that "
+      "even two digits are rough; none where it says more than the power limit allows");
 }
 
 // Adds the columns that every measured cell has; `cell` gives it for a row.
@@ -320,7 +339,8 @@ Table way_table(std::span<const CompileCell> cells) {
                               : Against::of(&base->result.samples_ms, cell.result.samples_ms)});
   }
   Table table = table_of("ways", "One step, eager and compiled", way_fields(), rows);
-  table.notes = {"starts leave out the start of the device and the filling in of weights"};
+  table.notes = {"starts leave out the start of the device and the filling in of weights", kIsNote};
+  note_energy(table);
   std::vector<ResultRow> to_judge;
   for (const CompileCell& cell : cells) to_judge.push_back(judged(cell));
   add_verdicts(table, to_judge);
@@ -334,7 +354,8 @@ Table way_attention_table(std::span<const AttentionResult> results) {
                          attention_fields(), rows);
   table.notes = {
       "forward and backward are timed with a stop between them, where nothing is replayed as a "
-      "graph; whole is without a stop"};
+      "graph; whole is without a stop",
+      kIsNote};
   add_verdicts(table, results, Json::object());
   return table;
 }
@@ -351,8 +372,8 @@ Table ladder_table(std::span<const LadderStep> steps) {
   Table table = table_of("ladder", "The ladder: what each rung buys", ladder_fields(), rows);
   for (const LadderRow& row : rows) {
     if (row.step.effect != RungEffect::kNothing) continue;
-    const std::string is = row.below ? std::string(words_of(row.below->comparison)) : "";
-    const bool has_moved = is == "faster" || is == "slower";
+    const bool has_moved = row.below && row.below->comparison.is_apart;
+    const std::string_view is = has_moved ? fine_words_of(row.below->comparison) : "";
     table.notes.push_back(fmt::format(
         "{} changes nothing here: the same program, run in the same way{}", row.step.rung->name,
         has_moved ? fmt::format("; that it is {} all the same is noise between rungs, which the "
@@ -363,6 +384,8 @@ Table ladder_table(std::span<const LadderStep> steps) {
   table.notes.emplace_back(
       "errors: loss and gradients of one sequence by forward and backward alone, the model cut to "
       "a few layers, against the same weights and tokens in float64");
+  table.notes.emplace_back(kIsNote);
+  note_energy(table);
   std::vector<ResultRow> to_judge;
   for (const LadderStep& step : steps) to_judge.push_back(judged(step.cell));
   add_verdicts(table, to_judge);

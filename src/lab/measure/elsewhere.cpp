@@ -44,8 +44,12 @@ Quantity median_anywhere(const Evidence& e, const Row& row) {
 Text at_other_times(const Evidence& e, const Row& row, const Text& name) {
   std::vector<Text> list;
   for (const Row& other : timed_elsewhere(e, row)) list.push_back(duration(time_of(other)));
-  return list.empty() ? Text()
-                      : say(" At other times in this study {} took {}.", {name, join(list, ", ")});
+  if (list.empty()) return {};
+  return " " + say("{} {} took {}.", {at_times(list.size()), name, join(list, ", ")});
+}
+
+Text at_times(std::size_t count) {
+  return count == 1 ? "At another time in this study" : "At other times in this study";
 }
 
 }  // namespace tracestep

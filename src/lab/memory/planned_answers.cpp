@@ -255,9 +255,9 @@ Text static_bytes(const Evidence& e) {
   const Quantity parameters = size.get("parameters"), before = size.get("before_bytes"),
                  held = size.get("static_bytes");
   Text out =
-      say("{} has {} parameters. Weights and AdamW's two moments in float32 are {} each, {} before "
-          "any activation. Gradients make it {} each, {} when backward ends, whose activations are "
-          "gone by then. ",
+      say("{} has {} parameters. Its weight and AdamW's two moments in float32 take {} for each "
+          "parameter together, {} in all before any activation. With its gradient that is {}, {} "
+          "in all when backward ends, whose activations are gone by then. ",
           {size.model(), whole(parameters), bytes(before / parameters), bytes(before),
            bytes(held / parameters), bytes(held)});
   if (const auto room = size.get_if("device_bytes")) {

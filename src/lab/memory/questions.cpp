@@ -122,11 +122,13 @@ Text attribution(const Evidence& e) {
          bytes(difference.get("bytes")), whole(difference.get("count")),
          bytes(unknown.get("bytes"))});
   }
+  const auto reserved = e.find(name, {{"item", "reserved at that moment"}});
   return say(
-      "Yes. {}: {} buffers were predicted from the program, {} at the peak; {}, and no byte "
-      "of it is without an owner.",
+      "Yes. {}: {} buffers were predicted from the program, {} at the peak; {}, of what was asked "
+      "of it{}, and no byte of that is without an owner.",
       {named(cell), whole(predicted.get("count")), bytes(predicted.get("bytes")),
-       because(same, "the allocator measured the same to the byte")});
+       because(same, "the allocator measured the same to the byte"),
+       reserved ? say(" ({} were reserved then)", {bytes(reserved->get("bytes"))}) : Text()});
 }
 
 // By the times of recorded kernels, where each of the operations has one.

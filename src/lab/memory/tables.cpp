@@ -131,7 +131,8 @@ struct PhaseRow {
 Fields<PhaseRow> phase_fields() {
   using R = const PhaseRow&;
   return {{text_column("phase"), [](R r) { return name_of(r.phase); }},
-          {int_column("kernels"), &PhaseRow::kernels},
+          {int_column("kernels", "launching nodes", "each runs one kernel or more"),
+           &PhaseRow::kernels},
           {bytes_column("predicted_bytes", "predicted peak"), &PhaseRow::predicted},
           {bytes_column("measured_bytes", "measured peak"),
            [](R r) { return when(r.run.measured, r.measured); }},

@@ -94,15 +94,15 @@ Text dtypes(const Evidence& e) {
 // Which steps of a layer norm are sensitive in a format, and how many rows are lost.
 Text sensitive_steps(const Evidence& e, const char* format, const char* name) {
   std::vector<Row> rows;
-  std::vector<Text> sensitive;
+  std::vector<Text> sensitive, losing;
   for (const Row& row : e.rows("norms", {{"norm", "layer norm"}, {"format", format}})) {
     const std::string verdict = row.text("verdict"), step = row.text("step");
     if (step == "all of them" || step == "none") continue;
     rows.push_back(row);
-    const bool is_sensitive = verdict.starts_with("sensitive") || verdict.starts_with("lost");
-    if (!is_sensitive) continue;
-    sensitive.push_back(
-        say("{} at inputs of {}", {row.quote("step"), significant(row.get("input_scale"), 4)}));
+    const Text where =
+        say("{} at inputs of {}", {row.quote("step"), significant(row.get("input_scale"), 4)});
+    if (verdict.starts_with("sensitive")) sensitive.push_back(where);
+    if (verdict.starts_with("lost")) losing.push_back(where);
   }
   require(!rows.empty(), "no step of a layer norm was tried by itself");
   const Quantity lost = most_of(rows, "lost_percent");
@@ -117,8 +117,9 @@ Text sensitive_steps(const Evidence& e, const char* format, const char* name) {
              .say({.less = "the count of lost rows is below nothing. ",
                    .equal = "no row is lost to overflow or to zero. ",
                    .more = say(
-                       "up to {} of the rows are lost to overflow or to zero, at inputs of {}. ",
-                       {percent(lost), significant(most.get("input_scale"), 4)})});
+                       "up to {} of the rows are lost to overflow or to zero, at inputs of {}{}. ",
+                       {percent(lost), significant(most.get("input_scale"), 4),
+                        losing.empty() ? Text() : say(", by {}", {join(losing, ", ")})})});
 }
 
 Text norms(const Evidence& e) {

@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "lab/measure/elsewhere.h"
 #include "lab/measure/left_of_span.h"
 #include "lab/measure/validity_recorded.h"
 #include "lab/profile/tables.h"
@@ -126,7 +127,7 @@ Text clocks(const Evidence& e) {
                    .more = say("Recorded steps take longer than plain ones, by {}, so a profile's "
                                "wall time is not the step's time.",
                                {percent(cost)})}) +
-         clocks_of_others(e, row);
+         at_other_times(e, row, "the step") + clocks_of_others(e, row);
 }
 
 Text top_kernel(const Evidence& e) {
@@ -355,6 +356,65 @@ Text launches(const Evidence& e) {
          (counts.empty() ? Text() : say(" {}, one pass: {}.", {named(all), join(counts, "; ")}));
 }
 
+// What a kernel would gain if it reached its roof.
+Quantity gain_at_roof(const Row& row) {
+  return row.get("ms") * (Quantity::constant(100) - row.get("roof_percent")) /
+         Quantity::constant(100);
+}
+
+// "matmul of ffn.w1 (backward)"
+Text operation(const Row& row) {
+  return say("{} of {} ({})", {row.quote("op"), row.quote("component"), row.quote("phase")});
+}
+
+// That another kernel of the same kind is above the roof that this one is held against.
+Text roof_too_low(const Row& row, const std::vector<Row>& kernels) {
+  std::vector<Row> alike;
+  std::ranges::copy_if(kernels, std::back_inserter(alike), [&](const Row& other) {
+    return other.text("bound") == row.text("bound") &&
+           other.text_or("class", "") == row.text_or("class", "");
+  });
+  const Row best = *std::ranges::max_element(
+      alike, {}, [](const Row& other) { return other.get("roof_percent").value; });
+  const Quantity reached = best.get("roof_percent");
+  return compare(reached, Quantity::constant(100))
+      .say({.more = say(" That roof was measured too low: {} is above it, at {}, and at "
+                        "that rate it would be {}.",
+                        {operation(best), percent(reached),
+                         duration(row.get("ms") * row.get("roof_percent") / reached)})});
+}
+
+// The kernel that would gain most at its roof, and the next one.
+Text far_below_its_roof(std::vector<Row> kernels) {
+  std::ranges::stable_sort(kernels, std::greater{},
+                           [](const Row& row) { return gain_at_roof(row).value; });
+  const Row worst = kernels.front();
+  const Relation below = compare(worst.get("roof_percent"), Quantity::constant(100));
+  require(below.is(Ordering::kLess),
+          because(below, "every kernel is above the measured roof, so the roof is too low"));
+  std::vector<Row> of_node;  // the kernels of one operation, such as both products of backward
+  std::ranges::copy_if(kernels, std::back_inserter(of_node), [&](const Row& row) {
+    return row.text_or("op", "") == worst.text("op") &&
+           row.text("component") == worst.text("component") &&
+           row.text_or("phase", "") == worst.text("phase");
+  });
+  const Text which = of_node.size() == 1 ? Text()
+                                         : say("One of the {} kernels with a roof of ",
+                                               {whole(count_of(of_node, "kernel"))});
+  Text next;
+  if (kernels.size() > 1 && gain_at_roof(kernels[1]).value > 0) {
+    next = say("; the next, of {}, would gain {}",
+               {operation(kernels[1]), duration(gain_at_roof(kernels[1]))});
+  }
+  return which +
+         say("{} takes {} in {} launches, where its roof would allow {}: picked for what it would "
+             "gain there, {}{}.",
+             {operation(worst), duration(worst.get("ms")), whole(worst.get("launches")),
+              duration(worst.get("ms") * worst.get("roof_percent") / Quantity::constant(100)),
+              duration(gain_at_roof(worst)), next}) +
+         roof_too_low(worst, kernels);
+}
+
 Text bound(const Evidence& e) {
   const Row all = shares_of_step(e);
   require(all.text_or("verdict", "ok") != "doubt: above_the_roof",
@@ -390,37 +450,18 @@ Text bound(const Evidence& e) {
   const Quantity above_by_bytes = above_bytes.empty()
                                       ? Quantity::constant(0)
                                       : share_of(sum_of(above_bytes, "ms"), sum_of(by_bytes, "ms"));
-  out +=
-      compare(beyond, Quantity::constant(0))
-          .say({.more = say(
-                    "Kernels with {} of the time ({} of the time of those bound by bytes) "
-                    "are above {} of their roof, which is a copy's rate for bytes: it is too "
-                    "low for them, or caches hold some of the bytes that are counted, or a mask "
-                    "hides them; these rows do not tell which. ",
-                    {percent(beyond), percent(above_by_bytes), percent(Quantity::constant(105))})});
-  // What a kernel would gain at its roof.
-  const auto lost = [](const Row& row) {
-    return row.get("ms").value * (1.0 - row.get("roof_percent").value / 100.0);
-  };
-  const Row worst = *std::ranges::max_element(kernels, {}, lost);
-  const Relation below = compare(worst.get("roof_percent"), Quantity::constant(100));
-  require(below.is(Ordering::kLess),
-          because(below, "every kernel is above the measured roof, so the roof is too low"));
-  std::vector<Row> of_node;  // the kernels of one operation, such as both products of backward
-  std::ranges::copy_if(kernels, std::back_inserter(of_node), [&](const Row& row) {
-    return row.text_or("op", "") == worst.text("op") &&
-           row.text("component") == worst.text("component") &&
-           row.text_or("phase", "") == worst.text("phase");
-  });
-  const Text which = of_node.size() == 1
-                         ? Text()
-                         : say("One of the {} kernels of ", {whole(count_of(of_node, "kernel"))});
-  return out + which +
-         say("{} of {} ({}) takes {}, where its roof would allow {}: picked for what it "
-             "would gain there.",
-             {worst.quote("op"), worst.quote("component"), worst.quote("phase"),
-              duration(worst.get("ms")),
-              duration(worst.get("ms") * worst.get("roof_percent") / Quantity::constant(100))});
+  if (!above.empty()) {
+    out += compare(beyond, Quantity::constant(0))
+               .say({.more = say(
+                         "Kernels with {} of the time ({} of the time of those bound by "
+                         "bytes) are above {} of their roof, up to {}. For bytes that is a "
+                         "copy's rate: it is too low for them, or caches hold some of the "
+                         "bytes that are counted{}; these rows do not tell which. ",
+                         {percent(beyond), percent(above_by_bytes),
+                          percent(Quantity::constant(105)), percent(most_of(above, "roof_percent")),
+                          all.text("ops") == "fused" ? ", or a mask hides them" : ""})});
+  }
+  return out + far_below_its_roof(kernels);
 }
 
 // What the kernels leave of the span, and what that is made of by the clocks of the same profile.

@@ -51,7 +51,7 @@ std::string name_in_formula(const std::string& name) {
   return is_plain ? name : Json(name).dump();
 }
 
-constexpr std::size_t kLongestQuote = 100;
+constexpr std::size_t kLongestQuote = 200;  // bytes: names of kernels differ in their middle
 
 }  // namespace
 

@@ -206,8 +206,9 @@ Fields<PairOfCells> granularity_fields() {
       {timed(real_column("p", "p", "", 3, "Mann-Whitney, two-sided")),
        [](P p) { return p.comparison.p; }},
       {timed(text_column("change", "fused is",
-                         "same, faster, slower, unclear, or too few samples to say")),
-       [](P p) { return words_of(p.comparison); }},
+                         "faster or slower, slightly where that is within 2 %, same within 2 %, "
+                         "unclear, or too few samples to say")),
+       [](P p) { return fine_words_of(p.comparison); }},
       {bytes_column("primitive_peak_bytes", "primitive peak"),
        [](P p) { return p.primitive.result.peak_bytes; }},
       {bytes_column("fused_peak_bytes", "fused peak"),

@@ -9,6 +9,7 @@
 
 #include "base/units.h"
 #include "lab/measure/elsewhere.h"
+#include "lab/measure/judged.h"
 #include "lab/measure/noise.h"
 #include "lab/measure/validity_recorded.h"
 #include "lab/study/study.h"
@@ -64,7 +65,7 @@ Text step_result(const Evidence& e) {
              {run_of(row), duration(median_in(all[0], "samples_ms")),
               whole(count_in(all[0], "samples_ms")), bytes(row.get("peak_bytes"))}) +
          (again.empty() ? Text()
-                        : say(" At other times in this study it took {}.", {join(again, ", ")}));
+                        : " " + say("{} it took {}.", {at_times(again.size()), join(again, ", ")}));
 }
 
 // What the kernels of the same step take by a profile, where its shares can be read.
@@ -102,8 +103,8 @@ Text pass_result(const Evidence& e) {
              "backward, is {} times forward.",
              {duration(f), duration(fb), decimal((fb - f) / f)}) +
          (again.empty() ? Text()
-                        : say(" At other times in this study forward with backward took {}.",
-                              {join(again, "; ")})) +
+                        : " " + say("{} forward with backward took {}.",
+                                    {at_times(again.size()), join(again, "; ")})) +
          at_other_times(e, forward, "forward") + in_its_profile(e, step);
 }
 
@@ -150,40 +151,6 @@ Text training_result(const Evidence& e) {
 // --- trust
 // -----------------------------------------------------------------------------------------
 
-// How many rows of the checker begin with one of these words.
-Quantity count_where(const std::vector<Row>& rows, std::initializer_list<std::string_view> starts) {
-  std::set<std::string> verdicts;
-  for (const Row& row : rows) verdicts.insert(row.text("verdict"));
-  Quantity out = Quantity::constant(0);
-  for (const std::string& verdict : verdicts) {
-    const bool fits = std::ranges::any_of(
-        starts, [&](std::string_view start) { return verdict.starts_with(start); });
-    if (fits) out = out + count_of(rows, "verdict", verdict);
-  }
-  return out;
-}
-
-// The rows of attention alone are judged in their own tables, and starts not at all.
-Text beside_validity(const Evidence& e) {
-  Text out;
-  for (const auto& [table, words] :
-       {std::pair{"attention",
-                  " Beside these, of {} rows of attention alone {} are doubtful and "
-                  "{} invalid."},
-        {"attention_ways",
-         " Of {} rows of attention eager and compiled {} are doubtful and {} invalid."}}) {
-    if (!e.find(table, {{"status", "ok"}})) continue;
-    std::vector<Row> rows = e.rows(table, {{"status", "ok"}});
-    std::erase_if(rows, [](const Row& row) { return !row.has("verdict"); });
-    if (rows.empty()) continue;
-    out += say(words, {whole(count_of(rows, "verdict")), whole(count_where(rows, {"doubt"})),
-                       whole(count_where(rows, {"invalid"}))});
-  }
-  if (!e.find("warmup", {})) return out;
-  return out +
-         say(" {} rows of starts are not judged.", {whole(count_of(e.rows("warmup"), "start_ms"))});
-}
-
 Text sound_rows(const Evidence& e) {
   const std::vector<Row> rows = e.rows("validity");
   return say("Of {} timed rows the validity checker finds {} sound, {} doubtful and {} invalid.",
@@ -192,35 +159,117 @@ Text sound_rows(const Evidence& e) {
          beside_validity(e);
 }
 
+// The samples of a row that lie widest apart; those of attention are of three parts.
+struct Spread {
+  Row row;
+  const char* part;
+  std::string column;
+  Quantity percent;
+
+  // "medium context 512 step fp32 fused"; "the rung norm"; "forward of naive attention (weights),
+  // width 16, context 4096".
+  Text name() const {
+    if (row.has("label")) return row.name();
+    if (row.has("rung")) return say("the rung {}", {row.quote("rung")});
+    const Text form = row.has("saved")
+                          ? row.quote("saved")
+                          : say("{} ops, {}", {row.quote("ops"), row.quote("executor")});
+    return say(
+        "{} of {} attention ({}), width {}, context {}",
+        {part, row.quote("attention"), form, whole(row.get("width")), whole(row.get("context"))});
+  }
+  Text words() const {
+    return say("those of {} in the table {}, {} of their median, from {} to {}{}",
+               {name(), row.table().c_str(), tracestep::percent(percent),
+                duration(least_in(row, column)), duration(most_in(row, column)),
+                doubt_of(row) > 0 ? say(" ({})", {row.quote("verdict")}) : Text()});
+  }
+};
+
+// The columns with samples of a whole row, or of attention's parts, whose names come with them.
+std::vector<std::pair<const char*, const char*>> samples_of(const Row& row) {
+  if (row.has("samples_ms")) return {{"", "samples_ms"}};
+  return {{"forward", "forward_samples_ms"},
+          {"backward", "backward_samples_ms"},
+          {"whole", "whole_samples_ms"}};
+}
+
+std::optional<Spread> widest_spread(const Evidence& e, const char* table) {
+  std::optional<Spread> out;
+  if (!e.find(table, {{"status", "ok"}})) return out;
+  for (const Row& row : e.rows(table, {{"status", "ok"}})) {
+    for (const auto& [part, column] : samples_of(row)) {
+      if (!row.has(column) || row.numbers(column).size() < 2) continue;
+      const Quantity percent = spread_percent_in(row, column);
+      if (!out || percent.value > out->percent.value) out = Spread{row, part, column, percent};
+    }
+  }
+  return out;
+}
+
+// How far the times of one cell in several tables lie apart, where they do most.
+Text widest_repetition(const Evidence& e) {
+  std::optional<Quantity> most;
+  Text out;
+  for (const Row& row : e.rows("cells", {{"status", "ok"}})) {
+    for (const Row& other : timed_elsewhere(e, row)) {
+      const Quantity here = median_in(row, "samples_ms"), there = time_of(other);
+      const bool is_longer = there.value > here.value;
+      const Quantity &longer = is_longer ? there : here, &shorter = is_longer ? here : there;
+      const Quantity apart = 100.0 * (longer - shorter) / shorter;
+      if (most && apart.value <= most->value) continue;
+      most = apart;
+      out =
+          say(" Of cells that were timed in several tables, the times of {} lie widest apart: {}, "
+              "{} in the table "
+              "cells, {} in the table {}.",
+              {row.name(), percent(apart), duration(here), duration(there), other.table().c_str()});
+    }
+  }
+  return out;
+}
+
+// Of each table that answers rest on, since some are far less steady than others.
 Text worst_spread(const Evidence& e) {
-  std::vector<Row> rows = e.rows("cells", {{"status", "ok"}});
-  std::erase_if(rows, [](const Row& row) { return row.numbers("samples_ms").size() < 2; });
-  require(!rows.empty(), "a spread takes several samples of a row");
-  const Row worst = *std::ranges::max_element(
-      rows, {}, [](const Row& row) { return spread_percent_in(row, "samples_ms").value; });
-  return say(
-      "Of the table cells, the samples of {} lie widest apart: {} of their median, from {} to {}.",
-      {worst.name(), percent(spread_percent_in(worst, "samples_ms")),
-       duration(least_in(worst, "samples_ms")), duration(most_in(worst, "samples_ms"))});
+  std::vector<Spread> spreads;
+  for (const char* table : {"cells", "scaling", "ways", "ladder", "attention", "attention_ways"}) {
+    if (const auto spread = widest_spread(e, table)) spreads.push_back(*spread);
+  }
+  require(!spreads.empty(), "a spread takes several samples of a row");
+  std::ranges::stable_sort(spreads, std::greater{},
+                           [](const Spread& s) { return s.percent.value; });
+  std::vector<Text> list;
+  for (const Spread& spread : spreads) list.push_back(spread.words());
+  return say("Of the samples of a row, these lie widest apart in their table: {}.",
+             {join(list, "; ")}) +
+         widest_repetition(e);
 }
 
 // A steady neighbour shows in no sample, only in what the host counts.
 Text other_programs(const Evidence& e) {
-  const std::vector<Row> all = e.rows("cells", {{"status", "ok"}});
-  std::vector<Row> rows;
-  std::ranges::copy_if(all, std::back_inserter(rows),
-                       [](const Row& row) { return row.has("others_cores"); });
-  require(!rows.empty(), "how busy others kept the machine is not known");
-  const Quantity most = most_of(rows, "others_cores");
-  return compare(most, Quantity::constant(0.1))
-             .say({.less = "The machine was left to this study. ",
-                   .equal = "The machine was left to this study. ",
-                   .more = "Other programs ran meanwhile; one that runs all the time shows in no "
+  std::vector<Text> counts;
+  std::optional<Quantity> most;
+  bool are_all_counted = true;
+  for (const char* table : {"cells", "clocks", "attention"}) {
+    if (!e.find(table, {})) continue;
+    const std::vector<Row> all = e.rows(table);
+    std::vector<Row> counted;
+    std::ranges::copy_if(all, std::back_inserter(counted),
+                         [](const Row& row) { return row.has("others_cores"); });
+    are_all_counted = are_all_counted && counted.size() == all.size();
+    if (counted.empty()) continue;
+    const Quantity here = most_of(counted, "others_cores");
+    if (!most || here.value > most->value) most = here;
+    counts.push_back(say("{} of {} rows of the table {}", {whole(count_of(counted, "others_cores")),
+                                                           whole(count_of(all, "cell")), table}));
+  }
+  require(most.has_value(), "how busy others kept the machine is not known");
+  return compare(*most, Quantity::constant(0.1))
+             .say({.more = "Other programs ran meanwhile; one that runs all the time shows in no "
                            "sample, and looks like a slow machine. "}) +
-         say("Beside {} of {} rows of the table cells the host counted them, and found up to {} "
-             "cores at other work.",
-             {whole(count_of(rows, "others_cores")), whole(count_of(all, "status")),
-              decimal(most)});
+         say("The host counted them beside {}, and found up to {} cores at other work.{}",
+             {join(counts, ", "), decimal(*most),
+              are_all_counted ? "" : " What ran beside the other rows is not known."});
 }
 
 Text predictions(const Evidence& e) {

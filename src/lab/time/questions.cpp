@@ -3,6 +3,7 @@
 #include <set>
 
 #include "lab/measure/elsewhere.h"
+#include "lab/measure/judged.h"
 #include "lab/measure/noise.h"
 #include "lab/report/question.h"
 #include "lab/time/tables.h"
@@ -171,15 +172,15 @@ Text warm_up(const Evidence& e) {
   for (const Row& row : rows) leading.push_back(whole(row.get("unsettled")));
   return settles + costs + first_steps(rows, settled) +
          compare(unsettled, Quantity::constant(0))
-             .say(
-                 {.equal = Text("None of the processes starts with a step that is ") +
-                           percent_text +
-                           " over those at its end, so how many warm-up steps are enough does "
-                           "not show.",
-                  .more = say("Steps at the start of each process that lie {} or more above those "
-                              "at its end: {}; {} warm-up steps would have left them out, for this "
-                              "cell.",
-                              {percent_text, join(leading, ", "), whole(unsettled)})});
+             .say({.equal = Text("None of the processes starts with a step that is ") +
+                            percent_text +
+                            " over those at its end, so how many warm-up steps are enough does "
+                            "not show.",
+                   .more = say("Steps at the start of each process that lie {} or more above those "
+                               "at its end: {}; {} warm-up {} would have left them out, for this "
+                               "cell.",
+                               {percent_text, join(leading, ", "), whole(unsettled),
+                                unsettled.value == 1 ? "step" : "steps"})});
 }
 
 Text validity(const Evidence& e) {
@@ -207,19 +208,21 @@ Text validity(const Evidence& e) {
          compare(sound, all)
              .say({.less = "Not every time is beyond doubt: read those with "
                            "the reasons in the table.",
-                   .equal = "Every time is what its label says."});
+                   .equal = "Every time among them is what its label says."}) +
+         beside_validity(e);
 }
 
 // Time grows about as the work does where its growth over that of the work lies between these.
-constexpr double kLeastGrowth = 0.7, kMostGrowth = 1.4;
+constexpr double kLeastGrowth = 0.8, kMostGrowth = 1.25;
 
 Relation beside_work(const Quantity& growth) {
   return compare_with_range(growth, kLeastGrowth, kMostGrowth);
 }
 
-Text range_of_growth() {
-  return say("; growth of time over growth of work was held against the range from {} to {}.",
-             {decimal(Quantity::constant(kLeastGrowth)), decimal(Quantity::constant(kMostGrowth))});
+Text range_of_growth(const Quantity& growth) {
+  return say("; growth of time over growth of work is {}, held against the range from {} to {}.",
+             {decimal(growth), decimal(Quantity::constant(kLeastGrowth)),
+              decimal(Quantity::constant(kMostGrowth))});
 }
 
 // How work and time grow from each size to the next one, where there are three and more.
@@ -282,7 +285,7 @@ Text sizes(const Evidence& e) {
                    .equal = "Between these sizes time grows about as the work does",
                    .unclear = "Noise leaves open whether time grows as the work does",
                    .more = "Between these sizes time grows by more than the work"}) +
-         range_of_growth() + at_other_times(e, *small, "the first") +
+         range_of_growth(time / work) + at_other_times(e, *small, "the first") +
          at_other_times(e, large, "the other") + each_growth(e, all);
 }
 
@@ -352,7 +355,7 @@ Text contexts(const Evidence& e) {
                    .unclear = "Noise leaves open whether time grows as the work does",
                    .more = Text("Time grows by more than the work") +
                            because_of(", as what is no matrix product takes part")}) +
-         range_of_growth() +
+         range_of_growth(time / work) +
          say(" From {} to {} tokens alone it takes {} times the time, with {} times the FLOPs.",
              {whole(before.get("context")), whole(last.get("context")), decimal(ratio(before)),
               decimal(last.get("flops") / before.get("flops"))}) +
@@ -377,13 +380,18 @@ Text fused_of_others(const Evidence& e, const Row& main) {
   return list.empty() ? Text() : say(" Fused over primitive for others: {}.", {join(list, ", ")});
 }
 
+// Whether a comparison says that two times are within the margin of each other.
+bool is_same(const std::string& change) {
+  return change == "same" || change.starts_with("slightly ");
+}
+
 // About the slowest model whose samples show that fused and primitive differ, or are the same.
 Text fused(const Evidence& e) {
   const Row slowest = e.largest("granularity", {{"mode", "step"}}, "primitive_ms");
   std::optional<Row> clear;
   for (const Row& row : e.rows("granularity", {{"mode", "step"}})) {
     const std::string change = row.text("change");
-    const bool is_known = change == "same" || change == "faster" || change == "slower";
+    const bool is_known = is_same(change) || change == "faster" || change == "slower";
     const bool is_clear = is_known && row.has("low") && row.has("high");
     if (!is_clear || is_disputed(row)) continue;
     if (!clear || row.get("primitive_ms").value > clear->get("primitive_ms").value) clear = row;
@@ -400,15 +408,16 @@ Text fused(const Evidence& e) {
   const Row& row = *clear;
   const Quantity ratio = between(row.get("ratio"), row.get("low"), row.get("high"));
   const Relation change = compare(ratio, Quantity::constant(1));
-  const bool is_same = row.text("change") == "same";
-  require(is_same || change.is(row.text("change") == "faster" ? Ordering::kLess : Ordering::kMore),
+  const bool are_same = is_same(row.text("change"));
+  require(are_same || change.is(row.text("change") == "faster" ? Ordering::kLess : Ordering::kMore),
           say("the comparison \"{}\" is not what the interval of the ratio says, {} to {}",
               {row.quote("change"), decimal(row.get("low"), 3), decimal(row.get("high"), 3)}));
   const Relation small = compare_with_range(ratio, 0.98, 1.02);
-  require(!is_same || small.is(Ordering::kEqual),
+  require(!are_same || small.is(Ordering::kEqual),
           "the comparison is that they are the same, which the interval of the ratio does not say");
-  const Text reading = is_same ? because(small, "no difference that matters")
-                               : change.say({.less = "fused is faster", .more = "fused is slower"});
+  const Text reading = are_same
+                           ? because(small, "no difference that matters")
+                           : change.say({.less = "fused is faster", .more = "fused is slower"});
   const auto samples = [&](const char* ops) {
     return whole(count_in(
         e.row("cells",

@@ -29,6 +29,18 @@ TEST(ComparisonTest, SamplesOfOneProcessHaveFourVerdicts) {
   EXPECT_NEAR(compare_samples(few, twice, 0.02).p, 0.1, 1e-12);
 }
 
+TEST(ComparisonTest, WhatIsApartWithinTheMarginIsSlightlySo) {
+  const auto words = [](double b) {
+    return fine_words_of(compare_samples(around(100), around(b), 0.02));
+  };
+  EXPECT_EQ(words(100.02), "same");
+  EXPECT_EQ(words(101.1), "slightly slower");
+  EXPECT_EQ(words(99.0), "slightly faster");
+  EXPECT_EQ(words(110), "slower");
+  EXPECT_EQ(words_of(compare_samples(around(100), around(99), 0.02)), "same");
+  EXPECT_EQ(fine_words_of(compare_samples({}, around(99), 0.02)), "too few samples");
+}
+
 TEST(ComparisonTest, TheRatioIsThatOfTheMedians) {
   const Comparison c = compare_samples(around(100), around(125), 0.02);
   EXPECT_DOUBLE_EQ(c.ratio, 1.25);
