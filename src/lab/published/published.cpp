@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <array>
 #include <map>
+#include <set>
+#include <tuple>
 
 #include <fmt/format.h>
 
@@ -30,7 +32,7 @@ struct Counts {
   Pace pace;
   std::map<Agreement, std::int64_t> of = {};
   std::int64_t statuses = 0, statuses_agree = 0, statuses_with_more = 0;
-  std::int64_t ours = 0, compared = 0, predicted = 0;
+  std::int64_t ours = 0, compared = 0, compared_again = 0, predicted = 0;
   std::map<std::string, std::int64_t> codes = {};
 
   std::int64_t cells() const {
@@ -69,6 +71,9 @@ Fields<Counts> count_fields() {
       {int_column("ours", "", "of those, with a time of our run"), &Counts::ours},
       {int_column("compared", "", "times held against ours, at the pace of the other cells"),
        &Counts::compared},
+      {data_only(int_column("compared_again", "",
+                            "of those, of a cell that an earlier table of the study has as well")),
+       &Counts::compared_again},
       {int_column("agree", "", "of those"),
        [](C c) { return c.count(Agreement::kAgree) - c.statuses_agree - c.predicted; }},
       {int_column("predicted", "as predicted",
@@ -95,6 +100,7 @@ Fields<Counts> count_fields() {
 
 std::vector<Counts> count_by_table(const Published& published, std::span<const TimeReplay> judged) {
   std::vector<Counts> out;
+  std::set<std::tuple<std::string, std::string, std::int64_t, std::string, std::string>> compared;
   for (std::size_t i = 0; i < judged.size(); ++i) {
     const PublishedTime& t = published.times[i];
     if (out.empty() || out.back().head->study != t.study || out.back().head->table != t.table) {
@@ -105,7 +111,11 @@ std::vector<Counts> count_by_table(const Published& published, std::span<const T
     ++counts.of[agreement];
     ++counts.codes[judged[i].verdict.code];
     counts.ours += !t.is_oom && judged[i].our_ms > 0 ? 1 : 0;
-    counts.compared += judged[i].is_compared ? 1 : 0;
+    if (judged[i].is_compared) {
+      const bool is_new = compared.insert({t.study, t.size, t.context, t.pass, t.precision}).second;
+      ++counts.compared;
+      counts.compared_again += is_new ? 0 : 1;
+    }
     counts.predicted += judged[i].is_predicted ? 1 : 0;
     counts.statuses += t.is_oom ? 1 : 0;
     counts.statuses_agree += t.is_oom && agreement == Agreement::kAgree ? 1 : 0;

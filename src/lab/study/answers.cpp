@@ -141,6 +141,11 @@ Answer answer(const Question& question, std::span<const Table> tables) {
   }
   out.rows = evidence.used();
   out.standing = standing_of(tables, out.rows);
+  if (out.standing != Standing::kSound) {
+    std::ranges::copy_if(out.rows, std::back_inserter(out.worst), [&](const RowRef& ref) {
+      return standing_of(tables, {&ref, 1}) == out.standing;
+    });
+  }
   // What is lacking may be rows that were not measured; a doubtful row is measured again.
   const bool is_of_cells = !out.refused || names_doubt(tables, out.rows);
   const std::vector<Json> cells = evidence.used_cells();
@@ -206,11 +211,10 @@ std::vector<RowRef> rows_in_text(const Answer& answer) {
   return out.empty() ? answer.rows : out;
 }
 
-}  // namespace
-
-std::string rests_on(const Answer& answer) {
+// "clocks row 2; passes rows 1, 4"
+std::string words_of(const std::vector<RowRef>& refs) {
   std::vector<std::pair<std::string, std::vector<std::size_t>>> by_table;
-  for (const RowRef& ref : rows_in_text(answer)) {
+  for (const RowRef& ref : refs) {
     if (by_table.empty() || by_table.back().first != ref.table) by_table.push_back({ref.table, {}});
     by_table.back().second.push_back(ref.row + 1);
   }
@@ -221,6 +225,16 @@ std::string rests_on(const Answer& answer) {
                                 list_of_rows(rows, ", ", " to ")));
   }
   return fmt::format("{}", fmt::join(words, "; "));
+}
+
+}  // namespace
+
+std::string rests_on(const Answer& answer) {
+  const std::string rows = words_of(rows_in_text(answer));
+  if (answer.refused || answer.standing == Standing::kSound) return rows;
+  const std::string worst = words_of(answer.worst);
+  return fmt::format("{} ({}{}{})", rows, name_of(answer.standing), worst.empty() ? "" : ": ",
+                     worst);
 }
 
 namespace {
@@ -252,6 +266,7 @@ Table answers_table(std::string name, std::string title, std::span<const Answer>
        .kind = ColumnKind::kStructured,
        .description = "the same for programs, counted from 0, with the columns read"},
       text_column("standing", {}, "of the worst of these rows"),
+      text_column("worst", {}, "those rows, where it is not sound"),
       {.name = "pieces",
        .kind = ColumnKind::kStructured,
        .description = "the answer, piece by piece; figures, comparisons and quotations "
@@ -267,7 +282,8 @@ Table answers_table(std::string name, std::string title, std::span<const Answer>
                                   {"columns", std::move(columns)}});
     }
     table.add_row({a.id, a.number, a.topic, a.question, a.refused, a.text.words(), rests_on(a),
-                   std::move(rows), name_of(a.standing), pieces_of(a.text), a.command});
+                   std::move(rows), name_of(a.standing), words_of(a.worst), pieces_of(a.text),
+                   a.command});
   }
   return table;
 }

@@ -33,6 +33,7 @@ struct Answer {
   std::vector<RowRef> rows;
   bool refused = false;
   Standing standing = Standing::kSound;  // of the worst of its rows
+  std::vector<RowRef> worst = {};        // the rows that stand so by themselves; empty: all sound
   std::string command;                   // measures the rows again
 };
 
@@ -57,7 +58,7 @@ std::vector<Answer> answer_all(std::span<const Question> questions, std::span<co
 // and the pieces of the text with the formula of each figure and comparison
 // (lab/report/quantity.h).
 Table answers_table(std::string name, std::string title, std::span<const Answer> answers);
-// "clocks row 2, passes rows 1 and 4": the first row of a table is 1.
+// "clocks row 2; passes rows 1, 4 (doubtful: passes row 4)": the first row of a table is 1.
 std::string rests_on(const Answer& answer);
 
 }  // namespace tracestep

@@ -1,4 +1,6 @@
 // The report of a study as text: study.md, and the answers for a terminal.
+#include <set>
+
 #include <fmt/format.h>
 
 #include "base/utf8.h"
@@ -20,21 +22,36 @@ std::string answers_page(const Prose& prose, std::span<const Answer> answers) {
   for (const Answer& a : answers) {
     if (a.topic != topic) out += prose.heading(3, topic = a.topic);
     std::string text = a.text.words() + '\n';
-    if (!a.refused) text += fmt::format("Rests on {}{}; ", rests_on(a), warning_of(a));
+    if (!a.refused) text += fmt::format("Rests on {}; ", rests_on(a));
     text += a.refused ? "Measure it with" : "measure again with";
     out += prose.paragraph(numbered(a), text, a.command);
   }
   return out;
 }
 
+// How many bytes of these names tell all of them apart when they are cut in the middle.
+std::size_t length_that_tells(const std::set<std::string>& names) {
+  constexpr std::size_t kLeast = 100, kMost = 400;
+  for (std::size_t length = kLeast; length < kMost; length += kLeast / 2) {
+    std::set<std::string> cut;
+    for (const std::string& name : names) cut.insert(message_line(name, length));
+    if (cut.size() == names.size()) return length;
+  }
+  return kMost;
+}
+
 // Names of kernels are cut in the middle: those of templates have hundreds of letters.
 void cut_kernel_names(Table& table) {
-  constexpr std::size_t kLongest = 100;  // bytes, as in a quotation
   for (std::size_t i = 0; i < table.columns.size(); ++i) {
     const std::string& name = table.columns[i].name;
     if (name != "Name" && !name.ends_with("kernel")) continue;
+    std::set<std::string> names;
+    for (const std::vector<Json>& row : table.rows) {
+      if (row[i].is_string()) names.insert(row[i].as_string());
+    }
+    const std::size_t length = length_that_tells(names);
     for (std::vector<Json>& row : table.rows) {
-      if (row[i].is_string()) row[i] = message_line(row[i].as_string(), kLongest);
+      if (row[i].is_string()) row[i] = message_line(row[i].as_string(), length);
     }
   }
 }

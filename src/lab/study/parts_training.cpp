@@ -42,7 +42,11 @@ std::string as_code(std::string text) {
 std::string reading_of(const StudyTraining& t) {
   std::vector<double> rates;
   rates.reserve(t.steps.size());
-  for (const TrainStep& s : t.steps) rates.push_back(s.tokens_per_s);
+  double steps_ms = 0;
+  for (const TrainStep& s : t.steps) {
+    rates.push_back(s.tokens_per_s);
+    steps_ms += static_cast<double>(t.shape.batch * t.shape.context) / s.tokens_per_s * 1e3;
+  }
   // One batch says little: their losses differ by more than a step changes.
   const std::size_t count = std::min<std::size_t>(kLastSteps, (t.steps.size() + 1) / 2);
   double tail = 0;
@@ -55,17 +59,18 @@ std::string reading_of(const StudyTraining& t) {
           : std::string();
   return fmt::format(
       "A model of {} parameters ({} layers, {} wide, one token per byte) was trained for {} steps "
-      "of {} × {} tokens on {} files ({}) from {}: {} in all, {:.0f} tokens/s in the median step. "
-      "The "
-      "loss is the mean cross-entropy in nats per byte: guessing evenly among {} bytes costs "
+      "of {} × {} tokens on {} files ({}) from {}: {} in all, {} of them in the steps themselves, "
+      "{:.0f} tokens/s in the median step. The loss is the mean cross-entropy in nats per byte: "
+      "guessing evenly among {} bytes costs "
       "{:.2f}. It went from {:.2f} in the first batch to {:.2f}, the mean of the last {}{}. "
       "Validation loss is measured on the last part of the text, which is not trained on.\n\nWhat "
       "it writes when asked to continue \"The \":\n\n{}",
       format_count(static_cast<double>(parameter_formula(t.model))), t.model.layers,
       t.model.d_model, t.steps.size(), t.shape.batch, t.shape.context, t.file_count,
       format_bytes(t.text_bytes), fmt::join(t.texts, ", "), format_duration_ms(t.seconds * 1e3),
-      median_of(rates), t.model.vocab, std::log(static_cast<double>(t.model.vocab)),
-      t.steps.front().loss, tail / static_cast<double>(count), count, held_out, as_code(t.sample));
+      format_duration_ms(steps_ms), median_of(rates), t.model.vocab,
+      std::log(static_cast<double>(t.model.vocab)), t.steps.front().loss,
+      tail / static_cast<double>(count), count, held_out, as_code(t.sample));
 }
 
 // The longest step of the smallest model: a safe estimate on a machine with other load.

@@ -1,5 +1,6 @@
 // Questions that stand apart: training, published tables.
 #include <algorithm>
+#include <set>
 
 #include "lab/study/answers.h"
 
@@ -29,12 +30,15 @@ Text training(const Evidence& e) {
                          .more = "It rises: the model does not learn."});
 }
 
-// A write-up's pace that the two devices do not explain, by what their makers say of them.
+// A write-up's pace that the two devices do not explain, by what their makers say of them. Tables
+// of one study may share one pace, which is said of the first.
 Text beside_the_peaks(const std::vector<Row>& rows) {
   Text out;
+  std::set<std::pair<std::string, double>> said;
   for (const Row& row : rows) {
     if (!row.has("pace") || !row.has("by_low") || !row.has("by_high")) continue;
     if (row.get("agree").value <= 0) continue;
+    if (!said.emplace(row.text("study"), row.number("pace")).second) continue;
     const Relation inside =
         compare_with_range(row.get("pace"), row.number("by_low"), row.number("by_high"));
     if (inside.is(Ordering::kEqual)) continue;
@@ -46,6 +50,23 @@ Text beside_the_peaks(const std::vector<Row>& rows) {
              decimal(row.get("by_high"))});
   }
   return out;
+}
+
+// How many different cells were compared, where tables share some, and how many of them name no
+// device.
+Text cells_compared(const std::vector<Row>& rows) {
+  const Quantity compared = sum_of(rows, "compared"), again = sum_of(rows, "compared_again");
+  Text out;
+  if (again.value > 0) {
+    out += say("{} of them of different cells, since tables of a study share some; ",
+               {whole(compared - again)});
+  }
+  std::vector<Row> unknown;
+  std::ranges::copy_if(rows, std::back_inserter(unknown), [](const Row& row) {
+    return row.text("device") == "not stated" && row.get("compared").value > 0;
+  });
+  if (unknown.empty()) return out;
+  return out + say("{} of a device that is not stated; ", {whole(sum_of(unknown, "compared"))});
 }
 
 // What was held against times of this run, and how that came out.
@@ -67,8 +88,9 @@ Text held_against_ours(const std::vector<Row>& rows) {
                       {whole(ours), because(any, "none")}));
   }
   return say("{} of {} published times were held against their cell in this run, each at the pace "
-             "that the other cells of its study show, which are these same rows: ",
+             "that the other cells of its study show, which are these same rows; ",
              {whole(compared), whole(sum_of(rows, "times"))}) +
+         cells_compared(rows) +
          some.say({.equal = "none agrees. ",
                    .more = say("{} agree up to a factor of {}. ",
                                {whole(agree), decimal(Quantity::constant(1.5), 1)})}) +

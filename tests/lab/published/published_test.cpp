@@ -1,10 +1,12 @@
 // The replay of published tables: what each is found to be, and that altered figures change it.
 #include "lab/published/published.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <map>
+#include <set>
 
 #include "base/error.h"
 #include "nn/config.h"
@@ -89,6 +91,27 @@ TEST_F(PublishedTest, CellsOfOnePaceAgreeAndAnAlteredOneDoesNot) {
   EXPECT_EQ(verdict(f).code, "unexplained");
   cell(f).ms *= 500;
   EXPECT_EQ(verdict(f).code, "unit") << verdict(f).text;
+}
+
+TEST_F(PublishedTest, ACellInTwoTablesOfAStudyIsCountedAsComparedAgain) {
+  const ReplayInput ours = steady_rows();
+  const std::vector<TimeReplay> judged = judge_times(published_, ours);
+  std::set<std::string> cells;
+  std::int64_t compared = 0, again = 0;
+  for (std::size_t i = 0; i < judged.size(); ++i) {
+    if (!judged[i].is_compared) continue;
+    const PublishedTime& t = published_.times[i];
+    ++compared;
+    cells.insert(fmt::format("{} {} {} {} {}", t.study, t.size, t.context, t.pass, t.precision));
+  }
+  const Table table = replay_published(published_, ours).front();
+  const auto at = std::ranges::find(table.columns, "compared_again", &Column::name);
+  ASSERT_NE(at, table.columns.end());
+  for (const auto& row : table.rows) {
+    again += row[static_cast<std::size_t>(at - table.columns.begin())].as_int();
+  }
+  EXPECT_GT(again, 0);
+  EXPECT_EQ(again, compared - std::ssize(cells));
 }
 
 TEST_F(PublishedTest, NothingIsFasterThanItsDevice) {

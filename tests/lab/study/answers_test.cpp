@@ -414,7 +414,7 @@ std::vector<Change> changes() {
        {},
        "verdict",
        "doubt: unsteady",
-       "Every time is what its label says.",
+       "Every time among them is what its label says.",
        "1 with doubt: unsteady"},
   };
 }

@@ -151,7 +151,7 @@ TEST_F(SentencesTest, ANoteIsNoDoubt) {
   const auto validity = std::ranges::find(tables_, "validity", &Table::name);
   for (auto& row : validity->rows) row[2] = "note: instrument_cost";
   ASSERT_EQ(validity->columns[2].name, "verdict");
-  EXPECT_THAT(text_of("validity"), HasSubstr("Every time is what its label says."));
+  EXPECT_THAT(text_of("validity"), HasSubstr("Every time among them is what its label says."));
   const auto summary = std::ranges::find(summary_questions(), "trust-rows", &Question::id);
   EXPECT_THAT(answer(*summary, tables_).text.words(), HasSubstr("0 doubtful and 0 invalid"));
   EXPECT_THAT(answer(*summary, tables_).text.words(),
@@ -198,6 +198,9 @@ TEST_F(SentencesTest, NodesThatLaunchAreNotCalledLaunches) {
   for (const Table& table : tables_) {
     for (const Column& column : table.columns) {
       const bool is_counted = table.name == "passes" || table.name.find('@') != std::string::npos;
+      if (table.name.starts_with("phases@") && column.name == "kernels") {
+        EXPECT_EQ(column.title, "launching nodes") << table.name;
+      }
       if (column.name == "launches" && !is_counted) {
         EXPECT_EQ(column.title, "launching nodes") << table.name;
       }
@@ -223,6 +226,79 @@ TEST_F(SentencesTest, SoundRowsSayWhatIsDoubtfulOfAttention) {
   EXPECT_THAT(trust.text.words(), HasSubstr("rows of attention eager and compiled 0 are doubtful"));
   EXPECT_THAT(trust.text.words(), HasSubstr(" 2 rows of starts are not judged."));
   EXPECT_THAT(testing::wrong_claims(trust.text, tables_), ::testing::IsEmpty());
+}
+
+TEST_F(SentencesTest, TheWidestSamplesOfEveryTableAreNamed) {
+  set("attention", {{"status", "ok"}}, "whole_samples_ms", Json::Array{1.0, 1.0, 1e6});
+  const Evidence::Where step = {{"size", "small"}, {"mode", "step"}, {"ops", "fused"}};
+  Answer spread = of_summary("trust-spread");
+  EXPECT_THAT(spread.text.words(), HasSubstr("those of whole of "));
+  for (const char* table : {"cells", "scaling", "ways", "ladder", "attention_ways"}) {
+    EXPECT_THAT(spread.text.words(), HasSubstr(fmt::format(" in the table {}, ", table)));
+  }
+  Table& clocks = table_like("clocks");
+  for (auto& row : clocks.rows) row[column(clocks, "cell")] = Json();
+  set("ways", {{"mode", "step"}}, "cell", cell_of(tables_, "cells", step, "cell"));
+  set("ways", {{"mode", "step"}}, "size", "small");
+  set("ways", {{"mode", "step"}}, "samples_ms", Json::Array(8, Json(350.0)));
+  spread = of_summary("trust-spread");  // 279.9 ms in the table cells
+  EXPECT_THAT(spread.text.words(), HasSubstr(" lie widest apart: 25.1 %, 279.9 ms in the table "
+                                             "cells, 350.0 ms in the table ways."));
+  EXPECT_THAT(testing::wrong_claims(spread.text, tables_), ::testing::IsEmpty());
+}
+
+TEST_F(SentencesTest, NamesOfKernelsThatDifferArePrintedSo) {
+  StudyReport report = small_study();
+  const std::string ends(90, 'k');
+  std::vector<std::string> names;
+  for (StudySection& section : report.sections) {
+    for (std::size_t i = 0; i < std::min(section.shown, section.tables.size()); ++i) {
+      Table& table = section.tables[i];
+      const auto name = std::ranges::find(table.columns, "top_kernel", &Column::name);
+      if (name == table.columns.end()) continue;
+      for (std::size_t row = 0; row < table.rows.size(); ++row) {
+        names.push_back(fmt::format("{}tile{}x{}", ends, row, ends));
+        table.rows[row][static_cast<std::size_t>(name - table.columns.begin())] = names.back();
+      }
+    }
+  }
+  ASSERT_GT(names.size(), 1u);
+  const std::string page = study_page(report, Json::object(), Format::kMarkdown);
+  for (const std::string& name : names) EXPECT_THAT(page, HasSubstr(name));
+}
+
+TEST_F(SentencesTest, WhatTrainingTookIsToldApartFromItsSteps) {
+  const auto section = std::ranges::find(small_study().sections, "training", &StudySection::id);
+  EXPECT_THAT(section->reading, HasSubstr("1.60 s of them in the steps themselves"));
+}
+
+TEST_F(SentencesTest, TheRowsThatAreDoubtfulAreNamed) {
+  EXPECT_THAT(rests_on(of("pass-times")), Not(HasSubstr("(")));
+  set("cells", {{"size", "small"}, {"mode", "forward"}, {"ops", "fused"}}, "verdict",
+      "doubt: unsteady");
+  const Answer doubtful = of("pass-times");
+  ASSERT_EQ(doubtful.worst.size(), 1u);
+  EXPECT_THAT(rests_on(doubtful), ::testing::EndsWith(fmt::format(" (doubtful: cells row {})",
+                                                                  doubtful.worst[0].row + 1)));
+}
+
+TEST_F(SentencesTest, TheQuestionOfEveryTimeSaysWhatItLeavesOut) {
+  set("attention", {{"status", "ok"}}, "verdict", "doubt: throttled");
+  EXPECT_THAT(text_of("validity"), HasSubstr("rows of attention alone 1 are doubtful"));
+}
+
+TEST_F(SentencesTest, PublishedTimesOfOneCellAreOneCell) {
+  Table& published = table_like("published");
+  for (auto& row : published.rows) row[column(published, "compared")] = 0;
+  for (const auto& [name, value] :
+       {std::pair{"compared", Json(6)}, {"compared_again", Json(2)}, {"agree", Json(3)}}) {
+    set("published", {{"device", "not stated"}}, name, value);
+  }
+  const Answer answer = of("published");
+  EXPECT_THAT(answer.text.words(), HasSubstr("which are these same rows; 4 of them of different "
+                                             "cells, since tables of a study share some; 6 of a "
+                                             "device that is not stated; 3 agree"));
+  EXPECT_THAT(testing::wrong_claims(answer.text, tables_), ::testing::IsEmpty());
 }
 
 TEST_F(SentencesTest, PublishedFiguresThatAreNoTimesAreCounted) {
@@ -283,6 +359,10 @@ TEST_F(SentencesTest, APaceThatThePeaksDoNotExplainIsSaid) {
   }
   const Answer answer = of("published");
   EXPECT_THAT(answer.text.words(), HasSubstr("is 2.52, below what the peaks of the two devices"));
+  Table& published = table_like("published");
+  published.rows.push_back(std::vector<Json>(published.rows[0]));  // another table of that study
+  const std::string text = text_of("published");
+  EXPECT_EQ(text.find("is 2.52,"), text.rfind("is 2.52,"));
   EXPECT_THAT(testing::wrong_claims(answer.text, tables_), ::testing::IsEmpty());
 }
 

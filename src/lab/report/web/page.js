@@ -192,7 +192,8 @@ function answerCard(answer) {
     make('h4', {text: answer.question}), make('p', {}, ...answer.pieces.map(pieceOf)),
     make('p', {class: 'rests'}, answer.refused ? 'Looked at: ' : 'Rests on: ',
          ...(links.length ? links : ['no table']),
-         ...(answer.refused || answer.standing === 'sound' ? [] : ['(' + answer.standing + ')'])),
+         ...(answer.refused || answer.standing === 'sound' ? [] : [
+           `(${answer.standing}${answer.worst ? ': ' + answer.worst : ''})`])),
     make('p', {}, make('code', {text: answer.command})));
 }
 
