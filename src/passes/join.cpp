@@ -222,10 +222,7 @@ class Join {
     }
   }
 
-  bool is_batch(std::int64_t bytes) const {
-    return choice_.bucket_bytes != Parallel::kAllTensors && bytes > 0 &&
-           bytes >= choice_.bucket_bytes;
-  }
+  bool is_batch(std::int64_t bytes) const { return bytes > 0 && bytes >= choice_.full_bytes(); }
 
   // Of the collective that sums the member's gradient.
   std::int64_t carried_bytes(const Member& member) const {

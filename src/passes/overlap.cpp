@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <deque>
-#include <limits>
 #include <map>
 #include <utility>
 
@@ -112,12 +111,6 @@ class OverlapPass {
 
   bool is_beside() const { return choice_.runs_beside(); }
 
-  // Bytes that collectives carry together; a single one may be larger.
-  std::int64_t full_bytes() const {
-    return choice_.bucket_bytes == Parallel::kAllTensors ? std::numeric_limits<std::int64_t>::max()
-                                                         : choice_.bucket_bytes;
-  }
-
   // --- weights ---
   // The layer and the phase that the weight is gathered for; outside the layers, its own path.
   static std::string unit_of(const Node& node) {
@@ -177,7 +170,7 @@ class OverlapPass {
       bucket_.push_back(id);
       bucket_bytes_ +=
           std::max(program_.type(node.inputs[0]).bytes(), program_.type(node.outputs[0]).bytes());
-      if (bucket_bytes_ >= full_bytes()) close_bucket();
+      if (bucket_bytes_ >= choice_.full_bytes()) close_bucket();
     } else {
       copy(id);
     }

@@ -1,5 +1,6 @@
 #include "passes/parallel.h"
 
+#include <cmath>
 #include <vector>
 
 #include <fmt/ranges.h>
@@ -24,6 +25,7 @@ std::string take_part(std::string& rest) {
 std::int64_t parse_bucket(const std::string& where, const std::string& text) {
   if (text == "tensor") return Parallel::kEachTensor;
   if (text == "all") return Parallel::kAllTensors;
+  if (text == "auto") return Parallel::kByModel;
   const std::int64_t bytes = parse_bytes(where, text);
   if (bytes < 1) fail_usage(where, "a bucket of \"{}\" holds nothing", text);
   return bytes;
@@ -66,7 +68,7 @@ void set_part(const std::string& where, const std::string& part, Parallel& out) 
   } else {
     throw Error(
         ErrorCode::kUsage, where, fmt::format("\"{}\" is no part of a choice", part),
-        "give none, or dp=N with shard=0|1|2|3, bucket=SIZE|tensor|all, sums=low|full, "
+        "give none, or dp=N with shard=0|1|2|3, bucket=SIZE|tensor|all|auto, sums=low|full, "
         "overlap=on|off|updates, prefetch=N, and tp=N or tp=N,sp, as dp=2,bucket=25MiB,tp=2");
   }
 }
@@ -95,6 +97,15 @@ Parallel normal(const std::string& where, const Parallel& read) {
 }
 
 }  // namespace
+
+Parallel resolve_bucket(Parallel choice, std::int64_t gradient_bytes) {
+  if (choice.bucket_bytes != Parallel::kByModel) return choice;
+  const double least =
+      std::sqrt(static_cast<double>(gradient_bytes) * kLinkBytesPerS * kCallSeconds);
+  choice.bucket_bytes =
+      choice.shards_optimizer() ? std::int64_t{25} << 20 : static_cast<std::int64_t>(least);
+  return choice;
+}
 
 Parallel parse_parallel(const std::string& where, const std::string& text) {
   Parallel out;

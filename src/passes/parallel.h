@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <string>
 
 #include "ops/rank_group.h"
@@ -19,7 +20,7 @@ enum class Overlap : std::uint8_t {
 // over all replicas. Tensor parallel: a replica is several neighbouring ranks, which divide weights
 // and products among them.
 struct Parallel {
-  static constexpr std::int64_t kEachTensor = 0, kAllTensors = -1;
+  static constexpr std::int64_t kEachTensor = 0, kAllTensors = -1, kByModel = -2;
 
   int ranks = 1;   // of the run
   int tensor = 1;  // of a replica
@@ -29,8 +30,8 @@ struct Parallel {
   // well, 3 weights as well.
   int shard = 0;
   // Gradients are summed together, and updated weights gathered together, when they are this many
-  // bytes; or kEachTensor, kAllTensors.
-  std::int64_t bucket_bytes = std::int64_t{25} << 20;
+  // bytes; or kEachTensor, kAllTensors, kByModel (resolve_bucket()).
+  std::int64_t bucket_bytes = kByModel;
   // In mixed precision: whether gradients are summed in the low dtype, as the products made them.
   bool low_sums = false;
   Overlap overlap = Overlap::kBackward;
@@ -49,14 +50,29 @@ struct Parallel {
   bool shards_optimizer() const { return shard >= 1; }
   bool shards_gradients() const { return shard >= 2; }
   bool shards_weights() const { return shard >= 3; }
+  // Of a batch; unlimited for kAllTensors, and for kByModel until it is resolved.
+  std::int64_t full_bytes() const {
+    return bucket_bytes < 0 ? std::numeric_limits<std::int64_t>::max() : bucket_bytes;
+  }
 
   friend bool operator==(const Parallel&, const Parallel&) = default;
 };
 
-// "none", or "dp=N" with, after commas, "shard=0" to "shard=3", "bucket=SIZE", "bucket=tensor" or
-// "bucket=all", "sums=low" or "sums=full", "overlap=on", "overlap=off" or, without shard,
-// "overlap=updates", with shard=3 "prefetch=N", and "tp=N" with or without "sp". Error{kUsage}
-// naming `where` for anything else.
+// A link between GPUs, one direction (NVLink 4: 18 links of 25 GB/s), and what starting a
+// collective on it takes, an example.
+inline constexpr double kLinkBytesPerS = 18 * 25e9;
+inline constexpr double kCallSeconds = 10e-6;
+
+// The choice with a size for kByModel. Batches of b bytes of s bytes of gradients cost s / b
+// starts, and the last one, b / bandwidth, stands behind backward: least at b = sqrt(s * bandwidth
+// * start). That is taken where gradients are summed whole; parts of states or weights, of which
+// batches under way add to the peak, take 25 MiB.
+Parallel resolve_bucket(Parallel choice, std::int64_t gradient_bytes);
+
+// "none", or "dp=N" with, after commas, "shard=0" to "shard=3", "bucket=SIZE", "bucket=tensor",
+// "bucket=all" or "bucket=auto", "sums=low" or "sums=full", "overlap=on", "overlap=off" or, without
+// shard, "overlap=updates", with shard=3 "prefetch=N", and "tp=N" with or without "sp".
+// Error{kUsage} naming `where` for anything else.
 Parallel parse_parallel(const std::string& where, const std::string& text);
 // The text that is parsed as this choice.
 std::string name_of(const Parallel& choice);

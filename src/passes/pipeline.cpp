@@ -371,9 +371,27 @@ std::vector<std::string> paying_passes(const PipelineOptions& options) {
   return out;
 }
 
+namespace {
+
+// Of one rank, as they are summed.
+std::int64_t gradient_bytes(const Program& program, const PipelineOptions& options) {
+  std::int64_t out = 0;
+  for (ValueId id : program.leaves) {
+    const Value& leaf = program.value(id);
+    if (leaf.leaf != LeafKind::kParameter) continue;
+    const DType dtype =
+        options.parallel.low_sums && options.autocast ? *options.autocast : leaf.type.dtype;
+    out += leaf.type.count() * static_cast<std::int64_t>(size_of(dtype));
+  }
+  return out / options.parallel.tensor;
+}
+
+}  // namespace
+
 PipelineResult run_pipeline(const Program& program, const PipelineOptions& given) {
   check_names(given);
   PipelineOptions options = given;
+  options.parallel = resolve_bucket(options.parallel, gradient_bytes(program, options));
   PipelineResult out{program, {}};
   VerifyStage stage = VerifyStage::kBuilt;
   for (const Pass& pass : passes()) {

@@ -311,7 +311,7 @@ void add_schedule_fields(Rows& rows) {
        .help =
            "ranks that share the step, as threads of this process: none, or dp=N (they share "
            "the batch), with shard=1|2|3 (each rank holds its part of the optimizer's states, "
-           "of the gradients too, of the weights too), bucket=SIZE|tensor|all (gradients "
+           "of the gradients too, of the weights too), bucket=SIZE|tensor|all|auto (gradients "
            "summed together), sums=low (as the products made them, in mixed precision), "
            "overlap=off (collectives between the other kernels, not beside them) or updates (sums "
            "beside the updates, not beside backward), prefetch=N (layers whose weights are "

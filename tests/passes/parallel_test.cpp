@@ -54,6 +54,18 @@ TEST_F(ParallelTest, AChoiceIsWrittenAsItIsRead) {
   EXPECT_EQ(parse_parallel("", "tp=3,dp=4"), (Parallel{.ranks = 12, .tensor = 3}));
 }
 
+TEST_F(ParallelTest, BatchesFollowTheGradients) {
+  const auto bytes_of = [](const char* choice, std::int64_t gradients) {
+    return resolve_bucket(parse_parallel("", choice), gradients).bucket_bytes;
+  };
+  EXPECT_EQ(bytes_of("dp=2", 2'000'000'000), 94'868'329);  // sqrt(2e9 B * 450e9 B/s * 10 us)
+  EXPECT_EQ(bytes_of("dp=2,bucket=auto", 500'000'000), 47'434'164);
+  EXPECT_EQ(bytes_of("dp=2,bucket=1MiB", 2'000'000'000), 1 << 20);
+  EXPECT_EQ(bytes_of("dp=2,shard=1", 2'000'000'000), 25 << 20);
+  EXPECT_EQ(parse_parallel("", "dp=2,bucket=all").full_bytes(),
+            std::numeric_limits<std::int64_t>::max());
+}
+
 TEST_F(ParallelTest, WhatIsNoChoiceIsRefused) {
   for (const char* text :
        {"", "dp", "dp=0", "dp=two", "tp=0", "sp", "dp=2,sp", "tp=2,sp=1", "dp=2,shard=4",

@@ -11,9 +11,6 @@
 namespace tracestep {
 namespace {
 
-// NVLink of the fourth generation: 18 links of 25 GB/s each way.
-constexpr double kLinkBytesPerS = 18 * 25e9;
-constexpr double kCallSeconds = 10e-6;  // an example
 constexpr const char* kCard = "H200";
 
 std::int64_t parameter_tensors(const ExplainInput& input) {
