@@ -12,6 +12,7 @@
 #define HWY_TARGET_INCLUDE "backends/cpu/optimizers.cpp"
 #include <hwy/foreach_target.h>
 
+#include <hwy/cache_control.h>
 #include <hwy/highway.h>
 
 #include "backends/cpu/tiles-inl.h"
@@ -89,6 +90,10 @@ struct Streams {
   float *p_new, *m_new, *v_new;  // each may be the old one
 };
 
+// Elements by which the four streams are fetched ahead: a page's end stops what the hardware
+// fetches by itself.
+constexpr std::int64_t kAhead = 512;
+
 template <bool kRounds>
 void update_tile(const Factors& f, std::int64_t n, const Streams& s) {
   const auto update = [&](V p, V g, V m, V v) HWY_ATTR {
@@ -103,6 +108,7 @@ void update_tile(const Factors& f, std::int64_t n, const Streams& s) {
   };
   std::int64_t i = 0;
   for (; i + kLanes <= n; i += kLanes) {
+    for (const float* stream : {s.p, s.g, s.m, s.v}) hwy::Prefetch(stream + i + kAhead);
     const auto r = update(load(s.p + i), load(s.g + i), load(s.m + i), load(s.v + i));
     store(r.parameter, s.p_new + i);
     store(r.m, s.m_new + i);

@@ -17,7 +17,7 @@ namespace tracestep::cpu::HWY_NAMESPACE {
 
 // Elements of a tile: five tiles of float32 take 20 of the 32 KiB that L1 has at least.
 constexpr std::int64_t kTile = 1024;
-// Elements of a chunk, the unit that threads share.
+// Elements of a chunk, the unit that threads share; at least, where chunk_of_tiles() says how many.
 constexpr std::int64_t kChunk = 16 * kTile;
 
 struct Tile {
@@ -91,12 +91,21 @@ void for_chunks(const KernelCall& call, std::int64_t chunks, const F& f) {
       &f);
 }
 
-// f(begin, n) for tiles of n <= kTile elements that cover 0 <= i < count.
+// Elements of a chunk where each stands for itself: long stretches where there are many elements,
+// as streams from memory begin slowly, but no fewer than sixteen chunks for each thread.
+inline std::int64_t chunk_of_tiles(std::int64_t count, int threads) {
+  constexpr std::int64_t kMost = 4 * kChunk;
+  return std::clamp(count / (std::int64_t{16} * threads) / kTile * kTile, kChunk, kMost);
+}
+
+// f(begin, n) for tiles of n <= kTile elements that cover 0 <= i < count. The tiles are the same
+// for any number of threads.
 template <class F>
 void for_tiles(const KernelCall& call, std::int64_t count, const F& f) {
-  for_chunks(call, ceil_div(count, kChunk), [&](std::int64_t chunk, int) {
-    const std::int64_t end = std::min(count, (chunk + 1) * kChunk);
-    for (std::int64_t i = chunk * kChunk; i < end; i += kTile) f(i, std::min(kTile, end - i));
+  const std::int64_t size = chunk_of_tiles(count, threads_of(call));
+  for_chunks(call, ceil_div(count, size), [&](std::int64_t chunk, int) {
+    const std::int64_t end = std::min(count, (chunk + 1) * size);
+    for (std::int64_t i = chunk * size; i < end; i += kTile) f(i, std::min(kTile, end - i));
   });
 }
 
