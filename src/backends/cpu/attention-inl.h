@@ -79,11 +79,28 @@ HWY_NOINLINE void panel_kernel(std::int64_t k, const float* HWY_RESTRICT a,
   }
 }
 
+// A tile of keys, from first_key on, before a panel, whose column 0 is query first_query. Products
+// leave out what is hidden, as far as whole register tiles go.
+struct Sight {
+  const AttentionProblem& p;
+  std::int64_t first_key = 0, keys = 0, first_query = 0;
+
+  // Keys of the tile that column end - 1 sees; columns before it see no others.
+  std::int64_t keys_until(std::int64_t end) const {
+    return std::clamp<std::int64_t>(p.visible(first_query + end - 1) - first_key, 0, keys);
+  }
+  // Columns that do not see key `key` of the tile.
+  std::int64_t columns_before(std::int64_t key) const {
+    return std::clamp<std::int64_t>(p.first_query(first_key + key) - first_query, 0, kPanel);
+  }
+};
+
 // panel[keys, queries] = keys (packed strips of kRows) times queries (packed strips of kColumns),
-// both `width` deep, in whole register tiles.
-HWY_INLINE void score_panel(std::int64_t keys, std::int64_t queries, std::int64_t width,
+// both `width` deep, in whole register tiles. Hidden elements may stay as they are.
+HWY_INLINE void score_panel(const Sight& sight, std::int64_t queries, std::int64_t width,
                             const float* packed_keys, const float* packed_queries, float* panel) {
   for (std::int64_t c = 0; c < queries; c += kColumns) {
+    const std::int64_t keys = sight.keys_until(c + kColumns);
     for (std::int64_t r = 0; r < keys; r += kRows) {
       micro_kernel<false, kRows>(width, packed_keys + r * width, packed_queries + c * width,
                                  panel + r * kPanel + c, kPanel);
@@ -116,11 +133,6 @@ HWY_INLINE void with_type(DType dtype, const F& f) {
     case DType::kF16: f(F16()); break;
     default: f(0.0f); break;
   }
-}
-
-// Columns of a key's panel row that belong to queries before `first_query`, the first that sees it.
-HWY_INLINE std::int64_t hidden_columns(std::int64_t first_query, std::int64_t panel_start) {
-  return std::clamp<std::int64_t>(first_query - panel_start, 0, kPanel);
 }
 
 }  // namespace tracestep::cpu::HWY_NAMESPACE

@@ -69,10 +69,11 @@ struct Scratch {
 };
 
 // Scores become 2^(score - maximum); `factor` brings what was summed so far to the new maximum.
-HWY_NOINLINE void add_scores(std::int64_t keys, std::int64_t queries, float* panel, float* top,
+HWY_NOINLINE void add_scores(const Sight& sight, std::int64_t queries, float* panel, float* top,
                              float* sum, float* factor) {
   const D d;
   for (std::int64_t c = 0; c < queries; c += kLanes) {
+    const std::int64_t keys = sight.keys_until(c + kLanes);
     float* column = panel + c;
     const V before = load(top + c);
     auto m0 = before.v, m1 = before.v;
@@ -96,12 +97,10 @@ HWY_NOINLINE void add_scores(std::int64_t keys, std::int64_t queries, float* pan
   }
 }
 
-// Gives keys first_key … a `value` for queries that come before them.
-void hide(const AttentionProblem& p, std::int64_t first_key, std::int64_t keys,
-          std::int64_t first_query, float value, float* panel) {
-  for (std::int64_t j = 0; j < keys; ++j) {
-    const std::int64_t n = hidden_columns(p.first_query(first_key + j), first_query);
-    std::fill_n(panel + j * kPanel, n, value);
+// Gives keys a `value` for queries that come before them.
+void hide(const Sight& sight, float value, float* panel) {
+  for (std::int64_t j = 0; j < sight.keys; ++j) {
+    std::fill_n(panel + j * kPanel, sight.columns_before(j), value);
   }
 }
 
@@ -110,17 +109,18 @@ void add_tile(const AttentionProblem& p, const Scratch& s, std::int64_t first_ke
               std::int64_t keys, std::int64_t first, std::int64_t at, std::int64_t queries) {
   const std::int64_t seen = std::min(keys, p.visible(first + queries - 1) - first_key);
   if (seen <= 0) return;
+  const Sight sight{p, first_key, seen, first};
   const std::int64_t rows = round_up(queries, kRows), columns = round_up(rows, kColumns);
-  score_panel(seen, columns, p.width, s.k, s.q + at * p.width, s.panel);
+  score_panel(sight, columns, p.width, s.k, s.q + at * p.width, s.panel);
   const bool hides = p.visible(first) < first_key + seen;
-  if (hides) hide(p, first_key, seen, first, -kInfinity, s.panel);
-  add_scores(seen, columns, s.panel, s.top + at, s.sum + at, s.factor);
+  if (hides) hide(sight, -kInfinity, s.panel);
+  add_scores(sight, columns, s.panel, s.top + at, s.sum + at, s.factor);
   // exp2 gave hidden keys 2^-126; their weight must be 0.
-  if (hides) hide(p, first_key, seen, first, 0.0f, s.panel);
+  if (hides) hide(sight, 0.0f, s.panel);
   for (std::int64_t d = 0; d < s.ldo; d += kColumns) {
     for (std::int64_t r = 0; r < rows; r += kRows) {
-      panel_kernel<1, kPanel>(seen, s.panel + r, s.v + d * keys, s.o + (at + r) * s.ldo + d, s.ldo,
-                              Rescaled{s.factor + r});
+      panel_kernel<1, kPanel>(sight.keys_until(r + kRows), s.panel + r, s.v + d * keys,
+                              s.o + (at + r) * s.ldo + d, s.ldo, Rescaled{s.factor + r});
     }
   }
 }

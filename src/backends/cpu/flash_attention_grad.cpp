@@ -105,6 +105,8 @@ struct Meeting {
   std::int64_t first_key = 0, keys = 0;  // those that the panel's last query sees
   std::int64_t first_query = 0, queries = 0;
   bool is_first = false, is_last = false;  // of the blocks that the panel meets
+
+  Sight sight(const AttentionProblem& p) const { return {p, first_key, keys, first_query}; }
 };
 
 // --- the panel ---------------------------------------------------------------------------------
@@ -141,10 +143,10 @@ void pack_panel(const Backward& b, const Scratch& s, const Meeting& m) {
 // is hidden or is not there.
 HWY_NOINLINE void weigh(const Backward& b, const Scratch& s, const Meeting& m,
                         std::int64_t columns) {
+  const Sight sight = m.sight(b.p);
   for (std::int64_t j = 0; j < round_up(m.keys, kRows); ++j) {
     float *p = s.weights + j * kPanel, *ds = s.slopes + j * kPanel;
-    const std::int64_t hidden =
-        j < m.keys ? hidden_columns(b.p.first_query(m.first_key + j), m.first_query) : kPanel;
+    const std::int64_t hidden = j < m.keys ? sight.columns_before(j) : kPanel;
     const std::int64_t from = hidden / kLanes * kLanes;
     for (std::int64_t c = from; c < columns; c += kLanes) {
       const V weight = exp2((load(p + c) - load(s.lse + c)) - load(s.lse_rest + c));
@@ -159,12 +161,15 @@ HWY_NOINLINE void weigh(const Backward& b, const Scratch& s, const Meeting& m,
 // --- products ----------------------------------------------------------------------------------
 
 // gradient[keys, width] += panel[keys, queries] rows[queries, width]
-void add_to_block(const Scratch& s, const Meeting& m, const float* panel, const float* rows,
-                  float* gradient) {
+void add_to_block(const Backward& b, const Scratch& s, const Meeting& m, const float* panel,
+                  const float* rows, float* gradient) {
+  const Sight sight = m.sight(b.p);
   for (std::int64_t d = 0; d < s.ldo; d += kColumns) {
     for (std::int64_t r = 0; r < m.keys; r += kRows) {
-      panel_kernel<kPanel, 1>(m.queries, panel + r * kPanel, rows + d * m.queries,
-                              gradient + r * s.ldo + d, s.ldo, AddTo());
+      const std::int64_t from = std::min(sight.columns_before(r), m.queries);
+      panel_kernel<kPanel, 1>(m.queries - from, panel + r * kPanel + from,
+                              rows + d * m.queries + from * kColumns, gradient + r * s.ldo + d,
+                              s.ldo, AddTo());
     }
   }
 }
@@ -173,22 +178,24 @@ void add_to_block(const Scratch& s, const Meeting& m, const float* panel, const 
 void add_to_queries(const Backward& b, const Scratch& s, const Meeting& m, std::int64_t packed,
                     float* dq, std::int64_t ldq) {
   const std::int64_t width = b.p.width;
+  const Sight sight = m.sight(b.p);
   for (std::int64_t d = 0; d < width; d += kColumns) {
     const float* keys = s.k_along + d * packed;
     for (std::int64_t r = 0; r < m.queries; r += kRows) {
+      const std::int64_t seen = sight.keys_until(r + kRows);
       float* out = dq + r * ldq + d;
       if (r + kRows <= m.queries && d + kColumns <= width) {
         if (m.is_first) {
-          panel_kernel<1, kPanel>(m.keys, s.slopes + r, keys, out, ldq, SetScaled{b.p.scale});
+          panel_kernel<1, kPanel>(seen, s.slopes + r, keys, out, ldq, SetScaled{b.p.scale});
         } else {
-          panel_kernel<1, kPanel>(m.keys, s.slopes + r, keys, out, ldq, AddScaled{b.p.scale});
+          panel_kernel<1, kPanel>(seen, s.slopes + r, keys, out, ldq, AddScaled{b.p.scale});
         }
         continue;
       }
       alignas(64) float edge[kRows * kColumns];
       const std::int64_t rows = std::min(kRows, m.queries - r);
       const std::int64_t columns = std::min(kColumns, width - d);
-      panel_kernel<1, kPanel>(m.keys, s.slopes + r, keys, edge, kColumns, SetScaled{b.p.scale});
+      panel_kernel<1, kPanel>(seen, s.slopes + r, keys, edge, kColumns, SetScaled{b.p.scale});
       for (std::int64_t i = 0; i < rows; ++i) {
         for (std::int64_t c = 0; c < columns; ++c) {
           const float x = edge[i * kColumns + c];
@@ -238,11 +245,11 @@ void meet(const Backward& b, const Scratch& s, const Meeting& m, std::int64_t pa
           std::int64_t block) {
   pack_panel<T>(b, s, m);
   const std::int64_t columns = round_up(round_up(m.queries, kRows), kColumns);
-  score_panel(m.keys, columns, b.p.width, s.k, s.q, s.weights);
-  score_panel(m.keys, columns, b.p.width, s.v, s.dy, s.slopes);
+  score_panel(m.sight(b.p), columns, b.p.width, s.k, s.q, s.weights);
+  score_panel(m.sight(b.p), columns, b.p.width, s.v, s.dy, s.slopes);
   weigh(b, s, m, columns);
-  if (b.dv) add_to_block(s, m, s.weights, s.dy_along, s.dv);
-  if (b.dk) add_to_block(s, m, s.slopes, s.q_along, s.dk);
+  if (b.dv) add_to_block(b, s, m, s.weights, s.dy_along, s.dv);
+  if (b.dk) add_to_block(b, s, m, s.slopes, s.q_along, s.dk);
   if (b.dq) give_to_queries(b, s, m, packed, block);
 }
 
@@ -318,10 +325,11 @@ void find_missing(const Backward& b, Meeting m, float* scratch) {
   for (; m.first_key < end; m.first_key += b.block) {
     m.keys = std::min(b.block, end - m.first_key);
     pack_across<kRows>(b.k.rows<T>(m.head, m.first_key), b.k.row_stride, m.keys, p.width, s.k);
-    score_panel(m.keys, columns, p.width, s.k, s.q, s.weights);
+    const Sight sight = m.sight(p);
+    score_panel(sight, columns, p.width, s.k, s.q, s.weights);
     for (std::int64_t j = 0; j < m.keys; ++j) {
       float* row = s.weights + j * kPanel;
-      const std::int64_t hidden = hidden_columns(p.first_query(m.first_key + j), m.first_query);
+      const std::int64_t hidden = sight.columns_before(j);
       std::fill_n(row, hidden, -kInfinity);
       for (std::int64_t c = hidden / kLanes * kLanes; c < columns; c += kLanes) {
         const V weight = exp2((load(row + c) - load(s.lse + c)) - load(s.lse_rest + c));
