@@ -46,8 +46,8 @@ ROWS = {
     "lab/attention": ["lab/measure"],
     "lab/comm": ["lab/measure"],
     "lab/compare": ["lab/measure"],
-    "lab/precision": ["lab/time"],  # its cells are timed ones
-    "lab/compile": ["lab/attention", "lab/compare", "lab/precision"],
+    "lab/precision": ["lab/time", "lab/compare"],  # its cells are timed ones, beside those in fp32
+    "lab/compile": ["lab/attention", "lab/precision"],
     "lab/published": ["lab/compare", "lab/memory"],
     "lab/explain": ["lab/memory", "lab/precision", "lab/published"],
     "lab/study": ["lab/*"],

@@ -422,11 +422,12 @@ Text ladder(const Evidence& e) {
          best_rung(rungs) +
          say("Nodes that launch kernels go from {} to {}, modelled traffic from {} to {}, the "
              "error of "
-             "gradients (of such a model with {} layers) from {} to {}. Rungs that find nothing to "
+             "gradients (of such a model with {}) from {} to {}. Rungs that find nothing to "
              "do here: {}.",
              {whole(ground.get("launches")), whole(top.get("launches")),
               bytes(ground.get("moved_bytes")), bytes(top.get("moved_bytes")),
-              whole(ground.get("error_layers")), significant(ground.get("gradient_error"), 2),
+              counted(ground.get("error_layers"), "layer"),
+              significant(ground.get("gradient_error"), 2),
               significant(top.get("gradient_error"), 2), rungs_without_work(rungs)});
 }
 

@@ -112,10 +112,9 @@ Fields<StartTimes> start_fields() {
 }
 
 constexpr const char* kIsNote =
-    "is: faster or slower beyond chance, with an interval that passes 2 %, slightly so where all "
-    "of "
-    "it lies within 2 %; same: within 2 %, and not apart beyond chance; unclear: the interval "
-    "passes 2 % and holds 1";
+    "is: faster or slower beyond chance, with an interval that passes 2 %, or slightly so where "
+    "all "
+    "of it lies within 2 %; same: within 2 %, and not apart beyond chance; else unclear";
 
 // Below tables that show energy.
 void note_energy(Table& table) {

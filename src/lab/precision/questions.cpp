@@ -275,9 +275,9 @@ Text lower_precision(const Evidence& e) {
              .say({.less = say(", less by {}. ", {percent(-1.0 * peak)}),
                    .equal = ", about the same. ",
                    .more = say(", more by {}. ", {percent(peak)})}) +
-         say("Against float64, gradients of one sequence in a model cut to {} layers are off by {} "
+         say("Against float64, gradients of one sequence in a model cut to {} are off by {} "
              "in float32 and {} in bfloat16 (relative, of norms).",
-             {whole(low.get("error_layers")), significant(full.get("gradient_error"), 2),
+             {counted(low.get("error_layers"), "layer"), significant(full.get("gradient_error"), 2),
               significant(low.get("gradient_error"), 2)}) +
          at_other_times(e, full, "the step in float32") + in_other_formats(e, low);
 }

@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "base/half.h"
 #include "ir/print.h"
+#include "lab/compare/comparison.h"
 #include "lab/measure/run_columns.h"
 #include "lab/measure/statistics.h"
 #include "lab/measure/validity.h"
@@ -123,6 +124,8 @@ struct StepRow {
   const RunSpec& step() const { return r().spec.step; }
   bool ok() const { return r().status == Status::kOk; }
   bool has_base() const { return ok() && base != nullptr; }
+  bool is_compared() const { return has_base() && base != &r(); }
+  Comparison beside_base() const { return compare_samples(base->samples_ms, r().samples_ms, 0.02); }
 };
 
 using R = const StepRow&;
@@ -152,11 +155,13 @@ Fields<StepRow> fields() {
           if (!s.has_base()) return Json();
           return Json(median_of(s.base->samples_ms) / median_of(s.r().samples_ms));
         }},
+       {timed(
+            text_column("is", "",
+                        "beside fp32, by these samples: faster or slower beyond chance, slightly "
+                        "where that is within 2 %, same within 2 %, unclear, or too few samples")),
+        [](R s) { return s.is_compared() ? Json(fine_words_of(s.beside_base())) : Json(); }},
        {timed(real_column("p", "p", "", 3, "Mann-Whitney, two-sided, of these and fp32's times")),
-        [](R s) {
-          if (!s.has_base() || s.base == &s.r()) return Json();
-          return finite_or_null(mann_whitney_p(s.base->samples_ms, s.r().samples_ms));
-        }},
+        [](R s) { return s.is_compared() ? finite_or_null(s.beside_base().p) : Json(); }},
        {bytes_column("peak_bytes", "peak"), [](R s) { return when(s.ok(), s.r().peak_bytes); }},
        {real_column("peak_ratio", "peak over fp32's", "x", 3), [](R s) {
           if (!s.has_base()) return Json();

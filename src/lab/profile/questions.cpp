@@ -80,10 +80,10 @@ Text clocks_of_others(const Evidence& e, const Row& main) {
   for (const Row& row : e.rows("clocks")) {
     if (label(row) == label(main) || !row.has("plain_wall_ms") || !row.has("busy_ms")) continue;
     const Quantity cost = recording_cost(row);
-    list.push_back(
-        say("{} {} by the wall clock, {} of kernels in steps that recording changes by {}",
-            {named(row), duration(row.get("plain_wall_ms")), duration(row.get("busy_ms")),
-             signed_percent(cost)}));
+    list.push_back(say(
+        "{} {} by the wall clock, {} of kernels in recorded steps, whose wall time is off by {}",
+        {named(row), duration(row.get("plain_wall_ms")), duration(row.get("busy_ms")),
+         signed_percent(cost)}));
   }
   return others_too(list);
 }
@@ -120,9 +120,10 @@ Text clocks(const Evidence& e) {
                        say("Recorded steps came out shorter than plain ones, by {}: the two were "
                            "not of like steps, and the two clocks cannot be compared.",
                            {percent(-1.0 * cost)}),
-                   .equal = say("Recording changes the wall time by {}, and up to {} count as "
-                                "agreement here: the profile is of a step like the plain ones.",
-                                {signed_percent(cost), percent(Quantity::constant(100 * kNoise))}),
+                   .equal =
+                       say("The wall time of recorded steps is off by {}, and up to {} count as "
+                           "agreement here: the profile is of a step like the plain ones.",
+                           {signed_percent(cost), percent(Quantity::constant(100 * kNoise))}),
                    .unclear = "Whether recording costs time cannot be told.",
                    .more = say("Recorded steps take longer than plain ones, by {}, so a profile's "
                                "wall time is not the step's time.",

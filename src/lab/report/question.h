@@ -11,4 +11,9 @@ struct Question {
   Text (*compose)(const Evidence& evidence);  // throws Unsupported
 };
 
+// "1 layer", "2 layers".
+inline Text counted(const Quantity& count, const char* noun) {
+  return say(count.value == 1 ? "{} {}" : "{} {}s", {whole(count), noun});
+}
+
 }  // namespace tracestep

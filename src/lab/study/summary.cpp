@@ -12,6 +12,7 @@
 #include "lab/measure/judged.h"
 #include "lab/measure/noise.h"
 #include "lab/measure/validity_recorded.h"
+#include "lab/report/digits.h"
 #include "lab/study/study.h"
 
 namespace tracestep {
@@ -253,14 +254,14 @@ Text other_programs(const Evidence& e) {
   for (const char* table : {"cells", "clocks", "attention"}) {
     if (!e.find(table, {})) continue;
     const std::vector<Row> all = e.rows(table);
-    std::vector<Row> counted;
-    std::ranges::copy_if(all, std::back_inserter(counted),
+    std::vector<Row> beside;
+    std::ranges::copy_if(all, std::back_inserter(beside),
                          [](const Row& row) { return row.has("others_cores"); });
-    are_all_counted = are_all_counted && counted.size() == all.size();
-    if (counted.empty()) continue;
-    const Quantity here = most_of(counted, "others_cores");
+    are_all_counted = are_all_counted && beside.size() == all.size();
+    if (beside.empty()) continue;
+    const Quantity here = most_of(beside, "others_cores");
     if (!most || here.value > most->value) most = here;
-    counts.push_back(say("{} of {} rows of the table {}", {whole(count_of(counted, "others_cores")),
+    counts.push_back(say("{} of {} rows of the table {}", {whole(count_of(beside, "others_cores")),
                                                            whole(count_of(all, "cell")), table}));
   }
   require(most.has_value(), "how busy others kept the machine is not known");
@@ -335,7 +336,7 @@ std::string machine_of(const Json& environment) {
   return out;
 }
 
-// "tiny (vocabulary 256), small (vocabulary 10000)": the models of its timed steps.
+// "tiny (vocabulary 256), small (vocabulary 10,000)": the models of its timed steps.
 std::string models_of(const StudyReport& report) {
   std::vector<std::string> out;
   for (const Table& table : report.tables) {
@@ -349,7 +350,7 @@ std::string models_of(const StudyReport& report) {
     for (const auto& row : table.rows) {
       std::string model = row[at("size")].as_string();
       if (const Json& vocab = row[at("vocab")]; vocab.is_int()) {
-        model += fmt::format(" (vocabulary {})", vocab.as_int());
+        model += fmt::format(" (vocabulary {})", grouped(vocab.as_int()));
       }
       if (std::ranges::find(out, model) == out.end()) out.push_back(std::move(model));
     }

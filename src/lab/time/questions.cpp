@@ -176,11 +176,11 @@ Text warm_up(const Evidence& e) {
                             percent_text +
                             " over those at its end, so how many warm-up steps are enough does "
                             "not show.",
-                   .more = say("Steps at the start of each process that lie {} or more above those "
-                               "at its end: {}; {} warm-up {} would have left them out, for this "
-                               "cell.",
-                               {percent_text, join(leading, ", "), whole(unsettled),
-                                unsettled.value == 1 ? "step" : "steps"})});
+                   .more = say(
+                       "Steps at the start of each process that lie {} or more above those "
+                       "at its end: {}; {} would have left them out, for this "
+                       "cell.",
+                       {percent_text, join(leading, ", "), counted(unsettled, "warm-up step")})});
 }
 
 Text validity(const Evidence& e) {

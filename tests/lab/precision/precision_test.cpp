@@ -116,6 +116,25 @@ TEST_P(PrecisionDeviceTest, NarrowerFormatsAreFurtherFromFloat64) {
   EXPECT_EQ(references, 2);
 }
 
+TEST(PrecisionStepsTest, AStepBesideTheOneInFloat32HasAWord) {
+  const auto step = [](const char* precision, double ms) {
+    PrecisionCell out;
+    out.result.status = Status::kOk;
+    out.result.spec.step.model = preset("small");
+    out.result.spec.step.precision = parse_precision("test", precision);
+    for (int i = 0; i < 8; ++i) out.result.samples_ms.push_back(ms * (1 + 0.0005 * i));
+    return out;
+  };
+  const std::vector<PrecisionCell> cells{step("fp32", 100), step("bf16", 50), step("tf32", 99),
+                                         step("fp16", 100)};
+  const Table table = precision_step_table(cells);
+  EXPECT_TRUE(cell(table, {{"precision", "fp32"}}, "is").is_null());
+  for (const auto& [precision, is] :
+       {std::pair{"bf16", "faster"}, {"tf32", "slightly faster"}, {"fp16", "same"}}) {
+    EXPECT_EQ(cell(table, {{"precision", precision}}, "is").as_string(), is) << precision;
+  }
+}
+
 TEST(FormatTableTest, TheFormatsAreTheStandardOnes) {
   const Table t = format_table();
   const auto of = [&](const char* format, const char* column) {

@@ -430,7 +430,8 @@ TEST_F(SentencesTest, ARoofThatAnotherKernelPassesIsNotTheLimitOfTheFirst) {
 }
 
 TEST_F(SentencesTest, OtherClocksSayWhatRecordingChanges) {
-  EXPECT_THAT(text_of("clocks"), HasSubstr(" of kernels in steps that recording changes by "));
+  EXPECT_THAT(text_of("clocks"),
+              HasSubstr(" of kernels in recorded steps, whose wall time is off by "));
 }
 
 }  // namespace

@@ -311,7 +311,7 @@ TEST_F(SentencesTest, PublishedFiguresThatAreNoTimesAreCounted) {
 TEST_F(SentencesTest, AnswersNameTheModelThatTheyAreOf) {
   EXPECT_THAT(text_of("compiled-saved"), HasSubstr("tiny: backward of a norm"));
   EXPECT_THAT(text_of("ladder"), HasSubstr("A step of tiny takes "));
-  EXPECT_THAT(text_of("ladder"), HasSubstr("gradients (of such a model with 1 layers)"));
+  EXPECT_THAT(text_of("ladder"), HasSubstr("gradients (of such a model with 1 layer)"));
   EXPECT_THAT(text_of("compiled-attention"), HasSubstr("The whole takes "));
   EXPECT_THAT(text_of("largest-buffers"), HasSubstr("named by the operation that wrote it first"));
   EXPECT_THAT(text_of("bound"), HasSubstr("named by the roof that a kernel would meet first"));
