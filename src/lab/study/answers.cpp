@@ -146,8 +146,10 @@ Answer answer(const Question& question, std::span<const Table> tables) {
       return standing_of(tables, {&ref, 1}) == out.standing;
     });
   }
-  // What is lacking may be rows that were not measured; a doubtful row is measured again.
-  const bool is_of_cells = !out.refused || names_doubt(tables, out.rows);
+  // What is lacking may be rows that were not measured; a doubtful row is measured again. Rows of
+  // many experiments have one command, which takes no cells.
+  const bool is_of_all = question.command == "tracestep study";
+  const bool is_of_cells = !is_of_all && (!out.refused || names_doubt(tables, out.rows));
   const std::vector<Json> cells = evidence.used_cells();
   out.command = is_of_cells && !cells.empty() ? again(question.command, cells)
                                               : on_device(question.command, tables);

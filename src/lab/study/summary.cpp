@@ -306,10 +306,10 @@ constexpr Question kQuestions[] = {
     {"result-kernels", kResults, "Which kernels?", "tracestep profile", kernel_result},
     {"result-memory", kResults, "How much memory?", "tracestep memory", memory_result},
     {"result-training", kResults, "Does it train?", "tracestep train", training_result},
-    {"trust-rows", kTrust, "How many rows are sound?", "tracestep bench", sound_rows},
-    {"trust-spread", kTrust, "Which is least steady?", "tracestep bench", worst_spread},
-    {"trust-others", kTrust, "Did other programs run?", "tracestep bench", other_programs},
-    {"trust-bytes", kTrust, "Are predictions right?", "tracestep memory", predictions},
+    {"trust-rows", kTrust, "How many rows are sound?", "tracestep study", sound_rows},
+    {"trust-spread", kTrust, "Which is least steady?", "tracestep study", worst_spread},
+    {"trust-others", kTrust, "Did other programs run?", "tracestep study", other_programs},
+    {"trust-bytes", kTrust, "Are predictions right?", "tracestep study", predictions},
 };
 
 // --- the page

@@ -267,6 +267,15 @@ TEST_F(SentencesTest, NamesOfKernelsThatDifferArePrintedSo) {
   for (const std::string& name : names) EXPECT_THAT(page, HasSubstr(name));
 }
 
+TEST_F(SentencesTest, RowsOfManyExperimentsAreMeasuredAgainByTheWholeStudy) {
+  for (const Question& question : summary_questions()) {
+    if (question.topic == kTrust) {
+      EXPECT_EQ(answer(question, tables_).command, "tracestep study") << question.id;
+    }
+  }
+  EXPECT_EQ(of("validity").command, "tracestep study");  // attention's rows among them
+}
+
 TEST_F(SentencesTest, WhatTrainingTookIsToldApartFromItsSteps) {
   const auto section = std::ranges::find(small_study().sections, "training", &StudySection::id);
   EXPECT_THAT(section->reading, HasSubstr("1.60 s of them in the steps themselves"));
