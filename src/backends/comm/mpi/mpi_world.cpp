@@ -120,6 +120,11 @@ void MpiWorld::wait_for_first() {
 void MpiWorld::write_and_abort(const std::string& line, int status) {
   std::fputs((line + "\n").c_str(), stderr);
   std::fflush(stderr);
+  // Where the launcher's host is out of reach, MPI_Abort waits for it without end.
+  std::thread([status] {
+    std::this_thread::sleep_for(kPatience);
+    std::_Exit(status);
+  }).detach();
   MPI_Abort(MPI_COMM_WORLD, status);
   std::_Exit(status);
 }

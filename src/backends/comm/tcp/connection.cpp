@@ -1,5 +1,6 @@
 #include "backends/comm/tcp/connection.h"
 
+#include <fcntl.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -46,14 +47,19 @@ Connection listen_on(int port, int backlog) {
   return out;
 }
 
+// At least 0.
+int milliseconds_until(Clock::time_point deadline) {
+  const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now());
+  return static_cast<int>(std::max<std::int64_t>(0, left.count()));
+}
+
 // The others connect in any order; each sends its rank.
 std::vector<Connection> accept_all(const Launched& self, Clock::time_point deadline) {
   const Connection listener = listen_on(self.port, self.count);
   std::vector<Connection> out(static_cast<std::size_t>(self.count) - 1);
   for (int come = 1; come < self.count; ++come) {
-    const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now());
     pollfd waiting{listener.socket(), POLLIN, 0};
-    if (left.count() <= 0 || ::poll(&waiting, 1, static_cast<int>(left.count())) <= 0) {
+    if (::poll(&waiting, 1, milliseconds_until(deadline)) <= 0) {
       fail(fmt::format("{} of {} processes have come to port {}", come, self.count, self.port),
            "start as many as WORLD_SIZE says");
     }
@@ -70,8 +76,18 @@ std::vector<Connection> accept_all(const Launched& self, Clock::time_point deadl
   return out;
 }
 
+// Whether it is there before the deadline: a host that cannot be reached does not say so.
+bool connects(int socket, const addrinfo& to, Clock::time_point deadline) {
+  if (::connect(socket, to.ai_addr, to.ai_addrlen) == 0) return true;
+  pollfd waiting{socket, POLLOUT, 0};
+  if (errno != EINPROGRESS || ::poll(&waiting, 1, milliseconds_until(deadline)) <= 0) return false;
+  int error = 0;
+  socklen_t size = sizeof error;
+  return ::getsockopt(socket, SOL_SOCKET, SO_ERROR, &error, &size) == 0 && error == 0;
+}
+
 // -1: nobody listens there yet.
-int try_to_connect(const Launched& self) {
+int try_to_connect(const Launched& self, Clock::time_point deadline) {
   addrinfo hints{};
   hints.ai_family = AF_INET;
   hints.ai_socktype = SOCK_STREAM;
@@ -80,10 +96,10 @@ int try_to_connect(const Launched& self) {
   if (const int status = ::getaddrinfo(self.host.c_str(), port.c_str(), &hints, &found)) {
     fail(fmt::format("host {} of process 0: {}", self.host, ::gai_strerror(status)));
   }
-  const int out = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  const bool is_there = ::connect(out, found->ai_addr, found->ai_addrlen) == 0;
+  const int out = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+  const bool is_there = connects(out, *found, deadline);
   ::freeaddrinfo(found);
-  if (is_there) return out;
+  if (is_there && ::fcntl(out, F_SETFL, 0) == 0) return out;
   ::close(out);
   return -1;
 }
@@ -91,7 +107,7 @@ int try_to_connect(const Launched& self) {
 Connection connect_to_first(const Launched& self, Clock::time_point deadline) {
   constexpr std::chrono::milliseconds kPause{20};
   for (;;) {
-    if (const int socket = try_to_connect(self); socket >= 0) {
+    if (const int socket = try_to_connect(self, deadline); socket >= 0) {
       Connection out(socket);
       send_at_once(socket);
       const std::int32_t rank = self.rank;
