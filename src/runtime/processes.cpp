@@ -1,5 +1,7 @@
 #include "runtime/processes.h"
 
+#include <algorithm>
+
 #include "base/error.h"
 
 namespace tracestep {
@@ -12,6 +14,15 @@ void check_same(Processes& processes, std::string_view what, std::uint64_t value
                 fmt::format("{} differs from that of rank 0", what),
                 "start all ranks with the same program, options and files");
   }
+}
+
+bool holds_in_any(Processes* processes, bool own) {
+  if (processes == nullptr) return own;
+  return std::ranges::count(processes->exchange(own ? 1 : 0), 1u) > 0;
+}
+
+bool holds_in_all(Processes* processes, bool own) {
+  return !holds_in_any(processes, !own);
 }
 
 }  // namespace tracestep

@@ -248,15 +248,16 @@ std::optional<NotFinite> save_parameters(const WholeTensors& from, const ModelCo
                                              {"d_ff", std::to_string(config.d_ff)},
                                              {"vocab", std::to_string(config.vocab)}});
   }
+  std::optional<NotFinite> found;
   for (const std::string& name : order_in_file(types)) {
     if (!writes && !from.is_part(name)) continue;
-    const HostTensor value = from.get(name);
-    if (!writes) continue;
-    if (auto found = find_not_finite(name, value)) return found;
-    file->add(value);
+    const HostTensor value = from.get(name);  // all ranks gather all of them, whatever is found
+    if (!writes || found) continue;
+    found = find_not_finite(name, value);
+    if (!found) file->add(value);
   }
-  if (writes) file->commit();
-  return std::nullopt;
+  if (writes && !found) file->commit();
+  return found;
 }
 
 }  // namespace tracestep

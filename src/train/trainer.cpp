@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <cmath>
+#include <functional>
 #include <limits>
 #include <utility>
 
@@ -9,6 +10,7 @@
 #include "exec/ranked_executor.h"
 #include "passes/reduce.h"
 #include "runtime/host_wait.h"
+#include "runtime/processes.h"
 #include "train/model_store.h"
 
 namespace tracestep {
@@ -54,6 +56,31 @@ void set_states(std::span<const std::unique_ptr<Store>> stores,
     for (const auto& [name, value] : states) store->set(name, value);
   }
 }
+
+// The search for what is not finite. All processes make it together, as a step has collectives.
+class Search {
+ public:
+  explicit Search(const Communicator* group)
+      : processes_(group == nullptr ? nullptr : group->processes()) {}
+
+  // Looks further, unless a rank has found something already.
+  void look(const std::function<std::optional<NotFinite>()>& further) {
+    if (is_over_) return;
+    found_ = further();
+    is_over_ = holds_in_any(processes_, found_.has_value());
+  }
+
+  std::optional<NotFinite> result() const {
+    const bool is_elsewhere = is_over_ && !found_;
+    if (is_elsewhere) processes_->exchange(0);  // the rank that found it ends all meanwhile
+    return found_;
+  }
+
+ private:
+  Processes* const processes_;
+  std::optional<NotFinite> found_;
+  bool is_over_ = false;
+};
 
 }  // namespace
 
@@ -268,19 +295,21 @@ void Trainer::warn_of_skips(const TrainStep& step, bool skipped) {
 
 std::optional<NotFinite> Trainer::find_cause(std::int64_t index) {
   const auto parameters = parameters_of(store()), moments = states_of(store(), kAdamwStates);
+  Search search(group_);
   for (const auto* tensors : {&parameters, &moments}) {
-    if (auto found = find_not_finite(TensorMap(tensors->begin(), tensors->end()))) return found;
+    search.look([&] { return find_not_finite(TensorMap(tensors->begin(), tensors->end())); });
   }
   const auto before = states_of(store(), kLossScale);
-  std::optional<NotFinite> found;
-  for (std::int64_t i = 0; i < rounds() && !found; ++i) {
-    Executor& executor = rounds() > 1 ? micro(i) : *step_;
-    set_batch(executor, batches_.at(index * rounds() + i), options_.run.model.vocab);
-    found = find_not_finite(executor);
+  for (std::int64_t i = 0; i < rounds(); ++i) {
+    search.look([&] {
+      Executor& executor = rounds() > 1 ? micro(i) : *step_;
+      set_batch(executor, batches_.at(index * rounds() + i), options_.run.model.vocab);
+      return find_not_finite(executor);
+    });
   }
-  if (!found && rounds() > 1) found = find_not_finite(*step_);
+  if (rounds() > 1) search.look([&] { return find_not_finite(*step_); });
   set_states(stores_, before);
-  return found;
+  return search.result();
 }
 
 double Trainer::validate() {
@@ -296,12 +325,14 @@ double Trainer::validate() {
 }
 
 std::optional<NotFinite> Trainer::find_cause_in_validation() {
-  std::optional<NotFinite> found;
-  for (std::int64_t i = 0; i < options_.validation_batches && !found; ++i) {
-    set_batch(*evaluator_, validation_->at(i), options_.run.model.vocab);
-    found = find_not_finite(*evaluator_);
+  Search search(group_);
+  for (std::int64_t i = 0; i < options_.validation_batches; ++i) {
+    search.look([&] {
+      set_batch(*evaluator_, validation_->at(i), options_.run.model.vocab);
+      return find_not_finite(*evaluator_);
+    });
   }
-  return found;
+  return search.result();
 }
 
 }  // namespace tracestep

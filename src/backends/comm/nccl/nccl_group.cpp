@@ -4,6 +4,7 @@
 
 #include <bit>
 #include <cstdlib>
+#include <exception>
 #include <map>
 
 #include "backends/comm/nccl/nccl_library.h"
@@ -69,6 +70,8 @@ class NcclGroup final : public Communicator {
   }
   ~NcclGroup() override {
     parts_.clear();  // before what they were split from
+    // The call waits for the other ranks, which know nothing yet of an error that ends this one.
+    if (std::uncaught_exceptions() > exceptions_) return;
     const HostWait wait("the others, to part from NCCL");
     nccl_.comm_destroy(comm_);
   }
@@ -141,7 +144,7 @@ class NcclGroup final : public Communicator {
     for (const auto& [kind, part] : parts_) total += part->received_bytes();
     return total;
   }
-  // A failure ends the process, and with it the others.
+  // The error of a rank goes on to end all processes.
   void end() override {}
   void restart() override {}
   Processes* processes() const override { return &processes_; }
@@ -176,6 +179,7 @@ class NcclGroup final : public Communicator {
   const nccl::Library& nccl_;
   const RankGroup kind_;
   std::map<RankGroup, std::unique_ptr<NcclGroup>> parts_;
+  const int exceptions_ = std::uncaught_exceptions();
   nccl::Comm* comm_ = nullptr;
   std::int64_t received_bytes_ = 0;
 };
