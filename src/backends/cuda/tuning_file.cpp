@@ -1,5 +1,7 @@
 #include "backends/cuda/tuning_file.h"
 
+#include <unistd.h>
+
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
@@ -78,7 +80,7 @@ void TuningFile::write() const {
     rows.push_back(std::move(row));
   }
   json["choices"] = std::move(rows);
-  const std::string part = path_ + ".part";
+  const std::string part = fmt::format("{}.{}.part", path_, ::getpid());  // ranks tune together
   std::ofstream file(part);
   file << json.dump(1) << '\n';
   file.close();
