@@ -5,6 +5,8 @@
 
 #include "base/integers.h"
 #include "base/log.h"
+#include "runtime/communicator.h"
+#include "runtime/processes.h"
 
 namespace tracestep {
 namespace {
@@ -113,6 +115,11 @@ void CompiledExecutor::capture() {
   } catch (const Error& e) {
     log_warn("the launches of {} cannot be captured and are issued one by one: {}", program().name,
              e.what());
+  }
+  // NCCL wants a collective captured by all ranks or by none.
+  Communicator* const group = device().group();
+  if (group != nullptr && !holds_in_all(group->processes(), captured_ != nullptr)) {
+    captured_.reset();
   }
 }
 

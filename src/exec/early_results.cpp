@@ -26,9 +26,11 @@ std::unique_ptr<EarlyResults> EarlyResults::make(Device& device, const Program& 
     last_producer = std::max(last_producer, value.producer);
   }
   const bool has_lanes = std::ranges::any_of(plan.turns, [](const Turn& t) { return t.lane != 0; });
-  const auto last = std::ranges::find_if(launches.rbegin(), launches.rend(),
-                                         [&](const Launch& l) { return l.node <= last_producer; });
+  auto last = std::ranges::find_if(launches.rbegin(), launches.rend(),
+                                   [&](const Launch& l) { return l.node <= last_producer; });
   if (has_lanes || last == launches.rend()) return nullptr;
+  // A batch is issued at its end.
+  while (!plan.turns[static_cast<std::size_t>(last->node)].closes_batch) --last;
   std::unique_ptr<Outbox> outbox = device.make_outbox(bytes);
   if (outbox == nullptr) return nullptr;
   std::vector<bool> is_read_later(plan.buffers.size(), false);

@@ -14,7 +14,7 @@ RankDevices::RankDevices(Device& first, std::vector<std::unique_ptr<Device>> oth
 }
 
 RankDevices::~RankDevices() {
-  first().join(nullptr);
+  if (!group_.empty()) first().join(nullptr);
 }
 
 }  // namespace tracestep
