@@ -1,5 +1,7 @@
 #include "cli/processes.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstdio>
 #include <optional>
@@ -49,8 +51,23 @@ std::uint64_t hash_of(std::string_view text) {
   return std::stoull(hash_text(std::as_bytes(std::span(text))), nullptr, 16);
 }
 
+// NCCL needs a GPU for each rank; what it says otherwise is hard to read.
+void check_own_gpu(Processes& others, const Device& device) {
+  char host[256] = "";
+  ::gethostname(host, sizeof host - 1);
+  std::vector<std::uint64_t> all =
+      others.exchange(hash_of(fmt::format("{} {}", host, device.name())));
+  std::ranges::sort(all);
+  if (std::ranges::adjacent_find(all) == all.end()) return;
+  throw Error(ErrorCode::kUsage, "--device", "two ranks of a host share a GPU",
+              "use --device cuda: each has the GPU of its number on the host");
+}
+
 std::unique_ptr<Communicator> connect(Processes& others, Device& device) {
-  if (device.traits().kind == DeviceKind::kCuda) return make_cuda_group(others, device);
+  if (device.traits().kind == DeviceKind::kCuda) {
+    check_own_gpu(others, device);
+    return make_cuda_group(others, device);
+  }
 #ifdef TRACESTEP_WITH_MPI
   if (launched()->has_mpi) return make_mpi_group(others);
 #endif

@@ -224,7 +224,8 @@ class CudaDevice final : public Device {
     return &beside_;
   }
   std::unique_ptr<LaneEvents> make_lane_events(std::size_t count) override {
-    return std::make_unique<cuda::StreamEvents>(stream_.handle(), handle_beside(), count);
+    return std::make_unique<cuda::StreamEvents>(
+        [this](int lane) { return lane == 0 ? stream_.handle() : handle_beside(); }, count);
   }
   std::unique_ptr<CapturedWork> capture(const std::function<void()>& issue) override {
     return cuda::capture_graph(stream_.handle(), [&] {

@@ -27,8 +27,8 @@ std::int64_t EventMarks::between_ns(std::size_t i, std::size_t j) {
   return std::llround(static_cast<double>(ms) * 1e6);
 }
 
-StreamEvents::StreamEvents(cudaStream_t lane_0, cudaStream_t lane_1, std::size_t count)
-    : lanes_{lane_0, lane_1}, events_(count, nullptr) {
+StreamEvents::StreamEvents(std::function<cudaStream_t(int lane)> stream_of, std::size_t count)
+    : stream_of_(std::move(stream_of)), events_(count, nullptr) {
   for (cudaEvent_t& event : events_) {
     TRACESTEP_CUDA(cudaEventCreateWithFlags(&event, cudaEventDisableTiming));
   }
@@ -39,11 +39,11 @@ StreamEvents::~StreamEvents() {
 }
 
 void StreamEvents::set(std::size_t i, int lane) {
-  TRACESTEP_CUDA(cudaEventRecord(events_[i], lanes_[lane]));
+  TRACESTEP_CUDA(cudaEventRecord(events_[i], stream_of_(lane)));
 }
 
 void StreamEvents::wait(std::size_t i, int lane) {
-  TRACESTEP_CUDA(cudaStreamWaitEvent(lanes_[lane], events_[i], 0));
+  TRACESTEP_CUDA(cudaStreamWaitEvent(stream_of_(lane), events_[i], 0));
 }
 
 }  // namespace tracestep::cuda

@@ -3,6 +3,7 @@
 
 #include <cuda_runtime_api.h>
 
+#include <functional>
 #include <vector>
 
 #include "runtime/device.h"
@@ -27,7 +28,8 @@ class EventMarks final : public Marks {
 // on.
 class StreamEvents final : public LaneEvents {
  public:
-  StreamEvents(cudaStream_t lane_0, cudaStream_t lane_1, std::size_t count);
+  // The stream of a lane is asked for each time: a device that joins a group has another lane 1.
+  StreamEvents(std::function<cudaStream_t(int lane)> stream_of, std::size_t count);
   ~StreamEvents() override;
   StreamEvents(const StreamEvents&) = delete;
   StreamEvents& operator=(const StreamEvents&) = delete;
@@ -35,7 +37,7 @@ class StreamEvents final : public LaneEvents {
   void wait(std::size_t i, int lane) override;
 
  private:
-  const cudaStream_t lanes_[2];
+  const std::function<cudaStream_t(int lane)> stream_of_;
   std::vector<cudaEvent_t> events_;
 };
 
