@@ -32,8 +32,17 @@ std::vector<pid_t> with_a_stuck_rank(pid_t launch) {
   }
 }
 
+// Dead ones count as gone, whether or not somebody has waited for them.
+bool is_gone(pid_t process) {
+  std::ifstream status(fmt::format("/proc/{}/status", process));
+  for (std::string line; std::getline(status, line);) {
+    if (line.starts_with("State:")) return line.find('Z') != std::string::npos;
+  }
+  return true;
+}
+
 bool are_gone(const std::vector<pid_t>& processes) {
-  return std::ranges::all_of(processes, [](pid_t one) { return ::kill(one, 0) != 0; });
+  return std::ranges::all_of(processes, is_gone);
 }
 
 ProgramRun launch(const std::string& options, const std::function<void(pid_t)>& while_running) {
