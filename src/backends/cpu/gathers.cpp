@@ -65,6 +65,10 @@ void round_to(float x, F16& y) {
 // their sum, so that the error does not grow with every one of thousands of rows.
 template <class T>
 void sum_rows(const T* x, std::int64_t width, std::span<const std::int64_t> members, T* y) {
+  if (members.empty()) {
+    std::fill(y, y + width, T{});
+    return;
+  }
   constexpr std::int64_t kColumns = 512;
   constexpr std::size_t kPart = 64;
   float total[kColumns], part[kColumns];
