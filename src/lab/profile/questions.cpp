@@ -416,6 +416,47 @@ Text far_below_its_roof(std::vector<Row> kernels) {
          roof_too_low(worst, kernels);
 }
 
+// Of the time of kernels bound by bytes, what passes the bandwidth that the device's maker
+// publishes: there it does not help that the measured one may be too low.
+Text above_the_published(const Evidence& e, const std::vector<Row>& by_bytes, bool is_fused) {
+  const auto measured = e.find("ceilings", {{"ceiling", "bandwidth"}});
+  if (!measured || !measured->has("published")) return {};
+  const Quantity limit = 100.0 * (measured->get("published") / measured->get("value"));
+  std::vector<Row> above;
+  std::ranges::copy_if(by_bytes, std::back_inserter(above),
+                       [&](const Row& row) { return row.get("roof_percent").value > limit.value; });
+  if (above.empty()) return {};
+  return say(
+      "{} of the time of those bound by bytes is {} {}, the bandwidth that the device's maker "
+      "publishes: there "
+      "caches hold some of the bytes{}. ",
+      {percent(share_of(sum_of(above, "ms"), sum_of(by_bytes, "ms"))),
+       because(compare(least_of(above, "roof_percent"), limit), "above"), percent(limit),
+       is_fused ? ", or a mask hides them" : ""});
+}
+
+// `share`: of the time of all kernels, those above their roof.
+Text above_their_roof(const Evidence& e, const Row& all, const Quantity& share,
+                      const std::vector<Row>& above, const std::vector<Row>& by_bytes) {
+  const bool is_fused = all.text("ops") == "fused";
+  std::vector<Row> above_bytes;
+  std::ranges::copy_if(above, std::back_inserter(above_bytes),
+                       [](const Row& row) { return row.text("bound") == "bytes"; });
+  const Quantity of_bytes = above_bytes.empty()
+                                ? Quantity::constant(0)
+                                : share_of(sum_of(above_bytes, "ms"), sum_of(by_bytes, "ms"));
+  return compare(share, Quantity::constant(0))
+             .say({.more = say(
+                       "Kernels with {} of the time ({} of the time of those bound by bytes) are "
+                       "above {} of their roof, up to {}. For bytes that is a copy's rate: it is "
+                       "too low for them, or caches hold some of the bytes that are counted{}; "
+                       "these rows do not tell which. ",
+                       {percent(share), percent(of_bytes), percent(Quantity::constant(105)),
+                        percent(most_of(above, "roof_percent")),
+                        is_fused ? ", or a mask hides them" : ""})}) +
+         (above_bytes.empty() ? Text() : above_the_published(e, by_bytes, is_fused));
+}
+
 Text bound(const Evidence& e) {
   const Row all = shares_of_step(e);
   require(all.text_or("verdict", "ok") != "doubt: above_the_roof",
@@ -444,24 +485,7 @@ Text bound(const Evidence& e) {
                 .equal = "Both take as long. ",
                 .unclear = "Neither is larger beyond noise. ",
                 .more = "Moving bytes is the larger part. "});
-  const Quantity beyond = share(above);
-  std::vector<Row> above_bytes;
-  std::ranges::copy_if(above, std::back_inserter(above_bytes),
-                       [](const Row& row) { return row.text("bound") == "bytes"; });
-  const Quantity above_by_bytes = above_bytes.empty()
-                                      ? Quantity::constant(0)
-                                      : share_of(sum_of(above_bytes, "ms"), sum_of(by_bytes, "ms"));
-  if (!above.empty()) {
-    out += compare(beyond, Quantity::constant(0))
-               .say({.more = say(
-                         "Kernels with {} of the time ({} of the time of those bound by "
-                         "bytes) are above {} of their roof, up to {}. For bytes that is a "
-                         "copy's rate: it is too low for them, or caches hold some of the "
-                         "bytes that are counted{}; these rows do not tell which. ",
-                         {percent(beyond), percent(above_by_bytes),
-                          percent(Quantity::constant(105)), percent(most_of(above, "roof_percent")),
-                          all.text("ops") == "fused" ? ", or a mask hides them" : ""})});
-  }
+  if (!above.empty()) out += above_their_roof(e, all, share(above), above, by_bytes);
   return out + far_below_its_roof(kernels);
 }
 

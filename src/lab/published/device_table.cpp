@@ -1,8 +1,11 @@
 #include "lab/published/device_table.h"
 
+#include <algorithm>
+
 #include "base/error.h"
 #include "base/units.h"
 #include "embedded/published_files.h"
+#include "lab/published/tables.h"
 #include "lab/report/columns.h"
 #include "lab/report/csv_reader.h"
 
@@ -33,6 +36,25 @@ Table device_table() {
       "B200 without sparsity; the handout of 2026 takes 2,500 TFLOP/s for its bf16 and 80 for its "
       "fp32"};
   return table;
+}
+
+void add_published_peaks(std::string_view device, Table& ceilings) {
+  const PublishedDevice* known = known_device(device);
+  if (known == nullptr) return;
+  const auto at = [&](std::string_view name) {
+    return static_cast<std::size_t>(std::ranges::find(ceilings.columns, name, &Column::name) -
+                                    ceilings.columns.begin());
+  };
+  const std::size_t ceiling = at("ceiling"), dtype = at("dtype");
+  ceilings.columns.push_back(
+      real_column("published", "published", "", 1, "by the device's maker, in the same unit"));
+  for (std::vector<Json>& row : ceilings.rows) {
+    Json peak;
+    if (row[ceiling] == Json("bandwidth")) peak = known->bandwidth_gb_s;
+    if (row[dtype] == Json("f32")) peak = 1e3 * known->fp32_tflops;
+    if (row[dtype] == Json("bf16") || row[dtype] == Json("f16")) peak = 1e3 * known->bf16_tflops;
+    row.push_back(std::move(peak));
+  }
 }
 
 }  // namespace tracestep

@@ -1,6 +1,8 @@
 // What makers publish of devices that need not be here.
 #pragma once
 
+#include <string_view>
+
 #include "lab/report/table.h"
 
 namespace tracestep {
@@ -8,5 +10,9 @@ namespace tracestep {
 // Rows: devices; columns: dense peaks of products in float32 and bfloat16, memory bandwidth, and
 // the bytes that a program gets. Published figures, not measured ones.
 Table device_table();
+
+// Adds the column "published" to a table of measured ceilings (lab/profile/tables.h): what the
+// maker of the device with this name says of its bandwidth and products. Nothing for other devices.
+void add_published_peaks(std::string_view device, Table& ceilings);
 
 }  // namespace tracestep

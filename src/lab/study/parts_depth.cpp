@@ -9,6 +9,7 @@
 #include "lab/memory/charts.h"
 #include "lab/memory/formulas.h"
 #include "lab/memory/tables.h"
+#include "lab/published/device_table.h"
 #include "lab/study/study.h"
 
 namespace tracestep {
@@ -247,7 +248,13 @@ void profile_part(StudyContext& context) {
            .table = "clocks",
            .options = Json::Object{{"label", Json::Array{"size", "mode", "ops"}},
                                    {"values", Json::Array{"busy_ms", "gaps_ms", "outside_ms"}}}}}};
-  if (ceilings.known()) summary.tables.push_back(ceiling_table(ceilings));
+  if (ceilings.known()) {
+    summary.tables.push_back(ceiling_table(ceilings));
+    const Json* gpu = context.machine.environment.find("gpu");
+    if (gpu != nullptr && gpu->is_string() && context.machine.place.device != "cpu") {
+      add_published_peaks(gpu->as_string(), summary.tables.back());
+    }
+  }
   context.sections.push_back(std::move(summary));
   const auto is_step = [](const ProfiledCell& cell) {
     return cell.profile.spec.step.mode == Mode::kStep && cell.profile.status == Status::kOk;

@@ -9,6 +9,7 @@
 #include <set>
 
 #include "base/error.h"
+#include "lab/published/device_table.h"
 #include "nn/config.h"
 #include "support/paths.h"
 #include "support/temp_folder.h"
@@ -112,6 +113,22 @@ TEST_F(PublishedTest, ACellInTwoTablesOfAStudyIsCountedAsComparedAgain) {
   }
   EXPECT_GT(again, 0);
   EXPECT_EQ(again, compared - std::ssize(cells));
+}
+
+TEST_F(PublishedTest, MeasuredCeilingsStandBesideThePublishedOnes) {
+  Table ceilings{.name = "ceilings", .columns = {{.name = "ceiling"}, {.name = "dtype"}}};
+  for (const char* dtype : {"f32", "bf16", "f64"}) ceilings.add_row({"products", dtype});
+  ceilings.add_row({"bandwidth", Json()});
+  Table other = ceilings;
+  add_published_peaks("a device of nobody", other);
+  EXPECT_EQ(other.columns.size(), 2u);
+  add_published_peaks("NVIDIA H200", ceilings);
+  const PublishedDevice& h200 = *known_device("NVIDIA H200");
+  ASSERT_EQ(ceilings.columns.size(), 3u);
+  EXPECT_EQ(ceilings.rows[0][2], Json(1e3 * h200.fp32_tflops));
+  EXPECT_EQ(ceilings.rows[1][2], Json(1e3 * h200.bf16_tflops));
+  EXPECT_TRUE(ceilings.rows[2][2].is_null());
+  EXPECT_EQ(ceilings.rows[3][2], Json(h200.bandwidth_gb_s));
 }
 
 TEST_F(PublishedTest, NothingIsFasterThanItsDevice) {

@@ -429,6 +429,35 @@ TEST_F(SentencesTest, ARoofThatAnotherKernelPassesIsNotTheLimitOfTheFirst) {
   EXPECT_THAT(testing::wrong_claims(low.text, tables_), ::testing::IsEmpty());
 }
 
+TEST_F(SentencesTest, WhatPassesThePublishedBandwidthIsInCaches) {
+  Table& matrix = table_like("matrix@");
+  const auto roof = column(matrix, "roof_percent"), bound = column(matrix, "bound"),
+             ms = column(matrix, "ms");
+  double high = 110;
+  for (auto& row : matrix.rows) {
+    if (!row[bound].is_string()) continue;
+    row[bound] = high < 160 ? "bytes" : "FLOPs";  // 110, 120 and so on to 150 %
+    row[roof] = high < 160 ? high : 90.0;
+    row[ms] = 1.0;
+    high += 10;
+  }
+  const std::string before = text_of("bound");
+  EXPECT_THAT(before, HasSubstr("these rows do not tell which. "));
+  EXPECT_THAT(before, Not(HasSubstr("publishes")));
+  Table& ceilings = table_like("ceilings");
+  ceilings.columns.push_back(real_column("published", "", "", 1));
+  for (auto& row : ceilings.rows) {
+    row.push_back(1.28 * row[column(ceilings, "value")].as_double());
+  }
+  const Answer bound_by = of("bound");
+  EXPECT_THAT(
+      bound_by.text.words(),
+      HasSubstr(
+          "60.0 % of the time of those bound by bytes is above 128.0 %, the bandwidth that the "
+          "device's maker publishes: there caches hold some of the bytes. "));
+  EXPECT_THAT(testing::wrong_claims(bound_by.text, tables_), ::testing::IsEmpty());
+}
+
 TEST_F(SentencesTest, OtherClocksSayWhatRecordingChanges) {
   EXPECT_THAT(text_of("clocks"),
               HasSubstr(" of kernels in recorded steps, whose wall time is off by "));
