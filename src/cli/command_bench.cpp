@@ -21,6 +21,7 @@
 #include "lab/measure/run_columns.h"
 #include "lab/measure/validity.h"
 #include "lab/time/cell.h"
+#include "passes/recompute_budget.h"
 
 namespace tracestep::cli {
 namespace {
@@ -145,8 +146,7 @@ class GridRun {
   // False when the signal came.
   bool add_cell(const RunSpec& run) {
     const auto start = std::chrono::steady_clock::now();
-    std::optional<std::vector<Json>> row =
-        options_.processes > 1 ? row_of_processes(run) : row_of_this_process(run);
+    std::optional<std::vector<Json>> row = row_of(run);
     if (!row) return false;
     remaining_.finish(
         cost(run), std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
@@ -155,6 +155,17 @@ class GridRun {
     finished_.add(*row);
     out_.table.add_row(std::move(*row));
     return true;
+  }
+
+  // A budget that cannot be met ends a run of one cell; in a grid it is that row's status.
+  std::optional<std::vector<Json>> row_of(const RunSpec& run) {
+    try {
+      return options_.processes > 1 ? row_of_processes(run) : row_of_this_process(run);
+    } catch (const BudgetNotMet& error) {
+      if (runs_.size() == 1) throw;
+      log_warn("{}: {}", label_of(run), error.what());
+      return cell_row(cell_beyond_budget(CellSpec{run, options_.protocol}, error));
+    }
   }
 
   // Shows between steps how far the cell is and, until a first cell has ended, how long it will
@@ -185,6 +196,7 @@ class GridRun {
   }
 
   std::optional<std::vector<Json>> row_of_processes(const RunSpec& run) {
+    step_program(run, traits_of(run.place));  // throws here what would end the other processes
     const std::optional<Json> merged = processes_row(
         run, options_.processes, arguments_, options_.roof, stop_, [this](int process) {
           progress_.update(

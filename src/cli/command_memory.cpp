@@ -21,6 +21,7 @@
 #include "lab/memory/formulas.h"
 #include "lab/memory/snapshot_of.h"
 #include "lab/memory/tables.h"
+#include "passes/recompute_budget.h"
 
 namespace tracestep::cli {
 namespace {
@@ -157,6 +158,15 @@ MemoryCell cell_of(const RunSpec& run, const MemoryOptions& o, bool is_only) {
   return out;
 }
 
+// A budget that cannot be met ends a run of one cell; in a grid it is that row's status.
+MemoryCell cell_of_grid(const RunSpec& run, const MemoryOptions& o) {
+  try {
+    return cell_of(run, o, false);
+  } catch (const BudgetNotMet& error) {
+    return {.run = run_beyond_budget(run, error), .limit_bytes = run.place.memory_limit_bytes};
+  }
+}
+
 void add_failure(const MemoryCell& cell, const MemoryOptions& o, std::vector<Table>& tables) {
   MemoryCell failed = cell;
   if (!cell.run.oom) failed.run = recorded(cell.run.spec.step, o, false);
@@ -203,6 +213,7 @@ void draw(const MemoryOptions& o, std::span<const MemoryCell> cells) {
   std::vector<Table> tables;
   std::vector<Chart> charts;
   for (const MemoryCell& cell : cells) {
+    if (!cell.run.has_program()) continue;
     for (Table table : {stack_table(cell), saved_by_op_table(cell)}) {
       table.name += "@" + label_of(cell);
       tables.push_back(std::move(table));
@@ -248,7 +259,7 @@ int run_memory_command(const MemoryOptions& o, std::span<const std::string> argu
     CellProgress progress(runs.size());
     for (const RunSpec& run : runs) {
       progress.begin(label_of(run));
-      cells.push_back(cell_of(run, o, is_only));
+      cells.push_back(is_only ? cell_of(run, o, true) : cell_of_grid(run, o));
     }
   }
   check_filter(o.filter, cells);

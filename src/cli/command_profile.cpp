@@ -16,6 +16,7 @@
 #include "lab/memory/fit.h"
 #include "lab/profile/chrome_trace.h"
 #include "lab/profile/tables.h"
+#include "passes/recompute_budget.h"
 #include "spec/step_program.h"
 
 namespace tracestep::cli {
@@ -105,6 +106,18 @@ void add_cell_tables(const ProfileOptions& o, const ProfiledCell& cell, bool is_
   }
 }
 
+// That every step has a program, with these components. A budget that cannot be met ends a run of
+// one step; in a grid it is that row's status.
+void check_programs(const std::vector<RunSpec>& runs, const std::vector<std::string>& components) {
+  for (const RunSpec& run : runs) {
+    try {
+      ComponentFilter("--components", components, step_program(run, traits_of(run.place)));
+    } catch (const BudgetNotMet&) {
+      if (runs.size() == 1) throw;
+    }
+  }
+}
+
 int run_profile(const ProfileOptions& o, std::span<const std::string> arguments) {
   std::vector<RunSpec> runs =
       runs_of(o.grid, {"cpu", "cuda", "reference"}, DeviceUse::kRun, Ranks::kUsed);
@@ -112,9 +125,7 @@ int run_profile(const ProfileOptions& o, std::span<const std::string> arguments)
       {"--trace", o.trace}, {"--tune-file", runs[0].place.tune_file}, {"--output", o.output.path}};
   check_apart({}, outputs);
   probe_output(o.output);
-  for (const RunSpec& run : runs) {
-    ComponentFilter("--components", o.components, step_program(run, traits_of(run.place)));
-  }
+  check_programs(runs, o.components);
   if (!o.trace.empty()) check_writable(o.trace);
   const Json environment = environment_of(arguments, runs[0]);
   if (o.largest_context) add_largest_contexts(runs, environment);

@@ -10,6 +10,7 @@
 #include "cli/devices.h"
 #include "lab/memory/run.h"
 #include "lab/predict/predict.h"
+#include "passes/recompute_budget.h"
 #include "spec/fields.h"
 
 namespace tracestep::cli {
@@ -30,7 +31,7 @@ struct Predicted {
   double step_ms = 0;
 };
 
-Predicted predicted(const RunSpec& run, const Predictor* times) {
+Predicted predicted_step(const RunSpec& run, const Predictor* times) {
   const DeviceTraits traits = traits_of(run.place);
   if (times == nullptr) {
     const MemoryRun memory = predict_memory(run, traits);
@@ -38,6 +39,15 @@ Predicted predicted(const RunSpec& run, const Predictor* times) {
   }
   const Prediction all = predict_run(run, traits, *times);
   return {all.peak_bytes, all.host_bytes, all.time.high_ms};
+}
+
+// A step whose budget cannot be met is not begun: its row only says so.
+Predicted predicted(const RunSpec& run, const Predictor* times) {
+  try {
+    return predicted_step(run, times);
+  } catch (const BudgetNotMet&) {
+    return {};
+  }
 }
 
 }  // namespace

@@ -212,13 +212,7 @@ class BudgetSolver::Search {
       if (known.held_bytes >= least_peak_) break;
       remember(candidate, peak_of(known, made(candidate)));
     }
-    throw Error(
-        ErrorCode::kUsage, "recompute",
-        fmt::format("found no choice of what to compute again that brings the step's peak to {} "
-                    "({} B)",
-                    format_bytes(budget_bytes_), budget_bytes_),
-        fmt::format("the least peak is {} ({} B), with {}", format_bytes(least_peak_), least_peak_,
-                    least_name_));
+    throw BudgetNotMet(budget_bytes_, least_peak_, least_name_);
   }
 
   const Program& program_;
@@ -235,6 +229,16 @@ class BudgetSolver::Search {
   std::int64_t least_peak_ = 0;
   std::string least_name_;
 };
+
+BudgetNotMet::BudgetNotMet(std::int64_t budget_bytes, std::int64_t least_peak_bytes,
+                           const std::string& least_name)
+    : Error(ErrorCode::kUsage, "recompute",
+            fmt::format("found no choice of what to compute again that brings the step's peak to "
+                        "{} ({} B)",
+                        format_bytes(budget_bytes), budget_bytes),
+            fmt::format("the least peak is {} ({} B), with {}", format_bytes(least_peak_bytes),
+                        least_peak_bytes, least_name)),
+      least_peak_bytes_(least_peak_bytes) {}
 
 std::string words_of(const WithinBudget& found) {
   const std::string peak = fmt::format("a peak of {}", format_bytes(found.peak_bytes));

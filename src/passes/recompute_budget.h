@@ -7,6 +7,7 @@
 #include <memory>
 #include <string>
 
+#include "base/error.h"
 #include "ir/program.h"
 #include "planning/device_traits.h"
 
@@ -18,6 +19,18 @@ struct WithinBudget {
   std::int64_t peak_bytes = 0;  // of the finished step
   double again_us = 0.0;        // modelled time of what is computed again
   double least_us = 0.0;        // no choice that fits takes less
+};
+
+// Error{kUsage}: no choice brings the step's peak within the budget.
+class BudgetNotMet : public Error {
+ public:
+  // `least_name`: the choice with the least peak.
+  BudgetNotMet(std::int64_t budget_bytes, std::int64_t least_peak_bytes,
+               const std::string& least_name);
+  std::int64_t least_peak_bytes() const { return least_peak_bytes_; }
+
+ private:
+  std::int64_t least_peak_bytes_;
 };
 
 // The choice, its peak and time, and how far from the best it may be, in a line.
@@ -47,7 +60,7 @@ class BudgetSolver {
 // best for some price of a byte kept (least cuts, analysis/min_cut.h), and mixtures of two
 // neighbouring ones, block by block. Of at most 12 forward nodes every set is compared as well. All
 // peaks are predicted exactly by `peak_of`; time is modelled (analysis/modelled_time.h) for `kind`.
-// Error{kUsage} when no choice fits, naming the least peak.
+// BudgetNotMet when no choice fits, naming the least peak.
 WithinBudget recompute_within(const Program& program, std::int64_t budget_bytes, DeviceKind kind,
                               const PeakOf& peak_of);
 

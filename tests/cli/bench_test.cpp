@@ -18,6 +18,24 @@ Json json_of(const std::string& arguments, int status = 0, const RunHow& how = {
   return Json::parse(run.out, arguments);
 }
 
+TEST(BenchTest, ABudgetThatCannotBeMetIsTheStatusOfItsRow) {
+  const TempFolder folder;
+  const std::string options = std::string(" --batch 2 --threads 1 --warmup 0 --steps 1 --roof 0") +
+                              kSmallModel + " --recompute budget=500KiB --context ";
+  for (const std::string command : {"bench", "bench --resume r.jsonl", "bench --processes 2"}) {
+    const Json result = json_of(command + options + "8,64,16", 0, {.folder = folder.path()});
+    const auto& rows = result.at("rows").items();
+    ASSERT_EQ(rows.size(), 3u) << command;
+    EXPECT_EQ(rows[1].at("status").as_string(), "oom");
+    EXPECT_GT(rows[1].at("predicted_peak_bytes").as_int(), 500 << 10);
+    EXPECT_NE(rows[1].at("detail").as_string().find("the least peak is"), std::string::npos);
+    EXPECT_EQ(rows[2].at("status").as_string(), "ok");
+  }
+  const ProgramRun alone = run_tracestep(words_of("bench" + options + "64"));
+  EXPECT_EQ(alone.status, 2);
+  EXPECT_EQ(alone.out, "");
+}
+
 TEST(BenchTest, AGridHasOneRowPerCellWithAllColumns) {
   const Json result = json_of(std::string("bench --device null --context 8,16 --mode inference,step"
                                           " --ops primitive,fused --warmup 1 --steps 2") +

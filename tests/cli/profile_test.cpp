@@ -20,6 +20,18 @@ ProgramRun run(const std::string& arguments, int status = 0) {
 
 const char* const kFast = " --steps 2 --plain-steps 2 --warmup 1 --no-ceilings";
 
+TEST(ProfileCommandTest, ABudgetThatCannotBeMetIsTheStatusOfItsRow) {
+  const std::string options = std::string("profile --mode step --recompute ") + "budget=1KiB";
+  const Json rows =
+      Json::parse(run(options + ",none --format json" + kFast).out, "profile").at("rows");
+  std::vector<std::string> statuses;
+  for (const Json& row : rows.items()) statuses.push_back(row.at("status").as_string());
+  ASSERT_GE(statuses.size(), 2u);
+  EXPECT_EQ(statuses.front(), "oom");
+  EXPECT_EQ(statuses.back(), "ok");
+  run(options + kFast, 2);
+}
+
 TEST(ProfileCommandTest, TablesOfBothModesComeWithTheirNames) {
   const ProgramRun out = run(std::string("profile --format json") + kFast);
   const Json result = Json::parse(out.out, "profile");

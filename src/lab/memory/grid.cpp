@@ -82,6 +82,8 @@ struct PeakRow {
   const MemoryRun& run() const { return cell.run; }
   const RunSpec& step() const { return cell.run.spec.step; }
   std::int64_t predicted() const { return run().predicted_peak_bytes; }
+  // Empty where the run has no program.
+  Json when_planned(std::int64_t bytes) const { return when(run().has_program(), bytes); }
   bool is_measured() const { return run().measured && run().status == Status::kOk; }
   bool fits() const {
     const std::int64_t needed = cell.accounted ? cell.accounted->bytes : predicted();
@@ -118,14 +120,17 @@ Fields<PeakRow> byte_fields() {
        [](R r) { return when(r.is_measured(), r.run().peak_bytes); }},
       {bytes_column("saved_bytes", "saved",
                     "kept from forward for backward, without narrow copies of weights"),
-       [](R r) { return saved_activation_bytes(r.run().program); }},
+       [](R r) { return r.when_planned(saved_activation_bytes(r.run().program)); }},
       {bytes_column("weight_cast_bytes", "weight copy",
                     "narrow copies of weights, the most at any moment"),
-       [](R r) { return predicted_totals(r.run()).highest[at(Category::kWeightCast)]; }},
+       [](R r) {
+         return r.when_planned(predicted_totals(r.run()).highest[at(Category::kWeightCast)]);
+       }},
       {bytes_column("residual_bytes", "residual", "one tensor of the residual stream"),
-       [](R r) { return residual_bytes(r.run().program); }},
+       [](R r) { return r.when_planned(residual_bytes(r.run().program)); }},
       {real_column("versus_fp32_percent", "vs fp32", "%", 1, "of the predicted peak"), [](R r) {
-         const bool has_other = r.fp32 != nullptr && r.fp32 != &r.cell;
+         const bool has_other = r.fp32 != nullptr && r.fp32 != &r.cell && r.run().has_program() &&
+                                r.fp32->run.has_program();
          return has_other ? Json(r.versus_fp32_percent()) : Json();
        }}};
 }
@@ -219,6 +224,10 @@ Table peak_table(std::span<const MemoryCell> cells) {
   for (const MemoryCell& cell : cells) rows.push_back({cell, in_fp32(cells, cell)});
   Table table = table_of("memory", "Bytes of a step", fields, rows);
   show_unusual(table);
+  for (const MemoryCell& cell : cells) {
+    if (cell.run.has_program()) continue;
+    table.notes.push_back(fmt::format("{}: {}", label_of(cell), cell.run.detail));
+  }
   std::vector<ResultRow> judged;
   for (const MemoryCell& cell : cells) judged.push_back(judged_row(cell.run));
   add_verdicts(table, judged);
@@ -233,6 +242,7 @@ Table category_grid(std::span<const MemoryCell> cells) {
     table.columns.push_back(bytes_column(std::string(name_of(c)), words_of(c)));
   }
   for (const MemoryCell& cell : cells) {
+    if (!cell.run.has_program()) continue;
     std::vector<Json> row{label_of(cell)};
     for (std::int64_t bytes : cell.run.map.by_category) row.emplace_back(bytes);
     table.add_row(std::move(row));

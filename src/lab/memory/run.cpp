@@ -5,6 +5,7 @@
 
 #include "analysis/cost.h"
 #include "lab/measure/statistics.h"
+#include "passes/recompute_budget.h"
 #include "session/session.h"
 
 namespace tracestep {
@@ -262,6 +263,17 @@ MemoryRun predict_memory(const RunSpec& spec, const DeviceTraits& traits) {
   run.computes = false;
   plan(step_passes(spec, traits), traits, run);
   find_moments(run);
+  return run;
+}
+
+MemoryRun run_beyond_budget(const RunSpec& spec, const BudgetNotMet& error) {
+  MemoryRun run;
+  run.spec.step = spec;
+  run.status = Status::kOutOfMemory;
+  run.detail = error.what();
+  run.computes = false;
+  run.predicted_peak_bytes = error.least_peak_bytes();
+  run.parameters = parameter_count(forward_program(spec));
   return run;
 }
 

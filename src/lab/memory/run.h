@@ -17,6 +17,8 @@
 
 namespace tracestep {
 
+class BudgetNotMet;  // passes/recompute_budget.h
+
 struct MemoryRunSpec {
   RunSpec step;
   // One step is recorded; timed ones alternate with as many that are recorded too, which shows
@@ -56,6 +58,7 @@ struct MemoryRun {
   MemoryRunSpec spec;
   std::string device;
   Status status = Status::kOk;
+  std::string detail;     // of a run that was not begun: why
   bool measured = false;  // false: only predicted, without events
   bool computes = true;
   Program program;
@@ -85,6 +88,8 @@ struct MemoryRun {
   // event.
   double step_ms = 0, recorded_step_ms = 0, event_ns = 0;
 
+  // False: the run was not begun, since no choice of what to compute again meets its budget.
+  bool has_program() const { return !program.nodes.empty(); }
   const MappedBuffer* buffer(const Holding& h) const {
     return h.buffer < 0 ? nullptr : &map.buffers[static_cast<std::size_t>(h.buffer)];
   }
@@ -95,6 +100,10 @@ MemoryRun run_memory(const DeviceFactory& make_device, const MemoryRunSpec& spec
 
 // The same predicted from the program, without a device and without events.
 MemoryRun predict_memory(const RunSpec& spec, const DeviceTraits& traits);
+
+// A step that is out of memory whatever it computes again: its predicted peak is the least one, and
+// it has no program.
+MemoryRun run_beyond_budget(const RunSpec& spec, const BudgetNotMet& error);
 
 // One sentence for each block or buffer without a partner, or with a size or lifetime other than
 // predicted. Empty when the prediction is exact for every buffer.

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "lab/measure/statistics.h"
+#include "passes/recompute_budget.h"
 #include "session/session.h"
 
 namespace tracestep {
@@ -180,6 +181,15 @@ void profile_on(Device& device, const StopSignal* stop, const std::optional<Plai
   }
 }
 
+// A budget that no choice of what to compute again meets is out of memory too.
+Outcome attempt_within_budget(const std::function<void()>& work) {
+  try {
+    return attempt(work);
+  } catch (const BudgetNotMet& error) {
+    return {Status::kOutOfMemory, error.what()};
+  }
+}
+
 }  // namespace
 
 std::string kernel_name(const Program& program, const Node& node) {
@@ -198,7 +208,7 @@ std::optional<PlainTimes> time_plain_steps(const DeviceFactory& make_device,
                                            const ProfileSpec& spec, const StopSignal* stop) {
   const std::unique_ptr<Device> device = make_device(spec.step);
   std::optional<PlainTimes> out;
-  attempt([&] {
+  attempt_within_budget([&] {
     Session session(*device, spec.step);
     session.fill_for_timing();
     Measurement measurement(session.executor(), *device, stop);
@@ -214,7 +224,7 @@ Profile profile_step(const DeviceFactory& make_device, const ProfileSpec& spec,
   const std::unique_ptr<Device> device = make_device(spec.step);
   out.device = device->name();
   out.is_asynchronous = device->is_asynchronous();
-  const Outcome outcome = attempt([&] { profile_on(*device, stop, plain, out); });
+  const Outcome outcome = attempt_within_budget([&] { profile_on(*device, stop, plain, out); });
   out.status = outcome.status;
   out.detail = outcome.detail;
   if (out.status == Status::kOk) return out;

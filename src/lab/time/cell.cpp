@@ -13,6 +13,7 @@
 #include "lab/measure/interrupted.h"
 #include "lab/measure/sampling.h"
 #include "lab/measure/statistics.h"
+#include "passes/recompute_budget.h"
 #include "runtime/communicator.h"
 #include "session/session.h"
 
@@ -220,6 +221,17 @@ void add_needs(const Device& device, CellResult& out) {
 }
 
 }  // namespace
+
+CellResult cell_beyond_budget(const CellSpec& spec, const BudgetNotMet& error) {
+  CellResult out;
+  out.spec = spec;
+  out.device = spec.step.place.device;
+  out.status = Status::kOutOfMemory;
+  out.detail = error.what();
+  out.parameters = parameter_count(forward_program(spec.step));
+  out.predicted_peak_bytes = error.least_peak_bytes();
+  return out;
+}
 
 std::optional<double> energy_per_step_j(const CellResult& result) {
   constexpr double kLeastMs = 500;

@@ -18,6 +18,8 @@
 
 namespace tracestep {
 
+class BudgetNotMet;  // passes/recompute_budget.h
+
 struct CellSpec {
   RunSpec step;
   Protocol protocol;
@@ -80,6 +82,10 @@ using StepObserver = std::function<void(std::size_t done, std::size_t most)>;
 // signal to stop, which is looked at between steps.
 CellResult measure_cell(const DeviceFactory& make_device, const CellSpec& spec,
                         const StopSignal* stop = nullptr, const StepObserver& observe = {});
+
+// A cell that was not begun, because it is out of memory whatever it computes again: its predicted
+// peak is the least one.
+CellResult cell_beyond_budget(const CellSpec& spec, const BudgetNotMet& error);
 
 // What the whole device used for a timed step, in joules, by its coarse counter; nullopt: it has
 // none, the steps took under half a second together, or that exceeds the device's power limit.

@@ -151,7 +151,8 @@ Fields<CellRow> byte_fields() {
 
 Fields<CellRow> speed_fields() {
   return {
-      {data_only(int_column("flops", "", "of matrix products")), [](R c) { return c.r.flops; }},
+      {data_only(int_column("flops", "", "of matrix products")),
+       [](R c) { return when(c.r.flops > 0, c.r.flops); }},
       {real_column("tflops", "TFLOP/s", "", 3,
                    "flops over the median; empty where nothing is computed"),
        [](R c) {
@@ -168,7 +169,7 @@ Fields<CellRow> speed_fields() {
        }},
       {int_column("launches", "launching nodes",
                   "nodes per step that launch: each runs one kernel or more"),
-       [](R c) { return c.r.launches; }},
+       [](R c) { return when(c.r.launches > 0, c.r.launches); }},
       {data_only(int_column("kernels", "",
                             "kernels, copies and fills of the graph that the timed steps replayed; "
                             "empty where they were issued launch by launch, and not counted")),
