@@ -32,7 +32,8 @@ std::int64_t limit_of(const RunSpec& run, const TimeSource& source) {
 }
 
 int run_fit(const FitOptions& o, std::span<const std::string> arguments) {
-  const RunSpec run = run_of(o.grid, {"cpu", "cuda", "null"}, DeviceUse::kPlan);
+  const RunGrid grid = on_timed_device(o.grid, o.times);
+  const RunSpec run = run_of(grid, {"cpu", "cuda", "null"}, DeviceUse::kPlan);
   probe_output(o.output);
   const Json environment = environment_of(arguments, run);
   const TimeSource source = time_source(run, o.times, environment);
@@ -73,7 +74,7 @@ Command fit_command() {
                     "does a training step fit a card with 80 GiB"},
                    {"--size xl --context 512 --memory-limit 40GiB --largest batch",
                     "the largest batch, with and without recomputation"},
-                   {"--size 2.7B --context 1024 --published H100 --device cuda",
+                   {"--size 2.7B --context 1024 --published H100",
                     "a card that is not here: its memory and its peaks"}}};
   OptionSet& set = command.options;
   set.group("What is to fit");

@@ -13,6 +13,7 @@
 #include "cli/time_source.h"
 #include "lab/predict/calibrate.h"
 #include "lab/predict/predict.h"
+#include "passes/recompute_budget.h"
 #include "spec/fields.h"
 
 namespace tracestep::cli {
@@ -27,6 +28,7 @@ struct PredictOptions {
 };
 
 constexpr const char* kSchema = "tracestep.predict/1";
+constexpr double kDisturbed = 0.2;  // a band of a calibration beyond which it says little
 
 void check_options(const PredictOptions& o) {
   const int kinds = (o.calibrate ? 1 : 0) + (o.check ? 1 : 0) + (o.history ? 1 : 0);
@@ -56,6 +58,7 @@ std::vector<Precision> calibrated_precisions(const PredictOptions& o, const RunS
 
 int run_calibrate(const PredictOptions& o, const RunSpec& run, const Json& environment) {
   const PredictionFiles files = prediction_files(run, o.times.calibration);
+  const NewCalibration file(files);
   ProgressLine progress;
   const CalibrationPlan plan{
       .steps = calibration_steps(run.place, calibrated_precisions(o, run)),
@@ -68,9 +71,24 @@ int run_calibrate(const PredictOptions& o, const RunSpec& run, const Json& envir
   const std::optional<Calibration> calibration = calibrate(make_device, plan, &stop);
   progress.done();
   if (!calibration) return stop.exit_status();
-  write_calibration(files, *calibration);
-  log_info("calibrated with {} steps: {}", calibration->steps.size(), files.calibration.string());
+  file.write(*calibration);
+  const double spread = make_time_model(*calibration)->spread();
+  log_info("calibrated with {} steps, of which it predicts those held out within {:.0f} %: {}",
+           calibration->steps.size(), 100 * spread, files.calibration.string());
+  if (spread > kDisturbed) {
+    log_warn("other work disturbed this calibration: make it again when the machine is quiet");
+  }
   return 0;
+}
+
+// A budget that cannot be met ends a prediction of one step; in a grid it is that row's status.
+Prediction predict_one(const RunSpec& run, const Predictor& predictor, bool is_only) {
+  try {
+    return predict_run(run, traits_of(run.place), predictor);
+  } catch (const BudgetNotMet& error) {
+    if (is_only) throw;
+    return prediction_beyond_budget(run, error);
+  }
 }
 
 std::vector<Prediction> predict_all(const std::vector<RunSpec>& runs, const Predictor& predictor) {
@@ -78,7 +96,7 @@ std::vector<Prediction> predict_all(const std::vector<RunSpec>& runs, const Pred
   ProgressLine progress;
   for (const RunSpec& run : runs) {
     progress.update("predicting  " + label_of(run));
-    out.push_back(predict_run(run, traits_of(run.place), predictor));
+    out.push_back(predict_one(run, predictor, runs.size() == 1));
   }
   return out;
 }
@@ -91,9 +109,12 @@ void write_predictions(const PredictOptions& o, const Json& environment,
   write_tables(o.output, kSchema, environment, std::move(tables));
 }
 
-int predict_published(const PredictOptions& o, const std::vector<RunSpec>& runs,
-                      const Json& environment) {
+int predict_published(const PredictOptions& o, std::vector<RunSpec> runs, const Json& environment) {
   const TimeSource source = published_source(o.times.published);
+  for (RunSpec& run : runs) {
+    std::int64_t& limit = run.place.memory_limit_bytes;
+    if (limit == 0) limit = source.usable_bytes;
+  }
   write_predictions(o, environment, predict_all(runs, source.predictor()), source.note);
   return 0;
 }
@@ -103,20 +124,23 @@ int check_all(const PredictOptions& o, const std::string& date_utc, const KnownD
               const PredictionFiles& files, std::vector<Prediction>& predictions) {
   const StopSignal stop("the cells measured so far are written");
   ProgressLine progress;
+  bool is_kept = append_history(files, {});
   for (std::size_t i = 0; i < predictions.size(); ++i) {
     Prediction& p = predictions[i];
+    if (p.status) continue;  // there is no step to run
     progress.update(fmt::format("{}/{}  {}", i + 1, predictions.size(), label_of(p.run)));
     check_prediction(make_device, o.protocol, &stop, p);
     if (p.status == Status::kInterrupted) {
       predictions.resize(i);
       return stop.exit_status();
     }
-    if (p.status != Status::kOk) continue;
-    append_history(files, {{.date_utc = date_utc,
-                            .calibrated_utc = known.calibration.date_utc,
-                            .key = key_of(p.run),
-                            .predicted_ms = p.model_ms,
-                            .measured_ms = p.measured_ms}});
+    if (p.status != Status::kOk || !is_kept) continue;
+    is_kept = append_history(files, {{.date_utc = date_utc,
+                                      .calibrated_utc = known.calibration.date_utc,
+                                      .key = key_of(p.run),
+                                      .model_ms = p.model_ms,
+                                      .predicted_ms = p.time.ms,
+                                      .measured_ms = p.measured_ms}});
   }
   return 0;
 }
@@ -124,8 +148,8 @@ int check_all(const PredictOptions& o, const std::string& date_utc, const KnownD
 int run_predict(const PredictOptions& o, std::span<const std::string> arguments) {
   check_options(o);
   const bool runs_here = o.calibrate || o.check;
-  const std::vector<RunSpec> runs =
-      runs_of(o.grid, {"cpu", "cuda"}, runs_here ? DeviceUse::kRun : DeviceUse::kPlan);
+  const std::vector<RunSpec> runs = runs_of(on_timed_device(o.grid, o.times), {"cpu", "cuda"},
+                                            runs_here ? DeviceUse::kRun : DeviceUse::kPlan);
   probe_output(o.output);
   const Json environment = environment_of(arguments, runs[0]);
   if (!o.times.published.empty()) return predict_published(o, runs, environment);
@@ -164,13 +188,13 @@ Command predict_command() {
           "recomputation. Times come from a calibration of this device, which --calibrate makes "
           "and keeps, or from the peaks that a vendor publishes. --check runs what it predicted "
           "and keeps the error, by which later predictions are corrected (docs/predict.md).",
-      .examples = {{"--calibrate", "measure this device once, about a minute"},
+      .examples = {{"--calibrate", "measure this device once, a minute on a quiet machine"},
                    {"--size small,medium,large --context 128,512", "a grid, without running it"},
                    {"--size small --mode step --recompute none,blocks", "what recomputation costs"},
                    {"--size tiny --context 128,256 --check", "predict, run, compare"},
                    {"--history", "what was checked so far"},
                    {"--size xl --context 1024 --precision bf16 --published H100",
-                    "a device that is not here, from its published peaks"}}};
+                    "a GPU that is not here, from its published peaks"}}};
   OptionSet& set = command.options;
   set.group("What to predict");
   set.toggle(

@@ -7,6 +7,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <thread>
 
 #include "base/error.h"
 #include "base/output_file.h"
@@ -30,14 +31,26 @@ int write_all(int fd, std::string_view text) {
   return ::fdatasync(fd) == 0 || errno == EINVAL ? 0 : errno;
 }
 
+// False when another process still has the lock then. Failures of other kinds count as a lock: a
+// file system without them.
+bool is_locked_within(int fd, std::chrono::milliseconds patience) {
+  constexpr std::chrono::milliseconds kPause(10);
+  for (;; patience -= kPause) {
+    if (::flock(fd, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK) return true;
+    if (patience <= kPause) return false;
+    std::this_thread::sleep_for(kPause);
+  }
+}
+
 }  // namespace
 
-LockedFile::LockedFile(std::filesystem::path path, std::string where)
+LockedFile::LockedFile(std::filesystem::path path, std::string where,
+                       std::chrono::milliseconds patience)
     : path_(std::move(path)), where_(std::move(where)) {
   struct stat named {};
   // A dangling link existed before and must not be removed.
   is_ours_ = ::lstat(path_.c_str(), &named) != 0 && errno == ENOENT;
-  while (!lock()) {
+  while (!lock(patience)) {
   }
 }
 
@@ -47,7 +60,7 @@ LockedFile::Descriptor::~Descriptor() {
 
 // False when the file lost its name before it was locked: the process that held the lock has
 // replaced it.
-bool LockedFile::lock() {
+bool LockedFile::lock(std::chrono::milliseconds patience) {
   // O_NONBLOCK: it may be a FIFO.
   file_ = Descriptor(
       ::open(path_.c_str(), O_RDWR | O_APPEND | O_CREAT | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0666));
@@ -57,8 +70,7 @@ bool LockedFile::lock() {
   }, named{};
   if (::fstat(file_.get(), &opened) != 0) fail(errno);
   if (!S_ISREG(opened.st_mode)) fail_input(where_, "{} is not a regular file", path_.string());
-  // Other failures: a file system without locks.
-  if (::flock(file_.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
+  if (!is_locked_within(file_.get(), patience)) {
     throw Error(ErrorCode::kOutput, where_,
                 fmt::format("another process writes {}", path_.string()),
                 "wait until it has ended, or name another file");

@@ -1,6 +1,7 @@
 // LockedFile: a file that is kept up to date over a long run, by one process at a time.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <filesystem>
 #include <string>
@@ -13,8 +14,10 @@ class LockedFile {
  public:
   // Opens `path` (links are followed), creates it when missing, and locks it for the object's
   // lifetime; `where` is the part in brackets of messages. Errors: kInput when it is not a regular
-  // file; kOutput when it cannot be written, or another process holds the lock.
-  LockedFile(std::filesystem::path path, std::string where);
+  // file; kOutput when it cannot be written, or another process holds the lock for longer than
+  // `patience`.
+  LockedFile(std::filesystem::path path, std::string where,
+             std::chrono::milliseconds patience = {});
 
   // The whole content. Errors: kInput, also for more than `limit` bytes.
   std::string read(std::int64_t limit) const;
@@ -43,7 +46,7 @@ class LockedFile {
     int fd_;
   };
 
-  bool lock();
+  bool lock(std::chrono::milliseconds patience);
   std::int64_t size() const;
   [[noreturn]] void fail(int error) const;
 

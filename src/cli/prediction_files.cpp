@@ -3,8 +3,8 @@
 #include "base/env.h"
 #include "base/error.h"
 #include "base/input_file.h"
+#include "base/log.h"
 #include "base/output_file.h"
-#include "cli/locked_file.h"
 
 namespace tracestep::cli {
 namespace {
@@ -50,8 +50,8 @@ KnownDevice read_known_device(const PredictionFiles& files, const Json& identity
   std::error_code ignored;
   if (!fs::exists(files.calibration, ignored)) {
     throw Error(ErrorCode::kInput, files.calibration.string(),
-                "this device has not been calibrated for so many threads",
-                "run tracestep predict --calibrate once; it takes about a minute");
+                "there is no such file: this device has not been calibrated for so many threads",
+                "run tracestep predict --calibrate once; it takes a minute on a quiet machine");
   }
   KnownDevice out;
   const std::string where = files.calibration.string();
@@ -60,22 +60,48 @@ KnownDevice read_known_device(const PredictionFiles& files, const Json& identity
   out.model = make_time_model(out.calibration);
   if (fs::exists(files.history, ignored)) {
     const std::string name = files.history.string();
-    out.history = parse_history(read_text_file(files.history, name, kMostBytes), name);
+    History history = parse_history(read_text_file(files.history, name, kMostBytes), name);
+    out.history = std::move(history.cells);
+    if (const auto& faults = history.faults; !faults.empty()) {
+      log_warn("{}; {} left out: delete such lines, or the file", faults.front(),
+               faults.size() == 1 ? "it is" : fmt::format("{} lines are", faults.size()));
+    }
   }
   return out;
 }
 
-void write_calibration(const PredictionFiles& files, const Calibration& calibration) {
-  make_folder(files.calibration);
-  write_file(files.calibration, text_of(calibration));
+NewCalibration::NewCalibration(PredictionFiles files) : files_(std::move(files)) {
+  make_folder(files_.calibration);
+  check_writable(files_.calibration);
+  lock_path_ = files_.calibration;
+  lock_path_ += ".being-measured";
+  lock_.emplace(lock_path_, "calibration");
 }
 
-void append_history(const PredictionFiles& files, const std::vector<CheckedCell>& cells) {
-  if (cells.empty()) return;
-  make_folder(files.history);
+NewCalibration::~NewCalibration() {
+  std::error_code ignored;
+  fs::remove(lock_path_, ignored);
+}
+
+void NewCalibration::write(const Calibration& calibration) const {
+  write_file(files_.calibration, text_of(calibration));
+}
+
+bool append_history(const PredictionFiles& files, const std::vector<CheckedCell>& cells) {
+  constexpr std::chrono::seconds kPatience(10);  // others hold the lock for one line
   std::string lines;
   for (const CheckedCell& cell : cells) lines += line_of(cell) + "\n";
-  LockedFile(files.history, files.history.string()).append(lines);
+  try {
+    make_folder(files.history);
+    LockedFile file(files.history, files.history.string(), kPatience);
+    const std::string before = file.read(kMostBytes);
+    const bool is_torn = !before.empty() && !before.ends_with('\n');
+    if (!lines.empty()) file.append(is_torn ? "\n" + lines : lines);
+    return true;
+  } catch (const Error& error) {
+    log_warn("{}: errors of predictions are not kept", error.what());
+    return false;
+  }
 }
 
 }  // namespace tracestep::cli

@@ -3,10 +3,12 @@
 
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "base/json.h"
+#include "cli/locked_file.h"
 #include "lab/predict/history.h"
 #include "lab/predict/time_model.h"
 #include "spec/run_spec.h"
@@ -27,12 +29,29 @@ struct KnownDevice {
   std::unique_ptr<TimeModel> model;
   std::vector<CheckedCell> history;
 };
-// `identity`: see parse_calibration(). Errors: kInput when there is no calibration (it says how to
-// make one), or a file is not usable.
+// `identity`: see parse_calibration(). Warns of lines of the history that are left out. Errors:
+// kInput when there is no calibration (it says how to make one), or a file is not usable.
 KnownDevice read_known_device(const PredictionFiles& files, const Json& identity);
 
-// Creates the folder. Errors: kOutput.
-void write_calibration(const PredictionFiles& files, const Calibration& calibration);
-void append_history(const PredictionFiles& files, const std::vector<CheckedCell>& cells);
+// A calibration that is about to be measured. Creates the folder. Errors: kOutput, before anything
+// is measured, when the file cannot be written, or another process calibrates for it.
+class NewCalibration {
+ public:
+  explicit NewCalibration(PredictionFiles files);
+  ~NewCalibration();
+  NewCalibration(const NewCalibration&) = delete;
+  NewCalibration& operator=(const NewCalibration&) = delete;
+
+  void write(const Calibration& calibration) const;
+
+ private:
+  PredictionFiles files_;
+  std::filesystem::path lock_path_;
+  std::optional<LockedFile> lock_;
+};
+
+// Adds cells, and waits for a process that does so too; without cells it only tries. False, after a
+// warning, when the history cannot be written.
+bool append_history(const PredictionFiles& files, const std::vector<CheckedCell>& cells);
 
 }  // namespace tracestep::cli

@@ -3,6 +3,8 @@
 #include <fmt/ranges.h>
 
 #include "base/error.h"
+#include "base/suggest.h"
+#include "cli/cuda.h"
 #include "cli/prediction_files.h"
 #include "lab/published/tables.h"
 
@@ -16,11 +18,27 @@ void add_time_options(OptionSet& set, TimeOptions& options) {
            "the calibration of this device; the history of checks stands beside it");
 }
 
+RunGrid on_timed_device(RunGrid grid, const TimeOptions& options) {
+  if (options.published.empty()) return grid;
+  const RunField& field = field_named("device");
+  if (!grid.is_given(field.name)) {
+    grid.offer(field.name, {"cuda"});
+  } else if (const std::string given = grid.texts(field).front(); !cuda_index(given)) {
+    throw Error(
+        ErrorCode::kUsage, "--device",
+        fmt::format("{} is a GPU, and the program for {} is another one", options.published, given),
+        "give --device cuda, or leave it out");
+  }
+  return grid;
+}
+
 TimeSource published_source(const std::string& name) {
   const PublishedDevice* device = known_device(name);
   if (device == nullptr) {
-    throw Error(ErrorCode::kUsage, "--published", fmt::format("no peaks of \"{}\" are known", name),
-                fmt::format("known are {}", fmt::join(published_device_names(), ", ")));
+    const std::vector<std::string> known = published_device_names();
+    throw Error(ErrorCode::kUsage, "--published",
+                fmt::format("no peaks of \"{}\" are known{}", name, did_you_mean(name, known)),
+                fmt::format("known are {}", fmt::join(known, ", ")));
   }
   constexpr double kGiB = 1 << 30;
   TimeSource out;
@@ -41,7 +59,11 @@ TimeSource time_source(const RunSpec& run, const TimeOptions& options, const Jso
     return {.model = nullptr, .history = {}, .note = kNone};
   }
   KnownDevice known = read_known_device(files, calibration_identity(environment, run.place.device));
-  std::string note = fmt::format("times: {}", known.model->source());
+  std::string note = fmt::format(
+      "times: {}, which predicts its own steps within {:.0f} %; whether the device is still as "
+      "fast "
+      "was not looked at (predict does)",
+      known.model->source(), 100 * known.model->spread());
   return {.model = std::move(known.model),
           .history = std::move(known.history),
           .note = std::move(note)};

@@ -10,6 +10,7 @@
 #include "base/json.h"
 #include "cli/option_set.h"
 #include "lab/predict/predict.h"
+#include "spec/run_grid.h"
 
 namespace tracestep::cli {
 
@@ -19,6 +20,10 @@ struct TimeOptions {
   std::filesystem::path calibration;  // empty: a file of the cache folder
 };
 void add_time_options(OptionSet& set, TimeOptions& options);
+
+// `grid` on the kind of device that its times are of: with --published on a GPU. Error{kUsage} when
+// --device names another.
+RunGrid on_timed_device(RunGrid grid, const TimeOptions& options);
 
 struct TimeSource {
   std::unique_ptr<TimeModel> model;  // nullptr: `note` says why

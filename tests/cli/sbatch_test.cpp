@@ -9,13 +9,9 @@
 #include "base/json.h"
 #include "cli/command.h"
 #include "cli/job_tasks.h"
+#include "cli/planted_calibration.h"
 #include "cli/run_binary.h"
 #include "cli/shell_words.h"
-#include "lab/predict/calibration.h"
-#include "lab/predict/kernel_work.h"
-#include "ops/functions.h"
-#include "spec/fields.h"
-#include "spec/step_program.h"
 #include "support/temp_folder.h"
 
 namespace tracestep {
@@ -89,28 +85,6 @@ class SbatchTest : public ::testing::Test {
     return std::system(("{ " + command + "; } > /dev/null 2>&1").c_str());
   }
 };
-
-// A node whose kernels do an operation in a nanosecond, and whose processor this machine lacks.
-Calibration calibration_of_a_node() {
-  ops::register_all();
-  Calibration out{.identity = Json::Object{{"device", "cpu"}, {"cpu", "of a node"}},
-                  .date_utc = "2026-01-02T03:04:05Z"};
-  for (std::int64_t width : {16, 32, 48, 64}) {
-    const RunSpec run{
-        .model = {.vocab = 64, .d_model = width, .d_ff = width, .layers = 1, .heads = 1},
-        .shape = {.batch = 2, .context = 8}};
-    CalibratedStep step{.key = key_of(run), .executor = run.executor, .is_held_out = width == 64};
-    for (const KernelWork& w : kernel_work(step_program(run), {}, {})) {
-      const double us = 1 + at(w.amounts, Effort::kOperations) * 1e-3;
-      step.kernels.push_back({w.kernel, w.kernel_class, {w.amounts, us}, 1});
-      step.busy_ms += us * 1e-3;
-      ++step.launches;
-    }
-    step.wall_ms = step.busy_ms * 1.1;
-    out.steps.push_back(std::move(step));
-  }
-  return out;
-}
 
 // What tells rows apart and what does not depend on the clock.
 std::vector<std::string> identities(const Json& result) {
@@ -248,7 +222,8 @@ TEST_F(SbatchTest, RequestsFollowFromPredictions) {
 }
 
 TEST_F(SbatchTest, TheCalibrationOfANodeIsTakenOnAnotherMachine) {
-  folder_.write(std::string(kOddName) + "/node.json", text_of(calibration_of_a_node()));
+  const Json identity = Json::Object{{"device", "cpu"}, {"cpu", "this machine lacks"}};
+  folder_.write(std::string(kOddName) + "/node.json", text_of(planted_calibration(identity)));
   const std::string bench = "bench --size tiny --context 8,16 --mode step --threads 1";
   EXPECT_THAT(tracestep("predict --size tiny --calibration node.json").err,
               HasSubstr("it is of another device"));
@@ -324,7 +299,8 @@ TEST_F(SbatchTest, WhatTasksCannotShareIsRefused) {
   EXPECT_THAT(tracestep(kGrid + " --published H100").err, HasSubstr("add --sbatch DIR"));
   EXPECT_THAT(tracestep(kGrid + " --published H100 --sbatch other").err,
               HasSubstr("[--published] its times are not those of the device null"));
-  folder_.write(std::string(kOddName) + "/node.json", text_of(calibration_of_a_node()));
+  const Json identity = Json::Object{{"device", "cpu"}, {"cpu", "this machine lacks"}};
+  folder_.write(std::string(kOddName) + "/node.json", text_of(planted_calibration(identity)));
   EXPECT_THAT(tracestep("bench --device cuda --calibration node.json --sbatch other").err,
               HasSubstr("[--calibration] its times are not those of the device cuda"));
   const std::pair<const char*, const char*> files[] = {

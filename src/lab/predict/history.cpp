@@ -27,20 +27,31 @@ double kinship(const Json& a, const Json& b) {
   return out;
 }
 
-double positive(const Json& number, const std::string& where) {
+constexpr double kLeastMs = 1e-6, kMostMs = 1e9;  // a nanosecond, and eleven days
+constexpr double kMostRatio = 1000;
+
+double time_in(const Json& number, const std::string& where) {
   const double out = number.as_double();
-  if (!std::isfinite(out) || out <= 0) fail_input(where, "{} is no time", out);
+  if (!(out >= kLeastMs && out <= kMostMs)) fail_input(where, "{} ms is no time of a step", out);
   return out;
 }
 
 CheckedCell parse_line(std::string_view line, const std::string& where) {
   const Json json = Json::parse(line, where);
   run_of_key(json.at("cell"));  // its values are those of runs
-  return {.date_utc = json.at("date_utc").as_string(),
-          .calibrated_utc = json.at("calibrated_utc").as_string(),
-          .key = json.at("cell"),
-          .predicted_ms = positive(json.at("predicted_ms"), where),
-          .measured_ms = positive(json.at("measured_ms"), where)};
+  // Lines of earlier versions have only what the calibration alone predicted.
+  const Json *model = &json.at("predicted_ms"), *told = json.find("corrected_ms");
+  CheckedCell out{.date_utc = json.at("date_utc").as_string(),
+                  .calibrated_utc = json.at("calibrated_utc").as_string(),
+                  .key = json.at("cell"),
+                  .model_ms = time_in(*model, where),
+                  .predicted_ms = time_in(told == nullptr ? *model : *told, where),
+                  .measured_ms = time_in(json.at("measured_ms"), where)};
+  const double ratio = out.measured_ms / out.model_ms;
+  if (ratio > kMostRatio || ratio < 1 / kMostRatio) {
+    fail_input(where, "{} ms measured where {} ms were predicted", out.measured_ms, out.model_ms);
+  }
+  return out;
 }
 
 }  // namespace
@@ -49,17 +60,23 @@ std::string line_of(const CheckedCell& cell) {
   return Json(Json::Object{{"date_utc", cell.date_utc},
                            {"calibrated_utc", cell.calibrated_utc},
                            {"cell", cell.key},
-                           {"predicted_ms", cell.predicted_ms},
+                           {"predicted_ms", cell.model_ms},
+                           {"corrected_ms", cell.predicted_ms},
                            {"measured_ms", cell.measured_ms}})
       .dump();
 }
 
-std::vector<CheckedCell> parse_history(const std::string& text, const std::string& where) {
-  std::vector<CheckedCell> out;
+History parse_history(const std::string& text, const std::string& where) {
+  History out;
   std::string_view rest = text;
   for (int number = 1; !rest.empty(); ++number) {
     const std::size_t end = std::min(rest.find('\n'), rest.size());
-    out.push_back(parse_line(rest.substr(0, end), fmt::format("{}, line {}", where, number)));
+    const std::string line = fmt::format("{}, line {}", where, number);
+    try {
+      if (end > 0) out.cells.push_back(parse_line(rest.substr(0, end), line));
+    } catch (const Error& error) {
+      out.faults.push_back(fmt::format("{}: {}", line, error.message()));
+    }
     rest.remove_prefix(std::min(end + 1, rest.size()));
   }
   return out;
@@ -73,7 +90,7 @@ Correction correction_for(const RunSpec& run, std::span<const CheckedCell> histo
   for (const CheckedCell& cell : history) {
     const double related = kinship(key, cell.key);
     if (cell.calibrated_utc != calibrated_utc || related < kLeastKinship) continue;
-    logs.push_back(std::log(cell.measured_ms / cell.predicted_ms));
+    logs.push_back(std::log(cell.measured_ms / cell.model_ms));
     total += related * logs.back();
     weight += related;
   }

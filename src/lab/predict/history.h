@@ -15,17 +15,23 @@ struct CheckedCell {
   std::string date_utc;
   std::string calibrated_utc;  // the date of the calibration it was predicted from
   Json key;                    // key_of() of the run
-  double predicted_ms = 0;     // by the calibration alone
+  double model_ms = 0;         // predicted by the calibration alone
+  double predicted_ms = 0;     // as it was told: corrected by the history before it
   double measured_ms = 0;
 
-  // In percent of the measured time.
+  // Of what was told, in percent of the measured time.
   double error_percent() const { return 100.0 * (predicted_ms / measured_ms - 1.0); }
 };
 
 // One line of the history file, without the line break.
 std::string line_of(const CheckedCell& cell);
-// Every line of the file. Errors: kInput naming `where` and the line.
-std::vector<CheckedCell> parse_history(const std::string& text, const std::string& where);
+struct History {
+  std::vector<CheckedCell> cells;
+  std::vector<std::string> faults;  // of lines that are left out: `where`, the line, and why
+};
+// Every line of the file. Left out are damaged ones, and those whose times are none of a step, or
+// 1000 times what was predicted.
+History parse_history(const std::string& text, const std::string& where);
 
 struct Correction {
   double factor = 1;  // measured over predicted, as the checked cells suggest

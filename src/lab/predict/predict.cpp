@@ -7,6 +7,7 @@
 #include "analysis/component.h"
 #include "analysis/memory_map.h"
 #include "exec/executor.h"
+#include "passes/recompute_budget.h"
 #include "spec/step_program.h"
 
 namespace tracestep {
@@ -57,6 +58,13 @@ Prediction predict_run(const RunSpec& run, const DeviceTraits& traits, const Pre
   out.peak_bytes = predicted_peak_bytes(run.executor, program, traits);
   out.host_bytes = host_bytes(program);
   return out;
+}
+
+Prediction prediction_beyond_budget(const RunSpec& run, const BudgetNotMet& error) {
+  return {.run = run,
+          .peak_bytes = error.least_peak_bytes(),
+          .detail = error.what(),
+          .status = Status::kOutOfMemory};
 }
 
 void check_prediction(const DeviceFactory& make_device, const Protocol& protocol,

@@ -12,6 +12,8 @@
 
 namespace tracestep {
 
+class BudgetNotMet;  // passes/recompute_budget.h
+
 // What predictions are made from.
 struct Predictor {
   const TimeModel& model;
@@ -26,28 +28,35 @@ struct Prediction {
   std::int64_t peak_bytes = 0, host_bytes = 0;  // in the device's memory, in the host's
   std::string source = {};
   std::string assumes = {};  // of the device, beyond its traits; empty: nothing
-  // Set by check_prediction(); parts have the order of `time.parts`.
+  std::string detail = {};   // why there is no time
+  // Set by check_prediction(), and where there is no time; parts have the order of `time.parts`.
   std::optional<Status> status = {};
   double measured_ms = 0;
   std::vector<double> measured_parts_ms = {};
 };
 
-// Throws Error{kUsage} for a run that has no program: a budget that no choice meets.
+// Throws BudgetNotMet for a run that has no program.
 Prediction predict_run(const RunSpec& run, const DeviceTraits& traits, const Predictor& predictor);
 // The same for a program that has been built; without its bytes.
 Prediction predict_program(const RunSpec& run, const Program& program, const DeviceTraits& traits,
                            const Predictor& predictor);
 
+// Out of memory whatever it computes again: its peak is the least one, and there is no time.
+Prediction prediction_beyond_budget(const RunSpec& run, const BudgetNotMet& error);
+
 // Runs what was predicted, and adds what was measured.
 void check_prediction(const DeviceFactory& make_device, const Protocol& protocol,
                       const StopSignal* stop, Prediction& prediction);
 
-// Rows: runs, with band and peak, and, where they were checked, time and error.
+// Rows: runs, with band and peak, with a status where memory is limited, and, where they were
+// checked, time and error. Notes say what the history changed and what was not calibrated.
 Table prediction_table(std::span<const Prediction> predictions);
 // Rows: phases and components of one run, layers added up, and what lies between kernels.
 Table prediction_parts_table(const Prediction& prediction);
 // Rows: the checked cells. Notes: median and 90th percentile of the error.
 Table history_table(std::span<const CheckedCell> history);
+// "1.20 times the calibration's, as 3 checked steps suggest"; empty where the history changed none.
+std::string correction_note(std::span<const Prediction> predictions);
 // "median 3.1 %, 90th percentile 8.0 % of 24 cells"; empty without cells.
 std::string error_summary(std::span<const double> errors_percent);
 

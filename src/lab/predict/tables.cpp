@@ -1,6 +1,7 @@
 // The tables of predictions.
 #include <cmath>
 
+#include "base/units.h"
 #include "lab/measure/run_columns.h"
 #include "lab/measure/statistics.h"
 #include "lab/predict/predict.h"
@@ -14,6 +15,23 @@ using P = const Prediction&;
 
 bool has_measured(P p) {
   return p.status == Status::kOk;
+}
+
+bool has_time(P p) {
+  return p.time.ms > 0;
+}
+
+std::int64_t limit_of(P p) {
+  return p.run.place.memory_limit_bytes;
+}
+
+bool fits(P p) {
+  return limit_of(p) == 0 || p.peak_bytes <= limit_of(p);
+}
+
+Json status_cell(P p) {
+  if (p.status) return name_of(*p.status);
+  return when(limit_of(p) > 0, name_of(fits(p) ? Status::kOk : Status::kOutOfMemory));
 }
 
 double error_of(P p) {
@@ -49,7 +67,52 @@ Json parts_json(P p) {
   return out;
 }
 
+// What the rows do not say: errors, what the history changed, steps beyond the limit, steps without
+// a time, and kernels that were not calibrated.
+void add_notes(std::span<const Prediction> predictions, Table& table) {
+  std::set<std::string> uncalibrated;
+  std::vector<double> errors;
+  std::int64_t beyond_limit = 0;
+  for (P p : predictions) {
+    uncalibrated.insert(p.time.uncalibrated.begin(), p.time.uncalibrated.end());
+    if (has_measured(p)) errors.push_back(error_of(p));
+    if (!p.status && !fits(p)) ++beyond_limit;
+    if (!p.detail.empty()) table.notes.push_back(fmt::format("{}: {}", label_of(p.run), p.detail));
+  }
+  if (!errors.empty()) table.notes.push_back(error_summary(errors));
+  if (const std::string note = correction_note(predictions); !note.empty()) {
+    table.notes.push_back("times are " + note);
+  }
+  if (beyond_limit > 0) {
+    table.notes.push_back(fmt::format("{} of {} steps do not fit in {}: fit says what would",
+                                      beyond_limit, predictions.size(),
+                                      format_bytes(limit_of(predictions.front()))));
+  }
+  if (!uncalibrated.empty()) {
+    table.notes.push_back(
+        fmt::format("{} kernels were not calibrated, such as {}: their times are those of kernels "
+                    "of their kind, and may be half or twice as long; the band is as wide",
+                    uncalibrated.size(), *uncalibrated.begin()));
+  }
+}
+
 }  // namespace
+
+std::string correction_note(std::span<const Prediction> predictions) {
+  std::vector<double> factors;
+  std::int64_t cells = 0;
+  for (P p : predictions) {
+    if (p.correction.cells == 0) continue;
+    factors.push_back(p.correction.factor);
+    cells = std::max(cells, p.correction.cells);
+  }
+  if (factors.empty()) return {};
+  const std::string least = fmt::format("{:.2f}", min_of(factors)),
+                    most = fmt::format("{:.2f}", max_of(factors));
+  return fmt::format("{}{} times the calibration's, as {} checked step{} of the history suggest{}",
+                     least, least == most ? "" : " to " + most, cells, cells == 1 ? "" : "s",
+                     cells == 1 ? "s" : "");
+}
 
 std::string error_summary(std::span<const double> errors_percent) {
   if (errors_percent.empty()) return {};
@@ -64,49 +127,39 @@ Table prediction_table(std::span<const Prediction> predictions) {
   Fields<Prediction> fields{};
   fields.add(axis_columns(), [](P p) { return &p.run; });
   fields.add(real_column("predicted_ms", "predicted", "ms", -1, "a step's wall time"),
-             [](P p) { return p.time.ms; });
+             [](P p) { return when(has_time(p), p.time.ms); });
   fields.add(real_column("low_ms", "from", "ms", -1, "nine of ten cells are within the band"),
-             [](P p) { return p.time.low_ms; });
-  fields.add(real_column("high_ms", "to", "ms", -1), [](P p) { return p.time.high_ms; });
+             [](P p) { return when(has_time(p), p.time.low_ms); });
+  fields.add(real_column("high_ms", "to", "ms", -1),
+             [](P p) { return when(has_time(p), p.time.high_ms); });
   fields.add(bytes_column("peak_bytes", "predicted peak"), &Prediction::peak_bytes);
   if (std::ranges::any_of(predictions, [](P p) { return p.host_bytes > 0; })) {
     fields.add(bytes_column("host_bytes", "in host memory"), &Prediction::host_bytes);
   }
   fields.add(int_column("launches", "launching nodes", "each runs one kernel or more"),
-             [](P p) { return p.time.launches; });
+             [](P p) { return when(has_time(p), p.time.launches); });
   const bool is_checked =
       std::ranges::any_of(predictions, [](P p) { return p.status.has_value(); });
+  if (is_checked || std::ranges::any_of(predictions, [](P p) { return limit_of(p) > 0; })) {
+    fields.add(text_column("status", {}, "ok, or oom against the memory limit"), status_cell);
+  }
   if (is_checked) {
-    fields.add(text_column("status"),
-               [](P p) { return p.status ? Json(name_of(*p.status)) : Json(); });
     fields.add(real_column("measured_ms", "measured", "ms", -1, "median of the timed steps"),
                [](P p) { return when(has_measured(p), p.measured_ms); });
     fields.add(real_column("error_percent", "error", "%", 1, "of the prediction"),
                [](P p) { return when(has_measured(p), error_of(p)); });
   }
   fields.add(data_only(real_column("model_ms", {}, "ms", -1, "before correction by the history")),
-             &Prediction::model_ms);
+             [](P p) { return when(has_time(p), p.model_ms); });
   fields.add(data_only(int_column("related_cells", {}, "of the history")),
              [](P p) { return p.correction.cells; });
   fields.add(data_only(structured_column("parts", "time by phase and component")), parts_json);
-  fields.add(text_column("source"), &Prediction::source);
+  fields.add(text_column("source"), [](P p) { return or_null(p.source); });
   fields.add(data_only(text_column("assumes", {}, "of the device, beyond what is known of it")),
              [](P p) { return or_null(p.assumes); });
   Table table = table_of("predictions", "Predicted time of a step", fields, predictions);
   show_unusual(table);
-  std::set<std::string> uncalibrated;
-  std::vector<double> errors;
-  for (P p : predictions) {
-    uncalibrated.insert(p.time.uncalibrated.begin(), p.time.uncalibrated.end());
-    if (has_measured(p)) errors.push_back(error_of(p));
-  }
-  if (!errors.empty()) table.notes.push_back(error_summary(errors));
-  if (!uncalibrated.empty()) {
-    table.notes.push_back(
-        fmt::format("{} kernels were not calibrated, such as {}: their times are those of kernels "
-                    "of their kind",
-                    uncalibrated.size(), *uncalibrated.begin()));
-  }
+  add_notes(predictions, table);
   return table;
 }
 
@@ -130,10 +183,14 @@ Table history_table(std::span<const CheckedCell> history) {
   const Fields<CheckedCell> fields = {
       {text_column("date_utc", "checked"), &CheckedCell::date_utc},
       {text_column("step"), [](C c) { return label_of(c.key); }},
-      {real_column("predicted_ms", "predicted", "ms", -1, "by the calibration alone"),
+      {real_column("predicted_ms", "predicted", "ms", -1,
+                   "as it was told, corrected by the checks before it"),
        &CheckedCell::predicted_ms},
+      {real_column("model_ms", "uncorrected", "ms", -1, "by the calibration alone"),
+       &CheckedCell::model_ms},
       {real_column("measured_ms", "measured", "ms", -1), &CheckedCell::measured_ms},
-      {real_column("error_percent", "error", "%", 1), &CheckedCell::error_percent},
+      {real_column("error_percent", "error", "%", 1, "of what was told"),
+       &CheckedCell::error_percent},
       {text_column("calibrated_utc", "calibrated"), &CheckedCell::calibrated_utc},
       {data_only(structured_column("cell", "all parameters of the row")), &CheckedCell::key}};
   Table table = table_of("history", "Predictions that were checked", fields, history);

@@ -198,18 +198,23 @@ class Calibrated : public TimeModel {
     StepTime out;
     Parts parts;
     for (const KernelWork& w : kernel_work(program, traits, caches_)) {
-      if (!times.knows(w.kernel, w.product)) out.uncalibrated.insert(w.kernel);
-      if (w.host_bytes > 0 && host_bytes_per_us_ <= 0) out.uncalibrated.insert(kHostLink);
+      const bool is_known = times.knows(w.kernel, w.product);
+      const bool has_known_link = w.host_bytes <= 0 || host_bytes_per_us_ > 0;
+      if (!is_known) out.uncalibrated.insert(w.kernel);
+      if (!has_known_link) out.uncalibrated.insert(kHostLink);
       const double us =
           std::max(times.us(w.kernel, w.kernel_class, w.amounts, w.product), link_us(w));
+      if (!is_known || !has_known_link) out.uncalibrated_ms += us * 1e-3;
       parts.add(program.node(w.node).origin(), us);
       out.kernels_ms += us * 1e-3;
       ++out.launches;
     }
     out.parts = parts.take();
     out.ms = step_ms(out.kernels_ms, out.launches, run.executor);
-    out.low_ms = out.ms / (1 + spread_);
-    out.high_ms = out.ms * (1 + spread_);
+    const double unknown = out.kernels_ms > 0 ? out.uncalibrated_ms / out.kernels_ms : 0.0;
+    const double spread = (1 + spread_) * (1 + unknown) - 1;
+    out.low_ms = out.ms / (1 + spread);
+    out.high_ms = out.ms * (1 + spread);
     return out;
   }
 
@@ -217,6 +222,7 @@ class Calibrated : public TimeModel {
     return fmt::format("calibrated on this device, {}", date_utc_);
   }
   std::string date_utc() const override { return date_utc_; }
+  double spread() const override { return spread_; }
 
  private:
   static constexpr const char* kHostLink = "those that read the host's memory";

@@ -30,6 +30,7 @@ struct StepTime {
   std::int64_t launches = 0;
   std::vector<PredictedPart> parts;  // of kernels_ms, by phase and component, in order of the step
   std::set<std::string> uncalibrated;  // kernels of which only the class was measured
+  double uncalibrated_ms = 0;          // theirs, of kernels_ms
 };
 
 class TimeModel {
@@ -42,12 +43,15 @@ class TimeModel {
   virtual std::string source() const = 0;
   // When the device was calibrated; empty: it was not, and nothing that was measured corrects it.
   virtual std::string date_utc() const { return {}; }
+  // Of the band of a step whose kernels were all calibrated, relative; 0: it was not calibrated.
+  virtual double spread() const { return 0.0; }
   bool is_measured() const { return !date_utc().empty(); }
 };
 
 // Rates of every kernel that the calibration has, fitted to its launches; of any other kernel,
 // those of its class; of products on a GPU, the times of their sizes. The band is the error on the
-// steps that were held out: nine of ten lie within it.
+// steps that were held out: nine of ten lie within it. Time of kernels that were not measured may
+// be half or twice as long, which widens the band by their share.
 std::unique_ptr<TimeModel> make_time_model(const Calibration& calibration);
 
 // From published peaks: a kernel takes a launch and the roofline's time at the share of the peaks

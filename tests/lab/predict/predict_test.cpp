@@ -179,6 +179,14 @@ TEST_F(PredictTest, KernelsThatWereNotCalibratedAreNamed) {
   const Prediction found = predict_run(run, {}, {*model});
   EXPECT_FALSE(found.time.uncalibrated.empty());
   EXPECT_GT(found.time.ms, 0);
+  // The band is as wide as nobody knows them: their share, which may be half or twice as long.
+  const Prediction known = predict_run(tiny(), {}, {*model});
+  const double share = found.time.uncalibrated_ms / found.time.kernels_ms;
+  EXPECT_EQ(known.time.uncalibrated_ms, 0);
+  EXPECT_GT(share, 0.5);
+  EXPECT_LE(share, 1);
+  EXPECT_NEAR(known.time.high_ms / known.time.ms, 1 + model->spread(), 1e-9);
+  EXPECT_NEAR(found.time.high_ms / found.time.ms, (1 + model->spread()) * (1 + share), 1e-9);
 }
 
 TEST_F(PredictTest, PublishedPeaksBoundAStep) {
@@ -355,6 +363,7 @@ CheckedCell checked(const RunSpec& run, double ratio, const std::string& calibra
   return {.date_utc = "now",
           .calibrated_utc = calibrated,
           .key = key_of(run),
+          .model_ms = 10,
           .predicted_ms = 10,
           .measured_ms = 10 * ratio};
 }
@@ -380,23 +389,46 @@ TEST_F(PredictTest, TheHistoryCorrectsWhatIsLikeIt) {
 TEST_F(PredictTest, AHistoryIsReadAsItWasWrittenAndFaultsAreNamed) {
   const std::string lines =
       line_of(checked(tiny(), 1.1)) + "\n" + line_of(checked(tiny(), 0.9)) + "\n";
-  const std::vector<CheckedCell> read = parse_history(lines, "file");
+  const std::vector<CheckedCell> read = parse_history(lines, "file").cells;
   ASSERT_EQ(read.size(), 2u);
   EXPECT_NEAR(read[0].error_percent(), -9.09, 0.01);
   EXPECT_EQ(line_of(read[1]) + "\n", lines.substr(lines.find('\n') + 1));
   EXPECT_EQ(history_table(read).rows.size(), 2u);
-  const auto fault = [&](const std::string& text) -> std::string {
-    try {
-      parse_history(text, "file");
-    } catch (const Error& error) {
-      return error.what();
-    }
-    return "";
+  // The other lines are read.
+  const auto fault = [&](const std::string& line) -> std::string {
+    const History found = parse_history(lines + line + "\n" + lines, "file");
+    EXPECT_EQ(found.cells.size(), 4u);
+    return found.faults.empty() ? "" : found.faults.at(0);
   };
-  EXPECT_THAT(fault(lines + "{\"cell\"\n"), ::testing::HasSubstr("line 3"));
+  EXPECT_THAT(fault("{\"cell\""), ::testing::HasSubstr("file, line 3"));
+  EXPECT_THAT(fault("{\"cell\": 1}"), ::testing::HasSubstr("file, line 3"));
   CheckedCell never = checked(tiny(), 1);
-  never.measured_ms = -1;
-  EXPECT_THAT(fault(line_of(never)), ::testing::HasSubstr("no time"));
+  for (double ms : {-1.0, 0.0, 1e-300, 1e300}) {
+    never.measured_ms = ms;
+    EXPECT_THAT(fault(line_of(never)), ::testing::HasSubstr("no time")) << ms;
+  }
+  EXPECT_THAT(fault(line_of(checked(tiny(), 1001))), ::testing::HasSubstr("were predicted"));
+}
+
+TEST_F(PredictTest, AHistoryWithoutCorrectedTimesIsOfWhatTheCalibrationSaid) {
+  std::string line = line_of(checked(tiny(), 2));
+  const std::size_t begin = line.find("\"corrected_ms\""), end = line.find("\"measured_ms\"");
+  ASSERT_LT(begin, end);
+  const CheckedCell read = parse_history(line.erase(begin, end - begin), "file").cells.at(0);
+  EXPECT_EQ(read.predicted_ms, read.model_ms);
+}
+
+// The header of a table of predictions says nothing of a factor of two.
+TEST_F(PredictTest, WhatTheHistoryChangedIsSaid) {
+  const auto model = make_time_model(planted());
+  const std::vector<CheckedCell> history(12, checked(tiny(), 3, model->date_utc()));
+  const Prediction plain = predict_run(tiny(), {}, {*model}),
+                   corrected = predict_run(tiny(), {}, {*model, history});
+  EXPECT_EQ(correction_note({&plain, 1}), "");
+  EXPECT_EQ(
+      correction_note({&corrected, 1}),
+      fmt::format("{:.2f} times the calibration's, as 12 checked steps of the history suggest",
+                  corrected.time.ms / plain.time.ms));
 }
 
 }  // namespace

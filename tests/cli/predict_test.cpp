@@ -1,0 +1,167 @@
+// predict and fit with times: which device they are of, what a limit, a budget and a history
+// change, and that no file at hand loses what was measured. With a calibration that was not
+// measured.
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "cli/options.h"
+#include "cli/planted_calibration.h"
+#include "cli/run_binary.h"
+#include "support/temp_folder.h"
+
+namespace tracestep {
+namespace {
+
+using ::testing::HasSubstr;
+
+const std::string kModel =
+    " --d-model 32 --d-ff 64 --layers 2 --heads 2 --vocab 50 --batch 2 --threads 1";
+constexpr const char* kHistory = "c.history.jsonl";
+
+class PredictCommandTest : public ::testing::Test {
+ protected:
+  PredictCommandTest() {
+    RunSpec run;
+    run.place.threads = 1;
+    const Json identity = calibration_identity(cli::environment_of({}, run), "cpu");
+    folder_.write("c.json", text_of(planted_calibration(identity)));
+  }
+
+  ProgramRun run(const std::string& command, RunHow how = {}) const {
+    how.folder = folder_.path();
+    return run_tracestep(words_of(command), how);
+  }
+  ProgramRun predict(const std::string& more, const RunHow& how = {}) const {
+    return run("predict --calibration c.json --no-spot-check --warmup 0 --steps 1" + kModel + more,
+               how);
+  }
+  Json json_of(const std::string& command) const {
+    const ProgramRun ended = run(command + " --format json");
+    EXPECT_EQ(ended.status, 0) << command << "\n" << ended.err;
+    return Json::parse(ended.out, command);
+  }
+  Json first_row(const std::string& command) const {
+    return json_of(command).at("rows").items()[0];
+  }
+  std::ptrdiff_t checks() const { return std::ranges::count(content_of(folder_ / kHistory), '\n'); }
+
+  TempFolder folder_;
+};
+
+TEST_F(PredictCommandTest, APublishedDeviceRunsTheProgramOfAGpu) {
+  for (const std::string command : {"predict", "fit"}) {
+    const std::string asked = command + " --size tiny --context 64 --published H100";
+    const Json implied = first_row(asked), said = first_row(asked + " --device cuda");
+    EXPECT_EQ(implied.at("peak_bytes"), said.at("peak_bytes"));
+    EXPECT_EQ(implied.at("predicted_ms"), said.at("predicted_ms"));
+    const ProgramRun refused = run(asked + " --device cpu");
+    EXPECT_EQ(refused.status, 2);
+    EXPECT_THAT(refused.err, HasSubstr("give --device cuda"));
+  }
+  EXPECT_THAT(first_row("fit --size tiny --published H100").at("command").as_string(),
+              HasSubstr("--device cuda"));
+  EXPECT_THAT(run("predict --published h100").err, HasSubstr("did you mean H100?"));
+}
+
+TEST_F(PredictCommandTest, ALimitDecidesTheStatus) {
+  const std::string command = "predict --calibration c.json --no-spot-check --context 8" + kModel;
+  const std::int64_t peak = first_row(command).at("peak_bytes").as_int();
+  const auto status = [&](std::int64_t limit) {
+    return first_row(command + fmt::format(" --memory-limit {}", limit)).at("status").as_string();
+  };
+  EXPECT_EQ(status(peak), "ok");
+  EXPECT_EQ(status(peak - 1), "oom");
+  EXPECT_THAT(predict(fmt::format(" --context 8 --memory-limit {}", peak - 1)).out,
+              HasSubstr("1 of 1 steps do not fit"));
+  EXPECT_EQ(first_row("predict --size xl --context 2048 --published 'RTX 4060 Laptop'")
+                .at("status")
+                .as_string(),
+            "oom");
+}
+
+TEST_F(PredictCommandTest, ABudgetThatCannotBeMetIsTheStatusOfItsRow) {
+  const std::string grid = " --context 64,8 --recompute budget=500KiB";
+  const ProgramRun checked = predict(grid + " --check --format json");
+  ASSERT_EQ(checked.status, 0) << checked.err;
+  const Json rows = Json::parse(checked.out, "predict").at("rows");
+  EXPECT_EQ(rows.items()[0].at("status").as_string(), "oom");
+  EXPECT_TRUE(rows.items()[0].at("predicted_ms").is_null());
+  EXPECT_GT(rows.items()[0].at("peak_bytes").as_int(), 500 << 10);
+  EXPECT_EQ(rows.items()[1].at("status").as_string(), "ok");
+  EXPECT_EQ(checks(), 1);
+  EXPECT_THAT(predict(grid).out, HasSubstr("the least peak is"));
+  EXPECT_EQ(predict(" --context 64 --recompute budget=500KiB").status, 2);
+}
+
+TEST_F(PredictCommandTest, WhatWasCheckedIsShownThoughItCannotBeKept) {
+  std::filesystem::create_symlink("nowhere/history", folder_ / kHistory);
+  const ProgramRun checked = predict(" --context 8,16 --check --format csv");
+  EXPECT_EQ(checked.status, 0);
+  EXPECT_EQ(std::ranges::count(checked.out, '\n'), 3) << checked.out;
+  EXPECT_THAT(checked.err, HasSubstr("not kept"));
+}
+
+TEST_F(PredictCommandTest, ACheckWaitsForAnotherThatAddsToTheHistory) {
+  folder_.write(kHistory, "");
+  const int file = ::open((folder_ / kHistory).c_str(), O_RDWR | O_CLOEXEC);
+  ASSERT_EQ(::flock(file, LOCK_EX), 0);
+  const ProgramRun checked = predict(
+      " --context 8 --check", {.while_running = [file](pid_t) { ::close(file); }, .delay_ms = 700});
+  EXPECT_EQ(checked.status, 0);
+  EXPECT_EQ(checks(), 1) << checked.err;
+}
+
+// It would take half a minute of the processor, which it is not given.
+TEST_F(PredictCommandTest, ACalibrationThatCannotBeKeptIsNotMeasured) {
+  const RunHow short_time{.before_start = [] {
+    const rlimit seconds{3, 3};
+    ::setrlimit(RLIMIT_CPU, &seconds);
+  }};
+  EXPECT_EQ(run("predict --calibrate --calibration /dev/full", short_time).status, 5);
+  const int file =
+      ::open((folder_ / "new.json.being-measured").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+  ASSERT_EQ(::flock(file, LOCK_EX), 0);
+  const ProgramRun second = run("predict --calibrate --calibration new.json", short_time);
+  ::close(file);
+  EXPECT_EQ(second.status, 5);
+  EXPECT_THAT(second.err, HasSubstr("another process writes"));
+}
+
+TEST_F(PredictCommandTest, TheHistoryTellsWhatWasPredictedAndTheCorrectionIsSaid) {
+  ASSERT_EQ(predict(" --context 8 --check").status, 0);
+  const ProgramRun second = predict(" --context 8 --check --format json");
+  const Json row = Json::parse(second.out, "predict").at("rows").items()[0];
+  EXPECT_NE(row.at("predicted_ms"), row.at("model_ms"));
+  const Json kept =
+      json_of("predict --history --calibration c.json --threads 1").at("rows").items()[1];
+  for (const char* column : {"predicted_ms", "model_ms", "measured_ms", "error_percent"}) {
+    EXPECT_EQ(kept.at(column), row.at(column)) << column;
+  }
+  EXPECT_THAT(predict(" --context 8").out, HasSubstr("as 2 checked steps of the history suggest"));
+  const std::string fit = "fit --context 8 --memory-limit 1GiB --calibration c.json" + kModel;
+  EXPECT_THAT(run(fit).out, HasSubstr("as 2 checked steps of the history suggest"));
+}
+
+TEST_F(PredictCommandTest, DamagedLinesOfAHistoryAreLeftOut) {
+  ASSERT_EQ(predict(" --context 8 --check").status, 0);
+  const std::string line = content_of(folder_ / kHistory);
+  folder_.write(kHistory, line + "[]\n" + line + line.substr(0, line.size() / 2));
+  const ProgramRun next = predict(" --context 8 --check");
+  EXPECT_EQ(next.status, 0);
+  EXPECT_THAT(next.err, HasSubstr("line 2"));
+  EXPECT_THAT(next.err, HasSubstr("2 lines are left out"));
+  // The line after one that was cut short is a line of its own.
+  const Json history = json_of("predict --history --calibration c.json --threads 1");
+  EXPECT_EQ(history.at("rows").size(), 3u);
+}
+
+}  // namespace
+}  // namespace tracestep
