@@ -38,5 +38,17 @@ TEST(OomHintTest, WhereTheDeviceIsFullItSaysWhatFitsTheLimit) {
   EXPECT_THAT(oom_hint(offloaded(), "[cuda] out of memory"), HasSubstr("would fit, with a peak"));
 }
 
+// The command asks for the same bytes, and the step's own budget does not end the search.
+TEST(OomHintTest, WhatItNamesIsTheSameStep) {
+  ops::register_all();
+  RunSpec run{.model = {.vocab = 50, .d_model = 32, .d_ff = 64, .layers = 2, .heads = 2},
+              .shape = {.batch = 2, .context = 64}};
+  run.place.threads = 3;
+  run.place.memory_limit_bytes = 800 << 10;
+  EXPECT_THAT(oom_hint(run, "[cpu] out of memory"), HasSubstr(" --threads 3 --memory-limit"));
+  run.recompute = parse_recomputation("test", "budget=900KiB");
+  EXPECT_THAT(oom_hint(run, "[cpu] out of memory"), HasSubstr("would fit, with a peak"));
+}
+
 }  // namespace
 }  // namespace tracestep::cli

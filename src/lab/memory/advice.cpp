@@ -12,6 +12,7 @@
 #include "lab/memory/holders.h"
 #include "lab/memory/totals.h"
 #include "lab/report/fields.h"
+#include "passes/recompute_budget.h"
 #include "spec/fields.h"
 
 namespace tracestep {
@@ -31,6 +32,7 @@ bool is_pure(const Precision& precision) {
 }
 
 struct Figures {
+  // 0: the step has a budget for its peak, which no choice of what to compute again meets.
   std::int64_t peak_bytes = 0, host_bytes = 0;
   std::int64_t kept_bytes = 0;  // weights and states, which neither batch nor context changes
   double flops = 0, moved = 0, kernels = 0;  // per token
@@ -46,8 +48,7 @@ std::int64_t kept_bytes(const Program& program) {
   return out;
 }
 
-Figures figures_of(const RunSpec& step, const DeviceTraits& traits) {
-  const Program program = step_program(step, traits);
+Figures figures_of(const RunSpec& step, const Program& program, const DeviceTraits& traits) {
   const Cost cost = total_cost(program);
   const auto tokens = static_cast<double>(step.shape.batch * step.shape.context);
   return {predicted_peak_bytes(step.executor, program, traits),
@@ -56,6 +57,14 @@ Figures figures_of(const RunSpec& step, const DeviceTraits& traits) {
           static_cast<double>(cost.flops) / tokens,
           static_cast<double>(cost.bytes_read + cost.bytes_written) / tokens,
           static_cast<double>(launch_count(program)) / tokens};
+}
+
+Figures figures_of(const RunSpec& step, const DeviceTraits& traits) {
+  try {
+    return figures_of(step, step_program(step, traits), traits);
+  } catch (const BudgetNotMet&) {
+    return {};
+  }
 }
 
 // The search for remedies: changes of one thing each, as small as fits, alone or combined.
@@ -184,13 +193,13 @@ class Search {
 
   // The cheapest choice of what to compute again that fits.
   std::optional<Remedy> recompute(Remedy r) {
-    if (r.step.recompute != Recomputation() || r.step.mode == Mode::kInference) return std::nullopt;
+    const Recomputation& now = r.step.recompute;
+    const bool is_larger_budget =
+        now.kind == Recomputation::Kind::kBudget && now.budget_bytes > limit_;
+    if (r.step.mode == Mode::kInference) return std::nullopt;
+    if (now != Recomputation() && !is_larger_budget) return std::nullopt;
     r.step.recompute = {.kind = Recomputation::Kind::kBudget, .budget_bytes = limit_};
-    try {
-      return described(r);
-    } catch (const Error&) {  // no choice fits
-      return std::nullopt;
-    }
+    return described(r);
   }
 
   std::optional<Remedy> moments(Remedy r) {

@@ -14,8 +14,8 @@
 namespace tracestep {
 namespace {
 
-constexpr std::int64_t kContextUnit = 64;  // odd lengths are slow
-constexpr std::int64_t kMostUnits = std::int64_t{1} << 20;
+constexpr std::int64_t kContextUnit = 64;                  // odd lengths are slow
+constexpr std::int64_t kMostSize = std::int64_t{1} << 20;  // of a batch and a context (spec/fields)
 
 struct Fit {
   const MemoryCell& cell;
@@ -30,6 +30,7 @@ struct Largest {
   std::string what = {};
   std::optional<RunSpec> step = {};  // none: nothing fits
   std::int64_t size = 0, peak_bytes = 0;
+  bool is_capped = false;  // the search ended before the memory did
 };
 
 // None: no choice of what to recompute fits.
@@ -59,7 +60,7 @@ class Finder {
       start = largest_units(blocks, 0, ignored);
       if (start > 0) tries(step, start, out);
     }
-    largest_units(step, start, out);
+    out.is_capped = largest_units(step, start, out) == most_units();
     return out;
   }
 
@@ -67,16 +68,21 @@ class Finder {
   // From a size that fits on, in steps that double; then halves the interval: peaks grow with it.
   std::int64_t largest_units(const RunSpec& step, std::int64_t fits, Largest& out) const {
     std::int64_t stride = 1;
-    while (fits + stride < kMostUnits && tries(step, fits + stride, out)) {
+    while (fits + stride <= most_units() && tries(step, fits + stride, out)) {
       fits += stride;
       stride *= 2;
     }
-    std::int64_t fails = fits + stride;
+    std::int64_t fails = std::min(fits + stride, most_units() + 1);
     while (fails - fits > 1) {
       const std::int64_t middle = fits + (fails - fits) / 2;
       (tries(step, middle, out) ? fits : fails) = middle;
     }
     return fits;
+  }
+
+  // Where commands end.
+  std::int64_t most_units() const {
+    return growth_ == Growth::kBatch ? kMostSize : kMostSize / kContextUnit;
   }
 
   bool tries(const RunSpec& step, std::int64_t units, Largest& out) const {
@@ -130,8 +136,8 @@ std::vector<Change> changes_of(const RunSpec& step, std::int64_t limit) {
 std::optional<RunSpec> at_largest_context(RunSpec step, const DeviceTraits& traits,
                                           std::int64_t limit_bytes) {
   std::optional<RunSpec> out;
-  for (std::int64_t units = 1; units < kMostUnits; units *= 2) {
-    step.shape.context = units * kContextUnit;
+  for (std::int64_t tokens = kContextUnit; tokens <= kMostSize; tokens *= 2) {
+    step.shape.context = tokens;
     const std::optional<std::int64_t> peak = peak_of(step, traits);
     if (!peak || *peak > limit_bytes) break;
     out = step;
@@ -145,14 +151,15 @@ std::string_view name_of(Growth growth) {
 
 std::string flags_of(const RunSpec& step) {
   std::string out;
+  const bool is_on_gpu = step.place.device.starts_with("cuda");
   for (const RunField& field : run_fields()) {
     const bool is_custom = step.model.name == "custom";
     const bool is_size = field.group == FieldGroup::kModel && field.show == FieldShow::kKey;
     const bool is_preset = field.name == "size";
-    const bool has_place = field.role == FieldRole::kPlace && field.name != "device";
+    const bool counts = field.name == "device" || (field.name == "threads" && !is_on_gpu);
     const bool is_said = is_size || is_preset || field.name == "context" || field.name == "batch" ||
                          field.name == "mode";
-    if (has_place || (is_custom ? is_preset : is_size)) continue;
+    if ((field.role == FieldRole::kPlace && !counts) || (is_custom ? is_preset : is_size)) continue;
     if (!is_said && field.value(step) == field.value(RunSpec())) continue;
     const std::string text = text_of(field, step);
     const bool needs_quotes = text.find('*') != std::string::npos;
@@ -183,7 +190,17 @@ Table fit_table(const MemoryCell& cell, std::int64_t limit_bytes, const Predicto
   }
   add_times<Fit>(fields, cell.run.traits, times, [](F f) { return &f.step(); });
   fields.add(text_column("command"), [](F f) { return command_of(f.step()); });
-  return table_of("fit", "Does it fit?", fields, std::vector<Fit>{{cell, limit_bytes}});
+  Table table = table_of("fit", "Does it fit?", fields, std::vector<Fit>{{cell, limit_bytes}});
+  if (times != nullptr && times->model.is_measured()) {
+    const Prediction asked = predict_run(cell.run.spec.step, cell.run.traits, *times);
+    table.notes.push_back(fmt::format("nine of ten such steps take {} to {}",
+                                      format_duration_ms(asked.time.low_ms),
+                                      format_duration_ms(asked.time.high_ms)));
+    if (const std::string note = correction_note({&asked, 1}); !note.empty()) {
+      table.notes.push_back("times are " + note);
+    }
+  }
+  return table;
 }
 
 Table largest_table(const RunSpec& step, const DeviceTraits& traits, std::int64_t limit_bytes,
@@ -203,8 +220,17 @@ Table largest_table(const RunSpec& step, const DeviceTraits& traits, std::int64_
   for (const Change& change : changes_of(step, limit_bytes)) {
     rows.push_back(finder.find(change.what, change.step));
   }
-  return table_of("largest", fmt::format("The largest {} in {}", size, format_bytes(limit_bytes)),
-                  fields, rows);
+  const std::string unit =
+      growth == Growth::kContext ? fmt::format(", in steps of {}", kContextUnit) : "";
+  Table table = table_of(
+      "largest", fmt::format("The largest {} in {}{}", size, format_bytes(limit_bytes), unit),
+      fields, rows);
+  for (const Largest& row : rows) {
+    if (!row.is_capped) continue;
+    table.notes.push_back(fmt::format(
+        "{}: more than {} would fit, which is the most that commands take", row.what, row.size));
+  }
+  return table;
 }
 
 }  // namespace tracestep

@@ -29,8 +29,9 @@ inline constexpr Growth kAllGrowths[] = {Growth::kBatch, Growth::kContext};
 std::string_view name_of(Growth growth);
 
 // Rows: the step as asked for, and with changes that keep the task (flash attention, recomputation,
-// both, and autocast besides), each with the largest batch, or context in steps of 64 tokens above
-// 64, that fits, its peak and the command. Empty cells: not even the smallest fits.
+// both, and autocast besides), each with the largest batch, or context in steps of 64 tokens, that
+// fits, its peak and the command. Empty cells: not even the smallest fits. A note names the rows
+// whose size ends where commands do (1 Mi) and not where the memory does.
 Table largest_table(const RunSpec& step, const DeviceTraits& traits, std::int64_t limit_bytes,
                     Growth growth, const Predictor* times = nullptr);
 
@@ -52,7 +53,8 @@ void add_times(Fields<Row>& fields, const DeviceTraits& traits, const Predictor*
   });
 }
 
-// The flags that say which step it is, where it differs from the default of every command.
+// The flags that say which step it is, where it differs from the default of every command; on a CPU
+// with its threads, on which the peak depends.
 std::string flags_of(const RunSpec& step);
 // "tracestep bench --size small … --recompute blocks": the command that times this step.
 std::string command_of(const RunSpec& step);

@@ -1,12 +1,14 @@
 // What fits: the largest sizes against the sizes after them, and commands that mean their step.
 #include "lab/memory/fit.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "base/error.h"
 #include "exec/executor.h"
 #include "lab/memory/advice.h"
 #include "ops/functions.h"
+#include "passes/recompute_budget.h"
 #include "spec/run_grid.h"
 
 namespace tracestep {
@@ -73,6 +75,23 @@ TEST_F(FitTest, TheLargestFitsAndTheNextDoesNot) {
   }
 }
 
+// A search without an end finds sizes that no command takes.
+TEST_F(FitTest, TheLargestIsOneThatCommandsTakeAndMoreIsSaid) {
+  RunSpec small = step();
+  small.mode = Mode::kInference;
+  small.attention = AttentionForm::kFlash;
+  for (Growth growth : kAllGrowths) {
+    const RunField& field = field_named(name_of(growth));
+    const Table table = largest_table(small, {}, std::int64_t{1} << 60, growth);
+    const std::int64_t size = cell(table, 0, name_of(growth)).as_int();
+    EXPECT_NO_THROW(field.parse("", std::to_string(size)));
+    EXPECT_THROW(field.parse("", std::to_string(size + 1)), Error);
+    ASSERT_EQ(table.notes.size(), 1u);
+    EXPECT_NE(table.notes[0].find(fmt::format("more than {} would fit", size)), std::string::npos);
+  }
+  EXPECT_TRUE(largest_table(step(), {}, peak_of(step()), Growth::kBatch).notes.empty());
+}
+
 TEST_F(FitTest, WhereNothingFitsTheCellsAreEmpty) {
   const Table table = largest_table(step(), {}, 1000, Growth::kBatch);
   for (std::size_t i = 0; i < table.rows.size(); ++i) {
@@ -90,8 +109,12 @@ TEST_F(FitTest, ACommandMeansItsStep) {
   EXPECT_EQ(key_of(run_of(command_of(spec))), key_of(spec));
   spec.recompute = parse_recomputation("test", "layers.*.ffn");
   EXPECT_NE(command_of(spec).find("--recompute 'layers.*.ffn'"), std::string::npos);
-  const RunSpec small{.model = preset("small"), .shape = {.batch = 3, .context = 77}};
+  RunSpec small{.model = preset("small"), .shape = {.batch = 3, .context = 77}};
   EXPECT_EQ(command_of(small), "tracestep bench --size small --context 77 --batch 3 --mode step");
+  small.place.threads = 5;  // a CPU's peak depends on them
+  EXPECT_THAT(command_of(small), ::testing::HasSubstr(" --threads 5"));
+  small.place.device = "cuda:1";
+  EXPECT_THAT(command_of(small), ::testing::Not(::testing::HasSubstr("--threads")));
 }
 
 TEST_F(FitTest, TheVerdictTurnsAtThePeak) {
@@ -103,6 +126,43 @@ TEST_F(FitTest, TheVerdictTurnsAtThePeak) {
   EXPECT_TRUE(cell(fits, 0, "missing_bytes").is_null());
   EXPECT_EQ(cell(not_quite, 0, "status").as_string(), "oom");
   EXPECT_EQ(cell(not_quite, 0, "missing_bytes").as_int(), 1);
+}
+
+// Flash attention alone would keep the old budget, which is beyond the limit or cannot be met.
+TEST_F(FitTest, ABudgetAboveTheLimitIsReplacedByIt) {
+  RunSpec spec = step();
+  const std::int64_t peak = peak_of(spec);
+  spec.recompute = {.kind = Recomputation::Kind::kBudget, .budget_bytes = peak * 9 / 10};
+  const MemoryCell cell_of_step{.run = predict_memory(spec, {})};
+  const std::int64_t limit = cell_of_step.run.predicted_peak_bytes * 98 / 100;
+  std::vector<std::string> flags;
+  for (const Remedy& remedy : remedies(cell_of_step, limit)) {
+    EXPECT_EQ(remedy.peak_bytes, peak_of(remedy.step)) << remedy.command;
+    EXPECT_LE(remedy.peak_bytes, limit) << remedy.command;
+    flags.push_back(remedy.command);
+  }
+  EXPECT_THAT(flags, ::testing::Contains(fmt::format("--recompute budget={}B", limit)));
+}
+
+TEST_F(FitTest, ARemedyWithoutAChoiceIsLeftOut) {
+  RunSpec spec = step();
+  spec.recompute = {.kind = Recomputation::Kind::kBudget, .budget_bytes = 1};
+  std::int64_t least = 0;
+  try {
+    peak_of(spec);
+  } catch (const BudgetNotMet& error) {
+    least = error.least_peak_bytes();
+  }
+  ASSERT_GT(least, 0);
+  spec.recompute.budget_bytes = least;
+  RunSpec flash = spec;
+  flash.attention = AttentionForm::kFlash;
+  ASSERT_THROW(peak_of(flash), BudgetNotMet);  // else this tests nothing
+  const MemoryCell cell_of_step{.run = predict_memory(spec, {})};
+  for (const Remedy& remedy : remedies(cell_of_step, least - 1)) {
+    EXPECT_EQ(remedy.peak_bytes, peak_of(remedy.step)) << remedy.command;
+    EXPECT_LT(remedy.peak_bytes, least) << remedy.command;
+  }
 }
 
 // Only where the device has memory of its own; the bytes are told apart.
