@@ -29,6 +29,7 @@ BATTERIES = [
     ("recompute_budgets.py", "--count", 320, "steps of ten memory budgets each, predicted"),
     ("ranks.py", "--count", 2304, "steps of several ranks, in every form"),
     ("rank_kills.py", "--count", 100, "trainings of several ranks of which one is killed or stopped"),
+    ("hosts.py", "--count", 20, "rounds of ranks on two hosts (network namespaces), each with a cut cable"),
     ("slurm.py", "--count", 10, "rounds of a job array and of trainings of two ranks under Slurm, each with a kill"),
     ("random_programs.py", "--count", 10000, "random programs, every pass and both executors"),
     ("safetensors_headers.py", "--count", 30000, "headers beside the reference library"),
