@@ -10,6 +10,7 @@
 #include "base/suggest.h"
 #include "base/utf8.h"
 #include "spec/fields.h"
+#include "spec/step_program.h"
 #include "train/train_fields.h"
 
 namespace tracestep {
@@ -25,12 +26,18 @@ struct Run {
   std::int64_t tokens() const { return content.tokens + content.validation_tokens; }
 };
 
+enum class OnChange : std::uint8_t {
+  kRefuse,          // always
+  kAsk,             // unless the change is accepted by name
+  kWarnOfRounding,  // accepted: the same step, whose sums are rounded elsewhere or in another order
+};
+
 struct Entry {
   std::string key;        // in checkpoints, in messages and in a list of accepted changes
   std::string also = {};  // what else decides it, for messages
   // null: does not apply to this run, which an earlier entry shows.
   std::function<Json(const Run&)> value;
-  bool may_change = true;
+  OnChange on_change = OnChange::kAsk;
   Json older = {};  // the value for checkpoints older than the entry; null: unknown
 };
 
@@ -66,7 +73,7 @@ void add_fields(std::vector<Entry>& out) {
     if (!decides_bits || field.group == FieldGroup::kModel || field.name == "mode") continue;
     out.push_back({.key = field.name,
                    .value = [&field](R r) { return field.value(r.options.run); },
-                   .may_change = !field.is_kept,
+                   .on_change = field.is_kept ? OnChange::kRefuse : OnChange::kAsk,
                    .older = field.is_optional ? field.value(RunSpec()) : Json()});
   }
 }
@@ -85,16 +92,50 @@ void add_training(std::vector<Entry>& out) {
                  }});
 }
 
+// The compile passes of the step, joined by +: each executor has its own.
+std::string compile_passes_of(const Run& run) {
+  const std::set<std::string> disabled = pipeline_options(run.options.run).disabled;
+  std::vector<std::string> out = compile_passes();
+  std::erase_if(out, [&](const std::string& name) { return disabled.contains(name); });
+  return out.empty() ? "none" : fmt::format("{}", fmt::join(out, "+"));
+}
+
+// Of the choice only what decides in which order sums are added up and where they are rounded; null
+// where the order is that of shards.
+Json order_of_sums(const Run& run) {
+  if (run.options.shards > 0) return {};
+  const Parallel& p = run.options.run.parallel;
+  return name_of(Parallel{.ranks = p.ranks,
+                          .tensor = p.tensor,
+                          .divides_rows = p.divides_rows,
+                          .low_sums = p.low_sums});
+}
+
+// Settings of speed that change how the same step is rounded.
+void add_rounding(std::vector<Entry>& out) {
+  out.push_back({.key = "compile_passes",
+                 .also = " (of the executor, or named)",
+                 .value = compile_passes_of,
+                 .on_change = OnChange::kWarnOfRounding});
+  out.push_back(
+      {.key = "loss_chunks",
+       .value = [](R r) { return field_named(run_fields(), "loss_chunks").value(r.options.run); },
+       .on_change = OnChange::kWarnOfRounding});
+  out.push_back(
+      {.key = "parallel", .value = order_of_sums, .on_change = OnChange::kWarnOfRounding});
+}
+
 std::vector<Entry> all_entries() {
-  std::vector<Entry> out{{.key = "model",
-                          .also = " (vocab, d_model, d_ff, layers, heads)",
-                          .value = model_of,
-                          .may_change = false},
-                         {.key = "optimizer", .value = optimizer_of, .may_change = false},
-                         // The GPUs of a machine are taken as equal: "cuda:1" is "cuda".
-                         {.key = "device", .value = [](R r) -> Json {
-                            return r.content.device.substr(0, r.content.device.find(':'));
-                          }}};
+  std::vector<Entry> out{
+      {.key = "model",
+       .also = " (vocab, d_model, d_ff, layers, heads)",
+       .value = model_of,
+       .on_change = OnChange::kRefuse},
+      {.key = "optimizer", .value = optimizer_of, .on_change = OnChange::kRefuse},
+      // The GPUs of a machine are taken as equal: "cuda:1" is "cuda".
+      {.key = "device", .value = [](R r) -> Json {
+         return r.content.device.substr(0, r.content.device.find(':'));
+       }}};
   add_fields(out);
   add_training(out);
   out.push_back({.key = "init",
@@ -102,7 +143,7 @@ std::vector<Entry> all_entries() {
                    return r.content.init.empty() ? "none"
                                                  : "weights with the hash " + r.content.init;
                  },
-                 .may_change = false});
+                 .on_change = OnChange::kRefuse});
   out.push_back({.key = "text", .also = ", tokens or tokenizer", .value = [](R r) -> Json {
                    return fmt::format("{} with the hash {}", tokens_text(r.tokens()),
                                       r.content.text);
@@ -110,6 +151,7 @@ std::vector<Entry> all_entries() {
   out.push_back({.key = "validation", .value = [](R r) -> Json {
                    return validation_text(r.content.validation_tokens, r.tokens());
                  }});
+  add_rounding(out);
   return out;
 }
 
@@ -121,7 +163,7 @@ const std::vector<Entry>& entries() {
 std::vector<std::string> names_of_changes() {
   std::vector<std::string> out;
   for (const Entry& entry : entries()) {
-    if (entry.may_change) out.emplace_back(entry.key);
+    if (entry.on_change == OnChange::kAsk) out.emplace_back(entry.key);
   }
   return out;
 }
@@ -175,7 +217,7 @@ std::vector<Difference> differences_of(const Json& saved, const Json& now,
     texts.push_back(fmt::format("another {}{}: {}, now {}", entry->key, entry->also,
                                 text_of(before), text_of(now)));
     keys.emplace_back(entry->key);
-    may_change = may_change && entry->may_change;
+    may_change = may_change && entry->on_change == OnChange::kAsk;
   }
   throw Error(ErrorCode::kUsage, "resume",
               fmt::format("the checkpoint was trained with {}", fmt::join(texts, "; ")),
@@ -196,11 +238,11 @@ Json fingerprint(const TrainOptions& options, const RunContent& content) {
 void check_changes(std::span<const std::string> names) {
   const std::vector<std::string> known = names_of_changes();
   for (const std::string& name : names) {
-    if (std::ranges::find(known, name) != known.end()) continue;
-    const bool is_fixed = std::ranges::any_of(
-        entries(), [&](const Entry& entry) { return !entry.may_change && entry.key == name; });
+    const auto entry = std::ranges::find(entries(), name, &Entry::key);
+    const bool is_entry = entry != entries().end();
+    if (is_entry && entry->on_change != OnChange::kRefuse) continue;
     throw Error(ErrorCode::kUsage, "change",
-                is_fixed ? fmt::format("{} cannot change in the middle of a run", name)
+                is_entry ? fmt::format("{} cannot change in the middle of a run", name)
                          : fmt::format("there is no \"{}\"{}", name, did_you_mean(name, known)),
                 fmt::format("one of {}", fmt::join(known, ", ")));
   }
@@ -211,6 +253,7 @@ Json continue_run(const Json& saved, const Json& now, std::span<const std::strin
   std::vector<std::string> unknown;
   std::vector<Difference> taken = differences_of(saved, now, unknown), refused;
   std::erase_if(taken, [&](const Difference& difference) {
+    if (difference.entry->on_change == OnChange::kWarnOfRounding) return false;
     if (std::ranges::find(changes, difference.entry->key) != changes.end()) return false;
     refused.push_back(difference);
     return true;
@@ -223,8 +266,9 @@ Json continue_run(const Json& saved, const Json& now, std::span<const std::strin
   Json out = now;
   if (const Json* earlier = saved.find(kChanges)) out[kChanges] = *earlier;
   for (const auto& [entry, before, after] : taken) {
-    log_warn("[resume] {}{} changes after step {}: {}, now {}", entry->key, entry->also, step,
-             text_of(before), text_of(after));
+    const bool rounds = entry->on_change == OnChange::kWarnOfRounding;
+    log_warn("[resume] {}{} changes after step {}: {}, now {}{}", entry->key, entry->also, step,
+             text_of(before), text_of(after), rounds ? "; later steps may round differently" : "");
     if (out.find(kChanges) == nullptr) out[kChanges] = Json::array();
     out[kChanges].push_back(Json::Object{
         {"after_step", step}, {"option", entry->key}, {"before", before}, {"now", after}});

@@ -23,13 +23,15 @@ struct RunContent {
 // Kept in every checkpoint.
 Json fingerprint(const TrainOptions& options, const RunContent& content);
 
-// Error{kUsage, "change"} unless every name is that of an entry that may change.
+// Error{kUsage, "change"} unless every name is that of an entry that may change. Those that change
+// only how a step is rounded (compile passes, chunks of the loss, ranks) need not be named.
 void check_changes(std::span<const std::string> names);
 
 // For a run with fingerprint `now` that continues the run `saved` from its checkpoint at `step`:
 // the fingerprint for its own checkpoints, which is `now` and, under "changes", every change so
 // far. Accepted changes and entries that the checkpoint lacks give warnings. Throws Error{kUsage}
-// naming every entry that differs and is not in `changes`, with what it was and what it is now.
+// naming every other entry that differs and is not in `changes`, with what it was and what it is
+// now.
 Json continue_run(const Json& saved, const Json& now, std::span<const std::string> changes,
                   std::int64_t step);
 

@@ -45,9 +45,25 @@ std::string other_text(const RunField& field, const RunSpec& run) {
   return std::to_string(field.value(run).as_int() + 1);
 }
 
-// One run for every option that changes the bits, under the name of its entry.
-std::vector<std::pair<std::string, Json>> other_runs() {
-  std::vector<std::pair<std::string, Json>> out;
+using Runs = std::vector<std::pair<std::string, Json>>;
+
+// One run for every option that changes only how a step is rounded, under the name of its entry.
+Runs runs_of_other_rounding() {
+  Runs out;
+  const auto add = [&](const char* key, void (*change)(RunSpec&)) {
+    TrainOptions options = some_options();
+    change(options.run);
+    out.emplace_back(key, fingerprint(options, some_content()));
+  };
+  add("compile_passes", [](RunSpec& run) { run.executor = ExecutorKind::kCompiled; });
+  add("loss_chunks", [](RunSpec& run) { run.loss_chunks = 4; });
+  add("parallel", [](RunSpec& run) { run.parallel.ranks = 2; });
+  return out;
+}
+
+// One run for every other option that changes the bits.
+Runs other_runs() {
+  Runs out;
   const auto add = [&](const char* key, void (*change)(TrainOptions&, RunContent&)) {
     TrainOptions options = some_options();
     RunContent content = some_content();
@@ -55,7 +71,8 @@ std::vector<std::pair<std::string, Json>> other_runs() {
     out.emplace_back(key, fingerprint(options, content));
   };
   for (const RunField& field : run_fields()) {
-    if (some_run().find(field.name) == nullptr || field.name == "device") continue;
+    const bool is_entry = some_run().find(field.name) != nullptr;
+    if (!is_entry || field.name == "device" || field.role == FieldRole::kSpeed) continue;
     TrainOptions options = some_options();
     field.parse("test", other_text(field, options.run))(options.run);
     out.emplace_back(field.name, fingerprint(options, some_content()));
@@ -96,19 +113,44 @@ TEST(FingerprintTest, TheSameRunMayContinue) {
   EXPECT_EQ(fingerprint(constant, some_content()), short_run) << "--steps may be raised";
 }
 
-TEST(FingerprintTest, FieldsThatDecideTheBitsAreEntriesAndTheExecutorIsNot) {
+TEST(FingerprintTest, FieldsThatDecideTheBitsAreEntriesAndOthersAreNot) {
   for (const char* field : {"context", "batch", "precision", "ops", "attention", "seed"}) {
     EXPECT_NE(some_run().find(field), nullptr) << field;
   }
   TrainOptions options = some_options();
   options.run.executor = ExecutorKind::kCompiled;
+  options.run.compile_passes.emplace();
   options.run.place.threads = 3;
+  options.run.updates = UpdateTime::kEarly;
+  options.run.recompute = parse_recomputation("test", "blocks");
+  options.run.parallel.bucket_bytes = Parallel::kAllTensors;
   EXPECT_EQ(fingerprint(options, some_content()), some_run());
+}
+
+TEST(FingerprintTest, AnotherRoundingIsTakenWithAWarningAndKept) {
+  for (const auto& [key, run] : runs_of_other_rounding()) {
+    testing::internal::CaptureStderr();
+    const Json kept = continue_run(stored(some_run()), run, {}, 8);
+    const std::string warning = testing::internal::GetCapturedStderr();
+    EXPECT_THAT(warning, HasSubstr(fmt::format("[resume] {}", key)));
+    EXPECT_THAT(warning, HasSubstr("later steps may round differently"));
+    EXPECT_EQ(kept.at("changes").items().at(0).at("option").as_string(), key);
+    EXPECT_EQ(kept.at("changes").items().at(0).at("now"), run.at(key));
+  }
+}
+
+TEST(FingerprintTest, WithShardsTheNumberOfRanksChangesNothing) {
+  TrainOptions options = some_options();
+  options.shards = 4;
+  const Json one = fingerprint(options, some_content());
+  options.run.parallel.ranks = 2;
+  EXPECT_EQ(fingerprint(options, some_content()), one);
 }
 
 TEST(FingerprintTest, EveryOptionThatChangesTheBitsIsAnEntryOfItsOwn) {
   const auto runs = other_runs();
-  EXPECT_EQ(runs.size(), some_run().size()) << "an entry without a case here";
+  EXPECT_EQ(runs.size() + runs_of_other_rounding().size(), some_run().size())
+      << "an entry without a case here";
   for (const auto& [key, run] : runs) {
     EXPECT_THAT(difference(some_run(), run), HasSubstr("trained with another ")) << key;
     EXPECT_FALSE(run.at(key) == some_run().at(key)) << key;

@@ -132,6 +132,27 @@ TEST_F(LoopTest, AResumeMayCrossExecutors) {
   }
 }
 
+TEST_F(LoopTest, WithTheSamePassesEveryExecutorContinuesWithTheSameBits) {
+  for (const char* precision : {"fp32", "bf16"}) {
+    TrainOptions options = tiny_options();
+    options.run.precision = parse_precision("test", precision);
+    options.run.compile_passes.emplace();
+    options.save = folder_.path() / "whole.safetensors";
+    run(options);
+    const std::string expected = bytes_of(options.save);
+    options.checkpoint = folder_.path() / precision;
+    options.resume = true;
+    ::testing::internal::CaptureStderr();
+    for (std::int64_t steps : {4, 8, 12}) {
+      options.steps = steps;
+      options.run.executor = steps == 8 ? ExecutorKind::kCompiled : ExecutorKind::kEager;
+      run(options);
+    }
+    EXPECT_EQ(::testing::internal::GetCapturedStderr().find("differently"), std::string::npos);
+    EXPECT_TRUE(bytes_of(options.save) == expected) << precision;
+  }
+}
+
 TEST_F(LoopTest, AResumedRunIsBitIdenticalToAnUninterruptedOne) {
   for (Moments moments : kAllMoments) {
     TrainOptions whole = tiny_options();
