@@ -6,8 +6,8 @@ ends when one of them fails.
     tools/rank_checks.py --device cpu    # the same table by MPI, anywhere
 
 A form must train to the losses and gradient norms of one device on the same batches, in peaks as
-predicted. A rank that is killed, stopped, held in the middle of a step or given other options
-must end both, with one message, and leave the last checkpoint usable.
+predicted. A rank that is killed, stopped, held in the middle of a step, without room on its disk or given
+other options must end both, with one message, and leave the last checkpoint usable.
 """
 import argparse
 import concurrent.futures
@@ -16,6 +16,7 @@ import json
 import os
 import pathlib
 import random
+import resource
 import signal
 import struct
 import subprocess
@@ -260,6 +261,14 @@ def check_held(trainings):
                            ["[rank 0] it has waited for", "[rank 1] it did not come to"])
 
 
+def check_full_disk(trainings):
+    """The first rank fails alone, between two steps, while the other is in a collective."""
+    no_more = (1, 1)  # bytes in a file
+    outcome = strike(trainings, "full", lambda _, ranks: resource.prlimit(
+        ranks[0], resource.RLIMIT_FSIZE, no_more))
+    return problems_of_end(trainings, "full", outcome, ["cannot be written"])
+
+
 def check_told_to_stop_while_held(trainings):
     if trainings.device == "cpu":
         raise Skipped("mpirun ends ranks on CPUs")
@@ -304,6 +313,7 @@ def checks_of(trainings, pool):
     yield "a rank is killed", lambda: check_killed(trainings)
     yield "a rank is stopped", lambda: check_stopped(trainings)
     yield "a rank hangs", lambda: check_held(trainings)
+    yield "a rank cannot write", lambda: check_full_disk(trainings)
     yield "SIGTERM while a rank hangs", lambda: check_told_to_stop_while_held(trainings)
     yield "ranks differ", lambda: check_different_programs(trainings)
     yield "shards of two, resumed by one", lambda: check_shards(trainings)
