@@ -78,7 +78,7 @@ void RankedExecutor::set_input(std::string_view name, const TensorView& value) {
 
 void RankedExecutor::run(Recorder* recorder) {
   std::optional<HostWait> wait;
-  if (only_issues_) wait.emplace("room in the queue of its device");
+  if (only_issues_ && !has_pauses_) wait.emplace("room in the queue of its device");
   const RankThreads::Failure failure = threads_.run(
       [&](int rank) {
         executors_[static_cast<std::size_t>(rank)]->run(rank == 0 ? recorder : nullptr);

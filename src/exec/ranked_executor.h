@@ -34,7 +34,10 @@ class RankedExecutor final : public Executor {
   // What follows is the first rank's.
   const Program& program() const override { return first().program(); }
   const BufferPlan& buffer_plan() const override { return first().buffer_plan(); }
-  void set_pauses(std::vector<Pause> pauses) override { first().set_pauses(std::move(pauses)); }
+  void set_pauses(std::vector<Pause> pauses) override {
+    has_pauses_ = !pauses.empty();
+    first().set_pauses(std::move(pauses));
+  }
   void set_tracer(ActivityTracer* tracer) override { first().set_tracer(tracer); }
   std::int64_t device_span_ns() override { return first().device_span_ns(); }
   void send_early(std::span<const std::string> outputs) override { first().send_early(outputs); }
@@ -54,6 +57,7 @@ class RankedExecutor final : public Executor {
   Communicator* const group_;
   const int first_rank_;  // of this process
   const bool only_issues_;
+  bool has_pauses_ = false;  // in which the host may do what it likes for long
   RankThreads threads_;
 };
 

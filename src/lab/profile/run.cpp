@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "lab/measure/statistics.h"
 #include "passes/recompute_budget.h"
+#include "runtime/processes.h"
 #include "session/session.h"
 
 namespace tracestep {
@@ -158,6 +159,16 @@ void record_activities(Executor& executor, Device& device, Measurement& measurem
   place_activities(out);
 }
 
+// nullptr where one rank has none: all of them record in one way, with the same collectives.
+std::unique_ptr<ActivityTracer> make_tracer(Device& device, Profile& out) {
+  if (!out.spec.use_tracer) return nullptr;
+  std::unique_ptr<ActivityTracer> tracer = device.make_activity_tracer(out.problem);
+  Communicator* const group = device.group();
+  if (group == nullptr || holds_in_all(group->processes(), tracer != nullptr)) return tracer;
+  if (tracer != nullptr) out.problem = "another rank has no profiler";
+  return nullptr;
+}
+
 void profile_on(Device& device, const StopSignal* stop, const std::optional<PlainTimes>& plain,
                 Profile& out) {
   Session session(device, out.spec.step);
@@ -172,8 +183,7 @@ void profile_on(Device& device, const StopSignal* stop, const std::optional<Plai
   } else {
     out.plain = run_plain(measurement, out.spec);
   }
-  std::unique_ptr<ActivityTracer> tracer;
-  if (out.spec.use_tracer) tracer = device.make_activity_tracer(out.problem);
+  const std::unique_ptr<ActivityTracer> tracer = make_tracer(device, out);
   if (tracer != nullptr) {
     record_activities(executor, device, measurement, *tracer, out);
   } else {
