@@ -121,7 +121,7 @@ class Rows {
   void sizes() {
     add("weights", "s·P, P = 2VC + L(4C² + 3CF + 2C) + C",
         fmt::format("{} × (2·{}·{} + {}·(4·{}² + 3·{}·{} + 2·{}) + {}) = {} × {}", n_.s, n_.v, n_.c,
-                    n_.l, n_.c, n_.c, n_.f, n_.c, n_.c, n_.s, n_.p),
+                    n_.l, n_.c, n_.c, n_.f, n_.c, n_.c, n_.s, grouped(n_.p)),
         n_.s * n_.p, role_bytes(run_.program, LeafKind::kParameter),
         measured(Category::kParameter));
   }
@@ -133,10 +133,10 @@ class Rows {
     if (step_.mode != Mode::kStep) return;
     const std::int64_t states = state_bytes(), kept = 8 + states, transient = 4 + states;
     add("weights, gradients and AdamW kept all the time",
-        fmt::format("{}·P (fp32: 4 + 4 + {})", kept, states), fmt::format("{} × {}", kept, n_.p),
-        kept * n_.p, std::nullopt);
+        fmt::format("{}·P (fp32: 4 + 4 + {})", kept, states),
+        fmt::format("{} × {}", kept, grouped(n_.p)), kept * n_.p, std::nullopt);
     add("the same with transient gradients", fmt::format("{}·P (fp32: 4 + {})", transient, states),
-        fmt::format("{} × {}", transient, n_.p), transient * n_.p,
+        fmt::format("{} × {}", transient, grouped(n_.p)), transient * n_.p,
         role_bytes(run_.program, LeafKind::kParameter) +
             role_bytes(run_.program, LeafKind::kState));
   }
@@ -171,10 +171,11 @@ class Rows {
                     grouped(n_.bhtt())),
         layer, found.per_layer);
     add("saved by the whole model", "L·layer + once",
-        fmt::format("{} × {} + {}", n_.l, layer, once), n_.l * layer + once, found.total);
+        fmt::format("{} × {} + {}", n_.l, grouped(layer), grouped(once)), n_.l * layer + once,
+        found.total);
     const std::int64_t course = course_elements_per_layer(step_.model, step_.shape) * n_.s;
     add("saved by the course's PyTorch code, all layers", "L·(10·BTC + 5·BTF + 2·BHT²)·s",
-        fmt::format("{} × {}", n_.l, course), n_.l * course, n_.l * found.per_layer);
+        fmt::format("{} × {}", n_.l, grouped(course)), n_.l * course, n_.l * found.per_layer);
   }
 
   void weight_copy() {
