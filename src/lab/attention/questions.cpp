@@ -44,6 +44,12 @@ Text times(const Evidence& e) {
                                        {"context", last.whole("context") / 2}});
   const Quantity growth = forward_of(last) / forward_of(half);
   constexpr double kLeastGrowth = 3.5, kMostGrowth = 4.5;  // about four
+  // A reason is given only for times that nothing speaks against.
+  const auto is_sound = [](const Row& row) {
+    const std::string verdict = row.text_or("verdict", "ok");
+    return !verdict.starts_with("doubt") && !verdict.starts_with("invalid");
+  };
+  const bool are_sound = is_sound(last) && is_sound(half);
   return say("Batch {}, context {}, forward and backward apart: {}. From context {} to {}, at "
              "width "
              "{}, forward takes {} times as long. ",
@@ -51,7 +57,8 @@ Text times(const Evidence& e) {
               whole(half.get("context")), whole(last.get("context")), whole(last.get("width")),
               decimal(growth)}) +
          compare_with_range(growth, kLeastGrowth, kMostGrowth)
-             .say({.less = "That is less than T² work would take: something else still counts.",
+             .say({.less = say("That is less than T² work would take{}.",
+                               {are_sound ? ": something else still counts" : ""}),
                    .equal = "That is about four times, as T² work would take.",
                    .unclear = "Noise leaves open whether that is the four times of T² work.",
                    .more = "That is more than the four times of T² work."}) +

@@ -28,6 +28,9 @@ TEST_F(SentencesTest, GrowthIsCalledFourfoldOnlyWhereItIs) {
   EXPECT_THAT(growth(8.0), HasSubstr("about four times"));
   EXPECT_THAT(growth(6.4), HasSubstr("less than T² work would take"));
   EXPECT_THAT(growth(10.0), HasSubstr("more than the four times"));
+  EXPECT_THAT(growth(6.4), HasSubstr("would take: something else still counts."));
+  set("attention", {{"context", 128}, {"saved", "weights"}}, "verdict", "doubt: unsteady");
+  EXPECT_THAT(growth(6.4), HasSubstr("less than T² work would take. "));
 }
 
 TEST_F(SentencesTest, Float32ComesFirstInEveryComparisonOfPrecisions) {
