@@ -98,7 +98,8 @@ class PlainProcesses {
       const int status = WIFEXITED(state) ? WEXITSTATUS(state) : 128 + WTERMSIG(state);
       if (status == 0 || out != 0) continue;
       out = status;
-      if (WIFSIGNALED(state)) log_warn("[rank {}] {}", rank, ::strsignal(WTERMSIG(state)));
+      if (WIFSIGNALED(state) && !are_killed_)
+        log_warn("[rank {}] {}", rank, ::strsignal(WTERMSIG(state)));
       if (!stop.requested()) end_others();
     }
     return out;
