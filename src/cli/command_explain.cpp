@@ -26,22 +26,33 @@ struct ExplainOptions {
   OutputOptions output;
 };
 
-// The first row of the file that ran and is of the sizes asked for.
+[[noreturn]] void fail_without_samples(const std::string& file) {
+  throw Error(ErrorCode::kInput, file, "no row of these sizes ran and has samples",
+              "name a result of bench or study, and sizes that are in it");
+}
+
+bool has_samples(const ResultRow& row) {
+  return row.text("status") == "ok" && !row.numbers("samples_ms").empty();
+}
+
+// The first row of the file that is of the sizes asked for, if possible one that ran: a step that
+// ran out of memory has sizes too.
 ResultRow row_of(const ExplainOptions& o) {
   const ReplayInput file = read_replay_input(o.from);
   const RunSpec asked = o.grid.run();
   const auto differs = [&](const char* field, auto value, auto found) {
     return o.grid.is_given(field) && found != value;
   };
+  const ResultRow* not_run = nullptr;
   for (const ResultRow& row : file.rows) {
-    if (row.text("status") != "ok" || row.numbers("samples_ms").empty()) continue;
     if (differs("size", asked.model.name, row.text("size"))) continue;
     if (differs("context", asked.shape.context, row.number("context"))) continue;
     if (differs("batch", asked.shape.batch, row.number("batch"))) continue;
-    return row;
+    if (has_samples(row)) return row;
+    if (not_run == nullptr && row.text("status") == "oom") not_run = &row;
   }
-  throw Error(ErrorCode::kInput, o.from, "no row of these sizes ran and has samples",
-              "name a result of bench or study, and sizes that are in it");
+  if (not_run == nullptr) fail_without_samples(o.from);
+  return *not_run;
 }
 
 // Without a file: a small step on one core of this machine, well under a second.
@@ -89,7 +100,10 @@ ExplainInput input_of(const ExplainOptions& o, const std::optional<ResultRow>& r
     }
     take("batch", run.shape.batch);
     take("context", run.shape.context);
-    input.row = [found = *row] { return found; };
+    input.row = [found = *row, file = o.from] {
+      if (!has_samples(found)) fail_without_samples(file);
+      return found;
+    };
   }
   check_run(run);
   input.model = run.model;

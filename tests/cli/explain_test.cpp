@@ -45,6 +45,18 @@ TEST(ExplainCommandTest, NumbersComeFromTheModelOrFromAResult) {
             3);
 }
 
+TEST(ExplainCommandTest, AStepThatRanOutOfMemoryHasSizesAndNoTimes) {
+  const TempFolder folder;
+  const auto status = [&](const std::string& command) {
+    return run_tracestep(words_of(command), {.folder = folder.path()}).status;
+  };
+  ASSERT_EQ(status("bench --size tiny --context 16 --batch 1 --mode inference --memory-limit 1MiB "
+                   "--roof 0 --format json --output run.json"),
+            4);
+  EXPECT_EQ(status("explain oom --from run.json"), 0);
+  EXPECT_EQ(status("explain warm-up --from run.json"), 3);
+}
+
 TEST(ExplainCommandTest, ClaimsAreFoundByTheirWords) {
   EXPECT_EQ(rows_of("explain --claims").size(), 50u);
   const Json one = rows_of("explain --claims X22");

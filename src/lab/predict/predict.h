@@ -55,7 +55,8 @@ Table prediction_table(std::span<const Prediction> predictions);
 Table prediction_parts_table(const Prediction& prediction);
 // Rows: the checked cells. Notes: median and 90th percentile of the error.
 Table history_table(std::span<const CheckedCell> history);
-// "1.20 times the calibration's, as 3 checked steps suggest"; empty where the history changed none.
+// "1.20 times the calibration's, as 3 checked steps of the history suggest", and what a factor that
+// is no error says; empty where the history changed none.
 std::string correction_note(std::span<const Prediction> predictions);
 // "median 3.1 %, 90th percentile 8.0 % of 24 cells"; empty without cells.
 std::string error_summary(std::span<const double> errors_percent);

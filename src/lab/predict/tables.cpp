@@ -109,9 +109,14 @@ std::string correction_note(std::span<const Prediction> predictions) {
   if (factors.empty()) return {};
   const std::string least = fmt::format("{:.2f}", min_of(factors)),
                     most = fmt::format("{:.2f}", max_of(factors));
-  return fmt::format("{}{} times the calibration's, as {} checked step{} of the history suggest{}",
-                     least, least == most ? "" : " to " + most, cells, cells == 1 ? "" : "s",
-                     cells == 1 ? "s" : "");
+  constexpr double kDoubtful = 1.5;  // far beyond the error of a calibration
+  const bool is_doubtful = max_of(factors) > kDoubtful || min_of(factors) < 1 / kDoubtful;
+  return fmt::format(
+      "{}{} times the calibration's, as {} checked step{} of the history suggest{}{}", least,
+      least == most ? "" : " to " + most, cells, cells == 1 ? "" : "s", cells == 1 ? "s" : "",
+      is_doubtful ? "; so much is more than an error: other work disturbed the checks "
+                    "or the calibration, and a new calibration starts afresh"
+                  : "");
 }
 
 std::string error_summary(std::span<const double> errors_percent) {

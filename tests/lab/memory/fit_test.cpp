@@ -80,6 +80,7 @@ TEST_F(FitTest, TheLargestIsOneThatCommandsTakeAndMoreIsSaid) {
   RunSpec small = step();
   small.mode = Mode::kInference;
   small.attention = AttentionForm::kFlash;
+  small.model.layers = 1;
   for (Growth growth : kAllGrowths) {
     const RunField& field = field_named(name_of(growth));
     const Table table = largest_table(small, {}, std::int64_t{1} << 60, growth);
