@@ -1,6 +1,6 @@
-// The one thread pool (OpenMP). Every chunk of work writes its own results, and where its size could
-// change a bit it follows from the shape, never from the number of threads: neither that number nor
-// which thread runs which chunk can change one.
+// The one thread pool (OpenMP). Every chunk of work writes its own results, and where its size
+// could change a bit it follows from the shape, never from the number of threads: neither that
+// number nor which thread runs which chunk can change one.
 #pragma once
 
 #include <cstdint>
