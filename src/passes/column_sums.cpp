@@ -102,8 +102,11 @@ std::optional<Program> parts_of(const Program& program, const Node& node) {
 }
 
 // --- one launch for the sums over parts ---------------------------------------------------------
-// Sums of matrices with equal numbers of rows, in the order of the program.
-using Sums = std::vector<NodeId>;
+// Sums of matrices with equal numbers of rows, in the order of the program, and the collectives
+// that carry their results: these stand behind the sums then.
+struct Sums {
+  std::vector<NodeId> nodes, collectives;
+};
 
 // More in one launch would save little, and their operands, a few hundred rows each, live longer.
 constexpr std::size_t kMostSums = 8;
@@ -113,6 +116,23 @@ bool sums_parts(const Program& p, const Node& node) {
   if (!sums_columns(p, node) || p.type(node.inputs[0]).shape.rank() != 2) return false;
   const NodeId maker = p.value(node.inputs[0]).producer;
   return maker != kNoNode && p.node(maker).op == node.op && p.type(node.outputs[0]).count() > 0;
+}
+
+// The collectives that read the node's result, if all that reads it can wait for `last`, they and
+// their readers; else nullopt.
+std::optional<std::vector<NodeId>> collectives_until(const Program& p, const Readers& readers,
+                                                     const Node& node, NodeId last) {
+  std::vector<NodeId> out;
+  for (NodeId reader : readers.nodes[static_cast<std::size_t>(node.outputs[0])]) {
+    if (reader > last) continue;
+    const Node& early = p.node(reader);
+    if (early.op->kernel_class != KernelClass::kCollective) return std::nullopt;
+    for (NodeId next : readers.nodes[static_cast<std::size_t>(early.outputs[0])]) {
+      if (next <= last) return std::nullopt;
+    }
+    out.push_back(reader);
+  }
+  return out;
 }
 
 // Sums that are alike in everything but their operands, and can wait for the last of them.
@@ -127,14 +147,15 @@ std::vector<Sums> sums_to_merge(const Program& p) {
     Sums& sums = open[fmt::format(
         "{}#{}@{} !{} {}x{}", node.op->name, node.epoch, name_of(node.origin().phase),
         name_of(p.value(node.outputs[0]).role), name_of(type.dtype), type.shape[0])];
-    const NodeId last = sums.empty() ? static_cast<NodeId>(i) : sums.back();
-    const auto& all = readers.nodes[static_cast<std::size_t>(node.outputs[0])];
-    const bool waits = std::ranges::all_of(all, [&](NodeId reader) { return reader > last; });
-    if (waits) sums.insert(sums.begin(), static_cast<NodeId>(i));
-    if (sums.size() == kMostSums) out.push_back(std::exchange(sums, {}));
+    const NodeId last = sums.nodes.empty() ? static_cast<NodeId>(i) : sums.nodes.back();
+    if (const auto collectives = collectives_until(p, readers, node, last)) {
+      sums.nodes.insert(sums.nodes.begin(), static_cast<NodeId>(i));
+      sums.collectives.insert(sums.collectives.begin(), collectives->begin(), collectives->end());
+    }
+    if (sums.nodes.size() == kMostSums) out.push_back(std::exchange(sums, {}));
   }
   for (auto& [kind, sums] : open) {
-    if (sums.size() > 1) out.push_back(std::move(sums));
+    if (sums.nodes.size() > 1) out.push_back(std::move(sums));
   }
   return out;
 }
@@ -142,7 +163,7 @@ std::vector<Sums> sums_to_merge(const Program& p) {
 void emit_sums(const Program& p, const Sums& sums, Rewriter& r) {
   std::vector<const Node*> nodes;
   std::vector<Val> parts;
-  for (NodeId id : sums) {
+  for (NodeId id : sums.nodes) {
     nodes.push_back(&p.node(id));
     parts.push_back(r.map(p.node(id).inputs[0]));
   }
@@ -160,22 +181,24 @@ void emit_sums(const Program& p, const Sums& sums, Rewriter& r) {
                               {{"axis", std::int64_t{0}}, {"start", start}, {"stop", stop}})});
     start = stop;
   }
+  for (NodeId id : sums.collectives) r.copy(p.node(id));
 }
 
 }  // namespace
 
 Program merge_column_sums(const Program& program) {
-  std::map<NodeId, const Sums*> sums_of;  // by each node that is replaced
+  std::map<NodeId, const Sums*> sums_of;  // by each node that is replaced or moved
   const std::vector<Sums> found = sums_to_merge(program);
   for (const Sums& sums : found) {
-    for (NodeId id : sums) sums_of[id] = &sums;
+    for (NodeId id : sums.nodes) sums_of[id] = &sums;
+    for (NodeId id : sums.collectives) sums_of[id] = &sums;
   }
   Rewriter r(program, "fuse");
   for (std::size_t i = 0; i < program.nodes.size(); ++i) {
     const auto at = sums_of.find(static_cast<NodeId>(i));
     if (at == sums_of.end()) {
       r.copy(program.nodes[i]);
-    } else if (at->second->back() == at->first) {
+    } else if (at->second->nodes.back() == at->first) {
       emit_sums(program, *at->second, r);
     }
   }

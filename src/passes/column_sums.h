@@ -11,7 +11,8 @@ namespace tracestep {
 Program split_column_sums(const Program& program);
 
 // Makes one launch of several of the sums over parts that the split leaves: their parts are
-// assembled side by side. Sums that are read too early for that stay alone.
+// assembled side by side, and collectives that carry their results wait for it. Sums that others
+// read too early for that stay alone.
 Program merge_column_sums(const Program& program);
 
 }  // namespace tracestep

@@ -312,6 +312,17 @@ TEST_F(FuseTest, ASumThatIsReadBeforeTheLastOneStaysAlone) {
   EXPECT_EQ(count(materialize(fused(two_norms(early))), "sum"), 2);
 }
 
+TEST_F(FuseTest, TheSumOverRanksOfANormsGradientWaitsForTheSumOverRowsOfAll) {
+  const std::string carried =
+      "%2 : f32[8] !gradient = all_reduce(%1) {ranks=2} @ ln2 communication\n    "
+      "output \"summed\" = %2";
+  EXPECT_EQ(count(materialize(fused(two_norms(carried))), "sum"), 1);
+  const std::string read = carried +
+                           "\n    %6 : f32[8] = exp(%2) @ x backward\n    "
+                           "output \"early\" = %6";
+  EXPECT_EQ(count(materialize(fused(two_norms(read))), "sum"), 2);
+}
+
 TEST_F(FuseTest, WithFewRowsTheGradientOfANormKeepsItsKernel) {
   const Program out = fused(fmt::format(kNormGradient, 511));
   EXPECT_EQ(count(out, "rms_norm_grad"), 1);
