@@ -107,7 +107,7 @@ class PlainProcesses {
 
  private:
   void start(int rank, const LaunchOptions& o, const std::vector<std::string>& words) {
-    const pid_t child = ::fork();
+    const pid_t launcher = ::getpid(), child = ::fork();
     if (child < 0) {
       end_others();
       throw Error(ErrorCode::kFailed, "launch", std::strerror(errno));
@@ -115,6 +115,7 @@ class PlainProcesses {
     if (child > 0) return children_.push_back(child);
     ::setpgid(0, 0);
     ::prctl(PR_SET_PDEATHSIG, SIGKILL);  // none of them outlives this process
+    if (::getppid() != launcher) ::_exit(127);
     set_variable(env::kRank, fmt::format("{}", rank));
     set_variable(env::kLocalRank, fmt::format("{}", rank));
     set_variable(env::kWorldSize, fmt::format("{}", o.processes));

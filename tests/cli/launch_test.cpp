@@ -22,14 +22,25 @@ std::vector<pid_t> children_of(pid_t parent) {
   return out;
 }
 
+bool runs_its_command(pid_t rank) {
+  std::ifstream words(fmt::format("/proc/{}/cmdline", rank));
+  std::string program, command;
+  std::getline(words, program, '\0');
+  std::getline(words, command, '\0');
+  return command == "bench";
+}
+
 // Stops rank 1 at its start, so that rank 0 waits for it, and returns both.
 std::vector<pid_t> with_a_stuck_rank(pid_t launch) {
-  for (;;) {
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+  while (std::chrono::steady_clock::now() < end) {
     const std::vector<pid_t> ranks = children_of(launch);
-    if (ranks.size() < 2) continue;
+    if (ranks.size() < 2 || !runs_its_command(ranks[1])) continue;
     ::kill(ranks[1], SIGSTOP);
     return ranks;
   }
+  ADD_FAILURE() << "no ranks";
+  return {};
 }
 
 // Dead ones count as gone, whether or not somebody has waited for them.
