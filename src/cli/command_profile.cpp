@@ -112,8 +112,9 @@ void check_programs(const std::vector<RunSpec>& runs, const std::vector<std::str
   for (const RunSpec& run : runs) {
     try {
       ComponentFilter("--components", components, step_program(run, traits_of(run.place)));
-    } catch (const BudgetNotMet&) {
+    } catch (const BudgetNotMet& error) {
       if (runs.size() == 1) throw;
+      log_warn("{}: {}", label_of(run), error.what());
     }
   }
 }
