@@ -13,6 +13,7 @@
 #include "base/units.h"
 #include "passes/recompute.h"
 #include "passes/recompute_choices.h"
+#include "passes/recompute_profile.h"
 
 namespace tracestep {
 namespace {
@@ -42,30 +43,48 @@ struct Known {
 class BudgetSolver::Search {
  public:
   Search(const Program& program, DeviceKind kind, PeakOf peak_of)
-      : program_(program), kind_(kind), peak_of_(std::move(peak_of)), choices_(program, kind) {}
+      : program_(program),
+        kind_(kind),
+        peak_of_(std::move(peak_of)),
+        choices_(program, kind),
+        profile_(program, choices_) {}
 
   WithinBudget run(std::int64_t budget_bytes) {
-    budget_bytes_ = budget_bytes;
-    best_.reset();
-    misfits_.clear();
-    least_us_ = 0.0;
     least_peak_ = std::numeric_limits<std::int64_t>::max();
-    if (consider(Candidate{.name = "nothing"})) return std::move(*best_);
-    least_us_ = choices_.least_us(budget_bytes_);
-    whole_blocks();
-    parts_of_blocks();
-    single_nodes();
-    if (choices_.nodes().size() <= kMostTriedAll) every_set();
-    if (!best_) fail();
+    if (!search(budget_bytes)) fail(budget_bytes);
     best_->least_us = std::min(least_us_, best_->again_us);
     return std::move(*best_);
   }
 
  private:
+  // Whether a choice was found that fits.
+  bool search(std::int64_t budget_bytes) {
+    budget_bytes_ = budget_bytes;
+    best_.reset();
+    misfits_.clear();
+    least_us_ = 0.0;
+    if (consider(Candidate{.name = "nothing"})) return true;
+    error_bytes_ = known_[Candidate{.name = "nothing"}].peak_bytes -
+                   profile_.of(Again(program_.nodes.size(), false)).peak_bytes();
+    least_us_ = choices_.least_us(budget_bytes);
+    whole_blocks();
+    parts_of_blocks();
+    single_nodes();
+    if (choices_.nodes().size() <= kMostTriedAll) every_set();
+    return best_.has_value();
+  }
+
   Program made(const Candidate& candidate) const {
     if (candidate.name.empty()) return recompute_nodes(program_, candidate.again);
     if (candidate.name == "nothing") return program_;
     return recompute(program_, parse_recomputation("recompute", candidate.name));
+  }
+
+  Again again_of(const Candidate& candidate) const {
+    if (candidate.name.empty()) return candidate.again;
+    if (candidate.name == "nothing") return Again(program_.nodes.size(), false);
+    const Recomputation choice = parse_recomputation("recompute", candidate.name);
+    return choice.kind == Recomputation::Kind::kParts ? choices_.inside(choice) : Again();
   }
 
   std::string words_for(const Candidate& candidate) const {
@@ -96,7 +115,12 @@ class BudgetSolver::Search {
     if (!program) program = made(candidate);
     remember(candidate, peak_of(known, *program));
     if (known.peak_bytes > budget_bytes_) return false;
-    best_ = WithinBudget{std::move(*program), words_for(candidate), known.peak_bytes, known.us};
+    best_ = WithinBudget{.program = std::move(*program),
+                         .choice = words_for(candidate),
+                         .peak_bytes = known.peak_bytes,
+                         .again_us = known.us,
+                         .again = again_of(candidate)};
+    best_is_fixed_ = !candidate.name.empty();
     return true;
   }
   bool consider(const Again& again) { return consider(Candidate{.again = again}); }
@@ -144,53 +168,90 @@ class BudgetSolver::Search {
     for (const std::string& path : paths) consider(Candidate{.name = path});
   }
 
-  // The cheapest choice of the frontier that fits, and mixtures of it with the one before it.
+  // Improves the first choice of the frontier that fits and the mixture of it with the one before;
+  // then the best fixed choice, if that still takes less.
   void single_nodes() {
+    from_frontier();
+    if (best_ && best_is_fixed_ && !best_->again.empty()) improve(best_->again);
+    if (best_ && !best_->again.empty()) keep_what_fits();
+  }
+
+  // Tries every node that runs again by itself, exactly where the estimate lets it fit; in large
+  // programs, whose peaks take long, only so many.
+  void keep_what_fits() {
+    constexpr std::size_t kMostNodes = 40'000;  // of programs that are planned, in all
+    std::size_t left = kMostNodes / program_.nodes.size();
+    Again again = best_->again;
+    const std::int64_t error = best_->peak_bytes - profile_.of(again).peak_bytes();
+    for (std::size_t i = again.size(); i-- > 0 && left > 0;) {
+      if (!again[i]) continue;
+      again[i] = false;
+      const RecomputeProfile::Profile profile = profile_.of(again);
+      const bool may_fit = profile.peak_bytes() + error <= budget_bytes_;
+      if (may_fit && profile.us < best_->again_us) {
+        --left;
+        if (consider(again)) continue;
+      }
+      again[i] = true;
+    }
+  }
+
+  void from_frontier() {
     const std::vector<Choice>& frontier = choices_.frontier();
     for (std::size_t i = 1; i < frontier.size(); ++i) {
-      if (best_ && frontier[i].us >= best_->again_us && i + 1 < frontier.size()) break;
-      if (!consider(frontier[i].again)) continue;
-      between(frontier[i - 1].again, frontier[i].again);
-      break;
+      if (estimate(frontier[i].again) > budget_bytes_) continue;
+      const bool fits = improve(mixed(frontier[i - 1].again, frontier[i].again));
+      if (improve(frontier[i].again) || fits) return;
+    }
+    for (const Choice& choice : frontier) {
+      if (consider(choice.again)) return void(improve(choice.again));
     }
   }
 
-  // The first blocks recompute `more`, the others `less`, with as few first blocks as fit: what
-  // these keep is alive the longest.
-  void between(const Again& less, const Again& more) {
-    int low = 0, high = choices_.block_count();
-    while (low < high) {
-      const int middle = (low + high) / 2;
-      if (consider(mixed(less, more, middle))) {
-        high = middle;
-      } else {
-        low = middle + 1;
+  // What the peak would be if what passes make of the step were always as much.
+  std::int64_t estimate(const Again& again) const {
+    return profile_.of(again).peak_bytes() + error_bytes_;
+  }
+
+  // The first blocks recompute `more`, the others `less`, with as few first blocks as seem to fit:
+  // what these keep is alive the longest.
+  Again mixed(const Again& less, const Again& more) {
+    for (int blocks = 0; blocks < choices_.block_count(); ++blocks) {
+      Again out = less;
+      for (std::size_t i = 0; i < out.size(); ++i) {
+        if (choices_.block_of(static_cast<NodeId>(i)) < blocks) out[i] = more[i];
       }
+      if (estimate(out) <= budget_bytes_) return out;
     }
-    trim(mixed(less, more, high), less, high - 1);
+    return more;
   }
 
-  Again mixed(const Again& less, const Again& more, int blocks) const {
-    Again out = less;
-    for (std::size_t i = 0; i < out.size(); ++i) {
-      const int block = choices_.block_of(static_cast<NodeId>(i));
-      if (block < blocks) out[i] = more[i];
+  // Keeps what need not run again after all. The error of the estimate changes little between sets
+  // that differ little: it is taken from the set before, until the estimate no longer moves.
+  // Whether a set was found that fits.
+  bool improve(Again from) {
+    constexpr int kMostRounds = 6;
+    std::int64_t error = error_bytes_;
+    bool fits = false;
+    Again last;
+    for (int round = 0; round < kMostRounds; ++round) {
+      Again next = profile_.lightened(from, budget_bytes_ - error);
+      if (next == last || (best_ && profile_.of(next).us >= best_->again_us)) break;
+      const std::int64_t peak_bytes = peak_of(next);
+      error = peak_bytes - profile_.of(next).peak_bytes();
+      last = next;
+      if (peak_bytes > budget_bytes_) continue;
+      fits = true;
+      from = std::move(next);
     }
-    return out;
+    return fits;
   }
 
-  // Keeps what one block need not compute again after all; tries the longest nodes first.
-  void trim(Again now, const Again& less, int block) {
-    std::vector<NodeId> extra;
-    for (std::size_t i = 0; i < now.size(); ++i) {
-      const auto id = static_cast<NodeId>(i);
-      if (now[i] && !less[i] && choices_.block_of(id) == block) extra.push_back(id);
-    }
-    std::ranges::stable_sort(extra, std::greater(), [&](NodeId id) { return choices_.us_of(id); });
-    for (NodeId id : extra) {
-      now[static_cast<std::size_t>(id)] = false;
-      if (!consider(now)) now[static_cast<std::size_t>(id)] = true;
-    }
+  // Exactly, whether it fits or not.
+  std::int64_t peak_of(const Again& again) {
+    consider(again);
+    const Candidate candidate{.again = again};
+    return peak_of(known_[candidate], made(candidate));
   }
 
   void every_set() {
@@ -204,7 +265,9 @@ class BudgetSolver::Search {
     }
   }
 
-  [[noreturn]] void fail() {
+  // With the least peak, and there is no choice for a byte less: the search may find others when
+  // it is asked for that.
+  [[noreturn]] void fail(std::int64_t budget_bytes) {
     std::ranges::stable_sort(misfits_, {},
                              [](const auto& misfit) { return misfit->second.held_bytes; });
     for (const auto& misfit : misfits_) {
@@ -212,20 +275,27 @@ class BudgetSolver::Search {
       if (known.held_bytes >= least_peak_) break;
       remember(candidate, peak_of(known, made(candidate)));
     }
-    throw BudgetNotMet(budget_bytes_, least_peak_, least_name_);
+    while (search(least_peak_ - 1)) {
+      least_peak_ = best_->peak_bytes;
+      least_name_ = best_->choice;
+    }
+    throw BudgetNotMet(budget_bytes, least_peak_, least_name_);
   }
 
   const Program& program_;
   DeviceKind kind_;
   PeakOf peak_of_;
   RecomputeChoices choices_;
+  RecomputeProfile profile_;
   std::map<Candidate, Known> known_;
 
   // For one budget.
   std::int64_t budget_bytes_ = 0;
   std::optional<WithinBudget> best_;
+  bool best_is_fixed_ = false;
   std::vector<std::map<Candidate, Known>::iterator> misfits_;  // while nothing fits
   double least_us_ = 0.0;
+  std::int64_t error_bytes_ = 0;  // of the profile, without recomputation
   std::int64_t least_peak_ = 0;
   std::string least_name_;
 };

@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "base/error.h"
 #include "ir/program.h"
@@ -16,9 +17,10 @@ namespace tracestep {
 struct WithinBudget {
   Program program;
   std::string choice = {};  // "nothing", "blocks", "12 of 84 nodes that make what is saved", …
-  std::int64_t peak_bytes = 0;  // of the finished step
-  double again_us = 0.0;        // modelled time of what is computed again
-  double least_us = 0.0;        // no choice that fits takes less
+  std::int64_t peak_bytes = 0;   // of the finished step
+  double again_us = 0.0;         // modelled time of what is computed again
+  double least_us = 0.0;         // no choice that fits takes less
+  std::vector<bool> again = {};  // what runs again, by node of the program; empty for "nested"
 };
 
 // Error{kUsage}: no choice brings the step's peak within the budget.
@@ -56,9 +58,10 @@ class BudgetSolver {
   std::unique_ptr<Search> search_;
 };
 
-// Compares the fixed choices (blocks, every=N, nested) with choices of single nodes: those that are
-// best for some price of a byte kept (least cuts, analysis/min_cut.h), and mixtures of two
-// neighbouring ones, block by block. Of at most 12 forward nodes every set is compared as well. All
+// Compares the fixed choices (blocks, every=N, nested) with sets of single nodes. Those begin as a
+// fixed choice, as the best for some price of a byte kept (least cuts, analysis/min_cut.h) and as
+// mixtures of two neighbouring ones, block by block; then nodes are kept after all while the peak
+// allows it (recompute_profile.h). Of at most 12 forward nodes every set is compared as well. All
 // peaks are predicted exactly by `peak_of`; time is modelled (analysis/modelled_time.h) for `kind`.
 // BudgetNotMet when no choice fits, naming the least peak.
 WithinBudget recompute_within(const Program& program, std::int64_t budget_bytes, DeviceKind kind,

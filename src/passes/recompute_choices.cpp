@@ -199,6 +199,20 @@ RecomputeChoices::Choice RecomputeChoices::cheapest(double price, const Weights&
   return out;
 }
 
+std::vector<bool> RecomputeChoices::inside(const Recomputation& parts) const {
+  const std::vector<int> part_of = parts_of(program_, parts);
+  std::vector<bool> out(program_.nodes.size(), false);
+  for (NodeId node : nodes_) {
+    const int part = part_of[at(node)];
+    out[at(node)] = part >= 0 && std::ranges::all_of(program_.node(node).outputs, [&](ValueId id) {
+                      return std::ranges::all_of(readers_[at(id)], [&](NodeId reader) {
+                        return part_of[at(reader)] == part;
+                      });
+                    });
+  }
+  return out;
+}
+
 // Of saved values and operands of what runs again.
 double RecomputeChoices::kept_bytes(const std::vector<bool>& again, const Weights& weights) const {
   double out = 0.0;

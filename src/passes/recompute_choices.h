@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "ir/program.h"
+#include "passes/recomputation.h"
 #include "planning/device_traits.h"
 
 namespace tracestep {
@@ -31,6 +32,9 @@ class RecomputeChoices {
   // choice holds so few. Counts leaves, gradients and what is kept, at two moments: when backward
   // begins, and when in backward they would be the most if everything were kept.
   double least_us(std::int64_t budget_bytes);
+
+  // What a choice of parts computes again, by node: what only the part itself reads.
+  std::vector<bool> inside(const Recomputation& parts) const;
 
   // Nodes that may run again: those of forward, without views and constants.
   const std::vector<NodeId>& nodes() const { return nodes_; }

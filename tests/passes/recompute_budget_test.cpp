@@ -104,6 +104,60 @@ TEST_F(RecomputeBudgetTest, NoFixedChoiceThatFitsIsCheaper) {
   }
 }
 
+// Whole blocks and parts of them, as a person would name them.
+std::vector<std::string> unions_of_blocks(int layers) {
+  std::vector<std::string> out;
+  for (const char* part : {"", ".attn", ".ffn"}) {
+    for (int set = 1; set < 1 << layers; ++set) {
+      std::string names;
+      for (int layer = 0; layer < layers; ++layer) {
+        if ((set >> layer & 1) == 0) continue;
+        names += fmt::format("{}layers.{}{}", names.empty() ? "" : "+", layer, part);
+      }
+      out.push_back(names);
+    }
+  }
+  return out;
+}
+
+TEST_F(RecomputeBudgetTest, NoUnionOfBlocksOrTheirPartsThatFitsIsCheaper) {
+  const Program program = step_of({4, 512});
+  std::vector<Outcome> all;
+  for (const std::string& choice : unions_of_blocks(4)) {
+    const Program again = fixed(program, choice);
+    all.push_back({peak_of(again), us_of(again)});
+  }
+  const std::int64_t least = std::ranges::min_element(all, {}, &Outcome::peak)->peak;
+  BudgetSolver solver(program, kKind, peak_of);
+  for (std::int64_t budget : ten_budgets(least, peak_of(program))) {
+    const WithinBudget found = solver.within(budget);
+    for (const Outcome& outcome : all) {
+      if (outcome.peak <= budget) {
+        EXPECT_LE(found.again_us, outcome.us) << budget;
+      }
+    }
+  }
+}
+
+TEST_F(RecomputeBudgetTest, NothingRunsAgainThatCouldBeKept) {
+  for (const Size& size : {Size{4, 512}, Size{4, 128, Granularity::kPrimitive}}) {
+    const Program program = step_of(size);
+    const std::int64_t least = peak_of(fixed(program, "blocks"));
+    BudgetSolver solver(program, kKind, peak_of);
+    for (std::int64_t budget : ten_budgets(least, peak_of(program))) {
+      const WithinBudget found = solver.within(budget);
+      for (std::size_t i = 0; i < found.again.size(); ++i) {
+        if (!found.again[i]) continue;
+        std::vector<bool> again = found.again;
+        again[i] = false;
+        const Program less = recompute_nodes(program, again);
+        EXPECT_TRUE(peak_of(less) > budget || us_of(less) >= found.again_us)
+            << budget << ": " << program.nodes[i].origin().path;
+      }
+    }
+  }
+}
+
 // Of every set of forward nodes.
 std::vector<Outcome> all_outcomes(const Program& program) {
   std::vector<std::size_t> nodes;

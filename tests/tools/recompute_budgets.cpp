@@ -3,9 +3,11 @@
 // every=N, nested, paths) needs, and the peaks of all fixed choices.
 //
 // A budget must be met, at no more modelled time than every fixed choice that meets it and no less
-// than the bound; one below the least peak must be refused with that peak. Prints what does not
-// hold and a table of what choices under a budget take of the time of the cheapest fixed one. The
-// last line is a summary in JSON. Status 1 when there was a fault.
+// than the bound, and nothing may run again that could be kept: no part of a block (its attention)
+// can be left out of the choice with the peak still within the budget. One below the least peak
+// must be refused with that peak. Fixed choices are also the first and the last k blocks and every
+// k-th one. Prints what does not hold and a table of what choices under a budget take of the time
+// of the cheapest fixed one. The last line is a summary in JSON. Status 1 when there was a fault.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -33,10 +35,35 @@ constexpr int kBudgets = 10;
 constexpr const char* kFixed[] = {"none",    "blocks", "every=2",      "every=3",
                                   "every=4", "nested", "layers.*.ffn", "layers.*.attn"};
 
+// The first and the last k blocks and every k-th one, for all k, as unions of paths.
+std::vector<std::string> sets_of_blocks(std::int64_t layers) {
+  std::set<std::string> out;
+  const auto add = [&](std::int64_t first, std::int64_t end, std::int64_t step) {
+    std::string names;
+    for (std::int64_t i = first; i < end; i += step) {
+      names += fmt::format("{}layers.{}", names.empty() ? "" : "+", i);
+    }
+    out.insert(names);
+  };
+  for (std::int64_t k = 1; k < layers; ++k) {
+    add(0, k, 1);
+    add(layers - k, layers, 1);
+    add(0, layers, k + 1);
+  }
+  return {out.begin(), out.end()};
+}
+
+// "layers.3.attn" for "layers.3.attn.q_proj"; empty outside of blocks.
+std::string part_of_block(const std::string& path) {
+  if (!path.starts_with("layers.")) return {};
+  const std::size_t part = path.find('.', path.find('.') + 1);
+  return part == std::string::npos ? path : path.substr(0, path.find('.', part + 1));
+}
+
 // All combinations, in a fixed shuffle; every other one is for a GPU.
 std::vector<RunSpec> all_cells() {
   std::vector<RunSpec> out;
-  for (const char* size : {"small", "medium", "large", "xl", "2.7B"}) {
+  for (const char* size : {"tiny", "small", "medium", "large", "xl", "2.7B"}) {
     for (std::int64_t context : {128, 256, 512, 1024}) {
       for (unsigned bits = 0; bits < 16; ++bits) {
         RunSpec run{.model = preset(size), .shape = {.batch = 4, .context = context}};
@@ -103,7 +130,9 @@ class Battery {
     BudgetSolver solver(cell.program(), cell.kind(),
                         [&](const Program& p) { return cell.peak_of(p); });
     std::map<std::string, Outcome> fixed;
-    for (const char* choice : kFixed) {
+    std::vector<std::string> choices = sets_of_blocks(run.model.layers);
+    choices.insert(choices.end(), std::begin(kFixed), std::end(kFixed));
+    for (const std::string& choice : choices) {
       const Recomputation wanted = parse_recomputation("recompute", choice);
       fixed[choice] = cell.outcome_of(recompute(cell.program(), wanted));
     }
@@ -158,7 +187,25 @@ class Battery {
         fault(fmt::format("{} B: {} us, and {} takes {}", budget, truth.us, choice, outcome.us));
       }
     }
+    check_needed(cell, found, budget);
     if (cheapest->us > 0) shares_[size].push_back(truth.us / cheapest->us);
+  }
+
+  // That no part of a block runs again for nothing.
+  void check_needed(const Cell& cell, const WithinBudget& found, std::int64_t budget) {
+    std::map<std::string, std::vector<std::size_t>> parts;
+    for (std::size_t i = 0; i < found.again.size(); ++i) {
+      const std::string part = part_of_block(cell.program().nodes[i].origin().path);
+      if (found.again[i] && !part.empty()) parts[part].push_back(i);
+    }
+    for (const auto& [part, nodes] : parts) {
+      std::vector<bool> again = found.again;
+      for (std::size_t node : nodes) again[node] = false;
+      const Outcome without = cell.outcome_of(recompute_nodes(cell.program(), again));
+      if (without.peak_bytes > budget || without.us >= found.again_us) continue;
+      fault(
+          fmt::format("{} B: {} us, and {} without {}", budget, found.again_us, without.us, part));
+    }
   }
 
   void check_refusal(BudgetSolver& solver) {

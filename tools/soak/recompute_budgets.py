@@ -2,7 +2,7 @@
 """Recomputation under memory budgets, for steps of all sizes and contexts, by prediction.
 
 Builds build/tests/recompute_budgets (tests/tools/recompute_budgets.cpp says what it checks) and runs
-it on --count of the 320 cells, those that --seed says. The last line is a JSON summary.
+it on --count of the 384 cells, those that --seed says. The last line is a JSON summary.
 Usage: recompute_budgets.py [--count CELLS] [--seed S] [--program PATH]
 """
 import argparse

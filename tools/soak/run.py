@@ -26,7 +26,7 @@ BATTERIES = [
     ("empty_machine.py", "--count", 4, "commands of README.md's quick start on an empty Debian 12"),
     ("claims.py", "--count", 50, "commands of published claims, as they are printed"),
     ("random_tables.py", "--count", 100000, "random tables through each question of the study"),
-    ("recompute_budgets.py", "--count", 320, "steps of ten memory budgets each, predicted"),
+    ("recompute_budgets.py", "--count", 384, "steps of ten memory budgets each, predicted"),
     ("ranks.py", "--count", 2304, "steps of several ranks, in every form"),
     ("rank_kills.py", "--count", 100, "trainings of several ranks of which one is killed or stopped"),
     ("hosts.py", "--count", 20, "rounds of ranks on two hosts (network namespaces), each with a cut cable"),
