@@ -176,8 +176,9 @@ TEST_P(RecomputeBitsTest, EarlyUpdatesAreTheSameBitsAndHoldLess) {
         EXPECT_EQ(early.measured_peak, early.predicted_peak) << which;
         EXPECT_LE(early.predicted_peak, plain.predicted_peak) << which;
         // With autocast the peak may be in forward, and with loss scaling updates wait.
-        if (!spec.precision.autocast)
+        if (!spec.precision.autocast) {
           EXPECT_LT(early.predicted_peak, plain.predicted_peak) << which;
+        }
       }
     }
   }
