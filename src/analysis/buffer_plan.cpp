@@ -85,15 +85,19 @@ class Planner {
     return false;
   }
 
-  // Whether `input` covers its buffer, and `node` is its last reader and reads it in one layout.
-  bool may_donate(NodeId node, ValueId input, ValueId output) const {
+  // Whether `input` covers its buffer, and `node` is its last reader and reads it in one layout; by
+  // several operands only if it has read from all of them what it writes over.
+  bool may_donate(NodeId id, ValueId input, ValueId output) const {
     const ValueId owner = base(input);
-    if (!covers_base(program_, input) || last_read_[at(owner)] != node) return false;
+    if (!covers_base(program_, input) || last_read_[at(owner)] != id) return false;
     if (program_.type(owner).bytes() != program_.type(output).bytes()) return false;
-    for (ValueId other : program_.node(node).inputs) {
-      if (base(other) == owner && !covers_base(program_, other)) return false;
-    }
-    return true;
+    const Node& node = program_.node(id);
+    const auto reads_owner = [&](ValueId other) { return base(other) == owner; };
+    const bool reads_first = node.op->fusion != Fusion::kNone;
+    if (!reads_first && std::ranges::count_if(node.inputs, reads_owner) > 1) return false;
+    return std::ranges::all_of(node.inputs, [&](ValueId other) {
+      return !reads_owner(other) || covers_base(program_, other);
+    });
   }
 
   void add_buffer(ValueId owner, NodeId first) {

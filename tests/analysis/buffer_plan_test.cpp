@@ -1,5 +1,6 @@
 #include "analysis/buffer_plan.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "analysis/cost.h"
@@ -38,6 +39,23 @@ TEST_F(BufferPlanTest, ABufferIsReusedInPlaceAfterItsLastReaderOnly) {
   EXPECT_NE(buffer_plan.buffer_of[1], buffer_plan.buffer_of[2]);
   EXPECT_EQ(buffer_plan.buffer_of[3], buffer_plan.buffer_of[1]);
   EXPECT_NE(buffer_plan.buffer_of[0], buffer_plan.buffer_of[1]) << "inputs are never overwritten";
+}
+
+TEST_F(BufferPlanTest, AProductIsNotWrittenOverWhatItStillMultiplies) {
+  const auto takes_over = [](const char* addend) {
+    const BufferPlan plan = plan_buffers(parse_program(fmt::format(
+        R"(program "p" {{
+      input %x : f32[3,3]
+      %0 : f32[3,3] = exp(%x)
+      %1 : f32[3,3] = neg(%x)
+      %2 : f32[3,3] = matmul_add(%x, %0, {})
+      output "y" = %2
+    }})",
+        addend)));
+    return plan.buffer_of[3] == plan.buffer_of[addend[1] == '0' ? 1 : 2];
+  };
+  EXPECT_TRUE(takes_over("%1"));
+  EXPECT_FALSE(takes_over("%0"));
 }
 
 TEST_F(BufferPlanTest, AViewOwnsNoBytesAndKeepsItsBaseAlive) {
