@@ -57,7 +57,8 @@ Text gain_over_first(const Row& row, const Row& first, const std::string& prefix
   const std::string verdict = row.text(prefix + "_verdict");
   if (is_same(verdict)) {
     const auto same = same_time(ratio);
-    require(same.has_value(), "two times are the same, which their interval does not say");
+    require(same.has_value(),
+            "the row calls two times alike, which the interval of their ratio does not say");
     return *same;
   }
   const Relation order = compare(ratio, one);

@@ -414,7 +414,7 @@ Text fused(const Evidence& e) {
               {row.quote("change"), decimal(row.get("low"), 3), decimal(row.get("high"), 3)}));
   const Relation small = compare_with_range(ratio, 0.98, 1.02);
   require(!are_same || small.is(Ordering::kEqual),
-          "the comparison is that they are the same, which the interval of the ratio does not say");
+          "the row calls both times alike, which the interval of their ratio does not say");
   const Text reading = are_same
                            ? because(small, "no difference that matters")
                            : change.say({.less = "fused is faster", .more = "fused is slower"});
