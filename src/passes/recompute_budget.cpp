@@ -173,14 +173,37 @@ class BudgetSolver::Search {
   void single_nodes() {
     from_frontier();
     if (best_ && best_is_fixed_ && !best_->again.empty()) improve(best_->again);
+    if (best_ && !best_->again.empty()) keep_parts();
     if (best_ && !best_->again.empty()) keep_what_fits();
   }
 
-  // Tries every node that runs again by itself, exactly where the estimate lets it fit; in large
-  // programs, whose peaks take long, only so many.
-  void keep_what_fits() {
+  // What is tried exactly, after all else: so many choices, as peaks of large programs take long.
+  std::size_t last_tries() const {
     constexpr std::size_t kMostNodes = 40'000;  // of programs that are planned, in all
-    std::size_t left = kMostNodes / program_.nodes.size();
+    return kMostNodes / program_.nodes.size();
+  }
+
+  // Tries to keep every part of a block, as its attention, whatever the estimate says of it.
+  void keep_parts() {
+    std::map<std::string, std::vector<std::size_t>> parts;
+    for (std::size_t i = 0; i < program_.nodes.size(); ++i) {
+      if (!best_->again[i] || choices_.block_of(static_cast<NodeId>(i)) < 0) continue;
+      const std::string& path = program_.nodes[i].origin().path;  // "layers.3.attn.q_proj"
+      const std::size_t number = path.find('.'), part = path.find('.', number + 1);
+      if (part != std::string::npos) parts[path.substr(0, path.find('.', part + 1))].push_back(i);
+    }
+    std::size_t left = last_tries();
+    for (const auto& [path, nodes] : parts) {
+      if (left-- == 0) return;
+      Again again = best_->again;
+      for (std::size_t i : nodes) again[i] = false;
+      consider(again);
+    }
+  }
+
+  // Tries every node that runs again by itself, exactly where the estimate lets it fit.
+  void keep_what_fits() {
+    std::size_t left = last_tries();
     Again again = best_->again;
     const std::int64_t error = best_->peak_bytes - profile_.of(again).peak_bytes();
     for (std::size_t i = again.size(); i-- > 0 && left > 0;) {
