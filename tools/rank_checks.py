@@ -261,7 +261,8 @@ def check_stopped(trainings):
 def check_held(trainings):
     outcome = strike(trainings, "held", lambda _, ranks: hold(ranks[1]))
     return problems_of_end(trainings, "held", outcome,
-                           ["[rank 0] it has waited for", "[rank 1] it did not come to"])
+                           ["[rank 0] it has waited for", "[rank 1] it did not come to",
+                            "[rank 1] it told rank 0 nothing"])
 
 
 def check_full_disk(trainings):
