@@ -26,7 +26,7 @@ constexpr std::chrono::milliseconds kBetweenLooks{20};
 
 struct LaunchOptions {
   int processes = 2;
-  double comm_timeout_s = 300.0, grace_s = 10.0;
+  double comm_timeout_s = 300.0, grace_s = 300.0;
   int port = 29500;
   std::string command;  // its first word; the rest is read from the arguments
 };
@@ -92,8 +92,9 @@ class PlainProcesses {
         std::this_thread::sleep_for(kBetweenLooks);
         continue;
       }
-      --left;
       const auto rank = std::ranges::find(children_, child) - children_.begin();
+      if (rank == std::ssize(children_)) continue;  // of who became this program
+      --left;
       children_[static_cast<std::size_t>(rank)] = 0;
       const int status = WIFEXITED(state) ? WEXITSTATUS(state) : 128 + WTERMSIG(state);
       if (status == 0 || out != 0) continue;

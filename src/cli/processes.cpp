@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <cstdlib>
 #include <optional>
 
 #include "backends/comm/local/local_group.h"
@@ -51,12 +52,14 @@ std::uint64_t hash_of(std::string_view text) {
   return std::stoull(hash_text(std::as_bytes(std::span(text))), nullptr, 16);
 }
 
-// NCCL needs a GPU for each rank; what it says otherwise is hard to read.
+// NCCL needs a GPU for each rank; what it says otherwise is hard to read. Ranks that a launcher
+// lets see a GPU each all have number 0.
 void check_own_gpu(Processes& others, const Device& device) {
   char host[256] = "";
   ::gethostname(host, sizeof host - 1);
-  std::vector<std::uint64_t> all =
-      others.exchange(hash_of(fmt::format("{} {}", host, device.name())));
+  const char* const visible = std::getenv("CUDA_VISIBLE_DEVICES");
+  std::vector<std::uint64_t> all = others.exchange(
+      hash_of(fmt::format("{} {} {}", host, visible == nullptr ? "" : visible, device.name())));
   std::ranges::sort(all);
   if (std::ranges::adjacent_find(all) == all.end()) return;
   throw Error(ErrorCode::kUsage, "--device", "two ranks of a host share a GPU",

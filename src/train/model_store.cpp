@@ -11,6 +11,7 @@
 #include "base/random.h"
 #include "nn/scopes.h"
 #include "passes/loss_scaling.h"
+#include "runtime/processes.h"
 #include "train/whole_tensors.h"
 
 namespace tracestep {
@@ -257,6 +258,7 @@ std::optional<NotFinite> save_parameters(const WholeTensors& from, const ModelCo
     if (!found) file->add(value);
   }
   if (writes && !found) file->commit();
+  if (from.processes() != nullptr) from.processes()->wait_for_first();
   return found;
 }
 
