@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "cli/bench_processes.h"
 #include "cli/bench_warmup.h"
+#include "cli/beyond_budget.h"
 #include "cli/ceilings.h"
 #include "cli/command.h"
 #include "cli/cuda.h"
@@ -21,7 +22,6 @@
 #include "lab/measure/run_columns.h"
 #include "lab/measure/validity.h"
 #include "lab/time/cell.h"
-#include "passes/recompute_budget.h"
 
 namespace tracestep::cli {
 namespace {
@@ -157,15 +157,13 @@ class GridRun {
     return true;
   }
 
-  // A budget that cannot be met ends a run of one cell; in a grid it is that row's status.
   std::optional<std::vector<Json>> row_of(const RunSpec& run) {
-    try {
-      return options_.processes > 1 ? row_of_processes(run) : row_of_this_process(run);
-    } catch (const BudgetNotMet& error) {
-      if (runs_.size() == 1) throw;
-      log_warn("{}: {}", label_of(run), error.what());
-      return cell_row(cell_beyond_budget(CellSpec{run, options_.protocol}, error));
-    }
+    return or_beyond_budget(
+        runs_.size() == 1, run,
+        [&] { return options_.processes > 1 ? row_of_processes(run) : row_of_this_process(run); },
+        [&](const BudgetNotMet& error) {
+          return cell_row(cell_beyond_budget(CellSpec{run, options_.protocol}, error));
+        });
   }
 
   // Shows between steps how far the cell is and, until a first cell has ended, how long it will

@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "base/output_file.h"
 #include "base/units.h"
+#include "cli/beyond_budget.h"
 #include "cli/command.h"
 #include "cli/devices.h"
 #include "cli/options.h"
@@ -21,7 +22,6 @@
 #include "lab/memory/formulas.h"
 #include "lab/memory/snapshot_of.h"
 #include "lab/memory/tables.h"
-#include "passes/recompute_budget.h"
 
 namespace tracestep::cli {
 namespace {
@@ -158,15 +158,6 @@ MemoryCell cell_of(const RunSpec& run, const MemoryOptions& o, bool is_only) {
   return out;
 }
 
-// A budget that cannot be met ends a run of one cell; in a grid it is that row's status.
-MemoryCell cell_of_grid(const RunSpec& run, const MemoryOptions& o) {
-  try {
-    return cell_of(run, o, false);
-  } catch (const BudgetNotMet& error) {
-    return {.run = run_beyond_budget(run, error), .limit_bytes = run.place.memory_limit_bytes};
-  }
-}
-
 void add_failure(const MemoryCell& cell, const MemoryOptions& o, std::vector<Table>& tables) {
   MemoryCell failed = cell;
   if (!cell.run.oom) failed.run = recorded(cell.run.spec.step, o, false);
@@ -259,7 +250,12 @@ int run_memory_command(const MemoryOptions& o, std::span<const std::string> argu
     CellProgress progress(runs.size());
     for (const RunSpec& run : runs) {
       progress.begin(label_of(run));
-      cells.push_back(is_only ? cell_of(run, o, true) : cell_of_grid(run, o));
+      cells.push_back(or_beyond_budget(
+          is_only, run, [&] { return cell_of(run, o, is_only); },
+          [&](const BudgetNotMet& error) {
+            return MemoryCell{.run = run_beyond_budget(run, error),
+                              .limit_bytes = run.place.memory_limit_bytes};
+          }));
     }
   }
   check_filter(o.filter, cells);

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "cli/beyond_budget.h"
 #include "cli/command.h"
 #include "cli/devices.h"
 #include "cli/options.h"
@@ -13,7 +14,6 @@
 #include "cli/time_source.h"
 #include "lab/predict/calibrate.h"
 #include "lab/predict/predict.h"
-#include "passes/recompute_budget.h"
 #include "spec/fields.h"
 
 namespace tracestep::cli {
@@ -81,22 +81,14 @@ int run_calibrate(const PredictOptions& o, const RunSpec& run, const Json& envir
   return 0;
 }
 
-// A budget that cannot be met ends a prediction of one step; in a grid it is that row's status.
-Prediction predict_one(const RunSpec& run, const Predictor& predictor, bool is_only) {
-  try {
-    return predict_run(run, traits_of(run.place), predictor);
-  } catch (const BudgetNotMet& error) {
-    if (is_only) throw;
-    return prediction_beyond_budget(run, error);
-  }
-}
-
 std::vector<Prediction> predict_all(const std::vector<RunSpec>& runs, const Predictor& predictor) {
   std::vector<Prediction> out;
   ProgressLine progress;
   for (const RunSpec& run : runs) {
     progress.update("predicting  " + label_of(run));
-    out.push_back(predict_one(run, predictor, runs.size() == 1));
+    out.push_back(or_beyond_budget(
+        runs.size() == 1, run, [&] { return predict_run(run, traits_of(run.place), predictor); },
+        [&](const BudgetNotMet& error) { return prediction_beyond_budget(run, error); }));
   }
   return out;
 }

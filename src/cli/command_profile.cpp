@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/output_file.h"
+#include "cli/beyond_budget.h"
 #include "cli/ceilings.h"
 #include "cli/command.h"
 #include "cli/devices.h"
@@ -16,7 +17,6 @@
 #include "lab/memory/fit.h"
 #include "lab/profile/chrome_trace.h"
 #include "lab/profile/tables.h"
-#include "passes/recompute_budget.h"
 #include "spec/step_program.h"
 
 namespace tracestep::cli {
@@ -106,16 +106,15 @@ void add_cell_tables(const ProfileOptions& o, const ProfiledCell& cell, bool is_
   }
 }
 
-// That every step has a program, with these components. A budget that cannot be met ends a run of
-// one step; in a grid it is that row's status.
+// That every step has a program, with these components.
 void check_programs(const std::vector<RunSpec>& runs, const std::vector<std::string>& components) {
   for (const RunSpec& run : runs) {
-    try {
-      ComponentFilter("--components", components, step_program(run, traits_of(run.place)));
-    } catch (const BudgetNotMet& error) {
-      if (runs.size() == 1) throw;
-      log_warn("{}: {}", label_of(run), error.what());
-    }
+    or_beyond_budget(
+        runs.size() == 1, run,
+        [&] {
+          ComponentFilter("--components", components, step_program(run, traits_of(run.place)));
+        },
+        [](const BudgetNotMet&) {});
   }
 }
 
