@@ -31,6 +31,13 @@ struct Candidate {
   auto operator<=>(const Candidate&) const = default;
 };
 
+// "layers.3.attn" of "layers.3.attn.q_proj"; empty for a node that is in no part of a block.
+std::string part_of_block(const std::string& path) {
+  const std::size_t number = path.find('.'), part = path.find('.', number + 1);
+  if (number == std::string::npos || part == std::string::npos) return {};
+  return path.substr(0, path.find('.', part + 1));
+}
+
 // What is known of a candidate, whatever the budget.
 struct Known {
   double us = 0.0;               // modelled time of what runs again
@@ -51,7 +58,7 @@ class BudgetSolver::Search {
 
   WithinBudget run(std::int64_t budget_bytes) {
     least_peak_ = std::numeric_limits<std::int64_t>::max();
-    if (!search(budget_bytes)) fail(budget_bytes);
+    if (!search(budget_bytes)) search_further(budget_bytes);
     best_->least_us = std::min(least_us_, best_->again_us);
     return std::move(*best_);
   }
@@ -159,11 +166,8 @@ class BudgetSolver::Search {
     std::set<std::string> paths;  // "layers.*.attn"
     for (std::size_t i = 0; i < program_.nodes.size(); ++i) {
       if (choices_.block_of(static_cast<NodeId>(i)) < 0) continue;
-      const std::string& path = program_.nodes[i].origin().path;  // "layers.3.attn.q_proj"
-      const std::size_t number = path.find('.'), part = path.find('.', number + 1);
-      if (number == std::string::npos || part == std::string::npos) continue;
-      const std::string name = path.substr(part, path.find('.', part + 1) - part);
-      paths.insert(std::string(kBlocks) + name);
+      const std::string part = part_of_block(program_.nodes[i].origin().path);
+      if (!part.empty()) paths.insert(std::string(kBlocks) + part.substr(part.rfind('.')));
     }
     for (const std::string& path : paths) consider(Candidate{.name = path});
   }
@@ -188,9 +192,8 @@ class BudgetSolver::Search {
     std::map<std::string, std::vector<std::size_t>> parts;
     for (std::size_t i = 0; i < program_.nodes.size(); ++i) {
       if (!best_->again[i] || choices_.block_of(static_cast<NodeId>(i)) < 0) continue;
-      const std::string& path = program_.nodes[i].origin().path;  // "layers.3.attn.q_proj"
-      const std::size_t number = path.find('.'), part = path.find('.', number + 1);
-      if (part != std::string::npos) parts[path.substr(0, path.find('.', part + 1))].push_back(i);
+      const std::string part = part_of_block(program_.nodes[i].origin().path);
+      if (!part.empty()) parts[part].push_back(i);
     }
     std::size_t left = last_tries();
     for (const auto& [path, nodes] : parts) {
@@ -288,9 +291,9 @@ class BudgetSolver::Search {
     }
   }
 
-  // With the least peak, and there is no choice for a byte less: the search may find others when
-  // it is asked for that.
-  [[noreturn]] void fail(std::int64_t budget_bytes) {
+  // The search may find other choices when it is asked for less: what it finds at last if that
+  // fits; else throws with the least peak, for a byte less than which there is no choice.
+  void search_further(std::int64_t budget_bytes) {
     std::ranges::stable_sort(misfits_, {},
                              [](const auto& misfit) { return misfit->second.held_bytes; });
     for (const auto& misfit : misfits_) {
@@ -298,11 +301,17 @@ class BudgetSolver::Search {
       if (known.held_bytes >= least_peak_) break;
       remember(candidate, peak_of(known, made(candidate)));
     }
+    std::optional<WithinBudget> found;
     while (search(least_peak_ - 1)) {
-      least_peak_ = best_->peak_bytes;
-      least_name_ = best_->choice;
+      found = std::move(best_);
+      least_peak_ = found->peak_bytes;
+      least_name_ = found->choice;
     }
-    throw BudgetNotMet(budget_bytes, least_peak_, least_name_);
+    if (!found || found->peak_bytes > budget_bytes) {
+      throw BudgetNotMet(budget_bytes, least_peak_, least_name_);
+    }
+    best_ = std::move(found);
+    least_us_ = choices_.least_us(budget_bytes);
   }
 
   const Program& program_;
