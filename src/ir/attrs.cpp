@@ -17,18 +17,22 @@ Attrs::Attrs(std::initializer_list<Entry> entries) {
   for (const Entry& e : entries) set(e.first, e.second);
 }
 
+const std::vector<Attrs::Entry>& Attrs::entries() const {
+  return entries_.get();
+}
+
 void Attrs::set(std::string_view name, AttrValue value) {
-  auto at = std::lower_bound(entries_.begin(), entries_.end(), name,
-                             [](const Entry& e, std::string_view n) { return e.first < n; });
-  if (at != entries_.end() && at->first == name) {
+  std::vector<Entry>& entries = entries_.edit();
+  const auto at = std::ranges::lower_bound(entries, name, {}, &Entry::first);
+  if (at != entries.end() && at->first == name) {
     at->second = std::move(value);
   } else {
-    entries_.emplace(at, std::string(name), std::move(value));
+    entries.emplace(at, std::string(name), std::move(value));
   }
 }
 
 const AttrValue* Attrs::find(std::string_view name) const {
-  for (const Entry& e : entries_) {
+  for (const Entry& e : entries()) {
     if (e.first == name) return &e.second;
   }
   return nullptr;

@@ -1,5 +1,5 @@
-// Attributes of a node: a small map from name to value, in name order. Nothing that copies or
-// destroys a value is inline: half of all files would compile it again.
+// Attributes of a node: a small map from name to value, in name order. Copies share their memory.
+// Nothing that copies or destroys a value is inline: half of all files would compile it again.
 #pragma once
 
 #include <cstdint>
@@ -13,6 +13,7 @@
 
 #include "base/dims.h"
 #include "base/dtype.h"
+#include "base/shared_vector.h"
 
 namespace tracestep {
 
@@ -40,7 +41,7 @@ class Attrs {
 
   void set(std::string_view name, AttrValue value);
   const AttrValue* find(std::string_view name) const;
-  const std::vector<Entry>& entries() const { return entries_; }
+  const std::vector<Entry>& entries() const;
 
   // Typed access. The attribute must exist and have this type; the builder fills in defaults.
   std::int64_t integer(std::string_view name) const;
@@ -55,7 +56,7 @@ class Attrs {
   template <class T>
   const T& get(std::string_view name) const;
 
-  std::vector<Entry> entries_;
+  SharedVector<Entry> entries_;
 };
 
 AttrKind kind_of(const AttrValue& value);

@@ -41,6 +41,11 @@ void check_part(LeafKind kind, std::string_view name, const Type& type, const Bl
 
 }  // namespace
 
+Builder::Builder(const Program& like) : Builder(like.name) {
+  program_.values.reserve(like.values.size() + like.values.size() / 8);
+  program_.nodes.reserve(like.nodes.size() + like.nodes.size() / 8);
+}
+
 Val Builder::state_of(Val parameter, std::string_view prefix, DType dtype, Role role) {
   const Value& of = program_.value(parameter.id);
   BlockPart part = of.part;
@@ -51,11 +56,11 @@ Val Builder::state_of(Val parameter, std::string_view prefix, DType dtype, Role 
 
 Val Builder::leaf(LeafKind kind, std::string_view name, Type type, Role role, BlockPart part) {
   if (name.empty()) fail_usage("program", "a leaf needs a name");
-  if (program_.find_leaf(name) != kNoValue) {
-    fail_usage("program", "leaf '{}' exists already", name);
-  }
   check_size(name, type.shape);
   check_part(kind, name, type, part);
+  if (!leaf_names_.emplace(name).second) {
+    fail_usage("program", "leaf '{}' exists already", name);
+  }
   const auto id = static_cast<ValueId>(program_.values.size());
   Value value;
   value.layout = {id, 0, contiguous_strides(type.shape)};
@@ -74,7 +79,59 @@ std::vector<Val> Builder::call(const OpDef& op, std::vector<Val> inputs, Attrs a
   Node node;
   node.op = &op;
   node.attrs = checked_attrs(op, std::move(attrs));
+  node.origins = origins_for(here);
+  node.made_by = context_.made_by;
+  node.epoch = context_.epoch;
+  return add(std::move(node), inputs);
+}
+
+bool Builder::are_alike(const Program& from, const Node& node,
+                        const std::vector<Val>& inputs) const {
+  if (inputs.size() != node.inputs.size()) return false;
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    if (inputs[i].builder != this || inputs[i].id == kNoValue) return false;
+    const Value &now = program_.value(inputs[i].id), &then = from.value(node.inputs[i]);
+    if (now.type != then.type) return false;
+    const bool lies_alike =
+        now.layout.offset == then.layout.offset && now.layout.strides == then.layout.strides;
+    if (node.op->view && !lies_alike) return false;
+  }
+  return true;
+}
+
+// Most copies read what the node read, and types need not be inferred again.
+std::vector<Val> Builder::copy(const Program& from, const Node& node,
+                               const std::vector<Val>& inputs) {
+  Node out{node.op, node.attrs, {}, {}, node.origins, node.made_by, node.epoch};
+  if (!are_alike(from, node, inputs)) {
+    check_arity(*node.op, inputs.size());
+    return add(std::move(out), inputs);
+  }
+  out.inputs.reserve(inputs.size());
+  for (const Val& v : inputs) out.inputs.push_back(v.id);
+  const auto id = static_cast<NodeId>(program_.nodes.size());
+  std::vector<Val> results;
+  results.reserve(node.outputs.size());
+  out.outputs.reserve(node.outputs.size());
+  for (ValueId old : node.outputs) {
+    const Value& then = from.value(old);
+    std::optional<Layout> view;
+    if (then.layout.base != old) {
+      view = then.layout;
+      view->base = program_.value(inputs[0].id).layout.base;
+    }
+    out.outputs.push_back(add_result(id, then.output_index, then.type, view));
+    results.push_back({this, out.outputs.back()});
+  }
+  program_.nodes.push_back(std::move(out));
+  return results;
+}
+
+std::vector<Val> Builder::add(Node node, const std::vector<Val>& inputs) {
+  const OpDef& op = *node.op;
   std::vector<Type> types;
+  types.reserve(inputs.size());
+  node.inputs.reserve(inputs.size());
   for (const Val& v : inputs) {
     TRACESTEP_CHECK(v.builder == this && v.id != kNoValue, "{}: operand of another builder",
                     op.name);
@@ -90,9 +147,6 @@ std::vector<Val> Builder::call(const OpDef& op, std::vector<Val> inputs, Attrs a
     view = op.view({op, node.attrs, types, results}, from);
     if (view) view->base = from.base;
   }
-  node.origins = origins_for(here);
-  node.made_by = context_.made_by;
-  node.epoch = context_.epoch;
   const auto id = static_cast<NodeId>(program_.nodes.size());
   std::vector<Val> out;
   for (std::size_t i = 0; i < results.size(); ++i) {
@@ -141,9 +195,9 @@ Attrs Builder::checked_attrs(const OpDef& op, Attrs attrs) const {
   return attrs;
 }
 
-std::vector<Origin> Builder::origins_for(const Here& here) const {
+SharedVector<Origin> Builder::origins_for(const Here& here) const {
   if (!context_.origins.empty()) return context_.origins;
-  return {{context_.path, context_.phase, here.file_name(), static_cast<int>(here.line())}};
+  return {Origin{context_.path, context_.phase, here.file_name(), static_cast<int>(here.line())}};
 }
 
 void Builder::output(std::string_view name, Val value) {
@@ -162,10 +216,16 @@ void Builder::update(Val leaf, Val value) {
     fail_usage("update", "{} is {}, its new value {}", target.name, target.type.str(),
                type(value).str());
   }
-  for (const Update& u : program_.updates) {
-    if (u.leaf == leaf.id) fail_usage("update", "{} is updated twice", target.name);
+  if (!updated_.insert(leaf.id).second) {
+    fail_usage("update", "{} is updated twice", target.name);
   }
   program_.updates.push_back({leaf.id, value.id});
+}
+
+Program Builder::finish() {
+  leaf_names_.clear();
+  updated_.clear();
+  return std::move(program_);
 }
 
 Builder::Guard Builder::scope(std::string_view path) {
@@ -175,7 +235,8 @@ Builder::Guard Builder::scope(std::string_view path) {
     to += path;
   };
   append(context_.path);
-  for (Origin& origin : context_.origins) append(origin.path);
+  if (context_.origins.empty()) return guard;
+  for (Origin& origin : context_.origins.edit()) append(origin.path);
   return guard;
 }
 
@@ -197,7 +258,7 @@ Builder::Guard Builder::like(const Node& node, const Phase* phase) {
   context_.made_by = node.made_by;
   context_.epoch = node.epoch;
   if (phase != nullptr) {
-    for (Origin& origin : context_.origins) origin.phase = *phase;
+    for (Origin& origin : context_.origins.edit()) origin.phase = *phase;
   }
   return guard;
 }
@@ -205,7 +266,8 @@ Builder::Guard Builder::like(const Node& node, const Phase* phase) {
 Builder::Guard Builder::like(std::span<const Node* const> nodes) {
   Guard guard = like(*nodes.front());
   for (const Node* node : nodes.subspan(1)) {
-    context_.origins.insert(context_.origins.end(), node->origins.begin(), node->origins.end());
+    std::vector<Origin>& all = context_.origins.edit();
+    all.insert(all.end(), node->origins.begin(), node->origins.end());
   }
   return guard;
 }

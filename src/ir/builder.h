@@ -6,6 +6,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <unordered_set>
 #include <vector>
 
 #include "ir/op_def.h"
@@ -19,6 +20,8 @@ using Here = std::source_location;
 class Builder {
  public:
   explicit Builder(std::string name) { program_.name = std::move(name); }
+  // For a program about as large as this one.
+  explicit Builder(const Program& like);
   Builder(const Builder&) = delete;
   Builder& operator=(const Builder&) = delete;
 
@@ -43,6 +46,9 @@ class Builder {
   // The same for an op with one result.
   Val call1(std::string_view op, std::vector<Val> inputs, Attrs attrs = {},
             Here here = Here::current());
+  // Adds a node with the op, attributes and origins of `node`, a node of `from`, which must be as a
+  // builder made it.
+  std::vector<Val> copy(const Program& from, const Node& node, const std::vector<Val>& inputs);
 
   void output(std::string_view name, Val value);
   void update(Val leaf, Val value);
@@ -56,14 +62,14 @@ class Builder {
   Val at(ValueId id) { return {this, id}; }
 
   // Hands the program out; the builder is empty afterwards.
-  Program finish() { return std::move(program_); }
+  Program finish();
 
   // What new nodes inherit.
   struct Context {
     std::string path;
     Phase phase = Phase::kForward;
     std::string made_by;
-    std::vector<Origin> origins;  // non-empty: used instead of path and phase
+    SharedVector<Origin> origins;  // non-empty: used instead of path and phase
     int epoch = 0;
   };
 
@@ -99,12 +105,18 @@ class Builder {
 
  private:
   Value& mutable_value(Val v) { return program_.values[static_cast<std::size_t>(v.id)]; }
-  std::vector<Origin> origins_for(const Here& here) const;
+  SharedVector<Origin> origins_for(const Here& here) const;
   Attrs checked_attrs(const OpDef& op, Attrs attrs) const;
+  // Adds a node that has everything but inputs and outputs, with what its op makes of them.
+  std::vector<Val> add(Node node, const std::vector<Val>& inputs);
+  // Whether what an op makes of `inputs` is what it made of those of `node`.
+  bool are_alike(const Program& from, const Node& node, const std::vector<Val>& inputs) const;
   ValueId add_result(NodeId node, int index, Type type, std::optional<Layout> view);
 
   Program program_;
   Context context_;
+  std::unordered_set<std::string> leaf_names_;
+  std::unordered_set<ValueId> updated_;  // leaves
 };
 
 }  // namespace tracestep

@@ -332,11 +332,11 @@ class Parser {
         }
         if (!found) fail_word("'" + phase + "' is no phase");
         location(origin);
-        node.origins.push_back(std::move(origin));
+        node.origins.edit().push_back(std::move(origin));
       } while (accept('|'));
     }
     if (accept_word("by")) node.made_by = word("a pass");
-    if (node.origins.empty()) node.origins.push_back({});
+    if (node.origins.empty()) node.origins.edit().emplace_back();
   }
 
   // "file:line"; a word followed directly by a colon.

@@ -136,11 +136,4 @@ std::string print(const AttrValue& value, const PrintOptions& options) {
   return std::visit(Visitor{options}, value);
 }
 
-bool operator==(const Program& a, const Program& b) {
-  const auto op = [](const Node& node) { return node.op; };
-  if (!std::ranges::equal(a.nodes, b.nodes, {}, op, op)) return false;  // quickly, for most passes
-  constexpr PrintOptions kEverything{.origins = true, .locations = true};
-  return print(a, kEverything) == print(b, kEverything);
-}
-
 }  // namespace tracestep

@@ -25,7 +25,4 @@ struct PrintOptions {
 std::string print(const Program& program, const PrintOptions& options = {});
 std::string print(const AttrValue& value, const PrintOptions& options = {});
 
-// Same leaves, nodes, attributes, origins, updates and outputs, in the same order.
-bool operator==(const Program& a, const Program& b);
-
 }  // namespace tracestep

@@ -1,6 +1,79 @@
 #include "ir/program.h"
 
+#include <algorithm>
+#include <tuple>
+
 namespace tracestep {
+namespace {
+
+// By value: its place among the leaves, or after them among the results of nodes.
+std::vector<std::int32_t> numbers_of(const Program& program) {
+  std::vector<std::int32_t> out(program.values.size(), -1);
+  std::int32_t next = 0;
+  for (ValueId id : program.leaves) out[static_cast<std::size_t>(id)] = next++;
+  for (const Node& node : program.nodes) {
+    for (ValueId id : node.outputs) out[static_cast<std::size_t>(id)] = next++;
+  }
+  return out;
+}
+
+class Comparison {
+ public:
+  Comparison(const Program& a, const Program& b)
+      : a_(a), b_(b), number_in_a_(numbers_of(a)), number_in_b_(numbers_of(b)) {}
+
+  bool equal() const {
+    const auto leaf = [&](ValueId x, ValueId y) { return same_leaf(a_.value(x), b_.value(y)); };
+    const auto node = [&](const Node& x, const Node& y) { return same_node(x, y); };
+    const auto update = [&](const Update& x, const Update& y) {
+      return same_place(x.leaf, y.leaf) && same_place(x.value, y.value);
+    };
+    const auto output = [&](const Output& x, const Output& y) {
+      return x.name == y.name && same_place(x.value, y.value);
+    };
+    return a_.name == b_.name && std::ranges::equal(a_.leaves, b_.leaves, leaf) &&
+           std::ranges::equal(a_.nodes, b_.nodes, node) &&
+           std::ranges::equal(a_.updates, b_.updates, update) &&
+           std::ranges::equal(a_.outputs, b_.outputs, output);
+  }
+
+ private:
+  bool same_place(ValueId x, ValueId y) const {
+    return number_in_a_[static_cast<std::size_t>(x)] == number_in_b_[static_cast<std::size_t>(y)];
+  }
+
+  static bool same_leaf(const Value& x, const Value& y) {
+    return std::tie(x.leaf, x.name, x.type, x.role, x.part, x.memory) ==
+           std::tie(y.leaf, y.name, y.type, y.role, y.part, y.memory);
+  }
+
+  static bool same_attribute(const Attrs::Entry& x, const Attrs::Entry& y) {
+    if (x == y) return true;
+    const Region *p = std::get_if<Region>(&x.second), *q = std::get_if<Region>(&y.second);
+    return x.first == y.first && p != nullptr && q != nullptr && **p == **q;
+  }
+
+  bool same_node(const Node& x, const Node& y) const {
+    const auto place = [&](ValueId p, ValueId q) { return same_place(p, q); };
+    const auto result = [&](ValueId p, ValueId q) {
+      return a_.type(p) == b_.type(q) && a_.value(p).role == b_.value(q).role;
+    };
+    return std::tie(x.op, x.epoch, x.made_by, x.origins) ==
+               std::tie(y.op, y.epoch, y.made_by, y.origins) &&
+           std::ranges::equal(x.inputs, y.inputs, place) &&
+           std::ranges::equal(x.outputs, y.outputs, result) &&
+           std::ranges::equal(x.attrs.entries(), y.attrs.entries(), same_attribute);
+  }
+
+  const Program &a_, &b_;
+  std::vector<std::int32_t> number_in_a_, number_in_b_;
+};
+
+}  // namespace
+
+bool operator==(const Program& a, const Program& b) {
+  return Comparison(a, b).equal();
+}
 
 std::string Type::str() const {
   return fmt::format("{}{}", name_of(dtype), shape.str());

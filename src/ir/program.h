@@ -10,6 +10,7 @@
 
 #include "base/dims.h"
 #include "base/dtype.h"
+#include "base/shared_vector.h"
 #include "ir/attrs.h"
 
 namespace tracestep {
@@ -59,6 +60,7 @@ struct Origin {
   Phase phase = Phase::kForward;
   std::string file;  // relative to the source tree; empty if unknown
   int line = 0;
+  friend bool operator==(const Origin&, const Origin&) = default;
 };
 
 // Where a leaf lies in memory beside others. Leaves of one block form one stretch of memory, so
@@ -88,9 +90,9 @@ struct Node {
   Attrs attrs;
   std::vector<ValueId> inputs;
   std::vector<ValueId> outputs;
-  std::vector<Origin> origins;  // at least one; a fused node has several
-  std::string made_by;          // the pass that made it; empty: the model's own code
-  int epoch = 0;                // not 0: runs when backward needs it, and is never merged
+  SharedVector<Origin> origins;  // at least one; a fused node has several
+  std::string made_by;           // the pass that made it; empty: the model's own code
+  int epoch = 0;                 // not 0: runs when backward needs it, and is never merged
 
   const Origin& origin() const { return origins.front(); }
 };
@@ -122,6 +124,10 @@ struct Program {
   ValueId find_leaf(std::string_view name) const;
   ValueId find_output(std::string_view name) const;
 };
+
+// Same leaves, nodes, attributes, origins, updates and outputs, in the same order; the ids of
+// values may differ. In time linear in the programs.
+bool operator==(const Program& a, const Program& b);
 
 std::string_view name_of(LeafKind kind);
 std::string_view name_of(Role role);

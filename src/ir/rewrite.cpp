@@ -3,7 +3,7 @@
 namespace tracestep {
 
 Rewriter::Rewriter(const Program& from, std::string_view pass)
-    : from_(from), pass_(pass), builder_(from.name), map_(from.values.size()) {
+    : from_(from), pass_(pass), builder_(from), map_(from.values.size()) {
   for (ValueId id : from.leaves) {
     const Value& v = from.value(id);
     Val& leaf = map_[static_cast<std::size_t>(id)];
@@ -25,9 +25,8 @@ std::vector<Val> Rewriter::inputs(const Node& node) const {
   return out;
 }
 
-std::vector<Val> Rewriter::copy(const Node& node) {
-  const auto guard = builder_.like(node);
-  std::vector<Val> out = builder_.call(*node.op, inputs(node), node.attrs);
+std::vector<Val> Rewriter::copy(const Node& node, const std::vector<Val>& inputs) {
+  std::vector<Val> out = builder_.copy(from_, node, inputs);
   replace(node, out);
   return out;
 }
@@ -68,13 +67,8 @@ std::vector<Val> inline_program(Builder& builder, const Program& body,
     std::vector<Val> operands;
     operands.reserve(node.inputs.size());
     for (ValueId id : node.inputs) operands.push_back(map[static_cast<std::size_t>(id)]);
-    std::vector<Val> results;
-    if (anonymous) {
-      results = builder.call(*node.op, operands, node.attrs);
-    } else {
-      const auto guard = builder.like(node);
-      results = builder.call(*node.op, operands, node.attrs);
-    }
+    const std::vector<Val> results = anonymous ? builder.call(*node.op, operands, node.attrs)
+                                               : builder.copy(body, node, operands);
     for (std::size_t i = 0; i < results.size(); ++i) {
       map[static_cast<std::size_t>(node.outputs[i])] = results[i];
       const Role role = body.value(node.outputs[i]).role;

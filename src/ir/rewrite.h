@@ -27,7 +27,9 @@ class Rewriter {
   bool has(ValueId old) const { return static_cast<bool>(map_[static_cast<std::size_t>(old)]); }
   std::vector<Val> inputs(const Node& node) const;
   // Copies `node` with its origins; its results stand for the old ones.
-  std::vector<Val> copy(const Node& node);
+  std::vector<Val> copy(const Node& node) { return copy(node, inputs(node)); }
+  // The same, but the copy reads these.
+  std::vector<Val> copy(const Node& node, const std::vector<Val>& inputs);
   // `values` stand for the results of `node`; "no value" for a result without readers.
   void replace(const Node& node, const std::vector<Val>& values);
   // `value` stands for one old value.

@@ -36,10 +36,7 @@ class Autocast {
       const DType to = wanted(node.op->precision_class, from, common);
       if (to != from) inputs[i] = cast(node, i, inputs[i], to);
     }
-    const auto guard = rewriter_.builder().like(node);
-    std::vector<Val> results = rewriter_.builder().call(*node.op, inputs, node.attrs);
-    rewriter_.replace(node, results);
-    restore_updates(node, results);
+    restore_updates(node, rewriter_.copy(node, inputs));
   }
 
   static std::optional<DType> widest(const std::vector<Val>& inputs) {
@@ -78,7 +75,7 @@ class Autocast {
     if (value.leaf == LeafKind::kParameter) {
       Node place = reader;
       const Origin& line = reader.origin();
-      place.origins = {{component_path(value.name), Phase::kForward, line.file, line.line}};
+      place.origins = {Origin{component_path(value.name), Phase::kForward, line.file, line.line}};
       const auto guard = rewriter_.from(place);
       out = rewriter_.builder().call1("cast", {rewriter_.map(id)}, {{"dtype", to}});
       rewriter_.builder().set_role(out, Role::kWeightCast);

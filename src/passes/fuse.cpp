@@ -170,7 +170,7 @@ class Fuser {
         const bool known = std::ranges::any_of(out.origins, [&](const Origin& other) {
           return other.path == origin.path && other.phase == origin.phase;
         });
-        if (!known) out.origins.push_back(origin);
+        if (!known) out.origins.edit().push_back(origin);
       }
     }
     return out;

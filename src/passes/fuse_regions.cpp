@@ -217,8 +217,7 @@ FusedNode Regions::node_of(const Members& region, const std::vector<ValueId>& wa
     if (maker != kNoNode && program_.node(maker).op->is_view() && is_member(computed_by(id))) {
       const Node& view = program_.node(maker);
       const Val from = self(self, view.inputs[0]);
-      const auto guard = b.like(view);
-      return made[id] = b.call(*view.op, {from}, view.attrs).front();
+      return made[id] = b.copy(program_, view, {from}).front();
     }
     const std::string name = fmt::format("x{}", out.operands.size());
     out.operands.push_back(id);
@@ -228,8 +227,7 @@ FusedNode Regions::node_of(const Members& region, const std::vector<ValueId>& wa
     const Node& node = program_.node(member);
     std::vector<Val> inputs;
     for (ValueId id : node.inputs) inputs.push_back(operand(operand, id));
-    const auto guard = b.like(node);
-    const std::vector<Val> results = b.call(*node.op, inputs, node.attrs);
+    const std::vector<Val> results = b.copy(program_, node, inputs);
     for (std::size_t i = 0; i < results.size(); ++i) made[node.outputs[i]] = results[i];
   }
   for (std::size_t i = 0; i < wanted.size(); ++i) {

@@ -53,8 +53,7 @@ Program insert_copies(const Program& program) {
         }
       }
     }
-    const auto guard = r.builder().like(node);
-    r.replace(node, r.builder().call(*node.op, inputs, node.attrs));
+    r.copy(node, inputs);
   }
   return r.finish();
 }
@@ -72,8 +71,7 @@ Program copy_into_assemblies(const Program& program) {
       const auto guard = r.from(node);
       inputs[i] = r.builder().call1("copy", {inputs[i]});
     }
-    const auto guard = r.builder().like(node);
-    r.replace(node, r.builder().call(*node.op, inputs, node.attrs));
+    r.copy(node, inputs);
   }
   return r.finish();
 }

@@ -60,8 +60,7 @@ class Shadow {
     if (node.op->widens) {
       for (std::size_t i = 0; i < inputs.size(); ++i) inputs[i] = before_widening(node, i);
     }
-    const auto guard = r_.builder().like(node);
-    r_.replace(node, r_.builder().call(*node.op, inputs, node.attrs));
+    r_.copy(node, inputs);
   }
 
   // Operand `i`; for a gradient that was widened by a cast, the cast's operand.

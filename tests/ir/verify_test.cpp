@@ -93,7 +93,7 @@ TEST_F(VerifyTest, AKernelResultThatIsNotContiguous) {
 }
 
 TEST_F(VerifyTest, ANodeWithoutAnOrigin) {
-  program_.nodes[3].origins.clear();
+  program_.nodes[3].origins = {};
   expect_complaint("has no origin");
 }
 

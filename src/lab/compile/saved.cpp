@@ -50,7 +50,7 @@ class SavedParts {
     }
     return out;
   }
-  const std::vector<Origin>& origins_of(const Saved& s) const {
+  const SharedVector<Origin>& origins_of(const Saved& s) const {
     const Node& node = program_.node(s.producer);
     if (node.op->kernel_class != KernelClass::kFused) return node.origins;
     const Program& body = node.attrs.region("body");
@@ -59,9 +59,9 @@ class SavedParts {
     while (maker != kNoNode && body.node(maker).op->is_view()) {
       maker = body.value(body.node(maker).inputs[0]).producer;
     }
-    return maker == kNoNode ? node.origins : body.node(maker).origins;
+    return (maker == kNoNode ? node : body.node(maker)).origins;
   }
-  static bool is_under(const std::vector<Origin>& origins, const std::string& path) {
+  static bool is_under(const SharedVector<Origin>& origins, const std::string& path) {
     return std::ranges::any_of(origins, [&](const Origin& origin) {
       return path.empty() || origin.path == path || origin.path.starts_with(path + ".");
     });

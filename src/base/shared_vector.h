@@ -1,0 +1,55 @@
+// A list whose copies share its memory until one of them changes it. Programs are copied by every
+// pass, and what says where a node comes from never changes on the way.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <initializer_list>
+#include <memory>
+#include <utility>
+#include <vector>
+
+namespace tracestep {
+
+// Different copies may be used by different threads, as with std::vector.
+template <class T>
+class SharedVector {
+ public:
+  SharedVector() = default;
+  SharedVector(std::vector<T> items) {  // NOLINT: wherever a list is wanted
+    if (!items.empty()) items_ = std::make_shared<std::vector<T>>(std::move(items));
+  }
+  SharedVector(std::initializer_list<T> items) : SharedVector(std::vector<T>(items)) {}
+
+  const std::vector<T>& get() const {
+    static const std::vector<T> none;
+    return items_ ? *items_ : none;
+  }
+  // To be changed: a list of its own from here on.
+  std::vector<T>& edit() {
+    if (!items_) {
+      items_ = std::make_shared<std::vector<T>>();
+    } else if (items_.use_count() > 1) {
+      items_ = std::make_shared<std::vector<T>>(*items_);
+    } else {
+      std::atomic_thread_fence(std::memory_order_acquire);  // after reads by former owners
+    }
+    return *items_;
+  }
+
+  auto begin() const { return get().begin(); }
+  auto end() const { return get().end(); }
+  std::size_t size() const { return get().size(); }
+  bool empty() const { return get().empty(); }
+  const T& front() const { return get().front(); }
+  const T& operator[](std::size_t i) const { return get()[i]; }
+
+  friend bool operator==(const SharedVector& a, const SharedVector& b) {
+    return a.items_ == b.items_ || a.get() == b.get();
+  }
+
+ private:
+  std::shared_ptr<std::vector<T>> items_;  // nullptr: nothing was put in so far
+};
+
+}  // namespace tracestep
