@@ -56,6 +56,7 @@ class Packer {
     const auto fullest = std::ranges::max_element(live);
     ceiling_ = *fullest;
     fullest_step_ = static_cast<std::int32_t>(fullest - live.begin());
+    steps_of_era_ = static_cast<std::int32_t>(live.size()) / kEras + 1;
     for (const ArenaBlock& b : blocks) {
       const auto first = live.begin() + b.life.first, last = live.begin() + b.life.last;
       items_.push_back({round_up(b.bytes, kArenaAlignment), b.life, last - first + 1,
@@ -76,12 +77,16 @@ class Packer {
   // Places the items one after the other; returns the height.
   std::int64_t place(const std::vector<std::size_t>& sequence) {
     placed_.clear();
+    placed_in_.assign(static_cast<std::size_t>(kEras), {});
     std::int64_t height = 0;
     for (std::size_t i : sequence) {
-      offsets_[i] = best_offset(items_[i]);
-      height = std::max(height, offsets_[i] + items_[i].bytes);
-      const auto at = std::ranges::upper_bound(placed_, offsets_[i], {}, &Placed::offset);
-      placed_.insert(at, {offsets_[i], i});
+      const Item& item = items_[i];
+      const int era = era_of(item.life.first), last_era = era_of(item.life.last);
+      offsets_[i] = best_offset(item, era == last_era ? placed_in_[at(era)] : placed_);
+      height = std::max(height, offsets_[i] + item.bytes);
+      const Placed placed{offsets_[i], item.bytes, item.life};
+      insert(placed, placed_);
+      for (int e = era; e <= last_era; ++e) insert(placed, placed_in_[at(e)]);
     }
     return height;
   }
@@ -94,13 +99,23 @@ class Packer {
 
  private:
   struct Placed {
-    std::int64_t offset = 0;
-    std::size_t item = 0;
+    std::int64_t offset = 0, bytes = 0;
+    Lifetime life;
   };
+  using InOrder = std::vector<Placed>;  // of offsets
+
+  // Most items live for a few steps; only those placed in the same stretch of time matter to them.
+  static constexpr int kEras = 64;
+  int era_of(std::int32_t step) const { return step / steps_of_era_; }
+  static std::size_t at(int era) { return static_cast<std::size_t>(era); }
+
+  static void insert(const Placed& placed, InOrder& list) {
+    list.insert(std::ranges::upper_bound(list, placed.offset, {}, &Placed::offset), placed);
+  }
 
   // The offset at an end of the smallest sufficient gap between items alive at the same time; above
-  // all of them if there is no such gap.
-  std::int64_t best_offset(const Item& item) const {
+  // all of them if there is no such gap. `placed` has all of these.
+  std::int64_t best_offset(const Item& item, const InOrder& placed) const {
     const bool hangs = item.life.first > fullest_step_;
     std::int64_t best = -1, best_gap = 0, top = 0;
     const auto look = [&](std::int64_t end) {
@@ -109,11 +124,10 @@ class Packer {
       best = hangs ? end - item.bytes : top;
       best_gap = gap;
     };
-    for (const Placed& p : placed_) {
-      const Item& other = items_[p.item];
-      if (!item.life.overlaps(other.life)) continue;
+    for (const Placed& p : placed) {
+      if (!item.life.overlaps(p.life)) continue;
       look(p.offset);
-      top = std::max(top, p.offset + other.bytes);
+      top = std::max(top, p.offset + p.bytes);
     }
     look(ceiling_);
     return best < 0 ? top : best;
@@ -121,9 +135,10 @@ class Packer {
 
   std::vector<Item> items_;
   std::int64_t ceiling_ = 0;
-  std::int32_t fullest_step_ = 0;
+  std::int32_t fullest_step_ = 0, steps_of_era_ = 1;
   std::vector<std::int64_t> offsets_;  // by item
-  std::vector<Placed> placed_;         // in order of offsets
+  InOrder placed_;
+  std::vector<InOrder> placed_in_;  // by era: what lives in it
 };
 
 }  // namespace

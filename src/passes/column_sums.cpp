@@ -1,6 +1,7 @@
 #include "passes/column_sums.h"
 
 #include <algorithm>
+#include <deque>
 #include <map>
 #include <utility>
 
@@ -80,10 +81,9 @@ bool walks_but_for_last_sums(Program parts) {
   return find_walk(remove_dead_nodes(parts)).has_value();
 }
 
-// A decomposition of the node with column sums in two steps, so that it can be fused; nullopt: the
-// node stays as it is.
+// A decomposition of a node of rows with column sums in two steps, so that it can be fused;
+// nullopt: the node stays as it is.
 std::optional<Program> parts_of(const Program& program, const Node& node) {
-  if (node.op->fusion != Fusion::kRows || !node.op->decompose) return std::nullopt;
   Builder b("parts");
   std::vector<Val> inputs;
   for (ValueId id : node.inputs) {
@@ -100,6 +100,31 @@ std::optional<Program> parts_of(const Program& program, const Node& node) {
   parts = simplify(*parts);
   return walks_but_for_last_sums(*parts) ? parts : std::nullopt;
 }
+
+// The same for all nodes of a program, of which most are alike: layers repeat.
+class PartsOfNodes {
+ public:
+  explicit PartsOfNodes(const Program& program) : program_(program) {}
+
+  const std::optional<Program>& of(const Node& node) {
+    static const std::optional<Program> none;
+    if (node.op->fusion != Fusion::kRows || !node.op->decompose) return none;
+    const auto found = std::ranges::find_if(
+        known_, [&](const auto& known) { return are_alike(*known.first, node); });
+    if (found != known_.end()) return found->second;
+    return known_.emplace_back(&node, parts_of(program_, node)).second;
+  }
+
+ private:
+  bool are_alike(const Node& a, const Node& b) const {
+    const auto type = [&](ValueId id) { return program_.type(id); };
+    return a.op == b.op && a.attrs.entries() == b.attrs.entries() &&
+           std::ranges::equal(a.inputs, b.inputs, {}, type, type);
+  }
+
+  const Program& program_;
+  std::deque<std::pair<const Node*, std::optional<Program>>> known_;
+};
 
 // --- one launch for the sums over parts ---------------------------------------------------------
 // Sums of matrices with equal numbers of rows, in the order of the program, and the collectives
@@ -189,6 +214,7 @@ void emit_sums(const Program& p, const Sums& sums, Rewriter& r) {
 Program merge_column_sums(const Program& program) {
   std::map<NodeId, const Sums*> sums_of;  // by each node that is replaced or moved
   const std::vector<Sums> found = sums_to_merge(program);
+  if (found.empty()) return program;
   for (const Sums& sums : found) {
     for (NodeId id : sums.nodes) sums_of[id] = &sums;
     for (NodeId id : sums.collectives) sums_of[id] = &sums;
@@ -207,8 +233,9 @@ Program merge_column_sums(const Program& program) {
 
 Program split_column_sums(const Program& program) {
   Rewriter r(program, "fuse");
+  PartsOfNodes parts_of_nodes(program);
   for (const Node& node : program.nodes) {
-    const std::optional<Program> parts = parts_of(program, node);
+    const std::optional<Program>& parts = parts_of_nodes.of(node);
     if (!parts) {
       r.copy(node);
       continue;

@@ -1,5 +1,7 @@
 #include "passes/simplify.h"
 
+#include <algorithm>
+#include <functional>
 #include <map>
 
 #include <fmt/format.h>
@@ -59,6 +61,7 @@ Program remove_dead_nodes(const Program& program) {
     if (!keep[i]) continue;
     for (ValueId id : node.inputs) mark(id);
   }
+  if (std::ranges::all_of(keep, std::identity())) return program;
   Rewriter r(program, "simplify");
   for (std::size_t i = 0; i < program.nodes.size(); ++i) {
     if (keep[i]) r.copy(program.nodes[i]);
