@@ -5,6 +5,7 @@
 #include <map>
 #include <optional>
 #include <set>
+#include <span>
 
 #include <fmt/format.h>
 
@@ -75,6 +76,7 @@ class BudgetSolver::Search {
                    profile_.of(Again(program_.nodes.size(), false)).peak_bytes();
     least_us_ = choices_.least_us(budget_bytes);
     whole_blocks();
+    first_blocks();
     parts_of_blocks();
     single_nodes();
     if (choices_.nodes().size() <= kMostTriedAll) every_set();
@@ -132,6 +134,13 @@ class BudgetSolver::Search {
   }
   bool consider(const Again& again) { return consider(Candidate{.again = again}); }
 
+  // The same, but also for a choice that takes longer than the best so far.
+  bool fits(const Candidate& candidate) {
+    if (consider(candidate)) return true;
+    Known& known = known_[candidate];
+    return known.held_bytes <= budget_bytes_ && peak_of(known, made(candidate)) <= budget_bytes_;
+  }
+
   std::int64_t peak_of(Known& known, const Program& program) {
     if (known.peak_bytes >= 0) return known.peak_bytes;
     known.peak_bytes = peak_of_(program);
@@ -161,6 +170,20 @@ class BudgetSolver::Search {
     if (!best_ && blocks > 0) consider(Candidate{.name = "nested"});
   }
 
+  // As few of the first ones as fit, found by halving: what these keep is alive the longest.
+  void first_blocks() {
+    const auto first = [&](int count) {
+      std::string names;
+      for (int i = 0; i < count; ++i) names += fmt::format("{}layers.{}", i > 0 ? "+" : "", i);
+      return Candidate{.name = names};
+    };
+    int too_few = 0, end = choices_.block_count();
+    while (too_few + 1 < end) {
+      const int middle = (too_few + end) / 2;
+      (fits(first(middle)) ? end : too_few) = middle;
+    }
+  }
+
   // What all blocks have, each by itself: their attention, their feed-forward part.
   void parts_of_blocks() {
     std::set<std::string> paths;  // "layers.*.attn"
@@ -187,20 +210,56 @@ class BudgetSolver::Search {
     return kMostNodes / program_.nodes.size();
   }
 
-  // Tries to keep every part of a block, as its attention, whatever the estimate says of it.
-  void keep_parts() {
-    std::map<std::string, std::vector<std::size_t>> parts;
+  // A part of a block, as its attention, of which something runs again.
+  struct Part {
+    std::vector<std::size_t> nodes;
+    double saved_us = 0;          // by keeping it
+    std::int64_t more_bytes = 0;  // of the estimated peak
+  };
+
+  static Again without(Again again, std::span<const Part> parts) {
+    for (const Part& part : parts) {
+      for (std::size_t i : part.nodes) again[i] = false;
+    }
+    return again;
+  }
+
+  // Those first that gain the most time for what they seem to hold.
+  std::vector<Part> parts_again() const {
+    std::map<std::string, Part> by_path;
     for (std::size_t i = 0; i < program_.nodes.size(); ++i) {
       if (!best_->again[i] || choices_.block_of(static_cast<NodeId>(i)) < 0) continue;
-      const std::string part = part_of_block(program_.nodes[i].origin().path);
-      if (!part.empty()) parts[part].push_back(i);
+      const std::string path = part_of_block(program_.nodes[i].origin().path);
+      if (!path.empty()) by_path[path].nodes.push_back(i);
+    }
+    const RecomputeProfile::Profile now = profile_.of(best_->again);
+    std::vector<Part> out;
+    for (auto& [path, part] : by_path) {
+      const RecomputeProfile::Profile kept = profile_.of(without(best_->again, {&part, 1}));
+      part.saved_us = now.us - kept.us;
+      part.more_bytes = std::max<std::int64_t>(0, kept.peak_bytes() - now.peak_bytes());
+      if (part.saved_us > 0) out.push_back(std::move(part));
+    }
+    std::ranges::stable_sort(out, [](const Part& a, const Part& b) {
+      return static_cast<double>(a.more_bytes) * b.saved_us <
+             static_cast<double>(b.more_bytes) * a.saved_us;
+    });
+    return out;
+  }
+
+  // Keeps parts, whatever the estimate says of the peak: as many of the first ones as fit, found by
+  // halving, and then each of the others by itself.
+  void keep_parts() {
+    const std::vector<Part> parts = parts_again();
+    const Again from = best_->again;
+    std::size_t fit = 0, end = parts.size() + 1;
+    while (fit + 1 < end) {
+      const std::size_t middle = (fit + end) / 2;
+      (consider(without(from, std::span(parts).first(middle))) ? fit : end) = middle;
     }
     std::size_t left = last_tries();
-    for (const auto& [path, nodes] : parts) {
-      if (left-- == 0) return;
-      Again again = best_->again;
-      for (std::size_t i : nodes) again[i] = false;
-      consider(again);
+    for (std::size_t i = fit; i < parts.size() && left > 0; ++i, --left) {
+      consider(without(best_->again, {&parts[i], 1}));
     }
   }
 
