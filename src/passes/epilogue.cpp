@@ -17,10 +17,6 @@ namespace {
 constexpr const char* kProductAndSum = "matmul_add";
 const Type kMatrix{DType::kF32, {1, 1}};
 
-std::size_t at(std::int32_t id) {
-  return static_cast<std::size_t>(id);
-}
-
 struct Term {
   NodeId product = kNoNode;
   ValueId addend = kNoValue;  // the other term

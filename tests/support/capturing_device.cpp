@@ -64,7 +64,7 @@ class CapturingDevice::Tracer final : public ActivityTracer {
   bool follows_captures() const override { return device_.follows_captures; }
   ActivityTrace stop() override {
     device_.records_ = false;
-    return {.names = {"kernel"}, .activities = std::exchange(device_.activities_, {})};
+    return {.names = {"kernel"}, .activities = std::exchange(device_.activities_, {}), .calls = {}};
   }
 
  private:
@@ -90,9 +90,9 @@ std::unique_ptr<PreparedKernel> CapturingDevice::prepare(KernelSpec spec) {
 }
 
 std::unique_ptr<CapturedWork> CapturingDevice::capture(const std::function<void()>& issue) {
-  Launches launches;
+  Launches captured;
   ++captures;
-  capturing_ = &launches;
+  capturing_ = &captured;
   try {
     issue();
   } catch (...) {
@@ -100,7 +100,7 @@ std::unique_ptr<CapturedWork> CapturingDevice::capture(const std::function<void(
     throw;
   }
   capturing_ = nullptr;
-  return std::make_unique<Work>(*this, std::move(launches));
+  return std::make_unique<Work>(*this, std::move(captured));
 }
 
 }  // namespace tracestep::testing
