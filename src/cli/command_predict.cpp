@@ -25,6 +25,7 @@ struct PredictOptions {
   Protocol protocol{.warmup = 2, .steps = 5, .recorded_steps = 1};
   bool calibrate = false, check = false, history = false, no_spot_check = false;
   TimeOptions times;
+  Link link{.gb_s = 0, .call_us = 10};
 };
 
 constexpr const char* kSchema = "tracestep.predict/1";
@@ -81,6 +82,10 @@ int run_calibrate(const PredictOptions& o, const RunSpec& run, const Json& envir
   return 0;
 }
 
+std::optional<Link> link_of(const PredictOptions& o) {
+  return o.link.gb_s > 0 ? std::optional(o.link) : std::nullopt;
+}
+
 std::vector<Prediction> predict_all(const std::vector<RunSpec>& runs, const Predictor& predictor) {
   std::vector<Prediction> out;
   ProgressLine progress;
@@ -107,7 +112,9 @@ int predict_published(const PredictOptions& o, std::vector<RunSpec> runs, const 
     std::int64_t& limit = run.place.memory_limit_bytes;
     if (limit == 0) limit = source.usable_bytes;
   }
-  write_predictions(o, environment, predict_all(runs, source.predictor()), source.note);
+  Predictor predictor = source.predictor();
+  predictor.link = link_of(o);
+  write_predictions(o, environment, predict_all(runs, predictor), source.note);
   return 0;
 }
 
@@ -137,11 +144,27 @@ int check_all(const PredictOptions& o, const std::string& date_utc, const KnownD
   return 0;
 }
 
+// Ranks are predicted where each has a device of its own; those of a CPU share its cores and
+// memory.
+void check_ranks(const PredictOptions& o, const RunSpec& run) {
+  if (!run.parallel.is_on()) return;
+  if (run.place.device == "cpu") {
+    throw Error(ErrorCode::kUsage, "--parallel", "ranks on one CPU take each other's time",
+                "bench --parallel measures them; for GPUs give --device cuda or --published");
+  }
+  if (o.link.gb_s > 0) return;
+  throw Error(ErrorCode::kUsage, "--parallel",
+              "how fast the link between the ranks is is not known",
+              "give --link-gb-s; tracestep comm measures it as bus bandwidth");
+}
+
 int run_predict(const PredictOptions& o, std::span<const std::string> arguments) {
   check_options(o);
   const bool runs_here = o.calibrate || o.check;
   const std::vector<RunSpec> runs = runs_of(on_timed_device(o.grid, o.times), {"cpu", "cuda"},
-                                            runs_here ? DeviceUse::kRun : DeviceUse::kPlan);
+                                            runs_here ? DeviceUse::kRun : DeviceUse::kPlan,
+                                            runs_here ? Ranks::kRefused : Ranks::kUsed);
+  for (const RunSpec& run : runs) check_ranks(o, run);
   probe_output(o.output);
   const Json environment = environment_of(arguments, runs[0]);
   if (!o.times.published.empty()) return predict_published(o, runs, environment);
@@ -159,7 +182,8 @@ int run_predict(const PredictOptions& o, std::span<const std::string> arguments)
                        known.calibration.date_utc);
     if (!doubt.empty()) log_warn("{}", doubt);
   }
-  std::vector<Prediction> predictions = predict_all(runs, {*known.model, known.history});
+  std::vector<Prediction> predictions =
+      predict_all(runs, {*known.model, known.history, link_of(o)});
   const std::string& date_utc = environment.at("date_utc").as_string();
   const int status = o.check ? check_all(o, date_utc, known, files, predictions) : 0;
   write_predictions(o, environment, predictions, doubt);
@@ -186,7 +210,10 @@ Command predict_command() {
                    {"--size tiny --context 128,256 --check", "predict, run, compare"},
                    {"--history", "what was checked so far"},
                    {"--size xl --context 1024 --precision bf16 --published H100",
-                    "a GPU that is not here, from its published peaks"}}};
+                    "a GPU that is not here, from its published peaks"},
+                   {"--size 2.7B --precision bf16 --published H200 --parallel dp=8,shard=3 "
+                    "--link-gb-s 300 --batch 32",
+                    "eight of them, each with four sequences"}}};
   OptionSet& set = command.options;
   set.group("What to predict");
   set.toggle(
@@ -201,6 +228,10 @@ Command predict_command() {
       "--no-spot-check", o.no_spot_check,
       "do not first run three small steps to see whether the device is still as fast as when "
       "it was calibrated");
+  set.real("--link-gb-s", o.link.gb_s, {.min = 0.0},
+           "with --parallel: GB/s that each rank gets from the others, the bus bandwidth of comm");
+  set.real("--link-us", o.link.call_us, {.min = 0.0},
+           "with --parallel: microseconds of each collective besides its bytes");
   add_protocol_flag(set, o.protocol, "warmup");
   add_protocol_flag(set, o.protocol, "steps");
   add_fields(set, o.grid, FieldGroup::kStep, Values::kGrid);

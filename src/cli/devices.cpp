@@ -28,7 +28,7 @@ int threads_of(const Place& place, int ranks = 1) {
 void check_ranks(const RunSpec& run, DeviceUse use, Ranks ranks) {
   if (ranks == Ranks::kRefused) {
     throw Error(ErrorCode::kUsage, "--parallel", "this command runs one rank alone",
-                "leave it out; bench, memory, profile, show and train have it");
+                "leave it out; bench, memory, predict, profile, show and train have it");
   }
   if (use == DeviceUse::kRun && cuda_index(run.place.device) && processes() == nullptr) {
     throw Error(ErrorCode::kUsage, "--parallel", "each GPU needs a process of its own",

@@ -71,6 +71,23 @@ TEST_F(PredictCommandTest, APublishedDeviceRunsTheProgramOfAGpu) {
   EXPECT_THAT(run("predict --published h100").err, HasSubstr("did you mean H100?"));
 }
 
+TEST_F(PredictCommandTest, RanksNeedALinkAndAGpuEach) {
+  const std::string command = "predict --size tiny --context 64 --published H100 --parallel dp=2";
+  const Json row = first_row(command + " --link-gb-s 300");
+  EXPECT_GT(row.at("collectives_ms").as_double(), row.at("exposed_ms").as_double());
+  const Json alone = first_row("predict --size tiny --context 64 --published H100");
+  EXPECT_EQ(alone.find("collectives_ms"), nullptr);
+  EXPECT_EQ(row.at("peak_bytes"), first_row("memory --predict --size tiny --context 64 --mode step "
+                                            "--device cuda --parallel dp=2")
+                                      .at("peak_bytes"));
+  const ProgramRun without_link = run(command);
+  EXPECT_EQ(without_link.status, 2);
+  EXPECT_THAT(without_link.err, HasSubstr("give --link-gb-s"));
+  const ProgramRun on_cpu = predict(" --parallel dp=2 --link-gb-s 300");
+  EXPECT_EQ(on_cpu.status, 2);
+  EXPECT_THAT(on_cpu.err, HasSubstr("ranks on one CPU"));
+}
+
 TEST_F(PredictCommandTest, ALimitDecidesTheStatus) {
   const std::string command = "predict --calibration c.json --no-spot-check --context 8" + kModel;
   const std::int64_t peak = first_row(command).at("peak_bytes").as_int();

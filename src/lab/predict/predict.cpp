@@ -17,6 +17,9 @@ void correct(const Correction& correction, StepTime& time) {
   const double factor = correction.factor;
   time.ms *= factor;
   time.kernels_ms *= factor;
+  time.beside_ms *= factor;
+  time.collectives_ms *= factor;
+  time.exposed_ms *= factor;
   for (PredictedPart& part : time.parts) part.ms *= factor;
   time.low_ms = time.ms / (1 + correction.spread);
   time.high_ms = time.ms * (1 + correction.spread);
@@ -43,7 +46,7 @@ Prediction predict_program(const RunSpec& run, const Program& program, const Dev
                            const Predictor& predictor) {
   Prediction out{
       .run = run, .source = predictor.model.source(), .assumes = assumptions_of(program)};
-  out.time = predictor.model.time_of(run, program, traits);
+  out.time = predictor.model.time_of(run, program, traits, predictor.link);
   out.model_ms = out.time.ms;
   if (!predictor.model.is_measured()) return out;
   out.correction = correction_for(run, predictor.history, predictor.model.date_utc(),

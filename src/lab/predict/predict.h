@@ -18,6 +18,7 @@ class BudgetNotMet;  // passes/recompute_budget.h
 struct Predictor {
   const TimeModel& model;
   std::span<const CheckedCell> history = {};
+  std::optional<Link> link = {};  // between ranks
 };
 
 struct Prediction {

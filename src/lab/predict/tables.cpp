@@ -53,7 +53,11 @@ std::vector<PartRow> part_rows(P p) {
                    percent_of(part.ms, p.time.ms)});
     if (has_measured(p)) out.back().measured_ms = p.measured_parts_ms[i];
   }
-  const double between = p.time.ms - p.time.kernels_ms;
+  const double beside = p.time.beside_ms;
+  if (beside > 0) {
+    out.push_back({"", "beside other kernels", -beside, -percent_of(beside, p.time.ms)});
+  }
+  const double between = p.time.ms - (p.time.kernels_ms - beside);
   out.push_back({"", "between kernels", between, percent_of(between, p.time.ms)});
   return out;
 }
@@ -137,6 +141,13 @@ Table prediction_table(std::span<const Prediction> predictions) {
              [](P p) { return when(has_time(p), p.time.low_ms); });
   fields.add(real_column("high_ms", "to", "ms", -1),
              [](P p) { return when(has_time(p), p.time.high_ms); });
+  if (std::ranges::any_of(predictions, [](P p) { return p.run.parallel.is_on(); })) {
+    fields.add(real_column("collectives_ms", "collectives", "ms", -1, "one after the other"),
+               [](P p) { return when(has_time(p), p.time.collectives_ms); });
+    fields.add(
+        real_column("exposed_ms", "exposed", "ms", -1, "of the step, while no other kernel runs"),
+        [](P p) { return when(has_time(p), p.time.exposed_ms); });
+  }
   fields.add(bytes_column("peak_bytes", "predicted peak"), &Prediction::peak_bytes);
   if (std::ranges::any_of(predictions, [](P p) { return p.host_bytes > 0; })) {
     fields.add(bytes_column("host_bytes", "in host memory"), &Prediction::host_bytes);

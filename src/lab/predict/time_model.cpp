@@ -4,11 +4,20 @@
 #include <cmath>
 
 #include "analysis/component.h"
+#include "analysis/lanes.h"
 #include "lab/measure/statistics.h"
 #include "spec/fields.h"
 
 namespace tracestep {
 namespace {
+
+// Whether nodes of the program run beside others, or between ranks.
+bool has_lanes(const Program& program) {
+  return std::ranges::any_of(program.nodes, [](const Node& node) {
+    return node.op->kernel_class == KernelClass::kCollective ||
+           (has_lane(*node.op) && node.attrs.integer("lane") != 0);
+  });
+}
 
 // Adds kernels up by phase and component.
 class Parts {
@@ -24,6 +33,57 @@ class Parts {
  private:
   std::map<std::pair<Phase, std::string>, std::size_t> index_;
   std::vector<PredictedPart> parts_;
+};
+
+// The launches of a step, added up: one after the other, and as they run beside each other.
+class Launches {
+ public:
+  Launches(const Program& program, const std::optional<Link>& link)
+      : program_(program), link_(link), us_(program.nodes.size(), 0.0) {
+    if (!has_lanes(program)) return;
+    buffer_plan_ = plan_buffers(program);
+    turns_ = turns_of(program, *buffer_plan_);
+  }
+
+  // What the link says; nullopt: the node is no collective, or nothing is known of a link.
+  std::optional<double> collective_us(NodeId id) const {
+    const Node& node = program_.node(id);
+    if (!link_ || node.op->kernel_class != KernelClass::kCollective) return std::nullopt;
+    return link_->us(program_, node, turns_[at(id)].opens_batch);
+  }
+
+  void add(NodeId id, double us) {
+    parts_.add(program_.node(id).origin(), us);
+    us_[at(id)] = us;
+    sum_us_ += us;
+    ++launches_;
+  }
+
+  // All but `ms` and its band, and what was not calibrated.
+  StepTime sum() {
+    StepTime out;
+    out.kernels_ms = sum_us_ * 1e-3;
+    out.launches = launches_;
+    out.parts = parts_.take();
+    if (!buffer_plan_) return out;
+    const Timeline timeline = timeline_of(program_, *buffer_plan_, us_);
+    out.beside_ms = (sum_us_ - timeline.span) * 1e-3;
+    out.collectives_ms = timeline.collectives * 1e-3;
+    out.exposed_ms = timeline.exposed * 1e-3;
+    return out;
+  }
+
+ private:
+  static std::size_t at(NodeId id) { return static_cast<std::size_t>(id); }
+
+  const Program& program_;
+  const std::optional<Link>& link_;
+  std::optional<BufferPlan> buffer_plan_;  // of a program with lanes
+  std::vector<Turn> turns_;
+  Parts parts_;
+  std::vector<double> us_;  // by node
+  double sum_us_ = 0;
+  std::int64_t launches_ = 0;
 };
 
 // --- from a calibration -------------------------------------------------------------------------
@@ -192,25 +252,30 @@ class Calibrated : public TimeModel {
     spread_ = std::max(kLeastSpread, std::expm1(quantile_of(errors, 0.9)));
   }
 
-  StepTime time_of(const RunSpec& run, const Program& program,
-                   const DeviceTraits& traits) const override {
+  StepTime time_of(const RunSpec& run, const Program& program, const DeviceTraits& traits,
+                   const std::optional<Link>& link) const override {
     const LaunchTimes& times = times_of(run.precision);
-    StepTime out;
-    Parts parts;
+    Launches launches(program, link);
+    std::set<std::string> uncalibrated;
+    double uncalibrated_ms = 0;
     for (const KernelWork& w : kernel_work(program, traits, caches_)) {
+      if (const std::optional<double> us = launches.collective_us(w.node)) {
+        launches.add(w.node, *us);
+        continue;
+      }
       const bool is_known = times.knows(w.kernel, w.product);
       const bool has_known_link = w.host_bytes <= 0 || host_bytes_per_us_ > 0;
-      if (!is_known) out.uncalibrated.insert(w.kernel);
-      if (!has_known_link) out.uncalibrated.insert(kHostLink);
+      if (!is_known) uncalibrated.insert(w.kernel);
+      if (!has_known_link) uncalibrated.insert(kHostLink);
       const double us =
           std::max(times.us(w.kernel, w.kernel_class, w.amounts, w.product), link_us(w));
-      if (!is_known || !has_known_link) out.uncalibrated_ms += us * 1e-3;
-      parts.add(program.node(w.node).origin(), us);
-      out.kernels_ms += us * 1e-3;
-      ++out.launches;
+      if (!is_known || !has_known_link) uncalibrated_ms += us * 1e-3;
+      launches.add(w.node, us);
     }
-    out.parts = parts.take();
-    out.ms = step_ms(out.kernels_ms, out.launches, run.executor);
+    StepTime out = launches.sum();
+    out.uncalibrated = std::move(uncalibrated);
+    out.uncalibrated_ms = uncalibrated_ms;
+    out.ms = step_ms(out.kernels_ms - out.beside_ms, out.launches, run.executor);
     const double unknown = out.kernels_ms > 0 ? out.uncalibrated_ms / out.kernels_ms : 0.0;
     const double spread = (1 + spread_) * (1 + unknown) - 1;
     out.low_ms = out.ms / (1 + spread);
@@ -267,25 +332,28 @@ class OfPeaks : public TimeModel {
  public:
   explicit OfPeaks(DevicePeaks peaks) : peaks_(std::move(peaks)) {}
 
-  StepTime time_of(const RunSpec&, const Program& program, const DeviceTraits&) const override {
+  StepTime time_of(const RunSpec&, const Program& program, const DeviceTraits&,
+                   const std::optional<Link>& link) const override {
     const BufferPlan buffer_plan = plan_buffers(program);
-    StepTime out;
-    Parts parts;
-    double at_peak_ms = 0;
-    for (const Node& node : program.nodes) {
+    Launches all(program, link);
+    double at_peak_ms = 0;  // without collectives
+    for (std::size_t i = 0; i < program.nodes.size(); ++i) {
+      const Node& node = program.nodes[i];
+      const auto id = static_cast<NodeId>(i);
       if (!launches(program, node)) continue;
+      if (const std::optional<double> us = all.collective_us(id)) {
+        all.add(id, *us);
+        continue;
+      }
       const double link_bytes = bytes_over_link(program, buffer_plan, node);
       const double peak_us =
           std::max(roof_time(program, node, peaks_).us(), us_over_link(link_bytes));
-      const double us = kLaunchUs + peak_us / kUsualShare;
+      all.add(id, kLaunchUs + peak_us / kUsualShare);
       at_peak_ms += peak_us * 1e-3;
-      parts.add(node.origin(), us);
-      out.kernels_ms += us * 1e-3;
-      ++out.launches;
     }
-    out.parts = parts.take();
-    out.ms = out.kernels_ms;
-    out.low_ms = at_peak_ms;
+    StepTime out = all.sum();
+    out.ms = out.kernels_ms - out.beside_ms;
+    out.low_ms = std::min(at_peak_ms, out.ms);
     out.high_ms = out.ms * kMostSlowdown;
     return out;
   }

@@ -13,6 +13,7 @@
 
 #include "analysis/roofline.h"
 #include "lab/predict/calibration.h"
+#include "lab/predict/timeline.h"
 
 namespace tracestep {
 
@@ -24,9 +25,11 @@ struct PredictedPart {
 };
 
 struct StepTime {
-  double ms = 0;                   // of the step, with what lies between kernels
-  double low_ms = 0, high_ms = 0;  // where nine of ten steps are expected
-  double kernels_ms = 0;
+  double ms = 0;                              // of the step, with what lies between kernels
+  double low_ms = 0, high_ms = 0;             // where nine of ten steps are expected
+  double kernels_ms = 0;                      // of all kernels, one after the other
+  double beside_ms = 0;                       // of these, what runs while others do
+  double collectives_ms = 0, exposed_ms = 0;  // Timeline's; 0 without ranks
   std::int64_t launches = 0;
   std::vector<PredictedPart> parts;  // of kernels_ms, by phase and component, in order of the step
   std::set<std::string> uncalibrated;  // kernels of which only the class was measured
@@ -36,9 +39,10 @@ struct StepTime {
 class TimeModel {
  public:
   virtual ~TimeModel() = default;
-  // `program`: that of `run`.
-  virtual StepTime time_of(const RunSpec& run, const Program& program,
-                           const DeviceTraits& traits) const = 0;
+  // `program`: that of `run`. Collectives take what `link` says; without it, what other kernels
+  // of theirs take, which is a guess.
+  virtual StepTime time_of(const RunSpec& run, const Program& program, const DeviceTraits& traits,
+                           const std::optional<Link>& link = {}) const = 0;
   // "calibrated on this device, 2026-11-22T10:00:00Z", "from published peaks of H100".
   virtual std::string source() const = 0;
   // When the device was calibrated; empty: it was not, and nothing that was measured corrects it.

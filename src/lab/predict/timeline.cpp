@@ -1,0 +1,45 @@
+#include "lab/predict/timeline.h"
+
+#include <algorithm>
+
+#include "analysis/buffer_plan.h"
+#include "analysis/communication.h"
+#include "analysis/lanes.h"
+#include "ir/op_def.h"
+
+namespace tracestep {
+namespace {
+
+std::size_t at(NodeId id) {
+  return static_cast<std::size_t>(id);
+}
+
+}  // namespace
+
+double Link::us(const Program& program, const Node& node, bool is_first) const {
+  const auto bytes = static_cast<double>(received_bytes(program, node, 0));
+  return bytes / (gb_s * 1e3) + (is_first ? call_us : 0.0);
+}
+
+Timeline timeline_of(const Program& program, const BufferPlan& buffer_plan,
+                     std::span<const double> us) {
+  const std::vector<Turn> turns = turns_of(program, buffer_plan);
+  std::vector<double> end(program.nodes.size(), 0.0);
+  double lanes[2] = {0.0, 0.0};  // until when each is busy
+  double others = 0.0;           // time of kernels that are no collectives
+  Timeline out;
+  for (std::size_t i = 0; i < program.nodes.size(); ++i) {
+    const Turn& turn = turns[i];
+    double start = lanes[turn.lane];
+    if (turn.lane != 0) start = std::max(start, lanes[0]);
+    if (turn.wait != kNoNode) start = std::max(start, end[at(turn.wait)]);
+    lanes[turn.lane] = end[i] = start + us[i];
+    const bool is_collective = program.nodes[i].op->kernel_class == KernelClass::kCollective;
+    (is_collective ? out.collectives : others) += us[i];
+  }
+  out.span = std::max(lanes[0], lanes[1]);
+  out.exposed = std::max(0.0, out.span - others);
+  return out;
+}
+
+}  // namespace tracestep

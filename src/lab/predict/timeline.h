@@ -1,0 +1,35 @@
+// When the launches of a step run, from how long each takes: collectives beside other kernels, and
+// what waits for them.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "ir/program.h"
+
+namespace tracestep {
+
+struct BufferPlan;
+
+// The connection of a rank to the others.
+struct Link {
+  double gb_s = 0;     // that a rank gets from the others in a collective: comm's bus bandwidth
+  double call_us = 0;  // what a collective takes besides; those in one batch once
+
+  // Of a collective, in rank 0; `is_first`: of its batch.
+  double us(const Program& program, const Node& node, bool is_first) const;
+};
+
+// Microseconds of a step.
+struct Timeline {
+  double span = 0;         // from the first launch to the end of the last
+  double collectives = 0;  // of these alone, one after the other
+  double exposed = 0;      // of the span, while no other kernel runs
+};
+
+// `us`: by node, how long it takes; 0 for what launches nothing. A node starts when its lane and
+// what it waits for have ended (analysis/lanes.h); nothing is slower for what runs beside it.
+Timeline timeline_of(const Program& program, const BufferPlan& buffer_plan,
+                     std::span<const double> us);
+
+}  // namespace tracestep
