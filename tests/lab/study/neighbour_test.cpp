@@ -43,7 +43,20 @@ class NeighbourTest : public ::testing::Test {
   std::vector<Table> tables_ = small_study().tables;
 };
 
+// Whatever ran beside the tests.
 TEST_F(NeighbourTest, TheFirstScreenSaysHowMuchOthersRan) {
+  const auto set_others = [&](double cores, bool where_unknown) {
+    for (const char* table : {"cells", "clocks", "attention"}) {
+      const auto found = std::ranges::find(tables_, table, &Table::name);
+      const auto at = static_cast<std::size_t>(
+          std::ranges::find(found->columns, "others_cores", &Column::name) -
+          found->columns.begin());
+      for (auto& row : found->rows) {
+        if (where_unknown || !row[at].is_null()) row[at] = cores;
+      }
+    }
+  };
+  set_others(0.05, false);
   cell("attention", {{"status", "ok"}}, "others_cores") = 0.01;
   const std::string quiet = text_of("trust-others");
   EXPECT_THAT(quiet, HasSubstr("The host counted them beside "));
@@ -53,12 +66,7 @@ TEST_F(NeighbourTest, TheFirstScreenSaysHowMuchOthersRan) {
   cell("cells", step_, "others_cores") = 0.35;
   EXPECT_THAT(text_of("trust-others"), HasSubstr("Other programs ran meanwhile"));
   EXPECT_THAT(text_of("trust-others"), HasSubstr("up to 0.35 cores"));
-  for (const char* table : {"cells", "clocks", "attention"}) {
-    const auto found = std::ranges::find(tables_, table, &Table::name);
-    const auto at = static_cast<std::size_t>(
-        std::ranges::find(found->columns, "others_cores", &Column::name) - found->columns.begin());
-    for (auto& row : found->rows) row[at] = 0.05;
-  }
+  set_others(0.05, true);
   EXPECT_THAT(text_of("trust-others"), Not(HasSubstr("What ran beside the other rows")));
   cell("cells", step_, "others_cores") = Json();
   EXPECT_THAT(text_of("trust-others"), HasSubstr("What ran beside the other rows is not known."));
