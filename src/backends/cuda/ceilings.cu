@@ -78,7 +78,9 @@ double product_tflops(Device& device, const CudaProductCeiling& ceiling) {
   const Block workspace(device, kCudaGemmWorkspaceBytes);
   fill(device, a, size * size, dtype);
   fill(device, b, size * size, dtype);
-  Gemm gemm(cuda_stream(device), {.tf32 = ceiling.precision.tf32}, kCudaGemmWorkspaceBytes, "");
+  GemmOptions options;
+  options.tf32 = ceiling.precision.tf32;
+  Gemm gemm(cuda_stream(device), options, kCudaGemmWorkspaceBytes, "");
   const Gemm::Product& product = gemm.prepare(square(size, dtype));
   const auto marks = device.make_marks(2);
   std::vector<double> times;
