@@ -155,8 +155,8 @@ class BudgetSolver::Search {
     least_name_ = words_for(candidate);
   }
 
-  // Larger groups take longer: the first that fits is the cheapest. Of sizes that make the same
-  // number of groups only the smallest is tried.
+  // Groups of every size: mostly larger ones take longer, but not always. Of sizes that make the
+  // same number of groups only the smallest is tried.
   void whole_blocks() {
     const int blocks = choices_.block_count();
     int groups = 0;
@@ -165,7 +165,7 @@ class BudgetSolver::Search {
       if (now == groups) continue;
       groups = now;
       const Recomputation choice = parse_recomputation("recompute", fmt::format("every={}", every));
-      if (consider(Candidate{.name = name_of(choice)})) break;
+      consider(Candidate{.name = name_of(choice)});
     }
     if (!best_ && blocks > 0) consider(Candidate{.name = "nested"});
   }
