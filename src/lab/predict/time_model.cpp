@@ -4,7 +4,6 @@
 #include <cmath>
 
 #include "analysis/component.h"
-#include "analysis/lanes.h"
 #include "lab/measure/statistics.h"
 #include "spec/fields.h"
 
@@ -40,9 +39,7 @@ class Launches {
  public:
   Launches(const Program& program, const std::optional<Link>& link)
       : program_(program), link_(link), us_(program.nodes.size(), 0.0) {
-    if (!has_lanes(program)) return;
-    buffer_plan_ = plan_buffers(program);
-    turns_ = turns_of(program, *buffer_plan_);
+    if (has_lanes(program)) turns_ = turns_of(program, plan_buffers(program));
   }
 
   // What the link says; nullopt: the node is no collective, or nothing is known of a link.
@@ -65,8 +62,8 @@ class Launches {
     out.kernels_ms = sum_us_ * 1e-3;
     out.launches = launches_;
     out.parts = parts_.take();
-    if (!buffer_plan_) return out;
-    const Timeline timeline = timeline_of(program_, *buffer_plan_, us_);
+    if (turns_.empty()) return out;
+    const Timeline timeline = timeline_of(program_, turns_, us_);
     out.beside_ms = (sum_us_ - timeline.span) * 1e-3;
     out.collectives_ms = timeline.collectives * 1e-3;
     out.exposed_ms = timeline.exposed * 1e-3;
@@ -78,8 +75,7 @@ class Launches {
 
   const Program& program_;
   const std::optional<Link>& link_;
-  std::optional<BufferPlan> buffer_plan_;  // of a program with lanes
-  std::vector<Turn> turns_;
+  std::vector<Turn> turns_;  // by node, in a program with lanes
   Parts parts_;
   std::vector<double> us_;  // by node
   double sum_us_ = 0;

@@ -2,9 +2,7 @@
 
 #include <algorithm>
 
-#include "analysis/buffer_plan.h"
 #include "analysis/communication.h"
-#include "analysis/lanes.h"
 #include "ir/op_def.h"
 
 namespace tracestep {
@@ -21,9 +19,8 @@ double Link::us(const Program& program, const Node& node, bool is_first) const {
   return bytes / (gb_s * 1e3) + (is_first ? call_us : 0.0);
 }
 
-Timeline timeline_of(const Program& program, const BufferPlan& buffer_plan,
+Timeline timeline_of(const Program& program, std::span<const Turn> turns,
                      std::span<const double> us) {
-  const std::vector<Turn> turns = turns_of(program, buffer_plan);
   std::vector<double> end(program.nodes.size(), 0.0);
   double lanes[2] = {0.0, 0.0};  // until when each is busy
   double others = 0.0;           // time of kernels that are no collectives

@@ -5,11 +5,10 @@
 #include <span>
 #include <vector>
 
+#include "analysis/lanes.h"
 #include "ir/program.h"
 
 namespace tracestep {
-
-struct BufferPlan;
 
 // The connection of a rank to the others.
 struct Link {
@@ -27,9 +26,9 @@ struct Timeline {
   double exposed = 0;      // of the span, while no other kernel runs
 };
 
-// `us`: by node, how long it takes; 0 for what launches nothing. A node starts when its lane and
-// what it waits for have ended (analysis/lanes.h); nothing is slower for what runs beside it.
-Timeline timeline_of(const Program& program, const BufferPlan& buffer_plan,
+// `turns`, `us`: by node, when it runs and how long it takes; 0 for what launches nothing. A node
+// starts when its lane and what it waits for have ended; nothing is slower for what runs beside it.
+Timeline timeline_of(const Program& program, std::span<const Turn> turns,
                      std::span<const double> us);
 
 }  // namespace tracestep

@@ -6,9 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <memory>
 
-#include "analysis/communication.h"
 #include "analysis/cost.h"
 #include "base/error.h"
 #include "lab/predict/calibrate.h"
@@ -229,64 +227,6 @@ TEST_F(PredictTest, StatesInHostMemoryTakeTheTimeOfTheLink) {
   const DevicePeaks peaks{"a device", 10, 100, 1000, 1e-3};
   const double least_ms = static_cast<double>(moved.host_bytes) * 1e-3;
   EXPECT_GT(predict_run(run, gpu, {*make_time_model(peaks)}).time.low_ms, least_ms);
-}
-
-// Ranks with a GPU each: what their collectives take and what of it the step waits for.
-class PredictRanksTest : public PredictTest {
- protected:
-  StepTime time(const std::string& parallel, const Link& link) const {
-    RunSpec run{.model = preset("small"), .shape = {.batch = 4, .context = 128}};
-    run.parallel = parse_parallel("--parallel", parallel);
-    return predict_run(run, gpu_, {*model_, {}, link}).time;
-  }
-  std::int64_t received(const std::string& parallel) const {
-    RunSpec run{.model = preset("small"), .shape = {.batch = 4, .context = 128}};
-    run.parallel = parse_parallel("--parallel", parallel);
-    return received_bytes(step_program(run, gpu_), 0);
-  }
-  static double others_ms(const StepTime& time) { return time.kernels_ms - time.collectives_ms; }
-
-  DeviceTraits gpu_{.kind = DeviceKind::kCuda};
-  std::unique_ptr<TimeModel> model_ = make_time_model(DevicePeaks{"a device", 10, 100, 1000});
-};
-
-TEST_F(PredictRanksTest, CollectivesTakeTheBytesOfTheLink) {
-  for (const char* parallel : {"dp=2", "dp=2,shard=1", "dp=2,shard=2", "dp=2,shard=3", "tp=2"}) {
-    SCOPED_TRACE(parallel);
-    const auto bytes = static_cast<double>(received(parallel));
-    EXPECT_GT(bytes, 0);
-    const StepTime slow = time(parallel, {.gb_s = 50, .call_us = 0}),
-                   fast = time(parallel, {.gb_s = 500, .call_us = 0});
-    EXPECT_NEAR(slow.collectives_ms, bytes / 50e6, 1e-9 * bytes);
-    EXPECT_NEAR(fast.collectives_ms, bytes / 500e6, 1e-9 * bytes);
-    EXPECT_NEAR(others_ms(slow), others_ms(fast), 1e-9 * slow.ms);
-    EXPECT_LE(fast.exposed_ms, slow.exposed_ms);
-    EXPECT_LE(slow.exposed_ms, slow.collectives_ms * (1 + 1e-9));
-    EXPECT_NEAR(slow.ms, others_ms(slow) + slow.exposed_ms, 1e-9 * slow.ms);
-    EXPECT_NEAR(slow.beside_ms, slow.collectives_ms - slow.exposed_ms, 1e-9 * slow.ms);
-    EXPECT_LE(slow.low_ms, slow.ms);
-  }
-}
-
-TEST_F(PredictRanksTest, OnlyOverlapHidesCollectives) {
-  const Link link{.gb_s = 100, .call_us = 10};
-  const StepTime beside = time("dp=2", link), in_turn = time("dp=2,overlap=off", link),
-                 divided = time("tp=2", link);
-  EXPECT_LT(beside.exposed_ms, 0.5 * beside.collectives_ms);
-  EXPECT_NEAR(in_turn.exposed_ms, in_turn.collectives_ms, 1e-9 * in_turn.ms);
-  EXPECT_NEAR(divided.exposed_ms, divided.collectives_ms, 1e-9 * divided.ms);
-  EXPECT_LT(beside.ms, in_turn.ms);
-}
-
-// A batch of sums is one call.
-TEST_F(PredictRanksTest, CallsOfABatchCostOnce) {
-  const auto calls = [&](const std::string& parallel) {
-    const double all = time(parallel, {.gb_s = 100, .call_us = 1000}).collectives_ms,
-                 bytes = time(parallel, {.gb_s = 100, .call_us = 0}).collectives_ms;
-    return std::lround(all - bytes);
-  };
-  EXPECT_EQ(calls("dp=2,bucket=all"), 1);
-  EXPECT_GT(calls("dp=2,bucket=tensor"), 100);
 }
 
 TEST_F(PredictTest, ACalibrationIsReadAsItWasWritten) {
