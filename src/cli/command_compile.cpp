@@ -36,6 +36,7 @@ struct CompileOptions {
   std::vector<std::string> rungs = {};                                  // empty: all
   std::vector<std::int64_t> widths = {16, 64}, contexts = {256, 1024};  // of attention by itself
   CompileSpec spec;
+  int turns = 1;  // of the ladder
   ErrorSpec error;
 
   bool has(std::string_view part) const { return std::ranges::find(parts, part) != parts.end(); }
@@ -134,7 +135,9 @@ void measure_ladders(Work& work) {
           fmt::format("{} context {}  {}", run.model.name, run.shape.context, what));
     };
     const std::vector<LadderStep> steps =
-        climb_ladder(make_device, errors, run, rungs, work.options.spec, &work.stop, announce);
+        climb_ladder(make_device, errors, run, rungs,
+                     {.protocol = work.options.spec.protocol, .turns = work.options.turns},
+                     &work.stop, announce);
     if (steps.empty()) break;
     Table table = ladder_table(steps);
     const std::string label =
@@ -169,6 +172,9 @@ void add_what(OptionSet& set, CompileOptions& o) {
   set.choices("--part", o.parts, part_names(), "parts of the report");
   set.choices("--rungs", o.rungs, rung_names(),
               "rungs of the ladder, in any order, each on top of those before it; by default all");
+  set.integer("--turns", o.turns, {1, 1000},
+              "how often the ladder is climbed, for machines that are not steady: each turn adds "
+              "--steps samples to every rung");
   add_protocol_flag(set, o.spec.protocol, "steps", "timed steps of each row");
   add_protocol_flag(set, o.spec.protocol, "warmup");
   set.integers("--width", o.widths, kShapeRange,
@@ -182,7 +188,7 @@ JobPlan plan_of(const CompileOptions& o) {
   const std::size_t rungs = o.has("ladder") ? (o.rungs.empty() ? rung_names() : o.rungs).size() : 0;
   const Protocol& p = o.spec.protocol;
   JobPlan out = plan_of_runs(runs_of(o.grid, {"cpu", "cuda", "null"}, DeviceUse::kPlan),
-                             static_cast<double>(1 + rungs) * (p.warmup + p.steps));
+                             static_cast<double>(1 + rungs) * o.turns * (p.warmup + p.steps));
   out.seconds = kSecondsOfParts;
   return out;
 }

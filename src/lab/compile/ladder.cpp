@@ -104,21 +104,29 @@ std::string_view name_of(RungEffect effect) {
 
 std::vector<LadderStep> climb_ladder(const DeviceFactory& make_device, StepErrors& errors,
                                      const RunSpec& run, std::span<const Rung* const> rungs,
-                                     const CompileSpec& spec, const StopSignal* stop,
+                                     const LadderSpec& spec, const StopSignal* stop,
                                      const std::function<void(const std::string& what)>& announce) {
   std::vector<LadderStep> out;
-  RunSpec here = naive_run(run);
-  CompileSpec times = spec;
-  times.starts = false;
-  for (std::size_t i = 0; i <= rungs.size(); ++i) {
-    const Rung* rung = i == 0 ? nullptr : rungs[i - 1];
-    if (rung != nullptr) rung->climb(here);
-    announce(fmt::format("ladder {}/{}  {}", i, rungs.size(), rung ? rung->name : "naive"));
-    LadderStep step{.rung = rung, .cell = measure_way(make_device, here, times, stop)};
-    if (step.cell.result.status == Status::kInterrupted) break;
-    if (step.cell.result.status == Status::kOk) step.error = errors.of(make_device, here);
-    if (!out.empty()) step.effect = effect_of(out.back().cell.result, step.cell.result);
-    out.push_back(std::move(step));
+  const CompileSpec times{.protocol = spec.protocol, .starts = false};
+  for (int turn = 0; turn < spec.turns; ++turn) {
+    RunSpec here = naive_run(run);
+    for (std::size_t i = 0; i <= rungs.size(); ++i) {
+      const Rung* rung = i == 0 ? nullptr : rungs[i - 1];
+      if (rung != nullptr) rung->climb(here);
+      announce(fmt::format("ladder {}/{}  {}", turn * (rungs.size() + 1) + i,
+                           spec.turns * (rungs.size() + 1), rung ? rung->name : "naive"));
+      LadderStep step{.rung = rung, .cell = measure_way(make_device, here, times, stop)};
+      const CellResult& result = step.cell.result;
+      if (result.status == Status::kInterrupted) return out;
+      if (turn > 0) {
+        CellResult& first = out[i].cell.result;
+        if (first.status == Status::kOk && result.status == Status::kOk) add_turn(first, result);
+        continue;
+      }
+      if (result.status == Status::kOk) step.error = errors.of(make_device, here);
+      if (!out.empty()) step.effect = effect_of(out.back().cell.result, result);
+      out.push_back(std::move(step));
+    }
   }
   return out;
 }

@@ -47,11 +47,18 @@ struct LadderStep {
   std::optional<RungEffect> effect = {};  // none for the ground, and beside a step that did not run
 };
 
-// The ground and every rung of `rungs` in this order, each on top of those before it; starts are
-// not measured. Ends early with the steps measured so far when `stop` is requested.
+struct LadderSpec {
+  Protocol protocol;
+  // How often the ladder is climbed; every turn adds samples to each rung, so that what changes
+  // meanwhile (clocks, other work) hits all rungs alike.
+  int turns = 1;
+};
+
+// The ground and every rung of `rungs` in this order, each on top of those before it. Ends early
+// with what was measured so far when `stop` is requested.
 std::vector<LadderStep> climb_ladder(const DeviceFactory& make_device, StepErrors& errors,
                                      const RunSpec& run, std::span<const Rung* const> rungs,
-                                     const CompileSpec& spec, const StopSignal* stop,
+                                     const LadderSpec& spec, const StopSignal* stop,
                                      const std::function<void(const std::string& what)>& announce);
 
 }  // namespace tracestep

@@ -67,8 +67,9 @@ std::vector<LadderStep> climb(StudyContext& context) {
   const double each = context.seconds_of(run) * (kTimes.protocol.warmup + kTimes.protocol.steps);
   if (!context.has_time_for(each * static_cast<double>(rungs.size() + 1))) return {};
   StepErrors errors(context.machine.make_reference, context.sizes.error);
-  return climb_ladder(context.machine.make_device, errors, run, rungs, times_of(context, run),
-                      nullptr, [](const std::string&) {});
+  return climb_ladder(context.machine.make_device, errors, run, rungs,
+                      {.protocol = times_of(context, run).protocol}, nullptr,
+                      [](const std::string&) {});
 }
 
 }  // namespace

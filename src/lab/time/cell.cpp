@@ -233,6 +233,25 @@ CellResult cell_beyond_budget(const CellSpec& spec, const BudgetNotMet& error) {
   return out;
 }
 
+void add_turn(CellResult& result, const CellResult& later) {
+  // Of counters only differences mean something: what they counted between the turns is left out.
+  const auto leave_out_between = [&](auto member) {
+    auto& start = result.facts_before.*member;
+    const auto& end = result.facts_after.*member;
+    const auto& next = later.facts_before.*member;
+    if (start && end && next) *start += *next - *end;
+  };
+  leave_out_between(&DeviceFacts::energy_j);
+  leave_out_between(&DeviceFacts::power_limited_ns);
+  leave_out_between(&DeviceFacts::heat_limited_ns);
+  result.facts_after = later.facts_after;
+  result.host.after = later.host.after;
+  result.major_faults += later.major_faults;
+  result.samples_ms.insert(result.samples_ms.end(), later.samples_ms.begin(),
+                           later.samples_ms.end());
+  result.wall_ms = median_of(result.samples_ms);
+}
+
 std::optional<double> energy_per_step_j(const CellResult& result) {
   constexpr double kLeastMs = 500;
   const std::optional<double> before = result.facts_before.energy_j;

@@ -87,6 +87,10 @@ CellResult measure_cell(const DeviceFactory& make_device, const CellSpec& spec,
 // peak is the least one.
 CellResult cell_beyond_budget(const CellSpec& spec, const BudgetNotMet& error);
 
+// Adds the timed steps of a later measurement of the same cell: its samples, and what the host and
+// the device say of the time in which they were taken. All else stays that of the first one.
+void add_turn(CellResult& result, const CellResult& later);
+
 // What the whole device used for a timed step, in joules, by its coarse counter; nullopt: it has
 // none, the steps took under half a second together, or that exceeds the device's power limit.
 std::optional<double> energy_per_step_j(const CellResult& result);

@@ -50,11 +50,11 @@ std::vector<const Rung*> every_rung() {
 }
 
 std::vector<LadderStep> climb(const DeviceFactory& device, const std::vector<const Rung*>& rungs,
-                              std::int64_t error_layers = 0) {
+                              std::int64_t error_layers = 0, int turns = 1) {
   StepErrors errors(exact(), {.layers = error_layers, .tokens = 4});
   return climb_ladder(device, errors, small_run(), rungs,
-                      {.protocol = {.warmup = 1, .steps = 6, .recorded_steps = 0}}, nullptr,
-                      [](const auto&) {});
+                      {.protocol = {.warmup = 1, .steps = 6, .recorded_steps = 0}, .turns = turns},
+                      nullptr, [](const auto&) {});
 }
 
 Json cell(const Table& table, std::size_t row, std::string_view column) {
@@ -63,6 +63,17 @@ Json cell(const Table& table, std::size_t row, std::string_view column) {
   }
   ADD_FAILURE() << "no column " << column;
   return {};
+}
+
+TEST(LadderTest, EveryTurnAddsSamplesToEveryRung) {
+  const std::vector<LadderStep> steps = climb(computing(), rungs_of({"norm", "arena"}), 0, 3);
+  ASSERT_EQ(steps.size(), 3u);
+  EXPECT_EQ(steps[1].rung->name, "norm");
+  EXPECT_EQ(steps[2].rung->name, "arena");
+  for (const LadderStep& step : steps) {
+    EXPECT_EQ(step.cell.result.samples_ms.size(), 18u);
+    EXPECT_EQ(step.cell.result.warmup_ms.size(), 1u) << "that of the first turn";
+  }
 }
 
 TEST(LadderTest, TheTopHasEveryCompositeAndEveryPassThatCompiles) {

@@ -36,6 +36,27 @@ Json cell(const CellResult& result, std::string_view column) {
   return {};
 }
 
+TEST(TurnsTest, CountersLeaveOutWhatLiesBetween) {
+  CellResult first, later;
+  first.samples_ms = {300, 500};
+  first.facts_before.energy_j = 100;
+  first.facts_after.energy_j = 180;
+  first.facts_before.power_limited_ns = 0;
+  first.facts_after.power_limited_ns = 5;
+  later.samples_ms = {400, 400};
+  later.facts_before.energy_j = 1000;
+  later.facts_after.energy_j = 1040;
+  later.facts_before.power_limited_ns = 50;
+  later.facts_after.power_limited_ns = 52;
+  later.major_faults = 3;
+  add_turn(first, later);
+  EXPECT_EQ(first.samples_ms, (std::vector<double>{300, 500, 400, 400}));
+  EXPECT_DOUBLE_EQ(first.wall_ms, 400);
+  EXPECT_EQ(first.major_faults, 3);
+  EXPECT_DOUBLE_EQ(energy_per_step_j(first).value(), (80 + 40) / 4.0);
+  EXPECT_EQ(*first.facts_after.power_limited_ns - *first.facts_before.power_limited_ns, 5 + 2);
+}
+
 class CellTest : public ::testing::TestWithParam<std::string> {
  protected:
   void SetUp() override { ops::register_all(); }
