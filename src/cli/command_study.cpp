@@ -3,6 +3,8 @@
 #include <chrono>
 #include <memory>
 
+#include "base/error.h"
+#include "base/launched.h"
 #include "base/log.h"
 #include "base/output_file.h"
 #include "base/units.h"
@@ -97,6 +99,7 @@ StudyMachine machine_of(const StudyOptions& o, const RunSpec& run, const StudySi
             return warm_up(place, step, warmups);
           },
       .traits = traits_of(place),
+      .runs_ranks = !cuda_index(place.device),
       .memory_bytes = place.memory_limit_bytes > 0 ? place.memory_limit_bytes : memory,
       .place = place,
       .seed = run.seed,
@@ -132,13 +135,38 @@ void write_report(const StudyOptions& o, const StudyReport& report, const Json& 
            name("md"), name("tex"), name("typ"), name("json"));
 }
 
+// One rank's: those that share a step are threads of this process, and only of some experiments.
+RunSpec run_alone(const StudyOptions& o, DeviceUse use = DeviceUse::kRun) {
+  RunSpec run = o.grid.run();
+  run.parallel = {};
+  return placed(run, {"cpu", "cuda"}, use);
+}
+
+// Each process of a launcher would write the whole report.
+void check_alone() {
+  const std::optional<Launched> self = launched();
+  if (!self || self->count == 1) return;
+  throw Error(ErrorCode::kUsage, "study",
+              fmt::format("one process runs all of it, and {} were started", self->count),
+              "run it without a launcher; bench times a step that processes share");
+}
+
+void set_parallel(const StudyOptions& o, StudySizes& sizes) {
+  RunSpec shared{.model = sizes.models.front(), .parallel = o.grid.run().parallel};
+  shared.shape = {.batch = shared.parallel.replicas(), .context = sizes.shape.context};
+  rank_shape(shared);  // throws where they cannot divide the model
+  sizes.parallel = shared.parallel;
+}
+
 int run_study_command(const StudyOptions& o, std::span<const std::string> arguments) {
-  const RunSpec run = run_of(o.grid, {"cpu", "cuda"});
+  check_alone();
+  const RunSpec run = run_alone(o);
   const Json environment = environment_of(arguments, run);
   std::error_code error;
   fs::create_directories(o.folder, error);
   check_files(o);
-  const StudySizes sizes = sizes_of(o, run.place);
+  StudySizes sizes = sizes_of(o, run.place);
+  set_parallel(o, sizes);
   const double minutes = minutes_of(o, run.place);
   const StudyReport report = run_study(machine_of(o, run, sizes, environment), sizes,
                                        60.0 * minutes, Announcer(60.0 * minutes));
@@ -156,7 +184,7 @@ int run_study_command(const StudyOptions& o, std::span<const std::string> argume
 
 // It chooses sizes that fit the memory it finds, or its limit.
 JobPlan plan_of(const StudyOptions& o) {
-  const Place place = run_of(o.grid, {"cpu", "cuda"}, DeviceUse::kPlan).place;
+  const Place place = run_alone(o, DeviceUse::kPlan).place;
   return {.place = place,
           .peak_bytes = place.memory_limit_bytes,
           .seconds = 60.0 * minutes_of(o, place)};
@@ -180,7 +208,8 @@ Command study_command() {
           "study.json.",
       .examples = {{"", "the whole study, into out/"},
                    {"--budget 20 --device cuda", "on a GPU, with more time"},
-                   {"--quick --train-steps 50 --output-dir /tmp/look", "a short look"}}};
+                   {"--quick --train-steps 50 --output-dir /tmp/look", "a short look"},
+                   {"--quick --parallel dp=2", "with a step that two ranks share"}}};
   OptionSet& set = command.options;
   set.group("The study");
   set.path("--output-dir", "DIR", options->folder, "where the report goes");
@@ -195,6 +224,9 @@ Command study_command() {
   set.toggle("--quick", options->quick, "small sizes and few samples");
   set.group("How it runs");
   add_field(set, options->grid, "device", Values::kOne, "cpu, or cuda[:N]");
+  add_field(set, options->grid, "parallel", Values::kOne,
+            "also one step shared by N ranks, in this form and in the usual ones; on GPUs their "
+            "bytes alone");
   for (const char* field : {"threads", "memory_limit_bytes", "seed"}) {
     add_field(set, options->grid, field, Values::kOne);
   }

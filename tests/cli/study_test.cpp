@@ -127,7 +127,8 @@ TEST(StudyTest, WritesAPageWithTheNumbersOfItsJsonAndSaysWhatItLeftOut) {
   const TempFolder temp;
   const fs::path folder = temp.path();
   const ProgramRun run = run_tracestep(
-      words_of("study --quick --budget 0.25 --train-steps 2 --threads 1 --output-dir " +
+      words_of("study --quick --budget 0.25 --train-steps 2 --threads 1 --parallel dp=2 "
+               "--output-dir " +
                folder.string() + " --pictures " + (folder / "pictures").string()),
       {.folder = testing::source_folder()});
   ASSERT_EQ(run.status, 0) << run.err;
@@ -162,6 +163,7 @@ TEST(StudyTest, WritesAPageWithTheNumbersOfItsJsonAndSaysWhatItLeftOut) {
     const bool is_no_answer = answer.at("answer").as_string().starts_with("No answer");
     EXPECT_EQ(answer.at("refused").as_bool(), is_no_answer) << answer.at("id").as_string();
   }
+  EXPECT_EQ(data.at("tables").at("planned_ranks").at("rows").size(), 7u);
   expect_commands_to_measure_again(data.at("tables"));
 }
 
@@ -184,6 +186,21 @@ TEST(StudyTest, APartThatRunsOutOfMemoryIsNamedAndTheOthersGoOn) {
   EXPECT_EQ(status["training"], "out of memory");
   EXPECT_EQ(status["number formats"], "done");
   EXPECT_TRUE(status.contains("review"));
+}
+
+TEST(StudyTest, RanksThatCannotShareTheStepAreRefusedBeforeAnythingRuns) {
+  const TempFolder temp;
+  const std::string study = "study --quick --output-dir " + temp.path().string();
+  const ProgramRun heads = run_tracestep(words_of(study + " --parallel tp=3"));
+  EXPECT_EQ(heads.status, 2);
+  EXPECT_THAT(heads.err, HasSubstr("3 ranks cannot divide the model's heads of 4"));
+  const ProgramRun launched =
+      run_tracestep(words_of(study + " --parallel dp=2"),
+                    {.environment = {"RANK=0", "WORLD_SIZE=2", "LOCAL_RANK=0",
+                                     "MASTER_ADDR=127.0.0.1", "MASTER_PORT=1"}});
+  EXPECT_EQ(launched.status, 2);
+  EXPECT_THAT(launched.err, HasSubstr("one process runs all of it, and 2 were started"));
+  EXPECT_TRUE(fs::is_empty(temp.path()));
 }
 
 }  // namespace

@@ -211,6 +211,8 @@ void review_part(StudyContext& context) {
   add(rows_of(cells_of(context.precise), "steps", environment));
   add(rows_of(context.ways, "ways", environment));
   add(rows_of(context.rungs, "ladder", environment));
+  const std::size_t ranks = rows.size();
+  add(rows_of(context.ranks, "ranks", environment));
   add(context.plain);
   const Verdicts verdicts = judge_all(rows);
   std::vector<std::string> summaries;
@@ -219,6 +221,8 @@ void review_part(StudyContext& context) {
   for (const char* table : {"time", "cells"}) add_verdict_column(context, table, rows, summaries);
   add_verdict_column(context, "scaling", std::span(rows).subspan(scaling),
                      std::span(summaries).subspan(scaling));
+  add_verdict_column(context, "ranks", std::span(rows).subspan(ranks),
+                     std::span(summaries).subspan(ranks));
   add_pair_verdicts(context, std::span(rows).first(scaling), summaries);
   for (const char* table : {"steps", "ways", "ladder", "clocks"}) {
     take_worse_verdicts(context, table, rows, summaries);

@@ -41,16 +41,16 @@ constexpr Part kParts[] = {{"number formats", 0.05, number_part},
                            {"time of steps, larger models", 0.87, other_cell_part},
                            {"precision, other models", 0.89, other_precision_part},
                            {"bytes of steps, larger models", 0.91, other_memory_part},
+                           {"one step on many ranks", 0.99, rank_part},
                            // Last, since a profiler may slow what follows it; and questions wait
                            // for it, so it may take a little more than there is.
                            {"kernels of steps", 1.15, profile_part},
                            {"review", 1.15, review_part}};
 
 // The reading order: the cost of a step first, the figures behind it later.
-constexpr const char* kReadingOrder[] = {"time",      "components", "compile", "scaling",
-                                         "warmup",    "profile",    "memory",  "attention",
-                                         "precision", "numbers",    "plans",   "training",
-                                         "published", "validity",   "parts"};
+constexpr const char* kReadingOrder[] = {
+    "time",      "components", "compile", "ranks", "scaling",  "warmup",    "profile",  "memory",
+    "attention", "precision",  "numbers", "plans", "training", "published", "validity", "parts"};
 
 std::size_t place_of(const StudySection& section) {
   const std::string first = section.id.substr(0, section.id.find('-'));
@@ -178,6 +178,7 @@ StudyReport run_study(const StudyMachine& machine, const StudySizes& sizes, doub
   };
   double before = 0;
   for (const Part& part : kParts) {
+    if (part.run == rank_part && !sizes.parallel.is_on()) continue;  // not asked for
     const Clock::time_point begin = Clock::now();
     // A part that begins late still gets a quarter of its own share.
     const Clock::time_point planned = start + seconds(part.until * budget_seconds);

@@ -40,6 +40,7 @@ struct StudyMachine {
   // The warm-up study of one cell, each row from a separate process; if empty, it is left out.
   std::function<Table(const RunSpec& step, const std::vector<std::int64_t>& warmups)> warm_up;
   DeviceTraits traits;
+  bool runs_ranks = true;         // in this process; if not, their bytes are predicted alone
   std::int64_t memory_bytes = 0;  // 0: not known
   Place place;
   std::uint64_t seed = 0;
@@ -64,6 +65,7 @@ struct StudySizes {
   std::vector<RunSpec> profiled;  // each also as inference
   AttentionSpec attention;        // batch, steps and time of its cells
   std::vector<std::int64_t> widths, attention_contexts, variant_contexts;
+  Parallel parallel = {};  // how ranks share a step; one rank: that part is left out
 };
 StudySizes cpu_study_sizes();
 StudySizes gpu_study_sizes();
@@ -92,7 +94,7 @@ struct StudyContext {
   std::function<void(const std::string& what)> announce;
   std::chrono::steady_clock::time_point deadline = {};  // of the part that runs
   int begun = 0, left_out = 0;  // cells measured, and cells skipped for lack of time
-  std::vector<StudyCell> cells = {}, scaling = {}, ways = {}, rungs = {};
+  std::vector<StudyCell> cells = {}, scaling = {}, ways = {}, rungs = {}, ranks = {};
   std::vector<PrecisionCell> precise = {};
   std::vector<ResultRow> plain = {};                        // of the profiled cells
   std::vector<MemoryCell> memory = {}, forward_alone = {};  // the second: forward of the first's
@@ -127,6 +129,7 @@ void warm_up_part(StudyContext& context);
 void first_precision_part(StudyContext& context);  // of the first model
 void other_precision_part(StudyContext& context);  // of the others
 void compile_part(StudyContext& context);
+void rank_part(StudyContext& context);
 void first_memory_part(StudyContext& context);
 void other_memory_part(StudyContext& context);
 void profile_part(StudyContext& context);
