@@ -1,5 +1,6 @@
 // tracestep predict: how long a step will take and how many bytes it will hold, without running it;
 // and what such predictions are worth.
+#include <algorithm>
 #include <memory>
 #include <optional>
 
@@ -165,6 +166,9 @@ int run_predict(const PredictOptions& o, std::span<const std::string> arguments)
                                             runs_here ? DeviceUse::kRun : DeviceUse::kPlan,
                                             runs_here ? Ranks::kRefused : Ranks::kUsed);
   for (const RunSpec& run : runs) check_ranks(o, run);
+  if (o.link.gb_s > 0 && std::ranges::none_of(runs, [](auto& r) { return r.parallel.is_on(); })) {
+    throw Error(ErrorCode::kUsage, "--link-gb-s", "one rank alone uses no link", "give --parallel");
+  }
   probe_output(o.output);
   const Json environment = environment_of(arguments, runs[0]);
   if (!o.times.published.empty()) return predict_published(o, runs, environment);

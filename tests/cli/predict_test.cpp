@@ -86,6 +86,10 @@ TEST_F(PredictCommandTest, RanksNeedALinkAndAGpuEach) {
   const ProgramRun on_cpu = predict(" --parallel dp=2 --link-gb-s 300");
   EXPECT_EQ(on_cpu.status, 2);
   EXPECT_THAT(on_cpu.err, HasSubstr("ranks on one CPU"));
+  const ProgramRun without_ranks =
+      run("predict --size tiny --context 64 --published H100 --link-gb-s 300");
+  EXPECT_EQ(without_ranks.status, 2);
+  EXPECT_THAT(without_ranks.err, HasSubstr("one rank alone uses no link"));
 }
 
 TEST_F(PredictCommandTest, ALimitDecidesTheStatus) {
