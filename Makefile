@@ -1,9 +1,12 @@
 # Shortcuts; CMake does the work. Every target may be run twice: the second time is quick and
-# needs no network. Variables: JOBS (compile jobs), ALL=1 (lint: all files, not only changed ones;
-# sanitize: also the end-to-end tests).
+# needs no network. Variables: JOBS (compile jobs), CUDA_ARCHITECTURES (of the kernels), ALL=1 (lint:
+# all files, not only changed ones; sanitize: also the end-to-end tests).
 JOBS ?= $(shell nproc)
 CTEST_JOBS ?= 2
 NVCC := $(or $(shell command -v nvcc),$(wildcard /usr/local/cuda/bin/nvcc))
+CUDA_ARCHITECTURES ?= 80-real;90a-real;90-virtual
+CONFIGURE_CUDA = cmake --preset cuda -DCMAKE_CUDA_COMPILER=$(NVCC) \
+                 "-DCMAKE_CUDA_ARCHITECTURES=$(CUDA_ARCHITECTURES)"
 
 .PHONY: help build study test build-cuda test-gpu bench-gpu gpu-bundle bench soak fmt lint sanitize \
         install uninstall clean
@@ -32,15 +35,15 @@ ifeq ($(NVCC),)
 	@exit 1
 else
 	@tools/bootstrap build
-	@echo "build-cuda: architectures 80-real 90a-real 90-virtual, $(NVCC)"
-	@cmake --preset cuda -DCMAKE_CUDA_COMPILER=$(NVCC)
+	@echo "build-cuda: architectures $(CUDA_ARCHITECTURES), $(NVCC)"
+	@$(CONFIGURE_CUDA)
 	@cmake --build build-cuda -j $(JOBS) --target program
 endif
 
 .PHONY: gpu-tests
 gpu-tests: build-cuda
 	@tools/bootstrap test
-	@cmake --preset cuda --log-level=WARNING
+	@$(CONFIGURE_CUDA) --log-level=WARNING
 	@cmake --build build-cuda -j $(JOBS) --target gpu_tests bench tracestep_attention
 
 test-gpu: gpu-tests ## what needs a GPU: back ends, steps, memory checkers; out/test-gpu.json

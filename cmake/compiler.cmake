@@ -3,7 +3,7 @@
 if(NOT CMAKE_BUILD_TYPE)
   set(CMAKE_BUILD_TYPE Release CACHE STRING "Build type" FORCE)
 endif()
-if(TRACESTEP_SANITIZE OR TRACESTEP_FUZZ)
+if(TRACESTEP_FUZZ)
   set(CMAKE_CXX_FLAGS_RELEASE "-O1 -g1")
 else()
   set(CMAKE_CXX_FLAGS_RELEASE "-O3")  # without NDEBUG: the verifier and CHECKs stay on
@@ -49,10 +49,15 @@ set(cxx_flags -ffp-contract=off -Wall -Wextra -Wconversion -Wshadow -Wno-stringo
 if(TRACESTEP_WERROR)
   list(APPEND cxx_flags -Werror)
 endif()
+# The libraries are what is watched. Tests are compiled as in a release, so the compiler's cache has
+# them; -Bsymbolic-functions keeps their copies of inline functions out of the libraries.
+set(tracestep_watched "")  # of every folder of src/
+set(tracestep_definitions "")
 if(TRACESTEP_SANITIZE)
-  set(sanitizers -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer)
-  list(APPEND cxx_flags ${sanitizers})
-  target_link_options(tracestep_options INTERFACE ${sanitizers})
+  set(sanitizers -fsanitize=address,undefined -fno-sanitize-recover=all)
+  set(tracestep_watched -O1 -g1 -fno-omit-frame-pointer ${sanitizers})
+  target_link_options(tracestep_options INTERFACE ${sanitizers} LINKER:-Bsymbolic-functions)
+  list(APPEND tracestep_definitions TRACESTEP_ASAN)
 endif()
 if(TRACESTEP_FUZZ)  # warnings are the other compiler's business
   set(cxx_flags -w -ffp-contract=off -fsanitize=fuzzer-no-link,address,undefined
@@ -61,3 +66,17 @@ if(TRACESTEP_FUZZ)  # warnings are the other compiler's business
                                                   -fprofile-instr-generate)
 endif()
 target_compile_options(tracestep_options INTERFACE "$<$<COMPILE_LANGUAGE:CXX>:${cxx_flags}>")
+
+# tracestep_define_where_asked(SOURCE...) gives each of `tracestep_definitions`, what this build has
+# and others lack, to those of the sources in which its name stands. The others are compiled alike in
+# all builds, so the compiler's cache has them.
+function(tracestep_define_where_asked)
+  foreach(source IN LISTS ARGN)
+    foreach(definition IN LISTS tracestep_definitions)
+      file(STRINGS ${source} questions REGEX "${definition}" LIMIT_COUNT 1)
+      if(questions)
+        set_property(SOURCE ${source} APPEND PROPERTY COMPILE_DEFINITIONS ${definition})
+      endif()
+    endforeach()
+  endforeach()
+endfunction()

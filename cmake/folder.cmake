@@ -26,11 +26,13 @@ function(tracestep_folder folder)
   list(TRANSFORM arg_DEPS REPLACE "/" "_")
   list(TRANSFORM arg_DEPS PREPEND tracestep_)
   if(sources)
+    tracestep_define_where_asked(${sources})
     add_library(${target} ${sources})
     # A definition of its own would keep the compiler's cache from serving both kinds of library.
     set_target_properties(${target} PROPERTIES DEFINE_SYMBOL "")
     target_link_libraries(${target} PUBLIC tracestep_options ${arg_DEPS} ${arg_USES}
                           PRIVATE ${arg_USES_PRIVATE})
+    target_compile_options(${target} PRIVATE "$<$<COMPILE_LANGUAGE:CXX>:${tracestep_watched}>")
     tracestep_use_precompiled(${target} tracestep_library_headers)
   else()
     add_library(${target} INTERFACE)

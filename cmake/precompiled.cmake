@@ -32,4 +32,4 @@ function(tracestep_use_precompiled target set)
   endif()
 endfunction()
 
-tracestep_precompile(tracestep_library_headers HEADERS ${tracestep_common_headers})
+tracestep_precompile(tracestep_library_headers FLAGS ${tracestep_watched} HEADERS ${tracestep_common_headers})

@@ -4,10 +4,10 @@
 #include <cstddef>
 #include <cstdint>
 
-#if defined(__SANITIZE_ADDRESS__)
+#if defined(__SANITIZE_ADDRESS__) && !defined(TRACESTEP_ASAN)
 #define TRACESTEP_ASAN 1
 #elif defined(__has_feature)
-#if __has_feature(address_sanitizer)
+#if __has_feature(address_sanitizer) && !defined(TRACESTEP_ASAN)
 #define TRACESTEP_ASAN 1
 #endif
 #endif

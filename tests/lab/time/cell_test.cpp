@@ -104,16 +104,19 @@ TEST_P(CellTest, ForwardKeepsMoreThanInference) {
 }
 
 TEST_P(CellTest, MemoryOutsideTheAllocatorIsNeverNegative) {
-  // The segments are 20 MiB and more, of which this model touches a little.
+  // The segments are 20 MiB and more, of which this model touches a little. Where tests before this
+  // one gave memory back meanwhile, the share of a run is not known.
+  int known = 0;
   for (int i = 0; i < 3; ++i) {
     const CellResult r = measure_cell(device(), tiny_cell(Mode::kStep, Granularity::kPrimitive));
     ASSERT_TRUE(r.outside_bytes.has_value());
     if (GetParam() == "cpu") {  // a GPU is counted as a whole, and tests share it
-      ASSERT_TRUE(r.untracked_bytes.has_value());
-      EXPECT_LT(*r.untracked_bytes, 64 << 20) << "run " << i;
+      known += r.untracked_bytes.has_value();
+      EXPECT_LT(r.untracked_bytes.value_or(0), 64 << 20) << "run " << i;
     }
     EXPECT_GE(r.untracked_bytes.value_or(0), 0) << "run " << i;
   }
+  EXPECT_TRUE(known > 0 || GetParam() != "cpu");
   const auto nowhere = [](const RunSpec&) { return make_null_device({}); };
   const CellResult planned = measure_cell(nowhere, tiny_cell(Mode::kStep, Granularity::kPrimitive));
   EXPECT_TRUE(cell(planned, "untracked_bytes").is_null());
