@@ -175,7 +175,8 @@ void while_measuring(const TempFolder& folder, const std::string& file,
   const std::string before = content_of(folder / file);
   const auto has_row = [&] {
     const std::string now = content_of(folder / file);
-    return now != before && now != kHeader;
+    // Not half of it: a row of a thousand samples takes several writes.
+    return now != before && now != kHeader && now.ends_with('\n');
   };
   run_tracestep(
       words_of("bench --device reference --batch 1 --context 2,512 --mode step --warmup 0 "
