@@ -249,7 +249,6 @@ void add_turn(CellResult& result, const CellResult& later) {
   result.major_faults += later.major_faults;
   result.samples_ms.insert(result.samples_ms.end(), later.samples_ms.begin(),
                            later.samples_ms.end());
-  result.wall_ms = median_of(result.samples_ms);
 }
 
 std::optional<double> energy_per_step_j(const CellResult& result) {

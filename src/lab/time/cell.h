@@ -88,7 +88,8 @@ CellResult measure_cell(const DeviceFactory& make_device, const CellSpec& spec,
 CellResult cell_beyond_budget(const CellSpec& spec, const BudgetNotMet& error);
 
 // Adds the timed steps of a later measurement of the same cell: its samples, and what the host and
-// the device say of the time in which they were taken. All else stays that of the first one.
+// the device say of the time in which they were taken. All else stays that of the first one, the
+// medians of its clocks too, which are held against each other.
 void add_turn(CellResult& result, const CellResult& later);
 
 // What the whole device used for a timed step, in joules, by its coarse counter; nullopt: it has

@@ -39,19 +39,22 @@ Json cell(const CellResult& result, std::string_view column) {
 TEST(TurnsTest, CountersLeaveOutWhatLiesBetween) {
   CellResult first, later;
   first.samples_ms = {300, 500};
+  first.wall_ms = first.device_span_ms = 400;
   first.facts_before.energy_j = 100;
   first.facts_after.energy_j = 180;
   first.facts_before.power_limited_ns = 0;
   first.facts_after.power_limited_ns = 5;
-  later.samples_ms = {400, 400};
+  later.samples_ms = {600, 600};
+  later.wall_ms = later.device_span_ms = 600;
   later.facts_before.energy_j = 1000;
   later.facts_after.energy_j = 1040;
   later.facts_before.power_limited_ns = 50;
   later.facts_after.power_limited_ns = 52;
   later.major_faults = 3;
   add_turn(first, later);
-  EXPECT_EQ(first.samples_ms, (std::vector<double>{300, 500, 400, 400}));
-  EXPECT_DOUBLE_EQ(first.wall_ms, 400);
+  EXPECT_EQ(first.samples_ms, (std::vector<double>{300, 500, 600, 600}));
+  EXPECT_DOUBLE_EQ(first.wall_ms, first.device_span_ms)
+      << "or one clock would contradict the other";
   EXPECT_EQ(first.major_faults, 3);
   EXPECT_DOUBLE_EQ(energy_per_step_j(first).value(), (80 + 40) / 4.0);
   EXPECT_EQ(*first.facts_after.power_limited_ns - *first.facts_before.power_limited_ns, 5 + 2);
