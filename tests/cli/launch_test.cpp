@@ -30,13 +30,25 @@ bool runs_its_command(pid_t rank) {
   return command == "bench";
 }
 
-// Stops rank 1 at its start, so that rank 0 waits for it, and returns both.
+char state_of(pid_t process) {
+  std::ifstream status(fmt::format("/proc/{}/status", process));
+  for (std::string line; std::getline(status, line);) {
+    if (line.starts_with("State:\t") && line.size() > 7) return line[7];
+  }
+  return 0;
+}
+
+// Stops rank 1 at its start, so that rank 0 waits for it, and returns both. Until it has stopped, a
+// signal that follows would be handled first.
 std::vector<pid_t> with_a_stuck_rank(pid_t launch) {
   const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
   while (std::chrono::steady_clock::now() < end) {
     const std::vector<pid_t> ranks = children_of(launch);
     if (ranks.size() < 2 || !runs_its_command(ranks[1])) continue;
     ::kill(ranks[1], SIGSTOP);
+    while (state_of(ranks[1]) != 'T' && std::chrono::steady_clock::now() < end) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
     return ranks;
   }
   ADD_FAILURE() << "no ranks";
@@ -45,11 +57,8 @@ std::vector<pid_t> with_a_stuck_rank(pid_t launch) {
 
 // Dead ones count as gone, whether or not somebody has waited for them.
 bool is_gone(pid_t process) {
-  std::ifstream status(fmt::format("/proc/{}/status", process));
-  for (std::string line; std::getline(status, line);) {
-    if (line.starts_with("State:")) return line.find('Z') != std::string::npos;
-  }
-  return true;
+  const char state = state_of(process);
+  return state == 0 || state == 'Z';
 }
 
 bool are_gone(const std::vector<pid_t>& processes) {

@@ -69,7 +69,8 @@ std::set<std::string> cells_of(const Json& answer, const Json& tables) {
   return out;
 }
 
-// The flags that make the command measure as little as it can.
+// The flags that make the command measure as little as it can: cells that need gigabytes not at
+// all.
 std::string briefly(const std::string& command) {
   if (command.find("--predict") != std::string::npos) return {};
   if (command.find("--warmup-study") != std::string::npos) return " --roof 0";
@@ -77,7 +78,7 @@ std::string briefly(const std::string& command) {
       {"bench", " --steps 1 --warmup 0 --roof 0"},
       {"profile", " --steps 1 --plain-steps 1 --warmup 0 --no-ceilings"},
       {"memory", " --warmup 0 --cost-steps 0"},
-      {"attention", " --steps 1 --warmup 0"},
+      {"attention", " --steps 1 --warmup 0 --memory-limit 1GiB"},
       {"compile", " --steps 1 --warmup 0 --error-layers 1 --error-tokens 4"},
       {"precision", " --steps 1 --warmup 0 --error-layers 1 --error-tokens 4"}};
   const auto found = flags.find(words_of(command)[1]);
