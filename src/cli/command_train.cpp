@@ -75,8 +75,11 @@ void check_together(const TrainCommand& o) {
   if (t.checkpoint.empty() && t.checkpoint_every > 0) {
     fail_usage("--checkpoint-every", "it needs --checkpoint DIR");
   }
-  if (t.validate_every == 0 && o.validation_fraction.value_or(0.0) > 0) {
+  if (t.validate_every == 0 && o.validation_fraction) {
     fail_usage("--validation-fraction", "it needs --validate-every N");
+  }
+  if (o.validation_fraction && *o.validation_fraction <= 0.0) {
+    fail_usage("--validation-fraction", "0 sets no token aside; leave out --validate-every");
   }
   if (t.validate_every > 0 && o.validation_fraction.value_or(0.0) >= 1.0) {
     fail_usage("--validation-fraction", "1 leaves nothing to train on");
@@ -200,9 +203,7 @@ int run_train(TrainCommand o, std::span<const std::string> arguments) {
   o.train.schedule.total_steps = o.train.steps;
   TokenSplit split{input.tokens, nullptr};
   if (o.train.validate_every > 0) {
-    split = split_tokens(input.tokens, o.validation_fraction.value_or(0.0) > 0
-                                           ? *o.validation_fraction
-                                           : kDefaultValidationFraction);
+    split = split_tokens(input.tokens, o.validation_fraction.value_or(kDefaultValidationFraction));
   }
   const auto device = make_device(run);
   const auto start = std::chrono::steady_clock::now();

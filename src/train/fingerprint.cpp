@@ -101,13 +101,16 @@ std::string compile_passes_of(const Run& run) {
 }
 
 // Of the choice only what decides in which order sums are added up and where they are rounded; null
-// where the order is that of shards.
+// where the order is that of shards. The norm that clips is added up part by part where ranks hold
+// parts of the gradients.
 Json order_of_sums(const Run& run) {
   if (run.options.shards > 0) return {};
   const Parallel& p = run.options.run.parallel;
+  const bool norms_parts = p.shards_optimizer() && run.options.run.optimizer.clip > 0;
   return name_of(Parallel{.ranks = p.ranks,
                           .tensor = p.tensor,
                           .divides_rows = p.divides_rows,
+                          .shard = norms_parts ? 1 : 0,
                           .low_sums = p.low_sums});
 }
 

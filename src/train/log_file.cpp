@@ -1,6 +1,10 @@
 #include "train/log_file.h"
 
+#include <fcntl.h>
+#include <sys/file.h>
+
 #include <algorithm>
+#include <cerrno>
 #include <optional>
 #include <span>
 
@@ -53,6 +57,20 @@ std::string kept_lines(const std::filesystem::path& path, std::int64_t last_step
   return text;
 }
 
+// The file, locked. Not open where there is none, or no regular file: /dev/null is not locked.
+FileHandle locked(const std::filesystem::path& path) {
+  std::error_code error;
+  if (!std::filesystem::is_regular_file(path, error)) return FileHandle();
+  FileHandle file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  // Some network file systems have no locks.
+  if (file.is_open() && ::flock(file.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
+    throw Error(ErrorCode::kOutput, "log",
+                fmt::format("{} is the log of another run that is under way", path.string()),
+                "name another file");
+  }
+  return file;
+}
+
 }  // namespace
 
 void check_log(const std::filesystem::path& path) {
@@ -70,9 +88,11 @@ void check_log(const std::filesystem::path& path) {
 
 LogFile::LogFile(const std::filesystem::path& path, std::int64_t resumed_from) : path_(path) {
   if (path_.empty()) return;
+  const FileHandle earlier = locked(path_);  // until the new file is locked, which has its name
   write_file(path_, resumed_from > 0 ? kept_lines(path_, resumed_from) : "");
   file_.open(path_, std::ios::app);
   if (!file_) throw Error(ErrorCode::kOutput, path_.string(), "cannot be opened for the log");
+  lock_ = locked(path_);
 }
 
 void LogFile::add(const TrainStep& step) {

@@ -94,12 +94,17 @@ void fill_tensor(Fill fill, const Values& out, const Shape& shape, std::uint64_t
   fill(out, initial, seed, name, 0, count / workers);
 }
 
-std::int64_t integer_of(const std::map<std::string, std::string>& metadata, const std::string& key,
-                        std::int64_t fallback) {
-  const auto found = metadata.find(key);
-  if (found == metadata.end()) return fallback;
-  std::int64_t out = fallback;
-  std::from_chars(found->second.data(), found->second.data() + found->second.size(), out);
+// Of a saved model's metadata; `fallback` where it has no such key.
+std::int64_t integer_of(const SavedTensors& from, const std::string& key, std::int64_t fallback) {
+  const auto found = from.metadata().find(key);
+  if (found == from.metadata().end()) return fallback;
+  const std::string& text = found->second;
+  std::int64_t out = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), out);
+  if (error != std::errc() || end != text.data() + text.size() || out < 1) {
+    fail_input(from.path().string(), "{} is \"{}\" in its metadata, not a whole number above 0",
+               key, text);
+  }
   return out;
 }
 
@@ -205,7 +210,7 @@ ModelConfig config_of(const SavedTensors& from, const ModelConfig& fallback) {
   out.d_ff = matrix(from, scope::layer(0) + ".ffn.w1.weight")[0];
   out.layers = 0;
   while (from.has(scope::layer(out.layers) + ".ln1.weight")) ++out.layers;
-  out.heads = integer_of(from.metadata(), "heads", fallback.heads);
+  out.heads = integer_of(from, "heads", fallback.heads);
   validate(out);
   return out;
 }

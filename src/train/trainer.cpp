@@ -8,6 +8,7 @@
 
 #include "base/log.h"
 #include "exec/ranked_executor.h"
+#include "passes/recompute_budget.h"
 #include "passes/reduce.h"
 #include "runtime/host_wait.h"
 #include "runtime/processes.h"
@@ -153,8 +154,19 @@ void Trainer::build() {
     out->send_early(std::vector<std::string>{"loss"});
     return out;
   };
-  first_ = micro(GradientKind::kPersistent);
-  next_ = micro(GradientKind::kAccumulate);
+  // A budget is for both: the one that needs more says how much.
+  std::optional<BudgetNotMet> not_met;
+  try {
+    first_ = micro(GradientKind::kPersistent);
+  } catch (const BudgetNotMet& error) {
+    not_met = error;
+  }
+  try {
+    next_ = micro(GradientKind::kAccumulate);
+  } catch (const BudgetNotMet& error) {
+    if (!not_met || not_met->least_peak_bytes() < error.least_peak_bytes()) not_met = error;
+  }
+  if (not_met) throw *not_met;
   step_ = executor_of(update_program());
   step_->send_early(std::vector<std::string>{"grad_norm"});
 }

@@ -1,5 +1,7 @@
 // train, eval and generate, as a person calls them.
+#include <chrono>
 #include <csignal>
+#include <thread>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -69,6 +71,50 @@ TEST_F(TrainTest, TrainingWritesALogWeightsAndATokenizer) {
 }
 
 // States have the dtype that was asked for, and a run goes on with it alone.
+TEST_F(TrainTest, ALogIsOneRunsAtATime) {
+  ProgramRun second;
+  RunHow how;
+  how.while_running = [&](pid_t first) {
+    while (file("log").empty()) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    second = run("train --text text.txt --steps 1 --log log" + kSizes);
+    ::kill(first, SIGTERM);
+  };
+  const ProgramRun first = run("train --text text.txt --steps 1000000 --log log" + kSizes, how);
+  EXPECT_EQ(second.status, 5) << second.err;
+  EXPECT_TRUE(contains(second.err, "log is the log of another run")) << second.err;
+  EXPECT_EQ(first.status, 128 + SIGTERM) << first.err;
+  EXPECT_TRUE(file("log").starts_with("{\"step\":1,"));
+}
+
+TEST_F(TrainTest, HeadsThatAreNoNumberAreRefused) {
+  ASSERT_EQ(run("train --text text.txt --steps 1 --save w.safetensors" + kSizes).status, 0);
+  std::string weights = file("w.safetensors");
+  const std::string heads = "\"heads\":\"2\"";
+  const std::size_t at = weights.find(heads);
+  ASSERT_NE(at, std::string::npos);
+  for (const char* text : {"x", "0", "+", " "}) {
+    weights.replace(at + heads.size() - 2, 1, text);
+    folder_.write("w.safetensors", weights);
+    const ProgramRun eval =
+        run("eval --init w.safetensors --text text.txt --context 16 --batch 2 --batches 1");
+    EXPECT_EQ(eval.status, 3) << text << eval.err;
+    EXPECT_TRUE(contains(eval.err, "heads is \"")) << eval.err;
+  }
+}
+
+// Of the programs that overwrite gradients and that add to them, the one with the larger peak.
+TEST_F(TrainTest, TheLeastBudgetThatIsNamedIsMet) {
+  const std::string train =
+      "train --text text.txt --steps 1 --accumulate 2 --executor arena --threads 1 "
+      "--d-model 32 --d-ff 48 --layers 3 --heads 2 --context 16 --batch 4 --recompute budget=";
+  const ProgramRun refused = run(train + "1");
+  EXPECT_EQ(refused.status, 2);
+  const std::size_t bytes = refused.err.rfind('(') + 1;
+  const std::string least = refused.err.substr(bytes, refused.err.find(' ', bytes) - bytes);
+  const ProgramRun met = run(train + least);
+  EXPECT_EQ(met.status, 0) << met.err;
+}
+
 TEST_F(TrainTest, MomentsAreKeptInTheirDtypeAndResumed) {
   const std::string train =
       "train --text text.txt --steps 2 --moments bf16 --checkpoint states" + kSizes;

@@ -147,6 +147,18 @@ TEST(FingerprintTest, WithShardsTheNumberOfRanksChangesNothing) {
   EXPECT_EQ(fingerprint(options, some_content()), one);
 }
 
+TEST(FingerprintTest, PartsOfGradientsCountWhereTheirNormClips) {
+  TrainOptions options = some_options();
+  options.run.parallel.ranks = 2;
+  for (const double clip : {0.0, 0.5}) {
+    options.run.optimizer.clip = clip;
+    options.run.parallel.shard = 0;
+    const Json whole = fingerprint(options, some_content());
+    options.run.parallel.shard = 3;
+    EXPECT_EQ(fingerprint(options, some_content()) == whole, clip == 0.0) << clip;
+  }
+}
+
 TEST(FingerprintTest, EveryOptionThatChangesTheBitsIsAnEntryOfItsOwn) {
   const auto runs = other_runs();
   EXPECT_EQ(runs.size() + runs_of_other_rounding().size(), some_run().size())
