@@ -4,8 +4,10 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "cli/beyond_budget.h"
 #include "cli/command.h"
 #include "cli/devices.h"
+#include "cli/oom_hint.h"
 #include "cli/options.h"
 #include "cli/output.h"
 #include "cli/remaining_time.h"
@@ -49,6 +51,7 @@ struct Work {
   const StopSignal stop{"what is measured so far is written"};
   ProgressLine progress = {};
   std::vector<Table> tables = {};
+  std::string oom_detail = {};  // of whole steps: why the last that ran out of memory did
 };
 
 // The runs that differ in `fields` alone become one, the last of them.
@@ -73,19 +76,31 @@ void measure_steps(Work& work) {
   for (const RunSpec& run : work.runs) {
     if (work.stop.requested()) break;
     progress.begin(label_of(run));
-    CompileCell cell = measure_way(make_device, run, work.options.spec, &work.stop);
+    const CompileSpec& spec = work.options.spec;
+    CompileCell cell = or_beyond_budget(
+        work.runs.size() == 1, run, [&] { return measure_way(make_device, run, spec, &work.stop); },
+        [&](const BudgetNotMet& error) {
+          return CompileCell{cell_beyond_budget({run, spec.protocol}, error)};
+        });
     if (cell.result.status == Status::kInterrupted) break;
+    if (cell.result.status == Status::kOutOfMemory) work.oom_detail = cell.result.detail;
     cells.push_back(std::move(cell));
   }
   work.tables.push_back(way_table(cells));
 }
 
-// Attention in the ways of the grid. The flash form has one way for all `ops`.
+// What attention by itself does not have, or has other flags for.
+const std::vector<std::string_view> kOfWholeSteps = {"size",      "context",   "mode",
+                                                     "objective", "recompute", "moments",
+                                                     "updates",   "offload",   "loss_chunks"};
+
+// Attention in the ways of the grid, each once: of `ops` only the softmax counts, and the flash
+// form has one way for all.
 std::vector<AttentionSpec> attention_specs(const Work& work) {
   std::vector<AttentionSpec> out;
   for (std::int64_t width : work.options.widths) {
     for (std::int64_t context : work.options.contexts) {
-      for (const RunSpec& run : without(work.runs, {"size", "context", "mode"})) {
+      for (const RunSpec& run : without(work.runs, kOfWholeSteps)) {
         AttentionSpec spec{.run = run,
                            .width = width,
                            .protocol = {.warmup = work.options.spec.protocol.warmup,
@@ -94,8 +109,11 @@ std::vector<AttentionSpec> attention_specs(const Work& work) {
         spec.run.shape = {.batch = AttentionSpec().run.shape.batch, .context = context};
         const bool is_flash = run.attention == AttentionForm::kFlash;
         spec.saved.exp = !is_flash && !run.ops.keeps(Composite::kSoftmax);
-        if (is_flash && run.ops != work.runs.front().ops) continue;
-        out.push_back(std::move(spec));
+        const auto is_same = [&](const AttentionSpec& other) {
+          return other.width == width && other.run.shape.context == context &&
+                 other.saved.exp == spec.saved.exp && same_but(other.run, spec.run, {"ops"});
+        };
+        if (std::ranges::none_of(out, is_same)) out.push_back(std::move(spec));
       }
     }
   }
@@ -114,6 +132,21 @@ void measure_attentions(Work& work) {
     results.push_back(std::move(result));
   }
   work.tables.push_back(way_attention_table(results));
+}
+
+// "small 512 step", with more where that is another ladder's as well.
+std::string label_of_ladder(const RunSpec& run, std::span<const RunSpec> all) {
+  const auto brief = [](const RunSpec& r) {
+    return fmt::format("{} {} {}", r.model.name, r.shape.context, name_of(r.mode));
+  };
+  const auto same = std::ranges::count(all, brief(run), brief);
+  if (same == 1) return brief(run);
+  Json key = Json::object();
+  const Json whole = key_of(run);
+  for (const auto& [name, value] : whole.members()) {
+    if (!is_set_by_rungs(name)) key[name] = value;
+  }
+  return label_of(key);
 }
 
 // A ladder for each size and context, in the last of the modes.
@@ -140,8 +173,7 @@ void measure_ladders(Work& work) {
                      &work.stop, announce);
     if (steps.empty()) break;
     Table table = ladder_table(steps);
-    const std::string label =
-        fmt::format("{} {} {}", run.model.name, run.shape.context, name_of(run.mode));
+    const std::string label = label_of_ladder(run, runs);
     table.title += fmt::format(": {}", label);
     if (runs.size() > 1) table.name += "@" + label;
     work.tables.push_back(std::move(table));
@@ -164,7 +196,11 @@ int run_compile(const CompileOptions& o, std::span<const std::string> arguments)
   if (o.has("ladder")) measure_ladders(work);
   const bool is_stopped = work.stop.requested();
   write_tables(o.output, "tracestep.compile/1", environment, std::move(work.tables));
-  return is_stopped ? work.stop.exit_status() : 0;
+  if (is_stopped) return work.stop.exit_status();
+  const bool is_one_step = work.runs.size() == 1 && o.parts == std::vector<std::string>{"steps"};
+  if (!is_one_step || work.oom_detail.empty()) return 0;
+  throw Error(ErrorCode::kOutOfMemory, "compile", work.oom_detail,
+              oom_hint(work.runs[0], work.oom_detail));
 }
 
 void add_what(OptionSet& set, CompileOptions& o) {

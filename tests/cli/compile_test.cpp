@@ -1,4 +1,6 @@
 // compile: its parts, its grid and its ladder. On the null device, and once on the CPU.
+#include <fstream>
+
 #include <gtest/gtest.h>
 
 #include "base/json.h"
@@ -54,6 +56,56 @@ TEST(CompileCommandTest, EachModelAndContextHasALadder) {
   for (const char* name : {"ladder@tiny 8 step", "ladder@tiny 16 step", "ladder@small 16 step"}) {
     EXPECT_EQ(result.at("tables").at(name).at("rows").size(), 2u) << name;
   }
+}
+
+TEST(CompileCommandTest, EachFormOfAStepHasALadderOfItsOwnName) {
+  const Json result = json_of(
+      "--device null --part ladder --rungs norm --moments fp32,bf16 --recompute none,blocks");
+  EXPECT_EQ(result.at("tables").size(), 4u);
+}
+
+TEST(CompileCommandTest, ABudgetThatOneRungCannotMeetIsItsStatus) {
+  const ProgramRun run = run_tracestep(
+      words_of(std::string("compile --device null --part steps,ladder --mode step --rungs norm "
+                           "--recompute budget=1KiB --format json") +
+               kSmallModel));
+  ASSERT_EQ(run.status, 0) << run.err;
+  const Json tables = Json::parse(run.out, "compile").at("tables");
+  for (const char* table : {"ways", "ladder"}) {
+    ASSERT_GT(tables.at(table).at("rows").size(), 1u);
+    for (const Json& row : tables.at(table).at("rows").items()) {
+      EXPECT_EQ(row.at("status").as_string(), "oom") << table;
+      EXPECT_TRUE(contains(row.at("detail").as_string(), "least peak")) << table;
+    }
+  }
+}
+
+TEST(CompileCommandTest, OneStepWithoutMemoryHasTheStatusOfThat) {
+  const ProgramRun run = run_tracestep(
+      words_of(std::string("compile --part steps --mode step --ops fused --executor eager "
+                           "--memory-limit 8KiB") +
+               kSmallModel));
+  EXPECT_EQ(run.status, 4);
+  EXPECT_TRUE(contains(run.err, "out of memory")) << run.err;
+}
+
+TEST(CompileCommandTest, AttentionByItselfHasEachWayOnce) {
+  const TempFolder folder;
+  const std::string path = (folder.path() / "a.json").string();
+  const Json result = json_of(
+      "--part attention --width 8 --attention-context 8 --ops fused --executor eager "
+      "--compile-passes none,all --recompute none,blocks --moments fp32,bf16");
+  EXPECT_EQ(result.at("rows").size(), 2u);
+  std::ofstream(path) << result.dump();
+  const ProgramRun compared = run_tracestep({"compare", path, path});
+  EXPECT_EQ(compared.status, 0) << compared.err;
+}
+
+TEST(CompileCommandTest, OnACpuAGraphIsSaidToBeItsArenaAndErrorsToBeUnmeasured) {
+  const ProgramRun run = run_tracestep(
+      words_of("compile --part ladder --rungs graph --error-layers 0" + std::string(kSmallModel)));
+  EXPECT_TRUE(contains(run.out, "no graph was captured here")) << run.out;
+  EXPECT_TRUE(contains(run.out, "were not measured")) << run.out;
 }
 
 TEST(CompileCommandTest, TwoResultsAreCompared) {

@@ -4,6 +4,7 @@
 
 #include "base/suggest.h"
 #include "ir/print.h"
+#include "passes/recompute_budget.h"
 
 namespace tracestep {
 namespace {
@@ -115,7 +116,12 @@ std::vector<LadderStep> climb_ladder(const DeviceFactory& make_device, StepError
       if (rung != nullptr) rung->climb(here);
       announce(fmt::format("ladder {}/{}  {}", turn * (rungs.size() + 1) + i,
                            spec.turns * (rungs.size() + 1), rung ? rung->name : "naive"));
-      LadderStep step{.rung = rung, .cell = measure_way(make_device, here, times, stop)};
+      LadderStep step{.rung = rung, .cell = {}};
+      try {
+        step.cell = measure_way(make_device, here, times, stop);
+      } catch (const BudgetNotMet& error) {  // of this rung; another one may meet it
+        step.cell.result = cell_beyond_budget({here, spec.protocol}, error);
+      }
       const CellResult& result = step.cell.result;
       if (result.status == Status::kInterrupted) return out;
       if (turn > 0) {

@@ -218,8 +218,8 @@ AttentionWay attention_way(std::span<const AttentionResult> results, const Atten
 Json key_of_way(const AttentionResult& r) {
   Json out = Json::object();
   const Json run = key_of(r.spec.run);
-  for (const char* field :
-       {"precision", "ops", "attention", "executor", "device", "threads", "seed"}) {
+  for (const char* field : {"precision", "ops", "attention", "executor", "compile_passes",
+                            "launch_order", "device", "threads", "seed"}) {
     out[field] = run.at(field);
   }
   out["ops"] = name_of(ops_of(r.spec));
@@ -248,6 +248,8 @@ Fields<AttentionWay> attention_fields() {
       {text_column("attention", "", "its form: naive or flash"),
        [](W w) { return name_of(w.r.spec.run.attention); }},
       {text_column("executor"), [](W w) { return name_of(w.r.spec.run.executor); }},
+      {text_column("compile_passes", "", "of the executor, or named"),
+       [](W w) { return key_of(w.r.spec.run).at("compile_passes"); }},
       {text_column("device"), [](W w) { return w.r.device; }},
       {text_column("status", "", "ok or oom"), [](W w) { return name_of(w.r.status); }}};
   add_part(out, "forward", &AttentionResult::forward, &AttentionWay::forward);
@@ -258,6 +260,8 @@ Fields<AttentionWay> attention_fields() {
           [if_ok](W w) { return if_ok(w, w.r.whole.launches); });
   out.add(bytes_column("peak_bytes", "peak", "the most of the whole step"),
           [if_ok](W w) { return if_ok(w, w.r.peak_bytes); });
+  out.add(data_only(text_column("detail", "", "why the status is not ok")),
+          [](W w) { return or_null(w.r.detail); });
   add_verdict(out);
   out.add(data_only(structured_column("cell", "all parameters of the row")),
           [](W w) { return key_of_way(w.r); });
@@ -380,9 +384,20 @@ Table ladder_table(std::span<const LadderStep> steps) {
                                 is)
                   : std::string()));
   }
+  for (const LadderRow& row : rows) {
+    const CellResult& here = row.step.cell.result;
+    const bool is_graph = here.status == Status::kOk && row.step.rung != nullptr &&
+                          row.step.rung->name == std::string_view("graph");
+    if (!is_graph || here.captured || row.step.effect != RungEffect::kExecution) continue;
+    table.notes.emplace_back(
+        "graph: no graph was captured here; what it changes is the arena, which it has as well");
+  }
+  const bool has_errors = std::ranges::any_of(steps, [](auto& step) { return bool(step.error); });
   table.notes.emplace_back(
-      "errors: loss and gradients of one sequence by forward and backward alone, the model cut to "
-      "a few layers, against the same weights and tokens in float64");
+      has_errors
+          ? "errors: loss and gradients of one sequence by forward and backward alone, the model "
+            "cut to a few layers, against the same weights and tokens in float64"
+          : "errors against float64 were not measured");
   table.notes.emplace_back(kIsNote);
   note_energy(table);
   std::vector<ResultRow> to_judge;
