@@ -9,6 +9,7 @@
 #include "cli/beyond_budget.h"
 #include "cli/command.h"
 #include "cli/devices.h"
+#include "cli/oom_hint.h"
 #include "cli/options.h"
 #include "cli/output.h"
 #include "cli/prediction_files.h"
@@ -155,7 +156,7 @@ void check_ranks(const PredictOptions& o, const RunSpec& run) {
   }
   if (o.link.gb_s > 0) return;
   throw Error(ErrorCode::kUsage, "--parallel",
-              "how fast the link between the ranks is is not known",
+              "how fast the link between the ranks is, is not known",
               "give --link-gb-s; tracestep comm measures it as bus bandwidth");
 }
 
@@ -191,6 +192,11 @@ int run_predict(const PredictOptions& o, std::span<const std::string> arguments)
   const std::string& date_utc = environment.at("date_utc").as_string();
   const int status = o.check ? check_all(o, date_utc, known, files, predictions) : 0;
   write_predictions(o, environment, predictions, doubt);
+  if (o.check && runs.size() == 1 && !predictions.empty() &&
+      predictions[0].status == Status::kOutOfMemory) {
+    throw Error(ErrorCode::kOutOfMemory, "predict", predictions[0].detail,
+                oom_hint(runs[0], predictions[0].detail));
+  }
   return status;
 }
 

@@ -34,10 +34,14 @@ std::string oom_hint(const RunSpec& run, std::string_view error) {
   const MemoryCell cell{.run = predict_memory(run, traits_of(run.place)), .limit_bytes = limit};
   const std::vector<Remedy> found = remedies(cell, limit);
   if (found.empty())
-    return fmt::format("no smaller step of this model fits {}", format_bytes(limit));
-  return fmt::format(
-      "{} would fit, with a peak of {}: {}; more ways: tracestep fit {} --memory-limit {}B",
-      found[0].what, format_bytes(found[0].peak_bytes), found[0].command, flags_of(run), limit);
+    return fmt::format("no smaller step of this model that was tried fits {}", format_bytes(limit));
+  // fit is for one rank.
+  const std::string more =
+      run.parallel.is_on()
+          ? std::string()
+          : fmt::format("; more ways: tracestep fit {} --memory-limit {}B", flags_of(run), limit);
+  return fmt::format("{} would fit, with a peak of {}: {}{}", found[0].what,
+                     format_bytes(found[0].peak_bytes), found[0].command, more);
 }
 
 }  // namespace tracestep::cli

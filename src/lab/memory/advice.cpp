@@ -387,7 +387,8 @@ Table remedy_table(const MemoryCell& cell, std::int64_t limit_bytes, const Predi
   Table table = table_of("remedies", "What would fit, the smallest change first", fields, found);
   if (table.rows.empty()) {
     table.notes.push_back(fmt::format(
-        "nothing fits into {}: not with one sequence, fused ops and low precision either",
+        "nothing that was tried fits into {}: single changes, among them one sequence, fused ops "
+        "and low precision, and sets of up to four",
         format_bytes(limit_bytes)));
   }
   return table;

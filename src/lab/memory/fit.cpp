@@ -58,7 +58,8 @@ class Finder {
       blocks.recompute = parse_recomputation("recompute", "blocks");
       Largest ignored;
       start = largest_units(blocks, 0, ignored);
-      if (start > 0) tries(step, start, out);
+      // A budget of its own may be smaller than the limit.
+      if (start > 0 && !tries(step, start, out)) start = 0;
     }
     out.is_capped = largest_units(step, start, out) == most_units();
     return out;

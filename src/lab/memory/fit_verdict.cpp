@@ -19,7 +19,7 @@ std::int64_t needed_bytes(const MemoryCell& cell) {
 std::string smallest_remedy(const MemoryCell& cell, std::int64_t limit) {
   if (cell.accounted) return {};
   const std::vector<Remedy> found = remedies(cell, limit);
-  if (found.empty()) return "; no smaller batch, context or precision fits either";
+  if (found.empty()) return "; no smaller batch, context or precision that was tried fits either";
   return fmt::format("; with {} it fits: {}", found.front().command,
                      format_bytes(found.front().peak_bytes));
 }

@@ -47,9 +47,11 @@ CheckedCell parse_line(std::string_view line, const std::string& where) {
                   .model_ms = time_in(*model, where),
                   .predicted_ms = time_in(told == nullptr ? *model : *told, where),
                   .measured_ms = time_in(json.at("measured_ms"), where)};
-  const double ratio = out.measured_ms / out.model_ms;
-  if (ratio > kMostRatio || ratio < 1 / kMostRatio) {
-    fail_input(where, "{} ms measured where {} ms were predicted", out.measured_ms, out.model_ms);
+  for (const double predicted_ms : {out.model_ms, out.predicted_ms}) {
+    const double ratio = out.measured_ms / predicted_ms;
+    if (ratio > kMostRatio || ratio < 1 / kMostRatio) {
+      fail_input(where, "{} ms measured where {} ms were predicted", out.measured_ms, predicted_ms);
+    }
   }
   return out;
 }

@@ -209,5 +209,16 @@ TEST_F(FitTest, WhatWouldFitHasItsTime) {
   EXPECT_TRUE(cell(none, 0, "predicted_ms").is_null());  // nothing fits
 }
 
+// The step's own budget is less than the limit, within which larger batches of whole blocks fit.
+TEST_F(FitTest, ABudgetBelowTheLimitHasALargestBatch) {
+  RunSpec asked = step();
+  asked.shape.batch = 2;
+  asked.recompute = parse_recomputation("test", "blocks");
+  const std::int64_t budget = predict_memory(asked, {}).predicted_peak_bytes;
+  asked.recompute = parse_recomputation("test", fmt::format("budget={}", budget));
+  const Table found = largest_table(asked, {}, 4 * budget, Growth::kBatch, nullptr);
+  EXPECT_GE(cell(found, 0, "batch").as_int(), 2);
+}
+
 }  // namespace
 }  // namespace tracestep

@@ -408,6 +408,9 @@ TEST_F(PredictTest, AHistoryIsReadAsItWasWrittenAndFaultsAreNamed) {
     EXPECT_THAT(fault(line_of(never)), ::testing::HasSubstr("no time")) << ms;
   }
   EXPECT_THAT(fault(line_of(checked(tiny(), 1001))), ::testing::HasSubstr("were predicted"));
+  CheckedCell told = checked(tiny(), 1);
+  told.predicted_ms = told.measured_ms * 1001;
+  EXPECT_THAT(fault(line_of(told)), ::testing::HasSubstr("were predicted"));
 }
 
 TEST_F(PredictTest, AHistoryWithoutCorrectedTimesIsOfWhatTheCalibrationSaid) {
