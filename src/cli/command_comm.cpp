@@ -104,7 +104,7 @@ Command comm_command() {
   OptionSet& set = command.options;
   set.group("What to time");
   set.choices("--collective", options->collectives, kTimedCollectives, "which");
-  set.integers("--ranks", options->ranks, {1, kMostRanks},
+  set.integers("--ranks", options->ranks, {2, kMostRanks},
                "ranks of a group; all processes where there are several");
   set.value(
       "--bytes", "SIZE[,SIZE]", "sizes of the whole tensor, of float32",

@@ -29,8 +29,8 @@ bool has_converter() {
   return run_command("command -v rsvg-convert", {}).status == 0;
 }
 
-// At twice the size, for dense screens and print.
-void write_png(const fs::path& svg) {
+// At twice the size, for dense screens and print. False, with a warning, where it failed.
+bool write_png(const fs::path& svg) {
   fs::path png = svg;
   png.replace_extension(".png");
   const std::string arguments[] = {"--zoom", "2", "--output", png.string(), svg.string()};
@@ -38,6 +38,7 @@ void write_png(const fs::path& svg) {
   if (result.status != 0) {
     log_warn("pictures: rsvg-convert made no {}: {}", png.string(), last_line(result.err));
   }
+  return result.status == 0;
 }
 
 }  // namespace
@@ -57,7 +58,7 @@ void probe_pictures(const fs::path& folder) {
 void write_pictures(const fs::path& folder, std::span<const Chart> charts,
                     std::span<const Table> tables) {
   const bool makes_png = has_converter();
-  int count = 0;
+  int count = 0, pngs = 0;
   for (const Chart& chart : charts) {
     Chart titled = chart;
     const std::string label = label_of(chart);
@@ -66,11 +67,13 @@ void write_pictures(const fs::path& folder, std::span<const Chart> charts,
     if (drawing.empty()) continue;
     const fs::path svg = folder / (picture_name(chart) + ".svg");
     write_file(svg, as_picture(drawing));
-    if (makes_png) write_png(svg);
+    if (makes_png && write_png(svg)) ++pngs;
     ++count;
   }
   log_info("{} pictures are in {}, as SVG{}", count, folder.string(),
-           makes_png ? " and PNG" : "; with rsvg-convert (librsvg) they would be PNG too");
+           !makes_png      ? "; with rsvg-convert (librsvg) they would be PNG too"
+           : pngs == count ? " and PNG"
+                           : fmt::format("; {} of them as PNG too", pngs));
 }
 
 }  // namespace tracestep::cli

@@ -68,7 +68,7 @@ TrainOptions train_options(const StudyTrainingOptions& o, std::int64_t steps) {
 
 std::int64_t steps_for(const StudyTrainingOptions& o, double seconds, double step_ms) {
   if (o.steps) return *o.steps;
-  if (step_ms <= 0.0) return kSteps;
+  if (step_ms <= 0.0) return kLeastSteps;  // no step was timed: there was no time for one
   const auto fitting = static_cast<std::int64_t>(kShareOfSteps * seconds / (step_ms * 1e-3));
   return std::clamp(fitting, kLeastSteps, kSteps);
 }

@@ -1,6 +1,7 @@
 #include "passes/parallel.h"
 
 #include <cmath>
+#include <set>
 #include <vector>
 
 #include <fmt/ranges.h>
@@ -45,15 +46,26 @@ Overlap parse_overlap(const std::string& where, const std::string& part, const s
   return is_first_of(where, part, value, "on", "off") ? Overlap::kBackward : Overlap::kOff;
 }
 
-void set_part(const std::string& where, const std::string& part, Parallel& out) {
+[[noreturn]] void fail_part(const std::string& where, const std::string& part) {
+  throw Error(ErrorCode::kUsage, where, fmt::format("\"{}\" is no part of a choice", part),
+              "give none, or dp=N with shard=0|1|2|3, bucket=SIZE|tensor|all|auto, sums=low|full, "
+              "overlap=on|off|updates, prefetch=N, and tp=N or tp=N,sp, as dp=2,bucket=25MiB,tp=2");
+}
+
+void set_part(const std::string& where, const std::string& part, std::set<std::string>& seen,
+              Parallel& out) {
   const std::size_t equals = part.find('=');
   const std::string name = part.substr(0, equals);
   const std::string value = equals == std::string::npos ? "" : part.substr(equals + 1);
-  if (name == "dp") {
+  const bool has_form = (equals == std::string::npos) == (name == "sp");
+  if (has_form && !seen.insert(name).second) fail_usage(where, "{} is there twice", name);
+  if (!has_form) {
+    fail_part(where, part);
+  } else if (name == "dp") {
     out.ranks = static_cast<int>(parse_int(where, value, 1, kMostRanks));
   } else if (name == "tp") {
     out.tensor = static_cast<int>(parse_int(where, value, 1, kMostRanks));
-  } else if (part == "sp") {
+  } else if (name == "sp") {
     out.divides_rows = true;
   } else if (name == "shard") {
     out.shard = static_cast<int>(parse_int(where, value, 0, 3));
@@ -66,10 +78,7 @@ void set_part(const std::string& where, const std::string& part, Parallel& out) 
   } else if (name == "prefetch") {
     out.prefetch = static_cast<int>(parse_int(where, value, 0, kMostPrefetched));
   } else {
-    throw Error(
-        ErrorCode::kUsage, where, fmt::format("\"{}\" is no part of a choice", part),
-        "give none, or dp=N with shard=0|1|2|3, bucket=SIZE|tensor|all|auto, sums=low|full, "
-        "overlap=on|off|updates, prefetch=N, and tp=N or tp=N,sp, as dp=2,bucket=25MiB,tp=2");
+    fail_part(where, part);
   }
 }
 
@@ -111,8 +120,9 @@ Parallel parse_parallel(const std::string& where, const std::string& text) {
   Parallel out;
   if (text == "none") return out;
   std::string rest = text;
+  std::set<std::string> seen;
   do {
-    set_part(where, take_part(rest), out);
+    set_part(where, take_part(rest), seen, out);
   } while (!rest.empty());
   const bool gathers_ahead = out.shards_weights() && !out.is_divided();
   if (!gathers_ahead && out.prefetch != Parallel().prefetch) {

@@ -49,6 +49,23 @@ TEST(ParallelCommandTest, WhereRanksCannotRunTheyAreRefused) {
   }
 }
 
+// Weights in parts are vectors, and their products are still those of weights.
+TEST(ParallelCommandTest, AProfileFindsTheProductsOfWeightsInParts) {
+  const ProgramRun run = run_tracestep(
+      words_of(std::string("profile --mode step --warmup 0 --steps 1 --plain-steps 1 --no-ceilings "
+                           "--parallel dp=2,shard=3 --format json") +
+               kModel));
+  ASSERT_EQ(run.status, 0) << run.err;
+  const Json result = Json::parse(run.out, "profile");
+  std::int64_t weights = 0;
+  for (const Json& row : result.at("tables").at("launch_check").at("rows").items()) {
+    EXPECT_EQ(row.at("verdict").as_string(), "ok") << row.dump();
+    if (row.at("what").as_string().find("weight products") == std::string::npos) continue;
+    weights += row.at("in_program").as_int();
+  }
+  EXPECT_GT(weights, 0);
+}
+
 // The count of steps is raised behind the updates that read it, which wait for their sums.
 TEST(ParallelCommandTest, TheOrderOfSumsKeepsEveryUpdate) {
   const ProgramRun shown = run_tracestep(
@@ -62,6 +79,7 @@ TEST(CommCommandTest, EveryCollectiveSizeAndNumberOfRanksIsARow) {
   EXPECT_EQ(rows.items().size(), 3u * 2u * 2u);
   for (const Json& row : rows.items()) EXPECT_GT(row.at("bus_gb_s").as_double(), 0.0);
   EXPECT_EQ(run_tracestep(words_of("comm --bytes 6B")).status, 2);
+  EXPECT_EQ(run_tracestep(words_of("comm --bytes 4KiB --ranks 1")).status, 2) << "no collective";
 }
 
 }  // namespace

@@ -67,11 +67,26 @@ TEST_F(ParallelTest, BatchesFollowTheGradients) {
 }
 
 TEST_F(ParallelTest, WhatIsNoChoiceIsRefused) {
-  for (const char* text :
-       {"", "dp", "dp=0", "dp=two", "tp=0", "sp", "dp=2,sp", "tp=2,sp=1", "dp=2,shard=4",
-        "dp=2,,shard=1", "dp=2,bucket=0", "dp=2,overlap=1", "dp=2,shard=3,tp=2,prefetch=2",
-        "dp=2,shard=1,overlap=updates", "dp=2,tp=2,overlap=updates", "dp=2,prefetch=2",
-        "dp=2,shard=3,prefetch=-1"}) {
+  for (const char* text : {"",
+                           "dp",
+                           "dp=0",
+                           "dp=two",
+                           "tp=0",
+                           "sp",
+                           "dp=2,sp",
+                           "tp=2,sp=1",
+                           "dp=2,shard=4",
+                           "dp=2,,shard=1",
+                           "dp=2,bucket=0",
+                           "dp=2,overlap=1",
+                           "dp=2,shard=3,tp=2,prefetch=2",
+                           "dp=2,shard=1,overlap=updates",
+                           "dp=2,tp=2,overlap=updates",
+                           "dp=2,prefetch=2",
+                           "dp=2,shard=3,prefetch=-1",
+                           "dp=2,dp=2",
+                           "tp=2,sp,sp",
+                           "dp=2,sums=low,sums=full"}) {
     EXPECT_THROW(parse_parallel("--parallel", text), Error) << text;
   }
 }

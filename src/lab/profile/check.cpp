@@ -22,8 +22,8 @@ class Check {
   explicit Check(const ProfiledCell& cell) : p_(cell.profile) {
     for (ValueId id : p_.program.leaves) {
       const Value& leaf = p_.program.value(id);
-      const bool is_matrix = leaf.leaf == LeafKind::kParameter && leaf.type.shape.rank() == 2;
-      if (is_matrix) weight_paths_.insert(component_path(leaf.name));
+      // A weight that ranks hold in parts is a vector here; vectors of norms are in no product.
+      if (leaf.leaf == LeafKind::kParameter) weight_paths_.insert(component_path(leaf.name));
     }
     loss_chunks_ = std::ranges::count_if(p_.program.nodes, [&](const Node& node) {
       return is_forward(node) && is_product(node) && node.epoch != 0;
