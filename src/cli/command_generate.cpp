@@ -1,6 +1,7 @@
 // tracestep generate: samples from a model, showing the text as it comes.
 #include <chrono>
 #include <memory>
+#include <utility>
 
 #include "base/error.h"
 #include "base/input_file.h"
@@ -82,13 +83,20 @@ Table result_table(const GenerateCommand& o, const Tokenizer* tokenizer,
   return table;
 }
 
-// Prompt and continuation as they come, on stdout.
+// Prompt and continuation as they come, on stdout; nothing where the weights cannot be read.
 std::vector<std::int64_t> stream_text(const GenerateCommand& o, Device& device,
                                       const Tokenizer* tokenizer, const StopSignal& stop) {
   TextStream stream(tokenizer, [](std::string_view piece) { write_text(piece, {}); });
-  for (std::int64_t token : o.generate.prompt) stream.add(token);
-  std::vector<std::int64_t> tokens =
-      generate(device, o.generate, &stop, [&](std::int64_t token) { stream.add(token); });
+  bool has_prompt = false;
+  const auto begin = [&] {
+    if (std::exchange(has_prompt, true)) return;
+    for (std::int64_t token : o.generate.prompt) stream.add(token);
+  };
+  std::vector<std::int64_t> tokens = generate(device, o.generate, &stop, [&](std::int64_t token) {
+    begin();
+    stream.add(token);
+  });
+  begin();
   stream.finish();
   write_text("\n", {});
   return tokens;

@@ -115,6 +115,20 @@ TEST_F(TrainTest, TheLeastBudgetThatIsNamedIsMet) {
   EXPECT_EQ(met.status, 0) << met.err;
 }
 
+TEST_F(TrainTest, NothingIsWrittenBeforeTheWeightsAreRead) {
+  ASSERT_EQ(run("train --text text.txt --steps 1 --save w.safetensors" + kSizes).status, 0);
+  std::string weights = file("w.safetensors");
+  const std::string dtype = "\"dtype\":\"F32\"";
+  for (std::size_t at; (at = weights.find(dtype)) != std::string::npos;) {
+    weights[at + dtype.size() - 4] = 'I';
+  }
+  folder_.write("w.safetensors", weights);
+  const ProgramRun sampled =
+      run("generate --init w.safetensors --tokenizer bytes --prompt abc --max-tokens 2");
+  EXPECT_EQ(sampled.status, 3) << sampled.err;
+  EXPECT_EQ(sampled.out, "");
+}
+
 TEST_F(TrainTest, MomentsAreKeptInTheirDtypeAndResumed) {
   const std::string train =
       "train --text text.txt --steps 2 --moments bf16 --checkpoint states" + kSizes;

@@ -275,6 +275,10 @@ struct LadderRow {
   std::optional<Against> below, ground;
 };
 
+std::string_view name_of_rung(const LadderStep& step) {
+  return step.rung == nullptr ? "naive" : step.rung->name;
+}
+
 Fields<StepError> error_fields() {
   return {
       {real_column("loss_error", "loss error", "", -1, "relative, against float64"),
@@ -298,8 +302,7 @@ Json key_of_ladder(const LadderStep& step) {
 Fields<LadderRow> ladder_fields() {
   using L = const LadderRow&;
   Fields<LadderRow> out = {
-      {text_column("rung", "", "on top of all above it"),
-       [](L l) { return l.step.rung ? l.step.rung->name : "naive"; }},
+      {text_column("rung", "", "on top of all above it"), [](L l) { return name_of_rung(l.step); }},
       {text_column("changes", "",
                    "the program, its execution (the same ops run in another way), or "
                    "nothing: the rung finds nothing to do here"),
@@ -386,11 +389,22 @@ Table ladder_table(std::span<const LadderStep> steps) {
   }
   for (const LadderRow& row : rows) {
     const CellResult& here = row.step.cell.result;
-    const bool is_graph = here.status == Status::kOk && row.step.rung != nullptr &&
-                          row.step.rung->name == std::string_view("graph");
+    const bool is_graph =
+        here.status == Status::kOk && row.step.rung != nullptr && row.step.rung->name == "graph";
     if (!is_graph || here.captured || row.step.effect != RungEffect::kExecution) continue;
     table.notes.emplace_back(
         "graph: no graph was captured here; what it changes is the arena, which it has as well");
+  }
+  // A signal ends a turn where it stands.
+  const auto count = [](const LadderStep& step) {
+    const std::vector<double>* samples = samples_of(step);
+    return samples == nullptr ? 0 : std::ssize(*samples);
+  };
+  if (!steps.empty() && count(steps.back()) > 0 && count(steps.front()) > count(steps.back())) {
+    table.notes.push_back(
+        fmt::format("stopped in the middle of a turn: {} has {} samples, {} has {}",
+                    name_of_rung(steps.front()), count(steps.front()), name_of_rung(steps.back()),
+                    count(steps.back())));
   }
   const bool has_errors = std::ranges::any_of(steps, [](auto& step) { return bool(step.error); });
   table.notes.emplace_back(

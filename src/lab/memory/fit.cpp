@@ -226,6 +226,13 @@ Table largest_table(const RunSpec& step, const DeviceTraits& traits, std::int64_
   Table table = table_of(
       "largest", fmt::format("The largest {} in {}{}", size, format_bytes(limit_bytes), unit),
       fields, rows);
+  if (step.loss_chunks == 0) {
+    table.notes.push_back(
+        fmt::format("a search ends at the first {} that does not fit; as --loss-chunks auto "
+                    "divides the loss of "
+                    "larger ones into more parts, a larger one may fit",
+                    size));
+  }
   for (const Largest& row : rows) {
     if (!row.is_capped) continue;
     table.notes.push_back(fmt::format(

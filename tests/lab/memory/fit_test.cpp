@@ -209,6 +209,18 @@ TEST_F(FitTest, WhatWouldFitHasItsTime) {
   EXPECT_TRUE(cell(none, 0, "predicted_ms").is_null());  // nothing fits
 }
 
+TEST_F(FitTest, WhereLargerMayFitTheTableSaysSo) {
+  RunSpec asked = step();
+  for (const std::int64_t chunks : {1, 0}) {
+    asked.loss_chunks = chunks;
+    const Table table = largest_table(asked, {}, 1 << 20, Growth::kBatch, nullptr);
+    const bool says = std::ranges::any_of(table.notes, [](const std::string& note) {
+      return note.find("a larger one may fit") != note.npos;
+    });
+    EXPECT_EQ(says, chunks == 0);
+  }
+}
+
 // The step's own budget is less than the limit, within which larger batches of whole blocks fit.
 TEST_F(FitTest, ABudgetBelowTheLimitHasALargestBatch) {
   RunSpec asked = step();
