@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "base/error.h"
+#include "base/log.h"
 #include "cli/command.h"
 #include "cli/devices.h"
 #include "cli/options.h"
@@ -11,6 +12,8 @@
 #include "cli/time_source.h"
 #include "lab/memory/advice.h"
 #include "lab/memory/fit.h"
+#include "passes/recompute_budget.h"
+#include "spec/fields.h"
 
 namespace tracestep::cli {
 namespace {
@@ -31,6 +34,18 @@ std::int64_t limit_of(const RunSpec& run, const TimeSource& source) {
       "give what the device has free, such as --memory-limit 78GiB, or its name with --published");
 }
 
+// None where the size is to be found and the one that is given does not meet the step's own budget.
+std::optional<MemoryCell> cell_of(const RunSpec& run, const DeviceTraits& traits,
+                                  std::int64_t limit, bool finds_size) {
+  try {
+    return MemoryCell{.run = predict_memory(run, traits), .limit_bytes = limit};
+  } catch (const BudgetNotMet& error) {
+    if (!finds_size) throw;
+    log_warn("{}: {}", label_of(run), error.what());
+    return std::nullopt;
+  }
+}
+
 int run_fit(const FitOptions& o, std::span<const std::string> arguments) {
   const RunGrid grid = on_timed_device(o.grid, o.times);
   const RunSpec run = run_of(grid, {"cpu", "cuda", "null"}, DeviceUse::kPlan);
@@ -42,15 +57,16 @@ int run_fit(const FitOptions& o, std::span<const std::string> arguments) {
       source.model ? std::optional(source.predictor()) : std::nullopt;
   const Predictor* times = predictor ? &*predictor : nullptr;
   const DeviceTraits traits = traits_of(run.place);
-  const MemoryCell cell{.run = predict_memory(run, traits), .limit_bytes = limit};
-  std::vector<Table> tables{fit_table(cell, limit, times)};
-  tables[0].notes.push_back(source.note);
+  const std::optional<MemoryCell> cell = cell_of(run, traits, limit, !o.largest.empty());
+  std::vector<Table> tables;
+  if (cell) tables.push_back(fit_table(*cell, limit, times));
   if (!o.largest.empty()) {
     const Growth growth = o.largest == name_of(Growth::kBatch) ? Growth::kBatch : Growth::kContext;
     tables.push_back(largest_table(run, traits, limit, growth, times));
-  } else if (cell.run.predicted_peak_bytes > limit) {
-    tables.push_back(remedy_table(cell, limit, times));
+  } else if (cell->run.predicted_peak_bytes > limit) {
+    tables.push_back(remedy_table(*cell, limit, times));
   }
+  tables[0].notes.push_back(source.note);
   write_tables(o.output, "tracestep.fit/1", environment, std::move(tables));
   return 0;
 }

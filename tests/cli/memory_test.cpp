@@ -167,6 +167,25 @@ TEST(FitCommandTest, WhatDoesNotFitGetsTheCommandsThatDo) {
   }
 }
 
+// The batch that is given does not matter where the largest is asked for.
+TEST(FitCommandTest, TheLargestBatchIsFoundFromOneThatIsTooLarge) {
+  const std::string fit =
+      "fit --d-model 32 --d-ff 48 --layers 1 --heads 2 --vocab 64 --context 16 --threads 1 "
+      "--memory-limit 1MiB --format json --batch 8 ";
+  const ProgramRun refused = run_tracestep(words_of(fit + "--recompute budget=1"));
+  EXPECT_EQ(refused.status, 2);
+  const std::size_t least = refused.err.rfind('(') + 1;
+  const long long budget = std::stoll(refused.err.substr(least)) - 1;
+  const std::string asked = fmt::format("{} --recompute budget={}", fit, budget);
+  EXPECT_EQ(run_tracestep(words_of(asked)).status, 2);
+  const ProgramRun found = run_tracestep(words_of(asked + " --largest batch"));
+  ASSERT_EQ(found.status, 0) << found.err;
+  EXPECT_TRUE(contains(found.err, "found no choice")) << found.err;
+  const Json row = Json::parse(found.out, "fit").at("rows").items().at(0);
+  EXPECT_GE(row.at("batch").as_int(), 1);
+  EXPECT_LT(row.at("batch").as_int(), 8);
+}
+
 TEST(FitCommandTest, WithoutALimitItAsksForOne) {
   const ProgramRun run = run_tracestep(words_of("fit --size tiny"));
   EXPECT_EQ(run.status, 2);
