@@ -16,7 +16,7 @@ namespace {
 constexpr int kFolderFlags = O_RDONLY | O_DIRECTORY | O_CLOEXEC;
 
 [[noreturn]] void fail(ErrorCode code, const fs::path& path, const char* what, int error) {
-  throw Error(code, code == ErrorCode::kInput ? "input" : "output",
+  throw Error(code, code == ErrorCode::kInput ? "input" : "file",
               fmt::format("{} cannot be {}: {}", path.string(), what, std::strerror(error)));
 }
 

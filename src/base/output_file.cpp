@@ -25,8 +25,9 @@ constexpr std::size_t kTemporaryDigits = 16;
 constexpr int kMostAttempts = 100;
 constexpr int kMostLinks = 40;
 
+// Not "output", which is a flag: the file may be that of another one.
 [[noreturn]] void fail_output(const fs::path& path, const std::string& reason) {
-  throw Error(ErrorCode::kOutput, "output",
+  throw Error(ErrorCode::kOutput, "file",
               fmt::format("{} cannot be written: {}", path.string(), reason));
 }
 

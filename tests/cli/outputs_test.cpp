@@ -50,6 +50,16 @@ TEST_F(OutputsTest, LinksAndOtherSpellingsAreTheSameFile) {
   EXPECT_FALSE(std::filesystem::exists(folder_ / "new"));
 }
 
+// Whatever flag named it: a message with another one would send a reader there.
+TEST_F(OutputsTest, AFileThatCannotBeWrittenIsNamedWithoutAFlag) {
+  for (const char* flag : {"--snapshot", "--output"}) {
+    const ProgramRun run = run_tracestep(
+        words_of(fmt::format("memory --predict --size tiny --context 8 {} /dev/full", flag)));
+    EXPECT_EQ(run.status, 5) << run.err;
+    EXPECT_TRUE(contains(run.err, "tracestep: [file] /dev/full cannot be written")) << run.err;
+  }
+}
+
 TEST_F(OutputsTest, AStudyWhosePagesAreOneFileIsRefused) {
   folder_.write("q", kKept);
   std::filesystem::create_symlink("q", folder_ / "study.md");
