@@ -198,6 +198,14 @@ class Search {
         now.kind == Recomputation::Kind::kBudget && now.budget_bytes > limit_;
     if (r.step.mode == Mode::kInference) return std::nullopt;
     if (now != Recomputation() && !is_larger_budget) return std::nullopt;
+    // To find that nothing fits takes many times as long as to find what does, and what fits least
+    // is close to whole blocks.
+    constexpr double kFarFromBlocks = 1.5;
+    r.step.recompute = parse_recomputation("recompute", "blocks");
+    const Figures blocks = figures_of(r.step, traits_);
+    if (static_cast<double>(blocks.peak_bytes) > kFarFromBlocks * static_cast<double>(limit_)) {
+      return std::nullopt;
+    }
     r.step.recompute = {.kind = Recomputation::Kind::kBudget, .budget_bytes = limit_};
     return described(r);
   }
