@@ -228,9 +228,8 @@ Table largest_table(const RunSpec& step, const DeviceTraits& traits, std::int64_
       fields, rows);
   if (step.loss_chunks == 0) {
     table.notes.push_back(
-        fmt::format("a search ends at the first {} that does not fit; as --loss-chunks auto "
-                    "divides the loss of "
-                    "larger ones into more parts, a larger one may fit",
+        fmt::format("a search ends at the first {} that does not fit; as the loss of larger ones "
+                    "is computed in more parts, a larger one may fit",
                     size));
   }
   for (const Largest& row : rows) {
