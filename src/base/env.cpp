@@ -21,15 +21,16 @@ constexpr bool kVerifyByDefault = true;
 
 constexpr Variable kThreads = {"OMP_NUM_THREADS",
                                "threads of the CPU back end, unless a run says how many",
-                               "every core this process may use"};
+                               "every core this process may use", check_by<threads>};
 constexpr Variable kNoColor = {"NO_COLOR", "any value: no colours in text output", "unset"};
 constexpr Variable kVerify = {"TRACESTEP_VERIFY", "1: check the program after every pass; 0: not",
-                              kVerifyByDefault ? "1" : "0"};
+                              kVerifyByDefault ? "1" : "0", check_by<verify_after_every_pass>};
 constexpr Variable kAllocator = {
     "TRACESTEP_ALLOCATOR",
     "caching, guarded (slow; finds writes out of bounds), or plain (cuda: nothing is pooled)",
-    "caching"};
-constexpr Variable kLog = {"TRACESTEP_LOG", "quiet, warn or info: messages on stderr", "info"};
+    "caching", check_by<guarded_allocator>};
+constexpr Variable kLog = {"TRACESTEP_LOG", "quiet, warn or info: messages on stderr", "info",
+                           check_by<log_level>};
 
 constexpr Variable kKernelCache = {"TRACESTEP_KERNEL_CACHE",
                                    "folder of the kernels that were compiled at run time, at most "
@@ -58,6 +59,12 @@ std::string allocator_name() {
 
 std::span<const Variable> variables() {
   return kAll;
+}
+
+void check_variables() {
+  for (const Variable& variable : kAll) {
+    if (variable.check != nullptr) variable.check();
+  }
 }
 
 std::optional<std::string> value_of(const Variable& variable) {

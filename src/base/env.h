@@ -1,5 +1,5 @@
 // Every environment variable the program reads, in one place: nothing else calls getenv. `doctor`
-// prints the table.
+// prints the table, and main() checks it before any command starts.
 #pragma once
 
 #include <optional>
@@ -18,10 +18,19 @@ struct Variable {
   std::string_view name;
   std::string_view doc;
   std::string_view default_value;
+  void (*check)() = nullptr;  // reads it as the program does; nullptr: any text is right
 };
+
+// The check of a variable that this accessor reads.
+template <auto kAccessor>
+void check_by() {
+  (void)kAccessor();
+}
 
 // All of them, in the order of the accessors below.
 std::span<const Variable> variables();
+// Error{kUsage} with the variable, its value and what is allowed, for the first that is malformed.
+void check_variables();
 // The text a variable has now, or nullopt when it is unset or empty.
 std::optional<std::string> value_of(const Variable& variable);
 

@@ -53,7 +53,7 @@ std::optional<Launched> launched_by_srun() {
   const auto count = number(kSrunTasks, 1, kMostProcesses);
   if (!count || *count == 1) return std::nullopt;
   const auto host = env::value_of(env::kMasterAddress), hosts = env::value_of({kSrunHosts, {}, {}});
-  const auto port = number(env::kMasterPort.name, 1, kMostPort);
+  const auto port = env::master_port();
   return Launched{.rank = needed(kSrunRank, 0, *count - 1, kSrunTasks),
                   .count = *count,
                   .local_rank = needed(kSrunLocalRank, 0, *count - 1, kSrunTasks),
@@ -63,6 +63,26 @@ std::optional<Launched> launched_by_srun() {
 }
 
 }  // namespace
+
+namespace env {
+
+std::optional<int> rank() {
+  return number(kRank.name, 0, kMostProcesses - 1);
+}
+
+std::optional<int> world_size() {
+  return number(kWorldSize.name, 1, kMostProcesses);
+}
+
+std::optional<int> local_rank() {
+  return number(kLocalRank.name, 0, kMostProcesses - 1);
+}
+
+std::optional<int> master_port() {
+  return number(kMasterPort.name, 1, kMostPort);
+}
+
+}  // namespace env
 
 std::string first_host(std::string_view hosts) {
   const std::size_t end = hosts.find_first_of("[,");
@@ -82,7 +102,7 @@ std::optional<Launched> launched() {
                     .local_rank = number(names.local_rank, 0, kMostProcesses).value_or(0),
                     .has_mpi = true};
   }
-  const auto count = number(env::kWorldSize.name, 1, kMostProcesses);
+  const auto count = env::world_size();
   if (!count) return launched_by_srun();
   if (*count == 1) return std::nullopt;
   return Launched{.rank = needed(env::kRank.name, 0, *count - 1),

@@ -33,15 +33,24 @@ std::string first_host(std::string_view hosts);
 double comm_timeout_s();
 
 namespace env {
+// What torchrun sets, each alone; nullopt where it is unset.
+std::optional<int> rank();
+std::optional<int> world_size();
+std::optional<int> local_rank();
+std::optional<int> master_port();
+
 inline constexpr Variable kRank = {"RANK", "this process among WORLD_SIZE, as torchrun sets it",
-                                   "unset"};
-inline constexpr Variable kWorldSize = {"WORLD_SIZE", "processes that share a run", "unset"};
-inline constexpr Variable kLocalRank = {"LOCAL_RANK",
-                                        "this process among those on its host: its GPU", "unset"};
+                                   "unset", check_by<rank>};
+inline constexpr Variable kWorldSize = {"WORLD_SIZE", "processes that share a run", "unset",
+                                        check_by<world_size>};
+inline constexpr Variable kLocalRank = {
+    "LOCAL_RANK", "this process among those on its host: its GPU", "unset", check_by<local_rank>};
 inline constexpr Variable kMasterAddress = {"MASTER_ADDR", "host of process 0", "unset"};
-inline constexpr Variable kMasterPort = {"MASTER_PORT", "where process 0 listens", "unset"};
-inline constexpr Variable kCommTimeout = {
-    "TRACESTEP_COMM_TIMEOUT", "seconds to wait for another process in a collective", "300"};
+inline constexpr Variable kMasterPort = {"MASTER_PORT", "where process 0 listens", "unset",
+                                         check_by<master_port>};
+inline constexpr Variable kCommTimeout = {"TRACESTEP_COMM_TIMEOUT",
+                                          "seconds to wait for another process in a collective",
+                                          "300", check_by<comm_timeout_s>};
 inline constexpr std::array<Variable, 6> kLaunchVariables = {
     kRank, kWorldSize, kLocalRank, kMasterAddress, kMasterPort, kCommTimeout};
 }  // namespace env

@@ -3,9 +3,12 @@
 #include <new>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <vector>
 
+#include "base/env.h"
 #include "base/error.h"
+#include "base/log.h"
 #include "base/signals.h"
 #include "base/utf8.h"
 #include "cli/arguments.h"
@@ -33,6 +36,8 @@ int run(std::span<const std::string> arguments) {
   register_devices();
   const Command* command = parse_arguments(all_commands(), arguments);
   if (command == nullptr) return 0;
+  env::check_variables();
+  (void)log_level();  // read once, here: the thread of signals must not read the environment
   try {
     join_processes(command->name, arguments);
     const int status = command->run(arguments);
@@ -67,6 +72,8 @@ int main(int argc, char** argv) {
     return fail(
         "[memory] the machine has no more memory for this; use a smaller size, batch or context",
         ErrorCode::kOutOfMemory);
+  } catch (const std::system_error& error) {  // what the system refuses is no mistake of ours
+    return fail(fmt::format("[system] {}", error.what()), ErrorCode::kFailed);
   } catch (const std::exception& error) {
     return fail(std::string(error.what()) + "; this is a mistake in tracestep, please report it",
                 ErrorCode::kFailed);

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "support/scoped_variable.h"
+#include "support/temp_folder.h"
 
 namespace tracestep {
 namespace {
@@ -54,6 +55,24 @@ TEST(EnvTest, NonsenseIsAnErrorNamingTheVariable) {
     FAIL();
   } catch (const Error& e) {
     EXPECT_EQ(e.where(), "TRACESTEP_ALLOCATOR");
+  }
+}
+
+TEST(EnvTest, EveryVariableIsCheckedAtOnce) {
+  EXPECT_NO_THROW(env::check_variables());
+  for (const auto& [name, text] : {std::pair{"OMP_NUM_THREADS", "0"},
+                                   {"TRACESTEP_VERIFY", "x"},
+                                   {"TRACESTEP_ALLOCATOR", "fast"},
+                                   {"TRACESTEP_LOG", "QUIET"},
+                                   {"RANK", "-1"},
+                                   {"WORLD_SIZE", "two"},
+                                   {"LOCAL_RANK", "1.5"},
+                                   {"MASTER_PORT", "65536"},
+                                   {"TRACESTEP_COMM_TIMEOUT", "nan"}}) {
+    const ScopedVariable wrong(name, text);
+    const std::string message = message_of(ErrorCode::kUsage, [] { env::check_variables(); });
+    EXPECT_TRUE(contains(message, fmt::format("[{}] ", name)));
+    EXPECT_TRUE(contains(message, fmt::format("\"{}\"", text)));
   }
 }
 
