@@ -1,11 +1,15 @@
 #include "base/log.h"
 
+#include <poll.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
-#include <cstdio>
+#include <cerrno>
+#include <climits>
 #include <mutex>
+#include <thread>
 
 #include "base/utf8.h"
 
@@ -14,12 +18,17 @@ namespace {
 
 constexpr std::chrono::milliseconds kRedrawInterval{50};
 constexpr int kDefaultColumns = 80;
+constexpr std::chrono::milliseconds kBetweenLooks{50}, kPatience{500};
+// How long another thread may be in the middle of a message before it is taken to be held up.
+constexpr std::chrono::milliseconds kNap{1};
+constexpr int kMostLooks = 100;
 constexpr const char* kEraseLine = "\r\x1b[K";
 
 // Guards stderr and `progress_text`, the line that has to be drawn again under a message.
 std::mutex mutex;
 std::string progress_text;
 std::atomic<int> level_override{-1};
+std::atomic<bool> may_be_lost{false};
 
 int terminal_columns() {
   winsize size{};
@@ -37,8 +46,43 @@ std::string_view cut(std::string_view text, int columns) {
   return text;
 }
 
+// Whether stderr takes bytes now, or a write will fail: not when `limit` is over.
+bool wait_for_reader(std::chrono::milliseconds limit) {
+  pollfd out{.fd = STDERR_FILENO, .events = POLLOUT, .revents = 0};
+  const int ready = ::poll(&out, 1, static_cast<int>(limit.count()));
+  return ready > 0 || (ready < 0 && errno != EINTR);
+}
+
+// Waits for a reader until messages may be lost, and then a little.
+bool wait_as_long_as_allowed() {
+  std::chrono::milliseconds waited{0};
+  while (!wait_for_reader(kBetweenLooks)) {
+    if (may_be_lost) waited += kBetweenLooks;
+    if (waited >= kPatience) return false;
+  }
+  return true;
+}
+
+// Writes to stderr. A pipe that takes bytes takes PIPE_BUF of them without waiting.
+template <class Wait>
+void put(std::string_view text, const Wait& wait) {
+  while (!text.empty() && wait()) {
+    const ssize_t written =
+        ::write(STDERR_FILENO, text.data(), std::min<std::size_t>(text.size(), PIPE_BUF));
+    if (written < 0 && errno != EINTR && errno != EAGAIN) return;
+    if (written > 0) text.remove_prefix(static_cast<std::size_t>(written));
+  }
+}
+
 void put(std::string_view text) {
-  std::fwrite(text.data(), 1, text.size(), stderr);
+  put(text, wait_as_long_as_allowed);
+}
+
+// The message as a line above the progress line. Needs the lock.
+std::string line_of(LogLevel level, std::string_view message) {
+  return fmt::format("{}{}{}\n{}", progress_text.empty() ? "" : kEraseLine,
+                     level == LogLevel::kWarn ? "warning: " : "", message_line(message),
+                     progress_text);
 }
 
 }  // namespace
@@ -56,12 +100,22 @@ LogLevel log_level() {
 
 void log_message(LogLevel level, std::string_view message) {
   const std::lock_guard lock(mutex);
-  if (!progress_text.empty()) put(kEraseLine);
-  if (level == LogLevel::kWarn) put("warning: ");
-  put(message_line(message));
-  put("\n");
-  put(progress_text);
-  std::fflush(stderr);
+  put(line_of(level, message));
+}
+
+void log_at_once(LogLevel level, std::string_view message) noexcept try {
+  if (log_level() < level) return;
+  std::unique_lock lock(mutex, std::defer_lock);
+  for (int looks = 0; !lock.try_lock(); ++looks) {
+    if (looks == kMostLooks) return;
+    std::this_thread::sleep_for(kNap);
+  }
+  put(line_of(level, message), [] { return wait_for_reader(std::chrono::milliseconds(0)); });
+} catch (...) {  // no memory for the line
+}
+
+void let_messages_be_lost(bool value) {
+  may_be_lost = value;
 }
 
 bool stderr_is_terminal() {
@@ -78,9 +132,7 @@ void ProgressLine::update(std::string_view text) {
   const std::string line = message_line(text);
   const std::lock_guard lock(mutex);
   progress_text = cut(line, terminal_columns() - 1);
-  put(kEraseLine);
-  put(progress_text);
-  std::fflush(stderr);
+  put(kEraseLine + progress_text);
 }
 
 void ProgressLine::done() {
@@ -89,7 +141,6 @@ void ProgressLine::done() {
   if (!progress_text.empty()) put(kEraseLine);
   progress_text.clear();
   next_ = {};
-  std::fflush(stderr);
 }
 
 }  // namespace tracestep

@@ -3,13 +3,14 @@
 #include <pthread.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <chrono>
 #include <cstring>
 #include <memory>
 #include <mutex>
-#include <optional>
+#include <string>
 
 #include "base/error.h"
 #include "base/log.h"
@@ -17,29 +18,34 @@
 namespace tracestep {
 namespace {
 
+enum class Wish { kEnd, kSave };
 struct Taken {
   int number;
   const char* name;
+  Wish wish = Wish::kEnd;
 };
 using Clock = std::chrono::steady_clock;
 // timeout(1) sends its signal to the program and to the program's group: that is one wish.
 constexpr std::chrono::milliseconds kEcho{100};
-constexpr std::array<Taken, 3> kTaken = {
-    {{SIGINT, "SIGINT"}, {SIGTERM, "SIGTERM"}, {SIGHUP, "SIGHUP"}}};
-
-const char* name_of(int number) {
-  for (const Taken& taken : kTaken) {
-    if (taken.number == number) return taken.name;
-  }
-  return "a signal";
-}
+// SIGALRM and SIGXCPU are limits of time (`alarm` before exec, `ulimit -S -t`). Of SIGUSR1 and
+// SIGUSR2, job systems send one or the other before a limit.
+constexpr std::array<Taken, 7> kTaken = {{{SIGINT, "SIGINT"},
+                                          {SIGTERM, "SIGTERM"},
+                                          {SIGHUP, "SIGHUP"},
+                                          {SIGALRM, "SIGALRM"},
+                                          {SIGXCPU, "SIGXCPU"},
+                                          {SIGUSR1, "SIGUSR1", Wish::kSave},
+                                          {SIGUSR2, "SIGUSR2", Wish::kSave}}};
 
 // What the waiting thread and StopSignal share. Never destroyed: the thread outlives main().
 struct State {
   std::mutex mutex;
-  std::optional<std::string> what_follows;  // of the StopSignal that is alive
-  std::atomic<int> received{0};             // by it
+  bool is_listening = false;          // whether a StopSignal is alive
+  std::string what_follows, at_save;  // of it
+  std::atomic<int> received{0};       // by it
+  std::atomic<bool> asks_to_save{false};
   Clock::time_point received_at;
+  pid_t child = 0;  // of the PassedOn that is alive
 };
 
 State& state() {
@@ -72,23 +78,49 @@ bool is_ignored(int number) {
   ::_exit(128 + number);
 }
 
-void hear(int number) {
-  State& shared = state();
-  const std::lock_guard lock(shared.mutex);
-  if (!shared.what_follows) die_of(number);
-  if (shared.received == number && Clock::now() - shared.received_at < kEcho) return;
-  if (shared.received != 0) ::_exit(128 + number);
+// The line that confirms it; empty: there is none.
+std::string hear_end(State& shared, const Taken& taken) {
+  const bool is_echo = shared.received == taken.number && Clock::now() - shared.received_at < kEcho;
+  if (shared.received != 0 && (is_echo || taken.number == SIGXCPU)) return {};
+  if (shared.received != 0) ::_exit(128 + taken.number);
+  if (shared.child > 0) ::kill(shared.child, taken.number);
+  if (!shared.is_listening) die_of(taken.number);
   shared.received_at = Clock::now();
-  shared.received = number;
-  log_warn("{} received: {}; another one ends the program at once", name_of(number),
-           *shared.what_follows);
+  shared.received = taken.number;
+  let_messages_be_lost(true);
+  return fmt::format("{} received: {}; another one ends the program at once", taken.name,
+                     shared.what_follows);
+}
+
+std::string hear_save(State& shared, const Taken& taken) {
+  if (!shared.is_listening || shared.at_save.empty()) {
+    return fmt::format("{} received: there is nothing to save, and the program goes on",
+                       taken.name);
+  }
+  shared.asks_to_save = true;
+  return fmt::format("{} received: {}", taken.name, shared.at_save);
+}
+
+// What is to be done is done before the line, and the line waits for nobody: stderr may be a pipe
+// that nobody reads.
+void hear(const Taken& taken) {
+  State& shared = state();
+  std::unique_lock lock(shared.mutex);
+  const std::string line =
+      taken.wish == Wish::kEnd ? hear_end(shared, taken) : hear_save(shared, taken);
+  lock.unlock();
+  if (!line.empty()) log_at_once(LogLevel::kWarn, line);
 }
 
 void* wait_for(void* set) {
   const std::unique_ptr<sigset_t> taken(static_cast<sigset_t*>(set));
   for (;;) {
     int number = 0;
-    if (sigwait(taken.get(), &number) == 0) hear(number);
+    if (sigwait(taken.get(), &number) != 0) continue;
+    try {
+      hear(*std::ranges::find(kTaken, number, &Taken::number));
+    } catch (...) {  // no memory for the line
+    }
   }
 }
 
@@ -139,21 +171,57 @@ void end_by_broken_pipe() {
   die_of(SIGPIPE);
 }
 
-StopSignal::StopSignal(std::string what_follows) {
+PassedOn::PassedOn(pid_t process) {
   State& shared = state();
   const std::lock_guard lock(shared.mutex);
-  TRACESTEP_CHECK(!shared.what_follows, "two StopSignals at a time");
+  TRACESTEP_CHECK(shared.child == 0, "two children at a time");
+  shared.child = process;
+  if (shared.received != 0) ::kill(process, shared.received);
+}
+
+PassedOn::~PassedOn() {
+  const std::lock_guard lock(state().mutex);
+  state().child = 0;
+}
+
+StopSignal::StopSignal(std::string what_follows, std::string at_save) {
+  State& shared = state();
+  const std::lock_guard lock(shared.mutex);
+  TRACESTEP_CHECK(!shared.is_listening, "two StopSignals at a time");
+  shared.is_listening = true;
   shared.what_follows = std::move(what_follows);
+  shared.at_save = std::move(at_save);
   shared.received = 0;
+  shared.asks_to_save = false;
+  let_messages_be_lost(false);
 }
 
 StopSignal::~StopSignal() {
-  const std::lock_guard lock(state().mutex);
-  state().what_follows.reset();
+  State& shared = state();
+  const std::lock_guard lock(shared.mutex);
+  shared.is_listening = false;
+  shared.received = 0;
 }
 
 int StopSignal::signal_number() const {
   return state().received;
+}
+
+void StopSignal::take_over(int number) const {
+  State& shared = state();
+  const std::lock_guard lock(shared.mutex);
+  if (shared.received != 0) return;
+  shared.received_at = Clock::now();
+  shared.received = number;
+  let_messages_be_lost(true);
+}
+
+bool StopSignal::asks_to_save() const {
+  return state().asks_to_save;
+}
+
+void StopSignal::saved() const {
+  state().asks_to_save = false;
 }
 
 }  // namespace tracestep

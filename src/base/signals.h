@@ -1,18 +1,22 @@
-// Signals that end a run. A dedicated thread receives them, so that no computing thread is ever
-// interrupted: some libraries' matrix products use the stack pointer for other data for a while,
-// which a signal's frame would overwrite.
+// Signals that end a run or ask it to save. A dedicated thread receives them, so that no computing
+// thread is ever interrupted: some libraries' matrix products use the stack pointer for other data
+// for a while, which a signal's frame would overwrite.
 #pragma once
+
+#include <sys/types.h>
 
 #include <csignal>
 #include <string>
 
 namespace tracestep {
 
-// Blocks SIGINT, SIGTERM and SIGHUP for the calling thread and all threads that it starts later,
-// and starts the thread that waits for them. A signal that the process was told to ignore (nohup)
-// stays ignored. SIGXFSZ and SIGPIPE are ignored from then on: writing beyond the file size limit,
-// or to a closed pipe, fails as a write to a full disk does. Call it once, before any other thread
-// exists.
+// Blocks the signals below for the calling thread and all threads that it starts later, and starts
+// the thread that waits for them: SIGINT, SIGTERM and SIGHUP, and the limits of time SIGALRM and
+// SIGXCPU, which ask the program to end; SIGUSR1 and SIGUSR2, which ask it to save what it has and
+// go on. One that the process was told to ignore (nohup) stays ignored. SIGXFSZ and SIGPIPE are
+// ignored from then on: writing beyond the file size limit, or to a closed pipe, fails as a write
+// to a full disk does. All others, SIGQUIT with its core file among them, keep their custom. Call
+// it once, before any other thread exists.
 void take_signals();
 
 // The signal mask from before take_signals(). A child process must start with it, and with the
@@ -23,23 +27,43 @@ const sigset_t& mask_before_signals();
 // pipe (`| head`).
 [[noreturn]] void end_by_broken_pipe();
 
+// While it exists, the first signal that ends the program is sent to this process too, by the
+// thread that receives it. `process` must not have been waited for. One at a time.
+class PassedOn {
+ public:
+  explicit PassedOn(pid_t process);
+  ~PassedOn();
+  PassedOn(const PassedOn&) = delete;
+  PassedOn& operator=(const PassedOn&) = delete;
+};
+
 // While a StopSignal exists, the first signal only asks the run to stop at its next safe point, and
 // a line on stderr confirms that at once; a second signal ends the process, unless it is the same
-// one within 100 ms. Without a StopSignal the first signal ends it. Needs take_signals(); only one
-// may exist at a time.
+// one within 100 ms, or SIGXCPU, which the system repeats every second. Without a StopSignal the
+// first signal ends it. A signal that asks to save is confirmed by a line as well, and never ends
+// anything. From the first signal on no message waits long for somebody who reads stderr. Needs
+// take_signals(); only one may exist at a time.
 class StopSignal {
  public:
   // `what_follows`: what that line says will happen: "the step under way is finished first".
-  explicit StopSignal(std::string what_follows);
+  // `at_save`: the same of a signal that asks to save; empty: there is nothing to save.
+  explicit StopSignal(std::string what_follows, std::string at_save = {});
   ~StopSignal();
   StopSignal(const StopSignal&) = delete;
   StopSignal& operator=(const StopSignal&) = delete;
 
   bool requested() const { return signal_number() != 0; }
-  // SIGINT, SIGTERM or SIGHUP; 0 when there was none.
+  // One of those that end the program; 0 when there was none.
   int signal_number() const;
   // What the process should return after an orderly stop: 128 + the signal; 0 without one.
   int exit_status() const { return requested() ? 128 + signal_number() : 0; }
+  // Stops this process because of a signal that another process of the run received.
+  void take_over(int number) const;
+
+  // Whether a signal has asked to save since the last call of saved().
+  bool asks_to_save() const;
+  // All that has been asked for until now is done.
+  void saved() const;
 };
 
 }  // namespace tracestep
