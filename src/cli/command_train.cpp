@@ -207,9 +207,12 @@ int run_train(TrainCommand o, std::span<const std::string> arguments) {
   }
   const auto device = make_device(run);
   const auto start = std::chrono::steady_clock::now();
-  const StopSignal stop(o.train.checkpoint.empty()
-                            ? "training ends after the step under way"
-                            : "training ends after the step under way, with a checkpoint");
+  const bool has_checkpoints = !o.train.checkpoint.empty();
+  const StopSignal stop(has_checkpoints
+                            ? "training ends after the step under way, with a checkpoint"
+                            : "training ends after the step under way",
+                        has_checkpoints ? "a checkpoint is saved after the step under way"
+                                        : "nothing is saved, as there is no --checkpoint");
   const RankDevices devices = make_rank_devices(*device, run);
   const TrainResult result = run_loop(o, devices, split, stop);
   if (saves_tokenizer && !result.interrupted) {
@@ -251,7 +254,8 @@ Command train_command() {
       .summary = "train a model on text or tokens",
       .details =
           "Trains with AdamW and writes one JSON line per step. Ctrl-C stops after the "
-          "step under way and saves a checkpoint; --resume continues exactly, to the bit. "
+          "step under way and saves a checkpoint, SIGUSR1 saves one and goes on; --resume "
+          "continues exactly, to the bit. "
           "Without a size the model is tiny (4 layers, 256 wide), or that of --init. "
           "In sequential order, row b of step s starts at token (s*B + b)*T; at the end reading "
           "starts over. On a GPU steps are compiled unless --executor says otherwise.",

@@ -8,6 +8,7 @@
 #include "base/output_file.h"
 #include "runtime/communicator.h"
 #include "runtime/processes.h"
+#include "runtime/wishes.h"
 #include "train/diagnosis.h"
 #include "train/fingerprint.h"
 #include "train/log_file.h"
@@ -160,7 +161,10 @@ class Run {
 
   TrainResult go(const StopSignal* stop, const std::function<void(const TrainStep&)>& progress) {
     try {
-      while (step_ < options_.steps && !is_stopped(stop)) {
+      while (step_ < options_.steps) {
+        const Wishes wishes = wishes_of(group_, stop);
+        if (wishes.save) save_as_asked(*stop);
+        if (wishes.stop) break;
         one_step(progress);
         if (is_due(options_.checkpoint_every)) save_or_end();
       }
@@ -182,9 +186,6 @@ class Run {
     }
   }
 
-  bool is_stopped(const StopSignal* stop) const {
-    return stop != nullptr && agree(group_, stop->requested());
-  }
   bool is_due(std::int64_t every) const { return every > 0 && step_ % every == 0; }
 
   void one_step(const std::function<void(const TrainStep&)>& progress) {
@@ -244,6 +245,15 @@ class Run {
   void save_or_end() {
     if (!checkpoints_.are_on()) return;
     if (const auto bad = checkpoints_.save(step_, trainer_.tensors())) end(bad);
+  }
+
+  // Whatever asks for it until it is there has it then.
+  void save_as_asked(const StopSignal& stop) {
+    if (checkpoints_.are_on() && may_save()) {
+      if (checkpoints_.saved_at() != step_) save_or_end();
+      log_info("[checkpoint] step {} is in {}", step_, options_.checkpoint.string());
+    }
+    stop.saved();
   }
 
   [[noreturn]] void end(const std::optional<NotFinite>& cause) {

@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "base/json.h"
+#include "cli/child_processes.h"
 #include "cli/run_binary.h"
 #include "passes/parallel.h"
 #include "support/temp_folder.h"
@@ -106,19 +107,10 @@ TEST_F(ProcessesTest, ProcessesThatDoNotFitTheRunAreRefusedOnce) {
   EXPECT_EQ(run.err.find(message), run.err.rfind(message)) << run.err;
 }
 
-// The process ids of the ranks below mpirun, in their order.
-std::vector<pid_t> ranks_of(pid_t mpirun) {
-  std::ifstream children(fmt::format("/proc/{0}/task/{0}/children", mpirun));
-  std::vector<pid_t> out;
-  for (pid_t child = 0; children >> child;) out.push_back(child);
-  return out;
-}
-
+// The ranks below mpirun, in their order.
 std::vector<pid_t> ranks_after_a_checkpoint(pid_t mpirun, const std::filesystem::path& folder) {
-  for (int i = 0; i < 2000 && !std::filesystem::exists(folder / "latest"); ++i) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(10));
-  }
-  return ranks_of(mpirun);
+  EXPECT_TRUE(comes_true([&] { return std::filesystem::exists(folder / "latest"); }));
+  return children_of(mpirun);
 }
 
 struct Ended {
@@ -161,6 +153,35 @@ TEST_F(ProcessesTest, ARankThatIsKilledOrHangsEndsAllAndTheCheckpointStays) {
         run_tracestep(words_of(train("w", "none", 1) + options + " --resume"));
     EXPECT_EQ(resumed.status, 0) << resumed.err;
   }
+}
+
+// To one rank or to all: they save together, and stop together.
+TEST_F(ProcessesTest, ASignalToARankIsHeardByAll) {
+  const auto checkpoints = folder_ / "run";
+  const auto latest = [&] { return content_of(checkpoints / "latest"); };
+  const auto log = [&] { return content_of(folder_ / "w.log"); };
+  RunHow how;
+  how.while_running = [&](pid_t mpirun) {
+    std::vector<pid_t> ranks;
+    ASSERT_TRUE(comes_true([&] {
+      ranks = children_of(mpirun);
+      return ranks.size() == 2 && !log().empty();
+    }));
+    for (const pid_t receiver : {ranks[1], mpirun}) {
+      const std::string before = latest();
+      // Until the next step, what the first signal has saved is what the second one asks for.
+      const std::size_t logged = log().size();
+      EXPECT_TRUE(comes_true([&] { return log().size() > logged; }));
+      ::kill(receiver, SIGUSR1);
+      EXPECT_TRUE(comes_true([&] { return latest() != before; }));
+    }
+    ::kill(ranks[1], SIGTERM);
+  };
+  const std::string options = fmt::format(" --checkpoint {}", checkpoints.string());
+  const ProgramRun run = launch(2, train("w", "dp=2,shard=2", 1000000) + options, how);
+  EXPECT_EQ(run.status, 128 + SIGTERM) << run.err;
+  const ProgramRun resumed = run_tracestep(words_of(train("w", "none", 1) + options + " --resume"));
+  EXPECT_EQ(resumed.status, 0) << resumed.err;
 }
 
 // Rank 1 may write files of a page at most from its first checkpoint on.

@@ -1,6 +1,6 @@
 #include "lab/measure/measurement.h"
 
-#include "runtime/communicator.h"
+#include "runtime/wishes.h"
 
 namespace tracestep {
 namespace {
@@ -32,7 +32,7 @@ Outcome attempt(const std::function<void()>& work,
 }
 
 StepTimes Measurement::step(Recorder* recorder) {
-  if (stop_ != nullptr && agree(device_.group(), stop_->requested())) throw Interrupted();
+  if (wishes_of(device_.group(), stop_).stop) throw Interrupted();
   const ScopedRange range(device_.ranges(), "step");
   StepTimes out;
   out.start_ns = now_ns();
