@@ -24,7 +24,7 @@ std::optional<Json> processes_row(const RunSpec& run, int processes,
           bench_in_new_process(run, arguments, {{"--roof", measured_roof}}, "--processes");
       rows.push_back(result.at("rows").items().at(0));
     } catch (const Error&) {
-      if (stop.requested()) return {};  // the signal reached that process as well
+      if (stop.requested()) return {};  // it was passed on
       throw;
     }
     const Json* known = rows.front().find("roof_tflops");

@@ -1,5 +1,6 @@
 #include "cli/bench_warmup.h"
 
+#include "base/error.h"
 #include "base/log.h"
 #include "cli/fresh_process.h"
 #include "lab/time/tables.h"
@@ -28,7 +29,12 @@ Table warmup_study(const std::vector<RunSpec>& runs, const std::vector<std::int6
       progress.update(fmt::format("{}/{}  {} context {} {}, {} warm-up steps, a new process",
                                   rows.size() + 1, total, run.model.name, run.shape.context,
                                   name_of(run.mode), warmup));
-      rows.push_back(fresh_row(run, warmup, arguments));
+      try {
+        rows.push_back(fresh_row(run, warmup, arguments));
+      } catch (const Error&) {
+        if (stop != nullptr && stop->requested()) return warmup_table(rows);  // it was passed on
+        throw;
+      }
     }
   }
   return warmup_table(rows);

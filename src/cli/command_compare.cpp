@@ -3,6 +3,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "base/signals.h"
 #include "cli/command.h"
 #include "cli/compare_runs.h"
 #include "cli/output.h"
@@ -44,8 +45,10 @@ int run_published(const CompareCommandOptions& o, std::span<const std::string> a
   return 0;
 }
 
-// The two sides: files, or commands that are run now.
-RunPair sides_of(const CompareCommandOptions& o) {
+// The two sides: files, or commands that are run now. nullopt: `stop`, which is there if commands
+// are run, has ended them.
+std::optional<RunPair> sides_of(const CompareCommandOptions& o,
+                                const std::optional<StopSignal>& stop) {
   if (!o.runs.empty()) {
     if (o.runs.size() != 2 || !o.a.empty()) {
       throw Error(ErrorCode::kUsage, "--run",
@@ -56,13 +59,13 @@ RunPair sides_of(const CompareCommandOptions& o) {
       throw Error(ErrorCode::kUsage, "--pairs", "--run makes the pairs itself",
                   "leave --pairs out");
     }
-    return run_in_pairs(o.runs[0], o.runs[1], o.processes);
+    return run_in_pairs(o.runs[0], o.runs[1], o.processes, *stop);
   }
   if (o.b.empty()) {
     throw Error(ErrorCode::kUsage, "compare", o.a.empty() ? "A and B are missing" : "B is missing",
                 "name two results, or give --run twice, or --published for tables of others");
   }
-  return {read_result(o.a), read_result(o.b)};
+  return RunPair{read_result(o.a), read_result(o.b)};
 }
 
 int run_compare(const CompareCommandOptions& o, std::span<const std::string> arguments) {
@@ -77,8 +80,11 @@ int run_compare(const CompareCommandOptions& o, std::span<const std::string> arg
     if (o.a.empty()) throw Error(ErrorCode::kUsage, "compare", "A is missing", "name a result");
     return run_published(o, arguments);
   }
-  const RunPair sides = sides_of(o);
-  ComparisonReport report = compare_results(sides.a, sides.b,
+  std::optional<StopSignal> stop;
+  if (!o.runs.empty()) stop.emplace("the run under way is ended, and nothing is compared");
+  const std::optional<RunPair> sides = sides_of(o, stop);
+  if (!sides) return stop->exit_status();
+  ComparisonReport report = compare_results(sides->a, sides->b,
                                             {.margin = o.margin_percent / 100,
                                              .ignored = o.ignored,
                                              .noise_percent = o.noise_percent,

@@ -1,11 +1,11 @@
 // tracestep launch: the same command in several processes that share its steps.
-#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
+#include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <optional>
@@ -15,6 +15,7 @@
 #include "base/launched.h"
 #include "base/log.h"
 #include "base/signals.h"
+#include "cli/child_process.h"
 #include "cli/command.h"
 
 namespace tracestep::cli {
@@ -30,21 +31,6 @@ struct LaunchOptions {
   int port = 29500;
   std::string command;  // its first word; the rest is read from the arguments
 };
-
-void set_variable(const env::Variable& variable, const std::string& value) {
-  ::setenv(std::string(variable.name).c_str(), value.c_str(), 1);
-}
-
-// Becomes another program; returns only where that is not possible.
-void become(const char* program, const std::vector<std::string>& words) {
-  std::vector<char*> argv;
-  for (const std::string& word : words) argv.push_back(const_cast<char*>(word.c_str()));
-  argv.push_back(nullptr);
-  ::sigprocmask(SIG_SETMASK, &mask_before_signals(), nullptr);
-  ::signal(SIGXFSZ, SIG_DFL);
-  ::signal(SIGPIPE, SIG_DFL);
-  ::execvp(program, argv.data());
-}
 
 // On CPUs MPI connects the processes, and mpirun ends them all when one fails.
 [[noreturn]] void become_mpirun(int processes, const std::vector<std::string>& command) {
@@ -70,7 +56,7 @@ void become(const char* program, const std::vector<std::string>& words) {
 }
 
 // Processes with the variables of torchrun. When one fails, the others end as well. Signals to this
-// process are passed on; those of a terminal do not reach them.
+// process are passed on.
 class PlainProcesses {
  public:
   PlainProcesses(const LaunchOptions& o, const std::vector<std::string>& command) {
@@ -89,6 +75,10 @@ class PlainProcesses {
       if (child < 0) break;
       if (child == 0) {
         if (stop.requested()) pass_on(stop, grace_s);
+        if (stop.asks_to_save()) {
+          stop.saved();
+          send_all(SIGUSR1);
+        }
         std::this_thread::sleep_for(kBetweenLooks);
         continue;
       }
@@ -96,7 +86,7 @@ class PlainProcesses {
       if (rank == std::ssize(children_)) continue;  // of who became this program
       --left;
       children_[static_cast<std::size_t>(rank)] = 0;
-      const int status = WIFEXITED(state) ? WEXITSTATUS(state) : 128 + WTERMSIG(state);
+      const int status = exit_status_of(state);
       if (status == 0 || out != 0) continue;
       out = status;
       if (WIFSIGNALED(state) && !are_killed_)
@@ -108,22 +98,20 @@ class PlainProcesses {
 
  private:
   void start(int rank, const LaunchOptions& o, const std::vector<std::string>& words) {
-    const pid_t launcher = ::getpid(), child = ::fork();
-    if (child < 0) {
+    const auto number = [](int value) { return fmt::format("{}", value); };
+    try {
+      children_.push_back(
+          start_process({.program = kSelf,
+                         .words = words,
+                         .variables = {{std::string(env::kRank.name), number(rank)},
+                                       {std::string(env::kLocalRank.name), number(rank)},
+                                       {std::string(env::kWorldSize.name), number(o.processes)},
+                                       {std::string(env::kMasterAddress.name), "127.0.0.1"},
+                                       {std::string(env::kMasterPort.name), number(o.port)}}}));
+    } catch (const Error&) {
       end_others();
-      throw Error(ErrorCode::kFailed, "launch", std::strerror(errno));
+      throw;
     }
-    if (child > 0) return children_.push_back(child);
-    ::setpgid(0, 0);
-    ::prctl(PR_SET_PDEATHSIG, SIGKILL);  // none of them outlives this process
-    if (::getppid() != launcher) ::_exit(127);
-    set_variable(env::kRank, fmt::format("{}", rank));
-    set_variable(env::kLocalRank, fmt::format("{}", rank));
-    set_variable(env::kWorldSize, fmt::format("{}", o.processes));
-    set_variable(env::kMasterAddress, "127.0.0.1");
-    set_variable(env::kMasterPort, fmt::format("{}", o.port));
-    become(kSelf, words);
-    ::_exit(127);
   }
 
   // Asks all to stop, once, and kills those that are still there too long after that: a rank may be
@@ -173,9 +161,10 @@ bool runs_on_gpus(const std::vector<std::string>& command) {
 int run_launch(const LaunchOptions& o, std::span<const std::string> arguments) {
   const auto mark = std::ranges::find(arguments, "--");
   const std::vector<std::string> command(mark + 1, arguments.end());
-  set_variable(env::kCommTimeout, fmt::format("{}", o.comm_timeout_s));
+  ::setenv(std::string(env::kCommTimeout.name).c_str(), fmt::format("{}", o.comm_timeout_s).c_str(),
+           1);
   if (!runs_on_gpus(command)) become_mpirun(o.processes, command);
-  const StopSignal stop("the ranks are asked to stop");
+  const StopSignal stop("the ranks are asked to stop", "the ranks are asked to save");
   PlainProcesses ranks(o, command);
   const int status = ranks.wait(stop, o.grace_s);
   return stop.requested() ? stop.exit_status() : status;

@@ -12,11 +12,13 @@
 namespace tracestep::cli {
 namespace {
 
-Json result_of_command(const std::string& command) {
+// nullopt: the command ended, or failed, because of the signal that was passed on to it.
+std::optional<Json> result_of_command(const std::string& command, const StopSignal& stop) {
   const std::vector<std::string> format = command.find("--format") == std::string::npos
                                               ? std::vector<std::string>{"--format", "json"}
                                               : std::vector<std::string>{};
   const ProcessResult process = run_command(command, format);
+  if (stop.requested()) return std::nullopt;
   if (process.status != 0 && process.status != exit_code(ErrorCode::kOutOfMemory)) {
     throw Error(ErrorCode::kFailed, "--run",
                 fmt::format("`{}` ended with status {}: {}", command, process.status,
@@ -27,7 +29,8 @@ Json result_of_command(const std::string& command) {
 
 }  // namespace
 
-RunPair run_in_pairs(const std::string& a, const std::string& b, int processes) {
+std::optional<RunPair> run_in_pairs(const std::string& a, const std::string& b, int processes,
+                                    const StopSignal& stop) {
   const std::uint64_t seed = std::random_device()();
   std::vector<Json> of_a, of_b;
   ProgressLine progress;
@@ -36,12 +39,14 @@ RunPair run_in_pairs(const std::string& a, const std::string& b, int processes) 
     const bool is_b = is_b_first(turn / 2, seed) != is_second;
     progress.update(fmt::format("{}/{}  {}", turn + 1, 2 * processes, is_b ? "B" : "A"));
     std::vector<Json>& results = is_b ? of_b : of_a;
-    results.push_back(result_of_command(is_b ? b : a));
+    std::optional<Json> result = result_of_command(is_b ? b : a, stop);
+    if (!result) return std::nullopt;
+    results.push_back(*std::move(result));
     result_of(results.back(), "--run");  // refuses what cannot be compared after the first run
   }
   progress.done();
-  return {result_of(merged_result(of_a, "--run"), "A"),
-          result_of(merged_result(of_b, "--run"), "B")};
+  return RunPair{result_of(merged_result(of_a, "--run"), "A"),
+                 result_of(merged_result(of_b, "--run"), "B")};
 }
 
 }  // namespace tracestep::cli

@@ -2,11 +2,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <chrono>
 #include <csignal>
 #include <fstream>
 #include <thread>
 
+#include "cli/child_processes.h"
 #include "cli/run_binary.h"
 #include "support/joined_processes.h"
 
@@ -14,13 +16,6 @@ namespace tracestep {
 namespace {
 
 using ::testing::HasSubstr;
-
-std::vector<pid_t> children_of(pid_t parent) {
-  std::ifstream children(fmt::format("/proc/{0}/task/{0}/children", parent));
-  std::vector<pid_t> out;
-  for (pid_t child = 0; children >> child;) out.push_back(child);
-  return out;
-}
 
 bool runs_its_command(pid_t rank) {
   std::ifstream words(fmt::format("/proc/{}/cmdline", rank));
@@ -30,39 +25,18 @@ bool runs_its_command(pid_t rank) {
   return command == "bench";
 }
 
-char state_of(pid_t process) {
-  std::ifstream status(fmt::format("/proc/{}/status", process));
-  for (std::string line; std::getline(status, line);) {
-    if (line.starts_with("State:\t") && line.size() > 7) return line[7];
-  }
-  return 0;
-}
-
 // Stops rank 1 at its start, so that rank 0 waits for it, and returns both. Until it has stopped, a
 // signal that follows would be handled first.
 std::vector<pid_t> with_a_stuck_rank(pid_t launch) {
-  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
-  while (std::chrono::steady_clock::now() < end) {
-    const std::vector<pid_t> ranks = children_of(launch);
-    if (ranks.size() < 2 || !runs_its_command(ranks[1])) continue;
-    ::kill(ranks[1], SIGSTOP);
-    while (state_of(ranks[1]) != 'T' && std::chrono::steady_clock::now() < end) {
-      std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    }
-    return ranks;
-  }
-  ADD_FAILURE() << "no ranks";
-  return {};
-}
-
-// Dead ones count as gone, whether or not somebody has waited for them.
-bool is_gone(pid_t process) {
-  const char state = state_of(process);
-  return state == 0 || state == 'Z';
-}
-
-bool are_gone(const std::vector<pid_t>& processes) {
-  return std::ranges::all_of(processes, is_gone);
+  std::vector<pid_t> ranks;
+  EXPECT_TRUE(comes_true([&] {
+    ranks = children_of(launch);
+    return ranks.size() == 2 && std::ranges::all_of(ranks, runs_its_command);
+  }));
+  if (ranks.size() < 2) return ranks;
+  ::kill(ranks[1], SIGSTOP);
+  EXPECT_TRUE(comes_true([&] { return state_of(ranks[1]) == 'T'; }));
+  return ranks;
 }
 
 ProgramRun launch(const std::string& options, const std::function<void(pid_t)>& while_running) {
@@ -93,11 +67,26 @@ TEST(LaunchTest, RanksDoNotOutliveTheirLauncher) {
     ranks = with_a_stuck_rank(launcher);
     ::kill(launcher, SIGKILL);
   });
-  for (int i = 0; i < 200 && !are_gone(ranks); ++i) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(10));
-  }
   EXPECT_TRUE(are_gone(ranks));
   for (const pid_t rank : ranks) ::kill(rank, SIGKILL);
+}
+
+// The ranks have not begun, so each has nothing to save.
+TEST(LaunchTest, ASignalToSaveReachesTheRanksAndEndsNothing) {
+  std::vector<pid_t> ranks;
+  const ProgramRun run = launch("--grace 0.5", [&](pid_t launcher) {
+    ranks = with_a_stuck_rank(launcher);
+    // Until rank 0 has begun to receive signals, this one would end it.
+    ASSERT_TRUE(comes_true([&] { return takes_signals(ranks[0]); }));
+    ::kill(launcher, SIGUSR1);
+    std::this_thread::sleep_for(std::chrono::milliseconds(200));
+    EXPECT_NE(state_of(ranks[0]), 'Z');
+    ::kill(launcher, SIGTERM);
+  });
+  EXPECT_EQ(run.status, 128 + SIGTERM) << run.err;
+  EXPECT_THAT(run.err, HasSubstr("SIGUSR1 received: the ranks are asked to save"));
+  EXPECT_THAT(run.err, HasSubstr("SIGUSR1 received: there is nothing to save"));
+  EXPECT_TRUE(are_gone(ranks));
 }
 
 }  // namespace
