@@ -5,6 +5,7 @@
 #include <cmath>
 #include <memory>
 #include <set>
+#include <system_error>
 #include <thread>
 
 #include "base/half.h"
@@ -88,8 +89,14 @@ void fill_tensor(Fill fill, const Values& out, const Shape& shape, std::uint64_t
       count < (1 << 16) ? 1 : std::max(1u, std::thread::hardware_concurrency()));
   std::vector<std::jthread> threads;
   for (std::int64_t w = 1; w < workers; ++w) {
-    threads.emplace_back(
-        [&, w] { fill(out, initial, seed, name, count * w / workers, count * (w + 1) / workers); });
+    const auto share = [&, w] {
+      fill(out, initial, seed, name, count * w / workers, count * (w + 1) / workers);
+    };
+    try {
+      threads.emplace_back(share);
+    } catch (const std::system_error&) {  // no more threads: this one does the work
+      share();
+    }
   }
   fill(out, initial, seed, name, 0, count / workers);
 }

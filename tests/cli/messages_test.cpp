@@ -45,6 +45,27 @@ TEST(MessagesTest, UnknownWordsAreAnsweredWithTheNearestKnownOne) {
   }
 }
 
+// Whether the command reads the variable or not.
+TEST(MessagesTest, AWrongVariableOfTheEnvironmentIsRefusedByEveryCommand) {
+  struct Wrong {
+    const char *variable, *message;
+  };
+  for (const Wrong& wrong : {
+           Wrong{"TRACESTEP_LOG=QUIET",
+                 "[TRACESTEP_LOG] unknown level \"QUIET\"; quiet, warn or info"},
+           Wrong{"TRACESTEP_VERIFY=x", "[TRACESTEP_VERIFY] \"x\" is not a whole number"},
+           Wrong{"TRACESTEP_COMM_TIMEOUT=nan", "[TRACESTEP_COMM_TIMEOUT] \"nan\" is not a number"},
+           Wrong{"RANK=one", "[RANK] \"one\" is not a whole number"},
+       }) {
+    for (const char* command : {"version", "explain", "doctor", "completions bash"}) {
+      const ProgramRun run = run_tracestep(words_of(command), {.environment = {wrong.variable}});
+      EXPECT_EQ(run.status, 2) << command;
+      EXPECT_TRUE(contains(run.err, wrong.message)) << command;
+      EXPECT_EQ(run.out, "") << command;
+    }
+  }
+}
+
 TEST(MessagesTest, NumbersAreReadStrictly) {
   for (const Mistake& m : {
            Mistake{"bench --batch 8abc", 2, "[--batch] \"8abc\" is not a whole number"},
@@ -171,17 +192,19 @@ TEST(MessagesTest, ThreadsThatCannotBeStartedAreAMessageOfOurs) {
     limit.rlim_cur = std::min<rlim_t>(limit.rlim_max, rlim_t{1} << 46);
     ::setrlimit(RLIMIT_STACK, &limit);
   };
-  const std::string model = " --context 8 --d-model 16 --d-ff 16 --layers 1 --heads 2 --vocab 20";
+  const std::string model = " --context 8 --d-model 16 --d-ff 16 --layers 1 --heads 2 --vocab ";
   for (const std::string command : {"bench --roof 0 --warmup 0 --steps 1", "memory"}) {
-    const ProgramRun run =
-        run_tracestep(words_of(command + " --threads 4" + model), {.before_start = huge_stacks});
+    const ProgramRun run = run_tracestep(words_of(command + " --threads 4" + model + "20"),
+                                         {.before_start = huge_stacks});
     EXPECT_EQ(run.status, 1) << run.err;
     EXPECT_TRUE(contains(run.err, "tracestep: [cpu] 4 threads could not be started: "));
     EXPECT_TRUE(contains(run.err, "; use --threads "));
-    EXPECT_EQ(
-        run_tracestep(words_of(command + " --threads 1" + model), {.before_start = huge_stacks})
-            .status,
-        0);
+    // Large weights are filled by several threads, if there are more.
+    for (const char* vocab : {"20", "20000"}) {
+      const ProgramRun alone = run_tracestep(words_of(command + " --threads 1" + model + vocab),
+                                             {.before_start = huge_stacks});
+      EXPECT_EQ(alone.status, 0) << alone.err;
+    }
   }
 }
 

@@ -8,6 +8,7 @@
 #include <limits>
 #include <mutex>
 #include <stop_token>
+#include <system_error>
 #include <thread>
 
 #include "base/error.h"
@@ -121,10 +122,13 @@ void MpiWorld::write_and_abort(const std::string& line, int status) {
   std::fputs((line + "\n").c_str(), stderr);
   std::fflush(stderr);
   // Where the launcher's host is out of reach, MPI_Abort waits for it without end.
-  std::thread([status] {
-    std::this_thread::sleep_for(kPatience);
-    std::_Exit(status);
-  }).detach();
+  try {
+    std::thread([status] {
+      std::this_thread::sleep_for(kPatience);
+      std::_Exit(status);
+    }).detach();
+  } catch (const std::system_error&) {  // no more threads
+  }
   MPI_Abort(MPI_COMM_WORLD, status);
   std::_Exit(status);
 }
