@@ -27,6 +27,8 @@ namespace {
 constexpr const char* kFlag = "--sbatch";
 // Slurm's default for MaxArraySize allows so many tasks in an array, with indices below it.
 constexpr std::size_t kMostTasks = 1000;
+// How long before its limit of time a training is asked to save; Slurm may be a minute early.
+constexpr int kSecondsToSave = 120;
 
 struct SbatchOptions {
   fs::path folder;
@@ -68,6 +70,7 @@ struct Jobs {
   std::vector<Task> tasks = {};
   std::string source = {};  // of the predicted times, or why there are none
   fs::path program = {}, folder_of_command = {};
+  bool has_checkpoints = false;  // which a signal asks it to save
 
   // Whether the command writes a result that can be merged; a study writes its own files.
   bool has_result() const { return find_option(command, "--output") != nullptr; }
@@ -118,13 +121,18 @@ Jobs jobs_of(const Command& command, Words words) {
   }
   std::error_code error;
   out.program = fs::read_symlink("/proc/self/exe", error);
-  out.folder_of_command = fs::current_path();
+  out.folder_of_command = fs::current_path(error);
+  if (error) {
+    throw Error(
+        ErrorCode::kInput, kFlag,
+        fmt::format("the folder that the jobs would start in has no name: {}", error.message()),
+        "go to one that is there");
+  }
   // A training goes on from its checkpoints when its job is started again.
   const Option* resume = find_option(command, "--resume");
-  if (resume != nullptr && resume->max_values == 0 && has_flag(words, "--checkpoint") &&
-      !has_flag(words, "--resume")) {
-    words.emplace_back("--resume");
-  }
+  out.has_checkpoints =
+      resume != nullptr && resume->max_values == 0 && has_flag(words, "--checkpoint");
+  if (out.has_checkpoints && !has_flag(words, "--resume")) words.emplace_back("--resume");
   out.lines = divide(std::move(words), command.divided);
   check_files(command, out.lines);
   return out;
@@ -227,6 +235,7 @@ class ArrayScript {
       lines.push_back(fmt::format("--mem={}M", (needs_.memory_bytes * processes_ - 1) / kMiB + 1));
     }
     if (needs_.minutes > 0) lines.push_back(fmt::format("--time={}", needs_.minutes));
+    if (jobs_.has_checkpoints) lines.push_back(fmt::format("--signal=USR1@{}", kSecondsToSave));
     lines.insert(lines.end(), {"--output=log/%x.%A.%a.txt", "--open-mode=append", "--requeue"});
     std::string out;
     for (const std::string& line : lines) out += "#SBATCH " + line + "\n";
@@ -262,10 +271,12 @@ class ArrayScript {
 
   std::string run() const {
     std::string line = shell_quoted(jobs_.program.string()) + " \"$@\"";
-    if (processes_ > 1) {
-      // On CPUs MPI carries the tensors, which Slurm starts through PMIx.
+    if (processes_ > 1 || jobs_.has_checkpoints) {
+      // Slurm signals what srun started. On CPUs MPI carries the tensors of ranks, and Slurm starts
+      // it through PMIx.
+      const bool has_mpi = processes_ > 1 && needs_.gpus == 0;
       line = fmt::format("srun --ntasks={} --cpus-per-task={} --mpi={} {}", processes_, needs_.cpus,
-                         needs_.gpus > 0 ? "none" : "pmix", line);
+                         has_mpi ? "pmix" : "none", line);
     }
     if (!jobs_.has_result()) return line + "\nstatus=$?\n" + kEnd;
     std::string out = "result=$folder/cells/$task.json\nrm -f \"$result\"\n" + line;

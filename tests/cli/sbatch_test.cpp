@@ -281,11 +281,25 @@ TEST_F(SbatchTest, RanksAreTasksOfSrun) {
   EXPECT_THAT(script, HasSubstr("#SBATCH --ntasks=4\n"));
   EXPECT_THAT(script, HasSubstr("srun --ntasks=4 --cpus-per-task=1 --mpi=pmix "));
   EXPECT_THAT(script, HasSubstr(" --resume ;;")) << "a job that is started again goes on";
+  EXPECT_THAT(script, HasSubstr("#SBATCH --signal=USR1@120\n"));
   std::filesystem::remove_all(work_ / "jobs");
   write_jobs("comm --device cuda --ranks 2,4 --bytes 1MiB");
   EXPECT_THAT(job("tasks-1.sh"), HasSubstr("#SBATCH --gres=gpu:2\n"));
   EXPECT_THAT(job("tasks-2.sh"), HasSubstr("srun --ntasks=4 --cpus-per-task=4 --mpi=none "));
   EXPECT_THAT(job("submit.sh"), HasSubstr("afterany:${id0%%;*}:${id1%%;*}"));
+}
+
+// Slurm sends it to what srun started.
+TEST_F(SbatchTest, ATrainingIsAskedToSaveBeforeItsLimitOfTime) {
+  folder_.write(std::string(kOddName) + "/text", std::string(4000, 'a'));
+  const std::string train = "train --text text --size tiny --context 8 --threads 1";
+  write_jobs(train + " --checkpoint run");
+  EXPECT_THAT(job("tasks-1.sh"), HasSubstr("#SBATCH --signal=USR1@120\n"));
+  EXPECT_THAT(job("tasks-1.sh"), HasSubstr("\nsrun --ntasks=1 --cpus-per-task=1 --mpi=none "));
+  std::filesystem::remove_all(work_ / "jobs");
+  write_jobs(train);
+  EXPECT_THAT(job("tasks-1.sh"), Not(HasSubstr("--signal")));
+  EXPECT_THAT(job("tasks-1.sh"), Not(HasSubstr("srun --")));
 }
 
 TEST_F(SbatchTest, WhatTasksCannotShareIsRefused) {
@@ -313,6 +327,16 @@ TEST_F(SbatchTest, WhatTasksCannotShareIsRefused) {
   EXPECT_THAT(tracestep("train --text node.json --checkpoint run --overwrite --sbatch other").err,
               HasSubstr("[--overwrite] a job that is started again"));
   EXPECT_FALSE(std::filesystem::exists(work_ / "other"));
+}
+
+TEST_F(SbatchTest, AFolderThatIsGoneIsSaid) {
+  const auto gone = folder_ / "gone";
+  std::filesystem::create_directory(gone);
+  const ProgramRun run =
+      run_tracestep(words_of(kGrid + " --sbatch " + (folder_ / "new").string()),
+                    {.folder = gone, .before_start = [&] { std::filesystem::remove(gone); }});
+  EXPECT_EQ(run.status, 3);
+  EXPECT_THAT(run.err, HasSubstr("[--sbatch] the folder that the jobs would start in has no name"));
 }
 
 TEST(JobTasksTest, EveryCombinationIsThereOnceInTheOrderOfTheFlags) {
