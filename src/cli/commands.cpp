@@ -16,7 +16,8 @@ constexpr const char* kExitCodes =
     "2 unknown command, flag, value or device   3 an input is missing or malformed\n"
     "4 a single run ran out of memory   5 an output cannot be written\n"
     "6 the device is missing   7 a gate that cannot be judged (compare --fail-on-regression)\n"
-    "8 met a number that is not finite   129, 130, 143 ended by SIGHUP, Ctrl-C, SIGTERM\n";
+    "8 met a number that is not finite   129, 130, 143 ended by SIGHUP, Ctrl-C, SIGTERM\n"
+    "142, 152 ended by a limit of time (SIGALRM, SIGXCPU)\n";
 
 std::string option_line(const OptionSet& options, const Option& option) {
   std::string lead = "  " + option.flag;
@@ -102,7 +103,8 @@ std::string cli_reference(std::span<const Command> commands) {
       "| 6 | the device is missing from this build or machine |\n"
       "| 7 | a gate that cannot be judged: rows are missing, invalid, empty or unclear |\n"
       "| 8 | a loss, gradient or weight is not finite; `train` stops before the update |\n"
-      "| 129, 130, 143 | ended by SIGHUP, Ctrl-C (SIGINT) or SIGTERM |\n\n"
+      "| 129, 130, 143 | ended by SIGHUP, Ctrl-C (SIGINT) or SIGTERM |\n"
+      "| 142, 152 | ended by a limit of time: SIGALRM or SIGXCPU (`ulimit -S -t`) |\n\n"
       "Messages read `tracestep: [where] what is wrong with the values seen; what would be\n"
       "right`. Numbers are read strictly: `8abc`, `1e309`, `-0` and 2^63 are errors. Sizes in\n"
       "bytes take `KiB`, `MiB`, `GiB` and `TiB`. Lists are separated by commas.\n\n"
@@ -114,6 +116,13 @@ std::string cli_reference(std::span<const Command> commands) {
       "runs\n"
       "say on stderr how far they are and how long is left; Ctrl-C is answered at once.\n"
       "`tracestep completions SHELL` writes completions for bash, zsh and fish.\n\n"
+      "The first signal of those above ends a command behind the step under way, with what it has\n"
+      "so far; a second one ends it at once. SIGUSR1 and SIGUSR2 make `train` save a checkpoint "
+      "and\n"
+      "go on; other commands say that there is nothing to save. SIGQUIT ends at once, with a core\n"
+      "file where the system keeps them. Children end with the command, however it ends.\n\n"
+      "`tracestep doctor` lists the environment variables that are read. All of them are checked\n"
+      "before a command starts, whether it uses them or not: a wrong value is status 2.\n\n"
       "Every JSON result is an object with `schema` (the name and version of its layout),\n"
       "`environment` (machine, build and arguments, without folders or names of people),\n"
       "`columns` (units and meaning) and `rows`.\n";
