@@ -4,7 +4,9 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstdlib>
+#include <cstring>
 #include <sstream>
 
 #include <gmock/gmock.h>
@@ -24,6 +26,19 @@ namespace {
 
 using ::testing::HasSubstr;
 using ::testing::Not;
+
+// Tests that need a terminal. Where the system makes none (no /dev/pts), they say so.
+class OnTerminalTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    const int master = ::posix_openpt(O_RDWR | O_NOCTTY);
+    const char* const slave = master < 0 ? nullptr : ::ptsname(master);
+    const bool is_there = slave != nullptr && ::access(slave, F_OK) == 0;
+    const int error = errno;
+    ::close(master);
+    if (!is_there) GTEST_SKIP() << "no terminal can be made here: " << std::strerror(error);
+  }
+};
 
 // What the program prints to a terminal of so many columns: its output, or its messages.
 std::string on_terminal(const std::string& arguments, unsigned short columns,
@@ -52,7 +67,7 @@ std::string on_terminal(const std::string& arguments, unsigned short columns,
   return out;
 }
 
-TEST(TerminalTest, ColumnsFitAndWhatIsLeftOutIsNamed) {
+TEST_F(OnTerminalTest, ColumnsFitAndWhatIsLeftOutIsNamed) {
   const std::string command = "memory --predict --size tiny --context 16,32";
   const std::string narrow = on_terminal(command, 70, {"NO_COLOR=1"}),
                     wide = on_terminal(command + " --wide", 70);
@@ -69,7 +84,7 @@ TEST(TerminalTest, ColumnsFitAndWhatIsLeftOutIsNamed) {
   EXPECT_THAT(run_tracestep(words_of(command)).out, Not(HasSubstr("not shown")));  // in a pipe
 }
 
-TEST(TerminalTest, BothEndsOfAnIntervalAreShownOrNone) {
+TEST_F(OnTerminalTest, BothEndsOfAnIntervalAreShownOrNone) {
   const std::string command = "predict --published H200 --size tiny,small --precision fp32,bf16";
   constexpr unsigned short kWidths[] = {40, 48, 56, 64, 72, 80, 100, 120};
   int shown = 0;
@@ -86,7 +101,7 @@ TEST(TerminalTest, BothEndsOfAnIntervalAreShownOrNone) {
   EXPECT_LT(shown, 8);
 }
 
-TEST(TerminalTest, LongTextsGoOnInTheNextLine) {
+TEST_F(OnTerminalTest, LongTextsGoOnInTheNextLine) {
   const std::string command = "explain residual-stream --size tiny";
   const std::string narrow = on_terminal(command, 72, {"NO_COLOR=1"});
   const std::string table = narrow.substr(0, narrow.find("\n\n", narrow.find("---")));
@@ -103,7 +118,7 @@ TEST(TerminalTest, LongTextsGoOnInTheNextLine) {
   }
 }
 
-TEST(TerminalTest, ColourMarksAStateUnlessItIsUnwanted) {
+TEST_F(OnTerminalTest, ColourMarksAStateUnlessItIsUnwanted) {
   const std::string command =
       "bench --device null --size tiny --context 16 --steps 1 --warmup 0 --columns size,status";
   EXPECT_THAT(on_terminal(command, 100), HasSubstr("\x1b[32mok"));
@@ -111,7 +126,7 @@ TEST(TerminalTest, ColourMarksAStateUnlessItIsUnwanted) {
   EXPECT_THAT(run_tracestep(words_of(command)).out, Not(HasSubstr("\x1b")));
 }
 
-TEST(TerminalTest, WhatTakesLongSaysHowLongItStillTakes) {
+TEST_F(OnTerminalTest, WhatTakesLongSaysHowLongItStillTakes) {
   const std::string model = " --size tiny --threads 1 --format json";
   const std::string readme = (testing::source_folder() / "README.md").string();
   for (const std::string& command :
