@@ -104,4 +104,4 @@ uninstall: ## remove what install wrote
 	@rm -f $(addprefix $(DESTDIR)$(PREFIX)/,$(INSTALLED))
 
 clean: ## remove the build folders (out/ stays)
-	rm -rf build build-sanitize build-cuda
+	rm -rf build build-sanitize build-tsan build-cuda

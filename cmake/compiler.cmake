@@ -49,15 +49,24 @@ set(cxx_flags -ffp-contract=off -Wall -Wextra -Wconversion -Wshadow -Wno-stringo
 if(TRACESTEP_WERROR)
   list(APPEND cxx_flags -Werror)
 endif()
-# The libraries are what is watched. Tests are compiled as in a release, so the compiler's cache has
+# The libraries are what the address sanitizer watches. Tests are compiled as in a release, so the compiler's cache has
 # them; -Bsymbolic-functions keeps their copies of inline functions out of the libraries.
 set(tracestep_watched "")  # of every folder of src/
 set(tracestep_definitions "")
-if(TRACESTEP_SANITIZE)
+if(TRACESTEP_SANITIZE AND NOT TRACESTEP_SANITIZE MATCHES "^(address|thread)$")
+  message(FATAL_ERROR "TRACESTEP_SANITIZE is \"${TRACESTEP_SANITIZE}\"; address, thread or OFF")
+endif()
+if(TRACESTEP_SANITIZE STREQUAL "address")
   set(sanitizers -fsanitize=address,undefined -fno-sanitize-recover=all)
   set(tracestep_watched -O1 -g1 -fno-omit-frame-pointer ${sanitizers})
   target_link_options(tracestep_options INTERFACE ${sanitizers} LINKER:-Bsymbolic-functions)
   list(APPEND tracestep_definitions TRACESTEP_ASAN)
+endif()
+# ThreadSanitizer has to see every access, those of the tests and of what they inline among them.
+# OpenMP's regions, which it cannot see into, are threads there (backends/cpu/threads.cpp).
+if(TRACESTEP_SANITIZE STREQUAL "thread")
+  list(APPEND cxx_flags -O1 -g1 -fno-omit-frame-pointer -fsanitize=thread)
+  target_link_options(tracestep_options INTERFACE -fsanitize=thread)
 endif()
 if(TRACESTEP_FUZZ)  # warnings are the other compiler's business
   set(cxx_flags -w -ffp-contract=off -fsanitize=fuzzer-no-link,address,undefined

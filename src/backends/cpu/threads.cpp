@@ -74,6 +74,26 @@ class FirstError {
   std::exception_ptr error_;
 };
 
+// Calls work(0), …, work(threads - 1), each in a thread of the team.
+#ifdef __SANITIZE_THREAD__
+// libgomp is not compiled with ThreadSanitizer, which would take what its barriers order for races.
+template <class Work>
+void in_team(int threads, const Work& work) {
+  std::vector<std::jthread> others;
+  for (int thread = 1; thread < threads; ++thread) {
+    others.emplace_back([&work, thread] { work(thread); });
+  }
+  work(0);
+}
+#else
+template <class Work>
+void in_team(int threads, const Work& work) {
+  // The team size never varies: libgomp ends and restarts threads when it does.
+#pragma omp parallel num_threads(threads)
+  work(omp_get_thread_num());
+}
+#endif
+
 }  // namespace
 
 int allowed_cores() {
@@ -118,10 +138,7 @@ void run_chunks(int threads, std::int64_t chunks, ChunkBody body, const void* co
   const bool pinned = team_is_pinned(threads);
   std::atomic<std::int64_t> next = 0;
   FirstError error;
-  // The team size never varies: libgomp ends and restarts threads when it does.
-#pragma omp parallel num_threads(threads)
-  {
-    const int thread = omp_get_thread_num();
+  in_team(threads, [&](int thread) {
     if (pinned) pin_once(thread);
     for (std::int64_t i = next++; i < chunks; i = next++) {
       try {
@@ -130,7 +147,7 @@ void run_chunks(int threads, std::int64_t chunks, ChunkBody body, const void* co
         error.capture(i);
       }
     }
-  }
+  });
   error.rethrow();
 }
 
