@@ -39,7 +39,7 @@ std::string_view take_line(std::string_view& text) {
 }
 
 // Every k-th line, so that a long text is sampled evenly and always in the same way.
-class Lines : public sentencepiece::SentenceIterator {
+class Lines final : public sentencepiece::SentenceIterator {
  public:
   explicit Lines(std::string_view text)
       : rest_(text), stride_(text.size() / kMaxTrainingBytes + 1) {

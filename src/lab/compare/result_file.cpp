@@ -1,5 +1,7 @@
 #include "lab/compare/result_file.h"
 
+#include <algorithm>
+
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
