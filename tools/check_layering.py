@@ -87,6 +87,7 @@ CONFINED = [
     (r"hwy/", ["backends/cpu/"], "Highway"),
     (r"sentencepiece", ["train/"], "SentencePiece"),
     (r"xxhash", ["base/hash.cpp"], "xxHash (slow to compile)"),
+    (r"sodium", ["backends/comm/tcp/"], "libsodium"),
     (r"CLI/", ["cli/"], "CLI11 (slow to compile)"),
     (r"nlohmann/", ["base/json"], "nlohmann-json (slow to compile)"),
     (r"utf8\.h$", ["base/utf8.cpp"], "UTF8-CPP"),

@@ -73,7 +73,7 @@ class Trainings:
         (folder / "tokens.bin").write_bytes(struct.pack(f"<{len(tokens)}H", *tokens))
 
     def launch(self, options=()):
-        return [self.program, "launch", "-n", "2", "--port", str(next(self.ports)), *options, "--"]
+        return [self.program, "launch", "-n", "2", *options, "--"]
 
     def on_device(self):
         return ["--device", self.device, *(["--threads", "1"] if self.device == "cpu" else [])]

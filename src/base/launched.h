@@ -51,8 +51,17 @@ inline constexpr Variable kMasterPort = {"MASTER_PORT", "where process 0 listens
 inline constexpr Variable kCommTimeout = {"TRACESTEP_COMM_TIMEOUT",
                                           "seconds to wait for another process in a collective",
                                           "300", check_by<comm_timeout_s>};
-inline constexpr std::array<Variable, 6> kLaunchVariables = {
-    kRank, kWorldSize, kLocalRank, kMasterAddress, kMasterPort, kCommTimeout};
+inline constexpr Variable kCommSecret = {
+    .name = "TRACESTEP_COMM_SECRET",
+    .doc = "64 hexadecimal digits by which processes of a run know each other; launch sets it",
+    .default_value = "unset",
+    .is_secret = true};
+inline constexpr Variable kCommSecretFile = {
+    "TRACESTEP_COMM_SECRET_FILE",
+    "file of mode 600 that holds them; needed where process 0 is on another host", "unset"};
+inline constexpr std::array<Variable, 8> kLaunchVariables = {
+    kRank,       kWorldSize,   kLocalRank,  kMasterAddress,
+    kMasterPort, kCommTimeout, kCommSecret, kCommSecretFile};
 }  // namespace env
 
 }  // namespace tracestep

@@ -69,7 +69,8 @@ Table variables_table() {
                           {.name = "default_value", .title = "default"},
                           {.name = "doc", .title = "meaning"}}};
   for (const env::Variable& variable : env::variables()) {
-    const auto value = env::value_of(variable);
+    auto value = env::value_of(variable);
+    if (value && variable.is_secret) value = "set";
     table.add_row(
         {variable.name, value ? Json(*value) : Json(), variable.default_value, variable.doc});
   }

@@ -11,6 +11,8 @@
 #include <optional>
 #include <thread>
 
+#include "backends/comm/tcp/connection.h"
+#include "backends/comm/tcp/secret.h"
 #include "base/error.h"
 #include "base/launched.h"
 #include "base/log.h"
@@ -21,14 +23,12 @@
 namespace tracestep::cli {
 namespace {
 
-using Clock = std::chrono::steady_clock;
 constexpr const char* kSelf = "/proc/self/exe";
 constexpr std::chrono::milliseconds kBetweenLooks{20};
 
 struct LaunchOptions {
   int processes = 2;
   double comm_timeout_s = 300.0, grace_s = 300.0;
-  int port = 29500;
   std::string command;  // its first word; the rest is read from the arguments
 };
 
@@ -48,6 +48,8 @@ struct LaunchOptions {
                                  "-x",
                                  std::string(env::kCommTimeout.name)};
   if (::geteuid() == 0) words.emplace_back("--allow-run-as-root");
+  // Here ranks share memory, and need no ports that anybody could connect to.
+  ::setenv("OMPI_MCA_btl", "^tcp,ofi", 0);
   words.push_back(self);
   words.insert(words.end(), command.begin(), command.end());
   become("mpirun", words);
@@ -62,6 +64,8 @@ class PlainProcesses {
   PlainProcesses(const LaunchOptions& o, const std::vector<std::string>& command) {
     std::vector<std::string> words{"tracestep"};
     words.insert(words.end(), command.begin(), command.end());
+    // NCCL takes any connection that it is offered for one of its own until it has read more.
+    ::setenv("NCCL_SOCKET_IFNAME", "=lo", 0);
     for (int rank = 0; rank < o.processes; ++rank) start(rank, o, words);
   }
 
@@ -107,7 +111,8 @@ class PlainProcesses {
                                        {std::string(env::kLocalRank.name), number(rank)},
                                        {std::string(env::kWorldSize.name), number(o.processes)},
                                        {std::string(env::kMasterAddress.name), "127.0.0.1"},
-                                       {std::string(env::kMasterPort.name), number(o.port)}}}));
+                                       {std::string(env::kMasterPort.name), number(port_.port)},
+                                       {std::string(env::kCommSecret.name), secret_}}}));
     } catch (const Error&) {
       end_others();
       throw;
@@ -145,6 +150,8 @@ class PlainProcesses {
     }
   }
 
+  const ReservedPort port_ = reserve_port();
+  const std::string secret_ = hex_of(random_bytes());
   std::vector<pid_t> children_;                // by rank; 0: it has ended
   std::optional<Clock::time_point> asked_at_;  // to stop
   bool are_killed_ = false;
@@ -192,7 +199,6 @@ Command launch_command() {
   set.real("--grace", options->grace_s, {.min = 0.0},
            "seconds that processes without MPI have to end, a checkpoint of the last step "
            "included, when this one is told to; then they are killed");
-  set.integer("--port", options->port, {1, 65535}, "of this machine, for processes without MPI");
   command.run = [options](std::span<const std::string> arguments) {
     return run_launch(*options, arguments);
   };

@@ -39,7 +39,7 @@ std::optional<WaitWatch>& watch() {
 }
 
 std::unique_ptr<Processes> join(const Launched& self) {
-  if (!self.has_mpi) return join_tcp(self, comm_timeout_s());
+  if (!self.has_mpi) return join_tcp(self, secret_of_run(), comm_timeout_s());
 #ifdef TRACESTEP_WITH_MPI
   return join_mpi(comm_timeout_s());
 #else

@@ -6,7 +6,9 @@
 
 #include <fmt/ranges.h>
 
+#include "backends/comm/tcp/secret.h"
 #include "base/error.h"
+#include "base/launched.h"
 #include "base/log.h"
 #include "base/output_file.h"
 #include "base/units.h"
@@ -253,11 +255,12 @@ class ArrayScript {
     out += fmt::format("cd {} || exit\n", shell_quoted(jobs_.folder_of_command.string()));
     out += "# Submitted from a step of srun, a job inherits what that says of its own tasks.\n";
     out += "unset ${!SLURM_STEP_@} ${!OMPI_COMM_WORLD_@} PMI_RANK PMI_SIZE PMIX_RANK\n";
-    out += "unset RANK WORLD_SIZE LOCAL_RANK MASTER_ADDR MASTER_PORT\n";
+    out += "unset RANK WORLD_SIZE LOCAL_RANK MASTER_ADDR MASTER_PORT TRACESTEP_COMM_SECRET\n";
     // The ranks of a run divide it among them.
     if (needs_.gpus == 0) {
       out += fmt::format("export OMP_NUM_THREADS={}\n", needs_.cpus * processes_);
     }
+    if (has_plain_ranks()) out += secret();
     out += "case $task in\n";
     for (const Task& task : tasks_) {
       out +=
@@ -267,6 +270,17 @@ class ArrayScript {
     }
     out += "esac\n";
     return out + run();
+  }
+
+  // Ranks that MPI does not connect.
+  bool has_plain_ranks() const { return processes_ > 1 && needs_.gpus > 0; }
+
+  static std::string secret() {
+    const std::string file = fmt::format("\"${}\"", env::kCommSecretFile.name);
+    return fmt::format(
+        "# By this the ranks know each other.\nexport {}=$folder/cells/$task.secret\n"
+        "trap 'rm -f {}' EXIT\nrm -f {}\n{} || exit\n",
+        env::kCommSecretFile.name, file, file, line_that_makes_secret(file));
   }
 
   std::string run() const {

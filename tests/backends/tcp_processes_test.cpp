@@ -111,7 +111,7 @@ TEST(TcpProcessesTest, OneThatDoesNotComeIsAnError) {
                          .has_mpi = false,
                          .host = "127.0.0.1",
                          .port = free_port()},
-                        0.2),
+                        std::nullopt, 0.2),
                Error);
 }
 

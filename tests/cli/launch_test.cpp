@@ -10,7 +10,6 @@
 
 #include "cli/child_processes.h"
 #include "cli/run_binary.h"
-#include "support/joined_processes.h"
 
 namespace tracestep {
 namespace {
@@ -40,11 +39,10 @@ std::vector<pid_t> with_a_stuck_rank(pid_t launch) {
 }
 
 ProgramRun launch(const std::string& options, const std::function<void(pid_t)>& while_running) {
-  return run_tracestep(
-      words_of(fmt::format("launch -n 2 --port {} {} -- bench --size tiny --device cuda "
-                           "--parallel dp=2",
-                           testing::free_port(), options)),
-      {.while_running = while_running});
+  return run_tracestep(words_of(fmt::format("launch -n 2 {} -- bench --size tiny --device cuda "
+                                            "--parallel dp=2",
+                                            options)),
+                       {.while_running = while_running});
 }
 
 TEST(LaunchTest, ARankThatDoesNotEndWhenAskedIsKilled) {

@@ -302,6 +302,25 @@ TEST_F(SbatchTest, ATrainingIsAskedToSaveBeforeItsLimitOfTime) {
   EXPECT_THAT(job("tasks-1.sh"), Not(HasSubstr("srun --")));
 }
 
+// Ranks of srun without MPI meet on the node's own name, which other nodes can reach. In this build
+// they then find that there is no GPU.
+TEST_F(SbatchTest, RanksWithoutMpiGetASecretThatOthersCannotRead) {
+  write_jobs("bench --size tiny --mode step --device cuda --batch 2 --parallel dp=2");
+  const auto srun = folder_.write("bin/srun", R"(#!/bin/bash
+stat -c 'secret %a' "$TRACESTEP_COMM_SECRET_FILE"
+while [[ $1 == --* ]]; do shift; done
+export SLURM_STEP_NUM_TASKS=2 SLURM_STEP_ID=0 SLURM_JOB_ID=$$ SLURM_STEP_NODELIST=$(uname -n)
+SLURM_PROCID=1 SLURM_LOCALID=1 "$@" &
+SLURM_PROCID=0 SLURM_LOCALID=0 "$@"
+)");
+  std::filesystem::permissions(srun, std::filesystem::perms::all);
+  submit("TRACESTEP_COMM_TIMEOUT=20");
+  EXPECT_THAT(job("log/tasks"), HasSubstr("secret 600\n"));
+  EXPECT_THAT(job("log/tasks"), HasSubstr("CUDA"));
+  EXPECT_THAT(job("log/tasks"), Not(HasSubstr("strangers")));
+  EXPECT_FALSE(std::filesystem::exists(work_ / "jobs/cells/0.secret"));
+}
+
 TEST_F(SbatchTest, WhatTasksCannotShareIsRefused) {
   EXPECT_THAT(tracestep(kGrid + " --sbatch jobs --resume rows").err,
               HasSubstr("[--resume] tasks cannot share a file"));

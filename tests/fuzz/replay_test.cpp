@@ -11,7 +11,7 @@
 
 using Target = int(const std::uint8_t*, std::size_t);
 extern "C" Target fuzz_gzip, fuzz_json, fuzz_memory_trace, fuzz_message, fuzz_pickle, fuzz_program,
-    fuzz_result, fuzz_result_csv, fuzz_safetensors, fuzz_token_file, fuzz_tokenizer;
+    fuzz_ranks, fuzz_result, fuzz_result_csv, fuzz_safetensors, fuzz_token_file, fuzz_tokenizer;
 
 namespace tracestep {
 namespace {
@@ -21,13 +21,14 @@ struct Named {
   Target* run;
 };
 
-constexpr std::array<Named, 11> kTargets = {{
+constexpr std::array<Named, 12> kTargets = {{
     {"gzip", fuzz_gzip},
     {"json", fuzz_json},
     {"memory_trace", fuzz_memory_trace},
     {"message", fuzz_message},
     {"pickle", fuzz_pickle},
     {"program", fuzz_program},
+    {"ranks", fuzz_ranks},
     {"result", fuzz_result},
     {"result_csv", fuzz_result_csv},
     {"safetensors", fuzz_safetensors},

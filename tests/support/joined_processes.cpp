@@ -41,7 +41,7 @@ std::vector<int> in_processes(int count, double timeout_s,
                                  .has_mpi = false,
                                  .host = "127.0.0.1",
                                  .port = port},
-                                timeout_s);
+                                std::nullopt, timeout_s);
       work(*all);
     } catch (const std::exception&) {
       ::_exit(99);

@@ -30,6 +30,7 @@ READERS = {
     "message": ["base/utf8.cpp"],
     "pickle": ["lab/report/unpickle.cpp"],
     "program": ["ir/parse.cpp"],
+    "ranks": ["backends/comm/tcp/handshake.cpp", "backends/comm/tcp/messages.cpp"],
     "result": ["lab/compare/compare.cpp"],
     "result_csv": ["lab/compare/result_csv.cpp", "lab/report/csv_reader.cpp"],
     "safetensors": ["train/safetensors_header.cpp"],

@@ -3,8 +3,8 @@
 
 Training by MPI must have the bits of threads. When the cable is cut, the processes on both sides must
 end, the first one with a message that names the rank, and the last checkpoint must stay usable.
-Processes with the variables of torchrun must find each other, name the one that differs, and give
-up in time where the other host does not answer. Does nothing where namespaces are not permitted.
+Processes with the variables of torchrun must find each other, name the one that differs, refuse one
+with another secret, and give up in time where the other host does not answer. Does nothing where namespaces are not permitted.
 Usage: hosts.py [--program PATH] [--count N] [--seed S]
 """
 import itertools
@@ -22,6 +22,7 @@ from tiny_training import Battery, Training, resumed_from
 
 NETWORK, ADDRESSES = "10.213.77.0/24", ("10.213.77.1", "10.213.77.2")
 FORMS = ["dp=2", "dp=2,bucket=tensor", "dp=2,shard=1", "dp=2,shard=2", "dp=2,shard=3", "tp=2"]
+SECRET, ANOTHER = "5a" * 32, "a5" * 32
 TIMEOUT_S = 2
 PATIENCE_S = 15
 STEPS_BEFORE, ENDLESS = 5, 10**6
@@ -174,12 +175,12 @@ def check_cut(battery, hosts, training, form, seconds):
 # --- variables of torchrun ------------------------------------------------------------------------
 
 
-def start_joined(hosts, training, host, port, *more):
+def start_joined(hosts, training, host, port, *more, secret=SECRET):
     """A process that joins the others and then predicts bytes, which needs no device."""
     command = [training.program, "memory", "--predict", "--size", "tiny", "--mode", "step",
                "--parallel", "dp=2", "--format", "csv", *more]
     return start(hosts.on(host, *command), training, RANK=str(host), LOCAL_RANK="0", WORLD_SIZE="2",
-                 MASTER_ADDR=ADDRESSES[0], MASTER_PORT=str(port))
+                 MASTER_ADDR=ADDRESSES[0], MASTER_PORT=str(port), TRACESTEP_COMM_SECRET=secret)
 
 
 def check_variables(battery, hosts, training, port):
@@ -193,6 +194,15 @@ def check_variables(battery, hosts, training, port):
     words = "[rank 1] its command line differs from that of rank 0"
     battery.check(first == 1 and second == 1, f"statuses {first}, {second} of ranks that differ")
     battery.check((said + also).count(words) == 1, f"ranks that differ: {said} {also}")
+
+
+def check_secrets(battery, hosts, training, port):
+    strangers = [start_joined(hosts, training, host, port, secret=secret)
+                 for host, secret in enumerate((SECRET, ANOTHER))]
+    for (status, _, said), words in zip(map(finish, strangers), ("1 of 2 processes", "of this run")):
+        battery.check(status == 1 and words in said, f"two secrets: {status} {said}")
+    (status, _, said), = map(finish, [start_joined(hosts, training, 0, port, secret="")])
+    battery.check(status == 2 and "strangers could join" in said, f"no secret: {status} {said}")
 
 
 def check_no_answer(battery, hosts, training, port):
@@ -220,6 +230,7 @@ def main():
                     check_bits(battery, hosts, training, dice.choice(FORMS))
                     check_cut(battery, hosts, training, dice.choice(FORMS), dice.uniform(0.0, 1.0))
                     check_variables(battery, hosts, training, 29500)
+                    check_secrets(battery, hosts, training, 29500)
                     check_no_answer(battery, hosts, training, 29500)
             except (subprocess.CalledProcessError, FileNotFoundError) as why:
                 print(f"no namespaces here: {str(getattr(why, 'stderr', why)).strip()}")

@@ -29,14 +29,16 @@ BATTERIES = [
     ("recompute_budgets.py", "--count", 384, "steps of ten memory budgets each, predicted"),
     ("ranks.py", "--count", 2304, "steps of several ranks, in every form"),
     ("rank_kills.py", "--count", 100, "trainings of several ranks of which one is killed or stopped"),
+    ("strangers.py", "--count", 100000, "connections to a rank 0 that waits, or that has met its ranks"),
     ("hosts.py", "--count", 20, "rounds of ranks on two hosts (network namespaces), each with a cut cable"),
     ("slurm.py", "--count", 10, "rounds of a job array and of trainings of two ranks under Slurm, each with a kill"),
     ("random_programs.py", "--count", 10000, "random programs, every pass and both executors"),
+    ("thread_races.py", "--count", 48, "commands, and tests, under ThreadSanitizer"),
     ("safetensors_headers.py", "--count", 30000, "headers beside the reference library"),
     ("fuzz.py", "--runs", 1000000, "executions of every fuzz target"),
 ]
 BUILDING = ("empty_machine.py", "recompute_budgets.py", "random_programs.py",
-            "safetensors_headers.py", "fuzz.py")
+            "thread_races.py", "safetensors_headers.py", "fuzz.py")
 
 
 def summary_of(output):

@@ -18,6 +18,7 @@ import json
 import os
 import pathlib
 import random
+import secrets
 import shutil
 import socket
 import subprocess
@@ -235,8 +236,12 @@ def check_ranks(cluster, program, folder, dice):
     if abs(loss(step) - loss(alone)) > LOSS_TOLERANCE * loss(alone):
         raise Fault(f"a loss of {loss(step)}, and {loss(alone)} of one rank")
     # Without MPI the two join by the step's variables, and have nothing that carries tensors.
+    secret = folder / "secret"
+    secret.touch(0o600)
+    secret.write_text(secrets.token_hex(32))
     bare = subprocess.run(["srun", "--ntasks=2", "--mpi=none", program, *two], cwd=folder,
-                          env=cluster.environment, capture_output=True, text=True)
+                          env={**cluster.environment, "TRACESTEP_COMM_SECRET_FILE": str(secret)},
+                          capture_output=True, text=True)
     if "nothing connects cpu devices of processes without MPI" not in bare.stderr:
         raise Fault(f"srun --mpi=none: {bare.stderr.strip()}")
     jobs = folder / "training"

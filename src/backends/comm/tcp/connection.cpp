@@ -1,6 +1,6 @@
 #include "backends/comm/tcp/connection.h"
 
-#include <fcntl.h>
+#include <arpa/inet.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -10,117 +10,94 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <chrono>
 #include <cstring>
-#include <thread>
 #include <utility>
 
 #include "base/error.h"
+#include "base/launched.h"
 
 namespace tracestep {
 namespace {
 
-using Clock = std::chrono::steady_clock;
+constexpr in_addr kAllAddresses{INADDR_ANY};
 
 [[noreturn]] void fail(const std::string& message, const std::string& hint = {}) {
   throw Error(ErrorCode::kFailed, "processes", message, hint);
 }
 
-void send_at_once(int socket) {
-  const int on = 1;
-  ::setsockopt(socket, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+bool is_loopback(const in_addr& address) {
+  return ntohl(address.s_addr) >> IN_CLASSA_NSHIFT == IN_LOOPBACKNET;
 }
 
-Connection listen_on(int port, int backlog) {
-  Connection out(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  const int on = 1;
-  ::setsockopt(out.socket(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_port = htons(static_cast<std::uint16_t>(port));
-  address.sin_addr.s_addr = htonl(INADDR_ANY);
-  if (::bind(out.socket(), reinterpret_cast<sockaddr*>(&address), sizeof address) != 0 ||
-      ::listen(out.socket(), backlog) != 0) {
-    fail(fmt::format("port {} cannot be used: {}", port, std::strerror(errno)),
-         fmt::format("choose another one by {}", env::kMasterPort.name));
+// The first of its addresses; nullopt and `problem` for an unknown host.
+std::optional<in_addr> resolve(const std::string& host, std::string& problem) {
+  addrinfo hints{};
+  hints.ai_family = AF_INET;
+  hints.ai_socktype = SOCK_STREAM;
+  addrinfo* found = nullptr;
+  if (const int status = ::getaddrinfo(host.c_str(), nullptr, &hints, &found)) {
+    problem = ::gai_strerror(status);
+    return std::nullopt;
   }
+  sockaddr_in first{};
+  std::memcpy(&first, found->ai_addr, sizeof first);
+  ::freeaddrinfo(found);
+  return first.sin_addr;
+}
+
+sockaddr_in address_of(const in_addr& host, int port) {
+  sockaddr_in out{};
+  out.sin_family = AF_INET;
+  out.sin_port = htons(static_cast<std::uint16_t>(port));
+  out.sin_addr = host;
   return out;
 }
 
-// At least 0.
+Connection new_socket() {
+  return Connection(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+}
+
+bool binds(const Connection& to, const in_addr& host, int port) {
+  const int on = 1;
+  ::setsockopt(to.socket(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+  const sockaddr_in address = address_of(host, port);
+  return ::bind(to.socket(), reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0;
+}
+
+// Messages are small and waited for.
+void send_at_once(const Connection& connection) {
+  const int on = 1;
+  ::setsockopt(connection.socket(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+}
+
+// At least 0, and no more than poll() takes.
 int milliseconds_until(Clock::time_point deadline) {
   const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now());
-  return static_cast<int>(std::max<std::int64_t>(0, left.count()));
+  return static_cast<int>(std::clamp<std::int64_t>(left.count(), 0, 1 << 30));
 }
 
-// The others connect in any order; each sends its rank.
-std::vector<Connection> accept_all(const Launched& self, Clock::time_point deadline) {
-  const Connection listener = listen_on(self.port, self.count);
-  std::vector<Connection> out(static_cast<std::size_t>(self.count) - 1);
-  for (int come = 1; come < self.count; ++come) {
-    pollfd waiting{listener.socket(), POLLIN, 0};
-    if (::poll(&waiting, 1, milliseconds_until(deadline)) <= 0) {
-      fail(fmt::format("{} of {} processes have come to port {}", come, self.count, self.port),
-           "start as many as WORLD_SIZE says");
-    }
-    Connection one(::accept4(listener.socket(), nullptr, nullptr, SOCK_CLOEXEC));
-    std::int32_t rank = 0;
-    if (!one.read(std::as_writable_bytes(std::span(&rank, 1)))) fail("a process went at once");
-    if (rank < 1 || rank >= self.count || out[static_cast<std::size_t>(rank - 1)].socket() >= 0) {
-      fail(fmt::format("two processes are rank {}, or it is beyond the {} of this run", rank,
-                       self.count));
-    }
-    send_at_once(one.socket());
-    out[static_cast<std::size_t>(rank - 1)] = std::move(one);
-  }
-  return out;
+// False: not until the deadline.
+bool wait_for(int socket, short events, Clock::time_point deadline) {
+  pollfd waiting{socket, events, 0};
+  return ::poll(&waiting, 1, milliseconds_until(deadline)) > 0;
 }
 
-// Whether it is there before the deadline: a host that cannot be reached does not say so.
-bool connects(int socket, const addrinfo& to, Clock::time_point deadline) {
-  if (::connect(socket, to.ai_addr, to.ai_addrlen) == 0) return true;
-  pollfd waiting{socket, POLLOUT, 0};
-  if (errno != EINPROGRESS || ::poll(&waiting, 1, milliseconds_until(deadline)) <= 0) return false;
+// Whether somebody listens there: a host that cannot be reached does not say so.
+bool connects(const Connection& from, const sockaddr_in& to, Clock::time_point deadline) {
+  const int socket = from.socket();
+  if (::connect(socket, reinterpret_cast<const sockaddr*>(&to), sizeof to) == 0) return true;
+  if (errno != EINPROGRESS || !wait_for(socket, POLLOUT, deadline)) return false;
   int error = 0;
   socklen_t size = sizeof error;
   return ::getsockopt(socket, SOL_SOCKET, SO_ERROR, &error, &size) == 0 && error == 0;
 }
 
-// -1: nobody listens there yet.
-int try_to_connect(const Launched& self, Clock::time_point deadline) {
-  addrinfo hints{};
-  hints.ai_family = AF_INET;
-  hints.ai_socktype = SOCK_STREAM;
-  addrinfo* found = nullptr;
-  const std::string port = fmt::format("{}", self.port);
-  if (const int status = ::getaddrinfo(self.host.c_str(), port.c_str(), &hints, &found)) {
-    fail(fmt::format("host {} of process 0: {}", self.host, ::gai_strerror(status)));
-  }
-  const int out = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-  const bool is_there = connects(out, *found, deadline);
-  ::freeaddrinfo(found);
-  if (is_there && ::fcntl(out, F_SETFL, 0) == 0) return out;
-  ::close(out);
-  return -1;
-}
-
-Connection connect_to_first(const Launched& self, Clock::time_point deadline) {
-  constexpr std::chrono::milliseconds kPause{20};
-  for (;;) {
-    if (const int socket = try_to_connect(self, deadline); socket >= 0) {
-      Connection out(socket);
-      send_at_once(socket);
-      const std::int32_t rank = self.rank;
-      if (out.write(std::as_bytes(std::span(&rank, 1)))) return out;
-    }
-    if (Clock::now() > deadline) {
-      fail(fmt::format("process 0 does not listen on {}:{}", self.host, self.port));
-    }
-    std::this_thread::sleep_for(kPause);
-  }
-}
-
 }  // namespace
+
+Clock::time_point deadline_after(double seconds) {
+  const std::chrono::duration<double> limited(std::min(seconds, 1e6));
+  return Clock::now() + std::chrono::duration_cast<Clock::duration>(limited);
+}
 
 Connection::~Connection() {
   if (socket_ >= 0) ::close(socket_);
@@ -131,44 +108,99 @@ Connection& Connection::operator=(Connection&& other) noexcept {
   return *this;
 }
 
-bool Connection::write(std::span<const std::byte> bytes) const {
+bool Connection::write(std::span<const std::byte> bytes, Clock::time_point deadline) const {
   while (!bytes.empty()) {
-    const ssize_t n = ::send(socket_, bytes.data(), bytes.size(), MSG_NOSIGNAL);
-    if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) return false;
-    bytes = bytes.subspan(static_cast<std::size_t>(n));
+    const ssize_t n = ::send(socket_, bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (n >= 0) {
+      bytes = bytes.subspan(static_cast<std::size_t>(n));
+    } else if (errno != EINTR && (errno != EAGAIN || !wait_for(socket_, POLLOUT, deadline))) {
+      return false;
+    }
   }
   return true;
 }
 
-bool Connection::read(std::span<std::byte> bytes) const {
+bool Connection::read(std::span<std::byte> bytes, Clock::time_point deadline) const {
   while (!bytes.empty()) {
-    const ssize_t n = ::recv(socket_, bytes.data(), bytes.size(), 0);
-    if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) return false;
-    bytes = bytes.subspan(static_cast<std::size_t>(n));
+    const auto n = read_some(bytes);
+    if (!n || (*n == 0 && !wait_for(socket_, POLLIN, deadline))) return false;
+    bytes = bytes.subspan(*n);
   }
   return true;
 }
 
-std::vector<Connection> connect_all(const Launched& self, double timeout_s) {
-  const auto deadline = Clock::now() + std::chrono::duration_cast<Clock::duration>(
-                                           std::chrono::duration<double>(std::min(timeout_s, 1e6)));
-  if (self.rank == 0) return accept_all(self, deadline);
-  std::vector<Connection> out;
-  out.push_back(connect_to_first(self, deadline));
+std::optional<std::size_t> Connection::read_some(std::span<std::byte> bytes) const {
+  const ssize_t n = ::recv(socket_, bytes.data(), bytes.size(), MSG_DONTWAIT);
+  if (n > 0) return static_cast<std::size_t>(n);
+  if (n < 0 && (errno == EAGAIN || errno == EINTR)) return 0;
+  return std::nullopt;
+}
+
+bool is_loopback(const std::string& host) {
+  in_addr address{};
+  return host == "localhost" ||
+         (::inet_pton(AF_INET, host.c_str(), &address) == 1 && is_loopback(address));
+}
+
+Connection listen_at(const std::string& host, int port, int backlog) {
+  std::string problem;
+  const auto address = resolve(host, problem);
+  // By a name, a machine may find its loopback address where others find another one (Debian's
+  // 127.0.1.1).
+  const bool is_of_host = address && (!is_loopback(*address) || is_loopback(host));
+  Connection out = new_socket();
+  bool is_bound = is_of_host && binds(out, *address, port);
+  if (!is_bound && (!is_of_host || errno == EADDRNOTAVAIL)) {
+    is_bound = binds(out, kAllAddresses, port);
+  }
+  if (!is_bound || ::listen(out.socket(), backlog) != 0) {
+    fail(fmt::format("port {} of {} cannot be used: {}", port, host, std::strerror(errno)),
+         fmt::format("choose another one by {}", env::kMasterPort.name));
+  }
   return out;
 }
 
-std::size_t wait_for_any(std::span<const Connection> connections, const std::vector<bool>& is_done,
-                         std::chrono::milliseconds limit) {
-  std::vector<pollfd> waiting;
-  for (std::size_t i = 0; i < connections.size(); ++i) {
-    waiting.push_back({is_done[i] ? -1 : connections[i].socket(), POLLIN, 0});
+Accepted accept_at(const Connection& listener) {
+  sockaddr_in from{};
+  socklen_t size = sizeof from;
+  Connection out(::accept4(listener.socket(), reinterpret_cast<sockaddr*>(&from), &size,
+                           SOCK_CLOEXEC | SOCK_NONBLOCK));
+  if (out.socket() < 0) return {};
+  send_at_once(out);
+  char text[INET_ADDRSTRLEN] = "";
+  ::inet_ntop(AF_INET, &from.sin_addr, text, sizeof text);
+  return {std::move(out), fmt::format("{}:{}", text, ntohs(from.sin_port))};
+}
+
+Connection connect_to(const std::string& host, int port, Clock::time_point deadline) {
+  std::string problem;
+  const auto address = resolve(host, problem);
+  if (!address) fail(fmt::format("host {} of process 0: {}", host, problem));
+  Connection out = new_socket();
+  if (!connects(out, address_of(*address, port), deadline)) return {};
+  send_at_once(out);
+  return out;
+}
+
+ReservedPort reserve_port() {
+  ReservedPort out{new_socket()};
+  sockaddr_in address{};
+  socklen_t size = sizeof address;
+  if (!binds(out.holder, {htonl(INADDR_LOOPBACK)}, 0) ||
+      ::getsockname(out.holder.socket(), reinterpret_cast<sockaddr*>(&address), &size) != 0) {
+    fail(fmt::format("there is no free port: {}", std::strerror(errno)));
   }
-  ::poll(waiting.data(), waiting.size(), static_cast<int>(limit.count()));
-  const auto ready = std::ranges::find_if(waiting, [](const pollfd& p) { return p.revents != 0; });
-  return static_cast<std::size_t>(ready - waiting.begin());
+  out.port = ntohs(address.sin_port);
+  return out;
+}
+
+std::vector<bool> wait_for_any(std::span<const int> sockets, Clock::time_point deadline) {
+  std::vector<pollfd> waiting;
+  for (const int socket : sockets) waiting.push_back({socket, POLLIN, 0});
+  ::poll(waiting.data(), waiting.size(), milliseconds_until(deadline));
+  std::vector<bool> out;
+  for (const pollfd& one : waiting) out.push_back(one.revents != 0);
+  return out;
 }
 
 }  // namespace tracestep

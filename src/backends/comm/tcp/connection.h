@@ -1,14 +1,18 @@
-// TCP connections between the first process of a run and each of the others.
+// TCP connections of IPv4, and waits for them that end in time.
 #pragma once
 
 #include <chrono>
 #include <cstddef>
+#include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
-#include "base/launched.h"
-
 namespace tracestep {
+
+using Clock = std::chrono::steady_clock;
+// So many seconds from now, or some days.
+Clock::time_point deadline_after(double seconds);
 
 class Connection {
  public:
@@ -19,20 +23,43 @@ class Connection {
   Connection& operator=(Connection&& other) noexcept;
 
   int socket() const { return socket_; }
-  // All of the bytes; false when the other end is gone.
-  bool write(std::span<const std::byte> bytes) const;
-  bool read(std::span<std::byte> bytes) const;
+  // All of the bytes; false when the other end is gone, or has not taken them in time.
+  bool write(std::span<const std::byte> bytes, Clock::time_point deadline) const;
+  // All of the bytes; false when the other end is gone, or they have not come in time.
+  bool read(std::span<std::byte> bytes, Clock::time_point deadline) const;
+  // What is there, without waiting: the number of bytes; nullopt when the other end is gone.
+  std::optional<std::size_t> read_some(std::span<std::byte> bytes) const;
 
  private:
   int socket_ = -1;
 };
 
-// Process 0: a connection to each of the others, in their order; another one: to process 0.
-// Error{kFailed}: the port is taken, the host is unknown, or not all came within `timeout_s`.
-std::vector<Connection> connect_all(const Launched& self, double timeout_s);
-// The index of a connection that has something to read, or whose other end is gone; those that are
-// done are left out. connections.size() when there was none within `limit`.
-std::size_t wait_for_any(std::span<const Connection> connections, const std::vector<bool>& is_done,
-                         std::chrono::milliseconds limit);
+// Whether only this machine can be meant: "localhost", or an address in numbers. What another name
+// means differs between machines.
+bool is_loopback(const std::string& host);
+
+// Listens on the address of `host` where this machine has it, else on all addresses.
+// Error{kFailed}: the port is taken.
+Connection listen_at(const std::string& host, int port, int backlog);
+// A connection that has come to a listening socket, if there is one (errno says why not), and where
+// it comes from: "127.0.0.1:4242".
+struct Accepted {
+  Connection connection;
+  std::string from;
+};
+Accepted accept_at(const Connection& listener);
+// None where nobody listens yet, or does not answer in time. Error{kFailed}: the host is unknown.
+Connection connect_to(const std::string& host, int port, Clock::time_point deadline);
+// A port of the loopback address, on which a child can listen_at() and which the system gives to
+// nobody else while `holder` lives.
+struct ReservedPort {
+  Connection holder;
+  int port = 0;
+};
+ReservedPort reserve_port();
+
+// Which of the sockets have something to read, or are gone; none when that is so at `deadline`.
+// Negative ones are left out.
+std::vector<bool> wait_for_any(std::span<const int> sockets, Clock::time_point deadline);
 
 }  // namespace tracestep

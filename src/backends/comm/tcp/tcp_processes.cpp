@@ -1,45 +1,54 @@
-// A star: process 0 has a connection to each of the others. A message is a header and its bytes;
-// the watching thread reads them all and queues those that carry data, for receive().
+// A star: process 0 has a connection to each of the others. The watching thread reads all messages
+// (messages.h) and queues those that carry data, for receive().
 #include "backends/comm/tcp/tcp_processes.h"
 
 #include <algorithm>
 #include <array>
 #include <atomic>
-#include <chrono>
 #include <condition_variable>
 #include <cstdio>
-#include <cstring>
 #include <deque>
 #include <mutex>
 #include <thread>
 
 #include "backends/comm/tcp/connection.h"
+#include "backends/comm/tcp/meeting.h"
+#include "backends/comm/tcp/messages.h"
 #include "base/error.h"
+#include "base/utf8.h"
 
 namespace tracestep {
 namespace {
 
-using Clock = std::chrono::steady_clock;
 constexpr std::chrono::milliseconds kPatience{1500};  // for whoever knows more of a failure
 constexpr std::chrono::milliseconds kPulse{200};      // between signs of life
-constexpr std::uint64_t kMostBytes = 4096;
+constexpr std::size_t kMostBroadcastBytes = 4096;
+// Processes make the same calls in the same order, and wait for each other in every exchange(), so
+// that none is more than a few messages ahead.
+constexpr std::size_t kMostWaiting = 16;
 
-enum class Kind : std::uint32_t { kData, kFailed, kEnd, kAlive };
-struct Header {
-  Kind kind = Kind::kData;
-  std::int32_t status = 0;  // of a process that failed
-  std::uint64_t bytes = 0;
+struct Peer {
+  Connection connection;
+  MessageReader reader;
+  Clock::time_point heard = Clock::now();
+  bool is_done = false;
+  std::deque<std::vector<std::byte>> inbox = {};  // guarded by mutex_
 };
 
 class TcpProcesses final : public Processes {
  public:
-  TcpProcesses(const Launched& self, double timeout_s)
-      : self_(self), timeout_s_(timeout_s), peers_(connect_all(self, timeout_s)) {
-    inbox_.resize(peers_.size());
+  TcpProcesses(const Launched& self, const std::optional<Secret>& secret, double timeout_s)
+      : self_(self), timeout_s_(timeout_s) {
+    const auto count = static_cast<std::size_t>(self.count);
+    for (Connection& connection : meet(self, secret, timeout_s)) {
+      const std::string name = fmt::format("rank {}", rank_of(peers_.size()));
+      peers_.push_back(
+          {std::move(connection), MessageReader(name, std::max(kMostBroadcastBytes, 8 * count))});
+    }
     watcher_ = std::thread([this] { watch(); });
   }
   ~TcpProcesses() override {
-    for (const Connection& peer : peers_) send(peer, {.kind = Kind::kEnd}, {});
+    tell_all({.kind = MessageKind::kEnd});
     watcher_.join();
   }
   TcpProcesses(const TcpProcesses&) = delete;
@@ -52,59 +61,67 @@ class TcpProcesses final : public Processes {
   std::vector<std::uint64_t> exchange(std::uint64_t own) override {
     std::vector<std::uint64_t> out(static_cast<std::size_t>(count()), own);
     if (rank() != 0) {
-      send_data(peers_[0], std::as_bytes(std::span(&own, 1)));
+      tell_all({MessageKind::kData, 0, sizeof own}, std::as_bytes(std::span(&own, 1)));
     } else {
       for (std::size_t i = 0; i < peers_.size(); ++i) {
         receive(i, std::as_writable_bytes(std::span(&out[i + 1], 1)));
       }
     }
-    for (std::uint64_t& value : out) broadcast(std::as_writable_bytes(std::span(&value, 1)));
+    share(std::as_writable_bytes(std::span(out)), Limit::kTimeout);
     return out;
   }
 
   void broadcast(std::span<std::byte> bytes) override {
-    TRACESTEP_CHECK(bytes.size() <= kMostBytes, "{} bytes", bytes.size());
-    if (rank() != 0) return receive(0, bytes);
-    for (const Connection& peer : peers_) send_data(peer, bytes);
+    TRACESTEP_CHECK(bytes.size() <= kMostBroadcastBytes, "{} bytes", bytes.size());
+    share(bytes, Limit::kTimeout);
   }
 
   void wait_for_first() override {
     std::array<std::byte, 1> sign{};
-    rank() == 0 ? broadcast(sign) : receive(0, sign, Limit::kNone);
+    share(sign, Limit::kNone);
   }
 
   void end_all(const std::string& line, int status) override {
     if (rank() == 0) write_and_end(line, status);
-    send(peers_[0], {Kind::kFailed, status, line.size()}, std::as_bytes(std::span(line)));
+    const std::string text = message_line(line, kMostTextBytes);
+    tell_all({MessageKind::kFailed, status, text.size()}, std::as_bytes(std::span(text)));
     std::this_thread::sleep_for(kPatience);
     write_and_end(line, status);
   }
 
  private:
+  enum class Limit { kTimeout, kNone };
+
   [[noreturn]] void write_and_end(const std::string& line, int status) {
     static std::atomic_flag is_written;
     if (!is_written.test_and_set()) {
-      std::fputs((line + "\n").c_str(), stderr);
-      for (const Connection& peer : peers_) send(peer, {Kind::kFailed, status, 0}, {});
+      std::fputs((message_line(line) + "\n").c_str(), stderr);
+      tell_all({MessageKind::kFailed, status, 0});
     }
     std::_Exit(status);
   }
 
   // One message at a time on a connection. A peer that is gone is noticed by the watcher.
-  void send(const Connection& peer, const Header& header, std::span<const std::byte> bytes) {
+  void tell_all(const MessageHeader& header, std::span<const std::byte> bytes = {}) {
     const std::lock_guard lock(sending_);
-    peer.write(std::as_bytes(std::span(&header, 1)));
-    peer.write(bytes);
-  }
-  void send_data(const Connection& peer, std::span<const std::byte> bytes) {
-    send(peer, {Kind::kData, 0, bytes.size()}, bytes);
+    const Clock::time_point deadline = deadline_after(timeout_s_);
+    for (const Peer& peer : peers_) {
+      if (peer.connection.write(std::as_bytes(std::span(&header, 1)), deadline)) {
+        peer.connection.write(bytes, deadline);
+      }
+    }
   }
 
-  enum class Limit { kTimeout, kNone };
+  // The bytes of the first process, in all of them.
+  void share(std::span<std::byte> bytes, Limit limit) {
+    if (rank() != 0) return receive(0, bytes, limit);
+    tell_all({MessageKind::kData, 0, bytes.size()}, bytes);
+  }
 
   void receive(std::size_t peer, std::span<std::byte> bytes, Limit limit = Limit::kTimeout) {
     std::unique_lock lock(mutex_);
-    const auto is_there = [&] { return !inbox_[peer].empty(); };
+    auto& inbox = peers_[peer].inbox;
+    const auto is_there = [&] { return !inbox.empty(); };
     if (limit == Limit::kNone) {
       arrived_.wait(lock, is_there);
     } else if (!arrived_.wait_for(lock, std::chrono::duration<double>(timeout_s_), is_there)) {
@@ -112,10 +129,11 @@ class TcpProcesses final : public Processes {
                   fmt::format("it told rank {} nothing within {:g} s", rank(), timeout_s_),
                   fmt::format("it hangs, or {} is too short", env::kCommTimeout.name));
     }
-    const std::vector<std::byte> message = std::move(inbox_[peer].front());
-    inbox_[peer].pop_front();
-    TRACESTEP_CHECK(message.size() == bytes.size(), "{} bytes instead of {}", message.size(),
-                    bytes.size());
+    const std::vector<std::byte> message = std::move(inbox.front());
+    inbox.pop_front();
+    if (message.size() != bytes.size()) {
+      fail_as_foreign(fmt::format("rank {}", rank_of(peer)), message.size(), bytes.size());
+    }
     std::ranges::copy(message, bytes.begin());
   }
 
@@ -125,46 +143,68 @@ class TcpProcesses final : public Processes {
   // alive, so that one that is stopped, or whose host is gone, is noticed while the others wait for
   // their devices.
   void watch() {
-    std::vector<bool> is_done(peers_.size(), false);
-    std::vector<Clock::time_point> heard(peers_.size(), Clock::now());
-    Clock::time_point said = Clock::now();
-    for (std::size_t left = peers_.size(); left > 0;) {
-      if (Clock::now() - said > kPulse) {
-        said = Clock::now();
-        for (const Connection& peer : peers_) send(peer, {.kind = Kind::kAlive}, {});
+    Clock::time_point next_pulse = Clock::now();
+    while (!std::ranges::all_of(peers_, &Peer::is_done)) {
+      if (Clock::now() >= next_pulse) {
+        tell_all({.kind = MessageKind::kAlive});
+        next_pulse = Clock::now() + kPulse;
       }
-      end_for_silence(is_done, heard);
-      const std::size_t peer = wait_for_any(peers_, is_done, kPulse);
-      if (peer == peers_.size()) continue;
-      heard[peer] = Clock::now();
-      Header header;
-      if (!peers_[peer].read(std::as_writable_bytes(std::span(&header, 1)))) lost(peer);
-      std::vector<std::byte> bytes(std::min(header.bytes, kMostBytes));
-      if (!peers_[peer].read(bytes)) lost(peer);
-      switch (header.kind) {
-        case Kind::kAlive: break;
-        case Kind::kEnd:
-          is_done[peer] = true;
-          --left;
-          break;
-        case Kind::kFailed:
-          if (bytes.empty()) std::_Exit(header.status);  // the first one has said why
-          write_and_end({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, header.status);
-        case Kind::kData: {
-          const std::lock_guard lock(mutex_);
-          inbox_[peer].push_back(std::move(bytes));
-          arrived_.notify_all();
-        }
+      end_for_silence();
+      std::vector<int> sockets;
+      for (const Peer& peer : peers_) {
+        sockets.push_back(peer.is_done ? -1 : peer.connection.socket());
+      }
+      const std::vector<bool> ready = wait_for_any(sockets, next_pulse);
+      for (std::size_t peer = 0; peer < peers_.size(); ++peer) {
+        if (ready[peer]) read_from(peer);
       }
     }
   }
 
-  void end_for_silence(const std::vector<bool>& is_done,
-                       const std::vector<Clock::time_point>& heard) {
-    const Clock::duration limit =
-        std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(timeout_s_));
+  void read_from(std::size_t index) {
+    Peer& peer = peers_[index];
+    const auto bytes = peer.connection.read_some(peer.reader.room());
+    if (!bytes) lost(index);
+    peer.heard = Clock::now();
+    try {
+      if (auto message = peer.reader.take(*bytes)) act_on(index, std::move(*message));
+    } catch (const Error& error) {
+      write_and_end(fmt::format("tracestep: {}", error.what()), exit_code(error.code()));
+    }
+  }
+
+  void act_on(std::size_t index, Message message) {
+    Peer& peer = peers_[index];
+    switch (message.header.kind) {
+      case MessageKind::kAlive: return;
+      case MessageKind::kEnd: peer.is_done = true; return;
+      case MessageKind::kFailed: end_with(index, message);
+      case MessageKind::kData: break;
+    }
+    const std::lock_guard lock(mutex_);
+    if (peer.inbox.size() == kMostWaiting) {
+      throw Error(ErrorCode::kFailed, fmt::format("rank {}", rank_of(index)),
+                  fmt::format("it sent {} messages that nobody waits for", kMostWaiting + 1),
+                  "it is another program or version");
+    }
+    peer.inbox.push_back(std::move(message.bytes));
+    arrived_.notify_all();
+  }
+
+  [[noreturn]] void end_with(std::size_t peer, const Message& message) {
+    const int status = status_of_failure(message.header.status);
+    if (!message.bytes.empty()) {
+      const auto* text = reinterpret_cast<const char*>(message.bytes.data());
+      write_and_end({text, message.bytes.size()}, status);
+    }
+    if (rank() != 0) std::_Exit(status);  // the first one has said why
+    write_and_end(fmt::format("tracestep: [rank {}] it failed", rank_of(peer)), status);
+  }
+
+  void end_for_silence() {
     for (std::size_t peer = 0; peer < peers_.size(); ++peer) {
-      if (is_done[peer] || Clock::now() - heard[peer] < limit) continue;
+      const std::chrono::duration<double> silence = Clock::now() - peers_[peer].heard;
+      if (peers_[peer].is_done || silence.count() < timeout_s_) continue;
       // Where the first process is silent, the second speaks first; the launcher then ends the
       // others.
       std::this_thread::sleep_for(kPatience * std::max(0, rank() - 1));
@@ -183,17 +223,17 @@ class TcpProcesses final : public Processes {
 
   const Launched self_;
   const double timeout_s_;
-  const std::vector<Connection> peers_;  // process 0: all others, in their order; others: that one
+  std::vector<Peer> peers_;  // process 0: all others, in their order; others: that one
   std::mutex sending_, mutex_;
   std::condition_variable arrived_;
-  std::vector<std::deque<std::vector<std::byte>>> inbox_;  // by peer
   std::thread watcher_;
 };
 
 }  // namespace
 
-std::unique_ptr<Processes> join_tcp(const Launched& self, double timeout_s) {
-  return std::make_unique<TcpProcesses>(self, timeout_s);
+std::unique_ptr<Processes> join_tcp(const Launched& self, const std::optional<Secret>& secret,
+                                    double timeout_s) {
+  return std::make_unique<TcpProcesses>(self, secret, timeout_s);
 }
 
 }  // namespace tracestep
