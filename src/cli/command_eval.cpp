@@ -61,8 +61,9 @@ int run_eval(EvalCommand o, std::span<const std::string> arguments) {
                                              {"--gradients", o.eval.gradients},
                                              {"--output", o.output.path}});
   probe_output(o.output);
-  const TokenInput input = open_tokens(o.tokens);
-  run.model = model_for(o.grid, o.eval.init, input.tokenizer.get());
+  const std::optional<Weights> weights = weights_at(o.eval.init);
+  const TokenInput input = open_tokens(o.tokens, pointer_to(weights));
+  run.model = model_for(o.grid, pointer_to(weights), input.tokenizer.get());
   check_run(run);
   const auto device = make_device(run);
   std::optional<CellProgress> progress;
@@ -102,9 +103,7 @@ Command eval_command() {
   set.integer("--batches", options->eval.batches, {1},
               "batches to average over; all when left out");
   set.group("Files");
-  set.path(
-      "--init", "FILE|DIR", options->eval.init,
-      "the weights (safetensors, or of the newest checkpoint in DIR); from --seed when left out");
+  add_init_option(set, options->eval.init);
   set.path("--logits", "FILE", options->eval.logits, "logits of the first batch (safetensors)");
   set.path("--gradients", "FILE", options->eval.gradients,
            "gradients of the first batch (safetensors)");

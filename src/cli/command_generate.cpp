@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "base/error.h"
-#include "base/input_file.h"
 #include "base/log.h"
 #include "cli/command.h"
 #include "cli/devices.h"
@@ -26,36 +25,39 @@ struct GenerateCommand {
   OutputOptions output;
 };
 
-// The tokenizer asked for, else the one saved beside the weights; nullptr: none.
-std::unique_ptr<Tokenizer> find_tokenizer(const GenerateCommand& o) {
-  if (!o.tokenizer.empty()) return tokenizer_called(o.tokenizer);
-  const std::filesystem::path beside = o.generate.init.string() + ".tokenizer";
-  std::error_code ignored;
-  if (!o.generate.init.empty() && std::filesystem::exists(beside, ignored)) {
-    return load_tokenizer(beside);
+bool has_numbers(const GenerateCommand& o) {
+  return !o.prompt_tokens.empty();
+}
+
+// nullptr: none is known, and numbers go in and out.
+std::unique_ptr<Tokenizer> tokenizer_for(const GenerateCommand& o, const Weights* weights) {
+  auto asked = tokenizer_called(o.tokenizer);
+  if (has_numbers(o)) return tokenizer_of(weights, std::move(asked));
+  if (weights == nullptr && asked == nullptr) {
+    throw Error(ErrorCode::kUsage, "--prompt", "no tokenizer is known without weights",
+                "give --init W.safetensors, --tokenizer bytes or FILE, or --prompt-tokens");
   }
-  return nullptr;
+  return tokenizer_for_text(weights, std::move(asked));
+}
+
+void check_prompt(const GenerateCommand& o) {
+  if (has_numbers(o) != o.prompt.empty()) {
+    throw Error(
+        ErrorCode::kUsage, "--prompt",
+        has_numbers(o) ? "--prompt-tokens is given as well" : "there is nothing to continue",
+        "give --prompt TEXT or --prompt-tokens N[,N]");
+  }
 }
 
 std::vector<std::int64_t> prompt_of(const GenerateCommand& o, const Tokenizer* tokenizer) {
-  const bool has_numbers = !o.prompt_tokens.empty();
-  if (has_numbers == !o.prompt.empty()) {
-    throw Error(ErrorCode::kUsage, "--prompt",
-                has_numbers ? "--prompt-tokens is given as well" : "there is nothing to continue",
-                "give --prompt TEXT or --prompt-tokens N[,N]");
-  }
   std::vector<std::int64_t> out;
-  if (has_numbers) {
+  if (has_numbers(o)) {
     for (std::size_t start = 0; start <= o.prompt_tokens.size();) {
       const std::size_t comma = std::min(o.prompt_tokens.find(',', start), o.prompt_tokens.size());
       out.push_back(parse_int("--prompt-tokens", o.prompt_tokens.substr(start, comma - start), 0));
       start = comma + 1;
     }
     return out;
-  }
-  if (tokenizer == nullptr) {
-    throw Error(ErrorCode::kUsage, "--prompt", "no tokenizer is known for this model",
-                "give --tokenizer bytes or FILE, or --prompt-tokens");
   }
   for (std::int32_t token : tokenizer->encode(o.prompt)) out.push_back(token);
   return out;
@@ -116,15 +118,13 @@ int run_generate(GenerateCommand o, std::span<const std::string> arguments) {
   check_apart(std::vector<NamedPath>{{"--init", o.generate.init}},
               std::vector<NamedPath>{{"--output", o.output.path}});
   probe_output(o.output);
-  const std::filesystem::path& init = o.generate.init;
-  std::error_code ignored;
-  const bool is_file = !init.empty() && !std::filesystem::is_directory(init, ignored);
-  if (is_file) (void)InputFile(init, "--init");  // before its tokenizer
-  const auto tokenizer = find_tokenizer(o);
+  check_prompt(o);
+  const std::optional<Weights> weights = weights_at(o.generate.init);
+  const auto tokenizer = tokenizer_for(o, pointer_to(weights));
   o.generate.prompt = prompt_of(o, tokenizer.get());
   const auto needed = static_cast<std::int64_t>(o.generate.prompt.size()) + o.generate.tokens;
   run.shape.context = o.context > 0 ? o.context : needed;
-  run.model = model_for(o.grid, o.generate.init, tokenizer.get());
+  run.model = model_for(o.grid, pointer_to(weights), tokenizer.get());
   check_run(run);
   if (run.attention != AttentionForm::kNaive) {
     throw Error(ErrorCode::kUsage, "--attention",
@@ -155,8 +155,9 @@ Command generate_command() {
       .summary = "continue a text with a trained model",
       .details =
           "Samples one token at a time with a key-value cache and shows them as they come. "
-          "The tokenizer is the one that train saved beside the weights, unless "
-          "--tokenizer says otherwise; without one, token numbers go in and out.",
+          "The tokenizer is the one that was saved with the weights, beside their file or in their "
+          "checkpoint, unless --tokenizer says otherwise; without one, token numbers go in and "
+          "out.",
       .examples = {{"--init tiny.safetensors --prompt \"The step \"", "128 more tokens"},
                    {"--init tiny.safetensors --prompt \"The step \" --temperature 0",
                     "always the most likely token"},
@@ -169,10 +170,9 @@ Command generate_command() {
   set.integer("--max-tokens", options->generate.tokens, kShapeRange, "tokens to sample");
   set.integer("--context", options->context, kShapeRange,
               "longest text, prompt included; as long as needed");
-  set.path(
-      "--init", "FILE|DIR", options->generate.init,
-      "the weights (safetensors, or of the newest checkpoint in DIR); from --seed when left out");
-  set.text("--tokenizer", "bytes|FILE", options->tokenizer, "FILE.tokenizer beside --init");
+  add_init_option(set, options->generate.init);
+  set.text("--tokenizer", "bytes|FILE", options->tokenizer,
+           "instead of the one that was saved with the weights");
   set.group("Sampling");
   set.real("--temperature", options->generate.temperature, {}, "0 is always the most likely");
   set.integer("--top-k", options->generate.top_k, {0}, "only the K most likely; 0 is all");

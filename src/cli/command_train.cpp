@@ -35,8 +35,7 @@ struct TrainCommand {
 
 void add_file_options(OptionSet& set, TrainCommand& o) {
   set.group("Files");
-  set.path("--init", "FILE|DIR", o.train.init,
-           "weights to start from (safetensors, or of the newest checkpoint in DIR)");
+  add_init_option(set, o.train.init);
   set.path("--save", "FILE", o.train.save, "weights at the end; the tokenizer goes beside it");
   set.path("--log", "FILE", o.train.log, "one JSON line per step");
   set.path("--checkpoint", "DIR", o.train.checkpoint, "folder of checkpoints");
@@ -84,10 +83,6 @@ void check_together(const TrainCommand& o) {
   if (t.validate_every > 0 && o.validation_fraction.value_or(0.0) >= 1.0) {
     fail_usage("--validation-fraction", "1 leaves nothing to train on");
   }
-}
-
-std::filesystem::path tokenizer_path(const TrainCommand& o) {
-  return o.train.save.string() + ".tokenizer";
 }
 
 std::string progress_text(const TrainStep& step, std::int64_t steps, double seconds_left) {
@@ -159,7 +154,9 @@ void check_files(const TrainCommand& o) {
   for (const std::filesystem::path& text : o.tokens.text) inputs.push_back({"--text", text});
   std::vector<NamedPath> outputs{
       {"--save", o.train.save}, {"--log", o.train.log}, {"--output", o.output.path}};
-  if (!o.train.save.empty()) outputs.push_back({"--save's tokenizer", tokenizer_path(o)});
+  if (!o.train.save.empty()) {
+    outputs.push_back({"--save's tokenizer", tokenizer_beside(o.train.save)});
+  }
   check_apart(inputs, outputs);
   check_apart(std::vector<NamedPath>{{"--init", o.train.init}},
               std::vector<NamedPath>{{"--log", o.train.log}, {"--output", o.output.path}});
@@ -176,24 +173,40 @@ RunSpec run_of_flags(const TrainCommand& o, DeviceUse use) {
   return placed(std::move(run), {"cpu", "cuda", "reference"}, use, Ranks::kUsedByLaterModel);
 }
 
-int run_train(TrainCommand o, std::span<const std::string> arguments) {
+// The checkpoint that --resume continues; nullopt: there is none. Whether its tensors are whole is
+// seen when they are loaded.
+std::optional<Checkpoint> resumed_checkpoint(const TrainCommand& o) {
+  if (!o.train.resume || o.train.checkpoint.empty()) return std::nullopt;
+  return load_checkpoint(o.train.checkpoint, Verify::kDescription);
+}
+
+// What sets the model's sizes and the tokenizer: a resumed run goes on with those it had.
+std::optional<Weights> weights_before(const TrainCommand& o,
+                                      const std::optional<Checkpoint>& resumed) {
+  if (resumed) return weights_of(o.train.checkpoint, *resumed);
+  return weights_at(o.train.init);
+}
+
+// The tokens, and in `o` their tokenizer; `run` gets its model. The files of weights are closed
+// again on return: a checkpoint that is removed meanwhile would keep its place on the disk.
+TokenSourcePtr open_inputs(TrainCommand& o, RunSpec& run, std::optional<Checkpoint> resumed) {
+  const std::optional<Weights> weights = weights_before(o, resumed);
+  TokenInput input = open_tokens(o.tokens, pointer_to(weights));
+  // Numbers are those of the weights' tokenizer, which stays with what is made of them.
+  if (!input.tokenizer) input.tokenizer = tokenizer_of(pointer_to(weights), nullptr);
+  run.model = model_for(o.grid, pointer_to(weights), input.tokenizer.get());
+  o.train.tokenizer = std::move(input.tokenizer);
+  return input.tokens;
+}
+
+int run_train(TrainCommand o, std::optional<Checkpoint> resumed,
+              std::span<const std::string> arguments) {
   check_together(o);
   RunSpec run = run_of_flags(o, DeviceUse::kRun);
   const Json environment = environment_of(arguments, run);
   check_files(o);
   probe_output(o.output);
-  TokenInput input = open_tokens(o.tokens);
-  const bool writes = processes() == nullptr || processes()->rank() == 0;
-  const bool saves_tokenizer = input.tokenizer && !o.train.save.empty() && writes;
-  if (saves_tokenizer) check_writable(tokenizer_path(o));
-  std::error_code error;
-  if (!input.tokenizer && !o.train.save.empty() &&
-      std::filesystem::exists(tokenizer_path(o), error)) {
-    throw Error(ErrorCode::kUsage, "--save",
-                fmt::format("{} is the tokenizer of other weights", tokenizer_path(o).string()),
-                "give another name, or remove it: --tokens have no tokenizer");
-  }
-  run.model = model_for(o.grid, o.train.init, input.tokenizer.get());
+  const TokenSourcePtr tokens = open_inputs(o, run, std::move(resumed));
   check_run(run);
   rank_shape(run);
   // Training's own flags; the other options of the optimizer are the run's.
@@ -201,9 +214,9 @@ int run_train(TrainCommand o, std::span<const std::string> arguments) {
   run.optimizer.weight_decay = o.train.run.optimizer.weight_decay;
   o.train.run = run;
   o.train.schedule.total_steps = o.train.steps;
-  TokenSplit split{input.tokens, nullptr};
+  TokenSplit split{tokens, nullptr};
   if (o.train.validate_every > 0) {
-    split = split_tokens(input.tokens, o.validation_fraction.value_or(kDefaultValidationFraction));
+    split = split_tokens(tokens, o.validation_fraction.value_or(kDefaultValidationFraction));
   }
   const auto device = make_device(run);
   const auto start = std::chrono::steady_clock::now();
@@ -215,10 +228,6 @@ int run_train(TrainCommand o, std::span<const std::string> arguments) {
                                         : "nothing is saved, as there is no --checkpoint");
   const RankDevices devices = make_rank_devices(*device, run);
   const TrainResult result = run_loop(o, devices, split, stop);
-  if (saves_tokenizer && !result.interrupted) {
-    input.tokenizer->save(tokenizer_path(o));
-    log_info("train: the tokenizer is in {}", tokenizer_path(o).string());
-  }
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
   write_tables(o.output, "tracestep.train/1", environment,
                {summary(o, result, parameter_formula(run.model), seconds.count())});
@@ -231,10 +240,10 @@ int run_train(TrainCommand o, std::span<const std::string> arguments) {
   return stop.exit_status();
 }
 
-JobPlan plan_of(const TrainCommand& o) {
+JobPlan plan_of(const TrainCommand& o, const std::optional<Checkpoint>& resumed) {
   check_together(o);
   RunSpec run = run_of_flags(o, DeviceUse::kPlan);
-  run.model = model_for(o.grid, o.train.init, nullptr);
+  run.model = model_for(o.grid, pointer_to(weights_before(o, resumed)), nullptr);
   check_run(run);
   JobPlan out = plan_of_runs({run}, static_cast<double>(o.train.steps * o.train.accumulate));
   // Text, and at most a token for each byte of it.
@@ -259,13 +268,14 @@ Command train_command() {
           "Without a size the model is tiny (4 layers, 256 wide), or that of --init. "
           "In sequential order, row b of step s starts at token (s*B + b)*T; at the end reading "
           "starts over. On a GPU steps are compiled unless --executor says otherwise.",
-      .examples = {{"--text docs README.md --steps 200 --save tiny.safetensors",
-                    "bytes of text files; generate finds the tokenizer beside the weights"},
-                   {"--text book.txt --tokenizer bpe --validate-every 50 --log run.jsonl",
-                    "a vocabulary trained on the spot, and a validation loss"},
-                   {"--tokens train.bin --token-dtype uint16 --size small --steps 1000 "
-                    "--checkpoint run --checkpoint-every 100 --resume",
-                    "a long run that may be interrupted and called again"}}};
+      .examples = {
+          {"--text docs README.md --steps 200 --save tiny.safetensors",
+           "bytes of text files; the tokenizer goes beside the weights, and is found there"},
+          {"--text book.txt --tokenizer bpe --validate-every 50 --log run.jsonl",
+           "a vocabulary trained on the spot, and a validation loss"},
+          {"--tokens train.bin --token-dtype uint16 --size small --steps 1000 "
+           "--checkpoint run --checkpoint-every 100 --resume",
+           "a long run that may be interrupted and called again"}}};
   OptionSet& set = command.options;
   add_token_options(set, options->tokens);
   add_field(set, options->grid, "batch", Values::kOne);
@@ -278,9 +288,9 @@ Command train_command() {
              "cpu; cuda[:N]; reference (float64, slow)");
   add_output_options(set, options->output);
   command.run = [options](std::span<const std::string> arguments) {
-    return run_train(*options, arguments);
+    return run_train(*options, resumed_checkpoint(*options), arguments);
   };
-  command.plan = [options] { return plan_of(*options); };
+  command.plan = [options] { return plan_of(*options, resumed_checkpoint(*options)); };
   return command;
 }
 

@@ -78,14 +78,15 @@ std::int64_t steps_for(const StudyTrainingOptions& o, double seconds, double ste
 StudyTraining train_for_study(const StudyTrainingOptions& o, double seconds, double step_ms) {
   const std::vector<fs::path> paths = texts_here();
   const TextSource source = read_text(paths);
-  const auto tokenizer = byte_tokenizer();
+  const std::shared_ptr<const Tokenizer> tokenizer = byte_tokenizer();
   StudyTraining out;
   out.model = o.run.model;
   out.shape = o.run.shape;
   for (const fs::path& path : paths) out.texts.push_back(path.string());
   out.file_count = static_cast<std::int64_t>(source.files.size());
   out.text_bytes = static_cast<std::int64_t>(source.text.size());
-  const TrainOptions options = train_options(o, steps_for(o, seconds, step_ms));
+  TrainOptions options = train_options(o, steps_for(o, seconds, step_ms));
+  options.tokenizer = tokenizer;
   log_info("study: training {} for {} steps on {} files, {}", o.run.model.name, options.steps,
            out.file_count, format_bytes(out.text_bytes));
   const TokenSplit split =
@@ -100,7 +101,6 @@ StudyTraining train_for_study(const StudyTrainingOptions& o, double seconds, dou
   });
   out.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   progress.done();
-  tokenizer->save(options.save.string() + ".tokenizer");
   log_info("study: the trained model is {}, its steps {}", options.save.string(),
            options.log.string());
   out.sample = sample_text(*device, o, options.save, *tokenizer);

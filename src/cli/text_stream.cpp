@@ -40,6 +40,7 @@ void TextStream::add(std::int64_t token) {
     tokens_ = {token};
     return;
   }
+  if (token >= tokenizer_->vocab_size()) return add_without_text();
   tokens_.push_back(token);
   const std::string text = tokenizer_->decode(tokens_);
   const std::size_t held = unfinished_bytes(text);
@@ -48,6 +49,14 @@ void TextStream::add(std::int64_t token) {
   // Starts a new window with the last token, so that decoding stays cheap for long texts.
   tokens_.erase(tokens_.begin(), tokens_.end() - 1);
   shown_bytes_ = tokenizer_->decode(tokens_).size();
+}
+
+// A model may have more entries than its tokenizer.
+void TextStream::add_without_text() {
+  finish();
+  tokens_.clear();
+  shown_bytes_ = 0;
+  show_("\uFFFD");
 }
 
 void TextStream::finish() {

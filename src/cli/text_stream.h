@@ -13,7 +13,7 @@ namespace tracestep::cli {
 class TextStream {
  public:
   // `show` gets text that is safe for a terminal, piece by piece. Without a tokenizer the token
-  // numbers are shown.
+  // numbers are shown; a token that it does not have is U+FFFD.
   TextStream(const Tokenizer* tokenizer, std::function<void(std::string_view)> show);
 
   void add(std::int64_t token);
@@ -21,6 +21,7 @@ class TextStream {
   void finish();
 
  private:
+  void add_without_text();
   void show_from(std::string_view decoded, std::size_t end);
 
   const Tokenizer* tokenizer_;

@@ -5,23 +5,24 @@
 
 #include "base/error.h"
 #include "base/log.h"
-#include "train/checkpoint_files.h"
 #include "train/model_store.h"
 #include "train/text_source.h"
 
 namespace tracestep::cli {
 namespace {
 
-TokenInput read_text_tokens(const TokenOptions& options) {
+TokenInput read_text_tokens(const TokenOptions& options, const Weights* weights) {
   const TextSource source = read_text(options.text);
-  TokenInput out;
+  std::unique_ptr<Tokenizer> asked;
   if (options.tokenizer == "bpe") {
     log_info("training a vocabulary of {} tokens on {} bytes of text", options.bpe_vocab,
              source.text.size());
-    out.tokenizer = train_bpe(source.text, options.bpe_vocab);
+    asked = train_bpe(source.text, options.bpe_vocab);
   } else {
-    out.tokenizer = tokenizer_called(options.tokenizer.empty() ? "bytes" : options.tokenizer);
+    asked = tokenizer_called(options.tokenizer);
   }
+  TokenInput out;
+  out.tokenizer = tokenizer_for_text(weights, std::move(asked));
   out.tokens = memory_tokens(options.text.front().string(), out.tokenizer->encode(source.text));
   return out;
 }
@@ -38,38 +39,37 @@ std::optional<std::int64_t> heads_of_preset(const ModelConfig& sizes) {
 
 // Refuses another number of heads than the file's: the shapes would fit, but the model would be a
 // different one.
-void check_heads(std::int64_t asked, std::int64_t in_file, const std::filesystem::path& init) {
+void check_heads(std::int64_t asked, std::int64_t in_file, const Weights& weights) {
   if (asked == in_file) return;
-  fail_usage("--heads", "{} is not the number of heads in {}, which is {}", asked, init.string(),
-             in_file);
+  fail_usage("--heads", "{} is not the number of heads in {}, which is {}", asked,
+             weights.path.string(), in_file);
 }
 
 // `asked`: the model as the flags give it.
-ModelConfig model_in_file(const RunGrid& grid, const ModelConfig& asked,
-                          const std::filesystem::path& init) {
-  const SavedTensors file = open_weights(init);
+ModelConfig model_in_file(const RunGrid& grid, const ModelConfig& asked, const Weights& weights) {
+  const SavedTensors& file = weights.tensors;
   const bool has_heads = grid.is_given("heads");
   ModelConfig guess;
   guess.heads = has_heads ? asked.heads : 1;
   // With one head the sizes are always valid; the real count is set below.
   ModelConfig config = config_of(file, guess);
   if (file.metadata().contains("heads")) {
-    if (has_heads) check_heads(asked.heads, config.heads, init);
+    if (has_heads) check_heads(asked.heads, config.heads, weights);
   } else if (has_heads) {
     config.heads = asked.heads;
   } else {
     const auto heads = heads_of_preset(config);
     if (!heads) {
-      throw Error(
-          ErrorCode::kUsage, "--heads",
-          fmt::format("{} does not say how many attention heads its model has", init.string()),
-          "give --heads");
+      throw Error(ErrorCode::kUsage, "--heads",
+                  fmt::format("{} does not say how many attention heads its model has",
+                              weights.path.string()),
+                  "give --heads");
     }
     config.heads = *heads;
   }
   if (grid.is_given("vocab") && asked.vocab != config.vocab) {
-    fail_usage("--vocab", "{} is not the vocabulary of {}, which is {}", asked.vocab, init.string(),
-               config.vocab);
+    fail_usage("--vocab", "{} is not the vocabulary of {}, which is {}", asked.vocab,
+               weights.path.string(), config.vocab);
   }
   validate(config);
   return config;
@@ -94,15 +94,29 @@ void add_token_options(OptionSet& set, TokenOptions& tokens) {
                tokens.text.emplace_back(text);
              });
   set.text("--tokenizer", "NAME|FILE", tokens.tokenizer,
-           "bytes, bpe (trained on the text) or a saved tokenizer; bytes when left out");
+           "bytes, bpe (trained on the text) or a saved tokenizer; when left out that of the "
+           "weights, and bytes for new ones");
   set.integer("--bpe-vocab", tokens.bpe_vocab, {300, 1 << 20}, "tokens of a bpe vocabulary");
 }
 
+void add_init_option(OptionSet& set, std::filesystem::path& init) {
+  set.path(
+      "--init", "FILE|DIR", init,
+      "the weights (safetensors, or of the newest checkpoint in DIR), whose tokenizer is taken "
+      "along; from --seed when left out");
+}
+
 std::unique_ptr<Tokenizer> tokenizer_called(const std::string& name) {
+  if (name.empty()) return nullptr;
   return name == "bytes" ? byte_tokenizer() : load_tokenizer(name);
 }
 
-TokenInput open_tokens(const TokenOptions& options) {
+std::optional<Weights> weights_at(const std::filesystem::path& path) {
+  if (path.empty()) return std::nullopt;
+  return open_weights(path);
+}
+
+TokenInput open_tokens(const TokenOptions& options, const Weights* weights) {
   const bool has_file = !options.tokens.empty();
   if (has_file == !options.text.empty()) {
     throw Error(ErrorCode::kUsage, has_file ? "--text" : "--tokens",
@@ -111,7 +125,7 @@ TokenInput open_tokens(const TokenOptions& options) {
   }
   if (!has_file) {
     if (options.dtype) fail_usage("--token-dtype", "it goes with --tokens, not with --text");
-    return read_text_tokens(options);
+    return read_text_tokens(options, weights);
   }
   if (!options.tokenizer.empty()) {
     fail_usage("--tokenizer", "it goes with --text; --tokens are numbers already");
@@ -119,28 +133,27 @@ TokenInput open_tokens(const TokenOptions& options) {
   return {open_token_file(options.tokens, options.dtype), nullptr};
 }
 
-ModelConfig model_for(const RunGrid& grid, const std::filesystem::path& init,
-                      const Tokenizer* tokenizer) {
+ModelConfig model_for(const RunGrid& grid, const Weights* weights, const Tokenizer* tokenizer) {
   const bool has_sizes =
       std::ranges::any_of(std::array{"size", "d_model", "d_ff", "layers"},
                           [&grid](const char* field) { return grid.is_given(field); });
   ModelConfig config;
-  if (!has_sizes && !init.empty()) {
-    config = model_in_file(grid, grid.combinations().front().model, init);
+  if (!has_sizes && weights != nullptr) {
+    config = model_in_file(grid, grid.combinations().front().model, *weights);
   } else {
     config = grid.run().model;
-    if (!init.empty()) {
-      const SavedTensors file = open_weights(init);
-      if (file.metadata().contains("heads")) {
-        check_heads(config.heads, config_of(file, config).heads, init);
+    const bool takes_vocab = !grid.is_given("vocab");
+    if (weights != nullptr) {
+      const ModelConfig in_file = config_of(weights->tensors, {.heads = 1});
+      if (weights->tensors.metadata().contains("heads")) {
+        check_heads(config.heads, in_file.heads, *weights);
       }
+      if (takes_vocab) config.vocab = in_file.vocab;
+    } else if (tokenizer != nullptr && takes_vocab) {
+      config.vocab = tokenizer->vocab_size();
     }
-    if (tokenizer != nullptr && !grid.is_given("vocab")) config.vocab = tokenizer->vocab_size();
   }
-  if (tokenizer != nullptr && tokenizer->vocab_size() > config.vocab) {
-    fail_usage("--vocab", "the tokenizer has {} tokens, the model only {}", tokenizer->vocab_size(),
-               config.vocab);
-  }
+  if (tokenizer != nullptr) check_entries(*tokenizer, config.vocab);
   return config;
 }
 

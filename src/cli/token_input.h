@@ -1,5 +1,5 @@
 // Tokens for training and evaluation: from a token file, or from text through a tokenizer; and the
-// model that goes with them.
+// model that goes with them. Which tokenizer goes with weights is decided in train/weights.h.
 #pragma once
 
 #include <memory>
@@ -8,6 +8,7 @@
 #include "cli/options.h"
 #include "train/token_file.h"
 #include "train/tokenizer.h"
+#include "train/weights.h"
 
 namespace tracestep::cli {
 
@@ -15,7 +16,7 @@ struct TokenOptions {
   std::filesystem::path tokens;  // a token file, or
   std::optional<TokenDType> dtype;
   std::vector<std::filesystem::path> text;  // text files and folders
-  std::string tokenizer;                    // bytes, bpe or a file; empty: bytes
+  std::string tokenizer;                    // bytes, bpe or a file; empty: none is asked for
   std::int64_t bpe_vocab = 4096;
 };
 
@@ -25,17 +26,27 @@ struct TokenInput {
 };
 
 void add_token_options(OptionSet& set, TokenOptions& tokens);
+void add_init_option(OptionSet& set, std::filesystem::path& init);
 
-// Errors: kUsage when not exactly one of --tokens and --text is given; kInput.
-TokenInput open_tokens(const TokenOptions& options);
+// The weights at `path`; nullopt where it is empty. Errors: as open_weights().
+std::optional<Weights> weights_at(const std::filesystem::path& path);
 
-// The tokenizer called `name`: "bytes", or a file written by Tokenizer::save().
+// Weights that may not be given; nullptr: they are not.
+inline const Weights* pointer_to(const std::optional<Weights>& weights) {
+  return weights ? &*weights : nullptr;
+}
+
+// `weights`: what the tokens are for; nullptr: new ones. Errors: kUsage when not exactly one of
+// --tokens and --text is given; kInput; as tokenizer_for_text().
+TokenInput open_tokens(const TokenOptions& options, const Weights* weights);
+
+// The tokenizer called `name`: "bytes", or a file written by Tokenizer::save(); nullptr where it is
+// empty.
 std::unique_ptr<Tokenizer> tokenizer_called(const std::string& name);
 
-// The model for these tokens. Its sizes come from the flags, else from the weights `init` (if any),
-// else from the base of `grid`; its vocabulary from --vocab, the weights or the tokenizer.
-// Errors: kUsage when they disagree, kInput when `init` is no model.
-ModelConfig model_for(const RunGrid& grid, const std::filesystem::path& init,
-                      const Tokenizer* tokenizer);
+// The model for these tokens. Its sizes come from the flags, else from the weights, else from the
+// base of `grid`; its vocabulary from --vocab, the weights or the tokenizer. Errors: kUsage when
+// they disagree, kInput when the weights are no model.
+ModelConfig model_for(const RunGrid& grid, const Weights* weights, const Tokenizer* tokenizer);
 
 }  // namespace tracestep::cli

@@ -12,8 +12,6 @@
 #include <sentencepiece_processor.h>
 #include <sentencepiece_trainer.h>
 
-#include "base/output_file.h"
-
 namespace tracestep {
 namespace {
 
@@ -68,8 +66,8 @@ class Lines final : public sentencepiece::SentenceIterator {
 
 class BpeTokenizer : public Tokenizer {
  public:
-  BpeTokenizer(const std::string& model, const std::string& origin) {
-    if (!load(model)) fail_input("tokenizer", "{} is no tokenizer file", origin);
+  BpeTokenizer(std::string model, const std::string& origin) : model_(std::move(model)) {
+    if (!load()) fail_input("tokenizer", "{} is no tokenizer file", origin);
   }
 
   std::string name() const override { return "bpe"; }
@@ -98,20 +96,20 @@ class BpeTokenizer : public Tokenizer {
     return out;
   }
 
-  void save(const std::filesystem::path& path) const override {
-    write_file(path, processor_.serialized_model_proto());
-  }
+  std::string content() const override { return model_; }
 
  private:
   // The library throws, too, for some pieces that no vocabulary can hold.
-  bool load(const std::string& model) {
+  bool load() {
     try {
-      return processor_.LoadFromSerializedProto(model).ok() && processor_.GetPieceSize() > 0;
+      return processor_.LoadFromSerializedProto(model_).ok() && processor_.GetPieceSize() > 0;
     } catch (const std::exception&) {
       return false;
     }
   }
 
+  // As it was read: the library might write the same model in other bytes.
+  std::string model_;
   sentencepiece::SentencePieceProcessor processor_;
 };
 

@@ -88,13 +88,13 @@ std::string damage_of(const Error& error) {
   return "damaged: " + printable(error.message());
 }
 
-std::optional<Checkpoint> load_newest(const Directory& folder,
+std::optional<Checkpoint> load_newest(const Directory& folder, Verify verify,
                                       std::map<std::int64_t, bool>& is_whole) {
   std::vector<std::string> damage;
   const std::vector<std::int64_t> steps = in_order_of_trust(folder, damage);
   for (std::int64_t step : steps) {
     try {
-      Checkpoint found = read_checkpoint(folder, step, Verify::kAll);
+      Checkpoint found = read_checkpoint(folder, step, verify);
       if (step > steps.front()) {  // trusted less than an earlier one
         damage.push_back(fmt::format("{} is later than {} says: it may be another run's",
                                      checkpoint_name(step), kLatest));
@@ -177,21 +177,16 @@ class TemporaryFolder {
 
 }  // namespace
 
-std::optional<Checkpoint> load_checkpoint(const fs::path& path) {
+std::optional<Checkpoint> load_checkpoint(const fs::path& path, Verify verify) {
   std::map<std::int64_t, bool> is_whole;
   if (const auto folder = Directory::open(path, ErrorCode::kInput)) {
-    return load_newest(*folder, is_whole);
+    return load_newest(*folder, verify, is_whole);
   }
   if (errno == ENOENT) return std::nullopt;
   if (errno == ENOTDIR) {
     fail_input("checkpoint", "{} is not a folder of checkpoints", path.string());
   }
   fail_input("checkpoint", "{} cannot be read: {}", path.string(), std::strerror(errno));
-}
-
-SavedTensors open_weights(const fs::path& path) {
-  auto found = checkpoint_of_weights(path);
-  return found ? std::move(found->model) : SavedTensors(path);
 }
 
 std::optional<Checkpoint> checkpoint_of_weights(const fs::path& path) {
@@ -257,7 +252,7 @@ void CheckpointWriter::remove_leftovers() {
 }
 
 std::optional<Checkpoint> CheckpointWriter::load() {
-  return load_newest(folder_, is_whole_);
+  return load_newest(folder_, Verify::kAll, is_whole_);
 }
 
 void CheckpointWriter::start_anew(bool overwrite) {

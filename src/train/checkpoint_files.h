@@ -16,14 +16,14 @@
 
 namespace tracestep {
 
-// The weights in `path`: a safetensors file, or the newest complete checkpoint of a folder, as
-// CheckpointWriter::load(). Errors: kInput.
-SavedTensors open_weights(const std::filesystem::path& path);
-// That checkpoint; nullopt where `path` is no folder. Errors: kInput, also when there is none.
+// The newest complete checkpoint of a folder of weights, as CheckpointWriter::load(); nullopt where
+// `path` is no folder. Errors: kInput, also when there is none.
 std::optional<Checkpoint> checkpoint_of_weights(const std::filesystem::path& path);
 
 // The newest complete checkpoint of a folder, without its lock; else as CheckpointWriter::load().
-std::optional<Checkpoint> load_checkpoint(const std::filesystem::path& folder);
+// With Verify::kDescription it may be one whose tensors are damaged.
+std::optional<Checkpoint> load_checkpoint(const std::filesystem::path& folder,
+                                          Verify verify = Verify::kAll);
 
 // What the processes beside the one that has the CheckpointWriter need. The checkpoint that its
 // load() returned: errors as read_checkpoint() with Verify::kDescription.

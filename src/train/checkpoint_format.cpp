@@ -10,6 +10,7 @@
 #include "base/output_file.h"
 #include "base/utf8.h"
 #include "train/checksum.h"
+#include "train/tokenizer.h"
 
 namespace tracestep {
 namespace {
@@ -91,8 +92,14 @@ Json table_document(const SavedTensors::Table& table) {
   return Json(std::move(out));
 }
 
-void write_meta(const Directory& folder, Json document, const Json& meta) {
-  document["meta"] = meta;
+// The last files of a checkpoint: the tokenizer, and the description, which ends with what `run`
+// adds to `document`.
+void write_run(const Directory& folder, Json document, const CheckpointRun& run) {
+  if (!run.tokenizer.empty()) {
+    write_file(folder, kTokenizerFile, run.tokenizer);
+    document["files"][kTokenizerFile] = file_entry(facts_of(folder, kTokenizerFile));
+  }
+  document["meta"] = run.meta;
   document["checksum"] = kXxh3.text(document.dump());
   write_file(folder, kMeta, document.dump(2) + "\n");
 }
@@ -129,8 +136,9 @@ Description read_description(const Directory& folder, std::int64_t step) {
   return out;
 }
 
-SafetensorsFile read_tensors(const Directory& folder, const std::string& name,
-                             const Description& description, Verify verify) {
+// A file of the checkpoint, which is as the description says.
+InputFile open_verified(const Directory& folder, const std::string& name,
+                        const Description& description, Verify verify) {
   const Json& expected = description.document.at("files").at(name);
   InputFile file = folder.open_input(name, "checkpoint");
   if (static_cast<std::int64_t>(file.size()) != expected.at("bytes").as_int() ||
@@ -138,7 +146,19 @@ SafetensorsFile read_tensors(const Directory& folder, const std::string& name,
        description.checksum_of->file(file) != expected.at("checksum").as_string())) {
     fail_input("checkpoint", "{} does not match its checksum", file.path().string());
   }
-  return SafetensorsFile(std::move(file));
+  return file;
+}
+
+SafetensorsFile read_tensors(const Directory& folder, const std::string& name,
+                             const Description& description, Verify verify) {
+  return SafetensorsFile(open_verified(folder, name, description, verify));
+}
+
+// Whoever asks for the tokenizer uses all of it, so every byte is verified. Empty: the run had
+// none, or its version did not store it.
+std::string read_tokenizer(const Directory& folder, const Description& description) {
+  if (description.document.at("files").find(kTokenizerFile) == nullptr) return {};
+  return open_verified(folder, kTokenizerFile, description, Verify::kAll).text(kMostTokenizerBytes);
 }
 
 Shape read_shape(const Json& shape, const std::string& where, const std::string& name) {
@@ -226,7 +246,7 @@ std::optional<std::int64_t> checkpoint_step(std::string_view name) {
 
 std::optional<NotFinite> write_checkpoint(const Directory& folder, std::int64_t step,
                                           const TensorsToSave& model, const TensorsToSave& state,
-                                          const Json& meta) {
+                                          const CheckpointRun& run) {
   Json document = Json::object();
   document["schema"] = kSchema;
   document["step"] = step;
@@ -235,7 +255,7 @@ std::optional<NotFinite> write_checkpoint(const Directory& folder, std::int64_t 
     if (auto found = write_tensors(folder, kTensorFiles[i], i == 0 ? model : state)) return found;
     files[kTensorFiles[i]] = file_entry(facts_of(folder, kTensorFiles[i]));
   }
-  write_meta(folder, std::move(document), meta);
+  write_run(folder, std::move(document), run);
   return std::nullopt;
 }
 
@@ -249,7 +269,7 @@ std::optional<NotFinite> write_shard(const Directory& folder, int rank, int rank
 
 void write_description(const Directory& folder, std::int64_t step, const Parallel& choice,
                        const SavedTensors::Table& model, const SavedTensors::Table& state,
-                       const std::vector<FileFacts>& facts, const Json& meta) {
+                       const std::vector<FileFacts>& facts, const CheckpointRun& run) {
   Json document = Json::object();
   document["schema"] = kShardsSchema;
   document["step"] = step;
@@ -263,7 +283,7 @@ void write_description(const Directory& folder, std::int64_t step, const Paralle
   tensors[kTensorKinds[0]] = table_document(model);
   tensors[kTensorKinds[1]] = table_document(state);
   document["tensors"] = std::move(tensors);
-  write_meta(folder, std::move(document), meta);
+  write_run(folder, std::move(document), run);
 }
 
 Checkpoint read_checkpoint(const Directory& root, std::int64_t step, Verify verify) {
@@ -281,6 +301,7 @@ Checkpoint read_checkpoint(const Directory& root, std::int64_t step, Verify veri
           .model = std::move(tensors.model),
           .state = std::move(tensors.state),
           .meta = description.document.at("meta"),
+          .tokenizer = read_tokenizer(folder, description),
           .checksum = description.checksum,
           .warnings = {}};
 }

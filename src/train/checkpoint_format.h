@@ -1,8 +1,8 @@
-// One checkpoint: the folder step-00000100 with the weights, the optimizer's states and the
-// description of their run, all with checksums. One rank writes two files of whole tensors; each of
-// several ranks writes a shard, which holds its pieces (tensor_pieces.h), and the description says
-// how they are put together. Managing the folder of several checkpoints is left to
-// checkpoint_files.h, the ranks' cooperation to run_checkpoints.h.
+// One checkpoint: the folder step-00000100 with the weights, the optimizer's states, the tokenizer
+// of the text and the description of their run, all with checksums. One rank writes two files of
+// whole tensors; each of several ranks writes a shard, which holds its pieces (tensor_pieces.h),
+// and the description says how they are put together. Managing the folder of several checkpoints is
+// left to checkpoint_files.h, the ranks' cooperation to run_checkpoints.h.
 #pragma once
 
 #include <cstdint>
@@ -25,13 +25,23 @@ struct Checkpoint {
   std::filesystem::path folder;
   SavedTensors model, state;
   Json meta;                          // what the run stored
+  std::string tokenizer;              // the content of its file; empty: none was stored
   std::string checksum;               // of its description, 16 hexadecimal digits
   std::vector<std::string> warnings;  // skipped checkpoints and their damage
 };
 
+// The file of the tokenizer, in the folder of a checkpoint.
+inline constexpr const char* kTokenizerFile = "tokenizer";
+
 // "step-00000100", and its inverse: nullopt for any other name.
 std::string checkpoint_name(std::int64_t step);
 std::optional<std::int64_t> checkpoint_step(std::string_view name);
+
+// What a run stores of itself besides tensors.
+struct CheckpointRun {
+  Json meta = {};
+  std::string tokenizer = {};  // the content of its file; empty: none is known
+};
 
 // Tensors that are made one by one when they are written.
 struct TensorsToSave {
@@ -46,7 +56,7 @@ struct TensorsToSave {
 // The checkpoint of one rank.
 std::optional<NotFinite> write_checkpoint(const Directory& folder, std::int64_t step,
                                           const TensorsToSave& model, const TensorsToSave& state,
-                                          const Json& meta);
+                                          const CheckpointRun& run);
 
 struct FileFacts {
   std::int64_t bytes = 0;
@@ -56,11 +66,11 @@ struct FileFacts {
 // The shard of one of several ranks, with its pieces of weights and states.
 std::optional<NotFinite> write_shard(const Directory& folder, int rank, int ranks,
                                      const TensorsToSave& pieces, FileFacts& facts);
-// The description, once all shards (`facts`, by rank) are there. `model`, `state`: the tensors that
+// The rest, once all shards (`facts`, by rank) are there. `model`, `state`: the tensors that
 // `choice` divides.
 void write_description(const Directory& folder, std::int64_t step, const Parallel& choice,
                        const SavedTensors::Table& model, const SavedTensors::Table& state,
-                       const std::vector<FileFacts>& facts, const Json& meta);
+                       const std::vector<FileFacts>& facts, const CheckpointRun& run);
 
 enum class Verify {
   kAll,          // every byte

@@ -3,9 +3,9 @@
 #include "base/output_file.h"
 #include "exec/executor.h"
 #include "spec/step_program.h"
-#include "train/checkpoint_files.h"
 #include "train/loop.h"
 #include "train/model_store.h"
+#include "train/weights.h"
 
 namespace tracestep {
 namespace {
@@ -22,7 +22,7 @@ std::optional<NotFinite> load(Store& store, const EvalOptions& options) {
     initialize_parameters(store, options.run.seed);
     return std::nullopt;
   }
-  const SavedTensors file = open_weights(options.init);
+  const SavedTensors file = open_weights(options.init).tensors;
   load_parameters(store, file);
   return find_not_finite(file);
 }

@@ -5,9 +5,9 @@
 #include "base/random.h"
 #include "exec/executor.h"
 #include "spec/step_program.h"
-#include "train/checkpoint_files.h"
 #include "train/loop.h"
 #include "train/model_store.h"
+#include "train/weights.h"
 
 namespace tracestep {
 namespace {
@@ -50,7 +50,7 @@ std::int64_t sample(std::span<const double> logits, const GenerateOptions& optio
 
 void load(Store& store, const GenerateOptions& options) {
   if (options.init.empty()) return initialize_parameters(store, options.run.seed);
-  const SavedTensors file = open_weights(options.init);
+  const SavedTensors file = open_weights(options.init).tensors;
   load_parameters(store, file);
   if (const auto bad = find_not_finite(file)) {
     throw Error(ErrorCode::kNotFinite, options.init.string(), bad->str(), "take other weights");

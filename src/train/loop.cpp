@@ -14,7 +14,9 @@
 #include "train/log_file.h"
 #include "train/model_store.h"
 #include "train/run_checkpoints.h"
+#include "train/tokenizer.h"
 #include "train/trainer.h"
+#include "train/weights.h"
 #include "train/whole_tensors.h"
 
 namespace tracestep {
@@ -34,10 +36,21 @@ std::int64_t start(const WholeTensors& to, std::uint64_t seed,
   return 0;
 }
 
+void check_save(const TrainOptions& options) {
+  if (options.save.empty()) return;
+  check_writable(options.save);
+  const std::filesystem::path tokenizer = tokenizer_beside(options.save);
+  if (options.tokenizer) return check_writable(tokenizer);
+  std::error_code ignored;
+  if (!std::filesystem::exists(tokenizer, ignored)) return;
+  throw Error(ErrorCode::kUsage, "save",
+              fmt::format("{} is the tokenizer of other weights", tokenizer.string()),
+              "give another name, or remove it: no tokenizer is known for these tokens");
+}
+
 void check_outputs(const TrainOptions& options) {
-  for (const auto* path : {&options.save, &options.log}) {
-    if (!path->empty()) check_writable(*path);
-  }
+  check_save(options);
+  if (!options.log.empty()) check_writable(options.log);
   check_log(options.log);
 }
 
@@ -137,7 +150,7 @@ RunCheckpoints open_checkpoints(const Device& device, const TrainOptions& option
     if (const Json* began_with = from->meta.find("init")) meta["init"] = *began_with;
     meta = continue_run(from->meta, meta, options.change, from->step);
   }
-  out.describe(std::move(meta));
+  out.describe({std::move(meta), options.tokenizer ? options.tokenizer->content() : ""});
   return out;
 }
 
@@ -181,9 +194,14 @@ class Run {
  private:
   void save_weights() {
     if (options_.save.empty()) return;
-    if (const auto bad = save_parameters(trainer_.tensors(), options_.run.model, options_.save)) {
+    const Tokenizer* tokenizer = options_.tokenizer.get();
+    if (const auto bad =
+            save_parameters(trainer_.tensors(), options_.run.model, tokenizer, options_.save)) {
       end(bad);
     }
+    if (tokenizer == nullptr || !is_first_process(group_)) return;
+    tokenizer->save(tokenizer_beside(options_.save));
+    log_info("train: the tokenizer is in {}", tokenizer_beside(options_.save).string());
   }
 
   bool is_due(std::int64_t every) const { return every > 0 && step_ % every == 0; }

@@ -20,6 +20,8 @@
 
 namespace tracestep {
 
+class Tokenizer;
+
 struct TrainOptions {
   RunSpec run;  // includes the optimizer's weight decay and clip
   std::int64_t steps = 200;
@@ -30,6 +32,8 @@ struct TrainOptions {
   std::int64_t shards = 0;
   Order order = Order::kShuffled;
   Schedule schedule;
+  // Of the tokens: saved beside the weights and in checkpoints. nullptr: it is not known.
+  std::shared_ptr<const Tokenizer> tokenizer = {};
   std::filesystem::path init = {};    // weights to start from; empty: from the seed
   std::filesystem::path save;         // weights at the end; empty: nowhere
   std::filesystem::path log;          // one JSON line per step; empty: nowhere

@@ -13,6 +13,7 @@
 #include "nn/scopes.h"
 #include "passes/loss_scaling.h"
 #include "runtime/processes.h"
+#include "train/tokenizer.h"
 #include "train/whole_tensors.h"
 
 namespace tracestep {
@@ -248,18 +249,20 @@ std::map<std::string, HostTensor> states_of(const Store& store, std::string_view
 }
 
 std::optional<NotFinite> save_parameters(const WholeTensors& from, const ModelConfig& config,
+                                         const Tokenizer* tokenizer,
                                          const std::filesystem::path& path) {
   TensorTypes types;
   for (const std::string& name : from.names(LeafKind::kParameter)) types[name] = from.type(name);
   const bool writes = from.processes() == nullptr || from.first_rank() == 0;
   std::optional<SafetensorsOutput> file;
   if (writes) {
-    file.emplace(path, types,
-                 SafetensorsOutput::Metadata{{"heads", std::to_string(config.heads)},
-                                             {"layers", std::to_string(config.layers)},
-                                             {"d_model", std::to_string(config.d_model)},
-                                             {"d_ff", std::to_string(config.d_ff)},
-                                             {"vocab", std::to_string(config.vocab)}});
+    SafetensorsOutput::Metadata metadata{{"heads", std::to_string(config.heads)},
+                                         {"layers", std::to_string(config.layers)},
+                                         {"d_model", std::to_string(config.d_model)},
+                                         {"d_ff", std::to_string(config.d_ff)},
+                                         {"vocab", std::to_string(config.vocab)}};
+    if (tokenizer != nullptr) metadata[kTokenizerHash] = tokenizer->hash();
+    file.emplace(path, types, metadata);
   }
   std::optional<NotFinite> found;
   for (const std::string& name : order_in_file(types)) {

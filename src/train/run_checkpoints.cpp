@@ -186,7 +186,7 @@ std::optional<NotFinite> RunCheckpoints::save_alone(std::int64_t step, const Who
   std::optional<NotFinite> bad;
   writer_->save(step, [&](const Directory& inside) {
     bad = write_checkpoint(inside, step, whole_tensors(from, LeafKind::kParameter),
-                           whole_tensors(from, LeafKind::kState), meta_);
+                           whole_tensors(from, LeafKind::kState), run_);
     return !bad;
   });
   if (!bad) saved_at_ = step;
@@ -207,7 +207,7 @@ std::optional<NotFinite> RunCheckpoints::save_shards(std::int64_t step, const Wh
       agree_on(out, processes_);
       if (!out.is_good) return false;
       write_description(inside, step, from.choice(), table_of(from, LeafKind::kParameter),
-                        table_of(from, LeafKind::kState), out.facts, meta_);
+                        table_of(from, LeafKind::kState), out.facts, run_);
       return true;
     });
   } else {

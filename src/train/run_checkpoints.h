@@ -40,7 +40,7 @@ class RunCheckpoints {
   // Until restore(); nullptr: training starts at its first step.
   const Checkpoint* resumed() const { return resumed_ ? &*resumed_ : nullptr; }
   // What the checkpoints of this run say of it; set before the first save.
-  void describe(Json meta) { meta_ = std::move(meta); }
+  void describe(CheckpointRun run) { run_ = std::move(run); }
   // Puts weights and states of resumed() into `to`; returns the steps already done.
   std::int64_t restore(const WholeTensors& to);
 
@@ -66,7 +66,7 @@ class RunCheckpoints {
   Processes* const processes_;
   std::optional<CheckpointWriter> writer_;  // of the first process
   std::optional<Checkpoint> resumed_;
-  Json meta_;
+  CheckpointRun run_;
   std::int64_t saved_at_ = -1;
 };
 

@@ -9,6 +9,7 @@
 
 #include "base/json.h"
 #include "base/utf8.h"
+#include "train/foreign_file.h"
 #include "train/safetensors_header.h"
 
 namespace tracestep {
@@ -85,12 +86,12 @@ SafetensorsFile::SafetensorsFile(const std::filesystem::path& path)
 
 SafetensorsFile::SafetensorsFile(InputFile file) : file_(std::move(file)) {
   const std::string name = file_.path().string();
-  std::array<std::byte, sizeof(std::uint64_t)> start{};
+  std::array<std::byte, kForeignStart> start{};
   const auto known = std::span(start).first(std::min<std::size_t>(start.size(), file_.size()));
   file_.read(0, known);
   std::string text(safetensors_header_bytes(known, file_.size(), name), '\0');
-  file_.read(start.size(), std::as_writable_bytes(std::span(text)));
-  data_start_ = start.size() + text.size();
+  file_.read(sizeof(std::uint64_t), std::as_writable_bytes(std::span(text)));
+  data_start_ = sizeof(std::uint64_t) + text.size();
   SafetensorsHeader header = parse_safetensors_header(text, file_.size() - data_start_, name);
   entries_ = std::move(header.entries);
   metadata_ = std::move(header.metadata);

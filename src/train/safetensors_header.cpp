@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "base/json_events.h"
 #include "base/utf8.h"
+#include "train/foreign_file.h"
 
 namespace tracestep {
 namespace {
@@ -17,6 +18,7 @@ namespace {
 using Entry = SafetensorsFile::Entry;
 
 constexpr std::uint64_t kMaxHeaderBytes = 100'000'000;
+constexpr std::size_t kLengthBytes = sizeof(std::uint64_t);
 constexpr std::size_t kMaxShape = 64, kMaxMetadata = 65536;
 constexpr std::size_t kShownBytes = 200;  // of a name, in a message
 constexpr std::string_view kMetadataName = "__metadata__";
@@ -275,21 +277,43 @@ SafetensorsHeader parse_safetensors_header(std::string_view text, std::uint64_t 
   return header;
 }
 
+namespace {
+
+// Whether `text` may be the start of a header: of an object in JSON.
+bool may_be_header(std::span<const std::byte> text) {
+  const auto is_blank = [](std::byte b) {
+    return b == std::byte{' '} || (b >= std::byte{'\t'} && b <= std::byte{'\r'});
+  };
+  const auto first = std::ranges::find_if_not(text, is_blank);
+  return first == text.end() || *first == std::byte{'{'};
+}
+
+[[noreturn]] void fail_foreign(std::span<const std::byte> start, const ForeignFile& foreign,
+                               const std::string& name) {
+  const std::string what = !foreign.what.empty() ? fmt::format("it is {}", foreign.what)
+                           : start.size() < kLengthBytes
+                               ? fmt::format("it has only {} bytes", start.size())
+                               : "what follows its first 8 bytes is not a JSON object";
+  throw Error(ErrorCode::kInput, "safetensors",
+              fmt::format("{} is no safetensors file: {}", name, what), std::string(foreign.hint));
+}
+
+}  // namespace
+
 std::uint64_t safetensors_header_bytes(std::span<const std::byte> start, std::uint64_t file_bytes,
                                        const std::string& name) {
   std::uint64_t size = 0;
-  if (file_bytes < sizeof(size)) {
-    fail(name, "{} bytes are no safetensors file; it starts with 8 bytes of header length",
-         file_bytes);
-  }
-  TRACESTEP_CHECK(start.size() == sizeof(size), "{} bytes", start.size());
-  std::memcpy(&size, start.data(), sizeof(size));
-  if (size > kMaxHeaderBytes) {
+  if (start.size() < kLengthBytes) fail_foreign(start, foreign_file(start), name);
+  std::memcpy(&size, start.data(), kLengthBytes);
+  const bool may_be = may_be_header(start.subspan(kLengthBytes));
+  if (size > kMaxHeaderBytes || !may_be) {
+    const ForeignFile foreign = foreign_file(start);
+    if (!may_be || !foreign.what.empty()) fail_foreign(start, foreign, name);
     fail(name, "the header claims {} bytes; at most {} are allowed", size, kMaxHeaderBytes);
   }
-  if (size > file_bytes - sizeof(size)) {
+  if (size > file_bytes - kLengthBytes) {
     fail(name, "the header claims {} bytes, the file has {} after the length; it is truncated",
-         size, file_bytes - sizeof(size));
+         size, file_bytes - kLengthBytes);
   }
   return size;
 }

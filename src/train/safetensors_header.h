@@ -20,8 +20,9 @@ struct SafetensorsHeader {
   std::map<std::string, std::string> metadata;
 };
 
-// The length of the JSON text that follows `start`, the first 8 bytes of the file (fewer only when
-// the file has fewer). `name` is the file's name in messages. Errors: kInput.
+// The length of the JSON text that follows the first 8 bytes of the file. `start`: its first
+// kForeignStart bytes, or all of it; they tell what a file of another kind is. `name` is the file's
+// name in messages. Errors: kInput.
 std::uint64_t safetensors_header_bytes(std::span<const std::byte> start, std::uint64_t file_bytes,
                                        const std::string& name);
 

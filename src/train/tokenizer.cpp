@@ -1,8 +1,10 @@
 #include "train/tokenizer.h"
 
 #include <algorithm>
+#include <span>
 
 #include "base/error.h"
+#include "base/hash.h"
 #include "base/input_file.h"
 #include "base/output_file.h"
 #include "train/bpe_tokenizer.h"
@@ -12,7 +14,6 @@ namespace {
 
 constexpr std::string_view kByteFile = "tracestep byte tokenizer 1\n";
 constexpr std::int64_t kByteCount = 256;
-constexpr std::uint64_t kMaxFileBytes = std::uint64_t{64} << 20;  // a million pieces and more
 
 class ByteTokenizer : public Tokenizer {
  public:
@@ -31,7 +32,7 @@ class ByteTokenizer : public Tokenizer {
     return out;
   }
 
-  void save(const std::filesystem::path& path) const override { write_file(path, kByteFile); }
+  std::string content() const override { return std::string(kByteFile); }
 };
 
 }  // namespace
@@ -43,15 +44,27 @@ std::int64_t check_token(std::int64_t token, std::int64_t vocab_size) {
   return token;
 }
 
+std::string Tokenizer::hash() const {
+  const std::string file = content();
+  return hash_text(std::as_bytes(std::span(file)));
+}
+
+void Tokenizer::save(const std::filesystem::path& path) const {
+  write_file(path, content());
+}
+
 std::unique_ptr<Tokenizer> byte_tokenizer() {
   return std::make_unique<ByteTokenizer>();
 }
 
-std::unique_ptr<Tokenizer> load_tokenizer(const std::filesystem::path& path) {
-  const std::string content = read_text_file(path, "tokenizer", kMaxFileBytes);
+std::unique_ptr<Tokenizer> parse_tokenizer(const std::string& content, const std::string& origin) {
   if (content == kByteFile) return byte_tokenizer();
-  if (content.empty()) fail_input("tokenizer", "{} is empty", path.string());
-  return load_bpe(content, path.string());
+  if (content.empty()) fail_input("tokenizer", "{} is empty", origin);
+  return load_bpe(content, origin);
+}
+
+std::unique_ptr<Tokenizer> load_tokenizer(const std::filesystem::path& path) {
+  return parse_tokenizer(read_text_file(path, "tokenizer", kMostTokenizerBytes), path.string());
 }
 
 }  // namespace tracestep

@@ -11,6 +11,9 @@
 
 namespace tracestep {
 
+// The member of the metadata of weights that names the tokenizer of their text, by its hash.
+inline constexpr const char* kTokenizerHash = "tokenizer_xxh3";
+
 class Tokenizer {
  public:
   virtual ~Tokenizer() = default;
@@ -21,8 +24,13 @@ class Tokenizer {
   // The raw bytes of `tokens`; they may not be valid UTF-8 (a character may be cut), so show them
   // through printable() of base/utf8.h. Errors: kInput for an id outside the vocabulary.
   virtual std::string decode(std::span<const std::int64_t> tokens) const = 0;
-  // Writes a file that load_tokenizer() reads. Errors: kOutput.
-  virtual void save(const std::filesystem::path& path) const = 0;
+  // Its file, which parse_tokenizer() reads: the same for tokenizers that are the same.
+  virtual std::string content() const = 0;
+
+  // The hash of that file, as 16 hexadecimal digits.
+  std::string hash() const;
+  // Writes that file. Errors: kOutput.
+  void save(const std::filesystem::path& path) const;
 };
 
 std::unique_ptr<Tokenizer> byte_tokenizer();
@@ -38,8 +46,11 @@ bool has_bpe();
 // without has_bpe(), kInput for an empty text.
 std::unique_ptr<Tokenizer> train_bpe(std::string_view text, std::int64_t vocab_size);
 
-// A tokenizer of either kind, from a file written by save(). Errors: kInput when the file is
-// missing or malformed.
+// A tokenizer of either kind, from the content of its file; `origin` names it in messages. Errors:
+// kInput when it is malformed.
+std::unique_ptr<Tokenizer> parse_tokenizer(const std::string& content, const std::string& origin);
+// The same from a file, which is read whole. Errors: kInput, also when it is missing.
 std::unique_ptr<Tokenizer> load_tokenizer(const std::filesystem::path& path);
+inline constexpr std::uint64_t kMostTokenizerBytes = std::uint64_t{64} << 20;  // a million pieces
 
 }  // namespace tracestep

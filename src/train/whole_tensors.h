@@ -20,6 +20,8 @@
 
 namespace tracestep {
 
+class Tokenizer;
+
 class WholeTensors {
  public:
   // Of one rank, which holds everything.
@@ -79,10 +81,11 @@ void initialize_parameters(const WholeTensors& to, std::uint64_t seed);
 void initialize_states(const WholeTensors& to);
 void load_parameters(const WholeTensors& to, const SavedTensors& from);
 std::map<std::string, HostTensor> parameters_of(const WholeTensors& from);
-// Writes all parameters, tensor by tensor, with the model's sizes as metadata. When one is infinite
-// or NaN, nothing is written, and that one returned. Every process must call this; the first one
-// writes. Throws Error{kOutput}.
+// Writes all parameters, tensor by tensor, with the model's sizes as metadata, and the hash of
+// `tokenizer`, if there is one. When a tensor is infinite or NaN, nothing is written, and it is
+// returned. Every process must call this; the first one writes. Throws Error{kOutput}.
 std::optional<NotFinite> save_parameters(const WholeTensors& from, const ModelConfig& config,
+                                         const Tokenizer* tokenizer,
                                          const std::filesystem::path& path);
 
 }  // namespace tracestep

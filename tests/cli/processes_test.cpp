@@ -214,6 +214,8 @@ TEST_F(ProcessesTest, ACheckpointOfTheirShardsIsContinuedAndMadeOneFile) {
   EXPECT_EQ(first.status, 0) << first.err;
   EXPECT_TRUE(
       std::filesystem::exists(folder_ / "run/step-00000003/shard-00001-of-00002.safetensors"));
+  EXPECT_EQ(content_of(folder_ / "run/step-00000003/tokenizer"),
+            content_of(folder_ / "first.safetensors.tokenizer"));
   const ProgramRun one = run_tracestep(words_of(train("one", "none") + options + " --resume"));
   EXPECT_EQ(one.status, 0) << one.err;
   EXPECT_EQ(weights("one"), weights("first"));

@@ -59,7 +59,7 @@ TEST_F(ReadersTest, EnormousFilesAreRefusedBeforeTheyAreRead) {
   expect_refusal(run("compare large.csv --published"), "at most 256.00 MiB");
   std::filesystem::rename(folder_ / "large.csv", folder_ / "large");
   expect_refusal(run("memory --fingerprint large"), "at most 1.00 GiB");
-  expect_refusal(run("eval --text text.txt --init large"), "the header");
+  expect_refusal(run("eval --text text.txt --init large"), "large is no safetensors file");
 }
 
 TEST_F(ReadersTest, WhatAFileHoldsCannotReachTheTerminalAsItIs) {

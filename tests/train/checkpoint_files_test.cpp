@@ -12,6 +12,7 @@
 #include <gtest/gtest.h>
 
 #include "support/temp_folder.h"
+#include "train/tokenizer.h"
 
 namespace tracestep {
 namespace {
@@ -34,7 +35,8 @@ void save(CheckpointWriter& writer, std::int64_t step, std::int64_t count = 100)
                          [&value](const std::string&) { return value; }};
   };
   writer.save(step, [&](const Directory& inside) {
-    return !write_checkpoint(inside, step, tensors("w", weight), tensors("m", moment), meta);
+    return !write_checkpoint(inside, step, tensors("w", weight), tensors("m", moment),
+                             {meta, byte_tokenizer()->content()});
   });
 }
 
@@ -61,6 +63,7 @@ TEST(CheckpointFilesTest, WhatWasSavedIsLoaded) {
   EXPECT_EQ(found->state.read("m").as<float>()[0], 0.5f);
   EXPECT_EQ(found->meta.at("loss").as_double(), 1.0 / 103);
   EXPECT_EQ(found->meta.at("seed").as_int(), std::int64_t{1} << 60);
+  EXPECT_EQ(parse_tokenizer(found->tokenizer, "")->name(), "bytes");
   EXPECT_TRUE(found->warnings.empty());
   EXPECT_EQ(names_in(folder / "a/b"), (std::set<std::string>{".lock", "latest", "step-00000100"}));
   EXPECT_EQ(content_of(folder / "a/b/latest"), "step-00000100\n");
@@ -119,6 +122,9 @@ TEST(CheckpointFilesTest, EveryKindOfDamageFallsBackToTheOneBefore) {
       [](const fs::path& f) { fs::resize_file(f / "meta.json", 20); },
       [](const fs::path& f) { fs::remove(f / "meta.json"); },
       [](const fs::path& f) { fs::remove(f / "state.safetensors"); },
+      [](const fs::path& f) { flip_byte(f / "tokenizer", 1); },
+      [](const fs::path& f) { fs::resize_file(f / "tokenizer", 0); },
+      [](const fs::path& f) { fs::remove(f / "tokenizer"); },
       [](const fs::path& f) { fs::remove_all(f); },
   };
   for (std::size_t i = 0; i < kinds.size(); ++i) {
@@ -262,7 +268,7 @@ TEST_F(CheckpointLinksTest, ALinkAsCheckpointIsDamageAndIsNeitherReadNorWrittenT
   writer.start_anew(true);
   save(writer, 9);
   EXPECT_FALSE(fs::is_symlink(fs::symlink_status(folder_ / "step-00000002")));
-  EXPECT_EQ(names_in(folder_ / "elsewhere").size(), 3u);
+  EXPECT_EQ(names_in(folder_ / "elsewhere").size(), 4u);
 }
 
 TEST_F(CheckpointLinksTest, ALinkAsFileOfACheckpointIsDamage) {

@@ -140,14 +140,57 @@ TEST(SafetensorsTest, WhatIsNoRegularFileIsRefusedWithoutBlocking) {
 }
 
 TEST(SafetensorsTest, CutAndOversizedFilesAreRefused) {
-  EXPECT_TRUE(contains(refusal(""), "0 bytes are no safetensors file"));
-  EXPECT_TRUE(contains(refusal("1234567"), "7 bytes are no safetensors file"));
+  EXPECT_TRUE(contains(refusal("\x01\x02\x03\x04\x05\x06\x07"), "it has only 7 bytes"));
   EXPECT_TRUE(contains(refusal(std::string(8, '\xff')), "at most 100000000"));
   EXPECT_TRUE(contains(refusal(std::string("\x0a\0\0\0\0\0\0\0{}", 10)), "truncated"));
   const std::string header = "{\"a\":" + entry("F32", "[2]", "[0,8]") + "}";
   EXPECT_TRUE(contains(refused_header(header, "1234567"), "truncated"));
   EXPECT_TRUE(contains(refused_header(header, "123456789"), "the file holds 9"));
   EXPECT_TRUE(contains(refused_header("{}", "1"), "the file holds 1"));
+}
+
+// The first bytes of an archive of torch.save: the header of its first member, with the name.
+std::string zip_of(std::string_view member) {
+  std::string out("PK\x03\x04\x00\x00\x08\x08\x00\x00", 10);
+  out.resize(26);
+  out += static_cast<char>(member.size());
+  out += '\0';
+  out.append(2, '\0').append(member);
+  return out.append(1000, '\x01');
+}
+
+TEST(SafetensorsTest, FilesOfOtherKindsAreToldWhatTheyAre) {
+  const std::string prose = "Once upon a time there was a na\xc3\xafve caf\xc3\xa9. ";
+  std::string cut_in_a_character = std::string(511, 'a') + "\xc3\xa9" + std::string(600, 'b');
+  const std::pair<std::string, const char*> files[] = {
+      {"", "it is empty"},
+      {"my\n", "it is text"},
+      {"8 chars\n", "it is text"},
+      {prose, "it is text"},
+      {cut_in_a_character, "it is text"},
+      {"{\n \"metadata\": {}, \"weight_map\": {}}", "it is JSON"},
+      {"{ \"a\":\n {\"b\": 1}}", "it is JSON"},
+      {zip_of("archive/data.pkl"), "it is a PyTorch archive; load it with torch.load and save its"},
+      {"\x80\x02\x8a\nl\xfc\x9c" + std::string(100, '\0'), "it is a PyTorch archive"},
+      {zip_of("arr_0.npy"), "it is an archive of NumPy arrays"},
+      {zip_of("word/document.xml"), "it is a zip archive"},
+      {"PK\x03\x04", "it is a zip archive"},
+      {std::string("GGUF\x03\0\0\0\0\0", 10), "it is a GGUF file of llama.cpp"},
+      {std::string("\x1f\x8b\x08\0\0\0\0\0\0\x03", 10) + std::string(600'000, 'x'),
+       "it is compressed by gzip; unpack it"},
+      {"\x93NUMPY\x01", "it is a NumPy array"},
+      {"version https://git-lfs.github.com/spec/v1\noid sha256:0", "it is a pointer of Git LFS"},
+      {std::string(5000, '\0'), "what follows its first 8 bytes is not a JSON object"},
+      {std::string("\x10\0\0\0\0\0\0\0abc\0", 12), "is not a JSON object"},
+  };
+  for (const auto& [content, what] : files) {
+    EXPECT_TRUE(contains(refusal(content), "bad.safetensors is no safetensors file: "));
+    EXPECT_TRUE(contains(refusal(content), what)) << content.substr(0, 40);
+  }
+  // A header that is one, however absurd its length, is spoken of.
+  for (const char* length : {"\xff\xff\xff\xff\xff\xff\xff\xff", "\0\0\0\0\0\x01\0\0"}) {
+    EXPECT_TRUE(contains(refusal(std::string(length, 8) + "{\"a\":1}"), "at most 100000000"));
+  }
 }
 
 TEST(SafetensorsTest, HeadersThatAreNoCleanJsonObjectAreRefused) {
