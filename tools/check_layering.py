@@ -95,7 +95,7 @@ CONFINED = [
 
 # Below the command line, texts name what is wrong and the field ("option token_dtype"); only `cli/`
 # knows flags, and turns such names into them (cli/flag_names.h). Allowed elsewhere:
-FLAG = re.compile(r"(?<![\w-])--[a-z]")
+FLAG = re.compile(r"(?<![\w!-])--[a-z]")  # "<!--" opens a comment
 FLAGS_ALLOWED = [
     (r"spec/|train/", r"--[a-z][a-z-]*", "the flag of a row in a table of fields"),
     (r"lab/", r"tracestep [a-z]+ .*", "a whole command line"),

@@ -22,9 +22,28 @@ constexpr int kFolderFlags = O_RDONLY | O_DIRECTORY | O_CLOEXEC;
 
 }  // namespace
 
+int make_private_folders(const fs::path& path) {
+  fs::path made;
+  for (const fs::path& part : path) {
+    made /= part;
+    if (!part.empty() && ::mkdir(made.c_str(), 0700) != 0 && errno != EEXIST) return errno;
+  }
+  return 0;
+}
+
 int FileHandle::close() {
   const int fd = std::exchange(fd_, -1);
   return fd >= 0 && ::close(fd) != 0 ? errno : 0;
+}
+
+int FileHandle::write(std::span<const std::byte> bytes) const {
+  while (!bytes.empty()) {
+    const ssize_t written = ::write(fd_, bytes.data(), bytes.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) return errno;
+    bytes = bytes.subspan(static_cast<std::size_t>(written));
+  }
+  return 0;
 }
 
 Directory::Directory(fs::path path, FileHandle handle, ErrorCode failure)

@@ -4,9 +4,11 @@
 
 #include <sys/types.h>
 
+#include <cstddef>
 #include <filesystem>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -29,6 +31,8 @@ class FileHandle {
 
   int get() const { return fd_; }
   bool is_open() const { return fd_ >= 0; }
+  // Writes all of it. Returns 0, or the errno of the failure.
+  int write(std::span<const std::byte> bytes) const;
   // Gives up ownership: the caller closes the descriptor.
   int release() { return std::exchange(fd_, -1); }
   // Returns 0, or the errno of a write that failed earlier. Does nothing when already closed.
@@ -37,6 +41,10 @@ class FileHandle {
  private:
   int fd_;
 };
+
+// Creates the folder and what is missing above it, for this user alone (mode 700). Returns 0, or
+// the errno of the failure.
+int make_private_folders(const std::filesystem::path& path);
 
 // A cheap value: copies share the handle.
 class Directory {

@@ -1,14 +1,18 @@
 // OutputFile: a file that appears whole or not at all. It is written under a temporary name in the
-// same folder and takes its own name only once every byte is on the disk.
+// same folder and takes its own name only once every byte is on the disk. What others wrote is not
+// replaced unless the user says so.
 #pragma once
 
 #include <cstddef>
 #include <filesystem>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 
 #include "base/directory.h"
+
+struct stat;
 
 namespace tracestep {
 
@@ -16,10 +20,12 @@ class OutputFile {
  public:
   // A path that the user gave: a symbolic link is followed, so the link itself stays. Unfinished
   // temporary files of ended processes in the folder are removed. Creates the temporary file at
-  // once, so that an unwritable path is reported early. Errors (all members): kOutput naming the
-  // path and the reason. An existing file of that name must be a regular one.
-  explicit OutputFile(const std::filesystem::path& path);
-  // A member of a folder: a symbolic link of this name is replaced, never followed.
+  // once, so that an unwritable path is reported early. The file that is replaced keeps its
+  // permissions, and its owner where this process may set one. A stream (is_stream) is written to
+  // as it is. Errors (all members): kOutput naming the path and the reason; also for an existing
+  // file that is_own_or_empty() does not know, where `option` names the field that gave the path.
+  explicit OutputFile(const std::filesystem::path& path, const std::string& option = "file");
+  // A member of a folder of ours: a symbolic link of this name is replaced, never followed.
   OutputFile(const Directory& folder, const std::string& name);
   // Removes the temporary file unless it was committed.
   ~OutputFile();
@@ -28,29 +34,37 @@ class OutputFile {
 
   void write(std::span<const std::byte> bytes);
   void write(std::string_view text);
-  // The open file's descriptor, for taking a lock before the file has its name.
+  // The open file's descriptor, for a lock or permissions before the file has its name.
   int descriptor() const { return file_.get(); }
   // Flushes to disk and renames the file to its own name, replacing an existing one.
   void commit();
 
  private:
-  struct Resolved {
-    std::filesystem::path path;
-  };
-  explicit OutputFile(const Resolved& place);
-  void create_temporary();
+  void begin();
+  void create_temporary(const struct stat* replaced);
+  std::filesystem::path path() const;
   [[noreturn]] void fail(int error) const;
 
-  Directory folder_;
+  std::optional<Directory> folder_;  // none: a stream
   std::string name_, temporary_;
   FileHandle file_;
 };
 
+// Whether the path stands for something that is written to as it is: "-" and /dev/stdout,
+// /dev/fd/N, a device, a FIFO, or a link to one.
+bool is_stream(const std::filesystem::path& path);
+// Opens it for writing, a FIFO when it has a reader. Errors: kOutput.
+FileHandle open_stream(const std::filesystem::path& path);
+
 // Writes `text` in the same all-or-nothing way.
 void write_file(const std::filesystem::path& path, std::string_view text);
 void write_file(const Directory& folder, const std::string& name, std::string_view text);
-// Checks that `path` can be written without changing it, before a long run. Errors: kOutput.
-void check_writable(const std::filesystem::path& path);
+// Checks that `path` can be written without changing it, before a long run. Errors: as OutputFile.
+void check_writable(const std::filesystem::path& path, const std::string& option = "file");
+// The same of a folder for files whose names are not known yet.
+void check_writable_folder(const std::filesystem::path& folder);
+// From now on outputs replace the files of others, too.
+void allow_overwriting();
 
 // From now on write_file() and check_writable() do nothing with paths that the user gave: another
 // process of the same run writes the results.

@@ -1,6 +1,7 @@
 #include "base/utf8.h"
 
 #include <algorithm>
+#include <charconv>
 
 #include <fmt/format.h>
 #include <utf8.h>
@@ -10,35 +11,41 @@ namespace {
 
 constexpr std::string_view kReplacement = "\xef\xbf\xbd", kEllipsis = " ... ";
 
+constexpr char32_t kNone = 0xffffffff;  // a byte that belongs to no character
+
 void append_hex(unsigned char byte, std::string& out) {
   out += fmt::format("\\x{:02x}", byte);
 }
 
-// `text` is valid. U+0080 to U+009F are control characters too; they take two bytes.
-void append_text(std::string_view text, std::string_view kept_controls, std::string& out) {
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    const auto byte = static_cast<unsigned char>(text[i]);
-    if (byte == 0xc2 && static_cast<unsigned char>(text[i + 1]) < 0xa0) {
-      append_hex(static_cast<unsigned char>(text[++i]), out);
-    } else if ((byte < 0x20 && kept_controls.find(text[i]) == kept_controls.npos) || byte == 0x7f) {
-      append_hex(byte, out);
-    } else {
-      out += text[i];
-    }
-  }
+bool is_control(char32_t c) {
+  return c < 0x20 || (c >= 0x7f && c < 0xa0);
 }
 
-// Calls `on_bad` for every byte that belongs to no character.
-template <class OnBad>
-std::string shown(std::string_view text, std::string_view kept_controls, OnBad&& on_bad) {
-  std::string out;
-  out.reserve(text.size());
-  for (;;) {
-    const std::size_t bad = std::min(utf8::find_invalid(text), text.size());
-    append_text(text.substr(0, bad), kept_controls, out);
-    if (bad == text.size()) return out;
-    on_bad(static_cast<unsigned char>(text[bad]), out);
-    text.remove_prefix(bad + 1);
+bool is_line_or_tab(char32_t c) {
+  return c == '\n' || c == '\t';
+}
+
+// The marks, overrides and isolates of bidirectional text, the separators of lines and paragraphs,
+// and the deprecated controls of shaping.
+bool moves_others(char32_t c) {
+  return c == 0x61c || c == 0x200e || c == 0x200f || (c >= 0x2028 && c <= 0x202e) ||
+         (c >= 0x2066 && c <= 0x206f);
+}
+
+// Calls `on_character(c, bytes)` for each in turn.
+template <class OnCharacter>
+void walk(std::string_view text, OnCharacter&& on_character) {
+  while (!text.empty()) {
+    const std::size_t valid = std::min(utf8::find_invalid(text), text.size());
+    const char* at = text.data();
+    while (at < text.data() + valid) {
+      const char* const begin = at;
+      const auto c = static_cast<char32_t>(utf8::unchecked::next(at));
+      on_character(c, std::string_view(begin, static_cast<std::size_t>(at - begin)));
+    }
+    if (valid == text.size()) return;
+    on_character(kNone, text.substr(valid, 1));
+    text.remove_prefix(valid + 1);
   }
 }
 
@@ -52,12 +59,76 @@ bool is_utf8(std::string_view text) {
   return utf8::is_valid(text);
 }
 
+std::size_t find_invalid_utf8(std::string_view text) {
+  return utf8::find_invalid(text);
+}
+
 std::string printable(std::string_view text) {
-  return shown(text, "\n\t", [](unsigned char, std::string& out) { out += kReplacement; });
+  std::string out;
+  walk(text, [&](char32_t c, std::string_view bytes) {
+    if (c == kNone) {
+      out += kReplacement;
+    } else if (is_control(c) && !is_line_or_tab(c)) {
+      append_hex(static_cast<unsigned char>(c), out);
+    } else {
+      out += bytes;
+    }
+  });
+  return out;
 }
 
 std::string escaped(std::string_view text) {
-  return shown(text, "", append_hex);
+  std::string out;
+  walk(text, [&](char32_t c, std::string_view bytes) {
+    if (c == kNone || is_control(c)) {
+      append_hex(static_cast<unsigned char>(bytes.back()), out);
+    } else {
+      out += moves_others(c) ? fmt::format("\\u{:04x}", static_cast<std::uint32_t>(c)) : bytes;
+    }
+  });
+  return out;
+}
+
+std::string with_visible_marks(std::string_view text) {
+  std::string out;
+  walk(text, [&](char32_t c, std::string_view bytes) {
+    out += moves_others(c) ? fmt::format("\\u{:04x}", static_cast<std::uint32_t>(c)) : bytes;
+  });
+  return out;
+}
+
+std::string escaped_bytes(std::string_view text) {
+  std::string out;
+  walk(text, [&](char32_t c, std::string_view bytes) {
+    const bool is_shown = c != kNone && !moves_others(c) && (!is_control(c) || is_line_or_tab(c));
+    const bool looks_escaped =
+        c == '\\' &&
+        text.substr(static_cast<std::size_t>(bytes.data() - text.data())).starts_with("\\x");
+    if (is_shown && !looks_escaped) {
+      out += bytes;
+    } else {
+      for (char byte : bytes) append_hex(static_cast<unsigned char>(byte), out);
+    }
+  });
+  return out;
+}
+
+std::string unescaped_bytes(std::string_view text) {
+  constexpr std::size_t kLength = 4;  // "\xNN"
+  std::string out;
+  for (std::size_t at = 0; at < text.size();) {
+    const std::string_view here = text.substr(at, kLength);
+    unsigned byte = 0;
+    if (here.size() == kLength && here.starts_with("\\x") &&
+        std::from_chars(here.data() + 2, here.data() + kLength, byte, 16).ptr ==
+            here.data() + kLength) {
+      out += static_cast<char>(byte);
+      at += kLength;
+    } else {
+      out += text[at++];
+    }
+  }
+  return out;
 }
 
 std::string message_line(std::string_view text, std::size_t max_bytes) {

@@ -8,13 +8,24 @@
 namespace tracestep {
 
 bool is_utf8(std::string_view text);
+// The first byte that belongs to no character; std::string_view::npos: all is text.
+std::size_t find_invalid_utf8(std::string_view text);
 
 // Generated text for a terminal: what is not UTF-8 becomes U+FFFD, and control characters other
 // than newline and tab become \xNN, so that no escape sequence gets through.
 std::string printable(std::string_view text);
 
-// `text` on one line, in valid UTF-8: invalid bytes and control characters become \xNN.
+// `text` on one line, in valid UTF-8: invalid bytes and control characters become \xNN, marks that
+// would show the characters beside them in another order or on other lines \uNNNN.
 std::string escaped(std::string_view text);
+// `text` with those marks alone made visible.
+std::string with_visible_marks(std::string_view text);
+
+// `text` in valid UTF-8 without control characters, but for newline and tab, and without those
+// marks, so that unescaped_bytes() gives it back: their bytes become \xNN, and so does a backslash
+// that would look like one of these.
+std::string escaped_bytes(std::string_view text);
+std::string unescaped_bytes(std::string_view text);
 
 // As escaped(), with at most `max_bytes` (at least 16): the middle of a longer text is replaced by
 // an ellipsis. For messages, which quote names and values of any length.

@@ -52,9 +52,9 @@ void add_largest_contexts(std::vector<RunSpec>& runs, const Json& environment) {
 }
 
 // FILE, or for one of several cells its folder and name with the cell's label before the endings.
-fs::path trace_path(const ProfileOptions& o, const Profile& profile, std::size_t cells) {
-  if (cells == 1) return o.trace;
-  std::string name = o.trace.filename().string(), label = label_of(profile);
+fs::path trace_path(const ProfileOptions& o, const RunSpec& run, std::size_t cells) {
+  if (cells == 1 || is_stream(o.trace)) return o.trace;
+  std::string name = o.trace.filename().string(), label = label_of(run);
   for (char& c : label) c = c == ' ' ? '-' : c;
   return o.trace.parent_path() / name.insert(std::min(name.find('.'), name.size()), "." + label);
 }
@@ -86,7 +86,7 @@ std::vector<ProfiledCell> profile_runs(const std::vector<RunSpec>& runs, const P
     result.work = work_of(result.profile, result.ceilings);
     if (!result.profile.problem.empty()) log_warn("{}", result.profile.problem);
     if (!o.trace.empty() && result.profile.status == Status::kOk) {
-      const fs::path path = trace_path(o, result.profile, runs.size());
+      const fs::path path = trace_path(o, run, runs.size());
       write_chrome_trace(result.profile, environment, path);
       log_info("profile: the trace of {} is in {}", label_of(result.profile), path.string());
     }
@@ -126,9 +126,11 @@ int run_profile(const ProfileOptions& o, std::span<const std::string> arguments)
   check_apart({}, outputs);
   probe_output(o.output);
   check_programs(runs, o.components);
-  if (!o.trace.empty()) check_writable(o.trace);
   const Json environment = environment_of(arguments, runs[0]);
   if (o.largest_context) add_largest_contexts(runs, environment);
+  for (const RunSpec& run : runs) {
+    if (!o.trace.empty()) check_writable(trace_path(o, run, runs.size()), "trace");
+  }
   const StopSignal stop("the cells measured so far are written");
   const std::vector<ProfiledCell> cells = profile_runs(runs, o, environment, stop);
   int failures = 0;

@@ -65,6 +65,8 @@ class Pipeline {
   std::unique_ptr<Device> device_;
 };
 
+constexpr std::string_view kProgramMark = "; tracestep.program/1\n";  // a comment of its language
+
 Table pass_table(const std::vector<PassReport>& reports) {
   Table table{
       .name = "passes",
@@ -89,12 +91,14 @@ int count_of_views(const ShowOptions& o) {
          (o.docs.empty() ? 0 : 1) + (o.after.empty() ? 0 : 1);
 }
 
-void show_text(const ShowOptions& o, const std::string& text) {
+// `mark`: of a file that a later run may replace; pages of the documentation say themselves what
+// they were written by.
+void show_text(const ShowOptions& o, const std::string& text, std::string_view mark = {}) {
   if (o.output.format != Format::kText) {
     throw Error(ErrorCode::kUsage, "--format", "a program is plain text",
                 "--format goes with --passes and --ops-list");
   }
-  write_text(text, o.output.path);
+  write_text(o.output.path.empty() ? text : std::string(mark) + text, o.output.path);
 }
 
 int run_show(const ShowOptions& o, std::span<const std::string> arguments) {
@@ -117,9 +121,9 @@ int run_show(const ShowOptions& o, std::span<const std::string> arguments) {
   } else if (!o.diff.empty()) {
     const std::string difference =
         program_diff(pipeline.text(o.diff.front()), pipeline.text(o.diff.back()));
-    show_text(o, difference.empty() ? "no difference\n" : difference);
+    show_text(o, difference.empty() ? "no difference\n" : difference, kProgramMark);
   } else {
-    show_text(o, pipeline.text(o.after));
+    show_text(o, pipeline.text(o.after), kProgramMark);
   }
   return 0;
 }

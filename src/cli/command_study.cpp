@@ -25,6 +25,8 @@ namespace tracestep::cli {
 namespace fs = std::filesystem;
 namespace {
 
+constexpr const char* kSchema = "tracestep.study/2";
+
 struct StudyOptions {
   fs::path folder = "out", pictures;
   std::optional<std::int64_t> train_steps;
@@ -113,23 +115,26 @@ fs::path file_of(const StudyOptions& o, std::string_view ending) {
 
 void check_files(const StudyOptions& o) {
   std::vector<NamedPath> outputs;
-  for (const char* ending : {"md", "json", "html", "tex", "typ"}) {
-    outputs.push_back({"--output-dir", file_of(o, ending)});
-    check_writable(outputs.back().path);
+  for (const fs::path& path :
+       {file_of(o, "md"), file_of(o, "json"), file_of(o, "html"), file_of(o, "tex"),
+        file_of(o, "typ"), o.folder / kStudyWeights, o.folder / kStudyLog}) {
+    outputs.push_back({"--output-dir", path});
+    check_writable(path, "output_dir");
   }
   check_apart({}, outputs);
   probe_pictures(o.pictures);
 }
 
 void write_report(const StudyOptions& o, const StudyReport& report, const Json& environment) {
-  const std::string json =
-      to_string({"tracestep.study/2", environment, report.tables}, Format::kJson);
+  const std::string json = to_string({kSchema, environment, report.tables}, Format::kJson);
   write_file(file_of(o, "json"), json);
   write_file(file_of(o, "html"),
              html_page(page_head(report, environment), json, report.tables, page_sections(report)));
-  write_file(file_of(o, "md"), study_page(report, environment, Format::kMarkdown));
-  write_file(file_of(o, "tex"), study_page(report, environment, Format::kLatex));
-  write_file(file_of(o, "typ"), study_page(report, environment, Format::kTypst));
+  for (const auto& [ending, format] :
+       {std::pair{"md", Format::kMarkdown}, {"tex", Format::kLatex}, {"typ", Format::kTypst}}) {
+    write_file(file_of(o, ending),
+               marked(study_page(report, environment, format), format, kSchema));
+  }
   const auto name = [&](const char* ending) { return file_of(o, ending).string(); };
   log_info("study: the report is {}; without charts {}, {} and {}; its numbers {}", name("html"),
            name("md"), name("tex"), name("typ"), name("json"));
@@ -215,6 +220,7 @@ Command study_command() {
   set.path("--output-dir", "DIR", options->folder, "where the report goes");
   set.path("--pictures", "DIR", options->pictures,
            "also write every chart here, as SVG, and as PNG where rsvg-convert is installed");
+  add_overwrite_flag(set);
   set.real(
       "--budget", options->budget_minutes, {0.05, 10000},
       "minutes; what does not fit is left out and named; when left out 2.5, on a GPU 4.4, with "

@@ -47,10 +47,11 @@ void add_file_options(OptionSet& set, TrainCommand& o) {
             [&o](const std::string& where, const std::string& text) {
               o.train.change = split_list(where, text);
             });
-  set.toggle(
-      "--overwrite", o.train.overwrite,
-      "start anew in a folder that has checkpoints; they are removed once the first new one is "
-      "written");
+  add_overwrite_flag(
+      set,
+      "replace files that tracestep did not write, and start anew in a folder that has "
+      "checkpoints: they are removed once the first new one is written",
+      &o.train.overwrite);
   set.group("Validation");
   set.integer("--validate-every", o.train.validate_every, {1},
               "steps between validations; none by default");
@@ -67,7 +68,6 @@ void check_together(const TrainCommand& o) {
   check_changes(t.change);
   if (t.checkpoint.empty() && t.resume) fail_usage("--resume", "it needs --checkpoint DIR");
   if (!t.resume && !t.change.empty()) fail_usage("--change", "it needs --resume");
-  if (t.checkpoint.empty() && t.overwrite) fail_usage("--overwrite", "it needs --checkpoint DIR");
   if (t.resume && t.overwrite) {
     fail_usage("--overwrite", "it starts anew, --resume continues; give one of them");
   }
@@ -154,7 +154,7 @@ void check_files(const TrainCommand& o) {
   for (const std::filesystem::path& text : o.tokens.text) inputs.push_back({"--text", text});
   std::vector<NamedPath> outputs{
       {"--save", o.train.save}, {"--log", o.train.log}, {"--output", o.output.path}};
-  if (!o.train.save.empty()) {
+  if (!o.train.save.empty() && !is_stream(o.train.save)) {
     outputs.push_back({"--save's tokenizer", tokenizer_beside(o.train.save)});
   }
   check_apart(inputs, outputs);

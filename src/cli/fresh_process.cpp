@@ -1,11 +1,10 @@
 #include "cli/fresh_process.h"
 
-#include <algorithm>
-
 #include <fmt/format.h>
 
 #include "base/error.h"
 #include "cli/child_process.h"
+#include "cli/flag_words.h"
 #include "spec/fields.h"
 
 namespace tracestep::cli {
@@ -39,21 +38,6 @@ std::vector<std::string> arguments_of(const RunSpec& run, std::span<const std::s
 }
 
 }  // namespace
-
-std::vector<std::string> without_flags(std::span<const std::string> arguments,
-                                       std::span<const std::string> dropped) {
-  std::vector<std::string> out;
-  for (std::size_t i = 0; i < arguments.size(); ++i) {
-    const std::string& word = arguments[i];
-    const std::string_view flag = std::string_view{word}.substr(0, word.find('='));
-    if (std::ranges::find(dropped, flag) == dropped.end()) {
-      out.push_back(word);
-    } else if (flag.size() == word.size()) {
-      ++i;  // its value
-    }
-  }
-  return out;
-}
 
 Json bench_in_new_process(const RunSpec& run, std::span<const std::string> arguments,
                           std::vector<std::pair<std::string, std::string>> flags,

@@ -11,11 +11,6 @@
 
 namespace tracestep::cli {
 
-// Arguments without the flags of `dropped` and their values. A flag's value is the next word or
-// follows "=".
-std::vector<std::string> without_flags(std::span<const std::string> arguments,
-                                       std::span<const std::string> dropped);
-
 // The JSON result of `bench` for this run alone, measured in a new process. `arguments`: those of
 // this process; the new one gets them without the flags that choose a cell and say where results
 // go, and with `flags` and their values instead of its own (an empty value leaves the flag out).

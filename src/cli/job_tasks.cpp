@@ -1,6 +1,5 @@
 #include "cli/job_tasks.h"
 
-#include <algorithm>
 #include <optional>
 
 #include <fmt/format.h>
@@ -17,19 +16,6 @@ namespace {
 
 constexpr const char *kFile = "tasks.json", *kSchema = "tracestep.tasks/1";
 constexpr std::uint64_t kMostBytes = std::uint64_t{64} << 20;
-
-// Where a flag's value stands: in a word of its own or behind "--flag=".
-struct Place {
-  std::size_t word = 0, begin = 0;
-};
-
-std::optional<Place> place_of(const Words& command, const std::string& flag) {
-  for (std::size_t i = 0; i < command.size(); ++i) {
-    if (command[i] == flag && i + 1 < command.size()) return Place{i + 1, 0};
-    if (command[i].starts_with(flag + "=")) return Place{i, flag.size() + 1};
-  }
-  return {};
-}
 
 Json json_of(const Words& words) {
   Json out = Json::array();
@@ -49,7 +35,7 @@ JobTasks divide(Words command, std::span<const std::string> flags) {
   JobTasks out{.command = std::move(command), .divided = {}, .tasks = {}};
   out.tasks = {out.command};
   for (const std::string& flag : flags) {
-    const auto place = place_of(out.command, flag);
+    const auto place = value_place(out.command, flag);
     if (!place) continue;
     const std::vector<std::string> values =
         split_list(flag, std::string_view(out.command[place->word]).substr(place->begin));
@@ -71,7 +57,7 @@ JobTasks divide(Words command, std::span<const std::string> flags) {
 std::string JobTasks::label(std::size_t task) const {
   std::string out;
   for (const std::string& flag : divided) {
-    const Place place = *place_of(command, flag);
+    const ValuePlace place = *value_place(command, flag);
     out += (out.empty() ? "" : " ") + tasks[task][place.word].substr(place.begin);
   }
   return out;
@@ -100,7 +86,7 @@ JobTasks read_tasks(const fs::path& folder) {
     fail_input(kFile, "task {} is no part of the command", out.tasks.size() - 1);
   }
   for (const std::string& flag : out.divided) {
-    if (!place_of(out.command, flag)) fail_input(kFile, "{} is not in the command", flag);
+    if (!value_place(out.command, flag)) fail_input(kFile, "{} is not in the command", flag);
   }
   return out;
 }

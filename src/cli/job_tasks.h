@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
-namespace tracestep::cli {
+#include "cli/flag_words.h"
 
-using Words = std::vector<std::string>;  // of a command line, the name of the command first
+namespace tracestep::cli {
 
 struct JobTasks {
   Words command;  // all of it

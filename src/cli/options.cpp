@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "base/output_file.h"
 #include "cli/cuda.h"
 #include "lab/measure/environment.h"
 #include "lab/precision/tables.h"
@@ -74,6 +75,14 @@ void add_error_options(OptionSet& set, ErrorSpec& error) {
               "and on one sequence of at most N tokens");
 }
 
+void add_overwrite_flag(OptionSet& set, std::string help, bool* is_given) {
+  set.values("--overwrite", "", 0, 0, std::move(help),
+             [is_given](const std::string&, const std::string&) {
+               if (is_given != nullptr) *is_given = true;
+               allow_overwriting();
+             });
+}
+
 void add_output_options(OptionSet& set, OutputOptions& output) {
   set.group("Output");
   set.value(
@@ -83,7 +92,13 @@ void add_output_options(OptionSet& set, OutputOptions& output) {
       },
       "text");
   set.offer({"text", "markdown", "csv", "json", "latex", "typst"});
-  set.path("--output", "FILE", output.path, "write the result here instead of to stdout");
+  set.value("--output", "FILE", "write the result here instead of to stdout, which - stands for",
+            [&output](const std::string& where, const std::string& text) {
+              if (text.empty()) fail_usage(where, "the value is empty");
+              output.path = text == "-" ? "" : text;
+            });
+  const auto& all = set.options();
+  if (std::ranges::find(all, "--overwrite", &Option::flag) == all.end()) add_overwrite_flag(set);
   set.value("--columns", "NAME[,NAME]",
             "only these columns, by their names in JSON, of the tables that have all of them",
             [&output](const std::string& where, const std::string& text) {

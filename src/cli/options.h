@@ -56,7 +56,12 @@ void add_protocol_flag(OptionSet& set, Protocol& protocol, std::string_view name
                        std::string help = {});
 // The part of a model whose errors against float64 are measured.
 void add_error_options(OptionSet& set, ErrorSpec& error);
+// With --overwrite, where it is not there yet.
 void add_output_options(OptionSet& set, OutputOptions& output);
+// The flag that lets every output of the run replace the files of others; sets `is_given`, too.
+void add_overwrite_flag(OptionSet& set,
+                        std::string help = "replace files that tracestep did not write",
+                        bool* is_given = nullptr);
 
 // The range of lengths, counts and widths whose flags are not fields of a run.
 inline constexpr IntRange kShapeRange{1, std::int64_t{1} << 20};

@@ -36,7 +36,7 @@ fs::path resolved(const fs::path& path) {
 }
 
 bool is_same_file(const fs::path& a, const fs::path& b) {
-  if (a.empty() || b.empty()) return false;
+  if (a.empty() || b.empty() || is_stream(a) || is_stream(b)) return false;
   std::error_code error;
   return fs::equivalent(a, b, error) || resolved(a) == resolved(b);
 }
@@ -107,7 +107,7 @@ void check_apart(std::span<const NamedPath> inputs, std::span<const NamedPath> o
 }
 
 void probe_output(const OutputOptions& output) {
-  if (!output.path.empty()) check_writable(output.path);
+  if (!output.path.empty()) check_writable(output.path, "output");
 }
 
 void write_text(std::string_view text, const std::filesystem::path& path) {

@@ -19,7 +19,7 @@ struct NamedPath {
 };
 
 // Error{kUsage} when an output is the same file as an input or another output, also through links
-// or another spelling; call it before anything is written.
+// or another spelling; call it before anything is written. Streams are shared as one likes.
 void check_apart(std::span<const NamedPath> inputs, std::span<const NamedPath> outputs);
 
 // Error{kOutput} when --output cannot be written; call it before the work starts.

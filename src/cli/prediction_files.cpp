@@ -5,6 +5,7 @@
 #include "base/input_file.h"
 #include "base/log.h"
 #include "base/output_file.h"
+#include "base/own_file.h"
 
 namespace tracestep::cli {
 namespace {
@@ -12,6 +13,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::uint64_t kMostBytes = std::uint64_t{64} << 20;
+constexpr const char* kFolder = "predict";
 
 // "cpu-2-threads", "cuda-0".
 std::string device_name(const Place& place) {
@@ -21,9 +23,15 @@ std::string device_name(const Place& place) {
   return out;
 }
 
+// That of the cache is for this user alone.
 void make_folder(const fs::path& file) {
+  const fs::path folder = file.parent_path(), cache = env::kernel_cache();
   std::error_code status;
-  if (file.has_parent_path()) fs::create_directories(file.parent_path(), status);
+  if (!cache.empty() && folder == cache / kFolder) {
+    status = std::error_code(make_private_folders(folder), std::generic_category());
+  } else if (!folder.empty()) {
+    fs::create_directories(folder, status);
+  }
   if (!status) return;
   throw Error(ErrorCode::kOutput, file.parent_path().string(), status.message(),
               "give a file of a folder that can be written, as --calibration FILE");
@@ -39,7 +47,7 @@ PredictionFiles prediction_files(const RunSpec& run, const fs::path& given) {
       throw Error(ErrorCode::kUsage, "--calibration", "there is no folder for a calibration",
                   "name a file, or a folder with TRACESTEP_KERNEL_CACHE");
     }
-    calibration = fs::path(folder) / "predict" / (device_name(run.place) + ".json");
+    calibration = fs::path(folder) / kFolder / (device_name(run.place) + ".json");
   }
   fs::path history = calibration;
   history.replace_extension(".history.jsonl");
@@ -72,7 +80,7 @@ KnownDevice read_known_device(const PredictionFiles& files, const Json& identity
 
 NewCalibration::NewCalibration(PredictionFiles files) : files_(std::move(files)) {
   make_folder(files_.calibration);
-  check_writable(files_.calibration);
+  check_writable(files_.calibration, "calibration");
   lock_path_ = files_.calibration;
   lock_path_ += ".being-measured";
   lock_.emplace(lock_path_, "calibration");
@@ -80,12 +88,21 @@ NewCalibration::NewCalibration(PredictionFiles files) : files_(std::move(files))
 
 NewCalibration::~NewCalibration() {
   std::error_code ignored;
-  fs::remove(lock_path_, ignored);
+  if (fs::is_empty(lock_path_, ignored)) fs::remove(lock_path_, ignored);  // else not this one's
 }
 
 void NewCalibration::write(const Calibration& calibration) const {
   write_file(files_.calibration, text_of(calibration));
 }
+
+namespace {
+
+// Whether lines may be added to it: it has one of ours, or the beginning of one.
+bool is_history(const std::string& text, const std::string& name) {
+  return text.empty() || is_own(text, {}) || !parse_history(text, name).cells.empty();
+}
+
+}  // namespace
 
 bool append_history(const PredictionFiles& files, const std::vector<CheckedCell>& cells) {
   constexpr std::chrono::seconds kPatience(10);  // others hold the lock for one line
@@ -95,6 +112,9 @@ bool append_history(const PredictionFiles& files, const std::vector<CheckedCell>
     make_folder(files.history);
     LockedFile file(files.history, files.history.string(), kPatience);
     const std::string before = file.read(kMostBytes);
+    if (!is_history(before, files.history.string())) {
+      throw Error(ErrorCode::kOutput, files.history.string(), "it holds something else");
+    }
     const bool is_torn = !before.empty() && !before.ends_with('\n');
     if (!lines.empty()) file.append(is_torn ? "\n" + lines : lines);
     return true;

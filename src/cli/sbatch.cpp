@@ -15,7 +15,7 @@
 #include "base/utf8.h"
 #include "cli/arguments.h"
 #include "cli/devices.h"
-#include "cli/fresh_process.h"
+#include "cli/flag_words.h"
 #include "cli/job_tasks.h"
 #include "cli/options.h"
 #include "cli/prediction_files.h"
@@ -43,20 +43,6 @@ const Option* find_option(const Command& command, std::string_view flag) {
   return found == all.end() ? nullptr : &*found;
 }
 
-bool has_flag(std::span<const std::string> words, const std::string& flag) {
-  return std::ranges::any_of(
-      words, [&](const std::string& word) { return word == flag || word.starts_with(flag + "="); });
-}
-
-// The flag with its value; empty where it is not given.
-Words flag_with_value(std::span<const std::string> words, const std::string& flag) {
-  for (std::size_t i = 0; i < words.size(); ++i) {
-    if (words[i].starts_with(flag + "=")) return {flag, words[i].substr(flag.size() + 1)};
-    if (words[i] == flag && i + 1 < words.size()) return {flag, words[i + 1]};
-  }
-  return {};
-}
-
 // One task with what it needs.
 struct Task {
   std::size_t index = 0;  // in the array
@@ -69,6 +55,7 @@ struct Jobs {
   const Command& command;
   JobTasks lines = {};
   Words format = {}, output = {}, columns = {};  // flags of the command that go to the merge
+  bool overwrites = false;                       // which does so too
   std::vector<Task> tasks = {};
   std::string source = {};  // of the predicted times, or why there are none
   fs::path program = {}, folder_of_command = {};
@@ -94,7 +81,7 @@ void check_flags(const Command& command, std::span<const std::string> words) {
     throw Error(ErrorCode::kUsage, "--resume", "tasks cannot share a file",
                 "leave it out: a task that is done does not run again");
   }
-  if (has_flag(words, "--overwrite")) {
+  if (has_flag(words, "--overwrite") && has_flag(words, "--checkpoint")) {
     throw Error(ErrorCode::kUsage, "--overwrite",
                 "a job that is started again would remove its own checkpoints",
                 "name a new folder by --checkpoint, or remove the old one");
@@ -119,6 +106,7 @@ Jobs jobs_of(const Command& command, Words words) {
     out.format = flag_with_value(words, "--format");
     out.output = flag_with_value(words, "--output");
     out.columns = flag_with_value(words, "--columns");
+    out.overwrites = has_flag(words, "--overwrite");
     words = without_flags(words, std::vector<std::string>{"--format", "--output", "--columns"});
   }
   std::error_code error;
@@ -330,6 +318,7 @@ std::string merge_script(const Jobs& jobs) {
   const Words format = jobs.format.empty() ? Words{"--format", "json"} : jobs.format;
   out += fmt::format("exec {} \"$folder\" {}", shell_quoted(words), shell_quoted(format));
   if (!jobs.columns.empty()) out += " " + shell_quoted(jobs.columns);
+  if (jobs.overwrites) out += " --overwrite";
   if (jobs.output.empty()) return out + fmt::format(" --output \"$folder/result.{}\"\n", format[1]);
   return out + " " + shell_quoted(jobs.output) + "\n";
 }
@@ -376,6 +365,7 @@ int write_jobs(const Command& command, const SbatchOptions& o,
                std::span<const std::string> arguments) {
   Jobs jobs = jobs_of(command, {arguments.begin(), arguments.end()});
   plan_tasks(o, jobs);
+  if (!jobs.output.empty()) check_writable(jobs.output.back(), "output");
   make_folder(o.folder);
   write_tasks(o.folder, jobs.lines);
   std::vector<std::string> names;

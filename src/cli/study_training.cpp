@@ -61,8 +61,8 @@ TrainOptions train_options(const StudyTrainingOptions& o, std::int64_t steps) {
   out.run.optimizer.weight_decay = 0.1;
   out.run.optimizer.clip = 1.0;
   out.validate_every = std::max<std::int64_t>(1, steps / 4);
-  out.save = o.folder / "tiny.safetensors";
-  out.log = o.folder / "train.jsonl";
+  out.save = o.folder / kStudyWeights;
+  out.log = o.folder / kStudyLog;
   return out;
 }
 

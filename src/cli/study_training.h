@@ -7,6 +7,8 @@
 
 namespace tracestep::cli {
 
+inline constexpr const char *kStudyWeights = "tiny.safetensors", *kStudyLog = "train.jsonl";
+
 struct StudyTrainingOptions {
   std::filesystem::path folder;  // for weights and log
   RunSpec run;

@@ -1,19 +1,23 @@
 #include "codegen/kernel_cache.h"
 
+#include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <cstring>
 #include <exception>
-#include <fstream>
 #include <mutex>
-#include <sstream>
 #include <system_error>
 #include <thread>
 #include <vector>
 
 #include <fmt/format.h>
 
+#include "base/input_file.h"
 #include "base/log.h"
+#include "base/output_file.h"
 
 namespace tracestep {
 namespace {
@@ -34,87 +38,141 @@ std::string header_of(std::string_view key, std::string_view bytes) {
   return fmt::format("{} {} {} {:016x}\n", kSchema, key.size(), bytes.size(), hash(bytes));
 }
 
-}  // namespace
+constexpr std::string_view kEnding = ".kernel";
+constexpr std::size_t kDigits = 32;
 
-fs::path KernelCache::file_of(std::string_view key) const {
-  return folder_ / fmt::format("{:016x}{:016x}.kernel", hash(key), hash(key, key.size() + 1));
+std::string name_of(std::string_view key) {
+  return fmt::format("{:016x}{:016x}{}", hash(key), hash(key, key.size() + 1), kEnding);
 }
 
-std::optional<std::string> KernelCache::find(std::string_view key) const {
+bool is_own_name(std::string_view name) {
+  return name.size() == kDigits + kEnding.size() && name.ends_with(kEnding) &&
+         name.find_first_not_of("0123456789abcdef") == kDigits;
+}
+
+bool is_private(const struct stat& info) {
+  return info.st_uid == ::geteuid() && (info.st_mode & (S_IWGRP | S_IWOTH)) == 0;
+}
+
+void tell(std::string* problem, std::string text) {
+  if (problem != nullptr) *problem = std::move(text);
+}
+
+std::string unusable(const fs::path& folder, std::string_view reason) {
+  return fmt::format("compiled kernels cannot be kept in {}: {}; every process compiles its own",
+                     folder.string(), reason);
+}
+
+}  // namespace
+
+std::optional<Directory> KernelCache::open(std::string* problem) const {
+  auto out = Directory::open(folder_);
+  struct stat info {};
+  if (!out || ::fstat(out->fd(), &info) != 0) {
+    if (errno != ENOENT) tell(problem, unusable(folder_, std::strerror(errno)));
+    return std::nullopt;
+  }
+  if (is_private(info)) return out;
+  tell(problem, unusable(folder_, "another user owns it or may write to it; chmod -R go-w it"));
+  return std::nullopt;
+}
+
+std::optional<std::string> KernelCache::find(std::string_view key, std::string* problem) const {
   if (folder_.empty()) return std::nullopt;
-  std::error_code status;
-  const fs::path path = file_of(key);
-  const std::uintmax_t size = fs::file_size(path, status);
-  if (status || size > kMostFileBytes) return std::nullopt;
-  std::ifstream file(path, std::ios::binary);
-  std::ostringstream content;
-  content << file.rdbuf();
-  if (!file) return std::nullopt;
-  const std::string text = std::move(content).str();
+  const auto folder = open(problem);
+  if (!folder) return std::nullopt;
+  const std::string name = name_of(key);
+  FileHandle file = folder->open_file(name, O_RDONLY);
+  struct stat info {};
+  if (!file.is_open() || ::fstat(file.get(), &info) != 0 || !S_ISREG(info.st_mode)) {
+    return std::nullopt;
+  }
+  const fs::path path = folder_ / name;
+  if (!is_private(info)) {
+    tell(problem, fmt::format("the compiled kernel {} is not used: another user owns it or may "
+                              "write to it",
+                              path.string()));
+    return std::nullopt;
+  }
+  ::futimens(file.get(), nullptr);  // it was used
+  std::string text;
+  try {
+    text = InputFile(file.release(), path, "kernel").text(kMostFileBytes);
+  } catch (const Error&) {
+    return std::nullopt;
+  }
   const std::size_t end = text.find('\n');
   if (end == std::string::npos || text.size() < end + 1 + key.size()) return std::nullopt;
   const std::string_view all = text;
   const std::string_view bytes = all.substr(end + 1 + key.size());
   const bool same = all.substr(end + 1, key.size()) == key;
   if (!same || all.substr(0, end + 1) != header_of(key, bytes)) return std::nullopt;
-  fs::last_write_time(path, fs::file_time_type::clock::now(), status);  // it was used
   return std::string(bytes);
 }
 
-bool KernelCache::add(std::string_view key, std::string_view bytes) const {
+bool KernelCache::add(std::string_view key, std::string_view bytes, std::string* problem) const {
   if (folder_.empty()) return false;
-  std::error_code status;
-  fs::create_directories(folder_, status);
-  const fs::path path = file_of(key);
-  fs::path part = path;
-  part += fmt::format(".{}.part", getpid());
-  {
-    std::ofstream file(part, std::ios::binary);
-    file << header_of(key, bytes) << key << bytes;
-    file.close();
-    if (file) fs::rename(part, path, status);
-    if (file && !status) {
-      remove_least_used();
-      return true;
-    }
+  if (const int error = make_private_folders(folder_); error != 0) {
+    tell(problem, unusable(folder_, std::strerror(error)));
+    return false;
   }
-  fs::remove(part, status);
-  return false;
+  try {
+    const auto folder = open(problem);
+    if (!folder) return false;
+    const std::string name = name_of(key);
+    // A file that find() refuses would hand its permissions on.
+    struct stat info {};
+    if (::fstatat(folder->fd(), name.c_str(), &info, AT_SYMLINK_NOFOLLOW) == 0 &&
+        !is_private(info)) {
+      folder->remove(name);
+    }
+    OutputFile file(*folder, name);
+    ::fchmod(file.descriptor(), S_IRUSR | S_IWUSR);
+    file.write(header_of(key, bytes));
+    file.write(key);
+    file.write(bytes);
+    file.commit();
+    remove_least_used(*folder);
+    return true;
+  } catch (const Error& error) {
+    tell(problem, unusable(folder_, error.message()));
+    return false;
+  }
 }
 
-// Counts and removes the temporary files (.part) of killed processes too.
-void KernelCache::remove_least_used() const {
+void KernelCache::remove_least_used(const Directory& folder) const {
   struct File {
-    fs::path path;
-    fs::file_time_type used;
+    std::string name;
+    timespec used;
     std::uintmax_t bytes;
   };
+  remove_stale_temporaries(folder);
   std::vector<File> files;
   std::uintmax_t total = 0;
-  std::error_code status;
-  for (const fs::directory_entry& entry : fs::directory_iterator(folder_, status)) {
-    const fs::path name = entry.path().extension();
-    if (name != ".kernel" && name != ".part") continue;
-    File file{entry.path(), entry.last_write_time(status), entry.file_size(status)};
-    if (status) continue;  // another process has just removed it
-    total += file.bytes;
-    files.push_back(std::move(file));
+  for (std::string& name : folder.names()) {
+    struct stat info {};
+    if (!is_own_name(name) ||
+        ::fstatat(folder.fd(), name.c_str(), &info, AT_SYMLINK_NOFOLLOW) != 0 ||
+        !S_ISREG(info.st_mode)) {
+      continue;
+    }
+    total += static_cast<std::uintmax_t>(info.st_size);
+    files.push_back({std::move(name), info.st_mtim, static_cast<std::uintmax_t>(info.st_size)});
   }
-  std::ranges::sort(files, {}, &File::used);
+  std::ranges::sort(files, {},
+                    [](const File& f) { return std::pair(f.used.tv_sec, f.used.tv_nsec); });
   for (const File& file : files) {
     if (total <= most_bytes_) return;
-    if (fs::remove(file.path, status)) total -= file.bytes;
+    if (::unlinkat(folder.fd(), file.name.c_str(), 0) == 0) total -= file.bytes;
   }
 }
 
 std::string KernelBinaries::get(std::string_view key, const std::function<std::string()>& compile) {
-  if (std::optional<std::string> kept = cache_.find(key)) return *std::move(kept);
+  std::string problem;
+  if (std::optional<std::string> kept = cache_.find(key, &problem)) return *std::move(kept);
   std::string out = compile();
-  const bool is_kept = cache_.add(key, out);
-  if (!is_kept && !cache_.folder().empty() && !has_warned_.exchange(true)) {
-    log_warn("compiled kernels cannot be kept in {}; every process compiles its own",
-             cache_.folder().string());
-  }
+  cache_.add(key, out, &problem);
+  if (!problem.empty() && !has_warned_.exchange(true)) log_warn("{}", problem);
   return out;
 }
 

@@ -12,13 +12,17 @@
 #include <utility>
 #include <vector>
 
+#include "base/directory.h"
+
 namespace tracestep {
 
 // A folder of files, one per kernel. A file holds its whole key, so that keys with the same hash
 // are told apart, and a checksum: a damaged or truncated file counts as absent. Files are written
 // under a temporary name and renamed, so several processes may share the folder. When the files
-// take more than the limit, those that were used longest ago are removed. Nothing here throws:
-// without a usable cache kernels are compiled again.
+// take more than the limit, those that were used longest ago are removed; files of other names stay
+// whatever they are. The folder is made for this user alone. One that another user owns or may
+// write to is not used, and neither is such a file: the device runs what they hold. Nothing here
+// throws: without a usable cache kernels are compiled again.
 class KernelCache {
  public:
   static constexpr std::uintmax_t kMostBytes = std::uintmax_t{256} << 20;
@@ -30,13 +34,14 @@ class KernelCache {
   const std::filesystem::path& folder() const { return folder_; }
 
   // The bytes added under `key`, which must name everything they depend on; nullopt: not there.
-  std::optional<std::string> find(std::string_view key) const;
-  // False: it could not be written.
-  bool add(std::string_view key, std::string_view bytes) const;
+  // `problem` gets a sentence where the folder or the file may not be used.
+  std::optional<std::string> find(std::string_view key, std::string* problem = nullptr) const;
+  // False: it could not be written; `problem` gets the reason.
+  bool add(std::string_view key, std::string_view bytes, std::string* problem = nullptr) const;
 
  private:
-  std::filesystem::path file_of(std::string_view key) const;
-  void remove_least_used() const;
+  std::optional<Directory> open(std::string* problem) const;
+  void remove_least_used(const Directory& folder) const;
 
   std::filesystem::path folder_;
   std::uintmax_t most_bytes_;
@@ -48,7 +53,7 @@ class KernelBinaries {
   explicit KernelBinaries(KernelCache cache) : cache_(std::move(cache)) {}
 
   // What `compile` makes, or made under the same key before. Throws what `compile` throws; where
-  // the result cannot be kept, a warning says so once.
+  // the cache cannot be used, a warning says so once.
   std::string get(std::string_view key, const std::function<std::string()>& compile);
   // The same for several different keys, of which up to `threads` are compiled at a time; `compile`
   // takes an index. Throws the first failure, when all threads have ended.

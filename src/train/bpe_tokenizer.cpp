@@ -12,6 +12,8 @@
 #include <sentencepiece_processor.h>
 #include <sentencepiece_trainer.h>
 
+
+#include "base/own_file.h"
 namespace tracestep {
 namespace {
 
@@ -96,7 +98,13 @@ class BpeTokenizer : public Tokenizer {
     return out;
   }
 
-  std::string content() const override { return model_; }
+  std::string content() const override {
+    // The mark is a field of a number that the format leaves to others.
+    constexpr std::string_view kField = "\xca\x0c\x15";  // 201, text of 21 bytes
+    static_assert(kTokenizerMark.size() == 21);
+    if (model_.ends_with(kTokenizerMark)) return model_;
+    return fmt::format("{}{}{}", model_, kField, kTokenizerMark);
+  }
 
  private:
   // The library throws, too, for some pieces that no vocabulary can hold.

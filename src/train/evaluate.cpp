@@ -77,9 +77,8 @@ std::int64_t batch_count(const EvalOptions& options, const TokenSource& tokens) 
 
 EvalResult evaluate(Device& device, const EvalOptions& options, TokenSourcePtr tokens,
                     const std::function<void(std::int64_t batches)>& before_batch) {
-  for (const auto* path : {&options.logits, &options.gradients}) {
-    if (!path->empty()) check_writable(*path);
-  }
+  if (!options.logits.empty()) check_writable(options.logits, "logits");
+  if (!options.gradients.empty()) check_writable(options.gradients, "gradients");
   check_vocabulary(*tokens, options.run.model.vocab);
   const Batches batches(
       tokens, {options.run.shape.batch, options.run.shape.context, Order::kSequential, 0});

@@ -3,8 +3,8 @@
 #include <fcntl.h>
 #include <sys/file.h>
 
-#include <algorithm>
 #include <cerrno>
+#include <cstring>
 #include <optional>
 #include <span>
 
@@ -57,11 +57,9 @@ std::string kept_lines(const std::filesystem::path& path, std::int64_t last_step
   return text;
 }
 
-// The file, locked. Not open where there is none, or no regular file: /dev/null is not locked.
+// The file, locked; not open where there is none.
 FileHandle locked(const std::filesystem::path& path) {
-  std::error_code error;
-  if (!std::filesystem::is_regular_file(path, error)) return FileHandle();
-  FileHandle file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  FileHandle file(::open(path.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC));
   // Some network file systems have no locks.
   if (file.is_open() && ::flock(file.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
     throw Error(ErrorCode::kOutput, "log",
@@ -73,26 +71,18 @@ FileHandle locked(const std::filesystem::path& path) {
 
 }  // namespace
 
-void check_log(const std::filesystem::path& path) {
-  std::error_code error;
-  if (path.empty() || !std::filesystem::exists(path, error)) return;
-  const InputFile file(path, "log");
-  constexpr std::uint64_t kLongestLine = 4096;
-  std::string start(std::min(file.size(), kLongestLine), '\0');
-  file.read(0, std::as_writable_bytes(std::span(start)));
-  const std::size_t end = start.find('\n');
-  // A file without a complete line is new, or was interrupted in its first line.
-  const bool is_torn = end == std::string::npos && start.starts_with("{\"step\":");
-  if (!start.empty() && !is_torn && !step_in(start.substr(0, end))) refuse(path, 1);
-}
-
 LogFile::LogFile(const std::filesystem::path& path, std::int64_t resumed_from) : path_(path) {
   if (path_.empty()) return;
+  if (is_stream(path_)) {
+    file_ = open_stream(path_);
+    return;
+  }
   const FileHandle earlier = locked(path_);  // until the new file is locked, which has its name
   write_file(path_, resumed_from > 0 ? kept_lines(path_, resumed_from) : "");
-  file_.open(path_, std::ios::app);
-  if (!file_) throw Error(ErrorCode::kOutput, path_.string(), "cannot be opened for the log");
-  lock_ = locked(path_);
+  file_ = locked(path_);
+  if (!file_.is_open()) {
+    throw Error(ErrorCode::kOutput, path_.string(), "cannot be opened for the log");
+  }
 }
 
 void LogFile::add(const TrainStep& step) {
@@ -108,14 +98,11 @@ void LogFile::add(const TrainStep& step) {
     line["loss_scale"] = *step.loss_scale;
     line["skipped_steps"] = step.skipped_steps;
   }
-  file_ << line.dump() << '\n';
-  flush();
-}
-
-void LogFile::flush() {
-  if (path_.empty()) return;
-  file_.flush();
-  if (!file_) throw Error(ErrorCode::kOutput, path_.string(), "the log cannot be written");
+  const std::string text = line.dump() + "\n";
+  if (const int error = file_.write(std::as_bytes(std::span(text))); error != 0) {
+    throw Error(ErrorCode::kOutput, path_.string(),
+                fmt::format("the log cannot be written: {}", std::strerror(error)));
+  }
 }
 
 }  // namespace tracestep

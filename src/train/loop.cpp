@@ -38,9 +38,10 @@ std::int64_t start(const WholeTensors& to, std::uint64_t seed,
 
 void check_save(const TrainOptions& options) {
   if (options.save.empty()) return;
-  check_writable(options.save);
+  check_writable(options.save, "save");
+  if (is_stream(options.save)) return;
   const std::filesystem::path tokenizer = tokenizer_beside(options.save);
-  if (options.tokenizer) return check_writable(tokenizer);
+  if (options.tokenizer) return check_writable(tokenizer, "save");
   std::error_code ignored;
   if (!std::filesystem::exists(tokenizer, ignored)) return;
   throw Error(ErrorCode::kUsage, "save",
@@ -50,8 +51,7 @@ void check_save(const TrainOptions& options) {
 
 void check_outputs(const TrainOptions& options) {
   check_save(options);
-  if (!options.log.empty()) check_writable(options.log);
-  check_log(options.log);
+  if (!options.log.empty()) check_writable(options.log, "log");
 }
 
 void check_shards(const TrainOptions& o) {
@@ -199,7 +199,7 @@ class Run {
             save_parameters(trainer_.tensors(), options_.run.model, tokenizer, options_.save)) {
       end(bad);
     }
-    if (tokenizer == nullptr || !is_first_process(group_)) return;
+    if (tokenizer == nullptr || is_stream(options_.save) || !is_first_process(group_)) return;
     tokenizer->save(tokenizer_beside(options_.save));
     log_info("train: the tokenizer is in {}", tokenizer_beside(options_.save).string());
   }

@@ -8,6 +8,7 @@
 #include <numeric>
 
 #include "base/json.h"
+#include "base/own_file.h"
 #include "base/utf8.h"
 #include "train/foreign_file.h"
 #include "train/safetensors_header.h"
@@ -49,6 +50,7 @@ void check_text(const std::string& text, const char* what) {
 
 Json metadata_json(std::map<std::string, std::string> metadata) {
   metadata["format"] = "pt";
+  metadata["generator"] = kGenerator;
   Json::Object out;
   for (const auto& [key, value] : metadata) {
     check_text(key, "the metadata key");

@@ -27,6 +27,31 @@ TEST(Utf8Test, AMessageIsOneLineOfTextWhateverItQuotes) {
   EXPECT_EQ(message_line(std::string_view("a\0b", 3)), "a\\x00b");
 }
 
+// "file\u202egpj.exe" would be read as "fileexe.jpg".
+TEST(Utf8Test, MarksThatMoveOtherCharactersAreShown) {
+  EXPECT_EQ(message_line("a\u202eb\u2066c\u2069"), "a\\u202eb\\u2066c\\u2069");
+  EXPECT_EQ(escaped("\u061c\u200e\u200f\u2028\u2029\u202a\u206f"),
+            "\\u061c\\u200e\\u200f\\u2028\\u2029\\u202a\\u206f");
+  EXPECT_EQ(with_visible_marks("<\n\u202e\xff"), "<\n\\u202e\xff");
+  // Letters of those scripts, and what joins emoji, stay.
+  const std::string text = "שלום مرحبا \u200d\u2060\u2027\u2030\u2065 é";
+  EXPECT_EQ(message_line(text), text);
+  EXPECT_EQ(with_visible_marks(text), text);
+}
+
+TEST(Utf8Test, EscapedBytesComeBackAsTheyWere) {
+  EXPECT_EQ(escaped_bytes("a\x1b[2J\r\n\t\xc2\x9b\u202e\xff"),
+            "a\\x1b[2J\\x0d\n\t\\xc2\\x9b\\xe2\\x80\\xae\\xff");
+  EXPECT_EQ(escaped_bytes("C:\\x64 C:\\y"), "C:\\x5cx64 C:\\y");
+  std::string all;
+  for (int byte = 0; byte < 256; ++byte) all += static_cast<char>(byte);
+  for (const std::string& text : {all, std::string("\\x1b"), std::string("\\\\x1b\\x5c"),
+                                  std::string("\\x"), std::string("\\xg1 \\x5")}) {
+    EXPECT_EQ(unescaped_bytes(escaped_bytes(text)), text);
+    EXPECT_TRUE(is_utf8(escaped_bytes(text)));
+  }
+}
+
 TEST(Utf8Test, OfALongMessageTheMiddleGivesWay) {
   EXPECT_EQ(message_line("0123456789abcdefghij", 15), "01234 ... fghij");
   const std::string huge = "[start]" + std::string(10'000'000, '\x01') + "[end]";

@@ -175,6 +175,33 @@ TEST(CompareCommandTest, MoreBytesAreARegressionAndTheirBuffersAreNamed) {
   }
 }
 
+TEST(CompareCommandTest, ADamagedFileIsNoComparison) {
+  const TempFolder folder;
+  const RunHow here{.folder = folder.path()};
+  const std::string good =
+      "size,context,mode,status,peak_bytes,samples_ms\ntiny,8,step,ok,1,\"[1]\"\n";
+  folder.write("good.csv", good);
+  std::string two = good, not_a_number = good;
+  folder.write("two.csv", two.replace(two.find("mode"), 4, "size"));
+  folder.write("nan.csv", not_a_number.replace(not_a_number.find(",8,"), 3, ",nan,"));
+  folder.write("short.csv", good + "tiny,16\n");
+  folder.write("other.csv", "size,context,mode,status,samples_ms\ntiny,16,step,oom,\n");
+  for (const char* file : {"two.csv", "nan.csv", "short.csv"}) {
+    for (const char* gate : {"", " --fail-on-regression 1"}) {
+      const ProgramRun run =
+          run_tracestep(words_of(fmt::format("compare {} good.csv{}", file, gate)), here);
+      EXPECT_EQ(run.status, 3) << run.err;
+      EXPECT_TRUE(contains(run.err, "line ")) << run.err;
+    }
+  }
+  const ProgramRun apart = run_tracestep(words_of("compare other.csv good.csv"), here);
+  EXPECT_EQ(apart.status, 0);
+  EXPECT_FALSE(contains(apart.out, "all are the same")) << apart.out;
+  EXPECT_TRUE(contains(apart.out, "no figures were compared")) << apart.out;
+  EXPECT_EQ(
+      run_tracestep(words_of("compare other.csv good.csv --fail-on-regression 1"), here).status, 7);
+}
+
 TEST(CompareCommandTest, AProfileNamesTheKernelThatIsLaunchedMoreOften) {
   const TempFolder folder;
   const RunHow here{.folder = folder.path()};

@@ -297,7 +297,7 @@ TEST_F(ResumeTest, TokensThatChangeDuringTheRunEndItWithTheStepsDoneSaved) {
 
 TEST_F(ResumeTest, AFileThatIsNoLogIsNotOverwritten) {
   folder_.write("notes.txt", "my notes\n");
-  EXPECT_EQ(train("--steps 1 --log notes.txt").status, 3);
+  EXPECT_EQ(train("--steps 1 --log notes.txt").status, 5);
   EXPECT_EQ(file("notes.txt"), "my notes\n");
   ASSERT_EQ(train("--steps 3 --log log.jsonl").status, 0);
   folder_.write("log.jsonl", file("log.jsonl") + "my note\n" + file("log.jsonl"));

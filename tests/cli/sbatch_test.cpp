@@ -8,6 +8,7 @@
 
 #include "base/json.h"
 #include "cli/command.h"
+#include "cli/flag_words.h"
 #include "cli/job_tasks.h"
 #include "cli/planted_calibration.h"
 #include "cli/run_binary.h"
@@ -114,6 +115,17 @@ TEST_F(SbatchTest, AGridIsAnArrayWhoseMergeIsTheGrid) {
   EXPECT_EQ(result().at("schema"), expected.at("schema"));
   EXPECT_THAT(result().at("environment").at("command_line").dump(),
               HasSubstr(R"("--context","8,16,32","--mode","inference,step")"));
+}
+
+// As everywhere, the word behind an option is its value.
+TEST_F(SbatchTest, AValueMayLookLikeAFlag) {
+  write_jobs(kGrid + " --format=json --output --sbatch");
+  EXPECT_THAT(job("merge.sh"), HasSubstr("--format json --output --sbatch\n"));
+  EXPECT_THAT(job("tasks-1.sh"), Not(HasSubstr("--sbatch")));
+  std::filesystem::remove_all(work_ / "jobs");
+  write_jobs("profile --size tiny --context 8 --trace --context --output r.json --overwrite");
+  EXPECT_THAT(job("tasks-1.sh"), HasSubstr("--context 8 --trace --context --overwrite ;;"));
+  EXPECT_THAT(job("merge.sh"), HasSubstr("--overwrite --output r.json\n"));
 }
 
 // Slurm limits the index of a task, not only how many there are.
@@ -356,6 +368,18 @@ TEST_F(SbatchTest, AFolderThatIsGoneIsSaid) {
                     {.folder = gone, .before_start = [&] { std::filesystem::remove(gone); }});
   EXPECT_EQ(run.status, 3);
   EXPECT_THAT(run.err, HasSubstr("[--sbatch] the folder that the jobs would start in has no name"));
+}
+
+TEST(FlagWordsTest, WordsBelongToTheFlagThatTakesThem) {
+  const cli::Words words{"bench", "--output", "--size", "--size=a,b", "--wide", "--resume", "-"};
+  EXPECT_THAT(cli::without_flags(words, cli::Words{"--size"}),
+              ElementsAre("bench", "--output", "--size", "--wide", "--resume", "-"));
+  EXPECT_THAT(cli::without_flags(words, cli::Words{"--output", "--wide"}),
+              ElementsAre("bench", "--size=a,b", "--resume", "-"));
+  EXPECT_THAT(cli::flag_with_value(words, "--output"), ElementsAre("--output", "--size"));
+  EXPECT_THAT(cli::flag_with_value(words, "--size"), ElementsAre("--size", "a,b"));
+  EXPECT_TRUE(cli::has_flag(words, "--wide"));
+  EXPECT_FALSE(cli::has_flag(words, "--format"));
 }
 
 TEST(JobTasksTest, EveryCombinationIsThereOnceInTheOrderOfTheFlags) {

@@ -1,6 +1,7 @@
 #include "codegen/kernel_cache.h"
 
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -91,6 +92,93 @@ TEST_F(KernelCacheTest, AFolderThatCannotBeUsedIsNoError) {
   const KernelCache off{fs::path()};
   EXPECT_FALSE(off.add("text", kCode));
   EXPECT_EQ(off.find("text"), std::nullopt);
+}
+
+fs::perms permissions_of(const fs::path& path) {
+  return fs::symlink_status(path).permissions() & fs::perms::mask;
+}
+
+void write(const fs::path& path, std::string_view text) {
+  std::ofstream(path, std::ios::binary).write(text.data(), std::ssize(text));
+}
+
+TEST_F(KernelCacheTest, FolderAndFilesAreForThisUserAlone) {
+  const mode_t before = umask(0);
+  const KernelCache cache(folder_ / "below");
+  EXPECT_TRUE(cache.add("text", kCode));
+  umask(before);
+  for (const fs::path& folder : {folder_, folder_ / "below"}) {
+    EXPECT_EQ(permissions_of(folder), fs::perms(0700)) << folder;
+  }
+  EXPECT_EQ(permissions_of(*fs::directory_iterator(folder_ / "below")), fs::perms(0600));
+  EXPECT_EQ(cache.find("text"), kCode);
+}
+
+// What others may write would be run by the device.
+TEST_F(KernelCacheTest, WhatOthersMayWriteIsNotRead) {
+  const KernelCache cache(folder_);
+  ASSERT_TRUE(cache.add("text", kCode));
+  const fs::path file = only_file();
+  for (const fs::perms open : {fs::perms::group_write, fs::perms::others_write}) {
+    fs::permissions(file, open, fs::perm_options::add);
+    std::string problem;
+    EXPECT_EQ(cache.find("text", &problem), std::nullopt);
+    EXPECT_NE(problem.find(file.string() + " is not used"), std::string::npos) << problem;
+    EXPECT_TRUE(cache.add("text", kCode));  // in its place
+    EXPECT_EQ(permissions_of(file), fs::perms(0600));
+    EXPECT_EQ(cache.find("text"), kCode);
+    fs::permissions(folder_, open, fs::perm_options::add);
+    problem.clear();
+    EXPECT_EQ(cache.find("text", &problem), std::nullopt);
+    EXPECT_NE(problem.find("another user owns it or may write to it"), std::string::npos);
+    EXPECT_FALSE(cache.add("text", "newer"));
+    fs::permissions(folder_, fs::perms(0700));
+    EXPECT_EQ(cache.find("text"), kCode);
+  }
+}
+
+TEST_F(KernelCacheTest, WhatAnotherUserOwnsIsNotRead) {
+  if (geteuid() != 0) GTEST_SKIP() << "only root can give files away";
+  const KernelCache cache(folder_);
+  ASSERT_TRUE(cache.add("text", kCode));
+  ASSERT_EQ(chown(only_file().c_str(), 12345, 12345), 0);
+  EXPECT_EQ(cache.find("text"), std::nullopt);
+  EXPECT_TRUE(cache.add("text", kCode));
+  EXPECT_EQ(cache.find("text"), kCode);
+  ASSERT_EQ(chown(folder_.c_str(), 12345, 12345), 0);
+  EXPECT_EQ(cache.find("text"), std::nullopt);
+  EXPECT_FALSE(cache.add("text", kCode));
+}
+
+TEST_F(KernelCacheTest, LinksInTheFolderAreNotFollowed) {
+  const KernelCache cache(folder_);
+  ASSERT_TRUE(cache.add("text", kCode));
+  const fs::path file = only_file(), victim = folder_ / "victim";
+  fs::rename(file, victim);
+  const auto size = fs::file_size(victim);
+  fs::create_symlink(victim, file);
+  EXPECT_EQ(cache.find("text"), std::nullopt);
+  // As a file for writing was named before, by the process.
+  fs::create_symlink(victim, file.string() + fmt::format(".{}.part", getpid()));
+  EXPECT_TRUE(cache.add("text", kCode + "newer"));
+  EXPECT_EQ(fs::file_size(victim), size);
+  EXPECT_FALSE(fs::is_symlink(file));
+  EXPECT_EQ(cache.find("text"), kCode + "newer");
+}
+
+TEST_F(KernelCacheTest, FilesOfOtherNamesStay) {
+  const KernelCache cache(folder_, 100);
+  ASSERT_TRUE(cache.add("first", kCode));
+  const std::vector<std::string> names{"debian-12.iso.part",
+                                       "thesis.kernel",
+                                       std::string(31, 'a') + ".kernel",
+                                       std::string(33, 'a') + ".kernel",
+                                       std::string(31, 'a') + "G.kernel",
+                                       std::string(32, 'a') + ".kernel.123.part"};
+  for (const std::string& name : names) write(folder_ / name, std::string(1000, 'x'));
+  EXPECT_TRUE(cache.add("second", std::string(1000, 'y')));
+  for (const std::string& name : names) EXPECT_TRUE(fs::exists(folder_ / name)) << name;
+  EXPECT_EQ(std::distance(fs::directory_iterator(folder_), {}), std::ssize(names));
 }
 
 // Another disk that is full behaves like a file that may not grow.
@@ -211,6 +299,18 @@ TEST_F(KernelCacheTest, WithoutAUsableFolderEachKernelIsCompiledAndOneWarningSay
   const std::size_t first = log.find("cannot be kept in " + folder_.string());
   ASSERT_NE(first, std::string::npos) << log;
   EXPECT_EQ(log.find("cannot be kept", first + 1), std::string::npos) << log;
+}
+
+TEST_F(KernelCacheTest, AnUnsafeFolderIsSaidOnceAndKernelsAreCompiled) {
+  ASSERT_TRUE(KernelCache(folder_).add("text", "planted"));
+  fs::permissions(folder_, fs::perms(0777));
+  KernelBinaries binaries{KernelCache(folder_)};
+  ::testing::internal::CaptureStderr();
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(binaries.get("text", [] { return kCode; }), kCode);
+  const std::string log = ::testing::internal::GetCapturedStderr();
+  const std::size_t first = log.find("another user owns it or may write to it");
+  ASSERT_NE(first, std::string::npos) << log;
+  EXPECT_EQ(log.find("another user", first + 1), std::string::npos) << log;
 }
 
 }  // namespace

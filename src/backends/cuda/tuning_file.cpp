@@ -1,16 +1,13 @@
 #include "backends/cuda/tuning_file.h"
 
-#include <unistd.h>
-
-#include <cstdio>
 #include <filesystem>
-#include <fstream>
 
 #include <fmt/format.h>
 
 #include "base/error.h"
 #include "base/input_file.h"
 #include "base/json.h"
+#include "base/output_file.h"
 
 namespace tracestep::cuda {
 namespace {
@@ -80,13 +77,9 @@ void TuningFile::write() const {
     rows.push_back(std::move(row));
   }
   json["choices"] = std::move(rows);
-  const std::string part = fmt::format("{}.{}.part", path_, ::getpid());  // ranks tune together
-  std::ofstream file(part);
-  file << json.dump(1) << '\n';
-  file.close();
-  if (!file || std::rename(part.c_str(), path_.c_str()) != 0) {
-    throw Error(ErrorCode::kOutput, path_, "the tuning file cannot be written");
-  }
+  OutputFile file(path_);  // of every rank: they tune together
+  file.write(json.dump(1) + "\n");
+  file.commit();
 }
 
 }  // namespace tracestep::cuda

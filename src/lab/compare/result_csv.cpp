@@ -1,6 +1,10 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
+#include <functional>
+#include <optional>
+#include <span>
 #include <sstream>
 
 #include "base/error.h"
@@ -13,48 +17,57 @@ namespace {
 
 constexpr std::size_t kMaxColumnName = 100;
 
-Json cell_of(const std::string& text) {
-  if (text.empty()) return {};
+// Where a cell stands in its file, for messages.
+struct Place {
+  const std::string& file;
+  std::size_t line, column;
+  std::string_view title = {};
+
+  template <class... Args>
+  [[noreturn]] void fail(fmt::format_string<Args...> format, Args&&... args) const {
+    fail_input(file, "line {}, column {}{}: {}", line, column,
+               title.empty() ? "" : fmt::format(" ({})", title),
+               fmt::format(format, std::forward<Args>(args)...));
+  }
+};
+
+// nullopt: it is no number. A number that no result of ours can hold is damage.
+std::optional<Json> number_in(std::string_view text, const Place& place) {
   const char* const end = text.data() + text.size();
+  bool is_beyond = false;
   const auto reads = [&](auto& value) {
     const auto [stop, error] = std::from_chars(text.data(), end, value);
+    is_beyond = is_beyond || (stop == end && error == std::errc::result_out_of_range);
     return error == std::errc() && stop == end;
   };
   std::int64_t whole = 0;
   double real = 0;
   if (reads(whole)) return whole;
-  if (reads(real)) return real;
-  return text;
+  const bool is_number = reads(real);
+  if (is_beyond || (is_number && !std::isfinite(real))) {
+    place.fail("{} is no number that a result has", text);
+  }
+  return is_number ? std::optional<Json>(real) : std::nullopt;
 }
 
-// A list, as the CSV writer has it ("[1,2]") or with spaces between the numbers.
-Json list_of(std::string text) {
+Json cell_of(const std::string& text, const Place& place) {
+  if (text.empty()) return {};
+  if (const auto number = number_in(text, place)) return *number;
+  return from_csv_text(text);
+}
+
+// A list, as the CSV writer has it ("[1,2]", null for what is no number) or with spaces between the
+// numbers.
+Json list_of(std::string text, const Place& place) {
   std::ranges::replace_if(
       text, [](char c) { return c == '[' || c == ']' || c == ','; }, ' ');
   std::istringstream in(text);
   Json out = Json::array();
-  for (double value = 0; in >> value;) out.push_back(value);
-  return out;
-}
-
-// The tables of a file: an empty line ends one.
-std::vector<std::string_view> tables_in(std::string_view text) {
-  std::vector<std::string_view> out;
-  bool is_quoted = false, is_empty_line = true;
-  std::size_t begin = 0;
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    if (text[i] == '"') is_quoted = !is_quoted;
-    if (text[i] == '\n' && !is_quoted) {
-      if (is_empty_line) {
-        out.push_back(text.substr(begin, i - begin));
-        begin = i + 1;
-      }
-      is_empty_line = true;
-    } else if (text[i] != '\r') {
-      is_empty_line = false;
-    }
+  for (std::string word; in >> word;) {
+    const auto number = word == "null" ? std::optional<Json>(Json()) : number_in(word, place);
+    if (!number) place.fail("{} is no number", word);
+    out.push_back(*number);
   }
-  out.push_back(text.substr(begin));
   return out;
 }
 
@@ -63,21 +76,38 @@ bool is_list(std::string_view column) {
          column.ends_with("process_samples");
 }
 
-// A table with the names of its columns in the first row.
-Json rows_of(const std::vector<std::vector<std::string>>& cells, const std::string& name) {
-  for (const std::string& column : cells[0]) {
-    if (column.size() > kMaxColumnName) {
-      fail_input(name, "a column has a name of {} bytes", column.size());
+std::vector<std::string> names_in(const CsvRow& head, const std::string& file) {
+  std::vector<std::string> out;
+  for (const std::string& cell : head.cells) {
+    const std::string name = from_csv_text(cell);
+    const Place place{file, head.line, out.size() + 1};
+    if (name.size() > kMaxColumnName) place.fail("its name has {} bytes", name.size());
+    const auto first = std::ranges::find(out, name);
+    if (first != out.end()) {
+      place.fail("\"{}\" is the name of column {} too", name, first - out.begin() + 1);
     }
+    out.push_back(name);
   }
+  return out;
+}
+
+// A table with the names of its columns in the first row.
+Json rows_of(std::span<const CsvRow> rows, const std::string& file) {
+  const std::vector<std::string> names = names_in(rows.front(), file);
   Json out = Json::array();
-  for (std::size_t r = 1; r < cells.size(); ++r) {
-    Json::Object row;
-    for (std::size_t c = 0; c < cells[0].size() && c < cells[r].size(); ++c) {
-      const std::string& column = cells[0][c];
-      row.emplace_back(column, is_list(column) ? list_of(cells[r][c]) : cell_of(cells[r][c]));
+  for (const CsvRow& row : rows.subspan(1)) {
+    const std::size_t cells = row.cells.size();
+    if (cells != names.size()) {
+      Place{file, row.line, std::min(cells, names.size()) + 1}.fail(
+          "the row has {} cells and its table {} columns", cells, names.size());
     }
-    out.push_back(std::move(row));
+    Json::Object object;
+    for (std::size_t c = 0; c < cells; ++c) {
+      const Place place{file, row.line, c + 1, names[c]};
+      object.emplace_back(names[c], is_list(names[c]) ? list_of(row.cells[c], place)
+                                                      : cell_of(row.cells[c], place));
+    }
+    out.push_back(std::move(object));
   }
   return out;
 }
@@ -89,11 +119,12 @@ ResultFile read_result_csv(const std::filesystem::path& path) {
   ResultFile out{name, "", Json::object(), {}};
   const auto machine = std::make_shared<const Json>(out.environment);
   const std::string text = read_text_file(path, name, kMaxResultBytes);
-  for (std::string_view part : tables_in(text)) {
-    const auto cells = parse_csv(part, name);
-    if (cells.empty()) continue;
-    const Json rows = rows_of(cells, name);
+  const std::vector<CsvRow> all = parse_csv_rows(text, name);
+  for (auto begin = all.begin(); begin != all.end();) {
+    const auto end = std::find_if(begin + 1, all.end(), std::mem_fn(&CsvRow::begins_table));
+    const Json rows = rows_of(std::span(begin, end), name);
     if (rows.size() > 0) add_table("", rows, machine, out);
+    begin = end;
   }
   if (!out.tables.empty()) return out;
   throw Error(ErrorCode::kInput, name, "its columns are those of no table that can be compared",

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "base/json.h"
+#include "base/own_file.h"
 #include "lab/report/pickle.h"
 
 namespace tracestep {
@@ -63,6 +64,7 @@ class Emitter {
 
   void run() {
     w_.begin_dict();
+    entry("schema", kSnapshotSchema);
     list("segments", snapshot_.segments, [&](const SnapshotSegment& s) { segment(s); });
     w_.key("device_traces");
     per_device([&] { each(std::vector<int>{}, [](int) {}); },

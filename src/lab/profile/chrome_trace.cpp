@@ -17,6 +17,7 @@
 #include "analysis/component.h"
 #include "base/error.h"
 #include "base/output_file.h"
+#include "base/own_file.h"
 #include "lab/profile/lanes.h"
 #include "lab/report/gzip.h"
 
@@ -421,7 +422,7 @@ std::string chrome_trace(const Profile& profile, const Json& environment) {
 void write_chrome_trace(const Profile& profile, const Json& environment,
                         const std::filesystem::path& path) {
   const std::string text = chrome_trace(profile, environment);
-  write_file(path, path.extension() == ".gz" ? gzip(text) : text);
+  write_file(path, path.extension() == ".gz" ? gzip(text, kTraceMark) : text);
 }
 
 }  // namespace tracestep

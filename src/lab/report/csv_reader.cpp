@@ -1,42 +1,106 @@
 #include "lab/report/csv_reader.h"
 
+#include <algorithm>
+
 #include "base/error.h"
+#include "base/utf8.h"
 
 namespace tracestep {
+namespace {
 
-std::vector<std::vector<std::string>> parse_csv(std::string_view text, const std::string& name) {
-  constexpr std::size_t kMaxCells = std::size_t{1} << 20;
-  std::vector<std::vector<std::string>> rows;
-  std::vector<std::string> row;
-  std::string field;
-  bool quoted = false;
-  std::size_t cells = 0;
-  const auto end_cell = [&] {
-    if (++cells > kMaxCells) fail_input(name, "more than {} cells", kMaxCells);
-    row.push_back(std::move(field));
-    field.clear();
-  };
-  const auto end_row = [&] {
-    end_cell();
-    if (row.size() > 1 || !row[0].empty()) rows.push_back(std::move(row));
-    row.clear();
-  };
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    const char c = text[i];
-    if (quoted && c == '"' && i + 1 < text.size() && text[i + 1] == '"') {
-      field += text[++i];
+constexpr std::size_t kMaxCells = std::size_t{1} << 20;
+
+class Reader {
+ public:
+  Reader(std::string_view text, const std::string& name)
+      : text_(text), bad_(find_invalid_utf8(text)), name_(name) {}
+
+  std::vector<CsvRow> run() {
+    for (; at_ < text_.size(); ++at_) step(text_[at_]);
+    if (is_quoted_) {
+      fail_input(name_, "line {}, column {}: the quote at its start is not closed", quote_line_,
+                 row_.cells.size() + 1);
+    }
+    if (!cell_.empty() || !row_.cells.empty() || was_quoted_) end_row();
+    return std::move(rows_);
+  }
+
+ private:
+  void step(char c) {
+    if (c == '\0' || at_ == bad_) {
+      fail_input(name_, "line {}, column {}: {}", line_, row_.cells.size() + 1,
+                 c == '\0' ? "a NUL byte" : "bytes that are no UTF-8");
+    }
+    if (c == '\n') ++line_;
+    if (is_quoted_ && c == '"' && at_ + 1 < text_.size() && text_[at_ + 1] == '"') {
+      cell_ += text_[++at_];
     } else if (c == '"') {
-      quoted = !quoted;
-    } else if (quoted || (c != ',' && c != '\n' && c != '\r')) {
-      field += c;
+      is_quoted_ = !is_quoted_;
+      was_quoted_ = true;
+      quote_line_ = line_;
+    } else if (is_quoted_ || (c != ',' && c != '\n' && c != '\r')) {
+      cell_ += c;
     } else if (c == ',') {
       end_cell();
     } else if (c == '\n') {
       end_row();
     }
   }
-  if (!field.empty() || !row.empty()) end_row();
-  return rows;
+
+  void end_cell() {
+    if (++cells_ > kMaxCells) fail_input(name_, "more than {} cells", kMaxCells);
+    row_.cells.push_back(std::move(cell_));
+    cell_.clear();
+  }
+
+  void end_row() {
+    const bool is_empty = cell_.empty() && row_.cells.empty() && !was_quoted_;
+    if (!is_empty) {
+      end_cell();
+      row_.begins_table = is_after_empty_;
+      rows_.push_back(std::move(row_));
+    }
+    is_after_empty_ = is_empty;
+    was_quoted_ = false;
+    row_ = {.cells = {}, .line = line_};
+  }
+
+  const std::string_view text_;
+  const std::size_t bad_;  // the first byte that belongs to no character
+  const std::string& name_;
+  std::vector<CsvRow> rows_;
+  CsvRow row_;
+  std::string cell_;
+  bool is_quoted_ = false, was_quoted_ = false, is_after_empty_ = true;
+  std::size_t at_ = 0, line_ = 1, quote_line_ = 1, cells_ = 0;
+};
+
+// Whether the text, behind apostrophes, begins as a formula does in some spreadsheet.
+bool begins_as_formula(std::string_view text) {
+  const std::size_t at = text.find_first_not_of('\'');
+  return at != std::string_view::npos &&
+         std::string_view("=+-@\t\r").find(text[at]) != std::string_view::npos;
+}
+
+}  // namespace
+
+std::vector<CsvRow> parse_csv_rows(std::string_view text, const std::string& name) {
+  return Reader(text, name).run();
+}
+
+std::vector<std::vector<std::string>> parse_csv(std::string_view text, const std::string& name) {
+  std::vector<std::vector<std::string>> out;
+  for (CsvRow& row : parse_csv_rows(text, name)) out.push_back(std::move(row.cells));
+  return out;
+}
+
+std::string as_csv_text(std::string_view text) {
+  return (begins_as_formula(text) ? "'" : "") + escaped_bytes(text);
+}
+
+std::string from_csv_text(std::string_view cell) {
+  const bool is_guarded = cell.starts_with('\'') && begins_as_formula(cell);
+  return unescaped_bytes(cell.substr(is_guarded ? 1 : 0));
 }
 
 }  // namespace tracestep

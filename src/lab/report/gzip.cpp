@@ -43,11 +43,16 @@ int pump(z_stream& z, std::string_view input, std::size_t max_bytes, std::string
 
 }  // namespace
 
-std::string gzip(std::string_view text) {
+std::string gzip(std::string_view text, std::string_view comment) {
   z_stream z{};
   TRACESTEP_CHECK(deflateInit2(&z, Z_DEFAULT_COMPRESSION, Z_DEFLATED, kGzipWindow, 8,
                                Z_DEFAULT_STRATEGY) == Z_OK,
                   "zlib does not start");
+  std::string ended(comment);
+  gz_header header{};
+  header.os = 3;  // Unix, as without a header of our own
+  header.comment = reinterpret_cast<Bytef*>(ended.data());
+  if (!comment.empty()) deflateSetHeader(&z, &header);
   std::string out;
   const int status = pump(z, text, text.max_size(), out, [](z_stream& s, bool is_last) {
     return deflate(&s, is_last ? Z_FINISH : Z_NO_FLUSH);

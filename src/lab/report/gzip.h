@@ -7,7 +7,8 @@
 
 namespace tracestep {
 
-std::string gzip(std::string_view text);
+// `comment`: stands in the header, readable as it is; readers pass over it.
+std::string gzip(std::string_view text, std::string_view comment = {});
 // The inverse of gzip(). Error{kInput} for data that is not gzip, and for more than `max_bytes` of
 // text, since a small file can expand to a huge text.
 std::string gunzip(std::string_view data, std::size_t max_bytes = std::size_t{1} << 30);

@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "base/own_file.h"
 #include "embedded/web.h"
 #include "lab/report/chart/svg.h"
 #include "lab/report/gzip.h"
@@ -224,11 +225,12 @@ std::string html_page(const PageHead& head, std::string_view json, std::span<con
   // A policy that forbids every request: what the page shows is what it carries.
   std::string out = fmt::format(
       "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
+      "<meta name=\"generator\" content=\"{}\">\n"
       "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
       "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; "
       "style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:\">\n"
       "<title>{}</title>\n<link rel=\"icon\" href=\"data:,\">\n<style>\n{}</style>\n</head>\n",
-      xml_escaped(head.title), web::kPageCss);
+      kGenerator, xml_escaped(head.title), web::kPageCss);
   out += "<body>\n<div id=\"frame\">\n" + contents(head, sections) + "<main>\n" +
          head_html(head, tables);
   out +=

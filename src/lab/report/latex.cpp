@@ -45,7 +45,7 @@ void write_line(const std::vector<std::string>& cells, std::ostream& out) {
 void write_table(const Table& table, std::ostream& out) {
   const DisplayTable shown = display(table);
   out << "\\begin{table}\n";
-  if (!table.title.empty()) out << "\\caption{" << latex_escaped(table.title) << "}\n";
+  if (!shown.title.empty()) out << "\\caption{" << latex_escaped(shown.title) << "}\n";
   out << "\\centering\n\\begin{tabular}{";
   for (bool right : shown.is_right_aligned) out << (right ? 'r' : 'l');
   out << "}\n\\toprule\n";
@@ -53,7 +53,7 @@ void write_table(const Table& table, std::ostream& out) {
   out << "\\midrule\n";
   for (const auto& row : shown.rows) write_line(row, out);
   out << "\\bottomrule\n\\end{tabular}\n";
-  for (const std::string& note : table.notes) out << "\\par\\small " << latex_escaped(note) << "\n";
+  for (const std::string& note : shown.notes) out << "\\par\\small " << latex_escaped(note) << "\n";
   out << "\\end{table}\n";
 }
 

@@ -40,11 +40,11 @@ void write_table(const Table& table, std::ostream& out) {
     const bool right = shown.is_right_aligned[c];
     rule.push_back(std::string(width - (right ? 1 : 0), '-') + (right ? ":" : ""));
   }
-  if (!table.title.empty()) out << "### " << escaped(table.title) << "\n\n";
+  if (!shown.title.empty()) out << "### " << escaped(shown.title) << "\n\n";
   write_line(shown.headers, widths, shown.is_right_aligned, out);
   write_line(rule, widths, shown.is_right_aligned, out);
   for (const auto& row : shown.rows) write_line(row, widths, shown.is_right_aligned, out);
-  for (const std::string& note : table.notes) out << '\n' << escaped(note) << '\n';
+  for (const std::string& note : shown.notes) out << '\n' << escaped(note) << '\n';
 }
 
 }  // namespace

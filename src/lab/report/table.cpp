@@ -22,14 +22,16 @@ struct NamedFormat {
   const char* name;
   Format format;
   void (*write)(const Document&, std::ostream&);
+  const char *comment = nullptr, *comment_end = "";  // what a line that readers pass over has
 };
 
-constexpr std::array<NamedFormat, 6> kFormats = {{{"text", Format::kText, write_text},
-                                                  {"markdown", Format::kMarkdown, write_markdown},
-                                                  {"csv", Format::kCsv, write_csv},
-                                                  {"json", Format::kJson, write_json},
-                                                  {"latex", Format::kLatex, write_latex},
-                                                  {"typst", Format::kTypst, write_typst}}};
+constexpr std::array<NamedFormat, 6> kFormats = {
+    {{"text", Format::kText, write_text, "# "},
+     {"markdown", Format::kMarkdown, write_markdown, "<!-- ", " -->"},
+     {"csv", Format::kCsv, write_csv},
+     {"json", Format::kJson, write_json},
+     {"latex", Format::kLatex, write_latex, "% "},
+     {"typst", Format::kTypst, write_typst, "// "}}};
 
 bool fits(const Json& cell, ColumnKind kind) {
   if (cell.is_null()) return true;
@@ -129,12 +131,23 @@ std::string to_string(const Document& document, Format format) {
   return out.str();
 }
 
+std::string marked(std::string text, Format format, std::string_view schema) {
+  for (const NamedFormat& known : kFormats) {
+    if (known.format != format || known.comment == nullptr) continue;
+    return fmt::format("{}{}{}\n\n", known.comment, schema, known.comment_end) + text;
+  }
+  // The first name of a CSV head in quotes; a JSON result has its schema.
+  if (format != Format::kCsv || text.empty() || text.starts_with('"')) return text;
+  text.insert(text.find_first_of(",\r"), "\"");
+  return '"' + text;
+}
+
 void write_output(const Document& document, Format format, const std::string& path) {
-  const std::string text = to_string(document, format);
+  std::string text = to_string(document, format);
   if (path.empty()) {
     write_stdout(text);
   } else {
-    write_file(path, text);
+    write_file(path, marked(std::move(text), format, document.schema));
   }
 }
 

@@ -77,8 +77,13 @@ Format parse_format(const std::string& where, std::string_view name);
 void write(const Document& document, Format format, std::ostream& out);
 std::string to_string(const Document& document, Format format);
 
-// Writes to the file `path`, which appears whole or not at all, or to stdout when it is empty.
-// Error{kOutput} when that fails; call check_writable() of base/output_file.h before long work.
+// The text of a file in this format, with the mark by which a later run knows that it may replace
+// it: a comment, or in CSV quotes around the first name.
+std::string marked(std::string text, Format format, std::string_view schema);
+
+// Writes to the file `path`, marked, which appears whole or not at all, or to stdout when it is
+// empty. Error{kOutput} when that fails; call check_writable() of base/output_file.h before long
+// work.
 void write_output(const Document& document, Format format, const std::string& path);
 
 }  // namespace tracestep

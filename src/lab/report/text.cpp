@@ -5,7 +5,6 @@
 
 #include <fmt/ranges.h>
 
-#include "base/utf8.h"
 #include "lab/report/writers.h"
 
 namespace tracestep {
@@ -184,14 +183,14 @@ void write_left_out(const DisplayTable& shown, const std::vector<std::size_t>& w
 void write_table(const Table& table, const TextView& view, std::ostream& out) {
   const DisplayTable shown = display(table);
   const std::vector<std::size_t> widths = fitting_widths(shown, view);
-  if (!table.title.empty()) out << table.title << "\n\n";
+  if (!shown.title.empty()) out << shown.title << "\n\n";
   write_row(shown.headers, shown, widths, {}, out);
   write_rule(widths, out);
   for (const auto& row : shown.rows) write_row(row, shown, widths, view, out);
   write_left_out(shown, widths, view, out);
-  if (!table.notes.empty()) out << '\n';
-  for (const std::string& note : table.notes) {
-    out << coloured(escaped(note), tone_of_note(note), view) << '\n';
+  if (!shown.notes.empty()) out << '\n';
+  for (const std::string& note : shown.notes) {
+    out << coloured(note, tone_of_note(note), view) << '\n';
   }
 }
 

@@ -30,9 +30,9 @@ void write_table(const Table& table, std::ostream& out) {
   out << "),\n";
   for (const auto& row : shown.rows) write_line(row, out);
   out << "  ),\n";
-  if (!table.title.empty()) out << "  caption: " << literal(table.title) << ",\n";
+  if (!shown.title.empty()) out << "  caption: " << literal(shown.title) << ",\n";
   out << ")\n";
-  for (const std::string& note : table.notes) out << "#par(" << literal(note) << ")\n";
+  for (const std::string& note : shown.notes) out << "#par(" << literal(note) << ")\n";
 }
 
 }  // namespace

@@ -24,11 +24,14 @@ void write_json(const Document& document, std::ostream& out);
 void write_latex(const Document& document, std::ostream& out);
 void write_typst(const Document& document, std::ostream& out);
 
-// A table for human readers: without data-only columns, every cell formatted with its unit.
+// A table for human readers: without data-only columns, every cell formatted with its unit, and no
+// text that is more than a line or that moves a cursor.
 struct DisplayTable {
+  std::string title;
   std::vector<std::string> headers;
   std::vector<bool> is_right_aligned;  // numbers
   std::vector<std::vector<std::string>> rows;
+  std::vector<std::string> notes;
 };
 DisplayTable display(const Table& table);
 // Whether people see the column.

@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "lab/compare/compare.h"
+#include "lab/compare/exact.h"
 #include "lab/compare/interleaved.h"
 #include "support/temp_folder.h"
 
@@ -155,6 +156,35 @@ TEST(ResultFileTest, TablesOfCommaSeparatedValuesAreKnownByTheirColumns) {
   EXPECT_EQ(file.cells().size(), 1u);
   folder.write("b.csv", "a,b\n1,2\n");
   EXPECT_THROW(read_result(folder / "b.csv"), Error);
+}
+
+TEST(ResultFileTest, DamagedCommaSeparatedValuesAreNamedByLineAndColumn) {
+  const TempFolder folder;
+  const std::string head = "size,context,mode,status,samples_ms\n";
+  const auto refused = [&](const std::string& text) {
+    folder.write("h.csv", text);
+    return message_of(ErrorCode::kInput, [&] { read_result(folder / "h.csv"); });
+  };
+  EXPECT_EQ(refused("size,context,mode,context\ntiny,8,step,8\n"),
+            "[h.csv] line 1, column 4: \"context\" is the name of column 2 too");
+  for (const char* number : {"nan", "inf", "-inf", "1e999", "99999999999999999999999"}) {
+    EXPECT_EQ(refused(head + fmt::format("tiny,{},step,ok,1\n", number)),
+              fmt::format("[h.csv] line 2, column 2 (context): {} is no number that a result has",
+                          number));
+  }
+  EXPECT_THAT(refused(head + "tiny,8,step,ok,\"[1,nan]\"\n"), HasSubstr("column 5 (samples_ms)"));
+  EXPECT_THAT(refused(head + "tiny,8,step,ok,\"[1,x,2]\"\n"), HasSubstr("x is no number"));
+  EXPECT_EQ(refused(head + "tiny,8,step,ok,1\n\na,b\n1,2\n3\n"),
+            "[h.csv] line 6, column 2: the row has 1 cells and its table 2 columns");
+  EXPECT_EQ(refused(head + "tiny,8,step,ok,1,2\n"),
+            "[h.csv] line 2, column 6: the row has 6 cells and its table 5 columns");
+  EXPECT_THAT(refused("size,con\xfftext\n"),
+              HasSubstr("line 1, column 2: bytes that are no UTF-8"));
+  EXPECT_THAT(refused(head + std::string("tiny,\0,step,ok,1\n", 18)), HasSubstr("a NUL byte"));
+}
+
+TEST(ExactComparisonTest, WhereNothingWasComparedNothingIsTheSame) {
+  EXPECT_THAT(ExactComparison().table().notes, ElementsAre("no figures were compared exactly"));
 }
 
 TEST(InterleavedTest, WhoRunsFirstInAPairIsTheTossOfACoin) {

@@ -1,5 +1,6 @@
 #include "lab/report/table.h"
 
+#include <cmath>
 #include <filesystem>
 #include <limits>
 #include <sstream>
@@ -7,7 +8,9 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
+#include "lab/report/csv_reader.h"
 #include "lab/report/writers.h"
+#include "support/temp_folder.h"
 
 namespace tracestep {
 namespace {
@@ -137,6 +140,77 @@ TEST(TableTest, CsvQuotesWhatNeedsItAndKeepsRawValues) {
             "\"a|b,\"\"c\"\" µ_$\",7,,,false,\r\n");
 }
 
+// Spreadsheets run what begins like a formula, terminals what begins with an escape.
+TEST(TableTest, CsvTextsAreHarmlessAndComeBackAsTheyWere) {
+  const std::vector<std::string> texts = {"=HYPERLINK(\"http://x\")",
+                                          "+1",
+                                          "-1 %",
+                                          "@SUM(1)",
+                                          "\t=1",
+                                          "\r=1",
+                                          "'=1",
+                                          "''=1",
+                                          "'quoted'",
+                                          "'",
+                                          "a=b",
+                                          "\x1b]0;owned\x07",
+                                          "\\x1b",
+                                          "\\x5cx1b",
+                                          "two\nlines",
+                                          "comma, \"quote\"",
+                                          "\u202egpj.exe",
+                                          "\xff",
+                                          "caf\xc3\xa9",
+                                          "C:\\xyz",
+                                          "-",
+                                          "= 1"};
+  Table table{.name = "t", .columns = {{.name = "text"}, {.name = "n", .kind = ColumnKind::kReal}}};
+  for (const std::string& text : texts) table.add_row({text, -1.5});
+  const std::string csv = to_string({"tracestep.test/1", Json::object(), {table}}, Format::kCsv);
+  for (const char* raw : {"\x1b", "\x07", "\u202e", "\xff", "\n=", "\n+", "\n-", "\n@", "\n\t",
+                          "\"=", "\"+", "\"\t", "\"\r"}) {
+    EXPECT_EQ(csv.find(raw), std::string::npos) << raw << " in " << csv;
+  }
+  const auto rows = parse_csv(csv, "t.csv");
+  ASSERT_EQ(rows.size(), texts.size() + 1);
+  for (std::size_t i = 0; i < texts.size(); ++i) {
+    EXPECT_EQ(from_csv_text(rows[i + 1][0]), texts[i]);
+    EXPECT_EQ(rows[i + 1][1], "-1.5");
+  }
+}
+
+TEST(TableTest, ARowOfNothingInOneColumnIsARow) {
+  Table table{.name = "t", .columns = {{.name = "x", .kind = ColumnKind::kReal}}};
+  for (double x : {1.0, std::nan(""), 2.0}) table.add_row({x});
+  const auto rows = parse_csv_rows(to_string({"s", Json::object(), {table}}, Format::kCsv), "t");
+  ASSERT_EQ(rows.size(), 4u);
+  EXPECT_EQ(rows[2].cells[0], "");
+  EXPECT_FALSE(rows[3].begins_table);
+}
+
+TEST(TableTest, DamagedCsvIsNamedByLineAndColumn) {
+  const auto refused = [](std::string_view text) {
+    return message_of(ErrorCode::kInput, [&] { parse_csv(text, "t.csv"); });
+  };
+  EXPECT_EQ(refused(std::string_view("a,b\n1,\0\n", 8)), "[t.csv] line 2, column 2: a NUL byte");
+  EXPECT_EQ(refused("a,b\xff\n"), "[t.csv] line 1, column 2: bytes that are no UTF-8");
+  EXPECT_EQ(refused("a,b\n\"1\n2\",\"3\n4"),
+            "[t.csv] line 3, column 2: the quote at its start is not closed");
+}
+
+TEST(TableTest, MarksThatMoveOtherCharactersAreShownInEveryFormatForPeople) {
+  Table table{.name = "t", .title = "a\u202eb", .columns = {{.name = "c\u2066"}}};
+  table.add_row({"d\u202e\x1b"});
+  table.notes = {"e\u202e\x1b[2J"};
+  for (Format f : {Format::kText, Format::kMarkdown, Format::kLatex, Format::kTypst}) {
+    const std::string text = to_string({"s", Json::object(), {table}}, f);
+    for (const char* raw : {"\u202e", "\u2066", "\x1b"}) {
+      EXPECT_EQ(text.find(raw), std::string::npos) << text;
+    }
+    EXPECT_NE(text.find("202e"), std::string::npos) << text;
+  }
+}
+
 TEST(TableTest, JsonHasSchemaEnvironmentAndRawRows) {
   const Json json = Json::parse(to_string(document(), Format::kJson), "out");
   EXPECT_EQ(json.at("schema").as_string(), "tracestep.test/1");
@@ -203,7 +277,7 @@ TEST(TableTest, NumbersThatAreNoNumbersAreEmpty) {
   table.add_row({0.000123456});
   const Document d{"s", Json::object(), {table}};
   EXPECT_EQ(to_string(d, Format::kText), "        x\n---------\n        -\n0.0001235\n");
-  EXPECT_EQ(to_string(d, Format::kCsv), "x\r\n\r\n0.000123456\r\n");
+  EXPECT_EQ(to_string(d, Format::kCsv), "x\r\n\"\"\r\n0.000123456\r\n");
 }
 
 TEST(TableTest, UnknownFormatsSuggestAKnownOne) {

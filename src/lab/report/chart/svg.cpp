@@ -6,6 +6,8 @@
 #include <fmt/format.h>
 
 #include "base/error.h"
+#include "base/own_file.h"
+#include "base/utf8.h"
 #include "lab/report/writers.h"
 
 namespace tracestep {
@@ -51,7 +53,7 @@ std::string stroke_class(std::size_t index) {
 
 std::string xml_escaped(std::string_view text) {
   std::string out;
-  for (char c : text) {
+  for (char c : with_visible_marks(text)) {
     switch (c) {
       case '<': out += "&lt;"; break;
       case '>': out += "&gt;"; break;
@@ -123,8 +125,9 @@ std::string as_picture(std::string_view svg) {
   const std::size_t end = svg.find(">\n");
   TRACESTEP_CHECK(svg.starts_with("<svg ") && end != std::string_view::npos, "this is no drawing");
   return fmt::format(
-      "{}>\n<style>{}</style>\n<rect class=\"ground\" width=\"100%\" height=\"100%\"/>\n{}",
-      svg.substr(0, end), picture_style(), svg.substr(end + 2));
+      "{}>\n<!-- {} -->\n<style>{}</style>\n"
+      "<rect class=\"ground\" width=\"100%\" height=\"100%\"/>\n{}",
+      svg.substr(0, end), kPictureMark, picture_style(), svg.substr(end + 2));
 }
 
 double text_width(std::string_view text) {

@@ -12,14 +12,21 @@ async function unpack(id) {
   return JSON.parse(await new Response(text).text());
 }
 
+// Marks that would show the characters beside them in another order are shown themselves.
+function visible(value) {
+  if (typeof value !== 'string') return value;
+  return value.replace(/[\u061c\u200e\u200f\u2028-\u202e\u2066-\u206f]/g,
+                       c => '\\u' + c.charCodeAt(0).toString(16).padStart(4, '0'));
+}
+
 function make(tag, attributes, ...children) {
   const node = document.createElement(tag);
   for (const [key, value] of Object.entries(attributes || {})) {
-    if (key === 'text') node.textContent = value;
+    if (key === 'text') node.textContent = visible(value);
     else if (key.startsWith('on')) node.addEventListener(key.slice(2), value);
     else node.setAttribute(key, value);
   }
-  node.append(...children);
+  node.append(...children.map(visible));
   return node;
 }
 
