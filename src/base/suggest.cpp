@@ -70,6 +70,14 @@ std::string did_you_mean(std::string_view word, std::span<const std::string> can
   return found ? "; did you mean " + *found + "?" : std::string();
 }
 
+std::string folded(std::string_view name) {
+  std::string out;
+  for (const char c : name) {
+    if (c != ' ') out += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  }
+  return out;
+}
+
 void check_choice(const std::string& where, std::string_view text,
                   std::span<const std::string> names) {
   if (std::ranges::find(names, text) != names.end()) return;

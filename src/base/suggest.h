@@ -22,6 +22,9 @@ std::optional<std::string> closest(std::string_view word,
 // "; did you mean X?" or nothing: to be appended to a message or used as its hint.
 std::string did_you_mean(std::string_view word, std::span<const std::string> candidates);
 
+// A name without case and blanks, by which "RTX 5090" and "rtx5090" are the same.
+std::string folded(std::string_view name);
+
 // Error{kUsage} naming `where`, the nearest name and all names, unless `text` is one of `names`.
 void check_choice(const std::string& where, std::string_view text,
                   std::span<const std::string> names);

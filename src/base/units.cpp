@@ -3,6 +3,8 @@
 #include <array>
 #include <charconv>
 #include <cmath>
+#include <cstdlib>
+#include <optional>
 #include <span>
 
 #include <fmt/format.h>
@@ -91,14 +93,79 @@ constexpr std::array<Scale, 6> kFlopScales = {{{1e18, "EFLOP"},
                                                {1e6, "MFLOP"},
                                                {1e3, "kFLOP"}}};
 
-// The power of two a byte unit stands for, or -1.
-int byte_shift(std::string_view unit) {
-  if (unit.empty() || unit == "B") return 0;
-  if (unit == "KiB") return 10;
-  if (unit == "MiB") return 20;
-  if (unit == "GiB") return 30;
-  if (unit == "TiB") return 40;
-  return -1;
+// The bytes that a unit stands for; 0: it is none.
+std::int64_t bytes_of_unit(std::string_view unit) {
+  constexpr std::string_view kPrefixes = "KMGT";
+  if (unit == "B") return 1;
+  const std::size_t power = kPrefixes.find(unit == "kB" ? 'K' : unit[0]) + 1;
+  const bool is_binary = unit.substr(1) == "iB";
+  if (power == 0 || (!is_binary && unit.substr(1) != "B")) return 0;
+  std::int64_t out = 1;
+  for (std::size_t i = 0; i < power; ++i) out *= is_binary ? 1024 : 1000;
+  return out;
+}
+
+// The power of a thousand that the last letter of a count stands for; 0: it is none of them.
+int power_of(char letter) {
+  switch (letter) {
+    case 'k':
+    case 'K': return 1;
+    case 'M': return 2;
+    case 'G':
+    case 'B': return 3;
+    case 'T': return 4;
+    default: return 0;
+  }
+}
+
+// A decimal number: `digits` * 10^`exponent`.
+struct Decimal {
+  std::int64_t digits = 0;
+  int exponent = 0;
+};
+
+// "1.5", "2e3"; none for any other text, and for more digits than 64 bits hold.
+std::optional<Decimal> decimal_of(std::string_view text) {
+  const std::size_t e = std::min(text.find_first_of("eE"), text.size());
+  std::string digits(text.substr(0, e));
+  Decimal out;
+  if (const std::size_t point = digits.find('.'); point != std::string::npos) {
+    out.exponent = -static_cast<int>(digits.size() - point - 1);
+    digits.erase(point, 1);
+  }
+  const auto read = [](std::string_view number, auto& to) {
+    const auto result = std::from_chars(number.data(), number.data() + number.size(), to);
+    return result.ec == std::errc() && result.ptr == number.data() + number.size();
+  };
+  int given = 0;
+  if (!starts_like_number(text) || !read(digits, out.digits)) return std::nullopt;
+  if (e < text.size()) {
+    const std::size_t sign = e + 1 < text.size() && text[e + 1] == '+' ? 1 : 0;
+    if (!read(text.substr(e + 1 + sign), given) || std::abs(given) > 18) return std::nullopt;
+  }
+  out.exponent += given;
+  return out;
+}
+
+struct Product {
+  std::int64_t whole = 0;  // towards zero
+  bool is_exact = true;
+};
+
+// The decimal number times a factor; none beyond 63 bits.
+std::optional<Product> product(Decimal number, std::int64_t factor) {
+  __extension__ using Wide = __int128;
+  constexpr Wide kMost = std::numeric_limits<std::int64_t>::max();
+  Wide value = Wide{number.digits} * factor;
+  bool is_exact = true;
+  for (; number.exponent < 0 && value != 0; ++number.exponent) {
+    is_exact = is_exact && value % 10 == 0;
+    value /= 10;
+  }
+  const auto fits = [&] { return -kMost <= value && value <= kMost; };
+  for (; number.exponent > 0 && fits(); --number.exponent) value *= 10;
+  if (!fits()) return std::nullopt;
+  return Product{static_cast<std::int64_t>(value), is_exact};
 }
 
 [[noreturn]] void fail_bytes(const std::string& where, std::string_view text, const char* problem,
@@ -113,39 +180,63 @@ std::int64_t parse_int(const std::string& where, std::string_view text, std::int
   return parse_number<std::int64_t>(where, text, min, max, "a whole number");
 }
 
+std::int64_t parse_count(const std::string& where, std::string_view text, std::int64_t min,
+                         std::int64_t max, Thousand thousand) {
+  const int power = text.empty() ? 0 : power_of(text.back());
+  const std::string_view number = text.substr(0, text.size() - (power > 0 ? 1 : 0));
+  if (power > 0 || number.find_first_of("eE") != std::string_view::npos) {
+    std::int64_t factor = 1;
+    for (int i = 0; i < power; ++i) factor *= thousand == Thousand::kBinary ? 1024 : 1000;
+    const std::optional<Decimal> decimal = decimal_of(number);
+    const std::optional<Product> count = decimal ? product(*decimal, factor) : std::nullopt;
+    const bool is_whole = count && count->is_exact;
+    if (is_whole && count->whole >= min && count->whole <= max &&
+        (count->whole != 0 || text[0] != '-')) {
+      return count->whole;
+    }
+    const bool is_number = is_whole || (decimal && !count);
+    throw Error(ErrorCode::kUsage, where,
+                quoted(text) + (is_number ? " is out of range" : " is not a whole number"),
+                range_hint("a whole number", min, max));
+  }
+  return parse_int(where, text, min, max);
+}
+
 double parse_real(const std::string& where, std::string_view text, double min, double max) {
   return parse_number<double>(where, text, min, max, "a number");
 }
 
 std::int64_t parse_bytes(const std::string& where, std::string_view text) {
-  static const std::string kHint = "give bytes, or a number with KiB, MiB, GiB or TiB, as 40GiB";
+  static const std::string kHint =
+      "give a number with KiB, MiB, GiB or TiB (powers of 1024) or kB, MB, GB or TB (of 1000), as "
+      "40GiB";
   const std::size_t digits = text.find_first_not_of("0123456789.");
   const std::string_view number = text.substr(0, digits);
   const std::string_view unit = digits == std::string_view::npos ? "" : text.substr(digits);
-  const int shift = byte_shift(unit);
   if (number.empty()) fail_bytes(where, text, " is not a size", kHint);
-  if (shift < 0) {
-    const std::string first(unit.substr(0, 1));
-    const bool decimal = unit.size() <= 2 && std::string_view("KMGTkmgt").find(first) < 8;
-    const char letter = static_cast<char>(first[0] & ~0x20);
-    fail_bytes(where, text, decimal ? " has an ambiguous unit" : " is not a size",
-               decimal ? fmt::format("write {0}{1}iB (powers of two)", number, letter) : kHint);
+  if (unit.empty()) {
+    constexpr std::size_t kMostDigits = 4;  // of what nobody means as bytes
+    fail_bytes(where, text, " has no unit",
+               number.size() > kMostDigits
+                   ? fmt::format("write {}B", number)
+                   : fmt::format("{0} bytes? write {0}GiB, {0}MiB or {0}B", number));
   }
-  // Whole numbers stay exact; fractions have fewer digits than a double.
-  if (number.find('.') == std::string_view::npos) {
-    std::int64_t value = 0;
-    const auto result = std::from_chars(number.data(), number.data() + number.size(), value);
-    if (result.ec != std::errc() || value > (std::numeric_limits<std::int64_t>::max() >> shift)) {
-      fail_bytes(where, text, " is more than 63 bits of bytes", "give a smaller size");
-    }
-    return value << shift;
+  const std::int64_t factor = bytes_of_unit(unit);
+  if (factor == 0) {
+    const char letter = static_cast<char>(unit[0] & ~0x20);
+    const bool is_close = unit.size() <= 3 && std::string_view("KMGT").find(letter) < 4;
+    fail_bytes(where, text, " is not a size",
+               is_close ? fmt::format("write {0}{1}iB (powers of 1024) or {0}{2}B (of 1000)",
+                                      number, letter, letter == 'K' ? 'k' : letter)
+                        : kHint);
   }
-  const double value = parse_real(where, number, 0.0);
-  const double bytes = std::ldexp(value, shift);
-  if (bytes >= 0x1p63) {
-    fail_bytes(where, text, " is more than 63 bits of bytes", "give a smaller size");
+  const std::optional<Decimal> decimal = decimal_of(number);
+  if (!decimal && number.find('.') != number.rfind('.')) {
+    fail_bytes(where, text, " is not a size", kHint);
   }
-  return static_cast<std::int64_t>(bytes);
+  const std::optional<Product> bytes = decimal ? product(*decimal, factor) : std::nullopt;
+  if (!bytes) fail_bytes(where, text, " is more than 63 bits of bytes", "give a smaller size");
+  return bytes->whole;
 }
 
 std::string format_bytes(std::int64_t bytes) {

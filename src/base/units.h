@@ -1,5 +1,6 @@
 // Numbers with units, as people write and read them: strict parsing of flag values and short
-// human forms for tables and messages. Bytes are powers of two only, and say so (KiB, MiB, GiB).
+// human forms for tables and messages. Bytes are shown in powers of two, and say so (KiB, MiB,
+// GiB).
 #pragma once
 
 #include <cstdint>
@@ -15,14 +16,27 @@ std::int64_t parse_int(const std::string& where, std::string_view text,
                        std::int64_t min = std::numeric_limits<std::int64_t>::min(),
                        std::int64_t max = std::numeric_limits<std::int64_t>::max());
 
+// What a "k" behind a count stands for. Its powers are M, G or B, and T.
+enum class Thousand : std::uint8_t {
+  kDecimal,  // --steps 10k: 10,000
+  kBinary,   // --context 4k: 4096
+};
+
+// A count as people write it: what parse_int() takes, "1e3", "10k", "1.5M". Errors: as parse_int,
+// also for what is no whole number, as "1.5" and "1.0001k".
+std::int64_t parse_count(const std::string& where, std::string_view text,
+                         std::int64_t min = std::numeric_limits<std::int64_t>::min(),
+                         std::int64_t max = std::numeric_limits<std::int64_t>::max(),
+                         Thousand thousand = Thousand::kDecimal);
+
 // A finite decimal number in [min, max]. Errors: as parse_int, also for `nan`, `inf`, `1e309`,
 // and for -0 where negative numbers are not allowed.
 double parse_real(const std::string& where, std::string_view text,
                   double min = std::numeric_limits<double>::lowest(),
                   double max = std::numeric_limits<double>::max());
 
-// "123", "123B", "512MiB", "1.5GiB": bytes, rounded down to a whole one. Errors: kUsage; "GB" is
-// refused with a hint because it means two different things.
+// "123B", "512MiB", "24GB" (10^9 each), "1.5GiB": bytes, rounded down to a whole one. Errors:
+// kUsage, also for a number without a unit, which a person means as gigabytes.
 std::int64_t parse_bytes(const std::string& where, std::string_view text);
 
 // "512 B", "1.50 GiB".

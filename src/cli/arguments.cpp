@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include <fmt/ranges.h>
 #include <CLI/CLI.hpp>
 
 #include "base/error.h"
@@ -29,22 +30,40 @@ const Command& find_command(std::span<const Command> commands, const std::string
               "tracestep --help lists them");
 }
 
+// More values than the option has: it is given again, or what follows belongs to nothing.
+[[noreturn]] void fail_too_many(const Option& option, const std::vector<std::string>& values,
+                                std::span<const std::string> arguments) {
+  const auto given = std::ranges::count_if(arguments, [&](const std::string& word) {
+    return word == option.flag || word.starts_with(option.flag + "=");
+  });
+  if (given > 1) fail_usage(option.flag, "it is there more than once");
+  const bool is_list = option.value_name.find(',') != std::string::npos;
+  throw Error(ErrorCode::kUsage, option.flag,
+              fmt::format("\"{}\" belongs to no option",
+                          values[static_cast<std::size_t>(option.max_values)]),
+              is_list ? fmt::format("several values are separated by commas: {} {}", option.flag,
+                                    fmt::join(values, ","))
+                      : fmt::format("a name with a blank needs quotes: {} \"{}\"", option.flag,
+                                    fmt::join(values, " ")));
+}
+
 // `takes_more`: whether extra words after the option count as its values (which is an error) or are
 // left to the command's positional words.
-void add_option(CLI::App& app, const Option& option, bool takes_more) {
+void add_option(CLI::App& app, const Option& option, bool takes_more,
+                std::span<const std::string> arguments) {
   if (option.max_values == 0) {
     app.add_flag_callback(option.flag, [&option] { option.read(option.flag, ""); });
     return;
   }
   app.add_option_function<std::vector<std::string>>(
          option.flag,
-         [&option](const std::vector<std::string>& values) {
+         [&option, arguments](const std::vector<std::string>& values) {
            const int count = static_cast<int>(values.size());
            if (count < option.min_values) {
              fail_usage(option.flag, "{} values are needed: {}", option.min_values,
                         option.value_name);
            }
-           if (count > option.max_values) fail_usage(option.flag, "it is there more than once");
+           if (count > option.max_values) fail_too_many(option, values, arguments);
            for (const std::string& value : values) option.read(option.flag, value);
          })
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
@@ -63,6 +82,17 @@ void add_option(CLI::App& app, const Option& option, bool takes_more) {
   }
   throw Error(ErrorCode::kUsage, command.name, fmt::format("\"{}\" belongs to no option", word),
               hint);
+}
+
+// "launch -n 2 train --steps 1" lacks the "--" that leaves what follows to train.
+void check_mark(const Command& command, std::span<const std::string> words) {
+  const std::vector<Positional>& positionals = command.options.positionals();
+  if (positionals.empty() || !positionals.back().is_command() || words.empty()) return;
+  if (words.front().starts_with("-")) return;
+  throw Error(ErrorCode::kUsage, command.name,
+              fmt::format("\"--\" is missing before {}", words.front()),
+              fmt::format("put `--` before the command: tracestep {} [OPTION]... -- {} ...",
+                          command.name, words.front()));
 }
 
 // The words that belong to no flag, in order.
@@ -118,8 +148,9 @@ void check_switches(const Command& command, std::span<const std::string> argumen
 const Command* parse_arguments(std::span<const Command> commands,
                                std::span<const std::string> arguments) {
   if (arguments.empty()) {
-    throw Error(ErrorCode::kUsage, "tracestep", "a command is missing",
-                "tracestep --help lists them");
+    write_text(command_list(commands) + "\n", {});
+    throw Error(ErrorCode::kUsage, "tracestep", "say what to do",
+                "as in: tracestep fit --size small --memory-limit 24GiB");
   }
   if (asks_for_help(arguments[0])) {
     write_text(arguments.size() > 1 ? help_text(find_command(commands, arguments[1]))
@@ -135,7 +166,8 @@ const Command* parse_arguments(std::span<const Command> commands,
   CLI::App app;
   app.allow_extras();
   const bool takes_more = command.options.positionals().empty();
-  for (const Option& option : command.options.options()) add_option(app, option, takes_more);
+  for (const Option& option : command.options.options())
+    add_option(app, option, takes_more, arguments);
   try {
     // CLI11 takes the words last to first.
     app.parse(std::vector<std::string>(arguments.rbegin(), arguments.rend() - 1));
@@ -145,6 +177,7 @@ const Command* parse_arguments(std::span<const Command> commands,
   } catch (const CLI::ParseError& error) {
     fail_missing_value(command, error.what());
   }
+  if (behind.empty()) check_mark(command, app.remaining());
   std::vector<std::string> words = app.remaining();
   if (behind.size() > 1) words.push_back(behind[1]);
   read_positionals(command, words);

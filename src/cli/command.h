@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/json.h"
 #include "cli/job_plan.h"
 #include "cli/option_set.h"
 
@@ -51,10 +52,12 @@ Command version_command();
 // All of them, in the order of the help text.
 const std::vector<Command>& all_commands();
 
-// The help of the program and of one command, at most 100 columns wide.
+// A line for each command; the help of the program and of one command, at most 100 columns wide.
+std::string command_list(std::span<const Command> commands);
 std::string help_text(std::span<const Command> commands);
 std::string help_text(const Command& command);
-// The text of docs/cli.md.
+// The text of docs/cli.md, and the same commands and options as data.
 std::string cli_reference(std::span<const Command> commands);
+Json cli_listing(std::span<const Command> commands);
 
 }  // namespace tracestep::cli

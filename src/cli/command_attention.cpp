@@ -167,9 +167,7 @@ int run_attention(AttentionOptions o, std::span<const std::string> arguments) {
   add_accounts(results, tables);
   add_limit_notes(results, tables[0]);
   write_tables(o.output, kSchema, environment, std::move(tables));
-  if (results.size() == specs.size()) return 0;
-  log_warn("stopped by a signal after {} of {} cells", results.size(), specs.size());
-  return stop.exit_status();
+  return status_after(results.size(), specs.size(), stop);
 }
 
 JobPlan plan_of(AttentionOptions o) {
@@ -192,7 +190,8 @@ void add_what(OptionSet& set, const std::shared_ptr<AttentionOptions>& o) {
       "128 to 65536");
   add_field(set, o->grid, "batch", Values::kOne);
   set.integers("--width", o->widths, kShapeRange, "width of q, k and v, D, in each head");
-  set.integer("--heads", o->base.heads, kShapeRange, "heads H, each an attention of its own");
+  set.integer("--heads", o->base.heads, {1, kShapeRange.max},
+              "heads H, each an attention of its own");
   add_field(set, o->grid, "context", Values::kGrid);
   add_field(set, o->grid, "attention", Values::kGrid,
             "two matrix products around a softmax, or one kernel without T² tensors");

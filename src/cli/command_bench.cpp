@@ -118,16 +118,22 @@ class GridRun {
 
   // The rows of all cells, or of those that were finished when the signal came.
   Measured run() {
+    std::size_t missing = 0;
     for (const RunSpec& run : runs_) {
-      if (finished_.find(key_of_cell(run)) == nullptr) remaining_.plan(cost(run));
+      if (finished_.find(key_of_cell(run)) != nullptr) continue;
+      remaining_.plan(cost(run));
+      ++missing;
+    }
+    if (finished_.size() > 0) {
+      log_info("[--resume] {}: {} row{} there, {} new", options_.resume.string(), finished_.size(),
+               finished_.size() == 1 ? "" : "s", missing);
     }
     for (std::size_t i = 0; i < runs_.size(); ++i) {
       if (const std::vector<Json>* row = finished_.find(key_of_cell(runs_[i]))) {
         out_.table.add_row(*row);
         continue;
       }
-      where_ =
-          fmt::format("{}/{}  {}  {}", i + 1, runs_.size(), label_of(runs_[i]), remaining_.text());
+      at_ = i;
       if (!add_cell(runs_[i])) break;
     }
     add_verdicts(out_.table, rows_of(out_.table, environment_));  // again, beside each other
@@ -145,11 +151,10 @@ class GridRun {
 
   // False when the signal came.
   bool add_cell(const RunSpec& run) {
-    const auto start = std::chrono::steady_clock::now();
+    remaining_.begin(cost(run));
     std::optional<std::vector<Json>> row = row_of(run);
     if (!row) return false;
-    remaining_.finish(
-        cost(run), std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+    remaining_.reach(1.0);
     row->push_back(key_of_cell(run));
     add_verdict(*row, environment_);
     finished_.add(*row);
@@ -166,24 +171,24 @@ class GridRun {
         });
   }
 
-  // Shows between steps how far the cell is and, until a first cell has ended, how long it will
-  // still take. Empty where no progress line is shown.
+  // What comes first is seen on a narrow terminal too.
+  void show(const std::string& part) {
+    progress_.update(fmt::format("{}/{}  {}{}{}", at_ + 1, runs_.size(), part,
+                                 spaced(remaining_.text()), label_of(runs_[at_])));
+  }
+
+  // Shows between steps how far the cell is. Empty where no progress line is shown.
   StepObserver shown_steps() {
     if (!progress_.is_shown()) return {};
-    return [this, steps = RemainingTime(), last = std::chrono::steady_clock::now()](
-               std::size_t done, std::size_t most) mutable {
-      const auto now = std::chrono::steady_clock::now();
-      if (done == 0) steps.plan(static_cast<double>(most));
-      if (done > 0) steps.finish(1, std::chrono::duration<double>(now - last).count());
-      last = now;
-      const std::string left = remaining_.text().empty() ? steps.text() : "";
-      progress_.update(fmt::format("{}  step {} of {}  {}", where_, done + 1, most, left));
+    return [this](std::size_t done, std::size_t most) {
+      remaining_.reach(static_cast<double>(done) / static_cast<double>(most));
+      show(fmt::format("step {} of {}  ", done + 1, most));
     };
   }
 
   // The cells of cell_columns().
   std::optional<std::vector<Json>> row_of_this_process(const RunSpec& run) {
-    progress_.update(where_);
+    show("");
     if (!options_.roof) roof_.tflops(run);  // before the row, not in the middle of it
     CellResult result =
         measure_cell(make_device, CellSpec{run, options_.protocol}, &stop_, shown_steps());
@@ -197,8 +202,8 @@ class GridRun {
     step_program(run, traits_of(run.place));  // throws here what would end the other processes
     const std::optional<Json> merged = processes_row(
         run, options_.processes, arguments_, options_.roof, stop_, [this](int process) {
-          progress_.update(
-              fmt::format("{}, process {} of {}", where_, process, options_.processes));
+          remaining_.reach((process - 1.0) / options_.processes);
+          show(fmt::format("process {} of {}  ", process, options_.processes));
         });
     if (!merged) return {};
     std::vector<Json> out;
@@ -222,7 +227,7 @@ class GridRun {
   Roof roof_;
   ProgressLine progress_;
   RemainingTime remaining_;
-  std::string where_;  // in the grid, for the progress line
+  std::size_t at_ = 0;  // the run under way
 };
 
 void print_nsys_hint(const std::vector<RunSpec>& runs, std::span<const std::string> arguments) {
@@ -249,9 +254,9 @@ int run_warmup_study(const std::vector<RunSpec>& runs, const BenchOptions& optio
   const Json environment = environment_of(arguments, runs[0]);
   const StopSignal stop("the rows measured so far are written");
   Table table = warmup_study(runs, options.warmup_study, arguments, &stop);
-  const bool is_whole = table.rows.size() == runs.size() * options.warmup_study.size();
+  const std::size_t done = table.rows.size(), all = runs.size() * options.warmup_study.size();
   write_tables(options.output, kWarmupSchema, environment, {std::move(table)});
-  return is_whole ? 0 : stop.exit_status();
+  return status_after(done, all, stop);
 }
 
 void check_sampling(const Protocol& protocol) {
@@ -293,9 +298,8 @@ int run_bench(const BenchOptions& options, std::span<const std::string> argument
   }
   write_tables(options.output, kSchema, environment, std::move(tables));
   if (measured.table.rows.size() < runs.size()) {
-    log_warn("stopped by a signal after {} of {} rows{}", measured.table.rows.size(), runs.size(),
-             options.resume.empty() ? "; with --resume FILE a grid can go on" : "");
-    return stop.exit_status();
+    return status_after(measured.table.rows.size(), runs.size(), stop,
+                        options.resume.empty() ? "; with --resume FILE a grid can go on" : "");
   }
   if (runs.size() > 1 || measured.oom_detail.empty()) return 0;
   throw Error(ErrorCode::kOutOfMemory, "bench", measured.oom_detail,

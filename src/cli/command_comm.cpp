@@ -72,7 +72,7 @@ int run_comm(CommOptions o, std::span<const std::string> arguments) {
   progress.reset();
   write_tables(o.output, "tracestep.comm/1", environment_of(arguments, o.run),
                {collective_table(times)});
-  return times.size() == specs.size() ? 0 : stop.exit_status();
+  return status_after(times.size(), specs.size(), stop);
 }
 
 // On CPUs ranks are threads of one process, on GPUs processes.
@@ -112,7 +112,7 @@ Command comm_command() {
         options->sizes = parse_sizes(where, text);
       },
       kDefaultSizes);
-  set.text("--device", "NAME", options->run.place.device, "cpu; cuda, with launch");
+  add_flag(set, options->run, field_named("device"), "cpu; cuda, with launch");
   set.integer("--warmup", options->each.warmup, {0, kMostCalls}, "calls before the timed ones");
   set.integer("--calls", options->each.calls, {1, kMostCalls}, "timed calls");
   add_output_options(set, options->output);

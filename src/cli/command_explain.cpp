@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <memory>
 
-#include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "base/error.h"
 #include "cli/command.h"
@@ -53,6 +53,18 @@ ResultRow row_of(const ExplainOptions& o) {
   }
   if (not_run == nullptr) fail_without_samples(o.from);
   return *not_run;
+}
+
+// A file was named, and nothing to explain by it.
+[[noreturn]] void fail_without_topic(const ExplainOptions& o) {
+  const bool has_times = has_samples(row_of(o));
+  std::vector<std::string_view> names;
+  for (const Topic& topic : topics()) {
+    if (has_times ? topic.reads_row : topic.name == "oom") names.push_back(topic.name);
+  }
+  throw Error(ErrorCode::kUsage, "explain", "a topic is missing",
+              fmt::format("{} has numbers for {}; the other topics take its sizes", o.from,
+                          fmt::join(names, ", ")));
 }
 
 // Without a file: a small step on one core of this machine, well under a second.
@@ -133,6 +145,7 @@ int run_explain(const ExplainOptions& o, std::span<const std::string> arguments)
   if (o.claims) {
     tables = claim_tables(o.topic);
   } else if (o.topic.empty()) {
+    if (!o.from.empty()) fail_without_topic(o);
     tables = {topic_table()};
   } else {
     const Topic& topic = topic_named(o.topic);

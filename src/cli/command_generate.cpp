@@ -167,7 +167,7 @@ Command generate_command() {
   set.group("Text");
   set.text("--prompt", "TEXT", options->prompt, "what to continue");
   set.text("--prompt-tokens", "N[,N]", options->prompt_tokens, "the same, as token numbers");
-  set.integer("--max-tokens", options->generate.tokens, kShapeRange, "tokens to sample");
+  set.integer("--max-tokens", options->generate.tokens, {1, kShapeRange.max}, "tokens to sample");
   set.integer("--context", options->context, kShapeRange,
               "longest text, prompt included; as long as needed");
   add_init_option(set, options->generate.init);

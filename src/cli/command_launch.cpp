@@ -11,19 +11,26 @@
 #include <optional>
 #include <thread>
 
+#include <fmt/ranges.h>
+
 #include "backends/comm/tcp/connection.h"
 #include "backends/comm/tcp/secret.h"
 #include "base/error.h"
 #include "base/launched.h"
 #include "base/log.h"
 #include "base/signals.h"
+#include "cli/arguments.h"
 #include "cli/child_process.h"
 #include "cli/command.h"
+#include "cli/cuda.h"
+#include "cli/flag_names.h"
+#include "cli/processes.h"
 
 namespace tracestep::cli {
 namespace {
 
 constexpr const char* kSelf = "/proc/self/exe";
+constexpr const char* kCommandDoc = "what each of them runs, with its options";
 constexpr std::chrono::milliseconds kBetweenLooks{20};
 
 struct LaunchOptions {
@@ -157,22 +164,55 @@ class PlainProcesses {
   bool are_killed_ = false;
 };
 
-bool runs_on_gpus(const std::vector<std::string>& command) {
-  for (std::size_t i = 0; i < command.size(); ++i) {
-    if (command[i].starts_with("--device=cuda")) return true;
-    if (i > 0 && command[i - 1] == "--device" && command[i].starts_with("cuda")) return true;
+bool is_this_program(const std::string& word) {
+  std::error_code ignored;
+  return word == "tracestep" ||
+         (word.find('/') != std::string::npos && std::filesystem::equivalent(word, kSelf, ignored));
+}
+
+// The words of the command, which people also begin with the name of this program, as for mpirun.
+std::vector<std::string> command_of(std::span<const std::string> arguments) {
+  auto first = std::ranges::find(arguments, "--") + 1;
+  if (first != arguments.end() && is_this_program(*first)) ++first;
+  return {first, arguments.end()};
+}
+
+// What the ranks would find wrong, all of them at once, is found before they start. None: the
+// command asks for help, which is printed.
+std::optional<JobPlan> checked_plan(const std::vector<std::string>& words, int processes) {
+  if (words.empty()) fail_usage("launch", "-- COMMAND is missing: {}", kCommandDoc);
+  const Command* command = parse_arguments(all_commands(), words);
+  if (command == nullptr) return std::nullopt;
+  const auto shared = shared_commands();
+  if (std::ranges::find(shared, command->name) == shared.end()) {
+    throw Error(ErrorCode::kUsage, "launch",
+                fmt::format("{} does not share its work among processes", command->name),
+                fmt::format("{} do", fmt::join(shared, ", ")));
   }
-  return false;
+  try {
+    JobPlan plan = command->plan();
+    for (const RunSpec& run : plan.runs) {
+      if (run.parallel.ranks == processes) continue;
+      throw Error(ErrorCode::kUsage, "parallel",
+                  fmt::format("{} processes are asked for, and the step is that of {} rank{}",
+                              processes, run.parallel.ranks, run.parallel.ranks == 1 ? "" : "s"),
+                  fmt::format("use option parallel dp={}, or as many processes as it has ranks",
+                              processes));
+    }
+    return plan;
+  } catch (const Error& error) {
+    throw in_flags(command->options, error);
+  }
 }
 
 int run_launch(const LaunchOptions& o, std::span<const std::string> arguments) {
-  const auto mark = std::ranges::find(arguments, "--");
-  const std::vector<std::string> command(mark + 1, arguments.end());
-  ::setenv(std::string(env::kCommTimeout.name).c_str(), fmt::format("{}", o.comm_timeout_s).c_str(),
-           1);
-  if (!runs_on_gpus(command)) become_mpirun(o.processes, command);
+  const std::vector<std::string> words = command_of(arguments);
+  const std::optional<JobPlan> plan = checked_plan(words, o.processes);
+  if (!plan) return 0;
+  set_variable(env::kCommTimeout, fmt::format("{}", o.comm_timeout_s));
+  if (!cuda_index(plan->place.device)) become_mpirun(o.processes, words);
   const StopSignal stop("the ranks are asked to stop", "the ranks are asked to save");
-  PlainProcesses ranks(o, command);
+  PlainProcesses ranks(o, words);
   const int status = ranks.wait(stop, o.grace_s);
   return stop.requested() ? stop.exit_status() : status;
 }
@@ -192,7 +232,7 @@ Command launch_command() {
                    {"-n 2 -- bench --size large --device cuda --batch 8 --parallel dp=2",
                     "two GPUs, by NCCL"}}};
   OptionSet& set = command.options;
-  set.positional("-- COMMAND", options->command, "what each of them runs, with its options");
+  set.positional("-- COMMAND", options->command, kCommandDoc);
   set.integer("-n", options->processes, {2, 4096}, "processes");
   set.real("--comm-timeout", options->comm_timeout_s, {.min = 0.1},
            "seconds after which a rank that does not come to a collective has failed");

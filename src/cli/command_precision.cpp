@@ -67,7 +67,7 @@ int run_precision(const PrecisionOptions& o, std::span<const std::string> argume
   if (o.has("steps")) {
     const StopSignal stop("the cells measured so far are written");
     const std::vector<PrecisionCell> cells = measure(runs, o, stop);
-    if (cells.size() < runs.size()) status = stop.exit_status();
+    status = status_after(cells.size(), runs.size(), stop);
     tables.push_back(precision_step_table(cells));
     if (Table parts = precision_component_table(cells); !parts.rows.empty()) {
       tables.push_back(std::move(parts));

@@ -143,7 +143,7 @@ int run_profile(const ProfileOptions& o, std::span<const std::string> arguments)
     tables.push_back(ceiling_table(cells[0].ceilings));
   }
   write_tables(o.output, "tracestep.profile/1", environment, std::move(tables));
-  if (cells.size() < runs.size()) return stop.exit_status();
+  if (cells.size() < runs.size()) return status_after(cells.size(), runs.size(), stop);
   if (failures > 0) {
     throw Error(ErrorCode::kFailed, "profile",
                 fmt::format("{} checks of the launches differ", failures),

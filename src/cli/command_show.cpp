@@ -96,7 +96,7 @@ int count_of_views(const ShowOptions& o) {
 void show_text(const ShowOptions& o, const std::string& text, std::string_view mark = {}) {
   if (o.output.format != Format::kText) {
     throw Error(ErrorCode::kUsage, "--format", "a program is plain text",
-                "--format goes with --passes and --ops-list");
+                "--format goes with --passes and --ops-list, json with --docs cli");
   }
   write_text(o.output.path.empty() ? text : std::string(mark) + text, o.output.path);
 }
@@ -111,6 +111,9 @@ int run_show(const ShowOptions& o, std::span<const std::string> arguments) {
   if (o.docs == "ops") return show_text(o, ops_page()), 0;
   if (o.docs == "man") return show_text(o, manual_page(all_commands())), 0;
   if (o.docs == "claims") return ops::register_all(), show_text(o, claims_page()), 0;
+  if (o.docs == "cli" && o.output.format == Format::kJson) {
+    return write_text(cli_listing(all_commands()).dump(1) + "\n", o.output.path), 0;
+  }
   if (o.docs == "cli") return show_text(o, cli_reference(all_commands())), 0;
   const Json environment = environment_of(arguments, run);
   if (o.ops_list) return write_tables(o.output, "tracestep.ops/1", environment, {ops_table()}), 0;
@@ -149,7 +152,7 @@ void add_show_options(OptionSet& set, ShowOptions& o) {
   set.toggle("--locations", o.locations, "add the source line that made each node");
   set.toggle("--ops-list", o.ops_list, "a table of all ops");
   set.choice("--docs", o.docs, {"ops", "cli", "claims", "man"},
-             "print a generated page of docs/, or the manual page");
+             "print a generated page of docs/, or the manual page; cli also with --format json");
 }
 
 }  // namespace

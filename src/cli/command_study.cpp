@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "base/error.h"
+#include "base/exact_bytes.h"
 #include "base/launched.h"
 #include "base/log.h"
 #include "base/output_file.h"
@@ -70,7 +71,7 @@ Table warm_up(const Place& place, const RunSpec& step, const std::vector<std::in
                                      "--threads",
                                      std::to_string(place.threads)};
   if (place.memory_limit_bytes > 0) {
-    arguments.insert(arguments.end(), {"--memory-limit", std::to_string(place.memory_limit_bytes)});
+    arguments.insert(arguments.end(), {"--memory-limit", exact_bytes(place.memory_limit_bytes)});
   }
   return warmup_study({step}, warmups, arguments, nullptr);
 }

@@ -12,6 +12,7 @@
 #include "cli/options.h"
 #include "cli/output.h"
 #include "cli/processes.h"
+#include "cli/remaining_time.h"
 #include "cli/token_input.h"
 #include "lab/measure/statistics.h"
 #include "spec/step_program.h"
@@ -91,7 +92,7 @@ std::string progress_text(const TrainStep& step, std::int64_t steps, double seco
                                             : "";
   return fmt::format("step {}/{}  loss {:.4f}  lr {:.2e}  {}{} tokens/s  {} left", step.step, steps,
                      step.loss, step.lr, scale, format_count(step.tokens_per_s),
-                     format_duration_ms(seconds_left * 1e3));
+                     words_of_remaining(seconds_left));
 }
 
 Table summary(const TrainCommand& o, const TrainResult& result, std::int64_t parameters,

@@ -46,17 +46,19 @@ const std::vector<Command>& all_commands() {
   return commands;
 }
 
-std::string help_text(std::span<const Command> commands) {
+std::string command_list(std::span<const Command> commands) {
   std::string out =
       "tracestep: what a Transformer training step does, where its time and its bytes go.\n\n"
       "Usage: tracestep COMMAND [OPTION]...\n\n";
   for (const Command& command : commands) {
     out += fmt::format("  {:<11} {}\n", command.name, command.summary);
   }
-  return out +
-         "\ntracestep help COMMAND explains a command. Results go to stdout, progress and "
-         "messages to stderr.\n\nExit status:\n" +
-         kExitCodes;
+  return out + "\ntracestep help COMMAND explains a command.";
+}
+
+std::string help_text(std::span<const Command> commands) {
+  return command_list(commands) +
+         " Results go to stdout, progress and messages to stderr.\n\nExit status:\n" + kExitCodes;
 }
 
 std::string help_text(const Command& command) {
@@ -106,8 +108,16 @@ std::string cli_reference(std::span<const Command> commands) {
       "| 129, 130, 143 | ended by SIGHUP, Ctrl-C (SIGINT) or SIGTERM |\n"
       "| 142, 152 | ended by a limit of time: SIGALRM or SIGXCPU (`ulimit -S -t`) |\n\n"
       "Messages read `tracestep: [where] what is wrong with the values seen; what would be\n"
-      "right`. Numbers are read strictly: `8abc`, `1e309`, `-0` and 2^63 are errors. Sizes in\n"
-      "bytes take `KiB`, `MiB`, `GiB` and `TiB`. Lists are separated by commas.\n\n"
+      "right`. `tracestep` alone lists the commands and ends with status 2, as a script that\n"
+      "lost its command should. Lists are separated by commas.\n\n"
+      "Numbers are read strictly: `8abc`, `1e309`, `-0` and 2^63 are errors. Counts may be "
+      "written\n"
+      "`1e3`, `10k`, `1.5M`, `2B` (10^9) or `1T`; for contexts, batches and widths `4k` is 4096, "
+      "which\n"
+      "their help says and a line on stderr. Sizes in bytes need a unit: `KiB`, `MiB`, `GiB`, "
+      "`TiB` (powers of 1024),\n"
+      "`kB`, `MB`, `GB`, `TB` (of 1000) or `B`. Devices are named in any case and without blanks;\n"
+      "`gpu` is `cuda`.\n\n"
       "On a terminal a table has the columns that fit, names those that do not, and colours "
       "states\n"
       "and verdicts (green sound, yellow doubtful, red invalid; not with `NO_COLOR`). `--wide` "
@@ -128,6 +138,35 @@ std::string cli_reference(std::span<const Command> commands) {
       "`columns` (units and meaning) and `rows`.\n";
   for (const Command& command : commands) {
     out += fmt::format("\n## {}\n\n```text\n{}```\n", command.name, help_text(command));
+  }
+  return out;
+}
+
+Json cli_listing(std::span<const Command> commands) {
+  Json out = Json::object();
+  out["schema"] = "tracestep.cli/1";
+  out["commands"] = Json::array();
+  for (const Command& command : commands) {
+    Json options = Json::array(), words = Json::array();
+    for (const Option& option : command.options.options()) {
+      Json choices = Json::array();
+      for (const std::string& choice : option.offered) choices.push_back(choice);
+      options.push_back(Json::Object{{"flag", option.flag},
+                                     {"value", option.value_name},
+                                     {"least_values", option.min_values},
+                                     {"most_values", option.max_values},
+                                     {"default", option.default_text},
+                                     {"choices", std::move(choices)},
+                                     {"help", with_flags(command.options, option.doc)}});
+    }
+    for (const Positional& p : command.options.positionals()) {
+      words.push_back(
+          Json::Object{{"name", p.name}, {"is_required", p.is_required}, {"help", p.doc}});
+    }
+    out["commands"].push_back(Json::Object{{"name", command.name},
+                                           {"summary", command.summary},
+                                           {"options", std::move(options)},
+                                           {"words", std::move(words)}});
   }
   return out;
 }

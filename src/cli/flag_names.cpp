@@ -63,4 +63,13 @@ std::string with_flags(const OptionSet& options, std::string_view text) {
   return out;
 }
 
+Error in_flags(const OptionSet& options, const Error& error) {
+  const bool is_about_options = error.code() == ErrorCode::kUsage ||
+                                error.code() == ErrorCode::kInput ||
+                                error.code() == ErrorCode::kOutput;
+  const std::string flag = is_about_options ? flag_of(options, error.where()) : std::string();
+  return {error.code(), flag.empty() ? error.where() : flag, with_flags(options, error.message()),
+          with_flags(options, error.hint())};
+}
+
 }  // namespace tracestep::cli

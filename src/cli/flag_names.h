@@ -5,6 +5,7 @@
 #include <string>
 #include <string_view>
 
+#include "base/error.h"
 #include "cli/option_set.h"
 
 namespace tracestep::cli {
@@ -16,5 +17,8 @@ std::string flag_of(const OptionSet& options, std::string_view field);
 // options layers and heads" becomes "give --size, or --layers and --heads". Words that are no
 // options of the command stay as they are.
 std::string with_flags(const OptionSet& options, std::string_view text);
+
+// An error of the lower layers in the words of the command line.
+Error in_flags(const OptionSet& options, const Error& error);
 
 }  // namespace tracestep::cli

@@ -21,16 +21,6 @@
 namespace tracestep::cli {
 namespace {
 
-// An error of the lower layers in the words of the command line.
-Error in_flags(const OptionSet& options, const Error& error) {
-  const bool is_about_options = error.code() == ErrorCode::kUsage ||
-                                error.code() == ErrorCode::kInput ||
-                                error.code() == ErrorCode::kOutput;
-  const std::string flag = is_about_options ? flag_of(options, error.where()) : std::string();
-  return {error.code(), flag.empty() ? error.where() : flag, with_flags(options, error.message()),
-          with_flags(options, error.hint())};
-}
-
 int run(std::span<const std::string> arguments) {
   ops::register_all();  // every command may build programs
   register_devices();

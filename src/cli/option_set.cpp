@@ -5,6 +5,7 @@
 #include <fmt/ranges.h>
 
 #include "base/error.h"
+#include "base/log.h"
 #include "base/suggest.h"
 
 namespace tracestep::cli {
@@ -30,6 +31,21 @@ std::vector<std::string> split_list(const std::string& where, std::string_view t
     out.push_back(std::move(part));
     start = comma + 1;
   }
+  return out;
+}
+
+std::string help_of_thousand(Thousand thousand) {
+  return thousand == Thousand::kBinary ? " (4k is 4096)" : "";
+}
+
+void say_if_scaled(const std::string& flag, const std::string& given, const std::string& read) {
+  if (given != read) log_info("{} {} is {}", flag, given, read);
+}
+
+std::int64_t OptionSet::read_count(const std::string& where, const std::string& text,
+                                   IntRange range) {
+  const std::int64_t out = parse_count(where, text, range.min, range.max, range.thousand);
+  if (range.thousand == Thousand::kBinary) say_if_scaled(where, text, std::to_string(out));
   return out;
 }
 
@@ -73,14 +89,6 @@ void OptionSet::path(std::string flag, std::string value_name, std::filesystem::
       out.string());
 }
 
-void OptionSet::bytes(std::string flag, std::int64_t& out, std::string doc) {
-  value(std::move(flag), "SIZE", std::move(doc),
-        [&out](const std::string& where, const std::string& text) {
-          out = parse_bytes(where, text);
-          if (out < 1) fail_usage(where, "\"{}\" leaves no memory at all", text);
-        });
-}
-
 void OptionSet::real(std::string flag, double& out, RealRange range, std::string doc) {
   const bool is_default = out >= range.min && out <= range.max;
   value(
@@ -94,11 +102,11 @@ void OptionSet::real(std::string flag, double& out, RealRange range, std::string
 void OptionSet::integers(std::string flag, std::vector<std::int64_t>& out, IntRange range,
                          std::string doc) {
   value(
-      std::move(flag), "N[,N]", std::move(doc),
+      std::move(flag), "N[,N]", doc + help_of_thousand(range.thousand),
       [&out, range](const std::string& where, const std::string& text) {
         out.clear();
         for (const std::string& part : split_list(where, text)) {
-          out.push_back(parse_int(where, part, range.min, range.max));
+          out.push_back(read_count(where, part, range));
         }
       },
       fmt::format("{}", fmt::join(out, ",")));

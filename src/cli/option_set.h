@@ -47,15 +47,19 @@ struct Positional {
   bool is_command() const { return name.starts_with("-- "); }
 };
 
-// A range of numbers for messages and checks.
+// A range of numbers for messages and checks, and what "k" means behind one of them.
 struct IntRange {
   std::int64_t min = 1;
   std::int64_t max = std::numeric_limits<std::int64_t>::max();
+  Thousand thousand = Thousand::kDecimal;
 };
 struct RealRange {
   double min = 0.0;
   double max = std::numeric_limits<double>::max();
 };
+
+// What a flag's help adds where "k" is not a thousand.
+std::string help_of_thousand(Thousand thousand);
 
 // An option's variable `out` also provides the default in help texts: its value at that time,
 // unless the flag would refuse that value, which then means "not given".
@@ -72,7 +76,6 @@ class OptionSet {
               Option::Read read);
   void text(std::string flag, std::string value_name, std::string& out, std::string doc);
   void path(std::string flag, std::string value_name, std::filesystem::path& out, std::string doc);
-  void bytes(std::string flag, std::int64_t& out, std::string doc);
   void real(std::string flag, double& out, RealRange range, std::string doc);
 
   // `out`: any integer type, or an optional one.
@@ -82,10 +85,9 @@ class OptionSet {
     if constexpr (std::is_integral_v<T>)
       shown = default_text(static_cast<std::int64_t>(out), range);
     value(
-        std::move(flag), "N", std::move(doc),
+        std::move(flag), "N", doc + help_of_thousand(range.thousand),
         [&out, range](const std::string& where, const std::string& text) {
-          out =
-              static_cast<typename ValueOf<T>::type>(parse_int(where, text, range.min, range.max));
+          out = static_cast<typename ValueOf<T>::type>(read_count(where, text, range));
         },
         std::move(shown));
   }
@@ -110,6 +112,7 @@ class OptionSet {
 
  private:
   static std::string default_text(std::int64_t value, IntRange range);
+  static std::int64_t read_count(const std::string& where, const std::string& text, IntRange range);
   static std::string joined(std::span<const std::string> names, std::string_view separator);
 
   template <class T>
@@ -125,6 +128,9 @@ class OptionSet {
   std::vector<Option> options_;
   std::vector<Positional> positionals_;
 };
+
+// Says what a number with a binary "k" was read as: "--context 4k is 4096".
+void say_if_scaled(const std::string& flag, const std::string& given, const std::string& read);
 
 // "a,b" as its parts. Error{kUsage} naming `where` when a part is empty or there twice.
 std::vector<std::string> split_list(const std::string& where, std::string_view text);

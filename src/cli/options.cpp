@@ -40,6 +40,7 @@ void add_field(OptionSet& set, RunGrid& grid, std::string_view name, Values valu
     return;
   }
   const bool is_list = field.is_axis && values == Values::kGrid;
+  help += help_of_thousand(field.thousand);
   if (!field.choices.empty()) help += fmt::format(": {}", fmt::join(field.choices, ", "));
   set.value(
       field.flag,
@@ -47,7 +48,12 @@ void add_field(OptionSet& set, RunGrid& grid, std::string_view name, Values valu
       std::move(help),
       [&grid, &field, is_list](const std::string& where, const std::string& text) {
         if (field.is_axis && !is_list) check_only(where, text);
-        grid.give(field, where, is_list ? split_list(where, text) : std::vector<std::string>{text});
+        const std::vector<std::string> given =
+            is_list ? split_list(where, text) : std::vector<std::string>{text};
+        grid.give(field, where, given);
+        if (field.thousand == Thousand::kDecimal) return;
+        const std::vector<std::string> read = grid.texts(field);
+        for (std::size_t i = 0; i < given.size(); ++i) say_if_scaled(where, given[i], read[i]);
       },
       default_of(grid, field));
   set.offer(field.choices);

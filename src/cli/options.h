@@ -42,6 +42,7 @@ void add_field(OptionSet& set, RunGrid& grid, std::string_view name, Values valu
 template <class Spec>
 void add_flag(OptionSet& set, Spec& target, const SpecField<Spec>& field, std::string help = {}) {
   if (help.empty()) help = field.help;
+  help += help_of_thousand(field.thousand);
   if (!field.choices.empty()) help += fmt::format(": {}", fmt::join(field.choices, ", "));
   set.value(
       field.flag, field.value_name, std::move(help),
@@ -63,8 +64,8 @@ void add_overwrite_flag(OptionSet& set,
                         std::string help = "replace files that tracestep did not write",
                         bool* is_given = nullptr);
 
-// The range of lengths, counts and widths whose flags are not fields of a run.
-inline constexpr IntRange kShapeRange{1, std::int64_t{1} << 20};
+// The range of lengths and widths whose flags are not fields of a run.
+inline constexpr IntRange kShapeRange{1, std::int64_t{1} << 20, Thousand::kBinary};
 
 // The environment of every result, with the threads and limits of this run. Call it before anything
 // runs: afterwards this thread is bound to one core, and the count of cores would be wrong.

@@ -10,6 +10,8 @@
 #include <optional>
 #include <sstream>
 
+#include <fmt/ranges.h>
+
 #include "base/env.h"
 #include "base/error.h"
 #include "base/log.h"
@@ -68,6 +70,17 @@ std::optional<Table> with_columns(const Table& table, const std::vector<std::str
   return out;
 }
 
+// Each name once, those most like the asked one first.
+std::vector<std::string> nearest_first(std::string_view asked, std::vector<std::string> names) {
+  std::ranges::sort(names);
+  names.erase(std::ranges::unique(names).begin(), names.end());
+  std::ranges::stable_sort(names, {}, [&](const std::string& name) {
+    const bool is_part = name.find(asked) != std::string::npos;
+    return is_part ? 0 : edit_distance(asked, name);
+  });
+  return names;
+}
+
 // The tables that have all these columns, with them alone and in this order.
 std::vector<Table> choose_columns(const std::vector<std::string>& names,
                                   const std::vector<Table>& tables) {
@@ -81,7 +94,7 @@ std::vector<Table> choose_columns(const std::vector<std::string>& names,
     if (std::ranges::find(known, name) != known.end()) continue;
     throw Error(ErrorCode::kUsage, "--columns",
                 fmt::format("there is no column \"{}\"{}", name, did_you_mean(name, known)),
-                "the JSON result has their names");
+                fmt::format("columns are {}", fmt::join(nearest_first(name, known), ", ")));
   }
   if (out.empty()) {
     throw Error(ErrorCode::kUsage, "--columns", "no table has all of them",
@@ -120,6 +133,17 @@ void write_text(std::string_view text, const std::filesystem::path& path) {
     throw Error(ErrorCode::kOutput, "output",
                 fmt::format("stdout cannot be written: {}", std::strerror(errno)));
   }
+}
+
+int status_after(std::size_t done, std::size_t planned, const StopSignal& stop,
+                 std::string_view way_on) {
+  if (done == planned) return 0;
+  if (done == 0) {
+    log_warn("stopped by a signal: nothing was measured yet");
+  } else {
+    log_warn("stopped by a signal after {} of {} rows{}", done, planned, way_on);
+  }
+  return stop.exit_status();
 }
 
 void write_tables(const OutputOptions& output, std::string schema, Json environment,

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/signals.h"
 #include "cli/options.h"
 #include "lab/report/table.h"
 
@@ -27,6 +28,11 @@ void probe_output(const OutputOptions& output);
 
 // Writes plain text to `path`, or to stdout when it is empty. Error{kOutput}.
 void write_text(std::string_view text, const std::filesystem::path& path);
+
+// The exit status of a command that a signal may have ended before all of its cells, and a warning
+// that says so; `way_on` is how to go on.
+int status_after(std::size_t done, std::size_t planned, const StopSignal& stop,
+                 std::string_view way_on = {});
 
 // Writes tables with the environment of this run. `schema`: "tracestep.bench/1".
 void write_tables(const OutputOptions& output, std::string schema, Json environment,

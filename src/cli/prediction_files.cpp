@@ -57,9 +57,11 @@ PredictionFiles prediction_files(const RunSpec& run, const fs::path& given) {
 KnownDevice read_known_device(const PredictionFiles& files, const Json& identity) {
   std::error_code ignored;
   if (!fs::exists(files.calibration, ignored)) {
-    throw Error(ErrorCode::kInput, files.calibration.string(),
-                "there is no such file: this device has not been calibrated for so many threads",
-                "run tracestep predict --calibrate once; it takes a minute on a quiet machine");
+    throw Error(
+        ErrorCode::kInput, "predict",
+        fmt::format("this machine is not calibrated: there is no {}", files.calibration.string()),
+        "run tracestep predict --calibrate once for this device and these threads; it "
+        "takes a minute on a quiet machine");
   }
   KnownDevice out;
   const std::string where = files.calibration.string();

@@ -25,8 +25,6 @@
 namespace tracestep::cli {
 namespace {
 
-constexpr const char* kCommands[] = {"bench", "comm", "memory", "profile", "train"};
-
 std::unique_ptr<Processes>& joined() {
   static std::unique_ptr<Processes> all;
   return all;
@@ -83,7 +81,8 @@ std::unique_ptr<Communicator> connect(Processes& others, Device& device) {
 
 void join_processes(const std::string& command, std::span<const std::string> arguments) {
   const auto self = launched();
-  if (!self || std::ranges::find(kCommands, command) == std::end(kCommands)) return;
+  const auto shared = shared_commands();
+  if (!self || std::ranges::find(shared, command) == shared.end()) return;
   joined() = join(*self);
   watch().emplace(*joined(), comm_timeout_s());
   if (self->rank != 0) {
@@ -95,6 +94,11 @@ void join_processes(const std::string& command, std::span<const std::string> arg
   std::string words;
   for (const std::string& word : arguments) words += word + '\n';
   check_same(*joined(), "its command line", hash_of(words));
+}
+
+std::span<const std::string> shared_commands() {
+  static const std::vector<std::string> names{"bench", "comm", "memory", "profile", "train"};
+  return names;
 }
 
 Processes* processes() {

@@ -5,6 +5,13 @@
 #include <fmt/format.h>
 
 namespace tracestep::cli {
+namespace {
+
+double seconds_between(RemainingTime::Clock::time_point from, RemainingTime::Clock::time_point to) {
+  return std::chrono::duration<double>(to - from).count();
+}
+
+}  // namespace
 
 std::string words_of_remaining(double seconds) {
   if (seconds < 90) return fmt::format("about {:.0f} s", seconds);
@@ -12,26 +19,44 @@ std::string words_of_remaining(double seconds) {
   return fmt::format("about {:.1f} h", seconds / 3600);
 }
 
-void RemainingTime::finish(double cost, double seconds) {
-  done_ += cost;
-  seconds_ += seconds;
+void RemainingTime::begin(double cost, Clock::time_point now) {
+  cost_ = cost;
+  share_ = 0;
+  start_ = from_ = at_ = now;
 }
 
-std::string RemainingTime::text() const {
-  if (done_ <= 0) return {};
-  return words_of_remaining(std::max(0.0, planned_ - done_) * seconds_ / done_) + " left";
+void RemainingTime::reach(double share, Clock::time_point now) {
+  share_ = share;
+  at_ = now;
+  if (share == 0) from_ = now;
+  if (share < 1) return;
+  done_ += cost_;
+  seconds_ += seconds_between(start_, now);
+  begin(0, now);
+}
+
+std::string RemainingTime::text(Clock::time_point now) const {
+  const double done = done_ + share_ * cost_;
+  if (done <= 0) return {};
+  // A cell of which nothing is known yet takes as long as those before it.
+  const double seconds = seconds_ + (share_ > 0 ? seconds_between(from_, at_) : 0);
+  const double left = std::max(0.0, planned_ - done) * seconds / done;
+  return words_of_remaining(std::max(0.0, left - seconds_between(at_, now))) + " left";
+}
+
+std::string spaced(const std::string& text) {
+  return text.empty() ? text : text + "  ";
 }
 
 void CellProgress::begin(const std::string& what) {
-  const Clock::time_point now = Clock::now();
-  if (at_ > 0) left_.finish(1, std::chrono::duration<double>(now - start_).count());
+  if (at_ > 0) left_.reach(1);
   ++at_;
-  start_ = now;
+  left_.begin(1);
   update(what);
 }
 
 void CellProgress::update(const std::string& what) {
-  line_.update(fmt::format("{}/{}  {}  {}", at_, count_, what, left_.text()));
+  line_.update(fmt::format("{}/{}  {}{}", at_, count_, spaced(left_.text()), what));
 }
 
 }  // namespace tracestep::cli

@@ -14,18 +14,28 @@ std::string words_of_remaining(double seconds);
 
 class RemainingTime {
  public:
+  using Clock = std::chrono::steady_clock;
+
   // Adds a cell that is to be measured; costs may have any unit.
   void plan(double cost) { planned_ += cost; }
-  // Reports that a cell is done.
-  void finish(double cost, double seconds);
-  // "about 3 min left"; empty before the first cell is done.
-  std::string text() const;
+  // A cell of this cost begins; what was under way is given up.
+  void begin(double cost, Clock::time_point now = Clock::now());
+  // So much of it is done, from 0, behind what prepares it, to 1, where it ends.
+  void reach(double share, Clock::time_point now = Clock::now());
+  // "about 3 min left", counting down until reach() knows better; empty before anything is done.
+  std::string text(Clock::time_point now = Clock::now()) const;
 
  private:
-  double planned_ = 0, done_ = 0, seconds_ = 0;
+  double planned_ = 0;
+  double done_ = 0, seconds_ = 0;                       // of the cells that have ended
+  double cost_ = 0, share_ = 0;                         // of the one under way
+  Clock::time_point start_ = {}, from_ = {}, at_ = {};  // its begin, that of its share, now
 };
 
-// The progress line of a loop over cells of like cost: "3/12  small step  about 20 s left".
+// "text  ", or nothing for an empty text: a part of a progress line.
+std::string spaced(const std::string& text);
+
+// The progress line of a loop over cells of like cost: "3/12  about 20 s left  small step".
 class CellProgress {
  public:
   explicit CellProgress(std::size_t count) : count_(count) {
@@ -39,9 +49,7 @@ class CellProgress {
   void aside(const std::string& what) { line_.update(what); }
 
  private:
-  using Clock = std::chrono::steady_clock;
   std::size_t count_, at_ = 0;
-  Clock::time_point start_{};
   RemainingTime left_;
   ProgressLine line_;
 };

@@ -28,6 +28,8 @@ class ResumeFile {
 
   // The finished row of this cell, or nullptr.
   const std::vector<Json>* find(const Json& cell) const;
+  // Rows of this and of other grids.
+  std::size_t size() const { return rows_.size(); }
   // Adds a row; on return it is in the file. Errors: kOutput.
   void add(const std::vector<Json>& row);
 

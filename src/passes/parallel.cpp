@@ -47,6 +47,8 @@ Overlap parse_overlap(const std::string& where, const std::string& part, const s
 }
 
 [[noreturn]] void fail_part(const std::string& where, const std::string& part) {
+  const bool is_number = !part.empty() && part.find_first_not_of("0123456789") == part.npos;
+  if (is_number) fail_usage(where, "\"{0}\" is no choice; did you mean dp={0}?", part);
   throw Error(ErrorCode::kUsage, where, fmt::format("\"{}\" is no part of a choice", part),
               "give none, or dp=N with shard=0|1|2|3, bucket=SIZE|tensor|all|auto, sums=low|full, "
               "overlap=on|off|updates, prefetch=N, and tp=N or tp=N,sp, as dp=2,bucket=25MiB,tp=2");

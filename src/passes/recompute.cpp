@@ -57,9 +57,10 @@ void check_paths(const Program& program, const Recomputation& choice) {
     for (const Node& node : program.nodes) paths.push_back(node.origin().path);
     const auto close = closest(pattern, paths);
     throw Error(ErrorCode::kUsage, "recompute",
-                fmt::format("the model has no node under '{}'", pattern),
-                close ? fmt::format("did you mean '{}'?", *close)
-                      : "a path is as 'layers.*.ffn'; a printed program has them behind @");
+                fmt::format("the model has no part '{}'{}", pattern,
+                            close ? fmt::format("; did you mean '{}'?", *close) : ""),
+                "give none, blocks, nested, every=N, budget=SIZE, or paths, which tracestep show "
+                "prints behind @");
   }
 }
 

@@ -50,7 +50,7 @@ RunField loss_chunks_field(RunField row) {
     return Json(spec.loss_chunks == 0 ? kAuto : std::to_string(spec.loss_chunks));
   };
   row.parse = [](const std::string& where, const std::string& text) -> RunChange {
-    const std::int64_t count = text == kAuto ? 0 : parse_int(where, text, 1, kMaxSize);
+    const std::int64_t count = text == kAuto ? 0 : parse_count(where, text, 1, kMaxSize);
     return [count](RunSpec& spec) { spec.loss_chunks = count; };
   };
   return row;
@@ -60,6 +60,18 @@ RunField parallel_field(RunField row) {
   row.value = [](const RunSpec& spec) { return Json(name_of(spec.parallel)); };
   row.parse = [](const std::string& where, const std::string& text) -> RunChange {
     return [choice = parse_parallel(where, text)](RunSpec& spec) { spec.parallel = choice; };
+  };
+  return row;
+}
+
+// "GPU:1" is cuda:1, which people call their GPU.
+RunField device_field(RunField row) {
+  row.value = [](const RunSpec& spec) { return Json(spec.place.device); };
+  row.parse = [](const std::string& where, const std::string& text) -> RunChange {
+    std::string name = folded(text);
+    if (name.empty()) fail_usage(where, "the value is empty");
+    if (name == "gpu" || name.starts_with("gpu:")) name.replace(0, 3, "cuda");
+    return [name](RunSpec& spec) { spec.place.device = name; };
   };
   return row;
 }
@@ -117,10 +129,12 @@ using Show = FieldShow;
 
 void add_model_fields(Rows& rows) {
   const RunField size{.group = FieldGroup::kModel, .show = Show::kKey};
-  const auto add = [&](const char* name, const char* help, std::int64_t max, auto at) {
+  const auto add = [&](const char* name, const char* help, std::int64_t max, auto at,
+                       Thousand thousand = Thousand::kDecimal) {
     RunField row = size;
     row.name = name;
     row.help = help;
+    row.thousand = thousand;
     rows.integer(std::move(row), 1, max, at);
   };
   rows.add(preset_field({.name = "size",
@@ -130,9 +144,10 @@ void add_model_fields(Rows& rows) {
                          .about = "preset, or custom"}));
   add(
       "d_model", "model width C, instead of option size", kMaxSize,
-      [](auto& s) -> auto& { return s.model.d_model; });
+      [](auto& s) -> auto& { return s.model.d_model; }, Thousand::kBinary);
   add(
-      "d_ff", "feed-forward width F", kMaxSize, [](auto& s) -> auto& { return s.model.d_ff; });
+      "d_ff", "feed-forward width F", kMaxSize, [](auto& s) -> auto& { return s.model.d_ff; },
+      Thousand::kBinary);
   add(
       "layers", "layers L", kMaxLayers, [](auto& s) -> auto& { return s.model.layers; });
   add(
@@ -145,12 +160,14 @@ void add_step_fields(Rows& rows) {
       {.name = "context",
        .group = FieldGroup::kStep,
        .is_axis = true,
+       .thousand = Thousand::kBinary,
        .help = "tokens in a sequence, T",
        .about = "tokens per row (T)"},
       1, kMaxSize, [](auto& s) -> auto& { return s.shape.context; });
   rows.integer(
       {.name = "batch",
        .group = FieldGroup::kStep,
+       .thousand = Thousand::kBinary,
        .help = "sequences in a batch, B",
        .about = "rows (B)"},
       1, kMaxSize, [](auto& s) -> auto& { return s.shape.batch; });
@@ -327,8 +344,7 @@ void add_place_fields(Rows& rows) {
   RunField device = place("device", Show::kPeople, "where it runs");
   device.value_name = "NAME";
   device.about = "where it runs";
-  rows.text(
-      std::move(device), [](auto& s) -> auto& { return s.place.device; });
+  rows.add(device_field(std::move(device)));
   rows.integer(
       place("threads", Show::kKey,
             "CPU threads of each rank; by default OMP_NUM_THREADS, or all allowed cores divided by "

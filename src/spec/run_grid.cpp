@@ -30,6 +30,14 @@ void RunGrid::give(const RunField& field, const std::string& where,
   std::vector<Value> values;
   for (std::string& text : texts) {
     RunChange change = field.parse(where, text);
+    if (!field.value_name.empty()) {
+      RunSpec changed = base;
+      change(changed);
+      text = text_of(field, changed);
+    }
+    if (std::ranges::find(values, text, &Value::text) != values.end()) {
+      fail_usage(where, "{} is there twice", text);
+    }
     values.push_back({std::move(text), std::move(change)});
   }
   values_[field.name] = std::move(values);

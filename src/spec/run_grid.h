@@ -18,14 +18,15 @@ class RunGrid {
   RunSpec base;  // for every field without values of its own
 
   // give() sets a field's values from texts, replacing earlier ones; offer() sets defaults, for
-  // which is_given() is false. Error{kUsage} naming `where` for a text that the field refuses.
+  // which is_given() is false. Error{kUsage} naming `where` for a text that the field refuses, and
+  // for two texts of one value.
   void give(const RunField& field, const std::string& where, std::vector<std::string> texts);
   void offer(std::string_view name, std::vector<std::string> texts);
   bool is_given(std::string_view name) const { return given_.contains(std::string(name)); }
   // Whether the model is given by its sizes instead of a preset.
   bool is_custom() const;
 
-  // The values as texts; the value of `base` for a field without any.
+  // The values as the field writes them, "4096" for "4k"; that of `base` for a field without any.
   std::vector<std::string> texts(const RunField& field) const;
   // For each value, the function that applies it to a specification; empty for a field without
   // values.

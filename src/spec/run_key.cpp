@@ -39,7 +39,7 @@ RunSpec run_of_key(const Json& key) {
     if (field.name == "size" && !is_preset(value->as_string())) {
       out.model.name = value->as_string();
     } else {
-      field.parse(field.name, flag_text(*value))(out);
+      field.parse(field.name, text_of_value(field, *value))(out);
     }
   }
   return out;

@@ -48,14 +48,15 @@ struct SpecField {
   FieldGroup group = FieldGroup::kHow;
   FieldRole role = FieldRole::kProgram;
   FieldShow show = FieldShow::kPeople;
-  bool is_axis = false;                   // a grid may have several values
-  bool is_form = false;                   // another way to compute the same step
-  bool is_optional = false;               // missing in older results: has its default
-  bool is_kept = false;                   // checkpoints hold its states: a resumed run keeps it
-  std::string value_name = "N";           // of the flag; empty: a switch
-  std::vector<std::string> choices = {};  // empty: any value that `parse` takes
-  std::string help = {};                  // of the flag
-  std::string about = {};                 // of the column
+  bool is_axis = false;                    // a grid may have several values
+  bool is_form = false;                    // another way to compute the same step
+  bool is_optional = false;                // missing in older results: has its default
+  bool is_kept = false;                    // checkpoints hold its states: a resumed run keeps it
+  Thousand thousand = Thousand::kDecimal;  // what "k" means behind its counts
+  std::string value_name = "N";            // of the flag; empty: a switch
+  std::vector<std::string> choices = {};   // empty: any value that `parse` takes
+  std::string help = {};                   // of the flag
+  std::string about = {};                  // of the column
   std::function<Json(const Spec&)> value = {};
   // Error{kUsage} naming `where`.
   std::function<Change(const std::string& where, const std::string& text)> parse = {};
@@ -65,13 +66,21 @@ struct SpecField {
 
 // "max-steps" for "max_steps".
 std::string with_dashes(std::string_view name);
-// A value as the text that a flag takes.
+// A value as the text that a flag takes, but for sizes in bytes, whose flags want a unit.
 std::string flag_text(const Json& value);
+// "40GiB" for a number of bytes.
+std::string size_text(const Json& bytes);
 
-// The field's value as the text that its flag takes.
+constexpr const char* kSizeName = "SIZE";  // the value_name of sizes in bytes
+
+// A value of the field as the text that its flag takes.
+template <class Spec>
+std::string text_of_value(const SpecField<Spec>& field, const Json& value) {
+  return field.value_name == kSizeName ? size_text(value) : flag_text(value);
+}
 template <class Spec>
 std::string text_of(const SpecField<Spec>& field, const Spec& spec) {
-  return flag_text(field.value(spec));
+  return text_of_value(field, field.value(spec));
 }
 
 // The same, but empty for a value that the flag would refuse, which means "not given", and for a
@@ -106,8 +115,9 @@ class FieldRows {
   template <class Member>
   Row& integer(Row row, std::int64_t min, std::int64_t max, Member at) {
     row.value = [at](const Spec& spec) { return Json(at(spec)); };
-    row.parse = [at, min, max](const std::string& where, const std::string& text) -> Change {
-      const std::int64_t value = parse_int(where, text, min, max);
+    row.parse = [at, min, max, thousand = row.thousand](const std::string& where,
+                                                        const std::string& text) -> Change {
+      const std::int64_t value = parse_count(where, text, min, max, thousand);
       return [at, value](Spec& spec) {
         auto& member = at(spec);
         member = static_cast<std::decay_t<decltype(member)>>(value);
@@ -148,7 +158,7 @@ class FieldRows {
 
   template <class Member>
   Row& bytes(Row row, Member at) {
-    row.value_name = "SIZE";
+    row.value_name = kSizeName;
     row.value = [at](const Spec& spec) { return Json(at(spec)); };
     row.parse = [at](const std::string& where, const std::string& text) -> Change {
       const std::int64_t value = parse_bytes(where, text);

@@ -23,6 +23,11 @@ TEST(SuggestTest, ANearWordIsFoundAndAFarOneIsNot) {
   EXPECT_EQ(closest("x", std::vector<std::string>{"y"}), std::nullopt);
 }
 
+TEST(SuggestTest, NamesAreTheSameInAnyCaseAndWithAnyBlanks) {
+  EXPECT_EQ(folded("RTX 5090"), folded("rtx5090"));
+  EXPECT_EQ(folded(" A100-SXM4-40GB"), "a100-sxm4-40gb");
+}
+
 TEST(SuggestTest, TheHintIsEmptyWithoutAGuess) {
   EXPECT_EQ(did_you_mean("--sed", kFlags), "; did you mean --seed?");
   EXPECT_EQ(did_you_mean("qqqqqq", kFlags), "");

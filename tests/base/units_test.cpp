@@ -54,20 +54,99 @@ TEST(UnitsTest, RealNumbersAreFiniteAndInRange) {
   }
 }
 
-TEST(UnitsTest, BytesArePowersOfTwo) {
-  EXPECT_EQ(parse_bytes("--m", "123"), 123);
+TEST(UnitsTest, CountsAreWrittenAsPeopleDo) {
+  for (const auto& [text, count] : {std::pair{"8", std::int64_t{8}},
+                                    {"1e3", 1000},
+                                    {"1E+3", 1000},
+                                    {"10k", 10'000},
+                                    {"10K", 10'000},
+                                    {"1.5k", 1500},
+                                    {"1.1k", 1100},
+                                    {".5M", 500'000},
+                                    {"2B", 2'000'000'000},
+                                    {"2G", 2'000'000'000},
+                                    {"1T", 1'000'000'000'000},
+                                    {"9223372036854775807", INT64_MAX}}) {
+    EXPECT_EQ(parse_count("--n", text, 1), count) << text;
+  }
+  EXPECT_EQ(parse_count("--context", "4k", 1, 1 << 20, Thousand::kBinary), 4096);
+  EXPECT_EQ(parse_count("--context", "1M", 1, 1 << 20, Thousand::kBinary), 1 << 20);
+  EXPECT_EQ(parse_count("--context", "1.5k", 1, 1 << 20, Thousand::kBinary), 1536);
+  EXPECT_EQ(parse_count("--context", "1e3", 1, 1 << 20, Thousand::kBinary), 1000);
+}
+
+TEST(UnitsTest, WhatIsNoWholeCountIsRefused) {
+  for (const char* text : {"",
+                           "k",
+                           "1.5",
+                           "8.0",
+                           "1.0001k",
+                           "1e-3",
+                           "1e3.5",
+                           "1e",
+                           "e3",
+                           "1kk",
+                           "k1",
+                           "+1k",
+                           " 1k",
+                           "1 k",
+                           "1k ",
+                           "1..5k",
+                           "0x1k",
+                           "nank",
+                           "infM",
+                           "1m",
+                           "1KiB",
+                           "9223372036854776k",
+                           "99999999T",
+                           "1e19",
+                           "1e999999999999",
+                           "-1k",
+                           "-0k",
+                           "0k"}) {
+    EXPECT_NE(usage_error([&] { parse_count("--n", text, 1); }), "no error") << text;
+  }
+  EXPECT_EQ(usage_error([] { parse_count("--n", "1.0001k", 1, 64); }),
+            "[--n] \"1.0001k\" is not a whole number; give a whole number from 1 to 64");
+  EXPECT_EQ(usage_error([] { parse_count("--n", "1k", 1, 64); }),
+            "[--n] \"1k\" is out of range; give a whole number from 1 to 64");
+  EXPECT_EQ(usage_error([] { parse_count("--n", "1e19", 1, 64); }),
+            "[--n] \"1e19\" is not a whole number; give a whole number from 1 to 64");
+}
+
+TEST(UnitsTest, BytesHaveAUnit) {
   EXPECT_EQ(parse_bytes("--m", "123B"), 123);
+  EXPECT_EQ(parse_bytes("--m", "24GB"), 24'000'000'000);
+  EXPECT_EQ(parse_bytes("--m", "1.5MB"), 1'500'000);
+  EXPECT_EQ(parse_bytes("--m", "0.29GB"), 290'000'000);
+  EXPECT_EQ(parse_bytes("--m", "2kB"), 2000);
+  EXPECT_EQ(parse_bytes("--m", "2KB"), 2000);
+  EXPECT_EQ(parse_bytes("--m", "1TB"), 1'000'000'000'000);
   EXPECT_EQ(parse_bytes("--m", "512MiB"), 512ll << 20);
   EXPECT_EQ(parse_bytes("--m", "40GiB"), 40ll << 30);
   EXPECT_EQ(parse_bytes("--m", "1.5GiB"), 3ll << 29);
-  EXPECT_EQ(parse_bytes("--m", "9223372036854775807"), INT64_MAX);
-  for (const char* text : {"", "GiB", "-1GiB", "1GiBx", "1 GiB", "1gib", "1..5GiB", ".GiB", "nan",
-                           "9223372036854775808", "8388608TiB", "8388608.0TiB", "1e3", "1PB"}) {
+  EXPECT_EQ(parse_bytes("--m", "9223372036854775807B"), INT64_MAX);
+  for (const char* text : {"",           "24",
+                           "0",          "1.5",
+                           "24Gi",       "24GBs",
+                           "24Gb",       "B",
+                           "1iB",        "GiB",
+                           "-1GiB",      "1GiBx",
+                           "1 GiB",      "1gib",
+                           "1..5GiB",    ".GiB",
+                           "nan",        "9223372036854775808B",
+                           "8388608TiB", "8388608.0TiB",
+                           "1e3",        "1PB"}) {
     EXPECT_NE(usage_error([&] { parse_bytes("--m", text); }), "no error") << text;
   }
-  EXPECT_EQ(usage_error([] { parse_bytes("--memory-limit", "40GB"); }),
-            "[--memory-limit] \"40GB\" has an ambiguous unit; write 40GiB (powers of two)");
-  EXPECT_NE(usage_error([] { parse_bytes("--m", "40g"); }).find("write 40GiB"), std::string::npos);
+  EXPECT_EQ(usage_error([] { parse_bytes("--memory-limit", "24"); }),
+            "[--memory-limit] \"24\" has no unit; 24 bytes? write 24GiB, 24MiB or 24B");
+  EXPECT_EQ(usage_error([] { parse_bytes("--memory-limit", "395148"); }),
+            "[--memory-limit] \"395148\" has no unit; write 395148B");
+  EXPECT_NE(usage_error([] {
+              parse_bytes("--m", "40g");
+            }).find("write 40GiB (powers of 1024) or 40GB (of 1000)"),
+            std::string::npos);
 }
 
 TEST(UnitsTest, BytesAreShownInTheLargestUnitThatFits) {

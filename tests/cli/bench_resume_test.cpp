@@ -51,6 +51,15 @@ TEST(BenchResumeTest, AnInterruptedGridContinuesWithItsFinishedRows) {
   EXPECT_EQ(rows_of(bench(folder, "--context 8,16 --resume grid.jsonl")), second);
 }
 
+TEST(BenchResumeTest, AFileWithRowsSaysHowManyAreAdded) {
+  const TempFolder folder;
+  EXPECT_FALSE(contains(bench(folder, "--context 8 --resume grid.jsonl").err, "there"));
+  EXPECT_TRUE(contains(bench(folder, "--context 16 --resume grid.jsonl").err,
+                       "[--resume] grid.jsonl: 2 rows there, 2 new\n"));
+  EXPECT_TRUE(contains(bench(folder, "--context 8,16 --resume grid.jsonl").err,
+                       "[--resume] grid.jsonl: 4 rows there, 0 new\n"));
+}
+
 TEST(BenchResumeTest, TheRowsOfAnEarlierVersionAreFound) {
   const TempFolder folder;
   const std::string kept = content_of(testing::source_folder() / "tests/cli/bench_1/resume.jsonl");

@@ -157,6 +157,17 @@ TEST(BenchTest, ASignalEndsTheSweepWithTheRowsThatAreDone) {
   EXPECT_EQ(Json::parse(run.out, "bench").at("rows").size(), 1u);
 }
 
+TEST(BenchTest, ASignalBeforeTheFirstRowLeavesNoEmptyTable) {
+  const ProgramRun run = run_tracestep(
+      words_of(
+          "bench --device reference --batch 1 --context 512 --mode step --warmup 0 --steps 200 "
+          "--d-model 16 --d-ff 16 --layers 1 --heads 2 --vocab 20"),
+      {.while_running = [](pid_t child) { ::kill(child, SIGINT); }, .delay_ms = 500});
+  EXPECT_EQ(run.status, 130) << run.err;
+  EXPECT_TRUE(contains(run.err, "nothing was measured yet")) << run.err;
+  EXPECT_EQ(run.out, "");
+}
+
 TEST(BenchTest, SamplingByNoiseNamesWhyItEnded) {
   const std::string cell = std::string("bench --context 8 --mode inference --warmup 1 --roof 0") +
                            " --d-model 16 --d-ff 16 --layers 1 --heads 2 --vocab 20";

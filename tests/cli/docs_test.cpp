@@ -1,6 +1,7 @@
 // The pages that the program writes about itself are the committed ones, and help works.
 #include <gtest/gtest.h>
 
+#include "base/json.h"
 #include "cli/command.h"
 #include "cli/run_binary.h"
 #include "lab/report/writers.h"
@@ -24,6 +25,24 @@ TEST(DocsTest, TheOpsPageIsWhatTheOpRecordsSay) {
 TEST(DocsTest, TheCommandLinePageIsWhatHelpSays) {
   EXPECT_EQ(cli::cli_reference(cli::all_commands()), committed("cli.md"))
       << "write it anew: tracestep show --docs cli --output docs/cli.md";
+}
+
+TEST(DocsTest, EveryOptionIsListedAsData) {
+  const ProgramRun run = run_tracestep(words_of("show --docs cli --format json"));
+  ASSERT_EQ(run.status, 0) << run.err;
+  const Json listed = Json::parse(run.out, "listing");
+  ASSERT_EQ(listed.at("commands").size(), cli::all_commands().size());
+  for (std::size_t i = 0; i < cli::all_commands().size(); ++i) {
+    const cli::Command& command = cli::all_commands()[i];
+    const Json& one = listed.at("commands").items()[i];
+    EXPECT_EQ(one.at("name"), Json(command.name));
+    ASSERT_EQ(one.at("options").size(), command.options.options().size());
+    for (std::size_t k = 0; k < one.at("options").size(); ++k) {
+      const cli::Option& option = command.options.options()[k];
+      EXPECT_EQ(one.at("options").items()[k].at("flag"), Json(option.flag));
+      EXPECT_EQ(one.at("options").items()[k].at("choices").size(), option.offered.size());
+    }
+  }
 }
 
 TEST(DocsTest, ThePageOfClaimsIsWhatTheirFormulasGive) {

@@ -124,8 +124,8 @@ TEST_F(ExecutorsTest, AMemoryLimitAtLeavesAndArenaPassesAndOneByteLessDoesNot) {
     return Json::parse(run.out, "bench").at("rows").items()[0];
   };
   const std::int64_t peak = row_with("").at("predicted_peak_bytes").as_int();
-  EXPECT_EQ(row_with(fmt::format("--memory-limit {}", peak)).at("status"), Json("ok"));
-  EXPECT_EQ(row_with(fmt::format("--memory-limit {}", peak - 1), 4).at("status"), Json("oom"));
+  EXPECT_EQ(row_with(fmt::format("--memory-limit {}B", peak)).at("status"), Json("ok"));
+  EXPECT_EQ(row_with(fmt::format("--memory-limit {}B", peak - 1), 4).at("status"), Json("oom"));
 }
 
 }  // namespace

@@ -57,6 +57,19 @@ TEST(ExplainCommandTest, AStepThatRanOutOfMemoryHasSizesAndNoTimes) {
   EXPECT_EQ(status("explain warm-up --from run.json"), 3);
 }
 
+TEST(ExplainCommandTest, WithAFileAloneItSaysWhatTheFileHasNumbersFor) {
+  const TempFolder folder;
+  folder.write("bench.json",
+               content_of(testing::source_folder() / "tests/fuzz/corpus/result/bench"));
+  const ProgramRun run =
+      run_tracestep(words_of("explain --from bench.json"), {.folder = folder.path()});
+  EXPECT_EQ(run.status, 2);
+  EXPECT_EQ(run.err,
+            "tracestep: [explain] a topic is missing; bench.json has numbers for warm-up, "
+            "synchronisation, std, launch-bound, profiler-overhead, roofline, fusion; the other "
+            "topics take its sizes\n");
+}
+
 TEST(ExplainCommandTest, ClaimsAreFoundByTheirWords) {
   EXPECT_EQ(rows_of("explain --claims").size(), 50u);
   const Json one = rows_of("explain --claims X22");

@@ -172,11 +172,11 @@ TEST(FitCommandTest, TheLargestBatchIsFoundFromOneThatIsTooLarge) {
   const std::string fit =
       "fit --d-model 32 --d-ff 48 --layers 1 --heads 2 --vocab 64 --context 16 --threads 1 "
       "--memory-limit 1MiB --format json --batch 8 ";
-  const ProgramRun refused = run_tracestep(words_of(fit + "--recompute budget=1"));
+  const ProgramRun refused = run_tracestep(words_of(fit + "--recompute budget=1B"));
   EXPECT_EQ(refused.status, 2);
   const std::size_t least = refused.err.rfind('(') + 1;
   const long long budget = std::stoll(refused.err.substr(least)) - 1;
-  const std::string asked = fmt::format("{} --recompute budget={}", fit, budget);
+  const std::string asked = fmt::format("{} --recompute budget={}B", fit, budget);
   EXPECT_EQ(run_tracestep(words_of(asked)).status, 2);
   const ProgramRun found = run_tracestep(words_of(asked + " --largest batch"));
   ASSERT_EQ(found.status, 0) << found.err;

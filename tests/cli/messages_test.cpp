@@ -28,7 +28,6 @@ void check(const Mistake& mistake, const std::filesystem::path& folder = {}) {
 
 TEST(MessagesTest, UnknownWordsAreAnsweredWithTheNearestKnownOne) {
   for (const Mistake& m : {
-           Mistake{"", 2, "a command is missing"},
            Mistake{"benhc", 2, "did you mean bench?"},
            Mistake{"--size small", 2, "the command comes first"},
            Mistake{"bench --sise small", 2, "unknown option --sise; did you mean --size?"},
@@ -37,6 +36,29 @@ TEST(MessagesTest, UnknownWordsAreAnsweredWithTheNearestKnownOne) {
            Mistake{"bench --mode stp", 2, "did you mean step?"},
            Mistake{"bench --format jsn", 2, "did you mean json?"},
            Mistake{"bench --device cpuu", 2, "did you mean cpu?"},
+           Mistake{"bench --parallel 8", 2, "did you mean dp=8?"},
+           Mistake{"memory --predict --size tiny --context 8 --recompute foo", 2,
+                   "give none, blocks, nested, every=N, budget=SIZE, or paths"},
+           Mistake{"fit --size tiny --published RTX 5090", 2,
+                   "[--published] \"5090\" belongs to no option; a name with a blank needs quotes: "
+                   "--published \"RTX 5090\""},
+           Mistake{"bench --context 128 256", 2,
+                   "[--context] \"256\" belongs to no option; several values are separated by "
+                   "commas: --context 128,256"},
+           Mistake{"launch -n 2 train --steps 1", 2, "put `--` before the command"},
+           Mistake{"launch -n 2 train", 2, "put `--` before the command"},
+           Mistake{"launch -n 2 -- bench --sise tiny", 2, "did you mean --size?"},
+           Mistake{"launch -n 2 -- bench --d-model 8 --d-ff 8 --layers 1 --heads 3", 2,
+                   "[--heads] 3 heads do not divide"},
+           Mistake{"launch -n 2 -- bench --size tiny", 2,
+                   "[--parallel] 2 processes are asked for, and the step is that of 1 rank; use "
+                   "--parallel dp=2"},
+           Mistake{"launch -n 2 -- fit --size tiny", 2, "bench, comm, memory, profile, train do"},
+           Mistake{"launch -n 2 -- tracestep", 2, "[launch] -- COMMAND is missing"},
+           Mistake{"predict --size tiny --calibration none.json", 3,
+                   "[predict] this machine is not calibrated: there is no none.json; run"},
+           Mistake{"memory --predict --size tiny --context 8 --columns peak", 2,
+                   "columns are at_peak, measured_peak_bytes, peak_bytes, predicted_peak_bytes, "},
            Mistake{"show --after autogrd", 2, "did you mean autograd?"},
            Mistake{"show --disable simplfy", 2, "did you mean simplify?"},
            Mistake{"train --order shufled", 2, "did you mean shuffled?"},
@@ -80,7 +102,12 @@ TEST(MessagesTest, NumbersAreReadStrictly) {
            Mistake{"train --lr -1", 2, "[--lr] \"-1\" is out of range"},
            Mistake{"train --clip -0", 2, "[--clip] \"-0\" is out of range"},
            Mistake{"train --seed 1.5", 2, "[--seed] \"1.5\" is not a whole number"},
-           Mistake{"bench --memory-limit 16GB", 2, "write 16GiB"},
+           Mistake{"bench --memory-limit 16", 2, "has no unit; 16 bytes? write 16GiB"},
+           Mistake{"bench --recompute budget=16", 2, "has no unit"},
+           Mistake{"bench --parallel dp=2,bucket=25", 2, "has no unit"},
+           Mistake{"comm --bytes 1MiB,64", 2, "has no unit"},
+           Mistake{"train --steps 1.5", 2, "[--steps] \"1.5\" is not a whole number"},
+           Mistake{"bench --context 4k,4096", 2, "[--context] 4096 is there twice"},
            Mistake{"bench --threads 0", 2, "[--threads] \"0\" is out of range"},
            Mistake{"bench --batch", 2, "[--batch] the value is missing"},
            Mistake{"bench --batch=", 2, "[--batch] the value is missing"},
@@ -90,6 +117,37 @@ TEST(MessagesTest, NumbersAreReadStrictly) {
        }) {
     check(m);
   }
+}
+
+TEST(MessagesTest, AloneItListsWhatThereIs) {
+  const ProgramRun run = run_tracestep({});
+  EXPECT_EQ(run.status, 2);
+  EXPECT_TRUE(contains(run.out, "\n  fit         does a step fit"));
+  EXPECT_FALSE(contains(run.out, "Exit status"));
+  EXPECT_EQ(
+      run.err,
+      "tracestep: [tracestep] say what to do; as in: tracestep fit --size small --memory-limit "
+      "24GiB\n");
+}
+
+TEST(MessagesTest, NumbersAreTakenAsPeopleWriteThem) {
+  for (const auto& [arguments, said] :
+       {std::pair{"memory --predict --size tiny --context 1k --format csv --columns context",
+                  "context\r\n1024\r\n"},
+        {"memory --predict --size tiny --context 8 --vocab 1e3 --format csv --columns vocab",
+         "vocab\r\n1000\r\n"},
+        {"fit --size tiny --context 8 --memory-limit 24GB --format csv --columns limit_bytes",
+         "limit_bytes\r\n24000000000\r\n"},
+        {"fit --size tiny --context 8 --published h200 --format csv --columns limit_bytes",
+         "limit_bytes\r\n150109106995\r\n"},
+        {"fit --size tiny --context 8 --published rtx5090 --format csv --columns limit_bytes",
+         "limit_bytes\r\n33608119091\r\n"}}) {
+    EXPECT_EQ(run_tracestep(words_of(arguments)).out, said) << arguments;
+  }
+  EXPECT_TRUE(contains(run_tracestep(words_of("memory --predict --size tiny --context 1k")).err,
+                       "--context 1k is 1024\n"));
+  EXPECT_EQ(run_tracestep(words_of("bench --size tiny --device GPU")).err,
+            run_tracestep(words_of("bench --size tiny --device cuda")).err);
 }
 
 TEST(MessagesTest, WhatIsNotAvailableIsRefusedWithWhatIs) {

@@ -68,7 +68,7 @@ TEST_F(PredictCommandTest, APublishedDeviceRunsTheProgramOfAGpu) {
   }
   EXPECT_THAT(first_row("fit --size tiny --published H100").at("command").as_string(),
               HasSubstr("--device cuda"));
-  EXPECT_THAT(run("predict --published h100").err, HasSubstr("did you mean H100?"));
+  EXPECT_THAT(run("predict --published h10").err, HasSubstr("did you mean H100?"));
 }
 
 TEST_F(PredictCommandTest, RanksNeedALinkAndAGpuEach) {
@@ -96,11 +96,11 @@ TEST_F(PredictCommandTest, ALimitDecidesTheStatus) {
   const std::string command = "predict --calibration c.json --no-spot-check --context 8" + kModel;
   const std::int64_t peak = first_row(command).at("peak_bytes").as_int();
   const auto status = [&](std::int64_t limit) {
-    return first_row(command + fmt::format(" --memory-limit {}", limit)).at("status").as_string();
+    return first_row(command + fmt::format(" --memory-limit {}B", limit)).at("status").as_string();
   };
   EXPECT_EQ(status(peak), "ok");
   EXPECT_EQ(status(peak - 1), "oom");
-  EXPECT_THAT(predict(fmt::format(" --context 8 --memory-limit {}", peak - 1)).out,
+  EXPECT_THAT(predict(fmt::format(" --context 8 --memory-limit {}B", peak - 1)).out,
               HasSubstr("1 of 1 steps do not fit"));
   EXPECT_EQ(first_row("predict --size xl --context 2048 --published 'RTX 4060 Laptop'")
                 .at("status")

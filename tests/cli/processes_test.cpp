@@ -13,6 +13,7 @@
 #include "cli/child_processes.h"
 #include "cli/run_binary.h"
 #include "passes/parallel.h"
+#include "support/paths.h"
 #include "support/temp_folder.h"
 
 namespace tracestep {
@@ -99,12 +100,22 @@ TEST_F(ProcessesTest, CollectivesAreTimedAndMemoryIsMeasured) {
   EXPECT_EQ(memory.status, 0) << memory.err;
 }
 
+TEST_F(ProcessesTest, TheNameOfTheProgramIsNoPartOfTheCommand) {
+  for (const std::string& name : {std::string("tracestep"), testing::program_path().string()}) {
+    const ProgramRun run =
+        launch(2, name + " comm --collective all_reduce --bytes 4KiB --calls 1 --format csv");
+    EXPECT_EQ(run.status, 0) << run.err;
+    EXPECT_THAT(run.out, HasSubstr("all_reduce"));
+  }
+}
+
 TEST_F(ProcessesTest, ProcessesThatDoNotFitTheRunAreRefusedOnce) {
   const ProgramRun run = launch(2, train("w", "dp=3"));
   EXPECT_EQ(run.status, 2);
-  const std::string message = "2 processes were started for 3 ranks";
-  EXPECT_THAT(run.err, HasSubstr(message));
-  EXPECT_EQ(run.err.find(message), run.err.rfind(message)) << run.err;
+  EXPECT_EQ(
+      run.err,
+      "tracestep: [--parallel] 2 processes are asked for, and the step is that of 3 ranks; use "
+      "--parallel dp=2, or as many processes as it has ranks\n");
 }
 
 // The ranks below mpirun, in their order.

@@ -107,11 +107,11 @@ TEST_F(TrainTest, TheLeastBudgetThatIsNamedIsMet) {
   const std::string train =
       "train --text text.txt --steps 1 --accumulate 2 --executor arena --threads 1 "
       "--d-model 32 --d-ff 48 --layers 3 --heads 2 --context 16 --batch 4 --recompute budget=";
-  const ProgramRun refused = run(train + "1");
+  const ProgramRun refused = run(train + "1B");
   EXPECT_EQ(refused.status, 2);
   const std::size_t bytes = refused.err.rfind('(') + 1;
   const std::string least = refused.err.substr(bytes, refused.err.find(' ', bytes) - bytes);
-  const ProgramRun met = run(train + least);
+  const ProgramRun met = run(train + least + "B");
   EXPECT_EQ(met.status, 0) << met.err;
 }
 

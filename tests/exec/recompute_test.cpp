@@ -124,7 +124,7 @@ TEST_P(RecomputeBitsTest, AStepHoldsNoMoreThanItsBudget) {
     const std::int64_t least = two_steps(spec, *backend.make({})).predicted_peak;
     ASSERT_LT(least, plain.predicted_peak);
     const std::int64_t budget = (least + plain.predicted_peak) / 2;
-    spec.recompute = parse_recomputation("test", fmt::format("budget={}", budget));
+    spec.recompute = parse_recomputation("test", fmt::format("budget={}B", budget));
     const Outcome again = two_steps(spec, *backend.make({}));
     EXPECT_LE(again.measured_peak, budget);
     EXPECT_EQ(again.measured_peak, again.predicted_peak);

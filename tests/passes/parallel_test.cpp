@@ -77,7 +77,8 @@ TEST_F(ParallelTest, WhatIsNoChoiceIsRefused) {
                            "tp=2,sp=1",
                            "dp=2,shard=4",
                            "dp=2,,shard=1",
-                           "dp=2,bucket=0",
+                           "dp=2,bucket=0B",
+                           "dp=2,bucket=25",
                            "dp=2,overlap=1",
                            "dp=2,shard=3,tp=2,prefetch=2",
                            "dp=2,shard=1,overlap=updates",
@@ -88,6 +89,15 @@ TEST_F(ParallelTest, WhatIsNoChoiceIsRefused) {
                            "tp=2,sp,sp",
                            "dp=2,sums=low,sums=full"}) {
     EXPECT_THROW(parse_parallel("--parallel", text), Error) << text;
+  }
+}
+
+TEST_F(ParallelTest, ANumberAloneIsAskedForAsReplicas) {
+  try {
+    parse_parallel("--parallel", "8");
+    ADD_FAILURE();
+  } catch (const Error& error) {
+    EXPECT_STREQ(error.what(), "[--parallel] \"8\" is no choice; did you mean dp=8?");
   }
 }
 

@@ -106,7 +106,8 @@ TEST_F(RecomputeTest, APathTakesThePartsUnderIt) {
     FAIL();
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ErrorCode::kUsage);
-    EXPECT_THAT(error.what(), HasSubstr("no node under 'layer.1'; did you mean 'layers.1'?"));
+    EXPECT_THAT(error.what(),
+                HasSubstr("the model has no part 'layer.1'; did you mean 'layers.1'?"));
   }
 }
 
@@ -208,7 +209,8 @@ TEST(RecomputationTest, ATextIsReadAsItIsPrinted) {
                            {"budget=20GiB", "budget=20GiB"},
                            {"budget=1536MiB", "budget=1536MiB"},
                            {"budget=1.5GiB", "budget=1536MiB"},
-                           {"budget=1025", "budget=1025B"},
+                           {"budget=1025B", "budget=1025B"},
+                           {"budget=2kB", "budget=2000B"},
                            {"layers.*", "blocks"},
                            {"layers.*.ffn+lm_head", "layers.*.ffn+lm_head"}}) {
     const Recomputation read = parse_recomputation("test", text.given);
@@ -221,8 +223,8 @@ TEST(RecomputationTest, AnythingElseIsRefusedWithWhatIsMeant) {
   for (const auto& [text, said] : {std::pair{"block", "did you mean blocks?"},
                                    {"every=0", "out of range"},
                                    {"every=", "is not a whole number"},
-                                   {"budget=0", "leaves no memory at all"},
-                                   {"budget=2GB", "GiB"},
+                                   {"budget=0B", "leaves no memory at all"},
+                                   {"budget=2", "has no unit"},
                                    {"layers..ffn", "layers.*.ffn"},
                                    {"", "give none, blocks"}}) {
     try {

@@ -201,7 +201,7 @@ TEST_F(RanksTest, SoTheyDoWithALongContextsChoices) {
   spec.parallel = parse_parallel("parallel", "dp=2,shard=3");
   spec.loss_chunks = 3;
   const std::int64_t most = peak_of(spec);
-  spec.recompute = parse_recomputation("recompute", fmt::format("budget={}", most * 19 / 20));
+  spec.recompute = parse_recomputation("recompute", fmt::format("budget={}B", most * 19 / 20));
   expect_same(one, run(spec, one.weights), 1e-11, "dp=2,shard=3 within a budget");
 }
 

@@ -56,7 +56,25 @@ TEST(FieldsTest, EveryChoiceIsReadAsWhatIsPrinted) {
     EXPECT_EQ(text_of(field_named(name), with(name, "17")), "17");
   }
   EXPECT_EQ(with("memory_limit_bytes", "1MiB").place.memory_limit_bytes, 1 << 20);
+  EXPECT_EQ(text_of(field_named("memory_limit_bytes"), with("memory_limit_bytes", "1.5GiB")),
+            "1536MiB");
   EXPECT_EQ(with("tune_file", "a.json").place.tune_file, "a.json");
+}
+
+TEST(FieldsTest, LengthsAndWidthsCountInPowersOfTwoAndOthersInThousands) {
+  EXPECT_EQ(with("context", "4k").shape.context, 4096);
+  EXPECT_EQ(with("batch", "1k").shape.batch, 1024);
+  EXPECT_EQ(with("d_model", "4k").model.d_model, 4096);
+  EXPECT_EQ(with("vocab", "32k").model.vocab, 32'000);
+  EXPECT_EQ(with("seed", "1e3").seed, 1000);
+  EXPECT_THAT(message_of([] { with("context", "1.0001k"); }), HasSubstr("is not a whole number"));
+}
+
+TEST(FieldsTest, ADeviceIsNamedInAnyCase) {
+  EXPECT_EQ(with("device", "GPU").place.device, "cuda");
+  EXPECT_EQ(with("device", "gpu:1").place.device, "cuda:1");
+  EXPECT_EQ(with("device", "CPU").place.device, "cpu");
+  EXPECT_EQ(with("device", "gpux").place.device, "gpux");
 }
 
 TEST(FieldsTest, AnUnknownTextIsNamedWithWhatIsKnown) {

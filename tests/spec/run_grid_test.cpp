@@ -60,6 +60,16 @@ TEST(RunGridTest, WhatIsOfferedGivesWayAndIsNotGiven) {
   EXPECT_EQ(grid.run().mode, Mode::kForward);
 }
 
+TEST(RunGridTest, AValueHasOneTextAndIsThereOnce) {
+  RunGrid grid = of_tiny();
+  give(grid, "context", {"4k", "128"});
+  EXPECT_THAT(grid.texts(field_named("context")), ElementsAre("4096", "128"));
+  give(grid, "device", {"GPU"});
+  EXPECT_THAT(grid.texts(field_named("device")), ElementsAre("cuda"));
+  EXPECT_THROW(give(grid, "context", {"4k", "4096"}), Error);
+  EXPECT_THROW(give(grid, "ops", {"norm+softmax", "softmax+norm"}), Error);
+}
+
 TEST(RunGridTest, AModelIsAPresetOrItsSizes) {
   RunGrid grid = of_tiny();
   give(grid, "vocab", {"50"});

@@ -34,6 +34,7 @@ BATTERIES = [
     ("slurm.py", "--count", 10, "rounds of a job array and of trainings of two ranks under Slurm, each with a kill"),
     ("random_programs.py", "--count", 10000, "random programs, every pass and both executors"),
     ("thread_races.py", "--count", 48, "commands, and tests, under ThreadSanitizer"),
+    ("random_commands.py", "--count", 20000, "random command lines over all commands and flags"),
     ("safetensors_headers.py", "--count", 30000, "headers beside the reference library"),
     ("fuzz.py", "--runs", 1000000, "executions of every fuzz target"),
 ]

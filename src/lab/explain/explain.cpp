@@ -16,15 +16,15 @@ namespace {
 
 const std::vector<Topic>& all() {
   static const std::vector<Topic> topics = {
-      {"warm-up", pages::kWarmUpMd, explain_warmup},
-      {"synchronisation", pages::kSynchronisationMd, explain_synchronisation},
-      {"std", pages::kStdMd, explain_std},
-      {"launch-bound", pages::kLaunchBoundMd, explain_launch_bound},
-      {"profiler-overhead", pages::kProfilerOverheadMd, explain_profiler_overhead},
+      {"warm-up", pages::kWarmUpMd, explain_warmup, true},
+      {"synchronisation", pages::kSynchronisationMd, explain_synchronisation, true},
+      {"std", pages::kStdMd, explain_std, true},
+      {"launch-bound", pages::kLaunchBoundMd, explain_launch_bound, true},
+      {"profiler-overhead", pages::kProfilerOverheadMd, explain_profiler_overhead, true},
       {"flops", pages::kFlopsMd, explain_flops},
-      {"roofline", pages::kRooflineMd, explain_roofline},
+      {"roofline", pages::kRooflineMd, explain_roofline, true},
       {"gemm-share", pages::kGemmShareMd, explain_gemm_share},
-      {"fusion", pages::kFusionMd, explain_fusion},
+      {"fusion", pages::kFusionMd, explain_fusion, true},
       {"peak-memory", pages::kPeakMemoryMd, explain_peak_memory},
       {"saved-for-backward", pages::kSavedForBackwardMd, explain_saved_for_backward},
       {"residual-stream", pages::kResidualStreamMd, explain_residual_stream},

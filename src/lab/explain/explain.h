@@ -32,6 +32,7 @@ struct Topic {
   std::string_view name;  // "warm-up"
   std::string_view page;
   void (*work)(const ExplainInput& input, Explanation& out);
+  bool reads_row = false;  // not only sizes: the times of a row
 };
 
 // In teaching order: time, memory, attention, many ranks, number formats.

@@ -178,7 +178,7 @@ Table fit_table(const MemoryCell& cell, std::int64_t limit_bytes, const Predicto
   using F = const Fit&;
   Fields<Fit> fields = {
       {text_column("step"), [](F f) { return label_of(f.cell); }},
-      {text_column("status", {}, "ok, or oom"),
+      {without_run(text_column("status", {}, "ok, or oom")),
        [](F f) { return f.peak() <= f.limit ? "ok" : "oom"; }},
       {bytes_column("peak_bytes", "predicted peak"), [](F f) { return f.peak(); }},
       {bytes_column("limit_bytes", "limit"), &Fit::limit},

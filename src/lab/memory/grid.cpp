@@ -223,6 +223,10 @@ Table peak_table(std::span<const MemoryCell> cells) {
   std::vector<PeakRow> rows;
   for (const MemoryCell& cell : cells) rows.push_back({cell, in_fp32(cells, cell)});
   Table table = table_of("memory", "Bytes of a step", fields, rows);
+  if (std::ranges::none_of(cells, [](const MemoryCell& c) { return c.run.measured; })) {
+    Column& status = *std::ranges::find(table.columns, "status", &Column::name);
+    status = without_run(std::move(status));
+  }
   show_unusual(table);
   for (const MemoryCell& cell : cells) {
     if (cell.run.has_program()) continue;

@@ -157,7 +157,8 @@ Table prediction_table(std::span<const Prediction> predictions) {
   const bool is_checked =
       std::ranges::any_of(predictions, [](P p) { return p.status.has_value(); });
   if (is_checked || std::ranges::any_of(predictions, [](P p) { return limit_of(p) > 0; })) {
-    fields.add(text_column("status", {}, "ok, or oom against the memory limit"), status_cell);
+    Column status = text_column("status", {}, "ok, or oom against the memory limit");
+    fields.add(is_checked ? std::move(status) : without_run(std::move(status)), status_cell);
   }
   if (is_checked) {
     fields.add(real_column("measured_ms", "measured", "ms", -1, "median of the timed steps"),

@@ -10,6 +10,7 @@
 #include <fmt/ranges.h>
 
 #include "base/error.h"
+#include "base/suggest.h"
 #include "embedded/published_files.h"
 #include "lab/published/tables.h"
 #include "lab/report/csv_reader.h"
@@ -213,8 +214,9 @@ const std::vector<PublishedDevice>& published_devices() {
 
 const PublishedDevice* known_device(std::string_view name) {
   if (name.empty()) return nullptr;
+  const std::string asked = folded(name);
   for (const PublishedDevice& d : published_devices()) {
-    if (name.find(d.name) != std::string_view::npos) return &d;
+    if (asked.find(folded(d.name)) != std::string::npos) return &d;
   }
   return nullptr;
 }

@@ -19,7 +19,8 @@ struct PublishedDevice : DevicePeaks {
     return precision == "fp32" ? fp32_tflops : bf16_tflops;
   }
 };
-// The device whose name is a part of `name` ("NVIDIA H200"); nullptr: not known.
+// The device whose name is a part of `name` ("NVIDIA H200"), in any case and with any blanks;
+// nullptr: not known.
 const PublishedDevice* known_device(std::string_view name);
 std::vector<std::string> published_device_names();
 

@@ -63,6 +63,12 @@ inline Column data_only(Column column) {
   return column;
 }
 
+// The status of what was only predicted: to people, "oom" would be something that happened.
+inline Column without_run(Column status) {
+  status.words = {{"ok", "fits"}, {"oom", "does not fit"}};
+  return status;
+}
+
 // A ratio, a share or a verdict that is made of times.
 inline Column timed(Column column, Timing timing = Timing::kSampled) {
   column.timing = timing;

@@ -34,10 +34,16 @@ std::string one_line(std::string text) {
   return escaped(text);
 }
 
+std::string text_of(const std::string& cell, const Column& column) {
+  const auto word =
+      std::ranges::find(column.words, cell, &std::pair<std::string, std::string>::first);
+  return one_line(word == column.words.end() ? cell : word->second);
+}
+
 std::string display_cell(const Json& cell, const Column& column) {
   if (cell.is_null()) return kEmpty;
   switch (column.kind) {
-    case ColumnKind::kText: return one_line(cell.as_string());
+    case ColumnKind::kText: return text_of(cell.as_string(), column);
     case ColumnKind::kInt: return grouped(cell.as_int());
     case ColumnKind::kReal: return real(cell.as_double(), column.digits);
     case ColumnKind::kBytes: return format_bytes(cell.as_int());

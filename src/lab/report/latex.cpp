@@ -46,13 +46,15 @@ void write_table(const Table& table, std::ostream& out) {
   const DisplayTable shown = display(table);
   out << "\\begin{table}\n";
   if (!shown.title.empty()) out << "\\caption{" << latex_escaped(shown.title) << "}\n";
-  out << "\\centering\n\\begin{tabular}{";
-  for (bool right : shown.is_right_aligned) out << (right ? 'r' : 'l');
-  out << "}\n\\toprule\n";
-  write_line(shown.headers, out);
-  out << "\\midrule\n";
-  for (const auto& row : shown.rows) write_line(row, out);
-  out << "\\bottomrule\n\\end{tabular}\n";
+  if (!shown.rows.empty()) {
+    out << "\\centering\n\\begin{tabular}{";
+    for (bool right : shown.is_right_aligned) out << (right ? 'r' : 'l');
+    out << "}\n\\toprule\n";
+    write_line(shown.headers, out);
+    out << "\\midrule\n";
+    for (const auto& row : shown.rows) write_line(row, out);
+    out << "\\bottomrule\n\\end{tabular}\n";
+  }
   for (const std::string& note : shown.notes) out << "\\par\\small " << latex_escaped(note) << "\n";
   out << "\\end{table}\n";
 }
@@ -61,7 +63,9 @@ void write_table(const Table& table, std::ostream& out) {
 
 void write_latex(const Document& document, std::ostream& out) {
   out << "% Needs \\usepackage{booktabs} and \\usepackage[T1]{fontenc}.\n";
-  for (const Table& table : document.tables) write_table(table, out);
+  for (const Table& table : document.tables) {
+    if (!is_silent(table)) write_table(table, out);
+  }
 }
 
 }  // namespace tracestep

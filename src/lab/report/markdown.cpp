@@ -41,8 +41,10 @@ void write_table(const Table& table, std::ostream& out) {
     rule.push_back(std::string(width - (right ? 1 : 0), '-') + (right ? ":" : ""));
   }
   if (!shown.title.empty()) out << "### " << escaped(shown.title) << "\n\n";
-  write_line(shown.headers, widths, shown.is_right_aligned, out);
-  write_line(rule, widths, shown.is_right_aligned, out);
+  if (!shown.rows.empty()) {
+    write_line(shown.headers, widths, shown.is_right_aligned, out);
+    write_line(rule, widths, shown.is_right_aligned, out);
+  }
   for (const auto& row : shown.rows) write_line(row, widths, shown.is_right_aligned, out);
   for (const std::string& note : shown.notes) out << '\n' << escaped(note) << '\n';
 }
@@ -52,6 +54,7 @@ void write_table(const Table& table, std::ostream& out) {
 void write_markdown(const Document& document, std::ostream& out) {
   bool first = true;
   for (const Table& table : document.tables) {
+    if (is_silent(table)) continue;
     if (!first) out << '\n';
     first = false;
     write_table(table, out);

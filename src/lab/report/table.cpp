@@ -13,6 +13,7 @@
 #include "base/output_file.h"
 #include "base/signals.h"
 #include "base/suggest.h"
+#include "base/units.h"
 #include "lab/report/writers.h"
 
 namespace tracestep {
@@ -47,6 +48,25 @@ bool fits(const Json& cell, ColumnKind kind) {
     case ColumnKind::kStructured: return cell.is_object() || cell.is_array();
   }
   return false;
+}
+
+// "GPU memory" for "gpu_memory_bytes", whose value is shown with its unit.
+std::string words_of(std::string_view name) {
+  constexpr std::string_view kBytes = "_bytes";
+  constexpr std::array<std::string_view, 6> kInitials = {"cpu",  "gpu",  "cuda",
+                                                         "simd", "gemm", "utc"};
+  if (name.ends_with(kBytes)) name.remove_suffix(kBytes.size());
+  std::string out;
+  while (!name.empty()) {
+    const std::size_t end = std::min(name.find('_'), name.size());
+    std::string word(name.substr(0, end));
+    if (std::ranges::find(kInitials, word) != kInitials.end()) {
+      std::ranges::transform(word, word.begin(), [](char c) { return static_cast<char>(c - 32); });
+    }
+    out += (out.empty() ? "" : " ") + word;
+    name.remove_prefix(std::min(end + 1, name.size()));
+  }
+  return out;
 }
 
 void write_stdout(const std::string& text) {
@@ -91,6 +111,11 @@ Table key_value_table(std::string name, std::string title, const Json& object) {
   Table table{.name = std::move(name),
               .title = std::move(title),
               .columns = {{.name = "item"}, {.name = "value"}}};
+  for (const auto& [key, value] : object.members()) {
+    table.columns[0].words.emplace_back(key, words_of(key));
+    if (!key.ends_with("_bytes") || !value.is_int()) continue;
+    table.columns[1].words.emplace_back(value.dump(), format_bytes(value.as_int()));
+  }
   for (const auto& [key, value] : object.members()) {
     if (value.is_object() || value.is_null()) continue;
     if (value.is_string()) {

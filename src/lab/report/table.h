@@ -39,6 +39,8 @@ struct Column {
   bool data_only = false;         // left out of the formats for people
   bool if_varies = false;         // there only where rows differ in it
   Timing timing = Timing::kNone;  // kNone: the unit says it, see timing_of()
+  // What people read in place of these texts: {{"oom", "does not fit"}}.
+  std::vector<std::pair<std::string, std::string>> words = {};
 };
 
 // The column's own timing, or what follows from its unit: milliseconds, GB/s.
@@ -57,7 +59,8 @@ struct Table {
   void add_cells(std::initializer_list<std::pair<std::string_view, Json>> cells);
 };
 
-// "item" and "value" of every scalar member: the environment as a table.
+// "item" and "value" of every scalar member: the environment as a table. People read the words of a
+// name and its unit: "memory total" and "23.54 GiB" for "memory_total_bytes".
 Table key_value_table(std::string name, std::string title, const Json& object);
 
 struct Document {

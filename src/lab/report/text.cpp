@@ -27,7 +27,8 @@ Tone tone_of(std::string_view header, std::string_view cell) {
   };
   if (begins({"ok", "agree", "faster", "fits"})) return Tone::kGood;
   if (begins({"doubt", "unclear", "interrupted"})) return Tone::kDoubtful;
-  if (begins({"invalid", "oom", "slower", "suspicious", "spill"})) return Tone::kBad;
+  if (begins({"invalid", "oom", "does not fit", "slower", "suspicious", "spill"}))
+    return Tone::kBad;
   return Tone::kPlain;
 }
 
@@ -184,11 +185,13 @@ void write_table(const Table& table, const TextView& view, std::ostream& out) {
   const DisplayTable shown = display(table);
   const std::vector<std::size_t> widths = fitting_widths(shown, view);
   if (!shown.title.empty()) out << shown.title << "\n\n";
-  write_row(shown.headers, shown, widths, {}, out);
-  write_rule(widths, out);
-  for (const auto& row : shown.rows) write_row(row, shown, widths, view, out);
-  write_left_out(shown, widths, view, out);
-  if (!shown.notes.empty()) out << '\n';
+  if (!shown.rows.empty()) {
+    write_row(shown.headers, shown, widths, {}, out);
+    write_rule(widths, out);
+    for (const auto& row : shown.rows) write_row(row, shown, widths, view, out);
+    write_left_out(shown, widths, view, out);
+    if (!shown.notes.empty()) out << '\n';
+  }
   for (const std::string& note : shown.notes) {
     out << coloured(note, tone_of_note(note), view) << '\n';
   }
@@ -203,6 +206,7 @@ void write_text(const Document& document, std::ostream& out) {
 void write_text(const Document& document, std::ostream& out, const TextView& view) {
   bool first = true;
   for (const Table& table : document.tables) {
+    if (is_silent(table)) continue;
     if (!first) out << '\n';
     first = false;
     write_table(table, view, out);

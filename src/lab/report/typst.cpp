@@ -21,8 +21,13 @@ void write_line(const std::vector<std::string>& cells, std::ostream& out) {
   out << '\n';
 }
 
+void write_notes(const DisplayTable& table, std::ostream& out) {
+  for (const std::string& note : table.notes) out << "#par(" << literal(note) << ")\n";
+}
+
 void write_table(const Table& table, std::ostream& out) {
   const DisplayTable shown = display(table);
+  if (shown.rows.empty()) return write_notes(shown, out);
   out << "#figure(\n  table(\n    columns: " << shown.headers.size() << ",\n    align: (";
   for (bool right : shown.is_right_aligned) out << (right ? "right, " : "left, ");
   out << "),\n    table.header(";
@@ -32,13 +37,15 @@ void write_table(const Table& table, std::ostream& out) {
   out << "  ),\n";
   if (!shown.title.empty()) out << "  caption: " << literal(shown.title) << ",\n";
   out << ")\n";
-  for (const std::string& note : shown.notes) out << "#par(" << literal(note) << ")\n";
+  write_notes(shown, out);
 }
 
 }  // namespace
 
 void write_typst(const Document& document, std::ostream& out) {
-  for (const Table& table : document.tables) write_table(table, out);
+  for (const Table& table : document.tables) {
+    if (!is_silent(table)) write_table(table, out);
+  }
 }
 
 }  // namespace tracestep

@@ -34,6 +34,10 @@ struct DisplayTable {
   std::vector<std::string> notes;
 };
 DisplayTable display(const Table& table);
+// Whether people see nothing of the table: a head without rows says nothing.
+inline bool is_silent(const Table& table) {
+  return table.rows.empty() && table.notes.empty();
+}
 // Whether people see the column.
 bool is_shown(const Table& table, std::size_t column);
 

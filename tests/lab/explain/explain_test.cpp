@@ -63,6 +63,19 @@ class ExplainTest : public ::testing::Test {
   }
 };
 
+TEST_F(ExplainTest, ATopicThatReadsARowSaysSo) {
+  for (const Topic& topic : topics()) {
+    bool has_read = false;
+    ExplainInput seen = input();
+    seen.row = [&] {
+      has_read = true;
+      return row();
+    };
+    explain(topic, seen);
+    EXPECT_EQ(topic.reads_row, has_read) << topic.name;
+  }
+}
+
 TEST_F(ExplainTest, EveryTopicHasNumbersTrapsAndATitle) {
   std::set<std::string_view> names;
   for (const Topic& topic : topics()) {

@@ -227,7 +227,7 @@ TEST_F(FitTest, ABudgetBelowTheLimitHasALargestBatch) {
   asked.shape.batch = 2;
   asked.recompute = parse_recomputation("test", "blocks");
   const std::int64_t budget = predict_memory(asked, {}).predicted_peak_bytes;
-  asked.recompute = parse_recomputation("test", fmt::format("budget={}", budget));
+  asked.recompute = parse_recomputation("test", fmt::format("budget={}B", budget));
   const Table found = largest_table(asked, {}, 4 * budget, Growth::kBatch, nullptr);
   EXPECT_GE(cell(found, 0, "batch").as_int(), 2);
 }

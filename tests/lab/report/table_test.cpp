@@ -249,6 +249,47 @@ TEST(TableTest, TypstCellsAreStringLiterals) {
   EXPECT_NE(typst.find(R"( "a|b,\"c\" µ_$", "7", "-", "-", "no",)"), std::string::npos);
 }
 
+TEST(TableTest, ATableWithoutRowsHasNoHeadForPeople) {
+  const Table empty{.name = "t", .title = "Peaks", .columns = {{.name = "size"}}};
+  Table noted = empty;
+  noted.notes = {"nothing fits"};
+  for (Format f : {Format::kText, Format::kMarkdown, Format::kLatex, Format::kTypst}) {
+    const std::string silent = to_string({"s", Json::object(), {empty}}, f);
+    EXPECT_EQ(silent.find("Peaks"), std::string::npos) << silent;
+    const std::string text = to_string({"s", Json::object(), {empty, noted}}, f);
+    EXPECT_EQ(text.find("size"), std::string::npos) << text;
+    EXPECT_NE(text.find("nothing fits"), std::string::npos) << text;
+  }
+  EXPECT_EQ(to_string({"s", Json::object(), {empty}}, Format::kCsv), "size\r\n");
+}
+
+TEST(TableTest, PeopleReadTheWordsOfAColumn) {
+  Table table{.name = "t", .columns = {without_run(text_column("status"))}};
+  table.add_row({"oom"});
+  const Document document{"s", Json::object(), {table}};
+  EXPECT_NE(to_string(document, Format::kText).find("does not fit"), std::string::npos);
+  EXPECT_EQ(Json::parse(to_string(document, Format::kJson), "").at("rows").items()[0].at("status"),
+            Json("oom"));
+}
+
+TEST(TableTest, AnEnvironmentIsShownInWordsAndUnits) {
+  Json facts = Json::object();
+  facts["gpu_memory_bytes"] = std::int64_t{3} << 29;
+  facts["date_utc"] = "2026-01-01";
+  const Document document{"s", facts, {key_value_table("machine", "Machine", facts)}};
+  EXPECT_EQ(to_string(document, Format::kText),
+            "Machine\n\nitem        value\n----------  ----------\nGPU memory  1.50 GiB\n"
+            "date UTC    2026-01-01\n");
+  EXPECT_EQ(to_string(document, Format::kCsv),
+            "item,value\r\ngpu_memory_bytes,1610612736\r\ndate_utc,2026-01-01\r\n");
+}
+
+TEST(TableTest, ControlCharactersOfAFileDoNotReachACsv) {
+  Table table{.name = "t", .columns = {{.name = "a"}}};
+  table.add_row({"x\x1b[31m"});
+  EXPECT_EQ(to_string({"s", Json::object(), {table}}, Format::kCsv), "a\r\nx\\x1b[31m\r\n");
+}
+
 TEST(TableTest, ColumnsForDataOnlyStayOutOfTheFormatsForPeople) {
   Document d{"s", Json::object(), {}};
   Table table{.name = "t", .columns = {{.name = "a"}}};
