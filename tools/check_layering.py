@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Checks who includes whom: the folder table of docs/architecture.md, as data; and that no folder
-below the command line speaks of its flags, and that kernels which may be launched early wait.
+below the command line speaks of its flags, that kernels which may be launched early wait, and that
+only spec/ lists the fields of a run.
 
 Every broken rule is printed as file:line with the rule; the exit status is 1 if there is one.
 Usage: check_layering.py [REPOSITORY]
@@ -45,10 +46,10 @@ ROWS = {
     "lab/profile": ["lab/measure"],
     "lab/attention": ["lab/measure"],
     "lab/comm": ["lab/measure"],
-    "lab/compare": ["lab/measure"],
-    "lab/precision": ["lab/time", "lab/compare"],  # its cells are timed ones, beside those in fp32
+    "lab/precision": ["lab/time"],  # its cells are timed ones
     "lab/compile": ["lab/attention", "lab/precision"],
-    "lab/published": ["lab/compare", "lab/memory"],
+    "lab/compare": ["lab/compile", "lab/memory", "lab/profile"],  # whose tables it knows
+    "lab/published": ["lab/compare"],
     "lab/explain": ["lab/memory", "lab/precision", "lab/published"],
     "lab/study": ["lab/*"],
     "capi": ["runtime", "backends/*"],
@@ -204,7 +205,32 @@ def broken_by_waits(path, text):
                    f"a kernel that takes Predecessors begins with {match.group(1)}.wait()")
 
 
-def check_file(file, root):
+# Rules over the roles in the table of run fields say which fields are meant; a list of their names
+# would lack the next field.
+FIELD_NAME = re.compile(r'(?:\.name = |place\(|add\(\s*)"(\w+)"')
+LIST = re.compile(r'"\w+"(?:,\s*"\w+"){2,}')
+MOST_LISTED = 2
+
+
+def run_fields(root):
+    """The names of the fields of a run, from their table."""
+    table = root / "src/spec/fields.cpp"
+    return set(FIELD_NAME.findall(table.read_text(encoding="utf-8"))) if table.is_file() else set()
+
+
+def broken_by_field_lists(path, text, fields):
+    """(line, rule) of each list of literals in src/`path` that names run fields."""
+    if path.startswith("spec/"):
+        return
+    text = COMMENT.sub("", text)
+    for match in LIST.finditer(text):
+        names = [name for name in re.findall(r'"(\w+)"', match.group()) if name in fields]
+        if len(names) > MOST_LISTED:
+            yield (text.count("\n", 0, match.start()) + 1,
+                   f"a list of run fields ({', '.join(names)}); say which by a rule over spec/fields.h")
+
+
+def check_file(file, root, fields):
     path = file.relative_to(root / "src").as_posix()
     row = row_of(path)
     if row is None:
@@ -213,6 +239,7 @@ def check_file(file, root):
     text = file.read_text(encoding="utf-8")
     yield from broken_by_flags(path, text)
     yield from broken_by_waits(path, text)
+    yield from broken_by_field_lists(path, text, fields)
     for number, line in enumerate(text.splitlines(), 1):
         match = INCLUDE.match(line)
         if not match:
@@ -232,9 +259,9 @@ def check_file(file, root):
 def main():
     root = Path(sys.argv[1] if len(sys.argv) > 1 else Path(__file__).parents[1]).resolve()
     files = sorted(f for f in (root / "src").rglob("*") if f.suffix in SOURCES)
-    problems = 0
+    problems, fields = 0, run_fields(root)
     for file in files:
-        for number, text in check_file(file, root):
+        for number, text in check_file(file, root, fields):
             problems += 1
             print(f"{file.relative_to(root)}:{number}: {text}")
     print(f"layering: {len(files)} files, {problems} broken rules")

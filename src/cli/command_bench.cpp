@@ -82,15 +82,6 @@ void add_verdict(std::vector<Json>& row, const Json& environment) {
   row.push_back(has_numbers ? Json(summary_of(judge(measured))) : Json());
 }
 
-std::vector<ResultRow> rows_of(const Table& table, const Json& environment) {
-  std::vector<ResultRow> out;
-  out.reserve(table.rows.size());
-  for (const auto& row : table.rows) {
-    out.push_back(ResultRow::of(table.columns, row, environment));
-  }
-  return out;
-}
-
 // The relative cost of a cell on one device, in FLOPs, with its recorded steps.
 double cost_of(const CellSpec& spec) {
   const bool has_backward =

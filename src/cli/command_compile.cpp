@@ -90,9 +90,9 @@ void measure_steps(Work& work) {
 }
 
 // What attention by itself does not have, or has other flags for.
-const std::vector<std::string_view> kOfWholeSteps = {"size",      "context",   "mode",
-                                                     "objective", "recompute", "moments",
-                                                     "updates",   "offload",   "loss_chunks"};
+bool is_of_whole_steps(const RunField& field) {
+  return !is_of_attention(field) || field.group == FieldGroup::kStep;
+}
 
 // Attention in the ways of the grid, each once: of `ops` only the softmax counts, and the flash
 // form has one way for all.
@@ -100,7 +100,7 @@ std::vector<AttentionSpec> attention_specs(const Work& work) {
   std::vector<AttentionSpec> out;
   for (std::int64_t width : work.options.widths) {
     for (std::int64_t context : work.options.contexts) {
-      for (const RunSpec& run : without(work.runs, kOfWholeSteps)) {
+      for (const RunSpec& run : without(work.runs, fields_that(is_of_whole_steps))) {
         AttentionSpec spec{.run = run,
                            .width = width,
                            .protocol = {.warmup = work.options.spec.protocol.warmup,
@@ -141,12 +141,7 @@ std::string label_of_ladder(const RunSpec& run, std::span<const RunSpec> all) {
   };
   const auto same = std::ranges::count(all, brief(run), brief);
   if (same == 1) return brief(run);
-  Json key = Json::object();
-  const Json whole = key_of(run);
-  for (const auto& [name, value] : whole.members()) {
-    if (!is_set_by_rungs(name)) key[name] = value;
-  }
-  return label_of(key);
+  return label_of(key_of_ladder(run));
 }
 
 // A ladder for each size and context, in the last of the modes.
@@ -155,9 +150,9 @@ void measure_ladders(Work& work) {
   for (const std::string& name : work.options.rungs.empty() ? rung_names() : work.options.rungs) {
     rungs.push_back(&rung_named("--rungs", name));
   }
-  std::vector<std::string_view> rungs_set = form_fields();
-  rungs_set.insert(rungs_set.end(), {"mode", "precision"});
-  const std::vector<RunSpec> runs = without(work.runs, rungs_set);
+  const std::vector<RunSpec> runs = without(work.runs, fields_that([](const RunField& field) {
+                                              return is_set_by_rungs(field) || field.name == "mode";
+                                            }));
   for (const RunSpec& run : runs) {
     if (work.stop.requested()) break;
     ErrorSpec error = work.options.error;

@@ -234,8 +234,9 @@ Command study_command() {
   add_field(set, options->grid, "parallel", Values::kOne,
             "also one step shared by N ranks, in this form and in the usual ones; on GPUs their "
             "bytes alone");
-  for (const char* field : {"threads", "memory_limit_bytes", "seed"}) {
-    add_field(set, options->grid, field, Values::kOne);
+  for (const RunField& field : run_fields()) {
+    const bool is_of_place = field.group == FieldGroup::kHow && field.show == FieldShow::kKey;
+    if (is_of_place) add_field(set, options->grid, field.name, Values::kOne);
   }
   command.run = [options](std::span<const std::string> arguments) {
     return run_study_command(*options, arguments);

@@ -60,12 +60,12 @@ std::optional<Table> with_columns(const Table& table, const std::vector<std::str
   out.columns.clear();
   out.rows.assign(table.rows.size(), {});
   for (const std::string& name : names) {
-    const auto found = std::ranges::find(table.columns, name, &Column::name);
-    if (found == table.columns.end()) return {};
-    out.columns.push_back(*found);
+    const std::optional<std::size_t> index = table.index_of(name);
+    if (!index) return {};
+    out.columns.push_back(table.columns[*index]);
     out.columns.back().data_only = out.columns.back().if_varies = false;  // asked for
-    const auto index = static_cast<std::size_t>(found - table.columns.begin());
-    for (std::size_t r = 0; r < table.rows.size(); ++r) out.rows[r].push_back(table.rows[r][index]);
+    for (std::size_t r = 0; r < table.rows.size(); ++r)
+      out.rows[r].push_back(table.rows[r][*index]);
   }
   return out;
 }

@@ -1,10 +1,10 @@
 #include "cli/token_input.h"
 
 #include <algorithm>
-#include <array>
 
 #include "base/error.h"
 #include "base/log.h"
+#include "spec/fields.h"
 #include "train/model_store.h"
 #include "train/text_source.h"
 
@@ -134,9 +134,11 @@ TokenInput open_tokens(const TokenOptions& options, const Weights* weights) {
 }
 
 ModelConfig model_for(const RunGrid& grid, const Weights* weights, const Tokenizer* tokenizer) {
-  const bool has_sizes =
-      std::ranges::any_of(std::array{"size", "d_model", "d_ff", "layers"},
-                          [&grid](const char* field) { return grid.is_given(field); });
+  // Heads and vocabulary may be given beside a file that has the other sizes.
+  const bool has_sizes = std::ranges::any_of(run_fields(), [&grid](const RunField& field) {
+    return field.group == FieldGroup::kModel && field.name != "heads" && field.name != "vocab" &&
+           grid.is_given(field.name);
+  });
   ModelConfig config;
   if (!has_sizes && weights != nullptr) {
     config = model_in_file(grid, grid.combinations().front().model, *weights);

@@ -31,8 +31,42 @@ inline bool is_own_size(const RunField& field) {
   return field.group == FieldGroup::kModel && field.show == FieldShow::kKey;
 }
 
-// Every field that results show, by name.
+// Whether it decides the program or its speed: what tells runs of one device apart.
+inline bool tells_apart(const RunField& field) {
+  return field.role == FieldRole::kProgram || field.role == FieldRole::kSpeed;
+}
+
+// Whether it is a number of the model or the batch: more of it is more of the same work.
+inline bool is_extent(const RunField& field) {
+  return field.group != FieldGroup::kHow && field.value(RunSpec()).is_int();
+}
+// Of these, those of the batch.
+inline bool is_shape(const RunField& field) {
+  return field.group == FieldGroup::kStep && is_extent(field);
+}
+
+// Whether it means something for attention by itself, without a model and a step around it.
+inline bool is_of_attention(const RunField& field) {
+  const bool is_of_program = field.is_form || field.name == "precision" || is_shape(field);
+  return is_of_program || (!tells_apart(field) && field.show != FieldShow::kNowhere);
+}
+
+// The names of the fields for which `is` holds.
+template <class Is>
+std::vector<std::string_view> fields_that(Is is) {
+  std::vector<std::string_view> out;
+  for (const RunField& field : run_fields()) {
+    if (std::invoke(is, field)) out.push_back(field.name);
+  }
+  return out;
+}
+
+// The value that a result without the field has, because it is older; nullptr: all results have it.
+const Json* default_of(const RunField& field);
+
+// Every field that results show, by name; of these, those for which `is` holds.
 Json key_of(const RunSpec& spec);
+Json part_of_key(const RunSpec& spec, const std::function<bool(const RunField&)>& is);
 // A text that is equal for keys of the same run: members in a fixed order, with the default for
 // fields that did not exist when the key was written. Members that are not fields are included.
 std::string canonical_text(const Json& key);

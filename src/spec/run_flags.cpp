@@ -45,17 +45,15 @@ bool is_needed(const RunField& field, const Json& value, const RunSpec& usual, b
 // The optional fields in which the keys differ: a command may have several values for one of them
 // when it is not told any.
 std::vector<std::string_view> varying(std::span<const Json> keys) {
-  std::vector<std::string_view> out;
-  for (const RunField& field : run_fields()) {
-    std::vector<Json> values;
-    for (const Json& key : keys) {
+  return fields_that([&](const RunField& field) {
+    const auto value_in = [&](const Json& key) {
       const Json* value = key.find(field.name);
-      values.push_back(value == nullptr ? Json() : *value);
-    }
-    const bool differs = std::ranges::adjacent_find(values, std::not_equal_to{}) != values.end();
-    if (field.is_optional && field.is_axis && differs) out.push_back(field.name);
-  }
-  return out;
+      return value == nullptr ? Json() : *value;
+    };
+    return field.is_optional && field.is_axis && std::ranges::any_of(keys, [&](const Json& key) {
+             return value_in(key) != value_in(keys.front());
+           });
+  });
 }
 
 Grid grid_of(const Json& key, std::span<const std::string_view> more,

@@ -12,10 +12,25 @@ bool is_preset(const std::string& name) {
 
 }  // namespace
 
+const Json* default_of(const RunField& field) {
+  static const Json all = [] {
+    Json out = Json::object();
+    for (const RunField& f : run_fields()) {
+      if (f.is_optional) out[f.name] = f.value(RunSpec());
+    }
+    return out;
+  }();
+  return all.find(field.name);
+}
+
 Json key_of(const RunSpec& spec) {
+  return part_of_key(spec, [](const RunField&) { return true; });
+}
+
+Json part_of_key(const RunSpec& spec, const std::function<bool(const RunField&)>& is) {
   Json out = Json::object();
   for (const RunField& field : run_fields()) {
-    if (field.show != FieldShow::kNowhere) out[field.name] = field.value(spec);
+    if (field.show != FieldShow::kNowhere && is(field)) out[field.name] = field.value(spec);
   }
   return out;
 }
@@ -23,9 +38,9 @@ Json key_of(const RunSpec& spec) {
 std::string canonical_text(const Json& key) {
   Json::Object members = key.members();
   for (const RunField& field : run_fields()) {
-    if (field.is_optional && key.find(field.name) == nullptr) {
-      members.emplace_back(field.name, field.value(RunSpec()));
-    }
+    const Json* usual = default_of(field);
+    if (usual != nullptr && key.find(field.name) == nullptr)
+      members.emplace_back(field.name, *usual);
   }
   std::ranges::sort(members, {}, &std::pair<std::string, Json>::first);
   return Json(std::move(members)).dump();
@@ -55,7 +70,7 @@ std::string label_of(const std::function<const Json*(const std::string& name)>& 
   const Json* size = value_of("size");
   std::string out;
   for (const RunField& field : run_fields()) {
-    if (field.role != FieldRole::kProgram && field.role != FieldRole::kSpeed) continue;
+    if (!tells_apart(field)) continue;
     const Json* value = value_of(field.name);
     if (value == nullptr || value->is_null()) continue;
     const bool is_in_all = field.is_axis && !field.is_optional;

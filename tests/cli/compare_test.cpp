@@ -27,6 +27,7 @@ std::string result(double ms) {
   Json out = Json::object();
   out["schema"] = "tracestep.bench/1";
   out["environment"] = Json::object();
+  out["columns"] = Json::Object{{"samples_ms", Json::object()}};
   out["rows"] = rows;
   return out.dump();
 }
@@ -103,6 +104,73 @@ TEST(CompareCommandTest, FilesThatAreNoResultsAreNamed) {
   EXPECT_EQ(run_tracestep(words_of("compare a.json"), here).status, 2);
   EXPECT_EQ(run_tracestep(words_of("compare a.json a.json a.json"), here).status, 2);
   EXPECT_EQ(run_tracestep(words_of("compare"), here).status, 2);
+}
+
+// The rows of the table `compare`, each as "row: verdict"; empty where nothing is to be said of
+// any.
+std::string said(const ProgramRun& run) {
+  const Json out = Json::parse(run.out, "compare");
+  const Json* table = out.at("tables").find("compare");
+  std::string words;
+  for (const Json& row : table == nullptr ? Json::Array() : table->at("rows").items()) {
+    words += row.at("row").as_string() + ": " + row.at("verdict").as_string() + "\n";
+  }
+  return words;
+}
+
+TEST(CompareCommandTest, AGridOverAnyFieldIsTheSameAsItself) {
+  const TempFolder folder;
+  const RunHow here{.folder = folder.path()};
+  const std::string memory = "memory --predict --size tiny --context 8 ",
+                    compile =
+                        "compile --device null --size tiny,small --context 8 --steps 1 "
+                        "--width 16 --attention-context 64 --part ";
+  for (const std::string& command :
+       {memory + "--recompute none,blocks", memory + "--loss-chunks 1,2",
+        memory + "--updates end,early --moments fp32,bf16", compile + "attention",
+        compile + "steps --mode step --recompute none,blocks"}) {
+    for (const std::string format : {"csv", "json"}) {
+      const std::string call = command + " --format " + format + " --output a." + format;
+      ASSERT_EQ(run_tracestep(words_of(call), here).status, 0) << call;
+    }
+    for (const char* files : {"a.json a.json", "a.csv a.csv", "a.csv a.json"}) {
+      const ProgramRun run = run_tracestep(words_of(std::string("compare ") + files), here);
+      EXPECT_EQ(run.status, 0) << command << ": " << run.err;
+      EXPECT_TRUE(contains(run.out, "figures were compared exactly: all are the same")) << files;
+      EXPECT_FALSE(contains(run.out, "\n0 figures")) << files;
+      EXPECT_FALSE(contains(run.out, "only in")) << run.out;
+    }
+  }
+}
+
+TEST(CompareCommandTest, RowsThatDifferInAnUnusualFieldAreNamedByIt) {
+  const TempFolder folder;
+  const RunHow here{.folder = folder.path()};
+  for (const std::string blocks : {"none,blocks", "none"}) {
+    const std::string call = "memory --predict --size tiny --context 8 --recompute " + blocks;
+    ASSERT_EQ(run_tracestep(words_of(call + " --format json --output " + blocks), here).status, 0);
+  }
+  const ProgramRun run = run_tracestep(words_of("compare none,blocks none --format json"), here);
+  EXPECT_EQ(said(run), "tiny context 8 batch 4 step fp32 fused recompute blocks: only in A\n");
+}
+
+TEST(CompareCommandTest, ProfilesOfDifferentBatchesAreNotPaired) {
+  const TempFolder folder;
+  const RunHow here{.folder = folder.path()};
+  for (const std::string batch : {"2", "4"}) {
+    const std::string call = "profile --size tiny --context 8 --mode forward --threads 1 --format ";
+    ASSERT_EQ(run_tracestep(
+                  words_of(call + "json --batch " + batch + " --output p" + batch + ".json"), here)
+                  .status,
+              0);
+  }
+  const ProgramRun run = run_tracestep(words_of("compare p2.json p4.json --format json"), here);
+  ASSERT_EQ(run.status, 0) << run.err;
+  for (const std::string row : {"tiny context 8 forward fp32 fused all batch 2: only in A",
+                                "tiny context 8 forward fp32 fused all batch 4: only in B"}) {
+    EXPECT_TRUE(contains(said(run), row)) << said(run);
+  }
+  EXPECT_TRUE(contains(run.out, "0 figures were compared exactly")) << run.out;
 }
 
 TEST(CompareCommandTest, CommandsAreRunInPairs) {

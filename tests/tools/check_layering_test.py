@@ -85,6 +85,21 @@ class CheckLayeringTest(unittest.TestCase):
             "lab/time/a.cpp": 'const char* a = "tracestep bench "\n  "--size tiny";\n'})
         self.assertEqual(status, 0, output)
 
+    def test_only_the_table_of_run_fields_lists_them(self):
+        table = ('rows.add({.name = "size"});\nplace("device");\nadd(\n    "layers");\n'
+                 'rows.add({.name = "mode"}, {"size", "mode", "layers"});\n')
+        for listed, status in (('{"size", "mode",\n  "layers"}', 1), ('"x", "size", "mode"', 0),
+                               ('Array{"device", "kernel", "mode", "size"}', 1),
+                               ('{{"size", 1}, {"mode", 2}, {"layers", 3}}', 0)):
+            output, found = run_check({"spec/fields.cpp": table,
+                                       "lab/time/a.cpp": f"// a\nauto a = {listed};\n"})
+            self.assertEqual(found, status, output)
+            self.assertEqual("src/lab/time/a.cpp:2: a list of run fields" in output, status == 1)
+        sys.path.insert(0, str(CHECK.parent))
+        fields = __import__("check_layering").run_fields(CHECK.parents[1])
+        self.assertLessEqual({"size", "d_model", "context", "precision", "parallel", "device",
+                              "threads", "tune_file"}, fields)
+
     def test_scalar_functors_include_nothing(self):
         self.expect_broken("ops/scalar/a.h", "<cmath>", "include nothing")
 

@@ -1,7 +1,6 @@
 #include "lab/attention/tables.h"
 
 #include <algorithm>
-#include <map>
 
 #include <fmt/format.h>
 
@@ -56,7 +55,7 @@ Fields<PartRow> part_fields(const std::string& part) {
     return real_column(part + suffix, part + title, "ms", 3, text);
   };
   return {
-      {reals_column(part + "_samples_ms", "from an idle device to an idle one"),
+      {as_samples(reals_column(part + "_samples_ms", "from an idle device to an idle one")),
        [](P p) { return list_of(p.part.samples_ms); }},
       {reals_column(part + "_warmup_ms"), [](P p) { return list_of(p.part.warmup_ms); }},
       {ms("_median_ms", "", "median of the samples"),
@@ -76,8 +75,8 @@ Fields<PartRow> part_fields(const std::string& part) {
        [](P p) {
          return when(p.has_speed, static_cast<double>(p.part.flops) / p.samples.median * 1e-9);
        }},
-      {data_only(
-           int_column(part + "_launches", "", "nodes that launch: each runs one kernel or more")),
+      {as_exact(data_only(
+           int_column(part + "_launches", "", "nodes that launch: each runs one kernel or more"))),
        [](P p) { return p.part.launches; }}};
 }
 
@@ -85,18 +84,18 @@ using R = const AttentionRow&;
 
 Fields<AttentionRow> identity_fields() {
   return {
-      {int_column("batch", "", "B"), [](R a) { return a.r.spec.run.shape.batch; }},
-      {data_only(int_column("heads", "", "H")), [](R a) { return a.r.spec.heads; }},
-      {int_column("width", "", "D, of each head"), [](R a) { return a.r.spec.width; }},
-      {int_column("context", "", "T"), [](R a) { return a.r.spec.run.shape.context; }},
-      {bool_column("causal"), [](R a) { return a.r.spec.causal; }},
-      {text_column("attention", "", "its form: naive or flash"),
+      {as_key(int_column("batch", "", "B")), [](R a) { return a.r.spec.run.shape.batch; }},
+      {data_only(as_key(int_column("heads", "", "H"))), [](R a) { return a.r.spec.heads; }},
+      {as_key(int_column("width", "", "D, of each head")), [](R a) { return a.r.spec.width; }},
+      {as_key(int_column("context", "", "T")), [](R a) { return a.r.spec.run.shape.context; }},
+      {as_key(bool_column("causal")), [](R a) { return a.r.spec.causal; }},
+      {as_key(text_column("attention", "", "its form: naive or flash")),
        [](R a) { return name_of(a.r.spec.run.attention); }},
-      {text_column("saved", "",
-                   "tensors of T² alive when backward starts, or lse, one row of numbers"),
+      {as_key(text_column("saved", "",
+                          "tensors of T² alive when backward starts, or lse, one row of numbers")),
        [](R a) { return saved_name(a.r.spec); }},
-      {text_column("precision"), [](R a) { return name_of(a.r.spec.run.precision); }},
-      {text_column("device"), [](R a) { return a.r.device; }},
+      {as_key(text_column("precision")), [](R a) { return name_of(a.r.spec.run.precision); }},
+      {as_key(text_column("device")), [](R a) { return a.r.device; }},
       {text_column("status", "", "ok or oom; what is predicted to exceed the limit is not begun"),
        [](R a) { return name_of(a.r.status); }},
       {int_column("steps", "n", "timed steps"),
@@ -108,17 +107,18 @@ Fields<AttentionRow> result_fields() {
   return {
       {real_column("backward_over_forward", "bwd / fwd", "", 2, "of the medians"),
        [](R a) { return when(a.has_speed, a.backward_ms / a.forward_ms); }},
-      {bytes_column("before_backward_bytes", "before backward",
-                    "live requested bytes when forward is done"),
+      {as_exact(bytes_column("before_backward_bytes", "before backward",
+                             "live requested bytes when forward is done")),
        [](R a) { return when(a.ok, a.r.before_backward_bytes); }},
       {data_only(bytes_column("predicted_before_backward_bytes", "predicted",
                               "the same from the program alone")),
        [](R a) { return a.r.predicted_before_backward_bytes; }},
-      {bytes_column("peak_bytes", "peak", "the most of the whole step"),
+      {as_exact(bytes_column("peak_bytes", "peak", "the most of the whole step")),
        [](R a) { return when(a.ok, a.r.peak_bytes); }},
       {bytes_column("predicted_peak_bytes", "predicted peak", "the same from the program alone"),
        [](R a) { return a.r.predicted_peak_bytes; }},
-      {data_only(bytes_column("saved_bytes", "", "tensors of T² among those before backward")),
+      {data_only(
+           as_exact(bytes_column("saved_bytes", "", "tensors of T² among those before backward"))),
        [](R a) { return a.r.saved_bytes; }},
       {real_column("bytes_per_t2", "bytes / T²", "", 2, "before backward"),
        [](R a) {
@@ -150,7 +150,7 @@ Fields<AttentionRow> fields() {
 ResultRow as_row(const AttentionResult& r, const AttentionPart& part, const char* mode,
                  const Json& environment) {
   Json row = Json::object();
-  row["size"] = fmt::format("attention {}", label_of(r.spec));
+  row["size"] = row["kind"] = fmt::format("attention {}", label_of(r.spec));
   row["context"] = r.spec.run.shape.context;
   row["mode"] = mode;
   row["precision"] = name_of(r.spec.run.precision);
@@ -183,12 +183,9 @@ ResultRow as_row(const AttentionResult& r, const AttentionPart& part, const char
 }  // namespace
 
 Json key_of(const AttentionSpec& spec) {
-  Json out = Json::object();
-  const Json run = tracestep::key_of(spec.run);
-  for (const char* field :
-       {"batch", "context", "precision", "attention", "executor", "device", "threads", "seed"}) {
-    out[field] = run.at(field);
-  }
+  // What is kept says which ops there are.
+  Json out = part_of_key(spec.run,
+                         [](const RunField& f) { return is_of_attention(f) && f.name != "ops"; });
   out["width"] = spec.width;
   if (spec.heads != 1) out["heads"] = spec.heads;
   out["mask"] = spec.causal ? "causal" : "none";
@@ -197,29 +194,10 @@ Json key_of(const AttentionSpec& spec) {
 }
 
 void show_heads(Table& table) {
-  const auto heads = std::ranges::find(table.columns, "heads", &Column::name);
-  const auto at = static_cast<std::size_t>(heads - table.columns.begin());
-  heads->data_only = std::ranges::all_of(
+  const std::size_t at = table.index_of("heads").value();
+  table.columns[at].data_only = std::ranges::all_of(
       table.rows, [at](const std::vector<Json>& row) { return row[at] == Json(1); });
 }
-
-namespace {
-
-// judge_all(), separately for each form, width and mask: their times per FLOP differ.
-std::vector<std::vector<Verdict>> judge_by_label(std::span<const ResultRow> rows) {
-  std::map<std::string, std::vector<std::size_t>> by_label;
-  for (std::size_t i = 0; i < rows.size(); ++i) by_label[rows[i].text("size")].push_back(i);
-  std::vector<std::vector<Verdict>> out(rows.size());
-  for (const auto& [label, places] : by_label) {
-    std::vector<ResultRow> alike;
-    for (std::size_t i : places) alike.push_back(rows[i]);
-    std::vector<std::vector<Verdict>> verdicts = judge_all(alike);
-    for (std::size_t i = 0; i < places.size(); ++i) out[places[i]] = std::move(verdicts[i]);
-  }
-  return out;
-}
-
-}  // namespace
 
 void add_verdicts(Table& table, std::span<const AttentionResult> results, const Json& environment) {
   std::vector<ResultRow> rows;
@@ -228,11 +206,10 @@ void add_verdicts(Table& table, std::span<const AttentionResult> results, const 
     rows.push_back(as_row(r, r.backward, "backward", environment));
     rows.push_back(as_row(r, r.whole, "whole", environment));
   }
-  const auto found = std::ranges::find(table.columns, "verdict", &Column::name);
-  TRACESTEP_CHECK(found != table.columns.end() && results.size() == table.rows.size(),
-                  "{} cells to judge in {}", results.size(), table.name);
-  const auto column = static_cast<std::size_t>(found - table.columns.begin());
-  const std::vector<std::vector<Verdict>> verdicts = judge_by_label(rows);
+  const std::size_t column = table.index_of("verdict").value();
+  TRACESTEP_CHECK(results.size() == table.rows.size(), "{} cells to judge in {}", results.size(),
+                  table.name);
+  const std::vector<std::vector<Verdict>> verdicts = judge_all(rows);
   constexpr std::size_t kParts = 3;
   for (std::size_t i = 0; i < results.size(); ++i) {
     std::vector<Verdict> of_cell;

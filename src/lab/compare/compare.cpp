@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "lab/compare/conditions.h"
+#include "lab/compare/declared.h"
 #include "lab/compare/exact.h"
 #include "lab/compare/gate.h"
 #include "lab/measure/statistics.h"
@@ -26,18 +27,15 @@ Table environment_table(const ResultFile& a, const ResultFile& b) {
   Table table{.name = "environment",
               .title = "What differs between the machines and builds",
               .columns = {text_column("item"), text_column("a", "A"), text_column("b", "B")}};
-  const auto add = [&](const std::string& item, const Json* left, const Json* right) {
-    const Json missing;
-    if (left == nullptr) left = &missing;
-    if (right == nullptr) right = &missing;
-    if (is_of_the_run(item) || *left == *right) return;
-    table.add_row({item, words(*left), words(*right)});
-  };
-  for (const auto& [item, value] : a.environment.members()) {
-    add(item, &value, b.environment.find(item));
-  }
-  for (const auto& [item, value] : b.environment.members()) {
-    if (a.environment.find(item) == nullptr) add(item, nullptr, &value);
+  for (const ResultFile* file : {&a, &b}) {
+    for (const auto& [item, value] : file->environment.members()) {
+      const Json *left = a.environment.find(item), *right = b.environment.find(item), missing;
+      if (left == nullptr) left = &missing;
+      if (right == nullptr) right = &missing;
+      const bool is_known = file == &b && left != &missing;
+      if (is_known || is_of_the_run(item) || *left == *right) continue;
+      table.add_row({item, words(*left), words(*right)});
+    }
   }
   if (table.rows.empty()) table.notes.push_back("nothing: machine and build are the same");
   return table;
@@ -126,14 +124,15 @@ class Objections {
   std::map<const ResultRow*, std::vector<Verdict>> together_;
 };
 
-bool has_samples(const ResultRow& row, const TableLayout::Measure& measure) {
-  const Json* list = row.find(measure.samples);
+// `measure`: a column of samples.
+bool has_samples(const ResultRow& row, const Column& measure) {
+  const Json* list = row.find(measure.name);
   return list != nullptr && !(list->is_array() && list->size() == 0);
 }
 
 // The samples by process; empty when they do not fit the counts.
-ProcessSamples samples_of(const ResultRow& row, const TableLayout::Measure& measure) {
-  return by_process(row.numbers(measure.samples), row.numbers(counts_column(measure.samples)));
+ProcessSamples samples_of(const ResultRow& row, const Column& measure) {
+  return by_process(row.numbers(measure.name), row.numbers(counts_column(measure.name)));
 }
 
 // The samples of each run's processes as one list; empty when `runs` runs cannot have equally many
@@ -150,29 +149,36 @@ ProcessSamples by_run(const ProcessSamples& processes, int runs) {
 }
 
 // Whether every entry of the list is a time; a NaN is stored as null, which is not a number.
-bool are_times(const ResultRow& row, const TableLayout::Measure& measure) {
-  const std::vector<double> samples = row.numbers(measure.samples);
-  const Json* list = row.find(measure.samples);
+bool are_times(const ResultRow& row, const Column& measure) {
+  const std::vector<double> samples = row.numbers(measure.name);
+  const Json* list = row.find(measure.name);
   return list != nullptr && list->is_array() && samples.size() == list->size() &&
          !samples_of(row, measure).empty() &&
          std::ranges::all_of(samples, [](double ms) { return std::isfinite(ms) && ms > 0; });
 }
 
-// Tables of the same name in both results.
-struct TablePair {
-  const ResultTable *a, *b;
-};
-
-std::vector<TablePair> table_pairs(const ResultFile& a, const ResultFile& b) {
-  std::vector<TablePair> out;
+// Tables of the same name in both results, in the order of the declared ones. Parts are left out
+// where nothing says which cell they are of: their table has no name of its own, and there are no
+// cells beside it.
+std::vector<TablePair> table_pairs(const ResultFile& a, const ResultFile& b,
+                                   const std::vector<std::string>& ignored) {
+  std::vector<std::pair<const ResultTable*, const ResultTable*>> found;
   for (const ResultTable& of_a : a.tables) {
-    const auto of_b = std::ranges::find_if(b.tables, [&](const ResultTable& table) {
-      return table.name == of_a.name && table.layout == of_a.layout;
-    });
-    if (of_b != b.tables.end()) out.push_back({&of_a, &*of_b});
+    const auto of_b = std::ranges::find(b.tables, of_a.name, &ResultTable::name);
+    if (of_b != b.tables.end()) found.emplace_back(&of_a, &*of_b);
   }
-  // In the order of the layouts: cells first, then from the most detailed parts on.
-  std::ranges::stable_sort(out, std::less(), [](const TablePair& p) { return p.a->layout; });
+  std::ranges::stable_sort(found, {}, [](const auto& tables) {
+    const std::string& name = tables.first->name;
+    return std::ranges::find(declared_tables(), name.substr(0, name.find('@')), &Table::name);
+  });
+  const bool has_cells =
+      std::ranges::any_of(found, [](const auto& tables) { return !tables.first->is_of_parts(); });
+  std::vector<TablePair> out;
+  for (const auto& [of_a, of_b] : found) {
+    if (has_cells || of_a->name.find('@') != std::string::npos) {
+      out.emplace_back(*of_a, *of_b, ignored);
+    }
+  }
   return out;
 }
 
@@ -180,12 +186,10 @@ std::vector<TablePair> table_pairs(const ResultFile& a, const ResultFile& b) {
 std::optional<ProcessNoise> noise_in(std::span<const TablePair> pairs) {
   std::vector<ProcessSamples> cells;
   for (const TablePair& pair : pairs) {
-    for (const ResultTable* table : {pair.a, pair.b}) {
+    for (const ResultTable* table : {&pair.a, &pair.b}) {
       for (const ResultRow& row : table->rows) {
-        for (const TableLayout::Measure& measure : table->layout->measures) {
-          if (are_times(row, measure)) {
-            cells.push_back(samples_of(row, measure));
-          }
+        for (const Column& measure : pair.columns(ColumnRole::kSamples)) {
+          if (are_times(row, measure)) cells.push_back(samples_of(row, measure));
         }
       }
     }
@@ -212,33 +216,30 @@ class Report {
 
  private:
   void add_table(const TablePair& pair) {
-    const TableLayout& layout = *pair.a->layout;
-    if (layout.is_parts) {
+    if (pair.is_of_parts()) {
       // Without a name of its own such a table is of the one cell of its file.
-      const bool is_of_known_cell = pair.a->name.find('@') != std::string::npos;
-      if (is_of_known_cell || (matched_ > 0 && unmatched_ == 0)) exact_.add(*pair.a, *pair.b, {});
+      const bool is_of_known_cell = pair.a.name.find('@') != std::string::npos;
+      if (is_of_known_cell || (matched_ > 0 && unmatched_ == 0)) exact_.add(pair);
       return;
     }
-    const auto ignored = ignored_keys(pair.a->rows, pair.b->rows, options_.ignored);
-    const auto rows_of_a = by_identity(pair.a->rows, pair.a->name, layout, ignored);
-    const auto rows_of_b = by_identity(pair.b->rows, pair.b->name, layout, ignored);
-    const Objections against_a(*pair.a), against_b(*pair.b);
-    for (const ResultRow& row : pair.a->rows) {
-      const auto found = rows_of_b.find(identity(row, layout, ignored));
+    const auto rows_of_a = pair.by_identity(pair.a), rows_of_b = pair.by_identity(pair.b);
+    const Objections against_a(pair.a), against_b(pair.b);
+    for (const ResultRow& row : pair.a.rows) {
+      const auto found = rows_of_b.find(pair.identity(row));
       if (found == rows_of_b.end()) {
-        add_unmatched(pair_label(row, row, layout), "only in A");
+        add_unmatched(pair.label(row, row), "only in A");
         continue;
       }
       ++matched_;
       const ResultRow& other = *found->second;
-      add_pair(row, other, layout, both(against_a.of(row), against_b.of(other)));
+      add_pair(pair, row, other, both(against_a.of(row), against_b.of(other)));
     }
-    for (const ResultRow& row : pair.b->rows) {
-      if (rows_of_a.contains(identity(row, layout, ignored))) continue;
+    for (const ResultRow& row : pair.b.rows) {
+      if (rows_of_a.contains(pair.identity(row))) continue;
       ++unmatched_;
-      add_words(pair_label(row, row, layout), "only in B");
+      add_words(pair.label(row, row), "only in B");
     }
-    exact_.add(*pair.a, *pair.b, ignored);
+    exact_.add(pair);
   }
 
   // Adds a row with a verdict in words instead of figures.
@@ -251,13 +252,14 @@ class Report {
     gate_.undecide(label, where);
   }
 
-  void add_pair(const ResultRow& a, const ResultRow& b, const TableLayout& layout,
+  void add_pair(const TablePair& pair, const ResultRow& a, const ResultRow& b,
                 const std::string& against) {
-    const std::string label = pair_label(a, b, layout);
+    const std::string label = pair.label(a, b);
     const std::string status_a = a.text("status"), status_b = b.text("status");
+    const std::vector<Column> measures = pair.columns(ColumnRole::kSamples);
     const bool both_ran = status_a == "ok" && status_b == "ok";
-    if (both_ran && layout.measures.empty()) return;
-    if (both_ran) return add_measures(label, a, b, layout, against);
+    if (both_ran && measures.empty()) return;
+    if (both_ran) return add_measures(label, a, b, measures, against);
     if (a.find("status") == nullptr && b.find("status") == nullptr) return;
     add_words(label, status_a == status_b ? status_a : fmt::format("{} → {}", status_a, status_b));
     gate_.judge_statuses(label, status_a, status_b);
@@ -272,24 +274,25 @@ class Report {
 
   // A measure without samples on either side was not taken: an attention row may have forward only.
   void add_measures(const std::string& row_label, const ResultRow& a, const ResultRow& b,
-                    const TableLayout& layout, const std::string& against) {
+                    std::span<const Column> measures, const std::string& against) {
     bool is_measured = false;
-    for (const TableLayout::Measure& measure : layout.measures) {
+    for (const Column& measure : measures) {
       if (!has_samples(a, measure) && !has_samples(b, measure)) continue;
       is_measured = true;
-      add_measure(measure.name.empty() ? row_label : fmt::format("{} {}", row_label, measure.name),
-                  measure, a, b, against);
+      const std::string_view what = measure_of(measure.name);
+      add_measure(what.empty() ? row_label : fmt::format("{} {}", row_label, what), measure, a, b,
+                  against);
     }
     if (is_measured) return;
     add_words(row_label, "no samples in A");
     gate_.undecide(row_label, "no samples in A");
   }
 
-  void add_measure(const std::string& label, const TableLayout::Measure& measure,
-                   const ResultRow& a, const ResultRow& b, const std::string& against) {
+  void add_measure(const std::string& label, const Column& measure, const ResultRow& a,
+                   const ResultRow& b, const std::string& against) {
     const char* missing =
-        a.numbers(measure.samples).empty()   ? "no samples in A"
-        : b.numbers(measure.samples).empty() ? "no samples in B"
+        a.numbers(measure.name).empty()   ? "no samples in A"
+        : b.numbers(measure.name).empty() ? "no samples in B"
         : !are_times(a, measure) || !are_times(b, measure)
             ? "samples that are no positive numbers, or not those of its processes"
             : nullptr;
@@ -371,16 +374,14 @@ class Report {
 
 ComparisonReport compare_results(const ResultFile& a, const ResultFile& b,
                                  const CompareOptions& options) {
-  const std::vector<TablePair> pairs = table_pairs(a, b);
+  const std::vector<TablePair> pairs = table_pairs(a, b, options.ignored);
   if (pairs.empty()) {
     throw Error(ErrorCode::kUsage, "compare",
                 fmt::format("{} ({}) and {} ({}) have no table in common", a.name, a.schema, b.name,
                             b.schema),
                 "compare two results of the same command");
   }
-  std::vector<const TableLayout*> layouts;
-  for (const TablePair& pair : pairs) layouts.push_back(pair.a->layout);
-  check_ignored(layouts, options.ignored);
+  check_ignored(pairs, options.ignored);
   ComparisonReport out = Report(pairs, options).finish();
   out.environment = environment_table(a, b);
   return out;

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "lab/compare/comparison.h"
 #include "lab/compare/result_file.h"
+#include "lab/measure/comparison.h"
 #include "lab/report/table.h"
 
 namespace tracestep {

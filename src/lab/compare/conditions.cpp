@@ -8,6 +8,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "lab/compare/result_file.h"
+
 namespace tracestep {
 namespace {
 
@@ -25,8 +27,7 @@ std::optional<double> highest(const ResultRow& row, std::string_view fact) {
 
 std::string governor_of(const ResultRow& row) {
   const Json* facts = row.find("host_before");
-  const Json* value = facts != nullptr && facts->is_object() ? facts->find("governor") : nullptr;
-  return value != nullptr && value->is_string() ? value->as_string() : std::string();
+  return facts == nullptr ? std::string() : text_at(*facts, "governor");
 }
 
 }  // namespace

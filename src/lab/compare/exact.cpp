@@ -1,9 +1,9 @@
 #include "lab/compare/exact.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <map>
-#include <set>
 
 #include <fmt/format.h>
 
@@ -21,18 +21,9 @@ bool is_ok(const ResultRow& row) {
   return status.empty() || status == "ok";
 }
 
-// "bytes", "launches" or the figure's own name: a part can explain a whole of the same unit.
-std::string_view unit_of(std::string_view figure) {
-  if (figure.ends_with("bytes")) return "bytes";
-  for (std::string_view count : {"launches", "kernels", "per_step"}) {
-    if (figure.ends_with(count)) return "launches";
-  }
-  return figure;
-}
-
 std::string shown(const ExactChange& change, double value) {
   if (change.is_time) return fmt::format("{:.4g} ms", value);
-  if (unit_of(change.figure) == "bytes") return format_bytes(static_cast<std::int64_t>(value));
+  if (change.figure.ends_with("bytes")) return format_bytes(static_cast<std::int64_t>(value));
   return value == std::floor(value) && std::abs(value) < 1e15 ? fmt::format("{:.0f}", value)
                                                               : fmt::format("{:.6g}", value);
 }
@@ -42,116 +33,100 @@ std::string shown_growth(const ExactChange& change) {
   return (change.growth() < 0 ? "-" : "+") + shown(change, std::abs(change.growth()));
 }
 
-// One entry of a table of parts: its figures, added up over the rows with the same keys.
+// One entry of a table of parts: its figures in A and in B, added up over the rows with its keys.
 struct Part {
   std::string label;
-  std::map<std::string_view, double> figures;
+  std::map<std::string, std::array<std::optional<double>, 2>> figures;
 };
 
-std::map<std::string, Part> parts_of(const ResultTable& table) {
-  std::vector<std::string_view> columns = table.layout->exact;
-  if (!table.layout->shown_ms.empty()) columns.push_back(table.layout->shown_ms);
+std::map<std::string, Part> parts_of(const TablePair& pair, std::span<const Column> figures) {
   std::map<std::string, Part> out;
-  for (const ResultRow& row : table.rows) {
-    if (row.text(table.layout->keys.front()) == "total") continue;
-    Part& part = out[identity(row, *table.layout, {})];
-    part.label = pair_label(row, row, *table.layout);
-    for (std::string_view column : columns) {
-      if (const auto value = row.number(column)) part.figures[column] += *value;
+  for (std::size_t side : {0, 1}) {
+    for (const ResultRow& row : (side == 0 ? pair.a : pair.b).rows) {
+      if (row.text(pair.keys().front()) == "total") continue;
+      Part& part = out[pair.identity(row)];
+      if (part.label.empty()) part.label = pair.label(row, row);
+      for (const Column& figure : figures) {
+        const auto value = row.number(figure.name);
+        std::optional<double>& sum = part.figures[figure.name][side];
+        if (value) sum = sum.value_or(0) + *value;
+      }
     }
   }
   return out;
 }
 
-const double* figure_of(const std::map<std::string, Part>& parts, const std::string& key,
-                        std::string_view column) {
-  const auto part = parts.find(key);
-  if (part == parts.end()) return nullptr;
-  const auto figure = part->second.figures.find(column);
-  return figure == part->second.figures.end() ? nullptr : &figure->second;
-}
-
 std::string verdict_of(const ExactChange& c) {
-  if (!c.in_b) return "only in A";
-  if (!c.in_a) return "only in B";
+  if (!c.b) return "only in A";
+  if (!c.a) return "only in B";
   if (c.is_time) return "not judged";
   return c.growth() > 0 ? "more" : "less";
 }
 
 Fields<ExactChange> fields() {
   using C = const ExactChange&;
-  return {{text_column("table"), &ExactChange::table},
-          {text_column("row", "", "the cell, or the part of it"), &ExactChange::row},
-          {text_column("figure"), &ExactChange::figure},
-          {text_column("a", "A"), [](C c) { return c.in_a ? Json(shown(c, c.a)) : Json(); }},
-          {text_column("b", "B"), [](C c) { return c.in_b ? Json(shown(c, c.b)) : Json(); }},
-          {text_column("change"), [](C c) { return Json(shown_growth(c)); }},
-          {real_column("percent", "", "%", 2, "of A"),
-           [](C c) { return when(c.in_a && c.in_b && c.a != 0, 100 * c.growth() / c.a); }},
-          {text_column("verdict", "",
-                       "more or less in B, exactly; times of single steps are not judged"),
-           verdict_of},
-          {data_only(real_column("a_value", "", "", -1, "A as a number, in bytes, counts or ms")),
-           [](C c) { return when(c.in_a, c.a); }},
-          {data_only(real_column("b_value", "", "", -1, "B likewise")),
-           [](C c) { return when(c.in_b, c.b); }}};
+  return {
+      {text_column("table"), &ExactChange::table},
+      {text_column("row", "", "the cell, or the part of it"), &ExactChange::row},
+      {text_column("figure"), &ExactChange::figure},
+      {text_column("a", "A"), [](C c) { return c.a ? Json(shown(c, *c.a)) : Json(); }},
+      {text_column("b", "B"), [](C c) { return c.b ? Json(shown(c, *c.b)) : Json(); }},
+      {text_column("change"), [](C c) { return Json(shown_growth(c)); }},
+      {real_column("percent", "", "%", 2, "of A"),
+       [](C c) { return when(c.b && c.a.value_or(0) != 0, 100 * c.growth() / c.a.value_or(1)); }},
+      {text_column("verdict", "",
+                   "more or less in B, exactly; times of single steps are not judged"),
+       verdict_of},
+      {data_only(real_column("a_value", "", "", -1, "A as a number, in bytes, counts or ms")),
+       [](C c) { return or_null(c.a); }},
+      {data_only(real_column("b_value", "", "", -1, "B likewise")),
+       [](C c) { return or_null(c.b); }}};
 }
 
 }  // namespace
 
-void ExactComparison::add(const ResultTable& a, const ResultTable& b,
-                          const std::vector<std::string>& ignored) {
-  if (a.layout->is_parts) {
-    add_parts(a, b);
+void ExactComparison::add(const TablePair& pair) {
+  if (pair.is_of_parts()) {
+    add_parts(pair);
   } else {
-    add_cells(a, b, ignored);
+    add_cells(pair);
   }
 }
 
-void ExactComparison::add_cells(const ResultTable& a, const ResultTable& b,
-                                const std::vector<std::string>& ignored) {
-  const auto rows_of_b = by_identity(b.rows, b.name, *a.layout, ignored);
-  for (const ResultRow& row : a.rows) {
-    const auto found = rows_of_b.find(identity(row, *a.layout, ignored));
+void ExactComparison::add_cells(const TablePair& pair) {
+  const auto rows_of_b = pair.by_identity(pair.b);
+  const std::vector<Column> figures = pair.columns(ColumnRole::kExact);
+  for (const ResultRow& row : pair.a.rows) {
+    const auto found = rows_of_b.find(pair.identity(row));
     if (found == rows_of_b.end() || !is_ok(row) || !is_ok(*found->second)) continue;
-    const std::string label = pair_label(row, *found->second, *a.layout);
-    for (std::string_view figure : a.layout->exact) {
+    const std::string label = pair.label(row, *found->second);
+    for (const Column& column : figures) {
+      const std::string& figure = column.name;
       const auto of_a = row.number(figure), of_b = found->second->number(figure);
       if (of_a.has_value() != of_b.has_value()) {
         missing_.push_back(fmt::format("{}: {} is only in {}", label, figure, of_a ? "A" : "B"));
       }
       if (!of_a || !of_b) continue;
       ++compared_;
-      if (*of_a != *of_b) changes_.push_back({a.name, label, std::string(figure), *of_a, *of_b});
+      if (of_a != of_b) changes_.push_back({pair.a.name, label, figure, of_a, of_b});
     }
   }
 }
 
-void ExactComparison::add_parts(const ResultTable& a, const ResultTable& b) {
-  const auto of_a = parts_of(a), of_b = parts_of(b);
-  std::set<std::string> keys;
-  for (const auto* parts : {&of_a, &of_b}) {
-    for (const auto& [key, part] : *parts) keys.insert(key);
-  }
-  std::vector<std::string_view> columns = a.layout->exact;
-  if (!a.layout->shown_ms.empty()) columns.push_back(a.layout->shown_ms);
-  for (std::string_view column : columns) {
+void ExactComparison::add_parts(const TablePair& pair) {
+  std::vector<Column> figures = pair.columns(ColumnRole::kPart);
+  const auto is_exact = [](const Column& c) { return timing_of(c) == Timing::kNone; };
+  std::ranges::stable_partition(figures, is_exact);
+  const std::map<std::string, Part> parts = parts_of(pair, figures);
+  for (const Column& figure : figures) {
     std::vector<ExactChange> found;
-    const bool is_time = column == a.layout->shown_ms;
-    for (const std::string& key : keys) {
-      const double *left = figure_of(of_a, key, column), *right = figure_of(of_b, key, column);
-      if (left == nullptr && right == nullptr) continue;
-      if (!is_time) ++compared_;
-      ExactChange change{a.name,
-                         (of_a.contains(key) ? of_a : of_b).at(key).label,
-                         std::string(column),
-                         left == nullptr ? 0 : *left,
-                         right == nullptr ? 0 : *right,
-                         left != nullptr,
-                         right != nullptr,
-                         true,
-                         is_time};
-      if (change.growth() != 0 || change.in_a != change.in_b) found.push_back(std::move(change));
+    for (const auto& [key, part] : parts) {
+      const auto& [a, b] = part.figures.at(figure.name);
+      if (!a && !b) continue;
+      if (is_exact(figure)) ++compared_;
+      if (a == b) continue;
+      found.push_back(
+          {pair.a.name, part.label, figure.name, a, b, true, !is_exact(figure), figure.whole});
     }
     std::ranges::stable_sort(found, std::greater(),
                              [](const ExactChange& c) { return std::abs(c.growth()); });
@@ -183,15 +158,11 @@ Table ExactComparison::table() const {
   return out;
 }
 
-// The parts that grew most in the same unit, from the most detailed table that has some; what is
-// saved for backward has a table of its own.
+// The parts of the figure that grew most, from the most detailed table that has some.
 std::string ExactComparison::parts_behind(const ExactChange& whole) const {
   std::vector<const ExactChange*> found;
   for (const ExactChange& c : changes_) {
-    const bool is_saved = whole.figure == "saved_bytes";
-    if (!c.is_part || c.is_time || c.growth() <= 0) continue;
-    if (c.table.starts_with("saved_by_op") != is_saved) continue;
-    if (unit_of(c.figure) != unit_of(whole.figure)) continue;
+    if (c.whole != whole.figure || c.is_time || c.growth() <= 0) continue;
     if (!found.empty() && found.front()->table != c.table) break;
     found.push_back(&c);
   }
@@ -206,8 +177,8 @@ std::string ExactComparison::parts_behind(const ExactChange& whole) const {
 
 void ExactComparison::judge(double fail_percent, Gate& gate) const {
   for (const ExactChange& c : changes_) {
-    if (c.is_part || c.b <= c.a * (1 + fail_percent / 100)) continue;
-    gate.regress(c.row, fmt::format("{} {} → {} ({}){}", c.figure, shown(c, c.a), shown(c, c.b),
+    if (c.is_part || *c.b <= *c.a * (1 + fail_percent / 100)) continue;
+    gate.regress(c.row, fmt::format("{} {} → {} ({}){}", c.figure, shown(c, *c.a), shown(c, *c.b),
                                     shown_growth(c), parts_behind(c)));
   }
   for (const std::string& missing : missing_) gate.undecide("exact figures", missing);

@@ -3,29 +3,29 @@
 // named.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "lab/compare/gate.h"
-#include "lab/compare/result_file.h"
+#include "lab/compare/rows.h"
 
 namespace tracestep {
 
 // A figure that is not the same in both results.
 struct ExactChange {
   std::string table, row, figure;
-  double a = 0, b = 0;  // 0 for a part that is only in the other
-  bool in_a = true, in_b = true;
-  bool is_part = false;  // the figure of a part of a cell; else of a whole cell
-  bool is_time = false;  // milliseconds of one process, not judged
+  std::optional<double> a, b;  // none for a part that is only in the other
+  bool is_part = false;        // the figure of a part of a cell; else of a whole cell
+  bool is_time = false;        // milliseconds of a few steps of one process, not judged
+  std::string whole = {};      // of a part: the figure of the cell that it is a part of
 
-  double growth() const { return b - a; }
+  double growth() const { return b.value_or(0) - a.value_or(0); }
 };
 
 class ExactComparison {
  public:
-  // Compares two tables of the same name. `ignored`: as for by_identity().
-  void add(const ResultTable& a, const ResultTable& b, const std::vector<std::string>& ignored);
+  void add(const TablePair& pair);
 
   // The changed figures, those of cells first, then the parts that changed most; a note says how
   // many figures are equal.
@@ -36,9 +36,8 @@ class ExactComparison {
   bool is_empty() const { return compared_ == 0; }
 
  private:
-  void add_cells(const ResultTable& a, const ResultTable& b,
-                 const std::vector<std::string>& ignored);
-  void add_parts(const ResultTable& a, const ResultTable& b);
+  void add_cells(const TablePair& pair);
+  void add_parts(const TablePair& pair);
   std::string parts_behind(const ExactChange& whole) const;
 
   std::vector<ExactChange> changes_;

@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "lab/compare/result_file.h"
 #include "lab/measure/validity.h"
+#include "lab/report/columns.h"
 
 namespace tracestep {
 namespace {
@@ -30,11 +31,6 @@ ColumnKind kind_of(std::span<const Json> values, const std::string& unit) {
   return are_lists ? ColumnKind::kReals : ColumnKind::kStructured;
 }
 
-std::string text_at(const Json& object, std::string_view key) {
-  const Json* text = object.is_object() ? object.find(key) : nullptr;
-  return text != nullptr && text->is_string() ? text->as_string() : std::string();
-}
-
 // A table as it was written. The kinds of its columns follow from the values, so that empty columns
 // count as whole numbers.
 Table table_of(std::string name, const Json& json, const std::string& where) {
@@ -54,12 +50,11 @@ Table table_of(std::string name, const Json& json, const std::string& where) {
   }
   const Json* columns = json.find("columns");
   for (std::size_t c = 0; c < out.columns.size(); ++c) {
-    const Json* facts = columns == nullptr ? nullptr : columns->find(out.columns[c].name);
     std::vector<Json> values;
     for (const auto& row : out.rows) values.push_back(row[c]);
     Column& column = out.columns[c];
-    column.unit = facts == nullptr ? "" : text_at(*facts, "unit");
-    column.description = facts == nullptr ? "" : text_at(*facts, "description");
+    const Json* facts = columns == nullptr ? nullptr : columns->find(column.name);
+    if (facts != nullptr) column = described_column(column.name, *facts);
     column.kind = kind_of(values, column.unit);
     if (column.kind == ColumnKind::kBytes) column.unit.clear();
   }
@@ -83,16 +78,12 @@ std::vector<Table> tables_of(const PartResult& part, std::string_view primary) {
 
 // Rows of a part, for the checker: with the environment that they were measured in, and under the
 // name of a table of their own, because parts were measured at different times.
-std::vector<ResultRow> rows_of(const Table& table, const PartResult& part) {
-  const auto environment = std::make_shared<const Json>(part.document.at("environment"));
-  std::vector<ResultRow> out;
-  for (const auto& row : table.rows) {
-    Json cells = Json::object();
-    for (std::size_t c = 0; c < row.size(); ++c) cells[table.columns[c].name] = row[c];
-    if (!part.label.empty()) cells["table"] = "of " + part.label;
-    out.emplace_back(std::move(cells), environment);
+std::vector<ResultRow> rows_of(Table table, const PartResult& part) {
+  if (!part.label.empty()) {
+    table.columns.push_back(text_column("table"));
+    for (auto& row : table.rows) row.emplace_back("of " + part.label);
   }
-  return out;
+  return tracestep::rows_of(table, part.document.at("environment"));
 }
 
 // The wider of two kinds: a column may hold numbers in one part and nothing in another.
@@ -130,7 +121,7 @@ struct Gathered {
   bool have_cells(std::span<const std::string> divided) const {
     return std::ranges::all_of(tables, [&](const Table& table) {
       const auto has = [&](const std::string& column) {
-        return std::ranges::find(table.columns, column, &Column::name) != table.columns.end();
+        return table.index_of(column).has_value();
       };
       return table.rows.empty() || has("cell") || std::ranges::all_of(divided, has);
     });

@@ -1,4 +1,4 @@
-
+// Results as comma-separated values, read as the JSON documents that hold the same.
 #include <algorithm>
 #include <charconv>
 #include <cmath>
@@ -50,8 +50,16 @@ std::optional<Json> number_in(std::string_view text, const Place& place) {
   return is_number ? std::optional<Json>(real) : std::nullopt;
 }
 
+// Also an object, which the CSV writer has as JSON; what only looks like one stays a text.
 Json cell_of(const std::string& text, const Place& place) {
   if (text.empty()) return {};
+  if (text.starts_with('{')) {
+    try {
+      return Json::parse(text, "");
+    } catch (const Error&) {
+      return from_csv_text(text);
+    }
+  }
   if (const auto number = number_in(text, place)) return *number;
   return from_csv_text(text);
 }
@@ -123,12 +131,11 @@ ResultFile read_result_csv(const std::filesystem::path& path) {
   for (auto begin = all.begin(); begin != all.end();) {
     const auto end = std::find_if(begin + 1, all.end(), std::mem_fn(&CsvRow::begins_table));
     const Json rows = rows_of(std::span(begin, end), name);
-    if (rows.size() > 0) add_table("", rows, machine, out);
+    if (rows.size() > 0) add_table("", Json::Object{{"rows", rows}}, machine, out);
     begin = end;
   }
-  if (!out.tables.empty()) return out;
-  throw Error(ErrorCode::kInput, name, "its columns are those of no table that can be compared",
-              "give a result of bench, attention, memory, profile or study");
+  if (out.tables.empty()) fail_without_tables(out);
+  return out;
 }
 
 }  // namespace tracestep

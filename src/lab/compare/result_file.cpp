@@ -3,38 +3,122 @@
 #include <algorithm>
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include "base/error.h"
 #include "base/input_file.h"
+#include "lab/compare/declared.h"
+#include "spec/fields.h"
 
 namespace tracestep {
 namespace {
 
 constexpr std::size_t kMaxPartRows = 100 * kMaxResultRows;
 
+std::vector<Column> with_roles(std::vector<Column> columns) {
+  std::erase_if(columns, [](const Column& c) { return c.role == ColumnRole::kShown; });
+  return columns;
+}
+
+// The member, if it is there and an object.
+const Json* object_in(const Json& json, std::string_view name) {
+  const Json* found = json.is_object() ? json.find(name) : nullptr;
+  return found != nullptr && found->is_object() ? found : nullptr;
+}
+
+// How many columns of the declared table this one has; 0 where it is another one. Older results
+// lack keys of runs, and figures beside samples; not every row has times.
+std::int64_t columns_in(const Json& table, const Table& declared) {
+  const Json *columns = object_in(table, "columns"), *rows = table.find("rows");
+  std::int64_t out = 0;
+  bool is_whole = true, has_samples = false;
+  for (const Column& column : with_roles(declared.columns)) {
+    const bool is_here = (columns != nullptr && columns->find(column.name) != nullptr) ||
+                         (rows->size() > 0 && rows->items().front().find(column.name) != nullptr);
+    if (find_field(column.name) != nullptr) continue;
+    is_whole = is_whole && (is_here || timing_of(column) != Timing::kNone);
+    has_samples = has_samples || (is_here && column.role == ColumnRole::kSamples);
+    out += is_here ? 1 : 0;
+  }
+  return is_whole || has_samples ? out : 0;
+}
+
+// The declared table of this name, up to an "@"; without a name the one of which there is most.
+const Table* declared_as(const std::string& name, const Json& table) {
+  const Table* best = nullptr;
+  std::int64_t most = 0;
+  for (const Table& declared : declared_tables()) {
+    if (!name.empty() && declared.name != name.substr(0, name.find('@'))) continue;
+    const std::int64_t columns = columns_in(table, declared);
+    if (columns > most) best = &declared;
+    most = std::max(most, columns);
+  }
+  return best;
+}
+
+// Rows that nothing identifies, or without figures, cannot be compared.
+bool can_be_compared(const std::vector<Column>& columns) {
+  const auto keys = std::ranges::count(columns, ColumnRole::kKey, &Column::role);
+  return keys > 0 && keys < std::ssize(columns);
+}
+
 }  // namespace
+
+bool ResultTable::is_of_parts() const {
+  return std::ranges::find(columns, ColumnRole::kPart, &Column::role) != columns.end();
+}
 
 std::vector<ResultRow> ResultFile::cells() const {
   std::vector<ResultRow> out;
   for (const ResultTable& table : tables) {
-    if (!table.layout->is_parts) out.insert(out.end(), table.rows.begin(), table.rows.end());
+    if (!table.is_of_parts()) out.insert(out.end(), table.rows.begin(), table.rows.end());
   }
   return out;
 }
 
-void add_table(const std::string& name, const Json& rows,
+std::string text_at(const Json& object, std::string_view key) {
+  const Json* text = object.is_object() ? object.find(key) : nullptr;
+  return text != nullptr && text->is_string() ? text->as_string() : std::string();
+}
+
+Column described_column(const std::string& name, const Json& facts) {
+  Column out{.name = name,
+             .unit = text_at(facts, "unit"),
+             .description = text_at(facts, "description"),
+             .role = role_named(text_at(facts, "role")),
+             .whole = text_at(facts, "part_of")};
+  const bool is_list = name.ends_with("samples_ms");
+  if (out.role == ColumnRole::kSamples && !is_list) out.role = ColumnRole::kShown;
+  return out;
+}
+
+void add_table(const std::string& name, const Json& table,
                const std::shared_ptr<const Json>& environment, ResultFile& out) {
-  const Json::Array& items = rows.items();
-  const TableLayout* layout = layout_of(name, items.empty() ? Json() : items.front());
-  if (layout == nullptr) return;
-  const std::size_t limit = layout->is_parts ? kMaxPartRows : kMaxResultRows;
-  if (items.size() > limit) {
-    fail_input(out.name, "{} rows; at most {} are read", items.size(), limit);
+  const Json* rows = table.is_object() ? table.find("rows") : nullptr;
+  if (rows == nullptr || !rows->is_array()) return;
+  ResultTable added{name, {}, {}};
+  if (const Json* columns = object_in(table, "columns")) {
+    for (const auto& [column, facts] : columns->members()) {
+      added.columns.push_back(described_column(column, facts));
+    }
   }
-  ResultTable table{name.empty() ? std::string(layout->table) : name, layout, {}};
-  for (const Json& row : items) table.rows.emplace_back(row, environment);
-  out.tables.push_back(std::move(table));
+  added.columns = with_roles(std::move(added.columns));
+  const bool is_known = !added.columns.empty() && !name.empty();
+  if (const Table* declared = is_known ? nullptr : declared_as(name, table)) {
+    if (added.columns.empty()) added.columns = with_roles(declared->columns);
+    if (name.empty()) added.name = declared->name;
+  }
+  if (!can_be_compared(added.columns)) return;
+  const std::size_t limit = added.is_of_parts() ? kMaxPartRows : kMaxResultRows;
+  if (rows->size() > limit) {
+    fail_input(out.name, "{} rows; at most {} are read", rows->size(), limit);
+  }
+  for (const Json& row : rows->items()) added.rows.emplace_back(row, environment);
+  out.tables.push_back(std::move(added));
+}
+
+void fail_without_tables(const ResultFile& file) {
+  throw Error(ErrorCode::kInput, file.name, "none of its tables has figures to compare",
+              "give a result of bench, attention, memory, profile, precision, compile or study");
 }
 
 void check_members(const Json& document, const std::string& name) {
@@ -47,32 +131,23 @@ void check_members(const Json& document, const std::string& name) {
 }
 
 ResultFile result_of(const Json& document, const std::string& name) {
-  const Json* schema = document.is_object() ? document.find("schema") : nullptr;
-  if (schema == nullptr || !schema->is_string()) {
+  const std::string schema = text_at(document, "schema");
+  if (schema.empty()) {
     throw Error(ErrorCode::kInput, name, "it is no JSON result: there is no \"schema\"",
                 "results are compared in the format json");
   }
-  const std::vector<std::string_view> known = compared_schemas();
-  if (std::ranges::find(known, schema->as_string()) == known.end()) {
-    throw Error(
-        ErrorCode::kInput, name,
-        fmt::format("rows of {} have neither samples nor bytes to compare", schema->as_string()),
-        fmt::format("one of {}", fmt::join(known, ", ")));
-  }
   check_members(document, name);
-  ResultFile out{name, schema->as_string(), document.at("environment"), {}};
+  ResultFile out{name, schema, document.at("environment"), {}};
   const auto machine = std::make_shared<const Json>(out.environment);
-  const Json* tables = document.find("tables");
-  // "rows" is the first table again.
-  const std::string_view primary = primary_table(out.schema);
-  add_table(std::string(primary), document.at("rows"), machine, out);
-  if (tables == nullptr || !tables->is_object()) return out;
-  for (const auto& [table, content] : tables->members()) {
-    const Json* rows = content.is_object() ? content.find("rows") : nullptr;
-    const bool is_first = rows != nullptr && table == tables->members().front().first;
-    if (rows == nullptr || !rows->is_array() || (is_first && !out.tables.empty())) continue;
-    add_table(table, *rows, machine, out);
+  add_table("", document, machine, out);
+  if (!out.tables.empty() && out.tables[0].name.empty()) out.tables[0].name = schema;
+  const Json* tables = object_in(document, "tables");
+  // The first one again.
+  for (std::size_t i = out.tables.size(); tables != nullptr && i < tables->size(); ++i) {
+    const auto& [table, content] = tables->members()[i];
+    add_table(table, content, machine, out);
   }
+  if (out.tables.empty()) fail_without_tables(out);
   return out;
 }
 

@@ -1,4 +1,4 @@
-// A result as it was read: the tables of it that can be compared.
+// A result as it was read: the tables of it that can be compared, and what their columns are.
 #pragma once
 
 #include <cstddef>
@@ -8,14 +8,18 @@
 #include <string>
 #include <vector>
 
-#include "lab/compare/rows.h"
+#include "lab/measure/validity.h"
+#include "lab/report/table.h"
 
 namespace tracestep {
 
 struct ResultTable {
-  std::string name;  // "cells", or "matrix@tiny context 32 step" where there are several
-  const TableLayout* layout;
+  std::string name;             // "cells", or "matrix@tiny context 32 step" where there are several
+  std::vector<Column> columns;  // those that have a role
   std::vector<ResultRow> rows;
+
+  // Whether rows are the parts of one cell (kernels, buffers, components), which name what changed.
+  bool is_of_parts() const;
 };
 
 struct ResultFile {
@@ -35,8 +39,14 @@ inline constexpr std::size_t kMaxResultRows = 10000;  // of cells; a hundred tim
 // Error{kInput} naming the file when a result has no environment or no rows.
 void check_members(const Json& document, const std::string& name);
 
+// The text of a member; empty: it is not there, or no text.
+std::string text_at(const Json& object, std::string_view key);
+
+// What a result says of a column: `facts` is the member of its "columns".
+Column described_column(const std::string& name, const Json& facts);
+
 // A JSON document as one of our commands writes it. Error{kInput} naming `name` when it is none,
-// comes from a command without anything to compare, or exceeds the limits.
+// has nothing to compare, or exceeds the limits.
 ResultFile result_of(const Json& document, const std::string& name);
 // Error{kInput} also when the file is missing or is no JSON. A name that ends in ".csv": see
 // read_result_csv().
@@ -46,9 +56,10 @@ ResultFile read_result(const std::filesystem::path& path);
 // it exceeds the limits or 2^20 cells.
 ResultFile read_result_csv(const std::filesystem::path& path);
 
-// Adds a table of a document, if there is something to compare in it. `name`: empty where it is
-// only known by its columns. `environment`: of the whole file.
-void add_table(const std::string& name, const Json& rows,
+// Adds a table of a document, an object with "rows", if there is something to compare in it. An
+// empty `name`: that of the declared table with these columns. `environment`: of the whole file.
+void add_table(const std::string& name, const Json& table,
                const std::shared_ptr<const Json>& environment, ResultFile& out);
+[[noreturn]] void fail_without_tables(const ResultFile& file);
 
 }  // namespace tracestep

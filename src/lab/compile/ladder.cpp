@@ -78,10 +78,12 @@ const Rung& rung_named(const std::string& where, const std::string& name) {
   return *std::ranges::find(kRungs, name, &Rung::name);
 }
 
-bool is_set_by_rungs(std::string_view field) {
-  constexpr std::string_view kSet[] = {"ops",      "attention",      "precision",
-                                       "executor", "compile_passes", "launch_order"};
-  return std::ranges::find(kSet, field) != std::end(kSet);
+bool is_set_by_rungs(const RunField& field) {
+  return field.is_form || field.name == "precision";
+}
+
+Json key_of_ladder(const RunSpec& run) {
+  return part_of_key(run, std::not_fn(is_set_by_rungs));
 }
 
 RunSpec naive_run(RunSpec run) {

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "lab/compile/run.h"
+#include "spec/fields.h"
 
 namespace tracestep {
 
@@ -26,7 +27,9 @@ std::span<const Rung> all_rungs();
 const Rung& rung_named(const std::string& where, const std::string& name);
 
 // Whether the ground or a rung sets this field of a run.
-bool is_set_by_rungs(std::string_view field);
+bool is_set_by_rungs(const RunField& field);
+// What identifies the whole ladder: the fields that no rung sets.
+Json key_of_ladder(const RunSpec& run);
 
 // The ground below the first rung: composites in parts, naive attention, float32, the eager
 // executor, no pass that compiles.

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "lab/attention/tables.h"
-#include "lab/compare/compare.h"
+#include "lab/measure/comparison.h"
 #include "lab/measure/run_columns.h"
 #include "lab/measure/statistics.h"
 #include "lab/measure/validity.h"
@@ -60,7 +60,7 @@ Fields<std::vector<double>> time_fields(const std::string& prefix, const std::st
     return when(interval.coverage >= 0.95, interval.*member);
   };
   return {
-      {reals_column(prefix + "samples_ms", "wall time of each timed step"),
+      {as_samples(reals_column(prefix + "samples_ms", "wall time of each timed step")),
        [](S s) { return list_of(s); }},
       {ms("median_ms", title, "of the samples"), [](S s) { return finite_or_null(median_of(s)); }},
       {ms("interval_low_ms", "95 % from", "95 % interval of the median; six samples at least"),
@@ -81,21 +81,25 @@ Fields<CompileCell> byte_fields() {
   const auto if_ok = [](C c, std::int64_t value) {
     return when(c.result.status == Status::kOk, value);
   };
-  return {{int_column("launches", "launching nodes",
-                      "nodes of a step that launch: each runs one kernel or more"),
+  return {{as_exact(int_column("launches", "launching nodes",
+                               "nodes of a step that launch: each runs one kernel or more")),
            [if_ok](C c) { return if_ok(c, c.result.launches); }},
           {data_only(int_column("kernels", "",
                                 "kernels, copies and fills of the graph that steps replayed; empty "
                                 "where they were issued launch by launch, and not counted")),
            [](C c) { return or_null(c.result.kernels); }},
-          {bytes_column("moved_bytes", "moved, modelled",
-                        "each kernel reads its distinct operands once and writes its results once"),
+          {as_exact(bytes_column(
+               "moved_bytes", "moved, modelled",
+               "each kernel reads its distinct operands once and writes its results once")),
            [if_ok](C c) { return if_ok(c, moved_bytes(c.result.program)); }},
-          {bytes_column("peak_bytes", "peak", "requested bytes at the peak, by the allocator"),
+          {as_exact(
+               bytes_column("peak_bytes", "peak", "requested bytes at the peak, by the allocator")),
            [if_ok](C c) { return if_ok(c, c.result.peak_bytes); }},
-          {bytes_column("arena_bytes", "arena", "of that; empty: buffers come from the allocator"),
+          {as_exact(bytes_column("arena_bytes", "arena",
+                                 "of that; empty: buffers come from the allocator")),
            [](C c) { return or_null(c.result.arena_bytes); }},
-          {bytes_column("saved_bytes", "saved", "forward values kept for backward, by the program"),
+          {as_exact(bytes_column("saved_bytes", "saved",
+                                 "forward values kept for backward, by the program")),
            [if_ok](C c) { return if_ok(c, c.result.saved_bytes); }},
           {energy_column(), [](C c) { return or_null(energy_per_step_j(c.result)); }}};
 }
@@ -118,8 +122,7 @@ constexpr const char* kIsNote =
 
 // Below tables that show energy.
 void note_energy(Table& table) {
-  const auto column = std::ranges::find(table.columns, "energy_j", &Column::name);
-  const auto at = static_cast<std::size_t>(column - table.columns.begin());
+  const std::size_t at = table.index_of("energy_j").value();
   if (!std::ranges::any_of(table.rows, [at](const auto& row) { return !row[at].is_null(); }))
     return;
   table.notes.emplace_back(
@@ -165,7 +168,7 @@ struct WayRow {
 const CompileCell* base_of(std::span<const CompileCell> cells, const CompileCell& cell) {
   const auto found = std::ranges::find_if(cells, [&](const CompileCell& other) {
     return other.result.status == Status::kOk &&
-           same_but(other.result.spec.step, cell.result.spec.step, form_fields());
+           same_but(other.result.spec.step, cell.result.spec.step, fields_that(&RunField::is_form));
   });
   return found == cells.end() ? nullptr : &*found;
 }
@@ -174,7 +177,7 @@ Fields<WayRow> way_fields() {
   Fields<WayRow> out{};
   const auto cell = [](const WayRow& row) -> const CompileCell& { return row.cell; };
   out.add(program_columns(), [](const WayRow& row) { return &row.cell.result.spec.step; });
-  out.add(text_column("device"), [](const WayRow& row) { return row.cell.result.device; });
+  out.add(as_key(text_column("device")), [](const WayRow& row) { return row.cell.result.device; });
   add_measured(out, cell);
   out.add(against_fields("base", "against first", "the first row of the same step"),
           [](const WayRow& row) { return row.against ? &*row.against : nullptr; });
@@ -216,12 +219,9 @@ AttentionWay attention_way(std::span<const AttentionResult> results, const Atten
 
 // Everything that identifies the row, under the names of `compile`'s flags.
 Json key_of_way(const AttentionResult& r) {
-  Json out = Json::object();
-  const Json run = key_of(r.spec.run);
-  for (const char* field : {"precision", "ops", "attention", "executor", "compile_passes",
-                            "launch_order", "device", "threads", "seed"}) {
-    out[field] = run.at(field);
-  }
+  Json out = part_of_key(r.spec.run, [](const RunField& f) {
+    return is_of_attention(f) && f.group == FieldGroup::kHow;
+  });
   out["ops"] = name_of(ops_of(r.spec));
   out["width"] = r.spec.width;
   out["attention_context"] = r.spec.run.shape.context;
@@ -239,26 +239,28 @@ void add_part(Fields<AttentionWay>& out, const std::string& name,
 Fields<AttentionWay> attention_fields() {
   using W = const AttentionWay&;
   Fields<AttentionWay> out = {
-      {int_column("batch", "", "B"), [](W w) { return w.r.spec.run.shape.batch; }},
-      {int_column("width", "", "D; there are no heads"), [](W w) { return w.r.spec.width; }},
-      {int_column("context", "", "T"), [](W w) { return w.r.spec.run.shape.context; }},
-      {text_column("precision"), [](W w) { return name_of(w.r.spec.run.precision); }},
-      {text_column("ops", "", "softmax in parts, or as one kernel"),
+      {as_key(int_column("batch", "", "B")), [](W w) { return w.r.spec.run.shape.batch; }},
+      {as_key(int_column("width", "", "D; there are no heads")),
+       [](W w) { return w.r.spec.width; }},
+      {as_key(int_column("context", "", "T")), [](W w) { return w.r.spec.run.shape.context; }},
+      {as_key(text_column("precision")), [](W w) { return name_of(w.r.spec.run.precision); }},
+      {as_key(text_column("ops", "", "softmax in parts, or as one kernel")),
        [](W w) { return name_of(ops_of(w.r.spec)); }},
-      {text_column("attention", "", "its form: naive or flash"),
+      {as_key(text_column("attention", "", "its form: naive or flash")),
        [](W w) { return name_of(w.r.spec.run.attention); }},
-      {text_column("executor"), [](W w) { return name_of(w.r.spec.run.executor); }},
-      {text_column("compile_passes", "", "of the executor, or named"),
+      {as_key(text_column("executor")), [](W w) { return name_of(w.r.spec.run.executor); }},
+      {as_key(text_column("compile_passes", "", "of the executor, or named")),
        [](W w) { return key_of(w.r.spec.run).at("compile_passes"); }},
-      {text_column("device"), [](W w) { return w.r.device; }},
+      {as_key(text_column("device")), [](W w) { return w.r.device; }},
       {text_column("status", "", "ok or oom"), [](W w) { return name_of(w.r.status); }}};
   add_part(out, "forward", &AttentionResult::forward, &AttentionWay::forward);
   add_part(out, "backward", &AttentionResult::backward, &AttentionWay::backward);
   add_part(out, "whole", &AttentionResult::whole, &AttentionWay::whole);
   const auto if_ok = [](W w, std::int64_t value) { return when(w.r.status == Status::kOk, value); };
-  out.add(int_column("launches", "launching nodes", "of both parts; each runs one kernel or more"),
+  out.add(as_exact(int_column("launches", "launching nodes",
+                              "of both parts; each runs one kernel or more")),
           [if_ok](W w) { return if_ok(w, w.r.whole.launches); });
-  out.add(bytes_column("peak_bytes", "peak", "the most of the whole step"),
+  out.add(as_exact(bytes_column("peak_bytes", "peak", "the most of the whole step")),
           [if_ok](W w) { return if_ok(w, w.r.peak_bytes); });
   out.add(data_only(text_column("detail", "", "why the status is not ok")),
           [](W w) { return or_null(w.r.detail); });
@@ -280,23 +282,13 @@ std::string_view name_of_rung(const LadderStep& step) {
 }
 
 Fields<StepError> error_fields() {
-  return {
-      {real_column("loss_error", "loss error", "", -1, "relative, against float64"),
-       &StepError::loss},
-      {real_column("gradient_error", "gradients", "", -1, "relative, of the norm of all gradients"),
-       &StepError::gradients},
-      {data_only(int_column("error_layers", "", "of the model that errors are of")),
-       &StepError::layers}};
-}
-
-// What identifies the whole ladder: the fields that no rung sets.
-Json key_of_ladder(const LadderStep& step) {
-  Json out = Json::object();
-  const Json run = key_of(step.cell.result.spec.step);
-  for (const auto& [name, value] : run.members()) {
-    if (!is_set_by_rungs(name)) out[name] = value;
-  }
-  return out;
+  return {{as_exact(real_column("loss_error", "loss error", "", -1, "relative, against float64")),
+           &StepError::loss},
+          {as_exact(real_column("gradient_error", "gradients", "", -1,
+                                "relative, of the norm of all gradients")),
+           &StepError::gradients},
+          {data_only(int_column("error_layers", "", "of the model that errors are of")),
+           &StepError::layers}};
 }
 
 Fields<LadderRow> ladder_fields() {
@@ -326,7 +318,7 @@ Fields<LadderRow> ladder_fields() {
             [get = field.get](L l) { return get(l.step.cell.result.spec.step); });
   }
   out.add(data_only(structured_column("cell", "the ladder's parameters, which no rung sets")),
-          [](L l) { return key_of_ladder(l.step); });
+          [](L l) { return key_of_ladder(l.step.cell.result.spec.step); });
   return out;
 }
 

@@ -73,8 +73,7 @@ void explain_accumulation(const ExplainInput&, Explanation& out) {
 
 void explain_autocast(const ExplainInput&, Explanation& out) {
   Table table = autocast_table();
-  const auto found = std::ranges::find(table.columns, "dtype", &Column::name);
-  const auto dtype = static_cast<std::size_t>(found - table.columns.begin());
+  const std::size_t dtype = table.index_of("dtype").value();
   out.values.set("values", table.rows.size());
   out.values.set("narrow", std::ranges::count_if(table.rows, [&](const auto& row) {
                    return row[dtype].is_string() && row[dtype].as_string() != "f32";

@@ -123,9 +123,14 @@ std::string counts_column(std::string_view samples_column) {
          "process_samples";
 }
 
+std::string_view measure_of(std::string_view samples_column) {
+  const std::size_t end = samples_column.size() - kSamples.size();
+  return samples_column.substr(0, end == 0 ? 0 : end - 1);
+}
+
 Fields<TimedSamples> sample_columns() {
   return {
-      {reals_column(std::string(kSamples), "wall time of each timed step"),
+      {as_samples(reals_column(std::string(kSamples), "wall time of each timed step")),
        [](const TimedSamples& s) { return list_of(s.ms); }},
       {reals_column(counts_column(kSamples),
                     "how many of the samples each process took, in their order; empty: all are of "

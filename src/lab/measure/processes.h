@@ -27,6 +27,8 @@ std::vector<double> process_medians(const ProcessSamples& processes);
 // The column with the counts of a column of samples: "samples_ms" has "process_samples",
 // "forward_samples_ms" has "forward_process_samples".
 std::string counts_column(std::string_view samples_column);
+// What a column of samples times: "forward" of "forward_samples_ms"; empty: the row as such.
+std::string_view measure_of(std::string_view samples_column);
 
 // The timed steps of a row of `bench`, in the order of their processes, with their statistics.
 struct TimedSamples {

@@ -7,23 +7,34 @@
 namespace tracestep {
 namespace {
 
-Column column_of(const RunField& field, std::string description) {
-  const bool is_text = field.value(RunSpec()).is_string();
-  return {.name = field.name,
-          .kind = is_text ? ColumnKind::kText : ColumnKind::kInt,
-          .description = std::move(description),
-          .data_only = field.show == FieldShow::kData,
-          .if_varies = field.show == FieldShow::kVarying};
+// Those of the fields for which `is` holds.
+Fields<RunSpec> columns_that(bool (*is)(const RunField&), bool are_described) {
+  Fields<RunSpec> out{};
+  for (const RunField& field : run_fields()) {
+    if (!is(field)) continue;
+    const bool is_text = field.value(RunSpec()).is_string();
+    out.add({.name = field.name,
+             .kind = is_text ? ColumnKind::kText : ColumnKind::kInt,
+             .description = are_described ? field.about : "",
+             .data_only = field.show == FieldShow::kData,
+             .if_varies = field.show == FieldShow::kVarying,
+             .role = ColumnRole::kKey},
+            field.value);
+  }
+  return out;
+}
+
+bool is_of_program(const RunField& field) {
+  return is_column(field) && (field.role == FieldRole::kProgram || field.is_axis);
+}
+bool is_axis(const RunField& field) {
+  return field.is_axis || field.show == FieldShow::kData;
 }
 
 }  // namespace
 
 Fields<RunSpec> run_columns() {
-  Fields<RunSpec> out{};
-  for (const RunField& field : run_fields()) {
-    if (is_column(field)) out.add(column_of(field, field.about), field.value);
-  }
-  return out;
+  return columns_that(is_column, true);
 }
 
 Fields<RunSpec> key_columns() {
@@ -32,50 +43,30 @@ Fields<RunSpec> key_columns() {
 }
 
 Fields<RunSpec> program_columns() {
-  Fields<RunSpec> out{};
-  for (const RunField& field : run_fields()) {
-    const bool tells_apart = field.role == FieldRole::kProgram || field.is_axis;
-    if (is_column(field) && tells_apart) out.add(column_of(field, ""), field.value);
-  }
-  return out.add(key_columns());
+  return columns_that(is_of_program, false).add(key_columns());
 }
 
 Fields<RunSpec> axis_columns() {
-  Fields<RunSpec> out{};
-  for (const RunField& field : run_fields()) {
-    const bool is_hidden = field.show == FieldShow::kData;
-    if (field.is_axis || is_hidden) out.add(column_of(field, ""), field.value);
-  }
-  return out.add(key_columns());
+  return columns_that(is_axis, false).add(key_columns());
 }
 
 void show_unusual(Table& table) {
-  const auto size = std::ranges::find(table.columns, "size", &Column::name);
-  if (size == table.columns.end()) return;
-  const auto size_at = static_cast<std::size_t>(size - table.columns.begin());
+  const std::optional<std::size_t> size = table.index_of("size");
+  if (!size) return;
   for (std::size_t i = 0; i < table.columns.size(); ++i) {
     const RunField* field = find_field(table.columns[i].name);
     if (field == nullptr || field->show != FieldShow::kData) continue;
     table.columns[i].data_only = std::ranges::all_of(table.rows, [&](const auto& row) {
-      return row[i].is_null() || is_usual(*field, row[i], row[size_at]);
+      return row[i].is_null() || is_usual(*field, row[i], row[*size]);
     });
   }
-}
-
-std::vector<std::string_view> form_fields() {
-  std::vector<std::string_view> out;
-  for (const RunField& field : run_fields()) {
-    if (field.is_form) out.push_back(field.name);
-  }
-  return out;
 }
 
 bool same_but(const RunSpec& a, const RunSpec& b, const std::vector<std::string_view>& fields) {
   std::vector<const RunField*> left_out;
   for (const std::string_view name : fields) left_out.push_back(&field_named(name));
   return std::ranges::all_of(run_fields(), [&](const RunField& field) {
-    const bool tells_apart = field.role == FieldRole::kProgram || field.is_axis;
-    return !tells_apart || std::ranges::find(left_out, &field) != left_out.end() ||
+    return !tells_apart(field) || std::ranges::find(left_out, &field) != left_out.end() ||
            field.value(a) == field.value(b);
   });
 }

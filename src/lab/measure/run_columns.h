@@ -1,4 +1,4 @@
-// The fields of a run's specification that tables show, as columns.
+// The fields of a run's specification that tables show, as columns: each is a key of its row.
 #pragma once
 
 #include <string_view>
@@ -22,9 +22,8 @@ Fields<RunSpec> axis_columns();
 // executors), or are not as usual for their size (a vocabulary other than the preset's).
 void show_unusual(Table& table);
 
-// The fields that choose how a step is computed and hardly change its results: those with is_form.
-std::vector<std::string_view> form_fields();
-// Whether both runs agree in all fields of program_columns() except `fields`. CHECKs the names.
+// Whether both runs agree in all fields that decide their programs or their speed, except `fields`.
+// CHECKs the names.
 bool same_but(const RunSpec& a, const RunSpec& b, const std::vector<std::string_view>& fields);
 
 }  // namespace tracestep

@@ -37,6 +37,12 @@ ResultRow ResultRow::of(const std::vector<Column>& columns, const std::vector<Js
   return ResultRow(std::move(object), environment);
 }
 
+std::vector<ResultRow> rows_of(const Table& table, const Json& environment) {
+  std::vector<ResultRow> out;
+  for (const auto& row : table.rows) out.push_back(ResultRow::of(table.columns, row, environment));
+  return out;
+}
+
 const Json* ResultRow::find(std::string_view column) const {
   const Json* cell = cells_.is_object() ? cells_.find(column) : nullptr;
   return cell == nullptr || cell->is_null() ? nullptr : cell;
@@ -229,10 +235,9 @@ bool is_verdict_column(const Column& column) {
 }
 
 void add_verdicts(Table& table, std::span<const ResultRow> rows) {
-  const auto found = std::ranges::find(table.columns, "verdict", &Column::name);
-  TRACESTEP_CHECK(found != table.columns.end() && rows.size() == table.rows.size(),
-                  "{} rows to judge in {}", rows.size(), table.name);
-  const auto column = static_cast<std::size_t>(found - table.columns.begin());
+  const std::size_t column = table.index_of("verdict").value();
+  TRACESTEP_CHECK(rows.size() == table.rows.size(), "{} rows to judge in {}", rows.size(),
+                  table.name);
   const std::vector<std::vector<Verdict>> verdicts = judge_all(rows);
   for (std::size_t i = 0; i < rows.size(); ++i) {
     table.rows[i][column] = is_measured(rows[i]) ? Json(summary_of(verdicts[i])) : Json();

@@ -47,6 +47,8 @@ class ResultRow {
   std::shared_ptr<const Json> environment_;
 };
 
+std::vector<ResultRow> rows_of(const Table& table, const Json& environment);
+
 enum class Severity {
   kNote,     // true, and needed to read the number
   kDoubt,    // the number may be less certain than it seems
@@ -78,6 +80,7 @@ std::string status_of(const ResultRow& row);
 // Checks that compare rows, in validity_pairs.cpp: a part against its whole, more work in less
 // time, one cell measured twice, a speed that collapses with size. By index of the row. Where a row
 // has a text column "table", verdicts name it: rows of several experiments may be judged together.
+// Rows that differ in a text column "kind" are not compared: their times per FLOP differ.
 struct RowVerdict {
   std::size_t row = 0;
   Verdict verdict;

@@ -163,34 +163,35 @@ Found measured_apart(const Facts& row, const Facts& other) {
 
 // --- which rows are compared --------------------------------------------------------------------
 
-// A check of two rows that differ at most in these fields.
+bool is_mode(const RunField& field) {
+  return field.name == "mode";
+}
+
+// A check of two rows that differ at most in the fields for which `except` holds.
 struct PairCheck {
   std::string_view code, doc;
   Found (*check)(const Facts& row, const Facts& other);
-  std::span<const std::string_view> except;
+  bool (*except)(const RunField& field);
 };
-constexpr std::array<std::string_view, 1> kMode = {"mode"};
-constexpr std::array<std::string_view, 1> kOps = {"ops"};
-constexpr std::array<std::string_view, 2> kShape = {"context", "batch"};
-constexpr std::array<std::string_view, 9> kSizes = {
-    "size", "d_model", "d_ff", "layers", "heads", "context", "batch", "vocab", "mode"};
 constexpr PairCheck kPairChecks[] = {
-    {"part_over_whole", "a part takes longer than its whole", part_over_whole, kMode},
-    {"fused_over_primitive", "fused takes longer than primitive ops", fused_over_primitive, kOps},
-    {"more_work_in_less_time", "far more FLOPs take less time", more_work_in_less_time, kShape},
-    {"collapsed_speed", "ten times the time per FLOP of a smaller row", collapsed_speed, kSizes},
-    {kMeasuredApart, "one cell took different times at different moments", measured_apart, kMode}};
+    {"part_over_whole", "a part takes longer than its whole", part_over_whole, is_mode},
+    {"fused_over_primitive", "fused takes longer than primitive ops", fused_over_primitive,
+     [](const RunField& f) { return f.name == "ops"; }},
+    {"more_work_in_less_time", "far more FLOPs take less time", more_work_in_less_time, is_shape},
+    {"collapsed_speed", "ten times the time per FLOP of a smaller row", collapsed_speed,
+     [](const RunField& f) { return f.group == FieldGroup::kModel || is_shape(f) || is_mode(f); }},
+    {kMeasuredApart, "one cell took different times at different moments", measured_apart,
+     is_mode}};
 
-// The rows that ran, in lists of those that are alike but for the fields of `except`.
+// The rows that ran, in lists of those that are alike but for such fields.
 std::vector<std::vector<std::size_t>> alike(std::span<const ResultRow> rows,
-                                            std::span<const std::string_view> except) {
+                                            bool (*except)(const RunField&)) {
   std::map<std::string, std::vector<std::size_t>> lists;
   for (std::size_t i = 0; i < rows.size(); ++i) {
     if (rows[i].text("status") != "ok") continue;
-    std::string key;
+    std::string key = rows[i].text("kind") + '\n';
     for (const RunField& field : run_fields()) {
-      if (field.show == FieldShow::kNowhere) continue;
-      if (std::ranges::find(except, field.name) != except.end()) continue;
+      if (field.show == FieldShow::kNowhere || except(field)) continue;
       const Json* value = rows[i].parameter(field.name);
       key += (value == nullptr ? std::string() : value->dump()) + '\n';
     }

@@ -82,11 +82,11 @@ class Search {
   std::vector<Remedy> run() {
     std::vector<Remedy> level{start_}, first{start_};
     if (auto next = fused(start_)) first.push_back(std::move(*next));
-    std::vector<Remedy> found = fitting(one_more(first));
+    std::vector<Remedy> found = fitting(one_more(first, true));
     for (int depth = 1; found.empty() && depth < 4; ++depth) {
-      level = fixed(level);
+      level = one_more(level, false);
       if (level.empty()) break;
-      found = fitting(one_more(level));
+      found = fitting(one_more(level, true));
     }
     return found;
   }
@@ -117,78 +117,47 @@ class Search {
     return r.step.shape.batch != start_.step.shape.batch || !same_moments ? 1 : 0;
   }
 
-  // Changes without a size, on top of each of `from`, each set of them once: where a search goes on
-  // from.
-  Changes fixed(const Changes& from) {
+  // Changes of one thing on top of each of `from`, each set of them once: those without a size,
+  // from which a search goes on, or, `sized`, those of which one may be enough.
+  Changes one_more(const Changes& from, bool sized) {
     Changes out;
     const auto add = [&out](std::optional<Remedy> next) {
-      if (!next) return;
-      const bool is_new =
-          std::ranges::none_of(out, [&](const Remedy& o) { return o.command == next->command; });
+      const bool is_new = next && std::ranges::none_of(out, [&](const Remedy& o) {
+                            return o.command == next->command;
+                          });
       if (is_new) out.push_back(std::move(*next));
     };
     for (const Remedy& r : from) {
-      add(fused(r));
-      add(early(r));
-      add(flash(r));
-      add(offloaded(r));
-      add(moments(r));
-      add(precision(r, {.autocast = DType::kBF16}));
-      const int replicas = r.step.parallel.replicas();
-      if (r.step.shape.batch == replicas) continue;
-      Remedy least = r;
-      least.step.shape.batch = replicas;
-      add(described(least));
-    }
-    return out;
-  }
-
-  Changes one_more(const Changes& from) {
-    Changes out;
-    const auto add = [&out](std::optional<Remedy> next) {
-      if (next) out.push_back(std::move(*next));
-    };
-    for (const Remedy& r : from) {
+      const bool is_step = r.step.mode == Mode::kStep;
       // Where weights and states alone are too many, only what makes those fewer can help.
-      const bool has_room = figures_.at(r.command).kept_bytes <= limit_;
+      const bool has_room = !sized || figures_.at(r.command).kept_bytes <= limit_;
       if (has_room) add(fused(r));
-      add(early(r));
-      if (has_room) add(flash(r));
-      if (has_room) add(recompute(r));
-      add(offloaded(r));
-      if (has_room) add(batch(r));
+      add(with(r, &RunSpec::updates, UpdateTime::kEarly, is_step));
+      if (has_room) add(with(r, &RunSpec::attention, AttentionForm::kFlash));
+      if (sized && has_room) add(recompute(r));
+      add(with(r, &RunSpec::offload, Offload::kOptimizer, is_step && traits_.has_own_memory()));
+      if (sized && has_room) add(batch(r));
       add(moments(r));
       add(precision(r, {.autocast = DType::kBF16}));
-      if (has_room) add(context(r));
-      add(precision(r, {.parameters = DType::kBF16}));
+      if (sized && has_room) add(context(r));
+      if (sized) add(precision(r, {.parameters = DType::kBF16}));
+      Remedy least = r;
+      least.step.shape.batch = r.step.parallel.replicas();
+      if (!sized && least.step.shape.batch != r.step.shape.batch) add(described(least));
     }
     return out;
   }
 
-  std::optional<Remedy> fused(Remedy r) {
-    if (r.step.ops == Granularity::kFused) return std::nullopt;
-    r.step.ops = Granularity::kFused;
+  // With one field of the step changed, unless it has that value or means nothing here.
+  template <class T>
+  std::optional<Remedy> with(Remedy r, T RunSpec::*field, T value, bool has_meaning = true) {
+    if (!has_meaning || r.step.*field == value) return std::nullopt;
+    r.step.*field = value;
     return described(r);
   }
 
-  std::optional<Remedy> early(Remedy r) {
-    const bool has_updates = r.step.mode == Mode::kStep;
-    if (!has_updates || r.step.updates == UpdateTime::kEarly) return std::nullopt;
-    r.step.updates = UpdateTime::kEarly;
-    return described(r);
-  }
-
-  std::optional<Remedy> flash(Remedy r) {
-    if (r.step.attention == AttentionForm::kFlash) return std::nullopt;
-    r.step.attention = AttentionForm::kFlash;
-    return described(r);
-  }
-
-  std::optional<Remedy> offloaded(Remedy r) {
-    const bool may_move = r.step.mode == Mode::kStep && traits_.has_own_memory();
-    if (!may_move || r.step.offload != Offload::kNone) return std::nullopt;
-    r.step.offload = Offload::kOptimizer;
-    return described(r);
+  std::optional<Remedy> fused(const Remedy& r) {
+    return with(r, &RunSpec::ops, Granularity::kFused);
   }
 
   // The cheapest choice of what to compute again that fits.
@@ -268,12 +237,10 @@ class Search {
     const RunSpec &a = start_.step, &b = r.step;
     r.what.clear();
     r.command.clear();
-    for (const char* name : {"ops", "updates", "attention", "recompute", "offload", "batch",
-                             "moments", "precision", "context"}) {
-      const RunField& field = field_named(name);
+    for (const RunField& field : run_fields()) {
       const std::string from = text_of(field, a), to = text_of(field, b);
       if (from == to) continue;
-      r.what += fmt::format("{}{} {} → {}", r.what.empty() ? "" : ", ", name, from, to);
+      r.what += fmt::format("{}{} {} → {}", r.what.empty() ? "" : ", ", field.name, from, to);
       r.command += fmt::format("{}{} {}", r.command.empty() ? "" : " ", field.flag, to);
     }
     // The flags identify a combination, which the search can reach in several ways.

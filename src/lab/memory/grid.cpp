@@ -111,18 +111,19 @@ Fields<PeakRow> cell_fields() {
 
 Fields<PeakRow> byte_fields() {
   return {
-      {data_only(bytes_column("peak_bytes", "peak", "measured where it was, else predicted")),
+      {data_only(
+           as_exact(bytes_column("peak_bytes", "peak", "measured where it was, else predicted"))),
        [](R r) { return r.is_measured() ? r.run().peak_bytes : r.predicted(); }},
       {bytes_column("predicted_peak_bytes", "predicted peak",
                     "the most that is alive at any moment, as requested, from the program alone"),
        [](R r) { return r.predicted(); }},
       {bytes_column("measured_peak_bytes", "measured peak", "the same by the allocator"),
        [](R r) { return when(r.is_measured(), r.run().peak_bytes); }},
-      {bytes_column("saved_bytes", "saved",
-                    "kept from forward for backward, without narrow copies of weights"),
+      {as_exact(bytes_column("saved_bytes", "saved",
+                             "kept from forward for backward, without narrow copies of weights")),
        [](R r) { return r.when_planned(saved_activation_bytes(r.run().program)); }},
-      {bytes_column("weight_cast_bytes", "weight copy",
-                    "narrow copies of weights, the most at any moment"),
+      {as_exact(bytes_column("weight_cast_bytes", "weight copy",
+                             "narrow copies of weights, the most at any moment")),
        [](R r) {
          return r.when_planned(predicted_totals(r.run()).highest[at(Category::kWeightCast)]);
        }},

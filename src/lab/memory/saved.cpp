@@ -144,11 +144,11 @@ struct OpRow {
 Fields<OpRow> op_fields() {
   using R = const OpRow&;
   Fields<OpRow> out = {
-      {text_column("component", {}, "model path, layers added up"), &OpRow::component},
-      {text_column("op", {}, "that made it"), [](R r) { return or_null(r.op); }},
-      {int_column("values"), &OpRow::values},
+      {as_key(text_column("component", {}, "model path, layers added up")), &OpRow::component},
+      {as_key(text_column("op", {}, "that made it")), [](R r) { return or_null(r.op); }},
+      {as_part("", int_column("values")), &OpRow::values},
       {bytes_column("largest_bytes", "largest"), [](R r) { return or_null(r.largest_bytes); }},
-      {bytes_column("bytes"), [](R r) { return r.priced.bytes; }},
+      {as_part("saved_bytes", bytes_column("bytes")), [](R r) { return r.priced.bytes; }},
       {real_column("share_percent", "share", "%", 2), &OpRow::share_percent},
       {text_column("read_by", "read by", "the first reader in backward"),
        [](R r) { return or_null(r.read_by); }}};

@@ -70,9 +70,9 @@ std::pair<std::string, std::string> holder_of(const MappedBuffer& buffer) {
 
 Table category_table(const MemoryCell& cell) {
   Table table{.name = "categories", .title = "Bytes by category"};
-  table.columns = {text_column("category", {}, "stated by the program"),
-                   bytes_column("predicted_bytes", "predicted at the peak"),
-                   bytes_column("measured_bytes", "measured at the peak"),
+  table.columns = {as_key(text_column("category", {}, "stated by the program")),
+                   as_part("peak_bytes", bytes_column("predicted_bytes", "predicted at the peak")),
+                   as_part("peak_bytes", bytes_column("measured_bytes", "measured at the peak")),
                    real_column("share_percent", "share", "%", 2),
                    bytes_column("predicted_highest_bytes", "predicted highest",
                                 "the most of this category at any moment of the step"),
@@ -130,10 +130,12 @@ struct PhaseRow {
 
 Fields<PhaseRow> phase_fields() {
   using R = const PhaseRow&;
-  return {{text_column("phase"), [](R r) { return name_of(r.phase); }},
-          {int_column("kernels", "launching nodes", "each runs one kernel or more"),
+  return {{as_key(text_column("phase")), [](R r) { return name_of(r.phase); }},
+          {as_part("launches",
+                   int_column("kernels", "launching nodes", "each runs one kernel or more")),
            &PhaseRow::kernels},
-          {bytes_column("predicted_bytes", "predicted peak"), &PhaseRow::predicted},
+          {as_part("peak_bytes", bytes_column("predicted_bytes", "predicted peak")),
+           &PhaseRow::predicted},
           {bytes_column("measured_bytes", "measured peak"),
            [](R r) { return when(r.run.measured, r.measured); }},
           {text_column("at", {}, "the node that runs then"),
@@ -238,18 +240,19 @@ Fields<BufferRow> buffer_fields() {
   };
   return {
       {int_column("buffer"), &BufferRow::index},
-      {text_column("path"), [](R r) { return r.b.path; }},
-      {text_column("op"), [](R r) { return r.b.op; }},
+      {as_key(text_column("path")), [](R r) { return r.b.path; }},
+      {as_key(text_column("op")), [](R r) { return r.b.op; }},
       {text_column("source"), [](R r) { return source_of(r.run.program, r.b); }},
-      {text_column("category"), [](R r) { return words_of(r.b.category); }},
-      {text_column("phase"), [](R r) { return name_of(r.b.phase); }},
+      {as_key(text_column("category")), [](R r) { return words_of(r.b.category); }},
+      {as_key(text_column("phase")), [](R r) { return name_of(r.b.phase); }},
       {int_column("first_node", "from", "the node that needs it; empty: there before the step"),
        [](R r) { return when(r.b.first != kNoNode, std::int64_t{r.b.first}); }},
       {int_column("last_node", "to", "its last reader; empty: there after the step"),
        [](R r) {
          return when(r.b.last < std::ssize(r.run.program.nodes), std::int64_t{r.b.last});
        }},
-      {bytes_column("predicted_bytes", "predicted"), [](R r) { return r.b.bytes; }},
+      {as_part("peak_bytes", bytes_column("predicted_bytes", "predicted")),
+       [](R r) { return r.b.bytes; }},
       {data_only(bytes_column("host_bytes", {}, "predicted, in the host's memory")),
        [](R r) { return r.b.host_bytes; }},
       {bytes_column("measured_bytes", "measured"), of_block(&Holding::requested_bytes)},

@@ -121,16 +121,16 @@ double stored_term(const Accumulation& e) {
 Fields<Sum> fields() {
   using S = const Sum&;
   return {
-      {text_column("experiment", "", "format of the sum + format of the terms"),
+      {as_key(text_column("experiment", "", "format of the sum + format of the terms")),
        [](S s) { return s.e.name; }},
-      {int_column("count", "additions"), [](S s) { return s.e.count; }},
-      {text_column("term"), [](S s) { return exact(s.e.term); }},
+      {as_key(int_column("count", "additions")), [](S s) { return s.e.count; }},
+      {as_key(text_column("term")), [](S s) { return exact(s.e.term); }},
       {text_column("term_stored", "stored as", "the term in its format"),
        [](S s) { return exact(stored_term(s.e)); }},
       {data_only(real_column("term_value", "", "", 17)), [](S s) { return stored_term(s.e); }},
       {text_column("sum", "", "every digit"), [](S s) { return exact(s.host.value); }},
       {data_only(real_column("value", "", "", 17)), [](S s) { return s.host.value; }},
-      {real_column("error", "error", "", 6),
+      {as_exact(real_column("error", "error", "", 6)),
        [](S s) { return s.host.value - s.e.term * static_cast<double>(s.e.count); }},
       {int_column("stalls_after", "stalls after", "additions that changed the sum"),
        [](S s) { return when(s.host.stall < s.e.count, s.host.stall); }},

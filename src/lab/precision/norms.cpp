@@ -133,11 +133,12 @@ struct NormRow {
 Fields<NormRow> fields() {
   using R = const NormRow&;
   return {
-      {text_column("norm"), [](R r) { return r.centres ? "layer norm" : "RMS norm"; }},
-      {text_column("format"), [](R r) { return name_of(r.low); }},
-      {real_column("input_scale", "inputs", "", -1, "their standard deviation"), &NormRow::scale},
-      {text_column("step", "step in the format"), &NormRow::step},
-      {real_column("error", "error", "", -1, "against float64, relative"),
+      {as_key(text_column("norm")), [](R r) { return r.centres ? "layer norm" : "RMS norm"; }},
+      {as_key(text_column("format")), [](R r) { return name_of(r.low); }},
+      {as_key(real_column("input_scale", "inputs", "", -1, "their standard deviation")),
+       &NormRow::scale},
+      {as_key(text_column("step", "step in the format")), &NormRow::step},
+      {as_exact(real_column("error", "error", "", -1, "against float64, relative")),
        [](R r) { return finite_or_null(r.e.error); }},
       {real_column("roundings", "in roundings", "", 2, "error over half the format's spacing at 1"),
        [](R r) { return finite_or_null(r.e.error / r.half_spacing()); }},
@@ -148,6 +149,10 @@ Fields<NormRow> fields() {
 }
 
 }  // namespace
+
+std::vector<Column> norm_columns() {
+  return fields().columns();
+}
 
 Table norm_table(std::uint64_t seed) {
   std::vector<NormRow> rows;

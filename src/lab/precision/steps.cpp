@@ -5,7 +5,7 @@
 #include "base/error.h"
 #include "base/half.h"
 #include "ir/print.h"
-#include "lab/compare/comparison.h"
+#include "lab/measure/comparison.h"
 #include "lab/measure/run_columns.h"
 #include "lab/measure/statistics.h"
 #include "lab/measure/validity.h"
@@ -131,14 +131,15 @@ struct StepRow {
 using R = const StepRow&;
 
 Fields<StepError> error_fields() {
-  return {
-      {real_column("loss_error", "loss error", "", -1, "relative, against float64"),
-       &StepError::loss},
-      {real_column("logits_error", "logits", "", -1, "relative, of norms"), &StepError::logits},
-      {real_column("gradient_error", "gradients", "", -1, "relative, of the norm of all gradients"),
-       &StepError::gradients},
-      {int_column("error_layers", "layers", "of the model that errors are of"),
-       &StepError::layers}};
+  return {{as_exact(real_column("loss_error", "loss error", "", -1, "relative, against float64")),
+           &StepError::loss},
+          {as_exact(real_column("logits_error", "logits", "", -1, "relative, of norms")),
+           &StepError::logits},
+          {as_exact(real_column("gradient_error", "gradients", "", -1,
+                                "relative, of the norm of all gradients")),
+           &StepError::gradients},
+          {int_column("error_layers", "layers", "of the model that errors are of"),
+           &StepError::layers}};
 }
 
 Fields<StepRow> fields() {
@@ -162,7 +163,8 @@ Fields<StepRow> fields() {
         [](R s) { return s.is_compared() ? Json(fine_words_of(s.beside_base())) : Json(); }},
        {timed(real_column("p", "p", "", 3, "Mann-Whitney, two-sided, of these and fp32's times")),
         [](R s) { return s.is_compared() ? finite_or_null(s.beside_base().p) : Json(); }},
-       {bytes_column("peak_bytes", "peak"), [](R s) { return when(s.ok(), s.r().peak_bytes); }},
+       {as_exact(bytes_column("peak_bytes", "peak")),
+        [](R s) { return when(s.ok(), s.r().peak_bytes); }},
        {real_column("peak_ratio", "peak over fp32's", "x", 3), [](R s) {
           if (!s.has_base()) return Json();
           return Json(static_cast<double>(s.r().peak_bytes) /

@@ -56,6 +56,7 @@ Table precision_class_table();
 // Rows: norm, format, size of the input, and the one step that is computed in the format (the
 // others in float32); columns: error against float64, the share of results that are not finite.
 Table norm_table(std::uint64_t seed = 0);
+std::vector<Column> norm_columns();
 
 // --- steps ---------------------------------------------------------------------------------------
 

@@ -10,17 +10,21 @@
 namespace tracestep {
 namespace {
 
-// Each of these that differs halves what a cell counts.
-constexpr const char* kKinship[] = {"precision", "mode",      "executor", "ops",
-                                    "attention", "recompute", "size"};
 constexpr double kPrior = 2;  // cells' worth of trust in the calibration
 constexpr double kLeastKinship = 0.25;
 constexpr std::int64_t kEnough = 8;
 
+// Each field in which two runs differ, other than by how much work there is, halves what the time
+// of one says of the other's. Lines of earlier versions lack fields.
 double kinship(const Json& a, const Json& b) {
+  const auto value_in = [](const Json& key, const RunField& field) {
+    const Json* value = key.find(field.name);
+    return value == nullptr ? default_of(field) : value;
+  };
   double out = 1;
-  for (const char* name : kKinship) {
-    const Json *x = a.find(name), *y = b.find(name);
+  for (const RunField& field : run_fields()) {
+    if (!tells_apart(field) || is_extent(field)) continue;
+    const Json *x = value_in(a, field), *y = value_in(b, field);
     const bool is_same = x != nullptr && y != nullptr && *x == *y;
     if (!is_same) out /= 2;
   }

@@ -21,7 +21,8 @@ std::int64_t rounded(double value) {
 using WorkField = Field<WorkSums>;
 
 WorkField launches_field() {
-  return {real_column("launches", "launches", "", 0, "in one step"), &WorkSums::launches};
+  return {as_part("launches", real_column("launches", "launches", "", 0, "in one step")),
+          &WorkSums::launches};
 }
 
 Fields<WorkSums> roof_fields() {
@@ -40,11 +41,9 @@ Fields<WorkSums> roof_fields() {
 // Says what may put a kernel above its roof, if a row has one there, by what the roof is of. Only
 // fused kernels leave out what a mask hides: primitive ones read and write every score.
 void note_roofs(Granularity ops, Table& table) {
-  const auto at = [&](std::string_view name) {
-    return static_cast<std::size_t>(std::ranges::find(table.columns, name, &Column::name) -
-                                    table.columns.begin());
-  };
-  const auto is_above = [roof = at("roof_percent"), bound = at("bound")](std::string_view limit) {
+  const std::size_t roof = table.index_of("roof_percent").value();
+  const std::size_t bound = table.index_of("bound").value();
+  const auto is_above = [roof, bound](std::string_view limit) {
     return [=](const std::vector<Json>& row) {
       return row[roof].is_number() && row[roof].as_double() > 100.0 && row[bound] == Json(limit);
     };
@@ -142,10 +141,10 @@ Fields<KernelRow> kernel_fields() {
       {int_column("Min (ns)"), [](R r) { return rounded(r.ns.min); }},
       {int_column("Max (ns)"), [](R r) { return rounded(r.ns.max); }},
       ns("StdDev (ns)", &Summary::sample_std),
-      {text_column("Name"), [](R r) { return r.k.name; }},
-      {text_column("class", "", "of the nodes that asked for it"),
+      {as_key(text_column("Name")), [](R r) { return r.k.name; }},
+      {as_key(text_column("class", "", "of the nodes that asked for it")),
        [](R r) { return r.k.kernel_class; }},
-      {real_column("per_step", "per step", "", 0, "instances in one step"),
+      {as_part("launches", real_column("per_step", "per step", "", 0, "instances in one step")),
        [](R r) { return static_cast<double>(r.ns.count) / r.steps; }}};
   return out.add(roof_fields(), [](R r) { return &r.k.sums; });
 }
@@ -172,24 +171,26 @@ Field<MatrixRow> node_field(Column column, Get get) {
 
 Fields<MatrixRow> matrix_fields() {
   Fields<MatrixRow> out = {
-      {text_column("component", "", "model path, layers added up"), &MatrixRow::name},
-      node_field(text_column("phase"), [](const Work& w) { return w.phase; }),
-      node_field(text_column("op"), [](const Work& w) { return w.op; }),
-      {text_column("kernel"),
+      {as_key(text_column("component", "", "model path, layers added up")), &MatrixRow::name},
+      node_field(as_key(text_column("phase")), [](const Work& w) { return w.phase; }),
+      node_field(as_key(text_column("op")), [](const Work& w) { return w.op; }),
+      {as_key(text_column("kernel")),
        [](M m) { return m.work == nullptr ? Json() : Json(m.work->kernel); }},
       node_field(text_column("class", "", "from the op's record"),
                  [](const Work& w) { return name_of(w.kernel_class); })};
   const auto sums = [](M m) { return m.sums; };
   out.add(Fields<WorkSums>{launches_field()}, sums);
-  out.add(real_column("ms", "time", "ms", 4), [](M m) { return or_null(m.ms); });
+  out.add(as_part("ms", real_column("ms", "time", "ms", 4)), [](M m) { return or_null(m.ms); });
   out.add(timed(real_column("share_percent", "share", "%", 2,
                             "of the span, or of the kernels where those took longer")),
           [](M m) { return m.ms && m.whole_ms ? Json(percent_of(*m.ms, *m.whole_ms)) : Json(); });
   out.add(Fields<WorkSums>{{real_column("gap_ms", "gap before", "ms", 4,
                                         "when recorded: from the end of the kernel before"),
                             &WorkSums::gap_ms},
-                           {data_only(real_column("flops", "FLOPs", "", 0)), &WorkSums::flops},
-                           {data_only(real_column("bytes", "bytes", "", 0)), &WorkSums::bytes}},
+                           {as_part("flops", data_only(real_column("flops", "FLOPs", "", 0))),
+                            &WorkSums::flops},
+                           {as_part("moved_bytes", data_only(real_column("bytes", "bytes", "", 0))),
+                            &WorkSums::bytes}},
           sums);
   out.add(roof_fields(), sums);
   out.add(real_column("recorded_ms", "when recorded", "ms", 4,

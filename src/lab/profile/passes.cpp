@@ -17,11 +17,6 @@ double ratio(double a, double b) {
   return b > 0.0 ? a / b : 0.0;
 }
 
-Fields<Profile> label_fields() {
-  Fields<Profile> out{};
-  return out.add(axis_columns(), [](const Profile& p) { return &p.spec.step; });
-}
-
 // Time of a pass, split by what multiplies matrices, and by kernel.
 struct Pass {
   double ms = 0, product_ms = 0, product_flops = 0, launches = 0;
@@ -89,12 +84,12 @@ Fields<PassRow> top_fields(const std::string& prefix, const char* title, const c
 
 Fields<PassRow> pass_fields() {
   Fields<PassRow> out{};
-  out.add(label_fields(), [](R r) { return &r.profile; });
-  out.add(text_column("pass", "", "a phase, or all of the step"), &PassRow::name);
+  out.add(axis_columns(), [](R r) { return &r.profile.spec.step; });
+  out.add(as_key(text_column("pass", "", "a phase, or all of the step")), &PassRow::name);
   out.add(text_column("status"), [](R r) { return name_of(r.profile.status); });
   const Fields<Pass> sums = {
       {real_column("ms", "kernels", "ms", 3, "sum of the kernels' times in one step"), &Pass::ms},
-      {real_column("launches", "launches", "", 0, "in one step, of kernels as recorded"),
+      {as_exact(real_column("launches", "launches", "", 0, "in one step, of kernels as recorded")),
        &Pass::launches},
       {timed(real_column("products_percent", "products", "%", 1,
                          "matrix products' share of the kernels' time")),
@@ -244,7 +239,7 @@ Fields<ClockRow> clock_fields(bool has_collectives) {
     return has_collectives ? ms(name, title, text) : data_only(ms(name, title, text));
   };
   Fields<ClockRow> out{};
-  out.add(label_fields(), [](C c) { return &c.p; });
+  out.add(axis_columns(), [](C c) { return &c.p.spec.step; });
   out.add(Fields<ClockRow>{
       {ms("plain_wall_ms", "wall", "call to end of a step that nobody records; median"),
        [](C c) { return c.p.plain.wall_ms; }},

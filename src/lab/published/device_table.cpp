@@ -41,11 +41,8 @@ Table device_table() {
 void add_published_peaks(std::string_view device, Table& ceilings) {
   const PublishedDevice* known = known_device(device);
   if (known == nullptr) return;
-  const auto at = [&](std::string_view name) {
-    return static_cast<std::size_t>(std::ranges::find(ceilings.columns, name, &Column::name) -
-                                    ceilings.columns.begin());
-  };
-  const std::size_t ceiling = at("ceiling"), dtype = at("dtype");
+  const std::size_t ceiling = ceilings.index_of("ceiling").value();
+  const std::size_t dtype = ceilings.index_of("dtype").value();
   ceilings.columns.push_back(
       real_column("published", "published", "", 1, "by the device's maker, in the same unit"));
   for (std::vector<Json>& row : ceilings.rows) {

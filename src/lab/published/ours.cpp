@@ -20,6 +20,7 @@ OurTimes::OurTimes(const ReplayInput& ours) : gpu_(ours.gpu) {
     if (vocab.value_or(kVocab) != kVocab) continue;
     if (row.text("attention") == "flash") continue;  // theirs keep the scores
     if (row.text("executor") == "compiled") continue;
+    if (const std::string ranks = row.text("parallel"); !ranks.empty() && ranks != "none") continue;
     if (has_primitive && row.text("ops") != "primitive") continue;
     ms_.emplace(key_of(row.text("size"), *context, row.text("precision"), row.text("mode")), *ms);
   }

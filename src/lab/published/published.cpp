@@ -175,13 +175,12 @@ Table verdict_table(std::span<const Table> tables) {
     out.columns.push_back(int_column(name, std::string(name_of(a))));
   }
   for (const Table& table : tables) {
-    const auto column = std::ranges::find(table.columns, "verdict", &Column::name);
-    if (column == table.columns.end()) continue;
-    const auto at = static_cast<std::size_t>(column - table.columns.begin());
+    const std::optional<std::size_t> at = table.index_of("verdict");
+    if (!at) continue;
     std::vector<Json> row = {table.name, std::ssize(table.rows)};
     for (Agreement a : kAll) {
       row.emplace_back(std::int64_t{std::ranges::count_if(
-          table.rows, [&](const auto& r) { return r[at].as_string() == name_of(a); })});
+          table.rows, [&](const auto& r) { return r[*at].as_string() == name_of(a); })});
     }
     out.add_row(std::move(row));
   }
@@ -206,8 +205,7 @@ std::string_view name_of(Agreement agreement) {
 }
 
 ReplayInput replay_input(std::vector<ResultRow> rows, const Json& environment) {
-  const Json* gpu = environment.is_object() ? environment.find("gpu") : nullptr;
-  return {std::move(rows), gpu != nullptr && gpu->is_string() ? gpu->as_string() : std::string()};
+  return {std::move(rows), text_at(environment, "gpu")};
 }
 
 ReplayInput read_replay_input(const std::filesystem::path& path) {

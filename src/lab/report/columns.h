@@ -69,6 +69,22 @@ inline Column without_run(Column status) {
   return status;
 }
 
+// --- roles; see ColumnRole
+
+template <ColumnRole role>
+Column with_role(Column column) {
+  column.role = role;
+  return column;
+}
+inline constexpr auto *as_key = with_role<ColumnRole::kKey>,
+                      *as_samples = with_role<ColumnRole::kSamples>,
+                      *as_exact = with_role<ColumnRole::kExact>;
+
+inline Column as_part(std::string whole, Column column) {
+  column.whole = std::move(whole);
+  return with_role<ColumnRole::kPart>(std::move(column));
+}
+
 // A ratio, a share or a verdict that is made of times.
 inline Column timed(Column column, Timing timing = Timing::kSampled) {
   column.timing = timing;

@@ -15,15 +15,9 @@
 namespace tracestep {
 namespace {
 
-std::optional<std::size_t> index_of(const Table& table, std::string_view column) {
-  const auto found = std::ranges::find(table.columns, column, &Column::name);
-  if (found == table.columns.end()) return std::nullopt;
-  return static_cast<std::size_t>(found - table.columns.begin());
-}
-
 bool matches(const Table& table, std::size_t row, const Evidence::Where& where) {
   return std::ranges::all_of(where, [&](const auto& condition) {
-    const auto column = index_of(table, condition.first);
+    const auto column = table.index_of(condition.first);
     return column && table.rows[row][*column] == condition.second;
   });
 }
@@ -127,13 +121,8 @@ Evidence::Row Evidence::beside(const Row& row, const Where& changed) const {
 
 std::vector<Evidence::Row> Evidence::same_cell(const Row& row, std::string_view name) const {
   const Json* cell = row.cell("cell");
-  const auto found = std::ranges::find(tables_, name, &Table::name);
-  if (cell == nullptr || !cell->is_object() || found == tables_.end()) return {};
-  std::vector<Row> out;
-  for (std::size_t i = 0; i < found->rows.size(); ++i) {
-    if (matches(*found, i, {{"cell", *cell}})) out.push_back(Row(*this, *found, i));
-  }
-  return out;
+  const bool has_some = cell != nullptr && cell->is_object() && find(name, {{"cell", *cell}});
+  return has_some ? rows(name, {{"cell", *cell}}) : std::vector<Row>();
 }
 
 Evidence::Row Evidence::largest(std::string_view name, const Where& where,
@@ -150,7 +139,7 @@ std::vector<Json> Evidence::used_cells() const {
   std::vector<Json> out;
   for (const RowRef& ref : used_) {
     const Table& found = table(ref.table);
-    const auto column = index_of(found, "cell");
+    const auto column = found.index_of("cell");
     if (!column) continue;
     const Json& cell = found.rows[ref.row][*column];
     const std::span<const Json> keys =
@@ -163,8 +152,8 @@ std::vector<Json> Evidence::used_cells() const {
 // Whether a row of some table of runs has a model of this size with another vocabulary.
 bool Evidence::has_namesake(const Json& size, const Json& vocab) const {
   return std::ranges::any_of(tables_, [&](const Table& table) {
-    const auto size_at = index_of(table, "size"), vocab_at = index_of(table, "vocab");
-    return size_at && vocab_at && index_of(table, "cell") &&
+    const auto size_at = table.index_of("size"), vocab_at = table.index_of("vocab");
+    return size_at && vocab_at && table.index_of("cell") &&
            std::ranges::any_of(table.rows, [&](const auto& row) {
              return row[*size_at] == size && row[*vocab_at].is_int() && row[*vocab_at] != vocab;
            });
@@ -172,7 +161,7 @@ bool Evidence::has_namesake(const Json& size, const Json& vocab) const {
 }
 
 const Json* Evidence::Row::cell(std::string_view column) const {
-  const auto index = index_of(*table_, column);
+  const auto index = table_->index_of(column);
   return index ? &table_->rows[index_][*index] : nullptr;
 }
 

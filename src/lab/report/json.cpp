@@ -1,4 +1,4 @@
-// Raw values as objects, one per row, with the meaning and unit of each column beside them.
+// Raw values as objects, one per row, with the meaning, unit and role of each column beside them.
 #include <ostream>
 
 #include "lab/report/writers.h"
@@ -31,6 +31,8 @@ Json columns_of(const Table& table) {
     Json facts = Json::object();
     if (const char* unit = unit_of(column)) facts["unit"] = unit;
     if (!column.description.empty()) facts["description"] = column.description;
+    if (column.role != ColumnRole::kShown) facts["role"] = name_of(column.role);
+    if (!column.whole.empty()) facts["part_of"] = column.whole;
     if (facts.size() > 0) columns[column.name] = std::move(facts);
   }
   return columns;

@@ -34,6 +34,8 @@ constexpr std::array<NamedFormat, 6> kFormats = {
      {"latex", Format::kLatex, write_latex, "% "},
      {"typst", Format::kTypst, write_typst, "// "}}};
 
+constexpr std::string_view kRoleNames[] = {"shown", "key", "samples", "exact", "part"};
+
 bool fits(const Json& cell, ColumnKind kind) {
   if (cell.is_null()) return true;
   switch (kind) {
@@ -79,6 +81,12 @@ void write_stdout(const std::string& text) {
 
 }  // namespace
 
+std::optional<std::size_t> Table::index_of(std::string_view column) const {
+  const auto found = std::ranges::find(columns, column, &Column::name);
+  if (found == columns.end()) return std::nullopt;
+  return static_cast<std::size_t>(found - columns.begin());
+}
+
 void Table::add_row(std::vector<Json> cells) {
   TRACESTEP_CHECK(cells.size() == columns.size(), "table {}: {} cells for {} columns", name,
                   cells.size(), columns.size());
@@ -92,11 +100,21 @@ void Table::add_row(std::vector<Json> cells) {
 void Table::add_cells(std::initializer_list<std::pair<std::string_view, Json>> cells) {
   std::vector<Json> row(columns.size());
   for (const auto& [column, cell] : cells) {
-    const auto found = std::ranges::find(columns, column, &Column::name);
-    TRACESTEP_CHECK(found != columns.end(), "table {} has no column {}", name, column);
-    row[static_cast<std::size_t>(found - columns.begin())] = cell;
+    const std::optional<std::size_t> index = index_of(column);
+    TRACESTEP_CHECK(index.has_value(), "table {} has no column {}", name, column);
+    row[*index] = cell;
   }
   add_row(std::move(row));
+}
+
+std::string_view name_of(ColumnRole role) {
+  return kRoleNames[static_cast<std::size_t>(role)];
+}
+
+ColumnRole role_named(std::string_view name) {
+  const auto* const found = std::ranges::find(kRoleNames, name);
+  return found == std::end(kRoleNames) ? ColumnRole::kShown
+                                       : static_cast<ColumnRole>(found - kRoleNames);
 }
 
 Timing timing_of(const Column& column) {

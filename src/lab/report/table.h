@@ -29,6 +29,18 @@ enum class ColumnKind {
 // one measurement.
 enum class Timing { kNone, kSampled, kSingle };
 
+// What a column is to all that treat tables by rule: `compare`, row labels, charts, and those that
+// read stored results, whose columns carry their roles.
+enum class ColumnRole : std::uint8_t {
+  kShown,    // none of the following
+  kKey,      // says what the row is of: rows with equal keys are the same
+  kSamples,  // a list of measured times; its name ends with "samples_ms"
+  kExact,    // bytes, launches, FLOPs, errors: the same in every run of one program; more is worse
+  kPart,     // a part of the figure `whole` of the one cell that the table is of
+};
+std::string_view name_of(ColumnRole role);
+ColumnRole role_named(std::string_view name);  // kShown for a name that is not known
+
 struct Column {
   std::string name = {};   // the key in csv and json: "mean_ms"
   std::string title = {};  // the shown title; `name` when empty
@@ -41,6 +53,8 @@ struct Column {
   Timing timing = Timing::kNone;  // kNone: the unit says it, see timing_of()
   // What people read in place of these texts: {{"oom", "does not fit"}}.
   std::vector<std::pair<std::string, std::string>> words = {};
+  ColumnRole role = ColumnRole::kShown;
+  std::string whole = {};  // with kPart: the column of the whole; empty: of none that is measured
 };
 
 // The column's own timing, or what follows from its unit: milliseconds, GB/s.
@@ -52,6 +66,9 @@ struct Table {
   std::vector<Column> columns = {};
   std::vector<std::vector<Json>> rows = {};  // null is an empty cell
   std::vector<std::string> notes = {};       // one line each, below it
+
+  // The place of a column; nullopt: there is none with this name.
+  std::optional<std::size_t> index_of(std::string_view column) const;
 
   // A row of one cell per column. CHECKs that the number and the types of the cells fit.
   void add_row(std::vector<Json> cells);

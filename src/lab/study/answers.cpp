@@ -92,9 +92,9 @@ std::string on_device(std::string_view command, std::span<const Table> tables) {
   const std::string usual = RunSpec().place.device;
   const auto cells = std::ranges::find(tables, "cells", &Table::name);
   if (cells == tables.end() || cells->rows.empty()) return std::string(command);
-  const auto device = std::ranges::find(cells->columns, "device", &Column::name);
-  if (device == cells->columns.end()) return std::string(command);
-  const Json& name = cells->rows.front()[static_cast<std::size_t>(device - cells->columns.begin())];
+  const std::optional<std::size_t> device = cells->index_of("device");
+  if (!device) return std::string(command);
+  const Json& name = cells->rows.front()[*device];
   if (!name.is_string() || name.as_string() == usual) return std::string(command);
   return fmt::format("{} {} {}", command, field_named("device").flag, name.as_string());
 }

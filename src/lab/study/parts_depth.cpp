@@ -246,8 +246,7 @@ void profile_part(StudyContext& context) {
           {.kind = "bars",
            .title = "The parts of a step's wall time: kernels, gaps between them, outside",
            .table = "clocks",
-           .options = Json::Object{{"label", Json::Array{"size", "mode", "ops"}},
-                                   {"values", Json::Array{"busy_ms", "gaps_ms", "outside_ms"}}}}}};
+           .options = Json::Object{{"values", Json::Array{"busy_ms", "gaps_ms", "outside_ms"}}}}}};
   if (ceilings.known()) {
     summary.tables.push_back(ceiling_table(ceilings));
     const Json* gpu = context.machine.environment.find("gpu");

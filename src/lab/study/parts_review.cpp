@@ -17,15 +17,10 @@ namespace {
 // The rows of a table of cells; verdicts say `name`, where a person finds the row.
 std::vector<ResultRow> rows_of(const std::vector<StudyCell>& cells, const char* name,
                                const Json& environment) {
-  const Table table = cell_table(cells);
-  std::vector<Column> columns = table.columns;
-  columns.push_back(text_column("table"));
-  std::vector<ResultRow> out;
-  for (std::vector<Json> row : table.rows) {
-    row.emplace_back(name);
-    out.push_back(ResultRow::of(columns, row, environment));
-  }
-  return out;
+  Table table = cell_table(cells);
+  table.columns.push_back(text_column("table"));
+  for (std::vector<Json>& row : table.rows) row.emplace_back(name);
+  return tracestep::rows_of(table, environment);
 }
 
 std::vector<StudyCell> cells_of(const std::vector<PrecisionCell>& precise) {
@@ -125,11 +120,11 @@ void take_worse_verdicts(StudyContext& context, const char* name,
   if (own.size() != table->rows.size()) {
     std::erase_if(own, [&](std::size_t i) { return rows[i].text("status") != "ok"; });
   }
-  const auto column = std::ranges::find(table->columns, "verdict", &Column::name);
-  if (own.size() != table->rows.size() || column == table->columns.end()) return;
+  const std::optional<std::size_t> column = table->index_of("verdict");
+  if (own.size() != table->rows.size() || !column) return;
   bool is_worse = false;
   for (std::size_t i = 0; i < own.size(); ++i) {
-    Json& cell = table->rows[i][static_cast<std::size_t>(column - table->columns.begin())];
+    Json& cell = table->rows[i][*column];
     if (!cell.is_string()) continue;
     take_worse(cell.as_string(), summaries[own[i]]);
     is_worse = is_worse || summaries[own[i]] != cell.as_string();
@@ -139,12 +134,6 @@ void take_worse_verdicts(StudyContext& context, const char* name,
   if (is_worse) {
     std::erase_if(table->notes, [](const std::string& n) { return n.starts_with("validity: "); });
   }
-}
-
-std::size_t column_of(const Table& table, std::string_view name) {
-  const auto found = std::ranges::find(table.columns, name, &Column::name);
-  TRACESTEP_CHECK(found != table.columns.end(), "{} has no column {}", table.name, name);
-  return static_cast<std::size_t>(found - table.columns.begin());
 }
 
 // The rows of the table "granularity" compare two cells each, and have the worse of their verdicts.
@@ -158,10 +147,10 @@ void add_pair_verdicts(StudyContext& context, std::span<const ResultRow> rows,
   }
   for (std::vector<Json>& row : table->rows) {
     std::string worst = "ok";
-    for (const Json& key : row[column_of(*table, "cell")].items()) {
+    for (const Json& key : row[table->index_of("cell").value()].items()) {
       take_worse(by_cell.at(canonical_text(key)), worst);
     }
-    row[column_of(*table, "verdict")] = worst;
+    row[table->index_of("verdict").value()] = worst;
   }
 }
 
@@ -181,9 +170,7 @@ void add_disagreements(StudyContext& context, const std::vector<ResultRow>& rows
 StudySection published_section(const StudyContext& context, std::vector<ResultRow> rows) {
   const Json& environment = context.machine.environment;
   const Table attention = attention_table(context.attention, environment);
-  for (const auto& row : attention.rows) {
-    rows.push_back(ResultRow::of(attention.columns, row, environment));
-  }
+  for (ResultRow& row : tracestep::rows_of(attention, environment)) rows.push_back(std::move(row));
   StudySection out{.id = "published",
                    .title = "Published tables beside this run",
                    .reading =

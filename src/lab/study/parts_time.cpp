@@ -4,7 +4,7 @@
 #include <map>
 
 #include "base/units.h"
-#include "lab/compare/compare.h"
+#include "lab/measure/comparison.h"
 #include "lab/measure/run_columns.h"
 #include "lab/measure/statistics.h"
 #include "lab/report/fields.h"
@@ -156,16 +156,14 @@ Json median_range() {
 
 // `is_headline`: on the first screen, with less of it: fused kernels only.
 Chart time_chart(bool is_headline) {
-  Chart out{.kind = "bars",
-            .title = "Median time by mode",
-            .table = "time",
-            .options = Json::Object{{"label", Json::Array{"size", "mode", "ops"}},
-                                    {"values", Json::Array{"median_ms"}},
-                                    {"range", median_range()}},
-            .is_headline = is_headline};
+  Chart out{
+      .kind = "bars",
+      .title = "Median time by mode",
+      .table = "time",
+      .options = Json::Object{{"values", Json::Array{"median_ms"}}, {"range", median_range()}},
+      .is_headline = is_headline};
   if (!is_headline) return out;
   out.title += ", fused kernels";
-  out.options["label"] = Json::Array{"size", "mode"};
   out.options["where"] = Json::Object{{"ops", "fused"}};
   return out;
 }

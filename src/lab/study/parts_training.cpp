@@ -160,17 +160,15 @@ void add_precision_section(StudyContext& context) {
        .tables = {precision_step_table(context.precise),
                   precision_component_table(context.precise)},
        .shown = 1,
-       .charts = {{.kind = "bars",
-                   .title = "Median time",
-                   .table = "steps",
-                   .options = Json::Object{{"label", Json::Array{"size", "precision"}},
-                                           {"values", Json::Array{"median_ms"}}}},
-                  {.kind = "bars",
-                   .title = "Error of the gradients against float64, first layers",
-                   .table = "steps",
-                   .options = Json::Object{{"label", Json::Array{"size", "precision"}},
-                                           {"values", Json::Array{"gradient_error"}},
-                                           {"log", "x"}}}}});
+       .charts = {
+           {.kind = "bars",
+            .title = "Median time",
+            .table = "steps",
+            .options = Json::Object{{"values", Json::Array{"median_ms"}}}},
+           {.kind = "bars",
+            .title = "Error of the gradients against float64, first layers",
+            .table = "steps",
+            .options = Json::Object{{"values", Json::Array{"gradient_error"}}, {"log", "x"}}}}});
 }
 
 }  // namespace tracestep

@@ -86,18 +86,14 @@ std::string run_part(const Part& part, StudyContext& context) {
 
 // Where models of one size have several vocabularies, their tables show them.
 void show_vocabularies(std::vector<StudySection>& sections) {
-  const auto index = [](const Table& table, std::string_view name) {
-    return static_cast<std::size_t>(std::ranges::find(table.columns, name, &Column::name) -
-                                    table.columns.begin());
-  };
   const auto for_each_model = [&](auto&& visit) {
     for (StudySection& section : sections) {
       for (Table& table : section.tables) {
-        const std::size_t size = index(table, "size"), vocab = index(table, "vocab");
-        if (std::max({size, vocab, index(table, "cell")}) == table.columns.size()) continue;
+        const auto size = table.index_of("size"), vocab = table.index_of("vocab");
+        if (!size || !vocab || !table.index_of("cell")) continue;
         for (const auto& row : table.rows) {
-          const bool is_model = row[vocab].is_int() && row[size].is_string();
-          if (is_model) visit(table.columns[vocab], row[size].as_string(), row[vocab]);
+          const bool is_model = row[*vocab].is_int() && row[*size].is_string();
+          if (is_model) visit(table.columns[*vocab], row[*size].as_string(), row[*vocab]);
         }
       }
     }

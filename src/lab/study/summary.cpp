@@ -343,13 +343,9 @@ std::string models_of(const StudyReport& report) {
     constexpr std::array<std::string_view, 5> kTimed = {"cells", "ways", "warmup", "clocks",
                                                         "steps"};
     if (std::ranges::find(kTimed, table.name) == kTimed.end()) continue;
-    const auto at = [&](std::string_view name) {
-      return static_cast<std::size_t>(std::ranges::find(table.columns, name, &Column::name) -
-                                      table.columns.begin());
-    };
     for (const auto& row : table.rows) {
-      std::string model = row[at("size")].as_string();
-      if (const Json& vocab = row[at("vocab")]; vocab.is_int()) {
+      std::string model = row[table.index_of("size").value()].as_string();
+      if (const Json& vocab = row[table.index_of("vocab").value()]; vocab.is_int()) {
         model += fmt::format(" (vocabulary {})", grouped(vocab.as_int()));
       }
       if (std::ranges::find(out, model) == out.end()) out.push_back(std::move(model));

@@ -117,7 +117,8 @@ Fields<CellRow> sample_fields() {
 }
 
 Fields<CellRow> byte_fields() {
-  return {{bytes_column("peak_bytes", "peak", "requested bytes at the peak, by the allocator"),
+  return {{as_exact(
+               bytes_column("peak_bytes", "peak", "requested bytes at the peak, by the allocator")),
            when_ok(&CellResult::peak_bytes)},
           {bytes_column("predicted_peak_bytes", "predicted", "the same from the program alone"),
            [](R c) { return c.r.predicted_peak_bytes; }},
@@ -141,8 +142,8 @@ Fields<CellRow> byte_fields() {
                "the same in all: the program's code and libraries; on a GPU the driver's count of "
                "used memory, other processes included, less the segments")),
            when_ok(&CellResult::outside_bytes)},
-          {data_only(
-               bytes_column("saved_bytes", "", "forward values kept for backward, by the program")),
+          {data_only(as_exact(bytes_column("saved_bytes", "",
+                                           "forward values kept for backward, by the program"))),
            [](R c) { return c.r.saved_bytes; }},
           {data_only(
                int_column("major_faults", "", "pages that came from disk during the timed steps")),
@@ -151,7 +152,7 @@ Fields<CellRow> byte_fields() {
 
 Fields<CellRow> speed_fields() {
   return {
-      {data_only(int_column("flops", "", "of matrix products")),
+      {data_only(as_exact(int_column("flops", "", "of matrix products"))),
        [](R c) { return when(c.r.flops > 0, c.r.flops); }},
       {real_column("tflops", "TFLOP/s", "", 3,
                    "flops over the median; empty where nothing is computed"),
@@ -167,8 +168,8 @@ Fields<CellRow> speed_fields() {
          const auto tokens = static_cast<double>(c.there.shape.batch * c.there.shape.context);
          return when(c.has_speed(), tokens / c.seconds());
        }},
-      {int_column("launches", "launching nodes",
-                  "nodes per step that launch: each runs one kernel or more"),
+      {as_exact(int_column("launches", "launching nodes",
+                           "nodes per step that launch: each runs one kernel or more")),
        [](R c) { return when(c.r.launches > 0, c.r.launches); }},
       {data_only(int_column("kernels", "",
                             "kernels, copies and fills of the graph that the timed steps replayed; "

@@ -43,13 +43,14 @@ Json row_of(const char* mode, std::vector<double> samples, const char* precision
 }
 
 ResultFile file_of(std::vector<Json> rows, const char* commit = "one",
-                   const char* schema = "tracestep.bench/1") {
+                   const char* samples = "samples_ms") {
   Json document = Json::object();
-  document["schema"] = schema;
+  document["schema"] = "tracestep.some/1";
   document["environment"] = Json::object();
   document["environment"]["commit"] = commit;
   document["environment"]["cpu"] = "some";
   document["environment"]["date_utc"] = commit;  // never worth a line
+  document["columns"] = Json::Object{{samples, Json::object()}};
   document["rows"] = Json(Json::Array(std::move(rows)));
   return result_of(document, "file.json");
 }
@@ -308,8 +309,7 @@ TEST(CompareTest, ARegressionIsOneWhateverElseCannotBeJudged) {
 }
 
 TEST(CompareTest, FilesWithNoTableInCommonAreRefused) {
-  EXPECT_THROW(compare_results(file_of({}), file_of({}, "one", "tracestep.attention/1"), {}),
-               Error);
+  EXPECT_THROW(compare_results(file_of({}), file_of({}, "one", "forward_samples_ms"), {}), Error);
 }
 
 TEST(CompareTest, OneProcessOnEachSideIsUnclearUnlessTheirNoiseIsKnown) {

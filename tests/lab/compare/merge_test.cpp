@@ -31,10 +31,11 @@ std::vector<std::string> names(const Document& document) {
 TEST(MergeTest, TablesAreJoinedSharedOrApart) {
   const std::string same = R"(,"formats":{"rows":[{"bits":16}]})";
   const PartResult parts[] = {
-      part("tiny", R"("cells":{"title":"T","columns":{"ms":{"unit":"ms"}},
+      part("tiny",
+           R"("cells":{"title":"T","columns":{"ms":{"unit":"ms","role":"part","part_of":"all_ms"}},
                      "rows":[{"size":"tiny","ms":1}],"notes":["n","of one"]},
                      "more":{"rows":[{"size":"tiny"}]},"kernels":{"rows":[{"op":"a"}]})" +
-                       same),
+               same),
       part("small", R"("cells":{"title":"T","rows":[{"size":"small","ms":2.5}],"notes":["n"]},
                       "more":{"rows":[{"size":"small"}]},"kernels":{"rows":[{"op":"b"}]})" +
                         same)};
@@ -45,6 +46,8 @@ TEST(MergeTest, TablesAreJoinedSharedOrApart) {
   EXPECT_EQ(cells.rows.size(), 2u);
   EXPECT_EQ(cells.rows[1][0], Json("small"));
   EXPECT_EQ(cells.columns[1].unit, "ms");
+  EXPECT_EQ(cells.columns[1].role, ColumnRole::kPart);
+  EXPECT_EQ(cells.columns[1].whole, "all_ms");
   EXPECT_EQ(cells.columns[1].kind, ColumnKind::kReal) << "whole in one part, not in the other";
   EXPECT_THAT(cells.notes, ElementsAre("n", "tiny: of one"));
   EXPECT_EQ(all.tables[1].rows.size(), 2u);

@@ -93,6 +93,16 @@ TEST(LadderTest, TheTopHasEveryCompositeAndEveryPassThatCompiles) {
   EXPECT_EQ(name_of(top.precision), "bf16");
 }
 
+TEST(LadderTest, TheKeyOfALadderHasWhatNoRungSets) {
+  const RunSpec ground = naive_run(small_run());
+  RunSpec top = ground;
+  for (const Rung* rung : every_rung()) rung->climb(top);
+  EXPECT_EQ(key_of_ladder(top), key_of_ladder(ground));
+  for (const RunField& field : run_fields()) {
+    EXPECT_EQ(is_set_by_rungs(field), field.value(top) != field.value(ground)) << field.name;
+  }
+}
+
 TEST(LadderTest, EveryRowIsFilledAndErrorsAreThoseOfThePrecision) {
   const std::vector<LadderStep> steps = climb(computing(), every_rung(), 1);
   ASSERT_EQ(steps.size(), all_rungs().size() + 1);

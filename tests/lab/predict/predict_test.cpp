@@ -379,6 +379,14 @@ TEST_F(PredictTest, TheHistoryCorrectsWhatIsLikeIt) {
   const Correction far = correction_for(other, same, "now", 0.1);
   EXPECT_LT(far.factor, close.factor);
   EXPECT_GT(far.factor, 1);
+  RunSpec close_by = tiny();
+  close_by.updates = UpdateTime::kEarly;
+  const double factor = correction_for(close_by, same, "now", 0.1).factor;
+  EXPECT_GT(factor, far.factor);
+  EXPECT_LT(factor, close.factor);
+  CheckedCell old = same[0];  // older than the field
+  old.key = part_of_key(tiny(), [](const RunField& field) { return field.name != "updates"; });
+  EXPECT_EQ(correction_for(tiny(), std::vector(12, old), "now", 0.1).factor, close.factor);
   EXPECT_EQ(correction_for(tiny(), same, "later", 0.1).cells, 0);  // another calibration
   const std::vector<CheckedCell> one{checked(tiny(), 1.5)};
   const Correction careful = correction_for(tiny(), one, "now", 0.1);

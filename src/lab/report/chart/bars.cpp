@@ -33,9 +33,24 @@ constexpr double kRowHeight = 21, kThickness = 15, kValueRoom = 92;
 constexpr double kWidestLabel = 300;
 constexpr double kNoAxisName = 18;  // nothing stands above the bars
 
-std::string label_of(const Chart& chart, const ChartRows& rows, std::size_t row) {
+// Where the chart names none: the keys that people see and in which its rows differ.
+std::vector<std::string> label_columns(const Chart& chart, const ChartRows& rows) {
+  std::vector<std::string> out = names_of(chart, "label");
+  if (!out.empty() || rows.empty()) return out;
+  for (const Column& column : rows.columns()) {
+    bool differs = false;
+    for (std::size_t r = 1; r < rows.size(); ++r) {
+      differs = differs || rows.text(r, column.name) != rows.text(0, column.name);
+    }
+    if (differs && column.role == ColumnRole::kKey && !column.data_only) out.push_back(column.name);
+  }
+  if (out.empty()) out.push_back(rows.columns().front().name);
+  return out;
+}
+
+std::string label_of(std::span<const std::string> columns, const ChartRows& rows, std::size_t row) {
   std::string out;
-  for (const std::string& name : names_of(chart, "label")) {
+  for (const std::string& name : columns) {
     const std::string part = rows.text(row, name);
     if (!part.empty()) out += (out.empty() ? "" : " ") + part;
   }
@@ -52,10 +67,10 @@ std::vector<Bar> bars_of(const Chart& chart, const ChartRows& rows) {
   const std::vector<std::string> skipped = names_of(chart, "skip");
   const std::vector<std::string> values = names_of(chart, "values");
   const std::string stack = text_option(chart, "stack");
+  const std::vector<std::string> labels = label_columns(chart, rows);
   std::vector<Bar> out;
   for (std::size_t r = 0; r < rows.size(); ++r) {
-    const std::string label = label_of(chart, rows, r);
-    const std::string first = rows.text(r, names_of(chart, "label").front());
+    const std::string label = label_of(labels, rows, r), first = rows.text(r, labels.front());
     if (label.empty() || std::ranges::find(skipped, first) != skipped.end()) continue;
     for (const std::string& column : values) {
       const auto value = rows.number(r, column);

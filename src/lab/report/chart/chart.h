@@ -11,8 +11,8 @@ namespace tracestep {
 
 // A chart of a table's columns. `options` names columns and says how to draw them:
 //   lines     x, y (columns), or list (a column of lists, one point an item) with x_title
-//   bars      label (columns), values (columns); stack: a column whose values are segments;
-//             top: as many bars; skip: labels to leave out
+//   bars      values (columns); label (columns), by default the keys in which rows differ; stack: a
+//             column whose values are segments; top: as many bars; skip: labels to leave out
 //   roofline  series; ceilings: the table of them; dtypes: those whose ceilings of products are
 //             drawn. Reads the columns of lab/profile's matrix.
 //   timeline  the columns of lab/memory's stack

@@ -28,9 +28,8 @@ ChartRows::ChartRows(const Chart& chart, std::span<const Table> tables, std::str
 }
 
 const Column* ChartRows::column(std::string_view name) const {
-  if (table_ == nullptr) return nullptr;
-  const auto found = std::ranges::find(table_->columns, name, &Column::name);
-  return found == table_->columns.end() ? nullptr : &*found;
+  const auto index = table_ == nullptr ? std::nullopt : table_->index_of(name);
+  return index ? &table_->columns[*index] : nullptr;
 }
 
 std::span<const Column> ChartRows::columns() const {

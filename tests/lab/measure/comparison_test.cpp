@@ -1,4 +1,4 @@
-#include "lab/compare/comparison.h"
+#include "lab/measure/comparison.h"
 
 #include <cmath>
 
