@@ -40,6 +40,7 @@ ROWS = {
     # The lab: below all subjects what every one needs, above them the study.
     "lab/report": ["session"],
     "lab/measure": ["lab/report"],
+    "lab/pages": ["lab/measure"],
     "lab/time": ["lab/measure"],
     "lab/predict": ["lab/time"],  # what was predicted is timed as a cell
     "lab/memory": ["lab/predict"],  # remedies have a time
@@ -50,7 +51,7 @@ ROWS = {
     "lab/compile": ["lab/attention", "lab/precision"],
     "lab/compare": ["lab/compile", "lab/memory", "lab/profile"],  # whose tables it knows
     "lab/published": ["lab/compare"],
-    "lab/explain": ["lab/memory", "lab/precision", "lab/published"],
+    "lab/explain": ["lab/pages", "lab/memory", "lab/precision", "lab/published"],
     "lab/study": ["lab/*"],
     "capi": ["runtime", "backends/*"],
     "cli": ["*"],  # one file per command; may name everything

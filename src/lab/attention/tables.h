@@ -42,7 +42,4 @@ Table attention_scaling_table(std::span<const AttentionResult> results);
 // and bytes. Of a cell that ran out of memory: what it would have taken.
 Table attention_account_table(const AttentionResult& result, const DeviceFactory& make_device);
 
-// The study's questions that these tables answer.
-std::span<const Question> attention_questions();
-
 }  // namespace tracestep

@@ -48,7 +48,4 @@ inline constexpr ProgramPart kProgramParts[] = {
 // against the ground, launches, bytes, errors.
 Table ladder_table(std::span<const LadderStep> steps);
 
-// The study's questions that these tables answer.
-std::span<const Question> compile_questions();
-
 }  // namespace tracestep

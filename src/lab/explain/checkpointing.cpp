@@ -89,7 +89,7 @@ void explain_checkpointing(const ExplainInput& input, Explanation& out) {
   const double inside = 4 * static_cast<double>(saved_elements_per_layer(spec_of(input, "none"))),
                stream = 4 * n.b * n.t * n.c;
   std::vector<Form> forms{form_of(input, "none", n.l * inside)};
-  out.values.set("inside", inside).set("stream", stream).set("nothing", n.l * inside);
+  out.values.set("inside", inside);
   double best_bytes = 0, best = 0;
   for (double size = 1; size <= n.l; size *= 2) {
     const double inputs = std::ceil(n.l / size), bytes = inputs * stream + size * inside;
@@ -100,14 +100,13 @@ void explain_checkpointing(const ExplainInput& input, Explanation& out) {
       best_bytes = bytes;
     }
   }
-  out.values.set("best", best).set("ideal", std::sqrt(n.l * stream / inside));
+  out.values.set("best", best);
   const double levels = std::ceil(std::log2(n.l)), nested = inside + (levels + 1) * stream;
   Values& halving = out.values.add("halving").set("inputs", levels + 1).set("bytes", nested);
   halving.set("runs", n.l * (1 + levels / 2)).set("each", 1 + levels / 2);
   forms.push_back(form_of(input, "nested", nested));
   const double forward = forward_flops(input.model, n.b, n.t);
   out.values.set("recomputing", 4 * forward).set("plain", 3 * forward);
-  out.values.set("flops_ratio", 4.0 / 3.0);
   if (n.l == kHandoutBlocks && stream == kHandoutInput) add_handout(out);
   ExplainInput four = input;
   four.model.layers = 4;

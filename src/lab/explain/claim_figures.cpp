@@ -2,6 +2,8 @@
 
 #include <charconv>
 
+#include <fmt/ranges.h>
+
 #include "base/error.h"
 #include "lab/memory/formulas.h"
 #include "lab/precision/tables.h"
@@ -72,9 +74,7 @@ double sum_figure(const LookUp& asked) {
   return asked.what == "stall" ? static_cast<double>(out.stall) : out.value;
 }
 
-}  // namespace
-
-double claim_figure(const LookUp& asked) {
+double figure(const LookUp& asked) {
   if (asked.source == "model") return model_figure(asked);
   if (asked.source == "course") return saved_by_course_code(asked);
   if (asked.source == "sum") return sum_figure(asked);
@@ -82,6 +82,13 @@ double claim_figure(const LookUp& asked) {
     return forward_program_bytes(key(asked, 0), whole(key(asked, 1)), key(asked, 2));
   }
   return published::number_at(asked.source, asked.what, asked.keys);
+}
+
+}  // namespace
+
+Quantity claim_figure(const LookUp& asked) {
+  return Quantity::exact(figure(asked), fmt::format("{}.{}[{}]", asked.source, asked.what,
+                                                    fmt::join(asked.keys, "; ")));
 }
 
 }  // namespace tracestep

@@ -2,7 +2,7 @@
 // programs of ours, and sums in narrow formats.
 #pragma once
 
-#include "lab/explain/expression.h"
+#include "lab/pages/formula.h"
 
 namespace tracestep {
 
@@ -15,6 +15,6 @@ namespace tracestep {
 //   any other source                a file of lab/published/data, a column, and the row's cells
 //                                   as published::number_at() takes them
 // CHECKs that there is such a figure.
-double claim_figure(const LookUp& asked);
+Quantity claim_figure(const LookUp& asked);
 
 }  // namespace tracestep

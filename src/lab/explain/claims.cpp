@@ -10,7 +10,7 @@
 #include "base/error.h"
 #include "embedded/claim_pages.h"
 #include "lab/explain/claim_figures.h"
-#include "lab/explain/page.h"
+#include "lab/pages/figures.h"
 #include "lab/report/columns.h"
 #include "lab/report/writers.h"
 #include "nn/config.h"
@@ -30,78 +30,31 @@ std::vector<std::string> split(std::string_view text, std::string_view separator
   }
 }
 
-// "# X12 | C, B, E | launch-bound | small 128"; the cell may be missing.
-Claim headed(std::string_view line) {
-  const std::vector<std::string> parts = split(line.substr(2), " | ");
-  TRACESTEP_CHECK(parts.size() == 3 || parts.size() == 4, "a claim begins with \"{}\"", line);
-  Claim out{.row = parts[0], .studies = parts[1], .topic = parts[2]};
-  if (parts.size() == 4) {
-    const std::vector<std::string> cell = split(parts[3], " ");
+// A page headed "X12 | C, B, E | launch-bound | small 128"; the cell may be missing.
+Claim claim_of(pages::Page page) {
+  const std::vector<std::string>& head = page.head;
+  TRACESTEP_CHECK(head.size() == 3 || head.size() == 4, "a claim begins with \"{}\"", head[0]);
+  Claim out{.row = head[0], .studies = head[1], .topic = head[2]};
+  if (head.size() == 4) {
+    const std::vector<std::string> cell = split(head[3], " ");
     out.size = cell[0];
     out.context = std::stoll(cell.back());
   }
+  out.claimed = page.text("Claimed");
+  out.right = page.text("Right");
+  out.command = std::move(page.command);
+  out.lines = std::move(page.figures);
   return out;
 }
 
-// "- time per layer (ms): name = formula"
-ClaimLine derived(std::string_view line) {
-  const std::size_t equals = line.find(" = "), colon = line.rfind(": ", equals);
-  TRACESTEP_CHECK(colon != std::string_view::npos && equals != std::string_view::npos,
-                  "\"{}\" is no line of a derivation", line);
-  ClaimLine out{.what = std::string(line.substr(2, colon - 2)),
-                .name = std::string(line.substr(colon + 2, equals - colon - 2)),
-                .formula = std::string(line.substr(equals + 3)),
-                .unit = "count"};
-  const std::size_t open = out.what.rfind(" (");
-  if (out.what.ends_with(')') && open != std::string::npos) {
-    out.unit = out.what.substr(open + 2, out.what.size() - open - 3);
-    out.what.resize(open);
-  }
-  return out;
-}
-
-// Lines of a file; one that begins with a space continues the one before it.
-std::vector<std::string> logical_lines(std::string_view markdown) {
-  std::vector<std::string> out;
-  std::istringstream in{std::string(markdown)};
-  for (std::string line; std::getline(in, line);) {
-    if (line.starts_with(' ') && !out.empty()) {
-      out.back() += line.substr(line.find_first_not_of(' ') - 1);
-    } else {
-      out.push_back(std::move(line));
-    }
-  }
-  return out;
-}
-
-// Adds the claims of a file.
-void read(std::string_view markdown, std::vector<Claim>& out) {
-  constexpr std::string_view kClaim = "Claimed: ", kIsRight = "Right: ";
-  for (const std::string& line : logical_lines(markdown)) {
-    if (line.starts_with("# ")) {
-      out.push_back(headed(line));
-    } else if (line.starts_with(kClaim)) {
-      out.back().claimed = line.substr(kClaim.size());
-    } else if (line.starts_with(kIsRight)) {
-      out.back().right = line.substr(kIsRight.size());
-    } else if (line.starts_with("- ")) {
-      out.back().lines.push_back(derived(line));
-    } else if (line.starts_with("$ ")) {
-      out.back().command = line.substr(2);
-    } else {
-      TRACESTEP_CHECK(line.empty(), "\"{}\" is no part of a claim", line);
-    }
-  }
-}
-
-using Names = std::map<std::string, double, std::less<>>;
+using Names = std::map<std::string, Quantity, std::less<>>;
 
 // B, T, C and so on of the claim's cell.
 Names letters_of(const Claim& claim) {
   if (claim.size.empty()) return {};
   const ModelConfig m = preset(claim.size);
-  const auto of = [](std::int64_t value) { return static_cast<double>(value); };
-  return {{"B", kBatch},       {"T", of(claim.context)}, {"C", of(m.d_model)},
+  const auto of = [](auto value) { return Quantity::constant(static_cast<double>(value)); };
+  return {{"B", of(kBatch)},   {"T", of(claim.context)}, {"C", of(m.d_model)},
           {"F", of(m.d_ff)},   {"H", of(m.heads)},       {"D", of(m.head_width())},
           {"L", of(m.layers)}, {"V", of(m.vocab)},       {"P", of(parameter_formula(m))}};
 }
@@ -118,7 +71,7 @@ std::string lower(std::string_view text) {
 std::string text_of(const Claim& claim) {
   std::string out = fmt::format("{} {} {} {} {} {}", claim.row, claim.studies, claim.topic,
                                 claim.claimed, claim.right, claim.command);
-  for (const ClaimLine& line : claim.lines) out += " " + line.what;
+  for (const pages::Figure& line : claim.lines) out += " " + line.what;
   return lower(out);
 }
 
@@ -146,18 +99,18 @@ enum Note : std::size_t { kClaimed, kRight };
 
 Table filled(const Claim& claim) {
   Names names = letters_of(claim);
-  Page page;
-  Values values;
-  for (const auto& [name, value] : names) values.set(name, value);
-  for (const ClaimLine& line : claim.lines) {
-    const Evaluated found = evaluate(line.formula, names, claim_figure);
-    names[line.name] = found.value;
-    values.set(line.name, found.value);
-    page.lines.push_back(
-        {line.what, line.formula, found.numbers, fmt::format("{{{}:{}}}", line.name, line.unit)});
+  const Scope known{.figure = [&](std::string_view name) -> std::optional<Quantity> {
+                      const auto found = names.find(name);
+                      if (found == names.end()) return std::nullopt;
+                      return found->second;
+                    },
+                    .look_up = claim_figure};
+  Table table = pages::figure_table("explain");
+  for (const pages::Figure& line : claim.lines) {
+    names[line.name] = pages::add_figure(table, line, known);
   }
-  page.notes = {claim.claimed, claim.right};
-  return fill(page, values);
+  table.notes = {pages::filled(claim.claimed, known), pages::filled(claim.right, known)};
+  return table;
 }
 
 }  // namespace
@@ -165,7 +118,9 @@ Table filled(const Claim& claim) {
 const std::vector<Claim>& claims() {
   static const std::vector<Claim> all = [] {
     std::vector<Claim> out;
-    for (const claim_pages::File& page : claim_pages::files()) read(page.text, out);
+    for (const claim_pages::File& file : claim_pages::files()) {
+      for (pages::Page& page : pages::parse(file.text)) out.push_back(claim_of(std::move(page)));
+    }
     std::ranges::sort(out, {}, &Claim::row);
     return out;
   }();

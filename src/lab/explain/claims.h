@@ -8,15 +8,10 @@
 #include <string_view>
 #include <vector>
 
+#include "lab/pages/page.h"
 #include "lab/report/table.h"
 
 namespace tracestep {
-
-// A line of a derivation: `name = formula` with its meaning and how the value is shown.
-struct ClaimLine {
-  std::string what, name, formula;  // lab/explain/expression.h
-  std::string unit;                 // lab/explain/page.h: "bytes", "ms", "flops", "ratio", ".2f"
-};
 
 struct Claim {
   std::string row;        // of the study: "X12"
@@ -24,9 +19,9 @@ struct Claim {
   std::string topic;      // of explain
   std::string size = {};  // whose B, T, C, F, H, D, L, V and P formulas may name, at batch 4
   std::int64_t context = 0;
-  std::string claimed = {}, right = {};  // with placeholders for values
-  std::vector<ClaimLine> lines = {};
-  std::string command = {};  // "memory --predict --size 2.7B"
+  std::string claimed = {}, right = {};   // with placeholders for values
+  std::vector<pages::Figure> lines = {};  // the derivation
+  std::string command = {};               // "memory --predict --size 2.7B"
 };
 
 // All of them, in the study's order. CHECKs their form.

@@ -6,7 +6,7 @@
 
 #include "base/error.h"
 #include "base/suggest.h"
-#include "embedded/pages.h"
+#include "embedded/topic_pages.h"
 #include "lab/explain/claims.h"
 #include "lab/explain/topics.h"
 #include "lab/report/columns.h"
@@ -16,31 +16,31 @@ namespace {
 
 const std::vector<Topic>& all() {
   static const std::vector<Topic> topics = {
-      {"warm-up", pages::kWarmUpMd, explain_warmup, true},
-      {"synchronisation", pages::kSynchronisationMd, explain_synchronisation, true},
-      {"std", pages::kStdMd, explain_std, true},
-      {"launch-bound", pages::kLaunchBoundMd, explain_launch_bound, true},
-      {"profiler-overhead", pages::kProfilerOverheadMd, explain_profiler_overhead, true},
-      {"flops", pages::kFlopsMd, explain_flops},
-      {"roofline", pages::kRooflineMd, explain_roofline, true},
-      {"gemm-share", pages::kGemmShareMd, explain_gemm_share},
-      {"fusion", pages::kFusionMd, explain_fusion, true},
-      {"peak-memory", pages::kPeakMemoryMd, explain_peak_memory},
-      {"saved-for-backward", pages::kSavedForBackwardMd, explain_saved_for_backward},
-      {"residual-stream", pages::kResidualStreamMd, explain_residual_stream},
-      {"adamw", pages::kAdamwMd, explain_adamw},
-      {"oom", pages::kOomMd, explain_oom},
-      {"checkpointing", pages::kCheckpointingMd, explain_checkpointing},
-      {"attention-memory", pages::kAttentionMemoryMd, explain_attention_memory},
-      {"flash-attention", pages::kFlashAttentionMd, explain_flash_attention},
-      {"data-parallel", pages::kDataParallelMd, explain_data_parallel},
-      {"parallel-limits", pages::kParallelLimitsMd, explain_parallel_limits},
-      {"softmax", pages::kSoftmaxMd, explain_softmax},
-      {"mixed-precision", pages::kMixedPrecisionMd, explain_mixed_precision},
-      {"accumulation", pages::kAccumulationMd, explain_accumulation},
-      {"autocast", pages::kAutocastMd, explain_autocast},
-      {"loss-scaling", pages::kLossScalingMd, explain_loss_scaling},
-      {"rmsnorm", pages::kRmsnormMd, explain_rmsnorm},
+      {"warm-up", topic_pages::kWarmUpMd, explain_warmup, true},
+      {"synchronisation", topic_pages::kSynchronisationMd, explain_synchronisation, true},
+      {"std", topic_pages::kStdMd, explain_std, true},
+      {"launch-bound", topic_pages::kLaunchBoundMd, explain_launch_bound, true},
+      {"profiler-overhead", topic_pages::kProfilerOverheadMd, explain_profiler_overhead, true},
+      {"flops", topic_pages::kFlopsMd, explain_flops},
+      {"roofline", topic_pages::kRooflineMd, explain_roofline, true},
+      {"gemm-share", topic_pages::kGemmShareMd, explain_gemm_share},
+      {"fusion", topic_pages::kFusionMd, explain_fusion, true},
+      {"peak-memory", topic_pages::kPeakMemoryMd, explain_peak_memory},
+      {"saved-for-backward", topic_pages::kSavedForBackwardMd, explain_saved_for_backward},
+      {"residual-stream", topic_pages::kResidualStreamMd},
+      {"adamw", topic_pages::kAdamwMd, explain_adamw},
+      {"oom", topic_pages::kOomMd, explain_oom},
+      {"checkpointing", topic_pages::kCheckpointingMd, explain_checkpointing},
+      {"attention-memory", topic_pages::kAttentionMemoryMd},
+      {"flash-attention", topic_pages::kFlashAttentionMd, explain_flash_attention},
+      {"data-parallel", topic_pages::kDataParallelMd, explain_data_parallel},
+      {"parallel-limits", topic_pages::kParallelLimitsMd, explain_parallel_limits},
+      {"softmax", topic_pages::kSoftmaxMd, explain_softmax},
+      {"mixed-precision", topic_pages::kMixedPrecisionMd, explain_mixed_precision},
+      {"accumulation", topic_pages::kAccumulationMd, explain_accumulation},
+      {"autocast", topic_pages::kAutocastMd, explain_autocast},
+      {"loss-scaling", topic_pages::kLossScalingMd, explain_loss_scaling},
+      {"rmsnorm", topic_pages::kRmsnormMd, explain_rmsnorm},
   };
   return topics;
 }
@@ -67,6 +67,11 @@ std::string claims_note(std::string_view topic) {
   return fmt::format("published claims that do not hold: {} ({})", fmt::join(rows, ", "), command);
 }
 
+// A topic's file holds one page.
+pages::Page page_of(const Topic& topic) {
+  return std::move(pages::parse(topic.page).at(0));
+}
+
 }  // namespace
 
 std::span<const Topic> topics() {
@@ -88,23 +93,25 @@ Table topic_table() {
   Table table{.name = "topics",
               .title = "Topics",
               .columns = {text_column("topic"), text_column("question")}};
-  for (const Topic& topic : all()) table.add_row({topic.name, parse_page(topic.page).title});
+  for (const Topic& topic : all()) table.add_row({topic.name, page_of(topic).text("Question")});
   return table;
 }
 
 std::vector<Table> explain(const Topic& topic, const ExplainInput& input) {
-  const Page page = parse_page(topic.page);
+  const pages::Page page = page_of(topic);
   Explanation found{.values = letters(input)};
   std::optional<ResultRow> row;
   ExplainInput seen = input;
   seen.row = [&] { return row ? *row : row.emplace(input.row()); };
-  topic.work(seen, found);
+  if (topic.work != nullptr) topic.work(seen, found);
   Table first = fill(page, found.values);
-  first.title = fmt::format("{}: {}", topic.name, page.title);
+  first.title = fmt::format("{}: {}", topic.name, page.text("Question"));
   if (row) {
     for (const Verdict& v : judge(*row)) first.notes.push_back(verdict_line(row->label(), v));
   }
-  for (const std::string& trap : page.traps) first.notes.push_back("trap: " + trap);
+  for (const auto& [label, text] : page.labelled) {
+    if (label == "Trap") first.notes.push_back("trap: " + text);
+  }
   if (const std::string note = claims_note(topic.name); !note.empty()) first.notes.push_back(note);
   std::vector<Table> tables = {std::move(first)};
   for (Table& table : found.more) tables.push_back(std::move(table));

@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "lab/explain/page.h"
+#include "lab/explain/values.h"
 #include "lab/measure/validity.h"
 #include "lab/report/table.h"
 #include "spec/step_program.h"
@@ -31,7 +31,8 @@ struct Explanation {
 struct Topic {
   std::string_view name;  // "warm-up"
   std::string_view page;
-  void (*work)(const ExplainInput& input, Explanation& out);
+  // Sets what its page does not compute; null: nothing.
+  void (*work)(const ExplainInput& input, Explanation& out) = nullptr;
   bool reads_row = false;  // not only sizes: the times of a row
 };
 

@@ -60,7 +60,7 @@ void explain_fusion(const ExplainInput& input, Explanation& out) {
   set_counts(v, "parts", parts);
   set_counts(v, "whole", whole);
   set_counts(v, "compiled", compiled);
-  v.set("least_bytes", least_bytes(compiled)).set("graph_launches", 1);
+  v.set("least_bytes", least_bytes(compiled));
   const std::int64_t launches = launch_count(parts), bytes = moved(total_cost(parts));
   for (Composite composite : kNamedComposites) {
     const Program one = step_with(input, Granularity::kPrimitive.with(composite));
@@ -69,14 +69,13 @@ void explain_fusion(const ExplainInput& input, Explanation& out) {
         .set("name", name_of(composite))
         .set("before", launches)
         .set("after", after)
-        .set("launches", launches - after)
         .set("bytes", bytes - moved(total_cost(one)));
   }
   const ResultRow row = input.row();
   const auto wall = row.number("wall_ms"), busy = row.number("device_busy_ms");
   if (!wall || !busy) return;
   v.set("row", row.label() + " on " + row.text("device"));
-  v.set("wall", *wall).set("busy", *busy).set("host", std::max(0.0, *wall - *busy));
+  v.set("wall", *wall).set("busy", *busy);
 }
 
 }  // namespace tracestep

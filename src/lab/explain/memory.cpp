@@ -40,8 +40,6 @@ Letters::Letters(const ExplainInput& input)
       p(static_cast<double>(parameter_formula(input.model))) {}
 
 void explain_peak_memory(const ExplainInput& input, Explanation& out) {
-  const Letters n(input);
-  out.values.set("weights", 4 * n.p).set("states", 8 * n.p);
   for (Mode mode : kAllModes) {
     out.values.add("mode").set("name", name_of(mode)).set("peak", peak_of(spec_of(input, mode)));
   }
@@ -49,22 +47,14 @@ void explain_peak_memory(const ExplainInput& input, Explanation& out) {
 }
 
 void explain_saved_for_backward(const ExplainInput& input, Explanation& out) {
-  const double fused = saved_layer(input, Granularity::kFused);
-  out.values.set("fused", fused).set("all", Letters(input).l * fused);
+  out.values.set("fused", saved_layer(input, Granularity::kFused));
   out.values.set("primitive", saved_layer(input, Granularity::kPrimitive));
   out.values.set("course",
                  4 * static_cast<double>(course_elements_per_layer(input.model, input.shape)));
   out.more.push_back(saved_by_op_table(cell_of(spec_of(input, Mode::kForwardBackward))));
 }
 
-void explain_residual_stream(const ExplainInput& input, Explanation& out) {
-  const Letters n(input);
-  out.values.set("stream", 4 * n.b * n.t * n.c).set("scores", 4 * n.scores());
-  out.values.set("hidden", 4 * n.b * n.t * n.f).set("matrix", 4 * n.c * n.f);
-  out.values.set("logits", 4 * n.b * n.t * n.v);
-}
-
-void explain_adamw(const ExplainInput& input, Explanation& out) {
+void explain_adamw(const ExplainInput&, Explanation& out) {
   const OptimizerOptions o;
   out.values.set("beta1", o.beta1).set("beta2", o.beta2).set("eps", o.eps);
   const double gradient = 0.01;
@@ -77,8 +67,6 @@ void explain_adamw(const ExplainInput& input, Explanation& out) {
     step.set("update", m_hat / (std::sqrt(v_hat) + o.eps));
     step.set("uncorrected", m / (std::sqrt(v) + o.eps));
   }
-  const Letters n(input);
-  out.values.set("states", 8 * n.p).set("moved", 28 * n.p);
 }
 
 void explain_oom(const ExplainInput& input, Explanation& out) {
@@ -102,23 +90,8 @@ void explain_oom(const ExplainInput& input, Explanation& out) {
   out.values.set("ours_blocks", peak_of(blocks));
 }
 
-void explain_attention_memory(const ExplainInput& input, Explanation& out) {
-  const Letters n(input);
-  const double one = 4 * n.scores();
-  out.values.set("kept_1", one).set("kept_2", 2 * one).set("kept_3", 3 * one);
-  out.values.set("all", n.l * one).set("twice", 4 * n.l * one).set("mask", n.t * n.t);
-  out.values.set("vectors", 16 * n.b * n.t * n.c).set("per_square", 4 * n.b * n.h);
-  out.values.set("well_known", 8.0 * 16384 * 16384 * 4);
-}
-
-void explain_flash_attention(const ExplainInput& input, Explanation& out) {
-  const Letters n(input);
-  constexpr double kTile = 64;
+void explain_flash_attention(const ExplainInput&, Explanation& out) {
   Values& v = out.values;
-  v.set("plain", 4 * n.scores()).set("tiled", 4 * n.b * n.h * n.t);
-  v.set("tile", kTile).set("tile_bytes", 4 * kTile * kTile);
-  v.set("forward", 4 * n.scores() * n.d).set("backward", 8 * n.scores() * n.d);
-  v.set("backward_tiled", 10 * n.scores() * n.d);
   // The identity itself, on three scores that come one by one.
   const double x[] = {1.0, 3.0, 2.0};
   double m = -HUGE_VAL, sum = 0;

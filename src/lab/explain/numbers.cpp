@@ -40,24 +40,14 @@ void explain_softmax(const ExplainInput& input, Explanation& out) {
     Values& v = out.values.add("ops").set("name", name_of(ops));
     v.set("softmax", softmax.flops).set("products", products.flops);
     if (softmax.flops <= 0 || products.flops <= 0) continue;
-    const auto ratio = [](std::int64_t a, std::int64_t b) {
-      return static_cast<double>(a) / static_cast<double>(b);
-    };
     const std::int64_t softmax_bytes = softmax.bytes_read + softmax.bytes_written,
                        product_bytes = products.bytes_read + products.bytes_written;
-    v.set("flops_ratio", ratio(products.flops, softmax.flops));
     v.set("softmax_bytes", softmax_bytes).set("product_bytes", product_bytes);
-    v.set("bytes_ratio", ratio(product_bytes, softmax_bytes));
   }
-  const double d = Letters(input).d;
-  out.values.set("per_score", 4 * d).set("five", 5).set("over_five", 4 * d / 5);
 }
 
-void explain_mixed_precision(const ExplainInput& input, Explanation& out) {
-  const Letters n(input);
-  const double multiplied = n.p - n.v * n.c - (2 * n.l + 1) * n.c;
+void explain_mixed_precision(const ExplainInput&, Explanation& out) {
   Values& v = out.values;
-  v.set("weights", 4 * n.p).set("multiplied", multiplied).set("copies", 2 * multiplied);
   v.set("bf16_spacing", to_float(BF16{0x3f81}) - 1).set("f16_spacing", to_float(F16{0x3c01}) - 1);
   v.set("bf16_third", as_bf16(1.0 / 3)).set("f16_third", as_f16(1.0 / 3));
   out.more.push_back(format_table());
@@ -84,13 +74,11 @@ void explain_autocast(const ExplainInput&, Explanation& out) {
 void explain_loss_scaling(const ExplainInput&, Explanation& out) {
   const double least = std::ldexp(1.0, -24), normal = std::ldexp(1.0, -14);
   const double gradient = 2e-8, scale = 65536;
-  const auto scaled = static_cast<double>(as_f16(gradient * scale));
   Values& v = out.values;
   v.set("least", as_f16(least)).set("half", least / 2).set("half_stored", as_f16(least / 2));
   v.set("normal", as_f16(normal));
   v.set("gradient", gradient).set("unscaled", as_f16(gradient)).set("scale", scale);
-  v.set("scaled", scaled).set("back", scaled / scale).set("bf16", as_bf16(gradient));
-  v.set("overflows", static_cast<double>(to_float(F16{0x7bff})) / scale);
+  v.set("scaled", as_f16(gradient * scale)).set("bf16", as_bf16(gradient));
 }
 
 void explain_rmsnorm(const ExplainInput& input, Explanation& out) {

@@ -61,18 +61,16 @@ void set_if(Values& out, const std::string& name, const ResultRow& row, std::str
 void explain_warmup(const ExplainInput& input, Explanation& out) {
   const ResultRow row = input.row();
   const std::vector<double> warm = row.numbers("warmup_ms"), samples = row.numbers("samples_ms");
-  const double median = median_of(samples);
   Values& v = out.values;
-  v.set("row", whose(row)).set("samples", samples.size()).set("median", median);
+  v.set("row", whose(row)).set("samples", samples.size()).set("median", median_of(samples));
   if (warm.empty()) {
-    v.set("no_warmup", true);
+    v.set("no_warmup", "");
     return;
   }
   std::vector<double> together = warm;
   together.insert(together.end(), samples.begin(), samples.end());
-  const double mean = mean_of(together);
-  v.set("warm", warm.size()).set("first", warm[0]).set("first_over_median", warm[0] / median);
-  v.set("mean", mean).set("deviation", sample_std_of(together)).set("error", mean / median);
+  v.set("warm", warm.size()).set("first", warm[0]);
+  v.set("mean", mean_of(together)).set("deviation", sample_std_of(together));
 }
 
 void explain_synchronisation(const ExplainInput& input, Explanation& out) {
@@ -83,21 +81,16 @@ void explain_synchronisation(const ExplainInput& input, Explanation& out) {
   set_if(v, "issue", row, "issue_ms");
   set_if(v, "span", row, "device_span_ms");
   set_if(v, "busy", row, "device_busy_ms");
-  if (has(row, {"wall_ms", "issue_ms"}) && value(row, "wall_ms") > 0) {
-    v.set("unwaited", value(row, "issue_ms") / value(row, "wall_ms"));
-  }
 }
 
 void explain_std(const ExplainInput& input, Explanation& out) {
   const ResultRow row = input.row();
   const std::vector<double> samples = row.numbers("samples_ms");
-  const double deviation = sample_std_of(samples);
   const Interval interval = median_interval(samples);
   Values& v = out.values;
   v.set("row", whose(row)).set("samples", samples.size());
-  v.set("mean", mean_of(samples)).set("deviation", deviation);
+  v.set("mean", mean_of(samples)).set("deviation", sample_std_of(samples));
   v.set("population", population_std_of(samples));
-  v.set("error", deviation / std::sqrt(static_cast<double>(samples.size())));
   v.set("median", median_of(samples)).set("coverage", 100 * interval.coverage);
   v.set("low", interval.low).set("high", interval.high);
 }
@@ -107,18 +100,12 @@ void explain_launch_bound(const ExplainInput& input, Explanation& out) {
   Values& v = out.values;
   v.set("row", whose(row));
   if (!has(row, {"wall_ms", "device_busy_ms", "launches"})) {
-    v.set("no_busy", true);
+    v.set("no_busy", "");
     return;
   }
-  const double wall = value(row, "wall_ms"), busy = value(row, "device_busy_ms");
-  const double launches = value(row, "launches");
-  v.set("wall", wall).set("busy", busy).set("share", busy / wall).set("launches", launches);
-  if (launches > 0) {
-    v.set("kernel", busy / launches).set("host", std::max(0.0, wall - busy) / launches);
-  }
-  const auto kernels = static_cast<double>(launch_count(program_of(input, Mode::kForward)));
-  v.set("forward_kernels", kernels);
-  v.set("per_layer", kernels / static_cast<double>(input.model.layers));
+  v.set("wall", value(row, "wall_ms")).set("busy", value(row, "device_busy_ms"));
+  v.set("launches", value(row, "launches"));
+  v.set("forward_kernels", launch_count(program_of(input, Mode::kForward)));
 }
 
 void explain_profiler_overhead(const ExplainInput& input, Explanation& out) {
@@ -126,28 +113,16 @@ void explain_profiler_overhead(const ExplainInput& input, Explanation& out) {
   Values& v = out.values;
   v.set("row", whose(row));
   if (!has(row, {"wall_ms", "instrumented_wall_ms", "launches"})) {
-    v.set("no_cost", true);
+    v.set("no_cost", "");
     return;
   }
-  const double wall = value(row, "wall_ms"), recorded = value(row, "instrumented_wall_ms");
-  const double launches = std::max(1.0, value(row, "launches"));
-  v.set("wall", wall).set("recorded", recorded).set("cost", recorded / wall);
-  v.set("difference", recorded - wall).set("launches", launches);
-  v.set("per_kernel", (recorded - wall) / launches);
+  v.set("wall", value(row, "wall_ms")).set("recorded", value(row, "instrumented_wall_ms"));
+  v.set("launches", std::max(1.0, value(row, "launches")));
 }
 
 void explain_flops(const ExplainInput& input, Explanation& out) {
-  const Letters n(input);
-  Values& v = out.values;
-  v.set("projections", 8 * n.b * n.t * n.c * n.c * n.l);
-  v.set("feed_forward", 6 * n.b * n.t * n.c * n.f * n.l);
-  v.set("scores", 4 * n.b * n.t * n.t * n.c * n.l);
-  v.set("head", 2 * n.b * n.t * n.c * n.v);
-  v.set("all", forward_flops(input.model, n.b, n.t));
-  const auto forward = static_cast<double>(gemm_flops(program_of(input, Mode::kForward)));
-  const auto step = static_cast<double>(gemm_flops(program_of(input, Mode::kStep)));
-  v.set("forward", forward).set("step", step).set("step_over_forward", step / forward);
-  v.set("rule", 6 * n.p * n.b * n.t);
+  out.values.set("forward", gemm_flops(program_of(input, Mode::kForward)));
+  out.values.set("step", gemm_flops(program_of(input, Mode::kStep)));
 }
 
 void explain_roofline(const ExplainInput& input, Explanation& out) {
@@ -167,20 +142,18 @@ void explain_roofline(const ExplainInput& input, Explanation& out) {
     }
     const std::int64_t bytes = cost.bytes_read + cost.bytes_written;
     if (bytes <= 0) continue;
-    Values& part = v.add("part").set("path", path).set("flops", cost.flops).set("bytes", bytes);
-    part.set("intensity", static_cast<double>(cost.flops) / static_cast<double>(bytes));
+    v.add("part").set("path", path).set("flops", cost.flops).set("bytes", bytes);
   }
   for (const char* name : {"A100", "H200"}) {
     const PublishedDevice* d = known_device(name);
     Values& device = v.add("device").set("name", name).set("tflops", d->fp32_tflops);
     device.set("tb_s", d->bandwidth_gb_s * 1e-3);
-    device.set("ridge", d->fp32_tflops / d->bandwidth_gb_s * 1e3);
   }
   if (!has(row, {"tflops"})) return;
   const double reached = value(row, "tflops"), roof = value(row, "roof_tflops");
   v.set("row", whose(row)).set("reached", reached);
   v.set("flops", value(row, "flops")).set("median", value(row, "median_ms"));
-  if (roof > 0) v.set("roof", roof).set("share", reached / roof);
+  if (roof > 0) v.set("roof", roof);
 }
 
 void explain_gemm_share(const ExplainInput& input, Explanation& out) {
@@ -190,11 +163,8 @@ void explain_gemm_share(const ExplainInput& input, Explanation& out) {
     Values& v = out.values.add("mode").set("name", name_of(mode));
     v.set("products", n.products).set("others", n.others);
     v.set("product_flops", n.product_flops).set("all_flops", flops);
-    v.set("flops_share", n.product_flops / flops);
     v.set("product_bytes", n.product_bytes).set("all_bytes", bytes);
-    v.set("bytes_share", n.product_bytes / bytes);
   }
-  out.values.set("forward_products", 9 * input.model.layers + 1);
 }
 
 }  // namespace tracestep

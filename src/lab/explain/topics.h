@@ -29,10 +29,8 @@ void explain_fusion(const ExplainInput& input, Explanation& out);
 // memory.cpp
 void explain_peak_memory(const ExplainInput& input, Explanation& out);
 void explain_saved_for_backward(const ExplainInput& input, Explanation& out);
-void explain_residual_stream(const ExplainInput& input, Explanation& out);
 void explain_adamw(const ExplainInput& input, Explanation& out);
 void explain_oom(const ExplainInput& input, Explanation& out);
-void explain_attention_memory(const ExplainInput& input, Explanation& out);
 void explain_flash_attention(const ExplainInput& input, Explanation& out);
 
 // checkpointing.cpp

@@ -5,9 +5,6 @@
 
 namespace tracestep {
 
-// Peaks of memory that differ by no more, in percent, are called about the same.
-constexpr double kSamePeakPercent = 0.5;
-
 // The median of a cell with a list of samples. It lies in the 95 % interval of median_interval(),
 // with fewer than six samples anywhere among them, and with a single one between 0 and twice it:
 // one sample says nothing about noise.

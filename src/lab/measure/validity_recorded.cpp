@@ -132,9 +132,4 @@ std::optional<Verdict> above_the_roof(const ResultRow& row) {
                                "wrong")};
 }
 
-bool doubts_shares(std::string_view summary) {
-  return summary != "doubt: above_the_roof" &&
-         (summary.starts_with("doubt") || summary.starts_with("invalid"));
-}
-
 }  // namespace tracestep

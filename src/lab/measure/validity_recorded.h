@@ -32,8 +32,5 @@ std::optional<Verdict> above_the_roof(const ResultRow& row);
 // The percentage of a roof by bytes that is left when a launch finds in a cache what it reads, as
 // far as the largest cache holds it, and leaves there as much of what it writes.
 double beyond_caches(double roof_percent, double launch_bytes);
-// Whether a summary_of() says that a profile's shares are in doubt. A roof that was measured too
-// low says nothing against them.
-bool doubts_shares(std::string_view summary);
 
 }  // namespace tracestep

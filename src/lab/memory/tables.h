@@ -96,7 +96,4 @@ Table recompute_table(const MemoryCell& cell);
 // of what is recomputed.
 std::int64_t held_for_recompute(const Program& program);
 
-// The study's questions that these tables answer.
-std::span<const Question> memory_questions();
-
 }  // namespace tracestep

@@ -103,7 +103,4 @@ Table precision_component_table(std::span<const PrecisionCell> cells);
 // The same cell in fp32, if it is there and ran.
 const CellResult* in_fp32(std::span<const PrecisionCell> cells, const CellResult& of);
 
-// The study's questions that these tables answer.
-std::span<const Question> precision_questions();
-
 }  // namespace tracestep

@@ -64,7 +64,4 @@ Table lane_table(const ProfiledCell& cell);
 // The ceilings with which rooflines are drawn.
 Table ceiling_table(const Ceilings& ceilings);
 
-// The study's questions that these tables answer.
-std::span<const Question> profile_questions();
-
 }  // namespace tracestep

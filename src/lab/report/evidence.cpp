@@ -5,7 +5,6 @@
 #include <charconv>
 #include <cmath>
 #include <iterator>
-#include <limits>
 
 #include <fmt/format.h>
 
@@ -125,19 +124,9 @@ std::vector<Evidence::Row> Evidence::same_cell(const Row& row, std::string_view 
   return has_some ? rows(name, {{"cell", *cell}}) : std::vector<Row>();
 }
 
-Evidence::Row Evidence::largest(std::string_view name, const Where& where,
-                                std::string_view column) const {
-  const std::vector<Row> all = rows(name, where);
-  return *std::ranges::max_element(all, {}, [&](const Row& row) {
-    const Json* cell = row.cell(column);  // looked at, not read: no part of the answer
-    const bool is_number = cell != nullptr && cell->is_number() && !std::isnan(cell->as_double());
-    return is_number ? cell->as_double() : -std::numeric_limits<double>::infinity();
-  });
-}
-
-std::vector<Json> Evidence::used_cells() const {
+std::vector<Json> Evidence::cells_of(std::span<const RowRef> rows) const {
   std::vector<Json> out;
-  for (const RowRef& ref : used_) {
+  for (const RowRef& ref : rows) {
     const Table& found = table(ref.table);
     const auto column = found.index_of("cell");
     if (!column) continue;
@@ -197,22 +186,10 @@ Text Evidence::Row::quote(std::string_view column) const {
   return Text(Piece{message_line(text(column), kLongestQuote), Basis::kQuote, formula(column)});
 }
 
-std::int64_t Evidence::Row::whole(std::string_view column) const {
-  const Json& value = present(column);
-  if (!value.is_int()) refuse("{} of {} is no whole number", column, table_->name);
-  return value.as_int();
-}
-
 std::string Evidence::Row::text(std::string_view column) const {
   const Json& value = present(column);
   if (!value.is_string()) refuse("{} of {} is no text", column, table_->name);
   return value.as_string();
-}
-
-bool Evidence::Row::truth(std::string_view column) const {
-  const Json& value = present(column);
-  if (!value.is_bool()) refuse("{} of {} is neither true nor false", column, table_->name);
-  return value.as_bool();
 }
 
 Text Evidence::Row::vocabulary() const {
@@ -245,11 +222,6 @@ std::vector<double> Evidence::Row::numbers(std::string_view column) const {
   return out;
 }
 
-std::optional<Quantity> Evidence::Row::get_if(std::string_view column) const {
-  if (!has(column)) return std::nullopt;
-  return get(column);
-}
-
 std::string Evidence::Row::text_or(std::string_view column, std::string_view otherwise) const {
   return has(column) ? text(column) : std::string(otherwise);
 }
@@ -257,6 +229,11 @@ std::string Evidence::Row::text_or(std::string_view column, std::string_view oth
 bool Evidence::Row::has(std::string_view column) const {
   const Json* found = cell(column);
   return found != nullptr && !found->is_null();
+}
+
+bool Evidence::Row::is_list(std::string_view column) const {
+  const Json* found = cell(column);
+  return found != nullptr && found->is_array();
 }
 
 std::string formula_of(std::span<const Evidence::Row> rows, std::string_view column) {
@@ -328,11 +305,6 @@ Quantity of_list(const char* function, const Evidence::Row& row, std::string_vie
 }
 
 }  // namespace
-
-Relation leads(const Evidence::Row& row, std::span<const Evidence::Row> rows,
-               std::string_view column) {
-  return compare(row.get(column), most_of(rows, column));
-}
 
 Relation compare_texts(const Evidence::Row& a, const Evidence::Row& b, std::string_view column) {
   const std::string left = a.text(column), right = b.text(column);

@@ -36,14 +36,14 @@ class Evidence {
     Text name() const;
     const std::string& table() const { return table_->name; }
     // For choosing rows and branches. What is printed comes from get() and quote().
-    std::int64_t whole(std::string_view column) const;
     double number(std::string_view column) const;
     std::string text(std::string_view column) const;
-    bool truth(std::string_view column) const;
-    // nullopt when the cell is empty.
-    std::optional<Quantity> get_if(std::string_view column) const;
     std::string text_or(std::string_view column, std::string_view otherwise) const;
     bool has(std::string_view column) const;
+    bool is_list(std::string_view column) const;
+    // The cell, looked at and not read: it is no part of the answer. nullptr: there is no such
+    // column.
+    const Json* peek(std::string_view column) const { return cell(column); }
     // Throws Unsupported when the table has no such column.
     void require_column(std::string_view column) const;
     // The cell in a formula: "cells[3].flops".
@@ -76,12 +76,13 @@ class Evidence {
   std::vector<Row> same_cell(const Row& row, std::string_view table) const;
   // All rows with these cells; throws Unsupported when there are none.
   std::vector<Row> rows(std::string_view table, const Where& where = {}) const;
-  // Of those, the row whose `column` is largest, the first of equal ones.
-  Row largest(std::string_view table, const Where& where, std::string_view column) const;
 
-  // The rows read so far, in order of first use; the parameters in their column "cell", if any.
+  // The rows read so far, in order of first use.
   const std::vector<RowRef>& used() const { return used_; }
-  std::vector<Json> used_cells() const;
+  // As if nothing had been read since used() was `before`.
+  void forget(std::vector<RowRef> before) const { used_ = std::move(before); }
+  // The parameters in their column "cell", if any.
+  std::vector<Json> cells_of(std::span<const RowRef> rows) const;
 
  private:
   const Table& table(std::string_view name) const;
@@ -101,9 +102,6 @@ std::string formula_of(std::span<const Evidence::Row> rows, std::string_view col
 // Whether a cell of the table's row is in the formula.
 bool formula_has_row(std::string_view formula, const std::string& table, std::size_t row);
 
-// "a = max(b)": this row has the most of all of them.
-Relation leads(const Evidence::Row& row, std::span<const Evidence::Row> rows,
-               std::string_view column);
 // "a = b" or "a < b" of the same column with texts, in order of the alphabet.
 Relation compare_texts(const Evidence::Row& a, const Evidence::Row& b, std::string_view column);
 // Of one column of rows of one table; `rows` has at least one.

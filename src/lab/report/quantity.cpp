@@ -137,21 +137,9 @@ Relation compare_with_range(const Quantity& a, double low, double high) {
   return a.low < low ? compare(a, from) : compare(a, to);  // its interval meets an end of the range
 }
 
-Relation both(const Relation& a, const Relation& b) {
-  return {Ordering::kUnclear, fmt::format("{} and {}", a.formula, b.formula)};
-}
-
 Text because(const Relation& relation, Text words) {
   words.rest_on(Basis::kRelation, relation.formula);
   return words;
-}
-
-Text Relation::say(const Cases& cases) const {
-  const Text& words = order == Ordering::kLess      ? cases.less
-                      : order == Ordering::kEqual   ? cases.equal
-                      : order == Ordering::kUnclear ? cases.unclear
-                                                    : cases.more;
-  return because(*this, words);
 }
 
 // --- figures -------------------------------------------------------------------------------------
@@ -185,17 +173,6 @@ Text whole(const Quantity& q) {
   constexpr double kWhole = 1e15;  // up to which a double has every whole number
   if (std::abs(q.value) < 0.5 || std::abs(q.value) >= kWhole) return figure(q, fixed(q.value, 0));
   return figure(q, grouped(std::llround(q.value)));
-}
-
-Text significant(const Quantity& q, int digits) {
-  return figure(q, fmt::format("{:.{}g}", q.value, digits));
-}
-
-Text probability(const Quantity& p) {
-  const Quantity least = Quantity::constant(0.001);
-  const Relation small = compare(p, least);
-  if (small.is(Ordering::kLess)) return because(small, "p < 0.001");
-  return Text("p = ") + decimal(p, 3);
 }
 
 }  // namespace tracestep

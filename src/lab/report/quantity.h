@@ -67,11 +67,6 @@ enum class Ordering {
   kMore,
 };
 
-// What an answer may say in each case; a case without words says nothing.
-struct Cases {
-  Text less = {}, equal = {}, unclear = {}, more = {};
-};
-
 // How two quantities compare, as a formula ("a < b", "a = b", "a ~ b": their intervals meet, "a >
 // b", "a in [b, c]", several of them joined by "and").
 struct Relation {
@@ -79,15 +74,11 @@ struct Relation {
   std::string formula;
 
   bool is(Ordering other) const { return order == other; }
-  // The words of this case, with the relation as their basis.
-  Text say(const Cases& cases) const;
 };
 
 Relation compare(const Quantity& a, const Quantity& b);
 // kEqual: all of a's interval lies in [low, high]; kLess, kMore: none of it, on that side.
 Relation compare_with_range(const Quantity& a, double low, double high);
-// Both hold; of no order of its own.
-Relation both(const Relation& a, const Relation& b);
 // These words rest on that relation.
 Text because(const Relation& relation, Text words);
 
@@ -99,8 +90,5 @@ Text percent(const Quantity& percent);  // "12.3 %"; below 1 with a second decim
 Text signed_percent(const Quantity& percent);     // "+12.3 %"
 Text decimal(const Quantity& q, int digits = 2);  // "2.00"
 Text whole(const Quantity& q);                    // "12"
-Text significant(const Quantity& q, int digits);  // "3.4e+38"
-// "p = 0.012", or "p < 0.001" for what is smaller.
-Text probability(const Quantity& p);
 
 }  // namespace tracestep

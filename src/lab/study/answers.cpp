@@ -1,16 +1,14 @@
 #include "lab/study/answers.h"
 
+#include <set>
+
 #include <fmt/ranges.h>
 
-#include "lab/attention/tables.h"
-#include "lab/compile/tables.h"
+#include "base/error.h"
+
+#include "embedded/question_pages.h"
 #include "lab/measure/validity.h"
-#include "lab/memory/tables.h"
-#include "lab/precision/tables.h"
-#include "lab/profile/tables.h"
 #include "lab/report/columns.h"
-#include "lab/study/numbers.h"
-#include "lab/time/tables.h"
 #include "spec/fields.h"
 #include "spec/run_flags.h"
 
@@ -87,6 +85,34 @@ ReadRow read_row(const Table& table, const RowRef& ref) {
   return out;
 }
 
+// "clocks row 2; passes rows 1, 4"
+std::string words_of(const std::vector<RowRef>& refs) {
+  std::vector<std::pair<std::string, std::vector<std::size_t>>> by_table;
+  for (const RowRef& ref : refs) {
+    if (by_table.empty() || by_table.back().first != ref.table) by_table.push_back({ref.table, {}});
+    by_table.back().second.push_back(ref.row + 1);
+  }
+  std::vector<std::string> words;
+  words.reserve(by_table.size());
+  for (const auto& [table, rows] : by_table) {
+    words.push_back(fmt::format("{} {} {}", table, rows.size() == 1 ? "row" : "rows",
+                                list_of_rows(rows, ", ", " to ")));
+  }
+  return fmt::format("{}", fmt::join(words, "; "));
+}
+
+// What the checker says of its worst rows: "doubt: measured_apart."; or else how they stand.
+Text doubt_of(const Answer& answer, std::span<const Table> tables) {
+  std::set<std::string> verdicts;
+  for (const RowRef& ref : answer.worst) {
+    const Table& table = *std::ranges::find(tables, ref.table, &Table::name);
+    const std::string verdict = read_row(table, ref).verdict.value_or("ok");
+    if (standing_of(verdict) == answer.standing) verdicts.insert(verdict);
+  }
+  if (verdicts.empty()) verdicts.insert(std::string(name_of(answer.standing)));
+  return Text(Piece{fmt::format("{}.", fmt::join(verdicts, "; "))});
+}
+
 // The command on the device of the study, where that is not the usual one.
 std::string on_device(std::string_view command, std::span<const Table> tables) {
   const std::string usual = RunSpec().place.device;
@@ -99,58 +125,71 @@ std::string on_device(std::string_view command, std::span<const Table> tables) {
   return fmt::format("{} {} {}", command, field_named("device").flag, name.as_string());
 }
 
-// Whether a verdict that was read speaks against its row.
-bool names_doubt(std::span<const Table> tables, std::span<const RowRef> rows) {
-  return std::ranges::any_of(rows, [&](const RowRef& ref) {
-    const Table& table = *std::ranges::find(tables, ref.table, &Table::name);
-    const ReadRow row = read_row(table, ref);
-    return row.read_verdict && standing_of(row.verdict.value_or("ok")) != Standing::kSound;
-  });
-}
-
 }  // namespace
+
+std::vector<Question> questions_in(std::string_view markdown) {
+  std::vector<Question> out;
+  for (pages::Page& page : pages::parse(markdown)) {
+    TRACESTEP_CHECK(page.head.size() == 3, "a question's head has three parts");
+    Question q{.id = page.head[0],
+               .number = page.head[1],
+               .topic = page.head[2],
+               .question = page.text("Question"),
+               .command = "tracestep " + page.command,
+               .page = {}};
+    q.page = std::make_shared<const pages::Page>(std::move(page));
+    out.push_back(std::move(q));
+  }
+  return out;
+}
 
 std::span<const Question> questions() {
   static const std::vector<Question> all = [] {
     std::vector<Question> out;
-    for (const auto& part :
-         {time_questions(), profile_questions(), precision_questions(), memory_questions(),
-          attention_questions(), compile_questions(), other_questions()}) {
-      out.insert(out.end(), part.begin(), part.end());
+    for (const question_pages::File& file : question_pages::files()) {
+      std::ranges::move(questions_in(file.text), std::back_inserter(out));
     }
-    std::ranges::stable_sort(out, {}, [](const Question& q) { return place_of(q.id); });
     return out;
   }();
   return all;
 }
 
 Answer answer(const Question& question, std::span<const Table> tables) {
-  Answer out{.id = std::string(question.id),
-             .number = std::string(number_of(question.id)),
-             .topic = std::string(question.topic),
-             .question = std::string(question.question),
+  Answer out{.id = question.id,
+             .number = question.number,
+             .topic = question.topic,
+             .question = question.question,
              .text = {},
              .rows = {},
-             .command = std::string(question.command)};
+             .command = question.command};
   const Evidence evidence(tables);
   try {
-    out.text = question.compose(evidence);
+    pages::Composed composed = pages::compose(*question.page, evidence);
+    out.text = std::move(composed.text);
+    out.rows = std::move(composed.rows);
+    out.lines = std::move(composed.lines);
+    if (!composed.elsewhere.empty()) {
+      out.doubt = say("At other times in this study {}.", {composed.elsewhere});
+    }
   } catch (const Unsupported& missing) {
     out.refused = true;
     out.text = say("No answer: {}.", {missing.why()});
+    out.rows = evidence.used();
   }
-  out.rows = evidence.used();
   out.standing = standing_of(tables, out.rows);
   if (out.standing != Standing::kSound) {
     std::ranges::copy_if(out.rows, std::back_inserter(out.worst), [&](const RowRef& ref) {
       return standing_of(tables, {&ref, 1}) == out.standing;
     });
+    if (!out.refused) {
+      const Text others = std::exchange(out.doubt, doubt_of(out, tables));
+      if (!others.empty()) out.doubt += Text(" ") + others;
+    }
   }
-  // What is lacking may be rows that were not measured; a doubtful row is measured again. Rows of
-  // many experiments have one command, which takes no cells.
-  const bool is_of_all = question.command == "tracestep study";
-  const bool is_of_cells = !is_of_all && (!out.refused || names_doubt(tables, out.rows));
-  const std::vector<Json> cells = evidence.used_cells();
+  // What is lacking may be rows that were not measured. Rows of many experiments have one command,
+  // which takes no cells.
+  const bool is_of_cells = !out.refused && question.command != "tracestep study";
+  const std::vector<Json> cells = evidence.cells_of(out.rows);
   out.command = is_of_cells && !cells.empty() ? again(question.command, cells)
                                               : on_device(question.command, tables);
   return out;
@@ -213,22 +252,6 @@ std::vector<RowRef> rows_in_text(const Answer& answer) {
   return out.empty() ? answer.rows : out;
 }
 
-// "clocks row 2; passes rows 1, 4"
-std::string words_of(const std::vector<RowRef>& refs) {
-  std::vector<std::pair<std::string, std::vector<std::size_t>>> by_table;
-  for (const RowRef& ref : refs) {
-    if (by_table.empty() || by_table.back().first != ref.table) by_table.push_back({ref.table, {}});
-    by_table.back().second.push_back(ref.row + 1);
-  }
-  std::vector<std::string> words;
-  words.reserve(by_table.size());
-  for (const auto& [table, rows] : by_table) {
-    words.push_back(fmt::format("{} {} {}", table, rows.size() == 1 ? "row" : "rows",
-                                list_of_rows(rows, ", ", " to ")));
-  }
-  return fmt::format("{}", fmt::join(words, "; "));
-}
-
 }  // namespace
 
 std::string rests_on(const Answer& answer) {
@@ -252,7 +275,32 @@ Json pieces_of(const Text& text) {
   return out;
 }
 
+// Rows of cells, the head first, each cell in pieces.
+Json lines_in_pieces(const Answer& answer) {
+  Json out = Json::array();
+  for (const std::vector<Text>& line : answer.lines) {
+    Json cells = Json::array();
+    for (const Text& cell : line) cells.push_back(pieces_of(cell));
+    out.push_back(std::move(cells));
+  }
+  return out;
+}
+
 }  // namespace
+
+Table lines_of(const Answer& answer) {
+  Table out{.name = answer.id};
+  if (answer.lines.empty()) return out;
+  for (const Text& title : answer.lines.front()) {
+    out.columns.push_back(text_column("c" + std::to_string(out.columns.size()), title.words()));
+  }
+  for (std::size_t i = 1; i < answer.lines.size(); ++i) {
+    std::vector<Json> cells;
+    for (const Text& cell : answer.lines[i]) cells.push_back(cell.words());
+    out.add_row(std::move(cells));
+  }
+  return out;
+}
 
 Table answers_table(std::string name, std::string title, std::span<const Answer> answers) {
   Table table{.name = std::move(name), .title = std::move(title)};
@@ -273,6 +321,10 @@ Table answers_table(std::string name, std::string title, std::span<const Answer>
        .kind = ColumnKind::kStructured,
        .description = "the answer, piece by piece; figures, comparisons and quotations "
                       "with the formula that gives them"},
+      {.name = "lines",
+       .kind = ColumnKind::kStructured,
+       .description = "its own table, the head first; each cell in such pieces"},
+      text_column("doubts", {}, "what speaks against its rows, and other times of its cells"),
       text_column("command", {}, "measures the rows again, made from their cells")};
   for (const Answer& a : answers) {
     Json rows = Json::array();
@@ -285,7 +337,7 @@ Table answers_table(std::string name, std::string title, std::span<const Answer>
     }
     table.add_row({a.id, a.number, a.topic, a.question, a.refused, a.text.words(), rests_on(a),
                    std::move(rows), name_of(a.standing), words_of(a.worst), pieces_of(a.text),
-                   a.command});
+                   lines_in_pieces(a), or_null(a.doubt.words()), a.command});
   }
   return table;
 }

@@ -3,12 +3,13 @@
 // gets no answer.
 #pragma once
 
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "lab/report/question.h"
+#include "lab/pages/compose.h"
 
 namespace tracestep {
 
@@ -27,9 +28,17 @@ std::string_view name_of(Standing standing);
 // of a table without verdicts stand like the rows whose verdicts were read beside them.
 Standing standing_of(std::span<const Table> tables, std::span<const RowRef> rows);
 
+// A page of questions: who asks what, and how it is answered.
+struct Question {
+  std::string id, number, topic, question, command;  // number: the handout's, or empty
+  std::shared_ptr<const pages::Page> page;
+};
+
 struct Answer {
-  std::string id, number, topic, question;  // number: of the handout's question, or empty
-  Text text;                                // the answer, or why there is none
+  std::string id, number, topic, question;    // number: of the handout's question, or empty
+  Text text;                                  // the answer, or why there is none
+  std::vector<std::vector<Text>> lines = {};  // a table of the answer's own, its head first
+  Text doubt = {};  // what speaks against its rows, and other times of its cells; mostly empty
   std::vector<RowRef> rows;
   bool refused = false;
   Standing standing = Standing::kSound;  // of the worst of its rows
@@ -41,15 +50,11 @@ struct Answer {
 // refused.
 std::string warning_of(const Answer& answer);
 
-// The questions of every subject, in the order of the handout (lab/study/numbers.h).
-std::span<const Question> questions();
-// The questions of no other subject: training and published tables.
-std::span<const Question> other_questions();
+// The questions that a file of pages has.
+std::vector<Question> questions_in(std::string_view markdown);
 
-// The last rows of the table `training`, and the mean of their losses: a single batch says little,
-// since losses of batches differ by more than a step changes.
-std::vector<Evidence::Row> rows_at_end(const std::vector<Evidence::Row>& rows);
-Quantity loss_at_end(const std::vector<Evidence::Row>& rows);
+// The questions of every subject (lab/pages/questions/), in the order of the handout.
+std::span<const Question> questions();
 
 Answer answer(const Question& question, std::span<const Table> tables);
 std::vector<Answer> answer_all(std::span<const Question> questions, std::span<const Table> tables);
@@ -58,6 +63,8 @@ std::vector<Answer> answer_all(std::span<const Question> questions, std::span<co
 // and the pieces of the text with the formula of each figure and comparison
 // (lab/report/quantity.h).
 Table answers_table(std::string name, std::string title, std::span<const Answer> answers);
+// The answer's own lines, without a title; no columns where it has none.
+Table lines_of(const Answer& answer);
 // "clocks row 2; passes rows 1, 4 (doubtful: passes row 4)": the first row of a table is 1.
 std::string rests_on(const Answer& answer);
 

@@ -21,10 +21,12 @@ std::string answers_page(const Prose& prose, std::span<const Answer> answers) {
   std::string out, topic;
   for (const Answer& a : answers) {
     if (a.topic != topic) out += prose.heading(3, topic = a.topic);
-    std::string text = a.text.words() + '\n';
-    if (!a.refused) text += fmt::format("Rests on {}; ", rests_on(a));
-    text += a.refused ? "Measure it with" : "measure again with";
-    out += prose.paragraph(numbered(a), text, a.command);
+    out += prose.paragraph(numbered(a), a.text.words());
+    if (!a.lines.empty()) out += prose.table(lines_of(a));
+    std::string trust =
+        a.refused ? "Measure it with" : "Rests on " + rests_on(a) + "; measure again with";
+    if (!a.doubt.empty()) trust = "In doubt: " + a.doubt.words() + " " + trust;
+    out += prose.paragraph({}, trust, a.command);
   }
   return out;
 }
@@ -89,6 +91,8 @@ std::string answers_text(std::span<const Answer> answers) {
   for (const Answer& a : answers) {
     if (a.topic != topic) out += fmt::format("\n== {}\n", topic = a.topic);
     out += fmt::format("\n{}{}\n  {}\n", numbered(a), warning_of(a), a.text.words());
+    if (a.lines.empty()) continue;
+    out += to_string({"", Json::object(), {lines_of(a)}}, Format::kText);
   }
   return out;
 }

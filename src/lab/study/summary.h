@@ -8,17 +8,17 @@
 #include <vector>
 
 #include "lab/report/html.h"
-#include "lab/report/question.h"
 
 namespace tracestep {
 
 struct Answer;
+struct Question;
 struct StudyReport;
 
 // The most rows of a table that a page shows before they are asked for, and that print has.
 inline constexpr std::size_t kMostRowsShown = 25;
 
-// The sentences, as questions whose answers are a sentence or two: of topic kResults, then kTrust.
+// The sentences, as questions (lab/pages/summary/): of topic kResults, then kTrust.
 std::span<const Question> summary_questions();
 inline constexpr std::string_view kResults = "Results", kTrust = "Trust";
 

@@ -43,7 +43,4 @@ Table warmup_table(std::span<const ResultRow> rows);
 // half: what a warm-up has to leave out.
 int unsettled_steps(std::span<const double> steps_ms, double factor = 1.10);
 
-// What the study asks of these tables.
-std::span<const Question> time_questions();
-
 }  // namespace tracestep

@@ -8,7 +8,6 @@
 
 #include "lab/explain/claim_figures.h"
 #include "lab/explain/explain.h"
-#include "lab/explain/expression.h"
 #include "lab/published/data.h"
 #include "ops/functions.h"
 
@@ -97,35 +96,6 @@ TEST_F(PublishedClaimsTest, ATopicNamesItsClaims) {
                          .notes;
   EXPECT_TRUE(std::ranges::any_of(
       notes, [](const std::string& note) { return note.find("X27, X28") != std::string::npos; }));
-}
-
-TEST(ExpressionTest, FormulasAreEvaluatedAndPrintedWithTheirNumbers) {
-  double looked_up = 7;
-  const auto figure = [&](const LookUp& asked) {
-    EXPECT_EQ(asked.source + "." + asked.what, "a.b");
-    EXPECT_EQ(asked.keys, (std::vector<std::string>{"x, y", "z"}));
-    return looked_up;
-  };
-  const auto of = [&](std::string_view formula) {
-    return evaluate(formula, {{"N", 12}, {"half", 0.5}}, figure);
-  };
-  EXPECT_EQ(of("2 + 3*4").value, 14);
-  EXPECT_EQ(of("(2 + 3) * 4 - -1").value, 21);
-  EXPECT_EQ(of("2^3^2").value, 512);
-  EXPECT_EQ(of("12 / 2 / 3").value, 2);
-  EXPECT_EQ(of("max(1, N, 3) - min(half, 2)").value, 11.5);
-  const Evaluated found = of("N * a.b[x, y; z] + half");
-  EXPECT_EQ(found.value, 84.5);
-  EXPECT_EQ(found.numbers, "12 * 7 + 0.5");
-  looked_up = 1234567;
-  EXPECT_EQ(of("a.b[x, y; z]").numbers, "1,234,567");
-}
-
-TEST(ExpressionTest, NumbersArePrintedInFullWhereTheyAreWhole) {
-  EXPECT_EQ(plain_number(3406809600.0), "3,406,809,600");
-  EXPECT_EQ(plain_number(-999), "-999");
-  EXPECT_EQ(plain_number(0.0100021362), "0.01000214");
-  EXPECT_EQ(plain_number(1e300), "1e+300");
 }
 
 TEST(PublishedDataTest, AFigureIsThatOfTheOneRowWithTheseCells) {

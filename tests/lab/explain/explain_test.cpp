@@ -83,13 +83,17 @@ TEST_F(ExplainTest, EveryTopicHasNumbersTrapsAndATitle) {
     const std::vector<Table> tables = explain(topic, input());
     ASSERT_FALSE(tables.empty()) << topic.name;
     EXPECT_GE(tables[0].rows.size(), 2u) << topic.name;
-    const Page page = parse_page(topic.page);
-    EXPECT_TRUE(page.title.ends_with('?')) << page.title;
-    EXPECT_NE(tables[0].title.find(page.title), std::string::npos);
-    EXPECT_GE(page.traps.size(), 2u) << topic.name;
-    for (const std::string& trap : page.traps) {
-      EXPECT_EQ(std::ranges::count(tables[0].notes, "trap: " + trap), 1);
+    const pages::Page page = pages::parse(topic.page).at(0);
+    EXPECT_EQ(page.head[0], topic.name);
+    EXPECT_TRUE(page.text("Question").ends_with('?')) << topic.name;
+    EXPECT_NE(tables[0].title.find(page.text("Question")), std::string::npos);
+    int traps = 0;
+    for (const auto& [label, text] : page.labelled) {
+      if (label != "Trap") continue;
+      EXPECT_EQ(std::ranges::count(tables[0].notes, "trap: " + text), 1);
+      ++traps;
     }
+    EXPECT_GE(traps, 2) << topic.name;
   }
   EXPECT_EQ(topic_table().rows.size(), topics().size());
   EXPECT_GE(topics().size(), 25u);

@@ -5,9 +5,7 @@
 #include <optional>
 #include <stdexcept>
 
-#include "lab/study/claims_context.h"
 #include "lab/study/formula.h"
-#include "lab/study/phrases.h"
 #include "lab/study/refusals.h"
 
 namespace tracestep::testing {
@@ -48,6 +46,10 @@ double half_of_last_digit(const std::string& number) {
 }
 
 std::optional<Printed> parse_printed(const std::string& words) {
+  // A mean and its deviation: "25.4 ± 0.9 ms" is read as its mean.
+  if (const std::size_t sign = words.find(" ± "); sign != std::string::npos) {
+    return parse_printed(words.substr(0, sign) + words.substr(words.rfind(' ')));
+  }
   int minutes = 0, seconds = 0, used = 0;
   if (std::sscanf(words.c_str(), "%d min %d s%n", &minutes, &seconds, &used) == 2 &&
       used == static_cast<int>(words.size())) {
@@ -86,7 +88,7 @@ std::string wrong_figure(const Piece& piece, std::span<const Table> tables) {
 
 // --- words that compare --------------------------------------------------------------------------
 
-// What makes a relation say nothing of a measurement, whatever its words are.
+// What makes a relation say nothing of a measurement.
 std::string empty_relation(const EvaluatedRelation& r) {
   if ((r.left + r.right).find('[') == std::string::npos) return "compares no cell";
   if (r.left == r.right) return "compares a thing with itself";
@@ -104,13 +106,6 @@ std::string wrong_relation(const Piece& piece, std::span<const Table> tables) {
     if (!relation.holds) return "does not hold";
     if (std::string empty = empty_relation(relation); !empty.empty()) return empty;
   }
-  for (const auto& [phrase, is_negated] : phrases_in(piece.words)) {
-    if (is_negated) return std::string("negates \"") + phrase->words + "\"";
-    const bool is_borne_out = std::ranges::any_of(
-        relations, [&](const EvaluatedRelation& r) { return bears_out(r, *phrase); });
-    if (!is_borne_out) return std::string("does not say \"") + phrase->words + "\"";
-  }
-  if (has_number(piece.words) && piece.words != "p < 0.001") return "has a number of its own";
   return {};
 }
 
@@ -132,20 +127,23 @@ std::string wrong_quote(const Piece& piece, std::span<const Table> tables) {
   return text == piece.words || text.starts_with(piece.words + ".") ? "" : "not what the cell says";
 }
 
-std::string wrong_words(const Piece& piece) {
-  if (has_number(piece.words)) return "a number without a formula";
-  const std::vector<FoundPhrase>& phrases = phrases_in(piece.words);
-  if (!phrases.empty()) {
-    return std::string("\"") + phrases[0].phrase->words + "\" without a relation";
+// Whether a word begins with a digit, as "float32" does not.
+bool has_number(const std::string& words) {
+  char before = ' ';
+  for (const char c : words) {
+    const bool is_digit = c >= '0' && c <= '9';
+    if (is_digit && (before == ' ' || before == '(' || before == '+' || before == '-')) return true;
+    before = c;
   }
-  return {};
+  return false;
 }
 
 std::string wrong_in(const Piece& piece, std::span<const Table> tables) {
   switch (piece.basis) {
-    case Basis::kNone: return wrong_words(piece);
+    case Basis::kNone: return has_number(piece.words) ? "a number without a formula" : "";
     case Basis::kFigure: return wrong_figure(piece, tables);
-    case Basis::kRelation: return wrong_relation(piece, tables);
+    case Basis::kRelation:
+      return has_number(piece.words) ? "a number without a formula" : wrong_relation(piece, tables);
     case Basis::kQuote: return wrong_quote(piece, tables);
   }
   return "of no kind";
@@ -160,17 +158,25 @@ std::vector<std::string> wrong_claims(const Text& text, std::span<const Table> t
   };
   const std::vector<Piece>& pieces = text.pieces();
   const bool is_refusal = text.words().starts_with("No answer: ");
-  const Context context(pieces, tables);
   for (std::size_t i = 0; i < pieces.size(); ++i) {
     const bool is_reason =
         is_refusal && pieces[i].basis == Basis::kQuote && pieces[i].formula.empty();
     try {
-      std::string wrong =
+      const std::string wrong =
           is_reason ? wrong_reason(pieces[i].words, tables) : wrong_in(pieces[i], tables);
-      if (wrong.empty()) wrong = context.wrong_at(i);
       add(pieces[i], wrong);
     } catch (const std::exception& error) {
       add(pieces[i], error.what());
+    }
+  }
+  return out;
+}
+
+std::vector<std::string> wrong_claims(const Answer& answer, std::span<const Table> tables) {
+  std::vector<std::string> out = wrong_claims(answer.text, tables);
+  for (std::size_t i = 1; i < answer.lines.size(); ++i) {
+    for (const Text& cell : answer.lines[i]) {
+      for (std::string& wrong : wrong_claims(cell, tables)) out.push_back(std::move(wrong));
     }
   }
   return out;

@@ -1,6 +1,6 @@
 // Checks the printed text of an answer against the tables: every number in it is what the formula
-// beside it gives, in its unit and to its last digit; every word that compares stands in words
-// whose relation holds and says the same; nothing else has numbers or comparatives.
+// beside it gives, in its unit and to its last digit; the relation that has chosen an outcome's
+// words holds; quotations are what the cells say; nothing else has numbers.
 #pragma once
 
 #include <span>
@@ -9,10 +9,13 @@
 
 #include "lab/report/statement.h"
 #include "lab/report/table.h"
+#include "lab/study/answers.h"
 
 namespace tracestep::testing {
 
 // One line for each thing that is wrong; empty for an honest text.
 std::vector<std::string> wrong_claims(const Text& text, std::span<const Table> tables);
+// Of the answer's text and of its own table.
+std::vector<std::string> wrong_claims(const Answer& answer, std::span<const Table> tables);
 
 }  // namespace tracestep::testing

@@ -121,6 +121,8 @@ std::string wrong_reason(const std::string& reason, std::span<const Table> table
     const Table* table = table_named((*names)[0], tables);
     return table != nullptr && !column_of(*table, (*names)[1]) ? "" : wrong;
   }
+  // Conditions other than equality are not repeated in the reason.
+  if (const auto names = matched(reason, "the table {} has no row that it asks for")) return "";
   for (const CellReason& known : kCellReasons) {
     const auto names = matched(reason, known.pattern);
     if (names) return any_cell((*names)[0], (*names)[1], tables, known.is_true) ? "" : wrong;

@@ -1,6 +1,7 @@
 #include "lab/study/study_run.h"
 
 #include <algorithm>
+#include <array>
 #include <tuple>
 
 #include "backends/reference/reference_device.h"
@@ -114,8 +115,11 @@ void set_times(std::vector<Table>& tables) {
       for (auto& row : table.rows) row[*verdict] = "ok";
     }
     // What other parts measured of the cells above is of other runs: it stays as measured.
-    if (table.name == "ways" || table.name == "ladder" || table.name == "steps") {
-      for (auto& row : table.rows) row[*index_of(table, "cell")]["seed"] = 1;
+    constexpr std::array<std::string_view, 3> kOthers = {"ways", "ladder", "steps"};
+    const auto other = std::ranges::find(kOthers, table.name);
+    if (other != kOthers.end()) {
+      const auto seed = static_cast<std::int64_t>(1 + (other - kOthers.begin()));
+      for (auto& row : table.rows) row[*index_of(table, "cell")]["seed"] = seed;
     }
     if (table.name != "cells" && table.name != "scaling" && table.name != "time") continue;
     for (auto& row : table.rows) {
@@ -125,6 +129,8 @@ void set_times(std::vector<Table>& tables) {
       if (table.name == "scaling") ms *= row[*context].as_double() / 8.0;
       row[*median] = ms;
       if (const auto samples = index_of(table, "samples_ms")) row[*samples] = eight_around(ms);
+      if (const auto mean = index_of(table, "mean_ms")) row[*mean] = ms;
+      if (const auto deviation = index_of(table, "std_ms")) row[*deviation] = 0.01 * ms;
       if (const auto others = index_of(table, "others_cores")) row[*others] = 0.02;
     }
   }

@@ -185,6 +185,16 @@ function pieceOf(piece) {
   return formula ? make('span', {class: 'claim', title: formula, text: piece.text}) : piece.text;
 }
 
+// An answer's own table, its head first.
+function linesOf(lines) {
+  if (!lines.length) return [];
+  const row = (cells, tag) =>
+    make('tr', {}, ...cells.map(pieces => make(tag, {}, ...pieces.map(pieceOf))));
+  return [make('div', {class: 'scroll', tabindex: '0'}, make('table', {},
+    make('thead', {}, row(lines[0], 'th')),
+    make('tbody', {}, ...lines.slice(1).map(cells => row(cells, 'td')))))];
+}
+
 function answerCard(answer) {
   const byTable = new Map();
   for (const {table, row} of answer.rows) {
@@ -196,11 +206,14 @@ function answerCard(answer) {
     onclick: event => { event.preventDefault(); markRows(ref); }}));
   const standing = answer.refused ? 'refused' : answer.standing.replace(' ', '-');
   return make('article', {class: 'answer ' + standing, id: 'answer-' + answer.id},
-    make('h4', {text: answer.question}), make('p', {}, ...answer.pieces.map(pieceOf)),
+    make('h4', {text: (answer.number ? answer.number + ' ' : '') + answer.question}),
+    make('p', {}, ...answer.pieces.map(pieceOf)), ...linesOf(answer.lines),
     make('p', {class: 'rests'}, answer.refused ? 'Looked at: ' : 'Rests on: ',
          ...(links.length ? links : ['no table']),
          ...(answer.refused || answer.standing === 'sound' ? [] : [
            `(${answer.standing}${answer.worst ? ': ' + answer.worst : ''})`])),
+    ...(answer.doubts ? [make('details', {}, make('summary', {text: 'in doubt'}),
+                              make('p', {text: answer.doubts}))] : []),
     make('p', {}, make('code', {text: answer.command})));
 }
 

@@ -1,13 +1,7 @@
-// A page of `explain`: Markdown with placeholders, and the values that fill them. It holds a title,
-// a table of worked lines, notes, and under "Traps:" what to watch out for.
-//
-//   {name}         the value; {name:.4g} as fmt has it
-//   {name:bytes}   a value with its unit (bytes, ms, flops, tflops, ratio, percent, count)
-//   {?name}        first in a line or a note: it is there when the value is
-//   {list.name}    a value of a list's element: lines of one list are repeated for each element
+// The numbers and words that a topic's page names, set by the function that computes them.
 #pragma once
 
-#include <array>
+#include <cstdint>
 #include <map>
 #include <string>
 #include <string_view>
@@ -15,6 +9,7 @@
 #include <variant>
 #include <vector>
 
+#include "lab/pages/page.h"
 #include "lab/report/table.h"
 
 namespace tracestep {
@@ -46,14 +41,8 @@ class Values {
   std::map<std::string, std::vector<Values>, std::less<>> lists_;
 };
 
-struct Page {
-  std::string title;
-  std::vector<std::array<std::string, 4>> lines;  // what, formula, with numbers, value
-  std::vector<std::string> notes, traps;
-};
-Page parse_page(std::string_view markdown);
-
-// The page as a table of lines with notes. CHECKs that every value it names is set.
-Table fill(const Page& page, const Values& values);
+// The page's figures as a table, each line of a list once for each of its elements, with its notes
+// below. What names a value that is not set is left out.
+Table fill(const pages::Page& page, const Values& values);
 
 }  // namespace tracestep

@@ -1,0 +1,446 @@
+#include "lab/pages/compose.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+
+#include <fmt/format.h>
+
+#include "base/error.h"
+#include "base/units.h"
+#include "lab/measure/elsewhere.h"
+#include "lab/pages/formula.h"
+
+namespace tracestep::pages {
+namespace {
+
+using Row = Evidence::Row;
+
+constexpr std::size_t kMostLines = 8;
+
+// The unit of a cell's number, by the name of its column.
+std::string_view unit_of(std::string_view column, const Json& cell) {
+  if (column == "ms" || column.ends_with("_ms")) return "ms";
+  if (column == "bytes" || column.ends_with("_bytes")) return "bytes";
+  if (column.ends_with("_percent")) return "percent";
+  return cell.is_int() ? "count" : "factor";
+}
+
+double number_or(const Json* cell, double otherwise) {
+  const bool is_number = cell != nullptr && cell->is_number() && !std::isnan(cell->as_double());
+  return is_number ? cell->as_double() : otherwise;
+}
+
+// The page itself says that there is no answer; nothing is missing that another could do without.
+class Refusal : public Unsupported {
+ public:
+  using Unsupported::Unsupported;
+};
+
+// One page over the tables of one report.
+class Composer {
+ public:
+  Composer(const Page& page, const Evidence& evidence) : page_(page), evidence_(evidence) {
+    scope_ = {.figure = [this](std::string_view name) { return figure(name); },
+              .rows = [this](std::string_view name) { return rows_named(name); },
+              .time = [this](const Row& row) { return time(row); },
+              .look_up = {}};
+  }
+
+  Composed all() {
+    Composed out;
+    TRACESTEP_CHECK(!page_.blocks.empty(), "{} says nothing", page_.head[0]);
+    for (std::size_t next = answer(out); next < page_.blocks.size(); ++next) {
+      const Block& block = page_.blocks[next];
+      if (block.is_alternative || block.kind == Block::Kind::kLines) continue;
+      const std::vector<RowRef> before = evidence_.used();
+      try {
+        add(block, out);
+      } catch (const Unsupported&) {
+        evidence_.forget(before);
+      }
+    }
+    out.rows = evidence_.used();
+    out.elsewhere = join(elsewhere_, "; ");
+    for (const Block& block : page_.blocks) {
+      if (block.kind == Block::Kind::kLines) add_lines(block.lines, out);
+    }
+    return out;
+  }
+
+ private:
+  // The first block, or the alternative behind it whose rows are there; where there are none, what
+  // the first one lacks is the reason. Returns what comes next.
+  std::size_t answer(Composed& out) {
+    std::optional<Unsupported> first;
+    for (std::size_t i = 0; i == 0 || (i < page_.blocks.size() && page_.blocks[i].is_alternative);
+         ++i) {
+      const std::vector<RowRef> before = evidence_.used();
+      try {
+        add(page_.blocks[i], out);
+        return i + 1;
+      } catch (const Refusal&) {
+        throw;
+      } catch (const Unsupported& missing) {
+        evidence_.forget(before);
+        if (!first) first = missing;
+      }
+    }
+    throw Unsupported(*first);
+  }
+
+  void add(const Block& block, Composed& out) {
+    const Text text = block.kind == Block::Kind::kText ? said(block.text) : chosen(block.outcome);
+    if (!out.text.empty() && !text.empty()) out.text += " ";
+    out.text += text;
+  }
+
+  void add_lines(const Lines& lines, Composed& out) {
+    std::vector<Text> head;
+    for (const std::string& cell : lines.head) head.push_back(Text(Piece{cell}));
+    std::vector<std::vector<Text>> found = {std::move(head)};
+    std::vector<Row> rows;
+    try {
+      rows = {rows_named(lines.rows).begin(), rows_named(lines.rows).end()};
+    } catch (const Unsupported&) {
+      return;
+    }
+    if (rows.size() > kMostLines) rows.resize(kMostLines, rows.front());
+    const auto known = rows_;
+    for (const Row& row : rows) {
+      const std::vector<RowRef> before = evidence_.used();
+      rows_.insert_or_assign(lines.row, std::vector<Row>{row});
+      try {
+        for (const auto& [name, selection] : lines.beside) {
+          rows_.insert_or_assign(name, selected(selection));
+        }
+        std::vector<Text> cells;
+        for (const std::string& cell : lines.cells) cells.push_back(filled(cell));
+        found.push_back(std::move(cells));
+      } catch (const Unsupported&) {
+        evidence_.forget(before);
+      }
+      rows_ = known;
+    }
+    if (found.size() > 1) out.lines = std::move(found);
+  }
+
+  // --- rows --------------------------------------------------------------------------------------
+
+  std::span<const Row> rows_named(std::string_view name) {
+    const auto known = rows_.find(name);
+    if (known != rows_.end()) return known->second;
+    const Selection* selection = page_.selection(name);
+    if (selection == nullptr) return {};
+    return rows_.emplace(name, selected(*selection)).first->second;
+  }
+  const Row& row_named(std::string_view name) {
+    const std::span<const Row> found = rows_named(name);
+    TRACESTEP_CHECK(!found.empty(), "{}: there are no rows \"{}\"", page_.head[0], name);
+    return found.front();
+  }
+
+  std::vector<Row> selected(const Selection& s) {
+    std::vector<Row> out = candidates(s);
+    if (!s.by.empty()) {
+      std::ranges::stable_sort(out, {}, [&](const Row& row) { return key_of(s.by, row); });
+    }
+    switch (s.pick) {
+      case Selection::Pick::kAll: return out;
+      case Selection::Pick::kFirst: return {out.front()};
+      case Selection::Pick::kLast: return {out.back()};
+      case Selection::Pick::kCommonest: return {commonest(out, s.key)};
+      case Selection::Pick::kMost:
+      case Selection::Pick::kLeast: break;
+    }
+    const bool is_most = s.pick == Selection::Pick::kMost;
+    return {*std::ranges::max_element(out, {}, [&](const Row& row) {
+      const double key = key_of(s.key, row);
+      const bool has_none = key == -std::numeric_limits<double>::infinity();
+      return is_most || has_none ? key : -key;
+    })};
+  }
+
+  // Those that hold the conditions; Unsupported when there are none.
+  std::vector<Row> candidates(const Selection& s) {
+    Evidence::Where where;
+    std::vector<std::string> others;
+    for (const std::string& condition : s.conditions) {
+      if (auto equal = equality(condition)) {
+        where.emplace_back(equal->first, equal->second);
+      } else {
+        others.push_back(condition);
+      }
+    }
+    std::vector<Row> out = from_source(s, where);
+    std::erase_if(out, [&](const Row& row) {
+      return std::ranges::any_of(others, [&](const std::string& c) { return !holds(c, row); });
+    });
+    if (out.empty()) {
+      throw Unsupported(Text(Piece{
+          fmt::format("the table {} has no row that it asks for", table_of(s)), Basis::kQuote}));
+    }
+    return out;
+  }
+
+  std::vector<Row> from_source(const Selection& s, const Evidence::Where& where) {
+    if (!s.beside.empty()) return {evidence_.beside(row_named(s.beside), where)};
+    if (!s.like.empty()) {
+      std::vector<Row> out = evidence_.same_cell(row_named(s.like), s.source);
+      std::erase_if(out, [&](const Row& row) { return !matches(row, where); });
+      return out;
+    }
+    const Selection* rows = page_.selection(s.source);
+    if (s.of.empty() && rows != nullptr && rows != &s) {
+      const std::span<const Row> all = rows_named(s.source);
+      std::vector<Row> out(all.begin(), all.end());
+      std::erase_if(out, [&](const Row& row) { return !matches(row, where); });
+      return out;
+    }
+    if (!s.of.empty()) row_named(s.of).text_or("verdict", "");  // it judges that table, too
+    return evidence_.rows(table_of(s), where);
+  }
+  std::string table_of(const Selection& s) {
+    if (!s.beside.empty()) return row_named(s.beside).table();
+    const Selection* rows = page_.selection(s.source);
+    if (s.of.empty() && rows != nullptr && rows != &s) return table_of(*rows);
+    if (s.of.empty()) return s.source;
+    const Json* label = row_named(s.of).peek("label");
+    return s.source + "@" + (label != nullptr && label->is_string() ? label->as_string() : "");
+  }
+  static bool matches(const Row& row, const Evidence::Where& where) {
+    return std::ranges::all_of(where, [&](const auto& condition) {
+      const Json* cell = row.peek(condition.first);
+      return cell != nullptr && *cell == condition.second;
+    });
+  }
+
+  // "mode step", "context last.context / 2"; nullopt: another kind of condition.
+  std::optional<std::pair<std::string_view, Json>> equality(const std::string& condition) {
+    const std::size_t space = condition.find(' ');
+    TRACESTEP_CHECK(space != std::string::npos, "{}: \"{}\" is no condition", page_.head[0],
+                    condition);
+    const std::string value = condition.substr(space + 1);
+    for (const char* other : {"not ", "starts ", "is there", "< ", "> ", "<= ", ">= "}) {
+      if (value.starts_with(other) || condition.find(std::string(" ") + other) != condition.npos) {
+        return std::nullopt;
+      }
+    }
+    return std::pair(std::string_view(condition).substr(0, space), value_of(value));
+  }
+  Json value_of(const std::string& value) {
+    const std::size_t dot = value.find('.');
+    const bool is_of_row = dot != std::string::npos && !rows_or_none(value.substr(0, dot)).empty();
+    if (is_of_row) {
+      const Json* cell = row_named(value.substr(0, dot)).peek(value.substr(dot + 1));
+      if (cell != nullptr) return *cell;
+      const double number = evaluate(value, scope_).quantity.value;
+      return number == std::floor(number) ? Json(static_cast<std::int64_t>(number)) : Json(number);
+    }
+    if (value == "true" || value == "false") return Json(value == "true");
+    char* end = nullptr;
+    const double number = std::strtod(value.c_str(), &end);
+    if (*end != '\0' || value.find_first_of("0123456789") == std::string::npos) return Json(value);
+    return number == std::floor(number) ? Json(static_cast<std::int64_t>(number)) : Json(number);
+  }
+  std::span<const Row> rows_or_none(std::string_view name) {
+    const bool is_known = rows_.contains(name) || page_.selection(name) != nullptr;
+    return is_known ? rows_named(name) : std::span<const Row>();
+  }
+
+  // "verdict starts doubt", "op is there", "two_graphs_bytes > limit_bytes".
+  bool holds(const std::string& condition, const Row& row) {
+    for (const auto& [symbol, is_or_equal] :
+         {std::pair{" <= ", true}, {" >= ", true}, {" < ", false}, {" > ", false}}) {
+      const std::size_t at = condition.find(symbol);
+      if (at == std::string::npos) continue;
+      const double a = key_of(condition.substr(0, at), row),
+                   b = key_of(condition.substr(at + std::string_view(symbol).size()), row);
+      const bool is_less = symbol[1] == '<';
+      return is_or_equal && a == b ? true : is_less ? a < b : a > b;
+    }
+    const std::size_t space = condition.find(' ');
+    const Json* cell = row.peek(condition.substr(0, space));
+    const std::string rest = condition.substr(space + 1);
+    const bool is_there = cell != nullptr && !cell->is_null();
+    if (rest == "is there") return is_there;
+    const std::string text = is_there && cell->is_string() ? cell->as_string() : "";
+    constexpr std::string_view kStarts = "starts ", kNotStarts = "not starts ";
+    if (rest.starts_with(kStarts)) return text.starts_with(rest.substr(kStarts.size()));
+    if (rest.starts_with(kNotStarts)) return !text.starts_with(rest.substr(kNotStarts.size()));
+    const Json unwanted = value_of(rest.substr(4));  // "not …"
+    return cell == nullptr || *cell != unwanted;
+  }
+
+  // A formula over columns of the row and figures of the page; -inf where a cell has no number.
+  double key_of(std::string_view formula, const Row& row) {
+    const std::vector<RowRef> before = evidence_.used();
+    bool is_missing = false;
+    Scope scope = scope_;
+    scope.figure = [&](std::string_view name) -> std::optional<Quantity> {
+      const Json* cell = row.peek(name);
+      if (cell == nullptr && page_.figure(name) != nullptr) return figure(name);
+      const double value = number_or(cell, std::numeric_limits<double>::infinity());
+      is_missing = is_missing || !std::isfinite(value);
+      return Quantity::constant(std::isfinite(value) ? value : 1.0);
+    };
+    scope.rows = [&](std::string_view name) -> std::span<const Row> {
+      return name == "row" ? std::span(&row, 1) : rows_named(name);
+    };
+    double out = 0;
+    try {
+      out = evaluate(formula, scope).quantity.value;
+    } catch (const Unsupported&) {
+      is_missing = true;  // as a row without samples
+    }
+    evidence_.forget(before);
+    return is_missing ? -std::numeric_limits<double>::infinity() : out;
+  }
+  static Row commonest(const std::vector<Row>& rows, const std::string& column) {
+    const auto count = [&](const Row& row) {
+      return std::ranges::count_if(rows, [&](const Row& other) {
+        const Json *a = row.peek(column), *b = other.peek(column);
+        return a != nullptr && b != nullptr && *a == *b;
+      });
+    };
+    return *std::ranges::max_element(rows, {}, count);
+  }
+
+  // --- figures -----------------------------------------------------------------------------------
+
+  std::optional<Quantity> figure(std::string_view name) {
+    const Figure* found = page_.figure(name);
+    if (found == nullptr) return std::nullopt;
+    return evaluate(found->formula, scope_).quantity;
+  }
+
+  // A step's time, with the other times of its cell as noise; they are kept to be told.
+  Quantity time(const Row& row) {
+    Quantity out = time_of(row);
+    std::vector<Text> others;
+    std::optional<Quantity> farthest;
+    for (const Row& other : timed_elsewhere(evidence_, row)) {
+      const Quantity ms = time_of(other), off = ms - out;
+      others.push_back(duration(ms));
+      if (!farthest || std::abs(off.value) > std::abs(farthest->value)) farthest = off;
+    }
+    if (!farthest) return out;
+    Text told = row.quote("label") + say(" took {}", {join(others, ", ")});
+    const bool is_told = std::ranges::any_of(
+        elsewhere_, [&](const Text& text) { return text.words() == told.words(); });
+    if (!is_told) elsewhere_.push_back(std::move(told));
+    return plus_minus(out, *farthest);
+  }
+
+  // --- words -------------------------------------------------------------------------------------
+
+  Text filled(std::string_view text) {
+    const Template parts = template_of(text);
+    Text out{Piece{parts.plain[0]}};
+    for (std::size_t i = 0; i < parts.places.size(); ++i) {
+      out += at(parts.places[i]);
+      out += Text(Piece{parts.plain[i + 1]});
+    }
+    return out;
+  }
+  Text at(const Placeholder& place) {
+    if (const Outcome* phrase = page_.phrase(place.name)) return chosen(*phrase);
+    const bool is_of_row = place.spec == "model" || place.spec == "name";
+    if (const Figure* found = page_.figure(place.name); found != nullptr && !is_of_row) {
+      return shown(*figure(place.name), place.spec.empty() ? found->unit : place.spec);
+    }
+    const std::size_t dot = place.name.find('.');
+    const Row& row = row_named(place.name.substr(0, dot));
+    if (dot == std::string::npos) return place.spec == "model" ? row.model() : row.name();
+    const std::string column = place.name.substr(dot + 1);
+    const Json* cell = row.peek(column);
+    if (cell != nullptr && cell->is_string()) return row.quote(column);
+    const Quantity q = row.get(column);
+    return shown(q, place.spec.empty() ? unit_of(column, *cell) : place.spec);
+  }
+
+  Text chosen(const Outcome& outcome) {
+    const Relation relation = relation_of(outcome);
+    const auto found = outcome.cases.find(relation.order);
+    if (found == outcome.cases.end()) return {};
+    return said(found->second, &relation);
+  }
+  // The words, unless they say that there is no answer.
+  Text said(std::string_view words, const Relation* relation = nullptr) {
+    constexpr std::string_view kNone = "No answer: ";
+    const bool is_none = words.starts_with(kNone);
+    Text text = filled(is_none ? words.substr(kNone.size()) : words);
+    if (relation != nullptr) text = because(*relation, std::move(text));
+    if (is_none) throw Refusal(text);
+    return text;
+  }
+  Relation relation_of(const Outcome& outcome) {
+    if (outcome.is_text) {
+      const std::size_t a = outcome.left.find('.'), b = outcome.right.find('.');
+      return compare_texts(row_named(outcome.left.substr(0, a)),
+                           row_named(outcome.right.substr(0, b)), outcome.left.substr(a + 1));
+    }
+    const Quantity left = evaluate(outcome.left, scope_).quantity,
+                   right = evaluate(outcome.right, scope_).quantity;
+    if (outcome.high.empty()) return tracestep::compare(left, right);
+    return compare_with_range(left, right.value, evaluate(outcome.high, scope_).quantity.value);
+  }
+
+  const Page& page_;
+  const Evidence& evidence_;
+  Scope scope_;
+  std::map<std::string, std::vector<Row>, std::less<>> rows_ = {};
+  std::vector<Text> elsewhere_ = {};
+};
+
+// `digits` as fmt has them; a number that is not zero does not read as zero.
+std::string not_zero(double value, const std::string& digits) {
+  std::string out = fmt::format(fmt::runtime(fmt::format("{{:{}}}", digits)), value);
+  const bool reads_zero = out.find_first_of("123456789") == std::string::npos;
+  return reads_zero && value != 0.0 ? fmt::format("{:.1g}", value) : out;
+}
+
+// "25.4 ± 0.9 ms"
+std::string mean_and_deviation(const Quantity& ms) {
+  constexpr std::array<std::pair<const char*, double>, 4> kUnits = {
+      {{"s", 1e3}, {"ms", 1}, {"µs", 1e-3}, {"ns", 1e-6}}};
+  const double off = ms.high - ms.value, most = std::max(std::abs(ms.value), off);
+  const auto unit = std::ranges::find_if(
+      kUnits, [&](const auto& u) { return most >= u.second || u.second == 1e-6; });
+  const double value = ms.value / unit->second, by = off / unit->second;
+  constexpr int kMost = 3;
+  const double smallest = by > 0 ? by : std::max(std::abs(value) / 100, 1e-3);
+  const int digits = std::clamp(1 - static_cast<int>(std::floor(std::log10(smallest))), 0, kMost);
+  const std::string as = fmt::format(".{}f", digits);
+  return fmt::format("{} ± {} {}", not_zero(value, as), not_zero(by, as), unit->first);
+}
+
+}  // namespace
+
+Composed compose(const Page& page, const Evidence& evidence) {
+  return Composer(page, evidence).all();
+}
+
+Text shown(const Quantity& q, std::string_view unit) {
+  const auto figure = [&](std::string words) {
+    return Text(Piece{std::move(words), Basis::kFigure, q.formula});
+  };
+  if (unit == "ms") return duration(q);
+  if (unit == "± ms") return figure(mean_and_deviation(q));
+  if (unit == "bytes") return bytes(q);
+  if (unit == "percent") return percent(q);
+  if (unit == "%") return figure(fmt::format("{:.4g} %", q.value));
+  if (unit == "+percent") return signed_percent(q);
+  if (unit == "factor") return decimal(q, std::abs(q.value - 1) >= 0.05 ? 2 : 3);
+  if (unit == "count" && q.value == std::floor(q.value)) return whole(q);
+  if (unit == "count") return figure(plain_number(q.value));
+  if (unit == "flops") return figure(format_flops(q.value));
+  if (unit == "tflops") return figure(format_flop_rate(q.value * 1e12));
+  if (unit == "ratio") return figure(fmt::format("{:.4g}", q.value));
+  const bool is_digits = !unit.empty() && unit.find_first_not_of(".0123456789gfe") == unit.npos;
+  TRACESTEP_CHECK(is_digits, "\"{}\" is no unit", unit);
+  return figure(not_zero(q.value, std::string(unit)));
+}
+
+}  // namespace tracestep::pages

@@ -1,0 +1,27 @@
+// A page filled from the tables of a report: sentences and lines whose figures know the cells they
+// are made of.
+#pragma once
+
+#include <vector>
+
+#include "lab/pages/page.h"
+#include "lab/report/evidence.h"
+
+namespace tracestep::pages {
+
+struct Composed {
+  Text text;                             // the answer, and what stands behind it
+  std::vector<RowRef> rows;              // what the text was read from
+  std::vector<std::vector<Text>> lines;  // a table, its head first; empty: the page has none
+  Text elsewhere;                        // other times that the report has of the same cells
+};
+
+// Throws Unsupported where the answer lacks a figure, or its outcome says so ("No answer: …"). A
+// later sentence, or a line, that lacks one is left out.
+Composed compose(const Page& page, const Evidence& evidence);
+
+// As a unit has it: "ms", "± ms" (a mean and its deviation), "bytes", "percent", "%" (four digits),
+// "+percent", "factor", "count", "flops", "tflops", "ratio", or digits as fmt has them (".3g").
+Text shown(const Quantity& quantity, std::string_view unit);
+
+}  // namespace tracestep::pages

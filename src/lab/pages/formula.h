@@ -1,0 +1,61 @@
+// The formulas of pages, from their text to a number with its interval: arithmetic over names, over
+// cells of rows, and over figures that are looked up.
+//
+//   4*B*T^2*C / devices.fp32_tflops[A100 40 GB]
+//   100 * (median(both.samples_ms) - time(forward)) / time(forward)
+//
+// A formula holds + - * / ^ ± and brackets, numbers, names of figures, and
+//   row.column                        the cell; exact
+//   median(row.column)                of a cell with samples, in its 95 % interval
+//   spread(row.column)                how far samples lie apart, in percent of their median
+//   min max sum count(rows.column)    over the rows of a name, or over the list in one cell
+//   count(rows.column, "text")        how many of the rows say so
+//   starting(rows.column, "text")     how many of the rows say what begins so
+//   mean(rows.column)                 over the rows of a name
+//   time(row)                         a step's median; how far other times of the same cell in the
+//                                     report lie from it counts as noise
+//   min max(a, b, …)  abs(a)  ceil(a)  log(a)  between(a, low, high)
+//   source.what[key; key]             a look-up, whose keys are plain text
+// What names, rows and sources there are is the caller's to say.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "lab/report/evidence.h"
+
+namespace tracestep {
+
+struct LookUp {
+  std::string source, what;
+  std::vector<std::string> keys;
+};
+
+// What a formula may name. Functions that are not set know nothing.
+struct Scope {
+  std::function<std::optional<Quantity>(std::string_view name)> figure = {};
+  std::function<std::span<const Evidence::Row>(std::string_view name)> rows = {};
+  std::function<Quantity(const Evidence::Row& row)> time = {};
+  std::function<Quantity(const LookUp& asked)> look_up = {};
+  // "element.what" of something that is no row; nullopt: there is no such element.
+  std::function<std::optional<Quantity>(std::string_view element, std::string_view what)> member =
+      {};
+  // In text only: what a name stands for that is no number.
+  std::function<std::optional<std::string>(std::string_view name)> word = {};
+};
+
+struct Evaluated {
+  Quantity quantity;
+  std::string numbers;  // the formula with a number in place of each name, cell and look-up
+};
+
+// CHECKs that the text is such a formula and that it names nothing unknown: formulas are ours.
+// Unsupported when a cell is missing or the number is not finite.
+Evaluated evaluate(std::string_view formula, const Scope& scope);
+
+// "3,406,809,600", "0.01000214", "1.5e-05": up to seven digits, whole numbers with all of theirs.
+std::string plain_number(double value);
+
+}  // namespace tracestep

@@ -1,0 +1,128 @@
+// The pages of the study as a whole: they name what experiments declare, and they are short.
+#include <algorithm>
+#include <cstdlib>
+#include <iostream>
+#include <set>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/input_file.h"
+#include "lab/study/claims.h"
+#include "lab/study/study_run.h"
+#include "lab/study/summary.h"
+
+namespace tracestep {
+namespace {
+
+using ::testing::IsEmpty;
+using testing::measured_study;
+using testing::small_study;
+using testing::wrong_claims;
+
+std::vector<Question> all_questions() {
+  std::vector<Question> out(questions().begin(), questions().end());
+  out.insert(out.end(), summary_questions().begin(), summary_questions().end());
+  return out;
+}
+
+// "kinds@" stands for every table of that kind.
+bool is_declared(const std::string& table, const std::string& column) {
+  return std::ranges::any_of(measured_study().tables, [&](const Table& t) {
+    const bool is_it = table.ends_with('@') ? t.name.starts_with(table) : t.name == table;
+    return is_it && (column.empty() ||
+                     std::ranges::find(t.columns, column, &Column::name) != t.columns.end());
+  });
+}
+
+TEST(PagesTest, EveryNameInAPageIsOneThatAnExperimentDeclares) {
+  std::size_t names = 0;
+  for (const Question& q : all_questions()) {
+    for (const auto& [table, column] : pages::names_in(*q.page)) {
+      EXPECT_TRUE(is_declared(table, column)) << q.id << ": " << table << "." << column;
+      ++names;
+    }
+  }
+  EXPECT_GT(names, 400u);
+}
+
+TEST(PagesTest, APageIsShort) {
+  for (const Question& q : all_questions()) EXPECT_LE(q.page->line_count, 30) << q.id;
+}
+
+std::size_t words_in(const std::string& text) {
+  return 1 + static_cast<std::size_t>(std::ranges::count(text, ' '));
+}
+
+// Sentences end with a stop before a blank; a label or a number may have one inside.
+std::size_t sentences_in(const std::string& text) {
+  std::size_t out = 1;
+  for (std::size_t at = text.find(". "); at != std::string::npos; at = text.find(". ", at + 1))
+    ++out;
+  return out;
+}
+
+// The first sentence, and how many figures stand in it.
+std::pair<std::string, std::size_t> first_sentence(const Text& text) {
+  const std::string first = text.words().substr(0, text.words().find(". "));
+  std::size_t figures = 0, at = 0;
+  for (const Piece& piece : text.pieces()) {
+    figures += piece.basis == Basis::kFigure && at < first.size() ? 1 : 0;
+    at += piece.words.size();
+  }
+  return {first, figures};
+}
+
+TEST(PagesTest, AnAnswerIsOneShortSentenceAndThreeMoreAtMost) {
+  constexpr std::size_t kWords = 30, kFigures = 3, kSentences = 4, kLines = 9;
+  for (const Question& question : all_questions()) {
+    const Answer a = answer(question, small_study().tables);
+    const auto& [first, figures] = first_sentence(a.text);
+    EXPECT_LE(words_in(first), kWords) << a.id << ": " << first;
+    EXPECT_LE(figures, kFigures) << a.id << ": " << first;
+    EXPECT_LE(sentences_in(a.text.words()), kSentences) << a.id << ": " << a.text.words();
+    EXPECT_LE(a.lines.size(), kLines) << a.id;
+  }
+}
+
+// For reading: TRACESTEP_STUDY=out/study.json test_lab --gtest_filter=PagesTest.Prints*
+Table table_of(const std::string& name, const Json& json) {
+  Table out{.name = name};
+  for (const Json& row : json.at("rows").items()) {
+    for (const auto& [key, value] : row.members()) {
+      const bool is_known = std::ranges::find(out.columns, key, &Column::name) != out.columns.end();
+      if (is_known) continue;
+      Column column{.name = key};
+      if (key.ends_with("_ms") || key == "ms") column.unit = "ms";
+      if (value.is_array() || value.is_object()) column.kind = ColumnKind::kStructured;
+      out.columns.push_back(column);
+    }
+  }
+  for (const Json& row : json.at("rows").items()) {
+    std::vector<Json> cells;
+    for (const Column& column : out.columns) {
+      const Json* found = row.find(column.name);
+      cells.push_back(found == nullptr ? Json() : *found);
+    }
+    out.rows.push_back(std::move(cells));
+  }
+  return out;
+}
+
+TEST(PagesTest, PrintsTheAnswersOfAStoredStudy) {
+  const char* const path = std::getenv("TRACESTEP_STUDY");
+  if (path == nullptr) GTEST_SKIP() << "TRACESTEP_STUDY names no study.json";
+  const Json json =
+      Json::parse(read_text_file(path, "TRACESTEP_STUDY", std::uint64_t{256} << 20), path);
+  std::vector<Table> tables;
+  for (const auto& [name, table] : json.at("tables").members()) {
+    tables.push_back(table_of(name, table));
+  }
+  const std::vector<Question> all = all_questions();
+  const std::vector<Answer> answers = answer_all(all, tables);
+  for (const Answer& a : answers) EXPECT_THAT(wrong_claims(a, tables), IsEmpty()) << a.id;
+  std::cout << answers_text(answers);
+}
+
+}  // namespace
+}  // namespace tracestep

@@ -1,0 +1,211 @@
+// What rows are worth that an answer rests on, and how it says so.
+#include "lab/study/sentences_fixture.h"
+
+namespace tracestep {
+namespace {
+
+TEST_F(SentencesTest, ACardIsWorthWhatItsWorstRowIs) {
+  const Evidence::Where step = {{"size", "small"}, {"mode", "step"}, {"ops", "fused"}};
+  EXPECT_EQ(of("pass-times").standing, Standing::kSound);
+  set_samples("step", 280, 1);
+  EXPECT_EQ(of("pass-times").standing, Standing::kSingle);
+  set("cells", step, "verdict", "doubt: unsteady");
+  EXPECT_EQ(of("pass-times").standing, Standing::kDoubtful);
+  set("cells", {{"size", "small"}, {"mode", "forward"}, {"ops", "fused"}}, "verdict",
+      "invalid: two_graphs");
+  EXPECT_EQ(of("pass-times").standing, Standing::kInvalid);
+  EXPECT_EQ(of("formats").standing, Standing::kSound);
+}
+
+TEST_F(SentencesTest, TheFirstScreenMarksWhatRestsOnDoubtfulRows) {
+  const auto first_screen = [&] {
+    StudyReport report = small_study();
+    report.summary = answer_all(summary_questions(), tables_);
+    std::string sentences;
+    for (const Text& sentence : page_head(report, Json::object()).results) {
+      sentences += sentence.words();
+    }
+    const std::string page = study_page(report, Json::object(), Format::kMarkdown);
+    EXPECT_EQ(page.substr(0, page.find("## Questions")).find("(doubtful)") != std::string::npos,
+              sentences.find("(doubtful)") != std::string::npos);
+    return sentences;
+  };
+  EXPECT_THAT(first_screen(), Not(HasSubstr("(doubtful)")));
+  set("cells", {{"size", "small"}, {"mode", "step"}, {"ops", "fused"}}, "verdict",
+      "doubt: unsteady");
+  EXPECT_THAT(first_screen(), HasSubstr("(doubtful)"));
+}
+
+TEST_F(SentencesTest, ARowThatWasInterruptedSaysSo) {
+  Table table{.name = "t", .columns = {{.name = "status"}}};
+  table.add_row({"interrupted"});
+  table.add_row({"ok"});
+  const std::vector<Table> tables{table};
+  const RowRef first[] = {{"t", 0, {"status"}}}, second[] = {{"t", 1, {"status"}}};
+  EXPECT_EQ(standing_of(tables, first), Standing::kInterrupted);
+  EXPECT_EQ(standing_of(tables, second), Standing::kSound);
+}
+
+TEST_F(SentencesTest, ADoubtOfATimeIsNoDoubtOfBytes) {
+  Table table{.name = "t",
+              .columns = {bytes_column("peak_bytes"), int_column("launches"),
+                          real_column("median_ms", "", "ms", 1), reals_column("samples_ms"),
+                          timed(real_column("ratio", "", "x", 1)), verdict_column()}};
+  const auto worth = [&](const char* verdict, const char* column) {
+    table.rows.clear();
+    table.add_row({1024, 7, 3.0, Json::Array{3.0, 3.1}, 1.5, verdict});
+    const std::vector<Table> tables{table};
+    const RowRef read[] = {{"t", 0, {column}}};
+    return standing_of(tables, read);
+  };
+  for (const char* exact : {"peak_bytes", "launches"}) {
+    EXPECT_EQ(worth("doubt: unsteady", exact), Standing::kSound) << exact;
+    EXPECT_EQ(worth("invalid: part_over_whole", exact), Standing::kSound) << exact;
+    EXPECT_EQ(worth("invalid: swapped_label, unsteady", exact), Standing::kInvalid) << exact;
+  }
+  for (const char* time : {"median_ms", "samples_ms", "ratio"}) {
+    EXPECT_EQ(worth("ok", time), Standing::kSound) << time;
+    EXPECT_EQ(worth("doubt: unsteady", time), Standing::kDoubtful) << time;
+    EXPECT_EQ(worth("invalid: part_over_whole", time), Standing::kInvalid) << time;
+  }
+}
+
+TEST_F(SentencesTest, ATimeThatNobodyJudgedIsNotSound) {
+  Table times{.name = "times", .columns = {real_column("us", "", "µs", 1), int_column("kernels")}};
+  times.add_row({3.5, 2});
+  Table judged{.name = "judged", .columns = {verdict_column()}};
+  judged.add_row({"doubt: recorded_unsteady"});
+  const std::vector<Table> tables{times, judged};
+  const RowRef time{"times", 0, {"us"}}, count{"times", 0, {"kernels"}},
+      verdict{"judged", 0, {"verdict"}};
+  EXPECT_EQ(standing_of(tables, std::vector{time}), Standing::kNotJudged);
+  EXPECT_EQ(standing_of(tables, std::vector{count}), Standing::kSound);
+  EXPECT_EQ(standing_of(tables, std::vector{count, verdict}), Standing::kSound);
+  EXPECT_EQ(standing_of(tables, std::vector{time, verdict}), Standing::kDoubtful);
+  EXPECT_EQ(of("warm-up").standing, Standing::kNotJudged);
+  EXPECT_EQ(of("compiled-start").standing, Standing::kSingle);
+}
+
+TEST_F(SentencesTest, BytesOfAttentionAndLaunchesAreExactWhateverItsTimesAre) {
+  for (Table& table : tables_) {
+    for (std::size_t i = 0; i < table.columns.size(); ++i) {
+      if (!is_verdict_column(table.columns[i])) continue;
+      for (auto& row : table.rows) row[i] = "doubt: unsteady";
+    }
+  }
+  for (const char* exact :
+       {"attention-bytes", "attention-limit", "launches", "compiled-memory", "peaks"}) {
+    EXPECT_EQ(of(exact).standing, Standing::kSound) << exact;
+  }
+  EXPECT_EQ(of("saved-operations").standing, Standing::kDoubtful);  // says what it costs in time
+  for (const char* timed : {"attention-times", "compiled", "ladder", "fused", "contexts"}) {
+    EXPECT_EQ(of(timed).standing, Standing::kDoubtful) << timed;
+  }
+}
+
+TEST_F(SentencesTest, CompiledStepsAreJudgedBesideAllOthers) {
+  for (const char* table : {"time", "scaling", "steps", "ways", "ladder", "clocks"}) {
+    EXPECT_NO_THROW(cell_of(tables_, "validity", {{"table", table}}, "verdict")) << table;
+  }
+}
+
+TEST_F(SentencesTest, ClocksAndValiditySayTheSameOfACell) {
+  tables_ = testing::measured_study().tables;
+  const Evidence evidence(tables_);
+  for (const auto& clock : evidence.rows("clocks")) {
+    const Json label(clock.text("label"));
+    EXPECT_EQ(evidence.row("validity", {{"table", "clocks"}, {"cell", label}}).text("verdict"),
+              clock.text("verdict"))
+        << label.as_string();
+  }
+}
+
+TEST_F(SentencesTest, ANoteIsNoDoubt) {
+  const auto validity = std::ranges::find(tables_, "validity", &Table::name);
+  for (auto& row : validity->rows) row[2] = "note: instrument_cost";
+  ASSERT_EQ(validity->columns[2].name, "verdict");
+  EXPECT_THAT(text_of("validity"), HasSubstr("Yes: none of "));
+  EXPECT_THAT(of_summary("trust-rows").text.words(), HasSubstr("times is in doubt."));
+}
+
+TEST_F(SentencesTest, WhatWasDoubtfulIsMeasuredAgainAndWhatIsLackingIsMeasured) {
+  for (Table& table : tables_) {
+    if (table.name != "passes" && table.name != "cells") continue;
+    for (std::size_t i = 0; i < table.columns.size(); ++i) {
+      for (auto& row : table.rows) {
+        if (table.columns[i].name == "verdict") row[i] = "doubt: recorded_unsteady";
+        if (table.name == "cells" && table.columns[i].name == "device") row[i] = "cuda";
+      }
+    }
+  }
+  const Answer doubtful = of("top-kernel");
+  EXPECT_FALSE(doubtful.refused);
+  EXPECT_EQ(doubtful.doubt.words(), "doubt: recorded_unsteady.");
+  EXPECT_THAT(doubtful.command, HasSubstr("--d-model"));  // the cell that was measured
+  std::erase_if(tables_, [](const Table& table) { return table.name == "ladder"; });
+  const Answer lacking = of("ladder");
+  ASSERT_TRUE(lacking.refused);
+  EXPECT_EQ(lacking.command, "tracestep compile --part ladder --device cuda");
+}
+
+TEST_F(SentencesTest, NodesThatLaunchAreNotCalledLaunches) {
+  EXPECT_THAT(text_of("ladder"), HasSubstr("Launching nodes go from "));
+  for (const Table& table : tables_) {
+    for (const Column& column : table.columns) {
+      const bool is_counted = table.name == "passes" || table.name.find('@') != std::string::npos;
+      if (table.name.starts_with("phases@") && column.name == "kernels") {
+        EXPECT_EQ(column.title, "launching nodes") << table.name;
+      }
+      if (column.name == "launches" && !is_counted) {
+        EXPECT_EQ(column.title, "launching nodes") << table.name;
+      }
+    }
+  }
+}
+
+TEST_F(SentencesTest, NamesOfKernelsThatDifferArePrintedSo) {
+  StudyReport report = small_study();
+  const std::string ends(90, 'k');
+  std::vector<std::string> names;
+  for (StudySection& section : report.sections) {
+    for (std::size_t i = 0; i < std::min(section.shown, section.tables.size()); ++i) {
+      Table& table = section.tables[i];
+      const auto name = std::ranges::find(table.columns, "top_kernel", &Column::name);
+      if (name == table.columns.end()) continue;
+      for (std::size_t row = 0; row < table.rows.size(); ++row) {
+        names.push_back(fmt::format("{}tile{}x{}", ends, row, ends));
+        table.rows[row][static_cast<std::size_t>(name - table.columns.begin())] = names.back();
+      }
+    }
+  }
+  ASSERT_GT(names.size(), 1u);
+  const std::string page = study_page(report, Json::object(), Format::kMarkdown);
+  for (const std::string& name : names) EXPECT_THAT(page, HasSubstr(name));
+}
+
+TEST_F(SentencesTest, RowsOfManyExperimentsAreMeasuredAgainByTheWholeStudy) {
+  for (const Question& question : summary_questions()) {
+    if (question.topic == kTrust) {
+      EXPECT_EQ(answer(question, tables_).command, "tracestep study") << question.id;
+    }
+  }
+  EXPECT_EQ(of("validity").command, "tracestep study");  // attention's rows among them
+}
+
+TEST_F(SentencesTest, WhatTrainingTookIsToldApartFromItsSteps) {
+  const auto section = std::ranges::find(small_study().sections, "training", &StudySection::id);
+  EXPECT_THAT(section->reading, HasSubstr("1.60 s of them in the steps themselves"));
+}
+
+TEST_F(SentencesTest, TheRowsThatAreDoubtfulAreNamed) {
+  EXPECT_THAT(rests_on(of("pass-times")), Not(HasSubstr("(")));
+  set("cells", {{"size", "small"}, {"mode", "forward"}, {"ops", "fused"}}, "verdict",
+      "doubt: unsteady");
+  const Answer doubtful = of("pass-times");
+  ASSERT_EQ(doubtful.worst.size(), 1u);
+  EXPECT_THAT(rests_on(doubtful), ::testing::EndsWith(fmt::format(" (doubtful: cells row {})",
+                                                                  doubtful.worst[0].row + 1)));
+}
+
+}  // namespace
+}  // namespace tracestep
