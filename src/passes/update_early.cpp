@@ -1,6 +1,7 @@
 #include "passes/update_early.h"
 
 #include <algorithm>
+#include <map>
 #include <vector>
 
 #include "ir/rewrite.h"
@@ -20,7 +21,9 @@ class EarlyUpdates {
       : program_(program),
         rewriter_(program, "update_early"),
         done_(program.nodes.size(), false),
-        updates_behind_(program.nodes.size()) {
+        updates_behind_(program.nodes.size()),
+        read_before_(program.nodes.size()) {
+    find_readers();
     const std::vector<NodeId> due = due_behind();
     for (const Update& update : program.updates) {
       const NodeId maker = program.value(update.value).producer;
@@ -43,6 +46,26 @@ class EarlyUpdates {
  private:
   bool is_optimizer(NodeId id) const {
     return id != kNoNode && program_.node(id).origin().phase == Phase::kOptimizer;
+  }
+
+  // An expanded optimizer reads an old value in several nodes: all come before the one that makes
+  // the new value.
+  void find_readers() {
+    std::map<ValueId, NodeId> makers;  // by leaf
+    for (const Update& update : program_.updates) {
+      makers.emplace(update.leaf, program_.value(update.value).producer);
+    }
+    for (NodeId id = 0; id < static_cast<NodeId>(program_.nodes.size()); ++id) {
+      if (!is_optimizer(id)) continue;
+      for (ValueId input : program_.node(id).inputs) {
+        for (ValueId leaf : leaves_of(program_, input)) {
+          const auto found = makers.find(leaf);
+          const bool is_of_another =
+              found != makers.end() && is_optimizer(found->second) && found->second != id;
+          if (is_of_another) read_before_[at(found->second)].push_back(id);
+        }
+      }
+    }
   }
 
   // By value: the last node outside the optimizer that reads it, also through views and assemblies.
@@ -75,6 +98,8 @@ class EarlyUpdates {
         if (maker == kNoNode) continue;
         out[at(id)] = std::max(out[at(id)], is_optimizer(maker) ? out[at(maker)] : maker);
       }
+      for (NodeId reader : read_before_[at(id)])
+        out[at(id)] = std::max(out[at(id)], out[at(reader)]);
     }
     return out;
   }
@@ -86,6 +111,7 @@ class EarlyUpdates {
       const NodeId maker = program_.value(input).producer;
       if (maker != kNoNode) emit(maker);
     }
+    for (NodeId reader : read_before_[at(id)]) emit(reader);
     done_[at(id)] = true;
     rewriter_.copy(node);
   }
@@ -94,6 +120,7 @@ class EarlyUpdates {
   Rewriter rewriter_;
   std::vector<bool> done_;
   std::vector<std::vector<NodeId>> updates_behind_;  // by node
+  std::vector<std::vector<NodeId>> read_before_;     // by node that makes a leaf's new value
 };
 
 }  // namespace

@@ -36,6 +36,9 @@ RunField preset_field(RunField row) {
 }
 
 RunField recompute_field(RunField row) {
+  row.examples = {"none",         "blocks",        "every=2",      "nested",
+                  "budget=90KiB", "layers.*.attn", "layers.*.ffn", "lm_head"};
+  row.joint = '+';
   row.value = [](const RunSpec& spec) { return Json(name_of(spec.recompute)); };
   row.parse = [](const std::string& where, const std::string& text) -> RunChange {
     return [choice = parse_recomputation(where, text)](RunSpec& spec) { spec.recompute = choice; };
@@ -46,6 +49,7 @@ RunField recompute_field(RunField row) {
 constexpr const char* kAuto = "auto";
 
 RunField loss_chunks_field(RunField row) {
+  row.examples = {kAuto, "1", "2", "3"};
   row.value = [](const RunSpec& spec) {
     return Json(spec.loss_chunks == 0 ? kAuto : std::to_string(spec.loss_chunks));
   };
@@ -57,6 +61,11 @@ RunField loss_chunks_field(RunField row) {
 }
 
 RunField parallel_field(RunField row) {
+  row.examples = {
+      "none",        "dp=2",        "shard=1",  "shard=2",     "shard=3",         "bucket=tensor",
+      "bucket=1KiB", "bucket=auto", "sums=low", "overlap=off", "overlap=updates", "prefetch=2",
+      "tp=2",        "sp"};
+  row.joint = ',';
   row.value = [](const RunSpec& spec) { return Json(name_of(spec.parallel)); };
   row.parse = [](const std::string& where, const std::string& text) -> RunChange {
     return [choice = parse_parallel(where, text)](RunSpec& spec) { spec.parallel = choice; };
@@ -79,6 +88,8 @@ RunField device_field(RunField row) {
 // Composites by name: the two usual sets, or any joined by +.
 RunField granularity_field(RunField row) {
   for (Granularity granularity : kAllGranularities) row.choices.push_back(name_of(granularity));
+  for (Composite composite : kNamedComposites) row.examples.emplace_back(name_of(composite));
+  row.joint = '+';
   row.value = [](const RunSpec& spec) { return Json(name_of(spec.ops)); };
   row.parse = [](const std::string& where, const std::string& text) -> RunChange {
     return [ops = parse_granularity(where, text)](RunSpec& spec) { spec.ops = ops; };
@@ -115,6 +126,9 @@ std::optional<std::set<std::string>> parse_compile_passes(const std::string& whe
 }
 
 RunField compile_passes_field(RunField row) {
+  row.examples = compile_passes();
+  row.examples.insert(row.examples.end(), {kByExecutor, kNoPass, kAllPasses});
+  row.joint = '+';
   row.value = [](const RunSpec& spec) { return Json(compile_passes_text(spec)); };
   row.parse = [](const std::string& where, const std::string& text) -> RunChange {
     return [passes = parse_compile_passes(where, text)](RunSpec& spec) {

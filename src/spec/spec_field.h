@@ -55,8 +55,12 @@ struct SpecField {
   Thousand thousand = Thousand::kDecimal;  // what "k" means behind its counts
   std::string value_name = "N";            // of the flag; empty: a switch
   std::vector<std::string> choices = {};   // empty: any value that `parse` takes
-  std::string help = {};                   // of the flag
-  std::string about = {};                  // of the column
+  // Where there are more values than choices: one of each form, and what joins several of them
+  // (0: nothing does). Random tests draw from these.
+  std::vector<std::string> examples = {};
+  char joint = 0;
+  std::string help = {};   // of the flag
+  std::string about = {};  // of the column
   std::function<Json(const Spec&)> value = {};
   // Error{kUsage} naming `where`.
   std::function<Change(const std::string& where, const std::string& text)> parse = {};

@@ -55,6 +55,36 @@ TEST_F(UpdateEarlyTest, AnUpdateFollowsItsGradientAndTheLastReaderOfItsWeight) {
 )");
 }
 
+// Both new values are made from both old ones, as by an expanded optimizer that rounds its moments
+// at random.
+TEST_F(UpdateEarlyTest, EveryReaderOfAnOldValueComesBeforeTheNewOne) {
+  const Program out = update_early(parse_program(R"(program "p" {
+    parameter %w : f32[4]
+    state %m : f32[4]
+    %0 : f32[4] = exp(%w) @ w backward
+    %1 : f32[4] = mul(%w, %0) @ w optimizer
+    %2 : f32[4] = add(%m, %1) @ w optimizer
+    %3 : f32[4] = sub(%w, %0) @ w optimizer
+    %4 : f32[4] = exp(%0) @ v backward
+    update %w = %3
+    update %m = %2
+    output "y" = %4
+  })"));
+  EXPECT_EQ(text(out), R"(program "p" {
+  parameter %w : f32[4]
+  state %m : f32[4]
+  %0 : f32[4] = exp(%w)
+  %1 : f32[4] = mul(%w, %0)
+  %2 : f32[4] = sub(%w, %0)
+  %3 : f32[4] = add(%m, %1)
+  %4 : f32[4] = exp(%0)
+  update %w = %2
+  update %m = %3
+  output "y" = %4
+}
+)");
+}
+
 TEST_F(UpdateEarlyTest, UpdatesThatWaitForAllGradientsStayBehindThem) {
   const std::string clipped = R"(program "p" {
     parameter %w : f32[4]
