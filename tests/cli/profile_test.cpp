@@ -33,6 +33,15 @@ TEST(ProfileCommandTest, ABudgetThatCannotBeMetIsTheStatusOfItsRow) {
   run(options + kFast, 2);
 }
 
+// Whatever form a step has, its kernels are those of its program and of the formula.
+TEST(ProfileCommandTest, NoFormOfAStepIsTakenForAMistake) {
+  for (const char* flags : {"--compile-passes epilogue", "--device reference",
+                            "--parallel dp=2,shard=3 --executor arena",
+                            "--parallel tp=2,sp --ops primitive --precision fp16"}) {
+    run(std::string("profile --format csv ") + flags + kFast);
+  }
+}
+
 TEST(ProfileCommandTest, TablesOfBothModesComeWithTheirNames) {
   const ProgramRun out = run(std::string("profile --format json") + kFast);
   const Json result = Json::parse(out.out, "profile");

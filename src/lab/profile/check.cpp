@@ -44,6 +44,13 @@ class Check {
   Products expected(Phase phase) const { return count(phase, false); }
   Products ran(Phase phase) const { return count(phase, true); }
 
+  // Whether attention is one kernel instead of a product on each side of its softmax.
+  bool has_whole_attention(Phase phase) const {
+    return std::ranges::any_of(p_.program.nodes, [&](const Node& node) {
+      return node.op->kernel_class == KernelClass::kAttention && node.origin().phase == phase;
+    });
+  }
+
   // The parts that the last product is computed in; each is a product of its own.
   std::int64_t loss_chunks() const { return std::max<std::int64_t>(loss_chunks_, 1); }
   std::int64_t nodes() const { return launch_count(p_.program); }
@@ -101,14 +108,21 @@ class Check {
   bool ran_always(std::size_t node) const {
     return std::ranges::all_of(runs_, [&](const auto& counts) { return counts[node] > 0; });
   }
+  // A merged product has the origins of those that it stands for; one that adds to another tensor
+  // has the origin of that sum behind them.
+  static std::span<const Origin> origins_of_products(const Node& node) {
+    const std::span<const Origin> all(node.origins.begin(), node.origins.end());
+    const bool is_added = node.op->kernel_class == KernelClass::kGemm && node.inputs.size() > 2;
+    return is_added && all.size() > 1 ? all.first(all.size() - 1) : all;
+  }
+
   Products count(Phase phase, bool only_those_that_ran) const {
     Products out;
     for (std::size_t i = 0; i < p_.program.nodes.size(); ++i) {
       const Node& node = p_.program.nodes[i];
       if (!is_product(node) || (only_those_that_ran && !ran_always(i))) continue;
-      // A merged product has the origins of those that it stands for.
-      const auto weights = std::ranges::count_if(node.origins, [&](const Origin& origin) {
-        return origin.phase == phase && weight_paths_.contains(origin.path);
+      const auto weights = std::ranges::count_if(origins_of_products(node), [&](const Origin& o) {
+        return o.phase == phase && weight_paths_.contains(o.path);
       });
       out.weights += weights;
       if (weights == 0 && node.origin().phase == phase) ++out.attention;
@@ -153,23 +167,24 @@ Fields<Count> fields(const std::string& label, const Json& key) {
 std::vector<Count> counts_of(const ProfiledCell& cell) {
   const Check check(cell);
   const RunSpec& step = cell.profile.spec.step;
-  const bool is_flash = step.attention == AttentionForm::kFlash;
+  const bool is_whole = check.has_whole_attention(Phase::kForward);
   const std::int64_t layers = step.model.layers;
   const std::int64_t chunks = check.loss_chunks();
-  const std::int64_t weights = 7 * layers + chunks, attention = (is_flash ? 1 : 2) * layers;
+  const std::int64_t weights = 7 * layers + chunks, attention = (is_whole ? 1 : 2) * layers;
   const Products in = check.expected(Phase::kForward), ran = check.ran(Phase::kForward);
   std::vector<Count> out = {
       {"weight products, forward", fmt::format("7L + {}, L = {}", chunks, layers), weights,
        in.weights, ran.weights},
-      {"attention products, forward", is_flash ? "L, one kernel for both" : "2L", attention,
+      {"attention products, forward", is_whole ? "L, one kernel for both" : "2L", attention,
        in.attention, ran.attention}};
   if (step.mode == Mode::kForwardBackward || step.mode == Mode::kStep) {
     const Products in_b = check.expected(Phase::kBackward), ran_b = check.ran(Phase::kBackward);
     out.push_back(
         {"weight products, backward", "twice forward's", 2 * weights, in_b.weights, ran_b.weights});
+    const bool is_whole_b = check.has_whole_attention(Phase::kBackward);
     out.push_back({"attention products, backward",
-                   is_flash ? "L, one kernel for all" : "twice forward's",
-                   (is_flash ? 1 : 2) * attention, in_b.attention, ran_b.attention});
+                   is_whole_b ? "L, one kernel for all" : "4L, two for each of forward's",
+                   (is_whole_b ? 1 : 4) * layers, in_b.attention, ran_b.attention});
   }
   const std::string missing = check.first_missing();
   out.push_back({"all nodes that are no views", "each has a kernel", check.nodes(), check.nodes(),

@@ -341,6 +341,22 @@ TEST_P(ProfileTest, WhatRanOfACompiledStepIsWhatTheProgramSays) {
   }
 }
 
+// A product that adds to another tensor has the origin of the sum as well.
+TEST_P(ProfileTest, ProductsAreCountedRightAfterEverySetOfPasses) {
+  const std::vector<std::string> passes{"merge", "epilogue", "join", "overwrite"};
+  for (unsigned set = 0; set < 1U << passes.size(); ++set) {
+    ProfileSpec spec = testing::tiny_profile(Mode::kStep, Granularity::kFused);
+    spec.step.compile_passes.emplace();
+    for (std::size_t i = 0; i < passes.size(); ++i) {
+      if ((set >> i & 1U) != 0) spec.step.compile_passes->insert(passes[i]);
+    }
+    const ProfiledCell cells[] = {run(spec)};
+    int failures = -1;
+    launch_check_table(cells, &failures);
+    EXPECT_EQ(failures, 0) << ::testing::PrintToString(*spec.step.compile_passes);
+  }
+}
+
 TEST_P(ProfileTest, WhatRanIsWhatTheProgramSays) {
   for (Mode mode : kAllModes) {
     for (Granularity ops : {Granularity::kPrimitive, Granularity::kFused}) {
