@@ -5,6 +5,7 @@
 
 #include "backends/cpu/ceilings.h"
 #include "cli/cuda.h"
+#include "lab/measure/host_facts.h"
 #include "session/devices.h"
 
 namespace tracestep::cli {
@@ -21,6 +22,7 @@ constexpr std::int64_t kArrayBytes = std::int64_t{128} << 20;
 
 Ceilings cpu_ceilings(const RunSpec& run) {
   const auto device = unlimited_device(run);
+  const HostFacts before = read_host_facts();
   Ceilings out;
   for (int i = 0; i < 3; ++i) {
     out.arithmetic_gflops = std::max(out.arithmetic_gflops, measure_fma_gflops(*device));
@@ -35,6 +37,7 @@ Ceilings cpu_ceilings(const RunSpec& run) {
       "float32 multiply-adds on {} threads; the fastest of copy, triad and update over arrays of "
       "128 MiB",
       run.place.threads);
+  out.others_cores = others_cores(before, read_host_facts());
   return out;
 }
 
@@ -123,18 +126,28 @@ std::vector<Table> ceiling_tables(const RunSpec& run) {
 }
 
 double Roof::tflops(const RunSpec& run) {
-  const std::string precision = name_of(run.precision);
-  const auto found = known_.find(precision);
-  return found != known_.end() ? found->second : known_[precision] = measured_tflops(run);
+  const auto [found, is_new] = known_.try_emplace(name_of(run.precision));
+  if (is_new) found->second.tflops = measured_tflops(run);
+  return found->second.tflops;
 }
 
 double Roof::tflops_for(const RunSpec& run, double reached) {
-  constexpr int kTries = 10;
+  constexpr double kMostSeconds = 2;
   double best = tflops(run);
-  for (int i = 0; i < kTries && best > 0.0 && best < reached; ++i) {
+  if (best <= 0.0 || best >= reached) return best;
+  Known& known = known_.at(name_of(run.precision));
+  const HostFacts before = read_host_facts();
+  for (HostFacts now = before; best < reached && now.at_s - before.at_s < kMostSeconds;) {
     best = std::max(best, measured_tflops(run));
+    now = read_host_facts();
+    if (!cuda_index(run.place.device)) known.others_cores = tracestep::others_cores(before, now);
   }
-  return known_[name_of(run.precision)] = best;
+  return known.tflops = best;
+}
+
+std::optional<double> Roof::others_cores(const RunSpec& run) const {
+  const auto found = known_.find(name_of(run.precision));
+  return found == known_.end() ? std::nullopt : found->second.others_cores;
 }
 
 }  // namespace tracestep::cli

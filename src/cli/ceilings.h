@@ -2,6 +2,7 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -23,16 +24,22 @@ std::vector<Table> ceiling_tables(const RunSpec& run);
 // Measured once per precision, when first asked for. All runs must be on one device.
 class Roof {
  public:
-  // As tflops(), but measured a few times more while `reached` (TFLOP/s) is higher, since other
-  // work on the machine may have slowed the first measurement.
+  // As tflops(), but measured some times more while `reached` (TFLOP/s) is higher, since other work
+  // on the machine may have slowed the first measurement.
   double tflops_for(const RunSpec& run, double reached);
+  // How many cores others kept busy while it was measured; none: not known, or a GPU's.
+  std::optional<double> others_cores(const RunSpec& run) const;
 
   // TFLOP/s of matrix products or multiply-adds in the run's precision, on its device; 0: the
   // device has no such figure. Takes about 0.1 s on a CPU, two seconds and up to 2 GiB on a GPU.
   double tflops(const RunSpec& run);
 
  private:
-  std::map<std::string, double> known_;  // by precision
+  struct Known {
+    double tflops = 0;
+    std::optional<double> others_cores = {};
+  };
+  std::map<std::string, Known> known_;  // by precision
 };
 
 }  // namespace tracestep::cli

@@ -152,10 +152,11 @@ int run_attention(AttentionOptions o, std::span<const std::string> arguments) {
     for (const AttentionSpec& spec : specs) {
       progress.begin(fmt::format("width {} context {} {} {}", spec.width, spec.run.shape.context,
                                  name_of(spec.run.attention), name_of(spec.run.precision)));
-      const double known = roof.tflops(spec.run);
+      roof.tflops(spec.run);  // before the cell, not in the middle of it
       AttentionResult result = measure_attention(make_device, spec, &stop);
       if (result.status == Status::kInterrupted) break;
-      result.roof_tflops = known;
+      result.roof_tflops = roof.tflops_for(spec.run, reached_tflops(result));
+      result.roof_others_cores = roof.others_cores(spec.run);
       results.push_back(std::move(result));
     }
   }

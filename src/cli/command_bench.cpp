@@ -185,6 +185,7 @@ class GridRun {
         measure_cell(make_device, CellSpec{run, options_.protocol}, &stop_, shown_steps());
     if (result.status == Status::kInterrupted) return {};
     result.roof_tflops = options_.roof ? *options_.roof : roof_.tflops_for(run, tflops_of(result));
+    if (!options_.roof) result.roof_others_cores = roof_.others_cores(run);
     if (result.status == Status::kOutOfMemory) out_.oom_detail = result.detail;
     return cell_row(result);
   }

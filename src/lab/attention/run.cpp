@@ -369,4 +369,13 @@ AttentionResult measure_attention(const DeviceFactory& make_device, const Attent
   return out;
 }
 
+double reached_tflops(const AttentionResult& result) {
+  double out = 0;
+  for (const AttentionPart* part : {&result.forward, &result.backward, &result.whole}) {
+    const double median = part->samples_ms.empty() ? 0 : median_of(part->samples_ms);
+    if (median > 0) out = std::max(out, static_cast<double>(part->flops) / median * 1e-9);
+  }
+  return out;
+}
+
 }  // namespace tracestep

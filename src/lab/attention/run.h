@@ -69,8 +69,12 @@ struct AttentionResult {
   double instrumented_wall_ms = 0;
   DeviceFacts facts_before, facts_after;
   HostAround host;
-  double roof_tflops = 0;  // for the validity checker; 0: not known
+  double roof_tflops = 0;                        // for the validity checker; 0: not known
+  std::optional<double> roof_others_cores = {};  // that others kept busy while it was measured
 };
+
+// The highest speed of its parts; 0: none was timed.
+double reached_tflops(const AttentionResult& result);
 
 // The program: q, k, v as parameters, the gradient of y as the input "upstream", and a loss,
 // Σ y·upstream, whose kernels are in neither part.

@@ -127,6 +127,8 @@ Fields<AttentionRow> result_fields() {
        }},
       {data_only(real_column("roof_tflops", "roof", "TFLOP/s", 3)),
        [](R a) { return positive_or_null(a.r.roof_tflops); }},
+      {data_only(real_column("roof_others_cores", "", "cores", 2)),
+       [](R a) { return or_null(a.r.roof_others_cores); }},
       {data_only(structured_column("facts_before")), [](R a) { return to_json(a.r.facts_before); }},
       {data_only(structured_column("facts_after")), [](R a) { return to_json(a.r.facts_after); }},
       {data_only(text_column("throttled", "", "what slowed the device down")),
@@ -172,6 +174,7 @@ ResultRow as_row(const AttentionResult& r, const AttentionPart& part, const char
   }
   row["launches"] = part.launches;
   if (r.roof_tflops > 0) row["roof_tflops"] = r.roof_tflops;
+  if (r.roof_others_cores) row[kRoofCompany] = *r.roof_others_cores;
   if (const std::string why = throttled_between(r.facts_before, r.facts_after); !why.empty()) {
     row["throttled"] = why;
     row["facts_before"] = to_json(r.facts_before);

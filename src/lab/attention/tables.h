@@ -11,8 +11,6 @@
 
 namespace tracestep {
 
-struct Question;  // lab/report/question.h
-
 // a·t² + b·t + c through the points by least squares.
 struct QuadraticFit {
   double a = 0, b = 0, c = 0;

@@ -24,13 +24,6 @@ Fields<RunSpec> columns_that(bool (*is)(const RunField&), bool are_described) {
   return out;
 }
 
-bool is_of_program(const RunField& field) {
-  return is_column(field) && (field.role == FieldRole::kProgram || field.is_axis);
-}
-bool is_axis(const RunField& field) {
-  return field.is_axis || field.show == FieldShow::kData;
-}
-
 }  // namespace
 
 Fields<RunSpec> run_columns() {
@@ -43,10 +36,14 @@ Fields<RunSpec> key_columns() {
 }
 
 Fields<RunSpec> program_columns() {
-  return columns_that(is_of_program, false).add(key_columns());
+  const auto decides = [](const RunField& f) {
+    return is_column(f) && (f.role == FieldRole::kProgram || f.is_axis);
+  };
+  return columns_that(decides, false).add(key_columns());
 }
 
 Fields<RunSpec> axis_columns() {
+  const auto is_axis = [](const RunField& f) { return f.is_axis || f.show == FieldShow::kData; };
   return columns_that(is_axis, false).add(key_columns());
 }
 

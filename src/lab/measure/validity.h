@@ -56,6 +56,11 @@ enum class Severity {
 };
 std::string_view name_of(Severity severity);
 
+// Whether other programs kept more than a tenth of a core busy meanwhile: while the row was
+// measured, or ("roof_others_cores") its ceiling.
+inline constexpr std::string_view kRoofCompany = "roof_others_cores";
+bool had_company(const ResultRow& row, std::string_view column = "others_cores");
+
 struct Verdict {
   std::string code;  // "launch_bound"
   Severity severity = Severity::kNote;

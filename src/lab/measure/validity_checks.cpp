@@ -25,9 +25,8 @@ std::int64_t bytes(double value) {
 
 // A steady neighbour shows in no sample: it looks like a slower machine.
 Found others_running(const ResultRow& row) {
-  constexpr double kWorthSaying = 0.1;
   const auto others = row.number("others_cores"), cores = row.environment_number("cores");
-  if (!computes(row) || !others || *others <= kWorthSaying) return {};
+  if (!computes(row) || !had_company(row)) return {};
   const Json* asked = row.parameter("threads");
   const bool has_own = asked != nullptr && asked->is_number() && asked->as_double() > 0;
   const auto threads =
@@ -134,10 +133,14 @@ Found faster_than_the_roof(const ResultRow& row) {
   constexpr double kMargin = 1.05;  // ceilings are measured too
   const auto speed = row.number("tflops"), roof = row.number("roof_tflops");
   if (!speed || !roof || *roof <= 0 || *speed <= kMargin * *roof) return {};
-  return Verdict{"faster_than_the_roof", Severity::kInvalid,
-                 fmt::format("{:.3f} TFLOP/s are {:.0f} % of the {:.3f} that the device reaches at "
-                             "best: time, FLOPs or unit are wrong",
-                             *speed, 100 * *speed / *roof, *roof)};
+  const bool is_noisy = had_company(row, kRoofCompany);
+  return Verdict{"faster_than_the_roof", is_noisy ? Severity::kDoubt : Severity::kInvalid,
+                 fmt::format("{:.3f} TFLOP/s are {:.0f} % of the {:.3f} that the device reached at "
+                             "best: {}",
+                             *speed, 100 * *speed / *roof, *roof,
+                             is_noisy ? "other programs ran while that was measured, so it is "
+                                        "too low"
+                                      : "time, FLOPs or unit are wrong")};
 }
 
 bool differs(double a, double b) {
@@ -331,6 +334,11 @@ constexpr std::array<RowCheck, 23> kChecks = {{
 
 std::span<const RowCheck> row_checks() {
   return kChecks;
+}
+
+bool had_company(const ResultRow& row, std::string_view column) {
+  constexpr double kWorthSaying = 0.1;  // cores
+  return row.number(column).value_or(0) > kWorthSaying;
 }
 
 }  // namespace tracestep

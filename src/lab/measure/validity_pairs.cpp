@@ -56,6 +56,11 @@ struct Facts {
   bool has_interval;  // a 95 % one from low to high; else these are the samples' ends
 };
 
+// Beside other programs two times differ by more than their samples show.
+Severity severity_of(const Facts& a, const Facts& b) {
+  return had_company(*a.row) || had_company(*b.row) ? Severity::kDoubt : Severity::kInvalid;
+}
+
 std::string_view what_is_exceeded(const Facts& a, const Facts& b) {
   return a.has_interval && b.has_interval ? "beyond the noise of either"
                                           : "farther apart than the samples of either";
@@ -95,7 +100,7 @@ Found part_over_whole(const Facts& row, const Facts& other) {
   if (!is_of_one_table(row, other)) return {};  // measured_apart()
   const std::string_view relation = part_above_whole(row, other);
   if (relation.empty()) return {};
-  return Verdict{"part_over_whole", Severity::kInvalid,
+  return Verdict{"part_over_whole", severity_of(row, other),
                  fmt::format("it takes {}, and {} is {} it: a part cannot take longer than the "
                              "whole, so one of the two times is wrong",
                              format_duration_ms(row.median), other.said(), relation)};
@@ -109,7 +114,7 @@ Found fused_over_primitive(const Facts& row, const Facts& other) {
   if (!is_of_one_table(row, other)) return {};  // the machine may have changed in between
   const Facts &fused = is_fused ? row : other, &primitive = is_fused ? other : row;
   if (!primitive.is_below(fused)) return {};
-  return Verdict{"fused_over_primitive", Severity::kInvalid,
+  return Verdict{"fused_over_primitive", severity_of(row, other),
                  fmt::format("fused takes {:.2f} times as long as primitive ops: {} against {}; it "
                              "does the same with fewer launches and bytes, so one of the two times "
                              "is wrong",
@@ -123,7 +128,7 @@ Found more_work_in_less_time(const Facts& row, const Facts& other) {
   constexpr double kMoreWork = 1.5;
   if (!is_of_one_table(row, other)) return {};  // likewise
   if (!(row.flops >= kMoreWork * other.flops) || !row.is_below(other)) return {};
-  return Verdict{"more_work_in_less_time", Severity::kInvalid,
+  return Verdict{"more_work_in_less_time", severity_of(row, other),
                  fmt::format("{:.1f} times the FLOPs of {} in {:.2f} of its time: labels are "
                              "swapped, or a wait is missing",
                              row.flops / other.flops, other.said(), row.median / other.median)};

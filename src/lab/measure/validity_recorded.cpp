@@ -116,15 +116,17 @@ std::optional<Verdict> above_the_roof(const ResultRow& row) {
   const bool by_bytes = row.text("highest_roof_bound") == "bytes";
   const bool may_be_cached =
       by_bytes && beyond_caches(*highest, row.number("highest_roof_bytes").value_or(0)) <= kMargin;
-  const Severity severity = may_be_cached ? Severity::kNote
-                            : by_bytes    ? Severity::kDoubt
-                                          : Severity::kInvalid;
+  const bool is_noisy = had_company(row, kRoofCompany);
+  const Severity severity = may_be_cached          ? Severity::kNote
+                            : by_bytes || is_noisy ? Severity::kDoubt
+                                                   : Severity::kInvalid;
   return Verdict{
       "above_the_roof", severity,
       fmt::format("{} is at {:.0f} % of its roof: {}", row.text("highest_roof_kernel"), *highest,
                   may_be_cached
                       ? "the ceiling, a copy's rate, is too low for it, or some of its bytes "
                         "were in a cache; this row does not tell which"
+                  : is_noisy ? "other programs ran while the ceiling was measured, so it is too low"
                   : by_bytes ? "no cache holds so much of its bytes, so the ceiling was measured "
                                "too low; what bounds it is not known"
                              : "nothing computes faster than the device, so the ceiling was "

@@ -13,7 +13,6 @@
 namespace tracestep {
 
 struct LeftOfSpan;  // lab/measure/left_of_span.h
-struct Question;    // lab/report/question.h
 
 struct ProfiledCell {
   Profile profile;

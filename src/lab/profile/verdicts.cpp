@@ -91,6 +91,7 @@ Json row_of(const ProfiledCell& cell, const StepTimesOfKernels& times) {
     roof_gflops = std::max(roof_gflops, gflops);
   }
   if (roof_gflops > 0) row["roof_tflops"] = roof_gflops * p.spec.step.parallel.ranks * 1e-3;
+  if (cell.ceilings.others_cores) row[kRoofCompany] = *cell.ceilings.others_cores;
   set_highest_roof(cell, row);
   return row;
 }

@@ -275,11 +275,7 @@ double attention_roof(StudyContext& context) {
   constexpr int kTries = 3;
   double reached = 0, roof = 0;
   for (const AttentionResult& r : context.attention) {
-    for (const AttentionPart* part : {&r.forward, &r.backward, &r.whole}) {
-      if (part->samples_ms.empty()) continue;
-      const double tflops = static_cast<double>(part->flops) / median_of(part->samples_ms) * 1e-9;
-      reached = std::max(reached, tflops);
-    }
+    reached = std::max(reached, reached_tflops(r));
   }
   for (int i = 0; i < kTries && (i == 0 || reached > roof); ++i) {
     if (i > 0) context.known_ceilings.reset();
@@ -303,7 +299,10 @@ void attention_part(StudyContext& context) {
   }
   if (context.attention.empty()) return;
   const double roof_tflops = attention_roof(context);
-  for (AttentionResult& r : context.attention) r.roof_tflops = roof_tflops;
+  for (AttentionResult& r : context.attention) {
+    r.roof_tflops = roof_tflops;
+    r.roof_others_cores = context.ceilings().others_cores;
+  }
   context.sections.push_back(
       {.id = "attention",
        .title = "Attention alone",

@@ -59,9 +59,10 @@ struct CellResult {
   std::int64_t saved_bytes = 0;                 // forward values kept for backward, by the program
   std::int64_t flops = 0;                       // of matrix products
   std::int64_t launches = 0;
-  bool captured = false;                     // steps were replayed as one piece of work
-  std::optional<std::int64_t> kernels = {};  // of that: kernels, copies and fills
-  double roof_tflops = 0;                    // what the device reaches at best; 0: not known
+  bool captured = false;                         // steps were replayed as one piece of work
+  std::optional<std::int64_t> kernels = {};      // of that: kernels, copies and fills
+  double roof_tflops = 0;                        // what the device reaches at best; 0: not known
+  std::optional<double> roof_others_cores = {};  // that others kept busy while it was measured
   bool computes = true;        // false: nothing was computed, so times say nothing of speed
   std::optional<double> loss;  // of the last step; none for inference
 

@@ -162,6 +162,9 @@ Fields<CellRow> speed_fields() {
       {data_only(real_column("roof_tflops", "roof", "TFLOP/s", 3,
                              "what the device reaches at best, measured before the first row")),
        [](R c) { return positive_or_null(c.r.roof_tflops); }},
+      {data_only(real_column("roof_others_cores", "", "cores", 2,
+                             "CPU time that others took while the roof was measured")),
+       [](R c) { return or_null(c.r.roof_others_cores); }},
       {real_column("tokens_per_s", "tokens/s", "", 0,
                    "batch times context over the median; empty likewise"),
        [](R c) {

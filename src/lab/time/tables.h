@@ -12,8 +12,6 @@
 
 namespace tracestep {
 
-struct Question;  // lab/report/question.h
-
 // --- one step: everything adds up to the whole, and what is between kernels is a row -------------
 // Kernels' times are those of a recorded step, the whole is the median span of the timed ones; what
 // recording makes of gaps and span is a column of its own.

@@ -64,6 +64,16 @@ TEST(ValidityPairsTest, APartOfAnotherTableWasMeasuredApart) {
   EXPECT_EQ(codes_together({part, whole}), std::vector<Codes>(2, Codes{"part_over_whole"}));
 }
 
+TEST(ValidityPairsTest, BesideOtherProgramsAContradictionIsADoubt) {
+  Json part = timed("mode", "forward-backward", 90.0);
+  part["others_cores"] = 1.2;
+  const auto found =
+      judge_together(std::vector{ResultRow(part), ResultRow(timed("mode", "step", 72.3))});
+  ASSERT_EQ(found.size(), 2u);
+  EXPECT_EQ(found[0].verdict.code, "part_over_whole");
+  for (const RowVerdict& v : found) EXPECT_EQ(v.verdict.severity, Severity::kDoubt);
+}
+
 TEST(ValidityPairsTest, AModeWithKernelsOfItsOwnIsNoPart) {
   Json part = timed("mode", "forward-backward", 65.9), whole = timed("mode", "step", 56.0);
   part["launches"] = 219;

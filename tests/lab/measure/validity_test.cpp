@@ -204,6 +204,10 @@ TEST(ValidityTest, NothingIsFasterThanTheRoof) {
   Json row = sound();
   row["roof_tflops"] = 2.0;
   EXPECT_EQ(codes_of(row), Codes{"faster_than_the_roof"});
+  EXPECT_EQ(summary_of(judge(ResultRow(row, machine()))), "invalid: faster_than_the_roof");
+  // A roof that was measured while others ran is too low, and judges nothing.
+  row["roof_others_cores"] = 1.3;
+  EXPECT_EQ(summary_of(judge(ResultRow(row, machine()))), "doubt: faster_than_the_roof");
   row["roof_tflops"] = Json();
   EXPECT_EQ(codes_of(row), Codes{});
 }
@@ -360,6 +364,12 @@ TEST(ValidityTest, KernelsAboveTheirRoofAreDoubted) {
     row["highest_roof_bytes"] = bytes;
     EXPECT_EQ(summary_of(judge(ResultRow(row, machine()))), verdict);
   }
+  row["highest_roof_percent"] = 201.0;
+  row["highest_roof_bound"] = "FLOPs";
+  row["roof_others_cores"] = 1.3;
+  EXPECT_EQ(summary_of(judge(ResultRow(row, machine()))), "doubt: above_the_roof");
+  row["highest_roof_percent"] = 133.0;
+  row["highest_roof_bound"] = "bytes";
   const std::string reason = judge(ResultRow(row, machine()))[0].text;
   EXPECT_NE(reason.find("this row does not tell which"), std::string::npos) << reason;
 }
