@@ -258,6 +258,14 @@ void read_sizes(const std::vector<Wanted>& wanted, const ModelConfig& model, Fin
   }
 }
 
+// Whether anything has the size of one of the model's large tensors.
+bool is_of_model(const std::vector<Wanted>& wanted) {
+  constexpr std::string_view kSmall[] = {"mask", "rows of scores", "rotation table"};
+  return std::ranges::any_of(wanted, [&](const Wanted& w) {
+    return w.most > 0 && std::ranges::find(kSmall, w.what) == std::end(kSmall);
+  });
+}
+
 void add_presence(Presence presence, const char* yes, const char* no, const char* ambiguous,
                   Fingerprint& out) {
   out.table.notes.emplace_back(presence == Presence::kYes  ? yes
@@ -272,6 +280,15 @@ Fingerprint fingerprint_of(const MemoryTrace& trace, const ModelConfig& model, B
   count(trace, wanted);
   Fingerprint out;
   out.table = table_of_kinds(wanted, model);
+  if (!is_of_model(wanted)) {
+    out.is_mismatch = true;
+    out.table.notes.push_back(
+        fmt::format("mismatch: no block has the size of a tensor of {} at batch {} and context {}; "
+                    "the snapshot "
+                    "is of another model, batch or context",
+                    model.name, shape.batch, shape.context));
+    return out;
+  }
   if (has_categories(trace)) {
     read_categories(trace, wanted, model, out);
   } else {

@@ -14,8 +14,6 @@
 
 namespace tracestep {
 
-struct Question;  // lab/report/question.h
-
 struct MemoryCell {
   MemoryRun run;
   std::int64_t limit_bytes = 0;  // 0: none

@@ -289,6 +289,18 @@ TEST_F(OurOwnSnapshotTest, SizesAloneAreAmbiguousHereAndSaySo) {
   EXPECT_THAT(notes_of(found), ::testing::HasSubstr("BTF of 2 bytes"));
 }
 
+TEST_F(FingerprintTest, ASnapshotOfAnotherModelIsAMismatch) {
+  const MemoryTrace trace =
+      trace_of(model(), kShape, Mode::kForward, Granularity::kFused, "fp32", false);
+  for (const MemoryTrace& given : {trace, without_labels(trace)}) {
+    const Fingerprint other = fingerprint_of(given, preset("medium"), kShape);
+    EXPECT_TRUE(other.is_mismatch);
+    EXPECT_THAT(notes_of(other), ::testing::StartsWith("mismatch: no block"));
+    EXPECT_EQ(notes_of(other).find("scores"), std::string::npos);
+    EXPECT_FALSE(fingerprint_of(given, model(), kShape).is_mismatch);
+  }
+}
+
 TEST_F(FingerprintTest, ATraceOfAnotherProgramIsReadByItsEventsAlone) {
   // As another framework would write it: six layers that keep three tensors each, and a weight
   // from before the recording.
