@@ -13,8 +13,6 @@
 
 namespace tracestep {
 
-struct Question;  // lab/report/question.h
-
 // The formats themselves: bits, range, spacing, and how large a square may get. Computed from the
 // conversions of base/half.h and the compiler's own types.
 Table format_table();

@@ -180,6 +180,10 @@ TEST(AutocastTableTest, TheSmallModelHasTheKnownDtypes) {
     EXPECT_EQ(dtype("gradient ln.weight"), "f32");
     EXPECT_EQ(cell(t, {{"autocast", low}, {"value", "fc1"}}, "class").as_string(), "low");
     EXPECT_EQ(cell(t, {{"autocast", low}, {"value", "loss"}}, "class").as_string(), "full");
+    // Layer norm is on the list as one op; ReLU is on none.
+    EXPECT_EQ(cell(t, {{"autocast", low}, {"value", "ln"}}, "op").as_string(), "layer_norm");
+    EXPECT_EQ(cell(t, {{"autocast", low}, {"value", "ln"}}, "class").as_string(), "full");
+    EXPECT_EQ(cell(t, {{"autocast", low}, {"value", "relu"}}, "class").as_string(), "keep");
   }
 }
 
@@ -189,6 +193,11 @@ TEST(AutocastTableTest, EveryOpStandsInExactlyOneClass) {
   std::int64_t count = 0;
   for (const auto& row : t.rows) count += row[column_of(t, "count")].as_int();
   EXPECT_EQ(count, static_cast<std::int64_t>(all_ops().size()));
+  const std::string promoted = cell(t, {{"class", "promote"}}, "ops").as_string() + " ";
+  EXPECT_NE(promoted.find("add "), std::string::npos);
+  for (const char* alone : {"relu ", "gelu ", "silu "}) {
+    EXPECT_EQ(promoted.find(alone), std::string::npos) << alone;
+  }
 }
 
 TEST(NormTableTest, SquaresFailInFloat16AndSumsInBfloat16) {
