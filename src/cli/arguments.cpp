@@ -71,6 +71,16 @@ void add_option(CLI::App& app, const Option& option, bool takes_more,
       ->allow_extra_args(takes_more);
 }
 
+// "; did you mean --init W.safetensors?" for a file that one of the options is for.
+std::string meant_option(const Command& command, const std::string& word) {
+  for (const Option& option : command.options.options()) {
+    for (const std::string& ending : option.endings) {
+      if (word.ends_with(ending)) return fmt::format("; did you mean {} {}?", option.flag, word);
+    }
+  }
+  return {};
+}
+
 [[noreturn]] void fail_unknown(const Command& command, const std::string& word) {
   std::vector<std::string> flags{"--help"};
   for (const Option& option : command.options.options()) flags.push_back(option.flag);
@@ -80,7 +90,8 @@ void add_option(CLI::App& app, const Option& option, bool takes_more,
     throw Error(ErrorCode::kUsage, command.name,
                 fmt::format("unknown option {}{}", flag, did_you_mean(flag, flags)), hint);
   }
-  throw Error(ErrorCode::kUsage, command.name, fmt::format("\"{}\" belongs to no option", word),
+  throw Error(ErrorCode::kUsage, command.name,
+              fmt::format("\"{}\" belongs to no option{}", word, meant_option(command, word)),
               hint);
 }
 

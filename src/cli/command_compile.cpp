@@ -89,18 +89,17 @@ void measure_steps(Work& work) {
   work.tables.push_back(way_table(cells));
 }
 
-// What attention by itself does not have, or has other flags for.
-bool is_of_whole_steps(const RunField& field) {
-  return !is_of_attention(field) || field.group == FieldGroup::kStep;
-}
-
 // Attention in the ways of the grid, each once: of `ops` only the softmax counts, and the flash
 // form has one way for all.
 std::vector<AttentionSpec> attention_specs(const Work& work) {
+  // What attention by itself does not have, or has other flags for.
+  const std::vector<RunSpec> runs = without(work.runs, fields_that([](const RunField& field) {
+                                              return !is_of_attention(field) || is_shape(field);
+                                            }));
   std::vector<AttentionSpec> out;
   for (std::int64_t width : work.options.widths) {
     for (std::int64_t context : work.options.contexts) {
-      for (const RunSpec& run : without(work.runs, fields_that(is_of_whole_steps))) {
+      for (const RunSpec& run : runs) {
         AttentionSpec spec{.run = run,
                            .width = width,
                            .protocol = {.warmup = work.options.spec.protocol.warmup,

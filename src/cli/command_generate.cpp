@@ -1,5 +1,7 @@
 // tracestep generate: samples from a model, showing the text as it comes.
+#include <array>
 #include <chrono>
+#include <cstdio>
 #include <memory>
 #include <utility>
 
@@ -49,6 +51,20 @@ void check_prompt(const GenerateCommand& o) {
   }
 }
 
+// All of stdin. A newline at its end is left out, as a shell adds one to what it is told to write.
+std::string text_of_stdin() {
+  constexpr std::size_t kMostBytes = std::size_t{16} << 20;
+  std::string out;
+  std::array<char, 4096> part;
+  while (const std::size_t count = std::fread(part.data(), 1, part.size(), stdin)) {
+    out.append(part.data(), count);
+    if (out.size() > kMostBytes) fail_input("--prompt", "stdin has more than {} bytes", kMostBytes);
+  }
+  if (out.ends_with('\n')) out.pop_back();
+  if (out.empty()) fail_input("--prompt", "stdin is empty");
+  return out;
+}
+
 std::vector<std::int64_t> prompt_of(const GenerateCommand& o, const Tokenizer* tokenizer) {
   std::vector<std::int64_t> out;
   if (has_numbers(o)) {
@@ -59,7 +75,8 @@ std::vector<std::int64_t> prompt_of(const GenerateCommand& o, const Tokenizer* t
     }
     return out;
   }
-  for (std::int32_t token : tokenizer->encode(o.prompt)) out.push_back(token);
+  const std::string text = o.prompt == "-" ? text_of_stdin() : o.prompt;
+  for (std::int32_t token : tokenizer->encode(text)) out.push_back(token);
   return out;
 }
 
@@ -165,7 +182,8 @@ Command generate_command() {
                     "numbers instead of text"}}};
   OptionSet& set = command.options;
   set.group("Text");
-  set.text("--prompt", "TEXT", options->prompt, "what to continue");
+  set.text("--prompt", "TEXT|-", options->prompt,
+           "what to continue; -: what stdin holds, without a newline at its end");
   set.text("--prompt-tokens", "N[,N]", options->prompt_tokens, "the same, as token numbers");
   set.integer("--max-tokens", options->generate.tokens, {1, kShapeRange.max}, "tokens to sample");
   set.integer("--context", options->context, kShapeRange,

@@ -71,7 +71,7 @@ class PlainProcesses {
   PlainProcesses(const LaunchOptions& o, const std::vector<std::string>& command) {
     std::vector<std::string> words{"tracestep"};
     words.insert(words.end(), command.begin(), command.end());
-    // NCCL takes any connection that it is offered for one of its own until it has read more.
+    // Else NCCL listens on the network, and waits for whoever connects there and says nothing.
     ::setenv("NCCL_SOCKET_IFNAME", "=lo", 0);
     for (int rank = 0; rank < o.processes; ++rank) start(rank, o, words);
   }
@@ -209,7 +209,8 @@ int run_launch(const LaunchOptions& o, std::span<const std::string> arguments) {
   const std::vector<std::string> words = command_of(arguments);
   const std::optional<JobPlan> plan = checked_plan(words, o.processes);
   if (!plan) return 0;
-  set_variable(env::kCommTimeout, fmt::format("{}", o.comm_timeout_s));
+  ::setenv(std::string(env::kCommTimeout.name).c_str(), fmt::format("{}", o.comm_timeout_s).c_str(),
+           1);
   if (!cuda_index(plan->place.device)) become_mpirun(o.processes, words);
   const StopSignal stop("the ranks are asked to stop", "the ranks are asked to save");
   PlainProcesses ranks(o, words);

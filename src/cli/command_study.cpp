@@ -120,9 +120,9 @@ void check_files(const StudyOptions& o) {
        {file_of(o, "md"), file_of(o, "json"), file_of(o, "html"), file_of(o, "tex"),
         file_of(o, "typ"), o.folder / kStudyWeights, o.folder / kStudyLog}) {
     outputs.push_back({"--output-dir", path});
-    check_writable(path, "output_dir");
   }
   check_apart({}, outputs);
+  for (const NamedPath& output : outputs) check_writable(output.path, "output_dir");
   probe_pictures(o.pictures);
 }
 

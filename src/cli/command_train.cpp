@@ -13,8 +13,10 @@
 #include "cli/output.h"
 #include "cli/processes.h"
 #include "cli/remaining_time.h"
+#include "cli/resumed_options.h"
 #include "cli/token_input.h"
 #include "lab/measure/statistics.h"
+#include "runtime/processes.h"
 #include "spec/step_program.h"
 #include "train/fingerprint.h"
 #include "train/loop.h"
@@ -32,6 +34,7 @@ struct TrainCommand {
   RunGrid grid{{.model = preset("tiny"), .shape = {.batch = 4, .context = 128}}};
   OutputOptions output;
   std::optional<double> validation_fraction;
+  GivenOptions given = {};
 };
 
 void add_file_options(OptionSet& set, TrainCommand& o) {
@@ -42,7 +45,10 @@ void add_file_options(OptionSet& set, TrainCommand& o) {
   set.path("--checkpoint", "DIR", o.train.checkpoint, "folder of checkpoints");
   set.integer("--checkpoint-every", o.train.checkpoint_every, {1},
               "steps between checkpoints; without it only at the end and when interrupted");
-  set.toggle("--resume", o.train.resume, "continue from the newest checkpoint, if there is one");
+  set.toggle(
+      "--resume", o.train.resume,
+      "continue from the newest checkpoint, if there is one, with its options where none are "
+      "given");
   set.value("--change", "NAME[,NAME]",
             "with --resume, options that may differ from the checkpoint's, such as lr,schedule",
             [&o](const std::string& where, const std::string& text) {
@@ -54,8 +60,8 @@ void add_file_options(OptionSet& set, TrainCommand& o) {
       "checkpoints: they are removed once the first new one is written",
       &o.train.overwrite);
   set.group("Validation");
-  set.integer("--validate-every", o.train.validate_every, {1},
-              "steps between validations; none by default");
+  set.integer("--validate-every", o.train.validate_every, {0},
+              "steps between validations; 0 is none");
   set.value(
       "--validation-fraction", "X", "share of the tokens to validate on, taken from their end",
       [&o](const std::string& where, const std::string& text) {
@@ -75,7 +81,8 @@ void check_together(const TrainCommand& o) {
   if (t.checkpoint.empty() && t.checkpoint_every > 0) {
     fail_usage("--checkpoint-every", "it needs --checkpoint DIR");
   }
-  if (t.validate_every == 0 && o.validation_fraction) {
+  // A resumed run may leave out the validation of which its checkpoint has the fraction.
+  if (t.validate_every == 0 && o.validation_fraction && !t.resume) {
     fail_usage("--validation-fraction", "it needs --validate-every N");
   }
   if (o.validation_fraction && *o.validation_fraction <= 0.0) {
@@ -174,11 +181,17 @@ RunSpec run_of_flags(const TrainCommand& o, DeviceUse use) {
   return placed(std::move(run), {"cpu", "cuda", "reference"}, use, Ranks::kUsedByLaterModel);
 }
 
-// The checkpoint that --resume continues; nullopt: there is none. Whether its tensors are whole is
-// seen when they are loaded.
-std::optional<Checkpoint> resumed_checkpoint(const TrainCommand& o) {
+// The checkpoint that --resume continues, whose options become those of `o` where it has none of
+// its own; nullopt: there is none. Whether its tensors are whole is seen when they are loaded.
+std::optional<Checkpoint> take_checkpoint(TrainCommand& o, const OptionSet& set) {
   if (!o.train.resume || o.train.checkpoint.empty()) return std::nullopt;
-  return load_checkpoint(o.train.checkpoint, Verify::kDescription);
+  auto found = load_checkpoint(o.train.checkpoint, Verify::kDescription);
+  if (processes() != nullptr) {
+    check_same(*processes(), "the checkpoint whose options it takes",
+               found ? std::stoull(found->checksum, nullptr, 16) : 0);
+  }
+  if (found) take_kept_options(set, o.given, *found);
+  return found;
 }
 
 // What sets the model's sizes and the tokenizer: a resumed run goes on with those it had.
@@ -265,7 +278,7 @@ Command train_command() {
       .details =
           "Trains with AdamW and writes one JSON line per step. Ctrl-C stops after the "
           "step under way and saves a checkpoint, SIGUSR1 saves one and goes on; --resume "
-          "continues exactly, to the bit. "
+          "continues exactly, to the bit, and needs no other option than --checkpoint. "
           "Without a size the model is tiny (4 layers, 256 wide), or that of --init. "
           "In sequential order, row b of step s starts at token (s*B + b)*T; at the end reading "
           "starts over. On a GPU steps are compiled unless --executor says otherwise.",
@@ -276,7 +289,8 @@ Command train_command() {
            "a vocabulary trained on the spot, and a validation loss"},
           {"--tokens train.bin --token-dtype uint16 --size small --steps 1000 "
            "--checkpoint run --checkpoint-every 100 --resume",
-           "a long run that may be interrupted and called again"}}};
+           "a long run that may be interrupted and called again"},
+          {"--checkpoint run --resume", "the same run, with the options it had"}}};
   OptionSet& set = command.options;
   add_token_options(set, options->tokens);
   add_field(set, options->grid, "batch", Values::kOne);
@@ -288,10 +302,13 @@ Command train_command() {
   add_fields(set, options->grid, FieldGroup::kHow, Values::kOne,
              "cpu; cuda[:N]; reference (float64, slow)");
   add_output_options(set, options->output);
-  command.run = [options](std::span<const std::string> arguments) {
-    return run_train(*options, resumed_checkpoint(*options), arguments);
+  set.record(options->given);
+  command.run = [options, set](std::span<const std::string> arguments) {
+    auto resumed = take_checkpoint(*options, set);
+    options->train.arguments = kept_options(set, options->given);
+    return run_train(*options, std::move(resumed), arguments);
   };
-  command.plan = [options] { return plan_of(*options, resumed_checkpoint(*options)); };
+  command.plan = [options, set] { return plan_of(*options, take_checkpoint(*options, set)); };
   return command;
 }
 

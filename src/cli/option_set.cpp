@@ -74,6 +74,16 @@ void OptionSet::toggle(std::string flag, bool& out, std::string doc) {
          [&out](const std::string&, const std::string&) { out = true; });
 }
 
+void OptionSet::record(GivenOptions& out) {
+  for (Option& option : options_) {
+    option.read = [&out, read = std::move(option.read)](const std::string& flag,
+                                                        const std::string& text) {
+      read(flag, text);
+      out[flag].push_back(text);
+    };
+  }
+}
+
 void OptionSet::text(std::string flag, std::string value_name, std::string& out, std::string doc) {
   value(
       std::move(flag), std::move(value_name), std::move(doc),

@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <functional>
 #include <limits>
+#include <map>
 #include <optional>
 #include <span>
 #include <string>
@@ -33,7 +34,11 @@ struct Option {
   std::string default_text = {};          // default for help texts; empty: not shown
   std::vector<std::string> offered = {};  // values that a shell completes
   bool names_one_file = false;            // which a job of each step would write over the others'
+  std::vector<std::string> endings = {};  // of names that are meant for it where they have no flag
 };
+
+// What options were given, as their texts: once "" for a switch.
+using GivenOptions = std::map<std::string, std::vector<std::string>>;
 
 // A word without a flag, identified by its position: "tracestep compare A B".
 struct Positional {
@@ -103,6 +108,14 @@ class OptionSet {
 
   // The option added last names a file that is not divided with the rows of the command.
   void names_one_file() { options_.back().names_one_file = true; }
+
+  // The endings of files that the option added last is for.
+  void takes_files(std::vector<std::string> endings) {
+    options_.back().endings = std::move(endings);
+  }
+
+  // From now on what is read for the options added so far also goes to `out`, by flag.
+  void record(GivenOptions& out);
 
   // The next word without a flag.
   void positional(std::string name, std::string& out, std::string doc, bool is_required = true);

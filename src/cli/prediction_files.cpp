@@ -81,6 +81,12 @@ KnownDevice read_known_device(const PredictionFiles& files, const Json& identity
 }
 
 NewCalibration::NewCalibration(PredictionFiles files) : files_(std::move(files)) {
+  if (is_stream(files_.calibration)) {
+    throw Error(
+        ErrorCode::kOutput, "calibration",
+        fmt::format("{} keeps nothing that could be read again", files_.calibration.string()),
+        "name a file");
+  }
   make_folder(files_.calibration);
   check_writable(files_.calibration, "calibration");
   lock_path_ = files_.calibration;

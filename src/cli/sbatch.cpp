@@ -248,7 +248,7 @@ class ArrayScript {
     if (needs_.gpus == 0) {
       out += fmt::format("export OMP_NUM_THREADS={}\n", needs_.cpus * processes_);
     }
-    if (has_plain_ranks()) out += secret();
+    if (processes_ > 1) out += has_plain_ranks() ? secret() : shared_memory();
     out += "case $task in\n";
     for (const Task& task : tasks_) {
       out +=
@@ -269,6 +269,11 @@ class ArrayScript {
         "# By this the ranks know each other.\nexport {}=$folder/cells/$task.secret\n"
         "trap 'rm -f {}' EXIT\nrm -f {}\n{} || exit\n",
         env::kCommSecretFile.name, file, file, line_that_makes_secret(file));
+  }
+
+  static std::string shared_memory() {
+    return "# Ranks on one node need no ports, to which anybody could connect.\n"
+           "export OMPI_MCA_btl=${OMPI_MCA_btl:-^tcp,ofi}\n";
   }
 
   std::string run() const {

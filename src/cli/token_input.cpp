@@ -81,6 +81,7 @@ void add_token_options(OptionSet& set, TokenOptions& tokens) {
   set.group("Tokens");
   set.path("--tokens", "FILE", tokens.tokens,
            "token file: headerless, .npy or with the llm.c header");
+  set.takes_files({".bin", ".npy"});
   set.value("--token-dtype", "uint16|uint32", "element type of a headerless token file",
             [&tokens](const std::string& where, const std::string& text) {
               tokens.dtype = parse_token_dtype(text);
@@ -93,6 +94,7 @@ void add_token_options(OptionSet& set, TokenOptions& tokens) {
                if (text.empty()) fail_usage(where, "a path is empty");
                tokens.text.emplace_back(text);
              });
+  set.takes_files({".txt", ".md"});
   set.text("--tokenizer", "NAME|FILE", tokens.tokenizer,
            "bytes, bpe (trained on the text) or a saved tokenizer; when left out that of the "
            "weights, and bytes for new ones");
@@ -104,6 +106,7 @@ void add_init_option(OptionSet& set, std::filesystem::path& init) {
       "--init", "FILE|DIR", init,
       "the weights (safetensors, or of the newest checkpoint in DIR), whose tokenizer is taken "
       "along; from --seed when left out");
+  set.takes_files({".safetensors"});
 }
 
 std::unique_ptr<Tokenizer> tokenizer_called(const std::string& name) {

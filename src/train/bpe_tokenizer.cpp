@@ -12,7 +12,6 @@
 #include <sentencepiece_processor.h>
 #include <sentencepiece_trainer.h>
 
-
 #include "base/own_file.h"
 namespace tracestep {
 namespace {

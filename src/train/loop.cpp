@@ -150,6 +150,7 @@ RunCheckpoints open_checkpoints(const Device& device, const TrainOptions& option
     if (const Json* began_with = from->meta.find("init")) meta["init"] = *began_with;
     meta = continue_run(from->meta, meta, options.change, from->step);
   }
+  if (!options.arguments.is_null()) meta["arguments"] = options.arguments;
   out.describe({std::move(meta), options.tokenizer ? options.tokenizer->content() : ""});
   return out;
 }

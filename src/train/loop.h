@@ -34,6 +34,7 @@ struct TrainOptions {
   Schedule schedule;
   // Of the tokens: saved beside the weights and in checkpoints. nullptr: it is not known.
   std::shared_ptr<const Tokenizer> tokenizer = {};
+  Json arguments = {};                // kept in checkpoints for whoever continues the run
   std::filesystem::path init = {};    // weights to start from; empty: from the seed
   std::filesystem::path save;         // weights at the end; empty: nowhere
   std::filesystem::path log;          // one JSON line per step; empty: nowhere
@@ -78,9 +79,9 @@ struct TrainResult {
 };
 
 // Trains on `tokens` (validation loss on `validation`, if given). `progress` is called after every
-// step. Output paths are checked before the first step; a folder that already has checkpoints needs
-// `resume` or `overwrite`. On resume the log is continued: lines of steps that are trained again
-// are replaced.
+// step. Output paths are checked before the first step: a file in the place of `save` that is no
+// weights is not replaced, and a folder that already has checkpoints needs `resume` or `overwrite`.
+// On resume the log is continued: lines of steps that are trained again are replaced.
 //
 // Training ends with kNotFinite at a loss, a gradient, a validation loss or a number to be saved
 // that is infinite or NaN: the message has the step, the first tensor that is not finite, the

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <csignal>
 #include <fstream>
+#include <set>
 #include <thread>
 
 #include "cli/child_processes.h"
@@ -59,6 +60,36 @@ TEST(LaunchTest, ARankThatDoesNotEndWhenAskedIsKilled) {
   EXPECT_TRUE(are_gone(ranks));
 }
 
+// A variable of a process that is running.
+std::string variable_of(pid_t process, const std::string& name) {
+  std::ifstream variables(fmt::format("/proc/{}/environ", process));
+  for (std::string one; std::getline(variables, one, '\0');) {
+    if (one.starts_with(name + "=")) return one.substr(name.size() + 1);
+  }
+  return "";
+}
+
+TEST(LaunchTest, EveryRunHasAPortAndASecretOfItsOwn) {
+  std::set<std::string> secrets, ports;
+  for (int run = 0; run < 2; ++run) {
+    launch("", [&](pid_t launcher) {
+      for (const pid_t rank : with_a_stuck_rank(launcher)) {
+        secrets.insert(variable_of(rank, "TRACESTEP_COMM_SECRET"));
+        ports.insert(variable_of(rank, "MASTER_PORT"));
+        EXPECT_EQ(variable_of(rank, "MASTER_ADDR"), "127.0.0.1");
+        EXPECT_EQ(variable_of(rank, "NCCL_SOCKET_IFNAME"), "=lo");
+      }
+      ::kill(launcher, SIGKILL);
+    });
+  }
+  EXPECT_EQ(ports.size(), 2u);
+  EXPECT_EQ(secrets.size(), 2u);
+  for (const std::string& secret : secrets) {
+    EXPECT_EQ(secret.size(), 64u);
+    EXPECT_EQ(secret.find_first_not_of("0123456789abcdef"), std::string::npos);
+  }
+}
+
 TEST(LaunchTest, RanksDoNotOutliveTheirLauncher) {
   std::vector<pid_t> ranks;
   launch("", [&](pid_t launcher) {
@@ -75,10 +106,10 @@ TEST(LaunchTest, ASignalToSaveReachesTheRanksAndEndsNothing) {
   const ProgramRun run = launch("--grace 0.5", [&](pid_t launcher) {
     ranks = with_a_stuck_rank(launcher);
     // Until rank 0 has begun to receive signals, this one would end it.
-    ASSERT_TRUE(comes_true([&] { return takes_signals(ranks[0]); }));
+    EXPECT_TRUE(comes_true([&] { return takes_signals(ranks.at(0)); }));
     ::kill(launcher, SIGUSR1);
     std::this_thread::sleep_for(std::chrono::milliseconds(200));
-    EXPECT_NE(state_of(ranks[0]), 'Z');
+    EXPECT_NE(state_of(ranks.at(0)), 'Z');
     ::kill(launcher, SIGTERM);
   });
   EXPECT_EQ(run.status, 128 + SIGTERM) << run.err;

@@ -89,13 +89,13 @@ std::vector<Output> outputs() {
   for (const char* docs : {"cli", "ops", "claims", "man"}) {
     out.push_back({fmt::format("show --docs {}", docs), "--output", "page"});
   }
-  out.push_back({"version --format csv --columns item", "--output", "names"});
+  out.push_back({"version --format csv --columns tool", "--output", "names"});
   out.push_back({"show --size tiny", "--output", "program"});
   out.push_back({"show --size tiny --diff start decompose", "--output", "difference"});
   out.push_back({kMemory, "--snapshot", "snapshot.pickle"});
   out.push_back({kMemory, "--snapshot-json", "snapshot.json"});
-  out.push_back({kProfile, "--trace", "trace.json"});
-  out.push_back({kProfile, "--trace", "trace.json.gz"});
+  out.push_back({kProfile + " --mode step", "--trace", "trace.json"});
+  out.push_back({kProfile + " --mode step", "--trace", "trace.json.gz"});
   out.push_back({"train --steps 1" + kText, "--log", "log.jsonl"});
   out.push_back({"train --steps 1" + kText, "--save", "w.safetensors"});
   out.push_back(

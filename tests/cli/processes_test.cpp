@@ -7,6 +7,7 @@
 #include <chrono>
 #include <csignal>
 #include <fstream>
+#include <set>
 #include <thread>
 
 #include "base/json.h"
@@ -124,6 +125,39 @@ std::vector<pid_t> ranks_after_a_checkpoint(pid_t mpirun, const std::filesystem:
   return children_of(mpirun);
 }
 
+// Whether a process listens on a port.
+bool listens(pid_t process) {
+  std::set<std::string> listening;  // as /proc names sockets
+  for (const char* table : {"tcp", "tcp6"}) {
+    std::ifstream sockets(fmt::format("/proc/{}/net/{}", process, table));
+    for (std::string line; std::getline(sockets, line);) {
+      const std::vector<std::string> words = words_of(line);
+      if (words.size() > 9 && words[3] == "0A") listening.insert("socket:[" + words[9] + "]");
+    }
+  }
+  const auto files = std::filesystem::directory_iterator(fmt::format("/proc/{}/fd", process));
+  return std::ranges::any_of(files, [&](const auto& file) {
+    std::error_code gone;
+    return listening.contains(std::filesystem::read_symlink(file, gone).string());
+  });
+}
+
+TEST_F(ProcessesTest, RanksOfThisMachineOpenNoPorts) {
+  const auto checkpoints = folder_ / "run";
+  RunHow how;
+  how.while_running = [&](pid_t mpirun) {
+    const std::vector<pid_t> ranks = ranks_after_a_checkpoint(mpirun, checkpoints);
+    EXPECT_EQ(ranks.size(), 2u);
+    EXPECT_TRUE(listens(mpirun)) << "what this test would see";
+    for (const pid_t rank : ranks) EXPECT_FALSE(listens(rank));
+    ::kill(mpirun, SIGTERM);
+  };
+  launch(2,
+         train("w", "dp=2", 1000000) + fmt::format(" --checkpoint {}", checkpoints.string()) +
+             " --checkpoint-every 5",
+         how);
+}
+
 struct Ended {
   ProgramRun run;
   double seconds = 0.0;  // from the signal
@@ -174,11 +208,11 @@ TEST_F(ProcessesTest, ASignalToARankIsHeardByAll) {
   RunHow how;
   how.while_running = [&](pid_t mpirun) {
     std::vector<pid_t> ranks;
-    ASSERT_TRUE(comes_true([&] {
+    EXPECT_TRUE(comes_true([&] {
       ranks = children_of(mpirun);
       return ranks.size() == 2 && !log().empty();
     }));
-    for (const pid_t receiver : {ranks[1], mpirun}) {
+    for (const pid_t receiver : {ranks.at(1), mpirun}) {
       const std::string before = latest();
       // Until the next step, what the first signal has saved is what the second one asks for.
       const std::size_t logged = log().size();
@@ -186,7 +220,10 @@ TEST_F(ProcessesTest, ASignalToARankIsHeardByAll) {
       ::kill(receiver, SIGUSR1);
       EXPECT_TRUE(comes_true([&] { return latest() != before; }));
     }
-    ::kill(ranks[1], SIGTERM);
+    ::kill(ranks.at(1), SIGTERM);
+    const bool all_end = are_gone(ranks);
+    EXPECT_TRUE(all_end);
+    if (!all_end) ::kill(mpirun, SIGTERM);
   };
   const std::string options = fmt::format(" --checkpoint {}", checkpoints.string());
   const ProgramRun run = launch(2, train("w", "dp=2,shard=2", 1000000) + options, how);
@@ -234,6 +271,12 @@ TEST_F(ProcessesTest, ACheckpointOfTheirShardsIsContinuedAndMadeOneFile) {
       fmt::format("eval --text {0} --context 16 --batch 2 --batches 1 --heads 2 --init {1}",
                   (folder_ / "text").string(), (folder_ / "run").string())));
   EXPECT_EQ(eval.status, 0) << eval.err;
+  // Both processes take the options of the checkpoint, and the first one says which.
+  const ProgramRun rest = launch(2, "train --steps 4 --resume" + options);
+  EXPECT_EQ(rest.status, 0) << rest.err;
+  EXPECT_THAT(rest.err, HasSubstr("[resume] from "));
+  EXPECT_TRUE(
+      std::filesystem::exists(folder_ / "run/step-00000004/shard-00001-of-00002.safetensors"));
 }
 
 }  // namespace

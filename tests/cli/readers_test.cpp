@@ -64,7 +64,8 @@ TEST_F(ReadersTest, EnormousFilesAreRefusedBeforeTheyAreRead) {
 
 TEST_F(ReadersTest, WhatAFileHoldsCannotReachTheTerminalAsItIs) {
   const std::string name = "\x1b[31mred\x07\xff" + std::string(100'000, 'x');
-  std::string json = "{\"schema\":\"\\u001b[31mred\\u0007" + std::string(100'000, 'x') + "\"}";
+  std::string json = "{\"schema\":\"\\u001b[31mred\\u0007" + std::string(100'000, 'x') +
+                     "\",\"environment\":{},\"rows\":[]}";
   folder_.write("r.json", json);
   const ProgramRun run = this->run("compare r.json r.json");
   expect_refusal(run, "\\x1b[31mred\\x07xxx");

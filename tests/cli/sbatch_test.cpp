@@ -292,6 +292,7 @@ TEST_F(SbatchTest, RanksAreTasksOfSrun) {
   const std::string script = job("tasks-1.sh");
   EXPECT_THAT(script, HasSubstr("#SBATCH --ntasks=4\n"));
   EXPECT_THAT(script, HasSubstr("srun --ntasks=4 --cpus-per-task=1 --mpi=pmix "));
+  EXPECT_THAT(script, HasSubstr("\nexport OMPI_MCA_btl=${OMPI_MCA_btl:-^tcp,ofi}\n"));
   EXPECT_THAT(script, HasSubstr(" --resume ;;")) << "a job that is started again goes on";
   EXPECT_THAT(script, HasSubstr("#SBATCH --signal=USR1@120\n"));
   std::filesystem::remove_all(work_ / "jobs");

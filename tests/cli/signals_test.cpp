@@ -35,7 +35,7 @@ class SignalledTraining : public ::testing::Test {
         {.folder = folder_.path(),
          .while_running =
              [&](pid_t child) {
-               ASSERT_TRUE(comes_true([&] { return !content_of(folder_ / "log").empty(); }));
+               EXPECT_TRUE(comes_true([&] { return !content_of(folder_ / "log").empty(); }));
                then(child);
              },
          .before_start = before_start});
@@ -129,7 +129,7 @@ TEST(SignalsOfCommandsTest, ASignalToSaveEndsNoCommandThatHasNothingToSave) {
       words_of("bench --context 8 --vocab 20 --mode step --warmup 0 --roof 0 --steps 3000" +
                kModel),
       {.while_running = [](pid_t child) {
-        ASSERT_TRUE(comes_true([&] { return takes_signals(child); }));
+        EXPECT_TRUE(comes_true([&] { return takes_signals(child); }));
         ::kill(child, SIGUSR1);
         ::kill(child, SIGUSR2);
       }});
@@ -151,7 +151,7 @@ class ChildrenTest : public ::testing::Test {
                         int number) {
     std::vector<pid_t> all;
     const ProgramRun out = run_tracestep(words, {.while_running = [&](pid_t parent) {
-                                           ASSERT_TRUE(comes_true([&] {
+                                           EXPECT_TRUE(comes_true([&] {
                                              all = descendants_of(parent);
                                              return all.size() >= descendants &&
                                                     takes_signals(all.back()) &&
@@ -159,6 +159,8 @@ class ChildrenTest : public ::testing::Test {
                                            }));
                                            ::usleep(50000);
                                            ::kill(parent, number);
+                                           EXPECT_TRUE(are_gone({parent}));
+                                           ::kill(parent, SIGKILL);
                                          }});
     EXPECT_TRUE(are_gone(all));
     for (const pid_t process : all) ::kill(process, SIGKILL);
@@ -193,7 +195,7 @@ TEST_F(ChildrenTest, ProcessesOfTheCommandsOfCompareEndWithIt) {
 }
 
 TEST_F(ChildrenTest, AShellThatIsKilledIsAFailedCommandAsBefore) {
-  const ProgramRun run = run_tracestep({"compare", "--run", "kill -9 $$", "--run", "true"});
+  const ProgramRun run = run_tracestep({"compare", "--run", "kill -9 $$", "--run", "kill -9 $$"});
   EXPECT_EQ(run.status, 1);
   EXPECT_THAT(run.err, HasSubstr("ended with status 137"));
 }

@@ -1,5 +1,8 @@
 // Weights and their tokenizer as a person uses them: trained on a text, they are evaluated, trained
 // further and sampled with the tokenizer of that text, wherever they lie.
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -199,14 +202,75 @@ TEST_F(TokenizersTest, ADamagedTokenizerIsDamageOfItsCheckpoint) {
   const ProgramRun before = done("generate --init c --prompt the --max-tokens 1");
   EXPECT_THAT(before.err, HasSubstr("step-00000030 is damaged: c/step-00000030/tokenizer does not "
                                     "match its checksum"));
-  const double from =
-      value("train --text text.txt --lr 0.01 --checkpoint c --resume --steps 16" + kSizes,
-            "resumed_from");
+  const double from = value("train --checkpoint c --resume --steps 16", "resumed_from");
   EXPECT_EQ(from, 15);
   for (const char* step : {"15", "16"}) {
     folder_.write(fmt::format("c/step-000000{}/tokenizer", step), "");
   }
   expect_refusal("generate --init c --prompt the", 3, "tokenizer does not match its checksum");
+}
+
+TEST_F(TokenizersTest, AResumedRunNeedsNoOptionButItsFolder) {
+  const std::string training =
+      "train --text text.txt --lr 0.01 --clip 1 --schedule cosine --validate-every 4 "
+      "--validation-fraction 0.2 --moments bf16" +
+      kSizes + (has_bpe() ? kBpe : "");
+  done(training + " --steps 12 --save whole.safetensors");
+  done(
+      training +
+      " --steps 12 --checkpoint run --checkpoint-every 6 --save parts.safetensors --log log.jsonl");
+  // As if it had been killed in step 10.
+  fs::remove_all(folder_ / "run/step-00000012");
+  fs::remove(folder_ / "parts.safetensors");
+  folder_.write("run/latest", "step-00000006\n");
+  const ProgramRun rest = done("train --checkpoint run --resume");
+  EXPECT_THAT(rest.err, HasSubstr("[resume] from run/step-00000006: --text text.txt "));
+  EXPECT_EQ(file("parts.safetensors"), file("whole.safetensors"));
+  EXPECT_EQ(std::ranges::count(file("log.jsonl"), '\n'), 12);
+  // What is given anew stands, and is kept in turn.
+  done("train --checkpoint run --resume --steps 13 --lr 0.02 --change steps,lr");
+}
+
+TEST_F(TokenizersTest, AResumedRunKeepsTheValidationThatIsNotGivenAnew) {
+  done("train --text text.txt --steps 2 --validate-every 1 --checkpoint c" + kSizes);
+  const std::string resumed = "train --text text.txt --resume --checkpoint c --steps 3" + kSizes;
+  EXPECT_GT(value(resumed, "validation_loss"), 0);
+  expect_refusal(resumed + " --validate-every 0", 2, "another validation: ");
+  const ProgramRun without = done(resumed + " --validate-every 0 --change validation,text");
+  EXPECT_THAT(without.err, HasSubstr("validation changes after step 3"));
+}
+
+TEST_F(TokenizersTest, OtherTokensTakeThePlaceOfThoseOfTheCheckpoint) {
+  done("train --tokens tokens.bin --token-dtype uint16 --vocab 256 --steps 1 --checkpoint c" +
+       kSizes);
+  const ProgramRun other = done(
+      "train --text text.txt --checkpoint c --resume --steps 2 "
+      "--change text");
+  EXPECT_THAT(other.err, Not(HasSubstr("tokens.bin")));
+}
+
+TEST_F(TokenizersTest, AFileThatIsNoWeightsIsNotReplacedByThem) {
+  const std::string text = file("text.txt");
+  folder_.write("notes.txt", text);
+  expect_refusal("train --text text.txt --steps 1 --save notes.txt" + kSizes, 5,
+                 "[--save] notes.txt would be replaced, and tracestep did not write it");
+  EXPECT_EQ(file("notes.txt"), text);
+}
+
+TEST_F(TokenizersTest, APromptIsReadFromStdin) {
+  done(kTrained);
+  const std::string sample = "generate --init w.safetensors --max-tokens 6 --temperature 0 ";
+  folder_.write("prompt", "the quick\n");
+  const auto with_stdin = [&](const char* name) {
+    return run(sample + "--prompt -", {.before_start = [name] {
+                 const int fd = ::open(name, O_RDONLY);
+                 if (fd < 0 || ::dup2(fd, STDIN_FILENO) < 0) ::_exit(126);
+               }});
+  };
+  EXPECT_EQ(with_stdin("prompt").out, done(sample + "--prompt 'the quick'").out);
+  const ProgramRun empty = with_stdin("/dev/null");
+  EXPECT_EQ(empty.status, 3);
+  EXPECT_THAT(empty.err, HasSubstr("[--prompt] stdin is empty"));
 }
 
 }  // namespace

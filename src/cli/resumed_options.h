@@ -1,0 +1,18 @@
+// The options of a training that its checkpoints keep, so that --resume alone continues it.
+#pragma once
+
+#include "base/json.h"
+#include "cli/option_set.h"
+#include "train/checkpoint_files.h"
+
+namespace tracestep::cli {
+
+// Those of `given` that belong to the run and not to this call, to be kept in checkpoints: not its
+// weights and tokenizer, which checkpoints hold themselves, and not where the result goes.
+Json kept_options(const OptionSet& set, const GivenOptions& given);
+
+// Reads from `checkpoint` what is not in `given`, and says it. `given`: a copy, as reading adds to
+// it. Errors: kUsage for a value that its option refuses, kInput for what is no list of options.
+void take_kept_options(const OptionSet& set, GivenOptions given, const Checkpoint& checkpoint);
+
+}  // namespace tracestep::cli
