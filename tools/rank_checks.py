@@ -159,6 +159,7 @@ def check_shards(trainings):
     steps = ["--steps", str(STEPS)]
     trainings.must(trainings.train("two", *common, *steps, "--save", "two", "--parallel",
                                    "dp=2,shard=3"), in_two=True)
+    common += ["--parallel", "none"]  # and not as the checkpoint says
     trainings.must(trainings.train("one", *common, *steps, "--save", "one"))
     problems = []
     if (trainings.folder / "one").read_bytes() != (trainings.folder / "two").read_bytes():
@@ -242,7 +243,8 @@ def problems_of_end(trainings, name, outcome, words, most_seconds=PATIENCE_S, mo
     if output.count("[rank ") > most_messages:
         problems.append("several messages")
     status, said = trainings.run(trainings.train(name + "-rest", "--batch", str(BATCH), "--steps",
-                                                 "1", "--checkpoint", name, "--resume"))
+                                                 "1", "--checkpoint", name, "--resume",
+                                                 "--parallel", "none"))
     if status != 0:
         problems.append(f"the last checkpoint: {tail(said, 3)}")
     return [*problems, tail(output, 10)] if problems else []

@@ -19,7 +19,7 @@ struct Variable {
   std::string_view doc;
   std::string_view default_value;
   void (*check)() = nullptr;  // reads it as the program does; nullptr: any text is right
-  bool is_secret = false;  // its value is shown nowhere
+  bool is_secret = false;     // its value is shown nowhere
 };
 
 // The check of a variable that this accessor reads.

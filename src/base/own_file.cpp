@@ -19,6 +19,8 @@ struct Mark {
   std::string_view begins, holds = {};
 };
 
+constexpr std::string_view kWeights = R"({"__metadata__":{)";  // behind a length of 8 bytes
+
 constexpr Mark kMarks[] = {
     // Results, snapshots, rows to resume, lists of tasks, tuned products; calibrations and what was
     // checked against them; logs.
@@ -30,7 +32,7 @@ constexpr Mark kMarks[] = {
     {R"({"schemaVersion":1,)", R"("tool":"tracestep)"},
     {"\x1f\x8b", kTraceMark},
     {"\x80", kSnapshotSchema},
-    {R"({"__metadata__":{)", R"("generator":"tracestep")"},
+    {kWeights, R"("generator":"tracestep")"},
     // Pictures and pages.
     {"\x89PNG", "Software\0tracestep"sv},
     {"<svg", kPictureMark},
@@ -45,7 +47,7 @@ constexpr Mark kMarks[] = {
     {".THTRACESTEP"},
     {"tracestepbytetokenizer1"},
     // As earlier versions wrote them.
-    {R"({"__metadata__":{)", R"("format":"pt","heads":")"},
+    {kWeights, R"("format":"pt","heads":")"},
     {R"(<svgxmlns="http://www.w3.org/2000/svg"viewBox="00760)", R"(<rectclass="ground")"},
     {"<!DOCTYPEhtml>", "<title>Atrainingstep,measured</title>"},
     {"size,context,batch,vocab,mode,precision,ops,device,status,"},
@@ -59,10 +61,13 @@ std::string without_space(std::string_view text) {
   return out;
 }
 
-bool has_mark(std::string_view text) {
-  const std::string dense = without_space(text);
+bool has_mark(std::string_view head) {
+  constexpr std::size_t kLengthBytes = 8;
+  const std::string dense = without_space(head);
+  const std::string header = without_space(head.substr(std::min(head.size(), kLengthBytes)));
   return std::ranges::any_of(kMarks, [&](const Mark& mark) {
-    return dense.starts_with(mark.begins) && dense.find(mark.holds) != std::string::npos;
+    const std::string& text = mark.begins == kWeights ? header : dense;
+    return text.starts_with(mark.begins) && text.find(mark.holds) != std::string::npos;
   });
 }
 
@@ -98,10 +103,9 @@ std::string read_at(int descriptor, std::size_t offset, std::size_t bytes) {
 }  // namespace
 
 bool is_own(std::string_view head, std::string_view tail) {
-  constexpr std::size_t kLengthBytes = 8;  // in front of the header of safetensors
   head = head.substr(0, kHeadBytes);
-  return has_mark(head) || has_mark(head.substr(std::min(head.size(), kLengthBytes))) ||
-         has_csv_mark(head) || is_torn_log(head) || tail.ends_with(kTokenizerMark);
+  return has_mark(head) || has_csv_mark(head) || is_torn_log(head) ||
+         tail.ends_with(kTokenizerMark);
 }
 
 bool is_own_or_empty(int descriptor) {

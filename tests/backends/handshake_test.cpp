@@ -184,8 +184,8 @@ TEST(LoopbackTest, OnlyWhatEveryMachineTakesForItselfIsLoopback) {
 TEST(ReservedPortTest, ListenersOfTheRunTakeItAndOthersGetAnotherOne) {
   const ReservedPort port = reserve_port(), other = reserve_port();
   EXPECT_NE(port.port, other.port);
-  const Connection listener = listen_at("127.0.0.1", port.port, 1);
-  EXPECT_THROW(listen_at("127.0.0.1", port.port, 1), Error);
+  const Connection listener = listen_at("127.0.0.1", port.port);
+  EXPECT_THROW(listen_at("127.0.0.1", port.port), Error);
   EXPECT_GE(connect_to("localhost", port.port, deadline_after(1)).socket(), 0);
 }
 

@@ -25,9 +25,10 @@ TEST(OwnFileTest, WeightsAndTracesOfEarlierVersionsAreOurs) {
   EXPECT_TRUE(is_own(std::string("\x90\0\0\0\0\0\0\0", 8) +
                          R"({"__metadata__":{"d_ff":"8","d_model":"8","format":"pt","heads":"1"}})",
                      {}));
-  EXPECT_TRUE(is_own("{\"schemaVersion\": 1,\n\"deviceProperties\": [],\n"
-                     "\"tool\": \"tracestep 1.0\",\n\"traceEvents\": []}",
-                     {}));
+  EXPECT_TRUE(
+      is_own("{\"schemaVersion\": 1,\n\"deviceProperties\": [],\n"
+             "\"tool\": \"tracestep 1.0\",\n\"traceEvents\": []}",
+             {}));
 }
 
 TEST(OwnFileTest, ALogThatWasCutInItsFirstLineIsOurs) {

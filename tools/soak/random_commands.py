@@ -34,6 +34,7 @@ TINY = {"--d-model": ["8", "16", "24"], "--d-ff": ["8", "24"], "--layers": ["1",
 SHORT = {"--context": ["4", "8", "16"], "--batch": ["1", "2", "6"], "--threads": ["1", "2"],
          "--steps": ["1", "3"], "--warmup": ["0", "1"], "--calls": ["2"], "--batches": ["2"],
          "--max-tokens": ["5"]}
+NEEDED = {"--text": ["text.txt"], "--prompt-tokens": ["1,2"]}  # by some commands
 NUMBERS = ["0", "1", "2", "3", "4", "8", "12", "1e1"]
 ODD_NUMBERS = ["-1", "-0", "1.5", "2k", "1M", "x", "1e309", "nan", "99999999999999999999"]
 REALS = ["0", "0.1", "0.5", "1", "1e-3", "5", "1e30"]
@@ -88,7 +89,8 @@ class Lines:
             draw = draws.get(kind, lambda: self.word_of(option["help"]))
         is_list = "," in option["value"] or kind not in draws and not option["choices"]
         many = self.dice.choice([1, 1, 2, 3]) if is_list else 1
-        return self.dice.choice(",,+").join(draw() for _ in range(many))
+        plus = kind not in draws and not option["choices"] and self.dice.random() < 0.5
+        return ("+" if plus else ",").join(dict.fromkeys(draw() for _ in range(many)))
 
     def flags(self, command):
         """Groups of words, each of a flag with its values."""
@@ -97,10 +99,12 @@ class Lines:
         if all(flag in options for flag in TINY) and self.dice.random() < 0.95:
             chosen.update(TINY)
         chosen.update({flag: values for flag, values in SHORT.items() if flag in options})
+        if self.dice.random() < 0.9:
+            chosen.update({flag: values for flag, values in NEEDED.items() if flag in options})
         out = {flag: [flag, self.dice.choice(values)] for flag, values in chosen.items()}
         if "--format" in options and self.dice.random() < 0.6:
             out["--format"] = ["--format", "json"]
-        for flag in self.dice.sample(list(options), min(len(options), self.dice.choice(range(6)))):
+        for flag in self.dice.sample(list(options), min(len(options), self.dice.choice([0, 1, 1, 2, 3, 5]))):
             option = options[flag]
             if flag == "--size" and "--d-model" in out:
                 continue
@@ -125,8 +129,9 @@ class Lines:
         return groups
 
 
-def limit_resources():
+def before_start():
     os.nice(5)
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # ignored in what a shell starts with "&"
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     resource.setrlimit(resource.RLIMIT_FSIZE, (LARGEST_FILE, LARGEST_FILE))
 
@@ -177,7 +182,7 @@ class Runs:
         child = subprocess.Popen([self.program, *words], cwd=folder, env=self.environment(folder),
                                  stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                                  stderr=subprocess.PIPE, start_new_session=True,
-                                 preexec_fn=limit_resources)
+                                 preexec_fn=before_start)
         for ending in (signal.SIGINT, signal.SIGKILL):
             try:
                 out, err = child.communicate(timeout=self.seconds)
@@ -242,7 +247,9 @@ def kind_of(fault):
 
 
 def shortest(runs, groups, fault):
-    """The groups without those that do not matter to it."""
+    """The groups without those that do not matter to it; of one that hangs, all."""
+    if fault.startswith("hangs"):
+        return groups
     for group in groups[1:]:
         fewer = [g for g in groups if g is not group]
         if kind_of(runs.fault([w for g in fewer for w in g])) == kind_of(fault):

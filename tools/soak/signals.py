@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Ends commands by SIGTERM and SIGINT at random moments, as a person or a scheduler does.
 
-A command must end with that signal's status and never crash. Training must leave a checkpoint from
-which it is resumed to the very bytes of an uninterrupted run. The last line is a JSON summary;
-exit status 1 on any fault.
+A command must end with that signal's status and never crash. Training, which before that may be
+asked to save by SIGUSR1, must leave a checkpoint from which it is resumed to the very bytes of an
+uninterrupted run. The last line is a JSON summary; exit status 1 on any fault.
 """
 import argparse
 import json
@@ -76,6 +76,9 @@ class Battery:
             time.sleep(0.001)
         time.sleep(self.random.uniform(0.0, 0.5))
         if process.poll() is None:
+            for _ in range(self.random.randrange(3)):  # saves, and goes on
+                process.send_signal(signal.SIGUSR1)
+                time.sleep(self.random.uniform(0.0, 0.1))
             process.send_signal(number)
             self.check_end("train", number, process)
             if not (folder / "run" / "latest").exists():

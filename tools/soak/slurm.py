@@ -8,6 +8,7 @@ configuration, ports and keys of their own, as the user who runs this. Each roun
 - trains on two ranks of srun, to the weights that two threads reach and the loss of one rank, and
   joins two without MPI, which on CPUs is refused;
 - kills a training of two ranks that --sbatch wrote and submits it again: the same weights;
+- lets Slurm signal a training of one and of two ranks before its limit of time;
 - measures two ranks whose cores OMP_NUM_THREADS counts, in a job submitted from a step of srun;
 - asks Slurm whether it could place what scripts for GPUs, and the last of a long grid, request.
 Usage: slurm.py [--program build/tracestep] [--count ROUNDS] [--seed S]
@@ -144,9 +145,9 @@ class Cluster:
             out[facts.get("ArrayTaskId", "")] = facts["JobState"]
         return out
 
-    def submit(self, folder):
+    def submit(self, folder, *options):
         """(the array, the merge), as numbers of jobs."""
-        merge = self.run("bash", folder / "submit.sh").strip()
+        merge = self.run("bash", folder / "submit.sh", *options).strip()
         for line in self.run("scontrol", "--oneliner", "show", "job").splitlines():
             facts = dict(word.split("=", 1) for word in line.split() if "=" in word)
             if facts["JobId"] == merge:
@@ -259,6 +260,21 @@ def check_ranks(cluster, program, folder, dice):
     return was_killed
 
 
+def check_signals(cluster, program, folder, _):
+    """A training saves when Slurm signals it before its limit of time, and goes on."""
+    for parallel in ("none", "dp=2"):
+        jobs, run = folder / f"long {parallel}", folder / f"run {parallel}"
+        endless = [*TRAINING[:-1], "100000000", "--parallel", parallel, "--checkpoint", run]
+        cluster.run(program, *endless, "--sbatch", jobs, folder=folder)
+        array, merge = cluster.submit(jobs, "--time=2")  # minutes: the signal comes at once
+        wait_for("a checkpoint before the limit", (run / "latest").exists)
+        if cluster.states(array)["0"] != "RUNNING":
+            raise Fault("a signal to save ended a training")
+        cluster.run("scancel", array)
+        cluster.finish(array)
+        cluster.finish(merge)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--program", default=ROOT / "build/tracestep")
@@ -276,7 +292,7 @@ def main():
             folder = pathlib.Path(name) / f"round {i}"
             folder.mkdir()
             (folder / "text").write_text("".join(f"{n * n} " for n in range(3000)))
-            for check in (check_grid, check_ranks, check_cores, check_requests):
+            for check in (check_grid, check_ranks, check_cores, check_requests, check_signals):
                 try:
                     kills += check(cluster, program, folder, dice) or 0
                 except Fault as fault:

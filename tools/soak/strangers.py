@@ -8,6 +8,7 @@ within seconds, with a status of the program that is not 0, and one line that a 
 All of it is on the loopback address.
 Usage: strangers.py [--program PATH] [--count CONNECTIONS] [--seed S]
 """
+import concurrent.futures
 import hashlib
 import hmac
 import os
@@ -30,7 +31,7 @@ MAGIC = b"tracestep ranks\0"
 GREETING_BYTES, PROOF_BYTES = 48, 32
 ROUND, THREADS = 10000, 8  # connections of a round, and who makes them
 HELD = 40  # silent and slow ones at a time, of each thread
-CONNECTIONS_FOR_A_RANK = 200  # each of which is a run of its own
+CONNECTIONS_FOR_A_RANK, RANKS_AT_ONCE = 200, 4  # each of these is a run of its own
 MOST_GROWTH_KIB = 64 * 1024
 TIMEOUT_S, PATIENCE_S, ROUND_TIMEOUT_S = 2, 20, 300
 DATA, FAILED, END, ALIVE = range(4)
@@ -192,7 +193,9 @@ def pester(meeting, dice, tally):
     while not tally["stop"]:
         try:
             connection = meeting.connect(dice)
-        except OSError:  # nobody listens any more
+        except OSError as why:
+            if isinstance(why, ConnectionRefusedError):  # nobody listens any more
+                tally["end"] = tally["end"] or time.monotonic()
             tally["refused"] += 1
             time.sleep(0.005)
             continue
@@ -218,7 +221,7 @@ def pester(meeting, dice, tally):
 def check_waiting(battery, dice, expected, count):
     meeting = Meeting(battery.options.program, 2, ROUND_TIMEOUT_S)
     before = meeting.first.memory_kib("VmRSS")
-    tally = {"made": 0, "refused": 0, "stop": False}
+    tally = {"made": 0, "refused": 0, "stop": False, "end": 0.0}
     threads = [threading.Thread(target=pester, args=(meeting, random.Random(dice.random()), tally))
                for _ in range(THREADS)]
     for one in threads:
@@ -228,8 +231,14 @@ def check_waiting(battery, dice, expected, count):
     growth = meeting.first.memory_kib("VmHWM") - before
     battery.check(growth <= MOST_GROWTH_KIB, f"{growth} KiB more while waiting")
     battery.summary["most_growth_kib"] = max(battery.summary.get("most_growth_kib", 0), growth)
+    begin = time.monotonic()
     other = meeting.rank(1)  # while they go on
-    status, table, said = meeting.first.finish(2 * PATIENCE_S)
+    while not tally["end"] and time.monotonic() - begin < ROUND_TIMEOUT_S:
+        time.sleep(0.01)
+    seconds = round(time.monotonic() - begin, 1)
+    battery.check(seconds < PATIENCE_S, f"rank 1 was let in after {seconds} s")
+    battery.summary["slowest_entry_s"] = max(battery.summary.get("slowest_entry_s", 0), seconds)
+    status, table, said = meeting.first.finish(ROUND_TIMEOUT_S)
     battery.check(status == 0, f"status {status} of rank 0: {said[-500:]}")
     battery.check(table == expected, f"another table: {table[-500:]}")
     status, table, said_too = other.finish(PATIENCE_S)
@@ -322,8 +331,9 @@ def main():
     quiet = Meeting(battery.options.program, 2, TIMEOUT_S)
     quiet_kib = quiet.first.memory_kib("VmHWM")
     quiet.first.finish(0)
-    for _ in range(-(-battery.options.count // CONNECTIONS_FOR_A_RANK)):
-        check_rank(battery, dice, quiet_kib)
+    seeds = [dice.random() for _ in range(-(-battery.options.count // CONNECTIONS_FOR_A_RANK))]
+    with concurrent.futures.ThreadPoolExecutor(RANKS_AT_ONCE) as pool:
+        list(pool.map(lambda seed: check_rank(battery, random.Random(seed), quiet_kib), seeds))
     battery.finish()
 
 

@@ -7,20 +7,13 @@
 #include "lab/profile/tables.h"
 
 namespace tracestep {
-namespace {
-
-Table named(std::string name, std::vector<Column> columns) {
-  return {.name = std::move(name), .columns = std::move(columns)};
-}
-
-}  // namespace
 
 const std::vector<Table>& declared_tables() {
   static const std::vector<Table> all = {
-      named("cells", cell_columns()),
+      {.name = "cells", .columns = cell_columns()},
       attention_table({}, {}),
       peak_table({}),
-      named("memory_grid", peak_table({}).columns),
+      {.name = "memory_grid", .columns = peak_table({}).columns},
       buffer_table({}),
       category_table({}),
       saved_by_op_table({}),
@@ -33,7 +26,7 @@ const std::vector<Table>& declared_tables() {
       ladder_table({}),
       way_attention_table({}),
       accumulation_table(),
-      named("norms", norm_columns()),
+      {.name = "norms", .columns = norm_columns()},
   };
   return all;
 }

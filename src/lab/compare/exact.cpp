@@ -86,11 +86,7 @@ Fields<ExactChange> fields() {
 }  // namespace
 
 void ExactComparison::add(const TablePair& pair) {
-  if (pair.is_of_parts()) {
-    add_parts(pair);
-  } else {
-    add_cells(pair);
-  }
+  pair.is_of_parts() ? add_parts(pair) : add_cells(pair);
 }
 
 void ExactComparison::add_cells(const TablePair& pair) {

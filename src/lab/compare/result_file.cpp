@@ -117,7 +117,9 @@ void add_table(const std::string& name, const Json& table,
 }
 
 void fail_without_tables(const ResultFile& file) {
-  throw Error(ErrorCode::kInput, file.name, "none of its tables has figures to compare",
+  const std::string of_schema = file.schema.empty() ? "" : " of " + file.schema;
+  throw Error(ErrorCode::kInput, file.name,
+              fmt::format("no table{} has both keys and figures to compare", of_schema),
               "give a result of bench, attention, memory, profile, precision, compile or study");
 }
 

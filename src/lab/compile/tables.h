@@ -12,8 +12,6 @@
 
 namespace tracestep {
 
-struct Question;  // lab/report/question.h
-
 // Rows: cells; columns: time, launches, bytes, starts, and the speed against the first row of the
 // same model, shape, mode and precision.
 Table way_table(std::span<const CompileCell> cells);

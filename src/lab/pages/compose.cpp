@@ -1,16 +1,15 @@
 #include "lab/pages/compose.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <limits>
 
 #include <fmt/format.h>
 
 #include "base/error.h"
-#include "base/units.h"
 #include "lab/measure/elsewhere.h"
 #include "lab/pages/formula.h"
+#include "lab/pages/shown.h"
 
 namespace tracestep::pages {
 namespace {
@@ -394,53 +393,10 @@ class Composer {
   std::vector<Text> elsewhere_ = {};
 };
 
-// `digits` as fmt has them; a number that is not zero does not read as zero.
-std::string not_zero(double value, const std::string& digits) {
-  std::string out = fmt::format(fmt::runtime(fmt::format("{{:{}}}", digits)), value);
-  const bool reads_zero = out.find_first_of("123456789") == std::string::npos;
-  return reads_zero && value != 0.0 ? fmt::format("{:.1g}", value) : out;
-}
-
-// "25.4 ± 0.9 ms"
-std::string mean_and_deviation(const Quantity& ms) {
-  constexpr std::array<std::pair<const char*, double>, 4> kUnits = {
-      {{"s", 1e3}, {"ms", 1}, {"µs", 1e-3}, {"ns", 1e-6}}};
-  const double off = ms.high - ms.value, most = std::max(std::abs(ms.value), off);
-  const auto unit = std::ranges::find_if(
-      kUnits, [&](const auto& u) { return most >= u.second || u.second == 1e-6; });
-  const double value = ms.value / unit->second, by = off / unit->second;
-  constexpr int kMost = 3;
-  const double smallest = by > 0 ? by : std::max(std::abs(value) / 100, 1e-3);
-  const int digits = std::clamp(1 - static_cast<int>(std::floor(std::log10(smallest))), 0, kMost);
-  const std::string as = fmt::format(".{}f", digits);
-  return fmt::format("{} ± {} {}", not_zero(value, as), not_zero(by, as), unit->first);
-}
-
 }  // namespace
 
 Composed compose(const Page& page, const Evidence& evidence) {
   return Composer(page, evidence).all();
-}
-
-Text shown(const Quantity& q, std::string_view unit) {
-  const auto figure = [&](std::string words) {
-    return Text(Piece{std::move(words), Basis::kFigure, q.formula});
-  };
-  if (unit == "ms") return duration(q);
-  if (unit == "± ms") return figure(mean_and_deviation(q));
-  if (unit == "bytes") return bytes(q);
-  if (unit == "percent") return percent(q);
-  if (unit == "%") return figure(fmt::format("{:.4g} %", q.value));
-  if (unit == "+percent") return signed_percent(q);
-  if (unit == "factor") return decimal(q, std::abs(q.value - 1) >= 0.05 ? 2 : 3);
-  if (unit == "count" && q.value == std::floor(q.value)) return whole(q);
-  if (unit == "count") return figure(plain_number(q.value));
-  if (unit == "flops") return figure(format_flops(q.value));
-  if (unit == "tflops") return figure(format_flop_rate(q.value * 1e12));
-  if (unit == "ratio") return figure(fmt::format("{:.4g}", q.value));
-  const bool is_digits = !unit.empty() && unit.find_first_not_of(".0123456789gfe") == unit.npos;
-  TRACESTEP_CHECK(is_digits, "\"{}\" is no unit", unit);
-  return figure(not_zero(q.value, std::string(unit)));
 }
 
 }  // namespace tracestep::pages

@@ -20,8 +20,4 @@ struct Composed {
 // later sentence, or a line, that lacks one is left out.
 Composed compose(const Page& page, const Evidence& evidence);
 
-// As a unit has it: "ms", "± ms" (a mean and its deviation), "bytes", "percent", "%" (four digits),
-// "+percent", "factor", "count", "flops", "tflops", "ratio", or digits as fmt has them (".3g").
-Text shown(const Quantity& quantity, std::string_view unit);
-
 }  // namespace tracestep::pages

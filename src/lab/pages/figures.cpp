@@ -3,7 +3,7 @@
 #include <cmath>
 #include <utility>
 
-#include "lab/pages/compose.h"
+#include "lab/pages/shown.h"
 #include "lab/report/columns.h"
 
 namespace tracestep::pages {

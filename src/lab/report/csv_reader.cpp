@@ -95,7 +95,8 @@ std::vector<std::vector<std::string>> parse_csv(std::string_view text, const std
 }
 
 std::string as_csv_text(std::string_view text) {
-  return (begins_as_formula(text) ? "'" : "") + escaped_bytes(text);
+  const std::string shown = escaped_bytes(text);
+  return (begins_as_formula(shown) ? "'" : "") + shown;
 }
 
 std::string from_csv_text(std::string_view cell) {

@@ -34,6 +34,17 @@ std::string one_line(std::string text) {
   return escaped(text);
 }
 
+// A title may be several lines.
+std::string each_line(const std::string& text) {
+  std::string out;
+  for (std::size_t begin = 0; begin <= text.size();) {
+    const std::size_t end = std::min(text.find('\n', begin), text.size());
+    out += (begin == 0 ? "" : "\n") + one_line(text.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return out;
+}
+
 std::string text_of(const std::string& cell, const Column& column) {
   const auto word =
       std::ranges::find(column.words, cell, &std::pair<std::string, std::string>::first);
@@ -76,7 +87,7 @@ bool is_shown(const Table& table, std::size_t column) {
 }
 
 DisplayTable display(const Table& table) {
-  DisplayTable out{.title = one_line(table.title)};
+  DisplayTable out{.title = each_line(table.title)};
   for (const std::string& note : table.notes) out.notes.push_back(one_line(note));
   out.rows.resize(table.rows.size());
   for (std::size_t c = 0; c < table.columns.size(); ++c) {

@@ -1,4 +1,5 @@
 #include "lab/report/table.h"
+#include "lab/report/columns.h"
 
 #include <cmath>
 #include <filesystem>

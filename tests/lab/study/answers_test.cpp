@@ -447,5 +447,20 @@ TEST(AnswersTest, TheTableOfAnswersNamesRowsForPeopleAndForPrograms) {
             R"({"table":"passes","row":3,"columns":["ms"]}])");
 }
 
+TEST(AnswersTest, AnAnswersOwnTableStandsInEveryReportOfIt) {
+  const Answer a = answer(question_of("pass-times"), small_study().tables);
+  ASSERT_EQ(a.lines.size(), 3u) << "two sizes";
+  EXPECT_EQ(lines_of(a).rows[1][2].as_string(), "80.00 ms");
+  const Table table = answers_table("answers", "Questions", {&a, 1});
+  const auto at = std::ranges::find(table.columns, "lines", &Column::name);
+  const Json& lines = table.rows[0][static_cast<std::size_t>(at - table.columns.begin())];
+  EXPECT_THAT(lines.dump(), HasSubstr(R"({"text":"80.00 ms","figure":"cells[)"));
+  EXPECT_THAT(answers_text({&a, 1}), HasSubstr("forward and backward  step"));
+  for (const Format format : {Format::kMarkdown, Format::kLatex, Format::kTypst}) {
+    EXPECT_THAT(study_page(small_study(), Json::object(), format),
+                HasSubstr("forward and backward"));
+  }
+}
+
 }  // namespace
 }  // namespace tracestep

@@ -142,7 +142,7 @@ bool is_loopback(const std::string& host) {
          (::inet_pton(AF_INET, host.c_str(), &address) == 1 && is_loopback(address));
 }
 
-Connection listen_at(const std::string& host, int port, int backlog) {
+Connection listen_at(const std::string& host, int port) {
   std::string problem;
   const auto address = resolve(host, problem);
   // By a name, a machine may find its loopback address where others find another one (Debian's
@@ -153,7 +153,7 @@ Connection listen_at(const std::string& host, int port, int backlog) {
   if (!is_bound && (!is_of_host || errno == EADDRNOTAVAIL)) {
     is_bound = binds(out, kAllAddresses, port);
   }
-  if (!is_bound || ::listen(out.socket(), backlog) != 0) {
+  if (!is_bound || ::listen(out.socket(), SOMAXCONN) != 0) {
     fail(fmt::format("port {} of {} cannot be used: {}", port, host, std::strerror(errno)),
          fmt::format("choose another one by {}", env::kMasterPort.name));
   }

@@ -40,7 +40,7 @@ bool is_loopback(const std::string& host);
 
 // Listens on the address of `host` where this machine has it, else on all addresses.
 // Error{kFailed}: the port is taken.
-Connection listen_at(const std::string& host, int port, int backlog);
+Connection listen_at(const std::string& host, int port);
 // A connection that has come to a listening socket, if there is one (errno says why not), and where
 // it comes from: "127.0.0.1:4242".
 struct Accepted {

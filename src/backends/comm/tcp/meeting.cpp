@@ -13,10 +13,10 @@
 namespace tracestep {
 namespace {
 
-constexpr double kPatienceS = 10.0;      // with one that connects and says nothing
-constexpr std::size_t kMostGuests = 64;  // that have not yet said who they are
-constexpr int kMostLines = 5;            // about strangers
-constexpr int kLeastBacklog = 128;
+constexpr double kPatienceS = 10.0;          // with one that connects and says nothing
+constexpr std::size_t kMostStrangers = 256;  // at a time, beside the ranks
+constexpr int kMostAtOnce = 16;              // of those that wait at the door, before guests speak
+constexpr int kMostLines = 5;                // about strangers
 constexpr std::chrono::milliseconds kUntilItListens{20}, kUntilItIsAnother{500};
 
 [[noreturn]] void fail(const std::string& message, const std::string& hint = {}) {
@@ -39,7 +39,7 @@ class Reception {
       : self_(self),
         secret_(secret),
         deadline_(deadline),
-        listener_(listen_at(self.host, self.port, std::max(self.count, kLeastBacklog))),
+        listener_(listen_at(self.host, self.port)),
         members_(static_cast<std::size_t>(self.count) - 1) {}
 
   std::vector<Connection> wait_for_all() {
@@ -56,7 +56,7 @@ class Reception {
         guests_.pop_front();
       }
       std::erase_if(guests_, [](const Guest& guest) { return guest.connection.socket() < 0; });
-      if (ready[0]) welcome();
+      for (int i = 0; ready[0] && i < kMostAtOnce && welcome(); ++i) continue;
       if (Clock::now() >= deadline_ && come_ < self_.count) fail_for_missing();
     }
     return std::move(members_);
@@ -72,18 +72,22 @@ class Reception {
     std::size_t filled = 0;
   };
 
-  void welcome() {
+  // False: nobody waits at the door.
+  bool welcome() {
     Accepted accepted = accept_at(listener_);
-    Guest guest{.connection = std::move(accepted.connection), .from = std::move(accepted.from)};
-    const bool has_no_room = guest.connection.socket() < 0 && (errno == EMFILE || errno == ENFILE);
-    if (has_no_room && guests_.empty()) fail(std::strerror(errno));
-    if (has_no_room || guests_.size() == kMostGuests) {
+    const bool has_come = accepted.connection.socket() >= 0;
+    const bool has_no_room = !has_come && (errno == EMFILE || errno == ENFILE);
+    if (has_no_room && guests_.empty())
+      fail(fmt::format("no process can connect: {}", std::strerror(errno)));
+    if (has_no_room || guests_.size() == kMostStrangers + members_.size()) {
       drop(guests_.front(), "too many connect at once");
       guests_.pop_front();
     }
-    if (guest.connection.socket() < 0) return;
-    if (!guest.connection.write(bytes_of(guest.greeting), Clock::now())) return;
-    guests_.push_back(std::move(guest));
+    Guest guest{.connection = std::move(accepted.connection), .from = std::move(accepted.from)};
+    if (has_come && guest.connection.write(bytes_of(guest.greeting), Clock::now())) {
+      guests_.push_back(std::move(guest));
+    }
+    return has_come;
   }
 
   void listen_to(Guest& guest) {
