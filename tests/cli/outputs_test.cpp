@@ -137,7 +137,7 @@ TEST_F(OutputsTest, TheTraceOfAnotherProfilerIsKeptBeforeAnythingIsMeasured) {
   folder_.write("torch.json", trace);
   // Of a size that takes minutes.
   const ProgramRun run =
-      run_tracestep(words_of("profile --size xl --trace torch.json"), {.folder = folder_.path()});
+      run_tracestep(words_of("profile --size xl --mode step --trace torch.json"), {.folder = folder_.path()});
   EXPECT_EQ(run.status, 5) << run.err;
   EXPECT_TRUE(contains(run.err, "[--trace] torch.json would be replaced")) << run.err;
   EXPECT_EQ(content_of(folder_ / "torch.json"), trace);
