@@ -152,7 +152,9 @@ Fields<AttentionRow> fields() {
 ResultRow as_row(const AttentionResult& r, const AttentionPart& part, const char* mode,
                  const Json& environment) {
   Json row = Json::object();
-  row["size"] = row["kind"] = fmt::format("attention {}", label_of(r.spec));
+  const std::string kind = fmt::format("attention {}", label_of(r.spec));
+  row["size"] = kind;
+  row["kind"] = kind;
   row["context"] = r.spec.run.shape.context;
   row["mode"] = mode;
   row["precision"] = name_of(r.spec.run.precision);
@@ -163,7 +165,8 @@ ResultRow as_row(const AttentionResult& r, const AttentionPart& part, const char
   row["warmup_ms"] = list_of(part.warmup_ms);
   const double median = median_of(part.samples_ms);
   if (r.status == Status::kOk && r.computes && median > 0) {
-    row["median_ms"] = row["wall_ms"] = median;
+    row["median_ms"] = median;
+    row["wall_ms"] = median;
     row["device_busy_ms"] = part.busy_ms;
     row["flops"] = part.flops;
     row["tflops"] = static_cast<double>(part.flops) / median * 1e-9;
