@@ -136,8 +136,8 @@ TEST_F(OutputsTest, TheTraceOfAnotherProfilerIsKeptBeforeAnythingIsMeasured) {
       "  \"traceEvents\": [\n  {\"ph\": \"X\", \"name\": \"aten::mm\"}]}\n";
   folder_.write("torch.json", trace);
   // Of a size that takes minutes.
-  const ProgramRun run =
-      run_tracestep(words_of("profile --size xl --mode step --trace torch.json"), {.folder = folder_.path()});
+  const ProgramRun run = run_tracestep(words_of("profile --size xl --mode step --trace torch.json"),
+                                       {.folder = folder_.path()});
   EXPECT_EQ(run.status, 5) << run.err;
   EXPECT_TRUE(contains(run.err, "[--trace] torch.json would be replaced")) << run.err;
   EXPECT_EQ(content_of(folder_ / "torch.json"), trace);

@@ -72,8 +72,10 @@ PartResult timed(const char* command, const char* mode, double ms,
   Json row = testing::sound();
   row["mode"] = mode;
   row["samples_ms"] = testing::list({ms, 1.001 * ms, 1.002 * ms, ms, ms, ms, ms, ms});
-  row["median_ms"] = row["wall_ms"] = ms;
-  row["device_span_ms"] = row["device_busy_ms"] = 0.99 * ms;
+  row["median_ms"] = ms;
+  row["wall_ms"] = ms;
+  row["device_span_ms"] = 0.99 * ms;
+  row["device_busy_ms"] = 0.99 * ms;
   row["instrumented_wall_ms"] = ms;
   row["tflops"] = testing::kSoundFlops / ms * 1e-9;
   row["tokens_per_s"] = 4 * 128 / ms * 1e3;

@@ -59,7 +59,8 @@ TEST(ValidityTest, AWallFarBelowBusyIsAMissingSynchronization) {
 
 TEST(ValidityTest, BusyTimeOfADisturbedRecordingConvictsNoTimedStep) {
   Json row = sound();
-  row["device_span_ms"] = row["instrumented_wall_ms"] = Json();
+  row["device_span_ms"] = Json();
+  row["instrumented_wall_ms"] = Json();
   row["device_busy_ms"] = 310.0;
   EXPECT_EQ(summary_of(judge(ResultRow(row, machine()))), "doubt: recorded_apart");
   row["device_busy_ms"] = 130.0;
@@ -93,7 +94,8 @@ TEST(ValidityTest, TooFewUnsteadyAndDriftingSamplesAreToldApart) {
 
 TEST(ValidityTest, ASteadyNeighbourIsNamedWhereItMayTakeACoreOfOurs) {
   Json row = sound(), environment = machine();
-  environment["cores"] = environment["threads"] = 2;
+  environment["cores"] = 2;
+  environment["threads"] = 2;
   const auto severity = [&] {
     const auto verdicts = judge(ResultRow(row, environment));
     EXPECT_EQ(verdicts.size(), 1u);
@@ -262,7 +264,8 @@ TEST(ValidityTest, MemoryThatIsNotThereIsASpill) {
   row["major_faults"] = 1000;
   EXPECT_EQ(codes_of(row), Codes{"host_spill"});
   row = sound();
-  row["peak_bytes"] = row["predicted_peak_bytes"] = std::int64_t{17} << 30;
+  row["peak_bytes"] = std::int64_t{17} << 30;
+  row["predicted_peak_bytes"] = std::int64_t{17} << 30;
   EXPECT_EQ(codes_of(row), Codes{"host_spill"});
   row["device"] = "cuda:0";  // it has more
   EXPECT_EQ(codes_of(row), Codes{});
@@ -287,7 +290,8 @@ TEST(ValidityTest, ASpillIsAStatusAndNoTime) {
 TEST(ValidityTest, WithoutNumbersTheDeviceSaysSoAndNothingElse) {
   Json row = sound();
   row["device"] = "null";
-  row["tflops"] = row["tokens_per_s"] = Json();
+  row["tflops"] = Json();
+  row["tokens_per_s"] = Json();
   row["warmup_ms"] = Json::array();
   row["device_busy_ms"] = 1.0;
   EXPECT_EQ(codes_of(row), Codes{"nothing_computed"});
