@@ -37,7 +37,8 @@ TEST(ProfileCommandTest, ABudgetThatCannotBeMetIsTheStatusOfItsRow) {
 TEST(ProfileCommandTest, NoFormOfAStepIsTakenForAMistake) {
   for (const char* flags : {"--compile-passes epilogue", "--device reference",
                             "--parallel dp=2,shard=3 --executor arena",
-                            "--parallel tp=2,sp --ops primitive --precision fp16"}) {
+                            "--parallel tp=2,sp --ops primitive --precision fp16",
+                            "--parallel tp=2 --loss sum-of-logits --mode forward"}) {
     run(std::string("profile --format csv ") + flags + kFast);
   }
 }

@@ -258,6 +258,20 @@ TEST_F(RewritesTest, KeepSavedHoldsWhatBackwardWouldRead) {
 )");
 }
 
+TEST_F(RewritesTest, KeepSavedKeepsALossThatRanksSum) {
+  const std::string out = text(keep_saved(parse_program(R"(program "p" {
+    parameter %x : f32[4]
+    %0 : f32[] = sum(%x) {axes=[0]} @ loss forward
+    %1 : f32[] = all_reduce(%0) {ranks=2} @ loss communication
+    %2 : f32[4] = exp(%x) @ a backward
+    %3 : f32[4] = all_reduce(%2) {ranks=2} @ x communication
+    output "loss" = %1
+    output "grad.x" = %3
+  })")));
+  EXPECT_THAT(out, HasSubstr("output \"loss\" = %1"));
+  EXPECT_THAT(out, Not(HasSubstr("grad.x")));
+}
+
 TEST_F(RewritesTest, ThePipelineSaysHonestlyWhichPassChangedSomething) {
   const Program program = parse_program(R"(program "p" {
     input %x : f32[4]
