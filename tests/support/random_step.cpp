@@ -44,7 +44,11 @@ RunChange random_change(Dice& dice, const RunField& field) {
 
 RunSpec random_step(Dice& dice, RunSpec base, double kept) {
   for (const RunField& field : run_fields()) {
-    if (is_drawn(field) && !dice.chance(kept)) random_change(dice, field)(base);
+    if (!is_drawn(field) || dice.chance(kept)) continue;
+    // A part alone may mean nothing, as shard=1 without dp=N: then it is drawn again.
+    RunSpec changed = base;
+    while (text_of(field, changed) == text_of(field, base)) random_change(dice, field)(changed);
+    base = changed;
   }
   return base;
 }

@@ -7,9 +7,9 @@
 
 namespace tracestep::testing {
 
-// `base` with a random value of every option that changes the program or its speed; each keeps the
-// value of `base` with the given probability. Sizes and place stay. The options may exclude each
-// other: then making the program throws Error{kUsage}.
+// `base` with another value, at random, of every option that changes the program or its speed; each
+// keeps the value of `base` with the given probability. Sizes and place stay. The options may
+// exclude each other: then making the program throws Error{kUsage}.
 RunSpec random_step(Dice& dice, RunSpec base, double kept = 0.4);
 
 // A model that takes no time, with sizes that are no multiples of one another.

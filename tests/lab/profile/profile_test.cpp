@@ -10,6 +10,7 @@
 #include "lab/profile/tables.h"
 #include "ops/functions.h"
 #include "support/backends.h"
+#include "support/random_step.h"
 
 namespace tracestep {
 namespace {
@@ -355,6 +356,28 @@ TEST_P(ProfileTest, ProductsAreCountedRightAfterEverySetOfPasses) {
     launch_check_table(cells, &failures);
     EXPECT_EQ(failures, 0) << ::testing::PrintToString(*spec.step.compile_passes);
   }
+}
+
+// A check that finds a mistake in valid options says nothing where there is one.
+TEST_P(ProfileTest, NoOptionsAtRandomAreTakenForAMistake) {
+  constexpr std::uint64_t kProfiles = 300;
+  int checked = 0;
+  for (std::uint64_t seed = 1; seed <= kProfiles; ++seed) {
+    testing::Dice dice(seed);
+    ProfileSpec spec = testing::tiny_profile(Mode::kStep);
+    spec.step = testing::random_step(dice, testing::random_small_model(dice));
+    if (GetParam() != "cpu") spec.step.parallel = {};  // there is one device
+    try {
+      const ProfiledCell cells[] = {run(spec)};
+      int failures = -1;
+      launch_check_table(cells, &failures);
+      EXPECT_EQ(failures, 0) << "seed " << seed << ": " << testing::text_of_step(spec.step);
+      ++checked;
+    } catch (const Error& error) {  // options that exclude each other, or that the device lacks
+      EXPECT_EQ(error.code(), ErrorCode::kUsage) << error.what();
+    }
+  }
+  EXPECT_GT(checked, static_cast<int>(kProfiles) / 4);
 }
 
 TEST_P(ProfileTest, WhatRanIsWhatTheProgramSays) {
