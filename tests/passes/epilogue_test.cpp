@@ -55,6 +55,19 @@ TEST_F(EpilogueTest, AResidualIsAddedByTheProductThroughCastAndReshape) {
                         "  output \"y\" = %2\n"));
 }
 
+// Otherwise half of the product's time and bytes would be the residual's.
+TEST_F(EpilogueTest, TheProductIsOfItsOwnPartOfTheModelAlone) {
+  EXPECT_THAT(print(adding(R"(program "p" {
+    input %x : f32[6,5]
+    input %a : f32[6,4]
+    parameter %w : f32[4,5]
+    %0 : f32[6,5] = matmul(%a, %w) @ ffn.w2 forward
+    %1 : f32[6,5] = add(%x, %0) @ ffn.residual forward
+    output "y" = %1
+  })")),
+              HasSubstr("matmul_add(%a, %w, %x) @ ffn.w2 forward by epilogue\n"));
+}
+
 // The gradient of a micro-batch goes into the state that it is added to, without a copy.
 TEST_F(EpilogueTest, AnAccumulatedGradientIsWrittenInPlace) {
   const Program out = adding(R"(program "p" {

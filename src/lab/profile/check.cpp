@@ -108,21 +108,14 @@ class Check {
   bool ran_always(std::size_t node) const {
     return std::ranges::all_of(runs_, [&](const auto& counts) { return counts[node] > 0; });
   }
-  // A merged product has the origins of those that it stands for; one that adds to another tensor
-  // has the origin of that sum behind them.
-  static std::span<const Origin> origins_of_products(const Node& node) {
-    const std::span<const Origin> all(node.origins.begin(), node.origins.end());
-    const bool is_added = node.op->kernel_class == KernelClass::kGemm && node.inputs.size() > 2;
-    return is_added && all.size() > 1 ? all.first(all.size() - 1) : all;
-  }
-
   Products count(Phase phase, bool only_those_that_ran) const {
     Products out;
     for (std::size_t i = 0; i < p_.program.nodes.size(); ++i) {
       const Node& node = p_.program.nodes[i];
       if (!is_product(node) || (only_those_that_ran && !ran_always(i))) continue;
-      const auto weights = std::ranges::count_if(origins_of_products(node), [&](const Origin& o) {
-        return o.phase == phase && weight_paths_.contains(o.path);
+      // A merged product has the origins of those that it stands for.
+      const auto weights = std::ranges::count_if(node.origins, [&](const Origin& origin) {
+        return origin.phase == phase && weight_paths_.contains(origin.path);
       });
       out.weights += weights;
       if (weights == 0 && node.origin().phase == phase) ++out.attention;

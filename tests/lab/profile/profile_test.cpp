@@ -342,7 +342,6 @@ TEST_P(ProfileTest, WhatRanOfACompiledStepIsWhatTheProgramSays) {
   }
 }
 
-// A product that adds to another tensor has the origin of the sum as well.
 TEST_P(ProfileTest, ProductsAreCountedRightAfterEverySetOfPasses) {
   const std::vector<std::string> passes{"merge", "epilogue", "join", "overwrite"};
   for (unsigned set = 0; set < 1U << passes.size(); ++set) {
