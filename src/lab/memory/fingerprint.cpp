@@ -258,12 +258,15 @@ void read_sizes(const std::vector<Wanted>& wanted, const ModelConfig& model, Fin
   }
 }
 
-// Whether anything has the size of one of the model's large tensors.
-bool is_of_model(const std::vector<Wanted>& wanted) {
-  constexpr std::string_view kSmall[] = {"mask", "rows of scores", "rotation table"};
-  return std::ranges::any_of(wanted, [&](const Wanted& w) {
-    return w.most > 0 && std::ranges::find(kSmall, w.what) == std::end(kSmall);
-  });
+// What every step of the model holds and the trace does not: of presets, logits have one size, and
+// a tensor of a model is often as large as another one of a wider model. Empty: all is there.
+std::string missing_tensor(const std::vector<Wanted>& wanted) {
+  for (const char* what : {"residual stream", "feed-forward weight", "projection weight"}) {
+    const bool is_there = std::ranges::any_of(
+        wanted, [&](const Wanted& w) { return w.what == std::string_view(what) && w.most > 0; });
+    if (!is_there) return what;
+  }
+  return {};
 }
 
 void add_presence(Presence presence, const char* yes, const char* no, const char* ambiguous,
@@ -280,13 +283,12 @@ Fingerprint fingerprint_of(const MemoryTrace& trace, const ModelConfig& model, B
   count(trace, wanted);
   Fingerprint out;
   out.table = table_of_kinds(wanted, model);
-  if (!is_of_model(wanted)) {
+  if (const std::string missing = missing_tensor(wanted); !missing.empty()) {
     out.is_mismatch = true;
     out.table.notes.push_back(
-        fmt::format("mismatch: no block has the size of a tensor of {} at batch {} and context {}; "
-                    "the snapshot "
-                    "is of another model, batch or context",
-                    model.name, shape.batch, shape.context));
+        fmt::format("mismatch: no block has the size of a {} of {} at batch {} and context {}; the "
+                    "snapshot is of another model, batch or context, or of one of several ranks",
+                    missing, model.name, shape.batch, shape.context));
     return out;
   }
   if (has_categories(trace)) {

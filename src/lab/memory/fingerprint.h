@@ -14,7 +14,7 @@ enum class Presence { kNo, kYes, kAmbiguous };
 
 // The findings for a model of given sizes.
 struct Fingerprint {
-  // Nothing in the trace has the size of a tensor of this model: it is of another, or of another
+  // The trace lacks what every step of this model holds: it is of another model, or of another
   // batch and context. Nothing else is found then.
   bool is_mismatch = false;
   // Tensors of B·H·T² that each layer keeps, narrow copies for a product among them; the most there

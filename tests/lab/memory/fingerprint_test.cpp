@@ -301,9 +301,21 @@ TEST_F(FingerprintTest, ASnapshotOfAnotherModelIsAMismatch) {
   }
 }
 
+// Presets share vocabulary and heads' width; tiny's projections are as large as medium's stream.
+TEST_F(FingerprintTest, ASnapshotOfOnePresetIsAMismatchWithEveryOther) {
+  constexpr BatchShape kShort{.batch = 2, .context = 32};
+  const MemoryTrace trace =
+      trace_of(preset("tiny"), kShort, Mode::kStep, Granularity::kFused, "fp32", true);
+  for (const ModelConfig& other : model_presets()) {
+    const Fingerprint found = fingerprint_of(trace, other, kShort);
+    EXPECT_EQ(found.is_mismatch, other.name != "tiny") << other.name;
+  }
+  EXPECT_TRUE(fingerprint_of(trace, preset("tiny"), {.batch = 2, .context = 48}).is_mismatch);
+}
+
 TEST_F(FingerprintTest, ATraceOfAnotherProgramIsReadByItsEventsAlone) {
-  // As another framework would write it: six layers that keep three tensors each, and a weight
-  // from before the recording.
+  // As another framework would write it: six layers that keep three tensors each, and weights and
+  // the embedded tokens from before the recording.
   const std::int64_t scores = 4 * 3 * 4 * 40 * 40;
   MemorySnapshot s;
   for (int i = 0; i < 18; ++i) {
@@ -313,6 +325,11 @@ TEST_F(FingerprintTest, ATraceOfAnotherProgramIsReadByItsEventsAlone) {
   s.segments = {{0x1000, 18 * 0x40000, false, {}}};
   for (int i = 0; i < 18; ++i) {
     s.segments[0].blocks.push_back({0x1000 + i * 0x40000, 0x40000, scores, true, 0});
+  }
+  s.segments.push_back({0x1000000, 0x100000, false, {}});
+  for (const std::int64_t elements : {48 * 112, 48 * 48, 3 * 40 * 48}) {
+    const std::int64_t address = 0x1000000 + std::ssize(s.segments[1].blocks) * 0x40000;
+    s.segments[1].blocks.push_back({address, 0x40000, 4 * elements, true, 0});
   }
   const Fingerprint found = fingerprint_of(read_trace(pickle_of(s), "theirs"), model(), kShape);
   EXPECT_EQ(found.scores_per_layer, 3);
