@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <barrier>
 #include <csignal>
 #include <thread>
 
@@ -39,6 +40,30 @@ TEST(TcpProcessesTest, OneThatFailsEndsAllWithItsStatus) {
     });
     EXPECT_EQ(statuses, (std::vector<int>{7, 7, 7})) << failing;
   }
+}
+
+// A thread that waits for an answer and the one that watches may find a fault in the same moment.
+TEST(TcpProcessesTest, OneLineIsWrittenHoweverManyThreadsEndAll) {
+  constexpr int kRounds = 30, kThreads = 4;
+  ::testing::internal::CaptureStderr();
+  for (int round = 0; round < kRounds; ++round) {
+    in_processes(2, 20, [](Processes& all) {
+      std::barrier together(kThreads);
+      std::vector<std::thread> threads;
+      for (int i = 0; i < kThreads && all.rank() == 0; ++i) {
+        threads.emplace_back([&] {
+          together.arrive_and_wait();
+          all.end_all("planned failure", 7);
+        });
+      }
+      for (std::thread& one : threads) one.join();
+      all.exchange(1);
+    });
+  }
+  const std::string said = ::testing::internal::GetCapturedStderr();
+  int lines = 0;
+  for (std::size_t at = 0; (at = said.find("planned failure\n", at)) != said.npos; ++at) ++lines;
+  EXPECT_EQ(lines, kRounds) << said;
 }
 
 TEST(TcpProcessesTest, OneThatIsKilledEndsAll) {

@@ -37,7 +37,7 @@ READERS = {
     "token_file": ["train/token_file.cpp", "train/npy.cpp"],
     "tokenizer": ["train/tokenizer.cpp"],
 }
-MAX_BYTES = {"program": 4096, "tokenizer": 8192}
+MAX_BYTES = {"program": 4096, "ranks": 512, "tokenizer": 8192}
 
 
 def build(targets):

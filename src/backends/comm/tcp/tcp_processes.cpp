@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <atomic>
 #include <condition_variable>
 #include <cstdio>
 #include <deque>
@@ -92,12 +91,11 @@ class TcpProcesses final : public Processes {
  private:
   enum class Limit { kTimeout, kNone };
 
+  // A second thread waits here until the first one has written its line and ended the process.
   [[noreturn]] void write_and_end(const std::string& line, int status) {
-    static std::atomic_flag is_written;
-    if (!is_written.test_and_set()) {
-      std::fputs((message_line(line) + "\n").c_str(), stderr);
-      tell_all({MessageKind::kFailed, status, 0});
-    }
+    ending_.lock();
+    std::fputs((message_line(line) + "\n").c_str(), stderr);
+    tell_all({MessageKind::kFailed, status, 0});
     std::_Exit(status);
   }
 
@@ -224,7 +222,7 @@ class TcpProcesses final : public Processes {
   const Launched self_;
   const double timeout_s_;
   std::vector<Peer> peers_;  // process 0: all others, in their order; others: that one
-  std::mutex sending_, mutex_;
+  std::mutex sending_, ending_, mutex_;
   std::condition_variable arrived_;
   std::thread watcher_;
 };
