@@ -1,10 +1,8 @@
 #include "train/weights.h"
 
-#include <span>
 #include <system_error>
 
 #include "base/error.h"
-#include "base/hash.h"
 #include "base/input_file.h"
 #include "base/log.h"
 #include "train/model_store.h"
@@ -29,7 +27,7 @@ std::optional<std::string> saved_file(const Weights& weights) {
   return read_text_file(weights.tokenizer_path, kWhere, kMostTokenizerBytes);
 }
 
-// Of the tokenizer that the weights were trained with, where their metadata names it.
+// The hash of the tokenizer that the weights were trained with, where their metadata names it.
 std::optional<std::string> hash_in(const Weights& weights) {
   const auto found = weights.tensors.metadata().find(kTokenizerHash);
   if (found == weights.tensors.metadata().end()) return std::nullopt;
@@ -47,14 +45,20 @@ std::unique_ptr<Tokenizer> saved_tokenizer(const Weights& weights) {
               "put that one in its place, or remove it and give option tokenizer");
 }
 
-void warn_of_another(const Weights& weights, const Tokenizer& asked) {
-  auto own = hash_in(weights);
-  if (!own) {
-    const auto file = saved_file(weights);
-    if (!file) return;
-    own = hash_text(std::as_bytes(std::span(*file)));
+// Nothing speaks against it where nothing is known.
+bool may_be_own(const Weights& weights, const Tokenizer& asked) {
+  if (const auto hash = hash_in(weights)) return *hash == asked.hash();
+  const auto file = saved_file(weights);
+  if (!file) return true;
+  try {  // compared as tokenizers, as a file of an earlier version has other bytes
+    return parse_tokenizer(*file, weights.tokenizer_path.string())->hash() == asked.hash();
+  } catch (const Error&) {  // a damaged one
+    return false;
   }
-  if (*own == asked.hash()) return;
+}
+
+void warn_of_another(const Weights& weights, const Tokenizer& asked) {
+  if (may_be_own(weights, asked)) return;
   log_warn("[tokenizer] the one asked for ({}) is not the one that {} was trained with",
            shown(asked), weights.path.string());
 }

@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "base/json.h"
+#include "base/own_file.h"
 #include "cli/run_binary.h"
 #include "support/paths.h"
 #include "support/temp_folder.h"
@@ -184,6 +185,28 @@ TEST_F(TokenizersTest, WeightsKnowTheirTokenizerWhereAnotherTookItsPlace) {
   expect_refusal(eval, 2, "w.safetensors was not trained on bytes");
   folder_.write("elsewhere", own);
   EXPECT_EQ(done(eval + " --tokenizer elsewhere").err, "");
+}
+
+// Their files end without the mark of this program, and their weights name no tokenizer.
+TEST_F(TokenizersTest, TheTokenizerOfAnEarlierVersionIsThatOfItsWeights) {
+  if (!has_bpe()) GTEST_SKIP() << "this build has no SentencePiece";
+  done(kTrained + kBpe);
+  const SafetensorsFile weights(folder_ / "w.safetensors");
+  std::map<std::string, HostTensor> tensors;
+  for (const std::string& name : weights.names()) tensors[name] = weights.read(name);
+  write_safetensors(folder_ / "old.safetensors", {tensors.begin(), tensors.end()},
+                    {{"heads", "2"}});
+  const std::string marked = file("w.safetensors.tokenizer");
+  folder_.write("old.safetensors.tokenizer", marked.substr(0, marked.find(kTokenizerMark) - 3));
+  EXPECT_EQ(loss_of("old.safetensors"), loss_of("w.safetensors"));
+  const std::string eval = "eval --text text.txt --batches 1 --init old.safetensors" + kShape;
+  EXPECT_EQ(done(eval + " --tokenizer old.safetensors.tokenizer").err, "");
+  EXPECT_EQ(done(eval + " --tokenizer w.safetensors.tokenizer").err, "");
+  // One that is damaged does not keep another from being taken.
+  folder_.write("old.safetensors.tokenizer", "no tokenizer");
+  expect_refusal(eval, 3, "old.safetensors.tokenizer is no tokenizer file");
+  EXPECT_THAT(done(eval + " --tokenizer w.safetensors.tokenizer").err,
+              HasSubstr("is not the one that old.safetensors was trained with"));
 }
 
 TEST_F(TokenizersTest, ACheckpointOfAnEarlierVersionIsReadAndSaysThatItHasNoTokenizer) {
