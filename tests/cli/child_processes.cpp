@@ -58,13 +58,15 @@ bool takes_signals(pid_t process) {
   return !blocked.empty() && (std::stoull(blocked, nullptr, 16) >> (SIGUSR1 - 1)) % 2 == 1;
 }
 
-bool are_gone(const std::vector<pid_t>& processes) {
-  return holds_within(std::chrono::seconds(10), [&] {
-    return std::ranges::all_of(processes, [](pid_t process) {
-      const char state = state_of(process);
-      return state == 0 || state == 'Z';
-    });
+bool are_ended(const std::vector<pid_t>& processes) {
+  return std::ranges::all_of(processes, [](pid_t process) {
+    const char state = state_of(process);
+    return state == 0 || state == 'Z';
   });
+}
+
+bool are_gone(const std::vector<pid_t>& processes) {
+  return holds_within(std::chrono::seconds(10), [&] { return are_ended(processes); });
 }
 
 bool comes_true(const std::function<bool()>& condition) {

@@ -19,8 +19,9 @@ char state_of(pid_t process);
 // Whether this program, running there, receives signals by now: before that, SIGUSR1 ends it.
 bool takes_signals(pid_t process);
 
-// Whether all of them have ended, within ten seconds. Dead ones count as gone, whether or not
-// somebody has waited for them.
+// Whether all of them have ended: dead ones count, whether or not somebody has waited for them.
+bool are_ended(const std::vector<pid_t>& processes);
+// The same within ten seconds.
 bool are_gone(const std::vector<pid_t>& processes);
 
 // Whether it holds within 20 seconds.

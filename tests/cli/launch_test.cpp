@@ -25,32 +25,49 @@ bool runs_its_command(pid_t rank) {
   return command == "bench";
 }
 
-// Stops rank 1 at its start, so that rank 0 waits for it, and returns both. Until it has stopped, a
-// signal that follows would be handled first.
-std::vector<pid_t> with_a_stuck_rank(pid_t launch) {
+// Stops rank 1 before it looks for rank 0, which then waits for it, and returns both. Between looks
+// rank 1 runs for a millisecond at most, however busy the machine is. Empty: it was seen too late.
+std::vector<pid_t> with_a_stuck_rank(pid_t launcher) {
   std::vector<pid_t> ranks;
-  EXPECT_TRUE(comes_true([&] {
-    ranks = children_of(launch);
-    return ranks.size() == 2 && std::ranges::all_of(ranks, runs_its_command);
-  }));
-  if (ranks.size() < 2) return ranks;
-  ::kill(ranks[1], SIGSTOP);
-  EXPECT_TRUE(comes_true([&] { return state_of(ranks[1]) == 'T'; }));
+  const auto is_stuck = [&] {
+    ranks = children_of(launcher);
+    if (ranks.size() < 2) return false;
+    ::kill(ranks[1], SIGSTOP);
+    while (state_of(ranks[1]) != 'T' && !are_ended({ranks[1]})) {
+    }
+    const bool runs = runs_its_command(ranks[1]);
+    if (!runs) ::kill(ranks[1], SIGCONT);
+    return runs;
+  };
+  EXPECT_TRUE(comes_true([&] { return is_stuck() || are_ended({launcher}); }));
+  if (ranks.size() < 2 || are_ended(ranks) || takes_signals(ranks[1])) return {};
+  EXPECT_TRUE(comes_true([&] { return takes_signals(ranks[0]); }));
   return ranks;
 }
 
-ProgramRun launch(const std::string& options, const std::function<void(pid_t)>& while_running) {
-  return run_tracestep(words_of(fmt::format("launch -n 2 {} -- bench --size tiny --device cuda "
-                                            "--parallel dp=2",
-                                            options)),
-                       {.while_running = while_running});
+// Launches until a stuck rank 1 has been there, with which `then` is called.
+ProgramRun launch(const std::string& options,
+                  const std::function<void(pid_t, const std::vector<pid_t>&)>& then) {
+  for (int attempt = 1;; ++attempt) {
+    bool was_stuck = false;
+    const ProgramRun run = run_tracestep(
+        words_of(fmt::format("launch -n 2 {} -- bench --size tiny --device cuda --parallel dp=2",
+                             options)),
+        {.while_running = [&](pid_t launcher) {
+          const std::vector<pid_t> ranks = with_a_stuck_rank(launcher);
+          was_stuck = !ranks.empty();
+          was_stuck ? then(launcher, ranks) : void(::kill(launcher, SIGKILL));
+        }});
+    EXPECT_LT(attempt, 20);
+    if (was_stuck || attempt == 20) return run;
+  }
 }
 
 TEST(LaunchTest, ARankThatDoesNotEndWhenAskedIsKilled) {
   std::vector<pid_t> ranks;
   std::chrono::steady_clock::time_point asked;
-  const ProgramRun run = launch("--grace 0.5", [&](pid_t launcher) {
-    ranks = with_a_stuck_rank(launcher);
+  const ProgramRun run = launch("--grace 0.5", [&](pid_t launcher, const auto& all) {
+    ranks = all;
     asked = std::chrono::steady_clock::now();
     ::kill(launcher, SIGTERM);
   });
@@ -72,8 +89,8 @@ std::string variable_of(pid_t process, const std::string& name) {
 TEST(LaunchTest, EveryRunHasAPortAndASecretOfItsOwn) {
   std::set<std::string> secrets, ports;
   for (int run = 0; run < 2; ++run) {
-    launch("", [&](pid_t launcher) {
-      for (const pid_t rank : with_a_stuck_rank(launcher)) {
+    launch("", [&](pid_t launcher, const std::vector<pid_t>& ranks) {
+      for (const pid_t rank : ranks) {
         secrets.insert(variable_of(rank, "TRACESTEP_COMM_SECRET"));
         ports.insert(variable_of(rank, "MASTER_PORT"));
         EXPECT_EQ(variable_of(rank, "MASTER_ADDR"), "127.0.0.1");
@@ -92,8 +109,8 @@ TEST(LaunchTest, EveryRunHasAPortAndASecretOfItsOwn) {
 
 TEST(LaunchTest, RanksDoNotOutliveTheirLauncher) {
   std::vector<pid_t> ranks;
-  launch("", [&](pid_t launcher) {
-    ranks = with_a_stuck_rank(launcher);
+  launch("", [&](pid_t launcher, const auto& all) {
+    ranks = all;
     ::kill(launcher, SIGKILL);
   });
   EXPECT_TRUE(are_gone(ranks));
@@ -103,13 +120,11 @@ TEST(LaunchTest, RanksDoNotOutliveTheirLauncher) {
 // The ranks have not begun, so each has nothing to save.
 TEST(LaunchTest, ASignalToSaveReachesTheRanksAndEndsNothing) {
   std::vector<pid_t> ranks;
-  const ProgramRun run = launch("--grace 0.5", [&](pid_t launcher) {
-    ranks = with_a_stuck_rank(launcher);
-    // Until rank 0 has begun to receive signals, this one would end it.
-    EXPECT_TRUE(comes_true([&] { return takes_signals(ranks.at(0)); }));
+  const ProgramRun run = launch("--grace 0.5", [&](pid_t launcher, const auto& all) {
+    ranks = all;
     ::kill(launcher, SIGUSR1);
     std::this_thread::sleep_for(std::chrono::milliseconds(200));
-    EXPECT_NE(state_of(ranks.at(0)), 'Z');
+    EXPECT_NE(state_of(ranks[0]), 'Z');
     ::kill(launcher, SIGTERM);
   });
   EXPECT_EQ(run.status, 128 + SIGTERM) << run.err;
