@@ -21,8 +21,8 @@ LogLevel log_level();
 // showing.
 void log_message(LogLevel level, std::string_view message);
 
-// The same for the thread that receives signals: it never waits for a reader of stderr or for
-// another message, and writes nothing where it would have to. Throws nothing.
+// Logs from the thread that receives signals: it never waits for a reader of stderr or for another
+// message, and writes nothing where it would have to. Throws nothing.
 void log_at_once(LogLevel level, std::string_view message) noexcept;
 // From then on a message is left out when nobody has read stderr for half a second: somebody wants
 // the program to end. Until then a message waits, as that of any program does.

@@ -61,7 +61,7 @@ void write_file(const std::filesystem::path& path, std::string_view text);
 void write_file(const Directory& folder, const std::string& name, std::string_view text);
 // Checks that `path` can be written without changing it, before a long run. Errors: as OutputFile.
 void check_writable(const std::filesystem::path& path, const std::string& option = "file");
-// The same of a folder for files whose names are not known yet.
+// Checks a folder for files whose names are not known yet.
 void check_writable_folder(const std::filesystem::path& folder);
 // From now on outputs replace the files of others, too.
 void allow_overwriting();

@@ -40,7 +40,7 @@ inline bool tells_apart(const RunField& field) {
 inline bool is_extent(const RunField& field) {
   return field.group != FieldGroup::kHow && field.value(RunSpec()).is_int();
 }
-// Of these, those of the batch.
+// Whether it is one of these and belongs to the batch.
 inline bool is_shape(const RunField& field) {
   return field.group == FieldGroup::kStep && is_extent(field);
 }

@@ -13,6 +13,7 @@
 #include <sentencepiece_trainer.h>
 
 #include "base/own_file.h"
+
 namespace tracestep {
 namespace {
 

@@ -32,7 +32,7 @@ struct TrainOptions {
   std::int64_t shards = 0;
   Order order = Order::kShuffled;
   Schedule schedule;
-  // Of the tokens: saved beside the weights and in checkpoints. nullptr: it is not known.
+  // What made the tokens; it is saved beside the weights and in checkpoints. nullptr: not known.
   std::shared_ptr<const Tokenizer> tokenizer = {};
   Json arguments = {};                // kept in checkpoints for whoever continues the run
   std::filesystem::path init = {};    // weights to start from; empty: from the seed

@@ -36,8 +36,9 @@ std::filesystem::path tokenizer_beside(const std::filesystem::path& weights);
 
 // nullptr where no tokenizer is known.
 std::unique_ptr<Tokenizer> tokenizer_of(const Weights* weights, std::unique_ptr<Tokenizer> asked);
-// For a text, which needs one. New weights take bytes; so do weights without a known tokenizer
-// whose vocabulary is that of bytes, and a line says it. Errors: also kUsage for any others.
+// The tokenizer for a text, which needs one. New weights take bytes; so do weights without a known
+// tokenizer whose vocabulary is that of bytes, and a line says it. Errors: also kUsage for any
+// others.
 std::unique_ptr<Tokenizer> tokenizer_for_text(const Weights* weights,
                                               std::unique_ptr<Tokenizer> asked);
 

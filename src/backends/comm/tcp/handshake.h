@@ -37,7 +37,8 @@ struct Hello {
 };
 static_assert(sizeof(Greeting) == 48 && sizeof(Hello) == 88, "no padding is sent");
 
-// Of another process, which draws `nonce`; nullopt when the greeting is not one of this program.
+// What another process answers to the greeting of process 0, with a `nonce` it has drawn; nullopt
+// when the greeting does not come from this program.
 std::optional<Hello> answer_to(const Greeting& greeting, const Secret& secret, int rank, int count,
                                const Nonce& nonce);
 
@@ -50,9 +51,9 @@ struct Heard {
 Heard hear(std::span<const std::byte> so_far, const Greeting& greeting, const Secret& secret,
            int count);
 
-// Of process 0, to a Hello.
+// What process 0 answers to a Hello: it proves that it knows the secret, too.
 Proof proof_of_first(const Greeting& greeting, const Hello& hello, const Secret& secret);
-// In constant time.
+// The comparison takes the same time wherever they differ.
 bool is_same(const Proof& a, const Proof& b);
 
 }  // namespace tracestep
