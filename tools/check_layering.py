@@ -44,7 +44,7 @@ ROWS = {
     "lab/time": ["lab/measure"],
     "lab/predict": ["lab/time"],  # what was predicted is timed as a cell
     "lab/memory": ["lab/predict"],  # remedies have a time
-    "lab/profile": ["lab/measure"],
+    "lab/profile": ["lab/time"],
     "lab/attention": ["lab/measure"],
     "lab/comm": ["lab/measure"],
     "lab/precision": ["lab/time"],  # its cells are timed ones

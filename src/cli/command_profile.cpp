@@ -69,7 +69,9 @@ std::vector<ProfiledCell> profile_runs(const std::vector<RunSpec>& runs, const P
   for (const RunSpec& run : runs) {
     progress.begin(fmt::format("timing {} context {} {}", run.model.name, run.shape.context,
                                name_of(run.mode)));
-    plain.push_back(time_plain_steps(make_device, spec_of(run, o), &stop));
+    Protocol protocol = o.protocol;
+    protocol.recorded_steps = 0;
+    plain.push_back(plain_times(visit(make_device, {run, protocol}, &stop)));
   }
   for (const RunSpec& run : runs) {
     const std::string precision = name_of(run.precision);

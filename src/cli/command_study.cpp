@@ -37,7 +37,7 @@ struct StudyOptions {
 };
 
 double minutes_of(const StudyOptions& o, const Place& place) {
-  constexpr double kMinutes = 2.5, kGpuMinutes = 4.4, kQuickMinutes = 1.0;
+  constexpr double kMinutes = 4.0, kGpuMinutes = 4.4, kQuickMinutes = 1.0;
   if (o.budget_minutes > 0) return o.budget_minutes;
   return o.quick ? kQuickMinutes : cuda_index(place.device) ? kGpuMinutes : kMinutes;
 }
@@ -222,10 +222,9 @@ Command study_command() {
   set.path("--pictures", "DIR", options->pictures,
            "also write every chart here, as SVG, and as PNG where rsvg-convert is installed");
   add_overwrite_flag(set);
-  set.real(
-      "--budget", options->budget_minutes, {0.05, 10000},
-      "minutes; what does not fit is left out and named; when left out 2.5, on a GPU 4.4, with "
-      "--quick 1");
+  set.real("--budget", options->budget_minutes, {0.05, 10000},
+           "minutes; what does not fit is left out and named; when left out 4, on a GPU 4.4, with "
+           "--quick 1");
   set.integer("--train-steps", options->train_steps, {1, 1000000},
               "as many as the time allows, 200 at most, when left out");
   set.toggle("--quick", options->quick, "small sizes and few samples");

@@ -11,7 +11,10 @@ struct Protocol {
   int warmup = 5;          // steps before the clock counts
   int steps = 10;          // timed, one sample each; the least with a noise criterion
   int recorded_steps = 3;  // separate steps with spans, for the busy clock
-  int part_steps = 0;      // separate steps that stop between forward, backward and optimizer
+  // Where it is not 0 a driver's visit ends after so many seconds of timed steps, at `steps` at
+  // most.
+  double visit_seconds = 0;
+  int part_steps = 0;  // separate steps that stop between forward, backward and optimizer
   // Timing ends when half the 95 % interval of the median, in percent of the median, is at most
   // this; 0: no noise criterion, exactly `steps`.
   double max_noise_percent = 0;

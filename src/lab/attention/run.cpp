@@ -14,6 +14,7 @@
 #include "nn/scopes.h"
 #include "ops/functions.h"
 #include "session/session.h"
+#include "spec/fields.h"
 
 namespace tracestep {
 namespace {
@@ -177,11 +178,15 @@ void time_parts(Measurement& measurement, PartTimer& timer, Device& device, Atte
     out.backward.warmup_ms.push_back(timer.backward_ms(step));
   });
   out.facts_before = device.facts();
+  const Protocol& protocol = out.spec.protocol;
+  double most_seconds = protocol.max_seconds;
+  if (protocol.visit_seconds > 0) {
+    most_seconds = device.is_asynchronous() ? kAsynchronousVisitSeconds : protocol.visit_seconds;
+  }
   const std::int64_t start = now_ns();
-  for (int i = 0; i < out.spec.protocol.steps; ++i) {
+  for (int i = 0; i < protocol.steps; ++i) {
     const double seconds = ms_between(start, now_ns()) * 1e-3;
-    if (i > 0 && out.spec.protocol.max_seconds > 0 && seconds > out.spec.protocol.max_seconds)
-      break;
+    if (i > 0 && most_seconds > 0 && seconds > most_seconds) break;
     const StepTimes step = measurement.step();
     out.forward.samples_ms.push_back(timer.forward_ms(step));
     out.backward.samples_ms.push_back(timer.backward_ms(step));
@@ -200,24 +205,29 @@ void time_whole(Measurement& measurement, AttentionResult& out) {
   }
 }
 
-// Separate steps with a span per kernel and no stop between the parts; medians.
+// Separate steps with a span per kernel and no stop between the parts.
 void record_parts(Measurement& measurement, const AttentionProgram& p, AttentionResult& out) {
-  constexpr int kSteps = 3;
-  std::vector<double> forward, backward, whole;
-  measurement.record(kSteps, [&](const StepTimes&, const Recorder& recorder) {
-    double forward_ms = 0, backward_ms = 0;
-    for (const Span& span : recorder.spans()) {
-      const double ms = ms_between(span.start_ns, span.end_ns);
-      if (p.is_forward(span.node)) forward_ms += ms;
-      if (p.is_backward(span.node)) backward_ms += ms;
-    }
-    forward.push_back(forward_ms);
-    backward.push_back(backward_ms);
-    whole.push_back(busy_ms_of(recorder.spans()));
-  });
-  out.forward.busy_ms = median_of(forward);
-  out.backward.busy_ms = median_of(backward);
-  out.whole.busy_ms = median_of(whole);
+  measurement.record(out.spec.protocol.recorded_steps,
+                     [&](const StepTimes&, const Recorder& recorder) {
+                       double forward_ms = 0, backward_ms = 0;
+                       for (const Span& span : recorder.spans()) {
+                         const double ms = ms_between(span.start_ns, span.end_ns);
+                         if (p.is_forward(span.node)) forward_ms += ms;
+                         if (p.is_backward(span.node)) backward_ms += ms;
+                       }
+                       out.forward.recorded_ms.push_back(forward_ms);
+                       out.backward.recorded_ms.push_back(backward_ms);
+                       out.whole.recorded_ms.push_back(busy_ms_of(recorder.spans()));
+                     });
+}
+
+constexpr AttentionPart AttentionResult::*kParts[] = {
+    &AttentionResult::forward, &AttentionResult::backward, &AttentionResult::whole};
+
+void set_busy(AttentionResult& out) {
+  for (const auto part : kParts) {
+    if (!(out.*part).recorded_ms.empty()) (out.*part).busy_ms = median_of((out.*part).recorded_ms);
+  }
 }
 
 // What the program says before anything runs.
@@ -257,6 +267,7 @@ void measure(const AttentionProgram& p, Device& device, const StopSignal* stop,
   executor.set_pauses({});
   time_whole(measurement, out);
   record_parts(measurement, p, out);
+  set_busy(out);
   out.peak_bytes = device.allocator().stats().peak_requested_bytes;
 }
 
@@ -356,6 +367,7 @@ AttentionResult measure_attention(const DeviceFactory& make_device, const Attent
   const std::unique_ptr<Device> device = make_device(spec.run);
   out.device = device->name();
   out.computes = device->computes();
+  out.is_asynchronous = device->is_asynchronous();
   const AttentionProgram p = plan(*device, out);
   const Outcome outcome =
       exceeds_limit(out) ? not_begun(out) : attempt([&] { measure(p, *device, stop, out); });
@@ -367,6 +379,45 @@ AttentionResult measure_attention(const DeviceFactory& make_device, const Attent
     out.whole.samples_ms.clear();
   }
   return out;
+}
+
+Json key_of(const AttentionSpec& spec) {
+  // What is kept says which ops there are.
+  Json out = part_of_key(spec.run,
+                         [](const RunField& f) { return is_of_attention(f) && f.name != "ops"; });
+  out["width"] = spec.width;
+  if (spec.heads != 1) out["heads"] = spec.heads;
+  out["mask"] = spec.causal ? "causal" : "none";
+  if (spec.run.attention == AttentionForm::kNaive) out["saved"] = name_of(spec.saved);
+  return out;
+}
+
+AttentionResult visit(const DeviceFactory& make_device, const AttentionSpec& spec,
+                      const StopSignal* stop) {
+  return measure_attention(make_device, spec, stop);
+}
+
+void add_visit(AttentionResult& result, const AttentionResult& later) {
+  join_visits(result.host, later.host);
+  join_visits(result.facts_before, result.facts_after, later.facts_before, later.facts_after);
+  const auto count = [](const AttentionResult& r) {
+    return static_cast<double>(r.forward.samples_ms.size());
+  };
+  if (result.visits.empty()) result.visits = {count(result)};
+  result.visits.push_back(count(later));
+  for (const auto part : kParts) {
+    for (const auto list : {&AttentionPart::samples_ms, &AttentionPart::recorded_ms}) {
+      std::vector<double>& all = (result.*part).*list;
+      const std::vector<double>& more = (later.*part).*list;
+      all.insert(all.end(), more.begin(), more.end());
+    }
+  }
+  set_busy(result);
+}
+
+double visit_weight(const AttentionSpec& spec) {
+  const auto tokens = static_cast<double>(spec.run.shape.context);
+  return tokens * tokens * static_cast<double>(spec.run.shape.batch * spec.heads * spec.width);
 }
 
 double reached_tflops(const AttentionResult& result) {

@@ -10,6 +10,7 @@
 #include "base/signals.h"
 #include "lab/measure/host_columns.h"
 #include "lab/measure/measurement.h"
+#include "lab/measure/rounds.h"
 #include "session/devices.h"
 #include "spec/protocol.h"
 
@@ -36,7 +37,7 @@ struct AttentionSpec {
   bool causal = true;
   SavedScores saved = {};  // of the naive form; flash saves none
   // Its noise criterion is not used, and max_seconds limits any timed steps; 0: no limit.
-  Protocol protocol = {.steps = 100, .max_seconds = 0};
+  Protocol protocol = {.steps = 100, .recorded_steps = 3, .max_seconds = 0};
 };
 
 // name_of() the saved tensors; "lse" for the flash form, which saves one number per row of scores.
@@ -47,8 +48,9 @@ std::string label_of(const AttentionSpec& spec);
 // One part of a step, timed from an idle device until the device is idle again.
 struct AttentionPart {
   std::vector<double> samples_ms, warmup_ms;
-  double busy_ms = 0;      // sum of kernel times, median of three recorded steps
-  std::int64_t flops = 0;  // of matrix products
+  std::vector<double> recorded_ms;  // sum of kernel times of each recorded step
+  double busy_ms = 0;               // the median of these
+  std::int64_t flops = 0;           // of matrix products
   std::int64_t launches = 0;
 };
 
@@ -57,7 +59,10 @@ struct AttentionResult {
   std::string device;
   Status status = Status::kOk;
   std::string detail;
+  bool is_asynchronous = false;  // the device computes while the host goes on
   bool computes = true;
+  // How many samples each visit took, where a driver visited the cell several times (add_visit()).
+  std::vector<double> visits = {};
   AttentionPart forward, backward;
   // Separate steps without a stop between the parts: both parts and the two small kernels of the
   // loss.
@@ -93,6 +98,15 @@ std::int64_t live_bytes_before(const Program& program, NodeId node);
 // Out of memory is a result, as in measure_cell().
 AttentionResult measure_attention(const DeviceFactory& make_device, const AttentionSpec& spec,
                                   const StopSignal* stop = nullptr);
+
+// For a driver that measures cells in rounds (lab/measure/rounds.h). Joining two visits wants both
+// ok; a key has everything that identifies a cell, under the names of its flags.
+AttentionResult visit(const DeviceFactory& make_device, const AttentionSpec& spec,
+                      const StopSignal* stop);
+void add_visit(AttentionResult& result, const AttentionResult& later);
+double visit_weight(const AttentionSpec& spec);  // elements of T²
+Json key_of(const AttentionSpec& spec);
+using AttentionRounds = CellRounds<AttentionSpec, AttentionResult>;
 
 // The bytes of one tensor of B·H·T², divided by T²: B·H elements of the dtype that softmax runs in.
 double square_bytes(const AttentionSpec& spec);

@@ -6,7 +6,7 @@
 
 #include "base/error.h"
 #include "lab/measure/facts_json.h"
-#include "lab/measure/statistics.h"
+#include "lab/measure/processes.h"
 #include "lab/measure/validity.h"
 #include "lab/report/fields.h"
 #include "spec/fields.h"
@@ -18,17 +18,19 @@ namespace {
 struct PartRow {
   const AttentionPart& part;
   bool ok, has_speed;
+  TimedSamples all;
   Summary samples;
   Interval interval;
 
-  PartRow(const AttentionPart& p, bool is_ok, bool is_timed)
+  PartRow(const AttentionPart& p, const std::vector<double>& visits, bool is_ok, bool is_timed)
       : part(p),
         ok(is_ok),
         has_speed(is_timed),
-        samples(summarize(p.samples_ms)),
-        interval(median_interval(p.samples_ms)) {}
+        all(p.samples_ms, visits),
+        samples(all.summary),
+        interval(all.interval) {}
 
-  bool has_interval() const { return ok && interval.coverage >= 0.95; }
+  bool has_interval() const { return ok && all.has_interval(); }
 };
 
 struct AttentionRow {
@@ -44,9 +46,9 @@ struct AttentionRow {
         forward_ms(median_of(result.forward.samples_ms)),
         backward_ms(median_of(result.backward.samples_ms)),
         has_speed(ok && result.computes && forward_ms > 0 && backward_ms > 0),
-        forward(result.forward, ok, has_speed),
-        backward(result.backward, ok, has_speed),
-        whole(result.whole, ok, has_speed) {}
+        forward(result.forward, result.visits, ok, has_speed),
+        backward(result.backward, result.visits, ok, has_speed),
+        whole(result.whole, result.visits, ok, has_speed) {}
 };
 
 Fields<PartRow> part_fields(const std::string& part) {
@@ -57,6 +59,7 @@ Fields<PartRow> part_fields(const std::string& part) {
   return {
       {as_samples(reals_column(part + "_samples_ms", "from an idle device to an idle one")),
        [](P p) { return list_of(p.part.samples_ms); }},
+      {counts_field(part + "_samples_ms"), [](P p) { return visit_counts(p.all); }},
       {reals_column(part + "_warmup_ms"), [](P p) { return list_of(p.part.warmup_ms); }},
       {ms("_median_ms", "", "median of the samples"),
        [](P p) { return when(p.ok, p.samples.median); }},
@@ -67,7 +70,7 @@ Fields<PartRow> part_fields(const std::string& part) {
        [](P p) { return when(p.has_interval(), p.interval.low); }},
       {data_only(ms("_interval_high_ms", " to", "upper end")),
        [](P p) { return when(p.has_interval(), p.interval.high); }},
-      {data_only(ms("_busy_ms", " busy", "sum of kernel times, median of three recorded steps")),
+      {data_only(ms("_busy_ms", " busy", "sum of kernel times, median of the recorded steps")),
        [](P p) { return when(p.ok, p.part.busy_ms); }},
       {data_only(int_column(part + "_flops", "", "of matrix products")),
        [](P p) { return p.part.flops; }},
@@ -162,6 +165,7 @@ ResultRow as_row(const AttentionResult& r, const AttentionPart& part, const char
   row["device"] = r.device;
   row["status"] = name_of(r.status);
   row["samples_ms"] = list_of(part.samples_ms);
+  if (!r.visits.empty()) row["process_samples"] = list_of(r.visits);
   row["warmup_ms"] = list_of(part.warmup_ms);
   const double median = median_of(part.samples_ms);
   if (r.status == Status::kOk && r.computes && median > 0) {
@@ -187,17 +191,6 @@ ResultRow as_row(const AttentionResult& r, const AttentionPart& part, const char
 }
 
 }  // namespace
-
-Json key_of(const AttentionSpec& spec) {
-  // What is kept says which ops there are.
-  Json out = part_of_key(spec.run,
-                         [](const RunField& f) { return is_of_attention(f) && f.name != "ops"; });
-  out["width"] = spec.width;
-  if (spec.heads != 1) out["heads"] = spec.heads;
-  out["mask"] = spec.causal ? "causal" : "none";
-  if (spec.run.attention == AttentionForm::kNaive) out["saved"] = name_of(spec.saved);
-  return out;
-}
 
 void show_heads(Table& table) {
   const std::size_t at = table.index_of("heads").value();

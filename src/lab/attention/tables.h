@@ -19,9 +19,6 @@ struct QuadraticFit {
 // CHECKs that `s` has at least three different values.
 QuadraticFit fit_quadratic(std::span<const double> s, std::span<const double> values);
 
-// Everything that identifies a cell, under the names of its flags.
-Json key_of(const AttentionSpec& spec);
-
 // Rows: cells. With the verdicts of the checker, where the device computes.
 Table attention_table(std::span<const AttentionResult> results, const Json& environment);
 

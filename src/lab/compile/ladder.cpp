@@ -105,38 +105,50 @@ std::string_view name_of(RungEffect effect) {
   return "?";
 }
 
+std::vector<RunSpec> ladder_runs(const RunSpec& run, std::span<const Rung* const> rungs) {
+  std::vector<RunSpec> out{naive_run(run)};
+  for (const Rung* rung : rungs) {
+    out.push_back(out.back());
+    rung->climb(out.back());
+  }
+  return out;
+}
+
+std::vector<LadderStep> ladder_of(std::span<const Rung* const> rungs, std::span<const RunSpec> runs,
+                                  const StepRounds& cells,
+                                  const std::map<std::string, std::optional<StepError>>& errors) {
+  std::vector<LadderStep> out;
+  for (std::size_t i = 0; i < runs.size(); ++i) {
+    const CellResult* cell = cells.find({.step = runs[i], .protocol = {}});
+    if (cell == nullptr) break;
+    LadderStep step{.rung = i == 0 ? nullptr : rungs[i - 1], .cell = {.result = *cell}};
+    const auto error = errors.find(key_of(runs[i]).dump());
+    if (error != errors.end()) step.error = error->second;
+    if (!out.empty()) step.effect = effect_of(out.back().cell.result, *cell);
+    out.push_back(std::move(step));
+  }
+  return out;
+}
+
 std::vector<LadderStep> climb_ladder(const DeviceFactory& make_device, StepErrors& errors,
                                      const RunSpec& run, std::span<const Rung* const> rungs,
                                      const LadderSpec& spec, const StopSignal* stop,
                                      const std::function<void(const std::string& what)>& announce) {
-  std::vector<LadderStep> out;
-  const CompileSpec times{.protocol = spec.protocol, .starts = false};
-  for (int turn = 0; turn < spec.turns; ++turn) {
-    RunSpec here = naive_run(run);
-    for (std::size_t i = 0; i <= rungs.size(); ++i) {
-      const Rung* rung = i == 0 ? nullptr : rungs[i - 1];
-      if (rung != nullptr) rung->climb(here);
-      announce(fmt::format("ladder {}/{}  {}", turn * (rungs.size() + 1) + i,
-                           spec.turns * (rungs.size() + 1), rung ? rung->name : "naive"));
-      LadderStep step{.rung = rung, .cell = {}};
-      try {
-        step.cell = measure_way(make_device, here, times, stop);
-      } catch (const BudgetNotMet& error) {  // of this rung; another one may meet it
-        step.cell.result = cell_beyond_budget({here, spec.protocol}, error);
-      }
-      const CellResult& result = step.cell.result;
-      if (result.status == Status::kInterrupted) return out;
-      if (turn > 0) {
-        CellResult& first = out[i].cell.result;
-        if (first.status == Status::kOk && result.status == Status::kOk) add_turn(first, result);
-        continue;
-      }
-      if (result.status == Status::kOk) step.error = errors.of(make_device, here);
-      if (!out.empty()) step.effect = effect_of(out.back().cell.result, result);
-      out.push_back(std::move(step));
-    }
+  const std::vector<RunSpec> runs = ladder_runs(run, rungs);
+  StepRounds cells;
+  for (const RunSpec& rung : runs) cells.want({rung, spec.protocol});
+  cells.measure(make_device, {.least = spec.turns, .most = spec.turns, .seed = run.seed}, stop,
+                [&, done = 0](const CellSpec&, int turn) mutable {
+                  announce(fmt::format("ladder, turn {} of {}, rung {} of {}", turn, spec.turns,
+                                       done++ % static_cast<int>(runs.size()) + 1, runs.size()));
+                });
+  std::map<std::string, std::optional<StepError>> of_runs;
+  for (const RunSpec& rung : runs) {
+    const CellResult* cell = cells.find({rung, {}});
+    const bool is_ok = cell != nullptr && cell->status == Status::kOk;
+    if (is_ok) of_runs[key_of(rung).dump()] = errors.of(make_device, rung);
   }
-  return out;
+  return ladder_of(rungs, runs, cells, of_runs);
 }
 
 }  // namespace tracestep

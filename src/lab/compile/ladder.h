@@ -4,6 +4,7 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <optional>
 #include <span>
 #include <string>
@@ -52,10 +53,15 @@ struct LadderStep {
 
 struct LadderSpec {
   Protocol protocol;
-  // How often the ladder is climbed; every turn adds samples to each rung, so that what changes
-  // meanwhile (clocks, other work) hits all rungs alike.
-  int turns = 1;
+  int turns = 1;  // rounds (lab/measure/rounds.h); each adds the protocol's samples to every rung
 };
+
+// The ground and the run of every rung.
+std::vector<RunSpec> ladder_runs(const RunSpec& run, std::span<const Rung* const> rungs);
+// The ladder of such runs as far as they were measured. `errors`: by the runs' keys.
+std::vector<LadderStep> ladder_of(std::span<const Rung* const> rungs, std::span<const RunSpec> runs,
+                                  const StepRounds& cells,
+                                  const std::map<std::string, std::optional<StepError>>& errors);
 
 // The ground and every rung of `rungs` in this order, each on top of those before it. Ends early
 // with what was measured so far when `stop` is requested.

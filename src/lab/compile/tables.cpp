@@ -14,17 +14,16 @@
 namespace tracestep {
 namespace {
 
-constexpr double kMargin = 0.02;  // of compare_samples()
+constexpr double kMargin = 0.02;  // of compare_cells()
 
 // Times beside those that they are compared with; null: there are none.
 struct Against {
-  std::span<const double> base, samples;
   Comparison comparison;
 
-  static std::optional<Against> of(const std::vector<double>* base,
-                                   const std::vector<double>& samples) {
-    if (base == nullptr || base->empty() || samples.empty()) return std::nullopt;
-    return Against{*base, samples, compare_samples(*base, samples, kMargin)};
+  static std::optional<Against> of(const std::optional<TimedSamples>& base,
+                                   const TimedSamples& samples) {
+    if (!base || base->ms.empty() || samples.ms.empty()) return std::nullopt;
+    return Against{compare_cells(*base, samples, kMargin)};
   }
   static Json inverse(double ratio) { return finite_or_null(1.0 / ratio); }
 };
@@ -44,28 +43,29 @@ Fields<Against> against_fields(const std::string& prefix, const std::string& tit
       {data_only(ratio("_high", "to", "")), [](A a) { return Against::inverse(a.comparison.low); }},
       {timed(text_column(
            prefix + "_verdict", "is",
-           "faster or slower beyond chance, slightly where that is within 2 %, same within 2 %, "
-           "unclear, or too few samples to say")),
+           "faster or slower beyond chance, slightly where that is within 2 % (5 % of cells "
+           "measured in rounds), same within it, unclear, or too few samples to say")),
        [](A a) { return fine_words_of(a.comparison); }}};
 }
 
 // The time of one list of samples.
-Fields<std::vector<double>> time_fields(const std::string& prefix, const std::string& title) {
-  using S = const std::vector<double>&;
+Fields<TimedSamples> time_fields(const std::string& prefix, const std::string& title) {
+  using S = const TimedSamples&;
   const auto ms = [&](const char* name, std::string text, const char* doc) {
     return real_column(prefix + name, std::move(text), "ms", 3, doc);
   };
   const auto end = [](S s, double Interval::*member) {
-    const Interval interval = median_interval(s);
-    return when(interval.coverage >= 0.95, interval.*member);
+    return when(s.has_interval(), s.interval.*member);
   };
-  return {
-      {as_samples(reals_column(prefix + "samples_ms", "wall time of each timed step")),
-       [](S s) { return list_of(s); }},
-      {ms("median_ms", title, "of the samples"), [](S s) { return finite_or_null(median_of(s)); }},
-      {ms("interval_low_ms", "95 % from", "95 % interval of the median; six samples at least"),
-       [end](S s) { return end(s, &Interval::low); }},
-      {ms("interval_high_ms", "to", ""), [end](S s) { return end(s, &Interval::high); }}};
+  return {{as_samples(reals_column(prefix + "samples_ms", "wall time of each timed step")),
+           [](S s) { return list_of(s.ms); }},
+          {data_only(counts_field(prefix + "samples_ms")), visit_counts},
+          {ms("median_ms", title, "of the samples"),
+           [](S s) { return finite_or_null(s.summary.median); }},
+          {ms("interval_low_ms", "95 % from",
+              "95 % interval of the median; six samples, or visits of rounds, at least"),
+           [end](S s) { return end(s, &Interval::low); }},
+          {ms("interval_high_ms", "to", ""), [end](S s) { return end(s, &Interval::high); }}};
 }
 
 // Shown to people where the device counts energy.
@@ -135,8 +135,7 @@ template <class Row, class CellOf>
 void add_measured(Fields<Row>& fields, CellOf cell) {
   fields.add(text_column("status", "", "ok or oom"),
              [cell](const Row& row) { return name_of(cell(row).result.status); });
-  fields.add(time_fields("", "median"),
-             [cell](const Row& row) { return &cell(row).result.samples_ms; });
+  fields.add(time_fields("", "median"), [](const Row& row) { return &row.samples; });
 }
 
 template <class Row, class CellOf>
@@ -161,6 +160,7 @@ ResultRow judged(const CompileCell& cell) {
 
 struct WayRow {
   const CompileCell& cell;
+  TimedSamples samples;
   std::optional<Against> against;
 };
 
@@ -191,8 +191,12 @@ Fields<WayRow> way_fields() {
 // --- attention --------------------------------------------------------------------------------
 
 struct AttentionWay {
+  struct Part {
+    TimedSamples samples;
+    std::optional<Against> against;
+  };
   const AttentionResult& r;
-  std::optional<Against> forward, backward, whole;
+  Part forward, backward, whole;
 };
 
 bool is_same_attention(const AttentionSpec& a, const AttentionSpec& b) {
@@ -211,7 +215,12 @@ AttentionWay attention_way(std::span<const AttentionResult> results, const Atten
   });
   const bool has_base = base != results.end() && &*base != &r;
   const auto part = [&](AttentionPart AttentionResult::*member) {
-    return Against::of(has_base ? &((*base).*member).samples_ms : nullptr, (r.*member).samples_ms);
+    const auto samples = [member](const AttentionResult& of) {
+      return TimedSamples((of.*member).samples_ms, of.visits);
+    };
+    const std::optional<TimedSamples> of_base =
+        has_base ? std::optional(samples(*base)) : std::nullopt;
+    return AttentionWay::Part{samples(r), Against::of(of_base, samples(r))};
   };
   return {r, part(&AttentionResult::forward), part(&AttentionResult::backward),
           part(&AttentionResult::whole)};
@@ -229,11 +238,14 @@ Json key_of_way(const AttentionResult& r) {
 }
 
 void add_part(Fields<AttentionWay>& out, const std::string& name,
-              AttentionPart AttentionResult::*part, std::optional<Against> AttentionWay::*against) {
+              AttentionWay::Part AttentionWay::*part) {
   out.add(time_fields(name + "_", name),
-          [part](const AttentionWay& way) { return &(way.r.*part).samples_ms; });
+          [part](const AttentionWay& way) { return &(way.*part).samples; });
   out.add(against_fields(name, "against first", "the first row of the same attention"),
-          [against](const AttentionWay& way) { return way.*against ? &*(way.*against) : nullptr; });
+          [part](const AttentionWay& way) {
+            const std::optional<Against>& against = (way.*part).against;
+            return against ? &*against : nullptr;
+          });
 }
 
 Fields<AttentionWay> attention_fields() {
@@ -253,9 +265,9 @@ Fields<AttentionWay> attention_fields() {
        [](W w) { return key_of(w.r.spec.run).at("compile_passes"); }},
       {as_key(text_column("device")), [](W w) { return w.r.device; }},
       {text_column("status", "", "ok or oom"), [](W w) { return name_of(w.r.status); }}};
-  add_part(out, "forward", &AttentionResult::forward, &AttentionWay::forward);
-  add_part(out, "backward", &AttentionResult::backward, &AttentionWay::backward);
-  add_part(out, "whole", &AttentionResult::whole, &AttentionWay::whole);
+  add_part(out, "forward", &AttentionWay::forward);
+  add_part(out, "backward", &AttentionWay::backward);
+  add_part(out, "whole", &AttentionWay::whole);
   const auto if_ok = [](W w, std::int64_t value) { return when(w.r.status == Status::kOk, value); };
   out.add(as_exact(int_column("launches", "launching nodes",
                               "of both parts; each runs one kernel or more")),
@@ -274,6 +286,7 @@ Fields<AttentionWay> attention_fields() {
 
 struct LadderRow {
   const LadderStep& step;
+  TimedSamples samples;
   std::optional<Against> below, ground;
 };
 
@@ -322,8 +335,10 @@ Fields<LadderRow> ladder_fields() {
   return out;
 }
 
-const std::vector<double>* samples_of(const LadderStep& step) {
-  return step.cell.result.status == Status::kOk ? &step.cell.result.samples_ms : nullptr;
+// None of a step that did not run.
+std::optional<TimedSamples> samples_of(const LadderStep& step) {
+  const CellResult& result = step.cell.result;
+  return result.status == Status::kOk ? std::optional(timed_samples(result)) : std::nullopt;
 }
 
 }  // namespace
@@ -332,9 +347,10 @@ Table way_table(std::span<const CompileCell> cells) {
   std::vector<WayRow> rows;
   for (const CompileCell& cell : cells) {
     const CompileCell* base = base_of(cells, cell);
-    rows.push_back({cell, base == nullptr || base == &cell
-                              ? std::nullopt
-                              : Against::of(&base->result.samples_ms, cell.result.samples_ms)});
+    const TimedSamples samples = timed_samples(cell.result);
+    const bool is_base = base == nullptr || base == &cell;
+    rows.push_back({cell, samples,
+                    is_base ? std::nullopt : Against::of(timed_samples(base->result), samples)});
   }
   Table table = table_of("ways", "One step, eager and compiled", way_fields(), rows);
   table.notes = {"starts leave out the start of the device and the filling in of weights", kIsNote};
@@ -362,8 +378,8 @@ Table ladder_table(std::span<const LadderStep> steps) {
   std::vector<LadderRow> rows;
   const LadderStep* below = nullptr;
   for (const LadderStep& step : steps) {
-    const std::vector<double>& samples = step.cell.result.samples_ms;
-    rows.push_back({step, Against::of(below ? samples_of(*below) : nullptr, samples),
+    const TimedSamples samples = timed_samples(step.cell.result);
+    rows.push_back({step, samples, below ? Against::of(samples_of(*below), samples) : std::nullopt,
                     below ? Against::of(samples_of(steps.front()), samples) : std::nullopt});
     below = &step;
   }
@@ -388,15 +404,14 @@ Table ladder_table(std::span<const LadderStep> steps) {
         "graph: no graph was captured here; what it changes is the arena, which it has as well");
   }
   // A signal ends a turn where it stands.
-  const auto count = [](const LadderStep& step) {
-    const std::vector<double>* samples = samples_of(step);
-    return samples == nullptr ? 0 : std::ssize(*samples);
-  };
-  if (!steps.empty() && count(steps.back()) > 0 && count(steps.front()) > count(steps.back())) {
+  const auto count = [](const LadderStep& step) { return step.cell.result.samples_ms.size(); };
+  const auto ran = [](const LadderStep& step) { return step.cell.result.status == Status::kOk; };
+  const auto [least, most] = std::ranges::minmax_element(
+      steps, {}, [&](const LadderStep& step) { return ran(step) ? count(step) : 0; });
+  if (!steps.empty() && std::ranges::all_of(steps, ran) && count(*most) > count(*least)) {
     table.notes.push_back(
         fmt::format("stopped in the middle of a turn: {} has {} samples, {} has {}",
-                    name_of_rung(steps.front()), count(steps.front()), name_of_rung(steps.back()),
-                    count(steps.back())));
+                    name_of_rung(*most), count(*most), name_of_rung(*least), count(*least)));
   }
   const bool has_errors = std::ranges::any_of(steps, [](auto& step) { return bool(step.error); });
   table.notes.emplace_back(

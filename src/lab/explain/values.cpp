@@ -36,7 +36,6 @@ class Names {
   explicit Names(const Values& values) : values_(values) {
     scope_ = {.figure = [this](std::string_view name) { return figure(name); },
               .rows = {},
-              .time = {},
               .look_up = {},
               .member = [this](std::string_view list,
                                std::string_view name) { return member(list, name); },

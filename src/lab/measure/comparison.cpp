@@ -22,6 +22,20 @@ void decide(Comparison& out, double margin, bool agrees) {
   }
 }
 
+// The medians of B's processes over those of A's, one by one.
+struct Pairs {
+  std::vector<double> ratios, logs;
+
+  Pairs(const ProcessSamples& a, const ProcessSamples& b) {
+    TRACESTEP_CHECK(a.size() == b.size(), "pairs of {} and {} processes", a.size(), b.size());
+    const std::vector<double> of_a = process_medians(a), of_b = process_medians(b);
+    for (std::size_t i = 0; i < of_a.size(); ++i) {
+      ratios.push_back(of_b[i] / of_a[i]);
+      logs.push_back(std::log(ratios.back()));
+    }
+  }
+};
+
 }  // namespace
 
 std::string_view words_of(const Comparison& comparison) {
@@ -58,6 +72,25 @@ Comparison compare_samples(std::span<const double> a, std::span<const double> b,
   return out;
 }
 
+Comparison compare_visits(const ProcessSamples& a, const ProcessSamples& b) {
+  const Pairs pairs(a, b);
+  const Interval interval = median_interval(pairs.ratios);
+  Comparison out{.ratio = median_of(pairs.ratios),
+                 .low = interval.low,
+                 .high = interval.high,
+                 .p = wilcoxon_p(pairs.logs)};
+  decide(out, kVisitMargin, true);
+  return out;
+}
+
+Comparison compare_cells(const TimedSamples& a, const TimedSamples& b, double margin) {
+  constexpr std::size_t kFewest = 3;
+  if (a.medians.size() != b.medians.size() || a.medians.size() < kFewest) {
+    return compare_samples(a.ms, b.ms, margin);
+  }
+  return compare_visits(by_process(a.ms, a.counts), by_process(b.ms, b.counts));
+}
+
 bool can_tell(std::size_t a, std::size_t b) {
   // The two extreme orders among all, (a + b choose a).
   double orders = 1;
@@ -87,19 +120,13 @@ bool can_tell_pairs(std::size_t pairs) {
 }
 
 Comparison compare_pairs(const ProcessSamples& a, const ProcessSamples& b, double margin) {
-  TRACESTEP_CHECK(a.size() == b.size(), "pairs of {} and {} processes", a.size(), b.size());
-  const std::vector<double> of_a = process_medians(a), of_b = process_medians(b);
-  std::vector<double> ratios, logs;
-  for (std::size_t i = 0; i < of_a.size(); ++i) {
-    ratios.push_back(of_b[i] / of_a[i]);
-    logs.push_back(std::log(ratios.back()));
-  }
-  Comparison out{.ratio = median_of(ratios), .low = kNan, .high = kNan, .p = kNan};
+  const Pairs pairs(a, b);
+  Comparison out{.ratio = median_of(pairs.ratios), .low = kNan, .high = kNan, .p = kNan};
   if (!can_tell_pairs(a.size())) return out;
   const Interval interval = pair_ratio_interval(a, b, kProcessConfidence);
   out.low = interval.low;
   out.high = interval.high;
-  out.p = wilcoxon_p(logs);
+  out.p = wilcoxon_p(pairs.logs);
   if (interval.coverage > 0) decide(out, margin, out.p < 1 - kProcessConfidence);
   return out;
 }

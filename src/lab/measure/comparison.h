@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "lab/measure/bootstrap.h"
+#include "lab/measure/processes.h"
 
 namespace tracestep {
 
@@ -40,6 +41,15 @@ bool is_slower(const Comparison& comparison);
 // same build. `margin`: 0.02 counts medians within 2 % of each other as the same. The interval is
 // NaN with fewer than six samples on a side.
 Comparison compare_samples(std::span<const double> a, std::span<const double> b, double margin);
+
+// Cells of rounds, the i-th visit of A beside the i-th of B: the ratio is the median of the pairs'
+// ratios, its interval that of median_interval(), with fewer than six pairs their range. What lies
+// within kVisitMargin is the same. Not an exact test: three pairs all lie on one side by chance
+// once in four times, but then by little.
+inline constexpr double kVisitMargin = 0.05;
+Comparison compare_visits(const ProcessSamples& a, const ProcessSamples& b);
+// The same where both were visited in equally many rounds, three at least; else compare_samples().
+Comparison compare_cells(const TimedSamples& a, const TimedSamples& b, double margin);
 
 // The confidence of compare_processes() and compare_pairs(): of two hundred comparisons of one
 // build with itself, at most one is expected to come out faster or slower.

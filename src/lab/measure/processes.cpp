@@ -123,6 +123,16 @@ std::string counts_column(std::string_view samples_column) {
          "process_samples";
 }
 
+Column counts_field(std::string_view samples_column) {
+  return reals_column(counts_column(samples_column),
+                      "how many of the samples each process took, or each visit of a round, in "
+                      "their order; empty: all are of one");
+}
+
+Json visit_counts(const TimedSamples& samples) {
+  return when(!samples.counts.empty(), counts_of(samples));
+}
+
 std::string_view measure_of(std::string_view samples_column) {
   const std::size_t end = samples_column.size() - kSamples.size();
   return samples_column.substr(0, end == 0 ? 0 : end - 1);
@@ -132,19 +142,17 @@ Fields<TimedSamples> sample_columns() {
   return {
       {as_samples(reals_column(std::string(kSamples), "wall time of each timed step")),
        [](const TimedSamples& s) { return list_of(s.ms); }},
-      {reals_column(counts_column(kSamples),
-                    "how many of the samples each process took, in their order; empty: all are of "
-                    "one process"),
-       [](const TimedSamples& s) { return when(!s.counts.empty(), counts_of(s)); }},
+      {counts_field(kSamples), visit_counts},
       ms_of("mean_ms", "mean", "of the samples", &Summary::mean),
       ms_of("std_ms", "std", "sample standard deviation", &Summary::sample_std),
       ms_of("median_ms", "median", "of the samples", &Summary::median),
       ms_of("min_ms", "min", "of the samples", &Summary::min),
       ms_of("p95_ms", "p95", "95th percentile, linear between samples", &Summary::p95),
-      {real_column("interval_low_ms", "95 % from", "ms", 3,
-                   "lower end of the 95 % interval of the median, an order statistic of the "
-                   "samples or, with several processes, of their medians; empty with fewer than "
-                   "six"),
+      {real_column(
+           "interval_low_ms", "95 % from", "ms", 3,
+           "lower end of the 95 % interval of the median, an order statistic of the "
+           "samples or, with several processes or visits, of their medians; empty with fewer than "
+           "six"),
        [](const TimedSamples& s) { return when(s.has_interval(), s.interval.low); }},
       {real_column("interval_high_ms", "95 % to", "ms", 3, "the upper end"),
        [](const TimedSamples& s) { return when(s.has_interval(), s.interval.high); }},

@@ -1,6 +1,6 @@
-// Samples that know the process that took them. A process has its own addresses, threads and share
-// of the machine, so what two processes of one build differ by is a noise of its own, which more
-// samples of one process do not average out.
+// Samples that know the process that took them, or the visit of a round (rounds.h). Each has its
+// own addresses, threads and share of the machine, so what two of them differ by is a noise of its
+// own, which more samples of one do not average out.
 #pragma once
 
 #include <cstdint>
@@ -27,6 +27,10 @@ std::vector<double> process_medians(const ProcessSamples& processes);
 // The column with the counts of a column of samples: "samples_ms" has "process_samples",
 // "forward_samples_ms" has "forward_process_samples".
 std::string counts_column(std::string_view samples_column);
+// That column, and the cell of a row in it; null: all are of one process.
+struct TimedSamples;
+Column counts_field(std::string_view samples_column);
+Json visit_counts(const TimedSamples& samples);
 // What a column of samples times: "forward" of "forward_samples_ms"; empty: the row as such.
 std::string_view measure_of(std::string_view samples_column);
 

@@ -9,7 +9,7 @@
 #include <fmt/format.h>
 
 #include "base/units.h"
-#include "lab/measure/statistics.h"
+#include "lab/measure/processes.h"
 #include "lab/measure/validity.h"
 #include "spec/fields.h"
 
@@ -24,17 +24,16 @@ constexpr double kBetweenRows = 1.05;
 struct Facts {
   explicit Facts(const ResultRow& of) : row(&of) {
     constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
-    constexpr std::size_t kFewest = 6;  // samples for a 95 % interval
     flops = of.number("flops").value_or(kNan);
     median = of.number("median_ms").value_or(kNan);
     launches = of.number("launches").value_or(kNan);
-    const std::vector<double> samples = of.numbers("samples_ms");
-    // For rows without an interval of their own, which takes processes into account: that of all
-    // samples; from the least to the most of fewer than six, which have no 95 % interval.
-    const Interval own = samples.empty() ? Interval{kNan, kNan, 0} : median_interval(samples);
+    const TimedSamples timed(of.numbers("samples_ms"), of.numbers("process_samples"));
+    // For rows without an interval of their own: that of the samples or of the medians of those who
+    // took them; from the least to the most of fewer than six, which have no 95 % interval.
+    const Interval own = timed.ms.empty() ? Interval{kNan, kNan, 0} : timed.interval;
     low = of.number("interval_low_ms").value_or(own.low);
     high = of.number("interval_high_ms").value_or(own.high);
-    has_interval = of.number("interval_low_ms").has_value() || samples.size() >= kFewest;
+    has_interval = of.number("interval_low_ms").has_value() || timed.has_interval();
   }
 
   // Whether this row's time lies below the other's beyond the noise of both.

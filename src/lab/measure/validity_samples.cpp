@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "lab/measure/excursion.h"
+#include "lab/measure/processes.h"
 #include "lab/measure/sampling.h"
 #include "lab/measure/statistics.h"
 #include "lab/measure/validity.h"
@@ -22,11 +23,16 @@ double first_over_rest(const std::vector<double>& samples) {
   return rest > 0 ? samples[0] / rest : 0;
 }
 
+// How many processes, or visits of rounds, took the samples.
+std::size_t visits_of(const ResultRow& row) {
+  return std::max<std::size_t>(row.numbers("process_samples").size(), 1);
+}
+
 // Neighbouring samples that were longer than all others together; a drift has its own verdict, and
 // samples of several processes need not be of one machine.
 std::optional<Verdict> held_up_meanwhile(const ResultRow& row, std::span<const double> samples) {
   constexpr double kSignificance = 0.01, kShift = 0.02;
-  if (drifting(row) || row.numbers("process_samples").size() > 1) return {};
+  if (drifting(row)) return {};
   const Excursion found = clearest_excursion(samples);
   if (found.ratio < 1 + kShift || found.p >= kSignificance) return {};
   return Verdict{
@@ -40,9 +46,11 @@ std::optional<Verdict> held_up_meanwhile(const ResultRow& row, std::span<const d
 }  // namespace
 
 std::optional<Verdict> too_few_samples(const ResultRow& row) {
-  constexpr std::size_t kFewest = 6;  // the first count whose range covers the median at 95 %
+  constexpr std::size_t kFewest = 6;        // the first count whose range covers the median at 95 %
+  constexpr std::size_t kFewestVisits = 3;  // whose range is taken
   const std::vector<double> samples = row.numbers("samples_ms");
   if (samples.empty() || samples.size() >= kFewest || !computes(row)) return {};
+  if (visits_of(row) >= kFewestVisits) return {};
   return Verdict{"too_few_samples", Severity::kDoubt,
                  fmt::format("{} samples hold the median with {:.0f} % at best; 95 % need {}",
                              samples.size(), 100 * median_interval(samples).coverage, kFewest)};
@@ -78,6 +86,15 @@ std::optional<Verdict> unsteady(const ResultRow& row) {
   constexpr double kTail = 1.25;
   const std::vector<double> samples = row.numbers("samples_ms");
   if (!computes(row)) return {};
+  if (visits_of(row) > 1) {
+    const TimedSamples timed(samples, row.numbers("process_samples"));
+    const double wide = 50 * (timed.interval.high - timed.interval.low) / timed.summary.median;
+    if (wide <= kNoisePercent) return {};
+    return Verdict{"unsteady", Severity::kDoubt,
+                   fmt::format("the medians of {} visits lie ±{:.1f} % apart; measure longer or on "
+                               "a quieter machine",
+                               visits_of(row), wide)};
+  }
   const double noise = noise_percent_of(samples), median = median_of(samples);
   const double tail = quantile_of(samples, 0.95) / median;
   if (noise > kNoisePercent) {
@@ -97,7 +114,8 @@ std::optional<Verdict> unsteady(const ResultRow& row) {
 std::optional<Verdict> drifting(const ResultRow& row) {
   constexpr double kSignificance = 0.01, kShift = 0.02;
   const std::vector<double> samples = row.numbers("samples_ms");
-  if (samples.size() < 10 || !computes(row)) return {};
+  // Visits lie far apart in time: unsteady() looks at what they differ by.
+  if (samples.size() < 10 || visits_of(row) > 1 || !computes(row)) return {};
   const std::span<const double> all(samples);
   const auto first = all.first(all.size() / 2), second = all.last(all.size() / 2);
   const double shift = median_of(second) / median_of(first) - 1;

@@ -7,7 +7,6 @@
 #include <fmt/format.h>
 
 #include "base/error.h"
-#include "lab/measure/elsewhere.h"
 #include "lab/pages/formula.h"
 #include "lab/pages/shown.h"
 
@@ -43,7 +42,6 @@ class Composer {
   Composer(const Page& page, const Evidence& evidence) : page_(page), evidence_(evidence) {
     scope_ = {.figure = [this](std::string_view name) { return figure(name); },
               .rows = [this](std::string_view name) { return rows_named(name); },
-              .time = [this](const Row& row) { return time(row); },
               .look_up = {}};
   }
 
@@ -61,7 +59,6 @@ class Composer {
       }
     }
     out.rows = evidence_.used();
-    out.elsewhere = join(elsewhere_, "; ");
     for (const Block& block : page_.blocks) {
       if (block.kind == Block::Kind::kLines) add_lines(block.lines, out);
     }
@@ -314,24 +311,6 @@ class Composer {
     return evaluate(found->formula, scope_).quantity;
   }
 
-  // A step's time, with the other times of its cell as noise; they are kept to be told.
-  Quantity time(const Row& row) {
-    Quantity out = time_of(row);
-    std::vector<Text> others;
-    std::optional<Quantity> farthest;
-    for (const Row& other : timed_elsewhere(evidence_, row)) {
-      const Quantity ms = time_of(other), off = ms - out;
-      others.push_back(duration(ms));
-      if (!farthest || std::abs(off.value) > std::abs(farthest->value)) farthest = off;
-    }
-    if (!farthest) return out;
-    Text told = row.quote("label") + say(" took {}", {join(others, ", ")});
-    const bool is_told = std::ranges::any_of(
-        elsewhere_, [&](const Text& text) { return text.words() == told.words(); });
-    if (!is_told) elsewhere_.push_back(std::move(told));
-    return plus_minus(out, *farthest);
-  }
-
   // --- words -------------------------------------------------------------------------------------
 
   Text filled(std::string_view text) {
@@ -390,7 +369,6 @@ class Composer {
   const Evidence& evidence_;
   Scope scope_;
   std::map<std::string, std::vector<Row>, std::less<>> rows_ = {};
-  std::vector<Text> elsewhere_ = {};
 };
 
 }  // namespace

@@ -13,7 +13,6 @@ struct Composed {
   Text text;                             // the answer, and what stands behind it
   std::vector<RowRef> rows;              // what the text was read from
   std::vector<std::vector<Text>> lines;  // a table, its head first; empty: the page has none
-  Text elsewhere;                        // other times that the report has of the same cells
 };
 
 // Throws Unsupported where the answer lacks a figure, or its outcome says so ("No answer: …"). A

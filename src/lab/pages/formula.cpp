@@ -188,14 +188,15 @@ class Parser {
   }
 
   // "rows.column", if that is what follows, with the bracket behind it or the comma.
-  std::optional<OfRows> column() {
+  std::optional<OfRows> column(bool is_before_comma = false) {
     const std::string_view before = rest_;
     if (std::isalpha(static_cast<unsigned char>(next())) != 0) {
       const std::string_view name = word();
       if (rest_.starts_with('.')) {
         take(1, false);
         const std::string_view what = word();
-        const bool is_alone = rest_.starts_with(')') || rest_.starts_with(", \"");
+        const bool is_alone = rest_.starts_with(')') || rest_.starts_with(", \"") ||
+                              (is_before_comma && rest_.starts_with(','));
         if (is_alone) return OfRows{rows(name), std::string(what)};
       }
     }
@@ -203,13 +204,23 @@ class Parser {
     return std::nullopt;
   }
 
+  std::optional<OfRows> column_behind_comma() {
+    take(1, false);
+    return column();
+  }
+
   Quantity function(std::string_view name) {
     take(1, false);
     if (name == "time") {
       const std::string_view row = word();
       take(1, false);
-      TRACESTEP_CHECK(scope_.time, "\"{}\": no row has a time here", whole_);
-      return printed(scope_.time(rows(row).front()));
+      return printed(time_of(rows(row).front()));
+    }
+    if (name == "paired") {
+      const std::optional<OfRows> a = column(true), b = a ? column_behind_comma() : std::nullopt;
+      TRACESTEP_CHECK(b.has_value(), "\"{}\": paired(row.column, row.column)", whole_);
+      take(1, false);
+      return printed(paired_in(a->rows.front(), a->name, b->rows.front(), b->name));
     }
     if (is_over_rows(name)) {
       if (const auto c = column()) return over_rows(name, *c);

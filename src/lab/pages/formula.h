@@ -12,8 +12,8 @@
 //   count(rows.column, "text")        how many of the rows say so
 //   starting(rows.column, "text")     how many of the rows say what begins so
 //   mean(rows.column)                 over the rows of a name
-//   time(row)                         a step's median; how far other times of the same cell in the
-//                                     report lie from it counts as noise
+//   time(row)                         a step's median, as of its samples
+//   paired(a.column, b.column)        samples of a over those of b, by rounds that visited both
 //   min max(a, b, …)  abs(a)  ceil(a)  log(a)  between(a, low, high)
 //   source.what[key; key]             a look-up, whose keys are plain text
 // What names, rows and sources there are is the caller's to say.
@@ -37,7 +37,6 @@ struct LookUp {
 struct Scope {
   std::function<std::optional<Quantity>(std::string_view name)> figure = {};
   std::function<std::span<const Evidence::Row>(std::string_view name)> rows = {};
-  std::function<Quantity(const Evidence::Row& row)> time = {};
   std::function<Quantity(const LookUp& asked)> look_up = {};
   // "element.what" of something that is no row; nullopt: there is no such element.
   std::function<std::optional<Quantity>(std::string_view element, std::string_view what)> member =

@@ -125,7 +125,9 @@ struct StepRow {
   bool ok() const { return r().status == Status::kOk; }
   bool has_base() const { return ok() && base != nullptr; }
   bool is_compared() const { return has_base() && base != &r(); }
-  Comparison beside_base() const { return compare_samples(base->samples_ms, r().samples_ms, 0.02); }
+  Comparison beside_base() const {
+    return compare_cells(timed_samples(*base), timed_samples(r()), 0.02);
+  }
 };
 
 using R = const StepRow&;
@@ -151,17 +153,23 @@ Fields<StepRow> fields() {
         [](R s) { return when(s.ok(), median_of(s.r().samples_ms)); }},
        {real_column("std_ms", "std", "ms", 3),
         [](R s) { return when(s.ok(), sample_std_of(s.r().samples_ms)); }},
+       {data_only(as_samples(reals_column("samples_ms", "wall time of each timed step"))),
+        [](R s) { return when(s.ok(), list_of(s.r().samples_ms)); }},
+       {data_only(counts_field("samples_ms")),
+        [](R s) { return visit_counts(timed_samples(s.r())); }},
        {real_column("speedup", "speed-up", "x", 2, "fp32's median over this one"),
         [](R s) {
           if (!s.has_base()) return Json();
           return Json(median_of(s.base->samples_ms) / median_of(s.r().samples_ms));
         }},
-       {timed(
-            text_column("is", "",
-                        "beside fp32, by these samples: faster or slower beyond chance, slightly "
-                        "where that is within 2 %, same within 2 %, unclear, or too few samples")),
+       {timed(text_column("is", "",
+                          "beside fp32, by these samples: faster or slower beyond chance, slightly "
+                          "where that is within 2 % (5 % of cells measured in rounds), same within "
+                          "it, unclear, or too few samples")),
         [](R s) { return s.is_compared() ? Json(fine_words_of(s.beside_base())) : Json(); }},
-       {timed(real_column("p", "p", "", 3, "Mann-Whitney, two-sided, of these and fp32's times")),
+       {timed(
+            real_column("p", "p", "", 3,
+                        "two-sided, of these and fp32's times: Mann-Whitney, of rounds Wilcoxon")),
         [](R s) { return s.is_compared() ? finite_or_null(s.beside_base().p) : Json(); }},
        {as_exact(bytes_column("peak_bytes", "peak")),
         [](R s) { return when(s.ok(), s.r().peak_bytes); }},

@@ -5,9 +5,9 @@
 namespace tracestep {
 
 Intervals united(Intervals intervals) {
-  std::ranges::sort(intervals, {}, &Interval::start_ns);
+  std::ranges::sort(intervals, {}, &TimeSpan::start_ns);
   Intervals out;
-  for (const Interval& i : intervals) {
+  for (const TimeSpan& i : intervals) {
     if (out.empty() || out.back().end_ns < i.start_ns) {
       out.push_back(i);
     } else {
@@ -19,7 +19,7 @@ Intervals united(Intervals intervals) {
 
 std::int64_t length_ns(const Intervals& intervals) {
   std::int64_t out = 0;
-  for (const Interval& i : intervals) out += i.end_ns - i.start_ns;
+  for (const TimeSpan& i : intervals) out += i.end_ns - i.start_ns;
   return out;
 }
 

@@ -6,10 +6,10 @@
 
 namespace tracestep {
 
-struct Interval {
+struct TimeSpan {
   std::int64_t start_ns = 0, end_ns = 0;
 };
-using Intervals = std::vector<Interval>;
+using Intervals = std::vector<TimeSpan>;
 
 // The moments of any of these, which may overlap and stand in any order.
 Intervals united(Intervals intervals);

@@ -214,17 +214,14 @@ std::string kernel_name(const Program& program, const Node& node) {
   return fmt::format("{} {}>{}", node.op->name, name_of(from), name_of(to));
 }
 
-std::optional<PlainTimes> time_plain_steps(const DeviceFactory& make_device,
-                                           const ProfileSpec& spec, const StopSignal* stop) {
-  const std::unique_ptr<Device> device = make_device(spec.step);
-  std::optional<PlainTimes> out;
-  attempt_within_budget([&] {
-    Session session(*device, spec.step);
-    session.fill_for_timing();
-    Measurement measurement(session.executor(), *device, stop);
-    out = run_plain(measurement, spec);
-  });
-  return out;
+std::optional<PlainTimes> plain_times(const CellResult& timed) {
+  if (timed.status != Status::kOk) return std::nullopt;
+  return PlainTimes{.wall_ms = timed.wall_ms,
+                    .issue_ms = median_of(timed.issue_samples_ms),
+                    .span_ms = timed.device_span_ms,
+                    .samples_ms = timed.samples_ms,
+                    .warmup_ms = timed.warmup_ms,
+                    .host = timed.host};
 }
 
 Profile profile_step(const DeviceFactory& make_device, const ProfileSpec& spec,

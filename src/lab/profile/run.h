@@ -11,6 +11,7 @@
 #include "base/signals.h"
 #include "lab/measure/host_columns.h"
 #include "lab/measure/measurement.h"
+#include "lab/time/cell.h"
 #include "record/activity.h"
 #include "session/devices.h"
 #include "spec/protocol.h"
@@ -70,12 +71,10 @@ struct Profile {
   PlainTimes plain;
 };
 
-// Times the plain steps of a cell; nullopt when it runs out of memory or is interrupted. A profiler
-// that was once attached to the process may slow everything after it, so callers that profile
-// several cells should time all of them first.
-std::optional<PlainTimes> time_plain_steps(const DeviceFactory& make_device,
-                                           const ProfileSpec& spec,
-                                           const StopSignal* stop = nullptr);
+// Of a cell that was timed; nullopt when it did not run. A profiler that was once attached to the
+// process may slow everything after it, so callers that profile several cells time all of them
+// first.
+std::optional<PlainTimes> plain_times(const CellResult& timed);
 
 // `plain`: the plain times if known; otherwise they are measured before the profile. Error{kFailed}
 // when the profiler lost records.

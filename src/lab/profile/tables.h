@@ -29,8 +29,6 @@ LeftOfSpan left_of_span(const ProfiledCell& cell);
 // What the validity checker says of each cell: whether its recorded steps agree with each other,
 // with the plain ones and with the other cells, and its kernels with the ceilings.
 std::vector<std::vector<Verdict>> judge_profiles(std::span<const ProfiledCell> cells);
-// The cell's plain steps as a row of `bench`, to be held against the same cell timed elsewhere.
-ResultRow plain_row(const Profile& profile);
 
 // --- of several cells -------------------------------------------------------------------------
 // Rows: cell and phase, and a row for the whole step; columns: time, share of the step, share of

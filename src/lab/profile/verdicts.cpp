@@ -106,22 +106,6 @@ ResultRow with_samples(Json row, const std::vector<double>& ms) {
 
 }  // namespace
 
-ResultRow plain_row(const Profile& p) {
-  Json row = key_of(p.spec.step);
-  row["device"] = p.device;
-  row["status"] = name_of(p.status);
-  row["table"] = "clocks";
-  if (p.status == Status::kOk && p.plain.wall_ms > 0) {
-    row["samples_ms"] = list_of(p.plain.samples_ms);
-    row["warmup_ms"] = list_of(p.plain.warmup_ms);
-    row["median_ms"] = p.plain.wall_ms;
-    row["flops"] = flops_of(p);
-    row["tflops"] = static_cast<double>(flops_of(p)) / p.plain.wall_ms * 1e-9;
-    row["others_cores"] = or_null(others_cores(p.plain.host.before, p.plain.host.after));
-  }
-  return ResultRow(std::move(row));
-}
-
 std::vector<std::vector<Verdict>> judge_profiles(std::span<const ProfiledCell> cells) {
   std::vector<std::vector<Verdict>> out;
   std::vector<ResultRow> all, products;

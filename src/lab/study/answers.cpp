@@ -168,9 +168,6 @@ Answer answer(const Question& question, std::span<const Table> tables) {
     out.text = std::move(composed.text);
     out.rows = std::move(composed.rows);
     out.lines = std::move(composed.lines);
-    if (!composed.elsewhere.empty()) {
-      out.doubt = say("At other times in this study {}.", {composed.elsewhere});
-    }
   } catch (const Unsupported& missing) {
     out.refused = true;
     out.text = say("No answer: {}.", {missing.why()});
@@ -324,7 +321,7 @@ Table answers_table(std::string name, std::string title, std::span<const Answer>
       {.name = "lines",
        .kind = ColumnKind::kStructured,
        .description = "its own table, the head first; each cell in such pieces"},
-      text_column("doubts", {}, "what speaks against its rows, and other times of its cells"),
+      text_column("doubts", {}, "what speaks against its rows"),
       text_column("command", {}, "measures the rows again, made from their cells")};
   for (const Answer& a : answers) {
     Json rows = Json::array();

@@ -38,7 +38,7 @@ struct Answer {
   std::string id, number, topic, question;    // number: of the handout's question, or empty
   Text text;                                  // the answer, or why there is none
   std::vector<std::vector<Text>> lines = {};  // a table of the answer's own, its head first
-  Text doubt = {};  // what speaks against its rows, and other times of its cells; mostly empty
+  Text doubt = {};                            // what speaks against its rows; mostly empty
   std::vector<RowRef> rows;
   bool refused = false;
   Standing standing = Standing::kSound;  // of the worst of its rows

@@ -5,77 +5,50 @@
 #include "lab/study/study.h"
 
 namespace tracestep {
-namespace {
 
-// Eight steps, for an interval of every median.
-constexpr CompileSpec kTimes{.protocol = {.warmup = 1, .steps = 8, .recorded_steps = 0}};
-
-CompileSpec times_of(const StudyContext& context, const RunSpec& run) {
-  CompileSpec out = kTimes;
-  out.protocol = context.until_steady(out.protocol, context.seconds_of(run));
-  return out;
-}
-
-// As plain framework code runs it, with composite kernels, and compiled.
-std::vector<RunSpec> ways_of(const StudyContext& context, const ModelConfig& model, Mode mode) {
-  const RunSpec run = context.here({.model = model, .shape = context.sizes.shape, .mode = mode});
-  std::vector<RunSpec> out(3, run);
-  out[0].ops = Granularity::kPrimitive;
-  out[2].executor = ExecutorKind::kCompiled;
-  return out;
-}
-
-void time_ways(StudyContext& context, std::span<const ModelConfig> models,
-               std::vector<CompileCell>& out) {
-  for (const ModelConfig& model : models) {
-    for (Mode mode : {Mode::kForward, Mode::kForwardBackward, Mode::kStep}) {
-      for (const RunSpec& run : ways_of(context, model, mode)) {
-        constexpr int kStarts = 2;
-        const double seconds =
-            context.seconds_of(run) * (kTimes.protocol.warmup + kTimes.protocol.steps + kStarts);
-        if (!context.has_time_for(seconds)) continue;
-        out.push_back(measure_way(context.machine.make_device, run, times_of(context, run)));
+// Naive in parts, as one kernel, and that compiled.
+std::vector<AttentionSpec> attention_ways(const StudyContext& context) {
+  std::vector<AttentionSpec> out;
+  const StudySizes& sizes = context.sizes;
+  for (std::int64_t tokens : sizes.variant_contexts) {
+    for (const bool is_in_parts : {true, false}) {
+      for (ExecutorKind executor : {ExecutorKind::kEager, ExecutorKind::kCompiled}) {
+        if (is_in_parts && executor == ExecutorKind::kCompiled) continue;
+        AttentionSpec spec = sizes.attention;
+        spec.width = sizes.widths.front();
+        spec.run = context.here(spec.run);
+        spec.run.executor = executor;
+        spec.run.shape.context = tokens;
+        spec.saved.exp = is_in_parts;
+        out.push_back(spec);
       }
     }
   }
-}
-
-std::vector<AttentionResult> time_attention(StudyContext& context) {
-  std::vector<AttentionResult> out;
-  const StudySizes& sizes = context.sizes;
-  for (std::int64_t tokens : sizes.variant_contexts) {
-    for (const RunSpec& way : ways_of(context, sizes.compiled.front(), Mode::kForwardBackward)) {
-      AttentionSpec spec = sizes.attention;
-      if (!context.has_time_for(spec.protocol.max_seconds)) continue;
-      spec.width = sizes.widths.front();
-      spec.run.place = way.place;
-      spec.run.seed = way.seed;
-      spec.run.executor = way.executor;
-      spec.run.shape.context = tokens;
-      spec.saved.exp = way.ops == Granularity::kPrimitive;
-      out.push_back(measure_attention(context.machine.make_device, spec));
-    }
-  }
   return out;
 }
 
-// Of the smallest model; empty when there is no time for the whole of it.
-std::vector<LadderStep> climb(StudyContext& context) {
-  const RunSpec run = ways_of(context, context.sizes.compiled.front(), Mode::kStep).front();
-  std::vector<const Rung*> rungs;
-  for (const Rung& rung : all_rungs()) rungs.push_back(&rung);
-  const double each = context.seconds_of(run) * (kTimes.protocol.warmup + kTimes.protocol.steps);
-  if (!context.has_time_for(each * static_cast<double>(rungs.size() + 1))) return {};
+void start_part(StudyContext& context) {
+  context.announce("first steps, and errors against float64");
+  for (const ModelConfig& model : context.sizes.compiled) {
+    for (const RunSpec& run : ways(context, model).runs) {
+      constexpr int kStarts = 2;
+      if (!context.has_time_for(kStarts * context.seconds_of(run))) continue;
+      const Outcome outcome = attempt([&] {
+        context.starts[key_of(run).dump()] = measure_starts(context.machine.make_device, run);
+      });
+      if (outcome.status != Status::kOk) context.starts.erase(key_of(run).dump());
+    }
+  }
   StepErrors errors(context.machine.make_reference, context.sizes.error);
-  return climb_ladder(context.machine.make_device, errors, run, rungs,
-                      {.protocol = times_of(context, run).protocol}, nullptr,
-                      [](const std::string&) {});
+  std::vector<RunSpec> runs = precise_steps(context, context.sizes.precise.front()).runs;
+  for (const RunSpec& run : rungs(context).runs) runs.push_back(run);
+  for (const RunSpec& run : runs) {
+    if (context.measured({&run, 1}).empty() || !context.has_time_for(0)) continue;
+    context.errors[key_of(run).dump()] = errors.of(context.machine.make_device, run);
+  }
 }
 
-}  // namespace
-
-void compile_part(StudyContext& context) {
-  context.announce("steps, attention and their bytes, eager and compiled");
+void add_compile_section(StudyContext& context) {
   StudySection out{
       .id = "compile",
       .title = "Eager and compiled",
@@ -86,33 +59,36 @@ void compile_part(StudyContext& context) {
   const auto add = [&](Table table) {
     if (!table.rows.empty()) out.tables.push_back(std::move(table));
   };
-  // Every question first, larger models with the time that is left.
-  const std::span models = context.sizes.compiled;
-  std::vector<CompileCell> ways;
-  time_ways(context, models.first(1), ways);
-  const std::vector<AttentionResult> attention = time_attention(context);
-  const std::vector<LadderStep> ladder = climb(context);
-  time_ways(context, models.subspan(1), ways);
-  for (const CompileCell& way : ways) context.ways.push_back({way.result.spec, way.result});
-  add(way_table(ways));
-  add(way_attention_table(attention));
-  add(way_saved_table(context.machine.make_device,
-                      ways_of(context, models.front(), Mode::kForwardBackward)));
-  for (const LadderStep& step : ladder) {
-    context.rungs.push_back({step.cell.result.spec, step.cell.result});
+  std::vector<CompileCell> cells;
+  for (const ModelConfig& model : context.sizes.compiled) {
+    for (const CellResult& cell : context.measured(ways(context, model).runs)) {
+      const auto start = context.starts.find(key_of(cell.spec).dump());
+      cells.push_back(
+          {cell, start == context.starts.end() ? std::optional<StartTimes>() : start->second});
+    }
   }
-  add(ladder_table(ladder));
+  add(way_table(cells));
+  std::vector<AttentionResult> attention;
+  for (const AttentionSpec& spec : attention_ways(context)) {
+    if (const AttentionResult* r = context.attention_cells.find(spec)) attention.push_back(*r);
+  }
+  add(way_attention_table(attention));
+  WantedSteps saved = ways(context, context.sizes.compiled.front());
+  std::erase_if(saved.runs, [](auto& run) { return run.mode != Mode::kForwardBackward; });
+  add(way_saved_table(context.machine.make_device, saved.runs));
+  const std::vector<LadderStep> ladder =
+      ladder_of(study_rungs(), rungs(context).runs, context.steps, context.errors);
   if (!ladder.empty()) {
+    add(ladder_table(ladder));
     out.reading +=
         " The ladder adds one of these after the other; a rung that finds nothing to do "
         "here says so.";
+    out.charts = {{.kind = "bars",
+                   .title = "Median time of a step on each rung",
+                   .table = "ladder",
+                   .options = Json::Object{{"label", Json::Array{"rung"}},
+                                           {"values", Json::Array{"median_ms"}}}}};
   }
-  out.charts = {{.kind = "bars",
-                 .title = "Median time of a step on each rung",
-                 .table = "ladder",
-                 .options = Json::Object{{"label", Json::Array{"rung"}},
-                                         {"values", Json::Array{"median_ms"}}}}};
-  if (out.tables.empty() || out.tables.back().name != "ladder") out.charts.clear();
   context.sections.push_back(std::move(out));
 }
 

@@ -1,6 +1,7 @@
 // Parts of the study that take single steps apart: their bytes, their kernels, attention alone.
 #include <algorithm>
 #include <set>
+#include <tuple>
 
 #include "analysis/cost.h"
 #include "base/units.h"
@@ -100,45 +101,27 @@ StudySection profile_section(const ProfiledCell& cell, bool is_longest) {
   return out;
 }
 
-std::vector<ProfileSpec> profile_specs(StudyContext& context) {
-  constexpr int kMost = 30;            // plain steps of a short one
-  constexpr double kPlainSeconds = 1;  // that they may take
-  std::vector<ProfileSpec> out;
-  for (const RunSpec& step : context.sizes.profiled) {
-    const double step_seconds = context.seconds_of(step);
-    Protocol protocol{.warmup = 1, .steps = 6, .recorded_steps = 3};
-    if (step_seconds > 0) {
-      const double steps = std::min<double>(kPlainSeconds / step_seconds, kMost);
-      protocol.steps = std::max(protocol.steps, static_cast<int>(steps));
-    }
-    // A profiler has a first step of its own.
-    const int beside = protocol.warmup + 1 + protocol.recorded_steps;
-    if (!context.has_time_for(1.5 * step_seconds * (protocol.steps + beside))) continue;
-    for (Mode mode : {Mode::kInference, Mode::kStep}) {
-      out.push_back({.step = context.here(step), .protocol = protocol});
-      out.back().step.mode = mode;
-    }
-  }
-  return out;
-}
-
 // The cells that the questions need come first, in case the time runs out: the widest heads in both
-// forms, then what is saved; the other widths after them.
+// forms, longest context first, then what is saved; the other widths after them.
 std::vector<AttentionSpec> attention_specs(const StudySizes& sizes) {
   std::vector<AttentionSpec> out;
   const auto add = [&](AttentionSpec spec, std::int64_t width,
                        const std::vector<std::int64_t>& contexts) {
     spec.width = width;
-    for (std::int64_t tokens : contexts) {
-      spec.run.shape.context = tokens;
+    for (auto tokens = contexts.rbegin(); tokens != contexts.rend(); ++tokens) {
+      spec.run.shape.context = *tokens;
       out.push_back(spec);
     }
   };
   AttentionSpec flash = sizes.attention, variant = sizes.attention;
   flash.run.attention = AttentionForm::kFlash;
   variant.protocol.steps = std::min(variant.protocol.steps, 5);
-  add(sizes.attention, sizes.widths.back(), sizes.attention_contexts);
-  add(flash, sizes.widths.back(), sizes.attention_contexts);
+  for (auto tokens = sizes.attention_contexts.rbegin(); tokens != sizes.attention_contexts.rend();
+       ++tokens) {
+    for (const AttentionSpec& form : {sizes.attention, flash}) {
+      add(form, sizes.widths.back(), {*tokens});
+    }
+  }
   for (SavedScores saved :
        {SavedScores{.scores = true}, SavedScores{.scores = true, .exp = true}}) {
     variant.saved = saved;
@@ -216,25 +199,23 @@ void add_memory_sections(StudyContext& context) {
 }
 
 void profile_part(StudyContext& context) {
-  const std::vector<ProfileSpec> specs = profile_specs(context);
-  if (specs.empty()) return;
-  context.announce(fmt::format("profiling {} steps", specs.size()));
-  // All plain times come before the first profiler.
-  std::vector<std::optional<PlainTimes>> plain;
-  plain.reserve(specs.size());
-  for (const ProfileSpec& spec : specs) {
-    plain.push_back(time_plain_steps(context.machine.make_device, spec));
-  }
-  const Ceilings ceilings = context.ceilings();
+  const Protocol protocol{.warmup = 1, .recorded_steps = 3};
   std::vector<ProfiledCell> cells;
-  for (const ProfileSpec& spec : specs) {
-    ProfiledCell cell{profile_step(context.machine.make_device, spec, nullptr, plain[cells.size()]),
+  const Ceilings ceilings = context.ceilings();
+  for (const CellResult& timed : context.measured(profiled_steps(context).runs)) {
+    const RunSpec& run = timed.spec.step;
+    // A profiler has a first step of its own.
+    const int steps = protocol.warmup + 1 + protocol.recorded_steps;
+    if (!context.has_time_for(1.5 * steps * context.seconds_of(run))) continue;
+    context.announce(fmt::format("profiling {}", label_of(run)));
+    ProfiledCell cell{profile_step(context.machine.make_device, {.step = run, .protocol = protocol},
+                                   nullptr, plain_times(timed)),
                       ceilings,
                       {}};
     cell.work = work_of(cell.profile, ceilings);
-    context.plain.push_back(plain_row(cell.profile));
     cells.push_back(std::move(cell));
   }
+  if (cells.empty()) return;
   StudySection summary{
       .id = "profile",
       .title = "Kernels and clocks",
@@ -289,15 +270,24 @@ double attention_roof(StudyContext& context) {
 }  // namespace
 
 void attention_part(StudyContext& context) {
-  const std::vector<AttentionSpec> specs = attention_specs(context.sizes);
-  context.announce(fmt::format("attention alone, {} cells", specs.size()));
-  for (AttentionSpec spec : specs) {
+  std::vector<AttentionSpec> specs = attention_specs(context.sizes);
+  for (AttentionSpec& spec : specs) {
     spec.run = context.here(spec.run);
-    // Warm-up, the timed seconds of two parts, and three recorded steps.
-    if (!context.has_time_for(spec.protocol.max_seconds)) continue;
-    context.attention.push_back(measure_attention(context.machine.make_device, spec));
+    context.attention_cells.want(spec);
+  }
+  for (const AttentionSpec& spec : attention_ways(context)) context.attention_cells.want(spec);
+  context.measure<AttentionSpec, AttentionResult>(
+      context.attention_cells, [](const AttentionSpec& spec) { return label_of(spec); });
+  for (const AttentionSpec& spec : specs) {
+    if (const AttentionResult* r = context.attention_cells.find(spec)) {
+      context.attention.push_back(*r);
+    }
   }
   if (context.attention.empty()) return;
+  std::ranges::stable_sort(context.attention, {}, [](const AttentionResult& r) {
+    const AttentionSpec& spec = r.spec;
+    return std::tuple(spec.run.attention, spec.saved.count(), -spec.width, spec.run.shape.context);
+  });
   const double roof_tflops = attention_roof(context);
   for (AttentionResult& r : context.attention) {
     r.roof_tflops = roof_tflops;

@@ -73,18 +73,12 @@ Table plan_table(StudyContext& context) {
   return table;
 }
 
-void time_forms(StudyContext& context) {
-  constexpr Protocol kSteps{.warmup = 1, .steps = 6, .recorded_steps = 1};
-  const ModelConfig& model = context.sizes.models.front();
-  for (const RunSpec& run : runs_of(context, model, context.sizes.shape)) {
-    const double each = context.seconds_of(run) * (kSteps.warmup + kSteps.steps + 1);
-    if (!context.has_time_for(each)) continue;
-    const CellSpec cell{run, context.until_steady(kSteps, context.seconds_of(run))};
-    context.ranks.push_back({cell, measure_cell(context.machine.make_device, cell)});
-  }
-}
-
 }  // namespace
+
+WantedSteps shared_steps(const StudyContext& context) {
+  return {.runs = runs_of(context, context.sizes.models.front(), context.sizes.shape),
+          .recorded_steps = 1};
+}
 
 void rank_part(StudyContext& context) {
   context.announce("one step, shared by ranks in every form");
@@ -96,8 +90,8 @@ void rank_part(StudyContext& context) {
                        "backward; then states, gradients and weights in parts."};
   Table planned = plan_table(context);
   if (context.machine.runs_ranks) {
-    time_forms(context);
-    Table measured = cell_table(context.ranks);
+    measure_shared_steps(context);
+    Table measured = cell_table(context.measured(shared_steps(context).runs));
     measured.name = "ranks";
     measured.title = "Every form, measured: time, collectives, and the first rank's peak";
     out.reading +=

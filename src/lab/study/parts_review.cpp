@@ -14,19 +14,56 @@
 namespace tracestep {
 namespace {
 
-// The rows of a table of cells; verdicts say `name`, where a person finds the row.
-std::vector<ResultRow> rows_of(const std::vector<StudyCell>& cells, const char* name,
-                               const Json& environment) {
-  Table table = cell_table(cells);
-  table.columns.push_back(text_column("table"));
-  for (std::vector<Json>& row : table.rows) row.emplace_back(name);
-  return tracestep::rows_of(table, environment);
+// The steps that a row of a table is about, as their keys. A ladder's rows have the key of the
+// whole ladder, and are those of its rungs in their order.
+std::vector<std::string> steps_of(const StudyContext& context, const Table& table,
+                                  std::size_t row) {
+  const std::optional<std::size_t> at = table.index_of("cell");
+  const bool is_judged = std::ranges::any_of(table.columns, is_verdict_column);
+  if (!at || !is_judged) return {};
+  if (table.name == "ladder") return {canonical_text(key_of(rungs(context).runs[row]))};
+  const Json& key = table.rows[row][*at];
+  std::vector<std::string> out;
+  if (key.is_object()) out.push_back(canonical_text(key));
+  if (!key.is_array()) return out;
+  for (const Json& one : key.items()) {
+    if (one.is_object()) out.push_back(canonical_text(one));
+  }
+  return out;
 }
 
-std::vector<StudyCell> cells_of(const std::vector<PrecisionCell>& precise) {
-  std::vector<StudyCell> out;
-  for (const PrecisionCell& cell : precise) out.push_back({cell.result.spec, cell.result});
+// The name of the first table that shows each step.
+std::map<std::string, std::string> tables_of_steps(const StudyContext& context) {
+  std::map<std::string, std::string> out;
+  for (const StudySection& section : context.sections) {
+    for (const Table& table : section.tables) {
+      for (std::size_t row = 0; row < table.rows.size(); ++row) {
+        for (const std::string& key : steps_of(context, table, row)) {
+          out.emplace(key, table.name);
+        }
+      }
+    }
+  }
   return out;
+}
+
+// Every step that a table shows, once.
+std::vector<CellResult> shown_steps(const StudyContext& context) {
+  std::vector<RunSpec> runs;
+  const auto add = [&](const WantedSteps& wanted) {
+    runs.insert(runs.end(), wanted.runs.begin(), wanted.runs.end());
+  };
+  const StudySizes& sizes = context.sizes;
+  for (const ModelConfig& model : sizes.models) add(timed_steps(context, model));
+  add(scaled_steps(context));
+  for (const ModelConfig& model : sizes.precise) add(precise_steps(context, model));
+  for (const ModelConfig& model : sizes.compiled) add(ways(context, model));
+  add(rungs(context));
+  add(profiled_steps(context));
+  if (sizes.parallel.is_on()) add(shared_steps(context));
+  std::set<std::string> known;
+  std::erase_if(runs, [&](const RunSpec& run) { return !known.insert(key_of(run).dump()).second; });
+  return context.measured(runs);
 }
 
 using Verdicts = std::vector<std::vector<Verdict>>;
@@ -47,54 +84,33 @@ void note_codes(const std::vector<std::string>& summaries, Table& table) {
   }
 }
 
-// `summaries`: what each row is worth.
-StudySection validity_section(const std::vector<ResultRow>& rows, const Verdicts& verdicts,
-                              const std::vector<std::string>& summaries) {
+StudySection validity_section(const StudyContext& context, const std::vector<ResultRow>& rows,
+                              const Verdicts& verdicts, const std::vector<std::string>& summaries) {
   Table table{.name = "validity", .title = "What the validity checker says of every timed cell"};
-  table.columns = {text_column("cell"), text_column("table", {}, "that has its times"),
+  table.columns = {text_column("cell"), text_column("table", {}, "the first that has its times"),
                    text_column("verdict"), text_column("why")};
+  const std::map<std::string, std::string> tables = tables_of_steps(context);
   for (std::size_t i = 0; i < rows.size(); ++i) {
     std::string why;
     for (const Verdict& v : verdicts[i]) why += (why.empty() ? "" : "; ") + v.text;
-    const std::string& summary = summaries[i];
-    if (summary != summary_of(verdicts[i])) {
-      why += (why.empty() ? "" : "; ") + std::string("what the lines below its own table say");
-    }
-    table.add_row(
-        {rows[i].label(), rows[i].text("table"), summary, why.empty() ? Json() : Json(why)});
+    const auto shown = tables.find(canonical_text(*rows[i].parameters()));
+    table.add_row({rows[i].label(), shown == tables.end() ? Json() : Json(shown->second),
+                   summaries[i], why.empty() ? Json() : Json(why)});
   }
   note_codes(summaries, table);
   return {.id = "validity",
           .title = "Is each time what its label says?",
           .reading =
-              "Every step that was timed for the tables named here is held against the faults that "
+              "Every step that a table shows was measured once, in rounds with the others of its "
+              "model, and is held against the faults that "
               "make a number say something else: too few samples, an unsteady machine, "
               "launch-bound steps, throttling, a "
-              "profiler that listens, two graphs alive, a part that takes longer than its whole, "
-              "and the same cell timed in another of these tables. What speaks against recorded "
+              "profiler that listens, two graphs alive, a part that takes longer than its whole. "
+              "What speaks against recorded "
               "steps alone is a doubt where a table has shares of them, and a note where it has "
               "times of steps that nobody recorded. Attention by itself is judged below its own "
               "tables; the starts of the warm-up study are not judged.",
           .tables = {std::move(table)}};
-}
-
-Table* find_table(StudyContext& context, std::string_view name) {
-  for (StudySection& section : context.sections) {
-    const auto found = std::ranges::find(section.tables, name, &Table::name);
-    if (found != section.tables.end()) return &*found;
-  }
-  return nullptr;
-}
-
-// A column of verdicts in a table whose rows are the first of `rows`.
-void add_verdict_column(StudyContext& context, const char* name, std::span<const ResultRow> rows,
-                        std::span<const std::string> summaries) {
-  Table* table = find_table(context, name);
-  if (table == nullptr) return;
-  table->columns.push_back(verdict_column());
-  for (std::size_t i = 0; i < table->rows.size(); ++i) {
-    table->rows[i].push_back(when(rows[i].text("status") == "ok", summaries[i]));
-  }
 }
 
 // 0 for "ok", then notes, doubt and invalid, by how much speaks against the row.
@@ -102,66 +118,35 @@ int weight_of(std::string_view summary) {
   return summary.starts_with("invalid") ? 3 : summary.starts_with("doubt") ? 2 : summary != "ok";
 }
 
-void take_worse(std::string_view verdict, std::string& worst) {
-  if (weight_of(verdict) > weight_of(worst)) worst = verdict;
-}
-
-// Joins the verdicts that the table `name` has on its rows alone with `summaries`, which judge them
-// beside the rows of other tables: both get the worse of the two.
-void take_worse_verdicts(StudyContext& context, const char* name,
-                         const std::vector<ResultRow>& rows, std::vector<std::string>& summaries) {
-  Table* table = find_table(context, name);
-  if (table == nullptr) return;
-  std::vector<std::size_t> own;
-  for (std::size_t i = 0; i < rows.size(); ++i) {
-    if (rows[i].text("table") == name) own.push_back(i);
-  }
-  // Some tables have no rows of cells that did not run.
-  if (own.size() != table->rows.size()) {
-    std::erase_if(own, [&](std::size_t i) { return rows[i].text("status") != "ok"; });
-  }
-  const std::optional<std::size_t> column = table->index_of("verdict");
-  if (own.size() != table->rows.size() || !column) return;
-  bool is_worse = false;
-  for (std::size_t i = 0; i < own.size(); ++i) {
-    Json& cell = table->rows[i][*column];
-    if (!cell.is_string()) continue;
-    take_worse(cell.as_string(), summaries[own[i]]);
-    is_worse = is_worse || summaries[own[i]] != cell.as_string();
-    cell = summaries[own[i]];
-  }
-  // The count below the table is of its rows by themselves.
-  if (is_worse) {
-    std::erase_if(table->notes, [](const std::string& n) { return n.starts_with("validity: "); });
-  }
-}
-
-// The rows of the table "granularity" compare two cells each, and have the worse of their verdicts.
-void add_pair_verdicts(StudyContext& context, std::span<const ResultRow> rows,
-                       std::span<const std::string> summaries) {
-  Table* table = find_table(context, "granularity");
-  if (table == nullptr) return;
-  std::map<std::string, std::string> by_cell;
-  for (std::size_t i = 0; i < rows.size(); ++i) {
-    by_cell[canonical_text(*rows[i].parameters())] = summaries[i];
-  }
-  for (std::vector<Json>& row : table->rows) {
-    std::string worst = "ok";
-    for (const Json& key : row[table->index_of("cell").value()].items()) {
-      take_worse(by_cell.at(canonical_text(key)), worst);
-    }
-    row[table->index_of("verdict").value()] = worst;
-  }
-}
-
-// What two parts of the study say of one cell is said below both tables.
-void add_disagreements(StudyContext& context, const std::vector<ResultRow>& rows,
-                       const Verdicts& verdicts) {
-  for (std::size_t i = 0; i < rows.size(); ++i) {
-    Table* table = find_table(context, rows[i].text("table"));
-    for (const Verdict& v : verdicts[i]) {
-      if (v.code != kMeasuredApart || table == nullptr) continue;
-      table->notes.push_back(verdict_line(rows[i].label(), v));
+// Rows of steps have the verdict of their step, or that of their table where it is worse: a table
+// of recorded shares has doubts of its own. A row about two steps has the worse of theirs.
+void set_verdicts(StudyContext& context, const std::map<std::string, std::string>& by_step) {
+  const auto worse = [](const std::string& a, const std::string& b) {
+    return weight_of(a) > weight_of(b) ? a : b;
+  };
+  for (StudySection& section : context.sections) {
+    for (Table& table : section.tables) {
+      const auto at = std::ranges::find_if(table.columns, is_verdict_column);
+      const auto verdict = static_cast<std::size_t>(at - table.columns.begin());
+      const std::optional<std::size_t> status = table.index_of("status");
+      bool has_changed = false;
+      for (std::size_t i = 0; i < table.rows.size(); ++i) {
+        std::vector<Json>& row = table.rows[i];
+        if (status && !(row[*status] == Json("ok"))) continue;
+        std::string worst;
+        for (const std::string& key : steps_of(context, table, i)) {
+          const auto found = by_step.find(key);
+          if (found != by_step.end())
+            worst = worst.empty() ? found->second : worse(found->second, worst);
+        }
+        if (worst.empty()) continue;
+        const Json own = row[verdict];
+        row[verdict] = own.is_string() ? worse(own.as_string(), worst) : worst;
+        has_changed = has_changed || !(own == row[verdict]);
+      }
+      // The count below the table is of its rows by themselves.
+      if (!has_changed) continue;
+      std::erase_if(table.notes, [](const std::string& n) { return n.starts_with("validity: "); });
     }
   }
 }
@@ -185,38 +170,24 @@ StudySection published_section(const StudyContext& context, std::vector<ResultRo
 }  // namespace
 
 void review_part(StudyContext& context) {
-  add_cell_sections(context);
+  add_step_sections(context);
+  add_compile_section(context);
   add_memory_sections(context);
   add_precision_section(context);
   const Json& environment = context.machine.environment;
-  std::vector<ResultRow> rows = rows_of(context.cells, "time", environment);
-  const auto add = [&rows](const std::vector<ResultRow>& more) {
-    rows.insert(rows.end(), more.begin(), more.end());
-  };
-  add(rows_of(context.scaling, "scaling", environment));
-  const std::vector<ResultRow> steps = rows;  // that published tables may have as well
-  add(rows_of(cells_of(context.precise), "steps", environment));
-  add(rows_of(context.ways, "ways", environment));
-  add(rows_of(context.rungs, "ladder", environment));
-  const std::size_t ranks = rows.size();
-  add(rows_of(context.ranks, "ranks", environment));
-  add(context.plain);
+  const std::vector<CellResult> steps = shown_steps(context);
+  const std::vector<ResultRow> rows = tracestep::rows_of(cell_table(steps), environment);
   const Verdicts verdicts = judge_all(rows);
   std::vector<std::string> summaries;
-  for (const std::vector<Verdict>& of_row : verdicts) summaries.push_back(summary_of(of_row));
-  const std::size_t scaling = context.cells.size();  // where those rows begin
-  for (const char* table : {"time", "cells"}) add_verdict_column(context, table, rows, summaries);
-  add_verdict_column(context, "scaling", std::span(rows).subspan(scaling),
-                     std::span(summaries).subspan(scaling));
-  add_verdict_column(context, "ranks", std::span(rows).subspan(ranks),
-                     std::span(summaries).subspan(ranks));
-  add_pair_verdicts(context, std::span(rows).first(scaling), summaries);
-  for (const char* table : {"steps", "ways", "ladder", "clocks"}) {
-    take_worse_verdicts(context, table, rows, summaries);
+  std::map<std::string, std::string> by_step;
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    summaries.push_back(summary_of(verdicts[i]));
+    by_step[canonical_text(key_of(steps[i].spec))] = summaries.back();
   }
-  add_disagreements(context, rows, verdicts);
-  if (!rows.empty()) context.sections.push_back(validity_section(rows, verdicts, summaries));
-  context.sections.push_back(published_section(context, steps));
+  set_verdicts(context, by_step);
+  if (!rows.empty())
+    context.sections.push_back(validity_section(context, rows, verdicts, summaries));
+  context.sections.push_back(published_section(context, rows));
 }
 
 }  // namespace tracestep

@@ -73,24 +73,15 @@ std::string reading_of(const StudyTraining& t) {
       tail / static_cast<double>(count), count, held_out, as_code(t.sample));
 }
 
-// The longest step of the smallest model: a safe estimate on a machine with other load.
-double step_ms_of(const StudyContext& context, Mode mode) {
-  double out = 0;
-  for (const StudyCell& cell : context.cells) {
-    const bool is_first = cell.spec.step.model.name == context.sizes.models.front().name;
-    if (!is_first || cell.spec.step.mode != mode || cell.result.status != Status::kOk) continue;
-    out = std::max(out, max_of(cell.result.samples_ms));
-  }
-  return out;
-}
-
 }  // namespace
 
 void training_part(StudyContext& context) {
   if (!context.machine.train) return;
   // Training always runs, whatever the time left.
-  const StudyTraining t = context.machine.train(std::max(1.0, context.seconds_left()),
-                                                step_ms_of(context, Mode::kStep));
+  const RunSpec step =
+      context.here({.model = context.sizes.models.front(), .shape = context.sizes.shape});
+  const StudyTraining t =
+      context.machine.train(std::max(1.0, context.seconds_left()), 1e3 * context.seconds_of(step));
   context.sections.push_back(
       {.id = "training",
        .title = "Training on bytes",
@@ -103,50 +94,15 @@ void training_part(StudyContext& context) {
                                            {"y", Json::Array{"loss", "validation_loss"}}}}}});
 }
 
-namespace {
-
-// One cell of a precision, if there is time; `errors`: nullptr leaves them out.
-void measure_precision(StudyContext& context, const ModelConfig& model, const Precision& precision,
-                       StepErrors* errors) {
-  CellSpec spec;
-  spec.step = context.here({.model = model,
-                            .shape = context.sizes.shape,
-                            .mode = Mode::kForwardBackward,
-                            .precision = precision});
-  spec.protocol.warmup = 2;
-  spec.protocol.steps = std::min(context.sizes.steps, 6);
-  spec.protocol.recorded_steps = 3;  // so that a launch that was held up shows
-  const double known = context.seconds_of(spec.step);
-  const double guess = known > 0 ? known : step_ms_of(context, Mode::kForwardBackward) * 1e-3;
-  if (!context.has_time_for(guess * (spec.protocol.steps + 5))) return;
-  spec.protocol = context.until_steady(spec.protocol, guess);
-  context.announce(fmt::format("{} in {}", model.name, name_of(precision)));
-  PrecisionCell cell{measure_cell(context.machine.make_device, spec), {}};
-  if (errors != nullptr) cell.error = errors->of(context.machine.make_device, spec.step);
-  context.precise.push_back(std::move(cell));
-}
-
-}  // namespace
-
-void first_precision_part(StudyContext& context) {
-  const StudySizes& sizes = context.sizes;
-  StepErrors errors(context.machine.make_reference, sizes.error);
-  for (const Precision& precision : sizes.precisions) {
-    measure_precision(context, sizes.precise.front(), precision, &errors);
-  }
-}
-
-void other_precision_part(StudyContext& context) {
-  const std::vector<ModelConfig>& models = context.sizes.precise;
-  for (std::size_t i = 1; i < models.size(); ++i) {
-    for (const Precision& precision : {Precision(), Precision{.autocast = DType::kBF16}}) {
-      measure_precision(context, models[i], precision, nullptr);
+void add_precision_section(StudyContext& context) {
+  std::vector<PrecisionCell> cells;
+  for (const ModelConfig& model : context.sizes.precise) {
+    for (const CellResult& cell : context.measured(precise_steps(context, model).runs)) {
+      const auto error = context.errors.find(key_of(cell.spec).dump());
+      cells.push_back({cell, error == context.errors.end() ? std::nullopt : error->second});
     }
   }
-}
-
-void add_precision_section(StudyContext& context) {
-  if (context.precise.empty()) return;
+  if (cells.empty()) return;
   context.sections.push_back(
       {.id = "precision",
        .title = "A step in each precision",
@@ -157,8 +113,7 @@ void add_precision_section(StudyContext& context) {
                 ? "A GPU multiplies 16-bit operands and TF32 on matrix units of their own."
                 : "A CPU multiplies every format in float32 here, so a lower precision saves bytes "
                   "and no arithmetic."),
-       .tables = {precision_step_table(context.precise),
-                  precision_component_table(context.precise)},
+       .tables = {precision_step_table(cells), precision_component_table(cells)},
        .shown = 1,
        .charts = {
            {.kind = "bars",

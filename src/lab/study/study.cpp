@@ -28,19 +28,16 @@ struct Part {
   double until;  // share of the budget
   void (*run)(StudyContext& context);
 };
-constexpr Part kParts[] = {{"number formats", 0.05, number_part},
-                           {"predictions", 0.12, plan_part},
+constexpr Part kParts[] = {{"number formats", 0.04, number_part},
+                           {"predictions", 0.10, plan_part},
                            {"attention alone", 0.22, attention_part},
-                           {"time of steps, smallest model", 0.32, first_cell_part},
-                           {"training", 0.42, training_part},
-                           {"time per context", 0.50, scaling_part},
-                           {"warm-up", 0.55, warm_up_part},
-                           {"precision, first model", 0.60, first_precision_part},
-                           {"eager and compiled", 0.66, compile_part},
-                           {"bytes of steps, smallest model", 0.69, first_memory_part},
-                           {"time of steps, larger models", 0.87, other_cell_part},
-                           {"precision, other models", 0.89, other_precision_part},
-                           {"bytes of steps, larger models", 0.91, other_memory_part},
+                           {"time of steps, smallest model", 0.38, first_step_part},
+                           {"training", 0.46, training_part},
+                           {"warm-up", 0.50, warm_up_part},
+                           {"bytes of steps, smallest model", 0.52, first_memory_part},
+                           {"time of steps, larger models", 0.86, other_step_part},
+                           {"starts, and errors of precisions", 0.90, start_part},
+                           {"bytes of steps, larger models", 0.93, other_memory_part},
                            {"one step on many ranks", 0.99, rank_part},
                            // Last, since a profiler may slow what follows it; and questions wait
                            // for it, so it may take a little more than there is.
@@ -128,26 +125,18 @@ bool StudyContext::has_time_for(double seconds) {
 
 double StudyContext::seconds_of(const RunSpec& step) const {
   double out = 0;
-  for (const StudyCell& cell : cells) {
-    const RunSpec& s = cell.spec.step;
-    if (s.model.name == step.model.name && s.mode == step.mode &&
-        cell.result.status == Status::kOk) {
-      out = std::max(out, median_of(cell.result.samples_ms) * 1e-3);
+  const auto add = [&](const RunSpec& run) {
+    const CellResult* cell = steps.find({run, {}});
+    if (cell != nullptr && cell->status == Status::kOk) {
+      out = std::max(out, max_of(cell->samples_ms) * 1e-3);
     }
+  };
+  add(step);
+  if (out > 0) return out;
+  for (const RunSpec& run : timed_steps(*this, step.model).runs) {
+    if (run.mode == step.mode) add(run);
   }
   return out;
-}
-
-Protocol StudyContext::until_steady(Protocol protocol, double step_seconds) const {
-  constexpr int kWarmup = 3;
-  constexpr double kNoisePercent = 3.0;  // the validity checker doubts a median above 5
-  constexpr double kSeconds = 1.0;
-  const bool is_short = step_seconds > 0 && step_seconds * protocol.steps < kSeconds;
-  if (!is_short || seconds_left() < 2 * kSeconds) return protocol;
-  protocol.warmup = std::max(protocol.warmup, kWarmup);
-  protocol.max_noise_percent = kNoisePercent;
-  protocol.max_seconds = kSeconds;
-  return protocol;
 }
 
 const Ceilings& StudyContext::ceilings() {

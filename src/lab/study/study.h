@@ -4,11 +4,13 @@
 
 #include <chrono>
 #include <functional>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "lab/attention/run.h"
+#include "lab/compile/ladder.h"
 #include "lab/memory/tables.h"
 #include "lab/precision/tables.h"
 #include "lab/profile/tables.h"
@@ -81,12 +83,6 @@ struct StudySection {
   std::vector<Chart> charts = {};
 };
 
-// One measured cell: its row, and for some cells the breakdown of a step.
-struct StudyCell {
-  CellSpec spec;
-  CellResult result;
-};
-
 // The state that the parts of a study share and add to.
 struct StudyContext {
   const StudyMachine& machine;
@@ -94,41 +90,63 @@ struct StudyContext {
   std::function<void(const std::string& what)> announce;
   std::chrono::steady_clock::time_point deadline = {};  // of the part that runs
   int begun = 0, left_out = 0;  // cells measured, and cells skipped for lack of time
-  std::vector<StudyCell> cells = {}, scaling = {}, ways = {}, rungs = {}, ranks = {};
-  std::vector<PrecisionCell> precise = {};
-  std::vector<ResultRow> plain = {};                        // of the profiled cells
+  // Every step that a table shows, and every attention: each measured once, in the rounds of its
+  // model, whichever tables show it.
+  StepRounds steps = {};
+  AttentionRounds attention_cells = {};
+  std::map<std::string, StartTimes> starts = {};                // by the keys of runs
+  std::map<std::string, std::optional<StepError>> errors = {};  // likewise, against float64
+  std::vector<AttentionResult> attention = {};                  // of the table of attention alone
   std::vector<MemoryCell> memory = {}, forward_alone = {};  // the second: forward of the first's
-  std::vector<AttentionResult> attention = {};
-  std::optional<Ceilings> known_ceilings = {};  // of ceilings()
+  std::optional<Ceilings> known_ceilings = {};              // of ceilings()
   std::vector<StudySection> sections = {};
 
   double seconds_left() const;
   // Whether work of `seconds` may begin; counts the cell as begun or left out.
   bool has_time_for(double seconds);
-  // What one step like this took when cells were timed, the longest; 0: not timed.
+  // What one step like this took; of the slowest of its model and mode where it was not timed
+  // itself; 0: unknown.
   double seconds_of(const RunSpec& step) const;
-  // `protocol` for steps of about `step_seconds`. Short ones are timed until their median is known,
-  // which takes a second at most: a disturbance that lasts as long as a few of them would move the
-  // median of a few. 0 seconds, or no time left for it: as it is.
-  Protocol until_steady(Protocol protocol, double step_seconds) const;
   // The device's, measured at the first call; none where the machine measures none.
   const Ceilings& ceilings();
   // `run` with the machine's place and seed.
   RunSpec here(RunSpec run) const;
+  // Those of the runs that were measured.
+  std::vector<CellResult> measured(std::span<const RunSpec> runs) const;
+  // Measures the steps, or attentions, that are wanted by now, within the part's time.
+  template <class Spec, class Result>
+  void measure(CellRounds<Spec, Result>& cells,
+               const std::function<std::string(const Spec& spec)>& name);
 };
+
+// --- what is measured ----------------------------------------------------------------------------
+// Steps by the tables that show them, each with how often it is recorded; what matters most first.
+
+struct WantedSteps {
+  std::vector<RunSpec> runs;
+  int recorded_steps;
+};
+WantedSteps timed_steps(const StudyContext& context, const ModelConfig& model);
+WantedSteps scaled_steps(const StudyContext& context);
+WantedSteps ways(const StudyContext& context, const ModelConfig& model);
+WantedSteps rungs(const StudyContext& context);
+WantedSteps precise_steps(const StudyContext& context, const ModelConfig& model);
+WantedSteps profiled_steps(const StudyContext& context);
+// Every way to share a step among ranks, one rank alone first.
+WantedSteps shared_steps(const StudyContext& context);
+void measure_shared_steps(StudyContext& context);
+std::vector<const Rung*> study_rungs();
+std::vector<AttentionSpec> attention_ways(const StudyContext& context);
 
 // The parts: each adds its sections, or cells for those of the last part.
 void number_part(StudyContext& context);
 void plan_part(StudyContext& context);
 void attention_part(StudyContext& context);
-void first_cell_part(StudyContext& context);  // of the smallest model
-void other_cell_part(StudyContext& context);  // of the others
+void first_step_part(StudyContext& context);  // of the smallest model, whatever table shows it
+void other_step_part(StudyContext& context);  // of the others
 void training_part(StudyContext& context);
-void scaling_part(StudyContext& context);
 void warm_up_part(StudyContext& context);
-void first_precision_part(StudyContext& context);  // of the first model
-void other_precision_part(StudyContext& context);  // of the others
-void compile_part(StudyContext& context);
+void start_part(StudyContext& context);  // errors of precisions, and starts, which are no samples
 void rank_part(StudyContext& context);
 void first_memory_part(StudyContext& context);
 void other_memory_part(StudyContext& context);
@@ -136,10 +154,11 @@ void profile_part(StudyContext& context);
 void review_part(StudyContext& context);  // validity, published tables, what was gathered
 
 // Every cell as `bench` gives it, with its samples and its parameters.
-Table cell_table(const std::vector<StudyCell>& cells);
+Table cell_table(std::span<const CellResult> cells);
 // Sections of all cells that were gathered.
-void add_cell_sections(StudyContext& context);
+void add_step_sections(StudyContext& context);
 void add_memory_sections(StudyContext& context);
+void add_compile_section(StudyContext& context);
 void add_precision_section(StudyContext& context);
 
 struct StudyReport {

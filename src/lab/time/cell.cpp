@@ -16,6 +16,7 @@
 #include "passes/recompute_budget.h"
 #include "runtime/communicator.h"
 #include "session/session.h"
+#include "spec/fields.h"
 
 namespace tracestep {
 namespace {
@@ -57,10 +58,12 @@ void time_steps(Measurement& measurement, Device& device, const StepObserver& ob
   out.profiled = device.ranges() != nullptr;
   const std::int64_t faults_before = major_faults(),
                      allocations_before = device.allocator().stats().allocation_count;
-  const Protocol& protocol = out.spec.protocol;
+  Protocol protocol = out.spec.protocol;
+  if (protocol.visit_seconds > 0 && device.is_asynchronous()) {
+    protocol.visit_seconds = kAsynchronousVisitSeconds;
+  }
   const auto most = static_cast<std::size_t>(protocol.max_noise_percent > 0 ? protocol.most_steps()
                                                                             : protocol.steps);
-  std::vector<double> spans, issues;
   const auto is_done = [&] {
     out.stopped_by = end_of_sampling(protocol, out.samples_ms);
     return agree(device.group(), !out.stopped_by.empty());
@@ -69,27 +72,16 @@ void time_steps(Measurement& measurement, Device& device, const StepObserver& ob
     if (observe) observe(out.samples_ms.size(), most);
     const StepTimes times = measurement.step();
     out.samples_ms.push_back(times.wall_ms());
-    issues.push_back(times.issue_ms());
-    spans.push_back(measurement.span_ms());
+    out.issue_samples_ms.push_back(times.issue_ms());
+    out.span_samples_ms.push_back(measurement.span_ms());
   }
   out.major_faults = major_faults() - faults_before;
   out.allocations_per_step =
       static_cast<double>(device.allocator().stats().allocation_count - allocations_before) /
       static_cast<double>(std::max<std::size_t>(out.samples_ms.size(), 1));
-  out.wall_ms = median_of(out.samples_ms);
-  out.issue_ms = median_of(issues);
-  out.device_span_ms = median_of(spans);
   out.choices = device.choices();
   out.host.after = read_host_facts();
 }
-
-struct RecordedStep {
-  std::int64_t span_ns = 0;
-  std::vector<Span> spans = {};
-  double interrupted_ms = 0;
-
-  double busy_ms() const { return busy_ms_of(spans); }
-};
 
 // Cuts launches that other work held up to the time that counts for them.
 void cut_interruptions(std::vector<RecordedStep>& steps) {
@@ -126,15 +118,22 @@ void set_communication(CellResult& out) {
 }
 
 void record_steps(Measurement& measurement, CellResult& out) {
-  std::vector<RecordedStep> steps;
-  std::vector<double> wall;
   measurement.record(out.spec.protocol.recorded_steps, [&](const StepTimes& t, const Recorder& r) {
-    wall.push_back(t.wall_ms());
-    steps.push_back({measurement.span_ns(), r.spans()});
-    out.recorded_busy_ms.push_back(steps.back().busy_ms());
+    out.recorded.push_back({measurement.span_ns(), t.end_ns - t.start_ns, r.spans()});
     out.memory_events = r.memory_events();
   });
+}
+
+// Of the recorded steps, the one in the middle.
+void set_recorded(CellResult& out) {
+  std::vector<RecordedStep> steps = out.recorded;
   if (steps.empty()) return;
+  out.recorded_busy_ms.clear();
+  std::vector<double> wall;
+  for (const RecordedStep& step : steps) {
+    out.recorded_busy_ms.push_back(step.busy_ms());
+    wall.push_back(static_cast<double>(step.wall_ns) * 1e-6);
+  }
   cut_interruptions(steps);
   const auto middle = steps.begin() + std::ssize(steps) / 2;
   std::ranges::nth_element(steps, middle, {}, &RecordedStep::busy_ms);
@@ -144,6 +143,17 @@ void record_steps(Measurement& measurement, CellResult& out) {
   out.spans = std::move(middle->spans);
   out.instrumented_wall_ms = median_of(wall);
   set_communication(out);
+}
+
+// The clocks, from the samples and the recorded steps of all visits.
+void set_clocks(CellResult& out) {
+  if (out.samples_ms.empty()) return;
+  out.wall_ms = median_of(out.samples_ms);
+  out.issue_ms = median_of(out.issue_samples_ms);
+  out.device_span_ms = median_of(out.span_samples_ms);
+  set_recorded(out);
+  // Where kernels run inside the calls, issuing is what is left of the wall without their own time.
+  if (!out.is_asynchronous) out.issue_ms = std::max(0.0, out.wall_ms - out.device_busy_ms);
 }
 
 // The clock by which kernels are timed here. Profilers of GPUs have their own (lab/profile/run.h).
@@ -201,8 +211,8 @@ void measure(Device& device, const StopSignal* stop, const StepObserver& observe
   }
   out.recorded_by = instrument_of(device);
   record_steps(measurement, out);
-  // Where kernels run inside the calls, issuing is what is left of the wall without their own time.
-  if (!device.is_asynchronous()) out.issue_ms = std::max(0.0, out.wall_ms - out.device_busy_ms);
+  out.is_asynchronous = device.is_asynchronous();
+  set_clocks(out);
   out.peak_bytes = device.allocator().stats().peak_requested_bytes;
   out.host_bytes = device.host_bytes();
   if (out.spec.step.mode != Mode::kInference && device.computes()) {
@@ -233,22 +243,43 @@ CellResult cell_beyond_budget(const CellSpec& spec, const BudgetNotMet& error) {
   return out;
 }
 
-void add_turn(CellResult& result, const CellResult& later) {
-  // Of counters only differences mean something: what they counted between the turns is left out.
-  const auto leave_out_between = [&](auto member) {
-    auto& start = result.facts_before.*member;
-    const auto& end = result.facts_after.*member;
-    const auto& next = later.facts_before.*member;
-    if (start && end && next) *start += *next - *end;
-  };
-  leave_out_between(&DeviceFacts::energy_j);
-  leave_out_between(&DeviceFacts::power_limited_ns);
-  leave_out_between(&DeviceFacts::heat_limited_ns);
-  result.facts_after = later.facts_after;
-  result.host.after = later.host.after;
+void add_visit(CellResult& result, const CellResult& later) {
+  join_visits(result.host, later.host);
+  join_visits(result.facts_before, result.facts_after, later.facts_before, later.facts_after);
   result.major_faults += later.major_faults;
-  result.samples_ms.insert(result.samples_ms.end(), later.samples_ms.begin(),
-                           later.samples_ms.end());
+  if (result.visits.empty()) result.visits = {static_cast<double>(result.samples_ms.size())};
+  result.visits.push_back(static_cast<double>(later.samples_ms.size()));
+  for (auto list :
+       {&CellResult::samples_ms, &CellResult::issue_samples_ms, &CellResult::span_samples_ms}) {
+    (result.*list).insert((result.*list).end(), (later.*list).begin(), (later.*list).end());
+  }
+  result.recorded.insert(result.recorded.end(), later.recorded.begin(), later.recorded.end());
+  set_clocks(result);
+}
+
+CellResult visit(const DeviceFactory& make_device, const CellSpec& spec, const StopSignal* stop) {
+  try {
+    return measure_cell(make_device, spec, stop);
+  } catch (const BudgetNotMet& error) {
+    return cell_beyond_budget(spec, error);
+  }
+}
+
+Json key_of(const CellSpec& spec) {
+  return tracestep::key_of(spec.step);
+}
+
+TimedSamples timed_samples(const CellResult& result) {
+  return TimedSamples(result.samples_ms, result.visits);
+}
+
+double visit_weight(const CellSpec& spec) {
+  const RunSpec& run = spec.step;
+  const double passes = run.mode == Mode::kStep ? 3.5 : run.mode == Mode::kForwardBackward ? 3 : 1;
+  const double steps = spec.protocol.warmup + 1 + (spec.protocol.recorded_steps > 0 ? 1 : 0);
+  return passes * steps *
+         forward_flops(run.model, static_cast<double>(run.shape.batch),
+                       static_cast<double>(run.shape.context));
 }
 
 std::optional<double> energy_per_step_j(const CellResult& result) {

@@ -9,6 +9,8 @@
 #include "base/json.h"
 #include "lab/measure/host_columns.h"
 #include "lab/measure/measurement.h"
+#include "lab/measure/processes.h"
+#include "lab/measure/rounds.h"
 #include "lab/report/table.h"
 #include "lab/time/step_parts.h"
 #include "record/recorder.h"
@@ -25,6 +27,15 @@ struct CellSpec {
   Protocol protocol;
 };
 
+// One recorded step: its kernels, and what other work held up single launches for.
+struct RecordedStep {
+  std::int64_t span_ns = 0, wall_ns = 0;  // first kernel's start to last one's end; the call's
+  std::vector<Span> spans = {};
+  double interrupted_ms = 0;
+
+  double busy_ms() const { return busy_ms_of(spans); }
+};
+
 struct CellResult {
   CellSpec spec;
   std::string device;
@@ -35,6 +46,9 @@ struct CellResult {
   std::string choices;                    // Device::choices()
   std::int64_t parameters = 0;
   std::vector<double> samples_ms, warmup_ms;
+  // By the clocks beside the wall, of the same steps; and how many steps each visit timed, where a
+  // driver visited the cell several times (add_visit()).
+  std::vector<double> issue_samples_ms = {}, span_samples_ms = {}, visits = {};
   std::string stopped_by;         // end_of_sampling()
   std::int64_t major_faults = 0;  // pages that came from disk during the timed steps
   bool profiled = false;          // a profiler listened to them
@@ -45,6 +59,7 @@ struct CellResult {
   double instrumented_wall_ms = 0;  // of recorded steps: beside wall_ms, what recording costs
   double compile_ms = 0;            // until the executor was ready
   std::vector<double> recorded_busy_ms = {};  // kernels' time of each recorded step
+  std::vector<RecordedStep> recorded = {};
   // Of the step in `spans`: what other work held up single launches for; not in its busy time.
   double interrupted_ms = 0;
   std::string recorded_by = {};  // the instrument of the recorded steps
@@ -63,6 +78,7 @@ struct CellResult {
   std::optional<std::int64_t> kernels = {};      // of that: kernels, copies and fills
   double roof_tflops = 0;                        // what the device reaches at best; 0: not known
   std::optional<double> roof_others_cores = {};  // that others kept busy while it was measured
+  bool is_asynchronous = false;                  // the device computes while the host goes on
   bool computes = true;        // false: nothing was computed, so times say nothing of speed
   std::optional<double> loss;  // of the last step; none for inference
 
@@ -88,10 +104,18 @@ CellResult measure_cell(const DeviceFactory& make_device, const CellSpec& spec,
 // peak is the least one.
 CellResult cell_beyond_budget(const CellSpec& spec, const BudgetNotMet& error);
 
-// Adds the timed steps of a later measurement of the same cell: its samples, and what the host and
-// the device say of the time in which they were taken. All else stays that of the first one, the
-// medians of its clocks too, which are held against each other.
-void add_turn(CellResult& result, const CellResult& later);
+// Adds a later visit of the same cell, prepared anew: its timed and recorded steps, and what the
+// host and the device say of the time in which they were taken. Bytes and work stay as they are.
+// Both have to be ok.
+void add_visit(CellResult& result, const CellResult& later);
+
+// One visit of a driver (lab/measure/rounds.h). A budget of recomputation that nothing meets is out
+// of memory, too.
+CellResult visit(const DeviceFactory& make_device, const CellSpec& spec, const StopSignal* stop);
+Json key_of(const CellSpec& spec);          // of its run
+double visit_weight(const CellSpec& spec);  // FLOPs
+TimedSamples timed_samples(const CellResult& result);
+using StepRounds = CellRounds<CellSpec, CellResult>;
 
 // What the whole device used for a timed step, in joules, by its coarse counter; nullopt: it has
 // none, the steps took under half a second together, or that exceeds the device's power limit.

@@ -22,7 +22,7 @@ struct CellRow {
       : r(result),
         there(result.spec.step),
         ok(result.status == Status::kOk),
-        samples(result.samples_ms) {
+        samples(timed_samples(result)) {
     there.place.device = result.device;
   }
 

@@ -74,7 +74,7 @@ TEST(LadderTest, EveryTurnAddsSamplesToEveryRung) {
     EXPECT_EQ(step.cell.result.samples_ms.size(), 18u);
     EXPECT_EQ(step.cell.result.warmup_ms.size(), 1u) << "that of the first turn";
   }
-  const std::string cut = "stopped in the middle of a turn: naive has 18 samples, arena has 12";
+  const std::string cut = "stopped in the middle of a turn: norm has 18 samples, arena has 12";
   EXPECT_EQ(std::ranges::count(ladder_table(steps).notes, cut), 0);
   std::vector<LadderStep> stopped = steps;
   stopped.back().cell.result.samples_ms.resize(12);

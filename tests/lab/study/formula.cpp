@@ -28,6 +28,7 @@ int hundreds_of_column(std::string_view name) {
 // Cells that a reference stands for.
 struct Cells {
   std::vector<const Json*> cells;
+  std::vector<const Json*> counts = {};  // beside a list of samples: how many each visit took
   Unit unit = Unit::kNone;
   int hundreds = 0;
 
@@ -56,6 +57,31 @@ Evaluated median(std::vector<double> s, Unit unit) {
   return {middle, s[k], s[n - 1 - k], unit};
 }
 
+std::vector<double> numbers(const Json& list) {
+  std::vector<double> out;
+  if (!list.is_array()) return out;
+  for (const Json& item : list.items()) {
+    if (item.is_number()) out.push_back(item.as_double());
+  }
+  return out;
+}
+
+// The median of each visit's samples; none where the counts are not those of the samples.
+std::vector<double> visit_medians(const Cells& cells) {
+  std::vector<double> out;
+  if (cells.cells.size() != 1 || cells.counts.size() != 1) return out;
+  const std::vector<double> ms = numbers(*cells.cells[0]), counts = numbers(*cells.counts[0]);
+  std::size_t next = 0;
+  for (double count : counts) {
+    if (!(count >= 1) || count > double(ms.size() - next)) return {};
+    const auto length = static_cast<std::size_t>(count);
+    const auto begin = ms.begin() + static_cast<std::ptrdiff_t>(next);
+    out.push_back(median({begin, begin + static_cast<std::ptrdiff_t>(length)}, Unit::kNone).value);
+    next += length;
+  }
+  return next == ms.size() ? out : std::vector<double>();
+}
+
 Evaluated spanned(double value, std::initializer_list<double> corners, Unit unit) {
   Evaluated out{value, value, value, unit};
   for (double c : corners) {
@@ -81,6 +107,7 @@ class Parser {
       }
       fail("no operator at: " + std::string(rest_));
     }
+    if (take("paired(")) return paired();
     for (const char* function : {"median(", "min(", "max(", "sum(", "count("}) {
       if (take(function)) return of_list(function);
     }
@@ -147,12 +174,21 @@ class Parser {
     const std::string column = word();
     const auto found = std::ranges::find(table.columns, column, &Column::name);
     if (found == table.columns.end()) fail("no column " + column);
-    Cells out{{}, unit_of_column(column), hundreds_of_column(column)};
+    Cells out{{}, {}, unit_of_column(column), hundreds_of_column(column)};
+    const std::string ending = "samples_ms";
+    const std::string beside =
+        column.ends_with(ending)
+            ? column.substr(0, column.size() - ending.size()) + "process_samples"
+            : std::string("none");
+    const auto counts = std::ranges::find(table.columns, beside, &Column::name);
     for (std::size_t row : rows) {
       if (row < 1 || row > table.rows.size()) fail("no such row in " + table.name);
       named_.push_back({&table, row - 1});
       out.cells.push_back(
           &table.rows[row - 1][static_cast<std::size_t>(found - table.columns.begin())]);
+      if (counts == table.columns.end()) continue;
+      out.counts.push_back(
+          &table.rows[row - 1][static_cast<std::size_t>(counts - table.columns.begin())]);
     }
     return out;
   }
@@ -255,12 +291,33 @@ class Parser {
       return {n, n, n, Unit::kNone};
     }
     if (values.empty()) fail("an empty list");
-    if (function == "median(") return found.with(median(values, found.unit));
+    if (function == "median(") {
+      Evaluated out = median(values, found.unit);
+      const std::vector<double> visits = visit_medians(found);
+      if (visits.size() > 1) {
+        const Evaluated of_visits = median(visits, found.unit);
+        out.low = of_visits.low;
+        out.high = of_visits.high;
+      }
+      return found.with(out);
+    }
     double out = function == "sum(" ? 0 : values[0];
     for (double v : values) {
       out = function == "sum(" ? out + v : function == "min(" ? std::min(out, v) : std::max(out, v);
     }
     return found.with({out, out, out, found.unit});
+  }
+
+  // Two cells of samples, by the visits that rounds gave both.
+  Evaluated paired() {
+    const std::vector<double> a = visit_medians(reference());
+    expect(", ");
+    const std::vector<double> b = visit_medians(reference());
+    expect(")");
+    if (a.size() != b.size() || a.size() < 3) fail("visits that are no pairs");
+    std::vector<double> ratios;
+    for (std::size_t i = 0; i < a.size(); ++i) ratios.push_back(a[i] / b[i]);
+    return median(ratios, Unit::kNone);
   }
 
   Evaluated of_cell(const Cells& found) {

@@ -1,4 +1,4 @@
-// What a report says of one cell with several times, and of what is missing.
+// What a report says of what is missing, and of codes and names.
 #include <algorithm>
 
 #include <gmock/gmock.h>
@@ -40,22 +40,6 @@ class NeighbourTest : public ::testing::Test {
   const Evidence::Where step_ = {{"size", "small"}, {"mode", "step"}, {"ops", "fused"}};
   std::vector<Table> tables_ = small_study().tables;
 };
-
-TEST_F(NeighbourTest, OtherTimesOfACellAreItsNoiseAndStandInItsDoubts) {
-  EXPECT_THAT(text_of("pass-times"), HasSubstr("AdamW adds "));
-  EXPECT_THAT(of("pass-times").doubt.words(), IsEmpty());
-  const Evidence::Where both = {{"size", "small"}, {"mode", "forward-backward"}, {"ops", "fused"}},
-                        other = {{"size", "small"}, {"precision", "fp32"}};
-  cell("steps", other, "cell") = cell("cells", both, "cell");
-  cell("steps", other, "median_ms") = 290.0;  // 240 in the table cells, and a whole step 280
-  cell("steps", other, "std_ms") = 1.0;
-  const Answer passes = of("pass-times");
-  EXPECT_THAT(passes.text.words(), HasSubstr("What AdamW adds is lost in noise."));
-  EXPECT_THAT(passes.text.words(), HasSubstr("within noise what its products ask for"));
-  EXPECT_THAT(passes.doubt.words(), HasSubstr("At other times in this study "));
-  EXPECT_THAT(passes.doubt.words(), HasSubstr("took 290.0 ms."));
-  EXPECT_THAT(wrong_claims(passes.doubt, tables_), IsEmpty());
-}
 
 TEST_F(NeighbourTest, AColumnOfCellsThatHoldsNumbersIsNoParameters) {
   cell("granularity", {{"size", "small"}, {"mode", "step"}}, "cell") = Json::Array{0.5};

@@ -114,13 +114,6 @@ void set_times(std::vector<Table>& tables) {
     if (verdict && (table.name == "validity" || is_verdict_column(table.columns[*verdict]))) {
       for (auto& row : table.rows) row[*verdict] = "ok";
     }
-    // What other parts measured of the cells above is of other runs: it stays as measured.
-    constexpr std::array<std::string_view, 3> kOthers = {"ways", "ladder", "steps"};
-    const auto other = std::ranges::find(kOthers, table.name);
-    if (other != kOthers.end()) {
-      const auto seed = static_cast<std::int64_t>(1 + (other - kOthers.begin()));
-      for (auto& row : table.rows) row[*index_of(table, "cell")]["seed"] = seed;
-    }
     if (table.name != "cells" && table.name != "scaling" && table.name != "time") continue;
     for (auto& row : table.rows) {
       double ms = set_ms(row[*mode].as_string());
@@ -129,6 +122,7 @@ void set_times(std::vector<Table>& tables) {
       if (table.name == "scaling") ms *= row[*context].as_double() / 8.0;
       row[*median] = ms;
       if (const auto samples = index_of(table, "samples_ms")) row[*samples] = eight_around(ms);
+      if (const auto counts = index_of(table, "process_samples")) row[*counts] = Json();
       if (const auto mean = index_of(table, "mean_ms")) row[*mean] = ms;
       if (const auto deviation = index_of(table, "std_ms")) row[*deviation] = 0.01 * ms;
       if (const auto others = index_of(table, "others_cores")) row[*others] = 0.02;
@@ -166,7 +160,8 @@ void set_times(std::vector<Table>& tables) {
   }
   for (const auto& [precision, ms] : {std::pair{"fp32", 100.0}, {"bf16", 50.0}}) {
     set("steps", {{"precision", precision}}, "median_ms", ms);
-    set("steps", {{"precision", precision}}, "std_ms", 1.0);
+    set("steps", {{"precision", precision}}, "samples_ms", eight_around(ms));
+    set("steps", {{"precision", precision}}, "process_samples", Json());
   }
   for (const auto& [context, forward, backward] :
        {std::tuple{64, 2.0, 4.0}, std::tuple{128, 7.6, 15.2}}) {

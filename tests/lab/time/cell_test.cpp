@@ -36,25 +36,28 @@ Json cell(const CellResult& result, std::string_view column) {
   return {};
 }
 
-TEST(TurnsTest, CountersLeaveOutWhatLiesBetween) {
+TEST(VisitsTest, SamplesAreJoinedAndCountersLeaveOutWhatLiesBetween) {
   CellResult first, later;
-  first.samples_ms = {300, 500};
-  first.wall_ms = first.device_span_ms = 400;
+  first.is_asynchronous = later.is_asynchronous = true;
+  first.samples_ms = first.span_samples_ms = {300, 500};
+  first.issue_samples_ms = {1, 3};
   first.facts_before.energy_j = 100;
   first.facts_after.energy_j = 180;
   first.facts_before.power_limited_ns = 0;
   first.facts_after.power_limited_ns = 5;
-  later.samples_ms = {600, 600};
-  later.wall_ms = later.device_span_ms = 600;
+  later.samples_ms = later.span_samples_ms = {600, 600};
+  later.issue_samples_ms = {2, 2};
   later.facts_before.energy_j = 1000;
   later.facts_after.energy_j = 1040;
   later.facts_before.power_limited_ns = 50;
   later.facts_after.power_limited_ns = 52;
   later.major_faults = 3;
-  add_turn(first, later);
+  add_visit(first, later);
   EXPECT_EQ(first.samples_ms, (std::vector<double>{300, 500, 600, 600}));
-  EXPECT_DOUBLE_EQ(first.wall_ms, first.device_span_ms)
-      << "or one clock would contradict the other";
+  EXPECT_EQ(first.visits, (std::vector<double>{2, 2}));
+  EXPECT_DOUBLE_EQ(first.wall_ms, 550);
+  EXPECT_DOUBLE_EQ(first.device_span_ms, 550) << "or one clock would contradict the other";
+  EXPECT_DOUBLE_EQ(first.issue_ms, 2);
   EXPECT_EQ(first.major_faults, 3);
   EXPECT_DOUBLE_EQ(energy_per_step_j(first).value(), (80 + 40) / 4.0);
   EXPECT_EQ(*first.facts_after.power_limited_ns - *first.facts_before.power_limited_ns, 5 + 2);
@@ -82,6 +85,59 @@ TEST_P(CellTest, EveryModeAndGranularityHasTheBytesThatWerePredicted) {
       EXPECT_EQ(cell_row(result).size(), cell_columns().size());
     }
   }
+}
+
+TEST_P(CellTest, ACellThatTwoTablesAskForIsMeasuredOnceInRounds) {
+  CellSpec spec = tiny_cell(Mode::kStep, Granularity::kFused);
+  const CellSpec other = tiny_cell(Mode::kForward, Granularity::kFused);
+  spec.protocol.recorded_steps = 0;
+  StepRounds cells;
+  cells.want(spec);
+  cells.want(other);
+  spec.protocol.recorded_steps = 2;
+  cells.want(spec);
+  int prepared = 0;
+  const auto counting = [&](const RunSpec& run) {
+    ++prepared;
+    return device()(run);
+  };
+  cells.measure(counting, {.least = 3, .most = 3}, nullptr, [](const CellSpec&, int) {});
+  EXPECT_EQ(prepared, 2 * 3) << "each visit prepares its cell anew";
+  const CellResult& step = *cells.find(spec);
+  EXPECT_EQ(step.samples_ms.size(), 3u * 3u);
+  EXPECT_EQ(cell(step, "process_samples"), (Json::Array{3, 3, 3}));
+  EXPECT_EQ(step.recorded.size(), 2u) << "as many as one of the two asked for";
+  EXPECT_EQ(step.peak_bytes, step.predicted_peak_bytes);
+  EXPECT_EQ(cells.find(other)->visits.size(), 3u);
+  cells.want(spec);
+  cells.measure(counting, {.least = 3, .most = 3}, nullptr, [](const CellSpec&, int) {});
+  EXPECT_EQ(prepared, 2 * 3) << "what was measured stays as it is";
+  EXPECT_EQ(cells.find(tiny_cell(Mode::kInference, Granularity::kFused)), nullptr);
+}
+
+TEST_P(CellTest, ACellThatDoesNotFitSaysSoAndTheOthersHaveTheirRounds) {
+  const CellSpec small = tiny_cell(Mode::kInference, Granularity::kFused),
+                 large = tiny_cell(Mode::kStep, Granularity::kFused);
+  const std::int64_t limit = measure_cell(device(), large).peak_bytes - 1;
+  StepRounds cells;
+  for (const CellSpec& spec : {large, small}) cells.want(spec);
+  cells.measure(device(limit), {.seconds = 60}, nullptr, [](const CellSpec&, int) {});
+  EXPECT_EQ(cells.find(large)->status, Status::kOutOfMemory);
+  EXPECT_EQ(cells.find(small)->visits.size(), 6u);
+  EXPECT_EQ(cells.left_out(), 0u);
+}
+
+TEST_P(CellTest, AVisitEndsWithItsTimeAfterOneStepAtLeast) {
+  CellSpec spec = tiny_cell(Mode::kForward, Granularity::kFused);
+  spec.protocol.steps = 1'000'000;
+  spec.protocol.visit_seconds = 0.01;
+  const CellResult visited = measure_cell(device(), spec);
+  double sum = 0;
+  for (double ms : visited.samples_ms) sum += ms;
+  EXPECT_GE(sum, 10.0);
+  EXPECT_LT(sum - visited.samples_ms.back(), 10.0);
+  spec.protocol.visit_seconds = 1e-9;
+  EXPECT_EQ(measure_cell(device(), spec).samples_ms.size(), 1u);
 }
 
 TEST_P(CellTest, AnArenaIsInTheRowAndItsStepsAllocateNothing) {

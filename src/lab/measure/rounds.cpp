@@ -1,0 +1,141 @@
+#include "lab/measure/rounds.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/random.h"
+
+namespace tracestep {
+
+namespace {
+
+// The cells that fit, `least` times each, into `seconds`: others go, from the last one on.
+std::vector<std::size_t> fitting(std::span<const std::size_t> cells,
+                                 std::span<const double> seconds_of, double seconds, int least) {
+  std::vector<std::size_t> out;
+  double sum = 0;
+  for (const std::size_t cell : cells) {
+    if ((sum + seconds_of[cell]) * least > seconds) continue;
+    sum += seconds_of[cell];
+    out.push_back(cell);
+  }
+  return out;
+}
+
+// One grid's rounds: which cells are left, and what each of their visits took.
+class Rounds {
+ public:
+  Rounds(std::span<const double> weights, const RoundLimits& limits,
+         const std::function<bool(std::size_t, int)>& visit, const StopSignal* stop)
+      : limits_(limits), visit_(visit), stop_(stop), seconds_(weights.begin(), weights.end()) {
+    for (std::size_t i = 0; i < weights.size(); ++i) cells_.push_back(i);
+    kept_.assign(weights.size(), true);
+  }
+
+  std::vector<bool> run() {
+    if (cells_.empty()) return kept_;
+    if (limits_.seconds <= 0) {
+      for (int round = 0; round < limits_.most; ++round) {
+        if (!visit_all(cells_, round)) break;
+      }
+      return kept_;
+    }
+    // The first visit of the first cell is the measure of the others' weights.
+    const double weight = seconds_[0];
+    if (!visit_all({0}, 0)) return kept_;
+    const double per_weight = seconds_[0] / std::max(weight, 1e-300);
+    for (std::size_t i = 1; i < seconds_.size(); ++i) seconds_[i] *= per_weight;
+    keep(limits_.seconds);
+    std::vector<std::size_t> others = cells_;
+    std::erase(others, std::size_t{0});
+    if (!visit_all(others, 0)) return kept_;
+    // Some overtime costs less than a table without its cells.
+    constexpr double kOvertime = 1.15;
+    keep(kOvertime * limits_.seconds);
+    for (int round = 1; round < limits_.most && !cells_.empty(); ++round) {
+      const bool has_time = passed() + passed() / round <= limits_.seconds;
+      if (round >= limits_.least && !has_time) break;
+      if (!visit_all(cells_, round)) break;
+    }
+    return kept_;
+  }
+
+ private:
+  double passed() const { return static_cast<double>(now_ns() - start_ns_) * 1e-9; }
+
+  // The first cell stays: without it there is nothing.
+  void keep(double seconds) {
+    const std::vector<std::size_t> all = std::exchange(cells_, {});
+    cells_ = fitting(all, seconds_, seconds, limits_.least);
+    if (cells_.empty()) cells_ = {all.front()};
+    for (const std::size_t cell : all) {
+      kept_[cell] = std::ranges::find(cells_, cell) != cells_.end() || has_failed(cell);
+    }
+  }
+  bool has_failed(std::size_t cell) const {
+    return std::ranges::find(failed_, cell) != failed_.end();
+  }
+
+  // One visit of each in an order drawn by lot; false: a signal came.
+  bool visit_all(std::vector<std::size_t> order, int round) {
+    for (std::size_t left = order.size(); left > 1; --left) {
+      std::swap(order[left - 1], order[lot_.below(drawn_++, left)]);
+    }
+    for (const std::size_t cell : order) {
+      if (stop_ != nullptr && stop_->requested()) return false;
+      const double begin = passed();
+      if (!visit_(cell, round)) {
+        std::erase(cells_, cell);
+        failed_.push_back(cell);
+      }
+      seconds_[cell] = passed() - begin;
+    }
+    return true;
+  }
+
+  const RoundLimits& limits_;
+  const std::function<bool(std::size_t, int)>& visit_;
+  const StopSignal* const stop_;
+  const std::int64_t start_ns_ = now_ns();
+  const CounterRng lot_{limits_.seed, "rounds"};
+  std::uint64_t drawn_ = 0;
+  std::vector<std::size_t> cells_ = {}, failed_ = {};
+  std::vector<double> seconds_;  // of a visit: weights until the first cell was visited
+  std::vector<bool> kept_ = {};
+};
+
+}  // namespace
+
+std::vector<bool> run_rounds(std::span<const double> weights, const RoundLimits& limits,
+                             const std::function<bool(std::size_t cell, int round)>& visit,
+                             const StopSignal* stop) {
+  return Rounds(weights, limits, visit, stop).run();
+}
+
+void join_visits(HostAround& host, const HostAround& later) {
+  const auto leave_out_between = [&](auto member) {
+    auto& start = host.before.*member;
+    const auto &end = host.after.*member, &next = later.before.*member;
+    if (start && end && next) *start += *next - *end;
+  };
+  leave_out_between(&HostFacts::busy_s);
+  leave_out_between(&HostFacts::stolen_s);
+  leave_out_between(&HostFacts::own_s);
+  host.before.at_s += later.before.at_s - host.after.at_s;
+  host.after = later.after;
+}
+
+void join_visits(DeviceFacts& before, DeviceFacts& after, const DeviceFacts& later_before,
+                 const DeviceFacts& later_after) {
+  const auto leave_out_between = [&](auto member) {
+    auto& start = before.*member;
+    const auto &end = after.*member, &next = later_before.*member;
+    if (start && end && next) *start += *next - *end;
+  };
+  leave_out_between(&DeviceFacts::energy_j);
+  leave_out_between(&DeviceFacts::power_limited_ns);
+  leave_out_between(&DeviceFacts::heat_limited_ns);
+  after = later_after;
+}
+
+}  // namespace tracestep
