@@ -34,7 +34,7 @@ struct BenchOptions {
   OutputOptions output;
   std::filesystem::path resume;
   Protocol protocol;
-  int processes = 1;
+  int processes = 1, rounds = 1, repeat = 1;
   bool nsys_hint = false;
   std::vector<std::int64_t> warmup_study;
   std::optional<double> roof;  // TFLOP/s; none: measured; 0: none known
@@ -42,7 +42,7 @@ struct BenchOptions {
 
 // Everything the numbers of a row depend on, apart from the machine.
 Json cell_key(const CellSpec& spec, int processes, const Json& environment) {
-  Json key = key_of(spec.step);
+  Json key = key_of(spec);
   if (processes > 1) key["processes"] = processes;
   add_key(spec.protocol, key);
   key["tool"] = environment.at("tool");
@@ -62,6 +62,7 @@ std::vector<Column> columns() {
 
 struct Measured {
   Table table;
+  std::vector<CellResult> in_rounds = {};
   std::string oom_detail = {};  // of the last cell that ran out of memory
 };
 
@@ -109,6 +110,7 @@ class GridRun {
 
   // The rows of all cells, or of those that were finished when the signal came.
   Measured run() {
+    if (options_.rounds > 1) return run_in_rounds();
     std::size_t missing = 0;
     for (const RunSpec& run : runs_) {
       if (finished_.find(key_of_cell(run)) != nullptr) continue;
@@ -133,6 +135,39 @@ class GridRun {
   }
 
  private:
+  // All cells in rounds: their rows are known when the last round is done.
+  Measured run_in_rounds() {
+    std::vector<CellSpec> specs;
+    for (const RunSpec& run : runs_) {
+      for (int copy = 1; copy <= options_.repeat; ++copy) {
+        specs.push_back({run, options_.protocol, copy});
+      }
+    }
+    StepRounds cells;
+    for (const CellSpec& spec : specs) cells.want(spec);
+    const double visits = options_.rounds * static_cast<double>(specs.size());
+    cells.measure(
+        make_device, {.least = options_.rounds, .most = options_.rounds, .seed = runs_[0].seed},
+        &stop_, [&, done = 0](const CellSpec& spec, int round) mutable {
+          progress_.update(fmt::format("round {} of {}, {:.0f} %  {}", round, options_.rounds,
+                                       100 * done++ / visits, label_of(spec.step)));
+        });
+    for (const CellSpec& spec : specs) {
+      if (const CellResult* found = cells.find(spec)) add_result(spec, *found);
+    }
+    add_verdicts(out_.table, rows_of(out_.table, environment_));
+    show_unusual(out_.table);
+    return std::move(out_);
+  }
+  void add_result(const CellSpec& spec, CellResult result) {
+    set_roof(result);
+    std::vector<Json> row = cell_row(result);
+    row.push_back(cell_key(spec, options_.processes, environment_));
+    add_verdict(row, environment_);
+    out_.table.add_row(std::move(row));
+    out_.in_rounds.push_back(std::move(result));
+  }
+
   Json key_of_cell(const RunSpec& run) const {
     return cell_key(CellSpec{run, options_.protocol}, options_.processes, environment_);
   }
@@ -184,10 +219,15 @@ class GridRun {
     CellResult result =
         measure_cell(make_device, CellSpec{run, options_.protocol}, &stop_, shown_steps());
     if (result.status == Status::kInterrupted) return {};
+    set_roof(result);
+    return cell_row(result);
+  }
+
+  void set_roof(CellResult& result) {
+    const RunSpec& run = result.spec.step;
     result.roof_tflops = options_.roof ? *options_.roof : roof_.tflops_for(run, tflops_of(result));
     if (!options_.roof) result.roof_others_cores = roof_.others_cores(run);
     if (result.status == Status::kOutOfMemory) out_.oom_detail = result.detail;
-    return cell_row(result);
   }
 
   std::optional<std::vector<Json>> row_of_processes(const RunSpec& run) {
@@ -258,6 +298,21 @@ void check_sampling(const Protocol& protocol) {
               "with --max-noise, --steps is the least and --max-steps the most");
 }
 
+void check_rounds(const BenchOptions& o) {
+  if (o.repeat > 1 && o.rounds == 1) {
+    throw Error(ErrorCode::kUsage, "--repeat", "copies of a cell are measured in rounds",
+                "add --rounds 9");
+  }
+  if (o.rounds == 1) return;
+  const auto refuse = [](const char* flag, const char* why) {
+    throw Error(ErrorCode::kUsage, flag, fmt::format("--rounds {}", why), "leave one out");
+  };
+  if (!o.resume.empty()) refuse("--resume", "knows a row when all rounds are done");
+  if (o.processes > 1) refuse("--processes", "is of one process");
+  if (!o.warmup_study.empty()) refuse("--warmup-study", "compares cells");
+  if (o.protocol.max_noise_percent > 0) refuse("--max-noise", "takes --steps samples in each");
+}
+
 // What several processes cannot do together.
 void check_alone(const BenchOptions& options) {
   const auto refuse = [](const char* flag) {
@@ -274,6 +329,7 @@ int run_bench(const BenchOptions& options, std::span<const std::string> argument
       runs_of(options.grid, {"cpu", "cuda", "reference", "null"}, use, Ranks::kUsed);
   if (options.nsys_hint) return print_nsys_hint(runs, arguments), 0;
   check_sampling(options.protocol);
+  check_rounds(options);
   if (processes() != nullptr) check_alone(options);
   const NamedPath outputs[] = {{"--resume", options.resume},
                                {"--tune-file", runs[0].place.tune_file},
@@ -288,12 +344,19 @@ int run_bench(const BenchOptions& options, std::span<const std::string> argument
   if (options.protocol.part_steps > 0) {
     tables.push_back(step_part_table(rows_of(measured.table, environment)));
   }
+  const std::size_t wanted = runs.size() * static_cast<std::size_t>(options.repeat);
+  if (Table beside = beside_table(measured.in_rounds); !beside.rows.empty()) {
+    tables.push_back(std::move(beside));
+    if (options.output.format == Format::kText) {
+      tables[0].title = beside_sentence(measured.in_rounds) + "\n\n" + tables[0].title;
+    }
+  }
   write_tables(options.output, kSchema, environment, std::move(tables));
-  if (measured.table.rows.size() < runs.size()) {
-    return status_after(measured.table.rows.size(), runs.size(), stop,
+  if (measured.table.rows.size() < wanted) {
+    return status_after(measured.table.rows.size(), wanted, stop,
                         options.resume.empty() ? "; with --resume FILE a grid can go on" : "");
   }
-  if (runs.size() > 1 || measured.oom_detail.empty()) return 0;
+  if (wanted > 1 || measured.oom_detail.empty()) return 0;
   throw Error(ErrorCode::kOutOfMemory, "bench", measured.oom_detail,
               oom_hint(runs[0], measured.oom_detail));
 }
@@ -301,7 +364,8 @@ int run_bench(const BenchOptions& options, std::span<const std::string> argument
 JobPlan plan_of(const BenchOptions& o) {
   const Protocol& p = o.protocol;
   const bool is_by_noise = p.max_noise_percent > 0;
-  const double repeats = std::max<double>(o.processes, static_cast<double>(o.warmup_study.size()));
+  const double repeats = std::max<double>(o.processes * o.rounds * o.repeat,
+                                          static_cast<double>(o.warmup_study.size()));
   std::vector<RunSpec> runs =
       runs_of(o.grid, {"cpu", "cuda", "reference", "null"}, DeviceUse::kPlan, Ranks::kUsed);
   const double count = static_cast<double>(runs.size());
@@ -332,6 +396,8 @@ Command bench_command() {
                     "what composite kernels save"},
                    {"--size tiny --processes 8 --format json --output before.json",
                     "for compare, which needs to know what a new process alone changes"},
+                   {"--size tiny --executor eager,compiled --steps 3 --rounds 9",
+                    "which is faster: a verdict"},
                    {"--size tiny --max-noise 1", "as many steps as a median within 1 % takes"},
                    {"--size tiny --warmup-study 0,1,2,5", "what the first steps cost, and why"},
                    {"--size small,medium,large --context 128,256 --resume grid.jsonl",
@@ -342,6 +408,13 @@ Command bench_command() {
   set.integer("--processes", options->processes, {1, 1000},
               "measure each cell in so many processes, one after the other: what a new process "
               "alone changes is then part of the noise (compare)");
+  set.integer("--rounds", options->rounds, {1, 1000},
+              "measure all cells in so many rounds, in an order drawn by lot, each cell prepared "
+              "anew: --steps samples in each. Cells are then compared with the first; nine "
+              "rounds can tell");
+  set.integer("--repeat", options->repeat, {1, 100},
+              "with --rounds, each cell so many times as cells of their own: what copies differ by "
+              "is noise");
   set.integers("--warmup-study", options->warmup_study, {0, 1000000},
                "instead of a table of cells: each cell with each of these numbers of warm-up "
                "steps, every time in a new process");

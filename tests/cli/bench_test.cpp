@@ -36,6 +36,42 @@ TEST(BenchTest, ABudgetThatCannotBeMetIsTheStatusOfItsRow) {
   EXPECT_EQ(alone.out, "");
 }
 
+TEST(BenchTest, CellsOfRoundsAreComparedWithTheFirstAndTheAnswerComesFirst) {
+  const std::string bench =
+      std::string("bench --threads 1 --batch 2 --warmup 1 --steps 2 --roof 0") + kSmallModel +
+      " --mode forward --context 8,64 --rounds ";
+  const Json result = json_of(bench + "9");
+  ASSERT_EQ(result.at("rows").size(), 2u);
+  EXPECT_EQ(result.at("rows").items()[0].at("visit_samples").size(), 9u);
+  EXPECT_EQ(result.at("rows").items()[0].at("samples_ms").size(), 18u);
+  EXPECT_TRUE(result.at("rows").items()[0].at("process_samples").is_null())
+      << "for a comparison of two results they are one process";
+  const Json& beside = result.at("tables").at("beside").at("rows").items()[0];
+  EXPECT_EQ(beside.at("rounds").as_int(), 9);
+  EXPECT_EQ(beside.at("is").as_string(), "slower");
+  EXPECT_GT(beside.at("ratio").as_double(), 2);
+  const ProgramRun text = run_tracestep(words_of(bench + "9"));
+  EXPECT_NE(text.out.find("context 64 takes "), std::string::npos) << text.out;
+  EXPECT_LT(text.out.find("context 64 takes "), text.out.find("Time and memory of a step"));
+  const ProgramRun few = run_tracestep(words_of(bench + "3"));
+  EXPECT_NE(few.out.find("too few for a verdict: nine can tell"), std::string::npos) << few.out;
+}
+
+TEST(BenchTest, CopiesOfACellAreCellsOfTheirOwn) {
+  const std::string bench =
+      std::string("bench --device null --context 8 --steps 1 --roof 0") + kSmallModel;
+  const Json result = json_of(bench + " --rounds 2 --repeat 2");
+  const auto& rows = result.at("rows").items();
+  ASSERT_EQ(rows.size(), 2u);
+  EXPECT_TRUE(rows[0].at("copy").is_null());
+  EXPECT_EQ(rows[1].at("copy").as_int(), 2);
+  EXPECT_EQ(rows[1].at("cell").at("copy").as_int(), 2);
+  for (const char* refused : {" --repeat 2", " --rounds 2 --resume x", " --rounds 2 --processes 2",
+                              " --rounds 2 --max-noise 1", " --rounds 2 --warmup-study 0,1"}) {
+    EXPECT_EQ(run_tracestep(words_of(bench + refused)).status, 2) << refused;
+  }
+}
+
 TEST(BenchTest, AGridHasOneRowPerCellWithAllColumns) {
   const Json result = json_of(std::string("bench --device null --context 8,16 --mode inference,step"
                                           " --ops primitive,fused --warmup 1 --steps 2") +

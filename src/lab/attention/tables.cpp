@@ -26,7 +26,7 @@ struct PartRow {
       : part(p),
         ok(is_ok),
         has_speed(is_timed),
-        all(p.samples_ms, visits),
+        all(p.samples_ms, visits, true),
         samples(all.summary),
         interval(all.interval) {}
 
@@ -59,7 +59,7 @@ Fields<PartRow> part_fields(const std::string& part) {
   return {
       {as_samples(reals_column(part + "_samples_ms", "from an idle device to an idle one")),
        [](P p) { return list_of(p.part.samples_ms); }},
-      {counts_field(part + "_samples_ms"), [](P p) { return visit_counts(p.all); }},
+      {visits_field(part + "_samples_ms"), [](P p) { return visit_counts(p.all); }},
       {reals_column(part + "_warmup_ms"), [](P p) { return list_of(p.part.warmup_ms); }},
       {ms("_median_ms", "", "median of the samples"),
        [](P p) { return when(p.ok, p.samples.median); }},
@@ -165,7 +165,7 @@ ResultRow as_row(const AttentionResult& r, const AttentionPart& part, const char
   row["device"] = r.device;
   row["status"] = name_of(r.status);
   row["samples_ms"] = list_of(part.samples_ms);
-  if (!r.visits.empty()) row["process_samples"] = list_of(r.visits);
+  if (!r.visits.empty()) row["visit_samples"] = list_of(r.visits);
   row["warmup_ms"] = list_of(part.warmup_ms);
   const double median = median_of(part.samples_ms);
   if (r.status == Status::kOk && r.computes && median > 0) {

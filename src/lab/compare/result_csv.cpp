@@ -81,7 +81,7 @@ Json list_of(std::string text, const Place& place) {
 
 bool is_list(std::string_view column) {
   return column.ends_with("samples_ms") || column.ends_with("warmup_ms") ||
-         column.ends_with("process_samples");
+         column.ends_with("process_samples") || column.ends_with("visit_samples");
 }
 
 std::vector<std::string> names_in(const CsvRow& head, const std::string& file) {

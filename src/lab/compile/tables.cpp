@@ -59,7 +59,7 @@ Fields<TimedSamples> time_fields(const std::string& prefix, const std::string& t
   };
   return {{as_samples(reals_column(prefix + "samples_ms", "wall time of each timed step")),
            [](S s) { return list_of(s.ms); }},
-          {data_only(counts_field(prefix + "samples_ms")), visit_counts},
+          {visits_field(prefix + "samples_ms"), visit_counts},
           {ms("median_ms", title, "of the samples"),
            [](S s) { return finite_or_null(s.summary.median); }},
           {ms("interval_low_ms", "95 % from",
@@ -216,7 +216,7 @@ AttentionWay attention_way(std::span<const AttentionResult> results, const Atten
   const bool has_base = base != results.end() && &*base != &r;
   const auto part = [&](AttentionPart AttentionResult::*member) {
     const auto samples = [member](const AttentionResult& of) {
-      return TimedSamples((of.*member).samples_ms, of.visits);
+      return TimedSamples((of.*member).samples_ms, of.visits, true);
     };
     const std::optional<TimedSamples> of_base =
         has_base ? std::optional(samples(*base)) : std::nullopt;

@@ -11,10 +11,11 @@ namespace tracestep {
 namespace {
 
 TimedSamples samples_in(const Evidence::Row& row, std::string_view column) {
-  const std::string counts = counts_column(column);
-  return TimedSamples(row.numbers(column), row.has(counts) && row.is_list(counts)
-                                               ? row.numbers(counts)
-                                               : std::vector<double>());
+  std::vector<double> counts;
+  for (const std::string& name : {counts_column(column), visits_column(column)}) {
+    if (counts.empty() && row.has(name) && row.is_list(name)) counts = row.numbers(name);
+  }
+  return TimedSamples(row.numbers(column), counts);
 }
 
 }  // namespace

@@ -88,9 +88,11 @@ Field<TimedSamples> ms_of(std::string name, std::string title, std::string text,
 
 }  // namespace
 
-TimedSamples::TimedSamples(std::vector<double> samples_ms, std::vector<double> process_counts)
+TimedSamples::TimedSamples(std::vector<double> samples_ms, std::vector<double> of_each,
+                           bool are_of_visits)
     : ms(std::move(samples_ms)),
-      counts(std::move(process_counts)),
+      counts(std::move(of_each)),
+      are_visits(are_of_visits),
       medians(process_medians(by_process(ms, counts))),
       summary(summarize(ms)),
       interval(median_interval(spread())) {}
@@ -123,14 +125,19 @@ std::string counts_column(std::string_view samples_column) {
          "process_samples";
 }
 
-Column counts_field(std::string_view samples_column) {
-  return reals_column(counts_column(samples_column),
-                      "how many of the samples each process took, or each visit of a round, in "
-                      "their order; empty: all are of one");
+std::string visits_column(std::string_view samples_column) {
+  return std::string(samples_column.substr(0, samples_column.size() - kSamples.size())) +
+         "visit_samples";
+}
+
+Column visits_field(std::string_view samples_column) {
+  return data_only(reals_column(visits_column(samples_column),
+                                "how many of the samples each visit of a round took, in their "
+                                "order; empty: all are of one"));
 }
 
 Json visit_counts(const TimedSamples& samples) {
-  return when(!samples.counts.empty(), counts_of(samples));
+  return when(samples.are_visits && !samples.counts.empty(), counts_of(samples));
 }
 
 std::string_view measure_of(std::string_view samples_column) {
@@ -142,7 +149,13 @@ Fields<TimedSamples> sample_columns() {
   return {
       {as_samples(reals_column(std::string(kSamples), "wall time of each timed step")),
        [](const TimedSamples& s) { return list_of(s.ms); }},
-      {counts_field(kSamples), visit_counts},
+      {reals_column(counts_column(kSamples),
+                    "how many of the samples each process took, in their order; empty: all are of "
+                    "one process"),
+       [](const TimedSamples& s) {
+         return when(!s.are_visits && !s.counts.empty(), counts_of(s));
+       }},
+      {visits_field(kSamples), visit_counts},
       ms_of("mean_ms", "mean", "of the samples", &Summary::mean),
       ms_of("std_ms", "std", "sample standard deviation", &Summary::sample_std),
       ms_of("median_ms", "median", "of the samples", &Summary::median),

@@ -27,22 +27,26 @@ std::vector<double> process_medians(const ProcessSamples& processes);
 // The column with the counts of a column of samples: "samples_ms" has "process_samples",
 // "forward_samples_ms" has "forward_process_samples".
 std::string counts_column(std::string_view samples_column);
-// That column, and the cell of a row in it; null: all are of one process.
+// Likewise of the visits of rounds, which are all of one process: "visit_samples". A comparison of
+// two processes may not take them for processes, which differ by more.
+std::string visits_column(std::string_view samples_column);
 struct TimedSamples;
-Column counts_field(std::string_view samples_column);
-Json visit_counts(const TimedSamples& samples);
+Column visits_field(std::string_view samples_column);
+Json visit_counts(const TimedSamples& samples);  // null: all are of one visit
 // What a column of samples times: "forward" of "forward_samples_ms"; empty: the row as such.
 std::string_view measure_of(std::string_view samples_column);
 
 // The timed steps of a row of `bench`, in the order of their processes, with their statistics.
 struct TimedSamples {
-  std::vector<double> ms, counts;  // counts: of each process; empty: all are of one
-  std::vector<double> medians;     // of the processes
+  std::vector<double> ms, counts;  // counts: of each process or visit; empty: all are of one
+  bool are_visits = false;
+  std::vector<double> medians;  // of the processes
   Summary summary;
   // Of the median; with several processes of the median of their medians.
   Interval interval;
 
-  explicit TimedSamples(std::vector<double> samples_ms, std::vector<double> process_counts = {});
+  explicit TimedSamples(std::vector<double> samples_ms, std::vector<double> of_each = {},
+                        bool are_of_visits = false);
   // What the interval is taken from.
   const std::vector<double>& spread() const { return medians.size() > 1 ? medians : ms; }
   bool has_interval() const { return interval.coverage >= 0.95; }

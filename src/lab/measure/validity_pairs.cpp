@@ -11,6 +11,7 @@
 #include "base/units.h"
 #include "lab/measure/processes.h"
 #include "lab/measure/validity.h"
+#include "lab/measure/validity_samples.h"
 #include "spec/fields.h"
 
 namespace tracestep {
@@ -27,7 +28,7 @@ struct Facts {
     flops = of.number("flops").value_or(kNan);
     median = of.number("median_ms").value_or(kNan);
     launches = of.number("launches").value_or(kNan);
-    const TimedSamples timed(of.numbers("samples_ms"), of.numbers("process_samples"));
+    const TimedSamples timed(of.numbers("samples_ms"), counts_in(of));
     // For rows without an interval of their own: that of the samples or of the medians of those who
     // took them; from the least to the most of fewer than six, which have no 95 % interval.
     const Interval own = timed.ms.empty() ? Interval{kNan, kNan, 0} : timed.interval;

@@ -25,7 +25,7 @@ double first_over_rest(const std::vector<double>& samples) {
 
 // How many processes, or visits of rounds, took the samples.
 std::size_t visits_of(const ResultRow& row) {
-  return std::max<std::size_t>(row.numbers("process_samples").size(), 1);
+  return std::max<std::size_t>(counts_in(row).size(), 1);
 }
 
 // Neighbouring samples that were longer than all others together; a drift has its own verdict, and
@@ -44,6 +44,11 @@ std::optional<Verdict> held_up_meanwhile(const ResultRow& row, std::span<const d
 }
 
 }  // namespace
+
+std::vector<double> counts_in(const ResultRow& row) {
+  const std::vector<double> of_processes = row.numbers("process_samples");
+  return of_processes.empty() ? row.numbers("visit_samples") : of_processes;
+}
 
 std::optional<Verdict> too_few_samples(const ResultRow& row) {
   constexpr std::size_t kFewest = 6;        // the first count whose range covers the median at 95 %
@@ -87,7 +92,7 @@ std::optional<Verdict> unsteady(const ResultRow& row) {
   const std::vector<double> samples = row.numbers("samples_ms");
   if (!computes(row)) return {};
   if (visits_of(row) > 1) {
-    const TimedSamples timed(samples, row.numbers("process_samples"));
+    const TimedSamples timed(samples, counts_in(row));
     const double wide = 50 * (timed.interval.high - timed.interval.low) / timed.summary.median;
     if (wide <= kNoisePercent) return {};
     return Verdict{"unsteady", Severity::kDoubt,

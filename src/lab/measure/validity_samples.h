@@ -5,6 +5,9 @@
 
 namespace tracestep {
 
+// How many of a row's samples each process, or each visit of a round, took; empty: all are of one.
+std::vector<double> counts_in(const ResultRow& row);
+
 std::optional<Verdict> too_few_samples(const ResultRow& row);
 std::optional<Verdict> no_warmup(const ResultRow& row);
 std::optional<Verdict> warmup_too_short(const ResultRow& row);

@@ -155,8 +155,7 @@ Fields<StepRow> fields() {
         [](R s) { return when(s.ok(), sample_std_of(s.r().samples_ms)); }},
        {data_only(as_samples(reals_column("samples_ms", "wall time of each timed step"))),
         [](R s) { return when(s.ok(), list_of(s.r().samples_ms)); }},
-       {data_only(counts_field("samples_ms")),
-        [](R s) { return visit_counts(timed_samples(s.r())); }},
+       {visits_field("samples_ms"), [](R s) { return visit_counts(timed_samples(s.r())); }},
        {real_column("speedup", "speed-up", "x", 2, "fp32's median over this one"),
         [](R s) {
           if (!s.has_base()) return Json();

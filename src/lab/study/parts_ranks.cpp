@@ -58,7 +58,6 @@ Table plan_table(StudyContext& context) {
                          .context = context.sizes.planned_contexts.back()};
   double alone = 0;
   for (const RunSpec& run : runs_of(context, context.sizes.planned, shape)) {
-    if (!context.has_time_for(0)) continue;
     const std::int64_t peak = predict_memory(run, context.machine.traits).predicted_peak_bytes;
     if (!run.parallel.is_on()) alone = static_cast<double>(peak);
     table.add_cells({{"size", run.model.name},

@@ -59,8 +59,7 @@ Fields<CellResult> time_fields() {
                [](C c) { return c.device_busy_ms; }),
       ok_field(reals_column("samples_ms", "every timed step"),
                [](C c) { return list_of(c.samples_ms); }),
-      ok_field(data_only(counts_field("samples_ms")),
-               [](C c) { return visit_counts(timed_samples(c)); }),
+      ok_field(visits_field("samples_ms"), [](C c) { return visit_counts(timed_samples(c)); }),
       ok_field(int_column("steps", "n", "timed"), [](C c) { return std::ssize(c.samples_ms); }),
       ok_field(real_column("tokens_per_s", "tokens/s", "", 0),
                [](C c) {

@@ -266,11 +266,13 @@ CellResult visit(const DeviceFactory& make_device, const CellSpec& spec, const S
 }
 
 Json key_of(const CellSpec& spec) {
-  return tracestep::key_of(spec.step);
+  Json out = tracestep::key_of(spec.step);
+  if (spec.copy > 1) out["copy"] = spec.copy;
+  return out;
 }
 
 TimedSamples timed_samples(const CellResult& result) {
-  return TimedSamples(result.samples_ms, result.visits);
+  return TimedSamples(result.samples_ms, result.visits, true);
 }
 
 double visit_weight(const CellSpec& spec) {

@@ -57,6 +57,9 @@ Column ms_column(std::string name, std::string title, std::string text) {
 Fields<CellRow> identity_fields() {
   Fields<CellRow> out{};
   out.add(run_columns(), [](R c) { return &c.there; });
+  Column copy = as_key(int_column("copy", "", "of the same cell, measured several times"));
+  copy.if_varies = true;
+  out.add(std::move(copy), [](R c) { return when(c.r.spec.copy > 1, c.r.spec.copy); });
   return out.add(
       {{text_column("status", "", "ok, oom, or spill: the time is that of moving memory"),
         [](R c) { return name_of(c.r.status); }},

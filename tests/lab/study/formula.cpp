@@ -177,9 +177,8 @@ class Parser {
     Cells out{{}, {}, unit_of_column(column), hundreds_of_column(column)};
     const std::string ending = "samples_ms";
     const std::string beside =
-        column.ends_with(ending)
-            ? column.substr(0, column.size() - ending.size()) + "process_samples"
-            : std::string("none");
+        column.ends_with(ending) ? column.substr(0, column.size() - ending.size()) + "visit_samples"
+                                 : std::string("none");
     const auto counts = std::ranges::find(table.columns, beside, &Column::name);
     for (std::size_t row : rows) {
       if (row < 1 || row > table.rows.size()) fail("no such row in " + table.name);

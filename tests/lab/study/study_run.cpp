@@ -122,7 +122,7 @@ void set_times(std::vector<Table>& tables) {
       if (table.name == "scaling") ms *= row[*context].as_double() / 8.0;
       row[*median] = ms;
       if (const auto samples = index_of(table, "samples_ms")) row[*samples] = eight_around(ms);
-      if (const auto counts = index_of(table, "process_samples")) row[*counts] = Json();
+      if (const auto counts = index_of(table, "visit_samples")) row[*counts] = Json();
       if (const auto mean = index_of(table, "mean_ms")) row[*mean] = ms;
       if (const auto deviation = index_of(table, "std_ms")) row[*deviation] = 0.01 * ms;
       if (const auto others = index_of(table, "others_cores")) row[*others] = 0.02;
@@ -161,7 +161,7 @@ void set_times(std::vector<Table>& tables) {
   for (const auto& [precision, ms] : {std::pair{"fp32", 100.0}, {"bf16", 50.0}}) {
     set("steps", {{"precision", precision}}, "median_ms", ms);
     set("steps", {{"precision", precision}}, "samples_ms", eight_around(ms));
-    set("steps", {{"precision", precision}}, "process_samples", Json());
+    set("steps", {{"precision", precision}}, "visit_samples", Json());
   }
   for (const auto& [context, forward, backward] :
        {std::tuple{64, 2.0, 4.0}, std::tuple{128, 7.6, 15.2}}) {

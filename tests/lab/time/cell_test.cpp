@@ -105,7 +105,7 @@ TEST_P(CellTest, ACellThatTwoTablesAskForIsMeasuredOnceInRounds) {
   EXPECT_EQ(prepared, 2 * 3) << "each visit prepares its cell anew";
   const CellResult& step = *cells.find(spec);
   EXPECT_EQ(step.samples_ms.size(), 3u * 3u);
-  EXPECT_EQ(cell(step, "process_samples"), (Json::Array{3, 3, 3}));
+  EXPECT_EQ(cell(step, "visit_samples"), (Json::Array{3, 3, 3}));
   EXPECT_EQ(step.recorded.size(), 2u) << "as many as one of the two asked for";
   EXPECT_EQ(step.peak_bytes, step.predicted_peak_bytes);
   EXPECT_EQ(cells.find(other)->visits.size(), 3u);

@@ -1,0 +1,109 @@
+// Cells that were measured in the same rounds, each beside the first: whether they differ.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "lab/measure/comparison.h"
+#include "lab/report/fields.h"
+#include "lab/time/cell.h"
+#include "spec/fields.h"
+
+namespace tracestep {
+namespace {
+
+constexpr double kMargin = 0.02;
+
+struct Beside {
+  const CellResult &first, &cell;
+  std::size_t rounds;
+  Comparison comparison;
+
+  bool is_enough() const { return can_tell_pairs(rounds); }
+  std::string_view words() const {
+    return is_enough() ? fine_words_of(comparison) : "too few rounds";
+  }
+};
+
+std::string name_of_cell(const CellResult& cell) {
+  const int copy = cell.spec.copy;
+  return label_of(cell.spec.step) + (copy > 1 ? fmt::format(" (copy {})", copy) : "");
+}
+
+// What tells the cell from the other one: "executor compiled", "copy 2".
+std::string difference(const CellResult& cell, const CellResult& other) {
+  std::vector<std::string> out;
+  for (const RunField& field : run_fields()) {
+    const bool differs = field.value(cell.spec.step) != field.value(other.spec.step);
+    if (differs && tells_apart(field)) {
+      out.push_back(fmt::format("{} {}", field.name, text_of(field, cell.spec.step)));
+    }
+  }
+  if (cell.spec.copy != other.spec.copy) out.push_back(fmt::format("copy {}", cell.spec.copy));
+  return fmt::format("{}", fmt::join(out, " "));
+}
+
+std::vector<Beside> beside(std::span<const CellResult> cells) {
+  std::vector<Beside> out;
+  const auto visits = [](const CellResult& c) { return by_process(c.samples_ms, c.visits); };
+  for (std::size_t i = 1; i < cells.size(); ++i) {
+    const ProcessSamples a = visits(cells[0]), b = visits(cells[i]);
+    // A cell that failed in between has fewer.
+    if (cells[i].status != Status::kOk || a.size() != b.size() || a.size() < 2) continue;
+    const bool is_enough = can_tell_pairs(a.size());
+    out.push_back({cells[0], cells[i], a.size(),
+                   is_enough ? compare_pairs(a, b, kMargin) : compare_visits(a, b)});
+  }
+  return out;
+}
+
+}  // namespace
+
+Table beside_table(std::span<const CellResult> cells) {
+  using B = const Beside&;
+  const auto ratio = [](const char* name, const char* title, const char* doc) {
+    return timed(real_column(name, title, "", 3, doc));
+  };
+  const Fields<Beside> fields = {
+      {as_key(text_column("label", "cell")), [](B b) { return name_of_cell(b.cell); }},
+      {as_key(text_column("beside", "", "the first cell")),
+       [](B b) { return name_of_cell(b.first); }},
+      {int_column("rounds"), [](B b) { return static_cast<std::int64_t>(b.rounds); }},
+      {ratio("ratio", "time over the first's", "the median of the rounds' ratios"),
+       [](B b) { return b.comparison.ratio; }},
+      {ratio("low", "from", "99.5 % interval; with fewer than nine rounds their range"),
+       [](B b) { return finite_or_null(b.comparison.low); }},
+      {ratio("high", "to", ""), [](B b) { return finite_or_null(b.comparison.high); }},
+      {ratio("p", "p", "Wilcoxon of the rounds' ratios, two-sided"),
+       [](B b) { return finite_or_null(b.comparison.p); }},
+      {timed(text_column("is", "",
+                         "faster or slower than the first at 99.5 %, slightly where that is within "
+                         "2 %, same within 2 %, unclear, or too few rounds (fewer than nine)")),
+       [](B b) { return b.words(); }}};
+  return table_of("beside", "Each cell beside the first", fields, beside(cells));
+}
+
+std::string beside_sentence(std::span<const CellResult> cells) {
+  const std::vector<Beside> all = beside(cells);
+  if (all.empty()) return {};
+  const Beside& last = all.back();
+  const Comparison& c = last.comparison;
+  const std::string a = difference(last.cell, last.first), b = difference(last.first, last.cell);
+  if (!last.is_enough()) {
+    return fmt::format(
+        "{} takes {:.3f} times as long as {} in {} rounds, too few for a verdict: nine can tell.",
+        a, c.ratio, b, last.rounds);
+  }
+  const std::string ratio = fmt::format("{:.3f} to {:.3f}, {} rounds", c.low, c.high, last.rounds);
+  switch (c.change) {
+    case Change::kFaster:
+      return fmt::format("{} is {:.3f} times as fast as {} ({:.3f} to {:.3f}, {} rounds).", a,
+                         1 / c.ratio, b, 1 / c.high, 1 / c.low, last.rounds);
+    case Change::kSlower:
+      return fmt::format("{} takes {:.3f} times as long as {} ({}).", a, c.ratio, b, ratio);
+    case Change::kSame:
+      return fmt::format("{} and {} take the same time within 2 % ({}).", a, b, ratio);
+    case Change::kUnclear: break;
+  }
+  return fmt::format("Neither is faster beyond noise, {} or {} ({}): measure more.", a, b, ratio);
+}
+
+}  // namespace tracestep
