@@ -290,6 +290,7 @@ int run_train(TrainCommand o, std::optional<Checkpoint> resumed,
   const Json environment = environment_of(arguments, run);
   check_files(o);
   probe_output(o.output);
+  if (processes() != nullptr && processes()->rank() > 0) o.pictures.clear();
   probe_pictures(o.pictures);
   const TokenSourcePtr tokens = open_inputs(o, run, std::move(resumed));
   set_sample_prompt(o);
