@@ -1,9 +1,8 @@
 #include "cli/chosen_forms.h"
 
-#include <algorithm>
-
 #include "base/log.h"
 #include "cli/cuda.h"
+#include "ops/attention_sizes.h"
 
 namespace tracestep::cli {
 namespace {
@@ -21,20 +20,15 @@ Forms choose_forms(const RunSpec& run) {
   const bool is_gpu = cuda_index(run.place.device).has_value();
   const bool is_long = run.place.device == "cpu" && run.shape.context >= kTiledContext;
   // Simple ops in the place of composite ones are meant for attention as well.
-  const bool tiles = run.ops == RunSpec().ops && (is_gpu || is_long);
+  const bool can_tile = run.ops == RunSpec().ops && run.model.head_width() <= kMostFlashWidth;
+  const bool tiles = can_tile && (is_gpu || is_long);
   return {is_gpu ? ExecutorKind::kCompiled : ExecutorKind::kEager,
           tiles ? AttentionForm::kFlash : AttentionForm::kNaive};
 }
 
-void take_forms(const OptionSet& set, const RunGrid& grid, const Forms& forms) {
-  const auto give = [&](const char* name, std::string_view value) {
-    const RunField& field = field_named(name);
-    if (grid.is_given(name)) return;
-    std::ranges::find(set.options(), field.flag, &Option::flag)
-        ->read(field.flag, std::string(value));
-  };
-  give("executor", name_of(forms.executor));
-  give("attention", name_of(forms.attention));
+void take_forms(RunSpec& run, const RunGrid& grid, const Forms& forms) {
+  if (!grid.is_given("executor")) run.executor = forms.executor;
+  if (!grid.is_given("attention")) run.attention = forms.attention;
 }
 
 void say_forms(const RunSpec& run) {

@@ -2,7 +2,6 @@
 // those whose numbers agree but for rounding. Commands that measure take none by themselves.
 #pragma once
 
-#include "cli/option_set.h"
 #include "spec/run_grid.h"
 
 namespace tracestep::cli {
@@ -12,10 +11,11 @@ struct Forms {
   AttentionForm attention = AttentionForm::kNaive;
 };
 
+// For a run whose model is known.
 Forms choose_forms(const RunSpec& run);
 
-// Reads them for the options of `set` that `grid` has no value for.
-void take_forms(const OptionSet& set, const RunGrid& grid, const Forms& forms);
+// Gives `run` the forms of which `grid` has none.
+void take_forms(RunSpec& run, const RunGrid& grid, const Forms& forms);
 // Says in a line which forms a run has, before it begins.
 void say_forms(const RunSpec& run);
 

@@ -78,6 +78,7 @@ int run_eval(EvalCommand o, std::span<const std::string> arguments) {
   if (!input.tokenizer) input.tokenizer = tokenizer_of(pointer_to(weights), nullptr);
   o.eval.tokenizer = std::move(input.tokenizer);
   run.model = model_for(o.grid, pointer_to(weights), o.eval.tokenizer.get());
+  take_forms(run, o.grid, choose_forms(run));
   check_run(run);
   const auto device = make_device(run);
   std::optional<CellProgress> progress;
@@ -128,8 +129,7 @@ Command eval_command() {
   add_fields(set, options->grid, FieldGroup::kHow, Values::kOne,
              "cpu; cuda[:N]; reference (float64, slow)");
   add_output_options(set, options->output);
-  command.run = [options, set](std::span<const std::string> arguments) {
-    take_forms(set, options->grid, choose_forms(options->grid.combinations().front()));
+  command.run = [options](std::span<const std::string> arguments) {
     return run_eval(*options, arguments);
   };
   return command;

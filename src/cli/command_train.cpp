@@ -55,7 +55,8 @@ void add_file_options(OptionSet& set, TrainCommand& o) {
            "write the curve of the loss there, as SVG, and as PNG where rsvg-convert is installed");
   set.path("--checkpoint", "DIR", o.train.checkpoint, "folder of checkpoints");
   set.integer("--checkpoint-every", o.train.checkpoint_every, {1},
-              "steps between checkpoints; without it only at the end and when interrupted");
+              "steps between checkpoints; without it only at the end, when interrupted and at the "
+              "best validation");
   set.toggle(
       "--resume", o.train.resume,
       "continue from the newest checkpoint, if there is one, with its options where none are "
@@ -255,12 +256,10 @@ std::optional<Checkpoint> find_checkpoint(TrainCommand& o, const OptionSet& set)
 
 // The checkpoint that --resume continues; nullopt: there is none. Whether its tensors are whole is
 // seen when they are loaded. Where `o` has no option of its own, that of the checkpoint is taken,
-// then that of the recipe, then the fastest form.
+// then that of the recipe.
 std::optional<Checkpoint> complete(TrainCommand& o, const OptionSet& set) {
   auto found = find_checkpoint(o, set);
   take_recipe(o, set);
-  take_forms(set, o.grid,
-             found ? forms_of(found->meta) : choose_forms(o.grid.combinations().front()));
   return found;
 }
 
@@ -271,16 +270,35 @@ std::optional<Weights> weights_before(const TrainCommand& o,
   return weights_at(o.train.init);
 }
 
-// The tokens, and in `o` their tokenizer; `run` gets its model. The files of weights are closed
-// again on return: a checkpoint that is removed meanwhile would keep its place on the disk.
+// A run that is continued keeps its forms of a step, another one takes the fastest.
+void take_forms(const TrainCommand& o, RunSpec& run, const std::optional<Checkpoint>& resumed) {
+  take_forms(run, o.grid, resumed ? forms_of(resumed->meta) : choose_forms(run));
+}
+
+// The tokens, and in `o` their tokenizer; `run` gets its model and its forms. The files of weights
+// are closed again on return: a checkpoint that is removed meanwhile would keep its place on the
+// disk.
 TokenSourcePtr open_inputs(TrainCommand& o, RunSpec& run, std::optional<Checkpoint> resumed) {
   const std::optional<Weights> weights = weights_before(o, resumed);
   TokenInput input = open_tokens(o.tokens, pointer_to(weights));
   // Numbers are those of the weights' tokenizer, which stays with what is made of them.
   if (!input.tokenizer) input.tokenizer = tokenizer_of(pointer_to(weights), nullptr);
   run.model = model_for(o.grid, pointer_to(weights), input.tokenizer.get());
+  take_forms(o, run, resumed);
   o.train.tokenizer = std::move(input.tokenizer);
   return input.tokens;
+}
+
+// The run with the training's own flags; the other options of the optimizer are the run's.
+// Checkpoints keep its forms, as another version or device would choose others.
+void set_run(TrainOptions& train, RunSpec run) {
+  run.optimizer.clip = train.run.optimizer.clip;
+  run.optimizer.weight_decay = train.run.optimizer.weight_decay;
+  run.optimizer.decay_on = train.run.optimizer.decay_on;
+  train.arguments["executor"] = Json::Array{name_of(run.executor)};
+  train.arguments["attention"] = Json::Array{name_of(run.attention)};
+  train.run = std::move(run);
+  train.schedule.total_steps = train.steps;
 }
 
 int run_train(TrainCommand o, std::optional<Checkpoint> resumed,
@@ -296,12 +314,7 @@ int run_train(TrainCommand o, std::optional<Checkpoint> resumed,
   set_sample_prompt(o);
   check_run(run);
   rank_shape(run);
-  // Training's own flags; the other options of the optimizer are the run's.
-  run.optimizer.clip = o.train.run.optimizer.clip;
-  run.optimizer.weight_decay = o.train.run.optimizer.weight_decay;
-  run.optimizer.decay_on = o.train.run.optimizer.decay_on;
-  o.train.run = run;
-  o.train.schedule.total_steps = o.train.steps;
+  set_run(o.train, run);
   TokenSplit split{tokens, nullptr};
   if (o.train.validate_every > 0) {
     split = split_tokens(tokens, o.validation_fraction.value_or(kDefaultValidationFraction));
@@ -341,6 +354,7 @@ JobPlan plan_of(const TrainCommand& o, const std::optional<Checkpoint>& resumed)
   check_together(o);
   RunSpec run = run_of_flags(o, DeviceUse::kPlan);
   run.model = model_for(o.grid, pointer_to(weights_before(o, resumed)), nullptr);
+  take_forms(o, run, resumed);
   check_run(run);
   JobPlan out = plan_of_runs({run}, static_cast<double>(o.train.steps * o.train.accumulate));
   // Text, and at most a token for each byte of it.

@@ -257,8 +257,10 @@ TEST_F(TrainingTest, EvalSaysBitsPerByteInEveryFormat) {
 }
 
 TEST(ChosenFormsTest, TheyDependOnTheDeviceAndTheContext) {
-  const auto chosen = [](const char* device, std::int64_t context, const char* ops = "fused") {
+  const auto chosen = [](const char* device, std::int64_t context, const char* ops = "fused",
+                         std::int64_t heads = 12) {
     RunSpec run;
+    run.model.heads = heads;
     run.place.device = device;
     run.shape.context = context;
     run.ops = parse_granularity("test", ops);
@@ -268,6 +270,7 @@ TEST(ChosenFormsTest, TheyDependOnTheDeviceAndTheContext) {
   EXPECT_EQ(chosen("cpu", 128), "eager naive");
   EXPECT_EQ(chosen("cpu", 512), "eager flash");
   EXPECT_EQ(chosen("cpu", 512, "primitive"), "eager naive");
+  EXPECT_EQ(chosen("cpu", 512, "fused", 1), "eager naive") << "no tile is as wide as this head";
   EXPECT_EQ(chosen("cuda:1", 128), "compiled flash");
   EXPECT_EQ(chosen("reference", 4096), "eager naive");
 }
@@ -295,6 +298,10 @@ TEST_F(TrainingTest, TheFormsThatAreChosenAreSaidKeptAndGivenWayTo) {
   const ProgramRun rest = run(long_run + "2 --resume");
   EXPECT_EQ(rest.status, 0) << rest.err;
   EXPECT_THAT(rest.err, HasSubstr("eager steps, naive attention"));
+  const ProgramRun wide =
+      run("train --text text.txt --d-model 512 --d-ff 16 --layers 1 --heads 1 "
+          "--context 512 --batch 1 --steps 1");
+  EXPECT_EQ(wide.status, 0) << wide.err;
   const ProgramRun eval = run("eval --init c --text text.txt --context 512 --batch 1 --batches 1");
   EXPECT_THAT(eval.err, HasSubstr("eager steps, flash attention"));
 }
