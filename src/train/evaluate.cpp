@@ -106,7 +106,8 @@ EvalResult evaluate(Device& device, const EvalOptions& options, TokenSourcePtr t
   out.not_finite = load(store, options);
   out.batches = batch_count(options, *tokens);
   out.tokens = out.batches * options.run.shape.batch * options.run.shape.context;
-  out.bytes = 0;
+  std::int64_t bytes = 0;
+  bool has_text = true;
   double total = 0.0;
   for (std::int64_t i = 0; i < out.batches; ++i) {
     if (before_batch) before_batch(out.batches);
@@ -115,8 +116,9 @@ EvalResult evaluate(Device& device, const EvalOptions& options, TokenSourcePtr t
     forward->run();
     const double loss = forward->scalar("loss");
     total += loss;
-    const auto bytes = out.bytes ? bytes_of(batch, options.tokenizer.get()) : std::nullopt;
-    out.bytes = bytes ? std::optional(*out.bytes + *bytes) : std::nullopt;
+    const auto more = bytes_of(batch, options.tokenizer.get());
+    bytes += more.value_or(0);
+    has_text = has_text && more.has_value();
     if (i == 0) {
       out.first_batch_loss = loss;
       if (want_logits) write_safetensors(options.logits, {{"logits", forward->output("logits")}});
@@ -125,9 +127,10 @@ EvalResult evaluate(Device& device, const EvalOptions& options, TokenSourcePtr t
   }
   out.loss = total / static_cast<double>(out.batches);
   out.perplexity = std::exp(out.loss);
-  if (out.bytes.value_or(0) > 0) {
+  if (has_text && bytes > 0) {
     const double bits = out.loss * static_cast<double>(out.tokens) / std::numbers::ln2;
-    out.bits_per_byte = bits / static_cast<double>(*out.bytes);
+    out.bytes = bytes;
+    out.bits_per_byte = bits / static_cast<double>(bytes);
   }
   if (options.gradients.empty()) return out;
   const auto bad = write_gradients(store, options, device, batches.at(0));

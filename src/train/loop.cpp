@@ -233,8 +233,9 @@ class Run {
     return is_best;
   }
 
-  // From a copy of the weights, so that no number of the training depends on it.
-  std::vector<std::int64_t> sample() {
+  // From a copy of the weights, so that no number of the training depends on it. Without room for
+  // one, training goes on without samples; other processes may have room, so there it ends.
+  std::vector<std::int64_t> sample() try {
     GenerateOptions options{.run = options_.run, .prompt = options_.sample_prompt, .tokens = 64};
     options.run.parallel = {};
     options.run.shape = {.batch = 1, .context = std::ssize(options.prompt) + options.tokens};
@@ -244,6 +245,11 @@ class Run {
         load_tensor(to, name, tensors.get(name));
       }
     });
+  } catch (const OutOfMemory& error) {
+    if (!is_alone()) throw;
+    log_warn("[sample] there is no room for a copy of the weights: {}", error.message());
+    options_.sample_every = 0;
+    return {};
   }
 
   bool is_alone() const { return processes_of(group_) == nullptr; }

@@ -92,6 +92,20 @@ TEST_F(LoopTest, SamplesAreThoseOfTheWeightsAndChangeNothing) {
   }
 }
 
+TEST_F(LoopTest, ASampleWithoutRoomForTheWeightsIsLeftOut) {
+  TrainOptions options = tiny_options();
+  options.run.executor = ExecutorKind::kArena;
+  const auto first = make_cpu_device({.threads = 1});
+  const double loss = run_on(*first, options).back().loss;
+  options.sample_every = 1;
+  options.sample_prompt = {3};
+  const std::int64_t peak = first->allocator().stats().peak_requested_bytes;
+  const auto limited = make_cpu_device({.threads = 1, .memory_limit = peak});
+  const std::vector<TrainStep> steps = run_on(*limited, options);
+  EXPECT_EQ(steps.back().loss, loss);
+  EXPECT_TRUE(steps.front().sample.empty());
+}
+
 TEST_F(LoopTest, TheOracleTakesTheSameSteps) {
   TrainOptions options = tiny_options();
   options.steps = 3;
